@@ -1,0 +1,103 @@
+// Package contract holds what crosses between relay and executor: paths,
+// headers, bodies, event types, statuses, error codes and limits of protocol 1.
+//
+// It holds no behaviour beyond what both sides must agree on to the letter, and
+// imports nothing of the project. Start reading at the Path constants, then at
+// Execution.
+//
+// JSON is UTF-8, times are RFC 3339 in UTC, sizes are bytes unless a field's
+// name says otherwise.
+package contract
+
+import "time"
+
+// Protocol is the version of the contract spoken by this build.
+const Protocol = 1
+
+// Routes. An {id} is an identifier made by the programs; whatever a user typed
+// travels in the query or the body.
+const (
+	PathHealth        = "/health"
+	PathProbe         = "/v1/probe"
+	PathExecutions    = "/v1/executions"
+	PathExecution     = "/v1/executions/{id}"
+	PathInterrupt     = "/v1/executions/{id}/interrupt"
+	PathInput         = "/v1/executions/{id}/input"
+	PathBlob          = "/v1/executions/{id}/blobs/{sha256}"
+	PathKernel        = "/v1/kernel"
+	PathKernelRestart = "/v1/kernel/restart"
+	PathVariables     = "/v1/variables"
+	PathInspect       = "/v1/variables/inspect"
+	PathCleanup       = "/v1/cleanup"
+	PathFiles         = "/v1/files"
+	PathShutdown      = "/v1/shutdown"
+)
+
+// Headers of the contract's own. Those of RFC 9421 and RFC 9530 live in shared/auth.
+const (
+	// HeaderInstance names the executor's instance_id in every signed answer.
+	HeaderInstance = "Executor-Instance"
+	// HeaderRequestID names one HTTP request in logs and error bodies.
+	HeaderRequestID = "X-Request-Id"
+	// HeaderSkipInterstitial makes ngrok's free endpoints serve API clients directly.
+	HeaderSkipInterstitial = "Ngrok-Skip-Browser-Warning"
+)
+
+// Limits that both sides know. The executor enforces them.
+const (
+	MaxHeaderBytes    = 16 << 10
+	MaxBodyBytes      = 8 << 20
+	MaxBlobPart       = 8 << 20 // bytes of one blob answer
+	MaxStreamEvent    = 16 << 10
+	MaxErrorEvent     = 64 << 10
+	InlineMIMEBytes   = 64 << 10 // a larger payload becomes a blob
+	CompressAbove     = 1 << 10
+	MaxReadBytes      = 4 << 20 // events in one answer
+	DefaultReadBytes  = 1 << 20
+	MaxWait           = 50 * time.Second
+	DefaultTimeout    = 10 * time.Minute
+	MaxTimeout        = 24 * time.Hour
+	MaxInputWait      = time.Hour
+	MaxListExecutions = 1000
+	MaxRequestIDLen   = 128
+	CodePreviewRunes  = 120
+	ClockSkew         = 300 * time.Second
+)
+
+// Health is the answer of PathHealth, the only unsigned one.
+type Health struct {
+	Status            string  `json:"status"`
+	UptimeMinutes     float64 `json:"uptime_minutes"`
+	MemoryAvailableGB float64 `json:"memory_available_gb"`
+	MemoryUsedPct     float64 `json:"memory_used_pct"`
+	Version           string  `json:"version"`
+	Protocol          int     `json:"protocol"`
+}
+
+// Kernel is the answer of PathKernel and PathKernelRestart.
+type Kernel struct {
+	Status    KernelStatus `json:"status"`
+	KernelID  string       `json:"kernel_id"` // changes with each kernel life; empty before the first
+	PID       int          `json:"pid"`
+	Python    string       `json:"python"`    // version, as kernel_info says
+	IPyKernel string       `json:"ipykernel"` // version
+	StartedAt *time.Time   `json:"started_at"`
+	Lives     int          `json:"lives"`  // kernels started so far by this executor
+	Reason    string       `json:"reason"` // why the last life ended, empty when none did
+}
+
+// KernelStatus is what the kernel is doing.
+type KernelStatus string
+
+// Kernel statuses. starting, idle, busy and dead are Jupyter's words.
+const (
+	KernelStarting KernelStatus = "starting"
+	KernelIdle     KernelStatus = "idle"
+	KernelBusy     KernelStatus = "busy"
+	KernelDead     KernelStatus = "dead" // gave up after too many deaths in a row
+)
+
+// Shutdown is the answer of PathShutdown.
+type Shutdown struct {
+	Status string `json:"status"`
+}

@@ -1,0 +1,56 @@
+package contract
+
+// Code says what went wrong, for programs.
+type Code string
+
+// Error codes.
+const (
+	CodeUnauthorized   Code = "unauthorized"
+	CodeClockSkew      Code = "clock_skew"
+	CodeReplayed       Code = "replayed"
+	CodeBadRequest     Code = "bad_request"
+	CodeNotFound       Code = "not_found"
+	CodeConflict       Code = "conflict"
+	CodeTooLarge       Code = "too_large"
+	CodeRateLimited    Code = "rate_limited"
+	CodeQueueFull      Code = "queue_full"
+	CodeKernelDead     Code = "kernel_dead"
+	CodeKernelStarting Code = "kernel_starting"
+	CodeLowMemory      Code = "low_memory"
+	CodeForbiddenPath  Code = "forbidden_path"
+	CodeChanged        Code = "changed"
+	CodeKernelBusy     Code = "kernel_busy"
+	CodeNewInstance    Code = "new_instance"
+	CodeDiskFull       Code = "disk_full"
+	CodeShuttingDown   Code = "shutting_down"
+	CodeNotSupported   Code = "not_supported"
+	CodeInternal       Code = "internal"
+)
+
+// Codes lists every code, for the tables that must answer each.
+var Codes = []Code{
+	CodeUnauthorized, CodeClockSkew, CodeReplayed, CodeBadRequest, CodeNotFound,
+	CodeConflict, CodeTooLarge, CodeRateLimited, CodeQueueFull, CodeKernelDead,
+	CodeKernelStarting, CodeLowMemory, CodeForbiddenPath, CodeChanged,
+	CodeKernelBusy, CodeNewInstance, CodeDiskFull, CodeShuttingDown,
+	CodeNotSupported, CodeInternal,
+}
+
+// Error is what every failed request is answered with, inside ErrorBody.
+type Error struct {
+	Code      Code   `json:"code"`
+	Message   string `json:"message"`   // what happened
+	Hint      string `json:"hint"`      // what to do next
+	Retryable bool   `json:"retryable"` // the same request may succeed later
+	RequestID string `json:"request_id"`
+	// ServerTime is the executor's clock in unix seconds, with clock_skew only.
+	ServerTime int64 `json:"server_time,omitempty"`
+}
+
+// Error is the code and the message.
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// ErrorBody is the JSON body of a failed request.
+type ErrorBody struct {
+	Error Error `json:"error"`
+}

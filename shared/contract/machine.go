@@ -1,0 +1,147 @@
+package contract
+
+import "time"
+
+// Probe is the answer of PathProbe.
+type Probe struct {
+	Platform             Platform          `json:"platform"`
+	Compute              Compute           `json:"compute"`
+	GPU                  GPU               `json:"gpu"`
+	TPU                  TPU               `json:"tpu"`
+	Storage              []Disk            `json:"storage"`
+	Python               Python            `json:"python"`
+	Packages             map[string]string `json:"packages"` // distribution name to version; nothing is imported to look
+	Limits               Limits            `json:"limits"`
+	SessionUptimeMinutes float64           `json:"session_uptime_minutes"`
+	// LoadedVariables is null while a run holds the kernel.
+	LoadedVariables      []string `json:"loaded_variables"`
+	LoadedVariablesCount *int     `json:"loaded_variables_count"`
+	Recommendations      []string `json:"recommendations"`
+}
+
+// Platform is where the executor runs.
+type Platform struct {
+	Name         string `json:"name"` // colab, kaggle, lightning, sagemaker, codespaces, runpod, container, machine
+	OS           string `json:"os"`   // as the distribution names itself
+	Kernel       string `json:"kernel"`
+	Architecture string `json:"architecture"`
+	Hostname     string `json:"hostname"`
+	Container    bool   `json:"container"`
+}
+
+// Compute is processor and memory. In a container with a memory limit, that limit counts.
+type Compute struct {
+	CPUCount          int     `json:"cpu_count"`
+	CPUModel          string  `json:"cpu_model"`
+	Load1             float64 `json:"load_1"` // load average over one minute
+	MemoryTotalGB     float64 `json:"memory_total_gb"`
+	MemoryAvailableGB float64 `json:"memory_available_gb"`
+	MemoryUsedPct     float64 `json:"memory_used_pct"`
+}
+
+// GPU is what nvidia-smi says.
+type GPU struct {
+	Available bool        `json:"available"`
+	Driver    string      `json:"driver"`
+	Devices   []GPUDevice `json:"devices"`
+}
+
+// GPUDevice is one GPU. A field nvidia-smi gives no number for is null.
+type GPUDevice struct {
+	Index          *int     `json:"index"`
+	Name           string   `json:"name"`
+	MemoryUsedMB   *float64 `json:"memory_used_mb"`
+	MemoryTotalMB  *float64 `json:"memory_total_mb"`
+	UtilizationPct *float64 `json:"utilization_pct"`
+}
+
+// TPU is found from device files and the environment.
+type TPU struct {
+	Available bool     `json:"available"`
+	Devices   []string `json:"devices"`
+}
+
+// Disk is one file system that matters to a user.
+type Disk struct {
+	Path    string  `json:"path"`
+	TotalGB float64 `json:"total_gb"`
+	FreeGB  float64 `json:"free_gb"`
+	UsedPct float64 `json:"used_pct"`
+}
+
+// Python is the kernel's interpreter.
+type Python struct {
+	Version    string `json:"version"`
+	Executable string `json:"executable"`
+	IPyKernel  string `json:"ipykernel"`
+	IPython    string `json:"ipython"`
+}
+
+// Limits are bounds a caller may plan with.
+type Limits struct {
+	MaxTimeoutSeconds int     `json:"max_timeout_seconds"`
+	MaxQueue          int     `json:"max_queue"`
+	MaxCodeBytes      int     `json:"max_code_bytes"`
+	MaxLogBytes       int64   `json:"max_log_bytes"` // output kept per execution
+	MinMemoryGB       float64 `json:"min_memory_gb"` // below it a run is refused
+	// SessionMinutesLeft is an estimate from the platform's published limit; null where none is known.
+	SessionMinutesLeft *float64 `json:"session_minutes_left"`
+}
+
+// Variable is one user variable. What its type does not tell without running
+// user code is null.
+type Variable struct {
+	Name  string  `json:"name"`
+	Type  string  `json:"type"`
+	Size  *int64  `json:"size"`  // items: len() of built-in and known array types
+	Shape []int64 `json:"shape"` // arrays, frames, tensors
+	Dtype *string `json:"dtype"`
+	Bytes *int64  `json:"bytes"` // memory it holds itself, not what it refers to
+}
+
+// Variables is the answer of PathVariables, sorted by name.
+type Variables struct {
+	Count     int        `json:"count"` // all of them, also when Variables was cut
+	Variables []Variable `json:"variables"`
+	KernelID  string     `json:"kernel_id"`
+}
+
+// Inspection is the answer of PathInspect.
+type Inspection struct {
+	Variable
+	Preview  string `json:"preview"` // at most 4 KiB; of known types only
+	KernelID string `json:"kernel_id"`
+}
+
+// Cleanup is the answer of PathCleanup.
+type Cleanup struct {
+	VariablesCleared  int      `json:"variables_cleared"`
+	ClearedVariables  []string `json:"cleared_variables"`
+	GPUCacheCleared   bool     `json:"gpu_cache_cleared"`
+	FiguresClosed     int      `json:"figures_closed"`
+	MemoryBeforeBytes uint64   `json:"memory_before_bytes"` // in use on the machine
+	MemoryAfterBytes  uint64   `json:"memory_after_bytes"`
+	MemoryFreeBytes   uint64   `json:"memory_free_bytes"` // available after
+	KernelID          string   `json:"kernel_id"`
+}
+
+// Files is the answer of PathFiles: one folder's entries, sorted by name.
+type Files struct {
+	Path      string `json:"path"`
+	FileCount int    `json:"file_count"`
+	DirCount  int    `json:"dir_count"`
+	Files     []File `json:"files"`
+	Truncated bool   `json:"truncated"` // more entries than MaxListFiles; the counts are of all
+}
+
+// MaxListFiles bounds Files.Files.
+const MaxListFiles = 1000
+
+// File is one entry of a folder.
+type File struct {
+	Name      string    `json:"name"`
+	Path      string    `json:"path"`
+	IsDir     bool      `json:"is_dir"`
+	SizeBytes int64     `json:"size_bytes"`
+	Modified  time.Time `json:"modified"`
+}
