@@ -142,6 +142,8 @@ type File struct {
 	Name      string    `json:"name"`
 	Path      string    `json:"path"`
 	IsDir     bool      `json:"is_dir"`
-	SizeBytes int64     `json:"size_bytes"`
+	SizeBytes int64     `json:"size_bytes"` // 0 for what is no regular file
 	Modified  time.Time `json:"modified"`
+	// Special is neither file nor folder: a device, FIFO, socket, or a link that leads nowhere served.
+	Special bool `json:"special,omitempty"`
 }

@@ -1,0 +1,174 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"colabrelay/shared/contract"
+)
+
+// listBatch is how many entries are read from a folder at once; ctx is looked at
+// between batches.
+const listBatch = 1024
+
+// List is the folder at path, sorted by name, at most contract.MaxListFiles of
+// its entries; the counts are of all. An empty path means the workdir. A link
+// counts as what it leads to, or as special when that is not served.
+func (r *Roots) List(ctx context.Context, path string) (contract.Files, error) {
+	p, err := r.resolve(path)
+	if err != nil {
+		return contract.Files{}, err
+	}
+	if !p.info.IsDir() {
+		return contract.Files{}, fmt.Errorf("path %q: %w", path, ErrNotDir)
+	}
+	shown, err := r.absolute(path)
+	if err != nil {
+		return contract.Files{}, err
+	}
+	l := listing{roots: r, at: p, shown: shown}
+	out, err := l.run(ctx)
+	if err != nil {
+		return contract.Files{}, fmt.Errorf("folder %q: %w", path, err)
+	}
+	return out, nil
+}
+
+// listing is one folder being read. It holds at most twice MaxListFiles entries,
+// however many there are.
+type listing struct {
+	roots *Roots
+	at    place
+	shown string // the folder as the caller knows it, links included
+
+	dir         *os.Root
+	entries     []entry
+	files, dirs int
+}
+
+type entry struct {
+	name  string
+	isDir bool
+}
+
+func (l *listing) run(ctx context.Context) (contract.Files, error) {
+	root, err := l.at.root.open()
+	if err != nil {
+		return contract.Files{}, classify(err)
+	}
+	defer root.Close()
+	if l.dir, err = root.OpenRoot(l.at.rel); err != nil {
+		return contract.Files{}, classify(err)
+	}
+	defer l.dir.Close()
+	if err := l.read(ctx); err != nil {
+		return contract.Files{}, classify(err)
+	}
+	return l.answer(), nil
+}
+
+func (l *listing) read(ctx context.Context) error {
+	f, err := l.dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for ctx.Err() == nil {
+		batch, err := f.ReadDir(listBatch)
+		for _, d := range batch {
+			l.add(d)
+		}
+		if errors.Is(err, io.EOF) {
+			l.cut()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (l *listing) add(d fs.DirEntry) {
+	path := l.real(d.Name())
+	if within(l.roots.state, path) {
+		return
+	}
+	isDir := d.IsDir()
+	if d.Type()&fs.ModeSymlink != 0 {
+		to, err := l.roots.resolve(path)
+		isDir = err == nil && to.info.IsDir()
+	}
+	if isDir {
+		l.dirs++
+	} else {
+		l.files++
+	}
+	l.entries = append(l.entries, entry{name: d.Name(), isDir: isDir})
+	if len(l.entries) >= 2*contract.MaxListFiles {
+		l.cut()
+	}
+}
+
+// cut keeps the first MaxListFiles names.
+func (l *listing) cut() {
+	slices.SortFunc(l.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	l.entries = l.entries[:min(len(l.entries), contract.MaxListFiles)]
+}
+
+// answer looks up size and time of what was kept. An entry that has gone since
+// the folder was read is left out and not counted.
+func (l *listing) answer() contract.Files {
+	out := contract.Files{Path: escape(l.shown), Files: make([]contract.File, 0, len(l.entries))}
+	truncated := l.files+l.dirs > len(l.entries)
+	for _, e := range l.entries {
+		f, ok := l.file(e)
+		switch {
+		case ok:
+			out.Files = append(out.Files, f)
+		case e.isDir:
+			l.dirs--
+		default:
+			l.files--
+		}
+	}
+	out.FileCount, out.DirCount, out.Truncated = l.files, l.dirs, truncated
+	return out
+}
+
+// file is one entry as it is answered, by lstat alone: opening a FIFO would hang
+// and opening a device may do anything.
+func (l *listing) file(e entry) (contract.File, bool) {
+	out := contract.File{
+		Name:  escape(e.name),
+		Path:  escape(filepath.Join(l.shown, e.name)),
+		IsDir: e.isDir,
+	}
+	info, err := l.dir.Lstat(e.name)
+	if err != nil {
+		return out, false
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		if to, err := l.roots.resolve(l.real(e.name)); err == nil {
+			info = to.info
+		}
+	}
+	out.Modified = info.ModTime().UTC()
+	out.Special = !info.Mode().IsRegular() && !info.IsDir()
+	if info.Mode().IsRegular() {
+		out.SizeBytes = info.Size()
+	}
+	return out, true
+}
+
+// real is the real path of an entry.
+func (l *listing) real(name string) string {
+	return filepath.Join(l.at.root.real, l.at.rel, name)
+}

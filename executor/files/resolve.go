@@ -1,0 +1,203 @@
+package files
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	maxPath  = 4096 // bytes of a path asked for: Linux's PATH_MAX
+	maxLinks = 40   // links followed in one path: Linux's own bound
+)
+
+// place is where a path leads: a root and a path inside it without links. The
+// root itself is rel ".".
+type place struct {
+	root root
+	rel  string
+	info fs.FileInfo // of the place itself, never of a link
+}
+
+// resolve follows path link by link. Every step must lie inside a root, or on the
+// way down to one; an absolute link target begins again from the top, because
+// Drive's shortcuts are absolute. It opens nothing that path names.
+func (r *Roots) resolve(path string) (place, error) {
+	abs, err := r.absolute(path)
+	if err != nil {
+		return place{}, err
+	}
+	w := walk{roots: r, at: "/"}
+	w.push(abs)
+	if err := w.run(); err != nil {
+		return place{}, fmt.Errorf("path %q: %w", path, err)
+	}
+	p, err := w.end()
+	if err != nil {
+		return place{}, fmt.Errorf("path %q: %w", path, err)
+	}
+	return p, nil
+}
+
+// absolute is path made absolute and clean. Any ".." segment is refused: after a
+// link it would mean two different folders, one by text and one on disk.
+func (r *Roots) absolute(path string) (string, error) {
+	if len(path) > maxPath {
+		return "", fmt.Errorf("%w: longer than %d bytes", ErrBadPath, maxPath)
+	}
+	if strings.ContainsRune(path, 0) {
+		return "", fmt.Errorf("path %q: %w: holds a NUL byte", path, ErrBadPath)
+	}
+	for seg := range strings.SplitSeq(path, "/") {
+		if seg == ".." {
+			return "", fmt.Errorf("path %q: %w: \"..\" is not allowed", path, ErrForbidden)
+		}
+	}
+	if !strings.HasPrefix(path, "/") {
+		return filepath.Join(r.workdir, path), nil
+	}
+	path = filepath.Clean(path)
+	if !r.content && within(contentDir, path) {
+		return filepath.Join(r.workdir, strings.TrimPrefix(path, contentDir)), nil
+	}
+	return path, nil
+}
+
+// containing is the innermost root that holds path, which is free of links.
+func (r *Roots) containing(path string) (root, bool) {
+	var best root
+	found := false
+	for _, rt := range r.roots {
+		if within(rt.real, path) && (!found || len(rt.real) > len(best.real)) {
+			best, found = rt, true
+		}
+	}
+	return best, found
+}
+
+// above reports whether path leads down to a root. Such a folder is no link, as
+// real paths hold none, and is passed but never shown.
+func (r *Roots) above(path string) bool {
+	for _, rt := range r.roots {
+		if within(path, rt.real) {
+			return true
+		}
+	}
+	return false
+}
+
+// real is path with a root's configured name replaced by its real path.
+func (r *Roots) real(path string) string {
+	for _, rt := range r.roots {
+		if within(rt.name, path) {
+			return rt.real + strings.TrimPrefix(path, rt.name)
+		}
+	}
+	return path
+}
+
+// walk is a path being followed: at is free of links, pending is still to come.
+type walk struct {
+	roots   *Roots
+	at      string
+	pending []string
+	links   int
+}
+
+// push puts a path or link target in front of what is pending.
+func (w *walk) push(target string) {
+	if strings.HasPrefix(target, "/") {
+		w.at = "/"
+		target = w.roots.real(target)
+	}
+	w.pending = append(strings.Split(target, "/"), w.pending...)
+}
+
+func (w *walk) run() error {
+	for len(w.pending) > 0 {
+		seg := w.pending[0]
+		w.pending = w.pending[1:]
+		switch seg {
+		case "", ".":
+		case "..": // only in link targets; at holds no links, so this is the real parent
+			w.at = filepath.Dir(w.at)
+		default:
+			if err := w.step(seg); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *walk) step(seg string) error {
+	next := filepath.Join(w.at, seg)
+	rt, ok := w.roots.containing(next)
+	switch {
+	case within(w.roots.state, next):
+		return fmt.Errorf("%w: the executor's own state is not served", ErrForbidden)
+	case w.roots.above(next):
+		w.at = next
+		return nil
+	case !ok:
+		return ErrForbidden
+	}
+	target, err := rt.readlink(next)
+	if err != nil && unescape(seg) != seg {
+		next = filepath.Join(w.at, unescape(seg))
+		target, err = rt.readlink(next)
+	}
+	if err != nil {
+		return classify(err)
+	}
+	if target == "" {
+		w.at = next
+		return nil
+	}
+	if w.links++; w.links > maxLinks {
+		return fmt.Errorf("%w: more than %d links", ErrBadPath, maxLinks)
+	}
+	w.push(target)
+	return nil
+}
+
+func (w *walk) end() (place, error) {
+	rt, ok := w.roots.containing(w.at)
+	if !ok {
+		return place{}, ErrForbidden
+	}
+	p := place{root: rt, rel: rt.rel(w.at)}
+	h, err := rt.open()
+	if err != nil {
+		return place{}, classify(err)
+	}
+	defer h.Close()
+	if p.info, err = h.Lstat(p.rel); err != nil {
+		return place{}, classify(err)
+	}
+	return p, nil
+}
+
+func (rt root) rel(path string) string {
+	rel := strings.TrimPrefix(strings.TrimPrefix(path, rt.real), "/")
+	if rel == "" {
+		return "."
+	}
+	return rel
+}
+
+// readlink is where the link at path points; empty where path is no link.
+func (rt root) readlink(path string) (string, error) {
+	h, err := rt.open()
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	info, err := h.Lstat(rt.rel(path))
+	if err != nil || info.Mode()&os.ModeSymlink == 0 {
+		return "", err
+	}
+	return h.Readlink(rt.rel(path))
+}
