@@ -1,0 +1,82 @@
+package kernel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	_ "embed"
+)
+
+//go:embed find.py
+var findScript string
+
+// findTimeout bounds one interpreter's answer: importing IPython from a cold disk takes seconds.
+const findTimeout = 60 * time.Second
+
+// ErrNoPython means no interpreter with ipykernel was found.
+var ErrNoPython = errors.New("no Python with ipykernel")
+
+// Python is an interpreter that can run a kernel.
+type Python struct {
+	Path      string `json:"executable"` // absolute
+	Version   string `json:"version"`
+	IPyKernel string `json:"ipykernel"`
+	IPython   string `json:"ipython"`
+}
+
+// Find returns the first interpreter that imports ipykernel: only the one named
+// by python when that is not empty, else python3 on PATH, then /usr/bin/python3.
+// The error is ErrNoPython and says what each of them lacked.
+func Find(ctx context.Context, python string) (Python, error) {
+	candidates := []string{"python3", "/usr/bin/python3"}
+	if python != "" {
+		candidates = []string{python}
+	}
+	var faults []error
+	for _, candidate := range candidates {
+		found, err := look(ctx, candidate)
+		if err == nil {
+			return found, nil
+		}
+		faults = append(faults, fmt.Errorf("%s: %w", candidate, err))
+	}
+	return Python{}, fmt.Errorf("%w (%w): install it with `python3 -m pip install ipykernel`, or name another interpreter with --python",
+		ErrNoPython, errors.Join(faults...))
+}
+
+func look(ctx context.Context, candidate string) (Python, error) {
+	path, err := exec.LookPath(candidate)
+	if err != nil {
+		return Python{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "-c", findScript).Output()
+	if err != nil {
+		return Python{}, explain(err)
+	}
+	var found Python
+	if err := json.Unmarshal(out, &found); err != nil {
+		return Python{}, fmt.Errorf("reading its answer: %w", err)
+	}
+	found.Path = path
+	return found, nil
+}
+
+// explain turns an exit into the script's own last line.
+func explain(err error) error {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	last := &tail{}
+	last.add(exit.Stderr)
+	if line := last.lastLine(); line != "" {
+		return errors.New(line)
+	}
+	return err
+}

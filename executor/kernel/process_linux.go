@@ -1,0 +1,16 @@
+package kernel
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownSession makes the process leader of a new session and has Linux kill it
+// when the executor dies, even by SIGKILL: an orphan would go on running code
+// that nobody logs and keep the GPU's memory.
+func ownSession() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+func signalName(sig syscall.Signal) string { return unix.SignalName(sig) }
