@@ -46,9 +46,13 @@ type root struct {
 	real string // without links
 }
 
-// Open takes the workdir and extra folders, which must exist, and the state dir,
-// which is kept out of sight. Relative folders are under the current directory.
+// Open takes the workdir and extra folders, and the state dir, which is kept out
+// of sight. All must exist: what is not there has no real path to compare with.
+// Relative folders are under the current directory.
 func Open(workdir string, extra []string, stateDir string) (*Roots, error) {
+	if err := mustBeDir(stateDir); err != nil {
+		return nil, err
+	}
 	state, err := newRoot(stateDir)
 	if err != nil {
 		return nil, fmt.Errorf("state dir: %w", err)
