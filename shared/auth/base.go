@@ -1,0 +1,139 @@
+package auth
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// message is what components are taken from (RFC 9421 section 2).
+type message struct {
+	method    string
+	authority string
+	path      string // as on the wire, escaped
+	query     string // with its "?"
+	status    int
+	header    http.Header
+	request   *message // what a response answers; components marked ;req come from it
+}
+
+// requestMessage is r as either side sees it: the same escaped path and query
+// whether r is about to be sent or was received.
+func requestMessage(r *http.Request) *message {
+	m := &message{method: r.Method, authority: r.Host, path: r.URL.EscapedPath(), query: "?" + r.URL.RawQuery, header: r.Header}
+	if m.method == "" {
+		m.method = http.MethodGet
+	}
+	if m.authority == "" {
+		m.authority = r.URL.Host
+	}
+	if m.path == "" {
+		m.path = "/"
+	}
+	return m
+}
+
+// signatureBase is the text that is signed (RFC 9421 section 2.5): one line for
+// each covered component, then the list itself with its parameters.
+func signatureBase(list httpsfv.InnerList, m *message) (string, error) {
+	var base strings.Builder
+	for _, item := range list.Items {
+		name, err := httpsfv.Marshal(item)
+		if err != nil {
+			return "", fmt.Errorf("writing a component's name: %w", err)
+		}
+		value, err := m.component(item)
+		if err != nil {
+			return "", fmt.Errorf("component %s: %w", name, err)
+		}
+		base.WriteString(name + ": " + value + "\n")
+	}
+	params, err := httpsfv.Marshal(list)
+	if err != nil {
+		return "", fmt.Errorf("writing signature parameters: %w", err)
+	}
+	base.WriteString(`"@signature-params": ` + params)
+	return base.String(), nil
+}
+
+// component is the value of one covered component (RFC 9421 sections 2.1 to 2.4).
+// Of the parameters it knows req and key, the ones the profile uses.
+func (m *message) component(item httpsfv.Item) (string, error) {
+	name, ok := item.Value.(string)
+	if !ok {
+		return "", fmt.Errorf("its name is no string")
+	}
+	member := ""
+	for _, param := range item.Params.Names() {
+		value, _ := item.Params.Get(param)
+		switch {
+		case param == "req" && value == true && m.request != nil:
+			m = m.request
+		case param == "key":
+			member, ok = value.(string)
+			if !ok {
+				return "", fmt.Errorf("parameter key is no string")
+			}
+		default:
+			return "", fmt.Errorf("parameter %q does not apply", param)
+		}
+	}
+	switch {
+	case strings.HasPrefix(name, "@"):
+		return m.derived(name)
+	case member != "":
+		return m.member(name, member)
+	}
+	return m.field(name)
+}
+
+func (m *message) derived(name string) (string, error) {
+	switch name {
+	case "@method":
+		return m.method, nil
+	case "@authority":
+		return strings.ToLower(m.authority), nil
+	case "@path":
+		return m.path, nil
+	case "@query":
+		return m.query, nil
+	case "@status":
+		return strconv.Itoa(m.status), nil
+	}
+	return "", fmt.Errorf("not supported")
+}
+
+// field is a header's value, several ones joined as section 2.1 says.
+func (m *message) field(name string) (string, error) {
+	values := m.header.Values(name)
+	if len(values) == 0 {
+		return "", fmt.Errorf("header is missing")
+	}
+	trimmed := make([]string, len(values))
+	for i, value := range values {
+		trimmed[i] = strings.Trim(value, " \t")
+	}
+	return strings.Join(trimmed, ", "), nil
+}
+
+// member is one member of a dictionary header, written again (section 2.1.2).
+func (m *message) member(name, key string) (string, error) {
+	dictionary, err := httpsfv.UnmarshalDictionary(m.header.Values(name))
+	if err != nil {
+		return "", fmt.Errorf("reading the dictionary: %w", err)
+	}
+	value, ok := dictionary.Get(key)
+	if !ok {
+		return "", fmt.Errorf("it has no member %q", key)
+	}
+	switch value := value.(type) {
+	case httpsfv.Item:
+		return httpsfv.Marshal(value)
+	case httpsfv.InnerList:
+		return httpsfv.Marshal(value)
+	}
+	return "", fmt.Errorf("member %q has an unknown form", key)
+}
