@@ -1,0 +1,75 @@
+# Everything a person or CI does here. Tool versions are pinned; nothing is installed
+# outside this folder, except by setup.sh where pip reaches no index.
+
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+FUZZTIME   ?= 20s
+DIST       ?= dist
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
+
+GO_DIRS   = $(wildcard executor relay shared colab-bootstrap config)
+PY_FILES  = $(shell find $(GO_DIRS) -name '*.py' -not -path '*/testdata/*')
+EXECUTORS = linux-amd64 linux-arm64
+RELAYS    = $(EXECUTORS) darwin-arm64 darwin-amd64 windows-amd64
+
+# -buildid= and -buildvcs=false: the same sources give the same bytes in any checkout.
+BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$(VERSION)"
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help build python demo test check vuln soak bench fuzz release verify clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+build: ## bin/executor and bin/relay, static
+	$(BUILD) -o bin/executor ./executor
+	$(BUILD) -o bin/relay ./relay
+
+python: ## the private Python environments with ipykernel, in .python
+	@shared/stacks/setup.sh .python
+
+demo: build python ## an MCP host drives a real kernel: a readable session, ends by itself
+	@go run ./shared/e2e/demo
+
+test: build python ## all tests, with the race detector, on both kernel stacks
+	go test -race -timeout 10m ./...
+
+check: python ## format, vet, staticcheck, Python files, go.mod; changes nothing
+	@unformatted=$$(gofmt -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then echo "gofmt wants to change:" $$unformatted; exit 1; fi
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go mod tidy -diff
+	@shared/stacks/check.sh .python $(PY_FILES)
+
+vuln: ## known vulnerabilities (needs the network's database)
+	go run $(GOVULNCHECK) ./...
+
+soak: build python ## the long random suites in full
+	SOAK=1 go test -race -count=1 -timeout 3h ./...
+
+bench: build python ## speeds as ratios to the bare kernel, measured in the same run
+	go test -run '^$$' -bench . -benchmem -timeout 30m ./shared/e2e/
+
+fuzz: ## every fuzz target for FUZZTIME (20s)
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(GO_DIRS) | sed 's/:func / /' | while read -r file target; do \
+		echo "fuzz $$target in $$(dirname $$file)"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) || exit 1; \
+	done
+
+release: ## dist/: static binaries of every platform, SHA256SUMS
+	rm -rf $(DIST) && mkdir -p $(DIST)
+	@for p in $(EXECUTORS); do echo "executor-$$p"; \
+		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -o $(DIST)/executor-$$p ./executor || exit 1; done
+	@for p in $(RELAYS); do exe=; [ $${p%-*} != windows ] || exe=.exe; echo "relay-$$p$$exe"; \
+		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -o $(DIST)/relay-$$p$$exe ./relay || exit 1; done
+	cd $(DIST) && sha256sum executor-* relay-* >SHA256SUMS && cat SHA256SUMS
+
+verify: ## two releases built apart have the same bytes
+	@a=$$(mktemp -d) && b=$$(mktemp -d) && trap 'rm -rf '"$$a $$b" EXIT && cp -r $(GO_DIRS) go.mod go.sum Makefile $$b/ && \
+		$(MAKE) --no-print-directory release VERSION=$(VERSION) DIST=$$a/dist >/dev/null && \
+		GOCACHE=$$b/cache $(MAKE) --no-print-directory -C $$b release VERSION=$(VERSION) DIST=$$b/dist >/dev/null && \
+		cat $$a/dist/SHA256SUMS && diff $$a/dist/SHA256SUMS $$b/dist/SHA256SUMS && echo "reproducible"
+
+clean: ## remove what the targets made; .python stays unless PYTHON=1
+	rm -rf bin dist $(if $(PYTHON),.python)

@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# Sets up the private Python environments of the tests and the demo:
+#
+#   setup.sh [FOLDER]        FOLDER is .python under the checkout by default
+#
+#   FOLDER/old     Colab's kernel stack (ipykernel 6.17.1, IPython 7.34.0)
+#   FOLDER/new     the newest kernel stack
+#   FOLDER/tools   what make check wants of Python tools
+#
+# Each is made once and again when its requirements change. Where pip reaches no
+# index, old comes from the system's own ipykernel, installed by apt-get when we
+# are root, and the other two are left out: said aloud, with FOLDER/NAME.left-out
+# as the mark that tests read. It touches nothing but FOLDER and, only then, the
+# system's packages.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+folder=${1:-$here/../../.python}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+log=$folder/setup.log
+: >"$log"
+
+debian_packages=(python3-ipykernel python3-numpy python3-pandas python3-matplotlib python3-dill)
+
+say() { printf 'python: %s\n' "$*"; }
+
+give_up() {
+	printf 'python: %s\n' "$*" >&2
+	exit 1
+}
+
+# install_debian PACKAGE... asks for fresh lists only when the present ones don't
+# do: a new container has none.
+install_debian() {
+	say "installing $*"
+	{
+		DEBIAN_FRONTEND=noninteractive apt-get install -y "$@" ||
+			{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y "$@"; }
+	} >>"$log" 2>&1 || true
+}
+
+can_install_debian() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+# stamp NAME prints what an environment made from today's requirements is marked with.
+stamp() { cat "$here/requirements-$1".* | cksum; }
+
+# is_ready NAME: made from today's requirements, and its interpreter still there.
+is_ready() {
+	[ -x "$folder/$1/bin/python" ] && [ "$(cat "$folder/$1/.stamp" 2>/dev/null)" = "$(stamp "$1")" ]
+}
+
+# mark NAME is the last step of every environment, so that one cut short is made again.
+mark() {
+	stamp "$1" >"$folder/$1/.stamp"
+	rm -f "$folder/$1.left-out"
+}
+
+leave_out() {
+	rm -rf "${folder:?}/$1"
+	echo "$2" >"$folder/$1.left-out"
+	say "$1 is left out: $2"
+}
+
+# has_venv_with_pip: Debian ships python3 without ensurepip unless python3-venv is there.
+has_venv_with_pip() { python3 -c 'import venv, ensurepip' 2>>"$log"; }
+
+# reaches_index asks pip itself, so that its own settings count. Debian's python3
+# may have no pip outside a venv.
+reaches_index() {
+	local scratch python=python3 found=1
+	scratch=$(mktemp -d)
+	if ! python3 -m pip --version >>"$log" 2>&1; then
+		python3 -m venv "$scratch/venv" >>"$log" 2>&1 || true
+		python=$scratch/venv/bin/python
+	fi
+	if "$python" -m pip download --quiet --no-deps --retries 1 --timeout 15 \
+		--dest "$scratch" traitlets==5.7.1 >>"$log" 2>&1; then
+		found=0
+	fi
+	rm -rf "$scratch"
+	return $found
+}
+
+install() {
+	"$folder/$1/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$2" >>"$log" 2>&1
+}
+
+# from_index NAME installs the full pins, or, where they have no wheels for this
+# Python, the short list.
+from_index() {
+	local name=$1 short=$here/requirements-$1.in
+	say "setting up $name"
+	python3 -m venv --clear "$folder/$name" >>"$log" 2>&1
+	if install "$name" "$here/requirements-$name.txt"; then
+		:
+	elif [ -f "$short" ] && install "$name" "$short"; then
+		say "$name: $(python3 --version) can't have every pin of requirements-$name.txt, took requirements-$name.in"
+	else
+		give_up "pip could not install requirements-$name.txt; the last lines of $log: $(tail -n 3 "$log" | tr '\n' ' ')"
+	fi
+	mark "$name"
+}
+
+# system_python prints the first interpreter of the machine's that imports ipykernel.
+system_python() {
+	local python
+	for python in python3 /usr/bin/python3; do
+		if "$python" -c 'import ipykernel' 2>>"$log"; then
+			echo "$python"
+			return
+		fi
+	done
+	return 1
+}
+
+# old_from_system makes old a view of the system's own packages.
+old_from_system() {
+	local python
+	say "pip reaches no index: taking the system's ipykernel"
+	if ! system_python >/dev/null && can_install_debian; then
+		install_debian "${debian_packages[@]}"
+	fi
+	python=$(system_python) || give_up "no Python with ipykernel: install the package python3-ipykernel," \
+		"or give pip an index (PIP_INDEX_URL), and run this again; see $log"
+	"$python" -m venv --clear --without-pip --system-site-packages "$folder/old" >>"$log" 2>&1 ||
+		give_up "$python has no venv module: install the package python3-venv; see $log"
+	mark old
+	say "old is the system's: ipykernel $("$folder/old/bin/python" -c 'import ipykernel; print(ipykernel.__version__)')"
+}
+
+without_index() {
+	is_ready old || old_from_system
+	is_ready new || leave_out new "pip reaches no index; tests run on the old kernel stack only"
+	is_ready tools || leave_out tools "pip reaches no index; make check compiles Python files but can't check their format"
+}
+
+main() {
+	if is_ready old && is_ready new && is_ready tools; then
+		return
+	fi
+	command -v python3 >/dev/null || give_up "no python3 on PATH: install the packages python3 and python3-venv"
+	if ! has_venv_with_pip && can_install_debian; then
+		install_debian python3-venv
+	fi
+	if ! reaches_index; then
+		without_index
+		return
+	fi
+	local name
+	for name in old new tools; do
+		is_ready "$name" || from_index "$name"
+	done
+}
+
+main

@@ -1,0 +1,166 @@
+package stacks
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// machine is a pretended one: setup.sh runs on it with a pip that reaches no
+// index, programs of our own before the real ones on PATH, and an ipykernel
+// module of our own before the real one.
+type machine struct {
+	t       *testing.T
+	bin     string
+	modules string
+	Folder  string
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{t: t, bin: t.TempDir(), modules: t.TempDir(), Folder: filepath.Join(t.TempDir(), "python")}
+	m.user(1000)
+	m.program("apt-get", "exit 100")
+	m.ipykernel("raise ImportError")
+	return m
+}
+
+func (m *machine) user(id int) { m.program("id", fmt.Sprintf("echo %d", id)) }
+
+// aptGet makes apt-get write its arguments down and then run script.
+func (m *machine) aptGet(script string) {
+	m.program("apt-get", `echo "$@" >>`+m.bin+"/apt-get.ran\n"+script)
+}
+
+func (m *machine) aptGetRan() string {
+	b, _ := os.ReadFile(filepath.Join(m.bin, "apt-get.ran"))
+	return string(b)
+}
+
+func (m *machine) ipykernel(source string) {
+	m.write(filepath.Join(m.modules, "ipykernel.py"), source+"\n", 0o644)
+}
+
+func (m *machine) program(name, script string) {
+	m.write(filepath.Join(m.bin, name), "#!/bin/sh\n"+script+"\n", 0o755)
+}
+
+func (m *machine) write(path, content string, mode os.FileMode) {
+	m.t.Helper()
+	if err := os.WriteFile(path, []byte(content), mode); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) setUp() (out string, err error) {
+	m.t.Helper()
+	script := filepath.Join(Root(), "shared", "stacks", "setup.sh")
+	if _, err := os.ReadFile(script); err != nil { // so that go test's cache knows of it
+		m.t.Fatal(err)
+	}
+	cmd := exec.Command("bash", script, m.Folder)
+	cmd.Env = append(os.Environ(),
+		"PATH="+m.bin+":"+os.Getenv("PATH"),
+		"PYTHONPATH="+m.modules, "PYTHONDONTWRITEBYTECODE=1",
+		"PIP_INDEX_URL=http://127.0.0.1:1/simple", "PIP_FIND_LINKS=", "PIP_CONFIG_FILE=/dev/null", "PIP_NO_CACHE_DIR=1",
+	)
+	b, err := cmd.CombinedOutput()
+	m.t.Logf("setup.sh said:\n%s", b)
+	return string(b), err
+}
+
+func (m *machine) mustHave(path string) {
+	m.t.Helper()
+	if _, err := os.Stat(filepath.Join(m.Folder, path)); err != nil {
+		m.t.Errorf("%q is missing", path)
+	}
+}
+
+func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
+	m := newMachine(t)
+	m.ipykernel(`__version__ = "6.17.0"`)
+	out, err := m.setUp()
+	if err != nil {
+		t.Fatalf("setup.sh: %v", err)
+	}
+	for _, want := range []string{"old is the system's: ipykernel 6.17.0", "new is left out: pip reaches no index", "tools is left out"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("setup.sh does not say %q", want)
+		}
+	}
+	m.mustHave("old/bin/python")
+	m.mustHave("new.left-out")
+	m.mustHave("tools.left-out")
+}
+
+func TestSetupWithoutIndexAsRootInstallsDebiansIPyKernel(t *testing.T) {
+	m := newMachine(t)
+	m.user(0)
+	m.aptGet(`case "$*" in *python3-ipykernel*) echo '__version__ = "6.17.0"' >` + m.modules + `/ipykernel.py;; esac`)
+	if _, err := m.setUp(); err != nil {
+		t.Fatalf("setup.sh: %v", err)
+	}
+	if !strings.Contains(m.aptGetRan(), "install -y python3-ipykernel") {
+		t.Errorf("apt-get was run with %q, without python3-ipykernel", m.aptGetRan())
+	}
+	m.mustHave("old/bin/python")
+}
+
+func TestSetupAsRootAsksForFreshListsOnlyWhenInstallFails(t *testing.T) {
+	m := newMachine(t)
+	m.user(0)
+	m.aptGet(`[ "$1" = update ]`)
+	if _, err := m.setUp(); err == nil {
+		t.Fatal("setup.sh succeeded where apt-get installs nothing")
+	}
+	ran := strings.Split(strings.TrimSpace(m.aptGetRan()), "\n")
+	if len(ran) < 3 || ran[len(ran)-2] != "update" {
+		t.Errorf("apt-get was run as %q, want install, update, install", ran)
+	}
+}
+
+func TestSetupThatCanNotDoItSaysWhatToInstall(t *testing.T) {
+	for name, id := range map[string]int{"root": 0, "a user": 1000} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.user(id)
+			m.aptGet("exit 100")
+			out, err := m.setUp()
+			if err == nil {
+				t.Fatal("setup.sh succeeded without any ipykernel")
+			}
+			last := out[strings.LastIndex(strings.TrimSpace(out), "\n")+1:]
+			if !strings.Contains(last, "install the package python3-ipykernel") {
+				t.Errorf("the last line %q does not say what to install", last)
+			}
+			if id != 0 && m.aptGetRan() != "" {
+				t.Errorf("apt-get was run by somebody who is not root: %q", m.aptGetRan())
+			}
+		})
+	}
+}
+
+func TestSetupIsRunOnceUntilRequirementsChange(t *testing.T) {
+	m := newMachine(t)
+	m.ipykernel(`__version__ = "6.17.0"`)
+	if _, err := m.setUp(); err != nil {
+		t.Fatalf("setup.sh: %v", err)
+	}
+	kept := filepath.Join(m.Folder, "old", "kept")
+	m.write(kept, "", 0o644)
+	if _, err := m.setUp(); err != nil {
+		t.Fatalf("setup.sh again: %v", err)
+	}
+	m.mustHave("old/kept")
+
+	m.write(filepath.Join(m.Folder, "old", ".stamp"), "of other requirements", 0o644)
+	if _, err := m.setUp(); err != nil {
+		t.Fatalf("setup.sh after a change: %v", err)
+	}
+	if _, err := os.Stat(kept); err == nil {
+		t.Error("an environment of other requirements was kept")
+	}
+}
