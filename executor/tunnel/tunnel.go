@@ -1,0 +1,97 @@
+// Package tunnel opens the ways by which a relay reaches the executor and keeps
+// them open: none, a listener on this machine, and ngrok, a public URL.
+//
+// It must not know what is served over a tunnel, read the environment, or trust
+// anything a visitor can write, such as a header. It is the only package that
+// knows the ngrok SDK.
+//
+// Start reading at Tunnel and New here, then ngrok.go. The executor runs one
+// NewNone for --listen, always, and beside it the Tunnel that --tunnel asks
+// for; both serve the same handler:
+//
+//	srv.ConnContext = tunnel.ConnContext // makes ClientAddr work
+//	g.Go(func() error { return local.Run(ctx, localReady, srv.Serve) })
+//	g.Go(func() error { return public.Run(ctx, publicReady, srv.Serve) })
+package tunnel
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+)
+
+// Tunnel is one way in.
+type Tunnel interface {
+	// Run opens the tunnel and blocks until ctx has ended and every goroutine
+	// it started is gone, or the tunnel can't be had for good.
+	//
+	// ready gets the base URL without a trailing slash as soon as the tunnel is
+	// up, and again whenever it has changed. serve gets a listener and blocks
+	// until that listener is closed, as http.Server.Serve does; it may be
+	// called again with another listener after a loss that needs one. Neither
+	// is called twice at the same time.
+	//
+	// When serve returns http.ErrServerClosed, Run keeps what is already
+	// connected until ctx ends: so shut the HTTP server down first, then end
+	// ctx, and running answers arrive. An ended ctx alone cuts them off.
+	//
+	// Run returns nil when ctx ended, and *Refused when the tunnel's operator
+	// said no in a way that another try does not change.
+	Run(ctx context.Context, ready func(url string), serve func(net.Listener) error) error
+}
+
+// Kind names an implementation: the values of --tunnel.
+type Kind string
+
+// The kinds there are.
+const (
+	KindNgrok Kind = "ngrok"
+	KindNone  Kind = "none"
+)
+
+// ParseKind reads the value of --tunnel. Without one it is ngrok where there is
+// an authtoken, else none.
+func ParseKind(flag, token string) (Kind, error) {
+	switch Kind(flag) {
+	case KindNgrok, KindNone:
+		return Kind(flag), nil
+	case "":
+		if token != "" {
+			return KindNgrok, nil
+		}
+		return KindNone, nil
+	}
+	return "", fmt.Errorf("tunnel %q: want %q or %q", flag, KindNgrok, KindNone)
+}
+
+// Config says which tunnel New makes. A field that the kind has no use for is
+// ignored.
+type Config struct {
+	Kind    Kind
+	Listen  string // none: host:port to listen on; port 0 picks a free one
+	Token   string // ngrok: the account's authtoken; never logged
+	Domain  string // ngrok: the account's static domain; empty lets ngrok choose
+	Version string // ngrok: the executor's version, told to ngrok as metadata
+	// Server (host:port) and CAFile (PEM) replace ngrok's own connect address
+	// and root certificate: COLAB_RELAY_NGROK_SERVER and COLAB_RELAY_NGROK_CA.
+	// They are for accounts with an ingress of their own, and for tests.
+	Server string
+	CAFile string
+	Log    *slog.Logger // nil discards
+}
+
+// New checks the config and makes the tunnel. It opens nothing.
+func New(c Config) (Tunnel, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Log = c.Log.With("component", "tunnel")
+	switch c.Kind {
+	case KindNgrok:
+		return newNgrok(c)
+	case KindNone:
+		return NewNone(c.Listen), nil
+	}
+	return nil, fmt.Errorf("tunnel %q: no such kind", c.Kind)
+}
