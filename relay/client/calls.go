@@ -1,0 +1,157 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// Every call returns a *contract.Error where the executor refused and an *Error
+// where no executor answered. Calls that only ask, and Interrupt, are tried again
+// until ctx ends; those that change something only while they surely were not sent.
+
+// Health asks once, unsigned, how the executor is. It proves nothing about the
+// secret: any signed call does.
+func (c *Client) Health(ctx context.Context) (contract.Health, error) {
+	var health contract.Health
+	ctx, dog := watch(ctx, c.patience.answer)
+	defer dog.stop()
+	req, _ := c.newRequest(ctx, request{method: http.MethodGet, path: contract.PathHealth}, dog)
+	res, raw, err := c.roundTrip(req, dog)
+	if err != nil {
+		return health, c.lost(ctx, err, false)
+	}
+	body, err := decompress(raw, res.Header.Get("Content-Encoding"), maxAnswerBytes)
+	if err != nil || res.StatusCode != http.StatusOK || json.Unmarshal(body, &health) != nil || health.Status != "ok" {
+		return contract.Health{}, c.foreign(res, raw, err)
+	}
+	if health.Protocol != contract.Protocol {
+		return health, problem(KindWrongProtocol, fmt.Sprintf("the executor speaks protocol %d, this relay %d", health.Protocol, contract.Protocol), nil)
+	}
+	return health, nil
+}
+
+// Probe asks what machine it is.
+func (c *Client) Probe(ctx context.Context) (contract.Probe, error) {
+	return call[contract.Probe](ctx, c, always, get(contract.PathProbe, nil))
+}
+
+// Kernel asks how the kernel is.
+func (c *Client) Kernel(ctx context.Context) (contract.Kernel, error) {
+	return call[contract.Kernel](ctx, c, always, get(contract.PathKernel, nil))
+}
+
+// RestartKernel ends the kernel and waits until a new one is ready.
+func (c *Client) RestartKernel(ctx context.Context) (contract.Kernel, error) {
+	return call[contract.Kernel](ctx, c, unsent, c.post(contract.PathKernelRestart, nil))
+}
+
+// Variables lists the user's variables.
+func (c *Client) Variables(ctx context.Context) (contract.Variables, error) {
+	return call[contract.Variables](ctx, c, always, get(contract.PathVariables, nil))
+}
+
+// Inspect describes one variable.
+func (c *Client) Inspect(ctx context.Context, name string) (contract.Inspection, error) {
+	return call[contract.Inspection](ctx, c, always, get(contract.PathInspect, url.Values{"name": {name}}))
+}
+
+// Cleanup deletes the user's variables and frees memory.
+func (c *Client) Cleanup(ctx context.Context) (contract.Cleanup, error) {
+	return call[contract.Cleanup](ctx, c, unsent, c.post(contract.PathCleanup, nil))
+}
+
+// Files lists one folder.
+func (c *Client) Files(ctx context.Context, path string) (contract.Files, error) {
+	return call[contract.Files](ctx, c, always, get(contract.PathFiles, url.Values{"path": {path}}))
+}
+
+// List lists executions, newest first, without events; the executor's own limit
+// holds where limit is 0.
+func (c *Client) List(ctx context.Context, limit int) (contract.ExecutionList, error) {
+	query := url.Values{}
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	return call[contract.ExecutionList](ctx, c, always, get(contract.PathExecutions, query))
+}
+
+// Execution reads an execution's events from offset on, waiting up to wait (at most
+// contract.MaxWait, less where ctx ends before) for one to be there. maxBytes 0 leaves
+// the size of the answer to the executor.
+func (c *Client) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
+	path, err := executionPath(contract.PathExecution, id)
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	return call[contract.Execution](ctx, c, always, func() request {
+		wait := fitWait(ctx, wait)
+		query := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
+		query.Set("wait_seconds", strconv.FormatFloat(wait.Seconds(), 'f', -1, 64))
+		if maxBytes > 0 {
+			query.Set("max_bytes", strconv.FormatInt(maxBytes, 10))
+		}
+		return request{method: http.MethodGet, path: path, query: query, wait: wait}
+	})
+}
+
+// Interrupt interrupts a running execution and cancels a queued one.
+func (c *Client) Interrupt(ctx context.Context, id string) (contract.Execution, error) {
+	path, err := executionPath(contract.PathInterrupt, id)
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	return call[contract.Execution](ctx, c, always, c.post(path, nil))
+}
+
+// Input answers a waiting input().
+func (c *Client) Input(ctx context.Context, id, text string) (contract.Execution, error) {
+	path, err := executionPath(contract.PathInput, id)
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	body, err := json.Marshal(contract.Input{Text: text})
+	if err != nil {
+		return contract.Execution{}, fmt.Errorf("writing an input: %w", err)
+	}
+	return call[contract.Execution](ctx, c, unsent, c.post(path, body))
+}
+
+// Shutdown ends kernel, tunnel and executor.
+func (c *Client) Shutdown(ctx context.Context) (contract.Shutdown, error) {
+	return call[contract.Shutdown](ctx, c, unsent, c.post(contract.PathShutdown, nil))
+}
+
+func get(path string, query url.Values) func() request {
+	return func() request { return request{method: http.MethodGet, path: path, query: query} }
+}
+
+// slowAction is how long the executor may take over something that it waits for
+// itself: a kernel that will not end is given a minute of signals.
+const slowAction = time.Minute
+
+func (c *Client) post(path string, body []byte) func() request {
+	return func() request {
+		return request{method: http.MethodPost, path: path, body: body, wait: slowAction}
+	}
+}
+
+// executionPath fills id into a route. An id that no executor made, as a model may
+// invent, is not found without asking: it could lead to another route.
+func executionPath(route, id string) (string, error) {
+	if !contract.RequestIDPattern.MatchString(id) || strings.Trim(id, ".") == "" {
+		return "", &contract.Error{
+			Code:    contract.CodeNotFound,
+			Message: fmt.Sprintf("there is no execution %.40q", id),
+			Hint:    "list the executions to see their ids",
+		}
+	}
+	return strings.Replace(route, "{id}", id, 1), nil
+}

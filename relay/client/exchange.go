@@ -1,0 +1,138 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// maxAnswerBytes bounds an answer, as sent and decompressed: contract.MaxReadBytes of
+// events written as JSON, or one part of a blob, and room to spare.
+const maxAnswerBytes = 16 << 20
+
+// request is one try of a call.
+type request struct {
+	method string
+	path   string // holds nothing that needs escaping
+	query  url.Values
+	body   []byte        // JSON, before compression; nil for none
+	wait   time.Duration // how long the executor was asked to wait
+}
+
+// answer is what an executor signed.
+type answer struct {
+	body     []byte // decompressed
+	instance string
+}
+
+// try sends r once and logs how it went. Where the executor refused, the answer
+// comes with a *contract.Error; every other failure is an *Error.
+func (c *Client) try(ctx context.Context, r request) (answer, error) {
+	started := time.Now()
+	got, requestID, err := c.exchange(ctx, r)
+	level := []any{"method", r.method, "path", r.path, "request_id", requestID, "bytes", len(got.body), "dur", time.Since(started)}
+	if err != nil {
+		level = append(level, "err", err.Error())
+	}
+	c.log.DebugContext(ctx, "asked the executor", level...)
+	return got, err
+}
+
+func (c *Client) exchange(ctx context.Context, r request) (got answer, requestID string, err error) {
+	ctx, dog := watch(ctx, r.wait+c.patience.answer)
+	defer dog.stop()
+	var sent atomic.Bool
+	req, body := c.newRequest(traceSent(ctx, &sent), r, dog)
+	signature, err := c.signer.SignRequest(req, body, c.now())
+	if err != nil {
+		return answer{}, "", problem(KindNotExecutor, "the request could not be signed", err)
+	}
+	res, raw, err := c.roundTrip(req, dog)
+	if err != nil {
+		return answer{}, "", c.lost(ctx, err, sent.Load())
+	}
+	requestID = res.Header.Get(contract.HeaderRequestID)
+	if err := c.signer.VerifyResponse(res, raw, signature); err != nil {
+		return answer{}, requestID, c.foreign(res, raw, err)
+	}
+	got, err = c.open(res, raw)
+	return got, requestID, err
+}
+
+// traceSent sets sent once a connection was got for the request. The transport
+// itself takes another connection only when it wrote nothing to the first, so that
+// clears it again.
+func traceSent(ctx context.Context, sent *atomic.Bool) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { sent.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
+	})
+}
+
+// newRequest makes an unsigned request of r and gives the bytes of its body.
+func (c *Client) newRequest(ctx context.Context, r request, dog *watchdog) (*http.Request, []byte) {
+	target := c.base
+	target.Path, target.RawQuery = r.path, r.query.Encode()
+	req := (&http.Request{Method: r.method, URL: &target, Host: target.Host, Header: http.Header{}}).WithContext(ctx)
+	req.Header.Set("Accept-Encoding", encodingGzip)
+	req.Header.Set(contract.HeaderSkipInterstitial, "1")
+	req.Header.Set("User-Agent", "colab-relay")
+	if r.body == nil {
+		return req, nil
+	}
+	body, encoding := compress(r.body)
+	req.Header.Set("Content-Type", "application/json")
+	if encoding != encodingPlain {
+		req.Header.Set("Content-Encoding", encoding)
+	}
+	req.ContentLength = int64(len(body))
+	req.GetBody = func() (io.ReadCloser, error) {
+		return io.NopCloser(progressReader{bytes.NewReader(body), dog, r.wait + c.patience.answer}), nil
+	}
+	req.Body, _ = req.GetBody()
+	return req, body
+}
+
+// roundTrip sends req and reads the answer's body. It goes to the transport
+// directly: http.Client would follow redirects, and put the query into its errors.
+func (c *Client) roundTrip(req *http.Request, dog *watchdog) (*http.Response, []byte, error) {
+	res, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer res.Body.Close()
+	dog.progress(c.patience.stall)
+	body, err := readAll(progressReader{res.Body, dog, c.patience.stall}, maxAnswerBytes)
+	return res, body, err
+}
+
+// open takes apart an answer whose signature held.
+func (c *Client) open(res *http.Response, raw []byte) (answer, error) {
+	got := answer{instance: res.Header.Get(contract.HeaderInstance)}
+	c.instance.Store(&got.instance)
+	var err error
+	got.body, err = decompress(raw, res.Header.Get("Content-Encoding"), maxAnswerBytes)
+	if err != nil {
+		e := problem(KindBadAnswer, "the answer's compression is broken", err)
+		e.sent = true
+		return got, e
+	}
+	if res.StatusCode/100 == 2 {
+		return got, nil
+	}
+	var body contract.ErrorBody
+	if err := json.Unmarshal(got.body, &body); err != nil || body.Error.Code == "" {
+		e := problem(KindWrongProtocol, "the executor's answer is of an unknown form ("+res.Status+")", err)
+		e.sent = true
+		return got, e
+	}
+	return got, &body.Error
+}

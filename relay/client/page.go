@@ -1,0 +1,134 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+// pageBytes is how much of a foreign page is searched for its error code.
+const pageBytes = 64 << 10
+
+var (
+	ngrokCode      = regexp.MustCompile(`ERR_NGROK_[0-9]{1,6}`)
+	cloudflareCode = regexp.MustCompile(`(?i)error(?: code)?:?\s*(1[0-9]{3})\b`)
+)
+
+// page is what a tunnel's error code means.
+type page struct {
+	kind    Kind
+	meaning string
+}
+
+// ngrokPages holds the codes ngrok's edge answers requests with that say more than
+// "something is wrong" (https://ngrok.com/docs/errors).
+var ngrokPages = map[string]page{
+	"ERR_NGROK_3200": {KindTunnelOffline, "no executor is online at this address"},
+	"ERR_NGROK_334":  {KindTunnelOffline, "the address is still held by a VM that is gone"},
+	"ERR_NGROK_8012": {KindTunnelOffline, "the tunnel is up but the executor behind it is not"},
+	"ERR_NGROK_725":  {KindTunnelQuota, "the account's bandwidth for this month is used up"},
+	"ERR_NGROK_727":  {KindTunnelQuota, "the account's requests for this month are used up"},
+	"ERR_NGROK_734":  {KindTunnelError, "too many requests a minute"},
+	"ERR_NGROK_6024": {KindTunnelError, "ngrok shows its warning page instead of the executor"},
+}
+
+// cloudflarePages likewise, by the code in the page.
+var cloudflarePages = map[string]page{
+	"1033": {KindTunnelOffline, "no executor is online at this address"},
+	"1016": {KindTunnelOffline, "the address leads nowhere"},
+	"1015": {KindTunnelError, "too many requests a minute"},
+}
+
+// foreign names an answer that no executor signed for this request. Nothing in it
+// is trusted: it decides only which words the user reads and whether a request,
+// with the same request_id, is tried again.
+func (c *Client) foreign(res *http.Response, body []byte, cause error) *Error {
+	e := c.nameForeign(res, body, cause)
+	e.sent, e.Err = true, cause
+	return e
+}
+
+func (c *Client) nameForeign(res *http.Response, body []byte, cause error) *Error {
+	switch {
+	case errors.Is(cause, auth.ErrDigest):
+		return problem(KindBadAnswer, "the executor's answer was changed on its way", cause)
+	case errors.Is(cause, auth.ErrBadSignature):
+		return problem(KindBadAnswer, "the answer's signature is not the executor's", cause)
+	}
+	if e := tunnelPage(res, body); e != nil {
+		return e
+	}
+	host, code := c.base.Host, unsignedCode(res, body)
+	switch {
+	case code == contract.CodeUnauthorized && res.StatusCode == http.StatusUnauthorized:
+		return problem(KindWrongSecret, fmt.Sprintf("the executor at %s does not know this computer's secret", host), cause)
+	case res.StatusCode == http.StatusTooManyRequests:
+		return problem(KindTunnelError, fmt.Sprintf("too many requests to %s", host), cause)
+	case res.StatusCode == http.StatusBadGateway, res.StatusCode == http.StatusServiceUnavailable, res.StatusCode == http.StatusGatewayTimeout:
+		return problem(KindTunnelError, fmt.Sprintf("a proxy at %s cannot reach the executor (HTTP %d)", host, res.StatusCode), cause)
+	case res.StatusCode/100 == 3:
+		return problem(KindNotExecutor, fmt.Sprintf("%s sends its visitors elsewhere (HTTP %d), which no executor does", host, res.StatusCode), cause)
+	}
+	return problem(KindNotExecutor, fmt.Sprintf("what answers at %s is no executor (HTTP %d, %s)", host, res.StatusCode, contentType(res)), cause)
+}
+
+// tunnelPage recognises the error page of a tunnel's service; nil for any other.
+func tunnelPage(res *http.Response, body []byte) *Error {
+	head := body[:min(len(body), pageBytes)]
+	code := res.Header.Get("Ngrok-Error-Code")
+	if code == "" && res.StatusCode >= 400 {
+		code = string(ngrokCode.Find(head))
+	}
+	if ngrokCode.MatchString(code) {
+		return named("ngrok", ngrokCode.FindString(code), ngrokPages)
+	}
+	if !strings.EqualFold(res.Header.Get("Server"), "cloudflare") || res.StatusCode < 400 {
+		return nil
+	}
+	if match := cloudflareCode.FindSubmatch(head); match != nil {
+		return named("Cloudflare", string(match[1]), cloudflarePages)
+	}
+	if res.StatusCode == 530 { // comes with 1033 or 1016, which the page may hide
+		return named("Cloudflare", "1033", cloudflarePages)
+	}
+	if res.StatusCode < 500 {
+		return nil
+	}
+	return problem(KindTunnelError, fmt.Sprintf("Cloudflare cannot reach the executor (HTTP %d)", res.StatusCode), nil)
+}
+
+func named(service, code string, pages map[string]page) *Error {
+	known, ok := pages[code]
+	if !ok {
+		known = page{KindTunnelError, "its tunnel does not work"}
+	}
+	return problem(known.kind, fmt.Sprintf("%s says %s: %s", service, code, known.meaning), nil)
+}
+
+// unsignedCode is the code of an error body that is not signed: an executor gives
+// such answers before it knows who asks. Good for a hint, for nothing else.
+func unsignedCode(res *http.Response, body []byte) contract.Code {
+	if res.StatusCode < 400 || len(body) > pageBytes {
+		return ""
+	}
+	var claimed contract.ErrorBody
+	if json.Unmarshal(body, &claimed) != nil {
+		return ""
+	}
+	return claimed.Error.Code
+}
+
+// contentType is the media type an answer claims, shortened for a message.
+func contentType(res *http.Response) string {
+	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	if kind == "" || len(kind) > 40 {
+		return "of no known type"
+	}
+	return fmt.Sprintf("%q", kind)
+}

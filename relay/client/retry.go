@@ -1,0 +1,124 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"colabrelay/shared/contract"
+)
+
+// maxBadAnswers is how often an answer that was changed on its way is asked for
+// again: once may be chance, three times is a proxy.
+const maxBadAnswers = 3
+
+// policy says whether a call whose try ended with err, the tries'th, is tried again.
+type policy func(err error, tries int) bool
+
+// always suits calls that do no harm when they are done twice.
+func always(err error, tries int) bool {
+	if refused := refusal(err); refused != nil {
+		return passing(refused)
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Kind {
+	case KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelError, KindTimeout:
+		return true
+	case KindBadAnswer:
+		return tries < maxBadAnswers
+	}
+	return false
+}
+
+// unsent suits calls that must not be done twice: again only after a try that
+// surely did nothing.
+func unsent(err error, tries int) bool {
+	return always(err, tries) && !mayHaveArrived(err)
+}
+
+// never suits calls whose failure is the answer.
+func never(error, int) bool { return false }
+
+// passing reports whether a refusal goes away by itself within moments. Others that
+// are retryable (kernel_busy, low_memory) are the caller's to wait for.
+func passing(refused *contract.Error) bool {
+	switch refused.Code {
+	case contract.CodeRateLimited, contract.CodeKernelStarting, contract.CodeQueueFull:
+		return true
+	case contract.CodeReplayed:
+		// The transport sent the request again by itself on a fresh connection, with
+		// the nonce it already had.
+		return true
+	}
+	return false
+}
+
+// retry calls try until it succeeds, again says no, or ctx ends, with a jittered
+// exponential pause between.
+func (c *Client) retry(ctx context.Context, again policy, try func() (answer, error)) (answer, error) {
+	var last error
+	tries := 0
+	got, err := backoff.Retry(ctx, func() (answer, error) {
+		got, err := try()
+		tries++
+		switch {
+		case err == nil:
+			return got, nil
+		case ctx.Err() != nil && refusal(err) == nil:
+			return got, backoff.Permanent(ended(ctx, last))
+		case !again(err, tries):
+			return got, backoff.Permanent(err)
+		}
+		last = err
+		return got, err
+	}, backoff.WithBackOff(newBackOff()), backoff.WithMaxElapsedTime(0))
+	if err != nil && last != nil && ctx.Err() != nil {
+		return got, ended(ctx, last)
+	}
+	return got, err
+}
+
+func newBackOff() backoff.BackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval = 200 * time.Millisecond
+	b.Multiplier = 2
+	b.MaxInterval = 5 * time.Second
+	return b
+}
+
+// attempt is one try, and a second one at once when the first was refused for its
+// time: the refusal is signed and tells the executor's clock. build makes each
+// try's request.
+func (c *Client) attempt(ctx context.Context, build func() request) (answer, error) {
+	got, err := c.try(ctx, build())
+	refused := refusal(err)
+	if refused == nil || refused.Code != contract.CodeClockSkew || refused.ServerTime <= 0 {
+		return got, err
+	}
+	c.setClock(time.Unix(refused.ServerTime, 0))
+	return c.try(ctx, build())
+}
+
+// call makes a call of the contract and reads its answer as T.
+func call[T any](ctx context.Context, c *Client, again policy, build func() request) (T, error) {
+	var result T
+	got, err := c.retry(ctx, again, func() (answer, error) { return c.attempt(ctx, build) })
+	if err != nil {
+		return result, err
+	}
+	return result, read(got.body, &result)
+}
+
+// read reads a signed answer.
+func read(body []byte, into any) error {
+	if err := json.Unmarshal(body, into); err != nil {
+		return problem(KindWrongProtocol, "the executor's answer cannot be read", err)
+	}
+	return nil
+}
