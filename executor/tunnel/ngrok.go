@@ -46,10 +46,16 @@ func newNgrok(c Config) (*ngrokTunnel, error) {
 	if c.Token == "" {
 		return nil, errors.New("ngrok needs an authtoken: set NGROK_AUTHTOKEN from https://dashboard.ngrok.com/get-started/your-authtoken")
 	}
+	d, err := newDialer()
+	if err != nil {
+		return nil, err
+	}
 	metadata := strings.TrimSpace("colab-relay " + c.Version)
 	n.options = []ngrok.AgentOption{
 		ngrok.WithAuthtoken(c.Token),
 		ngrok.WithAgentMetadata(metadata),
+		ngrok.WithDialer(d),
+		ngrok.WithTLSConfig(d.adopt),
 		// The SDK logs each try as an error; session.go logs what matters.
 		ngrok.WithLogger(slog.New(slog.DiscardHandler)),
 	}

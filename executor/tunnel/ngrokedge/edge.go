@@ -1,0 +1,166 @@
+// Package ngrokedge is for tests only: an ngrok edge on loopback. It speaks the
+// agent protocol (TLS, muxado, JSON calls) to the real ngrok SDK on one side
+// and plain HTTP to visitors on the other, and can be told to misbehave.
+//
+// It must not be linked into a program, and holds no logic of ours: what it
+// answers is what ngrok answers, as far as the SDK and a visitor can tell. The
+// public URL it hands out is http://127.0.0.1:port, so that anything can visit
+// it without a resolver or a certificate. A program is pointed at it by
+// COLAB_RELAY_NGROK_SERVER (Addr) and COLAB_RELAY_NGROK_CA (CAFile).
+//
+// Start reading at Edge; agent.go is the agents' side, public.go the visitors'.
+package ngrokedge
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Edge is a running edge. Its methods may be called at any time.
+type Edge struct {
+	Addr   string // where agents connect: host:port
+	CAFile string // PEM file of the certificate agents are to trust
+
+	listener net.Listener
+	done     chan struct{} // closed when the edge goes down
+	work     sync.WaitGroup
+
+	mu          sync.Mutex
+	conns       map[net.Conn]bool // agents' connections
+	publics     []*public
+	refuseToken string
+	refuseBind  string
+	delay       time.Duration
+	auths       []Auth
+	binds       []Bind
+	requests    int
+	serial      int
+}
+
+// Start runs an edge until the test has ended.
+func Start(t testing.TB) *Edge {
+	t.Helper()
+	certificate, caFile := makeCertificate(t)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Edge{
+		Addr:     l.Addr().String(),
+		CAFile:   caFile,
+		listener: l,
+		done:     make(chan struct{}),
+		conns:    map[net.Conn]bool{},
+	}
+	e.work.Go(e.acceptAgents)
+	t.Cleanup(e.close)
+	return e
+}
+
+func (e *Edge) close() {
+	close(e.done)
+	e.listener.Close()
+	e.DropSessions()
+	e.mu.Lock()
+	publics := e.publics
+	e.mu.Unlock()
+	for _, p := range publics {
+		p.server.Close()
+	}
+	e.work.Wait()
+}
+
+// RefuseToken makes the edge answer each login with the code, such as
+// "ERR_NGROK_105"; an empty code lets agents in again.
+func (e *Edge) RefuseToken(code string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refuseToken = code
+}
+
+// RefuseBind makes the edge refuse each endpoint with the code, such as
+// "ERR_NGROK_320"; an empty code grants them again.
+func (e *Edge) RefuseBind(code string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refuseBind = code
+}
+
+// Delay makes the edge wait before it answers a login.
+func (e *Edge) Delay(d time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.delay = d
+}
+
+// DropSessions cuts every agent's connection, as a network fault does.
+func (e *Edge) DropSessions() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for c := range e.conns {
+		c.Close()
+	}
+}
+
+// StopTunnel takes every endpoint away from its agent, as the dashboard does.
+// The agents' sessions stay.
+func (e *Edge) StopTunnel(code, message string) {
+	var notices []func()
+	e.mu.Lock()
+	for _, p := range e.publics {
+		if a, id := p.agent, p.bindID; a != nil {
+			notices = append(notices, func() { a.stopTunnel(id, code, message) })
+			p.agent = nil
+		}
+	}
+	e.mu.Unlock()
+	for _, notify := range notices {
+		notify()
+	}
+}
+
+// URL is the public URL handed out last, or empty.
+func (e *Edge) URL() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.publics) == 0 {
+		return ""
+	}
+	return e.publics[len(e.publics)-1].url
+}
+
+// Online says whether an agent serves the public URL.
+func (e *Edge) Online(url string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.publics {
+		if p.url == url && p.agent != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Auths are the logins so far, refused ones too.
+func (e *Edge) Auths() []Auth {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]Auth(nil), e.auths...)
+}
+
+// Binds are the endpoints asked for so far, refused ones too.
+func (e *Edge) Binds() []Bind {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]Bind(nil), e.binds...)
+}
+
+// Requests counts what visitors asked for, of ngrok's quota of requests.
+func (e *Edge) Requests() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.requests
+}

@@ -1,0 +1,89 @@
+package ngrokedge
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"golang.ngrok.com/muxado/v2"
+)
+
+// Stream types of the agent protocol: a call is one stream, its type first.
+const (
+	callAuth       muxado.StreamType = 0
+	callBind       muxado.StreamType = 1
+	callUnbind     muxado.StreamType = 2
+	callProxy      muxado.StreamType = 3
+	callSrvInfo    muxado.StreamType = 8
+	callStopTunnel muxado.StreamType = 9
+)
+
+// Auth is an agent's login.
+type Auth struct {
+	ClientID string `json:"ClientId"` // set when the agent comes back
+	Extra    struct {
+		Authtoken, Metadata, Cookie, Hostname, UserAgent string
+	}
+	Raw json.RawMessage `json:"-"` // the request as it came
+}
+
+type authAnswer struct {
+	Version  string
+	ClientID string `json:"ClientId"`
+	Error    string
+	Extra    struct {
+		Version, Region, Cookie, AccountName, PlanName string
+	}
+}
+
+// Bind is an agent's wish for an endpoint.
+type Bind struct {
+	ID         string `json:"Id"` // set when the agent had it before
+	Proto      string
+	ForwardsTo string
+	Opts       json.RawMessage
+	Extra      struct {
+		Token, Metadata, Name, Description string
+	}
+	Raw json.RawMessage `json:"-"` // the request as it came
+}
+
+// wantedURL is the address asked for; empty leaves the choice to the edge.
+func (b Bind) wantedURL() string {
+	var opts struct{ URL string }
+	if json.Unmarshal(b.Opts, &opts) != nil {
+		return ""
+	}
+	return opts.URL
+}
+
+type bindAnswer struct {
+	ID    string `json:"Id"`
+	URL   string
+	Proto string
+	Opts  json.RawMessage
+	Error string
+	Extra struct{ Token string }
+}
+
+type unbind struct {
+	ID string `json:"Id"`
+}
+
+type proxyHeader struct {
+	ID         string `json:"Id"`
+	ClientAddr string
+	Proto      string
+	EdgeType   string
+}
+
+type stopTunnel struct {
+	ID        string `json:"Id"`
+	Message   string
+	ErrorCode string
+}
+
+// refusal has the form of ngrok's texts: some words, which for a bad token
+// quote the token, and the code on a line of its own.
+func refusal(code, words string) string {
+	return fmt.Sprintf("%s\r\n\r\n%s\r\n", words, code)
+}
