@@ -1,0 +1,31 @@
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5/middleware"
+)
+
+// accessLog writes one line per request, whatever became of it. Query, headers and
+// bodies may hold what a user typed and are left out.
+func (a *API) accessLog(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		r, route := withRoute(r)
+		defer func() {
+			a.Log.LogAttrs(r.Context(), slog.LevelInfo, "request",
+				slog.String("component", "api"),
+				slog.String("request_id", requestIDOf(r)),
+				slog.String("method", r.Method),
+				slog.String("route", *route),
+				slog.Int("status", ww.Status()),
+				slog.Int("bytes", ww.BytesWritten()),
+				slog.Duration("dur", time.Since(began)),
+			)
+		}()
+		next.ServeHTTP(ww, r)
+	})
+}

@@ -1,0 +1,140 @@
+// Package api is the executor's HTTP side: it checks who asks, decodes, calls the
+// package that does the work, and signs the answer.
+//
+// It must hold no state of executions, kernel or files, and must not parse or
+// remember anything of a request before its MAC was verified. Start reading at
+// New: it shows the way of a request, one middleware a file, a handler file per
+// group of endpoints. errors.go is the only place that turns errors into answers.
+package api
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"colabrelay/executor/execution"
+	"colabrelay/executor/files"
+	"colabrelay/executor/kernel"
+	"colabrelay/executor/probe"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+// Config is what the API needs from the start.
+type Config struct {
+	Secret     auth.Secret
+	InstanceID string
+	Version    string
+	Started    time.Time // requests created before it are refused: their nonces are not remembered
+	// Shutdown begins the executor's end and returns at once.
+	Shutdown func()
+	Log      *slog.Logger
+	// ClientAddr is the visitor's address, by which unsigned requests are limited.
+	// Nil, or an empty answer, means the peer's.
+	ClientAddr func(*http.Request) string
+}
+
+// Backend is what the handlers call. Making it takes seconds on a cold disk, as
+// the interpreter is looked for; health must answer before.
+type Backend struct {
+	Queue  *execution.Queue
+	Kernel *kernel.Kernel
+	Prober *probe.Prober
+	Files  *files.Roots
+}
+
+// API is the executor's whole HTTP side.
+type API struct {
+	Config
+	Backend  // not to be touched before attached is closed
+	attached chan struct{}
+
+	handler  http.Handler
+	verifier *auth.Verifier
+	signer   *auth.Signer
+	unsigned *limiter // per address
+	signed   *limiter // per key
+	waiting  chan struct{}
+}
+
+// New is an API that answers health and tells who is unauthorized, and has all
+// others wait for Attach.
+func New(cfg Config) *API {
+	a := &API{
+		Config:   cfg,
+		attached: make(chan struct{}),
+		verifier: auth.NewVerifier(cfg.Secret, cfg.Started, time.Now),
+		signer:   auth.NewSigner(cfg.Secret),
+		unsigned: newLimiter(maxUnsignedPerMinute),
+		signed:   newLimiter(maxSignedPerMinute),
+		waiting:  make(chan struct{}, maxWaiting),
+	}
+	a.handler = a.around(a.awaitBackend(a.routes()))
+	return a
+}
+
+// around is the way of a request to the routes. Everything but GET /health is
+// authenticated before it is routed, so that an outsider learns nothing, not even
+// which paths exist; and all behind authenticate is answered signed.
+func (a *API) around(routes http.Handler) http.Handler {
+	inside := chain(routes, a.sign, a.recovery, a.limitKey, a.decodeBody)
+	outside := a.openHealth(a.authenticate(inside))
+	return chain(outside, a.requestID, a.accessLog, a.recovery, a.boundHeaders)
+}
+
+// Attach gives the handlers what they work with. It is called once.
+func (a *API) Attach(b Backend) {
+	a.Backend = b
+	close(a.attached)
+}
+
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
+
+// chain wraps h so that the first middleware is the outermost.
+func chain(h http.Handler, middlewares ...func(http.Handler) http.Handler) http.Handler {
+	for i := len(middlewares) - 1; i >= 0; i-- {
+		h = middlewares[i](h)
+	}
+	return h
+}
+
+func (a *API) clientAddr(r *http.Request) string {
+	if a.ClientAddr != nil {
+		if addr := a.ClientAddr(r); addr != "" {
+			return addr
+		}
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+const (
+	// A peer that sends its headers byte by byte would hold a connection for ever.
+	headerTimeout = 5 * time.Second
+	// Longer than the gaps between a relay's polls, so that a quick call finds its
+	// connection open.
+	idleTimeout = 2 * time.Minute
+	// bodyTimeout is set while a body is read. It is not http.Server.ReadTimeout,
+	// which goes on running in the handler: net/http then takes a long poll's caller
+	// for gone.
+	bodyTimeout = 60 * time.Second
+	// From the end of the headers to the end of the answer: reading the body, a long
+	// poll's wait, and a minute to send the largest answer at about 1 Mbit/s.
+	writeTimeout = bodyTimeout + contract.MaxWait + time.Minute
+)
+
+// Server serves h with the timeouts and bounds of the contract. The caller
+// provides the listener, and ends it.
+func Server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		WriteTimeout:      writeTimeout,
+		MaxHeaderBytes:    contract.MaxHeaderBytes, // net/http adds 4 KiB; boundHeaders is exact
+	}
+}

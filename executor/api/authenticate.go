@@ -1,0 +1,31 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+
+	"colabrelay/shared/auth"
+)
+
+// authenticate lets signed requests through. A request without a valid MAC is
+// counted against its address and answered alike, unsigned, whatever was wrong
+// with it and whatever it asked for. One whose MAC is right but whose clock or
+// nonce is wrong is told so, signed: only the key's holder learns it.
+func (a *API) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := a.verifier.Verify(r)
+		switch {
+		case err == nil:
+			next.ServeHTTP(w, r)
+		case !errors.Is(err, auth.ErrUnauthorized):
+			a.sign(a.limitKey(a.failing(err))).ServeHTTP(w, r)
+		case a.withinUnsigned(w, r):
+			a.fail(w, r, auth.ErrUnauthorized)
+		}
+	})
+}
+
+// failing answers every request with err.
+func (a *API) failing(err error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.fail(w, r, err) })
+}

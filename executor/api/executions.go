@@ -1,0 +1,192 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"colabrelay/executor/execution"
+	"colabrelay/shared/contract"
+)
+
+const defaultListLimit = 100
+
+// submit starts an execution and waits for its end, an input request or the end of
+// wait_seconds, so that a quick call is one round trip. The execution goes on when
+// the caller goes away.
+func (a *API) submit(r *http.Request) (any, error) {
+	var s contract.Submit
+	if err := decode(r, &s); err != nil {
+		return nil, err
+	}
+	wait, err := checkSubmit(&s)
+	if err != nil {
+		return nil, err
+	}
+	done, err := a.waitFor(wait)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	id, err := a.Queue.Submit(s)
+	if err != nil {
+		return nil, err
+	}
+	return a.Queue.Read(r.Context(), id, execution.ReadRequest{Wait: wait, UntilEnd: true})
+}
+
+// checkSubmit holds s against the contract's bounds and fills in its defaults.
+func checkSubmit(s *contract.Submit) (wait time.Duration, err error) {
+	if !contract.RequestIDPattern.MatchString(s.RequestID) {
+		return 0, badRequest("request_id: want 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxRequestIDLen)
+	}
+	if strings.TrimSpace(s.Code) == "" {
+		return 0, badRequest("code: is empty")
+	}
+	if strings.ContainsRune(s.Code, 0) {
+		return 0, badRequest("code: holds a NUL character, which Python refuses")
+	}
+	if _, err := seconds("timeout_seconds", s.TimeoutSeconds, contract.MaxTimeout); err != nil {
+		return 0, err
+	}
+	if s.TimeoutSeconds == 0 {
+		s.TimeoutSeconds = contract.DefaultTimeout.Seconds()
+	}
+	return seconds("wait_seconds", s.WaitSeconds, contract.MaxWait)
+}
+
+// waitFor takes a place for a long poll, if there is anything to wait for.
+func (a *API) waitFor(wait time.Duration) (done func(), err error) {
+	if wait == 0 {
+		return func() {}, nil
+	}
+	return a.wait()
+}
+
+func (a *API) readExecution(r *http.Request) (any, error) {
+	id, err := executionID(r)
+	if err != nil {
+		return nil, err
+	}
+	offset, err := number(r, "offset", 0, 0, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	most, err := number(r, "max_bytes", contract.DefaultReadBytes, 1, contract.MaxReadBytes)
+	if err != nil {
+		return nil, err
+	}
+	wait, err := waitSeconds(r)
+	if err != nil {
+		return nil, err
+	}
+	done, err := a.waitFor(wait)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return a.Queue.Read(r.Context(), id, execution.ReadRequest{Offset: offset, Wait: wait, MaxBytes: most})
+}
+
+func (a *API) listExecutions(r *http.Request) (any, error) {
+	limit, err := number(r, "limit", defaultListLimit, 1, contract.MaxListExecutions)
+	if err != nil {
+		return nil, err
+	}
+	return contract.ExecutionList{Executions: a.Queue.List(int(limit))}, nil
+}
+
+func (a *API) interruptExecution(r *http.Request) (any, error) {
+	id, err := executionID(r)
+	if err != nil {
+		return nil, err
+	}
+	done, err := a.wait() // it may take the kernel's 10 s to yield
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return a.Queue.Interrupt(r.Context(), id)
+}
+
+// giveInput answers a waiting input() and says how the execution stands then.
+func (a *API) giveInput(r *http.Request) (any, error) {
+	id, err := executionID(r)
+	if err != nil {
+		return nil, err
+	}
+	var in contract.Input
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if err := a.Queue.Input(r.Context(), id, in.Text); err != nil {
+		return nil, err
+	}
+	return a.Queue.Read(r.Context(), id, execution.ReadRequest{NoEvents: true})
+}
+
+// blob serves a part of a big payload: length bytes at most, less at its end.
+func (a *API) blob(w http.ResponseWriter, r *http.Request) {
+	part, err := a.blobPart(r)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Write(part) // into memory
+}
+
+var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func (a *API) blobPart(r *http.Request) ([]byte, error) {
+	id, err := executionID(r)
+	if err != nil {
+		return nil, err
+	}
+	sum := chi.URLParam(r, "sha256")
+	if !sha256Pattern.MatchString(sum) {
+		return nil, execution.ErrNoBlob
+	}
+	offset, err := number(r, "offset", 0, 0, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	length, err := number(r, "length", contract.MaxBlobPart, 1, contract.MaxBlobPart)
+	if err != nil {
+		return nil, err
+	}
+	f, err := a.Queue.Blob(id, sum)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("reading a blob: %w", err)
+	}
+	part := make([]byte, max(0, min(length, info.Size()-offset)))
+	if _, err := f.ReadAt(part, offset); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("reading a blob: %w", err)
+	}
+	return part, nil
+}
+
+// idPattern is what ids made by the programs look like. Anything else is answered
+// like an unknown id and goes no further.
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+
+func executionID(r *http.Request) (string, error) {
+	id := chi.URLParam(r, "id")
+	if !idPattern.MatchString(id) {
+		return "", execution.ErrNotFound
+	}
+	return id, nil
+}

@@ -1,0 +1,60 @@
+package api
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"time"
+
+	"colabrelay/executor/probe"
+	"colabrelay/shared/contract"
+)
+
+// openHealth answers GET and HEAD of the health path, the only ones open to
+// everybody, and leaves the rest to next.
+func (a *API) openHealth(next http.Handler) http.Handler {
+	health := a.json(a.health)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != contract.PathHealth || (r.Method != http.MethodGet && r.Method != http.MethodHead) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if a.withinUnsigned(w, r) {
+			w.Header().Set("Cache-Control", "no-store")
+			health(w, r)
+		}
+	})
+}
+
+// health is the four fields of the bridge this replaces, version and protocol, and
+// nothing else: anybody may read it.
+func (a *API) health(*http.Request) (any, error) {
+	mem, err := probe.Memory()
+	if err != nil {
+		return nil, err
+	}
+	h := contract.Health{
+		Status:            "ok",
+		UptimeMinutes:     round(time.Since(a.Started).Minutes(), 1),
+		MemoryAvailableGB: round(float64(mem.Available)/(1<<30), 2),
+		Version:           a.Version,
+		Protocol:          contract.Protocol,
+	}
+	if mem.Total > 0 {
+		h.MemoryUsedPct = round(100*float64(mem.Used)/float64(mem.Total), 1)
+	}
+	return h, nil
+}
+
+func round(x float64, digits int) float64 {
+	scale := math.Pow10(digits)
+	return math.Round(x*scale) / scale
+}
+
+// shutdown begins the executor's end once its answer is under way: the request's
+// context ends when the handler chain has written it, and the server waits for the
+// connection.
+func (a *API) shutdown(r *http.Request) (any, error) {
+	context.AfterFunc(r.Context(), a.Shutdown)
+	return contract.Shutdown{Status: "shutting_down"}, nil
+}

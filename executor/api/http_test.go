@@ -1,0 +1,173 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stand is an API behind a real HTTP server, and a caller that holds its key.
+type stand struct {
+	t      testing.TB
+	api    *API
+	secret auth.Secret
+	url    string
+	log    *syncBuffer
+	http   *http.Client
+}
+
+// syncBuffer is a log that many goroutines write.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// addrHeader lets a test choose its address; the program takes it from the tunnel.
+const addrHeader = "Test-Addr"
+
+func newStand(t testing.TB) *stand {
+	t.Helper()
+	secret := auth.GenerateSecret()
+	s := &stand{t: t, secret: secret, log: &syncBuffer{}}
+	s.api = New(Config{
+		Secret: secret, InstanceID: "instance-1", Version: "test", Started: time.Now(),
+		Shutdown:   func() {},
+		Log:        slog.New(slog.NewJSONHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		ClientAddr: func(r *http.Request) string { return r.Header.Get(addrHeader) },
+	})
+	s.serve(s.api)
+	return s
+}
+
+// serve puts h behind a server of its own, with the program's own timeouts.
+func (s *stand) serve(h http.Handler) {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = Server(h)
+	server.Start()
+	s.url = server.URL
+	s.http = &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	s.t.Cleanup(func() {
+		s.http.CloseIdleConnections()
+		server.Close()
+	})
+}
+
+// standWith serves h inside the whole chain of middleware.
+func standWith(t testing.TB, h http.HandlerFunc) *stand {
+	s := newStand(t)
+	s.serve(s.api.around(h))
+	return s
+}
+
+func (s *stand) request(method, path string, body []byte) *http.Request {
+	s.t.Helper()
+	req, err := http.NewRequest(method, s.url+path, bytes.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return req
+}
+
+// reply is an answer with its body read.
+type reply struct {
+	*http.Response
+	body []byte
+}
+
+func (s *stand) do(req *http.Request) reply {
+	s.t.Helper()
+	res, err := s.http.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return reply{res, body}
+}
+
+// signed signs req as it stands, sends it, and checks the answer's signature.
+func (s *stand) signed(req *http.Request, body []byte) reply {
+	s.t.Helper()
+	return s.signedAt(req, body, time.Now())
+}
+
+func (s *stand) signedAt(req *http.Request, body []byte, created time.Time) reply {
+	s.t.Helper()
+	signature, err := auth.NewSigner(s.secret).SignRequest(req, body, created)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	res := s.do(req)
+	if err := auth.NewSigner(s.secret).VerifyResponse(res.Response, res.body, signature); err != nil {
+		s.t.Fatalf("%s %s: %d %s: %v", req.Method, req.URL.Path, res.StatusCode, res.body, err)
+	}
+	return res
+}
+
+func (s *stand) call(method, path string, v any) reply {
+	s.t.Helper()
+	var body []byte
+	if v != nil {
+		var err error
+		if body, err = json.Marshal(v); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return s.signed(s.request(method, path, body), body)
+}
+
+func (r reply) error(t testing.TB) contract.Error {
+	t.Helper()
+	var e contract.ErrorBody
+	if err := json.Unmarshal(r.body, &e); err != nil {
+		t.Fatalf("%d %s: %v", r.StatusCode, r.body, err)
+	}
+	return e.Error
+}
+
+// want checks status and code of a refused request.
+func (r reply) want(t testing.TB, status int, code contract.Code) contract.Error {
+	t.Helper()
+	e := r.error(t)
+	if r.StatusCode != status || e.Code != code {
+		t.Fatalf("answer is %d %s (%s), want %d %s", r.StatusCode, e.Code, e.Message, status, code)
+	}
+	if e.Message == "" || e.Hint == "" || e.RequestID == "" {
+		t.Fatalf("error is not whole: %+v", e)
+	}
+	return e
+}
+
+// echo answers with the decoded body.
+func echo(w http.ResponseWriter, r *http.Request) { w.Write(bodyOf(r)) }
+
+func lines(s string) []string { return strings.Split(strings.TrimSpace(s), "\n") }

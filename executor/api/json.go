@@ -1,0 +1,96 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"colabrelay/shared/contract"
+)
+
+// write answers with v as JSON.
+func (a *API) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false) // the answer is never shown as a page, and HTML outputs grow by a half
+	if err := enc.Encode(v); err != nil {
+		a.fail(w, r, fmt.Errorf("encoding an answer: %w", err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	w.Write(body.Bytes()) // an error means the caller is gone: nobody is left to tell
+}
+
+// decode reads the request's body as one JSON object into v: types must fit,
+// unknown fields are let pass, since a newer relay may send them.
+func decode(r *http.Request, v any) error { return decodeBytes(bodyOf(r), v) }
+
+func decodeBytes(body []byte, v any) error {
+	if !utf8.Valid(body) {
+		return badRequest("request body is not valid UTF-8") // encoding/json would change the code unseen
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	err := dec.Decode(v)
+	var wrongType *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrongType):
+		return badRequest("%s: a %s does not fit", fieldName(wrongType.Field), wrongType.Value)
+	case errors.Is(err, io.EOF):
+		return badRequest("request body is empty")
+	case err != nil:
+		return badRequest("request body is not JSON")
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return badRequest("request body holds more than one JSON value")
+	}
+	return nil
+}
+
+func fieldName(field string) string {
+	if field == "" {
+		return "request body"
+	}
+	return field
+}
+
+// number is a whole number in the query from low to high; fallback when it is absent.
+func number(r *http.Request, name string, fallback, low, high int64) (int64, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return fallback, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < low || n > high {
+		return 0, badRequest("%s: want a whole number from %d to %d", name, low, high)
+	}
+	return n, nil
+}
+
+// waitSeconds is how long a long poll may wait, from the query; 0 when absent.
+func waitSeconds(r *http.Request) (time.Duration, error) {
+	text := r.URL.Query().Get("wait_seconds")
+	if text == "" {
+		return 0, nil
+	}
+	s, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, badRequest("wait_seconds: want a number from 0 to %g", contract.MaxWait.Seconds())
+	}
+	return seconds("wait_seconds", s, contract.MaxWait)
+}
+
+// seconds is s as a duration from 0 to most.
+func seconds(name string, s float64, most time.Duration) (time.Duration, error) {
+	if !(s >= 0 && s <= most.Seconds()) { // also false for NaN
+		return 0, badRequest("%s: want a number from 0 to %g", name, most.Seconds())
+	}
+	return time.Duration(s * float64(time.Second)), nil
+}

@@ -1,0 +1,157 @@
+package api
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+func TestUnsignedRequestsAreLimitedPerAddress(t *testing.T) {
+	s := standWith(t, echo)
+	ask := func(path, addr string) reply {
+		req := s.request("GET", path, nil)
+		req.Header.Set(addrHeader, addr)
+		return s.do(req)
+	}
+	for i := range maxUnsignedPerMinute {
+		path := []string{contract.PathHealth, "/x"}[i%2]
+		if res := ask(path, "10.0.0.1"); res.StatusCode == http.StatusTooManyRequests {
+			t.Fatalf("request %d is over the limit", i+1)
+		}
+	}
+	ask("/x", "10.0.0.1").want(t, http.StatusTooManyRequests, contract.CodeRateLimited)
+	ask(contract.PathHealth, "10.0.0.1").want(t, http.StatusTooManyRequests, contract.CodeRateLimited)
+	if res := ask(contract.PathHealth, "10.0.0.2"); res.StatusCode != http.StatusOK {
+		t.Errorf("another address gets %d", res.StatusCode)
+	}
+	req := s.request("GET", "/x", nil)
+	req.Header.Set(addrHeader, "10.0.0.1")
+	if res := s.signed(req, nil); res.StatusCode != http.StatusOK {
+		t.Errorf("a signed request from the limited address gets %d", res.StatusCode)
+	}
+}
+
+func TestSignedRequestsAreLimitedPerKey(t *testing.T) {
+	s := newStand(t)
+	h := s.api.around(http.HandlerFunc(echo))
+	signer := auth.NewSigner(s.secret)
+	ask := func() int {
+		req := httptest.NewRequest("GET", "/x", nil)
+		if _, err := signer.SignRequest(req, nil, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		return w.Code
+	}
+	for i := range maxSignedPerMinute {
+		if status := ask(); status != http.StatusOK {
+			t.Fatalf("request %d gets %d", i+1, status)
+		}
+	}
+	if status := ask(); status != http.StatusTooManyRequests {
+		t.Fatalf("request over the limit gets %d", status)
+	}
+}
+
+func TestWaitingRequestsAreLimitedAndTheRestIsRetryable(t *testing.T) {
+	s := newStand(t) // without a backend: what is signed waits
+	ended := make(chan int, maxWaiting)
+	for range maxWaiting {
+		go func() { ended <- s.call("GET", "/v1/nothing", nil).StatusCode }()
+	}
+	eventually(t, func() bool { return len(s.api.waiting) == maxWaiting })
+	e := s.call("GET", "/v1/nothing", nil).want(t, http.StatusServiceUnavailable, contract.CodeRateLimited)
+	if !e.Retryable {
+		t.Error("a relay is told not to try again")
+	}
+	s.api.Attach(Backend{})
+	for range maxWaiting {
+		if status := <-ended; status != http.StatusNotFound {
+			t.Errorf("a waiting request ends with %d", status)
+		}
+	}
+}
+
+// eventually polls with a deadline.
+func eventually(t testing.TB, ok func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("did not come true in 10 s")
+		}
+	}
+}
+
+func TestACallerThatGoesAwayGivesItsPlaceBack(t *testing.T) {
+	s := newStand(t)
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := s.request("GET", "/v1/nothing", nil)
+	if _, err := auth.NewSigner(s.secret).SignRequest(req, nil, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := req.Write(c); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return len(s.api.waiting) == 1 })
+	c.Close()
+	eventually(t, func() bool { return len(s.api.waiting) == 0 })
+}
+
+func TestHeadersAreLimited(t *testing.T) {
+	s := newStand(t)
+	ask := func(size int) int {
+		head := fmt.Sprintf("GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s: 10.0.0.1\r\nPad: ", addrHeader)
+		head += strings.Repeat("a", size-len(head)-len("\r\n\r\n")) + "\r\n\r\n"
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, head); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res.StatusCode
+	}
+	for size, want := range map[int]int{
+		contract.MaxHeaderBytes:       http.StatusOK,
+		contract.MaxHeaderBytes + 1:   http.StatusRequestHeaderFieldsTooLarge,
+		contract.MaxHeaderBytes + 4000: http.StatusRequestHeaderFieldsTooLarge,
+	} {
+		if got := ask(size); got != want {
+			t.Errorf("%d bytes of headers get %d, want %d", size, got, want)
+		}
+	}
+}
+
+func TestARequestOfBytesOnlySlowlyIsCutOff(t *testing.T) {
+	server := Server(http.NotFoundHandler())
+	if server.ReadHeaderTimeout != 5*time.Second || server.ReadTimeout != 0 {
+		t.Errorf("header timeout %v, read timeout %v", server.ReadHeaderTimeout, server.ReadTimeout)
+	}
+	if server.WriteTimeout <= bodyTimeout+contract.MaxWait || server.WriteTimeout <= restartTimeout {
+		t.Errorf("write timeout %v cuts long polls or restarts", server.WriteTimeout)
+	}
+}

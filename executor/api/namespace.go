@@ -1,0 +1,70 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"colabrelay/executor/kernel"
+	"colabrelay/executor/namespace"
+	"colabrelay/executor/probe"
+	"colabrelay/shared/contract"
+)
+
+const (
+	// holdTimeout bounds work inside an idle kernel: a __del__ that never returns
+	// must not hold the queue for ever.
+	holdTimeout = 60 * time.Second
+	maxNameLen  = 1000 // bytes of a variable's name
+)
+
+// hold runs f on the idle kernel; kernel_busy at once when a run has it.
+func (a *API) hold(ctx context.Context, f func(ctx context.Context, life *kernel.Life) error) error {
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	defer cancel()
+	return a.Queue.Hold(ctx, f)
+}
+
+func (a *API) variables(r *http.Request) (any, error) {
+	var out contract.Variables
+	err := a.hold(r.Context(), func(ctx context.Context, life *kernel.Life) (err error) {
+		out, err = namespace.Variables(ctx, life.Client)
+		out.KernelID = life.ID
+		return err
+	})
+	return out, err
+}
+
+func (a *API) inspect(r *http.Request) (any, error) {
+	name := r.URL.Query().Get("name")
+	if name == "" || len(name) > maxNameLen {
+		return nil, badRequest("name: want 1 to %d bytes", maxNameLen)
+	}
+	var out contract.Inspection
+	err := a.hold(r.Context(), func(ctx context.Context, life *kernel.Life) (err error) {
+		out, err = namespace.Inspect(ctx, life.Client, name)
+		out.KernelID = life.ID
+		return err
+	})
+	return out, err
+}
+
+// cleanup goes on when the caller goes away, so that the kernel is not given to the
+// next run while it is still deleting.
+func (a *API) cleanup(r *http.Request) (any, error) {
+	var out contract.Cleanup
+	err := a.hold(context.WithoutCancel(r.Context()), func(ctx context.Context, life *kernel.Life) error {
+		before, err := probe.Memory()
+		if err != nil {
+			return err
+		}
+		if out, err = namespace.Cleanup(ctx, life.Client); err != nil {
+			return err
+		}
+		after, err := probe.Memory()
+		out.KernelID = life.ID
+		out.MemoryBeforeBytes, out.MemoryAfterBytes, out.MemoryFreeBytes = before.Used, after.Used, after.Available
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,37 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"colabrelay/executor/kernel"
+	"colabrelay/executor/namespace"
+)
+
+// probe is the machine as executor/probe finds it, and what only the kernel knows.
+// loaded_variables stays null when a run has the kernel or there is none: the
+// machine is worth telling all the same.
+func (a *API) probe(r *http.Request) (any, error) {
+	out, err := a.Prober.Probe(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	if k := a.Kernel.Status(); k.Python != "" {
+		out.Python.Version, out.Python.IPyKernel = k.Python, k.IPyKernel
+	}
+	names := []string{}
+	err = a.hold(r.Context(), func(ctx context.Context, life *kernel.Life) error {
+		found, err := namespace.Variables(ctx, life.Client)
+		for _, v := range found.Variables {
+			names = append(names, v.Name)
+		}
+		out.LoadedVariablesCount = &found.Count
+		return err
+	})
+	if err != nil {
+		out.LoadedVariables, out.LoadedVariablesCount = nil, nil
+		return out, nil
+	}
+	out.LoadedVariables = names
+	return out, nil
+}

@@ -1,0 +1,94 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"colabrelay/shared/contract"
+)
+
+// handle is an endpoint: the value it returns is the JSON answer, an error goes
+// through errors.go.
+type handle func(r *http.Request) (any, error)
+
+// routes are the endpoints for those who proved to hold the key.
+func (a *API) routes() http.Handler {
+	mux := chi.NewRouter()
+	get := func(path string, h handle) { mux.Get(path, a.json(h)) }
+	post := func(path string, h handle) { mux.Post(path, a.json(h)) }
+
+	get(contract.PathHealth, a.health)
+	get(contract.PathProbe, a.probe)
+	post(contract.PathExecutions, a.submit)
+	get(contract.PathExecutions, a.listExecutions)
+	get(contract.PathExecution, a.readExecution)
+	post(contract.PathInterrupt, a.interruptExecution)
+	post(contract.PathInput, a.giveInput)
+	mux.Get(contract.PathBlob, a.blob)
+	get(contract.PathKernel, a.kernelStatus)
+	post(contract.PathKernelRestart, a.restartKernel)
+	get(contract.PathVariables, a.variables)
+	get(contract.PathInspect, a.inspect)
+	post(contract.PathCleanup, a.cleanup)
+	get(contract.PathFiles, a.listFiles)
+	post(contract.PathShutdown, a.shutdown)
+
+	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, &refusal{Code: contract.CodeNotFound, Message: "no such path", Hint: "relay and executor may be of different versions"})
+	})
+	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", strings.Join(allowed(mux, r.URL.EscapedPath()), ", "))
+		a.fail(w, r, &refusal{
+			Code: contract.CodeNotSupported, Status: http.StatusMethodNotAllowed,
+			Message: fmt.Sprintf("method %q is not allowed here", r.Method),
+			Hint:    "relay and executor may be of different versions",
+		})
+	})
+	return tellRoute(mux)
+}
+
+// allowed are the methods the path has.
+func allowed(mux chi.Router, path string) []string {
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
+	return slices.DeleteFunc(methods, func(m string) bool {
+		return !mux.Match(chi.NewRouteContext(), m, path)
+	})
+}
+
+// json makes a handle an http.Handler.
+func (a *API) json(h handle) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := h(r)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		a.write(w, r, http.StatusOK, v)
+	}
+}
+
+// routeKey holds where routing puts the pattern it chose, for accessLog, which
+// stands outside of it.
+type routeKey struct{}
+
+func withRoute(r *http.Request) (*http.Request, *string) {
+	route := new(string)
+	return r.WithContext(context.WithValue(r.Context(), routeKey{}, route)), route
+}
+
+// tellRoute leaves the matched pattern for accessLog. The pattern is logged and
+// not the path: an outsider writes the path.
+func tellRoute(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rctx := chi.NewRouteContext()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, rctx)))
+		if route, ok := r.Context().Value(routeKey{}).(*string); ok {
+			*route = rctx.RoutePattern()
+		}
+	})
+}
