@@ -1,0 +1,131 @@
+// Package checkpoint keeps small JSON files of progress on the laptop: the
+// result of a named run, where a chunked run stands.
+//
+// A file is either the old one or the new one, whole, also after a crash: it is
+// written beside its place, synced and renamed. The package knows nothing of
+// MCP, HTTP or executions. Start reading at Save.
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/natefinch/atomic"
+)
+
+// MaxBytes bounds a checkpoint's file, read or written.
+const MaxBytes = 64 << 20
+
+// Errors of Save and Load.
+var (
+	ErrNotFound = errors.New("no such checkpoint")
+	ErrCorrupt  = errors.New("checkpoint is not readable")
+	ErrTooLarge = errors.New("checkpoint is over 64 MiB")
+)
+
+// Entry is what a file holds.
+type Entry struct {
+	Operation string          `json:"operation"` // the name it was saved under, as given
+	Timestamp time.Time       `json:"timestamp"`
+	Data      json.RawMessage `json:"data"`
+}
+
+// Save writes v as the checkpoint name in dir, which is made when missing, and
+// gives the file's path. The file is readable by its owner only.
+func Save(dir, name string, v any) (string, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("encoding checkpoint %q: %w", name, err)
+	}
+	body, err := json.MarshalIndent(Entry{Operation: name, Timestamp: time.Now().UTC(), Data: data}, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("encoding checkpoint %q: %w", name, err)
+	}
+	if len(body) > MaxBytes {
+		return "", fmt.Errorf("saving checkpoint %q: %w", name, ErrTooLarge)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("making the checkpoint folder: %w", err)
+	}
+	path := Path(dir, name)
+	if err := atomic.WriteFile(path, bytes.NewReader(body)); err != nil {
+		return "", fmt.Errorf("saving checkpoint %q: %w", name, err)
+	}
+	// A replaced file keeps the mode of the old one, which may have been wider.
+	if err := os.Chmod(path, 0o600); err != nil {
+		return "", fmt.Errorf("saving checkpoint %q: %w", name, err)
+	}
+	return path, nil
+}
+
+// Load reads the checkpoint name from dir and, when v is not nil, decodes its
+// data into v. It gives ErrNotFound, or ErrCorrupt for a file that is no
+// checkpoint of that name.
+func Load(dir, name string, v any) (Entry, error) {
+	body, err := readBounded(Path(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Entry{}, fmt.Errorf("%q: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("reading checkpoint %q: %w", name, err)
+	}
+	var e Entry
+	if err := json.Unmarshal(body, &e); err != nil || e.Operation != name {
+		return Entry{}, fmt.Errorf("%q: %w", name, ErrCorrupt)
+	}
+	if v == nil {
+		return e, nil
+	}
+	if err := json.Unmarshal(e.Data, v); err != nil {
+		return e, fmt.Errorf("%q: %w", name, ErrCorrupt)
+	}
+	return e, nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > MaxBytes {
+		return nil, ErrTooLarge
+	}
+	return os.ReadFile(path)
+}
+
+// Path is where the checkpoint name lies in dir. A name that is not a plain
+// lower-case file name keeps its harmless characters and gets a hash, so that
+// two names never share a file, also where file names ignore case.
+func Path(dir, name string) string {
+	const maxLen = 80
+	safe := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '_'
+	}, name)
+	if safe == name && len(safe) <= maxLen && safe != "" && !reserved[safe] {
+		return filepath.Join(dir, safe+".json")
+	}
+	sum := sha256.Sum256([]byte(name))
+	return filepath.Join(dir, safe[:min(len(safe), maxLen)]+"."+hex.EncodeToString(sum[:6])+".json")
+}
+
+// reserved names can't be files on Windows, whatever their extension.
+var reserved = map[string]bool{
+	"con": true, "prn": true, "aux": true, "nul": true,
+	"com1": true, "com2": true, "com3": true, "com4": true, "com5": true, "com6": true, "com7": true, "com8": true, "com9": true,
+	"lpt1": true, "lpt2": true, "lpt3": true, "lpt4": true, "lpt5": true, "lpt6": true, "lpt7": true, "lpt8": true, "lpt9": true,
+}

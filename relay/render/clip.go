@@ -1,0 +1,75 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Clip shortens s to at most max runes (at least 200): its head, a marker line
+// and its tail, cut at line breaks where one is near. It reports whether it did.
+func Clip(s string, max int) (string, bool) {
+	if len(s) <= max || utf8.RuneCountInString(s) <= max {
+		return s, false
+	}
+	const marker = 60 // runes kept free for the marker line
+	runes := []rune(s)
+	room := max - marker
+	head := headLines(string(runes[:room*2/3]))
+	tail := tailLines(string(runes[len(runes)-room/3:]))
+	left := len(runes) - utf8.RuneCountInString(head) - utf8.RuneCountInString(tail)
+	return join(head, fmt.Sprintf("[… %d characters left out …]", left), tail), true
+}
+
+// headLines drops an incomplete last line, unless that is most of the text.
+func headLines(s string) string {
+	if i := strings.LastIndexByte(s, '\n'); i > len(s)/2 {
+		return s[:i+1]
+	}
+	return s
+}
+
+// tailLines drops an incomplete first line, unless that is most of the text.
+func tailLines(s string) string {
+	if i := strings.IndexByte(s, '\n'); i >= 0 && i < len(s)/2 {
+		return s[i+1:]
+	}
+	return s
+}
+
+// join puts marker on a line of its own between head and tail.
+func join(head, marker, tail string) string {
+	if head != "" && !strings.HasSuffix(head, "\n") {
+		head += "\n"
+	}
+	return head + marker + "\n" + tail
+}
+
+// tail keeps the last part of a text of any length.
+type tail struct {
+	max     int // runes kept, about
+	buf     []byte
+	dropped int64 // runes that fell out
+}
+
+func (t *tail) write(s string) {
+	t.buf = append(t.buf, s...)
+	if len(t.buf) > 8*t.max {
+		t.shrink()
+	}
+}
+
+// shrink cuts the buffer to max runes.
+func (t *tail) shrink() {
+	over := utf8.RuneCount(t.buf) - t.max
+	if over <= 0 {
+		return
+	}
+	t.dropped += int64(over)
+	i := 0
+	for range over {
+		_, n := utf8.DecodeRune(t.buf[i:])
+		i += n
+	}
+	t.buf = append(t.buf[:0], t.buf[i:]...)
+}

@@ -1,0 +1,266 @@
+// Package render makes of an execution's events what a model reads: short text
+// with the redrawing of progress bars carried out, the head and tail of long
+// output, a traceback without colours, pictures of a size a model can take. What
+// does not fit is saved in files and named.
+//
+// It knows neither MCP nor HTTP: blobs come through a function it is given. Its
+// memory is bounded whatever the run printed. Start reading at Collector.
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"colabrelay/shared/contract"
+)
+
+// Bounds of a View, in characters (runes). Together they stay under 40,000,
+// past which hosts cut a result by themselves, without saying where.
+const (
+	headRunes  = 8 << 10 // after the event that crosses it the head is complete
+	tailRunes  = 4 << 10 // of each stream
+	viewRunes  = 38_000  // streams, result, traceback and other texts in all
+	leastRunes = 2_000   // a result or traceback gets at least this much
+	textRunes  = 500     // the text of one display output
+	maxOutputs = 100     // display outputs kept; the newest ones stay
+)
+
+// Fetch writes the blob of the given SHA-256 to w.
+type Fetch func(ctx context.Context, sha256 string, w io.Writer) error
+
+// Options of a Collector.
+type Options struct {
+	// Dir is where pictures and full texts are saved, made when the first one
+	// is; empty saves nothing.
+	Dir string
+	// From is the offset of the first event that will be added.
+	From int64
+	// Page makes the view one page of whole events, in place of head and tail:
+	// add events until Full.
+	Page bool
+}
+
+// Collector gathers the events of one execution, in order, from Options.From on.
+// It belongs to one goroutine.
+type Collector struct {
+	opt            Options
+	stdout, stderr *stream
+	last           *stream // the one written to last
+	next           int64   // offset after the newest event added
+	headEnd        int64   // offset after the head, once it is complete
+	complete       bool
+	displays       displays
+	errorText      string
+	hasError       bool
+	ename, evalue  string
+	prompt         *Prompt
+	clearNext      bool // clear_output with wait: clear before the next output
+}
+
+// Prompt is what input() asks.
+type Prompt struct {
+	Text     string
+	Password bool
+}
+
+// New makes an empty Collector. Its View or Close must be called in the end.
+func New(opt Options) *Collector {
+	suffix := ""
+	if opt.From > 0 {
+		suffix = fmt.Sprintf("-from-%d", opt.From)
+	}
+	dir := opt.Dir
+	if opt.Page {
+		dir = "" // a page leaves nothing out
+	}
+	c := &Collector{opt: opt, next: opt.From}
+	c.stdout = newStream(&spool{dir: dir, name: "stdout" + suffix + ".txt"})
+	c.stderr = newStream(&spool{dir: dir, name: "stderr" + suffix + ".txt"})
+	c.last = c.stdout
+	return c
+}
+
+// Close removes temporary files. It may be called again, and after View.
+func (c *Collector) Close() {
+	c.stdout.spool.discard()
+	c.stderr.spool.discard()
+}
+
+// Full reports, for a page, that no more events should be added.
+func (c *Collector) Full() bool { return c.opt.Page && c.complete }
+
+// Next is the offset after the newest event added.
+func (c *Collector) Next() int64 { return c.next }
+
+// Asking reports whether the newest event asks for input.
+func (c *Collector) Asking() bool { return c.prompt != nil }
+
+// Newest is the newest line of text there is, for a progress message.
+func (c *Collector) Newest() string { return c.last.folder.newest() }
+
+// Add takes the next event. Unknown types are passed over: a newer executor may send them.
+func (c *Collector) Add(ev contract.Event) {
+	c.next = ev.Offset + 1
+	if ev.Type != contract.EventInputRequest {
+		c.prompt = nil
+	}
+	if c.clearNext && ev.Type != contract.EventClearOutput && ev.Type != contract.EventInputRequest {
+		c.clear()
+	}
+	switch ev.Type {
+	case contract.EventStream:
+		c.stream(ev)
+	case contract.EventDisplayData, contract.EventExecuteResult:
+		c.displays.add(ev)
+	case contract.EventUpdateDisplayData:
+		c.displays.update(ev)
+	case contract.EventError:
+		c.hasError, c.ename, c.evalue = true, ev.EName, ev.EValue
+		c.errorText = strings.Join(ev.Traceback, "\n")
+	case contract.EventInputRequest:
+		c.prompt = &Prompt{Text: ev.Prompt, Password: ev.Password}
+	case contract.EventClearOutput:
+		if c.clearNext = ev.Wait; !ev.Wait {
+			c.clear()
+		}
+	case contract.EventGap:
+		c.next = ev.Offset + max(ev.Events, 1)
+		c.gap(ev)
+	}
+	c.freeze()
+}
+
+func (c *Collector) stream(ev contract.Event) {
+	c.last = c.stdout
+	if ev.Name == contract.Stderr {
+		c.last = c.stderr
+	}
+	c.last.write(ev.Text)
+}
+
+// gap marks what the executor's log no longer holds.
+func (c *Collector) gap(ev contract.Event) {
+	line := fmt.Sprintf("[… %d bytes fell out of the log …]\n", ev.Bytes)
+	if r := c.last.folder.rows[c.last.folder.y]; r.x > 0 {
+		line = "\n" + line
+	}
+	c.last.write(line)
+}
+
+func (c *Collector) clear() {
+	c.clearNext = false
+	c.stdout.clear()
+	c.stderr.clear()
+	c.displays.clear()
+	c.complete = false
+}
+
+// freeze ends the head once it is long enough. It ends between two events, so
+// that the next page can begin there.
+func (c *Collector) freeze() {
+	if c.complete || c.stdout.shown()+c.stderr.shown() < headRunes && !c.displays.pageFull() {
+		return
+	}
+	c.complete, c.headEnd = true, c.next
+	c.stdout.freeze()
+	c.stderr.freeze()
+}
+
+// View is what there is to read of an execution.
+type View struct {
+	Stdout, Stderr string
+	Result         string // text of the last execute_result
+	HasResult      bool
+	Error          *Raised // what Python raised among these events
+	Outputs        []Output
+	Pictures       []Picture // to show; fewer than Outputs may hold
+	Files          []File
+	Prompt         *Prompt // set while the newest event asks for input
+	// Truncated says that text was left out of the middle. NextOffset is where
+	// reading goes on: after the head when something was left out, else after
+	// the newest event.
+	Truncated  bool
+	NextOffset int64
+	// Notes say what could not be shown or saved, and why.
+	Notes []string
+}
+
+// Raised is a Python exception.
+type Raised struct {
+	EName, EValue string
+	Traceback     string // without colours
+}
+
+// File is something saved on this machine.
+type File struct {
+	Kind string `json:"kind" doc:"stdout, stderr, result, traceback, picture or output"`
+	Path string `json:"path" doc:"Absolute path on the machine the relay runs on."`
+}
+
+// View renders what was gathered, saving what must be saved, and ends the Collector.
+func (c *Collector) View(ctx context.Context, fetch Fetch) View {
+	defer c.Close()
+	v := View{NextOffset: c.next, Prompt: c.prompt}
+	c.viewStreams(&v)
+	left := viewRunes - runes(v.Stdout) - runes(v.Stderr)
+	if c.hasError {
+		text := Plain(c.errorText)
+		v.Error = &Raised{EName: clipLine(c.ename), EValue: clipLine(Plain(c.evalue))}
+		v.Error.Traceback = c.fit(&v, "traceback", text, max(leastRunes, left/3))
+		left -= runes(v.Error.Traceback) + runes(v.Error.EValue)
+	}
+	p := presenter{dir: c.opt.Dir, fetch: fetch, view: &v}
+	p.present(ctx, &c.displays)
+	for i := range v.Outputs {
+		left -= runes(v.Outputs[i].Text)
+	}
+	if v.HasResult {
+		v.Result = c.fit(&v, "result", v.Result, max(leastRunes, left))
+	}
+	return v
+}
+
+func (c *Collector) viewStreams(v *View) {
+	where := fmt.Sprintf("; get_execution with offset=%d goes on there", c.headEnd)
+	var cut [2]bool
+	v.Stdout, cut[0] = c.stdout.text(where)
+	v.Stderr, cut[1] = c.stderr.text(where)
+	if !cut[0] && !cut[1] {
+		return
+	}
+	v.Truncated, v.NextOffset = true, c.headEnd
+	for i, s := range []*stream{c.stdout, c.stderr} {
+		if cut[i] {
+			path, err := s.spool.keep()
+			v.saved([]string{"stdout", "stderr"}[i], path, err)
+		}
+	}
+}
+
+// fit clips text to max runes and saves it whole when that cuts it.
+func (c *Collector) fit(v *View, kind, text string, max int) string {
+	short, cut := Clip(text, max)
+	if !cut {
+		return text
+	}
+	name := fmt.Sprintf("%s-%d.txt", kind, c.next)
+	path, err := save(c.opt.Dir, name, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+	v.saved(kind, path, err)
+	return short
+}
+
+// saved records a file, or why there is none.
+func (v *View) saved(kind, path string, err error) {
+	switch {
+	case err == nil:
+		v.Files = append(v.Files, File{Kind: kind, Path: path})
+	case !errors.Is(err, errNoFolder):
+		v.Notes = append(v.Notes, fmt.Sprintf("the %s could not be saved on this machine: %v", kind, err))
+	}
+}

@@ -1,0 +1,93 @@
+package render
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"colabrelay/shared/contract"
+)
+
+// display is one display_data or execute_result as it stands now.
+type display struct {
+	offset int64
+	typ    contract.EventType
+	id     string
+	data   map[string]json.RawMessage
+}
+
+// displays keeps the newest outputs; an inline payload is at most
+// contract.InlineMIMEBytes long, a longer one a reference.
+type displays struct {
+	all     []display
+	dropped int
+}
+
+func (d *displays) clear() { d.all = nil }
+
+func (d *displays) add(ev contract.Event) {
+	if len(d.all) >= maxOutputs {
+		d.all = append(d.all[:0], d.all[1:]...)
+		d.dropped++
+	}
+	d.all = append(d.all, display{offset: ev.Offset, typ: ev.Type, id: ev.DisplayID, data: ev.Data})
+}
+
+// update replaces what was shown under the same display id. One shown before
+// the first event of this view appears as an output of its own.
+func (d *displays) update(ev contract.Event) {
+	found := false
+	for i := range d.all {
+		if ev.DisplayID != "" && d.all[i].id == ev.DisplayID {
+			d.all[i].data, found = ev.Data, true
+		}
+	}
+	if !found {
+		ev.Type = contract.EventDisplayData
+		d.add(ev)
+	}
+}
+
+// pageFull reports that another output would push one out of a page.
+func (d *displays) pageFull() bool { return len(d.all) >= maxOutputs }
+
+// result is the index of the last execute_result, or -1.
+func (d *displays) result() int {
+	for i := len(d.all) - 1; i >= 0; i-- {
+		if d.all[i].typ == contract.EventExecuteResult {
+			return i
+		}
+	}
+	return -1
+}
+
+// text is a payload that is kept inline, as text: a JSON string unquoted, a list
+// of strings (as in notebook files) joined, anything else as JSON.
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var lines []string
+	if json.Unmarshal(raw, &lines) == nil {
+		return strings.Join(lines, "")
+	}
+	return string(raw)
+}
+
+// blobOf is the reference that stands in the payload's place, if one does.
+func blobOf(raw json.RawMessage) (contract.Blob, bool) {
+	var ref contract.BlobRef
+	if len(raw) > 300 || len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &ref) != nil {
+		return contract.Blob{}, false
+	}
+	return ref.Blob, ref.Blob.SHA256 != ""
+}
+
+func runes(s string) int { return utf8.RuneCountInString(s) }
+
+// clipLine bounds a text that stands on one line of a result.
+func clipLine(s string) string {
+	s, _ = Clip(s, 1000)
+	return s
+}

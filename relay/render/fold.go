@@ -1,0 +1,234 @@
+package render
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/ansi/parser"
+)
+
+// Bounds of a folder's memory.
+const (
+	foldRows   = 12      // rows that cursor movements can still change
+	foldColumn = 8 << 10 // runes of one row; a longer line is given away in pieces
+	foldEscape = 4 << 10 // bytes of an escape sequence; past it, it was none
+)
+
+// folder turns what a program wrote to a terminal into the text a person sees
+// at the end: carriage returns, backspaces, erasures and small cursor movements
+// are carried out, colours and titles dropped. Rows that can no longer change
+// are handed to emit, in order.
+type folder struct {
+	emit   func(text string)
+	parser *ansi.Parser // made at the first escape sequence; fed with these only
+	escape int          // bytes of the open sequence, 0 in plain text
+	rows   []row        // the newest rows, never empty
+	y      int          // the row written to
+}
+
+type row struct {
+	cells   []rune
+	x       int
+	redrawn bool // overwritten at least once: trailing blanks are a progress bar's padding
+}
+
+func newFolder(emit func(string)) *folder {
+	return &folder{emit: emit, rows: make([]row, 1, foldRows+1)}
+}
+
+// write folds s, which may begin and end anywhere, also within an escape sequence.
+func (f *folder) write(s string) {
+	for i := 0; i < len(s); {
+		b := s[i]
+		switch {
+		case f.escape > 0 || b == 0x1b:
+			f.advance(b)
+			i++
+		case b < 0x20 || b == 0x7f:
+			f.control(b)
+			i++
+		case b < utf8.RuneSelf:
+			f.put(rune(b))
+			i++
+		default:
+			r, n := utf8.DecodeRuneInString(s[i:])
+			f.put(r)
+			i += n
+		}
+	}
+}
+
+// advance feeds one byte of an escape sequence. A line break ends any sequence:
+// a stray OSC opener would otherwise swallow all output that follows.
+func (f *folder) advance(b byte) {
+	if f.parser == nil {
+		f.parser = ansi.NewParser()
+		f.parser.SetDataSize(64)
+		f.parser.SetHandler(ansi.Handler{HandleCsi: f.csi})
+	}
+	f.escape++
+	if b == '\n' || f.escape > foldEscape {
+		f.parser.Reset()
+		f.escape = 0
+		f.control(b)
+		return
+	}
+	f.parser.Advance(b)
+	if f.parser.State() == parser.GroundState {
+		f.escape = 0
+	}
+}
+
+func (f *folder) control(b byte) {
+	r := &f.rows[f.y]
+	switch b {
+	case '\n':
+		f.down()
+	case '\r':
+		r.x = 0
+	case '\b':
+		r.x = max(0, r.x-1)
+	case '\t':
+		f.put('\t')
+	}
+}
+
+func (f *folder) put(c rune) {
+	r := &f.rows[f.y]
+	if r.x < len(r.cells) {
+		r.cells[r.x] = c
+		r.x++
+		r.redrawn = true
+		return
+	}
+	for len(r.cells) < r.x {
+		r.cells = append(r.cells, ' ')
+	}
+	r.cells = append(r.cells, c)
+	r.x++
+	if len(r.cells) >= foldColumn {
+		f.spill()
+	}
+}
+
+// down goes to the start of the next row; the oldest leaves the window.
+func (f *folder) down() {
+	f.y++
+	if f.y < len(f.rows) {
+		f.rows[f.y].x = 0
+		return
+	}
+	if len(f.rows) < foldRows {
+		f.rows = append(f.rows, row{})
+		return
+	}
+	oldest := f.rows[0]
+	f.emit(oldest.text() + "\n")
+	copy(f.rows, f.rows[1:])
+	f.y = len(f.rows) - 1
+	f.rows[f.y] = row{cells: oldest.cells[:0]}
+}
+
+// spill gives everything away because the row has grown too long.
+func (f *folder) spill() {
+	f.emit(f.pending())
+	f.rows = append(f.rows[:0], row{})
+	f.y = 0
+}
+
+// csi carries out the cursor movements progress bars are drawn with.
+func (f *folder) csi(cmd ansi.Cmd, params ansi.Params) {
+	r := &f.rows[f.y]
+	n, _, _ := params.Param(0, 1)
+	n = min(max(n, 1), foldColumn-1)
+	mode, _, _ := params.Param(0, 0)
+	switch cmd.Final() {
+	case 'A', 'F':
+		f.y = max(0, f.y-n)
+		f.rows[f.y].x = r.x
+	case 'B', 'E':
+		f.y = min(len(f.rows)-1, f.y+n)
+		f.rows[f.y].x = r.x
+	case 'C':
+		r.x = min(r.x+n, foldColumn-1)
+	case 'D':
+		r.x = max(0, r.x-n)
+	case 'G':
+		r.x = n - 1
+	case 'K':
+		r.erase(mode)
+	case 'J':
+		f.eraseRows(mode)
+	}
+	if c := cmd.Final(); c == 'E' || c == 'F' {
+		f.rows[f.y].x = 0
+	}
+}
+
+// erase clears to the end (0), to the start (1) or all (2) of a row.
+func (r *row) erase(mode int) {
+	r.redrawn = true
+	switch mode {
+	case 0:
+		r.cells = r.cells[:min(r.x, len(r.cells))]
+	case 1:
+		for i := range r.cells[:min(r.x+1, len(r.cells))] {
+			r.cells[i] = ' '
+		}
+	default:
+		r.cells = r.cells[:0]
+	}
+}
+
+func (f *folder) eraseRows(mode int) {
+	if mode == 1 {
+		return
+	}
+	if mode == 0 {
+		f.rows[f.y].erase(0)
+		f.rows = f.rows[:f.y+1]
+		return
+	}
+	x := f.rows[f.y].x
+	f.rows = append(f.rows[:0], row{x: x})
+	f.y = 0
+}
+
+func (r *row) text() string {
+	if r.redrawn {
+		return strings.TrimRight(string(r.cells), " ")
+	}
+	return string(r.cells)
+}
+
+// pending is the text of the rows that can still change.
+func (f *folder) pending() string {
+	var b strings.Builder
+	for i := range f.rows {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(f.rows[i].text())
+	}
+	return b.String()
+}
+
+// newest is the last row that holds anything, empty when none of the window's does.
+func (f *folder) newest() string {
+	for i := len(f.rows) - 1; i >= 0; i-- {
+		if s := strings.TrimSpace(f.rows[i].text()); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// Plain is s without colours and other escape sequences, redrawing carried out.
+func Plain(s string) string {
+	var b strings.Builder
+	f := newFolder(func(text string) { b.WriteString(text) })
+	f.write(s)
+	b.WriteString(f.pending())
+	return b.String()
+}

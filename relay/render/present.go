@@ -1,0 +1,222 @@
+package render
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"colabrelay/shared/contract"
+)
+
+// maxPayload bounds one payload read for showing or saving.
+const maxPayload = 64 << 20
+
+// Output is one display_data or execute_result.
+type Output struct {
+	Offset    int64    `json:"offset" doc:"Its event's offset."`
+	Type      string   `json:"type" doc:"display_data or execute_result."`
+	MIMETypes []string `json:"mime_types"`
+	Text      string   `json:"text" doc:"Its text/plain form, shortened; empty when it is the result field's."`
+	Path      string   `json:"path,omitempty" doc:"Where the original was saved on the relay's machine."`
+}
+
+var errPayload = errors.New("payload is over 64 MiB")
+
+// presenter turns displays into Outputs, Pictures and Files of a view.
+type presenter struct {
+	dir   string
+	fetch Fetch
+	view  *View
+}
+
+// present goes through the outputs in order. The newest pictures are the ones shown.
+func (p *presenter) present(ctx context.Context, d *displays) {
+	if d.dropped > 0 {
+		p.note("%d earlier display outputs are not listed; get_execution pages through them", d.dropped)
+	}
+	result := d.result()
+	for i := range d.all {
+		out := p.output(ctx, &d.all[i])
+		if i == result {
+			p.view.Result, p.view.HasResult = p.plain(ctx, &d.all[i]), true
+		} else {
+			out.Text, _ = Clip(p.plain(ctx, &d.all[i]), textRunes)
+		}
+		p.view.Outputs = append(p.view.Outputs, out)
+	}
+	p.thin()
+}
+
+// thin bounds the texts of all outputs together and the number of pictures.
+func (p *presenter) thin() {
+	left := 4 * leastRunes
+	for i := range p.view.Outputs {
+		out := &p.view.Outputs[i]
+		if left -= runes(out.Text); left < 0 {
+			out.Text = "[…]"
+		}
+	}
+	if over := len(p.view.Pictures) - MaxPictures; over > 0 {
+		p.note("%d earlier pictures are saved but not shown", over)
+		p.view.Pictures = p.view.Pictures[over:]
+	}
+}
+
+func (p *presenter) note(format string, args ...any) {
+	p.view.Notes = append(p.view.Notes, fmt.Sprintf(format, args...))
+}
+
+func (p *presenter) output(ctx context.Context, d *display) Output {
+	out := Output{Offset: d.offset, Type: string(d.typ), MIMETypes: slices.Sorted(maps.Keys(d.data))}
+	for _, mime := range out.MIMETypes {
+		_, isBlob := blobOf(d.data[mime])
+		if !strings.HasPrefix(mime, "image/") && !isBlob {
+			continue
+		}
+		payload, err := p.payload(ctx, mime, d.data[mime])
+		if err != nil {
+			p.note("the %s output at offset %d could not be read: %v", mime, d.offset, err)
+			continue
+		}
+		path := p.save(d, mime, payload)
+		if out.Path == "" || strings.HasPrefix(mime, "image/") {
+			out.Path = path
+		}
+		if mime == "image/png" || mime == "image/jpeg" {
+			p.picture(d, payload, path)
+		}
+	}
+	return out
+}
+
+func (p *presenter) picture(d *display, original []byte, path string) {
+	pic, err := Shrink(original)
+	if err != nil {
+		p.note("the picture at offset %d is not shown: %v", d.offset, err)
+		return
+	}
+	pic.Offset, pic.Path = d.offset, path
+	p.view.Pictures = append(p.view.Pictures, pic)
+}
+
+// save puts the payload into the folder and gives its path, empty when it can't.
+func (p *presenter) save(d *display, mime string, payload []byte) string {
+	kind := "output"
+	if strings.HasPrefix(mime, "image/") {
+		kind = "picture"
+	}
+	name := fmt.Sprintf("output-%d%s", d.offset, extension(mime))
+	if d.id != "" || kind == "output" {
+		// An updated display keeps its offset: its pictures must not overwrite each other unseen.
+		name = fmt.Sprintf("output-%d-%s%s", d.offset, digest(payload), extension(mime))
+	}
+	path, err := save(p.dir, name, func(w io.Writer) error {
+		_, err := w.Write(payload)
+		return err
+	})
+	p.view.saved(kind, path, err)
+	if err != nil {
+		return ""
+	}
+	return filepath.Clean(path)
+}
+
+// plain is the output's text form, or what stands for it.
+func (p *presenter) plain(ctx context.Context, d *display) string {
+	raw, ok := d.data["text/plain"]
+	if !ok {
+		return ""
+	}
+	payload, err := p.payload(ctx, "text/plain", raw)
+	if err != nil {
+		return fmt.Sprintf("[text not read: %v]", err)
+	}
+	return Plain(string(payload))
+}
+
+// payload is the decoded form of one MIME type.
+func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessage) ([]byte, error) {
+	if blob, ok := blobOf(raw); ok {
+		return p.blob(ctx, blob)
+	}
+	s := text(raw)
+	if !binary(mime) {
+		return []byte(s), nil
+	}
+	// Front ends accept line breaks within base64, so kernels send them.
+	s = strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\r' || r == ' ' {
+			return -1
+		}
+		return r
+	}, s)
+	return base64.StdEncoding.DecodeString(s)
+}
+
+func (p *presenter) blob(ctx context.Context, blob contract.Blob) ([]byte, error) {
+	if blob.Bytes > maxPayload {
+		return nil, errPayload
+	}
+	w := &bounded{left: maxPayload}
+	if err := p.fetch(ctx, blob.SHA256, w); err != nil {
+		return nil, err
+	}
+	return w.buf.Bytes(), nil
+}
+
+// bounded refuses more than left bytes.
+type bounded struct {
+	buf  bytes.Buffer
+	left int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, errPayload
+	}
+	return b.buf.Write(p)
+}
+
+// binary says which payloads travel as base64. SVG is text.
+func binary(mime string) bool {
+	switch {
+	case mime == "image/svg+xml":
+		return false
+	case strings.HasPrefix(mime, "image/"), strings.HasPrefix(mime, "audio/"), strings.HasPrefix(mime, "video/"):
+		return true
+	}
+	return mime == "application/pdf"
+}
+
+func extension(mime string) string {
+	switch mime {
+	case "image/png":
+		return ".png"
+	case "image/jpeg":
+		return ".jpg"
+	case "image/svg+xml":
+		return ".svg"
+	case "image/gif":
+		return ".gif"
+	case "image/webp":
+		return ".webp"
+	case "text/html":
+		return ".html"
+	case "text/plain":
+		return ".txt"
+	case "application/pdf":
+		return ".pdf"
+	}
+	if strings.HasSuffix(mime, "json") {
+		return ".json"
+	}
+	return ".bin"
+}

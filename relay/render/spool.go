@@ -1,0 +1,130 @@
+package render
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// spoolMemory is how much text a spool holds before it opens a file.
+const spoolMemory = 64 << 10
+
+// spool holds a text of any length until it is known whether it must be kept:
+// in memory while it is short, then in a file. Its first error is remembered
+// and ends the writing; a full laptop disk must not fail the run.
+type spool struct {
+	dir, name string // where it goes when kept; dir "" keeps nothing
+	buf       []byte
+	file      *os.File
+	bytes     int64
+	err       error
+}
+
+func (s *spool) write(text string) {
+	s.bytes += int64(len(text))
+	if s.dir == "" || s.err != nil {
+		return
+	}
+	s.buf = append(s.buf, text...)
+	if len(s.buf) >= spoolMemory {
+		s.flush()
+	}
+}
+
+func (s *spool) flush() {
+	if s.file == nil {
+		s.file, s.err = createIn(s.dir, s.name)
+	}
+	if s.err == nil {
+		_, s.err = s.file.Write(s.buf)
+	}
+	s.buf = s.buf[:0]
+}
+
+// keep puts the text in its place and gives the path.
+func (s *spool) keep() (string, error) {
+	if s.dir == "" {
+		return "", errNoFolder
+	}
+	if s.err == nil {
+		s.flush()
+	}
+	if s.err != nil {
+		s.discard()
+		return "", s.err
+	}
+	file := s.file
+	s.file = nil
+	return commit(file, filepath.Join(s.dir, s.name))
+}
+
+func (s *spool) discard() {
+	if s.file != nil {
+		discard(s.file)
+		os.Remove(s.dir) // fails, and should, unless nothing else was saved there
+		s.file = nil
+	}
+}
+
+var errNoFolder = errors.New("no folder to save in")
+
+// createIn opens a temporary file in dir, which is made when missing.
+func createIn(dir, name string) (*os.File, error) {
+	if dir == "" {
+		return nil, errNoFolder
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return os.CreateTemp(dir, "."+name+".*.part")
+}
+
+// commit closes a temporary file and renames it to path.
+func commit(file *os.File, path string) (string, error) {
+	err := file.Close()
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		os.Remove(file.Name())
+		return "", err
+	}
+	return path, nil
+}
+
+func discard(file *os.File) {
+	file.Close()
+	os.Remove(file.Name())
+}
+
+// save writes what fill writes to dir/name, all of it or nothing.
+func save(dir, name string, fill func(io.Writer) error) (string, error) {
+	file, err := createIn(dir, name)
+	if err != nil {
+		return "", err
+	}
+	if err := fill(file); err != nil {
+		discard(file)
+		return "", err
+	}
+	return commit(file, filepath.Join(dir, name))
+}
+
+// SafeName is s as the name of one file or folder: an executor's ids come from
+// another machine and must not lead out of the folder they are put in.
+func SafeName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '_'
+	}, s)
+	s = strings.TrimLeft(s[:min(len(s), 100)], ".")
+	if s == "" {
+		return "_"
+	}
+	return s
+}

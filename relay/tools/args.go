@@ -1,0 +1,173 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// argument is one field of an arguments struct, as its tags describe it.
+type argument struct {
+	name, doc string
+	index     []int
+	typ       reflect.Kind
+	def       *string // as text; nil means required
+	min, max  *float64
+}
+
+// argumentsOf reads the fields of an arguments struct. Tags: json (the name),
+// doc, default (present: optional), min and max (numbers: value; strings: length
+// in bytes). A wrong tag panics at start-up.
+func argumentsOf(t reflect.Type) []argument {
+	var all []argument
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous {
+			continue
+		}
+		a := argument{name: f.Tag.Get("json"), doc: f.Tag.Get("doc"), index: f.Index, typ: f.Type.Kind()}
+		if def, ok := f.Tag.Lookup("default"); ok {
+			a.def = &def
+		}
+		a.min, a.max = boundTag(f, "min"), boundTag(f, "max")
+		all = append(all, a)
+	}
+	// The tool's own arguments before the embedded ones.
+	slices.SortStableFunc(all, func(a, b argument) int { return len(a.index) - len(b.index) })
+	return all
+}
+
+func boundTag(f reflect.StructField, key string) *float64 {
+	s, ok := f.Tag.Lookup(key)
+	if !ok {
+		return nil
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		panic(fmt.Sprintf("tag %s of %s: %v", key, f.Name, err))
+	}
+	return &v
+}
+
+// parseArguments reads a call's arguments, telling all faults at once in words a
+// model can act on; the SDK's own validation prints Go structs.
+func parseArguments[A any](raw json.RawMessage) (A, *Problem) {
+	var args A
+	defs := argumentsOf(reflect.TypeFor[A]())
+	given := map[string]json.RawMessage{}
+	if trimmed := bytes.TrimSpace(raw); len(trimmed) > 0 && string(trimmed) != "null" {
+		if json.Unmarshal(raw, &given) != nil {
+			return args, badArguments(defs, []string{"arguments must be a JSON object"})
+		}
+	}
+	var faults []string
+	v := reflect.ValueOf(&args).Elem()
+	for _, d := range defs {
+		value, ok := given[d.name]
+		delete(given, d.name)
+		if fault := d.set(v.FieldByIndex(d.index), value, ok); fault != "" {
+			faults = append(faults, fault)
+		}
+	}
+	unknown := make([]string, 0, len(given))
+	for name := range given {
+		unknown = append(unknown, name)
+	}
+	slices.Sort(unknown)
+	for _, name := range unknown[:min(len(unknown), 5)] {
+		faults = append(faults, fmt.Sprintf("there is no argument %q", clipName(name)))
+	}
+	if len(faults) > 0 {
+		return args, badArguments(defs, faults)
+	}
+	return args, nil
+}
+
+// set puts the argument into field and gives its fault, empty for none.
+func (a *argument) set(field reflect.Value, raw json.RawMessage, given bool) string {
+	if !given || string(raw) == "null" {
+		if a.def == nil {
+			return fmt.Sprintf("%q is missing", a.name)
+		}
+		raw = a.defaultJSON()
+	}
+	if a.typ == reflect.String {
+		var s string
+		if json.Unmarshal(raw, &s) != nil {
+			return fmt.Sprintf("%q must be a string", a.name)
+		}
+		field.SetString(s)
+		return a.bounds(float64(len(s)), " bytes")
+	}
+	n, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+		return fmt.Sprintf("%q must be a %s", a.name, a.jsonType())
+	}
+	if a.typ == reflect.Int64 {
+		if n != math.Trunc(n) || math.Abs(n) > 1<<53 {
+			return fmt.Sprintf("%q must be a whole number", a.name)
+		}
+		field.SetInt(int64(n))
+	} else {
+		field.SetFloat(n)
+	}
+	return a.bounds(n, "")
+}
+
+func (a *argument) bounds(n float64, unit string) string {
+	if a.min != nil && n < *a.min {
+		if unit != "" && *a.min == 1 {
+			return fmt.Sprintf("%q must not be empty", a.name)
+		}
+		return fmt.Sprintf("%q must be at least %s%s", a.name, number(*a.min), unit)
+	}
+	if a.max != nil && n > *a.max {
+		return fmt.Sprintf("%q must be at most %s%s", a.name, number(*a.max), unit)
+	}
+	return ""
+}
+
+func (a *argument) defaultJSON() json.RawMessage {
+	if a.typ == reflect.String {
+		b, _ := json.Marshal(*a.def)
+		return b
+	}
+	return json.RawMessage(*a.def)
+}
+
+func (a *argument) jsonType() string {
+	switch a.typ {
+	case reflect.String:
+		return "string"
+	case reflect.Int64:
+		return "integer"
+	case reflect.Float64:
+		return "number"
+	}
+	panic(fmt.Sprintf("argument %s: no JSON type for %s", a.name, a.typ))
+}
+
+func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+func clipName(s string) string { return s[:min(len(s), 60)] }
+
+// badArguments tells what was wrong and what the tool takes.
+func badArguments(defs []argument, faults []string) *Problem {
+	var takes []string
+	for _, d := range defs {
+		s := d.name + " (" + d.jsonType()
+		if d.def != nil {
+			s += ", optional"
+		}
+		takes = append(takes, s+")")
+	}
+	return &Problem{
+		Code:    codeBadRequest,
+		Message: "bad arguments: " + strings.Join(faults, "; "),
+		Hint:    "Call the tool again with these arguments: " + strings.Join(takes, ", ") + ".",
+	}
+}

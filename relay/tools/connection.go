@@ -1,0 +1,61 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// connectionTime bounds check_colab_connection: a dead VM should be told soon.
+const connectionTime = 10 * time.Second
+
+type noArgs struct{ target }
+
+// Connection is what check_colab_connection answers with.
+type Connection struct {
+	Status            string   `json:"status" doc:"connected or disconnected."`
+	UptimeMinutes     *float64 `json:"uptime_minutes"`
+	MemoryAvailableGB *float64 `json:"memory_available_gb"`
+	MemoryUsedPct     *float64 `json:"memory_used_pct"`
+	ColabURL          string   `json:"colab_url"`
+	LatencyMS         *float64 `json:"latency_ms" doc:"Round trip of one signed request."`
+	KernelStatus      *string  `json:"kernel_status" doc:"starting, idle, busy or dead."`
+	Version           *string  `json:"version" doc:"Release of the executor."`
+	RelayVersion      string   `json:"relay_version"`
+}
+
+func checkConnection() tool {
+	return define(spec{
+		name: "check_colab_connection", title: "Check the connection",
+		description: "Check whether the remote VM can be reached and is the paired one: uptime, free memory, latency, kernel status. Use it at the start of a session and after connection errors; its error says what to do.",
+		readOnly:    true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, _ noArgs) (*Connection, *Problem) {
+		ctx, cancel := context.WithTimeout(ctx, connectionTime)
+		defer cancel()
+		got := &Connection{Status: "disconnected", ColabURL: c.target.URL, RelayVersion: c.cfg.Version}
+		health, err := c.target.Client.Health(ctx)
+		if err != nil {
+			return got, problemOf(err)
+		}
+		asked := time.Now()
+		kernel, err := c.target.Client.Kernel(ctx)
+		if err != nil {
+			return got, problemOf(err)
+		}
+		status := string(kernel.Status)
+		got.Status, got.KernelStatus, got.Version = "connected", &status, &health.Version
+		got.LatencyMS = round(float64(time.Since(asked).Microseconds())/1000, 100)
+		got.UptimeMinutes, got.MemoryAvailableGB, got.MemoryUsedPct = &health.UptimeMinutes, &health.MemoryAvailableGB, &health.MemoryUsedPct
+		c.sawKernel(kernel.KernelID)
+		return got, nil
+	})
+}
+
+func (n *Connection) text(b *strings.Builder) {
+	fmt.Fprintf(b, "%s: %s\n", n.Status, n.ColabURL)
+	if n.KernelStatus != nil {
+		fmt.Fprintf(b, "Kernel %s, up %.0f min, %.1f GB of memory available (%.0f %% used), latency %.0f ms, executor %s\n",
+			*n.KernelStatus, *n.UptimeMinutes, *n.MemoryAvailableGB, *n.MemoryUsedPct, *n.LatencyMS, *n.Version)
+	}
+}

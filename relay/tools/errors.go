@@ -1,0 +1,160 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
+)
+
+// Problem is the error object of an answer.
+type Problem struct {
+	Code      string `json:"code" doc:"What went wrong, for programs."`
+	Message   string `json:"message" doc:"What happened."`
+	Hint      string `json:"hint" doc:"The next step."`
+	EName     string `json:"ename,omitempty" doc:"Class of the Python exception."`
+	EValue    string `json:"evalue,omitempty" doc:"Its text."`
+	Traceback string `json:"traceback,omitempty"`
+}
+
+// Error is the code and the message.
+func (p *Problem) Error() string { return p.Code + ": " + p.Message }
+
+// Codes of the relay's own. Others are contract.Code, client.Kind and, for runs
+// that went wrong, contract.Status.
+const (
+	codeBadRequest    = string(contract.CodeBadRequest)
+	codeInternal      = string(contract.CodeInternal)
+	codeNotConfigured = "not_configured"
+	codeCancelled     = "call_cancelled"
+)
+
+var cancelledProblem = &Problem{
+	Code:    codeCancelled,
+	Message: "the host cancelled this call; only the waiting ended, a run that was submitted goes on",
+	Hint:    "list_executions shows what runs on the VM; interrupt_execution ends a run.",
+}
+
+// refusals are the hints that say more, in terms of tools, than the executor's own.
+var refusals = map[contract.Code]string{
+	contract.CodeUnauthorized:   "The secret on this computer is not the executor's: run the `relay pair` line that the executor's cell printed, in a terminal on this computer.",
+	contract.CodeClockSkew:      "Set this computer's clock, or call again: the relay corrects a wrong clock by itself once.",
+	contract.CodeReplayed:       "Call again; if it stays, something on the way repeats requests.",
+	contract.CodeBadRequest:     "Mend the arguments and call again.",
+	contract.CodeNotFound:       "Check the id, path or name: list_executions, list_colab_files and list_colab_variables show what there is. Executions of a replaced VM are gone with it.",
+	contract.CodeConflict:       "Look at where the run stands with get_execution before you call again.",
+	contract.CodeTooLarge:       "Send less at once: split the code, or put data into a file on the VM.",
+	contract.CodeRateLimited:    "Wait a minute, then call again, and less often: use wait_seconds in place of repeated calls.",
+	contract.CodeQueueFull:      "Wait for earlier runs (list_executions) or end one with interrupt_execution, then call again.",
+	contract.CodeKernelDead:     "Call restart_kernel, then run the set-up code again.",
+	contract.CodeKernelStarting: "Call again in a few seconds.",
+	contract.CodeLowMemory:      "Call cleanup_colab, or delete large variables, or restart_kernel; then run the code again.",
+	contract.CodeForbiddenPath:  "Use a path under /content (or the executor's workdir); the executor's --allow-path adds other folders.",
+	contract.CodeChanged:        "The file changed meanwhile: call again from the start.",
+	contract.CodeKernelBusy:     "A run holds the kernel: wait for it with get_execution, or end it with interrupt_execution, then call again.",
+	contract.CodeNewInstance:    "Run the set-up code again, then call the tool again to run this code on the new VM.",
+	contract.CodeDiskFull:       "Free disk space on the VM (delete files), then call again.",
+	contract.CodeShuttingDown:   "The executor is ending: start its cell in Colab again, then call again.",
+	contract.CodeNotSupported:   "Use a relay and an executor of the same release.",
+	contract.CodeInternal:       "Call again; if it stays, look at the executor's output in its Colab cell.",
+}
+
+// problemOf translates whatever a call to an executor ended with.
+func problemOf(err error) *Problem {
+	var (
+		told    *Problem
+		refused *contract.Error
+		lost    *client.Error
+	)
+	switch {
+	case errors.As(err, &told):
+		return told
+	case errors.As(err, &refused):
+		return refusalProblem(refused)
+	case errors.Is(err, context.Canceled):
+		return cancelledProblem
+	case errors.As(err, &lost):
+		return &Problem{Code: string(lost.Kind), Message: lost.Message, Hint: lost.Hint}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Problem{Code: string(client.KindTimeout), Message: "no answer came in the time given", Hint: "Call check_colab_connection."}
+	}
+	return internalProblem(err.Error())
+}
+
+func refusalProblem(e *contract.Error) *Problem {
+	p := &Problem{Code: string(e.Code), Message: e.Message, Hint: refusals[e.Code]}
+	if e.Code == contract.CodeNewInstance {
+		p.Message = "the VM behind this address is a new one; the code was not run again there, and the variables of the old VM are gone"
+	}
+	if p.Hint == "" { // a code newer than this relay
+		p.Hint = e.Hint
+	}
+	if p.Hint == "" {
+		p.Hint = "Call check_colab_connection."
+	}
+	return p
+}
+
+func internalProblem(message string) *Problem {
+	return &Problem{Code: codeInternal, Message: message, Hint: "Call again; if it stays, it is a fault of the relay: its log on stderr says more."}
+}
+
+// badSettings tells what is wrong with the relay's settings, all of it.
+func badSettings(faults []error) *Problem {
+	var lines []string
+	for _, err := range faults {
+		lines = append(lines, err.Error())
+	}
+	return &Problem{
+		Code:    codeNotConfigured,
+		Message: "the relay's settings are wrong: " + strings.Join(lines, "; "),
+		Hint:    "Mend them in the MCP host's configuration (the relay's env block) and restart the host.",
+	}
+}
+
+// resolveProblem tells why no runtime could be chosen.
+func resolveProblem(err error) *Problem {
+	var told *Problem
+	if errors.As(err, &told) {
+		return told
+	}
+	return &Problem{
+		Code:    codeNotConfigured,
+		Message: err.Error(),
+		Hint:    "Start the executor's cell in Colab and run the `relay pair` line it prints, in a terminal on this computer; then call again, no restart needed.",
+	}
+}
+
+// outcomes are the hints for runs that ended badly.
+var outcomes = map[contract.Status]string{
+	contract.StatusFailed:      "Read the traceback, mend the code and run it again; variables set before the error are kept.",
+	contract.StatusTimedOut:    "The kernel was interrupted at the deadline. Use run_code_long with a larger timeout_seconds for longer work; if the kernel does not answer, call restart_kernel.",
+	contract.StatusInterrupted: "Variables are kept; run code again when ready.",
+	contract.StatusCancelled:   "It never started. Run it again if it is still wanted.",
+	contract.StatusKernelDied:  "A new kernel starts by itself; its variables are gone: run the set-up code again. After running out of memory, work on less data at once.",
+	contract.StatusLost:        "The executor was killed while it ran. What it printed until then is kept; check what it did before you run it again.",
+}
+
+// runProblem is the error of an execution that went wrong, nil for any other.
+func runProblem(e contract.Execution) *Problem {
+	if e.Status.OK() {
+		return nil
+	}
+	p := &Problem{Code: string(e.Status), Message: e.Reason, Hint: outcomes[e.Status]}
+	if e.Error != nil {
+		p.EName, p.EValue = e.Error.EName, e.Error.EValue
+	}
+	if p.Message == "" && p.EName != "" {
+		p.Message = strings.TrimSuffix(fmt.Sprintf("%s: %s", p.EName, p.EValue), ": ")
+	}
+	if p.Message == "" {
+		p.Message = "the run ended as " + string(e.Status)
+	}
+	if p.Hint == "" {
+		p.Hint = "Look at it with get_execution."
+	}
+	return p
+}

@@ -1,0 +1,178 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+type getArgs struct {
+	ID     string  `json:"execution_id" min:"1" max:"200" doc:"From an earlier answer or list_executions."`
+	Offset int64   `json:"offset" default:"0" min:"0" doc:"First event to read: next_offset of the answer before, 0 for all."`
+	Wait   float64 `json:"wait_seconds" default:"0" min:"0" doc:"How long to wait for the end; more than the relay's own limit (45 by default) counts as that."`
+	target
+}
+
+func getExecution() tool {
+	return define(spec{
+		name: "get_execution", title: "Read a run's output",
+		description: "Read where a run stands and its output from offset on. Use it after run_code_quick or run_code_long answered \"running\" or \"queued\" or was cut off, and to page through long output. " +
+			"With wait_seconds it waits until the run ends, asks for input, or the time is over, and shows head and tail of what came. " +
+			"With wait_seconds=0 it answers at once with one page of whole events: call it again with offset=next_offset while truncated is true, and nothing is missing or doubled.",
+		readOnly: true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args getArgs) (*Run, *Problem) {
+		wait := min(time.Duration(min(args.Wait, 3600)*float64(time.Second)), c.patience())
+		page := args.Wait == 0
+		r := c.read(args.ID, args.Offset, page)
+		defer r.col.Close()
+		bytes := int64(contract.MaxReadBytes)
+		if page {
+			bytes = pageBytes
+		}
+		until := time.Now().Add(wait)
+		e, err := c.target.Client.Execution(ctx, args.ID, args.Offset, min(wait, contract.MaxWait), bytes)
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		r.take(e)
+		var followed error
+		switch {
+		case page:
+			followed = r.fill(ctx)
+		case e.Status != contract.StatusWaitingForInput || len(e.Events) > 0:
+			followed = r.follow(ctx, time.Until(until))
+		}
+		run, problem := r.finish(ctx, followed)
+		if name := c.saves.get(c.target.Name, args.ID); name != "" && args.Offset == 0 && r.exec.Status.Finished() {
+			c.keep(run, problem, name)
+		}
+		return run, problem
+	})
+}
+
+// pageBytes is asked for a page; progress bars fold, so several may make one.
+const pageBytes = 128 << 10
+
+// fill reads on, without waiting, until the page is full or nothing more is there.
+func (r *reading) fill(ctx context.Context) error {
+	for !r.done() && r.exec.NextOffset == r.col.Next() {
+		before := r.col.Next()
+		e, err := r.c.target.Client.Execution(ctx, r.exec.ExecutionID, before, 0, pageBytes)
+		if err != nil {
+			return err
+		}
+		r.take(e)
+		if r.col.Next() == before {
+			return nil
+		}
+	}
+	return nil
+}
+
+type listArgs struct {
+	Limit int64 `json:"limit" default:"20" min:"1" max:"1000" doc:"How many at most."`
+	target
+}
+
+// Executions is what list_executions answers with.
+type Executions struct {
+	Executions []Listed `json:"executions" doc:"Newest first."`
+	Truncated  bool     `json:"truncated" doc:"Some of those asked for did not fit."`
+}
+
+// Listed is one line of list_executions.
+type Listed struct {
+	ExecutionID      string    `json:"execution_id"`
+	RequestID        string    `json:"request_id"`
+	Status           string    `json:"status"`
+	CreatedAt        time.Time `json:"created_at"`
+	ExecutionTimeSec *float64  `json:"execution_time_sec"`
+	CodePreview      string    `json:"code_preview"`
+}
+
+func listExecutions() tool {
+	return define(spec{
+		name: "list_executions", title: "List runs",
+		description: "List the newest runs on the VM with status, time and the first line of their code. Use it to find an execution_id again, to see what runs or waits now, or whether a run whose answer got lost was accepted.",
+		readOnly:    true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args listArgs) (*Executions, *Problem) {
+		list, err := c.target.Client.List(ctx, int(args.Limit))
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		all := make([]Listed, 0, len(list.Executions))
+		for _, e := range list.Executions {
+			all = append(all, Listed{e.ExecutionID, e.RequestID, string(e.Status), e.CreatedAt, seconds(e), e.CodePreview})
+		}
+		kept, cut := fitList(all)
+		return &Executions{Executions: kept, Truncated: cut}, nil
+	})
+}
+
+func (l *Executions) text(b *strings.Builder) {
+	if len(l.Executions) == 0 {
+		b.WriteString("No runs yet.\n")
+	}
+	for _, e := range l.Executions {
+		took := ""
+		if e.ExecutionTimeSec != nil {
+			took = fmt.Sprintf(" %.3g s", *e.ExecutionTimeSec)
+		}
+		fmt.Fprintf(b, "%s  %s%s  %s  %s\n", e.ExecutionID, e.Status, took, e.CreatedAt.UTC().Format(time.RFC3339), e.CodePreview)
+	}
+}
+
+// Standing is where an execution stands after something was done to it.
+type Standing struct {
+	ExecutionID string `json:"execution_id"`
+	Status      string `json:"status"`
+	Reason      string `json:"reason" doc:"Why, when there is something to say."`
+}
+
+func standing(e contract.Execution, err error) (*Standing, *Problem) {
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	return &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: e.Reason}, nil
+}
+
+func (s *Standing) text(b *strings.Builder) {
+	fmt.Fprintf(b, "Run %s: %s\n%s", s.ExecutionID, s.Status, ensureLine(s.Reason))
+	if s.Status == string(contract.StatusRunning) {
+		b.WriteString("Call get_execution with wait_seconds to see how it goes on.\n")
+	}
+}
+
+type interruptArgs struct {
+	ID string `json:"execution_id" min:"1" max:"200" doc:"From the run's answer or list_executions."`
+	target
+}
+
+func interruptExecution() tool {
+	return define(spec{
+		name: "interrupt_execution", title: "Interrupt a run",
+		description: "Stop a run on the VM, as the stop button of a notebook does: it gets a KeyboardInterrupt, and variables stay. A queued run is cancelled. Use it for an endless loop or a run no longer wanted. If the run does not yield, call restart_kernel.",
+		destructive: true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args interruptArgs) (*Standing, *Problem) {
+		return standing(c.target.Client.Interrupt(ctx, args.ID))
+	})
+}
+
+type inputArgs struct {
+	ID   string `json:"execution_id" min:"1" max:"200" doc:"The run whose status is waiting_for_input."`
+	Text string `json:"text" max:"100000" doc:"What to type, without the line break."`
+	target
+}
+
+func provideInput() tool {
+	return define(spec{
+		name: "provide_input", title: "Answer input()",
+		description: "Give a run whose status is waiting_for_input the line its input() or getpass() asks for. Then call get_execution with wait_seconds to see how it goes on.",
+		destructive: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, *Problem) {
+		return standing(c.target.Client.Input(ctx, args.ID, args.Text))
+	})
+}

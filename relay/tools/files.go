@@ -1,0 +1,47 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"colabrelay/shared/contract"
+)
+
+type filesArgs struct {
+	Path string `json:"path" default:"/content" max:"4096" doc:"Folder on the VM. Where /content does not exist, it means the executor's workdir."`
+	target
+}
+
+// Files is what list_colab_files answers with.
+type Files contract.Files
+
+func listFiles() tool {
+	return define(spec{
+		name: "list_colab_files", title: "List files on the VM",
+		description: "List one folder on the remote VM: names, sizes, times, and which entries are folders. Use it to find data and results; /content/drive/MyDrive is Google Drive when it was mounted in the notebook.",
+		readOnly:    true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args filesArgs) (*Files, *Problem) {
+		got, err := c.target.Client.Files(ctx, args.Path)
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		kept, cut := fitList(got.Files)
+		got.Files, got.Truncated = kept, got.Truncated || cut
+		return (*Files)(&got), nil
+	})
+}
+
+func (f *Files) text(b *strings.Builder) {
+	fmt.Fprintf(b, "%s: %d files, %d folders\n", f.Path, f.FileCount, f.DirCount)
+	for _, one := range f.Files {
+		if one.IsDir {
+			fmt.Fprintf(b, "%s/\n", one.Name)
+			continue
+		}
+		fmt.Fprintf(b, "%s  %d bytes\n", one.Name, one.SizeBytes)
+	}
+	if f.Truncated {
+		b.WriteString("[… not all are listed …]\n")
+	}
+}

@@ -1,0 +1,165 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/render"
+	"colabrelay/shared/contract"
+)
+
+// How runs are read.
+const (
+	// leastWait is the shortest long poll worth its request.
+	leastWait = 250 * time.Millisecond
+	// quickAnswer marks a chatty run: answers that come faster than this are
+	// spaced out, or a run that prints all the time would cost 20 requests a second.
+	quickAnswer = 500 * time.Millisecond
+	maxPause    = 2 * time.Second
+)
+
+// reading is one execution being read within one call.
+type reading struct {
+	c     *call
+	col   *render.Collector
+	exec  contract.Execution // as last heard of
+	begun time.Time
+	cut   bool // events were left for the next page
+}
+
+// read starts reading the execution id from offset from on.
+func (c *call) read(id string, from int64, page bool) *reading {
+	dir := ""
+	if c.cfg.SaveDir != "" {
+		dir = filepath.Join(c.cfg.SaveDir, "executions", render.SafeName(id))
+	}
+	return &reading{c: c, col: render.New(render.Options{Dir: dir, From: from, Page: page}), begun: time.Now()}
+}
+
+// take adds an answer's events.
+func (r *reading) take(e contract.Execution) {
+	r.exec = e
+	for _, ev := range e.Events {
+		if r.col.Full() {
+			r.cut = true
+			return
+		}
+		if ev.Offset >= r.col.Next() {
+			r.col.Add(ev)
+		}
+	}
+	r.exec.Events = nil
+	r.c.progress.show(r.col.Newest())
+}
+
+// done reports that there is nothing to wait for: the end is read, the page is
+// full, or the run asks for input.
+func (r *reading) done() bool {
+	if r.exec.End || r.cut || r.col.Full() {
+		return true
+	}
+	return r.exec.Status == contract.StatusWaitingForInput && r.col.Asking()
+}
+
+// follow reads on until done or until wait is used up. An error means that the
+// executor could not be asked; the run itself is not touched by it.
+func (r *reading) follow(ctx context.Context, wait time.Duration) error {
+	deadline := time.Now().Add(wait)
+	for !r.done() {
+		left := time.Until(deadline)
+		behind := r.exec.Status.Finished()
+		if left < leastWait && !behind || left <= 0 {
+			return nil
+		}
+		asked := time.Now()
+		known := r.col.Next()
+		e, err := r.c.target.Client.Execution(ctx, r.exec.ExecutionID, known, min(left, contract.MaxWait), contract.MaxReadBytes)
+		if err != nil {
+			return err
+		}
+		r.take(e)
+		if r.exec.Status == contract.StatusWaitingForInput && r.col.Next() == known {
+			return nil // it asked before the offset this reading began at
+		}
+		if !behind && time.Since(asked) < quickAnswer && !r.done() && !full(e) {
+			r.pause(ctx, deadline)
+		}
+	}
+	return nil
+}
+
+// full reports that an answer was as large as answers get, so more is ready.
+func full(e contract.Execution) bool {
+	bytes := 0
+	for i := range e.Events {
+		bytes += len(e.Events[i].Text)
+	}
+	return bytes > contract.MaxReadBytes/2
+}
+
+// pause waits a tenth of what this reading has taken so far, at most maxPause.
+func (r *reading) pause(ctx context.Context, deadline time.Time) {
+	d := min(time.Since(r.begun)/10, maxPause, time.Until(deadline))
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// finish makes the answer out of what was read. followed is what follow gave.
+func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
+	problem := r.explain(followed)
+	view := r.col.View(ctx, func(ctx context.Context, sha string, w writer) error {
+		return r.c.target.Client.Blob(ctx, r.exec.ExecutionID, sha, w)
+	})
+	r.c.pictures = view.Pictures
+	run := newRun(r.exec, view)
+	if r.cut || r.col.Full() || r.exec.Status.Finished() && !r.exec.End && followed == nil {
+		run.Truncated = !r.exec.End || r.cut || view.Truncated
+	}
+	if problem == nil {
+		problem = runProblem(r.exec)
+	}
+	if problem != nil && view.Error != nil {
+		problem.EName, problem.EValue, problem.Traceback = view.Error.EName, view.Error.EValue, view.Error.Traceback
+	}
+	return run, problem
+}
+
+// explain tells a broken wait: the executor's own refusal is an error; a line
+// that is down is only a warning, as the run goes on without us.
+func (r *reading) explain(followed error) *Problem {
+	if followed == nil || errors.Is(followed, context.DeadlineExceeded) && !unreachable(followed) {
+		return nil
+	}
+	if errors.Is(followed, context.Canceled) {
+		return cancelledProblem
+	}
+	p := problemOf(followed)
+	if !unreachable(followed) {
+		return p
+	}
+	r.c.warn("The VM could not be reached while waiting (%s), so status and output are as last known; the run goes on there. %s", p.Message, p.Hint)
+	return nil
+}
+
+// unreachable reports an error of the line, not of the executor.
+func unreachable(err error) bool {
+	var lost *client.Error
+	if !errors.As(err, &lost) {
+		return false
+	}
+	switch lost.Kind {
+	case client.KindUnreachable, client.KindNoSuchHost, client.KindTunnelOffline, client.KindTunnelError, client.KindTunnelQuota:
+		return true
+	}
+	return false
+}

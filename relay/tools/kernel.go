@@ -1,0 +1,47 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Kernel is what restart_kernel answers with.
+type Kernel struct {
+	KernelID  string     `json:"kernel_id"`
+	Status    string     `json:"kernel_status"`
+	Python    string     `json:"python"`
+	StartedAt *time.Time `json:"started_at"`
+	Lives     int        `json:"lives" doc:"Kernels started so far by this executor."`
+}
+
+func restartKernel() tool {
+	return define(spec{
+		name: "restart_kernel", title: "Restart the kernel",
+		description: "End the VM's Python process and start a new one. All variables, imports and functions are gone, a run under way is ended, queued ones are cancelled; files stay. Use it when the kernel does not answer to interrupt_execution, when memory stays full after cleanup_colab, or for a clean start.",
+		destructive: true, openWorld: true,
+	}, func(ctx context.Context, c *call, _ noArgs) (*Kernel, *Problem) {
+		k, err := c.target.Client.RestartKernel(ctx)
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		c.kernels.see(c.target.Name, k.KernelID) // asked for, so no warning
+		return &Kernel{KernelID: k.KernelID, Status: string(k.Status), Python: k.Python, StartedAt: k.StartedAt, Lives: k.Lives}, nil
+	})
+}
+
+func (k *Kernel) text(b *strings.Builder) {
+	fmt.Fprintf(b, "New kernel %s (Python %s), %s. All variables of the old one are gone.\n", k.KernelID, k.Python, k.Status)
+}
+
+// sortedPairs lists a map by key.
+func sortedPairs(m map[string]string) [][2]string {
+	pairs := make([][2]string, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		pairs = append(pairs, [2]string{key, m[key]})
+	}
+	return pairs
+}

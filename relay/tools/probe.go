@@ -1,0 +1,109 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"colabrelay/shared/contract"
+)
+
+// Probe is what probe_colab_environment answers with.
+type Probe struct {
+	contract.Probe
+	PackageCount int `json:"package_count"`
+}
+
+func probeEnvironment() tool {
+	return define(spec{
+		name: "probe_colab_environment", title: "What the VM has",
+		description: "Describe the remote VM: platform, CPU, memory, GPU, TPU, disks, Python and installed packages with versions, limits, session time, loaded variables and recommendations. Use it once before planning work, to choose libraries and sizes that fit. Nothing is imported or changed.",
+		readOnly:    true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, _ noArgs) (*Probe, *Problem) {
+		got, err := c.target.Client.Probe(ctx)
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		got.LoadedVariables = fitNames(got.LoadedVariables)
+		p := &Probe{Probe: got, PackageCount: len(got.Packages)}
+		p.Packages = fitPackages(got.Packages)
+		return p, nil
+	})
+}
+
+// fitNames keeps null, which means unknown, apart from none.
+func fitNames(names []string) []string {
+	if names == nil {
+		return nil
+	}
+	names, _ = fitList(names)
+	return names
+}
+
+// fitPackages drops packages, last names first, from a set too long for a model.
+func fitPackages(all map[string]string) map[string]string {
+	names, cut := fitList(sortedPairs(all))
+	if !cut {
+		return all
+	}
+	kept := map[string]string{}
+	for _, n := range names {
+		kept[n[0]] = n[1]
+	}
+	return kept
+}
+
+func (p *Probe) text(b *strings.Builder) {
+	fmt.Fprintf(b, "Platform: %s (%s, %s)\n", p.Platform.Name, p.Platform.OS, p.Platform.Architecture)
+	fmt.Fprintf(b, "CPU: %d × %s; memory %.1f GB, %.1f available\n", p.Compute.CPUCount, p.Compute.CPUModel, p.Compute.MemoryTotalGB, p.Compute.MemoryAvailableGB)
+	b.WriteString("GPU: " + gpuLine(p.GPU) + "\n")
+	if p.TPU.Available {
+		fmt.Fprintf(b, "TPU: %s\n", strings.Join(p.TPU.Devices, ", "))
+	}
+	for _, d := range p.Storage {
+		fmt.Fprintf(b, "Disk %s: %.1f of %.1f GB free\n", d.Path, d.FreeGB, d.TotalGB)
+	}
+	fmt.Fprintf(b, "Python %s, ipykernel %s, %d packages\n", p.Python.Version, p.Python.IPyKernel, p.PackageCount)
+	b.WriteString(packageLine(p.Packages))
+	fmt.Fprintf(b, "Up %.0f minutes", p.SessionUptimeMinutes)
+	if p.LoadedVariablesCount != nil {
+		fmt.Fprintf(b, "; %d variables: %s", *p.LoadedVariablesCount, strings.Join(p.LoadedVariables, ", "))
+	}
+	b.WriteString("\n")
+	for _, r := range p.Recommendations {
+		fmt.Fprintf(b, "- %s\n", r)
+	}
+}
+
+func gpuLine(g contract.GPU) string {
+	if !g.Available {
+		return "none"
+	}
+	var all []string
+	for _, d := range g.Devices {
+		s := d.Name
+		if d.MemoryTotalMB != nil {
+			s += fmt.Sprintf(" %.0f MB", *d.MemoryTotalMB)
+		}
+		all = append(all, s)
+	}
+	return strings.Join(all, "; ")
+}
+
+// notable are the packages an agent asks for first.
+var notable = []string{"numpy", "pandas", "matplotlib", "scipy", "scikit-learn", "torch", "tensorflow", "jax", "transformers", "xgboost", "opencv-python"}
+
+func packageLine(have map[string]string) string {
+	lower := map[string]string{}
+	for name, version := range maps.All(have) {
+		lower[strings.ToLower(name)] = version
+	}
+	var all []string
+	for _, name := range notable {
+		if v, ok := lower[name]; ok {
+			all = append(all, name+" "+v)
+		}
+	}
+	return ensureLine(strings.Join(all, ", "))
+}

@@ -1,0 +1,133 @@
+// Package tools is the MCP face of the relay: each tool an agent sees, its
+// schemas, and the words its outcomes are told in.
+//
+// It is the only package that knows the MCP SDK. It makes no HTTP call of its
+// own (relay/client does) and holds no state that matters: executions live on
+// the VM. Start reading at New, then tool.go for what every call goes through.
+package tools
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/server"
+
+	"colabrelay/relay/client"
+)
+
+// Bounds of what is served at once.
+const (
+	// workers is the most the SDK allows; with fewer, calls that wait for runs
+	// would keep all others waiting.
+	workers = 100
+	// queued calls beyond workers; past it the SDK would run calls on its read
+	// loop and answer nothing else.
+	queued = 10_000
+	// maxHolding calls wait for the VM at once (an executor lets 64 wait). Calls
+	// beyond get shortHold, so workers are left for them.
+	maxHolding = 60
+	shortHold  = 5 * time.Second
+)
+
+// Runtime is an executor a call may mean.
+type Runtime struct {
+	Name   string // env, or the pairing's name
+	URL    string
+	Client *client.Client
+}
+
+// Config is what the tools need.
+type Config struct {
+	// Resolve gives the runtime of that name; the empty name means the default
+	// one. It is asked anew at each call. An error that is a *Problem is told as it is.
+	Resolve       func(name string) (Runtime, error)
+	SaveDir       string        // pictures and long outputs go to its folder executions
+	CheckpointDir string        // what run_code_long keeps under checkpoint_name
+	Hold          time.Duration // how long a call may wait
+	Problems      []error       // settings that are wrong; every tool then says so
+	Version       string
+	Log           *slog.Logger // nil for none
+}
+
+// Relay serves the tools.
+type Relay struct {
+	cfg     Config
+	tools   []tool
+	mcp     *server.MCPServer
+	holding chan struct{} // one entry for each call that may wait for long
+	cancels *cancels
+	kernels kernels
+	saves   pendingSaves
+	out     lineWriter // the host's end, set by Serve
+}
+
+// New makes a Relay. It starts nothing.
+func New(cfg Config) *Relay {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	r := &Relay{cfg: cfg, tools: allTools(), holding: make(chan struct{}, maxHolding), cancels: newCancels()}
+	hooks := &server.Hooks{}
+	hooks.AddBeforeCallTool(stampCallID)
+	r.mcp = server.NewMCPServer("colab-relay", cfg.Version,
+		server.WithToolCapabilities(false),
+		server.WithInstructions(instructions),
+		server.WithHooks(hooks),
+	)
+	for _, t := range r.tools {
+		r.mcp.AddTool(t.def, r.handler(t))
+	}
+	return r
+}
+
+// Serve speaks MCP on stdin and stdout until stdin or ctx ends. Only one Serve
+// may run in a process: the SDK keeps the stdio session in a global.
+func (r *Relay) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	r.out.w = stdout
+	std := server.NewStdioServer(r.mcp)
+	logger := slog.NewLogLogger(r.cfg.Log.Handler(), slog.LevelWarn)
+	for _, opt := range []server.StdioOption{
+		server.WithErrorLogger(logger),
+		server.WithWorkerPoolSize(workers),
+		server.WithQueueSize(queued),
+	} {
+		opt(std)
+	}
+	return std.Listen(ctx, r.cancels.watch(stdin), &r.out)
+}
+
+// allTools is every tool, in the order people read them.
+func allTools() []tool {
+	return []tool{
+		checkConnection(), probeEnvironment(),
+		runQuick(), runLong(),
+		getExecution(), listExecutions(), interruptExecution(), provideInput(),
+		restartKernel(), listVariables(), inspectVariable(), cleanup(),
+		listFiles(),
+	}
+}
+
+// instructions reach the model with the tool list; hosts cut them at 2 KB.
+var instructions = strings.TrimSpace(`
+These tools run Python on a remote VM (Google Colab or another machine) in one Jupyter kernel: variables, imports and files persist between calls.
+Use run_code_quick for what takes up to two minutes, run_code_long for more. A run belongs to the VM: when a call returns with status "running", it goes on; call get_execution with its execution_id and next_offset (and wait_seconds) for the rest. Never run the same code again just because a call returned early.
+When an answer carries a warning that the kernel is a new one, its variables are gone: run the set-up code again.
+On an error read error.hint: it names the next step.
+`)
+
+// lineWriter lets answers, written by the SDK, and progress messages, written by
+// us, share stdout: each Write is one whole line.
+type lineWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lineWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}

@@ -1,0 +1,122 @@
+package tools
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"colabrelay/relay/checkpoint"
+	"colabrelay/shared/contract"
+)
+
+// quickTimeout is the deadline of run_code_quick, enforced on the VM.
+const quickTimeout = 120 * time.Second
+
+type quickArgs struct {
+	Code string `json:"code" min:"1" doc:"Python code for the VM's Jupyter kernel. Lines with ! or % work as in a notebook."`
+	target
+}
+
+func runQuick() tool {
+	return define(spec{
+		name: "run_code_quick", title: "Run Python (up to 2 minutes)",
+		description: "Run Python on the remote VM and get stdout, stderr, the value of the last expression, pictures and errors. Use it for everything that takes under two minutes: looking at data, small computations, plots, installing a package. " +
+			"Variables persist between calls. The code is interrupted after 120 seconds, with variables kept; use run_code_long for more. " +
+			"If the answer says \"running\" or \"queued\", the code goes on: call get_execution with its execution_id, don't run it again.",
+		destructive: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args quickArgs) (*Run, *Problem) {
+		return c.submit(ctx, args.Code, quickTimeout)
+	})
+}
+
+type longArgs struct {
+	Code       string  `json:"code" min:"1" doc:"Python code for the VM's Jupyter kernel. Lines with ! or % work as in a notebook."`
+	Checkpoint string  `json:"checkpoint_name" default:"" max:"200" doc:"When given, the answer is also kept on this computer under this name."`
+	Timeout    float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"Seconds after which the code is interrupted on the VM; variables stay."`
+	target
+}
+
+func runLong() tool {
+	return define(spec{
+		name: "run_code_long", title: "Run Python (long)",
+		description: "Start Python that may take minutes to hours on the remote VM: training, downloads, large computations. Returns early with status \"running\", the output so far, an execution_id and next_offset; the run goes on by itself on the VM, whatever happens to this call or this computer. " +
+			"Then call get_execution(execution_id, offset=next_offset, wait_seconds=40) until it has ended. " +
+			"timeout_seconds is the deadline on the VM (default 600, at most 86400). One run executes at a time; others wait in a queue.",
+		destructive: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args longArgs) (*Run, *Problem) {
+		run, problem := c.submit(ctx, args.Code, time.Duration(args.Timeout*float64(time.Second)))
+		if run != nil && args.Checkpoint != "" {
+			c.saves.put(run, c.target.Name, args.Checkpoint)
+			c.keep(run, problem, args.Checkpoint)
+		}
+		return run, problem
+	})
+}
+
+// submit runs code and waits for it as long as this call may.
+func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (*Run, *Problem) {
+	if len(code) > maxCodeBytes {
+		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: refusals[contract.CodeTooLarge]}
+	}
+	wait := c.patience()
+	first := wait
+	if c.progress != nil {
+		// A submit answers at the end only; progress wants the lines before it.
+		first = min(wait, submitWait)
+	}
+	s := contract.Submit{RequestID: rand.Text(), Code: code, TimeoutSeconds: timeout.Seconds(), WaitSeconds: first.Seconds()}
+	until := time.Now().Add(wait)
+	e, err := c.target.Client.Submit(ctx, s)
+	if err != nil {
+		return nil, c.unsure(problemOf(err), s.RequestID)
+	}
+	r := c.read(e.ExecutionID, 0, false)
+	defer r.col.Close()
+	r.take(e)
+	followed := r.follow(ctx, time.Until(until))
+	c.sawKernel(r.exec.KernelID)
+	return r.finish(ctx, followed)
+}
+
+// submitWait is how long a submit of a call with progress waits: long enough for
+// a quick run to stay a single request.
+const submitWait = 2 * time.Second
+
+// maxCodeBytes leaves room for JSON's escapes within contract.MaxBodyBytes.
+const maxCodeBytes = 4 << 20
+
+// patience is how long to wait for a run: the call's time less what the answer
+// itself needs (fetching pictures, writing files).
+func (c *call) patience() time.Duration {
+	return c.hold - min(c.hold/10, 2*time.Second) - time.Since(c.started)
+}
+
+// unsure adds, to an error after which the code may run all the same, how to find out.
+func (c *call) unsure(p *Problem, requestID string) *Problem {
+	switch contract.Code(p.Code) {
+	case "timeout", "bad_answer":
+	default:
+		return p
+	}
+	told := *p
+	told.Hint = fmt.Sprintf("The code may have been accepted: look for request_id %s in list_executions before you run it again. Otherwise: %s", requestID, p.Hint)
+	return &told
+}
+
+// kept is what a checkpoint of run_code_long holds.
+type kept struct {
+	Outcome
+	*Run
+}
+
+// keep saves an answer under a checkpoint name and notes that in it.
+func (c *call) keep(run *Run, problem *Problem, name string) {
+	data := kept{Outcome{Success: problem == nil, Runtime: c.target.Name, Error: problem}, run}
+	path, err := checkpoint.Save(c.cfg.CheckpointDir, name, data)
+	saved := err == nil
+	run.CheckpointSaved, run.CheckpointPath = &saved, path
+	if err != nil {
+		run.Notes = append(run.Notes, "the checkpoint could not be saved: "+err.Error())
+	}
+}

@@ -1,0 +1,162 @@
+package tools
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"colabrelay/relay/render"
+	"colabrelay/shared/contract"
+)
+
+type writer = io.Writer
+
+// Run is what run_code_quick, run_code_long and get_execution answer with.
+type Run struct {
+	Status           string          `json:"status" doc:"queued, running, waiting_for_input, succeeded, failed, timed_out, interrupted, cancelled, kernel_died or lost."`
+	ExecutionID      string          `json:"execution_id" doc:"Names the run on the VM; get_execution takes it."`
+	Stdout           string          `json:"stdout" doc:"What was printed; head and tail when it is long. Progress bars are folded."`
+	Stderr           string          `json:"stderr"`
+	Result           *string         `json:"result" doc:"Value of the last expression as text; null when there is none."`
+	Outputs          []render.Output `json:"outputs" doc:"Display outputs; PNG and JPEG pictures come as image content too."`
+	ExecutionTimeSec *float64        `json:"execution_time_sec" doc:"Since it started, to its end or until now; null while queued."`
+	MemoryBeforeGB   *float64        `json:"memory_before_gb" doc:"Memory in use on the VM when it started."`
+	MemoryAfterGB    *float64        `json:"memory_after_gb" doc:"When it ended."`
+	MemoryDeltaMB    *float64        `json:"memory_delta_mb"`
+	Truncated        bool            `json:"truncated" doc:"Output was left out here; it begins at next_offset."`
+	NextOffset       int64           `json:"next_offset" doc:"Where reading goes on: pass it to get_execution as offset."`
+	QueuePosition    int             `json:"queue_position" doc:"Runs before this one."`
+	KernelID         string          `json:"kernel_id" doc:"The kernel life it ran in; another one has none of its variables."`
+	InputPrompt      *string         `json:"input_prompt,omitempty" doc:"What input() asks, with status waiting_for_input; provide_input answers."`
+	SavedFiles       []render.File   `json:"saved_files" doc:"Originals of pictures and full texts, on the relay's machine."`
+	Notes            []string        `json:"notes,omitempty" doc:"What could not be shown or saved, and why."`
+	CheckpointSaved  *bool           `json:"checkpoint_saved,omitempty" doc:"With checkpoint_name: whether this answer was kept."`
+	CheckpointPath   string          `json:"checkpoint_path,omitempty"`
+}
+
+func newRun(e contract.Execution, v render.View) *Run {
+	r := &Run{
+		Status: string(e.Status), ExecutionID: e.ExecutionID,
+		Stdout: v.Stdout, Stderr: v.Stderr, Outputs: v.Outputs,
+		Truncated: v.Truncated, NextOffset: v.NextOffset, QueuePosition: e.QueuePosition,
+		KernelID: e.KernelID, SavedFiles: v.Files, Notes: v.Notes,
+		ExecutionTimeSec: seconds(e),
+	}
+	if r.Outputs == nil {
+		r.Outputs = []render.Output{}
+	}
+	if r.SavedFiles == nil {
+		r.SavedFiles = []render.File{}
+	}
+	if v.HasResult {
+		r.Result = &v.Result
+	}
+	if e.Status == contract.StatusWaitingForInput && v.Prompt != nil {
+		r.InputPrompt = &v.Prompt.Text
+	}
+	r.memory(e)
+	return r
+}
+
+func (r *Run) memory(e contract.Execution) {
+	if e.MemoryBeforeBytes == 0 {
+		return
+	}
+	r.MemoryBeforeGB = round(float64(e.MemoryBeforeBytes)/(1<<30), 1000)
+	if e.MemoryAfterBytes == 0 {
+		return
+	}
+	r.MemoryAfterGB = round(float64(e.MemoryAfterBytes)/(1<<30), 1000)
+	r.MemoryDeltaMB = round((float64(e.MemoryAfterBytes)-float64(e.MemoryBeforeBytes))/(1<<20), 10)
+}
+
+// seconds is how long a run has taken, nil before its start.
+func seconds(e contract.Execution) *float64 {
+	switch {
+	case e.StartedAt == nil:
+		return nil
+	case e.FinishedAt != nil:
+		return round(e.FinishedAt.Sub(*e.StartedAt).Seconds(), 1000)
+	case e.Status.Finished():
+		return nil
+	}
+	// The VM's clock may differ; a negative time would be nonsense.
+	return round(max(0, time.Since(*e.StartedAt).Seconds()), 1000)
+}
+
+func round(v float64, parts float64) *float64 {
+	v = float64(int64(v*parts+sign(v)*0.5)) / parts
+	return &v
+}
+
+func sign(v float64) float64 {
+	if v < 0 {
+		return -1
+	}
+	return 1
+}
+
+func (r *Run) text(b *strings.Builder) {
+	fmt.Fprintf(b, "Status: %s", r.Status)
+	if r.ExecutionTimeSec != nil {
+		fmt.Fprintf(b, ", %.3g s", *r.ExecutionTimeSec)
+	}
+	fmt.Fprintf(b, ", execution_id %s\n", r.ExecutionID)
+	r.next(b)
+	section(b, "stdout", r.Stdout)
+	section(b, "stderr", r.Stderr)
+	if r.Result != nil {
+		section(b, "result", *r.Result)
+	}
+	for _, o := range r.Outputs {
+		fmt.Fprintf(b, "Output %s", strings.Join(o.MIMETypes, ", "))
+		if o.Path != "" {
+			fmt.Fprintf(b, ", saved as %s", o.Path)
+		}
+		fmt.Fprintf(b, "\n%s", ensureLine(o.Text))
+	}
+	for _, f := range r.SavedFiles {
+		if f.Kind != "picture" && f.Kind != "output" {
+			fmt.Fprintf(b, "The full %s is in %s\n", f.Kind, f.Path)
+		}
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(b, "Note: %s\n", n)
+	}
+	if r.CheckpointPath != "" {
+		fmt.Fprintf(b, "Checkpoint: %s\n", r.CheckpointPath)
+	}
+}
+
+// next says how to go on with a run that is not done, or not all read.
+func (r *Run) next(b *strings.Builder) {
+	switch contract.Status(r.Status) {
+	case contract.StatusQueued:
+		fmt.Fprintf(b, "It waits behind %d other run(s). Call get_execution with this id, offset=%d and wait_seconds.\n", r.QueuePosition, r.NextOffset)
+	case contract.StatusRunning:
+		fmt.Fprintf(b, "It goes on running on the VM. Call get_execution with this id, offset=%d and wait_seconds for the rest; do not run the code again.\n", r.NextOffset)
+	case contract.StatusWaitingForInput:
+		prompt := ""
+		if r.InputPrompt != nil {
+			prompt = *r.InputPrompt
+		}
+		fmt.Fprintf(b, "It waits for input: %q. Answer with provide_input, then call get_execution with offset=%d.\n", prompt, r.NextOffset)
+	}
+	if r.Truncated && contract.Status(r.Status).Finished() {
+		fmt.Fprintf(b, "There is more output: get_execution with offset=%d goes on.\n", r.NextOffset)
+	}
+}
+
+func section(b *strings.Builder, name, text string) {
+	if text != "" {
+		fmt.Fprintf(b, "%s:\n%s", name, ensureLine(text))
+	}
+}
+
+func ensureLine(s string) string {
+	if s == "" || strings.HasSuffix(s, "\n") {
+		return s
+	}
+	return s + "\n"
+}

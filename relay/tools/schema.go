@@ -1,0 +1,111 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// object is a JSON Schema under construction. encoding/json sorts its keys, so
+// schemas are the same in every build.
+type object = map[string]any
+
+// inputSchema is the schema of a tool's arguments. It stays flat: some model
+// providers refuse a whole tool list over one anyOf.
+func inputSchema[A any]() json.RawMessage {
+	properties, required := object{}, []string{}
+	for _, a := range argumentsOf(reflect.TypeFor[A]()) {
+		p := object{"type": a.jsonType(), "description": a.doc}
+		least, most := "minimum", "maximum"
+		if a.typ == reflect.String {
+			least, most = "minLength", "maxLength"
+		}
+		if a.min != nil {
+			p[least] = *a.min
+		}
+		if a.max != nil {
+			p[most] = *a.max
+		}
+		if a.def == nil {
+			required = append(required, a.name)
+		} else {
+			p["default"] = a.defaultJSON()
+		}
+		properties[a.name] = p
+	}
+	return encodeSchema(object{"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+// outputSchema is the schema of an answer: Outcome's fields and P's. Of these
+// only Outcome's are required, as a failure has no payload.
+func outputSchema[P any]() json.RawMessage {
+	s := structSchema(reflect.TypeFor[Outcome]())
+	properties := s["properties"].(object)
+	for name, p := range structSchema(reflect.TypeFor[P]())["properties"].(object) {
+		if _, twice := properties[name]; twice {
+			panic(fmt.Sprintf("%s: field %q is the outcome's", reflect.TypeFor[P](), name))
+		}
+		properties[name] = p
+	}
+	return encodeSchema(s)
+}
+
+func encodeSchema(s object) json.RawMessage {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // maps of strings and numbers
+	}
+	return b
+}
+
+func structSchema(t reflect.Type) object {
+	properties, required := object{}, []string{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, opt, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous || name == "-" || !f.IsExported() {
+			continue
+		}
+		p := typeSchema(f.Type)
+		if doc := f.Tag.Get("doc"); doc != "" {
+			p["description"] = doc
+		}
+		properties[name] = p
+		if opt != "omitempty" {
+			required = append(required, name)
+		}
+	}
+	return object{"type": "object", "properties": properties, "required": required}
+}
+
+// typeSchema knows the types that answers are made of. What encoding/json may
+// write as null is nullable, an omitted pointer to a struct apart.
+func typeSchema(t reflect.Type) object {
+	if t == reflect.TypeFor[time.Time]() {
+		return object{"type": "string", "format": "date-time"}
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return object{"type": "integer"}
+	case reflect.Float64:
+		return object{"type": "number"}
+	case reflect.Struct:
+		return structSchema(t)
+	case reflect.Slice:
+		return object{"type": []string{"array", "null"}, "items": typeSchema(t.Elem())}
+	case reflect.Map:
+		return object{"type": []string{"object", "null"}, "additionalProperties": typeSchema(t.Elem())}
+	case reflect.Pointer:
+		s := typeSchema(t.Elem())
+		if name, ok := s["type"].(string); ok && t.Elem().Kind() != reflect.Struct {
+			s["type"] = []string{name, "null"}
+		}
+		return s
+	}
+	panic(fmt.Sprintf("no schema for %s", t))
+}

@@ -1,0 +1,123 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"colabrelay/shared/contract"
+)
+
+// Variables is what list_colab_variables answers with.
+type Variables struct {
+	Count     int                 `json:"count" doc:"All of them, also when not all are listed."`
+	Variables []contract.Variable `json:"variables"`
+	Truncated bool                `json:"truncated" doc:"Not all fit; inspect_variable finds any by name."`
+}
+
+func listVariables() tool {
+	return define(spec{
+		name: "list_colab_variables", title: "List variables",
+		description: "List the variables in the VM's kernel with type, size, shape, dtype and bytes. Use it to see what earlier code left, or what takes up memory. Runs no user code; answers kernel_busy while a run holds the kernel.",
+		readOnly:    true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, _ noArgs) (*Variables, *Problem) {
+		got, err := c.target.Client.Variables(ctx)
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		c.sawKernel(got.KernelID)
+		kept, cut := fitList(got.Variables)
+		return &Variables{Count: got.Count, Variables: kept, Truncated: cut || got.Count > len(kept)}, nil
+	})
+}
+
+func (v *Variables) text(b *strings.Builder) {
+	fmt.Fprintf(b, "%d variables\n", v.Count)
+	for _, one := range v.Variables {
+		b.WriteString(describe(one) + "\n")
+	}
+	if v.Truncated {
+		b.WriteString("[… not all are listed …]\n")
+	}
+}
+
+func describe(v contract.Variable) string {
+	s := v.Name + ": " + v.Type
+	if v.Shape != nil {
+		s += fmt.Sprintf(" %v", v.Shape)
+	} else if v.Size != nil {
+		s += fmt.Sprintf(" of %d", *v.Size)
+	}
+	if v.Dtype != nil {
+		s += " " + *v.Dtype
+	}
+	if v.Bytes != nil {
+		s += fmt.Sprintf(", %d bytes", *v.Bytes)
+	}
+	return s
+}
+
+type inspectArgs struct {
+	Name string `json:"name" min:"1" max:"1000" doc:"The variable's name; no expression."`
+	target
+}
+
+// Inspection is what inspect_variable answers with.
+type Inspection struct {
+	contract.Variable
+	Preview string `json:"preview" doc:"The beginning of its value, for known types only."`
+}
+
+func inspectVariable() tool {
+	return define(spec{
+		name: "inspect_variable", title: "Look at a variable",
+		description: "Describe one variable of the VM's kernel: type, shape, dtype, bytes and a preview of its value. Never runs user code such as __repr__, so it is safe for any object; for other views use run_code_quick. Answers kernel_busy while a run holds the kernel.",
+		readOnly:    true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, *Problem) {
+		got, err := c.target.Client.Inspect(ctx, args.Name)
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		c.sawKernel(got.KernelID)
+		return &Inspection{Variable: got.Variable, Preview: got.Preview}, nil
+	})
+}
+
+func (i *Inspection) text(b *strings.Builder) {
+	b.WriteString(describe(i.Variable) + "\n" + ensureLine(i.Preview))
+}
+
+// Cleaned is what cleanup_colab answers with.
+type Cleaned struct {
+	MemoryFreedMB        *float64 `json:"memory_freed_mb"`
+	MemoryAvailableNowGB *float64 `json:"memory_available_now_gb"`
+	VariablesCleared     int      `json:"variables_cleared"`
+	ClearedVariables     []string `json:"cleared_variables"`
+	GPUCacheCleared      bool     `json:"gpu_cache_cleared"`
+	FiguresClosed        int      `json:"figures_closed"`
+}
+
+func cleanup() tool {
+	return define(spec{
+		name: "cleanup_colab", title: "Free memory on the VM",
+		description: "Delete all variables of the VM's kernel, collect garbage, close figures and empty the GPU cache. Files and imports stay. Use it when memory runs low (error low_memory) or between unrelated tasks. Save what must be kept first.",
+		destructive: true, idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, _ noArgs) (*Cleaned, *Problem) {
+		got, err := c.target.Client.Cleanup(ctx)
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		c.sawKernel(got.KernelID)
+		names, _ := fitList(got.ClearedVariables)
+		return &Cleaned{
+			MemoryFreedMB:        round((float64(got.MemoryBeforeBytes)-float64(got.MemoryAfterBytes))/(1<<20), 10),
+			MemoryAvailableNowGB: round(float64(got.MemoryFreeBytes)/(1<<30), 100),
+			VariablesCleared:     got.VariablesCleared, ClearedVariables: names,
+			GPUCacheCleared: got.GPUCacheCleared, FiguresClosed: got.FiguresClosed,
+		}, nil
+	})
+}
+
+func (c *Cleaned) text(b *strings.Builder) {
+	fmt.Fprintf(b, "%d variables deleted, %.1f MB freed, %.2f GB available now\n", c.VariablesCleared, *c.MemoryFreedMB, *c.MemoryAvailableNowGB)
+}
