@@ -1,0 +1,103 @@
+package pairing
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"colabrelay/shared/auth"
+)
+
+// maxSecretFile bounds what COLAB_SECRET_FILE may hold, in bytes.
+const maxSecretFile = 8 << 10
+
+// Resolve says which runtime a call means: the one it names; else env when
+// COLAB_URL is set and not empty; else the one named default; else the only one
+// paired. Otherwise the error (ErrNotPaired or ErrAmbiguous) lists the names.
+func Resolve(name string, getenv func(string) string, store *Store) (Runtime, error) {
+	if name == EnvName || name == "" && getenv("COLAB_URL") != "" {
+		return fromEnv(getenv)
+	}
+	if name != "" {
+		return store.Get(name)
+	}
+	all, err := store.load()
+	if err != nil {
+		return Runtime{}, err
+	}
+	if r, ok := all[DefaultName]; ok {
+		return r, nil
+	}
+	switch len(all) {
+	case 0:
+		return Runtime{}, fmt.Errorf("%w: %s", ErrNotPaired, nothingYet)
+	case 1:
+		for _, only := range all {
+			return only, nil
+		}
+	}
+	return Runtime{}, fmt.Errorf("%w and none is named %q: say which one: %s", ErrAmbiguous, DefaultName, names(all))
+}
+
+const nothingYet = "nothing is paired yet: start the executor's Colab cell, then run the `relay pair …` line it prints"
+
+// fromEnv reads COLAB_URL and COLAB_SECRET or COLAB_SECRET_FILE.
+func fromEnv(getenv func(string) string) (Runtime, error) {
+	address := getenv("COLAB_URL")
+	if address == "" {
+		return Runtime{}, fmt.Errorf("%w: runtime %q was asked for but COLAB_URL is not set", ErrNotPaired, EnvName)
+	}
+	if err := checkURL(address); err != nil {
+		return Runtime{}, fmt.Errorf("COLAB_URL: %v", err)
+	}
+	source, text, err := secretText(getenv)
+	if err != nil {
+		return Runtime{}, err
+	}
+	secret, err := auth.NewSecret(text)
+	if err != nil {
+		return Runtime{}, fmt.Errorf("%s: %v", source, err)
+	}
+	return Runtime{Name: EnvName, URL: strings.TrimRight(address, "/"), Secret: secret}, nil
+}
+
+func secretText(getenv func(string) string) (source, text string, err error) {
+	if text := getenv("COLAB_SECRET"); text != "" {
+		return "COLAB_SECRET", text, nil
+	}
+	path := getenv("COLAB_SECRET_FILE")
+	if path == "" {
+		return "", "", errors.New("COLAB_URL is set without COLAB_SECRET or COLAB_SECRET_FILE: set one, or unset COLAB_URL to use what `relay pair` stored")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", "", fmt.Errorf("COLAB_SECRET_FILE: %v", err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxSecretFile))
+	if err != nil {
+		return "", "", fmt.Errorf("COLAB_SECRET_FILE: %v", err)
+	}
+	return "COLAB_SECRET_FILE", string(content), nil
+}
+
+// unknown explains a name that is not stored.
+func unknown(name string, all map[string]Runtime) string {
+	if len(all) == 0 {
+		return fmt.Sprintf("no runtime named %q; %s", name, nothingYet)
+	}
+	return fmt.Sprintf("no runtime named %q; paired are %s", name, names(all))
+}
+
+// names lists them sorted and quoted.
+func names(all map[string]Runtime) string {
+	quoted := slices.Sorted(maps.Keys(all))
+	for i, name := range quoted {
+		quoted[i] = fmt.Sprintf("%q", name)
+	}
+	return strings.Join(quoted, ", ")
+}

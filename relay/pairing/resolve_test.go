@@ -1,0 +1,116 @@
+package pairing
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/auth"
+)
+
+const envSecret = "a-secret-of-the-environment-0123456789"
+
+func TestResolve(t *testing.T) {
+	env := map[string]string{"COLAB_URL": "https://env.example/", "COLAB_SECRET": envSecret}
+	empty := map[string]string{"COLAB_URL": ""}
+	for name, c := range map[string]struct {
+		ask    string
+		env    map[string]string
+		stored []string
+		want   string // name of the runtime, or
+		err    error  // the error, which says
+		says   string
+	}{
+		"the argument comes first":             {"b", env, []string{"a", "b", "default"}, "b", nil, ""},
+		"then the environment":                 {"", env, []string{"a", "default"}, "env", nil, ""},
+		"the environment by name":              {"env", env, []string{"default"}, "env", nil, ""},
+		"an empty variable is unset":           {"", empty, []string{"a", "default"}, "default", nil, ""},
+		"then the default":                     {"", nil, []string{"a", "default", "z"}, "default", nil, ""},
+		"then the only one":                    {"", nil, []string{"lab"}, "lab", nil, ""},
+		"several without a default":            {"", nil, []string{"b", "a"}, "", ErrAmbiguous, `"a", "b"`},
+		"nothing paired":                       {"", nil, nil, "", ErrNotPaired, "start the executor's Colab cell, then run the `relay pair"},
+		"nothing paired, one asked for":        {"lab", nil, nil, "", ErrNotPaired, "start the executor's Colab cell"},
+		"an unknown one":                       {"c", env, []string{"a", "b"}, "", ErrNotPaired, `paired are "a", "b"`},
+		"the environment by name, but not set": {"env", empty, []string{"a"}, "", ErrNotPaired, "COLAB_URL is not set"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Open(t.TempDir())
+			for _, stored := range c.stored {
+				put(t, s, made(t, stored))
+			}
+			got, err := Resolve(c.ask, func(key string) string { return c.env[key] }, s)
+			if got.Name != c.want || !errors.Is(err, c.err) {
+				t.Fatalf("got %v, %v", got, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the error says %q", err)
+			}
+		})
+	}
+}
+
+func TestResolveReadsTheEnvironment(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(envSecret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want, err := auth.NewSecret(envSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		env  map[string]string
+		says string // empty: it works
+	}{
+		"secret":         {map[string]string{"COLAB_URL": "https://e/", "COLAB_SECRET": envSecret}, ""},
+		"secret in file": {map[string]string{"COLAB_URL": "https://e", "COLAB_SECRET": "", "COLAB_SECRET_FILE": file}, ""},
+		"no secret":      {map[string]string{"COLAB_URL": "https://e"}, "COLAB_SECRET or COLAB_SECRET_FILE"},
+		"short secret":   {map[string]string{"COLAB_URL": "https://e", "COLAB_SECRET": "hunter2"}, "COLAB_SECRET: secret is shorter"},
+		"no such file":   {map[string]string{"COLAB_URL": "https://e", "COLAB_SECRET_FILE": file + "x"}, "COLAB_SECRET_FILE: "},
+		"bad URL":        {map[string]string{"COLAB_URL": "e.example", "COLAB_SECRET": envSecret}, "COLAB_URL: its URL does not begin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Resolve("", func(key string) string { return c.env[key] }, Open(t.TempDir()))
+			if c.says != "" {
+				if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hunter2") {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil || got.URL != "https://e" || !got.Secret.Equal(want) {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestResolveSeesANewPairingAtOnce(t *testing.T) {
+	dir, none := t.TempDir(), func(string) string { return "" }
+	running := Open(dir)
+	if _, err := Resolve("", none, running); !errors.Is(err, ErrNotPaired) {
+		t.Fatal(err)
+	}
+	first, second := made(t, DefaultName), made(t, DefaultName)
+	for _, want := range []Runtime{first, second} {
+		put(t, Open(dir), want)
+		if got, err := Resolve("", none, running); err != nil || !same(got, want) {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	}
+}
+
+func TestADamagedListIsNoReasonToFailWhenTheEnvironmentSaysAll(t *testing.T) {
+	s := Open(t.TempDir())
+	if err := os.WriteFile(s.Path(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"COLAB_URL": "https://e", "COLAB_SECRET": envSecret}
+	if _, err := Resolve("", func(key string) string { return env[key] }, s); err != nil {
+		t.Error(err)
+	}
+	if _, err := Resolve("", func(string) string { return "" }, s); !errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+}

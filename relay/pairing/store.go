@@ -1,0 +1,200 @@
+// Package pairing remembers which runtimes this laptop is paired with, and says
+// which one a call means.
+//
+// It must not talk to a runtime, keep anything in memory between calls (a
+// pairing made by `relay pair` counts at once in a relay that is running), or
+// drop what it can't read. Start reading at Store here and Resolve.
+package pairing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/natefinch/atomic"
+
+	"colabrelay/shared/auth"
+)
+
+const (
+	// DefaultName is what `relay pair` without --name writes.
+	DefaultName = "default"
+	// EnvName is the runtime that COLAB_URL and COLAB_SECRET describe. It is
+	// never stored.
+	EnvName = "env"
+
+	fileName = "runtimes.json"
+	lockName = "runtimes.lock"
+	// lockLimit bounds the wait for another relay that holds the file: they
+	// hold it for milliseconds, so one that takes longer hangs.
+	lockLimit = 5 * time.Second
+	lockRetry = 10 * time.Millisecond
+)
+
+// Errors that callers tell apart.
+var (
+	ErrNotPaired = errors.New("not paired")
+	ErrAmbiguous = errors.New("several runtimes are paired")
+	ErrDamaged   = errors.New("the list of paired runtimes is damaged")
+	ErrBadName   = errors.New("bad name of a runtime")
+)
+
+// Runtime is one executor this laptop may use.
+type Runtime struct {
+	Name   string
+	URL    string // base URL without a trailing slash
+	Secret auth.Secret
+}
+
+// Store is the file of paired runtimes in a folder. Any number of programs may
+// use it at the same time.
+type Store struct{ dir string }
+
+// Open names the store in dir; nothing is read or made yet.
+func Open(dir string) *Store { return &Store{dir: dir} }
+
+// DefaultDir is the store's folder for this user.
+func DefaultDir() (string, error) {
+	config, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("find the user's config folder: %v", err)
+	}
+	return filepath.Join(config, "colab-relay"), nil
+}
+
+// Path is the store's file.
+func (s *Store) Path() string { return filepath.Join(s.dir, fileName) }
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Put stores a runtime and replaces the one of the same name. A damaged file is
+// put aside first and ErrDamaged returned, so that nobody loses pairings
+// unnoticed; the next Put then begins a new one.
+func (s *Store) Put(r Runtime) error {
+	if !namePattern.MatchString(r.Name) || r.Name == EnvName {
+		return fmt.Errorf("%w: %q: use letters, digits, dot, dash and underscore, at most 64, and not %q", ErrBadName, r.Name, EnvName)
+	}
+	if err := checkURL(r.URL); err != nil {
+		return fmt.Errorf("runtime %q: %v", r.Name, err)
+	}
+	if r.Secret.IsZero() {
+		return fmt.Errorf("runtime %q: no secret", r.Name)
+	}
+	r.URL = strings.TrimRight(r.URL, "/")
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("make the config folder: %v", err)
+	}
+	unlock, err := s.lock((*flock.Flock).TryLockContext)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	all, err := s.read()
+	if errors.Is(err, ErrDamaged) {
+		return s.setAside(err)
+	}
+	if err != nil {
+		return err
+	}
+	all[r.Name] = r
+	return s.write(all)
+}
+
+// Get returns the runtime of that name, or ErrNotPaired.
+func (s *Store) Get(name string) (Runtime, error) {
+	all, err := s.load()
+	if err != nil {
+		return Runtime{}, err
+	}
+	if r, ok := all[name]; ok {
+		return r, nil
+	}
+	return Runtime{}, fmt.Errorf("%w: %s", ErrNotPaired, unknown(name, all))
+}
+
+// List returns all runtimes, sorted by name.
+func (s *Store) List() ([]Runtime, error) {
+	all, err := s.load()
+	if err != nil {
+		return nil, err
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b Runtime) int { return strings.Compare(a.Name, b.Name) }), nil
+}
+
+// load reads under a shared lock: on Windows a file that is being read can't be
+// replaced. Where the lock can't be made, as in a read-only folder, nobody
+// replaces the file either.
+func (s *Store) load() (map[string]Runtime, error) {
+	if _, err := os.Stat(s.Path()); errors.Is(err, fs.ErrNotExist) {
+		return map[string]Runtime{}, nil
+	}
+	unlock, err := s.lock((*flock.Flock).TryRLockContext)
+	switch {
+	case err == nil:
+		defer unlock()
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, err
+	}
+	return s.read()
+}
+
+// lock takes the lock the way try does. Each call has a file handle of its own,
+// so it also keeps goroutines of one program apart.
+func (s *Store) lock(try func(*flock.Flock, context.Context, time.Duration) (bool, error)) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockLimit)
+	defer cancel()
+	l := flock.New(filepath.Join(s.dir, lockName), flock.SetPermissions(0o600))
+	if _, err := try(l, ctx, lockRetry); err != nil {
+		return nil, fmt.Errorf("lock %q: %w", l.Path(), err)
+	}
+	return func() { _ = l.Close() }, nil // closing always gives the lock back
+}
+
+func (s *Store) read() (map[string]Runtime, error) {
+	f, err := os.Open(s.Path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]Runtime{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the paired runtimes: %v", err)
+	}
+	defer f.Close()
+	all, err := decode(f)
+	if err != nil {
+		return nil, fmt.Errorf("%w (file %q)", err, s.Path())
+	}
+	return all, nil
+}
+
+func (s *Store) write(all map[string]Runtime) error {
+	text, err := encode(all)
+	if err != nil {
+		return err
+	}
+	// The new file takes over the mode of the old one.
+	if err := os.Chmod(s.Path(), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("protect the paired runtimes: %v", err)
+	}
+	if err := atomic.WriteFile(s.Path(), text); err != nil {
+		return fmt.Errorf("write the paired runtimes: %v", err)
+	}
+	return nil
+}
+
+// setAside renames the damaged file to a name that is free and says so.
+func (s *Store) setAside(damage error) error {
+	kept := s.Path() + ".damaged-" + time.Now().UTC().Format("20060102T150405.000000000")
+	if err := os.Rename(s.Path(), kept); err != nil {
+		return fmt.Errorf("put the damaged file aside: %v", err)
+	}
+	return fmt.Errorf("%w; it is kept as %q, run the command again to begin a new list", damage, kept)
+}

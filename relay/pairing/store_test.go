@@ -1,0 +1,237 @@
+package pairing
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"colabrelay/shared/auth"
+)
+
+func made(t testing.TB, name string) Runtime {
+	t.Helper()
+	return Runtime{Name: name, URL: "https://" + name + ".ngrok.app", Secret: auth.GenerateSecret()}
+}
+
+func put(t testing.TB, s *Store, runtimes ...Runtime) {
+	t.Helper()
+	for _, r := range runtimes {
+		if err := s.Put(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func same(a, b Runtime) bool {
+	return a.Name == b.Name && a.URL == b.URL && a.Secret.Equal(b.Secret)
+}
+
+func TestWhatWasPutIsGotByAnotherStoreAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made", "when", "missing")
+	running, command := Open(dir), Open(dir)
+	if list, err := running.List(); err != nil || len(list) != 0 {
+		t.Fatalf("a store without a file lists %v, %v", list, err)
+	}
+	a, b := made(t, "a"), made(t, "b")
+	put(t, command, b, a)
+	list, err := running.List()
+	if err != nil || len(list) != 2 || !same(list[0], a) || !same(list[1], b) {
+		t.Fatalf("listed %v, %v", list, err)
+	}
+	again := made(t, "a")
+	put(t, command, again)
+	if got, err := running.Get("a"); err != nil || !same(got, again) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := running.Get("c"); !errors.Is(err, ErrNotPaired) || !strings.Contains(err.Error(), `"a", "b"`) {
+		t.Errorf("an unknown name gave %v", err)
+	}
+}
+
+func TestOnlyTheUserMayReadTheFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Log("Windows has no mode bits; the config folder's own rights hold there")
+		return
+	}
+	s := Open(filepath.Join(t.TempDir(), "config"))
+	put(t, s, made(t, "a"))
+	if err := os.Chmod(s.Path(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, made(t, "b"))
+	for path, want := range map[string]os.FileMode{s.Path(): 0o600, filepath.Dir(s.Path()): 0o700} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %o, want %o", path, got, want)
+		}
+	}
+}
+
+func TestManyWritersLoseNothing(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for n := range 40 {
+		all.Go(func() {
+			s := Open(dir)
+			if err := s.Put(made(t, fmt.Sprintf("r%d", n))); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.List(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if list, err := Open(dir).List(); err != nil || len(list) != 40 {
+		t.Errorf("%d of 40 are there, %v", len(list), err)
+	}
+}
+
+// TestMain lets the test program itself be the other programs of
+// TestManyProgramsLoseNothing.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("PAIRING_TEST_DIR"); dir != "" {
+		for n := range 10 {
+			name := fmt.Sprintf("p%s-%d", os.Getenv("PAIRING_TEST_N"), n)
+			if err := Open(dir).Put(Runtime{Name: name, URL: "http://h", Secret: auth.GenerateSecret()}); err != nil {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestManyProgramsLoseNothing(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for n := range 6 {
+		all.Go(func() {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), "PAIRING_TEST_DIR="+dir, fmt.Sprintf("PAIRING_TEST_N=%d", n))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	all.Wait()
+	if list, err := Open(dir).List(); err != nil || len(list) != 60 {
+		t.Errorf("%d of 60 are there, %v", len(list), err)
+	}
+}
+
+func TestADamagedFileIsReportedAndKept(t *testing.T) {
+	for name, content := range map[string]string{
+		"cut":          `{"version":1,"runtimes":{"a":{"url":"http`,
+		"empty":        "",
+		"no version":   `{"runtimes":{}}`,
+		"short secret": `{"version":1,"runtimes":{"a":{"url":"http://h","secret":"short"}}}`,
+		"bad URL":      `{"version":1,"runtimes":{"a":{"url":"file:///etc","secret":"` + strings.Repeat("s", 40) + `"}}}`,
+		"huge":         strings.Repeat(" ", maxFile+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Open(t.TempDir())
+			if err := os.WriteFile(s.Path(), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.List(); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), fileName) {
+				t.Errorf("List gave %v", err)
+			}
+			if still, err := os.ReadFile(s.Path()); err != nil || string(still) != content {
+				t.Fatal("reading changed the file")
+			}
+			if err := s.Put(made(t, "new")); !errors.Is(err, ErrDamaged) {
+				t.Fatalf("Put gave %v", err)
+			}
+			kept, err := filepath.Glob(s.Path() + ".damaged-*")
+			if err != nil || len(kept) != 1 {
+				t.Fatalf("kept %q, %v", kept, err)
+			}
+			if old, err := os.ReadFile(kept[0]); err != nil || string(old) != content {
+				t.Error("what was kept is not what was there")
+			}
+			put(t, s, made(t, "new"))
+		})
+	}
+}
+
+func TestANewerFileIsLeftAlone(t *testing.T) {
+	s := Open(t.TempDir())
+	const content = `{"version":2,"runtimes":{}}`
+	if err := os.WriteFile(s.Path(), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{s.Put(made(t, "a")), func() error { _, err := s.List(); return err }()} {
+		if err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "newer") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if still, err := os.ReadFile(s.Path()); err != nil || string(still) != content {
+		t.Error("the newer file was changed")
+	}
+}
+
+func TestPutRefuses(t *testing.T) {
+	secret := auth.GenerateSecret()
+	for name, r := range map[string]Runtime{
+		"no name":       {"", "http://h", secret},
+		"env":           {EnvName, "http://h", secret},
+		"a path":        {"../x", "http://h", secret},
+		"long name":     {strings.Repeat("n", 65), "http://h", secret},
+		"no URL":        {"a", "", secret},
+		"no host":       {"a", "http://", secret},
+		"other scheme":  {"a", "ftp://h", secret},
+		"user in URL":   {"a", "http://me:pw@h", secret},
+		"query in URL":  {"a", "http://h?x=1", secret},
+		"no secret":     {"a", "http://h", auth.Secret{}},
+		"unreadable %%": {"a", "http://h/%zz", secret},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Open(t.TempDir())
+			err := s.Put(r)
+			if err == nil {
+				t.Fatal("it was stored")
+			}
+			if strings.Contains(err.Error(), "pw") || strings.Contains(err.Error(), secret.Reveal()) {
+				t.Errorf("the error tells a secret: %v", err)
+			}
+			if _, err := os.Stat(s.Path()); err == nil {
+				t.Error("a file was written")
+			}
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(`{"version":1,"runtimes":{"a":{"url":"http://h","secret":"` + strings.Repeat("s", 40) + `"}}}`)
+	f.Add(`{"version":2}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := decode(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		written, err := encode(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := decode(written)
+		if err != nil || len(again) != len(all) {
+			t.Fatalf("read back %d of %d, %v", len(again), len(all), err)
+		}
+		for name, r := range all {
+			if !same(again[name], r) {
+				t.Errorf("%q came back changed", name)
+			}
+		}
+	})
+}
