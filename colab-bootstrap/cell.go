@@ -1,0 +1,52 @@
+// Package bootstrap holds the one Colab cell that fetches and starts the
+// executor, as a template, and fills it in for a release.
+//
+// It must not fetch or run anything: the cell does that, on the VM. Start
+// reading at cell.ipy; README.md tells what a person does with it.
+package bootstrap
+
+import (
+	_ "embed"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+//go:embed cell.ipy
+var template string
+
+// Release is what a cell fetches.
+type Release struct {
+	Releases    string // URL of the folder that holds a folder for each version
+	Version     string // "v1.2.3"
+	SHA256AMD64 string // of executor-linux-amd64, in hex, as SHA256SUMS has it
+	SHA256ARM64 string // of executor-linux-arm64
+}
+
+var (
+	versionPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
+	digestPattern  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// Cell is the cell to paste for a release. It refuses values that could be
+// read as Python.
+func Cell(r Release) (string, error) {
+	if u, err := url.Parse(r.Releases); err != nil || u.Host == "" || strings.ContainsAny(r.Releases, `"\{}$ `) {
+		return "", fmt.Errorf("release folder %q: not a plain URL", r.Releases)
+	}
+	if !versionPattern.MatchString(r.Version) {
+		return "", fmt.Errorf("release version %q: want letters, digits, dots and dashes", r.Version)
+	}
+	for _, digest := range []string{r.SHA256AMD64, r.SHA256ARM64} {
+		if !digestPattern.MatchString(digest) {
+			return "", fmt.Errorf("release digest %q: want 64 hex digits", digest)
+		}
+	}
+	return strings.NewReplacer(
+		"@RELEASES@", strings.TrimRight(r.Releases, "/"),
+		"@VERSION@", r.Version,
+		"@SHA256_AMD64@", r.SHA256AMD64,
+		"@SHA256_ARM64@", r.SHA256ARM64,
+	).Replace(template), nil
+}
