@@ -1,0 +1,253 @@
+package execution
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"colabrelay/shared/contract"
+)
+
+// ReadRequest says which part of an execution is wanted, and how long to wait
+// for it.
+type ReadRequest struct {
+	Offset   int64
+	Wait     time.Duration
+	MaxBytes int64 // of events; 0 means contract.DefaultReadBytes
+	UntilEnd bool  // wait for the end or an input request, not for the first event
+	NoEvents bool  // leave the events out
+}
+
+// entry is one execution in memory. What must outlive the program is in its
+// folder: state.ndjson, one whole snapshot a line, the last one counts; the
+// event log; the blobs.
+type entry struct {
+	id        string
+	requestID string
+	digest    string // of the code
+	dir       string
+	log       *eventLog
+	blobs     *blobStore
+
+	mu      sync.Mutex
+	code    string // until it ran
+	now     contract.Execution
+	state   *os.File      // nil once finished
+	changed chan struct{} // closed at each change
+}
+
+// stateLine is one line of state.ndjson.
+type stateLine struct {
+	contract.Execution
+	CodeSHA256 string `json:"code_sha256"`
+}
+
+const stateFile = "state.ndjson"
+
+func createEntry(dir string, s contract.Submit, logBytes int64) (*entry, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	digest := sha256.Sum256([]byte(s.Code))
+	timeout := s.TimeoutSeconds
+	if timeout == 0 {
+		timeout = contract.DefaultTimeout.Seconds()
+	}
+	e := newEntry(dir, stateLine{
+		Execution: contract.Execution{
+			ExecutionID:    filepath.Base(dir),
+			RequestID:      s.RequestID,
+			Status:         contract.StatusQueued,
+			CreatedAt:      time.Now().UTC(),
+			TimeoutSeconds: timeout,
+			CodePreview:    preview(s.Code),
+		},
+		CodeSHA256: hex.EncodeToString(digest[:]),
+	}, logBytes)
+	e.code = s.Code
+	var err error
+	e.state, err = os.OpenFile(filepath.Join(dir, stateFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err == nil {
+		err = e.save()
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	return e, nil
+}
+
+func newEntry(dir string, line stateLine, logBytes int64) *entry {
+	return &entry{
+		id:        line.ExecutionID,
+		requestID: line.RequestID,
+		digest:    line.CodeSHA256,
+		dir:       dir,
+		log:       newEventLog(dir, logBytes, line.NextOffset),
+		blobs:     newBlobStore(dir, logBytes),
+		now:       line.Execution,
+		changed:   make(chan struct{}),
+	}
+}
+
+// preview is the code's first line that says something.
+func preview(code string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(code), "\n")
+	line = strings.TrimSpace(line)
+	if utf8.RuneCountInString(line) <= contract.CodePreviewRunes {
+		return line
+	}
+	return string([]rune(line)[:contract.CodePreviewRunes-1]) + "…"
+}
+
+// save appends the present state. The caller holds the lock, or is alone.
+func (e *entry) save() error {
+	line := stateLine{Execution: e.now, CodeSHA256: e.digest}
+	line.NextOffset = e.log.end()
+	data, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	_, err = e.state.Write(append(data, '\n'))
+	return err
+}
+
+func (e *entry) sameCode(code string) bool {
+	digest := sha256.Sum256([]byte(code))
+	return e.digest == hex.EncodeToString(digest[:])
+}
+
+// update changes the state, writes it down and wakes those who wait. A state
+// that can't be written stays true in memory; at worst a later executor calls
+// the execution lost.
+func (e *entry) update(change func(x *contract.Execution)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change(&e.now)
+	if e.state != nil {
+		_ = e.save()
+	}
+	if e.now.Status.Finished() && e.state != nil {
+		e.state.Close()
+		e.state, e.code = nil, ""
+	}
+	e.broadcast()
+}
+
+func (e *entry) finish(status contract.Status, reason string, memoryAfter uint64) {
+	e.update(func(x *contract.Execution) {
+		now := time.Now().UTC()
+		x.Status, x.FinishedAt, x.QueuePosition = status, &now, 0
+		x.MemoryAfterBytes = memoryAfter
+		if reason != "" {
+			x.Reason = reason
+		}
+	})
+}
+
+// setPosition is told, not written down: it means nothing to a later executor.
+func (e *entry) setPosition(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.now.QueuePosition != n {
+		e.now.QueuePosition = n
+		e.broadcast()
+	}
+}
+
+// append adds an event to the log and wakes those who wait.
+func (e *entry) append(event contract.Event) error {
+	if err := e.log.append(event); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.broadcast()
+	return nil
+}
+
+func (e *entry) broadcast() {
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+func (e *entry) changes() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.changed
+}
+
+func (e *entry) snapshot() contract.Execution {
+	e.mu.Lock()
+	x := e.now
+	e.mu.Unlock()
+	x.Events = []contract.Event{}
+	x.NextOffset = e.log.end()
+	return x
+}
+
+// worth reports whether a reader has something to be answered with.
+func (e *entry) worth(r ReadRequest) bool {
+	x := e.snapshot()
+	switch {
+	case x.Status.Finished():
+		return true
+	case r.UntilEnd:
+		return x.Status == contract.StatusWaitingForInput
+	}
+	return x.NextOffset > r.Offset
+}
+
+func (e *entry) read(r ReadRequest) (contract.Execution, error) {
+	x := e.snapshot() // before the events: a run that finishes now is not the End yet
+	if r.NoEvents {
+		return x, nil
+	}
+	if r.Offset > x.NextOffset {
+		return x, fmt.Errorf("%w: %d is past %d", ErrBadOffset, r.Offset, x.NextOffset)
+	}
+	if r.MaxBytes == 0 {
+		r.MaxBytes = contract.DefaultReadBytes
+	}
+	events, next, err := e.log.read(r.Offset, r.MaxBytes)
+	if err != nil {
+		return x, fmt.Errorf("reading the execution log: %w", err)
+	}
+	x.Events, x.NextOffset = events, next
+	x.End = x.Status.Finished() && next >= e.log.end()
+	return x, nil
+}
+
+// readState is the last whole line of an entry's state file.
+func readState(dir string) (stateLine, error) {
+	f, err := os.Open(filepath.Join(dir, stateFile))
+	if err != nil {
+		return stateLine{}, err
+	}
+	defer f.Close()
+	var last stateLine
+	lines := bufio.NewReader(f)
+	for {
+		data, err := lines.ReadBytes('\n')
+		if err != nil { // a torn last line was never answered with
+			break
+		}
+		var line stateLine
+		if json.Unmarshal(bytes.TrimSpace(data), &line) == nil {
+			last = line
+		}
+	}
+	if last.ExecutionID == "" || last.RequestID == "" {
+		return stateLine{}, fmt.Errorf("no whole line in %q", f.Name())
+	}
+	return last, nil
+}

@@ -1,0 +1,238 @@
+package execution
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+
+	"colabrelay/shared/contract"
+)
+
+// eventLog is the events of one execution: NDJSON in segment files that are only
+// appended to. When the log passes its limit, the oldest segments after the
+// first half of the limit are deleted: what began the output and what ended it
+// stay, and a gap event is read where the middle was.
+type eventLog struct {
+	dir   string
+	limit int64
+
+	mu       sync.Mutex
+	loaded   bool
+	segments []*segment
+	next     int64 // offset of the next event
+	written  int64 // bytes ever written
+	kept     int64 // bytes on disk
+	w        *os.File
+}
+
+// segmentsPerLog is how finely the limit is divided.
+const segmentsPerLog = 16
+
+// newEventLog is the log kept in dir. next is its end as last written down, for
+// a log whose segments were dropped.
+func newEventLog(dir string, limit, next int64) *eventLog {
+	l := &eventLog{dir: dir, limit: limit, next: next}
+	for _, s := range listSegments(dir) {
+		l.kept += s.size
+		l.segments = append(l.segments, s)
+		l.written = max(l.written, s.start+s.size)
+		l.next = max(l.next, s.first)
+	}
+	return l
+}
+
+// load counts what the last segment holds: late output may have come after the
+// state's last line was written. The lock is held.
+func (l *eventLog) load() error {
+	if l.loaded {
+		return nil
+	}
+	if n := len(l.segments); n > 0 {
+		last := l.segments[n-1]
+		if err := last.index(); err != nil {
+			return err
+		}
+		l.next = max(l.next, last.end)
+	}
+	l.loaded = true
+	return nil
+}
+
+// repair cuts off a last line that a kill tore.
+func (l *eventLog) repair() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.segments); n > 0 {
+		last := l.segments[n-1]
+		if err := cutTornLine(last.path); err != nil {
+			return err
+		}
+		info, err := os.Stat(last.path)
+		if err != nil {
+			return err
+		}
+		l.kept += info.Size() - last.size
+		l.written += info.Size() - last.size
+		last.size = info.Size()
+	}
+	l.loaded = false
+	return l.load()
+}
+
+// append gives the event its offset and writes it. A gap takes as many offsets
+// as it stands for.
+func (l *eventLog) append(event contract.Event) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.load(); err != nil {
+		return err
+	}
+	event.Offset = l.next
+	line, err := json.Marshal(event)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	seg, err := l.writable(int64(len(line)))
+	if err != nil {
+		return err
+	}
+	if n, err := l.w.Write(line); err != nil {
+		if n > 0 { // a full disk: no half line may stand before the next one
+			_ = l.w.Truncate(seg.size)
+		}
+		return err
+	}
+	l.next += max(1, event.Events)
+	seg.grew(event.Offset, int64(len(line)), l.next)
+	l.kept += int64(len(line))
+	l.written += int64(len(line))
+	return nil
+}
+
+// writable is the segment that takes n more bytes; a new one when the last is
+// full, and then the middle is thinned.
+func (l *eventLog) writable(n int64) (*segment, error) {
+	last := l.last()
+	if last == nil || last.size > 0 && last.size+n > l.limit/segmentsPerLog {
+		l.closeFile()
+		l.thin()
+		last = newSegment(l.dir, l.next, l.written)
+		l.segments = append(l.segments, last)
+	}
+	if l.w == nil {
+		w, err := os.OpenFile(last.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		l.w = w
+	}
+	return last, nil
+}
+
+func (l *eventLog) last() *segment {
+	if len(l.segments) == 0 {
+		return nil
+	}
+	return l.segments[len(l.segments)-1]
+}
+
+// thin makes room for one more segment.
+func (l *eventLog) thin() {
+	const head = segmentsPerLog / 2
+	for len(l.segments) > head && l.kept+l.limit/segmentsPerLog > l.limit {
+		old := l.segments[head]
+		if os.Remove(old.path) != nil {
+			return
+		}
+		l.kept -= old.size
+		l.segments = append(l.segments[:head], l.segments[head+1:]...)
+	}
+}
+
+// read returns whole events from offset on, about maxBytes of them and one at
+// the least, and the offset after them.
+func (l *eventLog) read(offset, maxBytes int64) ([]contract.Event, int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.load(); err != nil {
+		return nil, 0, err
+	}
+	events := []contract.Event{}
+	before := int64(0) // bytes written before the gap that may come
+	for _, s := range l.segments {
+		if err := s.index(); err != nil {
+			return nil, 0, err
+		}
+		if offset < s.first {
+			events = append(events, gap(offset, s.first, s.start-before))
+			offset = s.first
+		}
+		before = s.start + s.size
+		if offset >= s.end {
+			continue
+		}
+		more, used, err := s.read(offset, maxBytes)
+		if err != nil {
+			return nil, 0, fmt.Errorf("segment of offset %d: %w", s.first, err)
+		}
+		events = append(events, more...)
+		if n := len(more); n > 0 {
+			offset = more[n-1].Offset + max(1, more[n-1].Events)
+		}
+		if maxBytes -= used; maxBytes <= 0 {
+			return events, offset, nil
+		}
+	}
+	if offset < l.next {
+		events = append(events, gap(offset, l.next, l.written-before))
+		offset = l.next
+	}
+	return events, offset, nil
+}
+
+func gap(from, to, bytes int64) contract.Event {
+	return contract.Event{Offset: from, Type: contract.EventGap, Bytes: bytes, Events: to - from}
+}
+
+// end is the offset the next event will have.
+func (l *eventLog) end() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.load() // an unreadable log is told by read
+	return l.next
+}
+
+// size is what the log takes on disk, in bytes.
+func (l *eventLog) size() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept
+}
+
+// close lets go of the file; a late event opens it again.
+func (l *eventLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closeFile()
+}
+
+func (l *eventLog) closeFile() {
+	if l.w != nil {
+		l.w.Close()
+		l.w = nil
+	}
+}
+
+// drop deletes all events. Reading them then gives one gap.
+func (l *eventLog) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.load()
+	l.closeFile()
+	for _, s := range l.segments {
+		os.Remove(s.path)
+	}
+	l.segments, l.kept = nil, 0
+}

@@ -1,0 +1,186 @@
+package execution
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"colabrelay/executor/jupyter"
+	"colabrelay/shared/contract"
+)
+
+// joinTime is how long small stream pieces are gathered into one event.
+const joinTime = 50 * time.Millisecond
+
+// joined is stream text not yet written as an event. Pieces come in their order
+// and change of stream ends an event, so stdout and stderr stay as they were mixed.
+type joined struct {
+	name    string
+	text    []byte
+	since   time.Time
+	flushed time.Time
+}
+
+// missing counts output that could not be written; a gap takes its place.
+type missing struct {
+	events, bytes int64
+	everBytes     int64
+	err           error
+}
+
+// output turns one message into events. Types it doesn't know are left out.
+func (r *run) output(m *jupyter.Message, now time.Time) {
+	switch m.Header.MsgType {
+	case jupyter.MsgStream:
+		r.stream(m, now)
+		return
+	case jupyter.MsgDisplayData, jupyter.MsgUpdateDisplayData, jupyter.MsgExecuteResult,
+		jupyter.MsgError, jupyter.MsgClearOutput:
+	default:
+		return
+	}
+	r.flush(now)
+	event := contract.Event{Time: now.UTC(), Type: contract.EventType(m.Header.MsgType)}
+	if err := r.fill(&event, m); err != nil {
+		r.log.Warn("a message can't be read", "component", "execution", "execution_id", r.entry.id,
+			"type", m.Header.MsgType, "err", err)
+		return
+	}
+	r.emit(event)
+}
+
+// fill puts a message's content into its event.
+func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
+	switch m.Header.MsgType {
+	case jupyter.MsgError:
+		var e jupyter.ErrorContent
+		err := json.Unmarshal(m.Content, &e)
+		event.EName, event.EValue, event.Traceback = boundError(e.EName, e.EValue, e.Traceback)
+		return err
+	case jupyter.MsgClearOutput:
+		return json.Unmarshal(m.Content, event) // wait is all it has
+	}
+	var d jupyter.DisplayData
+	if err := json.Unmarshal(m.Content, &d); err != nil {
+		return err
+	}
+	event.Data = r.entry.blobs.bundle(d.Data)
+	if len(d.Metadata) <= contract.InlineMIMEBytes && !bytes.Equal(d.Metadata, []byte("{}")) {
+		event.Metadata = bytes.Clone(d.Metadata)
+	}
+	event.DisplayID = d.Transient.DisplayID
+	event.ExecutionCount = d.ExecutionCount
+	return nil
+}
+
+// stream joins text to what came before it.
+func (r *run) stream(m *jupyter.Message, now time.Time) {
+	var s jupyter.Stream
+	if err := json.Unmarshal(m.Content, &s); err != nil {
+		r.log.Warn("a stream message can't be read", "component", "execution", "execution_id", r.entry.id, "err", err)
+		return
+	}
+	if s.Name != r.joined.name {
+		r.flush(now)
+		r.joined.name = s.Name
+	}
+	err := jupyter.Text(s.Text, contract.MaxStreamEvent, func(chunk []byte) {
+		if len(r.joined.text)+len(chunk) > contract.MaxStreamEvent {
+			r.flush(now)
+		}
+		if len(r.joined.text) == 0 {
+			r.joined.since = now
+		}
+		r.joined.text = append(r.joined.text, chunk...)
+	})
+	if err != nil {
+		r.log.Warn("a stream's text can't be read", "component", "execution", "execution_id", r.entry.id, "err", err)
+	}
+	// After a quiet moment the first piece goes out at once: a line's way to its
+	// reader is short, and a flood still makes few events.
+	if now.Sub(r.joined.flushed) >= joinTime {
+		r.flush(now)
+	}
+}
+
+// flush writes the joined text as an event.
+func (r *run) flush(now time.Time) {
+	if len(r.joined.text) == 0 {
+		return
+	}
+	r.emit(contract.Event{Time: now.UTC(), Type: contract.EventStream, Name: r.joined.name, Text: string(r.joined.text)})
+	r.joined.text = r.joined.text[:0]
+	r.joined.flushed = now
+}
+
+// emit writes an event. When the disk is full it is counted, and a gap stands
+// there once there is room again.
+func (r *run) emit(event contract.Event) {
+	if r.missing.events > 0 {
+		gap := contract.Event{Time: event.Time, Type: contract.EventGap, Bytes: r.missing.bytes, Events: r.missing.events}
+		if r.entry.append(gap) == nil {
+			r.missing.events, r.missing.bytes = 0, 0
+		}
+	}
+	err := r.entry.append(event)
+	if err == nil {
+		return
+	}
+	size := int64(len(event.Text) + 1)
+	r.missing.events++
+	r.missing.bytes += size
+	r.missing.everBytes += size
+	if errors.Is(err, syscall.ENOSPC) {
+		err = ErrDiskFull
+	}
+	if r.missing.err == nil {
+		r.log.Error("writing the execution log", "component", "execution", "execution_id", r.entry.id, "err", err)
+	}
+	r.missing.err = err
+}
+
+// missed notes messages that came faster than they could be taken.
+func (r *run) missed(messages, size int64) {
+	r.flush(time.Now())
+	r.emit(contract.Event{Time: time.Now().UTC(), Type: contract.EventGap, Bytes: size, Events: messages})
+}
+
+// boundError cuts an error to contract.MaxErrorEvent: the first and the last
+// frames of a long traceback say most.
+func boundError(ename, evalue string, traceback []string) (string, string, []string) {
+	const part = contract.MaxErrorEvent / 4
+	ename, evalue = cut(ename, part/4), cut(evalue, part)
+	total := 0
+	for _, frame := range traceback {
+		total += len(frame)
+	}
+	if total <= 2*part {
+		return ename, evalue, traceback
+	}
+	var head, tail []string
+	for room, i := part, 0; i < len(traceback) && room > 0; i++ {
+		head = append(head, cut(traceback[i], room))
+		room -= len(traceback[i])
+	}
+	for room, i := part, len(traceback)-1; i >= len(head) && room > 0; i-- {
+		tail = append([]string{cut(traceback[i], room)}, tail...)
+		room -= len(traceback[i])
+	}
+	return ename, evalue, append(append(head, "[… the middle of the traceback is left out …]"), tail...)
+}
+
+// cut shortens s to at most n bytes, at a rune's boundary, and says so.
+func cut(s string, n int) string {
+	const mark = "…"
+	if len(s) <= n {
+		return s
+	}
+	n = max(0, n-len(mark))
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
+}

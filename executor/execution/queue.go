@@ -1,0 +1,320 @@
+// Package execution runs code on the kernel, one execution at a time, and keeps
+// all that each one produced in an append-only log on disk, so that it can be
+// read again from any offset, after any cut, by anyone with its id.
+//
+// It speaks Jupyter through executor/jupyter, leaves the process to
+// executor/kernel and knows nothing of HTTP. Start reading at Queue.Submit, then
+// Queue.Run and runner.serve.
+package execution
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"colabrelay/executor/kernel"
+	"colabrelay/shared/contract"
+)
+
+// What can be wrong with a request to the queue.
+var (
+	ErrNotFound     = errors.New("no such execution")
+	ErrNoBlob       = errors.New("no such blob")
+	ErrConflict     = errors.New("this request_id was used for other code")
+	ErrNewInstance  = errors.New("another executor instance than expected")
+	ErrQueueFull    = errors.New("too many executions wait already")
+	ErrLowMemory    = errors.New("too little memory is free")
+	ErrKernelBusy   = errors.New("a run holds the kernel")
+	ErrNotWaiting   = errors.New("the execution waits for no input")
+	ErrFinished     = errors.New("the execution has finished")
+	ErrDiskFull     = errors.New("the disk is full")
+	ErrShuttingDown = errors.New("the executor is shutting down")
+	ErrBadOffset    = errors.New("offset is past the end of the log")
+)
+
+// Limits bound what the queue keeps. The zero value of a field means its default.
+type Limits struct {
+	Queue     int    // executions that wait; 64
+	LogBytes  int64  // events, and again blobs, of one execution; 256 MiB
+	StateSize int64  // all executions together; 4 GiB, oldest finished dropped first
+	Kept      int    // executions remembered, their output dropped or not; 2,000
+	MinMemory uint64 // bytes that must be free to accept a run; 0.5 GiB
+}
+
+// DefaultLimits are the contract's.
+var DefaultLimits = Limits{Queue: 64, LogBytes: 256 << 20, StateSize: 4 << 30, Kept: 2000, MinMemory: 512 << 20}
+
+// Config says where the queue keeps its log and what it runs on.
+type Config struct {
+	Kernel     *kernel.Kernel
+	Dir        string // holds one folder for each execution
+	InstanceID string // what Submit.ExpectedInstanceID must be when set
+	// Memory is what the machine uses and has available, in bytes.
+	Memory func() (used, available uint64, err error)
+	Limits Limits
+	Log    *slog.Logger
+}
+
+// Queue accepts executions, runs them in order and keeps what they produced.
+type Queue struct {
+	cfg      Config
+	commands chan command
+	wake     chan struct{} // buffered: something to run, or the hold ended
+	stopped  chan struct{} // closed when Run ends
+
+	mu        sync.Mutex
+	byID      map[string]*entry
+	byRequest map[string]*entry
+	order     []*entry // oldest first
+	pending   []*entry
+	running   *entry // also a finished one that does not yield the kernel
+	held      bool
+	closing   bool
+}
+
+// Open reads the log that earlier executors left in cfg.Dir. What had finished
+// is there again; what ran when they were killed is lost, what waited is cancelled.
+func Open(cfg Config) (*Queue, error) {
+	cfg.Limits = cfg.Limits.orDefault()
+	q := &Queue{
+		cfg:       cfg,
+		commands:  make(chan command),
+		wake:      make(chan struct{}, 1),
+		stopped:   make(chan struct{}),
+		byID:      map[string]*entry{},
+		byRequest: map[string]*entry{},
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the execution log's folder: %w", err)
+	}
+	entries, err := recoverAll(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("reading the execution log: %w", err)
+	}
+	for _, e := range entries {
+		q.remember(e)
+	}
+	return q, nil
+}
+
+func (l Limits) orDefault() Limits {
+	d := DefaultLimits
+	if l.Queue > 0 {
+		d.Queue = l.Queue
+	}
+	if l.LogBytes > 0 {
+		d.LogBytes = l.LogBytes
+	}
+	if l.StateSize > 0 {
+		d.StateSize = l.StateSize
+	}
+	if l.Kept > 0 {
+		d.Kept = l.Kept
+	}
+	if l.MinMemory > 0 {
+		d.MinMemory = l.MinMemory
+	}
+	return d
+}
+
+// Submit accepts s and returns its execution's id. A RequestID seen before
+// gives the same id and runs nothing. The caller has checked s against the
+// contract's bounds.
+func (q *Queue) Submit(s contract.Submit) (id string, err error) {
+	if s.ExpectedInstanceID != "" && s.ExpectedInstanceID != q.cfg.InstanceID {
+		return "", ErrNewInstance
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if old, ok := q.byRequest[s.RequestID]; ok {
+		if !old.sameCode(s.Code) {
+			return "", ErrConflict
+		}
+		return old.id, nil
+	}
+	if err := q.refuse(); err != nil {
+		return "", err
+	}
+	e, err := q.create(s)
+	if err != nil {
+		return "", err
+	}
+	q.remember(e)
+	q.pending = append(q.pending, e)
+	q.renumber()
+	q.retain()
+	q.signal()
+	return e.id, nil
+}
+
+// refuse tells why nothing can be accepted now. The lock is held.
+func (q *Queue) refuse() error {
+	if q.closing {
+		return ErrShuttingDown
+	}
+	if _, err := q.cfg.Kernel.Life(); errors.Is(err, kernel.ErrDead) {
+		return err
+	}
+	if len(q.pending) >= q.cfg.Limits.Queue {
+		return ErrQueueFull
+	}
+	_, available, err := q.cfg.Memory()
+	if err == nil && available < q.cfg.Limits.MinMemory {
+		return fmt.Errorf("%w: %.2f GB, a run needs %.2f GB", ErrLowMemory,
+			float64(available)/(1<<30), float64(q.cfg.Limits.MinMemory)/(1<<30))
+	}
+	return nil
+}
+
+func (q *Queue) create(s contract.Submit) (*entry, error) {
+	id, err := uuid.NewV7() // sorts by time
+	if err != nil {
+		return nil, err
+	}
+	e, err := createEntry(filepath.Join(q.cfg.Dir, id.String()), s, q.cfg.Limits.LogBytes)
+	if errors.Is(err, syscall.ENOSPC) {
+		return nil, ErrDiskFull
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing the execution log: %w", err)
+	}
+	return e, nil
+}
+
+func (q *Queue) remember(e *entry) {
+	q.byID[e.id] = e
+	q.byRequest[e.requestID] = e
+	q.order = append(q.order, e)
+}
+
+// renumber tells each waiting execution how many stand before it.
+func (q *Queue) renumber() {
+	ahead := 0
+	if q.running != nil {
+		ahead = 1
+	}
+	for i, e := range q.pending {
+		e.setPosition(i + ahead)
+	}
+}
+
+func (q *Queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *Queue) find(id string) (*entry, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e, ok := q.byID[id]
+	if !ok {
+		return nil, ErrNotFound
+	}
+	return e, nil
+}
+
+// List is the newest executions, at most limit, without their events.
+func (q *Queue) List(limit int) []contract.Execution {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := make([]contract.Execution, 0, min(limit, len(q.order)))
+	for i := len(q.order) - 1; i >= 0 && len(list) < limit; i-- {
+		list = append(list, q.order[i].snapshot())
+	}
+	return list
+}
+
+// Blob opens a payload that stands in an event of the execution as a BlobRef.
+func (q *Queue) Blob(id, sha256 string) (*os.File, error) {
+	e, err := q.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return e.blobs.open(sha256)
+}
+
+// Busy reports whether an execution has the kernel or waits for it.
+func (q *Queue) Busy() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.running != nil || len(q.pending) > 0
+}
+
+// Hold calls f with an idle kernel that no execution can take meanwhile. It
+// returns ErrKernelBusy at once when one has it or waits for it, and
+// kernel.ErrStarting or kernel.ErrDead when there is none.
+func (q *Queue) Hold(ctx context.Context, f func(ctx context.Context, life *kernel.Life) error) error {
+	life, err := q.acquire()
+	if err != nil {
+		return err
+	}
+	defer q.release()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {})()
+	go func() {
+		select {
+		case <-life.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err = f(ctx, life)
+	select {
+	case <-life.Done():
+		return fmt.Errorf("%w: it ended meanwhile: %s", kernel.ErrStarting, life.Reason())
+	default:
+		return err
+	}
+}
+
+func (q *Queue) acquire() (*kernel.Life, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.held || q.running != nil || len(q.pending) > 0 {
+		return nil, ErrKernelBusy
+	}
+	life, err := q.cfg.Kernel.Life()
+	q.held = err == nil
+	return life, err
+}
+
+func (q *Queue) release() {
+	q.mu.Lock()
+	q.held = false
+	q.mu.Unlock()
+	q.signal()
+}
+
+// Read waits until there is something to say, then says it.
+func (q *Queue) Read(ctx context.Context, id string, r ReadRequest) (contract.Execution, error) {
+	e, err := q.find(id)
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	timer := time.NewTimer(r.Wait)
+	defer timer.Stop()
+	for {
+		changed := e.changes()
+		if e.worth(r) {
+			return e.read(r)
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return e.read(r)
+		case <-ctx.Done():
+			return contract.Execution{}, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package execution
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"colabrelay/shared/contract"
+)
+
+// recoverAll reads every execution in the log's folder, oldest first. A folder
+// that can't be read is left alone and named in the log: it was torn while being
+// made, before its submit was answered.
+func recoverAll(cfg Config) ([]*entry, error) {
+	folders, err := os.ReadDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []*entry
+	for _, folder := range folders {
+		if !folder.IsDir() {
+			continue
+		}
+		dir := filepath.Join(cfg.Dir, folder.Name())
+		line, err := readState(dir)
+		if err != nil {
+			cfg.Log.Warn("an execution's folder can't be read", "component", "execution", "err", err)
+			continue
+		}
+		e := newEntry(dir, line, cfg.Limits.LogBytes)
+		if !line.Status.Finished() {
+			if err := e.abandon(); err != nil {
+				cfg.Log.Warn("closing an unfinished execution", "component", "execution", "execution_id", e.id, "err", err)
+			}
+		}
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b *entry) int { return strings.Compare(a.id, b.id) })
+	return all, nil
+}
+
+// abandon ends what an executor that was killed left unfinished. Its events up
+// to the kill stay readable.
+func (e *entry) abandon() error {
+	if err := cutTornLine(filepath.Join(e.dir, stateFile)); err != nil {
+		return err
+	}
+	var err error
+	e.state, err = os.OpenFile(filepath.Join(e.dir, stateFile), os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := e.log.repair(); err != nil {
+		return err
+	}
+	status, reason := contract.StatusLost, "the executor was killed while this ran; its output up to then is kept, its variables are gone"
+	if e.now.Status == contract.StatusQueued {
+		status, reason = contract.StatusCancelled, "the executor was killed before this started; it never ran"
+	}
+	e.finish(status, reason, 0)
+	return nil
+}
+
+// retain drops what goes beyond the limits: the output of the oldest finished
+// executions first, then their memory too. The lock is held.
+func (q *Queue) retain() {
+	var total int64
+	for _, e := range q.order {
+		total += e.bytes()
+	}
+	for _, e := range q.order {
+		if total <= q.cfg.Limits.StateSize {
+			break
+		}
+		if e.snapshot().Status.Finished() {
+			total -= e.drop()
+		}
+	}
+	for len(q.order) > q.cfg.Limits.Kept && q.order[0].snapshot().Status.Finished() {
+		old := q.order[0]
+		q.order = q.order[1:]
+		delete(q.byID, old.id)
+		delete(q.byRequest, old.requestID)
+		old.log.close()
+		os.RemoveAll(old.dir)
+	}
+}
+
+func (e *entry) bytes() int64 { return e.log.size() + e.blobs.size() }
+
+// drop deletes the output and keeps the state, so that a reader still learns how
+// it ended and a retried submit still runs nothing.
+func (e *entry) drop() (freed int64) {
+	freed = e.bytes()
+	e.log.drop()
+	e.blobs.drop()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.broadcast()
+	return freed
+}

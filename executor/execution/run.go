@@ -1,0 +1,178 @@
+package execution
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"colabrelay/executor/jupyter"
+	"colabrelay/shared/contract"
+)
+
+// run is what the runner knows of one execution while its kernel lives.
+type run struct {
+	entry *entry
+	msgID string
+	log   *slog.Logger
+
+	accepted  bool // the kernel said it began
+	reply     *jupyter.ExecuteReply
+	repliedAt time.Time
+	idle      bool
+	ended     bool // for its readers; it may still have the kernel
+
+	deadline     time.Time
+	cause        cause     // why it is to be interrupted
+	wantedAt     time.Time // when the interrupt was asked for
+	interrupted  time.Time // when SIGINT was sent
+	inputRequest *jupyter.Message
+	inputSince   time.Time
+
+	joined  joined
+	missing missing
+}
+
+// cause is why a run is interrupted.
+type cause int
+
+const (
+	causeNone cause = iota
+	causeAsked
+	causeDeadline
+	causeInputWait
+	causeShutdown
+)
+
+func (c cause) reason() string {
+	switch c {
+	case causeAsked:
+		return "interrupted on request; variables are kept"
+	case causeDeadline:
+		return "its deadline passed and it was interrupted; variables are kept"
+	case causeInputWait:
+		return fmt.Sprintf("it waited %s for input and was interrupted; variables are kept", contract.MaxInputWait)
+	case causeShutdown:
+		return "interrupted because the executor shut down; variables are gone"
+	}
+	return ""
+}
+
+func (c cause) status() contract.Status {
+	if c == causeDeadline || c == causeInputWait {
+		return contract.StatusTimedOut
+	}
+	return contract.StatusInterrupted
+}
+
+// start notes that e begins and returns what to run. The code is not kept longer.
+func (e *entry) start(kernelID string, now time.Time, used uint64) (code string, timeout time.Duration) {
+	e.update(func(x *contract.Execution) {
+		at := now.UTC()
+		x.Status, x.StartedAt, x.KernelID, x.QueuePosition = contract.StatusRunning, &at, kernelID, 0
+		x.MemoryBeforeBytes = used
+		timeout = time.Duration(x.TimeoutSeconds * float64(time.Second))
+	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	code, e.code = e.code, ""
+	return code, timeout
+}
+
+// result notes what the kernel's reply says of the outcome.
+func (e *entry) result(reply *jupyter.ExecuteReply) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.now.ExecutionCount = max(e.now.ExecutionCount, reply.ExecutionCount)
+	if reply.Status == "error" {
+		ename, evalue, traceback := boundError(reply.EName, reply.EValue, reply.Traceback)
+		e.now.Error = &contract.ExecutionError{EName: ename, EValue: evalue, Traceback: traceback}
+	}
+}
+
+// outcome is the status that reply and interrupt together mean.
+func (r *run) outcome() (contract.Status, string) {
+	switch {
+	case r.interrupted.IsZero() && r.reply.Status == "ok":
+		return contract.StatusSucceeded, ""
+	case r.interrupted.IsZero():
+		return contract.StatusFailed, ""
+	case r.cause == causeDeadline || r.cause == causeInputWait:
+		return r.cause.status(), r.cause.reason()
+	case r.reply.Status == "ok":
+		return contract.StatusSucceeded, "an interrupt was sent; the code ended without an error all the same"
+	case r.reply.EName == "KeyboardInterrupt":
+		return r.cause.status(), r.cause.reason()
+	}
+	return contract.StatusFailed, "an interrupt was sent; the code raised another error"
+}
+
+func (r *run) status(m *jupyter.Message) {
+	var s jupyter.Status
+	if json.Unmarshal(m.Content, &s) == nil && s.ExecutionState == "idle" {
+		r.idle = true
+	}
+}
+
+// accept notes that the kernel began: from now on SIGINT interrupts the code.
+func (r *run) accept(m *jupyter.Message) {
+	r.accepted = true
+	var input struct {
+		ExecutionCount int `json:"execution_count"`
+	}
+	if json.Unmarshal(m.Content, &input) == nil {
+		r.entry.update(func(x *contract.Execution) { x.ExecutionCount = input.ExecutionCount })
+	}
+}
+
+// interrupt asks for a SIGINT; tick sends it. A second cause changes nothing.
+func (r *run) interrupt(why cause, now time.Time) {
+	if r.cause == causeNone {
+		r.cause, r.wantedAt = why, now
+	}
+}
+
+func (r *run) askInput(m *jupyter.Message, now time.Time) {
+	var request jupyter.InputRequest
+	if err := json.Unmarshal(m.Content, &request); err != nil {
+		r.log.Warn("an input_request can't be read", "component", "execution", "execution_id", r.entry.id, "err", err)
+	}
+	r.flush(now)
+	r.emit(contract.Event{
+		Time: now.UTC(), Type: contract.EventInputRequest,
+		Prompt: cut(request.Prompt, contract.MaxStreamEvent), Password: request.Password,
+	})
+	r.inputRequest, r.inputSince = m, now
+	r.entry.update(func(x *contract.Execution) { x.Status = contract.StatusWaitingForInput })
+}
+
+// answerInput continues the code. The deadline moves by the time it waited.
+func (r *run) answerInput(ctx context.Context, client *jupyter.Client, text string) error {
+	if r.inputRequest == nil {
+		return ErrNotWaiting
+	}
+	if err := client.Reply(ctx, r.inputRequest, jupyter.MsgInputReply, jupyter.InputReply{Value: text}); err != nil {
+		return fmt.Errorf("sending the input: %w", err)
+	}
+	r.inputAnswered(time.Now())
+	return nil
+}
+
+func (r *run) inputAnswered(now time.Time) {
+	r.deadline = r.deadline.Add(now.Sub(r.inputSince))
+	r.inputRequest = nil
+	r.entry.update(func(x *contract.Execution) { x.Status = contract.StatusRunning })
+}
+
+// explain adds to a reason what its reader must know besides.
+func (r *run) explain(reason string) string {
+	if r.missing.everBytes == 0 {
+		return reason
+	}
+	lost := fmt.Sprintf("%d bytes of its output could not be written to the log: %v", r.missing.everBytes, r.missing.err)
+	if reason == "" {
+		return lost
+	}
+	return reason + "; " + lost
+}

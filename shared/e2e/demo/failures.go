@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"colabrelay/shared/e2e/harness"
+)
+
+const steps = 40
+
+func (d *demo) longRun(ctx context.Context) error {
+	d.title("a long run, and the relay killed in its middle", "An execution belongs to the VM: its output can be fetched later, by another relay.")
+	d.host.Close()
+	var once sync.Mutex
+	shown := 0
+	progress := func(message string) {
+		once.Lock()
+		defer once.Unlock()
+		if shown++; shown <= 5 {
+			d.line("  progress: %s", message)
+		}
+	}
+	if err := d.startHost(ctx, progress); err != nil {
+		return err
+	}
+	a, err := d.call(ctx, d.host, "run_code_long", map[string]any{
+		"code": fmt.Sprintf("import time\nfor step in range(%d):\n    print('step', step, 'loss', round(1 / (step + 1), 4), flush=True)\n    time.sleep(0.2)", steps),
+	})
+	if err != nil {
+		return err
+	}
+	if a.String("status") != "running" {
+		return fmt.Errorf("the long run is %q", a.String("status"))
+	}
+	d.line("$ kill -9 %d   # the relay", d.host.PID())
+	d.host.Kill()
+	if err := d.startHost(ctx, nil); err != nil {
+		return err
+	}
+	d.line("a new relay, pid %d", d.host.PID())
+	fmt.Fprintln(d.out)
+	output := a.String("stdout")
+	for a.String("status") == "running" {
+		a, err = d.call(ctx, d.host, "get_execution", map[string]any{
+			"execution_id": a.String("execution_id"), "offset": a.Int("next_offset"), "wait_seconds": 10})
+		if err != nil {
+			return err
+		}
+		output += a.String("stdout")
+	}
+	if n := strings.Count(output, "\n"); n != steps {
+		return fmt.Errorf("%d lines came, %d were printed", n, steps)
+	}
+	d.line("all %d lines came, each once", steps)
+	return nil
+}
+
+func (d *demo) endlessLoop(ctx context.Context) error {
+	d.title("an endless loop", "At its deadline the VM interrupts it; the variables stay.")
+	a, err := d.call(ctx, d.host, "run_code_long", map[string]any{
+		"code": "rounds = 0\nwhile True:\n    rounds += 1", "timeout_seconds": 2})
+	if err != nil {
+		return err
+	}
+	if a.String("status") != "timed_out" {
+		return fmt.Errorf("the endless loop is %q", a.String("status"))
+	}
+	a, err = d.quick(ctx, "rounds > 0, weights.shape")
+	if err == nil && a.String("result") != "(True, (2, 3))" {
+		err = fmt.Errorf("the variables are not kept: %s", a.Text)
+	}
+	return err
+}
+
+func (d *demo) kernelDeath(ctx context.Context) error {
+	d.title("a kernel killed", "Out of memory or a crash in native code: it is told, and the next call has a new kernel.")
+	a, err := d.quick(ctx, "import os\nos.kill(os.getpid(), 9)")
+	if err != nil {
+		return err
+	}
+	if a.String("status") != "kernel_died" {
+		return fmt.Errorf("the killed kernel is %q", a.String("status"))
+	}
+	a, err = d.quick(ctx, "'weights' in globals()")
+	if err == nil && a.String("warning") == "" {
+		err = errors.New("nothing says that the variables are gone")
+	}
+	return err
+}
+
+func (d *demo) cost(ctx context.Context) error {
+	d.title("what it cost", "Times as the host saw them, memory of both programs, and nothing left running.")
+	for _, call := range d.calls {
+		d.line("%-24s %10s", call.tool, took(call.took))
+	}
+	fmt.Fprintln(d.out)
+	d.line("%-24s %7.1f MB", "relay, resident", residentMB(d.host.PID()))
+	d.line("%-24s %7.1f MB", "executor, resident", residentMB(d.executor.PID()))
+	requests, err := d.requests()
+	if err != nil {
+		return err
+	}
+	d.line("%-24s %7d", "requests to the executor", requests)
+	if err := d.host.Close(); err != nil {
+		return fmt.Errorf("closing the host: %w", err)
+	}
+	if err := d.executor.Stop(ctx); err != nil {
+		return err
+	}
+	d.line("\n    Both programs have ended. The saved files are in %s/results.", d.dir)
+	return nil
+}
+
+// residentMB reads a process's resident memory from /proc; 0 where there is none.
+func residentMB(pid int) float64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	var kb float64
+	if _, rest, found := strings.Cut(string(status), "VmRSS:"); found {
+		_, _ = fmt.Sscan(rest, &kb)
+	}
+	return kb / 1024
+}
+
+var _ = harness.Poll

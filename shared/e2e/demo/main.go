@@ -1,0 +1,79 @@
+// The demo command shows the main job on this machine: it starts an executor
+// with a real kernel, drives the relay over stdio as an MCP host would, and
+// prints the session. Nothing it prints of an answer is scripted. It ends by
+// itself with exit code 0, or 1 when a part did not come out as it must.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "\ndemo:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// demo is what its parts share.
+type demo struct {
+	*transcript
+	binaries harness.Binaries
+	python   string
+	dir      string // everything the demo makes; the saved picture stays
+	executor *harness.Executor
+	host     *harness.Host
+	began    time.Time
+}
+
+func run(ctx context.Context, out io.Writer) error {
+	root := stacks.Root()
+	dir, err := os.MkdirTemp("", "colab-relay-demo-")
+	if err != nil {
+		return err
+	}
+	d := &demo{
+		transcript: newTranscript(out),
+		binaries: harness.Binaries{
+			Executor: filepath.Join(root, "bin", "executor"),
+			Relay:    filepath.Join(root, "bin", "relay"),
+		},
+		python: filepath.Join(root, ".python", "old", "bin", "python"),
+		dir:    dir,
+		began:  time.Now(),
+	}
+	defer d.close()
+	for _, part := range []func(context.Context) error{
+		d.setUp, d.executorUp, d.hostConnects, d.probe, d.quickRuns, d.plot,
+		d.longRun, d.endlessLoop, d.kernelDeath, d.cost,
+	} {
+		if err := part(ctx); err != nil {
+			return fmt.Errorf("part %d: %w", d.part, err)
+		}
+	}
+	return nil
+}
+
+func (d *demo) close() {
+	if d.host != nil {
+		d.host.Close()
+	}
+	if d.executor != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		defer cancel()
+		_ = d.executor.Stop(ctx)
+	}
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+)
+
+func (d *demo) setUp(ctx context.Context) error {
+	d.title("the set-up", "What make prepared: two static programs and a private Python with ipykernel.")
+	for _, path := range []string{d.binaries.Executor, d.binaries.Relay} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("%w: run make demo", err)
+		}
+		d.line("%-10s %s, %.1f MB", filepath.Base(path), path, float64(info.Size())/1e6)
+	}
+	out, err := exec.CommandContext(ctx, d.python, "-c",
+		"import ipykernel, IPython, platform; print(platform.python_version(), ipykernel.__version__, IPython.__version__)").Output()
+	if err != nil {
+		return fmt.Errorf("%q: %w: run make python", d.python, err)
+	}
+	var python, ipykernel, ipython string
+	_, _ = fmt.Sscan(string(out), &python, &ipykernel, &ipython)
+	d.line("%-10s %s, ipykernel %s, IPython %s (Colab's kernel stack)", "python", python, ipykernel, ipython)
+	d.line("%-10s %s", "folder", d.dir)
+	return nil
+}
+
+func (d *demo) executorUp(ctx context.Context) error {
+	d.title("the executor", "On Colab one cell starts it; here it listens on loopback, without a tunnel.")
+	work := filepath.Join(d.dir, "vm")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return err
+	}
+	d.line("$ executor --listen 127.0.0.1:0 --workdir %s", work)
+	var err error
+	d.executor, err = harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: d.binaries.Executor, Python: d.python, Dir: work})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(d.out, indent(redact(d.executor.Output.String()), "      "))
+	d.line("ready, kernel included, after %s\n", took(d.executor.Took))
+	return d.curl(ctx, d.executor.Ready.LocalURL+"/health")
+}
+
+// redact keeps the demo's own secret out of what people paste elsewhere.
+func redact(text string) string {
+	const mark = "colab-relay:"
+	i := strings.Index(text, mark)
+	if i < 0 {
+		return text
+	}
+	rest := text[i+len(mark):]
+	end := strings.IndexAny(rest, " \n")
+	if end < 0 {
+		end = len(rest)
+	}
+	return text[:i+len(mark)] + "…" + rest[end:]
+}
+
+func (d *demo) curl(ctx context.Context, url string) error {
+	d.line("$ curl -s %s", url)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	d.line("  %s", strings.TrimSpace(string(body)))
+	return err
+}
+
+func (d *demo) hostConnects(ctx context.Context) error {
+	d.title("the host connects", "The relay is paired once, then an MCP host starts it on stdio; an agent sees these tools.")
+	pair := exec.CommandContext(ctx, d.binaries.Relay, "pair", d.executor.Ready.Pairing)
+	pair.Env = append(os.Environ(), d.home()...)
+	out, err := pair.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("relay pair: %w\n%s", err, out)
+	}
+	d.line("$ relay pair colab-relay:…")
+	fmt.Fprintln(d.out, indent(string(out), "      "))
+	began := time.Now()
+	if err := d.startHost(ctx, nil); err != nil {
+		return err
+	}
+	d.line("initialize answered after %s", took(time.Since(began)))
+	tools, err := d.host.Tools(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tool := range tools {
+		d.line("  %-24s %s", tool.Name, tool.Annotations.Title)
+	}
+	fmt.Fprintln(d.out)
+	_, err = d.call(ctx, d.host, "check_colab_connection", nil)
+	return err
+}
+
+func (d *demo) home() []string {
+	return []string{"HOME=" + d.dir, "XDG_CONFIG_HOME=" + d.dir + "/config", "XDG_CACHE_HOME=" + d.dir + "/cache", "COLAB_URL="}
+}
+
+func (d *demo) startHost(ctx context.Context, progress func(string)) (err error) {
+	d.host, err = harness.StartHost(ctx, harness.HostConfig{
+		Binary:   d.binaries.Relay,
+		Dir:      d.dir,
+		Env:      []string{"RELAY_HOLD=3s", "LOCAL_SAVE_DIR=" + filepath.Join(d.dir, "results")},
+		Progress: progress,
+	})
+	return err
+}
+
+func (d *demo) probe(ctx context.Context) error {
+	d.title("probe", "Before it works on a machine, an agent asks what that machine has.")
+	_, err := d.call(ctx, d.host, "probe_colab_environment", nil)
+	return err
+}
+
+func (d *demo) quickRuns(ctx context.Context) error {
+	d.title("quick runs", "Variables stay from call to call, as in a notebook; errors come as errors.")
+	if _, err := d.quick(ctx, "import numpy as np\nweights = np.arange(6.0).reshape(2, 3)\nprint('made', weights.shape)"); err != nil {
+		return err
+	}
+	a, err := d.quick(ctx, "weights.sum()")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(a.String("result"), "15.0") {
+		return fmt.Errorf("the variable is not shared: %s", a.Text)
+	}
+	if _, err := d.call(ctx, d.host, "list_colab_variables", nil); err != nil {
+		return err
+	}
+	a, err = d.quick(ctx, "weights[7]")
+	if err == nil && !a.IsError {
+		err = errors.New("an IndexError came as a success")
+	}
+	return err
+}
+
+func (d *demo) quick(ctx context.Context, code string) (harness.Answer, error) {
+	return d.call(ctx, d.host, "run_code_quick", map[string]any{"code": code})
+}
+
+func (d *demo) plot(ctx context.Context) error {
+	d.title("a plot", "The agent sees it as an image; the original is saved on the laptop.")
+	a, err := d.quick(ctx, "import matplotlib.pyplot as plt\nx = np.linspace(0, 10, 500)\nplt.plot(x, np.sin(x) * np.exp(-x / 4))\nplt.title('a damped wave')\nplt.show()")
+	if err == nil && len(a.Images) != 1 {
+		err = fmt.Errorf("%d images came", len(a.Images))
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+)
+
+// shownLines bounds how much of an answer is printed; hosts fold them too.
+const shownLines = 24
+
+// transcript prints the session and keeps its times.
+type transcript struct {
+	out   io.Writer
+	part  int
+	calls []timed
+}
+
+type timed struct {
+	tool string
+	took time.Duration
+}
+
+func newTranscript(out io.Writer) *transcript { return &transcript{out: out} }
+
+// title begins a part, with one line of why.
+func (t *transcript) title(name, why string) {
+	t.part++
+	fmt.Fprintf(t.out, "\n%2d  %s\n    %s\n\n", t.part, strings.ToUpper(name), why)
+}
+
+// line prints one line of plain facts.
+func (t *transcript) line(format string, args ...any) {
+	fmt.Fprintf(t.out, "    "+format+"\n", args...)
+}
+
+// call calls a tool and shows both sides as a host would.
+func (t *transcript) call(ctx context.Context, host *harness.Host, tool string, args map[string]any) (harness.Answer, error) {
+	t.asked(tool, args)
+	a, err := host.Call(ctx, tool, args)
+	if err != nil {
+		return a, err
+	}
+	t.answered(tool, a)
+	return a, nil
+}
+
+func (t *transcript) asked(tool string, args map[string]any) {
+	fmt.Fprintf(t.out, "    → %s %s\n", tool, arguments(args))
+}
+
+// arguments shows code as it is written, everything else as JSON.
+func arguments(args map[string]any) string {
+	code, ok := args["code"].(string)
+	rest := map[string]any{}
+	for name, value := range args {
+		if name != "code" {
+			rest[name] = value
+		}
+	}
+	text := ""
+	if len(rest) > 0 || !ok {
+		data, _ := json.Marshal(rest)
+		text = string(data)
+	}
+	if ok {
+		text += "\n" + indent(code, "    │ ")
+	}
+	return strings.TrimPrefix(text, "{}")
+}
+
+func (t *transcript) answered(tool string, a harness.Answer) {
+	t.calls = append(t.calls, timed{tool, a.Took})
+	mark := "←"
+	if a.IsError {
+		mark = "← isError"
+	}
+	fmt.Fprintf(t.out, "    %s after %s\n%s\n", mark, took(a.Took), indent(shown(a.Text), "      "))
+	for _, image := range a.Images {
+		fmt.Fprintf(t.out, "      [image content: %s, %d KB of base64]\n", image.MIMEType, len(image.Data)>>10)
+	}
+	fmt.Fprintln(t.out)
+}
+
+// shown is the text as far as it is printed here.
+func shown(text string) string {
+	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(all) <= shownLines {
+		return strings.Join(all, "\n")
+	}
+	cut := fmt.Sprintf("… %d more lines …", len(all)-shownLines)
+	half := shownLines / 2
+	return strings.Join(slices.Concat(all[:half], []string{cut}, all[len(all)-half:]), "\n")
+}
+
+func indent(text, prefix string) string {
+	return prefix + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+prefix)
+}
+
+func took(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}

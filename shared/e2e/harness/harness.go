@@ -1,0 +1,200 @@
+// Package harness starts the real programs for the end-to-end tests and the
+// demo: an executor with its kernel, and an MCP host with a relay as its child.
+//
+// It is linked into neither program. Everything it starts, it can also kill, as
+// a dying VM or a closing laptop would. Start reading at StartExecutor and StartHost.
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"colabrelay/shared/stacks"
+)
+
+// Binaries are the two programs, built as make build does.
+type Binaries struct{ Executor, Relay string }
+
+// Build compiles both programs into dir.
+func Build(ctx context.Context, dir string) (Binaries, error) {
+	b := Binaries{Executor: filepath.Join(dir, "executor"), Relay: filepath.Join(dir, "relay")}
+	for out, pkg := range map[string]string{b.Executor: "./executor", b.Relay: "./relay"} {
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=e2e", "-o", out, pkg)
+		cmd.Dir = stacks.Root()
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return b, fmt.Errorf("building %s: %w\n%s", pkg, err, text)
+		}
+	}
+	return b, nil
+}
+
+// ExecutorConfig says how to start an executor. Dir is its workdir; what is
+// empty is left to the program's defaults.
+type ExecutorConfig struct {
+	Binary string
+	Python string
+	Dir    string
+	Secret string
+	Listen string   // "127.0.0.1:0" when empty
+	Env    []string // added to a small clean environment
+	Args   []string // added to the flags
+}
+
+// Executor is a running executor.
+type Executor struct {
+	Ready  Ready
+	Output *Output // what it printed
+	Config ExecutorConfig
+	Took   time.Duration // from start to the ready file
+
+	cmd    *exec.Cmd
+	exited chan struct{}
+	err    error
+}
+
+// Ready is the executor's ready file.
+type Ready struct {
+	URL        string `json:"url"`
+	LocalURL   string `json:"local_url"`
+	KeyID      string `json:"key_id"`
+	InstanceID string `json:"instance_id"`
+	PID        int    `json:"pid"`
+	Pairing    string `json:"pairing"`
+}
+
+// StartExecutor starts an executor and returns when its ready file is there.
+func StartExecutor(ctx context.Context, c ExecutorConfig) (*Executor, error) {
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:0"
+	}
+	readyDir, err := os.MkdirTemp("", "ready-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(readyDir)
+	readyFile := filepath.Join(readyDir, "ready.json")
+	args := append([]string{"--listen", c.Listen, "--workdir", c.Dir, "--python", c.Python, "--ready-file", readyFile}, c.Args...)
+	e := &Executor{Output: &Output{}, Config: c, exited: make(chan struct{}), cmd: exec.Command(c.Binary, args...)}
+	e.cmd.Dir = c.Dir
+	e.cmd.Env = append(cleanEnviron(), c.Env...)
+	if c.Secret != "" {
+		e.cmd.Env = append(e.cmd.Env, "EXECUTOR_SECRET="+c.Secret)
+	}
+	e.cmd.Stdout, e.cmd.Stderr = e.Output, e.Output
+	began := time.Now()
+	if err := e.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		e.err = e.cmd.Wait()
+		close(e.exited)
+	}()
+	if err := e.awaitReady(ctx, readyFile); err != nil {
+		e.Kill()
+		return nil, err
+	}
+	e.Took = time.Since(began)
+	return e, nil
+}
+
+func (e *Executor) awaitReady(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	defer cancel()
+	return Poll(ctx, func() (bool, error) {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			return true, json.Unmarshal(data, &e.Ready)
+		}
+		select {
+		case <-e.exited:
+			return false, fmt.Errorf("the executor ended: %v\n%s", e.err, e.Output)
+		default:
+			return false, nil
+		}
+	})
+}
+
+// cleanEnviron is what a program needs to run and nothing that configures ours.
+func cleanEnviron() []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// PID is the executor's process id.
+func (e *Executor) PID() int { return e.cmd.Process.Pid }
+
+// Kill ends it as a crash would, and returns when it is gone.
+func (e *Executor) Kill() {
+	_ = e.cmd.Process.Kill()
+	<-e.exited
+}
+
+// Stop asks it to end and returns its error once it has.
+func (e *Executor) Stop(ctx context.Context) error {
+	if err := e.cmd.Process.Signal(syscall.SIGTERM); errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	select {
+	case <-e.exited:
+		return e.err
+	case <-ctx.Done():
+		e.Kill()
+		return fmt.Errorf("the executor did not end when asked:\n%s", e.Output)
+	}
+}
+
+// Exited is closed when it has ended.
+func (e *Executor) Exited() <-chan struct{} { return e.exited }
+
+// Output keeps what a program prints, for reading while it runs.
+type Output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+var _ io.Writer = (*Output)(nil)
+
+// Poll calls f every few milliseconds until it is true, fails, or ctx ends.
+func Poll(ctx context.Context, f func() (bool, error)) error {
+	every := time.NewTicker(5 * time.Millisecond)
+	defer every.Stop()
+	for {
+		if ok, err := f(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waited in vain: %w", ctx.Err())
+		}
+	}
+}

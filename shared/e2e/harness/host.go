@@ -1,0 +1,153 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// HostConfig says how an MCP host starts the relay.
+type HostConfig struct {
+	Binary string
+	Dir    string   // the relay's working directory and home
+	Env    []string // COLAB_URL and so on
+	// Progress is called with each progress notification's message.
+	Progress func(message string)
+}
+
+// Host is an MCP host with a relay as its child, on stdio.
+type Host struct {
+	Stderr *Output // what the relay logged
+
+	client *client.Client
+	cmd    *exec.Cmd
+	mu     sync.Mutex
+	token  int
+}
+
+// StartHost starts a relay and does the MCP handshake.
+func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
+	h := &Host{Stderr: &Output{}}
+	command := func(_ context.Context, name string, env, args []string) (*exec.Cmd, error) {
+		h.cmd = exec.Command(name, args...)
+		h.cmd.Dir = c.Dir
+		h.cmd.Env = append(cleanEnviron(), env...)
+		return h.cmd, nil
+	}
+	env := append([]string{"HOME=" + c.Dir, "XDG_CONFIG_HOME=" + c.Dir + "/config", "XDG_CACHE_HOME=" + c.Dir + "/cache"}, c.Env...)
+	stdio := transport.NewStdioWithOptions(c.Binary, env, nil,
+		transport.WithCommandFunc(command), transport.WithCommandStderrWriter(h.Stderr))
+	h.client = client.NewClient(stdio)
+	if err := h.client.Start(context.WithoutCancel(ctx)); err != nil {
+		return nil, fmt.Errorf("starting the relay: %w", err)
+	}
+	if c.Progress != nil {
+		h.client.OnNotification(func(n mcp.JSONRPCNotification) {
+			if n.Method == "notifications/progress" {
+				message, _ := n.Params.AdditionalFields["message"].(string)
+				c.Progress(message)
+			}
+		})
+	}
+	var hello mcp.InitializeRequest
+	hello.Params.ProtocolVersion = mcp.LATEST_PROTOCOL_VERSION
+	hello.Params.ClientInfo = mcp.Implementation{Name: "colab-relay e2e", Version: "1"}
+	if _, err := h.client.Initialize(ctx, hello); err != nil {
+		h.Kill()
+		return nil, fmt.Errorf("initialize: %w\n%s", err, h.Stderr)
+	}
+	return h, nil
+}
+
+// Tools is what tools/list answers.
+func (h *Host) Tools(ctx context.Context) ([]mcp.Tool, error) {
+	list, err := h.client.ListTools(ctx, mcp.ListToolsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return list.Tools, nil
+}
+
+// Answer is a tool's result as a host sees it.
+type Answer struct {
+	Text    string         // the text contents, joined
+	Images  []Image        // image contents
+	Fields  map[string]any // structuredContent
+	IsError bool
+	Took    time.Duration
+}
+
+// Image is one image content.
+type Image struct{ MIMEType, Data string }
+
+// String is the field of that name, or "".
+func (a Answer) String(field string) string {
+	s, _ := a.Fields[field].(string)
+	return s
+}
+
+// Int is the number field of that name, or 0.
+func (a Answer) Int(field string) int64 {
+	f, _ := a.Fields[field].(float64)
+	return int64(f)
+}
+
+// Error is the code in the answer's error object, or "".
+func (a Answer) Error() string {
+	e, _ := a.Fields["error"].(map[string]any)
+	code, _ := e["code"].(string)
+	return code
+}
+
+// Call calls a tool with a progress token.
+func (h *Host) Call(ctx context.Context, tool string, args map[string]any) (Answer, error) {
+	h.mu.Lock()
+	h.token++
+	token := h.token
+	h.mu.Unlock()
+	var request mcp.CallToolRequest
+	request.Params.Name = tool
+	request.Params.Arguments = args
+	request.Params.Meta = &mcp.Meta{ProgressToken: token}
+	began := time.Now()
+	result, err := h.client.CallTool(ctx, request)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%s: %w", tool, err)
+	}
+	a := Answer{IsError: result.IsError, Took: time.Since(began)}
+	var texts []string
+	for _, content := range result.Content {
+		switch c := content.(type) {
+		case mcp.TextContent:
+			texts = append(texts, c.Text)
+		case mcp.ImageContent:
+			a.Images = append(a.Images, Image{c.MIMEType, c.Data})
+		}
+	}
+	a.Text = strings.Join(texts, "\n")
+	data, err := json.Marshal(result.StructuredContent)
+	if err != nil {
+		return a, err
+	}
+	return a, json.Unmarshal(data, &a.Fields)
+}
+
+// PID is the relay's process id.
+func (h *Host) PID() int { return h.cmd.Process.Pid }
+
+// Kill ends the relay as a crash would.
+func (h *Host) Kill() {
+	_ = h.cmd.Process.Kill()
+	_ = h.client.Close()
+}
+
+// Close ends the relay as a host does that goes away: it closes stdin.
+func (h *Host) Close() error { return h.client.Close() }

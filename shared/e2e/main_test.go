@@ -1,0 +1,139 @@
+// Package e2e tests both real programs together: a real kernel, real HTTP, a
+// real MCP client on stdio. Only tests and what they share live below it.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// secret is long enough and secret to nobody.
+const secret = "an end-to-end test's secret, 32 bytes or more"
+
+var binaries harness.Binaries
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "e2e-")
+	if err != nil {
+		panic(err)
+	}
+	binaries, err = harness.Build(context.Background(), dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// within is a context that ends with the test or after d.
+func within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// startExecutor starts an executor that ends with the test.
+func startExecutor(t testing.TB, c harness.ExecutorConfig) *harness.Executor {
+	t.Helper()
+	c.Binary, c.Secret = binaries.Executor, secret
+	if c.Python == "" {
+		c.Python = stacks.Old(t).Python
+	}
+	if c.Dir == "" {
+		c.Dir = t.TempDir()
+	}
+	e, err := harness.StartExecutor(within(t, 2*time.Minute), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := e.Stop(ctx); err != nil && !strings.Contains(err.Error(), "killed") {
+			t.Errorf("stopping the executor: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("the executor printed:\n%s", e.Output)
+		}
+	})
+	return e
+}
+
+// startHost starts an MCP host whose relay is set to url.
+func startHost(t testing.TB, url string, c harness.HostConfig) *harness.Host {
+	t.Helper()
+	c.Binary = binaries.Relay
+	if c.Dir == "" {
+		c.Dir = t.TempDir()
+	}
+	c.Env = append([]string{"COLAB_URL=" + url, "COLAB_SECRET=" + secret, "RELAY_HOLD=40s"}, c.Env...)
+	h, err := harness.StartHost(within(t, 30*time.Second), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.Close()
+		if t.Failed() {
+			t.Logf("the relay logged:\n%s", h.Stderr)
+		}
+	})
+	return h
+}
+
+// pair is an executor on a stack with a host connected to it.
+func pair(t testing.TB, s stacks.Stack) (*harness.Executor, *harness.Host) {
+	t.Helper()
+	e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+	return e, startHost(t, e.Ready.LocalURL, harness.HostConfig{})
+}
+
+// call calls a tool that must answer.
+func call(t testing.TB, h *harness.Host, tool string, args map[string]any) harness.Answer {
+	t.Helper()
+	a, err := h.Call(within(t, 100*time.Second), tool, args)
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	return a
+}
+
+func quick(t testing.TB, h *harness.Host, code string) harness.Answer {
+	t.Helper()
+	return call(t, h, "run_code_quick", map[string]any{"code": code})
+}
+
+// want fails unless the answer's fields have these values.
+func want(t testing.TB, a harness.Answer, fields map[string]any) {
+	t.Helper()
+	for name, value := range fields {
+		if got := fmt.Sprint(a.Fields[name]); got != fmt.Sprint(value) {
+			t.Errorf("%s = %q, want %q\nanswer: %s", name, got, value, a.Text)
+		}
+	}
+}
+
+// follow reads an execution's stdout from offset on until it has ended.
+func follow(t testing.TB, h *harness.Host, id string, offset int64) (stdout string, last harness.Answer) {
+	t.Helper()
+	var all strings.Builder
+	for {
+		a := call(t, h, "get_execution", map[string]any{"execution_id": id, "offset": offset, "wait_seconds": 20})
+		all.WriteString(a.String("stdout"))
+		status := a.String("status")
+		next := a.Int("next_offset")
+		if status != "running" && status != "queued" && (next == offset || a.Fields["truncated"] != true) {
+			return all.String(), a
+		}
+		offset = next
+	}
+}

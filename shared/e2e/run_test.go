@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+func TestQuickRunAnswersWithValueAndOutput(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		_, h := pair(t, s)
+		a := quick(t, h, "import sys\nprint('out')\nprint('err', file=sys.stderr)\nx = 41\nx + 1")
+		want(t, a, map[string]any{"success": true, "status": "succeeded", "stdout": "out\n", "stderr": "err\n", "result": "42", "runtime": "env"})
+		want(t, quick(t, h, "x"), map[string]any{"result": "41"})
+	})
+}
+
+func TestExceptionIsDataWithAReadableTraceback(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		_, h := pair(t, s)
+		a := quick(t, h, `raise ValueError("x")`)
+		want(t, a, map[string]any{"success": false, "status": "failed"})
+		if !a.IsError {
+			t.Error("isError is not set")
+		}
+		e, _ := a.Fields["error"].(map[string]any)
+		if e["ename"] != "ValueError" || e["evalue"] != "x" {
+			t.Errorf("error = %v", e)
+		}
+		traceback := fmt.Sprint(e["traceback"])
+		if !strings.Contains(traceback, "ValueError: x") || strings.Contains(traceback, "\x1b") {
+			t.Errorf("traceback = %q", traceback)
+		}
+	})
+}
+
+func TestPlotComesAsImageAndIsSaved(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		dir := t.TempDir()
+		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir + "/saved"}})
+		a := quick(t, h, "import matplotlib.pyplot as plt, random\nplt.figure(figsize=(20, 16), dpi=150)\nplt.scatter([random.random() for _ in range(20000)], [random.random() for _ in range(20000)])\nplt.show()")
+		want(t, a, map[string]any{"success": true})
+		if len(a.Images) != 1 {
+			t.Fatalf("%d images; %s", len(a.Images), a.Text)
+		}
+		if n := len(a.Images[0].Data); n > 500<<10 {
+			t.Errorf("the image takes %d bytes of base64", n)
+		}
+		if _, err := base64.StdEncoding.DecodeString(a.Images[0].Data); err != nil {
+			t.Error(err)
+		}
+		var saved []string
+		_ = filepath.WalkDir(dir+"/saved", func(path string, d os.DirEntry, _ error) error {
+			if strings.HasSuffix(path, ".png") {
+				saved = append(saved, path)
+			}
+			return nil
+		})
+		if len(saved) != 1 || !strings.Contains(a.Text, saved[0]) {
+			t.Errorf("saved %q; the answer says: %s", saved, a.Text)
+		}
+	})
+}
+
+func TestInputIsAskedForAndGiven(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		_, h := pair(t, s)
+		a := quick(t, h, "name = input('name? ')\nprint('hello', name)")
+		want(t, a, map[string]any{"success": true, "status": "waiting_for_input"})
+		if !strings.Contains(a.Text, "name? ") {
+			t.Errorf("the prompt is missing: %s", a.Text)
+		}
+		id := a.String("execution_id")
+		want(t, call(t, h, "provide_input", map[string]any{"execution_id": id, "text": "Ada"}), map[string]any{"success": true})
+		out, last := follow(t, h, id, a.Int("next_offset"))
+		want(t, last, map[string]any{"status": "succeeded"})
+		if out != "hello Ada\n" {
+			t.Errorf("stdout = %q", out)
+		}
+	})
+}
+
+func TestAMillionLinesAreAllKept(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		dir := t.TempDir()
+		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir + "/saved"}})
+		a := quick(t, h, "for n in range(1_000_000): print(n)")
+		want(t, a, map[string]any{"success": true, "status": "succeeded", "truncated": true})
+		if len(a.Text) > 45_000 {
+			t.Errorf("the text has %d characters", len(a.Text))
+		}
+		var wanted strings.Builder
+		for n := range 1_000_000 {
+			fmt.Fprintln(&wanted, n)
+		}
+		saved := ""
+		_ = filepath.WalkDir(dir+"/saved", func(path string, d os.DirEntry, _ error) error {
+			if filepath.Base(path) == "stdout.txt" {
+				saved = path
+			}
+			return nil
+		})
+		text, err := os.ReadFile(saved)
+		if err != nil || string(text) != wanted.String() {
+			t.Errorf("the saved output %q differs: %d bytes, want %d (%v)", saved, len(text), wanted.Len(), err)
+		}
+		if !strings.Contains(a.Text, saved) {
+			t.Errorf("the answer does not name %q", saved)
+		}
+	})
+}
+
+func TestTenRelaysAtOnceGetTheirOwnOutput(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		var hosts []*harness.Host
+		for range 10 {
+			hosts = append(hosts, startHost(t, e.Ready.LocalURL, harness.HostConfig{}))
+		}
+		var all sync.WaitGroup
+		for i, h := range hosts {
+			all.Go(func() {
+				a, err := h.Call(t.Context(), "run_code_quick", map[string]any{
+					"code": fmt.Sprintf("import time\nfor n in range(20):\n  print('relay %d line', n, flush=True)\n  time.sleep(.005)", i)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var wanted strings.Builder
+				for n := range 20 {
+					fmt.Fprintf(&wanted, "relay %d line %d\n", i, n)
+				}
+				if got := a.String("stdout"); got != wanted.String() {
+					t.Errorf("relay %d got %q (%s)", i, got, a.Text)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+func TestVariablesInspectAndCleanup(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		_, h := pair(t, s)
+		quick(t, h, "import numpy as np\nm = np.zeros((3, 4))\nwords = ['a', 'b']")
+		a := call(t, h, "list_colab_variables", nil)
+		want(t, a, map[string]any{"success": true, "count": 2})
+		if text := fmt.Sprint(a.Fields["variables"]); !strings.Contains(text, "ndarray") || !strings.Contains(text, "words") {
+			t.Errorf("variables = %s", text)
+		}
+		want(t, call(t, h, "inspect_variable", map[string]any{"name": "m"}), map[string]any{"success": true, "shape": "[3 4]", "dtype": "float64"})
+		want(t, call(t, h, "cleanup_colab", nil), map[string]any{"success": true, "variables_cleared": 2})
+		want(t, call(t, h, "list_colab_variables", nil), map[string]any{"count": 0})
+		want(t, quick(t, h, "len(In)"), map[string]any{"result": "3"}) // In[0], the first run, this one
+	})
+}
+
+func TestListColabFilesShowsTheWorkdir(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "data.csv"), []byte("a,b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := startExecutor(t, harness.ExecutorConfig{Dir: dir})
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
+	a := call(t, h, "list_colab_files", nil)
+	want(t, a, map[string]any{"success": true, "file_count": 1})
+	want(t, call(t, h, "list_colab_files", map[string]any{"path": "/etc"}), map[string]any{"success": false})
+}

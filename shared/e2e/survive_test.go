@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// counting prints n lines, one each pause seconds.
+func counting(n int, pause float64) string {
+	return fmt.Sprintf("import time\nfor n in range(%d):\n  print('line', n, flush=True)\n  time.sleep(%g)", n, pause)
+}
+
+func lines(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "line %d\n", i)
+	}
+	return b.String()
+}
+
+func TestLongRunGoesOnWithoutItsCallAndItsRelay(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		hold := harness.HostConfig{Env: []string{"RELAY_HOLD=2s"}}
+		first := startHost(t, e.Ready.LocalURL, hold)
+		a := call(t, first, "run_code_long", map[string]any{"code": counting(60, 0.1)})
+		want(t, a, map[string]any{"success": true, "status": "running"})
+		if a.Took > 3*time.Second {
+			t.Errorf("the call took %s with RELAY_HOLD=2s", a.Took)
+		}
+		begun := a.String("stdout")
+		if !strings.HasPrefix(begun, "line 0\n") {
+			t.Errorf("output so far = %q", begun)
+		}
+		first.Kill()
+		second := startHost(t, e.Ready.LocalURL, hold)
+		rest, last := follow(t, second, a.String("execution_id"), a.Int("next_offset"))
+		want(t, last, map[string]any{"status": "succeeded"})
+		if begun+rest != lines(60) {
+			t.Errorf("together the output is %q", begun+rest)
+		}
+	})
+}
+
+func TestEndlessLoopIsInterruptedAtItsDeadlineAndVariablesStay(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		_, h := pair(t, s)
+		quick(t, h, "kept = 'here'")
+		a := call(t, h, "run_code_long", map[string]any{"code": "while True: pass", "timeout_seconds": 1})
+		want(t, a, map[string]any{"success": false, "status": "timed_out"})
+		want(t, quick(t, h, "kept"), map[string]any{"result": "'here'"})
+	})
+}
+
+func TestInterruptExecutionStopsARun(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Env: []string{"RELAY_HOLD=1s"}})
+		a := call(t, h, "run_code_long", map[string]any{"code": "n = 7\nwhile True: pass"})
+		want(t, a, map[string]any{"status": "running"})
+		busy := call(t, h, "list_colab_variables", nil)
+		if busy.Error() != "kernel_busy" {
+			t.Errorf("variables during a run: %s", busy.Text)
+		}
+		call(t, h, "interrupt_execution", map[string]any{"execution_id": a.String("execution_id")})
+		_, last := follow(t, h, a.String("execution_id"), a.Int("next_offset"))
+		want(t, last, map[string]any{"status": "interrupted"})
+		want(t, quick(t, h, "n"), map[string]any{"result": "7"})
+	})
+}
+
+func TestKernelDeathIsToldAndTheNextCallWorks(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		_, h := pair(t, s)
+		quick(t, h, "gone = 1")
+		a := quick(t, h, "print('last words', flush=True)\nimport os; os.kill(os.getpid(), 9)")
+		want(t, a, map[string]any{"success": false, "status": "kernel_died", "stdout": "last words\n"})
+		if !strings.Contains(a.Text, "SIGKILL") {
+			t.Errorf("no reason: %s", a.Text)
+		}
+		next := quick(t, h, "'gone' in globals()")
+		want(t, next, map[string]any{"success": true, "result": "False"})
+		if warning := next.String("warning"); !strings.Contains(warning, "variables") {
+			t.Errorf("the next answer does not say that variables are gone: warning = %q", warning)
+		}
+		again := quick(t, h, "1")
+		if again.String("warning") != "" {
+			t.Errorf("it is said twice: %q", again.String("warning"))
+		}
+	})
+}
+
+func TestRestartKernelTellsThatVariablesAreGone(t *testing.T) {
+	_, h := pair(t, stacks.Old(t))
+	quick(t, h, "gone = 1")
+	want(t, call(t, h, "restart_kernel", nil), map[string]any{"success": true})
+	want(t, quick(t, h, "'gone' in globals()"), map[string]any{"result": "False"})
+}
+
+func TestKilledExecutorLeavesNoOrphanAndLosesNoResult(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		dir := t.TempDir()
+		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python, Dir: dir})
+		hold := harness.HostConfig{Env: []string{"RELAY_HOLD=1s"}}
+		h := startHost(t, e.Ready.LocalURL, hold)
+		done := quick(t, h, "import os, subprocess\nchild = subprocess.Popen(['sleep', '300'])\nprint(os.getpid(), child.pid)")
+		var kernel, child int
+		if _, err := fmt.Sscan(done.String("stdout"), &kernel, &child); err != nil {
+			t.Fatal(err)
+		}
+		ran := call(t, h, "run_code_long", map[string]any{"code": counting(1000, 0.05)})
+		want(t, ran, map[string]any{"status": "running"})
+		e.Kill()
+		gone(t, kernel)
+
+		again := startExecutor(t, harness.ExecutorConfig{Python: s.Python, Dir: dir})
+		gone(t, child)
+		if again.Ready.InstanceID != e.Ready.InstanceID {
+			t.Error("the same state dir has another instance_id")
+		}
+		h = startHost(t, again.Ready.LocalURL, hold)
+		want(t, call(t, h, "get_execution", map[string]any{"execution_id": done.String("execution_id")}),
+			map[string]any{"status": "succeeded", "stdout": done.String("stdout")})
+		lost := call(t, h, "get_execution", map[string]any{"execution_id": ran.String("execution_id")})
+		want(t, lost, map[string]any{"status": "lost", "success": false})
+		if !strings.HasPrefix(lost.String("stdout"), ran.String("stdout")) {
+			t.Errorf("output before the kill: %q, after: %q", ran.String("stdout"), lost.String("stdout"))
+		}
+		want(t, quick(t, h, "1 + 1"), map[string]any{"result": "2"})
+	})
+}
+
+// gone waits until a process is no more; a zombie nobody reaps counts as gone.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	err := harness.Poll(within(t, 10*time.Second), func() (bool, error) {
+		if err := syscall.Kill(pid, 0); err != nil {
+			return true, nil
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || strings.Contains(string(stat), ") Z "), nil
+	})
+	if err != nil {
+		t.Errorf("process %d still lives: %v", pid, err)
+	}
+}
+
+func TestColabFrontEndCallsAreAnsweredAtOnce(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		_, h := pair(t, s)
+		a := quick(t, h, frontEndCall)
+		want(t, a, map[string]any{"success": true})
+		if !strings.Contains(a.String("stdout"), "notebook cell") {
+			t.Errorf("answer = %q", a.String("stdout"))
+		}
+	})
+}
+
+// frontEndCall does what google.colab._message.blocking_request does.
+const frontEndCall = `
+import time, zmq
+kernel = get_ipython().kernel
+kernel.session.send(kernel.iopub_socket, 'colab_request', {'request': {'key': 'X'}},
+    metadata={'colab_msg_id': 7, 'colab_request_type': 'get_user_secret'}, parent=kernel.get_parent() if hasattr(kernel, 'get_parent') else kernel._parent_header)
+deadline = time.time() + 10
+while time.time() < deadline:
+    reply = kernel.session.recv(kernel.stdin_socket, zmq.NOBLOCK)[1]
+    if reply and reply['content'].get('value', {}).get('colab_msg_id') == 7:
+        print(reply['content']['value']['error'])
+        break
+    time.sleep(.01)
+`
