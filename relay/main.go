@@ -1,0 +1,65 @@
+// Command relay is what an MCP host starts on the laptop: a stdio MCP server
+// whose tools run Python on a paired VM. It is also a command line for people:
+// pair, status, version.
+//
+// This package only wires: settings (config.go), one file per subcommand.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, streams{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// streams are the three a program is started with.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// run is the whole program: it gives the exit code and alone reads the environment.
+func run(ctx context.Context, args []string, getenv func(string) string, std streams) int {
+	set := settings{getenv: getenv}
+	root := &cobra.Command{
+		Use:           "relay",
+		Short:         "Run Python on a paired Colab VM from an MCP host",
+		Long:          "Without a subcommand relay is the stdio MCP server that an MCP host starts.",
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), set, std) },
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	set.flags(root.PersistentFlags())
+	root.AddCommand(serveCommand(&set, std), pairCommand(&set, std), statusCommand(&set, std), versionCommand(std))
+	root.SetArgs(args)
+	root.SetIn(std.in)
+	root.SetOut(std.out)
+	root.SetErr(std.err)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(std.err, "relay: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func versionCommand(std streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the relay's version", Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) { fmt.Fprintln(std.out, version) },
+	}
+}

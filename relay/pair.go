@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/pairing"
+	"colabrelay/shared/auth"
+)
+
+// checkTime bounds how long a person waits to hear whether an executor answers.
+const checkTime = 10 * time.Second
+
+// maxPairingText bounds what is read from stdin.
+const maxPairingText = 64 << 10
+
+func pairCommand(set *settings, std streams) *cobra.Command {
+	name := pairing.DefaultName
+	cmd := &cobra.Command{
+		Use:   "pair [STRING]",
+		Short: "Remember the executor whose cell printed STRING (read from stdin when left out)",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return pair(cmd.Context(), name, args, std)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", name, "name of the pairing; an old one of that name is replaced")
+	return cmd
+}
+
+func pair(ctx context.Context, name string, args []string, std streams) error {
+	text := strings.Join(args, " ") // a paste may be broken into several arguments
+	if text == "" || text == "-" {
+		fmt.Fprintln(std.err, "Paste the pairing string and end with Ctrl-D:")
+		b, err := io.ReadAll(io.LimitReader(std.in, maxPairingText))
+		if err != nil {
+			return fmt.Errorf("reading the pairing string: %v", err)
+		}
+		text = string(b)
+	}
+	p, err := auth.ParsePairing(text)
+	if err != nil {
+		return err
+	}
+	store, err := openPairings()
+	if err != nil {
+		return err
+	}
+	r := pairing.Runtime{Name: name, URL: p.URL, Secret: p.Secret}
+	err = store.Put(r)
+	if errors.Is(err, pairing.ErrDamaged) {
+		fmt.Fprintf(std.err, "%v; a new list is begun\n", err)
+		err = store.Put(r)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(std.out, "Paired %q with %s\n", name, p.URL)
+	if !tell(ctx, r, std.out) {
+		fmt.Fprintln(std.out, "The pairing is kept. `relay status` checks again.")
+	}
+	return nil
+}
+
+// tell prints what answers at a runtime's address and whether it is ours.
+func tell(ctx context.Context, r pairing.Runtime, out io.Writer) bool {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	c, err := client.New(client.Config{BaseURL: r.URL, Secret: r.Secret})
+	if err != nil {
+		return failed(out, err)
+	}
+	defer c.Close()
+	health, err := c.Health(ctx)
+	if err != nil {
+		return failed(out, err)
+	}
+	kernel, err := c.Kernel(ctx) // signed: proves that the secrets are the same
+	if err != nil {
+		return failed(out, err)
+	}
+	fmt.Fprintf(out, "  connected: executor %s, up %.0f min, %.1f GB of memory available, kernel %s (Python %s)\n",
+		health.Version, health.UptimeMinutes, health.MemoryAvailableGB, kernel.Status, kernel.Python)
+	return true
+}
+
+func failed(out io.Writer, err error) bool {
+	fmt.Fprintf(out, "  not connected: %v\n", err)
+	var lost *client.Error
+	if errors.As(err, &lost) && lost.Hint != "" {
+		fmt.Fprintf(out, "  next step: %s\n", lost.Hint)
+	}
+	return false
+}
