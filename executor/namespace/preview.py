@@ -1,0 +1,226 @@
+"""Writes an object down within bounds, without running its code."""
+
+import collections
+import datetime
+import decimal
+import types
+
+from colab_relay_facts import Facts
+from colab_relay_safe import (
+    base_of,
+    belongs_to,
+    class_title,
+    is_any,
+    is_library_array,
+    is_library_frame,
+    known,
+    module_dict,
+    text,
+)
+
+MAX_PREVIEW = 4096  # bytes of UTF-8
+MAX_DEPTH = 6  # containers in containers
+MAX_ITEMS = 200  # of one container
+MAX_NESTED_TEXT = 200  # characters of a string in a container
+MAX_ELEMENTS = 500  # of one array
+MAX_COLUMNS = 40  # of one frame
+MAX_BITS = 2000  # of an integer: Python may refuse to print more than 640 digits
+
+EXACT = (type(None), bool, type(...), type(NotImplemented), range)
+EXACT += (datetime.date, datetime.timedelta, decimal.Decimal)
+TEXTS = (str, bytes, bytearray)
+SEQUENCES = ((list, "[", "]"), (tuple, "(", ")"), (collections.deque, "deque([", "])"))
+SETS = ((set, "{", "}"), (frozenset, "frozenset({", "})"))
+
+
+class Full(Exception):
+    """The preview has all the bytes it may have."""
+
+
+class Preview:
+    """Writes an object down in at most MAX_PREVIEW bytes, looking at no more than that takes."""
+
+    def __init__(self):
+        self.parts = []
+        self.left = MAX_PREVIEW - len("…".encode())
+        self.path = []  # ids of the containers around, against cycles
+
+    def of(self, value):
+        try:
+            self.value(value)
+        except Full:
+            self.parts.append("…")
+        except Exception:  # a library of another age, or a dict that a thread changes
+            self.parts.append("…")
+        return "".join(self.parts)
+
+    def put(self, piece):
+        piece = text(piece)
+        encoded = piece.encode()
+        if len(encoded) > self.left:
+            self.parts.append(encoded[: self.left].decode("utf-8", "ignore"))
+            raise Full
+        self.left -= len(encoded)
+        self.parts.append(piece)
+
+    def value(self, value):
+        cls = type(value)
+        if id(value) in self.path or len(self.path) >= MAX_DEPTH:
+            self.put("…")
+            return
+        self.path.append(id(value))
+        try:
+            self.library(cls, value) or self.atom(cls, value) or self.container(cls, value)
+        finally:
+            self.path.pop()
+
+    def atom(self, cls, value):
+        if is_any(cls, EXACT):
+            self.put(cls.__repr__(value))
+        elif base_of(cls, TEXTS) is not None:
+            self.text(cls, value)
+        elif type.__subclasscheck__(int, cls):
+            self.title(cls, int)
+            bits = int.bit_length(value)
+            self.put(int.__repr__(value) if bits <= MAX_BITS else "<%d bits>" % bits)
+        elif base_of(cls, (float, complex)) is not None:
+            base = base_of(cls, (float, complex))
+            self.title(cls, base)
+            self.put(base.__repr__(value))
+        elif cls is datetime.datetime:
+            self.moment(value)
+        elif cls is types.FunctionType:
+            code = value.__code__
+            arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            self.put("<function " + text(value.__qualname__) + "(" + ", ".join(arguments) + ")>")
+        elif type.__subclasscheck__(type, cls):
+            self.put("<class " + class_title(value) + ">")
+        else:
+            return False
+        return True
+
+    def text(self, cls, value):
+        base = base_of(cls, TEXTS)
+        self.title(cls, base)
+        most = MAX_PREVIEW if len(self.path) == 1 else MAX_NESTED_TEXT
+        self.put(base.__repr__(base.__getitem__(value, slice(0, most))))
+        if base.__len__(value) > most:
+            self.put("…")
+
+    def moment(self, value):
+        """The zone is an object of anybody's making."""
+        zone = datetime.datetime.tzinfo.__get__(value)
+        self.put(repr(value.replace(tzinfo=None)))
+        if zone is not None:
+            self.put(" in " + class_title(type(zone)))
+
+    def title(self, cls, base):
+        if cls is not base:
+            self.put("<" + class_title(cls) + " object> ")
+
+    def container(self, cls, value):
+        for base, start, end in SEQUENCES:
+            if type.__subclasscheck__(base, cls):
+                self.title(cls, base)
+                single = base is tuple and tuple.__len__(value) == 1
+                return self.items(start, base.__iter__(value), ",)" if single else end)
+        for base, start, end in SETS:
+            if type.__subclasscheck__(base, cls):
+                self.title(cls, base)
+                return self.items(start, base.__iter__(value), end)
+        if type.__subclasscheck__(dict, cls):
+            self.title(cls, dict)
+            return self.pairs(dict.items(value))
+        self.put("<" + class_title(cls) + " object>")
+
+    def items(self, start, items, end):
+        self.put(start)
+        for n, item in enumerate(items):
+            if n:
+                self.put(", ")
+            if n == MAX_ITEMS:
+                self.put("…")
+                break
+            self.value(item)
+        self.put(end)
+
+    def pairs(self, pairs):
+        self.put("{")
+        for n, (key, value) in enumerate(pairs):
+            if n:
+                self.put(", ")
+            if n == MAX_ITEMS:
+                self.put("…")
+                break
+            self.value(key)
+            self.put(": ")
+            self.value(value)
+        self.put("}")
+
+    def library(self, cls, value):
+        """Arrays and frames of the libraries known, where they are imported."""
+        if is_any(cls, known("numpy", "ndarray")):
+            self.array(cls, value)
+        elif base_of(cls, known("numpy", "generic")) and belongs_to(cls, "numpy"):
+            self.put(class_title(cls) + " ")
+            if cls.dtype.__get__(value).hasobject:
+                return True
+            item = cls.item(value)
+            self.put(repr(item)) if type(item) is cls else self.value(item)
+        elif is_any(cls, known("pandas", "DataFrame")):
+            self.frame(value)
+        elif is_any(cls, known("pandas", "Series")):
+            self.put(class_title(cls) + " ")
+            self.column(value._values)
+        elif is_any(cls, known("pandas", "Timestamp", "Timedelta")):
+            self.put(cls.isoformat(value))
+        elif value is module_dict("pandas").get("NA", self):
+            self.put("NA")
+        elif value is module_dict("pandas").get("NaT", self):
+            self.put("NaT")
+        elif is_any(cls, known("torch", "Tensor")):
+            facts = Facts(value)
+            self.put("tensor(shape=%s, dtype=%s)" % (facts.shape, facts.dtype))
+        else:
+            return False
+        return True
+
+    def array(self, cls, value):
+        """The corner of an array nearest to its origin."""
+        shape, dtype = cls.shape.__get__(value), cls.dtype.__get__(value)
+        self.put("array(shape=%s, dtype=%s) " % (tuple(shape), text(str(dtype))))
+        edge = max(1, int(MAX_ELEMENTS ** (1 / max(1, len(shape)))))
+        corner = cls.__getitem__(value, tuple(slice(0, edge) for _ in shape)) if shape else value
+        if dtype.kind in "mM":  # tolist would make bare numbers of nanoseconds
+            corner = cls.astype(corner, str)
+        self.value(cls.tolist(corner))
+        if any(n > edge for n in shape):
+            self.put(" …")
+
+    def frame(self, frame):
+        """One line a column: name, dtype, first values."""
+        if not is_library_frame(frame):
+            self.put("<pandas.DataFrame object>")
+            return
+        rows, columns = frame.shape
+        self.put("DataFrame of %d rows, %d columns" % (rows, columns))
+        for n in range(columns):
+            if n == MAX_COLUMNS:
+                self.put("\n…")
+                break
+            self.put("\n")
+            self.value(frame.columns[n])
+            self.put(": ")
+            self.column(frame._mgr.iget_values(n))
+
+    def column(self, array):
+        if not is_library_array(array):
+            self.put("<" + class_title(type(array)) + " object>")
+            return
+        self.put(text(str(array.dtype)) + " ")
+        few = 5
+        head = array[:few]
+        is_numpy = is_any(type(head), known("numpy", "ndarray"))
+        self.items("", head.tolist() if is_numpy else list(head), "")
+        if len(array) > few:
+            self.put(", …")

@@ -1,0 +1,83 @@
+"""Ways to look at objects and classes that run none of their code.
+
+Types are taken by type(x) and compared with "is", never looked up in a dict, since a
+metaclass may define __hash__ and __eq__; attributes of classes are read through type's own
+descriptors; modules are asked through their dict.
+"""
+
+import sys
+import types
+
+
+def is_any(cls, classes):
+    return any(cls is c for c in classes)
+
+
+def base_of(cls, classes):
+    """The first of classes that cls is or derives from; its unbound methods are safe."""
+    for c in classes:
+        if type.__subclasscheck__(c, cls):
+            return c
+    return None
+
+
+def text(value):
+    """An exact str that is valid UTF-8, of a str or of anything derived from it."""
+    return str.__str__(value).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def class_name(cls):
+    return text(type.__dict__["__name__"].__get__(cls))
+
+
+def class_module(cls):
+    module = type.__dict__["__module__"].__get__(cls)
+    return text(module) if type(module) is str else "?"
+
+
+def class_title(cls):
+    module = class_module(cls)
+    name = text(type.__dict__["__qualname__"].__get__(cls))
+    return name if module == "builtins" else module + "." + name
+
+
+def module_dict(name):
+    """The names in a module that is imported already, or none. Reading a missing
+    attribute instead would run the module's __getattr__, which may import."""
+    module = dict.get(sys.modules, name)
+    if type.__subclasscheck__(types.ModuleType, type(module)):
+        return object.__getattribute__(module, "__dict__")
+    return {}
+
+
+def known(module, *names):
+    """Those of a module's classes, where it is imported."""
+    found = module_dict(module)
+    return [found[name] for name in names if type.__subclasscheck__(type, type(found.get(name)))]
+
+
+def belongs_to(cls, package):
+    """Whether cls is what the package itself has under that name."""
+    module = class_module(cls)
+    return (module + ".").startswith(package + ".") and module_dict(module).get(
+        class_name(cls)
+    ) is cls
+
+
+def is_library_array(array):
+    """An array of numpy's or pandas' own. Even the length of another is its author's code."""
+    return is_any(type(array), known("numpy", "ndarray")) or belongs_to(type(array), "pandas")
+
+
+def is_library_index(index):
+    cls = type(index)
+    return belongs_to(cls, "pandas") and (
+        not is_any(cls, known("pandas", "Index")) or is_library_array(index._data)
+    )
+
+
+def is_library_frame(frame):
+    """A DataFrame or Series, its class taken for granted, made of library arrays only."""
+    return all(is_library_index(axis) for axis in frame._mgr.axes) and all(
+        is_library_array(array) for array in frame._mgr.arrays
+    )

@@ -1,0 +1,106 @@
+package probe
+
+import (
+	"bufio"
+	"bytes"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// cgroup is the memory of one control group, in bytes.
+type cgroup struct {
+	limit uint64
+	used  uint64 // without the page cache that is given back when asked
+}
+
+// version says where one version of the control groups keeps its figures.
+type version struct {
+	mount, limit, used, inactive string
+}
+
+var (
+	v1 = version{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
+	v2 = version{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
+)
+
+// cgroups are the groups around us that have a limit, the innermost first.
+//
+// In a container the path that /proc/self/cgroup names may be the host's and not
+// be there; then what is mounted is the container's own group.
+func cgroups(root fs.FS) []cgroup {
+	v, dir := ownCgroup(root)
+	var found []cgroup
+	for {
+		if g, ok := v.read(root, path.Join(v.mount, dir)); ok {
+			found = append(found, g)
+		}
+		if dir == "." || dir == "/" || dir == "" {
+			return found
+		}
+		dir = path.Dir(dir)
+	}
+}
+
+// ownCgroup finds the group that holds our memory: version 1 where a memory
+// controller is mounted in its way, else version 2.
+func ownCgroup(root fs.FS) (v version, dir string) {
+	b, _ := fs.ReadFile(root, "proc/self/cgroup")
+	v, dir = v2, "."
+	for line := range strings.Lines(string(b)) {
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(fields) < 3 {
+			continue
+		}
+		own := path.Clean(strings.TrimPrefix(fields[2], "/"))
+		if strings.HasPrefix(own, "..") { // a group outside our view of them
+			own = "."
+		}
+		for controller := range strings.SplitSeq(fields[1], ",") {
+			if controller == "memory" {
+				return v1, own
+			}
+		}
+		if fields[0] == "0" && fields[1] == "" {
+			dir = own
+		}
+	}
+	return v, dir
+}
+
+// read reports ok when the group is there and has a limit. Version 1 writes
+// "none" as a number near 2^63, version 2 as the word max.
+func (v version) read(root fs.FS, dir string) (g cgroup, ok bool) {
+	const none = 1 << 62
+	if g.limit, ok = number(root, path.Join(dir, v.limit)); !ok || g.limit >= none {
+		return cgroup{}, false
+	}
+	if g.used, ok = number(root, path.Join(dir, v.used)); !ok {
+		return cgroup{}, false
+	}
+	stat, _ := fs.ReadFile(root, path.Join(dir, "memory.stat"))
+	g.used -= min(g.used, statField(stat, v.inactive))
+	return g, true
+}
+
+func number(root fs.FS, name string) (uint64, bool) {
+	b, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+	return n, err == nil
+}
+
+// statField is one figure of a memory.stat file, 0 where it has none.
+func statField(stat []byte, name string) uint64 {
+	lines := bufio.NewScanner(bytes.NewReader(stat))
+	for lines.Scan() {
+		if key, value, _ := strings.Cut(lines.Text(), " "); key == name {
+			n, _ := strconv.ParseUint(value, 10, 64)
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,40 @@
+package probe
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/shirou/gopsutil/v3/mem"
+)
+
+// Mem is the memory that the executor and its kernel share, in bytes.
+type Mem struct {
+	Total, Used, Available uint64
+}
+
+// Memory is the machine's, or that of the control group we are in where it has
+// a limit. Page cache that the kernel gives back when asked counts as available.
+func Memory() (Mem, error) { return memory(os.DirFS("/")) }
+
+func memory(root fs.FS) (Mem, error) {
+	v, err := mem.VirtualMemory()
+	if err != nil {
+		return Mem{}, fmt.Errorf("reading the machine's memory: %w", err)
+	}
+	machine := Mem{Total: v.Total, Used: v.Total - min(v.Total, v.Available), Available: v.Available}
+	return machine.within(cgroups(root)), nil
+}
+
+// within is m under every limit of the groups around us: the tightest counts.
+func (m Mem) within(groups []cgroup) Mem {
+	for _, g := range groups {
+		if g.limit >= m.Total && g.limit-min(g.limit, g.used) >= m.Available {
+			continue
+		}
+		available := min(m.Available, g.limit-min(g.limit, g.used))
+		m = Mem{Total: min(m.Total, g.limit), Available: available}
+		m.Used = m.Total - min(m.Total, available)
+	}
+	return m
+}

@@ -1,0 +1,91 @@
+package probe
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// pythonLimit bounds the look at the packages: a cold disk with a thousand of
+// them takes seconds.
+const pythonLimit = 10 * time.Second
+
+//go:embed packages.py
+var packagesPy string
+
+// pythonFacts remembers what packages.py said until a folder it searched changed.
+type pythonFacts struct {
+	mu      sync.Mutex
+	facts   pythonAnswer
+	changed map[string]time.Time
+}
+
+type pythonAnswer struct {
+	Python   contract.Python   `json:"python"`
+	Packages map[string]string `json:"packages"`
+	Paths    []string          `json:"paths"`
+}
+
+// pythonAndPackages is empty but for the interpreter's path where it can't be asked.
+func (p *Prober) pythonAndPackages(ctx context.Context) (contract.Python, map[string]string) {
+	f := &p.python
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.changed == nil || !maps.Equal(f.changed, changeTimes(f.facts.Paths)) {
+		facts, err := askPython(ctx, p.cfg.Python, p.cfg.Getenv)
+		if err != nil {
+			return contract.Python{Executable: p.cfg.Python}, map[string]string{}
+		}
+		f.facts, f.changed = facts, changeTimes(facts.Paths)
+	}
+	return f.facts.Python, maps.Clone(f.facts.Packages)
+}
+
+func askPython(ctx context.Context, python string, getenv func(string) string) (pythonAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, pythonLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, python, "-")
+	cmd.WaitDelay = time.Second
+	cmd.Stdin = strings.NewReader(packagesPy)
+	cmd.Env = pythonEnvironment(getenv)
+	out, err := cmd.Output()
+	if err != nil {
+		return pythonAnswer{}, fmt.Errorf("asking %q for its packages: %w", python, err)
+	}
+	var answer pythonAnswer
+	if err := json.Unmarshal(out, &answer); err != nil {
+		return pythonAnswer{}, fmt.Errorf("reading the packages of %q: %w", python, err)
+	}
+	return answer, nil
+}
+
+// pythonEnvironment is what decides where the kernel finds its packages, and no
+// secret: whatever is installed may run code as the interpreter starts.
+func pythonEnvironment(getenv func(string) string) []string {
+	env := []string{"PYTHONIOENCODING=utf-8"}
+	for _, name := range []string{"PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE"} {
+		if value := getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+func changeTimes(paths []string) map[string]time.Time {
+	times := make(map[string]time.Time, len(paths))
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			times[path] = info.ModTime()
+		}
+	}
+	return times
+}

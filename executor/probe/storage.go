@@ -1,0 +1,51 @@
+package probe
+
+import (
+	"context"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/shirou/gopsutil/v3/disk"
+
+	"colabrelay/shared/contract"
+)
+
+const (
+	driveMount = "/content/drive/MyDrive"
+	diskLimit  = 2 * time.Second // a Drive whose mount hangs answers never
+)
+
+// storage is the file systems of the working directory, of temporary files and
+// of a mounted Drive, each path once.
+func (p *Prober) storage(ctx context.Context) []contract.Disk {
+	paths := []string{p.cfg.WorkDir, os.TempDir(), driveMount}
+	disks := []contract.Disk{}
+	for i, path := range paths {
+		if path == "" || slices.Contains(paths[:i], path) {
+			continue
+		}
+		if d, ok := p.disk(ctx, path); ok {
+			disks = append(disks, d)
+		}
+	}
+	return disks
+}
+
+// disk asks once per path at a time: a look that hangs is joined by the next.
+func (p *Prober) disk(ctx context.Context, path string) (contract.Disk, bool) {
+	answer := p.looking.DoChan(path, func() (any, error) { return disk.Usage(path) })
+	limit := time.NewTimer(diskLimit)
+	defer limit.Stop()
+	select {
+	case r := <-answer:
+		if r.Err != nil {
+			return contract.Disk{}, false
+		}
+		u := r.Val.(*disk.UsageStat)
+		return contract.Disk{Path: path, TotalGB: inGB(u.Total), FreeGB: inGB(u.Free), UsedPct: round(u.UsedPercent, 1)}, true
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return contract.Disk{}, false
+}
