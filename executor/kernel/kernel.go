@@ -85,6 +85,7 @@ func (k *Kernel) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		life, err := k.start(ctx)
 		if err == nil {
+			k.set(life, contract.KernelIdle)
 			waiting = answer(waiting, nil)
 			began := time.Now()
 			waiting = k.watch(ctx, life)
@@ -117,7 +118,6 @@ func (k *Kernel) Run(ctx context.Context) error {
 // watch holds one life until it ends. A restart that was asked for is returned
 // to be answered once the next life is ready.
 func (k *Kernel) watch(ctx context.Context, life *Life) (waiting chan error) {
-	k.set(life, contract.KernelIdle)
 	defer k.cfg.Log.Info("kernel ended", "component", "kernel", "kernel_id", life.ID)
 	select {
 	case <-life.Done():

@@ -1,0 +1,306 @@
+package kernel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/executor/jupyter"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func find(t *testing.T, s stacks.Stack) Python {
+	t.Helper()
+	python, err := Find(within(t, time.Minute), s.Python)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return python
+}
+
+// running starts a kernel that ends with the test and waits for its first life.
+func running(t *testing.T, cfg Config) (*Kernel, *Life) {
+	t.Helper()
+	if cfg.StateDir == "" {
+		cfg.StateDir = t.TempDir()
+	}
+	cfg.WorkDir = t.TempDir()
+	cfg.Log = slog.New(slog.DiscardHandler)
+	if cfg.Environ == nil {
+		cfg.Environ = os.Environ()
+	}
+	k := New(cfg)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- k.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	life, err := k.Await(within(t, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, life
+}
+
+// evaluate is the repr of an expression in the kernel.
+func evaluate(t *testing.T, life *Life, code, expression string) string {
+	t.Helper()
+	m, err := life.Client.Request(within(t, 30*time.Second), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
+		Code: code, Silent: true, UserExpressions: map[string]string{"v": expression},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reply jupyter.ExecuteReply
+	var value struct {
+		Data map[string]string `json:"data"`
+	}
+	if err := json.Unmarshal(m.Content, &reply); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(reply.UserExpressions["v"], &value); err != nil {
+		t.Fatalf("%v in %s", err, m.Content)
+	}
+	return value.Data["text/plain"]
+}
+
+func isGone(pid int) bool {
+	_, state, err := processStat(pid)
+	return err != nil || state == 'Z'
+}
+
+func waitGone(t *testing.T, pid int) {
+	t.Helper()
+	ctx := within(t, 10*time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !isGone(pid) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("process %d still lives", pid)
+		}
+	}
+}
+
+func TestKernelSeesNoSecretsAndItsOwnSession(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		_, life := running(t, Config{Python: find(t, s), Environ: append(os.Environ(),
+			"NGROK_AUTHTOKEN=one", "EXECUTOR_SECRET=two", "KAGGLE_USER_SECRETS_TOKEN=three", "KEPT=four")})
+		got := evaluate(t, life, "import os", "[v for v in os.environ.values() if v in ('one', 'two', 'three', 'four')]")
+		if got != "['four']" {
+			t.Errorf("the kernel sees %s", got)
+		}
+		if got := evaluate(t, life, "import os", "os.getsid(0) == os.getpid()"); got != "True" {
+			t.Error("the kernel is in the executor's session")
+		}
+	})
+}
+
+func TestColabsIPythonConfigurationDoesNotReachTheKernel(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		dir := t.TempDir()
+		profile := filepath.Join(dir, "profile_default")
+		if err := os.MkdirAll(profile, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		config := "c.IPKernelApp.kernel_class = 'google.colab._kernel.Kernel'\nc.InteractiveShellApp.extensions = ['google.colab']\n"
+		if err := os.WriteFile(filepath.Join(profile, "ipython_config.py"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, life := running(t, Config{Python: find(t, s), Environ: append(os.Environ(), "IPYTHONDIR="+dir)})
+		if got := evaluate(t, life, "", "type(get_ipython().kernel).__module__"); got != "'ipykernel.ipkernel'" {
+			t.Errorf("kernel class is of %s", got)
+		}
+	})
+}
+
+func TestDeadKernelIsStartedAgainUnderANewID(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		k, life := running(t, Config{Python: find(t, s)})
+		// A forked child keeps the sockets open: only the process tells the death.
+		child := evaluate(t, life, "import os, time\npid = os.fork()\nif pid == 0: time.sleep(300)", "pid")
+		_ = syscall.Kill(life.PID(), syscall.SIGKILL)
+		<-life.Done()
+		if !strings.Contains(life.Reason(), "SIGKILL") || life.Asked() {
+			t.Errorf("reason = %q", life.Reason())
+		}
+		var pid int
+		if _, err := fmt.Sscan(child, &pid); err != nil {
+			t.Fatal(err)
+		}
+		waitGone(t, pid)
+		next := awaitOther(t, k, life)
+		if next.ID == life.ID || k.Status().Lives != 2 {
+			t.Errorf("status after the death: %+v", k.Status())
+		}
+	})
+}
+
+func awaitOther(t *testing.T, k *Kernel, old *Life) *Life {
+	t.Helper()
+	for {
+		changed := k.Changed()
+		life, err := k.Await(within(t, time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if life != old {
+			return life
+		}
+		<-changed
+	}
+}
+
+func TestKernelThatKeepsDyingIsGivenUpUntilRestart(t *testing.T) {
+	k, life := running(t, Config{Python: find(t, stacks.Old(t))})
+	for range maxDeaths {
+		_ = syscall.Kill(life.PID(), syscall.SIGSEGV)
+		<-life.Done()
+		if !strings.Contains(life.Reason(), "SIGSEGV") {
+			t.Errorf("reason = %q", life.Reason())
+		}
+		next, err := otherOrDead(t, k, life)
+		if err != nil {
+			break
+		}
+		life = next
+	}
+	if _, err := k.Life(); !errors.Is(err, ErrDead) || k.Status().Status != contract.KernelDead {
+		t.Fatalf("after %d deaths: %v, %+v", maxDeaths, err, k.Status())
+	}
+	if err := k.Restart(within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Life(); err != nil {
+		t.Error(err)
+	}
+}
+
+func otherOrDead(t *testing.T, k *Kernel, old *Life) (*Life, error) {
+	t.Helper()
+	for {
+		changed := k.Changed()
+		life, err := k.Await(within(t, time.Minute))
+		if err != nil || life != old {
+			return life, err
+		}
+		<-changed
+	}
+}
+
+func TestRestartEndsEvenAKernelThatIgnoresEverything(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		k, life := running(t, Config{Python: find(t, s)})
+		stubborn := "import signal\nfor s in (signal.SIGINT, signal.SIGTERM): signal.signal(s, signal.SIG_IGN)\nwhile True: pass"
+		if _, err := life.Client.Send(t.Context(), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{Code: stubborn}); err != nil {
+			t.Fatal(err)
+		}
+		for { // until it runs
+			m, err := life.Client.Receive(within(t, 10*time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Header.MsgType == jupyter.MsgExecuteInput {
+				break
+			}
+		}
+		began := time.Now()
+		if err := k.Restart(within(t, time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("restart took %s", took)
+		}
+		if next, err := k.Life(); err != nil || next.ID == life.ID || !life.Asked() {
+			t.Errorf("after the restart: %v %v", next, err)
+		}
+	})
+}
+
+func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
+	python := find(t, stacks.Old(t))
+	state := t.TempDir()
+	leftover, err := startProcess(Config{Python: python, WorkDir: state, StateDir: state, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, filepath.Join(state, "connection.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := os.ReadFile(recordPath(state))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What a killed executor leaves: the record and the process, but no supervisor.
+	if err := endLeftover(state); err != nil {
+		t.Fatal(err)
+	}
+	<-leftover.done
+	waitGone(t, leftover.pid)
+
+	other := strings.Replace(string(record), `"start_time":`, `"start_time":1`, 1)
+	bystander, err := startProcess(Config{Python: python, WorkDir: state, StateDir: t.TempDir(), Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, filepath.Join(state, "c2.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other = strings.Replace(other, fmt.Sprint(leftover.pid), fmt.Sprint(bystander.pid), 1)
+	if err := os.WriteFile(recordPath(state), []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := endLeftover(state); err != nil {
+		t.Fatal(err)
+	}
+	if isGone(bystander.pid) {
+		t.Error("a process with the leftover's pid but another start time was killed")
+	}
+	bystander.kill()
+	<-bystander.done
+}
+
+func TestFindSaysWhatEachInterpreterLacks(t *testing.T) {
+	bare := filepath.Join(t.TempDir(), "python3")
+	if err := os.WriteFile(bare, []byte("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'ipykernel'\" >&2\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Find(t.Context(), bare)
+	if !errors.Is(err, ErrNoPython) || !strings.Contains(err.Error(), "No module named 'ipykernel'") || !strings.Contains(err.Error(), "pip install ipykernel") {
+		t.Errorf("error = %v", err)
+	}
+	if _, err := Find(t.Context(), "/nonexistent/python"); !errors.Is(err, ErrNoPython) {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestKernelThatCannotStartIsSaidSo(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "python3")
+	if err := os.WriteFile(broken, []byte("#!/bin/sh\necho 'ImportError: libzmq is broken' >&2\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	k := New(Config{Python: Python{Path: broken}, WorkDir: t.TempDir(), StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	err := k.Run(within(t, time.Minute))
+	if err == nil || !strings.Contains(err.Error(), "libzmq is broken") {
+		t.Errorf("Run = %v", err)
+	}
+}
