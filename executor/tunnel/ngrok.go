@@ -68,6 +68,9 @@ func newNgrok(c Config) (*ngrokTunnel, error) {
 		n.endpoint = append(n.endpoint, ngrok.WithURL(address))
 	}
 	if c.Server != "" {
+		if _, _, err := net.SplitHostPort(c.Server); err != nil {
+			return nil, fmt.Errorf("ngrok server %q: want host:port", c.Server)
+		}
 		n.options = append(n.options, ngrok.WithAgentConnectURL(c.Server))
 	}
 	if c.CAFile != "" {

@@ -337,11 +337,11 @@ func forward(l net.Listener, addr string) {
 			in.Close()
 			continue
 		}
-		go join2(in, out)
+		go carry(in, out)
 	}
 }
 
-func join2(a, b net.Conn) {
+func carry(a, b net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() { _, _ = io.Copy(a, b); a.Close() })
 	both.Go(func() { _, _ = io.Copy(b, a); b.Close() })

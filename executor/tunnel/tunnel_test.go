@@ -274,6 +274,7 @@ func TestNewFindsFaultsBeforeAnythingRuns(t *testing.T) {
 		"domain is a URL": {Kind: KindNgrok, Token: testToken, Domain: "https://a.ngrok.app/path"},
 		"domain has port": {Kind: KindNgrok, Token: testToken, Domain: "a.ngrok.app:443"},
 		"not a domain":    {Kind: KindNgrok, Token: testToken, Domain: "my domain"},
+		"server no port":  {Kind: KindNgrok, Token: testToken, Server: "localhost"},
 		"no such CA file": {Kind: KindNgrok, Token: testToken, CAFile: "/does/not/exist"},
 		"CA without PEM":  {Kind: KindNgrok, Token: testToken, CAFile: "/dev/null"},
 		"no kind":         {},
