@@ -11,7 +11,8 @@ from importlib.metadata import distributions
 
 MAX_PACKAGES = 5000
 
-sys.path.remove("")  # of running from standard input; a kernel has none either
+# Running from standard input puts the working directory first; a kernel has none there.
+sys.path = [path for path in sys.path if path]
 packages = {}
 for distribution in distributions():
     name = distribution.metadata["Name"]

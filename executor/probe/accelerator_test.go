@@ -1,0 +1,130 @@
+package probe
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"colabrelay/shared/contract"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func TestGPUsAreReadFieldByField(t *testing.T) {
+	for name, test := range map[string]struct {
+		table string
+		want  []contract.GPUDevice
+	}{
+		"a T4": {
+			"0, Tesla T4, 3, 15360, 12, 0\n",
+			[]contract.GPUDevice{{Index: ptr(0), Name: "Tesla T4", MemoryUsedMB: ptr(3.0), MemoryTotalMB: ptr(15360.0), UtilizationPct: ptr(12.0)}},
+		},
+		"two, one without figures": {
+			"0, A100, [N/A], 40960, [N/A], [N/A]\r\n[N/A], B, , x, NaN, 0",
+			[]contract.GPUDevice{{Index: ptr(0), Name: "A100", MemoryTotalMB: ptr(40960.0)}, {Name: "B"}},
+		},
+		"a comma in its name": {
+			"1, NVIDIA, Corp. Device, 1, 2, 3, 4\n",
+			[]contract.GPUDevice{{Index: ptr(1), Name: "NVIDIA, Corp. Device", MemoryUsedMB: ptr(1.0), MemoryTotalMB: ptr(2.0), UtilizationPct: ptr(3.0)}},
+		},
+		"a message": {"No devices were found\n", []contract.GPUDevice{}},
+		"nothing":   {"", []contract.GPUDevice{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, parseGPUs([]byte(test.table))); diff != "" {
+				t.Errorf("parseGPUs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMoreGPUsThanTheBoundAreLeftOut(t *testing.T) {
+	table := strings.Repeat("0, X, 1, 2, 3, 4\n", maxGPUs+1)
+	if n := len(parseGPUs([]byte(table))); n != maxGPUs {
+		t.Errorf("got %d GPUs, want %d", n, maxGPUs)
+	}
+}
+
+func FuzzParseGPUs(f *testing.F) {
+	f.Add([]byte("0, Tesla T4, 3, 15360, 0, 0\n"))
+	f.Add([]byte("[N/A], \xff,,, 1e999, inf, -0, NaN\n"))
+	f.Fuzz(func(t *testing.T, table []byte) {
+		devices := parseGPUs(table)
+		if len(devices) > maxGPUs {
+			t.Errorf("%d GPUs", len(devices))
+		}
+		if _, err := json.Marshal(devices); err != nil {
+			t.Errorf("not JSON: %v", err)
+		}
+	})
+}
+
+// nvidiaSMI puts a program of that name first on PATH.
+func nvidiaSMI(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+func TestGPUIsAskedFromNvidiaSMI(t *testing.T) {
+	nvidiaSMI(t, `[ "$*" = "--query-gpu=index,name,memory.used,memory.total,utilization.gpu,utilization.memory --format=csv,nounits,noheader" ] && echo "0, Tesla T4, 3, 15360, 0, 0"`)
+	root := tree(map[string]string{
+		"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  gcc version 12.3.0\n",
+	})
+	got := gpu(t.Context(), root)
+	if !got.Available || got.Driver != "535.104.05" || len(got.Devices) != 1 || got.Devices[0].Name != "Tesla T4" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestNoGPUWhenNvidiaSMIFails(t *testing.T) {
+	nvidiaSMI(t, "echo 'Failed to initialize NVML'; exit 18")
+	if got := gpu(t.Context(), tree(nil)); got.Available || got.Devices == nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestNvidiaSMIThatHangsIsEnded(t *testing.T) {
+	nvidiaSMI(t, "sleep 300") // a child that holds the pipe open when the shell is killed
+	start := time.Now()
+	if got := gpu(t.Context(), tree(nil)); got.Available {
+		t.Errorf("got %+v", got)
+	}
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestTPUIsFoundFromDevicesAndEnvironment(t *testing.T) {
+	for name, test := range map[string]struct {
+		env   string
+		files map[string]string
+		want  contract.TPU
+	}{
+		"accel devices": {"", map[string]string{"dev/accel0": "", "dev/accel1": ""}, contract.TPU{Available: true, Devices: []string{"/dev/accel0", "/dev/accel1"}}},
+		"vfio devices":  {"", map[string]string{"dev/vfio/0": "", "dev/vfio/vfio": ""}, contract.TPU{Available: true, Devices: []string{"/dev/vfio/0"}}},
+		"only control":  {"", map[string]string{"dev/vfio/vfio": ""}, contract.TPU{Devices: []string{}}},
+		"environment":   {"1", nil, contract.TPU{Available: true, Devices: []string{}}},
+		"none":          {"", nil, contract.TPU{Devices: []string{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			getenv := func(name string) string {
+				if name == "COLAB_TPU_1VM" {
+					return test.env
+				}
+				return ""
+			}
+			if diff := cmp.Diff(test.want, tpu(getenv, tree(test.files))); diff != "" {
+				t.Errorf("tpu (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
