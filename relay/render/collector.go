@@ -20,12 +20,13 @@ import (
 // Bounds of a View, in characters (runes). Together they stay under 40,000,
 // past which hosts cut a result by themselves, without saying where.
 const (
-	headRunes  = 8 << 10 // after the event that crosses it the head is complete
-	tailRunes  = 4 << 10 // of each stream
-	viewRunes  = 38_000  // streams, result, traceback and other texts in all
-	leastRunes = 2_000   // a result or traceback gets at least this much
-	textRunes  = 500     // the text of one display output
-	maxOutputs = 100     // display outputs kept; the newest ones stay
+	headRunes   = 8 << 10 // after the event that crosses it the head is complete
+	tailRunes   = 4 << 10 // of each stream
+	streamRunes = 30_000  // of one stream, never reached by events within the contract
+	viewRunes   = 38_000  // streams, result, traceback and other texts in all
+	leastRunes  = 2_000   // a result or traceback gets at least this much
+	textRunes   = 500     // the text of one display output
+	maxOutputs  = 100     // display outputs kept; the newest ones stay
 )
 
 // Fetch writes the blob of the given SHA-256 to w.
@@ -225,18 +226,20 @@ func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 
 func (c *Collector) viewStreams(v *View) {
 	where := fmt.Sprintf("; get_execution with offset=%d goes on there", c.headEnd)
-	var cut [2]bool
-	v.Stdout, cut[0] = c.stdout.text(where)
-	v.Stderr, cut[1] = c.stderr.text(where)
-	if !cut[0] && !cut[1] {
-		return
-	}
-	v.Truncated, v.NextOffset = true, c.headEnd
-	for i, s := range []*stream{c.stdout, c.stderr} {
-		if cut[i] {
-			path, err := s.spool.keep()
-			v.saved([]string{"stdout", "stderr"}[i], path, err)
+	for _, s := range []struct {
+		kind   string
+		stream *stream
+		into   *string
+	}{{contract.Stdout, c.stdout, &v.Stdout}, {contract.Stderr, c.stderr, &v.Stderr}} {
+		text, cut := s.stream.text(where)
+		text, over := Clip(text, streamRunes) // one event far longer than the contract allows
+		*s.into = text
+		if !cut && !over {
+			continue
 		}
+		v.Truncated, v.NextOffset = true, c.headEnd
+		path, err := s.stream.spool.keep()
+		v.saved(s.kind, path, err)
 	}
 }
 

@@ -58,12 +58,16 @@ func Shrink(original []byte) (Picture, error) {
 	if edge <= MaxEdge && len(original) <= bytesAllowed {
 		return Picture{MIMEType: "image/" + format, Data: original, Width: cfg.Width, Height: cfg.Height}, nil
 	}
+	sharp := format != "jpeg"
 	for edge = min(edge, MaxEdge); edge >= leastEdge; edge = edge * 3 / 4 {
 		small := resize(img, edge)
-		if mime, data, ok := encode(small, format); ok {
+		mime, data := encode(small, sharp)
+		if len(data) <= bytesAllowed {
 			b := small.Bounds()
 			return Picture{MIMEType: mime, Data: data, Width: b.Dx(), Height: b.Dy()}, nil
 		}
+		// What JPEG can't make fit is noise to PNG too: no second try with that.
+		sharp = false
 	}
 	return Picture{}, errors.New("picture can't be made small enough")
 }
@@ -76,28 +80,32 @@ func resize(img image.Image, edge int) image.Image {
 		return img
 	}
 	w, h := max(1, b.Dx()*edge/long), max(1, b.Dy()*edge/long)
-	out := image.NewNRGBA(image.Rect(0, 0, w, h))
+	out := image.NewRGBA(image.Rect(0, 0, w, h)) // the scaler has a fast path for RGBA only
 	draw.CatmullRom.Scale(out, out.Bounds(), img, b, draw.Src, nil)
 	return out
 }
 
-// encode tries PNG, which keeps text and lines sharp, then JPEG of falling
-// quality. A photograph goes to JPEG at once: its PNG is slow and never fits.
-func encode(img image.Image, format string) (mime string, data []byte, ok bool) {
-	if format != "jpeg" {
+// encode gives PNG, which keeps text and lines sharp, when sharp and small enough;
+// else JPEG of the best quality that fits, else of the lowest.
+func encode(img image.Image, sharp bool) (mime string, data []byte) {
+	if sharp {
 		var buf bytes.Buffer
 		if png.Encode(&buf, img) == nil && buf.Len() <= bytesAllowed {
-			return "image/png", buf.Bytes(), true
+			return "image/png", buf.Bytes()
 		}
 	}
 	flat := flatten(img)
 	for _, quality := range []int{85, 70, 50} {
 		var buf bytes.Buffer
-		if jpeg.Encode(&buf, flat, &jpeg.Options{Quality: quality}) == nil && buf.Len() <= bytesAllowed {
-			return "image/jpeg", buf.Bytes(), true
+		if err := jpeg.Encode(&buf, flat, &jpeg.Options{Quality: quality}); err != nil {
+			panic(err) // only for sides over 65,535
+		}
+		data = buf.Bytes()
+		if len(data) <= bytesAllowed || len(data) > 3*bytesAllowed {
+			break // it fits, or no quality will make it
 		}
 	}
-	return "", nil, false
+	return "image/jpeg", data
 }
 
 // flatten puts a picture on white: JPEG has no transparency and would turn it black.

@@ -148,7 +148,7 @@ func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessag
 		return p.blob(ctx, blob)
 	}
 	s := text(raw)
-	if !binary(mime) {
+	if !inBase64(mime) {
 		return []byte(s), nil
 	}
 	// Front ends accept line breaks within base64, so kernels send them.
@@ -185,8 +185,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// binary says which payloads travel as base64. SVG is text.
-func binary(mime string) bool {
+// inBase64 says which payloads travel as base64. SVG is text.
+func inBase64(mime string) bool {
 	switch {
 	case mime == "image/svg+xml":
 		return false

@@ -43,6 +43,8 @@ func (s *stream) shown() int { return s.headRunes + utf8.RuneCountInString(s.fol
 
 func (s *stream) freeze() {
 	s.atFreeze = s.folder.pending()
+	// These rows may come again in the tail: alone they are nothing left out.
+	s.tail.max = tailRunes + utf8.RuneCountInString(s.atFreeze)
 	s.frozen = true
 }
 
@@ -62,6 +64,8 @@ func (s *stream) text(where string) (string, bool) {
 	if rest.dropped == 0 {
 		return string(s.head) + string(rest.buf), false
 	}
+	rest.max = tailRunes
+	rest.shrink()
 	head := string(s.head) + s.atFreeze
 	last := tailLines(string(rest.buf))
 	marker := fmt.Sprintf("[… about %d characters left out%s …]", rest.dropped, where)

@@ -1,0 +1,295 @@
+package render
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+// log makes events with offsets.
+type log []contract.Event
+
+func (l *log) add(ev contract.Event) {
+	ev.Offset = int64(len(*l))
+	*l = append(*l, ev)
+}
+
+func (l *log) print(name, text string) {
+	l.add(contract.Event{Type: contract.EventStream, Name: name, Text: text})
+}
+
+func (l *log) display(typ contract.EventType, id string, mime map[string]string) {
+	ev := contract.Event{Type: typ, DisplayID: id, Data: map[string]json.RawMessage{}}
+	for k, v := range mime {
+		ev.Data[k], _ = json.Marshal(v)
+	}
+	l.add(ev)
+}
+
+func noBlobs(context.Context, string, io.Writer) error { return errors.New("no blobs here") }
+
+func view(t *testing.T, events []contract.Event, opt Options) View {
+	t.Helper()
+	c := New(opt)
+	for _, ev := range events {
+		c.Add(ev)
+	}
+	v := c.View(t.Context(), noBlobs)
+	if n := runes(v.Stdout) + runes(v.Stderr) + runes(v.Result); n > 40_000 {
+		t.Errorf("%d characters", n)
+	}
+	return v
+}
+
+func TestShortRunIsShownWhole(t *testing.T) {
+	var l log
+	l.print("stdout", "out\n")
+	l.print("stderr", "\x1b[33mwarn\x1b[0m\n")
+	l.display(contract.EventExecuteResult, "", map[string]string{"text/plain": "'v'"})
+	dir := t.TempDir()
+	v := view(t, l, Options{Dir: dir})
+	if v.Stdout != "out\n" || v.Stderr != "warn\n" || v.Result != "'v'" || !v.HasResult || v.Truncated || v.NextOffset != 3 {
+		t.Errorf("%+v", v)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 || len(v.Files) != 0 {
+		t.Errorf("files for a short run: %v %v", left, v.Files)
+	}
+}
+
+func TestMillionLinesAreHeadAndTailAndAWholeFileInBoundedMemory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made when needed")
+	c := New(Options{Dir: dir})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var want int64
+	var chunk strings.Builder
+	offset := int64(0)
+	for i := range 1_000_000 {
+		fmt.Fprintf(&chunk, "line %d\n", i)
+		if chunk.Len() > 15<<10 || i == 999_999 {
+			want += int64(chunk.Len())
+			c.Add(contract.Event{Offset: offset, Type: contract.EventStream, Name: "stdout", Text: chunk.String()})
+			chunk.Reset()
+			offset++
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 4<<20 {
+		t.Errorf("the collector holds %d bytes", grown)
+	}
+	v := c.View(t.Context(), noBlobs)
+	if !strings.HasPrefix(v.Stdout, "line 0\n") || !strings.HasSuffix(v.Stdout, "line 999999\n") || runes(v.Stdout) > 40_000 {
+		t.Errorf("%d characters from %.20q", runes(v.Stdout), v.Stdout)
+	}
+	if !v.Truncated || v.NextOffset <= 0 || v.NextOffset >= offset {
+		t.Errorf("truncated %v, next %d of %d", v.Truncated, v.NextOffset, offset)
+	}
+	if !strings.Contains(v.Stdout, fmt.Sprintf("offset=%d", v.NextOffset)) {
+		t.Error("the marker does not say where reading goes on")
+	}
+	if len(v.Files) != 1 || v.Files[0].Kind != "stdout" {
+		t.Fatalf("files %v", v.Files)
+	}
+	info, err := os.Stat(v.Files[0].Path)
+	if err != nil || info.Size() != want {
+		t.Errorf("the file holds %v of %d bytes, %v", info, want, err)
+	}
+	left, _ := os.ReadDir(dir)
+	if len(left) != 1 {
+		t.Errorf("temporary files left: %v", left)
+	}
+}
+
+func TestPagesHoldEverythingOnce(t *testing.T) {
+	var l log
+	var want strings.Builder
+	for i := range 400 {
+		text := strings.Repeat(fmt.Sprintf("%d ", i), 1+i%700) + "\n"
+		l.print("stdout", text)
+		want.WriteString(text)
+	}
+	var got strings.Builder
+	pages := 0
+	for next := int64(0); next < int64(len(l)); pages++ {
+		c := New(Options{Page: true, From: next})
+		for _, ev := range l[next:] {
+			if c.Full() {
+				break
+			}
+			c.Add(ev)
+		}
+		v := c.View(t.Context(), noBlobs)
+		if v.NextOffset <= next || v.NextOffset != c.Next() {
+			t.Fatalf("page from %d goes to %d", next, v.NextOffset)
+		}
+		next = v.NextOffset
+		got.WriteString(v.Stdout)
+	}
+	if got.String() != want.String() || pages < 10 {
+		t.Errorf("%d pages hold %d bytes of %d", pages, got.Len(), want.Len())
+	}
+}
+
+func TestOutputJustOverTheHeadIsNotTruncated(t *testing.T) {
+	var l log
+	for _, n := range []int{headRunes / 2, headRunes / 2, tailRunes / 2} {
+		l.print("stdout", strings.Repeat("x", n)+"\r\n")
+	}
+	l.print("stdout", "50%")
+	l.print("stdout", "\r100%\n")
+	v := view(t, l, Options{})
+	if v.Truncated || !strings.HasSuffix(v.Stdout, "x\n100%\n") || v.NextOffset != 5 {
+		t.Errorf("truncated %v, ends in %q, next %d", v.Truncated, v.Stdout[len(v.Stdout)-20:], v.NextOffset)
+	}
+}
+
+func TestClearOutput(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		var l log
+		l.print("stdout", strings.Repeat("old\n", 4000))
+		l.display(contract.EventDisplayData, "", map[string]string{"text/plain": "old"})
+		l.add(contract.Event{Type: contract.EventClearOutput, Wait: wait})
+		if v := view(t, l, Options{}); wait != (v.Stdout != "") || wait != (len(v.Outputs) > 0) {
+			t.Errorf("wait %v, before the next output: %d characters", wait, len(v.Stdout))
+		}
+		l.print("stdout", "new\n")
+		if v := view(t, l, Options{}); v.Stdout != "new\n" || len(v.Outputs) != 0 || v.Truncated {
+			t.Errorf("wait %v: %.30q %v", wait, v.Stdout, v.Outputs)
+		}
+	}
+}
+
+func TestUpdateDisplayReplaces(t *testing.T) {
+	var l log
+	l.display(contract.EventDisplayData, "bar", map[string]string{"text/plain": "0 %"})
+	l.display(contract.EventUpdateDisplayData, "bar", map[string]string{"text/plain": "100 %"})
+	l.display(contract.EventUpdateDisplayData, "shown before this page", map[string]string{"text/plain": "other"})
+	v := view(t, l, Options{})
+	if len(v.Outputs) != 2 || v.Outputs[0].Text != "100 %" || v.Outputs[1].Text != "other" {
+		t.Errorf("%+v", v.Outputs)
+	}
+}
+
+func TestErrorHasATracebackWithoutColours(t *testing.T) {
+	l := log{{Type: contract.EventError, EName: "ValueError", EValue: "x", Traceback: []string{"\x1b[0;31mTraceback\x1b[0m", "ValueError: x"}}}
+	v := view(t, l, Options{})
+	if v.Error == nil || v.Error.EName != "ValueError" || v.Error.Traceback != "Traceback\nValueError: x" {
+		t.Errorf("%+v", v.Error)
+	}
+}
+
+func TestGapStandsWhereOutputFellOut(t *testing.T) {
+	var l log
+	l.print("stdout", "before")
+	l = append(l, contract.Event{Offset: 1, Type: contract.EventGap, Bytes: 5000, Events: 7})
+	l = append(l, contract.Event{Offset: 8, Type: contract.EventStream, Name: "stdout", Text: "after\n"})
+	v := view(t, l, Options{})
+	if v.Stdout != "before\n[… 5000 bytes fell out of the log …]\nafter\n" || v.NextOffset != 9 {
+		t.Errorf("%q %d", v.Stdout, v.NextOffset)
+	}
+	if v := view(t, l[:2], Options{}); v.NextOffset != 8 {
+		t.Errorf("a gap at the end: next is %d", v.NextOffset)
+	}
+}
+
+func TestPromptIsShownWhileItIsTheNewestEvent(t *testing.T) {
+	l := log{{Offset: 0, Type: contract.EventInputRequest, Prompt: "name? ", Password: true}}
+	if v := view(t, l, Options{}); v.Prompt == nil || v.Prompt.Text != "name? " || !v.Prompt.Password {
+		t.Errorf("%+v", v.Prompt)
+	}
+	l.print("stdout", "thanks")
+	if v := view(t, l, Options{}); v.Prompt != nil {
+		t.Error("asks still")
+	}
+}
+
+func TestLongResultAndTracebackAreCutAndSaved(t *testing.T) {
+	var l log
+	l.print("stdout", strings.Repeat("out\n", 6000))
+	l.display(contract.EventExecuteResult, "", map[string]string{"text/plain": strings.Repeat("row\n", 15_000)})
+	l.add(contract.Event{Type: contract.EventError, EName: "E", Traceback: []string{strings.Repeat("frame\n", 10_000)}})
+	v := view(t, l, Options{Dir: t.TempDir()})
+	kinds := map[string]int{}
+	for _, f := range v.Files {
+		b, err := os.ReadFile(f.Path)
+		if err != nil {
+			t.Error(err)
+		}
+		kinds[f.Kind] = len(b)
+	}
+	if kinds["result"] != 60_000 || kinds["traceback"] != 60_000 {
+		t.Errorf("saved %v", kinds)
+	}
+	if n := runes(v.Stdout) + runes(v.Result) + runes(v.Error.Traceback); n > 40_000 {
+		t.Errorf("%d characters in all", n)
+	}
+}
+
+func TestOriginalsAreSavedAndBlobsFetched(t *testing.T) {
+	big, svg := noisePNG(t, 1700, 300), "<svg xmlns='http://www.w3.org/2000/svg'/>"
+	var l log
+	l.display(contract.EventDisplayData, "", map[string]string{"image/png": base64.StdEncoding.EncodeToString(tinyPNG(t)), "text/plain": "<Figure>"})
+	l.display(contract.EventDisplayData, "", map[string]string{"image/svg+xml": svg})
+	ref, _ := json.Marshal(contract.BlobRef{Blob: contract.Blob{SHA256: "abc", Bytes: int64(len(big))}})
+	l.add(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"image/png": ref}})
+	c := New(Options{Dir: t.TempDir()})
+	for _, ev := range l {
+		c.Add(ev)
+	}
+	v := c.View(t.Context(), func(_ context.Context, sha string, w io.Writer) error {
+		if sha != "abc" {
+			t.Errorf("asked for %q", sha)
+		}
+		_, err := w.Write(big)
+		return err
+	})
+	if len(v.Pictures) != 2 || len(v.Files) != 3 || len(v.Outputs) != 3 {
+		t.Fatalf("%d pictures, files %v, notes %v", len(v.Pictures), v.Files, v.Notes)
+	}
+	for i, want := range [][]byte{tinyPNG(t), []byte(svg), big} {
+		got, err := os.ReadFile(v.Outputs[i].Path)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("output %d: saved %d bytes of %d, %v", i, len(got), len(want), err)
+		}
+	}
+	if p := v.Pictures[1]; p.Width > MaxEdge || len(p.Base64()) > MaxBase64 {
+		t.Errorf("shown %d×%d in %d bytes", p.Width, p.Height, len(p.Base64()))
+	}
+}
+
+func TestAFullDiskIsANoteNotAFailure(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var l log
+	for range 20 {
+		l.print("stdout", strings.Repeat("x\n", 8<<10))
+	}
+	l.display(contract.EventDisplayData, "", map[string]string{"image/png": base64.StdEncoding.EncodeToString(tinyPNG(t))})
+	v := view(t, l, Options{Dir: filepath.Join(file, "no folder")})
+	if !v.Truncated || len(v.Notes) != 2 || len(v.Pictures) != 1 || v.Outputs[0].Path != "" {
+		t.Errorf("notes %v, pictures %d", v.Notes, len(v.Pictures))
+	}
+}
+
+func TestNamesFromAnotherMachineStayInTheirFolder(t *testing.T) {
+	for in, want := range map[string]string{"e-1.x": "e-1.x", "../../etc/passwd": "_.._etc_passwd", "..": "_", "": "_", `a\b`: "a_b", "C:x": "C_x"} {
+		if got := SafeName(in); got != want {
+			t.Errorf("%q became %q", in, got)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package render
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestFoldingShowsWhatATerminalShowsAtTheEnd(t *testing.T) {
+	bar := ""
+	for i := range 101 {
+		bar += fmt.Sprintf("\r%3d%%|%-20s|", i, strings.Repeat("█", i/5))
+	}
+	nested := "outer 0\n"
+	for i := range 30 {
+		nested += fmt.Sprintf("\rinner %d\x1b[A\r", i) + fmt.Sprintf("outer %d\n", i)
+	}
+	for _, c := range []struct{ name, in, want string }{
+		{"plain", "a\nb\n", "a\nb\n"},
+		{"no line break at the end", "a\nb", "a\nb"},
+		{"carriage return overwrites", "12345\rab", "ab345"},
+		{"crlf is a line break", "a\r\nb\r\n", "a\nb\n"},
+		{"backspace", "abc\b\bX", "aXc"},
+		{"backspace at the start", "\b\bx", "x"},
+		{"colours", "\x1b[1;31mred\x1b[0m plain", "red plain"},
+		{"title ended by BEL", "\x1b]0;title\x07text", "text"},
+		{"title ended by ST", "\x1b]0;title\x1b\\text", "text"},
+		{"an OSC never ended stops at the line's end", "\x1b]0;never\nnext\n", "\nnext\n"},
+		{"erase to the end", "abcdef\r\x1b[Kxy", "xy"},
+		{"erase the line", "abcdef\x1b[2K\rxy", "xy"},
+		{"tqdm", bar, "100%|████████████████████|"},
+		{"padding of a shorter redraw is dropped", "loading...\rdone      \n", "done\n"},
+		{"spaces of an ordinary line stay", "a   \n", "a   \n"},
+		{"cursor up", "a\nb\n\x1b[2Ac\x1b[2B", "c\nb\n"},
+		{"nested bars", nested, "outer 29\ninner 29"},
+		{"tabs stay", "a\tb", "a\tb"},
+		{"bell is dropped", "a\x07b", "ab"},
+		{"wide text", "日本\r語", "語本"},
+	} {
+		if got := strings.TrimRight(Plain(c.in), "\x00"); got != c.want && strings.TrimRight(got, "\n") != strings.TrimRight(c.want, "\n") || strings.Count(got, "\n") < strings.Count(c.want, "\n") {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestALineWithoutEndIsGivenAwayInPieces(t *testing.T) {
+	given := 0
+	f := newFolder(func(s string) { given += len(s) })
+	for range 1000 {
+		f.write(strings.Repeat("x", 16<<10))
+		if kept := len(f.pending()); kept > 2*foldColumn {
+			t.Fatalf("keeps %d bytes", kept)
+		}
+	}
+	if total := given + len(f.pending()); total != 1000*16<<10 {
+		t.Errorf("%d bytes came out of %d", total, 1000*16<<10)
+	}
+}
+
+// FuzzFold: folding never fails, gives valid text back, and does not depend on
+// how a program's output was cut into events.
+func FuzzFold(f *testing.F) {
+	f.Add("a\rb\x1b[31mc\x1b[0m\x1b[3A\b\b\n\x1b]0;t\x07", uint64(1))
+	f.Add(strings.Repeat("x\n", 40)+"\x1b[20A\x1b[2Jq", uint64(2))
+	f.Add("\x1b[99999999999999C.\x1b[2147483647Dx\x1bP\x1b_", uint64(3))
+	f.Fuzz(func(t *testing.T, s string, seed uint64) {
+		if !utf8.ValidString(s) {
+			return
+		}
+		whole := Plain(s)
+		if !utf8.ValidString(whole) {
+			t.Fatalf("not UTF-8: %q", whole)
+		}
+		var b strings.Builder
+		folder := newFolder(func(text string) { b.WriteString(text) })
+		r := rand.New(rand.NewPCG(seed, 0))
+		for rest := []rune(s); len(rest) > 0; {
+			n := 1 + r.IntN(len(rest))
+			folder.write(string(rest[:n]))
+			rest = rest[n:]
+		}
+		b.WriteString(folder.pending())
+		if b.String() != whole {
+			t.Fatalf("cut differently: %q and %q", b.String(), whole)
+		}
+	})
+}
+
+func TestClipKeepsHeadAndTailOnLines(t *testing.T) {
+	var b strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&b, "line %d\n", i)
+	}
+	got, cut := Clip(b.String(), 1000)
+	if !cut || utf8.RuneCountInString(got) > 1000 {
+		t.Fatalf("cut %v, %d runes", cut, utf8.RuneCountInString(got))
+	}
+	lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
+	if lines[0] != "line 0" || lines[len(lines)-1] != "line 9999" {
+		t.Errorf("%q … %q", lines[0], lines[len(lines)-1])
+	}
+	for _, l := range lines {
+		var n int
+		if _, err := fmt.Sscanf(l, "line %d", &n); err != nil && !strings.HasPrefix(l, "[… ") {
+			t.Errorf("half a line: %q", l)
+		}
+	}
+	if whole, cut := Clip("short", 1000); cut || whole != "short" {
+		t.Errorf("%q %v", whole, cut)
+	}
+	if long, _ := Clip(strings.Repeat("語", 5000), 1000); utf8.RuneCountInString(long) > 1000 {
+		t.Errorf("one long line: %d runes", utf8.RuneCountInString(long))
+	}
+}

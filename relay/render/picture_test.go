@@ -1,0 +1,130 @@
+package render
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"math/rand/v2"
+	"testing"
+)
+
+func encodePNG(t testing.TB, img image.Image) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func noise(w, h int) *image.RGBA {
+	img := image.NewRGBA(image.Rect(0, 0, w, h))
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := 0; i < len(img.Pix); i += 4 {
+		binary.LittleEndian.PutUint32(img.Pix[i:], r.Uint32()|255<<24)
+	}
+	return img
+}
+
+func noisePNG(t testing.TB, w, h int) []byte { return encodePNG(t, noise(w, h)) }
+
+func tinyPNG(t testing.TB) []byte {
+	img := image.NewRGBA(image.Rect(0, 0, 3, 2))
+	img.Set(1, 1, color.RGBA{R: 255, A: 255})
+	return encodePNG(t, img)
+}
+
+func TestShrinkFitsAModel(t *testing.T) {
+	var photo bytes.Buffer
+	if err := jpeg.Encode(&photo, noise(1000, 1000), &jpeg.Options{Quality: 95}); err != nil {
+		t.Fatal(err)
+	}
+	line := image.NewRGBA(image.Rect(0, 0, 5000, 2))
+	for name, original := range map[string][]byte{
+		"noise": noisePNG(t, 1800, 600), "noise within the edge": noisePNG(t, 900, 900),
+		"a chart":      encodePNG(t, image.NewRGBA(image.Rect(0, 0, 3000, 1000))),
+		"a photograph": photo.Bytes(), "a line": encodePNG(t, line),
+	} {
+		p, err := Shrink(original)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		cfg, format, err := image.DecodeConfig(bytes.NewReader(p.Data))
+		if err != nil || "image/"+format != p.MIMEType || cfg.Width != p.Width || cfg.Height != p.Height {
+			t.Errorf("%s: %s %v, said to be %s of %d×%d", name, format, err, p.MIMEType, p.Width, p.Height)
+		}
+		if max(p.Width, p.Height) > MaxEdge || len(p.Base64()) > MaxBase64 {
+			t.Errorf("%s: %d×%d in %d bytes", name, p.Width, p.Height, len(p.Base64()))
+		}
+	}
+}
+
+func TestShrinkKeepsWhatFits(t *testing.T) {
+	original := tinyPNG(t)
+	p, err := Shrink(original)
+	if err != nil || !bytes.Equal(p.Data, original) || p.Width != 3 || p.Height != 2 {
+		t.Errorf("%+v %v", p, err)
+	}
+}
+
+func TestTransparencyBecomesWhiteInJPEG(t *testing.T) {
+	img := noise(800, 800)
+	for y := range 400 {
+		for x := range 800 {
+			img.Set(x, y, color.RGBA{})
+		}
+	}
+	p, err := Shrink(encodePNG(t, img))
+	if err != nil || p.MIMEType != "image/jpeg" {
+		t.Fatalf("%s %v", p.MIMEType, err)
+	}
+	shown, _, err := image.Decode(bytes.NewReader(p.Data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, _, _, _ := shown.At(20, 20).RGBA(); r < 0xe000 {
+		t.Errorf("transparent became %x", r)
+	}
+}
+
+// bomb is a PNG that claims a size and holds nothing.
+func bomb(w, h uint32) []byte {
+	b := []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
+	b = binary.BigEndian.AppendUint32(b, w)
+	b = binary.BigEndian.AppendUint32(b, h)
+	b = append(b, 8, 6, 0, 0, 0)
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[12:]))
+}
+
+func TestShrinkRefusesWhatIsNoPicture(t *testing.T) {
+	for name, b := range map[string][]byte{"empty": nil, "text": []byte("<html>"), "torn": noisePNG(t, 100, 100)[:2000], "header only": bomb(10, 10)} {
+		if _, err := Shrink(b); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	for _, size := range [][2]uint32{{100_000, 100_000}, {1 << 30, 1}, {8000, 8000}} {
+		if _, err := Shrink(bomb(size[0], size[1])); !errors.Is(err, errPixels) {
+			t.Errorf("%v: %v", size, err)
+		}
+	}
+}
+
+func FuzzShrink(f *testing.F) {
+	f.Add(tinyPNG(f))
+	f.Add(bomb(1<<31-1, 1<<31-1))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if cfg, _, err := image.DecodeConfig(bytes.NewReader(b)); err == nil && cfg.Width > 1<<20/max(cfg.Height, 1) {
+			return // real but slow
+		}
+		p, err := Shrink(b)
+		if err == nil && (max(p.Width, p.Height) > MaxEdge || len(p.Base64()) > MaxBase64) {
+			t.Errorf("%d×%d in %d bytes", p.Width, p.Height, len(p.Data))
+		}
+	})
+}
