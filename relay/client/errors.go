@@ -92,7 +92,7 @@ func ended(ctx context.Context, last error) error {
 	cause := context.Cause(ctx)
 	var e *Error
 	switch {
-	case refusal(last) != nil:
+	case refusal(last) != nil, errors.Is(last, cause):
 		return last
 	case errors.As(last, &e):
 		told := *e

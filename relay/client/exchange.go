@@ -38,11 +38,11 @@ type answer struct {
 func (c *Client) try(ctx context.Context, r request) (answer, error) {
 	started := time.Now()
 	got, requestID, err := c.exchange(ctx, r)
-	level := []any{"method", r.method, "path", r.path, "request_id", requestID, "bytes", len(got.body), "dur", time.Since(started)}
+	attrs := []any{"method", r.method, "path", r.path, "request_id", requestID, "bytes", len(got.body), "dur", time.Since(started)}
 	if err != nil {
-		level = append(level, "err", err.Error())
+		attrs = append(attrs, "err", err.Error())
 	}
-	c.log.DebugContext(ctx, "asked the executor", level...)
+	c.log.DebugContext(ctx, "asked the executor", attrs...)
 	return got, err
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,14 +72,14 @@ func (c *Client) retry(ctx context.Context, again policy, try func() (answer, er
 		case err == nil:
 			return got, nil
 		case ctx.Err() != nil && refusal(err) == nil:
-			return got, backoff.Permanent(ended(ctx, last))
+			return got, backoff.Permanent(ended(ctx, cmp.Or(last, err)))
 		case !again(err, tries):
 			return got, backoff.Permanent(err)
 		}
 		last = err
 		return got, err
 	}, backoff.WithBackOff(newBackOff()), backoff.WithMaxElapsedTime(0))
-	if err != nil && last != nil && ctx.Err() != nil {
+	if err != nil && err == context.Cause(ctx) { // ctx ended during a pause
 		return got, ended(ctx, last)
 	}
 	return got, err

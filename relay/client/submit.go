@@ -26,6 +26,9 @@ func (c *Client) Submit(ctx context.Context, s contract.Submit) (contract.Execut
 	if s.RequestID == "" {
 		s.RequestID = rand.Text()
 	}
+	if _, err := json.Marshal(s); err != nil {
+		return result, fmt.Errorf("writing a submit: %w", err)
+	}
 	job := submission{client: c, submit: s, moved: s.ExpectedInstanceID != ""}
 	if s.ExpectedInstanceID == "" {
 		id, err := c.firstInstance(ctx)
@@ -62,12 +65,13 @@ func (s *submission) try(ctx context.Context) (answer, error) {
 }
 
 func (s *submission) build(ctx context.Context) request {
-	wait := fitWait(ctx, time.Duration(s.submit.WaitSeconds*float64(time.Second)))
+	seconds := min(s.submit.WaitSeconds, contract.MaxWait.Seconds())
+	wait := fitWait(ctx, time.Duration(seconds*float64(time.Second)))
 	body := s.submit
 	body.WaitSeconds = wait.Seconds()
 	text, err := json.Marshal(body)
 	if err != nil {
-		panic(fmt.Sprintf("writing a submit: %v", err)) // strings and numbers always marshal
+		panic(err) // Submit wrote it once already
 	}
 	return request{method: http.MethodPost, path: contract.PathExecutions, body: text, wait: wait}
 }

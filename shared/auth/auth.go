@@ -12,7 +12,10 @@
 // itself.
 package auth
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // What Verifier.Verify, VerifyDigest and Signer.VerifyResponse report. Callers
 // match them with errors.Is.
@@ -25,9 +28,10 @@ var (
 	ErrClockSkew = errors.New("clock skew")
 	// ErrReplayed is a right MAC whose nonce was seen before.
 	ErrReplayed = errors.New("replayed")
-	// ErrTooManyNonces is a right MAC that came when the replay window was full: the
-	// key's holder has sent far more than the rate limit lets through.
-	ErrTooManyNonces = errors.New("too many nonces")
+	// ErrTooManyNonces is an ErrReplayed too: a right MAC that came when the replay
+	// window was full, so that a new nonce cannot be told from a seen one. The key's
+	// holder has then sent more than the rate limit lets through.
+	ErrTooManyNonces = fmt.Errorf("%w: too many nonces", ErrReplayed)
 	// ErrDigest is a body that is not the one Content-Digest names.
 	ErrDigest = errors.New("body does not match its digest")
 	// ErrUnsigned is an answer without a signature of ours: not from an executor, or

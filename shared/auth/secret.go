@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"unicode/utf8"
 )
 
 // MinSecretBytes is the least a secret may have: as much as the MAC's hash gives.
@@ -22,15 +23,18 @@ const maxSecretBytes = 4096
 var (
 	ErrShortSecret = fmt.Errorf("secret is shorter than %d bytes", MinSecretBytes)
 	ErrLongSecret  = fmt.Errorf("secret is longer than %d bytes", maxSecretBytes)
+	// ErrBinarySecret: the JSON of a pairing string would silently change such a key.
+	ErrBinarySecret = errors.New("secret is not UTF-8 text")
 )
 
 // Secret is the key both sides share. Whatever prints it (fmt with any verb, slog,
 // encoding/json) shows its key_id; only Reveal gives the key itself. The zero
 // value is no secret.
 //
-// The key hides behind a pointer because fmt calls no methods on a struct's
-// unexported fields: there it would print the bytes of a plain string.
-type Secret struct{ key *key }
+// The key hides behind two pointers because fmt calls no methods on a struct's
+// unexported fields. There it would print the bytes of a plain string, and with a
+// verb that does not fit, such as %s, also what a single pointer points to.
+type Secret struct{ hidden **key }
 
 type key struct {
 	bytes []byte
@@ -38,27 +42,32 @@ type key struct {
 }
 
 // NewSecret makes a secret of s, less the newlines at its end that an editor or
-// echo leaves. It fails with ErrShortSecret or ErrLongSecret.
+// echo leaves. It fails with ErrShortSecret, ErrLongSecret or ErrBinarySecret.
 func NewSecret(s string) (Secret, error) {
-	s = strings.TrimRight(s, "\r\n")
+	for strings.HasSuffix(s, "\n") { // a carriage return alone may be part of a random key
+		s = strings.TrimSuffix(strings.TrimSuffix(s, "\n"), "\r")
+	}
 	switch {
 	case len(s) < MinSecretBytes:
 		return Secret{}, ErrShortSecret
 	case len(s) > maxSecretBytes:
 		return Secret{}, ErrLongSecret
+	case !utf8.ValidString(s):
+		return Secret{}, ErrBinarySecret
 	}
+	return secretOf(s), nil
+}
+
+func secretOf(s string) Secret {
 	sum := sha256.Sum256([]byte(s))
-	return Secret{&key{bytes: []byte(s), id: hex.EncodeToString(sum[:8])}}, nil
+	k := &key{bytes: []byte(s), id: hex.EncodeToString(sum[:8])}
+	return Secret{&k}
 }
 
 // GenerateSecret makes a secret of 32 random bytes, written as 43 characters that
 // need no quoting in a shell or a URL.
 func GenerateSecret() Secret {
-	secret, err := NewSecret(randomText(MinSecretBytes))
-	if err != nil {
-		panic(err) // 43 characters are never too short
-	}
-	return secret
+	return secretOf(randomText(MinSecretBytes))
 }
 
 // Reveal gives the key itself, for a pairing string or a 0600 file.
@@ -66,7 +75,7 @@ func (s Secret) Reveal() string {
 	if s.IsZero() {
 		return ""
 	}
-	return string(s.key.bytes)
+	return string((*s.hidden).bytes)
 }
 
 // KeyID names the key without telling it: the first 16 hex digits of its SHA-256.
@@ -75,11 +84,11 @@ func (s Secret) KeyID() string {
 	if s.IsZero() {
 		return ""
 	}
-	return s.key.id
+	return (*s.hidden).id
 }
 
 // IsZero reports whether there is no secret.
-func (s Secret) IsZero() bool { return s.key == nil }
+func (s Secret) IsZero() bool { return s.hidden == nil }
 
 // Equal reports, in constant time, whether both are the same key.
 func (s Secret) Equal(other Secret) bool {
@@ -91,7 +100,7 @@ func (s Secret) String() string {
 	if s.IsZero() {
 		return "[no secret]"
 	}
-	return "[secret " + s.key.id + "]"
+	return "[secret " + (*s.hidden).id + "]"
 }
 
 // Format answers every verb of fmt with String.
@@ -111,7 +120,7 @@ func (s *Secret) UnmarshalText([]byte) error {
 
 // mac is HMAC-SHA256 of text under the key (RFC 9421 section 3.3.3).
 func (s Secret) mac(text string) []byte {
-	h := hmac.New(sha256.New, s.key.bytes)
+	h := hmac.New(sha256.New, (*s.hidden).bytes)
 	h.Write([]byte(text))
 	return h.Sum(nil)
 }

@@ -1,0 +1,69 @@
+package auth
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// began is the time on the executor's clock in these tests; it started a minute ago.
+var began = time.Unix(1_790_000_000, 0)
+
+func newTestVerifier(t testing.TB) *Verifier {
+	return NewVerifier(testSecret(t), began.Add(-time.Minute), func() time.Time { return began })
+}
+
+// readRequest parses a request as an http.Server does.
+func readRequest(t testing.TB, wire string) *http.Request {
+	t.Helper()
+	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(wire)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+// arrived sends req over a wire of memory and reads it on the other side.
+func arrived(t testing.TB, req *http.Request) *http.Request {
+	t.Helper()
+	var wire bytes.Buffer
+	if err := req.Write(&wire); err != nil {
+		t.Fatal(err)
+	}
+	return readRequest(t, wire.String())
+}
+
+// exchange is a signed request as the executor got it, and the relay's memory of it.
+type exchange struct {
+	req       *http.Request
+	signature string
+}
+
+func signed(t testing.TB, method, url, body string, created time.Time) exchange {
+	t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := NewSigner(testSecret(t)).SignRequest(req, []byte(body), created)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exchange{arrived(t, req), signature}
+}
+
+// answered is a signed answer as the relay got it.
+func answered(t testing.TB, req *http.Request, status int, body string) *http.Response {
+	t.Helper()
+	h := http.Header{contract.HeaderInstance: {"instance-1"}}
+	if err := NewSigner(testSecret(t)).SignResponse(h, req, status, []byte(body), began); err != nil {
+		t.Fatal(err)
+	}
+	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body))}
+}

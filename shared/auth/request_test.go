@@ -1,0 +1,208 @@
+package auth
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+const testTarget = "https://example.com/v1/executions?offset=3&name=a%20b"
+
+func TestRequestPasses(t *testing.T) {
+	for name, c := range map[string]struct{ method, url, body string }{
+		"with all":     {"POST", testTarget, `{"code":"1+1"}`},
+		"no query":     {"GET", "https://example.com/v1/kernel", ""},
+		"empty query":  {"GET", "https://example.com/v1/kernel?", ""},
+		"no path":      {"GET", "https://example.com", ""},
+		"escaped path": {"GET", "https://example.com/a%2Fb%20c/%C3%A9", ""},
+		"odd query":    {"GET", "https://example.com/v1/files?path=%2Fcontent%2Fü&x=a+b;c", ""},
+		"empty body":   {"POST", "https://example.com/v1/cleanup", ""},
+		"put":          {"PUT", "https://example.com/v1/uploads/1?offset=0", "\x00\xff"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := signed(t, c.method, c.url, c.body, began)
+			if err := newTestVerifier(t).Verify(got.req); err != nil {
+				t.Fatal(err)
+			}
+			if err := VerifyDigest(got.req.Header, []byte(c.body)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// edit changes one value of the Signature-Input header.
+func edit(from, to string) func(*http.Request) {
+	return func(r *http.Request) {
+		old := r.Header.Get(HeaderSignatureInput)
+		changed := strings.Replace(old, from, to, 1)
+		if changed == old {
+			panic("nothing to change: " + from)
+		}
+		r.Header.Set(HeaderSignatureInput, changed)
+	}
+}
+
+var requestTamperings = map[string]func(*http.Request){
+	"method":                 func(r *http.Request) { r.Method = "DELETE" },
+	"path":                   func(r *http.Request) { r.URL.Path = "/v1/shutdown" },
+	"path escaped otherwise": func(r *http.Request) { r.URL, _ = url.Parse("/v1%2Fexecutions?offset=3&name=a%20b") },
+	"query":                  func(r *http.Request) { r.URL.RawQuery = "offset=4&name=a%20b" },
+	"query written anew":     func(r *http.Request) { r.URL.RawQuery = "offset=3&name=a+b" },
+	"query dropped":          func(r *http.Request) { r.URL.RawQuery = "" },
+	"digest":                 func(r *http.Request) { r.Header.Set(HeaderContentDigest, digest([]byte("other"))) },
+	"digest missing":         func(r *http.Request) { r.Header.Del(HeaderContentDigest) },
+	"digest twice":           func(r *http.Request) { r.Header.Add(HeaderContentDigest, r.Header.Get(HeaderContentDigest)) },
+	"digest added to": func(r *http.Request) {
+		r.Header.Set(HeaderContentDigest, r.Header.Get(HeaderContentDigest)+", md5=:AAAA:")
+	},
+	"digest too long":     func(r *http.Request) { r.Header.Set(HeaderContentDigest, strings.Repeat("x", maxDigestBytes+1)) },
+	"created":             edit("created=1790000000", "created=1790000001"),
+	"created no integer":  edit("created=1790000000", `created="1790000000"`),
+	"created missing":     edit("created=1790000000;", ""),
+	"created written odd": edit("created=1790000000", "created=01790000000"),
+	"expires added":       edit(";nonce=", ";expires=1790000300;nonce="),
+	"nonce":               edit(`nonce="`, `nonce="A`),
+	"nonce empty":         func(r *http.Request) { cutParam(r, `nonce="`, `"`) },
+	"keyid":               edit(`keyid="5`, `keyid="6`),
+	"keyid empty":         func(r *http.Request) { cutParam(r, `keyid="`, `"`) },
+	"alg":                 edit(`alg="hmac-sha256"`, `alg="hmac-sha512"`),
+	"alg missing":         edit(`;alg="hmac-sha256"`, ""),
+	"tag":                 edit(`tag="colab-relay"`, `tag="colab-other"`),
+	"tag missing":         edit(`;tag="colab-relay"`, ""),
+	"parameter added":     edit(`;tag=`, `;x;tag=`),
+	"parameter order":     edit(`;alg="hmac-sha256";tag="colab-relay"`, `;tag="colab-relay";alg="hmac-sha256"`),
+	"component added":     edit(`"content-digest")`, `"content-digest" "date")`),
+	"component removed":   edit(` "content-digest")`, `)`),
+	"component repeated":  edit(`"@method" `, `"@method" "@method" `),
+	"component parameter": edit(`"@path"`, `"@path";req`),
+	"components order":    edit(`"@method" "@path"`, `"@path" "@method"`),
+	"no components":       edit(`"@method" "@path" "@query" "content-digest"`, ``),
+	"input not a list":    func(r *http.Request) { r.Header.Set(HeaderSignatureInput, "sig1=1") },
+	"input not parsable":  func(r *http.Request) { r.Header.Set(HeaderSignatureInput, "sig1=(((") },
+	"input empty":         func(r *http.Request) { r.Header.Set(HeaderSignatureInput, "") },
+	"input missing":       func(r *http.Request) { r.Header.Del(HeaderSignatureInput) },
+	"input twice":         func(r *http.Request) { r.Header.Add(HeaderSignatureInput, r.Header.Get(HeaderSignatureInput)) },
+	"input too long":      edit(`nonce="`, `nonce="`+strings.Repeat("A", maxInputBytes)),
+	"input with space":    edit(` "@path"`, `  "@path"`),
+	"other label":         edit("sig1=", "sig2="),
+	"second label": func(r *http.Request) {
+		r.Header.Set(HeaderSignatureInput, r.Header.Get(HeaderSignatureInput)+", sig2=()")
+	},
+	"signature": func(r *http.Request) {
+		r.Header.Set(HeaderSignature, writeMAC([]byte("12345678901234567890123456789012")))
+	},
+	"signature short":      func(r *http.Request) { r.Header.Set(HeaderSignature, "sig1=:AAAA:") },
+	"signature empty":      func(r *http.Request) { r.Header.Set(HeaderSignature, "sig1=::") },
+	"signature a token":    func(r *http.Request) { r.Header.Set(HeaderSignature, "sig1=abc") },
+	"signature a flag":     func(r *http.Request) { r.Header.Set(HeaderSignature, "sig1") },
+	"signature missing":    func(r *http.Request) { r.Header.Del(HeaderSignature) },
+	"signature twice":      func(r *http.Request) { r.Header.Add(HeaderSignature, r.Header.Get(HeaderSignature)) },
+	"signature parameter":  func(r *http.Request) { r.Header.Set(HeaderSignature, r.Header.Get(HeaderSignature)+";x") },
+	"second signature":     func(r *http.Request) { r.Header.Set(HeaderSignature, r.Header.Get(HeaderSignature)+", sig2=:AAAA:") },
+	"signature other name": func(r *http.Request) { r.Header.Set(HeaderSignature, "sig2"+r.Header.Get(HeaderSignature)[4:]) },
+	"unsigned": func(r *http.Request) {
+		r.Header.Del(HeaderSignature)
+		r.Header.Del(HeaderSignatureInput)
+		r.Header.Del(HeaderContentDigest)
+	},
+	"url too long": func(r *http.Request) { r.URL.RawQuery = strings.Repeat("x", 17<<10) },
+}
+
+// cutParam empties a string parameter of the Signature-Input header.
+func cutParam(r *http.Request, before, after string) {
+	head, tail, _ := strings.Cut(r.Header.Get(HeaderSignatureInput), before)
+	_, tail, _ = strings.Cut(tail, after)
+	r.Header.Set(HeaderSignatureInput, head+before+after+tail)
+}
+
+func TestTamperedRequestIsUnauthorized(t *testing.T) {
+	for name, tamper := range requestTamperings {
+		t.Run(name, func(t *testing.T) {
+			got := signed(t, "POST", testTarget, `{"code":"1+1"}`, began)
+			v := newTestVerifier(t)
+			genuine := got.req.Clone(t.Context())
+			tamper(got.req)
+			if err := v.Verify(got.req); err != ErrUnauthorized { //nolint:errorlint // the bare sentinel: no cause may leak
+				t.Fatalf("error %v", err)
+			}
+			if err := v.Verify(genuine); err != nil {
+				t.Fatalf("the genuine request is refused after the tampered one: %v", err)
+			}
+		})
+	}
+}
+
+func TestOtherKeyIsUnauthorized(t *testing.T) {
+	other, err := NewSecret(testKey + "!")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := signed(t, "GET", testTarget, "", began)
+	v := NewVerifier(other, began, func() time.Time { return began })
+	if err := v.Verify(got.req); !errors.Is(err, ErrUnauthorized) {
+		t.Fatalf("error %v", err)
+	}
+}
+
+// A holder of the key who signs another profile is refused as well.
+func TestRightMACOfAnotherFormIsUnauthorized(t *testing.T) {
+	secret := testSecret(t)
+	for name, nonce := range map[string]string{
+		"no nonce": "", "15 bytes": randomText(15), "too long": strings.Repeat("A", maxNonceChars+4),
+		"not base64url": strings.Repeat("+", 22), "loose end": strings.Repeat("A", 21) + "B",
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequest("GET", testTarget, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := parameters{created: began.Unix(), nonce: nonce, keyID: secret.KeyID()}
+			if _, err := NewSigner(secret).signRequest(req, nil, p); err != nil {
+				t.Fatal(err)
+			}
+			if err := newTestVerifier(t).Verify(arrived(t, req)); !errors.Is(err, ErrUnauthorized) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestAnswersSignatureDoesNotHoldForARequest(t *testing.T) {
+	asked := signed(t, "GET", testTarget, "", began)
+	res := answered(t, asked.req, 200, "")
+	forged := asked.req.Clone(t.Context())
+	for _, name := range []string{HeaderSignature, HeaderSignatureInput, HeaderContentDigest} {
+		forged.Header.Set(name, res.Header.Get(name))
+	}
+	if err := newTestVerifier(t).Verify(forged); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestDigest(t *testing.T) {
+	good := http.Header{HeaderContentDigest: {"sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE=:"}} // of {"hello": "world"}, RFC 9530 appendix
+	empty := http.Header{HeaderContentDigest: {"sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"}}
+	for name, c := range map[string]struct {
+		header http.Header
+		body   string
+		want   error
+	}{
+		"right":       {good, `{"hello": "world"}`, nil},
+		"empty":       {empty, "", nil},
+		"changed":     {good, `{"hello": "World"}`, ErrDigest},
+		"cut":         {good, "", ErrDigest},
+		"missing":     {http.Header{}, "", ErrDigest},
+		"other hash":  {http.Header{HeaderContentDigest: {"sha-512=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"}}, "", ErrDigest},
+		"two of them": {http.Header{HeaderContentDigest: {empty.Get(HeaderContentDigest), empty.Get(HeaderContentDigest)}}, "", ErrDigest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := VerifyDigest(c.header, []byte(c.body)); !errors.Is(err, c.want) {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+		})
+	}
+}

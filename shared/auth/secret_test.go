@@ -1,0 +1,161 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+const testKey = "correct horse battery staple 0123456789"
+
+func testSecret(t testing.TB) Secret {
+	t.Helper()
+	secret, err := NewSecret(testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+func TestSecretNeverPrints(t *testing.T) {
+	secret := testSecret(t)
+	hidden := struct {
+		secret Secret
+		more   *Secret
+		list   []Secret
+	}{secret, &secret, []Secret{secret}}
+	open := struct{ Secret Secret }{secret}
+	pairing := Pairing{URL: "https://example.com", Secret: secret}
+
+	prints := map[string]func() string{
+		"slog text": func() string {
+			return logged(t, func(b *bytes.Buffer) slog.Handler { return slog.NewTextHandler(b, nil) }, secret)
+		},
+		"slog json": func() string {
+			return logged(t, func(b *bytes.Buffer) slog.Handler { return slog.NewJSONHandler(b, nil) }, secret)
+		},
+		"slog struct": func() string {
+			return logged(t, func(b *bytes.Buffer) slog.Handler { return slog.NewJSONHandler(b, nil) }, open)
+		},
+		"slog hidden": func() string {
+			return logged(t, func(b *bytes.Buffer) slog.Handler { return slog.NewTextHandler(b, nil) }, hidden)
+		},
+		"slog pairing": func() string {
+			return logged(t, func(b *bytes.Buffer) slog.Handler { return slog.NewTextHandler(b, nil) }, pairing)
+		},
+		"json":         func() string { return marshalled(t, secret) },
+		"json pointer": func() string { return marshalled(t, &secret) },
+		"json struct":  func() string { return marshalled(t, open) },
+		"json key":     func() string { return marshalled(t, map[Secret]int{secret: 1}) },
+		"json pairing": func() string { return marshalled(t, pairing) },
+		"error":        func() string { return fmt.Errorf("with %w %v", errors.New("x"), secret).Error() },
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%08.3f", "%t", "%T %v"} {
+		for name, value := range map[string]any{"value": secret, "pointer": &secret, "open": open, "hidden": hidden, "list": []Secret{secret}, "map": map[string]Secret{"k": secret}} {
+			prints[verb+" "+name] = func() string {
+				if verb == "%T %v" {
+					return fmt.Sprintf(verb, value, value)
+				}
+				return fmt.Sprintf(verb, value)
+			}
+		}
+	}
+	for name, print := range prints {
+		t.Run(name, func(t *testing.T) {
+			text := print()
+			for _, form := range []string{testKey, testKey[:12], fmt.Sprintf("%x", testKey), fmt.Sprintf("%X", testKey), "99 111 114 114 101 99 116", "0x63, 0x6f, 0x72"} {
+				if strings.Contains(text, form) {
+					t.Fatalf("prints the key: %s", text)
+				}
+			}
+			if text == "" {
+				t.Fatal("prints nothing")
+			}
+		})
+	}
+}
+
+func logged(t *testing.T, handler func(*bytes.Buffer) slog.Handler, value any) string {
+	t.Helper()
+	var out bytes.Buffer
+	slog.New(handler(&out)).Info("m", "value", value)
+	return out.String()
+}
+
+func marshalled(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestSecretShowsItsKeyID(t *testing.T) {
+	secret := testSecret(t)
+	// First 16 hex digits of SHA-256, by sha256sum.
+	if got := secret.KeyID(); got != "54f18ce324e9864b" {
+		t.Errorf("key_id %s", got)
+	}
+	if got := fmt.Sprint(secret); got != "[secret "+secret.KeyID()+"]" {
+		t.Errorf("prints as %s", got)
+	}
+	if got := fmt.Sprint(Secret{}); got != "[no secret]" {
+		t.Errorf("zero prints as %s", got)
+	}
+}
+
+func TestNewSecretBounds(t *testing.T) {
+	cases := map[string]struct {
+		text string
+		want error
+	}{
+		"empty":                         {"", ErrShortSecret},
+		"31 bytes":                      {strings.Repeat("x", 31), ErrShortSecret},
+		"31 bytes and newlines":         {strings.Repeat("x", 31) + "\r\n\n", ErrShortSecret},
+		"32 bytes":                      {strings.Repeat("x", 32), nil},
+		"32 bytes and a newline":        {strings.Repeat("x", 32) + "\n", nil},
+		"32 bytes and two newlines":     {strings.Repeat("x", 32) + "\r\n\n", nil},
+		"binary":                        {strings.Repeat("\xff", 32), ErrBinarySecret},
+		"carriage return is no newline": {strings.Repeat("x", 31) + "\r", nil},
+		"as much as there may be":       {strings.Repeat("x", maxSecretBytes), nil},
+		"one more than there may be":    {strings.Repeat("x", maxSecretBytes+1), ErrLongSecret},
+		"spaces count, they may be it":  {strings.Repeat(" ", 32), nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			secret, err := NewSecret(c.text)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("error %v, want %v", err, c.want)
+			}
+			if err == nil && !strings.HasPrefix(c.text, secret.Reveal()) || strings.HasSuffix(secret.Reveal(), "\n") {
+				t.Error("not the same key")
+			}
+			if secret.IsZero() != (err != nil) {
+				t.Error("zero when it should not be, or the other way round")
+			}
+		})
+	}
+}
+
+func TestGeneratedSecretsDiffer(t *testing.T) {
+	a, b := GenerateSecret(), GenerateSecret()
+	if a.Equal(b) || a.KeyID() == b.KeyID() {
+		t.Error("two generated secrets are the same")
+	}
+	again, err := NewSecret(a.Reveal())
+	if err != nil || !again.Equal(a) || len(a.Reveal()) != 43 {
+		t.Errorf("a generated secret does not survive its text: %v", err)
+	}
+}
+
+func TestSecretIsNotReadFromJSON(t *testing.T) {
+	var into struct{ Secret Secret }
+	if err := json.Unmarshal([]byte(`{"Secret":"[secret 54f18ce324e9864b]"}`), &into); err == nil {
+		t.Error("redacted text was taken for a secret")
+	}
+}

@@ -1,0 +1,121 @@
+package auth
+
+import (
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+func TestClock(t *testing.T) {
+	for name, c := range map[string]struct {
+		created, started time.Time
+		want             error
+	}{
+		"now":                        {began, began.Add(-time.Hour), nil},
+		"oldest":                     {began.Add(-contract.ClockSkew), began.Add(-time.Hour), nil},
+		"too old":                    {began.Add(-contract.ClockSkew - time.Second), began.Add(-time.Hour), ErrClockSkew},
+		"farthest ahead":             {began.Add(contract.ClockSkew), began.Add(-time.Hour), nil},
+		"too far ahead":              {began.Add(contract.ClockSkew + time.Second), began.Add(-time.Hour), ErrClockSkew},
+		"an hour off":                {began.Add(-time.Hour), began.Add(-2 * time.Hour), ErrClockSkew},
+		"long ago":                   {time.Unix(0, 0), time.Unix(0, 0), ErrClockSkew},
+		"before the start":           {began.Add(-time.Second), began, ErrClockSkew},
+		"in the second of the start": {began, began.Add(900 * time.Millisecond), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := NewVerifier(testSecret(t), c.started, func() time.Time { return began })
+			if err := v.Verify(signed(t, "GET", testTarget, "", c.created).req); !errors.Is(err, c.want) {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestReplayIsRefusedForAsLongAsItsTimeWouldPass(t *testing.T) {
+	for _, ahead := range []time.Duration{-contract.ClockSkew, 0, contract.ClockSkew} {
+		now := began
+		v := NewVerifier(testSecret(t), began.Add(-time.Hour), func() time.Time { return now })
+		got := signed(t, "POST", testTarget, "", began.Add(ahead))
+		if err := v.Verify(got.req); err != nil {
+			t.Fatal(err)
+		}
+		for ; now.Before(began.Add(3 * contract.ClockSkew)); now = now.Add(7 * time.Second) {
+			err := v.Verify(got.req)
+			if !errors.Is(err, ErrReplayed) && !errors.Is(err, ErrClockSkew) {
+				t.Fatalf("signed %v ahead, %v later: error %v", ahead, now.Sub(began), err)
+			}
+		}
+	}
+}
+
+func TestNonceIsRefusedInAnotherRequestToo(t *testing.T) {
+	w := newWindow()
+	if err := w.admit("nonce", began, began); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.admit("nonce", began.Add(contract.ClockSkew), began); !errors.Is(err, ErrReplayed) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestRefusedRequestsAreNotRemembered(t *testing.T) {
+	v := newTestVerifier(t)
+	old := signed(t, "GET", testTarget, "", began.Add(-time.Hour))
+	forged := signed(t, "GET", testTarget, "", began)
+	forged.req.Method = "POST"
+	for range 3 {
+		if err := v.Verify(old.req); !errors.Is(err, ErrClockSkew) {
+			t.Fatal(err)
+		}
+		if err := v.Verify(forged.req); !errors.Is(err, ErrUnauthorized) {
+			t.Fatal(err)
+		}
+	}
+	if v.window.count != 0 {
+		t.Errorf("%d nonces remembered", v.window.count)
+	}
+}
+
+func TestWindowIsBoundedAndForgetsByAgeOnly(t *testing.T) {
+	w := newWindow()
+	for i := range maxNonces {
+		if err := w.admit(strconv.Itoa(i), began, began); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.admit("one more", began, began); !errors.Is(err, ErrTooManyNonces) || !errors.Is(err, ErrReplayed) {
+		t.Fatalf("error %v", err)
+	}
+	if err := w.admit("0", began, began); !errors.Is(err, ErrReplayed) || errors.Is(err, ErrTooManyNonces) {
+		t.Fatalf("the flood pushed a nonce out: %v", err)
+	}
+	later := began.Add(2*contract.ClockSkew + time.Second)
+	if err := w.admit("later", later, later); err != nil {
+		t.Fatal(err)
+	}
+	if w.count != 1 || len(w.generations) != 1 {
+		t.Errorf("%d nonces in %d generations left", w.count, len(w.generations))
+	}
+}
+
+func TestOnlyOneOfManyAtOncePasses(t *testing.T) {
+	v := newTestVerifier(t)
+	got := signed(t, "POST", testTarget, "", began)
+	var passed atomic.Int32
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			if v.Verify(got.req) == nil {
+				passed.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if passed.Load() != 1 {
+		t.Errorf("%d passed", passed.Load())
+	}
+}
