@@ -13,6 +13,7 @@ from colab_relay_safe import (
     is_any,
     is_library_array,
     is_library_frame,
+    is_library_index,
     known,
     module_dict,
     text,
@@ -170,6 +171,11 @@ class Preview:
         elif is_any(cls, known("pandas", "DataFrame")):
             self.frame(value)
         elif is_any(cls, known("pandas", "Series")):
+            self.put(class_title(cls) + " ")
+            self.column(value._values)
+        elif is_any(cls, known("pandas", "RangeIndex")):
+            self.put(class_title(cls) + " " + repr(value._range))
+        elif is_any(cls, known("pandas", "Index")) and is_library_index(value):
             self.put(class_title(cls) + " ")
             self.column(value._values)
         elif is_any(cls, known("pandas", "Timestamp", "Timedelta")):

@@ -22,5 +22,5 @@ if [ ! -x "$ruff" ]; then
 	echo "check: no ruff: $(cat "$folder/tools.left-out" 2>/dev/null || echo run make python)"
 	exit 0
 fi
-"$ruff" format --isolated --no-cache --line-length 100 --check "$@"
-"$ruff" check --isolated --no-cache --line-length 100 "$@"
+"$ruff" format --isolated --no-cache --line-length 100 --target-version py38 --check "$@"
+"$ruff" check --isolated --no-cache --line-length 100 --target-version py38 --select E,W,F,B,I --ignore B018,B905 "$@"

@@ -1,0 +1,108 @@
+package namespace
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/executor/jupyter"
+	"colabrelay/shared/stacks"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// kernel is a real ipykernel that ends with the test.
+type kernel struct {
+	*jupyter.Client
+	t   *testing.T
+	pid int
+}
+
+func startKernel(t *testing.T, s stacks.Stack) *kernel {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ns-") // t.TempDir's path may be too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	info, err := jupyter.NewIPC(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "kernel.json")
+	if err := info.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(s.Python, "-m", "ipykernel_launcher", "-f", file,
+		"--IPKernelApp.kernel_class=ipykernel.ipkernel.IPythonKernel", "--InteractiveShellApp.extensions=[]")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = append(os.Environ(), "IPYTHONDIR="+filepath.Join(dir, "ipython"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	client, err := jupyter.Dial(ctx, info, jupyter.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return &kernel{Client: client, t: t, pid: cmd.Process.Pid}
+}
+
+// run runs a cell as a user would, and gives the repr of expression after it.
+func (k *kernel) run(code, expression string) string {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
+	defer cancel()
+	msg, err := k.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
+		Code: code, StoreHistory: true, UserExpressions: map[string]string{"it": expression},
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var reply jupyter.ExecuteReply
+	if err := json.Unmarshal(msg.Content, &reply); err != nil {
+		k.t.Fatal(err)
+	}
+	var value struct {
+		Status, EName, EValue string
+		Data                  map[string]string
+	}
+	if reply.Status != "ok" {
+		k.t.Fatalf("the cell raised %s: %s", reply.EName, reply.EValue)
+	}
+	if err := json.Unmarshal(reply.UserExpressions["it"], &value); err != nil || value.Status != "ok" {
+		k.t.Fatalf("%s: %v %+v", expression, err, value)
+	}
+	return value.Data["text/plain"]
+}
+
+func (k *kernel) runFile(name string) {
+	k.t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.run(string(b), "None")
+}
+
+func (k *kernel) preview(name string) string {
+	k.t.Helper()
+	got, err := Inspect(k.t.Context(), k.Client, name)
+	if err != nil {
+		k.t.Fatalf("inspecting %q: %v", name, err)
+	}
+	return got.Preview
+}

@@ -1,0 +1,296 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func TestVariablesAreDescribed(t *testing.T) {
+	known := []contract.Variable{
+		{Name: "none", Type: "NoneType"},
+		{Name: "number", Type: "int"},
+		{Name: "text", Type: "str", Size: ptr(int64(7))},
+		{Name: "raw", Type: "bytes", Size: ptr(int64(3))},
+		{Name: "items", Type: "list", Size: ptr(int64(4))},
+		{Name: "table", Type: "dict", Size: ptr(int64(2))},
+		{Name: "steps", Type: "range", Size: ptr(int64(5))},
+		{Name: "ordered", Type: "OrderedDict", Size: ptr(int64(1))},
+		{Name: "point", Type: "Point", Size: ptr(int64(2))},
+		{Name: "matrix", Type: "ndarray", Size: ptr(int64(2)), Shape: []int64{2, 3}, Dtype: ptr("float64"), Bytes: ptr(int64(48))},
+		{Name: "scalar", Type: "float32", Shape: []int64{}, Dtype: ptr("float32"), Bytes: ptr(int64(4))},
+		{Name: "empty", Type: "ndarray", Size: ptr(int64(0)), Shape: []int64{0, 4}, Dtype: ptr("float64"), Bytes: ptr(int64(0))},
+		{Name: "frame", Type: "DataFrame", Size: ptr(int64(3)), Shape: []int64{3, 2}, Bytes: ptr(int64(48))},
+		{Name: "series", Type: "Series", Size: ptr(int64(3)), Shape: []int64{3}, Dtype: ptr("int64"), Bytes: ptr(int64(24))},
+		{Name: "index", Type: "Index", Size: ptr(int64(2)), Shape: []int64{2}, Dtype: ptr("int64")},
+		{Name: "generator", Type: "generator"},
+		{Name: "train", Type: "function"},
+		{Name: "model", Type: "Model"},
+	}
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		k := startKernel(t, s)
+		k.runFile("variables.py")
+		got, err := Variables(t.Context(), k.Client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Count != len(got.Variables) {
+			t.Errorf("count %d of %d variables", got.Count, len(got.Variables))
+		}
+		if !slices.IsSortedFunc(got.Variables, func(a, b contract.Variable) int { return strings.Compare(a.Name, b.Name) }) {
+			t.Error("not sorted by name")
+		}
+		byName := map[string]contract.Variable{}
+		for _, v := range got.Variables {
+			byName[v.Name] = v
+		}
+		for _, want := range known {
+			ignored := cmp.Options{}
+			if want.Bytes == nil && want.Size != nil || want.Name == "number" || want.Name == "none" {
+				ignored = append(ignored, cmpopts.IgnoreFields(contract.Variable{}, "Bytes")) // Python's own overhead
+			}
+			if diff := cmp.Diff(want, byName[want.Name], ignored...); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", want.Name, diff)
+			}
+		}
+		for _, name := range []string{"np", "math", "collections", "In", "Out", "exit", "get_ipython", "_"} {
+			if _, ok := byName[name]; ok {
+				t.Errorf("%s is no variable of the user's", name)
+			}
+		}
+		for _, name := range []string{"number", "text", "items"} {
+			if b := byName[name].Bytes; b == nil || *b <= 0 {
+				t.Errorf("%s has no bytes", name)
+			}
+		}
+	})
+}
+
+func TestPreviewsShowKnownTypes(t *testing.T) {
+	want := map[string]string{
+		"none": "None", "yes": "True", "number": "42", "ratio": "1.5", "huge": "<16610 bits>",
+		"text": "'naïve 🙂'", "surrogate": `'\ud800'`, "raw": `b'ab\x00'`,
+		"items": "[1, 'x', {'k': (1,)}, …]", "pair": "(1,)", "table": "{'a': 1, 2: None}", "unique": "{3}",
+		"steps": "range(0, 10, 2)", "queue": "deque([1, 2])",
+		"ordered": "<collections.OrderedDict object> {'a': 1}", "point": "<__main__.Point object> (1, 2)",
+		"day":    "datetime.date(2026, 1, 2)",
+		"moment": "datetime.datetime(2026, 1, 2, 3, 0) in datetime.timezone",
+		"price":  "Decimal('1.20')",
+		"matrix": "array(shape=(2, 3), dtype=float64) [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]",
+		"scalar": "numpy.float32 0.5",
+		"days":   "array(shape=(1,), dtype=datetime64[D]) ['2026-01-02']",
+		"empty":  "array(shape=(0, 4), dtype=float64) []",
+		"cell":   "array(shape=(), dtype=int64) 5",
+		"series": "pandas.Series int64 1, 2, 3", "index": "pandas.Index int64 1, 2",
+		"rows": "pandas.RangeIndex range(0, 3)", "generator": "<generator object>",
+		"train": "<function train(x, lr, steps)>", "Model": "<class __main__.Model>", "model": "<__main__.Model object>",
+		"root": "<builtin_function_or_method object>", "np": "<module object>",
+	}
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		k := startKernel(t, s)
+		k.runFile("variables.py")
+		for name, want := range want {
+			if got := k.preview(name); got != want {
+				t.Errorf("%s shows as %q, want %q", name, got, want)
+			}
+		}
+		got := k.preview("frame")
+		for _, want := range []string{"DataFrame of 3 rows, 2 columns\n'x': int64 1, 2, 3\n'y': datetime64[", "2026-01-02T00:00:00"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("frame shows as %q, without %q", got, want)
+			}
+		}
+	})
+}
+
+func TestNoCodeOfTheUsersRuns(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		k := startKernel(t, s)
+		k.runFile("hostile.py")
+		got, err := Variables(t.Context(), k.Client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Count < 15 {
+			t.Errorf("only %d variables", got.Count)
+		}
+		for _, v := range got.Variables {
+			if preview := k.preview(v.Name); preview == "" || preview == "…" {
+				t.Errorf("%s shows as %q", v.Name, preview)
+			}
+		}
+		for name, want := range map[string]string{
+			"plain":  "<__main__.Plain object>",
+			"a_list": "<__main__.AList object> [1, <__main__.Plain object>]",
+			"a_str":  "<__main__.AStr object> 'text'",
+			"an_int": "<__main__.AnInt object> 7",
+			"nested": "{'deep': [<__main__.Plain object>, (<__main__.Plain object>,)]}",
+		} {
+			if got := k.preview(name); got != want {
+				t.Errorf("%s shows as %q, want %q", name, got, want)
+			}
+		}
+		if ran := k.run("", "_ran"); ran != "[]" {
+			t.Errorf("these ran: %s", ran)
+		}
+	})
+}
+
+func TestShadowedBuiltinsAreNoHindrance(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		k := startKernel(t, s)
+		k.run(`
+import builtins as _b
+_g = globals()
+for _name in dir(_b):
+    if _name not in ("True", "False", "None", "__debug__"):
+        _g[_name] = 1
+`, "None")
+		got, err := Variables(t.Context(), k.Client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(got.Variables, func(v contract.Variable) bool { return v.Name == "list" && v.Type == "int" }) {
+			t.Error("the user's list is not among the variables")
+		}
+		if got := k.preview("open"); got != "1" {
+			t.Errorf("open shows as %q", got)
+		}
+		cleaned, err := Cleanup(t.Context(), k.Client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(cleaned.ClearedVariables, "list") {
+			t.Errorf("cleared %q", cleaned.ClearedVariables)
+		}
+		if got := k.run("", "len([1, 2])"); got != "2" {
+			t.Errorf("len([1, 2]) is %s after cleanup", got)
+		}
+	})
+}
+
+// The same cells run in two kernels; only one is asked questions meanwhile.
+func TestQuestionsLeaveNoTrace(t *testing.T) {
+	const state = `(In[-2:], len(In), Out, _, __, ___, _i, _ii, get_ipython().execution_count,
+		sorted(globals()), [m for m in __import__("sys").modules if "colab_relay" in m], get_ipython().user_ns_hidden.keys() - {"_i1"},
+		list(get_ipython().history_manager.get_range(output=True)))`
+	cells := []string{"1 + 1", "x = [1]; x", "'three'", "y = 4"}
+	ask := func(t *testing.T, k *kernel) {
+		t.Helper()
+		if _, err := Variables(t.Context(), k.Client); err != nil {
+			t.Fatal(err)
+		}
+		if got := k.preview("x"); got != "[1]" {
+			t.Fatalf("x shows as %q", got)
+		}
+		if _, err := Inspect(t.Context(), k.Client, "none of that name"); !errors.Is(err, ErrNoVariable) {
+			t.Fatal(err)
+		}
+	}
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		asked, left := startKernel(t, s), startKernel(t, s)
+		for n, cell := range cells {
+			asked.run(cell, "None")
+			left.run(cell, "None")
+			if n > 0 {
+				ask(t, asked)
+			}
+		}
+		if diff := cmp.Diff(left.run("", state), asked.run("", state)); diff != "" {
+			t.Errorf("the kernel that was asked differs (-left alone +asked):\n%s", diff)
+		}
+	})
+}
+
+func TestPreviewsAreBounded(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		k := startKernel(t, s)
+		k.run(`
+import numpy as np, pandas as pd
+long_list = list(range(10_000_000))
+long_text = "é" * 50_000_000
+texts = ["x" * 10_000] * 3
+deep = []
+for _ in range(100_000):
+    deep = [deep]
+wide = [[[[[[1] * 500] * 500] * 500] * 500] * 500] * 500
+cyclic = {}
+cyclic["me"] = cyclic
+many = dict.fromkeys(range(1_000_000))
+big = np.zeros((10_000, 10_000), dtype=np.int8)
+dims = np.zeros((2,) * 30, dtype=np.int8)
+strings = np.array(["x" * 100_000] * 3)
+frame = pd.DataFrame(np.zeros((10, 20_000)))
+number = 1 << 100_000_000
+raw = bytearray(50_000_000)
+`, "None")
+		for _, name := range []string{"long_list", "long_text", "texts", "deep", "wide", "cyclic", "many", "big", "dims", "strings", "frame", "number", "raw"} {
+			got := k.preview(name)
+			if len(got) > 4096 || !utf8.ValidString(got) || len(got) < 4 {
+				t.Errorf("%s: preview of %d bytes", name, len(got))
+			}
+			if !strings.Contains(got, "…") && name != "number" {
+				t.Errorf("%s was cut without a mark: %.60q", name, got)
+			}
+		}
+		if got := k.preview("deep"); got != "[[[[[[…]]]]]]" {
+			t.Errorf("deep shows as %q", got)
+		}
+		if got := k.preview("cyclic"); got != "{'me': …}" {
+			t.Errorf("cyclic shows as %q", got)
+		}
+		k.run("del deep", "None")
+	})
+}
+
+func TestVariablesBeyondTheBoundAreCounted(t *testing.T) {
+	k := startKernel(t, stacks.Old(t))
+	k.run("globals().update({f'v{i:04}': i for i in range(1500)})\nglobals().update({7: 1, '\\ud800': 2})", "None")
+	got, err := Variables(t.Context(), k.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Count != 1501 || len(got.Variables) != 1000 || got.Variables[999].Name != "v0999" {
+		t.Errorf("count %d, %d variables, the last %+v", got.Count, len(got.Variables), got.Variables[len(got.Variables)-1])
+	}
+	cleaned, err := Cleanup(t.Context(), k.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cleaned.VariablesCleared != 1501 || len(cleaned.ClearedVariables) != 1000 {
+		t.Errorf("cleared %d, named %d", cleaned.VariablesCleared, len(cleaned.ClearedVariables))
+	}
+}
+
+func TestAnyNameIsSafeToAskFor(t *testing.T) {
+	k := startKernel(t, stacks.Old(t))
+	k.run("good = 1; globals()['odd \"🙂\\n'] = 2", "None")
+	for _, name := range []string{"", "missing", "good.real", "QUESTION", "SOURCES", `"] + [1/0] + ["`, "\x00", "\u2028", "é\xff", strings.Repeat("x", 100_000)} {
+		if _, err := Inspect(t.Context(), k.Client, name); !errors.Is(err, ErrNoVariable) {
+			t.Errorf("%.40q: %v", name, err)
+		}
+	}
+	if got := k.preview("odd \"🙂\n"); got != "2" {
+		t.Errorf("the odd name shows as %q", got)
+	}
+}
+
+func TestQuestionEndsWithItsContext(t *testing.T) {
+	k := startKernel(t, stacks.Old(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Variables(ctx, k.Client); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

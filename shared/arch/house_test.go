@@ -1,0 +1,92 @@
+package arch
+
+import (
+	"bytes"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxLines is where a file is split.
+const maxLines = 400
+
+func TestNoFileIsTooLong(t *testing.T) {
+	walk(t, func(path string) {
+		if !slices.Contains([]string{".go", ".py", ".sh"}, filepath.Ext(path)) {
+			return
+		}
+		b, err := os.ReadFile(filepath.Join(top, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(b, []byte("\n")); n > maxLines {
+			t.Errorf("%s has %d lines, over %d: split it by noun", path, n, maxLines)
+		}
+	})
+}
+
+func TestEachPackageHasOneComment(t *testing.T) {
+	comments := map[string][]string{}
+	for _, f := range sources(t) {
+		if slices.Contains(temporary, f.Package) {
+			continue
+		}
+		comments[f.Package] = append(comments[f.Package], nil...)
+		if f.AST.Doc != nil {
+			comments[f.Package] = append(comments[f.Package], f.Path)
+		}
+	}
+	for pkg, files := range comments {
+		if len(files) != 1 {
+			t.Errorf("package %s has its comment in %d files %q: want one, saying what it is for, what it must not do and where to start reading", pkg, len(files), files)
+		}
+	}
+}
+
+func TestNothingSleeps(t *testing.T) {
+	eachCall(t, func(f file, receiver, name string) {
+		if receiver == "time" && name == "Sleep" {
+			t.Errorf("%s calls time.Sleep: wait for what is awaited, with a deadline", f.Path)
+		}
+	})
+}
+
+func TestNoTestIsSkipped(t *testing.T) {
+	eachCall(t, func(f file, receiver, name string) {
+		if slices.Contains([]string{"t", "b", "tb", "f"}, receiver) && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, name) {
+			t.Errorf("%s calls %s.%s: a skipped path is a defect; fail with what is missing", f.Path, receiver, name)
+		}
+	})
+}
+
+func TestNothingIsLeftToDo(t *testing.T) {
+	for _, f := range sources(t) {
+		for _, group := range f.AST.Comments {
+			for _, word := range []string{"TO" + "DO", "FIX" + "ME"} {
+				if strings.Contains(group.Text(), word) {
+					t.Errorf("%s: a comment says %s: do it, or write an issue", f.Path, word)
+				}
+			}
+		}
+	}
+}
+
+// eachCall visits every name.name(...) of the project.
+func eachCall(t *testing.T, visit func(f file, receiver, name string)) {
+	t.Helper()
+	for _, f := range sources(t) {
+		ast.Inspect(f.AST, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if selector, ok := call.Fun.(*ast.SelectorExpr); ok {
+					if x, ok := selector.X.(*ast.Ident); ok {
+						visit(f, x.Name, selector.Sel.Name)
+					}
+				}
+			}
+			return true
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package arch
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// allowed is the architecture: each package, and which of ours it may import.
+// Test files may import more: see mayImportInTest.
+var allowed = map[string][]string{
+	"colab-bootstrap":           {},
+	"config":                    {},
+	"executor":                  {"executor/api", "executor/execution", "executor/files", "executor/kernel", "executor/probe", "executor/tunnel", "shared/auth", "shared/contract"},
+	"executor/api":              {"executor/execution", "executor/files", "executor/kernel", "executor/namespace", "executor/probe", "shared/auth", "shared/contract"},
+	"executor/execution":        {"executor/jupyter", "executor/kernel", "shared/contract"},
+	"executor/files":            {"shared/contract"},
+	"executor/jupyter":          {},
+	"executor/kernel":           {"executor/jupyter", "shared/contract"},
+	"executor/namespace":        {"executor/jupyter", "shared/contract"},
+	"executor/probe":            {"shared/contract"},
+	"executor/tunnel":           {},
+	"executor/tunnel/ngrokedge": {},
+	"relay":                     {"colab-bootstrap", "relay/checkpoint", "relay/client", "relay/pairing", "relay/tools", "shared/auth", "shared/contract"},
+	"relay/checkpoint":          {},
+	"relay/client":              {"shared/auth", "shared/contract"},
+	"relay/pairing":             {"shared/auth"},
+	"relay/render":              {"shared/contract"},
+	"relay/tools":               {"relay/checkpoint", "relay/client", "relay/pairing", "relay/render", "shared/contract"},
+	"shared/arch":               {},
+	"shared/auth":               {"shared/contract"},
+	"shared/contract":           {},
+	"shared/e2e":                {},
+	"shared/e2e/demo":           {"shared/e2e/harness", "shared/stacks"},
+	"shared/e2e/harness":        {"shared/stacks", "shared/auth", "shared/contract", "executor/tunnel/ngrokedge"},
+	"shared/stacks":             {},
+}
+
+// testOnly are packages that neither program may link.
+var testOnly = []string{"executor/tunnel/ngrokedge", "shared/e2e", "shared/e2e/demo", "shared/e2e/harness", "shared/stacks"}
+
+// homes says which packages may import a third-party module. The big ones have
+// one home, so that replacing one changes one place.
+var homes = map[string][]string{
+	"github.com/charmbracelet/x/ansi": {"relay/render"},
+	"github.com/dunglas/httpsfv":      {"shared/auth"},
+	"github.com/go-chi/chi/v5":        {"executor/api"},
+	"github.com/go-chi/httprate":      {"executor/api"},
+	"github.com/mark3labs/mcp-go":     {"relay/tools", "shared/e2e/harness"},
+	"github.com/shirou/gopsutil/v3":   {"executor/probe"},
+	"github.com/spf13/cobra":          {"relay"},
+	"github.com/spf13/pflag":          {"relay"},
+	"github.com/vbauerster/mpb/v8":    {"relay"},
+	"golang.ngrok.com/muxado/v2":      {"executor/tunnel", "executor/tunnel/ngrokedge"},
+	"golang.ngrok.com/ngrok/v2":       {"executor/tunnel"},
+	"golang.org/x/image":              {"relay/render"},
+	"golang.org/x/term":               {"relay"},
+
+	// Small ones that do one thing well, wherever that thing is needed.
+	"github.com/cenkalti/backoff/v5": {"executor/jupyter", "executor/tunnel", "relay/client"},
+	"github.com/gofrs/flock":         {"executor", "relay/pairing"},
+	"github.com/google/uuid":         {"executor", "executor/api", "executor/execution", "executor/jupyter", "executor/kernel", "relay/client"},
+	"github.com/natefinch/atomic":    {"relay/checkpoint", "relay/pairing"},
+	"golang.org/x/sync":              {"executor", "executor/probe"},
+	"golang.org/x/sys":               {"executor/kernel"},
+}
+
+// testModules may be imported by any test, and by no program.
+var testModules = []string{
+	"github.com/Shopify/toxiproxy/v2", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal",
+	"github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak",
+}
+
+// temporary folders keep go.mod alive while packages that need a module are not
+// there yet.
+var temporary = []string{"shared/tmpdeps"}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	for _, f := range sources(t) {
+		if slices.Contains(temporary, f.Package) {
+			continue
+		}
+		if _, ok := allowed[f.Package]; !ok {
+			t.Errorf("%s: package %q has no row in shared/arch/imports_test.go: add one with what it may import", f.Path, f.Package)
+			continue
+		}
+		for _, path := range f.Imports {
+			if why := refusal(f, path); why != "" {
+				t.Errorf("%s imports %q: %s", f.Path, path, why)
+			}
+		}
+	}
+}
+
+// refusal says why a file may not import a path, and what to do; it is empty
+// when it may.
+func refusal(f file, path string) string {
+	if own, ok := strings.CutPrefix(path, module+"/"); ok {
+		return refusalOfOurs(f, own)
+	}
+	if first, _, _ := strings.Cut(path, "/"); !strings.Contains(first, ".") {
+		return "" // the standard library
+	}
+	if within(path, testModules) {
+		if f.Test || slices.Contains(testOnly, f.Package) {
+			return ""
+		}
+		return "this module is for tests; no program may link it"
+	}
+	for mod, packages := range homes {
+		if !within(path, []string{mod}) {
+			continue
+		}
+		if f.Test || slices.Contains(testOnly, f.Package) || slices.Contains(packages, f.Package) {
+			return ""
+		}
+		return "its home is " + strings.Join(packages, ", ") + ": use what that package offers, or move the home in shared/arch/imports_test.go"
+	}
+	return "this module has no home: name one in shared/arch/imports_test.go"
+}
+
+func refusalOfOurs(f file, own string) string {
+	switch {
+	case slices.Contains(allowed[f.Package], own):
+		return ""
+	case !f.Test && slices.Contains(testOnly, own) && !slices.Contains(testOnly, f.Package):
+		return "that package is for tests; no program may link it"
+	case f.Test && mayImportInTest(f.Package, own):
+		return ""
+	}
+	return "the table allows " + f.Package + " only " + strings.Join(allowed[f.Package], ", ") +
+		": pass what is needed in from above, or change the table in shared/arch/imports_test.go and say why in ARCHITECTURE.md"
+}
+
+// mayImportInTest: the package itself, shared ones and test helpers, packages of
+// the same program; shared/e2e's tests everything.
+func mayImportInTest(pkg, own string) bool {
+	program := func(p string) string { first, _, _ := strings.Cut(p, "/"); return first }
+	return pkg == "shared/e2e" || program(own) == "shared" || program(own) == program(pkg)
+}
+
+func within(path string, modules []string) bool {
+	return slices.ContainsFunc(modules, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") })
+}
+
+func TestTableHasNoDeadRows(t *testing.T) {
+	packages, used := map[string]bool{}, map[string]bool{}
+	for _, f := range sources(t) {
+		packages[f.Package] = true
+		for _, path := range f.Imports {
+			used[path] = true
+		}
+	}
+	for pkg := range allowed {
+		if !packages[pkg] {
+			t.Errorf("the table has a row for %q, which is no package", pkg)
+		}
+	}
+	for mod := range homes {
+		found := false
+		for path := range used {
+			found = found || within(path, []string{mod})
+		}
+		if !found {
+			t.Errorf("homes has %q, which nobody imports", mod)
+		}
+	}
+}
+
+func TestNeitherProgramReachesTheOther(t *testing.T) {
+	for pkg, imports := range allowed {
+		for _, own := range imports {
+			for _, pair := range [][2]string{{"executor", "relay"}, {"relay", "executor"}, {"shared", "executor"}, {"shared", "relay"}} {
+				if slices.Contains(testOnly, pkg) {
+					continue
+				}
+				if in(pkg, pair[0]) && in(own, pair[1]) {
+					t.Errorf("the table lets %s import %s", pkg, own)
+				}
+			}
+		}
+	}
+}
+
+func in(pkg, program string) bool { return pkg == program || strings.HasPrefix(pkg, program+"/") }
+
+// The test of the tests: each rule refuses what it is there for.
+func TestRefusals(t *testing.T) {
+	for name, test := range map[string]struct {
+		file file
+		path string
+		want string
+	}{
+		"relay from executor":     {file{Package: "executor/api"}, module + "/relay/client", "the table allows"},
+		"executor in relay tests": {file{Package: "relay/client", Test: true}, module + "/executor/api", "the table allows"},
+		"stacks in a program":     {file{Package: "executor/kernel"}, module + "/shared/stacks", "for tests"},
+		"goleak in a program":     {file{Package: "executor/kernel"}, "go.uber.org/goleak", "for tests"},
+		"MCP outside its home":    {file{Package: "relay"}, "github.com/mark3labs/mcp-go/mcp", "its home is"},
+		"an unknown module":       {file{Package: "relay"}, "github.com/spf13/viper", "no home"},
+		"the standard library":    {file{Package: "relay"}, "net/http", ""},
+		"a home":                  {file{Package: "executor/api"}, "github.com/go-chi/chi/v5/middleware", ""},
+		"a test's helpers":        {file{Package: "executor/kernel", Test: true}, module + "/shared/stacks", ""},
+		"everything in e2e":       {file{Package: "shared/e2e", Test: true}, module + "/relay/client", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := refusal(test.file, test.path)
+			if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
+				t.Errorf("refused with %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+// Package arch holds the project's architecture as tests: who may import whom,
+// which package is the home of a third-party module, and the rules of the house
+// that a machine can check. It has no code of its own and must not be imported.
+// Start reading at the tables in imports_test.go.
+package arch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "colabrelay"
+
+// file is one Go file of the project.
+type file struct {
+	Path    string // from the top folder, with slashes
+	Package string // its folder, "executor/jupyter"
+	Test    bool
+	Imports []string
+	AST     *ast.File
+	Lines   int
+}
+
+// sources are all Go files of the project.
+func sources(t *testing.T) []file {
+	t.Helper()
+	var files []file
+	walk(t, func(path string) {
+		if strings.HasSuffix(path, ".go") {
+			files = append(files, parse(t, path))
+		}
+	})
+	if len(files) == 0 {
+		t.Fatal("no Go file found")
+	}
+	return files
+}
+
+// walk calls visit with each file's path from the top folder. Folders that tools
+// made or that hold test data are left out.
+func walk(t *testing.T, visit func(path string)) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(top), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			hidden := strings.HasPrefix(name, ".") && path != "."
+			if hidden || slices.Contains([]string{"bin", "dist", "testdata"}, name) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		visit(path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const top = "../.."
+
+func parse(t *testing.T, path string) file {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(top, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := parser.ParseFile(token.NewFileSet(), path, b, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := file{
+		Path: path, Package: filepath.ToSlash(filepath.Dir(path)), Test: strings.HasSuffix(path, "_test.go"),
+		AST: tree, Lines: strings.Count(string(b), "\n"),
+	}
+	for _, spec := range tree.Imports {
+		name, _ := strconv.Unquote(spec.Path.Value)
+		f.Imports = append(f.Imports, name)
+	}
+	return f
+}
