@@ -91,8 +91,15 @@ func Dial(ctx context.Context, info ConnectionInfo, opts Options) (*Client, erro
 	return c, nil
 }
 
-// greet asks for kernel_info until both the reply and its idle status were heard.
+// greet asks for kernel_info until both the reply and its idle status were
+// heard. All sockets must be up before: an input_request that the kernel sends
+// while stdin is not connected yet is lost, and the code waits for ever.
 func (c *Client) greet(ctx context.Context) error {
+	for channel, s := range c.sockets {
+		if err := s.await(ctx); err != nil {
+			return fmt.Errorf("connecting %s: %w", channel, err)
+		}
+	}
 	for {
 		heard, err := c.greetOnce(ctx)
 		if heard {

@@ -192,6 +192,19 @@ func TestInputRequestIsAnswered(t *testing.T) {
 	})
 }
 
+func TestInputAsTheVeryFirstThingIsHeard(t *testing.T) {
+	for range 5 { // a request sent before stdin is connected would be lost
+		c := ipcKernel(t, stacks.Old(t), Options{})
+		execute(t, c, "input()", func(m *Message) {
+			if m.Header.MsgType == MsgInputRequest {
+				if err := c.Reply(t.Context(), m, MsgInputReply, InputReply{Value: ""}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
 func TestControlAndHeartbeatAnswerWhileCodeRuns(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		c := ipcKernel(t, s, Options{})

@@ -116,12 +116,25 @@ func (s *socket) connected(conn net.Conn) {
 // lost has the next send wait for a new connection. The lock is held.
 func (s *socket) lost() { s.conn, s.up = nil, make(chan struct{}) }
 
+// await returns once the socket is connected.
+func (s *socket) await(ctx context.Context) error {
+	s.mu.Lock()
+	up := s.up
+	s.mu.Unlock()
+	select {
+	case <-up:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errNotConnected, ctx.Err())
+	}
+}
+
 // send writes one message, waiting for a lost connection to come back until ctx ends.
 func (s *socket) send(ctx context.Context, frames [][]byte) error {
 	data := encode(frames)
 	for {
 		s.mu.Lock()
-		conn, up := s.conn, s.up
+		conn := s.conn
 		if conn != nil {
 			_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 			n, err := conn.Write(data)
@@ -133,13 +146,10 @@ func (s *socket) send(ctx context.Context, frames [][]byte) error {
 				return err
 			}
 			s.lost()
-			up = s.up
 		}
 		s.mu.Unlock()
-		select {
-		case <-up:
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", errNotConnected, ctx.Err())
+		if err := s.await(ctx); err != nil {
+			return err
 		}
 	}
 }
