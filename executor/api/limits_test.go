@@ -136,8 +136,8 @@ func TestHeadersAreLimited(t *testing.T) {
 		return res.StatusCode
 	}
 	for size, want := range map[int]int{
-		contract.MaxHeaderBytes:       http.StatusOK,
-		contract.MaxHeaderBytes + 1:   http.StatusRequestHeaderFieldsTooLarge,
+		contract.MaxHeaderBytes:        http.StatusOK,
+		contract.MaxHeaderBytes + 1:    http.StatusRequestHeaderFieldsTooLarge,
 		contract.MaxHeaderBytes + 4000: http.StatusRequestHeaderFieldsTooLarge,
 	} {
 		if got := ask(size); got != want {

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"colabrelay/executor/tunnel"
+	"colabrelay/shared/auth"
+)
+
+// Environment variables the executor reads, besides those by which executor/probe
+// tells the platform. Secrets come this way only: a flag shows in every ps.
+const (
+	envSecret      = "EXECUTOR_SECRET"
+	envSecretFile  = "EXECUTOR_SECRET_FILE"
+	envNgrokToken  = "NGROK_AUTHTOKEN"
+	envNgrokServer = "COLAB_RELAY_NGROK_SERVER"
+	envNgrokCA     = "COLAB_RELAY_NGROK_CA"
+)
+
+// maxSecretFile bounds what is read as a secret: a wrong path may name anything.
+const maxSecretFile = 64 << 10
+
+// config is every setting, checked.
+type config struct {
+	listen    string
+	tunnel    tunnel.Config
+	workDir   string
+	stateDir  string
+	python    string // empty: look for one
+	allow     []string
+	readyFile string // empty: none
+
+	secret    auth.Secret
+	generated bool // secret was made here and the console must show it
+}
+
+// parseConfig reads flags and environment and reports all faults together.
+// flag.ErrHelp means help was asked for and written to w.
+func parseConfig(args []string, getenv func(string) string, w io.Writer) (config, error) {
+	var c config
+	var kind string
+	flags := flag.NewFlagSet("executor", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // one voice for errors: the caller's
+	flags.StringVar(&c.listen, "listen", "127.0.0.1:8000", "")
+	flags.StringVar(&kind, "tunnel", "", "")
+	flags.StringVar(&c.tunnel.Domain, "domain", "", "")
+	flags.StringVar(&c.workDir, "workdir", "", "")
+	flags.StringVar(&c.stateDir, "state-dir", "", "")
+	flags.StringVar(&c.python, "python", "", "")
+	flags.Func("allow-path", "", func(s string) error { c.allow = append(c.allow, s); return nil })
+	flags.StringVar(&c.readyFile, "ready-file", "", "")
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(w, usage)
+		return c, err
+	}
+	if err != nil {
+		return c, fmt.Errorf("%w (executor -h lists the flags)", err)
+	}
+	var faults []error
+	if flags.NArg() > 0 {
+		faults = append(faults, fmt.Errorf("unknown argument %q (executor -h lists what there is)", flags.Arg(0)))
+	}
+	faults = append(faults, c.checkListen(), c.readTunnel(kind, getenv), c.readSecret(getenv), c.readFolders())
+	return c, errors.Join(faults...)
+}
+
+func (c *config) checkListen() error {
+	_, port, err := net.SplitHostPort(c.listen)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("--listen %q: want host:port, such as 127.0.0.1:8000", c.listen)
+	}
+	return nil
+}
+
+func (c *config) readTunnel(kind string, getenv func(string) string) error {
+	c.tunnel.Version = version
+	c.tunnel.Token = strings.TrimSpace(getenv(envNgrokToken))
+	c.tunnel.Server = getenv(envNgrokServer)
+	c.tunnel.CAFile = getenv(envNgrokCA)
+	if kind == "ssh" || kind == "cloudflared" {
+		return fmt.Errorf("--tunnel %s: not in this version; use ngrok or none", kind)
+	}
+	var err error
+	if c.tunnel.Kind, err = tunnel.ParseKind(kind, c.tunnel.Token); err != nil {
+		return fmt.Errorf("--tunnel %s: want ngrok or none", kind)
+	}
+	switch {
+	case c.tunnel.Kind == tunnel.KindNgrok && c.tunnel.Token == "":
+		return fmt.Errorf("--tunnel ngrok: %s is not set; copy the token from https://dashboard.ngrok.com/get-started/your-authtoken", envNgrokToken)
+	case c.tunnel.Kind != tunnel.KindNgrok && c.tunnel.Domain != "":
+		return fmt.Errorf("--domain %s: only ngrok has domains; set %s", c.tunnel.Domain, envNgrokToken)
+	}
+	_, err = tunnel.New(c.tunnel) // opens nothing, checks the rest
+	return err
+}
+
+// readSecret takes the secret from the environment or a file, or makes one.
+func (c *config) readSecret(getenv func(string) string) error {
+	text, file := getenv(envSecret), getenv(envSecretFile)
+	source := envSecret
+	switch {
+	case text != "" && file != "":
+		return fmt.Errorf("%s and %s are both set: set one", envSecret, envSecretFile)
+	case file != "":
+		source = envSecretFile
+		raw, err := readSmall(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", envSecretFile, err)
+		}
+		text = string(raw)
+	case text == "":
+		c.secret, c.generated = auth.GenerateSecret(), true
+		return nil
+	}
+	var err error
+	if c.secret, err = auth.NewSecret(text); err != nil {
+		return fmt.Errorf("%s: %w", source, err)
+	}
+	return nil
+}
+
+func readSmall(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var buf bytes.Buffer
+	if _, err := io.Copy(&buf, io.LimitReader(f, maxSecretFile)); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// workDirs are tried in this order: Colab's, Kaggle's, else the current one.
+var workDirs = []string{"/content", "/kaggle/working", "."}
+
+func (c *config) readFolders() error {
+	if c.workDir == "" {
+		for _, c.workDir = range workDirs {
+			if isDir(c.workDir) {
+				break
+			}
+		}
+	}
+	var faults []error
+	absolute := func(flag string, path *string) {
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s %q: %w", flag, *path, err))
+		}
+		*path = abs
+	}
+	absolute("--workdir", &c.workDir)
+	c.stateDir = cmp.Or(c.stateDir, filepath.Join(c.workDir, ".colab-relay"))
+	absolute("--state-dir", &c.stateDir)
+	if c.readyFile != "" {
+		absolute("--ready-file", &c.readyFile)
+	}
+	for flag, dirs := range map[string][]string{"--workdir": {c.workDir}, "--allow-path": c.allow} {
+		for _, dir := range dirs {
+			if !isDir(dir) {
+				faults = append(faults, fmt.Errorf("%s %q: no such folder", flag, dir))
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+
+	"colabrelay/executor/tunnel"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+// notice tells people and programs that start this one how it stands: a few lines on
+// the console, and the ready file once kernel and tunnel are up.
+type notice struct {
+	cfg        config
+	instanceID string
+	out        io.Writer
+	log        *slog.Logger
+	ready      readyFile
+
+	mu        sync.Mutex
+	localURL  string
+	publicURL string
+	kernelUp  bool
+}
+
+func newNotice(cfg config, instanceID string, out io.Writer, log *slog.Logger) *notice {
+	fmt.Fprintf(out, "colab-relay executor %s\n", version)
+	n := &notice{cfg: cfg, instanceID: instanceID, out: out, log: log, ready: readyFile{path: cfg.readyFile}}
+	n.line("state", cfg.stateDir)
+	return n
+}
+
+// line writes one aligned line.
+func (n *notice) line(name, value string) { fmt.Fprintf(n.out, "  %-8s %s\n", name, value) }
+
+// local tells the address on this machine.
+func (n *notice) local(url string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.localURL = url
+	n.line("local", url)
+	if n.cfg.tunnel.Kind == tunnel.KindNone {
+		n.reachable(url)
+	}
+}
+
+// public tells the tunnel's address, again when it has changed.
+func (n *notice) public(url string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.line("public", url)
+	n.reachable(url)
+}
+
+// reachable tells how to reach the executor. A secret that was given is not shown:
+// who gave it has it.
+func (n *notice) reachable(url string) {
+	n.publicURL = url
+	n.line("check", "curl -s "+url+contract.PathHealth)
+	if n.cfg.generated {
+		n.line("pair", "relay pair "+n.pairing())
+	}
+	n.tellReady()
+}
+
+// kernel tells that code can run.
+func (n *notice) kernel(k contract.Kernel) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.line("kernel", fmt.Sprintf("Python %s, ipykernel %s", k.Python, k.IPyKernel))
+	n.kernelUp = true
+	n.tellReady()
+}
+
+// ending tells that the end has begun: it can take seconds.
+func (n *notice) ending() { fmt.Fprintln(n.out, "stopping…") }
+
+func (n *notice) pairing() string {
+	return auth.Pairing{URL: n.publicURL, Secret: n.cfg.secret}.String()
+}
+
+// tellReady writes the ready file when all is up. A file that can't be written is no
+// reason to end what works.
+func (n *notice) tellReady() {
+	if !n.kernelUp || n.localURL == "" || n.publicURL == "" {
+		return
+	}
+	err := n.ready.write(readyInfo{
+		URL: n.publicURL, LocalURL: n.localURL, KeyID: n.cfg.secret.KeyID(),
+		InstanceID: n.instanceID, PID: os.Getpid(), Pairing: n.pairing(),
+	})
+	if err != nil {
+		n.log.Warn("ready file", "component", "executor", "err", err)
+	}
+}
