@@ -89,6 +89,19 @@ func (k *kernel) run(code, expression string) string {
 	return value.Data["text/plain"]
 }
 
+// fail runs a cell that must raise.
+func (k *kernel) fail(code string) {
+	k.t.Helper()
+	msg, err := k.Request(k.t.Context(), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{Code: code, StoreHistory: true})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var reply jupyter.ExecuteReply
+	if err := json.Unmarshal(msg.Content, &reply); err != nil || reply.Status != "error" {
+		k.t.Fatalf("the cell did not raise: %v %+v", err, reply)
+	}
+}
+
 func (k *kernel) runFile(name string) {
 	k.t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))

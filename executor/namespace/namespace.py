@@ -84,6 +84,18 @@ def empty_gpu_cache():
     return True
 
 
+def forget_outputs(shell):
+    """IPython's own flush leaves what it also noted as hidden: _ and _1, _2, ..."""
+    if shell.displayhook.do_full_cache:
+        shell.displayhook.flush()
+    hidden = shell.user_ns_hidden
+    for name in [n for n in hidden if n[:1] == "_" and n[1:].isdigit()]:
+        del hidden[name]
+    for name in ("_", "__", "___"):
+        if name in hidden:
+            hidden[name] = ""
+
+
 def forget_tracebacks(shell):
     """A traceback keeps the frames it passed through, and all they hold."""
     for name in ("last_exc", "last_type", "last_value", "last_traceback"):
@@ -109,7 +121,7 @@ def cleanup(shell):
         shell.user_ns.pop(name, None)
         if name in shell.user_ns_hidden:  # the user had shadowed one of IPython's own
             shell.user_ns[name] = shell.user_ns_hidden[name]
-    attempt(lambda: shell.displayhook.do_full_cache and shell.displayhook.flush())
+    attempt(lambda: forget_outputs(shell))
     attempt(lambda: forget_tracebacks(shell))
     gc.collect()
     return {

@@ -144,6 +144,10 @@ func TestNoCodeOfTheUsersRuns(t *testing.T) {
 		if ran := k.run("", "_ran"); ran != "[]" {
 			t.Errorf("these ran: %s", ran)
 		}
+		k.run("try:\n  len(a_list)\nexcept RuntimeError:\n  pass", "None")
+		if ran := k.run("", "_ran"); ran == "[]" {
+			t.Error("the spies do not notice what runs")
+		}
 	})
 }
 
