@@ -1,0 +1,353 @@
+package client
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testKey = "correct horse battery staple 0123456789"
+
+func testSecret(t testing.TB, key string) auth.Secret {
+	t.Helper()
+	secret, err := auth.NewSecret(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// seen is one request that passed authentication, its body decompressed.
+type seen struct {
+	method, path, query string
+	header              http.Header
+	body                []byte
+}
+
+func (s seen) submit(t testing.TB) contract.Submit {
+	t.Helper()
+	var submit contract.Submit
+	if err := json.Unmarshal(s.body, &submit); err != nil {
+		t.Fatal(err)
+	}
+	return submit
+}
+
+// executor is a small executor: real authentication in front of an answer a test
+// chooses.
+type executor struct {
+	*httptest.Server
+	verifier *auth.Verifier
+	signer   *auth.Signer
+	now      func() time.Time
+
+	mu       sync.Mutex
+	requests []seen
+	instance string
+	// respond answers a verified request, with a status and a value for JSON; []byte
+	// goes out as it is.
+	respond func(seen) (int, any)
+	// before and after, where they return true, took over: before anything was looked
+	// at, and after it was executed, with the signed answer in hand.
+	before func(http.ResponseWriter, *http.Request) bool
+	after  func(w http.ResponseWriter, answer *httptest.ResponseRecorder) bool
+
+	connections atomic.Int32
+}
+
+// executorStart is when test executors began: long enough ago for any request.
+const executorStart = -24 * time.Hour
+
+func newExecutor(t testing.TB, respond func(seen) (int, any)) *executor {
+	return newExecutorAt(t, time.Now, respond)
+}
+
+// newExecutorAt has a clock of its own.
+func newExecutorAt(t testing.TB, now func() time.Time, respond func(seen) (int, any)) *executor {
+	t.Helper()
+	secret := testSecret(t, testKey)
+	e := &executor{
+		verifier: auth.NewVerifier(secret, now().Add(executorStart), now),
+		signer:   auth.NewSigner(secret),
+		now:      now,
+		instance: "instance-1",
+		respond:  respond,
+	}
+	e.Server = httptest.NewUnstartedServer(e)
+	e.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			e.connections.Add(1)
+		}
+	}
+	e.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	e.Start()
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *executor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if before := e.hook(); before != nil && before(w, r) {
+		return
+	}
+	if r.URL.Path == contract.PathHealth {
+		writeJSON(w, http.StatusOK, contract.Health{Status: "ok", Protocol: contract.Protocol, Version: "test"})
+		return
+	}
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the connection broke
+	}
+	answer := httptest.NewRecorder()
+	switch err := e.verifier.Verify(r); {
+	case errors.Is(err, auth.ErrUnauthorized):
+		writeJSON(w, http.StatusUnauthorized, refusalBody(contract.CodeUnauthorized))
+		return
+	case errors.Is(err, auth.ErrClockSkew):
+		body := refusalBody(contract.CodeClockSkew)
+		body.Error.ServerTime = e.now().Unix()
+		e.sign(answer, r, http.StatusUnauthorized, body)
+	case err != nil:
+		e.sign(answer, r, http.StatusUnauthorized, refusalBody(contract.CodeReplayed))
+	case auth.VerifyDigest(r.Header, raw) != nil:
+		e.sign(answer, r, http.StatusBadRequest, refusalBody(contract.CodeBadRequest))
+	default:
+		status, value := e.handle(r, raw)
+		e.sign(answer, r, status, value)
+	}
+	if after := e.hookAfter(); after != nil && after(w, answer) {
+		return
+	}
+	send(w, answer)
+}
+
+func (e *executor) hook() func(http.ResponseWriter, *http.Request) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.before
+}
+
+func (e *executor) hookAfter() func(http.ResponseWriter, *httptest.ResponseRecorder) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.after
+}
+
+func (e *executor) handle(r *http.Request, raw []byte) (int, any) {
+	body := raw
+	if r.Header.Get("Content-Encoding") == encodingGzip {
+		plain, err := decompress(raw, encodingGzip, contract.MaxBodyBytes)
+		if err != nil {
+			return http.StatusBadRequest, refusalBody(contract.CodeBadRequest)
+		}
+		body = plain
+	}
+	got := seen{r.Method, r.URL.Path, r.URL.RawQuery, r.Header, body}
+	e.mu.Lock()
+	e.requests = append(e.requests, got)
+	e.mu.Unlock()
+	return e.respond(got)
+}
+
+func (e *executor) sign(answer *httptest.ResponseRecorder, r *http.Request, status int, value any) {
+	body, raw := value.([]byte)
+	if !raw {
+		body, _ = json.Marshal(value)
+	}
+	if len(body) > contract.CompressAbove && r.Header.Get("Accept-Encoding") == encodingGzip {
+		body = gzipped(body)
+		answer.Header().Set("Content-Encoding", encodingGzip)
+	}
+	e.mu.Lock()
+	answer.Header().Set(contract.HeaderInstance, e.instance)
+	e.mu.Unlock()
+	if err := e.signer.SignResponse(answer.Header(), r, status, body, time.Now()); err != nil {
+		panic(err)
+	}
+	answer.WriteHeader(status)
+	answer.Body.Write(body)
+}
+
+// all is what came in so far.
+func (e *executor) all() []seen {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]seen(nil), e.requests...)
+}
+
+// submits is what came in to POST /v1/executions.
+func (e *executor) submits(t testing.TB) []contract.Submit {
+	t.Helper()
+	var out []contract.Submit
+	for _, r := range e.all() {
+		if r.method == http.MethodPost && r.path == contract.PathExecutions {
+			out = append(out, r.submit(t))
+		}
+	}
+	return out
+}
+
+// becomes makes the executor another instance, as a new VM at the same address is.
+func (e *executor) becomes(instance string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.instance = instance
+}
+
+func (e *executor) setBefore(before func(http.ResponseWriter, *http.Request) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.before = before
+}
+
+func (e *executor) setAfter(after func(http.ResponseWriter, *httptest.ResponseRecorder) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.after = after
+}
+
+// client is a client of e.
+func (e *executor) client(t testing.TB) *Client {
+	t.Helper()
+	return newClient(t, Config{BaseURL: e.URL, Secret: testSecret(t, testKey)})
+}
+
+func newClient(t testing.TB, cfg Config) *Client {
+	t.Helper()
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// runs answers submits as an executor does that knows what it ran: one execution
+// for each request_id, and none for another instance. Everything else it answers
+// with an empty object.
+type runs struct {
+	mu   sync.Mutex
+	ran  map[string]int
+	here func() string // instance_id
+}
+
+func (r *runs) respond(s seen) (int, any) {
+	if s.method != http.MethodPost || s.path != contract.PathExecutions {
+		return http.StatusOK, struct{}{}
+	}
+	var submit contract.Submit
+	if err := json.Unmarshal(s.body, &submit); err != nil {
+		return http.StatusBadRequest, refusalBody(contract.CodeBadRequest)
+	}
+	if submit.ExpectedInstanceID != "" && submit.ExpectedInstanceID != r.here() {
+		return http.StatusConflict, refusalBody(contract.CodeNewInstance)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ran[submit.RequestID] == 0 {
+		r.ran[submit.RequestID]++
+	}
+	return http.StatusOK, contract.Execution{ExecutionID: "e-" + submit.RequestID, RequestID: submit.RequestID, Status: contract.StatusSucceeded}
+}
+
+// newRunningExecutor is an executor that answers as runs says.
+func newRunningExecutor(t testing.TB) (*executor, *runs) {
+	r := &runs{ran: map[string]int{}}
+	e := newExecutor(t, r.respond)
+	r.here = func() string {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.instance
+	}
+	return e, r
+}
+
+func refusalBody(code contract.Code) contract.ErrorBody {
+	return contract.ErrorBody{Error: contract.Error{Code: code, Message: "refused"}}
+}
+
+func writeJSON(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value)
+}
+
+// send writes a recorded answer.
+func send(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
+	for name, values := range answer.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
+
+// hangUp breaks the connection without an answer.
+func hangUp(w http.ResponseWriter) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_ = conn.Close()
+}
+
+// first runs f for the first request only.
+func first(f func(http.ResponseWriter) bool) func(http.ResponseWriter, *httptest.ResponseRecorder) bool {
+	var done atomic.Bool
+	return func(w http.ResponseWriter, _ *httptest.ResponseRecorder) bool {
+		return done.CompareAndSwap(false, true) && f(w)
+	}
+}
+
+func gzipped(body []byte) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, _ = w.Write(body)
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// lostTo is the *Error in err, checked for words and secrets.
+func lostTo(t testing.TB, err error) *Error {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("error %v (%T), want a *client.Error", err, err)
+	}
+	if e.Message == "" || e.Hint == "" || strings.Contains(e.Error()+e.Hint, testKey) {
+		t.Fatalf("error without words, or with the secret: %+v", e)
+	}
+	return e
+}
+
+func wantKind(t testing.TB, err error, kind Kind) *Error {
+	t.Helper()
+	e := lostTo(t, err)
+	if e.Kind != kind {
+		t.Fatalf("kind %s (%s), want %s", e.Kind, e.Message, kind)
+	}
+	return e
+}
+
+func wantCode(t testing.TB, err error, code contract.Code) {
+	t.Helper()
+	if refused := refusal(err); refused == nil || refused.Code != code {
+		t.Fatalf("error %v, want the executor's %s", err, code)
+	}
+}
