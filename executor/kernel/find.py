@@ -1,18 +1,25 @@
-"""Print, as JSON, the versions that a kernel of this interpreter would have."""
+"""Print, as JSON, the versions that a kernel of this interpreter would have.
 
+Nothing is imported to look: importing ipykernel takes longer than all else
+that happens before the kernel is ready.
+"""
+
+import importlib.metadata
+import importlib.util
 import json
 import platform
 import sys
 
-import ipykernel
-import IPython
+for module in ("ipykernel", "IPython"):
+    if importlib.util.find_spec(module) is None:
+        sys.exit(f"ModuleNotFoundError: No module named {module!r}")
 
 json.dump(
     {
         "executable": sys.executable,
         "version": platform.python_version(),
-        "ipykernel": ipykernel.__version__,
-        "ipython": IPython.__version__,
+        "ipykernel": importlib.metadata.version("ipykernel"),
+        "ipython": importlib.metadata.version("ipython"),
     },
     sys.stdout,
 )
