@@ -1,0 +1,195 @@
+package client
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+func TestLostAnswerIsAskedForUnderTheSameRequestID(t *testing.T) {
+	e, runs := newRunningExecutor(t)
+	c := e.client(t)
+	if _, err := c.Kernel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
+	got, err := c.Submit(t.Context(), contract.Submit{Code: "x += 1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	submits := e.submits(t)
+	if len(submits) != 2 || submits[0].RequestID != submits[1].RequestID || submits[0].RequestID != got.RequestID {
+		t.Errorf("submits %+v, answer %+v", submits, got)
+	}
+	if submits[1].ExpectedInstanceID != "instance-1" {
+		t.Errorf("the retry expects %q", submits[1].ExpectedInstanceID)
+	}
+	if len(runs.ran) != 1 {
+		t.Errorf("ran %v", runs.ran)
+	}
+}
+
+func TestRequestIDOfTheCallerIsKept(t *testing.T) {
+	e, _ := newRunningExecutor(t)
+	got, err := e.client(t).Submit(t.Context(), contract.Submit{RequestID: "mine-1", Code: "1"})
+	if err != nil || got.RequestID != "mine-1" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, err = e.client(t).Submit(t.Context(), contract.Submit{Code: "1"})
+	if err != nil || !contract.RequestIDPattern.MatchString(got.RequestID) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestFirstSubmitAsksWhoIsThere(t *testing.T) {
+	e, _ := newRunningExecutor(t)
+	if _, err := e.client(t).Submit(t.Context(), contract.Submit{Code: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	all := e.all()
+	if len(all) != 2 || all[0].method != http.MethodGet {
+		t.Fatalf("asked %+v", all)
+	}
+	if got := e.submits(t)[0].ExpectedInstanceID; got != "instance-1" {
+		t.Errorf("expects %q", got)
+	}
+}
+
+func TestNewInstanceOnTheFirstTryIsFollowed(t *testing.T) {
+	e, runs := newRunningExecutor(t)
+	c := e.client(t)
+	if _, err := c.Submit(t.Context(), contract.Submit{Code: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	e.becomes("instance-2")
+	got, err := c.Submit(t.Context(), contract.Submit{RequestID: "second", Code: "2"})
+	if err != nil || got.RequestID != "second" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if c.InstanceID() != "instance-2" || runs.ran["second"] != 1 {
+		t.Errorf("instance %q, ran %v", c.InstanceID(), runs.ran)
+	}
+	submits := e.submits(t)
+	if last := submits[len(submits)-1]; last.ExpectedInstanceID != "instance-2" {
+		t.Errorf("last submit expects %q", last.ExpectedInstanceID)
+	}
+}
+
+func TestNewInstanceOnARetryIsReturnedAndNothingRuns(t *testing.T) {
+	e, runs := newRunningExecutor(t)
+	c := e.client(t)
+	if _, err := c.Kernel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.setAfter(first(func(w http.ResponseWriter) bool { e.becomes("instance-2"); hangUp(w); return true }))
+	_, err := c.Submit(t.Context(), contract.Submit{RequestID: "once", Code: "1"})
+	wantCode(t, err, contract.CodeNewInstance)
+	if got := len(e.submits(t)); got != 2 || len(runs.ran) != 1 {
+		t.Errorf("%d submits, ran %v", got, runs.ran)
+	}
+	// Later submits mean the new one.
+	if _, err := c.Submit(t.Context(), contract.Submit{RequestID: "later", Code: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	if submits := e.submits(t); submits[2].ExpectedInstanceID != "instance-2" || len(submits) != 3 {
+		t.Errorf("submits %+v", submits)
+	}
+}
+
+// A tunnel's page is no promise that the executor did not see the request.
+func TestNewInstanceAfterATunnelPageIsReturned(t *testing.T) {
+	e, runs := newRunningExecutor(t)
+	c := e.client(t)
+	if _, err := c.Kernel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	done := false
+	e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool {
+		if done {
+			return false
+		}
+		done = true
+		e.becomes("instance-2")
+		w.WriteHeader(http.StatusBadGateway)
+		return true
+	})
+	_, err := c.Submit(t.Context(), contract.Submit{Code: "1"})
+	wantCode(t, err, contract.CodeNewInstance)
+	if len(runs.ran) != 0 {
+		t.Errorf("ran %v", runs.ran)
+	}
+}
+
+// A refused connection and a signed refusal are.
+func TestNewInstanceAfterASignedRefusalIsFollowed(t *testing.T) {
+	e, runs := newRunningExecutor(t)
+	c := e.client(t)
+	if _, err := c.Kernel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	respond, refused := e.respond, false
+	e.respond = func(s seen) (int, any) {
+		if !refused {
+			refused = true
+			e.becomes("instance-2")
+			return http.StatusServiceUnavailable, refusalBody(contract.CodeKernelStarting)
+		}
+		return respond(s)
+	}
+	if _, err := c.Submit(t.Context(), contract.Submit{Code: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(runs.ran) != 1 {
+		t.Errorf("ran %v", runs.ran)
+	}
+}
+
+func TestInstanceTheCallerNamesIsNotReplaced(t *testing.T) {
+	e, runs := newRunningExecutor(t)
+	_, err := e.client(t).Submit(t.Context(), contract.Submit{ExpectedInstanceID: "instance-0", Code: "1"})
+	wantCode(t, err, contract.CodeNewInstance)
+	if len(runs.ran) != 0 || len(e.all()) != 1 {
+		t.Errorf("ran %v after %d requests", runs.ran, len(e.all()))
+	}
+}
+
+func TestInstanceThatChangesAgainAndAgainEnds(t *testing.T) {
+	e := newExecutor(t, func(s seen) (int, any) {
+		if s.method == http.MethodGet {
+			return 200, struct{}{}
+		}
+		return http.StatusConflict, refusalBody(contract.CodeNewInstance)
+	})
+	_, err := e.client(t).Submit(t.Context(), contract.Submit{Code: "1"})
+	wantCode(t, err, contract.CodeNewInstance)
+	if got := len(e.submits(t)); got != 2 {
+		t.Errorf("%d submits", got)
+	}
+}
+
+func TestSubmitWaitsNoLongerThanItsContext(t *testing.T) {
+	e, _ := newRunningExecutor(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := e.client(t).Submit(ctx, contract.Submit{Code: "1", WaitSeconds: 45}); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.submits(t)[0].WaitSeconds; got > 19 || got < 15 {
+		t.Errorf("asked to wait %v s", got)
+	}
+}
+
+func TestSubmitThatCannotBeWrittenIsAnError(t *testing.T) {
+	e, _ := newRunningExecutor(t)
+	c := e.client(t)
+	if _, err := c.Submit(t.Context(), contract.Submit{Code: "1", TimeoutSeconds: math.NaN()}); err == nil {
+		t.Error("NaN was sent")
+	}
+	if _, err := c.Submit(t.Context(), contract.Submit{Code: "1", WaitSeconds: 1e300}); err != nil {
+		t.Error(err)
+	}
+}
