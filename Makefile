@@ -1,9 +1,12 @@
 # Everything a person or CI does here. Tool versions are pinned; nothing is installed
 # outside this folder, except by setup.sh where pip reaches no index.
 
-VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+ifndef VERSION
+VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+endif
 FUZZTIME   ?= 20s
 DIST       ?= dist
+SHA256SUM   = $(shell command -v sha256sum || echo shasum -a 256)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
@@ -63,7 +66,7 @@ release: ## dist/: static binaries of every platform, SHA256SUMS
 		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -o $(DIST)/executor-$$p ./executor || exit 1; done
 	@for p in $(RELAYS); do exe=; [ $${p%-*} != windows ] || exe=.exe; echo "relay-$$p$$exe"; \
 		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -o $(DIST)/relay-$$p$$exe ./relay || exit 1; done
-	cd $(DIST) && sha256sum executor-* relay-* >SHA256SUMS && cat SHA256SUMS
+	cd $(DIST) && $(SHA256SUM) executor-* relay-* >SHA256SUMS && cat SHA256SUMS
 
 verify: ## two releases built apart have the same bytes
 	@a=$$(mktemp -d) && b=$$(mktemp -d) && trap 'rm -rf '"$$a $$b" EXIT && cp -r $(GO_DIRS) go.mod go.sum Makefile $$b/ && \

@@ -4,30 +4,62 @@
 package config
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// What each program reads from its environment.
-var (
-	executorVariables = []string{"EXECUTOR_SECRET", "EXECUTOR_SECRET_FILE", "NGROK_AUTHTOKEN"}
-	relayVariables    = []string{"CHECKPOINT_DIR", "COLAB_SECRET", "COLAB_SECRET_FILE", "COLAB_URL", "LOCAL_SAVE_DIR", "RELAY_HOLD"}
-)
+// forTests are variables that only tests set, to reach an ngrok of their own.
+var forTests = []string{"COLAB_RELAY_NGROK_CA", "COLAB_RELAY_NGROK_SERVER"}
+
+// readers are the packages of each program that read its own settings.
+var readers = map[string][]string{"executor": {"executor"}, "relay": {"relay", "relay/pairing"}}
 
 func TestEnvironmentSamplesNameEverySetting(t *testing.T) {
-	for file, known := range map[string][]string{"executor.env": executorVariables, "relay.env": relayVariables} {
+	for file, program := range map[string]string{"executor.env": "executor", "relay.env": "relay"} {
 		t.Run(file, func(t *testing.T) {
-			got := slices.Sorted(maps.Keys(readEnv(t, file)))
-			if !slices.Equal(got, known) {
-				t.Errorf("%s sets %q, the program reads %q", file, got, known)
+			sample, read := slices.Sorted(maps.Keys(readEnv(t, file))), variablesOf(t, program)
+			if !slices.Equal(sample, read) {
+				t.Errorf("%s sets %q, %s reads %q", file, sample, program, read)
 			}
 		})
 	}
+}
+
+// variablesOf are the environment variables that a program's source names: its
+// string literals of that form.
+func variablesOf(t *testing.T, program string) []string {
+	t.Helper()
+	var files []string
+	for _, folder := range readers[program] {
+		found, err := filepath.Glob(filepath.Join("..", folder, "*.go"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no source in %s: %v", folder, err)
+		}
+		files = append(files, found...)
+	}
+	literal := regexp.MustCompile(`"([A-Z]+_[A-Z_]+)"`)
+	found := map[string]bool{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range literal.FindAllSubmatch(b, -1) {
+			if name := string(match[1]); !strings.HasSuffix(file, "_test.go") && !slices.Contains(forTests, name) {
+				found[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
 }
 
 func TestEnvironmentSamplesHoldNoSecret(t *testing.T) {
@@ -40,40 +72,84 @@ func TestEnvironmentSamplesHoldNoSecret(t *testing.T) {
 	}
 }
 
-func TestClaudeDesktopConfigStartsTheRelay(t *testing.T) {
-	var sample struct {
-		MCPServers map[string]struct {
-			Command string            `json:"command"`
-			Args    []string          `json:"args"`
-			Env     map[string]string `json:"env"`
-		} `json:"mcpServers"`
-	}
+// entry is how Claude Desktop's config names a server.
+type entry struct {
+	Command string            `json:"command"`
+	Args    []string          `json:"args"`
+	Env     map[string]string `json:"env"`
+}
+
+func claudeEntry(t *testing.T) entry {
+	t.Helper()
 	f, err := os.Open("claude_desktop_config.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	var sample struct {
+		MCPServers map[string]entry `json:"mcpServers"`
+	}
 	d := json.NewDecoder(f)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&sample); err != nil {
 		t.Fatalf("decoding the sample: %v", err)
 	}
-	entry, ok := sample.MCPServers["colab-relay"]
+	e, ok := sample.MCPServers["colab-relay"]
 	if !ok {
 		t.Fatal("no server named colab-relay")
 	}
-	if !strings.HasSuffix(entry.Command, "/relay") || !slices.Equal(entry.Args, []string{"serve"}) {
-		t.Errorf("starts %q %q, not relay serve", entry.Command, entry.Args)
+	return e
+}
+
+func TestClaudeDesktopConfigNamesTheRelayAndItsSettings(t *testing.T) {
+	e := claudeEntry(t)
+	if filepath.Base(e.Command) != "relay" || !filepath.IsAbs(e.Command) {
+		t.Errorf("starts %q, not relay by its full path: a host's PATH is not the shell's", e.Command)
 	}
-	for name, value := range entry.Env {
-		if !slices.Contains(relayVariables, name) {
+	known := variablesOf(t, "relay")
+	for name := range e.Env {
+		if !slices.Contains(known, name) {
 			t.Errorf("sets %q, which the relay does not read", name)
 		}
-		if name == "RELAY_HOLD" {
-			mustHold(t, value)
-		}
 	}
+}
+
+func TestHoldOfTheSamplesIsWithinItsBounds(t *testing.T) {
+	mustHold(t, claudeEntry(t).Env["RELAY_HOLD"])
 	mustHold(t, readEnv(t, "relay.env")["RELAY_HOLD"])
+}
+
+// The relay itself starts as the samples say and answers the host.
+func TestRelayStartsWithTheSamples(t *testing.T) {
+	relay, home := filepath.Join(t.TempDir(), "relay"), t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", relay, "../relay").CombinedOutput(); err != nil {
+		t.Fatalf("building the relay: %v\n%s", err, out)
+	}
+	e := claudeEntry(t)
+	for name, settings := range map[string]map[string]string{"claude_desktop_config.json": e.Env, "relay.env": readEnv(t, "relay.env")} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, relay, e.Args...)
+			cmd.Env = []string{"HOME=" + home}
+			for name, value := range settings {
+				cmd.Env = append(cmd.Env, name+"="+value)
+			}
+			cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"config","version":"1"}}}` + "\n")
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("relay %q: %v\n%s", e.Args, err, stderr.String())
+			}
+			if !strings.Contains(string(out), `"serverInfo"`) {
+				t.Errorf("the relay answered %q", out)
+			}
+			if strings.Contains(stderr.String(), "level=ERROR") || strings.Contains(stderr.String(), "level=WARN") {
+				t.Errorf("the relay complains of its settings:\n%s", stderr.String())
+			}
+		})
+	}
 }
 
 func mustHold(t *testing.T, value string) {

@@ -92,8 +92,8 @@ func TestPreviewsShowKnownTypes(t *testing.T) {
 		"days":   "array(shape=(1,), dtype=datetime64[D]) ['2026-01-02']",
 		"empty":  "array(shape=(0, 4), dtype=float64) []",
 		"cell":   "array(shape=(), dtype=int64) 5",
-		"series": "pandas.Series int64 1, 2, 3", "index": "pandas.Index int64 1, 2",
-		"rows": "pandas.RangeIndex range(0, 3)", "generator": "<generator object>",
+		"series": "Series int64 1, 2, 3", "index": "Index int64 1, 2",
+		"rows": "RangeIndex range(0, 3)", "generator": "<generator object>",
 		"train": "<function train(x, lr, steps)>", "Model": "<class __main__.Model>", "model": "<__main__.Model object>",
 		"root": "<builtin_function_or_method object>", "np": "<module object>",
 	}

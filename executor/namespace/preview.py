@@ -9,6 +9,7 @@ from colab_relay_facts import Facts
 from colab_relay_safe import (
     base_of,
     belongs_to,
+    class_name,
     class_title,
     is_any,
     is_library_array,
@@ -171,12 +172,12 @@ class Preview:
         elif is_any(cls, known("pandas", "DataFrame")):
             self.frame(value)
         elif is_any(cls, known("pandas", "Series")):
-            self.put(class_title(cls) + " ")
+            self.put(class_name(cls) + " ")
             self.column(value._values)
         elif is_any(cls, known("pandas", "RangeIndex")):
-            self.put(class_title(cls) + " " + repr(value._range))
+            self.put("RangeIndex " + repr(value._range))
         elif is_any(cls, known("pandas", "Index")) and is_library_index(value):
-            self.put(class_title(cls) + " ")
+            self.put(class_name(cls) + " ")
             self.column(value._values)
         elif is_any(cls, known("pandas", "Timestamp", "Timedelta")):
             self.put(cls.isoformat(value))
