@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+func TestHealthIsTheOldBridgesAndLeaksNothing(t *testing.T) {
+	e := startExecutor(t, harness.ExecutorConfig{})
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(get(t, e.Ready.LocalURL+"/health")), &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"status", "uptime_minutes", "memory_available_gb", "memory_used_pct", "version", "protocol"} {
+		if _, ok := fields[name]; !ok {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	if len(fields) != 6 {
+		t.Errorf("health has %v", fields)
+	}
+}
+
+func TestStrangersGetTheSameAnswerWhateverTheyAsk(t *testing.T) {
+	e := startExecutor(t, harness.ExecutorConfig{})
+	requestID := regexp.MustCompile(`"request_id":"[^"]*"`)
+	signed := func(input string) http.Header {
+		return http.Header{"Signature-Input": {input}, "Signature": {"sig1=:AAAA:"}}
+	}
+	known := `sig1=("@method" "@path" "@query" "content-digest");created=1;nonce="AAAAAAAAAAAAAAAAAAAAAA";keyid="` + e.Ready.KeyID + `";alg="hmac-sha256";tag="colab-relay"`
+	first := ""
+	for _, c := range []struct {
+		method, path string
+		header       http.Header
+	}{
+		{"GET", "/v1/kernel", nil},
+		{"GET", "/v1/executions/none", nil},
+		{"POST", "/v1/executions", nil},
+		{"DELETE", "/v1/executions", nil},
+		{"GET", "/", nil},
+		{"GET", "/nowhere", nil},
+		{"GET", "/health/", nil},
+		{"POST", "/health", nil},
+		{"GET", "/v1/kernel", signed("garbage")},
+		{"GET", "/v1/kernel", signed(known)},
+		{"GET", "/v1/kernel", signed(strings.Replace(known, e.Ready.KeyID, "0123456789abcdef", 1))},
+	} {
+		status, body := request(t, c.method, e.Ready.LocalURL+c.path, c.header)
+		body = requestID.ReplaceAllString(body, "")
+		if first == "" {
+			first = body
+		}
+		if status != http.StatusUnauthorized || body != first {
+			t.Errorf("%s %s: %d %s; the first was %s", c.method, c.path, status, body, first)
+		}
+	}
+}
+
+// line is a proxy between relay and executor that can lose the next answer to a
+// submit, and point at another executor from then on.
+type line struct {
+	*httptest.Server
+	mu      sync.Mutex
+	target  *url.URL
+	lose    bool
+	then    *url.URL
+	submits int
+}
+
+func newLine(t *testing.T, target string) *line {
+	t.Helper()
+	l := &line{target: parse(t, target)}
+	l.Server = httptest.NewServer(l)
+	t.Cleanup(l.Close)
+	return l
+}
+
+func parse(t *testing.T, raw string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	target, lose := l.target, false
+	if r.Method == http.MethodPost && r.URL.Path == "/v1/executions" {
+		l.submits++
+		lose, l.lose = l.lose, false
+	}
+	l.mu.Unlock()
+	proxy := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }}
+	if !lose {
+		proxy.ServeHTTP(w, r)
+		return
+	}
+	proxy.ServeHTTP(httptest.NewRecorder(), r) // the executor does it; nobody hears
+	l.mu.Lock()
+	if l.then != nil {
+		l.target = l.then
+	}
+	l.mu.Unlock()
+	panic(http.ErrAbortHandler)
+}
+
+func (l *line) loseNext(then *url.URL) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lose, l.then, l.submits = true, then, 0
+}
+
+func (l *line) seen() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.submits
+}
+
+func TestLostAnswerDoesNotRunTheCodeTwice(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		l := newLine(t, e.Ready.LocalURL)
+		h := startHost(t, l.URL, harness.HostConfig{})
+		quick(t, h, "n = 0")
+		l.loseNext(nil)
+		want(t, quick(t, h, "n += 1\nprint('ran', n)"), map[string]any{"success": true, "stdout": "ran 1\n"})
+		if n := l.seen(); n != 2 {
+			t.Errorf("%d submits were sent", n)
+		}
+		want(t, quick(t, h, "n"), map[string]any{"result": "1"})
+	})
+}
+
+func TestRetryThatReachesANewVMIsRefusedAndSaidSo(t *testing.T) {
+	old := startExecutor(t, harness.ExecutorConfig{})
+	other := startExecutor(t, harness.ExecutorConfig{})
+	l := newLine(t, old.Ready.LocalURL)
+	h := startHost(t, l.URL, harness.HostConfig{})
+	quick(t, h, "n = 0")
+	l.loseNext(parse(t, other.Ready.LocalURL))
+	a := quick(t, h, "open('ran', 'a').write('x')")
+	if a.Error() != "new_instance" || !a.IsError {
+		t.Errorf("the answer: %s", a.Text)
+	}
+	want(t, quick(t, h, "import os; os.path.exists('ran')"), map[string]any{"success": true, "result": "False"})
+}
+
+func TestRelayGoesOnWithAnExecutorStartedAnew(t *testing.T) {
+	e, h := pair(t, stacks.Old(t))
+	want(t, quick(t, h, "1"), map[string]any{"success": true})
+	e.Kill()
+	again := startExecutor(t, harness.ExecutorConfig{Dir: e.Config.Dir, Listen: strings.TrimPrefix(e.Ready.LocalURL, "http://")})
+	if again.Ready.LocalURL != e.Ready.LocalURL {
+		t.Fatal("another port")
+	}
+	next := quick(t, h, "2")
+	want(t, next, map[string]any{"success": true, "result": "2"})
+	if !strings.Contains(next.String("warning"), "variables") {
+		t.Errorf("the new kernel is not mentioned: %s", next.Text)
+	}
+}
