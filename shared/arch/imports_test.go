@@ -68,7 +68,7 @@ var homes = map[string][]string{
 // testModules may be imported by any test, and by no program.
 var testModules = []string{
 	"github.com/Shopify/toxiproxy/v2", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal",
-	"github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak",
+	"github.com/rs/zerolog", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak",
 }
 
 // temporary folders keep go.mod alive while packages that need a module are not
