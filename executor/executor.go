@@ -17,6 +17,7 @@ import (
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
 	"colabrelay/executor/tunnel"
+	"colabrelay/shared/contract"
 )
 
 const (
@@ -29,6 +30,18 @@ const (
 
 // errEndTimeout means something did not end in time and was left to the system.
 var errEndTimeout = fmt.Errorf("not all had ended after %v; left the rest to the system", endTimeout)
+
+// minMemoryGB is the free memory below which a run is refused.
+var minMemoryGB = float64(execution.DefaultLimits.MinMemory) / (1 << 30)
+
+// limits are told by probe, for callers to plan with.
+var limits = contract.Limits{
+	MaxTimeoutSeconds: int(contract.MaxTimeout.Seconds()),
+	MaxQueue:          execution.DefaultLimits.Queue,
+	MaxCodeBytes:      contract.MaxBodyBytes,
+	MaxLogBytes:       execution.DefaultLimits.LogBytes,
+	MinMemoryGB:       minMemoryGB,
+}
 
 // executor is the running program.
 type executor struct {
@@ -61,6 +74,8 @@ func (x *executor) run(ctx context.Context) error {
 	x.server.BaseContext = func(net.Listener) context.Context { return requests }
 	x.server.ErrorLog = slog.NewLogLogger(x.log.Handler(), slog.LevelInfo) // broken connections, mostly
 
+	x.log.Info("starting", "component", "executor", "version", version, "listen", x.cfg.listen, "tunnel", x.cfg.tunnel.Kind,
+		"workdir", x.cfg.workDir, "state_dir", x.cfg.stateDir, "key_id", x.cfg.secret.KeyID(), "instance_id", x.state.instanceID)
 	g, ctx := errgroup.WithContext(ctx)
 	if err := x.open(g, network); err != nil {
 		return err
@@ -99,7 +114,9 @@ func (x *executor) wait(ctx context.Context, g *errgroup.Group) error {
 		return err
 	case <-ctx.Done():
 	}
-	x.notice.ending()
+	if context.Cause(ctx) == context.Canceled { // asked for; a fault is told when all has ended
+		x.notice.ending()
+	}
 	select {
 	case err := <-ended:
 		return err
@@ -148,7 +165,7 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Environ: x.environ, Log: x.log,
 		}),
 		Prober: probe.New(probe.Config{
-			WorkDir: x.cfg.workDir, Python: python.Path, Started: x.started, Getenv: lookup(x.environ),
+			WorkDir: x.cfg.workDir, Python: python.Path, Started: x.started, Getenv: lookup(x.environ), Limits: limits,
 		}),
 	}
 	var err error

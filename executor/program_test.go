@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+// asProgram makes the test binary be the executor: the real main, with the race
+// detector in it.
+const asProgram = "EXECUTOR_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience bounds each wait of these tests.
+const patience = 30 * time.Second
+
+// program is a running executor.
+type program struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	dir    string
+	out    *output
+	errs   *output
+	ended  chan struct{}
+	secret auth.Secret
+	url    string
+}
+
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+type option func(*program)
+
+func withEnv(pairs ...string) option {
+	return func(p *program) { p.cmd.Env = append(p.cmd.Env, pairs...) }
+}
+
+func withArgs(args ...string) option {
+	return func(p *program) { p.cmd.Args = append(p.cmd.Args, args...) }
+}
+
+func in(dir string) option { return func(p *program) { p.dir = dir } }
+
+func withStdout(f *os.File) option { return func(p *program) { p.cmd.Stdout = f } }
+
+// ignoringInterrupts starts it as nohup and a background job of sh do.
+func ignoringInterrupts(p *program) {
+	p.cmd.Path = "/bin/sh"
+	p.cmd.Args = append([]string{"sh", "-c", `trap "" INT; exec "$0" "$@"`}, p.cmd.Args...)
+}
+
+// start runs the executor on the old stack and a free port.
+func start(t *testing.T, options ...option) *program {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	p := &program{t: t, dir: t.TempDir(), out: &output{}, errs: &output{}, ended: make(chan struct{})}
+	p.cmd = exec.Command(self, "--listen", "127.0.0.1:0", "--python", stacks.Old(t).Python)
+	p.cmd.Env = []string{asProgram + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.errs
+	for _, o := range options {
+		o(p)
+	}
+	p.cmd.Dir = p.dir
+	p.cmd.Args = append(p.cmd.Args, "--workdir", p.dir, "--ready-file", p.readyFile())
+	must(t, p.cmd.Start())
+	go func() {
+		defer close(p.ended)
+		p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.ended
+		if t.Failed() {
+			t.Logf("stdout:\n%s\nstderr:\n%s", p.out, p.errs)
+		}
+	})
+	return p
+}
+
+func (p *program) readyFile() string { return filepath.Join(p.dir, "ready.json") }
+
+// ready waits for the ready file.
+func (p *program) ready() readyInfo {
+	p.t.Helper()
+	var info readyInfo
+	p.eventually(func() bool {
+		raw, err := os.ReadFile(p.readyFile())
+		return err == nil && json.Unmarshal(raw, &info) == nil
+	})
+	pairing, err := auth.ParsePairing(info.Pairing)
+	must(p.t, err)
+	p.url, p.secret = pairing.URL, pairing.Secret
+	return info
+}
+
+// eventually polls until f holds or the program has ended.
+func (p *program) eventually(f func() bool) {
+	p.t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-p.ended:
+			p.t.Fatal("the executor ended")
+		case <-deadline:
+			p.t.Fatalf("did not come true in %v", patience)
+		}
+	}
+}
+
+// exit waits for the end and returns the exit code and how long it took.
+func (p *program) exit() (int, time.Duration) {
+	p.t.Helper()
+	began := time.Now()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		p.t.Fatalf("did not end in %v", patience)
+	}
+	return p.cmd.ProcessState.ExitCode(), time.Since(began)
+}
+
+func (p *program) signal(sig syscall.Signal) { must(p.t, p.cmd.Process.Signal(sig)) }
+
+// call makes one signed request.
+func call[T any](p *program, method, path string, in any) T {
+	p.t.Helper()
+	var body []byte
+	if in != nil {
+		body, _ = json.Marshal(in)
+	}
+	req, err := http.NewRequest(method, p.url+path, bytes.NewReader(body))
+	must(p.t, err)
+	signature, err := auth.NewSigner(p.secret).SignRequest(req, body, time.Now())
+	must(p.t, err)
+	tr := &http.Transport{DisableCompression: true}
+	defer tr.CloseIdleConnections()
+	res, err := (&http.Client{Transport: tr}).Do(req)
+	must(p.t, err)
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	must(p.t, err)
+	must(p.t, auth.NewSigner(p.secret).VerifyResponse(res, answer, signature))
+	var out T
+	if err := json.Unmarshal(answer, &out); err != nil || res.StatusCode != http.StatusOK {
+		p.t.Fatalf("%s %s: %d %s", method, path, res.StatusCode, answer)
+	}
+	return out
+}
+
+func (p *program) submit(requestID, code string, wait float64) contract.Execution {
+	p.t.Helper()
+	return call[contract.Execution](p, "POST", contract.PathExecutions, contract.Submit{RequestID: requestID, Code: code, WaitSeconds: wait})
+}
+
+// begun submits code that prints first and waits until it has.
+func (p *program) begun(requestID, code string) string {
+	p.t.Helper()
+	id := p.submit(requestID, "print('begun', flush=True)\n"+code, 0).ExecutionID
+	e := call[contract.Execution](p, "GET", contract.PathExecutions+"/"+id+"?wait_seconds=20", nil)
+	if len(e.Events) == 0 {
+		p.t.Fatalf("nothing came of %s", e.Status)
+	}
+	return id
+}
+
+func get(url string) (int, string) {
+	tr := &http.Transport{DisableCompression: true}
+	defer tr.CloseIdleConnections()
+	res, err := (&http.Client{Transport: tr}).Get(url)
+	if err != nil {
+		return 0, ""
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(body)
+}
+
+// localURL is what the console says, before the ready file is there.
+func (p *program) localURL() string {
+	for line := range strings.SplitSeq(p.out.String(), "\n") {
+		if url, ok := strings.CutPrefix(strings.TrimSpace(line), "local "); ok {
+			return strings.TrimSpace(url)
+		}
+	}
+	return ""
+}
