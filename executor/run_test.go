@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -163,17 +164,20 @@ func TestShutdownByRequestIsAnsweredAndEnds(t *testing.T) {
 	}
 }
 
+// As a relay does: it asks again from where the last answer ended.
 func TestAWaitingCallerIsToldOfTheEnd(t *testing.T) {
 	p := start(t)
 	p.ready()
 	id := p.begun("x", "import time\nwhile True: time.sleep(0.01)")
 	told := make(chan contract.Execution, 1)
 	go func() {
-		told <- call[contract.Execution](p, "GET", contract.PathExecutions+"/"+id+"?offset=1&wait_seconds=50", nil)
+		e := contract.Execution{NextOffset: 1}
+		for !e.Status.Finished() || e.Status == "" {
+			e = call[contract.Execution](p, "GET", fmt.Sprintf("%s/%s?offset=%d&wait_seconds=50", contract.PathExecutions, id, e.NextOffset), nil)
+		}
+		told <- e
 	}()
-	p.eventually(func() bool {
-		return call[contract.Kernel](p, "GET", contract.PathKernel, nil).Status == contract.KernelBusy
-	})
+	p.eventually(func() bool { return call[contract.Kernel](p, "GET", contract.PathKernel, nil).Status == contract.KernelBusy })
 	p.signal(syscall.SIGTERM)
 	select {
 	case e := <-told:
