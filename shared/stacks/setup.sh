@@ -70,7 +70,7 @@ has_venv_with_pip() { python3 -c 'import venv, ensurepip' 2>>"$log"; }
 reaches_index() {
 	local scratch python=python3 found=1
 	scratch=$(mktemp -d)
-	if ! python3 -m pip --version >>"$log" 2>&1; then
+	if ! python3 -c 'import pip' >>"$log" 2>&1; then
 		python3 -m venv "$scratch/venv" >>"$log" 2>&1 || true
 		python=$scratch/venv/bin/python
 	fi
