@@ -80,7 +80,7 @@ func New(cfg Config) *API {
 func (a *API) around(routes http.Handler) http.Handler {
 	inside := chain(routes, a.sign, a.recovery, a.limitKey, a.decodeBody)
 	outside := a.openHealth(a.authenticate(inside))
-	return chain(outside, a.requestID, a.accessLog, a.recovery, a.boundHeaders)
+	return chain(outside, a.requestID, a.accessLog, a.recovery, a.boundHeaders, a.boundUnread)
 }
 
 // Attach gives the handlers what they work with. It is called once.

@@ -22,6 +22,18 @@ var errBodyTooLarge = &refusal{
 	Hint:    "send less code in one run; put data in a file",
 }
 
+// boundUnread gives the body of a request that nobody reads, because it is not
+// authorized, as long as its headers had. net/http discards such a body before it
+// answers, and one that never came held the connection for ever.
+func (a *API) boundUnread(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTimeout)) // decodeBody sets its own
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // decodeBody reads the whole body within its bound, holds it against its digest as
 // it was sent, and only then decompresses it, within the same bound.
 func (a *API) decodeBody(next http.Handler) http.Handler {

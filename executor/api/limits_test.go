@@ -146,7 +146,29 @@ func TestHeadersAreLimited(t *testing.T) {
 	}
 }
 
-func TestARequestOfBytesOnlySlowlyIsCutOff(t *testing.T) {
+func TestAnUnsignedBodyThatNeverComesDoesNotHoldTheConnection(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "POST /v1/executions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	c.SetReadDeadline(time.Now().Add(headerTimeout + 10*time.Second))
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusUnauthorized || !res.Close {
+		t.Errorf("answer is %d, connection closed %v", res.StatusCode, res.Close)
+	}
+}
+
+func TestTimeoutsCutSlowHeadersAndNoLongPoll(t *testing.T) {
 	server := Server(http.NotFoundHandler())
 	if server.ReadHeaderTimeout != 5*time.Second || server.ReadTimeout != 0 {
 		t.Errorf("header timeout %v, read timeout %v", server.ReadHeaderTimeout, server.ReadTimeout)

@@ -113,7 +113,10 @@ func (s *stand) running() (id string, stop func()) {
 }
 
 func TestEachEndpointWithARealKernel(t *testing.T) {
-	s := newLiveStand(t, stacks.Old(t))
+	stacks.Each(t, func(t *testing.T, stack stacks.Stack) { checkEndpoints(t, newLiveStand(t, stack)) })
+}
+
+func checkEndpoints(t *testing.T, s *stand) {
 	for name, check := range map[string]func(*testing.T, *stand){
 		"submit":          checkSubmitting,
 		"read":            checkReading,
