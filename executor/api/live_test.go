@@ -26,7 +26,7 @@ import (
 )
 
 // newLiveStand is an API over a real kernel.
-func newLiveStand(t *testing.T, stack stacks.Stack) *stand {
+func newLiveStand(t testing.TB, stack stacks.Stack) *stand {
 	t.Helper()
 	s := newStand(t)
 	python, err := kernel.Find(t.Context(), stack.Python)
