@@ -162,7 +162,7 @@ func TestStalledAnswerTimesOut(t *testing.T) {
 func TestSlowBodyThatMovesIsNotCut(t *testing.T) {
 	e, _ := newRunningExecutor(t)
 	const health = `{"status":"ok","protocol":1}`
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
 	e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool {
 		for i := range len(health) {
@@ -173,7 +173,7 @@ func TestSlowBodyThatMovesIsNotCut(t *testing.T) {
 		return true
 	})
 	c := e.client(t)
-	c.patience = patience{answer: 200 * time.Millisecond, stall: 200 * time.Millisecond} // the whole takes 280 ms
+	c.patience = patience{answer: 500 * time.Millisecond, stall: 500 * time.Millisecond} // the whole takes 700 ms
 	if _, err := c.Health(t.Context()); err != nil {
 		t.Fatal(err)
 	}

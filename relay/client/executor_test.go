@@ -320,7 +320,7 @@ func first(f func(http.ResponseWriter) bool) func(http.ResponseWriter, *httptest
 
 func gzipped(body []byte) []byte {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w, _ := gzip.NewWriterLevel(&out, gzip.BestSpeed)
 	_, _ = w.Write(body)
 	_ = w.Close()
 	return out.Bytes()

@@ -16,11 +16,12 @@ import (
 // again: once may be chance, three times is a proxy.
 const maxBadAnswers = 3
 
-// policy says whether a call whose try ended with err, the tries'th, is tried again.
-type policy func(err error, tries int) bool
+// policy says whether a call whose try ended with err is tried again; bad counts the
+// answers to it so far that were changed on their way.
+type policy func(err error, bad int) bool
 
 // always suits calls that do no harm when they are done twice.
-func always(err error, tries int) bool {
+func always(err error, bad int) bool {
 	if refused := refusal(err); refused != nil {
 		return passing(refused)
 	}
@@ -32,19 +33,16 @@ func always(err error, tries int) bool {
 	case KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelError, KindTimeout:
 		return true
 	case KindBadAnswer:
-		return tries < maxBadAnswers
+		return bad < maxBadAnswers
 	}
 	return false
 }
 
 // unsent suits calls that must not be done twice: again only after a try that
 // surely did nothing.
-func unsent(err error, tries int) bool {
-	return always(err, tries) && !mayHaveArrived(err)
+func unsent(err error, bad int) bool {
+	return always(err, bad) && !mayHaveArrived(err)
 }
-
-// never suits calls whose failure is the answer.
-func never(error, int) bool { return false }
 
 // passing reports whether a refusal goes away by itself within moments. Others that
 // are retryable (kernel_busy, low_memory) are the caller's to wait for.
@@ -64,16 +62,19 @@ func passing(refused *contract.Error) bool {
 // exponential pause between.
 func (c *Client) retry(ctx context.Context, again policy, try func() (answer, error)) (answer, error) {
 	var last error
-	tries := 0
+	bad := 0
 	got, err := backoff.Retry(ctx, func() (answer, error) {
 		got, err := try()
-		tries++
+		var e *Error
+		if errors.As(err, &e) && e.Kind == KindBadAnswer {
+			bad++
+		}
 		switch {
 		case err == nil:
 			return got, nil
 		case ctx.Err() != nil && refusal(err) == nil:
 			return got, backoff.Permanent(ended(ctx, cmp.Or(last, err)))
-		case !again(err, tries):
+		case !again(err, bad):
 			return got, backoff.Permanent(err)
 		}
 		last = err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestPassingRefusalsAreTriedAgainOthersReturned(t *testing.T) {
 
 func TestRefusalUntilTheTimeEndsIsReturned(t *testing.T) {
 	e := newExecutor(t, refusing(1<<30, contract.CodeQueueFull))
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := e.client(t).Kernel(ctx)
 	wantCode(t, err, contract.CodeQueueFull)
@@ -253,5 +254,19 @@ func TestRequestRepeatedByTheTransportIsSignedAnew(t *testing.T) {
 	}
 	if replays.Load() != 1 {
 		t.Errorf("%d replays: the transport behaves otherwise than this test assumes", replays.Load())
+	}
+}
+
+func TestConnectionTheTransportGaveUpDoesNotCountAsSent(t *testing.T) {
+	var sent atomic.Bool
+	trace := httptrace.ContextClientTrace(traceSent(t.Context(), &sent))
+	trace.GetConn("host")
+	trace.GotConn(httptrace.GotConnInfo{Reused: true}) // dead: nothing could be written
+	if !sent.Load() {
+		t.Error("a request on a connection counts as unsent")
+	}
+	trace.GetConn("host")
+	if sent.Load() {
+		t.Error("waiting for another connection counts as sent")
 	}
 }

@@ -29,7 +29,7 @@ func (c *Client) Submit(ctx context.Context, s contract.Submit) (contract.Execut
 	if _, err := json.Marshal(s); err != nil {
 		return result, fmt.Errorf("writing a submit: %w", err)
 	}
-	job := submission{client: c, submit: s, moved: s.ExpectedInstanceID != ""}
+	job := submission{client: c, submit: s, pinned: s.ExpectedInstanceID != ""}
 	if s.ExpectedInstanceID == "" {
 		id, err := c.firstInstance(ctx)
 		if err != nil {
@@ -49,14 +49,13 @@ type submission struct {
 	client  *Client
 	submit  contract.Submit
 	arrived bool // an earlier try may have reached the executor
-	moved   bool // new_instance is not to be followed (again)
+	pinned  bool // the caller named the instance
 }
 
 func (s *submission) try(ctx context.Context) (answer, error) {
 	build := func() request { return s.build(ctx) }
 	got, err := s.client.attempt(ctx, build)
-	if refused := refusal(err); refused != nil && refused.Code == contract.CodeNewInstance && !s.arrived && !s.moved {
-		s.moved = true
+	if refused := refusal(err); refused != nil && refused.Code == contract.CodeNewInstance && !s.arrived && !s.pinned {
 		s.submit.ExpectedInstanceID = got.instance
 		got, err = s.client.attempt(ctx, build)
 	}

@@ -171,6 +171,30 @@ func TestRightMACOfAnotherFormIsUnauthorized(t *testing.T) {
 	}
 }
 
+func TestRightMACOverAnOversizedDigestIsUnauthorized(t *testing.T) {
+	secret := testSecret(t)
+	req := signed(t, "GET", testTarget, "", began).req
+	req.Header.Set(HeaderContentDigest, strings.Repeat("x", maxDigestBytes+1))
+	p := parameters{created: began.Unix(), nonce: randomText(nonceBytes), keyID: secret.KeyID()}
+	if _, err := secret.sign(req.Header, requestList(p), requestMessage(req)); err != nil {
+		t.Fatal(err)
+	}
+	if err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestRightMACUnderAnotherKeyIDIsUnauthorized(t *testing.T) {
+	req := signed(t, "GET", testTarget, "", began).req
+	p := parameters{created: began.Unix(), nonce: randomText(nonceBytes), keyID: "0123456789abcdef"}
+	if _, err := testSecret(t).sign(req.Header, requestList(p), requestMessage(req)); err != nil {
+		t.Fatal(err)
+	}
+	if err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestAnswersSignatureDoesNotHoldForARequest(t *testing.T) {
 	asked := signed(t, "GET", testTarget, "", began)
 	res := answered(t, asked.req, 200, "")

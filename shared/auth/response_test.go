@@ -114,3 +114,17 @@ func TestAnswerWithoutInstanceIsNotSigned(t *testing.T) {
 		}
 	}
 }
+
+// Joining two headers gives what one with a comma gives: the base cannot tell.
+func TestInstanceSplitInTwoIsRefused(t *testing.T) {
+	asked := signed(t, "GET", testTarget, "", began)
+	h := http.Header{contract.HeaderInstance: {"a, b"}}
+	if err := NewSigner(testSecret(t)).SignResponse(h, asked.req, 200, nil, began); err != nil {
+		t.Fatal(err)
+	}
+	h[contract.HeaderInstance] = []string{"a", "b"}
+	res := &http.Response{StatusCode: 200, Header: h}
+	if err := NewSigner(testSecret(t)).VerifyResponse(res, nil, asked.signature); !errors.Is(err, ErrBadSignature) {
+		t.Errorf("error %v", err)
+	}
+}
