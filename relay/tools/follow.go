@@ -137,11 +137,13 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 // explain tells a broken wait: the executor's own refusal is an error; a line
 // that is down is only a warning, as the run goes on without us.
 func (r *reading) explain(followed error) *Problem {
-	if followed == nil || errors.Is(followed, context.DeadlineExceeded) && !unreachable(followed) {
+	switch {
+	case followed == nil:
 		return nil
-	}
-	if errors.Is(followed, context.Canceled) {
+	case errors.Is(followed, context.Canceled):
 		return cancelledProblem
+	case errors.Is(followed, context.DeadlineExceeded) && !unreachable(followed):
+		return nil // the call's time is over, no more
 	}
 	p := problemOf(followed)
 	if !unreachable(followed) {
@@ -151,9 +153,20 @@ func (r *reading) explain(followed error) *Problem {
 	return nil
 }
 
-// unreachable reports an error of the line, not of the executor.
+// unreachable reports an error of the line, or a refusal for the moment: the run
+// itself is not known to be gone.
 func unreachable(err error) bool {
-	var lost *client.Error
+	var (
+		lost    *client.Error
+		refused *contract.Error
+	)
+	if errors.As(err, &refused) {
+		switch refused.Code {
+		case contract.CodeReplayed, contract.CodeRateLimited, contract.CodeClockSkew, contract.CodeShuttingDown, contract.CodeKernelStarting:
+			return true
+		}
+		return false
+	}
 	if !errors.As(err, &lost) {
 		return false
 	}

@@ -15,6 +15,7 @@ const (
 	progressLeast = 500 * time.Millisecond // between two messages
 	progressMost  = 5 * time.Second        // without one: hosts that reset their clock by it need it
 	progressRunes = 300
+	noOutputYet   = "running, no output yet"
 )
 
 // progress tells the host the newest line of output while a call waits. It
@@ -92,7 +93,7 @@ func (p *progress) take() (string, bool) {
 // which always rise, as the protocol demands.
 func (p *progress) send(line string) {
 	if line == "" {
-		line = "running, no output yet"
+		line = noOutputYet
 	}
 	params := map[string]any{"progressToken": p.token, "progress": time.Since(p.started).Seconds(), "message": line}
 	b, err := json.Marshal(map[string]any{"jsonrpc": mcp.JSONRPC_VERSION, "method": "notifications/progress", "params": params})

@@ -27,10 +27,12 @@ const (
 	// queued calls beyond workers; past it the SDK would run calls on its read
 	// loop and answer nothing else.
 	queued = 10_000
-	// maxHolding calls wait for the VM at once (an executor lets 64 wait). Calls
-	// beyond get shortHold, so workers are left for them.
+	// maxHolding calls wait for runs at once (an executor lets 64 wait). Calls
+	// beyond wait shortHold, so that workers are left for other tools; even so a
+	// request may take shortLimit, as an answer that is cut off loses the run's id.
 	maxHolding = 60
-	shortHold  = 5 * time.Second
+	shortHold  = time.Second
+	shortLimit = 10 * time.Second
 )
 
 // Runtime is an executor a call may mean.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
 
@@ -94,14 +95,13 @@ func (c *call) patience() time.Duration {
 
 // unsure adds, to an error after which the code may run all the same, how to find out.
 func (c *call) unsure(p *Problem, requestID string) *Problem {
-	switch contract.Code(p.Code) {
-	case "timeout", "bad_answer":
-	default:
-		return p
+	switch client.Kind(p.Code) {
+	case client.KindTimeout, client.KindBadAnswer, client.KindUnreachable, client.KindTunnelError, client.KindTunnelOffline, codeCancelled:
+		told := *p
+		told.Hint = fmt.Sprintf("If a try got through before this, the run is in list_executions under request_id %s: look there before you run the code again. For the connection: %s", requestID, p.Hint)
+		return &told
 	}
-	told := *p
-	told.Hint = fmt.Sprintf("The code may have been accepted: look for request_id %s in list_executions before you run it again. Otherwise: %s", requestID, p.Hint)
-	return &told
+	return p
 }
 
 // kept is what a checkpoint of run_code_long holds.

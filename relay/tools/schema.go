@@ -102,7 +102,7 @@ func typeSchema(t reflect.Type) object {
 		return object{"type": []string{"object", "null"}, "additionalProperties": typeSchema(t.Elem())}
 	case reflect.Pointer:
 		s := typeSchema(t.Elem())
-		if name, ok := s["type"].(string); ok && t.Elem().Kind() != reflect.Struct {
+		if name := s["type"].(string); name != "object" {
 			s["type"] = []string{name, "null"}
 		}
 		return s

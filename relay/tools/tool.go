@@ -94,7 +94,7 @@ func define[A interface{ runtime() string }, P any, PP interface {
 type call struct {
 	*Relay
 	target   Runtime
-	hold     time.Duration
+	hold     time.Duration // for runs
 	started  time.Time
 	progress *progress // nil when the host asked for none
 	warnings []string
@@ -124,9 +124,9 @@ func (r *Relay) handler(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ctx, done := r.cancels.begin(ctx, req.Header.Get(callIDHeader))
 		defer done()
-		hold, release := r.takeHold()
+		hold, limit, release := r.takeHold()
 		defer release()
-		ctx, cancel := context.WithTimeout(ctx, hold)
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 
 		c := &call{Relay: r, hold: hold, started: time.Now(), progress: r.startProgress(req)}
@@ -139,13 +139,14 @@ func (r *Relay) handler(t tool) server.ToolHandlerFunc {
 	}
 }
 
-// takeHold gives the time a call may wait, less when many wait already.
-func (r *Relay) takeHold() (time.Duration, func()) {
+// takeHold gives the time a call may wait for a run, less when many wait already,
+// and the time it may take in all.
+func (r *Relay) takeHold() (hold, limit time.Duration, release func()) {
 	select {
 	case r.holding <- struct{}{}:
-		return r.cfg.Hold, func() { <-r.holding }
+		return r.cfg.Hold, r.cfg.Hold, func() { <-r.holding }
 	default:
-		return min(r.cfg.Hold, shortHold), func() {}
+		return min(r.cfg.Hold, shortHold), min(r.cfg.Hold, shortLimit), func() {}
 	}
 }
 

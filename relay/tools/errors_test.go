@@ -1,0 +1,198 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
+)
+
+func TestEveryCodeAndKindIsTranslated(t *testing.T) {
+	for _, code := range contract.Codes {
+		p := problemOf(fmt.Errorf("asking: %w", &contract.Error{Code: code, Message: "what happened"}))
+		if p.Code != string(code) || p.Message == "" || p.Hint != refusals[code] || p.Hint == "" {
+			t.Errorf("%s: %+v", code, p)
+		}
+	}
+	if len(refusals) != len(contract.Codes) {
+		t.Errorf("%d hints for %d codes", len(refusals), len(contract.Codes))
+	}
+	for _, kind := range client.Kinds {
+		p := problemOf(&client.Error{Kind: kind, Message: "m", Hint: "h"})
+		if p.Code != string(kind) || p.Message != "m" || p.Hint != "h" {
+			t.Errorf("%s: %+v", kind, p)
+		}
+	}
+	for _, c := range []struct {
+		err  error
+		code string
+	}{
+		{context.Canceled, codeCancelled},
+		{&client.Error{Kind: client.KindTimeout, Err: context.Canceled}, codeCancelled},
+		{context.DeadlineExceeded, string(client.KindTimeout)},
+		{errors.New("other"), codeInternal},
+		{&contract.Error{Code: "of_a_later_release", Message: "m"}, "of_a_later_release"},
+	} {
+		if p := problemOf(c.err); p.Code != c.code || p.Message == "" || p.Hint == "" {
+			t.Errorf("%v: %+v", c.err, p)
+		}
+	}
+}
+
+func TestEveryBadEndOfARunHasAHint(t *testing.T) {
+	for _, s := range []contract.Status{
+		contract.StatusFailed, contract.StatusTimedOut, contract.StatusInterrupted,
+		contract.StatusCancelled, contract.StatusKernelDied, contract.StatusLost, "of_a_later_release",
+	} {
+		p := runProblem(contract.Execution{Status: s})
+		if p == nil || p.Code != string(s) || p.Message == "" || p.Hint == "" {
+			t.Errorf("%s: %+v", s, p)
+		}
+	}
+	for _, s := range []contract.Status{contract.StatusQueued, contract.StatusRunning, contract.StatusWaitingForInput, contract.StatusSucceeded} {
+		if p := runProblem(contract.Execution{Status: s}); p != nil {
+			t.Errorf("%s: %+v", s, p)
+		}
+	}
+}
+
+// calls is one good call of every tool, and the request it comes down to.
+var calls = map[string]struct{ args, method, path string }{
+	"check_colab_connection":  {`{}`, "GET", contract.PathKernel},
+	"probe_colab_environment": {`{}`, "GET", contract.PathProbe},
+	"run_code_quick":          {`{"code":"1"}`, "POST", contract.PathExecutions},
+	"run_code_long":           {`{"code":"1","timeout_seconds":5}`, "POST", contract.PathExecutions},
+	"get_execution":           {`{"execution_id":"e1"}`, "GET", contract.PathExecutions + "/e1"},
+	"list_executions":         {`{}`, "GET", contract.PathExecutions},
+	"interrupt_execution":     {`{"execution_id":"e1"}`, "POST", contract.PathExecutions + "/e1/interrupt"},
+	"provide_input":           {`{"execution_id":"e1","text":""}`, "POST", contract.PathExecutions + "/e1/input"},
+	"restart_kernel":          {`{}`, "POST", contract.PathKernelRestart},
+	"list_colab_files":        {`{}`, "GET", contract.PathFiles},
+	"cleanup_colab":           {`{}`, "POST", contract.PathCleanup},
+	"list_colab_variables":    {`{}`, "GET", contract.PathVariables},
+	"inspect_variable":        {`{"name":"x"}`, "GET", contract.PathInspect},
+}
+
+// TestEveryToolsEveryRefusalFitsItsSchema: host.call validates each answer.
+func TestEveryToolsEveryRefusalFitsItsSchema(t *testing.T) {
+	h, f := serveFake(t, 200*time.Millisecond)
+	for _, tool := range allTools() {
+		c, ok := calls[tool.def.Name]
+		if !ok {
+			t.Fatalf("no call of %s here", tool.def.Name)
+		}
+		for _, code := range contract.Codes {
+			if code == contract.CodeClockSkew {
+				continue // the client corrects its clock and asks again; its own tests hold that
+			}
+			f.on(c.method, c.path, func(*http.Request, []byte) (int, any) {
+				return http.StatusConflict, &contract.Error{Code: code, Message: "what happened"}
+			})
+			r := h.call(tool.def.Name, json.RawMessage(c.args))
+			o := r.outcome(t)
+			if o.Error == nil || o.Error.Code != string(code) || o.Runtime != "test" {
+				t.Errorf("%s refused with %s: %s", tool.def.Name, code, r.Structured)
+			}
+			if !strings.Contains(r.Content[0].Text, o.Error.Hint) {
+				t.Errorf("%s: the text lacks the hint", tool.def.Name)
+			}
+		}
+		f.answer("GET", contract.PathKernel, contract.Kernel{KernelID: "kernel-1"})
+	}
+}
+
+func TestEveryToolTellsThatTheVMIsGone(t *testing.T) {
+	f := newFake(t)
+	rt := f.runtime(t)
+	f.Close()
+	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: 300 * time.Millisecond})
+	for name, c := range calls {
+		if o := h.call(name, json.RawMessage(c.args)).outcome(t); o.Error == nil || o.Error.Code != string(client.KindUnreachable) {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
+
+func TestEveryToolTellsWhatIsWrongWithTheSettings(t *testing.T) {
+	h := startHost(t, Config{Problems: []error{errors.New("RELAY_HOLD is bad"), errors.New("COLAB_URL is bad")}})
+	for name, c := range calls {
+		o := h.call(name, json.RawMessage(c.args)).outcome(t)
+		if o.Error == nil || o.Error.Code != codeNotConfigured || !strings.Contains(o.Error.Message, "RELAY_HOLD") || !strings.Contains(o.Error.Message, "COLAB_URL") {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
+
+func TestEveryToolTellsThatNothingIsPaired(t *testing.T) {
+	h := startHost(t, Config{Resolve: func(name string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing named %q", name) }})
+	for name, c := range calls {
+		if o := h.call(name, json.RawMessage(c.args)).outcome(t); o.Error == nil || o.Error.Code != codeNotConfigured || o.Runtime != "" {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
+
+func TestEveryToolAnswersBadArguments(t *testing.T) {
+	h, f := serveFake(t, time.Second)
+	cases := map[string][]string{
+		"run_code_quick":      {`{}`, `{"code":1}`, `{"code":""}`, `{"code":null}`, `{"code":"1","timeout":5}`, `[]`, `"code"`, `7`, `{"code":["a"]}`},
+		"run_code_long":       {`{"code":"1","timeout_seconds":0}`, `{"code":"1","timeout_seconds":-1}`, `{"code":"1","timeout_seconds":86401}`, `{"code":"1","timeout_seconds":"nan"}`, `{"code":"1","timeout_seconds":true}`, `{"code":"1","checkpoint_name":3}`},
+		"get_execution":       {`{}`, `{"execution_id":"e1","offset":-1}`, `{"execution_id":"e1","offset":1.5}`, `{"execution_id":"e1","wait_seconds":-1}`, `{"execution_id":"e1","wait_seconds":"NaN"}`, `{"execution_id":"e1","offset":1e30}`},
+		"list_executions":     {`{"limit":0}`, `{"limit":1001}`, `{"limit":"all"}`},
+		"interrupt_execution": {`{}`, `{"execution_id":""}`},
+		"provide_input":       {`{"execution_id":"e1"}`, `{"text":"x"}`, `{"execution_id":"e1","text":5}`},
+		"list_colab_files":    {`{"path":5}`, `{"path":"/x","recursive":true}`},
+		"inspect_variable":    {`{}`, `{"name":""}`},
+	}
+	for _, tool := range allTools() {
+		cases[tool.def.Name] = append(cases[tool.def.Name], `{"no_such_argument":1}`, `{"runtime":5}`, `[1]`)
+	}
+	for name, all := range cases {
+		for _, args := range all {
+			o := h.call(name, json.RawMessage(args)).outcome(t)
+			if o.Error == nil || o.Error.Code != codeBadRequest {
+				t.Errorf("%s %s: %+v", name, args, o)
+			}
+			if o.Error != nil && (strings.Contains(o.Error.Message, "json:") || strings.Contains(o.Error.Message, "Go ")) {
+				t.Errorf("%s %s: speaks of Go: %s", name, args, o.Error.Message)
+			}
+		}
+	}
+	if f.count("POST", contract.PathExecutions) != 0 {
+		t.Error("bad arguments reached the executor")
+	}
+}
+
+func TestBadArgumentsAreToldAllAtOnce(t *testing.T) {
+	_, p := parseArguments[longArgs](json.RawMessage(`{"timeout_seconds":-5,"foo":1,"checkpoint_name":2}`))
+	if p == nil {
+		t.Fatal("taken")
+	}
+	for _, want := range []string{`"code" is missing`, `"timeout_seconds" must be at least 1`, `no argument "foo"`, `"checkpoint_name" must be a string`} {
+		if !strings.Contains(p.Message, want) {
+			t.Errorf("%q is not in %q", want, p.Message)
+		}
+	}
+	args, p := parseArguments[longArgs](json.RawMessage(`{"code":"x"}`))
+	if p != nil || args.Timeout != 600 || args.Checkpoint != "" || args.Code != "x" {
+		t.Errorf("%+v %v", args, p)
+	}
+}
+
+func FuzzParseArguments(f *testing.F) {
+	f.Add([]byte(`{"code":"x","timeout_seconds":1e3,"runtime":null}`))
+	f.Add([]byte(`{"code":1e999}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		args, p := parseArguments[longArgs](raw)
+		if p == nil && (args.Code == "" || args.Timeout < 1 || args.Timeout > 86400) {
+			t.Errorf("%q gives %+v", raw, args)
+		}
+	})
+}

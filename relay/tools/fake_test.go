@@ -1,0 +1,206 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+// fakeExecutor answers signed requests with what a test sets: states a real
+// executor can't be brought into at will. shared/e2e runs the same tools
+// against the real one.
+type fakeExecutor struct {
+	*httptest.Server
+	secret   auth.Secret
+	verifier *auth.Verifier
+	signer   *auth.Signer
+
+	mu       sync.Mutex
+	instance string
+	answers  map[string]func(r *http.Request, body []byte) (int, any) // by "METHOD /path"
+	asked    map[string]int
+}
+
+func newFake(t *testing.T) *fakeExecutor {
+	t.Helper()
+	secret := auth.GenerateSecret()
+	f := &fakeExecutor{
+		secret: secret, verifier: auth.NewVerifier(secret, time.Now().Add(-time.Minute), time.Now), signer: auth.NewSigner(secret),
+		instance: "instance-1", answers: map[string]func(*http.Request, []byte) (int, any){}, asked: map[string]int{},
+	}
+	f.answer("GET", contract.PathKernel, contract.Kernel{Status: contract.KernelIdle, KernelID: "kernel-1", Python: "3.12"})
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// answer sets a fixed answer; a *contract.Error is a refusal.
+func (f *fakeExecutor) answer(method, path string, v any) {
+	f.on(method, path, func(*http.Request, []byte) (int, any) { return http.StatusOK, v })
+}
+
+func (f *fakeExecutor) on(method, path string, h func(*http.Request, []byte) (int, any)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answers[method+" "+path] = h
+}
+
+func (f *fakeExecutor) count(method, path string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked[method+" "+path]
+}
+
+func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	key := r.Method + " " + r.URL.Path
+	f.mu.Lock()
+	h, ok := f.answers[key]
+	f.asked[key]++
+	f.mu.Unlock()
+	status, v := http.StatusOK, any(contract.Health{Status: "ok", Version: "test", Protocol: contract.Protocol, MemoryAvailableGB: 1})
+	if r.URL.Path != contract.PathHealth {
+		switch err := f.verifier.Verify(r); {
+		case errors.Is(err, auth.ErrReplayed): // net/http sends a GET again by itself
+			h, ok = func(*http.Request, []byte) (int, any) {
+				return http.StatusUnauthorized, &contract.Error{Code: contract.CodeReplayed, Message: "seen"}
+			}, true
+		case err != nil:
+			w.WriteHeader(http.StatusUnauthorized)
+			json.NewEncoder(w).Encode(contract.ErrorBody{Error: contract.Error{Code: contract.CodeUnauthorized, Message: "no"}})
+			return
+		}
+		status, v = http.StatusNotFound, any(&contract.Error{Code: contract.CodeNotFound, Message: "nothing at " + key})
+	}
+	if ok {
+		status, v = h(r, body)
+	}
+	if e, refused := v.(*contract.Error); refused {
+		if status == http.StatusOK {
+			status = http.StatusConflict
+		}
+		v = contract.ErrorBody{Error: *e}
+	}
+	raw, isRaw := v.([]byte)
+	if !isRaw {
+		raw, _ = json.Marshal(v)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set(contract.HeaderInstance, f.instance)
+	if err := f.signer.SignResponse(w.Header(), r, status, raw, time.Now()); err != nil && r.URL.Path != contract.PathHealth {
+		panic(err)
+	}
+	w.WriteHeader(status)
+	io.Copy(w, bytes.NewReader(raw))
+}
+
+func (f *fakeExecutor) runtime(t *testing.T) Runtime {
+	t.Helper()
+	c, err := client.New(client.Config{BaseURL: f.URL, Secret: f.secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return Runtime{Name: "test", URL: f.URL, Client: c}
+}
+
+// fakeRun is an execution on the fake: a test appends events and sets the status.
+type fakeRun struct {
+	mu      sync.Mutex
+	changed chan struct{}
+	exec    contract.Execution
+	events  []contract.Event
+	submits []contract.Submit
+}
+
+// run makes the fake accept code as one execution of that id.
+func (f *fakeExecutor) run(id string) *fakeRun {
+	now := time.Now()
+	r := &fakeRun{changed: make(chan struct{}), exec: contract.Execution{
+		ExecutionID: id, Status: contract.StatusRunning, KernelID: "kernel-1", CreatedAt: now, StartedAt: &now, MemoryBeforeBytes: 1 << 30,
+	}}
+	f.on("POST", contract.PathExecutions, func(_ *http.Request, body []byte) (int, any) {
+		var s contract.Submit
+		if err := json.Unmarshal(body, &s); err != nil {
+			return 400, &contract.Error{Code: contract.CodeBadRequest, Message: err.Error()}
+		}
+		r.mu.Lock()
+		r.submits = append(r.submits, s)
+		r.mu.Unlock()
+		return http.StatusOK, r.read(0, s.WaitSeconds, true, 4<<20)
+	})
+	f.on("GET", contract.PathExecutions+"/"+id, func(req *http.Request, _ []byte) (int, any) {
+		q := req.URL.Query()
+		offset, _ := strconv.ParseInt(q.Get("offset"), 10, 64)
+		wait, _ := strconv.ParseFloat(q.Get("wait_seconds"), 64)
+		most, _ := strconv.Atoi(q.Get("max_bytes"))
+		return http.StatusOK, r.read(offset, wait, false, most)
+	})
+	return r
+}
+
+func (r *fakeRun) set(change func(e *contract.Execution)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.exec)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *fakeRun) end(s contract.Status) {
+	r.set(func(e *contract.Execution) {
+		now := time.Now()
+		e.Status, e.FinishedAt, e.MemoryAfterBytes = s, &now, 2<<30
+	})
+}
+
+func (r *fakeRun) event(ev contract.Event) {
+	r.set(func(*contract.Execution) {
+		ev.Offset = int64(len(r.events))
+		r.events = append(r.events, ev)
+	})
+}
+
+func (r *fakeRun) print(text string) {
+	r.event(contract.Event{Type: contract.EventStream, Name: "stdout", Text: text})
+}
+
+// read is the executor's long poll.
+func (r *fakeRun) read(offset int64, wait float64, untilEnd bool, most int) contract.Execution {
+	timeout := time.After(time.Duration(wait * float64(time.Second)))
+	for {
+		r.mu.Lock()
+		e, changed := r.exec, r.changed
+		ready := e.Status.Finished() || !untilEnd && int64(len(r.events)) > offset || untilEnd && e.Status == contract.StatusWaitingForInput
+		bytes := 0
+		e.NextOffset = offset
+		for _, ev := range r.events[min(offset, int64(len(r.events))):] {
+			if bytes += len(ev.Text); bytes > most && len(e.Events) > 0 {
+				break
+			}
+			e.Events = append(e.Events, ev)
+			e.NextOffset = ev.Offset + 1
+		}
+		e.End = e.Status.Finished() && e.NextOffset >= int64(len(r.events))
+		r.mu.Unlock()
+		if ready {
+			return e
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			return e
+		}
+	}
+}

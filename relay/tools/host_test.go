@@ -1,0 +1,249 @@
+package tools
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// host is an MCP host on the other end of real pipes. It checks what every host
+// relies on: each line on stdout is one JSON-RPC message, and each tool result
+// has structured content that fits the tool's output schema.
+type host struct {
+	t       *testing.T
+	writing sync.Mutex // apart from mu: the relay may write before it reads on
+	stdin   io.WriteCloser
+
+	mu      sync.Mutex
+	next    int
+	waiting map[string]chan message
+	notes   []message
+	order   []string // "note" and "answer <id>", as they came
+	outputs map[string]*jsonschema.Schema
+	list    json.RawMessage
+}
+
+type message struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      any             `json:"id"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// result is a tools/call answer.
+type result struct {
+	IsError    bool            `json:"isError"`
+	Structured json.RawMessage `json:"structuredContent"`
+	Content    []struct {
+		Type, Text, Data, MimeType string
+	} `json:"content"`
+	bytes int
+}
+
+func (r result) outcome(t *testing.T) Outcome { return decode[Outcome](t, r.Structured) }
+func (r result) run(t *testing.T) Run         { return decode[Run](t, r.Structured) }
+
+func decode[T any](t *testing.T, raw json.RawMessage) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	return v
+}
+
+func startHost(t *testing.T, cfg Config) *host {
+	t.Helper()
+	if cfg.Hold == 0 {
+		cfg.Hold = 10 * time.Second
+	}
+	return serveHost(t, New(cfg))
+}
+
+func serveHost(t *testing.T, r *Relay) *host {
+	t.Helper()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	h := &host{t: t, stdin: inW, waiting: map[string]chan message{}, outputs: map[string]*jsonschema.Schema{}}
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := r.Serve(context.Background(), inR, outW); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		outW.Close()
+	})
+	ended.Go(func() { h.listen(outR) })
+	t.Cleanup(func() { inW.Close(); ended.Wait() })
+	h.request("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "1"}})
+	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
+	h.compile()
+	return h
+}
+
+func (h *host) listen(out io.Reader) {
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var m message
+		if json.Unmarshal(line, &m) != nil || m.JSONRPC != "2.0" {
+			h.t.Errorf("not JSON-RPC on stdout: %.200q", line)
+			continue
+		}
+		h.mu.Lock()
+		if m.Method != "" {
+			h.notes = append(h.notes, m)
+			h.order = append(h.order, "note")
+			h.mu.Unlock()
+			continue
+		}
+		id := fmt.Sprint(m.ID)
+		h.order = append(h.order, "answer "+id)
+		ch := h.waiting[id]
+		h.mu.Unlock()
+		if ch == nil {
+			h.t.Errorf("answer nobody asked for: %.200q", line)
+			continue
+		}
+		ch <- m
+	}
+}
+
+func (h *host) send(v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		h.t.Error(err)
+	}
+	h.writing.Lock()
+	defer h.writing.Unlock()
+	if _, err := h.stdin.Write(append(b, '\n')); err != nil {
+		h.t.Errorf("writing to the relay: %v", err)
+	}
+}
+
+// begin sends a request and gives its id and where the answer comes.
+func (h *host) begin(method string, params any) (string, <-chan message) {
+	h.mu.Lock()
+	h.next++
+	id := fmt.Sprintf("r%d", h.next)
+	ch := make(chan message, 1)
+	h.waiting[id] = ch
+	h.mu.Unlock()
+	h.send(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+	return id, ch
+}
+
+func (h *host) await(ch <-chan message) message {
+	h.t.Helper()
+	select {
+	case m := <-ch:
+		return m
+	case <-time.After(30 * time.Second):
+		h.t.Fatal("no answer in 30 s")
+		return message{}
+	}
+}
+
+func (h *host) request(method string, params any) json.RawMessage {
+	h.t.Helper()
+	_, ch := h.begin(method, params)
+	m := h.await(ch)
+	if m.Error != nil {
+		h.t.Fatalf("%s: %+v", method, m.Error)
+	}
+	return m.Result
+}
+
+// compile reads the tool list and compiles each tool's output schema.
+func (h *host) compile() {
+	h.t.Helper()
+	h.list = h.request("tools/list", map[string]any{})
+	var list struct {
+		Tools []struct {
+			Name         string          `json:"name"`
+			OutputSchema json.RawMessage `json:"outputSchema"`
+		}
+	}
+	if err := json.Unmarshal(h.list, &list); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, tool := range list.Tools {
+		schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(tool.OutputSchema))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		c := jsonschema.NewCompiler()
+		c.AssertFormat()
+		if err := c.AddResource(tool.Name, schema); err != nil {
+			h.t.Fatal(err)
+		}
+		h.outputs[tool.Name] = c.MustCompile(tool.Name)
+	}
+}
+
+func params(name string, args any) map[string]any {
+	return map[string]any{"name": name, "arguments": args}
+}
+
+// call calls a tool and checks its result against the schema.
+func (h *host) call(name string, args any) result {
+	h.t.Helper()
+	_, ch := h.begin("tools/call", params(name, args))
+	return h.result(name, h.await(ch))
+}
+
+func (h *host) result(name string, m message) result {
+	h.t.Helper()
+	if m.Error != nil {
+		h.t.Fatalf("%s: JSON-RPC error %+v", name, m.Error)
+	}
+	var r result
+	if err := json.Unmarshal(m.Result, &r); err != nil {
+		h.t.Fatal(err)
+	}
+	r.bytes = len(m.Result)
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(r.Structured))
+	if err != nil {
+		h.t.Fatalf("%s: structured content %q: %v", name, r.Structured, err)
+	}
+	if err := h.outputs[name].Validate(v); err != nil {
+		h.t.Errorf("%s: %s does not fit its schema: %v", name, r.Structured, err)
+	}
+	o := r.outcome(h.t)
+	if o.Success == r.IsError || r.IsError != (o.Error != nil) {
+		h.t.Errorf("%s: success %v, isError %v, error %v", name, o.Success, r.IsError, o.Error)
+	}
+	if e := o.Error; e != nil && (e.Code == "" || e.Message == "" || e.Hint == "") {
+		h.t.Errorf("%s: error without code, message or hint: %+v", name, e)
+	}
+	if len(r.Content) == 0 || r.Content[0].Type != "text" || r.Content[0].Text == "" {
+		h.t.Errorf("%s: no text", name)
+	}
+	return r
+}
+
+// serveFake is a host, a relay and a fake executor behind it.
+func serveFake(t *testing.T, hold time.Duration) (*host, *fakeExecutor) {
+	t.Helper()
+	f := newFake(t)
+	rt := f.runtime(t)
+	h := startHost(t, Config{
+		Resolve: func(string) (Runtime, error) { return rt, nil },
+		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test",
+	})
+	return h, f
+}

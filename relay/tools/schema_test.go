@@ -1,0 +1,123 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestToolSchemasAreAsInTheGoldenFiles(t *testing.T) {
+	seen := map[string]bool{}
+	for _, tool := range allTools() {
+		b, err := json.MarshalIndent(tool.def, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = append(b, '\n')
+		path := filepath.Join("testdata", tool.def.Name+".json")
+		seen[filepath.Base(path)] = true
+		if *update {
+			if err := os.WriteFile(path, b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(b, want) {
+			t.Errorf("%s is not as in %s (go test ./relay/tools -update writes it): %v", tool.def.Name, path, err)
+		}
+	}
+	files, _ := filepath.Glob("testdata/*.json")
+	for _, f := range files {
+		if !seen[filepath.Base(f)] {
+			t.Errorf("%s belongs to no tool", f)
+		}
+	}
+}
+
+// TestArgumentsAreThoseOfTheBridge holds names and defaults agents have learned.
+func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
+	want := map[string]string{
+		"check_colab_connection":  `{}`,
+		"probe_colab_environment": `{}`,
+		"run_code_quick":          `{"code":null}`,
+		"run_code_long":           `{"code":null,"checkpoint_name":"","timeout_seconds":600}`,
+		"list_colab_files":        `{"path":"/content"}`,
+		"cleanup_colab":           `{}`,
+		"list_colab_variables":    `{}`,
+		"get_execution":           `{"execution_id":null,"offset":0,"wait_seconds":0}`,
+		"list_executions":         `{"limit":20}`,
+		"interrupt_execution":     `{"execution_id":null}`,
+		"provide_input":           `{"execution_id":null,"text":null}`,
+		"restart_kernel":          `{}`,
+		"inspect_variable":        `{"name":null}`,
+	}
+	for _, tool := range allTools() {
+		var schema struct {
+			Properties map[string]struct{ Default any }
+			Required   []string
+		}
+		if err := json.Unmarshal(tool.def.RawInputSchema, &schema); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]any{}
+		for name, p := range schema.Properties {
+			if name != "runtime" {
+				got[name] = p.Default
+			}
+		}
+		b, _ := json.Marshal(got)
+		var a, c any
+		json.Unmarshal(b, &a)
+		json.Unmarshal([]byte(want[tool.def.Name]), &c)
+		if x, y := mustJSON(a), mustJSON(c); x != y {
+			t.Errorf("%s takes %s, not %s", tool.def.Name, x, y)
+		}
+		for _, r := range schema.Required {
+			if schema.Properties[r].Default != nil {
+				t.Errorf("%s: %s is required and has a default", tool.def.Name, r)
+			}
+		}
+		delete(want, tool.def.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("missing tools: %v", want)
+	}
+}
+
+func mustJSON(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+func TestEveryToolTellsAHostWhatItNeeds(t *testing.T) {
+	for _, tool := range allTools() {
+		d, a := tool.def, tool.def.Annotations
+		if d.Title == "" || d.Description == "" || len(d.Description) >= 1000 {
+			t.Errorf("%s: title %q, description of %d bytes", d.Name, d.Title, len(d.Description))
+		}
+		if a.ReadOnlyHint == nil || a.DestructiveHint == nil || a.IdempotentHint == nil || a.OpenWorldHint == nil {
+			t.Errorf("%s: an annotation is left to the host's default", d.Name)
+		} else if *a.ReadOnlyHint && *a.DestructiveHint {
+			t.Errorf("%s is said to be both read-only and destructive", d.Name)
+		}
+		for name, raw := range map[string]json.RawMessage{"input": d.RawInputSchema, "output": d.RawOutputSchema} {
+			var top map[string]any
+			if err := json.Unmarshal(raw, &top); err != nil || top["type"] != "object" {
+				t.Errorf("%s: %s schema %v %v", d.Name, name, top["type"], err)
+			}
+			for _, word := range []string{"anyOf", "oneOf", "allOf", "$ref"} {
+				if bytes.Contains(raw, []byte(`"`+word+`"`)) {
+					t.Errorf("%s: %s schema uses %s", d.Name, name, word)
+				}
+			}
+		}
+	}
+	if len(instructions) > 2048 {
+		t.Errorf("instructions of %d bytes are cut by hosts", len(instructions))
+	}
+}

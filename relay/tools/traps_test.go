@@ -1,0 +1,261 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	mcpclient "github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+	"go.uber.org/goleak"
+
+	"colabrelay/shared/contract"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// With the SDK's defaults, 5 workers and a queue of 100, the calls past these run
+// on its read loop, and a ping waits for one of them.
+func TestPingAnswersAtOnceAmongManySlowCalls(t *testing.T) {
+	h, f := serveFake(t, time.Second)
+	f.run("slow")
+	var answers []<-chan message
+	for range 250 {
+		_, ch := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "while True: pass"}))
+		answers = append(answers, ch)
+	}
+	for range 10 {
+		begun := time.Now()
+		h.request("ping", map[string]any{})
+		if took := time.Since(begun); took > time.Second {
+			t.Fatalf("ping took %s", took)
+		}
+	}
+	for _, ch := range answers {
+		if r := h.result("run_code_quick", h.await(ch)); r.run(t).Status != "running" {
+			t.Errorf("%s", r.Structured)
+		}
+	}
+}
+
+// The calls past maxHolding answer soon, with an execution_id: a worker must be
+// left for check_colab_connection while many runs are waited for.
+func TestOtherToolsAnswerWhileMoreCallsWaitThanTheSDKHasWorkers(t *testing.T) {
+	h, f := serveFake(t, 20*time.Second)
+	run := f.run("slow")
+	var answers []<-chan message
+	for range 2 * workers {
+		_, ch := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "while True: pass"}))
+		answers = append(answers, ch)
+	}
+	begun := time.Now()
+	h.call("check_colab_connection", map[string]any{})
+	if took := time.Since(begun); took > 15*time.Second {
+		t.Errorf("a check waited %s behind runs", took)
+	}
+	run.end(contract.StatusSucceeded)
+	for _, ch := range answers {
+		h.await(ch)
+	}
+}
+
+func TestACancelEndsTheWaitAndNotTheRun(t *testing.T) {
+	h, f := serveFake(t, 20*time.Second)
+	run := f.run("e1")
+	id, ch := h.begin("tools/call", params("run_code_long", map[string]any{"code": "x"}))
+	eventually(t, "the submit", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
+	begun := time.Now()
+	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}})
+	o := h.result("run_code_long", h.await(ch)).outcome(t)
+	if o.Error == nil || o.Error.Code != codeCancelled || time.Since(begun) > 5*time.Second {
+		t.Errorf("%+v after %s", o, time.Since(begun))
+	}
+	if n := f.count("POST", contract.PathExecutions+"/e1/interrupt"); n != 0 {
+		t.Error("the run was interrupted")
+	}
+	run.end(contract.StatusSucceeded)
+	if r := h.call("get_execution", map[string]any{"execution_id": "e1"}); r.run(t).Status != "succeeded" {
+		t.Errorf("%s", r.Structured)
+	}
+}
+
+// The SDK looks for a handler to cancel and forgets a cancel that comes while the
+// call is still in its queue; the code would run for nobody.
+func TestACancelBeforeTheHandlerRunsIsKept(t *testing.T) {
+	h, f := serveFake(t, 20*time.Second)
+	f.on("POST", contract.PathExecutions, func(*http.Request, []byte) (int, any) {
+		return 200, contract.Execution{ExecutionID: "e1", Status: contract.StatusSucceeded, End: true}
+	})
+	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": "r3"}})
+	id, ch := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x"}))
+	if id != "r3" {
+		t.Fatalf("the call's id is %s: mend this test", id)
+	}
+	o := h.result("run_code_quick", h.await(ch)).outcome(t)
+	if o.Error == nil || o.Error.Code != codeCancelled || f.count("POST", contract.PathExecutions) != 0 {
+		t.Errorf("%+v, %d submits", o, f.count("POST", contract.PathExecutions))
+	}
+	if o := h.call("run_code_quick", map[string]any{"code": "x"}).outcome(t); !o.Success {
+		t.Errorf("the next call: %+v", o)
+	}
+}
+
+func TestEarlyCancelsAreBounded(t *testing.T) {
+	c := newCancels()
+	for i := range 10 * maxEarly {
+		c.cancel(fmt.Sprint(i))
+	}
+	if len(c.early) != maxEarly {
+		t.Errorf("remembers %d", len(c.early))
+	}
+	ctx, done := c.begin(t.Context(), fmt.Sprint(10*maxEarly-1))
+	defer done()
+	if ctx.Err() == nil {
+		t.Error("the newest cancel is forgotten")
+	}
+	if callKey("1") == callKey(1.0) {
+		t.Error(`the ids "1" and 1 are taken for one`)
+	}
+}
+
+// The SDK drops progress messages sent fast and may send some after the answer.
+func TestProgressCarriesTheNewestLineIsPacedAndEndsBeforeTheAnswer(t *testing.T) {
+	h, f := serveFake(t, 20*time.Second)
+	run := f.run("e1")
+	p := params("run_code_long", map[string]any{"code": "x"})
+	p["_meta"] = map[string]any{"progressToken": "token-7"}
+	begun := time.Now()
+	id, ch := h.begin("tools/call", p)
+	eventually(t, "the submit", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for i := range 800 {
+		<-tick.C
+		run.print(fmt.Sprintf("\rstep %d of 800", i))
+	}
+	run.end(contract.StatusSucceeded)
+	h.result("run_code_long", h.await(ch))
+	took := time.Since(begun)
+	h.request("ping", map[string]any{}) // anything sent late has arrived now
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n := len(h.notes); n < 2 || float64(n) > took.Seconds()*10 {
+		t.Errorf("%d messages in %s", n, took)
+	}
+	last := -1.0
+	for _, m := range h.notes {
+		got := decode[struct {
+			ProgressToken string
+			Progress      float64
+			Message       string
+		}](t, m.Params)
+		if m.Method != "notifications/progress" || got.ProgressToken != "token-7" || got.Progress <= last {
+			t.Errorf("%s %s", m.Method, m.Params)
+		}
+		if !strings.HasPrefix(got.Message, "step ") && got.Message != noOutputYet {
+			t.Errorf("message %q", got.Message)
+		}
+		last = got.Progress
+	}
+	answered := false
+	for _, what := range h.order {
+		answered = answered || what == "answer "+id
+		if answered && what == "note" {
+			t.Error("progress after the answer")
+		}
+	}
+}
+
+func TestNoProgressWithoutAToken(t *testing.T) {
+	h, f := serveFake(t, 2*time.Second)
+	run := f.run("e1")
+	run.print("line\n")
+	h.call("run_code_long", map[string]any{"code": "x"})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.notes) != 0 {
+		t.Errorf("%d notifications", len(h.notes))
+	}
+}
+
+// The SDK answers a panic with a JSON-RPC error, which hosts show as a broken server.
+func TestAPanicIsAnInternalErrorOfThatCall(t *testing.T) {
+	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { panic("a fault of ours") }})
+	for name, c := range calls {
+		o := h.call(name, json.RawMessage(c.args)).outcome(t)
+		if o.Error == nil || o.Error.Code != codeInternal || strings.Contains(o.Error.Message, "fault of ours") {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
+
+func TestWhatIsNoJSONRPCDoesNotEndTheServer(t *testing.T) {
+	h, _ := serveFake(t, time.Second)
+	h.mu.Lock()
+	h.waiting["<nil>"] = make(chan message, 8) // parse errors carry no id
+	h.mu.Unlock()
+	for _, line := range []string{"garbage\n", "\n", "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{}}\n", "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\"}\n"} {
+		h.writing.Lock()
+		io.WriteString(h.stdin, line)
+		h.writing.Unlock()
+	}
+	h.request("ping", map[string]any{})
+}
+
+func TestTheSDKsOwnClientIsServed(t *testing.T) {
+	f := newFake(t)
+	rt := f.runtime(t)
+	run := f.run("e1")
+	run.print("hello\n")
+	run.end(contract.StatusSucceeded)
+	r := New(Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: 5 * time.Second, Version: "test"})
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(context.Background(), inR, outW) }()
+	c := mcpclient.NewClient(transport.NewIO(outR, inW, io.NopCloser(strings.NewReader(""))))
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var init mcp.InitializeRequest
+	init.Params.ProtocolVersion = mcp.LATEST_PROTOCOL_VERSION
+	init.Params.ClientInfo = mcp.Implementation{Name: "test", Version: "1"}
+	if _, err := c.Initialize(t.Context(), init); err != nil {
+		t.Fatal(err)
+	}
+	var req mcp.CallToolRequest
+	req.Params.Name = "run_code_quick"
+	req.Params.Arguments = map[string]any{"code": "print('hello')"}
+	res, err := c.CallTool(t.Context(), req)
+	if err != nil || res.IsError || !strings.Contains(fmt.Sprint(res.StructuredContent), "hello") {
+		t.Errorf("%+v %v", res, err)
+	}
+	inW.Close()
+	if err := <-served; err != nil {
+		t.Errorf("after stdin closed: %v", err)
+	}
+	outW.Close()
+	c.Close()
+}
+
+// eventually polls until what holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s never came", what)
+		}
+	}
+}
