@@ -80,8 +80,12 @@ func refusal(err error) *contract.Error {
 }
 
 // mayHaveArrived reports whether the executor may have acted on the try that err
-// ended. A signed refusal means that it did not.
+// ended. A signed refusal means that it did not, except replayed: then the request
+// came twice, and the answer to the first is the one that was lost.
 func mayHaveArrived(err error) bool {
+	if refused := refusal(err); refused != nil {
+		return refused.Code == contract.CodeReplayed
+	}
 	var e *Error
 	return errors.As(err, &e) && e.sent
 }

@@ -51,8 +51,8 @@ func passing(refused *contract.Error) bool {
 	case contract.CodeRateLimited, contract.CodeKernelStarting, contract.CodeQueueFull:
 		return true
 	case contract.CodeReplayed:
-		// The transport sent the request again by itself on a fresh connection, with
-		// the nonce it already had.
+		// The transport sent a GET again by itself on a fresh connection, or a proxy did
+		// so, with the nonce it already had.
 		return true
 	}
 	return false

@@ -132,6 +132,16 @@ func TestCallsThatWereSurelyNotSentAreTriedAgain(t *testing.T) {
 	}
 }
 
+// Something on the way sent the request twice and lost the first answer.
+func TestReplayedInputIsNotSentAgain(t *testing.T) {
+	e := newExecutor(t, refusing(1, contract.CodeReplayed))
+	_, err := e.client(t).Input(t.Context(), "e", "x")
+	wantCode(t, err, contract.CodeReplayed)
+	if got := len(e.all()); got != 1 {
+		t.Errorf("%d requests", got)
+	}
+}
+
 func TestClockOffByAnHourIsCorrectedOnce(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {

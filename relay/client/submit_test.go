@@ -124,22 +124,41 @@ func TestNewInstanceAfterATunnelPageIsReturned(t *testing.T) {
 	}
 }
 
-// A refused connection and a signed refusal are.
+func TestNewInstanceAfterAReplayIsReturned(t *testing.T) {
+	e, runs := newRunningExecutor(t)
+	c := e.client(t)
+	if _, err := c.Kernel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refuseOnce(e, contract.CodeReplayed)
+	_, err := c.Submit(t.Context(), contract.Submit{Code: "1"})
+	wantCode(t, err, contract.CodeNewInstance)
+	if len(runs.ran) != 0 {
+		t.Errorf("ran %v", runs.ran)
+	}
+}
+
+// refuseOnce refuses the next request with code, signed, and becomes instance-2.
+func refuseOnce(e *executor, code contract.Code) {
+	respond, refused := e.respond, false
+	e.respond = func(s seen) (int, any) {
+		if refused {
+			return respond(s)
+		}
+		refused = true
+		e.becomes("instance-2")
+		return http.StatusServiceUnavailable, refusalBody(code)
+	}
+}
+
+// A refused connection and any other signed refusal are.
 func TestNewInstanceAfterASignedRefusalIsFollowed(t *testing.T) {
 	e, runs := newRunningExecutor(t)
 	c := e.client(t)
 	if _, err := c.Kernel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	respond, refused := e.respond, false
-	e.respond = func(s seen) (int, any) {
-		if !refused {
-			refused = true
-			e.becomes("instance-2")
-			return http.StatusServiceUnavailable, refusalBody(contract.CodeKernelStarting)
-		}
-		return respond(s)
-	}
+	refuseOnce(e, contract.CodeKernelStarting)
 	if _, err := c.Submit(t.Context(), contract.Submit{Code: "1"}); err != nil {
 		t.Fatal(err)
 	}
