@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 )
 
@@ -121,11 +123,21 @@ func resolveProblem(err error) *Problem {
 	if errors.As(err, &told) {
 		return told
 	}
-	return &Problem{
+	p := &Problem{
 		Code:    codeNotConfigured,
 		Message: err.Error(),
 		Hint:    "Start the executor's cell in Colab and run the `relay pair` line it prints, in a terminal on this computer; then call again, no restart needed.",
 	}
+	if errors.Is(err, pairing.ErrAmbiguous) {
+		p.Hint = "Call again with runtime set to one of these names."
+	}
+	return p
+}
+
+// brief bounds a text that came from the VM.
+func brief(s string) string {
+	s, _ = render.Clip(render.Plain(s), 1000)
+	return s
 }
 
 // outcomes are the hints for runs that ended badly.
@@ -143,9 +155,9 @@ func runProblem(e contract.Execution) *Problem {
 	if e.Status.OK() {
 		return nil
 	}
-	p := &Problem{Code: string(e.Status), Message: e.Reason, Hint: outcomes[e.Status]}
+	p := &Problem{Code: string(e.Status), Message: brief(e.Reason), Hint: outcomes[e.Status]}
 	if e.Error != nil {
-		p.EName, p.EValue = e.Error.EName, e.Error.EValue
+		p.EName, p.EValue = brief(e.Error.EName), brief(e.Error.EValue)
 	}
 	if p.Message == "" && p.EName != "" {
 		p.Message = strings.TrimSuffix(fmt.Sprintf("%s: %s", p.EName, p.EValue), ": ")

@@ -28,12 +28,12 @@ func getExecution() tool {
 		page := args.Wait == 0
 		r := c.read(args.ID, args.Offset, page)
 		defer r.col.Close()
-		bytes := int64(contract.MaxReadBytes)
+		bytes := contract.MaxReadBytes
 		if page {
 			bytes = pageBytes
 		}
 		until := time.Now().Add(wait)
-		e, err := c.target.Client.Execution(ctx, args.ID, args.Offset, min(wait, contract.MaxWait), bytes)
+		e, err := c.target.Client.Execution(ctx, args.ID, args.Offset, min(wait, contract.MaxWait), int64(bytes))
 		if err != nil {
 			return nil, problemOf(err)
 		}
@@ -41,7 +41,7 @@ func getExecution() tool {
 		var followed error
 		switch {
 		case page:
-			followed = r.fill(ctx)
+			followed = r.fill(ctx, e)
 		case e.Status != contract.StatusWaitingForInput || len(e.Events) > 0:
 			followed = r.follow(ctx, time.Until(until))
 		}
@@ -56,18 +56,16 @@ func getExecution() tool {
 // pageBytes is asked for a page; progress bars fold, so several may make one.
 const pageBytes = 128 << 10
 
-// fill reads on, without waiting, until the page is full or nothing more is there.
-func (r *reading) fill(ctx context.Context) error {
-	for !r.done() && r.exec.NextOffset == r.col.Next() {
-		before := r.col.Next()
-		e, err := r.c.target.Client.Execution(ctx, r.exec.ExecutionID, before, 0, pageBytes)
+// fill reads on after the answer e, without waiting, until the page is full or
+// nothing more is there.
+func (r *reading) fill(ctx context.Context, e contract.Execution) error {
+	for !r.done() && len(e.Events) > 0 && (full(e, pageBytes) || r.exec.Status.Finished()) {
+		var err error
+		e, err = r.c.target.Client.Execution(ctx, r.exec.ExecutionID, r.col.Next(), 0, pageBytes)
 		if err != nil {
 			return err
 		}
 		r.take(e)
-		if r.col.Next() == before {
-			return nil
-		}
 	}
 	return nil
 }

@@ -84,20 +84,23 @@ func (r *reading) follow(ctx context.Context, wait time.Duration) error {
 		if r.exec.Status == contract.StatusWaitingForInput && r.col.Next() == known {
 			return nil // it asked before the offset this reading began at
 		}
-		if !behind && time.Since(asked) < quickAnswer && !r.done() && !full(e) {
+		if !behind && time.Since(asked) < quickAnswer && !r.done() && !full(e, contract.MaxReadBytes) {
 			r.pause(ctx, deadline)
 		}
 	}
 	return nil
 }
 
-// full reports that an answer was as large as answers get, so more is ready.
-func full(e contract.Execution) bool {
-	bytes := 0
+// full reports that an answer came near the size asked for, so more may be ready.
+func full(e contract.Execution, asked int) bool {
+	size := 0
 	for i := range e.Events {
-		bytes += len(e.Events[i].Text)
+		size += len(e.Events[i].Text) + 100
+		for _, payload := range e.Events[i].Data {
+			size += len(payload)
+		}
 	}
-	return bytes > contract.MaxReadBytes/2
+	return size > asked/2
 }
 
 // pause waits a tenth of what this reading has taken so far, at most maxPause.
@@ -122,9 +125,8 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	})
 	r.c.pictures = view.Pictures
 	run := newRun(r.exec, view)
-	if r.cut || r.col.Full() || r.exec.Status.Finished() && !r.exec.End && followed == nil {
-		run.Truncated = !r.exec.End || r.cut || view.Truncated
-	}
+	more := !r.exec.End && (r.exec.Status.Finished() || r.col.Full())
+	run.Truncated = view.Truncated || r.cut || more
 	if problem == nil {
 		problem = runProblem(r.exec)
 	}
