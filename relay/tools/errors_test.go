@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/pairing"
 	"colabrelay/shared/contract"
 )
 
@@ -136,6 +137,13 @@ func TestEveryToolTellsThatNothingIsPaired(t *testing.T) {
 		if o := h.call(name, json.RawMessage(c.args)).outcome(t); o.Error == nil || o.Error.Code != codeNotConfigured || o.Runtime != "" {
 			t.Errorf("%s: %+v", name, o)
 		}
+	}
+}
+
+func TestSeveralRuntimesAreToldApart(t *testing.T) {
+	p := resolveProblem(fmt.Errorf("%w: %q, %q", pairing.ErrAmbiguous, "a", "b"))
+	if p.Code != codeNotConfigured || !strings.Contains(p.Message, `"b"`) || !strings.Contains(p.Hint, "runtime") {
+		t.Errorf("%+v", p)
 	}
 }
 

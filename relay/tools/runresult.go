@@ -110,6 +110,9 @@ func (r *Run) text(b *strings.Builder) {
 		section(b, "result", *r.Result)
 	}
 	for _, o := range r.Outputs {
+		if o.Text == "" && o.Path == "" && len(o.MIMETypes) == 1 {
+			continue // the result itself
+		}
 		fmt.Fprintf(b, "Output %s", strings.Join(o.MIMETypes, ", "))
 		if o.Path != "" {
 			fmt.Fprintf(b, ", saved as %s", o.Path)
