@@ -50,11 +50,9 @@ var homes = map[string][]string{
 	"github.com/shirou/gopsutil/v3":   {"executor/probe"},
 	"github.com/spf13/cobra":          {"relay"},
 	"github.com/spf13/pflag":          {"relay"},
-	"github.com/vbauerster/mpb/v8":    {"relay"},
 	"golang.ngrok.com/muxado/v2":      {"executor/tunnel", "executor/tunnel/ngrokedge"},
 	"golang.ngrok.com/ngrok/v2":       {"executor/tunnel"},
 	"golang.org/x/image":              {"relay/render"},
-	"golang.org/x/term":               {"relay"},
 
 	// Small ones that do one thing well, wherever that thing is needed.
 	"github.com/cenkalti/backoff/v5": {"executor/jupyter", "executor/tunnel", "relay/client"},
@@ -71,15 +69,8 @@ var testModules = []string{
 	"github.com/rs/zerolog", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak",
 }
 
-// temporary folders keep go.mod alive while packages that need a module are not
-// there yet.
-var temporary = []string{"shared/tmpdeps"}
-
 func TestImportsFollowTheTable(t *testing.T) {
 	for _, f := range sources(t) {
-		if slices.Contains(temporary, f.Package) {
-			continue
-		}
 		if _, ok := allowed[f.Package]; !ok {
 			t.Errorf("%s: package %q has no row in shared/arch/imports_test.go: add one with what it may import", f.Path, f.Package)
 			continue

@@ -1,0 +1,129 @@
+package execution
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/executor/kernel"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is a queue on a real kernel; both end with the test.
+type bench struct {
+	*Queue
+	t      testing.TB
+	kernel *kernel.Kernel
+	stop   func() // ends the queue, then the kernel
+	ids    int
+}
+
+func start(t testing.TB, s stacks.Stack, cfg Config) *bench {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	python, err := kernel.Find(t.Context(), s.Python)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := kernel.New(kernel.Config{Python: python, WorkDir: t.TempDir(), StateDir: t.TempDir(), Environ: os.Environ(), Log: log})
+	cfg.Kernel, cfg.Log, cfg.InstanceID = k, log, "this-instance"
+	if cfg.Dir == "" {
+		cfg.Dir = t.TempDir()
+	}
+	if cfg.Memory == nil {
+		cfg.Memory = func() (uint64, uint64, error) { return 1 << 30, 8 << 30, nil }
+	}
+	q, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{Queue: q, t: t, kernel: k}
+	queueCtx, stopQueue := context.WithCancel(context.Background())
+	kernelCtx, stopKernel := context.WithCancel(context.Background())
+	queueEnd, kernelEnd := make(chan error, 1), make(chan error, 1)
+	go func() { kernelEnd <- k.Run(kernelCtx) }()
+	go func() { queueEnd <- q.Run(queueCtx) }()
+	stopped := false
+	b.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		stopQueue()
+		<-queueEnd
+		stopKernel()
+		<-kernelEnd
+	}
+	t.Cleanup(b.stop)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := k.Await(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) submit(code string, timeout float64) string {
+	b.t.Helper()
+	b.ids++
+	id, err := b.Submit(contract.Submit{RequestID: fmt.Sprint("r", b.ids), Code: code, TimeoutSeconds: timeout})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return id
+}
+
+// settle waits for the end or an input request and returns all events.
+func (b *bench) settle(id string) contract.Execution {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	defer cancel()
+	x, err := b.Read(ctx, id, ReadRequest{Wait: time.Minute, MaxBytes: 1 << 30, UntilEnd: true})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return x
+}
+
+func (b *bench) run(code string) contract.Execution {
+	b.t.Helper()
+	return b.settle(b.submit(code, 0))
+}
+
+// awaitEvent waits until the execution has an event past offset.
+func (b *bench) awaitEvent(id string, offset int64) contract.Execution {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	defer cancel()
+	x, err := b.Read(ctx, id, ReadRequest{Offset: offset, Wait: time.Minute})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return x
+}
+
+func text(x contract.Execution, name string) string {
+	var b strings.Builder
+	for _, e := range x.Events {
+		if e.Type == contract.EventStream && e.Name == name {
+			b.WriteString(e.Text)
+		}
+	}
+	return b.String()
+}
+
+func wantStatus(t testing.TB, x contract.Execution, status contract.Status) {
+	t.Helper()
+	if x.Status != status {
+		t.Fatalf("status = %s (%s), want %s; error %+v", x.Status, x.Reason, status, x.Error)
+	}
+}
