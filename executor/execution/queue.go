@@ -66,6 +66,7 @@ type Config struct {
 // Queue accepts executions, runs them in order and keeps what they produced.
 type Queue struct {
 	cfg      Config
+	memory   *memory
 	commands chan command
 	wake     chan struct{} // buffered: something to run, or the hold ended
 	stopped  chan struct{} // closed when Run ends
@@ -86,6 +87,7 @@ func Open(cfg Config) (*Queue, error) {
 	cfg.Limits = cfg.Limits.orDefault()
 	q := &Queue{
 		cfg:       cfg,
+		memory:    &memory{read: cfg.Memory},
 		commands:  make(chan command),
 		wake:      make(chan struct{}, 1),
 		stopped:   make(chan struct{}),
@@ -166,7 +168,7 @@ func (q *Queue) refuse() error {
 	if len(q.pending) >= q.cfg.Limits.Queue {
 		return ErrQueueFull
 	}
-	_, available, err := q.cfg.Memory()
+	_, available, err := q.memory.look()
 	if err == nil && available < q.cfg.Limits.MinMemory {
 		return fmt.Errorf("%w: %.2f GB, a run needs %.2f GB", ErrLowMemory,
 			float64(available)/(1<<30), float64(q.cfg.Limits.MinMemory)/(1<<30))

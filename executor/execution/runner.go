@@ -138,7 +138,7 @@ func (r *runner) begin(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	used := r.q.memoryUsed()
+	used := r.q.memory.inUse()
 	code, timeout := e.start(r.life.ID, now, used)
 	// Written down before it is sent: what a kernel has seen is never "queued".
 	id, err := r.life.Client.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
@@ -233,7 +233,7 @@ func (r *runner) end(status contract.Status, reason string) {
 	if c.reply != nil {
 		c.entry.result(c.reply)
 	}
-	c.entry.finish(status, c.explain(reason), r.q.memoryUsed())
+	c.entry.finish(status, c.explain(reason), r.q.memory.inUse())
 }
 
 // release lets the next execution have the kernel.

@@ -99,12 +99,3 @@ func (r *runner) giveUpWaiting(c *run, now time.Time) {
 	r.end(c.cause.status(), fmt.Sprintf(
 		"it was interrupted and did not yield within %s: it still holds the kernel; restart_kernel ends it, and its variables with it", yieldTime))
 }
-
-// memoryUsed is what the machine uses now, 0 when that can't be told.
-func (q *Queue) memoryUsed() uint64 {
-	used, _, err := q.cfg.Memory()
-	if err != nil {
-		return 0
-	}
-	return used
-}
