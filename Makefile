@@ -60,13 +60,16 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) || exit 1; \
 	done
 
-release: ## dist/: static binaries of every platform, SHA256SUMS
+release: ## dist/: static binaries of every platform, SHA256SUMS; with RELEASES=URL the Colab cell
 	rm -rf $(DIST) && mkdir -p $(DIST)
 	@for p in $(EXECUTORS); do echo "executor-$$p"; \
 		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -o $(DIST)/executor-$$p ./executor || exit 1; done
 	@for p in $(RELAYS); do exe=; [ $${p%-*} != windows ] || exe=.exe; echo "relay-$$p$$exe"; \
 		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -o $(DIST)/relay-$$p$$exe ./relay || exit 1; done
 	cd $(DIST) && $(SHA256SUM) executor-* relay-* >SHA256SUMS && cat SHA256SUMS
+ifneq ($(RELEASES),)
+	go run ./colab-bootstrap/fill -releases $(RELEASES) -version $(VERSION) <$(DIST)/SHA256SUMS >$(DIST)/cell.ipy
+endif
 
 verify: ## two releases built apart have the same bytes
 	@a=$$(mktemp -d) && b=$$(mktemp -d) && trap 'rm -rf '"$$a $$b" EXIT && cp -r $(GO_DIRS) go.mod go.sum Makefile $$b/ && \

@@ -198,13 +198,10 @@ func (e *entry) snapshot() contract.Execution {
 // worth reports whether a reader has something to be answered with.
 func (e *entry) worth(r ReadRequest) bool {
 	x := e.snapshot()
-	switch {
-	case x.Status.Finished():
-		return true
-	case r.UntilEnd:
-		return x.Status == contract.StatusWaitingForInput
+	if x.Status.Finished() || x.Status == contract.StatusWaitingForInput {
+		return true // nothing more comes by itself, at any offset
 	}
-	return x.NextOffset > r.Offset
+	return !r.UntilEnd && x.NextOffset > r.Offset
 }
 
 func (e *entry) read(r ReadRequest) (contract.Execution, error) {

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -68,7 +69,7 @@ func (p *Probe) text(b *strings.Builder) {
 	b.WriteString(packageLine(p.Packages))
 	fmt.Fprintf(b, "Up %.0f minutes", p.SessionUptimeMinutes)
 	if p.LoadedVariablesCount != nil {
-		fmt.Fprintf(b, "; %d variables: %s", *p.LoadedVariablesCount, strings.Join(p.LoadedVariables, ", "))
+		fmt.Fprintf(b, "; variables: %s", cmp.Or(strings.Join(p.LoadedVariables, ", "), "none"))
 	}
 	b.WriteString("\n")
 	for _, r := range p.Recommendations {

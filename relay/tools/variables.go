@@ -32,7 +32,7 @@ func listVariables() tool {
 }
 
 func (v *Variables) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%d variables\n", v.Count)
+	fmt.Fprintf(b, "Variables: %d\n", v.Count)
 	for _, one := range v.Variables {
 		b.WriteString(describe(one) + "\n")
 	}
@@ -119,5 +119,5 @@ func cleanup() tool {
 }
 
 func (c *Cleaned) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%d variables deleted, %.1f MB freed, %.2f GB available now\n", c.VariablesCleared, *c.MemoryFreedMB, *c.MemoryAvailableNowGB)
+	fmt.Fprintf(b, "Variables deleted: %d; %.1f MB freed, %.2f GB available now\n", c.VariablesCleared, *c.MemoryFreedMB, *c.MemoryAvailableNowGB)
 }

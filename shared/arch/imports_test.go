@@ -10,6 +10,7 @@ import (
 // Test files may import more: see mayImportInTest.
 var allowed = map[string][]string{
 	"colab-bootstrap":           {},
+	"colab-bootstrap/fill":      {"colab-bootstrap"},
 	"config":                    {},
 	"executor":                  {"executor/api", "executor/execution", "executor/files", "executor/kernel", "executor/probe", "executor/tunnel", "shared/auth", "shared/contract"},
 	"executor/api":              {"executor/execution", "executor/files", "executor/kernel", "executor/namespace", "executor/probe", "shared/auth", "shared/contract"},
