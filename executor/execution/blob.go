@@ -20,18 +20,20 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// blobStore keeps the MIME payloads of one execution that are too big for an event.
+// blobStore keeps the MIME payloads of one execution that are too big for an
+// event, in a folder made with the first.
 type blobStore struct {
-	dir   string
+	dir   string // the execution's
 	limit int64
 
 	mu   sync.Mutex
 	used int64
 }
 
-func newBlobStore(dir string, limit int64) *blobStore {
-	b := &blobStore{dir: filepath.Join(dir, "blobs"), limit: limit}
-	names, _ := os.ReadDir(b.dir)
+// openBlobs is the store that an earlier executor filled.
+func openBlobs(dir string, limit int64) *blobStore {
+	b := &blobStore{dir: dir, limit: limit}
+	names, _ := os.ReadDir(b.folder())
 	for _, name := range names {
 		if info, err := name.Info(); err == nil {
 			b.used += info.Size()
@@ -40,13 +42,15 @@ func newBlobStore(dir string, limit int64) *blobStore {
 	return b
 }
 
+func (b *blobStore) folder() string { return filepath.Join(b.dir, "blobs") }
+
 var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func (b *blobStore) open(digest string) (*os.File, error) {
 	if !sha256Pattern.MatchString(digest) {
 		return nil, ErrNoBlob
 	}
-	f, err := os.Open(filepath.Join(b.dir, digest))
+	f, err := os.Open(filepath.Join(b.folder(), digest))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNoBlob
 	}
@@ -82,10 +86,10 @@ func (b *blobStore) put(mime string, raw json.RawMessage) (contract.Blob, error)
 	if b.used+int64(len(raw)) > b.limit {
 		return contract.Blob{}, errBlobsFull
 	}
-	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+	if err := os.MkdirAll(b.folder(), 0o700); err != nil {
 		return contract.Blob{}, err
 	}
-	f, err := os.CreateTemp(b.dir, "partial-")
+	f, err := os.CreateTemp(b.folder(), "partial-")
 	if err != nil {
 		return contract.Blob{}, err
 	}
@@ -97,7 +101,7 @@ func (b *blobStore) put(mime string, raw json.RawMessage) (contract.Blob, error)
 		return contract.Blob{}, err
 	}
 	name := hex.EncodeToString(digest.Sum(nil))
-	if err := os.Rename(f.Name(), filepath.Join(b.dir, name)); err != nil {
+	if err := os.Rename(f.Name(), filepath.Join(b.folder(), name)); err != nil {
 		return contract.Blob{}, err
 	}
 	b.used += n
@@ -165,6 +169,6 @@ func (b *blobStore) size() int64 {
 func (b *blobStore) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	os.RemoveAll(b.dir)
+	os.RemoveAll(b.folder())
 	b.used = 0
 }

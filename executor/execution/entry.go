@@ -53,18 +53,16 @@ type stateLine struct {
 
 const stateFile = "state.ndjson"
 
-func createEntry(dir string, s contract.Submit, logBytes int64) (*entry, error) {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, err
-	}
+// createEntry makes an execution of s in a fresh folder, which it owns from then on.
+func createEntry(f *folder, s contract.Submit, logBytes int64) (*entry, error) {
 	digest := sha256.Sum256([]byte(s.Code))
 	timeout := s.TimeoutSeconds
 	if timeout == 0 {
 		timeout = contract.DefaultTimeout.Seconds()
 	}
-	e := newEntry(dir, stateLine{
+	line := stateLine{
 		Execution: contract.Execution{
-			ExecutionID:    filepath.Base(dir),
+			ExecutionID:    filepath.Base(f.dir),
 			RequestID:      s.RequestID,
 			Status:         contract.StatusQueued,
 			CreatedAt:      time.Now().UTC(),
@@ -72,28 +70,24 @@ func createEntry(dir string, s contract.Submit, logBytes int64) (*entry, error) 
 			CodePreview:    preview(s.Code),
 		},
 		CodeSHA256: hex.EncodeToString(digest[:]),
-	}, logBytes)
-	e.code = s.Code
-	var err error
-	e.state, err = os.OpenFile(filepath.Join(dir, stateFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err == nil {
-		err = e.save()
 	}
-	if err != nil {
-		os.RemoveAll(dir)
+	e := newEntry(f.dir, line, freshLog(f, logBytes), &blobStore{dir: f.dir, limit: logBytes})
+	e.code, e.state = s.Code, f.state
+	if err := e.save(); err != nil {
+		f.remove()
 		return nil, err
 	}
 	return e, nil
 }
 
-func newEntry(dir string, line stateLine, logBytes int64) *entry {
+func newEntry(dir string, line stateLine, log *eventLog, blobs *blobStore) *entry {
 	return &entry{
 		id:        line.ExecutionID,
 		requestID: line.RequestID,
 		digest:    line.CodeSHA256,
 		dir:       dir,
-		log:       newEventLog(dir, logBytes, line.NextOffset),
-		blobs:     newBlobStore(dir, logBytes),
+		log:       log,
+		blobs:     blobs,
 		now:       line.Execution,
 		changed:   make(chan struct{}),
 	}

@@ -29,9 +29,14 @@ type eventLog struct {
 // segmentsPerLog is how finely the limit is divided.
 const segmentsPerLog = 16
 
-// newEventLog is the log kept in dir. next is its end as last written down, for
-// a log whose segments were dropped.
-func newEventLog(dir string, limit, next int64) *eventLog {
+// freshLog is an empty log whose first segment is open already.
+func freshLog(f *folder, limit int64) *eventLog {
+	return &eventLog{dir: f.dir, limit: limit, loaded: true, w: f.events, segments: []*segment{newSegment(f.dir, 0, 0)}}
+}
+
+// openLog is the log that an earlier executor kept in dir. next is its end as
+// last written down, for a log whose segments were dropped.
+func openLog(dir string, limit, next int64) *eventLog {
 	l := &eventLog{dir: dir, limit: limit, next: next}
 	for _, s := range listSegments(dir) {
 		l.kept += s.size
@@ -122,7 +127,7 @@ func (l *eventLog) writable(n int64) (*segment, error) {
 		l.segments = append(l.segments, last)
 	}
 	if l.w == nil {
-		w, err := os.OpenFile(last.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		w, err := openAppend(last.path)
 		if err != nil {
 			return nil, err
 		}

@@ -13,12 +13,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/google/uuid"
 
 	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
@@ -75,6 +72,7 @@ type Queue struct {
 	byID      map[string]*entry
 	byRequest map[string]*entry
 	order     []*entry // oldest first
+	spare     *folder
 	pending   []*entry
 	running   *entry // also a finished one that does not yield the kernel
 	held      bool
@@ -177,11 +175,11 @@ func (q *Queue) refuse() error {
 }
 
 func (q *Queue) create(s contract.Submit) (*entry, error) {
-	id, err := uuid.NewV7() // sorts by time
-	if err != nil {
-		return nil, err
+	f, err := q.nextFolder()
+	var e *entry
+	if err == nil {
+		e, err = createEntry(f, s, q.cfg.Limits.LogBytes)
 	}
-	e, err := createEntry(filepath.Join(q.cfg.Dir, id.String()), s, q.cfg.Limits.LogBytes)
 	if errors.Is(err, syscall.ENOSPC) {
 		return nil, ErrDiskFull
 	}

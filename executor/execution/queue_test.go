@@ -83,11 +83,11 @@ func TestSubmitIsRefusedForAReason(t *testing.T) {
 	if _, err := q.Submit(contract.Submit{RequestID: "x", Code: "1", ExpectedInstanceID: "another"}); !errors.Is(err, ErrNewInstance) {
 		t.Errorf("another instance: %v", err)
 	}
-	low = true
+	low, q.memory.at = true, time.Time{}
 	if _, err := q.Submit(contract.Submit{RequestID: "x", Code: "1"}); !errors.Is(err, ErrLowMemory) {
 		t.Errorf("low memory: %v", err)
 	}
-	low = false
+	low, q.memory.at = false, time.Time{}
 	holder := q.submit("input()", 0)
 	wantStatus(t, q.settle(holder), contract.StatusWaitingForInput)
 	first, second := q.submit("1", 0), q.submit("2", 0)
@@ -129,14 +129,19 @@ func TestDeadlineInterruptsAndKeepsVariables(t *testing.T) {
 
 func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
 	q := start(t, stacks.Old(t), Config{})
-	q.run("'warm'")
-	id := q.submit("x = input('? ')\nprint(x)", 2)
+	id := q.submit("x = input('? ')\nprint(x)", 30)
 	x := q.settle(id)
 	wantStatus(t, x, contract.StatusWaitingForInput)
 	if last := x.Events[len(x.Events)-1]; last.Type != contract.EventInputRequest || last.Prompt != "? " {
 		t.Errorf("last event = %+v", last)
 	}
-	<-time.After(2500 * time.Millisecond) // past the deadline
+	err := q.send(t.Context(), id, func(r *runner) error {
+		r.tick(time.Now().Add(time.Minute)) // past the deadline
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if x = q.awaitQuiet(id, x.NextOffset, 0); x.Status != contract.StatusWaitingForInput {
 		t.Fatalf("status = %s", x.Status)
 	}

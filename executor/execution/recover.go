@@ -23,12 +23,16 @@ func recoverAll(cfg Config) ([]*entry, error) {
 			continue
 		}
 		dir := filepath.Join(cfg.Dir, folder.Name())
+		if unused(dir) {
+			os.RemoveAll(dir)
+			continue
+		}
 		line, err := readState(dir)
 		if err != nil {
 			cfg.Log.Warn("an execution's folder can't be read", "component", "execution", "err", err)
 			continue
 		}
-		e := newEntry(dir, line, cfg.Limits.LogBytes)
+		e := newEntry(dir, line, openLog(dir, cfg.Limits.LogBytes, line.NextOffset), openBlobs(dir, cfg.Limits.LogBytes))
 		if !line.Status.Finished() {
 			if err := e.abandon(); err != nil {
 				cfg.Log.Warn("closing an unfinished execution", "component", "execution", "execution_id", e.id, "err", err)
@@ -40,6 +44,12 @@ func recoverAll(cfg Config) ([]*entry, error) {
 	return all, nil
 }
 
+// unused reports a folder that was made ahead and never taken.
+func unused(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, stateFile))
+	return err == nil && info.Size() == 0
+}
+
 // abandon ends what an executor that was killed left unfinished. Its events up
 // to the kill stay readable.
 func (e *entry) abandon() error {
@@ -47,7 +57,7 @@ func (e *entry) abandon() error {
 		return err
 	}
 	var err error
-	e.state, err = os.OpenFile(filepath.Join(e.dir, stateFile), os.O_WRONLY|os.O_APPEND, 0o600)
+	e.state, err = openAppend(filepath.Join(e.dir, stateFile))
 	if err != nil {
 		return err
 	}

@@ -70,6 +70,10 @@ func (q *Queue) Run(ctx context.Context) error {
 func (q *Queue) close() {
 	q.mu.Lock()
 	q.closing = true
+	if q.spare != nil {
+		q.spare.remove()
+		q.spare = nil
+	}
 	q.mu.Unlock()
 	q.cancelAll("the executor shut down before this started")
 }
@@ -94,6 +98,7 @@ func (q *Queue) serve(ctx context.Context, life *kernel.Life) {
 	defer timer.Stop()
 	for {
 		r.begin(ctx)
+		q.makeSpare()
 		timer.Reset(r.nextTick())
 		select {
 		case m := <-r.received:
