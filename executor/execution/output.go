@@ -2,7 +2,6 @@ package execution
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"syscall"
 	"time"
@@ -57,14 +56,14 @@ func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 	switch m.Header.MsgType {
 	case jupyter.MsgError:
 		var e jupyter.ErrorContent
-		err := json.Unmarshal(m.Content, &e)
+		err := m.Decode(&e)
 		event.EName, event.EValue, event.Traceback = boundError(e.EName, e.EValue, e.Traceback)
 		return err
 	case jupyter.MsgClearOutput:
-		return json.Unmarshal(m.Content, event) // wait is all it has
+		return m.Decode(event) // wait is all it has
 	}
 	var d jupyter.DisplayData
-	if err := json.Unmarshal(m.Content, &d); err != nil {
+	if err := m.Decode(&d); err != nil {
 		return err
 	}
 	event.Data = r.entry.blobs.bundle(d.Data)
@@ -79,7 +78,7 @@ func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 // stream joins text to what came before it.
 func (r *run) stream(m *jupyter.Message, now time.Time) {
 	var s jupyter.Stream
-	if err := json.Unmarshal(m.Content, &s); err != nil {
+	if err := m.Decode(&s); err != nil {
 		r.log.Warn("a stream message can't be read", "component", "execution", "execution_id", r.entry.id, "err", err)
 		return
 	}

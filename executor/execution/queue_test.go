@@ -210,6 +210,7 @@ func TestLongPollAnswersWithTheFirstEvent(t *testing.T) {
 	if text(x, contract.Stdout) != "one\n" || x.End {
 		t.Errorf("first answer = %+v", x)
 	}
+	wantStatus(t, q.settle(id), contract.StatusWaitingForInput)
 	if _, err := q.Interrupt(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -110,7 +109,7 @@ func (r *run) outcome() (contract.Status, string) {
 
 func (r *run) status(m *jupyter.Message) {
 	var s jupyter.Status
-	if json.Unmarshal(m.Content, &s) == nil && s.ExecutionState == "idle" {
+	if m.Decode(&s) == nil && s.ExecutionState == "idle" {
 		r.idle = true
 	}
 }
@@ -121,7 +120,7 @@ func (r *run) accept(m *jupyter.Message) {
 	var input struct {
 		ExecutionCount int `json:"execution_count"`
 	}
-	if json.Unmarshal(m.Content, &input) == nil {
+	if m.Decode(&input) == nil {
 		r.entry.update(func(x *contract.Execution) { x.ExecutionCount = input.ExecutionCount })
 	}
 }
@@ -135,7 +134,7 @@ func (r *run) interrupt(why cause, now time.Time) {
 
 func (r *run) askInput(m *jupyter.Message, now time.Time) {
 	var request jupyter.InputRequest
-	if err := json.Unmarshal(m.Content, &request); err != nil {
+	if err := m.Decode(&request); err != nil {
 		r.log.Warn("an input_request can't be read", "component", "execution", "execution_id", r.entry.id, "err", err)
 	}
 	r.flush(now)
@@ -143,7 +142,7 @@ func (r *run) askInput(m *jupyter.Message, now time.Time) {
 		Time: now.UTC(), Type: contract.EventInputRequest,
 		Prompt: cut(request.Prompt, contract.MaxStreamEvent), Password: request.Password,
 	})
-	r.inputRequest, r.inputSince = m, now
+	r.inputRequest, r.inputSince = m.Keep(), now
 	r.entry.update(func(x *contract.Execution) { x.Status = contract.StatusWaitingForInput })
 }
 

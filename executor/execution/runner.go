@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -167,6 +166,7 @@ func (r *runner) begin(ctx context.Context) {
 
 // message routes one message from the kernel by its parent.
 func (r *runner) message(ctx context.Context, m *jupyter.Message) {
+	defer m.Release()
 	target := r.byParent(m)
 	if target == nil {
 		return
@@ -209,7 +209,7 @@ func (r *runner) reply(target *run, m *jupyter.Message) {
 		return
 	}
 	reply := &jupyter.ExecuteReply{}
-	if err := json.Unmarshal(m.Content, reply); err != nil {
+	if err := m.Decode(reply); err != nil {
 		reply.Status = "error"
 		reply.EName, reply.EValue = "BadReply", fmt.Sprintf("the kernel's reply can't be read: %v", err)
 	}

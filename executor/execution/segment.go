@@ -129,7 +129,7 @@ func (s *segment) each(position int64, f func(line []byte) (more bool, err error
 	if _, err := file.Seek(position, io.SeekStart); err != nil {
 		return err
 	}
-	lines := bufio.NewReaderSize(file, 64<<10)
+	lines := bufio.NewReaderSize(file, readBuffer(s.size-position))
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -143,6 +143,10 @@ func (s *segment) each(position int64, f func(line []byte) (more bool, err error
 		}
 	}
 }
+
+// readBuffer suits what is left to read: most logs are a few hundred bytes. Of a
+// segment not yet counted the size isn't known.
+func readBuffer(left int64) int { return int(min(64<<10, max(4<<10, left))) }
 
 // cutTornLine truncates a file after its last newline.
 func cutTornLine(path string) error {

@@ -1,254 +1,182 @@
+// Package jupyter speaks the Jupyter message protocol 5.3 to one kernel, over a
+// ZeroMQ client (ZMTP 3.0, NULL mechanism) of its own. It is the only package that
+// knows ZeroMQ. It must not know processes: whether a kernel lives, a socket can't
+// tell, for a child that the kernel forked may hold its sockets open.
+//
+// Start reading at Client, then socket.go for how connections are kept and
+// inbox.go for what happens when messages come faster than they are received.
 package jupyter
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
 )
 
-// Options bound a Client. The zero value of a field means its default.
+const (
+	// DefaultMaxFrame bounds one message: a single print of 100 MiB is one.
+	DefaultMaxFrame = 256 << 20
+	// DefaultQueueBytes bounds what waits for Receive.
+	DefaultQueueBytes = 32 << 20
+)
+
+// ErrClosed is what a Client says after Close.
+var ErrClosed = errors.New("client is closed")
+
+// Options are the settings of a Client. Zero values mean the defaults.
 type Options struct {
 	Log        *slog.Logger
-	MaxFrame   int64 // bytes of one message; 256 MiB
-	QueueBytes int64 // output waiting for Receive; 32 MiB
+	MaxFrame   int64 // bytes of one message
+	QueueBytes int64 // bytes of messages waiting for Receive
 }
 
-func (o Options) orDefault() Options {
+func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Log = o.Log.With("component", "jupyter")
 	if o.MaxFrame == 0 {
-		o.MaxFrame = 256 << 20
+		o.MaxFrame = DefaultMaxFrame
 	}
 	if o.QueueBytes == 0 {
-		o.QueueBytes = 32 << 20
+		o.QueueBytes = DefaultQueueBytes
 	}
 	return o
 }
 
-// probeEvery is how long Dial waits for iopub before it asks again: what a SUB
-// subscribed too late for is gone.
-const probeEvery = 250 * time.Millisecond
-
-// Client is a connection to one kernel. Its methods may be called from many
-// goroutines at once, Receive from one.
+// Client is one kernel's counterpart. Its methods may be called by several
+// goroutines at once, but for Receive.
 type Client struct {
-	session string
-	signer  signer
 	log     *slog.Logger
-	inbox   *inbox
+	session string // also the routing identity: stdin needs the one of shell
+	key     signer
+	pool    *framePool
 	sockets map[Channel]*socket
-	hb      *socket
+	heart   *heart
+	inbox   *inbox
+	calls   *calls
+	probe   *probe
 	info    KernelInfo
+	faults  faults
 
 	cancel context.CancelFunc
-	done   sync.WaitGroup
-
-	mu      sync.Mutex
-	waiting map[string]chan *Message // requests by id
-	echo    chan []byte
-	hbTurn  sync.Mutex
+	ended  <-chan struct{} // closed by Close
+	group  sync.WaitGroup
 }
 
-// Dial connects to a kernel, one that still starts too, and returns when it
-// answers and its output is sure to be heard. It tries until ctx ends.
-func Dial(ctx context.Context, info ConnectionInfo, opts Options) (*Client, error) {
-	opts = opts.orDefault()
-	// Shell and stdin must share their identity: the kernel asks for input by the
-	// one that the execute_request came from.
-	identity := []byte(uuid.NewString())
-	c := &Client{
-		session: uuid.NewString(),
-		signer:  signer{key: []byte(info.Key)},
-		log:     opts.Log,
-		inbox:   newInbox(opts.QueueBytes),
-		sockets: map[Channel]*socket{
-			Shell:   newSocket(info, info.ShellPort, socketDealer, identity, opts),
-			Control: newSocket(info, info.ControlPort, socketDealer, identity, opts),
-			Stdin:   newSocket(info, info.StdinPort, socketDealer, identity, opts),
-			IOPub:   newSocket(info, info.IOPubPort, socketSub, nil, opts),
-		},
-		hb:      newSocket(info, info.HBPort, socketDealer, identity, opts),
-		waiting: map[string]chan *Message{},
-		echo:    make(chan []byte, 1),
-	}
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c.cancel = cancel
-	for channel, s := range c.sockets {
-		c.done.Go(func() { s.run(running, func(frames [][]byte) { c.deliver(channel, frames) }) })
-	}
-	c.done.Go(func() { c.hb.run(running, c.echoed) })
-	if err := c.greet(ctx); err != nil {
-		c.Close()
+// Dial connects all channels and returns once the kernel answers on shell and
+// its broadcasts arrive: nothing of a later request is missed. While the kernel
+// is still starting, Dial goes on trying until ctx ends.
+func Dial(ctx context.Context, conn ConnectionInfo, options Options) (*Client, error) {
+	if err := conn.validate(); err != nil {
 		return nil, err
+	}
+	c := newClient(conn, options.withDefaults())
+	if err := c.awaitReady(ctx); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("kernel at %v is not ready: %w", conn, err)
 	}
 	return c, nil
 }
 
-// greet asks for kernel_info until both the reply and its idle status were
-// heard. All sockets must be up before: an input_request that the kernel sends
-// while stdin is not connected yet is lost, and the code waits for ever.
-func (c *Client) greet(ctx context.Context) error {
-	for channel, s := range c.sockets {
-		if err := s.await(ctx); err != nil {
-			return fmt.Errorf("connecting %s: %w", channel, err)
-		}
+// newClient starts a Client that tries to connect.
+func newClient(conn ConnectionInfo, options Options) *Client {
+	ctx, cancel := context.WithCancel(context.Background())
+	pool := &framePool{}
+	c := &Client{
+		log:     options.Log,
+		session: rand.Text(),
+		key:     signer(conn.Key),
+		pool:    pool,
+		inbox:   newInbox(options.QueueBytes, pool, options.Log),
+		calls:   newCalls(),
+		probe:   newProbe(),
+		cancel:  cancel,
+		ended:   ctx.Done(),
 	}
-	for {
-		heard, err := c.greetOnce(ctx)
-		if heard {
-			return nil
+	start := func(name string, kind socketType, port int, deliver func([][]byte)) *socket {
+		s := &socket{
+			name: name, kind: kind, identity: c.session, bound: options.MaxFrame, pool: pool, log: options.Log,
+			deliver: deliver,
+			writing: make(chan struct{}, 1), changed: make(chan struct{}),
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("the kernel did not answer: %w", ctx.Err())
-		}
-		if err != nil {
-			return err
-		}
+		s.network, s.address = conn.address(port)
+		c.group.Go(func() { s.run(ctx) })
+		return s
 	}
+	channel := func(name Channel, kind socketType, port int) *socket {
+		return start(string(name), kind, port, func(frames [][]byte) { c.accept(name, frames) })
+	}
+	c.heart = newHeart()
+	c.heart.socket = start("heartbeat", dealer, conn.HBPort, c.heart.echoed)
+	c.sockets = map[Channel]*socket{
+		Shell:   channel(Shell, dealer, conn.ShellPort),
+		Control: channel(Control, dealer, conn.ControlPort),
+		Stdin:   channel(Stdin, dealer, conn.StdinPort),
+		IOPub:   channel(IOPub, sub, conn.IOPubPort),
+	}
+	return c
 }
 
-func (c *Client) greetOnce(ctx context.Context) (heard bool, err error) {
-	reply, err := c.Request(ctx, Shell, MsgKernelInfoRequest, struct{}{})
-	if err != nil {
-		return false, err
-	}
-	if err := json.Unmarshal(reply.Content, &c.info); err != nil {
-		return false, fmt.Errorf("kernel_info_reply: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, probeEvery)
-	defer cancel()
-	for {
-		m, err := c.Receive(ctx)
-		if err != nil {
-			return false, nil
-		}
-		var s Status
-		if m.Header.MsgType == MsgStatus && m.ParentHeader.MsgID == reply.ParentHeader.MsgID &&
-			json.Unmarshal(m.Content, &s) == nil && s.ExecutionState == "idle" {
-			return true, nil
-		}
-	}
-}
-
-// Info is what the kernel said of itself when it was dialled.
+// Info is what the kernel said of itself when Dial returned.
 func (c *Client) Info() KernelInfo { return c.info }
 
-// deliver takes one message in from a socket's goroutine. It never waits.
-func (c *Client) deliver(channel Channel, frames [][]byte) {
-	m, err := parse(c.signer, channel, frames)
+// Close ends all connections and goroutines. What came before can still be
+// received; then Receive says ErrClosed, as everything else does at once.
+func (c *Client) Close() error {
+	c.cancel()
+	c.inbox.close()
+	c.group.Wait()
+	return nil
+}
+
+// Receive returns the next message of iopub and stdin, and replies that no
+// Request waits for, each channel's in their order. It is for one consumer. See
+// Message.Release for memory, and Message.Dropped for what a slow one misses.
+func (c *Client) Receive(ctx context.Context) (*Message, error) {
+	return c.inbox.receive(ctx)
+}
+
+// accept takes one message from a socket's reader.
+func (c *Client) accept(channel Channel, frames [][]byte) {
+	m, err := parseMessage(channel, frames, c.key)
 	if err != nil {
-		c.log.Warn("a message was left out", "component", "jupyter", "channel", string(channel), "err", err)
+		c.pool.put(frames)
+		if n := c.faults.count(); n&(n-1) == 0 { // fewer lines the more there are
+			c.log.Warn("message from the kernel dropped", "channel", channel, "err", err, "dropped_so_far", n)
+		}
 		return
 	}
-	if channel == Shell || channel == Control {
-		c.mu.Lock()
-		wanted := c.waiting[m.ParentHeader.MsgID]
-		c.mu.Unlock()
-		if wanted != nil {
-			select {
-			case wanted <- m:
-			default: // a second reply to one request
-			}
-			return
-		}
+	m.pool = c.pool
+	if c.probe.took(m) || c.calls.answered(m) {
+		return
 	}
 	c.inbox.put(m)
 }
 
-// Send sends a message and returns its id, without waiting for what comes of it.
-// While the socket is lost it waits for it to come back until ctx ends.
-func (c *Client) Send(ctx context.Context, channel Channel, msgType string, content any) (id string, err error) {
-	return c.send(ctx, channel, msgType, nil, content)
+// faults counts unreadable messages of all channels.
+type faults struct {
+	mu sync.Mutex
+	n  int
 }
 
-func (c *Client) send(ctx context.Context, channel Channel, msgType string, parent []byte, content any) (string, error) {
-	frames, id, err := build(c.signer, c.session, msgType, parent, content)
-	if err != nil {
-		return "", err
-	}
-	if err := c.sockets[channel].send(ctx, frames); err != nil {
-		return "", fmt.Errorf("sending %s: %w", msgType, err)
-	}
-	return id, nil
+func (f *faults) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+	return f.n
 }
 
-// Request sends a message on shell or control and returns its reply.
-func (c *Client) Request(ctx context.Context, channel Channel, msgType string, content any) (*Message, error) {
-	frames, id, err := build(c.signer, c.session, msgType, nil, content)
-	if err != nil {
-		return nil, err
+// header names a new message of ours.
+func (c *Client) header(msgType string) Header {
+	return Header{
+		MsgID: rand.Text(), MsgType: msgType,
+		Session: c.session, Username: "colab-relay",
+		Date:    time.Now().UTC().Format(time.RFC3339Nano),
+		Version: ProtocolVersion,
 	}
-	reply := make(chan *Message, 1)
-	c.mu.Lock()
-	c.waiting[id] = reply
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		delete(c.waiting, id)
-		c.mu.Unlock()
-	}()
-	if err := c.sockets[channel].send(ctx, frames); err != nil {
-		return nil, fmt.Errorf("sending %s: %w", msgType, err)
-	}
-	select {
-	case m := <-reply:
-		return m, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for the reply to %s: %w", msgType, ctx.Err())
-	}
-}
-
-// Reply answers a message of the kernel on stdin, with its header as the parent.
-func (c *Client) Reply(ctx context.Context, parent *Message, msgType string, content any) error {
-	_, err := c.send(ctx, Stdin, msgType, parent.rawHeader, content)
-	return err
-}
-
-// Receive returns the next message of iopub and stdin, and of shell and control
-// what nobody waits for in Request; in the order of its channel. ErrClosed after Close.
-func (c *Client) Receive(ctx context.Context) (*Message, error) {
-	return c.inbox.take(ctx)
-}
-
-// Heartbeat sends one ping and waits for its echo. It works while code runs.
-func (c *Client) Heartbeat(ctx context.Context) error {
-	c.hbTurn.Lock()
-	defer c.hbTurn.Unlock()
-	ping := []byte(uuid.NewString())
-	// An empty frame first: the kernel's side is a REP or a plain echo, both keep it.
-	if err := c.hb.send(ctx, [][]byte{{}, ping}); err != nil {
-		return fmt.Errorf("sending a heartbeat: %w", err)
-	}
-	for {
-		select {
-		case echo := <-c.echo:
-			if bytes.Equal(echo, ping) {
-				return nil
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for a heartbeat: %w", ctx.Err())
-		}
-	}
-}
-
-func (c *Client) echoed(frames [][]byte) {
-	select {
-	case c.echo <- frames[len(frames)-1]:
-	default: // late echo of a ping that gave up
-	}
-}
-
-// Close ends the connection and returns when its goroutines have ended.
-func (c *Client) Close() error {
-	c.cancel()
-	c.done.Wait()
-	c.inbox.close()
-	return nil
 }

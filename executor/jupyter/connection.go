@@ -1,89 +1,118 @@
 package jupyter
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-
-	"github.com/google/uuid"
 )
 
-// ErrPathTooLong means that a folder is too deep for sockets.
-var ErrPathTooLong = errors.New("folder's path is too long for ipc sockets")
-
-// maxSocketPath is sockaddr_un's 108 bytes less the final zero.
+// maxSocketPath is what a Unix socket's address holds on Linux, without its NUL.
 const maxSocketPath = 107
 
-// ConnectionInfo is a kernel's connection file
-// (https://jupyter-client.readthedocs.io/en/stable/kernels.html#connection-files).
-// With ipc, IP is a path and each socket is at IP-port.
+// ErrPathTooLong means that ipc sockets in a folder would have a path longer
+// than the system allows. NewTCP does without a path.
+var ErrPathTooLong = errors.New("path of an ipc socket is too long")
+
+// ConnectionInfo is the content of a kernel's connection file.
 type ConnectionInfo struct {
-	Transport       string `json:"transport"`
-	IP              string `json:"ip"`
+	Transport       string `json:"transport"` // "tcp" or "ipc"
+	IP              string `json:"ip"`        // address, or the path before "-PORT" with ipc
 	ShellPort       int    `json:"shell_port"`
 	IOPubPort       int    `json:"iopub_port"`
 	StdinPort       int    `json:"stdin_port"`
 	ControlPort     int    `json:"control_port"`
 	HBPort          int    `json:"hb_port"`
-	Key             string `json:"key"`
+	Key             string `json:"key"` // empty: messages are not signed
 	SignatureScheme string `json:"signature_scheme"`
 	KernelName      string `json:"kernel_name"`
 }
 
-func newConnectionInfo(transport, ip string, ports [5]int) ConnectionInfo {
+// NewIPC prepares a kernel whose sockets are dir/k-1 to dir/k-5. Who may enter
+// dir may use the kernel's sockets, so dir should be private.
+func NewIPC(dir string) (ConnectionInfo, error) {
+	info := newConnection("ipc", filepath.Join(dir, "k"), [5]int{1, 2, 3, 4, 5})
+	if _, path := info.address(info.ShellPort); len(path) > maxSocketPath {
+		return ConnectionInfo{}, fmt.Errorf("%q: %w", path, ErrPathTooLong)
+	}
+	return info, nil
+}
+
+// NewTCP prepares a kernel on loopback ports that are free now. Another program
+// may take one before the kernel does; the kernel then ends while starting.
+func NewTCP() (ConnectionInfo, error) {
+	const host = "127.0.0.1"
+	var ports [5]int
+	for i := range ports {
+		listener, err := net.Listen("tcp", host+":0")
+		if err != nil {
+			return ConnectionInfo{}, fmt.Errorf("finding a free port: %v", err)
+		}
+		defer listener.Close() // all held until the last is found, so that no two are the same
+		ports[i] = listener.Addr().(*net.TCPAddr).Port
+	}
+	return newConnection("tcp", host, ports), nil
+}
+
+func newConnection(transport, ip string, ports [5]int) ConnectionInfo {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
 	return ConnectionInfo{
 		Transport: transport, IP: ip,
 		ShellPort: ports[0], IOPubPort: ports[1], StdinPort: ports[2], ControlPort: ports[3], HBPort: ports[4],
-		Key: uuid.NewString(), SignatureScheme: "hmac-sha256", KernelName: "python3",
+		Key: hex.EncodeToString(key), SignatureScheme: signatureScheme,
+		KernelName: "python3",
 	}
 }
 
-// NewIPC chooses sockets in dir, which should be private and new. The error is
-// ErrPathTooLong when their paths would be.
-func NewIPC(dir string) (ConnectionInfo, error) {
-	base := filepath.Join(dir, "k")
-	if len(base)+2 > maxSocketPath {
-		return ConnectionInfo{}, fmt.Errorf("%w: %q", ErrPathTooLong, dir)
-	}
-	return newConnectionInfo("ipc", base, [5]int{1, 2, 3, 4, 5}), nil
-}
-
-// NewTCP chooses free ports on loopback. Another program could take one before
-// the kernel does; the kernel then ends at once.
-func NewTCP() (ConnectionInfo, error) {
-	var ports [5]int
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return ConnectionInfo{}, fmt.Errorf("finding a free port: %w", err)
-		}
-		defer l.Close() // all are held until five are found
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return newConnectionInfo("tcp", "127.0.0.1", ports), nil
-}
-
-// WriteFile writes the connection file, readable by its owner only: it holds the key.
+// WriteFile writes the connection file, readable by its owner only. It appears
+// whole or not at all.
 func (c ConnectionInfo) WriteFile(path string) error {
-	data, err := json.MarshalIndent(c, "", "  ")
+	content, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err
 	}
-	partial := path + ".partial"
-	if err := os.WriteFile(partial, data, 0o600); err != nil {
+	partial, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-") // 0600
+	if err != nil {
 		return err
 	}
-	return os.Rename(partial, path)
+	defer os.Remove(partial.Name())
+	_, err = partial.Write(append(content, '\n'))
+	if err := errors.Join(err, partial.Close()); err != nil {
+		return err
+	}
+	return os.Rename(partial.Name(), path)
 }
 
-// endpoint is what to dial for a port.
-func (c ConnectionInfo) endpoint(port int) (network, address string) {
+// address is what net.Dial takes.
+func (c ConnectionInfo) address(port int) (network, address string) {
 	if c.Transport == "ipc" {
 		return "unix", c.IP + "-" + strconv.Itoa(port)
 	}
 	return "tcp", net.JoinHostPort(c.IP, strconv.Itoa(port))
 }
+
+func (c ConnectionInfo) validate() error {
+	if c.Transport != "tcp" && c.Transport != "ipc" {
+		return fmt.Errorf("transport %q is neither tcp nor ipc", c.Transport)
+	}
+	if c.Key != "" && c.SignatureScheme != signatureScheme {
+		return fmt.Errorf("signature scheme %q is not %s", c.SignatureScheme, signatureScheme)
+	}
+	return nil
+}
+
+// String leaves the key out.
+func (c ConnectionInfo) String() string { return c.Transport + "://" + c.IP }
+
+// GoString leaves the key out.
+func (c ConnectionInfo) GoString() string { return c.String() }
+
+// LogValue leaves the key out.
+func (c ConnectionInfo) LogValue() slog.Value { return slog.StringValue(c.String()) }

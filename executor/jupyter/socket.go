@@ -1,155 +1,176 @@
 package jupyter
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"time"
-
-	"github.com/cenkalti/backoff/v5"
 )
 
-const (
-	firstRetry       = 20 * time.Millisecond
-	lastRetry        = time.Second
-	handshakeTimeout = 5 * time.Second
-	// writeTimeout passes when a stopped kernel's socket buffer is full.
-	writeTimeout = 10 * time.Second
-	readBuffer   = 64 << 10
-)
-
-var errNotConnected = errors.New("the kernel's socket is not connected")
-
-// socket is one ZMTP connection that comes back by itself, under the same
-// identity: with a new one the kernel's pending replies would be lost.
+// socket is one ZeroMQ socket: a connection that is made anew, under the same
+// identity, whenever it is lost. The goroutine in run is the only reader.
 type socket struct {
-	network, address string
-	kind             string
-	identity         []byte
-	limit            int64
-	log              *slog.Logger
+	name     string
+	kind     socketType
+	network  string
+	address  string
+	identity string
+	bound    int64 // bytes of one message
+	pool     *framePool
+	log      *slog.Logger
+	deliver  func(frames [][]byte)
 
-	mu   sync.Mutex
-	conn net.Conn // nil while not connected
-	up   chan struct{}
+	writing chan struct{} // has an element while somebody writes
+
+	mu      sync.Mutex
+	conn    net.Conn      // nil while there is none
+	changed chan struct{} // closed when conn or failure changes
+	failure error         // why there is none
+	closed  bool
 }
 
-func newSocket(info ConnectionInfo, port int, kind string, identity []byte, opts Options) *socket {
-	network, address := info.endpoint(port)
-	return &socket{
-		network: network, address: address, kind: kind, identity: identity,
-		limit: opts.MaxFrame, log: opts.Log, up: make(chan struct{}),
-	}
-}
-
-// run keeps the socket connected and hands every message to deliver until ctx ends.
-func (s *socket) run(ctx context.Context, deliver func(frames [][]byte)) {
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = firstRetry, lastRetry
+// run keeps the socket connected until ctx ends.
+func (s *socket) run(ctx context.Context) {
+	defer s.set(nil, ErrClosed)
+	var retry backoff
 	for ctx.Err() == nil {
-		began := time.Now()
-		err := s.session(ctx, deliver)
-		if ctx.Err() != nil {
-			return
+		held, err := s.session(ctx)
+		if held > 0 {
+			retry.connected(held)
+			if ctx.Err() == nil {
+				s.log.Info("connection to the kernel lost", "channel", s.name, "err", err)
+			}
 		}
-		if errors.Is(err, errTooLarge) || errors.Is(err, errFrame) {
-			s.log.Warn("a kernel socket was closed", "component", "jupyter", "err", err)
-		}
-		if time.Since(began) > lastRetry {
-			wait.Reset()
-		}
-		timer := time.NewTimer(wait.NextBackOff())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		s.set(nil, err)
+		retry.wait(ctx)
 	}
 }
 
-// session is one connection from dial to loss.
-func (s *socket) session(ctx context.Context, deliver func([][]byte)) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, s.network, s.address)
+// session is one connection from dial to loss. It returns how long the connection
+// held after the handshake, zero when it didn't get that far.
+func (s *socket) session(ctx context.Context) (held time.Duration, err error) {
+	conn, err := (&net.Dialer{Timeout: handshakeTime}).DialContext(ctx, s.network, s.address)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	defer conn.Close()
-	r := bufio.NewReaderSize(conn, readBuffer)
-	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout)) // a mute peer would hold the dial for ever
-	if err := handshake(r, conn, s.kind, s.identity); err != nil {
-		return err
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	frames := newFrameReader(conn, s.bound, s.pool)
+	if err := shake(conn, frames, s.kind, s.identity); err != nil {
+		return 0, fmt.Errorf("handshake: %w", err)
 	}
-	if s.kind == socketSub {
-		if _, err := conn.Write(encode([][]byte{{1}})); err != nil { // subscribe to every topic
-			return err
-		}
-	}
-	_ = conn.SetDeadline(time.Time{})
-	s.connected(conn)
-	defer s.connected(nil)
+	began := time.Now()
+	s.set(conn, nil)
+	err = s.read(frames)
+	return max(time.Since(began), 1), err
+}
+
+func (s *socket) read(frames *frameReader) error {
 	for {
-		frames, err := readMessage(r, s.limit)
+		message, err := frames.message()
 		if err != nil {
 			return err
 		}
-		deliver(frames)
+		s.deliver(message)
 	}
 }
 
-func (s *socket) connected(conn net.Conn) {
+// set notes the connection there is now, or why there is none.
+func (s *socket) set(conn net.Conn, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case conn != nil:
-		s.conn = conn
-		close(s.up)
-	case s.conn != nil:
-		s.lost()
-	}
+	s.conn, s.failure = conn, failure
+	s.closed = failure == ErrClosed
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
-// lost has the next send wait for a new connection. The lock is held.
-func (s *socket) lost() { s.conn, s.up = nil, make(chan struct{}) }
-
-// await returns once the socket is connected.
-func (s *socket) await(ctx context.Context) error {
-	s.mu.Lock()
-	up := s.up
-	s.mu.Unlock()
-	select {
-	case <-up:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errNotConnected, ctx.Err())
-	}
-}
-
-// send writes one message, waiting for a lost connection to come back until ctx ends.
-func (s *socket) send(ctx context.Context, frames [][]byte) error {
-	data := encode(frames)
+// await returns the connection as soon as there is one.
+func (s *socket) await(ctx context.Context) (net.Conn, error) {
 	for {
 		s.mu.Lock()
-		conn := s.conn
-		if conn != nil {
-			_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-			n, err := conn.Write(data)
-			if err != nil {
-				conn.Close()
-			}
-			if err == nil || n > 0 { // sent in part: whether the kernel got it is unknown
-				s.mu.Unlock()
-				return err
-			}
-			s.lost()
-		}
+		conn, changed, closed, failure := s.conn, s.changed, s.closed, s.failure
 		s.mu.Unlock()
-		if err := s.await(ctx); err != nil {
+		if conn != nil {
+			return conn, nil
+		}
+		if closed {
+			return nil, ErrClosed
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if failure != nil {
+				return nil, fmt.Errorf("%s not connected: %w (%v)", s.name, ctx.Err(), failure)
+			}
+			return nil, fmt.Errorf("%s not connected: %w", s.name, ctx.Err())
+		}
+	}
+}
+
+// send writes one message whole. When the connection breaks before all of it was
+// handed to the system, the kernel can't have taken it, and the next connection
+// gets it; what broke later is lost with the connection.
+func (s *socket) send(ctx context.Context, message []byte) error {
+	select {
+	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for {
+		conn, err := s.await(ctx)
+		if err != nil {
+			return err
+		}
+		err = write(ctx, conn, message)
+		if err == nil {
+			return nil
+		}
+		conn.Close() // half a message may be out; run makes a new connection
+		if ctx.Err() != nil {
+			return fmt.Errorf("writing to %s: %w", s.name, ctx.Err())
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("writing to %s: the kernel takes nothing: %v", s.name, err)
+		}
+		if err := s.awaitOther(ctx, conn); err != nil {
 			return err
 		}
 	}
+}
+
+// awaitOther waits until run has noticed the end of conn.
+func (s *socket) awaitOther(ctx context.Context, conn net.Conn) error {
+	for {
+		s.mu.Lock()
+		current, changed := s.conn, s.changed
+		s.mu.Unlock()
+		if current != conn {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// writeTime bounds one write. Without it a stopped kernel (SIGSTOP, a debugger)
+// holds a caller that set no deadline for ever.
+const writeTime = 10 * time.Second
+
+func write(ctx context.Context, conn net.Conn, message []byte) error {
+	if err := conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetWriteDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_, err := conn.Write(message)
+	return err
 }

@@ -9,104 +9,140 @@ import (
 
 var errNotString = errors.New("not a JSON string")
 
-// Text decodes a raw JSON string and hands it on in pieces of at most max bytes
-// (at least utf8.UTFMax), each cut at a rune's boundary, so that a string of any
-// size needs little memory. A piece is valid only during its call. Invalid UTF-8
-// and lone surrogates become U+FFFD.
-func Text(raw json.RawMessage, max int, emit func(piece []byte)) error {
+// Text undoes the escapes of a JSON string and hands the text to emit in pieces
+// of at most size bytes (never under 4), cut between characters. The whole text is
+// never held; a piece is valid only during its call. What encoding/json takes for
+// a character it can't write becomes U+FFFD here too. After an error, what was
+// read before it has been emitted.
+func Text(raw json.RawMessage, size int, emit func(chunk []byte)) error {
 	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
 		return errNotString
 	}
-	rest := raw[1 : len(raw)-1]
-	buf := make([]byte, 0, max)
-	for len(rest) > 0 {
-		r, n, err := nextRune(rest)
-		if err != nil {
+	t := texter{rest: raw[1 : len(raw)-1], emit: emit, max: max(size, utf8.UTFMax)}
+	t.chunk = make([]byte, 0, min(t.max, len(raw)))
+	for len(t.rest) > 0 {
+		if err := t.step(); err != nil {
+			t.flush()
 			return err
 		}
-		rest = rest[n:]
-		if len(buf)+utf8.RuneLen(r) > max {
-			emit(buf)
-			buf = buf[:0]
-		}
-		buf = utf8.AppendRune(buf, r)
-		for len(rest) > 0 && len(buf) < max && plain(rest[0]) {
-			buf = append(buf, rest[0])
-			rest = rest[1:]
-		}
 	}
-	if len(buf) > 0 {
-		emit(buf)
-	}
+	t.flush()
 	return nil
 }
 
-// plain bytes stand for themselves.
-func plain(b byte) bool { return b >= 0x20 && b < utf8.RuneSelf && b != '\\' && b != '"' }
-
-// nextRune decodes the rune that s begins with, escaped or not.
-func nextRune(s []byte) (r rune, n int, err error) {
-	switch {
-	case s[0] == '"':
-		return 0, 0, errNotString
-	case s[0] != '\\':
-		r, n = utf8.DecodeRune(s)
-		return r, n, nil
-	case len(s) < 2:
-		return 0, 0, errNotString
-	}
-	switch s[1] {
-	case '"', '\\', '/':
-		return rune(s[1]), 2, nil
-	case 'b':
-		return '\b', 2, nil
-	case 'f':
-		return '\f', 2, nil
-	case 'n':
-		return '\n', 2, nil
-	case 'r':
-		return '\r', 2, nil
-	case 't':
-		return '\t', 2, nil
-	case 'u':
-		return escapedRune(s)
-	}
-	return 0, 0, errNotString
+// texter is the state of one Text.
+type texter struct {
+	rest  []byte
+	chunk []byte
+	max   int
+	emit  func([]byte)
 }
 
-// escapedRune decodes \uXXXX, or two of them that are a surrogate pair.
-func escapedRune(s []byte) (rune, int, error) {
-	high, ok := hex4(s)
+// step takes the plain text up to the next escape, or one escape.
+func (t *texter) step() error {
+	n := 0
+	for n < len(t.rest) && t.rest[n] != '\\' {
+		if c := t.rest[n]; c == '"' || c < ' ' {
+			return errNotString
+		}
+		n++
+	}
+	if n > 0 {
+		t.plain(t.rest[:n])
+		t.rest = t.rest[n:]
+		return nil
+	}
+	return t.escape()
+}
+
+func (t *texter) plain(run []byte) {
+	if utf8.Valid(run) {
+		t.valid(run)
+		return
+	}
+	for len(run) > 0 {
+		r, size := utf8.DecodeRune(run) // one U+FFFD for each byte that is none
+		t.rune(r)
+		run = run[size:]
+	}
+}
+
+// valid adds UTF-8 text, cut between characters where chunks end.
+func (t *texter) valid(run []byte) {
+	for len(run) > 0 {
+		n := min(len(run), t.max-len(t.chunk))
+		for n > 0 && n < len(run) && !utf8.RuneStart(run[n]) {
+			n--
+		}
+		if n == 0 {
+			t.flush()
+			continue
+		}
+		t.chunk = append(t.chunk, run[:n]...)
+		run = run[n:]
+	}
+}
+
+func (t *texter) rune(r rune) {
+	if len(t.chunk)+utf8.RuneLen(r) > t.max {
+		t.flush()
+	}
+	t.chunk = utf8.AppendRune(t.chunk, r)
+}
+
+func (t *texter) flush() {
+	if len(t.chunk) > 0 {
+		t.emit(t.chunk)
+		t.chunk = t.chunk[:0]
+	}
+}
+
+var escapes = [256]rune{
+	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
+
+// escape takes one escape, or the two of a surrogate pair.
+func (t *texter) escape() error {
+	if len(t.rest) < 2 {
+		return errNotString
+	}
+	if r := escapes[t.rest[1]]; r != 0 {
+		t.rune(r)
+		t.rest = t.rest[2:]
+		return nil
+	}
+	r, ok := unit(t.rest)
 	if !ok {
-		return 0, 0, errNotString
+		return errNotString
 	}
-	if !utf16.IsSurrogate(high) {
-		return high, 6, nil
-	}
-	if low, ok := hex4(s[6:]); ok {
-		if r := utf16.DecodeRune(high, low); r != utf8.RuneError {
-			return r, 12, nil
+	t.rest = t.rest[6:]
+	if utf16.IsSurrogate(r) {
+		low, _ := unit(t.rest)
+		if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+			t.rest = t.rest[6:]
 		}
 	}
-	return utf8.RuneError, 6, nil
+	t.rune(r)
+	return nil
 }
 
-func hex4(s []byte) (r rune, ok bool) {
-	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+// unit reads \uXXXX at the start of b.
+func unit(b []byte) (rune, bool) {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return 0, false
 	}
-	for _, c := range s[2:6] {
+	var r rune
+	for _, c := range b[2:6] {
 		switch {
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c >= 'a' && c <= 'f':
-			c -= 'a' - 10
-		case c >= 'A' && c <= 'F':
-			c -= 'A' - 10
+		case '0' <= c && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case 'a' <= c && c <= 'f':
+			r = r<<4 | rune(c-'a'+10)
+		case 'A' <= c && c <= 'F':
+			r = r<<4 | rune(c-'A'+10)
 		default:
 			return 0, false
 		}
-		r = r<<4 | rune(c)
 	}
 	return r, true
 }

@@ -1,0 +1,165 @@
+package jupyter
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Types of messages (Jupyter message protocol 5.3). Others come and go as they are.
+const (
+	MsgExecuteRequest    = "execute_request"
+	MsgExecuteReply      = "execute_reply"
+	MsgExecuteInput      = "execute_input"
+	MsgExecuteResult     = "execute_result"
+	MsgStream            = "stream"
+	MsgDisplayData       = "display_data"
+	MsgUpdateDisplayData = "update_display_data"
+	MsgClearOutput       = "clear_output"
+	MsgError             = "error"
+	MsgStatus            = "status"
+	MsgInputRequest      = "input_request"
+	MsgInputReply        = "input_reply"
+	MsgKernelInfoRequest = "kernel_info_request"
+	MsgKernelInfoReply   = "kernel_info_reply"
+	MsgInterruptRequest  = "interrupt_request"
+	MsgInterruptReply    = "interrupt_reply"
+	MsgShutdownRequest   = "shutdown_request"
+	MsgShutdownReply     = "shutdown_reply"
+)
+
+// ExecuteRequest is the content of execute_request.
+type ExecuteRequest struct {
+	Code            string            `json:"code"`
+	Silent          bool              `json:"silent"`
+	StoreHistory    bool              `json:"store_history"`
+	UserExpressions map[string]string `json:"user_expressions"`
+	AllowStdin      bool              `json:"allow_stdin"`
+	StopOnError     bool              `json:"stop_on_error"`
+}
+
+// MarshalJSON writes no user expressions as an empty object: IPython iterates
+// over what is there, and null ends the request with a traceback.
+func (r ExecuteRequest) MarshalJSON() ([]byte, error) {
+	type plain ExecuteRequest
+	if r.UserExpressions == nil {
+		r.UserExpressions = map[string]string{}
+	}
+	return json.Marshal(plain(r))
+}
+
+// ExecuteReply is the content of execute_reply.
+type ExecuteReply struct {
+	Status          string                     `json:"status"` // "ok", "error" or "aborted"
+	ExecutionCount  int                        `json:"execution_count"`
+	EName           string                     `json:"ename"`
+	EValue          string                     `json:"evalue"`
+	Traceback       []string                   `json:"traceback"`
+	UserExpressions map[string]json.RawMessage `json:"user_expressions"`
+}
+
+// ErrorContent is the content of error.
+type ErrorContent struct {
+	EName     string   `json:"ename"`
+	EValue    string   `json:"evalue"`
+	Traceback []string `json:"traceback"`
+}
+
+// Status is the content of status.
+type Status struct {
+	ExecutionState string `json:"execution_state"` // "starting", "busy" or "idle"
+}
+
+// InputRequest is the content of input_request.
+type InputRequest struct {
+	Prompt   string `json:"prompt"`
+	Password bool   `json:"password"`
+}
+
+// InputReply is the content of input_reply. Value is a text for input().
+type InputReply struct {
+	Value any `json:"value"`
+}
+
+// ShutdownRequest is the content of shutdown_request.
+type ShutdownRequest struct {
+	Restart bool `json:"restart"`
+}
+
+// KernelInfo is the content of kernel_info_reply.
+type KernelInfo struct {
+	ProtocolVersion       string       `json:"protocol_version"`
+	Implementation        string       `json:"implementation"` // "ipython"
+	ImplementationVersion string       `json:"implementation_version"`
+	LanguageInfo          LanguageInfo `json:"language_info"`
+}
+
+// LanguageInfo is a kernel's language.
+type LanguageInfo struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// Stream is the content of stream. Text is a JSON string as it came, part of the
+// Message's frame; the function Text reads it.
+type Stream struct {
+	Name string // "stdout" or "stderr"
+	Text json.RawMessage
+}
+
+// UnmarshalJSON copies nothing: s lives as long as the message that raw is from.
+func (s *Stream) UnmarshalJSON(raw []byte) error {
+	*s = Stream{}
+	var failed error
+	err := fields(raw, func(key string, value json.RawMessage) {
+		switch key {
+		case "name":
+			failed = json.Unmarshal(value, &s.Name)
+		case "text":
+			s.Text = value
+		}
+	})
+	return first(err, failed)
+}
+
+// DisplayData is the content of display_data, update_display_data and
+// execute_result. Data and Metadata are parts of the Message's frame.
+type DisplayData struct {
+	Data           map[string]json.RawMessage // by MIME type
+	Metadata       json.RawMessage
+	Transient      Transient
+	ExecutionCount int // execute_result only
+}
+
+// Transient is what a display_data message says for the moment only.
+type Transient struct {
+	DisplayID string `json:"display_id"`
+}
+
+// UnmarshalJSON copies nothing big: d lives as long as the message that raw is from.
+func (d *DisplayData) UnmarshalJSON(raw []byte) error {
+	*d = DisplayData{Data: map[string]json.RawMessage{}}
+	var failed error
+	note := func(err error) { failed = first(failed, err) }
+	err := fields(raw, func(key string, value json.RawMessage) {
+		switch key {
+		case "data":
+			note(fields(value, func(mime string, payload json.RawMessage) { d.Data[mime] = payload }))
+		case "metadata":
+			d.Metadata = value
+		case "transient":
+			note(json.Unmarshal(value, &d.Transient))
+		case "execution_count":
+			note(json.Unmarshal(value, &d.ExecutionCount))
+		}
+	})
+	return first(err, failed)
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return fmt.Errorf("decoding: %v", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package jupyter
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
+
+var errSyntax = errors.New("not a JSON object")
+
+// fields goes through the members of a JSON object once and hands out each value
+// as the bytes of raw themselves. It checks only what it needs to find where
+// values end; who decodes one finds its other faults.
+func fields(raw []byte, each func(key string, value json.RawMessage)) error {
+	s := scanner{rest: raw}
+	if !s.take('{') {
+		return errSyntax
+	}
+	for more := !s.take('}'); more; {
+		key, ok := s.key()
+		if !ok || !s.take(':') {
+			return errSyntax
+		}
+		value, ok := s.value()
+		if !ok {
+			return errSyntax
+		}
+		each(key, value)
+		if more = s.take(','); !more && !s.take('}') {
+			return errSyntax
+		}
+	}
+	s.space()
+	if len(s.rest) > 0 {
+		return errSyntax
+	}
+	return nil
+}
+
+// scanner walks over JSON text.
+type scanner struct {
+	rest []byte
+}
+
+func (s *scanner) space() {
+	for len(s.rest) > 0 && isSpace(s.rest[0]) {
+		s.rest = s.rest[1:]
+	}
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+
+// take steps over c, and white space before it, if it is there.
+func (s *scanner) take(c byte) bool {
+	s.space()
+	if len(s.rest) == 0 || s.rest[0] != c {
+		return false
+	}
+	s.rest = s.rest[1:]
+	return true
+}
+
+func (s *scanner) key() (string, bool) {
+	s.space()
+	n, ok := stringEnd(s.rest)
+	if !ok {
+		return "", false
+	}
+	var key string
+	err := json.Unmarshal(s.rest[:n], &key)
+	s.rest = s.rest[n:]
+	return key, err == nil
+}
+
+// value steps over one value: a string, or anything with its brackets closed.
+func (s *scanner) value() (json.RawMessage, bool) {
+	s.space()
+	start, depth := s.rest, 0
+	for n := 0; n < len(start); n++ {
+		switch c := start[n]; c {
+		case '"':
+			size, ok := stringEnd(start[n:])
+			if !ok {
+				return nil, false
+			}
+			n += size - 1
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			if depth--; depth < 0 {
+				return s.cut(start, n)
+			}
+		case ',', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return s.cut(start, n)
+			}
+			continue
+		default:
+			continue
+		}
+		if depth == 0 {
+			return s.cut(start, n+1)
+		}
+	}
+	return nil, false // the object's own bracket must come yet
+}
+
+func (s *scanner) cut(start []byte, n int) (json.RawMessage, bool) {
+	s.rest = start[n:]
+	return start[:n:n], n > 0
+}
+
+// stringEnd returns the length of the JSON string that b begins with, quotes included.
+func stringEnd(b []byte) (int, bool) {
+	if len(b) == 0 || b[0] != '"' {
+		return 0, false
+	}
+	for n := 1; n < len(b); {
+		quote := bytes.IndexByte(b[n:], '"')
+		if quote < 0 {
+			return 0, false
+		}
+		end := n + quote
+		escapes := 0
+		for b[end-1-escapes] == '\\' {
+			escapes++ // ends at the opening quote at the latest
+		}
+		n = end + 1
+		if escapes%2 == 0 {
+			return n, true
+		}
+	}
+	return 0, false
+}

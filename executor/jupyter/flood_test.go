@@ -1,0 +1,187 @@
+package jupyter
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"colabrelay/shared/stacks"
+)
+
+// flood prints 100 MB at full speed and returns the bytes of text that came.
+func flood(t testing.TB, c *Client, each func()) (text int64, dropped Dropped) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	id, err := c.Send(ctx, Shell, MsgExecuteRequest, ExecuteRequest{
+		Code: "line = 'x' * 99\nfor _ in range(1000000): print(line)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for idle := false; !idle; {
+		m, err := c.Receive(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		each()
+		dropped.Messages += m.Dropped.Messages
+		dropped.Bytes += m.Dropped.Bytes
+		switch {
+		case m.ParentHeader.MsgID != id:
+		case m.Header.MsgType == MsgStream:
+			var s Stream
+			if err := m.Decode(&s); err != nil {
+				t.Fatal(err)
+			}
+			if err := Text(s.Text, 16<<10, func(piece []byte) { text += int64(len(piece)) }); err != nil {
+				t.Fatal(err)
+			}
+		case m.Header.MsgType == MsgStatus:
+			var s Status
+			decode(t, m, &s)
+			idle = s.ExecutionState == "idle"
+		}
+		m.Release()
+	}
+	return text, dropped
+}
+
+// heapInUse is the Go heap the process has from the system: what RSS consists of,
+// without the race detector's shadow of it.
+func heapInUse() int64 {
+	sample := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+	}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64() + sample[1].Value.Uint64() + sample[2].Value.Uint64())
+}
+
+func TestFloodComesWholeInBoundedMemory(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		c := ipcKernel(t, s, Options{})
+		before, peak := heapInUse(), int64(0)
+		text, dropped := flood(t, c, func() { peak = max(peak, heapInUse()) })
+		if text != 100_000_000 || dropped != (Dropped{}) {
+			t.Errorf("%d bytes came, dropped %+v", text, dropped)
+		}
+		if grown := peak - before; grown > 100_000_000*3/4 { // all of it in memory would be more; make bench measures the target
+			t.Errorf("the heap grew by %d MiB", grown>>20)
+		}
+	})
+}
+
+func rss(t testing.TB) int64 {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kb << 10
+}
+
+func BenchmarkFlood(b *testing.B) {
+	c := ipcKernel(b, stacks.Old(b), Options{})
+	before := rss(b)
+	b.SetBytes(100_000_000)
+	for b.Loop() {
+		if text, dropped := flood(b, c, func() {}); text != 100_000_000 {
+			b.Fatalf("%d bytes came, dropped %+v", text, dropped)
+		}
+	}
+	b.ReportMetric(float64(rss(b)-before)/(1<<20), "RSS-MiB-grown")
+}
+
+// proxy forwards loopback ports to a kernel's, and can cut all connections.
+type proxy struct {
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range p.conns {
+		conn.Close()
+	}
+	p.conns = nil
+}
+
+func (p *proxy) forward(t *testing.T, target int) (port int) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	t.Cleanup(func() {
+		listener.Close()
+		p.cut()
+		group.Wait()
+	})
+	group.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(target))
+			if err != nil {
+				near.Close()
+				continue
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, near, far)
+			p.mu.Unlock()
+			for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
+				group.Go(func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					pair[0].Close()
+				})
+			}
+		}
+	})
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func TestReplyArrivesAfterTheConnectionsWereCut(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		info, err := NewTCP()
+		if err != nil {
+			t.Fatal(err)
+		}
+		startKernel(t, s, info)
+		through, p := info, &proxy{}
+		for _, port := range []*int{&through.ShellPort, &through.IOPubPort, &through.StdinPort, &through.ControlPort, &through.HBPort} {
+			*port = p.forward(t, *port)
+		}
+		c := dial(t, through, Options{})
+		ran := false
+		o := execute(t, c, "import time; time.sleep(3)\ninput()\n6 * 7", func(m *Message) {
+			switch m.Header.MsgType {
+			case MsgExecuteInput:
+				ran = true
+				p.cut()
+			case MsgInputRequest: // comes by the new connection of stdin
+				if err := c.Reply(t.Context(), m, MsgInputReply, InputReply{Value: ""}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if !ran || o.result != `42` && o.result != `"42"` {
+			t.Errorf("outcome = %+v", o)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package jupyter
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func note(id, parent, msgType string, size int64) *Message {
+	return &Message{Channel: IOPub, Header: Header{MsgID: id, MsgType: msgType}, ParentHeader: Header{MsgID: parent}, size: size}
+}
+
+func TestInboxCountsDropsForTheirParentJustWhereTheyFell(t *testing.T) {
+	q := newInbox(10<<10, &framePool{}, slog.New(slog.DiscardHandler))
+	q.put(note("1", "a", MsgStream, 9<<10))
+	q.put(note("2", "a", MsgStream, 9<<10))
+	q.put(note("3", "b", MsgStream, 7<<10))
+	q.put(note("4", "a", MsgStatus, 100))
+	q.put(note("5", "b", MsgStatus, 100))
+	for _, want := range []struct {
+		id      string
+		dropped Dropped
+	}{{"1", Dropped{}}, {"4", Dropped{1, 9 << 10}}, {"5", Dropped{1, 7 << 10}}} {
+		m, err := q.receive(t.Context())
+		if err != nil || m.Header.MsgID != want.id || m.Dropped != want.dropped {
+			t.Errorf("received %+v, %v; want %+v", m, err, want)
+		}
+	}
+}
+
+func TestInboxTakesOneMessageOverTheBound(t *testing.T) {
+	q := newInbox(10, &framePool{}, slog.New(slog.DiscardHandler))
+	q.put(note("huge", "a", MsgStream, 1<<30))
+	if m, err := q.receive(t.Context()); err != nil || m.Header.MsgID != "huge" {
+		t.Errorf("received %+v, %v", m, err)
+	}
+}
+
+func TestBigMessageWaitsForItsConsumerButNotForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newInbox(bigMessage, &framePool{}, slog.New(slog.DiscardHandler))
+		began := time.Now()
+		for range 3 {
+			q.put(note("big", "a", MsgStream, bigMessage))
+		}
+		if waited := time.Since(began); waited != patience {
+			t.Errorf("waited %v for a consumer that never came, want %v once", waited, patience)
+		}
+		go func() {
+			for range 2 { // the second call is done with the first message
+				if _, err := q.receive(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		synctest.Wait()
+		q.put(note("next", "a", MsgStream, bigMessage))
+		synctest.Wait()
+		if q.held == nil || q.held.Header.MsgID != "next" || q.held.Dropped.Messages != 2 {
+			t.Errorf("held = %+v, want the next one, with two dropped before it", q.held)
+		}
+	})
+}
+
+func TestPastTwiceTheBoundTheReaderWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newInbox(2*messageOverhead, &framePool{}, slog.New(slog.DiscardHandler))
+		put := 0
+		go func() {
+			for range 10 {
+				q.put(note("s", "a", MsgStatus, 0))
+				put++
+			}
+		}()
+		synctest.Wait()
+		if put != 4 {
+			t.Errorf("%d status messages were taken, want 4", put)
+		}
+		q.close()
+		synctest.Wait()
+		if put != 10 {
+			t.Errorf("close left the reader waiting after %d", put)
+		}
+	})
+}
+
+func TestReleasedFrameIsUsedAgainAndKeepOutlivesIt(t *testing.T) {
+	pool := &framePool{}
+	frame := pool.get(bigFrame)
+	frame[0] = 'x'
+	m := &Message{Content: frame, frames: [][]byte{frame}, pool: pool}
+	kept := m.Keep()
+	m.Release()
+	m.Release()
+	again := pool.get(bigFrame)
+	again[0] = 'y'
+	if &again[0] != &frame[0] || m.Content != nil || kept.Content[0] != 'x' {
+		t.Error("the frame was not used again, or not let go")
+	}
+	if other := pool.get(bigFrame); &other[0] == &again[0] {
+		t.Error("one frame was handed out twice")
+	}
+}

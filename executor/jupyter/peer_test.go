@@ -1,0 +1,325 @@
+package jupyter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// peer listens where a kernel would be, for what a real one can't be made to do.
+type peer struct {
+	info ConnectionInfo
+	log  *logged
+}
+
+// newPeer lets serve speak on every connection to any of the five sockets.
+func newPeer(t *testing.T, serve func(kind string, conn net.Conn)) *peer {
+	t.Helper()
+	info, err := NewIPC(shortDir(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	t.Cleanup(group.Wait) // after the listeners are closed
+	for _, socket := range []struct {
+		port int
+		kind string
+	}{{1, "ROUTER"}, {2, "PUB"}, {3, "ROUTER"}, {4, "ROUTER"}, {5, "REP"}} {
+		_, path := info.address(socket.port)
+		listener, err := net.Listen("unix", filepath.Clean(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { listener.Close() })
+		group.Go(func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				group.Go(func() {
+					defer conn.Close()
+					serve(socket.kind, conn)
+				})
+			}
+		})
+	}
+	return &peer{info: info, log: &logged{}}
+}
+
+// open starts a Client without waiting for what this peer never says.
+func (p *peer) open(t *testing.T, o Options) *Client {
+	t.Helper()
+	o.Log = slog.New(slog.NewTextHandler(p.log, nil))
+	c := newClient(p.info, o.withDefaults())
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// logged is a log that tests read while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// shakeAs is the peer's half of a right handshake.
+func shakeAs(kind string, conn net.Conn) {
+	_, _ = conn.Write(appendFrame(greeting(), flagCommand, readyCommand(socketType(kind), "")))
+}
+
+// mute reads until the other side hangs up.
+func mute(_ string, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+
+// broadcast serves right handshakes, and these bytes on iopub.
+func broadcast(wire []byte) func(string, net.Conn) {
+	return func(kind string, conn net.Conn) {
+		shakeAs(kind, conn)
+		if kind == "PUB" {
+			_, _ = conn.Write(wire)
+		}
+		mute(kind, conn)
+	}
+}
+
+// stream is the wire form of a stream message, signed with key.
+func stream(t testing.TB, key, parent, text string) []byte {
+	t.Helper()
+	return appendMessage(nil, streamFrames(t, key, parent, text)...)
+}
+
+func streamFrames(t testing.TB, key, parent, text string) [][]byte {
+	t.Helper()
+	frames, err := encodeMessage(Header{MsgID: text, MsgType: MsgStream}, Header{MsgID: parent},
+		map[string]string{"name": "stdout", "text": text}, signer(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return frames
+}
+
+func receive(t *testing.T, c *Client) *Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	m, err := c.Receive(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestDialOfAPeerThatIsNoKernelEndsWithItsContextAndSaysWhy(t *testing.T) {
+	reply := func(b []byte) func(string, net.Conn) {
+		return func(kind string, conn net.Conn) {
+			_, _ = conn.Write(b)
+			mute(kind, conn)
+		}
+	}
+	old, curve := greeting(), greeting()
+	old[10] = 2
+	copy(curve[12:], "CURVE")
+	refusal := append([]byte("\x05ERROR\x04"), "busy"...)
+	for name, c := range map[string]struct {
+		serve func(string, net.Conn)
+		want  string
+	}{
+		"mute":        {mute, "not connected"},
+		"http":        {reply([]byte("HTTP/1.1 400 Bad Request\r\n\r\n" + strings.Repeat(" ", 64))), "signature is wrong"},
+		"old version": {reply(old), "version 2"},
+		"mechanism":   {reply(curve), "CURVE"},
+		"hangs up":    {func(string, net.Conn) {}, "handshake"},
+		"refuses":     {reply(appendFrame(greeting(), flagCommand, refusal)), "busy"},
+		"wrong socket": {func(_ string, conn net.Conn) {
+			reply(appendFrame(greeting(), flagCommand, readyCommand("PUSH", "")))("", conn)
+		}, "PUSH"},
+		"no READY":      {reply(appendFrame(greeting(), 0, []byte("x"))), "where a command belongs"},
+		"never answers": {broadcast(nil), "answers no kernel_info_request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPeer(t, c.serve)
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			_, err := Dial(ctx, p.info, Options{})
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("err = %v, want the deadline and %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestForgedMessageIsDroppedAndLoggedWithoutContent(t *testing.T) {
+	var info ConnectionInfo
+	ready := make(chan struct{})
+	p := newPeer(t, func(kind string, conn net.Conn) {
+		<-ready
+		wire := stream(t, "another key", "p", "forged-secret")
+		broadcast(append(wire, stream(t, info.Key, "p", "true")...))(kind, conn)
+	})
+	info = p.info
+	close(ready)
+	m := receive(t, p.open(t, Options{}))
+	if m.Header.MsgID != "true" {
+		t.Errorf("received %q", m.Header.MsgID)
+	}
+	if log := p.log.String(); !strings.Contains(log, "signature is wrong") || strings.Contains(log, "forged-secret") {
+		t.Errorf("log = %s", log)
+	}
+}
+
+func TestUnsignedMessageIsForgedWhereThereIsAKey(t *testing.T) {
+	if _, err := parseMessage(IOPub, streamFrames(t, "", "p", "x"), signer("key")); !errors.Is(err, errForged) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestTornFramesAreReadWhole(t *testing.T) {
+	wire := append(stream(t, "", "p", "first"), stream(t, "", "p", strings.Repeat("é", 500))...)
+	p := newPeer(t, func(kind string, conn net.Conn) {
+		shakeAs(kind, conn)
+		for i := range wire {
+			if kind == "PUB" {
+				_, _ = conn.Write(wire[i : i+1])
+			}
+		}
+		mute(kind, conn)
+	})
+	p.info.Key = ""
+	c := p.open(t, Options{})
+	for _, want := range []int{len("first"), 1000} {
+		if m := receive(t, c); len(m.Header.MsgID) != want {
+			t.Errorf("received %q", m.Header.MsgID)
+		}
+	}
+}
+
+func TestOversizedFrameEndsTheConnectionAndTheNextOneWorks(t *testing.T) {
+	var mu sync.Mutex
+	first := true
+	p := newPeer(t, func(kind string, conn net.Conn) {
+		mu.Lock()
+		huge := first && kind == "PUB"
+		if huge {
+			first = false
+		}
+		mu.Unlock()
+		if huge {
+			broadcast([]byte{flagLong, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})(kind, conn)
+			return
+		}
+		broadcast(stream(t, "", "p", "after"))(kind, conn)
+	})
+	p.info.Key = ""
+	if m := receive(t, p.open(t, Options{MaxFrame: 1 << 20})); m.Header.MsgID != "after" {
+		t.Errorf("received %q", m.Header.MsgID)
+	}
+	if !strings.Contains(p.log.String(), "over the bound") {
+		t.Errorf("log = %s", p.log)
+	}
+}
+
+func TestOddHeadersAndUnknownTypesAreTolerated(t *testing.T) {
+	frames := [][]byte{[]byte("topic"), delimiter, nil,
+		[]byte(`{"msg_id":"1","msg_type":"iopub_welcome","date":12,"username":null,"new_field":{}}`),
+		[]byte(`{}`), []byte(`{}`), []byte(`{"x":1}`), []byte("buffer")}
+	m, err := parseMessage(IOPub, frames, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Header.MsgType != "iopub_welcome" || m.ParentHeader != (Header{}) || string(m.Buffers[0]) != "buffer" {
+		t.Errorf("message = %+v", m)
+	}
+	if &m.Content[0] != &frames[6][0] {
+		t.Error("content was copied")
+	}
+}
+
+func TestHeartbeatGivenUpDoesNotSpoilTheNext(t *testing.T) {
+	echo := make(chan struct{})
+	p := newPeer(t, func(kind string, conn net.Conn) {
+		shakeAs(kind, conn)
+		if kind != "REP" {
+			mute(kind, conn)
+			return
+		}
+		r := newFrameReader(conn, 1<<20, &framePool{})
+		_, _ = io.CopyN(io.Discard, r.in, greetingSize)
+		_, _ = r.command()
+		for {
+			frames, err := r.message()
+			if err != nil {
+				return
+			}
+			<-echo
+			_, _ = conn.Write(appendMessage(nil, frames...))
+		}
+	})
+	c := p.open(t, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	if err := c.Heartbeat(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err = %v, want the deadline", err)
+	}
+	cancel()
+	close(echo) // now the late one comes, and the next right after it
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := c.Heartbeat(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEverythingSaysErrClosedAfterClose(t *testing.T) {
+	c := newPeer(t, broadcast(nil)).open(t, Options{})
+	waiting := make(chan error)
+	go func() {
+		_, err := c.Request(context.Background(), Shell, MsgKernelInfoRequest, nil)
+		waiting <- err
+	}()
+	c.Close()
+	_, sent := c.Send(context.Background(), Shell, MsgExecuteRequest, nil)
+	_, received := c.Receive(context.Background())
+	for what, err := range map[string]error{
+		"waiting Request": <-waiting, "Send": sent, "Receive": received, "Heartbeat": c.Heartbeat(context.Background()),
+	} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestConnectionInfoPrintsNoKey(t *testing.T) {
+	info, err := NewTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "info", info)
+	if strings.Contains(log.String(), info.Key) || strings.Contains(info.String()+info.GoString(), info.Key) {
+		t.Error("the key is printed")
+	}
+	if _, err := NewIPC("/" + strings.Repeat("d", 104)); !errors.Is(err, ErrPathTooLong) {
+		t.Errorf("err = %v", err)
+	}
+	if _, err := NewIPC("/" + strings.Repeat("d", 102)); err != nil {
+		t.Errorf("a path of 107 bytes: %v", err)
+	}
+}

@@ -1,0 +1,89 @@
+package jupyter
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// calls are the Requests that wait for their reply.
+type calls struct {
+	mu      sync.Mutex
+	waiting map[string]chan *Message // by the request's msg_id
+}
+
+func newCalls() *calls { return &calls{waiting: map[string]chan *Message{}} }
+
+func (c *calls) add(id string) <-chan *Message {
+	reply := make(chan *Message, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting[id] = reply
+	return reply
+}
+
+func (c *calls) remove(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, id)
+}
+
+// answered hands m to the Request it answers, if there is one.
+func (c *calls) answered(m *Message) bool {
+	if m.Channel != Shell && m.Channel != Control || !strings.HasSuffix(m.Header.MsgType, "_reply") {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	reply, ok := c.waiting[m.ParentHeader.MsgID]
+	if ok {
+		delete(c.waiting, m.ParentHeader.MsgID)
+		reply <- m
+	}
+	return ok
+}
+
+// Send sends a message and returns its id, which everything it leads to names as
+// its parent. It waits for a connection that is being made anew. Content may be nil.
+func (c *Client) Send(ctx context.Context, channel Channel, msgType string, content any) (msgID string, err error) {
+	header := c.header(msgType)
+	return header.MsgID, c.write(ctx, channel, header, struct{}{}, content)
+}
+
+// Request sends a message on shell or control and returns its reply. A reply that
+// comes after ctx ended is for Receive.
+func (c *Client) Request(ctx context.Context, channel Channel, msgType string, content any) (*Message, error) {
+	header := c.header(msgType)
+	reply := c.calls.add(header.MsgID)
+	defer c.calls.remove(header.MsgID)
+	if err := c.write(ctx, channel, header, struct{}{}, content); err != nil {
+		return nil, err
+	}
+	select {
+	case m := <-reply:
+		return m, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for the reply to %s: %w", msgType, ctx.Err())
+	case <-c.ended:
+		return nil, ErrClosed
+	}
+}
+
+// Reply answers parent on stdin, whichever channel it came by: an input_request,
+// or what waits on stdin for an answer to a broadcast, as google.colab's calls do.
+func (c *Client) Reply(ctx context.Context, parent *Message, msgType string, content any) error {
+	return c.write(ctx, Stdin, c.header(msgType), parent.rawHeader, content)
+}
+
+func (c *Client) write(ctx context.Context, channel Channel, header Header, parent, content any) error {
+	s := c.sockets[channel]
+	if s == nil || s.kind != dealer {
+		return fmt.Errorf("nothing can be sent on channel %q", channel)
+	}
+	frames, err := encodeMessage(header, parent, content, c.key)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", header.MsgType, err)
+	}
+	return s.send(ctx, appendMessage(nil, frames...))
+}
