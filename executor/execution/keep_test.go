@@ -177,3 +177,51 @@ func TestFloodIsHeardWholeByAReaderThatComesLate(t *testing.T) {
 		}
 	})
 }
+
+func TestRunWithoutAReplyEndsAndFreesTheKernel(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		q := start(t, s, Config{})
+		q.run("kept = 1")
+		// ipykernel can't encode a lone surrogate: it sends no reply at all.
+		x := q.run("raise ValueError(chr(0xd800))")
+		wantStatus(t, x, contract.StatusFailed)
+		if got := text(q.run("print(kept)"), contract.Stdout); got != "1\n" {
+			t.Errorf("the next run printed %q", got)
+		}
+	})
+}
+
+func TestWhatThePagerShowsIsKept(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		q := start(t, s, Config{})
+		x := q.run("len?")
+		wantStatus(t, x, contract.StatusSucceeded)
+		if len(x.Events) != 1 || !strings.Contains(string(x.Events[0].Data["text/plain"]), "number of items") {
+			t.Errorf("events = %+v", x.Events)
+		}
+	})
+}
+
+func TestDamagedStateOfARunThatBeganIsLostNotNeverRun(t *testing.T) {
+	dir := t.TempDir()
+	q := start(t, stacks.Old(t), Config{Dir: dir})
+	x := q.run("print('it ran')")
+	q.stop()
+	path := filepath.Join(dir, x.ExecutionID, stateFile)
+	state, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued, _, _ := strings.Cut(string(state), "\n")
+	if err := os.WriteFile(path, []byte(queued+"\n{\"execution"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(Config{Kernel: q.kernel, Dir: dir, Log: slog.New(slog.DiscardHandler), Memory: q.cfg.Memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := again.Read(t.Context(), x.ExecutionID, ReadRequest{})
+	if err != nil || after.Status != contract.StatusLost || text(after, contract.Stdout) != "it ran\n" {
+		t.Errorf("after the damage: %+v, %v", after, err)
+	}
+}

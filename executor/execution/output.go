@@ -75,6 +75,18 @@ func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 	return nil
 }
 
+// page keeps what IPython hands to a pager, the answer to len? say: it comes in
+// the reply's payload and nowhere else.
+func (r *run) page(reply *jupyter.ExecuteReply) {
+	for _, p := range reply.Payload {
+		if p.Source == "page" && len(p.Data) > 0 {
+			now := time.Now()
+			r.flush(now)
+			r.emit(contract.Event{Time: now.UTC(), Type: contract.EventDisplayData, Data: r.entry.blobs.bundle(p.Data)})
+		}
+	}
+}
+
 // stream joins text to what came before it.
 func (r *run) stream(m *jupyter.Message, now time.Time) {
 	var s jupyter.Stream

@@ -65,7 +65,7 @@ func (e *entry) abandon() error {
 		return err
 	}
 	status, reason := contract.StatusLost, "the executor was killed while this ran; its output up to then is kept, its variables are gone"
-	if e.now.Status == contract.StatusQueued {
+	if e.now.Status == contract.StatusQueued && e.log.end() == 0 {
 		status, reason = contract.StatusCancelled, "the executor was killed before this started; it never ran"
 	}
 	e.finish(status, reason, 0)

@@ -20,6 +20,7 @@ type run struct {
 	reply     *jupyter.ExecuteReply
 	repliedAt time.Time
 	idle      bool
+	idleAt    time.Time
 	ended     bool // for its readers; it may still have the kernel
 
 	deadline     time.Time
@@ -93,6 +94,8 @@ func (e *entry) result(reply *jupyter.ExecuteReply) {
 // outcome is the status that reply and interrupt together mean.
 func (r *run) outcome() (contract.Status, string) {
 	switch {
+	case r.reply == nil:
+		return contract.StatusFailed, "the kernel ended the run without a reply: what it raised or returned can't be written as a message; variables are kept"
 	case r.interrupted.IsZero() && r.reply.Status == "ok":
 		return contract.StatusSucceeded, ""
 	case r.interrupted.IsZero():
@@ -110,7 +113,7 @@ func (r *run) outcome() (contract.Status, string) {
 func (r *run) status(m *jupyter.Message) {
 	var s jupyter.Status
 	if m.Decode(&s) == nil && s.ExecutionState == "idle" {
-		r.idle = true
+		r.idle, r.idleAt = true, time.Now()
 	}
 }
 

@@ -20,6 +20,9 @@ const (
 	// idleGrace follows a reply whose idle status does not come: past the
 	// kernel's high-water mark iopub messages are dropped.
 	idleGrace = time.Second
+	// replyGrace follows an idle status whose reply does not come: ipykernel sends
+	// none when its content can't be encoded, a lone surrogate in an error's text say.
+	replyGrace = 2 * time.Second
 	// drainQuiet ends the reading of what a dead kernel had still sent.
 	drainQuiet = 100 * time.Millisecond
 	drainTime  = 2 * time.Second
@@ -217,10 +220,11 @@ func (r *runner) reply(target *run, m *jupyter.Message) {
 	r.finishIfDone()
 }
 
-// finishIfDone ends the current run once both the reply and the idle status came.
+// finishIfDone ends the current run once both the reply and the idle status came,
+// or one of them and its grace is over.
 func (r *runner) finishIfDone() {
 	c := r.current
-	if c == nil || c.reply == nil || !c.idle && time.Since(c.repliedAt) < idleGrace {
+	if c == nil || !c.done(time.Now()) {
 		return
 	}
 	if !c.ended {
@@ -236,6 +240,7 @@ func (r *runner) end(status contract.Status, reason string) {
 	c.flush(time.Now())
 	c.ended = true
 	if c.reply != nil {
+		c.page(c.reply)
 		c.entry.result(c.reply)
 	}
 	c.entry.finish(status, c.explain(reason), r.q.memory.inUse())

@@ -35,6 +35,8 @@ func (r *run) due(sooner func(time.Time)) {
 	switch {
 	case r.reply != nil:
 		sooner(r.repliedAt.Add(idleGrace))
+	case r.idle:
+		sooner(r.idleAt.Add(replyGrace))
 	case r.ended:
 	case !r.interrupted.IsZero():
 		if r.cause != causeAsked {
@@ -49,6 +51,17 @@ func (r *run) due(sooner func(time.Time)) {
 	}
 }
 
+// done reports that no more is to be waited for.
+func (r *run) done(now time.Time) bool {
+	switch {
+	case r.reply != nil && r.idle:
+		return true
+	case r.reply != nil:
+		return now.Sub(r.repliedAt) >= idleGrace
+	}
+	return r.idle && now.Sub(r.idleAt) >= replyGrace
+}
+
 // tick does what is due.
 func (r *runner) tick(now time.Time) {
 	for _, past := range r.runs {
@@ -57,11 +70,14 @@ func (r *runner) tick(now time.Time) {
 		}
 	}
 	c := r.current
-	if c == nil || c.ended && c.reply == nil {
+	if c == nil {
 		return
 	}
-	if c.reply != nil {
+	if c.reply != nil || c.idle {
 		r.finishIfDone()
+		return
+	}
+	if c.ended {
 		return
 	}
 	if c.inputRequest != nil && now.Sub(c.inputSince) >= contract.MaxInputWait {

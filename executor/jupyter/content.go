@@ -55,6 +55,14 @@ type ExecuteReply struct {
 	EValue          string                     `json:"evalue"`
 	Traceback       []string                   `json:"traceback"`
 	UserExpressions map[string]json.RawMessage `json:"user_expressions"`
+	Payload         []Payload                  `json:"payload"`
+}
+
+// Payload is what an execute_reply asks its front end to do; source page has it
+// show data.
+type Payload struct {
+	Source string                     `json:"source"`
+	Data   map[string]json.RawMessage `json:"data"` // by MIME type
 }
 
 // ErrorContent is the content of error.

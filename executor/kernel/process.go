@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // tailBytes of what the process wrote to its own stdout and stderr are kept to
@@ -131,7 +132,7 @@ func (p *process) reason() string {
 }
 
 func (p *process) withOutput(reason string) string {
-	if last := p.output.lastLine(); last != "" {
+	if last := p.output.lastLine(); last != "" && p.output.recent() {
 		return reason + ": " + last
 	}
 	return reason
@@ -141,6 +142,17 @@ func (p *process) withOutput(reason string) string {
 type tail struct {
 	mu   sync.Mutex
 	data []byte
+	at   time.Time // of the last piece
+}
+
+// lastWords is how shortly before its end a process must have said something
+// for that to tell about the end.
+const lastWords = 2 * time.Second
+
+func (t *tail) recent() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Since(t.at) < lastWords
 }
 
 // follow reads r until its end, or shortly after done: a child that outlives
@@ -164,16 +176,23 @@ func (t *tail) follow(r *os.File, done <-chan struct{}) {
 func (t *tail) add(b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(b) > 0 {
+		t.at = time.Now()
+	}
 	t.data = append(t.data, b...)
 	if over := len(t.data) - tailBytes; over > 0 {
 		t.data = append(t.data[:0], t.data[over:]...)
 	}
 }
 
+// maxLine is the most runes of a line in a reason.
+const maxLine = 300
+
 // lastLine is Python's own summary when it ends with a traceback.
 func (t *tail) lastLine() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	text := strings.TrimSpace(string(t.data))
-	return strings.ToValidUTF8(text[strings.LastIndexByte(text, '\n')+1:], "�")
+	line := []rune(strings.ToValidUTF8(text[strings.LastIndexByte(text, '\n')+1:], "�"))
+	return string(line[:min(len(line), maxLine)])
 }

@@ -19,7 +19,7 @@ func (n *None) Run(ctx context.Context, ready func(url string), serve func(net.L
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", n.listen)
 	if err != nil {
-		return fmt.Errorf("listen on %q: %v", n.listen, err)
+		return fmt.Errorf("listen on %q: %v; choose another address with --listen", n.listen, err)
 	}
 	ready("http://" + dialable(l.Addr().(*net.TCPAddr)))
 	stop := context.AfterFunc(ctx, func() { l.Close() })

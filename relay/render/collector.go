@@ -145,6 +145,9 @@ func (c *Collector) stream(ev contract.Event) {
 // gap marks what the executor's log no longer holds.
 func (c *Collector) gap(ev contract.Event) {
 	line := fmt.Sprintf("[… %d bytes fell out of the log …]\n", ev.Bytes)
+	if ev.Bytes == 0 {
+		line = "[… output is missing here: the log on the VM is damaged …]\n"
+	}
 	if r := c.last.folder.rows[c.last.folder.y]; r.x > 0 {
 		line = "\n" + line
 	}

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -9,6 +10,9 @@ import (
 
 // connectionTime bounds check_colab_connection: a dead VM should be told soon.
 const connectionTime = 10 * time.Second
+
+// secondTry bounds the signed request that follows a failed health check.
+const secondTry = 2 * time.Second
 
 type noArgs struct{ target }
 
@@ -34,19 +38,25 @@ func checkConnection() tool {
 		ctx, cancel := context.WithTimeout(ctx, connectionTime)
 		defer cancel()
 		got := &Connection{Status: "disconnected", ColabURL: c.target.URL, RelayVersion: c.cfg.Version}
-		health, err := c.target.Client.Health(ctx)
-		if err != nil {
-			return got, problemOf(err)
+		health, unhealthy := c.target.Client.Health(ctx)
+		if unhealthy != nil {
+			// Health is unsigned, and strangers can use up its rate; a signed request
+			// then still tells the truth.
+			ctx, cancel = context.WithTimeout(ctx, secondTry)
+			defer cancel()
 		}
 		asked := time.Now()
 		kernel, err := c.target.Client.Kernel(ctx)
 		if err != nil {
-			return got, problemOf(err)
+			return got, problemOf(cmp.Or(unhealthy, err))
 		}
 		status := string(kernel.Status)
-		got.Status, got.KernelStatus, got.Version = "connected", &status, &health.Version
+		got.Status, got.KernelStatus = "connected", &status
 		got.LatencyMS = round(float64(time.Since(asked).Microseconds())/1000, 100)
-		got.UptimeMinutes, got.MemoryAvailableGB, got.MemoryUsedPct = &health.UptimeMinutes, &health.MemoryAvailableGB, &health.MemoryUsedPct
+		if unhealthy == nil {
+			got.Version = &health.Version
+			got.UptimeMinutes, got.MemoryAvailableGB, got.MemoryUsedPct = &health.UptimeMinutes, &health.MemoryAvailableGB, &health.MemoryUsedPct
+		}
 		c.sawKernel(kernel.KernelID)
 		return got, nil
 	})
@@ -55,7 +65,10 @@ func checkConnection() tool {
 func (n *Connection) text(b *strings.Builder) {
 	fmt.Fprintf(b, "%s: %s\n", n.Status, n.ColabURL)
 	if n.KernelStatus != nil {
-		fmt.Fprintf(b, "Kernel %s, up %.0f min, %.1f GB of memory available (%.0f %% used), latency %.0f ms, executor %s\n",
-			*n.KernelStatus, *n.UptimeMinutes, *n.MemoryAvailableGB, *n.MemoryUsedPct, *n.LatencyMS, *n.Version)
+		fmt.Fprintf(b, "Kernel %s, latency %.0f ms\n", *n.KernelStatus, *n.LatencyMS)
+	}
+	if n.Version != nil {
+		fmt.Fprintf(b, "Executor %s, up %.0f min, %.1f GB of memory available (%.0f %% used)\n",
+			*n.Version, *n.UptimeMinutes, *n.MemoryAvailableGB, *n.MemoryUsedPct)
 	}
 }

@@ -45,7 +45,7 @@ var refusals = map[contract.Code]string{
 	contract.CodeUnauthorized:   "The secret on this computer is not the executor's: run the `relay pair` line that the executor's cell printed, in a terminal on this computer.",
 	contract.CodeClockSkew:      "Set this computer's clock, or call again: the relay corrects a wrong clock by itself once.",
 	contract.CodeReplayed:       "Call again; if it stays, something on the way repeats requests.",
-	contract.CodeBadRequest:     "Mend the arguments and call again.",
+	contract.CodeBadRequest:     "Mend the arguments as the message says, and call again.",
 	contract.CodeNotFound:       "Check the id, path or name: list_executions, list_colab_files and list_colab_variables show what there is. Executions of a replaced VM are gone with it.",
 	contract.CodeConflict:       "Look at where the run stands with get_execution before you call again.",
 	contract.CodeTooLarge:       "Send less at once: split the code, or put data into a file on the VM.",
@@ -56,7 +56,7 @@ var refusals = map[contract.Code]string{
 	contract.CodeLowMemory:      "Call cleanup_colab, or delete large variables, or restart_kernel; then run the code again.",
 	contract.CodeForbiddenPath:  "Use a path under /content (or the executor's workdir); the executor's --allow-path adds other folders.",
 	contract.CodeChanged:        "The file changed meanwhile: call again from the start.",
-	contract.CodeKernelBusy:     "A run holds the kernel: wait for it with get_execution, or end it with interrupt_execution, then call again.",
+	contract.CodeKernelBusy:     "A run holds the kernel: wait for it with get_execution, or end it with interrupt_execution, or with restart_kernel where it does not yield; then call again.",
 	contract.CodeNewInstance:    "Run the set-up code again, then call the tool again to run this code on the new VM.",
 	contract.CodeDiskFull:       "Free disk space on the VM (delete files), then call again.",
 	contract.CodeShuttingDown:   "The executor is ending: start its cell in Colab again, then call again.",
@@ -126,7 +126,7 @@ func resolveProblem(err error) *Problem {
 	p := &Problem{
 		Code:    codeNotConfigured,
 		Message: err.Error(),
-		Hint:    "Start the executor's cell in Colab and run the `relay pair` line it prints, in a terminal on this computer; then call again, no restart needed.",
+		Hint:    "Start the executor's cell in Colab and run the `relay pair` line it prints, in a terminal on this computer; then call again, no restart needed. Where another runtime is paired, leave `runtime` out to use it.",
 	}
 	if errors.Is(err, pairing.ErrAmbiguous) {
 		p.Hint = "Call again with runtime set to one of these names."
@@ -143,8 +143,8 @@ func brief(s string) string {
 // outcomes are the hints for runs that ended badly.
 var outcomes = map[contract.Status]string{
 	contract.StatusFailed:      "Read the traceback, mend the code and run it again; variables set before the error are kept.",
-	contract.StatusTimedOut:    "The kernel was interrupted at the deadline. Use run_code_long with a larger timeout_seconds for longer work; if the kernel does not answer, call restart_kernel.",
-	contract.StatusInterrupted: "Variables are kept; run code again when ready.",
+	contract.StatusTimedOut:    "If the message says that the run did not yield, only restart_kernel ends it. Else use run_code_long with a larger timeout_seconds for longer work.",
+	contract.StatusInterrupted: "Look at what it printed, then run the code again when it is wanted.",
 	contract.StatusCancelled:   "It never started. Run it again if it is still wanted.",
 	contract.StatusKernelDied:  "A new kernel starts by itself; its variables are gone: run the set-up code again. After running out of memory, work on less data at once.",
 	contract.StatusLost:        "The executor was killed while it ran. What it printed until then is kept; check what it did before you run it again.",

@@ -3,7 +3,9 @@ package tools
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"colabrelay/shared/contract"
 )
@@ -36,12 +38,20 @@ func (f *Files) text(b *strings.Builder) {
 	fmt.Fprintf(b, "%s: %d files, %d folders\n", f.Path, f.FileCount, f.DirCount)
 	for _, one := range f.Files {
 		if one.IsDir {
-			fmt.Fprintf(b, "%s/\n", one.Name)
+			fmt.Fprintf(b, "%s/\n", oneLine(one.Name))
 			continue
 		}
-		fmt.Fprintf(b, "%s  %d bytes\n", one.Name, one.SizeBytes)
+		fmt.Fprintf(b, "%s  %d bytes\n", oneLine(one.Name), one.SizeBytes)
 	}
 	if f.Truncated {
 		b.WriteString("[… not all are listed …]\n")
 	}
+}
+
+// oneLine quotes a name whose control characters would look like more entries.
+func oneLine(name string) string {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return strconv.Quote(name)
+	}
+	return name
 }

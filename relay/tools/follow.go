@@ -130,7 +130,11 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	if problem == nil {
 		problem = runProblem(r.exec)
 	}
-	if problem != nil && view.Error != nil {
+	switch {
+	case view.Error == nil:
+	case problem == nil: // shown, not raised: a failing __repr__ say
+		run.Notes = append(run.Notes, "an error was shown, and the run went on:\n"+view.Error.Traceback)
+	default:
 		problem.EName, problem.EValue, problem.Traceback = view.Error.EName, view.Error.EValue, view.Error.Traceback
 	}
 	return run, problem
