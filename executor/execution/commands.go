@@ -2,6 +2,7 @@ package execution
 
 import (
 	"context"
+	"errors"
 
 	"colabrelay/shared/contract"
 )
@@ -14,7 +15,8 @@ type command struct {
 }
 
 // Interrupt cancels a queued execution and interrupts a running one. It returns
-// the execution as it is once the interrupt took effect, or after yieldTime.
+// the execution as it is once the interrupt took effect, or after yieldTime. One
+// that has ended for its readers but not yielded the kernel is interrupted again.
 // ErrFinished when there is nothing left to interrupt.
 func (q *Queue) Interrupt(ctx context.Context, id string) (contract.Execution, error) {
 	e, err := q.find(id)
@@ -24,10 +26,11 @@ func (q *Queue) Interrupt(ctx context.Context, id string) (contract.Execution, e
 	if q.cancel(e, "cancelled before it started") {
 		return e.snapshot(), nil
 	}
-	if e.snapshot().Status.Finished() {
-		return contract.Execution{}, ErrFinished
+	err = q.send(ctx, id, func(r *runner) error { return r.interruptAsked() })
+	if errors.Is(err, errNotCurrent) {
+		err = ErrFinished
 	}
-	if err := q.send(ctx, id, func(r *runner) error { return r.interruptAsked() }); err != nil {
+	if err != nil {
 		return contract.Execution{}, err
 	}
 	return q.Read(ctx, id, ReadRequest{Offset: e.log.end(), Wait: yieldTime, UntilEnd: true, NoEvents: true})
@@ -43,8 +46,15 @@ func (q *Queue) Input(ctx context.Context, id, text string) error {
 	if e.snapshot().Status.Finished() {
 		return ErrFinished
 	}
-	return q.send(ctx, id, func(r *runner) error { return r.input(ctx, text) })
+	err = q.send(ctx, id, func(r *runner) error { return r.input(ctx, text) })
+	if errors.Is(err, errNotCurrent) {
+		err = ErrNotWaiting
+	}
+	return err
 }
+
+// errNotCurrent means that another execution, or none, has the kernel.
+var errNotCurrent = errors.New("the execution does not have the kernel")
 
 // Restart ends the running execution, cancels the waiting ones, for they would
 // miss its variables, and returns when a new kernel is ready.
@@ -110,4 +120,5 @@ func (q *Queue) yield() {
 	defer q.mu.Unlock()
 	q.running = nil
 	q.renumber()
+	q.retain()
 }

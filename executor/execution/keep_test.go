@@ -142,7 +142,7 @@ func TestShutdownInterruptsAndCancels(t *testing.T) {
 func TestFullDiskIsSaidAndTheRunGoesOn(t *testing.T) {
 	q := start(t, stacks.Old(t), Config{})
 	id := q.submit("print('first', flush=True)\ninput()\nprint('unwritten')\n", 0)
-	x := q.settle(id)
+	wantStatus(t, q.settle(id), contract.StatusWaitingForInput)
 	e := q.byID[id]
 	e.log.mu.Lock()
 	e.log.closeFile()
@@ -155,7 +155,7 @@ func TestFullDiskIsSaidAndTheRunGoesOn(t *testing.T) {
 	if err := q.Input(t.Context(), id, ""); err != nil {
 		t.Fatal(err)
 	}
-	x = q.settle(id)
+	x := q.settle(id)
 	wantStatus(t, x, contract.StatusSucceeded)
 	if !strings.Contains(x.Reason, "10 bytes") && !strings.Contains(x.Reason, "disk is full") {
 		t.Errorf("reason = %q", x.Reason)

@@ -201,11 +201,11 @@ func gap(from, to, bytes int64) contract.Event {
 	return contract.Event{Offset: from, Type: contract.EventGap, Bytes: bytes, Events: to - from}
 }
 
-// end is the offset the next event will have.
+// end is the offset the next event will have. Of a log not read yet it is what
+// was last written down: late output after that is found by reading.
 func (l *eventLog) end() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.load() // an unreadable log is told by read
 	return l.next
 }
 

@@ -102,6 +102,7 @@ func Open(cfg Config) (*Queue, error) {
 	for _, e := range entries {
 		q.remember(e)
 	}
+	q.retain()
 	return q, nil
 }
 
@@ -150,7 +151,6 @@ func (q *Queue) Submit(s contract.Submit) (id string, err error) {
 	q.remember(e)
 	q.pending = append(q.pending, e)
 	q.renumber()
-	q.retain()
 	q.signal()
 	return e.id, nil
 }

@@ -176,6 +176,9 @@ func TestCodeThatDoesNotYieldIsSaidSo(t *testing.T) {
 	if err := q.Hold(t.Context(), func(context.Context, *kernel.Life) error { return nil }); !errors.Is(err, ErrKernelBusy) {
 		t.Errorf("Hold while it still has the kernel: %v", err)
 	}
+	if _, err := q.Interrupt(t.Context(), id); err != nil {
+		t.Errorf("interrupting it once more: %v", err)
+	}
 	if err := q.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}

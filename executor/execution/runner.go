@@ -61,7 +61,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		select {
 		case <-changed:
 		case c := <-q.commands:
-			c.answer <- ErrNotWaiting
+			c.answer <- errNotCurrent
 		case <-ctx.Done():
 			return nil
 		}
@@ -318,13 +318,16 @@ func (r *runner) stop() {
 }
 
 func (r *runner) command(c command) error {
-	if r.current == nil || r.current.ended || r.current.entry.id != c.id {
-		return ErrNotWaiting
+	if r.current == nil || r.current.entry.id != c.id {
+		return errNotCurrent
 	}
 	return c.do(r)
 }
 
 func (r *runner) interruptAsked() error {
+	if r.current.ended {
+		return r.life.Interrupt()
+	}
 	r.current.interrupt(causeAsked, time.Now())
 	r.tick(time.Now())
 	return nil

@@ -24,8 +24,10 @@ const (
 	// maxDeaths in a row, each within settled of its start, and the kernel is given up.
 	maxDeaths = 5
 	settled   = 10 * time.Second
-	// shutdownBudget bounds the whole ladder of one Life.
-	shutdownBudget = 5 * time.Second
+	// politeTime is what a kernel gets to take a shutdown_request, and again to
+	// follow it; termTime what SIGTERM gets before SIGKILL.
+	politeTime = 2 * time.Second
+	termTime   = time.Second
 )
 
 // What may stand between a caller and a kernel that runs.
@@ -86,7 +88,7 @@ func (k *Kernel) Run(ctx context.Context) error {
 		life, err := k.start(ctx)
 		if err == nil {
 			k.set(life, contract.KernelIdle)
-			waiting = answer(waiting, nil)
+			answer(waiting, nil)
 			began := time.Now()
 			waiting = k.watch(ctx, life)
 			if time.Since(began) >= settled || waiting != nil {
@@ -104,7 +106,7 @@ func (k *Kernel) Run(ctx context.Context) error {
 		if deaths++; deaths < maxDeaths {
 			continue
 		}
-		waiting = answer(waiting, fmt.Errorf("%w: %s", ErrDead, k.Status().Reason))
+		answer(waiting, fmt.Errorf("%w: %s", ErrDead, k.Status().Reason))
 		if err != nil && k.neverReady() {
 			return fmt.Errorf("starting the kernel with %q: %w", k.cfg.Python.Path, err)
 		}
@@ -145,11 +147,11 @@ func (k *Kernel) giveUp(ctx context.Context) (waiting chan error) {
 	return waiting
 }
 
-func answer(waiting chan error, err error) chan error {
+// answer tells the one who asked for a restart, if somebody did.
+func answer(waiting chan error, err error) {
 	if waiting != nil {
 		waiting <- err // buffered
 	}
-	return nil
 }
 
 // Await blocks until a kernel is ready and returns its life. The error is

@@ -116,20 +116,20 @@ func (l *Life) Interrupt() error {
 }
 
 // end goes down the ladder: interrupt, shutdown_request, SIGTERM, SIGKILL. It
-// returns when the process is gone, after shutdownBudget at the latest.
+// returns when the process is gone: within twice politeTime and termTime.
 func (l *Life) end(why string) {
 	l.mu.Lock()
 	l.asked = why
 	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownBudget)
+	ctx, cancel := context.WithTimeout(context.Background(), politeTime)
 	defer cancel()
 	_ = l.Interrupt()
 	_, _ = l.Client.Send(ctx, jupyter.Control, jupyter.MsgShutdownRequest, jupyter.ShutdownRequest{})
-	if l.goneWithin(2 * time.Second) {
+	if l.goneWithin(politeTime) {
 		return
 	}
 	_ = l.proc.signal(syscall.SIGTERM)
-	if l.goneWithin(time.Second) {
+	if l.goneWithin(termTime) {
 		return
 	}
 	l.proc.kill()
