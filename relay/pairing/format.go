@@ -3,11 +3,8 @@ package pairing
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/url"
-	"strings"
 
 	"colabrelay/shared/auth"
 )
@@ -53,7 +50,7 @@ func decode(r io.Reader) (map[string]Runtime, error) {
 	for name, e := range f.Runtimes {
 		secret, err := auth.NewSecret(e.Secret)
 		if err == nil {
-			err = checkURL(e.URL)
+			err = auth.CheckURL(e.URL)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: runtime %q: %v", ErrDamaged, name, err)
@@ -76,23 +73,4 @@ func encode(all map[string]Runtime) (io.Reader, error) {
 		return nil, fmt.Errorf("the list of paired runtimes would be larger than %d bytes", maxFile)
 	}
 	return bytes.NewReader(append(text, '\n')), nil
-}
-
-// checkURL accepts the base URL of an executor. It does not quote what it
-// refuses: a URL may hold a password.
-func checkURL(text string) error {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return errors.New("its URL can't be read")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("its URL does not begin with http:// or https://")
-	case u.Hostname() == "":
-		return errors.New("its URL names no host")
-	case u.User != nil:
-		return errors.New("its URL holds a user name")
-	case u.RawQuery != "" || strings.Contains(text, "#"):
-		return errors.New("its URL holds more than an address")
-	}
-	return nil
 }

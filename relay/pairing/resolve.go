@@ -51,7 +51,7 @@ func fromEnv(getenv func(string) string) (Runtime, error) {
 	if address == "" {
 		return Runtime{}, fmt.Errorf("%w: runtime %q was asked for but COLAB_URL is not set", ErrNotPaired, EnvName)
 	}
-	if err := checkURL(address); err != nil {
+	if err := auth.CheckURL(address); err != nil {
 		return Runtime{}, fmt.Errorf("COLAB_URL: %v", err)
 	}
 	source, text, err := secretText(getenv)

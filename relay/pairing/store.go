@@ -83,7 +83,7 @@ func (s *Store) Put(r Runtime) error {
 	if !namePattern.MatchString(r.Name) || r.Name == EnvName {
 		return fmt.Errorf("%w: %q: use letters, digits, dot, dash and underscore, at most 64, and not %q", ErrBadName, r.Name, EnvName)
 	}
-	if err := checkURL(r.URL); err != nil {
+	if err := auth.CheckURL(r.URL); err != nil {
 		return fmt.Errorf("runtime %q: %v", r.Name, err)
 	}
 	if r.Secret.IsZero() {

@@ -78,7 +78,7 @@ func (p pairingJSON) check() (Pairing, error) {
 	if p.V != pairingVersion {
 		return Pairing{}, fmt.Errorf("%w: it is of version %d and this program reads version %d; use a relay and an executor of the same release", ErrPairing, p.V, pairingVersion)
 	}
-	if err := checkURL(p.URL); err != nil {
+	if err := CheckURL(p.URL); err != nil {
 		return Pairing{}, fmt.Errorf("%w: %w", ErrPairing, err)
 	}
 	secret, err := NewSecret(p.Secret)
@@ -88,9 +88,9 @@ func (p pairingJSON) check() (Pairing, error) {
 	return Pairing{URL: p.URL, Secret: secret}, nil
 }
 
-// checkURL accepts an address of an executor: http or https, a host, nobody's
-// password. It never quotes what it refuses.
-func checkURL(text string) error {
+// CheckURL accepts the base URL of an executor: http or https, a host, nobody's
+// password, nothing after the path. It never quotes what it refuses.
+func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
@@ -101,6 +101,8 @@ func checkURL(text string) error {
 		return errors.New("its URL names no host")
 	case u.User != nil:
 		return errors.New("its URL holds a user name")
+	case u.RawQuery != "" || strings.Contains(text, "#"):
+		return errors.New("its URL holds more than an address")
 	}
 	return nil
 }
