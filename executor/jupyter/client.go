@@ -21,7 +21,7 @@ const (
 	// DefaultMaxFrame bounds one message: a single print of 100 MiB is one.
 	DefaultMaxFrame = 256 << 20
 	// DefaultQueueBytes bounds what waits for Receive.
-	DefaultQueueBytes = 32 << 20
+	DefaultQueueBytes = 24 << 20
 )
 
 // ErrClosed is what a Client says after Close.

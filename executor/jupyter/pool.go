@@ -13,8 +13,8 @@ const (
 	frameStep = 9 << 20
 	stepFrom  = frameStep / 2
 	// pooledFrames and pooledBytes bound what is kept for later.
-	pooledFrames = 2
-	pooledBytes  = 40 << 20
+	pooledFrames = 1
+	pooledBytes  = 20 << 20
 )
 
 // framePool is a short list of big frames to be used again.

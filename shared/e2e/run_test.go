@@ -151,7 +151,7 @@ func TestTenRelaysAtOnceGetTheirOwnOutput(t *testing.T) {
 func TestVariablesInspectAndCleanup(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
-		quick(t, h, "import numpy as np\nm = np.zeros((3, 4))\nwords = ['a', 'b']")
+		quick(t, h, "import numpy as np\nm = np.zeros((3, 4))\nwords = ['a', 'b']\n_ = open('train.log', 'w').write('kept')")
 		a := call(t, h, "list_colab_variables", nil)
 		want(t, a, map[string]any{"success": true, "count": 2})
 		if text := fmt.Sprint(a.Fields["variables"]); !strings.Contains(text, "ndarray") || !strings.Contains(text, "words") {
@@ -160,7 +160,8 @@ func TestVariablesInspectAndCleanup(t *testing.T) {
 		want(t, call(t, h, "inspect_variable", map[string]any{"name": "m"}), map[string]any{"success": true, "shape": "[3 4]", "dtype": "float64"})
 		want(t, call(t, h, "cleanup_colab", nil), map[string]any{"success": true, "variables_cleared": 2})
 		want(t, call(t, h, "list_colab_variables", nil), map[string]any{"count": 0})
-		want(t, quick(t, h, "len(In)"), map[string]any{"result": "3"}) // In[0], the first run, this one
+		want(t, quick(t, h, "import os; os.path.exists('train.log')"), map[string]any{"result": "True"})
+		want(t, quick(t, h, "len(In)"), map[string]any{"result": "4"}) // In[0] and three runs: looking at variables is none
 	})
 }
 
@@ -169,9 +170,14 @@ func TestListColabFilesShowsTheWorkdir(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "data.csv"), []byte("a,b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	odd := filepath.Join(dir, "a b&c=d %25#é")
+	if err := os.Mkdir(odd, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	e := startExecutor(t, harness.ExecutorConfig{Dir: dir})
 	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
 	a := call(t, h, "list_colab_files", nil)
-	want(t, a, map[string]any{"success": true, "file_count": 1})
+	want(t, a, map[string]any{"success": true, "file_count": 1, "dir_count": 1})
+	want(t, call(t, h, "list_colab_files", map[string]any{"path": odd}), map[string]any{"success": true, "path": odd, "file_count": 0})
 	want(t, call(t, h, "list_colab_files", map[string]any{"path": "/etc"}), map[string]any{"success": false})
 }

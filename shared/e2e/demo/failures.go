@@ -111,7 +111,13 @@ func (d *demo) cost(ctx context.Context) error {
 	if err := d.executor.Stop(ctx); err != nil {
 		return err
 	}
-	d.line("\n    Both programs have ended. The saved files are in %s/results.", d.dir)
+	// The executor removes the record of its kernel's process once that is gone.
+	record := filepath.Join(d.executor.Config.Dir, ".colab-relay", "kernel.json")
+	if _, err := os.Stat(record); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("the kernel may still run: %q is there", record)
+	}
+	fmt.Fprintln(d.out)
+	d.line("Executor, kernel and relay have ended. What they saved is in %s, to look at or delete.", d.dir)
 	return nil
 }
 
