@@ -261,7 +261,6 @@ func (q *Queue) Hold(ctx context.Context, f func(ctx context.Context, life *kern
 	defer q.release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() {})()
 	go func() {
 		select {
 		case <-life.Done():
