@@ -16,7 +16,7 @@ type folder struct {
 }
 
 func newFolder(parent string) (*folder, error) {
-	id, err := uuid.NewV7() // sorts by time
+	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +57,20 @@ func (q *Queue) nextFolder() (*folder, error) {
 // makeSpare makes a folder ahead when the kernel is idle. Where it can't be
 // made, the next submit tries again and tells.
 func (q *Queue) makeSpare() {
+	if !q.wantsSpare() {
+		return
+	}
+	f, err := newFolder(q.cfg.Dir) // without the lock: a submit need not wait for it
+	if err != nil {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.spare == nil && !q.closing && q.running == nil && len(q.pending) == 0 {
-		q.spare, _ = newFolder(q.cfg.Dir)
-	}
+	q.spare = f // only the runner makes them, and it closes the queue
+}
+
+func (q *Queue) wantsSpare() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.spare == nil && !q.closing && q.running == nil && len(q.pending) == 0
 }

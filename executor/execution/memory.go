@@ -5,11 +5,15 @@ import (
 	"time"
 )
 
-// memoryAge is how old a look at the machine's memory may be: a run of 1+1 asks
-// three times within it, and a look costs a thirtieth of such a run.
-const memoryAge = 5 * time.Millisecond
+const (
+	// memoryAge is how old a look may be that tells a run's memory before or after.
+	memoryAge = 5 * time.Millisecond
+	// refusalAge is how old one may be that decides whether a run is accepted.
+	refusalAge = time.Second
+)
 
-// memory looks at the machine's memory, not more often than needed.
+// memory looks at the machine's memory, not more often than needed: a look takes
+// a thirtieth of a run of 1+1.
 type memory struct {
 	read func() (used, available uint64, err error)
 
@@ -19,10 +23,11 @@ type memory struct {
 	err             error
 }
 
-func (m *memory) look() (used, available uint64, err error) {
+// look is at most age old.
+func (m *memory) look(age time.Duration) (used, available uint64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if now := time.Now(); now.Sub(m.at) > memoryAge {
+	if now := time.Now(); now.Sub(m.at) > age {
 		m.used, m.available, m.err = m.read()
 		m.at = now
 	}
@@ -31,7 +36,7 @@ func (m *memory) look() (used, available uint64, err error) {
 
 // inUse is what the machine uses now, 0 when that can't be told.
 func (m *memory) inUse() uint64 {
-	used, _, err := m.look()
+	used, _, err := m.look(memoryAge)
 	if err != nil {
 		return 0
 	}

@@ -166,7 +166,7 @@ func (q *Queue) refuse() error {
 	if len(q.pending) >= q.cfg.Limits.Queue {
 		return ErrQueueFull
 	}
-	_, available, err := q.memory.look()
+	_, available, err := q.memory.look(refusalAge)
 	if err == nil && available < q.cfg.Limits.MinMemory {
 		return fmt.Errorf("%w: %.2f GB, a run needs %.2f GB", ErrLowMemory,
 			float64(available)/(1<<30), float64(q.cfg.Limits.MinMemory)/(1<<30))

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"colabrelay/shared/contract"
 )
@@ -40,7 +39,8 @@ func recoverAll(cfg Config) ([]*entry, error) {
 		}
 		all = append(all, e)
 	}
-	slices.SortFunc(all, func(a, b *entry) int { return strings.Compare(a.id, b.id) })
+	// Not by id: that of a folder made ahead is older than its submit.
+	slices.SortFunc(all, func(a, b *entry) int { return a.now.CreatedAt.Compare(b.now.CreatedAt) })
 	return all, nil
 }
 

@@ -67,17 +67,24 @@ func (c cause) status() contract.Status {
 }
 
 // start notes that e begins and returns what to run. The code is not kept longer.
-func (e *entry) start(kernelID string, now time.Time, used uint64) (code string, timeout time.Duration) {
+func (e *entry) start(kernelID string, now time.Time) (code string, timeout time.Duration) {
 	e.update(func(x *contract.Execution) {
 		at := now.UTC()
 		x.Status, x.StartedAt, x.KernelID, x.QueuePosition = contract.StatusRunning, &at, kernelID, 0
-		x.MemoryBeforeBytes = used
 		timeout = time.Duration(x.TimeoutSeconds * float64(time.Second))
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	code, e.code = e.code, ""
 	return code, timeout
+}
+
+// usedBefore notes the machine's memory at the start. It is written down with the
+// next change.
+func (e *entry) usedBefore(bytes uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.now.MemoryBeforeBytes = bytes
 }
 
 // result notes what the kernel's reply says of the outcome.

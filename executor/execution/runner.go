@@ -145,8 +145,7 @@ func (r *runner) begin(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	used := r.q.memory.inUse()
-	code, timeout := e.start(r.life.ID, now, used)
+	code, timeout := e.start(r.life.ID, now)
 	// Written down before it is sent: what a kernel has seen is never "queued".
 	id, err := r.life.Client.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Code:         code,
@@ -155,6 +154,8 @@ func (r *runner) begin(ctx context.Context) {
 		// With true, ipykernel aborts requests that arrive just after a failure.
 		StopOnError: false,
 	})
+	// The look takes its time while the kernel still reads the request.
+	e.usedBefore(r.q.memory.inUse())
 	started := &run{entry: e, msgID: id, deadline: now.Add(timeout), log: r.q.cfg.Log}
 	if r.runs = append(r.runs, started); len(r.runs) > recentRuns {
 		r.runs[0].entry.log.close()
@@ -217,6 +218,7 @@ func (r *runner) reply(target *run, m *jupyter.Message) {
 		reply.EName, reply.EValue = "BadReply", fmt.Sprintf("the kernel's reply can't be read: %v", err)
 	}
 	target.reply, target.repliedAt = reply, time.Now()
+	r.q.memory.inUse() // ahead of end: the idle status is still on its way
 	r.finishIfDone()
 }
 
