@@ -80,7 +80,8 @@ func TestKernelDeathIsToldAndTheNextCallWorks(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
 		quick(t, h, "gone = 1")
-		a := quick(t, h, "print('last words', flush=True)\nimport os; os.kill(os.getpid(), 9)")
+		// The pause lets ZeroMQ's own thread in the kernel send what was flushed.
+		a := quick(t, h, "import os, time\nprint('last words', flush=True)\ntime.sleep(.3)\nos.kill(os.getpid(), 9)")
 		want(t, a, map[string]any{"success": false, "status": "kernel_died", "stdout": "last words\n"})
 		if !strings.Contains(a.Text, "SIGKILL") {
 			t.Errorf("no reason: %s", a.Text)
