@@ -166,7 +166,7 @@ func (b *bench) awaitQuiet(id string, offset int64, d time.Duration) contract.Ex
 
 func TestCodeThatDoesNotYieldIsSaidSo(t *testing.T) {
 	q := start(t, stacks.Old(t), Config{})
-	id := q.submit("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(.1)", 0.3)
+	id := q.submit("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(.1)", 2)
 	waiting := q.submit("'after'", 0)
 	x := q.settle(id)
 	wantStatus(t, x, contract.StatusTimedOut)
