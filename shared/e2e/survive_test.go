@@ -53,7 +53,7 @@ func TestEndlessLoopIsInterruptedAtItsDeadlineAndVariablesStay(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
 		quick(t, h, "kept = 'here'")
-		a := call(t, h, "run_code_long", map[string]any{"code": "while True: pass", "timeout_seconds": 1})
+		a := call(t, h, "run_code_long", map[string]any{"code": "while True: pass", "timeout_seconds": 2})
 		want(t, a, map[string]any{"success": false, "status": "timed_out"})
 		want(t, quick(t, h, "kept"), map[string]any{"result": "'here'"})
 	})
