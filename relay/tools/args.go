@@ -103,6 +103,14 @@ func (a *argument) set(field reflect.Value, raw json.RawMessage, given bool) str
 		field.SetString(s)
 		return a.bounds(float64(len(s)), " bytes")
 	}
+	if a.typ == reflect.Bool {
+		var b bool
+		if json.Unmarshal(raw, &b) != nil {
+			return fmt.Sprintf("%q must be true or false", a.name)
+		}
+		field.SetBool(b)
+		return ""
+	}
 	n, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
 		return fmt.Sprintf("%q must be a %s", a.name, a.jsonType())
@@ -143,6 +151,8 @@ func (a *argument) jsonType() string {
 	switch a.typ {
 	case reflect.String:
 		return "string"
+	case reflect.Bool:
+		return "boolean"
 	case reflect.Int64:
 		return "integer"
 	case reflect.Float64:

@@ -30,6 +30,11 @@ const (
 	PathInspect       = "/v1/variables/inspect"
 	PathCleanup       = "/v1/cleanup"
 	PathFiles         = "/v1/files"
+	PathStat          = "/v1/files/stat"
+	PathContent       = "/v1/files/content"
+	PathUploads       = "/v1/uploads"
+	PathUpload        = "/v1/uploads/{id}"
+	PathUploadCommit  = "/v1/uploads/{id}/commit"
 	PathShutdown      = "/v1/shutdown"
 )
 

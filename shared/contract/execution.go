@@ -47,6 +47,9 @@ type Submit struct {
 	Code               string  `json:"code"`
 	TimeoutSeconds     float64 `json:"timeout_seconds,omitempty"` // from start to interrupt; 0 means DefaultTimeout, at most MaxTimeout
 	WaitSeconds        float64 `json:"wait_seconds,omitempty"`    // at most MaxWait
+	// Unstored leaves no trace in In, Out, history and execution count (Jupyter's
+	// store_history false): for code of the relay's own.
+	Unstored bool `json:"unstored,omitempty"`
 }
 
 // Execution is one execute_request and all it produced.
@@ -69,6 +72,9 @@ type Execution struct {
 	Events            []Event         `json:"events"` // from the offset asked for
 	NextOffset        int64           `json:"next_offset"`
 	End               bool            `json:"end"` // finished and nothing left past NextOffset
+	// SessionMinutesLeft estimates how long the VM still lives, from the platform's
+	// published limit; 0 when the executor is ending, null where nothing is known.
+	SessionMinutesLeft *float64 `json:"session_minutes_left,omitempty"`
 }
 
 // ExecutionError is what Python raised. Traceback may hold ANSI colour codes.

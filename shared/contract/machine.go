@@ -125,7 +125,8 @@ type Cleanup struct {
 	KernelID          string   `json:"kernel_id"`
 }
 
-// Files is the answer of PathFiles: one folder's entries, sorted by name.
+// Files is the answer of PathFiles: one folder's entries, sorted by name, those past
+// the name given by after.
 type Files struct {
 	Path      string `json:"path"`
 	FileCount int    `json:"file_count"`
