@@ -149,6 +149,8 @@ func (x *executor) work(ctx context.Context) error {
 		defer endKernel()
 		return b.Queue.Run(ctx)
 	})
+	g.Go(func() error { return b.Digests.Run(ctx) })
+	g.Go(func() error { return b.Uploads.Run(ctx) })
 	g.Go(func() error {
 		if _, err := b.Kernel.Await(ctx); err != nil {
 			return nil // it ended first, or Kernel.Run tells why there is none
@@ -170,6 +172,10 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 	}
 	var err error
 	if b.Files, err = files.Open(x.cfg.workDir, x.cfg.allow, x.cfg.stateDir); err != nil {
+		return b, err
+	}
+	b.Digests = files.NewDigests(b.Files)
+	if b.Uploads, err = files.OpenUploads(b.Files, x.state.path("uploads")); err != nil {
 		return b, err
 	}
 	b.Queue, err = execution.Open(execution.Config{

@@ -38,10 +38,12 @@ type Config struct {
 // Backend is what the handlers call. Making it takes seconds on a cold disk, as
 // the interpreter is looked for; health must answer before.
 type Backend struct {
-	Queue  *execution.Queue
-	Kernel *kernel.Kernel
-	Prober *probe.Prober
-	Files  *files.Roots
+	Queue   *execution.Queue
+	Kernel  *kernel.Kernel
+	Prober  *probe.Prober
+	Files   *files.Roots
+	Digests *files.Digests
+	Uploads *files.Uploads
 }
 
 // API is the executor's whole HTTP side.

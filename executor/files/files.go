@@ -1,10 +1,12 @@
-// Package files serves the VM's files inside a few allowed roots: the workdir,
-// the Drive mount, the temp folder and what --allow-path adds.
+// Package files serves the VM's files inside a few allowed roots, and takes files
+// into them: the workdir, the Drive mount, the temp folder and what --allow-path
+// adds.
 //
 // It must not open anything but folders and regular files, follow a link out of
-// the roots, or show the state dir. The roots keep mistakes and careless agents
-// in; they are no wall against the caller, who may run any Python as the same
-// user. Start reading at Roots.resolve: every path goes through it.
+// the roots, show the state dir, or show a file in its place before it is whole.
+// The roots keep mistakes and careless agents in; they are no wall against the
+// caller, who may run any Python as the same user. Start reading at Roots.resolve:
+// every path goes through it; then at Uploads.
 package files
 
 import (
@@ -23,6 +25,18 @@ var (
 	ErrForbidden = errors.New("path outside the allowed folders")
 	ErrNotFound  = errors.New("no such file or folder")
 	ErrNotDir    = errors.New("not a folder")
+	ErrIsDir     = errors.New("a folder, not a file")
+	// ErrNotRegular is a device, FIFO or socket: opening one may hang or do anything.
+	ErrNotRegular = errors.New("neither a file nor a folder")
+	ErrChanged    = errors.New("the file changed meanwhile")
+	ErrBadRange   = errors.New("not a range of this file")
+	ErrDiskFull   = errors.New("the disk is full")
+	ErrNoUpload   = errors.New("no such upload")
+	ErrBadUpload  = errors.New("not a usable upload")
+	// ErrDigest means all of an upload arrived and is not what was announced.
+	ErrDigest = errors.New("the bytes received are not those announced")
+	// ErrBusy means that a bound on work at once is reached; it passes.
+	ErrBusy = errors.New("too much under way")
 )
 
 const (

@@ -192,7 +192,7 @@ func TestListSaysWhatEachEntryIsWithoutOpeningIt(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 
-	out, err := tr.roots.List(context.Background(), "")
+	out, err := tr.roots.List(context.Background(), "", "")
 	must(t, err)
 	got := map[string]string{}
 	for _, f := range out.Files {
@@ -236,7 +236,7 @@ func TestListOfWhatIsNoFolderIsRefused(t *testing.T) {
 	for path, want := range map[string]error{
 		"a.txt": ErrNotDir, "fifo": ErrNotDir, "gone": ErrNotFound, "out": ErrForbidden, ".colab-relay": ErrForbidden,
 	} {
-		if _, err := tr.roots.List(context.Background(), path); !errors.Is(err, want) {
+		if _, err := tr.roots.List(context.Background(), path, ""); !errors.Is(err, want) {
 			t.Errorf("List(%q) = %v, want %v", path, err, want)
 		}
 	}
@@ -244,7 +244,7 @@ func TestListOfWhatIsNoFolderIsRefused(t *testing.T) {
 
 func TestListThroughALinkKeepsTheCallersPath(t *testing.T) {
 	tr := newTree(t)
-	out, err := tr.roots.List(context.Background(), "to-drive/shortcut")
+	out, err := tr.roots.List(context.Background(), "to-drive/shortcut", "")
 	must(t, err)
 	want := filepath.Join(tr.workdir, "to-drive", "shortcut")
 	if out.Path != want || len(out.Files) != 1 || out.Files[0].Path != want+"/model.bin" {
@@ -259,7 +259,7 @@ func TestListIsCutAtItsBoundAndCountsAll(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Join(big, fmt.Sprintf("d%05d", i)), 0o755))
 	}
 	must(t, os.WriteFile(filepath.Join(big, "a"), nil, 0o600))
-	out, err := tr.roots.List(context.Background(), "big")
+	out, err := tr.roots.List(context.Background(), "big", "")
 	must(t, err)
 	if len(out.Files) != contract.MaxListFiles || !out.Truncated || out.FileCount != 1 || out.DirCount != 2*contract.MaxListFiles+500 {
 		t.Fatalf("%d entries, %d files, %d folders, truncated %v", len(out.Files), out.FileCount, out.DirCount, out.Truncated)
@@ -274,7 +274,7 @@ func TestListExactlyAtTheBoundIsWhole(t *testing.T) {
 	for i := range contract.MaxListFiles {
 		must(t, os.MkdirAll(filepath.Join(tr.workdir, "full", fmt.Sprint(i)), 0o755))
 	}
-	out, err := tr.roots.List(context.Background(), "full")
+	out, err := tr.roots.List(context.Background(), "full", "")
 	must(t, err)
 	if len(out.Files) != contract.MaxListFiles || out.Truncated {
 		t.Fatalf("%d entries, truncated %v", len(out.Files), out.Truncated)
@@ -286,7 +286,7 @@ func TestAStrangeNameFromAListingCanBeAskedForAgain(t *testing.T) {
 	for _, name := range []string{"new\nline", "bad\xff\xfename", `looks\xffescaped`, "ünïcode", `quo"te`, "-rf *"} {
 		must(t, os.MkdirAll(filepath.Join(tr.workdir, "odd", name), 0o755))
 	}
-	out, err := tr.roots.List(context.Background(), "odd")
+	out, err := tr.roots.List(context.Background(), "odd", "")
 	must(t, err)
 	raw, err := json.Marshal(out)
 	must(t, err)
@@ -296,7 +296,7 @@ func TestAStrangeNameFromAListingCanBeAskedForAgain(t *testing.T) {
 		t.Fatalf("%d entries, want 6", len(back.Files))
 	}
 	for _, f := range back.Files {
-		again, err := tr.roots.List(context.Background(), f.Path)
+		again, err := tr.roots.List(context.Background(), f.Path, "")
 		if err != nil || again.Path != f.Path {
 			t.Errorf("asking for %q again: path %q, error %v", f.Path, again.Path, err)
 		}
@@ -307,7 +307,7 @@ func TestListEndsWithItsContext(t *testing.T) {
 	tr := newTree(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := tr.roots.List(ctx, ""); !errors.Is(err, context.Canceled) {
+	if _, err := tr.roots.List(ctx, "", ""); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error is %v, want %v", err, context.Canceled)
 	}
 }

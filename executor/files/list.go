@@ -21,7 +21,7 @@ const listBatch = 1024
 // List is the folder at path, sorted by name, at most contract.MaxListFiles of
 // its entries; the counts are of all. An empty path means the workdir. A link
 // counts as what it leads to, or as special when that is not served.
-func (r *Roots) List(ctx context.Context, path string) (contract.Files, error) {
+func (r *Roots) List(ctx context.Context, path, after string) (contract.Files, error) {
 	p, err := r.resolve(path)
 	if err != nil {
 		return contract.Files{}, err
