@@ -27,6 +27,7 @@ type Connection struct {
 	KernelStatus      *string  `json:"kernel_status" doc:"starting, idle, busy or dead."`
 	Version           *string  `json:"version" doc:"Release of the executor."`
 	RelayVersion      string   `json:"relay_version"`
+	SessionLeft       *float64 `json:"session_minutes_left" doc:"Estimate of how long the VM still lives, of the newest run or probe; null where none is known."`
 }
 
 func checkConnection() tool {
@@ -58,6 +59,7 @@ func checkConnection() tool {
 			got.UptimeMinutes, got.MemoryAvailableGB, got.MemoryUsedPct = &health.UptimeMinutes, &health.MemoryAvailableGB, &health.MemoryUsedPct
 		}
 		c.sawKernel(kernel.KernelID)
+		got.SessionLeft = c.sessionLeft()
 		return got, nil
 	})
 }

@@ -102,7 +102,10 @@ func listExecutions() tool {
 			return nil, problemOf(err)
 		}
 		all := make([]Listed, 0, len(list.Executions))
-		for _, e := range list.Executions {
+		for i, e := range list.Executions {
+			if i == 0 { // each of them says the same
+				c.sawSession(e.SessionMinutesLeft)
+			}
 			all = append(all, Listed{e.ExecutionID, e.RequestID, string(e.Status), e.CreatedAt, seconds(e), e.CodePreview})
 		}
 		kept, cut := fitList(all)
@@ -130,10 +133,11 @@ type Standing struct {
 	Reason      string `json:"reason" doc:"Why, when there is something to say."`
 }
 
-func standing(e contract.Execution, err error) (*Standing, *Problem) {
+func (c *call) standing(e contract.Execution, err error) (*Standing, *Problem) {
 	if err != nil {
 		return nil, problemOf(err)
 	}
+	c.sawSession(e.SessionMinutesLeft)
 	return &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: e.Reason}, nil
 }
 
@@ -155,7 +159,7 @@ func interruptExecution() tool {
 		description: "Stop a run on the VM, as the stop button of a notebook does: it gets a KeyboardInterrupt, and variables stay. A queued run is cancelled. Use it for an endless loop or a run no longer wanted. If the run does not yield, call restart_kernel.",
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args interruptArgs) (*Standing, *Problem) {
-		return standing(c.target.Client.Interrupt(ctx, args.ID))
+		return c.standing(c.target.Client.Interrupt(ctx, args.ID))
 	})
 }
 
@@ -171,6 +175,6 @@ func provideInput() tool {
 		description: "Give a run whose status is waiting_for_input the line its input() or getpass() asks for. Then call get_execution with wait_seconds to see how it goes on.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, *Problem) {
-		return standing(c.target.Client.Input(ctx, args.ID, args.Text))
+		return c.standing(c.target.Client.Input(ctx, args.ID, args.Text))
 	})
 }

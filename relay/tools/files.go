@@ -16,7 +16,13 @@ type filesArgs struct {
 }
 
 // Files is what list_colab_files answers with.
-type Files contract.Files
+type Files struct {
+	folder
+	More string `json:"more,omitempty" doc:"When truncated: how to see the rest."`
+}
+
+// folder is embedded under another name than that of its own field Files.
+type folder = contract.Files
 
 func listFiles() tool {
 	return define(spec{
@@ -30,8 +36,18 @@ func listFiles() tool {
 		}
 		kept, cut := fitList(got.Files)
 		got.Files, got.Truncated = kept, got.Truncated || cut
-		return (*Files)(&got), nil
+		listed := &Files{folder: got}
+		if got.Truncated {
+			listed.More = moreFiles(got)
+		}
+		return listed, nil
 	})
+}
+
+// moreFiles says how to see what a listing had no room for.
+func moreFiles(f contract.Files) string {
+	return fmt.Sprintf("Only the first %d of %d entries are listed. List a subfolder, or see the rest with run_code_quick: import os; print(sorted(os.listdir(%q))[%d:])",
+		len(f.Files), f.FileCount+f.DirCount, f.Path, len(f.Files))
 }
 
 func (f *Files) text(b *strings.Builder) {
@@ -43,8 +59,8 @@ func (f *Files) text(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "%s  %d bytes\n", oneLine(one.Name), one.SizeBytes)
 	}
-	if f.Truncated {
-		b.WriteString("[… not all are listed …]\n")
+	if f.More != "" {
+		fmt.Fprintf(b, "[… %s …]\n", f.More)
 	}
 }
 

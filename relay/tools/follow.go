@@ -120,6 +120,7 @@ func (r *reading) pause(ctx context.Context, deadline time.Time) {
 // finish makes the answer out of what was read. followed is what follow gave.
 func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	problem := r.explain(followed)
+	r.c.sawSession(r.exec.SessionMinutesLeft)
 	view := r.col.View(ctx, func(ctx context.Context, sha string, w writer) error {
 		return r.c.target.Client.Blob(ctx, r.exec.ExecutionID, sha, w)
 	})

@@ -26,6 +26,9 @@ func probeEnvironment() tool {
 		if err != nil {
 			return nil, problemOf(err)
 		}
+		if left := got.Limits.SessionMinutesLeft; left != nil {
+			c.sawLimit(*left)
+		}
 		got.LoadedVariables = fitNames(got.LoadedVariables)
 		p := &Probe{Probe: got, PackageCount: len(got.Packages)}
 		p.Packages = fitPackages(got.Packages)

@@ -57,14 +57,15 @@ type Config struct {
 
 // Relay serves the tools.
 type Relay struct {
-	cfg     Config
-	tools   []tool
-	mcp     *server.MCPServer
-	holding chan struct{} // one entry for each call that may wait for long
-	cancels *cancels
-	kernels kernels
-	saves   pendingSaves
-	out     lineWriter // the host's end, set by Serve
+	cfg      Config
+	tools    []tool
+	mcp      *server.MCPServer
+	holding  chan struct{} // one entry for each call that may wait for long
+	cancels  *cancels
+	kernels  kernels
+	sessions sessions
+	saves    pendingSaves
+	out      lineWriter // the host's end, set by Serve
 }
 
 // New makes a Relay. It starts nothing.

@@ -1,0 +1,122 @@
+package tools
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// endingIn makes the fake's run e1 tell that many minutes, nil for nothing known.
+func endingIn(f *fakeExecutor, left *float64) {
+	now := time.Now()
+	f.answer("GET", contract.PathExecutions+"/e1", contract.Execution{
+		ExecutionID: "e1", Status: contract.StatusSucceeded, StartedAt: &now, FinishedAt: &now, End: true, SessionMinutesLeft: left,
+	})
+}
+
+func minutes(m float64) *float64 { return &m }
+
+func TestTheVMsEndIsToldWhenItIsNear(t *testing.T) {
+	for _, c := range []struct {
+		left *float64
+		want string // in the first warning; empty for none
+		next bool   // told in the next answer, too
+	}{
+		{nil, "", false},
+		{minutes(300), "", false},
+		{minutes(30), "", false},
+		{minutes(29.4), "about 30 minutes: call save_kernel_state", false},
+		{minutes(0.2), "about 1 minutes", false},
+		{minutes(0), "executor is ending", true},
+		{minutes(-3), "executor is ending", true},
+	} {
+		h, f := serveFake(t, time.Second)
+		endingIn(f, c.left)
+		args := map[string]any{"execution_id": "e1"}
+		first, second := h.call("get_execution", args).outcome(t).Warning, h.call("get_execution", args).outcome(t).Warning
+		if (c.want == "") != (first == "") || !strings.Contains(first, c.want) {
+			t.Errorf("%v minutes left: warned %q, want %q", c.left, first, c.want)
+		}
+		if c.next != (second != "") {
+			t.Errorf("%v minutes left: the second answer warns %q", c.left, second)
+		}
+	}
+}
+
+func TestEveryAnswerWithAnExecutionTellsTheEnd(t *testing.T) {
+	h, f := serveFake(t, time.Second)
+	e := contract.Execution{ExecutionID: "e1", Status: contract.StatusSucceeded, End: true, SessionMinutesLeft: minutes(0)}
+	for tool, c := range calls {
+		var answer any = e
+		switch {
+		case !strings.HasPrefix(c.path, contract.PathExecutions):
+			continue
+		case tool == "list_executions":
+			answer = contract.ExecutionList{Executions: []contract.Execution{e, e}}
+		}
+		f.answer(c.method, c.path, answer)
+		warning := h.call(tool, json.RawMessage(c.args)).outcome(t).Warning
+		if strings.Count(warning, "executor is ending") != 1 {
+			t.Errorf("%s warns %q", tool, warning)
+		}
+	}
+}
+
+func TestCheckAndProbeTellWhatIsKnownOfTheEnd(t *testing.T) {
+	h, f := serveFake(t, time.Second)
+	check := func() (Connection, string) {
+		t.Helper()
+		r := h.call("check_colab_connection", map[string]any{})
+		return decode[Connection](t, r.Structured), r.outcome(t).Warning
+	}
+	if got, warning := check(); got.SessionLeft != nil || warning != "" {
+		t.Errorf("before anything is known: %+v %q", got, warning)
+	}
+	f.answer("GET", contract.PathProbe, contract.Probe{Limits: contract.Limits{SessionMinutesLeft: minutes(0)}})
+	if w := h.call("probe_colab_environment", map[string]any{}).outcome(t).Warning; !strings.Contains(w, "about 1 minutes") {
+		t.Errorf("a VM past its published limit: %q", w)
+	}
+	if got, warning := check(); got.SessionLeft == nil || *got.SessionLeft != 0 || warning != "" {
+		t.Errorf("after the probe: %+v %q", got, warning)
+	}
+	endingIn(f, minutes(90))
+	h.call("get_execution", map[string]any{"execution_id": "e1"})
+	if got, _ := check(); got.SessionLeft == nil || *got.SessionLeft < 89 || *got.SessionLeft > 90 {
+		t.Errorf("after a run: %+v", got)
+	}
+	f.mu.Lock()
+	f.instance = "instance-2"
+	f.mu.Unlock()
+	f.on("GET", contract.PathKernel, func(*http.Request, []byte) (int, any) { return http.StatusOK, contract.Kernel{KernelID: "kernel-2"} })
+	if got, _ := check(); got.SessionLeft != nil {
+		t.Errorf("a new VM has the old one's end: %+v", *got.SessionLeft)
+	}
+}
+
+func TestTheEndIsToldAgainAfterAWhileForEachRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sessions
+		due := func(runtime, instance string) bool {
+			return s.note(runtime, instance, 20*time.Minute, time.Now())
+		}
+		if !due("a", "1") || due("a", "1") || !due("b", "1") || !due("a", "2") {
+			t.Error("told once for each VM is not what happened")
+		}
+		<-time.After(tellAgain - time.Second)
+		if due("a", "2") {
+			t.Error("told again too soon")
+		}
+		<-time.After(time.Second)
+		if !due("a", "2") || due("a", "2") {
+			t.Error("not told once more")
+		}
+		if left := s.left("a", "2", time.Now().Add(25*time.Minute)); left == nil || *left != 0 {
+			t.Errorf("past its end %v minutes are left", left)
+		}
+	})
+}
