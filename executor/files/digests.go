@@ -1,23 +1,185 @@
 package files
 
 import (
+	"container/list"
 	"context"
+	"fmt"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"colabrelay/shared/contract"
 )
 
-// Digests computes SHA-256 of files in the background and remembers them.
-type Digests struct{ roots *Roots }
+const (
+	maxDigests   = 1000    // remembered; the one not asked for longest goes first
+	maxPending   = 256     // files that wait to be hashed; more is ErrBusy
+	hashedAtOnce = 4 << 20 // bytes of a file that is hashed while it is asked for: some milliseconds
+	// settledAfter is when a file's times are old enough to tell a new change from
+	// the last one. Without it a write in the same tick as the one before would keep
+	// the old digest for ever.
+	settledAfter = time.Second
+)
 
-// NewDigests serves digests of files in roots. Nothing is hashed before Run.
-func NewDigests(roots *Roots) *Digests { return &Digests{roots: roots} }
+// Digests computes SHA-256 of files, of big ones in the background, and remembers
+// them by what they are digests of.
+type Digests struct {
+	roots   *Roots
+	pending chan *digest
+
+	mu     sync.Mutex
+	known  map[source]*list.Element // of *digest: done, under way and pending
+	recent *list.List               // the one asked for last is in front
+}
+
+// source is certain bytes: a place and what it held.
+type source struct{ real, etag string }
+
+// digest is one file's digest. sum and err are to be read once ended is closed.
+type digest struct {
+	of    source
+	path  string // as asked for
+	hash  hash
+	begun time.Time
+	ended chan struct{}
+	sum   string
+	err   error
+}
+
+// NewDigests serves digests of files in roots. Big files are hashed by Run only.
+func NewDigests(roots *Roots) *Digests {
+	return &Digests{
+		roots:   roots,
+		pending: make(chan *digest, maxPending),
+		known:   map[source]*list.Element{},
+		recent:  list.New(),
+	}
+}
 
 // Run hashes until ctx ends.
-func (d *Digests) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (d *Digests) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for range maxHashing {
+		g.Go(func() error {
+			for {
+				select {
+				case one := <-d.pending:
+					d.compute(ctx, one)
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
 
 // Stat is Roots.Stat with the file's SHA256, or with how far its hashing is when
-// that is not done after wait.
+// that is not done after wait. ErrBusy means that too many others wait for theirs.
 func (d *Digests) Stat(ctx context.Context, path string, wait time.Duration) (contract.FileStat, error) {
-	return d.roots.Stat(path)
+	out, o, err := d.roots.stat(path)
+	if err != nil || o == nil {
+		return out, err
+	}
+	defer o.Close()
+	one, err := d.of(ctx, path, o)
+	if err == nil && !await(ctx, one.ended, wait) {
+		out.Hashing = one.hash.progress()
+		return out, nil
+	}
+	if err == nil {
+		out.SHA256, err = one.sum, one.err
+	}
+	if err != nil {
+		return out, fmt.Errorf("path %q: digest: %w", path, err)
+	}
+	return out, nil
+}
+
+// of is the digest of the open file: known, under way, or begun here.
+func (d *Digests) of(ctx context.Context, path string, o *opened) (*digest, error) {
+	one := &digest{of: source{o.real, o.etag}, path: path, hash: hash{total: o.size}, ended: make(chan struct{})}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e, ok := d.known[one.of]; ok {
+		d.recent.MoveToFront(e)
+		return e.Value.(*digest), nil
+	}
+	if o.size <= hashedAtOnce {
+		d.mu.Unlock()
+		one.compute(ctx, o)
+		d.mu.Lock()
+		if _, ok := d.known[one.of]; !ok && one.lasts(o) {
+			d.keep(one)
+		}
+		return one, nil
+	}
+	select {
+	case d.pending <- one:
+		d.keep(one)
+		return one, nil
+	default:
+		return nil, ErrBusy
+	}
+}
+
+// keep remembers one, and forgets the one not asked for longest. The lock is held.
+func (d *Digests) keep(one *digest) {
+	d.known[one.of] = d.recent.PushFront(one)
+	for e := d.recent.Back(); d.recent.Len() > maxDigests && e != nil; e = e.Prev() {
+		select {
+		case <-e.Value.(*digest).ended:
+			d.forget(e)
+			return
+		default:
+		}
+	}
+}
+
+// forget drops a digest. The lock is held.
+func (d *Digests) forget(e *list.Element) {
+	d.recent.Remove(e)
+	delete(d.known, e.Value.(*digest).of)
+}
+
+// compute opens one's file again and hashes it.
+func (d *Digests) compute(ctx context.Context, one *digest) {
+	o, err := d.roots.open(one.path)
+	if err == nil {
+		defer o.Close()
+	}
+	switch {
+	case err != nil:
+		one.end("", err)
+	case o.real != one.of.real || o.etag != one.of.etag:
+		one.end("", ErrChanged)
+	default:
+		one.compute(ctx, o)
+	}
+	if one.err != nil || !one.lasts(o) {
+		d.mu.Lock()
+		d.forget(d.known[one.of])
+		d.mu.Unlock()
+	}
+}
+
+// compute hashes the open file, which must stay as it is meanwhile.
+func (one *digest) compute(ctx context.Context, o *opened) {
+	one.begun = time.Now()
+	sum, err := one.hash.sum(ctx, o)
+	if err == nil {
+		err = o.unchanged(o.File)
+	}
+	one.end(sum, err)
+}
+
+func (one *digest) end(sum string, err error) {
+	one.sum, one.err = sum, err
+	close(one.ended)
+}
+
+// lasts reports whether the digest may be remembered.
+func (one *digest) lasts(o *opened) bool {
+	return one.err == nil && one.begun.Sub(o.changed) >= settledAfter
 }

@@ -18,9 +18,9 @@ import (
 // between batches.
 const listBatch = 1024
 
-// List is the folder at path, sorted by name, at most contract.MaxListFiles of
-// its entries; the counts are of all. An empty path means the workdir. A link
-// counts as what it leads to, or as special when that is not served.
+// List is the folder at path, sorted by name: the names after the one given, at
+// most contract.MaxListFiles; the counts are of all. An empty path means the
+// workdir. A link counts as what it leads to, or as special when that is not served.
 func (r *Roots) List(ctx context.Context, path, after string) (contract.Files, error) {
 	p, err := r.resolve(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *Roots) List(ctx context.Context, path, after string) (contract.Files, e
 	if err != nil {
 		return contract.Files{}, err
 	}
-	l := listing{roots: r, at: p, shown: shown}
+	l := listing{roots: r, at: p, shown: shown, after: after}
 	out, err := l.run(ctx)
 	if err != nil {
 		return contract.Files{}, fmt.Errorf("folder %q: %w", path, err)
@@ -47,25 +47,24 @@ type listing struct {
 	roots *Roots
 	at    place
 	shown string // the folder as the caller knows it, links included
+	after string // the last name of the page before this one, as it was answered
 
 	dir         *os.Root
 	entries     []entry
 	files, dirs int
+	rest        int // entries after after
 }
 
 type entry struct {
 	name  string
+	shown string // name escaped: the order of pages is by what the caller sees
 	isDir bool
 }
 
 func (l *listing) run(ctx context.Context) (contract.Files, error) {
-	root, err := l.at.root.open()
-	if err != nil {
-		return contract.Files{}, classify(err)
-	}
-	defer root.Close()
-	if l.dir, err = root.OpenRoot(l.at.rel); err != nil {
-		return contract.Files{}, classify(err)
+	var err error
+	if l.dir, err = l.at.openDir(); err != nil {
+		return contract.Files{}, err
 	}
 	defer l.dir.Close()
 	if err := l.read(ctx); err != nil {
@@ -98,7 +97,7 @@ func (l *listing) read(ctx context.Context) error {
 
 func (l *listing) add(d fs.DirEntry) {
 	path := l.real(d.Name())
-	if within(l.roots.state, path) {
+	if within(l.roots.state, path) || isPart(d.Name()) {
 		return
 	}
 	isDir := d.IsDir()
@@ -111,7 +110,12 @@ func (l *listing) add(d fs.DirEntry) {
 	} else {
 		l.files++
 	}
-	l.entries = append(l.entries, entry{name: d.Name(), isDir: isDir})
+	e := entry{name: d.Name(), shown: escape(d.Name()), isDir: isDir}
+	if e.shown <= l.after {
+		return
+	}
+	l.rest++
+	l.entries = append(l.entries, e)
 	if len(l.entries) >= 2*contract.MaxListFiles {
 		l.cut()
 	}
@@ -119,7 +123,7 @@ func (l *listing) add(d fs.DirEntry) {
 
 // cut keeps the first MaxListFiles names.
 func (l *listing) cut() {
-	slices.SortFunc(l.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(l.entries, func(a, b entry) int { return strings.Compare(a.shown, b.shown) })
 	l.entries = l.entries[:min(len(l.entries), contract.MaxListFiles)]
 }
 
@@ -127,7 +131,7 @@ func (l *listing) cut() {
 // the folder was read is left out and not counted.
 func (l *listing) answer() contract.Files {
 	out := contract.Files{Path: escape(l.shown), Files: make([]contract.File, 0, len(l.entries))}
-	truncated := l.files+l.dirs > len(l.entries)
+	truncated := l.rest > len(l.entries)
 	for _, e := range l.entries {
 		f, ok := l.file(e)
 		switch {
@@ -147,7 +151,7 @@ func (l *listing) answer() contract.Files {
 // and opening a device may do anything.
 func (l *listing) file(e entry) (contract.File, bool) {
 	out := contract.File{
-		Name:  escape(e.name),
+		Name:  e.shown,
 		Path:  escape(filepath.Join(l.shown, e.name)),
 		IsDir: e.isDir,
 	}

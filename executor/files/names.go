@@ -8,6 +8,15 @@ import (
 	"unicode/utf8"
 )
 
+// partSuffix ends the hidden names under which uploads arrive.
+const partSuffix = ".colab-part"
+
+// isPart reports whether a name is kept for files that are being uploaded. They
+// are neither shown nor served: a copy of a folder would get holes for content.
+func isPart(name string) bool {
+	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, partSuffix)
+}
+
 // escape writes the bytes of a name that are not UTF-8 as \xNN, because JSON can't
 // carry them: encoding/json would turn each into U+FFFD and two names into one.
 func escape(name string) string {

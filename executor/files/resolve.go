@@ -136,8 +136,8 @@ func (w *walk) step(seg string) error {
 	next := filepath.Join(w.at, seg)
 	rt, ok := w.roots.containing(next)
 	switch {
-	case within(w.roots.state, next):
-		return fmt.Errorf("%w: the executor's own state is not served", ErrForbidden)
+	case within(w.roots.state, next), isPart(seg):
+		return fmt.Errorf("%w: the executor's own files are not served", ErrForbidden)
 	case w.roots.above(next):
 		w.at = next
 		return nil

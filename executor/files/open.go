@@ -1,0 +1,133 @@
+package files
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// openDir opens the folder at p. It goes down folder by folder and follows no
+// link: one swapped in since resolve could lead to the state dir, which os.Root
+// alone would allow.
+func (p place) openDir() (*os.Root, error) {
+	dir, err := p.root.open()
+	if err != nil {
+		return nil, classify(err)
+	}
+	for seg := range strings.SplitSeq(p.rel, "/") {
+		below, err := enter(dir, seg)
+		dir.Close()
+		if err != nil {
+			return nil, err
+		}
+		dir = below
+	}
+	return dir, nil
+}
+
+// enter opens a folder of dir that is no link.
+func enter(dir *os.Root, name string) (*os.Root, error) {
+	below, err := dir.OpenRoot(name)
+	if err != nil {
+		return nil, classify(err)
+	}
+	seen, err := dir.Lstat(name)
+	if err == nil {
+		var opened fs.FileInfo
+		if opened, err = below.Stat("."); err == nil && !os.SameFile(seen, opened) {
+			err = ErrChanged
+		}
+	}
+	if err != nil {
+		below.Close()
+		return nil, classify(err)
+	}
+	return below, nil
+}
+
+// holder is the folder that holds p, and p's name in it.
+func (p place) holder() (place, string) {
+	return place{root: p.root, rel: filepath.Dir(p.rel)}, filepath.Base(p.rel)
+}
+
+// openFile opens the regular file at p for reading. What was looked at is what is
+// opened: another file swapped in since is ErrChanged, and a FIFO swapped in does
+// not hang.
+func (p place) openFile() (*os.File, error) {
+	if p.info.IsDir() {
+		return nil, ErrIsDir
+	}
+	if !p.info.Mode().IsRegular() {
+		return nil, ErrNotRegular
+	}
+	above, name := p.holder()
+	dir, err := above.openDir()
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	f, err := openRegular(dir, name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !os.SameFile(p.info, info) {
+		f.Close()
+		return nil, ErrChanged
+	}
+	return f, nil
+}
+
+// openRegular opens a regular file of dir, without waiting for the other end of a
+// FIFO, and refuses everything else.
+func openRegular(dir *os.Root, name string, flag int) (*os.File, error) {
+	f, err := dir.OpenFile(name, flag|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, classify(err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = ErrNotRegular
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// version is which bytes a file holds, as far as the system tells: any write
+// changes a time, a replaced file has another inode.
+type version struct {
+	etag     string
+	size     int64
+	modified time.Time
+	changed  time.Time // the last change of bytes or attributes
+}
+
+func versionOf(f *os.File) (version, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return version{}, fmt.Errorf("looking at the file: %w", err)
+	}
+	return version{
+		etag:     fmt.Sprintf("%x-%x-%x-%x-%x", st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()),
+		size:     st.Size,
+		modified: time.Unix(st.Mtim.Unix()),
+		changed:  time.Unix(st.Ctim.Unix()),
+	}, nil
+}
+
+// unchanged reports whether f still is what it was.
+func (v version) unchanged(f *os.File) error {
+	now, err := versionOf(f)
+	if err == nil && now.etag != v.etag {
+		err = ErrChanged
+	}
+	return err
+}
