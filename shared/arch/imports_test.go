@@ -66,7 +66,7 @@ var homes = map[string][]string{
 	"github.com/gofrs/flock":         {"executor", "relay/chunked", "relay/pairing", "relay/state", "relay/transfer"},
 	"github.com/google/uuid":         {"executor", "executor/api", "executor/execution", "executor/jupyter", "executor/kernel", "relay/client"},
 	"github.com/natefinch/atomic":    {"executor/files", "relay/checkpoint", "relay/pairing", "relay/state", "relay/transfer"},
-	"golang.org/x/sync":              {"executor", "executor/probe", "relay/transfer"},
+	"golang.org/x/sync":              {"executor", "executor/files", "executor/probe", "relay/transfer"},
 	"golang.org/x/sys":               {"executor/files", "executor/kernel"},
 }
 
