@@ -67,7 +67,7 @@ func (x *executor) run(ctx context.Context) error {
 	defer endRequests()
 	x.api = api.New(api.Config{
 		Secret: x.cfg.secret, InstanceID: x.state.instanceID, Version: version, Started: x.started,
-		Shutdown: stop, Log: x.log, ClientAddr: tunnel.ClientAddr,
+		Shutdown: stop, Ending: ctx.Done(), Log: x.log, ClientAddr: tunnel.ClientAddr,
 	})
 	x.server = api.Server(x.api)
 	x.server.ConnContext = tunnel.ConnContext

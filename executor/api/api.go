@@ -29,7 +29,9 @@ type Config struct {
 	Started    time.Time // requests created before it are refused: their nonces are not remembered
 	// Shutdown begins the executor's end and returns at once.
 	Shutdown func()
-	Log      *slog.Logger
+	// Ending is closed when that end has begun, for whatever cause; nil means never.
+	Ending <-chan struct{}
+	Log    *slog.Logger
 	// ClientAddr is the visitor's address, by which unsigned requests are limited.
 	// Nil, or an empty answer, means the peer's.
 	ClientAddr func(*http.Request) string
@@ -58,6 +60,7 @@ type API struct {
 	unsigned *limiter // per address
 	signed   *limiter // per key
 	waiting  chan struct{}
+	pace     pace
 }
 
 // New is an API that answers health and tells who is unauthorized, and has all
@@ -71,6 +74,7 @@ func New(cfg Config) *API {
 		unsigned: newLimiter(maxUnsignedPerMinute),
 		signed:   newLimiter(maxSignedPerMinute),
 		waiting:  make(chan struct{}, maxWaiting),
+		pace:     pace{stall: stallTimeout, whole: bodyTimeout},
 	}
 	a.handler = a.around(a.awaitBackend(a.routes()))
 	return a
@@ -120,12 +124,12 @@ const (
 	// Longer than the gaps between a relay's polls, so that a quick call finds its
 	// connection open.
 	idleTimeout = 2 * time.Minute
-	// bodyTimeout is set while a body is read. It is not http.Server.ReadTimeout,
-	// which goes on running in the handler: net/http then takes a long poll's caller
-	// for gone.
-	bodyTimeout = 60 * time.Second
+	// bodyTimeout bounds the whole of a body, either way; pace.go bounds each piece. It
+	// is not http.Server.ReadTimeout, which goes on running in the handler: net/http
+	// then takes a long poll's caller for gone.
+	bodyTimeout = 10 * time.Minute
 	// From the end of the headers to the end of the answer: reading the body, a long
-	// poll's wait, and a minute to send the largest answer at about 1 Mbit/s.
+	// poll's wait or a restart, and a minute for an answer without a pace.
 	writeTimeout = bodyTimeout + contract.MaxWait + time.Minute
 )
 

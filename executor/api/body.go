@@ -16,11 +16,28 @@ import (
 
 type bodyKey struct{}
 
-var errBodyTooLarge = &refusal{
-	Code:    contract.CodeTooLarge,
-	Message: fmt.Sprintf("request body is over %d MiB", contract.MaxBodyBytes>>20),
-	Hint:    "send less code in one run; put data in a file",
+// sent is a request's body as handlers get it. The memory is used again once the
+// request is answered.
+type sent struct {
+	bytes []byte // held against its digest, and decompressed
+	// cut says that the body ended early: bytes are what came of it, which no digest
+	// proves. Only handlers of PUT get to see such a body.
+	cut bool
 }
+
+var (
+	errBodyTooLarge = &refusal{
+		Code:    contract.CodeTooLarge,
+		Message: fmt.Sprintf("request body is over %d MiB", contract.MaxBodyBytes>>20),
+		Hint:    "send less code in one run; put data in a file",
+	}
+	errPartTooLarge = &refusal{
+		Code:    contract.CodeTooLarge,
+		Message: fmt.Sprintf("part is over %d MiB", contract.MaxFilePart>>20),
+		Hint:    "send the file in smaller parts",
+	}
+	errCutBody = badRequest("request body ended early")
+)
 
 // boundUnread gives the body of a request that nobody reads, because it is not
 // authorized, as long as its headers had. net/http discards such a body before it
@@ -28,7 +45,7 @@ var errBodyTooLarge = &refusal{
 func (a *API) boundUnread(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
-			http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTimeout)) // decodeBody sets its own
+			http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTimeout)) // readBody sets its own
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -38,13 +55,13 @@ func (a *API) boundUnread(next http.Handler) http.Handler {
 // it was sent, and only then decompresses it, within the same bound.
 func (a *API) decodeBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := readBody(w, r)
-		if err == nil {
-			err = auth.VerifyDigest(r.Header, body)
+		if r.ContentLength > contract.MaxBodyBytes {
+			a.fail(w, r, tooLarge(r))
+			return
 		}
-		if err == nil {
-			body, err = decompress(r.Header.Get("Content-Encoding"), body)
-		}
+		into := newBuffer(int(max(r.ContentLength, 0)) + bytes.MinRead)
+		defer recycle(into)
+		body, err := a.receive(w, r, into)
 		if err != nil {
 			a.fail(w, r, err)
 			return
@@ -53,26 +70,55 @@ func (a *API) decodeBody(next http.Handler) http.Handler {
 	})
 }
 
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength == 0 {
-		return nil, nil
-	}
-	if r.ContentLength > contract.MaxBodyBytes {
-		return nil, errBodyTooLarge
-	}
-	conn := http.NewResponseController(w)
-	if err := conn.SetReadDeadline(time.Now().Add(bodyTimeout)); err == nil {
-		defer conn.SetReadDeadline(time.Time{})
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, contract.MaxBodyBytes))
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		return nil, errBodyTooLarge
+func (a *API) receive(w http.ResponseWriter, r *http.Request, into *bytes.Buffer) (sent, error) {
+	err := a.readBody(w, r, into)
+	if err == errCutBody && usableCut(r) {
+		return sent{bytes: into.Bytes(), cut: true}, nil
 	}
 	if err != nil {
-		return nil, badRequest("request body ended early")
+		return sent{}, err
 	}
-	return body, nil
+	if err := auth.VerifyDigest(r.Header, into.Bytes()); err != nil {
+		return sent{}, err
+	}
+	plain, err := decompress(r.Header.Get("Content-Encoding"), into.Bytes())
+	if err == errBodyTooLarge {
+		err = tooLarge(r)
+	}
+	return sent{bytes: plain}, err
+}
+
+// usableCut reports whether the beginning of a body is worth something: that of a
+// part of a file, as long as it is not compressed.
+func usableCut(r *http.Request) bool {
+	return r.Method == http.MethodPut && r.Header.Get("Content-Encoding") == ""
+}
+
+func (a *API) readBody(w http.ResponseWriter, r *http.Request, into *bytes.Buffer) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	conn := http.NewResponseController(w)
+	defer conn.SetReadDeadline(time.Time{})
+	_, err := into.ReadFrom(&pacedReader{
+		body: http.MaxBytesReader(w, r.Body, contract.MaxBodyBytes),
+		conn: conn, pace: a.pace, end: time.Now().Add(a.pace.whole),
+	})
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return tooLarge(r)
+	case err != nil:
+		return errCutBody
+	}
+	return nil
+}
+
+func tooLarge(r *http.Request) error {
+	if r.Method == http.MethodPut {
+		return errPartTooLarge
+	}
+	return errBodyTooLarge
 }
 
 // decompress undoes a Content-Encoding; only gzip and none are known.
@@ -102,7 +148,10 @@ func decompress(encoding string, body []byte) ([]byte, error) {
 }
 
 // bodyOf is the request's body, verified and decompressed.
-func bodyOf(r *http.Request) []byte {
-	body, _ := r.Context().Value(bodyKey{}).([]byte)
+func bodyOf(r *http.Request) []byte { return sentBody(r).bytes }
+
+// sentBody is bodyOf for handlers of PUT, which must look whether it is whole.
+func sentBody(r *http.Request) sent {
+	body, _ := r.Context().Value(bodyKey{}).(sent)
 	return body
 }

@@ -16,23 +16,41 @@ var gzipWriters = sync.Pool{New: func() any {
 	return z
 }}
 
-// compress is body gzipped when the caller takes that, it is above the bound and
-// gets smaller by it; the header then says so.
-func compress(h http.Header, r *http.Request, body []byte) []byte {
+// sampleBytes is how much of a long body is compressed to see whether that pays.
+const sampleBytes = 64 << 10
+
+// compress is body gzipped, nil where it goes as it is: when the caller takes no
+// gzip, body is within the bound, or it would not get smaller by a fifth. Less is
+// not worth the time, and what came of a cut answer can be used only uncompressed.
+func compress(r *http.Request, body []byte) *bytes.Buffer {
 	if len(body) <= contract.CompressAbove || !acceptsGzip(r) || packed(body) {
-		return body
+		return nil
 	}
-	var out bytes.Buffer
+	if len(body) > sampleBytes {
+		sample := gzipped(body[:sampleBytes])
+		defer recycle(sample)
+		if !pays(sample, sampleBytes) {
+			return nil
+		}
+	}
+	whole := gzipped(body)
+	if !pays(whole, len(body)) {
+		recycle(whole)
+		return nil
+	}
+	return whole
+}
+
+func pays(packed *bytes.Buffer, plain int) bool { return 5*packed.Len() <= 4*plain }
+
+func gzipped(body []byte) *bytes.Buffer {
+	out := newBuffer(len(body))
 	z := gzipWriters.Get().(*gzip.Writer)
 	defer gzipWriters.Put(z)
-	z.Reset(&out)
+	z.Reset(out)
 	z.Write(body) // a bytes.Buffer takes everything
 	z.Close()
-	if out.Len() >= len(body) {
-		return body
-	}
-	h.Set("Content-Encoding", "gzip")
-	return out.Bytes()
+	return out
 }
 
 func acceptsGzip(r *http.Request) bool {

@@ -39,7 +39,7 @@ func (a *API) submit(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.Queue.Read(r.Context(), id, execution.ReadRequest{Wait: wait, UntilEnd: true})
+	return a.told(a.Queue.Read(r.Context(), id, execution.ReadRequest{Wait: wait, UntilEnd: true}))
 }
 
 // checkSubmit holds s against the contract's bounds and fills in its defaults.
@@ -92,7 +92,7 @@ func (a *API) readExecution(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
-	return a.Queue.Read(r.Context(), id, execution.ReadRequest{Offset: offset, Wait: wait, MaxBytes: most})
+	return a.told(a.Queue.Read(r.Context(), id, execution.ReadRequest{Offset: offset, Wait: wait, MaxBytes: most}))
 }
 
 func (a *API) listExecutions(r *http.Request) (any, error) {
@@ -113,7 +113,7 @@ func (a *API) interruptExecution(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
-	return a.Queue.Interrupt(r.Context(), id)
+	return a.told(a.Queue.Interrupt(r.Context(), id))
 }
 
 // giveInput answers a waiting input() and says how the execution stands then.
@@ -129,24 +129,22 @@ func (a *API) giveInput(r *http.Request) (any, error) {
 	if err := a.Queue.Input(r.Context(), id, in.Text); err != nil {
 		return nil, err
 	}
-	return a.Queue.Read(r.Context(), id, execution.ReadRequest{NoEvents: true})
+	return a.told(a.Queue.Read(r.Context(), id, execution.ReadRequest{NoEvents: true}))
 }
 
 // blob serves a part of a big payload: length bytes at most, less at its end.
 func (a *API) blob(w http.ResponseWriter, r *http.Request) {
-	part, err := a.blobPart(r)
+	part, err := a.blobPart(w, r)
 	if err != nil {
 		a.fail(w, r, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Write(part) // into memory
+	writeBytes(w, part)
 }
 
 var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-func (a *API) blobPart(r *http.Request) ([]byte, error) {
+func (a *API) blobPart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	id, err := executionID(r)
 	if err != nil {
 		return nil, err
@@ -172,7 +170,7 @@ func (a *API) blobPart(r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a blob: %w", err)
 	}
-	part := make([]byte, max(0, min(length, info.Size()-offset)))
+	part := space(w, int(max(0, min(length, info.Size()-offset))))
 	if _, err := f.ReadAt(part, offset); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("reading a blob: %w", err)
 	}

@@ -36,6 +36,12 @@ func (a *API) routes() http.Handler {
 	get(contract.PathInspect, a.inspect)
 	post(contract.PathCleanup, a.cleanup)
 	get(contract.PathFiles, a.listFiles)
+	get(contract.PathStat, a.stat)
+	mux.Get(contract.PathContent, a.content)
+	post(contract.PathUploads, a.startUpload)
+	mux.Put(contract.PathUpload, a.json(a.putPart))
+	get(contract.PathUpload, a.upload)
+	post(contract.PathUploadCommit, a.commitUpload)
 	post(contract.PathShutdown, a.shutdown)
 
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {

@@ -15,7 +15,7 @@ import (
 type answer struct {
 	header http.Header
 	status int
-	body   bytes.Buffer
+	body   *bytes.Buffer // nil while nothing is written: a long poll holds no memory
 }
 
 func (a *answer) Header() http.Header { return a.header }
@@ -28,7 +28,34 @@ func (a *answer) WriteHeader(status int) {
 
 func (a *answer) Write(p []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
+	a.grow(len(p))
 	return a.body.Write(p)
+}
+
+// grow makes room for n more bytes.
+func (a *answer) grow(n int) {
+	if a.body == nil {
+		a.body = newBuffer(n)
+	}
+	a.body.Grow(n)
+}
+
+func (a *answer) bytes() []byte {
+	if a.body == nil {
+		return nil
+	}
+	return a.body.Bytes()
+}
+
+// space is n bytes for a handler to make its answer in. Written to w before
+// anything else is, it is not copied.
+func space(w http.ResponseWriter, n int) []byte {
+	c, ok := w.(conn)
+	if !ok {
+		return make([]byte, n)
+	}
+	c.grow(n)
+	return c.body.AvailableBuffer()[:n]
 }
 
 // conn lets http.ResponseController reach the connection behind an answer.
@@ -44,13 +71,18 @@ func (c conn) Unwrap() http.ResponseWriter { return c.under }
 func (a *API) sign(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &answer{header: make(http.Header)}
+		defer func() { recycle(out.body) }()
 		next.ServeHTTP(conn{out, w}, r)
 		out.WriteHeader(http.StatusOK)
-		body := out.body.Bytes()
+		body := out.bytes()
 		if r.Method == http.MethodHead {
 			body = nil // net/http sends none, and the digest is over what is sent
 		}
-		body = compress(out.header, r, body)
+		if packed := compress(r, body); packed != nil {
+			defer recycle(packed)
+			body = packed.Bytes()
+			out.header.Set("Content-Encoding", "gzip")
+		}
 		out.header.Set("Content-Length", strconv.Itoa(len(body)))
 		out.header.Set("Cache-Control", "no-store, no-transform") // some tunnels recompress, which breaks the digest
 		out.header.Set(contract.HeaderInstance, a.InstanceID)
@@ -60,7 +92,6 @@ func (a *API) sign(next http.Handler) http.Handler {
 			return
 		}
 		maps.Copy(w.Header(), out.header)
-		w.WriteHeader(out.status)
-		w.Write(body) // an error means the caller is gone: nobody is left to tell
+		a.pace.send(w, out.status, body)
 	})
 }

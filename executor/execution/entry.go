@@ -34,6 +34,7 @@ type entry struct {
 	id        string
 	requestID string
 	digest    string // of the code
+	unstored  bool   // leaves no trace in the kernel's history
 	dir       string
 	log       *eventLog
 	blobs     *blobStore
@@ -49,6 +50,7 @@ type entry struct {
 type stateLine struct {
 	contract.Execution
 	CodeSHA256 string `json:"code_sha256"`
+	Unstored   bool   `json:"unstored,omitempty"`
 }
 
 const stateFile = "state.ndjson"
@@ -70,6 +72,7 @@ func createEntry(f *folder, s contract.Submit, logBytes int64) (*entry, error) {
 			CodePreview:    preview(s.Code),
 		},
 		CodeSHA256: hex.EncodeToString(digest[:]),
+		Unstored:   s.Unstored,
 	}
 	e := newEntry(f.dir, line, freshLog(f, logBytes), &blobStore{dir: f.dir, limit: logBytes})
 	e.code, e.state = s.Code, f.state
@@ -85,6 +88,7 @@ func newEntry(dir string, line stateLine, log *eventLog, blobs *blobStore) *entr
 		id:        line.ExecutionID,
 		requestID: line.RequestID,
 		digest:    line.CodeSHA256,
+		unstored:  line.Unstored,
 		dir:       dir,
 		log:       log,
 		blobs:     blobs,
@@ -105,7 +109,7 @@ func preview(code string) string {
 
 // save appends the present state. The caller holds the lock, or is alone.
 func (e *entry) save() error {
-	line := stateLine{Execution: e.now, CodeSHA256: e.digest}
+	line := stateLine{Execution: e.now, CodeSHA256: e.digest, Unstored: e.unstored}
 	line.NextOffset = e.log.end()
 	data, err := json.Marshal(line)
 	if err != nil {
@@ -115,9 +119,10 @@ func (e *entry) save() error {
 	return err
 }
 
-func (e *entry) sameCode(code string) bool {
-	digest := sha256.Sum256([]byte(code))
-	return e.digest == hex.EncodeToString(digest[:])
+// same reports whether s asks for what e is: the same code, stored or not.
+func (e *entry) same(s contract.Submit) bool {
+	digest := sha256.Sum256([]byte(s.Code))
+	return e.digest == hex.EncodeToString(digest[:]) && e.unstored == s.Unstored
 }
 
 // update changes the state, writes it down and wakes those who wait. A state

@@ -25,7 +25,7 @@ import (
 var (
 	ErrNotFound     = errors.New("no such execution")
 	ErrNoBlob       = errors.New("no such blob")
-	ErrConflict     = errors.New("this request_id was used for other code")
+	ErrConflict     = errors.New("this request_id was used for another submit")
 	ErrNewInstance  = errors.New("another executor instance than expected")
 	ErrQueueFull    = errors.New("too many executions wait already")
 	ErrLowMemory    = errors.New("too little memory is free")
@@ -136,7 +136,7 @@ func (q *Queue) Submit(s contract.Submit) (id string, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if old, ok := q.byRequest[s.RequestID]; ok {
-		if !old.sameCode(s.Code) {
+		if !old.same(s) {
 			return "", ErrConflict
 		}
 		return old.id, nil

@@ -91,10 +91,18 @@ func (e *entry) usedBefore(bytes uint64) {
 func (e *entry) result(reply *jupyter.ExecuteReply) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.now.ExecutionCount = max(e.now.ExecutionCount, reply.ExecutionCount)
+	e.counted(&e.now, reply.ExecutionCount)
 	if reply.Status == "error" {
 		ename, evalue, traceback := boundError(reply.EName, reply.EValue, reply.Traceback)
 		e.now.Error = &contract.ExecutionError{EName: ename, EValue: evalue, Traceback: traceback}
+	}
+}
+
+// counted notes the kernel's In[n]. An unstored run has none: the kernel tells it
+// the number of a neighbour.
+func (e *entry) counted(x *contract.Execution, n int) {
+	if !e.unstored {
+		x.ExecutionCount = max(x.ExecutionCount, n)
 	}
 }
 
@@ -131,7 +139,7 @@ func (r *run) accept(m *jupyter.Message) {
 		ExecutionCount int `json:"execution_count"`
 	}
 	if m.Decode(&input) == nil {
-		r.entry.update(func(x *contract.Execution) { x.ExecutionCount = input.ExecutionCount })
+		r.entry.update(func(x *contract.Execution) { r.entry.counted(x, input.ExecutionCount) })
 	}
 }
 

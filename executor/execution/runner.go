@@ -149,7 +149,7 @@ func (r *runner) begin(ctx context.Context) {
 	// Written down before it is sent: what a kernel has seen is never "queued".
 	id, err := r.life.Client.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Code:         code,
-		StoreHistory: true,
+		StoreHistory: !e.unstored,
 		AllowStdin:   true,
 		// With true, ipykernel aborts requests that arrive just after a failure.
 		StopOnError: false,

@@ -90,3 +90,18 @@ func TestCleanupOfAnEmptyNamespaceLoadsNothing(t *testing.T) {
 		}
 	})
 }
+
+// The module of chunked runs says which set-up code has run in this kernel. Kept, it
+// would have a run go on without the variables that its set-up code made.
+func TestCleanupForgetsWhichSetUpCodeHasRun(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		k := startKernel(t, s)
+		k.run("import sys as _sys, types as _types\n_sys.modules['colab_relay_runs'] = _types.ModuleType('colab_relay_runs')", "None")
+		if _, err := Cleanup(t.Context(), k.Client); err != nil {
+			t.Fatal(err)
+		}
+		if got := k.run("", "'colab_relay_runs' in _sys.modules"); got != "False" {
+			t.Errorf("the module is still there: %s", got)
+		}
+	})
+}

@@ -48,6 +48,7 @@ func Inspect(ctx context.Context, client *jupyter.Client, name string) (contract
 // Cleanup deletes what Variables lists, clears Out, _, __ and ___, and the
 // exception kept for post-mortems, closes matplotlib's figures, collects garbage
 // and empties torch's GPU cache, each library only where it is imported already.
+// Chunked runs then run their set-up code again.
 // At most 1,000 names are told. KernelID and the memory are left to the caller.
 func Cleanup(ctx context.Context, client *jupyter.Client) (contract.Cleanup, error) {
 	var answer contract.Cleanup

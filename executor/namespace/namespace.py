@@ -106,6 +106,11 @@ def forget_tracebacks(shell):
             setattr(handler, name, None)
 
 
+def forget_setup():
+    """Chunked runs note there which set-up code has run: what it made is gone now."""
+    sys.modules.pop("colab_relay_runs", None)
+
+
 def attempt(step, default=None):
     """Whatever one step runs into, the others follow."""
     try:
@@ -123,6 +128,7 @@ def cleanup(shell):
             shell.user_ns[name] = shell.user_ns_hidden[name]
     attempt(lambda: forget_outputs(shell))
     attempt(lambda: forget_tracebacks(shell))
+    attempt(forget_setup)
     gc.collect()
     return {
         "variables_cleared": len(names),

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -35,11 +36,14 @@ type Prober struct {
 	root    fs.FS
 	python  pythonFacts
 	looking singleflight.Group // a look at a disk that never ends is begun once only
+	session func() session     // once: it does not change
 }
 
 // New makes a Prober; it starts nothing.
 func New(cfg Config) *Prober {
-	return &Prober{cfg: cfg, root: os.DirFS("/")}
+	p := &Prober{cfg: cfg, root: os.DirFS("/")}
+	p.session = sync.OnceValue(p.lookAtSession)
+	return p
 }
 
 // Probe looks at everything. It fails only when ctx ends: a part that can't be
