@@ -24,7 +24,7 @@ func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 	ctx, dog := watch(ctx, c.patience.answer)
 	defer dog.stop()
 	req, _ := c.newRequest(ctx, request{method: http.MethodGet, path: contract.PathHealth}, dog)
-	res, raw, err := c.roundTrip(req, dog)
+	res, raw, err := c.roundTrip(req, dog, nil)
 	if err != nil {
 		return health, c.lost(ctx, err, false)
 	}
@@ -68,11 +68,6 @@ func (c *Client) Cleanup(ctx context.Context) (contract.Cleanup, error) {
 	return call[contract.Cleanup](ctx, c, unsent, c.post(contract.PathCleanup, nil))
 }
 
-// Files lists one folder.
-func (c *Client) Files(ctx context.Context, path string) (contract.Files, error) {
-	return call[contract.Files](ctx, c, always, get(contract.PathFiles, url.Values{"path": {path}}))
-}
-
 // List lists executions, newest first, without events; the executor's own limit
 // holds where limit is 0.
 func (c *Client) List(ctx context.Context, limit int) (contract.ExecutionList, error) {
@@ -94,13 +89,16 @@ func (c *Client) Execution(ctx context.Context, id string, offset int64, wait ti
 	return call[contract.Execution](ctx, c, always, func() request {
 		wait := fitWait(ctx, wait)
 		query := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
-		query.Set("wait_seconds", strconv.FormatFloat(wait.Seconds(), 'f', -1, 64))
+		query.Set("wait_seconds", decimal(wait))
 		if maxBytes > 0 {
 			query.Set("max_bytes", strconv.FormatInt(maxBytes, 10))
 		}
 		return request{method: http.MethodGet, path: path, query: query, wait: wait}
 	})
 }
+
+// decimal is d in seconds, as the contract writes waits.
+func decimal(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
 // Interrupt interrupts a running execution and cancels a queued one.
 func (c *Client) Interrupt(ctx context.Context, id string) (contract.Execution, error) {
@@ -143,14 +141,19 @@ func (c *Client) post(path string, body []byte) func() request {
 	}
 }
 
-// executionPath fills id into a route. An id that no executor made, as a model may
-// invent, is not found without asking: it could lead to another route.
+// executionPath fills an execution's id into a route.
 func executionPath(route, id string) (string, error) {
+	return idPath(route, id, "execution", "list the executions to see their ids")
+}
+
+// idPath fills id, of some thing, into a route. An id that no executor made, as a
+// model may invent, is not found without asking: it could lead to another route.
+func idPath(route, id, thing, hint string) (string, error) {
 	if !contract.RequestIDPattern.MatchString(id) || strings.Trim(id, ".") == "" {
 		return "", &contract.Error{
 			Code:    contract.CodeNotFound,
-			Message: fmt.Sprintf("there is no execution %.40q", id),
-			Hint:    "list the executions to see their ids",
+			Message: fmt.Sprintf("there is no %s %.40q", thing, id),
+			Hint:    hint,
 		}
 	}
 	return strings.Replace(route, "{id}", id, 1), nil

@@ -24,6 +24,8 @@ type request struct {
 	path   string // holds nothing that needs escaping
 	query  url.Values
 	body   []byte        // JSON, before compression; nil for none
+	part   bool          // body is a part of a file instead, and goes as it is
+	into   []byte        // where a part of a file is to be read; nil for other answers
 	wait   time.Duration // how long the executor was asked to wait
 }
 
@@ -31,6 +33,9 @@ type request struct {
 type answer struct {
 	body     []byte // decompressed
 	instance string
+	// unproven is how many bytes of request.into came of an answer that was cut: its
+	// head was signed, and nothing says that these bytes are the executor's.
+	unproven int
 }
 
 // try sends r once and logs how it went. Where the executor refused, the answer
@@ -55,15 +60,15 @@ func (c *Client) exchange(ctx context.Context, r request) (got answer, requestID
 	if err != nil {
 		return answer{}, "", problem(KindNotExecutor, "the request could not be signed", err)
 	}
-	res, raw, err := c.roundTrip(req, dog)
+	res, raw, err := c.roundTrip(req, dog, r.into)
 	if err != nil {
-		return answer{}, "", c.lost(ctx, err, sent.Load())
+		return answer{unproven: c.prefix(res, raw, r.into, signature)}, "", c.lost(ctx, err, sent.Load())
 	}
 	requestID = res.Header.Get(contract.HeaderRequestID)
 	if err := c.signer.VerifyResponse(res, raw, signature); err != nil {
 		return answer{}, requestID, c.foreign(res, raw, err)
 	}
-	got, err = c.open(res, raw)
+	got, err = c.open(res, raw, r.into)
 	return got, requestID, err
 }
 
@@ -88,8 +93,12 @@ func (c *Client) newRequest(ctx context.Context, r request, dog *watchdog) (*htt
 	if r.body == nil {
 		return req, nil
 	}
-	body, encoding := compress(r.body)
-	req.Header.Set("Content-Type", "application/json")
+	body, encoding, kind := r.body, encodingPlain, contentBytes
+	if !r.part {
+		kind = "application/json"
+		body, encoding = compress(r.body)
+	}
+	req.Header.Set("Content-Type", kind)
 	if encoding != encodingPlain {
 		req.Header.Set("Content-Encoding", encoding)
 	}
@@ -101,25 +110,35 @@ func (c *Client) newRequest(ctx context.Context, r request, dog *watchdog) (*htt
 	return req, body
 }
 
-// roundTrip sends req and reads the answer's body. It goes to the transport
-// directly: http.Client would follow redirects, and put the query into its errors.
-func (c *Client) roundTrip(req *http.Request, dog *watchdog) (*http.Response, []byte, error) {
+// roundTrip sends req and reads the answer's body, a part of a file into into. It goes
+// to the transport directly: http.Client would follow redirects, and put the query
+// into its errors. On an error the body is what came before it.
+func (c *Client) roundTrip(req *http.Request, dog *watchdog, into []byte) (*http.Response, []byte, error) {
 	res, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer res.Body.Close()
 	dog.progress(c.patience.stall)
-	body, err := readAll(progressReader{res.Body, dog, c.patience.stall}, maxAnswerBytes)
+	from := progressReader{res.Body, dog, c.patience.stall}
+	if into != nil && isPart(res) {
+		n, err := fill(into, from)
+		return res, into[:n], err
+	}
+	body, err := readAll(from, maxAnswerBytes)
 	return res, body, err
 }
 
 // open takes apart an answer whose signature held.
-func (c *Client) open(res *http.Response, raw []byte) (answer, error) {
+func (c *Client) open(res *http.Response, raw, into []byte) (answer, error) {
 	got := answer{instance: res.Header.Get(contract.HeaderInstance)}
 	c.instance.Store(&got.instance)
 	var err error
-	got.body, err = decompress(raw, res.Header.Get("Content-Encoding"), maxAnswerBytes)
+	if into != nil && res.StatusCode == http.StatusOK {
+		got.body, err = unpackPart(res, raw, into)
+	} else {
+		got.body, err = decompress(raw, res.Header.Get("Content-Encoding"), maxAnswerBytes)
+	}
 	if err != nil {
 		e := problem(KindBadAnswer, "the answer's compression is broken", err)
 		e.sent = true

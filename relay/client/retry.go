@@ -38,6 +38,12 @@ func always(err error, bad int) bool {
 	return false
 }
 
+// Transient reports whether err, of a call that tries once, may be gone at the next
+// try: the way was broken, or the executor asked to wait. An answer that was changed
+// on its way is no such error: the next one would be changed as well. Whether the
+// caller's own ctx has ended is the caller's to look at.
+func Transient(err error) bool { return always(err, maxBadAnswers) }
+
 // unsent suits calls that must not be done twice: again only after a try that
 // surely did nothing.
 func unsent(err error, bad int) bool {
