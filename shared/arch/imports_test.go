@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"relay/checkpoint":          {},
 	"relay/chunked":             {"relay/checkpoint", "relay/client", "shared/contract"},
 	"relay/client":              {"shared/auth", "shared/contract"},
-	"relay/pace":                {},
+	"relay/pace":                {"relay/transfer"},
 	"relay/pairing":             {"shared/auth"},
 	"relay/render":              {"shared/contract"},
 	"relay/state":               {"relay/client", "relay/transfer", "shared/contract"},
@@ -36,13 +36,14 @@ var allowed = map[string][]string{
 	"shared/auth":               {"shared/contract"},
 	"shared/contract":           {},
 	"shared/e2e":                {},
+	"shared/e2e/fakevm":         {"shared/auth", "shared/contract"},
 	"shared/e2e/demo":           {"shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/harness":        {"shared/stacks", "shared/auth", "shared/contract", "executor/tunnel/ngrokedge"},
 	"shared/stacks":             {},
 }
 
 // testOnly are packages that neither program may link.
-var testOnly = []string{"executor/tunnel/ngrokedge", "shared/e2e", "shared/e2e/demo", "shared/e2e/harness", "shared/stacks"}
+var testOnly = []string{"executor/tunnel/ngrokedge", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/stacks"}
 
 // homes says which packages may import a third-party module. The big ones have
 // one home, so that replacing one changes one place.
@@ -65,7 +66,7 @@ var homes = map[string][]string{
 	"github.com/cenkalti/backoff/v5": {"executor/jupyter", "executor/tunnel", "relay/client", "relay/transfer"},
 	"github.com/gofrs/flock":         {"executor", "relay/chunked", "relay/pairing", "relay/state", "relay/transfer"},
 	"github.com/google/uuid":         {"executor", "executor/api", "executor/execution", "executor/jupyter", "executor/kernel", "relay/client"},
-	"github.com/natefinch/atomic":    {"executor/files", "relay/checkpoint", "relay/pairing", "relay/state", "relay/transfer"},
+	"github.com/natefinch/atomic":    {"relay/checkpoint", "relay/pairing", "relay/state", "relay/transfer"},
 	"golang.org/x/sync":              {"executor", "executor/files", "executor/probe", "relay/transfer"},
 	"golang.org/x/sys":               {"executor/files", "executor/kernel"},
 }
