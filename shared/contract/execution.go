@@ -48,7 +48,8 @@ type Submit struct {
 	TimeoutSeconds     float64 `json:"timeout_seconds,omitempty"` // from start to interrupt; 0 means DefaultTimeout, at most MaxTimeout
 	WaitSeconds        float64 `json:"wait_seconds,omitempty"`    // at most MaxWait
 	// Unstored leaves no trace in In, Out, history and execution count (Jupyter's
-	// store_history false): for code of the relay's own.
+	// store_history false): for code of the relay's own. It must end with a statement or
+	// with None: the value of a last expression is kept in _ and Out all the same.
 	Unstored bool `json:"unstored,omitempty"`
 }
 

@@ -1,0 +1,103 @@
+package execution
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+// trace prints all that a stored cell leaves behind, as seen by an unstored one. The
+// codes below show no value: what a last expression shows IPython keeps in _ and Out,
+// stored or not.
+const trace = `
+import sys as _s
+_sh = get_ipython()
+print([_sh.execution_count, list(In), dict(Out), repr(_), repr(__), _sh.history_manager.input_hist_raw[-1]])
+`
+
+func (b *bench) unstored(code string) contract.Execution {
+	b.t.Helper()
+	b.ids++
+	id, err := b.Submit(contract.Submit{RequestID: "unstored-" + string(rune('a'+b.ids)), Code: code, Unstored: true})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return b.settle(id)
+}
+
+func TestUnstoredRunLeavesNoTrace(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		q := start(t, s, Config{})
+		q.run("'before'")
+		before := text(q.unstored(trace), contract.Stdout)
+		for name, code := range map[string]string{
+			"a statement":         "left = 1\nprint('said')",
+			"a value of None":     "print('said')",
+			"an error":            "print('said')\n1/0",
+			"a value not shown":   "print('said')\n[1, 2, 3];None",
+			"a function's result": "def _f():\n    print('said')\n    return 5\n_kept = _f()",
+		} {
+			x := q.unstored(code)
+			if text(x, contract.Stdout) != "said\n" || !x.End || x.ExecutionCount != 0 {
+				t.Errorf("%s: execution = %+v", name, x)
+			}
+			if after := text(q.unstored(trace), contract.Stdout); after != before || after == "" {
+				t.Errorf("%s left a trace:\n%s\n%s", name, before, after)
+			}
+		}
+		if x := q.run("left"); x.ExecutionCount != 2 {
+			t.Errorf("the next stored run is number %d, error %+v", x.ExecutionCount, x.Error)
+		}
+	})
+}
+
+func TestAnUnstoredRunIsInterruptedLikeAnyOther(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		q := start(t, s, Config{})
+		id, err := q.Submit(contract.Submit{RequestID: "loop", Code: "print('on', flush=True)\nwhile True: pass", Unstored: true, TimeoutSeconds: 0.5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, q.settle(id), contract.StatusTimedOut)
+	})
+}
+
+// A request_id never changes its meaning, not even for an executor that was killed
+// and started again.
+func TestTheSameRequestIDStoredAndUnstoredIsAConflict(t *testing.T) {
+	dir := t.TempDir()
+	q := start(t, stacks.Old(t), Config{Dir: dir})
+	stored := contract.Submit{RequestID: "stored", Code: "1"}
+	unstored := contract.Submit{RequestID: "unstored", Code: "1", Unstored: true}
+	ids := map[string]string{}
+	for _, s := range []contract.Submit{stored, unstored} {
+		id, err := q.Submit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[s.RequestID] = id
+		q.settle(id)
+	}
+	check := func(q *Queue, when string) {
+		t.Helper()
+		for _, s := range []contract.Submit{stored, unstored} {
+			if id, err := q.Submit(s); err != nil || id != ids[s.RequestID] {
+				t.Errorf("%s, %s again: %q, %v", when, s.RequestID, id, err)
+			}
+			s.Unstored = !s.Unstored
+			if _, err := q.Submit(s); !errors.Is(err, ErrConflict) {
+				t.Errorf("%s, %s the other way: %v", when, s.RequestID, err)
+			}
+		}
+	}
+	check(q.Queue, "at once")
+	q.stop()
+	again, err := Open(Config{Kernel: q.kernel, Dir: dir, Log: slog.New(slog.DiscardHandler), Memory: q.cfg.Memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(again, "after a restart")
+}
