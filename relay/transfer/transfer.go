@@ -1,3 +1,179 @@
-// Package transfer moves files and folders between laptop and VM: resumable,
-// checked, never over an existing file unless asked.
+// Package transfer moves files and folders between laptop and VM: in parts and in
+// parallel, checked by SHA-256 as a whole, resumed after any cut, never over an
+// existing file unless asked.
+//
+// It must not touch anything outside the local folder it was given, hold a file in
+// memory, or name a file that is not whole. It runs nothing and asks only
+// relay/client. Start reading at Download and Upload, then downloadfile.go and
+// uploadfile.go (the way of one file) and move.go (parts in flight).
 package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
+)
+
+// Bounds of a transfer.
+const (
+	partBytes   = 4 << 20 // of one request; big, as tunnels count requests
+	inFlight    = 6       // parts at once, so memory stays under inFlight*partBytes
+	filesAtOnce = 4       // of a folder
+	maxEntries  = 100_000 // files and folders of a folder
+	maxDepth    = 64      // folders in folders; a link to a folder above ends here
+	maxTries    = 3       // with a file that changes
+	maxRepairs  = 3       // rounds of fetching again what could not be proven
+	maxNotes    = 50      // in Result.Notes
+)
+
+// Errors that callers tell apart. What the executor refuses is a *contract.Error,
+// what is wrong on the way a *client.Error.
+var (
+	ErrChanged       = errors.New("the file keeps changing")
+	ErrLocalDisk     = errors.New("the local disk is full")
+	ErrBusy          = errors.New("another transfer is writing this file")
+	ErrForbiddenName = errors.New("not a usable name for a local file")
+	ErrNotRegular    = errors.New("neither a regular file nor a folder")
+	ErrTooMany       = errors.New("too many files")
+	ErrSomeFailed    = errors.New("some files failed")
+)
+
+// Local is where a download goes. Name may lead into subfolders of Dir, never out
+// of it; empty, or ending in a slash, it takes the remote file's own name.
+type Local struct {
+	Dir  string // trusted; made when missing
+	Name string
+}
+
+// Options of a transfer.
+type Options struct {
+	// Overwrite replaces a different file of the same name. Without it the new file
+	// gets a number: "name (1).ext".
+	Overwrite bool
+	// Report is told how far it is, often and never twice at once. It must not block.
+	Report func(Progress)
+}
+
+// Stage is what is being done with the bytes.
+type Stage string
+
+// Stages of a transfer.
+const (
+	StageHashing  Stage = "hashing" // the local file's SHA-256, before an upload
+	StageMoving   Stage = "moving"
+	StageChecking Stage = "checking" // the whole file's SHA-256, after it moved
+)
+
+// Progress is how far a transfer is. Done and Total are bytes of all its files.
+type Progress struct {
+	Name  string // the file that last moved on
+	Stage Stage
+	Done  int64
+	Total int64
+	File  int // files that are finished
+	Files int
+	// Hashed is how many bytes of Name were read, while Stage is hashing or checking
+	// on the laptop.
+	Hashed int64
+}
+
+// Result is what a transfer did, also one that ended early.
+type Result struct {
+	Path        string // where the file or folder is now
+	IsDir       bool
+	SizeBytes   int64  // of all files
+	DoneBytes   int64  // of these, how many are there
+	SHA256      string // of one file
+	ResumedFrom int64  // bytes that an earlier call had moved
+	MovedBytes  int64  // payload bytes that this call received, or knows to have arrived
+	Files       int
+	Skipped     int      // of Files, those that were there already
+	Failed      int      // of Files
+	Notes       []string // what was left out or failed, and why; at most maxNotes
+}
+
+// Download brings a remote file or folder to the laptop. When ctx ends, the error
+// wraps its cause, what has come stays, and the same call goes on from there.
+func Download(ctx context.Context, c *client.Client, remote string, to Local, o Options) (Result, error) {
+	j := newJob(c, o)
+	root, err := openLocal(to.Dir)
+	if err != nil {
+		return Result{}, err
+	}
+	defer root.Close()
+	st, err := c.Stat(ctx, remote, true, firstDigestWait)
+	if err != nil {
+		return Result{}, j.told(ctx, fmt.Sprintf("downloading %q", remote), err)
+	}
+	name, err := to.nameFor(root, st.File)
+	if err != nil {
+		return Result{}, err
+	}
+	if st.IsDir {
+		return j.downloadFolder(ctx, root, remote, name)
+	}
+	j.meter.plan(1, st.SizeBytes)
+	got, err := j.downloadFile(ctx, root, wanted{remote: remote, name: name, part: partName(name), first: &st})
+	return j.resultOf(ctx, got, err)
+}
+
+// Upload brings a local file or folder to the VM. An empty remote means
+// /content under the file's own name; one that ends in a slash, or names a folder
+// that is there, takes the file inside; for a folder, remote without a slash is the
+// folder itself, so that the same call twice means the same. When ctx ends, the error
+// wraps its cause, what has arrived stays, and the same call goes on from there.
+func Upload(ctx context.Context, c *client.Client, local, remote string, o Options) (Result, error) {
+	j := newJob(c, o)
+	info, err := statLocal(local)
+	if err != nil {
+		return Result{}, err
+	}
+	if info.IsDir() {
+		return j.uploadFolder(ctx, local, folderTarget(local, remote))
+	}
+	target, err := j.fileTarget(ctx, local, remote)
+	if err != nil {
+		return Result{}, j.told(ctx, fmt.Sprintf("uploading %q", local), err)
+	}
+	j.meter.plan(1, info.Size())
+	sent, err := j.uploadFile(ctx, outside{name: local, target: target, open: func() (localFile, error) { return anywhere.file(local) }})
+	return j.resultOf(ctx, sent, err)
+}
+
+// resultOf is the Result of a transfer of one file.
+func (j *job) resultOf(ctx context.Context, one moved, err error) (Result, error) {
+	r := Result{
+		Path: one.path, SizeBytes: one.size, DoneBytes: one.done, SHA256: one.sha,
+		ResumedFrom: one.resumed, MovedBytes: j.meter.movedBytes(), Files: 1,
+	}
+	switch {
+	case err != nil:
+		r.Failed = 1
+	case one.skipped:
+		r.Skipped = 1
+	}
+	return r, err
+}
+
+// moved is how the transfer of one file went.
+type moved struct {
+	path    string // where the file is, for people
+	local   string // of a download: the same, in the root
+	size    int64
+	done    int64
+	resumed int64
+	sha     string
+	skipped bool
+}
+
+// refusalCode is the code the executor refused with, empty where it did not.
+func refusalCode(err error) contract.Code {
+	var refused *contract.Error
+	if errors.As(err, &refused) {
+		return refused.Code
+	}
+	return ""
+}

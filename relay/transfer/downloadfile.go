@@ -1,0 +1,210 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+
+	"golang.org/x/sync/errgroup"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
+)
+
+// wanted is one remote file and where it goes in a root.
+type wanted struct {
+	remote string
+	name   string             // with slashes
+	part   string             // the part file to try first
+	first  *contract.FileStat // what the executor just said of it; nil to ask
+}
+
+// downloadFile brings one file. A file that changes meanwhile is begun anew.
+func (j *job) downloadFile(ctx context.Context, root *os.Root, w wanted) (moved, error) {
+	doing := fmt.Sprintf("downloading %q", w.remote)
+	if err := makeFolder(root, path.Dir(w.name)); err != nil {
+		return moved{}, err
+	}
+	unlock, err := lockName(root, w.name)
+	if err != nil {
+		return moved{}, err
+	}
+	defer unlock()
+	defer j.meter.finish(w.name)
+	for try := 1; ; try++ {
+		got, err := j.downloadOnce(ctx, root, w)
+		w.first = nil
+		switch {
+		case err == nil:
+			return got, nil
+		case !errors.Is(err, errStale):
+			return got, j.told(ctx, doing, err)
+		case try == maxTries:
+			return got, fmt.Errorf("%s: %w: it was another one in each of %d tries", doing, ErrChanged, maxTries)
+		}
+		j.meter.move(w.name, StageMoving, -got.done)
+	}
+}
+
+// download is one try at one file.
+type download struct {
+	*job
+	wanted
+	root *os.Root
+	stat contract.FileStat
+	part *part
+}
+
+func (j *job) downloadOnce(ctx context.Context, root *os.Root, w wanted) (moved, error) {
+	st, err := j.look(ctx, w)
+	if err != nil {
+		return moved{}, err
+	}
+	d := &download{job: j, wanted: w, root: root, stat: st}
+	got := moved{path: absolute(root, w.name), size: st.SizeBytes, sha: st.SHA256}
+	there, err := j.findSame(ctx, root, w.name, st.SizeBytes, func() (string, error) { return d.digest(ctx) })
+	if err != nil {
+		return got, err
+	}
+	if there != "" {
+		j.meter.move(w.name, StageMoving, st.SizeBytes)
+		got.path, got.local, got.sha = absolute(root, there), there, d.stat.SHA256
+		got.done, got.skipped = st.SizeBytes, true
+		return got, nil
+	}
+	return d.run(ctx, got)
+}
+
+// look is what the executor says of a file now.
+func (j *job) look(ctx context.Context, w wanted) (contract.FileStat, error) {
+	st := contract.FileStat{}
+	if w.first != nil {
+		st = *w.first
+	} else {
+		var err error
+		if st, err = j.client.Stat(ctx, w.remote, true, firstDigestWait); err != nil {
+			return st, err
+		}
+	}
+	if st.IsDir || st.Special || st.ETag == "" {
+		return st, ErrNotRegular
+	}
+	return st, nil
+}
+
+// digest waits for the remote file's SHA-256 and remembers it.
+func (d *download) digest(ctx context.Context) (string, error) {
+	sha, err := d.digestOf(ctx, d.remote, d.stat)
+	if err == nil {
+		d.stat.SHA256 = sha
+	}
+	return sha, err
+}
+
+// run fetches what is missing, checks the whole and names it.
+func (d *download) run(ctx context.Context, got moved) (_ moved, err error) {
+	p, err := openPart(d.root, d.wanted.part, d.remote, d.stat)
+	if err != nil {
+		return got, err
+	}
+	d.part = p
+	defer func() { err = errors.Join(err, p.close()) }()
+	got.resumed = p.have()
+	d.meter.move(d.name, StageMoving, got.resumed)
+	err = d.fill(ctx)
+	got.done, got.sha = p.have(), d.stat.SHA256
+	if err != nil {
+		return got, err
+	}
+	final, err := p.finish(d.name, d.stat, d.options.Overwrite)
+	if err != nil {
+		return got, err
+	}
+	got.path, got.local = absolute(d.root, final), final
+	return got, nil
+}
+
+// fill fetches until the whole file has the digest that the executor gives. Where it
+// has not, what could not be proven is fetched again; without any such, the file
+// is another one than when the try began.
+func (d *download) fill(ctx context.Context) error {
+	for round := 0; ; round++ {
+		if err := d.room(); err != nil {
+			return err
+		}
+		if err := d.fetchAll(ctx); err != nil {
+			return err
+		}
+		same, err := d.check(ctx)
+		if same || err != nil {
+			return err
+		}
+		doubted := d.part.doubt()
+		d.meter.move(d.name, StageMoving, -doubted)
+		if doubted == 0 || round == maxRepairs {
+			d.meter.move(d.name, StageMoving, -d.part.have())
+			d.part.forget()
+			return errStale
+		}
+	}
+}
+
+// fetchAll fetches what is missing, and meanwhile waits for the digest.
+func (d *download) fetchAll(ctx context.Context) error {
+	g, inner := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		sha, err := d.digest(inner)
+		if err == nil {
+			d.part.learn(sha)
+		}
+		return err
+	})
+	g.Go(func() error { return d.move(inner, d.part.missing(), d.fetch) })
+	err := g.Wait()
+	if refusalCode(err) == contract.CodeChanged {
+		return errStale
+	}
+	return err
+}
+
+// fetch is the carrier of a download. What came of a cut answer is kept.
+func (d *download) fetch(ctx context.Context, piece contract.Range, _ bool, buf []byte) (ranges, error) {
+	n, err := d.client.Content(ctx, client.Part{Path: d.remote, ETag: d.stat.ETag, Offset: piece.Offset}, buf[:piece.Length])
+	came := contract.Range{Offset: piece.Offset, Length: int64(n)}
+	left := ranges{piece}.without(came)
+	if n == 0 {
+		if err == nil {
+			err = errStale // shorter than its ETag says
+		}
+		return left, err
+	}
+	d.meter.carried(came.Length)
+	if err := d.part.write(piece.Offset, buf[:n], err == nil); err != nil {
+		return left, err
+	}
+	d.meter.move(d.name, StageMoving, came.Length)
+	return left, err
+}
+
+// check compares the digest of what is on the disk.
+func (d *download) check(ctx context.Context) (bool, error) {
+	buf, err := d.buffer(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer d.free(buf)
+	sha, err := d.part.digest(ctx, buf, d.meter.checker(d.name, StageChecking))
+	return sha == d.stat.SHA256, err
+}
+
+// room fails early where the disk surely can't take what is missing.
+func (d *download) room() error {
+	need := d.part.missing().total()
+	free, known := freeBytes(d.root.Name())
+	if !known || need <= free {
+		return nil
+	}
+	return fmt.Errorf("%w: %q needs %d more bytes in %q, %d are missing", ErrLocalDisk, d.name, need, d.root.Name(), need-free)
+}

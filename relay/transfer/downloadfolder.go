@@ -1,0 +1,166 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"colabrelay/shared/contract"
+)
+
+// remoteEntry is a file or folder of a remote tree and the local name it gets.
+type remoteEntry struct {
+	contract.File
+	name string // in the root, with slashes
+	part string
+}
+
+// remoteTree is what a remote folder holds, all levels of it.
+type remoteTree struct {
+	folders []string // local names; the first is the folder itself
+	files   []remoteEntry
+	bytes   int64
+	notes   []string
+}
+
+// downloadFolder brings a tree: first all of it is listed, then its files come.
+func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote, name string) (Result, error) {
+	r := Result{Path: absolute(root, name), IsDir: true}
+	doing := fmt.Sprintf("downloading %q", remote)
+	tree, err := j.listTree(ctx, remote, name)
+	if err != nil {
+		return r, j.told(ctx, doing, err)
+	}
+	for _, folder := range tree.folders {
+		if err := makeFolder(root, folder); err != nil {
+			return r, err
+		}
+	}
+	unlock, err := lockName(root, name+"/")
+	if err != nil {
+		return r, err
+	}
+	defer unlock()
+	memo, err := openMemo(root, name, remote)
+	if err != nil {
+		return r, err
+	}
+	j.meter.plan(len(tree.files), tree.bytes)
+	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
+	err = j.eachFile(ctx, len(tree.files), &r, func(ctx context.Context, i int) (string, moved, error) {
+		e := tree.files[i]
+		if memo.holds(root, e) {
+			j.meter.move(e.name, StageMoving, e.SizeBytes)
+			j.meter.finish(e.name)
+			return e.Path, moved{skipped: true, done: e.SizeBytes}, nil
+		}
+		got, err := j.downloadFile(ctx, root, wanted{remote: e.Path, name: e.name, part: e.part})
+		if err == nil {
+			memo.add(root, e, got.local)
+		}
+		return e.Path, got, err
+	})
+	return r, j.told(ctx, doing, memo.close(root, err))
+}
+
+// listTree lists folder after folder, page after page.
+func (j *job) listTree(ctx context.Context, remote, name string) (remoteTree, error) {
+	t := remoteTree{}
+	type folder struct {
+		path, name string
+		depth      int
+	}
+	for todo := []folder{{path: remote, name: name}}; len(todo) > 0; {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		t.folders = append(t.folders, at.name)
+		entries, err := j.listFolder(ctx, at.path, maxEntries-len(t.folders)-len(t.files))
+		if err != nil {
+			return t, err
+		}
+		names := localNames(entries, foldsCase)
+		for i, e := range entries {
+			e := remoteEntry{File: e, name: path.Join(at.name, names[i].name), part: path.Join(at.name, names[i].part)}
+			switch {
+			case e.Special:
+				t.notes = note(t.notes, fmt.Sprintf("%q is neither a file nor a folder: left out", e.Path))
+			case e.IsDir && at.depth == maxDepth:
+				t.notes = note(t.notes, fmt.Sprintf("%q lies %d folders deep: left out", e.Path, maxDepth))
+			case e.IsDir:
+				todo = append(todo, folder{e.Path, e.name, at.depth + 1})
+			default:
+				t.files, t.bytes = append(t.files, e), t.bytes+e.SizeBytes
+			}
+		}
+	}
+	return t, nil
+}
+
+// listFolder is all entries of one remote folder, at most limit.
+func (j *job) listFolder(ctx context.Context, remote string, limit int) ([]contract.File, error) {
+	var all []contract.File
+	for after := ""; ; {
+		page, err := j.client.FilesAfter(ctx, remote, after)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Files...)
+		if len(all) > limit {
+			return nil, fmt.Errorf("%w: over %d in one folder and those below it", ErrTooMany, maxEntries)
+		}
+		if !page.Truncated || len(page.Files) == 0 {
+			return all, nil
+		}
+		after = page.Files[len(page.Files)-1].Name
+	}
+}
+
+// localName is what an entry and its part file are called in the local folder.
+type localName struct{ name, part string }
+
+// localNames gives each entry of a folder a name of its own, and a part file that is
+// none of the others' name. An entry whose name can be kept keeps it. fold says that
+// the local folder takes names that differ in case for one.
+func localNames(entries []contract.File, fold bool) []localName {
+	key := func(name string) string {
+		if fold {
+			return strings.ToLower(name)
+		}
+		return name
+	}
+	out := make([]localName, len(entries))
+	used := make(map[string]bool, len(entries))
+	for i, e := range entries {
+		if safe := LocalName(e.Name, onWindows); safe == e.Name && !used[key(safe)] {
+			out[i].name, used[key(safe)] = safe, true
+		}
+	}
+	for i, e := range entries {
+		for n := 0; out[i].name == ""; n++ {
+			if name := numbered(LocalName(e.Name, onWindows), n); !used[key(name)] {
+				out[i].name, used[key(name)] = name, true
+			}
+		}
+	}
+	for i := range out {
+		out[i].part = partName(out[i].name)
+		for n := 1; used[key(out[i].part)] || used[key(out[i].part+journalSuffix)]; n++ {
+			out[i].part = numbered(partName(out[i].name), n)
+		}
+		used[key(out[i].part)], used[key(out[i].part+journalSuffix)] = true, true
+	}
+	return out
+}
+
+// note adds a line to notes while there is room for it.
+func note(notes []string, line string) []string {
+	switch {
+	case len(notes) < maxNotes-1:
+		return append(notes, line)
+	case len(notes) == maxNotes-1:
+		return append(notes, "there is more of this kind")
+	}
+	return notes
+}

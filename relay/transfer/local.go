@@ -1,0 +1,186 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/gofrs/flock"
+)
+
+// openLocal opens the folder everything of a download goes to, made when missing.
+func openLocal(dir string) (*os.Root, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("finding the folder %q: %w", dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the folder %q: %w", dir, localFault(err))
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the folder %q: %w", dir, err)
+	}
+	return root, nil
+}
+
+// absolute is where name in root is, for people.
+func absolute(root *os.Root, name string) string {
+	return filepath.Join(root.Name(), filepath.FromSlash(name))
+}
+
+// localFault is err, marked as ErrLocalDisk where that is what it means.
+func localFault(err error) error {
+	if isDiskFull(err) {
+		return fmt.Errorf("%w: %w", ErrLocalDisk, err)
+	}
+	return err
+}
+
+// makeFolder makes a folder in root and those above it. A link among them that leads
+// out of root is a forbidden name.
+func makeFolder(root *os.Root, name string) error {
+	err := root.MkdirAll(name, 0o755)
+	if info, statErr := root.Stat(name); statErr == nil && info.IsDir() {
+		return nil
+	}
+	if leadsOut(root, name) {
+		return fmt.Errorf("%w: a link on the way to %q leads out of %q", ErrForbiddenName, name, root.Name())
+	}
+	if err == nil {
+		err = fs.ErrExist
+	}
+	return fmt.Errorf("making the folder %q: %w", absolute(root, name), localFault(err))
+}
+
+// leadsOut reports whether a link on the way to name can't be followed inside root.
+func leadsOut(root *os.Root, name string) bool {
+	for at := name; at != "."; at = path.Dir(at) {
+		if info, err := root.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			_, err := root.Stat(at)
+			return err != nil
+		}
+	}
+	return false
+}
+
+// hidden is a name in root for something of our own about name: nobody else's.
+func hidden(name, suffix string) string {
+	if foldsCase {
+		name = strings.ToLower(name)
+	}
+	sum := sha256.Sum256([]byte(name))
+	return ".colab-relay-" + hex.EncodeToString(sum[:10]) + suffix
+}
+
+// lockName keeps every other download, of any program, from name in root. It gives
+// ErrBusy where one has it.
+func lockName(root *os.Root, name string) (unlock func(), err error) {
+	file := filepath.Join(root.Name(), hidden(name, ".lock"))
+	for {
+		l := flock.New(file, flock.SetPermissions(0o600))
+		ok, err := l.TryLock()
+		if err != nil {
+			return nil, fmt.Errorf("locking %q: %w", absolute(root, name), localFault(err))
+		}
+		if !ok {
+			_ = l.Close()
+			return nil, fmt.Errorf("%q: %w", absolute(root, name), ErrBusy)
+		}
+		// The one before may have removed the file between our open and our lock.
+		held, heldErr := l.Stat()
+		now, nowErr := os.Lstat(file)
+		if heldErr == nil && nowErr == nil && os.SameFile(held, now) {
+			return func() {
+				_ = os.Remove(file) // Windows keeps it until it is closed: an empty file stays
+				_ = l.Close()
+			}, nil
+		}
+		_ = l.Close()
+	}
+}
+
+// place gives the file part its final name, or the first numbered one that is free,
+// and never replaces another file unless overwrite is set.
+func place(root *os.Root, part, name string, overwrite bool) (string, error) {
+	if overwrite && root.Rename(part, name) == nil {
+		return name, nil
+	}
+	for i := 0; ; i++ {
+		to := numbered(name, i)
+		err := placeAt(root, part, to)
+		if err == nil || !errors.Is(err, fs.ErrExist) || i > maxEntries {
+			return to, err
+		}
+	}
+}
+
+// placeAt is a rename that fails with fs.ErrExist where to exists. A hard link does
+// that; where the file system has none, an empty file holds the place first.
+func placeAt(root *os.Root, part, to string) error {
+	err := root.Link(part, to)
+	if err == nil {
+		return root.Remove(part)
+	}
+	if _, statErr := root.Lstat(to); statErr == nil {
+		return fs.ErrExist
+	}
+	f, err := root.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_ = f.Close()
+	return root.Rename(part, to)
+}
+
+// findSame looks for a local file that is the remote one already: name or, unless
+// overwrite is set, one of its numbered names up to the first free one. digest is
+// asked only where a size fits.
+func (j *job) findSame(ctx context.Context, root *os.Root, name string, size int64, digest func() (string, error)) (string, error) {
+	for i := 0; i <= maxEntries; i++ {
+		at := numbered(name, i)
+		info, err := root.Lstat(at)
+		if err != nil {
+			return "", nil
+		}
+		if info.Mode().IsRegular() && info.Size() == size {
+			same, err := j.isSame(ctx, root, at, size, digest)
+			if same || err != nil {
+				return at, err
+			}
+		}
+		if j.options.Overwrite {
+			return "", nil
+		}
+	}
+	return "", nil
+}
+
+func (j *job) isSame(ctx context.Context, root *os.Root, name string, size int64, digest func() (string, error)) (bool, error) {
+	want, err := digest()
+	if err != nil {
+		return false, err
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return false, nil // not readable: it is not ours to replace
+	}
+	defer f.Close()
+	buf, err := j.buffer(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer j.free(buf)
+	got, err := readDigest(ctx, f, size, buf, nil)
+	if err != nil && ctx.Err() != nil {
+		return false, err
+	}
+	return err == nil && got == want, nil
+}

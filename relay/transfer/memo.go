@@ -1,0 +1,107 @@
+package transfer
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// maxMemo bounds the file of what is done, in bytes: maxEntries lines of long names.
+const maxMemo = 64 << 20
+
+// memo remembers which files of a folder an unfinished download brought and checked.
+// Without it the same call again would ask about each of them first, and a folder of
+// many files would never be finished by calls that each have little time. It goes once
+// the folder is whole: later downloads compare digests.
+type memo struct {
+	name string
+	done map[string]memoLine // by remote path
+
+	mu   sync.Mutex
+	file *os.File
+}
+
+// memoLine is one file: what the listing said of it, and where it is.
+type memoLine struct {
+	Remote   string    `json:"remote_path"`
+	Size     int64     `json:"size_bytes"`
+	Modified time.Time `json:"modified"`
+	Local    string    `json:"local"`
+	// LocalModified is the local file's time, which a file system may keep less exactly.
+	LocalModified time.Time `json:"local_modified"`
+}
+
+// openMemo reads what an earlier call noted about the same remote folder.
+func openMemo(root *os.Root, name, remote string) (*memo, error) {
+	m := &memo{name: hidden(name+"\x00"+remote, ".done"), done: map[string]memoLine{}}
+	f, err := root.OpenFile(m.name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening %q: %w", absolute(root, m.name), localFault(err))
+	}
+	whole := m.read(f)
+	// A line that a kill tore is cut off, so that the next one stands alone.
+	if err := f.Truncate(whole); err != nil {
+		return nil, errors.Join(fmt.Errorf("cutting %q: %w", absolute(root, m.name), err), f.Close())
+	}
+	if _, err := f.Seek(whole, io.SeekStart); err != nil {
+		return nil, errors.Join(fmt.Errorf("reading %q: %w", absolute(root, m.name), err), f.Close())
+	}
+	m.file = f
+	return m, nil
+}
+
+// read takes lines in up to the first that is not whole, and says where that begins.
+func (m *memo) read(f io.Reader) (whole int64) {
+	lines := bufio.NewReader(io.LimitReader(f, maxMemo))
+	for {
+		text, err := lines.ReadBytes('\n')
+		var line memoLine
+		if err != nil || json.Unmarshal(text, &line) != nil {
+			return whole
+		}
+		whole += int64(len(text))
+		m.done[line.Remote] = line
+	}
+}
+
+// holds reports whether e was brought already, and neither side was touched since.
+func (m *memo) holds(root *os.Root, e remoteEntry) bool {
+	line, ok := m.done[e.Path]
+	if !ok || line.Size != e.SizeBytes || !line.Modified.Equal(e.Modified) {
+		return false
+	}
+	info, err := root.Lstat(line.Local)
+	return err == nil && info.Mode().IsRegular() && info.Size() == e.SizeBytes && info.ModTime().Equal(line.LocalModified)
+}
+
+// add notes a file that is in its place. A line that can't be written costs a second
+// look later, nothing else.
+func (m *memo) add(root *os.Root, e remoteEntry, local string) {
+	info, err := root.Lstat(local)
+	if err != nil {
+		return
+	}
+	line, err := json.Marshal(memoLine{Remote: e.Path, Size: e.SizeBytes, Modified: e.Modified, Local: local, LocalModified: info.ModTime()})
+	if err != nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, _ = m.file.Write(append(line, '\n'))
+}
+
+// close ends the memo with the folder's outcome: it goes where that is good.
+func (m *memo) close(root *os.Root, outcome error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_ = m.file.Close()
+	if outcome == nil {
+		_ = root.Remove(m.name)
+	}
+	return outcome
+}

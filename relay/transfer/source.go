@@ -1,0 +1,138 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"colabrelay/shared/contract"
+)
+
+// localFile is a file that is being uploaded, and what it was when it was opened.
+type localFile struct {
+	*os.File
+	info  fs.FileInfo
+	again func() (fs.FileInfo, error) // looks at its name anew
+}
+
+// changed reports whether the file may hold other bytes than when it was opened, or
+// its name another file.
+func (f localFile) changed() bool {
+	held, heldErr := f.Stat()
+	named, namedErr := f.again()
+	return heldErr != nil || namedErr != nil || !sameState(f.info, held) || !sameState(f.info, named)
+}
+
+func sameState(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// opening is how a file is reached: by its path, or inside a root.
+type opening struct {
+	stat func(string) (fs.FileInfo, error)
+	open func(string, int, fs.FileMode) (*os.File, error)
+}
+
+var anywhere = opening{stat: os.Stat, open: os.OpenFile}
+
+func inside(root *os.Root) opening { return opening{stat: root.Stat, open: root.OpenFile} }
+
+// file opens a regular file. Nothing else is opened: a FIFO would wait for a writer,
+// a device may act on being opened.
+func (o opening) file(name string) (localFile, error) {
+	before, err := o.stat(name)
+	if err != nil {
+		return localFile{}, fmt.Errorf("opening %q: %w", name, err)
+	}
+	if !before.Mode().IsRegular() {
+		return localFile{}, fmt.Errorf("opening %q: %w", name, ErrNotRegular)
+	}
+	// O_NONBLOCK, as a FIFO may have taken its place meanwhile.
+	f, err := o.open(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return localFile{}, fmt.Errorf("opening %q: %w", name, err)
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		_ = f.Close()
+		return localFile{}, fmt.Errorf("opening %q: %w", name, ErrNotRegular)
+	}
+	return localFile{File: f, info: info, again: func() (fs.FileInfo, error) { return o.stat(name) }}, nil
+}
+
+// statLocal says what is to be uploaded, without opening it.
+func statLocal(path string) (fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("uploading %q: %w", path, err)
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("uploading %q: %w", path, ErrNotRegular)
+	}
+	return info, nil
+}
+
+// contentDir is where uploads go that name no place.
+const contentDir = "/content"
+
+// fileTarget is the remote path of a file that goes to remote.
+func (j *job) fileTarget(ctx context.Context, local, remote string) (string, error) {
+	base := baseName(local)
+	switch {
+	case remote == "":
+		return contentDir + "/" + base, nil
+	case strings.HasSuffix(remote, "/"):
+		return remote + base, nil
+	}
+	st, err := j.client.Stat(ctx, remote, false, 0)
+	switch {
+	case refusalCode(err) == contract.CodeNotFound:
+		return remote, nil
+	case err == nil && st.IsDir:
+		return remote + "/" + base, nil
+	}
+	return remote, err
+}
+
+// folderTarget is the remote path of a folder that goes to remote.
+func folderTarget(local, remote string) string {
+	switch {
+	case remote == "":
+		return contentDir + "/" + baseName(local)
+	case strings.HasSuffix(remote, "/"):
+		return remote + baseName(local)
+	}
+	return remote
+}
+
+// baseName is the name of a local file, for the VM.
+func baseName(local string) string {
+	if full, err := filepath.Abs(local); err == nil {
+		local = full
+	}
+	return remoteName(filepath.Base(local))
+}
+
+// remoteName writes the bytes of a name, or of a path with slashes, that are not UTF-8 as \xNN, as the executor
+// does: JSON can't carry them, and two names would become one.
+func remoteName(name string) string {
+	if utf8.ValidString(name) {
+		return name
+	}
+	var b strings.Builder
+	for len(name) > 0 {
+		r, n := utf8.DecodeRuneInString(name)
+		if r == utf8.RuneError && n == 1 {
+			fmt.Fprintf(&b, `\x%02x`, name[0])
+		} else {
+			b.WriteString(name[:n])
+		}
+		name = name[n:]
+	}
+	return b.String()
+}

@@ -1,0 +1,154 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"colabrelay/shared/contract"
+)
+
+// localEntry is a file of a local tree.
+type localEntry struct {
+	name  string // in the root, with slashes
+	size  int64
+	fresh bool // nothing of its name is on the VM
+}
+
+// localTree is what a local folder holds, all levels of it.
+type localTree struct {
+	files   []localEntry
+	folders []string // in the root
+	empty   []string // of these, those with nothing in them
+	bytes   int64
+	notes   []string
+}
+
+// uploadFolder sends a tree: first all of it is listed, then its files go.
+func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, error) {
+	r := Result{Path: target, IsDir: true}
+	doing := fmt.Sprintf("uploading %q", local)
+	root, err := os.OpenRoot(local)
+	if err != nil {
+		return r, fmt.Errorf("opening the folder %q: %w", local, err)
+	}
+	defer root.Close()
+	tree, err := walkLocal(ctx, root)
+	if err == nil {
+		err = j.compare(ctx, &tree, target)
+	}
+	if err != nil {
+		return r, j.told(ctx, doing, err)
+	}
+	j.meter.plan(len(tree.files), tree.bytes)
+	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
+	err = j.eachFile(ctx, len(tree.files), &r, func(ctx context.Context, i int) (string, moved, error) {
+		e := tree.files[i]
+		got, err := j.uploadFile(ctx, outside{
+			name: filepath.Join(local, filepath.FromSlash(e.name)), target: target + "/" + remoteName(e.name), fresh: e.fresh,
+			open: func() (localFile, error) { return inside(root).file(e.name) },
+		})
+		return e.name, got, err
+	})
+	return r, j.told(ctx, doing, err)
+}
+
+// walkLocal lists a tree. Links to files inside it are files; no other link is
+// followed, and nothing special is touched.
+func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
+	t := localTree{}
+	for todo := []string{"."}; len(todo) > 0; {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		t.folders = append(t.folders, at)
+		found, err := readFolder(ctx, root, at, maxEntries-len(t.folders)-len(t.files)-len(todo))
+		if err != nil {
+			return t, err
+		}
+		if len(found) == 0 && at != "." {
+			t.empty = append(t.empty, at)
+		}
+		for _, e := range found {
+			name := path.Join(at, e.Name())
+			if e.IsDir() {
+				todo = append(todo, name)
+				continue
+			}
+			info, err := root.Stat(name)
+			switch {
+			case err != nil:
+				t.notes = note(t.notes, fmt.Sprintf("%q: a link that leads out, or nowhere: left out", name))
+			case info.IsDir():
+				t.notes = note(t.notes, fmt.Sprintf("%q is a link to a folder: left out", name))
+			case !info.Mode().IsRegular():
+				t.notes = note(t.notes, fmt.Sprintf("%q is neither a file nor a folder: left out", name))
+			default:
+				t.files, t.bytes = append(t.files, localEntry{name: name, size: info.Size()}), t.bytes+info.Size()
+			}
+		}
+	}
+	return t, nil
+}
+
+// readFolder is all entries of a local folder, at most limit.
+func readFolder(ctx context.Context, root *os.Root, name string, limit int) ([]fs.DirEntry, error) {
+	const batch = 1000
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("listing %q: %w", absolute(root, name), err)
+	}
+	defer f.Close()
+	var all []fs.DirEntry
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		some, err := f.ReadDir(batch)
+		all = append(all, some...)
+		switch {
+		case len(all) > limit:
+			return nil, fmt.Errorf("%w: over %d in %q", ErrTooMany, maxEntries, root.Name())
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, fmt.Errorf("listing %q: %w", absolute(root, name), err)
+		}
+	}
+}
+
+// compare learns by listing which files the VM has nothing of, so that these need no
+// look each.
+func (j *job) compare(ctx context.Context, t *localTree, target string) error {
+	absent := map[string]bool{} // folders that are not on the VM
+	there := map[string]bool{}  // files and folders that are
+	for _, folder := range t.folders {
+		if absent[path.Dir(folder)] && folder != "." {
+			absent[folder] = true
+			continue
+		}
+		entries, err := j.listFolder(ctx, path.Join(target, remoteName(folder)), maxEntries)
+		switch {
+		case refusalCode(err) == contract.CodeNotFound:
+			absent[folder] = true
+		case err != nil:
+			return err
+		}
+		for _, e := range entries {
+			there[path.Join(remoteName(folder), e.Name)] = true
+		}
+	}
+	for i := range t.files {
+		t.files[i].fresh = !there[remoteName(t.files[i].name)]
+	}
+	for _, folder := range t.empty {
+		if absent[folder] {
+			t.notes = note(t.notes, fmt.Sprintf("%q is empty: not made, as uploads make folders for files only", folder))
+		}
+	}
+	return nil
+}
