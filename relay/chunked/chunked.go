@@ -1,3 +1,176 @@
 // Package chunked runs a loop on the VM batch by batch and keeps on the laptop how
-// far it came.
+// far it came, so that the loop goes on after anything in between has died: the
+// call, the relay, the tunnel, the executor, the kernel, the VM.
+//
+// The kernel itself keeps what it has done (loop.py), the executor's log tells of
+// each finished iteration by a marker, and a file of relay/checkpoint holds what
+// was confirmed and which batch is under way. Nothing is taken for done that the
+// VM did not confirm. The package must not know MCP, nor how outputs are shown.
+//
+// Start reading at Open, then Run.Advance; loop.py is what runs in the kernel.
 package chunked
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"colabrelay/relay/checkpoint"
+	"colabrelay/shared/contract"
+)
+
+// Bounds of what is asked for.
+const (
+	MaxCodeBytes  = 512 << 10 // setup and loop together; quotes in it grow eightfold on the way
+	MaxIterations = 1_000_000_000
+)
+
+// Errors of Open.
+var (
+	ErrName    = errors.New("a chunked run needs a name")
+	ErrSize    = errors.New("set-up and loop are over 512 KiB together")
+	ErrBusy    = errors.New("another call or relay works on this run now")
+	ErrChanged = errors.New("not the run that is kept under this name")
+	ErrDamaged = errors.New("the checkpoint cannot be read")
+	ErrForeign = errors.New("the checkpoint is no chunked run's")
+)
+
+// errSilent means that batches end well and tell nothing.
+var errSilent = errors.New("two batches ended without one marker: the kernel's display publisher was replaced, or its messages get lost")
+
+// OnChange says what happens to a run whose code or n is not what is kept.
+type OnChange string
+
+// Ways to deal with a change.
+const (
+	Refuse   OnChange = "refuse"
+	Continue OnChange = "continue" // keep what is done, go on with the new code
+	Restart  OnChange = "restart"  // begin at 0 again; also what runs a finished run again
+)
+
+// Spec is the run a caller wants.
+type Spec struct {
+	Name      string // of the checkpoint
+	Setup     string // once in a kernel's life; may be empty
+	Loop      string // body of: for i in range(N)
+	N         int64
+	BatchSize int64 // iterations of one execution, at most
+	OnChange  OnChange
+	Runtime   string // name of the runtime, for the record
+}
+
+// VM is the executor as a run sees it; *client.Client is one.
+type VM interface {
+	Submit(ctx context.Context, s contract.Submit) (contract.Execution, error)
+	Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error)
+	List(ctx context.Context, limit int) (contract.ExecutionList, error)
+	Interrupt(ctx context.Context, id string) (contract.Execution, error)
+	InstanceID() string // of the VM that answered last
+}
+
+// Run is a chunked run that this process has to itself until Close.
+type Run struct {
+	dir       string
+	spec      Spec
+	state     *State
+	lock      *flock.Flock
+	begun     bool    // the file holds this run
+	abandoned *Flight // of the run that a restart replaced
+	notes     []string
+	path      string
+}
+
+// Open finds the run of that name in dir, or begins one. Nothing is written yet.
+func Open(dir string, s Spec) (*Run, error) {
+	switch {
+	case s.Name == "":
+		return nil, ErrName
+	case len(s.Setup)+len(s.Loop) > MaxCodeBytes:
+		return nil, ErrSize
+	}
+	r := &Run{dir: dir, spec: s, path: checkpoint.Path(dir, s.Name)}
+	if err := r.acquire(); err != nil {
+		return nil, err
+	}
+	if err := r.load(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Run) acquire() error {
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return fmt.Errorf("making the checkpoint folder: %w", err)
+	}
+	r.lock = flock.New(r.path+".lock", flock.SetPermissions(0o600))
+	got, err := r.lock.TryLock()
+	if err != nil {
+		return fmt.Errorf("locking the run %q: %w", r.spec.Name, err)
+	}
+	if !got {
+		return fmt.Errorf("%q: %w", r.spec.Name, ErrBusy)
+	}
+	return nil
+}
+
+// load reads what is kept and holds it against what is wanted.
+func (r *Run) load() error {
+	kept, err := Load(r.dir, r.spec.Name)
+	switch {
+	case errors.Is(err, checkpoint.ErrNotFound):
+		r.state = newState(r.spec)
+		return nil
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign):
+		return r.replace(err)
+	case err != nil:
+		return err
+	}
+	r.state, err = r.reconcile(kept)
+	r.begun = r.state == kept
+	return err
+}
+
+// replace begins afresh in place of a file that is no run, when that was asked
+// for: the file is kept aside, never overwritten.
+func (r *Run) replace(why error) error {
+	if r.spec.OnChange != Restart {
+		return why
+	}
+	word := "damaged"
+	if errors.Is(why, ErrForeign) {
+		word = "other"
+	}
+	aside := fmt.Sprintf("%s.%s-%s", r.path, word, time.Now().UTC().Format("20060102T150405.000"))
+	if err := os.Rename(r.path, aside); err != nil {
+		return fmt.Errorf("keeping the old checkpoint aside: %w", err)
+	}
+	r.note("what was kept under this name before is now in %s", aside)
+	r.state = newState(r.spec)
+	r.state.Restarted = true
+	return nil
+}
+
+// Close lets others work on the run.
+func (r *Run) Close() { _ = r.lock.Close() }
+
+// State is where the run stands. It must not be changed.
+func (r *Run) State() *State { return r.state }
+
+// Path is the run's file.
+func (r *Run) Path() string { return r.path }
+
+func (r *Run) note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// save writes the state down, synced.
+func (r *Run) save() error {
+	r.state.UpdatedAt = time.Now().UTC()
+	_, err := checkpoint.Save(r.dir, r.spec.Name, r.state)
+	return err
+}

@@ -1,0 +1,168 @@
+"""Turns setup_code and loop_code into what Python runs.
+
+What a notebook's cell may hold is allowed, magics and ! lines too. In loop_code `i` is an
+ordinary variable; besides, what the bridge before this one documented works, told by the
+syntax tree alone: a subscript [{i}] means [i], and {i} in a plain string becomes the number.
+"""
+
+import ast
+import dis
+import linecache
+import re
+import types
+
+NUMBER = re.compile(r"(?<!\{)\{i\}(?!\})")
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+class Refused(Exception):
+    """Code that can't be a body. It is told as the SyntaxError it is: IPython would show a
+    SyntaxError proper with our own frames around."""
+
+    def __init__(self, message, lines):
+        super().__init__(message)
+        self.lines = lines
+
+    def _render_traceback_(self):
+        return self.lines
+
+
+Refused.__name__ = Refused.__qualname__ = "SyntaxError"
+
+
+class Setup:
+    """setup_code: run once in a kernel's life."""
+
+    def __init__(self, shell, source):
+        self.tree = parse(shell, "setup_code", source)
+        self.code = compiled(self.tree)
+
+
+class Loop:
+    """loop_code: the body of `for i in range(n)`."""
+
+    def __init__(self, shell, source):
+        tree = parse(shell, "loop_code", source)
+        for node in own_breaks(tree.body):
+            error = SyntaxError("'break' can't end a chunked run: use continue, or raise an error")
+            error.filename, error.lineno, error.text = tree.label, node.lineno, None
+            raise refused(error)
+        braces = Braces()
+        tree = braces.visit(tree)
+        self.texts = [(node, node.value) for node in braces.texts]
+        # In a for, so that continue means what it says in the body of a loop.
+        name, once = ast.Name("i", ast.Store()), ast.List([ast.Name("i", ast.Load())], ast.Load())
+        tree.body = [ast.For(name, once, tree.body or [ast.Pass()], [])]
+        ast.fix_missing_locations(tree)
+        self.tree = tree
+        self.code = compiled(tree)
+        self.sets_result = stores(self.code, "result", ("STORE_NAME", "STORE_GLOBAL"))
+
+    def prepare(self, number):
+        """Compiles anew where a string holds the number."""
+        if self.texts:
+            for node, text in self.texts:
+                node.value = NUMBER.sub(str(number), text)
+            self.code = compiled(self.tree)
+
+
+def parse(shell, kind, source):
+    try:
+        text = shell.transform_cell(source)
+        label = remember(kind, text)
+        tree = ast.parse(text, label)
+    except (SyntaxError, ValueError) as error:  # ValueError: a NUL, before Python 3.12
+        raise refused(error) from None
+    tree.label = label
+    return tree
+
+
+def compiled(tree):
+    try:
+        return compile(tree, tree.label, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise refused(error) from None
+
+
+def refused(error):
+    if not isinstance(error, SyntaxError):
+        return Refused(str(error), ["SyntaxError: " + str(error)])
+    where = ""
+    if error.lineno is not None:
+        where = "  File %s, line %d\n" % (error.filename, error.lineno)
+        line = linecache.getline(error.filename or "", error.lineno).strip()
+        where += "    " + line + "\n" if line else ""
+    message = "%s (%s, line %s)" % (error.msg, error.filename, error.lineno)
+    return Refused(message, [where + "%s: %s" % (type(error).__name__, error.msg)])
+
+
+def remember(kind, text):
+    """Gives the text a file name under which tracebacks and inspect find its lines, for as
+    long as the kernel lives: functions made by an older text may still be about."""
+    lines = text.splitlines(True)
+    number, label = 1, "<" + kind + ">"
+    while label in linecache.cache and linecache.cache[label][2] != lines:
+        number += 1
+        label = "<%s %d>" % (kind, number)
+    linecache.cache[label] = (len(text), None, lines, label)
+    return label
+
+
+class Braces(ast.NodeTransformer):
+    """Finds what the bridge's notation stands for; sets, f-strings and {{i}} are left alone."""
+
+    def __init__(self):
+        self.texts = []  # constants that hold the number
+
+    def visit_Subscript(self, node):
+        self.generic_visit(node)
+        inner = node.slice
+        if type(inner).__name__ == "Index":  # Python 3.8
+            inner = inner.value
+        if is_i_in_braces(inner):
+            node.slice = rewrapped(node.slice, inner.elts[0])
+        return node
+
+    def visit_Constant(self, node):
+        if type(node.value) is str and NUMBER.search(node.value):
+            self.texts.append(node)
+        return node
+
+    def visit_JoinedStr(self, node):
+        node.values = [v if isinstance(v, ast.Constant) else self.visit(v) for v in node.values]
+        return node
+
+    visit_TemplateStr = visit_JoinedStr
+
+
+def is_i_in_braces(node):
+    if not isinstance(node, ast.Set) or len(node.elts) != 1:
+        return False
+    return isinstance(node.elts[0], ast.Name) and node.elts[0].id == "i"
+
+
+def rewrapped(old, inner):
+    if type(old).__name__ == "Index":
+        old.value = inner
+        return old
+    return inner
+
+
+def own_breaks(nodes):
+    """The breaks that would end the body itself, not a loop within it."""
+    for node in nodes:
+        if isinstance(node, ast.Break):
+            yield node
+        elif isinstance(node, LOOPS):
+            yield from own_breaks(node.orelse)
+        elif not isinstance(node, SCOPES):
+            yield from own_breaks(ast.iter_child_nodes(node))
+
+
+def stores(code, name, ways):
+    """Whether running code binds the user's variable of that name."""
+    if any(step.opname in ways and step.argval == name for step in dis.get_instructions(code)):
+        return True
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return any(stores(code, name, ("STORE_GLOBAL",)) for code in inner)

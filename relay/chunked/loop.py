@@ -1,0 +1,167 @@
+"""Runs one batch of a chunked run: the set-up where this kernel has not run it, then
+iterations, one after the other, each confirmed by a marker among the outputs.
+
+What this kernel has done it keeps itself, in the module colab_relay_runs of sys.modules:
+runs[key] is {"setup": hash of the setup_code that ran, "done": iterations completed}, a
+plain dict of plain values. So an iteration that ended never runs again in this kernel's
+life, whatever became of its marker. save_kernel_state keeps it with the variables, and
+cleanup_colab takes it away with them.
+"""
+
+import json
+import signal
+import sys
+import time
+import types
+
+from colab_relay_body import Loop, Setup
+from colab_relay_values import encode
+from IPython.core.getipython import get_ipython
+
+MIME = "application/vnd.colab-relay.iteration+json"
+REGISTRY = "colab_relay_runs"
+MAX_RUNS = 1000  # kept in the registry; the oldest go first
+
+
+def run(text):
+    spec = json.loads(text)
+    shell = get_ipython()
+    setup, loop = Setup(shell, spec["setup"]), Loop(shell, spec["loop"])
+    with Interrupts() as interrupts:
+        batch = Batch(shell, spec)
+        batch.begin()
+        if batch.entry["setup"] != spec["setup_sha256"]:
+            batch.set_up(setup, interrupts)
+        batch.iterate(loop, interrupts)
+
+
+def registry():
+    if REGISTRY not in sys.modules:
+        sys.modules[REGISTRY] = types.ModuleType(REGISTRY)
+        sys.modules[REGISTRY].runs = {}
+    return sys.modules[REGISTRY].runs
+
+
+def entry_of(key, confirmed):
+    """This kernel's own record of the run. One whose set-up ran here tells what the
+    variables hold, also when that is less than was confirmed once: then a state saved
+    earlier was restored. Any other kernel goes on from what was confirmed."""
+    runs = registry()
+    entry = runs[key] = runs.pop(key, {"setup": "", "done": confirmed})  # the newest last
+    if not entry["setup"]:
+        entry["done"] = max(entry["done"], confirmed)
+    while len(runs) > MAX_RUNS:
+        del runs[next(iter(runs))]
+    return entry
+
+
+class Batch:
+    def __init__(self, shell, spec):
+        self.shell, self.spec = shell, spec
+        # Taken now: code may capture outputs, and a marker must not end up there.
+        self.publish = shell.display_pub.publish
+        self.entry = entry_of(spec["key"], spec["lo"])
+
+    def tell(self, event, **fields):
+        """Publishing flushes stdout and stderr first, so markers and text keep their order."""
+        marker = dict(fields, run=self.spec["key"], event=event, done=self.entry["done"])
+        self.publish(data={MIME: marker}, metadata={})
+
+    def begin(self):
+        self.tell("start", fresh=self.entry["setup"] != self.spec["setup_sha256"])
+
+    def set_up(self, setup, interrupts):
+        self.entry["setup"] = ""
+        seconds = self.step(setup, interrupts, "setup_failed")
+        self.entry["setup"] = self.spec["setup_sha256"]
+        self.tell("setup", seconds=seconds)
+
+    def iterate(self, loop, interrupts):
+        began = time.monotonic()
+        first = self.entry["done"]
+        for i in range(first, self.spec["hi"]):
+            mean = (time.monotonic() - began) / (i - first) if i > first else 0
+            if i > first and time.monotonic() - began + mean / 2 > self.spec["seconds"]:
+                return  # the next batch goes on here
+            interrupts.check()
+            loop.prepare(i)
+            self.shell.user_ns["i"] = i
+            seconds = self.step(loop, interrupts, "failed")
+            self.entry["done"] = i + 1
+            self.tell("done", seconds=seconds, **self.value(loop))
+
+    def value(self, loop):
+        if not loop.sets_result or "result" not in self.shell.user_ns:
+            return {}
+        return encode(self.shell.user_ns["result"])
+
+    def step(self, body, interrupts, event):
+        """Runs a body in the user's namespace and gives the seconds it took."""
+        began = time.monotonic()
+        try:
+            interrupts.running = body
+            exec(body.code, self.shell.user_ns)
+        except BaseException as error:
+            interrupts.seen = False  # this is what it came to
+            self.tell(event, seconds=time.monotonic() - began)
+            hide_frames(self.shell, error, body.code)
+            raise
+        finally:
+            interrupts.running = None
+        return time.monotonic() - began
+
+
+def hide_frames(shell, error, code):
+    """Makes IPython show the error from the user's first line on, without ours above."""
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code is not code:
+        tb = tb.tb_next
+    if tb is None:
+        return
+    try:
+        lines = shell.InteractiveTB.structured_traceback(type(error), error, tb, tb_offset=0)
+        error._render_traceback_ = lambda: lines
+    except Exception:  # an IPython of another age, or an error that takes no attribute
+        pass
+
+
+class Interrupts:
+    """Lets SIGINT through while the user's code runs and holds it back otherwise: between
+    the end of an iteration and its being counted it would make that iteration run again.
+    Once one came, the batch ends, also when the body has caught it."""
+
+    def __init__(self):
+        self.running = None
+        self.seen = False
+
+    def __enter__(self):
+        try:
+            self.previous = signal.signal(signal.SIGINT, self.handle)
+        except ValueError:  # not in the main thread, where no interrupt comes
+            self.previous = None
+        return self
+
+    def __exit__(self, *_):
+        if self.previous is not None and signal.getsignal(signal.SIGINT) == self.handle:
+            signal.signal(signal.SIGINT, self.previous)
+
+    def handle(self, number, frame):
+        self.seen = True
+        while frame is not None:
+            if self.running is not None and frame.f_code is self.running.code:
+                raise KeyboardInterrupt
+            frame = frame.f_back
+
+    def check(self):
+        if self.seen:
+            raise Stopped
+
+
+class Stopped(KeyboardInterrupt):
+    """An interrupt that came between two iterations, or that an iteration caught."""
+
+    def _render_traceback_(self):
+        return ["KeyboardInterrupt: interrupted between two iterations"]
+
+
+Stopped.__name__ = Stopped.__qualname__ = "KeyboardInterrupt"

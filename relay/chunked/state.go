@@ -1,0 +1,224 @@
+package chunked
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"colabrelay/relay/checkpoint"
+	"colabrelay/shared/contract"
+)
+
+const (
+	kind    = "chunked"
+	version = 1
+
+	maxRanges      = 1000     // past it the oldest are joined
+	maxOutput      = 4 << 10  // bytes of output kept
+	maxResultBytes = 16 << 20 // of all values together, with perResult for each
+	perResult      = 64
+)
+
+// Status is where a run stands.
+type Status string
+
+// Statuses of a run. One that stopped has the status of the batch that stopped it.
+const (
+	StatusRunning  Status = "running"
+	StatusFinished Status = "finished"
+)
+
+// State is what a run's file holds.
+type State struct {
+	Kind    string `json:"kind"`
+	Version int    `json:"version"`
+	Key     string `json:"key"` // names the run in the kernel's own record
+	Status  Status `json:"status"`
+	Runtime string `json:"runtime"`
+
+	N           int64   `json:"n_iterations"`
+	SetupSHA256 string  `json:"setup_sha256"`
+	LoopSHA256  string  `json:"loop_sha256"`
+	Restarted   bool    `json:"restarted"` // begun by Restart
+	Done        int64   `json:"completed"` // iterations 0 to Done-1
+	Ranges      []Range `json:"ranges"`
+
+	InFlight   *Flight `json:"in_flight"`
+	InstanceID string  `json:"instance_id"` // of the last batch that was answered
+	KernelID   string  `json:"kernel_id"`
+
+	Timed          int64   `json:"timed"` // iterations in the mean
+	MeanSeconds    float64 `json:"mean_seconds"`
+	SlowestSeconds float64 `json:"slowest_seconds"`
+
+	Output         string   `json:"last_output"` // end of what was printed last, raw
+	Results        []Value  `json:"results"`
+	ResultBytes    int      `json:"result_bytes"`
+	ResultsDropped int64    `json:"results_dropped"` // past the bound of all values together
+	Failure        *Failure `json:"failure"`
+
+	CreatedAt  time.Time  `json:"created_at"`
+	UpdatedAt  time.Time  `json:"updated_at"`
+	FinishedAt *time.Time `json:"finished_at"`
+}
+
+// Range is iterations From to To-1, run in one kernel's life.
+type Range struct {
+	From       int64  `json:"from"`
+	To         int64  `json:"to"`
+	KernelID   string `json:"kernel_id"`
+	InstanceID string `json:"instance_id"`
+}
+
+// Flight is a batch that was submitted and has not been seen to end.
+type Flight struct {
+	RequestID   string    `json:"request_id"`
+	InstanceID  string    `json:"instance_id"`
+	ExecutionID string    `json:"execution_id"` // empty until the submit was answered
+	CodeSHA256  string    `json:"code_sha256"`
+	Lo          int64     `json:"lo"`
+	Hi          int64     `json:"hi"`
+	Offset      int64     `json:"offset"` // events before it were taken in
+	Timeout     float64   `json:"timeout_seconds"`
+	SubmittedAt time.Time `json:"submitted_at"`
+}
+
+// Value is what one iteration left in result.
+type Value struct {
+	Iteration int64           `json:"i"`
+	Value     json.RawMessage `json:"value"`             // JSON; null when Omitted says why
+	Omitted   string          `json:"omitted,omitempty"` // why the value is not here
+}
+
+// Failure is why a run stopped.
+type Failure struct {
+	Status    string `json:"status"`
+	Iteration *int64 `json:"iteration"` // null when it was no iteration: the set-up, code that is no Python
+	Message   string `json:"message"`
+}
+
+func newState(s Spec) *State {
+	now := time.Now().UTC()
+	return &State{
+		Kind: kind, Version: version, Key: rand.Text(), Status: StatusRunning, Runtime: s.Runtime,
+		N: s.N, SetupSHA256: hash(s.Setup), LoopSHA256: hash(s.Loop),
+		Ranges: []Range{}, Results: []Value{}, CreatedAt: now, UpdatedAt: now,
+	}
+}
+
+func hash(code string) string {
+	sum := sha256.Sum256([]byte(code))
+	return hex.EncodeToString(sum[:])
+}
+
+// Load reads the run kept under name. It gives checkpoint.ErrNotFound, ErrDamaged
+// or ErrForeign.
+func Load(dir, name string) (*State, error) {
+	entry, err := checkpoint.Load(dir, name, nil)
+	switch {
+	case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrTooLarge):
+		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
+	case err != nil:
+		return nil, err
+	case !Holds(entry):
+		return nil, fmt.Errorf("%q: %w", name, ErrForeign)
+	}
+	var s State
+	if json.Unmarshal(entry.Data, &s) != nil || !s.sound() {
+		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
+	}
+	return &s, nil
+}
+
+// Holds reports whether a checkpoint is a chunked run's, of any version.
+func Holds(e checkpoint.Entry) bool {
+	var head struct {
+		Kind string `json:"kind"`
+	}
+	return json.Unmarshal(e.Data, &head) == nil && head.Kind == kind
+}
+
+// sound reports whether the parts of a state that was read fit each other.
+func (s *State) sound() bool {
+	at := int64(0)
+	for _, r := range s.Ranges {
+		if r.From != at || r.To <= r.From {
+			return false
+		}
+		at = r.To
+	}
+	f := s.InFlight
+	return s.Version == version && s.Key != "" && s.N > 0 && s.Done == at &&
+		(f == nil || contract.RequestIDPattern.MatchString(f.RequestID) && f.Lo >= 0 && f.Hi > f.Lo && f.Offset >= 0)
+}
+
+// Remaining is how many iterations are left.
+func (s *State) Remaining() int64 { return max(0, s.N-s.Done) }
+
+// confirm takes over how far the kernel says it is. What a kernel has not done
+// its variables don't hold: the record goes back to it.
+func (s *State) confirm(done int64, kernelID, instanceID string) {
+	last := len(s.Ranges) - 1
+	for last >= 0 && s.Ranges[last].From >= done {
+		last--
+	}
+	s.Ranges = s.Ranges[:last+1]
+	for i := len(s.Results) - 1; i >= 0 && s.Results[i].Iteration >= done; i-- {
+		s.ResultBytes -= len(s.Results[i].Value) + perResult
+		s.Results = s.Results[:i]
+	}
+	switch {
+	case done < s.Done:
+		if last >= 0 {
+			s.Ranges[last].To = min(s.Ranges[last].To, done)
+		}
+	case done > s.Done && last >= 0 && s.Ranges[last].KernelID == kernelID:
+		s.Ranges[last].To = done
+	case done > s.Done:
+		s.Ranges = append(s.Ranges, Range{s.Done, done, kernelID, instanceID})
+	}
+	s.Done = done
+	if len(s.Ranges) > maxRanges {
+		s.Ranges[1].From, s.Ranges[1].KernelID, s.Ranges[1].InstanceID = s.Ranges[0].From, "several", "several"
+		s.Ranges = append(s.Ranges[:0], s.Ranges[1:]...)
+	}
+}
+
+// took notes how long an iteration took.
+func (s *State) took(seconds float64) {
+	s.Timed++
+	s.MeanSeconds += (seconds - s.MeanSeconds) / float64(s.Timed)
+	s.SlowestSeconds = max(s.SlowestSeconds, seconds)
+}
+
+// keep adds a value, while there is room.
+func (s *State) keep(v Value) {
+	size := len(v.Value) + perResult
+	if s.ResultBytes+size > maxResultBytes {
+		s.ResultsDropped++
+		return
+	}
+	s.ResultBytes += size
+	s.Results = append(s.Results, v)
+}
+
+// printed keeps the end of what was printed.
+func (s *State) printed(text string) {
+	s.Output += text
+	if over := len(s.Output) - maxOutput; over > 0 {
+		for over < len(s.Output) && !utf8.RuneStart(s.Output[over]) {
+			over++
+		}
+		s.Output = s.Output[over:]
+	}
+}
+
+func (s *State) finish() {
+	now := time.Now().UTC()
+	s.Status, s.Failure, s.FinishedAt = StatusFinished, nil, &now
+}

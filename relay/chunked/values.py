@@ -1,0 +1,63 @@
+"""Writes the value an iteration gave in `result` as JSON, within bounds."""
+
+import json
+import math
+
+MAX_BYTES = 60 << 10  # of JSON text; the marker that holds it stays under 64 KiB
+MAX_NODES = 50000  # items looked at
+MAX_DEPTH = 20
+MAX_REPR = 2000  # characters of what is no JSON
+ARRAYS = ("numpy", "torch", "jax", "jaxlib")
+
+
+class Large(Exception):
+    """The value has more items than are worth looking at."""
+
+
+def encode(value):
+    """The fields of a marker: result, JSON as text, or omitted, why there is none."""
+    try:
+        text = json.dumps(Plain().of(value, 0), allow_nan=False)
+    except Large:
+        return {"omitted": "it has over %d items" % MAX_NODES}
+    except Exception as error:  # a __repr__ or an int of theirs that can't be written
+        return {"omitted": "it can't be written as JSON: %s" % type(error).__name__}
+    # The text is a string in the marker's JSON: its quotes and backslashes count twice.
+    if len(text) + text.count('"') + text.count("\\") > MAX_BYTES:
+        return {"omitted": "it is %d bytes of JSON, over 60 KiB" % len(text)}
+    return {"result": text}
+
+
+class Plain:
+    """Turns a value into what json can write."""
+
+    def __init__(self):
+        self.left = MAX_NODES
+
+    def of(self, value, depth):
+        self.left -= 1
+        if self.left < 0:
+            raise Large
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else repr(float(value))
+        if isinstance(value, int):
+            return int(value)
+        if depth < MAX_DEPTH:
+            if isinstance(value, dict):
+                return {self.key(k): self.of(v, depth + 1) for k, v in value.items()}
+            if isinstance(value, (list, tuple)):
+                return [self.of(v, depth + 1) for v in value]
+            if type(value).__module__.partition(".")[0] in ARRAYS and hasattr(value, "tolist"):
+                return self.array(value, depth)
+        return repr(value)[:MAX_REPR]
+
+    def key(self, key):
+        return key if isinstance(key, str) else repr(key)[:MAX_REPR]
+
+    def array(self, value, depth):
+        size = value.numel() if hasattr(value, "numel") else value.size
+        if size > self.left:
+            raise Large
+        return self.of(value.tolist(), depth + 1)
