@@ -1,6 +1,6 @@
 // Command relay is what an MCP host starts on the laptop: a stdio MCP server
 // whose tools run Python on a paired VM. It is also a command line for people:
-// pair, status, version.
+// pair, status, get, put, version.
 //
 // This package only wires: settings (config.go), one file per subcommand.
 package main
@@ -45,13 +45,17 @@ func run(ctx context.Context, args []string, getenv func(string) string, std str
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	set.flags(root.PersistentFlags())
-	root.AddCommand(serveCommand(&set, std), pairCommand(&set, std), statusCommand(&set, std), versionCommand(std))
+	root.AddCommand(serveCommand(&set, std), pairCommand(&set, std), statusCommand(&set, std),
+		getCommand(&set, std), putCommand(&set, std), versionCommand(std))
 	root.SetArgs(args)
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintf(std.err, "relay: %v\n", err)
+		if step := nextStep(err); step != "" {
+			fmt.Fprintf(std.err, "  next step: %s\n", step)
+		}
 		return 1
 	}
 	return 0

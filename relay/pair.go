@@ -92,9 +92,8 @@ func tell(ctx context.Context, r pairing.Runtime, out io.Writer) bool {
 
 func failed(out io.Writer, err error) bool {
 	fmt.Fprintf(out, "  not connected: %v\n", err)
-	var lost *client.Error
-	if errors.As(err, &lost) && lost.Hint != "" {
-		fmt.Fprintf(out, "  next step: %s\n", lost.Hint)
+	if step := nextStep(err); step != "" {
+		fmt.Fprintf(out, "  next step: %s\n", step)
 	}
 	return false
 }

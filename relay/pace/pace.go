@@ -2,7 +2,7 @@
 // long it still takes: "37 % of 2.1 GB, 85 MB/s, 15 s left".
 //
 // It measures and words, no more: it moves no bytes and writes to nobody.
-// Start reading at Meter.
+// Start reading at Teller.
 package pace
 
 import (

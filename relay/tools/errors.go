@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/render"
+	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 )
 
@@ -32,6 +34,10 @@ const (
 	codeInternal      = string(contract.CodeInternal)
 	codeNotConfigured = "not_configured"
 	codeCancelled     = "call_cancelled"
+	codeLocalDiskFull = "local_disk_full"
+	codeLocalFile     = "local_file"
+	codeBusy          = "busy"
+	codeSomeFailed    = "some_failed"
 )
 
 var cancelledProblem = &Problem{
@@ -64,6 +70,41 @@ var refusals = map[contract.Code]string{
 	contract.CodeInternal:       "Call again; if it stays, look at the executor's output in its Colab cell.",
 }
 
+// failure is an error of the relay's own packages, told with code and hint.
+type failure struct {
+	err        error
+	code, hint string
+}
+
+// failures are looked up before what an executor or the line says: an error of
+// theirs may be the cause of one.
+var failures = []failure{
+	{transfer.ErrChanged, string(contract.CodeChanged), "Something writes to the file: wait until it is whole (list_executions shows what runs), then call again with the same arguments."},
+	{transfer.ErrLocalDisk, codeLocalDiskFull, "Free disk space on this computer, then call again with the same arguments: what has come is kept."},
+	{transfer.ErrBusy, codeBusy, "Another call is moving this file: call again with the same arguments once that one has answered, or choose another name."},
+	{transfer.ErrForbiddenName, string(contract.CodeForbiddenPath), "Use a local name below LOCAL_SAVE_DIR: relative, without .. and drive letters, of names that this computer allows."},
+	{transfer.ErrNotRegular, string(contract.CodeNotSupported), "Only files and folders can be moved. Write what is wanted of it into a file first."},
+	{transfer.ErrTooMany, string(contract.CodeTooLarge), "Pack the folder into one archive (tar, zip), or move its subfolders one by one."},
+	{transfer.ErrSomeFailed, codeSomeFailed, "notes says which files, and why. Call again with the same arguments: those that are there are skipped."},
+}
+
+// localFailures are faults of this computer's files, where nothing else explains
+// the error: a broken connection may hold the same ones.
+var localFailures = []failure{
+	{fs.ErrNotExist, string(contract.CodeNotFound), "Check the path on this computer: absolute, beginning with ~/, or below LOCAL_SAVE_DIR."},
+	{fs.ErrPermission, codeLocalFile, "The relay may not read or write there: choose another path, or mend the permissions."},
+}
+
+// tell is the Problem for err out of table, nil when it has none.
+func tell(table []failure, err error) *Problem {
+	for _, f := range table {
+		if errors.Is(err, f.err) {
+			return &Problem{Code: f.code, Message: err.Error(), Hint: f.hint}
+		}
+	}
+	return nil
+}
+
 // problemOf translates whatever a call to an executor ended with.
 func problemOf(err error) *Problem {
 	var (
@@ -74,6 +115,8 @@ func problemOf(err error) *Problem {
 	switch {
 	case errors.As(err, &told):
 		return told
+	case tell(failures, err) != nil:
+		return tell(failures, err)
 	case errors.As(err, &refused):
 		return refusalProblem(refused)
 	case errors.Is(err, context.Canceled):
@@ -82,6 +125,9 @@ func problemOf(err error) *Problem {
 		return &Problem{Code: string(lost.Kind), Message: lost.Message, Hint: lost.Hint}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &Problem{Code: string(client.KindTimeout), Message: "no answer came in the time given", Hint: "Call check_colab_connection."}
+	}
+	if p := tell(localFailures, err); p != nil {
+		return p
 	}
 	return internalProblem(err.Error())
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,17 @@ var calls = map[string]struct{ args, method, path string }{
 	"cleanup_colab":           {`{}`, "POST", contract.PathCleanup},
 	"list_colab_variables":    {`{}`, "GET", contract.PathVariables},
 	"inspect_variable":        {`{"name":"x"}`, "GET", contract.PathInspect},
+	"download_from_colab":     {`{"remote_path":"/content/x"}`, "GET", contract.PathStat},
+	"upload_to_colab":         {`{"local_path":"` + thisFile() + `"}`, "POST", contract.PathUploads},
+}
+
+// thisFile is one that can be uploaded.
+func thisFile() string {
+	path, err := filepath.Abs("errors_test.go")
+	if err != nil {
+		panic(err)
+	}
+	return path
 }
 
 // TestEveryToolsEveryRefusalFitsItsSchema: host.call validates each answer.
@@ -106,6 +118,9 @@ func TestEveryToolsEveryRefusalFitsItsSchema(t *testing.T) {
 			}
 		}
 		f.answer("GET", contract.PathKernel, contract.Kernel{KernelID: "kernel-1"})
+		f.on("GET", contract.PathStat, func(*http.Request, []byte) (int, any) {
+			return http.StatusNotFound, &contract.Error{Code: contract.CodeNotFound, Message: "nothing there yet"}
+		})
 	}
 }
 
@@ -158,6 +173,8 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 		"provide_input":       {`{"execution_id":"e1"}`, `{"text":"x"}`, `{"execution_id":"e1","text":5}`},
 		"list_colab_files":    {`{"path":5}`, `{"path":"/x","recursive":true}`},
 		"inspect_variable":    {`{}`, `{"name":""}`},
+		"download_from_colab": {`{}`, `{"remote_path":""}`, `{"remote_path":"x","overwrite":"yes"}`, `{"remote_path":"x","local_filename":7}`},
+		"upload_to_colab":     {`{}`, `{"local_path":""}`, `{"local_path":"x","remote_path":1}`, `{"local_path":"x","overwrite":1}`},
 	}
 	for _, tool := range allTools() {
 		cases[tool.def.Name] = append(cases[tool.def.Name], `{"no_such_argument":1}`, `{"runtime":5}`, `[1]`)

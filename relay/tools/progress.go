@@ -18,8 +18,8 @@ const (
 	noOutputYet   = "running, no output yet"
 )
 
-// progress tells the host the newest line of output while a call waits. It
-// writes to stdout itself: the SDK's channel drops messages when they come
+// progress tells the host, while a call waits, the newest line of output, or how
+// far a transfer is. It writes to stdout itself: the SDK's channel drops messages when they come
 // fast, and may send some after the answer.
 type progress struct {
 	out     *lineWriter
@@ -31,7 +31,13 @@ type progress struct {
 	mu      sync.Mutex
 	line    string
 	changed bool
+	measure func() (line string, a amount) // nil: line is what is told
+	last    float64                        // the value told before
 }
+
+// amount is how much of a call's work is done, in bytes. A total of 0 means that
+// it is not known.
+type amount struct{ done, total int64 }
 
 // startProgress gives nil, whose methods do nothing, when the host gave no token.
 func (r *Relay) startProgress(req mcp.CallToolRequest) *progress {
@@ -55,6 +61,16 @@ func (p *progress) show(line string) {
 	p.line = line
 }
 
+// follow makes each message ask measure, which must not block, in place of show.
+func (p *progress) follow(measure func() (string, amount)) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.measure = measure
+}
+
 // stop ends the messages; none is written after it returned.
 func (p *progress) stop() {
 	if p == nil {
@@ -74,31 +90,51 @@ func (p *progress) run() {
 			return
 		case <-tick.C:
 		}
-		if line, changed := p.take(); changed || time.Since(last) >= progressMost {
-			p.send(line)
+		if line, a, changed := p.take(); changed || time.Since(last) >= progressMost {
+			p.send(line, a)
 			last = time.Now()
 		}
 	}
 }
 
-func (p *progress) take() (string, bool) {
+func (p *progress) take() (string, amount, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var a amount
+	if p.measure != nil {
+		var line string
+		line, a = p.measure()
+		p.changed = p.changed || p.line != line
+		p.line = line
+	}
 	changed := p.changed
 	p.changed = false
-	return p.line, changed
+	return p.line, a, changed
 }
 
-// send writes one notification. Its progress value is the seconds waited so far,
-// which always rise, as the protocol demands.
-func (p *progress) send(line string) {
+// send writes one notification.
+func (p *progress) send(line string, a amount) {
 	if line == "" {
 		line = noOutputYet
 	}
-	params := map[string]any{"progressToken": p.token, "progress": time.Since(p.started).Seconds(), "message": line}
+	params := map[string]any{"progressToken": p.token, "progress": p.value(a), "message": line}
+	if a.total > 0 {
+		params["total"] = a.total
+	}
 	b, err := json.Marshal(map[string]any{"jsonrpc": mcp.JSONRPC_VERSION, "method": "notifications/progress", "params": params})
 	if err != nil {
 		return // a token that came as JSON can be written as JSON
 	}
 	p.out.Write(append(b, '\n')) // a host that is gone ends the relay through stdin
+}
+
+// value is the bytes done, or the seconds waited where those are not known. It
+// always rises, if only by a thousandth, as the protocol demands.
+func (p *progress) value(a amount) float64 {
+	v := time.Since(p.started).Seconds()
+	if a.total > 0 {
+		v = float64(a.done)
+	}
+	p.last = max(v, p.last+0.001)
+	return p.last
 }

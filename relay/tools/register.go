@@ -110,7 +110,7 @@ func allTools() []tool {
 		runQuick(), runLong(),
 		getExecution(), listExecutions(), interruptExecution(), provideInput(),
 		restartKernel(), listVariables(), inspectVariable(), cleanup(),
-		listFiles(),
+		listFiles(), downloadFromColab(), uploadToColab(),
 	}
 }
 

@@ -55,6 +55,8 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 		"provide_input":           `{"execution_id":null,"text":null}`,
 		"restart_kernel":          `{}`,
 		"inspect_variable":        `{"name":null}`,
+		"download_from_colab":     `{"remote_path":null,"local_filename":"","overwrite":false}`,
+		"upload_to_colab":         `{"local_path":null,"remote_path":"","overwrite":false}`,
 	}
 	for _, tool := range allTools() {
 		var schema struct {

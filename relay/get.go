@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/transfer"
+)
+
+func getCommand(set *settings, std streams) *cobra.Command {
+	m := &move{set: set, std: std}
+	cmd := &cobra.Command{
+		Use:   "get REMOTE [LOCAL]",
+		Short: "Download a file or folder from the VM; the same command resumes",
+		Long: "Download a file or folder from the VM, checked by SHA-256. Stopped or cut, the same command goes on where it was.\n" +
+			"Without LOCAL it goes into the current folder; a file goes into LOCAL where that is a folder. A folder's tree goes to LOCAL itself, or into it when LOCAL ends in a slash.",
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to := localTarget(append(args, "")[1])
+			return m.run(cmd.Context(), args[0], func(ctx context.Context, c *client.Client, o transfer.Options) (transfer.Result, error) {
+				return transfer.Download(ctx, c, args[0], to, o)
+			})
+		},
+	}
+	m.flags(cmd.Flags())
+	return cmd
+}
+
+// localTarget says where LOCAL means: a person may write anywhere.
+func localTarget(local string) transfer.Local {
+	base := filepath.Base(local)
+	switch {
+	case local == "", base == ".", base == "..", base == string(filepath.Separator),
+		strings.HasSuffix(local, "/"), os.IsPathSeparator(local[len(local)-1]):
+		return transfer.Local{Dir: filepath.Clean(local)}
+	}
+	return transfer.Local{Dir: filepath.Dir(local), Name: base}
+}

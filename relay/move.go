@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/pace"
+	"colabrelay/relay/transfer"
+)
+
+// stillFor is how long nothing may move before the display says why.
+const stillFor = 2 * time.Second
+
+// move is what get and put share.
+type move struct {
+	set       *settings
+	std       streams
+	runtime   string
+	overwrite bool
+}
+
+func (m *move) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&m.runtime, "runtime", "", "the paired runtime to use, when it is not the default one")
+	fs.BoolVar(&m.overwrite, "overwrite", false, `replace a different file of that name; else the new one gets a number: "name (1).ext"`)
+}
+
+// way moves something between the laptop and the VM of c.
+type way func(ctx context.Context, c *client.Client, o transfer.Options) (transfer.Result, error)
+
+// run goes one way and shows it; name is what moves. It goes on through cuts until
+// all has moved or ctx ends; a VM that does not answer at first is an error at once.
+func (m *move) run(ctx context.Context, name string, there way) error {
+	cfg := load(*m.set)
+	if len(cfg.problems) > 0 {
+		return fmt.Errorf("wrong settings: %v", errors.Join(cfg.problems...))
+	}
+	vm := &away{}
+	runtimes := newRuntimes(m.set.get, cfg.pairings, slog.New(vm))
+	defer runtimes.close()
+	target, err := runtimes.resolve(m.runtime)
+	if err != nil {
+		return err
+	}
+	if err := reach(ctx, target.Client); err != nil {
+		return err
+	}
+	var teller pace.Teller
+	shown := newDisplay(m.std.err, name, func() string { return standing(&teller, vm, time.Now()) })
+	began := time.Now()
+	r, err := there(ctx, target.Client, transfer.Options{Overwrite: m.overwrite, Report: func(p transfer.Progress) {
+		teller.Report(p)
+		shown.report(p)
+	}})
+	shown.close()
+	for _, note := range r.Notes {
+		fmt.Fprintf(m.std.err, "note: %s\n", printable(note))
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		p, _ := teller.Last()
+		return fmt.Errorf("stopped at %s: the same command goes on from there", pace.Share(p.Done, p.Total))
+	case err != nil:
+		return err
+	}
+	fmt.Fprintln(m.std.out, summary(r, time.Since(began)))
+	return nil
+}
+
+// reach asks the VM once, so that a wrong address ends the command and is not
+// tried for ever.
+func reach(ctx context.Context, c *client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	_, err := c.Kernel(ctx)
+	return err
+}
+
+// standing is what the display says now.
+func standing(t *pace.Teller, vm *away, now time.Time) string {
+	p, at := t.Last()
+	if why := vm.reason(); why != "" && now.Sub(at) > stillFor {
+		return fmt.Sprintf("%s, waiting for the VM: %s", pace.Share(p.Done, p.Total), why)
+	}
+	return t.Line(now)
+}
+
+// summary is the last line: where it is, how much, how long it took.
+func summary(r transfer.Result, took time.Duration) string {
+	parts := []string{pace.Bytes(r.SizeBytes)}
+	if r.IsDir {
+		parts = []string{fmt.Sprintf("%d files", r.Files), pace.Bytes(r.SizeBytes)}
+		if r.Skipped > 0 {
+			parts = append(parts, fmt.Sprintf("%d unchanged", r.Skipped))
+		}
+	}
+	switch {
+	case r.Skipped == r.Files && !r.IsDir:
+		parts = append(parts, "unchanged")
+	case r.ResumedFrom > 0:
+		parts = append(parts, fmt.Sprintf("in %s, resumed from %s", pace.Time(took), pace.Bytes(r.ResumedFrom)))
+	default:
+		parts = append(parts, "in "+pace.Time(took))
+	}
+	if r.SHA256 != "" {
+		parts = append(parts, "SHA-256 "+r.SHA256)
+	}
+	return printable(r.Path) + ": " + strings.Join(parts, ", ")
+}

@@ -1,0 +1,64 @@
+package tools
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"colabrelay/relay/transfer"
+)
+
+type downloadArgs struct {
+	Remote    string `json:"remote_path" min:"1" max:"4096" doc:"File or folder on the VM. Where /content does not exist, it means the executor's workdir."`
+	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, with subfolders if wanted, such as run1/model.bin; ending in / it is a folder to put the download into. Left out: the remote name."`
+	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name. Without it the new file gets a number, such as \"model (1).bin\"."`
+	target
+}
+
+// Download is what download_from_colab answers with.
+type Download struct {
+	Moved
+	LocalPath string `json:"local_path" doc:"Where the file or folder is, or will be once it is whole, on the relay's machine."`
+}
+
+func downloadFromColab() tool {
+	return define(spec{
+		name: "download_from_colab", title: "Download from the VM",
+		description: "Copy a file or a whole folder from the VM to this computer, below LOCAL_SAVE_DIR; the answer names the place. Use it for results worth keeping (models, data sets, archives), before the VM ends: its disk goes with it. " +
+			"The copy is checked by SHA-256, and a different file of the same name is never replaced unless overwrite is true. " +
+			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it goes on where it stopped, also after a lost connection. Files that are there already are skipped. For many small files a folder or an archive is faster than one by one.",
+		idempotent: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args downloadArgs) (*Download, *Problem) {
+		to := transfer.Local{Dir: c.cfg.SaveDir, Name: belowSaveDir(c.cfg.SaveDir, args.Local)}
+		r, m, problem := c.move(ctx, args.Overwrite, func(ctx context.Context, o transfer.Options) (transfer.Result, error) {
+			return transfer.Download(ctx, c.target.Client, args.Remote, to, o)
+		})
+		if r.Path == "" && problem != nil {
+			return nil, problem
+		}
+		if m.CanContinue {
+			m.NextCommand = command("download_from_colab", argumentValue{"remote_path", args.Remote}, argumentValue{"local_filename", args.Local},
+				argumentValue{"overwrite", args.Overwrite}, argumentValue{"runtime", args.Runtime})
+		}
+		return &Download{Moved: m, LocalPath: r.Path}, problem
+	})
+}
+
+// belowSaveDir turns an absolute name inside dir into one below it: models like to
+// repeat the local_path of an answer. Whatever else leads out of dir is left as it
+// is, for the transfer to refuse.
+func belowSaveDir(dir, name string) string {
+	if !filepath.IsAbs(name) {
+		return name
+	}
+	rel, err := filepath.Rel(dir, name)
+	if err != nil || !filepath.IsLocal(rel) {
+		return name
+	}
+	if strings.HasSuffix(name, "/") || strings.HasSuffix(name, string(filepath.Separator)) {
+		rel += "/"
+	}
+	return strings.TrimPrefix(filepath.ToSlash(rel), "./")
+}
+
+func (d *Download) text(b *strings.Builder) { d.Moved.text(b, "Downloaded", d.LocalPath) }

@@ -1,0 +1,158 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"colabrelay/relay/pace"
+	"colabrelay/relay/transfer"
+	"colabrelay/shared/contract"
+)
+
+// Statuses of a transfer.
+const (
+	moveDone      = "done"
+	moveUnchanged = "unchanged" // the same was there already
+	movePartial   = "partial"   // the call's time is over; the same call goes on
+	moveFailed    = "failed"
+)
+
+// Moved is what download_from_colab and upload_to_colab have in common.
+type Moved struct {
+	Status           string   `json:"status" doc:"done; unchanged: the same file was there already; partial: the call's time was over, call again with the same arguments; failed."`
+	SizeBytes        int64    `json:"size_bytes" doc:"Of the file, or of all files of a folder."`
+	SHA256           string   `json:"sha256" doc:"Of the whole file, compared on both sides; empty for a folder, whose files are compared each."`
+	ResumedFrom      int64    `json:"resumed_from" doc:"Bytes that earlier calls had moved."`
+	TransferredBytes int64    `json:"transferred_bytes" doc:"Bytes that this call moved."`
+	Files            int      `json:"files"`
+	Skipped          int      `json:"skipped" doc:"Of files: those that were there already."`
+	CanContinue      bool     `json:"can_continue" doc:"The same call goes on where this one stopped."`
+	NextCommand      string   `json:"next_command,omitempty" doc:"That call."`
+	Notes            []string `json:"notes,omitempty" doc:"What was left out or failed, and why."`
+}
+
+// errHold ends a transfer whose call has to answer.
+var errHold = errors.New("the call's time is over")
+
+// move runs a transfer for as long as this call may take. A transfer that is not
+// done by then has not failed: what moved stays, and the call again goes on.
+func (c *call) move(ctx context.Context, overwrite bool, run func(context.Context, transfer.Options) (transfer.Result, error)) (transfer.Result, Moved, *Problem) {
+	var teller pace.Teller
+	c.progress.follow(func() (string, amount) {
+		p, _ := teller.Last()
+		return teller.Line(time.Now()), amount{p.Done, p.Total}
+	})
+	held, cancel := context.WithTimeoutCause(ctx, c.patience(), errHold)
+	defer cancel()
+	r, err := run(held, transfer.Options{Overwrite: overwrite, Report: teller.Report})
+	m := Moved{
+		SizeBytes: r.SizeBytes, SHA256: r.SHA256, ResumedFrom: r.ResumedFrom, TransferredBytes: r.MovedBytes,
+		Files: r.Files, Skipped: r.Skipped, Notes: r.Notes,
+	}
+	switch {
+	case err == nil && r.Files > 0 && r.Skipped == r.Files:
+		m.Status = moveUnchanged
+	case err == nil:
+		m.Status = moveDone
+	case ctx.Err() == nil && held.Err() != nil && (errors.Is(err, errHold) || stuck(err)):
+		m.Status, m.CanContinue = movePartial, true
+		return r, m, c.heldUp(err, r)
+	default:
+		m.Status = moveFailed
+		return r, m, moveProblem(err)
+	}
+	return r, m, nil
+}
+
+// stuck reports that the line or the executor was in the way at the end.
+func stuck(err error) bool {
+	var refused *contract.Error
+	return errors.As(err, &refused) || unreachable(err)
+}
+
+// heldUp tells, of a transfer that ran out of time, what was in the way at the
+// end: as an error when nothing moved at all, else as a warning.
+func (c *call) heldUp(err error, r transfer.Result) *Problem {
+	if !stuck(err) {
+		return nil
+	}
+	p := moveProblem(err)
+	if r.MovedBytes == 0 {
+		return p
+	}
+	c.warn("At the end the transfer was held up (%s). %s", p.Message, p.Hint)
+	return nil
+}
+
+// moveHints say the next step where that of a run would mislead.
+var moveHints = map[contract.Code]string{
+	codeOf(cancelledProblem):  "Call again with the same arguments: it goes on where it stopped.",
+	contract.CodeConflict:     "Choose another path on the VM, or call again with overwrite=true.",
+	contract.CodeTooLarge:     "Pack the folder into one archive (tar, zip), or move its subfolders one by one.",
+	contract.CodeNewInstance:  "Call again: the transfer goes to the new VM.",
+	contract.CodeShuttingDown: "The executor is ending: start its cell in Colab again, then call again with the same arguments; on the same VM it goes on where it stopped.",
+}
+
+func codeOf(p *Problem) contract.Code { return contract.Code(p.Code) }
+
+// moveProblem is problemOf with the next step of a transfer.
+func moveProblem(err error) *Problem {
+	p := *problemOf(err)
+	if hint, ok := moveHints[codeOf(&p)]; ok {
+		p.Hint = hint
+	}
+	if p.Code == codeCancelled {
+		p.Message = "the host cancelled this call; what had moved by then stays"
+	}
+	return &p
+}
+
+// command is a tool call as a model writes it; arguments with zero values, which
+// are the defaults, are left out.
+func command(name string, args ...argumentValue) string {
+	var all []string
+	for _, a := range args {
+		if a.value == "" || a.value == false {
+			continue
+		}
+		b, _ := json.Marshal(a.value) // a string or a bool
+		all = append(all, a.name+"="+string(b))
+	}
+	return name + "(" + strings.Join(all, ", ") + ")"
+}
+
+type argumentValue struct {
+	name  string
+	value any
+}
+
+// text tells a transfer to a reader; verb and place say which way it went.
+func (m *Moved) text(b *strings.Builder, verb, place string) {
+	switch m.Status {
+	case moveDone:
+		fmt.Fprintf(b, "%s %s to %s", verb, pace.Bytes(m.SizeBytes), place)
+	case moveUnchanged:
+		fmt.Fprintf(b, "Unchanged: %s is the same already, %s", place, pace.Bytes(m.SizeBytes))
+	case movePartial:
+		fmt.Fprintf(b, "Not done yet: %s moved so far", pace.Share(m.ResumedFrom+m.TransferredBytes, m.SizeBytes))
+	default:
+		fmt.Fprintf(b, "Failed on the way to %s", place)
+	}
+	if m.Files != 1 {
+		fmt.Fprintf(b, "; %d files, %d of them unchanged", m.Files, m.Skipped)
+	}
+	if m.SHA256 != "" {
+		fmt.Fprintf(b, "; SHA-256 %s", m.SHA256)
+	}
+	b.WriteString("\n")
+	if m.CanContinue {
+		fmt.Fprintf(b, "Call again to go on: %s\n", m.NextCommand)
+	}
+	for _, n := range m.Notes {
+		fmt.Fprintf(b, "Note: %s\n", n)
+	}
+}

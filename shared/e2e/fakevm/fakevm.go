@@ -1,0 +1,142 @@
+// Package fakevm serves files in memory as an executor does, to tests of the
+// relay's tools and commands: it can stop in the middle, vanish, or refuse on
+// demand, which a real executor can't be made to do. shared/e2e runs the same
+// tools and commands against a real one.
+//
+// It is linked into no program. Start reading at Start, then files.go.
+package fakevm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+// VM is a fake executor. Its methods may be called while it serves.
+type VM struct {
+	URL    string
+	Secret auth.Secret
+
+	verifier *auth.Verifier
+	signer   *auth.Signer
+
+	mu      sync.Mutex
+	files   map[string][]byte // by path below root
+	uploads map[string]*upload
+	asked   map[string]int
+	hook    Hook
+}
+
+// Hook is asked before each request is answered. It may wait, for as long as ctx
+// lasts; an error of the contract is answered with, ErrGone cuts the connection.
+type Hook func(ctx context.Context, r *http.Request) error
+
+// ErrGone makes the VM vanish for one request.
+var ErrGone = errors.New("the VM is gone")
+
+// Start serves until the test ends.
+func Start(t testing.TB) *VM {
+	t.Helper()
+	secret := auth.GenerateSecret()
+	v := &VM{
+		Secret: secret, verifier: auth.NewVerifier(secret, time.Now().Add(-time.Minute), time.Now), signer: auth.NewSigner(secret),
+		files: map[string][]byte{}, uploads: map[string]*upload{}, asked: map[string]int{},
+		hook: func(context.Context, *http.Request) error { return nil },
+	}
+	s := httptest.NewServer(v)
+	t.Cleanup(s.Close)
+	v.URL = s.URL
+	return v
+}
+
+// On sets the hook.
+func (v *VM) On(h Hook) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.hook = h
+}
+
+// Count is how often a route was asked, such as "GET /v1/files/content".
+func (v *VM) Count(route string) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.asked[route]
+}
+
+// ServeHTTP implements http.Handler.
+func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // cut on its way
+	}
+	v.mu.Lock()
+	v.asked[r.Method+" "+r.URL.Path]++
+	hook := v.hook
+	v.mu.Unlock()
+	if r.URL.Path != contract.PathHealth && v.verifier.Verify(r) != nil {
+		http.Error(w, `{"error":{"code":"unauthorized"}}`, http.StatusUnauthorized)
+		return
+	}
+	var answer any
+	var refused *contract.Error
+	err = hook(r.Context(), r)
+	if err == nil {
+		answer, err = v.answer(r, body)
+	}
+	status := http.StatusOK
+	switch {
+	case errors.Is(err, ErrGone):
+		panic(http.ErrAbortHandler)
+	case errors.As(err, &refused):
+		status, answer = http.StatusConflict, contract.ErrorBody{Error: *refused}
+	case err != nil:
+		status, answer = http.StatusInternalServerError, contract.ErrorBody{Error: contract.Error{Code: contract.CodeInternal, Message: err.Error()}}
+	}
+	v.send(w, r, status, answer)
+}
+
+// send answers with bytes as they are, with all else as JSON.
+func (v *VM) send(w http.ResponseWriter, r *http.Request, status int, answer any) {
+	raw, isRaw := answer.([]byte)
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if !isRaw {
+		raw, _ = json.Marshal(answer)
+		w.Header().Set("Content-Type", "application/json")
+	}
+	w.Header().Set(contract.HeaderInstance, "instance-1")
+	if r.URL.Path != contract.PathHealth {
+		if err := v.signer.SignResponse(w.Header(), r, status, raw, time.Now()); err != nil {
+			panic(err)
+		}
+	}
+	w.WriteHeader(status)
+	w.Write(raw)
+}
+
+func (v *VM) answer(r *http.Request, body []byte) (any, error) {
+	switch route := r.Method + " " + r.URL.Path; route {
+	case "GET " + contract.PathHealth:
+		return contract.Health{Status: "ok", Version: "fake", Protocol: contract.Protocol}, nil
+	case "GET " + contract.PathKernel:
+		return contract.Kernel{Status: contract.KernelIdle, KernelID: "kernel-1", Python: "3.12.1"}, nil
+	case "GET " + contract.PathFiles:
+		return v.list(r.URL.Query())
+	case "GET " + contract.PathStat:
+		return v.stat(r.URL.Query())
+	case "GET " + contract.PathContent:
+		return v.content(r.URL.Query())
+	case "POST " + contract.PathUploads:
+		return v.startUpload(body)
+	default:
+		return v.answerUpload(r, body)
+	}
+}

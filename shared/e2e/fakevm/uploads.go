@@ -1,0 +1,112 @@
+package fakevm
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"colabrelay/shared/contract"
+)
+
+// upload is one that was begun.
+type upload struct {
+	start contract.UploadStart
+	bytes []byte
+	have  []bool // of each byte, whether it came
+	path  string // once it is committed
+}
+
+func (v *VM) startUpload(body []byte) (contract.Upload, error) {
+	var s contract.UploadStart
+	if err := json.Unmarshal(body, &s); err != nil {
+		return contract.Upload{}, &contract.Error{Code: contract.CodeBadRequest, Message: err.Error()}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	id := Digest(fmt.Appendf(nil, "%q %d %s %v", s.Path, s.SizeBytes, s.SHA256, s.Overwrite))[:32]
+	u := v.uploads[id]
+	if u == nil || u.path != "" && Digest(v.files[u.path]) != s.SHA256 {
+		u = &upload{start: s, bytes: make([]byte, s.SizeBytes), have: make([]bool, s.SizeBytes)}
+		v.uploads[id] = u
+	}
+	return u.state(id), nil
+}
+
+// answerUpload serves what is asked of one upload.
+func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
+	rest, _ := strings.CutPrefix(r.URL.Path, contract.PathUploads+"/")
+	id, action, _ := strings.Cut(rest, "/")
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	u := v.uploads[id]
+	if u == nil {
+		return nil, &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("nothing at %s %s", r.Method, r.URL.Path)}
+	}
+	switch r.Method + " " + action {
+	case "PUT ":
+		offset, err := strconv.Atoi(r.URL.Query().Get("offset"))
+		if err != nil || offset < 0 || offset+len(body) > len(u.bytes) {
+			return nil, &contract.Error{Code: contract.CodeBadRequest, Message: "offset"}
+		}
+		copy(u.bytes[offset:], body)
+		for i := range body {
+			u.have[offset+i] = true
+		}
+	case "POST commit":
+		if u.path == "" && len(u.missing()) == 0 {
+			if Digest(u.bytes) != u.start.SHA256 {
+				return nil, &contract.Error{Code: contract.CodeChanged, Message: "another SHA-256"}
+			}
+			u.path = v.place(u)
+			v.files[u.path] = u.bytes
+		}
+	}
+	return u.state(id), nil
+}
+
+// place is where an upload's file goes: a different one that is there stays
+// unless it was asked to overwrite it.
+func (v *VM) place(u *upload) string {
+	name := at(u.start.Path)
+	ext := path.Ext(name)
+	for i := 1; ; i++ {
+		there, taken := v.files[name]
+		if !taken || u.start.Overwrite || Digest(there) == u.start.SHA256 {
+			return name
+		}
+		name = fmt.Sprintf("%s (%d)%s", strings.TrimSuffix(at(u.start.Path), ext), i, ext)
+	}
+}
+
+func (u *upload) missing() []contract.Range {
+	all := []contract.Range{}
+	for i, have := range u.have {
+		switch n := len(all); {
+		case have:
+		case n > 0 && all[n-1].Offset+all[n-1].Length == int64(i):
+			all[n-1].Length++
+		default:
+			all = append(all, contract.Range{Offset: int64(i), Length: 1})
+		}
+	}
+	return all
+}
+
+func (u *upload) state(id string) contract.Upload {
+	s := contract.Upload{
+		UploadID: id, Status: contract.UploadReceiving, Path: u.start.Path,
+		SizeBytes: u.start.SizeBytes, SHA256: u.start.SHA256, Missing: u.missing(),
+	}
+	for _, have := range u.have {
+		if have {
+			s.ReceivedBytes++
+		}
+	}
+	if u.path != "" {
+		s.Status, s.Path = contract.UploadCommitted, u.path
+	}
+	return s
+}
