@@ -146,6 +146,10 @@ func classify(err error) error {
 		return ErrNotFound
 	case errors.Is(err, syscall.ENOTDIR):
 		return ErrNotDir
+	case errors.Is(err, syscall.EISDIR):
+		return ErrIsDir
+	case errors.Is(err, syscall.ENXIO): // a FIFO nobody reads, or a socket
+		return ErrNotRegular
 	case errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, fs.ErrInvalid):
 		return ErrBadPath
 	case errors.Is(err, fs.ErrPermission):

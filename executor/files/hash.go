@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,19 @@ func (h *hash) sum(ctx context.Context, from io.Reader) (string, error) {
 		}
 	}
 	return "", ctx.Err()
+}
+
+// sumOf is the digest of a file that does not change meanwhile, else ErrChanged.
+func (h *hash) sumOf(ctx context.Context, f *os.File) (string, error) {
+	v, err := versionOf(f)
+	if err != nil {
+		return "", err
+	}
+	sum, err := h.sum(ctx, f)
+	if err != nil {
+		return "", err
+	}
+	return sum, v.unchanged(f)
 }
 
 func (h *hash) progress() *contract.Hashing {

@@ -83,10 +83,10 @@ func (p place) openFile() (*os.File, error) {
 	return f, nil
 }
 
-// openRegular opens a regular file of dir, without waiting for the other end of a
-// FIFO, and refuses everything else.
+// openRegular opens a regular file of dir, never through a link, and without
+// waiting for the other end of a FIFO.
 func openRegular(dir *os.Root, name string, flag int) (*os.File, error) {
-	f, err := dir.OpenFile(name, flag|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	f, err := dir.OpenFile(name, flag|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, classify(err)
 	}
@@ -94,9 +94,12 @@ func openRegular(dir *os.Root, name string, flag int) (*os.File, error) {
 	if err == nil && !info.Mode().IsRegular() {
 		err = ErrNotRegular
 	}
+	if seen, lstatErr := dir.Lstat(name); err == nil && (lstatErr != nil || !os.SameFile(seen, info)) {
+		err = ErrChanged // os.Root follows a link that stays inside it
+	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, classify(err)
 	}
 	return f, nil
 }

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -104,6 +105,9 @@ type walk struct {
 	at      string
 	pending []string
 	links   int
+
+	create  bool // what is missing is to be made
+	missing bool // at does not exist, so nothing below it does
 }
 
 // push puts a path or link target in front of what is pending.
@@ -122,6 +126,9 @@ func (w *walk) run() error {
 		switch seg {
 		case "", ".":
 		case "..": // only in link targets; at holds no links, so this is the real parent
+			if w.missing {
+				return ErrNotFound
+			}
 			w.at = filepath.Dir(w.at)
 		default:
 			if err := w.step(seg); err != nil {
@@ -132,23 +139,33 @@ func (w *walk) run() error {
 	return nil
 }
 
+// step goes one segment on: to the name as it stands, or else to the one that it
+// is the escaped form of.
 func (w *walk) step(seg string) error {
-	next := filepath.Join(w.at, seg)
-	rt, ok := w.roots.containing(next)
-	switch {
-	case within(w.roots.state, next), isPart(seg):
-		return fmt.Errorf("%w: the executor's own files are not served", ErrForbidden)
-	case w.roots.above(next):
+	err := w.enter(seg)
+	if name := unescape(seg); name != seg && errors.Is(err, ErrNotFound) {
+		err = w.enter(name)
+	}
+	if w.create && errors.Is(err, ErrNotFound) {
+		return w.make(unescape(seg))
+	}
+	return err
+}
+
+func (w *walk) enter(name string) error {
+	next := filepath.Join(w.at, name)
+	rt, err := w.allowed(next)
+	if err != nil {
+		return err
+	}
+	if w.roots.above(next) {
 		w.at = next
 		return nil
-	case !ok:
-		return ErrForbidden
+	}
+	if w.missing {
+		return ErrNotFound
 	}
 	target, err := rt.readlink(next)
-	if err != nil && unescape(seg) != seg {
-		next = filepath.Join(w.at, unescape(seg))
-		target, err = rt.readlink(next)
-	}
 	if err != nil {
 		return classify(err)
 	}
@@ -161,6 +178,18 @@ func (w *walk) step(seg string) error {
 	}
 	w.push(target)
 	return nil
+}
+
+// allowed is the root that holds next, which may be no root's on the way down to one.
+func (w *walk) allowed(next string) (root, error) {
+	rt, ok := w.roots.containing(next)
+	switch {
+	case within(w.roots.state, next), isPart(filepath.Base(next)):
+		return rt, fmt.Errorf("%w: the executor's own files are not served", ErrForbidden)
+	case !ok && !w.roots.above(next):
+		return rt, ErrForbidden
+	}
+	return rt, nil
 }
 
 func (w *walk) end() (place, error) {

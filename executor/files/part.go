@@ -1,0 +1,108 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A part is the hidden file beside a target that an upload arrives in. Being on
+// the target's filesystem it gets there by one rename. It has its whole size from
+// the start, with holes for what is missing.
+
+// openPart opens the part of an upload of size bytes. ErrNotFound means that it is
+// gone, or is another file now, and that the upload has to begin anew.
+func openPart(dir *os.Root, name string, size int64, flag int) (*os.File, error) {
+	f, err := openRegular(dir, name, flag)
+	if errors.Is(err, ErrNotRegular) || errors.Is(err, ErrIsDir) || errors.Is(err, ErrChanged) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	if err == nil && st.Size != size {
+		err = ErrNotFound
+	}
+	// Bytes are never written where another name shows them: that file is not ours.
+	if err == nil && flag != os.O_RDONLY && st.Nlink != 1 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// makePart makes an empty part of size bytes, in place of an old one.
+func makePart(dir *os.Root, name string, size int64) error {
+	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return writing(err)
+	}
+	f, err := dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return writing(err)
+	}
+	err = f.Truncate(size)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		dir.Remove(name)
+	}
+	return writing(err)
+}
+
+// writeAt writes body at offset and returns how much of it is there for sure.
+func writeAt(f *os.File, body []byte, offset int64) (int, error) {
+	n, err := f.WriteAt(body, offset)
+	return n, writing(err)
+}
+
+// writing turns the error of a write into one of this package's. EFBIG is a
+// filesystem, or a limit of the process, that can't hold a file this long.
+func writing(err error) error {
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if errors.Is(err, full) {
+			return ErrDiskFull
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return classify(err)
+}
+
+// room reports ErrDiskFull when need bytes more do not fit beside what is in dir.
+func room(dir *os.Root, need int64) error {
+	f, err := dir.Open(".")
+	if err != nil {
+		return classify(err)
+	}
+	defer f.Close()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil || st.Blocks == 0 {
+		return nil // it does not tell, as some network filesystems
+	}
+	free := int64(min(st.Bavail, 1<<62/uint64(st.Bsize))) * int64(st.Bsize)
+	if need > free {
+		return fmt.Errorf("%w: %d bytes more are needed, %d are free", ErrDiskFull, need, free)
+	}
+	return nil
+}
+
+// identity tells a file under whatever name: it outlives a rename and a link,
+// which change the ctime and with it the etag.
+func identity(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%x-%x-%x", st.Ino, info.Size(), info.ModTime().UnixNano())
+}
