@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -171,11 +172,13 @@ func (e *executor) handle(r *http.Request, raw []byte) (int, any) {
 
 func (e *executor) sign(answer *httptest.ResponseRecorder, r *http.Request, status int, value any) {
 	body, raw := value.([]byte)
-	if !raw {
+	if raw {
+		answer.Header().Set("Content-Type", "application/octet-stream")
+	} else {
 		body, _ = json.Marshal(value)
 	}
-	if len(body) > contract.CompressAbove && r.Header.Get("Accept-Encoding") == encodingGzip {
-		body = gzipped(body)
+	if packed := gzipped(body); len(packed) < len(body)/2 && len(body) > contract.CompressAbove && r.Header.Get("Accept-Encoding") == encodingGzip {
+		body = packed
 		answer.Header().Set("Content-Encoding", encodingGzip)
 	}
 	e.mu.Lock()
@@ -294,11 +297,19 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 
 // send writes a recorded answer.
 func send(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
+	sendFirst(w, answer, answer.Body.Len())
+}
+
+// sendFirst writes a recorded answer's head and the first n bytes of its body.
+func sendFirst(w http.ResponseWriter, answer *httptest.ResponseRecorder, n int) {
 	for name, values := range answer.Header() {
 		w.Header()[name] = values
 	}
+	if answer.Code != http.StatusNoContent {
+		w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
+	}
 	w.WriteHeader(answer.Code)
-	_, _ = w.Write(answer.Body.Bytes())
+	_, _ = w.Write(answer.Body.Bytes()[:n])
 }
 
 // hangUp breaks the connection without an answer.

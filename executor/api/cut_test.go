@@ -1,0 +1,296 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+// sendHead opens a connection and sends the signed head of a request whose body
+// is to be body; the caller sends as much of that as it likes.
+func (s *stand) sendHead(method, path string, body []byte, header ...string) net.Conn {
+	s.t.Helper()
+	req := s.request(method, path, body)
+	if _, err := auth.NewSigner(s.secret).SignRequest(req, body, time.Now()); err != nil {
+		s.t.Fatal(err)
+	}
+	var head strings.Builder
+	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", method, req.URL.RequestURI(), len(body))
+	for name := range req.Header {
+		fmt.Fprintf(&head, "%s: %s\r\n", name, req.Header.Get(name))
+	}
+	for _, line := range header {
+		fmt.Fprintf(&head, "%s\r\n", line)
+	}
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { c.Close() })
+	if _, err := io.WriteString(c, head.String()+"\r\n"); err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+func (s fileStand) cutPut(id string, content, prefix []byte, header ...string) {
+	s.t.Helper()
+	c := s.sendHead("PUT", putPath(id, 0), content, header...)
+	if _, err := c.Write(prefix); err != nil {
+		s.t.Fatal(err)
+	}
+	c.Close()
+}
+
+func TestWhatCameOfACutPartIsKept(t *testing.T) {
+	s := newFileStand(t)
+	content := noise(1 << 20)
+	const came = 700_000
+	id := s.start("a", content).UploadID
+	s.cutPut(id, content, content[:came])
+	eventually(t, func() bool { return s.upload(id).ReceivedBytes == came })
+	u := s.upload(id)
+	if len(u.Missing) != 1 || u.Missing[0] != (contract.Range{Offset: came, Length: int64(len(content)) - came}) {
+		t.Fatalf("missing is %v", u.Missing)
+	}
+	s.put(id, came, content[came:])
+	s.wantFile(s.commit(id), content)
+}
+
+// A peer that just stops leaves as much behind as one that hangs up.
+func TestWhatCameOfAStalledPartIsKept(t *testing.T) {
+	s := newFileStand(t)
+	s.api.pace.stall = 50 * time.Millisecond
+	content := noise(1 << 20)
+	id := s.start("a", content).UploadID
+	c := s.sendHead("PUT", putPath(id, 0), content)
+	if _, err := c.Write(content[:1000]); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusBadRequest || !res.Close {
+		t.Errorf("answer is %d, connection closed %v", res.StatusCode, res.Close)
+	}
+	if got := s.upload(id).ReceivedBytes; got != 1000 {
+		t.Errorf("%d bytes are kept", got)
+	}
+}
+
+// The head of a cut part was proven, its bytes were not: when the whole is wrong,
+// they alone are asked for again.
+func TestForgedBytesOfACutPartAreSentAgain(t *testing.T) {
+	s := newFileStand(t)
+	content := noise(300_000)
+	id := s.start("a", content).UploadID
+	s.put(id, 200_000, content[200_000:])
+	s.cutPut(id, content[:200_000], noise(50_000))
+	eventually(t, func() bool { return s.upload(id).ReceivedBytes == 150_000 })
+	s.put(id, 50_000, content[50_000:200_000])
+	u := s.commit(id)
+	if u.Status != contract.UploadReceiving || len(u.Missing) != 1 || u.Missing[0] != (contract.Range{Length: 50_000}) {
+		t.Fatalf("upload is %+v", u)
+	}
+	s.put(id, 0, content[:50_000])
+	s.wantFile(s.commit(id), content)
+}
+
+// What another connection proved is not spoiled by an older, cut one.
+func TestACutPartNeverReplacesProvenBytes(t *testing.T) {
+	s := newFileStand(t)
+	content := noise(100_000)
+	id := s.start("a", content).UploadID
+	s.put(id, 0, content[:50_000])
+	s.cutPut(id, content, noise(60_000))
+	eventually(t, func() bool { return s.upload(id).ReceivedBytes == 60_000 })
+	s.put(id, 50_000, content[50_000:])
+	s.wantFile(s.commit(id), content)
+}
+
+func TestAWholePartThatIsNotTheSignedOneIsNotKept(t *testing.T) {
+	s := newFileStand(t)
+	content := noise(100_000)
+	id := s.start("a", content).UploadID
+	s.signed(s.request("PUT", putPath(id, 0), noise(len(content))), content).
+		want(t, http.StatusBadRequest, contract.CodeBadRequest)
+	if got := s.upload(id).ReceivedBytes; got != 0 {
+		t.Errorf("%d bytes are kept", got)
+	}
+}
+
+func TestWhatCameOfACompressedPartIsOfNoUse(t *testing.T) {
+	s := newFileStand(t)
+	content := noise(100_000)
+	id := s.start("a", content).UploadID
+	packed := zip(t, content)
+	c := s.sendHead("PUT", putPath(id, 0), packed, "Content-Encoding: gzip")
+	if _, err := c.Write(packed[:5000]); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, c); err != nil { // until it was answered
+		t.Fatal(err)
+	}
+	if got := s.upload(id).ReceivedBytes; got != 0 {
+		t.Errorf("%d bytes are kept", got)
+	}
+}
+
+// Only a part of a file may be half there: no other handler may see half a body.
+func TestACutBodyReachesNoOtherHandler(t *testing.T) {
+	reached := make(chan string, 1)
+	s := standWith(t, func(_ http.ResponseWriter, r *http.Request) { reached <- r.Method })
+	for _, method := range []string{"POST", "DELETE", "PUT"} {
+		c := s.sendHead(method, "/x", []byte("hello"))
+		if _, err := io.WriteString(c, "hel"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := <-reached; got != "PUT" || len(reached) != 0 {
+		t.Errorf("%s reached the handler, and %d more", got, len(reached))
+	}
+}
+
+// paced sends a body of n bytes, a piece every few milliseconds, for longer than a
+// piece may take.
+type paced struct {
+	left int
+	tick *time.Ticker
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	if p.left == 0 {
+		return 0, io.EOF
+	}
+	<-p.tick.C
+	n := min(len(b), p.left, 1000)
+	clear(b[:n])
+	p.left -= n
+	return n, nil
+}
+
+func (s fileStand) pacedPut(id string, size int) (*http.Response, error) {
+	s.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	req := s.request("PUT", putPath(id, 0), nil)
+	req.Body, req.ContentLength, req.GetBody = io.NopCloser(&paced{size, tick}), int64(size), nil
+	if _, err := auth.NewSigner(s.secret).SignRequest(req, make([]byte, size), time.Now()); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.http.Do(req)
+}
+
+// 200 KB at 1.6 Mbit/s, ten times as long as the limit for a piece.
+func TestASlowPartThatMovesIsNotCut(t *testing.T) {
+	s := newFileStand(t)
+	s.api.pace.stall = 100 * time.Millisecond
+	const size = 200_000
+	id := s.start("a", make([]byte, size)).UploadID
+	began := time.Now()
+	res, err := s.pacedPut(id, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK || time.Since(began) < 5*s.api.pace.stall {
+		t.Fatalf("answer is %d after %v", res.StatusCode, time.Since(began))
+	}
+	s.wantFile(s.commit(id), make([]byte, size))
+}
+
+// Whoever sends a byte now and then, also with the key, is cut in the end.
+func TestAPartThatNeverEndsIsCut(t *testing.T) {
+	s := newFileStand(t)
+	s.api.pace = pace{stall: time.Minute, whole: 200 * time.Millisecond}
+	const size = 4 << 20 // 20 s at its pace
+	id := s.start("a", make([]byte, size)).UploadID
+	began := time.Now()
+	if res, err := s.pacedPut(id, size); err == nil {
+		res.Body.Close()
+		if res.StatusCode != http.StatusBadRequest {
+			t.Errorf("answer is %d", res.StatusCode)
+		}
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if got := s.upload(id).ReceivedBytes; got == 0 || got == size {
+		t.Errorf("%d bytes are kept", got)
+	}
+}
+
+// A reader that stops is cut; one that is slow is not.
+func TestAnAnswerIsSentAsLongAsItMoves(t *testing.T) {
+	s := newFileStand(t)
+	content := noise(contract.MaxFilePart)
+	s.write("a", content)
+	etag := s.stat("a", "").ETag
+	get := func(stall time.Duration) (n int64) {
+		s.api.pace.stall = stall
+		c := s.sendHead("GET", contentPath("a", etag, 0, contract.MaxFilePart), nil)
+		c.(*net.TCPConn).SetReadBuffer(64 << 10)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		if stall < time.Second {
+			<-time.After(20 * stall)
+		}
+		piece := make([]byte, 64<<10)
+		for {
+			<-tick.C
+			k, err := c.Read(piece)
+			n += int64(k)
+			if err != nil || n >= contract.MaxFilePart {
+				return n
+			}
+		}
+	}
+	if n := get(10 * time.Second); n < contract.MaxFilePart {
+		t.Errorf("a slow reader gets %d bytes", n)
+	}
+	if n := get(20 * time.Millisecond); n >= contract.MaxFilePart {
+		t.Errorf("one that stopped for long gets all %d bytes", n)
+	}
+}
+
+func TestBigBodiesUseTheirMemoryAgain(t *testing.T) {
+	first := newBuffer(1 << 20)
+	first.Write(bytes.Repeat([]byte("x"), 1000))
+	recycle(first)
+	if again := newBuffer(1 << 20); again.Len() != 0 {
+		t.Errorf("%d bytes of another body are in it", again.Len())
+	}
+	for size, kept := range map[int]bool{minKept - 1: false, minKept: true, maxKept: true, maxKept + 1: false} {
+		if got := keeps(size); got && !kept {
+			t.Errorf("a buffer of %d bytes is kept", size)
+		}
+	}
+}
+
+// keeps reports whether a buffer of size bytes comes back from the pool.
+func keeps(size int) bool {
+	b := bytes.NewBuffer(make([]byte, 0, size))
+	recycle(b)
+	kept, ok := buffers.Get().(*bytes.Buffer)
+	return ok && kept == b
+}

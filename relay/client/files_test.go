@@ -1,0 +1,407 @@
+package client
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+func noise(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	return b
+}
+
+// newFile is an executor with one file, the etag of which is "e".
+func newFile(t testing.TB, content []byte) *executor {
+	return newExecutor(t, func(s seen) (int, any) {
+		query, err := url.ParseQuery(s.query)
+		if err != nil || s.method != http.MethodGet || s.path != contract.PathContent {
+			return http.StatusBadRequest, refusalBody(contract.CodeBadRequest)
+		}
+		if query.Get("etag") != "e" || query.Get("path") != "f" {
+			return http.StatusPreconditionFailed, refusalBody(contract.CodeChanged)
+		}
+		offset, _ := strconv.Atoi(query.Get("offset"))
+		length, _ := strconv.Atoi(query.Get("length"))
+		return http.StatusOK, append([]byte{}, content[min(offset, len(content)):min(offset+length, len(content))]...)
+	})
+}
+
+func TestContentComesIntoTheCallersMemory(t *testing.T) {
+	big, text := noise(contract.MaxFilePart), []byte(strings.Repeat("hello ", 10_000))
+	for name, tc := range map[string]struct {
+		content []byte
+		offset  int64
+		length  int
+		want    []byte
+	}{
+		"in the middle":          {big, 1000, 5000, big[1000:6000]},
+		"at the bound":           {big, 0, contract.MaxFilePart, big},
+		"past the end":           {big[:100], 90, 50, big[90:100]},
+		"at the end":             {big[:100], 100, 50, nil},
+		"compressed":             {text, 6, len(text) - 6, text[6:]},
+		"compressed, to the end": {text, 0, len(text) + 10, text},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newFile(t, tc.content)
+			buf := make([]byte, tc.length)
+			n, err := e.client(t).Content(t.Context(), Part{"f", "e", tc.offset}, buf)
+			if err != nil || !bytes.Equal(buf[:n], tc.want) {
+				t.Fatalf("%d bytes of %d, %v", n, len(tc.want), err)
+			}
+		})
+	}
+}
+
+func TestContentTriesOnceAndSaysWhy(t *testing.T) {
+	e := newFile(t, []byte("hello"))
+	c := e.client(t)
+	if n, err := c.Content(t.Context(), Part{"f", "old", 0}, make([]byte, 5)); n != 0 || Transient(err) {
+		t.Errorf("%d bytes, %v", n, err)
+	} else {
+		wantCode(t, err, contract.CodeChanged)
+	}
+	e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool { hangUp(w); return true })
+	n, err := c.Content(t.Context(), Part{"f", "e", 0}, make([]byte, 5))
+	if wantKind(t, err, KindUnreachable); n != 0 || !Transient(err) {
+		t.Errorf("%d bytes, transient %v", n, Transient(err))
+	}
+	if got := len(e.all()); got != 1 {
+		t.Errorf("%d requests passed", got)
+	}
+	for _, size := range []int{0, contract.MaxFilePart + 1} {
+		if _, err := c.Content(t.Context(), Part{"f", "e", 0}, make([]byte, size)); err == nil {
+			t.Errorf("%d bytes may be asked for", size)
+		}
+	}
+}
+
+func TestContentAndPutPartFollowTheExecutorsClock(t *testing.T) {
+	ahead := func() time.Time { return time.Now().Add(time.Hour) }
+	e := newExecutorAt(t, ahead, func(s seen) (int, any) {
+		if s.method == http.MethodPut {
+			return http.StatusOK, contract.Upload{UploadID: "u"}
+		}
+		return http.StatusOK, []byte("hello")
+	})
+	buf := make([]byte, 5)
+	if n, err := e.client(t).Content(t.Context(), Part{"f", "e", 0}, buf); err != nil || string(buf[:n]) != "hello" {
+		t.Errorf("%q, %v", buf[:n], err)
+	}
+	if _, err := e.client(t).PutPart(t.Context(), "u", 0, []byte("hello")); err != nil {
+		t.Error(err)
+	}
+}
+
+// cutAfter hangs up after n bytes of each answer's body.
+func cutAfter(n int) func(http.ResponseWriter, *httptest.ResponseRecorder) bool {
+	return func(w http.ResponseWriter, a *httptest.ResponseRecorder) bool {
+		sendFirst(w, a, n)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func TestWhatCameOfACutAnswerIsTold(t *testing.T) {
+	content, text := noise(1<<20), []byte(strings.Repeat("hello ", 100_000))
+	for name, tc := range map[string]struct {
+		content []byte
+		after   func(http.ResponseWriter, *httptest.ResponseRecorder) bool
+		want    int
+	}{
+		"nothing":    {content, cutAfter(0), 0},
+		"a piece":    {content, cutAfter(700_000), 700_000},
+		"all but 1":  {content, cutAfter(len(content) - 1), len(content) - 1},
+		"compressed": {text, cutAfter(500), 0},
+		"another status": {content, func(w http.ResponseWriter, a *httptest.ResponseRecorder) bool {
+			a.Code = http.StatusPartialContent
+			return cutAfter(1000)(w, a)
+		}, 0},
+		"another type": {content, func(w http.ResponseWriter, a *httptest.ResponseRecorder) bool {
+			a.Header().Set("Content-Type", "text/html")
+			return cutAfter(1000)(w, a)
+		}, 0},
+		"unsigned": {content, func(w http.ResponseWriter, a *httptest.ResponseRecorder) bool {
+			a.Header().Del("Signature")
+			return cutAfter(1000)(w, a)
+		}, 0},
+		"signed for another instance": {content, func(w http.ResponseWriter, a *httptest.ResponseRecorder) bool {
+			a.Header().Set(contract.HeaderInstance, "other")
+			return cutAfter(1000)(w, a)
+		}, 0},
+		"of unknown length": {content, func(w http.ResponseWriter, a *httptest.ResponseRecorder) bool {
+			for name, values := range a.Header() {
+				w.Header()[name] = values
+			}
+			_, _ = w.Write(a.Body.Bytes()[:100_000])
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newFile(t, tc.content)
+			e.setAfter(tc.after)
+			buf := make([]byte, len(tc.content))
+			n, err := e.client(t).Content(t.Context(), Part{"f", "e", 0}, buf)
+			if wantKind(t, err, KindUnreachable); n != tc.want || !Transient(err) {
+				t.Fatalf("%d bytes, want %d; %v", n, tc.want, err)
+			}
+			if !bytes.Equal(buf[:n], tc.content[:n]) {
+				t.Error("not the file's bytes")
+			}
+		})
+	}
+}
+
+func TestAStalledAnswerIsACutOne(t *testing.T) {
+	content := noise(100_000)
+	e := newFile(t, content)
+	released := make(chan struct{})
+	defer close(released)
+	e.setAfter(func(w http.ResponseWriter, a *httptest.ResponseRecorder) bool {
+		sendFirst(w, a, 40_000)
+		_ = http.NewResponseController(w).Flush()
+		<-released
+		return true
+	})
+	c := e.client(t)
+	c.patience.stall = 80 * time.Millisecond
+	buf := make([]byte, len(content))
+	n, err := c.Content(t.Context(), Part{"f", "e", 0}, buf)
+	if wantKind(t, err, KindTimeout); n != 40_000 || !bytes.Equal(buf[:n], content[:n]) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// Whoever sits between may change bytes and cut the answer: what came is told with an
+// error, so that nobody takes it for proven. A whole answer that was changed is
+// nothing at all.
+func TestChangedContentIsNeverProven(t *testing.T) {
+	content := noise(100_000)
+	for name, tc := range map[string]struct {
+		cut  int
+		want int
+		kind Kind
+	}{
+		"cut":   {50_000, 50_000, KindUnreachable},
+		"whole": {len(content), 0, KindBadAnswer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newFile(t, content)
+			e.setAfter(func(w http.ResponseWriter, a *httptest.ResponseRecorder) bool {
+				a.Body.Bytes()[10] ^= 1
+				if tc.cut < len(content) {
+					return cutAfter(tc.cut)(w, a)
+				}
+				return false
+			})
+			n, err := e.client(t).Content(t.Context(), Part{"f", "e", 0}, make([]byte, len(content)))
+			if wantKind(t, err, tc.kind); n != tc.want {
+				t.Errorf("%d bytes, want %d", n, tc.want)
+			}
+		})
+	}
+}
+
+func TestMoreContentThanAskedForIsRefused(t *testing.T) {
+	for name, content := range map[string][]byte{
+		"plain": noise(2000), "compressed": bytes.Repeat([]byte("x"), 2000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newExecutor(t, func(seen) (int, any) { return http.StatusOK, content })
+			n, err := e.client(t).Content(t.Context(), Part{"f", "e", 0}, make([]byte, 1999))
+			if wantKind(t, err, KindBadAnswer); n != 0 {
+				t.Errorf("%d bytes", n)
+			}
+		})
+	}
+}
+
+func TestAPartGoesAsItIsAndOnce(t *testing.T) {
+	e := newExecutor(t, func(seen) (int, any) { return http.StatusOK, contract.Upload{UploadID: "u", ReceivedBytes: 7} })
+	c := e.client(t)
+	body := bytes.Repeat([]byte("x"), 100_000)
+	u, err := c.PutPart(t.Context(), "u-1", 42, body)
+	if err != nil || u.ReceivedBytes != 7 {
+		t.Fatalf("%+v, %v", u, err)
+	}
+	got := e.all()[0]
+	if got.method != http.MethodPut || got.path != "/v1/uploads/u-1" || got.query != "offset=42" || !bytes.Equal(got.body, body) {
+		t.Errorf("%s %s?%s with %d bytes", got.method, got.path, got.query, len(got.body))
+	}
+	if got.header.Get("Content-Encoding") != "" || got.header.Get("Content-Type") != contentBytes {
+		t.Errorf("header %v", got.header)
+	}
+	if _, err := c.PutPart(t.Context(), "u-1", 42, nil); err != nil {
+		t.Errorf("an empty part: %v", err)
+	}
+	e.setAfter(func(w http.ResponseWriter, _ *httptest.ResponseRecorder) bool { hangUp(w); return true })
+	before := len(e.all())
+	if _, err = c.PutPart(t.Context(), "u-1", 42, body); !Transient(err) {
+		t.Errorf("error %v", err)
+	}
+	if got := len(e.all()) - before; got != 1 {
+		t.Errorf("%d tries", got)
+	}
+}
+
+func TestFilesAndUploadsAreAskedForUntilAnswered(t *testing.T) {
+	up := contract.Upload{UploadID: "u", Status: contract.UploadHashing}
+	for name, tc := range map[string]struct {
+		call   func(*Client) (any, error)
+		answer any
+		want   string // method, path and query
+		body   string
+	}{
+		"a page of names": {func(c *Client) (any, error) { return c.FilesAfter(t.Context(), "a b", "c&d") },
+			contract.Files{Path: "a b"}, "GET /v1/files?after=c%26d&path=a+b", ""},
+		"the first page": {func(c *Client) (any, error) { return c.Files(t.Context(), "a") },
+			contract.Files{Path: "a"}, "GET /v1/files?path=a", ""},
+		"stat": {func(c *Client) (any, error) { return c.Stat(t.Context(), "a", false, time.Minute) },
+			contract.FileStat{ETag: "e"}, "GET /v1/files/stat?path=a", ""},
+		"stat with a digest": {func(c *Client) (any, error) { return c.Stat(t.Context(), "a", true, time.Minute) },
+			contract.FileStat{ETag: "e"}, "GET /v1/files/stat?digest=1&path=a&wait_seconds=50", ""},
+		"start": {func(c *Client) (any, error) {
+			return c.StartUpload(t.Context(), contract.UploadStart{Path: "a", SizeBytes: 3, SHA256: "s"})
+		}, up, "POST /v1/uploads?", `{"path":"a","size_bytes":3,"sha256":"s"}`},
+		"upload": {func(c *Client) (any, error) { return c.Upload(t.Context(), "u-1", 1500*time.Millisecond) },
+			up, "GET /v1/uploads/u-1?wait_seconds=1.5", ""},
+		"commit": {func(c *Client) (any, error) { return c.CommitUpload(t.Context(), "u-1", 0) },
+			up, "POST /v1/uploads/u-1/commit?wait_seconds=0", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newExecutor(t, func(seen) (int, any) { return http.StatusOK, tc.answer })
+			e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
+			got, err := tc.call(e.client(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a, b := asJSON(t, got), asJSON(t, tc.answer); a != b {
+				t.Errorf("answer %s, want %s", a, b)
+			}
+			all := e.all()
+			if len(all) != 2 {
+				t.Fatalf("%d tries", len(all))
+			}
+			if asked := all[1].method + " " + all[1].path + "?" + all[1].query; asked != tc.want || string(all[1].body) != tc.body {
+				t.Errorf("asked for %s with %q, want %s with %q", asked, all[1].body, tc.want, tc.body)
+			}
+		})
+	}
+}
+
+func asJSON(t testing.TB, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestUploadIDsThatAreNoneAreNotAskedFor(t *testing.T) {
+	e, _ := newRunningExecutor(t)
+	c := e.client(t)
+	for _, id := range []string{"", "..", "a/b", "a?b", strings.Repeat("a", 129)} {
+		_, err := c.PutPart(t.Context(), id, 0, nil)
+		wantCode(t, err, contract.CodeNotFound)
+		_, err = c.Upload(t.Context(), id, 0)
+		wantCode(t, err, contract.CodeNotFound)
+		_, err = c.CommitUpload(t.Context(), id, 0)
+		wantCode(t, err, contract.CodeNotFound)
+	}
+	if got := len(e.all()); got != 0 {
+		t.Errorf("%d requests", got)
+	}
+}
+
+func TestTransientIsWhatMayPass(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"nothing":        {nil, false},
+		"broken":         {problem(KindUnreachable, "m", nil), true},
+		"late":           {problem(KindTimeout, "m", nil), true},
+		"tunnel offline": {problem(KindTunnelOffline, "m", nil), true},
+		"quota":          {problem(KindTunnelQuota, "m", nil), false},
+		"wrong secret":   {problem(KindWrongSecret, "m", nil), false},
+		"changed answer": {problem(KindBadAnswer, "m", nil), false},
+		"rate":           {&contract.Error{Code: contract.CodeRateLimited}, true},
+		"starting":       {&contract.Error{Code: contract.CodeKernelStarting}, true},
+		"changed file":   {&contract.Error{Code: contract.CodeChanged}, false},
+		"disk full":      {&contract.Error{Code: contract.CodeDiskFull}, false},
+		"something else": {errors.New("odd"), false},
+	} {
+		if got := Transient(tc.err); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Six parts at once, again and again, open six connections, or one of HTTP/2.
+func TestPartsInParallelKeepTheirConnections(t *testing.T) {
+	content := noise(6 << 18)
+	parts := func(t *testing.T, c *Client) {
+		for range 4 {
+			var wg sync.WaitGroup
+			for i := range 6 {
+				wg.Go(func() {
+					buf := make([]byte, 1<<18)
+					offset := int64(i) << 18
+					n, err := c.Content(t.Context(), Part{"f", "e", offset}, buf)
+					if err != nil || !bytes.Equal(buf[:n], content[offset:offset+1<<18]) {
+						t.Errorf("part %d: %d bytes, %v", i, n, err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+	}
+	t.Run("HTTP/1.1", func(t *testing.T) {
+		e := newFile(t, content)
+		parts(t, e.client(t))
+		if got := e.connections.Load(); got > 6 {
+			t.Errorf("%d connections", got)
+		}
+	})
+	t.Run("HTTP/2", func(t *testing.T) {
+		e := newFile(t, content)
+		secure := httptest.NewUnstartedServer(e)
+		secure.EnableHTTP2 = true
+		secure.Config.ConnState = e.Config.ConnState
+		secure.StartTLS()
+		defer secure.Close()
+		transport := newTransport()
+		pool := x509.NewCertPool()
+		pool.AddCert(secure.Certificate())
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+		c := newClient(t, Config{BaseURL: secure.URL, Secret: testSecret(t, testKey), Transport: transport})
+		if _, err := c.Content(t.Context(), Part{"f", "e", 0}, make([]byte, 1)); err != nil { // or all six dial at once
+			t.Fatal(err)
+		}
+		parts(t, c)
+		if got := e.connections.Load(); got != 1 {
+			t.Errorf("%d connections", got)
+		}
+		e.setAfter(cutAfter(100_000))
+		buf := make([]byte, 1<<18)
+		if n, err := c.Content(t.Context(), Part{"f", "e", 0}, buf); err == nil || !bytes.Equal(buf[:n], content[:n]) || n != 100_000 {
+			t.Errorf("of a cut answer %d bytes are told, %v", n, err)
+		}
+	})
+}
