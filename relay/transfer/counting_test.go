@@ -1,0 +1,77 @@
+package transfer
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// counting counts requests by method and path, and lets a test step in before one.
+type counting struct {
+	mu     sync.Mutex
+	seen   map[string]int
+	before func(*http.Request)
+	inner  http.Transport
+}
+
+func (c *counting) transport() http.RoundTripper {
+	c.inner.DisableCompression = true
+	c.inner.MaxIdleConnsPerHost = 32
+	return c
+}
+
+func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	path := r.URL.Path
+	if rest, ok := strings.CutPrefix(path, "/v1/uploads/"); ok {
+		path = "/v1/uploads/{id}"
+		if strings.HasSuffix(rest, "/commit") {
+			path += "/commit"
+		}
+	}
+	c.mu.Lock()
+	if c.seen == nil {
+		c.seen = map[string]int{}
+	}
+	c.seen[r.Method+" "+path]++
+	before := c.before
+	c.mu.Unlock()
+	if before != nil {
+		before(r)
+	}
+	return c.inner.RoundTrip(r)
+}
+
+// CloseIdleConnections lets client.Close reach the real transport.
+func (c *counting) CloseIdleConnections() { c.inner.CloseIdleConnections() }
+
+// of is how many requests there were of a kind, since the last reset.
+func (c *counting) of(kind string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen[kind]
+}
+
+func (c *counting) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.seen)
+}
+
+// step has f called before every request, from any goroutine.
+func (c *counting) step(t testing.TB, f func(*http.Request)) {
+	set := func(f func(*http.Request)) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.before = f
+	}
+	set(f)
+	t.Cleanup(func() { set(nil) })
+}
+
+const (
+	askContent = "GET /v1/files/content"
+	askStat    = "GET /v1/files/stat"
+	askPut     = "PUT /v1/uploads/{id}"
+	askStart   = "POST /v1/uploads"
+)

@@ -1,0 +1,152 @@
+package transfer
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+var goodJournal = journal{
+	Format: journalFormat, Remote: "/content/a", ETag: "e", SizeBytes: 100, SHA256: strings.Repeat("a", 64),
+	Have: ranges{{Offset: 0, Length: 40}, {Offset: 60, Length: 10}}, Unproven: ranges{{Offset: 30, Length: 10}},
+}
+
+func TestJournalIsReadAsItWasSaved(t *testing.T) {
+	root, err := openLocal(t.TempDir())
+	must(t, err)
+	defer root.Close()
+	must(t, goodJournal.save(root, "a.part.json"))
+	must(t, goodJournal.save(root, "a.part.json"))
+	got, err := readJournal(root, "a.part.json")
+	must(t, err)
+	want, _ := json.Marshal(goodJournal)
+	if text, _ := json.Marshal(got); string(text) != string(want) {
+		t.Errorf("%s became %s", want, text)
+	}
+	wantNames(t, root.Name(), "a.part.json")
+}
+
+func TestWhatSaveWouldNotWriteIsNoJournal(t *testing.T) {
+	change := func(f func(*journal)) string {
+		j := goodJournal
+		f(&j)
+		text, err := json.Marshal(j)
+		must(t, err)
+		return string(text)
+	}
+	good := change(func(*journal) {})
+	if _, err := parseJournal([]byte(good)); err != nil {
+		t.Fatalf("%s: %v", good, err)
+	}
+	for name, text := range map[string]string{
+		"empty":              "",
+		"torn":               good[:len(good)/2],
+		"zeros":              string(make([]byte, 300)),
+		"other JSON":         `{"format":"something else"}`,
+		"null":               "null",
+		"another version":    change(func(j *journal) { j.Format = "colab-relay download 2" }),
+		"negative size":      change(func(j *journal) { j.SizeBytes = -1 }),
+		"past the end":       change(func(j *journal) { j.SizeBytes = 50 }),
+		"unproven elsewhere": change(func(j *journal) { j.Unproven = ranges{{Offset: 45, Length: 5}} }),
+		"bad digest":         change(func(j *journal) { j.SHA256 = "xyz" }),
+		"overlapping":        change(func(j *journal) { j.Have = append(j.Have, contract.Range{Offset: 65, Length: 10}) }),
+		"over the bound":     good + strings.Repeat(" ", maxJournal),
+	} {
+		if _, err := parseJournal([]byte(text)); !errors.Is(err, errNotOurs) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzJournal(f *testing.F) {
+	text, _ := json.Marshal(goodJournal)
+	f.Add(text)
+	f.Add([]byte(`{"format":"colab-relay download 1","size_bytes":5,"have":[{"offset":0,"length":9223372036854775807}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		j, err := parseJournal(text)
+		if err != nil {
+			return
+		}
+		if missing := whole(j.SizeBytes).minus(j.Have); missing.total()+j.Have.total() != j.SizeBytes || !missing.valid(j.SizeBytes) {
+			t.Fatalf("%q: of %d bytes %v are there and %v are missing", text, j.SizeBytes, j.Have, missing)
+		}
+		if len(j.Unproven.minus(j.Have)) != 0 {
+			t.Fatalf("%q: unproven %v are not there", text, j.Unproven)
+		}
+	})
+}
+
+// A part without a journal of ours beside it is a user's file and is left alone.
+func TestForeignPartsAreLeftAlone(t *testing.T) {
+	st := contract.FileStat{File: contract.File{SizeBytes: 10}, ETag: "e"}
+	for name, files := range map[string]map[string]string{
+		"a part alone":       {"a.part": "mine"},
+		"a strange journal":  {"a.part": "mine", "a.part.json": `{"model": 1}`},
+		"a damaged journal":  {"a.part": "mine", "a.part.json": `{"format":"colab-relay download 1","size`},
+		"a journal alone":    {"a.part.json": "[]"},
+		"an empty journal":   {"a.part.json": "", "a.part": "mine"},
+		"a journal too long": {"a.part.json": strings.Repeat(" ", maxJournal+1), "a.part": "mine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, err := openLocal(t.TempDir())
+			must(t, err)
+			defer root.Close()
+			for file, text := range files {
+				must(t, root.WriteFile(file, []byte(text), 0o600))
+			}
+			p, err := openPart(root, "a.part", "/content/a", st)
+			must(t, err)
+			must(t, p.write(0, []byte("0123456789"), true))
+			must(t, p.close())
+			if p.name != "a (1).part" {
+				t.Errorf("the part is %q", p.name)
+			}
+			for file, text := range files {
+				if got, err := os.ReadFile(root.Name() + "/" + file); err != nil || string(got) != text {
+					t.Errorf("%q holds %q, %v", file, got, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAPartIsResumedOnlyForTheSameFile(t *testing.T) {
+	base := contract.FileStat{File: contract.File{SizeBytes: 10}, ETag: "e", SHA256: strings.Repeat("a", 64)}
+	for name, c := range map[string]struct {
+		remote string
+		change func(*contract.FileStat)
+		want   int64
+	}{
+		"the same":                {"/content/a", func(*contract.FileStat) {}, 4},
+		"digest not known yet":    {"/content/a", func(st *contract.FileStat) { st.SHA256 = "" }, 4},
+		"another VM, same digest": {"/content/a", func(st *contract.FileStat) { st.ETag = "f" }, 4},
+		"another VM, no digest":   {"/content/a", func(st *contract.FileStat) { st.ETag, st.SHA256 = "f", "" }, 0},
+		"another file":            {"/content/b", func(*contract.FileStat) {}, 0},
+		"another size":            {"/content/a", func(st *contract.FileStat) { st.SizeBytes = 11 }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, err := openLocal(t.TempDir())
+			must(t, err)
+			defer root.Close()
+			p, err := openPart(root, "a.part", "/content/a", base)
+			must(t, err)
+			must(t, p.write(0, []byte("0123"), true))
+			must(t, p.close())
+			st := base
+			c.change(&st)
+			again, err := openPart(root, "a.part", c.remote, st)
+			must(t, err)
+			defer again.close()
+			if again.name != "a.part" || again.have() != c.want {
+				t.Errorf("%q holds %d bytes, want %d", again.name, again.have(), c.want)
+			}
+			if info, err := again.file.Stat(); err != nil || info.Size() != c.want {
+				t.Errorf("the file holds %d bytes, want %d: %v", info.Size(), c.want, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,214 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// The executor in these tests is the real one, built as make build does, with real
+// files behind real HTTP.
+
+const secret = "a secret of relay/transfer's tests, 32 bytes or more"
+
+var binary string
+
+func TestMain(m *testing.M) {
+	if os.Getenv(helperEnv) != "" {
+		os.Exit(helper())
+	}
+	dir, err := os.MkdirTemp("", "transfer-")
+	if err != nil {
+		panic(err)
+	}
+	built, err := harness.Build(context.Background(), dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = built.Executor
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// vm is an executor and a client of it, over a wire that can be cut.
+type vm struct {
+	t      testing.TB
+	dir    string // its workdir
+	listen string
+	exec   *harness.Executor
+	wire   *harness.Wire
+	client *client.Client
+	counts *counting
+}
+
+func newVM(t testing.TB) *vm {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	v := &vm{t: t, dir: dir, listen: freeAddr(t)}
+	v.start()
+	t.Cleanup(func() { v.stop() })
+	v.wire, err = harness.NewWire(v.listen)
+	must(t, err)
+	t.Cleanup(v.wire.Close)
+	v.client, v.counts = newClient(t, "http://"+v.wire.Addr)
+	return v
+}
+
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func newClient(t testing.TB, address string) (*client.Client, *counting) {
+	t.Helper()
+	key, err := auth.NewSecret(secret)
+	must(t, err)
+	counts := &counting{}
+	c, err := client.New(client.Config{BaseURL: address, Secret: key, Transport: counts.transport()})
+	must(t, err)
+	t.Cleanup(c.Close)
+	return c, counts
+}
+
+func (v *vm) start() {
+	v.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var err error
+	v.exec, err = harness.StartExecutor(ctx, harness.ExecutorConfig{
+		Binary: binary, Python: stacks.Old(v.t).Python, Dir: v.dir, Secret: secret, Listen: v.listen,
+	})
+	must(v.t, err)
+}
+
+func (v *vm) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := v.exec.Stop(ctx); err != nil && !strings.Contains(err.Error(), "killed") {
+		v.t.Errorf("stopping the executor: %v", err)
+	}
+}
+
+// path is a file in the VM's workdir.
+func (v *vm) path(name string) string { return filepath.Join(v.dir, name) }
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fill writes size random bytes, the same ones for the same seed, and gives their
+// SHA-256.
+func fill(t testing.TB, path string, size int64, seed byte) string {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	f, err := os.Create(path)
+	must(t, err)
+	defer f.Close()
+	sum := sha256.New()
+	_, err = io.CopyN(io.MultiWriter(f, sum), rand.NewChaCha8([32]byte{seed}), size)
+	must(t, err)
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func sha(t testing.TB, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	must(t, err)
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// names is what is in a folder now, links and hidden files too.
+func names(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	out := []string{}
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+func wantNames(t testing.TB, dir string, want ...string) {
+	t.Helper()
+	if got := names(t, dir); !slices.Equal(got, want) {
+		t.Errorf("%q holds %q, want %q", dir, got, want)
+	}
+}
+
+// cutsAt are n totals at random places of size bytes.
+func cutsAt(size int64, n int, seed uint64) []int64 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	cuts := make([]int64, n)
+	for i := range cuts {
+		cuts[i] = int64(r.Float64() * 0.97 * float64(size))
+	}
+	slices.Sort(cuts)
+	return cuts
+}
+
+// stopAfter is a context that is cancelled once done bytes are there, and the report
+// that does it.
+func stopAfter(t testing.TB, done int64) (context.Context, func(Progress)) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	t.Cleanup(func() { cancel(nil) })
+	var once atomic.Bool
+	return ctx, func(p Progress) {
+		if p.Done >= done && once.CompareAndSwap(false, true) {
+			cancel(errEnough)
+		}
+	}
+}
+
+var errEnough = fmt.Errorf("enough for this call")
+
+// remoteFile is what Stat says of a file in the workdir.
+func (v *vm) remoteFile(name string) contract.FileStat {
+	v.t.Helper()
+	st, err := v.client.Stat(v.t.Context(), v.path(name), true, contract.MaxWait)
+	must(v.t, err)
+	return st
+}
+
+// hostOf is the host and port of an address.
+func hostOf(t testing.TB, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	must(t, err)
+	return u.Host
+}
