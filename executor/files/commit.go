@@ -3,10 +3,7 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"colabrelay/shared/contract"
@@ -87,6 +84,7 @@ func (o *upload) finish(ctx context.Context) {
 // can't be written, the next executor finds the file by its identity.
 func (o *upload) committed(placed record) {
 	o.record, o.status, o.got = placed, contract.UploadCommitted, received{}
+	o.removePart() // there still, after a kill
 	if o.journal.save(placed) == nil {
 		o.journal.close()
 		os.Remove(o.journal.path(rangesFile))
@@ -111,134 +109,8 @@ func (o *upload) place(ctx context.Context) (record, error) {
 	if sum != o.asked.SHA256 {
 		return record{}, ErrDigest
 	}
-	p := placing{upload: o, record: o.record, dir: dir, part: f}
+	p := placing{upload: o, record: o.record, dir: dir, file: f}
 	return p.run(ctx)
-}
-
-// placing is a whole part getting its name in dir.
-type placing struct {
-	*upload
-	record record // with the name
-	dir    *os.Root
-	part   *os.File
-}
-
-func (p *placing) run(ctx context.Context) (record, error) {
-	info, err := p.part.Stat()
-	if err != nil {
-		return p.record, err
-	}
-	p.record.Identity = identity(info)
-	for n := range maxTaken {
-		name := numbered(string(p.record.Name), n)
-		done, err := p.try(ctx, name, info)
-		if err != nil {
-			return p.record, fmt.Errorf("%q: %w", filepath.Join(string(p.record.Folder), name), err)
-		}
-		if done {
-			return p.named(name)
-		}
-	}
-	return p.record, fmt.Errorf("%w: %d files of that name are there", ErrBadUpload, maxTaken)
-}
-
-// try puts the part at name; false when another file is there.
-func (p *placing) try(ctx context.Context, name string, part fs.FileInfo) (bool, error) {
-	there, err := p.dir.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := p.intend(name); err != nil {
-			return false, err
-		}
-		if p.asked.Overwrite {
-			return true, writing(p.dir.Rename(p.upload.part(), name))
-		}
-		return p.link(name)
-	case err != nil:
-		return false, classify(err)
-	case os.SameFile(there, part): // killed between the link and the removal
-		return true, writing(p.dir.Remove(p.upload.part()))
-	case p.asked.Overwrite:
-		return true, p.replace(name, there)
-	}
-	same, err := p.same(ctx, name, there)
-	if err != nil || !same {
-		return false, err
-	}
-	return true, writing(p.dir.Remove(p.upload.part()))
-}
-
-// intend notes under which name the file will be, before it is.
-func (p *placing) intend(name string) error {
-	p.record.Placing = []byte(name)
-	return writing(p.journal.save(p.record))
-}
-
-// link gives the part its name unless that is taken, at once with its content. On
-// filesystems without links an empty file takes the name first.
-func (p *placing) link(name string) (bool, error) {
-	err := p.dir.Link(p.upload.part(), name)
-	if err == nil {
-		return true, writing(p.dir.Remove(p.upload.part()))
-	}
-	if !errors.Is(err, fs.ErrExist) {
-		var f *os.File
-		if f, err = p.dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666); err == nil {
-			f.Close()
-			return true, writing(p.dir.Rename(p.upload.part(), name))
-		}
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return false, nil // since it was looked for
-	}
-	return false, writing(err)
-}
-
-// replace puts the part over a file and keeps that one's mode.
-func (p *placing) replace(name string, there fs.FileInfo) error {
-	if there.IsDir() {
-		return ErrIsDir
-	}
-	if !there.Mode().IsRegular() {
-		return ErrNotRegular
-	}
-	if err := p.intend(name); err != nil {
-		return err
-	}
-	if err := p.part.Chmod(there.Mode().Perm()); err != nil {
-		return writing(err)
-	}
-	return writing(p.dir.Rename(p.upload.part(), name))
-}
-
-// same reports whether the file there is what was uploaded.
-func (p *placing) same(ctx context.Context, name string, there fs.FileInfo) (bool, error) {
-	if !there.Mode().IsRegular() || there.Size() != p.asked.SizeBytes {
-		return false, nil
-	}
-	f, err := openRegular(p.dir, name, os.O_RDONLY)
-	if err != nil {
-		return false, nil //nolint:nilerr // unreadable: another file, then
-	}
-	defer f.Close()
-	var h hash
-	sum, err := h.sumOf(ctx, f)
-	if errors.Is(err, ErrChanged) {
-		return false, nil
-	}
-	return sum == p.asked.SHA256, err
-}
-
-// named is the record of the file now that it has its name.
-func (p *placing) named(name string) (record, error) {
-	f, err := openRegular(p.dir, name, os.O_RDONLY)
-	if err != nil {
-		return p.record, err
-	}
-	defer f.Close()
-	v, err := versionOf(f)
-	p.record.Placing, p.record.ETag = []byte(name), v.etag
-	return p.record, err
 }
 
 // openPlaced opens the file that was committed.

@@ -36,7 +36,7 @@ func uploadID(s contract.UploadStart) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-func (o *upload) part() string { return "." + o.id[:16] + partSuffix }
+func (o *upload) partName() string { return "." + o.id[:16] + partSuffix }
 
 func (o *upload) whole() span { return span{0, o.asked.SizeBytes} }
 
@@ -153,7 +153,7 @@ func (o *upload) openPart(flag int) (*os.Root, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := openPart(dir, o.part(), o.asked.SizeBytes, flag)
+	f, err := openPart(dir, o.partName(), o.asked.SizeBytes, flag)
 	if err != nil {
 		dir.Close()
 		return nil, nil, err
@@ -184,7 +184,7 @@ func (o *upload) begin() error {
 	if err := o.journal.rewrite(o.got); err != nil {
 		return writing(err)
 	}
-	return makePart(dir, o.part(), o.asked.SizeBytes)
+	return makePart(dir, o.partName(), o.asked.SizeBytes)
 }
 
 // put writes what of body is worth it.
@@ -262,17 +262,21 @@ func (o *upload) standing() (done, busy bool) {
 	return o.status == contract.UploadCommitted, o.status == contract.UploadHashing
 }
 
-// drop removes the upload from the disk. The file stays when it is in its place.
+// drop removes the upload from the disk. A file that is in its place stays.
 func (o *upload) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.dropped = true
-	if o.status != contract.UploadCommitted {
-		if dir, f, err := o.openPart(os.O_RDONLY); err == nil {
-			f.Close()
-			dir.Remove(o.part())
-			dir.Close()
-		}
-	}
+	o.removePart()
 	o.journal.remove()
+}
+
+// removePart removes the part where it still is; one in a folder that is gone, as
+// an unmounted Drive, stays there.
+func (o *upload) removePart() {
+	if dir, f, err := o.openPart(os.O_RDONLY); err == nil {
+		f.Close()
+		dir.Remove(o.partName())
+		dir.Close()
+	}
 }

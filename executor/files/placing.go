@@ -1,0 +1,150 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// placing is a whole part getting its name in dir.
+type placing struct {
+	*upload
+	record record // with the name
+	dir    *os.Root
+	file   *os.File
+}
+
+func (p *placing) run(ctx context.Context) (record, error) {
+	info, err := p.file.Stat()
+	if err != nil {
+		return p.record, err
+	}
+	p.record.Identity = identity(info)
+	for n := range maxTaken {
+		name := numbered(string(p.record.Name), n)
+		done, err := p.try(ctx, name, info)
+		if err != nil {
+			return p.record, fmt.Errorf("%q: %w", filepath.Join(string(p.record.Folder), name), err)
+		}
+		if done {
+			p.record.Placing = []byte(name)
+			return p.record, p.seal()
+		}
+	}
+	return p.record, fmt.Errorf("%w: %d files of that name are there", ErrBadUpload, maxTaken)
+}
+
+// try puts the part at name; false when another file is there.
+func (p *placing) try(ctx context.Context, name string, part fs.FileInfo) (bool, error) {
+	there, err := p.dir.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := p.intend(name); err != nil {
+			return false, err
+		}
+		if p.asked.Overwrite {
+			return true, writing(p.dir.Rename(p.partName(), name))
+		}
+		return p.link(name)
+	case err != nil:
+		return false, classify(err)
+	case os.SameFile(there, part): // killed between the link and the removal
+		return true, writing(p.dir.Remove(p.partName()))
+	case p.asked.Overwrite:
+		return true, p.replace(name, there)
+	}
+	same, err := p.same(ctx, name, there)
+	if err == nil && same {
+		err = p.intend(name)
+	}
+	if err != nil || !same {
+		return false, err
+	}
+	return true, writing(p.dir.Remove(p.partName()))
+}
+
+// intend notes under which name the file will be, before it is.
+func (p *placing) intend(name string) error {
+	p.record.Placing = []byte(name)
+	return writing(p.journal.save(p.record))
+}
+
+// link gives the part its name, unless that was taken since it was looked for.
+func (p *placing) link(name string) (bool, error) {
+	err := p.dir.Link(p.partName(), name)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return p.claim(name) // a filesystem without hard links, as Drive's
+	}
+	return true, writing(p.dir.Remove(p.partName()))
+}
+
+// claim is link without a link: an empty file takes the name, then the part its
+// place. It comes second because a reader may see the empty file.
+func (p *placing) claim(name string) (bool, error) {
+	f, err := p.dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, writing(err)
+	}
+	f.Close()
+	return true, writing(p.dir.Rename(p.partName(), name))
+}
+
+// replace puts the part over a file and keeps that one's mode.
+func (p *placing) replace(name string, there fs.FileInfo) error {
+	if there.IsDir() {
+		return ErrIsDir
+	}
+	if !there.Mode().IsRegular() {
+		return ErrNotRegular
+	}
+	if err := p.intend(name); err != nil {
+		return err
+	}
+	if err := p.file.Chmod(there.Mode().Perm()); err != nil {
+		return writing(err)
+	}
+	return writing(p.dir.Rename(p.partName(), name))
+}
+
+// same reports whether the file there is what was uploaded. Then it is the one
+// that counts as committed.
+func (p *placing) same(ctx context.Context, name string, there fs.FileInfo) (bool, error) {
+	if !there.Mode().IsRegular() || there.Size() != p.asked.SizeBytes {
+		return false, nil
+	}
+	f, err := openRegular(p.dir, name, os.O_RDONLY)
+	if err != nil {
+		return false, nil // unreadable or gone: not that one
+	}
+	defer f.Close()
+	var h hash
+	sum, err := h.sumOf(ctx, f)
+	if errors.Is(err, ErrChanged) || err == nil && sum != p.asked.SHA256 {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	v, err := versionOf(f)
+	p.record.ETag, p.record.Identity = v.etag, identity(there)
+	return true, err
+}
+
+// seal notes the etag of the part, now that its name is final.
+func (p *placing) seal() error {
+	if p.record.ETag != "" {
+		return nil // that of the file that was there
+	}
+	v, err := versionOf(p.file)
+	p.record.ETag = v.etag
+	return err
+}

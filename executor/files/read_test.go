@@ -1,0 +1,295 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// hostile paths, and what asking for them as a file is refused with. Each case is
+// made in the workdir of a tree.
+func hostile(t testing.TB, tr tree) map[string]error {
+	t.Helper()
+	must(t, syscall.Mkfifo(filepath.Join(tr.workdir, "fifo"), 0o600))
+	must(t, os.Symlink("fifo", filepath.Join(tr.workdir, "to-fifo")))
+	must(t, os.Symlink(filepath.Join(tr.state, "log"), filepath.Join(tr.workdir, "to-log")))
+	must(t, os.WriteFile(filepath.Join(tr.workdir, ".mine"+partSuffix), []byte("half"), 0o600))
+	must(t, os.Symlink(".mine"+partSuffix, filepath.Join(tr.workdir, "to-part")))
+	t.Chdir(tr.workdir) // a socket's path is bounded at 107 bytes: bind it by a short name
+	l, err := net.Listen("unix", "sock")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	return map[string]error{
+		"":                            ErrIsDir,
+		"data":                        ErrIsDir,
+		"data/":                       ErrIsDir,
+		tr.workdir:                    ErrIsDir,
+		"..":                          ErrForbidden,
+		"data/../a.txt":               ErrForbidden,
+		"../secret/key":               ErrForbidden,
+		tr.workdir + "/../secret/key": ErrForbidden,
+		tr.secret + "/key":            ErrForbidden,
+		"/etc/passwd":                 ErrForbidden,
+		"//etc/passwd":                ErrForbidden,
+		"/proc/self/environ":          ErrForbidden,
+		"/proc/self/root/etc/passwd":  ErrForbidden,
+		"/dev/zero":                   ErrForbidden,
+		"/sys/kernel/notes":           ErrForbidden,
+		"out/key":                     ErrForbidden,
+		"out-rel/key":                 ErrForbidden,
+		"etc/passwd":                  ErrForbidden,
+		"hop1/key":                    ErrForbidden,
+		"through-top":                 ErrForbidden,
+		"null":                        ErrForbidden,
+		"proc/etc/passwd":             ErrForbidden,
+		".colab-relay/log":            ErrForbidden,
+		".colab-relay//./log":         ErrForbidden,
+		"/content/.colab-relay/log":   ErrForbidden,
+		"to-state/log":                ErrForbidden,
+		"to-log":                      ErrForbidden,
+		".mine" + partSuffix:          ErrForbidden,
+		"to-part":                     ErrForbidden,
+		"fifo":                        ErrNotRegular,
+		"to-fifo":                     ErrNotRegular,
+		"sock":                        ErrNotRegular,
+		"loop":                        ErrBadPath,
+		"ping":                        ErrBadPath,
+		"a\x00b":                      ErrBadPath,
+		"a.txt\x00.png":               ErrBadPath,
+		strings.Repeat("a", 256):      ErrBadPath,
+		strings.Repeat("a/", maxPath): ErrBadPath,
+		"a.txt/x":                     ErrNotDir,
+	}
+}
+
+func TestNoHostilePathIsReadOrLookedAt(t *testing.T) {
+	tr := newTree(t)
+	cases := hostile(t, tr)
+	cases["broken"], cases["nope"], cases[`\xff`] = ErrNotFound, ErrNotFound, ErrNotFound
+	digests := NewDigests(tr.roots)
+	for path, want := range cases {
+		t.Run(fmt.Sprintf("%.60q", path), func(t *testing.T) {
+			buf := make([]byte, 10)
+			if n, err := tr.roots.Read(path, "", 0, buf); !errors.Is(err, want) || n != 0 || !bytes.Equal(buf, make([]byte, 10)) {
+				t.Errorf("Read gave %q, %v, want %v", buf[:n], err, want)
+			}
+			if want == ErrIsDir {
+				return
+			}
+			if out, err := tr.roots.Stat(path); !errors.Is(err, want) || out.ETag != "" {
+				t.Errorf("Stat gave %+v, %v, want %v", out, err, want)
+			}
+			if out, err := digests.Stat(t.Context(), path, 0); !errors.Is(err, want) || out.SHA256 != "" {
+				t.Errorf("Digests.Stat gave %+v, %v, want %v", out, err, want)
+			}
+		})
+	}
+}
+
+// What resolve looked at is what is opened, whatever is put there in between.
+func TestWhatIsSwappedInAfterTheCheckIsNotRead(t *testing.T) {
+	for name, swap := range map[string]func(tr tree, file string) error{
+		"a link out": func(tr tree, file string) error { return os.Symlink(filepath.Join(tr.secret, "key"), file) },
+		"a link to the state dir": func(tr tree, file string) error {
+			return os.Symlink(".colab-relay/log", file)
+		},
+		"a link inside": func(tr tree, file string) error { return os.Symlink("data/b.csv", file) },
+		"another file":  func(tr tree, file string) error { return os.WriteFile(file, []byte("other"), 0o600) },
+		"a FIFO":        func(tr tree, file string) error { return syscall.Mkfifo(file, 0o600) },
+		"a folder":      func(tr tree, file string) error { return os.Mkdir(file, 0o700) },
+		"nothing":       func(tr tree, file string) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTree(t)
+			file := filepath.Join(tr.workdir, "a.txt")
+			p, err := tr.roots.resolve("a.txt")
+			must(t, err)
+			must(t, os.Rename(file, file+".old")) // its inode must not be given out again
+			must(t, swap(tr, file))
+			if o, err := p.open(); err == nil {
+				t.Fatalf("%q was opened", o.Name())
+			}
+		})
+	}
+}
+
+func TestAFolderSwappedForALinkIsNotReadThrough(t *testing.T) {
+	for name, target := range map[string]string{"out": "../secret", "into the state dir": ".colab-relay", "inside": "data2"} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTree(t)
+			for _, file := range []string{"work/data/log", "work/.colab-relay/log", "secret/log"} {
+				must(t, os.WriteFile(filepath.Join(filepath.Dir(tr.workdir), file), []byte("hello"), 0o600))
+			}
+			p, err := tr.roots.resolve("data/log")
+			must(t, err)
+			must(t, os.Rename(filepath.Join(tr.workdir, "data"), filepath.Join(tr.workdir, "data2")))
+			must(t, os.Symlink(target, filepath.Join(tr.workdir, "data")))
+			if o, err := p.open(); err == nil {
+				t.Fatalf("%q was opened", o.Name())
+			}
+		})
+	}
+}
+
+func TestStatTellsWhatAFileIs(t *testing.T) {
+	tr := newTree(t)
+	at := time.Date(2024, 2, 29, 1, 2, 3, 456_000_000, time.UTC)
+	must(t, os.Chtimes(filepath.Join(tr.workdir, "data/b.csv"), at, at))
+	out, err := tr.roots.Stat("inside/b.csv")
+	must(t, err)
+	if out.Name != "b.csv" || out.Path != tr.workdir+"/inside/b.csv" || out.SizeBytes != 5 || out.IsDir || !out.Modified.Equal(at) || out.ETag == "" || out.SHA256 != "" {
+		t.Errorf("a file is %+v", out)
+	}
+	out, err = tr.roots.Stat("inside")
+	must(t, err)
+	if !out.IsDir || out.ETag != "" || out.SizeBytes != 0 || out.Modified.IsZero() {
+		t.Errorf("a folder is %+v", out)
+	}
+}
+
+func TestReadGivesWhatIsThere(t *testing.T) {
+	tr := newTree(t)
+	out, err := tr.roots.Stat("a.txt")
+	must(t, err)
+	for _, tc := range []struct {
+		offset int64
+		room   int
+		want   string
+		err    error
+	}{
+		{offset: 0, room: 5, want: "hello"},
+		{offset: 0, room: 100, want: "hello"},
+		{offset: 1, room: 3, want: "ell"},
+		{offset: 4, room: 3, want: "o"},
+		{offset: 5, room: 3, want: ""},
+		{offset: 2, room: 0, want: ""},
+		{offset: 6, room: 3, err: ErrBadRange},
+		{offset: -1, room: 3, err: ErrBadRange},
+		{offset: 1<<63 - 1, room: 3, err: ErrBadRange},
+	} {
+		buf := make([]byte, tc.room)
+		n, err := tr.roots.Read("a.txt", out.ETag, tc.offset, buf)
+		if !errors.Is(err, tc.err) || string(buf[:n]) != tc.want {
+			t.Errorf("%d bytes at %d: %q, %v, want %q, %v", tc.room, tc.offset, buf[:n], err, tc.want, tc.err)
+		}
+	}
+}
+
+func TestTheETagTellsAnyChange(t *testing.T) {
+	for name, change := range map[string]func(file string) error{
+		"longer":  func(file string) error { return os.WriteFile(file, []byte("hello, you"), 0o600) },
+		"shorter": func(file string) error { return os.Truncate(file, 3) },
+		"as long, with its old time": func(file string) error {
+			info, err := os.Stat(file)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(file, []byte("HELLO"), 0o600); err != nil {
+				return err
+			}
+			return os.Chtimes(file, info.ModTime(), info.ModTime())
+		},
+		"replaced": func(file string) error {
+			if err := os.WriteFile(file+".new", []byte("hello"), 0o600); err != nil {
+				return err
+			}
+			return os.Rename(file+".new", file)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTree(t)
+			file := filepath.Join(tr.workdir, "a.txt")
+			before, err := tr.roots.Stat("a.txt")
+			must(t, err)
+			awaitTick(t, file)
+			must(t, change(file))
+			if _, err := tr.roots.Read("a.txt", before.ETag, 0, make([]byte, 1)); !errors.Is(err, ErrChanged) {
+				t.Fatalf("reading by the old etag: %v, want %v", err, ErrChanged)
+			}
+			after, err := tr.roots.Stat("a.txt")
+			must(t, err)
+			if _, err := tr.roots.Read("a.txt", after.ETag, 0, make([]byte, 1)); err != nil {
+				t.Fatalf("reading by the new etag: %v", err)
+			}
+		})
+	}
+}
+
+// awaitTick waits until a change made now has another time than file's last one.
+func awaitTick(t testing.TB, file string) {
+	t.Helper()
+	info, err := os.Stat(file)
+	must(t, err)
+	probe := filepath.Join(t.TempDir(), "tick")
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		must(t, os.WriteFile(probe, nil, 0o600))
+		now, err := os.Stat(probe)
+		must(t, err)
+		if now.ModTime().After(info.ModTime().Add(time.Millisecond)) {
+			return
+		}
+	}
+	t.Fatal("the filesystem's clock stands still")
+}
+
+func TestAFileThatChangesWhileItIsReadIsNoticed(t *testing.T) {
+	tr := newTree(t)
+	file := filepath.Join(tr.workdir, "a.txt")
+	p, err := tr.roots.resolve("a.txt")
+	must(t, err)
+	o, err := p.open()
+	must(t, err)
+	defer o.Close()
+	awaitTick(t, file)
+	must(t, os.WriteFile(file, []byte("HELLO"), 0o600)) // after the etag was checked
+	if n, err := o.read(o.etag, 0, make([]byte, 5)); !errors.Is(err, ErrChanged) || n != 5 {
+		t.Fatalf("read %d bytes, %v, want %v", n, err, ErrChanged)
+	}
+}
+
+func TestUnusualNamesAreReadAndLookedAt(t *testing.T) {
+	tr := newTree(t)
+	for _, name := range []string{" lead and trail ", `quo"te's`, "new\nline", "tab\tand\rcr", "ünï→🎉", "e\u0301 é", "bad\xff\xfename", `looks\xffescaped`, "-rf *", "...", "CON", "a:b?", strings.Repeat("é", 127)} {
+		must(t, os.WriteFile(filepath.Join(tr.workdir, "data", name), []byte(name), 0o600))
+		path := escape("data/" + name)
+		out, err := tr.roots.Stat(path)
+		if err != nil || out.SizeBytes != int64(len(name)) || out.Name != escape(name) {
+			t.Errorf("%q is %+v, %v", name, out, err)
+			continue
+		}
+		buf := make([]byte, 300)
+		if n, err := tr.roots.Read(out.Path, out.ETag, 0, buf); err != nil || string(buf[:n]) != name {
+			t.Errorf("%q holds %q, %v", name, buf[:n], err)
+		}
+	}
+}
+
+func TestOffsetsBeyondFourGiB(t *testing.T) {
+	tr := newTree(t)
+	const at = 1<<32 + 12345
+	f, err := os.Create(filepath.Join(tr.workdir, "big"))
+	must(t, err)
+	defer f.Close()
+	must(t, f.Truncate(5<<30))
+	_, err = f.WriteAt([]byte("there"), at)
+	must(t, err)
+	out, err := tr.roots.Stat("big")
+	must(t, err)
+	if out.SizeBytes != 5<<30 {
+		t.Fatalf("size is %d", out.SizeBytes)
+	}
+	buf := make([]byte, 7)
+	if n, err := tr.roots.Read("big", out.ETag, at-1, buf); err != nil || string(buf[:n]) != "\x00there\x00" {
+		t.Fatalf("read %q, %v", buf[:n], err)
+	}
+	if n, err := tr.roots.Read("big", out.ETag, 5<<30-3, buf); err != nil || n != 3 {
+		t.Fatalf("read %d bytes before the end, %v", n, err)
+	}
+}
