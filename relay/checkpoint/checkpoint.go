@@ -13,9 +13,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +48,7 @@ func Save(dir, name string, v any) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding checkpoint %q: %w", name, err)
 	}
-	body, err := json.MarshalIndent(Entry{Operation: name, Timestamp: time.Now().UTC(), Data: data}, "", "  ")
+	body, err := encode(Entry{Operation: name, Timestamp: time.Now().UTC(), Data: data})
 	if err != nil {
 		return "", fmt.Errorf("encoding checkpoint %q: %w", name, err)
 	}
@@ -65,6 +67,17 @@ func Save(dir, name string, v any) (string, error) {
 		return "", fmt.Errorf("saving checkpoint %q: %w", name, err)
 	}
 	return path, nil
+}
+
+// maxIndented is the data up to which a file is laid out for people; beyond it the
+// white space would be most of the file.
+const maxIndented = 256 << 10
+
+func encode(e Entry) ([]byte, error) {
+	if len(e.Data) > maxIndented {
+		return json.Marshal(e)
+	}
+	return json.MarshalIndent(e, "", "  ")
 }
 
 // Load reads the checkpoint name from dir and, when v is not nil, decodes its
@@ -100,6 +113,47 @@ func readBounded(path string) ([]byte, error) {
 		return nil, ErrTooLarge
 	}
 	return os.ReadFile(path)
+}
+
+// maxNames bounds what Names looks at.
+const maxNames = 1000
+
+// Names lists the checkpoints in dir, sorted, at most 1,000. Of a file only the
+// beginning is read, where its name stands; one that is no checkpoint is left out.
+func Names(dir string) ([]string, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing the checkpoint folder: %w", err)
+	}
+	names := []string{}
+	for _, f := range files {
+		if filepath.Ext(f.Name()) != ".json" || !f.Type().IsRegular() || len(names) == maxNames {
+			continue
+		}
+		if name, ok := operation(filepath.Join(dir, f.Name())); ok && Path(dir, name) == filepath.Join(dir, f.Name()) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// operation is the name in a file, its first field.
+func operation(path string) (string, bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	decoder := json.NewDecoder(io.LimitReader(f, 16<<10))
+	for _, want := range []json.Token{json.Delim('{'), "operation"} {
+		if got, err := decoder.Token(); err != nil || got != want {
+			return "", false
+		}
+	}
+	name, err := decoder.Token()
+	text, ok := name.(string)
+	return text, ok && err == nil
 }
 
 // Path is where the checkpoint name lies in dir. A name that is not a plain

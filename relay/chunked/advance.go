@@ -137,8 +137,9 @@ func (a *advance) submit(ctx context.Context) (contract.Execution, error) {
 	a.begun = true
 	e, err := a.send(ctx)
 	if refusedAs(err, contract.CodeNewInstance) {
+		known := s.InFlight.InstanceID
 		s.InFlight = nil
-		if a.batches > 0 { // it changed under our eyes
+		if a.batches > 0 || a.vm.InstanceID() == known { // it changed under our eyes
 			return e, err
 		}
 		return e, errMoved // the answer has named the new one

@@ -78,8 +78,7 @@ func (a *advance) again(ctx context.Context) (contract.Execution, error) {
 		return contract.Execution{}, errGone
 	}
 	e, err := a.send(ctx)
-	if refusedAs(err, contract.CodeNewInstance) {
-		a.replaced()
+	if refusedAs(err, contract.CodeNewInstance) && a.replaced() {
 		return e, errGone
 	}
 	return e, err

@@ -65,7 +65,8 @@ func TestEveryBadEndOfARunHasAHint(t *testing.T) {
 	}
 }
 
-// calls is one good call of every tool, and the request it comes down to.
+// calls is one good call of every tool, and the request it comes down to; none
+// where it asks no executor.
 var calls = map[string]struct{ args, method, path string }{
 	"check_colab_connection":  {`{}`, "GET", contract.PathKernel},
 	"probe_colab_environment": {`{}`, "GET", contract.PathProbe},
@@ -76,6 +77,8 @@ var calls = map[string]struct{ args, method, path string }{
 	"interrupt_execution":     {`{"execution_id":"e1"}`, "POST", contract.PathExecutions + "/e1/interrupt"},
 	"provide_input":           {`{"execution_id":"e1","text":""}`, "POST", contract.PathExecutions + "/e1/input"},
 	"restart_kernel":          {`{}`, "POST", contract.PathKernelRestart},
+	"run_chunked_operation":   {`{"setup_code":"","loop_code":"1","n_iterations":3}`, "POST", contract.PathExecutions},
+	"get_checkpoint":          {`{"operation":"chunked_op"}`, "", ""},
 	"list_colab_files":        {`{}`, "GET", contract.PathFiles},
 	"cleanup_colab":           {`{}`, "POST", contract.PathCleanup},
 	"list_colab_variables":    {`{}`, "GET", contract.PathVariables},
@@ -101,6 +104,10 @@ func TestEveryToolsEveryRefusalFitsItsSchema(t *testing.T) {
 		if !ok {
 			t.Fatalf("no call of %s here", tool.def.Name)
 		}
+		if c.method == "" {
+			continue
+		}
+		f.answer("GET", contract.PathExecutions, contract.ExecutionList{}) // a chunked run looks for its batch
 		for _, code := range contract.Codes {
 			if code == contract.CodeClockSkew {
 				continue // the client corrects its clock and asks again; its own tests hold that
@@ -128,8 +135,11 @@ func TestEveryToolTellsThatTheVMIsGone(t *testing.T) {
 	f := newFake(t)
 	rt := f.runtime(t)
 	f.Close()
-	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: 300 * time.Millisecond})
+	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: 300 * time.Millisecond, CheckpointDir: t.TempDir()})
 	for name, c := range calls {
+		if c.method == "" {
+			continue
+		}
 		if o := h.call(name, json.RawMessage(c.args)).outcome(t); o.Error == nil || o.Error.Code != string(client.KindUnreachable) {
 			t.Errorf("%s: %+v", name, o)
 		}
@@ -173,6 +183,11 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 		"provide_input":       {`{"execution_id":"e1"}`, `{"text":"x"}`, `{"execution_id":"e1","text":5}`},
 		"list_colab_files":    {`{"path":5}`, `{"path":"/x","recursive":true}`},
 		"inspect_variable":    {`{}`, `{"name":""}`},
+		"get_checkpoint":      {`{}`, `{"operation":""}`},
+		"run_chunked_operation": {
+			`{"setup_code":"","loop_code":"1"}`, `{"setup_code":"","loop_code":"","n_iterations":1}`, `{"setup_code":"","loop_code":"1","n_iterations":0}`, `{"loop_code":"1","n_iterations":1}`,
+			`{"setup_code":"","loop_code":"1","n_iterations":1,"batch_size":0}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"checkpoint_name":""}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"on_change":"maybe"}`,
+		},
 		"download_from_colab": {`{}`, `{"remote_path":""}`, `{"remote_path":"x","overwrite":"yes"}`, `{"remote_path":"x","local_filename":7}`},
 		"upload_to_colab":     {`{}`, `{"local_path":""}`, `{"local_path":"x","remote_path":1}`, `{"local_path":"x","overwrite":1}`},
 	}

@@ -107,7 +107,7 @@ func (r *Relay) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) er
 func allTools() []tool {
 	return []tool{
 		checkConnection(), probeEnvironment(),
-		runQuick(), runLong(),
+		runQuick(), runLong(), runChunked(), getCheckpoint(),
 		getExecution(), listExecutions(), interruptExecution(), provideInput(),
 		restartKernel(), listVariables(), inspectVariable(), cleanup(),
 		listFiles(), downloadFromColab(), uploadToColab(),

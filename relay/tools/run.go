@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
@@ -112,6 +113,11 @@ type kept struct {
 
 // keep saves an answer under a checkpoint name and notes that in it.
 func (c *call) keep(run *Run, problem *Problem, name string) {
+	if entry, err := checkpoint.Load(c.cfg.CheckpointDir, name, nil); err == nil && chunked.Holds(entry) {
+		run.CheckpointSaved = new(bool)
+		run.Notes = append(run.Notes, fmt.Sprintf("the answer was not kept: %q is the name of a chunked run; choose another checkpoint_name", name))
+		return
+	}
 	data := kept{Outcome{Success: problem == nil, Runtime: c.target.Name, Error: problem}, run}
 	path, err := checkpoint.Save(c.cfg.CheckpointDir, name, data)
 	saved := err == nil

@@ -85,6 +85,9 @@ func typeSchema(t reflect.Type) object {
 	if t == reflect.TypeFor[time.Time]() {
 		return object{"type": "string", "format": "date-time"}
 	}
+	if t == reflect.TypeFor[json.RawMessage]() {
+		return object{} // any JSON
+	}
 	switch t.Kind() {
 	case reflect.Bool:
 		return object{"type": "boolean"}

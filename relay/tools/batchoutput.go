@@ -1,0 +1,129 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"colabrelay/relay/chunked"
+	"colabrelay/relay/render"
+	"colabrelay/shared/contract"
+)
+
+// Bounds of what a chunked run's answer shows.
+const (
+	batchesRunes = 20_000  // of all output
+	batchesBytes = 400_000 // kept until the answer is made
+	batchFiles   = 50
+	batchNotes   = 30
+)
+
+// batchOutput gathers what the batches of one call put out: one Collector for
+// each execution, its text added to the others' when it ends.
+type batchOutput struct {
+	c       *call
+	id      string
+	col     *render.Collector // nil before the first event of a batch
+	parts   strings.Builder
+	files   []render.File
+	notes   []string
+	raised  *render.Raised // by the last batch
+	prompt  *string        // while it waits for input
+	mu      sync.Mutex
+	done, n int64
+	mean    float64
+}
+
+// add takes events of the batch id, in order.
+func (o *batchOutput) add(ctx context.Context, id string, events []contract.Event) {
+	if o.col == nil || o.id != id {
+		o.flush(ctx)
+		dir := ""
+		if o.c.cfg.SaveDir != "" {
+			dir = filepath.Join(o.c.cfg.SaveDir, "executions", render.SafeName(id))
+		}
+		o.id, o.col = id, render.New(render.Options{Dir: dir, From: events[0].Offset})
+	}
+	for _, ev := range events {
+		o.col.Add(ev)
+	}
+}
+
+// flush renders the batch gathered last.
+func (o *batchOutput) flush(ctx context.Context) {
+	o.raised, o.prompt = nil, nil
+	if o.col == nil {
+		return
+	}
+	id := o.id
+	view := o.col.View(ctx, func(ctx context.Context, sha string, w writer) error {
+		return o.c.target.Client.Blob(ctx, id, sha, w)
+	})
+	o.col = nil
+	o.print(view)
+	o.raised = view.Error
+	if view.Prompt != nil {
+		o.prompt = &view.Prompt.Text
+	}
+	o.files = append(o.files, view.Files...)
+	o.files = o.files[max(0, len(o.files)-batchFiles):]
+	if view.Truncated {
+		o.note("output of batch %s is shortened: get_execution with this id and offset=%d shows what is left out", id, view.NextOffset)
+	}
+	for _, n := range view.Notes {
+		o.note("%s", n)
+	}
+	o.c.pictures = append(o.c.pictures, view.Pictures...)
+	o.c.pictures = o.c.pictures[max(0, len(o.c.pictures)-render.MaxPictures):]
+}
+
+// print adds a batch's text: stdout, stderr and what was displayed.
+func (o *batchOutput) print(view render.View) {
+	o.parts.WriteString(ensureLine(view.Stdout))
+	section(&o.parts, "[stderr]", view.Stderr)
+	for _, out := range view.Outputs {
+		o.parts.WriteString(ensureLine(out.Text))
+	}
+	if o.parts.Len() > batchesBytes {
+		short, _ := render.Clip(o.parts.String(), batchesRunes)
+		o.parts.Reset()
+		o.parts.WriteString(short)
+	}
+}
+
+func (o *batchOutput) note(format string, args ...any) {
+	if len(o.notes) < batchNotes {
+		o.notes = append(o.notes, fmt.Sprintf(format, args...))
+	}
+}
+
+func (o *batchOutput) text() string {
+	text, _ := render.Clip(o.parts.String(), batchesRunes)
+	return text
+}
+
+func (o *batchOutput) close() {
+	if o.col != nil {
+		o.col.Close()
+	}
+}
+
+// progress notes how far the run is, for the messages to the host.
+func (o *batchOutput) progress(s *chunked.State) {
+	o.mu.Lock()
+	o.done, o.n, o.mean = min(s.Done, s.N), s.N, s.MeanSeconds
+	o.mu.Unlock()
+	o.c.progress.follow(o.measure)
+}
+
+func (o *batchOutput) measure() (string, amount) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	line := fmt.Sprintf("%d/%d iterations", o.done, o.n)
+	if o.mean > 0 {
+		line += fmt.Sprintf(", %.2g s each", o.mean)
+	}
+	return line, amount{o.done, o.n}
+}

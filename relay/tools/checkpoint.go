@@ -1,0 +1,131 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/chunked"
+	"colabrelay/relay/render"
+)
+
+type checkpointArgs struct {
+	Operation string `json:"operation" min:"1" max:"200" doc:"The checkpoint_name given to run_chunked_operation or run_code_long."`
+	target
+}
+
+// Checkpoint is what get_checkpoint answers with.
+type Checkpoint struct {
+	Exists    bool            `json:"exists"`
+	Operation string          `json:"operation"`
+	Timestamp *time.Time      `json:"timestamp" doc:"When it was last written; null when there is none."`
+	Path      string          `json:"path" doc:"Its file on the relay's machine, whole."`
+	Data      json.RawMessage `json:"data" doc:"Of a chunked run: status, completed, ranges, results (values of result by iteration) and more. Of a long run: its answer."`
+	Truncated bool            `json:"truncated" doc:"Long texts and lists of data are shortened here; the file has all."`
+	Names     []string        `json:"names" doc:"When there is none of that name: the names there are."`
+}
+
+func getCheckpoint() tool {
+	return define(spec{
+		name: "get_checkpoint", title: "Read a checkpoint",
+		description: "Read what is kept on this computer under a checkpoint_name: how far a run_chunked_operation came, which iterations ran in which kernel, the values of result, why it stopped; or the answer that run_code_long kept. " +
+			"It asks no VM, so it works when the VM is gone. For a name that does not exist it lists those that do.",
+		readOnly: true, idempotent: true,
+	}, func(_ context.Context, c *call, args checkpointArgs) (*Checkpoint, *Problem) {
+		dir := c.cfg.CheckpointDir
+		got := &Checkpoint{Operation: args.Operation, Data: json.RawMessage("null"), Names: []string{}}
+		entry, err := checkpoint.Load(dir, args.Operation, nil)
+		switch {
+		case errors.Is(err, checkpoint.ErrNotFound):
+			names, err := checkpoint.Names(dir)
+			if err != nil {
+				return nil, problemOf(err)
+			}
+			got.Names, got.Truncated = fitList(names)
+			return got, nil
+		case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrTooLarge):
+			return nil, problemOf(fmt.Errorf("%q in %s: %w", args.Operation, checkpoint.Path(dir, args.Operation), chunked.ErrDamaged))
+		case err != nil:
+			return nil, problemOf(err)
+		}
+		got.Exists, got.Timestamp, got.Path = true, &entry.Timestamp, checkpoint.Path(dir, args.Operation)
+		got.Data, got.Truncated, err = fitData(entry.Data)
+		if err != nil {
+			return nil, internalProblem("reading the checkpoint: " + err.Error())
+		}
+		return got, nil
+	})
+}
+
+// maxDataBytes of data; it stands in the text too.
+const maxDataBytes = 24_000
+
+// fitData shortens JSON until it fits an answer: texts lose their middle, lists
+// their beginning.
+func fitData(raw json.RawMessage) (json.RawMessage, bool, error) {
+	var tight bytes.Buffer
+	if err := json.Compact(&tight, raw); err != nil {
+		return nil, false, err
+	}
+	if tight.Len() <= maxDataBytes {
+		return tight.Bytes(), false, nil
+	}
+	for _, limit := range []struct{ runes, items int }{{8000, 1000}, {2000, 200}, {1000, 50}, {300, 10}, {200, 2}, {200, 0}} {
+		decoder := json.NewDecoder(bytes.NewReader(raw))
+		decoder.UseNumber()
+		var v any
+		if err := decoder.Decode(&v); err != nil {
+			return nil, false, err
+		}
+		short, err := json.Marshal(shorten(v, limit.runes, limit.items))
+		if err != nil {
+			return nil, false, err
+		}
+		if len(short) <= maxDataBytes {
+			return short, true, nil
+		}
+	}
+	return json.RawMessage("null"), true, nil
+}
+
+func shorten(v any, runes, items int) any {
+	switch v := v.(type) {
+	case string:
+		s, _ := render.Clip(v, runes)
+		return s
+	case []any:
+		v = v[max(0, len(v)-items):]
+		for i := range v {
+			v[i] = shorten(v[i], runes, items)
+		}
+		return v
+	case map[string]any:
+		for key := range v {
+			v[key] = shorten(v[key], runes, items)
+		}
+	}
+	return v
+}
+
+func (r *Checkpoint) text(b *strings.Builder) {
+	if !r.Exists {
+		fmt.Fprintf(b, "There is no checkpoint %q. ", r.Operation)
+		if len(r.Names) == 0 {
+			b.WriteString("There are none at all.\n")
+			return
+		}
+		fmt.Fprintf(b, "There are: %q\n", r.Names)
+		return
+	}
+	fmt.Fprintf(b, "Checkpoint %q of %s, in %s\n", r.Operation, r.Timestamp.Format(time.RFC3339), r.Path)
+	if r.Truncated {
+		b.WriteString("Long texts and lists are shortened here.\n")
+	}
+	b.Write(r.Data)
+	b.WriteByte('\n')
+}

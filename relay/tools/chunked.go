@@ -1,0 +1,218 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"colabrelay/relay/chunked"
+	"colabrelay/relay/render"
+	"colabrelay/shared/contract"
+)
+
+type chunkedArgs struct {
+	Setup     string `json:"setup_code" doc:"Python run once in a kernel's life, before the iterations: imports, data, models. May be empty."`
+	Loop      string `json:"loop_code" min:"1" doc:"Python run for each i from 0 to n_iterations-1; i is an ordinary variable. Any code will do: several lines, def, try, continue, lines with ! or %. What it puts into result is kept for each iteration."`
+	N         int64  `json:"n_iterations" min:"1" max:"1000000000" doc:"How many iterations in all."`
+	BatchSize int64  `json:"batch_size" default:"10" min:"1" max:"1000000" doc:"Iterations of one execution, at most; a batch ends by itself after about 30 s."`
+	Name      string `json:"checkpoint_name" default:"chunked_op" min:"1" max:"200" doc:"Under this name the progress is kept on this computer; the same name goes on where it stopped."`
+	OnChange  string `json:"on_change" default:"refuse" max:"20" doc:"When setup_code, loop_code or n_iterations are not those kept under the name: refuse; continue (keep what is done, go on with the new code, as after a failed iteration); restart (begin at 0, also to run a finished name again)."`
+	target
+}
+
+// Chunked is what run_chunked_operation answers with.
+type Chunked struct {
+	Status          string          `json:"status" doc:"running (call again), finished, waiting_for_input, or how the batch ended that stopped the run: failed, timed_out, interrupted, cancelled, kernel_died, lost."`
+	Completed       int64           `json:"completed" doc:"Iterations the VM has confirmed: 0 to completed-1."`
+	Remaining       int64           `json:"remaining"`
+	ProgressPct     float64         `json:"progress_pct"`
+	Output          string          `json:"output" doc:"What this call's batches printed and displayed; head and tail when it is long."`
+	CanContinue     bool            `json:"can_continue" doc:"Iterations are left, and calling again goes on with them."`
+	NextCommand     string          `json:"next_command" doc:"The next step; empty when the run is finished."`
+	FailedIteration *int64          `json:"failed_iteration" doc:"The iteration that raised; it is not counted. Null when none did."`
+	CheckpointPath  string          `json:"checkpoint_path"`
+	ExecutionID     string          `json:"execution_id" doc:"The last batch on the VM; get_execution and interrupt_execution take it."`
+	KernelID        string          `json:"kernel_id"`
+	TimeSec         float64         `json:"execution_time_sec" doc:"What the timed iterations took together, in all calls."`
+	Results         []chunked.Value `json:"results" doc:"The newest values of result; get_checkpoint and the file have more."`
+	InputPrompt     *string         `json:"input_prompt,omitempty" doc:"What input() asks, with status waiting_for_input; provide_input answers."`
+	SavedFiles      []render.File   `json:"saved_files" doc:"Pictures and full texts, on the relay's machine."`
+	Notes           []string        `json:"notes,omitempty" doc:"What else happened: iterations that run again and why, output left out."`
+}
+
+func runChunked() tool {
+	return define(spec{
+		name: "run_chunked_operation", title: "Run a loop in resumable batches",
+		description: "Run setup_code once and loop_code for i = 0 … n_iterations-1 on the VM, in batches, with the progress kept on this computer: use it for long loops (training epochs, files, API calls) that must survive cut calls, dead tunnels and dead VMs. " +
+			"One call goes on for about 45 s, then returns can_continue=true: call again with the same arguments until completed = n_iterations. An iteration that raises stops the run there and is not counted: call again with corrected loop_code and on_change=\"continue\". " +
+			"In a new kernel setup_code runs again first; variables built up by iterations are gone there unless restore_kernel_state brings them back, so save_kernel_state now and then or write results to files. Values put into result are kept per iteration.",
+		destructive: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args chunkedArgs) (*Chunked, *Problem) {
+		switch chunked.OnChange(args.OnChange) {
+		case chunked.Refuse, chunked.Continue, chunked.Restart:
+		default:
+			return nil, &Problem{
+				Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %q is no value of \"on_change\"", clipName(args.OnChange)),
+				Hint: "Use refuse, continue or restart, or leave on_change out.",
+			}
+		}
+		return c.chunked(ctx, args)
+	})
+}
+
+// chunked opens the run, lets it go on for as long as the call may take, and tells
+// where it is.
+func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Problem) {
+	run, err := chunked.Open(c.cfg.CheckpointDir, chunked.Spec{
+		Name: args.Name, Setup: args.Setup, Loop: args.Loop, N: args.N, BatchSize: args.BatchSize,
+		OnChange: chunked.OnChange(args.OnChange), Runtime: c.target.Name,
+	})
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	defer run.Close()
+	out := &batchOutput{c: c}
+	defer out.close()
+	out.progress(run.State())
+	outcome, err := run.Advance(ctx, c.target.Client, chunked.Options{
+		Until: time.Now().Add(c.patience()), Live: c.progress != nil,
+		Output:   func(id string, events []contract.Event) { out.add(ctx, id, events) },
+		Progress: out.progress,
+	})
+	out.flush(ctx)
+	c.sawSession(outcome.Batch.SessionMinutesLeft)
+	c.kernels.see(c.target.Name, run.State().KernelID) // a new one is told in notes
+	got := newChunked(run, outcome, out)
+	return got, got.problem(outcome, err, out)
+}
+
+func newChunked(run *chunked.Run, o chunked.Outcome, out *batchOutput) *Chunked {
+	s := run.State()
+	got := &Chunked{
+		Status: string(s.Status), Completed: min(s.Done, s.N), Remaining: s.Remaining(),
+		ProgressPct: *round(100*float64(min(s.Done, s.N))/float64(s.N), 10),
+		Output:      out.text(), CheckpointPath: run.Path(), ExecutionID: o.Batch.ExecutionID, KernelID: s.KernelID,
+		TimeSec: *round(s.MeanSeconds*float64(s.Timed), 1000), Results: newest(s.Results),
+		SavedFiles: out.files, Notes: append(o.Notes, out.notes...),
+	}
+	if got.SavedFiles == nil {
+		got.SavedFiles = []render.File{}
+	}
+	if o.Batch.Status == contract.StatusWaitingForInput {
+		got.Status, got.InputPrompt = string(o.Batch.Status), out.prompt
+	}
+	if s.ResultsDropped > 0 {
+		got.Notes = append(got.Notes, fmt.Sprintf("%d values of result were not kept: all together may be 16 MiB", s.ResultsDropped))
+	}
+	got.CanContinue = s.Status != chunked.StatusFinished
+	if o.Stop != nil {
+		got.FailedIteration = o.Stop.Iteration
+	}
+	got.NextCommand = got.next(o)
+	return got
+}
+
+// newest values, few and small enough for an answer.
+func newest(all []chunked.Value) []chunked.Value {
+	const most, bytes = 5, 4 << 10
+	first, used := len(all), 0
+	for first > 0 && len(all)-first < most {
+		if used += len(all[first-1].Value); used > bytes {
+			break
+		}
+		first--
+	}
+	return append([]chunked.Value{}, all[first:]...)
+}
+
+// next is the step after this answer.
+func (r *Chunked) next(o chunked.Outcome) string {
+	const again = "call run_chunked_operation again with the same arguments"
+	switch {
+	case !r.CanContinue:
+		return ""
+	case r.Status == string(contract.StatusWaitingForInput):
+		return fmt.Sprintf("call provide_input with execution_id %q, then %s", r.ExecutionID, again)
+	case o.Stop != nil && o.Stop.Execution.Status == contract.StatusFailed:
+		return fmt.Sprintf("call run_chunked_operation with corrected code and on_change=\"continue\" to go on at iteration %d, or with the same arguments to try it again", r.Completed)
+	}
+	return again + " (without on_change)"
+}
+
+// problem is the error of the answer, nil when nothing went wrong.
+func (r *Chunked) problem(o chunked.Outcome, err error, out *batchOutput) *Problem {
+	switch {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded) && !unreachable(err):
+		return nil // the call's time is over, no more
+	case unreachable(err):
+		p := *problemOf(err)
+		p.Message = fmt.Sprintf("the VM could not be reached (%s); what is done is kept, and a batch under way goes on there", p.Message)
+		return &p
+	default:
+		p := *problemOf(err)
+		if p.Code == string(contract.CodeNewInstance) {
+			p.Message = "the VM behind this address was replaced by a new one"
+			p.Hint = "Call again with the same arguments to go on there, after restore_kernel_state if a state was saved: the set-up code runs again first."
+		}
+		return &p
+	}
+	if o.Stop == nil {
+		return nil
+	}
+	p := runProblem(o.Stop.Execution)
+	if e := out.raised; e != nil {
+		p.EName, p.EValue, p.Traceback = e.EName, e.EValue, e.Traceback
+	}
+	p.Message = fmt.Sprintf("%s %s", r.where(o.Stop), p.Message)
+	p.Hint = stopHints[o.Stop.Execution.Status]
+	return p
+}
+
+// where says what stopped the run.
+func (r *Chunked) where(s *chunked.Stop) string {
+	switch {
+	case s.Iteration != nil:
+		return fmt.Sprintf("iteration %d raised", *s.Iteration)
+	case s.Setup:
+		return "the set-up code did not end well:"
+	case s.Execution.Status == contract.StatusFailed:
+		return "before any iteration of this batch:"
+	}
+	return fmt.Sprintf("the run stopped at iteration %d:", r.Completed)
+}
+
+// stopHints are the hints for batches that ended badly.
+var stopHints = map[contract.Status]string{
+	contract.StatusFailed:      "Read the traceback and call again with corrected code and on_change=\"continue\": iterations done are kept. With the same arguments the same iteration is tried again.",
+	contract.StatusTimedOut:    "The iterations that ended are kept. Call again with the same arguments: the one that was cut off starts anew, with ten times as long. If it did not yield, call restart_kernel first.",
+	contract.StatusInterrupted: "The iterations that ended are kept. Call again with the same arguments to go on.",
+	contract.StatusCancelled:   "This batch never started. Call again with the same arguments to go on.",
+	contract.StatusKernelDied:  "The iterations that ended are kept; variables are gone. Call again with the same arguments: the set-up code runs again first. Call restore_kernel_state before it if iterations build on each other. After running out of memory, do less in one iteration.",
+	contract.StatusLost:        "The iterations that were confirmed are kept; variables are gone with the executor. Call again with the same arguments: the set-up code runs again first. Call restore_kernel_state before it if iterations build on each other.",
+}
+
+func (r *Chunked) text(b *strings.Builder) {
+	fmt.Fprintf(b, "%d of %d iterations done (%s %%), status %s\n", r.Completed, r.Completed+r.Remaining, number(r.ProgressPct), r.Status)
+	if r.NextCommand != "" {
+		fmt.Fprintf(b, "Next: %s\n", r.NextCommand)
+	}
+	section(b, "output", r.Output)
+	for _, v := range r.Results {
+		value := string(v.Value)
+		if v.Omitted != "" {
+			value = "not kept: " + v.Omitted
+		}
+		value, _ = render.Clip(value, 300)
+		fmt.Fprintf(b, "result of %d: %s\n", v.Iteration, value)
+	}
+	for _, f := range r.SavedFiles {
+		fmt.Fprintf(b, "Saved %s: %s\n", f.Kind, f.Path)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(b, "Note: %s\n", n)
+	}
+	fmt.Fprintf(b, "Checkpoint: %s\n", r.CheckpointPath)
+}
