@@ -120,11 +120,13 @@ func problemOf(err error) *Problem {
 		refused *contract.Error
 		lost    *client.Error
 	)
-	switch {
-	case errors.As(err, &told):
+	if errors.As(err, &told) {
 		return told
-	case tell(failures, err) != nil:
-		return tell(failures, err)
+	}
+	if p := tell(failures, err); p != nil {
+		return p
+	}
+	switch {
 	case errors.As(err, &refused):
 		return refusalProblem(refused)
 	case errors.Is(err, context.Canceled):

@@ -82,13 +82,11 @@ func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v.asked[r.Method+" "+r.URL.Path]++
 	hook := v.hook
 	v.mu.Unlock()
-	if r.URL.Path != contract.PathHealth && v.verifier.Verify(r) != nil {
-		http.Error(w, `{"error":{"code":"unauthorized"}}`, http.StatusUnauthorized)
-		return
-	}
 	var answer any
 	var refused *contract.Error
-	err = hook(r.Context(), r)
+	if err = hook(r.Context(), r); err == nil {
+		err = v.verify(r)
+	}
 	if err == nil {
 		answer, err = v.answer(r, body)
 	}
@@ -96,12 +94,32 @@ func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.Is(err, ErrGone):
 		panic(http.ErrAbortHandler)
+	case errors.Is(err, errStranger):
+		http.Error(w, `{"error":{"code":"unauthorized"}}`, http.StatusUnauthorized)
+		return
 	case errors.As(err, &refused):
 		status, answer = http.StatusConflict, contract.ErrorBody{Error: *refused}
 	case err != nil:
 		status, answer = http.StatusInternalServerError, contract.ErrorBody{Error: contract.Error{Code: contract.CodeInternal, Message: err.Error()}}
 	}
 	v.send(w, r, status, answer)
+}
+
+var errStranger = errors.New("a wrong signature")
+
+// verify checks a signature. net/http sends a GET again by itself when its
+// connection was cut, with the nonce it had.
+func (v *VM) verify(r *http.Request) error {
+	if r.URL.Path == contract.PathHealth {
+		return nil
+	}
+	switch err := v.verifier.Verify(r); {
+	case errors.Is(err, auth.ErrReplayed):
+		return &contract.Error{Code: contract.CodeReplayed, Message: "this request was seen before", Retryable: true}
+	case err != nil:
+		return errStranger
+	}
+	return nil
 }
 
 // send answers with bytes as they are, with all else as JSON.

@@ -1,10 +1,12 @@
 package fakevm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +17,7 @@ import (
 type upload struct {
 	start contract.UploadStart
 	bytes []byte
-	have  []bool // of each byte, whether it came
+	came  []contract.Range
 	path  string // once it is committed
 }
 
@@ -29,7 +31,7 @@ func (v *VM) startUpload(body []byte) (contract.Upload, error) {
 	id := Digest(fmt.Appendf(nil, "%q %d %s %v", s.Path, s.SizeBytes, s.SHA256, s.Overwrite))[:32]
 	u := v.uploads[id]
 	if u == nil || u.path != "" && Digest(v.files[u.path]) != s.SHA256 {
-		u = &upload{start: s, bytes: make([]byte, s.SizeBytes), have: make([]bool, s.SizeBytes)}
+		u = &upload{start: s, bytes: make([]byte, s.SizeBytes)}
 		v.uploads[id] = u
 	}
 	return u.state(id), nil
@@ -52,9 +54,7 @@ func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
 			return nil, &contract.Error{Code: contract.CodeBadRequest, Message: "offset"}
 		}
 		copy(u.bytes[offset:], body)
-		for i := range body {
-			u.have[offset+i] = true
-		}
+		u.came = append(u.came, contract.Range{Offset: int64(offset), Length: int64(len(body))})
 	case "POST commit":
 		if u.path == "" && len(u.missing()) == 0 {
 			if Digest(u.bytes) != u.start.SHA256 {
@@ -81,16 +81,15 @@ func (v *VM) place(u *upload) string {
 	}
 }
 
+// missing is what has not come yet, in order.
 func (u *upload) missing() []contract.Range {
-	all := []contract.Range{}
-	for i, have := range u.have {
-		switch n := len(all); {
-		case have:
-		case n > 0 && all[n-1].Offset+all[n-1].Length == int64(i):
-			all[n-1].Length++
-		default:
-			all = append(all, contract.Range{Offset: int64(i), Length: 1})
+	slices.SortFunc(u.came, func(a, b contract.Range) int { return cmp.Compare(a.Offset, b.Offset) })
+	all, at := []contract.Range{}, int64(0)
+	for _, r := range append(slices.Clip(u.came), contract.Range{Offset: u.start.SizeBytes}) {
+		if r.Offset > at {
+			all = append(all, contract.Range{Offset: at, Length: r.Offset - at})
 		}
+		at = max(at, r.Offset+r.Length)
 	}
 	return all
 }
@@ -98,12 +97,10 @@ func (u *upload) missing() []contract.Range {
 func (u *upload) state(id string) contract.Upload {
 	s := contract.Upload{
 		UploadID: id, Status: contract.UploadReceiving, Path: u.start.Path,
-		SizeBytes: u.start.SizeBytes, SHA256: u.start.SHA256, Missing: u.missing(),
+		SizeBytes: u.start.SizeBytes, SHA256: u.start.SHA256, ReceivedBytes: u.start.SizeBytes, Missing: u.missing(),
 	}
-	for _, have := range u.have {
-		if have {
-			s.ReceivedBytes++
-		}
+	for _, r := range s.Missing {
+		s.ReceivedBytes -= r.Length
 	}
 	if u.path != "" {
 		s.Status, s.Path = contract.UploadCommitted, u.path

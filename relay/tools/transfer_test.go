@@ -1,0 +1,405 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/transfer"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/fakevm"
+)
+
+// serveVM is a host, a relay and a VM with files behind it.
+func serveVM(t *testing.T, hold time.Duration) (h *host, vm *fakevm.VM, saveDir string) {
+	t.Helper()
+	vm, saveDir = fakevm.Start(t), filepath.Join(t.TempDir(), "saved")
+	c, err := client.New(client.Config{BaseURL: vm.URL, Secret: vm.Secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	h = startHost(t, Config{
+		Resolve: func(string) (Runtime, error) { return Runtime{Name: "test", URL: vm.URL, Client: c}, nil },
+		SaveDir: saveDir, CheckpointDir: t.TempDir(), Hold: hold,
+	})
+	return h, vm, saveDir
+}
+
+// randomBytes don't compress, and are the same in each run of a test.
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{byte(n)}).Read(b)
+	return b
+}
+
+// large is three parts of a transfer and a bit.
+const large = 12<<20 + 345
+
+// onlyFirst lets the first request of a route through and keeps the others until
+// the client gives up.
+func onlyFirst(vm *fakevm.VM, method, path string) {
+	var seen atomic.Int32
+	vm.On(func(ctx context.Context, r *http.Request) error {
+		if r.Method == method && strings.HasPrefix(r.URL.Path, path) && seen.Add(1) > 1 {
+			<-ctx.Done()
+			return fakevm.ErrGone
+		}
+		return nil
+	})
+}
+
+func calm(context.Context, *http.Request) error { return nil }
+
+func mustHold(t *testing.T, path string, want []byte) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s holds %d bytes, not the %d wanted: %v", path, len(got), len(want), err)
+	}
+}
+
+func write(t *testing.T, path string, content []byte) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestADownloadIsCheckedAndNeverReplacesAnotherFileUnasked(t *testing.T) {
+	h, vm, dir := serveVM(t, 10*time.Second)
+	first, second := randomBytes(large), []byte("another")
+	get := func(args map[string]any) Download {
+		t.Helper()
+		args["remote_path"] = "/content/run 1/model.bin"
+		return decode[Download](t, h.call("download_from_colab", args).Structured)
+	}
+	for i, c := range []struct {
+		content []byte
+		args    map[string]any
+		status  string
+		path    string
+	}{
+		{first, map[string]any{}, "done", "model.bin"},
+		{first, map[string]any{}, "unchanged", "model.bin"},
+		{second, map[string]any{}, "done", "model (1).bin"},
+		{second, map[string]any{}, "unchanged", "model (1).bin"},
+		{second, map[string]any{"overwrite": true}, "done", "model.bin"},
+		{second, map[string]any{"local_filename": "a/b/c.bin"}, "done", "a/b/c.bin"},
+		{second, map[string]any{"local_filename": "a/b/"}, "done", "a/b/model.bin"},
+		{second, map[string]any{"local_filename": filepath.Join(dir, "a", "again.bin")}, "done", "a/again.bin"},
+		{nil, map[string]any{"local_filename": "empty"}, "done", "empty"},
+	} {
+		vm.Put("run 1/model.bin", c.content)
+		got := get(c.args)
+		want := Download{LocalPath: filepath.Join(dir, c.path), Moved: Moved{
+			Status: c.status, SizeBytes: int64(len(c.content)), SHA256: fakevm.Digest(c.content), Files: 1,
+		}}
+		if c.status == "done" {
+			want.TransferredBytes = want.SizeBytes
+		} else {
+			want.Skipped = 1
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("case %d: %+v, want %+v", i, got, want)
+		}
+		mustHold(t, got.LocalPath, c.content)
+	}
+	mustHold(t, filepath.Join(dir, "model (1).bin"), second)
+}
+
+func TestAFolderComesAndGoesAsItsTree(t *testing.T) {
+	h, vm, dir := serveVM(t, 10*time.Second)
+	tree := map[string]string{"a.txt": "a", "sub/b.txt": "b", "sub/deep/it's \"c\".txt": "c", "empty.txt": ""}
+	for name, content := range tree {
+		vm.Put("out/"+name, []byte(content))
+	}
+	for _, skipped := range []int{0, len(tree)} {
+		got := decode[Download](t, h.call("download_from_colab", map[string]any{"remote_path": "/content/out"}).Structured)
+		if got.Files != len(tree) || got.Skipped != skipped || got.SHA256 != "" || got.LocalPath != filepath.Join(dir, "out") {
+			t.Errorf("down: %+v", got)
+		}
+	}
+	for name, content := range tree {
+		mustHold(t, filepath.Join(dir, "out", name), []byte(content))
+	}
+	for _, skipped := range []int{0, len(tree)} {
+		got := decode[Upload](t, h.call("upload_to_colab", map[string]any{"local_path": "out", "remote_path": "/content/back"}).Structured)
+		if got.Files != len(tree) || got.Skipped != skipped || got.RemotePath != "/content/back" {
+			t.Errorf("up: %+v", got)
+		}
+	}
+	for name, content := range tree {
+		if got, ok := vm.File("back/" + name); !ok || string(got) != content {
+			t.Errorf("%q holds %q on the VM", name, got)
+		}
+	}
+}
+
+func TestAnUploadIsCheckedAndNeverReplacesAnotherFileUnasked(t *testing.T) {
+	h, vm, dir := serveVM(t, 10*time.Second)
+	first, second := randomBytes(large), []byte("another")
+	for i, c := range []struct {
+		content []byte
+		args    map[string]any
+		status  string
+		path    string
+	}{
+		{first, map[string]any{}, "done", "/content/data.csv"},
+		{first, map[string]any{}, "unchanged", "/content/data.csv"},
+		{second, map[string]any{}, "done", "/content/data (1).csv"},
+		{second, map[string]any{"overwrite": true}, "done", "/content/data.csv"},
+		{second, map[string]any{"remote_path": "in/x.csv"}, "done", "/content/in/x.csv"},
+		{second, map[string]any{"remote_path": "/content/in/"}, "done", "/content/in/data.csv"},
+	} {
+		c.args["local_path"] = write(t, filepath.Join(dir, "data.csv"), c.content)
+		got := decode[Upload](t, h.call("upload_to_colab", c.args).Structured)
+		if got.Status != c.status || got.RemotePath != c.path || got.SHA256 != fakevm.Digest(c.content) || got.SizeBytes != int64(len(c.content)) {
+			t.Errorf("case %d: %+v", i, got)
+		}
+		if there, _ := vm.File(c.path); !bytes.Equal(there, c.content) {
+			t.Errorf("case %d: %s holds %d bytes", i, c.path, len(there))
+		}
+	}
+}
+
+func TestATransferThatOutlastsItsCallGoesOnWithTheNext(t *testing.T) {
+	content := randomBytes(large)
+	for _, c := range []struct {
+		tool, method, path string
+		args               map[string]any
+	}{
+		{"download_from_colab", "GET", contract.PathContent, map[string]any{"remote_path": "/content/big", "local_filename": "x/", "overwrite": true, "runtime": "test"}},
+		{"upload_to_colab", "PUT", contract.PathUploads, map[string]any{"local_path": "local/big"}},
+	} {
+		h, vm, dir := serveVM(t, 2*time.Second)
+		vm.Put("big", content)
+		write(t, filepath.Join(dir, "local", "big"), content)
+		if c.tool == "upload_to_colab" {
+			c.args["remote_path"] = "/content/up"
+		}
+		onlyFirst(vm, c.method, c.path)
+		begun := time.Now()
+		r := h.call(c.tool, c.args)
+		if took := time.Since(begun); took > 4*time.Second {
+			t.Errorf("%s: answered after %s", c.tool, took)
+		}
+		first := decode[Moved](t, r.Structured)
+		if o := r.outcome(t); !o.Success || first.Status != "partial" || !first.CanContinue || first.TransferredBytes <= 0 || first.TransferredBytes > 4<<20 || first.SizeBytes != large {
+			t.Fatalf("%s: %s", c.tool, r.Structured)
+		}
+		if !strings.HasPrefix(first.NextCommand, c.tool+"(") || !strings.Contains(r.Content[0].Text, first.NextCommand) {
+			t.Errorf("%s: next is %q", c.tool, first.NextCommand)
+		}
+		for name, value := range c.args {
+			b, _ := json.Marshal(value)
+			if !strings.Contains(first.NextCommand, name+"="+string(b)) {
+				t.Errorf("%s: %s is not in %q", c.tool, name, first.NextCommand)
+			}
+		}
+		vm.On(calm)
+		second := decode[Moved](t, h.call(c.tool, c.args).Structured)
+		if second.Status != "done" || second.CanContinue || second.ResumedFrom != first.TransferredBytes || second.TransferredBytes != large-first.TransferredBytes || second.SHA256 != fakevm.Digest(content) {
+			t.Errorf("%s: %+v", c.tool, second)
+		}
+	}
+}
+
+func TestAVMThatGoesAwayInTheMiddleIsAWarning(t *testing.T) {
+	h, vm, _ := serveVM(t, 2*time.Second)
+	vm.Put("big", randomBytes(large))
+	var seen atomic.Int32
+	vm.On(func(_ context.Context, r *http.Request) error {
+		if r.URL.Path == contract.PathContent && seen.Add(1) > 1 {
+			return fakevm.ErrGone
+		}
+		return nil
+	})
+	r := h.call("download_from_colab", map[string]any{"remote_path": "big"})
+	got, o := decode[Moved](t, r.Structured), r.outcome(t)
+	if !o.Success || got.Status != "partial" || !strings.Contains(o.Warning, "held up") {
+		t.Errorf("%s", r.Structured)
+	}
+	vm.On(func(_ context.Context, r *http.Request) error {
+		if r.URL.Path == contract.PathContent {
+			return fakevm.ErrGone
+		}
+		return nil
+	})
+	r = h.call("download_from_colab", map[string]any{"remote_path": "big"})
+	got, o = decode[Moved](t, r.Structured), r.outcome(t)
+	if o.Success || o.Error.Code != string(client.KindUnreachable) || got.Status != "partial" || !got.CanContinue || got.ResumedFrom == 0 {
+		t.Errorf("a call that moved nothing: %s", r.Structured)
+	}
+}
+
+func TestLocalNamesNeverLeaveTheSaveDir(t *testing.T) {
+	h, vm, dir := serveVM(t, 10*time.Second)
+	vm.Put("x", []byte("content"))
+	outside := t.TempDir()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"link": outside, "up": ".."} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{
+		"..", "../x", "a/../../x", "a/../x", "/etc/x", filepath.Join(outside, "x"), dir + "/../x", dir + "x/y",
+		`C:\x`, "c:x", "a:b", "a\x00b", strings.Repeat("n", 300), "link/x", "link/", "up/x", "..\x2f..\x2fx",
+	} {
+		r := h.call("download_from_colab", map[string]any{"remote_path": "/content/x", "local_filename": name})
+		if o := r.outcome(t); o.Error == nil || o.Error.Code != string(contract.CodeForbiddenPath) || !strings.Contains(o.Error.Hint, "LOCAL_SAVE_DIR") {
+			t.Errorf("%q: %s", name, r.Structured)
+		}
+	}
+	for _, name := range []string{"~/x", "...", "-rf", "Ünï cødé", "con", "$HOME", "a\nb", "./y", "z//x", `..\x`} {
+		r := h.call("download_from_colab", map[string]any{"remote_path": "/content/x", "local_filename": name})
+		got := decode[Download](t, r.Structured)
+		if rel, err := filepath.Rel(dir, got.LocalPath); err != nil || !filepath.IsLocal(rel) {
+			t.Errorf("%q: went to %q: %s", name, got.LocalPath, r.Structured)
+		} else {
+			mustHold(t, got.LocalPath, []byte("content"))
+		}
+	}
+	for _, elsewhere := range []string{outside, filepath.Dir(dir)} {
+		entries, err := os.ReadDir(elsewhere)
+		if err != nil || len(entries) > 1 {
+			t.Errorf("%s holds %v: %v", elsewhere, entries, err)
+		}
+	}
+}
+
+func TestFailuresOfATransferAreToldWithANextStep(t *testing.T) {
+	h, vm, dir := serveVM(t, 5*time.Second)
+	vm.Put("big", randomBytes(large))
+	write(t, filepath.Join(dir, "local.bin"), []byte("x"))
+	refuse := func(method, path string, code contract.Code) fakevm.Hook {
+		return func(_ context.Context, r *http.Request) error {
+			if r.Method == method && strings.HasPrefix(r.URL.Path, path) {
+				return &contract.Error{Code: code, Message: "refused"}
+			}
+			return nil
+		}
+	}
+	var changes atomic.Int32
+	for _, c := range []struct {
+		name, tool string
+		args       map[string]any
+		hook       fakevm.Hook
+		code, hint string
+	}{
+		{"nothing there", "download_from_colab", map[string]any{"remote_path": "/content/none"}, calm, "not_found", "list_colab_files"},
+		{"outside the roots", "download_from_colab", map[string]any{"remote_path": "/etc/shadow"}, refuse("GET", contract.PathStat, contract.CodeForbiddenPath), "forbidden_path", "/content"},
+		{"changes all the time", "download_from_colab", map[string]any{"remote_path": "big"}, func(_ context.Context, r *http.Request) error {
+			if r.URL.Path == contract.PathContent {
+				vm.Put("big", randomBytes(large+int(changes.Add(1))))
+			}
+			return nil
+		}, "changed", "wait until"},
+		{"no local file", "upload_to_colab", map[string]any{"local_path": "none.bin"}, calm, "not_found", "on this computer"},
+		{"the VM's disk is full", "upload_to_colab", map[string]any{"local_path": "local.bin"}, refuse("PUT", contract.PathUploads, contract.CodeDiskFull), "disk_full", "on the VM"},
+		{"conflict", "upload_to_colab", map[string]any{"local_path": "local.bin"}, refuse("POST", contract.PathUploads, contract.CodeConflict), "conflict", "overwrite"},
+		{"ending", "upload_to_colab", map[string]any{"local_path": "local.bin"}, refuse("POST", contract.PathUploads, contract.CodeShuttingDown), "shutting_down", "goes on where it stopped"},
+	} {
+		vm.On(c.hook)
+		r := h.call(c.tool, c.args)
+		if o := r.outcome(t); o.Error == nil || o.Error.Code != c.code || !strings.Contains(o.Error.Hint, c.hint) {
+			t.Errorf("%s: %s", c.name, r.Structured)
+		}
+		vm.On(calm)
+	}
+}
+
+func TestEveryFailureOfTheRelaysOwnHasACodeAndAHint(t *testing.T) {
+	for _, f := range append(failures, localFailures...) {
+		p := problemOf(fmt.Errorf("moving %q: %w", "x", f.err))
+		if p.Code != f.code || p.Hint != f.hint || p.Hint == "" || !strings.Contains(p.Message, `moving "x"`) {
+			t.Errorf("%v: %+v", f.err, p)
+		}
+	}
+	for err, code := range map[error]string{
+		transfer.ErrChanged: "changed", transfer.ErrLocalDisk: "local_disk_full", transfer.ErrBusy: "busy",
+		transfer.ErrForbiddenName: "forbidden_path", transfer.ErrNotRegular: "not_supported",
+		transfer.ErrTooMany: "too_large", transfer.ErrSomeFailed: "some_failed",
+	} {
+		if p := problemOf(err); p.Code != code {
+			t.Errorf("%v: %+v", err, p)
+		}
+	}
+	// A broken connection may hold a file error; it is told as what it is.
+	lost := &client.Error{Kind: client.KindUnreachable, Message: "m", Hint: "h", Err: os.ErrNotExist}
+	if p := problemOf(lost); p.Code != string(client.KindUnreachable) {
+		t.Errorf("%+v", p)
+	}
+	if p := problemOf(errors.Join(transfer.ErrLocalDisk, lost)); p.Code != codeLocalDiskFull {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestASecondDownloadOfTheSameNameIsBusyAndACancelledOneGoesOn(t *testing.T) {
+	h, vm, _ := serveVM(t, 20*time.Second)
+	vm.Put("big", randomBytes(large))
+	onlyFirst(vm, "GET", contract.PathContent)
+	args := map[string]any{"remote_path": "big"}
+	id, ch := h.begin("tools/call", params("download_from_colab", args))
+	eventually(t, "all parts are asked for", func() bool { return vm.Count("GET "+contract.PathContent) >= 4 })
+	if o := h.call("download_from_colab", args).outcome(t); o.Error == nil || o.Error.Code != codeBusy {
+		t.Errorf("%+v", o)
+	}
+	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}})
+	r := h.result("download_from_colab", h.await(ch))
+	if o := r.outcome(t); o.Error == nil || o.Error.Code != codeCancelled || !strings.Contains(o.Error.Hint, "goes on where it stopped") {
+		t.Errorf("%s", r.Structured)
+	}
+	vm.On(calm)
+	if got := decode[Moved](t, h.call("download_from_colab", args).Structured); got.Status != "done" || got.ResumedFrom == 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestProgressOfATransferIsInBytes(t *testing.T) {
+	h, vm, _ := serveVM(t, 3*time.Second)
+	vm.Put("big", randomBytes(large))
+	onlyFirst(vm, "GET", contract.PathContent)
+	p := params("download_from_colab", map[string]any{"remote_path": "big"})
+	p["_meta"] = map[string]any{"progressToken": "t"}
+	_, ch := h.begin("tools/call", p)
+	h.result("download_from_colab", h.await(ch))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last := -1.0
+	told := ""
+	for _, n := range h.notes {
+		got := decode[struct {
+			Progress, Total float64
+			Message         string
+		}](t, n.Params)
+		if got.Progress <= last {
+			t.Errorf("progress went from %v to %v", last, got.Progress)
+		}
+		last = got.Progress
+		if got.Total == large && got.Progress >= 4<<20 {
+			told = got.Message
+		}
+	}
+	if !strings.HasPrefix(told, "33 % of 13 MB, ") || !strings.HasSuffix(told, " left") {
+		t.Errorf("told %q in %d notes", told, len(h.notes))
+	}
+}
