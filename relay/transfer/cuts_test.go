@@ -1,0 +1,55 @@
+package transfer
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// A tunnel that breaks ten times at random bytes, every connection each time. The
+// bytes counted are those on the wire, headers included.
+func TestTenCutsCostNextToNothing(t *testing.T) {
+	size := int64(64 << 20)
+	if os.Getenv("SOAK") != "" {
+		size = 1 << 30
+	}
+	seed := uint64(4)
+	if s, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
+		seed = s
+	}
+	v := newVM(t)
+	local := t.TempDir()
+	for name, way := range map[string]func(*testing.T) Result{
+		"down": func(t *testing.T) Result {
+			want := fill(t, v.path("down.bin"), size, 1)
+			v.wire.CutAt(cutsAt(size, 10, seed)...)
+			r, err := Download(t.Context(), v.client, v.path("down.bin"), Local{Dir: local}, Options{})
+			must(t, err)
+			if sha(t, r.Path) != want {
+				t.Error("the file is wrong")
+			}
+			return r
+		},
+		"up": func(t *testing.T) Result {
+			want := fill(t, filepath.Join(local, "up.bin"), size, 2)
+			v.wire.CutAt(cutsAt(size, 10, seed)...)
+			r, err := Upload(t.Context(), v.client, filepath.Join(local, "up.bin"), v.path("up.bin"), Options{})
+			must(t, err)
+			if sha(t, v.path("up.bin")) != want {
+				t.Error("the file is wrong")
+			}
+			return r
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := way(t)
+			up, down, cuts := v.wire.Passed()
+			over := 100 * float64(up+down-size) / float64(size)
+			t.Logf("seed %d: %d cuts, %.2f %% of bytes over the file's, %d of payload", seed, cuts, over, r.MovedBytes)
+			if cuts != 10 || over >= 2 || r.MovedBytes-size >= size/50 {
+				t.Errorf("%d cuts; %d bytes passed for %d of the file (%.2f %% over), result %+v", cuts, up+down, size, over, r)
+			}
+		})
+	}
+}

@@ -1,0 +1,220 @@
+package transfer
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+func TestOneFileArrivesWhole(t *testing.T) {
+	v := newVM(t)
+	for name, size := range map[string]int64{
+		"empty.bin": 0, "one byte": 1, "exactly a part": partBytes, "parts and a bit": 3*partBytes + 17,
+		"it's \"quoted\" — ünïcode": 1000, "new\nline": 5, "bad\xffutf8": 5,
+	} {
+		t.Run(name, func(t *testing.T) {
+			local := filepath.Join(t.TempDir(), name)
+			want := fill(t, local, size, 7)
+			r, err := Upload(t.Context(), v.client, local, v.dir+"/in/", Options{})
+			must(t, err)
+			remote := v.dir + "/in/" + remoteName(name)
+			if r.Path != remote || r.SHA256 != want || r.SizeBytes != size || r.DoneBytes != size || r.MovedBytes != size || r.ResumedFrom != 0 || r.Skipped != 0 {
+				t.Errorf("result is %+v", r)
+			}
+			if st := v.remoteFile("in/" + remoteName(name)); st.SHA256 != want {
+				t.Errorf("SHA-256 is %s, want %s", st.SHA256, want)
+			}
+		})
+	}
+}
+
+func TestWhereAnUploadGoes(t *testing.T) {
+	v := newVM(t)
+	must(t, os.Mkdir(v.path("there"), 0o755))
+	local := filepath.Join(t.TempDir(), "a.bin")
+	fill(t, local, 10, 1)
+	for name, c := range map[string]struct{ remote, want string }{
+		"nowhere named":      {"", "a.bin"}, // /content is the workdir where there is none
+		"a name":             {v.path("b.bin"), "b.bin"},
+		"into a folder":      {v.path("new") + "/", "new/a.bin"},
+		"an existing folder": {v.path("there"), "there/a.bin"},
+		"folders to make":    {v.path("x/y/b.bin"), "x/y/b.bin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Upload(t.Context(), v.client, local, c.remote, Options{})
+			must(t, err)
+			if _, err := os.Stat(v.path(c.want)); err != nil {
+				t.Errorf("%+v: %v", r, err)
+			}
+		})
+	}
+}
+
+func TestAnExistingRemoteFileIsNeverReplacedUnasked(t *testing.T) {
+	v := newVM(t)
+	local := filepath.Join(t.TempDir(), "a.bin")
+	want := fill(t, local, partBytes+5, 1)
+	other := fill(t, v.path("a.bin"), partBytes+5, 2)
+	put := func(o Options) Result {
+		t.Helper()
+		r, err := Upload(t.Context(), v.client, local, v.path("a.bin"), o)
+		must(t, err)
+		return r
+	}
+	if r := put(Options{}); r.Path != v.path("a (1).bin") || sha(t, r.Path) != want {
+		t.Errorf("beside a different one: %+v", r)
+	}
+	v.counts.reset()
+	if r := put(Options{}); r.Skipped != 1 || r.MovedBytes != 0 || r.Path != v.path("a (1).bin") || v.counts.of(askStart) != 0 {
+		t.Errorf("once more: %+v", r)
+	}
+	if sha(t, v.path("a.bin")) != other {
+		t.Error("the different one was changed")
+	}
+	if r := put(Options{Overwrite: true}); r.Path != v.path("a.bin") || sha(t, r.Path) != want {
+		t.Errorf("overwriting: %+v", r)
+	}
+	must(t, os.Remove(v.path("a.bin")))
+	must(t, os.Remove(v.path("a (1).bin")))
+	if r := put(Options{}); r.Path != v.path("a.bin") || r.MovedBytes != partBytes+5 || sha(t, r.Path) != want {
+		t.Errorf("after it was deleted: %+v", r)
+	}
+}
+
+func TestWhatCannotBeUploadedSaysSo(t *testing.T) {
+	v := newVM(t)
+	dir := t.TempDir()
+	fill(t, filepath.Join(dir, "a.bin"), 10, 1)
+	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	must(t, os.Symlink("fifo", filepath.Join(dir, "link")))
+	for _, local := range []string{"/dev/zero", filepath.Join(dir, "fifo"), filepath.Join(dir, "link")} {
+		if _, err := Upload(t.Context(), v.client, local, "", Options{}); !errors.Is(err, ErrNotRegular) {
+			t.Errorf("%q: %v", local, err)
+		}
+	}
+	if _, err := Upload(t.Context(), v.client, filepath.Join(dir, "gone"), "", Options{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	for _, remote := range []string{"/etc/a.bin", v.dir + "/../a.bin"} {
+		if _, err := Upload(t.Context(), v.client, filepath.Join(dir, "a.bin"), remote, Options{}); refusalCode(err) != contract.CodeForbiddenPath {
+			t.Errorf("to %q: %v", remote, err)
+		}
+	}
+}
+
+func TestALocalFileThatChangesIsBegunAnew(t *testing.T) {
+	for name, c := range map[string]struct {
+		changes int
+		want    error
+	}{
+		"once": {1, nil}, "always": {1000, ErrChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVM(t)
+			const size = 8*partBytes + 3
+			local := filepath.Join(t.TempDir(), "a.bin")
+			want := fill(t, local, size, 1)
+			var mu sync.Mutex
+			changed, asked := 0, 0
+			v.counts.step(t, func(r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				if r.Method != http.MethodPut || changed == c.changes {
+					return
+				}
+				if asked++; asked%4 != 0 { // in the middle of each try
+					return
+				}
+				changed++
+				want = fill(t, local, size, byte(10+changed)) // the same file, written to
+			})
+			r, err := Upload(t.Context(), v.client, local, v.path("a.bin"), Options{})
+			if !errors.Is(err, c.want) {
+				t.Fatalf("error is %v, want %v", err, c.want)
+			}
+			if c.want != nil {
+				if _, err := os.Stat(v.path("a.bin")); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("the VM has a file: %v", err)
+				}
+				return
+			}
+			if got := sha(t, v.path("a.bin")); got != want || r.SHA256 != want || r.DoneBytes != size {
+				t.Errorf("result is %+v, the file's SHA-256 %s, want %s", r, got, want)
+			}
+		})
+	}
+}
+
+func TestACancelledUploadGoesOnWhereItWas(t *testing.T) {
+	v := newVM(t)
+	const size = 32 << 20
+	local := filepath.Join(t.TempDir(), "a.bin")
+	want := fill(t, local, size, 1)
+	ctx, report := stopAfter(t, size/2)
+	first, err := Upload(ctx, v.client, local, v.path("a.bin"), Options{Report: report})
+	if !errors.Is(err, errEnough) || first.DoneBytes < size/2 || first.DoneBytes >= size {
+		t.Fatalf("first call: %+v, %v", first, err)
+	}
+	second, err := Upload(t.Context(), v.client, local, v.path("a.bin"), Options{})
+	must(t, err)
+	// What was in flight when the first call ended may have arrived.
+	if second.ResumedFrom < first.DoneBytes || second.MovedBytes != size-second.ResumedFrom || sha(t, v.path("a.bin")) != want {
+		t.Errorf("second call: %+v after %d bytes", second, first.DoneBytes)
+	}
+}
+
+func TestAnUploadGoesOnAfterTheExecutorDied(t *testing.T) {
+	v := newVM(t)
+	const size = 48 << 20
+	local := filepath.Join(t.TempDir(), "a.bin")
+	want := fill(t, local, size, 1)
+	var parts atomic.Int32
+	killed, restarted := make(chan struct{}), make(chan struct{})
+	v.counts.step(t, func(r *http.Request) {
+		if r.Method == http.MethodPut && parts.Add(1) == 8 {
+			close(killed)
+		}
+	})
+	go func() {
+		defer close(restarted)
+		<-killed
+		v.exec.Kill()
+		v.start()
+	}()
+	r, err := Upload(t.Context(), v.client, local, v.path("a.bin"), Options{})
+	<-restarted
+	must(t, err)
+	if sha(t, v.path("a.bin")) != want || r.DoneBytes != size {
+		t.Errorf("result is %+v", r)
+	}
+}
+
+func TestUploadProgressOnlyGrowsAndEndsAtTheTotal(t *testing.T) {
+	v := newVM(t)
+	const size = 5*partBytes + 9
+	local := filepath.Join(t.TempDir(), "a.bin")
+	fill(t, local, size, 1)
+	var last Progress
+	var stages []string
+	_, err := Upload(t.Context(), v.client, local, v.path("a.bin"), Options{Report: func(p Progress) {
+		if p.Done < last.Done || p.Total != size || p.Files != 1 || p.Name != local {
+			t.Errorf("after %+v comes %+v", last, p)
+		}
+		if last.Stage != p.Stage {
+			stages = append(stages, string(p.Stage))
+		}
+		last = p
+	}})
+	must(t, err)
+	if last.Done != size || last.File != 1 || !strings.HasPrefix(strings.Join(stages, " "), "hashing moving checking") {
+		t.Errorf("last is %+v, stages %v", last, stages)
+	}
+}
