@@ -171,30 +171,42 @@ func TestACutBodyReachesNoOtherHandler(t *testing.T) {
 	}
 }
 
-// paced sends a body of n bytes, a piece every few milliseconds, for longer than a
-// piece may take.
+// paced is a body of zeros, a small piece of it every few milliseconds.
 type paced struct {
-	left int
-	tick *time.Ticker
+	left   int
+	tick   *time.Ticker
+	closed chan struct{}
+}
+
+func newPaced(size int) *paced {
+	return &paced{size, time.NewTicker(5 * time.Millisecond), make(chan struct{})}
 }
 
 func (p *paced) Read(b []byte) (int, error) {
 	if p.left == 0 {
 		return 0, io.EOF
 	}
-	<-p.tick.C
+	select {
+	case <-p.tick.C:
+	case <-p.closed:
+		return 0, io.ErrClosedPipe
+	}
 	n := min(len(b), p.left, 1000)
 	clear(b[:n])
 	p.left -= n
 	return n, nil
 }
 
+func (p *paced) Close() error {
+	p.tick.Stop()
+	close(p.closed)
+	return nil
+}
+
 func (s fileStand) pacedPut(id string, size int) (*http.Response, error) {
 	s.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
 	req := s.request("PUT", putPath(id, 0), nil)
-	req.Body, req.ContentLength, req.GetBody = io.NopCloser(&paced{size, tick}), int64(size), nil
+	req.Body, req.ContentLength, req.GetBody = newPaced(size), int64(size), nil
 	if _, err := auth.NewSigner(s.secret).SignRequest(req, make([]byte, size), time.Now()); err != nil {
 		s.t.Fatal(err)
 	}
@@ -243,33 +255,35 @@ func TestAPartThatNeverEndsIsCut(t *testing.T) {
 // A reader that stops is cut; one that is slow is not.
 func TestAnAnswerIsSentAsLongAsItMoves(t *testing.T) {
 	s := newFileStand(t)
-	content := noise(contract.MaxFilePart)
-	s.write("a", content)
-	etag := s.stat("a", "").ETag
-	get := func(stall time.Duration) (n int64) {
+	s.write("a", noise(contract.MaxFilePart))
+	path := contentPath("a", s.stat("a", "").ETag, 0, contract.MaxFilePart)
+	answered := func() int { return strings.Count(s.log.String(), contract.PathContent) }
+	get := func(stall time.Duration, ready func()) (n int) {
 		s.api.pace.stall = stall
-		c := s.sendHead("GET", contentPath("a", etag, 0, contract.MaxFilePart), nil)
-		c.(*net.TCPConn).SetReadBuffer(64 << 10)
+		c := s.sendHead("GET", path, nil)
+		if err := c.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+			t.Fatal(err)
+		}
+		ready()
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		if stall < time.Second {
-			<-time.After(20 * stall)
-		}
-		piece := make([]byte, 64<<10)
-		for {
+		for piece := make([]byte, 64<<10); n < contract.MaxFilePart; {
 			<-tick.C
 			k, err := c.Read(piece)
-			n += int64(k)
-			if err != nil || n >= contract.MaxFilePart {
-				return n
+			n += k
+			if err != nil {
+				break
 			}
 		}
+		return n
 	}
-	if n := get(10 * time.Second); n < contract.MaxFilePart {
+	if n := get(10*time.Second, func() {}); n < contract.MaxFilePart {
 		t.Errorf("a slow reader gets %d bytes", n)
 	}
-	if n := get(20 * time.Millisecond); n >= contract.MaxFilePart {
-		t.Errorf("one that stopped for long gets all %d bytes", n)
+	eventually(t, func() bool { return answered() == 1 })
+	stopped := func() { eventually(t, func() bool { return answered() == 2 }) }
+	if n := get(20*time.Millisecond, stopped); n >= contract.MaxFilePart {
+		t.Errorf("one that stopped gets all %d bytes", n)
 	}
 }
 

@@ -41,8 +41,8 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 }
 
 // pieceBytes is how much of an answer has one deadline. At a sixth of 1 Mbit/s it is
-// gone within 4 s.
-const pieceBytes = 64 << 10
+// gone within 13 s.
+const pieceBytes = 256 << 10
 
 // send writes an answer's body. An error means that the caller is gone, or as good
 // as: nobody is left to tell.
