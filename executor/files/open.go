@@ -35,7 +35,7 @@ func (p place) openDir() (*os.Root, error) {
 func enter(dir *os.Root, name string) (*os.Root, error) {
 	below, err := dir.OpenRoot(name)
 	if err != nil {
-		return nil, classify(err)
+		return nil, refused(dir, name, err)
 	}
 	seen, err := dir.Lstat(name)
 	if err == nil {
@@ -88,7 +88,7 @@ func (p place) openFile() (*os.File, error) {
 func openRegular(dir *os.Root, name string, flag int) (*os.File, error) {
 	f, err := dir.OpenFile(name, flag|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, classify(err)
+		return nil, refused(dir, name, err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -102,6 +102,15 @@ func openRegular(dir *os.Root, name string, flag int) (*os.File, error) {
 		return nil, classify(err)
 	}
 	return f, nil
+}
+
+// refused is why name, which was no link, could not be opened. os.Root has no
+// error to match for a link that leads out of it.
+func refused(dir *os.Root, name string, err error) error {
+	if info, lstatErr := dir.Lstat(name); lstatErr == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return ErrChanged
+	}
+	return classify(err)
 }
 
 // version is which bytes a file holds, as far as the system tells: any write

@@ -26,13 +26,13 @@ func (r *Roots) resolveNew(path string) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	if strings.HasSuffix(path, "/") {
-		return target{}, ErrIsDir
-	}
 	w := walk{roots: r, at: "/", create: true}
 	w.push(abs)
 	if err := w.run(); err != nil {
 		return target{}, err
+	}
+	if strings.HasSuffix(path, "/") {
+		return target{}, ErrIsDir
 	}
 	if w.missing {
 		rt, _ := r.containing(w.at) // it was looked for there

@@ -150,6 +150,9 @@ func (o *upload) openPart(flag int) (*os.Root, *os.File, error) {
 		return nil, nil, err
 	}
 	dir, err := t.folder.openDir()
+	if errors.Is(err, ErrChanged) {
+		return nil, nil, ErrNotFound // a link now: the path means another folder
+	}
 	if err != nil {
 		return nil, nil, err
 	}

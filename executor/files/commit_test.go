@@ -1,0 +1,244 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+func TestAnotherFileOfThatNameStays(t *testing.T) {
+	in := newInbox(t)
+	must(t, os.WriteFile(filepath.Join(in.workdir, "x.csv"), []byte("old"), 0o600))
+	for n, want := range []string{"x (1).csv", "x (2).csv"} {
+		data := body(1000 + n)
+		out := in.send("x.csv", data, false)
+		if out.Path != filepath.Join(in.workdir, want) {
+			t.Errorf("upload %d is at %q, want %q", n, out.Path, want)
+		}
+		in.holds(want, data)
+	}
+	in.holds("x.csv", []byte("old"))
+}
+
+func TestTheSameContentThereCountsAsCommitted(t *testing.T) {
+	in := newInbox(t)
+	data := body(1000)
+	other := append([]byte("!"), data[1:]...) // as long
+	must(t, os.WriteFile(filepath.Join(in.workdir, "x.csv"), other, 0o600))
+	must(t, os.WriteFile(filepath.Join(in.workdir, "x (1).csv"), data, 0o600))
+	before, err := in.tree.roots.Stat("x (1).csv")
+	must(t, err)
+	if out := in.send("x.csv", data, false); out.Path != filepath.Join(in.workdir, "x (1).csv") {
+		t.Errorf("committed at %q", out.Path)
+	}
+	after, err := in.tree.roots.Stat("x (1).csv")
+	must(t, err)
+	if after.ETag != before.ETag || exists(filepath.Join(in.workdir, "x (2).csv")) {
+		t.Error("it was copied")
+	}
+	in.holds("x.csv", other)
+	if again := in.start("x.csv", data, false); again.Status != contract.UploadCommitted {
+		t.Errorf("started again it is %+v", again)
+	}
+}
+
+func TestOverwriteReplacesAFileAndKeepsItsMode(t *testing.T) {
+	in := newInbox(t)
+	file := filepath.Join(in.workdir, "run.sh")
+	must(t, os.WriteFile(file, []byte("old"), 0o600))
+	must(t, os.Chmod(file, 0o751))
+	out := in.send("run.sh", body(1000), true)
+	if out.Path != file {
+		t.Errorf("committed at %q", out.Path)
+	}
+	in.holds("run.sh", body(1000))
+	info, err := os.Stat(file)
+	must(t, err)
+	if info.Mode().Perm() != 0o751 {
+		t.Errorf("mode is %v", info.Mode())
+	}
+}
+
+func TestANewFileHasTheModeTheUmaskGives(t *testing.T) {
+	in := newInbox(t)
+	old := syscall.Umask(0o027)
+	defer syscall.Umask(old)
+	in.send("new/x", body(10), false)
+	for name, want := range map[string]os.FileMode{"new/x": 0o640, "new": 0o750} {
+		info, err := os.Stat(filepath.Join(in.workdir, name))
+		must(t, err)
+		if info.Mode().Perm() != want {
+			t.Errorf("%q has mode %v, want %v", name, info.Mode().Perm(), want)
+		}
+	}
+}
+
+// What the target became after the start is never replaced, except a file on request.
+func TestWhatAppearsAtTheTargetMeanwhileStays(t *testing.T) {
+	appear := map[string]func(string) error{
+		"a folder":   func(p string) error { return os.Mkdir(p, 0o700) },
+		"a FIFO":     func(p string) error { return syscall.Mkfifo(p, 0o600) },
+		"a link out": func(p string) error { return os.Symlink("../secret/key", p) },
+		"a file":     func(p string) error { return os.WriteFile(p, []byte("theirs"), 0o600) },
+	}
+	for name, make := range appear {
+		for _, overwrite := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", overwrite ", overwrite), func(t *testing.T) {
+				in := newInbox(t)
+				file := filepath.Join(in.workdir, "x")
+				up := in.start("x", body(100), overwrite)
+				in.put(up.UploadID, 0, body(100), true)
+				must(t, make(file))
+				before, err := os.Lstat(file)
+				must(t, err)
+				out, err := in.commit(up.UploadID)
+				after, lstatErr := os.Lstat(file)
+				must(t, lstatErr)
+				switch {
+				case overwrite && name == "a file":
+					must(t, err)
+					in.holds("x", body(100))
+				case overwrite && !errors.Is(err, ErrIsDir) && !errors.Is(err, ErrNotRegular):
+					t.Errorf("committed over it: %+v, %v", out, err)
+				case !overwrite:
+					must(t, err)
+					in.holds("x (1)", body(100))
+					fallthrough
+				default:
+					if !os.SameFile(before, after) {
+						t.Error("it was replaced")
+					}
+				}
+				in.holds(in.secret+"/key", []byte("hello"))
+			})
+		}
+	}
+}
+
+// A folder swapped for a link during the upload leads nowhere: the upload begins
+// anew, at the place that the path means now, or is refused.
+func TestAFolderSwappedDuringAnUploadIsNotWrittenThrough(t *testing.T) {
+	for name, link := range map[string]string{"out": "../secret", "to the state dir": ".colab-relay"} {
+		t.Run(name, func(t *testing.T) {
+			in := newInbox(t)
+			up := in.start("data/x", body(100), true)
+			in.put(up.UploadID, 0, body(50), true)
+			must(t, os.Rename(filepath.Join(in.workdir, "data"), filepath.Join(in.workdir, "moved")))
+			must(t, os.Symlink(link, filepath.Join(in.workdir, "data")))
+			before := everything(t, filepath.Join(in.workdir, link))
+			if out, err := in.Put(up.UploadID, 50, body(100)[50:], true); !errors.Is(err, ErrForbidden) {
+				t.Errorf("put through the link: %+v, %v, want %v", out, err, ErrForbidden)
+			}
+			if _, err := in.commit(up.UploadID); err != nil {
+				t.Errorf("commit of the half: %v", err)
+			}
+			if after := everything(t, filepath.Join(in.workdir, link)); after != before {
+				t.Errorf("behind the link there is now\n%s", after)
+			}
+		})
+	}
+}
+
+// The part is a file in a folder that anyone on the VM may write to.
+func TestAPartThatIsNotOursAnyMoreIsNotWrittenTo(t *testing.T) {
+	for name, swap := range map[string]func(in *inbox, part string) error{
+		"removed":             func(in *inbox, part string) error { return nil },
+		"a link out":          func(in *inbox, part string) error { return os.Symlink(in.secret+"/hundred", part) },
+		"a link to a file":    func(in *inbox, part string) error { return os.Symlink("hundred", part) },
+		"a name of a file":    func(in *inbox, part string) error { return os.Link(in.workdir+"/hundred", part) },
+		"a FIFO":              func(in *inbox, part string) error { return syscall.Mkfifo(part, 0o600) },
+		"of another size":     func(in *inbox, part string) error { return os.WriteFile(part, body(99), 0o600) },
+		"a folder":            func(in *inbox, part string) error { return os.Mkdir(part, 0o700) },
+		"a link to the state": func(in *inbox, part string) error { return os.Symlink(".colab-relay/log", part) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := newInbox(t)
+			victims := []string{in.workdir + "/hundred", in.secret + "/hundred"}
+			for _, file := range victims {
+				must(t, os.WriteFile(file, []byte(strings.Repeat("v", 100)), 0o600))
+			}
+			up := in.start("x", body(100), false)
+			in.put(up.UploadID, 0, body(50), true)
+			part := in.parts(in.workdir)[0]
+			must(t, os.Remove(part))
+			must(t, swap(in, part))
+			out := in.put(up.UploadID, 50, body(100)[50:], true)
+			if out.ReceivedBytes != 50 || out.Missing[0] != (contract.Range{Offset: 0, Length: 50}) {
+				t.Errorf("after the part was lost the upload is %+v", out)
+			}
+			in.put(up.UploadID, 0, body(50), true)
+			_, err := in.commit(up.UploadID)
+			must(t, err)
+			in.holds("x", body(100))
+			for _, file := range victims {
+				in.holds(file, []byte(strings.Repeat("v", 100)))
+			}
+		})
+	}
+}
+
+func TestAPartLostBeforeTheCommitIsSentAgain(t *testing.T) {
+	in := newInbox(t)
+	up := in.start("x", body(100), false)
+	in.put(up.UploadID, 0, body(100), true)
+	must(t, os.Remove(in.parts(in.workdir)[0]))
+	out, err := in.commit(up.UploadID)
+	if err != nil || out.Status != contract.UploadReceiving || out.ReceivedBytes != 0 {
+		t.Fatalf("without its part: %+v, %v", out, err)
+	}
+	in.put(up.UploadID, 0, body(100), true)
+	_, err = in.commit(up.UploadID)
+	must(t, err)
+	in.holds("x", body(100))
+}
+
+func TestACommittedUploadWhoseFileIsGoneBeginsAnew(t *testing.T) {
+	for name, lose := range map[string]func(string) error{
+		"removed": os.Remove,
+		"changed": func(file string) error { return os.WriteFile(file, []byte("other"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := newInbox(t)
+			in.send("x", body(100), true)
+			if out := in.start("x", body(100), true); out.Status != contract.UploadCommitted {
+				t.Fatalf("while the file is there: %+v", out)
+			}
+			must(t, lose(filepath.Join(in.workdir, "x")))
+			if out := in.start("x", body(100), true); out.Status != contract.UploadReceiving || out.ReceivedBytes != 0 {
+				t.Fatalf("after that: %+v", out)
+			}
+			in.send("x", body(100), true)
+			in.holds("x", body(100))
+		})
+	}
+}
+
+// Filesystems without hard links, as Drive's, get the name claimed by an empty file.
+func TestANameIsClaimedWithoutALink(t *testing.T) {
+	in := newInbox(t)
+	up := in.start("x", body(100), false)
+	in.put(up.UploadID, 0, body(100), true)
+	in.stop()
+	must(t, os.WriteFile(filepath.Join(in.workdir, "taken"), []byte("theirs"), 0o600))
+	one, err := in.get(up.UploadID)
+	must(t, err)
+	dir, f, err := one.openPart(os.O_RDONLY)
+	must(t, err)
+	defer dir.Close()
+	defer f.Close()
+	p := placing{upload: one, record: one.record, dir: dir, file: f}
+	if done, err := p.claim("taken"); done || err != nil {
+		t.Errorf("a taken name: %v, %v", done, err)
+	}
+	if done, err := p.claim("x"); !done || err != nil {
+		t.Errorf("a free name: %v, %v", done, err)
+	}
+	in.holds("x", body(100))
+	in.holds("taken", []byte("theirs"))
+}
