@@ -52,8 +52,9 @@ func newBar(out io.Writer, name string, line func() string, options ...mpb.Conta
 	all := mpb.New(append(options, mpb.WithOutput(out))...)
 	// A total of 0 is one that is not known yet, and a bar that ends only with close.
 	one := all.New(0, mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]"),
-		mpb.PrependDecorators(decor.Name(barName(name))),
-		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return printable(line()) })),
+		mpb.BarFillerTrim(), // the spaces are ours, so that a terminal too narrow for a bar has them too
+		mpb.PrependDecorators(decor.Name(barName(name)+" ")),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + printable(line()) })),
 	)
 	return &bar{all, one}
 }
