@@ -1,0 +1,234 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"colabrelay/shared/contract"
+)
+
+// smallDisk tells a test that it runs again in a process of its own, in which no
+// file can grow past a bound: on a filesystem of 1 MiB, or by a limit.
+const smallDisk = "COLAB_RELAY_TEST_SMALL_DISK"
+
+// again runs the calling test in a process of its own.
+func again(t *testing.T, how string, attr *syscall.SysProcAttr) error {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), smallDisk+"="+how)
+	cmd.SysProcAttr = attr
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "--- PASS: "+t.Name()) {
+		t.Errorf("%s: %v\n%s", how, err, out.String())
+	}
+	return nil
+}
+
+// ownMounts is a process with mounts of its own, which any user may make where the
+// system has user namespaces, and root everywhere.
+func ownMounts() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if os.Getuid() != 0 {
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	}
+	return attr
+}
+
+// onSmallDisk reports false in the test's own process, having run it in others.
+// What a filesystem does when it is full needs a mount; where none is allowed, the
+// limit alone is left.
+func onSmallDisk(t *testing.T, dir string) bool {
+	t.Helper()
+	switch os.Getenv(smallDisk) {
+	case "mount":
+		must(t, syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
+		must(t, syscall.Mount("small", dir, "tmpfs", 0, "size=1m"))
+		t.Cleanup(func() { must(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+		return true
+	case "limit":
+		must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}))
+		return true
+	}
+	if err := again(t, "mount", ownMounts()); err != nil {
+		t.Logf("no mounts here: %v", err)
+	}
+	must(t, again(t, "limit", nil))
+	return false
+}
+
+func TestAFullDiskIsToldAndWhatCameStays(t *testing.T) {
+	dir := realDir(t)
+	if !onSmallDisk(t, dir) {
+		return
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "work"), 0o700))
+	in := &inbox{t: t, tree: tree{workdir: filepath.Join(dir, "work"), state: realDir(t)}}
+	var err error
+	in.tree.roots, err = Open(in.workdir, nil, in.state)
+	must(t, err)
+	in.open()
+
+	big := contract.UploadStart{Path: "big", SizeBytes: 2 << 20, SHA256: sha(nil)}
+	if out, err := in.Start(big); !errors.Is(err, ErrDiskFull) {
+		t.Fatalf("an upload that does not fit: %+v, %v, want %v", out, err, ErrDiskFull)
+	}
+	if left := everything(t, in.workdir); left != in.workdir {
+		t.Fatalf("it left %s", left)
+	}
+	if os.Getenv(smallDisk) == "mount" {
+		in.fillsUp()
+	}
+	in.stop()
+}
+
+// fillsUp has the disk fill up while an upload that did fit is under way.
+func (in *inbox) fillsUp() {
+	t, data := in.t, body(700<<10)
+	up := in.start("x", data, false)
+	in.put(up.UploadID, 0, data[:300<<10], true)
+	hog := filepath.Join(in.workdir, "hog")
+	must(t, os.WriteFile(hog, make([]byte, 600<<10), 0o600))
+	out, err := in.Put(up.UploadID, 300<<10, data[300<<10:], true)
+	if !errors.Is(err, ErrDiskFull) {
+		t.Fatalf("put on a full disk: %+v, %v, want %v", out, err, ErrDiskFull)
+	}
+	if _, err := in.Start(contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), SHA256: sha(data)}); !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "bytes more are needed") {
+		t.Fatalf("resumed on a full disk: %v, want %v and how much is missing", err, ErrDiskFull)
+	}
+	must(t, os.Remove(hog))
+	in.reopen()
+	resumed := in.start("x", data, false)
+	if resumed.ReceivedBytes < 300<<10 || resumed.ReceivedBytes == int64(len(data)) {
+		t.Fatalf("%d bytes are there, want those from before and what fitted, if any", resumed.ReceivedBytes)
+	}
+	for _, r := range resumed.Missing {
+		in.put(up.UploadID, r.Offset, data[r.Offset:r.Offset+r.Length], true)
+	}
+	_, err = in.commit(up.UploadID)
+	must(t, err)
+	in.holds("x", data)
+}
+
+// The state dir, with the journal, may be on another disk, which is full.
+func TestAFullStateDirIsToldAndNothingIsCountedThatIsNotNoted(t *testing.T) {
+	dir := realDir(t)
+	if !onSmallDisk(t, dir) {
+		return
+	}
+	in := &inbox{t: t, tree: tree{workdir: realDir(t), state: dir}}
+	var err error
+	in.tree.roots, err = Open(in.workdir, nil, in.state)
+	must(t, err)
+	in.open()
+	data := body(2000)
+	up := in.start("x", data, false)
+	in.put(up.UploadID, 0, data[:500], true)
+	one, err := in.get(up.UploadID)
+	must(t, err)
+	release := in.choke(one.journal)
+	out, err := in.Put(up.UploadID, 500, data[500:], true)
+	if !errors.Is(err, ErrDiskFull) {
+		t.Fatalf("put with a full state dir: %+v, %v, want %v", out, err, ErrDiskFull)
+	}
+	release()
+	in.reopen()
+	if resumed := in.start("x", data, false); resumed.ReceivedBytes != 500 {
+		t.Fatalf("%d bytes are counted, want the 500 noted", resumed.ReceivedBytes)
+	}
+	in.put(up.UploadID, 500, data[500:], true)
+	_, err = in.commit(up.UploadID)
+	must(t, err)
+	in.holds("x", data)
+	in.stop()
+}
+
+// choke leaves room for a piece of the next line of the journal only.
+func (in *inbox) choke(j *journal) (release func()) {
+	t := in.t
+	if os.Getenv(smallDisk) == "limit" {
+		must(t, j.file.Truncate(1<<20-4))
+		return func() { must(t, os.Truncate(j.path(rangesFile), j.size)) }
+	}
+	page := int64(os.Getpagesize())
+	must(t, j.file.Truncate(page-4))
+	hog := filepath.Join(in.state, "hog")
+	err := os.WriteFile(hog, make([]byte, 2<<20), 0o600)
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the disk did not fill up: %v", err)
+	}
+	return func() { must(t, os.Remove(hog)) }
+}
+
+// Uploads over 4 GiB: what is missing are holes, so that even a small disk's test
+// can begin one and put its end.
+func TestUploadsBeyondFourGiB(t *testing.T) {
+	in := newInbox(t)
+	const size = 5<<30 + 7
+	up, err := in.Start(contract.UploadStart{Path: "big", SizeBytes: size, SHA256: sha(nil)})
+	must(t, err)
+	in.put(up.UploadID, 1<<32-3, []byte("across"), true)
+	out := in.put(up.UploadID, size-3, []byte("end"), true)
+	want := []contract.Range{{Offset: 0, Length: 1<<32 - 3}, {Offset: 1<<32 + 3, Length: size - 3 - (1<<32 + 3)}}
+	if len(out.Missing) != 2 || out.Missing[0] != want[0] || out.Missing[1] != want[1] || out.ReceivedBytes != 9 {
+		t.Fatalf("%+v, want %+v missing", out, want)
+	}
+	f, err := os.Open(in.parts(in.workdir)[0])
+	must(t, err)
+	defer f.Close()
+	buf := make([]byte, 8)
+	_, err = f.ReadAt(buf, 1<<32-4)
+	must(t, err)
+	if string(buf) != "\x00across\x00" {
+		t.Errorf("there is %q", buf)
+	}
+	var st unix.Stat_t
+	must(t, unix.Fstat(int(f.Fd()), &st))
+	if st.Blocks*512 > 1<<20 {
+		t.Errorf("the part takes %d bytes of the disk", st.Blocks*512)
+	}
+	runtime.KeepAlive(f)
+}
+
+// A whole file over 4 GiB, up and hashed: under make soak, as it takes its time.
+func TestAWholeFileBeyondFourGiB(t *testing.T) {
+	in := newInbox(t)
+	size := int64(1<<28 + 5)
+	if os.Getenv("SOAK") != "" {
+		size += 1 << 32
+	}
+	source, err := os.Create(filepath.Join(t.TempDir(), "source"))
+	must(t, err)
+	defer source.Close()
+	must(t, source.Truncate(size))
+	_, err = source.WriteAt([]byte("end"), size-3)
+	must(t, err)
+	var h hash
+	sum, err := h.sum(t.Context(), source)
+	must(t, err)
+	up, err := in.Start(contract.UploadStart{Path: "big", SizeBytes: size, SHA256: sum})
+	must(t, err)
+	buf := make([]byte, contract.MaxFilePart)
+	for at := int64(0); at < size; at += int64(len(buf)) {
+		n, _ := source.ReadAt(buf, at)
+		in.put(up.UploadID, at, buf[:n], true)
+	}
+	out, err := in.commit(up.UploadID)
+	must(t, err)
+	if out.Status != contract.UploadCommitted {
+		t.Fatalf("it is %+v", out)
+	}
+}

@@ -1,0 +1,262 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+// set is ranges done the slow way, to compare with.
+type set map[int64]bool
+
+func (s set) spans() ranges {
+	var out ranges
+	for at := int64(0); at < 200; at++ {
+		if !s[at] {
+			continue
+		}
+		from := at
+		for s[at] {
+			at++
+		}
+		out = append(out, span{from, at})
+	}
+	return out
+}
+
+func TestRangesAreASetOfBytes(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		var r ranges
+		want := set{}
+		for range 12 {
+			from := rnd.Int64N(100)
+			s := span{from, from + rnd.Int64N(20)}
+			missing := set{}
+			for at := s.from; at < s.to; at++ {
+				if !want[at] {
+					missing[at] = true
+				}
+			}
+			if got := r.missing(s); !slices.Equal(got, missing.spans()) {
+				t.Fatalf("%v lacks %v of %v, want %v", r, got, s, missing.spans())
+			}
+			before := slices.Clone(r)
+			next := r.add(s)
+			if !slices.Equal(r, before) {
+				t.Fatalf("adding %v changed %v to %v", s, before, r)
+			}
+			r = next
+			for at := s.from; at < s.to; at++ {
+				want[at] = true
+			}
+			if !slices.Equal(r, want.spans()) || r.bytes() != int64(len(want)) {
+				t.Fatalf("with %v it is %v, want %v", s, r, want.spans())
+			}
+		}
+	}
+}
+
+// Whatever byte the kill came at: the upload is resumed, what it counts as
+// received it has, and it ends with the right file.
+func TestAKillAtAnyByteOfTheJournalLeavesAResumableUpload(t *testing.T) {
+	in := newInbox(t)
+	data := body(1000)
+	up := in.start("x", data, true)
+	in.put(up.UploadID, 100, data[100:300], true)
+	in.put(up.UploadID, 0, bytes.Repeat([]byte("!"), 100), false)
+	in.put(up.UploadID, 500, data[500:], true)
+	file := filepath.Join(in.state, "uploads", up.UploadID, rangesFile)
+	raw, err := os.ReadFile(file)
+	must(t, err)
+	part, err := os.ReadFile(in.parts(in.workdir)[0])
+	must(t, err)
+	for cut := range len(raw) + 1 {
+		in.stop()
+		must(t, os.WriteFile(file, raw[:cut], 0o600))
+		must(t, os.WriteFile(filepath.Join(in.workdir, "."+up.UploadID[:16]+partSuffix), part, 0o600))
+		in.open()
+		again := in.start("x", data, true)
+		if lines := bytes.Count(raw[:cut], []byte("\n")); again.ReceivedBytes != []int64{0, 200, 300, 800}[lines] {
+			t.Fatalf("cut at %d: %d bytes after %d whole lines", cut, again.ReceivedBytes, lines)
+		}
+		for range 2 { // the unproven bytes are wrong: what is missing then is they alone
+			for _, r := range again.Missing {
+				in.put(up.UploadID, r.Offset, data[r.Offset:r.Offset+r.Length], true)
+			}
+			again, err = in.commit(up.UploadID)
+			must(t, err)
+		}
+		if again.Status != contract.UploadCommitted {
+			t.Fatalf("cut at %d: it ends as %+v", cut, again)
+		}
+		in.holds("x", data)
+		in.stop()
+		must(t, os.RemoveAll(filepath.Dir(file)))
+		must(t, os.Remove(filepath.Join(in.workdir, "x")))
+		in.open()
+		in.start("x", data, true) // its upload.json is as before
+	}
+}
+
+func TestADamagedJournalIsBelievedUpToTheDamage(t *testing.T) {
+	for name, tail := range map[string]string{
+		"torn":               "p 30 4",
+		"no number":          "p 30 x\n",
+		"a minus":            "p -3 40\n",
+		"beyond the end":     "p 30 101\n",
+		"backwards":          "p 40 30\n",
+		"empty":              "p 30 30\n",
+		"an unknown kind":    "q 30 40\n",
+		"too many fields":    "p 30 40 50\n",
+		"another spelling":   "p 030 40\n",
+		"an overflow":        "p 30 99999999999999999999\n",
+		"zeros from a crash": "\x00\x00\x00\x00\x00\x00\n",
+		"an empty line":      "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			good := "p 0 10\nu 20 30\n"
+			got, whole := parseRanges([]byte(good+tail+"p 90 100\n"), 100)
+			if whole != int64(len(good)) || !slices.Equal(got.all, ranges{{0, 10}, {20, 30}}) || !slices.Equal(got.proven, ranges{{0, 10}}) {
+				t.Fatalf("%d bytes hold %+v", whole, got)
+			}
+		})
+	}
+}
+
+func TestUploadsWhoseFolderIsDamagedAreDropped(t *testing.T) {
+	for name, damage := range map[string]func(dir string) error{
+		"no upload.json":     func(dir string) error { return os.Remove(filepath.Join(dir, recordFile)) },
+		"a torn upload.json": func(dir string) error { return os.Truncate(filepath.Join(dir, recordFile), 20) },
+		"another upload's": func(dir string) error {
+			return os.Rename(dir, filepath.Join(filepath.Dir(dir), "0123456789abcdef0123456789abcdef"))
+		},
+		"a folder for a file": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, rangesFile)), os.Mkdir(filepath.Join(dir, rangesFile), 0o700))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := newInbox(t)
+			in.send("whole", body(10), true)
+			up := in.start("x", body(100), true)
+			in.put(up.UploadID, 0, body(50), true)
+			in.stop()
+			must(t, damage(filepath.Join(in.state, "uploads", up.UploadID)))
+			in.open()
+			if _, err := in.Get(t.Context(), up.UploadID, 0); !errors.Is(err, ErrNoUpload) {
+				t.Errorf("a damaged upload: %v, want %v", err, ErrNoUpload)
+			}
+			if out := in.start("whole", body(10), true); out.Status != contract.UploadCommitted {
+				t.Errorf("another upload became %+v", out)
+			}
+			in.send("x", body(100), true)
+			in.holds("x", body(100))
+		})
+	}
+}
+
+func TestTheJournalOfManyPiecesStaysBounded(t *testing.T) {
+	in := newInbox(t)
+	const size = 4*maxPieces + 100
+	up := in.start("x", body(size), true)
+	data := body(size)
+	var refused error
+	pieces := 0
+	for ; pieces <= maxPieces && refused == nil; pieces++ {
+		at := int64(4 * pieces)
+		_, refused = in.Put(up.UploadID, at, data[at:at+1], true)
+	}
+	if !errors.Is(refused, ErrBadRange) || pieces < maxPieces/2-1 {
+		t.Fatalf("after %d pieces: %v", pieces, refused)
+	}
+	if again := in.start("x", data, true); len(again.Missing) != contract.MaxUploadRanges {
+		t.Fatalf("%d ranges are answered", len(again.Missing))
+	}
+	// Byte by byte, far into a file, the lines are many and long and the pieces one.
+	one, err := in.get(up.UploadID)
+	must(t, err)
+	const from, lines = 1 << 40, maxJournal / 20
+	for n := int64(from); n < from+lines; n++ {
+		must(t, one.journal.append(received{}.add(span{from, n}, true), span{n, n + 1}, true))
+		if one.journal.size > maxJournal+100 {
+			t.Fatalf("the journal has %d bytes", one.journal.size)
+		}
+	}
+	raw, err := os.ReadFile(one.journal.path(rangesFile))
+	must(t, err)
+	if got, _ := parseRanges(raw, 1<<50); len(got.all) != 1 || got.all[0] != (span{from, from + lines}) {
+		t.Fatalf("the journal of %d bytes holds %v", len(raw), got.all)
+	}
+}
+
+// The kill came just after the file got its name, or just before.
+func TestAKillAroundTheRenameIsSeenThrough(t *testing.T) {
+	for _, overwrite := range []bool{false, true} {
+		for _, name := range []string{"free", "taken"} {
+			for _, linked := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, ", overwrite ", overwrite, ", linked ", linked), func(t *testing.T) {
+					in := newInbox(t)
+					must(t, os.WriteFile(filepath.Join(in.workdir, "taken"), []byte("old"), 0o600))
+					up := in.start(name, body(100), overwrite)
+					in.put(up.UploadID, 0, body(100), true)
+					in.stop()
+					one, err := in.get(up.UploadID)
+					must(t, err)
+					part := in.parts(in.workdir)[0]
+					one.hash = &hash{}
+					placed, err := one.place(t.Context()) // the note that it is committed is never written
+					must(t, err)
+					if linked {
+						must(t, os.Link(filepath.Join(in.workdir, string(placed.Placing)), part))
+					}
+					in.open()
+					in.commit(up.UploadID)
+					out := in.start(name, body(100), overwrite)
+					if out.Status != contract.UploadCommitted || out.Path != filepath.Join(in.workdir, string(placed.Placing)) {
+						t.Fatalf("after the kill it is %+v", out)
+					}
+					in.holds(string(placed.Placing), body(100))
+					if exists(filepath.Join(in.workdir, name+" (2)")) {
+						t.Error("it was placed twice")
+					}
+				})
+			}
+		}
+	}
+}
+
+func FuzzRangesFile(f *testing.F) {
+	for _, seed := range []string{"", "p 0 10\n", "p 0 10\nu 5 20\np 15 30", "u 0 1\nu 1 2\n", "p 99 100\n", "p 0 \n", "x"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		got, whole := parseRanges(raw, 100)
+		if whole > int64(len(raw)) || whole > 0 && raw[whole-1] != '\n' {
+			t.Fatalf("%d bytes of %q are whole", whole, raw)
+		}
+		for _, r := range []ranges{got.all, got.proven} {
+			for i, s := range r {
+				if s.from < 0 || s.from >= s.to || s.to > 100 || i > 0 && s.from <= r[i-1].to {
+					t.Fatalf("%q holds %v", raw, r)
+				}
+				if len(got.all.missing(s)) != 0 {
+					t.Fatalf("%q: %v is proven, not received: %v", raw, s, got.all)
+				}
+			}
+		}
+		j := &journal{dir: t.TempDir()}
+		must(t, j.rewrite(got))
+		again, err := os.ReadFile(j.path(rangesFile))
+		must(t, err)
+		if back, _ := parseRanges(again, 100); !slices.Equal(back.all, got.all) || !slices.Equal(back.proven, got.proven) {
+			t.Fatalf("%+v comes back as %+v", got, back)
+		}
+	})
+}
