@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 	"relay/pace":                {"relay/transfer"},
 	"relay/pairing":             {"shared/auth"},
 	"relay/render":              {"shared/contract"},
-	"relay/state":               {"relay/client", "relay/transfer", "shared/contract"},
+	"relay/state":               {"relay/checkpoint", "relay/client", "relay/transfer", "shared/contract"},
 	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/pace", "relay/pairing", "relay/render", "relay/state", "relay/transfer", "shared/contract"},
 	"relay/transfer":            {"relay/client", "shared/contract"},
 	"shared/arch":               {},

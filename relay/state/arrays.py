@@ -1,0 +1,126 @@
+"""Arrays that look into each other's memory, and torch's storages."""
+
+import pickle
+
+import colab_relay_state_rebuild as rebuild
+from colab_relay_state_safe import Unkeepable, module_dict
+
+MOST_LOOKED_AT = 200_000  # objects searched for arrays that share memory
+
+
+def owner_of(array):
+    """The array whose memory this one looks into, itself when it is its own."""
+    cls, found = type(array), array
+    while type(found.base) is cls:
+        found = found.base
+    return found
+
+
+class Sharing:
+    """Knows which arrays own memory that more than one variable looks into. Others are
+    saved as copies: ten rows of a large array must not bring all of it along."""
+
+    def __init__(self, values):
+        self.array = module_dict("numpy").get("ndarray")
+        self.seen, self.owners, self.looked_at = {}, {}, {}
+        if self.array is not None:
+            self.search(list(values))
+            self.choose()
+
+    def search(self, stack):
+        met = set()
+        while stack and len(met) < MOST_LOOKED_AT:
+            value = stack.pop()
+            cls = type(value)
+            if cls is self.array:
+                self.seen[id(value)] = value
+            elif id(value) not in met:
+                if cls in (list, tuple, set, frozenset):
+                    stack.extend(value)
+                elif cls is dict:
+                    stack.extend(value.values())
+            met.add(id(value))
+
+    def choose(self):
+        for array in self.seen.values():
+            owner = owner_of(array)
+            if owner is not array and self.fits(array, owner):
+                self.looked_at.setdefault(id(owner), []).append(array)
+        for key, views in self.looked_at.items():
+            owner = owner_of(views[0])
+            large = 2 * sum(v.nbytes for v in views) >= owner.nbytes
+            if key in self.seen or len(views) > 1 and large:
+                self.owners[key] = owner
+
+    @staticmethod
+    def fits(array, owner):
+        flags = owner.flags
+        return (
+            array.size > 0
+            and not (array.dtype.hasobject or owner.dtype.hasobject)
+            and (flags.c_contiguous or flags.f_contiguous)
+        )
+
+    def owner(self, array):
+        """Whom to save array as a view of, None for as itself."""
+        owner = owner_of(array)
+        if owner is array or id(owner) not in self.owners or not self.fits(array, owner):
+            return None
+        return owner
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+def reduce_array(saver, array):
+    owner = saver.sharing.owner(array)
+    if owner is None:
+        saver.check_room(array.nbytes)
+        return NotImplemented
+    offset = address(array) - address(owner)
+    return rebuild.make_view, (
+        owner,
+        offset,
+        array.shape,
+        array.strides,
+        array.dtype,
+        bool(array.flags.writeable),
+    )
+
+
+def storage_classes():
+    found = module_dict("torch.storage")
+    return tuple(found[n] for n in ("TypedStorage", "UntypedStorage") if n in found)
+
+
+class Bytes:
+    """Stands for the memory of a storage, of which torch makes a new object at each look:
+    tensors that share memory share this."""
+
+    def __init__(self, saver, storage):
+        self.saver, self.storage = saver, storage
+
+    def __reduce__(self):
+        torch, storage = module_dict("torch"), self.storage
+        self.saver.check_room(storage.nbytes())
+        flat = torch["empty"](0, dtype=torch["uint8"], device=storage.device).set_(storage)
+        data = pickle.PickleBuffer(flat.cpu().numpy())
+        return rebuild.make_storage, (str(storage.device), data)
+
+
+def reduce_storage(saver, storage):
+    if type(storage) is module_dict("torch.storage")["TypedStorage"]:
+        inner = bytes_of(saver, storage._untyped_storage)
+        return rebuild.make_typed_storage, (inner, storage.dtype)
+    # The storage itself: as a typed one of bytes it would come back as another class.
+    return rebuild.make_untyped, (bytes_of(saver, storage),)
+
+
+def bytes_of(saver, storage):
+    if storage.device.type == "meta":
+        raise Unkeepable("it holds a tensor without data")
+    key = (str(storage.device), storage.data_ptr(), storage.nbytes())
+    if key not in saver.storages:
+        saver.storages[key] = Bytes(saver, storage)
+    return saver.storages[key]

@@ -1,0 +1,68 @@
+"""How a class defined in the notebook is taken apart: first an empty class of the same name,
+bases and slots, which its methods and instances may refer to, then its attributes."""
+
+import _abc
+import abc
+import enum
+import types
+
+import colab_relay_state_rebuild as rebuild
+
+# What making a class gives anew.
+MADE_ANEW = {"__dict__", "__weakref__", "_abc_impl", "__module__", "__qualname__", "__slots__"}
+MADE_ANEW |= {"__orig_bases__"}
+OF_THE_CLASS = ("__module__", "__qualname__", "__slots__", "__orig_bases__")
+
+# What making an enumeration gives anew; of the names with one underscore on each side these
+# two may be the user's.
+OF_ENUMS = {"__new__", "__new_member__", "__reduce_ex__", "__members__"}
+SUNDER_OF_USERS = {"_missing_", "_ignore_"}
+
+
+def attributes(cls):
+    return dict(type.__dict__["__dict__"].__get__(cls))
+
+
+def reduce_class(cls):
+    mine = attributes(cls)
+    namespace = {name: mine[name] for name in OF_THE_CLASS if name in mine}
+    args = (type(cls), cls.__name__, cls.__bases__, namespace)
+    kept = {k: v for k, v in mine.items() if not is_made_anew(cls, k, v)}
+    make = rebuild.make_class
+    if issubclass(type(cls), enum.EnumMeta) and cls.__members__:
+        make, args = rebuild.make_enum, args + (members(cls),)
+        kept = {k: v for k, v in kept.items() if not is_of_enum(cls, k)}
+    return make, args, (kept, registered(cls)), None, None, rebuild.fill_class
+
+
+def is_made_anew(cls, name, value):
+    if name in MADE_ANEW:
+        return True
+    of_layout = (types.MemberDescriptorType, types.GetSetDescriptorType)
+    return isinstance(value, of_layout) and value.__objclass__ is cls
+
+
+def is_of_enum(cls, name):
+    if name in OF_ENUMS or name in cls.__members__:
+        return True
+    return name[:1] == name[-1:] == "_" and name[:2] != "__" and name not in SUNDER_OF_USERS
+
+
+def members(cls):
+    """Name, value and what else a member was given, aliases with the value they share."""
+    return [
+        (name, member.value, {k: v for k, v in vars(member).items() if is_users(k)})
+        for name, member in cls.__members__.items()
+    ]
+
+
+def is_users(name):
+    return not (name[:1] == name[-1:] == "_") and name != "_sort_order_"
+
+
+def registered(cls):
+    """The classes registered with an abstract one of the notebook's."""
+    if not issubclass(type(cls), abc.ABCMeta):
+        return []
+    found = [reference() for reference in _abc._get_dump(cls)[0]]
+    return [other for other in found if other is not None]

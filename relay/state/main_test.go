@@ -1,0 +1,151 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// The executor in these tests is the real one, with a real kernel and real files.
+
+const secret = "a secret of relay/state's tests, 32 bytes or more"
+
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "state-")
+	if err != nil {
+		panic(err)
+	}
+	built, err := harness.Build(context.Background(), dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = built.Executor
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// vm is an executor with a kernel, a workdir, a state dir and a temp folder of its
+// own, and a client of it.
+type vm struct {
+	t      testing.TB
+	dir    string
+	temp   string
+	config harness.ExecutorConfig
+	exec   *harness.Executor
+	client *client.Client
+}
+
+func newVM(t testing.TB, s stacks.Stack, env ...string) *vm {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	v := &vm{t: t, dir: dir, temp: filepath.Join(dir, "temp")}
+	must(t, os.Mkdir(v.temp, 0o700))
+	v.config = harness.ExecutorConfig{
+		Binary: binary, Python: s.Python, Dir: dir, Secret: secret, Env: append([]string{"TMPDIR=" + v.temp}, env...),
+	}
+	v.start()
+	t.Cleanup(v.stop)
+	return v
+}
+
+func (v *vm) start() {
+	v.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var err error
+	v.exec, err = harness.StartExecutor(ctx, v.config)
+	must(v.t, err)
+	key, err := auth.NewSecret(secret)
+	must(v.t, err)
+	v.client, err = client.New(client.Config{BaseURL: v.exec.Ready.LocalURL, Secret: key})
+	must(v.t, err)
+	v.t.Cleanup(v.client.Close)
+}
+
+func (v *vm) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := v.exec.Stop(ctx); err != nil && !strings.Contains(err.Error(), "killed") {
+		v.t.Errorf("stopping the executor: %v", err)
+	}
+}
+
+// run runs a cell as a user would and gives what it printed.
+func (v *vm) run(code string) string {
+	v.t.Helper()
+	e, text := v.try(code)
+	if e.Status != contract.StatusSucceeded {
+		v.t.Fatalf("the cell ended as %s: %+v\n%s", e.Status, e.Error, text)
+	}
+	return text
+}
+
+func (v *vm) try(code string) (contract.Execution, string) {
+	v.t.Helper()
+	e, err := v.client.Submit(v.t.Context(), contract.Submit{Code: code, WaitSeconds: 50})
+	must(v.t, err)
+	var text strings.Builder
+	for _, event := range e.Events {
+		text.WriteString(event.Text)
+	}
+	return e, text.String()
+}
+
+// runFile runs a file of testdata.
+func (v *vm) runFile(name string) string {
+	v.t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	must(v.t, err)
+	return v.run(string(b))
+}
+
+// options with time enough for all of it.
+func options(name string) Options {
+	return Options{Name: name, Runtime: "test", Until: time.Now().Add(time.Minute)}
+}
+
+func (v *vm) save(dir, name string) Saved {
+	v.t.Helper()
+	s, err := Save(v.t.Context(), v.client, dir, options(name))
+	must(v.t, err)
+	if !s.Done() {
+		v.t.Fatalf("not done: %+v", s.Progress)
+	}
+	return s
+}
+
+func (v *vm) restore(dir, name string) Restored {
+	v.t.Helper()
+	r, err := Restore(v.t.Context(), v.client, dir, options(name))
+	must(v.t, err)
+	if !r.Done() {
+		v.t.Fatalf("not done: %+v", r.Progress)
+	}
+	return r
+}
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,148 @@
+"""Reads what write.py wrote: one value after the other, of one memo."""
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import pickletools
+import struct
+from pickle import MEMOIZE, NEXT_BUFFER, NONE, POP, STOP
+
+from colab_relay_state_safe import FIRST_LINE, Damaged
+
+SLICE = 4 << 20
+MOST_INDEX = 256 << 20  # bytes
+
+
+class Piece:
+    """A part of a file as the file that picklers want to read."""
+
+    def __init__(self, file):
+        self.file, self.left = file, 0
+
+    def begin(self, offset, length):
+        self.file.seek(offset)
+        self.left = length
+
+    def read(self, size=-1):
+        size = self.left if size < 0 else min(size, self.left)
+        data = self.file.read(size)
+        self.left -= len(data)
+        return data
+
+    def readline(self):
+        data = self.file.readline(self.left)
+        self.left -= len(data)
+        return data
+
+    def readinto(self, buffer):
+        view = memoryview(buffer).cast("B")[: self.left]
+        size = self.file.readinto(view)
+        self.left -= size
+        return size
+
+
+class Buffers:
+    """What the pickle asks for next of what lies beside it."""
+
+    def __init__(self, file):
+        self.file = file
+        self.places = []  # of the segment being loaded: offset and length
+        self.given = iter(())  # objects to hand over instead; see take_over
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        for obj in self.given:
+            return obj
+        if not self.places:
+            raise StopIteration
+        offset, length = self.places.pop(0)
+        data, back = bytearray(length), self.file.tell()
+        self.file.seek(offset)
+        if self.file.readinto(data) != length:
+            raise Damaged("the file is cut short")
+        self.file.seek(back)
+        return data
+
+
+class Reader:
+    """Opens a file whose digest is the one given; nothing is unpickled before."""
+
+    def __init__(self, path, size, digest):
+        self.file = open(path, "rb")
+        self.check(size, digest)
+        self.file.seek(size - 8)
+        (length,) = struct.unpack("<Q", self.file.read(8))
+        if length > min(MOST_INDEX, size - 8 - len(FIRST_LINE)):
+            raise Damaged("its index is too long")
+        self.file.seek(size - 8 - length)
+        self.index = json.loads(self.file.read(length).decode("ascii"))
+        self.piece, self.buffers = Piece(self.file), Buffers(self.file)
+        self.lost = []  # pairs of numbers: what of the memo is missing
+        self.unpickler = self.make()
+
+    def check(self, size, digest):
+        if os.fstat(self.file.fileno()).st_size != size:
+            raise Damaged("it has not the length it was saved with")
+        if self.file.read(len(FIRST_LINE)) != FIRST_LINE:
+            raise Damaged("it is no kernel state of this release")
+        found = hashlib.sha256(FIRST_LINE)
+        for piece in iter(lambda: self.file.read(SLICE), b""):
+            found.update(piece)
+        if found.hexdigest() != digest:
+            raise Damaged("its SHA-256 is not the one it was saved with")
+
+    def make(self):
+        if self.index["pickler"] == "dill":
+            try:
+                import dill
+
+                return dill.Unpickler(self.piece, ignore=True, buffers=self.buffers)
+            except Exception:  # most of it can be read without
+                pass
+        return pickle.Unpickler(self.piece, buffers=self.buffers)
+
+    def close(self):
+        self.file.close()
+
+    def load(self, segment):
+        """The value of one segment. One that fails takes with it only those that share
+        objects with it."""
+        try:
+            self.refuse_lost(segment)
+            self.piece.begin(*segment["stream"])
+            self.buffers.places = [tuple(place) for place in segment["buffers"]]
+            return self.unpickler.load()[0]
+        except BaseException:
+            self.take_over(segment)
+            raise
+
+    def refuse_lost(self, segment):
+        """An unpickler would give it whatever stands in the place of what was lost."""
+        if not self.lost:
+            return
+        self.piece.begin(*segment["stream"])
+        for opcode, number, _ in pickletools.genops(self.piece):
+            if opcode.name in ("GET", "BINGET", "LONG_BINGET"):
+                if any(first <= number < end for first, end in self.lost):
+                    raise Damaged("it shares an object with a variable that can't be restored")
+
+    def take_over(self, segment):
+        """Goes on with a new unpickler, which is given all that the old one knew before this
+        segment, and None for each thing of it: numbers must go on as when it was saved.
+        Only as buffers can objects be handed to an unpickler made of C."""
+        after = [s["first"] for s in self.index["segments"] if s["first"] > segment["first"]]
+        first, end = segment["first"], min(after, default=self.index["memorised"])
+        self.lost.append((first, end))
+        memo = self.unpickler.memo.copy()
+        self.buffers.given = iter([memo.get(i) if i < first else None for i in range(end)])
+        self.piece.file = io.BytesIO(
+            b"\x80\x05" + end * (NEXT_BUFFER + MEMOIZE + POP) + NONE + STOP
+        )
+        self.piece.left = len(self.piece.file.getbuffer())
+        self.unpickler = self.make()
+        self.unpickler.load()
+        self.piece.file = self.file

@@ -1,0 +1,200 @@
+"""What a saved state names to put objects together again in the restoring kernel.
+
+Saved files refer to these functions by name, so a function here keeps its name and what it
+takes for as long as states of that schema are restored.
+"""
+
+import abc
+import enum
+import functools
+import importlib
+import importlib.util
+import marshal
+import pickle
+import sys
+import types
+
+MAGIC = importlib.util.MAGIC_NUMBER.hex()  # changes with Python's bytecode
+
+# What was met while one variable was restored; the reader empties them.
+lost = []  # functions whose bytecode is of another Python
+notes = []  # anything else to tell
+
+
+def kernel_object(name):
+    """What stands in every kernel and is never saved: the kernel's own takes its place."""
+    from IPython.core.getipython import get_ipython
+
+    if name == "shell":
+        return get_ipython()
+    if name == "namespace":
+        return get_ipython().user_ns
+    if name == "module":
+        return sys.modules["__main__"]
+    if name == "environ":
+        return importlib.import_module("os").environ
+    return getattr(sys, name)
+
+
+class LostCode:
+    """Code of a Python with other bytecode, which this one would crash on."""
+
+    def __init__(self, python):
+        self.python = python
+
+
+def make_code(magic, python, data):
+    if magic != MAGIC:
+        return LostCode(python)
+    return marshal.loads(data)
+
+
+def make_cell():
+    return types.CellType()
+
+
+def make_lost(name, python):
+    ours = "%d.%d" % sys.version_info[:2]
+
+    def missing(*args, **kwargs):
+        raise RuntimeError(
+            "%s was saved under Python %s; its code can't run under %s: define it again"
+            % (name, python, ours)
+        )
+
+    missing.__name__ = name
+    missing.colab_relay_lost = python
+    lost.append(name)
+    return missing
+
+
+def make_function(code, scope, name, cells):
+    """scope is a dict, or the name of the module whose dict it is."""
+    if type(code) is LostCode:
+        return make_lost(name, code.python)
+    if type(scope) is str:
+        scope = importlib.import_module(scope).__dict__
+    return types.FunctionType(code, scope, name, None, cells)
+
+
+def fill_function(function, state):
+    """The second half: what may refer back to the function."""
+    attributes, extra, contents = state
+    extra = dict(extra)
+    if "colab_relay_lost" in function.__dict__:
+        function.__dict__.update(extra)
+        return
+    for cell, content in zip(function.__closure__ or (), contents):
+        if content:
+            cell.cell_contents = content[0]
+    for name, value in attributes.items():
+        setattr(function, name, value)
+    function.__dict__.update(extra)
+
+
+def make_cached(function, maxsize, typed):
+    return functools.lru_cache(maxsize, typed)(function)
+
+
+def maker(meta):
+    """The __new__ of the metaclass, past those of the notebook's: they ran already too."""
+    for m in type.__dict__["__mro__"].__get__(meta):
+        if "__new__" in m.__dict__ and m.__module__ != "__main__":
+            return m.__new__
+    return type.__new__
+
+
+def make_class(meta, name, bases, namespace):
+    """An __init_subclass__ of the notebook's ran when the class was first made; what it did
+    is in the saved attributes, so it stands aside now. One of a library's runs: what it
+    notes there is not in this kernel yet."""
+    aside = []
+    for owner in {base for direct in bases for base in direct.__mro__}:
+        if "__init_subclass__" in vars(owner) and owner.__module__ == "__main__":
+            aside.append((owner, vars(owner)["__init_subclass__"]))
+            type.__delattr__(owner, "__init_subclass__")
+    try:
+        return maker(meta)(meta, name, bases, dict(namespace))
+    finally:
+        for owner, method in aside:
+            type.__setattr__(owner, "__init_subclass__", method)
+
+
+def make_enum(meta, name, bases, namespace, members):
+    space = meta.__prepare__(name, bases)
+    for key, value in namespace.items():
+        space[key] = value
+    for key, value, _ in members:
+        space[key] = value
+    cls = enum.EnumMeta.__new__(meta, name, bases, space)
+    for key, _, extra in members:
+        cls.__members__[key].__dict__.update(extra)
+    return cls
+
+
+def fill_class(cls, state):
+    attributes, registered = state
+    for name, value in attributes.items():
+        type.__setattr__(cls, name, value)
+    for other in registered:
+        abc.ABCMeta.register(cls, other)
+
+
+def make_plain(data):
+    """A large container of numbers and strings, pickled in one go."""
+    return pickle.loads(data)
+
+
+def make_weak(kind, items):
+    return getattr(importlib.import_module("weakref"), kind)(items)
+
+
+def make_view(owner, offset, shape, strides, dtype, writeable):
+    """An array that looks into the memory of another."""
+    import numpy
+
+    memory = owner if owner.flags.c_contiguous else owner.T
+    view = numpy.ndarray(shape, dtype, memory, offset, strides)
+    view.flags.writeable = writeable
+    return view
+
+
+def make_storage(device, data):
+    """The bytes of torch tensors, on a GPU again when there is one."""
+    import torch
+
+    if len(data) == 0:
+        flat = torch.empty(0, dtype=torch.uint8)
+    else:
+        flat = torch.frombuffer(data, dtype=torch.uint8)
+    if device != "cpu":
+        flat = to_device(torch, flat, device)
+    return flat.untyped_storage()
+
+
+def to_device(torch, flat, device):
+    kind, _, index = device.partition(":")
+    if kind == "cuda":
+        if not torch.cuda.is_available():
+            notes.append("tensors that were on a GPU are on the CPU: there is no GPU here")
+            return flat
+        device = device if int(index or 0) < torch.cuda.device_count() else "cuda:0"
+    try:
+        return flat.to(device)
+    except Exception as e:
+        notes.append("tensors that were on %s are on the CPU: %s" % (device, type(e).__name__))
+        return flat
+
+
+def make_typed_storage(storage, dtype):
+    import torch
+
+    return torch.storage.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+
+
+def make_untyped(storage):
+    return storage
+
+
+def make_lock(kind):
+    return getattr(importlib.import_module("threading"), kind)()

@@ -1,0 +1,262 @@
+"""How objects are taken apart that picklers can't take, or take differently from one another.
+
+All of it is one table by type, used on top of dill, cloudpickle and pickle alike, so that
+what comes back does not depend on which of them the VM has.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import importlib
+import io
+import marshal
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import types
+import typing
+import weakref
+
+import colab_relay_state_rebuild as rebuild
+from colab_relay_state_arrays import reduce_array, reduce_storage, storage_classes
+from colab_relay_state_classes import reduce_class
+from colab_relay_state_safe import Unkeepable, class_module, class_name, importable, module_dict
+
+ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None)])
+LARGE = 2048  # items, from where on a plain container is pickled in one go
+
+
+def reduce_function(saver, f):
+    module, name = f.__module__, f.__qualname__
+    if importable(f, module, name):
+        saver.uses(module)
+        return name
+    if saver.plain:
+        raise Unkeepable(
+            "it needs a function defined in the notebook, which plain pickle can't keep: "
+            "install dill or cloudpickle on the VM and save again"
+        )
+    return (
+        rebuild.make_function,
+        (f.__code__, scope_of(f), f.__name__, f.__closure__),
+        function_state(f),
+        None,
+        None,
+        rebuild.fill_function,
+    )
+
+
+def scope_of(f):
+    """The function's globals: of a module its name, else the dict. That of the notebook is
+    in the memo from the start and comes back as the restoring kernel's own."""
+    scope = f.__globals__
+    name = scope.get("__name__")
+    if type(name) is str and name != "__main__" and module_dict(name) is scope:
+        return name
+    return scope
+
+
+def function_state(f):
+    attributes = {
+        "__defaults__": f.__defaults__,
+        "__kwdefaults__": f.__kwdefaults__,
+        "__doc__": f.__doc__,
+        "__module__": f.__module__,
+        "__qualname__": f.__qualname__,
+    }
+    if getattr(f, "__type_params__", ()):
+        attributes["__type_params__"] = f.__type_params__
+    try:
+        if f.__annotations__:
+            attributes["__annotations__"] = f.__annotations__
+    except Exception:  # lazily evaluated since Python 3.14, and a name may be missing
+        pass
+    return attributes, dict(f.__dict__), [content_of(cell) for cell in f.__closure__ or ()]
+
+
+def content_of(cell):
+    try:
+        return (cell.cell_contents,)
+    except ValueError:  # empty
+        return ()
+
+
+def reduce_code(saver, code):
+    python = "%d.%d" % sys.version_info[:2]
+    saver.note_source(code.co_filename)
+    return rebuild.make_code, (rebuild.MAGIC, python, marshal.dumps(code))
+
+
+def reduce_cell(saver, cell):
+    """Its content comes with the functions that share it: it may refer back to them."""
+    return rebuild.make_cell, ()
+
+
+def reduce_method(saver, method):
+    return types.MethodType, (method.__func__, method.__self__)
+
+
+def reduce_module(saver, module):
+    name = module.__name__
+    if sys.modules.get(name) is not module:
+        raise Unkeepable("it needs a module made by hand, which can't be imported")
+    saver.uses(name)
+    return importlib.import_module, (name,)
+
+
+def reduce_wrapped(saver, descriptor):
+    return type(descriptor), (descriptor.__func__,)
+
+
+def reduce_property(saver, p):
+    return property, (p.fget, p.fset, p.fdel, p.__doc__)
+
+
+def reduce_cached_property(saver, p):
+    """Before Python 3.12 it holds a lock."""
+    state = {k: v for k, v in p.__dict__.items() if k not in ("func", "lock")}
+    return type(p), (p.func,), state
+
+
+def reduce_cached(saver, f):
+    if importable(f, f.__module__, f.__qualname__):
+        return f.__qualname__
+    typed = getattr(f, "cache_parameters", dict)().get("typed", False)  # since Python 3.9
+    return rebuild.make_cached, (f.__wrapped__, f.cache_info().maxsize, typed)
+
+
+def reduce_lock(saver, lock):
+    """One that nobody holds is as good as a new one."""
+    if not lock.acquire(False):
+        raise Unkeepable("it holds a lock that is taken")
+    lock.release()
+    return rebuild.make_lock, ("Lock" if type(lock) is type(threading.Lock()) else "RLock",)
+
+
+def reduce_type_variable(saver, variable):
+    if importable(variable, variable.__module__, variable.__name__):
+        return variable.__name__
+    told = {"bound": variable.__bound__} if variable.__bound__ is not None else {}
+    told.update(covariant=variable.__covariant__, contravariant=variable.__contravariant__)
+    make = functools.partial(typing.TypeVar, variable.__name__, **told)
+    return make, tuple(variable.__constraints__)
+
+
+def reduce_view_of_dict(saver, proxy):
+    return types.MappingProxyType, (dict(proxy),)
+
+
+def reduce_weak(saver, container):
+    items = list(container) if type(container) is weakref.WeakSet else dict(container)
+    return rebuild.make_weak, (class_name(type(container)), items)
+
+
+def reduce_large(saver, container):
+    """Numbers and strings only: far faster than one by one in a pickler made of Python."""
+    if len(container) < LARGE or not is_plain(container):
+        return NotImplemented
+    return rebuild.make_plain, (pickle.PickleBuffer(pickle.dumps(container, 5)),)
+
+
+def is_plain(container):
+    if type(container) is dict:
+        return ATOMS.issuperset(map(type, container.values())) and ATOMS.issuperset(
+            map(type, container)
+        )
+    return ATOMS.issuperset(map(type, container))
+
+
+def reduce_sentinel(saver, obj):
+    """dataclasses compares these by identity."""
+    for name, value in vars(dataclasses).items():
+        if value is obj:
+            return getattr, (dataclasses, name)
+    return NotImplemented
+
+
+BY_TYPE = {
+    types.FunctionType: reduce_function,
+    types.CodeType: reduce_code,
+    types.CellType: reduce_cell,
+    types.MethodType: reduce_method,
+    types.ModuleType: reduce_module,
+    types.MappingProxyType: reduce_view_of_dict,
+    staticmethod: reduce_wrapped,
+    classmethod: reduce_wrapped,
+    property: reduce_property,
+    functools.cached_property: reduce_cached_property,
+    type(functools.lru_cache(None)(abs)): reduce_cached,
+    type(threading.Lock()): reduce_lock,
+    type(threading.RLock()): reduce_lock,
+    typing.TypeVar: reduce_type_variable,
+    weakref.WeakKeyDictionary: reduce_weak,
+    weakref.WeakValueDictionary: reduce_weak,
+    weakref.WeakSet: reduce_weak,
+    list: reduce_large,
+    tuple: reduce_large,
+    dict: reduce_large,
+    set: reduce_large,
+    frozenset: reduce_large,
+}
+
+# What has its life outside Python's objects. dill would take some of these, only to fail
+# or to surprise in another VM.
+REFUSED = (
+    (types.GeneratorType, "a generator, whose state Python can't save"),
+    (types.CoroutineType, "a coroutine, whose state Python can't save"),
+    (types.AsyncGeneratorType, "a generator, whose state Python can't save"),
+    (types.FrameType, "a frame of running code"),
+    (types.TracebackType, "a traceback, which holds frames of running code"),
+    (threading.Thread, "a thread"),
+    (socket.socket, "a socket"),
+    (subprocess.Popen, "a process"),
+    (asyncio.Future, "a task or future"),
+    (asyncio.AbstractEventLoop, "an event loop"),
+)
+IN_MEMORY = (io.BytesIO, io.StringIO)
+
+
+def refuse(obj, cls):
+    for refused, what in REFUSED:
+        if issubclass(cls, refused):
+            raise Unkeepable("it holds " + what)
+    if issubclass(cls, io.IOBase) and not issubclass(cls, IN_MEMORY):
+        raise Unkeepable("it holds an open file; the file stays on the VM")
+
+
+def reduce(saver, obj):
+    """The reducer_override of every pickler of ours. NotImplemented leaves the object to
+    the library's own way."""
+    cls = type(obj)
+    if cls in ATOMS:
+        return NotImplemented
+    how = BY_TYPE.get(cls)
+    if how is not None:
+        return how(saver, obj)
+    if issubclass(cls, type):
+        return reduce_type(saver, obj)
+    refuse(obj, cls)
+    module = class_module(cls)
+    saver.uses(module)
+    if module == "numpy" and cls.__name__ == "ndarray":
+        return reduce_array(saver, obj)
+    if module == "dataclasses":
+        return reduce_sentinel(saver, obj)
+    if module.startswith("torch") and issubclass(cls, storage_classes()):
+        return reduce_storage(saver, obj)
+    return NotImplemented
+
+
+def reduce_type(saver, cls):
+    module = class_module(cls)
+    if module == "builtins" or importable(cls, module, cls.__qualname__):
+        saver.uses(module)
+        return NotImplemented
+    if saver.plain:
+        raise Unkeepable(
+            "it needs the class %s defined in the notebook, which plain pickle can't keep: "
+            "install dill or cloudpickle on the VM and save again" % class_name(cls)
+        )
+    return reduce_class(cls)

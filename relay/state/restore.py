@@ -1,0 +1,152 @@
+"""Brings a saved file back into a live kernel, after its digest was checked."""
+
+import importlib
+import linecache
+import sys
+import types
+
+import colab_relay_state_rebuild as rebuild
+from colab_relay_state_read import Reader
+from colab_relay_state_safe import class_name, python_version, reason, text, version_of
+
+MOST_TOLD = 5000
+MISSING = object()
+
+
+class Namespace:
+    """The user's names, with a way back: a restore that is interrupted changes nothing.
+
+    Each value is set as soon as it is there, because putting the next one together may run
+    code that needs it."""
+
+    def __init__(self, names):
+        self.names, self.before = names, {}
+
+    def set(self, name, value):
+        self.before.setdefault(name, self.names.get(name, MISSING))
+        self.names[name] = value
+
+    def back(self):
+        for name, value in self.before.items():
+            if value is MISSING:
+                self.names.pop(name, None)
+            else:
+                self.names[name] = value
+
+    def overwritten(self):
+        """Names that had another value; what can be compared only by the user's code counts
+        as another."""
+        return sorted(name for name, value in self.before.items() if value is not MISSING)
+
+
+class Restore:
+    def __init__(self, reader, shell):
+        self.reader, self.namespace = reader, Namespace(shell.user_ns)
+        self.restored, self.failed, self.warnings, self.modules = [], [], [], []
+
+    def run(self):
+        index = self.reader.index
+        try:
+            for module in index["modules"]:
+                self.bring_module(module)
+            for segment in index["segments"]:
+                self.bring(segment)
+        except BaseException:
+            self.namespace.back()
+            raise
+        self.compare(index)
+
+    def bring_module(self, module):
+        try:
+            found = importlib.import_module(module["module"])
+        except Exception as e:
+            self.fail(module["name"], e)
+            return
+        self.namespace.set(module["name"], found)
+        self.modules.append({k: text(v) for k, v in module.items()})
+
+    def fail(self, name, error):
+        self.failed.append({"name": text(name), "reason": reason(error)})
+
+    def bring(self, segment):
+        del rebuild.lost[:], rebuild.notes[:]
+        name = segment.get("name")
+        try:
+            value = self.reader.load(segment)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as e:
+            if name is not None:
+                self.fail(name, e)
+            return
+        for note in rebuild.notes:
+            if note not in self.warnings:
+                self.warnings.append(note)
+        if name is not None:
+            self.keep(name, value)
+        elif segment.get("what") == "runs":
+            bring_runs(value)
+        elif segment.get("what") == "sources":
+            bring_sources(value)
+
+    def keep(self, name, value):
+        if type(value) is types.FunctionType and "colab_relay_lost" in vars(value):
+            told = "its code is of Python %s and can't run under %s: define it again"
+            python = vars(value)["colab_relay_lost"]
+            self.failed.append({"name": text(name), "reason": told % (python, python_version())})
+            return
+        self.namespace.set(name, value)
+        self.restored.append({"name": text(name), "type": class_name(type(value))})
+        if rebuild.lost:
+            told = "%s came back without the code of: %s"
+            functions = ", ".join(text(f, 60) for f in sorted(set(rebuild.lost))[:20])
+            self.warnings.append(told % (text(name), functions))
+
+    def compare(self, index):
+        theirs, ours = index["python"], python_version()
+        if theirs.split(".")[:2] != ours.split(".")[:2]:
+            self.warnings.append("saved under Python %s, restored under %s" % (theirs, ours))
+        for package, version in sorted(index["libraries"].items()):
+            here = version_of(package)
+            if here != version:
+                here = "which has " + here if here else "which has none"
+                self.warnings.append(
+                    "saved with %s %s, restored into a kernel %s" % (package, version, here)
+                )
+
+    def report(self):
+        self.restored.sort(key=lambda variable: variable["name"])
+        return {
+            "python": python_version(),
+            "variable_count": len(self.restored),
+            "variables": self.restored[:MOST_TOLD],
+            "modules": self.modules[:MOST_TOLD],
+            "failed_count": len(self.failed),
+            "failed": self.failed[:MOST_TOLD],
+            "overwritten": [text(n) for n in self.namespace.overwritten()][:MOST_TOLD],
+            "warnings": self.warnings[:200],
+        }
+
+
+def bring_runs(runs):
+    """What the relay's chunked runs know of this kernel: it has now what that one had."""
+    module = sys.modules.setdefault("colab_relay_runs", types.ModuleType("colab_relay_runs"))
+    if type(module.__dict__.get("runs")) is dict:
+        module.runs.update(runs)
+    else:
+        module.runs = runs
+
+
+def bring_sources(lines):
+    for name, entry in lines.items():
+        linecache.cache.setdefault(name, entry)
+
+
+def restore(shell, path, size, digest):
+    reader = Reader(path, size, digest)
+    try:
+        work = Restore(reader, shell)
+        work.run()
+        return work.report()
+    finally:
+        reader.close()

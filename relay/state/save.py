@@ -1,0 +1,177 @@
+"""Saves the user's variables, modules, functions and classes of a live kernel into one file.
+
+Saving runs what pickling runs: __reduce__, __getstate__ and their like. No __repr__.
+"""
+
+import glob
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import types
+
+from colab_relay_state_safe import (
+    class_name,
+    module_dict,
+    python_version,
+    reason,
+    text,
+    version_of,
+)
+from colab_relay_state_write import KERNEL_OBJECTS, Saver
+
+PREFIX = "colab-relay-state-"
+LEFT_BEHIND = 24 * 3600  # seconds, after which a folder of an earlier save is removed
+MOST_TOLD = 5000  # variables, and as many skipped ones, that the manifest lists
+RECURSION = 5000
+IPYTHONS_OWN = re.compile(r"_+|_i{1,3}|_i?[0-9]+|_[iod]h|_exit_code|__.*")
+FIRST = (types.FunctionType, type)  # others may need them while they are put together
+
+
+def user_names(shell):
+    """What the user made and may need again: not IPython's own names. Those that begin with
+    an underscore are in, functions use them."""
+    hidden, nothing = shell.user_ns_hidden, object()
+    return [
+        (name, value)
+        for name, value in sorted(
+            pair
+            for pair in ((n, v) for n, v in dict.copy(shell.user_ns).items())
+            if type(pair[0]) is str
+        )
+        if value is not hidden.get(name, nothing) and not IPYTHONS_OWN.fullmatch(name)
+    ]
+
+
+def is_module(value):
+    return type.__subclasscheck__(types.ModuleType, type(value))
+
+
+def modules_of(names):
+    """The names bound to modules: those that can be imported again, and the others."""
+    found, odd = [], []
+    for name, value in names:
+        module = types.ModuleType.__getattribute__(value, "__dict__").get("__name__")
+        if type(module) is str and sys.modules.get(module) is value:
+            found.append({"name": name, "module": module})
+        else:
+            odd.append({"name": name, "reason": "a module made by hand can't be imported again"})
+    return found, odd
+
+
+def kernel_objects(shell):
+    objects = {
+        "namespace": shell.user_ns,
+        "module": sys.modules["__main__"],
+        "shell": shell,
+        "environ": os.environ,
+        "stdout": sys.stdout,
+        "stderr": sys.stderr,
+        "stdin": sys.stdin,
+    }
+    return {name: objects[name] for name in KERNEL_OBJECTS}
+
+
+def remove_left_behind():
+    for folder in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), PREFIX + "*")):
+        try:
+            if time.time() - os.lstat(folder).st_mtime > LEFT_BEHIND:
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            pass
+
+
+def chunked_runs():
+    """How far the relay's chunked runs came in this kernel."""
+    runs = module_dict("colab_relay_runs").get("runs")
+    return runs if type(runs) is dict else {}
+
+
+def write_all(saver, shell, values):
+    kept, skipped = [], []
+    saver.alias(kernel_objects(shell))
+    for name, value in sorted(values, key=lambda pair: not isinstance(pair[1], FIRST)):
+        if value is shell.user_ns:
+            skipped.append({"name": text(name), "reason": "it is the namespace itself"})
+            continue
+        try:
+            size = saver.add({"name": name}, value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as e:  # the user's __reduce__ may raise anything
+            skipped.append({"name": text(name), "reason": reason(e)})
+            continue
+        kept.append({"name": text(name), "type": class_name(type(value)), "bytes": size})
+    if chunked_runs():
+        saver.add({"what": "runs"}, chunked_runs())
+    lines = sources_of(saver.sources)
+    if lines:
+        saver.add({"what": "sources"}, lines)
+    return kept, skipped
+
+
+def sources_of(filenames):
+    """The lines of the cells that functions came from, for tracebacks and inspect."""
+    cache = module_dict("linecache").get("cache", {})
+    entries = {name: cache.get(name) for name in filenames}
+    return {
+        name: (entry[0], None, list(entry[2]), entry[3])  # None: there is no file to look at
+        for name, entry in entries.items()
+        if type(entry) is tuple and len(entry) == 4 and not os.path.exists(name)
+    }
+
+
+def save_to(path, shell):
+    names = user_names(shell)
+    modules, odd = modules_of([pair for pair in names if is_module(pair[1])])
+    values = [pair for pair in names if not is_module(pair[1])]
+    saver = Saver(path, [value for _, value in values])
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION))
+    try:
+        kept, skipped = write_all(saver, shell, values)
+    finally:
+        sys.setrecursionlimit(limit)
+    for module in modules:
+        saver.uses(module["module"])
+    libraries = {p: version_of(p) for p in sorted(saver.packages | {saver.kind})}
+    libraries = {p: v for p, v in libraries.items() if v}
+    index = {"python": python_version(), "pickler": saver.kind, "modules": modules}
+    index["libraries"] = libraries
+    size, digest = saver.finish(index)
+    kept.sort(key=lambda variable: variable["name"])
+    return {
+        "python": python_version(),
+        "pickler": saver.kind,
+        "libraries": libraries,
+        "variable_count": len(kept),
+        "variables": kept[:MOST_TOLD],
+        "modules": [{k: text(v) for k, v in m.items()} for m in modules][:MOST_TOLD],
+        "skipped": (skipped + odd)[:MOST_TOLD],
+        "skipped_count": len(skipped + odd),
+        "bytes": size,
+        "sha256": digest,
+    }
+
+
+def save(shell):
+    """The manifest, as far as the kernel knows it, and where the file is."""
+    remove_left_behind()
+    folder = tempfile.mkdtemp(prefix=PREFIX)
+    path = os.path.join(folder, "data.state")
+    try:
+        return {"path": path, "manifest": save_to(path, shell)}
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def remove(path):
+    """Removes what save, or an upload for restore, left; nothing else."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.basename(folder).startswith(PREFIX) and os.path.dirname(folder) == os.path.abspath(
+        tempfile.gettempdir()
+    ):
+        shutil.rmtree(folder, ignore_errors=True)

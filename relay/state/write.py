@@ -1,0 +1,192 @@
+"""The data file: one pickle a variable, all of one memo, so that what variables share stays
+shared, and one that fails takes nothing with it.
+
+Large buffers go straight from memory into the file, past the pickle (protocol 5), so that
+saving an array needs no copy of it. At the end comes the index as JSON, then its length.
+"""
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import struct
+import tempfile
+
+import colab_relay_state_rebuild as rebuild
+from colab_relay_state_arrays import Sharing
+from colab_relay_state_reduce import reduce
+from colab_relay_state_safe import FIRST_LINE, Unkeepable
+
+OUT_OF_BAND = 1 << 20  # bytes of a buffer, from where on it goes past the pickle
+SLICE = 16 << 20
+IN_MEMORY = 8 << 20  # of a pickle, before it goes to a temporary file
+ROOM_LEFT = 64 << 20  # bytes of disk that a save leaves free
+KERNEL_OBJECTS = ("namespace", "module", "shell", "environ", "stdout", "stderr", "stdin")
+
+
+def choose_pickler():
+    """dill when it is there, else cloudpickle, else pickle: its name and its class."""
+    try:
+        import dill
+
+        return "dill", dill.Pickler
+    except Exception:
+        pass
+    try:
+        import cloudpickle
+
+        return "cloudpickle", cloudpickle.Pickler
+    except Exception:
+        return "pickle", pickle.Pickler
+
+
+class Alias:
+    """Written in the place of an object that is the kernel's own."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __reduce__(self):
+        return rebuild.kernel_object, (self.name,)
+
+
+class File:
+    """The data file, which knows its digest and can go back to where a variable began."""
+
+    def __init__(self, path):
+        self.path = path
+        self.file = open(path, "wb", buffering=0)
+        self.size, self.digest = 0, hashlib.sha256()
+
+    def write(self, data):
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), SLICE):
+            piece = view[start : start + SLICE]
+            while len(piece):
+                done = self.file.write(piece)
+                self.digest.update(piece[:done])
+                self.size += done
+                piece = piece[done:]
+
+    def mark(self):
+        return self.size, self.digest.copy()
+
+    def back_to(self, mark):
+        self.size, digest = mark
+        self.digest = digest.copy()
+        self.file.seek(self.size)
+        self.file.truncate()
+
+
+class Saver:
+    """Writes one value after the other; see save.py for what it is given."""
+
+    def __init__(self, path, values):
+        self.out = File(path)
+        self.kind, self.base = choose_pickler()
+        self.plain = self.kind == "pickle"
+        self.sharing = Sharing(values)
+        self.packages, self.sources, self.storages = set(), set(), {}
+        self.segments, self.buffers = [], []
+        self.out.write(FIRST_LINE)
+        self.start({})
+
+    def start(self, memo):
+        """Begins with a new pickler that knows what memo holds."""
+        saver, base = self, self.base
+        below = getattr(base, "reducer_override", None)
+
+        class Pickler(base):
+            def reducer_override(self, obj):
+                reduced = reduce(saver, obj)
+                if reduced is NotImplemented and below is not None:
+                    return below(self, obj)
+                return reduced
+
+        self.stream = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=os.path.dirname(self.out.path))
+        self.pickler = Pickler(self.stream, 5, buffer_callback=self.take_buffer)
+        self.pickler.memo = memo
+
+    def take_buffer(self, buffer):
+        """Whether a buffer stays in the pickle; else it is written here and now."""
+        with buffer.raw() as data:
+            if data.nbytes < OUT_OF_BAND:
+                return True
+            self.check_room(data.nbytes)
+            self.buffers.append([self.out.size, data.nbytes])
+            self.out.write(data)
+        return False
+
+    def check_room(self, size):
+        if size < OUT_OF_BAND:
+            return
+        free = shutil.disk_usage(os.path.dirname(self.out.path)).free
+        if size > free - ROOM_LEFT:
+            raise Unkeepable(
+                "it takes %d MB, and the VM's disk has %d MB free" % (size >> 20, free >> 20)
+            )
+
+    def uses(self, module):
+        package = module.partition(".")[0]
+        if not package.startswith("colab_relay_") and package not in ("__main__", "builtins"):
+            self.packages.add(package)
+
+    def note_source(self, filename):
+        self.sources.add(filename)
+
+    def alias(self, objects):
+        """Whoever refers to one of these objects gets the restoring kernel's own."""
+        for name, obj in objects.items():
+            memo = self.pickler.memo.copy()
+            if id(obj) in memo:
+                continue
+            mark = Alias(name)
+            self.add({"kernel": name}, mark)
+            memo = self.pickler.memo.copy()
+            number, _ = memo.pop(id(mark))
+            memo[id(obj)] = (number, obj)
+            self.pickler.memo = memo
+
+    def add(self, label, value):
+        """Writes one value and gives its bytes. When it can't be written, all is as before
+        and the reason is raised."""
+        mark, first = self.out.mark(), [value]  # the list is the first thing memorised
+        self.buffers = []
+        self.stream.seek(0)
+        self.stream.truncate()
+        try:
+            self.pickler.dump(first)
+            begin, length = self.out.size, self.stream.tell()
+            self.stream.seek(0)
+            for piece in iter(lambda: self.stream.read(SLICE), b""):
+                self.out.write(piece)
+        except BaseException:
+            self.forget(mark, first)
+            raise
+        segment = dict(label, stream=[begin, length], buffers=self.buffers)
+        self.segments.append((segment, first))
+        return self.out.size - mark[0]
+
+    def forget(self, mark, first):
+        memo = self.pickler.memo.copy()
+        if id(first) in memo:
+            known = memo[id(first)][0]
+            memo = {key: entry for key, entry in memo.items() if entry[0] < known}
+        self.out.back_to(mark)
+        self.stream.close()
+        self.start(memo)
+
+    def finish(self, index):
+        """Writes the index and gives the file's size and digest."""
+        memo = self.pickler.memo.copy()
+        for segment, first in self.segments:
+            segment["first"] = memo[id(first)][0]
+        segments = [segment for segment, _ in self.segments]
+        index = dict(index, segments=segments, memorised=len(memo))
+        data = json.dumps(index).encode("ascii")
+        self.out.write(data)
+        self.out.write(struct.pack("<Q", len(data)))
+        self.out.file.close()
+        self.stream.close()
+        return self.out.size, self.out.digest.hexdigest()
