@@ -46,8 +46,8 @@ class Loop:
         tree = parse(shell, "loop_code", source)
         for node in own_breaks(tree.body):
             error = SyntaxError("'break' can't end a chunked run: use continue, or raise an error")
-            error.filename, error.lineno, error.text = tree.label, node.lineno, None
-            raise refused(error)
+            error.filename, error.lineno = tree.label, node.lineno
+            raise refused(tree.label, error)
         braces = Braces()
         tree = braces.visit(tree)
         self.texts = [(node, node.value) for node in braces.texts]
@@ -68,12 +68,13 @@ class Loop:
 
 
 def parse(shell, kind, source):
+    label = "<" + kind + ">"
     try:
         text = shell.transform_cell(source)
         label = remember(kind, text)
         tree = ast.parse(text, label)
     except (SyntaxError, ValueError) as error:  # ValueError: a NUL, before Python 3.12
-        raise refused(error) from None
+        raise refused(label, error) from None
     tree.label = label
     return tree
 
@@ -82,19 +83,20 @@ def compiled(tree):
     try:
         return compile(tree, tree.label, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        raise refused(error) from None
+        raise refused(tree.label, error) from None
 
 
-def refused(error):
-    if not isinstance(error, SyntaxError):
-        return Refused(str(error), ["SyntaxError: " + str(error)])
-    where = ""
-    if error.lineno is not None:
-        where = "  File %s, line %d\n" % (error.filename, error.lineno)
-        line = linecache.getline(error.filename or "", error.lineno).strip()
-        where += "    " + line + "\n" if line else ""
-    message = "%s (%s, line %s)" % (error.msg, error.filename, error.lineno)
-    return Refused(message, [where + "%s: %s" % (type(error).__name__, error.msg)])
+def refused(label, error):
+    line = getattr(error, "lineno", None)
+    text = linecache.getline(label, line).strip() if line else ""
+    linecache.cache.pop(label, None)  # no code of this text is about
+    name = "<%s>" % label[1:-1].partition(" ")[0]
+    message = getattr(error, "msg", None) or str(error)
+    lines = ["SyntaxError: " + message]
+    if line:
+        lines = ["  File %s, line %d\n    %s\n" % (name, line, text)] + lines
+        message += " (%s, line %d)" % (name, line)
+    return Refused(message, ["".join(lines)])
 
 
 def remember(kind, text):
