@@ -83,12 +83,17 @@ func (o *upload) finish(ctx context.Context) {
 // committed notes that the file is in its place. The lock is held. Where that
 // can't be written, the next executor finds the file by its identity.
 func (o *upload) committed(placed record) {
-	o.record, o.status, o.got = placed, contract.UploadCommitted, received{}
-	o.removePart() // there still, after a kill
+	o.settle(placed)
 	if o.journal.save(placed) == nil {
 		o.journal.close()
 		os.Remove(o.journal.path(rangesFile))
 	}
+}
+
+// settle takes the upload for committed. The part may be there still, after a kill.
+func (o *upload) settle(placed record) {
+	o.record, o.status, o.got = placed, contract.UploadCommitted, received{}
+	o.removePart()
 }
 
 // place hashes the part and gives it its name.

@@ -88,10 +88,12 @@ func (u *Uploads) recover(id string) (*touched, error) {
 	}
 	one := u.make(id, rec.UploadStart)
 	one.journal, one.record, one.got = j, rec, got
-	if rec.ETag != "" || one.wasPlaced() {
+	at, err := j.touched()
+	if rec.ETag != "" {
+		one.settle(rec)
+	} else if one.wasPlaced() {
 		one.committed(one.record)
 	}
-	at, err := j.touched()
 	return &touched{one, at}, err
 }
 

@@ -1,0 +1,162 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// settled makes a file whose last change is old enough for its digest to be kept.
+func settled(t testing.TB, file string, data []byte) {
+	t.Helper()
+	must(t, os.WriteFile(file, data, 0o600))
+	info, err := os.Stat(file)
+	must(t, err)
+	for end := time.Now().Add(patience); time.Since(info.ModTime()) <= settledAfter; {
+		if time.Now().After(end) {
+			t.Fatal("the file's time lies in the future")
+		}
+		awaitTick(t, file)
+	}
+}
+
+func TestDigestOfASmallFileIsThereAtOnce(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots) // not running
+	for name, data := range map[string][]byte{"empty": nil, "small": body(hashedAtOnce)} {
+		must(t, os.WriteFile(filepath.Join(tr.workdir, name), data, 0o600))
+		out, err := d.Stat(t.Context(), name, 0)
+		if err != nil || out.SHA256 != sha(data) || out.Hashing != nil || out.SizeBytes != int64(len(data)) {
+			t.Errorf("%s: %+v, %v", name, out, err)
+		}
+	}
+	if out, err := d.Stat(t.Context(), "data", 0); err != nil || out.SHA256 != "" || !out.IsDir {
+		t.Errorf("a folder: %+v, %v", out, err)
+	}
+}
+
+func TestDigestOfABigFileComesFromTheBackground(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	data := body(hashedAtOnce + 1)
+	must(t, os.WriteFile(filepath.Join(tr.workdir, "big"), data, 0o600))
+	out, err := d.Stat(t.Context(), "big", 0)
+	if err != nil || out.SHA256 != "" || out.Hashing == nil || *out.Hashing != (contract.Hashing{TotalBytes: int64(len(data))}) {
+		t.Fatalf("before it is hashed: %+v, %v", out, err)
+	}
+	runs(t, d.Run)
+	out, err = d.Stat(t.Context(), "big", patience)
+	if err != nil || out.SHA256 != sha(data) || out.Hashing != nil {
+		t.Fatalf("waited for: %+v, %v", out, err)
+	}
+}
+
+// known is the digest of a small file when it is remembered: hashing ends at once.
+func known(d *Digests, path string) (string, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	out, err := d.Stat(ctx, path, 0)
+	return out.SHA256, err
+}
+
+func TestADigestIsRememberedUntilTheFileChanges(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	file := filepath.Join(tr.workdir, "x")
+	settled(t, file, []byte("first"))
+	if out, err := d.Stat(t.Context(), "x", 0); err != nil || out.SHA256 != sha([]byte("first")) {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if sum, err := known(d, "x"); err != nil || sum != sha([]byte("first")) {
+		t.Fatalf("it is not remembered: %q, %v", sum, err)
+	}
+	must(t, os.WriteFile(file, []byte("other"), 0o600))
+	if sum, err := known(d, "x"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the old digest is remembered: %q, %v", sum, err)
+	}
+	if out, err := d.Stat(t.Context(), "x", 0); err != nil || out.SHA256 != sha([]byte("other")) {
+		t.Fatalf("changed: %+v, %v", out, err)
+	}
+	// It changed just now: a further change within the tick could not be told.
+	if sum, err := known(d, "x"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the digest of a file that may still change is remembered: %q, %v", sum, err)
+	}
+}
+
+func TestAFileThatChangesWhileItIsHashedHasNoDigest(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	file := filepath.Join(tr.workdir, "big")
+	must(t, os.WriteFile(file, body(hashedAtOnce+1), 0o600))
+	o, err := tr.roots.open("big")
+	must(t, err)
+	defer o.Close()
+	one, err := d.of(t.Context(), "big", o)
+	must(t, err)
+	awaitTick(t, file)
+	must(t, os.WriteFile(file, body(hashedAtOnce+2), 0o600))
+	runs(t, d.Run)
+	if !await(t.Context(), one.ended, patience) || !errors.Is(one.err, ErrChanged) {
+		t.Fatalf("its digest is %q, %v, want %v", one.sum, one.err, ErrChanged)
+	}
+	if out, err := d.Stat(t.Context(), "big", patience); err != nil || out.SHA256 != sha(body(hashedAtOnce+2)) {
+		t.Fatalf("asked again: %+v, %v", out, err)
+	}
+}
+
+func TestManyAskForOneDigest(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	data := body(2 * hashedAtOnce)
+	must(t, os.WriteFile(filepath.Join(tr.workdir, "big"), data, 0o600))
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			if out, err := d.Stat(t.Context(), "big", patience); err != nil || out.SHA256 != sha(data) {
+				t.Errorf("%+v, %v", out, err)
+			}
+		})
+	}
+	for end := time.Now().Add(patience); len(d.pending) == 0 && time.Now().Before(end); {
+		_, err := d.Stat(t.Context(), "a.txt", 0)
+		must(t, err)
+	}
+	if len(d.pending) != 1 {
+		t.Errorf("%d files wait to be hashed, want 1", len(d.pending))
+	}
+	runs(t, d.Run)
+	group.Wait()
+}
+
+func TestDigestsAreBounded(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	for n := range maxPending + 1 {
+		name := fmt.Sprintf("big%d", n)
+		f, err := os.Create(filepath.Join(tr.workdir, name))
+		must(t, err)
+		must(t, f.Truncate(hashedAtOnce+1))
+		must(t, f.Close())
+		if _, err := d.Stat(t.Context(), name, 0); n < maxPending && err != nil || n == maxPending && !errors.Is(err, ErrBusy) {
+			t.Fatalf("file %d: %v", n, err)
+		}
+	}
+	for n := range maxDigests + 10 {
+		one := &digest{of: source{"x", fmt.Sprint(n)}, ended: make(chan struct{})}
+		close(one.ended)
+		d.keep(one)
+	}
+	if len(d.known) != maxDigests || d.recent.Len() != maxDigests {
+		t.Errorf("%d digests are remembered, in order %d, want %d", len(d.known), d.recent.Len(), maxDigests)
+	}
+	if _, ok := d.known[source{"x", fmt.Sprint(maxDigests + 9)}]; !ok {
+		t.Error("the newest was dropped")
+	}
+}

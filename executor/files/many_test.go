@@ -1,0 +1,205 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// Two relays send the same file at once, in parts that overlap, some of them cut
+// and wrong, and both commit.
+func TestTwoSendersOfTheSameFile(t *testing.T) {
+	in := newInbox(t)
+	data := body(1 << 20)
+	var group sync.WaitGroup
+	for sender := range 2 {
+		group.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(sender), 7))
+			s := contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), SHA256: sha(data)}
+			for end := time.Now().Add(patience); time.Now().Before(end); {
+				up, err := in.Start(s)
+				if err != nil {
+					t.Errorf("start: %v", err)
+					return
+				}
+				for _, r := range up.Missing {
+					for at := r.Offset; at < r.Offset+r.Length; {
+						n := min(1+rnd.Int64N(100_000), int64(len(data))-at)
+						part := data[at : at+n]
+						proven := rnd.IntN(5) > 0
+						if !proven && rnd.IntN(2) == 0 {
+							part = make([]byte, n)
+						}
+						if _, err := in.Put(up.UploadID, at, part, proven); err != nil {
+							t.Errorf("put: %v", err)
+							return
+						}
+						at += 1 + n/2
+					}
+				}
+				up, err = in.commit(up.UploadID)
+				if err != nil {
+					t.Errorf("commit: %v", err)
+				}
+				if err != nil || up.Status == contract.UploadCommitted {
+					return
+				}
+			}
+			t.Errorf("sender %d did not end", sender)
+		})
+	}
+	group.Wait()
+	in.holds("x", data)
+	if exists(filepath.Join(in.workdir, "x (1)")) {
+		t.Error("it is there twice")
+	}
+}
+
+func TestAPollIsToldHowFarHashingIs(t *testing.T) {
+	in := newInbox(t)
+	in.stop() // nobody hashes
+	up := in.start("x", body(100), false)
+	in.put(up.UploadID, 0, body(100), true)
+	out, err := in.Commit(t.Context(), up.UploadID, 0)
+	if err != nil || out.Status != contract.UploadHashing || out.Hashing == nil || out.Hashing.TotalBytes != 100 || len(out.Missing) != 0 {
+		t.Fatalf("being hashed it is %+v, %v", out, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if out, err := in.Get(ctx, up.UploadID, patience); err != nil || out.Status != contract.UploadHashing {
+		t.Fatalf("to a caller that goes away: %+v, %v", out, err)
+	}
+	if out := in.put(up.UploadID, 0, make([]byte, 100), true); out.Status != contract.UploadHashing {
+		t.Fatalf("bytes that come while it is hashed: %+v", out)
+	}
+	runs(t, in.Run)
+	if out, err := in.Get(t.Context(), up.UploadID, patience); err != nil || out.Status != contract.UploadCommitted {
+		t.Fatalf("waited for: %+v, %v", out, err)
+	}
+	in.holds("x", body(100))
+}
+
+// The executor's end stops hashing; the next one takes it up.
+func TestACommitThatTheExecutorsEndCutIsAskedForAgain(t *testing.T) {
+	in := newInbox(t)
+	in.stop()
+	up := in.start("x", body(100), false)
+	in.put(up.UploadID, 0, body(100), true)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := in.Commit(t.Context(), up.UploadID, 0)
+	must(t, err)
+	one, err := in.get(up.UploadID)
+	must(t, err)
+	one.finish(ctx)
+	if out, err := in.Get(t.Context(), up.UploadID, 0); !errors.Is(err, context.Canceled) {
+		t.Fatalf("cut: %+v, %v", out, err)
+	}
+	in.open()
+	_, err = in.commit(up.UploadID)
+	must(t, err)
+	in.holds("x", body(100))
+}
+
+func TestTheUploadUntouchedLongestMakesRoom(t *testing.T) {
+	in := newInbox(t)
+	var ids []string
+	for n := range contract.MaxUploads {
+		ids = append(ids, in.start(fmt.Sprintf("many/%d", n), body(100), false).UploadID)
+	}
+	in.put(ids[0], 0, body(10), true) // touched
+	in.start("many/more", body(100), false)
+	if _, err := in.Get(t.Context(), ids[1], 0); !errors.Is(err, ErrNoUpload) {
+		t.Errorf("the one untouched longest: %v, want %v", err, ErrNoUpload)
+	}
+	if _, err := in.Get(t.Context(), ids[0], 0); err != nil {
+		t.Errorf("one touched since: %v", err)
+	}
+	if n := len(in.parts(filepath.Join(in.workdir, "many"))); n != contract.MaxUploads {
+		t.Errorf("%d parts are there, want %d", n, contract.MaxUploads)
+	}
+	in.folders(contract.MaxUploads)
+}
+
+// folders checks how many uploads the state dir holds.
+func (in *inbox) folders(want int) {
+	in.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(in.state, "uploads"))
+	must(in.t, err)
+	if len(entries) != want {
+		in.t.Errorf("%d uploads are in the state dir, want %d", len(entries), want)
+	}
+}
+
+func TestUploadsBeingCommittedMakeNoRoom(t *testing.T) {
+	in := newInbox(t)
+	in.stop()
+	for n := range contract.MaxUploads {
+		up := in.start(fmt.Sprint(n), nil, false)
+		_, err := in.Commit(t.Context(), up.UploadID, 0)
+		must(t, err)
+	}
+	if _, err := in.Start(contract.UploadStart{Path: "more", SHA256: sha(nil)}); !errors.Is(err, ErrBusy) {
+		t.Fatalf("one more: %v, want %v", err, ErrBusy)
+	}
+	runs(t, in.Run)
+	for end := time.Now().Add(patience); ; {
+		_, err := in.Start(contract.UploadStart{Path: "more", SHA256: sha(nil)})
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("once they are committed: %v", err)
+		}
+	}
+}
+
+func TestCommittedUploadsAreForgottenAtTheirBound(t *testing.T) {
+	in := newInbox(t)
+	for n := range maxCommitted + 5 {
+		in.send(fmt.Sprintf("many/%d", n), body(n), false)
+	}
+	in.start("another", body(5), false)
+	in.folders(maxCommitted + 1)
+	in.reopen()
+	in.folders(maxCommitted + 1)
+	for _, n := range []int{0, maxCommitted + 4} {
+		in.holds(fmt.Sprintf("many/%d", n), body(n))
+	}
+}
+
+func TestUploadsUntouchedForLongAreDropped(t *testing.T) {
+	in := newInbox(t)
+	done := in.send("done", body(10), false)
+	old := in.start("old", body(100), false)
+	in.put(old.UploadID, 0, body(50), true)
+	long := time.Now().Add(-keepUploads - time.Hour)
+	in.stop()
+	for _, id := range []string{old.UploadID, done.UploadID} {
+		dir := filepath.Join(in.state, "uploads", id)
+		os.Chtimes(filepath.Join(dir, rangesFile), long, long) // a committed one has none
+		must(t, os.Chtimes(dir, long, long))
+	}
+	young := in.start("young", body(100), false)
+	in.open()
+	if _, err := in.Get(t.Context(), old.UploadID, 0); !errors.Is(err, ErrNoUpload) {
+		t.Errorf("an old upload: %v, want %v", err, ErrNoUpload)
+	}
+	if _, err := in.Get(t.Context(), young.UploadID, 0); err != nil {
+		t.Errorf("a young upload: %v", err)
+	}
+	in.folders(1)
+	if n := len(in.parts(in.workdir)); n != 1 {
+		t.Errorf("%d parts are there, want 1", n)
+	}
+	must(t, os.Remove(in.parts(in.workdir)[0]))
+	in.holds("done", body(10))
+}
