@@ -1,0 +1,68 @@
+package chunked
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+var errCut = errors.New("the line was cut")
+
+// meddler is a VM with something between it and the run.
+type meddler struct {
+	VM
+	submit func(s *contract.Submit)                                          // before it is sent
+	answer func(e contract.Execution, err error) (contract.Execution, error) // of a submit
+	events func(events []contract.Event) []contract.Event                    // of any answer
+	count  int                                                               // submits
+}
+
+func (m *meddler) Submit(ctx context.Context, s contract.Submit) (contract.Execution, error) {
+	m.count++
+	if m.submit != nil {
+		m.submit(&s)
+	}
+	e, err := m.VM.Submit(ctx, s)
+	if m.answer != nil {
+		e, err = m.answer(e, err)
+	}
+	return m.filter(e), err
+}
+
+func (m *meddler) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
+	e, err := m.VM.Execution(ctx, id, offset, wait, maxBytes)
+	return m.filter(e), err
+}
+
+func (m *meddler) filter(e contract.Execution) contract.Execution {
+	if m.events != nil {
+		e.Events = m.events(e.Events)
+	}
+	return e
+}
+
+// snapshot is a file as it is now; put restores that, as after a kill at this moment.
+type snapshot struct {
+	path string
+	body []byte
+}
+
+func take(t *testing.T, path string) *snapshot {
+	t.Helper()
+	body, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &snapshot{path, body}
+}
+
+func (s *snapshot) put(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(s.path, s.body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,314 @@
+package chunked
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/checkpoint"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+// writes appends each iteration's number to a file of the VM, and keeps a sum that
+// only an uninterrupted namespace gets right.
+const (
+	writesSetup = "total = 0\nopen('setups', 'a').write('setup\\n')"
+	writesLoop  = "total += i\nwith open('numbers', 'a') as f:\n    f.write(f'{i}\\n')\nresult = total"
+)
+
+// numbers are the lines of a file that iterations wrote.
+func numbers(t *testing.T, m *machine, file string) []string {
+	t.Helper()
+	b, err := os.ReadFile(m.dir + "/" + file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(b))
+}
+
+// upTo is "0" to "n-1".
+func upTo(n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprint(i))
+	}
+	return all
+}
+
+func same(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestFailedIterationIsNotCountedAndTheRestRunsWithMendedCode(t *testing.T) {
+	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		s := spec(writesSetup, "assert i != 37, 'thirty-seven'\n"+writesLoop, 100)
+		vm := &meddler{VM: m}
+		a := call(t, dir, s, vm, long)
+		if a.err != nil || a.Stop == nil || a.Stop.Iteration == nil || *a.Stop.Iteration != 37 || a.Done != 37 || a.Remaining() != 63 {
+			t.Fatalf("done %d, stop %+v, %v", a.Done, a.Stop, a.err)
+		}
+		if e := a.Stop.Execution; e.Status != contract.StatusFailed || e.Error.EName != "AssertionError" || vm.count != 4 {
+			t.Errorf("%s %+v after %d batches", e.Status, e.Error, vm.count)
+		}
+		kept, err := Load(dir, s.Name)
+		if err != nil || kept.Done != 37 || kept.Status != "failed" || kept.Failure == nil || *kept.Failure.Iteration != 37 || kept.InFlight != nil {
+			t.Errorf("kept %+v %v", kept, err)
+		}
+		// The same again fails at the same iteration, and only that one is tried.
+		if a = call(t, dir, s, m, long); a.Stop == nil || *a.Stop.Iteration != 37 || a.Done != 37 {
+			t.Errorf("again: %+v", a.Stop)
+		}
+		s.Loop = writesLoop
+		if a = call(t, dir, s, m, long); !errors.Is(a.err, ErrChanged) || !strings.Contains(a.err.Error(), "loop_code") {
+			t.Fatalf("changed code: %v", a.err)
+		}
+		s.OnChange = Continue
+		a = finish(t, dir, s, m)
+		same(t, "numbers", numbers(t, m, "numbers"), upTo(100))
+		same(t, "set-ups", numbers(t, m, "setups"), []string{"setup"})
+		if len(a.Results) != 100 || string(a.Results[99].Value) != "4950" || len(a.Ranges) != 1 {
+			t.Errorf("%d values, ranges %v", len(a.Results), a.Ranges)
+		}
+		// Finished and unchanged: nothing runs.
+		vm.count = 0
+		if a = finish(t, dir, s, vm); vm.count != 0 {
+			t.Errorf("a finished run submitted %d batches", vm.count)
+		}
+		s.OnChange = Restart
+		finish(t, dir, s, m)
+		same(t, "numbers", numbers(t, m, "numbers"), append(upTo(100), upTo(100)...))
+	})
+}
+
+func TestSetupThatFailsIsTriedAgain(t *testing.T) {
+	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	s := spec("import os\nassert os.path.exists('ready'), 'not ready'\nx = 1", "print(x)", 2)
+	a := call(t, dir, s, m, long)
+	if a.Stop == nil || !a.Stop.Setup || a.Stop.Iteration != nil || a.Done != 0 {
+		t.Fatalf("%+v %v", a.Stop, a.err)
+	}
+	m.python("open('ready', 'w').close()")
+	finish(t, dir, s, m)
+}
+
+func TestCallReturnsInTimeAndTheNextOneGoesOn(t *testing.T) {
+	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		s := spec(writesSetup, "import time\ntime.sleep(.05)\nprint('now', i)\n"+writesLoop, 60)
+		s.BatchSize = 20
+		calls, printed := 0, ""
+		for {
+			calls++
+			began := time.Now()
+			a := call(t, dir, s, m, 700*time.Millisecond)
+			if a.err != nil || a.Stop != nil {
+				t.Fatalf("%v %s", a.err, a.why())
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("a call of 0.7 s took %s", took)
+			}
+			printed += a.printed
+			if a.Status == StatusFinished {
+				break
+			}
+			if calls > 60 {
+				t.Fatal("it never ends")
+			}
+		}
+		if calls < 3 {
+			t.Errorf("%d calls: nothing was cut", calls)
+		}
+		same(t, "numbers", numbers(t, m, "numbers"), upTo(60))
+		var want strings.Builder
+		for i := range 60 {
+			fmt.Fprintf(&want, "now %d\n", i)
+		}
+		if printed != want.String() {
+			t.Errorf("outputs of all calls: %q", printed)
+		}
+	})
+}
+
+func TestWatchedRunTellsItsProgressAndItsOutputInTime(t *testing.T) {
+	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	r, err := Open(dir, spec("", "import time\ntime.sleep(.01)\nresult = i", 30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var done []int64
+	_, err = r.Advance(t.Context(), m, Options{Until: time.Now().Add(long), Live: true, Progress: func(s *State) { done = append(done, s.Done) }})
+	if err != nil || len(done) != 30 || done[29] != 30 || r.State().MeanSeconds < .009 || r.State().SlowestSeconds < r.State().MeanSeconds {
+		t.Errorf("%v %v %+v", err, done, r.State())
+	}
+}
+
+// Batches end by themselves when their time is over, so none is ever near its deadline.
+func TestSlowIterationsMakeShortBatches(t *testing.T) {
+	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	vm := &meddler{VM: m, submit: func(s *contract.Submit) {
+		s.Code = strings.Replace(s.Code, `\"seconds\":30`, `\"seconds\":0.3`, 1)
+	}}
+	s := spec("", "import time\ntime.sleep(.1 if i < 6 else 0)\n"+"open('numbers', 'a').write(f'{i}\\n')", 40)
+	s.BatchSize = 1000
+	finish(t, dir, s, vm)
+	same(t, "numbers", numbers(t, m, "numbers"), upTo(40))
+	if vm.count != 3 {
+		t.Errorf("%d batches, want two of three iterations and one of the rest", vm.count)
+	}
+}
+
+func TestDeadlineCountsWhatWasDoneAndTheNextTryGetsMoreTime(t *testing.T) {
+	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		vm := &meddler{VM: m, submit: func(s *contract.Submit) { s.TimeoutSeconds = 1 }}
+		s := spec(writesSetup, "import os, time\nwhile i == 3 and not os.path.exists('free'): time.sleep(.01)\n"+writesLoop, 6)
+		a := call(t, dir, s, vm, long)
+		if a.err != nil || a.Stop == nil || a.Stop.Execution.Status != contract.StatusTimedOut || a.Stop.Iteration != nil || a.Done != 3 {
+			t.Fatalf("done %d, %v, %s", a.Done, a.err, a.why())
+		}
+		if a.SlowestSeconds < .5 || a.SlowestSeconds > 20 {
+			t.Errorf("slowest %v s", a.SlowestSeconds)
+		}
+		if (&State{SlowestSeconds: 300}).deadline() != 3000 || (&State{SlowestSeconds: 1}).deadline() != 300 || (&State{SlowestSeconds: 1e6}).deadline() != 86400 {
+			t.Error("deadlines")
+		}
+		m.python("open('free', 'w').close()")
+		finish(t, dir, s, m)
+		same(t, "numbers", numbers(t, m, "numbers"), upTo(6))
+	})
+}
+
+func TestInterruptStopsTheRunAlsoWhenTheBodyCatchesIt(t *testing.T) {
+	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		loop := "import time\ntry:\n    while i == 2: time.sleep(.01)\nexcept BaseException:\n    pass\n" + writesLoop
+		s := spec(writesSetup, loop, 5)
+		for a := call(t, dir, s, m, time.Second); a.Done < 2; a = call(t, dir, s, m, time.Second) {
+			if a.err != nil || a.Stop != nil {
+				t.Fatalf("%v %s", a.err, a.why())
+			}
+		}
+		a := call(t, dir, s, m, 0)
+		if _, err := m.Interrupt(t.Context(), a.Batch.ExecutionID); err != nil {
+			t.Fatal(err)
+		}
+		a = call(t, dir, s, m, long)
+		if a.Stop == nil || a.Stop.Execution.Status != contract.StatusInterrupted || a.Done != 3 {
+			t.Fatalf("done %d, %v, %s", a.Done, a.err, a.why())
+		}
+		finish(t, dir, s, m)
+		same(t, "numbers", numbers(t, m, "numbers"), upTo(5))
+	})
+}
+
+// An interrupt that comes between an iteration's end and its being counted must
+// not make it run again: no number follows a larger one.
+func TestNoIterationRunsAgainUnderARainOfInterrupts(t *testing.T) {
+	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		rain := `
+import os, random, signal, threading
+stop_rain = threading.Event()
+def rain():
+    r = random.Random(7)
+    while not stop_rain.wait(r.random() / 100):
+        if type(getattr(signal.getsignal(signal.SIGINT), "__self__", None)).__name__ == "Interrupts":
+            os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=rain, daemon=True).start()
+`
+		m.python(rain)
+		s := spec("", "log = open('numbers', 'a')\nlog.write(f'{i}\\n')\nlog.close()\nresult = i", 200)
+		s.BatchSize = 50
+		stops := 0
+		for {
+			a := call(t, dir, s, m, long)
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+			if a.Stop == nil {
+				break
+			}
+			// One that comes a moment too late hits IPython itself, which then may not even reply.
+			if e := a.Stop.Execution; e.Error != nil && e.Error.EName != "KeyboardInterrupt" {
+				t.Fatalf("stopped by %s", a.why())
+			}
+			if stops++; stops > 1000 {
+				t.Fatal("it never ends")
+			}
+		}
+		m.python("stop_rain.set()")
+		if stops == 0 {
+			t.Error("no interrupt came through: this tests nothing")
+		}
+		last := -1
+		for _, text := range numbers(t, m, "numbers") {
+			var n int
+			fmt.Sscan(text, &n)
+			if n != last && n != last+1 {
+				t.Fatalf("%d after %d", n, last)
+			}
+			last = n
+		}
+		if last != 199 {
+			t.Errorf("ended at %d", last)
+		}
+	})
+}
+
+func TestBatchWaitsItsTurnAndForInput(t *testing.T) {
+	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	e, err := m.Submit(t.Context(), contract.Submit{Code: "import os, time\nwhile not os.path.exists('go'): time.sleep(.01)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := spec("", "print(input('who? ') if i == 1 else i)", 3)
+	a := call(t, dir, s, m, 300*time.Millisecond)
+	if a.err != nil || a.Batch.Status != contract.StatusQueued || a.InFlight == nil {
+		t.Fatalf("behind %s: %s %v", e.ExecutionID, a.Batch.Status, a.err)
+	}
+	if err := os.WriteFile(m.dir+"/go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for a.Batch.Status != contract.StatusWaitingForInput {
+		if a = call(t, dir, s, m, time.Second); a.err != nil || a.Stop != nil || a.Status == StatusFinished {
+			t.Fatalf("%v %s %s", a.err, a.Status, a.why())
+		}
+	}
+	if _, err := m.Input(t.Context(), a.Batch.ExecutionID, "Ada"); err != nil {
+		t.Fatal(err)
+	}
+	if a = finish(t, dir, s, m); !strings.Contains(a.printed, "Ada\n2\n") {
+		t.Errorf("printed %q", a.printed)
+	}
+}
+
+func TestOneRunBelongsToOneCallAtATime(t *testing.T) {
+	dir := t.TempDir()
+	s := spec("", "1", 1)
+	r, err := Open(dir, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, s); !errors.Is(err, ErrBusy) {
+		t.Errorf("a second call: %v", err)
+	}
+	other := s
+	other.Name = "another"
+	o, err := Open(dir, other)
+	if err != nil {
+		t.Fatalf("another name: %v", err)
+	}
+	o.Close()
+	r.Close()
+	if r, err = Open(dir, s); err != nil {
+		t.Fatalf("afterwards: %v", err)
+	}
+	r.Close()
+	if _, err := checkpoint.Load(dir, s.Name, nil); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Errorf("opening left a file: %v", err)
+	}
+}
