@@ -59,7 +59,7 @@ func (a *API) decodeBody(next http.Handler) http.Handler {
 			a.fail(w, r, tooLarge(r))
 			return
 		}
-		into := newBuffer(int(max(r.ContentLength, 0)) + bytes.MinRead)
+		into := newBuffer(int(max(r.ContentLength, 0)))
 		defer recycle(into)
 		body, err := a.receive(w, r, into)
 		if err != nil {

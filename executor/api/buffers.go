@@ -17,8 +17,10 @@ const (
 // follows how often that is done.
 var buffers sync.Pool
 
-// newBuffer is an empty buffer with room for size bytes; recycle takes it back.
+// newBuffer is an empty buffer with room for size bytes, and for ReadFrom to notice
+// their end; recycle takes it back.
 func newBuffer(size int) *bytes.Buffer {
+	size += bytes.MinRead
 	if size >= minKept {
 		if kept, ok := buffers.Get().(*bytes.Buffer); ok && kept.Cap() >= size {
 			kept.Reset()

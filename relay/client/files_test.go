@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"colabrelay/shared/contract"
@@ -303,6 +305,54 @@ func TestPartsInParallelKeepTheirConnections(t *testing.T) {
 		buf := make([]byte, 1<<18)
 		if n, err := c.Content(t.Context(), Part{"f", "e", 0}, buf); err == nil || !bytes.Equal(buf[:n], content[:n]) || n != 100_000 {
 			t.Errorf("of a cut answer %d bytes are told, %v", n, err)
+		}
+	})
+}
+
+// stranger answers every request with what a test says, unsigned.
+type stranger struct {
+	status int
+	header http.Header
+	body   []byte
+	length int64
+	broken bool // the body ends with an error
+}
+
+func (s stranger) RoundTrip(req *http.Request) (*http.Response, error) {
+	body := io.Reader(bytes.NewReader(s.body))
+	if s.broken {
+		body = io.MultiReader(body, iotest.ErrReader(io.ErrUnexpectedEOF))
+	}
+	return &http.Response{StatusCode: s.status, Header: s.header, Body: io.NopCloser(body), ContentLength: s.length, Request: req}, nil
+}
+
+// Whatever a stranger answers, cut or whole, none of it is content, not even
+// unproven, and nothing is written past the caller's memory.
+func FuzzContentOfAStranger(f *testing.F) {
+	signature := foreignAnswers["forged"].header
+	f.Add(200, contentBytes, "", []byte("hello"), int64(10), true)
+	f.Add(200, contentBytes, "", []byte("hello, and more than was asked for"), int64(-1), false)
+	f.Add(200, contentBytes, "gzip", gzipped([]byte("hello")), int64(29), false)
+	f.Add(404, "text/html", "", []byte("<html>"), int64(6), true)
+	f.Fuzz(func(t *testing.T, status int, kind, encoding string, body []byte, length int64, broken bool) {
+		header := http.Header{"Content-Type": {kind}, "Content-Encoding": {encoding}}
+		for name, value := range signature {
+			header.Set(name, value)
+		}
+		c, err := New(Config{
+			BaseURL: "http://example.com", Secret: testSecret(t, testKey),
+			Transport: stranger{status, header, body, length, broken},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory := make([]byte, 32)
+		n, err := c.Content(t.Context(), Part{"f", "e", 0}, memory[:16:16])
+		if n != 0 || err == nil {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+		if !bytes.Equal(memory[16:], make([]byte, 16)) {
+			t.Fatal("written past the end")
 		}
 	})
 }
