@@ -1,6 +1,7 @@
 package state
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -27,16 +28,17 @@ func TestWhatANotebookHoldsComesBackInAnotherKernel(t *testing.T) {
 		for _, pickler := range []string{"dill", "cloudpickle"} {
 			t.Run(pickler, func(t *testing.T) {
 				dir := t.TempDir()
-				first := newVM(t, s)
+				env := "REPR_FILE=" + filepath.Join(dir, "repr was called")
+				first := newVM(t, s, env)
 				first.run(without(picklers[pickler]...))
 				first.runFile("graph.py")
 				saved := first.save(dir, "graph")
 				if saved.Manifest.Pickler != pickler {
 					t.Errorf("saved with %s", saved.Manifest.Pickler)
 				}
-				checkSkipped(t, saved.Manifest.Skipped, map[string]string{})
+				checkSkipped(t, saved.Manifest.Skipped, nil)
 
-				second := newVM(t, s)
+				second := newVM(t, s, env)
 				second.run(without(picklers[pickler]...))
 				restored := second.restore(dir, "graph")
 				if len(restored.Loaded.Failed)+len(restored.Loaded.Warnings) > 0 {
@@ -49,6 +51,84 @@ func TestWhatANotebookHoldsComesBackInAnotherKernel(t *testing.T) {
 					t.Error(got)
 				}
 			})
+		}
+	})
+}
+
+func TestWhatCannotBeKeptIsNamedAndCostsOnlyItself(t *testing.T) {
+	const generator = "it holds a generator, whose state Python can't save"
+	want := map[string]string{
+		"generator": generator, "in_a_list": generator,
+		"opened":             "it holds an open file; the file stays on the VM",
+		"coroutine":          "it holds a coroutine, whose state Python can't save",
+		"held":               "it holds a lock that is taken",
+		"thread":             "it holds a thread",
+		"connection":         "it holds a socket",
+		"database":           "",
+		"process":            "it holds a process",
+		"raises":             "ValueError: no way",
+		"raises_with_object": "KeyError",
+		"exits":              "SystemExit",
+		"too_deep":           "it is nested too deeply for Python's recursion limit",
+		"namespace":          "it is the namespace itself",
+		"made_by_hand":       "a module made by hand can't be imported again",
+		"of_class_body":      "it needs a module made by hand, which can't be imported",
+	}
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		for _, pickler := range []string{"dill", "cloudpickle"} {
+			t.Run(pickler, func(t *testing.T) {
+				v, dir := newVM(t, s), t.TempDir()
+				v.run(without(picklers[pickler]...))
+				v.runFile("unkeepable.py")
+				saved := v.save(dir, "bad")
+				checkSkipped(t, saved.Manifest.Skipped, want)
+
+				second := newVM(t, s)
+				restored := second.restore(dir, "bad")
+				checkSkipped(t, restored.Loaded.Failed, nil)
+				if got := second.run("print(kept is shares_kept['kept'], sorted(shares_kept))"); got != "True ['kept']\n" {
+					t.Error(got)
+				}
+				if got := v.run("import os; print(os.path.exists('repr_was_called'))"); got != "False\n" {
+					t.Error("a __repr__ of the user's was called")
+				}
+			})
+		}
+	})
+}
+
+func TestPlainPickleKeepsDataAndNamesWhatItLoses(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		v, dir := newVM(t, s), t.TempDir()
+		v.run(without(picklers["pickle"]...))
+		v.run("import numpy as np\nclass C: pass\nc = C()\ndef f(): pass\ng = [lambda: 1]\nx = [1]\ny = {'x': x}\na = np.arange(300_000)\nb = a[5:]\nfrom math import sin")
+		saved := v.save(dir, "plain")
+		function := "it needs a function defined in the notebook, which plain pickle can't keep: install dill or cloudpickle on the VM and save again"
+		class := "it needs the class C defined in the notebook, which plain pickle can't keep: install dill or cloudpickle on the VM and save again"
+		checkSkipped(t, saved.Manifest.Skipped, map[string]string{"C": class, "c": class, "f": function, "g": function})
+
+		second := newVM(t, s)
+		second.run(without(picklers["pickle"]...))
+		second.restore(dir, "plain")
+		if got := second.run("print(y['x'] is x, a.sum(), np.shares_memory(a, b), sin(0))"); got != "True 44999850000 True 0.0\n" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestNoTraceIsLeftInTheKernel(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		v, dir := newVM(t, s), t.TempDir()
+		v.run("x = 1")
+		look := "import sys; print(sorted(n for n in globals() if n[0] != '_'), sorted(n for n in sys.modules if 'colab_relay' in n), sys.getrecursionlimit())"
+		before := v.run(look)
+		v.save(dir, "trace")
+		v.restore(dir, "trace")
+		if after := v.run(look); after != before {
+			t.Errorf("before %s after %s", before, after)
+		}
+		if got := v.run("print(len(In))"); got != "5\n" { // an empty one, and four cells of the user's
+			t.Errorf("history counts %s", got)
 		}
 	})
 }
