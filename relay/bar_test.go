@@ -30,7 +30,7 @@ func draw(t *testing.T, width int, name, line string, p transfer.Progress) strin
 	refresh := make(chan any)
 	b := newBar(&out, name, func() string { return line }, mpb.WithWidth(width), mpb.WithManualRefresh(refresh))
 	b.report(p)
-	b.report(p) // the bar has taken the first one when it takes this
+	b.report(p)   // the bar has taken the first one when it takes this
 	for range 3 { // the first is drawn when the third is taken
 		refresh <- time.Now()
 	}

@@ -85,10 +85,14 @@ func reach(ctx context.Context, c *client.Client) error {
 // standing is what the display says now.
 func standing(t *pace.Teller, vm *away, now time.Time) string {
 	p, at := t.Last()
-	if why := vm.reason(); why != "" && now.Sub(at) > stillFor {
-		return fmt.Sprintf("%s, waiting for the VM: %s", pace.Share(p.Done, p.Total), why)
+	why := vm.reason()
+	switch {
+	case why == "" || now.Sub(at) <= stillFor:
+		return t.Line(now)
+	case p.Total == 0:
+		return "waiting for the VM: " + why
 	}
-	return t.Line(now)
+	return fmt.Sprintf("%s, waiting for the VM: %s", pace.Share(p.Done, p.Total), why)
 }
 
 // summary is the last line: where it is, how much, how long it took.

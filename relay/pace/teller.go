@@ -39,19 +39,32 @@ func (t *Teller) Last() (transfer.Progress, time.Time) {
 // 15 s left".
 func (t *Teller) Line(now time.Time) string {
 	p, at := t.Last()
+	if at.IsZero() {
+		return "asking the VM"
+	}
 	line := t.meter.Words(now)
 	if p.Files > 1 {
 		line = fmt.Sprintf("%d of %d files, %s", p.File, p.Files, line)
 	}
+	still := now.Sub(at) > stalled
 	switch {
-	case at.IsZero():
-		return "asking the VM"
 	case p.Stage == transfer.StageHashing:
-		return "reading the file for its checksum; " + line
+		return "reading for the checksum: " + hashed(p)
 	case p.Stage == transfer.StageChecking:
-		return "checking the checksum; " + line
-	case now.Sub(at) > stalled:
-		return fmt.Sprintf("nothing moved for %s; %s", Time(now.Sub(at)), line)
+		return "comparing the checksum: " + hashed(p)
+	case still && p.Done >= p.Total:
+		return line + ", the VM compares the checksum"
+	case still:
+		return fmt.Sprintf("%s, nothing moved for %s", line, Time(now.Sub(at)))
 	}
 	return line
+}
+
+// hashed is how much of a file was read. Its own size is known only where it is
+// the only one.
+func hashed(p transfer.Progress) string {
+	if p.Files > 1 {
+		return fmt.Sprintf("%s, %d of %d files", Bytes(p.Hashed), p.File, p.Files)
+	}
+	return Share(p.Hashed, p.Total)
 }

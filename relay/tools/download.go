@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -55,10 +56,13 @@ func belowSaveDir(dir, name string) string {
 	if err != nil || !filepath.IsLocal(rel) {
 		return name
 	}
-	if strings.HasSuffix(name, "/") || strings.HasSuffix(name, string(filepath.Separator)) {
+	switch {
+	case rel == ".":
+		return ""
+	case os.IsPathSeparator(name[len(name)-1]):
 		rel += "/"
 	}
-	return strings.TrimPrefix(filepath.ToSlash(rel), "./")
+	return filepath.ToSlash(rel)
 }
 
 func (d *Download) text(b *strings.Builder) { d.Moved.text(b, "Downloaded", d.LocalPath) }

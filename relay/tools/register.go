@@ -118,6 +118,7 @@ func allTools() []tool {
 var instructions = strings.TrimSpace(`
 These tools run Python on a remote VM (Google Colab or another machine) in one Jupyter kernel: variables, imports and files persist between calls.
 Use run_code_quick for what takes up to two minutes, run_code_long for more. A run belongs to the VM: when a call returns with status "running", it goes on; call get_execution with its execution_id and next_offset (and wait_seconds) for the rest. Never run the same code again just because a call returned early.
+Files: upload_to_colab and download_from_colab copy files and folders both ways; with status "partial" call again with the same arguments. The VM's disk ends with the VM: download what is worth keeping.
 When an answer carries a warning that the kernel is a new one, its variables are gone: run the set-up code again.
 On an error read error.hint: it names the next step.
 `)

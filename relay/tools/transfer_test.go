@@ -103,6 +103,8 @@ func TestADownloadIsCheckedAndNeverReplacesAnotherFileUnasked(t *testing.T) {
 		{second, map[string]any{"local_filename": "a/b/c.bin"}, "done", "a/b/c.bin"},
 		{second, map[string]any{"local_filename": "a/b/"}, "done", "a/b/model.bin"},
 		{second, map[string]any{"local_filename": filepath.Join(dir, "a", "again.bin")}, "done", "a/again.bin"},
+		{second, map[string]any{"local_filename": dir}, "unchanged", "model.bin"},
+		{second, map[string]any{"local_filename": filepath.Join(dir, "a", "b") + "/"}, "unchanged", "a/b/model.bin"},
 		{nil, map[string]any{"local_filename": "empty"}, "done", "empty"},
 	} {
 		vm.Put("run 1/model.bin", c.content)
@@ -217,6 +219,32 @@ func TestATransferThatOutlastsItsCallGoesOnWithTheNext(t *testing.T) {
 		if second.Status != "done" || second.CanContinue || second.ResumedFrom != first.TransferredBytes || second.TransferredBytes != large-first.TransferredBytes || second.SHA256 != fakevm.Digest(content) {
 			t.Errorf("%s: %+v", c.tool, second)
 		}
+	}
+}
+
+func TestAFolderThatOutlastsItsCallGoesOnWithTheNext(t *testing.T) {
+	h, vm, dir := serveVM(t, 2*time.Second)
+	const files = 5
+	for i := range files {
+		vm.Put(fmt.Sprintf("tree/%d", i), randomBytes(1000+i))
+	}
+	var seen atomic.Int32
+	vm.On(func(ctx context.Context, r *http.Request) error {
+		if r.URL.Path == contract.PathContent && seen.Add(1) > 2 {
+			<-ctx.Done()
+			return fakevm.ErrGone
+		}
+		return nil
+	})
+	args := map[string]any{"remote_path": "tree"}
+	first := decode[Download](t, h.call("download_from_colab", args).Structured)
+	if first.Status != "partial" || !first.CanContinue || first.Files != files || first.LocalPath != filepath.Join(dir, "tree") {
+		t.Errorf("%+v", first)
+	}
+	vm.On(calm)
+	second := decode[Download](t, h.call("download_from_colab", args).Structured)
+	if second.Status != "done" || second.Skipped != 2 || first.TransferredBytes+second.TransferredBytes != second.SizeBytes {
+		t.Errorf("%+v after %+v", second, first)
 	}
 }
 
