@@ -1,0 +1,337 @@
+package chunked
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+func TestLostAnswerOfASubmitLosesAndDoublesNothing(t *testing.T) {
+	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		s := spec(writesSetup, writesLoop, 25)
+		vm := &meddler{VM: m}
+		for n := range 3 {
+			vm.answer = func(contract.Execution, error) (contract.Execution, error) { return contract.Execution{}, errCut }
+			a := call(t, dir, s, vm, long)
+			if !errors.Is(a.err, errCut) || a.InFlight == nil || a.InFlight.Lo != int64(n*10) {
+				t.Fatalf("%d: %v %+v", n, a.err, a.InFlight)
+			}
+			vm.answer = nil
+			for a = call(t, dir, s, vm, 0); a.InFlight != nil; a = call(t, dir, s, vm, 0) {
+			}
+			if a.err != nil || a.Done != min(int64(n+1)*10, 25) {
+				t.Fatalf("%d: picked up with %d done, %v", n, a.Done, a.err)
+			}
+		}
+		same(t, "numbers", numbers(t, m, "numbers"), upTo(25))
+		same(t, "set-ups", numbers(t, m, "setups"), []string{"setup"})
+		if vm.count != 3 {
+			t.Errorf("%d submits", vm.count)
+		}
+	})
+}
+
+// A kill leaves the file as it was at that moment: before the submit, or after it
+// with the answer lost, or with the batch done and not noted.
+func TestRelayKilledAtAnyPointLosesAndDoublesNothing(t *testing.T) {
+	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	s := spec(writesSetup, writesLoop, 30)
+	path := checkpoint.Path(dir, s.Name)
+	var atSubmit *snapshot
+	vm := &meddler{VM: m}
+	vm.submit = func(*contract.Submit) { atSubmit = take(t, path) }
+
+	// Killed after writing down the first batch, before it was sent.
+	vm.answer = nil
+	never := &meddler{VM: m, submit: func(sub *contract.Submit) {
+		atSubmit = take(t, path)
+		sub.ExpectedInstanceID = "none" // refused: as if never sent
+	}}
+	call(t, dir, s, never, long)
+	atSubmit.put(t)
+	if got := numbers(t, m, "numbers"); len(got) != 0 {
+		t.Fatalf("it ran: %v", got)
+	}
+	// Killed after the batch ran, before its end was noted.
+	vm.answer = func(e contract.Execution, err error) (contract.Execution, error) {
+		if len(numbers(t, m, "numbers")) == 20 {
+			err = errCut
+		}
+		return e, err
+	}
+	if a := call(t, dir, s, vm, long); !errors.Is(a.err, errCut) {
+		t.Fatalf("%v", a.err)
+	}
+	atSubmit.put(t)
+	kept, err := Load(dir, s.Name)
+	if err != nil || kept.Done != 10 || kept.InFlight == nil || kept.InFlight.ExecutionID != "" {
+		t.Fatalf("the file after the kill: %+v %v", kept, err)
+	}
+	vm.answer = nil
+	a := finish(t, dir, s, vm)
+	same(t, "numbers", numbers(t, m, "numbers"), upTo(30))
+	if len(a.Results) != 30 || len(a.Notes) != 0 {
+		t.Errorf("%d values, notes %q", len(a.Results), a.Notes)
+	}
+}
+
+func TestExecutorKilledInMidBatchAndStartedAgain(t *testing.T) {
+	for name, sameFolder := range map[string]bool{"on the same state dir": true, "on a new machine": false} {
+		t.Run(name, func(t *testing.T) {
+			work, dir := t.TempDir(), t.TempDir()
+			m := start(t, stacks.Old(t), work)
+			s := spec(writesSetup, "import time\n"+writesLoop+"\ntime.sleep(.05)", 30)
+			for a := call(t, dir, s, m, 0); a.Done < 13; a = call(t, dir, s, m, 200*time.Millisecond) {
+				if a.err != nil {
+					t.Fatal(a.err)
+				}
+			}
+			m.Kill()
+			before, err := Load(dir, s.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := call(t, dir, s, m, 300*time.Millisecond)
+			var lost *client.Error
+			if !errors.As(a.err, &lost) || a.Done != before.Done {
+				t.Fatalf("with nothing there: done %d, %v", a.Done, a.err)
+			}
+			first := numbers(t, m, "numbers")
+			if !sameFolder {
+				work = t.TempDir()
+			}
+			again := start(t, stacks.Old(t), work)
+			a = finish(t, dir, s, again)
+			var second []string
+			if second = numbers(t, again, "numbers"); sameFolder {
+				second = second[len(first):]
+			}
+			// What was confirmed does not run again; what was not, does.
+			begin := slices.Index(upTo(30), second[0])
+			same(t, "the second life", second, upTo(30)[begin:])
+			if begin < int(before.Done) || begin > len(first) {
+				t.Errorf("%d confirmed, %d written, went on at %d", before.Done, len(first), begin)
+			}
+			same(t, "set-ups", numbers(t, again, "setups")[:1], []string{"setup"})
+			if len(a.Ranges) != 2 || a.Ranges[0].KernelID == a.Ranges[1].KernelID || (a.Ranges[0].InstanceID == a.Ranges[1].InstanceID) != sameFolder {
+				t.Errorf("ranges %+v", a.Ranges)
+			}
+			if text := strings.Join(a.Notes, "; "); !strings.Contains(text, "set-up code ran before iteration") || !strings.Contains(text, "runs again") {
+				t.Errorf("notes %q", text)
+			}
+		})
+	}
+}
+
+func TestDeadKernelStopsTheRunOnceAndTheNextCallGoesOn(t *testing.T) {
+	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		loop := writesLoop + "\nimport os, time\nif i == 5 and open('setups').read().count('setup') == 1:\n    time.sleep(.3)\n    os.kill(os.getpid(), 9)"
+		s := spec(writesSetup, loop, 12)
+		a := call(t, dir, s, m, long)
+		if a.err != nil || a.Stop == nil || a.Stop.Execution.Status != contract.StatusKernelDied || a.Done != 5 || a.Stop.Iteration != nil {
+			t.Fatalf("done %d, %v, %s", a.Done, a.err, a.why())
+		}
+		a = finish(t, dir, s, m)
+		same(t, "numbers", numbers(t, m, "numbers"), append(upTo(6), upTo(12)[5:]...))
+		same(t, "set-ups", numbers(t, m, "setups"), []string{"setup", "setup"})
+		if string(a.Results[11].Value) != "56" { // 5+…+11: total began at 0 again
+			t.Errorf("total %s", a.Results[11].Value)
+		}
+	})
+}
+
+func TestAfterACleanupTheSetupRunsAgainAndTheLoopGoesOn(t *testing.T) {
+	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		s := spec(writesSetup, "assert i != 15 or 'kept' in globals()\n"+writesLoop, 20)
+		if a := call(t, dir, s, m, long); a.Stop == nil || a.Done != 15 {
+			t.Fatalf("done %d, %v", a.Done, a.err)
+		}
+		if _, err := m.Cleanup(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.python("kept = 1")
+		a := finish(t, dir, s, m)
+		same(t, "numbers", numbers(t, m, "numbers"), upTo(20))
+		same(t, "set-ups", numbers(t, m, "setups"), []string{"setup", "setup"})
+		if len(a.Ranges) != 1 || !strings.Contains(strings.Join(a.Notes, ""), "set-up code ran before iteration 15") {
+			t.Errorf("ranges %v, notes %q", a.Ranges, a.Notes)
+		}
+	})
+}
+
+// Where every marker is lost the kernel itself still knows: nothing runs twice.
+func TestLostMarkersAreMadeUpForByTheKernelsOwnRecord(t *testing.T) {
+	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		drop := func(events []contract.Event) []contract.Event {
+			var left []contract.Event
+			for _, ev := range events {
+				if IsMarker(ev) {
+					ev = contract.Event{Offset: ev.Offset, Type: contract.EventGap, Events: 1, Bytes: 100}
+				}
+				left = append(left, ev)
+			}
+			return left
+		}
+		s := spec(writesSetup, writesLoop, 25)
+		vm := &meddler{VM: m, events: drop}
+		a := call(t, dir, s, vm, 0)
+		for a.InFlight != nil && a.err == nil {
+			a = call(t, dir, s, vm, 0)
+		}
+		if a.err != nil || a.Done != 0 {
+			t.Fatalf("done %d, %v", a.Done, a.err)
+		}
+		a = finish(t, dir, s, m)
+		same(t, "numbers", numbers(t, m, "numbers"), upTo(25))
+		if len(a.Results) != 15 || a.Results[0].Iteration != 10 || !strings.Contains(strings.Join(a.Notes, ""), "iterations 0 to 9") {
+			t.Errorf("%d values, notes %q", len(a.Results), a.Notes)
+		}
+		// Were they lost for good, the run would say so, not submit for ever.
+		s.Name = "silent"
+		if a := call(t, dir, s, vm, long); !errors.Is(a.err, errSilent) {
+			t.Errorf("without any marker: %v", a.err)
+		}
+	})
+}
+
+func TestStateRestoredFromEarlierTakesTheRecordBack(t *testing.T) {
+	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		s := spec(writesSetup, writesLoop, 40)
+		s.Loop = "assert i != 30 or 'go' in globals()\n" + s.Loop
+		a := call(t, dir, s, m, long)
+		if a.Done != 30 {
+			t.Fatalf("done %d", a.Done)
+		}
+		// As restore_kernel_state does in a new kernel: the variables and the record of
+		// iteration 20.
+		if _, err := m.RestartKernel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.python(fmt.Sprintf(`
+import sys, types
+sys.modules["colab_relay_runs"] = types.ModuleType("colab_relay_runs")
+sys.modules["colab_relay_runs"].runs = {%q: {"setup": %q, "done": 20}}
+total, go = sum(range(20)), 1
+`, a.Key, a.SetupSHA256))
+		a = finish(t, dir, s, m)
+		same(t, "numbers", numbers(t, m, "numbers"), append(upTo(30), upTo(40)[20:]...))
+		same(t, "set-ups", numbers(t, m, "setups"), []string{"setup"})
+		if len(a.Results) != 40 || string(a.Results[39].Value) != "780" {
+			t.Errorf("%d values, the last %s", len(a.Results), a.Results[len(a.Results)-1].Value)
+		}
+		if len(a.Ranges) != 2 || a.Ranges[0].To != 20 || a.Ranges[1].To != 40 {
+			t.Errorf("ranges %+v", a.Ranges)
+		}
+		if !strings.Contains(strings.Join(a.Notes, ""), "iterations 20 to 29, confirmed before, run again") {
+			t.Errorf("notes %q", a.Notes)
+		}
+	})
+}
+
+func TestRestartEndsTheBatchUnderWayAndIsNotDoneTwice(t *testing.T) {
+	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	s := spec("", "import time\ntime.sleep(60)", 5)
+	first := call(t, dir, s, m, 300*time.Millisecond)
+	if first.InFlight == nil || first.err != nil {
+		t.Fatalf("%+v %v", first.State, first.err)
+	}
+	s.OnChange = Restart
+	s.Loop = "import time\ntime.sleep(.1)\nopen('numbers', 'a').write(f'{i}\\n')"
+	for {
+		a := call(t, dir, s, m, 250*time.Millisecond)
+		if a.err != nil || a.Stop != nil {
+			t.Fatalf("%v %s", a.err, a.why())
+		}
+		if a.Key == first.Key {
+			t.Fatal("it is still the old run")
+		}
+		if a.Status == StatusFinished {
+			break
+		}
+	}
+	same(t, "numbers", numbers(t, m, "numbers"), upTo(5))
+	if e, err := m.Execution(t.Context(), first.Batch.ExecutionID, 0, 0, 0); err != nil || e.Status != contract.StatusInterrupted {
+		t.Errorf("the old batch: %s %v", e.Status, err)
+	}
+}
+
+func TestDamagedAndForeignFilesAreReportedAndKeptAside(t *testing.T) {
+	m := start(t, stacks.Old(t), t.TempDir())
+	whole := newState(spec("", "1", 3))
+	whole.Done = 2 // without a range
+	for name, c := range map[string]struct {
+		write func(path, dir string) error
+		want  error
+	}{
+		"torn":  {func(path, _ string) error { return os.WriteFile(path, []byte(`{"operation":"run","da`), 0o600) }, ErrDamaged},
+		"empty": {func(path, _ string) error { return os.WriteFile(path, nil, 0o600) }, ErrDamaged},
+		"another": {func(path, _ string) error {
+			return os.WriteFile(path, []byte(`{"operation":"other","data":{}}`), 0o600)
+		}, ErrDamaged},
+		"unsound": {func(_, dir string) error { _, err := checkpoint.Save(dir, "run", whole); return err }, ErrDamaged},
+		"foreign": {func(_, dir string) error {
+			_, err := checkpoint.Save(dir, "run", map[string]any{"success": true, "status": "succeeded"})
+			return err
+		}, ErrForeign},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := checkpoint.Path(dir, "run")
+			if err := c.write(path, dir); err != nil {
+				t.Fatal(err)
+			}
+			before := take(t, path)
+			s := spec("", "print(i)", 2)
+			for _, way := range []OnChange{Refuse, Continue} {
+				s.OnChange = way
+				if _, err := Open(dir, s); !errors.Is(err, c.want) {
+					t.Fatalf("%s: %v", way, err)
+				}
+			}
+			if string(take(t, path).body) != string(before.body) {
+				t.Fatal("the file was changed")
+			}
+			s.OnChange = Restart
+			a := finish(t, dir, s, m)
+			aside, _ := os.ReadDir(dir)
+			found := false
+			for _, f := range aside {
+				if strings.HasPrefix(f.Name(), "run.json.") && f.Name() != "run.json.lock" {
+					found = string(take(t, dir+"/"+f.Name()).body) == string(before.body)
+				}
+			}
+			if !found || !strings.Contains(strings.Join(a.Notes, ""), "is now in") {
+				t.Errorf("not kept aside: %v, notes %q", aside, a.Notes)
+			}
+		})
+	}
+}
+
+func TestStateThatCannotBeWrittenRunsNothing(t *testing.T) {
+	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	s := spec("", writesLoop, 3)
+	r, err := Open(dir, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.dir = m.dir + "/numbers" // a file: no folder can be made of it
+	if err := os.WriteFile(r.dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Advance(t.Context(), m, Options{Until: time.Now().Add(long)}); err == nil {
+		t.Error("it went on")
+	}
+	if got := numbers(t, m, "numbers"); len(got) != 0 {
+		t.Errorf("ran %v", got)
+	}
+}
