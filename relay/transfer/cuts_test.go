@@ -12,7 +12,7 @@ import (
 func TestTenCutsCostNextToNothing(t *testing.T) {
 	size := int64(64 << 20)
 	if os.Getenv("SOAK") != "" {
-		size = 1 << 30
+		size = 4<<30 + 5
 	}
 	seed := uint64(4)
 	if s, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {

@@ -115,6 +115,9 @@ func (d *download) run(ctx context.Context, got moved) (_ moved, err error) {
 	d.meter.move(d.name, StageMoving, got.resumed)
 	err = d.fill(ctx)
 	got.done, got.sha = p.have(), d.stat.SHA256
+	if errors.Is(err, ErrLocalDisk) {
+		err = fmt.Errorf("%w; %d of %d bytes are still to come", err, p.missing().total(), d.stat.SizeBytes)
+	}
 	if err != nil {
 		return got, err
 	}
@@ -134,10 +137,11 @@ func (d *download) fill(ctx context.Context) error {
 		if err := d.room(); err != nil {
 			return err
 		}
-		if err := d.fetchAll(ctx); err != nil {
+		sum := newDigest()
+		if err := d.fetchAll(ctx, sum); err != nil {
 			return err
 		}
-		same, err := d.check(ctx)
+		same, err := d.check(ctx, sum)
 		if same || err != nil {
 			return err
 		}
@@ -151,9 +155,11 @@ func (d *download) fill(ctx context.Context) error {
 	}
 }
 
-// fetchAll fetches what is missing, and meanwhile waits for the digest.
-func (d *download) fetchAll(ctx context.Context) error {
+// fetchAll fetches what is missing. Meanwhile it waits for the digest to compare with,
+// and hashes what is there from the beginning on.
+func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 	g, inner := errgroup.WithContext(ctx)
+	fetched := make(chan struct{})
 	g.Go(func() error {
 		sha, err := d.digest(inner)
 		if err == nil {
@@ -161,12 +167,34 @@ func (d *download) fetchAll(ctx context.Context) error {
 		}
 		return err
 	})
-	g.Go(func() error { return d.move(inner, d.part.missing(), d.fetch) })
+	g.Go(func() error {
+		defer close(fetched)
+		return d.move(inner, d.part.missing(), d.fetch)
+	})
+	if d.stat.SizeBytes > partBytes {
+		g.Go(func() error { return d.follow(inner, sum, fetched) })
+	}
 	err := g.Wait()
 	if refusalCode(err) == contract.CodeChanged {
 		return errStale
 	}
 	return err
+}
+
+// follow hashes behind what comes, so that the check of a big file does not begin only
+// when the last byte is there.
+func (d *download) follow(ctx context.Context, sum *digest, fetched <-chan struct{}) error {
+	buf := make([]byte, 256<<10)
+	for {
+		if err := sum.read(ctx, d.part.file, d.part.begun(), buf, nil); err != nil {
+			return err
+		}
+		select {
+		case <-d.part.grown:
+		case <-fetched:
+			return nil
+		}
+	}
 }
 
 // fetch is the carrier of a download. What came of a cut answer is kept.
@@ -188,15 +216,16 @@ func (d *download) fetch(ctx context.Context, piece contract.Range, _ bool, buf 
 	return left, err
 }
 
-// check compares the digest of what is on the disk.
-func (d *download) check(ctx context.Context) (bool, error) {
+// check reads the rest of what is on the disk and compares the digest of the whole.
+func (d *download) check(ctx context.Context, sum *digest) (bool, error) {
 	buf, err := d.buffer(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer d.free(buf)
-	sha, err := d.part.digest(ctx, buf, d.meter.checker(d.name, StageChecking))
-	return sha == d.stat.SHA256, err
+	d.meter.move(d.name, StageChecking, 0)
+	err = sum.read(ctx, d.part.file, d.stat.SizeBytes, buf, d.meter.checker(d.name, StageChecking))
+	return sum.String() == d.stat.SHA256, err
 }
 
 // room fails early where the disk surely can't take what is missing.

@@ -2,12 +2,8 @@ package transfer
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"time"
 
 	"colabrelay/relay/client"
@@ -87,29 +83,3 @@ func (j *job) digestOf(ctx context.Context, remote string, st contract.FileStat)
 		}
 	}
 }
-
-// readDigest is the SHA-256 of the first size bytes of r, read in pieces so that it
-// ends soon after ctx does. step, where not nil, is told of each piece.
-func readDigest(ctx context.Context, r io.ReaderAt, size int64, buf []byte, step func(n int64)) (string, error) {
-	sum := sha256.New()
-	for at := int64(0); at < size; {
-		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
-		}
-		n, err := r.ReadAt(buf[:min(int64(len(buf)), size-at)], at)
-		sum.Write(buf[:n])
-		at += int64(n)
-		if step != nil {
-			step(int64(n))
-		}
-		if err != nil && (at < size || !errors.Is(err, io.EOF)) {
-			if errors.Is(err, io.EOF) {
-				return "", errStale // shorter than it was
-			}
-			return "", err
-		}
-	}
-	return hexOf(sum), nil
-}
-
-func hexOf(sum hash.Hash) string { return hex.EncodeToString(sum.Sum(nil)) }

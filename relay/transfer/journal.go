@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 
 	"colabrelay/shared/contract"
 )
@@ -18,8 +17,6 @@ const (
 	journalFormat = "colab-relay download 1" // what a file must say to be ours
 	maxJournal    = 1 << 20                  // bytes; a larger one is not ours
 )
-
-var digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // errNotOurs is what is no journal of a download, or a damaged one.
 var errNotOurs = errors.New("not a journal of a download")

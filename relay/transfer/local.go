@@ -98,12 +98,21 @@ func lockName(root *os.Root, name string) (unlock func(), err error) {
 		held, heldErr := l.Stat()
 		now, nowErr := os.Lstat(file)
 		if heldErr == nil && nowErr == nil && os.SameFile(held, now) {
-			return func() {
-				_ = os.Remove(file) // Windows keeps it until it is closed: an empty file stays
-				_ = l.Close()
-			}, nil
+			return func() { release(l) }, nil
 		}
 		_ = l.Close()
+	}
+}
+
+// release gives a lock back and removes its file: while it is still held where that can
+// be done, so that no other lock on it is taken in between.
+func release(l *flock.Flock) {
+	if !onWindows {
+		_ = os.Remove(l.Path())
+	}
+	_ = l.Close()
+	if onWindows {
+		_ = os.Remove(l.Path()) // fails while another has it open
 	}
 }
 

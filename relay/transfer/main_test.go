@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,6 +57,8 @@ type vm struct {
 	t      testing.TB
 	dir    string // its workdir
 	listen string
+	binary string   // the executor, or what starts it
+	args   []string // added to its flags
 	exec   *harness.Executor
 	wire   *harness.Wire
 	client *client.Client
@@ -66,9 +67,14 @@ type vm struct {
 
 func newVM(t testing.TB) *vm {
 	t.Helper()
+	return startVM(t, binary)
+}
+
+func startVM(t testing.TB, binary string, args ...string) *vm {
+	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
-	v := &vm{t: t, dir: dir, listen: freeAddr(t)}
+	v := &vm{t: t, dir: dir, listen: freeAddr(t), binary: binary, args: args}
 	v.start()
 	t.Cleanup(func() { v.stop() })
 	v.wire, err = harness.NewWire(v.listen)
@@ -103,7 +109,7 @@ func (v *vm) start() {
 	defer cancel()
 	var err error
 	v.exec, err = harness.StartExecutor(ctx, harness.ExecutorConfig{
-		Binary: binary, Python: stacks.Old(v.t).Python, Dir: v.dir, Secret: secret, Listen: v.listen,
+		Binary: v.binary, Python: stacks.Old(v.t).Python, Dir: v.dir, Secret: secret, Listen: v.listen, Args: v.args,
 	})
 	must(v.t, err)
 }
@@ -203,12 +209,4 @@ func (v *vm) remoteFile(name string) contract.FileStat {
 	st, err := v.client.Stat(v.t.Context(), v.path(name), true, contract.MaxWait)
 	must(v.t, err)
 	return st
-}
-
-// hostOf is the host and port of an address.
-func hostOf(t testing.TB, address string) string {
-	t.Helper()
-	u, err := url.Parse(address)
-	must(t, err)
-	return u.Host
 }

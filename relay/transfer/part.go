@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +19,7 @@ type part struct {
 
 	mu      sync.Mutex
 	journal journal
+	grown   chan struct{} // holds one after something came
 }
 
 // openPart opens the part file called name, or the first numbered name where what is
@@ -27,7 +27,7 @@ type part struct {
 // file.
 func openPart(root *os.Root, name, remote string, st contract.FileStat) (*part, error) {
 	for i := 0; i <= maxNotes; i++ {
-		p := &part{root: root, name: numbered(name, i)}
+		p := &part{root: root, name: numbered(name, i), grown: make(chan struct{}, 1)}
 		if ours, err := p.claim(); err != nil {
 			return nil, err
 		} else if !ours {
@@ -113,6 +113,13 @@ func (p *part) write(offset int64, b []byte, proven bool) error {
 	if !proven {
 		p.journal.Unproven = p.journal.Unproven.add(piece)
 	}
+	select {
+	case p.grown <- struct{}{}:
+	default:
+	}
+	if p.journal.Have.total() == p.journal.SizeBytes {
+		return nil // the journal is about to go: a small file never needs a second one
+	}
 	return p.journal.save(p.root, p.journalName())
 }
 
@@ -153,13 +160,14 @@ func (p *part) forget() {
 	p.journal.Have, p.journal.Unproven = nil, nil
 }
 
-// digest is the SHA-256 of the file as it is on the disk now.
-func (p *part) digest(ctx context.Context, buf []byte, step func(int64)) (string, error) {
-	sha, err := readDigest(ctx, p.file, p.journal.SizeBytes, buf, step)
-	if err != nil && !errors.Is(err, errStale) && ctx.Err() == nil {
-		err = fmt.Errorf("reading %q: %w", absolute(p.root, p.name), err)
+// begun is how many bytes are there from the file's first one on.
+func (p *part) begun() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.journal.Have) == 0 || p.journal.Have[0].Offset > 0 {
+		return 0
 	}
-	return sha, err
+	return p.journal.Have[0].Length
 }
 
 // close leaves file and journal as they are, for the next call.

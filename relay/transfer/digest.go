@@ -1,0 +1,54 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"regexp"
+)
+
+var digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// digest is the SHA-256 of the beginning of a file, which may still grow.
+type digest struct {
+	sum hash.Hash
+	at  int64 // bytes that were read
+}
+
+func newDigest() *digest { return &digest{sum: sha256.New()} }
+
+// read goes on up to the byte to, in pieces so that it ends soon after ctx does. step,
+// where not nil, is told of each. A file that is shorter is errStale.
+func (d *digest) read(ctx context.Context, r io.ReaderAt, to int64, buf []byte, step func(n int64)) error {
+	for d.at < to {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, err := r.ReadAt(buf[:min(int64(len(buf)), to-d.at)], d.at)
+		d.sum.Write(buf[:n])
+		d.at += int64(n)
+		if step != nil {
+			step(int64(n))
+		}
+		switch {
+		case err == nil || d.at == to:
+		case errors.Is(err, io.EOF):
+			return errStale
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *digest) String() string { return hex.EncodeToString(d.sum.Sum(nil)) }
+
+// readDigest is the SHA-256 of the first size bytes of r.
+func readDigest(ctx context.Context, r io.ReaderAt, size int64, buf []byte, step func(n int64)) (string, error) {
+	d := newDigest()
+	err := d.read(ctx, r, size, buf, step)
+	return d.String(), err
+}

@@ -1,0 +1,188 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+// tree makes n small files in folders of 1,300, and what is hard about folders.
+func tree(t *testing.T, dir string, n int) {
+	t.Helper()
+	for i := range n {
+		sub := filepath.Join(dir, fmt.Sprintf("sub%d", i/1300))
+		if i%1300 == 0 {
+			must(t, os.MkdirAll(sub, 0o755))
+		}
+		must(t, os.WriteFile(filepath.Join(sub, fmt.Sprintf("f%04d.txt", i)), fmt.Appendf(nil, "file %d", i), 0o644))
+	}
+	must(t, os.MkdirAll(filepath.Join(dir, "empty", "inside"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "zero"), nil, 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("a"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "a.part"), []byte("no part of ours"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "a.part.json"), []byte("{}"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "it's \"quoted\"\nünïcode"), []byte("q"), 0o644))
+	must(t, os.Symlink("a", filepath.Join(dir, "link to a")))
+	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link out")))
+	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+}
+
+const oddFiles = 6 // of tree, that are files or links to some
+
+// sameTree compares all files, and all folders where they must be.
+func sameTree(t *testing.T, got, want string, folders bool) {
+	t.Helper()
+	files := func(dir string) []string {
+		var out []string
+		must(t, filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+			must(t, err)
+			rel, _ := filepath.Rel(dir, path)
+			if info.IsDir() && folders {
+				out = append(out, rel+"/")
+			}
+			if target, err := os.Stat(path); err == nil && target.Mode().IsRegular() && !strings.HasSuffix(path, "link out") {
+				text, err := os.ReadFile(path)
+				must(t, err)
+				out = append(out, rel+": "+string(text))
+			}
+			return nil
+		}))
+		return out
+	}
+	if a, b := files(got), files(want); !slices.Equal(a, b) {
+		t.Errorf("%d entries in %q, %d in %q", len(a), got, len(b), want)
+		for _, e := range b {
+			if !slices.Contains(a, e) {
+				t.Errorf("missing: %q", e)
+				break
+			}
+		}
+	}
+}
+
+func TestAFolderComesAsItsTreeAndOnlyOnce(t *testing.T) {
+	v := newVM(t)
+	const n = 2500
+	tree(t, v.path("data"), n)
+	dir := t.TempDir()
+	get := func(o Options) Result {
+		t.Helper()
+		v.counts.reset()
+		r, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: dir}, o)
+		must(t, err)
+		return r
+	}
+	var last Progress
+	r := get(Options{Report: func(p Progress) { last = p }})
+	if !r.IsDir || r.Path != filepath.Join(dir, "data") || r.Files != n+oddFiles || r.Skipped != 0 || r.Failed != 0 || r.DoneBytes != r.SizeBytes || r.MovedBytes != r.SizeBytes {
+		t.Errorf("result is %+v", r)
+	}
+	if last.File != r.Files || last.Files != r.Files || last.Done != r.SizeBytes || last.Total != r.SizeBytes {
+		t.Errorf("last progress is %+v", last)
+	}
+	if notes := strings.Join(r.Notes, "\n"); len(r.Notes) != 2 || !strings.Contains(notes, "link out") || !strings.Contains(notes, "fifo") {
+		t.Errorf("notes are %q", r.Notes)
+	}
+	sameTree(t, r.Path, v.path("data"), true)
+	wantNames(t, dir, "data")
+	must(t, os.WriteFile(v.path("data/sub1/f1300.txt"), []byte("changed"), 0o644))
+	// A new executor, as the requests of both times together pass a minute's limit.
+	v.stop()
+	v.start()
+	if r = get(Options{Overwrite: true}); r.Skipped != r.Files-1 || r.MovedBytes != int64(len("changed")) || v.counts.of(askContent) != 1 {
+		t.Errorf("second time: %+v, %d content requests", r, v.counts.of(askContent))
+	}
+	sameTree(t, r.Path, v.path("data"), true)
+}
+
+func TestAFolderThatWasCutGoesOnWithoutAskingAgain(t *testing.T) {
+	v := newVM(t)
+	const n = 200
+	tree(t, v.path("data"), n)
+	dir := t.TempDir()
+	ctx, report := stopAfter(t, 700)
+	first, err := Download(ctx, v.client, v.path("data"), Local{Dir: dir}, Options{Report: report})
+	if !errors.Is(err, errEnough) || first.DoneBytes == 0 || first.DoneBytes >= first.SizeBytes {
+		t.Fatalf("first call: %+v, %v", first, err)
+	}
+	v.counts.reset()
+	second, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: dir}, Options{})
+	must(t, err)
+	if second.Skipped < 50 || v.counts.of(askStat) > second.Files-second.Skipped+1+filesAtOnce {
+		t.Errorf("second call: %+v with %d looks", second, v.counts.of(askStat))
+	}
+	sameTree(t, second.Path, v.path("data"), true)
+	wantNames(t, dir, "data")
+}
+
+func TestAFolderArrivesAsItsTreeAndOnlyOnce(t *testing.T) {
+	v := newVM(t)
+	const n = 1400
+	local := filepath.Join(t.TempDir(), "data")
+	tree(t, local, n)
+	put := func(o Options) Result {
+		t.Helper()
+		v.counts.reset()
+		r, err := Upload(t.Context(), v.client, local, v.path("data"), o)
+		must(t, err)
+		return r
+	}
+	r := put(Options{})
+	if !r.IsDir || r.Path != v.path("data") || r.Files != n+oddFiles || r.Skipped != 0 || r.DoneBytes != r.SizeBytes || r.MovedBytes != r.SizeBytes {
+		t.Errorf("result is %+v", r)
+	}
+	if notes := strings.Join(r.Notes, "\n"); len(r.Notes) != 3 || !strings.Contains(notes, "link out") || !strings.Contains(notes, "fifo") || !strings.Contains(notes, "empty") {
+		t.Errorf("notes are %q", r.Notes)
+	}
+	sameTree(t, v.path("data"), local, false)
+	must(t, os.WriteFile(filepath.Join(local, "sub1/f1300.txt"), []byte("changed"), 0o644))
+	if r = put(Options{Overwrite: true}); r.Skipped != r.Files-1 || v.counts.of(askPut) != 1 || r.MovedBytes != int64(len("changed")) {
+		t.Errorf("second time: %+v, %d parts", r, v.counts.of(askPut))
+	}
+	sameTree(t, v.path("data"), local, false)
+}
+
+func TestOneFileThatFailsDoesNotEndTheOthers(t *testing.T) {
+	v := newVM(t)
+	for i := range 10 {
+		fill(t, v.path(fmt.Sprintf("data/f%d", i)), 100, byte(i))
+	}
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "data"), 0o755))
+	root, err := openLocal(dir)
+	must(t, err)
+	defer root.Close()
+	unlock, err := lockName(root, "data/f3")
+	must(t, err)
+	r, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: dir}, Options{})
+	if !errors.Is(err, ErrSomeFailed) || !errors.Is(err, ErrBusy) || r.Failed != 1 || r.Files != 10 || r.DoneBytes != 900 || len(r.Notes) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	unlock()
+	r, err = Download(t.Context(), v.client, v.path("data"), Local{Dir: dir}, Options{})
+	must(t, err)
+	if r.Skipped != 9 {
+		t.Errorf("%+v", r)
+	}
+	sameTree(t, r.Path, v.path("data"), true)
+}
+
+func TestAFolderThatLeadsIntoItselfEnds(t *testing.T) {
+	v := newVM(t)
+	fill(t, v.path("data/a"), 10, 1)
+	must(t, os.Symlink(".", v.path("data/again")))
+	r, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: t.TempDir()}, Options{})
+	if err != nil && refusalCode(err) != contract.CodeBadRequest {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if r.Files > maxDepth+1 {
+		t.Errorf("%d files", r.Files)
+	}
+}

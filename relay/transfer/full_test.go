@@ -1,0 +1,90 @@
+package transfer
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+// onSmallDisk is a program that starts the executor with its workdir on a file system
+// of 48 MiB, which no one else sees.
+func onSmallDisk(t *testing.T) string {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "executor")
+	text := fmt.Sprintf(`#!/bin/sh
+for arg in "$@"; do [ "$before" != --workdir ] || dir=$arg; before=$arg; done
+export dir
+exec unshare --user --map-root-user --mount sh -c 'mount -t tmpfs -o size=48m small "$dir" && cd "$dir" && exec %s "$@"' sh "$@"
+`, binary)
+	must(t, os.WriteFile(script, []byte(text), 0o755))
+	return script
+}
+
+// run runs Python on the VM.
+func (v *vm) run(code string) {
+	v.t.Helper()
+	x, err := v.client.Submit(v.t.Context(), contract.Submit{Code: code, TimeoutSeconds: 30, WaitSeconds: 30})
+	if err != nil || x.Status != contract.StatusSucceeded {
+		v.t.Errorf("%q: %+v, %v", code, x, err)
+	}
+}
+
+func TestAFullDiskOnTheVMKeepsWhatArrived(t *testing.T) {
+	v := startVM(t, onSmallDisk(t), "--state-dir", t.TempDir())
+	const size = 32 << 20
+	local := filepath.Join(t.TempDir(), "a.bin")
+	want := fill(t, local, size, 1)
+	var puts atomic.Int32
+	v.counts.step(t, func(r *http.Request) {
+		if r.Method == http.MethodPut && puts.Add(1) == 4 {
+			v.run("f = open('filler', 'wb', 0)\ntry:\n  while True: f.write(bytes(100_000))\nexcept OSError: pass")
+		}
+	})
+	first, err := Upload(t.Context(), v.client, local, "a.bin", Options{})
+	if refusalCode(err) != contract.CodeDiskFull || first.DoneBytes == 0 || first.DoneBytes >= size {
+		t.Fatalf("on a full disk: %+v, %v", first, err)
+	}
+	v.run("import os; f.close(); os.remove('filler')")
+	second, err := Upload(t.Context(), v.client, local, "a.bin", Options{})
+	must(t, err)
+	if second.ResumedFrom < first.DoneBytes || second.MovedBytes != size-second.ResumedFrom {
+		t.Errorf("with room again: %+v after %+v", second, first)
+	}
+	if st, err := v.client.Stat(t.Context(), second.Path, true, contract.MaxWait); err != nil || st.SHA256 != want {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// The laptop has all but the end of a file over 4 GiB, which is all holes on the VM.
+func TestAFileOver4GiBIsResumed(t *testing.T) {
+	v := newVM(t)
+	const size, have = 4<<30 + 5*partBytes, 4<<30 - partBytes
+	must(t, os.WriteFile(v.path("a.bin"), nil, 0o600))
+	must(t, os.Truncate(v.path("a.bin"), size-3))
+	f, err := os.OpenFile(v.path("a.bin"), os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteString("end")
+	must(t, err)
+	must(t, f.Close())
+	st, err := v.client.Stat(t.Context(), v.path("a.bin"), false, 0)
+	must(t, err)
+	dir := t.TempDir()
+	root, err := openLocal(dir)
+	must(t, err)
+	defer root.Close()
+	p, err := openPart(root, "a.bin.part", v.path("a.bin"), st)
+	must(t, err)
+	must(t, p.file.Truncate(have))
+	p.journal.Have = whole(have)
+	must(t, p.close())
+	r, err := Download(t.Context(), v.client, v.path("a.bin"), Local{Dir: dir}, Options{})
+	must(t, err)
+	if r.ResumedFrom != have || r.MovedBytes != size-have || r.DoneBytes != size {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,93 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestADownloadGoesOnAfterItsProgramWasKilled(t *testing.T) {
+	v := newVM(t)
+	const size = 64 << 20
+	want := fill(t, v.path("a.bin"), size, 1)
+	dir := t.TempDir()
+	cmd, lines := startHelper(t, helperTask{URL: v.exec.Ready.LocalURL, Remote: v.path("a.bin"), Dir: dir}, nil)
+	killMidway(t, cmd, lines, size/2)
+	r, err := Download(t.Context(), v.client, v.path("a.bin"), Local{Dir: dir}, Options{})
+	must(t, err)
+	// A kill loses at most what was in flight.
+	if sha(t, r.Path) != want || r.ResumedFrom < size/2-inFlight*partBytes || r.MovedBytes != size-r.ResumedFrom {
+		t.Errorf("%+v", r)
+	}
+	wantNames(t, dir, "a.bin")
+}
+
+func TestAnotherProgramsDownloadKeepsItsName(t *testing.T) {
+	v := newVM(t)
+	const size = 64 << 20
+	want := fill(t, v.path("a.bin"), size, 1)
+	dir := t.TempDir()
+	cmd, lines := startHelper(t, helperTask{URL: v.exec.Ready.LocalURL, Remote: v.path("a.bin"), Dir: dir}, nil)
+	lines.Scan()
+	lines.Scan()
+	// Stopped, so that it surely still holds the name.
+	must(t, cmd.Process.Signal(syscall.SIGSTOP))
+	if _, err := Download(t.Context(), v.client, v.path("a.bin"), Local{Dir: dir}, Options{}); !errors.Is(err, ErrBusy) {
+		t.Errorf("while another program has the name: %v", err)
+	}
+	must(t, cmd.Process.Signal(syscall.SIGCONT))
+	if got := outcome(t, cmd, lines); !strings.Contains(got, "error: <nil>") {
+		t.Errorf("the other program: %s", got)
+	}
+	if sha(t, dir+"/a.bin") != want {
+		t.Error("the file is wrong")
+	}
+}
+
+// Past the limit a write fails as on a full disk, for whoever runs the test.
+func TestAFullDiskKeepsWhatCame(t *testing.T) {
+	v := newVM(t)
+	const size = 32 << 20
+	want := fill(t, v.path("a.bin"), size, 1)
+	dir := t.TempDir()
+	cmd, lines := startHelper(t, helperTask{URL: v.exec.Ready.LocalURL, Remote: v.path("a.bin"), Dir: dir, Limit: size / 2}, nil)
+	if got := outcome(t, cmd, lines); !strings.Contains(got, "full: true") || !strings.Contains(got, `left: ["a.bin.part" "a.bin.part.json"]`) {
+		t.Errorf("the program says: %s", got)
+	}
+	r, err := Download(t.Context(), v.client, v.path("a.bin"), Local{Dir: dir}, Options{})
+	must(t, err)
+	if r.ResumedFrom == 0 || r.MovedBytes != size-r.ResumedFrom || sha(t, r.Path) != want {
+		t.Errorf("with room again: %+v", r)
+	}
+}
+
+// A small file system of its own: too small from the start, and filled by another
+// meanwhile.
+func TestASmallDiskIsSaidToBeFull(t *testing.T) {
+	v := newVM(t)
+	const size = 64 << 20
+	fill(t, v.path("a.bin"), size, 1)
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}}
+	for name, c := range map[string]struct {
+		task helperTask
+		want string
+	}{
+		"from the start": {helperTask{Mount: "8m"}, fmt.Sprintf("needs %d more bytes", size)},
+		"meanwhile":      {helperTask{Mount: "65m", Fill: true}, "bytes are still to come"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			task := c.task
+			task.URL, task.Remote, task.Dir = v.exec.Ready.LocalURL, v.path("a.bin"), t.TempDir()
+			cmd, lines := startHelper(t, task, attr)
+			got := outcome(t, cmd, lines)
+			if !strings.Contains(got, "full: true") || !strings.Contains(got, c.want) || !strings.Contains(got, "a.bin.part") {
+				t.Errorf("the program says: %s", got)
+			}
+		})
+	}
+}
