@@ -180,7 +180,7 @@ func TestAStalledAnswerIsACutOne(t *testing.T) {
 		return true
 	})
 	c := e.client(t)
-	c.patience.stall = 80 * time.Millisecond
+	c.patience.stall = 500 * time.Millisecond
 	buf := make([]byte, len(content))
 	n, err := c.Content(t.Context(), Part{"f", "e", 0}, buf)
 	if wantKind(t, err, KindTimeout); n != 40_000 || !bytes.Equal(buf[:n], content[:n]) {
