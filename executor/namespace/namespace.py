@@ -107,8 +107,10 @@ def forget_tracebacks(shell):
 
 
 def forget_setup():
-    """Chunked runs note there which set-up code has run: what it made is gone now."""
-    sys.modules.pop("colab_relay_runs", None)
+    """Chunked runs note there which set-up code has run: what it made is gone now. How many
+    iterations this kernel has done stays, so that none runs twice in it."""
+    for run in module_dict("colab_relay_runs").get("runs", {}).values():
+        run["setup"] = ""
 
 
 def attempt(step, default=None):
