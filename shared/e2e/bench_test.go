@@ -136,7 +136,7 @@ func reportP50(b *testing.B, name string, all, base []time.Duration) {
 	b.ReportMetric(p50(all)/p50(base), name+"/bare")
 }
 
-func residentMB(b *testing.B, pid int) float64 {
+func residentMB(b testing.TB, pid int) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

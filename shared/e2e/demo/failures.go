@@ -104,7 +104,7 @@ func (d *demo) cost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.line("%-24s %7d", "requests to the executor", requests)
+	d.line("%-24s %7d", "requests to the executors", requests)
 	if err := d.host.Close(); err != nil {
 		return fmt.Errorf("closing the host: %w", err)
 	}
@@ -136,6 +136,13 @@ func residentMB(pid int) float64 {
 
 // requests counts what the executor's log says it answered.
 func (d *demo) requests() (int, error) {
-	log, err := os.ReadFile(filepath.Join(d.executor.Config.Dir, ".colab-relay", "executor.log"))
-	return strings.Count(string(log), `"msg":"request"`), err
+	total := 0
+	for _, e := range append(d.before, d.executor) {
+		log, err := os.ReadFile(filepath.Join(e.Config.Dir, ".colab-relay", "executor.log"))
+		if err != nil {
+			return 0, err
+		}
+		total += strings.Count(string(log), `"msg":"request"`)
+	}
+	return total, nil
 }

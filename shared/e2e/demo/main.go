@@ -35,6 +35,7 @@ type demo struct {
 	python   string
 	dir      string // everything the demo makes; the saved picture stays
 	executor *harness.Executor
+	before   []*harness.Executor // VMs that are gone
 	host     *harness.Host
 	began    time.Time
 }
@@ -58,7 +59,8 @@ func run(ctx context.Context, out io.Writer) error {
 	defer d.close()
 	for _, part := range []func(context.Context) error{
 		d.setUp, d.executorUp, d.hostConnects, d.probe, d.quickRuns, d.plot,
-		d.longRun, d.endlessLoop, d.kernelDeath, d.cost,
+		d.longRun, d.endlessLoop, d.kernelDeath,
+		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.download, d.cost,
 	} {
 		if err := part(ctx); err != nil {
 			return fmt.Errorf("part %d: %w", d.part, err)

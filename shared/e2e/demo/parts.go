@@ -86,14 +86,9 @@ func (d *demo) curl(ctx context.Context, url string) error {
 
 func (d *demo) hostConnects(ctx context.Context) error {
 	d.title("the host connects", "The relay is paired once, then an MCP host starts it on stdio; an agent sees these tools.")
-	pair := exec.CommandContext(ctx, d.binaries.Relay, "pair", d.executor.Ready.Pairing)
-	pair.Env = append(os.Environ(), d.home()...)
-	out, err := pair.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("relay pair: %w\n%s", err, out)
+	if err := d.pair(ctx); err != nil {
+		return err
 	}
-	d.line("$ relay pair colab-relay:…")
-	fmt.Fprintln(d.out, indent(string(out), "      "))
 	began := time.Now()
 	if err := d.startHost(ctx, nil); err != nil {
 		return err

@@ -55,24 +55,31 @@ func (t *transcript) asked(tool string, args map[string]any) {
 	fmt.Fprintf(t.out, "    → %s %s\n", tool, arguments(args))
 }
 
-// arguments shows code as it is written, everything else as JSON.
+// codeArguments are shown as they are written, everything else as JSON.
+var codeArguments = []string{"code", "setup_code", "loop_code"}
+
 func arguments(args map[string]any) string {
-	code, ok := args["code"].(string)
-	rest := map[string]any{}
+	rest, code := map[string]any{}, ""
 	for name, value := range args {
-		if name != "code" {
+		if !slices.Contains(codeArguments, name) {
 			rest[name] = value
 		}
 	}
-	text := ""
-	if len(rest) > 0 || !ok {
-		data, _ := json.Marshal(rest)
-		text = string(data)
+	for _, name := range codeArguments {
+		text, ok := args[name].(string)
+		if !ok {
+			continue
+		}
+		if name != "code" {
+			code += "\n    " + name
+		}
+		code += "\n" + indent(text, "    │ ")
 	}
-	if ok {
-		text += "\n" + indent(code, "    │ ")
+	if len(rest) == 0 {
+		return code
 	}
-	return strings.TrimPrefix(text, "{}")
+	data, _ := json.Marshal(rest)
+	return string(data) + code
 }
 
 func (t *transcript) answered(tool string, a harness.Answer) {

@@ -1,0 +1,232 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// soak reports whether the long random suites run in full.
+func soak() bool { return os.Getenv("SOAK") != "" }
+
+// diary has each iteration append its number to a file on the VM, with what tells
+// one kernel's life from another: the process and when it started.
+const diarySetup = `
+import os, time
+LIFE = '%d/%s' % (os.getpid(), open('/proc/self/stat').read().rsplit(')')[1].split()[19])
+`
+
+const diaryLoop = `
+time.sleep(0.03)
+with open('diary.txt', 'a') as diary:
+    diary.write('{} {}\n'.format(LIFE, i))
+print('did', i)
+`
+
+// faults are what a run must live through, by the name the log tells.
+var faults = []struct {
+	name   string
+	strike func(l *lab)
+}{
+	{"relay killed", (*lab).restartRelay},
+	{"executor killed", (*lab).restartExecutor},
+	{"kernel killed", (*lab).killKernel},
+	{"tunnel cut", func(l *lab) { l.network.Stop(); l.plug() }},
+}
+
+func TestChunkedRunsLiveThroughKillsAndCuts(t *testing.T) {
+	runs, seed := 4, uint64(1)
+	if soak() {
+		runs, seed = 52, uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	l := newLab(t, "3s")
+	for run := range runs {
+		name, n := fmt.Sprintf("run%d", run), 40+random.IntN(40)
+		first := run % len(faults) // every fault comes first in some run
+		chaos := startChaos(l, random, first)
+		chaos.finish(name, n)
+		checkDiary(t, l, n, chaos.told)
+		if err := os.Remove(filepath.Join(l.vm.Dir, "diary.txt")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// chaos strikes between and during the calls of one run.
+type chaos struct {
+	l      *lab
+	random *rand.Rand
+	next   int
+	left   int
+	told   []string
+}
+
+func startChaos(l *lab, random *rand.Rand, first int) *chaos {
+	return &chaos{l: l, random: random, next: first, left: 2 + random.IntN(2)}
+}
+
+// finish calls the tool as an agent does until the run is done. Faults strike
+// while a call is under way, so the answers of those calls may be lost.
+func (c *chaos) finish(name string, n int) {
+	t := c.l.t
+	t.Helper()
+	deadline := time.Now().Add(4 * time.Minute)
+	for time.Now().Before(deadline) {
+		answered := make(chan harness.Answer, 1)
+		host := c.l.host
+		ctx := within(t, time.Minute)
+		go func() {
+			a, err := host.Call(ctx, "run_chunked_operation", map[string]any{
+				"setup_code": diarySetup, "loop_code": diaryLoop, "n_iterations": n, "batch_size": 1 + n/5, "checkpoint_name": name,
+			})
+			if err != nil {
+				a.Text = err.Error() // the relay was killed
+			}
+			answered <- a
+		}()
+		c.strikeWhile(answered)
+		a := <-answered
+		t.Logf("%s: completed %d of %d, %s", name, a.Int("completed"), n, firstLine(a.Text))
+		if a.Int("completed") == int64(n) {
+			if a.IsError || a.Fields["can_continue"] == true {
+				t.Errorf("a finished run answers: %s", a.Text)
+			}
+			return
+		}
+	}
+	t.Fatalf("%s did not finish", name)
+}
+
+// strikeWhile lets the next fault strike at a random moment of the call.
+func (c *chaos) strikeWhile(answered chan harness.Answer) {
+	if c.left == 0 {
+		return
+	}
+	timer := time.NewTimer(time.Duration(c.random.Int64N(int64(1500 * time.Millisecond))))
+	defer timer.Stop()
+	select {
+	case a := <-answered:
+		answered <- a
+		return
+	case <-timer.C:
+	}
+	fault := faults[c.next%len(faults)]
+	c.next, c.left = c.random.IntN(len(faults)), c.left-1
+	c.told = append(c.told, fault.name)
+	c.l.t.Logf("%s", fault.name)
+	fault.strike(c.l)
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// checkDiary holds the file on the VM against the promise: every number is there,
+// none twice within a kernel's life.
+func checkDiary(t *testing.T, l *lab, n int, told []string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(l.vm.Dir, "diary.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, did := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if seen[line] {
+			t.Errorf("after %v: %q was done twice in one kernel's life", told, line)
+		}
+		seen[line] = true
+		_, number, _ := strings.Cut(line, " ")
+		did[number] = true
+	}
+	for i := range n {
+		if !did[fmt.Sprint(i)] {
+			t.Errorf("after %v: iteration %d was never done", told, i)
+		}
+	}
+	if len(did) != n {
+		t.Errorf("after %v: %d different iterations, want %d", told, len(did), n)
+	}
+}
+
+// The value depends on the order and on each iteration having run exactly once.
+const (
+	foldSetup = "import time\ntotal = 7\ntrail = []"
+	foldLoop  = "total = (total * 31 + i) % 1_000_003\ntrail.append(i)\ntime.sleep(0.02)\nresult = total"
+	foldSteps = 120
+)
+
+func fold() (total int) {
+	total = 7
+	for i := range foldSteps {
+		total = (total*31 + i) % 1_000_003
+	}
+	return total
+}
+
+func TestARunIsFinishedOnASecondVMAfterItsStateIsRestored(t *testing.T) {
+	l := newLab(t, "2s")
+	run := map[string]any{"setup_code": foldSetup, "loop_code": foldLoop, "n_iterations": foldSteps, "batch_size": 10, "checkpoint_name": "moving"}
+	a := call(t, l.host, "run_chunked_operation", run)
+	if done := a.Int("completed"); a.IsError || done == 0 || done == foldSteps {
+		t.Fatalf("the first call: %s", a.Text)
+	}
+	saved := untilDone(t, l, "save_kernel_state", map[string]any{"name": "moving"})
+	want(t, saved, map[string]any{"success": true, "status": "saved"})
+	// Some more is done than what was saved: it must run again, or its sums are lost.
+	more := call(t, l.host, "run_chunked_operation", run)
+	if more.IsError || more.Int("completed") <= a.Int("completed") {
+		t.Fatalf("the second call: %s", more.Text)
+	}
+	l.newVM()
+	restored := untilDone(t, l, "restore_kernel_state", map[string]any{"name": "moving"})
+	want(t, restored, map[string]any{"success": true, "status": "restored"})
+	last := untilDone(t, l, "run_chunked_operation", run)
+	want(t, last, map[string]any{"success": true, "completed": foldSteps, "remaining": 0})
+	want(t, quick(t, l.host, "total, trail == list(range(120))"), map[string]any{"result": fmt.Sprintf("(%d, True)", fold())})
+}
+
+// untilDone calls a tool until it no longer says can_continue.
+func untilDone(t *testing.T, l *lab, tool string, args map[string]any) harness.Answer {
+	t.Helper()
+	for range 50 {
+		a := call(t, l.host, tool, args)
+		if a.IsError || a.Fields["can_continue"] != true {
+			return a
+		}
+	}
+	t.Fatalf("%s goes on for ever", tool)
+	return harness.Answer{}
+}
+
+func TestTheDocumentedExampleOfChunkedRunsWorks(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		e, h := pair(t, s)
+		for _, name := range []string{"a.txt", "b.txt", "c.txt"} {
+			if err := os.WriteFile(filepath.Join(e.Config.Dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := call(t, h, "run_chunked_operation", map[string]any{
+			"setup_code":   "import os; files = sorted(f for f in os.listdir('.') if f.endswith('.txt'))",
+			"loop_code":    "print(f'Processing {i}: {files[{i}]}')",
+			"n_iterations": 3,
+		})
+		want(t, a, map[string]any{"success": true, "completed": 3, "remaining": 0, "progress_pct": 100, "can_continue": false})
+		for i, name := range []string{"a.txt", "b.txt", "c.txt"} {
+			if line := fmt.Sprintf("Processing %d: %s\n", i, name); !strings.Contains(a.String("output"), line) {
+				t.Errorf("output lacks %q: %q", line, a.String("output"))
+			}
+		}
+	})
+}

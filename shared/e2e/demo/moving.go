@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+)
+
+// The chunked run adds up a file piece by piece. Its value depends on every piece
+// having been taken once, in order.
+const (
+	pieces     = 60
+	pieceBytes = 256 << 10
+	addSetup   = "import struct, time\ntotal = 0"
+	addLoop    = "with open('measured.bin', 'rb') as f:\n    f.seek(i * 262144)\n    values = struct.unpack('<65536I', f.read(262144))\ntotal = (total * 3 + sum(values)) % 2**61\nresult = total\ntime.sleep(0.15)\nprint(f'piece {i}: {total}')"
+)
+
+// measured is the demo's own data, and what adding it up must give.
+func measured() (data []byte, total uint64) {
+	data = make([]byte, 0, pieces*pieceBytes)
+	state := uint64(88172645463325252)
+	for range pieces {
+		var sum uint64
+		for range pieceBytes / 4 {
+			state ^= state << 13
+			state ^= state >> 7
+			state ^= state << 17
+			data = binary.LittleEndian.AppendUint32(data, uint32(state))
+			sum += uint64(uint32(state))
+		}
+		total = (total*3 + sum) % (1 << 61)
+	}
+	return data, total
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// upload brings the data to the VM; it is called for each VM.
+func (d *demo) upload(ctx context.Context) error {
+	d.title("a file goes up", "In parts, checked as a whole by SHA-256 before it takes its place.")
+	data, _ := measured()
+	if err := os.WriteFile(filepath.Join(d.dir, "measured.bin"), data, 0o600); err != nil {
+		return err
+	}
+	return d.sendData(ctx, digest(data))
+}
+
+func (d *demo) sendData(ctx context.Context, sum string) error {
+	a, err := d.call(ctx, d.host, "upload_to_colab", map[string]any{
+		"local_path": filepath.Join(d.dir, "measured.bin"), "remote_path": "measured.bin"})
+	if err == nil && a.String("sha256") != sum {
+		err = fmt.Errorf("the upload's SHA-256 is %q, want %q", a.String("sha256"), sum)
+	}
+	return err
+}
+
+func (d *demo) addUp(ctx context.Context) (harness.Answer, error) {
+	return d.call(ctx, d.host, "run_chunked_operation", map[string]any{
+		"setup_code": addSetup, "loop_code": addLoop, "n_iterations": pieces, "batch_size": 10, "checkpoint_name": "demo"})
+}
+
+// chunkedRun begins a chunked run, saves the kernel's state, and loses the VM in
+// the middle of the next batch.
+func (d *demo) chunkedRun(ctx context.Context) error {
+	d.title("a chunked run, and the VM killed in its middle", "Sixty iterations; a call returns after RELAY_HOLD, and calling again goes on.")
+	a, err := d.addUp(ctx)
+	if err != nil {
+		return err
+	}
+	if done := a.Int("completed"); a.IsError || done == 0 || done == pieces {
+		return fmt.Errorf("the first call completed %d", done)
+	}
+	if a, err = d.call(ctx, d.host, "save_kernel_state", map[string]any{"name": "demo"}); err != nil {
+		return err
+	}
+	if a.String("status") != "saved" {
+		return fmt.Errorf("the state is %q", a.String("status"))
+	}
+	time.AfterFunc(2*time.Second, func() {
+		d.executor.Kill() // its kernel dies with it
+	})
+	d.line("$ kill -9 %d   # in two seconds: the executor, and with it the kernel", d.executor.PID())
+	a, err = d.addUp(ctx)
+	if err != nil {
+		return err
+	}
+	if a.Int("completed") == pieces {
+		return errors.New("the run ended before the kill")
+	}
+	return nil
+}
+
+// anotherVM starts an empty executor, pairs it under the running relay, and brings
+// data and variables back.
+func (d *demo) anotherVM(ctx context.Context) error {
+	d.title("another VM", "Empty, with another address and secret: paired while the relay runs, then given the file and the variables.")
+	old := d.executor
+	work := filepath.Join(d.dir, "vm2")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return err
+	}
+	var err error
+	d.executor, err = harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: d.binaries.Executor, Python: d.python, Dir: work})
+	if err != nil {
+		return err
+	}
+	d.before = append(d.before, old)
+	d.line("$ executor --listen 127.0.0.1:0 --workdir %s", work)
+	if err := d.pair(ctx); err != nil {
+		return err
+	}
+	data, _ := measured()
+	if err := d.sendData(ctx, digest(data)); err != nil {
+		return err
+	}
+	a, err := d.call(ctx, d.host, "restore_kernel_state", map[string]any{"name": "demo"})
+	if err == nil && a.String("status") != "restored" {
+		err = fmt.Errorf("the state is %q", a.String("status"))
+	}
+	return err
+}
+
+func (d *demo) pair(ctx context.Context) error {
+	pair := exec.CommandContext(ctx, d.binaries.Relay, "pair", d.executor.Ready.Pairing)
+	pair.Env = append(os.Environ(), d.home()...)
+	out, err := pair.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("relay pair: %w\n%s", err, out)
+	}
+	d.line("$ relay pair colab-relay:…")
+	fmt.Fprintln(d.out, indent(string(out), "      "))
+	return nil
+}
+
+// resumed runs the rest and compares with an uninterrupted sum made here.
+func (d *demo) resumed(ctx context.Context) error {
+	d.title("the run goes on", "The same call once more: what the restored variables lack runs again, the rest follows.")
+	for {
+		a, err := d.addUp(ctx)
+		if err != nil {
+			return err
+		}
+		if a.IsError {
+			return fmt.Errorf("the resumed run: %s", a.Text)
+		}
+		if a.Fields["can_continue"] != true {
+			break
+		}
+	}
+	_, total := measured()
+	a, err := d.quick(ctx, "open('total.txt', 'w').write(f'{total}\\n'); total")
+	if err == nil && a.String("result") != fmt.Sprint(total) {
+		err = fmt.Errorf("the total is %q, an uninterrupted run gives %d", a.String("result"), total)
+	}
+	d.line("an uninterrupted run gives %d as well", total)
+	return err
+}
+
+// download fetches the result and compares its checksum.
+func (d *demo) download(ctx context.Context) error {
+	d.title("the result comes down", "Into the laptop's folder for results, checked by SHA-256.")
+	a, err := d.call(ctx, d.host, "download_from_colab", map[string]any{"remote_path": "total.txt"})
+	if err != nil {
+		return err
+	}
+	got, err := os.ReadFile(a.String("local_path"))
+	if err != nil {
+		return err
+	}
+	_, total := measured()
+	want := fmt.Appendf(nil, "%d\n", total)
+	if !bytes.Equal(got, want) || a.String("sha256") != digest(want) {
+		return fmt.Errorf("the file holds %q with SHA-256 %q", got, a.String("sha256"))
+	}
+	d.line("$ sha256sum %s", a.String("local_path"))
+	d.line("  %s", digest(got))
+	return nil
+}

@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// lab is one VM, a network that can be cut, and a laptop, each of which can be
+// killed and comes back in the same place: same folders, same address.
+type lab struct {
+	t        *testing.T
+	vm       harness.ExecutorConfig
+	laptop   harness.HostConfig
+	executor *harness.Executor
+	network  *toxiproxy.Proxy
+	host     *harness.Host
+}
+
+func newLab(t *testing.T, hold string) *lab {
+	t.Helper()
+	dir := t.TempDir()
+	l := &lab{t: t, vm: harness.ExecutorConfig{Python: stacks.Old(t).Python, Dir: t.TempDir()}}
+	l.laptop = harness.HostConfig{Dir: dir, Env: []string{"RELAY_HOLD=" + hold, "LOCAL_SAVE_DIR=" + dir + "/saved", "CHECKPOINT_DIR=" + dir + "/checkpoints"}}
+	l.startExecutor()
+	l.vm.Listen = strings.TrimPrefix(l.executor.Ready.LocalURL, "http://")
+	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	l.network = toxiproxy.NewProxy(api, "tunnel", "127.0.0.1:0", l.vm.Listen)
+	l.plug()
+	t.Cleanup(l.network.Stop)
+	l.startHost()
+	return l
+}
+
+func (l *lab) startExecutor() {
+	l.t.Helper()
+	l.executor = startExecutor(l.t, l.vm)
+}
+
+func (l *lab) startHost() {
+	l.t.Helper()
+	l.host = startHost(l.t, "http://"+l.network.Listen, l.laptop)
+}
+
+// plug brings the network up; it is told when the port is still being given back.
+func (l *lab) plug() {
+	l.t.Helper()
+	err := harness.Poll(within(l.t, 10*time.Second), func() (bool, error) { return l.network.Start() == nil, nil })
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// newVM ends the VM for good; another one, empty, takes over its address.
+func (l *lab) newVM() {
+	l.t.Helper()
+	l.executor.Kill()
+	l.vm.Dir = l.t.TempDir()
+	l.startExecutor()
+}
+
+func (l *lab) restartExecutor() {
+	l.t.Helper()
+	l.executor.Kill()
+	l.startExecutor()
+}
+
+func (l *lab) restartRelay() {
+	l.t.Helper()
+	l.host.Kill()
+	l.startHost()
+}
+
+// killKernel kills the kernel's process as running out of memory does.
+func (l *lab) killKernel() {
+	var record struct{ PID int }
+	data, err := os.ReadFile(filepath.Join(l.vm.Dir, ".colab-relay", "kernel.json"))
+	if err == nil && json.Unmarshal(data, &record) == nil && record.PID > 1 {
+		_ = syscall.Kill(record.PID, syscall.SIGKILL)
+	}
+}
