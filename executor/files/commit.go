@@ -85,12 +85,12 @@ func (o *upload) finish(ctx context.Context) {
 func (o *upload) committed(placed record) {
 	o.settle(placed)
 	if o.journal.save(placed) == nil {
-		o.journal.close()
-		os.Remove(o.journal.path(rangesFile))
+		_ = o.journal.clear() // what is left of it is not read again
 	}
 }
 
-// settle takes the upload for committed. The part may be there still, after a kill.
+// settle takes the upload for committed. After a kill the part may be there still,
+// where the same content was found in place.
 func (o *upload) settle(placed record) {
 	o.record, o.status, o.got = placed, contract.UploadCommitted, received{}
 	o.removePart()
@@ -133,15 +133,9 @@ func (o *upload) openPlaced() (*os.File, error) {
 }
 
 // wasPlaced reports whether a kill came between the file getting its name and the
-// note of it: the part is gone, and the file is there under the name intended.
+// note of it: what is there under the name intended is what the part was.
 func (o *upload) wasPlaced() bool {
 	if o.record.Identity == "" {
-		return false
-	}
-	dir, part, err := o.openPart(os.O_RDONLY)
-	if err == nil {
-		part.Close()
-		dir.Close()
 		return false
 	}
 	f, err := o.openPlaced()
@@ -153,6 +147,7 @@ func (o *upload) wasPlaced() bool {
 	if err != nil || identity(info) != o.record.Identity {
 		return false
 	}
+	o.removePart() // before the etag is taken: removing a second name changes the ctime
 	v, err := versionOf(f)
 	o.record.ETag = v.etag
 	return err == nil

@@ -82,8 +82,8 @@ func (d *Digests) Stat(ctx context.Context, path string, wait time.Duration) (co
 	if err != nil || o == nil {
 		return out, err
 	}
-	defer o.Close()
 	one, err := d.of(ctx, path, o)
+	o.Close()
 	if err == nil && !await(ctx, one.ended, wait) {
 		out.Hashing = one.hash.progress()
 		return out, nil
@@ -100,20 +100,40 @@ func (d *Digests) Stat(ctx context.Context, path string, wait time.Duration) (co
 // of is the digest of the open file: known, under way, or begun here.
 func (d *Digests) of(ctx context.Context, path string, o *opened) (*digest, error) {
 	one := &digest{of: source{o.real, o.etag}, path: path, hash: hash{total: o.size}, ended: make(chan struct{})}
+	if o.size > hashedAtOnce {
+		return d.begin(one)
+	}
+	d.mu.Lock()
+	known := d.recall(one.of)
+	d.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	one.compute(ctx, o)
+	if one.lasts(o) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.keep(one)
+	}
+	return one, nil
+}
+
+// recall is the digest of certain bytes when it is known or under way. The lock is held.
+func (d *Digests) recall(of source) *digest {
+	e, ok := d.known[of]
+	if !ok {
+		return nil
+	}
+	d.recent.MoveToFront(e)
+	return e.Value.(*digest)
+}
+
+// begin has one computed by Run, unless it is known or under way.
+func (d *Digests) begin(one *digest) (*digest, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e, ok := d.known[one.of]; ok {
-		d.recent.MoveToFront(e)
-		return e.Value.(*digest), nil
-	}
-	if o.size <= hashedAtOnce {
-		d.mu.Unlock()
-		one.compute(ctx, o)
-		d.mu.Lock()
-		if _, ok := d.known[one.of]; !ok && one.lasts(o) {
-			d.keep(one)
-		}
-		return one, nil
+	if known := d.recall(one.of); known != nil {
+		return known, nil
 	}
 	select {
 	case d.pending <- one:
@@ -126,21 +146,25 @@ func (d *Digests) of(ctx context.Context, path string, o *opened) (*digest, erro
 
 // keep remembers one, and forgets the one not asked for longest. The lock is held.
 func (d *Digests) keep(one *digest) {
+	d.forget(one.of)
 	d.known[one.of] = d.recent.PushFront(one)
 	for e := d.recent.Back(); d.recent.Len() > maxDigests && e != nil; e = e.Prev() {
+		old := e.Value.(*digest)
 		select {
-		case <-e.Value.(*digest).ended:
-			d.forget(e)
+		case <-old.ended:
+			d.forget(old.of)
 			return
 		default:
 		}
 	}
 }
 
-// forget drops a digest. The lock is held.
-func (d *Digests) forget(e *list.Element) {
-	d.recent.Remove(e)
-	delete(d.known, e.Value.(*digest).of)
+// forget drops the digest of certain bytes when there is one. The lock is held.
+func (d *Digests) forget(of source) {
+	if e, ok := d.known[of]; ok {
+		d.recent.Remove(e)
+		delete(d.known, of)
+	}
 }
 
 // compute opens one's file again and hashes it.
@@ -159,7 +183,7 @@ func (d *Digests) compute(ctx context.Context, one *digest) {
 	}
 	if one.err != nil || !one.lasts(o) {
 		d.mu.Lock()
-		d.forget(d.known[one.of])
+		d.forget(one.of)
 		d.mu.Unlock()
 	}
 }

@@ -154,6 +154,8 @@ func classify(err error) error {
 		return ErrBadPath
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: permission denied", ErrForbidden)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: it is read-only", ErrForbidden)
 	}
 	return err
 }

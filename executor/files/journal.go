@@ -201,6 +201,16 @@ func (j *journal) rewrite(got received) error {
 	return nil
 }
 
+// clear forgets the ranges.
+func (j *journal) clear() error {
+	j.close()
+	if err := os.Remove(j.path(rangesFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	j.size = 0
+	return nil
+}
+
 func (j *journal) close() {
 	if j.file != nil {
 		j.file.Close()

@@ -217,7 +217,6 @@ func TestAKillAroundTheRenameIsSeenThrough(t *testing.T) {
 						must(t, os.Link(filepath.Join(in.workdir, string(placed.Placing)), part))
 					}
 					in.open()
-					in.commit(up.UploadID)
 					out := in.start(name, body(100), overwrite)
 					if out.Status != contract.UploadCommitted || out.Path != filepath.Join(in.workdir, string(placed.Placing)) {
 						t.Fatalf("after the kill it is %+v", out)

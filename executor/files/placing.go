@@ -51,7 +51,7 @@ func (p *placing) try(ctx context.Context, name string, part fs.FileInfo) (bool,
 		return p.link(name)
 	case err != nil:
 		return false, classify(err)
-	case os.SameFile(there, part): // killed between the link and the removal
+	case os.SameFile(there, part): // the part could not be removed, the last time
 		return true, writing(p.dir.Remove(p.partName()))
 	case p.asked.Overwrite:
 		return true, p.replace(name, there)
@@ -109,9 +109,7 @@ func (p *placing) replace(name string, there fs.FileInfo) error {
 	if err := p.intend(name); err != nil {
 		return err
 	}
-	if err := p.file.Chmod(there.Mode().Perm()); err != nil {
-		return writing(err)
-	}
+	_ = p.file.Chmod(there.Mode().Perm()) // refused where files have no modes, as on Drive
 	return writing(p.dir.Rename(p.partName(), name))
 }
 

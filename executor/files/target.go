@@ -87,7 +87,7 @@ func (t target) open() (*os.Root, error) {
 	}
 	defer h.Close()
 	if err := h.MkdirAll(t.folder.rel, 0o777); err != nil {
-		return nil, classify(err)
+		return nil, writing(err)
 	}
 	return t.folder.openDir()
 }

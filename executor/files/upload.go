@@ -179,12 +179,12 @@ func (o *upload) begin() error {
 	if err := room(dir, o.asked.SizeBytes); err != nil {
 		return err
 	}
+	if err := o.journal.clear(); err != nil {
+		return writing(err)
+	}
 	o.got = received{}
 	o.record = record{UploadStart: o.asked, Folder: []byte(t.real()), Name: []byte(t.name)}
 	if err := o.journal.save(o.record); err != nil {
-		return writing(err)
-	}
-	if err := o.journal.rewrite(o.got); err != nil {
 		return writing(err)
 	}
 	return makePart(dir, o.partName(), o.asked.SizeBytes)
