@@ -192,16 +192,17 @@ func (a *advance) mark(ev contract.Event, kernelID string) {
 		return
 	}
 	a.marked = true
-	expected := s.Done
+	from := m.Done // where the kernel was before this marker
 	if m.Event == eventDone {
-		expected++
+		from--
 	}
 	switch {
-	case m.Done < expected:
-		a.note("the kernel stands at iteration %d, as a state saved then was restored: iterations %d to %d, confirmed before, run again", m.Done, m.Done, s.Done-1)
-	case m.Done > expected:
-		a.note("iterations %d to %d were done before this was known; their values, if any, are lost", s.Done, m.Done-1)
+	case from < s.Done:
+		a.note("the kernel stands at iteration %d, as a state saved then was restored: iterations %d to %d, confirmed before, run again", from, from, s.Done-1)
+	case from > s.Done:
+		a.note("iterations %d to %d were done before this was known; their values, if any, are lost", s.Done, from-1)
 	}
+	s.confirm(from, kernelID, s.InstanceID)
 	s.confirm(m.Done, kernelID, s.InstanceID)
 	switch m.Event {
 	case eventDone:

@@ -4,8 +4,8 @@ iterations, one after the other, each confirmed by a marker among the outputs.
 What this kernel has done it keeps itself, in the module colab_relay_runs of sys.modules:
 runs[key] is {"setup": hash of the setup_code that ran, "done": iterations completed}, a
 plain dict of plain values. So an iteration that ended never runs again in this kernel's
-life, whatever became of its marker. save_kernel_state keeps it with the variables, and
-cleanup_colab takes it away with them.
+life, whatever became of its marker. save_kernel_state keeps it with the variables;
+cleanup_colab, which deletes those, empties "setup".
 """
 
 import json

@@ -40,7 +40,7 @@ func readMarker(ev contract.Event, s *State) (marker, bool) {
 	if json.Unmarshal(ev.Data[markerMIME], &m) != nil || m.Run != s.Key {
 		return m, false
 	}
-	return m, m.Done >= 0 && m.Done <= MaxIterations && m.Seconds >= 0
+	return m, m.Done >= 0 && m.Done <= MaxIterations && m.Seconds >= 0 && (m.Event != eventDone || m.Done > 0)
 }
 
 // value is the result a marker brings, if one.

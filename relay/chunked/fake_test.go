@@ -1,0 +1,267 @@
+package chunked
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// fakeVM does what the executor and loop.py do, in memory, and fails at random:
+// states and orders of events that the real ones come into too seldom to test.
+// Each call lets the batch under way go on by some iterations.
+type fakeVM struct {
+	t *testing.T
+	r *rand.Rand
+
+	instance, kernel int
+	runs             map[string]record // of the kernel, as colab_relay_runs
+	saved            map[string]record // as by save_kernel_state
+	batches          map[string]*fakeBatch
+	order            []*fakeBatch
+
+	done    map[int64]bool // iterations that some kernel completed
+	inLife  map[int64]bool // those this kernel's variables hold
+	doubled map[string]int // iterations completed twice in a life, by kernel; must stay empty
+	killed  bool           // the relay dies at this call
+	onKill  func()         // notes what is on its disk then
+	odds    float64        // of each fault at each call
+}
+
+type record struct {
+	setup string
+	done  int64
+}
+
+type fakeBatch struct {
+	contract.Execution
+	code  string
+	order order
+	begun bool
+	at    int64
+}
+
+func newFakeVM(t *testing.T, r *rand.Rand) *fakeVM {
+	f := &fakeVM{t: t, r: r, done: map[int64]bool{}, doubled: map[string]int{}, odds: .04}
+	f.newVM()
+	return f
+}
+
+func (f *fakeVM) newVM() {
+	f.instance++
+	f.batches, f.order = map[string]*fakeBatch{}, nil
+	f.newKernel()
+}
+
+func (f *fakeVM) newKernel() {
+	f.kernel++
+	f.runs, f.inLife = map[string]record{}, map[int64]bool{}
+}
+
+func (f *fakeVM) InstanceID() string { return fmt.Sprint("vm-", f.instance) }
+
+func (f *fakeVM) chance() bool { return f.r.Float64() < f.odds }
+
+// fault is what befalls the VM at a call.
+func (f *fakeVM) fault() {
+	switch {
+	case f.chance():
+		f.end(contract.StatusKernelDied)
+		f.newKernel()
+	case f.chance(): // the executor is killed and started again
+		f.end(contract.StatusLost)
+		f.newKernel()
+	case f.chance() && f.chance():
+		f.newVM()
+	case f.chance():
+		f.end(contract.StatusInterrupted)
+	case f.chance():
+		f.end(contract.StatusTimedOut)
+	case f.chance() && f.running() == nil:
+		for key, run := range f.runs { // cleanup_colab
+			run.setup = ""
+			f.runs[key] = run
+		}
+	case f.chance() && f.running() == nil:
+		f.saved = maps.Clone(f.runs)
+	case f.chance() && f.saved != nil && f.running() == nil:
+		f.newKernel() // restart_kernel, then restore_kernel_state
+		f.runs = maps.Clone(f.saved)
+	}
+}
+
+func (f *fakeVM) running() *fakeBatch {
+	for _, b := range f.order {
+		if !b.Status.Finished() {
+			return b
+		}
+	}
+	return nil
+}
+
+func (f *fakeVM) end(s contract.Status) {
+	for b := f.running(); b != nil; b = f.running() {
+		if !b.begun {
+			s = contract.StatusCancelled
+		}
+		b.Status, b.Reason = s, "at random"
+		if s == contract.StatusInterrupted || s == contract.StatusTimedOut {
+			b.tell(marker{Event: eventFailed, Done: f.runs[b.order.Key].done})
+		}
+	}
+}
+
+func (b *fakeBatch) tell(m marker) {
+	m.Run = b.order.Key
+	body, _ := json.Marshal(m)
+	b.Events = append(b.Events, contract.Event{
+		Offset: int64(len(b.Events)), Type: contract.EventDisplayData, Data: map[string]json.RawMessage{markerMIME: body},
+	})
+}
+
+// work lets the batch under way go on, as loop.py would.
+func (f *fakeVM) work(iterations int) {
+	b := f.running()
+	if b == nil {
+		return
+	}
+	key, o := b.order.Key, b.order
+	if !b.begun {
+		b.begun, b.Status, b.KernelID = true, contract.StatusRunning, fmt.Sprint("kernel-", f.kernel)
+		run, ok := f.runs[key]
+		if !ok || run.setup == "" {
+			run.done = max(run.done, o.Lo)
+		}
+		b.tell(marker{Event: eventStart, Done: run.done})
+		if run.setup != o.SetupSHA256 {
+			run.setup = o.SetupSHA256
+			b.tell(marker{Event: eventSetup, Done: run.done})
+		}
+		f.runs[key] = run
+	}
+	for range iterations {
+		run := f.runs[key]
+		if run.done >= o.Hi || f.r.Float64() < .02 { // its time is over
+			b.Status = contract.StatusSucceeded
+			return
+		}
+		if f.r.Float64() < .02 {
+			b.Status, b.Error = contract.StatusFailed, &contract.ExecutionError{EName: "E", EValue: "at random"}
+			b.tell(marker{Event: eventFailed, Done: run.done})
+			return
+		}
+		if f.inLife[run.done] {
+			f.doubled[b.KernelID]++
+		}
+		f.inLife[run.done], f.done[run.done] = true, true
+		run.done++
+		f.runs[key] = run
+		value := fmt.Sprint(run.done - 1)
+		b.tell(marker{Event: eventDone, Done: run.done, Seconds: 1, Result: &value})
+	}
+}
+
+// line passes a call on, or loses it, or its answer, or the relay that made it.
+func (f *fakeVM) line(do func() error) error {
+	f.fault()
+	if f.chance() {
+		return errCut
+	}
+	err := do()
+	if f.chance() {
+		f.killed = true
+		f.onKill()
+	}
+	if f.killed || f.chance() {
+		return errCut
+	}
+	return err
+}
+
+func (f *fakeVM) Submit(_ context.Context, s contract.Submit) (e contract.Execution, err error) {
+	err = f.line(func() error {
+		if s.ExpectedInstanceID != f.InstanceID() {
+			return &contract.Error{Code: contract.CodeNewInstance}
+		}
+		b := f.batches[s.RequestID]
+		if b == nil {
+			b = &fakeBatch{code: s.Code, order: orderOf(f.t, s.Code)}
+			b.ExecutionID, b.RequestID, b.Status = fmt.Sprintf("e%d-%d", f.instance, len(f.order)), s.RequestID, contract.StatusQueued
+			f.batches[s.RequestID] = b
+			f.order = append(f.order, b)
+		}
+		if b.code != s.Code {
+			return &contract.Error{Code: contract.CodeConflict}
+		}
+		f.work(f.r.IntN(15))
+		e = f.answer(b, 0)
+		return nil
+	})
+	return e, err
+}
+
+func (f *fakeVM) Execution(_ context.Context, id string, offset int64, _ time.Duration, _ int64) (e contract.Execution, err error) {
+	err = f.line(func() error {
+		f.work(f.r.IntN(6))
+		for _, b := range f.order {
+			if b.ExecutionID == id && f.r.Float64() > .01 { // else its log was dropped
+				e = f.answer(b, offset)
+				return nil
+			}
+		}
+		return &contract.Error{Code: contract.CodeNotFound}
+	})
+	return e, err
+}
+
+// answer is a page of a batch's events, some of them fallen out of the log.
+func (f *fakeVM) answer(b *fakeBatch, offset int64) contract.Execution {
+	e := b.Execution
+	page := b.Events[min(offset, int64(len(b.Events))):]
+	page = page[:min(len(page), 1+f.r.IntN(8))]
+	e.Events = nil
+	for _, ev := range page {
+		if f.chance() {
+			ev = contract.Event{Offset: ev.Offset, Type: contract.EventGap, Events: 1}
+		}
+		e.Events = append(e.Events, ev)
+	}
+	e.NextOffset = offset + int64(len(page))
+	e.End = e.Status.Finished() && e.NextOffset >= int64(len(b.Events))
+	return e
+}
+
+func (f *fakeVM) List(context.Context, int) (list contract.ExecutionList, err error) {
+	err = f.line(func() error {
+		f.work(f.r.IntN(3))
+		for _, b := range f.order {
+			list.Executions = append(list.Executions, b.Execution)
+		}
+		return nil
+	})
+	return list, err
+}
+
+func (f *fakeVM) Interrupt(context.Context, string) (contract.Execution, error) {
+	return contract.Execution{}, f.line(func() error { f.end(contract.StatusInterrupted); return nil })
+}
+
+// orderOf finds in a cell what loop.py would be told.
+func orderOf(t *testing.T, code string) (o order) {
+	t.Helper()
+	var text string
+	decoder := json.NewDecoder(strings.NewReader(code[strings.Index(code, `"{\"key\"`):]))
+	if err := decoder.Decode(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
