@@ -1,0 +1,124 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/transfer"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/fakevm"
+)
+
+func TestLocalNamesNeverLeaveTheSaveDir(t *testing.T) {
+	h, vm, dir := serveVM(t, 10*time.Second)
+	vm.Put("x", []byte("content"))
+	outside := t.TempDir()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"link": outside, "up": ".."} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{
+		"..", "../x", "a/../../x", "a/../x", "/etc/x", filepath.Join(outside, "x"), dir + "/../x", dir + "x/y",
+		`C:\x`, "c:x", "a:b", "a\x00b", strings.Repeat("n", 300), "link/x", "link/", "up/x", "..\x2f..\x2fx",
+	} {
+		r := h.call("download_from_colab", map[string]any{"remote_path": "/content/x", "local_filename": name})
+		if o := r.outcome(t); o.Error == nil || o.Error.Code != string(contract.CodeForbiddenPath) || !strings.Contains(o.Error.Hint, "LOCAL_SAVE_DIR") {
+			t.Errorf("%q: %s", name, r.Structured)
+		}
+	}
+	for _, name := range []string{"~/x", "...", "-rf", "Ünï cødé", "con", "$HOME", "a\nb", "./y", "z//x", `..\x`} {
+		r := h.call("download_from_colab", map[string]any{"remote_path": "/content/x", "local_filename": name})
+		got := decode[Download](t, r.Structured)
+		if rel, err := filepath.Rel(dir, got.LocalPath); err != nil || !filepath.IsLocal(rel) {
+			t.Errorf("%q: went to %q: %s", name, got.LocalPath, r.Structured)
+		} else {
+			mustHold(t, got.LocalPath, []byte("content"))
+		}
+	}
+	for _, elsewhere := range []string{outside, filepath.Dir(dir)} {
+		entries, err := os.ReadDir(elsewhere)
+		if err != nil || len(entries) > 1 {
+			t.Errorf("%s holds %v: %v", elsewhere, entries, err)
+		}
+	}
+}
+
+func TestFailuresOfATransferAreToldWithANextStep(t *testing.T) {
+	h, vm, dir := serveVM(t, 5*time.Second)
+	vm.Put("big", randomBytes(large))
+	write(t, filepath.Join(dir, "local.bin"), []byte("x"))
+	refuse := func(method, path string, code contract.Code) fakevm.Hook {
+		return func(_ context.Context, r *http.Request) error {
+			if r.Method == method && strings.HasPrefix(r.URL.Path, path) {
+				return &contract.Error{Code: code, Message: "refused"}
+			}
+			return nil
+		}
+	}
+	var changes atomic.Int32
+	for _, c := range []struct {
+		name, tool string
+		args       map[string]any
+		hook       fakevm.Hook
+		code, hint string
+	}{
+		{"nothing there", "download_from_colab", map[string]any{"remote_path": "/content/none"}, calm, "not_found", "list_colab_files"},
+		{"outside the roots", "download_from_colab", map[string]any{"remote_path": "/etc/shadow"}, refuse("GET", contract.PathStat, contract.CodeForbiddenPath), "forbidden_path", "/content"},
+		{"changes all the time", "download_from_colab", map[string]any{"remote_path": "big"}, func(_ context.Context, r *http.Request) error {
+			if r.URL.Path == contract.PathContent {
+				vm.Put("big", randomBytes(large+int(changes.Add(1))))
+			}
+			return nil
+		}, "changed", "wait until"},
+		{"no local file", "upload_to_colab", map[string]any{"local_path": "none.bin"}, calm, "not_found", "on this computer"},
+		{"the VM's disk is full", "upload_to_colab", map[string]any{"local_path": "local.bin"}, refuse("PUT", contract.PathUploads, contract.CodeDiskFull), "disk_full", "on the VM"},
+		{"conflict", "upload_to_colab", map[string]any{"local_path": "local.bin"}, refuse("POST", contract.PathUploads, contract.CodeConflict), "conflict", "overwrite"},
+		{"ending", "upload_to_colab", map[string]any{"local_path": "local.bin"}, refuse("POST", contract.PathUploads, contract.CodeShuttingDown), "shutting_down", "goes on where it stopped"},
+	} {
+		vm.On(c.hook)
+		r := h.call(c.tool, c.args)
+		if o := r.outcome(t); o.Error == nil || o.Error.Code != c.code || !strings.Contains(o.Error.Hint, c.hint) {
+			t.Errorf("%s: %s", c.name, r.Structured)
+		}
+		vm.On(calm)
+	}
+}
+
+func TestEveryFailureOfTheRelaysOwnHasACodeAndAHint(t *testing.T) {
+	for _, f := range append(failures, localFailures...) {
+		p := problemOf(fmt.Errorf("moving %q: %w", "x", f.err))
+		if p.Code != f.code || p.Hint != f.hint || p.Hint == "" || !strings.Contains(p.Message, `moving "x"`) {
+			t.Errorf("%v: %+v", f.err, p)
+		}
+	}
+	for err, code := range map[error]string{
+		transfer.ErrChanged: "changed", transfer.ErrLocalDisk: "local_disk_full", transfer.ErrBusy: "busy",
+		transfer.ErrForbiddenName: "forbidden_path", transfer.ErrNotRegular: "not_supported",
+		transfer.ErrTooMany: "too_large", transfer.ErrSomeFailed: "some_failed",
+	} {
+		if p := problemOf(err); p.Code != code {
+			t.Errorf("%v: %+v", err, p)
+		}
+	}
+	// A broken connection may hold a file error; it is told as what it is.
+	lost := &client.Error{Kind: client.KindUnreachable, Message: "m", Hint: "h", Err: os.ErrNotExist}
+	if p := problemOf(lost); p.Code != string(client.KindUnreachable) {
+		t.Errorf("%+v", p)
+	}
+	if p := problemOf(errors.Join(transfer.ErrLocalDisk, lost)); p.Code != codeLocalDiskFull {
+		t.Errorf("%+v", p)
+	}
+}
