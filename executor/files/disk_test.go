@@ -217,7 +217,7 @@ func TestAWholeFileBeyondFourGiB(t *testing.T) {
 	must(t, source.Truncate(size))
 	_, err = source.WriteAt([]byte("end"), size-3)
 	must(t, err)
-	var h hash
+	h := hash{total: size}
 	sum, err := h.sum(t.Context(), source)
 	must(t, err)
 	up, err := in.Start(contract.UploadStart{Path: "big", SizeBytes: size, SHA256: sum})

@@ -19,14 +19,14 @@ const (
 
 // hash is a SHA-256 being computed, and how far it is.
 type hash struct {
-	total int64
+	total int64 // bytes there are
 	done  atomic.Int64
 }
 
 // sum reads from to its end.
 func (h *hash) sum(ctx context.Context, from io.Reader) (string, error) {
 	sum := sha256.New()
-	buf := make([]byte, hashBuffer)
+	buf := make([]byte, min(hashBuffer, max(512, h.total)))
 	for ctx.Err() == nil {
 		n, err := from.Read(buf)
 		sum.Write(buf[:n])

@@ -124,7 +124,7 @@ func (p *placing) same(ctx context.Context, name string, there fs.FileInfo) (boo
 		return false, nil // unreadable or gone: not that one
 	}
 	defer f.Close()
-	var h hash
+	h := hash{total: there.Size()}
 	sum, err := h.sumOf(ctx, f)
 	if errors.Is(err, ErrChanged) || err == nil && sum != p.asked.SHA256 {
 		return false, nil
