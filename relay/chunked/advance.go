@@ -34,7 +34,7 @@ type Stop struct {
 }
 
 // leastBatch is the least time worth beginning another batch in.
-const leastBatch = time.Second
+const leastBatch = 250 * time.Millisecond
 
 // advance is one call of Advance.
 type advance struct {

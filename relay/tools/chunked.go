@@ -145,8 +145,8 @@ func (r *Chunked) next(o chunked.Outcome) string {
 func (r *Chunked) problem(o chunked.Outcome, err error, out *batchOutput) *Problem {
 	switch {
 	case err == nil:
-	case errors.Is(err, context.DeadlineExceeded) && !unreachable(err):
-		return nil // the call's time is over, no more
+	case errors.Is(err, context.DeadlineExceeded) && !unreachable(err) && r.ExecutionID != "":
+		return nil // the VM answered, and then the call's time was over
 	case unreachable(err):
 		p := *problemOf(err)
 		p.Message = fmt.Sprintf("the VM could not be reached (%s); what is done is kept, and a batch under way goes on there", p.Message)
