@@ -24,15 +24,15 @@ type wanted struct {
 // downloadFile brings one file. A file that changes meanwhile is begun anew.
 func (j *job) downloadFile(ctx context.Context, root *os.Root, w wanted) (moved, error) {
 	doing := fmt.Sprintf("downloading %q", w.remote)
+	defer j.meter.finish(w.name)
 	if err := makeFolder(root, path.Dir(w.name)); err != nil {
-		return moved{}, err
+		return moved{path: absolute(root, w.name)}, err
 	}
 	unlock, err := lockName(root, w.name)
 	if err != nil {
-		return moved{}, err
+		return moved{path: absolute(root, w.name)}, err
 	}
 	defer unlock()
-	defer j.meter.finish(w.name)
 	for try := 1; ; try++ {
 		got, err := j.downloadOnce(ctx, root, w)
 		w.first = nil

@@ -76,7 +76,7 @@ func (j *job) listTree(ctx context.Context, remote, name string) (remoteTree, er
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		t.folders = append(t.folders, at.name)
-		entries, err := j.listFolder(ctx, at.path, maxEntries-len(t.folders)-len(t.files))
+		entries, err := j.listFolder(ctx, at.path, maxEntries-len(t.folders)-len(t.files)-len(todo))
 		if err != nil {
 			return t, err
 		}
@@ -132,14 +132,17 @@ func localNames(entries []contract.File, fold bool) []localName {
 	}
 	out := make([]localName, len(entries))
 	used := make(map[string]bool, len(entries))
+	// The next number to try: counting from 1 each time takes an hour for 100,000
+	// names that become one.
+	next := map[string]int{}
 	for i, e := range entries {
 		if safe := LocalName(e.Name, onWindows); safe == e.Name && !used[key(safe)] {
 			out[i].name, used[key(safe)] = safe, true
 		}
 	}
 	for i, e := range entries {
-		for n := 0; out[i].name == ""; n++ {
-			if name := numbered(LocalName(e.Name, onWindows), n); !used[key(name)] {
+		for safe := LocalName(e.Name, onWindows); out[i].name == ""; next[key(safe)]++ {
+			if name := numbered(safe, next[key(safe)]); !used[key(name)] {
 				out[i].name, used[key(name)] = name, true
 			}
 		}

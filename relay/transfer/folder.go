@@ -36,14 +36,14 @@ func (j *job) eachFile(ctx context.Context, n int, r *Result, one func(ctx conte
 			if got.skipped {
 				r.Skipped++
 			}
-			if err == nil || inner.Err() != nil {
-				return nil
-			}
-			r.Failed++
-			r.Notes = note(r.Notes, fmt.Sprintf("%q: %v", name, err))
 			if first == nil {
 				first = err
 			}
+			if err == nil || inner.Err() != nil {
+				return nil // one that the end of the others ended did not fail
+			}
+			r.Failed++
+			r.Notes = note(r.Notes, fmt.Sprintf("%q: %v", name, err))
 			if endsAll(err) {
 				return err
 			}
@@ -53,6 +53,8 @@ func (j *job) eachFile(ctx context.Context, n int, r *Result, one func(ctx conte
 	err := g.Wait()
 	r.MovedBytes = j.meter.movedBytes()
 	switch {
+	case ctx.Err() != nil && first != nil:
+		return first // says what was wrong when time ran out
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:

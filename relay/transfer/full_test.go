@@ -15,6 +15,8 @@ import (
 // of 48 MiB, which no one else sees.
 func onSmallDisk(t *testing.T) string {
 	t.Helper()
+	binary, err := executorBinary()
+	must(t, err)
 	script := filepath.Join(t.TempDir(), "executor")
 	text := fmt.Sprintf(`#!/bin/sh
 for arg in "$@"; do [ "$before" != --workdir ] || dir=$arg; before=$arg; done

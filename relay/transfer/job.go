@@ -72,6 +72,8 @@ func (j *job) digestOf(ctx context.Context, remote string, st contract.FileStat)
 			return "", errStale
 		case digestPattern.MatchString(now.SHA256):
 			return now.SHA256, nil
+		case now.Hashing == nil:
+			return "", fmt.Errorf("the executor gives no SHA-256 of %q", remote)
 		}
 		if err := ctx.Err(); err != nil {
 			return "", context.Cause(ctx)

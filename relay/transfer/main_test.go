@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,27 +31,29 @@ import (
 
 const secret = "a secret of relay/transfer's tests, 32 bytes or more"
 
-var binary string
-
 func TestMain(m *testing.M) {
 	if os.Getenv(helperEnv) != "" {
 		os.Exit(helper())
 	}
-	dir, err := os.MkdirTemp("", "transfer-")
-	if err != nil {
-		panic(err)
-	}
-	built, err := harness.Build(context.Background(), dir)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	binary = built.Executor
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
+		if buildDir != "" {
+			os.RemoveAll(buildDir)
+		}
 		os.Exit(code)
 	}))
 }
+
+var buildDir string
+
+// executorBinary is built by the first test that needs it: fuzzing needs none.
+var executorBinary = sync.OnceValues(func() (string, error) {
+	var err error
+	if buildDir, err = os.MkdirTemp("", "transfer-"); err != nil {
+		return "", err
+	}
+	built, err := harness.Build(context.Background(), buildDir)
+	return built.Executor, err
+})
 
 // vm is an executor and a client of it, over a wire that can be cut.
 type vm struct {
@@ -67,6 +70,8 @@ type vm struct {
 
 func newVM(t testing.TB) *vm {
 	t.Helper()
+	binary, err := executorBinary()
+	must(t, err)
 	return startVM(t, binary)
 }
 

@@ -170,6 +170,22 @@ func TestEachEntryOfAFolderGetsALocalNameOfItsOwn(t *testing.T) {
 	}
 }
 
+// A hostile folder: counting from one for each of them would take the day.
+func TestManyEntriesThatBecomeOneNameAreNumberedFast(t *testing.T) {
+	entries := make([]contract.File, maxEntries)
+	for i := range entries {
+		entries[i].Name = strings.Repeat("x", 300) // cut to 255
+	}
+	got := localNames(entries, true)
+	used := map[string]bool{}
+	for _, n := range got {
+		if used[n.name] {
+			t.Fatalf("%q has two uses", n.name)
+		}
+		used[n.name] = true
+	}
+}
+
 func TestALinkOnTheWayThatLeadsOutIsRefused(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	must(t, os.Symlink(outside, dir+"/out"))

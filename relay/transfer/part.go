@@ -22,11 +22,14 @@ type part struct {
 	grown   chan struct{} // holds one after something came
 }
 
+// maxForeign is how many part names that others took are passed over.
+const maxForeign = 20
+
 // openPart opens the part file called name, or the first numbered name where what is
 // there is not ours, and goes on with what it holds where that is of the same remote
 // file.
 func openPart(root *os.Root, name, remote string, st contract.FileStat) (*part, error) {
-	for i := 0; i <= maxNotes; i++ {
+	for i := 0; i <= maxForeign; i++ {
 		p := &part{root: root, name: numbered(name, i), grown: make(chan struct{}, 1)}
 		if ours, err := p.claim(); err != nil {
 			return nil, err

@@ -42,7 +42,8 @@ var (
 )
 
 // Local is where a download goes. Name may lead into subfolders of Dir, never out
-// of it; empty, or ending in a slash, it takes the remote file's own name.
+// of it. A Name that is empty or ends in a slash gets the remote file's own name, as
+// LocalName makes it, and so does one that is a folder when a file comes.
 type Local struct {
 	Dir  string // trusted; made when missing
 	Name string

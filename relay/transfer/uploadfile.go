@@ -19,7 +19,7 @@ type outside struct {
 	name   string // for people
 	open   func() (localFile, error)
 	target string
-	fresh  bool // the listing of its folder said that nothing is there
+	fresh  bool // the VM surely has no such file there: no need to look
 }
 
 // uploadFile sends one file. A file that changes meanwhile is begun anew.

@@ -17,7 +17,7 @@ import (
 type localEntry struct {
 	name  string // in the root, with slashes
 	size  int64
-	fresh bool // nothing of its name is on the VM
+	fresh bool // the VM surely has no such file
 }
 
 // localTree is what a local folder holds, all levels of it.
@@ -121,11 +121,11 @@ func readFolder(ctx context.Context, root *os.Root, name string, limit int) ([]f
 	}
 }
 
-// compare learns by listing which files the VM has nothing of, so that these need no
+// compare learns by listing which files the VM surely has not, so that these need no
 // look each.
 func (j *job) compare(ctx context.Context, t *localTree, target string) error {
 	absent := map[string]bool{} // folders that are not on the VM
-	there := map[string]bool{}  // files and folders that are
+	there := map[string]int64{} // sizes of the files and folders that are
 	for _, folder := range t.folders {
 		if absent[path.Dir(folder)] && folder != "." {
 			absent[folder] = true
@@ -139,11 +139,12 @@ func (j *job) compare(ctx context.Context, t *localTree, target string) error {
 			return err
 		}
 		for _, e := range entries {
-			there[path.Join(remoteName(folder), e.Name)] = true
+			there[path.Join(remoteName(folder), e.Name)] = e.SizeBytes
 		}
 	}
 	for i := range t.files {
-		t.files[i].fresh = !there[remoteName(t.files[i].name)]
+		size, found := there[remoteName(t.files[i].name)]
+		t.files[i].fresh = !found || j.options.Overwrite && size != t.files[i].size
 	}
 	for _, folder := range t.empty {
 		if absent[folder] {

@@ -1,0 +1,60 @@
+package transfer
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// Whatever a kill or a stranger left of the file: what is whole counts, the rest goes,
+// and what is noted next is read back.
+func TestADamagedMemoCountsAsFarAsItIsWhole(t *testing.T) {
+	when := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
+	entry := func(name string) remoteEntry {
+		return remoteEntry{File: contract.File{Path: "/content/" + name, SizeBytes: 1, Modified: when}}
+	}
+	for name, damage := range map[string]func(text []byte) []byte{
+		"whole":     func(text []byte) []byte { return text },
+		"torn":      func(text []byte) []byte { return append(text, text[:len(text)/2]...) },
+		"no end":    func(text []byte) []byte { return append(text, `{"remote_path":"/content/b"}`...) },
+		"bytes":     func(text []byte) []byte { return append(text, 0, 1, 2, '\n') },
+		"other end": func(text []byte) []byte { return append(text, "[]\n"...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, err := openLocal(t.TempDir())
+			must(t, err)
+			defer root.Close()
+			for _, file := range []string{"a", "b"} {
+				must(t, root.WriteFile(file, []byte("x"), 0o600))
+			}
+			m, err := openMemo(root, "folder", "/content")
+			must(t, err)
+			m.add(root, entry("a"), "a")
+			_ = m.close(root, errEnough)
+			text, err := root.ReadFile(m.name)
+			must(t, err)
+			must(t, root.WriteFile(m.name, damage(text), 0o600))
+
+			m, err = openMemo(root, "folder", "/content")
+			must(t, err)
+			if !m.holds(root, entry("a")) || m.holds(root, entry("b")) {
+				t.Errorf("a is held: %v, b: %v", m.holds(root, entry("a")), m.holds(root, entry("b")))
+			}
+			m.add(root, entry("b"), "b")
+			_ = m.close(root, errEnough)
+			m, err = openMemo(root, "folder", "/content")
+			must(t, err)
+			if !m.holds(root, entry("a")) || !m.holds(root, entry("b")) {
+				t.Error("what was noted after the damage is lost")
+			}
+			must(t, os.Chtimes(root.Name()+"/a", when, when))
+			if m.holds(root, entry("a")) {
+				t.Error("a file that was touched counts as done")
+			}
+			_ = m.close(root, nil)
+			wantNames(t, root.Name(), "a", "b")
+		})
+	}
+}
