@@ -81,3 +81,44 @@ func TestSaveRefusesWhatIsTooLargeAndKeepsTheOld(t *testing.T) {
 		t.Errorf("%q %v", got, err)
 	}
 }
+
+func TestNamesListsCheckpointsByTheNameTheyWereGiven(t *testing.T) {
+	dir := t.TempDir()
+	if names, err := Names(filepath.Join(dir, "none")); err != nil || names == nil || len(names) != 0 {
+		t.Errorf("of no folder: %v %v", names, err)
+	}
+	for _, name := range []string{"train", "Über/all", "big"} {
+		v := any("x")
+		if name == "big" {
+			v = strings.Repeat("x", 1<<20)
+		}
+		if _, err := Save(dir, name, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, body := range map[string]string{"torn.json": `{"operation":"to`, "other.json": `{"operation":"train"}`, "list.json": "[1]", "train.json.lock": "", "num.json": `{"operation":5}`} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := Names(dir)
+	if err != nil || strings.Join(names, ",") != "big,train,Über/all" {
+		t.Errorf("%q %v", names, err)
+	}
+}
+
+// Laid out for people, a list of numbers is mostly white space: 12 bytes an item.
+func TestBigCheckpointsAreWrittenTight(t *testing.T) {
+	dir := t.TempDir()
+	path, err := Save(dir, "n", make([]int, 5<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() > 11<<20 {
+		t.Errorf("%d bytes, %v", info.Size(), err)
+	}
+	var back []int
+	if _, err := Load(dir, "n", &back); err != nil || len(back) != 5<<20 {
+		t.Errorf("%d items, %v", len(back), err)
+	}
+}

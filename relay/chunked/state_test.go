@@ -1,0 +1,157 @@
+package chunked
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"colabrelay/relay/checkpoint"
+	"colabrelay/shared/contract"
+)
+
+func TestRangesTellWhichKernelDidWhat(t *testing.T) {
+	s := newState(spec("", "1", 100))
+	for _, step := range []struct {
+		done   int64
+		kernel string
+		want   string
+	}{
+		{0, "a", "[]"},
+		{5, "a", "[{0 5 a vm}]"},
+		{5, "a", "[{0 5 a vm}]"},
+		{9, "a", "[{0 9 a vm}]"},
+		{12, "b", "[{0 9 a vm} {9 12 b vm}]"},
+		{10, "c", "[{0 9 a vm} {9 10 b vm}]"},
+		{9, "c", "[{0 9 a vm}]"},
+		{7, "c", "[{0 7 a vm}]"},
+		{20, "c", "[{0 7 a vm} {7 20 c vm}]"},
+		{0, "d", "[]"},
+	} {
+		s.confirm(step.done, step.kernel, "vm")
+		if fmt.Sprint(s.Ranges) != step.want || s.Done != step.done || !s.sound() {
+			t.Errorf("after %+v: %v", step, s.Ranges)
+		}
+	}
+	for i := range int64(5000) {
+		s.confirm(i+1, fmt.Sprint("kernel-", i), "vm")
+	}
+	if len(s.Ranges) != maxRanges || !s.sound() || s.Ranges[0].KernelID != "several" || s.Done != 5000 {
+		t.Errorf("%d ranges, the first %+v", len(s.Ranges), s.Ranges[0])
+	}
+}
+
+func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
+	dir := t.TempDir()
+	for name, value := range map[string]string{"few big ones": strings.Repeat("[1],", 15000), "many small ones": "1"} {
+		s := newState(spec("", "1", 400_000))
+		if len(value) > 1 {
+			value = "[" + strings.TrimSuffix(value, ",") + "]"
+		}
+		for i := range s.N {
+			s.confirm(i+1, "k", "vm")
+			s.keep(Value{Iteration: i, Value: json.RawMessage(value)})
+		}
+		if s.ResultsDropped == 0 || int64(len(s.Results))+s.ResultsDropped != s.N {
+			t.Errorf("%s: %d kept, %d dropped", name, len(s.Results), s.ResultsDropped)
+		}
+		s.printed(strings.Repeat("ä", 10_000))
+		if len(s.Output) > maxOutput || !utf8.ValidString(s.Output) || len(s.Output) < maxOutput-4 {
+			t.Errorf("%d bytes of output", len(s.Output))
+		}
+		if _, err := checkpoint.Save(dir, name, s); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		back, err := Load(dir, name)
+		if err != nil || len(back.Results) != len(s.Results) || back.ResultBytes != s.ResultBytes {
+			t.Fatalf("%s: %v", name, err)
+		}
+		back.confirm(0, "k", "vm")
+		if len(back.Results) != 0 || back.ResultBytes != 0 {
+			t.Errorf("%s: %d values, %d bytes left", name, len(back.Results), back.ResultBytes)
+		}
+	}
+}
+
+func TestNamesAndCodeAreBounded(t *testing.T) {
+	for want, s := range map[error]Spec{
+		ErrName: {Loop: "1", N: 1},
+		ErrSize: {Name: "big", Setup: strings.Repeat("x", MaxCodeBytes), Loop: "1", N: 1},
+	} {
+		if _, err := Open(t.TempDir(), s); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	// The worst code there is still fits a request.
+	s := Spec{Name: "worst", Loop: strings.Repeat(`"`, MaxCodeBytes), N: 1, BatchSize: 1}
+	r, err := Open(t.TempDir(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	body, err := json.Marshal(contract.Submit{Code: r.cell(0, 1)})
+	if err != nil || len(body) > contract.MaxBodyBytes {
+		t.Errorf("a request of %d bytes, %v", len(body), err)
+	}
+}
+
+func TestRepeatedBatchHasTheSameText(t *testing.T) {
+	r, err := Open(t.TempDir(), spec("a = '\u2028😀\\'\n\t\"", "LOAD SOURCES SPEC {i}", 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.cell(0, 5) != r.cell(0, 5) || r.cell(0, 5) == r.cell(0, 6) {
+		t.Error("a batch's text")
+	}
+	if o := orderOf(t, r.cell(0, 5)); o.Loop != r.spec.Loop || o.Setup != r.spec.Setup || o.Hi != 5 || o.Key != r.state.Key {
+		t.Errorf("the order came to %+v", o)
+	}
+}
+
+// What a file holds may be anything; a state that is taken must be sound.
+func FuzzLoad(f *testing.F) {
+	good, _ := json.Marshal(newState(spec("", "1", 10)))
+	f.Add(good)
+	f.Add([]byte(`{"kind":"chunked","version":1,"key":"k","n_iterations":5,"completed":3,"ranges":[{"from":0,"to":3}],"in_flight":{"request_id":"r","lo":3,"hi":4}}`))
+	f.Add([]byte(`{"kind":"chunked","version":2}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if !json.Valid(data) {
+			return
+		}
+		dir := t.TempDir()
+		if _, err := checkpoint.Save(dir, "n", json.RawMessage(data)); err != nil {
+			return
+		}
+		s, err := Load(dir, "n")
+		switch {
+		case err == nil && (!s.sound() || s.Done < 0 || s.N < 1):
+			t.Errorf("taken: %s", data)
+		case err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrForeign):
+			t.Errorf("%s: %v", data, err)
+		}
+	})
+}
+
+// Markers come from code that a user may have changed.
+func FuzzReadMarker(f *testing.F) {
+	f.Add([]byte(`{"run":"k","event":"done","done":3,"seconds":0.5,"result":"[1]"}`))
+	f.Add([]byte(`{"run":"k","event":"done","done":-3}`))
+	f.Add([]byte(`{"run":"k","event":"done","done":1e99,"result":"{"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := &State{Key: "k", N: 10}
+		m, ok := readMarker(contract.Event{Data: map[string]json.RawMessage{markerMIME: data}}, s)
+		if !ok {
+			return
+		}
+		s.confirm(m.Done, "kernel", "vm")
+		if v, ok := m.value(); ok && !json.Valid(v.Value) {
+			t.Errorf("value %s", v.Value)
+		}
+		if s.Done < 0 || s.Done > MaxIterations {
+			t.Errorf("done %d", s.Done)
+		}
+	})
+}
