@@ -251,8 +251,10 @@ def reduce(saver, obj):
 
 def reduce_type(saver, cls):
     module = class_module(cls)
-    if module == "builtins" or importable(cls, module, cls.__qualname__):
+    if importable(cls, module, cls.__qualname__):
         saver.uses(module)
+        return cls.__qualname__  # dill would take some classes of libraries by value
+    if module == "builtins":  # NoneType and its like, which have no name there
         return NotImplemented
     if saver.plain:
         raise Unkeepable(

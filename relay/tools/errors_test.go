@@ -84,6 +84,8 @@ var calls = map[string]struct{ args, method, path string }{
 	"list_colab_variables":    {`{}`, "GET", contract.PathVariables},
 	"inspect_variable":        {`{"name":"x"}`, "GET", contract.PathInspect},
 	"download_from_colab":     {`{"remote_path":"/content/x"}`, "GET", contract.PathStat},
+	"save_kernel_state":       {`{"name":"s"}`, "POST", contract.PathExecutions},
+	"restore_kernel_state":    {`{"name":"s"}`, "", ""}, // nothing is saved
 	"upload_to_colab":         {`{"local_path":"` + thisFile() + `"}`, "POST", contract.PathUploads},
 }
 

@@ -111,6 +111,7 @@ func allTools() []tool {
 		getExecution(), listExecutions(), interruptExecution(), provideInput(),
 		restartKernel(), listVariables(), inspectVariable(), cleanup(),
 		listFiles(), downloadFromColab(), uploadToColab(),
+		saveState(), restoreState(),
 	}
 }
 

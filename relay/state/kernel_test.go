@@ -1,0 +1,200 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+// standIn makes testdata/torch importable.
+func standIn(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("testdata")
+	must(t, err)
+	return "PYTHONPATH=" + path
+}
+
+func TestTensorsOfAGPUComeBackOnOneWhereThereIsOne(t *testing.T) {
+	const look = `print(w.device, w.device.index, part.device, list(part.values()), part.memory is w.memory, cpu.device, raw.device.type, len(raw.memory))`
+	for name, test := range map[string]struct{ gpus, want string }{
+		"as many": {"2", "cuda:1 1 cuda:1 [4.0, 5.0] True cpu cuda 40\n"},
+		"fewer":   {"1", "cuda:0 0 cuda:0 [4.0, 5.0] True cpu cuda 40\n"},
+		"none":    {"", "cpu None cpu [4.0, 5.0] True cpu cpu 40\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			first := newVM(t, stacks.Old(t), standIn(t), "TORCH_GPU=2")
+			first.run("import torch\nw = torch.arange(10, 'cuda:1')\npart = w[4:6]\ncpu = torch.arange(3)\nraw = w.untyped_storage()")
+			saved := first.save(dir, "gpu")
+			checkSkipped(t, saved.Manifest.Skipped, nil)
+
+			env := []string{standIn(t)}
+			if test.gpus != "" {
+				env = append(env, "TORCH_GPU="+test.gpus)
+			}
+			second := newVM(t, stacks.Old(t), env...)
+			r := second.restore(dir, "gpu")
+			checkSkipped(t, r.Loaded.Failed, nil)
+			if got := second.run(strings.ReplaceAll(look, "[4.0", "[4.0")); strings.ReplaceAll(got, "np.float32(4.0), np.float32(5.0)", "4.0, 5.0") != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			warned := len(r.Loaded.Warnings) == 1 && strings.Contains(r.Loaded.Warnings[0], "no GPU")
+			if warned != (test.gpus == "") {
+				t.Errorf("warnings %q", r.Loaded.Warnings)
+			}
+		})
+	}
+}
+
+func TestALargeArrayIsNotHeldTwice(t *testing.T) {
+	const peak = "print([l.split()[1] for l in open('/proc/self/status') if l.startswith('VmHWM')][0])"
+	for _, pickler := range []string{"dill", "cloudpickle"} {
+		t.Run(pickler, func(t *testing.T) {
+			dir := t.TempDir()
+			first, second := newVM(t, stacks.Old(t)), newVM(t, stacks.Old(t))
+			for _, v := range []*vm{first, second} {
+				v.run(without(picklers[pickler]...) + "\nimport numpy as np, pandas as pd")
+			}
+			first.run("a = np.ones(256 << 17)\nf = pd.DataFrame({'x': a})") // 256 MiB
+			before := kilobytes(t, first.run(peak))
+			saved := first.save(dir, "large")
+			if grown := kilobytes(t, first.run(peak)) - before; grown > 48<<10 {
+				t.Errorf("saving 256 MiB took %d KiB more", grown)
+			}
+			before = kilobytes(t, second.run(peak))
+			second.restore(dir, "large")
+			data := int(saved.Manifest.Bytes >> 10)
+			if grown := kilobytes(t, second.run(peak)) - before; grown > data+48<<10 {
+				t.Errorf("restoring %d KiB took %d KiB", data, grown)
+			}
+		})
+	}
+}
+
+func kilobytes(t *testing.T, text string) int {
+	t.Helper()
+	var n int
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestOneVariableThatCannotComeBackCostsOnlyThoseThatShareWithIt(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		for _, pickler := range []string{"dill", "cloudpickle"} {
+			t.Run(pickler, func(t *testing.T) {
+				dir := t.TempDir()
+				first, second := newVM(t, s), newVM(t, s)
+				must(t, os.WriteFile(filepath.Join(first.dir, "helper.py"), []byte("class Thing: pass\n"), 0o600))
+				for _, v := range []*vm{first, second} {
+					v.run(without(picklers[pickler]...))
+				}
+				first.run("import helper, numpy as np\nkept = [1, 2]\nb_bad = [kept, [3], helper.Thing()]\nc_shares = {'bad': b_bad}\nd_half = [b_bad[1], kept]\n" +
+					"a_kept = kept\nz_array = np.arange(300_000)\nz_fine = [kept, z_array]\ndef f(): return z_fine\nbefore = 'new'")
+				first.save(dir, "part")
+				second.run("b_bad = 'old'\nbefore = 'old'")
+				r := second.restore(dir, "part")
+				const missing = "ModuleNotFoundError: No module named 'helper'"
+				const shares = "it shares an object with a variable that can't be restored"
+				checkSkipped(t, r.Loaded.Failed, map[string]string{"helper": missing, "b_bad": missing, "c_shares": shares, "d_half": shares})
+				got := second.run("print(b_bad, before, a_kept is kept is z_fine[0], z_fine[1] is z_array, z_array.sum(), f() is z_fine)")
+				if want := "old new True True 44999850000 True\n"; got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+				if got := strings.Join(r.Loaded.Overwritten, " "); got != "before" {
+					t.Errorf("overwritten: %s", got)
+				}
+			})
+		}
+	})
+}
+
+func TestAnotherPythonsFunctionsAreNamedAndDataComesBack(t *testing.T) {
+	dir := t.TempDir()
+	first := newVM(t, stacks.Old(t))
+	// What a Python of another minor version writes: its magic number stands for it.
+	first.run("import importlib.util, sys, numpy as np\nimportlib.util.MAGIC_NUMBER = b'abcd'\nnp.__version__ = '0.9'\nnp.version.version = '0.9'")
+	first.run("class C:\n  n = 1\n  def m(self): return 2\nc = C()\ndef f(): return 1\nx = [1, f]")
+	first.save(dir, "python")
+	second := newVM(t, stacks.Old(t))
+	r := second.restore(dir, "python")
+	if len(r.Loaded.Failed) != 1 || r.Loaded.Failed[0].Name != "f" || !strings.Contains(r.Loaded.Failed[0].Reason, "define it again") {
+		t.Errorf("failed: %+v", r.Loaded.Failed)
+	}
+	told := strings.Join(r.Loaded.Warnings, "\n")
+	for _, want := range []string{"C came back without the code of: m", "saved with numpy 0.9, restored into a kernel which has "} {
+		if !strings.Contains(told, want) {
+			t.Errorf("no %q in %q", want, told)
+		}
+	}
+	e, _ := second.try("assert C.n == 1 and x[0] == 1 and type(c) is C\nc.m()")
+	if e.Error == nil || e.Error.EName != "RuntimeError" || !strings.Contains(e.Error.EValue, "define it again") {
+		t.Errorf("%+v", e.Error)
+	}
+}
+
+func TestHowFarChunkedRunsCameGoesAlong(t *testing.T) {
+	dir := t.TempDir()
+	first, second := newVM(t, stacks.Old(t)), newVM(t, stacks.Old(t))
+	first.run("import sys, types\nm = sys.modules['colab_relay_runs'] = types.ModuleType('colab_relay_runs')\nm.runs = {'k': {'setup': 'h', 'done': 7}}\ndel m\nx = 1")
+	first.save(dir, "runs")
+	second.restore(dir, "runs")
+	if got := second.run("print(sys.modules['colab_relay_runs'].runs)"); got != "{'k': {'setup': 'h', 'done': 7}}\n" {
+		t.Error(got)
+	}
+}
+
+func TestManyVariablesAreAllTold(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v.run("for n in range(3000): globals()['variable_%d' % n] = n")
+	saved := v.save(dir, "many") // the report is a blob then
+	if n := len(saved.Manifest.Variables); n != 3001 || saved.Manifest.VariableCount != n {
+		t.Errorf("%d told of %d", n, saved.Manifest.VariableCount)
+	}
+}
+
+func TestNothingUserDefinedBreaksTheSave(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v.run("list = dict = print = type = len = None\nopen = 3\nx = 5\nglobals()['odd name\\ud800'] = 1\nglobals()['quote\"'] = 2")
+	saved := v.save(dir, "shadowed")
+	if saved.Manifest.VariableCount != 9 {
+		t.Errorf("%+v", saved.Manifest.Variables)
+	}
+	second := newVM(t, stacks.Old(t))
+	r := second.restore(dir, "shadowed")
+	checkSkipped(t, r.Loaded.Failed, nil)
+	e, _ := second.try("assert x == 5 and list is None and globals()['odd name\\ud800'] == 1")
+	if e.Status != contract.StatusSucceeded {
+		t.Errorf("%+v", e.Error)
+	}
+}
+
+func TestWhatDoesNotFitOnTheVMIsNamed(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v.run("import numpy as np\nsmall = [1]\nlarge = np.ones(4 << 20)\nalso_large = bytes(40 << 20)")
+	// The largest file this process may write stands for a full disk: 10 MiB.
+	v.run("import resource, signal, shutil, collections\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (10 << 20, resource.RLIM_INFINITY))")
+	saved := v.save(dir, "full")
+	checkSkipped(t, saved.Manifest.Skipped, map[string]string{"large": "", "also_large": ""})
+
+	v.run("resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\nusage = shutil.disk_usage\n" +
+		"shutil.disk_usage = lambda path: usage(path)._replace(free=80 << 20)\ndel also_large")
+	saved = v.save(dir, "full")
+	checkSkipped(t, saved.Manifest.Skipped, map[string]string{"large": "it takes 32 MB, and the VM's disk has 80 MB free"})
+
+	_, err := Restore(t.Context(), v.client, dir, Options{Name: "full", Runtime: "test", Until: time.Now().Add(time.Minute)})
+	must(t, err) // small enough for 80 MB
+	v.run("shutil.disk_usage = lambda path: usage(path)._replace(free=1 << 20)")
+	_, err = Restore(t.Context(), v.client, dir, options("full"))
+	if !errors.Is(err, ErrRoom) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,113 @@
+package tools
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// What these tests leave out, relay/state's own do with a real kernel: here is how it
+// is told.
+
+// stateOn makes the fake a VM whose kernel reports and whose file can be fetched.
+func stateOn(f *fakeExecutor) *fakeRun {
+	data := []byte("colab-relay kernel state 1\n and so on")
+	sum := sha256.Sum256(data)
+	digest := hex.EncodeToString(sum[:])
+	f.on("GET", contract.PathStat, func(*http.Request, []byte) (int, any) {
+		return http.StatusOK, contract.FileStat{
+			File: contract.File{Name: "data.state", Path: "/tmp/x/data.state", SizeBytes: int64(len(data))}, ETag: "e", SHA256: digest,
+		}
+	})
+	f.on("GET", contract.PathContent, func(*http.Request, []byte) (int, any) { return http.StatusOK, data })
+	r := f.run("s1")
+	r.event(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
+		"application/vnd.colab-relay.state+json": json.RawMessage(fmt.Sprintf(`{"path":"/tmp/x/data.state","manifest":{"python":"3.12.1","pickler":"dill","variable_count":2,
+			"variables":[{"name":"x","type":"int","bytes":5},{"name":"y","type":"list","bytes":9}],"modules":[{"name":"np","module":"numpy"}],
+			"skipped":[{"name":"gen","reason":"it holds a generator"}],"skipped_count":1,"bytes":%d,"sha256":%q}}`, len(data), digest)),
+	}})
+	return r
+}
+
+type stateAnswer struct {
+	Status      string
+	Version     string
+	Path        string
+	SHA256      string
+	CanContinue bool   `json:"can_continue"`
+	NextCommand string `json:"next_command"`
+	Count       int    `json:"variable_count"`
+	Skipped     []struct{ Name, Reason string }
+	Warnings    []string
+}
+
+func (r result) state(t *testing.T) stateAnswer {
+	t.Helper()
+	var a stateAnswer
+	if err := json.Unmarshal(r.Structured, &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestSaveThatOutlivesItsCallIsSavedByTheSameCall(t *testing.T) {
+	h, f := serveFake(t, 2*time.Second)
+	run := stateOn(f)
+	run.set(func(e *contract.Execution) { e.Status = contract.StatusQueued })
+	first := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})
+	a := first.state(t)
+	want := `save_kernel_state(name="my \"state\"", keep_versions=5)`
+	if a.Status != "saving" || !a.CanContinue || a.NextCommand != want || len(a.Warnings) != 1 {
+		t.Errorf("%s", first.Structured)
+	}
+	run.end(contract.StatusSucceeded)
+	second := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})
+	a = second.state(t)
+	if a.Status != "saved" || a.CanContinue || a.NextCommand != "" || a.Count != 2 || a.Path == "" || len(a.Skipped) != 1 {
+		t.Errorf("%s", second.Structured)
+	}
+	for _, part := range []string{"2 variables, 1 modules", "with dill", "Left out gen: it holds a generator", a.Path} {
+		if !strings.Contains(second.Content[0].Text, part) {
+			t.Errorf("the text lacks %q: %s", part, second.Content[0].Text)
+		}
+	}
+	if !run.submits[0].Unstored || run.submits[0].RequestID == "" {
+		t.Errorf("submitted %+v", run.submits[0])
+	}
+}
+
+func TestFailedSaveSaysThatEarlierVersionsAreWhole(t *testing.T) {
+	h, f := serveFake(t, 2*time.Second)
+	run := stateOn(f)
+	run.end(contract.StatusKernelDied)
+	r := h.call("save_kernel_state", map[string]any{"name": "s"})
+	o := r.outcome(t)
+	if o.Error == nil || o.Error.Code != "kernel_died" || !strings.Contains(o.Error.Hint, "whole") || r.state(t).Status != "failed" {
+		t.Errorf("%s", r.Structured)
+	}
+}
+
+func TestRestoreOfAnUnknownNameTellsTheNamesThereAre(t *testing.T) {
+	h, f := serveFake(t, 2*time.Second)
+	r := h.call("restore_kernel_state", map[string]any{"name": "nothing"})
+	if o := r.outcome(t); o.Error == nil || o.Error.Code != "not_found" || !strings.Contains(o.Error.Hint, "save_kernel_state") {
+		t.Errorf("%s", r.Structured)
+	}
+	stateOn(f).end(contract.StatusSucceeded)
+	h.call("save_kernel_state", map[string]any{"name": "Big Run"})
+	r = h.call("restore_kernel_state", map[string]any{"name": "big run"})
+	if o := r.outcome(t); o.Error == nil || o.Error.Code != "not_found" || !strings.Contains(o.Error.Hint, `"Big Run"`) {
+		t.Errorf("%s", r.Structured)
+	}
+	r = h.call("restore_kernel_state", map[string]any{"name": "Big Run", "version": "7"})
+	if o := r.outcome(t); o.Error == nil || o.Error.Code != "not_found" || !strings.Contains(o.Error.Message, "000001-") {
+		t.Errorf("%s", r.Structured)
+	}
+}
