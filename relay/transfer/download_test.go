@@ -182,9 +182,9 @@ func TestACancelledDownloadGoesOnWhereItWas(t *testing.T) {
 	const size = 32 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
 	dir := t.TempDir()
-	ctx, report := stopAfter(t, size/2)
+	ctx, report := stopAfter(t, partBytes)
 	first, err := Download(ctx, v.client, v.path("a.bin"), Local{Dir: dir}, Options{Report: report})
-	if !errors.Is(err, errEnough) || first.DoneBytes < size/2 || first.DoneBytes >= size || first.SizeBytes != size {
+	if !errors.Is(err, errEnough) || first.DoneBytes < partBytes || first.DoneBytes >= size || first.SizeBytes != size {
 		t.Fatalf("first call: %+v, %v", first, err)
 	}
 	wantNames(t, dir, "a.bin.part", "a.bin.part.json")
@@ -263,10 +263,10 @@ func TestTwoDownloadsOfOneNameDoNotMix(t *testing.T) {
 // What a cut left unproven is what someone on the way changed: only that comes again.
 func TestUnprovenBytesThatAreWrongComeAgain(t *testing.T) {
 	v := newVM(t)
-	const size = 6 * partBytes
+	const size = 8 * partBytes
 	want := fill(t, v.path("a.bin"), size, 1)
 	dir := t.TempDir()
-	ctx, report := stopAfter(t, size/2)
+	ctx, report := stopAfter(t, partBytes)
 	first, err := Download(ctx, v.client, v.path("a.bin"), Local{Dir: dir}, Options{Report: report})
 	if !errors.Is(err, errEnough) {
 		t.Fatal(err)
@@ -294,10 +294,10 @@ func TestUnprovenBytesThatAreWrongComeAgain(t *testing.T) {
 // Bytes that the journal holds for proven are wrong, as after a power cut.
 func TestWrongBytesOnTheDiskAreNeverTaken(t *testing.T) {
 	v := newVM(t)
-	const size = 6 * partBytes
+	const size = 8 * partBytes
 	want := fill(t, v.path("a.bin"), size, 1)
 	dir := t.TempDir()
-	ctx, report := stopAfter(t, size/2)
+	ctx, report := stopAfter(t, partBytes)
 	if _, err := Download(ctx, v.client, v.path("a.bin"), Local{Dir: dir}, Options{Report: report}); !errors.Is(err, errEnough) {
 		t.Fatal(err)
 	}

@@ -194,7 +194,7 @@ func cutsAt(size int64, n int, seed uint64) []int64 {
 }
 
 // stopAfter is a context that is cancelled once done bytes are there, and the report
-// that does it.
+// that does it. What is in flight then may still come: inFlight parts at most.
 func stopAfter(t testing.TB, done int64) (context.Context, func(Progress)) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })

@@ -158,9 +158,9 @@ func TestACancelledUploadGoesOnWhereItWas(t *testing.T) {
 	const size = 32 << 20
 	local := filepath.Join(t.TempDir(), "a.bin")
 	want := fill(t, local, size, 1)
-	ctx, report := stopAfter(t, size/2)
+	ctx, report := stopAfter(t, partBytes)
 	first, err := Upload(ctx, v.client, local, v.path("a.bin"), Options{Report: report})
-	if !errors.Is(err, errEnough) || first.DoneBytes < size/2 || first.DoneBytes >= size {
+	if !errors.Is(err, errEnough) || first.DoneBytes < partBytes || first.DoneBytes >= size {
 		t.Fatalf("first call: %+v, %v", first, err)
 	}
 	second, err := Upload(t.Context(), v.client, local, v.path("a.bin"), Options{})
