@@ -101,12 +101,18 @@ type attempt struct {
 // time is over after patience.
 func call(t *testing.T, dir string, s Spec, vm VM, patience time.Duration) attempt {
 	t.Helper()
+	return callWithin(t, dir, s, vm, patience, patience+10*time.Second)
+}
+
+// callWithin is a call whose requests end after limit, too.
+func callWithin(t *testing.T, dir string, s Spec, vm VM, patience, limit time.Duration) attempt {
+	t.Helper()
 	r, err := Open(dir, s)
 	if err != nil {
 		return attempt{err: err}
 	}
 	defer r.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience+10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	var a attempt
 	a.Outcome, a.err = r.Advance(ctx, vm, Options{

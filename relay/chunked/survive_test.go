@@ -100,9 +100,8 @@ func TestExecutorKilledInMidBatchAndStartedAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := call(t, dir, s, m, 300*time.Millisecond)
 			var lost *client.Error
-			if !errors.As(a.err, &lost) || a.Done != before.Done {
+			if a := callWithin(t, dir, s, m, time.Second, time.Second); !errors.As(a.err, &lost) || a.Done != before.Done {
 				t.Fatalf("with nothing there: done %d, %v", a.Done, a.err)
 			}
 			first := numbers(t, m, "numbers")
@@ -110,7 +109,7 @@ func TestExecutorKilledInMidBatchAndStartedAgain(t *testing.T) {
 				work = t.TempDir()
 			}
 			again := start(t, stacks.Old(t), work)
-			a = finish(t, dir, s, again)
+			a := finish(t, dir, s, again)
 			var second []string
 			if second = numbers(t, again, "numbers"); sameFolder {
 				second = second[len(first):]
