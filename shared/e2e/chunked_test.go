@@ -162,7 +162,7 @@ func checkDiary(t *testing.T, l *lab, n int, told []string) {
 // The value depends on the order and on each iteration having run exactly once.
 const (
 	foldSetup = "import time\ntotal = 7\ntrail = []"
-	foldLoop  = "total = (total * 31 + i) % 1_000_003\ntrail.append(i)\ntime.sleep(0.02)\nresult = total"
+	foldLoop  = "total = (total * 31 + i) % 1_000_003\ntrail.append(i)\ntime.sleep(0.06)\nresult = total"
 	foldSteps = 120
 )
 
