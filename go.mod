@@ -23,6 +23,7 @@ require (
 	go.uber.org/goleak v1.3.0
 	golang.ngrok.com/muxado/v2 v2.0.2
 	golang.ngrok.com/ngrok/v2 v2.4.0
+	golang.org/x/crypto v0.57.0
 	golang.org/x/image v0.47.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0

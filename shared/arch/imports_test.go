@@ -59,6 +59,7 @@ var homes = map[string][]string{
 	"golang.ngrok.com/muxado/v2":      {"executor/tunnel", "executor/tunnel/ngrokedge"},
 	"golang.ngrok.com/ngrok/v2":       {"executor/tunnel"},
 	"github.com/vbauerster/mpb/v8":    {"relay"},
+	"golang.org/x/crypto":             {"executor/tunnel"},
 	"golang.org/x/image":              {"relay/render"},
 	"golang.org/x/term":               {"relay"},
 
