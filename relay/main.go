@@ -1,6 +1,6 @@
 // Command relay is what an MCP host starts on the laptop: a stdio MCP server
-// whose tools run Python on a paired VM. It is also a command line for people:
-// pair, status, get, put, version.
+// whose tools run Python on a paired VM. It is also a command line for people: see
+// run here for its subcommands.
 //
 // This package only wires: settings (config.go), one file per subcommand.
 package main
@@ -45,7 +45,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, std str
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	set.flags(root.PersistentFlags())
-	root.AddCommand(serveCommand(&set, std), pairCommand(&set, std), statusCommand(&set, std),
+	root.AddCommand(serveCommand(&set, std), initCommand(std), pairCommand(&set, std), unpairCommand(std),
+		runtimesCommand(&set, std), statusCommand(&set, std),
 		getCommand(&set, std), putCommand(&set, std), versionCommand(std))
 	root.SetArgs(args)
 	root.SetIn(std.in)

@@ -35,6 +35,9 @@ func pairCommand(set *settings, std streams) *cobra.Command {
 }
 
 func pair(ctx context.Context, name string, args []string, std streams) error {
+	if err := onePairing(args); err != nil {
+		return err
+	}
 	text := strings.Join(args, " ") // a paste may be broken into several arguments
 	if text == "" || text == "-" {
 		fmt.Fprintln(std.err, "Paste the pairing string and end with Ctrl-D:")
@@ -64,6 +67,17 @@ func pair(ctx context.Context, name string, args []string, std streams) error {
 	fmt.Fprintf(std.out, "Paired %q with %s\n", name, p.URL)
 	if !tell(ctx, r, std.out) {
 		fmt.Fprintln(std.out, "The pairing is kept. `relay status` checks again.")
+	}
+	return nil
+}
+
+// onePairing refuses words after a pairing string, which joined to it would only look
+// like a damaged one. A paste that a terminal broke in pieces has no whole one.
+func onePairing(args []string) error {
+	for i, word := range args[:max(len(args)-1, 0)] {
+		if _, err := auth.ParsePairing(word); err == nil {
+			return fmt.Errorf("%q after the pairing string means nothing: give the string alone, and a name with --name", strings.Join(args[i+1:], " "))
+		}
 	}
 	return nil
 }

@@ -53,6 +53,28 @@ func (r *runtimes) resolve(name string) (tools.Runtime, error) {
 	return tools.Runtime{Name: found.Name, URL: found.URL, Client: have.client}, nil
 }
 
+// lives keeps what is seen of each runtime beside the pairings.
+func (r *runtimes) lives() tools.Lives {
+	if r.pairings == nil {
+		return tools.Lives{}
+	}
+	return tools.Lives{
+		Last: func(name string) pairing.Life { return r.pairings.Life(r.key(name)) },
+		Saw: func(name string, seen pairing.Life) {
+			if err := r.pairings.Saw(r.key(name), seen); err != nil {
+				r.log.Warn("the next relay will not know this kernel", "kernel_id", seen.KernelID, "err", err)
+			}
+		},
+	}
+}
+
+// key is where the life of a runtime that was resolved is kept.
+func (r *runtimes) key(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.clients[name].Key()
+}
+
 func (r *runtimes) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

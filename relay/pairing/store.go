@@ -1,15 +1,17 @@
-// Package pairing remembers which runtimes this laptop is paired with, and says
-// which one a call means.
+// Package pairing remembers which runtimes this laptop is paired with and which
+// life of each it saw last, keeps the laptop's own secret, and says which runtime a
+// call means.
 //
 // It must not talk to a runtime, keep anything in memory between calls (a
 // pairing made by `relay pair` counts at once in a relay that is running), or
-// drop what it can't read. Start reading at Store here and Resolve.
+// drop a pairing it can't read. Start reading at Store here and Resolve.
 package pairing
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -90,10 +92,7 @@ func (s *Store) Put(r Runtime) error {
 		return fmt.Errorf("runtime %q: no secret", r.Name)
 	}
 	r.URL = strings.TrimRight(r.URL, "/")
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return fmt.Errorf("make the config folder: %v", err)
-	}
-	unlock, err := s.lock((*flock.Flock).TryLockContext)
+	unlock, err := s.own()
 	if err != nil {
 		return err
 	}
@@ -107,6 +106,35 @@ func (s *Store) Put(r Runtime) error {
 	}
 	all[r.Name] = r
 	return s.write(all)
+}
+
+// Remove forgets the runtime of that name and its lives, or says ErrNotPaired.
+func (s *Store) Remove(name string) error {
+	if _, err := s.Get(name); err != nil { // makes no folder for nothing
+		return err
+	}
+	unlock, err := s.own()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	all, err := s.read()
+	if err != nil {
+		return err
+	}
+	delete(all, name)
+	if err := s.write(all); err != nil {
+		return err
+	}
+	return s.forget(name)
+}
+
+// own makes the folder and takes the lock, for a change.
+func (s *Store) own() (unlock func(), err error) {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the config folder: %v", err)
+	}
+	return s.lock((*flock.Flock).TryLockContext)
 }
 
 // Get returns the runtime of that name, or ErrNotPaired.
@@ -130,21 +158,27 @@ func (s *Store) List() ([]Runtime, error) {
 	return slices.SortedFunc(maps.Values(all), func(a, b Runtime) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
-// load reads under a shared lock: on Windows a file that is being read can't be
-// replaced. Where the lock can't be made, as in a read-only folder, nobody
-// replaces the file either.
 func (s *Store) load() (map[string]Runtime, error) {
 	if _, err := os.Stat(s.Path()); errors.Is(err, fs.ErrNotExist) {
 		return map[string]Runtime{}, nil
 	}
-	unlock, err := s.lock((*flock.Flock).TryRLockContext)
-	switch {
-	case err == nil:
-		defer unlock()
-	case errors.Is(err, context.DeadlineExceeded):
+	unlock, err := s.readLock()
+	if err != nil {
 		return nil, err
 	}
+	defer unlock()
 	return s.read()
+}
+
+// readLock takes the lock shared: on Windows a file that is being read can't be
+// replaced. Where the lock can't be made, as in a read-only folder, nobody replaces
+// the file either, and it gives an unlock that does nothing.
+func (s *Store) readLock() (unlock func(), err error) {
+	unlock, err = s.lock((*flock.Flock).TryRLockContext)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return func() {}, nil
+	}
+	return unlock, err
 }
 
 // lock takes the lock the way try does. Each call has a file handle of its own,
@@ -180,14 +214,19 @@ func (s *Store) write(all map[string]Runtime) error {
 	if err != nil {
 		return err
 	}
-	// The new file takes over the mode of the old one.
-	if err := os.Chmod(s.Path(), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("protect the paired runtimes: %v", err)
-	}
-	if err := atomic.WriteFile(s.Path(), text); err != nil {
+	if err := replace(s.Path(), text); err != nil {
 		return fmt.Errorf("write the paired runtimes: %v", err)
 	}
 	return nil
+}
+
+// replace writes a file that only this user may read, all of it or nothing.
+func replace(path string, text io.Reader) error {
+	// The new file takes over the mode of the old one.
+	if err := os.Chmod(path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return atomic.WriteFile(path, text)
 }
 
 // setAside renames the damaged file to a name that is free and says so.

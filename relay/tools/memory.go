@@ -1,36 +1,71 @@
 package tools
 
 import (
+	"cmp"
 	"sync"
+	"time"
 
+	"colabrelay/relay/pairing"
 	"colabrelay/shared/contract"
 )
 
-// kernels remembers the kernel life last seen at each runtime, to say when
-// another one answers. The zero value is ready.
-type kernels struct {
-	mu   sync.Mutex
-	last map[string]string
+// Lives keeps what was last seen of each runtime for the relays after this one, by
+// the runtime's name. Both are nil where nothing is to be kept.
+type Lives struct {
+	Last func(runtime string) pairing.Life
+	Saw  func(runtime string, seen pairing.Life)
 }
 
-// see notes a kernel life and reports whether another one was seen before.
-func (k *kernels) see(runtime, id string) bool {
+// kernels remembers the life last seen of each runtime, to say when another one
+// answers.
+type kernels struct {
+	lives Lives // asked for a runtime that this relay has not seen yet
+
+	mu   sync.Mutex
+	last map[string]pairing.Life
+}
+
+// see notes a kernel that nobody need be warned of.
+func (k *kernels) see(runtime, id string) { k.note(runtime, "", id) }
+
+// note takes over a kernel and, unless empty, the instance it runs on, and gives
+// what was seen before.
+func (k *kernels) note(runtime, instance, id string) (before pairing.Life) {
+	if id == "" { // no kernel yet
+		return pairing.Life{}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if id == "" {
-		return false
+	before, known := k.last[runtime]
+	if !known && k.lives.Last != nil {
+		before = k.lives.Last(runtime)
+	}
+	now := before
+	now.InstanceID = cmp.Or(instance, before.InstanceID)
+	if id != before.KernelID {
+		now.KernelID, now.Since = id, time.Now()
 	}
 	if k.last == nil {
-		k.last = map[string]string{}
+		k.last = map[string]pairing.Life{}
 	}
-	before := k.last[runtime]
-	k.last[runtime] = id
-	return before != "" && before != id
+	k.last[runtime] = now
+	if now != before && k.lives.Saw != nil {
+		k.lives.Saw(runtime, now)
+	}
+	return before
 }
 
-// sawKernel warns when the kernel is not the one this relay last heard of.
+// sawKernel warns when the kernel is not the one last heard of, by this relay or one
+// before it. The kernel decides, not the instance: who asked for a new VM's kernel,
+// as restore_kernel_state does, has heard of it.
 func (c *call) sawKernel(id string) {
-	if c.kernels.see(c.target.Name, id) {
+	instance := c.target.Client.InstanceID()
+	before := c.kernels.note(c.target.Name, instance, id)
+	switch {
+	case id == "" || before.KernelID == "" || before.KernelID == id:
+	case before.InstanceID != "" && before.InstanceID != instance:
+		c.warn("The kernel is a new one, on a new VM: variables, functions and imports of the old one are gone, and its files too, but for those on Drive. Run the set-up code again.")
+	default:
 		c.warn("The kernel is a new one: variables, functions and imports of the old one are gone. Run the set-up code again.")
 	}
 }

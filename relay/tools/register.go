@@ -50,6 +50,7 @@ type Config struct {
 	SaveDir       string        // pictures and long outputs go to its folder executions
 	CheckpointDir string        // what run_code_long keeps under checkpoint_name
 	Hold          time.Duration // how long a call may wait
+	Lives         Lives         // what relays before this one saw
 	Problems      []error       // settings that are wrong; every tool then says so
 	Version       string
 	Log           *slog.Logger // nil for none
@@ -73,7 +74,7 @@ func New(cfg Config) *Relay {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Relay{cfg: cfg, tools: allTools(), holding: make(chan struct{}, maxHolding), cancels: newCancels()}
+	r := &Relay{cfg: cfg, tools: allTools(), holding: make(chan struct{}, maxHolding), cancels: newCancels(), kernels: kernels{lives: cfg.Lives}}
 	hooks := &server.Hooks{}
 	hooks.AddBeforeCallTool(stampCallID)
 	r.mcp = server.NewMCPServer("colab-relay", cfg.Version,
