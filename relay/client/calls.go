@@ -33,7 +33,7 @@ func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 		return contract.Health{}, c.foreign(res, raw, err)
 	}
 	if health.Protocol != contract.Protocol {
-		return health, problem(KindWrongProtocol, fmt.Sprintf("the executor speaks protocol %d, this relay %d", health.Protocol, contract.Protocol), nil)
+		return health, otherProtocol(health.Protocol)
 	}
 	return health, nil
 }

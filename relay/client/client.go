@@ -110,8 +110,12 @@ func (c *Client) InstanceID() string {
 	return ""
 }
 
+// ClockOffset is how far the executor's clock is ahead of this computer's, zero while
+// they agree well enough (contract.ClockSkew).
+func (c *Client) ClockOffset() time.Duration { return time.Duration(c.offset.Load()) }
+
 // now is the executor's time as far as it is known.
-func (c *Client) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *Client) now() time.Time { return time.Now().Add(c.ClockOffset()) }
 
 // setClock takes over the executor's time.
 func (c *Client) setClock(server time.Time) { c.offset.Store(int64(time.Until(server))) }

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -29,6 +31,10 @@ var foreignAnswers = map[string]struct {
 	"ngrok upstream down":     {502, map[string]string{"Ngrok-Error-Code": "ERR_NGROK_8012"}, "", KindTunnelOffline, "ERR_NGROK_8012"},
 	"ngrok bandwidth":         {403, map[string]string{"Ngrok-Error-Code": "ERR_NGROK_725"}, "", KindTunnelQuota, "bandwidth"},
 	"ngrok requests":          {403, map[string]string{"Ngrok-Error-Code": "ERR_NGROK_727"}, "", KindTunnelQuota, "requests"},
+	"ngrok connections":       {429, map[string]string{"Ngrok-Error-Code": "ERR_NGROK_702"}, "", KindTunnelError, "minute"},
+	"ngrok unpaid":            {403, map[string]string{"Ngrok-Error-Code": "ERR_NGROK_6008"}, "", KindTunnelQuota, "suspended"},
+	"ngrok plan":              {403, map[string]string{"Ngrok-Error-Code": "ERR_NGROK_6032"}, "", KindTunnelQuota, "plan"},
+	"ngrok shuts out":         {403, map[string]string{"Ngrok-Error-Code": "ERR_NGROK_3205"}, "", KindTunnelError, "not let in"},
 	"ngrok rate":              {429, map[string]string{"Ngrok-Error-Code": "ERR_NGROK_734"}, "", KindTunnelError, "minute"},
 	"ngrok interstitial":      {200, map[string]string{"Ngrok-Error-Code": "ERR_NGROK_6024", "Content-Type": "text/html"}, "<html>", KindTunnelError, "warning page"},
 	"ngrok unknown":           {500, map[string]string{"Ngrok-Error-Code": "ERR_NGROK_9999"}, "", KindTunnelError, "ERR_NGROK_9999"},
@@ -180,6 +186,9 @@ func TestNetworkFaultsAreNamed(t *testing.T) {
 		"no route":         {dial(syscall.EHOSTUNREACH), KindUnreachable},
 		"no such host":     {dial(&net.DNSError{Name: "gone.example", IsNotFound: true}), KindNoSuchHost},
 		"no name service":  {dial(&net.DNSError{Name: "gone.example", IsTemporary: true}), KindUnreachable},
+		"a proxy":          {&net.OpError{Op: "proxyconnect", Net: "tcp", Err: syscall.ECONNREFUSED}, KindUnreachable},
+		"a foreign CA":     {&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, KindUnreachable},
+		"a wrong clock":    {&tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}, KindUnreachable},
 		"reset":            {&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}, KindUnreachable},
 		"end of file":      {io.ErrUnexpectedEOF, KindUnreachable},
 		"something unseen": {errors.New("odd"), KindUnreachable},
@@ -197,6 +206,27 @@ func TestNetworkFaultsAreNamed(t *testing.T) {
 				t.Errorf("the end of the time is lost: %v", err)
 			}
 		})
+	}
+}
+
+// The next step is that of the fault, not of the kind, where they differ.
+func TestFaultsHaveTheirOwnNextStep(t *testing.T) {
+	c := newClient(t, Config{BaseURL: "https://gone.example", Secret: testSecret(t, testKey)})
+	for want, e := range map[string]*Error{
+		"name service":            c.lost(t.Context(), &net.DNSError{Name: "x", IsTimeout: true}, false),
+		"HTTPS_PROXY":             c.lost(t.Context(), &net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED}, false),
+		"clock":                   c.lost(t.Context(), &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}, false),
+		"proxy":                   c.lost(t.Context(), &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, false),
+		"--allow-cidr":            named("ngrok", "ERR_NGROK_3205", ngrokPages),
+		"minute":                  named("ngrok", "ERR_NGROK_734", ngrokPages),
+		"errors/err_ngrok_4242":   named("ngrok", "ERR_NGROK_4242", ngrokPages),
+		"newer relay":             otherProtocol(contract.Protocol + 1),
+		"relay bootstrap":         otherProtocol(contract.Protocol - 1),
+		"run the executor's cell": named("ngrok", "ERR_NGROK_3200", ngrokPages),
+	} {
+		if !strings.Contains(e.Hint, want) {
+			t.Errorf("%v: next step %q, want one that says %q", e, e.Hint, want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,25 +25,37 @@ var (
 type page struct {
 	kind    Kind
 	meaning string
+	step    string // the next step, where the kind's usual one does not fit
 }
+
+// slower is the step where too many requests came in a minute.
+const slower = "wait a minute; ngrok counts all programs that use this account or address"
+
+// fromElsewhere is the step where the visitor's address is shut out.
+const fromElsewhere = "start the executor with --allow-cidr that holds this network's public address, or leave --allow-cidr out"
 
 // ngrokPages holds the codes ngrok's edge answers requests with that say more than
 // "something is wrong" (https://ngrok.com/docs/errors).
 var ngrokPages = map[string]page{
-	"ERR_NGROK_3200": {KindTunnelOffline, "no executor is online at this address"},
-	"ERR_NGROK_334":  {KindTunnelOffline, "the address is still held by a VM that is gone"},
-	"ERR_NGROK_8012": {KindTunnelOffline, "the tunnel is up but the executor behind it is not"},
-	"ERR_NGROK_725":  {KindTunnelQuota, "the account's bandwidth for this month is used up"},
-	"ERR_NGROK_727":  {KindTunnelQuota, "the account's requests for this month are used up"},
-	"ERR_NGROK_734":  {KindTunnelError, "too many requests a minute"},
-	"ERR_NGROK_6024": {KindTunnelError, "ngrok shows its warning page instead of the executor"},
+	"ERR_NGROK_3200": {KindTunnelOffline, "no executor is online at this address", ""},
+	"ERR_NGROK_334":  {KindTunnelOffline, "the address is still held by a VM that is gone", ""},
+	"ERR_NGROK_8012": {KindTunnelOffline, "the tunnel is up but the executor behind it is not", ""},
+	"ERR_NGROK_725":  {KindTunnelQuota, "the account's bandwidth for this month is used up", ""},
+	"ERR_NGROK_727":  {KindTunnelQuota, "the account's requests for this month are used up", ""},
+	"ERR_NGROK_6008": {KindTunnelQuota, "the account is suspended for lack of payment", "mend it at https://dashboard.ngrok.com/billing, or start the executor with another account or --tunnel"},
+	"ERR_NGROK_6032": {KindTunnelQuota, "the account's plan does not allow the endpoint's traffic policy", "start the executor without --allow-cidr, or take a plan that has it"},
+	"ERR_NGROK_702":  {KindTunnelError, "too many connections a minute", slower},
+	"ERR_NGROK_734":  {KindTunnelError, "too many requests a minute", slower},
+	"ERR_NGROK_3203": {KindTunnelError, "this network's address is not let in", fromElsewhere},
+	"ERR_NGROK_3205": {KindTunnelError, "this network's address is not let in", fromElsewhere},
+	"ERR_NGROK_6024": {KindTunnelError, "ngrok shows its warning page instead of the executor", "something on the way drops this relay's headers: try another network"},
 }
 
 // cloudflarePages likewise, by the code in the page.
 var cloudflarePages = map[string]page{
-	"1033": {KindTunnelOffline, "no executor is online at this address"},
-	"1016": {KindTunnelOffline, "the address leads nowhere"},
-	"1015": {KindTunnelError, "too many requests a minute"},
+	"1033": {KindTunnelOffline, "no executor is online at this address", ""},
+	"1016": {KindTunnelOffline, "the address leads nowhere", ""},
+	"1015": {KindTunnelError, "too many requests a minute", "wait a minute"},
 }
 
 // foreign names an answer that no executor signed for this request. Nothing in it
@@ -106,9 +119,14 @@ func tunnelPage(res *http.Response, body []byte) *Error {
 func named(service, code string, pages map[string]page) *Error {
 	known, ok := pages[code]
 	if !ok {
-		known = page{KindTunnelError, "its tunnel does not work"}
+		known = page{kind: KindTunnelError, meaning: "its tunnel does not work"}
+		if service == "ngrok" {
+			known.step = "see https://ngrok.com/docs/errors/" + strings.ToLower(code) + "; if it stays, " + newCell
+		}
 	}
-	return problem(known.kind, fmt.Sprintf("%s says %s: %s", service, code, known.meaning), nil)
+	e := problem(known.kind, fmt.Sprintf("%s says %s: %s", service, code, known.meaning), nil)
+	e.Hint = cmp.Or(known.step, e.Hint)
+	return e
 }
 
 // unsignedCode is the code of an error body that is not signed: an executor gives
