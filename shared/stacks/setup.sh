@@ -3,15 +3,16 @@
 #
 #   setup.sh [FOLDER]        FOLDER is .python under the checkout by default
 #
-#   FOLDER/old     Colab's kernel stack (ipykernel 6.17.1, IPython 7.34.0)
-#   FOLDER/new     the newest kernel stack
-#   FOLDER/tools   what make check wants of Python tools
+#   FOLDER/old       Colab's kernel stack (ipykernel 6.17.1, IPython 7.34.0)
+#   FOLDER/new       the newest kernel stack
+#   FOLDER/tools     what make check wants of Python tools
+#   FOLDER/notebook  nbclient, which runs the notebook as its page would
 #
 # Each is made once and again when its requirements change. Where pip reaches no
-# index, old comes from the system's own ipykernel, installed by apt-get when we
-# are root, and the other two are left out: said aloud, with FOLDER/NAME.left-out
-# as the mark that tests read. It touches nothing but FOLDER and, only then, the
-# system's packages.
+# index, old and notebook come from the system's own ipykernel and nbclient,
+# installed by apt-get when we are root, and the others are left out: said aloud,
+# with FOLDER/NAME.left-out as the mark that tests read. It touches nothing but
+# FOLDER and, only then, the system's packages.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -129,14 +130,30 @@ old_from_system() {
 	say "old is the system's: ipykernel $("$folder/old/bin/python" -c 'import ipykernel; print(ipykernel.__version__)')"
 }
 
+# notebook_from_system makes notebook a view of the system's own packages.
+notebook_from_system() {
+	local python
+	python=$(system_python) || python=python3
+	if ! "$python" -c 'import nbclient' 2>>"$log" && can_install_debian; then
+		install_debian python3-nbclient
+	fi
+	if ! "$python" -c 'import nbclient' 2>>"$log"; then
+		leave_out notebook "pip reaches no index; to run the notebook's test install the package python3-nbclient, then run make python"
+		return
+	fi
+	"$python" -m venv --clear --without-pip --system-site-packages "$folder/notebook" >>"$log" 2>&1
+	mark notebook
+}
+
 without_index() {
 	is_ready old || old_from_system
+	is_ready notebook || notebook_from_system
 	is_ready new || leave_out new "pip reaches no index; tests run on the old kernel stack only"
 	is_ready tools || leave_out tools "pip reaches no index; make check compiles Python files but can't check their format"
 }
 
 main() {
-	if is_ready old && is_ready new && is_ready tools; then
+	if is_ready old && is_ready new && is_ready tools && is_ready notebook; then
 		return
 	fi
 	command -v python3 >/dev/null || give_up "no python3 on PATH: install the packages python3 and python3-venv"
@@ -148,7 +165,7 @@ main() {
 		return
 	fi
 	local name
-	for name in old new tools; do
+	for name in old new tools notebook; do
 		is_ready "$name" || from_index "$name"
 	done
 }

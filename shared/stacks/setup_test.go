@@ -94,6 +94,18 @@ func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
 	m.mustHave("old/bin/python")
 	m.mustHave("new.left-out")
 	m.mustHave("tools.left-out")
+	m.mustHave("notebook.left-out")
+}
+
+func TestSetupWithoutIndexTakesTheSystemsNbclient(t *testing.T) {
+	m := newMachine(t)
+	m.ipykernel(`__version__ = "6.17.0"`)
+	m.user(0)
+	m.aptGet(`case "$*" in *python3-nbclient*) : >` + m.modules + `/nbclient.py;; esac`)
+	if _, err := m.setUp(); err != nil {
+		t.Fatalf("setup.sh: %v", err)
+	}
+	m.mustHave("notebook/bin/python")
 }
 
 func TestSetupWithoutIndexAsRootInstallsDebiansIPyKernel(t *testing.T) {

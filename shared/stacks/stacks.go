@@ -32,6 +32,21 @@ func Old(t testing.TB) Stack {
 	return s
 }
 
+// Notebook is the interpreter that has nbclient. A missing one fails the test
+// with what to do.
+func Notebook(t testing.TB) string {
+	t.Helper()
+	root := filepath.Join(Root(), ".python", "notebook")
+	if why, err := os.ReadFile(root + ".left-out"); err == nil {
+		t.Fatalf("no nbclient: %s", why)
+	}
+	python := filepath.Join(root, "bin", "python")
+	if _, err := os.Stat(python); err != nil {
+		t.Fatalf("no Python with nbclient at %q: run make python", python)
+	}
+	return python
+}
+
 // All is Old and, unless make python had to leave it out, the newest stack.
 func All(t testing.TB) []Stack {
 	t.Helper()
