@@ -67,6 +67,13 @@ func newNgrok(c Config) (*ngrokTunnel, error) {
 		}
 		n.endpoint = append(n.endpoint, ngrok.WithURL(address))
 	}
+	if len(c.Allow) > 0 {
+		policy, err := trafficPolicy(c.Allow)
+		if err != nil {
+			return nil, err
+		}
+		n.endpoint = append(n.endpoint, ngrok.WithTrafficPolicy(policy))
+	}
 	if c.Server != "" {
 		if _, _, err := net.SplitHostPort(c.Server); err != nil {
 			return nil, fmt.Errorf("ngrok server %q: want host:port", c.Server)
@@ -109,13 +116,7 @@ func readPool(path string) (*x509.CertPool, error) {
 func (n *ngrokTunnel) Run(ctx context.Context, ready func(url string), serve func(net.Listener) error) error {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = n.retry, lastRetry
-	told := ""
-	tell := func(url string) {
-		if url != told {
-			told = url
-			ready(url)
-		}
-	}
+	tell := onChange(ready)
 	patience := newPatience(n.patience)
 	for {
 		began := time.Now()

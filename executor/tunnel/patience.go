@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// patience turns answers of ngrok into the decision to give up. Codes that may
+// patience turns refusals into the decision to give up. Codes that may
 // pass are borne for a bounded time, counted from the first one; a session
 // that came up starts the count anew.
 type patience struct {
@@ -23,20 +23,28 @@ func newPatience(limit time.Duration) *patience {
 // judge returns what to end with, or nil to try again.
 func (p *patience) judge(err error) *Refused {
 	verdict, refused := judge(err)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch verdict {
-	case final:
+	if verdict == final || verdict == busy && p.spent() {
 		return refused
-	case busy:
-		if p.since.IsZero() {
-			p.since = p.now()
-		}
-		if p.now().Sub(p.since) >= p.limit {
-			return refused
-		}
 	}
 	return nil
+}
+
+// bear returns err, to try again, or refused once it was borne for long enough.
+func (p *patience) bear(err error, refused *Refused) error {
+	if p.spent() {
+		return refused
+	}
+	return err
+}
+
+// spent starts the count, and says whether its time is over.
+func (p *patience) spent() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.since.IsZero() {
+		p.since = p.now()
+	}
+	return p.now().Sub(p.since) >= p.limit
 }
 
 // restored says that the tunnel is up.

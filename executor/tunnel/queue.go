@@ -44,7 +44,7 @@ func (q *queue) pump() {
 			return
 		}
 		select {
-		case q.conns <- &visitorConn{c}:
+		case q.conns <- &ngrokConn{c}:
 		case <-q.closed:
 			c.Close()
 		}

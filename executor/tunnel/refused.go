@@ -9,15 +9,19 @@ import (
 	ngrok "golang.ngrok.com/ngrok/v2"
 )
 
-// Refused says that the tunnel's operator won't have us, and that trying again
-// does not help. Its Error is one line that says what to do.
+// Refused says that the tunnel can't be had, and that trying again does not
+// help. Its Error is one line that says what to do.
 type Refused struct {
-	Code        string // "ERR_NGROK_105"
+	By          string // "ngrok", "cloudflared", "ssh server …"
+	Code        string // "ERR_NGROK_105"; empty where the operator has no codes
 	Explanation string // what it means and what to do, without a full stop
 }
 
 func (r *Refused) Error() string {
-	return fmt.Sprintf("ngrok refused the tunnel: %s (%s)", r.Explanation, r.Code)
+	if r.Code == "" {
+		return fmt.Sprintf("no tunnel by %s: %s", r.By, r.Explanation)
+	}
+	return fmt.Sprintf("%s refused the tunnel: %s (%s)", r.By, r.Explanation, r.Code)
 }
 
 // verdict is what an answer of ngrok means for another try.
@@ -74,9 +78,9 @@ func judge(err error) (verdict, *Refused) {
 		return unsettled, nil
 	}
 	if known, ok := explanations[code]; ok {
-		return known.verdict, &Refused{Code: code, Explanation: known.text}
+		return known.verdict, &Refused{By: "ngrok", Code: code, Explanation: known.text}
 	}
-	r := &Refused{Code: code, Explanation: "see https://ngrok.com/docs/errors/" + strings.ToLower(code)}
+	r := &Refused{By: "ngrok", Code: code, Explanation: "see https://ngrok.com/docs/errors/" + strings.ToLower(code)}
 	number := strings.TrimPrefix(code, "ERR_NGROK_")
 	if len(number) == 3 && (number[0] == '1' || number[0] == '3') {
 		return final, r

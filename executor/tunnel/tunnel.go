@@ -19,6 +19,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
+	"slices"
 )
 
 // Tunnel is one way in.
@@ -46,38 +48,44 @@ type Kind string
 
 // The kinds there are.
 const (
-	KindNgrok Kind = "ngrok"
-	KindNone  Kind = "none"
+	KindNgrok       Kind = "ngrok"
+	KindSSH         Kind = "ssh"
+	KindCloudflared Kind = "cloudflared"
+	KindNone        Kind = "none"
 )
+
+// Kinds are all there are, in the order in which they are told.
+var Kinds = []Kind{KindNgrok, KindSSH, KindCloudflared, KindNone}
 
 // ParseKind reads the value of --tunnel. Without one it is ngrok where there is
 // an authtoken, else none.
 func ParseKind(flag, token string) (Kind, error) {
-	switch Kind(flag) {
-	case KindNgrok, KindNone:
+	switch {
+	case slices.Contains(Kinds, Kind(flag)):
 		return Kind(flag), nil
-	case "":
-		if token != "" {
-			return KindNgrok, nil
-		}
+	case flag == "" && token != "":
+		return KindNgrok, nil
+	case flag == "":
 		return KindNone, nil
 	}
-	return "", fmt.Errorf("tunnel %q: want %q or %q", flag, KindNgrok, KindNone)
+	return "", fmt.Errorf("tunnel %q: want one of %q", flag, Kinds)
 }
 
 // Config says which tunnel New makes. A field that the kind has no use for is
 // ignored.
 type Config struct {
 	Kind    Kind
-	Listen  string // none: host:port to listen on; port 0 picks a free one
-	Token   string // ngrok: the account's authtoken; never logged
-	Domain  string // ngrok: the account's static domain; empty lets ngrok choose
-	Version string // ngrok: the executor's version, told to ngrok as metadata
+	Allow   []netip.Prefix // ngrok: turned away by ngrok already; Restrict does so for all kinds
+	Listen  string         // none: host:port to listen on; port 0 picks a free one
+	Token   string         // ngrok: the account's authtoken; never logged
+	Domain  string         // ngrok: the account's static domain; empty lets ngrok choose
+	Version string         // ngrok: the executor's version, told to ngrok as metadata
 	// Server (host:port) and CAFile (PEM) replace ngrok's own connect address
 	// and root certificate: COLAB_RELAY_NGROK_SERVER and COLAB_RELAY_NGROK_CA.
 	// They are for accounts with an ingress of their own, and for tests.
 	Server string
 	CAFile string
+	SSH    SSH          // ssh
 	Log    *slog.Logger // nil discards
 }
 
@@ -90,6 +98,8 @@ func New(c Config) (Tunnel, error) {
 	switch c.Kind {
 	case KindNgrok:
 		return newNgrok(c)
+	case KindSSH:
+		return newSSH(c)
 	case KindNone:
 		return NewNone(c.Listen), nil
 	}

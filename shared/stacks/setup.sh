@@ -152,7 +152,61 @@ without_index() {
 	is_ready tools || leave_out tools "pip reaches no index; make check compiles Python files but can't check their format"
 }
 
+# system_has_sshd looks where packages put it, which is on the PATH of root only.
+system_has_sshd() { (PATH=${SSHD_FOLDERS:-/usr/local/sbin:/usr/sbin:/usr/bin} command -v sshd) >/dev/null; }
+
+# lacks_package NAME: not installed here.
+lacks_package() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>>"$log")" != installed ]; }
+
+# lacking reads names of packages and prints the libraries among them that are not here.
+lacking() {
+	local package
+	sed -n 's/^ *Depends: //p; s/^\(lib[^ ]*\)$/\1/p' | grep '^lib' | sort -u |
+		while read -r package; do
+			if lacks_package "$package"; then echo "$package"; fi
+		done
+}
+
+# sshd_libraries prints the libraries that openssh-server wants and this system
+# lacks, and what those want.
+sshd_libraries() {
+	local missing
+	missing=$(apt-cache depends openssh-server 2>>"$log" | lacking)
+	[ -n "$missing" ] || return 0
+	# shellcheck disable=SC2086
+	apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
+		--no-replaces --no-enhances $missing 2>>"$log" | lacking
+}
+
+# unpack_sshd downloads and unpacks into the folder; only a whole one gets the name.
+unpack_sshd() {
+	local scratch file
+	scratch=$(mktemp -d "$folder/sshd.XXXXXX")
+	(
+		# shellcheck disable=SC2046
+		cd "$scratch" && apt-get download openssh-server $(sshd_libraries) >>"$log" 2>&1 || exit 1
+		for file in *.deb; do dpkg -x "$file" tree >>"$log" 2>&1 || exit 1; done
+		chmod -R go+rX tree && rm -rf "$folder/sshd" && mv tree "$folder/sshd"
+	)
+	local result=$?
+	rm -rf "$scratch"
+	return $result
+}
+
+# sshd_or_mark sees to it that tests of the ssh tunnel find a server, or what to say.
+sshd_or_mark() {
+	if system_has_sshd || [ -x "$folder/sshd/usr/sbin/sshd" ]; then
+		rm -f "$folder/sshd.left-out"
+	elif unpack_sshd; then
+		rm -f "$folder/sshd.left-out"
+		say "sshd is unpacked from the package openssh-server"
+	else
+		leave_out sshd "no sshd here and none to download: install the package openssh-server; tests of the ssh tunnel fail without"
+	fi
+}
+
 main() {
+	sshd_or_mark
 	if is_ready old && is_ready new && is_ready tools && is_ready notebook; then
 		return
 	fi

@@ -1,0 +1,325 @@
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"colabrelay/shared/stacks"
+)
+
+// sshd is a real OpenSSH server on loopback, with keys and settings of its own,
+// run by an ordinary user. Between it and the tunnel stands a wire to cut.
+type sshd struct {
+	t      *testing.T
+	dir    string // read by the server
+	home   string // the tunnel's: keys and known hosts
+	user   string
+	Server string // what the tunnel dials: the wire
+	wire   *wire
+	host   ssh.PublicKey
+}
+
+// findSSHD prefers the system's own. Root has it on PATH, others often not.
+func findSSHD(t *testing.T) (program, tree string) {
+	t.Helper()
+	for _, name := range []string{"sshd", "/usr/sbin/sshd"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, ""
+		}
+	}
+	tree = filepath.Join(stacks.Root(), ".python", "sshd")
+	program = filepath.Join(tree, "usr", "sbin", "sshd")
+	if _, err := os.Stat(program); err != nil {
+		t.Fatal("no sshd: run make python, or install the package openssh-server")
+	}
+	real, err := filepath.EvalSymlinks(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(real, "usr", "sbin", "sshd"), real
+}
+
+// startSSHD runs a server until the test has ended; more are lines of its
+// configuration, and come first, where OpenSSH lets them win.
+func startSSHD(t *testing.T, more ...string) *sshd {
+	t.Helper()
+	program, tree := findSSHD(t)
+	s := &sshd{t: t, home: t.TempDir()}
+	s.makeDir()
+	s.host = s.writeKey(filepath.Join(s.dir, "host_key"))
+	if err := os.Mkdir(filepath.Join(s.home, ".ssh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.authorize(s.writeKey(filepath.Join(s.home, ".ssh", "id_ed25519")))
+	address := freeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	lines := append(more,
+		"ListenAddress 127.0.0.1", "Port "+port, "HostKey "+filepath.Join(s.dir, "host_key"),
+		"AuthorizedKeysFile "+filepath.Join(s.dir, "authorized_keys"), "StrictModes no", "UsePAM no", "PidFile none",
+		"PasswordAuthentication no", "KbdInteractiveAuthentication no", "PrintMotd no", "MaxStartups 100",
+	)
+	for setting, path := range map[string]string{"SshdSessionPath": "usr/lib/openssh/sshd-session", "SshdAuthPath": "usr/lib/openssh/sshd-auth"} {
+		if _, err := os.Stat(filepath.Join(tree, path)); tree != "" && err == nil {
+			lines = append(lines, setting+" "+filepath.Join(tree, path)) // since OpenSSH 9.8 and 10.0
+		}
+	}
+	s.write(filepath.Join(s.dir, "config"), strings.Join(lines, "\n")+"\n")
+	s.own()
+	s.run(program, tree, address)
+	s.wire = newWire(t, address)
+	s.Server = s.user + "@" + s.wire.Addr
+	s.know(s.host)
+	return s
+}
+
+// makeDir makes a folder that the server's user can read: t.TempDir's parent is
+// closed to all but us.
+func (s *sshd) makeDir() {
+	dir, err := os.MkdirTemp("", "colab-relay-sshd-")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.dir = dir
+	s.t.Cleanup(func() { os.RemoveAll(dir) })
+}
+
+// account is who runs the server, and logs in to it: us, or, for root, who
+// would need a user named sshd in the system, the user daemon.
+func account(t *testing.T) *user.User {
+	t.Helper()
+	who, err := user.Current()
+	if err == nil && who.Uid == "0" {
+		who, err = user.Lookup("daemon")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return who
+}
+
+func (s *sshd) own() {
+	who := account(s.t)
+	s.user = who.Username
+	uid, _ := strconv.Atoi(who.Uid)
+	files, err := filepath.Glob(filepath.Join(s.dir, "*"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, file := range append(files, s.dir) {
+		if err := os.Chown(file, uid, -1); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func (s *sshd) run(program, tree, address string) {
+	s.t.Helper()
+	var said bytes.Buffer
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, program, "-D", "-e", "-f", filepath.Join(s.dir, "config"))
+	cmd.Dir, cmd.Stderr = s.dir, &said
+	if tree != "" {
+		libraries, _ := filepath.Glob(filepath.Join(tree, "usr", "lib", "*-linux-*"))
+		more, _ := filepath.Glob(filepath.Join(tree, "lib", "*-linux-*"))
+		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(append(libraries, more...), ":"))
+	}
+	// Children of the server keep its log open: its group dies with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if os.Getuid() == 0 {
+		who := account(s.t)
+		uid, _ := strconv.Atoi(who.Uid)
+		gid, _ := strconv.Atoi(who.Gid)
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	if err := cmd.Start(); err != nil {
+		s.t.Fatalf("start %q: %v", program, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	s.t.Cleanup(func() {
+		stop()
+		<-ended
+		if s.t.Failed() {
+			s.t.Logf("sshd said:\n%s", said.String())
+		}
+	})
+	until(s.t, "sshd listens", func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+// Config is that of a tunnel which the server lets in.
+func (s *sshd) Config() Config {
+	return Config{Kind: KindSSH, SSH: SSH{Server: s.Server, Home: s.home}}
+}
+
+// authorize makes the server let in exactly these keys.
+func (s *sshd) authorize(keys ...ssh.PublicKey) {
+	var lines []byte
+	for _, key := range keys {
+		lines = append(lines, ssh.MarshalAuthorizedKey(key)...)
+	}
+	s.write(filepath.Join(s.dir, "authorized_keys"), string(lines))
+}
+
+func (s *sshd) knownHosts() string { return filepath.Join(s.home, ".ssh", "known_hosts") }
+
+// know writes the key as the wire's into the known hosts.
+func (s *sshd) know(key ssh.PublicKey) {
+	s.write(s.knownHosts(), knownhosts.Line([]string{knownhosts.Normalize(s.wire.Addr)}, key)+"\n")
+}
+
+func (s *sshd) write(path, text string) {
+	s.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// writeKey makes a key pair and writes its private half, under a passphrase if
+// one is given.
+func (s *sshd) writeKey(path string, passphrase ...string) ssh.PublicKey {
+	s.t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var block *pem.Block
+	if len(passphrase) > 0 {
+		block, err = ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte(passphrase[0]))
+	} else {
+		block, err = ssh.MarshalPrivateKey(private, "")
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.write(path, string(pem.EncodeToMemory(block)))
+	key, err := ssh.NewPublicKey(public)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return key
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// wire carries connections to a server, and can be cut or fall silent.
+type wire struct {
+	Addr string
+	to   string
+	work sync.WaitGroup
+
+	mu    sync.Mutex
+	ends  map[net.Conn]bool
+	mute  bool
+	count int
+}
+
+func newWire(t *testing.T, to string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{Addr: l.Addr().String(), to: to, ends: map[net.Conn]bool{}}
+	w.work.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			w.work.Go(func() { w.carry(conn) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); w.Cut(); w.work.Wait() })
+	return w
+}
+
+func (w *wire) carry(near net.Conn) {
+	far, err := net.Dial("tcp", w.to)
+	if err != nil {
+		near.Close()
+		return
+	}
+	w.mu.Lock()
+	w.ends[near], w.ends[far] = true, true
+	w.count++
+	w.mu.Unlock()
+	var both sync.WaitGroup
+	both.Go(func() { w.copy(near, far) })
+	both.Go(func() { w.copy(far, near) })
+	both.Wait()
+}
+
+// copy ends with either side. A mute wire swallows what it is given.
+func (w *wire) copy(to, from net.Conn) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		w.mu.Lock()
+		mute := w.mute
+		w.mu.Unlock()
+		if err == nil && !mute {
+			_, err = to.Write(buf[:n])
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Cut ends every connection, as a network fault does. New ones get through.
+func (w *wire) Cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for conn := range w.ends {
+		conn.Close()
+		delete(w.ends, conn)
+	}
+}
+
+// Mute makes the wire swallow all, or carry again.
+func (w *wire) Mute(mute bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mute = mute
+}
+
+// Connections counts all that were made.
+func (w *wire) Connections() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count
+}
+
