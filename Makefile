@@ -60,7 +60,7 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) || exit 1; \
 	done
 
-release: ## dist/: static binaries of every platform, SHA256SUMS; with RELEASES=URL the Colab cell
+release: ## dist/: static binaries of every platform, SHA256SUMS; with RELEASES=URL cell and notebook
 	rm -rf $(DIST) && mkdir -p $(DIST)
 	@for p in $(EXECUTORS); do echo "executor-$$p"; \
 		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -o $(DIST)/executor-$$p ./executor || exit 1; done
@@ -69,6 +69,7 @@ release: ## dist/: static binaries of every platform, SHA256SUMS; with RELEASES=
 	cd $(DIST) && $(SHA256SUM) executor-* relay-* >SHA256SUMS && cat SHA256SUMS
 ifneq ($(RELEASES),)
 	go run ./colab-bootstrap/fill -releases $(RELEASES) -version $(VERSION) <$(DIST)/SHA256SUMS >$(DIST)/cell.ipy
+	go run ./colab-bootstrap/fill -releases $(RELEASES) -version $(VERSION) -notebook <$(DIST)/SHA256SUMS >$(DIST)/colab-relay.ipynb
 endif
 
 verify: ## two releases built apart have the same bytes

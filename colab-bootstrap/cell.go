@@ -1,13 +1,15 @@
 // Package bootstrap holds the one Colab cell that fetches and starts the
-// executor, as a template, and fills it in for a release.
+// executor, as a template, and fills it in for a release, alone or as a notebook.
 //
 // It must not fetch or run anything: the cell does that, on the VM. Start
 // reading at cell.ipy; README.md tells what a person does with it.
 package bootstrap
 
 import (
+	"bufio"
 	_ "embed"
 	"fmt"
+	"io"
 	"net/url"
 	"regexp"
 	"strings"
@@ -22,6 +24,20 @@ type Release struct {
 	Version     string // "v1.2.3"
 	SHA256AMD64 string // of executor-linux-amd64, in hex, as SHA256SUMS has it
 	SHA256ARM64 string // of executor-linux-arm64
+}
+
+// ReadSums takes the executors' digests from a SHA256SUMS file, which is in the
+// form of sha256sum's output; other files in it are passed over.
+func (r *Release) ReadSums(sums io.Reader) error {
+	wanted := map[string]*string{"executor-linux-amd64": &r.SHA256AMD64, "executor-linux-arm64": &r.SHA256ARM64}
+	lines := bufio.NewScanner(sums)
+	for lines.Scan() {
+		digest, name, _ := strings.Cut(lines.Text(), " ")
+		if place, ok := wanted[strings.TrimLeft(name, " *")]; ok {
+			*place = digest
+		}
+	}
+	return lines.Err()
 }
 
 var (

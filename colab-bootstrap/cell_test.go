@@ -1,242 +1,194 @@
 package bootstrap
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
-
-	"colabrelay/shared/stacks"
 )
 
 // standIn is the release file of these tests: it says that it runs, and leaves
 // its environment and arguments where only the test looks.
 const standIn = `#!/bin/sh
 echo "stand-in executor runs"
-printf '%s\n' "$EXECUTOR_SECRET" "$NGROK_AUTHTOKEN" "$NGROK_DOMAIN" "$#" "$1" > seen
+printf '%s\n' "$EXECUTOR_SECRET" "$NGROK_AUTHTOKEN" "$NGROK_DOMAIN" "$#" "$@" > seen
 `
 
-// userdata stands in for the part of google.colab that asks the notebook's
-// page. Names, arguments and errors are those of the real module.
-const userdata = `
-import os
-
-class NotebookAccessError(Exception):
-  def __init__(self, key):
-    super().__init__(f'Notebook does not have access to secret {key}')
-
-class SecretNotFoundError(Exception):
-  def __init__(self, key):
-    super().__init__(f'Secret {key} does not exist.')
-
-class TimeoutException(Exception):
-  def __init__(self, key):
-    super().__init__(f'Requesting secret {key} timed out. Secrets can only be fetched when running from the Colab UI.')
-
-def get(key):
-  value = os.environ.get('PAGE_' + key, 'absent')
-  if value == 'absent':
-    raise SecretNotFoundError(key)
-  if value == 'denied':
-    raise NotebookAccessError(key)
-  if value == 'silent':
-    raise TimeoutException(key)
-  return value
-`
-
-const (
-	testSecret = "the-executors-secret-0123456789abcdef"
-	testToken  = "2abcTheTokenOfTheAccount_9"
-	testDomain = "lab $HOME {x}.ngrok.app" // what a shell or IPython must not touch
-)
-
-// vm is a folder in which the cell runs, as /content is.
-type vm struct {
-	t    *testing.T
-	dir  string
-	cell string
-	env  []string
-}
-
-func newVM(t *testing.T, releaseURL, digest string) *vm {
-	t.Helper()
-	cell, err := Cell(Release{Releases: "http://127.0.0.1:9/never", Version: "v1", SHA256AMD64: digest, SHA256ARM64: digest})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, modules := t.TempDir(), t.TempDir()
-	write(t, filepath.Join(modules, "google", "colab", "__init__.py"), "")
-	write(t, filepath.Join(modules, "google", "colab", "userdata.py"), userdata)
-	return &vm{t: t, dir: dir, cell: cell, env: []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "IPYTHONDIR=" + t.TempDir(), "PYTHONPATH=" + modules,
-		"LANG=C.UTF-8", "PYTHONUNBUFFERED=1", "COLAB_RELAY_RELEASE_URL=" + releaseURL,
-		"PAGE_EXECUTOR_SECRET=" + testSecret, "PAGE_NGROK_AUTHTOKEN= " + testToken + "\n", "PAGE_NGROK_DOMAIN=" + testDomain,
-	}}
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// run runs the cell in the IPython of Colab's kernel stack and returns what a
-// person would see under it.
-func (v *vm) run(env ...string) string {
-	v.t.Helper()
-	file := filepath.Join(v.t.TempDir(), "cell.ipy")
-	write(v.t, file, v.cell)
-	ctx, cancel := context.WithTimeout(v.t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, stacks.Old(v.t).Python, "-m", "IPython", "--colors=NoColor", file)
-	cmd.Dir = v.dir
-	cmd.Env = append(v.env, env...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		v.t.Fatalf("IPython: %v\n%s", err, out)
-	}
-	text := strings.TrimSpace(string(out))
-	if strings.Contains(text, "Traceback") || strings.Contains(text, testSecret) || strings.Contains(text, testToken) {
-		v.t.Errorf("the cell showed a traceback or a secret:\n%s", text)
-	}
-	return text
-}
-
-// refused runs the cell and wants one line and nothing left behind.
-func (v *vm) refused(says string, env ...string) {
-	v.t.Helper()
-	out := v.run(env...)
-	if strings.Contains(out, "\n") || !strings.Contains(out, says) {
-		v.t.Errorf("want one line with %q, got:\n%s", says, out)
-	}
-	left, err := filepath.Glob(filepath.Join(v.dir, "executor*"))
-	if err != nil || len(left) != 0 {
-		v.t.Errorf("left behind: %q, %v", left, err)
-	}
-}
+var asset = "executor-linux-" + runtime.GOARCH
 
 func digestOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// release serves the stand-in and counts how often it is fetched.
-func release(t *testing.T) (url string, fetched *int) {
+// serve serves text as version v1's executor and counts how often it is fetched.
+func serve(t *testing.T, text string) (r Release, fetched *int) {
 	t.Helper()
 	fetched = new(int)
 	mux := http.NewServeMux()
-	mux.HandleFunc("/r/executor-linux-"+runtime.GOARCH, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("/r/v1/"+asset, func(w http.ResponseWriter, _ *http.Request) {
 		*fetched++
-		_, _ = w.Write([]byte(standIn))
+		_, _ = w.Write([]byte(text))
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	return server.URL + "/r", fetched
+	return Release{Releases: server.URL + "/r", Version: "v1", SHA256AMD64: digestOf(standIn), SHA256ARM64: digestOf(standIn)}, fetched
 }
 
-func TestTheCellStartsTheReleaseWithTheSecrets(t *testing.T) {
-	url, fetched := release(t)
-	v := newVM(t, url, digestOf(standIn))
+func (v *vm) seen() string {
+	v.t.Helper()
+	text, err := os.ReadFile(filepath.Join(v.dir, "seen"))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestTheCellStartsTheReleaseWithTheEnvironmentsSecrets(t *testing.T) {
+	r, fetched := serve(t, standIn)
+	v := newVM(t, r)
+	v.env["EXECUTOR_SECRET"], v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testSecret, testToken, testDomain
+	v.fill("FLAGS", `"--allow-path '/a b' --python=$HOME/{x}"`)
 	for range 2 { // the second run finds the file there
 		if out := v.run(); out != "stand-in executor runs" {
 			t.Errorf("the cell showed:\n%s", out)
 		}
 	}
-	seen, err := os.ReadFile(filepath.Join(v.dir, "seen"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := strings.Join([]string{testSecret, testToken, testDomain, "1", "--domain=" + testDomain, ""}, "\n")
-	if string(seen) != want {
-		t.Errorf("the program saw\n%s\nwant\n%s", seen, want)
+	want := strings.Join([]string{
+		testSecret, testToken, testDomain, "4", "--domain=" + testDomain, "--allow-path", "/a b", "--python=$HOME/{x}", "",
+	}, "\n")
+	if got := v.seen(); got != want {
+		t.Errorf("the program saw\n%s\nwant\n%s", got, want)
 	}
 	if *fetched != 1 {
 		t.Errorf("the release was fetched %d times", *fetched)
 	}
 }
 
+func TestTheFormsDomainGoesBeforeTheSecretsAndNeedsAToken(t *testing.T) {
+	r, _ := serve(t, standIn)
+	v := newVM(t, r)
+	v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testToken, testDomain
+	v.fill("NGROK_DOMAIN", `" form.ngrok.app "`)
+	v.run()
+	if got := v.seen(); !strings.HasSuffix(got, "\n1\n--domain=form.ngrok.app\n") {
+		t.Errorf("the program saw\n%s", got)
+	}
+	delete(v.env, "NGROK_AUTHTOKEN")
+	v.run()
+	if got := v.seen(); !strings.HasSuffix(got, "\n0\n") {
+		t.Errorf("without a token the program saw\n%s", got)
+	}
+}
+
+func TestAnotherTunnelIsAskedForWithoutNgroksSecrets(t *testing.T) {
+	r, _ := serve(t, standIn)
+	v := newVM(t, r)
+	v.env["EXECUTOR_SECRET"] = testSecret
+	v.fill("FLAGS", `"--tunnel=cloudflared"`)
+	if out := v.run(); out != "stand-in executor runs" {
+		t.Errorf("the cell showed:\n%s", out)
+	}
+}
+
 func TestTheCellReplacesAnOlderExecutor(t *testing.T) {
-	url, _ := release(t)
-	v := newVM(t, url, digestOf(standIn))
+	r, _ := serve(t, standIn)
+	v := newVM(t, r)
+	v.env["EXECUTOR_SECRET"], v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testSecret, testToken, testDomain
 	write(t, filepath.Join(v.dir, "executor"), "an older one")
 	if out := v.run(); out != "stand-in executor runs" {
 		t.Errorf("the cell showed:\n%s", out)
 	}
 }
 
+// refused runs the cell and wants one line and nothing left behind.
+func (v *vm) refused(says ...string) {
+	v.t.Helper()
+	v.env["EXECUTOR_SECRET"], v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testSecret, testToken, testDomain
+	out := v.run()
+	for _, part := range says {
+		if strings.Contains(out, "\n") || !strings.HasPrefix(out, "No executor: ") || !strings.Contains(out, part) {
+			v.t.Errorf("want one line with %q, got:\n%s", part, out)
+		}
+	}
+	for _, name := range []string{"executor", "executor.download"} {
+		if _, err := os.Stat(filepath.Join(v.dir, name)); err == nil {
+			v.t.Errorf("%s is left behind", name)
+		}
+	}
+}
+
 func TestTheCellRefusesInOneLine(t *testing.T) {
-	url, _ := release(t)
+	good, _ := serve(t, standIn)
+	other, _ := serve(t, "#!/bin/sh\necho something else\n")
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone.Close()
-	for name, c := range map[string]struct{ url, digest, says string }{
-		"wrong digest":       {url, digestOf("something else"), "SHA-256 differs"},
-		"missing release":    {url + "/none", digestOf(standIn), "the server does not have it"},
-		"unreachable server": {"http://" + gone.Addr().String(), digestOf(standIn), "can't be reached"},
+	missing, unreachable := good, good
+	missing.Version = "v2"
+	unreachable.Releases = "http://" + gone.Addr().String()
+	for name, c := range map[string]struct {
+		release Release
+		says    string
+	}{
+		"wrong digest":       {other, "not the file this cell was made for (SHA-256 differs)"},
+		"missing release":    {missing, "the server does not have it"},
+		"unreachable server": {unreachable, "the server can't be reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			newVM(t, c.url, c.digest).refused("No executor: " + c.url + "/executor-linux-" + runtime.GOARCH)
-			newVM(t, c.url, c.digest).refused(c.says)
+			url := c.release.Releases + "/" + c.release.Version + "/" + asset
+			newVM(t, c.release).refused(url+": ", c.says, "nor was "+asset+" of "+c.release.Version+" uploaded here or into Drive.")
 		})
 	}
+	t.Run("upload of another version", func(t *testing.T) {
+		v := newVM(t, missing)
+		write(t, filepath.Join(v.dir, asset), "another version")
+		v.refused("; " + filepath.Join(v.dir, asset) + " is another one.")
+	})
 	t.Run("template", func(t *testing.T) {
-		v := newVM(t, url, digestOf(standIn))
+		v := newVM(t, good)
 		v.cell = template
 		v.refused("this cell is the template")
 	})
+	t.Run("flags", func(t *testing.T) {
+		v := newVM(t, good)
+		v.fill("FLAGS", `"--python '/usr/bin"`)
+		v.refused("FLAGS has a quote that does not end")
+	})
 }
 
-func TestTheCellSaysWhichSecretIsMissingAndGoesOn(t *testing.T) {
-	url, _ := release(t)
-	v := newVM(t, url, digestOf(standIn))
-	for name, c := range map[string]struct {
-		env  string
-		says string
-	}{
-		"token not there":      {"PAGE_NGROK_AUTHTOKEN=absent", "NGROK_AUTHTOKEN: it is not in Colab's Secrets (the key on the left); there is no public URL, so only this VM itself can reach the executor."},
-		"token empty":          {"PAGE_NGROK_AUTHTOKEN=", "NGROK_AUTHTOKEN: it is empty in Colab's Secrets; there is no public URL"},
-		"secret not granted":   {"PAGE_EXECUTOR_SECRET=denied", "EXECUTOR_SECRET: this notebook has no access to it (switch it on under the key on the left); the executor makes one"},
-		"page does not answer": {"PAGE_NGROK_DOMAIN=silent", "NGROK_DOMAIN: the page did not answer (keep the notebook's tab open and run the cell again); ngrok chooses the URL."},
-	} {
-		t.Run(name, func(t *testing.T) {
-			lines := strings.Split(v.run(c.env), "\n")
-			if len(lines) != 2 || !strings.HasPrefix(lines[0], c.says) || lines[1] != "stand-in executor runs" {
-				t.Errorf("the cell showed:\n%s", strings.Join(lines, "\n"))
+func TestAnExecutorUploadedByHandIsTakenWhenItsDigestIsRight(t *testing.T) {
+	for _, folder := range []string{".", "drive/MyDrive", "drive/MyDrive/colab-relay"} {
+		t.Run(folder, func(t *testing.T) {
+			r, fetched := serve(t, standIn)
+			v := newVM(t, r)
+			v.env["EXECUTOR_SECRET"], v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testSecret, testToken, testDomain
+			write(t, filepath.Join(v.dir, folder, asset), standIn)
+			if out := v.run(); out != "stand-in executor runs" || *fetched != 0 {
+				t.Errorf("the release was fetched %d times, and the cell showed:\n%s", *fetched, out)
 			}
 		})
 	}
-	t.Run("not Colab", func(t *testing.T) {
-		out := v.run("PYTHONPATH=", "NGROK_AUTHTOKEN="+testToken)
-		for _, line := range []string{
-			"EXECUTOR_SECRET: this is not Colab; the executor makes one",
-			"NGROK_AUTHTOKEN: this is not Colab; the one in the environment is used.",
-		} {
-			if !strings.Contains(out, line) {
-				t.Errorf("%q is missing in:\n%s", line, out)
-			}
-		}
-	})
 }
 
 func TestCellRefusesWhatCouldBeReadAsPython(t *testing.T) {
 	good := Release{Releases: "https://example.com/r", Version: "v1", SHA256AMD64: digestOf("a"), SHA256ARM64: digestOf("b")}
-	if cell, err := Cell(good); err != nil || strings.Contains(cell, "@") {
-		t.Fatalf("%v\n%s", err, cell)
+	cell, err := Cell(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, blank := range []string{"@RELEASES@", "@VERSION@", "@SHA256_AMD64@", "@SHA256_ARM64@"} {
+		if strings.Contains(cell, blank) || !strings.Contains(template, blank) {
+			t.Errorf("%s is not filled in", blank)
+		}
 	}
 	for name, spoil := range map[string]func(*Release){
 		"quote in URL":     func(r *Release) { r.Releases = `https://example.com/"+x+"` },

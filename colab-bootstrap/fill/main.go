@@ -1,14 +1,12 @@
 // The fill command makes the Colab cell of a release: it reads SHA256SUMS on
-// stdin and writes the cell to paste on stdout.
+// stdin and writes the cell to paste on stdout, or the notebook that holds it.
 package main
 
 import (
-	"bufio"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	bootstrap "colabrelay/colab-bootstrap"
 )
@@ -20,35 +18,28 @@ func main() {
 	}
 }
 
-func run(args []string, sums io.Reader, cell io.Writer) error {
+func run(args []string, sums io.Reader, out io.Writer) error {
 	var r bootstrap.Release
 	flags := flag.NewFlagSet("fill", flag.ContinueOnError)
 	flags.StringVar(&r.Releases, "releases", "", "URL of the folder that holds a folder for each version")
 	flags.StringVar(&r.Version, "version", "", "the release's version")
+	notebook := flags.Bool("notebook", false, "write a notebook (.ipynb) that holds the cell")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	digests, err := read(sums)
-	if err != nil {
+	if err := r.ReadSums(sums); err != nil {
 		return err
 	}
-	r.SHA256AMD64, r.SHA256ARM64 = digests["executor-linux-amd64"], digests["executor-linux-arm64"]
-	text, err := bootstrap.Cell(r)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(cell, text)
-	return err
-}
-
-// read is the digest of each file in the form of sha256sum's output.
-func read(sums io.Reader) (map[string]string, error) {
-	digests := map[string]string{}
-	lines := bufio.NewScanner(sums)
-	for lines.Scan() {
-		if digest, name, found := strings.Cut(lines.Text(), "  "); found {
-			digests[name] = digest
+	if *notebook {
+		text, err := bootstrap.Notebook(r)
+		if err == nil {
+			_, err = out.Write(text)
 		}
+		return err
 	}
-	return digests, lines.Err()
+	text, err := bootstrap.Cell(r)
+	if err == nil {
+		_, err = io.WriteString(out, text)
+	}
+	return err
 }

@@ -137,7 +137,7 @@ func refusalOfOurs(f file, own string) string {
 // the same program; shared/e2e's tests everything.
 func mayImportInTest(pkg, own string) bool {
 	program := func(p string) string { first, _, _ := strings.Cut(p, "/"); return first }
-	return pkg == "shared/e2e" || program(own) == "shared" || program(own) == program(pkg)
+	return pkg == "shared/e2e" || slices.Contains(testOnly, own) || program(own) == "shared" || program(own) == program(pkg)
 }
 
 func within(path string, modules []string) bool {

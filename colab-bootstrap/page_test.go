@@ -1,0 +1,137 @@
+package bootstrap
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// allSecrets are those of a notebook with everything set up.
+func allSecrets() map[string]pageSecret {
+	return map[string]pageSecret{
+		"EXECUTOR_SECRET": granted(testSecret), "NGROK_AUTHTOKEN": granted(" " + testToken + "\n"), "NGROK_DOMAIN": granted(testDomain),
+	}
+}
+
+func TestThePagesSecretsReachTheExecutor(t *testing.T) {
+	want := strings.Join([]string{testSecret, testToken, testDomain, "1", "--domain=" + testDomain, ""}, "\n")
+	for name, place := range map[string]func(*vm, map[string]pageSecret){"Colab": (*vm).onColab, "Kaggle": (*vm).onKaggle} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := serve(t, standIn)
+			v := newVM(t, r)
+			place(v, allSecrets())
+			out, p := v.runPage()
+			if out != "stand-in executor runs" || v.seen() != want {
+				t.Errorf("the cell showed\n%s\nand the program saw\n%s", out, v.seen())
+			}
+			if name == "Kaggle" && len(p.asked) != 0 {
+				t.Errorf("on Kaggle the page was asked as Colab's is: %q", p.asked)
+			}
+		})
+	}
+}
+
+func TestOneLineSaysWhichSecretIsMissingAndTheCellGoesOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		secret string
+		answer pageSecret
+		says   string
+	}{
+		"token not there":    {"NGROK_AUTHTOKEN", pageSecret{}, "NGROK_AUTHTOKEN: it is not in Colab's Secrets (the key on the left); there is no public URL, so only this VM itself can reach the executor."},
+		"token empty":        {"NGROK_AUTHTOKEN", granted(" "), "NGROK_AUTHTOKEN: it is empty in Colab's Secrets; there is no public URL"},
+		"secret not granted": {"EXECUTOR_SECRET", pageSecret{Exists: true}, "EXECUTOR_SECRET: this notebook has no access to it (switch it on under the key on the left); the executor makes one"},
+		"domain not there":   {"NGROK_DOMAIN", pageSecret{}, "NGROK_DOMAIN: it is not in Colab's Secrets (the key on the left); ngrok chooses the URL."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := serve(t, standIn)
+			v := newVM(t, r)
+			secrets := allSecrets()
+			secrets[c.secret] = c.answer
+			v.onColab(secrets)
+			out, _ := v.runPage()
+			if lines := strings.Split(out, "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], c.says) || lines[1] != "stand-in executor runs" {
+				t.Errorf("the cell showed:\n%s", out)
+			}
+		})
+	}
+}
+
+func TestAPageThatDoesNotAnswerIsAskedOnce(t *testing.T) {
+	r, _ := serve(t, standIn)
+	v := newVM(t, r)
+	v.onColab(nil)
+	delete(v.env, "PAGE_SECRETS")
+	v.env["PAGE_PATIENCE"], v.env["NGROK_AUTHTOKEN"] = "0.3", testToken
+	out, p := v.runPage()
+	if !slices.Equal(p.asked, []string{"EXECUTOR_SECRET"}) {
+		t.Errorf("the page was asked for %q", p.asked)
+	}
+	for _, line := range []string{
+		"EXECUTOR_SECRET: the page did not answer (keep the notebook's tab open and run the cell again); the executor makes one",
+		"NGROK_AUTHTOKEN: the page did not answer (keep the notebook's tab open and run the cell again); the one in the environment is used.",
+	} {
+		if !strings.Contains(out, line) {
+			t.Errorf("%q is missing in:\n%s", line, out)
+		}
+	}
+}
+
+func TestKagglesRefusalsAreToldInOneLineEach(t *testing.T) {
+	for name, c := range map[string]struct {
+		unset string
+		says  string
+	}{
+		"not attached": {"", "NGROK_AUTHTOKEN: it is not in Kaggle's Secrets, or not attached (Add-ons, Secrets); there is no public URL"},
+		"no Internet":  {"PAGE_SECRETS", "NGROK_AUTHTOKEN: Kaggle's Secrets can't be reached (switch Internet on, under Session options); there is no public URL"},
+		"no token":     {"KAGGLE_USER_SECRETS_TOKEN", "NGROK_AUTHTOKEN: Kaggle gives this notebook no secrets (Add-ons, Secrets); there is no public URL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := serve(t, standIn)
+			v := newVM(t, r)
+			v.onKaggle(map[string]pageSecret{"EXECUTOR_SECRET": granted(testSecret)})
+			delete(v.env, c.unset)
+			if out := v.run(); !strings.Contains(out, c.says) || !strings.HasSuffix(out, "stand-in executor runs") {
+				t.Errorf("the cell showed:\n%s", out)
+			}
+		})
+	}
+}
+
+func TestDriveIsMountedBeforeTheStart(t *testing.T) {
+	r, fetched := serve(t, standIn)
+	v := newVM(t, r)
+	v.onColab(allSecrets())
+	v.fill("MOUNT_DRIVE", "True")
+	drive := t.TempDir()
+	v.env["PAGE_DRIVE"] = drive
+	write(t, filepath.Join(drive, "MyDrive", asset), standIn)
+	if out, _ := v.runPage(); out != "Mounted at "+filepath.Join(v.dir, "drive")+"\nstand-in executor runs" || *fetched != 0 {
+		t.Errorf("the release was fetched %d times, and the cell showed:\n%s", *fetched, out)
+	}
+}
+
+func TestWithoutDriveTheCellGoesOn(t *testing.T) {
+	r, _ := serve(t, standIn)
+	t.Run("denied", func(t *testing.T) {
+		v := newVM(t, r)
+		v.onColab(allSecrets())
+		v.fill("MOUNT_DRIVE", "True")
+		v.env["PAGE_DENIES"] = "1"
+		want := "Drive: it could not be mounted (MessageError: Error: credential propagation was unsuccessful); going on without it.\nstand-in executor runs"
+		if out, _ := v.runPage(); out != want {
+			t.Errorf("the cell showed:\n%s", out)
+		}
+	})
+	t.Run("not on Colab", func(t *testing.T) {
+		v := newVM(t, r)
+		v.fill("MOUNT_DRIVE", "True")
+		if out := v.run(); !strings.Contains(out, "Drive: only Colab can mount it; going on without it.\nstand-in executor runs") {
+			t.Errorf("the cell showed:\n%s", out)
+		}
+	})
+	if _, err := os.Stat("/content"); err == nil {
+		t.Log("this machine has a /content: the cell looks for uploads there too")
+	}
+}

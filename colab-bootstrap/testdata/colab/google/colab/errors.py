@@ -1,0 +1,2 @@
+class Error(Exception):
+    """What the errors of Colab's package have in common."""
