@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, std str
 	root.CompletionOptions.DisableDefaultCmd = true
 	set.flags(root.PersistentFlags())
 	root.AddCommand(serveCommand(&set, std), initCommand(std), pairCommand(&set, std), unpairCommand(std),
-		runtimesCommand(&set, std), statusCommand(&set, std), installCommand(&set, std),
+		runtimesCommand(&set, std), statusCommand(&set, std), doctorCommand(&set, std), installCommand(&set, std),
 		getCommand(&set, std), putCommand(&set, std), versionCommand(std))
 	root.SetArgs(args)
 	root.SetIn(std.in)

@@ -10,6 +10,10 @@ import (
 	"syscall"
 )
 
+// Lost names the fault of a look-up or a connection to this executor that a caller made
+// by itself, as a diagnosis does.
+func (c *Client) Lost(ctx context.Context, err error) *Error { return c.lost(ctx, err, false) }
+
 // lost names the fault of a try that got no whole answer.
 func (c *Client) lost(ctx context.Context, err error, sent bool) *Error {
 	e := c.nameLoss(ctx, err)

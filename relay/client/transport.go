@@ -31,3 +31,17 @@ func newTransport() *http.Transport {
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 }
+
+// Proxy is the proxy that calls to base go through, without its password; empty for
+// none.
+func Proxy(base string) string {
+	req, err := http.NewRequest(http.MethodGet, base, nil)
+	if err != nil {
+		return ""
+	}
+	proxy, err := http.ProxyFromEnvironment(req)
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return proxy.Redacted()
+}
