@@ -1,0 +1,281 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// made is a release of this machine's kind, built once by make release.
+var made struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if made.dir != "" {
+		os.RemoveAll(filepath.Dir(made.dir))
+	}
+	os.Exit(code)
+}
+
+// realRelease serves a real release on loopback. Of the two executors only this
+// machine's is in it.
+func realRelease(t *testing.T) (r Release, relay string) {
+	t.Helper()
+	made.once.Do(func() { made.dir, made.err = makeRelease() })
+	if made.err != nil {
+		t.Fatal(made.err)
+	}
+	server := httptest.NewServer(http.StripPrefix("/releases/v0-test/", http.FileServer(http.Dir(made.dir))))
+	t.Cleanup(server.Close)
+	sums, err := os.Open(filepath.Join(made.dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sums.Close()
+	r = Release{Releases: server.URL + "/releases", Version: "v0-test", SHA256AMD64: digestOf("none"), SHA256ARM64: digestOf("none")}
+	if err := r.ReadSums(sums); err != nil {
+		t.Fatal(err)
+	}
+	return r, filepath.Join(made.dir, "relay-linux-"+runtime.GOARCH)
+}
+
+func makeRelease() (string, error) {
+	tmp, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return "", err
+	}
+	dir, platform := filepath.Join(tmp, "dist"), "linux-"+runtime.GOARCH
+	cmd := exec.Command("make", "release", "DIST="+dir, "VERSION=v0-test", "EXECUTORS="+platform, "RELAYS="+platform, "RELEASES=")
+	cmd.Dir = stacks.Root()
+	for _, pair := range os.Environ() { // make test's own settings are not for this make
+		if !strings.HasPrefix(pair, "MAKE") && !strings.HasPrefix(pair, "MFLAGS") {
+			cmd.Env = append(cmd.Env, pair)
+		}
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return dir, errors.New("make release: " + err.Error() + "\n" + string(out))
+	}
+	return dir, nil
+}
+
+// colab is a VM with a page that grants an ngrok token, and the edge it leads to.
+func colab(t *testing.T) (*vm, *ngrokedge.Edge, string) {
+	t.Helper()
+	r, relay := realRelease(t)
+	edge := ngrokedge.Start(t)
+	v := newVM(t, r)
+	v.onColab(map[string]pageSecret{"NGROK_AUTHTOKEN": granted(testToken)})
+	v.env["COLAB_RELAY_NGROK_SERVER"], v.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
+	v.fill("FLAGS", `"--listen 127.0.0.1:0"`)
+	return v, edge, relay
+}
+
+var pairingLine = regexp.MustCompile(`(?m)^ +pair +relay pair (colab-relay:\S+)\s*$`)
+
+// pairing is the line to paste, if it stands under the cell.
+func (p *page) pairing() string {
+	if found := pairingLine.FindStringSubmatch(p.Shown.String()); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// awaitUp returns once the page shows the pairing line and that code can run.
+func (p *page) awaitUp(t *testing.T) {
+	t.Helper()
+	eventually(t, 90*time.Second, "the executor is up", func() bool {
+		select {
+		case <-p.Ended:
+			t.Fatal("the cell ended")
+		default:
+		}
+		return p.pairing() != "" && strings.Contains(p.Shown.String(), "  kernel ")
+	})
+}
+
+func eventually(t *testing.T, limit time.Duration, what string, is func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if err := harness.Poll(ctx, func() (bool, error) { return is(), nil }); err != nil {
+		t.Fatalf("%s: not within %v", what, limit)
+	}
+}
+
+// paired is an MCP host on a laptop where the printed line was pasted.
+func paired(t *testing.T, relay, pairing string) *harness.Host {
+	t.Helper()
+	laptop := t.TempDir()
+	cmd := exec.Command(relay, "pair", pairing)
+	cmd.Env = []string{"HOME=" + laptop, "XDG_CONFIG_HOME=" + laptop + "/config", "XDG_CACHE_HOME=" + laptop + "/cache"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("relay pair: %v\n%s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	h, err := harness.StartHost(ctx, harness.HostConfig{Binary: relay, Dir: laptop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() })
+	return h
+}
+
+// pids asks, by an MCP call, for the process ids of the kernel and its parent.
+func pids(t *testing.T, h *harness.Host) (kernel, executor int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	a, err := h.Call(ctx, "run_code_quick", map[string]any{"code": "import os\nprint(os.getpid(), os.getppid(), end='')"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, _ := strings.Cut(a.String("stdout"), " ")
+	kernel, err = strconv.Atoi(first)
+	if err == nil {
+		executor, err = strconv.Atoi(second)
+	}
+	if err != nil {
+		t.Fatalf("the call answered %s", a.Text)
+	}
+	return kernel, executor
+}
+
+// gone says whether a process has ended; a zombie has.
+func gone(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(rest, "Z")
+}
+
+// stop does what a click on Colab's stop button does: SIGINT to the whole process
+// group of the notebook's kernel, twice within milliseconds.
+func (p *page) stop(t *testing.T) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range 2 {
+		if err := syscall.Kill(-p.kernel, syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTheNotebookStartsARealReleaseAndAStopEndsAllOfIt(t *testing.T) {
+	v, edge, relay := colab(t)
+	p := v.open()
+	p.awaitUp(t)
+	h := paired(t, relay, p.pairing())
+	kernel, executor := pids(t, h)
+	if !edge.Online(edge.URL()) || gone(kernel) || gone(executor) {
+		t.Fatal("it does not run: the test would show nothing")
+	}
+	shown := v.shown(p.Shown.String())
+	for _, want := range []string{
+		"EXECUTOR_SECRET: it is not in Colab's Secrets (the key on the left); the executor makes one",
+		"colab-relay executor v0-test", "public   " + edge.URL(), "curl -s " + edge.URL() + "/health",
+	} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("under the cell there is no %q", want)
+		}
+	}
+
+	stopped := time.Now()
+	p.stop(t)
+	eventually(t, 10*time.Second, "executor, kernel and tunnel gone after a stop", func() bool {
+		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
+	})
+	t.Logf("all gone %v after the stop", time.Since(stopped).Round(time.Millisecond))
+	p.await(t)
+	if shown := p.Shown.String(); !strings.Contains(shown, "\nstopped; ") || strings.Contains(shown, "KeyboardInterrupt") {
+		t.Errorf("the executor did not end in order:\n%s", shown)
+	}
+}
+
+func TestAStopInTheMiddleOfARunEndsAllOfIt(t *testing.T) {
+	v, edge, relay := colab(t)
+	p := v.open()
+	p.awaitUp(t)
+	h := paired(t, relay, p.pairing())
+	kernel, executor := pids(t, h)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := h.Call(context.Background(), "run_code_quick", map[string]any{"code": `
+open("begun", "w").close()
+import time
+while True:
+    try: time.sleep(60)
+    except KeyboardInterrupt: pass`})
+		ended <- err
+	}()
+	eventually(t, 30*time.Second, "the run begins", func() bool {
+		_, err := os.Stat(filepath.Join(v.dir, "begun"))
+		return err == nil
+	})
+	p.stop(t)
+	eventually(t, 10*time.Second, "executor, kernel and tunnel gone after a stop in a run", func() bool {
+		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
+	})
+	p.await(t)
+	h.Kill()
+	<-ended
+}
+
+func TestADetachedExecutorOutlivesTheCellAndSaysItsPrice(t *testing.T) {
+	v, edge, relay := colab(t)
+	v.fill("DETACHED", "True")
+	shown, p := v.runPage()
+	found := regexp.MustCompile(`(?m)^Detached: process (\d+) runs on without this cell\. To stop it: !kill (\d+)$`).FindStringSubmatch(shown)
+	if found == nil {
+		t.Fatalf("under the cell stood:\n%s", shown)
+	}
+	executor, err := strconv.Atoi(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(executor, syscall.SIGTERM) })
+	if !strings.Contains(shown, "The price: no cell runs, so the page counts as idle, and Colab ends an idle VM") {
+		t.Errorf("the price is not told:\n%s", shown)
+	}
+	if !gone(p.kernel) {
+		t.Error("the notebook's kernel is still there: the test would show nothing")
+	}
+	log, err := os.Stat(filepath.Join(v.env["HOME"], ".colab-relay-executor.log"))
+	if err != nil || log.Mode().Perm() != 0o600 {
+		t.Errorf("the log, which holds the pairing line: %v, %v", log.Mode(), err)
+	}
+
+	kernel, parent := pids(t, paired(t, relay, p.pairing()))
+	if parent != executor {
+		t.Errorf("the kernel's parent is %d, the cell said %d", parent, executor)
+	}
+	if err := syscall.Kill(executor, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "executor, kernel and tunnel gone after the kill", func() bool {
+		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
+	})
+}
