@@ -322,4 +322,3 @@ func (w *wire) Connections() int {
 	defer w.mu.Unlock()
 	return w.count
 }
-

@@ -1,13 +1,15 @@
 // Package tunnel opens the ways by which a relay reaches the executor and keeps
-// them open: none, a listener on this machine, and ngrok, a public URL.
+// them open: none, a listener on this machine; ngrok; a port that an SSH server
+// forwards; and a quick tunnel of Cloudflare's own program.
 //
-// It must not know what is served over a tunnel, read the environment, or trust
-// anything a visitor can write, such as a header. It is the only package that
-// knows the ngrok SDK.
+// It must not know what is served over a tunnel, read the environment (but PATH,
+// for that program), or trust anything a visitor can write, such as a header. It
+// is the only package that knows the ngrok SDK and SSH.
 //
-// Start reading at Tunnel and New here, then ngrok.go. The executor runs one
-// NewNone for --listen, always, and beside it the Tunnel that --tunnel asks
-// for; both serve the same handler:
+// Start reading at Tunnel, Traits and New here, then a kind's own file: none.go,
+// ssh.go, cloudflared.go, ngrok.go. The executor runs one NewNone for --listen,
+// always, and beside it the Tunnel that --tunnel asks for; both serve the same
+// handler:
 //
 //	srv.ConnContext = tunnel.ConnContext // makes ClientAddr work
 //	g.Go(func() error { return local.Run(ctx, localReady, srv.Serve) })
@@ -71,6 +73,27 @@ func ParseKind(flag, token string) (Kind, error) {
 	return "", fmt.Errorf("tunnel %q: want one of %q", flag, Kinds)
 }
 
+// Traits are what a kind of tunnel does besides serving. The conformance suite
+// holds each kind to what it declares.
+type Traits struct {
+	Drops        bool // it has a link to lose, and mends it by itself
+	ChangesURL   bool // its URL may become another one, which it reports
+	Refuses      bool // it can be refused for good, which ends it with *Refused
+	TellsVisitor bool // it tells who visits, so that Restrict and limits mean a visitor
+}
+
+// Traits are those of the tunnel that New makes.
+func (c Config) Traits() Traits {
+	switch c.Kind {
+	case KindNgrok, KindCloudflared:
+		return Traits{Drops: true, ChangesURL: true, Refuses: true, TellsVisitor: true}
+	case KindSSH:
+		// Behind a proxy every visitor has the proxy's address.
+		return Traits{Drops: true, ChangesURL: c.SSH.URL == "" || c.SSH.URL == URLFromServer, Refuses: true, TellsVisitor: c.SSH.URL == ""}
+	}
+	return Traits{TellsVisitor: true}
+}
+
 // Config says which tunnel New makes. A field that the kind has no use for is
 // ignored.
 type Config struct {
@@ -85,7 +108,9 @@ type Config struct {
 	// They are for accounts with an ingress of their own, and for tests.
 	Server string
 	CAFile string
-	SSH    SSH          // ssh
+	SSH    SSH
+	// Environ is what cloudflared may be given of; most of it is not passed on.
+	Environ []string
 	Log    *slog.Logger // nil discards
 }
 
@@ -100,6 +125,8 @@ func New(c Config) (Tunnel, error) {
 		return newNgrok(c)
 	case KindSSH:
 		return newSSH(c)
+	case KindCloudflared:
+		return newCloudflared(c)
 	case KindNone:
 		return NewNone(c.Listen), nil
 	}

@@ -1,0 +1,180 @@
+package tunnel
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The stand-in for cloudflared, which can't reach Cloudflare in a test: this
+// test program under that name. Its arguments, and the form of the lines it
+// prints, are the real one's, as its sources show them
+// (cmd/cloudflared/tunnel/quick_tunnel.go, logs in its issues); its "network" is
+// a listener on loopback whose port is in the name it prints.
+
+// standInFolder is the folder of a stand-in, put before all others on PATH.
+type standInFolder struct {
+	t    *testing.T
+	path string
+}
+
+func installStandIn(t *testing.T) *standInFolder {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &standInFolder{t: t, path: t.TempDir()}
+	if err := os.Symlink(program, f.file(cloudflaredProgram)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", f.path+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return f
+}
+
+func (f *standInFolder) file(name string) string { return filepath.Join(f.path, name) }
+
+// Behave makes programs started from now on behave in some way.
+func (f *standInFolder) Behave(how string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.file("behaviour"), []byte(how), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// Started are the pids of all that were started.
+func (f *standInFolder) Started() []int {
+	raw, _ := os.ReadFile(f.file("started"))
+	var pids []int
+	for _, field := range strings.Fields(string(raw)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// Kill ends the program that was started last, as a crash does.
+func (f *standInFolder) Kill() {
+	pids := f.Started()
+	if err := syscall.Kill(pids[len(pids)-1], syscall.SIGKILL); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+const standInDomain = ".trycloudflare.com"
+
+// standInAddress is where a name that a stand-in printed leads.
+func standInAddress(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	_, port, found := strings.Cut(strings.TrimSuffix(host, standInDomain), "standin-")
+	if !found {
+		return address
+	}
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
+// standIn is the program.
+func standIn(args []string, stderr io.Writer) int {
+	folder := filepath.Dir(args[0])
+	say := func(level, format string, words ...any) {
+		fmt.Fprintf(stderr, "%s %s %s\n", time.Now().UTC().Format(time.RFC3339), level, fmt.Sprintf(format, words...))
+	}
+	behaviour, _ := os.ReadFile(filepath.Join(folder, "behaviour"))
+	_ = os.WriteFile(filepath.Join(folder, "environ"), []byte(strings.Join(os.Environ(), "\n")), 0o600)
+	if len(args) != 5 || args[1] != "tunnel" || args[2] != "--url" || args[4] != "--no-autoupdate" {
+		fmt.Fprintf(stderr, "Incorrect Usage: %q\n", args)
+		return 1
+	}
+	note, err := os.OpenFile(filepath.Join(folder, "started"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 1
+	}
+	fmt.Fprintln(note, os.Getpid())
+	note.Close()
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM)
+
+	say("INF", "Thank you for trying Cloudflare Tunnel. Doing so, without a Cloudflare account, is a quick way to experiment and try it out. However, be aware that these account-less Tunnels have no uptime guarantee, are subject to the Cloudflare Online Services Terms of Use (https://www.cloudflare.com/website-terms/), and Cloudflare reserves the right to investigate your use of Tunnels for violations of such terms.")
+	say("INF", "Requesting new quick Tunnel on trycloudflare.com...")
+	switch string(behaviour) {
+	case "limited":
+		say("ERR", `Error unmarshaling QuickTunnel response: error code: 1015 error="invalid character 'e' looking for beginning of value" status_code="429 Too Many Requests"`)
+		fmt.Fprintln(stderr, "failed to unmarshal quick Tunnel: invalid character 'e' looking for beginning of value")
+		return 1
+	case "unreachable":
+		fmt.Fprintln(stderr, `failed to request quick Tunnel: Post "https://api.trycloudflare.com/tunnel": dial tcp: lookup api.trycloudflare.com: no such host`)
+		return 1
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 1
+	}
+	standInBox(say, "https://standin-"+strconv.Itoa(l.Addr().(*net.TCPAddr).Port)+standInDomain)
+	say("INF", "Cannot determine default configuration path. No file [config.yml config.yaml] in [~/.cloudflared ~/.cloudflare-warp ~/cloudflare-warp /etc/cloudflared /usr/local/etc/cloudflared]")
+	say("INF", "Version 2026.9.0 (Checksum 0000)")
+	say("INF", "Settings: map[ha-connections:1 no-autoupdate:true protocol:quic url:%s]", args[3])
+	say("INF", "Initial protocol quic")
+	if string(behaviour) == "unconnected" {
+		say("ERR", `Failed to dial a quic connection error="failed to dial to edge with quic: timeout: no recent network activity" connIndex=0 event=0 ip=198.41.192.57`)
+		say("INF", "Retrying connection in up to 2s connIndex=0 event=0 ip=198.41.192.57")
+	} else {
+		say("INF", "Registered tunnel connection connIndex=0 connection=830bf962-7674-4e02-b648-65177c832c67 event=0 ip=198.41.192.167 location=lax08 protocol=quic")
+		go http.Serve(l, standInEdge(args[3])) //nolint:errcheck // it ends with the program
+	}
+	if string(behaviour) == "forgotten" {
+		say("INF", "Unregistered tunnel connection connIndex=0 event=0 ip=198.41.192.167")
+		say("INF", "Retrying connection in up to 1s connIndex=0 event=0 ip=198.41.192.167")
+	}
+	<-asked
+	say("INF", "Initiating graceful shutdown due to signal terminated ...")
+	if string(behaviour) == "stubborn" {
+		select {}
+	}
+	return 0
+}
+
+// standInBox prints the URL as cloudflared does.
+func standInBox(say func(level, format string, words ...any), address string) {
+	lines := []string{"Your quick Tunnel has been created! Visit it at (it may take some time to be reachable):", address}
+	border := "+" + strings.Repeat("-", len(lines[0])+4) + "+"
+	say("INF", "%s", border)
+	for _, line := range lines {
+		say("INF", "|  %-*s  |", len(lines[0]), line)
+	}
+	say("INF", "%s", border)
+}
+
+// standInEdge forwards as Cloudflare does: who visits stands in a header, in
+// place of what the visitor wrote there.
+func standInEdge(target string) http.Handler {
+	to, err := url.Parse(target)
+	if err != nil {
+		return http.NotFoundHandler()
+	}
+	return &httputil.ReverseProxy{
+		FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host
+			host, _, _ := net.SplitHostPort(r.In.RemoteAddr)
+			r.Out.Header.Set("Cf-Connecting-Ip", host)
+			r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
+			r.SetXForwarded()
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+}
