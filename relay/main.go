@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +23,7 @@ var version = "dev"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program as it would any other
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
@@ -47,12 +49,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, std str
 	set.flags(root.PersistentFlags())
 	root.AddCommand(serveCommand(&set, std), initCommand(std), pairCommand(&set, std), unpairCommand(std),
 		runtimesCommand(&set, std), statusCommand(&set, std), doctorCommand(&set, std), installCommand(&set, std),
-		getCommand(&set, std), putCommand(&set, std), versionCommand(std))
+		runCommand(&set, std), getCommand(&set, std), putCommand(&set, std), bootstrapCommand(std), versionCommand(std))
 	root.SetArgs(args)
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	if errors.Is(err, errTold) {
+		return 1
+	}
+	if err != nil {
 		fmt.Fprintf(std.err, "relay: %v\n", err)
 		if step := nextStep(err); step != "" {
 			fmt.Fprintf(std.err, "  next step: %s\n", step)

@@ -102,19 +102,19 @@ func TestEdits(t *testing.T) {
 
 func TestWhatIsNotUnderstoodStays(t *testing.T) {
 	for text, name := range map[string]string{
-		"// comment\n{}":                           "vscode",
-		`{"mcpServers": {},}`:                      "cursor",
-		`{"mcpServers": []}`:                       "cursor",
-		`{"mcpServers": null}`:                     "cursor",
-		`{"mcpServers": {"colab-relay": "x"}}`:     "cursor",
-		`[]`:                                       "cursor",
-		"{":                                        "cursor",
-		"mcp_servers = {a = {command = \"x\"}}":    "codex",
-		"a = \"\"\"\nopen":                         "codex",
-		"[mcp_servers]\ncolab-relay = {}":          "codex",
+		"// comment\n{}":                        "vscode",
+		`{"mcpServers": {},}`:                   "cursor",
+		`{"mcpServers": []}`:                    "cursor",
+		`{"mcpServers": null}`:                  "cursor",
+		`{"mcpServers": {"colab-relay": "x"}}`:  "cursor",
+		`[]`:                                    "cursor",
+		"{":                                     "cursor",
+		"mcp_servers = {a = {command = \"x\"}}": "codex",
+		"a = \"\"\"\nopen":                      "codex",
+		"[mcp_servers]\ncolab-relay = {}":       "codex",
 		"[mcp_servers.colab-relay]\nargs = [\n]\n": "codex",
 		"mcp_servers.colab-relay.command = \"x\"":  "codex",
-		"[a]\n[mcp_servers.colab-relay.env]\nA=1": "codex",
+		"[a]\n[mcp_servers.colab-relay.env]\nA=1":  "codex",
 	} {
 		p, h := user(t), host(t, name)
 		path := put(t, h, p, text)

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"golang.org/x/term"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
+)
+
+// colours are the escapes of a traceback, which only a terminal shows as colours.
+var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// pictureKinds are the MIME types kept as files, best first.
+var pictureKinds = []struct{ mime, ext string }{{"image/png", ".png"}, {"image/jpeg", ".jpg"}, {"image/gif", ".gif"}, {"image/svg+xml", ".svg"}}
+
+// printer prints a run's events. What the code prints goes out as it is, escapes
+// too, as if it ran here.
+type printer struct {
+	std      streams
+	saveDir  string // pictures go below it
+	colour   bool
+	openLine bool // what was printed last ends within a line
+	asking   bool // an input request was the last event
+	password bool
+	stdin    *bufio.Reader
+}
+
+func newPrinter(std streams, saveDir string) *printer {
+	f, ok := std.err.(*os.File)
+	return &printer{std: std, saveDir: saveDir, colour: ok && term.IsTerminal(int(f.Fd()))}
+}
+
+func (p *printer) event(ctx context.Context, c *client.Client, id string, ev contract.Event) {
+	p.asking = ev.Type == contract.EventInputRequest
+	switch ev.Type {
+	case contract.EventStream:
+		w := p.std.out
+		if ev.Name == contract.Stderr {
+			w = p.std.err
+		}
+		p.write(w, ev.Text)
+	case contract.EventExecuteResult, contract.EventDisplayData, contract.EventUpdateDisplayData:
+		p.display(ctx, c, id, ev)
+	case contract.EventError:
+		text := strings.Join(ev.Traceback, "\n")
+		if !p.colour {
+			text = colours.ReplaceAllString(text, "")
+		}
+		p.line(p.std.err, text)
+	case contract.EventInputRequest:
+		p.password = ev.Password
+		p.write(p.std.err, ev.Prompt)
+	case contract.EventGap:
+		p.line(p.std.err, fmt.Sprintf("relay: %d bytes of output are missing here: they fell out of the VM's log", ev.Bytes))
+	}
+}
+
+func (p *printer) write(w io.Writer, text string) {
+	if text == "" {
+		return
+	}
+	io.WriteString(w, text)
+	p.openLine = !strings.HasSuffix(text, "\n")
+}
+
+// line writes a line of its own.
+func (p *printer) line(w io.Writer, text string) {
+	if p.openLine {
+		io.WriteString(w, "\n")
+	}
+	p.write(w, strings.TrimSuffix(text, "\n")+"\n")
+}
+
+// close leaves the terminal's cursor at the beginning of a line.
+func (p *printer) close() {
+	if p.openLine {
+		fmt.Fprintln(p.std.err)
+	}
+}
+
+// display prints an object's text, and keeps its picture as a file.
+func (p *printer) display(ctx context.Context, c *client.Client, id string, ev contract.Event) {
+	for _, kind := range pictureKinds {
+		raw, ok := ev.Data[kind.mime]
+		if !ok {
+			continue
+		}
+		path, err := p.keep(ctx, c, id, picture{fmt.Sprintf("%d%s", ev.Offset, kind.ext), kind.ext == ".svg", raw})
+		if err != nil {
+			p.line(p.std.err, fmt.Sprintf("relay: a picture could not be kept: %v", err))
+			break
+		}
+		p.line(p.std.err, "relay: picture in "+path)
+		return
+	}
+	raw, ok := ev.Data["text/plain"]
+	var text strings.Builder
+	if ok && payload(ctx, c, id, raw, &text) == nil {
+		p.line(p.std.out, text.String())
+	}
+}
+
+// picture is one MIME payload.
+type picture struct {
+	name string
+	text bool // not base64
+	raw  json.RawMessage
+}
+
+// keep writes a picture below the folder for downloads, named by its run and offset.
+func (p *printer) keep(ctx context.Context, c *client.Client, id string, pic picture) (path string, err error) {
+	if !contract.RequestIDPattern.MatchString(id) || strings.Trim(id, ".") == "" { // it becomes a folder
+		return "", fmt.Errorf("the run's id %.40q is no name", id)
+	}
+	dir := filepath.Join(p.saveDir, "executions", id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	var inline string
+	path = filepath.Join(dir, pic.name)
+	if json.Unmarshal(pic.raw, &inline) == nil {
+		content := []byte(inline)
+		if !pic.text {
+			if content, err = base64.StdEncoding.DecodeString(strings.ReplaceAll(inline, "\n", "")); err != nil {
+				return "", err
+			}
+		}
+		return path, os.WriteFile(path, content, 0o600)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	err = payload(ctx, c, id, pic.raw, f)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return path, err
+}
+
+// payload writes a text, or the bytes of a blob.
+func payload(ctx context.Context, c *client.Client, id string, raw json.RawMessage, w io.Writer) error {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		_, err := io.WriteString(w, text)
+		return err
+	}
+	var ref contract.BlobRef
+	if err := json.Unmarshal(raw, &ref); err != nil {
+		return err
+	}
+	return c.Blob(ctx, id, ref.Blob.SHA256, w)
+}
+
+// ask reads a line from the person, unseen where it is a password. A read that ctx
+// ends is left behind; the program ends soon after.
+func (p *printer) ask(ctx context.Context, stdin io.Reader) (string, error) {
+	p.asking = false
+	type typed struct {
+		text string
+		err  error
+	}
+	got := make(chan typed, 1)
+	go func() {
+		text, err := p.read(stdin)
+		got <- typed{text, err}
+	}()
+	select {
+	case t := <-got:
+		p.openLine = false
+		return t.text, t.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func (p *printer) read(stdin io.Reader) (string, error) {
+	if f, ok := stdin.(*os.File); ok && p.password && term.IsTerminal(int(f.Fd())) {
+		b, err := term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(p.std.err)
+		return string(b), err
+	}
+	if p.stdin == nil {
+		p.stdin = bufio.NewReader(stdin)
+	}
+	text, err := p.stdin.ReadString('\n')
+	switch {
+	case err == io.EOF && text == "":
+		err = errNoInput
+	case err == io.EOF:
+		err = nil
+	}
+	return strings.TrimRight(text, "\r\n"), err
+}
