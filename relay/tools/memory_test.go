@@ -1,0 +1,104 @@
+package tools
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/pairing"
+	"colabrelay/shared/contract"
+)
+
+// laptop is where lives are kept between relays.
+func laptop(t *testing.T) Lives {
+	t.Helper()
+	store := pairing.Open(t.TempDir())
+	return Lives{Last: store.Life, Saw: func(name string, seen pairing.Life) {
+		if err := store.Saw(name, seen); err != nil {
+			t.Error(err)
+		}
+	}}
+}
+
+// newRelay is a relay started anew on the laptop.
+func newRelay(t *testing.T, f *fakeExecutor, lives Lives) *host {
+	t.Helper()
+	runtime := f.runtime(t)
+	return startHost(t, Config{Resolve: func(string) (Runtime, error) { return runtime, nil }, Lives: lives, SaveDir: t.TempDir()})
+}
+
+// become makes the fake another VM, or another kernel on the same one.
+func (f *fakeExecutor) become(instance, kernel string) {
+	f.mu.Lock()
+	f.instance = instance
+	f.mu.Unlock()
+	f.answer("GET", contract.PathKernel, contract.Kernel{Status: contract.KernelIdle, KernelID: kernel, Python: "3.12"})
+	f.answer("POST", contract.PathKernelRestart, contract.Kernel{Status: contract.KernelIdle, KernelID: kernel})
+}
+
+func check(t *testing.T, h *host) string {
+	t.Helper()
+	r := h.call("check_colab_connection", json.RawMessage(`{}`))
+	if r.IsError {
+		t.Fatalf("%s", r.Structured)
+	}
+	return r.outcome(t).Warning
+}
+
+func TestARelayStartedAnewSaysThatVariablesAreGone(t *testing.T) {
+	f, lives := newFake(t), laptop(t)
+	if w := check(t, newRelay(t, f, lives)); w != "" {
+		t.Errorf("the first time: %q", w)
+	}
+	if w := check(t, newRelay(t, f, lives)); w != "" {
+		t.Errorf("nothing changed: %q", w)
+	}
+	f.become("instance-1", "kernel-2")
+	h := newRelay(t, f, lives)
+	if w := check(t, h); !strings.Contains(w, "kernel is a new one: variables") {
+		t.Errorf("a new kernel: %q", w)
+	}
+	if w := check(t, h); w != "" {
+		t.Errorf("told twice: %q", w)
+	}
+	f.become("instance-2", "kernel-3")
+	if w := check(t, newRelay(t, f, lives)); !strings.Contains(w, "on a new VM") || !strings.Contains(w, "files") {
+		t.Errorf("a new VM: %q", w)
+	}
+	if w := check(t, h); !strings.Contains(w, "on a new VM") {
+		t.Errorf("a new VM, to a relay that has run all the time: %q", w)
+	}
+}
+
+// A kernel that was asked for is no news, to the next relay neither.
+func TestARestartThatWasAskedForIsNoNews(t *testing.T) {
+	f, lives := newFake(t), laptop(t)
+	h := newRelay(t, f, lives)
+	check(t, h)
+	f.become("instance-1", "kernel-2")
+	if r := h.call("restart_kernel", json.RawMessage(`{}`)); r.IsError || r.outcome(t).Warning != "" {
+		t.Errorf("%s", r.Structured)
+	}
+	if w := check(t, h) + check(t, newRelay(t, f, lives)); w != "" {
+		t.Errorf("warned %q", w)
+	}
+}
+
+// An idle laptop's disk is left alone: a life is written when it changes.
+func TestALifeIsWrittenOnlyWhenItChanges(t *testing.T) {
+	written := 0
+	k := kernels{lives: Lives{Saw: func(string, pairing.Life) { written++ }}}
+	began := time.Now()
+	for range 3 {
+		k.note("a", "i", "k")
+		k.note("a", "", "k")
+		k.note("a", "i", "") // an executor whose kernel is not up yet
+	}
+	if k.note("a", "j", "k2"); written != 2 {
+		t.Errorf("%d times", written)
+	}
+	if last := k.last["a"]; last.InstanceID != "j" || last.KernelID != "k2" || last.Since.Before(began) {
+		t.Errorf("%+v", last)
+	}
+}
