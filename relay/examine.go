@@ -63,7 +63,7 @@ func (e *examination) network(ctx context.Context) bool {
 		return false
 	}
 	conn.Close()
-	e.say(ok, e.runtime.Name, "network: %s is %s, and port %s answers", u.Hostname(), addresses[0], port)
+	e.say(ok, e.runtime.Name, "network: %s has the address %s, and port %s answers", u.Hostname(), addresses[0], port)
 	return true
 }
 
