@@ -79,11 +79,12 @@ func makeRelease() (string, error) {
 }
 
 // colab is a VM with a page that grants an ngrok token, and the edge it leads to.
-func colab(t *testing.T) (*vm, *ngrokedge.Edge, string) {
+func colab(t *testing.T, s stacks.Stack) (*vm, *ngrokedge.Edge, string) {
 	t.Helper()
 	r, relay := realRelease(t)
 	edge := ngrokedge.Start(t)
 	v := newVM(t, r)
+	v.python(s.Python)
 	v.onColab(map[string]pageSecret{"NGROK_AUTHTOKEN": granted(testToken)})
 	v.env["COLAB_RELAY_NGROK_SERVER"], v.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
 	v.fill("FLAGS", `"--listen 127.0.0.1:0"`)
@@ -185,7 +186,11 @@ func (p *page) stop(t *testing.T) {
 }
 
 func TestTheNotebookStartsARealReleaseAndAStopEndsAllOfIt(t *testing.T) {
-	v, edge, relay := colab(t)
+	stacks.Each(t, startsAndStops)
+}
+
+func startsAndStops(t *testing.T, s stacks.Stack) {
+	v, edge, relay := colab(t, s)
 	p := v.open()
 	p.awaitUp(t)
 	h := paired(t, relay, p.pairing())
@@ -216,7 +221,7 @@ func TestTheNotebookStartsARealReleaseAndAStopEndsAllOfIt(t *testing.T) {
 }
 
 func TestAStopInTheMiddleOfARunEndsAllOfIt(t *testing.T) {
-	v, edge, relay := colab(t)
+	v, edge, relay := colab(t, stacks.Old(t))
 	p := v.open()
 	p.awaitUp(t)
 	h := paired(t, relay, p.pairing())
@@ -245,7 +250,7 @@ while True:
 }
 
 func TestADetachedExecutorOutlivesTheCellAndSaysItsPrice(t *testing.T) {
-	v, edge, relay := colab(t)
+	v, edge, relay := colab(t, stacks.Old(t))
 	v.fill("DETACHED", "True")
 	shown, p := v.runPage()
 	found := regexp.MustCompile(`(?m)^Detached: process (\d+) runs on without this cell\. To stop it: !kill (\d+)$`).FindStringSubmatch(shown)

@@ -40,11 +40,16 @@ func newVM(t *testing.T, r Release) *vm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	python := stacks.Old(t).Python
-	return &vm{t: t, dir: t.TempDir(), cell: cell, env: map[string]string{
-		"PATH": filepath.Dir(python) + ":" + os.Getenv("PATH"), "HOME": t.TempDir(), "IPYTHONDIR": t.TempDir(),
-		"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "KERNEL_PYTHON": python,
+	v := &vm{t: t, dir: t.TempDir(), cell: cell, env: map[string]string{
+		"HOME": t.TempDir(), "IPYTHONDIR": t.TempDir(), "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
 	}}
+	v.python(stacks.Old(t).Python)
+	return v
+}
+
+// python makes this interpreter the machine's: of the notebook, and python3 on PATH.
+func (v *vm) python(path string) {
+	v.env["KERNEL_PYTHON"], v.env["PATH"] = path, filepath.Dir(path)+":"+os.Getenv("PATH")
 }
 
 // fill fills one of the form's fields in.

@@ -54,7 +54,9 @@ class Page(NotebookClient):
             tell(asked=request["key"])
             if "PAGE_SECRETS" not in os.environ:
                 return
-            reply["data"] = json.loads(os.environ["PAGE_SECRETS"]).get(request["key"], {"exists": False})
+            reply["data"] = json.loads(os.environ["PAGE_SECRETS"]).get(
+                request["key"], {"exists": False}
+            )
         elif "PAGE_DENIES" in os.environ:
             reply["error"] = "Error: credential propagation was unsuccessful"
         self.line.input(reply)
@@ -75,7 +77,9 @@ def main(path, folder):
     nbformat.validate(notebook)
     with tempfile.TemporaryDirectory() as known:
         install_kernel(known)
-        page = Page(notebook, kernel_name="vm", timeout=None, resources={"metadata": {"path": folder}})
+        page = Page(
+            notebook, kernel_name="vm", timeout=None, resources={"metadata": {"path": folder}}
+        )
         page.on_cell_execute = page.begin
         try:
             page.execute()

@@ -6,6 +6,8 @@ from google.colab import _message
 
 
 def mount(mountpoint, force_remount=False, timeout_ms=120000, readonly=False):
-    _message.blocking_request("request_auth", request={"authType": "dfs_ephemeral"}, timeout_sec=120)
+    _message.blocking_request(
+        "request_auth", request={"authType": "dfs_ephemeral"}, timeout_sec=120
+    )
     os.symlink(os.environ["PAGE_DRIVE"], mountpoint)
     print(f"Mounted at {mountpoint}")
