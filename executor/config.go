@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"colabrelay/executor/tunnel"
 	"colabrelay/shared/auth"
@@ -19,12 +18,10 @@ import (
 
 // Environment variables the executor reads, besides those by which executor/probe
 // tells the platform. Secrets come this way only: a flag shows in every ps.
+// Those of the tunnels stand in config_tunnel.go.
 const (
-	envSecret      = "EXECUTOR_SECRET"
-	envSecretFile  = "EXECUTOR_SECRET_FILE"
-	envNgrokToken  = "NGROK_AUTHTOKEN"
-	envNgrokServer = "COLAB_RELAY_NGROK_SERVER"
-	envNgrokCA     = "COLAB_RELAY_NGROK_CA"
+	envSecret     = "EXECUTOR_SECRET"
+	envSecretFile = "EXECUTOR_SECRET_FILE"
 )
 
 // maxSecretFile bounds what is read as a secret: a wrong path may name anything.
@@ -52,8 +49,7 @@ func parseConfig(args []string, getenv func(string) string, w io.Writer) (config
 	flags := flag.NewFlagSet("executor", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // one voice for errors: the caller's
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:8000", "")
-	flags.StringVar(&kind, "tunnel", "", "")
-	flags.StringVar(&c.tunnel.Domain, "domain", "", "")
+	addTunnelFlags(flags, &c.tunnel, &kind)
 	flags.StringVar(&c.workDir, "workdir", "", "")
 	flags.StringVar(&c.stateDir, "state-dir", "", "")
 	flags.StringVar(&c.python, "python", "", "")
@@ -71,7 +67,7 @@ func parseConfig(args []string, getenv func(string) string, w io.Writer) (config
 	if flags.NArg() > 0 {
 		faults = append(faults, fmt.Errorf("unknown argument %q (executor -h lists what there is)", flags.Arg(0)))
 	}
-	faults = append(faults, c.checkListen(), c.readTunnel(kind, getenv), c.readSecret(getenv), c.readFolders())
+	faults = append(faults, c.checkListen(), c.readTunnel(flags, kind, getenv), c.readSecret(getenv), c.readFolders())
 	return c, errors.Join(faults...)
 }
 
@@ -84,28 +80,6 @@ func (c *config) checkListen() error {
 		return fmt.Errorf("--listen %q: want host:port, such as 127.0.0.1:8000", c.listen)
 	}
 	return nil
-}
-
-func (c *config) readTunnel(kind string, getenv func(string) string) error {
-	c.tunnel.Version = version
-	c.tunnel.Token = strings.TrimSpace(getenv(envNgrokToken))
-	c.tunnel.Server = getenv(envNgrokServer)
-	c.tunnel.CAFile = getenv(envNgrokCA)
-	if kind == "ssh" || kind == "cloudflared" {
-		return fmt.Errorf("--tunnel %s: not in this version; use ngrok or none", kind)
-	}
-	var err error
-	if c.tunnel.Kind, err = tunnel.ParseKind(kind, c.tunnel.Token); err != nil {
-		return fmt.Errorf("--tunnel %s: want ngrok or none", kind)
-	}
-	switch {
-	case c.tunnel.Kind == tunnel.KindNgrok && c.tunnel.Token == "":
-		return fmt.Errorf("--tunnel ngrok: %s is not set; copy the token from https://dashboard.ngrok.com/get-started/your-authtoken", envNgrokToken)
-	case c.tunnel.Kind != tunnel.KindNgrok && c.tunnel.Domain != "":
-		return fmt.Errorf("--domain %s: only ngrok has domains; set %s", c.tunnel.Domain, envNgrokToken)
-	}
-	_, err = tunnel.New(c.tunnel) // opens nothing, checks the rest
-	return err
 }
 
 // readSecret takes the secret from the environment or a file, or makes one.

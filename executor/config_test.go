@@ -28,12 +28,12 @@ func env(pairs ...string) func(string) string {
 
 func TestAllFaultsOfTheSettingsAreToldTogether(t *testing.T) {
 	_, err := parseConfig([]string{
-		"--listen", "nowhere", "--tunnel", "ssh", "--workdir", "/no/such/folder", "--allow-path", "/nor/this", "extra",
+		"--listen", "nowhere", "--tunnel", "ssh", "--domain", "a.ngrok.app", "--workdir", "/no/such/folder", "--allow-path", "/nor/this", "extra",
 	}, env(envSecret, "short"), io.Discard)
 	if err == nil {
 		t.Fatal("all of it passed")
 	}
-	for _, part := range []string{`"extra"`, "--listen", "--tunnel ssh: not in this version", "/no/such/folder", "/nor/this", envSecret} {
+	for _, part := range []string{`"extra"`, "--listen", "--tunnel ssh: name the server", "--domain a.ngrok.app", "/no/such/folder", "/nor/this", envSecret} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("faults do not tell of %s:\n%v", part, err)
 		}
@@ -49,8 +49,16 @@ func TestEachFaultOfTheSettings(t *testing.T) {
 	}{
 		"unknown flag":           {args: []string{"--secret", longSecret}, want: "-secret"},
 		"port too high":          {args: []string{"--listen", "127.0.0.1:65536"}, want: "--listen"},
-		"unknown tunnel":         {args: []string{"--tunnel", "carrier-pigeon"}, want: "ngrok or none"},
-		"cloudflared":            {args: []string{"--tunnel", "cloudflared"}, want: "not in this version"},
+		"unknown tunnel":         {args: []string{"--tunnel", "carrier-pigeon"}, want: "ngrok, ssh, cloudflared or none"},
+		"ssh without a server":   {args: []string{"--tunnel", "ssh"}, want: "--ssh [user@]host[:port]"},
+		"ssh not asked for":      {args: []string{"--ssh", "me@host"}, want: "add --tunnel ssh"},
+		"ssh flag of another":    {args: []string{"--tunnel", "cloudflared", "--ssh-accept-new"}, want: "--ssh-accept-new"},
+		"ssh port too high":      {args: []string{"--tunnel", "ssh", "--ssh", "me@host:65536"}, want: "host[:port]"},
+		"ssh remote of words":    {args: []string{"--tunnel", "ssh", "--ssh", "me@host", "--ssh-remote", "any"}, want: "[bind:]port"},
+		"ssh url of another way": {args: []string{"--tunnel", "ssh", "--ssh", "me@host", "--ssh-url", "ftp://host"}, want: "ssh url"},
+		"missing ssh key":        {args: []string{"--tunnel", "ssh", "--ssh", "me@host", "--ssh-key", filepath.Join(dir, "none")}, want: "ssh key"},
+		"a range that is none":   {args: []string{"--allow-cidr", "10.0.0.0/33"}, want: "203.0.113.0/24"},
+		"a range behind a proxy": {args: []string{"--tunnel", "ssh", "--ssh", "me@host", "--ssh-url", "https://host", "--allow-cidr", "10.0.0.0/8"}, want: "the proxy's address"},
 		"ngrok without a token":  {args: []string{"--tunnel", "ngrok"}, want: envNgrokToken},
 		"domain without ngrok":   {args: []string{"--domain", "a.ngrok.app"}, want: "--domain"},
 		"domain that is none":    {args: []string{"--domain", "http://"}, env: []string{envNgrokToken, "t"}, want: "domain"},
@@ -121,13 +129,47 @@ func TestEachRunMakesAnotherSecret(t *testing.T) {
 	}
 }
 
+func TestTheTunnelsAreChosenByTheirFlags(t *testing.T) {
+	for want, args := range map[tunnel.Kind][]string{
+		tunnel.KindSSH:         {"--tunnel", "ssh", "--ssh", "me@host:2222", "--ssh-remote", "localhost:8000", "--ssh-url", "auto"},
+		tunnel.KindCloudflared: {"--tunnel", "cloudflared", "--allow-cidr", "203.0.113.7", "--allow-cidr", "2001:db8::/32"},
+		tunnel.KindNone:        {"--tunnel", "none", "--allow-cidr", "10.1.2.3/8"},
+	} {
+		c, err := parseConfig(args, env(envNgrokToken, "token", "HOME", t.TempDir()), io.Discard)
+		if err != nil || c.tunnel.Kind != want {
+			t.Errorf("%q gave the tunnel %q: %v", args, c.tunnel.Kind, err)
+		}
+		if want == tunnel.KindNone && fmt.Sprint(c.tunnel.Allow) != "[10.0.0.0/8]" {
+			t.Errorf("the ranges are %v", c.tunnel.Allow)
+		}
+	}
+}
+
+func TestAListenerBeyondLoopbackIsToldWithWhatItMeans(t *testing.T) {
+	for listen, want := range map[string]string{
+		"127.0.0.1:8000": "", "localhost:8000": "", "[::1]:0": "",
+		":8000": "every network interface", "0.0.0.0:0": "every network interface", "[::]:0": "every network interface", "10.0.0.5:80": "10.0.0.5",
+	} {
+		var out strings.Builder
+		n := newNotice(config{listen: listen, tunnel: tunnel.Config{Kind: tunnel.KindNgrok}}, "i", &out, nil)
+		n.local("http://127.0.0.1:8000")
+		told := strings.Contains(out.String(), "plain HTTP on "+want)
+		if want == "" && strings.Contains(out.String(), "plain HTTP") || want != "" && !told {
+			t.Errorf("--listen %s prints:\n%s", listen, &out)
+		}
+	}
+}
+
 func TestHelpNamesEveryFlag(t *testing.T) {
 	var out strings.Builder
 	if _, err := parseConfig([]string{"-h"}, env(), &out); !errors.Is(err, flag.ErrHelp) {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"listen", "tunnel", "domain", "workdir", "state-dir", "python", "allow-path", "ready-file"} {
-		if !strings.Contains(out.String(), "--"+name) {
+	for _, name := range []string{
+		"listen", "tunnel", "domain", "workdir", "state-dir", "python", "allow-path", "ready-file", "allow-cidr",
+		"ssh", "ssh-key", "ssh-known-hosts", "ssh-accept-new", "ssh-remote", "ssh-url",
+	} {
+		if !strings.Contains(out.String(), "--"+name+" ") {
 			t.Errorf("help does not tell of --%s", name)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,11 +27,7 @@ const (
 	fail verdict = "fail" // the executor would not work
 )
 
-const (
-	lowDiskGB    = 2
-	ngrokAddress = "connect.ngrok-agent.com:443"
-	dialTimeout  = 5 * time.Second
-)
+const lowDiskGB = 2
 
 // report prints findings and remembers whether one is a failure.
 type report struct {
@@ -140,17 +136,27 @@ func (r *report) workdir(dir string) {
 	r.say(ok, "workdir", "%s", dir)
 }
 
+// tunnel tells whether the chosen tunnel could be had.
 func (r *report) tunnel(ctx context.Context, c tunnel.Config) {
-	if c.Kind != tunnel.KindNgrok {
-		r.say(warn, "tunnel", "none: set %s to be reached from another machine", envNgrokToken)
+	if c.Kind == tunnel.KindNone {
+		r.say(warn, "tunnel", "none: set %s, or --tunnel ssh or cloudflared, to be reached from another machine", envNgrokToken)
 		return
 	}
-	address := cmp.Or(c.Server, ngrokAddress)
-	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", address)
+	found, err := tunnel.Check(ctx, c)
 	if err != nil {
-		r.say(fail, "tunnel", "ngrok can't be reached: %v", err)
+		r.say(fail, "tunnel", "%v", err)
 		return
 	}
-	conn.Close()
-	r.say(ok, "tunnel", "ngrok can be reached at %s", address)
+	r.say(ok, "tunnel", "%s", found)
+	if len(c.Allow) > 0 {
+		r.say(ok, "visitors", "only from %s", joined(c.Allow))
+	}
+}
+
+func joined(allowed []netip.Prefix) string {
+	var texts []string
+	for _, prefix := range allowed {
+		texts = append(texts, prefix.String())
+	}
+	return strings.Join(texts, ", ")
 }

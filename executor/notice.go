@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"sync"
 
@@ -43,9 +45,25 @@ func (n *notice) local(url string) {
 	defer n.mu.Unlock()
 	n.localURL = url
 	n.line("local", url)
+	if where := beyondLoopback(n.cfg.listen); where != "" {
+		n.line("note", "plain HTTP on "+where+": requests must be signed, but whoever is on the way can read them")
+	}
 	if n.cfg.tunnel.Kind == tunnel.KindNone {
 		n.reachable(url)
 	}
+}
+
+// beyondLoopback says where other machines can reach the listener, if they can.
+func beyondLoopback(listen string) string {
+	host, _, err := net.SplitHostPort(listen)
+	addr, notIP := netip.ParseAddr(host)
+	switch {
+	case err != nil || host == "localhost" || notIP == nil && addr.IsLoopback():
+		return ""
+	case host == "" || notIP == nil && addr.IsUnspecified():
+		return "every network interface of this machine"
+	}
+	return host
 }
 
 // public tells the tunnel's address, again when it has changed.

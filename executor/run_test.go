@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -239,7 +240,8 @@ func TestFaultsAtStartAreOneClearLine(t *testing.T) {
 		"port taken":     {[]option{withArgs("--listen", taken.Addr().String())}, 1, "address already in use"},
 		"unknown flag":   {[]option{withArgs("--nonsense")}, 2, "-nonsense"},
 		"short secret":   {[]option{withEnv(envSecret + "=short")}, 2, envSecret},
-		"unknown tunnel": {[]option{withArgs("--tunnel", "cloudflared")}, 2, "not in this version"},
+		"unknown tunnel": {[]option{withArgs("--tunnel", "carrier-pigeon")}, 2, "cloudflared or none"},
+		"no cloudflared": {[]option{withArgs("--tunnel", "cloudflared"), withEnv("PATH=" + withoutCloudflared(t))}, 1, "install it from"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, tc.options...)
@@ -250,6 +252,16 @@ func TestFaultsAtStartAreOneClearLine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withoutCloudflared is a PATH that leads to python3 only.
+func withoutCloudflared(t *testing.T) string {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	must(t, err)
+	folder := t.TempDir()
+	must(t, os.Symlink(python, filepath.Join(folder, "python3")))
+	return folder
 }
 
 func TestThroughTheTunnel(t *testing.T) {

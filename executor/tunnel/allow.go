@@ -8,10 +8,6 @@ import (
 	"strings"
 )
 
-// maxAllowed bounds an allow-list: each request is held against all of it, and
-// ngrok takes a policy of limited size.
-const maxAllowed = 100
-
 // ParseCIDR reads an address range such as 203.0.113.0/24, or one address.
 func ParseCIDR(text string) (netip.Prefix, error) {
 	text = strings.TrimSpace(text)

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -29,7 +27,6 @@ const (
 // cloudflaredTunnel reaches the executor through a quick tunnel of Cloudflare,
 // which the cloudflared program opens: no account, another URL at each start.
 type cloudflaredTunnel struct {
-	program string // its path
 	environ []string
 	log     *slog.Logger
 
@@ -38,18 +35,20 @@ type cloudflaredTunnel struct {
 	patience time.Duration
 }
 
-// ErrNoCloudflared says that there is no program to run, and where to get it.
-var ErrNoCloudflared = errors.New("cloudflared is not on PATH: install it from https://developers.cloudflare.com/cloudflare-one/connections/connect-networks/downloads/")
+func newCloudflared(c Config) *cloudflaredTunnel {
+	return &cloudflaredTunnel{
+		environ: forCloudflared(c.Getenv), log: c.Log,
+		up: cloudflaredUp, retry: firstRetry, patience: busyPatience,
+	}
+}
 
-func newCloudflared(c Config) (*cloudflaredTunnel, error) {
+// findCloudflared looks on PATH.
+func findCloudflared() (string, error) {
 	program, err := exec.LookPath(cloudflaredProgram)
 	if err != nil {
-		return nil, ErrNoCloudflared
+		return "", &Refused{By: cloudflaredProgram, Explanation: "the program is not on PATH; install it from https://developers.cloudflare.com/cloudflare-one/connections/connect-networks/downloads/"}
 	}
-	return &cloudflaredTunnel{
-		program: program, environ: forCloudflared(c.Environ), log: c.Log,
-		up: cloudflaredUp, retry: firstRetry, patience: busyPatience,
-	}, nil
+	return program, nil
 }
 
 // passedOn are the variables that cloudflared may need. All others stay here:
@@ -59,14 +58,17 @@ var passedOn = []string{
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 }
 
-func forCloudflared(environ []string) []string {
-	kept := []string{}
-	for _, entry := range environ {
-		if name, _, _ := strings.Cut(entry, "="); slices.Contains(passedOn, name) {
-			kept = append(kept, entry)
+func forCloudflared(getenv func(string) string) []string {
+	environ := []string{} // nil would be all of ours
+	if getenv == nil {
+		return environ
+	}
+	for _, name := range passedOn {
+		if value := getenv(name); value != "" {
+			environ = append(environ, name+"="+value)
 		}
 	}
-	return kept
+	return environ
 }
 
 // localListener makes what Accept gives known as cloudflared's.
@@ -82,6 +84,10 @@ func (l localListener) Accept() (net.Conn, error) {
 
 // Run implements Tunnel. The listener stays for all of it; processes come and go.
 func (c *cloudflaredTunnel) Run(ctx context.Context, ready func(url string), serve func(net.Listener) error) error {
+	program, err := findCloudflared()
+	if err != nil {
+		return err
+	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,7 +99,8 @@ func (c *cloudflaredTunnel) Run(ctx context.Context, ready func(url string), ser
 	served := make(chan error, 1)
 	go func() { served <- serve(localListener{l}) }()
 	ended := make(chan error, 1)
-	go func() { ended <- c.keepRunning(running, l.Addr().String(), onChange(ready)) }()
+	command := func() *exec.Cmd { return c.command(program, l.Addr().String()) }
+	go func() { ended <- c.keepRunning(running, command, onChange(ready)) }()
 
 	select {
 	case err = <-served:
@@ -114,14 +121,14 @@ func (c *cloudflaredTunnel) Run(ctx context.Context, ready func(url string), ser
 }
 
 // keepRunning starts the program again whenever it has ended.
-func (c *cloudflaredTunnel) keepRunning(ctx context.Context, address string, tell func(string)) error {
+func (c *cloudflaredTunnel) keepRunning(ctx context.Context, command func() *exec.Cmd, tell func(string)) error {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = c.retry, lastRetry
 	held := newPatience(c.patience)
 	for {
 		began := time.Now()
 		p := &quickTunnel{tell: func(url string) { held.restored(); tell(url) }, up: c.up, log: c.log}
-		err := p.run(ctx, c.command(address))
+		err := p.run(ctx, command())
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -139,8 +146,8 @@ func (c *cloudflaredTunnel) keepRunning(ctx context.Context, address string, tel
 	}
 }
 
-func (c *cloudflaredTunnel) command(address string) *exec.Cmd {
-	cmd := exec.Command(c.program, "tunnel", "--url", "http://"+address, "--no-autoupdate")
+func (c *cloudflaredTunnel) command(program, address string) *exec.Cmd {
+	cmd := exec.Command(program, "tunnel", "--url", "http://"+address, "--no-autoupdate")
 	cmd.Env = c.environ
 	cmd.SysProcAttr = ownGroup()
 	cmd.WaitDelay = cloudflaredEnd // a child it left behind may hold its output open
@@ -150,7 +157,7 @@ func (c *cloudflaredTunnel) command(address string) *exec.Cmd {
 // refusal ends it when the program can't be started, or gave no tunnel for long.
 func (c *cloudflaredTunnel) refusal(err error, p *quickTunnel, held *patience) error {
 	if !p.started {
-		return &Refused{By: cloudflaredProgram, Explanation: fmt.Sprintf("%q can't be started: %v", c.program, err)}
+		return &Refused{By: cloudflaredProgram, Explanation: fmt.Sprintf("the program can't be started: %v", err)}
 	}
 	if p.url != "" && p.registered {
 		return nil

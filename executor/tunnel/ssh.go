@@ -62,6 +62,7 @@ type sshTunnel struct {
 	log     *slog.Logger
 
 	alive    time.Duration
+	urlLimit time.Duration
 	retry    time.Duration
 	patience time.Duration
 }
@@ -70,7 +71,7 @@ func newSSH(c Config) (*sshTunnel, error) {
 	s := &sshTunnel{
 		url: strings.TrimSuffix(c.SSH.URL, "/"), log: c.Log,
 		keys:  sshKeys{file: c.SSH.KeyFile, socket: c.SSH.AgentSocket, folder: filepath.Join(c.SSH.Home, ".ssh")},
-		alive: sshAlive, retry: firstRetry, patience: busyPatience,
+		alive: sshAlive, urlLimit: sshURLLimit, retry: firstRetry, patience: busyPatience,
 	}
 	s.hosts = knownHosts{file: cmp.Or(c.SSH.KnownHosts, filepath.Join(s.keys.folder, "known_hosts")), acceptNew: c.SSH.AcceptNew}
 	err := errors.Join(s.parseServer(c.SSH.Server, c.SSH.User), s.parseRemote(c.SSH.Remote), s.checkURL(), s.keys.check())
@@ -196,7 +197,7 @@ func (s *sshTunnel) name() string { return fmt.Sprintf("ssh server %q", s.host) 
 func (s *sshTunnel) announce(ctx context.Context, link *sshLink, port uint32, tell func(string)) error {
 	switch s.url {
 	case URLFromServer:
-		return link.readURLs(ctx, s.host, tell)
+		return link.readURLs(ctx, s, tell)
 	case "":
 		tell("http://" + net.JoinHostPort(s.host, strconv.Itoa(int(port))))
 	default:

@@ -20,7 +20,7 @@ const maxServerLine = 16 << 10
 // readURLs opens a session, as services that hand out addresses want, and tells
 // each public URL the server prints. It blocks until the link has ended; a
 // server that prints none in time ends the link.
-func (l *sshLink) readURLs(ctx context.Context, host string, tell func(string)) error {
+func (l *sshLink) readURLs(ctx context.Context, s *sshTunnel, tell func(string)) error {
 	session, err := l.client.NewSession()
 	if err != nil {
 		return fmt.Errorf("open a session to read the URL: %v", err)
@@ -36,12 +36,12 @@ func (l *sshLink) readURLs(ctx context.Context, host string, tell func(string)) 
 		return fmt.Errorf("open a session to read the URL: %v", err)
 	}
 	l.keepers.Go(func() { write.CloseWithError(errors.Join(io.EOF, session.Wait())) })
-	late := time.AfterFunc(sshURLLimit, func() { read.CloseWithError(errNoURL) })
+	late := time.AfterFunc(s.urlLimit, func() { read.CloseWithError(errNoURL) })
 	lines := bufio.NewReaderSize(read, maxServerLine)
 	found := false
 	for {
 		line, err := lines.ReadSlice('\n')
-		if u := publicURL(string(line), host); u != "" {
+		if u := publicURL(string(line), s.host); u != "" {
 			late.Stop()
 			found = true
 			tell(u)

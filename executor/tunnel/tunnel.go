@@ -109,8 +109,8 @@ type Config struct {
 	Server string
 	CAFile string
 	SSH    SSH
-	// Environ is what cloudflared may be given of; most of it is not passed on.
-	Environ []string
+	// Getenv reads what cloudflared is given of the environment; nil gives it none.
+	Getenv func(string) string
 	Log    *slog.Logger // nil discards
 }
 
@@ -126,7 +126,7 @@ func New(c Config) (Tunnel, error) {
 	case KindSSH:
 		return newSSH(c)
 	case KindCloudflared:
-		return newCloudflared(c)
+		return newCloudflared(c), nil
 	case KindNone:
 		return NewNone(c.Listen), nil
 	}

@@ -63,7 +63,11 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if !ok {
 		return ctx
 	}
-	return context.WithValue(ctx, visitorKey{}, visitor{addr: hostOf(c.RemoteAddr().String()), header: brought.visitorHeader()})
+	return withVisitor(ctx, visitor{addr: hostOf(c.RemoteAddr().String()), header: brought.visitorHeader()})
+}
+
+func withVisitor(ctx context.Context, v visitor) context.Context {
+	return context.WithValue(ctx, visitorKey{}, v)
 }
 
 // hostOf is the address in host:port, or the zero one.

@@ -1,0 +1,94 @@
+package tunnel
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+
+	"colabrelay/executor/tunnel/ngrokedge"
+)
+
+func TestParseCIDR(t *testing.T) {
+	for text, want := range map[string]string{
+		"203.0.113.7": "203.0.113.7/32", "203.0.113.9/24": "203.0.113.0/24", " 2001:db8::1 ": "2001:db8::1/128",
+		"2001:db8::/32": "2001:db8::/32", "::ffff:203.0.113.7": "203.0.113.7/32", "0.0.0.0/0": "0.0.0.0/0",
+		"": "", "203.0.113.0/33": "", "203.0.113": "", "host": "", "fe80::1%eth0": "", "::ffff:1.2.3.0/120": "",
+	} {
+		got, err := ParseCIDR(text)
+		if (err != nil) != (want == "") || err == nil && got.String() != want {
+			t.Errorf("ParseCIDR(%q) = %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestRestrict(t *testing.T) {
+	allowed := []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")}
+	for name, c := range map[string]struct {
+		remote  string // of a connection at --listen
+		visitor *visitor
+		header  []string // Cf-Connecting-Ip
+		in      bool
+	}{
+		"of the list":                     {remote: "203.0.113.9:1", in: true},
+		"of the list, IPv6":               {remote: "[2001:db8::9]:1", in: true},
+		"of the list, written as IPv6":    {remote: "[::ffff:203.0.113.9]:1", in: true},
+		"from elsewhere":                  {remote: "198.51.100.1:1"},
+		"this machine":                    {remote: "127.0.0.1:1", in: true},
+		"this machine, IPv6":              {remote: "[::1]:1", in: true},
+		"nobody knows who":                {remote: "pipe"},
+		"a tunnel's visitor of the list":  {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("203.0.113.1")}, in: true},
+		"a tunnel's from elsewhere":       {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("198.51.100.1")}},
+		"a tunnel's that says loopback":   {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("127.0.0.1")}},
+		"a tunnel's that was not told":    {remote: "127.0.0.1:1", visitor: &visitor{}},
+		"cloudflared's of the list":       {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}, header: []string{"2001:db8::5"}, in: true},
+		"cloudflared's from elsewhere":    {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}, header: []string{"198.51.100.1"}},
+		"cloudflared's that was not told": {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}},
+		"cloudflared's told twice":        {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}, header: []string{"203.0.113.1", "203.0.113.1"}},
+		"cloudflared's header elsewhere":  {remote: "198.51.100.1:1", header: []string{"203.0.113.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := httptest.NewRequest(http.MethodGet, "/", nil)
+			req.RemoteAddr = c.remote
+			for _, value := range c.header {
+				req.Header.Add("Cf-Connecting-Ip", value)
+			}
+			if c.visitor != nil {
+				req = req.WithContext(withVisitor(req.Context(), *c.visitor))
+			}
+			w := httptest.NewRecorder()
+			Restrict(allowed, hello).ServeHTTP(w, req)
+			if want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[c.in]; w.Code != want {
+				t.Errorf("got %d %q", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+func TestNgrokItselfIsToldWhoMayVisit(t *testing.T) {
+	edge := ngrokedge.Start(t)
+	c := edgeConfig(edge)
+	c.Allow = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::7/128")}
+	start(t, mustNew(t, c), hello).url(t)
+	if got, want := policyOf(t, edge), `{"on_tcp_connect":[{"actions":[{"type":"restrict-ips","config":{"enforce":true,"allow":["203.0.113.0/24","2001:db8::7/128"]}}]}]}`; got != want {
+		t.Errorf("the policy is %s", got)
+	}
+}
+
+func TestNgrokIsToldNoPolicyUnasked(t *testing.T) {
+	edge := ngrokedge.Start(t)
+	start(t, mustNew(t, edgeConfig(edge)), hello).url(t)
+	if got := policyOf(t, edge); got != "" {
+		t.Errorf("the policy is %s", got)
+	}
+}
+
+func policyOf(t *testing.T, edge *ngrokedge.Edge) string {
+	t.Helper()
+	var opts struct{ TrafficPolicy string }
+	if err := json.Unmarshal(edge.Binds()[0].Opts, &opts); err != nil {
+		t.Fatal(err)
+	}
+	return opts.TrafficPolicy
+}
