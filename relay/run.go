@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,10 @@ func runCommand(set *settings, std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r := &remoteRun{std: std, inputUsed: fromStdin, timeout: timeout}
+			if strings.TrimSpace(text) == "" {
+				return errors.New("nothing to run: the code is empty")
+			}
+			r := &remoteRun{std: std, inputUsed: fromStdin, timeout: timeout, lastWait: lastWait}
 			return r.run(cmd.Context(), set, runtime, text)
 		},
 	}
@@ -94,8 +98,9 @@ func codeOf(code string, given bool, args []string, stdin io.Reader) (text strin
 // remoteRun is one run under way.
 type remoteRun struct {
 	std       streams
-	inputUsed bool
-	timeout   time.Duration
+	inputUsed bool          // stdin held the code
+	timeout   time.Duration // of the run, on the VM
+	lastWait  time.Duration // for its end, after an interrupt
 
 	client *client.Client
 	out    *printer
@@ -141,8 +146,8 @@ func (r *remoteRun) submit(ctx context.Context, code string) error {
 		return err
 	}
 	r.take(ctx, e)
-	if e.Status == contract.StatusQueued {
-		fmt.Fprintf(r.std.err, "relay: waiting for the kernel, behind %d other run(s)\n", e.QueuePosition)
+	if e.Status == contract.StatusQueued && e.QueuePosition > 0 {
+		fmt.Fprintf(r.std.err, "relay: waiting for %d run(s) before this one\n", e.QueuePosition)
 	}
 	return nil
 }
@@ -168,7 +173,7 @@ func (r *remoteRun) follow(ctx context.Context) error {
 			return err
 		}
 		if ctx.Err() != nil && reading == ctx {
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.lastWait)
 			defer cancel()
 			reading = last
 			if err := r.interrupt(reading); err != nil {
@@ -239,45 +244,3 @@ func (r *remoteRun) outcome() error {
 	}
 	return fmt.Errorf("the run ended as %s: %s", r.exec.Status, printable(r.exec.Reason))
 }
-
-// patience says that the VM does not answer, once that lasts. It is the handler of
-// the client's log, which tells of each try; a run goes on through cuts.
-type patience struct {
-	out   io.Writer
-	since time.Time // the first failure in a row
-	told  bool
-}
-
-// Enabled implements slog.Handler.
-func (p *patience) Enabled(context.Context, slog.Level) bool { return true }
-
-// Handle implements slog.Handler. One run makes one call at a time.
-func (p *patience) Handle(ctx context.Context, rec slog.Record) error {
-	why := ""
-	rec.Attrs(func(attr slog.Attr) bool {
-		if attr.Key == "err" {
-			why = attr.Value.String()
-		}
-		return true
-	})
-	switch {
-	case ctx.Err() != nil: // we gave up, not the VM
-	case why == "":
-		if p.told {
-			fmt.Fprintln(p.out, "relay: the VM answers again")
-		}
-		p.since, p.told = time.Time{}, false
-	case p.since.IsZero():
-		p.since = rec.Time
-	case !p.told && rec.Time.Sub(p.since) > stillFor:
-		p.told = true
-		fmt.Fprintf(p.out, "relay: waiting for the VM, where the run goes on: %s\n", printable(why))
-	}
-	return nil
-}
-
-// WithAttrs implements slog.Handler.
-func (p *patience) WithAttrs([]slog.Attr) slog.Handler { return p }
-
-// WithGroup implements slog.Handler.
-func (p *patience) WithGroup(string) slog.Handler { return p }
