@@ -24,6 +24,7 @@ func newMachine(t *testing.T) *machine {
 	m := &machine{t: t, bin: t.TempDir(), modules: t.TempDir(), Folder: filepath.Join(t.TempDir(), "python")}
 	m.user(1000)
 	m.program("apt-get", "exit 100")
+	m.program("sshd", "exit 0")
 	m.ipykernel("raise ImportError")
 	return m
 }
@@ -63,7 +64,7 @@ func (m *machine) setUp() (out string, err error) {
 	}
 	cmd := exec.Command("bash", script, m.Folder)
 	cmd.Env = append(os.Environ(),
-		"PATH="+m.bin+":"+os.Getenv("PATH"),
+		"PATH="+m.bin+":"+os.Getenv("PATH"), "SSHD_FOLDERS="+m.bin,
 		"PYTHONPATH="+m.modules, "PYTHONDONTWRITEBYTECODE=1",
 		"PIP_INDEX_URL=http://127.0.0.1:1/simple", "PIP_FIND_LINKS=", "PIP_CONFIG_FILE=/dev/null", "PIP_NO_CACHE_DIR=1",
 	)
@@ -174,5 +175,63 @@ func TestSetupIsRunOnceUntilRequirementsChange(t *testing.T) {
 	}
 	if _, err := os.Stat(kept); err == nil {
 		t.Error("an environment of other requirements was kept")
+	}
+}
+
+// withoutSSHD takes sshd away and gives the machine packages: each is a file
+// whose name dpkg -x makes a program of.
+func (m *machine) withoutSSHD() {
+	m.ipykernel(`__version__ = "6.17.0"`)
+	if err := os.Remove(filepath.Join(m.bin, "sshd")); err != nil {
+		m.t.Fatal(err)
+	}
+	m.program("apt-cache", `case "$*" in
+*libwrap0*) echo libwrap0; echo "  Depends: libnsl2"; echo libnsl2;;
+*) echo openssh-server; echo "  Depends: libwrap0"; echo "  Depends: libc6"; echo " |Depends: debconf";;
+esac`)
+	m.program("dpkg-query", `case "$*" in *libc6*) printf installed;; *) exit 1;; esac`)
+	m.program("dpkg", `mkdir -p "$3/usr/sbin" && echo "$2" >>"$3/unpacked" && printf '#!/bin/sh\n' >"$3/usr/sbin/sshd" && chmod +x "$3/usr/sbin/sshd"`)
+}
+
+func TestSetupUnpacksSSHDWithTheLibrariesThatLack(t *testing.T) {
+	m := newMachine(t)
+	m.withoutSSHD()
+	m.aptGet(`[ "$1" = download ] || exit 100; shift; for p; do : >"$p.deb"; done`)
+	for range 2 {
+		if _, err := m.setUp(); err != nil {
+			t.Fatalf("setup.sh: %v", err)
+		}
+	}
+	if got := m.aptGetRan(); got != "download openssh-server libnsl2 libwrap0\n" {
+		t.Errorf("apt-get was run with %q", got)
+	}
+	m.mustHave("sshd/usr/sbin/sshd")
+	if left, _ := filepath.Glob(filepath.Join(m.Folder, "sshd.*")); len(left) != 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func TestSetupWithoutAnySSHDGoesOnAndSaysWhatToInstall(t *testing.T) {
+	for name, spoil := range map[string]func(*machine){
+		"nothing to download": func(m *machine) { m.aptGet("exit 100") },
+		"a broken package": func(m *machine) {
+			m.aptGet(`[ "$1" = download ] && : >openssh-server.deb`)
+			m.program("dpkg", "exit 2")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.withoutSSHD()
+			spoil(m)
+			out, err := m.setUp()
+			if err != nil || !strings.Contains(out, "install the package openssh-server") {
+				t.Errorf("setup.sh: %v", err)
+			}
+			m.mustHave("sshd.left-out")
+			m.mustHave("old/bin/python")
+			if scratch, _ := filepath.Glob(filepath.Join(m.Folder, "sshd.??????")); len(scratch) != 0 {
+				t.Errorf("left behind: %q", scratch)
+			}
+		})
 	}
 }
