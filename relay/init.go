@@ -54,7 +54,7 @@ func initialise(name, domain string, std streams) error {
 		fmt.Fprintf(std.out, "Paired %q with https://%s. When the executor runs, `relay doctor` says whether all fits.\n", name, host)
 		return nil
 	}
-	fmt.Fprintln(std.out, "The URL changes with each start, so paste the `relay pair` line that the executor prints, or take a static domain: `relay init --domain YOUR-NAME.ngrok-free.app`.")
+	fmt.Fprintln(std.out, "Without a static domain the URL changes with each start: then run `relay pair URL` with the one the executor prints.\nWith one, run `relay init --domain YOUR-NAME.ngrok-free.app` now, and nothing has to be pasted ever again.")
 	return nil
 }
 

@@ -63,6 +63,31 @@ func TestWordsAfterAPairingStringAreRefusedInOneLine(t *testing.T) {
 	}
 }
 
+func TestAnAddressAloneGoesWithTheSecretOfInit(t *testing.T) {
+	home(t)
+	code, _, errs := relay(t, environ(), "", "pair", "https://x.example")
+	if code != 1 || !strings.Contains(errs, "relay init") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("%d %q", code, errs)
+	}
+	relay(t, environ(), "", "init")
+	store, err := openPairings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := store.KeptSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := executor(t, secret)
+	code, out, errs := relay(t, environ(), "", "pair", "--name", "vm", url)
+	if code != 0 || !strings.Contains(out, " connected: executor 9.9") {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	if code, _, errs := relay(t, environ(), "", "pair", "http://u:p@x.example"); code != 1 || strings.Contains(errs, "u:p") {
+		t.Errorf("%d %q", code, errs)
+	}
+}
+
 func TestInitMakesASecretOnceAndPairsADomainForGood(t *testing.T) {
 	dir := home(t)
 	code, out, errs := relay(t, environ(), "", "init")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -24,8 +25,10 @@ const maxPairingText = 64 << 10
 func pairCommand(set *settings, std streams) *cobra.Command {
 	name := pairing.DefaultName
 	cmd := &cobra.Command{
-		Use:   "pair [STRING]",
+		Use:   "pair [STRING | URL]",
 		Short: "Remember the executor whose cell printed STRING (read from stdin when left out)",
+		Long: "Remember the executor whose cell printed STRING, read from stdin when left out.\n" +
+			"URL alone is the address of an executor that has the secret of `relay init`.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return pair(cmd.Context(), name, args, std)
 		},
@@ -47,11 +50,11 @@ func pair(ctx context.Context, name string, args []string, std streams) error {
 		}
 		text = string(b)
 	}
-	p, err := auth.ParsePairing(text)
+	store, err := openPairings()
 	if err != nil {
 		return err
 	}
-	store, err := openPairings()
+	p, err := pairingOf(strings.TrimSpace(text), store)
 	if err != nil {
 		return err
 	}
@@ -69,6 +72,19 @@ func pair(ctx context.Context, name string, args []string, std streams) error {
 		fmt.Fprintln(std.out, "The pairing is kept. `relay status` checks again.")
 	}
 	return nil
+}
+
+// pairingOf reads a pairing string. An address alone goes with the laptop's own
+// secret: an executor that was given it prints no pairing string.
+func pairingOf(text string, store *pairing.Store) (auth.Pairing, error) {
+	if !strings.HasPrefix(text, "https://") && !strings.HasPrefix(text, "http://") {
+		return auth.ParsePairing(text)
+	}
+	secret, err := store.KeptSecret()
+	if errors.Is(err, fs.ErrNotExist) {
+		return auth.Pairing{}, errors.New("an address alone needs a secret of your own, which `relay init` makes; else paste the `relay pair colab-relay:…` line that the executor prints")
+	}
+	return auth.Pairing{URL: text, Secret: secret}, err
 }
 
 // onePairing refuses words after a pairing string, which joined to it would only look

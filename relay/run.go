@@ -157,32 +157,41 @@ func (r *remoteRun) submit(ctx context.Context, code string) error {
 func (r *remoteRun) follow(ctx context.Context) error {
 	reading := ctx
 	for !r.exec.End {
-		asked := time.Now()
-		e, err := r.client.Execution(reading, r.exec.ExecutionID, r.exec.NextOffset, contract.MaxWait, 0)
+		err := r.readOn(reading)
 		switch {
-		case err == nil:
-			r.take(ctx, e)
-			err = r.input(reading)
-		case reading != ctx:
-			return fmt.Errorf("the run goes on, as %s: %w", r.exec.ExecutionID, err)
-		}
-		if err != nil && ctx.Err() == nil {
+		case ctx.Err() == nil:
 			if errors.Is(err, errNoInput) {
-				err = errors.Join(err, r.interrupt(reading))
+				err = errors.Join(err, r.interrupt(ctx))
 			}
-			return err
-		}
-		if ctx.Err() != nil && reading == ctx {
+			if err != nil {
+				return err
+			}
+		case reading == ctx:
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.lastWait)
 			defer cancel()
 			reading = last
-			if err := r.interrupt(reading); err != nil {
+			if err := r.interrupt(last); err != nil {
 				return fmt.Errorf("the run goes on, as %s: it could not be interrupted: %w", r.exec.ExecutionID, err)
 			}
-			continue
+		case err != nil:
+			return fmt.Errorf("the run goes on, as %s: %w", r.exec.ExecutionID, err)
 		}
-		r.pause(reading, asked)
 	}
+	return nil
+}
+
+// readOn gives the code its input, where it waits for some, and takes the next events.
+func (r *remoteRun) readOn(ctx context.Context) error {
+	if err := r.input(ctx); err != nil {
+		return err
+	}
+	asked := time.Now()
+	e, err := r.client.Execution(ctx, r.exec.ExecutionID, r.exec.NextOffset, contract.MaxWait, 0)
+	if err != nil {
+		return err
+	}
+	r.take(ctx, e)
+	r.pause(ctx, asked)
 	return nil
 }
 

@@ -34,6 +34,12 @@ func (s *Store) Secret() (secret auth.Secret, path string, made bool, err error)
 	return secret, path, true, nil
 }
 
+// KeptSecret is the laptop's own secret, or an error that wraps fs.ErrNotExist where
+// none was made.
+func (s *Store) KeptSecret() (auth.Secret, error) {
+	return readSecret(filepath.Join(s.dir, secretName))
+}
+
 func readSecret(path string) (auth.Secret, error) {
 	f, err := os.Open(path)
 	if err != nil {
