@@ -294,15 +294,13 @@ func TestARefusedTokenEndsItWithOneLine(t *testing.T) {
 	}
 }
 
-func TestDoctorTellsWhatIsThere(t *testing.T) {
-	var out, errs strings.Builder
-	code := run(t.Context(), []string{"doctor", "--python", "/bin/false"}, env("HOME", t.TempDir()), nil, &out, &errs)
-	if code != 1 || !strings.Contains(out.String(), "fail  python") {
-		t.Errorf("exit code is %d:\n%s%s", code, &out, &errs)
-	}
-	for _, what := range []string{"platform", "config", "memory", "disk", "tunnel"} {
-		if !strings.Contains(out.String(), what) {
-			t.Errorf("doctor is silent on %s:\n%s", what, &out)
+func TestVisitorsFromElsewhereAreTurnedAway(t *testing.T) {
+	edge := ngrokedge.Start(t)
+	p := start(t, withEnv(envNgrokToken+"=token", envNgrokServer+"="+edge.Addr, envNgrokCA+"="+edge.CAFile), withArgs("--allow-cidr", "203.0.113.0/24"))
+	info := p.ready()
+	for url, want := range map[string]int{info.URL: 403, info.LocalURL: 200} {
+		if status, body := get(url + contract.PathHealth); status != want {
+			t.Errorf("%s answers %d %q, want %d", url, status, body, want)
 		}
 	}
 }

@@ -95,6 +95,10 @@ func standIn(args []string, stderr io.Writer) int {
 	}
 	behaviour, _ := os.ReadFile(filepath.Join(folder, "behaviour"))
 	_ = os.WriteFile(filepath.Join(folder, "environ"), []byte(strings.Join(os.Environ(), "\n")), 0o600)
+	if len(args) == 2 && args[1] == "--version" {
+		fmt.Println("cloudflared version 2026.9.0 (built 2026-09-01-1200 UTC)")
+		return 0
+	}
 	if len(args) != 5 || args[1] != "tunnel" || args[2] != "--url" || args[4] != "--no-autoupdate" {
 		fmt.Fprintf(stderr, "Incorrect Usage: %q\n", args)
 		return 1
