@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -190,13 +191,28 @@ func (v *vm) open() *page {
 		_ = cmd.Wait()
 	}()
 	v.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // its kernel notices within a second, and the executor with it
+		p.close()
+		_ = cmd.Process.Kill()
 		<-p.Ended
 		if v.t.Failed() {
 			v.t.Logf("under the cell stood:\n%s\nthe page's faults:\n%s", p.Shown, faults)
 		}
 	})
 	return p
+}
+
+// close ends a notebook whose cell still runs as "Restart session" does: by the
+// kernel's whole process group.
+func (p *page) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.Ended:
+	default:
+		if p.kernel != 0 {
+			_ = syscall.Kill(-p.kernel, syscall.SIGKILL)
+		}
+	}
 }
 
 // hear takes in one of the lines that page.py's head describes.
