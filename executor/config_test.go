@@ -160,6 +160,17 @@ func TestAListenerBeyondLoopbackIsToldWithWhatItMeans(t *testing.T) {
 	}
 }
 
+func TestASSHTunnelWithoutTLSIsToldWithWhatItMeans(t *testing.T) {
+	for url, want := range map[string]bool{"http://host:4711": true, "https://host": false} {
+		var out strings.Builder
+		n := newNotice(config{tunnel: tunnel.Config{Kind: tunnel.KindSSH}}, "i", &out, nil)
+		n.public(url)
+		if strings.Contains(out.String(), "plain HTTP") != want {
+			t.Errorf("for %s it prints:\n%s", url, &out)
+		}
+	}
+}
+
 func TestHelpNamesEveryFlag(t *testing.T) {
 	var out strings.Builder
 	if _, err := parseConfig([]string{"-h"}, env(), &out); !errors.Is(err, flag.ErrHelp) {

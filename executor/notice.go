@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 
 	"colabrelay/executor/tunnel"
@@ -71,6 +72,9 @@ func (n *notice) public(url string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.line("public", url)
+	if n.cfg.tunnel.Kind == tunnel.KindSSH && strings.HasPrefix(url, "http:") {
+		n.line("note", "plain HTTP to the SSH server: requests must be signed, but whoever is on the way can read them")
+	}
 	n.reachable(url)
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -303,6 +304,36 @@ func TestVisitorsFromElsewhereAreTurnedAway(t *testing.T) {
 			t.Errorf("%s answers %d %q, want %d", url, status, body, want)
 		}
 	}
+}
+
+// An orphan would keep the public URL.
+func TestAKilledExecutorTakesCloudflaredWithIt(t *testing.T) {
+	folder := t.TempDir()
+	note := filepath.Join(folder, "pid")
+	script := "#!/bin/sh\necho $$ >" + note + ".new && mv " + note + ".new " + note + " && exec sleep 600\n"
+	must(t, os.WriteFile(filepath.Join(folder, "cloudflared"), []byte(script), 0o700))
+	p := start(t, withEnv("PATH="+folder+":"+os.Getenv("PATH")), withArgs("--tunnel", "cloudflared"))
+	var pid int
+	p.eventually(func() bool {
+		raw, err := os.ReadFile(note)
+		if err != nil {
+			return false
+		}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(raw)))
+		return err == nil
+	})
+	must(t, p.cmd.Process.Kill())
+	p.eventually(func() bool { return !runs(pid) })
+}
+
+// runs says whether a process lives; where nobody reaps, a dead one stays a zombie.
+func runs(pid int) bool {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, after, _ := strings.Cut(string(raw), ") ")
+	return !strings.HasPrefix(after, "Z")
 }
 
 func TestVersionIsOneLine(t *testing.T) {

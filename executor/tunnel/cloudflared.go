@@ -108,6 +108,7 @@ func (c *cloudflaredTunnel) Run(ctx context.Context, ready func(url string), ser
 		if errors.Is(err, http.ErrServerClosed) {
 			<-ctx.Done() // what is connected may end
 		}
+		err = fmt.Errorf("serve what cloudflared brings: %v", err)
 		stop()
 		<-ended
 	case err = <-ended: // refused, or ctx has ended

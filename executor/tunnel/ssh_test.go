@@ -1,6 +1,9 @@
 package tunnel
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -106,6 +109,22 @@ func TestAServerIsAskedForTheKindOfKeyThatIsKnown(t *testing.T) {
 	}
 	if got := s.hosts(t).algorithms(check, "elsewhere:22"); got != nil {
 		t.Errorf("of an unknown server it asks for %q", got)
+	}
+}
+
+func TestAServerWithoutTheKindOfKeyThatIsKnownIsRefused(t *testing.T) {
+	s := startSSHD(t)
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(&private.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.know(key)
+	if text := refusedWith(t, s.Config()); !strings.Contains(text, s.knownHosts()) {
+		t.Errorf("it says %q", text)
 	}
 }
 

@@ -98,6 +98,10 @@ func (s *sshTunnel) notLoggedIn(err error, problem loginProblem) error {
 	if problem.host != nil {
 		return problem.host
 	}
+	if errors.As(err, new(*ssh.AlgorithmNegotiationError)) {
+		return &Refused{By: s.name(), Explanation: fmt.Sprintf(
+			"nothing to agree on (%v); if that is about host keys, %q knows it by a kind of key that it no longer has", err, s.hosts.file)}
+	}
 	if !strings.Contains(err.Error(), "unable to authenticate") && !strings.Contains(err.Error(), "authentication failures") {
 		return err
 	}
