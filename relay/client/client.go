@@ -2,9 +2,9 @@
 // the signature of every answer before it looks inside, tries again what is safe to
 // try again, and says in plain words what is wrong with the way between.
 //
-// It is the only package that makes HTTP calls. It must not log or keep code,
-// output, headers or keys, must not parse what an executor has not signed (/health
-// apart), and must not follow redirects.
+// It is the only package that makes HTTP calls (release.go makes the one that goes to
+// no executor). It must not log or keep code, output, headers or keys, must not parse
+// what an executor has not signed (/health apart), and must not follow its redirects.
 //
 // Start reading at calls.go (what can be asked), then exchange.go (one try),
 // retry.go (which are tried again) and submit.go (why code never runs twice).

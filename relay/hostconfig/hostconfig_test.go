@@ -219,6 +219,28 @@ func FuzzEditJSON(f *testing.F) {
 	})
 }
 
+// Whatever text a host has, an edit keeps every line but those of the relay's own
+// table, and a second one changes nothing.
+func FuzzEditTOML(f *testing.F) {
+	f.Add([]byte("[mcp_servers.colab-relay]\r\ncommand = 'x'\r\nargs = []\r\n[a]\r\n"))
+	f.Add([]byte("a = \"\"\"\n[mcp_servers.a]\n\"\"\""))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := editTOML(text, relay)
+		if err != nil {
+			return
+		}
+		if program, ok := programTOML(got); !ok || program != relay.Path {
+			t.Fatalf("%q became %q", text, got)
+		}
+		if again, err := editTOML(got, relay); err != nil || !bytes.Equal(again, got) {
+			t.Fatalf("%q became %q and then %q: %v", text, got, again, err)
+		}
+		if _, there := programTOML(text); !there && len(text) > 0 && !bytes.Contains(text, []byte(serverName)) && !bytes.HasPrefix(got, text) {
+			t.Fatalf("%q became %q", text, got)
+		}
+	})
+}
+
 // drop takes the relay's own entry out, and a list that it leaves empty.
 func drop(all map[string]any, list string) {
 	servers, _ := all[list].(map[string]any)

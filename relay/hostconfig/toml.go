@@ -35,6 +35,9 @@ func editTOML(text []byte, c Command) ([]byte, error) {
 	lines := strings.SplitAfter(string(text), "\n")
 	first, end := tableLines(lines)
 	if first >= 0 {
+		if !strings.HasSuffix(lines[first], "\n") { // the file ends with the header
+			lines[first] += newline
+		}
 		table, err := amendTable(lines[first+1:end], c, newline)
 		return []byte(strings.Join(slices.Concat(lines[:first+1], table, lines[end:]), "")), err
 	}
