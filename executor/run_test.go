@@ -322,8 +322,19 @@ func TestAKilledExecutorTakesCloudflaredWithIt(t *testing.T) {
 		pid, err = strconv.Atoi(strings.TrimSpace(string(raw)))
 		return err == nil
 	})
+	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }() // it is gone, unless the test failed
 	must(t, p.cmd.Process.Kill())
-	p.eventually(func() bool { return !runs(pid) })
+	<-p.ended
+	deadline := time.After(patience)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for runs(pid) {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("cloudflared outlives the executor")
+		}
+	}
 }
 
 // runs says whether a process lives; where nobody reaps, a dead one stays a zombie.
