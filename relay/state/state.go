@@ -147,12 +147,12 @@ func exists(dir, name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// instance is the executor's instance_id.
+// instance is the instance_id of the executor that answers now: the one last heard of
+// may be gone, with a new VM at its address.
 func (j *job) instance(ctx context.Context) (string, error) {
-	if id := j.c.InstanceID(); id != "" {
-		return id, nil
-	}
-	if _, err := j.c.Kernel(ctx); err != nil && j.c.InstanceID() == "" {
+	_, err := j.c.Kernel(ctx)
+	var refused *contract.Error
+	if err != nil && !errors.As(err, &refused) {
 		return "", err
 	}
 	return j.c.InstanceID(), nil
