@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"colabrelay/shared/contract"
 )
 
 // mime is what the kernel's report is displayed as.
-const mime = "application/vnd.colab-relay.state+json"
+const mime = contract.OwnMIME + "state+json"
 
 //go:embed cell.py
 var cellPy string

@@ -161,7 +161,14 @@ func TestEveryToolTellsWhatIsWrongWithTheSettings(t *testing.T) {
 func TestEveryToolTellsThatNothingIsPaired(t *testing.T) {
 	h := startHost(t, Config{Resolve: func(name string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing named %q", name) }})
 	for name, c := range calls {
-		if o := h.call(name, json.RawMessage(c.args)).outcome(t); o.Error == nil || o.Error.Code != codeNotConfigured || o.Runtime != "" {
+		o := h.call(name, json.RawMessage(c.args)).outcome(t)
+		if name == "get_checkpoint" { // reads a file of this computer
+			if o.Error != nil || !o.Success {
+				t.Errorf("%s: %+v", name, o)
+			}
+			continue
+		}
+		if o.Error == nil || o.Error.Code != codeNotConfigured || o.Runtime != "" {
 			t.Errorf("%s: %+v", name, o)
 		}
 	}
