@@ -88,31 +88,27 @@ func kilobytes(t *testing.T, text string) int {
 }
 
 func TestOneVariableThatCannotComeBackCostsOnlyThoseThatShareWithIt(t *testing.T) {
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		for _, pickler := range []string{"dill", "cloudpickle"} {
-			t.Run(pickler, func(t *testing.T) {
-				dir := t.TempDir()
-				first, second := newVM(t, s), newVM(t, s)
-				must(t, os.WriteFile(filepath.Join(first.dir, "helper.py"), []byte("class Thing: pass\n"), 0o600))
-				for _, v := range []*vm{first, second} {
-					v.run(without(picklers[pickler]...))
-				}
-				first.run("import helper, numpy as np\nkept = [1, 2]\nb_bad = [kept, [3], helper.Thing()]\nc_shares = {'bad': b_bad}\nd_half = [b_bad[1], kept]\n" +
-					"a_kept = kept\nz_array = np.arange(300_000)\nz_fine = [kept, z_array]\ndef f(): return z_fine\nbefore = 'new'")
-				first.save(dir, "part")
-				second.run("b_bad = 'old'\nbefore = 'old'")
-				r := second.restore(dir, "part")
-				const missing = "ModuleNotFoundError: No module named 'helper'"
-				const shares = "it shares an object with a variable that can't be restored"
-				checkSkipped(t, r.Loaded.Failed, map[string]string{"helper": missing, "b_bad": missing, "c_shares": shares, "d_half": shares})
-				got := second.run("print(b_bad, before, a_kept is kept is z_fine[0], z_fine[1] is z_array, z_array.sum(), f() is z_fine)")
-				if want := "old new True True 44999850000 True\n"; got != want {
-					t.Errorf("got %q, want %q", got, want)
-				}
-				if got := strings.Join(r.Loaded.Overwritten, " "); got != "before" {
-					t.Errorf("overwritten: %s", got)
-				}
-			})
+	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
+		dir := t.TempDir()
+		first, second := newVM(t, s), newVM(t, s)
+		must(t, os.WriteFile(filepath.Join(first.dir, "helper.py"), []byte("class Thing: pass\n"), 0o600))
+		for _, v := range []*vm{first, second} {
+			v.run(without(picklers[pickler]...))
+		}
+		first.run("import helper, numpy as np\nkept = [1, 2]\nb_bad = [kept, [3], helper.Thing()]\nc_shares = {'bad': b_bad}\nd_half = [b_bad[1], kept]\n" +
+			"a_kept = kept\nz_array = np.arange(300_000)\nz_fine = [kept, z_array]\ndef f(): return z_fine\nbefore = 'new'")
+		first.save(dir, "part")
+		second.run("b_bad = 'old'\nbefore = 'old'")
+		r := second.restore(dir, "part")
+		const missing = "ModuleNotFoundError: No module named 'helper'"
+		const shares = "it shares an object with a variable that can't be restored"
+		checkSkipped(t, r.Loaded.Failed, map[string]string{"helper": missing, "b_bad": missing, "c_shares": shares, "d_half": shares})
+		got := second.run("print(b_bad, before, a_kept is kept is z_fine[0], z_fine[1] is z_array, z_array.sum(), f() is z_fine)")
+		if want := "old new True True 44999850000 True\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got := strings.Join(r.Loaded.Overwritten, " "); got != "before" {
+			t.Errorf("overwritten: %s", got)
 		}
 	})
 }

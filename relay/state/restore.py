@@ -34,8 +34,7 @@ class Namespace:
                 self.names[name] = value
 
     def overwritten(self):
-        """Names that had another value; what can be compared only by the user's code counts
-        as another."""
+        """Names that the kernel had before."""
         return sorted(name for name, value in self.before.items() if value is not MISSING)
 
 

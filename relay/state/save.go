@@ -65,7 +65,10 @@ func (j *job) save(ctx context.Context) (Saved, error) {
 		s.warn("these are the variables of %s ago, when the save was begun; call again to save those of now", age.Round(time.Second))
 	}
 	j.removeRemote(ctx, p.Remote)
-	return s, j.prune(j.o.keep())
+	if err := j.prune(j.o.keep()); err != nil {
+		s.warn("older versions could not be dropped: %v", err)
+	}
+	return s, nil
 }
 
 func (o Options) keep() int {

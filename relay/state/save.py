@@ -20,7 +20,7 @@ from colab_relay_state_safe import (
     text,
     version_of,
 )
-from colab_relay_state_write import KERNEL_OBJECTS, Saver
+from colab_relay_state_write import Saver
 
 PREFIX = "colab-relay-state-"
 LEFT_BEHIND = 24 * 3600  # seconds, after which a folder of an earlier save is removed
@@ -34,15 +34,14 @@ def user_names(shell):
     """What the user made and may need again: not IPython's own names. Those that begin with
     an underscore are in, functions use them."""
     hidden, nothing = shell.user_ns_hidden, object()
-    return [
+    mine = [
         (name, value)
-        for name, value in sorted(
-            pair
-            for pair in ((n, v) for n, v in dict.copy(shell.user_ns).items())
-            if type(pair[0]) is str
-        )
-        if value is not hidden.get(name, nothing) and not IPYTHONS_OWN.fullmatch(name)
+        for name, value in dict.copy(shell.user_ns).items()
+        if type(name) is str
+        and value is not hidden.get(name, nothing)
+        and not IPYTHONS_OWN.fullmatch(name)
     ]
+    return sorted(mine, key=lambda pair: pair[0])
 
 
 def is_module(value):
@@ -62,7 +61,8 @@ def modules_of(names):
 
 
 def kernel_objects(shell):
-    objects = {
+    """What the restoring kernel has its own of, by the names of rebuild.kernel_object."""
+    return {
         "namespace": shell.user_ns,
         "module": sys.modules["__main__"],
         "shell": shell,
@@ -71,7 +71,6 @@ def kernel_objects(shell):
         "stderr": sys.stderr,
         "stdin": sys.stdin,
     }
-    return {name: objects[name] for name in KERNEL_OBJECTS}
 
 
 def remove_left_behind():
@@ -92,7 +91,7 @@ def chunked_runs():
 def write_all(saver, shell, values):
     kept, skipped = [], []
     saver.alias(kernel_objects(shell))
-    for name, value in sorted(values, key=lambda pair: not isinstance(pair[1], FIRST)):
+    for name, value in sorted(values, key=lambda pair: not issubclass(type(pair[1]), FIRST)):
         if value is shell.user_ns:
             skipped.append({"name": text(name), "reason": "it is the namespace itself"})
             continue

@@ -22,7 +22,6 @@ OUT_OF_BAND = 1 << 20  # bytes of a buffer, from where on it goes past the pickl
 SLICE = 16 << 20
 IN_MEMORY = 8 << 20  # of a pickle, before it goes to a temporary file
 ROOM_LEFT = 64 << 20  # bytes of disk that a save leaves free
-KERNEL_OBJECTS = ("namespace", "module", "shell", "environ", "stdout", "stderr", "stdin")
 
 
 def choose_pickler():

@@ -145,7 +145,7 @@ func (c *call) stateOutcome(p state.Progress, done, doing string, err error) (st
 		return done, nil
 	case err == nil:
 		return doing, nil
-	case errors.Is(err, context.DeadlineExceeded) && !unreachable(err):
+	case p.Execution.ExecutionID != "" && errors.Is(err, context.DeadlineExceeded) && !unreachable(err):
 		return doing, nil // the call's time is over, no more
 	}
 	return "failed", stateProblem(err)
