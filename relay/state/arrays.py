@@ -110,6 +110,11 @@ class Bytes:
         return rebuild.make_storage, (str(storage.device), data)
 
 
+def original(obj):
+    """What will stand in the place of obj when it is loaded."""
+    return obj.storage if type(obj) is Bytes else obj
+
+
 def reduce_storage(saver, storage):
     if type(storage) is module_dict("torch.storage")["TypedStorage"]:
         inner = bytes_of(saver, storage._untyped_storage)

@@ -62,6 +62,9 @@ func (j *job) takeUp(ctx context.Context, file string, phase Phase, p *Progress)
 		if old.Remote != "" {
 			j.removeRemote(ctx, old.Remote)
 		}
+	case file == savingFile && j.outrun(ctx, &old):
+		p.warn("other code ran since the save of %s ago was begun, so it was given up and begun anew: run nothing more until it is saved", now.Sub(old.Started).Round(time.Second))
+		j.giveUp(ctx, &old)
 	default:
 		j.resumed = true
 		if now.Sub(old.Touched) > touchAfter {

@@ -39,7 +39,8 @@ class Namespace:
 
 
 class Restore:
-    def __init__(self, reader, shell):
+    def __init__(self, reader, shell, ticker):
+        self.ticker = ticker
         self.reader, self.namespace = reader, Namespace(shell.user_ns)
         self.restored, self.failed, self.warnings, self.modules = [], [], [], []
 
@@ -48,7 +49,10 @@ class Restore:
         try:
             for module in index["modules"]:
                 self.bring_module(module)
-            for segment in index["segments"]:
+            segments = index["segments"]
+            for number, segment in enumerate(segments, 1):
+                if "name" in segment:
+                    self.ticker.at(segment["name"], number, len(segments))
                 self.bring(segment)
         except BaseException:
             self.namespace.back()
@@ -65,7 +69,7 @@ class Restore:
         self.modules.append({k: text(v) for k, v in module.items()})
 
     def fail(self, name, error):
-        self.failed.append({"name": text(name), "reason": reason(error)})
+        self.failed.append({"name": text(name), "reason": reason(error, "loading it")})
 
     def bring(self, segment):
         del rebuild.lost[:], rebuild.notes[:]
@@ -141,10 +145,10 @@ def bring_sources(lines):
         linecache.cache.setdefault(name, entry)
 
 
-def restore(shell, path, size, digest):
+def restore(shell, path, size, digest, ticker):
     reader = Reader(path, size, digest)
     try:
-        work = Restore(reader, shell)
+        work = Restore(reader, shell, ticker)
         work.run()
         return work.report()
     finally:
