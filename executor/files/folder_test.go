@@ -59,9 +59,9 @@ func TestNoFolderIsMadeWhereNoFileMayBe(t *testing.T) {
 // A file of /proc tells 0 bytes, so that a copy would be empty and look whole.
 func TestAFileThatTheKernelMakesUpIsNotServed(t *testing.T) {
 	tr := newTree(t)
-	roots, err := Open(tr.workdir, []string{"/proc/sys/kernel", "/sys/kernel"}, tr.state)
+	roots, err := Open(tr.workdir, []string{"/proc/sys/kernel", "/sys/devices/system/cpu"}, tr.state)
 	must(t, err)
-	for _, path := range []string{"/proc/sys/kernel/ostype", "/sys/kernel/notes"} {
+	for _, path := range []string{"/proc/sys/kernel/ostype", "/sys/devices/system/cpu/online"} {
 		if st, err := roots.Stat(path); !errors.Is(err, ErrNotRegular) {
 			t.Errorf("%q: %+v, %v", path, st, err)
 		}
