@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,9 @@ func getCommand(set *settings, std streams) *cobra.Command {
 			"Without LOCAL it goes into the current folder; a file goes into LOCAL where that is a folder. A folder's tree goes to LOCAL itself, or into it when LOCAL ends in a slash.",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return errors.New("REMOTE is empty: name a file or folder on the VM, such as /content/model.bin")
+			}
 			to := localTarget(append(args, "")[1])
 			return m.run(cmd.Context(), args[0], func(ctx context.Context, c *client.Client, o transfer.Options) (transfer.Result, error) {
 				return transfer.Download(ctx, c, args[0], to, o)

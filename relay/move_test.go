@@ -111,6 +111,9 @@ func TestGetAndPutFailWithANextStep(t *testing.T) {
 	}{
 		{"nothing there", getenv, []string{"get", "none"}, nil, []string{`relay: downloading "none": not_found`}},
 		{"no local file", getenv, []string{"put", "none"}, nil, []string{"relay: ", `none`}},
+		{"an empty name", getenv, []string{"get", ""}, nil, []string{"REMOTE is empty"}},
+		{"a file with NUL", getenv, []string{"put", "a\x00b"}, nil, []string{"not a usable local path", "next step: "}},
+		{"into a file", getenv, []string{"get", "x", "local/"}, nil, []string{"not a usable local path", "next step: "}},
 		{"a name with NUL", getenv, []string{"get", "x", "a\x00b"}, nil, []string{"next step: give it another name"}},
 		{"VM full", getenv, []string{"put", "local"}, full, []string{"disk_full", "next step: delete something"}},
 		{"wrong secret", stranger, []string{"get", "x"}, nil, []string{"wrong_secret", "next step: ", "relay pair"}},
@@ -222,7 +225,7 @@ func TestACutIsWaitedOut(t *testing.T) {
 
 func TestEveryErrorOfATransferHasANextStep(t *testing.T) {
 	for _, err := range []error{
-		transfer.ErrChanged, transfer.ErrLocalDisk, transfer.ErrBusy, transfer.ErrForbiddenName,
+		transfer.ErrChanged, transfer.ErrLocalDisk, transfer.ErrBusy, transfer.ErrForbiddenName, transfer.ErrLocalPath,
 		transfer.ErrNotRegular, transfer.ErrTooMany, transfer.ErrSomeFailed,
 		&contract.Error{Hint: "h"}, &client.Error{Hint: "h"},
 	} {

@@ -17,6 +17,7 @@ var nextSteps = []struct {
 	{transfer.ErrChanged, "something writes to the file: wait until it is whole, then run the same command again"},
 	{transfer.ErrLocalDisk, "free disk space on this computer; the same command then goes on where it stopped"},
 	{transfer.ErrBusy, "wait until the other transfer of this file has ended, or give it another name"},
+	{transfer.ErrLocalPath, "give a local path that is a folder, or that can become one"},
 	{transfer.ErrForbiddenName, "give it another name as the second argument"},
 	{transfer.ErrNotRegular, "move files and folders only; write what is wanted into a file first"},
 	{transfer.ErrTooMany, "pack the folder into one archive (tar, zip), or move its subfolders one by one"},

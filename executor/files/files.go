@@ -27,6 +27,7 @@ var (
 	ErrNotDir    = errors.New("not a folder")
 	ErrIsDir     = errors.New("a folder, not a file")
 	// ErrNotRegular is a device, FIFO or socket: opening one may hang or do anything.
+	// So is a file of /proc or /sys: it tells no true size.
 	ErrNotRegular = errors.New("neither a file nor a folder")
 	ErrChanged    = errors.New("the file changed meanwhile")
 	ErrBadRange   = errors.New("not a range of this file")

@@ -344,17 +344,3 @@ func FuzzResolve(f *testing.F) {
 		}
 	})
 }
-
-func FuzzEscape(f *testing.F) {
-	f.Add("a\xffb")
-	f.Add(`\xff`)
-	f.Fuzz(func(t *testing.T, name string) {
-		e := escape(name)
-		if raw, err := json.Marshal(e); err != nil || strings.Contains(string(raw), `\ufffd`) && !strings.Contains(name, "\ufffd") {
-			t.Fatalf("escape(%q) = %q is no JSON: %v", name, e, err)
-		}
-		if !strings.Contains(name, `\x`) && unescape(e) != name {
-			t.Fatalf("unescape(escape(%q)) = %q", name, unescape(e))
-		}
-	})
-}

@@ -50,6 +50,7 @@ type listing struct {
 	after string // the last name of the page before this one, as it was answered
 
 	dir         *os.Root
+	way         []string // real paths of shown and of the folders above it, once asked for
 	entries     []entry
 	files, dirs int
 	rest        int // entries after after
@@ -59,6 +60,7 @@ type entry struct {
 	name  string
 	shown string // name escaped: the order of pages is by what the caller sees
 	isDir bool
+	loop  bool
 }
 
 func (l *listing) run(ctx context.Context) (contract.Files, error) {
@@ -100,17 +102,17 @@ func (l *listing) add(d fs.DirEntry) {
 	if within(l.roots.state, path) || isPart(d.Name()) {
 		return
 	}
-	isDir := d.IsDir()
+	e := entry{name: d.Name(), shown: contract.EscapeName(d.Name()), isDir: d.IsDir()}
 	if d.Type()&fs.ModeSymlink != 0 {
-		to, err := l.roots.resolve(path)
-		isDir = err == nil && to.info.IsDir()
+		to, err := l.roots.follow(path)
+		e.isDir = err == nil && to.info.IsDir()
+		e.loop = e.isDir && l.passed(to)
 	}
-	if isDir {
+	if e.isDir {
 		l.dirs++
 	} else {
 		l.files++
 	}
-	e := entry{name: d.Name(), shown: escape(d.Name()), isDir: isDir}
 	if e.shown <= l.after {
 		return
 	}
@@ -119,6 +121,22 @@ func (l *listing) add(d fs.DirEntry) {
 	if len(l.entries) >= 2*contract.MaxListFiles {
 		l.cut()
 	}
+}
+
+// passed reports whether the way to the listed folder leads through to, links on it
+// followed: a link of b to a, found as a/b, leads back as well.
+func (l *listing) passed(to place) bool {
+	if l.way == nil {
+		for at := l.shown; ; at = filepath.Dir(at) {
+			if p, err := l.roots.follow(at); err == nil {
+				l.way = append(l.way, p.path())
+			}
+			if at == "/" {
+				break
+			}
+		}
+	}
+	return slices.ContainsFunc(l.way, func(at string) bool { return within(to.path(), at) })
 }
 
 // cut keeps the first MaxListFiles names.
@@ -130,7 +148,7 @@ func (l *listing) cut() {
 // answer looks up size and time of what was kept. An entry that has gone since
 // the folder was read is left out and not counted.
 func (l *listing) answer() contract.Files {
-	out := contract.Files{Path: escape(l.shown), Files: make([]contract.File, 0, len(l.entries))}
+	out := contract.Files{Path: contract.EscapeName(l.shown), Files: make([]contract.File, 0, len(l.entries))}
 	truncated := l.rest > len(l.entries)
 	for _, e := range l.entries {
 		f, ok := l.file(e)
@@ -152,15 +170,16 @@ func (l *listing) answer() contract.Files {
 func (l *listing) file(e entry) (contract.File, bool) {
 	out := contract.File{
 		Name:  e.shown,
-		Path:  escape(filepath.Join(l.shown, e.name)),
+		Path:  contract.EscapeName(filepath.Join(l.shown, e.name)),
 		IsDir: e.isDir,
+		Loop:  e.loop,
 	}
 	info, err := l.dir.Lstat(e.name)
 	if err != nil {
 		return out, false
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
-		if to, err := l.roots.resolve(l.real(e.name)); err == nil {
+		if to, err := l.roots.follow(l.real(e.name)); err == nil {
 			info = to.info
 		}
 	}

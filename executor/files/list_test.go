@@ -26,7 +26,7 @@ func TestABigFolderIsListedPageByPage(t *testing.T) {
 	}
 	must(t, os.WriteFile(filepath.Join(big, ".x"+partSuffix), nil, 0o600))
 	for i, name := range want {
-		want[i] = escape(name)
+		want[i] = contract.EscapeName(name)
 	}
 	slices.Sort(want)
 

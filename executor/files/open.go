@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -80,7 +81,34 @@ func (p place) openFile() (*os.File, error) {
 		f.Close()
 		return nil, ErrChanged
 	}
+	if isMadeUp(f) {
+		f.Close()
+		return nil, ErrNotRegular
+	}
 	return f, nil
+}
+
+// madeUp are the filesystems whose files the kernel writes while they are read. Most
+// tell 0 bytes, so that a copy would be empty and look whole.
+var madeUp = []int64{
+	0x9fa0,     // proc
+	0x62656572, // sysfs
+	0x27e0eb,   // cgroup
+	0x63677270, // cgroup2
+	0x64626720, // debugfs
+	0x74726163, // tracefs
+	0x73636673, // securityfs
+}
+
+// isMadeUp reports whether f is such a file. Those take no blocks; other files are
+// spared the question, which Drive would answer over the network.
+func isMadeUp(f *os.File) bool {
+	var st unix.Stat_t
+	var on unix.Statfs_t
+	if unix.Fstat(int(f.Fd()), &st) != nil || st.Blocks > 0 || unix.Fstatfs(int(f.Fd()), &on) != nil {
+		return false
+	}
+	return slices.Contains(madeUp, int64(on.Type))
 }
 
 // openRegular opens a regular file of dir, never through a link, and without

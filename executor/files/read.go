@@ -37,7 +37,7 @@ func (r *Roots) stat(path string) (contract.FileStat, *opened, error) {
 	if err != nil {
 		return out, nil, err
 	}
-	out.Path, out.Name = escape(shown), escape(filepath.Base(shown))
+	out.Path, out.Name = contract.EscapeName(shown), contract.EscapeName(filepath.Base(shown))
 	o, err := r.open(path)
 	if errors.Is(err, ErrIsDir) {
 		p, err := r.resolve(path)
@@ -83,7 +83,7 @@ func (p place) open() (*opened, error) {
 		f.Close()
 		return nil, err
 	}
-	return &opened{File: f, version: v, real: filepath.Join(p.root.real, p.rel)}, nil
+	return &opened{File: f, version: v, real: p.path()}, nil
 }
 
 // Read fills buf from offset on and returns how many bytes that were: fewer than

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"colabrelay/shared/contract"
 )
 
 // hostile paths, and what asking for them as a file is refused with. Each case is
@@ -258,9 +260,9 @@ func TestUnusualNamesAreReadAndLookedAt(t *testing.T) {
 	tr := newTree(t)
 	for _, name := range []string{" lead and trail ", `quo"te's`, "new\nline", "tab\tand\rcr", "ünï→🎉", "e\u0301 é", "bad\xff\xfename", `looks\xffescaped`, "-rf *", "...", "CON", "a:b?", strings.Repeat("é", 127)} {
 		must(t, os.WriteFile(filepath.Join(tr.workdir, "data", name), []byte(name), 0o600))
-		path := escape("data/" + name)
+		path := contract.EscapeName("data/" + name)
 		out, err := tr.roots.Stat(path)
-		if err != nil || out.SizeBytes != int64(len(name)) || out.Name != escape(name) {
+		if err != nil || out.SizeBytes != int64(len(name)) || out.Name != contract.EscapeName(name) {
 			t.Errorf("%q is %+v, %v", name, out, err)
 			continue
 		}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"colabrelay/shared/contract"
 )
 
 const (
@@ -22,6 +24,9 @@ type place struct {
 	info fs.FileInfo // of the place itself, never of a link
 }
 
+// path is the place's real path.
+func (p place) path() string { return filepath.Join(p.root.real, p.rel) }
+
 // resolve follows path link by link. Every step must lie inside a root, or on the
 // way down to one; an absolute link target begins again from the top, because
 // Drive's shortcuts are absolute. It opens nothing that path names.
@@ -30,24 +35,31 @@ func (r *Roots) resolve(path string) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	w := walk{roots: r, at: "/"}
-	w.push(abs)
-	if err := w.run(); err != nil {
-		return place{}, fmt.Errorf("path %q: %w", path, err)
-	}
-	p, err := w.end()
+	p, err := r.follow(abs)
 	if err != nil {
 		return place{}, fmt.Errorf("path %q: %w", path, err)
 	}
 	return p, nil
 }
 
-// absolute is path made absolute and clean. Any ".." segment is refused: after a
+// follow is resolve for a path that is absolute, clean and not escaped.
+func (r *Roots) follow(abs string) (place, error) {
+	w := walk{roots: r, at: "/"}
+	w.push(abs)
+	if err := w.run(); err != nil {
+		return place{}, err
+	}
+	return w.end()
+}
+
+// absolute is path, escaped as the contract has it, made absolute and clean, with
+// its bytes as they are on disk. Any ".." segment is refused: after a
 // link it would mean two different folders, one by text and one on disk.
 func (r *Roots) absolute(path string) (string, error) {
 	if len(path) > maxPath {
 		return "", fmt.Errorf("%w: longer than %d bytes", ErrBadPath, maxPath)
 	}
+	path = contract.UnescapeName(path)
 	if strings.ContainsRune(path, 0) {
 		return "", fmt.Errorf("path %q: %w: holds a NUL byte", path, ErrBadPath)
 	}
@@ -139,15 +151,11 @@ func (w *walk) run() error {
 	return nil
 }
 
-// step goes one segment on: to the name as it stands, or else to the one that it
-// is the escaped form of.
+// step goes one segment on.
 func (w *walk) step(seg string) error {
 	err := w.enter(seg)
-	if name := unescape(seg); name != seg && errors.Is(err, ErrNotFound) {
-		err = w.enter(name)
-	}
 	if w.create && errors.Is(err, ErrNotFound) {
-		return w.make(unescape(seg))
+		return w.make(seg)
 	}
 	return err
 }

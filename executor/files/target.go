@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"colabrelay/shared/contract"
 )
 
 const (
@@ -48,6 +50,35 @@ func (r *Roots) resolveNew(path string) (target, error) {
 		return target{}, ErrNotRegular
 	}
 	return newTarget(p), nil
+}
+
+// makeFolder makes the folder at path, and those above it, and says where it is as
+// the caller knows it. One that is there already is as good.
+func (r *Roots) makeFolder(path string) (string, error) {
+	shown, err := r.absolute(path)
+	if err != nil {
+		return "", err
+	}
+	w := walk{roots: r, at: "/", create: true}
+	w.push(shown)
+	if err := w.run(); err != nil {
+		return "", err
+	}
+	rt, _ := r.containing(w.at)
+	p := place{root: rt, rel: rt.rel(w.at)}
+	if !w.missing {
+		if p, err = w.end(); err != nil {
+			return "", err
+		}
+		if !p.info.IsDir() {
+			return "", ErrNotDir
+		}
+	}
+	dir, err := target{folder: p}.open()
+	if err != nil {
+		return "", err
+	}
+	return contract.EscapeName(shown), dir.Close()
 }
 
 func newTarget(p place) target {
@@ -93,7 +124,7 @@ func (t target) open() (*os.Root, error) {
 }
 
 // real is the folder's real path.
-func (t target) real() string { return filepath.Join(t.folder.root.real, t.folder.rel) }
+func (t target) real() string { return t.folder.path() }
 
 // numbered is name with a number before its last extension, as "name (1).ext",
 // cut where it would grow too long.

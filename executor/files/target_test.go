@@ -96,7 +96,7 @@ func TestUploadsReachTheRealPlaceOfALink(t *testing.T) {
 func TestUploadsTakeUnusualNames(t *testing.T) {
 	in := newInbox(t)
 	for _, name := range []string{" lead and trail ", `quo"te's`, "new\nline", "ünï→🎉", "bad\xff\xfename", "-rf *", "...", ".hidden", strings.Repeat("é", 127)} {
-		out := in.send(escape("odd/"+name+"/"+name), body(20), false)
+		out := in.send(contract.EscapeName("odd/"+name+"/"+name), body(20), false)
 		in.holds("odd/"+name+"/"+name, body(20))
 		if stat, err := in.tree.roots.Stat(out.Path); err != nil || stat.SizeBytes != 20 {
 			t.Errorf("the path answered, %q, is %+v, %v", out.Path, stat, err)

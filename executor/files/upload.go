@@ -67,11 +67,11 @@ func (o *upload) shown() string {
 	case err != nil:
 		return o.asked.Path // checked when it began
 	case o.status != contract.UploadCommitted || string(o.record.Placing) == string(o.record.Name):
-		return escape(abs)
-	case unescape(filepath.Base(abs)) == string(o.record.Name):
-		return escape(filepath.Join(filepath.Dir(abs), string(o.record.Placing)))
+		return contract.EscapeName(abs)
+	case filepath.Base(abs) == string(o.record.Name):
+		return contract.EscapeName(filepath.Join(filepath.Dir(abs), string(o.record.Placing)))
 	}
-	return escape(filepath.Join(string(o.record.Folder), string(o.record.Placing))) // past a link
+	return contract.EscapeName(filepath.Join(string(o.record.Folder), string(o.record.Placing))) // past a link
 }
 
 // target is where the record says that the file goes; the roots may have changed.

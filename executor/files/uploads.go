@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -137,10 +138,18 @@ func (u *Uploads) Run(ctx context.Context) error {
 var isDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // Start begins an upload, or resumes the one that was begun by the same call.
-// Missing folders are made. ErrDiskFull means that what is missing does not fit.
+// Missing folders are made; what is a folder itself is made and committed at once.
+// ErrDiskFull means that what is missing does not fit.
 func (u *Uploads) Start(s contract.UploadStart) (contract.Upload, error) {
 	if _, err := u.roots.absolute(s.Path); err != nil {
 		return contract.Upload{}, err
+	}
+	if strings.HasSuffix(s.Path, "/") && s.SizeBytes == 0 && s.SHA256 == "" {
+		path, err := u.roots.makeFolder(s.Path)
+		if err != nil {
+			return contract.Upload{}, fmt.Errorf("making the folder %q: %w", s.Path, err)
+		}
+		return contract.Upload{Status: contract.UploadCommitted, Path: path, Missing: []contract.Range{}}, nil
 	}
 	if s.SizeBytes < 0 || !isDigest.MatchString(s.SHA256) {
 		return contract.Upload{}, fmt.Errorf("upload to %q: %w: it needs its size and its SHA-256", s.Path, ErrBadUpload)

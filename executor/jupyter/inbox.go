@@ -12,7 +12,7 @@ const (
 	messageOverhead = 1 << 10
 	// patience is how long the reader of a big message waits for room. Prints at
 	// full speed come as a few messages of 16 MB, which the kernel may keep a
-	// moment longer without losing any; small ones it drops after 1,000 in its own
+	// moment longer without losing any; small ones it drops past the limit of its own
 	// queue, uncounted and with the idle status among them, so they never wait.
 	patience = time.Second
 	// bigMessage is from where on a message may wait.

@@ -304,3 +304,15 @@ func TestKernelThatCannotStartIsSaidSo(t *testing.T) {
 		t.Errorf("Run = %v", err)
 	}
 }
+
+func TestAKernelHoldsOutputsForAReaderThatIsBehind(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		_, life := running(t, Config{Python: find(t, s)})
+		// Set by ipykernel's own thread, soon after the kernel is ready.
+		got := evaluate(t, life, "import time\nsocket = get_ipython().kernel.iopub_thread.socket\nend = time.time() + 10\n"+
+			"while socket.getsockopt(23) != 200000 and time.time() < end: time.sleep(0.01)", "socket.getsockopt(23)")
+		if got != "200000" {
+			t.Errorf("the limit is %s", got)
+		}
+	})
+}

@@ -90,7 +90,7 @@ func (l *Life) connect(ctx context.Context, cfg Config, conn jupyter.ConnectionI
 		return fmt.Errorf("connecting to the kernel: %w", err)
 	}
 	l.Client, l.Info = client, client.Info()
-	return nil
+	return l.tune(ctx)
 }
 
 // PID is the kernel's process id, which is also its process group's and session's.

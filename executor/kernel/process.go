@@ -128,6 +128,9 @@ func (p *process) reason() string {
 	case ok && status.Signaled():
 		return p.withOutput(fmt.Sprintf("crashed with %s", signalName(status.Signal())))
 	}
+	if p.state.ExitCode() == 0 { // its last words tell nothing of this
+		return "exited, as code such as quit() or exit() had it do"
+	}
 	return p.withOutput(fmt.Sprintf("exited with code %d", p.state.ExitCode()))
 }
 

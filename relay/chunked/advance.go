@@ -31,6 +31,7 @@ type Stop struct {
 	Execution contract.Execution
 	Iteration *int64 // the one that raised
 	Setup     bool   // it was the set-up
+	Refused   bool   // the code is no Python: nothing ran
 }
 
 // leastBatch is the least time worth beginning another batch in.
@@ -185,6 +186,9 @@ func (a *advance) settle(e contract.Execution, found bool) (on bool, err error) 
 		}
 		return true, nil
 	case contract.StatusLost, contract.StatusKernelDied, contract.StatusCancelled:
+		if found && a.state.Done >= f.Hi {
+			return true, nil // all of it was confirmed
+		}
 		if found {
 			a.note("the batch of iterations %d to %d ended as %s: what it had not confirmed, from %d on, runs again", f.Lo, f.Hi-1, e.Status, a.state.Done)
 			return true, nil
@@ -196,16 +200,14 @@ func (a *advance) settle(e contract.Execution, found bool) (on bool, err error) 
 
 // stop notes why the run stopped.
 func (a *advance) stop(e contract.Execution) {
-	stop := &Stop{Execution: e}
+	stop := &Stop{Execution: e, Refused: e.Status == contract.StatusFailed && !a.marked && !a.gapTold}
 	failure := &Failure{Status: string(e.Status), Message: e.Reason}
 	if m := a.failed; m != nil {
 		stop.Setup = m.Event == eventSetupFailed
-		// An iteration cut off by its deadline lasts that long at least: the next
-		// try gets more time.
-		if e.Status == contract.StatusTimedOut && !stop.Setup {
-			a.state.SlowestSeconds = max(a.state.SlowestSeconds, m.Seconds)
-		}
-		if e.Status == contract.StatusFailed && !stop.Setup {
+		switch {
+		case e.Status == contract.StatusTimedOut:
+			a.state.outlasted(m.Seconds, stop.Setup)
+		case e.Status == contract.StatusFailed && !stop.Setup:
 			stop.Iteration = &m.Done
 		}
 	}

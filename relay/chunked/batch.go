@@ -14,7 +14,7 @@ const (
 	// A watched batch is read about every mostPause, sooner when its end is near:
 	// each request counts against the tunnel's month.
 	mostPause  = 4 * time.Second
-	leastPause = 200 * time.Millisecond
+	leastPause = 500 * time.Millisecond
 )
 
 // errGone: the batch in flight is no more, or never was.
@@ -134,6 +134,7 @@ func (a *advance) follow(ctx context.Context, e contract.Execution) (contract.Ex
 func (a *advance) pause(ctx context.Context, left time.Duration) error {
 	f, s := a.state.InFlight, a.state
 	rest := time.Duration(float64(f.Hi-s.Done) * s.MeanSeconds * float64(time.Second))
+	rest = min(rest, batchTime-time.Since(f.SubmittedAt))
 	timer := time.NewTimer(min(max(rest, leastPause), mostPause, left))
 	defer timer.Stop()
 	select {
@@ -214,6 +215,7 @@ func (a *advance) mark(ev contract.Event, kernelID string) {
 			a.opt.Progress(s)
 		}
 	case eventSetup:
+		s.SetupSeconds = max(s.SetupSeconds, m.Seconds)
 		if s.Done > 0 {
 			a.note("the set-up code ran before iteration %d, as this kernel had not run it: what iterations in another kernel left in variables is not there (restore_kernel_state brings back what save_kernel_state kept)", s.Done)
 		}

@@ -106,7 +106,7 @@ func TestWhatIsNoPythonIsToldBeforeAnythingRan(t *testing.T) {
 				s := spec(c.setup, c.loop, 3)
 				s.Name = name
 				a := call(t, dir, s, m, long)
-				if a.Stop == nil || a.Stop.Iteration != nil || a.Stop.Setup || a.printed != "" || a.Done != 0 {
+				if a.Stop == nil || a.Stop.Iteration != nil || a.Stop.Setup || !a.Stop.Refused || a.printed != "" || a.Done != 0 {
 					t.Fatalf("%+v %v, printed %q", a.Stop, a.err, a.printed)
 				}
 				told := a.Stop.Execution.Error

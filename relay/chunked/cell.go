@@ -15,8 +15,8 @@ import (
 // often, and a deadline never has to fit many slow iterations.
 const batchTime = 30 * time.Second
 
-// leastDeadline of a batch; one with slow iterations gets slowFactor times the
-// slowest so far.
+// leastDeadline of a batch; one with slow iterations, or a slow set-up, gets
+// slowFactor times the slowest so far.
 const (
 	leastDeadline = 5 * time.Minute
 	slowFactor    = 10
@@ -87,6 +87,6 @@ func literal(v any) string {
 
 // deadline of the next batch, in seconds.
 func (s *State) deadline() float64 {
-	d := max(leastDeadline.Seconds(), slowFactor*s.SlowestSeconds)
+	d := max(leastDeadline.Seconds(), slowFactor*s.SlowestSeconds, slowFactor*s.SetupSeconds)
 	return min(d, contract.MaxTimeout.Seconds())
 }

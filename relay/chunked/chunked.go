@@ -164,8 +164,13 @@ func (r *Run) State() *State { return r.state }
 // Path is the run's file.
 func (r *Run) Path() string { return r.path }
 
+// maxNotes of one call.
+const maxNotes = 30
+
 func (r *Run) note(format string, args ...any) {
-	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+	if len(r.notes) < maxNotes {
+		r.notes = append(r.notes, fmt.Sprintf(format, args...))
+	}
 }
 
 // save writes the state down, synced.

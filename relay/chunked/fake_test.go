@@ -44,7 +44,6 @@ type fakeBatch struct {
 	code  string
 	order order
 	begun bool
-	at    int64
 }
 
 func newFakeVM(t *testing.T, r *rand.Rand) *fakeVM {
@@ -77,7 +76,7 @@ func (f *fakeVM) fault() {
 	case f.chance(): // the executor is killed and started again
 		f.end(contract.StatusLost)
 		f.newKernel()
-	case f.chance() && f.chance():
+	case f.r.Float64() < f.odds*f.odds:
 		f.newVM()
 	case f.chance():
 		f.end(contract.StatusInterrupted)

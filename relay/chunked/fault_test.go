@@ -19,7 +19,7 @@ import (
 func TestEveryIterationOnceInAKernelsLifeWhateverFails(t *testing.T) {
 	seeds := 100
 	if os.Getenv("SOAK") != "" {
-		seeds = 20_000
+		seeds = 5_000
 	}
 	faults := map[string]int{}
 	for seed := range seeds {

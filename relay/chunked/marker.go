@@ -7,7 +7,7 @@ import (
 )
 
 // markerMIME is the type of the display outputs by which loop.py tells how far it is.
-const markerMIME = "application/vnd.colab-relay.iteration+json"
+const markerMIME = contract.OwnMIME + "iteration+json"
 
 // marker is one of them. Done is how many iterations the kernel has completed.
 type marker struct {

@@ -91,7 +91,7 @@ func TestSetupThatFailsIsTriedAgain(t *testing.T) {
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	s := spec("import os\nassert os.path.exists('ready'), 'not ready'\nx = 1", "print(x)", 2)
 	a := call(t, dir, s, m, long)
-	if a.Stop == nil || !a.Stop.Setup || a.Stop.Iteration != nil || a.Done != 0 {
+	if a.Stop == nil || !a.Stop.Setup || a.Stop.Refused || a.Stop.Iteration != nil || a.Done != 0 {
 		t.Fatalf("%+v %v", a.Stop, a.err)
 	}
 	m.python("open('ready', 'w').close()")
@@ -175,7 +175,7 @@ func TestDeadlineCountsWhatWasDoneAndTheNextTryGetsMoreTime(t *testing.T) {
 		if a.SlowestSeconds < .5 || a.SlowestSeconds > 20 {
 			t.Errorf("slowest %v s", a.SlowestSeconds)
 		}
-		if (&State{SlowestSeconds: 300}).deadline() != 3000 || (&State{SlowestSeconds: 1}).deadline() != 300 || (&State{SlowestSeconds: 1e6}).deadline() != 86400 {
+		if (&State{SlowestSeconds: 300}).deadline() != 3000 || (&State{SlowestSeconds: 1}).deadline() != 300 || (&State{SlowestSeconds: 1e6}).deadline() != 86400 || (&State{SetupSeconds: 40}).deadline() != 400 {
 			t.Error("deadlines")
 		}
 		m.python("open('free', 'w').close()")

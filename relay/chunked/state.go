@@ -55,6 +55,7 @@ type State struct {
 	Timed          int64   `json:"timed"` // iterations in the mean
 	MeanSeconds    float64 `json:"mean_seconds"`
 	SlowestSeconds float64 `json:"slowest_seconds"`
+	SetupSeconds   float64 `json:"setup_seconds"`
 
 	Output         string   `json:"last_output"` // end of what was printed last, raw
 	Results        []Value  `json:"results"`
@@ -193,6 +194,16 @@ func (s *State) confirm(done int64, kernelID, instanceID string) {
 func (s *State) took(seconds float64) {
 	s.Timed++
 	s.MeanSeconds += (seconds - s.MeanSeconds) / float64(s.Timed)
+	s.SlowestSeconds = max(s.SlowestSeconds, seconds)
+}
+
+// outlasted notes that an iteration, or the set-up, was cut off by its deadline
+// after so long: it takes that at least, and the next try gets more time.
+func (s *State) outlasted(seconds float64, setup bool) {
+	if setup {
+		s.SetupSeconds = max(s.SetupSeconds, seconds)
+		return
+	}
 	s.SlowestSeconds = max(s.SlowestSeconds, seconds)
 }
 

@@ -103,7 +103,7 @@ func TestRepeatedBatchHasTheSameText(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if r.cell(0, 5) != r.cell(0, 5) || r.cell(0, 5) == r.cell(0, 6) {
+	if first, again := r.cell(0, 5), r.cell(0, 5); first != again || first == r.cell(0, 6) {
 		t.Error("a batch's text")
 	}
 	if o := orderOf(t, r.cell(0, 5)); o.Loop != r.spec.Loop || o.Setup != r.spec.Setup || o.Hi != 5 || o.Key != r.state.Key {

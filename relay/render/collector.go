@@ -105,6 +105,9 @@ func (c *Collector) Newest() string { return c.last.folder.newest() }
 // Add takes the next event. Unknown types are passed over: a newer executor may send them.
 func (c *Collector) Add(ev contract.Event) {
 	c.next = ev.Offset + 1
+	if ofOurs(ev) {
+		return
+	}
 	if ev.Type != contract.EventInputRequest {
 		c.prompt = nil
 	}
@@ -132,6 +135,16 @@ func (c *Collector) Add(ev contract.Event) {
 		c.gap(ev)
 	}
 	c.freeze()
+}
+
+// ofOurs reports a display that is meant for the relay itself.
+func ofOurs(ev contract.Event) bool {
+	for mime := range ev.Data {
+		if strings.HasPrefix(mime, contract.OwnMIME) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Collector) stream(ev contract.Event) {

@@ -67,6 +67,17 @@ func TestShortRunIsShownWhole(t *testing.T) {
 	}
 }
 
+func TestDisplaysOfOurOwnAreNotShown(t *testing.T) {
+	v := view(t, []contract.Event{
+		{Offset: 0, Type: contract.EventStream, Name: contract.Stdout, Text: "theirs\n"},
+		{Offset: 1, Type: contract.EventDisplayData, Data: map[string]json.RawMessage{contract.OwnMIME + "iteration+json": json.RawMessage(`{"i":1}`)}},
+		{Offset: 2, Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"shown"`)}},
+	}, Options{})
+	if len(v.Outputs) != 1 || v.Outputs[0].Text != "shown" || v.NextOffset != 3 {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestMillionLinesAreHeadAndTailAndAWholeFileInBoundedMemory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made when needed")
 	c := New(Options{Dir: dir})

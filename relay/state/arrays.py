@@ -1,5 +1,6 @@
 """Arrays that look into each other's memory, and torch's storages."""
 
+import itertools
 import pickle
 
 import colab_relay_state_rebuild as rebuild
@@ -36,9 +37,9 @@ class Sharing:
                 self.seen[id(value)] = value
             elif id(value) not in met:
                 if cls in (list, tuple, set, frozenset):
-                    stack.extend(value)
+                    stack.extend(itertools.islice(value, MOST_LOOKED_AT))
                 elif cls is dict:
-                    stack.extend(value.values())
+                    stack.extend(itertools.islice(value.values(), MOST_LOOKED_AT))
             met.add(id(value))
 
     def choose(self):
@@ -107,6 +108,11 @@ class Bytes:
         flat = torch["empty"](0, dtype=torch["uint8"], device=storage.device).set_(storage)
         data = pickle.PickleBuffer(flat.cpu().numpy())
         return rebuild.make_storage, (str(storage.device), data)
+
+
+def original(obj):
+    """What will stand in the place of obj when it is loaded."""
+    return obj.storage if type(obj) is Bytes else obj
 
 
 def reduce_storage(saver, storage):

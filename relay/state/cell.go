@@ -5,10 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"colabrelay/shared/contract"
 )
 
 // mime is what the kernel's report is displayed as.
-const mime = "application/vnd.colab-relay.state+json"
+const mime = contract.OwnMIME + "state+json"
+
+// progressMIME is what progress.py displays where the work is as.
+const progressMIME = contract.OwnMIME + "state-progress+json"
 
 //go:embed cell.py
 var cellPy string
@@ -34,6 +39,15 @@ var reducePy string
 //go:embed write.py
 var writePy string
 
+//go:embed salvage.py
+var salvagePy string
+
+//go:embed rehearse.py
+var rehearsePy string
+
+//go:embed progress.py
+var progressPy string
+
 //go:embed save.py
 var savePy string
 
@@ -49,8 +63,17 @@ var operatePy string
 // sources are the modules that run in the kernel, each before those that import it.
 var sources = [][2]string{
 	{"safe", safePy}, {"rebuild", rebuildPy}, {"arrays", arraysPy}, {"classes", classesPy}, {"reduce", reducePy},
-	{"write", writePy}, {"save", savePy}, {"read", readPy}, {"restore", restorePy}, {"operate", operatePy},
+	{"write", writePy}, {"salvage", salvagePy}, {"read", readPy}, {"rehearse", rehearsePy}, {"progress", progressPy},
+	{"save", savePy}, {"restore", restorePy}, {"operate", operatePy},
 }
+
+// Titles of the operations, which begin the first lines of their cells.
+const (
+	saveTitle    = "colab-relay: save state"
+	prepareTitle = "colab-relay: prepare to restore state"
+	restoreTitle = "colab-relay: restore state"
+	clearTitle   = "colab-relay: clear up after"
+)
 
 // cell is the code of one operation, named as operate.py has it. Its first line is
 // what list_executions shows. The same operation gives the same text, as a submit

@@ -46,6 +46,7 @@ func (j *job) run(ctx context.Context, s *step, code string, p *Progress, note f
 		}
 	}
 	err := j.follow(ctx, &r)
+	p.At = r.at
 	p.Execution, p.Queued = r.last, r.last.Status == contract.StatusQueued
 	if err != nil || !r.last.End {
 		return nil, err
@@ -59,12 +60,17 @@ type reading struct {
 	next   int64
 	last   contract.Execution
 	report json.RawMessage
+	at     At
 }
 
 func (r *reading) take(e contract.Execution) {
 	for _, event := range e.Events {
 		if data, ok := event.Data[mime]; ok && event.Type == contract.EventDisplayData {
 			r.report = data
+		}
+		if data, ok := event.Data[progressMIME]; ok {
+			r.at = At{} // one that can't be read tells nothing
+			_ = json.Unmarshal(data, &r.at)
 		}
 	}
 	r.id, r.next, r.last = e.ExecutionID, e.NextOffset, e
@@ -143,7 +149,7 @@ func over(err error) bool {
 func (j *job) removeRemote(ctx context.Context, path string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, _ = j.c.Submit(ctx, contract.Submit{Code: j.cell("colab-relay: clear up after", "remove", path), Unstored: true, TimeoutSeconds: 60})
+	_, _ = j.c.Submit(ctx, contract.Submit{Code: j.cell(clearTitle, "remove", path), Unstored: true, TimeoutSeconds: 60})
 }
 
 // decode reads a report into v.

@@ -22,7 +22,7 @@ func standIn(t *testing.T) string {
 }
 
 func TestTensorsOfAGPUComeBackOnOneWhereThereIsOne(t *testing.T) {
-	const look = `print(w.device, w.device.index, part.device, list(part.values()), part.memory is w.memory, cpu.device, raw.device.type, len(raw.memory))`
+	const look = `print(w.device, w.device.index, part.device, part.values().tolist(), part.memory is w.memory, cpu.device, raw.device.type, len(raw.memory))`
 	for name, test := range map[string]struct{ gpus, want string }{
 		"as many": {"2", "cuda:1 1 cuda:1 [4.0, 5.0] True cpu cuda 40\n"},
 		"fewer":   {"1", "cuda:0 0 cuda:0 [4.0, 5.0] True cpu cuda 40\n"},
@@ -42,7 +42,7 @@ func TestTensorsOfAGPUComeBackOnOneWhereThereIsOne(t *testing.T) {
 			second := newVM(t, stacks.Old(t), env...)
 			r := second.restore(dir, "gpu")
 			checkSkipped(t, r.Loaded.Failed, nil)
-			if got := second.run(strings.ReplaceAll(look, "[4.0", "[4.0")); strings.ReplaceAll(got, "np.float32(4.0), np.float32(5.0)", "4.0, 5.0") != test.want {
+			if got := second.run(look); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			warned := len(r.Loaded.Warnings) == 1 && strings.Contains(r.Loaded.Warnings[0], "no GPU")
@@ -62,16 +62,16 @@ func TestALargeArrayIsNotHeldTwice(t *testing.T) {
 			for _, v := range []*vm{first, second} {
 				v.run(without(picklers[pickler]...) + "\nimport numpy as np, pandas as pd")
 			}
-			first.run("a = np.ones(256 << 17)\nf = pd.DataFrame({'x': a})") // 256 MiB
+			first.run("a = np.ones(128 << 17)\nf = pd.DataFrame({'x': a})") // 128 MiB
 			before := kilobytes(t, first.run(peak))
 			saved := first.save(dir, "large")
-			if grown := kilobytes(t, first.run(peak)) - before; grown > 48<<10 {
-				t.Errorf("saving 256 MiB took %d KiB more", grown)
+			if grown := kilobytes(t, first.run(peak)) - before; grown > 32<<10 {
+				t.Errorf("saving 128 MiB took %d KiB more", grown)
 			}
 			before = kilobytes(t, second.run(peak))
 			second.restore(dir, "large")
 			data := int(saved.Manifest.Bytes >> 10)
-			if grown := kilobytes(t, second.run(peak)) - before; grown > data+48<<10 {
+			if grown := kilobytes(t, second.run(peak)) - before; grown > data+32<<10 {
 				t.Errorf("restoring %d KiB took %d KiB", data, grown)
 			}
 		})
@@ -87,32 +87,28 @@ func kilobytes(t *testing.T, text string) int {
 	return n
 }
 
-func TestOneVariableThatCannotComeBackCostsOnlyThoseThatShareWithIt(t *testing.T) {
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		for _, pickler := range []string{"dill", "cloudpickle"} {
-			t.Run(pickler, func(t *testing.T) {
-				dir := t.TempDir()
-				first, second := newVM(t, s), newVM(t, s)
-				must(t, os.WriteFile(filepath.Join(first.dir, "helper.py"), []byte("class Thing: pass\n"), 0o600))
-				for _, v := range []*vm{first, second} {
-					v.run(without(picklers[pickler]...))
-				}
-				first.run("import helper, numpy as np\nkept = [1, 2]\nb_bad = [kept, [3], helper.Thing()]\nc_shares = {'bad': b_bad}\nd_half = [b_bad[1], kept]\n" +
-					"a_kept = kept\nz_array = np.arange(300_000)\nz_fine = [kept, z_array]\ndef f(): return z_fine\nbefore = 'new'")
-				first.save(dir, "part")
-				second.run("b_bad = 'old'\nbefore = 'old'")
-				r := second.restore(dir, "part")
-				const missing = "ModuleNotFoundError: No module named 'helper'"
-				const shares = "it shares an object with a variable that can't be restored"
-				checkSkipped(t, r.Loaded.Failed, map[string]string{"helper": missing, "b_bad": missing, "c_shares": shares, "d_half": shares})
-				got := second.run("print(b_bad, before, a_kept is kept is z_fine[0], z_fine[1] is z_array, z_array.sum(), f() is z_fine)")
-				if want := "old new True True 44999850000 True\n"; got != want {
-					t.Errorf("got %q, want %q", got, want)
-				}
-				if got := strings.Join(r.Loaded.Overwritten, " "); got != "before" {
-					t.Errorf("overwritten: %s", got)
-				}
-			})
+func TestOneVariableThatCannotComeBackCostsOnlyThoseThatShareWhatIsBroken(t *testing.T) {
+	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
+		dir := t.TempDir()
+		first, second := newVM(t, s), newVM(t, s)
+		must(t, os.WriteFile(filepath.Join(first.dir, "helper.py"), []byte("class Thing: pass\n"), 0o600))
+		for _, v := range []*vm{first, second} {
+			v.run(without(picklers[pickler]...))
+		}
+		first.run("import helper, numpy as np\nkept = [1, 2]\nb_bad = [kept, [3], helper.Thing()]\nc_shares = {'bad': b_bad}\nd_half = [b_bad[1], kept]\n" +
+			"a_kept = kept\nz_array = np.arange(300_000)\nz_fine = [kept, z_array]\ndef f(): return z_fine\nbefore = 'new'")
+		first.save(dir, "part")
+		second.run("b_bad = 'old'\nbefore = 'old'")
+		r := second.restore(dir, "part")
+		const missing = "ModuleNotFoundError: No module named 'helper'"
+		const shares = "it shares an object with a variable that can't be restored"
+		checkSkipped(t, r.Loaded.Failed, map[string]string{"helper": missing, "b_bad": missing, "c_shares": shares})
+		got := second.run("print(b_bad, before, d_half, a_kept is kept is d_half[1] is z_fine[0], z_fine[1] is z_array, z_array.sum(), f() is z_fine)")
+		if want := "old new [[3], [1, 2]] True True 44999850000 True\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got := strings.Join(r.Loaded.Overwritten, " "); got != "before" {
+			t.Errorf("overwritten: %s", got)
 		}
 	})
 }

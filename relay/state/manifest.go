@@ -46,9 +46,10 @@ type Contents struct {
 	Variables     []Variable        `json:"variables"` // at most 5,000 of them
 	Modules       []Module          `json:"modules"`
 	SkippedCount  int               `json:"skipped_count"`
-	Skipped       []Lost            `json:"skipped"` // at most 5,000
-	Bytes         int64             `json:"bytes"`   // of the data file
-	SHA256        string            `json:"sha256"`  // of it, lower-case hex
+	Skipped       []Lost            `json:"skipped"`            // at most 5,000
+	Warnings      []string          `json:"warnings,omitempty"` // what was written and may not load again
+	Bytes         int64             `json:"bytes"`              // of the data file
+	SHA256        string            `json:"sha256"`             // of it, lower-case hex
 }
 
 // Variable is one name that was kept.

@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 
+from colab_relay_state_progress import Ticker
 from colab_relay_state_restore import restore
 from colab_relay_state_safe import Damaged, python_version, reason, text
 from colab_relay_state_save import PREFIX, remove, remove_left_behind, save
@@ -15,7 +16,8 @@ MIME = "application/vnd.colab-relay.state+json"
 
 
 def do_save(shell):
-    return save(shell)
+    with Ticker(shell.display_pub.publish) as ticker:
+        return save(shell, ticker)
 
 
 def do_prepare(shell):
@@ -31,9 +33,10 @@ def do_prepare(shell):
 
 def do_restore(shell, path, size, digest):
     try:
-        return restore(shell, path, size, digest)
+        with Ticker(shell.display_pub.publish) as ticker:
+            return restore(shell, path, size, digest, ticker)
     except Damaged as e:
-        return {"damaged": reason(e)}
+        return {"damaged": reason(e, "it was read")}
     finally:
         remove(path)
 

@@ -21,6 +21,9 @@ const (
 	incoming      = "incoming" // the folder that becomes a version
 )
 
+// touchAfter spares a call that takes something up the write that only says when.
+const touchAfter = time.Minute
+
 // pending is a save or restore under way, on disk before each step, so that a call
 // after a cut, or of another relay, takes it up.
 type pending struct {
@@ -59,9 +62,15 @@ func (j *job) takeUp(ctx context.Context, file string, phase Phase, p *Progress)
 		if old.Remote != "" {
 			j.removeRemote(ctx, old.Remote)
 		}
+	case file == savingFile && j.outrun(ctx, &old):
+		p.warn("other code ran since the save of %s ago was begun, so it was given up and begun anew: run nothing more until it is saved", now.Sub(old.Started).Round(time.Second))
+		j.giveUp(ctx, &old)
 	default:
 		j.resumed = true
-		return old, j.note(file, &old)
+		if now.Sub(old.Touched) > touchAfter {
+			err = j.note(file, &old)
+		}
+		return old, err
 	}
 	j.resumed = false
 	if file == savingFile {

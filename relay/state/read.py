@@ -10,6 +10,7 @@ import struct
 from pickle import MEMOIZE, NEXT_BUFFER, NONE, POP, STOP
 
 from colab_relay_state_safe import FIRST_LINE, Damaged
+from colab_relay_state_salvage import salvage, salvager
 
 SLICE = 4 << 20
 MOST_INDEX = 256 << 20  # bytes
@@ -69,7 +70,8 @@ class Buffers:
 
 
 class Reader:
-    """Opens a file whose digest is the one given; nothing is unpickled before."""
+    """Opens a file whose digest is the one given; nothing is unpickled before. None is for
+    a file that this process wrote just now."""
 
     def __init__(self, path, size, digest):
         self.file = open(path, "rb")
@@ -81,7 +83,7 @@ class Reader:
         self.file.seek(size - 8 - length)
         self.index = json.loads(self.file.read(length).decode("ascii"))
         self.piece, self.buffers = Piece(self.file), Buffers(self.file)
-        self.lost = []  # pairs of numbers: what of the memo is missing
+        self.lost = set()  # numbers of the memo that stand for nothing
         self.unpickler = self.make()
 
     def check(self, size, digest):
@@ -89,6 +91,8 @@ class Reader:
             raise Damaged("it has not the length it was saved with")
         if self.file.read(len(FIRST_LINE)) != FIRST_LINE:
             raise Damaged("it is no kernel state of this release")
+        if digest is None:
+            return
         found = hashlib.sha256(FIRST_LINE)
         for piece in iter(lambda: self.file.read(SLICE), b""):
             found.update(piece)
@@ -109,16 +113,24 @@ class Reader:
         self.file.close()
 
     def load(self, segment):
-        """The value of one segment. One that fails takes with it only those that share
-        objects with it."""
+        """The value of one segment. One that fails takes with it only those that share what
+        is broken of it."""
         try:
             self.refuse_lost(segment)
-            self.piece.begin(*segment["stream"])
-            self.buffers.places = [tuple(place) for place in segment["buffers"]]
-            return self.unpickler.load()[0]
+            return self.read(segment)
+        except KeyboardInterrupt:
+            raise
         except BaseException:
             self.take_over(segment)
             raise
+
+    def read(self, segment):
+        self.begin(segment)
+        return self.unpickler.load()[0]
+
+    def begin(self, segment):
+        self.piece.begin(*segment["stream"])
+        self.buffers.places = [tuple(place) for place in segment["buffers"]]
 
     def refuse_lost(self, segment):
         """An unpickler would give it whatever stands in the place of what was lost."""
@@ -127,20 +139,38 @@ class Reader:
         self.piece.begin(*segment["stream"])
         for opcode, number, _ in pickletools.genops(self.piece):
             if opcode.name in ("GET", "BINGET", "LONG_BINGET"):
-                if any(first <= number < end for first, end in self.lost):
+                if number in self.lost:
                     raise Damaged("it shares an object with a variable that can't be restored")
 
     def take_over(self, segment):
         """Goes on with a new unpickler, which is given all that the old one knew before this
-        segment, and None for each thing of it: numbers must go on as when it was saved.
-        Only as buffers can objects be handed to an unpickler made of C."""
+        segment, what is whole of it, and None for what is broken: numbers must go on as when
+        it was saved."""
         after = [s["first"] for s in self.index["segments"] if s["first"] > segment["first"]]
         first, end = segment["first"], min(after, default=self.index["memorised"])
-        self.lost.append((first, end))
         memo = self.unpickler.memo.copy()
-        self.buffers.given = iter([memo.get(i) if i < first else None for i in range(end)])
+        memo = {number: memo[number] for number in range(first)}
+        try:
+            memo, lost = self.salvage(segment, dict(memo))
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # a pickle that can't be followed to its end
+            lost = range(first, end)
+        self.lost.update(lost)
+        self.adopt([None if i in self.lost else memo.get(i) for i in range(end)])
+
+    def salvage(self, segment, memo):
+        base = type(self.unpickler)
+        base = salvager(base if issubclass(base, pickle._Unpickler) else pickle._Unpickler)
+        self.begin(segment)
+        return salvage(base(self.piece, buffers=self.buffers), memo, self.lost)
+
+    def adopt(self, known):
+        """Goes on with a new unpickler, which knows these things. Only as buffers can
+        objects be handed to one made of C."""
+        self.buffers.given = iter(known)
         self.piece.file = io.BytesIO(
-            b"\x80\x05" + end * (NEXT_BUFFER + MEMOIZE + POP) + NONE + STOP
+            b"\x80\x05" + len(known) * (NEXT_BUFFER + MEMOIZE + POP) + NONE + STOP
         )
         self.piece.left = len(self.piece.file.getbuffer())
         self.unpickler = self.make()

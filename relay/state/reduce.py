@@ -215,6 +215,9 @@ REFUSED = (
     (asyncio.Future, "a task or future"),
     (asyncio.AbstractEventLoop, "an event loop"),
 )
+# Libraries all of whose objects load when they could be written.
+SURE = {"builtins", "collections", "datetime", "decimal", "fractions", "pathlib", "uuid"}
+SURE |= {"pandas", "torch"}
 IN_MEMORY = (io.BytesIO, io.StringIO)
 
 
@@ -232,6 +235,7 @@ def reduce(saver, obj):
     cls = type(obj)
     if cls in ATOMS:
         return NotImplemented
+    saver.at = cls
     how = BY_TYPE.get(cls)
     if how is not None:
         return how(saver, obj)
@@ -246,7 +250,16 @@ def reduce(saver, obj):
         return reduce_sentinel(saver, obj)
     if module.startswith("torch") and issubclass(cls, storage_classes()):
         return reduce_storage(saver, obj)
+    saver.doubted = saver.doubted or not loads_surely(cls, module)
     return NotImplemented
+
+
+def loads_surely(cls, module):
+    """Whether objects of the class are known to load wherever their library is. Of others,
+    those of the notebook first of all, only a trial tells."""
+    if module.partition(".")[0] in SURE or module in ("numpy.dtypes", "numpy.random"):
+        return True
+    return issubclass(cls, (module_dict("numpy").get("generic", bytes), bytes))
 
 
 def reduce_type(saver, cls):
@@ -261,4 +274,5 @@ def reduce_type(saver, cls):
             "it needs the class %s defined in the notebook, which plain pickle can't keep: "
             "install dill or cloudpickle on the VM and save again" % class_name(cls)
         )
+    saver.doubted = True
     return reduce_class(cls)

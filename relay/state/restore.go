@@ -110,7 +110,7 @@ func (j *job) startOver(ctx context.Context, p *pending) error {
 // prepare has the kernel make a folder for the upload, which it alone can read.
 func (j *job) prepare(ctx context.Context, p *pending, r *Restored) error {
 	note := func() error { return j.note(restoringFile, p) }
-	report, err := j.run(ctx, &p.Prepare, j.cell("colab-relay: prepare to restore state", "prepare"), &r.Progress, note)
+	report, err := j.run(ctx, &p.Prepare, j.cell(prepareTitle, "prepare"), &r.Progress, note)
 	if err != nil || report == nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (j *job) send(ctx context.Context, p *pending, r *Restored) error {
 // load has the kernel check the file and bring its variables in.
 func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 	m, note := p.Manifest, func() error { return j.note(restoringFile, p) }
-	code := j.cell("colab-relay: restore state", "restore", p.Remote, m.Bytes, m.SHA256)
+	code := j.cell(restoreTitle, "restore", p.Remote, m.Bytes, m.SHA256)
 	report, err := j.run(ctx, &p.Work, code, &r.Progress, note)
 	if err != nil || report == nil {
 		return err

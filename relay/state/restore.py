@@ -34,13 +34,13 @@ class Namespace:
                 self.names[name] = value
 
     def overwritten(self):
-        """Names that had another value; what can be compared only by the user's code counts
-        as another."""
+        """Names that the kernel had before."""
         return sorted(name for name, value in self.before.items() if value is not MISSING)
 
 
 class Restore:
-    def __init__(self, reader, shell):
+    def __init__(self, reader, shell, ticker):
+        self.ticker = ticker
         self.reader, self.namespace = reader, Namespace(shell.user_ns)
         self.restored, self.failed, self.warnings, self.modules = [], [], [], []
 
@@ -49,7 +49,10 @@ class Restore:
         try:
             for module in index["modules"]:
                 self.bring_module(module)
-            for segment in index["segments"]:
+            segments = index["segments"]
+            for number, segment in enumerate(segments, 1):
+                if "name" in segment:
+                    self.ticker.at(segment["name"], number, len(segments))
                 self.bring(segment)
         except BaseException:
             self.namespace.back()
@@ -66,7 +69,7 @@ class Restore:
         self.modules.append({k: text(v) for k, v in module.items()})
 
     def fail(self, name, error):
-        self.failed.append({"name": text(name), "reason": reason(error)})
+        self.failed.append({"name": text(name), "reason": reason(error, "loading it")})
 
     def bring(self, segment):
         del rebuild.lost[:], rebuild.notes[:]
@@ -142,10 +145,10 @@ def bring_sources(lines):
         linecache.cache.setdefault(name, entry)
 
 
-def restore(shell, path, size, digest):
+def restore(shell, path, size, digest, ticker):
     reader = Reader(path, size, digest)
     try:
-        work = Restore(reader, shell)
+        work = Restore(reader, shell, ticker)
         work.run()
         return work.report()
     finally:

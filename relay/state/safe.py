@@ -40,10 +40,10 @@ def module_dict(name):
     return {}
 
 
-def reason(error):
-    """What an exception says. Not str(error): that may be the user's code, or the repr of
-    an object of theirs."""
-    told = next((a for a in error.args if type(a) is str), "")
+def reason(error, doing):
+    """What an exception says, and where it says nothing, what was being done. Not
+    str(error): that may be the user's code, or the repr of an object of theirs."""
+    told = said(error)
     if type(error) in (Unkeepable, Damaged):
         return text(told, MAX_REASON)
     if isinstance(error, RecursionError) or isinstance(error.__context__, RecursionError):
@@ -53,7 +53,14 @@ def reason(error):
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return "the VM's disk is full"
     name = class_name(type(error))
-    return text(name + ": " + told if told else name, MAX_REASON)
+    return text(name + (": " + told if told else " without a message, while " + doing), MAX_REASON)
+
+
+def said(error):
+    for arg in error.args:
+        if type(arg) is str and arg:
+            return arg
+    return next((str(arg) for arg in error.args if type(arg) is int), "")
 
 
 def importable(obj, module, qualname):

@@ -61,11 +61,15 @@ func (j *job) save(ctx context.Context) (Saved, error) {
 	if err := j.fetch(ctx, &p, &s); err != nil || !s.Done() {
 		return s, err
 	}
-	if age := time.Since(p.Started); j.resumed && age > asOfNow {
+	if age := time.Since(p.Started); j.resumed && (age > asOfNow || j.passed) {
 		s.warn("these are the variables of %s ago, when the save was begun; call again to save those of now", age.Round(time.Second))
 	}
+	s.Warnings = append(s.Warnings, s.Manifest.Warnings...)
 	j.removeRemote(ctx, p.Remote)
-	return s, j.prune(j.o.keep())
+	if err := j.prune(j.o.keep()); err != nil {
+		s.warn("older versions could not be dropped: %v", err)
+	}
+	return s, nil
 }
 
 func (o Options) keep() int {
@@ -78,7 +82,7 @@ func (o Options) keep() int {
 // collect has the kernel write its variables to a file on the VM.
 func (j *job) collect(ctx context.Context, p *pending, s *Saved) error {
 	note := func() error { return j.note(savingFile, p) }
-	report, err := j.run(ctx, &p.Work, j.cell("colab-relay: save state", "save"), &s.Progress, note)
+	report, err := j.run(ctx, &p.Work, j.cell(saveTitle, "save"), &s.Progress, note)
 	if err != nil || report == nil {
 		return err
 	}

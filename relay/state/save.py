@@ -12,6 +12,7 @@ import tempfile
 import time
 import types
 
+from colab_relay_state_rehearse import rehearse
 from colab_relay_state_safe import (
     class_name,
     module_dict,
@@ -20,10 +21,11 @@ from colab_relay_state_safe import (
     text,
     version_of,
 )
-from colab_relay_state_write import KERNEL_OBJECTS, Saver
+from colab_relay_state_write import Saver
 
 PREFIX = "colab-relay-state-"
 LEFT_BEHIND = 24 * 3600  # seconds, after which a folder of an earlier save is removed
+MOST_DOUBTS = 50
 MOST_TOLD = 5000  # variables, and as many skipped ones, that the manifest lists
 RECURSION = 5000
 IPYTHONS_OWN = re.compile(r"_+|_i{1,3}|_i?[0-9]+|_[iod]h|_exit_code|__.*")
@@ -34,15 +36,14 @@ def user_names(shell):
     """What the user made and may need again: not IPython's own names. Those that begin with
     an underscore are in, functions use them."""
     hidden, nothing = shell.user_ns_hidden, object()
-    return [
+    mine = [
         (name, value)
-        for name, value in sorted(
-            pair
-            for pair in ((n, v) for n, v in dict.copy(shell.user_ns).items())
-            if type(pair[0]) is str
-        )
-        if value is not hidden.get(name, nothing) and not IPYTHONS_OWN.fullmatch(name)
+        for name, value in dict.copy(shell.user_ns).items()
+        if type(name) is str
+        and value is not hidden.get(name, nothing)
+        and not IPYTHONS_OWN.fullmatch(name)
     ]
+    return sorted(mine, key=lambda pair: pair[0])
 
 
 def is_module(value):
@@ -62,7 +63,8 @@ def modules_of(names):
 
 
 def kernel_objects(shell):
-    objects = {
+    """What the restoring kernel has its own of, by the names of rebuild.kernel_object."""
+    return {
         "namespace": shell.user_ns,
         "module": sys.modules["__main__"],
         "shell": shell,
@@ -71,7 +73,6 @@ def kernel_objects(shell):
         "stderr": sys.stderr,
         "stdin": sys.stdin,
     }
-    return {name: objects[name] for name in KERNEL_OBJECTS}
 
 
 def remove_left_behind():
@@ -89,10 +90,12 @@ def chunked_runs():
     return runs if type(runs) is dict else {}
 
 
-def write_all(saver, shell, values):
+def write_all(saver, shell, values, ticker):
     kept, skipped = [], []
     saver.alias(kernel_objects(shell))
-    for name, value in sorted(values, key=lambda pair: not isinstance(pair[1], FIRST)):
+    values = sorted(values, key=lambda pair: not issubclass(type(pair[1]), FIRST))
+    for number, (name, value) in enumerate(values, 1):
+        ticker.at(name, number, len(values))
         if value is shell.user_ns:
             skipped.append({"name": text(name), "reason": "it is the namespace itself"})
             continue
@@ -101,7 +104,7 @@ def write_all(saver, shell, values):
         except KeyboardInterrupt:
             raise
         except BaseException as e:  # the user's __reduce__ may raise anything
-            skipped.append({"name": text(name), "reason": reason(e)})
+            skipped.append({"name": text(name), "reason": reason(e, saver.doing())})
             continue
         kept.append({"name": text(name), "type": class_name(type(value)), "bytes": size})
     if chunked_runs():
@@ -123,7 +126,7 @@ def sources_of(filenames):
     }
 
 
-def save_to(path, shell):
+def save_to(path, shell, ticker):
     names = user_names(shell)
     modules, odd = modules_of([pair for pair in names if is_module(pair[1])])
     values = [pair for pair in names if not is_module(pair[1])]
@@ -131,7 +134,7 @@ def save_to(path, shell):
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION))
     try:
-        kept, skipped = write_all(saver, shell, values)
+        kept, skipped = write_all(saver, shell, values, ticker)
     finally:
         sys.setrecursionlimit(limit)
     for module in modules:
@@ -141,6 +144,7 @@ def save_to(path, shell):
     index = {"python": python_version(), "pickler": saver.kind, "modules": modules}
     index["libraries"] = libraries
     size, digest = saver.finish(index)
+    wrong, untried = rehearse(path, saver.doubtful, saver.known)
     kept.sort(key=lambda variable: variable["name"])
     return {
         "python": python_version(),
@@ -151,18 +155,33 @@ def save_to(path, shell):
         "modules": [{k: text(v) for k, v in m.items()} for m in modules][:MOST_TOLD],
         "skipped": (skipped + odd)[:MOST_TOLD],
         "skipped_count": len(skipped + odd),
+        "warnings": doubts(wrong, untried),
         "bytes": size,
         "sha256": digest,
     }
 
 
-def save(shell):
+def doubts(wrong, untried):
+    """What is told of variables that are in the file and may not come out of it again."""
+    told = '"%s" was saved, but loading it was tried and failed: %s'
+    lines = [told % (text(name), why) for name, why in sorted(wrong.items())]
+    if len(lines) > MOST_DOUBTS:
+        lines[MOST_DOUBTS:] = ["so did %d more" % (len(lines) - MOST_DOUBTS)]
+    if untried:
+        lines.append(
+            "%d variables with objects of classes of their own were not tried: "
+            "they are large, or there was no time or memory" % untried
+        )
+    return lines
+
+
+def save(shell, ticker):
     """The manifest, as far as the kernel knows it, and where the file is."""
     remove_left_behind()
     folder = tempfile.mkdtemp(prefix=PREFIX)
     path = os.path.join(folder, "data.state")
     try:
-        return {"path": path, "manifest": save_to(path, shell)}
+        return {"path": path, "manifest": save_to(path, shell, ticker)}
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

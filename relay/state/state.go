@@ -95,8 +95,16 @@ type Progress struct {
 	Phase     Phase
 	Queued    bool               // another run holds the kernel
 	Execution contract.Execution // the last one of ours, without events
+	At        At                 // what that one is at, where it takes long
 	Moved     transfer.Result    // the last transfer
 	Warnings  []string
+}
+
+// At is the variable that the kernel is writing or loading; none where Of is 0.
+type At struct {
+	Variable string `json:"variable"`
+	Number   int    `json:"number"` // counts from 1
+	Of       int    `json:"of"`
 }
 
 // Done reports that nothing is left to do.
@@ -112,6 +120,7 @@ type job struct {
 	o       Options
 	folder  string
 	resumed bool // it goes on where an earlier call stopped
+	passed  bool // other code runs since the kernel did its part of what was taken up
 }
 
 // open locks the folder of the name below dir; done must be called.
@@ -147,12 +156,12 @@ func exists(dir, name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// instance is the executor's instance_id.
+// instance is the instance_id of the executor that answers now: the one last heard of
+// may be gone, with a new VM at its address.
 func (j *job) instance(ctx context.Context) (string, error) {
-	if id := j.c.InstanceID(); id != "" {
-		return id, nil
-	}
-	if _, err := j.c.Kernel(ctx); err != nil && j.c.InstanceID() == "" {
+	_, err := j.c.Kernel(ctx)
+	var refused *contract.Error
+	if err != nil && !errors.As(err, &refused) {
 		return "", err
 	}
 	return j.c.InstanceID(), nil

@@ -14,15 +14,15 @@ import struct
 import tempfile
 
 import colab_relay_state_rebuild as rebuild
-from colab_relay_state_arrays import Sharing
+from colab_relay_state_arrays import Sharing, original
 from colab_relay_state_reduce import reduce
-from colab_relay_state_safe import FIRST_LINE, Unkeepable
+from colab_relay_state_safe import FIRST_LINE, Unkeepable, class_name
 
-OUT_OF_BAND = 1 << 20  # bytes of a buffer, from where on it goes past the pickle
+OUT_OF_BAND = 64 << 10  # bytes of a buffer, from where on it goes past the pickle
 SLICE = 16 << 20
 IN_MEMORY = 8 << 20  # of a pickle, before it goes to a temporary file
+ROOM_ASKED = 1 << 20  # bytes of one thing, from where on the disk is asked
 ROOM_LEFT = 64 << 20  # bytes of disk that a save leaves free
-KERNEL_OBJECTS = ("namespace", "module", "shell", "environ", "stdout", "stderr", "stdin")
 
 
 def choose_pickler():
@@ -89,6 +89,8 @@ class Saver:
         self.sharing = Sharing(values)
         self.packages, self.sources, self.storages = set(), set(), {}
         self.segments, self.buffers = [], []
+        self.at = None  # the class of the object being written
+        self.doubted, self.doubtful = False, []  # segments that hold what may not load
         self.out.write(FIRST_LINE)
         self.start({})
 
@@ -103,6 +105,13 @@ class Saver:
                 if reduced is NotImplemented and below is not None:
                     return below(self, obj)
                 return reduced
+
+            def memoize(self, obj):
+                """A pickler made of Python takes a buffer as bytes, and of short bytes there
+                is but one object, which may be known already."""
+                if type(obj) is bytes and id(obj) in self.memo:
+                    obj = object()
+                super().memoize(obj)
 
         self.stream = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=os.path.dirname(self.out.path))
         self.pickler = Pickler(self.stream, 5, buffer_callback=self.take_buffer)
@@ -119,13 +128,17 @@ class Saver:
         return False
 
     def check_room(self, size):
-        if size < OUT_OF_BAND:
+        if size < ROOM_ASKED:
             return
         free = shutil.disk_usage(os.path.dirname(self.out.path)).free
         if size > free - ROOM_LEFT:
             raise Unkeepable(
                 "it takes %d MB, and the VM's disk has %d MB free" % (size >> 20, free >> 20)
             )
+
+    def doing(self):
+        """Words for what was done when an exception that says nothing came."""
+        return "writing it" if self.at is None else "writing a %s in it" % class_name(self.at)
 
     def uses(self, module):
         package = module.partition(".")[0]
@@ -152,7 +165,7 @@ class Saver:
         """Writes one value and gives its bytes. When it can't be written, all is as before
         and the reason is raised."""
         mark, first = self.out.mark(), [value]  # the list is the first thing memorised
-        self.buffers = []
+        self.buffers, self.at, self.doubted = [], None, False
         self.stream.seek(0)
         self.stream.truncate()
         try:
@@ -166,6 +179,8 @@ class Saver:
             raise
         segment = dict(label, stream=[begin, length], buffers=self.buffers)
         self.segments.append((segment, first))
+        if self.doubted and "name" in segment:
+            self.doubtful.append(segment)
         return self.out.size - mark[0]
 
     def forget(self, mark, first):
@@ -189,4 +204,5 @@ class Saver:
         self.out.write(struct.pack("<Q", len(data)))
         self.out.file.close()
         self.stream.close()
+        self.known = {number: original(obj) for number, obj in memo.values()}
         return self.out.size, self.out.digest.hexdigest()

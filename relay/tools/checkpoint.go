@@ -35,7 +35,7 @@ func getCheckpoint() tool {
 		name: "get_checkpoint", title: "Read a checkpoint",
 		description: "Read what is kept on this computer under a checkpoint_name: how far a run_chunked_operation came, which iterations ran in which kernel, the values of result, why it stopped; or the answer that run_code_long kept. " +
 			"It asks no VM, so it works when the VM is gone. For a name that does not exist it lists those that do.",
-		readOnly: true, idempotent: true,
+		readOnly: true, idempotent: true, local: true,
 	}, func(_ context.Context, c *call, args checkpointArgs) (*Checkpoint, *Problem) {
 		dir := c.cfg.CheckpointDir
 		got := &Checkpoint{Operation: args.Operation, Data: json.RawMessage("null"), Names: []string{}}

@@ -178,8 +178,8 @@ func (r *Chunked) where(s *chunked.Stop) string {
 		return fmt.Sprintf("iteration %d raised", *s.Iteration)
 	case s.Setup:
 		return "the set-up code did not end well:"
-	case s.Execution.Status == contract.StatusFailed:
-		return "before any iteration of this batch:"
+	case s.Refused:
+		return "nothing was run:"
 	}
 	return fmt.Sprintf("the run stopped at iteration %d:", r.Completed)
 }

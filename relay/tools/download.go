@@ -5,8 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"colabrelay/relay/transfer"
+	"colabrelay/shared/contract"
 )
 
 type downloadArgs struct {
@@ -41,8 +43,16 @@ func downloadFromColab() tool {
 			m.NextCommand = command("download_from_colab", argumentValue{"remote_path", args.Remote}, argumentValue{"local_filename", args.Local},
 				argumentValue{"overwrite", args.Overwrite}, argumentValue{"runtime", args.Runtime})
 		}
-		return &Download{Moved: m, LocalPath: r.Path}, problem
+		return &Download{Moved: m, LocalPath: shownPath(r.Path)}, problem
 	})
+}
+
+// shownPath is a local path for an answer: JSON can't carry bytes that are not UTF-8.
+func shownPath(path string) string {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return contract.EscapeName(path)
 }
 
 // belowSaveDir turns an absolute name inside dir into one below it: models like to

@@ -87,6 +87,7 @@ var failures = []failure{
 	{transfer.ErrBusy, codeBusy, "Another call is moving this file: call again with the same arguments once that one has answered, or choose another name."},
 	{transfer.ErrForbiddenName, string(contract.CodeForbiddenPath), "Use a local name below LOCAL_SAVE_DIR: relative, without .. and drive letters, of names that this computer allows."},
 	{transfer.ErrNotRegular, string(contract.CodeNotSupported), "Only files and folders can be moved. Write what is wanted of it into a file first."},
+	{transfer.ErrLocalPath, codeBadRequest, "Check local_path, and that the host sets LOCAL_SAVE_DIR to a folder, or to one that can be made."},
 	{transfer.ErrTooMany, string(contract.CodeTooLarge), "Pack the folder into one archive (tar, zip), or move its subfolders one by one."},
 	{chunked.ErrName, codeBadRequest, "Give a checkpoint_name."},
 	{chunked.ErrSize, string(contract.CodeTooLarge), "Put data into a file on the VM (upload_to_colab), and large functions into a module there."},

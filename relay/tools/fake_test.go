@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
@@ -62,8 +63,22 @@ func (f *fakeExecutor) count(method, path string) int {
 	return f.asked[method+" "+path]
 }
 
-func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// readBody gives a body as it was before compression.
+func readBody(r *http.Request) []byte {
 	body, _ := io.ReadAll(r.Body)
+	if r.Header.Get("Content-Encoding") != "gzip" {
+		return body
+	}
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	body, _ = io.ReadAll(z)
+	return body
+}
+
+func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body := readBody(r)
 	key := r.Method + " " + r.URL.Path
 	f.mu.Lock()
 	h, ok := f.answers[key]
@@ -97,6 +112,9 @@ func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		raw, _ = json.Marshal(v)
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if isRaw {
+		w.Header().Set("Content-Type", "application/octet-stream")
+	}
 	w.Header().Set(contract.HeaderInstance, f.instance)
 	if err := f.signer.SignResponse(w.Header(), r, status, raw, time.Now()); err != nil && r.URL.Path != contract.PathHealth {
 		panic(err)

@@ -59,6 +59,8 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 		"inspect_variable":        `{"name":null}`,
 		"download_from_colab":     `{"remote_path":null,"local_filename":"","overwrite":false}`,
 		"upload_to_colab":         `{"local_path":null,"remote_path":"","overwrite":false}`,
+		"save_kernel_state":       `{"name":null,"keep_versions":3}`,
+		"restore_kernel_state":    `{"name":null,"version":""}`,
 	}
 	for _, tool := range allTools() {
 		var schema struct {

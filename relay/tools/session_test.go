@@ -51,12 +51,10 @@ func TestTheVMsEndIsToldWhenItIsNear(t *testing.T) {
 func TestEveryAnswerWithAnExecutionTellsTheEnd(t *testing.T) {
 	h, f := serveFake(t, time.Second)
 	e := contract.Execution{ExecutionID: "e1", Status: contract.StatusSucceeded, End: true, SessionMinutesLeft: minutes(0)}
-	for tool, c := range calls {
+	for _, tool := range []string{"run_code_quick", "run_code_long", "get_execution", "list_executions", "interrupt_execution", "provide_input"} {
+		c := calls[tool]
 		var answer any = e
-		switch {
-		case !strings.HasPrefix(c.path, contract.PathExecutions):
-			continue
-		case tool == "list_executions":
+		if tool == "list_executions" {
 			answer = contract.ExecutionList{Executions: []contract.Execution{e, e}}
 		}
 		f.answer(c.method, c.path, answer)

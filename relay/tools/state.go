@@ -37,6 +37,7 @@ type KernelState struct {
 	Pickler       string           `json:"pickler" doc:"dill, cloudpickle, or pickle, which loses functions and classes defined in the notebook."`
 	Python        string           `json:"python" doc:"Version of the kernel's Python."`
 	ExecutionID   string           `json:"execution_id" doc:"The kernel's part of the work; interrupt_execution ends it."`
+	Doing         string           `json:"doing" doc:"What is under way, and where one variable takes long, which; empty when it is done."`
 	Warnings      []string         `json:"warnings"`
 	CanContinue   bool             `json:"can_continue" doc:"It is not done; the same call goes on."`
 	NextCommand   string           `json:"next_command" doc:"The next step; empty when it is done."`
@@ -54,7 +55,8 @@ func saveState() tool {
 		name: "save_kernel_state", title: "Save the kernel's variables",
 		description: "Keep all variables, functions, classes and imports of the kernel on this computer, so that restore_kernel_state can bring them into a kernel of another VM. Use it before a VM ends (answers warn of that), after expensive work, and now and then in a chunked run. " +
 			"What can't be kept (open files, generators, threads …) is left out and named in skipped with the reason. Earlier versions stay until the new one is whole. " +
-			"A large state may take several calls: with status \"saving\" (can_continue true) call again with the same arguments. " + pickleWarning,
+			"A large state may take several calls: with status \"saving\" (can_continue true) call again with the same arguments, and run nothing in between: when other code ran, the save begins anew with the variables of now. " +
+			"What may be unable to load again (objects of classes of your own and of rarer libraries, up to 64 MB each) is loaded once for a trial in a forked copy of the kernel, and warnings name what failed: __setstate__ and constructors run there, so what they do to files or over the network happens. " + pickleWarning,
 		openWorld: true,
 	}, func(ctx context.Context, c *call, args saveArgs) (*SavedState, *Problem) {
 		got, err := state.Save(ctx, c.target.Client, c.cfg.CheckpointDir, state.Options{
@@ -145,7 +147,7 @@ func (c *call) stateOutcome(p state.Progress, done, doing string, err error) (st
 		return done, nil
 	case err == nil:
 		return doing, nil
-	case errors.Is(err, context.DeadlineExceeded) && !unreachable(err):
+	case p.Execution.ExecutionID != "" && errors.Is(err, context.DeadlineExceeded) && !unreachable(err):
 		return doing, nil // the call's time is over, no more
 	}
 	return "failed", stateProblem(err)
@@ -193,10 +195,21 @@ func newState(name string, p state.Progress, m state.Manifest) KernelState {
 		Bytes: m.Bytes, SHA256: m.SHA256, Pickler: m.Pickler, Python: m.Python,
 		ExecutionID: p.Execution.ExecutionID, Warnings: append([]string{}, p.Warnings...),
 	}
+	if !p.Done() {
+		s.Doing = doing(p)
+	}
 	if p.Queued {
 		s.Warnings = append(s.Warnings, "another run holds the kernel; this waits behind it")
 	}
 	return s
+}
+
+// doing is where the work stands, in words.
+func doing(p state.Progress) string {
+	if p.At.Of == 0 {
+		return string(p.Phase)
+	}
+	return fmt.Sprintf("%s: at variable %d of %d, %q", p.Phase, p.At.Number, p.At.Of, p.At.Variable)
 }
 
 // goOn tells, where the work is not done, the call that goes on with it.
@@ -239,6 +252,9 @@ func (s *KernelState) text(b *strings.Builder, status string) {
 		fmt.Fprintf(b, ", version %s of %s, %d variables, %d modules, %s, with %s", s.Version, s.Created.UTC().Format(time.RFC3339), s.VariableCount, len(s.Modules), pace.Bytes(s.Bytes), s.Pickler)
 	}
 	b.WriteString("\n")
+	if s.NextCommand != "" && s.Doing != "" {
+		fmt.Fprintf(b, "Now %s\n", s.Doing)
+	}
 	if s.NextCommand != "" {
 		fmt.Fprintf(b, "Not done yet: call %s to go on.\n", s.NextCommand)
 	}

@@ -46,6 +46,7 @@ type stateAnswer struct {
 	Count       int    `json:"variable_count"`
 	Skipped     []struct{ Name, Reason string }
 	Warnings    []string
+	Doing       string
 }
 
 func (r result) state(t *testing.T) stateAnswer {
@@ -66,6 +67,14 @@ func TestSaveThatOutlivesItsCallIsSavedByTheSameCall(t *testing.T) {
 	want := `save_kernel_state(name="my \"state\"", keep_versions=5)`
 	if a.Status != "saving" || !a.CanContinue || a.NextCommand != want || len(a.Warnings) != 1 {
 		t.Errorf("%s", first.Structured)
+	}
+	run.set(func(e *contract.Execution) { e.Status = contract.StatusRunning })
+	run.event(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
+		"application/vnd.colab-relay.state-progress+json": json.RawMessage(`{"variable":"x","number":3,"of":12}`),
+	}})
+	between := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})
+	if at := `collecting: at variable 3 of 12, "x"`; between.state(t).Doing != at || !strings.Contains(between.Content[0].Text, at) {
+		t.Errorf("%s", between.Structured)
 	}
 	run.end(contract.StatusSucceeded)
 	second := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})

@@ -25,6 +25,8 @@ const (
 type spec struct {
 	name, title, description                     string
 	readOnly, destructive, idempotent, openWorld bool
+	// local tools ask no VM: they work without a runtime.
+	local bool
 }
 
 // tool is a definition and what serves it. The handler gives a payload, a
@@ -76,7 +78,7 @@ func define[A interface{ runtime() string }, P any, PP interface {
 		handle: func(ctx context.Context, c *call, raw json.RawMessage) (payload, *Problem) {
 			args, problem := parseArguments[A](raw)
 			if problem == nil {
-				problem = c.resolve(args.runtime())
+				problem = c.resolve(args.runtime(), s.local)
 			}
 			if problem != nil {
 				return nil, problem
@@ -101,13 +103,13 @@ type call struct {
 	pictures []render.Picture
 }
 
-// resolve finds the runtime the call means.
-func (c *call) resolve(name string) *Problem {
+// resolve finds the runtime the call means; a local tool does without one.
+func (c *call) resolve(name string, local bool) *Problem {
 	if len(c.cfg.Problems) > 0 {
 		return badSettings(c.cfg.Problems)
 	}
 	target, err := c.cfg.Resolve(name)
-	if err != nil {
+	if err != nil && !local {
 		return resolveProblem(err)
 	}
 	c.target = target

@@ -58,7 +58,7 @@ func (c *call) move(ctx context.Context, overwrite bool, run func(context.Contex
 		m.Status = moveUnchanged
 	case err == nil:
 		m.Status = moveDone
-	case ctx.Err() == nil && held.Err() != nil && (errors.Is(err, errHold) || stuck(err)):
+	case ranOut(ctx, held, err):
 		m.Status, m.CanContinue = movePartial, true
 		return r, m, c.heldUp(err, r)
 	default:
@@ -66,6 +66,15 @@ func (c *call) move(ctx context.Context, overwrite bool, run func(context.Contex
 		return r, m, moveProblem(err)
 	}
 	return r, m, nil
+}
+
+// ranOut reports that err came of held's end, not of the host's cancel. The call's
+// own ctx may be over too by now, on a machine that is slow to stop.
+func ranOut(ctx, held context.Context, err error) bool {
+	if held.Err() == nil || errors.Is(ctx.Err(), context.Canceled) {
+		return false
+	}
+	return errors.Is(err, errHold) || errors.Is(err, context.DeadlineExceeded) || stuck(err)
 }
 
 // stuck reports that the line or the executor was in the way at the end.

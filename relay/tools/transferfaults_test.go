@@ -107,7 +107,7 @@ func TestEveryFailureOfTheRelaysOwnHasACodeAndAHint(t *testing.T) {
 	for err, code := range map[error]string{
 		transfer.ErrChanged: "changed", transfer.ErrLocalDisk: "local_disk_full", transfer.ErrBusy: "busy",
 		transfer.ErrForbiddenName: "forbidden_path", transfer.ErrNotRegular: "not_supported",
-		transfer.ErrTooMany: "too_large", transfer.ErrSomeFailed: "some_failed",
+		transfer.ErrTooMany: "too_large", transfer.ErrLocalPath: "bad_request", transfer.ErrSomeFailed: "some_failed",
 	} {
 		if p := problemOf(err); p.Code != code {
 			t.Errorf("%v: %+v", err, p)

@@ -29,7 +29,7 @@ type remoteTree struct {
 func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote, name string) (Result, error) {
 	r := Result{Path: absolute(root, name), IsDir: true}
 	doing := fmt.Sprintf("downloading %q", remote)
-	tree, err := j.listTree(ctx, remote, name)
+	tree, err := j.listTree(ctx, remote, name, newNamer(root).name)
 	if err != nil {
 		return r, j.told(ctx, doing, err)
 	}
@@ -66,7 +66,7 @@ func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote, name st
 }
 
 // listTree lists folder after folder, page after page.
-func (j *job) listTree(ctx context.Context, remote, name string) (remoteTree, error) {
+func (j *job) listTree(ctx context.Context, remote, name string, local func(string) string) (remoteTree, error) {
 	t := remoteTree{}
 	type folder struct {
 		path, name string
@@ -80,10 +80,12 @@ func (j *job) listTree(ctx context.Context, remote, name string) (remoteTree, er
 		if err != nil {
 			return t, err
 		}
-		names := localNames(entries, foldsCase)
+		names := localNames(entries, local, foldsCase)
 		for i, e := range entries {
 			e := remoteEntry{File: e, name: path.Join(at.name, names[i].name), part: path.Join(at.name, names[i].part)}
 			switch {
+			case e.Loop:
+				t.notes = note(t.notes, fmt.Sprintf("%q is a link to a folder on the way to it: left out", e.Path))
 			case e.Special:
 				t.notes = note(t.notes, fmt.Sprintf("%q is neither a file nor a folder: left out", e.Path))
 			case e.IsDir && at.depth == maxDepth:
@@ -121,9 +123,10 @@ func (j *job) listFolder(ctx context.Context, remote string, limit int) ([]contr
 type localName struct{ name, part string }
 
 // localNames gives each entry of a folder a name of its own, and a part file that is
-// none of the others' name. An entry whose name can be kept keeps it. fold says that
+// none of the others' name. An entry whose name can be kept keeps it. local is the
+// name an entry gets where no other has it. fold says that
 // the local folder takes names that differ in case for one.
-func localNames(entries []contract.File, fold bool) []localName {
+func localNames(entries []contract.File, local func(string) string, fold bool) []localName {
 	key := func(name string) string {
 		if fold {
 			return strings.ToLower(name)
@@ -136,12 +139,12 @@ func localNames(entries []contract.File, fold bool) []localName {
 	// names that become one.
 	next := map[string]int{}
 	for i, e := range entries {
-		if safe := LocalName(e.Name, onWindows); safe == e.Name && !used[key(safe)] {
+		if safe := local(e.Name); contract.EscapeName(safe) == e.Name && !used[key(safe)] {
 			out[i].name, used[key(safe)] = safe, true
 		}
 	}
 	for i, e := range entries {
-		for safe := LocalName(e.Name, onWindows); out[i].name == ""; next[key(safe)]++ {
+		for safe := local(e.Name); out[i].name == ""; next[key(safe)]++ {
 			if name := numbered(safe, next[key(safe)]); !used[key(name)] {
 				out[i].name, used[key(name)] = name, true
 			}

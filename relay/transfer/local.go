@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/gofrs/flock"
 )
@@ -21,7 +22,11 @@ func openLocal(dir string) (*os.Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the folder %q: %w", dir, err)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	switch err := os.MkdirAll(dir, 0o755); {
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EINVAL):
+		// A file, or a link that leads nowhere, is in the way.
+		return nil, fmt.Errorf("%w: %q can't be a folder: %w", ErrLocalPath, dir, err)
+	case err != nil:
 		return nil, fmt.Errorf("making the folder %q: %w", dir, localFault(err))
 	}
 	root, err := os.OpenRoot(dir)

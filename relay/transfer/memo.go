@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"colabrelay/shared/contract"
 )
 
 // maxMemo bounds the file of what is done, in bytes: maxEntries lines of long names.
@@ -31,7 +33,7 @@ type memoLine struct {
 	Remote   string    `json:"remote_path"`
 	Size     int64     `json:"size_bytes"`
 	Modified time.Time `json:"modified"`
-	Local    string    `json:"local"`
+	Local    string    `json:"local"` // escaped, as JSON can't carry every name
 	// LocalModified is the local file's time, which a file system may keep less exactly.
 	LocalModified time.Time `json:"local_modified"`
 }
@@ -75,7 +77,7 @@ func (m *memo) holds(root *os.Root, e remoteEntry) bool {
 	if !ok || line.Size != e.SizeBytes || !line.Modified.Equal(e.Modified) {
 		return false
 	}
-	info, err := root.Lstat(line.Local)
+	info, err := root.Lstat(contract.UnescapeName(line.Local))
 	return err == nil && info.Mode().IsRegular() && info.Size() == e.SizeBytes && info.ModTime().Equal(line.LocalModified)
 }
 
@@ -86,7 +88,7 @@ func (m *memo) add(root *os.Root, e remoteEntry, local string) {
 	if err != nil {
 		return
 	}
-	line, err := json.Marshal(memoLine{Remote: e.Path, Size: e.SizeBytes, Modified: e.Modified, Local: local, LocalModified: info.ModTime()})
+	line, err := json.Marshal(memoLine{Remote: e.Path, Size: e.SizeBytes, Modified: e.Modified, Local: contract.EscapeName(local), LocalModified: info.ModTime()})
 	if err != nil {
 		return
 	}

@@ -20,19 +20,25 @@ const maxName = 255
 // onWindows, as most others need both answers in tests.
 const onWindows = runtime.GOOS == "windows"
 
-// LocalName is the last part of a remote path as a name that a local file may have:
-// never empty, a dot or two, never with a separator, at most 255 bytes of UTF-8; on
-// windows also none that Windows refuses, hides or takes for a device. Two remote
-// names can become the same one.
+// LocalName is the last part of a remote path, which is escaped as the contract has
+// it, as a name that a local file may have: never empty, a dot or two, never with a
+// separator, at most 255 bytes; on windows UTF-8, and none that Windows refuses, hides
+// or takes for a device. There two remote names can become the same one.
 func LocalName(remote string, windows bool) string {
-	name := remote[strings.LastIndexByte(strings.TrimRight(remote, "/"), '/')+1:]
-	name = strings.ToValidUTF8(strings.TrimRight(name, "/"), "_")
-	name = strings.Map(func(r rune) rune {
-		if forbiddenRune(r, windows) {
-			return '_'
-		}
-		return r
-	}, name)
+	name := strings.TrimRight(remote, "/")
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	if !windows {
+		name = contract.UnescapeName(name)
+	}
+	return safeName(name, windows)
+}
+
+// safeName is LocalName of a name that is not escaped.
+func safeName(name string, windows bool) string {
+	if windows {
+		name = strings.ToValidUTF8(name, "_")
+	}
+	name = replaceForbidden(name, windows)
 	name = fit(name, "")
 	if windows {
 		if bare := strings.TrimRight(name, ". "); bare != name {
@@ -46,6 +52,21 @@ func LocalName(remote string, windows bool) string {
 		return strings.Repeat("_", max(1, len(name)))
 	}
 	return name
+}
+
+// replaceForbidden leaves bytes that are not UTF-8 as they are, as strings.Map would not.
+func replaceForbidden(name string, windows bool) string {
+	var b strings.Builder
+	for len(name) > 0 {
+		r, n := utf8.DecodeRuneInString(name)
+		if forbiddenRune(r, windows) {
+			b.WriteByte('_')
+		} else {
+			b.WriteString(name[:n])
+		}
+		name = name[n:]
+	}
+	return b.String()
 }
 
 func forbiddenRune(r rune, windows bool) bool {
@@ -117,7 +138,7 @@ func (to Local) nameFor(root *os.Root, remote contract.File) (string, error) {
 	if onWindows {
 		name = filepath.ToSlash(name)
 	}
-	own := LocalName(remote.Path, onWindows)
+	own := newNamer(root).name(remote.Path)
 	if name == "" || strings.HasSuffix(name, "/") {
 		name += own
 	}
@@ -157,7 +178,7 @@ func checkName(name string, windows bool) error {
 			return refuse("is no file's name")
 		case len(segment) > maxName:
 			return refuse("is longer than 255 bytes")
-		case segment != LocalName(segment, windows):
+		case segment != safeName(segment, windows):
 			return refuse("holds what a file's name can't hold")
 		}
 	}

@@ -48,7 +48,10 @@ func TestLocalName(t *testing.T) {
 		{"COM10", "COM10", "COM10"},
 		{"COMx", "COMx", "COMx"},
 		{"console", "console", "console"},
-		{"bad\xff\xfe", "bad_", "bad_"},
+		{"bad\xff\xfe", "bad\xff\xfe", "bad_"},
+		{`/content/bad\xff\xfe/`, "bad\xff\xfe", "bad_xff_xfe"},
+		{`\x5cxff`, `\xff`, "_x5cxff"},
+		{"\xff\x00", "\xff_", "__"},
 		{long + ".csv", long[:250] + ".csv", long[:250] + ".csv"},
 		{strings.Repeat("a", 256), strings.Repeat("a", 255), strings.Repeat("a", 255)},
 		{"a." + strings.Repeat("b", 300), "a." + strings.Repeat("b", 253), "a." + strings.Repeat("b", 253)},
@@ -62,6 +65,8 @@ func TestLocalName(t *testing.T) {
 	}
 }
 
+func ownName(remote string) string { return LocalName(remote, onWindows) }
+
 func FuzzLocalName(f *testing.F) {
 	for _, seed := range []string{"a.txt", "..", "CON.", "a\x00/..\\b", strings.Repeat("é.", 200), "\xff. ", "com0 .x"} {
 		f.Add(seed)
@@ -70,11 +75,11 @@ func FuzzLocalName(f *testing.F) {
 		for _, windows := range []bool{false, true} {
 			name := LocalName(remote, windows)
 			switch {
-			case name == "", name == ".", name == "..", len(name) > maxName, !utf8.ValidString(name), strings.ContainsAny(name, "/\x00"):
+			case name == "", name == ".", name == "..", len(name) > maxName, windows && !utf8.ValidString(name), strings.ContainsAny(name, "/\x00"):
 				t.Fatalf("LocalName(%q, %v) = %q", remote, windows, name)
 			case windows && (strings.ContainsAny(name, `<>:"\|?*`) || strings.TrimRight(name, ". ") != name || isDevice(name)):
 				t.Fatalf("LocalName(%q) on Windows = %q", remote, name)
-			case LocalName(name, windows) != name:
+			case safeName(name, windows) != name:
 				t.Fatalf("LocalName(%q, %v) = %q is made safe once more", remote, windows, name)
 			case checkName(name, windows) != nil && !(len(name) > 1 && name[1] == ':'):
 				t.Fatalf("LocalName(%q, %v) = %q is refused: %v", remote, windows, name, checkName(name, windows))
@@ -153,7 +158,7 @@ func TestEachEntryOfAFolderGetsALocalNameOfItsOwn(t *testing.T) {
 		"like a part's name": {[]string{"a", "a.part", "a.part.json"}, false, []string{"a", "a.part", "a.part.json"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := localNames(entries(c.in...), c.fold)
+			got := localNames(entries(c.in...), ownName, c.fold)
 			used := map[string]bool{}
 			for i, n := range got {
 				if n.name != c.want[i] {
@@ -176,7 +181,7 @@ func TestManyEntriesThatBecomeOneNameAreNumberedFast(t *testing.T) {
 	for i := range entries {
 		entries[i].Name = strings.Repeat("x", 300) // cut to 255
 	}
-	got := localNames(entries, true)
+	got := localNames(entries, ownName, true)
 	used := map[string]bool{}
 	for _, n := range got {
 		if used[n.name] {
@@ -204,4 +209,44 @@ func TestALinkOnTheWayThatLeadsOutIsRefused(t *testing.T) {
 	must(t, makeFolder(root, "."))
 	wantNames(t, outside)
 	wantNames(t, dir+"/real", "sub")
+}
+
+// On a file system that takes only UTF-8 names stay escaped.
+func TestNamesOfBytesAreEscapedWhereTheyMustBe(t *testing.T) {
+	root, err := openLocal(t.TempDir())
+	must(t, err)
+	defer root.Close()
+	for _, takes := range []bool{true, false} {
+		n := &namer{root: root, bytes: &takes}
+		want := map[string]string{`bad\xff`: "bad\xff", `\x5cxff`: `\xff`, "ü": "ü"}
+		if !takes {
+			want[`bad\xff`] = `bad\xff`
+		}
+		for remote, local := range want {
+			if got := n.name(remote); got != local {
+				t.Errorf("%q becomes %q, want %q; bytes are taken: %v", remote, got, local, takes)
+			}
+		}
+	}
+	newNamer(root).takesBytes()
+	wantNames(t, root.Name())
+}
+
+func TestADownloadFolderThatCannotBeOneIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(dir+"/file", nil, 0o600))
+	must(t, os.Symlink("gone", dir+"/dangling"))
+	must(t, os.Symlink(".", dir+"/good"))
+	for name, want := range map[string]error{
+		"file": ErrLocalPath, "file/below": ErrLocalPath, "dangling": ErrLocalPath, "dangling/below": ErrLocalPath,
+		"nul\x00": ErrLocalPath, "good": nil, "new/deep": nil,
+	} {
+		root, err := openLocal(dir + "/" + name)
+		if !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", name, err, want)
+		}
+		if err == nil {
+			must(t, root.Close())
+		}
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"unicode/utf8"
 
 	"colabrelay/shared/contract"
 )
@@ -26,6 +25,15 @@ func (f localFile) changed() bool {
 	held, heldErr := f.Stat()
 	named, namedErr := f.again()
 	return heldErr != nil || namedErr != nil || !sameState(f.info, held) || !sameState(f.info, named)
+}
+
+// errUnsized is of a file that holds more or less than its size, and did not change.
+var errUnsized = fmt.Errorf("%w: its size is not what it holds, as in /proc and /sys", ErrNotRegular)
+
+// holdsMore reports whether the file goes on after its size.
+func (f localFile) holdsMore() bool {
+	n, _ := f.ReadAt(make([]byte, 1), f.info.Size())
+	return n > 0
 }
 
 func sameState(a, b fs.FileInfo) bool {
@@ -67,6 +75,9 @@ func (o opening) file(name string) (localFile, error) {
 
 // statLocal says what is to be uploaded, without opening it.
 func statLocal(path string) (fs.FileInfo, error) {
+	if strings.ContainsRune(path, 0) {
+		return nil, fmt.Errorf("uploading %q: %w: it holds a NUL", path, ErrLocalPath)
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("uploading %q: %w", path, err)
@@ -115,24 +126,5 @@ func baseName(local string) string {
 	if full, err := filepath.Abs(local); err == nil {
 		local = full
 	}
-	return remoteName(filepath.Base(local))
-}
-
-// remoteName writes the bytes of a name, or of a path with slashes, that are not UTF-8 as \xNN, as the executor
-// does: JSON can't carry them, and two names would become one.
-func remoteName(name string) string {
-	if utf8.ValidString(name) {
-		return name
-	}
-	var b strings.Builder
-	for len(name) > 0 {
-		r, n := utf8.DecodeRuneInString(name)
-		if r == utf8.RuneError && n == 1 {
-			fmt.Fprintf(&b, `\x%02x`, name[0])
-		} else {
-			b.WriteString(name[:n])
-		}
-		name = name[n:]
-	}
-	return b.String()
+	return contract.EscapeName(filepath.Base(local))
 }

@@ -38,6 +38,7 @@ var (
 	ErrForbiddenName = errors.New("not a usable name for a local file")
 	ErrNotRegular    = errors.New("neither a regular file nor a folder")
 	ErrTooMany       = errors.New("too many files")
+	ErrLocalPath     = errors.New("not a usable local path")
 	ErrSomeFailed    = errors.New("some files failed")
 )
 

@@ -25,11 +25,11 @@ func TestOneFileArrivesWhole(t *testing.T) {
 			want := fill(t, local, size, 7)
 			r, err := Upload(t.Context(), v.client, local, v.dir+"/in/", Options{})
 			must(t, err)
-			remote := v.dir + "/in/" + remoteName(name)
+			remote := v.dir + "/in/" + contract.EscapeName(name)
 			if r.Path != remote || r.SHA256 != want || r.SizeBytes != size || r.DoneBytes != size || r.MovedBytes != size || r.ResumedFrom != 0 || r.Skipped != 0 {
 				t.Errorf("result is %+v", r)
 			}
-			if st := v.remoteFile("in/" + remoteName(name)); st.SHA256 != want {
+			if st := v.remoteFile("in/" + contract.EscapeName(name)); st.SHA256 != want {
 				t.Errorf("SHA-256 is %s, want %s", st.SHA256, want)
 			}
 		})
@@ -102,6 +102,14 @@ func TestWhatCannotBeUploadedSaysSo(t *testing.T) {
 	}
 	if _, err := Upload(t.Context(), v.client, filepath.Join(dir, "gone"), "", Options{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
+	}
+	for _, local := range []string{"/proc/version", "/sys/devices/system/cpu/online"} {
+		if r, err := Upload(t.Context(), v.client, local, "", Options{}); !errors.Is(err, ErrNotRegular) || r.DoneBytes != 0 {
+			t.Errorf("%q, which is not as long as it says: %+v, %v", local, r, err)
+		}
+	}
+	if _, err := Upload(t.Context(), v.client, "a\x00b", "", Options{}); !errors.Is(err, ErrLocalPath) {
+		t.Errorf("a NUL: %v", err)
 	}
 	for _, remote := range []string{"/etc/a.bin", v.dir + "/../a.bin"} {
 		if _, err := Upload(t.Context(), v.client, filepath.Join(dir, "a.bin"), remote, Options{}); refusalCode(err) != contract.CodeForbiddenPath {

@@ -79,7 +79,8 @@ func (j *job) uploadOnce(ctx context.Context, o outside) (_ moved, err error) {
 	return u.run(ctx, got)
 }
 
-// hash is the file's SHA-256, or errStale when it changed meanwhile.
+// hash is the file's SHA-256, or errStale when it changed meanwhile. A file that tells
+// another size than it has is refused: its copy would be cut off and look whole.
 func (u *upload) hash(ctx context.Context) (string, error) {
 	buf, err := u.buffer(ctx)
 	if err != nil {
@@ -87,10 +88,15 @@ func (u *upload) hash(ctx context.Context) (string, error) {
 	}
 	defer u.free(buf)
 	sha, err := readDigest(ctx, u.file, u.size, buf, u.meter.checker(u.name, StageHashing))
-	if err == nil && u.file.changed() {
-		err = errStale
+	switch {
+	case err != nil && !errors.Is(err, errStale):
+		return "", err
+	case u.file.changed():
+		return "", errStale
+	case err != nil || u.file.holdsMore():
+		return "", errUnsized
 	}
-	return sha, err
+	return sha, nil
 }
 
 // maxSame is how many numbered names on the VM are looked at for the same file.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"colabrelay/shared/contract"
 )
@@ -24,7 +26,6 @@ type localEntry struct {
 type localTree struct {
 	files   []localEntry
 	folders []string // in the root
-	empty   []string // of these, those with nothing in them
 	bytes   int64
 	notes   []string
 }
@@ -40,6 +41,9 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	defer root.Close()
 	tree, err := walkLocal(ctx, root)
 	if err == nil {
+		r.Path, err = j.makeRemote(ctx, target)
+	}
+	if err == nil {
 		err = j.compare(ctx, &tree, target)
 	}
 	if err != nil {
@@ -50,7 +54,7 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	err = j.eachFile(ctx, len(tree.files), &r, func(ctx context.Context, i int) (string, moved, error) {
 		e := tree.files[i]
 		got, err := j.uploadFile(ctx, outside{
-			name: filepath.Join(local, filepath.FromSlash(e.name)), target: target + "/" + remoteName(e.name), fresh: e.fresh,
+			name: filepath.Join(local, filepath.FromSlash(e.name)), target: target + "/" + contract.EscapeName(e.name), fresh: e.fresh,
 			open: func() (localFile, error) { return inside(root).file(e.name) },
 		})
 		return e.name, got, err
@@ -69,9 +73,6 @@ func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
 		found, err := readFolder(ctx, root, at, maxEntries-len(t.folders)-len(t.files)-len(todo))
 		if err != nil {
 			return t, err
-		}
-		if len(found) == 0 && at != "." {
-			t.empty = append(t.empty, at)
 		}
 		for _, e := range found {
 			name := path.Join(at, e.Name())
@@ -122,7 +123,7 @@ func readFolder(ctx context.Context, root *os.Root, name string, limit int) ([]f
 }
 
 // compare learns by listing which files the VM surely has not, so that these need no
-// look each.
+// look each, and makes the folders that no file would bring along.
 func (j *job) compare(ctx context.Context, t *localTree, target string) error {
 	absent := map[string]bool{} // folders that are not on the VM
 	there := map[string]int64{} // sizes of the files and folders that are
@@ -131,7 +132,7 @@ func (j *job) compare(ctx context.Context, t *localTree, target string) error {
 			absent[folder] = true
 			continue
 		}
-		entries, err := j.listFolder(ctx, path.Join(target, remoteName(folder)), maxEntries)
+		entries, err := j.listFolder(ctx, path.Join(target, contract.EscapeName(folder)), maxEntries)
 		switch {
 		case refusalCode(err) == contract.CodeNotFound:
 			absent[folder] = true
@@ -139,17 +140,40 @@ func (j *job) compare(ctx context.Context, t *localTree, target string) error {
 			return err
 		}
 		for _, e := range entries {
-			there[path.Join(remoteName(folder), e.Name)] = e.SizeBytes
+			there[path.Join(contract.EscapeName(folder), e.Name)] = e.SizeBytes
 		}
 	}
 	for i := range t.files {
-		size, found := there[remoteName(t.files[i].name)]
+		size, found := there[contract.EscapeName(t.files[i].name)]
 		t.files[i].fresh = !found || j.options.Overwrite && size != t.files[i].size
 	}
-	for _, folder := range t.empty {
+	for _, folder := range t.bare() {
 		if absent[folder] {
-			t.notes = note(t.notes, fmt.Sprintf("%q is empty: not made, as uploads make folders for files only", folder))
+			if _, err := j.makeRemote(ctx, path.Join(target, contract.EscapeName(folder))); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// bare are the folders that hold neither files nor folders.
+func (t *localTree) bare() []string {
+	holds := map[string]bool{}
+	for _, e := range t.files {
+		holds[path.Dir(e.name)] = true
+	}
+	for _, folder := range t.folders[1:] {
+		holds[path.Dir(folder)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(t.folders[1:]), func(folder string) bool { return holds[folder] })
+}
+
+// makeRemote makes a folder on the VM where there is none, and gives its full path.
+func (j *job) makeRemote(ctx context.Context, target string) (string, error) {
+	up, err := j.client.StartUpload(ctx, contract.UploadStart{Path: strings.TrimRight(target, "/") + "/"})
+	if err != nil {
+		return target, err
+	}
+	return up.Path, nil
 }

@@ -144,6 +144,10 @@ type Event struct {
 	Events int64 `json:"events,omitempty"` // gap: offsets it stands for, beginning at Offset
 }
 
+// OwnMIME begins the MIME types of displays that the relay's own code in the kernel
+// speaks to it by. They are not for readers.
+const OwnMIME = "application/vnd.colab-relay."
+
 // BlobRef stands for a MIME payload over InlineMIMEBytes.
 type BlobRef struct {
 	Blob Blob `json:"blob"`

@@ -147,4 +147,7 @@ type File struct {
 	Modified  time.Time `json:"modified"`
 	// Special is neither file nor folder: a device, FIFO, socket, or a link that leads nowhere served.
 	Special bool `json:"special,omitempty"`
+	// Loop is a link to a folder on the way to itself: whoever goes down into it comes
+	// by here again, without end.
+	Loop bool `json:"loop,omitempty"`
 }

@@ -27,6 +27,10 @@ type Hashing struct {
 
 // UploadStart is the body of POST PathUploads. The same one again gives the same
 // upload with what it received so far: that is how an upload is resumed.
+//
+// A Path that ends in a slash, with neither size nor SHA256, is a folder to be made
+// with those above it. The answer is committed at once, without UploadID, and the
+// same for a folder that is there already.
 type UploadStart struct {
 	Path      string `json:"path"`
 	SizeBytes int64  `json:"size_bytes"`

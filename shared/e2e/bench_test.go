@@ -80,7 +80,7 @@ func executeBare(b *testing.B, c *jupyter.Client, code string) (streamed int) {
 	return streamed
 }
 
-func relayClient(b *testing.B, e *harness.Executor) *client.Client {
+func relayClient(b testing.TB, e *harness.Executor) *client.Client {
 	b.Helper()
 	key, err := auth.NewSecret(secret)
 	if err != nil {

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
@@ -180,4 +182,34 @@ func TestListColabFilesShowsTheWorkdir(t *testing.T) {
 	want(t, a, map[string]any{"success": true, "file_count": 1, "dir_count": 1})
 	want(t, call(t, h, "list_colab_files", map[string]any{"path": odd}), map[string]any{"success": true, "path": odd, "file_count": 0})
 	want(t, call(t, h, "list_colab_files", map[string]any{"path": "/etc"}), map[string]any{"success": false})
+}
+
+// ipykernel's own limit of a thousand messages drops what comes past it, unseen.
+func TestABurstOfDisplaysLosesNone(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		c := relayClient(t, e)
+		const n = 20_000
+		x, err := c.Submit(t.Context(), contract.Submit{
+			Code: fmt.Sprintf("publish = get_ipython().display_pub.publish\nfor k in range(%d): publish({'text/plain': str(k)}, {})", n), WaitSeconds: 50,
+		})
+		must(t, err)
+		next := 0
+		for {
+			for _, ev := range x.Events {
+				if got := string(ev.Data["text/plain"]); got != fmt.Sprintf(`"%d"`, next) {
+					t.Fatalf("display %d is %s (a %s event)", next, got, ev.Type)
+				}
+				next++
+			}
+			if x.End {
+				break
+			}
+			x, err = c.Execution(t.Context(), x.ExecutionID, x.NextOffset, time.Second, 0)
+			must(t, err)
+		}
+		if next != n {
+			t.Errorf("%d displays of %d", next, n)
+		}
+	})
 }

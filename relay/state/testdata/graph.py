@@ -324,6 +324,9 @@ alias = big
 lonely = np.zeros(2_000_000)[5:8]
 fortran = np.asfortranarray(np.arange(6).reshape(2, 3))
 objects = np.array([shared, None], dtype=object)
+empty, also_empty, no_rows = np.array([]), np.array([]), np.zeros((0, 4))
+history = [np.array([]), np.array([]), np.array([True]), np.array([True]), np.frombuffer(b"x", "u1")]
+no_frame = pd.DataFrame({"a": []})
 read_only = np.arange(300_000)
 read_only.flags.writeable = False
 frame = pd.DataFrame({"a": np.arange(5), "b": list("abcde")})

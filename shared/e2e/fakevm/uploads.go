@@ -26,6 +26,9 @@ func (v *VM) startUpload(body []byte) (contract.Upload, error) {
 	if err := json.Unmarshal(body, &s); err != nil {
 		return contract.Upload{}, &contract.Error{Code: contract.CodeBadRequest, Message: err.Error()}
 	}
+	if strings.HasSuffix(s.Path, "/") {
+		return contract.Upload{Status: contract.UploadCommitted, Path: strings.TrimRight(s.Path, "/"), Missing: []contract.Range{}}, nil
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	id := Digest(fmt.Appendf(nil, "%q %d %s %v", s.Path, s.SizeBytes, s.SHA256, s.Overwrite))[:32]

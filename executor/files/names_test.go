@@ -1,0 +1,66 @@
+package files
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+// twins are two names of which one looks like the other written down.
+var twins = []string{"\xff", `\xff`, `\x5cxff`, "\\\xff"}
+
+func TestNamesThatLookEscapedAreToldApart(t *testing.T) {
+	in := newInbox(t)
+	tr := in.tree
+	for _, folder := range twins {
+		must(t, os.Mkdir(filepath.Join(tr.workdir, folder), 0o755))
+		for _, name := range twins {
+			must(t, os.WriteFile(filepath.Join(tr.workdir, folder, name), []byte(folder+"/"+name), 0o600))
+		}
+	}
+	for _, folder := range twins {
+		out, err := tr.roots.List(t.Context(), contract.EscapeName(folder), "")
+		must(t, err)
+		if len(out.Files) != len(twins) {
+			t.Fatalf("%q holds %+v", folder, out.Files)
+		}
+		for _, f := range out.Files {
+			buf := make([]byte, 100)
+			n, err := tr.roots.Read(f.Path, "", 0, buf)
+			if want := folder + "/" + contract.UnescapeName(f.Name); err != nil || string(buf[:n]) != want {
+				t.Errorf("%q holds %q, want %q (%v)", f.Path, buf[:n], want, err)
+			}
+		}
+		must(t, os.RemoveAll(filepath.Join(tr.workdir, folder, `\xff`)))
+		if _, err := tr.roots.Stat(contract.EscapeName(folder + `/\xff`)); err == nil {
+			t.Errorf("another file of %q is taken for one that is gone", folder)
+		}
+	}
+	for _, name := range twins {
+		name = "new" + name + "/" + name
+		if up := in.send(contract.EscapeName(name), body(7), false); up.Path != contract.EscapeName(filepath.Join(tr.workdir, name)) {
+			t.Errorf("%q went to %q", name, up.Path)
+		}
+		in.holds(name, body(7))
+	}
+}
+
+// The bytes of a link's target are no escapes, whatever they look like.
+func TestALinkToANameThatLooksEscapedIsFollowed(t *testing.T) {
+	tr := newTree(t)
+	must(t, os.Mkdir(filepath.Join(tr.workdir, `\xff`), 0o755))
+	must(t, os.WriteFile(filepath.Join(tr.workdir, `\xff`, "f"), []byte("here"), 0o600))
+	must(t, os.Symlink(`\xff`, filepath.Join(tr.workdir, "to")))
+	if st, err := tr.roots.Stat("to/f"); err != nil || st.SizeBytes != 4 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	out, err := tr.roots.List(t.Context(), "", "")
+	must(t, err)
+	for _, f := range out.Files {
+		if f.Name == "to" && !f.IsDir {
+			t.Errorf("the link is %+v", f)
+		}
+	}
+}

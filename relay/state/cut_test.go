@@ -1,0 +1,400 @@
+package state
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"colabrelay/relay/transfer"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+func digestOf(data string) string {
+	sum := sha256.Sum256([]byte(data))
+	return hex.EncodeToString(sum[:])
+}
+
+// brief options leave no time to wait.
+func brief(name string) Options {
+	o := options(name)
+	o.Until = time.Now()
+	return o
+}
+
+// saveUntilDone repeats a call as an agent does, and counts.
+func (v *vm) saveUntilDone(dir string, o func() Options) (Saved, int) {
+	v.t.Helper()
+	for calls := 1; calls < 200; calls++ {
+		s, err := Save(v.t.Context(), v.client, dir, o())
+		must(v.t, err)
+		if s.Done() {
+			return s, calls
+		}
+	}
+	v.t.Fatal("never done")
+	return Saved{}, 0
+}
+
+func TestSaveGoesOnFromCallToCall(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v.run("x = [1]\ndata = bytes(range(256)) * 200_000")
+	slow := func() Options {
+		o := options("n")
+		o.Until = time.Now().Add(300 * time.Millisecond)
+		return o
+	}
+	saved, calls := v.saveUntilDone(dir, slow)
+	if calls < 2 {
+		t.Errorf("%d calls", calls)
+	}
+	list, err := v.client.List(t.Context(), 0)
+	must(t, err)
+	saves := 0
+	for _, e := range list.Executions {
+		if strings.HasPrefix(e.CodePreview, "# colab-relay: save state") {
+			saves++
+		}
+	}
+	if saves != 1 {
+		t.Errorf("%d executions saved", saves)
+	}
+	second := newVM(t, stacks.Old(t))
+	for calls = 1; ; calls++ {
+		r, err := Restore(t.Context(), second.client, dir, slow())
+		must(t, err)
+		if r.Done() {
+			break
+		}
+		if calls > 200 {
+			t.Fatal("never done")
+		}
+	}
+	if got := second.run("print(x, len(data))"); got != "[1] 51200000\n" || calls < 2 {
+		t.Errorf("%s after %d calls", got, calls)
+	}
+	wantNothingLeft(t, v, dir, "n")
+	wantNothingLeft(t, second, dir, "n")
+	if saved.Manifest.VariableCount != 2 {
+		t.Errorf("%+v", saved.Manifest)
+	}
+}
+
+func TestSaveThatOtherCodeOutranIsBegunAnew(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	begin := func() {
+		t.Helper()
+		must(t, os.RemoveAll(filepath.Join(dir, "state")))
+		v.run("import os\nx, data = 'old', os.urandom(48 << 20)")
+		if _, err := Save(v.dying(t, 1<<20), v.client, dir, v.dyingOptions("n")); !errors.Is(err, errDied) {
+			t.Fatalf("%v", err)
+		}
+	}
+	begin()
+	v.run("x, data = 'new', None")
+	s := v.save(dir, "n")
+	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "other code ran") || s.Manifest.Bytes > 1<<20 {
+		t.Errorf("%d bytes, warned %q", s.Manifest.Bytes, s.Warnings)
+	}
+	v.restore(dir, "n")
+	if got := v.run("print(x)"); got != "new\n" {
+		t.Errorf("saved %s", got)
+	}
+	wantNothingLeft(t, v, dir, "n")
+
+	// While the other code still runs a new save could only wait, so the old one is
+	// finished, and said to be old.
+	begin()
+	_, err := v.client.Submit(t.Context(), contract.Submit{Code: "import threading\nopen('running', 'w').close()\nwhile not os.path.exists('gate'): threading.Event().wait(0.01)"})
+	must(t, err)
+	awaitFile(t, filepath.Join(v.dir, "running"))
+	s = v.save(dir, "n")
+	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "call again to save those of now") || s.Manifest.Bytes < 48<<20 {
+		t.Errorf("%d bytes, warned %q", s.Manifest.Bytes, s.Warnings)
+	}
+	must(t, os.WriteFile(filepath.Join(v.dir, "gate"), nil, 0o600))
+}
+
+func TestVariableThatTakesForeverIsNamed(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		v, dir := newVM(t, s), t.TempDir()
+		v.run("a = 1\nclass Endless:\n  def __reduce__(self):\n    while True: pass\nendless = Endless()\nz = 1")
+		var saved Saved
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		must(t, harness.Poll(ctx, func() (bool, error) {
+			var err error
+			saved, err = Save(ctx, v.client, dir, brief("n"))
+			return saved.At.Of > 0, err
+		}))
+		if want := (At{"endless", 3, 4}); saved.At != want || saved.Phase != PhaseCollecting {
+			t.Errorf("%+v", saved.Progress)
+		}
+		_, err := v.client.Interrupt(t.Context(), saved.Execution.ExecutionID)
+		must(t, err)
+		var run *RunError
+		if _, err := Save(t.Context(), v.client, dir, options("n")); !errors.As(err, &run) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestWaitingBehindAnotherRunIsTold(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v.run("x = 1")
+	gate := filepath.Join(v.dir, "gate")
+	_, err := v.client.Submit(t.Context(), contract.Submit{Code: "import os, threading\nwhile not os.path.exists('gate'): threading.Event().wait(0.01)"})
+	must(t, err)
+	s, err := Save(t.Context(), v.client, dir, brief("n"))
+	must(t, err)
+	if s.Done() || !s.Queued || s.Phase != PhaseCollecting {
+		t.Errorf("%+v", s.Progress)
+	}
+	must(t, os.WriteFile(gate, nil, 0o600))
+	s, err = Save(t.Context(), v.client, dir, options("n"))
+	must(t, err)
+	if !s.Done() {
+		t.Errorf("%+v", s.Progress)
+	}
+}
+
+func TestRelayThatDiesInMidTransferIsTakenUp(t *testing.T) {
+	const size = 48 << 20
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v.run("import os\nx = 'one'")
+	v.save(dir, "n") // the last good version
+	v.run("x, data = 'two', os.urandom(48 << 20)")
+
+	_, err := Save(v.dying(t, size/2), v.client, dir, v.dyingOptions("n"))
+	if !errors.Is(err, errDied) {
+		t.Fatalf("%v", err)
+	}
+	// Whoever wants the state now gets the last good one.
+	second := newVM(t, stacks.Old(t))
+	second.restore(dir, "n")
+	if got := second.run("print(x)"); got != "one\n" {
+		t.Errorf("x is %s", got)
+	}
+	s := v.save(dir, "n")
+	if s.Moved.ResumedFrom < size/4 || s.Moved.MovedBytes > size*3/4 {
+		t.Errorf("resumed from %d, moved %d", s.Moved.ResumedFrom, s.Moved.MovedBytes)
+	}
+	_, err = Restore(second.dying(t, size/2), second.client, dir, second.dyingOptions("n"))
+	if !errors.Is(err, errDied) {
+		t.Fatalf("%v", err)
+	}
+	r := second.restore(dir, "n")
+	if r.Moved.ResumedFrom < size/4 {
+		t.Errorf("resumed from %d", r.Moved.ResumedFrom)
+	}
+	if got := second.run("print(x, len(data))"); got != "two 50331648\n" {
+		t.Errorf("restored %s", got)
+	}
+	wantNothingLeft(t, v, dir, "n")
+	wantNothingLeft(t, second, dir, "n")
+}
+
+var errDied = errors.New("the relay died")
+
+// report is what the next dyingOptions report to.
+var report atomic.Pointer[func(transfer.Progress)]
+
+// dying is a context that ends, as a relay does, once done bytes have moved.
+func (v *vm) dying(t *testing.T, done int64) context.Context {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	t.Cleanup(func() { cancel(nil) })
+	tell := func(p transfer.Progress) {
+		if p.Stage == transfer.StageMoving && p.Done >= done {
+			cancel(errDied)
+		}
+	}
+	report.Store(&tell)
+	return ctx
+}
+
+func (v *vm) dyingOptions(name string) Options {
+	o := options(name)
+	o.Report = *report.Load()
+	return o
+}
+
+func TestKernelThatDiesInMidSaveLeavesTheLastGoodVersion(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v.run("x = 'good'")
+	v.save(dir, "n")
+	v.run("import os\nclass Kills:\n  def __reduce__(self): os.kill(os.getpid(), 9)\nkills = Kills()\nx = 'new'")
+	_, err := Save(t.Context(), v.client, dir, options("n"))
+	var run *RunError
+	if !errors.As(err, &run) || run.Execution.Status != contract.StatusKernelDied {
+		t.Fatalf("%v", err)
+	}
+	r := v.restore(dir, "n")
+	if got := v.run("print(x)"); got != "good\n" || len(r.Warnings) > 0 {
+		t.Errorf("x is %s, warned %q", got, r.Warnings)
+	}
+	v.save(dir, "n") // and nothing of the failed one is in the way
+}
+
+func TestExecutorThatDiesInMidSaveLeavesTheLastGoodVersion(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v.run("x = 'good'")
+	v.save(dir, "n")
+	v.run("import threading\nclass Waits:\n  def __reduce__(self):\n    open('waiting', 'w').close()\n    threading.Event().wait(120)\nwaits = Waits()")
+	s, err := Save(t.Context(), v.client, dir, brief("n"))
+	must(t, err)
+	if s.Done() {
+		t.Fatal("done")
+	}
+	awaitFile(t, filepath.Join(v.dir, "waiting"))
+	v.exec.Kill()
+	v.start()
+	_, err = Save(t.Context(), v.client, dir, options("n"))
+	var run *RunError
+	if !errors.As(err, &run) || run.Execution.Status != contract.StatusLost {
+		t.Fatalf("%v", err)
+	}
+	v.restore(dir, "n")
+	if got := v.run("print(x)"); got != "good\n" {
+		t.Errorf("x is %s", got)
+	}
+}
+
+func awaitFile(t *testing.T, path string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	must(t, harness.Poll(ctx, func() (bool, error) { _, err := os.Stat(path); return err == nil, nil }))
+}
+
+func TestInterruptedRestoreChangesNothing(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v.run("import os, threading\nclass Waits:\n  def __setstate__(self, state):\n    open('waiting', 'w').close()\n    threading.Event().wait(120)\nw = Waits()\nw.x = 1\nx, a = 'saved', 'saved'")
+	v.save(dir, "n")
+	v.run("x, old = 'now', a\ndel a")
+	var r Restored
+	for calls := 0; r.Phase != PhaseLoading; calls++ {
+		o := options("n")
+		o.Until = time.Now().Add(500 * time.Millisecond)
+		var err error
+		r, err = Restore(t.Context(), v.client, dir, o)
+		must(t, err)
+		if calls > 50 {
+			t.Fatalf("%+v", r.Progress)
+		}
+	}
+	awaitFile(t, filepath.Join(v.dir, "waiting"))
+	_, err := v.client.Interrupt(t.Context(), r.Execution.ExecutionID)
+	must(t, err)
+	_, err = Restore(t.Context(), v.client, dir, options("n"))
+	var run *RunError
+	if !errors.As(err, &run) || run.Execution.Error == nil || run.Execution.Error.EName != "KeyboardInterrupt" {
+		t.Fatalf("%v", err)
+	}
+	if got := v.run("print(x, 'a' in globals(), old)"); got != "now False saved\n" {
+		t.Errorf("left %s", got)
+	}
+	wantNothingLeft(t, v, dir, "n")
+}
+
+func TestWorkForAnotherVMOrAnotherTimeIsNotTakenUp(t *testing.T) {
+	first, second, dir := newVM(t, stacks.Old(t)), newVM(t, stacks.Old(t)), t.TempDir()
+	first.run("x = 'first'")
+	second.run("x = 'second'")
+	begin := func(v *vm) {
+		t.Helper()
+		s, err := Save(t.Context(), v.client, dir, brief("n"))
+		must(t, err)
+		if s.Done() {
+			t.Fatal("done")
+		}
+	}
+	begin(first)
+	s := second.save(dir, "n") // the pairing leads to another VM now
+	if len(s.Warnings) != 1 || s.Manifest.InstanceID != second.exec.Ready.InstanceID {
+		t.Errorf("%q, %+v", s.Warnings, s.Manifest)
+	}
+	begin(second)
+	file := filepath.Join(dir, "state", "n", savingFile)
+	j := &job{folder: filepath.Dir(file)}
+	p, ok := j.readPending(savingFile)
+	if !ok {
+		t.Fatal("nothing is pending")
+	}
+	p.Touched = p.Touched.Add(-resumable - time.Minute)
+	must(t, writeJSON(file, p))
+	second.run("x = 'later'")
+	s = second.save(dir, "n")
+	if len(s.Warnings) != 1 || s.Execution.RequestID == p.Work.RequestID {
+		t.Errorf("%q, %+v", s.Warnings, s.Execution)
+	}
+	must(t, os.WriteFile(file, []byte("{"), 0o600))
+	second.save(dir, "n")
+	second.restore(dir, "n")
+	if got := second.run("print(x)"); got != "later\n" {
+		t.Errorf("x is %s", got)
+	}
+}
+
+func TestNothingIsUnpickledWhoseDigestIsWrong(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	marker := filepath.Join(v.dir, "payload ran")
+	v.run("class Payload:\n  def __reduce__(self): return open, ('payload ran', 'w')\np = Payload()\npadding = bytes(2 << 20)")
+	s := v.save(dir, "n")
+	data := filepath.Join(s.Path, dataFile)
+	text, err := os.ReadFile(data)
+	must(t, err)
+	text[1<<20] ^= 1
+	must(t, os.WriteFile(data, text, 0o600))
+
+	if _, err := Restore(t.Context(), v.client, dir, options("n")); !errors.Is(err, ErrDamaged) {
+		t.Errorf("on the laptop: %v", err)
+	}
+	// The same on the VM, as if the file was changed after it arrived.
+	temp := filepath.Join(v.temp, "colab-relay-state-x")
+	must(t, os.Mkdir(temp, 0o700))
+	must(t, os.WriteFile(filepath.Join(temp, dataFile), text, 0o600))
+	j := &job{c: v.client, o: options("n")}
+	var p Progress
+	report, err := j.run(t.Context(), &step{RequestID: "r1"}, j.cell("test", "restore", filepath.Join(temp, dataFile), len(text), s.Manifest.SHA256), &p, func() error { return nil })
+	must(t, err)
+	var loaded Loaded
+	must(t, decode(report, &loaded))
+	if !strings.Contains(loaded.Damaged, "SHA-256") {
+		t.Errorf("%+v", loaded)
+	}
+	if _, err := os.Stat(marker); err == nil {
+		t.Error("the payload ran")
+	}
+	if _, err := os.Stat(temp); err == nil {
+		t.Error("the file stays on the VM")
+	}
+	// With the right bytes it runs: the test can fail.
+	text[1<<20] ^= 1
+	must(t, os.WriteFile(data, text, 0o600))
+	v.restore(dir, "n")
+	if _, err := os.Stat(marker); err != nil {
+		t.Error("a state whose digest holds was not loaded")
+	}
+}
+
+func TestRemoveTouchesOnlyFoldersOfOurs(t *testing.T) {
+	v := newVM(t, stacks.Old(t))
+	j := &job{c: v.client, o: options("n")}
+	for _, name := range []string{"precious", "temp/precious", "temp/colab-relay-state-x/sub", "colab-relay-state-y", "temp/colab-relay-state-x/../../precious2"} {
+		path := filepath.Join(v.dir, name)
+		must(t, os.MkdirAll(path, 0o700))
+		j.removeRemote(t.Context(), v.dir+"/"+name+"/"+dataFile)
+		v.run("pass")
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%q was removed", name)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+"""Tells which variable is being worked at, while that takes long."""
+
+import contextvars
+import threading
+
+from colab_relay_state_safe import text
+
+MIME = "application/vnd.colab-relay.state-progress+json"
+EVERY = 1.0  # seconds between two displays, and before the first
+
+
+class Ticker:
+    """A thread that looks every second where the work is: the work itself may be in code of
+    the user's that never ends."""
+
+    def __init__(self, publish):
+        self.publish, self.now, self.ended = publish, None, threading.Event()
+        # Newer kernels find the cell that a display belongs to by the context.
+        run = contextvars.copy_context().run
+        self.thread = threading.Thread(target=run, args=(self.run,), daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+    def at(self, name, number, of):
+        self.now = {"variable": text(name), "number": number, "of": of}
+
+    def run(self):
+        told = None
+        while not self.ended.wait(EVERY):
+            now = self.now
+            if now is not None and now is not told:
+                told = now
+                self.publish({MIME: now})

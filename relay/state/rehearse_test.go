@@ -1,0 +1,83 @@
+package state
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/stacks"
+)
+
+func TestWhatWillNotLoadIsToldWhileTheVariablesAreThereAndCostsNothingElse(t *testing.T) {
+	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
+		v, dir := newVM(t, s), t.TempDir()
+		v.run(without(picklers[pickler]...))
+		v.runFile("unloadable.py")
+		saved := v.save(dir, "n")
+		checkSkipped(t, saved.Manifest.Skipped, nil)
+		const missing = "TypeError: "
+		const silent = "RuntimeError without a message, while loading it"
+		wantWarnings(t, saved.Warnings, map[string]string{"a_problem": missing, "holds_it": "", "raises": silent, "ring": ""})
+		// Nothing of the trial is left in the kernel, and no __del__ ran.
+		if got := v.run("print(Raises.tries, Fine.made, shared_state)"); got != "[] [] []\n" {
+			t.Error(got)
+		}
+		if _, err := os.Stat(filepath.Join(v.dir, "deleted")); err == nil {
+			t.Error("a __del__ ran")
+		}
+
+		v.run("%reset -f")
+		restored := v.restore(dir, "n")
+		const shares = "it shares an object with a variable that can't be restored"
+		checkSkipped(t, restored.Loaded.Failed, map[string]string{
+			"a_problem": "", "holds_it": shares, "raises": silent, "ring": shares, "same_ring": shares,
+		})
+		got := v.run("print(history['loss'], len(history['word']), model_state['metric'], apart, array, touches.shared is shared_state)")
+		if got != "[0.5, 0.4] 300 loss [1, 2] [0. 0. 0. 0.] True\n" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestTrialThatHangsOrDiesHurtsNothing(t *testing.T) {
+	const class = "class C:\n  def __init__(self): self.x = 1\n  def __setstate__(self, state):\n    "
+	for name, test := range map[string]struct{ code, want string }{
+		"ends the process": {"import os; os._exit(3)", "loading it ended the process"},
+		"never ends":       {"while True: pass", "loading it did not end within 5 seconds"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+			v.run(class + test.code + "\nc = C()\nd = [1]")
+			saved := v.save(dir, "n")
+			checkSkipped(t, saved.Manifest.Skipped, nil)
+			if len(saved.Warnings) != 1 || !strings.HasPrefix(saved.Warnings[0], `"c" was saved`) || !strings.HasSuffix(saved.Warnings[0], test.want) {
+				t.Errorf("%q", saved.Warnings)
+			}
+			if got := v.run("import os\ntry: print(os.waitpid(-1, os.WNOHANG))\nexcept ChildProcessError: print('no child')"); got != "no child\n" {
+				t.Errorf("left behind: %s", got)
+			}
+		})
+	}
+}
+
+// wantWarnings checks that of these variables, and no others, a failed trial is told.
+func wantWarnings(t *testing.T, got []string, want map[string]string) {
+	t.Helper()
+	var told []string
+	for _, line := range got {
+		name, why, _ := strings.Cut(line, " was saved, but loading it was tried and failed: ")
+		name = strings.Trim(name, `"`)
+		told = append(told, name)
+		if !strings.HasPrefix(why, want[name]) {
+			t.Errorf("of %q: %s", name, why)
+		}
+	}
+	for name, why := range want {
+		if why != "" && !slices.Contains(told, name) {
+			t.Errorf("%q is not told in %q", name, got)
+		}
+	}
+}

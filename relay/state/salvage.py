@@ -1,0 +1,139 @@
+"""What is whole of a variable that can't be restored, because others may share it: strings,
+classes, a data type of arrays, a list.
+
+The pickle is read once more, by an unpickler made of Python, which puts a mark in the place
+of what fails and goes on. So constructors of the whole parts run twice.
+"""
+
+import pickle
+
+ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None)])
+
+# What an operation takes from the stack; None is all down to the mark. Those that change
+# leave the first thing of it there, in place of a new one.
+MAKES = {
+    pickle.REDUCE: 2,
+    pickle.NEWOBJ: 2,
+    pickle.NEWOBJ_EX: 3,
+    pickle.STACK_GLOBAL: 2,
+    pickle.TUPLE1: 1,
+    pickle.TUPLE2: 2,
+    pickle.TUPLE3: 3,
+    pickle.TUPLE: None,
+    pickle.FROZENSET: None,
+}
+CHANGES = {
+    pickle.BUILD: 2,
+    pickle.APPEND: 2,
+    pickle.SETITEM: 3,
+    pickle.APPENDS: None,
+    pickle.SETITEMS: None,
+    pickle.ADDITEMS: None,
+}
+CALLS = (pickle.REDUCE, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.BUILD)
+
+
+class Broken(Exception):
+    """Stands where an object could not be put together; filled is what it was to fill."""
+
+    filled = None
+
+
+class Findings:
+    """Which objects hold something broken, however deep and around whatever circle."""
+
+    def __init__(self):
+        self.broken, self.users, self.alive = {}, {}, []
+
+    def spoil(self, obj):
+        """Marks it and all that was made of it."""
+        stack = [obj]
+        while stack:
+            obj = stack.pop()
+            if id(obj) not in self.broken and type(obj) not in ATOMS:
+                self.broken[id(obj)] = obj
+                stack.extend(self.users.get(id(obj), ()))
+
+    def spoiled(self, objects):
+        return any(id(obj) in self.broken for obj in objects)
+
+    def note(self, made, used):
+        self.alive.append((made, used))  # else another object may get the id of one of them
+        for obj in used:
+            if type(obj) not in ATOMS:
+                self.users.setdefault(id(obj), []).append(made)
+        if self.spoiled(used):
+            self.spoil(made)
+
+
+def careful(code, operation):
+    """The operation, with a mark in place of what it fails to make."""
+    changes = code in CHANGES
+    taken = CHANGES[code] if changes else MAKES[code]
+
+    def load(self):
+        used, found = taken_by(self, taken, changes), self.found
+        depth = len(self.stack)
+        try:
+            if code in CALLS and (found.spoiled(used)):
+                raise Broken
+            operation(self)
+            made = self.stack[-1]
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # it may be the user's code
+            made = self.put_mark(used, depth, taken, changes)
+            found.spoil(made)
+        if made is None and type(used[-1]) is tuple and used[-1]:
+            made = used[-1][0]  # it was called to fill this
+        found.note(made, used)
+
+    return load
+
+
+def taken_by(unpickler, taken, changes):
+    if taken is None:
+        return unpickler.metastack[-1][-1:] * changes + unpickler.stack
+    return unpickler.stack[-taken:]
+
+
+def salvager(base):
+    """The class of unpickler that goes on where base would stop."""
+
+    class Salvager(base):
+        dispatch = dict(base.dispatch)
+
+        def put_mark(self, used, depth, taken, changes):
+            if changes:
+                if taken is not None:
+                    del self.stack[depth - taken + 1 :]
+                return used[0]
+            mark = Broken()
+            if type(used[-1]) is tuple and used[-1]:
+                mark.filled = used[-1][0]
+            if taken is not None:
+                del self.stack[depth - taken :]
+            self.append(mark)
+            return mark
+
+        def load_pop(self):
+            if self.stack and type(self.stack[-1]) is Broken:
+                self.found.spoil(self.stack[-1].filled)
+            base.load_pop(self)
+
+    for code in list(MAKES) + list(CHANGES):
+        Salvager.dispatch[code[0]] = careful(code, base.dispatch[code[0]])
+    Salvager.dispatch[pickle.POP[0]] = Salvager.load_pop
+    return Salvager
+
+
+def salvage(unpickler, memo, lost):
+    """Reads a pickle of which only the numbers in memo are known, and those in lost are
+    broken. Gives what is known then, and the numbers of what is broken."""
+    unpickler.found = found = Findings()
+    for number in lost:
+        memo[number] = Broken()
+        found.spoil(memo[number])
+    unpickler.memo = memo
+    unpickler.load()
+    return memo, {number for number, obj in memo.items() if id(obj) in found.broken}

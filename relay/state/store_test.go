@@ -1,0 +1,194 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/stacks"
+)
+
+// whole makes a version by hand, with data of that text, and gives its folder.
+func whole(t testing.TB, dir, name string, number int, data string) string {
+	t.Helper()
+	folder := filepath.Join(dir, "state", folderName(name), fmt.Sprintf("%06d-20260102T030405Z", number))
+	must(t, os.MkdirAll(folder, 0o700))
+	must(t, os.WriteFile(filepath.Join(folder, dataFile), []byte(data), 0o600))
+	m := Manifest{Schema: schema, Name: name, Version: filepath.Base(folder), Contents: Contents{Pickler: "dill", Bytes: int64(len(data)), SHA256: digestOf(data)}}
+	must(t, writeJSON(filepath.Join(folder, manifestFile), m))
+	return folder
+}
+
+func TestNamesNeverLeaveTheirFolder(t *testing.T) {
+	dir := t.TempDir()
+	seen := map[string]string{}
+	for _, name := range []string{
+		"plain", "Plain", "PLAIN", "..", ".", "../../etc/passwd", "/etc/passwd", `..\..\x`, `C:\x`, "con", "NUL", "a/b", "a\x00b", "a\nb", "ä", "名", " ",
+		"x.", "lock", "x:y", strings.Repeat("long", 50), "a\xff",
+	} {
+		got := folderName(name)
+		if got != filepath.Base(got) || got == "." || got == ".." || len(got) > 120 || strings.ContainsAny(got, "/\\:\x00\n ") || strings.HasSuffix(got, ".") {
+			t.Errorf("%q lies in %q", name, got)
+		}
+		folded := strings.ToLower(got)
+		if other, taken := seen[folded]; taken {
+			t.Errorf("%q and %q share %q", name, other, got)
+		}
+		seen[folded] = name
+		whole(t, dir, name, 1, "data of "+name)
+	}
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	if len(entries) != 1 || len(Names(dir)) != len(seen) {
+		t.Errorf("%d entries, %d names of %d", len(entries), len(Names(dir)), len(seen))
+	}
+	for _, name := range []string{"", strings.Repeat("x", 201)} {
+		if _, _, err := open(nil, dir, Options{Name: name}); !errors.Is(err, ErrName) {
+			t.Errorf("%.10q: %v", name, err)
+		}
+	}
+}
+
+func TestSecondCallOfANameIsBusy(t *testing.T) {
+	dir := t.TempDir()
+	_, done, err := open(nil, dir, Options{Name: "n"})
+	must(t, err)
+	if _, err := Save(t.Context(), nil, dir, Options{Name: "n"}); !errors.Is(err, ErrBusy) {
+		t.Errorf("saving: %v", err)
+	}
+	if _, err := Restore(t.Context(), nil, dir, Options{Name: "n"}); !errors.Is(err, ErrBusy) {
+		t.Errorf("restoring: %v", err)
+	}
+	_, other, err := open(nil, dir, Options{Name: "N"})
+	must(t, err)
+	other()
+	done()
+	_, done, err = open(nil, dir, Options{Name: "n"})
+	must(t, err)
+	done()
+}
+
+func TestNewestGoodVersionIsChosenAndDamagedOnesAreTold(t *testing.T) {
+	damage := map[string]func(folder string) error{
+		"data cut":     func(f string) error { return os.Truncate(filepath.Join(f, dataFile), 3) },
+		"data changed": func(f string) error { return os.WriteFile(filepath.Join(f, dataFile), []byte("DATA 3"), 0o600) },
+		"data gone":    func(f string) error { return os.Remove(filepath.Join(f, dataFile)) },
+		"data a folder": func(f string) error {
+			os.Remove(filepath.Join(f, dataFile))
+			return os.Mkdir(filepath.Join(f, dataFile), 0o700)
+		},
+		"manifest gone": func(f string) error { return os.Remove(filepath.Join(f, manifestFile)) },
+		"manifest cut":  func(f string) error { return os.Truncate(filepath.Join(f, manifestFile), 20) },
+		"manifest strange": func(f string) error {
+			return os.WriteFile(filepath.Join(f, manifestFile), []byte(`{"schema":2}`), 0o600)
+		},
+		"manifest empty": func(f string) error {
+			return os.WriteFile(filepath.Join(f, manifestFile), []byte(`{"schema":1}`), 0o600)
+		},
+	}
+	for name, harm := range damage {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i := 1; i <= 3; i++ {
+				whole(t, dir, "n", i, fmt.Sprintf("data %d", i))
+			}
+			must(t, harm(whole(t, dir, "n", 3, "data 3")))
+			j := &job{o: Options{Name: "n"}, folder: filepath.Join(dir, "state", "n")}
+			var p Progress
+			m, err := j.choose(t.Context(), &p)
+			must(t, err)
+			if !strings.HasPrefix(m.Version, "000002-") || len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "000003-") {
+				t.Errorf("chose %s, warned %q", m.Version, p.Warnings)
+			}
+			j.o.Version = "3"
+			if _, err := j.choose(t.Context(), &p); !errors.Is(err, ErrDamaged) {
+				t.Errorf("asked for: %v", err)
+			}
+			j.o.Version = "1"
+			if m, err := j.choose(t.Context(), &p); err != nil || !strings.HasPrefix(m.Version, "000001-") {
+				t.Errorf("asked for: %s %v", m.Version, err)
+			}
+			j.o.Version = "4"
+			if _, err := j.choose(t.Context(), &p); !errors.Is(err, ErrNoSuch) {
+				t.Errorf("asked for: %v", err)
+			}
+		})
+	}
+}
+
+func TestPruningKeepsTheNewestGoodVersions(t *testing.T) {
+	dir := t.TempDir()
+	for i := 1; i <= 6; i++ {
+		whole(t, dir, "n", i, "data")
+	}
+	folder := filepath.Join(dir, "state", "n")
+	must(t, os.Remove(filepath.Join(folder, "000005-20260102T030405Z", dataFile)))
+	must(t, os.MkdirAll(filepath.Join(folder, dropped+"000000-x"), 0o700)) // a crash left it
+	must(t, os.MkdirAll(filepath.Join(folder, "mine"), 0o700))             // not ours
+	j := &job{folder: folder}
+	must(t, j.prune(2))
+	var got []string
+	entries, err := os.ReadDir(folder)
+	must(t, err)
+	for _, e := range entries {
+		got = append(got, strings.SplitN(e.Name(), "-", 2)[0])
+	}
+	if want := []string{"000004", "000005", "000006", "mine"}; !slices.Equal(got, want) {
+		t.Errorf("kept %q, want %q", got, want)
+	}
+}
+
+func TestThreeVersionsStayAndNumbersGoOn(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	var last Saved
+	for i := range 5 {
+		v.run(fmt.Sprintf("x = %d", i))
+		last = v.save(dir, "n")
+	}
+	all, err := versions(filepath.Join(dir, "state", "n"))
+	must(t, err)
+	if len(all) != 3 || all[0].number != 5 || filepath.Base(last.Path) != all[0].name {
+		t.Errorf("%v, the last in %q", all, last.Path)
+	}
+	r, err := Restore(t.Context(), v.client, dir, Options{Name: "n", Version: "3", Runtime: "test", Until: time.Now().Add(time.Minute)})
+	must(t, err)
+	if got := v.run("print(x)"); got != "2\n" || !slices.Equal(r.Loaded.Overwritten, []string{"x"}) {
+		t.Errorf("x is %s, overwritten %q", got, r.Loaded.Overwritten)
+	}
+	wantNothingLeft(t, v, dir, "n")
+}
+
+// wantNothingLeft checks that neither side keeps files of work that is done.
+func wantNothingLeft(t *testing.T, v *vm, dir, name string) {
+	t.Helper()
+	v.run("pass") // what removes the last file ran before this
+	if left, _ := filepath.Glob(filepath.Join(v.temp, "colab-relay-state-*")); len(left) > 0 {
+		t.Errorf("left on the VM: %q", left)
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "state", name))
+	must(t, err)
+	for _, e := range entries {
+		if !versionForm.MatchString(e.Name()) && e.Name() != "lock" {
+			t.Errorf("left on the laptop: %q", e.Name())
+		}
+	}
+}
+
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(`{"schema":1,"bytes":3,"pickler":"dill","sha256":"` + digestOf("x") + `"}`))
+	f.Add([]byte(`{"schema":1,"variables":[{"name":1}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := parseManifest(text)
+		if err == nil && (m.Schema != schema || m.Bytes <= 0 || len(m.SHA256) != 64) {
+			t.Errorf("accepted %q", text)
+		}
+		if err != nil && !errors.Is(err, ErrDamaged) {
+			t.Errorf("%v", err)
+		}
+	})
+}

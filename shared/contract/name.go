@@ -1,0 +1,67 @@
+package contract
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// EscapeName writes a file's name, or a path with slashes, so that JSON can carry it
+// and no two become one: a byte that is not UTF-8 as \xNN in lower-case hex, and a
+// backslash that would begin such a sequence itself as \x5c. Every other name stays
+// as it is. Paths on the wire and in answers are written so.
+func EscapeName(name string) string {
+	if utf8.ValidString(name) && !strings.Contains(name, `\x`) {
+		return name
+	}
+	var b strings.Builder
+	for len(name) > 0 {
+		r, n := utf8.DecodeRuneInString(name)
+		_, escape := escapedByte(name)
+		if escape || r == utf8.RuneError && n == 1 {
+			fmt.Fprintf(&b, `\x%02x`, name[0])
+		} else {
+			b.WriteString(name[:n])
+		}
+		name = name[n:]
+	}
+	return b.String()
+}
+
+// UnescapeName undoes EscapeName. What EscapeName never writes, such as \x41 or
+// \xFF, stands for itself, so it never makes a slash, a NUL or a dot.
+func UnescapeName(name string) string {
+	if !strings.Contains(name, `\x`) {
+		return name
+	}
+	var b strings.Builder
+	for len(name) > 0 {
+		c, ok := escapedByte(name)
+		if ok {
+			name = name[len(`\xNN`):]
+		} else {
+			c, name = name[0], name[1:]
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// escapedByte is the byte that the beginning of name stands for, if it is written
+// as EscapeName writes bytes.
+func escapedByte(name string) (byte, bool) {
+	if len(name) < len(`\xNN`) || name[:2] != `\x` {
+		return 0, false
+	}
+	high, low := hexDigit(name[2]), hexDigit(name[3])
+	if high < 0 || low < 0 {
+		return 0, false
+	}
+	c := byte(high<<4 | low)
+	return c, c == '\\' || c >= utf8.RuneSelf
+}
+
+// hexDigit is the value of a lower-case hex digit, -1 for any other byte.
+func hexDigit(c byte) int {
+	return strings.IndexByte("0123456789abcdef", c)
+}

@@ -1,0 +1,75 @@
+package contract
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+func TestNamesAreEscapedWithoutAnyTwoBecomingOne(t *testing.T) {
+	for name, want := range map[string]string{
+		"":                 "",
+		"plain name.csv":   "plain name.csv",
+		"ünï→🎉\n\"'":       "ünï→🎉\n\"'",
+		"\ufffd":           "\ufffd",
+		`back\slash`:       `back\slash`,
+		`a\xyz`:            `a\xyz`,
+		`\x41\x2f\x00\x2e`: `\x41\x2f\x00\x2e`,
+		`\xFF`:             `\xFF`,
+		"\xff":             `\xff`,
+		"bad\xff\xfename":  `bad\xff\xfename`,
+		`\xff`:             `\x5cxff`,
+		`\x5c`:             `\x5cx5c`,
+		`\x5cxff`:          `\x5cx5cxff`,
+		"\\\xff":           `\\xff`,
+		"\\x\xff":          `\x\xff`,
+		"\\x8\xff":         `\x8\xff`,
+		`\\xff`:            `\\x5cxff`,
+		"dir\xfe/\\xfe":    `dir\xfe/\x5cxfe`,
+	} {
+		if got := EscapeName(name); got != want {
+			t.Errorf("EscapeName(%q) = %q, want %q", name, got, want)
+		}
+		if got := UnescapeName(want); got != name {
+			t.Errorf("UnescapeName(%q) = %q, want %q", want, got, name)
+		}
+	}
+}
+
+// Every name of up to five bytes out of those that escapes are made of.
+func TestEveryShortNameComesBack(t *testing.T) {
+	const letters = "\\x5cf8\xff\xc3\xbc/"
+	seen := map[string]string{}
+	var grow func(name string)
+	grow = func(name string) {
+		e := EscapeName(name)
+		if other, ok := seen[e]; ok {
+			t.Fatalf("%q and %q both become %q", name, other, e)
+		}
+		seen[e] = name
+		if got := UnescapeName(e); got != name {
+			t.Fatalf("UnescapeName(%q) = %q, want %q", e, got, name)
+		}
+		if len(name) == 5 {
+			return
+		}
+		for i := range len(letters) {
+			grow(name + letters[i:i+1])
+		}
+	}
+	grow("")
+}
+
+// That unescaping gives every name back means that no two names become one.
+func FuzzEscapeName(f *testing.F) {
+	for _, seed := range []string{"a\xffb", `\xff`, `\x5cxff`, "\\\xff", `\x5`, "\xed\xa0\x80", "a/\\x5c/\xc3"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		e := EscapeName(name)
+		raw, err := json.Marshal(e)
+		var back string
+		if err != nil || json.Unmarshal(raw, &back) != nil || UnescapeName(back) != name {
+			t.Fatalf("%q is written %q, over JSON %q, and comes back as %q (%v)", name, e, back, UnescapeName(back), err)
+		}
+	})
+}
