@@ -16,7 +16,7 @@ EXECUTORS = linux-amd64 linux-arm64
 RELAYS    = $(EXECUTORS) darwin-arm64 darwin-amd64 windows-amd64
 
 # -buildid= and -buildvcs=false: the same sources give the same bytes in any checkout.
-BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$(VERSION)"
+BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$(VERSION)$(if $(RELEASES), -X main.releases=$(RELEASES))"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

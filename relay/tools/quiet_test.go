@@ -1,0 +1,133 @@
+package tools
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+// mostRequests is what a silent run of ten minutes may cost of a tunnel's quota.
+const mostRequests = 15
+
+// TestSilentTenMinutesCostFewRequests has an agent do as the description says, with
+// no pause of its own, on a clock of the test. shared/e2e counts shorter runs of the
+// real programs, and this one in full where SOAK is set.
+func TestSilentTenMinutesCostFewRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBubbleFake()
+		run := f.run("silent")
+		line := &direct{handler: f}
+		c, err := client.New(client.Config{BaseURL: "http://bubble", Secret: f.secret, Transport: line})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt := Runtime{Name: "test", Client: c}
+		r := New(Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: 45 * time.Second}) // the default
+		r.out.w = io.Discard
+
+		<-time.After(time.Hour)
+		if n := line.asked.Load(); n != 0 {
+			t.Errorf("an idle relay made %d requests", n)
+		}
+		if _, err := c.Kernel(t.Context()); err != nil { // asked once by each relay, to know the instance
+			t.Fatal(err)
+		}
+		before := line.asked.Load()
+		time.AfterFunc(10*time.Minute, func() { run.end(contract.StatusSucceeded) })
+		a := callWithProgress(t, r, "run_code_long", `{"code": "silence()"}`)
+		next := `{"execution_id": "silent", "wait_seconds": ` + advisedWait(t) + `}`
+		calls := 1
+		for ; a.Status == "running"; calls++ {
+			a = callWithProgress(t, r, "get_execution", next)
+		}
+		if a.Status != "succeeded" {
+			t.Errorf("the run ended as %q", a.Status)
+		}
+		n := line.asked.Load() - before
+		t.Logf("%d calls, %d requests", calls, n)
+		if n > mostRequests {
+			t.Errorf("%d requests in %d calls, want at most %d", n, calls, mostRequests)
+		}
+		<-time.After(time.Hour)
+		if idle := line.asked.Load() - before - n; idle != 0 {
+			t.Errorf("once idle the relay made %d requests", idle)
+		}
+	})
+}
+
+// newBubbleFake is a fake executor without a socket, which would keep a bubble's
+// clock from going on.
+func newBubbleFake() *fakeExecutor {
+	secret := auth.GenerateSecret()
+	f := &fakeExecutor{
+		secret: secret, verifier: auth.NewVerifier(secret, time.Now().Add(-time.Minute), time.Now), signer: auth.NewSigner(secret),
+		instance: "instance-1", answers: map[string]func(*http.Request, []byte) (int, any){}, asked: map[string]int{},
+	}
+	f.answer("GET", contract.PathKernel, contract.Kernel{Status: contract.KernelIdle, KernelID: "kernel-1", Python: "3.12"})
+	return f
+}
+
+// direct carries requests to a handler and counts them.
+type direct struct {
+	handler http.Handler
+	asked   atomic.Int64
+}
+
+func (d *direct) RoundTrip(req *http.Request) (*http.Response, error) {
+	d.asked.Add(1)
+	arrived := httptest.NewRequestWithContext(req.Context(), req.Method, req.URL.String(), req.Body)
+	arrived.Header = req.Header.Clone()
+	w := httptest.NewRecorder()
+	d.handler.ServeHTTP(w, arrived)
+	return w.Result(), nil
+}
+
+// callWithProgress calls a tool past the SDK, whose stdio session listens to a
+// channel outside of every bubble. Most hosts ask for progress, which costs a request.
+func callWithProgress(t *testing.T, r *Relay, name, args string) Run {
+	t.Helper()
+	var req mcp.CallToolRequest
+	req.Params.Name, req.Params.RawArguments = name, json.RawMessage(args)
+	req.Params.Meta = &mcp.Meta{ProgressToken: "p"}
+	for _, one := range r.tools {
+		if one.def.Name != name {
+			continue
+		}
+		res, err := r.handler(one)(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := json.Marshal(res.StructuredContent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.IsError {
+			t.Fatalf("%s: %s", name, raw)
+		}
+		return decode[Run](t, raw)
+	}
+	t.Fatalf("no tool %q", name)
+	return Run{}
+}
+
+// advisedWait is the wait_seconds that run_code_long's description tells agents to use.
+func advisedWait(t *testing.T) string {
+	t.Helper()
+	found := regexp.MustCompile(`wait_seconds=(\d+)`).FindStringSubmatch(runLong().def.Description)
+	if found == nil {
+		t.Fatal("run_code_long's description does not say how long to wait")
+	}
+	return found[1]
+}
