@@ -100,18 +100,18 @@ func TestSetupThatFailsIsTriedAgain(t *testing.T) {
 
 func TestCallReturnsInTimeAndTheNextOneGoesOn(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		s := spec(writesSetup, "import time\ntime.sleep(.05)\nprint('now', i)\n"+writesLoop, 40)
-		s.BatchSize = 20
+		s := spec(writesSetup, "import time\ntime.sleep(.05)\nprint('now', i)\n"+writesLoop, 24)
+		s.BatchSize = 12
 		calls, printed := 0, ""
 		for {
 			calls++
 			began := time.Now()
-			a := call(t, dir, s, m, 500*time.Millisecond)
+			a := call(t, dir, s, m, 300*time.Millisecond)
 			if a.err != nil || a.Stop != nil {
 				t.Fatalf("%v %s", a.err, a.why())
 			}
 			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("a call of 0.5 s took %s", took)
+				t.Errorf("a call of 0.3 s took %s", took)
 			}
 			printed += a.printed
 			if a.Status == StatusFinished {
@@ -124,9 +124,9 @@ func TestCallReturnsInTimeAndTheNextOneGoesOn(t *testing.T) {
 		if calls < 3 {
 			t.Errorf("%d calls: nothing was cut", calls)
 		}
-		same(t, "numbers", numbers(t, m, "numbers"), upTo(40))
+		same(t, "numbers", numbers(t, m, "numbers"), upTo(24))
 		var want strings.Builder
-		for i := range 40 {
+		for i := range 24 {
 			fmt.Fprintf(&want, "now %d\n", i)
 		}
 		if printed != want.String() {
