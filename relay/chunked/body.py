@@ -49,7 +49,7 @@ class Loop:
 
     def __init__(self, shell, source):
         tree = parse(shell, "loop_code", source)
-        refuse(tree, own_breaks(tree.body), BREAK)
+        refuse(tree, own_jumps(tree.body, ast.Break), BREAK)
         braces = Braces()
         tree = braces.visit(tree)
         self.texts = [(node, node.value) for node in braces.texts]
@@ -162,15 +162,15 @@ def rewrapped(old, inner):
     return inner
 
 
-def own_breaks(nodes):
-    """The breaks that would end the body itself, not a loop within it."""
+def own_jumps(nodes, kind):
+    """The breaks or continues that are the body's own, not of a loop within it."""
     for node in nodes:
-        if isinstance(node, ast.Break):
+        if isinstance(node, kind):
             yield node
         elif isinstance(node, LOOPS):
-            yield from own_breaks(node.orelse)
+            yield from own_jumps(node.orelse, kind)
         elif not isinstance(node, SCOPES):
-            yield from own_breaks(ast.iter_child_nodes(node))
+            yield from own_jumps(ast.iter_child_nodes(node), kind)
 
 
 def own_awaits(nodes):

@@ -10,6 +10,7 @@ import (
 )
 
 func TestSmallerNDropsWhatWasDonePastIt(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	s := spec("", "assert i < 40\nresult = i", 50)
 	if a := call(t, dir, s, m, long); a.Done != 40 || len(a.Results) != 40 {
@@ -34,6 +35,7 @@ func TestSmallerNDropsWhatWasDonePastIt(t *testing.T) {
 }
 
 func TestSmallerNEndsABatchOfWhichNothingIsNeeded(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	s := spec("", "import time\nresult = i\nif i == 5: time.sleep(60)", 10)
 	a := call(t, dir, s, m, 300*time.Millisecond)

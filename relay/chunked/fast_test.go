@@ -66,6 +66,7 @@ func TestFastIterationsAreToldTogetherAndNoValueIsLost(t *testing.T) {
 }
 
 func TestSlowIterationsAreToldOneByOne(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	vm, markers := counted(m)
 	s := spec("import time", "time.sleep(.006)", 60)
@@ -89,6 +90,7 @@ func TestFastIterationsBeforeAFailureAreToldFirst(t *testing.T) {
 
 // A kernel that dies costs what was held back, and that runs again in the next one.
 func TestDeadKernelCostsAMomentOfFastIterations(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	loop := "import os, time\nopen('numbers', 'a').write(f'{i}\\n')\nresult = i\n" +
 		"if i == 5000 and not os.path.exists('died'):\n    open('died', 'w').close()\n    time.sleep(.3)\n    os.kill(os.getpid(), 9)"
@@ -108,23 +110,25 @@ func TestDeadKernelCostsAMomentOfFastIterations(t *testing.T) {
 
 // Each call that takes up a batch under way knows more than the one before.
 func TestCompletedMovesWhileALongBatchOfFastIterationsRuns(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	s := spec("", "pass", 100_000_000)
 	s.BatchSize = s.N
 	last := int64(0)
-	for n := range 4 {
-		a := call(t, dir, s, m, time.Second)
+	for n := range 3 {
+		a := call(t, dir, s, m, 700*time.Millisecond)
 		if a.err != nil || a.Stop != nil || a.Done <= last {
 			t.Fatalf("call %d: %d done after %d, %v, %s", n, a.Done, last, a.err, a.why())
 		}
 		last = a.Done
 	}
 	if last < 20_000 {
-		t.Errorf("%d iterations in 4 s", last)
+		t.Errorf("%d iterations in 2 s", last)
 	}
 }
 
 func TestNotesOfOneKindAreToldOnce(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	odd := 0
 	vm := &meddler{VM: m, events: func(events []contract.Event) []contract.Event {

@@ -11,6 +11,8 @@ import dis
 import re
 import types
 
+from colab_relay_body import own_jumps
+
 NAME = "result"
 NOTHING = object()
 WORD = re.compile(r"\b%s\b" % NAME)
@@ -18,8 +20,6 @@ STORES = ("STORE_NAME", "STORE_GLOBAL")
 READS = ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS", "DELETE_NAME", "DELETE_GLOBAL")
 RUNNERS = ("exec", "eval", "run_cell", "run_cell_magic", "run_line_magic", "system", "getoutput")
 MAX_DEPTH = 4  # of magics within magics
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 class Result:
@@ -109,7 +109,7 @@ def always_set(statements):
             return True
         if isinstance(node, ast.AnnAssign) and node.value is not None and binds(node.target):
             return True
-        if any(own_continues([node])):
+        if any(own_jumps([node], ast.Continue)):
             return False
     return False
 
@@ -120,14 +120,3 @@ def binds(target):
     if isinstance(target, ast.Starred):
         return binds(target.value)
     return isinstance(target, ast.Name) and target.id == NAME
-
-
-def own_continues(nodes):
-    """The continues that end the body itself, not one round of a loop within it."""
-    for node in nodes:
-        if isinstance(node, ast.Continue):
-            yield node
-        elif isinstance(node, LOOPS):
-            yield from own_continues(node.orelse)
-        elif not isinstance(node, SCOPES):
-            yield from own_continues(ast.iter_child_nodes(node))

@@ -88,6 +88,7 @@ func TestFailedIterationIsNotCountedAndTheRestRunsWithMendedCode(t *testing.T) {
 }
 
 func TestSetupThatFailsIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	s := spec("import os\nassert os.path.exists('ready'), 'not ready'\nx = 1", "print(x)", 2)
 	a := call(t, dir, s, m, long)
@@ -136,6 +137,7 @@ func TestCallReturnsInTimeAndTheNextOneGoesOn(t *testing.T) {
 }
 
 func TestWatchedRunTellsItsProgressAndItsOutputInTime(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	r, err := Open(dir, spec("", "import time\ntime.sleep(.01)\nresult = i", 30))
 	if err != nil {
@@ -151,6 +153,7 @@ func TestWatchedRunTellsItsProgressAndItsOutputInTime(t *testing.T) {
 
 // Batches end by themselves when their time is over, so none is ever near its deadline.
 func TestSlowIterationsMakeShortBatches(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	vm := &meddler{VM: m, submit: func(s *contract.Submit) {
 		s.Code = strings.Replace(s.Code, `\"seconds\":30`, `\"seconds\":0.3`, 1)
@@ -297,6 +300,7 @@ time.monotonic = monotonic
 }
 
 func TestBatchWaitsItsTurnAndForInput(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	e, err := m.Submit(t.Context(), contract.Submit{Code: "import os, time\nwhile not os.path.exists('go'): time.sleep(.01)"})
 	if err != nil {
