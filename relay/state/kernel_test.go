@@ -35,14 +35,11 @@ func TestTensorsOfAGPUComeBackOnOneWhereThereIsOne(t *testing.T) {
 		"none":    {"", "cpu None cpu [4.0, 5.0] True cpu cpu 40\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := []string{standIn(t)}
-			if test.gpus != "" {
-				env = append(env, "TORCH_GPU="+test.gpus)
-			}
-			second := newVM(t, stacks.Old(t), env...)
-			r := second.restore(dir, "gpu")
+			first.forget()
+			first.run("import os; os.environ.pop('TORCH_GPU', 0)\nif '" + test.gpus + "': os.environ['TORCH_GPU'] = '" + test.gpus + "'")
+			r := first.restore(dir, "gpu")
 			checkSkipped(t, r.Loaded.Failed, nil)
-			if got := second.run(look); got != test.want {
+			if got := first.run(look); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			warned := len(r.Loaded.Warnings) == 1 && strings.Contains(r.Loaded.Warnings[0], "no GPU")
@@ -145,11 +142,13 @@ func TestAnotherPythonsFunctionsAreNamedAndDataComesBack(t *testing.T) {
 func TestHowFarChunkedRunsCameGoesAlong(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, second := newVM(t, stacks.Old(t)), newVM(t, stacks.Old(t))
-	first.run("import sys, types\nm = sys.modules['colab_relay_runs'] = types.ModuleType('colab_relay_runs')\nm.runs = {'k': {'setup': 'h', 'done': 7}}\ndel m\nx = 1")
-	first.save(dir, "runs")
-	second.restore(dir, "runs")
-	if got := second.run("print(sys.modules['colab_relay_runs'].runs)"); got != "{'k': {'setup': 'h', 'done': 7}}\n" {
+	v := newVM(t, stacks.Old(t))
+	v.run("import sys, types\nm = sys.modules['colab_relay_runs'] = types.ModuleType('colab_relay_runs')\nm.runs = {'k': {'setup': 'h', 'done': 7}}\ndel m\nx = 1")
+	v.save(dir, "runs")
+	v.run("del sys.modules['colab_relay_runs']")
+	v.forget()
+	v.restore(dir, "runs")
+	if got := v.run("print(sys.modules['colab_relay_runs'].runs)"); got != "{'k': {'setup': 'h', 'done': 7}}\n" {
 		t.Error(got)
 	}
 }
