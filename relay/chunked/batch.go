@@ -114,7 +114,7 @@ func (a *advance) follow(ctx context.Context, e contract.Execution) (contract.Ex
 		if left <= 0 && !e.Status.Finished() {
 			break
 		}
-		if !e.Status.Finished() && a.pause(ctx, left) != nil {
+		if !e.Status.Finished() && !full(e) && a.pause(ctx, left) != nil {
 			break
 		}
 		wait := max(0, min(time.Until(a.opt.Until), contract.MaxWait))
@@ -128,6 +128,19 @@ func (a *advance) follow(ctx context.Context, e contract.Execution) (contract.Ex
 	e.Events = nil
 	a.out.Batch = e
 	return e, nil
+}
+
+// full reports whether an answer brought so much that more is likely to be there
+// already: then the next read must not wait, or it falls behind the log.
+func full(e contract.Execution) bool {
+	bytes := 0
+	for _, ev := range e.Events {
+		bytes += len(ev.Text)
+		for _, data := range ev.Data {
+			bytes += len(data)
+		}
+	}
+	return bytes >= contract.DefaultReadBytes/2
 }
 
 // pause lets some iterations pass between two reads, fewer when the end is near.
@@ -193,10 +206,7 @@ func (a *advance) mark(ev contract.Event, kernelID string) {
 		return
 	}
 	a.marked = true
-	from := m.Done // where the kernel was before this marker
-	if m.Event == eventDone {
-		from--
-	}
+	from := m.from()
 	switch {
 	case from < s.Done:
 		a.note("the kernel stands at iteration %d, as a state saved then was restored: iterations %d to %d, confirmed before, run again", from, from, s.Done-1)
@@ -207,8 +217,8 @@ func (a *advance) mark(ev contract.Event, kernelID string) {
 	s.confirm(m.Done, kernelID, s.InstanceID)
 	switch m.Event {
 	case eventDone:
-		s.took(m.Seconds)
-		if v, ok := m.value(); ok {
+		s.took(m)
+		for _, v := range m.kept() {
 			s.keep(v)
 		}
 		if a.opt.Progress != nil {

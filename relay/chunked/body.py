@@ -6,14 +6,19 @@ syntax tree alone: a subscript [{i}] means [i], and {i} in a plain string become
 """
 
 import ast
-import dis
 import linecache
 import re
-import types
 
 NUMBER = re.compile(r"(?<!\{)\{i\}(?!\})")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
+BREAK = "'break' can't end a chunked run: use continue, or raise an error"
+# The kernel's own event loop runs in the main thread, where asyncio.run refuses to.
+AWAIT = (
+    "a chunked run can't await outside a function: put it into an async def main() and run that "
+    "by concurrent.futures.ThreadPoolExecutor().submit(asyncio.run, main()).result()"
+)
 
 
 class Refused(Exception):
@@ -44,20 +49,17 @@ class Loop:
 
     def __init__(self, shell, source):
         tree = parse(shell, "loop_code", source)
-        for node in own_breaks(tree.body):
-            error = SyntaxError("'break' can't end a chunked run: use continue, or raise an error")
-            error.filename, error.lineno = tree.label, node.lineno
-            raise refused(tree.label, error)
+        refuse(tree, own_jumps(tree.body, ast.Break), BREAK)
         braces = Braces()
         tree = braces.visit(tree)
         self.texts = [(node, node.value) for node in braces.texts]
         # In a for, so that continue means what it says in the body of a loop.
         name, once = ast.Name("i", ast.Store()), ast.List([ast.Name("i", ast.Load())], ast.Load())
+        self.statements = tree.body
         tree.body = [ast.For(name, once, tree.body or [ast.Pass()], [])]
         ast.fix_missing_locations(tree)
         self.tree = tree
         self.code = compiled(tree)
-        self.sets_result = stores(self.code, "result", ("STORE_NAME", "STORE_GLOBAL"))
 
     def prepare(self, number):
         """Compiles anew where a string holds the number."""
@@ -76,7 +78,16 @@ def parse(shell, kind, source):
     except (SyntaxError, ValueError) as error:  # ValueError: a NUL, before Python 3.12
         raise refused(label, error) from None
     tree.label = label
+    refuse(tree, own_awaits(tree.body), AWAIT)
     return tree
+
+
+def refuse(tree, nodes, message):
+    """Refuses the first of the nodes, if there is one."""
+    for node in nodes:
+        error = SyntaxError(message)
+        error.filename, error.lineno = tree.label, node.lineno
+        raise refused(tree.label, error)
 
 
 def compiled(tree):
@@ -151,20 +162,21 @@ def rewrapped(old, inner):
     return inner
 
 
-def own_breaks(nodes):
-    """The breaks that would end the body itself, not a loop within it."""
+def own_jumps(nodes, kind):
+    """The breaks or continues that are the body's own, not of a loop within it."""
     for node in nodes:
-        if isinstance(node, ast.Break):
+        if isinstance(node, kind):
             yield node
         elif isinstance(node, LOOPS):
-            yield from own_breaks(node.orelse)
+            yield from own_jumps(node.orelse, kind)
         elif not isinstance(node, SCOPES):
-            yield from own_breaks(ast.iter_child_nodes(node))
+            yield from own_jumps(ast.iter_child_nodes(node), kind)
 
 
-def stores(code, name, ways):
-    """Whether running code binds the user's variable of that name."""
-    if any(step.opname in ways and step.argval == name for step in dis.get_instructions(code)):
-        return True
-    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    return any(stores(code, name, ("STORE_GLOBAL",)) for code in inner)
+def own_awaits(nodes):
+    """What awaits outside functions."""
+    for node in nodes:
+        if isinstance(node, AWAITS) or isinstance(node, ast.comprehension) and node.is_async:
+            yield node if hasattr(node, "lineno") else node.target
+        elif not isinstance(node, SCOPES + (ast.GeneratorExp,)):
+            yield from own_awaits(ast.iter_child_nodes(node))

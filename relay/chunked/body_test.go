@@ -97,7 +97,7 @@ func TestWhatIsNoPythonIsToldBeforeAnythingRan(t *testing.T) {
 			"break in an else":  {"print('ran')", "for k in []:\n    pass\nelse:\n    break", "use continue"},
 			"return":            {"print('ran')", "return 5", "outside function"},
 			"yield":             {"print('ran')", "yield 5", "outside function"},
-			"await":             {"print('ran')", "await x", "outside function"},
+			"await":             {"print('ran')", "await x", "can't await outside a function"},
 			"continue in setup": {"continue", "print('ran')", "continue"},
 			"indentation":       {"print('ran')", "if i:\nprint(1)", "indented block"},
 			"a NUL":             {"print('ran')", "x = '\x00'", "null"},

@@ -34,11 +34,22 @@ var bodyPy string
 //go:embed values.py
 var valuesPy string
 
+//go:embed result.py
+var resultPy string
+
+//go:embed markers.py
+var markersPy string
+
+//go:embed exits.py
+var exitsPy string
+
 //go:embed loop.py
 var loopPy string
 
 // sources are the modules that run in the kernel, each before those that import it.
-var sources = [][2]string{{"body", bodyPy}, {"values", valuesPy}, {"loop", loopPy}}
+var sources = [][2]string{
+	{"body", bodyPy}, {"values", valuesPy}, {"result", resultPy}, {"markers", markersPy}, {"exits", exitsPy}, {"loop", loopPy},
+}
 
 // order is what a batch is told; loop.py reads it.
 type order struct {

@@ -23,7 +23,13 @@ func (r *Run) reconcile(kept *State) (*State, error) {
 		return nil, fmt.Errorf("%q: %s changed after %d of %d iterations: %w",
 			r.spec.Name, strings.Join(changes, " and "), kept.Done, kept.N, ErrChanged)
 	}
-	if !unbegun {
+	switch {
+	case kept.Done >= r.spec.N: // nothing is left to run
+		r.abandoned, kept.InFlight = kept.InFlight, nil
+		if kept.Done > r.spec.N {
+			r.note("%d iterations were done: those from %d on no longer count, and their values are dropped", kept.Done, r.spec.N)
+		}
+	case !unbegun:
 		r.note("goes on at iteration %d with the new %s; the iterations before are kept", kept.Done, strings.Join(changes, " and "))
 	}
 	kept.N, kept.SetupSHA256, kept.LoopSHA256 = r.spec.N, hash(r.spec.Setup), hash(r.spec.Loop)

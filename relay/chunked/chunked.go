@@ -80,7 +80,7 @@ type Run struct {
 	lock      *flock.Flock
 	begun     bool    // the file holds this run
 	abandoned *Flight // of the run that a restart replaced
-	notes     []string
+	notes     []note
 	path      string
 }
 
@@ -164,13 +164,33 @@ func (r *Run) State() *State { return r.state }
 // Path is the run's file.
 func (r *Run) Path() string { return r.path }
 
-// maxNotes of one call.
-const maxNotes = 30
+// note is something a call has to tell besides. Notes of one kind are told once,
+// with their number, so that there are never more than there are kinds.
+type note struct {
+	format, text string
+	more         int // of the same format
+}
 
 func (r *Run) note(format string, args ...any) {
-	if len(r.notes) < maxNotes {
-		r.notes = append(r.notes, fmt.Sprintf(format, args...))
+	for i := range r.notes {
+		if r.notes[i].format == format {
+			r.notes[i].more++
+			return
+		}
 	}
+	r.notes = append(r.notes, note{format: format, text: fmt.Sprintf(format, args...)})
+}
+
+// told are the notes as they are shown.
+func (r *Run) told() []string {
+	var all []string
+	for _, n := range r.notes {
+		if n.more > 0 {
+			n.text += fmt.Sprintf(" (and %d more of this kind)", n.more)
+		}
+		all = append(all, n.text)
+	}
+	return all
 }
 
 // save writes the state down, synced.

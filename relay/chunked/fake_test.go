@@ -44,6 +44,7 @@ type fakeBatch struct {
 	code  string
 	order order
 	begun bool
+	held  marker // of iterations that ended and are not told yet
 }
 
 func newFakeVM(t *testing.T, r *rand.Rand) *fakeVM {
@@ -116,7 +117,9 @@ func (f *fakeVM) end(s contract.Status) {
 	}
 }
 
+// tell puts out a marker, and before it what was held back.
 func (b *fakeBatch) tell(m marker) {
+	b.flush()
 	m.Run = b.order.Key
 	body, _ := json.Marshal(m)
 	b.Events = append(b.Events, contract.Event{
@@ -124,7 +127,14 @@ func (b *fakeBatch) tell(m marker) {
 	})
 }
 
-// work lets the batch under way go on, as loop.py would.
+func (b *fakeBatch) flush() {
+	if m := b.held; m.Count > 0 {
+		b.held = marker{}
+		b.tell(m)
+	}
+}
+
+// work lets the batch under way go on, as loop.py would, holding some markers back.
 func (f *fakeVM) work(iterations int) {
 	b := f.running()
 	if b == nil {
@@ -147,6 +157,7 @@ func (f *fakeVM) work(iterations int) {
 	for range iterations {
 		run := f.runs[key]
 		if run.done >= o.Hi || f.r.Float64() < .02 { // its time is over
+			b.flush()
 			b.Status = contract.StatusSucceeded
 			return
 		}
@@ -162,7 +173,11 @@ func (f *fakeVM) work(iterations int) {
 		run.done++
 		f.runs[key] = run
 		value := fmt.Sprint(run.done - 1)
-		b.tell(marker{Event: eventDone, Done: run.done, Seconds: 1, Result: &value})
+		m := marker{Event: eventDone, Done: run.done, Count: b.held.Count + 1, Seconds: b.held.Seconds + 1, Slowest: 1}
+		m.Values = append(b.held.Values, result{Iteration: run.done - 1, Result: &value})
+		if b.held = m; f.r.IntN(2) == 0 {
+			b.flush()
+		}
 	}
 }
 

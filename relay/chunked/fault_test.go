@@ -17,7 +17,7 @@ import (
 // TestEveryIterationOnceInAKernelsLifeWhateverFails runs many runs against a VM
 // that fails at random, with the relay killed at random too. make soak runs more.
 func TestEveryIterationOnceInAKernelsLifeWhateverFails(t *testing.T) {
-	seeds := 100
+	seeds := 40
 	if os.Getenv("SOAK") != "" {
 		seeds = 5_000
 	}

@@ -1,5 +1,5 @@
 """Runs one batch of a chunked run: the set-up where this kernel has not run it, then
-iterations, one after the other, each confirmed by a marker among the outputs.
+iterations, one after the other, confirmed by markers among the outputs.
 
 What this kernel has done it keeps itself, in the module colab_relay_runs of sys.modules:
 runs[key] is {"setup": hash of the setup_code that ran, "done": iterations completed}, a
@@ -15,10 +15,12 @@ import time
 import types
 
 from colab_relay_body import Loop, Setup
+from colab_relay_exits import Exits
+from colab_relay_markers import Markers
+from colab_relay_result import NOTHING, Result
 from colab_relay_values import encode
 from IPython.core.getipython import get_ipython
 
-MIME = "application/vnd.colab-relay.iteration+json"
 REGISTRY = "colab_relay_runs"
 MAX_RUNS = 1000  # kept in the registry; the oldest go first
 
@@ -27,12 +29,13 @@ def run(text):
     spec = json.loads(text)
     shell = get_ipython()
     setup, loop = Setup(shell, spec["setup"]), Loop(shell, spec["loop"])
-    with Interrupts() as interrupts:
+    result = Result(shell, setup, loop)
+    with Exits(shell), Interrupts() as interrupts:
         batch = Batch(shell, spec)
         batch.begin()
         if batch.entry["setup"] != spec["setup_sha256"]:
             batch.set_up(setup, interrupts)
-        batch.iterate(loop, interrupts)
+        batch.iterate(loop, result, interrupts)
 
 
 def registry():
@@ -58,42 +61,41 @@ def entry_of(key, confirmed):
 class Batch:
     def __init__(self, shell, spec):
         self.shell, self.spec = shell, spec
-        # Taken now: code may capture outputs, and a marker must not end up there.
-        self.publish = shell.display_pub.publish
         self.entry = entry_of(spec["key"], spec["lo"])
-
-    def tell(self, event, **fields):
-        """Publishing flushes stdout and stderr first, so markers and text keep their order."""
-        marker = dict(fields, run=self.spec["key"], event=event, done=self.entry["done"])
-        self.publish(data={MIME: marker}, metadata={})
+        self.markers = Markers(shell, spec["key"], self.entry)
 
     def begin(self):
-        self.tell("start", fresh=self.entry["setup"] != self.spec["setup_sha256"])
+        self.markers.tell("start", fresh=self.entry["setup"] != self.spec["setup_sha256"])
 
     def set_up(self, setup, interrupts):
         self.entry["setup"] = ""
         seconds = self.step(setup, interrupts, "setup_failed")
         self.entry["setup"] = self.spec["setup_sha256"]
-        self.tell("setup", seconds=seconds)
+        self.markers.tell("setup", seconds=seconds)
 
-    def iterate(self, loop, interrupts):
+    def iterate(self, loop, result, interrupts):
         began = time.monotonic()
         first = self.entry["done"]
-        for i in range(first, self.spec["hi"]):
-            mean = (time.monotonic() - began) / (i - first) if i > first else 0
-            if i > first and time.monotonic() - began + mean / 2 > self.spec["seconds"]:
-                return  # the next batch goes on here
-            interrupts.check()
-            loop.prepare(i)
-            self.shell.user_ns["i"] = i
-            seconds = self.step(loop, interrupts, "failed")
-            self.entry["done"] = i + 1
-            self.tell("done", seconds=seconds, **self.value(loop))
+        try:
+            for i in range(first, self.spec["hi"]):
+                spent = time.monotonic() - began
+                if i > first and spent + spent / (i - first) / 2 > self.spec["seconds"]:
+                    return  # the next batch goes on here
+                interrupts.check()
+                self.once(i, loop, result, interrupts)
+        finally:
+            self.markers.flush()
 
-    def value(self, loop):
-        if not loop.sets_result or "result" not in self.shell.user_ns:
-            return {}
-        return encode(self.shell.user_ns["result"])
+    def once(self, i, loop, result, interrupts):
+        loop.prepare(i)
+        self.shell.user_ns["i"] = i
+        result.before()
+        try:
+            seconds = self.step(loop, interrupts, "failed")
+        finally:
+            given = result.after()
+        self.entry["done"] = i + 1
+        self.markers.done(i, seconds, {} if given is NOTHING else encode(given))
 
     def step(self, body, interrupts, event):
         """Runs a body in the user's namespace and gives the seconds it took."""
@@ -103,7 +105,7 @@ class Batch:
             exec(body.code, self.shell.user_ns)
         except BaseException as error:
             interrupts.seen = False  # this is what it came to
-            self.tell(event, seconds=time.monotonic() - began)
+            self.markers.tell(event, seconds=time.monotonic() - began)
             hide_frames(self.shell, error, body.code)
             raise
         finally:

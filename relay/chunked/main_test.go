@@ -155,7 +155,11 @@ func spec(setup, loop string, n int64) Spec {
 	return Spec{Name: "run", Setup: setup, Loop: loop, N: n, BatchSize: 10, OnChange: Refuse}
 }
 
-// eachStack runs f with a fresh machine and checkpoint folder on every stack.
+// eachStack runs f with a fresh machine and checkpoint folder on every stack, on all
+// of them at once.
 func eachStack(t *testing.T, f func(t *testing.T, m *machine, dir string)) {
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) { f(t, start(t, s, t.TempDir()), t.TempDir()) })
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		t.Parallel()
+		f(t, start(t, s, t.TempDir()), t.TempDir())
+	})
 }

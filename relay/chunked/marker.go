@@ -6,17 +6,26 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// markerMIME is the type of the display outputs by which loop.py tells how far it is.
+// markerMIME is the type of the display outputs by which markers.py tells how far it is.
 const markerMIME = contract.OwnMIME + "iteration+json"
 
-// marker is one of them. Done is how many iterations the kernel has completed.
+// marker is one of them. Done is how many iterations the kernel has completed; one
+// of eventDone tells of the last Count of them.
 type marker struct {
-	Run     string  `json:"run"`
-	Event   string  `json:"event"`
-	Done    int64   `json:"done"`
-	Seconds float64 `json:"seconds"`
-	Result  *string `json:"result"` // JSON as text
-	Omitted string  `json:"omitted"`
+	Run     string   `json:"run"`
+	Event   string   `json:"event"`
+	Done    int64    `json:"done"`
+	Count   int64    `json:"count"`
+	Seconds float64  `json:"seconds"` // of all Count together
+	Slowest float64  `json:"slowest"`
+	Values  []result `json:"values"`
+}
+
+// result is what one iteration gave.
+type result struct {
+	Iteration int64   `json:"i"`
+	Result    *string `json:"result"` // JSON as text
+	Omitted   string  `json:"omitted"`
 }
 
 // Events of markers.
@@ -34,21 +43,40 @@ func IsMarker(ev contract.Event) bool {
 	return ok && ev.Type == contract.EventDisplayData
 }
 
-// readMarker reads one; false for what no loop.py of ours wrote for this run.
+// readMarker reads one; false for what no marker of ours wrote for this run.
 func readMarker(ev contract.Event, s *State) (marker, bool) {
 	var m marker
 	if json.Unmarshal(ev.Data[markerMIME], &m) != nil || m.Run != s.Key {
 		return m, false
 	}
-	return m, m.Done >= 0 && m.Done <= MaxIterations && m.Seconds >= 0 && (m.Event != eventDone || m.Done > 0)
+	if m.Event != eventDone {
+		m.Count, m.Values = 0, nil
+	} else if m.Count < 1 {
+		return m, false
+	}
+	return m, m.Done >= m.Count && m.Done <= MaxIterations && m.Seconds >= 0 && m.Slowest >= 0
 }
 
-// value is the result a marker brings, if one.
-func (m marker) value() (Value, bool) {
-	v := Value{Iteration: m.Done - 1, Value: json.RawMessage("null"), Omitted: m.Omitted}
-	if m.Result != nil && json.Valid([]byte(*m.Result)) {
-		v.Value = json.RawMessage(*m.Result)
-		return v, true
+// from is where the kernel was before this marker's iterations.
+func (m marker) from() int64 { return m.Done - m.Count }
+
+// kept are the values a marker brings, in the order of their iterations.
+func (m marker) kept() []Value {
+	var all []Value
+	at := m.from()
+	for _, r := range m.Values {
+		if r.Iteration < at || r.Iteration >= m.Done {
+			continue
+		}
+		at = r.Iteration + 1
+		v := Value{Iteration: r.Iteration, Value: json.RawMessage("null"), Omitted: r.Omitted}
+		switch {
+		case r.Result != nil && json.Valid([]byte(*r.Result)):
+			v.Value = compact(json.RawMessage(*r.Result))
+		case r.Omitted == "":
+			continue
+		}
+		all = append(all, v)
 	}
-	return v, m.Omitted != ""
+	return all
 }

@@ -88,6 +88,7 @@ func TestFailedIterationIsNotCountedAndTheRestRunsWithMendedCode(t *testing.T) {
 }
 
 func TestSetupThatFailsIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	s := spec("import os\nassert os.path.exists('ready'), 'not ready'\nx = 1", "print(x)", 2)
 	a := call(t, dir, s, m, long)
@@ -100,18 +101,18 @@ func TestSetupThatFailsIsTriedAgain(t *testing.T) {
 
 func TestCallReturnsInTimeAndTheNextOneGoesOn(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		s := spec(writesSetup, "import time\ntime.sleep(.05)\nprint('now', i)\n"+writesLoop, 40)
-		s.BatchSize = 20
+		s := spec(writesSetup, "import time\ntime.sleep(.05)\nprint('now', i)\n"+writesLoop, 24)
+		s.BatchSize = 12
 		calls, printed := 0, ""
 		for {
 			calls++
 			began := time.Now()
-			a := call(t, dir, s, m, 500*time.Millisecond)
+			a := call(t, dir, s, m, 300*time.Millisecond)
 			if a.err != nil || a.Stop != nil {
 				t.Fatalf("%v %s", a.err, a.why())
 			}
 			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("a call of 0.5 s took %s", took)
+				t.Errorf("a call of 0.3 s took %s", took)
 			}
 			printed += a.printed
 			if a.Status == StatusFinished {
@@ -124,9 +125,9 @@ func TestCallReturnsInTimeAndTheNextOneGoesOn(t *testing.T) {
 		if calls < 3 {
 			t.Errorf("%d calls: nothing was cut", calls)
 		}
-		same(t, "numbers", numbers(t, m, "numbers"), upTo(40))
+		same(t, "numbers", numbers(t, m, "numbers"), upTo(24))
 		var want strings.Builder
-		for i := range 40 {
+		for i := range 24 {
 			fmt.Fprintf(&want, "now %d\n", i)
 		}
 		if printed != want.String() {
@@ -136,6 +137,7 @@ func TestCallReturnsInTimeAndTheNextOneGoesOn(t *testing.T) {
 }
 
 func TestWatchedRunTellsItsProgressAndItsOutputInTime(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	r, err := Open(dir, spec("", "import time\ntime.sleep(.01)\nresult = i", 30))
 	if err != nil {
@@ -151,6 +153,7 @@ func TestWatchedRunTellsItsProgressAndItsOutputInTime(t *testing.T) {
 
 // Batches end by themselves when their time is over, so none is ever near its deadline.
 func TestSlowIterationsMakeShortBatches(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	vm := &meddler{VM: m, submit: func(s *contract.Submit) {
 		s.Code = strings.Replace(s.Code, `\"seconds\":30`, `\"seconds\":0.3`, 1)
@@ -297,6 +300,7 @@ time.monotonic = monotonic
 }
 
 func TestBatchWaitsItsTurnAndForInput(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	e, err := m.Submit(t.Context(), contract.Submit{Code: "import os, time\nwhile not os.path.exists('go'): time.sleep(.01)"})
 	if err != nil {

@@ -1,6 +1,7 @@
 package chunked
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -133,7 +134,27 @@ func Load(dir, name string) (*State, error) {
 	if json.Unmarshal(entry.Data, &s) != nil || !s.sound() {
 		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
 	}
+	s.weigh()
 	return &s, nil
+}
+
+// weigh takes away the white space that the file may have put into values, and
+// counts their bytes anew: they are held against a bound, and taken off again.
+func (s *State) weigh() {
+	s.ResultBytes = 0
+	for i, v := range s.Results {
+		s.Results[i].Value = compact(v.Value)
+		s.ResultBytes += len(s.Results[i].Value) + perResult
+	}
+}
+
+// compact is JSON without white space; what is none stays.
+func compact(value json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	if json.Compact(&b, value) != nil {
+		return value
+	}
+	return b.Bytes()
 }
 
 // Holds reports whether a checkpoint is a chunked run's, of any version.
@@ -190,11 +211,11 @@ func (s *State) confirm(done int64, kernelID, instanceID string) {
 	}
 }
 
-// took notes how long an iteration took.
-func (s *State) took(seconds float64) {
-	s.Timed++
-	s.MeanSeconds += (seconds - s.MeanSeconds) / float64(s.Timed)
-	s.SlowestSeconds = max(s.SlowestSeconds, seconds)
+// took notes how long a marker's iterations took.
+func (s *State) took(m marker) {
+	s.Timed += m.Count
+	s.MeanSeconds += (m.Seconds - s.MeanSeconds*float64(m.Count)) / float64(s.Timed)
+	s.SlowestSeconds = max(s.SlowestSeconds, m.Slowest)
 }
 
 // outlasted notes that an iteration, or the set-up, was cut off by its deadline
@@ -229,7 +250,12 @@ func (s *State) printed(text string) {
 	}
 }
 
+// finish ends the run. What was done past N, before N was made smaller, does not
+// count any more.
 func (s *State) finish() {
+	if s.Done > s.N {
+		s.confirm(s.N, s.KernelID, s.InstanceID)
+	}
 	now := time.Now().UTC()
 	s.Status, s.Failure, s.FinishedAt = StatusFinished, nil, &now
 }

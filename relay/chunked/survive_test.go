@@ -43,6 +43,7 @@ func TestLostAnswerOfASubmitLosesAndDoublesNothing(t *testing.T) {
 // A kill leaves the file as it was at that moment: before the submit, or after it
 // with the answer lost, or with the batch done and not noted.
 func TestRelayKilledAtAnyPointLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	s := spec(writesSetup, writesLoop, 30)
 	path := checkpoint.Path(dir, s.Name)
@@ -85,12 +86,14 @@ func TestRelayKilledAtAnyPointLosesAndDoublesNothing(t *testing.T) {
 }
 
 func TestExecutorKilledInMidBatchAndStartedAgain(t *testing.T) {
+	t.Parallel()
 	for name, sameFolder := range map[string]bool{"on the same state dir": true, "on a new machine": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			work, dir := t.TempDir(), t.TempDir()
 			m := start(t, stacks.Old(t), work)
-			s := spec(writesSetup, "import time\n"+writesLoop+"\ntime.sleep(.05)", 30)
-			for a := call(t, dir, s, m, 0); a.Done < 13; a = call(t, dir, s, m, 200*time.Millisecond) {
+			s := spec(writesSetup, "import time\n"+writesLoop+"\ntime.sleep(.03)", 20)
+			for a := call(t, dir, s, m, 0); a.Done < 11; a = call(t, dir, s, m, 200*time.Millisecond) {
 				if a.err != nil {
 					t.Fatal(a.err)
 				}
@@ -101,7 +104,7 @@ func TestExecutorKilledInMidBatchAndStartedAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			var lost *client.Error
-			if a := callWithin(t, dir, s, m, time.Second, time.Second); !errors.As(a.err, &lost) || a.Done != before.Done {
+			if a := callWithin(t, dir, s, m, 300*time.Millisecond, 300*time.Millisecond); !errors.As(a.err, &lost) || a.Done != before.Done {
 				t.Fatalf("with nothing there: done %d, %v", a.Done, a.err)
 			}
 			first := numbers(t, m, "numbers")
@@ -115,8 +118,8 @@ func TestExecutorKilledInMidBatchAndStartedAgain(t *testing.T) {
 				second = second[len(first):]
 			}
 			// What was confirmed does not run again; what was not, does.
-			begin := slices.Index(upTo(30), second[0])
-			same(t, "the second life", second, upTo(30)[begin:])
+			begin := slices.Index(upTo(20), second[0])
+			same(t, "the second life", second, upTo(20)[begin:])
 			if begin < int(before.Done) || begin > len(first) {
 				t.Errorf("%d confirmed, %d written, went on at %d", before.Done, len(first), begin)
 			}
@@ -237,6 +240,7 @@ total, go = sum(range(20)), 1
 }
 
 func TestRestartEndsTheBatchUnderWayAndIsNotDoneTwice(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	s := spec("", "import time\ntime.sleep(60)", 5)
 	first := call(t, dir, s, m, 300*time.Millisecond)
@@ -264,6 +268,7 @@ func TestRestartEndsTheBatchUnderWayAndIsNotDoneTwice(t *testing.T) {
 }
 
 func TestDamagedAndForeignFilesAreReportedAndKeptAside(t *testing.T) {
+	t.Parallel()
 	m := start(t, stacks.Old(t), t.TempDir())
 	whole := newState(spec("", "1", 3))
 	whole.Done = 2 // without a range
@@ -316,6 +321,7 @@ func TestDamagedAndForeignFilesAreReportedAndKeptAside(t *testing.T) {
 }
 
 func TestStateThatCannotBeWrittenRunsNothing(t *testing.T) {
+	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
 	s := spec("", writesLoop, 3)
 	r, err := Open(dir, s)

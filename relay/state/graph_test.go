@@ -11,8 +11,8 @@ import (
 // each runs f on both kernel stacks, with each library that keeps functions.
 func each(t *testing.T, f func(t *testing.T, s stacks.Stack, pickler string)) {
 	t.Helper()
-	t.Run("cloudpickle", func(t *testing.T) { f(t, stacks.Old(t), "cloudpickle") })
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) { f(t, s, "dill") })
+	t.Run("cloudpickle", func(t *testing.T) { t.Parallel(); f(t, stacks.Old(t), "cloudpickle") })
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) { t.Parallel(); f(t, s, "dill") })
 }
 
 // without hides libraries from a kernel, as a VM that lacks them.
@@ -31,6 +31,7 @@ var picklers = map[string][]string{
 }
 
 func TestWhatANotebookHoldsComesBackInAnotherKernel(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
 		dir := t.TempDir()
 		env := "REPR_FILE=" + filepath.Join(dir, "repr was called")
@@ -59,6 +60,7 @@ func TestWhatANotebookHoldsComesBackInAnotherKernel(t *testing.T) {
 }
 
 func TestWhatCannotBeKeptIsNamedAndCostsOnlyItself(t *testing.T) {
+	t.Parallel()
 	const generator = "it holds a generator, whose state Python can't save"
 	want := map[string]string{
 		"generator": generator, "in_a_list": generator,
@@ -84,10 +86,10 @@ func TestWhatCannotBeKeptIsNamedAndCostsOnlyItself(t *testing.T) {
 		saved := v.save(dir, "bad")
 		checkSkipped(t, saved.Manifest.Skipped, want)
 
-		second := newVM(t, s)
-		restored := second.restore(dir, "bad")
+		v.forget()
+		restored := v.restore(dir, "bad")
 		checkSkipped(t, restored.Loaded.Failed, nil)
-		if got := second.run("print(kept is shares_kept['kept'], sorted(shares_kept))"); got != "True ['kept']\n" {
+		if got := v.run("print(kept is shares_kept['kept'], sorted(shares_kept))"); got != "True ['kept']\n" {
 			t.Error(got)
 		}
 		if got := v.run("import os; print(os.path.exists('repr_was_called'))"); got != "False\n" {
@@ -97,7 +99,9 @@ func TestWhatCannotBeKeptIsNamedAndCostsOnlyItself(t *testing.T) {
 }
 
 func TestPlainPickleKeepsDataAndNamesWhatItLoses(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		t.Parallel()
 		v, dir := newVM(t, s), t.TempDir()
 		v.run(without(picklers["pickle"]...))
 		v.run("import numpy as np\nclass C: pass\nc = C()\ndef f(): pass\ng = [lambda: 1]\nx = [1]\ny = {'x': x}\na = np.arange(300_000)\nb = a[5:]\nfrom math import sin")
@@ -106,17 +110,18 @@ func TestPlainPickleKeepsDataAndNamesWhatItLoses(t *testing.T) {
 		class := "it needs the class C defined in the notebook, which plain pickle can't keep: install dill or cloudpickle on the VM and save again"
 		checkSkipped(t, saved.Manifest.Skipped, map[string]string{"C": class, "c": class, "f": function, "g": function})
 
-		second := newVM(t, s)
-		second.run(without(picklers["pickle"]...))
-		second.restore(dir, "plain")
-		if got := second.run("print(y['x'] is x, a.sum(), np.shares_memory(a, b), sin(0))"); got != "True 44999850000 True 0.0\n" {
+		v.forget()
+		v.restore(dir, "plain")
+		if got := v.run("print(y['x'] is x, a.sum(), np.shares_memory(a, b), sin(0))"); got != "True 44999850000 True 0.0\n" {
 			t.Error(got)
 		}
 	})
 }
 
 func TestNoTraceIsLeftInTheKernel(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		t.Parallel()
 		v, dir := newVM(t, s), t.TempDir()
 		v.run("x = 1")
 		look := "import sys; print(sorted(n for n in globals() if n[0] != '_'), sorted(n for n in sys.modules if 'colab_relay' in n), sys.getrecursionlimit())"

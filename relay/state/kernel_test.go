@@ -22,27 +22,24 @@ func standIn(t *testing.T) string {
 }
 
 func TestTensorsOfAGPUComeBackOnOneWhereThereIsOne(t *testing.T) {
+	t.Parallel()
 	const look = `print(w.device, w.device.index, part.device, part.values().tolist(), part.memory is w.memory, cpu.device, raw.device.type, len(raw.memory))`
+	dir := t.TempDir()
+	first := newVM(t, stacks.Old(t), standIn(t), "TORCH_GPU=2")
+	first.run("import torch\nw = torch.arange(10, 'cuda:1')\npart = w[4:6]\ncpu = torch.arange(3)\nraw = w.untyped_storage()")
+	saved := first.save(dir, "gpu")
+	checkSkipped(t, saved.Manifest.Skipped, nil)
 	for name, test := range map[string]struct{ gpus, want string }{
 		"as many": {"2", "cuda:1 1 cuda:1 [4.0, 5.0] True cpu cuda 40\n"},
 		"fewer":   {"1", "cuda:0 0 cuda:0 [4.0, 5.0] True cpu cuda 40\n"},
 		"none":    {"", "cpu None cpu [4.0, 5.0] True cpu cpu 40\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			first := newVM(t, stacks.Old(t), standIn(t), "TORCH_GPU=2")
-			first.run("import torch\nw = torch.arange(10, 'cuda:1')\npart = w[4:6]\ncpu = torch.arange(3)\nraw = w.untyped_storage()")
-			saved := first.save(dir, "gpu")
-			checkSkipped(t, saved.Manifest.Skipped, nil)
-
-			env := []string{standIn(t)}
-			if test.gpus != "" {
-				env = append(env, "TORCH_GPU="+test.gpus)
-			}
-			second := newVM(t, stacks.Old(t), env...)
-			r := second.restore(dir, "gpu")
+			first.forget()
+			first.run("import os; os.environ.pop('TORCH_GPU', 0)\nif '" + test.gpus + "': os.environ['TORCH_GPU'] = '" + test.gpus + "'")
+			r := first.restore(dir, "gpu")
 			checkSkipped(t, r.Loaded.Failed, nil)
-			if got := second.run(look); got != test.want {
+			if got := first.run(look); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			warned := len(r.Loaded.Warnings) == 1 && strings.Contains(r.Loaded.Warnings[0], "no GPU")
@@ -54,19 +51,21 @@ func TestTensorsOfAGPUComeBackOnOneWhereThereIsOne(t *testing.T) {
 }
 
 func TestALargeArrayIsNotHeldTwice(t *testing.T) {
+	t.Parallel()
 	const peak = "print([l.split()[1] for l in open('/proc/self/status') if l.startswith('VmHWM')][0])"
 	for _, pickler := range []string{"dill", "cloudpickle"} {
 		t.Run(pickler, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			first, second := newVM(t, stacks.Old(t)), newVM(t, stacks.Old(t))
 			for _, v := range []*vm{first, second} {
 				v.run(without(picklers[pickler]...) + "\nimport numpy as np, pandas as pd")
 			}
-			first.run("a = np.ones(128 << 17)\nf = pd.DataFrame({'x': a})") // 128 MiB
+			first.run("a = np.ones(96 << 17)\nf = pd.DataFrame({'x': a})") // 96 MiB
 			before := kilobytes(t, first.run(peak))
 			saved := first.save(dir, "large")
 			if grown := kilobytes(t, first.run(peak)) - before; grown > 32<<10 {
-				t.Errorf("saving 128 MiB took %d KiB more", grown)
+				t.Errorf("saving 96 MiB took %d KiB more", grown)
 			}
 			before = kilobytes(t, second.run(peak))
 			second.restore(dir, "large")
@@ -88,22 +87,24 @@ func kilobytes(t *testing.T, text string) int {
 }
 
 func TestOneVariableThatCannotComeBackCostsOnlyThoseThatShareWhatIsBroken(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
 		dir := t.TempDir()
-		first, second := newVM(t, s), newVM(t, s)
-		must(t, os.WriteFile(filepath.Join(first.dir, "helper.py"), []byte("class Thing: pass\n"), 0o600))
-		for _, v := range []*vm{first, second} {
-			v.run(without(picklers[pickler]...))
-		}
-		first.run("import helper, numpy as np\nkept = [1, 2]\nb_bad = [kept, [3], helper.Thing()]\nc_shares = {'bad': b_bad}\nd_half = [b_bad[1], kept]\n" +
+		v := newVM(t, s)
+		helper := filepath.Join(v.dir, "helper.py")
+		must(t, os.WriteFile(helper, []byte("class Thing: pass\n"), 0o600))
+		v.run(without(picklers[pickler]...))
+		v.run("import helper, numpy as np\nkept = [1, 2]\nb_bad = [kept, [3], helper.Thing()]\nc_shares = {'bad': b_bad}\nd_half = [b_bad[1], kept]\n" +
 			"a_kept = kept\nz_array = np.arange(300_000)\nz_fine = [kept, z_array]\ndef f(): return z_fine\nbefore = 'new'")
-		first.save(dir, "part")
-		second.run("b_bad = 'old'\nbefore = 'old'")
-		r := second.restore(dir, "part")
+		v.save(dir, "part")
+		v.forget()
+		must(t, os.Remove(helper))
+		v.run("import sys, shutil, importlib\ndel sys.modules['helper']\nshutil.rmtree('__pycache__')\nimportlib.invalidate_caches()\n%reset -f\nb_bad = 'old'\nbefore = 'old'")
+		r := v.restore(dir, "part")
 		const missing = "ModuleNotFoundError: No module named 'helper'"
 		const shares = "it shares an object with a variable that can't be restored"
 		checkSkipped(t, r.Loaded.Failed, map[string]string{"helper": missing, "b_bad": missing, "c_shares": shares})
-		got := second.run("print(b_bad, before, d_half, a_kept is kept is d_half[1] is z_fine[0], z_fine[1] is z_array, z_array.sum(), f() is z_fine)")
+		got := v.run("print(b_bad, before, d_half, a_kept is kept is d_half[1] is z_fine[0], z_fine[1] is z_array, z_array.sum(), f() is z_fine)")
 		if want := "old new [[3], [1, 2]] True True 44999850000 True\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -114,6 +115,7 @@ func TestOneVariableThatCannotComeBackCostsOnlyThoseThatShareWhatIsBroken(t *tes
 }
 
 func TestAnotherPythonsFunctionsAreNamedAndDataComesBack(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first := newVM(t, stacks.Old(t))
 	// What a Python of another minor version writes: its magic number stands for it.
@@ -138,17 +140,21 @@ func TestAnotherPythonsFunctionsAreNamedAndDataComesBack(t *testing.T) {
 }
 
 func TestHowFarChunkedRunsCameGoesAlong(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	first, second := newVM(t, stacks.Old(t)), newVM(t, stacks.Old(t))
-	first.run("import sys, types\nm = sys.modules['colab_relay_runs'] = types.ModuleType('colab_relay_runs')\nm.runs = {'k': {'setup': 'h', 'done': 7}}\ndel m\nx = 1")
-	first.save(dir, "runs")
-	second.restore(dir, "runs")
-	if got := second.run("print(sys.modules['colab_relay_runs'].runs)"); got != "{'k': {'setup': 'h', 'done': 7}}\n" {
+	v := newVM(t, stacks.Old(t))
+	v.run("import sys, types\nm = sys.modules['colab_relay_runs'] = types.ModuleType('colab_relay_runs')\nm.runs = {'k': {'setup': 'h', 'done': 7}}\ndel m\nx = 1")
+	v.save(dir, "runs")
+	v.run("del sys.modules['colab_relay_runs']")
+	v.forget()
+	v.restore(dir, "runs")
+	if got := v.run("print(sys.modules['colab_relay_runs'].runs)"); got != "{'k': {'setup': 'h', 'done': 7}}\n" {
 		t.Error(got)
 	}
 }
 
 func TestManyVariablesAreAllTold(t *testing.T) {
+	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("for n in range(3000): globals()['variable_%d' % n] = n")
 	saved := v.save(dir, "many") // the report is a blob then
@@ -158,6 +164,7 @@ func TestManyVariablesAreAllTold(t *testing.T) {
 }
 
 func TestNothingUserDefinedBreaksTheSave(t *testing.T) {
+	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("list = dict = print = type = len = None\nopen = 3\nx = 5\nglobals()['odd name\\ud800'] = 1\nglobals()['quote\"'] = 2")
 	saved := v.save(dir, "shadowed")
@@ -174,6 +181,7 @@ func TestNothingUserDefinedBreaksTheSave(t *testing.T) {
 }
 
 func TestWhatDoesNotFitOnTheVMIsNamed(t *testing.T) {
+	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import numpy as np\nsmall = [1]\nlarge = np.ones(4 << 20)\nalso_large = bytes(40 << 20)")
 	// The largest file this process may write stands for a full disk: 10 MiB.

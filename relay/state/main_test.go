@@ -109,6 +109,13 @@ func (v *vm) try(code string) (contract.Execution, string) {
 	return e, text.String()
 }
 
+// forget empties the user's namespace, where a test needs no other process to restore
+// into.
+func (v *vm) forget() {
+	v.t.Helper()
+	v.run("%reset -f")
+}
+
 // runFile runs a file of testdata.
 func (v *vm) runFile(name string) string {
 	v.t.Helper()

@@ -11,6 +11,7 @@ import (
 )
 
 func TestWhatWillNotLoadIsToldWhileTheVariablesAreThereAndCostsNothingElse(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
 		v, dir := newVM(t, s), t.TempDir()
 		v.run(without(picklers[pickler]...))
@@ -28,7 +29,7 @@ func TestWhatWillNotLoadIsToldWhileTheVariablesAreThereAndCostsNothingElse(t *te
 			t.Error("a __del__ ran")
 		}
 
-		v.run("%reset -f")
+		v.forget()
 		restored := v.restore(dir, "n")
 		const shares = "it shares an object with a variable that can't be restored"
 		checkSkipped(t, restored.Loaded.Failed, map[string]string{
@@ -42,24 +43,22 @@ func TestWhatWillNotLoadIsToldWhileTheVariablesAreThereAndCostsNothingElse(t *te
 }
 
 func TestTrialThatHangsOrDiesHurtsNothing(t *testing.T) {
+	t.Parallel()
 	const class = "class C:\n  def __init__(self): self.x = 1\n  def __setstate__(self, state):\n    "
-	for name, test := range map[string]struct{ code, want string }{
-		"ends the process": {"import os; os._exit(3)", "loading it ended the process"},
-		"never ends":       {"while True: pass", "loading it did not end within 5 seconds"},
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	for code, want := range map[string]string{
+		"import os; os._exit(3)": "loading it ended the process",
+		"while True: pass":       "loading it did not end within 5 seconds",
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			v, dir := newVM(t, stacks.Old(t)), t.TempDir()
-			v.run(class + test.code + "\nc = C()\nd = [1]")
-			saved := v.save(dir, "n")
-			checkSkipped(t, saved.Manifest.Skipped, nil)
-			if len(saved.Warnings) != 1 || !strings.HasPrefix(saved.Warnings[0], `"c" was saved`) || !strings.HasSuffix(saved.Warnings[0], test.want) {
-				t.Errorf("%q", saved.Warnings)
-			}
-			if got := v.run("import os\ntry: print(os.waitpid(-1, os.WNOHANG))\nexcept ChildProcessError: print('no child')"); got != "no child\n" {
-				t.Errorf("left behind: %s", got)
-			}
-		})
+		v.run(class + code + "\nc = C()\nd = [1]")
+		saved := v.save(dir, "n")
+		checkSkipped(t, saved.Manifest.Skipped, nil)
+		if len(saved.Warnings) != 1 || !strings.HasPrefix(saved.Warnings[0], `"c" was saved`) || !strings.HasSuffix(saved.Warnings[0], want) {
+			t.Errorf("%q", saved.Warnings)
+		}
+		if got := v.run("import os\ntry: print(os.waitpid(-1, os.WNOHANG))\nexcept ChildProcessError: print('no child')"); got != "no child\n" {
+			t.Errorf("left behind: %s", got)
+		}
 	}
 }
 

@@ -144,6 +144,7 @@ func TestPruningKeepsTheNewestGoodVersions(t *testing.T) {
 }
 
 func TestThreeVersionsStayAndNumbersGoOn(t *testing.T) {
+	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	var last Saved
 	for i := range 5 {

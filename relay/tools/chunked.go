@@ -14,9 +14,9 @@ import (
 
 type chunkedArgs struct {
 	Setup     string `json:"setup_code" doc:"Python run once in a kernel's life, before the iterations: imports, data, models. May be empty."`
-	Loop      string `json:"loop_code" min:"1" doc:"Python run for each i from 0 to n_iterations-1; i is an ordinary variable. Any code will do: several lines, def, try, continue, lines with ! or %. What it puts into result is kept for each iteration."`
+	Loop      string `json:"loop_code" min:"1" doc:"Python run for each i from 0 to n_iterations-1; i is an ordinary variable. Several lines, def, try, continue, lines with ! or % all work; break and await at the top level do not. The value it puts into result is kept for each iteration that sets it."`
 	N         int64  `json:"n_iterations" min:"1" max:"1000000000" doc:"How many iterations in all."`
-	BatchSize int64  `json:"batch_size" default:"10" min:"1" max:"1000000" doc:"Iterations of one execution, at most; a batch ends by itself after about 30 s."`
+	BatchSize int64  `json:"batch_size" default:"10" min:"1" max:"1000000" doc:"Iterations of one execution, at most; a batch ends by itself after about 30 s. Take a large number, such as 100000, for iterations of milliseconds."`
 	Name      string `json:"checkpoint_name" default:"chunked_op" min:"1" max:"200" doc:"Under this name the progress is kept on this computer; the same name goes on where it stopped."`
 	OnChange  string `json:"on_change" default:"refuse" max:"20" doc:"When setup_code, loop_code or n_iterations are not those kept under the name: refuse; continue (keep what is done, go on with the new code, as after a failed iteration); restart (begin at 0, also to run a finished name again)."`
 	target
@@ -84,18 +84,18 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Proble
 	out.flush(ctx)
 	c.sawSession(outcome.Batch.SessionMinutesLeft)
 	c.kernels.see(c.target.Name, run.State().KernelID) // a new one is told in notes
-	got := newChunked(run, outcome, out)
+	got := newChunked(run, args.BatchSize, outcome, out)
 	return got, got.problem(outcome, err, out)
 }
 
-func newChunked(run *chunked.Run, o chunked.Outcome, out *batchOutput) *Chunked {
+func newChunked(run *chunked.Run, batchSize int64, o chunked.Outcome, out *batchOutput) *Chunked {
 	s := run.State()
 	got := &Chunked{
 		Status: string(s.Status), Completed: min(s.Done, s.N), Remaining: s.Remaining(),
 		ProgressPct: *round(100*float64(min(s.Done, s.N))/float64(s.N), 10),
 		Output:      out.text(), CheckpointPath: run.Path(), ExecutionID: o.Batch.ExecutionID, KernelID: s.KernelID,
 		TimeSec: *round(s.MeanSeconds*float64(s.Timed), 1000), Results: newest(s.Results),
-		SavedFiles: out.files, Notes: append(o.Notes, out.notes...),
+		SavedFiles: out.files, Notes: append(o.Notes, fewer(out.notes)...),
 	}
 	if got.SavedFiles == nil {
 		got.SavedFiles = []render.File{}
@@ -106,12 +106,42 @@ func newChunked(run *chunked.Run, o chunked.Outcome, out *batchOutput) *Chunked 
 	if s.ResultsDropped > 0 {
 		got.Notes = append(got.Notes, fmt.Sprintf("%d values of result were not kept: all together may be 16 MiB", s.ResultsDropped))
 	}
+	if hint := batchHint(s, batchSize); hint != "" {
+		got.Notes = append(got.Notes, hint)
+	}
 	got.CanContinue = s.Status != chunked.StatusFinished
 	if o.Stop != nil {
 		got.FailedIteration = o.Stop.Iteration
 	}
 	got.NextCommand = got.next(o)
 	return got
+}
+
+// fewer are the first of a call's notes on output, of which each batch may make some.
+func fewer(notes []string) []string {
+	const most = 4
+	if len(notes) <= most {
+		return notes
+	}
+	return append(notes[:most:most], fmt.Sprintf("%d more notes on output were left out", len(notes)-most))
+}
+
+// batchHint advises a larger batch_size where going from batch to batch takes
+// most of the time.
+func batchHint(s *chunked.State, batchSize int64) string {
+	const (
+		least, good = 0.5, 5    // seconds of a batch
+		most        = 1_000_000 // iterations
+	)
+	batch := s.MeanSeconds * float64(batchSize)
+	if s.Timed < 20 || batch > least || s.Remaining() < 10*batchSize || batchSize == most {
+		return ""
+	}
+	better := int64(most)
+	if s.MeanSeconds*most > good {
+		better = int64(good / s.MeanSeconds)
+	}
+	return fmt.Sprintf("batches of %d iterations take %.1g s each: batch_size=%d makes the run faster", batchSize, batch, better)
 }
 
 // newest values, few and small enough for an answer.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
@@ -58,7 +59,7 @@ func (f *fakeExecutor) batches(t *testing.T, fails int64) {
 				break
 			}
 			add(contract.Event{Type: contract.EventStream, Name: "stdout", Text: fmt.Sprintf("now %d\n", i)})
-			mark(fmt.Sprintf(`"event":"done","done":%d,"seconds":0.1,"result":"[%d]"`, i+1, i))
+			mark(fmt.Sprintf(`"event":"done","done":%d,"count":1,"seconds":0.1,"slowest":0.1,"values":[{"i":%d,"result":"[%d]"}]`, i+1, i, i))
 		}
 		e.NextOffset = int64(len(e.Events))
 		return http.StatusOK, e
@@ -71,6 +72,28 @@ func chunkedCall(more map[string]any) map[string]any {
 		args[k] = v
 	}
 	return args
+}
+
+func TestTinyBatchesAreToldToBeSlow(t *testing.T) {
+	for name, c := range map[string]struct {
+		state chunked.State
+		size  int64
+		want  string
+	}{
+		"fast iterations":     {chunked.State{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 10, "batch_size=5000 "},
+		"trivial ones":        {chunked.State{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-7}, 10, "batch_size=1000000 "},
+		"slow ones":           {chunked.State{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: .1}, 10, ""},
+		"large batches":       {chunked.State{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 1000, ""},
+		"hardly any are left": {chunked.State{N: 1050, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 10, ""},
+		"too early to tell":   {chunked.State{N: 1e6, Done: 10, Timed: 10, MeanSeconds: 1e-3}, 10, ""},
+	} {
+		if got := batchHint(&c.state, c.size); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := fewer(make([]string, 30)); len(got) != 5 || got[4] != "26 more notes on output were left out" {
+		t.Errorf("%q", got)
+	}
 }
 
 func TestChunkedRunFinishesInOneCall(t *testing.T) {

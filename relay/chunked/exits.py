@@ -1,0 +1,30 @@
+"""Makes exit() and quit() an error of the iteration that calls them. IPython's would end
+the kernel a moment later, with whatever runs in it by then."""
+
+
+class Exit(BaseException):
+    """Told as SystemExit. It is none, as IPython shows that without its lines."""
+
+
+Exit.__name__ = Exit.__qualname__ = "SystemExit"
+
+
+class Exits:
+    def __init__(self, shell):
+        self.shell = shell
+
+    def __enter__(self):
+        self.own = vars(self.shell).get("ask_exit")
+        self.keep = getattr(self.shell, "keepkernel_on_exit", None)
+        self.shell.ask_exit = self.refuse
+        return self
+
+    def __exit__(self, *_):
+        if self.own is not None:
+            self.shell.ask_exit = self.own
+        else:
+            vars(self.shell).pop("ask_exit", None)
+
+    def refuse(self):
+        self.shell.keepkernel_on_exit = self.keep  # exit(keep_kernel) has set it
+        raise Exit("exit() ends no chunked run: use continue, or raise an error")

@@ -1,0 +1,122 @@
+"""Tells which value an iteration gave in the user's variable `result`.
+
+An iteration that did not set it gave none, although the value of one before may still
+stand there. Code that always sets it is told by its syntax. Otherwise the old value is
+taken out for the time of the iteration; where the code may read that, it stays, and only
+another object than before counts.
+"""
+
+import ast
+import dis
+import re
+import types
+
+from colab_relay_body import own_jumps
+
+NAME = "result"
+NOTHING = object()
+WORD = re.compile(r"\b%s\b" % NAME)
+STORES = ("STORE_NAME", "STORE_GLOBAL")
+READS = ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS", "DELETE_NAME", "DELETE_GLOBAL")
+RUNNERS = ("exec", "eval", "run_cell", "run_cell_magic", "run_line_magic", "system", "getoutput")
+MAX_DEPTH = 4  # of magics within magics
+
+
+class Result:
+    def __init__(self, shell, setup, loop):
+        self.names = shell.user_ns
+        self.old = NOTHING
+        own, others = Uses(shell, loop), Uses(shell, setup)
+        self.set = own.stores
+        always = always_set(loop.statements)
+        self.compared = self.set and not always and (own.reads or others.reads)
+        self.taken_out = self.set and not always and not self.compared
+
+    def before(self):
+        if self.taken_out:
+            self.old = self.names.pop(NAME, NOTHING)
+        elif self.compared:
+            self.old = self.names.get(NAME, NOTHING)
+
+    def after(self):
+        """What the iteration gave, or NOTHING."""
+        old, self.old = self.old, NOTHING
+        now = self.names.get(NAME, NOTHING)
+        if not self.set or (self.compared and now is old):
+            return NOTHING
+        if now is NOTHING and old is not NOTHING and self.taken_out:
+            self.names[NAME] = old
+        return now
+
+
+class Uses:
+    """Whether a body's code sets or reads the user's variable, looked for in the texts of
+    magics, exec and eval as well."""
+
+    def __init__(self, shell, body):
+        self.shell = shell
+        self.stores = self.reads = False
+        self.look(body.tree, body.code, 0)
+
+    def look(self, tree, code, depth):
+        self.stores = self.stores or uses(code, STORES, ("STORE_GLOBAL",))
+        self.reads = self.reads or uses(code, READS, READS)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and node.value == NAME:
+                self.reads = True  # globals()["result"]
+            elif isinstance(node, ast.Call) and called(node) in RUNNERS:
+                for text in texts_of(node):
+                    self.look_into(text, depth + 1)
+
+    def look_into(self, text, depth):
+        if not WORD.search(text):
+            return
+        try:
+            tree = ast.parse(self.shell.transform_cell(text))
+            code = compile(tree, "<text>", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError):
+            self.reads = True
+            return
+        if depth < MAX_DEPTH:
+            self.look(tree, code, depth)
+
+
+def called(call):
+    return getattr(call.func, "attr", None) or getattr(call.func, "id", None)
+
+
+def texts_of(call):
+    for arg in call.args:
+        if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
+            yield arg.value
+
+
+def uses(code, ways, inner_ways):
+    """Whether code has one of these instructions on the name; inner_ways are those that
+    reach the user's variable from a function or class."""
+    if any(step.opname in ways and step.argval == NAME for step in dis.get_instructions(code)):
+        return True
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return any(uses(code, inner_ways, inner_ways) for code in inner)
+
+
+def always_set(statements):
+    """Whether a statement that nothing can skip sets the name."""
+    for node in statements:
+        if isinstance(node, ast.Assign) and any(map(binds, node.targets)):
+            return True
+        if isinstance(node, ast.AugAssign) and binds(node.target):
+            return True
+        if isinstance(node, ast.AnnAssign) and node.value is not None and binds(node.target):
+            return True
+        if any(own_jumps([node], ast.Continue)):
+            return False
+    return False
+
+
+def binds(target):
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return any(map(binds, target.elts))
+    if isinstance(target, ast.Starred):
+        return binds(target.value)
+    return isinstance(target, ast.Name) and target.id == NAME

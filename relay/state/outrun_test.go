@@ -1,0 +1,47 @@
+package state
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+func TestSaveThatOtherCodeOutranIsBegunAnew(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	begin := func() {
+		t.Helper()
+		must(t, os.RemoveAll(filepath.Join(dir, "state")))
+		v.run("import os\nx, data = 'old', os.urandom(48 << 20)")
+		if _, err := Save(v.dying(t, 1<<20), v.client, dir, v.dyingOptions("n")); !errors.Is(err, errDied) {
+			t.Fatalf("%v", err)
+		}
+	}
+	begin()
+	v.run("x, data = 'new', None")
+	s := v.save(dir, "n")
+	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "other code ran") || s.Manifest.Bytes > 1<<20 {
+		t.Errorf("%d bytes, warned %q", s.Manifest.Bytes, s.Warnings)
+	}
+	v.restore(dir, "n")
+	if got := v.run("print(x)"); got != "new\n" {
+		t.Errorf("saved %s", got)
+	}
+	wantNothingLeft(t, v, dir, "n")
+
+	// While the other code still runs a new save could only wait, so the old one is
+	// finished, and said to be old.
+	begin()
+	_, err := v.client.Submit(t.Context(), contract.Submit{Code: "import threading\nopen('running', 'w').close()\nwhile not os.path.exists('gate'): threading.Event().wait(0.01)"})
+	must(t, err)
+	awaitFile(t, filepath.Join(v.dir, "running"))
+	s = v.save(dir, "n")
+	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "call again to save those of now") || s.Manifest.Bytes < 48<<20 {
+		t.Errorf("%d bytes, warned %q", s.Manifest.Bytes, s.Warnings)
+	}
+	must(t, os.WriteFile(filepath.Join(v.dir, "gate"), nil, 0o600))
+}
