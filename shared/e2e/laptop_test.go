@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// laptop is a person's computer: a terminal with the relay's commands, and hosts
+// that start a relay. All of them share one home, and nothing but its files.
+type laptop struct {
+	t   *testing.T
+	dir string
+}
+
+func newLaptop(t *testing.T) laptop { return laptop{t, t.TempDir()} }
+
+// relay runs one command of the real program, which must succeed, and gives what it printed.
+func (l laptop) relay(args ...string) string {
+	l.t.Helper()
+	cmd := exec.CommandContext(within(l.t, 30*time.Second), binaries.Relay, args...)
+	cmd.Dir = l.dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "XDG_CONFIG_HOME=" + l.dir + "/config", "XDG_CACHE_HOME=" + l.dir + "/cache"}
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		l.t.Fatalf("relay %s: %v\n%s%s", args[0], err, out, &errs)
+	}
+	return string(out)
+}
+
+// host starts a host whose relay knows the paired runtimes only.
+func (l laptop) host() *harness.Host {
+	l.t.Helper()
+	h, err := harness.StartHost(within(l.t, 30*time.Second), harness.HostConfig{Binary: binaries.Relay, Dir: l.dir, Env: []string{"RELAY_HOLD=20s"}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() {
+		h.Close()
+		if l.t.Failed() {
+			l.t.Logf("the relay logged:\n%s", h.Stderr)
+		}
+	})
+	return h
+}
+
+// colab is an account in which VMs come and go; the edge and the settings stay.
+type colab struct {
+	t      *testing.T
+	edge   *ngrokedge.Edge
+	secret string // empty: each VM makes its own
+	args   []string
+}
+
+// newVM starts an executor on a VM that has never run one.
+func (c colab) newVM() *harness.Executor {
+	c.t.Helper()
+	e, err := harness.StartExecutor(within(c.t, time.Minute), harness.ExecutorConfig{
+		Binary: binaries.Executor, Python: stacks.Old(c.t).Python, Dir: c.t.TempDir(), Secret: c.secret, Args: c.args,
+		Env: []string{"NGROK_AUTHTOKEN=a-token-of-the-test", "COLAB_RELAY_NGROK_SERVER=" + c.edge.Addr, "COLAB_RELAY_NGROK_CA=" + c.edge.CAFile},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		e.Kill()
+		if c.t.Failed() {
+			c.t.Logf("the executor printed:\n%s", e.Output)
+		}
+	})
+	return e
+}

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/shared/e2e/harness"
+)
+
+// TestNewVMAtTheSameDomainNeedsNoEdit kills the executor and starts another one, in
+// other folders, that has the same domain and secret.
+func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
+	for name, anew := range map[string]bool{"the relay stays": false, "a relay started anew": true} {
+		t.Run(name, func(t *testing.T) {
+			l, vms, first := pairedOnce(t)
+			paired := pairings(t, l)
+			h := l.host()
+			want(t, quick(t, h, "kept = 1\nkept"), map[string]any{"success": true, "result": "1", "warning": nil})
+
+			first.Kill()
+			refuseBinds(t, vms.edge, 1) // for ngrok the dead VM is online for a while
+			if anew {
+				h.Close()
+				h = l.host()
+			}
+			second := vms.newVM()
+			if second.Ready.URL != first.Ready.URL || second.Ready.InstanceID == first.Ready.InstanceID {
+				t.Fatalf("first VM %+v, second %+v: want one URL and two instances", first.Ready, second.Ready)
+			}
+			a := quick(t, h, "'kept' in globals()")
+			want(t, a, map[string]any{"success": true, "result": "False"})
+			saysNewVM(t, a)
+			want(t, quick(t, h, "2"), map[string]any{"success": true, "warning": nil})
+			if pairings(t, l) != paired {
+				t.Error("the list of runtimes was changed")
+			}
+		})
+	}
+}
+
+// TestRunBegunBetweenTwoVMsIsNotRunUnseen makes a call while nobody serves the domain.
+// A page of the tunnel proves nothing, so the old VM may have run the code.
+func TestRunBegunBetweenTwoVMsIsNotRunUnseen(t *testing.T) {
+	l, vms, first := pairedOnce(t)
+	h := l.host()
+	want(t, quick(t, h, "1"), map[string]any{"success": true})
+	first.Kill()
+	asked := vms.edge.Requests()
+	var calling sync.WaitGroup
+	calling.Go(func() {
+		a, err := h.Call(within(t, time.Minute), "run_code_quick", map[string]any{"code": "open('ran', 'w')"})
+		if err != nil || a.Error() != "new_instance" || !strings.Contains(a.Text, "set-up code again") {
+			t.Errorf("the call between: %v %s", err, a.Text)
+		}
+	})
+	err := harness.Poll(within(t, 10*time.Second), func() (bool, error) { return vms.edge.Requests() > asked, nil })
+	if err != nil {
+		t.Errorf("the call made no request: %v", err)
+	}
+	second := vms.newVM()
+	calling.Wait()
+	if _, err := os.Stat(filepath.Join(second.Config.Dir, "ran")); err == nil {
+		t.Error("the new VM ran the code")
+	}
+	a := quick(t, h, "2")
+	want(t, a, map[string]any{"success": true, "result": "2"})
+	saysNewVM(t, a)
+}
+
+// pairedOnce is a laptop with a secret of its own, and a VM with that secret and a
+// domain, paired by its address.
+func pairedOnce(t *testing.T) (laptop, colab, *harness.Executor) {
+	t.Helper()
+	l := newLaptop(t)
+	l.relay("init")
+	vms := colab{t, ngrokedge.Start(t), ownSecret(t, l), []string{"--domain", "fixed.ngrok-free.app"}}
+	first := vms.newVM()
+	l.relay("pair", first.Ready.URL)
+	return l, vms, first
+}
+
+// TestNewVMBehindCOLABURLIsTold has a host whose settings name the URL.
+func TestNewVMBehindCOLABURLIsTold(t *testing.T) {
+	vms := colab{t, ngrokedge.Start(t), secret, []string{"--domain", "fixed.ngrok-free.app"}}
+	home := harness.HostConfig{Dir: t.TempDir()}
+	first := vms.newVM()
+	h := startHost(t, first.Ready.URL, home)
+	want(t, quick(t, h, "1"), map[string]any{"success": true, "warning": nil})
+	h.Close()
+	first.Kill()
+	vms.newVM()
+	saysNewVM(t, quick(t, startHost(t, first.Ready.URL, home), "2"))
+}
+
+// saysNewVM fails unless an answer warns of a new kernel on a new VM.
+func saysNewVM(t *testing.T, a harness.Answer) {
+	t.Helper()
+	if said := a.String("warning"); !strings.Contains(said, "kernel is a new one, on a new VM") {
+		t.Errorf("the warning is %q", said)
+	}
+}
+
+// ownSecret is the one that relay init made.
+func ownSecret(t *testing.T, l laptop) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(l.dir, "config", "colab-relay", "executor-secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// pairings is the file of paired runtimes.
+func pairings(t *testing.T, l laptop) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(l.dir, "config", "colab-relay", "runtimes.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

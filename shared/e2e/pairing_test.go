@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/shared/e2e/harness"
+)
+
+// printed is the pairing line in what an executor printed, as a person copies it.
+func printed(t *testing.T, e *harness.Executor) []string {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^\s*pair\s+relay (pair colab-relay:\S+)$`).FindStringSubmatch(e.Output.String())
+	if line == nil {
+		t.Fatalf("there is no pairing line in:\n%s", e.Output)
+	}
+	return strings.Fields(line[1])
+}
+
+func TestPairingCommandsCountAtOnceInARunningRelay(t *testing.T) {
+	l := newLaptop(t)
+	h := l.host() // before anything is paired
+	a := quick(t, h, "1")
+	if a.Error() != "not_configured" || !strings.Contains(a.Text, "relay pair") {
+		t.Errorf("with nothing paired: %s", a.Text)
+	}
+
+	first := colab{t: t, edge: ngrokedge.Start(t)}.newVM()
+	l.relay(printed(t, first)...)
+	want(t, quick(t, h, "where = 'first'\nwhere"), map[string]any{"success": true, "result": "'first'", "runtime": "default"})
+
+	first.Kill()
+	second := colab{t: t, edge: ngrokedge.Start(t)}.newVM() // another URL, another secret
+	if second.Ready.URL == first.Ready.URL || second.Ready.KeyID == first.Ready.KeyID {
+		t.Fatalf("first VM %+v, second %+v: want all of it to differ", first.Ready, second.Ready)
+	}
+	if out := l.relay(printed(t, second)...); !strings.Contains(out, second.Ready.URL) {
+		t.Errorf("relay pair printed %q", out)
+	}
+	a = quick(t, h, "'where' in globals()")
+	want(t, a, map[string]any{"success": true, "result": "False", "runtime": "default"})
+	saysNewVM(t, a)
+
+	third := colab{t: t, edge: ngrokedge.Start(t)}.newVM()
+	l.relay(append(printed(t, third), "--name", "lab")...)
+	want(t, call(t, h, "run_code_quick", map[string]any{"code": "where = 'third'\nwhere", "runtime": "lab"}),
+		map[string]any{"success": true, "result": "'third'", "runtime": "lab", "warning": nil})
+	listed(t, l, `(?m)^default +`+regexp.QuoteMeta(second.Ready.URL)+` +`+second.Ready.KeyID+` +default *$`,
+		`(?m)^lab +`+regexp.QuoteMeta(third.Ready.URL)+` +`+third.Ready.KeyID+` *$`)
+
+	l.relay("unpair", "default")
+	want(t, quick(t, h, "where"), map[string]any{"success": true, "result": "'third'", "runtime": "lab", "warning": nil})
+	listed(t, l, `(?m)^lab +.* default *$`)
+	l.relay("unpair", "lab")
+	a = quick(t, h, "where")
+	if a.Error() != "not_configured" || !strings.Contains(a.Text, "nothing is paired yet") {
+		t.Errorf("with all unpaired: %s", a.Text)
+	}
+}
+
+// listed fails unless relay runtimes prints a line for each pattern, and no more.
+func listed(t *testing.T, l laptop, patterns ...string) {
+	t.Helper()
+	out := l.relay("runtimes")
+	if n := strings.Count(out, "\n"); n != len(patterns)+1 {
+		t.Errorf("relay runtimes printed %d lines:\n%s", n, out)
+	}
+	for _, p := range patterns {
+		if !regexp.MustCompile(p).MatchString(out) {
+			t.Errorf("relay runtimes: no line is like %s in\n%s", p, out)
+		}
+	}
+}
