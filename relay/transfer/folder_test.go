@@ -9,14 +9,19 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"colabrelay/shared/contract"
 )
 
-// tree makes n small files in folders of 1,300, and what is hard about folders.
+// perFolder is more than a page of a listing holds.
+const perFolder = contract.MaxListFiles + 5
+
+// tree makes n small files in folders of perFolder, and what is hard about folders.
 func tree(t *testing.T, dir string, n int) {
 	t.Helper()
 	for i := range n {
-		sub := filepath.Join(dir, fmt.Sprintf("sub%d", i/1300))
-		if i%1300 == 0 {
+		sub := filepath.Join(dir, fmt.Sprintf("sub%d", i/perFolder))
+		if i%perFolder == 0 {
 			must(t, os.MkdirAll(sub, 0o755))
 		}
 		must(t, os.WriteFile(filepath.Join(sub, fmt.Sprintf("f%04d.txt", i)), fmt.Appendf(nil, "file %d", i), 0o644))
@@ -67,7 +72,7 @@ func sameTree(t *testing.T, got, want string) {
 
 func TestAFolderComesAsItsTreeAndOnlyOnce(t *testing.T) {
 	v := newVM(t)
-	const n = 1310 // the first subfolder is of several pages
+	const n = perFolder + 5
 	tree(t, v.path("data"), n)
 	dir := t.TempDir()
 	get := func(o Options) Result {
@@ -90,7 +95,7 @@ func TestAFolderComesAsItsTreeAndOnlyOnce(t *testing.T) {
 	}
 	sameTree(t, r.Path, v.path("data"))
 	wantNames(t, dir, "data")
-	must(t, os.WriteFile(v.path("data/sub1/f1300.txt"), []byte("changed"), 0o644))
+	must(t, os.WriteFile(v.path("data/sub1/f1005.txt"), []byte("changed"), 0o644))
 	// A new executor, as the requests of both times together pass a minute's limit.
 	v.stop()
 	v.start()
@@ -122,7 +127,7 @@ func TestAFolderThatWasCutGoesOnWithoutAskingAgain(t *testing.T) {
 
 func TestAFolderArrivesAsItsTreeAndOnlyOnce(t *testing.T) {
 	v := newVM(t)
-	const n = 1310
+	const n = perFolder + 5
 	local := filepath.Join(t.TempDir(), "data")
 	tree(t, local, n)
 	put := func(o Options) Result {
@@ -140,7 +145,7 @@ func TestAFolderArrivesAsItsTreeAndOnlyOnce(t *testing.T) {
 		t.Errorf("notes are %q", r.Notes)
 	}
 	sameTree(t, v.path("data"), local)
-	must(t, os.WriteFile(filepath.Join(local, "sub1/f1300.txt"), []byte("changed"), 0o644))
+	must(t, os.WriteFile(filepath.Join(local, "sub1/f1005.txt"), []byte("changed"), 0o644))
 	if r = put(Options{Overwrite: true}); r.Skipped != r.Files-1 || v.counts.of(askPut) != 1 || r.MovedBytes != int64(len("changed")) {
 		t.Errorf("second time: %+v, %d parts", r, v.counts.of(askPut))
 	}

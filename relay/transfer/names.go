@@ -56,10 +56,14 @@ func safeName(name string, windows bool) string {
 
 // replaceForbidden leaves bytes that are not UTF-8 as they are, as strings.Map would not.
 func replaceForbidden(name string, windows bool) string {
+	forbidden := func(r rune) bool { return forbiddenRune(r, windows) }
+	if !strings.ContainsFunc(name, forbidden) {
+		return name
+	}
 	var b strings.Builder
 	for len(name) > 0 {
 		r, n := utf8.DecodeRuneInString(name)
-		if forbiddenRune(r, windows) {
+		if forbidden(r) {
 			b.WriteByte('_')
 		} else {
 			b.WriteString(name[:n])
