@@ -53,10 +53,10 @@ type SavedState struct {
 func saveState() tool {
 	return define(spec{
 		name: "save_kernel_state", title: "Save the kernel's variables",
-		description: "Keep all variables, functions, classes and imports of the kernel on this computer, so that restore_kernel_state can bring them into a kernel of another VM. Use it before a VM ends (answers warn of that), after expensive work, and now and then in a chunked run. " +
+		description: "Keep all variables, functions, classes and imports of the kernel on this computer, so that restore_kernel_state can bring them into a kernel of another VM. Use it before a VM ends (answers warn of that), and after expensive work. " +
 			"What can't be kept (open files, generators, threads …) is left out and named in skipped with the reason. Earlier versions stay until the new one is whole. " +
-			"A large state may take several calls: with status \"saving\" (can_continue true) call again with the same arguments, and run nothing in between: when other code ran, the save begins anew with the variables of now. " +
-			"What may be unable to load again (objects of classes of your own and of rarer libraries, up to 64 MB each) is loaded once for a trial in a forked copy of the kernel, and warnings name what failed: __setstate__ and constructors run there, so what they do to files or over the network happens. " + pickleWarning,
+			"A large state may take several calls: with status \"saving\" (can_continue true) call again with the same arguments and run nothing in between, or it begins anew. " +
+			"Objects of own classes and rarer libraries (up to 64 MB each) are loaded once for a trial in a forked copy of the kernel; warnings name what failed. Their __setstate__ and constructors run there, with what these do to files or the network. " + pickleWarning,
 		openWorld: true,
 	}, func(ctx context.Context, c *call, args saveArgs) (*SavedState, *Problem) {
 		got, err := state.Save(ctx, c.target.Client, c.cfg.CheckpointDir, state.Options{
