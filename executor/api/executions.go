@@ -39,7 +39,8 @@ func (a *API) submit(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.told(a.Queue.Read(r.Context(), id, execution.ReadRequest{Wait: wait, UntilEnd: true}))
+	lively := time.Duration(s.OutputAfterSeconds * float64(time.Second))
+	return a.told(a.Queue.Read(r.Context(), id, execution.ReadRequest{Wait: wait, UntilEnd: true, EventsAfter: lively}))
 }
 
 // checkSubmit holds s against the contract's bounds and fills in its defaults.
@@ -58,6 +59,9 @@ func checkSubmit(s *contract.Submit) (wait time.Duration, err error) {
 	}
 	if s.TimeoutSeconds == 0 {
 		s.TimeoutSeconds = contract.DefaultTimeout.Seconds()
+	}
+	if _, err := seconds("output_after_seconds", s.OutputAfterSeconds, contract.MaxWait); err != nil {
+		return 0, err
 	}
 	return seconds("wait_seconds", s.WaitSeconds, contract.MaxWait)
 }

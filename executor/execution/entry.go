@@ -3,6 +3,7 @@ package execution
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -24,7 +25,9 @@ type ReadRequest struct {
 	Wait     time.Duration
 	MaxBytes int64 // of events; 0 means contract.DefaultReadBytes
 	UntilEnd bool  // wait for the end or an input request, not for the first event
-	NoEvents bool  // leave the events out
+	// EventsAfter, when set, ends UntilEnd after this time: from then on an event will do.
+	EventsAfter time.Duration
+	NoEvents    bool // leave the events out
 }
 
 // entry is one execution in memory. What must outlive the program is in its
@@ -201,6 +204,29 @@ func (e *entry) worth(r ReadRequest) bool {
 		return true // nothing more comes by itself, at any offset
 	}
 	return !r.UntilEnd && x.NextOffset > r.Offset
+}
+
+// endGrace is how long an answer with new events waits for the run's end: the last
+// output and the end come within moments, and apart they would cost two requests.
+const endGrace = 5 * time.Millisecond
+
+// awaitEnd returns when the run has finished, or after endGrace.
+func (e *entry) awaitEnd(ctx context.Context) {
+	timer := time.NewTimer(endGrace)
+	defer timer.Stop()
+	for {
+		changed := e.changes()
+		if e.snapshot().Status.Finished() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (e *entry) read(r ReadRequest) (contract.Execution, error) {

@@ -301,16 +301,27 @@ func (q *Queue) Read(ctx context.Context, id string, r ReadRequest) (contract.Ex
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	timer := time.NewTimer(r.Wait)
-	defer timer.Stop()
-	for {
+	end := time.NewTimer(r.Wait)
+	defer end.Stop()
+	var lively <-chan time.Time
+	if r.UntilEnd && r.EventsAfter > 0 {
+		timer := time.NewTimer(r.EventsAfter)
+		defer timer.Stop()
+		lively = timer.C
+	}
+	for waited := false; ; waited = true {
 		changed := e.changes()
 		if e.worth(r) {
+			if waited {
+				e.awaitEnd(ctx)
+			}
 			return e.read(r)
 		}
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-lively:
+			r.UntilEnd = false
+		case <-end.C:
 			return e.read(r)
 		case <-ctx.Done():
 			return contract.Execution{}, ctx.Err()

@@ -156,14 +156,14 @@ func (f *fakeExecutor) run(id string) *fakeRun {
 		r.mu.Lock()
 		r.submits = append(r.submits, s)
 		r.mu.Unlock()
-		return http.StatusOK, r.read(0, s.WaitSeconds, true, 4<<20)
+		return http.StatusOK, r.read(0, s.WaitSeconds, s.OutputAfterSeconds, 4<<20)
 	})
 	f.on("GET", contract.PathExecutions+"/"+id, func(req *http.Request, _ []byte) (int, any) {
 		q := req.URL.Query()
 		offset, _ := strconv.ParseInt(q.Get("offset"), 10, 64)
 		wait, _ := strconv.ParseFloat(q.Get("wait_seconds"), 64)
 		most, _ := strconv.Atoi(q.Get("max_bytes"))
-		return http.StatusOK, r.read(offset, wait, false, most)
+		return http.StatusOK, r.read(offset, wait, always, most)
 	})
 	return r
 }
@@ -194,9 +194,18 @@ func (r *fakeRun) print(text string) {
 	r.event(contract.Event{Type: contract.EventStream, Name: "stdout", Text: text})
 }
 
-// read is the executor's long poll.
-func (r *fakeRun) read(offset int64, wait float64, untilEnd bool, most int) contract.Execution {
+// always has output answer a read from its beginning on.
+const always = -1
+
+// read is the executor's long poll. Output answers it from lively seconds on, never
+// when that is 0.
+func (r *fakeRun) read(offset int64, wait, lively float64, most int) contract.Execution {
 	timeout := time.After(time.Duration(wait * float64(time.Second)))
+	var awake <-chan time.Time
+	untilEnd := lively != always
+	if lively > 0 {
+		awake = time.After(time.Duration(lively * float64(time.Second)))
+	}
 	for {
 		r.mu.Lock()
 		e, changed := r.exec, r.changed
@@ -217,6 +226,8 @@ func (r *fakeRun) read(offset int64, wait float64, untilEnd bool, most int) cont
 		}
 		select {
 		case <-changed:
+		case <-awake:
+			untilEnd = false
 		case <-timeout:
 			return e
 		}

@@ -43,7 +43,7 @@ func runLong() tool {
 	return define(spec{
 		name: "run_code_long", title: "Run Python (long)",
 		description: "Start Python that may take minutes to hours on the remote VM: training, downloads, large computations. Returns early with status \"running\", the output so far, an execution_id and next_offset; the run goes on by itself on the VM, whatever happens to this call or this computer. " +
-			"Then call get_execution(execution_id, offset=next_offset, wait_seconds=40) until it has ended. " +
+			"Then call get_execution(execution_id, offset=next_offset, wait_seconds=45) until it has ended. " +
 			"timeout_seconds is the deadline on the VM (default 600, at most 86400). One run executes at a time; others wait in a queue.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args longArgs) (*Run, *Problem) {
@@ -62,12 +62,10 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: refusals[contract.CodeTooLarge]}
 	}
 	wait := c.patience()
-	first := wait
-	if c.progress != nil {
-		// A submit answers at the end only; progress wants the lines before it.
-		first = min(wait, submitWait)
+	s := contract.Submit{RequestID: rand.Text(), Code: code, TimeoutSeconds: timeout.Seconds(), WaitSeconds: wait.Seconds()}
+	if c.progress != nil { // it wants the lines before the end
+		s.OutputAfterSeconds = min(wait, quietFor).Seconds()
 	}
-	s := contract.Submit{RequestID: rand.Text(), Code: code, TimeoutSeconds: timeout.Seconds(), WaitSeconds: first.Seconds()}
 	until := time.Now().Add(wait)
 	e, err := c.target.Client.Submit(ctx, s)
 	if err != nil {
@@ -81,9 +79,9 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 	return r.finish(ctx, followed)
 }
 
-// submitWait is how long a submit of a call with progress waits: long enough for
-// a quick run to stay a single request.
-const submitWait = 2 * time.Second
+// quietFor is how long output does not answer a submit of a call with progress: long
+// enough for a quick run to stay a single request.
+const quietFor = 2 * time.Second
 
 // maxCodeBytes leaves room for JSON's escapes within contract.MaxBodyBytes.
 const maxCodeBytes = 4 << 20

@@ -47,6 +47,10 @@ type Submit struct {
 	Code               string  `json:"code"`
 	TimeoutSeconds     float64 `json:"timeout_seconds,omitempty"` // from start to interrupt; 0 means DefaultTimeout, at most MaxTimeout
 	WaitSeconds        float64 `json:"wait_seconds,omitempty"`    // at most MaxWait
+	// OutputAfterSeconds, when set, lets output end the wait too, but not before that
+	// time: a quick run stays one request, a silent one too, and of one that prints
+	// the caller hears. Without it only the end and a request for input do.
+	OutputAfterSeconds float64 `json:"output_after_seconds,omitempty"`
 	// Unstored leaves no trace in In, Out, history and execution count (Jupyter's
 	// store_history false): for code of the relay's own. It must end with a statement or
 	// with None: the value of a last expression is kept in _ and Out all the same.

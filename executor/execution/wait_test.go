@@ -1,0 +1,43 @@
+package execution
+
+import (
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+func TestOutputAnswersASubmitFromTheTimeAskedForOn(t *testing.T) {
+	b := start(t, stacks.Old(t), Config{})
+	id := b.submit("print('early', flush=True)\nimport time\ntime.sleep(60)", 0)
+	b.awaitEvent(id, 0)
+	began := time.Now()
+	x, err := b.Read(t.Context(), id, ReadRequest{Wait: 50 * time.Second, UntilEnd: true, EventsAfter: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 300*time.Millisecond || took > 30*time.Second {
+		t.Errorf("answered after %s", took)
+	}
+	if x.Status != contract.StatusRunning || text(x, contract.Stdout) != "early\n" {
+		t.Errorf("%s, %q", x.Status, text(x, contract.Stdout))
+	}
+	if _, err := b.Interrupt(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheLastOutputAndTheEndComeInOneAnswer(t *testing.T) {
+	b := start(t, stacks.Old(t), Config{})
+	together := 0
+	for range 10 {
+		id := b.submit("import time\ntime.sleep(0.2)\nprint('last')", 0)
+		if b.awaitEvent(id, 0).End {
+			together++
+		}
+	}
+	if together < 5 { // a loaded machine may tear them apart
+		t.Errorf("only %d of 10 in one answer", together)
+	}
+}
