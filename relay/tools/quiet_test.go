@@ -95,7 +95,7 @@ func (d *direct) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // callWithProgress calls a tool past the SDK, whose stdio session listens to a
-// channel outside of every bubble. Most hosts ask for progress, which costs a request.
+// channel outside of every bubble. Most hosts ask for progress.
 func callWithProgress(t *testing.T, r *Relay, name, args string) Run {
 	t.Helper()
 	var req mcp.CallToolRequest
