@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
@@ -45,6 +50,9 @@ func (r *report) say(v verdict, what, format string, args ...any) {
 func doctor(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	r := &report{w: stdout}
 	cfg, err := parseConfig(args, getenv, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
 	if err != nil {
 		complain(stderr, err)
 		return 2
@@ -66,6 +74,8 @@ func doctor(ctx context.Context, args []string, getenv func(string) string, stdo
 		r.disks(found.Storage)
 	}
 	r.workdir(cfg.workDir)
+	r.stateDir(cfg.stateDir)
+	r.listen(ctx, cfg.listen)
 	r.tunnel(ctx, cfg.tunnel)
 	if r.failed {
 		return 1
@@ -137,6 +147,34 @@ func (r *report) workdir(dir string) {
 }
 
 // tunnel tells whether the chosen tunnel could be had.
+// stateDir tells whether another executor has the state dir. One that is not there yet
+// is made at the start.
+func (r *report) stateDir(dir string) {
+	path := filepath.Join(dir, lockFile)
+	if _, err := os.Stat(path); err != nil {
+		r.say(ok, "state", "%s, to be made", dir)
+		return
+	}
+	lock := flock.New(path)
+	defer lock.Close()
+	if free, err := lock.TryLock(); err != nil || !free {
+		r.say(fail, "state", "%s is used by another executor: end that one, or choose another with --state-dir", dir)
+		return
+	}
+	r.say(ok, "state", "%s", dir)
+}
+
+// listen tells whether the address is free.
+func (r *report) listen(ctx context.Context, address string) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		r.say(fail, "listen", "%v; choose another address with --listen", err)
+		return
+	}
+	l.Close()
+	r.say(ok, "listen", "%s is free", address)
+}
+
 func (r *report) tunnel(ctx context.Context, c tunnel.Config) {
 	if c.Kind == tunnel.KindNone {
 		r.say(warn, "tunnel", "none: set %s, or --tunnel ssh or cloudflared, to be reached from another machine", envNgrokToken)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"strings"
 	"testing"
 
@@ -51,4 +52,31 @@ func TestDoctorTellsWhoMayVisit(t *testing.T) {
 	if !strings.Contains(out.String(), "ok    visitors  only from 203.0.113.0/24, ::1/128") {
 		t.Errorf("doctor says\n%s%s", &out, &errs)
 	}
+}
+
+func TestDoctorTellsWhatAnotherExecutorHas(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir()
+	other, err := openState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(verdicts ...string) {
+		t.Helper()
+		var out, errs strings.Builder
+		run(t.Context(), []string{"doctor", "--python", "/bin/false", "--state-dir", dir, "--listen", taken.Addr().String()}, env("HOME", t.TempDir()), nil, &out, &errs)
+		for _, want := range verdicts {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("no %q in\n%s%s", want, &out, &errs)
+			}
+		}
+	}
+	check("fail  state     "+dir+" is used by another executor", "fail  listen ")
+	other.close()
+	taken.Close()
+	check("ok    state ", "ok    listen ")
 }

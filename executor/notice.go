@@ -85,6 +85,9 @@ func (n *notice) reachable(url string) {
 	n.line("check", "curl -s "+url+contract.PathHealth)
 	if n.cfg.generated {
 		n.line("pair", "relay pair "+n.pairing())
+		if n.cfg.tunnel.Kind == tunnel.KindNone {
+			n.line("note", "that line is for a relay on this machine: without a tunnel no other one gets here by this address")
+		}
 	}
 	n.tellReady()
 }

@@ -27,6 +27,9 @@ type instance struct {
 	CreatedAt  time.Time `json:"created_at"`
 }
 
+// lockFile keeps a second executor out of a state dir.
+const lockFile = "lock"
+
 // openState makes dir, for this user only, and takes it for this process. Two
 // executors writing one log would destroy it.
 func openState(dir string) (*state, error) {
@@ -36,7 +39,7 @@ func openState(dir string) (*state, error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("closing the state dir to others: %w", err)
 	}
-	lock := flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))
+	lock := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
 	ok, err := lock.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("locking the state dir %q: %w", dir, err)

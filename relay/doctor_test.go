@@ -141,8 +141,8 @@ func TestTheDoctorSaysWhenTheVMIsANewOne(t *testing.T) {
 	key := pairing.Runtime{Name: pairing.EnvName, Secret: p.secret}.Key()
 	for seen, want := range map[pairing.Life][]string{
 		{InstanceID: "vm-1", KernelID: "k"}:   {`ok .*instance: vm-1, the one`, `ok .*kernel: idle`},
-		{InstanceID: "vm-1", KernelID: "old"}: {`ok .*instance: vm-1, the one`, `warn .*kernel: idle.*variables are gone`},
-		{InstanceID: "vm-0", KernelID: "old"}: {`warn .*instance: vm-1, a new VM`, `warn .*kernel`},
+		{InstanceID: "vm-1", KernelID: "old"}: {`ok .*instance: vm-1, the one`, `warn .*kernel: idle.*variables are not here`},
+		{InstanceID: "vm-0", KernelID: "old"}: {`warn .*instance: vm-1, another VM`, `warn .*kernel`},
 	} {
 		if err := store.Saw(key, seen); err != nil {
 			t.Fatal(err)

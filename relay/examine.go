@@ -121,7 +121,7 @@ func (e *examination) life(kernel contract.Kernel) {
 	case before.InstanceID == "":
 		e.say(ok, e.runtime.Name, "instance: %s, not used by this computer's relay before", instance)
 	case before.InstanceID != instance:
-		e.say(warn, e.runtime.Name, "instance: %s, a new VM since the relay last used it; the old one's variables and files are gone", instance)
+		e.say(warn, e.runtime.Name, "instance: %s, another VM than the relay used last: that one's variables and files are not here", instance)
 	default:
 		e.say(ok, e.runtime.Name, "instance: %s, the one the relay last used", instance)
 	}
@@ -130,7 +130,7 @@ func (e *examination) life(kernel contract.Kernel) {
 		e.say(e.bad, e.runtime.Name, "kernel: dead: %s", kernel.Reason)
 		e.step("call the tool restart_kernel, or run the executor's cell again")
 	case before.KernelID != "" && before.KernelID != kernel.KernelID:
-		e.say(warn, e.runtime.Name, "kernel: %s, Python %s; a new one since the relay last used it, so its variables are gone", kernel.Status, kernel.Python)
+		e.say(warn, e.runtime.Name, "kernel: %s, Python %s; another one than the relay used last: that one's variables are not here", kernel.Status, kernel.Python)
 	default:
 		e.say(ok, e.runtime.Name, "kernel: %s, Python %s", kernel.Status, kernel.Python)
 	}

@@ -186,7 +186,7 @@ func (s *sshTunnel) notForwarded(err error, held *patience) error {
 	refused := &Refused{By: s.name(), Explanation: "it does not forward ports for this login: set AllowTcpForwarding yes in its sshd_config, and see PermitListen and restrict there and in authorized_keys"}
 	if s.port != 0 {
 		refused.Explanation = fmt.Sprintf("it does not forward port %d: it may be taken, below 1024, or not allowed (AllowTcpForwarding and PermitListen in its sshd_config); --ssh-remote 0 lets it choose", s.port)
-		return held.bear(err, refused)
+		return held.bear(fmt.Errorf("%w: %s", err, refused.Explanation), refused)
 	}
 	return refused
 }
