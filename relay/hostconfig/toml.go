@@ -23,10 +23,8 @@ var (
 // editTOML sets the relay's command. A file without its table gets one at its end,
 // where any table may stand.
 func editTOML(text []byte, c Command) ([]byte, error) {
-	for _, quotes := range []string{`"""`, `'''`} {
-		if bytes.Count(text, []byte(quotes))%2 != 0 {
-			return nil, fmt.Errorf("a text in %s has no end", quotes)
-		}
+	if err := plainTOML(text); err != nil {
+		return nil, err
 	}
 	newline := "\n"
 	if bytes.Contains(text, []byte("\r\n")) {
@@ -102,6 +100,9 @@ func amendTable(table []string, c Command, newline string) ([]string, error) {
 }
 
 func programTOML(text []byte) (string, bool) {
+	if plainTOML(text) != nil {
+		return "", false
+	}
 	lines := strings.SplitAfter(string(text), "\n")
 	first, end := tableLines(lines)
 	if first < 0 {
