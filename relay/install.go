@@ -56,11 +56,16 @@ func install(name string, place hostconfig.Place, dryRun bool, std streams) erro
 		return fmt.Errorf("find this program's own path: %v", err)
 	}
 	command := hostconfig.Command{Path: program, Args: []string{"serve"}}
-	change, err := hostconfig.Plan(host, place, command)
-	if errors.Is(err, hostconfig.ErrForm) {
+	err = change(host, place, command, dryRun, std)
+	if err != nil && !errors.Is(err, hostconfig.ErrChanged) {
 		fmt.Fprintf(std.err, "To have the relay in %s all the same, %s", host.Title, host.ByHand(command))
-		return err
 	}
+	return err
+}
+
+// change makes host start command, or only shows how its file would change.
+func change(host hostconfig.Host, place hostconfig.Place, command hostconfig.Command, dryRun bool, std streams) error {
+	change, err := hostconfig.Plan(host, place, command)
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,35 @@ func TestInstallShowsWritesAndKeeps(t *testing.T) {
 	}
 }
 
+// Whatever keeps the file from being written, a person learns what to put there.
+func TestWhatCannotBeWrittenIsSaidForTheHand(t *testing.T) {
+	for name, prepare := range map[string]func(dir string) error{
+		"a folder that can't be made": func(dir string) error {
+			return os.Symlink(filepath.Join(dir, "no", "such"), filepath.Join(dir, ".codex"))
+		},
+		"a file for a folder":    func(dir string) error { return os.WriteFile(filepath.Join(dir, ".codex"), nil, 0o600) },
+		"a folder for a file":    func(dir string) error { return os.MkdirAll(filepath.Join(dir, ".codex", "config.toml"), 0o700) },
+		"texts of several lines": func(dir string) error { return codexHolds(dir, "a = \"\"\"\n\"\"\"\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := prepare(home(t)); err != nil {
+				t.Fatal(err)
+			}
+			code, out, errs := relay(t, environ(), "", "install", "codex")
+			if code != 1 || strings.Contains(out, "Written. ") || !strings.Contains(errs, "all the same") || !strings.Contains(errs, "[mcp_servers.colab-relay]\ncommand") {
+				t.Errorf("%d %q %q", code, out, errs)
+			}
+		})
+	}
+}
+
+func codexHolds(dir, text string) error {
+	if err := os.Mkdir(filepath.Join(dir, ".codex"), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, ".codex", "config.toml"), []byte(text), 0o600)
+}
+
 func TestHostsOwnFoldersAreTaken(t *testing.T) {
 	dir := home(t)
 	getenv := environ("CLAUDE_CONFIG_DIR", filepath.Join(dir, "cc"), "CODEX_HOME", filepath.Join(dir, "cx"))

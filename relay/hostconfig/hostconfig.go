@@ -74,10 +74,10 @@ func (c Change) Write() error {
 		return fmt.Errorf("%q: %w", c.Path, ErrChanged)
 	}
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o700); err != nil {
-		return fmt.Errorf("make the host's config folder: %v", err)
+		return fmt.Errorf("write %q: make its folder: %v", c.Path, err)
 	}
 	if err := atomic.WriteFile(c.Path, bytes.NewReader(c.New)); err != nil {
-		return fmt.Errorf("write the host's config: %v", err)
+		return fmt.Errorf("write %q: %v", c.Path, err)
 	}
 	return nil
 }

@@ -198,6 +198,25 @@ func TestALinkIsFollowedAndTheModeKept(t *testing.T) {
 	}
 }
 
+func TestALinkThatLeadsNowhereStays(t *testing.T) {
+	p, h := user(t), host(t, "cursor")
+	path := put(t, h, p, "{}")
+	for _, to := range []string{filepath.Join(p.Home, "gone", "mcp.json"), filepath.Base(path)} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Plan(h, p, relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), to) {
+			t.Errorf("a link to %q: %v", to, err)
+		}
+		if got, err := os.Readlink(path); err != nil || got != to {
+			t.Errorf("it leads to %q: %v", got, err)
+		}
+	}
+}
+
 func TestTheDiffShowsOnlyWhatChanges(t *testing.T) {
 	c := Change{Path: "f", Old: []byte("token\na\nb\nc\nsecret\n"), New: []byte("token\na2\nb\nc\nd\nsecret\n")}
 	if got, want := c.Diff(), "--- f\n@@ line 2\n- a\n+ a2\n@@ line 5\n+ d\n"; got != want {

@@ -2,6 +2,7 @@ package hostconfig
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 )
 
@@ -75,7 +76,8 @@ func (p Place) or(variable, folder string) string {
 }
 
 // file is the host's file. A link is followed: many keep such files elsewhere, and
-// replacing the link itself would cut the two apart.
+// replacing the link itself would cut the two apart. One that leads nowhere is
+// refused: what it means may only be missing for now, as on a drive not mounted.
 func (p Place) file(h Host) (string, error) {
 	path, err := filepath.Abs(h.file(p))
 	if err != nil {
@@ -83,6 +85,9 @@ func (p Place) file(h Host) (string, error) {
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real, nil
+	}
+	if to, err := os.Readlink(path); err == nil {
+		return "", fmt.Errorf("%q: %w: it is a link to %q, which can't be followed", path, ErrForm, to)
 	}
 	return path, nil
 }
