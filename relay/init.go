@@ -39,8 +39,9 @@ func initialise(name, domain string, std streams) error {
 	if err != nil {
 		return err
 	}
+	paired := ""
 	if host != "" {
-		if err := store.Put(pairing.Runtime{Name: name, URL: "https://" + host, Secret: secret}); err != nil {
+		if paired, err = remember(store, pairing.Runtime{Name: name, URL: "https://" + host, Secret: secret}, std); err != nil {
 			return err
 		}
 	}
@@ -51,7 +52,7 @@ func initialise(name, domain string, std streams) error {
 	fmt.Fprintf(std.out, "%s %s.\n\n", kept, path)
 	fmt.Fprint(std.out, whereTo(secret, host))
 	if host != "" {
-		fmt.Fprintf(std.out, "Paired %q with https://%s. When the executor runs, `relay doctor` says whether all fits.\n", name, host)
+		fmt.Fprintf(std.out, "%s. When the executor runs, `relay doctor` says whether all fits.\n", paired)
 		return nil
 	}
 	fmt.Fprintln(std.out, "Without a static domain the URL changes with each start: then run `relay pair URL` with the one the executor prints.\nWith one, run `relay init --domain YOUR-NAME.ngrok-free.app` now, and nothing has to be pasted ever again.")

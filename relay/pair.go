@@ -26,9 +26,9 @@ func pairCommand(set *settings, std streams) *cobra.Command {
 	name := pairing.DefaultName
 	cmd := &cobra.Command{
 		Use:   "pair [STRING | URL]",
-		Short: "Remember the executor whose cell printed STRING (read from stdin when left out)",
+		Short: "Remember the executor whose cell printed STRING, or that has URL (read from stdin when left out)",
 		Long: "Remember the executor whose cell printed STRING, read from stdin when left out.\n" +
-			"URL alone is the address of an executor that has the secret of `relay init`.",
+			"URL alone (https://…) is the address of an executor that has the secret of `relay init`.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return pair(cmd.Context(), name, args, std)
 		},
@@ -59,26 +59,42 @@ func pair(ctx context.Context, name string, args []string, std streams) error {
 		return err
 	}
 	r := pairing.Runtime{Name: name, URL: p.URL, Secret: p.Secret}
-	err = store.Put(r)
-	if errors.Is(err, pairing.ErrDamaged) {
-		fmt.Fprintf(std.err, "%v; a new list is begun\n", err)
-		err = store.Put(r)
-	}
+	paired, err := remember(store, r, std)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(std.out, "Paired %q with %s\n", name, p.URL)
+	fmt.Fprintln(std.out, paired)
 	if !tell(ctx, r, std.out) {
 		fmt.Fprintln(std.out, "The pairing is kept. `relay status` checks again.")
 	}
 	return nil
 }
 
+// remember stores a runtime and gives the line that says so, with what it replaced.
+func remember(store *pairing.Store, r pairing.Runtime, std streams) (paired string, err error) {
+	before, err := store.Put(r)
+	if before.Damage != nil {
+		fmt.Fprintln(std.err, before.Damage)
+	}
+	if err != nil {
+		return "", err
+	}
+	paired = fmt.Sprintf("Paired %q with %s", r.Name, r.URL)
+	if before.URL != "" {
+		paired += fmt.Sprintf(" (replaces %s)", before.URL)
+	}
+	return paired, nil
+}
+
 // pairingOf reads a pairing string. An address alone goes with the laptop's own
 // secret: an executor that was given it prints no pairing string.
 func pairingOf(text string, store *pairing.Store) (auth.Pairing, error) {
 	if !strings.HasPrefix(text, "https://") && !strings.HasPrefix(text, "http://") {
-		return auth.ParsePairing(text)
+		p, err := auth.ParsePairing(text)
+		if err != nil && !strings.Contains(text, "colab-relay:") {
+			return p, fmt.Errorf("%w; the address of an executor, https://…, is taken too", err)
+		}
+		return p, err
 	}
 	secret, err := store.KeptSecret()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -78,10 +78,42 @@ func (s *Store) Path() string { return filepath.Join(s.dir, fileName) }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
+// Before is what a Put found in its way. People are to be told of both.
+type Before struct {
+	URL    string // the other address this runtime had; empty where it had none
+	Damage error  // ErrDamaged, with the name the lost list is kept under
+}
+
 // Put stores a runtime and replaces the one of the same name. A damaged file is
-// put aside first and ErrDamaged returned, so that nobody loses pairings
-// unnoticed; the next Put then begins a new one.
-func (s *Store) Put(r Runtime) error {
+// put aside, and a new list begun.
+func (s *Store) Put(r Runtime) (Before, error) {
+	if err := r.check(); err != nil {
+		return Before{}, err
+	}
+	r.URL = strings.TrimRight(r.URL, "/")
+	unlock, err := s.own()
+	if err != nil {
+		return Before{}, err
+	}
+	defer unlock()
+	var before Before
+	all, err := s.read()
+	if errors.Is(err, ErrDamaged) {
+		all = map[string]Runtime{}
+		before.Damage, err = s.setAside(err)
+	}
+	if err != nil {
+		return Before{}, err
+	}
+	if old := all[r.Name].URL; old != r.URL {
+		before.URL = old
+	}
+	all[r.Name] = r
+	return before, s.write(all)
+}
+
+// check refuses what may not be stored.
+func (r Runtime) check() error {
 	if !namePattern.MatchString(r.Name) || r.Name == EnvName {
 		return fmt.Errorf("%w: %q: use letters, digits, dot, dash and underscore, at most 64, and not %q", ErrBadName, r.Name, EnvName)
 	}
@@ -91,21 +123,7 @@ func (s *Store) Put(r Runtime) error {
 	if r.Secret.IsZero() {
 		return fmt.Errorf("runtime %q: no secret", r.Name)
 	}
-	r.URL = strings.TrimRight(r.URL, "/")
-	unlock, err := s.own()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	all, err := s.read()
-	if errors.Is(err, ErrDamaged) {
-		return s.setAside(err)
-	}
-	if err != nil {
-		return err
-	}
-	all[r.Name] = r
-	return s.write(all)
+	return nil
 }
 
 // Remove forgets the runtime of that name and its lives, or says ErrNotPaired.
@@ -230,10 +248,10 @@ func replace(path string, text io.Reader) error {
 }
 
 // setAside renames the damaged file to a name that is free and says so.
-func (s *Store) setAside(damage error) error {
+func (s *Store) setAside(damage error) (told, err error) {
 	kept := s.Path() + ".damaged-" + time.Now().UTC().Format("20060102T150405.000000000")
 	if err := os.Rename(s.Path(), kept); err != nil {
-		return fmt.Errorf("put the damaged file aside: %v", err)
+		return nil, fmt.Errorf("put the damaged file aside: %v", err)
 	}
-	return fmt.Errorf("%w; it is kept as %q, run the command again to begin a new list", damage, kept)
+	return fmt.Errorf("%w; it is kept as %q, and a new list is begun", damage, kept), nil
 }

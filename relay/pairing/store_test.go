@@ -22,7 +22,7 @@ func made(t testing.TB, name string) Runtime {
 func put(t testing.TB, s *Store, runtimes ...Runtime) {
 	t.Helper()
 	for _, r := range runtimes {
-		if err := s.Put(r); err != nil {
+		if _, err := s.Put(r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,12 +45,28 @@ func TestWhatWasPutIsGotByAnotherStoreAtOnce(t *testing.T) {
 		t.Fatalf("listed %v, %v", list, err)
 	}
 	again := made(t, "a")
-	put(t, command, again)
+	if before, err := command.Put(again); err != nil || before != (Before{}) {
+		t.Errorf("before the same address was %v, %v", before, err)
+	}
 	if got, err := running.Get("a"); err != nil || !same(got, again) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if _, err := running.Get("c"); !errors.Is(err, ErrNotPaired) || !strings.Contains(err.Error(), `"a", "b"`) {
 		t.Errorf("an unknown name gave %v", err)
+	}
+}
+
+func TestPutTellsTheAddressItReplaces(t *testing.T) {
+	s := Open(t.TempDir())
+	old, other := made(t, "a"), made(t, "a")
+	other.URL = "https://new.example"
+	put(t, s, old, made(t, "b"))
+	if before, err := s.Put(other); err != nil || before.URL != old.URL || before.Damage != nil {
+		t.Errorf("%v, %v", before, err)
+	}
+	other.URL += "/"
+	if before, err := s.Put(other); err != nil || before.URL != "" {
+		t.Errorf("the same address again: %v, %v", before, err)
 	}
 }
 
@@ -82,7 +98,7 @@ func TestManyWritersLoseNothing(t *testing.T) {
 	for n := range 40 {
 		all.Go(func() {
 			s := Open(dir)
-			if err := s.Put(made(t, fmt.Sprintf("r%d", n))); err != nil {
+			if _, err := s.Put(made(t, fmt.Sprintf("r%d", n))); err != nil {
 				t.Error(err)
 			}
 			if _, err := s.List(); err != nil {
@@ -102,7 +118,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("PAIRING_TEST_DIR"); dir != "" {
 		for n := range 10 {
 			name := fmt.Sprintf("p%s-%d", os.Getenv("PAIRING_TEST_N"), n)
-			if err := Open(dir).Put(Runtime{Name: name, URL: "http://h", Secret: auth.GenerateSecret()}); err != nil {
+			if _, err := Open(dir).Put(Runtime{Name: name, URL: "http://h", Secret: auth.GenerateSecret()}); err != nil {
 				fmt.Println(err)
 				os.Exit(1)
 			}
@@ -150,17 +166,21 @@ func TestADamagedFileIsReportedAndKept(t *testing.T) {
 			if still, err := os.ReadFile(s.Path()); err != nil || string(still) != content {
 				t.Fatal("reading changed the file")
 			}
-			if err := s.Put(made(t, "new")); !errors.Is(err, ErrDamaged) {
-				t.Fatalf("Put gave %v", err)
+			fresh := made(t, "new")
+			before, err := s.Put(fresh)
+			if err != nil || !errors.Is(before.Damage, ErrDamaged) {
+				t.Fatalf("Put gave %v, %v", before, err)
 			}
 			kept, err := filepath.Glob(s.Path() + ".damaged-*")
-			if err != nil || len(kept) != 1 {
-				t.Fatalf("kept %q, %v", kept, err)
+			if err != nil || len(kept) != 1 || !strings.Contains(before.Damage.Error(), kept[0]) {
+				t.Fatalf("kept %q, %v, said %v", kept, err, before.Damage)
 			}
 			if old, err := os.ReadFile(kept[0]); err != nil || string(old) != content {
 				t.Error("what was kept is not what was there")
 			}
-			put(t, s, made(t, "new"))
+			if got, err := s.Get("new"); err != nil || !same(got, fresh) {
+				t.Errorf("the new list holds %v, %v", got, err)
+			}
 		})
 	}
 }
@@ -171,7 +191,8 @@ func TestANewerFileIsLeftAlone(t *testing.T) {
 	if err := os.WriteFile(s.Path(), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{s.Put(made(t, "a")), func() error { _, err := s.List(); return err }()} {
+	_, putErr := s.Put(made(t, "a"))
+	for _, err := range []error{putErr, func() error { _, err := s.List(); return err }()} {
 		if err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "newer") {
 			t.Errorf("got %v", err)
 		}
@@ -198,7 +219,7 @@ func TestPutRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Open(t.TempDir())
-			err := s.Put(r)
+			_, err := s.Put(r)
 			if err == nil {
 				t.Fatal("it was stored")
 			}
