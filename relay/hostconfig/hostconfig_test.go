@@ -148,6 +148,20 @@ func TestWhatIsNotUnderstoodStays(t *testing.T) {
 	}
 }
 
+func TestATableBesideTextsOfSeveralLinesIsSeen(t *testing.T) {
+	const table = "[mcp_servers.colab-relay]\ncommand = \"/opt/relay\"\n"
+	for text, want := range map[string]string{
+		"a = \"\"\"\n\\\"\"\"\n\"\"\"\n" + table: "/opt/relay",
+		"a = '''\nx'''\n" + table:                "/opt/relay",
+		"a = \"\"\"\n" + table + "\"\"\"\n":      "",
+		"a = \"\"\"\n" + table:                   "",
+	} {
+		if got, ok := host(t, "codex").program([]byte(text)); got != want || ok != (want != "") {
+			t.Errorf("%q: %q %v", text, got, ok)
+		}
+	}
+}
+
 func TestAChangeIsWrittenOnceAndWhole(t *testing.T) {
 	for _, h := range Hosts {
 		p := user(t)

@@ -13,11 +13,12 @@ import (
 // Codex keeps its servers in TOML. Only the plain forms are edited, line by line: what
 // `codex mcp add` and people write.
 var (
-	tomlTable   = regexp.MustCompile(`^\s*\[\s*mcp_servers\s*\.\s*["']?` + serverName + `["']?\s*\]\s*(#.*)?$`)
-	tomlElse    = regexp.MustCompile(`(?m)^\s*["']?mcp_servers["']?\s*(=|\.)|^\s*\[\s*\[?\s*["']?mcp_servers["']?\s*\]|mcp_servers["']?\s*\.\s*["']?` + serverName)
-	tomlCommand = regexp.MustCompile(`^\s*command\s*=\s*("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?$`)
-	tomlArgs    = regexp.MustCompile(`^\s*args\s*=\s*\[[^\[\]#]*\]\s*(?:#.*)?$`)
-	tomlKey     = regexp.MustCompile(`^\s*(command|args)\s*=`)
+	tomlTable     = regexp.MustCompile(`^\s*\[\s*mcp_servers\s*\.\s*["']?` + serverName + `["']?\s*\]\s*(#.*)?$`)
+	tomlElse      = regexp.MustCompile(`(?m)^\s*["']?mcp_servers["']?\s*(=|\.)|^\s*\[\s*\[?\s*["']?mcp_servers["']?\s*\]|mcp_servers["']?\s*\.\s*["']?` + serverName)
+	tomlCommand   = regexp.MustCompile(`^\s*command\s*=\s*("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?$`)
+	tomlArgs      = regexp.MustCompile(`^\s*args\s*=\s*\[[^\[\]#]*\]\s*(?:#.*)?$`)
+	tomlManyLines = regexp.MustCompile(`(?s)"""(?:[^\\]|\\.)*?"""|'''.*?'''`)
+	tomlKey       = regexp.MustCompile(`^\s*(command|args)\s*=`)
 )
 
 // editTOML sets the relay's command. A file without its table gets one at its end,
@@ -99,7 +100,12 @@ func amendTable(table []string, c Command, newline string) ([]string, error) {
 	return append(missing, table...), nil
 }
 
+// programTOML is only read from, so it may step over texts of several lines: whoever
+// added the table by hand to a file that has some is to see that it counts.
 func programTOML(text []byte) (string, bool) {
+	if plainTOML(text) != nil {
+		text = tomlManyLines.ReplaceAllLiteral(text, []byte(`""`))
+	}
 	if plainTOML(text) != nil {
 		return "", false
 	}
