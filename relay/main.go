@@ -55,6 +55,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, std str
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	err := root.ExecuteContext(ctx)
+	var exit exitCode
+	if errors.As(err, &exit) {
+		return int(exit)
+	}
 	if errors.Is(err, errTold) {
 		return 1
 	}

@@ -39,7 +39,7 @@ func (p *patience) Handle(ctx context.Context, rec slog.Record) error {
 		p.since = rec.Time
 	case !p.told && rec.Time.Sub(p.since) > stillFor:
 		p.told = true
-		fmt.Fprintf(p.out, "relay: waiting for the VM, where the run goes on: %s\n", printable(why))
+		fmt.Fprintf(p.out, "relay: waiting for the VM, where the run may still go on: %s\n", printable(why))
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ type printer struct {
 	asking   bool // an input request was the last event
 	password bool
 	stdin    *bufio.Reader
+	broken   error // of a write to stdout: nobody reads, and nothing more is printed
 }
 
 func newPrinter(std streams, saveDir string) *printer {
@@ -67,24 +68,26 @@ func (p *printer) event(ctx context.Context, c *client.Client, id string, ev con
 }
 
 func (p *printer) write(w io.Writer, text string) {
-	if text == "" {
+	if text == "" || p.broken != nil {
 		return
 	}
-	io.WriteString(w, text)
+	if _, err := io.WriteString(w, text); err != nil && w == p.std.out {
+		p.broken = err
+	}
 	p.openLine = !strings.HasSuffix(text, "\n")
 }
 
 // line writes a line of its own.
 func (p *printer) line(w io.Writer, text string) {
 	if p.openLine {
-		io.WriteString(w, "\n")
+		p.write(w, "\n")
 	}
 	p.write(w, strings.TrimSuffix(text, "\n")+"\n")
 }
 
 // close leaves the terminal's cursor at the beginning of a line.
 func (p *printer) close() {
-	if p.openLine {
+	if p.openLine && p.broken == nil {
 		fmt.Fprintln(p.std.err)
 	}
 }

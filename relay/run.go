@@ -7,13 +7,17 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/tools"
 	"colabrelay/shared/contract"
 )
 
@@ -46,7 +50,7 @@ func runCommand(set *settings, std streams) *cobra.Command {
 		Use:   "run [FILE | -c CODE]",
 		Short: "Run Python on the VM and print what it prints; Ctrl-C interrupts it there",
 		Long: "Run a file, or CODE, or what stdin holds, in the VM's kernel, and print what it prints as it comes.\n" +
-			"The exit code is 0 when it succeeded, else 1. Ctrl-C interrupts the run on the VM; variables stay. A second Ctrl-C ends this program only.",
+			"The exit code is 0 when it succeeded, what the code gave sys.exit, else 1. Ctrl-C interrupts the run on the VM; variables stay. A second Ctrl-C ends this program only.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, fromStdin, err := codeOf(code, cmd.Flags().Changed("code"), args, std.in)
@@ -102,10 +106,13 @@ type remoteRun struct {
 	timeout   time.Duration // of the run, on the VM
 	lastWait  time.Duration // for its end, after an interrupt
 
-	client *client.Client
-	out    *printer
-	exec   contract.Execution // as last heard of, without events
-	begun  time.Time
+	client   *client.Client
+	lives    tools.Lives
+	runtime  string
+	instance string // the VM it was started on
+	out      *printer
+	exec     contract.Execution // as last heard of, without events
+	begun    time.Time
 }
 
 func (r *remoteRun) run(ctx context.Context, set *settings, runtime, code string) error {
@@ -119,7 +126,11 @@ func (r *remoteRun) run(ctx context.Context, set *settings, runtime, code string
 	if err != nil {
 		return err
 	}
+	// A broken pipe is to be an error of the write: the signal would end this program,
+	// and the run would hold the kernel.
+	signal.Ignore(syscall.SIGPIPE)
 	r.client, r.begun = target.Client, time.Now()
+	r.runtime, r.lives = target.Name, runtimes.lives(byPeople)
 	r.out = newPrinter(r.std, cfg.saveDir)
 	if err := reach(ctx, r.client); err != nil {
 		return err
@@ -143,8 +154,9 @@ func (r *remoteRun) submit(ctx context.Context, code string) error {
 	defer stop()
 	e, err := r.client.Submit(submitting, contract.Submit{Code: code, TimeoutSeconds: r.timeout.Seconds(), WaitSeconds: firstWait.Seconds()})
 	if err != nil {
-		return err
+		return r.replaced(err)
 	}
+	r.instance = r.client.InstanceID()
 	r.take(ctx, e)
 	if e.Status == contract.StatusQueued && e.QueuePosition > 0 {
 		fmt.Fprintf(r.std.err, "relay: waiting for %d run(s) before this one\n", e.QueuePosition)
@@ -152,32 +164,57 @@ func (r *remoteRun) submit(ctx context.Context, code string) error {
 	return nil
 }
 
-// follow reads on until the run has ended. When ctx ends it interrupts the run and
-// waits a little for its last words.
+// follow reads on until the run has ended. Where nobody reads on, as ctx ended or
+// stdout broke, it ends the run.
 func (r *remoteRun) follow(ctx context.Context) error {
-	reading := ctx
-	for !r.exec.End {
-		err := r.readOn(reading)
+	for !r.exec.End && r.out.broken == nil {
+		err := r.readOn(ctx)
 		switch {
-		case ctx.Err() == nil:
-			if errors.Is(err, errNoInput) {
-				err = errors.Join(err, r.interrupt(ctx))
-			}
-			if err != nil {
-				return err
-			}
-		case reading == ctx:
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.lastWait)
-			defer cancel()
-			reading = last
-			if err := r.interrupt(last); err != nil {
-				return fmt.Errorf("the run goes on, as %s: it could not be interrupted: %w", r.exec.ExecutionID, err)
-			}
+		case ctx.Err() != nil:
+			return r.finish(ctx)
+		case errors.Is(err, errNoInput):
+			fmt.Fprintln(r.std.err, "relay: interrupting the run on the VM")
+			return errors.Join(err, r.interrupt(ctx))
 		case err != nil:
-			return fmt.Errorf("the run goes on, as %s: %w", r.exec.ExecutionID, err)
+			return err
 		}
 	}
-	return nil
+	switch {
+	case r.out.broken == nil:
+		return nil
+	case r.exec.End:
+		return fmt.Errorf("stdout can't be written to: %v", r.out.broken)
+	}
+	if err := r.finish(ctx); err != nil {
+		return fmt.Errorf("stdout can't be written to (%v): %w", r.out.broken, err)
+	}
+	return fmt.Errorf("stdout can't be written to (%v): the run ended as %s on the VM", r.out.broken, r.exec.Status)
+}
+
+// finish interrupts the run and waits a little for its last words; a signal ends the
+// wait.
+func (r *remoteRun) finish(ctx context.Context) error {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.lastWait)
+	defer cancel()
+	hurried, stop := signal.NotifyContext(last, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if r.out.broken == nil {
+		fmt.Fprintln(r.std.err, "relay: interrupting the run on the VM")
+	}
+	err := r.interrupt(hurried)
+	if err != nil {
+		err = fmt.Errorf("it could not be interrupted: %w", err)
+	}
+	for err == nil && !r.exec.End {
+		err = r.readOn(hurried)
+	}
+	switch {
+	case err == nil, isNewInstance(err):
+		return err
+	case hurried.Err() != nil && last.Err() == nil:
+		return fmt.Errorf("the run may still go on there, as %s: a second signal ended the wait for it", r.exec.ExecutionID)
+	}
+	return fmt.Errorf("the run may still go on there, as %s: %w", r.exec.ExecutionID, err)
 }
 
 // readOn gives the code its input, where it waits for some, and takes the next events.
@@ -188,7 +225,7 @@ func (r *remoteRun) readOn(ctx context.Context) error {
 	asked := time.Now()
 	e, err := r.client.Execution(ctx, r.exec.ExecutionID, r.exec.NextOffset, contract.MaxWait, 0)
 	if err != nil {
-		return err
+		return r.replaced(err)
 	}
 	r.take(ctx, e)
 	r.pause(ctx, asked)
@@ -196,15 +233,17 @@ func (r *remoteRun) readOn(ctx context.Context) error {
 }
 
 func (r *remoteRun) interrupt(ctx context.Context) error {
-	fmt.Fprintln(r.std.err, "relay: interrupting the run on the VM")
 	_, err := r.client.Interrupt(ctx, r.exec.ExecutionID)
-	return err
+	return r.replaced(err)
 }
 
 // take prints an answer's events.
 func (r *remoteRun) take(ctx context.Context, e contract.Execution) {
 	events := e.Events
 	e.Events = nil
+	if e.KernelID != r.exec.KernelID {
+		r.sawKernel(e.KernelID)
+	}
 	r.exec = e
 	for _, ev := range events {
 		r.out.event(ctx, r.client, e.ExecutionID, ev)
@@ -224,7 +263,7 @@ func (r *remoteRun) input(ctx context.Context) error {
 		return err
 	}
 	_, err = r.client.Input(ctx, r.exec.ExecutionID, text)
-	return err
+	return r.replaced(err)
 }
 
 // pause spaces out the answers of a run that prints all the time.
@@ -240,16 +279,41 @@ func (r *remoteRun) pause(ctx context.Context, asked time.Time) {
 	}
 }
 
+// exitCode is the outcome of code that called sys.exit, which was printed.
+type exitCode int
+
+// Error implements error.
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
 // outcome is the error of a run that did not succeed. What Python raised was printed.
 func (r *remoteRun) outcome() error {
 	switch r.exec.Status {
 	case contract.StatusSucceeded:
 		return nil
 	case contract.StatusFailed:
-		return errTold
+		return raised(r.exec.Error)
 	}
 	if r.exec.Reason == "" {
 		return fmt.Errorf("the run ended as %s", r.exec.Status)
 	}
 	return fmt.Errorf("the run ended as %s: %s", r.exec.Status, printable(r.exec.Reason))
+}
+
+// raised is the outcome of an exception: sys.exit with nothing or 0 is none, and with
+// 1 to 255 gives that exit code, as if the code ran here.
+func raised(e *contract.ExecutionError) error {
+	if e == nil || e.EName != "SystemExit" {
+		return errTold
+	}
+	if e.EValue == "" || e.EValue == "None" {
+		return nil
+	}
+	switch code, err := strconv.ParseUint(e.EValue, 10, 8); {
+	case err != nil:
+		return errTold
+	case code == 0:
+		return nil
+	default:
+		return exitCode(code)
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/tools"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
@@ -33,7 +35,14 @@ func realVM(t *testing.T) (e *harness.Executor, getenv func(string) string) {
 	secret := auth.GenerateSecret().Reveal()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	e, err = harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: binaries.Executor, Python: stacks.Old(t).Python, Dir: t.TempDir(), Secret: secret})
+	e = startExecutor(t, ctx, binaries.Executor, secret)
+	return e, environ("COLAB_URL", e.Ready.LocalURL, "COLAB_SECRET", secret, "test relay", binaries.Relay, "test executor", binaries.Executor)
+}
+
+// startExecutor starts an executor, which stops with the test.
+func startExecutor(t *testing.T, ctx context.Context, binary, secret string) *harness.Executor {
+	t.Helper()
+	e, err := harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: binary, Python: stacks.Old(t).Python, Dir: t.TempDir(), Secret: secret})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +53,7 @@ func realVM(t *testing.T) (e *harness.Executor, getenv func(string) string) {
 			t.Errorf("stopping the executor: %v", err)
 		}
 	})
-	return e, environ("COLAB_URL", e.Ready.LocalURL, "COLAB_SECRET", secret)
+	return e
 }
 
 // A picture of one pixel, in 16 lines of base64's smallest PNG.
@@ -78,6 +87,13 @@ func TestRunOnARealVM(t *testing.T) {
 			{"input, with the code on stdin", "input()", []string{"-"}, 1, ``, `(?s).*interrupting.*stdin has none to give\n`},
 			{"a deadline", "", []string{"--timeout", "1s", "-c", "import time\ntime.sleep(60)"}, 1, ``, `(?s).*KeyboardInterrupt.*timed_out: its deadline.*\n`},
 			{"the kernel's end", "", []string{"-c", "import os\nos._exit(3)"}, 1, ``, `(?s)relay: the run ended as kernel_died: .*\n`},
+			{"a new kernel", "", []string{"-c", "print(1)"}, 0, `1\n`, `relay: the kernel is a new one: variables, .*\n`},
+			{"the same kernel", "", []string{"-c", "print(2)"}, 0, `2\n`, ``},
+			{"sys.exit(0)", "", []string{"-c", "import sys; sys.exit(0)"}, 0, ``, `(?s).*SystemExit.*`},
+			{"sys.exit()", "", []string{"-c", "import sys; sys.exit()"}, 0, ``, `(?s).*SystemExit.*`},
+			{"sys.exit(7)", "", []string{"-c", "import sys; sys.exit(7)"}, 7, ``, `(?s).*SystemExit: 7.*`},
+			{"sys.exit(256)", "", []string{"-c", "import sys; sys.exit(256)"}, 1, ``, `(?s).*SystemExit: 256.*`},
+			{"sys.exit of a text", "", []string{"-c", "import sys; sys.exit('bad')"}, 1, ``, `(?s).*SystemExit: bad.*`},
 			{"output past one answer", "", []string{"-c", "for i in range(30000): print('line', i, 'x' * 80)"}, 0, `(?s)line 0 x+\n.*line 29999 x+\n`, ``},
 			{"a blob", "", []string{"-c", "'y' * 200_000"}, 0, `'y{1000}y*'\n`, ``},
 			{"no file", "", []string{"none.py"}, 1, ``, `relay: open none.py: .*\n`},
@@ -117,17 +133,31 @@ func TestRunOnARealVM(t *testing.T) {
 	t.Run("it goes on through cuts", func(t *testing.T) {
 		var asked, cut atomic.Int64
 		everyThird := func() bool { return asked.Add(1)%3 == 0 && cut.Add(1) > 0 }
-		through := environ("COLAB_URL", front(t, vm.Ready.LocalURL, everyThird), "COLAB_SECRET", getenv("COLAB_SECRET"))
+		through := environ("COLAB_URL", front(t, func() string { return vm.Ready.LocalURL }, everyThird), "COLAB_SECRET", getenv("COLAB_SECRET"))
 		code, out, errs := relay(t, through, "", "run", "-c", "import time\nfor i in range(8):\n  print(i, flush=True)\n  time.sleep(0.3)")
 		if code != 0 || out != "0\n1\n2\n3\n4\n5\n6\n7\n" || cut.Load() < 2 {
 			t.Errorf("%d cuts: %d %q %q", cut.Load(), code, out, errs)
+		}
+	})
+	t.Run("agents are told all the same", func(t *testing.T) {
+		lives, key, store := livesOf(t, getenv)
+		if seen := store.Life(key); seen.KernelID == "" || seen.InstanceID == "" {
+			t.Errorf("the doctor knows nothing of it: %+v", seen)
+		}
+		lives.Saw(pairing.EnvName, pairing.Life{InstanceID: "vm-0", KernelID: "old"})
+		relay(t, getenv, "", "run", "-c", "1")
+		if seen := lives.Last(pairing.EnvName); seen.KernelID != "old" {
+			t.Errorf("an agent will not be told of a new kernel: %+v", seen)
+		}
+		if store.Life(key).KernelID == "old" {
+			t.Error("the doctor will claim stale losses")
 		}
 	})
 	t.Run("a VM that is gone is said to run on", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var dark atomic.Bool
-		set := &settings{getenv: environ("COLAB_URL", front(t, vm.Ready.LocalURL, dark.Load), "COLAB_SECRET", getenv("COLAB_SECRET"))}
+		set := &settings{getenv: environ("COLAB_URL", front(t, func() string { return vm.Ready.LocalURL }, dark.Load), "COLAB_SECRET", getenv("COLAB_SECRET"))}
 		var out, errs output
 		r := &remoteRun{std: streams{strings.NewReader(""), &out, &errs}, timeout: time.Minute, lastWait: 300 * time.Millisecond}
 		ended := make(chan error)
@@ -138,23 +168,26 @@ func TestRunOnARealVM(t *testing.T) {
 		dark.Store(true)
 		await(t, func() bool { return strings.Contains(errs.String(), "waiting for the VM") })
 		cancel()
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "the run goes on, as ") || !strings.Contains(err.Error(), "could not be interrupted") {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "the run may still go on there, as ") || !strings.Contains(err.Error(), "could not be interrupted") {
 			t.Errorf("%v %q", err, errs.String())
 		}
 	})
-	t.Run("what is seen by people is not what a relay saw", func(t *testing.T) {
-		store, err := openPairings()
-		if err != nil {
-			t.Fatal(err)
-		}
-		secret, err := auth.NewSecret(getenv("COLAB_SECRET"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen := store.Life((pairing.Runtime{Name: pairing.EnvName, Secret: secret}).Key()); seen != (pairing.Life{}) {
-			t.Errorf("an agent will not be told of a new kernel: %+v", seen)
-		}
-	})
+}
+
+// livesOf are the lives that agents saw, the key of the newest, and its store.
+func livesOf(t *testing.T, getenv func(string) string) (tools.Lives, string, *pairing.Store) {
+	t.Helper()
+	store, err := openPairings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtimes := newRuntimes(getenv, store, slog.New(slog.DiscardHandler))
+	t.Cleanup(runtimes.close)
+	if _, err := runtimes.resolve(""); err != nil {
+		t.Fatal(err)
+	}
+	key, _ := runtimes.keys(pairing.EnvName, byAgents)
+	return runtimes.lives(byAgents), key, store
 }
 
 // whole reports whether pattern fits all of text.
@@ -172,15 +205,16 @@ func await(t *testing.T, f func() bool) {
 	}
 }
 
-// front passes requests on, and breaks the connection in place of an answer where cut
-// says so.
-func front(t *testing.T, target string, cut func() bool) string {
+// front passes requests on to what target gives, and breaks the connection in place of
+// an answer where cut says so.
+func front(t *testing.T, target func() string, cut func() bool) string {
 	t.Helper()
-	to, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		to, err := url.Parse(target())
+		if err != nil {
+			t.Error(err)
+			return
+		}
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // it is signed
 	}}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 
@@ -53,26 +54,50 @@ func (r *runtimes) resolve(name string) (tools.Runtime, error) {
 	return tools.Runtime{Name: found.Name, URL: found.URL, Client: have.client}, nil
 }
 
-// lives keeps what is seen of each runtime beside the pairings.
-func (r *runtimes) lives() tools.Lives {
+// Who uses a runtime. Each is told of a new kernel once, whatever the other has seen.
+const (
+	byAgents = "agents"
+	byPeople = "people"
+)
+
+// lives keeps what who sees of each runtime beside the pairings: under a name of its
+// own, and as the newest that anybody saw, which the doctor compares with.
+func (r *runtimes) lives(who string) tools.Lives {
 	if r.pairings == nil {
 		return tools.Lives{}
 	}
 	return tools.Lives{
-		Last: func(name string) pairing.Life { return r.pairings.Life(r.key(name)) },
+		Last: func(name string) pairing.Life { return r.lastLife(name, who) },
 		Saw: func(name string, seen pairing.Life) {
-			if err := r.pairings.Saw(r.key(name), seen); err != nil {
+			key, own := r.keys(name, who)
+			if err := errors.Join(r.pairings.Saw(key, seen), r.pairings.Saw(own, seen)); err != nil {
 				r.log.Warn("the next relay will not know this kernel", "kernel_id", seen.KernelID, "err", err)
 			}
 		},
 	}
 }
 
-// key is where the life of a runtime that was resolved is kept.
-func (r *runtimes) key(name string) string {
+// lastLife is what who last saw; else what anybody saw. Both are forgotten with the
+// pairing.
+func (r *runtimes) lastLife(name, who string) pairing.Life {
+	key, own := r.keys(name, who)
+	newest := r.pairings.Life(key)
+	if newest == (pairing.Life{}) {
+		return newest
+	}
+	if seen := r.pairings.Life(own); seen != (pairing.Life{}) {
+		return seen
+	}
+	return newest
+}
+
+// keys are where the lives of a runtime that was resolved are kept: the newest, and
+// the one that who saw. The secret tells pairings of one name apart.
+func (r *runtimes) keys(name, who string) (newest, own string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.clients[name].Key()
+	have := r.clients[name]
+	return have.Key(), have.Key() + " " + have.Secret.KeyID() + " " + who
 }
 
 func (r *runtimes) close() {
