@@ -1,8 +1,10 @@
 package api
 
 import (
+	"context"
 	"math"
 	"net/http"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -93,26 +95,14 @@ func (a *API) putPart(r *http.Request) (any, error) {
 	return u, err
 }
 
-func (a *API) upload(r *http.Request) (any, error) {
-	id, err := uploadID(r)
-	if err != nil {
-		return nil, err
-	}
-	wait, err := waitSeconds(r)
-	if err != nil {
-		return nil, err
-	}
-	done, err := a.waitFor(wait)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	return a.Uploads.Get(r.Context(), id, wait)
-}
+func (a *API) upload(r *http.Request) (any, error) { return a.askUpload(r, a.Uploads.Get) }
 
 // commitUpload puts a whole file in its place, or says how far its check is once
 // wait_seconds are over.
-func (a *API) commitUpload(r *http.Request) (any, error) {
+func (a *API) commitUpload(r *http.Request) (any, error) { return a.askUpload(r, a.Uploads.Commit) }
+
+// askUpload asks about one upload by long poll.
+func (a *API) askUpload(r *http.Request, ask func(ctx context.Context, id string, wait time.Duration) (contract.Upload, error)) (any, error) {
 	id, err := uploadID(r)
 	if err != nil {
 		return nil, err
@@ -126,7 +116,7 @@ func (a *API) commitUpload(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
-	return a.Uploads.Commit(r.Context(), id, wait)
+	return ask(r.Context(), id, wait)
 }
 
 func uploadID(r *http.Request) (string, error) {
