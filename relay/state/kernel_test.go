@@ -13,19 +13,20 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// standIn makes testdata/torch importable.
-func standIn(t *testing.T) string {
+// standIn is the environment that makes testdata/torch importable and leaves no
+// compiled file beside it.
+func standIn(t *testing.T) []string {
 	t.Helper()
 	path, err := filepath.Abs("testdata")
 	must(t, err)
-	return "PYTHONPATH=" + path
+	return []string{"PYTHONPATH=" + path, "PYTHONDONTWRITEBYTECODE=1"}
 }
 
 func TestTensorsOfAGPUComeBackOnOneWhereThereIsOne(t *testing.T) {
 	t.Parallel()
 	const look = `print(w.device, w.device.index, part.device, part.values().tolist(), part.memory is w.memory, cpu.device, raw.device.type, len(raw.memory))`
 	dir := t.TempDir()
-	first := newVM(t, stacks.Old(t), standIn(t), "TORCH_GPU=2")
+	first := newVM(t, stacks.Old(t), append(standIn(t), "TORCH_GPU=2")...)
 	first.run("import torch\nw = torch.arange(10, 'cuda:1')\npart = w[4:6]\ncpu = torch.arange(3)\nraw = w.untyped_storage()")
 	saved := first.save(dir, "gpu")
 	checkSkipped(t, saved.Manifest.Skipped, nil)

@@ -22,9 +22,9 @@ var allowed = map[string][]string{
 	"executor/probe":            {"shared/contract"},
 	"executor/tunnel":           {},
 	"executor/tunnel/ngrokedge": {},
-	"relay":                     {"colab-bootstrap", "relay/checkpoint", "relay/client", "relay/hostconfig", "relay/pace", "relay/pairing", "relay/tools", "relay/transfer", "shared/auth", "shared/contract"},
+	"relay":                     {"colab-bootstrap", "relay/client", "relay/hostconfig", "relay/pace", "relay/pairing", "relay/tools", "relay/transfer", "shared/auth", "shared/contract"},
 	"relay/checkpoint":          {},
-	"relay/chunked":             {"relay/checkpoint", "relay/client", "shared/contract"},
+	"relay/chunked":             {"relay/checkpoint", "shared/contract"},
 	"relay/client":              {"shared/auth", "shared/contract"},
 	"relay/hostconfig":          {},
 	"relay/pace":                {"relay/transfer"},
@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"shared/e2e":                {},
 	"shared/e2e/fakevm":         {"shared/auth", "shared/contract"},
 	"shared/e2e/demo":           {"shared/e2e/harness", "shared/stacks"},
-	"shared/e2e/harness":        {"shared/stacks", "shared/auth", "shared/contract", "executor/tunnel/ngrokedge"},
+	"shared/e2e/harness":        {"shared/stacks"},
 	"shared/stacks":             {},
 }
 
@@ -47,17 +47,18 @@ var allowed = map[string][]string{
 var testOnly = []string{"executor/tunnel/ngrokedge", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/stacks"}
 
 // homes says which packages may import a third-party module. The big ones have
-// one home, so that replacing one changes one place.
+// one home, so that replacing one changes one place. Tests and the packages of
+// testOnly may import any of them.
 var homes = map[string][]string{
 	"github.com/charmbracelet/x/ansi": {"relay/render"},
 	"github.com/dunglas/httpsfv":      {"shared/auth"},
 	"github.com/go-chi/chi/v5":        {"executor/api"},
 	"github.com/go-chi/httprate":      {"executor/api"},
-	"github.com/mark3labs/mcp-go":     {"relay/tools", "shared/e2e/harness"},
+	"github.com/mark3labs/mcp-go":     {"relay/tools"},
 	"github.com/shirou/gopsutil/v3":   {"executor/probe"},
 	"github.com/spf13/cobra":          {"relay"},
 	"github.com/spf13/pflag":          {"relay"},
-	"golang.ngrok.com/muxado/v2":      {"executor/tunnel", "executor/tunnel/ngrokedge"},
+	"golang.ngrok.com/muxado/v2":      {"executor/tunnel"},
 	"golang.ngrok.com/ngrok/v2":       {"executor/tunnel"},
 	"github.com/vbauerster/mpb/v8":    {"relay"},
 	"golang.org/x/crypto":             {"executor/tunnel"},
@@ -65,10 +66,10 @@ var homes = map[string][]string{
 	"golang.org/x/term":               {"relay"},
 
 	// Small ones that do one thing well, wherever that thing is needed.
-	"github.com/cenkalti/backoff/v5": {"executor/jupyter", "executor/tunnel", "relay/client", "relay/transfer"},
+	"github.com/cenkalti/backoff/v5": {"executor/tunnel", "relay/client", "relay/transfer"},
 	"github.com/gofrs/flock":         {"executor", "relay/chunked", "relay/pairing", "relay/state", "relay/transfer"},
-	"github.com/google/uuid":         {"executor", "executor/api", "executor/execution", "executor/jupyter", "executor/kernel", "relay/client"},
-	"github.com/natefinch/atomic":    {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/state", "relay/transfer"},
+	"github.com/google/uuid":         {"executor", "executor/api", "executor/execution", "executor/kernel"},
+	"github.com/natefinch/atomic":    {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/state"},
 	"golang.org/x/sync":              {"executor", "executor/files", "executor/probe", "relay/transfer"},
 	"golang.org/x/sys":               {"executor/files", "executor/kernel"},
 }
@@ -164,6 +165,78 @@ func TestTableHasNoDeadRows(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("homes has %q, which nobody imports", mod)
+		}
+	}
+}
+
+// A permission that no import needs is a door left open: the next import through it
+// would change the architecture unnoticed.
+func TestTableHasNoUnusedPermissions(t *testing.T) {
+	for _, unused := range unusedPermissions(sources(t)) {
+		t.Errorf("%s, and no import needs that: remove it from shared/arch/imports_test.go", unused)
+	}
+}
+
+// unusedPermissions describes each entry of the two tables without which every
+// import would still be allowed.
+func unusedPermissions(files []file) []string {
+	needed := map[[2]string]bool{}
+	for _, f := range files {
+		for _, path := range f.Imports {
+			needed[permission(f, path)] = true
+		}
+	}
+	var unused []string
+	for pkg, imports := range allowed {
+		for _, own := range imports {
+			if !needed[[2]string{pkg, own}] {
+				unused = append(unused, "the table allows "+pkg+" to import "+own)
+			}
+		}
+	}
+	for mod, packages := range homes {
+		for _, pkg := range packages {
+			if !needed[[2]string{pkg, mod}] {
+				unused = append(unused, "homes allows "+pkg+" to import "+mod)
+			}
+		}
+	}
+	slices.Sort(unused)
+	return unused
+}
+
+// permission is the entry that an import needs: the package and what it may import.
+// It is empty where a general rule allows the import.
+func permission(f file, path string) [2]string {
+	if own, ok := strings.CutPrefix(path, module+"/"); ok {
+		if f.Test && mayImportInTest(f.Package, own) {
+			return [2]string{}
+		}
+		return [2]string{f.Package, own}
+	}
+	if f.Test || slices.Contains(testOnly, f.Package) {
+		return [2]string{}
+	}
+	for mod := range homes {
+		if within(path, []string{mod}) {
+			return [2]string{f.Package, mod}
+		}
+	}
+	return [2]string{}
+}
+
+func TestUnusedPermissionsAreFound(t *testing.T) {
+	files := []file{{Package: "relay/pace", Imports: []string{module + "/relay/transfer"}}, {Package: "relay", Imports: []string{"golang.org/x/term"}},
+		{Package: "relay/pairing", Test: true, Imports: []string{module + "/shared/auth"}}}
+	unused := strings.Join(unusedPermissions(files), "\n")
+	for text, want := range map[string]bool{
+		"relay/pace to import relay/transfer": false,
+		"relay to import golang.org/x/term":   false,
+		"relay/pairing to import shared/auth": true, // a test may without it
+		"relay to import github.com/spf13":    true,
+	} {
+		if got := strings.Contains(unused, text); got != want {
+			t.Errorf("%q unused is %t, want %t", text, got, want)
 		}
 	}
 }

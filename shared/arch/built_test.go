@@ -1,0 +1,102 @@
+package arch
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// builtSuffixes end the names of files that a tool makes from a source.
+var builtSuffixes = []string{".a", ".dll", ".dylib", ".exe", ".o", ".pyc", ".pyd", ".pyo", ".so", ".test"}
+
+func isBuilt(path string) bool {
+	return slices.Contains(builtSuffixes, strings.ToLower(filepath.Ext(path)))
+}
+
+// A tracked built file changes at every test run and says nothing that its source
+// does not.
+func TestNoBuiltFileIsTracked(t *testing.T) {
+	if _, err := os.Stat(filepath.Join(top, ".git")); err != nil {
+		t.Log("this tree is no git checkout: nothing is tracked")
+		return
+	}
+	out, err := exec.Command("git", "-C", top, "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	tracked := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
+	if len(tracked) < 100 {
+		t.Fatalf("git lists %d files, far too few", len(tracked))
+	}
+	for _, path := range tracked {
+		if isBuilt(path) {
+			t.Errorf("%s is a built file: git rm --cached it", path)
+		}
+	}
+}
+
+func TestNoBuiltFileLiesAmongTheSources(t *testing.T) {
+	for _, path := range builtFiles(t, top) {
+		t.Errorf("%s is a built file outside the folders that .gitignore names: remove it and build it elsewhere", path)
+	}
+}
+
+// builtFiles are those below dir that lie in no ignored folder.
+func builtFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	ignored := ignoredFolders(t)
+	var built []string
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains(ignored, d.Name()):
+			return fs.SkipDir
+		case !d.IsDir() && isBuilt(path):
+			built = append(built, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return built
+}
+
+// ignoredFolders are the names of .gitignore that end in a slash, and git's own.
+func ignoredFolders(t *testing.T) []string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(top, ".gitignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := []string{".git"}
+	for _, line := range strings.Fields(string(b)) {
+		if name, ok := strings.CutSuffix(line, "/"); ok {
+			folders = append(folders, name)
+		}
+	}
+	return folders
+}
+
+func TestBuiltFilesAreFound(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{"a/x.go", "a/x.PYC", "a/testdata/x.so", "a/__pycache__/x.pyc", "bin/x.exe"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, path), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, want := builtFiles(t, dir), []string{"a/testdata/x.so", "a/x.PYC"}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
