@@ -43,7 +43,7 @@ func (p patient) start(t *testing.T) string {
 			return
 		}
 		status, answer := http.StatusOK, any(p.kernel)
-		switch err := verifier.Verify(r); {
+		switch _, err := verifier.Verify(r); {
 		case err != nil && p.clock != 0 && errors.Is(err, auth.ErrClockSkew):
 			status, answer = http.StatusUnauthorized, contract.ErrorBody{Error: contract.Error{Code: contract.CodeClockSkew, Message: "clock", ServerTime: now().Unix()}}
 		case err != nil:

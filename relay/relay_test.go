@@ -62,7 +62,7 @@ func executor(t *testing.T, secret auth.Secret) string {
 			json.NewEncoder(w).Encode(contract.Health{Status: "ok", Version: "9.9", Protocol: contract.Protocol})
 			return
 		}
-		if verifier.Verify(r) != nil {
+		if _, err := verifier.Verify(r); err != nil {
 			w.WriteHeader(http.StatusUnauthorized)
 			io.WriteString(w, `{"error":{"code":"unauthorized","message":"unauthorized"}}`)
 			return

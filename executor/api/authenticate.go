@@ -13,7 +13,7 @@ import (
 // nonce is wrong is told so, signed: only the key's holder learns it.
 func (a *API) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := a.verifier.Verify(r)
+		_, err := a.verifier.Verify(r)
 		switch {
 		case err == nil:
 			next.ServeHTTP(w, r)

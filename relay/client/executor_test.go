@@ -120,7 +120,7 @@ func (e *executor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the connection broke
 	}
 	answer := httptest.NewRecorder()
-	switch err := e.verifier.Verify(r); {
+	switch _, err := e.verifier.Verify(r); {
 	case errors.Is(err, auth.ErrUnauthorized):
 		writeJSON(w, http.StatusUnauthorized, refusalBody(contract.CodeUnauthorized))
 		return

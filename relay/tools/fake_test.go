@@ -86,7 +86,7 @@ func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Unlock()
 	status, v := http.StatusOK, any(contract.Health{Status: "ok", Version: "test", Protocol: contract.Protocol, MemoryAvailableGB: 1})
 	if r.URL.Path != contract.PathHealth {
-		switch err := f.verifier.Verify(r); {
+		switch _, err := f.verifier.Verify(r); {
 		case errors.Is(err, auth.ErrReplayed): // net/http sends a GET again by itself
 			h, ok = func(*http.Request, []byte) (int, any) {
 				return http.StatusUnauthorized, &contract.Error{Code: contract.CodeReplayed, Message: "seen"}

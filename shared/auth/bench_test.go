@@ -35,7 +35,7 @@ func BenchmarkWindow(b *testing.B) {
 	now := began
 	for b.Loop() {
 		now = now.Add(time.Minute / 6000)
-		if err := w.admit(randomText(nonceBytes), now, now); err != nil {
+		if err := w.admit(randomText(freshBytes), now, now); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -45,13 +45,6 @@ const (
 	maxDigestBytes    = 128
 )
 
-// A nonce is unpadded base64url of 16 bytes or more.
-const (
-	nonceBytes    = 16
-	minNonceChars = 22
-	maxNonceChars = 128
-)
-
 // errShape is a signature that is not written as the profile says. It stays inside:
 // callers see ErrUnauthorized or ErrBadSignature.
 var errShape = errors.New("signature is not of this profile")
@@ -162,15 +155,6 @@ func readMAC(h http.Header) ([]byte, error) {
 
 func writeMAC(mac []byte) string {
 	return label + "=:" + base64.StdEncoding.EncodeToString(mac) + ":"
-}
-
-// validNonce reports whether nonce is one of this profile.
-func validNonce(nonce string) bool {
-	if len(nonce) < minNonceChars || len(nonce) > maxNonceChars {
-		return false
-	}
-	_, err := base64.RawURLEncoding.Strict().DecodeString(nonce)
-	return err == nil
 }
 
 // single is the value of a header that is there exactly once and within max bytes.

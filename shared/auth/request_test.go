@@ -24,7 +24,7 @@ func TestRequestPasses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := signed(t, c.method, c.url, c.body, began)
-			if err := newTestVerifier(t).Verify(got.req); err != nil {
+			if _, err := newTestVerifier(t).Verify(got.req); err != nil {
 				t.Fatal(err)
 			}
 			if err := VerifyDigest(got.req.Header, []byte(c.body)); err != nil {
@@ -126,10 +126,10 @@ func TestTamperedRequestIsUnauthorized(t *testing.T) {
 			v := newTestVerifier(t)
 			genuine := got.req.Clone(t.Context())
 			tamper(got.req)
-			if err := v.Verify(got.req); err != ErrUnauthorized { //nolint:errorlint // the bare sentinel: no cause may leak
+			if _, err := v.Verify(got.req); err != ErrUnauthorized { //nolint:errorlint // the bare sentinel: no cause may leak
 				t.Fatalf("error %v", err)
 			}
-			if err := v.Verify(genuine); err != nil {
+			if _, err := v.Verify(genuine); err != nil {
 				t.Fatalf("the genuine request is refused after the tampered one: %v", err)
 			}
 		})
@@ -143,7 +143,7 @@ func TestOtherKeyIsUnauthorized(t *testing.T) {
 	}
 	got := signed(t, "GET", testTarget, "", began)
 	v := NewVerifier(other, began, func() time.Time { return began })
-	if err := v.Verify(got.req); !errors.Is(err, ErrUnauthorized) {
+	if _, err := v.Verify(got.req); !errors.Is(err, ErrUnauthorized) {
 		t.Fatalf("error %v", err)
 	}
 }
@@ -164,7 +164,7 @@ func TestRightMACOfAnotherFormIsUnauthorized(t *testing.T) {
 			if _, err := NewSigner(secret).signRequest(req, nil, p); err != nil {
 				t.Fatal(err)
 			}
-			if err := newTestVerifier(t).Verify(arrived(t, req)); !errors.Is(err, ErrUnauthorized) {
+			if _, err := newTestVerifier(t).Verify(arrived(t, req)); !errors.Is(err, ErrUnauthorized) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -175,22 +175,22 @@ func TestRightMACOverAnOversizedDigestIsUnauthorized(t *testing.T) {
 	secret := testSecret(t)
 	req := signed(t, "GET", testTarget, "", began).req
 	req.Header.Set(HeaderContentDigest, strings.Repeat("x", maxDigestBytes+1))
-	p := parameters{created: began.Unix(), nonce: randomText(nonceBytes), keyID: secret.KeyID()}
+	p := parameters{created: began.Unix(), nonce: randomText(freshBytes), keyID: secret.KeyID()}
 	if _, err := secret.sign(req.Header, requestList(p), requestMessage(req)); err != nil {
 		t.Fatal(err)
 	}
-	if err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {
+	if _, err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestRightMACUnderAnotherKeyIDIsUnauthorized(t *testing.T) {
 	req := signed(t, "GET", testTarget, "", began).req
-	p := parameters{created: began.Unix(), nonce: randomText(nonceBytes), keyID: "0123456789abcdef"}
+	p := parameters{created: began.Unix(), nonce: randomText(freshBytes), keyID: "0123456789abcdef"}
 	if _, err := testSecret(t).sign(req.Header, requestList(p), requestMessage(req)); err != nil {
 		t.Fatal(err)
 	}
-	if err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {
+	if _, err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -202,7 +202,7 @@ func TestAnswersSignatureDoesNotHoldForARequest(t *testing.T) {
 	for _, name := range []string{HeaderSignature, HeaderSignatureInput, HeaderContentDigest} {
 		forged.Header.Set(name, res.Header.Get(name))
 	}
-	if err := newTestVerifier(t).Verify(forged); !errors.Is(err, ErrUnauthorized) {
+	if _, err := newTestVerifier(t).Verify(forged); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("error %v", err)
 	}
 }

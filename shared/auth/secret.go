@@ -126,8 +126,10 @@ func (s Secret) mac(text string) []byte {
 }
 
 // randomText is n random bytes as unpadded base64url.
-func randomText(n int) string {
+func randomText(n int) string { return base64.RawURLEncoding.EncodeToString(randomBytes(n)) }
+
+func randomBytes(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails: it ends the program instead
-	return base64.RawURLEncoding.EncodeToString(b)
+	return b
 }

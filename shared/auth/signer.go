@@ -12,14 +12,18 @@ import (
 
 // Signer signs requests and answers, and checks answers. It is safe for concurrent
 // use.
-type Signer struct{ secret Secret }
+type Signer struct {
+	secret Secret
+	caller Caller
+}
 
-// NewSigner signs with secret, which must not be zero.
+// NewSigner signs with secret, which must not be zero, as a new Caller. A relay makes
+// one for each executor, when it starts.
 func NewSigner(secret Secret) *Signer {
 	if secret.IsZero() {
 		panic("auth: signer without a secret")
 	}
-	return &Signer{secret}
+	return &Signer{secret: secret, caller: Caller(randomBytes(len(Caller{})))}
 }
 
 // SignRequest adds Content-Digest, Signature-Input and Signature to req, whose
@@ -27,7 +31,7 @@ func NewSigner(secret Secret) *Signer {
 // Each call takes a fresh nonce, so each try of a request is signed anew. The
 // returned signature is what VerifyResponse needs.
 func (s *Signer) SignRequest(req *http.Request, body []byte, created time.Time) (signature string, err error) {
-	p := parameters{created: created.Unix(), nonce: randomText(nonceBytes), keyID: s.secret.KeyID()}
+	p := parameters{created: created.Unix(), nonce: s.caller.newNonce(), keyID: s.secret.KeyID()}
 	return s.signRequest(req, body, p)
 }
 

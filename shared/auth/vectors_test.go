@@ -156,7 +156,7 @@ func TestVectorsPassVerification(t *testing.T) {
 			req := vectorRequest(t, v.Request)
 			headers(req.Header, v.Request.signedVector)
 			created := time.Unix(v.Request.Created, 0)
-			if err := NewVerifier(secret, created, func() time.Time { return created }).Verify(req); err != nil {
+			if _, err := NewVerifier(secret, created, func() time.Time { return created }).Verify(req); err != nil {
 				t.Error(err)
 			}
 			res := &http.Response{StatusCode: v.Response.Status, Header: http.Header{contract.HeaderInstance: {v.Response.Instance}}}

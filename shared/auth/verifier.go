@@ -35,24 +35,35 @@ func NewVerifier(secret Secret, started time.Time, now func() time.Time) *Verifi
 // signature headers, key_id and MAC (ErrUnauthorized for each of these), time
 // (ErrClockSkew), nonce (ErrReplayed, ErrTooManyNonces). Nothing is remembered of a
 // request whose MAC is wrong. What remains is VerifyDigest, once the body is read.
-// After any error but ErrUnauthorized the answer is to be signed.
-func (v *Verifier) Verify(req *http.Request) error {
-	if len(req.URL.Path)+len(req.URL.RawQuery) > contract.MaxHeaderBytes {
-		return ErrUnauthorized
-	}
-	if _, ok := single(req.Header, HeaderContentDigest, maxDigestBytes); !ok {
-		return ErrUnauthorized
-	}
-	claim, err := readSignature(req.Header, requestList)
-	if err != nil || !validNonce(claim.nonce) {
-		return ErrUnauthorized
-	}
-	if !v.secret.holds(claim, requestList, requestMessage(req)) {
-		return ErrUnauthorized
+// After any error but ErrUnauthorized the caller is known and the answer is to be
+// signed.
+func (v *Verifier) Verify(req *http.Request) (Caller, error) {
+	claim, caller, err := v.authenticate(req)
+	if err != nil {
+		return Caller{}, err
 	}
 	now, created := v.now(), time.Unix(claim.created, 0)
 	if created.Before(v.started) || now.Sub(created).Abs() > contract.ClockSkew {
-		return ErrClockSkew
+		return caller, ErrClockSkew
 	}
-	return v.window.admit(claim.nonce, created, now)
+	return caller, v.window.admit(claim.nonce, created, now)
+}
+
+// authenticate looks for a right MAC; without one it fails with ErrUnauthorized.
+func (v *Verifier) authenticate(req *http.Request) (signature, Caller, error) {
+	if len(req.URL.Path)+len(req.URL.RawQuery) > contract.MaxHeaderBytes {
+		return signature{}, Caller{}, ErrUnauthorized
+	}
+	if _, ok := single(req.Header, HeaderContentDigest, maxDigestBytes); !ok {
+		return signature{}, Caller{}, ErrUnauthorized
+	}
+	claim, err := readSignature(req.Header, requestList)
+	if err != nil {
+		return signature{}, Caller{}, ErrUnauthorized
+	}
+	caller, ok := callerOf(claim.nonce)
+	if !ok || !v.secret.holds(claim, requestList, requestMessage(req)) {
+		return signature{}, Caller{}, ErrUnauthorized
+	}
+	return claim, caller, nil
 }

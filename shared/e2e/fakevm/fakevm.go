@@ -113,7 +113,7 @@ func (v *VM) verify(r *http.Request) error {
 	if r.URL.Path == contract.PathHealth {
 		return nil
 	}
-	switch err := v.verifier.Verify(r); {
+	switch _, err := v.verifier.Verify(r); {
 	case errors.Is(err, auth.ErrReplayed):
 		return &contract.Error{Code: contract.CodeReplayed, Message: "this request was seen before", Retryable: true}
 	case err != nil:
