@@ -8,7 +8,6 @@ package fakevm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -34,6 +33,7 @@ type VM struct {
 	uploads map[string]*upload
 	asked   map[string]int
 	hook    Hook
+	lie     Lie
 }
 
 // Hook is asked before each request is answered. It may wait, for as long as ctx
@@ -46,16 +46,22 @@ var ErrGone = errors.New("the VM is gone")
 // Start serves until the test ends.
 func Start(t testing.TB) *VM {
 	t.Helper()
-	secret := auth.GenerateSecret()
-	v := &VM{
-		Secret: secret, verifier: auth.NewVerifier(secret, time.Now().Add(-time.Minute), time.Now), signer: auth.NewSigner(secret),
-		files: map[string][]byte{}, uploads: map[string]*upload{}, asked: map[string]int{},
-		hook: func(context.Context, *http.Request) error { return nil },
-	}
+	v := New()
 	s := httptest.NewServer(v)
 	t.Cleanup(s.Close)
 	v.URL = s.URL
 	return v
+}
+
+// New makes a VM that whoever calls it serves.
+func New() *VM {
+	secret := auth.GenerateSecret()
+	return &VM{
+		Secret: secret, verifier: auth.NewVerifier(secret, time.Now().Add(-time.Minute), time.Now), signer: auth.NewSigner(secret),
+		files: map[string][]byte{}, uploads: map[string]*upload{}, asked: map[string]int{},
+		hook: func(context.Context, *http.Request) error { return nil },
+		lie:  func(*http.Request, []byte) (Reply, bool) { return Reply{}, false },
+	}
 }
 
 // On sets the hook.
@@ -80,7 +86,7 @@ func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	v.mu.Lock()
 	v.asked[r.Method+" "+r.URL.Path]++
-	hook := v.hook
+	hook, lie := v.hook, v.lie
 	v.mu.Unlock()
 	var answer any
 	var refused *contract.Error
@@ -88,6 +94,10 @@ func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = v.verify(r)
 	}
 	if err == nil {
+		if reply, ok := lie(r, body); ok {
+			v.reply(w, r, reply)
+			return
+		}
 		answer, err = v.answer(r, body)
 	}
 	status := http.StatusOK
@@ -124,20 +134,7 @@ func (v *VM) verify(r *http.Request) error {
 
 // send answers with bytes as they are, with all else as JSON.
 func (v *VM) send(w http.ResponseWriter, r *http.Request, status int, answer any) {
-	raw, isRaw := answer.([]byte)
-	w.Header().Set("Content-Type", "application/octet-stream")
-	if !isRaw {
-		raw, _ = json.Marshal(answer)
-		w.Header().Set("Content-Type", "application/json")
-	}
-	w.Header().Set(contract.HeaderInstance, "instance-1")
-	if r.URL.Path != contract.PathHealth {
-		if err := v.signer.SignResponse(w.Header(), r, status, raw, time.Now()); err != nil {
-			panic(err)
-		}
-	}
-	w.WriteHeader(status)
-	w.Write(raw)
+	v.reply(w, r, Reply{Status: status, Body: answer, Unsigned: r.URL.Path == contract.PathHealth})
 }
 
 func (v *VM) answer(r *http.Request, body []byte) (any, error) {

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/hostilevm"
+)
+
+func TestPrintsAPairingThatItsAnswersAreSignedWith(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, []string{"-case", "none"}, in, io.Discard) }()
+	line := make([]byte, 4096)
+	n, err := out.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := auth.ParsePairing(string(line[:n]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequest(http.MethodGet, p.URL+contract.PathKernel, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer := auth.NewSigner(p.Secret)
+	signature, err := signer.SignRequest(req, nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := signer.VerifyResponse(res, body, signature); err != nil {
+		t.Errorf("the answer %s: %v", body, err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestNamesTheCases(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-list"}, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range hostilevm.Cases {
+		if !strings.Contains(out.String(), c.Name) {
+			t.Errorf("case %q is not listed", c.Name)
+		}
+	}
+	if err := run(t.Context(), []string{"-case", "unheard of"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "-list") {
+		t.Errorf("an unknown case gives %v", err)
+	}
+}

@@ -1,0 +1,77 @@
+package hostilevm
+
+import (
+	"bytes"
+	"compress/gzip"
+	"net/http"
+	"strings"
+	"sync"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/fakevm"
+)
+
+// bombCases are small on the wire and large in the memory or on the disk of the relay.
+var bombCases = []Case{
+	{
+		Name: "events", About: "answers a submit with 15 MiB of empty events, which took 3 GB",
+		routes: func(*fakevm.VM) routes {
+			return routes{"POST " + contract.PathExecutions: func(q question) fakevm.Reply {
+				return list(finished(requestID(q)), `"events":[]`, "events")
+			}}
+		},
+	},
+	{
+		Name: "gzip", About: "answers a submit with what unpacks to 1 GiB",
+		routes: func(*fakevm.VM) routes {
+			bomb := sync.OnceValue(func() []byte { return gzipOf(1 << 30) })
+			return routes{"POST " + contract.PathExecutions: func(question) fakevm.Reply {
+				return fakevm.Reply{Header: http.Header{"Content-Encoding": {"gzip"}, "Content-Type": {"application/json"}}, Body: bomb()}
+			}}
+		},
+	},
+	{
+		Name: "endless-blob", About: "shows a picture of 1 MB whose blob never ends",
+		routes: func(*fakevm.VM) routes {
+			part := bytes.Repeat([]byte("x"), contract.MaxBlobPart)
+			return routes{
+				"POST " + contract.PathExecutions: func(q question) fakevm.Reply {
+					return execution(requestID(q), picture(`{"blob":{"sha256":"`+strings.Repeat("ab", 32)+`","bytes":1000000}}`))
+				},
+				"GET " + contract.PathBlob: func(question) fakevm.Reply { return fakevm.Reply{Body: part} },
+			}
+		},
+	},
+}
+
+// picture shows a PNG; payload is its JSON.
+func picture(payload string) contract.Event {
+	return contract.Event{Type: contract.EventDisplayData, Data: bundle("image/png", payload)}
+}
+
+// bombBytes is how much of an answer the items of a list fill: less than any bound of
+// the relay on a whole answer.
+const bombBytes = 15 << 20
+
+// list is v as JSON in which the empty list that is written as empty holds as many {} as
+// an answer has room for.
+func list(v any, empty, field string) fakevm.Reply {
+	text := marshal(v)
+	full := `"` + field + `":[` + strings.Repeat("{},", bombBytes/3) + "{}]"
+	return fakevm.Reply{
+		Header: http.Header{"Content-Type": {"application/json"}},
+		Body:   []byte(strings.Replace(string(text), empty, full, 1)),
+	}
+}
+
+// gzipOf is n zeros, compressed.
+func gzipOf(n int) []byte {
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	zeros := make([]byte, 1<<20)
+	for range n / len(zeros) {
+		_, _ = w.Write(zeros)
+	}
+	_ = w.Close()
+	return b.Bytes()
+}

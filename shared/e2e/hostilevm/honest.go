@@ -1,0 +1,108 @@
+package hostilevm
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/fakevm"
+)
+
+var honestCases = []Case{
+	{Name: "none", About: "tells the truth: what a test compares a case with"},
+}
+
+// Ids that the answers of a VM agree on.
+const (
+	kernelID    = "kernel-1"
+	executionID = "execution-1"
+	python      = "3.12.1"
+)
+
+// at is when everything happened.
+var at = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+
+// honest are the answers of a VM that does not lie: code that is submitted prints one
+// line and succeeds. fakevm answers about files and uploads.
+func honest() routes {
+	return routes{
+		"GET " + contract.PathHealth:         just(health()),
+		"GET " + contract.PathProbe:          just(probe()),
+		"GET " + contract.PathKernel:         just(kernel()),
+		"POST " + contract.PathKernelRestart: just(kernel()),
+		"POST " + contract.PathExecutions: func(q question) fakevm.Reply {
+			return execution(requestID(q), contract.Event{Type: contract.EventStream, Name: contract.Stdout, Text: "hello\n"})
+		},
+		"GET " + contract.PathExecutions: just(contract.ExecutionList{Executions: []contract.Execution{finished("request-1")}}),
+		"GET " + contract.PathExecution:  just(finished("request-1")),
+		"POST " + contract.PathInterrupt: just(finished("request-1")),
+		"POST " + contract.PathInput:     just(finished("request-1")),
+		"GET " + contract.PathVariables:  just(contract.Variables{Count: 1, Variables: []contract.Variable{variable()}, KernelID: kernelID}),
+		"GET " + contract.PathInspect:    just(contract.Inspection{Variable: variable(), Preview: "[1, 2, 3]", KernelID: kernelID}),
+		"POST " + contract.PathCleanup:   just(contract.Cleanup{VariablesCleared: 1, ClearedVariables: []string{"x"}, KernelID: kernelID}),
+		"POST " + contract.PathShutdown:  just(contract.Shutdown{Status: "shutting_down"}),
+	}
+}
+
+// just answers the same each time.
+func just(v any) func(question) fakevm.Reply {
+	return func(question) fakevm.Reply { return fakevm.Reply{Body: v} }
+}
+
+func health() contract.Health {
+	return contract.Health{Status: "ok", UptimeMinutes: 15, MemoryAvailableGB: 10.5, MemoryUsedPct: 15.2, Version: "v1.0.0", Protocol: contract.Protocol}
+}
+
+func kernel() contract.Kernel {
+	return contract.Kernel{Status: contract.KernelIdle, KernelID: kernelID, PID: 42, Python: python, IPyKernel: "6.29.5", StartedAt: &at, Lives: 1}
+}
+
+func probe() contract.Probe {
+	one := 1
+	return contract.Probe{
+		Platform: contract.Platform{Name: "colab", OS: "Ubuntu 22.04", Kernel: "6.1.0", Architecture: "x86_64", Hostname: "vm", Container: true},
+		Compute:  contract.Compute{CPUCount: 2, CPUModel: "Intel Xeon", MemoryTotalGB: 12.7, MemoryAvailableGB: 10.5, MemoryUsedPct: 15.2},
+		GPU:      contract.GPU{Available: true, Driver: "550.54", Devices: []contract.GPUDevice{{Index: &one, Name: "Tesla T4"}}},
+		TPU:      contract.TPU{Devices: []string{"accel0"}},
+		Storage:  []contract.Disk{{Path: "/content", TotalGB: 100, FreeGB: 60, UsedPct: 40}},
+		Python:   contract.Python{Version: python, Executable: "/usr/bin/python3", IPyKernel: "6.29.5", IPython: "7.34.0"},
+		Packages: map[string]string{"numpy": "1.26.4"}, Limits: contract.Limits{MaxTimeoutSeconds: 86400, MaxQueue: 64, MaxCodeBytes: 8 << 20, MaxLogBytes: 256 << 20},
+		LoadedVariables: []string{"x"}, LoadedVariablesCount: &one, Recommendations: []string{"use the GPU"},
+	}
+}
+
+func variable() contract.Variable {
+	size, dtype := int64(3), "int64"
+	return contract.Variable{Name: "x", Type: "ndarray", Size: &size, Shape: []int64{3}, Dtype: &dtype}
+}
+
+// finished is an execution that succeeded and has no events left.
+func finished(request string) contract.Execution {
+	return contract.Execution{
+		ExecutionID: executionID, RequestID: request, Status: contract.StatusSucceeded, ExecutionCount: 1, KernelID: kernelID,
+		CreatedAt: at, StartedAt: &at, FinishedAt: &at, TimeoutSeconds: 600, CodePreview: "print('hello')", Events: []contract.Event{}, End: true,
+	}
+}
+
+// execution answers with one that succeeded and has these events.
+func execution(request string, events ...contract.Event) fakevm.Reply {
+	e := finished(request)
+	for i := range events {
+		events[i].Offset, events[i].Time = int64(i), at
+	}
+	e.Events, e.NextOffset = events, int64(len(events))
+	return fakevm.Reply{Body: e}
+}
+
+// requestID is the one of a submit.
+func requestID(q question) string {
+	var s contract.Submit
+	_ = json.Unmarshal(q.body, &s)
+	return s.RequestID
+}
+
+// refuse answers with an error of the contract.
+func refuse(e contract.Error) fakevm.Reply {
+	return fakevm.Reply{Status: http.StatusConflict, Body: contract.ErrorBody{Error: e}}
+}

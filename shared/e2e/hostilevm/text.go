@@ -1,0 +1,78 @@
+package hostilevm
+
+import (
+	"encoding/json"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/fakevm"
+)
+
+// Escape is what the text cases put into strings: it clears the screen, sets the
+// window's title, writes the clipboard, moves the cursor, turns the writing direction
+// round, rings, and hides itself.
+const Escape = "\x1b[2J\x1b]0;owned\x07\x1b]52;c;ZXZpbA==\x1b\\\u009b1A\u202e\u2066\u200b\x07\x08\x7f\rEVIL"
+
+// textCases put control characters into what a terminal or a model reads.
+var textCases = []Case{
+	{
+		Name: "text", About: "puts escapes into every free text and every name of every answer", warp: func(v any) any { return poison(v, false) },
+	},
+	{
+		Name: "text-all", About: "puts escapes into every string, those that hold one of a few words or an id too", warp: func(v any) any { return poison(v, true) },
+	},
+	{
+		Name: "text-errors", About: "refuses everything, with escapes in code, message and hint",
+		routes: func(*fakevm.VM) routes {
+			all := routes{}
+			for route := range honest() {
+				all[route] = func(question) fakevm.Reply {
+					return refuse(contract.Error{Code: "forbidden_path", Message: "m" + Escape, Hint: "h" + Escape, RequestID: "r" + Escape})
+				}
+			}
+			return all
+		},
+	},
+}
+
+// formal are the fields whose strings an honest program compares, not shows.
+var formal = map[string]bool{
+	"status": true, "kernel_id": true, "execution_id": true, "request_id": true, "type": true, "code": true,
+	"created_at": true, "started_at": true, "finished_at": true, "time": true, "modified": true, "etag": true, "sha256": true,
+}
+
+// poison adds Escape to the strings in v, to those of formal fields only where all is
+// set. Names of fields that the VM chooses, such as those of packages, are strings too.
+func poison(v any, all bool) any {
+	switch v := v.(type) {
+	case string:
+		return v + Escape
+	case []any:
+		for i := range v {
+			v[i] = poison(v[i], all)
+		}
+	case map[string]any:
+		for key, one := range v {
+			if _, isText := one.(string); isText && formal[key] && !all {
+				continue
+			}
+			v[key] = poison(one, all)
+		}
+		if packages, ok := v["packages"].(map[string]any); ok {
+			packages["evil"+Escape] = "1"
+		}
+	}
+	return v
+}
+
+// bundle is a MIME bundle of one payload, given as JSON.
+func bundle(kind, payload string) map[string]json.RawMessage {
+	return map[string]json.RawMessage{kind: json.RawMessage(payload)}
+}
+
+func marshal(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // the contract's own types
+	}
+	return text
+}
