@@ -119,6 +119,7 @@ func (q *Queue) yield() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.running = nil
+	q.wakeHolds()
 	q.renumber()
 	q.retain()
 }

@@ -76,6 +76,7 @@ type Queue struct {
 	pending   []*entry
 	running   *entry // also a finished one that does not yield the kernel
 	held      bool
+	freed     chan struct{} // closed when a run or a Hold gives the kernel back, then replaced
 	closing   bool
 }
 
@@ -91,6 +92,7 @@ func Open(cfg Config) (*Queue, error) {
 		stopped:   make(chan struct{}),
 		byID:      map[string]*entry{},
 		byRequest: map[string]*entry{},
+		freed:     make(chan struct{}),
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the execution log's folder: %w", err)
@@ -248,51 +250,6 @@ func (q *Queue) Busy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.running != nil || len(q.pending) > 0
-}
-
-// Hold calls f with an idle kernel that no execution can take meanwhile. It
-// returns ErrKernelBusy at once when one has it or waits for it, and
-// kernel.ErrStarting or kernel.ErrDead when there is none.
-func (q *Queue) Hold(ctx context.Context, f func(ctx context.Context, life *kernel.Life) error) error {
-	life, err := q.acquire()
-	if err != nil {
-		return err
-	}
-	defer q.release()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-life.Done():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	err = f(ctx, life)
-	select {
-	case <-life.Done():
-		return fmt.Errorf("%w: it ended meanwhile: %s", kernel.ErrStarting, life.Reason())
-	default:
-		return err
-	}
-}
-
-func (q *Queue) acquire() (*kernel.Life, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.held || q.running != nil || len(q.pending) > 0 {
-		return nil, ErrKernelBusy
-	}
-	life, err := q.cfg.Kernel.Life()
-	q.held = err == nil
-	return life, err
-}
-
-func (q *Queue) release() {
-	q.mu.Lock()
-	q.held = false
-	q.mu.Unlock()
-	q.signal()
 }
 
 // Read waits until there is something to say, then says it.

@@ -144,12 +144,20 @@ func over(err error) bool {
 	return false
 }
 
-// removeRemote removes a file of ours, and its folder, on the VM. Nobody waits for
-// it, and where it fails the next save there removes what is a day old.
+// clearWait bounds how long an answer waits until the kernel has removed a file. An
+// answer before that finds the kernel taken: the caller's next look at the variables
+// would be refused as kernel_busy. The kernel takes longer only when another run
+// holds it, and then the refusal is right.
+const clearWait = 3 * time.Second
+
+// removeRemote removes a file of ours, and its folder, on the VM. Where that fails,
+// the next save there removes what is a day old.
 func (j *job) removeRemote(ctx context.Context, path string) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, clearWait+2*time.Second)
 	defer cancel()
-	_, _ = j.c.Submit(ctx, contract.Submit{Code: j.cell(clearTitle, "remove", path), Unstored: true, TimeoutSeconds: 60})
+	_, _ = j.c.Submit(ctx, contract.Submit{
+		Code: j.cell(clearTitle, "remove", path), Unstored: true, TimeoutSeconds: 60, WaitSeconds: clearWait.Seconds(),
+	})
 }
 
 // decode reads a report into v.

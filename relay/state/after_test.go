@@ -1,0 +1,40 @@
+package state
+
+import (
+	"strings"
+	"testing"
+
+	"colabrelay/shared/stacks"
+)
+
+// The answer of a save or restore comes when the kernel is free again: the next look
+// at the variables is not refused because of the relay's own clean-up.
+func TestVariablesAreListedRightAfterASaveAndARestore(t *testing.T) {
+	t.Parallel()
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		t.Parallel()
+		dir, v := t.TempDir(), newVM(t, s)
+		v.run("kept = list(range(1000))")
+		look := func(after string) {
+			t.Helper()
+			all, err := v.client.Variables(t.Context())
+			if err != nil || len(all.Variables) != 1 || all.Variables[0].Name != "kept" {
+				t.Errorf("after a %s: %+v, %v", after, all, err)
+			}
+			if _, err := v.client.Inspect(t.Context(), "kept"); err != nil {
+				t.Errorf("after a %s: %v", after, err)
+			}
+		}
+		for range 16 {
+			v.save(dir, "again")
+			look("save")
+		}
+		for range 4 {
+			v.restore(dir, "again")
+			look("restore")
+		}
+		if left := strings.TrimSpace(v.run("import glob, tempfile; print(*glob.glob(tempfile.gettempdir() + '/*state*/*'))")); left != "" {
+			t.Errorf("left on the VM: %s", left)
+		}
+	})
+}
