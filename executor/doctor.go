@@ -36,8 +36,9 @@ const lowDiskGB = 2
 
 // report prints findings and remembers whether one is a failure.
 type report struct {
-	w      io.Writer
-	failed bool
+	w       io.Writer
+	environ []string // what the executor would start Python with
+	failed  bool
 }
 
 func (r *report) say(v verdict, what, format string, args ...any) {
@@ -47,9 +48,8 @@ func (r *report) say(v verdict, what, format string, args ...any) {
 
 // doctor says what this machine has and lacks, by the same flags and environment the
 // executor itself would run with. It starts nothing.
-func doctor(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	r := &report{w: stdout}
-	cfg, err := parseConfig(args, getenv, stdout)
+func (r *report) doctor(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) int {
+	cfg, err := parseConfig(args, getenv, r.w)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
@@ -57,7 +57,7 @@ func doctor(ctx context.Context, args []string, getenv func(string) string, stdo
 		complain(stderr, err)
 		return 2
 	}
-	python, err := kernel.Find(ctx, cfg.python)
+	python, err := kernel.Find(ctx, cfg.python, kernel.Environ(r.environ, cfg.workDir))
 	if err != nil {
 		r.say(fail, "python", "%v", err)
 	} else {

@@ -129,7 +129,7 @@ func (x *executor) wait(ctx context.Context, g *errgroup.Group) error {
 // ends before the kernel, so that the running execution is interrupted and its log
 // closed while there is still a kernel to answer.
 func (x *executor) work(ctx context.Context) error {
-	python, err := kernel.Find(ctx, x.cfg.python)
+	python, err := kernel.Find(ctx, x.cfg.python, kernel.Environ(x.environ, x.cfg.workDir))
 	if ctx.Err() != nil {
 		return nil // the end came first; err, if any, is only that
 	}
@@ -167,7 +167,7 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Environ: x.environ, Log: x.log,
 		}),
 		Prober: probe.New(probe.Config{
-			WorkDir: x.cfg.workDir, Python: python.Path, Started: x.started, Getenv: lookup(x.environ), Limits: limits,
+			WorkDir: x.cfg.workDir, Python: python.Path, Started: x.started, Getenv: lookup(kernel.Environ(x.environ, x.cfg.workDir)), Limits: limits,
 		}),
 	}
 	var err error

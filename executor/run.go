@@ -18,7 +18,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, _ io.Re
 		fmt.Fprintln(stdout, version)
 		return 0
 	case "doctor":
-		return doctor(ctx, args[1:], getenv, stdout, stderr)
+		r := &report{w: stdout, environ: os.Environ()}
+		return r.doctor(ctx, args[1:], getenv, stderr)
 	}
 	cfg, err := parseConfig(args, getenv, stdout)
 	if errors.Is(err, flag.ErrHelp) {

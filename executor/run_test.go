@@ -229,14 +229,14 @@ func TestFaultsAtStartAreOneClearLine(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer taken.Close()
-	broken := t.TempDir() // the kernel imports from its working directory
-	must(t, os.WriteFile(filepath.Join(broken, "ipykernel_launcher.py"), []byte("raise SystemExit('boiler burst')"), 0o600))
+	broken := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(broken, "zmq.py"), []byte("raise SystemExit('boiler burst')"), 0o600))
 	for name, tc := range map[string]struct {
 		options []option
 		code    int
 		want    string
 	}{
-		"broken kernel":  {[]option{in(broken)}, 1, "boiler burst"},
+		"broken kernel":  {[]option{withEnv("PYTHONPATH=" + broken)}, 1, "boiler burst"},
 		"no ipykernel":   {[]option{withArgs("--python", "/bin/false")}, 1, "pip install ipykernel"},
 		"port taken":     {[]option{withArgs("--listen", taken.Addr().String())}, 1, "address already in use"},
 		"unknown flag":   {[]option{withArgs("--nonsense")}, 2, "-nonsense"},

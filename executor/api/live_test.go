@@ -29,7 +29,7 @@ import (
 func newLiveStand(t testing.TB, stack stacks.Stack) *stand {
 	t.Helper()
 	s := newStand(t)
-	python, err := kernel.Find(t.Context(), stack.Python)
+	python, err := kernel.Find(t.Context(), stack.Python, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ type bench struct {
 func start(t testing.TB, s stacks.Stack, cfg Config) *bench {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	python, err := kernel.Find(t.Context(), s.Python)
+	python, err := kernel.Find(t.Context(), s.Python, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}

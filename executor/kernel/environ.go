@@ -2,8 +2,9 @@ package kernel
 
 import (
 	"slices"
-	"strconv"
 	"strings"
+
+	"colabrelay/executor/interpreter"
 )
 
 // withheld are variables the kernel's code must not see: secrets of the
@@ -13,14 +14,14 @@ var withheld = []string{
 	"KAGGLE_USER_SECRETS_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME",
 }
 
-// environ is the kernel's environment: the executor's own without what is
-// withheld. JPY_PARENT_PID makes ipykernel end itself when the executor is gone.
-func environ(base []string, parent int) []string {
+// Environ is the environment for everything that runs in the kernel's interpreter: the
+// executor's own without what is withheld.
+func Environ(base []string, workDir string) []string {
 	env := slices.DeleteFunc(slices.Clone(base), func(entry string) bool {
 		name, value, _ := strings.Cut(entry, "=")
 		// Inherited from a notebook, the backend may be one that only its kernel has.
 		inherited := name == "MPLBACKEND" && strings.HasPrefix(value, "module://")
 		return inherited || slices.Contains(withheld, name)
 	})
-	return append(env, "JPY_PARENT_PID="+strconv.Itoa(parent))
+	return interpreter.Environ(env, workDir)
 }

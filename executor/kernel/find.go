@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	_ "embed"
+
+	"colabrelay/executor/interpreter"
 )
 
 //go:embed find.py
@@ -30,15 +33,15 @@ type Python struct {
 
 // Find returns the first interpreter that imports ipykernel: only the one named
 // by python when that is not empty, else python3 on PATH, then /usr/bin/python3.
-// The error is ErrNoPython and says what each of them lacked.
-func Find(ctx context.Context, python string) (Python, error) {
+// environ is from Environ. The error is ErrNoPython and says what each of them lacked.
+func Find(ctx context.Context, python string, environ []string) (Python, error) {
 	candidates := []string{"python3", "/usr/bin/python3"}
 	if python != "" {
 		candidates = []string{python}
 	}
 	var faults []error
 	for _, candidate := range candidates {
-		found, err := look(ctx, candidate)
+		found, err := look(ctx, candidate, environ)
 		if err == nil {
 			return found, nil
 		}
@@ -48,14 +51,17 @@ func Find(ctx context.Context, python string) (Python, error) {
 		ErrNoPython, errors.Join(faults...))
 }
 
-func look(ctx context.Context, candidate string) (Python, error) {
+func look(ctx context.Context, candidate string, environ []string) (Python, error) {
 	path, err := exec.LookPath(candidate)
+	if err == nil {
+		path, err = filepath.Abs(path) // it runs in another folder
+	}
 	if err != nil {
 		return Python{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, path, "-c", findScript).Output()
+	out, err := interpreter.Run(ctx, path, findScript, environ)
 	if err != nil {
 		return Python{}, explain(err)
 	}

@@ -31,7 +31,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func find(t *testing.T, s stacks.Stack) Python {
 	t.Helper()
-	python, err := Find(within(t, time.Minute), s.Python)
+	python, err := Find(within(t, time.Minute), s.Python, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestRestartEndsEvenAKernelThatIgnoresEverything(t *testing.T) {
 func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 	python := find(t, stacks.Old(t))
 	state := t.TempDir()
-	leftover, err := startProcess(Config{Python: python, WorkDir: state, StateDir: state, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, filepath.Join(state, "connection.json"))
+	leftover, err := startProcess(Config{Python: python, WorkDir: state, StateDir: state, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 	waitGone(t, leftover.pid)
 
 	other := strings.Replace(string(record), `"start_time":`, `"start_time":1`, 1)
-	bystander, err := startProcess(Config{Python: python, WorkDir: state, StateDir: t.TempDir(), Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, filepath.Join(state, "c2.json"))
+	bystander, err := startProcess(Config{Python: python, WorkDir: state, StateDir: t.TempDir(), Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,11 +284,11 @@ func TestFindSaysWhatEachInterpreterLacks(t *testing.T) {
 	if err := os.WriteFile(bare, []byte("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'ipykernel'\" >&2\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Find(t.Context(), bare)
+	_, err := Find(t.Context(), bare, os.Environ())
 	if !errors.Is(err, ErrNoPython) || !strings.Contains(err.Error(), "No module named 'ipykernel'") || !strings.Contains(err.Error(), "pip install ipykernel") {
 		t.Errorf("error = %v", err)
 	}
-	if _, err := Find(t.Context(), "/nonexistent/python"); !errors.Is(err, ErrNoPython) {
+	if _, err := Find(t.Context(), "/nonexistent/python", os.Environ()); !errors.Is(err, ErrNoPython) {
 		t.Errorf("error = %v", err)
 	}
 }

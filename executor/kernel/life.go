@@ -41,7 +41,7 @@ func startLife(ctx context.Context, cfg Config) (*Life, error) {
 		return nil, err
 	}
 	l := &Life{ID: uuid.NewString(), Started: time.Now(), dir: dir}
-	l.proc, err = startProcess(cfg, filepath.Join(dir, "kernel.json"))
+	l.proc, err = startProcess(cfg, dir)
 	if err != nil {
 		os.RemoveAll(dir)
 		return nil, fmt.Errorf("starting %q: %w", cfg.Python.Path, err)
@@ -55,6 +55,9 @@ func startLife(ctx context.Context, cfg Config) (*Life, error) {
 	return l, nil
 }
 
+// connectionFile is where a life keeps what ipykernel reads its sockets from.
+func connectionFile(dir string) string { return filepath.Join(dir, "kernel.json") }
+
 // connection prepares ipc sockets: no port to collide with, nobody else on the
 // machine to reach them. Where the temp folder's path is too long it is loopback TCP.
 func connection(dir string) (jupyter.ConnectionInfo, error) {
@@ -65,7 +68,7 @@ func connection(dir string) (jupyter.ConnectionInfo, error) {
 	if err != nil {
 		return conn, fmt.Errorf("choosing the kernel's sockets: %w", err)
 	}
-	if err := conn.WriteFile(filepath.Join(dir, "kernel.json")); err != nil {
+	if err := conn.WriteFile(connectionFile(dir)); err != nil {
 		return conn, fmt.Errorf("writing the connection file: %w", err)
 	}
 	return conn, nil

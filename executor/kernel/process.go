@@ -5,12 +5,19 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	_ "embed"
 )
+
+//go:embed start.py
+var startScript string
 
 // tailBytes of what the process wrote to its own stdout and stderr are kept to
 // explain a death; ipykernel captures nearly everything else itself.
@@ -30,14 +37,21 @@ type process struct {
 
 // startProcess starts ipykernel in a session of its own: Colab's stop button
 // signals the executor's process group, and "Restart session" kills all of it.
-func startProcess(cfg Config, connectionFile string) (*process, error) {
+//
+// dir is the life's own folder, where connection lies. Python starts there: see start.py.
+func startProcess(cfg Config, dir string) (*process, error) {
+	script := filepath.Join(dir, "start.py")
+	if err := os.WriteFile(script, []byte(startScript), 0o600); err != nil {
+		return nil, err
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(cfg.Python.Path, arguments(connectionFile)...)
-	cmd.Dir = cfg.WorkDir
-	cmd.Env = environ(cfg.Environ, os.Getpid())
+	cmd := exec.Command(cfg.Python.Path, arguments(script, cfg.WorkDir, connectionFile(dir))...)
+	cmd.Dir = dir
+	// JPY_PARENT_PID makes ipykernel end itself when the executor is gone.
+	cmd.Env = append(Environ(cfg.Environ, cfg.WorkDir), "JPY_PARENT_PID="+strconv.Itoa(os.Getpid()))
 	cmd.Stdout, cmd.Stderr = write, write
 	cmd.SysProcAttr = ownSession()
 
@@ -83,9 +97,9 @@ func (p *process) hold(cmd *exec.Cmd, started chan<- error) {
 // arguments start a plain ipykernel also where Colab's system-wide IPython
 // configuration names its own kernel class and extension (field report: a venv
 // kernel dies at start with them).
-func arguments(connectionFile string) []string {
+func arguments(script, workDir, connectionFile string) []string {
 	return []string{
-		"-m", "ipykernel_launcher", "-f", connectionFile,
+		script, workDir, "-f", connectionFile,
 		"--IPKernelApp.kernel_class=ipykernel.ipkernel.IPythonKernel",
 		"--InteractiveShellApp.extensions=[]",
 		"--HistoryManager.enabled=False",

@@ -11,7 +11,7 @@ from importlib.metadata import distributions
 
 MAX_PACKAGES = 5000
 
-# Running from standard input puts the working directory first; a kernel has none there.
+# Running from standard input puts the current folder, an empty one, first.
 sys.path = [path for path in sys.path if path]
 packages = {}
 for distribution in distributions():

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
+	"colabrelay/executor/interpreter"
 	"colabrelay/shared/contract"
 )
 
@@ -53,11 +52,7 @@ func (p *Prober) pythonAndPackages(ctx context.Context) (contract.Python, map[st
 func askPython(ctx context.Context, python string, getenv func(string) string) (pythonAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, pythonLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, "-")
-	cmd.WaitDelay = time.Second
-	cmd.Stdin = strings.NewReader(packagesPy)
-	cmd.Env = pythonEnvironment(getenv)
-	out, err := cmd.Output()
+	out, err := interpreter.Run(ctx, python, packagesPy, pythonEnvironment(getenv))
 	if err != nil {
 		return pythonAnswer{}, fmt.Errorf("asking %q for its packages: %w", python, err)
 	}

@@ -1,0 +1,38 @@
+"""Start an ipykernel in which files of the working directory shadow no installed module.
+
+The first argument is the working directory, the rest is for ipykernel. Python starts in
+this script's own folder and has it first in sys.path; only then does it go to the working
+directory, which becomes importable when everything that the kernel needs is imported.
+IPython puts it after the standard library, as in any notebook.
+"""
+
+import contextlib
+import os
+import sys
+
+here = os.path.dirname(os.path.realpath(__file__))
+sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) != here]
+# Before any other import: multiprocessing remembers the directory it was imported in.
+os.chdir(sys.argv.pop(1))
+if "COLAB_RELAY_PYTHONPATH" in os.environ:  # for the programs that the user's code starts
+    os.environ["PYTHONPATH"] = os.environ.pop("COLAB_RELAY_PYTHONPATH")
+
+from ipykernel.kernelapp import IPKernelApp  # noqa: E402
+
+
+class KernelApp(IPKernelApp):
+    """An ipykernel that adds the working directory to sys.path late."""
+
+    def init_path(self):
+        """Leave it out while the kernel's own modules are imported."""
+
+    def init_code(self):
+        """Add it before the first code of the user's: that of an IPython configuration."""
+        with contextlib.suppress(ImportError):
+            import psutil  # noqa: F401 - ipykernel 7 imports it when it shuts down
+
+        super().init_path()
+        super().init_code()
+
+
+KernelApp.launch_instance()
