@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"colabrelay/relay/client"
+	"colabrelay/relay/tools"
 	"colabrelay/relay/transfer"
 )
 
@@ -19,15 +19,17 @@ func getCommand(set *settings, std streams) *cobra.Command {
 		Use:   "get REMOTE [LOCAL]",
 		Short: "Download a file or folder from the VM; the same command resumes",
 		Long: "Download a file or folder from the VM, checked by SHA-256. Stopped or cut, the same command goes on where it was.\n" +
-			"Without LOCAL it goes into the current folder; a file goes into LOCAL where that is a folder. A folder's tree goes to LOCAL itself, or into it when LOCAL ends in a slash.",
+			"Without LOCAL it goes into the current folder, under the name in REMOTE (for /content: the runtime's name). A LOCAL that is a folder, or ends in a slash, takes it inside.\n" +
+			"A folder goes to LOCAL itself where nothing is there or an earlier call of the same download made it. It is never merged into another folder, unless --overwrite is given.",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return errors.New("REMOTE is empty: name a file or folder on the VM, such as /content/model.bin")
 			}
 			to := localTarget(append(args, "")[1])
-			return m.run(cmd.Context(), args[0], func(ctx context.Context, c *client.Client, o transfer.Options) (transfer.Result, error) {
-				return transfer.Download(ctx, c, args[0], to, o)
+			return m.run(cmd.Context(), args[0], func(ctx context.Context, vm tools.Runtime, o transfer.Options) (transfer.Result, error) {
+				to.Runtime = vm.Name
+				return transfer.Download(ctx, vm.Client, args[0], to, o)
 			})
 		},
 	}

@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/pace"
+	"colabrelay/relay/tools"
 	"colabrelay/relay/transfer"
 )
 
@@ -31,8 +32,8 @@ func (m *move) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&m.overwrite, "overwrite", false, `replace a different file of that name; else the new one gets a number: "name (1).ext"`)
 }
 
-// way moves something between the laptop and the VM of c.
-type way func(ctx context.Context, c *client.Client, o transfer.Options) (transfer.Result, error)
+// way moves something between the laptop and a VM.
+type way func(ctx context.Context, vm tools.Runtime, o transfer.Options) (transfer.Result, error)
 
 // run goes one way and shows it; name is what moves. It goes on through cuts until
 // all has moved or ctx ends; a VM that does not answer at first is an error at once.
@@ -54,7 +55,7 @@ func (m *move) run(ctx context.Context, name string, there way) error {
 	var teller pace.Teller
 	shown := newDisplay(m.std.err, name, func() string { return standing(&teller, vm, time.Now()) })
 	began := time.Now()
-	r, err := there(ctx, target.Client, transfer.Options{Overwrite: m.overwrite, Report: func(p transfer.Progress) {
+	r, err := there(ctx, target, transfer.Options{Overwrite: m.overwrite, Report: func(p transfer.Progress) {
 		teller.Report(p)
 		shown.report(p)
 	}})

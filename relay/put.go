@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"colabrelay/relay/client"
+	"colabrelay/relay/tools"
 	"colabrelay/relay/transfer"
 )
 
@@ -19,8 +19,8 @@ func putCommand(set *settings, std streams) *cobra.Command {
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			remote := append(args, "")[1]
-			return m.run(cmd.Context(), args[0], func(ctx context.Context, c *client.Client, o transfer.Options) (transfer.Result, error) {
-				return transfer.Upload(ctx, c, args[0], remote, o)
+			return m.run(cmd.Context(), args[0], func(ctx context.Context, vm tools.Runtime, o transfer.Options) (transfer.Result, error) {
+				return transfer.Upload(ctx, vm.Client, args[0], remote, o)
 			})
 		},
 	}

@@ -13,8 +13,8 @@ import (
 
 type downloadArgs struct {
 	Remote    string `json:"remote_path" min:"1" max:"4096" doc:"File or folder on the VM. Where /content does not exist, it means the executor's workdir."`
-	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, with subfolders if wanted, such as run1/model.bin; ending in / it is a folder to put the download into. Left out: the remote name."`
-	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name. Without it the new file gets a number, such as \"model (1).bin\"."`
+	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, with subfolders if wanted, such as run1/model.bin; ending in / it is a folder to put the download into. Left out: the name in remote_path, or the runtime's name for /content."`
+	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name. Without it the new file gets a number, such as \"model (1).bin\", and so does a new folder beside one that is not from the same download."`
 	target
 }
 
@@ -32,7 +32,7 @@ func downloadFromColab() tool {
 			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it goes on where it stopped, also after a lost connection. Files that are there already are skipped. For many small files a folder or an archive is faster than one by one.",
 		idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args downloadArgs) (*Download, *Problem) {
-		to := transfer.Local{Dir: c.cfg.SaveDir, Name: belowSaveDir(c.cfg.SaveDir, args.Local)}
+		to := transfer.Local{Dir: c.cfg.SaveDir, Name: belowSaveDir(c.cfg.SaveDir, args.Local), Runtime: c.target.Name}
 		r, m, problem := c.move(ctx, args.Overwrite, func(ctx context.Context, o transfer.Options) (transfer.Result, error) {
 			return transfer.Download(ctx, c.target.Client, args.Remote, to, o)
 		})

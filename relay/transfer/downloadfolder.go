@@ -25,25 +25,32 @@ type remoteTree struct {
 	notes   []string
 }
 
+// remoteFolder is a remote folder, and what a local one of it is marked with.
+type remoteFolder struct {
+	path string
+	from origin
+}
+
 // downloadFolder brings a tree: first all of it is listed, then its files come.
-func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote, name string) (Result, error) {
+func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote remoteFolder, name string) (Result, error) {
+	name, unlock, err := j.claimFolder(root, name, remote.from)
 	r := Result{Path: absolute(root, name), IsDir: true}
-	doing := fmt.Sprintf("downloading %q", remote)
-	tree, err := j.listTree(ctx, remote, name, newNamer(root).name)
-	if err != nil {
-		return r, j.told(ctx, doing, err)
-	}
-	for _, folder := range tree.folders {
-		if err := makeFolder(root, folder); err != nil {
-			return r, err
-		}
-	}
-	unlock, err := lockName(root, name+"/")
 	if err != nil {
 		return r, err
 	}
 	defer unlock()
-	memo, err := openMemo(root, name, remote)
+	doing := fmt.Sprintf("downloading %q", remote.path)
+	tree, err := j.listTree(ctx, remote.path, name, newNamer(root).name)
+	if err != nil {
+		return r, j.told(ctx, doing, err)
+	}
+	if err := remote.from.note(root, name); err != nil {
+		return r, err
+	}
+	if err := makeTree(root, tree.folders); err != nil {
+		return r, err
+	}
+	memo, err := openMemo(root, name, remote.path)
 	if err != nil {
 		return r, err
 	}

@@ -158,7 +158,6 @@ func TestOneFileThatFailsDoesNotEndTheOthers(t *testing.T) {
 		fill(t, v.path(fmt.Sprintf("data/f%d", i)), 100, byte(i))
 	}
 	dir := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(dir, "data"), 0o755))
 	root, err := openLocal(dir)
 	must(t, err)
 	defer root.Close()

@@ -1,10 +1,8 @@
 package transfer
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -47,19 +45,7 @@ func (j *journal) fits(remote string, st contract.FileStat) bool {
 
 // readJournal reads the journal at name in root.
 func readJournal(root *os.Root, name string) (journal, error) {
-	info, err := root.Lstat(name)
-	if err != nil {
-		return journal{}, err
-	}
-	if !info.Mode().IsRegular() {
-		return journal{}, errNotOurs
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return journal{}, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxJournal+1))
+	text, err := readOwn(root, name, maxJournal)
 	if err != nil {
 		return journal{}, err
 	}
@@ -81,21 +67,7 @@ func parseJournal(text []byte) (journal, error) {
 }
 
 // save puts j into place at name in root.
-func (j *journal) save(root *os.Root, name string) error {
-	text, err := json.Marshal(j)
-	if err != nil {
-		return fmt.Errorf("writing %q: %w", absolute(root, name), err)
-	}
-	fresh := hidden(name, ".new")
-	if err := writeFile(root, fresh, bytes.NewReader(append(text, '\n'))); err != nil {
-		_ = root.Remove(fresh)
-		return fmt.Errorf("writing %q: %w", absolute(root, name), localFault(err))
-	}
-	if err := root.Rename(fresh, name); err != nil {
-		return fmt.Errorf("writing %q: %w", absolute(root, name), localFault(err))
-	}
-	return nil
-}
+func (j *journal) save(root *os.Root, name string) error { return saveOwn(root, name, j) }
 
 func writeFile(root *os.Root, name string, from io.Reader) error {
 	f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

@@ -136,24 +136,23 @@ func partName(name string) string {
 	return dir + base + partSuffix
 }
 
-// nameFor is the name, with slashes, that the remote file gets inside root.
-func (to Local) nameFor(root *os.Root, remote contract.File) (string, error) {
+// nameFor is the name, with slashes, that a download gets inside root. Into a folder
+// that is there and not from the same download it goes under its own name.
+func (to Local) nameFor(root *os.Root, from origin, isDir bool) (string, error) {
 	name := to.Name
 	if onWindows {
 		name = filepath.ToSlash(name)
 	}
-	own := newNamer(root).name(remote.Path)
+	own := from.ownName(root)
 	if name == "" || strings.HasSuffix(name, "/") {
 		name += own
+	} else if info, err := root.Stat(name); err == nil && info.IsDir() && !(isDir && from.isOf(root, path.Clean(name))) {
+		name = path.Join(name, own)
 	}
 	if err := checkName(name, onWindows); err != nil {
 		return "", err
 	}
-	name = path.Clean(name)
-	if info, err := root.Stat(name); err == nil && info.IsDir() && !remote.IsDir {
-		name = path.Join(name, own)
-	}
-	return name, nil
+	return path.Clean(name), nil
 }
 
 // checkName refuses what leads out of a folder, or can't be a file's name. Names that

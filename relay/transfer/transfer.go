@@ -43,11 +43,13 @@ var (
 )
 
 // Local is where a download goes. Name may lead into subfolders of Dir, never out
-// of it. A Name that is empty or ends in a slash gets the remote file's own name, as
-// LocalName makes it, and so does one that is a folder when a file comes.
+// of it. A Name that is empty or ends in a slash gets the last part of the remote path
+// that the caller gave, as LocalName makes it, and so does one that is a folder, unless
+// this is the download that made the folder. Nothing in an executor's answer names it.
 type Local struct {
-	Dir  string // trusted; made when missing
-	Name string
+	Dir     string // trusted; made when missing
+	Name    string
+	Runtime string // where from; the name of a download of /content, which has no better one
 }
 
 // Options of a transfer.
@@ -110,12 +112,13 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 	if err != nil {
 		return Result{}, j.told(ctx, fmt.Sprintf("downloading %q", remote), err)
 	}
-	name, err := to.nameFor(root, st.File)
+	from := newOrigin(to.Runtime, remote)
+	name, err := to.nameFor(root, from, st.IsDir)
 	if err != nil {
 		return Result{}, err
 	}
 	if st.IsDir {
-		return j.downloadFolder(ctx, root, remote, name)
+		return j.downloadFolder(ctx, root, remoteFolder{remote, from}, name)
 	}
 	j.meter.plan(1, st.SizeBytes)
 	got, err := j.downloadFile(ctx, root, wanted{remote: remote, name: name, part: partName(name), first: &st})

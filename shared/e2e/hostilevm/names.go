@@ -11,14 +11,18 @@ import (
 var nameCases = []Case{
 	{
 		Name: "stat-path", About: "says of whatever is asked for that its path is /root/.ssh, a folder that holds authorized_keys",
-		routes: func(vm *fakevm.VM) routes {
-			vm.Put("/root/.ssh/authorized_keys", []byte("ssh-ed25519 of an attacker\n"))
-			return routes{"GET " + contract.PathStat: lieOfPath("/root/.ssh/authorized_keys", "/root/.ssh", []byte("ssh-ed25519 of an attacker\n"))}
+		routes: func(*fakevm.VM) routes {
+			keys := fileStat("/root/.ssh/authorized_keys", []byte(evil))
+			return routes{
+				"GET " + contract.PathStat:    lieOfPath(keys.Path, "/root/.ssh", []byte(evil)),
+				"GET " + contract.PathFiles:   just(contract.Files{Path: "/root/.ssh", FileCount: 1, Files: []contract.File{keys.File}}),
+				"GET " + contract.PathContent: func(question) fakevm.Reply { return fakevm.Reply{Body: []byte(evil)} },
+			}
 		},
 	},
 	{
 		Name: "stat-path-file", About: "says of whatever is asked for that it is the file /root/.bashrc",
-		routes: func(vm *fakevm.VM) routes {
+		routes: func(*fakevm.VM) routes {
 			return routes{
 				"GET " + contract.PathStat:    lieOfPath("/root/.bashrc", "", []byte(evil)),
 				"GET " + contract.PathContent: func(question) fakevm.Reply { return fakevm.Reply{Body: []byte(evil)} },

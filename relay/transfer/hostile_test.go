@@ -1,0 +1,197 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/fakevm"
+	"colabrelay/shared/e2e/hostilevm"
+)
+
+// clientOf is a client of a VM that is no real executor.
+func clientOf(t *testing.T, vm *fakevm.VM) *client.Client {
+	t.Helper()
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(transport.CloseIdleConnections)
+	c, err := client.New(client.Config{BaseURL: vm.URL, Secret: vm.Secret, Transport: transport})
+	must(t, err)
+	return c
+}
+
+// homeFolder is a user's folder, which a download must leave as it is.
+func homeFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, ".ssh"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, ".ssh", "authorized_keys"), []byte("mine"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, ".bashrc"), []byte("mine"), 0o600))
+	return dir
+}
+
+func wantUntouched(t *testing.T, home string) {
+	t.Helper()
+	for _, name := range []string{".ssh/authorized_keys", ".bashrc"} {
+		if got, err := os.ReadFile(filepath.Join(home, name)); err != nil || string(got) != "mine" {
+			t.Errorf("%s holds %q, %v", name, got, err)
+		}
+	}
+	wantNames(t, filepath.Join(home, ".ssh"), "authorized_keys")
+}
+
+func TestTheNameIsTheOneThatTheCallerTyped(t *testing.T) {
+	for _, lie := range []string{"stat-path", "stat-path-file"} {
+		for remote, want := range map[string]string{
+			"results": "results", "/content/results.csv": "results.csv", "results/": "results", "./sub/../results": "results",
+			".": "gpu", "/": "gpu", "/content": "gpu", "/content/": "gpu", "./": "gpu",
+		} {
+			for _, o := range []Options{{}, {Overwrite: true}} {
+				home := homeFolder(t)
+				vm := hostilevm.Start(t, lie)
+				r, err := Download(t.Context(), clientOf(t, vm), remote, Local{Dir: home, Runtime: "gpu"}, o)
+				if err != nil || r.Path != filepath.Join(home, want) {
+					t.Errorf("%s: %q went to %q, want %q: %v", lie, remote, r.Path, want, err)
+				}
+				wantUntouched(t, home)
+				wantNames(t, home, ".bashrc", ".ssh", want)
+			}
+		}
+	}
+}
+
+// The executor decides whether a path is a folder, and so whether the user's folder
+// gets a file or takes in a tree.
+func TestAFolderFromElsewhereIsNotMergedInto(t *testing.T) {
+	home := homeFolder(t)
+	vm := hostilevm.Start(t, "stat-path")
+	c := clientOf(t, vm)
+	for _, o := range []Options{{}, {Overwrite: true}} {
+		r, err := Download(t.Context(), c, "results.csv", Local{Dir: filepath.Dir(home), Name: filepath.Base(home)}, o)
+		if want := filepath.Join(home, "results.csv"); err != nil || r.Path != want {
+			t.Errorf("%+v: into the folder itself: %q, %v; want %q", o, r.Path, err, want)
+		}
+	}
+	for _, want := range []string{".ssh (1)", ".ssh (1)"} {
+		r, err := Download(t.Context(), c, ".ssh", Local{Dir: home}, Options{})
+		if err != nil || r.Path != filepath.Join(home, want) {
+			t.Errorf("a folder that has the name already: %q, %v", r.Path, err)
+		}
+	}
+	wantUntouched(t, home)
+	r, err := Download(t.Context(), c, ".ssh", Local{Dir: home}, Options{Overwrite: true})
+	if err != nil || r.Path != filepath.Join(home, ".ssh") {
+		t.Errorf("where it was asked for: %q, %v", r.Path, err)
+	}
+}
+
+func TestAFolderOfTheSameDownloadIsFoundAgain(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "data"), 0o755))
+	vm := fakevm.Start(t)
+	vm.Put("data/a", []byte("a"))
+	vm.Put("data/b", []byte("b"))
+	c := clientOf(t, vm)
+	get := func(runtime, remote, name string) (Result, error) {
+		return Download(t.Context(), c, remote, Local{Dir: dir, Name: name, Runtime: runtime}, Options{})
+	}
+	vm.On(func(_ context.Context, r *http.Request) error {
+		if r.URL.Path == contract.PathContent && strings.HasSuffix(r.URL.Query().Get("path"), "b") {
+			return &contract.Error{Code: contract.CodeInternal, Message: "not now"}
+		}
+		return nil
+	})
+	first, err := get("gpu", "data", "")
+	if !errors.Is(err, ErrSomeFailed) || first.Path != filepath.Join(dir, "data (1)") {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	vm.On(func(context.Context, *http.Request) error { return nil })
+	for _, remote := range []string{"data", "/content/data/"} {
+		again, err := get("gpu", remote, "")
+		if err != nil || again.Path != first.Path || again.Skipped == 0 {
+			t.Errorf("%q again: %+v, %v", remote, again, err)
+		}
+	}
+	other, err := get("cpu", "data", "")
+	if err != nil || other.Path != filepath.Join(dir, "data (2)") || other.Skipped != 0 {
+		t.Errorf("of another runtime: %+v, %v", other, err)
+	}
+	for _, name := range []string{"mine", "mine", "./mine"} {
+		if r, err := get("gpu", "data", name); err != nil || r.Path != filepath.Join(dir, "mine") {
+			t.Errorf("under the name %q: %+v, %v", name, r, err)
+		}
+	}
+	wantNames(t, filepath.Join(dir, "mine"), "a", "b")
+}
+
+func TestTheNamesInAFolderStayInIt(t *testing.T) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "in", "side")
+	vm := hostilevm.Start(t, "inner-names")
+	r, err := Download(t.Context(), clientOf(t, vm), "results", Local{Dir: dir}, Options{})
+	if err != nil || r.Path != filepath.Join(dir, "results") || r.Files != len(hostilevm.EvilNames) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	files := 0
+	must(t, filepath.WalkDir(base, func(at string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && !strings.HasSuffix(at, originSuffix) {
+			files++
+			if filepath.Dir(at) != r.Path {
+				t.Errorf("there is %q", at)
+			}
+		}
+		return err
+	}))
+	if files != len(hostilevm.EvilNames) {
+		t.Errorf("%d files, want %d", files, len(hostilevm.EvilNames))
+	}
+}
+
+func TestALinkInsideAFolderIsNotFollowed(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "private"), 0o700))
+	vm := fakevm.Start(t)
+	vm.Put("data/sub/a", []byte("a"))
+	c := clientOf(t, vm)
+	_, err := Download(t.Context(), c, "data", Local{Dir: dir}, Options{})
+	must(t, err)
+	must(t, os.RemoveAll(filepath.Join(dir, "data", "sub")))
+	must(t, os.Symlink("../private", filepath.Join(dir, "data", "sub")))
+	_, err = Download(t.Context(), c, "data", Local{Dir: dir}, Options{Overwrite: true})
+	if !errors.Is(err, ErrForbiddenName) {
+		t.Errorf("a link in place of a folder: %v", err)
+	}
+	wantNames(t, filepath.Join(dir, "private"))
+}
+
+// What only looks like an origin is none: its folder is the user's.
+func TestADamagedOriginIsNone(t *testing.T) {
+	root, err := openLocal(t.TempDir())
+	must(t, err)
+	defer root.Close()
+	from := newOrigin("gpu", "data")
+	must(t, root.Mkdir("data", 0o755))
+	must(t, from.note(root, "data"))
+	if !from.isOf(root, "data") || newOrigin("gpu", "other").isOf(root, "data") || newOrigin("cpu", "data").isOf(root, "data") {
+		t.Error("the origin is not told apart")
+	}
+	name := hidden("data", originSuffix)
+	for _, text := range []string{"", "{}", "null", `{"format":"colab-relay folder 1"}`, strings.Repeat("x", maxOrigin+1)} {
+		must(t, root.WriteFile(name, []byte(text), 0o600))
+		if from.isOf(root, "data") {
+			t.Errorf("%.40q is taken for an origin", text)
+		}
+	}
+	must(t, from.note(root, "data"))
+	must(t, root.Remove("data"))
+	must(t, root.WriteFile("data", nil, 0o600))
+	if from.isOf(root, "data") {
+		t.Error("a file is taken for the folder")
+	}
+}
