@@ -2,6 +2,7 @@ package execution
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"syscall"
 	"time"
@@ -39,6 +40,10 @@ func (r *run) output(m *jupyter.Message, now time.Time) {
 	case jupyter.MsgDisplayData, jupyter.MsgUpdateDisplayData, jupyter.MsgExecuteResult,
 		jupyter.MsgError, jupyter.MsgClearOutput:
 	default:
+		return
+	}
+	if m.Cut > 0 { // a piece of a display or an error is of no use
+		r.missed(1, m.Cut)
 		return
 	}
 	r.flush(now)
@@ -87,18 +92,35 @@ func (r *run) page(reply *jupyter.ExecuteReply) {
 	}
 }
 
-// stream joins text to what came before it.
+// stream joins text to what came before it. Of a message that was too big there
+// is a beginning and an end, and a gap between them.
 func (r *run) stream(m *jupyter.Message, now time.Time) {
 	var s jupyter.Stream
 	if err := m.Decode(&s); err != nil {
 		r.log.Warn("a stream message can't be read", "component", "execution", "execution_id", r.entry.id, "err", err)
-		return
 	}
 	if s.Name != r.joined.name {
 		r.flush(now)
 		r.joined.name = s.Name
 	}
-	err := jupyter.Text(s.Text, contract.MaxStreamEvent, func(chunk []byte) {
+	r.text(s.Text, now)
+	if m.Cut > 0 {
+		r.missed(1, m.Cut)
+		r.text(m.TornEnd(), now)
+	}
+	// After a quiet moment the first piece goes out at once: a line's way to its
+	// reader is short, and a flood still makes few events.
+	if now.Sub(r.joined.flushed) >= joinTime {
+		r.flush(now)
+	}
+}
+
+// text joins a stream's text, a JSON string.
+func (r *run) text(raw json.RawMessage, now time.Time) {
+	if len(raw) == 0 {
+		return
+	}
+	err := jupyter.Text(raw, contract.MaxStreamEvent, func(chunk []byte) {
 		if len(r.joined.text)+len(chunk) > contract.MaxStreamEvent {
 			r.flush(now)
 		}
@@ -109,11 +131,6 @@ func (r *run) stream(m *jupyter.Message, now time.Time) {
 	})
 	if err != nil {
 		r.log.Warn("a stream's text can't be read", "component", "execution", "execution_id", r.entry.id, "err", err)
-	}
-	// After a quiet moment the first piece goes out at once: a line's way to its
-	// reader is short, and a flood still makes few events.
-	if now.Sub(r.joined.flushed) >= joinTime {
-		r.flush(now)
 	}
 }
 
@@ -153,7 +170,8 @@ func (r *run) emit(event contract.Event) {
 	r.missing.err = err
 }
 
-// missed notes messages that came faster than they could be taken.
+// missed notes messages that came faster than they could be taken, or that were
+// too big to be.
 func (r *run) missed(messages, size int64) {
 	r.flush(time.Now())
 	r.emit(contract.Event{Time: time.Now().UTC(), Type: contract.EventGap, Bytes: size, Events: messages})

@@ -2,6 +2,7 @@ package execution
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -16,7 +17,8 @@ type run struct {
 	msgID string
 	log   *slog.Logger
 
-	accepted  bool // the kernel said it began
+	heard     func() time.Time // when bytes last came from the kernel
+	accepted  bool             // the kernel said it began
 	reply     *jupyter.ExecuteReply
 	repliedAt time.Time
 	idle      bool
@@ -103,6 +105,21 @@ func (e *entry) result(reply *jupyter.ExecuteReply) {
 func (e *entry) counted(x *contract.Execution, n int) {
 	if !e.unstored {
 		x.ExecutionCount = max(x.ExecutionCount, n)
+	}
+}
+
+// hugeReply stands for a reply over the bound of one message. ipykernel tells the
+// outcome in the metadata too.
+func hugeReply(m *jupyter.Message) jupyter.ExecuteReply {
+	var meta struct {
+		Status string `json:"status"`
+	}
+	if json.Unmarshal(m.Metadata, &meta) == nil && meta.Status == "ok" {
+		return jupyter.ExecuteReply{Status: "ok"}
+	}
+	return jupyter.ExecuteReply{
+		Status: "error", EName: "HugeError",
+		EValue: fmt.Sprintf("the error that the code raised takes %d bytes, too many to be kept", m.Cut),
 	}
 }
 

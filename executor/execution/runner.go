@@ -23,6 +23,10 @@ const (
 	// replyGrace follows an idle status whose reply does not come: ipykernel sends
 	// none when its content can't be encoded, a lone surrogate in an error's text say.
 	replyGrace = 2 * time.Second
+	// longGrace is how long either may become while messages keep coming: one of
+	// hundreds of megabytes takes seconds, and a thread that prints for ever must not
+	// hold the end up for ever.
+	longGrace = 30 * time.Second
 	// drainQuiet ends the reading of what a dead kernel had still sent.
 	drainQuiet = 100 * time.Millisecond
 	drainTime  = 2 * time.Second
@@ -156,7 +160,7 @@ func (r *runner) begin(ctx context.Context) {
 	})
 	// The look takes its time while the kernel still reads the request.
 	e.usedBefore(r.q.memory.inUse())
-	started := &run{entry: e, msgID: id, deadline: now.Add(timeout), log: r.q.cfg.Log}
+	started := &run{entry: e, heard: r.life.Client.Heard, msgID: id, deadline: now.Add(timeout), log: r.q.cfg.Log}
 	if r.runs = append(r.runs, started); len(r.runs) > recentRuns {
 		r.runs[0].entry.log.close()
 		r.runs = r.runs[1:]
@@ -213,7 +217,9 @@ func (r *runner) reply(target *run, m *jupyter.Message) {
 		return
 	}
 	reply := &jupyter.ExecuteReply{}
-	if err := m.Decode(reply); err != nil {
+	if m.Cut > 0 {
+		*reply = hugeReply(m)
+	} else if err := m.Decode(reply); err != nil {
 		reply.Status = "error"
 		reply.EName, reply.EValue = "BadReply", fmt.Sprintf("the kernel's reply can't be read: %v", err)
 	}

@@ -34,9 +34,9 @@ func (r *runner) nextTick() time.Duration {
 func (r *run) due(sooner func(time.Time)) {
 	switch {
 	case r.reply != nil:
-		sooner(r.repliedAt.Add(idleGrace))
+		sooner(r.graceEnd(r.repliedAt, idleGrace))
 	case r.idle:
-		sooner(r.idleAt.Add(replyGrace))
+		sooner(r.graceEnd(r.idleAt, replyGrace))
 	case r.ended:
 	case !r.interrupted.IsZero():
 		if r.cause != causeAsked {
@@ -51,15 +51,29 @@ func (r *run) due(sooner func(time.Time)) {
 	}
 }
 
+// graceEnd is until when the other one of reply and idle status is waited for. It
+// moves on while messages keep coming.
+func (r *run) graceEnd(since time.Time, grace time.Duration) time.Time {
+	quiet := since
+	if heard := r.heard(); heard.After(quiet) {
+		quiet = heard
+	}
+	end, limit := quiet.Add(grace), since.Add(longGrace)
+	if end.After(limit) {
+		return limit
+	}
+	return end
+}
+
 // done reports that no more is to be waited for.
 func (r *run) done(now time.Time) bool {
 	switch {
 	case r.reply != nil && r.idle:
 		return true
 	case r.reply != nil:
-		return now.Sub(r.repliedAt) >= idleGrace
+		return !now.Before(r.graceEnd(r.repliedAt, idleGrace))
 	}
-	return r.idle && now.Sub(r.idleAt) >= replyGrace
+	return r.idle && !now.Before(r.graceEnd(r.idleAt, replyGrace))
 }
 
 // tick does what is due.

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// DefaultMaxFrame bounds one message: a single print of 100 MiB is one.
+	// DefaultMaxFrame bounds what is held of one message: a single print of 100 MiB
+	// is one. What is over it is read past and counted in Message.Cut.
 	DefaultMaxFrame = 256 << 20
 	// DefaultQueueBytes bounds what waits for Receive.
 	DefaultQueueBytes = 24 << 20
@@ -30,7 +31,7 @@ var ErrClosed = errors.New("client is closed")
 // Options are the settings of a Client. Zero values mean the defaults.
 type Options struct {
 	Log        *slog.Logger
-	MaxFrame   int64 // bytes of one message
+	MaxFrame   int64 // bytes held of one message
 	QueueBytes int64 // bytes of messages waiting for Receive
 }
 
@@ -98,9 +99,9 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 		cancel:  cancel,
 		ended:   ctx.Done(),
 	}
-	start := func(name string, kind socketType, port int, deliver func([][]byte)) *socket {
+	start := func(name string, kind socketType, port int, deliver func(wireMessage)) *socket {
 		s := &socket{
-			name: name, kind: kind, identity: c.session, bound: options.MaxFrame, pool: pool, log: options.Log,
+			name: name, kind: kind, identity: c.session, bound: options.MaxFrame, pool: pool, key: c.key, log: options.Log,
 			deliver: deliver,
 			writing: make(chan struct{}, 1), changed: make(chan struct{}),
 		}
@@ -109,7 +110,7 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 		return s
 	}
 	channel := func(name Channel, kind socketType, port int) *socket {
-		return start(string(name), kind, port, func(frames [][]byte) { c.accept(name, frames) })
+		return start(string(name), kind, port, func(m wireMessage) { c.accept(name, m) })
 	}
 	c.heart = newHeart()
 	c.heart.socket = start("heartbeat", dealer, conn.HBPort, c.heart.echoed)
@@ -141,11 +142,20 @@ func (c *Client) Receive(ctx context.Context) (*Message, error) {
 	return c.inbox.receive(ctx)
 }
 
+// Heard is when bytes of a broadcast or a reply last came: now, while messages wait
+// for Receive. A message of hundreds of megabytes takes seconds to come.
+func (c *Client) Heard() time.Time {
+	if c.inbox.waiting() {
+		return time.Now()
+	}
+	return time.Unix(0, max(c.sockets[IOPub].heard.Load(), c.sockets[Shell].heard.Load()))
+}
+
 // accept takes one message from a socket's reader.
-func (c *Client) accept(channel Channel, frames [][]byte) {
-	m, err := parseMessage(channel, frames, c.key)
+func (c *Client) accept(channel Channel, wire wireMessage) {
+	m, err := parseMessage(channel, wire, c.key)
 	if err != nil {
-		c.pool.put(frames)
+		c.pool.put(wire.frames)
 		if n := c.faults.count(); n&(n-1) == 0 { // fewer lines the more there are
 			c.log.Warn("message from the kernel dropped", "channel", channel, "err", err, "dropped_so_far", n)
 		}

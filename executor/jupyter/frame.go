@@ -18,13 +18,17 @@ const (
 const (
 	// maxCommand bounds commands: real ones are a few dozen bytes.
 	maxCommand = 64 << 10
-	// maxFrames bounds the frames of one message: a Jupyter message has six, and
-	// one more for each buffer.
+	// maxFrames bounds the frames of one message that are held: a Jupyter message has
+	// six, and one more for each buffer.
 	maxFrames = 4096
+	// maxPassed bounds one frame that is read past. A larger one would not fit into
+	// any kernel's memory: the peer does not speak ZMTP, and waiting for the end of
+	// the frame would keep the socket deaf for ever.
+	maxPassed = 1 << 40
 )
 
-// ErrFrameTooLarge means that a peer announced a message over Options.MaxFrame.
-var ErrFrameTooLarge = errors.New("message is over the bound")
+// ErrFrameTooLarge means that a peer announced a frame that no kernel can hold.
+var ErrFrameTooLarge = errors.New("frame is over the bound")
 
 // errProtocol means that the peer does not speak ZMTP 3 as we do.
 var errProtocol = errors.New("not ZMTP")
@@ -32,73 +36,101 @@ var errProtocol = errors.New("not ZMTP")
 // frameReader reads the frames of one connection.
 type frameReader struct {
 	in    *bufio.Reader
-	bound int64 // bytes of one message
+	bound int64 // bytes of one message that are held
 	pool  *framePool
+	key   signer // verifies a message that is not held whole
 }
 
-func newFrameReader(r io.Reader, bound int64, pool *framePool) *frameReader {
+func newFrameReader(r io.Reader, bound int64, pool *framePool, key signer) *frameReader {
 	// Big frames pass the buffer by: bufio reads straight into what is larger.
-	return &frameReader{in: bufio.NewReaderSize(r, 64<<10), bound: bound, pool: pool}
+	return &frameReader{in: bufio.NewReaderSize(r, 64<<10), bound: bound, pool: pool, key: key}
 }
 
-// message reads the next message. Commands between messages are skipped.
-func (r *frameReader) message() ([][]byte, error) {
-	frames := make([][]byte, 0, 8)
+// message reads the next message. Commands between messages are skipped. Frames
+// that don't fit the bound are read past, so that the connection and all that
+// follows on it survive them: what is left of the message then says so.
+func (r *frameReader) message() (wireMessage, error) {
+	m := wireMessage{frames: make([][]byte, 0, 8)}
 	room := r.bound
 	for {
-		flags, body, err := r.frame(room)
+		flags, size, err := r.head()
 		if err != nil {
-			return nil, err
+			return m, err
 		}
 		if flags&flagCommand != 0 {
-			if len(frames) > 0 {
-				return nil, fmt.Errorf("%w: a command inside a message", errProtocol)
+			if len(m.frames) > 0 {
+				return m, fmt.Errorf("%w: a command inside a message", errProtocol)
+			}
+			if _, err := r.body(size, maxCommand); err != nil {
+				return m, err
 			}
 			continue
 		}
-		frames = append(frames, body)
-		room -= int64(len(body))
-		if flags&flagMore == 0 {
-			return frames, nil
+		if m.excess == nil && size <= uint64(room) && len(m.frames) < maxFrames {
+			body, err := r.body(size, maxPassed)
+			if err != nil {
+				return m, err
+			}
+			m.frames = append(m.frames, body)
+			room -= int64(size)
+		} else if err := r.pass(&m, size); err != nil {
+			return m, err
 		}
-		if len(frames) == maxFrames {
-			return nil, fmt.Errorf("%w: more than %d frames", ErrFrameTooLarge, maxFrames)
+		if flags&flagMore == 0 {
+			if m.excess != nil {
+				m.excess.end()
+			}
+			return m, nil
 		}
 	}
 }
 
+// pass reads past a frame that m has no room for.
+func (r *frameReader) pass(m *wireMessage, size uint64) error {
+	if size > maxPassed {
+		return fmt.Errorf("%w: %d bytes", ErrFrameTooLarge, size)
+	}
+	if m.excess == nil {
+		m.excess = newExcess(m.frames, r.key, int(min(tornBytes, r.bound/4)))
+	}
+	m.excess.frame()
+	_, err := io.CopyN(m.excess, r.in, int64(size))
+	return unexpected(err)
+}
+
 // command reads a frame that must be a command.
 func (r *frameReader) command() ([]byte, error) {
-	flags, body, err := r.frame(maxCommand)
+	flags, size, err := r.head()
+	if err != nil {
+		return nil, err
+	}
+	body, err := r.body(size, maxCommand)
 	if err == nil && flags&flagCommand == 0 {
 		err = fmt.Errorf("%w: a message where a command belongs", errProtocol)
 	}
 	return body, err
 }
 
-// frame reads one frame of at most room bytes.
-func (r *frameReader) frame(room int64) (flags byte, body []byte, err error) {
+// head reads what stands before a frame's body.
+func (r *frameReader) head() (flags byte, size uint64, err error) {
 	if flags, err = r.in.ReadByte(); err != nil {
-		return 0, nil, err
+		return 0, 0, err
 	}
 	if flags&^(flagMore|flagLong|flagCommand) != 0 || flags&(flagCommand|flagMore) == flagCommand|flagMore {
-		return 0, nil, fmt.Errorf("%w: frame flags %#x", errProtocol, flags)
+		return 0, 0, fmt.Errorf("%w: frame flags %#x", errProtocol, flags)
 	}
-	size, err := r.size(flags)
-	if err != nil {
-		return 0, nil, unexpected(err)
+	size, err = r.size(flags)
+	return flags, size, unexpected(err)
+}
+
+// body reads a frame's body of at most most bytes.
+func (r *frameReader) body(size, most uint64) ([]byte, error) {
+	if size > most {
+		return nil, fmt.Errorf("%w: %d bytes where %d are allowed", ErrFrameTooLarge, size, most)
 	}
-	if flags&flagCommand != 0 {
-		room = maxCommand
-	}
-	if size > uint64(room) {
-		return 0, nil, fmt.Errorf("%w: a frame of %d bytes where %d are left", ErrFrameTooLarge, size, room)
-	}
-	body = r.pool.get(int(size))
-	if _, err := io.ReadFull(r.in, body); err != nil {
-		return 0, nil, unexpected(err)
-	}
-	return flags, body, nil
+	body := r.pool.get(int(size))
+	_, err := io.ReadFull(r.in, body)
+	return body, unexpected(err)
 }
 
 func (r *frameReader) size(flags byte) (uint64, error) {

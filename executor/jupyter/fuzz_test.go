@@ -3,6 +3,7 @@ package jupyter
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -11,7 +12,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Add(appendFrame(greeting(), flagCommand, readyCommand("ROUTER", "id")))
 	f.Add(greeting())
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		r := newFrameReader(bytes.NewReader(wire), 1<<16, &framePool{})
+		r := newFrameReader(bytes.NewReader(wire), 1<<16, &framePool{}, nil)
 		if readHandshake(r, dealer) == nil && !bytes.Equal(wire[12:16], []byte("NULL")) {
 			t.Error("took another mechanism")
 		}
@@ -25,20 +26,20 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte{flagCommand, 1, 'x', 0, 0})
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		const bound = 1 << 16
-		first, err := newFrameReader(bytes.NewReader(wire), bound, &framePool{}).message()
-		if err != nil {
+		first, err := newFrameReader(bytes.NewReader(wire), bound, &framePool{}, nil).message()
+		if err != nil || first.excess != nil {
 			return
 		}
 		total := 0
-		for _, frame := range first {
+		for _, frame := range first.frames {
 			total += len(frame)
 		}
 		if total > bound {
 			t.Fatalf("took %d bytes", total)
 		}
-		second, err := newFrameReader(bytes.NewReader(appendMessage(nil, first...)), bound, &framePool{}).message()
-		if err != nil || !bytes.Equal(bytes.Join(first, []byte("|")), bytes.Join(second, []byte("|"))) {
-			t.Errorf("read %q, then %q, %v", first, second, err)
+		second, err := newFrameReader(bytes.NewReader(appendMessage(nil, first.frames...)), bound, &framePool{}, nil).message()
+		if err != nil || !bytes.Equal(bytes.Join(first.frames, []byte("|")), bytes.Join(second.frames, []byte("|"))) {
+			t.Errorf("read %q, then %q, %v", first.frames, second.frames, err)
 		}
 	})
 }
@@ -46,8 +47,9 @@ func FuzzFrames(f *testing.F) {
 func FuzzParseMessage(f *testing.F) {
 	f.Add(appendMessage(nil, streamFrames(f, "", "p", "x")...), "")
 	f.Add(appendMessage(nil, streamFrames(f, "key", "p", "x")...), "key")
+	f.Add(appendMessage(nil, streamFrames(f, "key", "p", strings.Repeat("é\n", 200))...), "key")
 	f.Fuzz(func(t *testing.T, wire []byte, key string) {
-		frames, err := newFrameReader(bytes.NewReader(wire), 1<<16, &framePool{}).message()
+		frames, err := newFrameReader(bytes.NewReader(wire), 1<<8, &framePool{}, signer(key)).message()
 		if err != nil {
 			return
 		}

@@ -20,12 +20,15 @@ func newHeart() *heart {
 }
 
 // echoed keeps the newest echo.
-func (h *heart) echoed(frames [][]byte) {
+func (h *heart) echoed(m wireMessage) {
+	if len(m.frames) == 0 {
+		return // over the bound, so no echo of ours
+	}
 	select {
 	case <-h.echo:
 	default:
 	}
-	offer(h.echo, frames[len(frames)-1])
+	offer(h.echo, m.frames[len(m.frames)-1])
 }
 
 // Heartbeat sends one beat and returns at its echo.

@@ -115,9 +115,9 @@ func (q *inbox) drop(m *Message) {
 	parent := m.ParentHeader.MsgID
 	count, known := q.dropped[parent]
 	if !known && len(q.dropped) >= maxDropParents {
-		q.log.Warn("output dropped, uncounted", "channel", m.Channel, "bytes", m.size)
+		q.log.Warn("output dropped, uncounted", "channel", m.Channel, "bytes", m.size+m.Cut)
 	} else {
-		q.dropped[parent] = Dropped{Messages: count.Messages + 1, Bytes: count.Bytes + m.size}
+		q.dropped[parent] = Dropped{Messages: count.Messages + 1, Bytes: count.Bytes + m.size + m.Cut}
 	}
 	q.pool.put(m.frames)
 }
@@ -153,6 +153,13 @@ func (q *inbox) take() (*Message, error) {
 	}
 	q.held, q.stalled = m, false
 	return m, nil
+}
+
+// waiting reports whether messages wait for Receive.
+func (q *inbox) waiting() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.queue) > 0
 }
 
 // released makes room at once where the consumer is done before it receives again.

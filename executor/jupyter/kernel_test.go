@@ -115,9 +115,16 @@ func execute(t testing.TB, c *Client, code string, onMessage func(*Message)) out
 			idle = s.ExecutionState == "idle"
 		case MsgStream:
 			var s Stream
-			decode(t, m, &s)
-			if err := Text(s.Text, 16<<10, func(piece []byte) { out.Write(piece) }); err != nil {
+			if err := m.Decode(&s); err != nil {
 				t.Fatal(err)
+			}
+			for _, text := range []json.RawMessage{s.Text, m.TornEnd()} {
+				if text == nil {
+					continue
+				}
+				if err := Text(text, 16<<10, func(piece []byte) { out.Write(piece) }); err != nil {
+					t.Fatal(err)
+				}
 			}
 		case MsgExecuteResult:
 			var d DisplayData

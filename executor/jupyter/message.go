@@ -50,10 +50,15 @@ type Message struct {
 	Buffers      [][]byte
 	// Dropped counts what fell out just before this message, of the same parent.
 	Dropped Dropped
+	// Cut counts the bytes of Metadata and Content that are missing because the message
+	// was over Options.MaxFrame. Of a stream, Content is the head, which Decode reads,
+	// and TornEnd is what is left of the end; of others both are empty.
+	Cut int64
 
 	rawHeader json.RawMessage // the parent header of answers
 	frames    [][]byte
-	size      int64 // of all frames
+	size      int64  // of all frames
+	tail      []byte // of the content, where Cut is not 0
 	pool      *framePool
 	inbox     *inbox // that handed it out, nil when it came as a reply
 }
@@ -63,7 +68,7 @@ type Message struct {
 // who has done with a message may call it, and need not: then the collector does
 // its work, at the price of memory in a flood.
 func (m *Message) Release() {
-	m.Metadata, m.Content, m.Buffers = nil, nil, nil
+	m.Metadata, m.Content, m.Buffers, m.tail = nil, nil, nil, nil
 	if m.frames == nil {
 		return
 	}
@@ -77,7 +82,7 @@ func (m *Message) Release() {
 // Keep returns a copy that outlives Release.
 func (m *Message) Keep() *Message {
 	kept := &Message{
-		Channel: m.Channel, Header: m.Header, ParentHeader: m.ParentHeader, Dropped: m.Dropped,
+		Channel: m.Channel, Header: m.Header, ParentHeader: m.ParentHeader, Dropped: m.Dropped, Cut: m.Cut,
 		rawHeader: m.rawHeader, // small, so never in the pool
 		Metadata:  bytes.Clone(m.Metadata), Content: bytes.Clone(m.Content),
 	}
@@ -91,11 +96,18 @@ func (m *Message) Keep() *Message {
 // twice before it hands anything on, it goes through big contents once where v is
 // a Stream or a DisplayData.
 func (m *Message) Decode(v any) error {
+	if stream, ok := v.(*Stream); ok && m.Cut > 0 {
+		return tornStream(m.Content, stream)
+	}
 	if direct, ok := v.(json.Unmarshaler); ok {
 		return direct.UnmarshalJSON(m.Content)
 	}
 	return json.Unmarshal(m.Content, v)
 }
+
+// TornEnd is the end of a stream's text, as a JSON string, where Cut is not 0. It is
+// nil where nothing is left of it.
+func (m *Message) TornEnd() json.RawMessage { return tornEnd(m.tail) }
 
 // delimiter stands between routing identities and the message.
 var delimiter = []byte("<IDS|MSG>")
@@ -105,37 +117,59 @@ var (
 	errForged    = errors.New("signature is wrong")
 )
 
+// fromDelimiter is the message without routing identities; empty when there is none.
+func fromDelimiter(frames [][]byte) [][]byte {
+	for len(frames) > 0 && !bytes.Equal(frames[0], delimiter) {
+		frames = frames[1:]
+	}
+	return frames
+}
+
 // parseMessage verifies the frames of a message, then takes them apart. The
 // signature goes first: nothing of a forged message is looked at.
-func parseMessage(channel Channel, frames [][]byte, key signer) (*Message, error) {
-	parts := frames
-	for len(parts) > 0 && !bytes.Equal(parts[0], delimiter) {
-		parts = parts[1:]
-	}
-	if len(parts) < 6 {
+func parseMessage(channel Channel, wire wireMessage, key signer) (*Message, error) {
+	parts := fromDelimiter(wire.frames)
+	if wire.excess == nil && len(parts) <= contentFrame || len(parts) <= parentFrame {
 		return nil, fmt.Errorf("%w: %d frames from the delimiter on", errMalformed, len(parts))
 	}
-	signature, header, parent, metadata, content := parts[1], parts[2], parts[3], parts[4], parts[5]
-	if !key.verify(signature, header, parent, metadata, content) {
+	m := &Message{Channel: channel, rawHeader: parts[headerFrame], frames: wire.frames}
+	if !verified(parts, wire.excess, key) {
 		return nil, errForged
 	}
-	if len(header) > maxHeader || len(parent) > maxHeader {
+	if len(parts[headerFrame]) > maxHeader || len(parts[parentFrame]) > maxHeader {
 		return nil, fmt.Errorf("%w: a header of over %d bytes", errMalformed, maxHeader)
 	}
-	m := &Message{
-		Channel: channel, Metadata: metadata, Content: content, Buffers: parts[6:],
-		rawHeader: header, frames: frames,
-	}
-	if err := parseHeader(header, &m.Header); err != nil || m.Header.MsgType == "" {
+	if err := parseHeader(parts[headerFrame], &m.Header); err != nil || m.Header.MsgType == "" {
 		return nil, fmt.Errorf("%w: header", errMalformed)
 	}
-	if err := parseHeader(parent, &m.ParentHeader); err != nil {
+	if err := parseHeader(parts[parentFrame], &m.ParentHeader); err != nil {
 		return nil, fmt.Errorf("%w: parent header", errMalformed)
 	}
-	for _, frame := range frames {
+	if len(parts) > metadataFrame {
+		m.Metadata = parts[metadataFrame]
+	}
+	if len(parts) > contentFrame {
+		m.Content, m.Buffers = parts[contentFrame], parts[contentFrame+1:]
+	}
+	for _, frame := range wire.frames {
 		m.size += int64(len(frame))
 	}
+	if x := wire.excess; x != nil && len(parts) <= contentFrame {
+		m.Cut, m.Content, m.tail = x.dropped, x.head, x.tail
+		if m.Cut == 0 { // it was the other frames that took the room
+			m.Content, m.tail = append(x.head, x.tail...), nil
+		}
+		m.size += int64(len(m.Content) + len(m.tail))
+	}
 	return m, nil
+}
+
+// verified reports whether the signature is that of the parts and what did not fit.
+func verified(parts [][]byte, over *excess, key signer) bool {
+	if over != nil {
+		return over.verified(parts[signatureFrame], key)
+	}
+	return key.verify(parts[signatureFrame], parts[headerFrame:contentFrame+1]...)
 }
 
 // parseHeader leaves fields of an unexpected type empty: some kernels write a

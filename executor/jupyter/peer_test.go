@@ -187,7 +187,7 @@ func TestForgedMessageIsDroppedAndLoggedWithoutContent(t *testing.T) {
 }
 
 func TestUnsignedMessageIsForgedWhereThereIsAKey(t *testing.T) {
-	if _, err := parseMessage(IOPub, streamFrames(t, "", "p", "x"), signer("key")); !errors.Is(err, errForged) {
+	if _, err := parseMessage(IOPub, wireMessage{frames: streamFrames(t, "", "p", "x")}, signer("key")); !errors.Is(err, errForged) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -212,7 +212,7 @@ func TestTornFramesAreReadWhole(t *testing.T) {
 	}
 }
 
-func TestOversizedFrameEndsTheConnectionAndTheNextOneWorks(t *testing.T) {
+func TestFrameThatNoKernelCanHoldEndsTheConnectionAndTheNextOneWorks(t *testing.T) {
 	var mu sync.Mutex
 	first := true
 	p := newPeer(t, func(kind string, conn net.Conn) {
@@ -241,7 +241,7 @@ func TestOddHeadersAndUnknownTypesAreTolerated(t *testing.T) {
 	frames := [][]byte{[]byte("topic"), delimiter, nil,
 		[]byte(`{"msg_id":"1","msg_type":"iopub_welcome","date":12,"username":null,"new_field":{}}`),
 		[]byte(`{}`), []byte(`{}`), []byte(`{"x":1}`), []byte("buffer")}
-	m, err := parseMessage(IOPub, frames, nil)
+	m, err := parseMessage(IOPub, wireMessage{frames: frames}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,16 +261,16 @@ func TestHeartbeatGivenUpDoesNotSpoilTheNext(t *testing.T) {
 			mute(kind, conn)
 			return
 		}
-		r := newFrameReader(conn, 1<<20, &framePool{})
+		r := newFrameReader(conn, 1<<20, &framePool{}, nil)
 		_, _ = io.CopyN(io.Discard, r.in, greetingSize)
 		_, _ = r.command()
 		for {
-			frames, err := r.message()
+			m, err := r.message()
 			if err != nil {
 				return
 			}
 			<-echo
-			_, _ = conn.Write(appendMessage(nil, frames...))
+			_, _ = conn.Write(appendMessage(nil, m.frames...))
 		}
 	})
 	c := p.open(t, Options{})

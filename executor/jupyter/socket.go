@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,9 +23,11 @@ type socket struct {
 	identity string
 	bound    int64 // bytes of one message
 	pool     *framePool
+	key      signer
 	log      *slog.Logger
-	deliver  func(frames [][]byte)
+	deliver  func(wireMessage)
 
+	heard   atomic.Int64  // when bytes last came, in Unix nanoseconds
 	writing chan struct{} // has an element while somebody writes
 
 	mu      sync.Mutex
@@ -59,7 +63,7 @@ func (s *socket) session(ctx context.Context) (held time.Duration, err error) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	frames := newFrameReader(conn, s.bound, s.pool)
+	frames := newFrameReader(hearing{conn, &s.heard}, s.bound, s.pool, s.key)
 	if err := shake(conn, frames, s.kind, s.identity); err != nil {
 		return 0, fmt.Errorf("handshake: %w", err)
 	}
@@ -67,6 +71,18 @@ func (s *socket) session(ctx context.Context) (held time.Duration, err error) {
 	s.set(conn, nil)
 	err = s.read(frames)
 	return max(time.Since(began), 1), err
+}
+
+// hearing notes when bytes came.
+type hearing struct {
+	from io.Reader
+	last *atomic.Int64
+}
+
+func (h hearing) Read(p []byte) (int, error) {
+	n, err := h.from.Read(p)
+	h.last.Store(time.Now().UnixNano())
+	return n, err
 }
 
 func (s *socket) read(frames *frameReader) error {

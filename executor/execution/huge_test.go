@@ -1,0 +1,46 @@
+package execution
+
+import (
+	"strings"
+	"testing"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+// What one message can't hold is a gap in its place, and the run goes on.
+func TestOutputOverTheMessageBoundIsAGapAndTheTailIsKept(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		q := start(t, s, Config{})
+		for _, c := range []struct {
+			code   string
+			status contract.Status
+			gap    int64
+		}{
+			{"print('x'*300_000_000); print('tail')", contract.StatusSucceeded, 280_000_000},
+			{"print(chr(0)*45_000_000)\nprint('tail')", contract.StatusSucceeded, 250_000_000},
+			{"from IPython.display import display, Image\nimport os\nraw = b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(1 << 20)*205\ndisplay(Image(data=raw, format='png'))\nprint('tail')", contract.StatusSucceeded, 280_000_000},
+			{"print('tail')\nraise ValueError('x'*150_000_000)", contract.StatusFailed, 290_000_000},
+		} {
+			x := q.run(c.code)
+			if x.Status != c.status || !strings.HasSuffix(text(x, contract.Stdout), "tail\n") || !x.End {
+				t.Errorf("%.30s: %s (%s), %d bytes of text", c.code, x.Status, x.Reason, len(text(x, contract.Stdout)))
+			}
+			if c.status == contract.StatusFailed && x.Error == nil {
+				t.Errorf("%.30s: no error", c.code)
+			}
+			gaps, bytes := 0, int64(0)
+			for _, e := range x.Events {
+				if e.Type == contract.EventGap {
+					gaps, bytes = gaps+1, bytes+e.Bytes
+				}
+			}
+			if gaps != 1 || bytes < c.gap {
+				t.Errorf("%.30s: %d gaps of %d bytes, want one of %d or more", c.code, gaps, bytes, c.gap)
+			}
+		}
+		if got := text(q.run("print('alive')"), contract.Stdout); got != "alive\n" {
+			t.Errorf("the next run printed %q", got)
+		}
+	})
+}

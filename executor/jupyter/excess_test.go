@@ -1,0 +1,156 @@
+package jupyter
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"colabrelay/shared/stacks"
+)
+
+// frameRead reads one message off the wire, held up to bound, and what follows it.
+func frameRead(t *testing.T, wire []byte, bound int64, key string) (first, next *Message) {
+	t.Helper()
+	r := newFrameReader(bytes.NewReader(append(wire, stream(t, key, "p", "next")...)), bound, &framePool{}, signer(key))
+	var got []*Message
+	for range 2 {
+		raw, err := r.message()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := parseMessage(IOPub, raw, signer(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m)
+	}
+	return got[0], got[1]
+}
+
+func wireOf(t testing.TB, key, msgType string, content any, buffers ...[]byte) []byte {
+	t.Helper()
+	frames, err := encodeMessage(Header{MsgID: "id", MsgType: msgType}, Header{MsgID: "p"}, content, signer(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return appendMessage(nil, append(frames, buffers...)...)
+}
+
+func TestMessageOverTheBoundIsCutAndTheNextOneComes(t *testing.T) {
+	const bound = 2000
+	long := strings.Repeat("é\n\x00", 1000)
+	for name, c := range map[string]struct {
+		wire []byte
+		cut  bool
+	}{
+		"stream":            {wireOf(t, "key", MsgStream, map[string]string{"name": "stdout", "text": long}), true},
+		"display":           {wireOf(t, "key", MsgDisplayData, map[string]any{"data": map[string]string{"text/plain": long}}), true},
+		"one buffer":        {wireOf(t, "key", MsgDisplayData, nil, make([]byte, bound)), false},
+		"many frames":       {wireOf(t, "key", MsgDisplayData, nil, make([][]byte, 2*maxFrames)...), false},
+		"long header":       {wireOf(t, "key", MsgStatus, map[string]string{"execution_state": "idle"}), false},
+		"one byte too many": {wireOf(t, "key", MsgDisplayData, map[string]string{"x": strings.Repeat("x", bound)}), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, next := frameRead(t, c.wire, bound, "key")
+			if m.ParentHeader.MsgID != "p" || (m.Cut > 0) != c.cut || next.Header.MsgID != "next" || next.Cut != 0 {
+				t.Errorf("message = %+v, then %+v", m, next)
+			}
+		})
+	}
+}
+
+func TestMessageAtTheBoundIsWholeAndOneByteOverIsCut(t *testing.T) {
+	wire := wireOf(t, "key", MsgDisplayData, map[string]string{"x": strings.Repeat("x", 1000)})
+	frames, err := newFrameReader(bytes.NewReader(wire), 1<<20, &framePool{}, nil).message()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := int64(len(bytes.Join(frames.frames, nil)))
+	if m, _ := frameRead(t, wire, size, "key"); m.Cut != 0 || len(m.Content) != len(`{"x":""}`)+1000 {
+		t.Errorf("at the bound: %+v", m)
+	}
+	if m, _ := frameRead(t, wire, size-1, "key"); m.Cut != int64(len(`{"x":""}`))+1000 || len(m.Content) != 0 {
+		t.Errorf("one over it: %+v", m)
+	}
+}
+
+func TestForgedMessageOverTheBoundIsRefused(t *testing.T) {
+	wire := wireOf(t, "another", MsgStream, map[string]string{"name": "stdout", "text": strings.Repeat("x", 5000)})
+	raw, err := newFrameReader(bytes.NewReader(wire), 1000, &framePool{}, signer("key")).message()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parseMessage(IOPub, raw, signer("key")); err == nil {
+		t.Error("it was taken")
+	}
+}
+
+// The head of a stream is whole characters, wherever the message is torn.
+func TestTornStreamReadsAsItsBeginning(t *testing.T) {
+	text := "é\n\\\\\" \U0001F600 ☃ end"
+	escaped, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := fmt.Appendf(nil, `{"name": "stdout", "text": %s`, strings.ReplaceAll(string(escaped), "☃", `\u2603`))
+	for n := len(`{"name": "stdout", "text": "`); n < len(raw); n++ {
+		var s Stream
+		if err := tornStream(raw[:n], &s); err != nil {
+			t.Fatalf("%q: %v", raw[:n], err)
+		}
+		var got string
+		if err := Text(s.Text, 1<<10, func(piece []byte) { got += string(piece) }); err != nil {
+			t.Fatalf("%q: %v", raw[:n], err)
+		}
+		if s.Name != "stdout" || !strings.HasPrefix(text, got) || !utf8.ValidString(got) || strings.Contains(got, "\uFFFD") {
+			t.Errorf("%q reads as %q", raw[:n], got)
+		}
+	}
+}
+
+// The end of a stream over the bound is read from a safe place on, wherever it is torn.
+func TestEndOfATornStreamIsAnEndOfItsText(t *testing.T) {
+	for _, unit := range []string{"x", "\x00", "é", `\`, `\n`, "\U0001F600", "a\n", `"`} {
+		text := strings.Repeat(unit, 3000) + "tail\n"
+		for bound := int64(1200); bound < 1230; bound++ {
+			m, _ := frameRead(t, wireOf(t, "key", MsgStream, map[string]string{"name": "stdout", "text": text}), bound, "key")
+			var got string
+			if end := m.TornEnd(); end != nil {
+				if err := Text(end, 1<<10, func(piece []byte) { got += string(piece) }); err != nil {
+					t.Fatalf("%q: %v", unit, err)
+				}
+			}
+			if m.Cut == 0 || !strings.HasSuffix(text, got) || !strings.HasSuffix(got, "tail\n") && unit != `\` {
+				t.Errorf("%q, bound %d: %d bytes cut, the end is %q", unit, bound, m.Cut, got)
+			}
+		}
+	}
+}
+
+// One print, all NULs (six bytes each in JSON), and a picture, each over the bound:
+// the connection holds, what follows comes, and little memory is held.
+func TestHugeMessagesOfARealKernelAreReadPast(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		c := ipcKernel(t, s, Options{})
+		for _, code := range []string{
+			"print('x'*300_000_000)",
+			"print(chr(0)*45_000_000)",
+			"from IPython.display import display, Image\nimport os\nraw = b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(1 << 20)*205\ndisplay(Image(data=raw, format='png'))\ndel raw",
+		} {
+			before, peak, cut := heldBytes(), int64(0), int64(0)
+			o := execute(t, c, code+"\nprint('tail')", func(m *Message) {
+				peak = max(peak, heldBytes())
+				cut += m.Cut
+			})
+			if o.reply.Status != "ok" || !strings.HasSuffix(o.stdout, "tail\n") || cut < 200_000_000 {
+				t.Errorf("%.30s: reply %s, %d bytes cut, %d of output", code, o.reply.Status, cut, len(o.stdout))
+			}
+			if grown := peak - before; grown > 64<<20 {
+				t.Errorf("%.30s: it held %d MiB more", code, grown>>20)
+			}
+		}
+	})
+}
