@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"flag"
@@ -23,9 +22,6 @@ const (
 	envSecret     = "EXECUTOR_SECRET"
 	envSecretFile = "EXECUTOR_SECRET_FILE"
 )
-
-// maxSecretFile bounds what is read as a secret: a wrong path may name anything.
-const maxSecretFile = 64 << 10
 
 // config is every setting, checked.
 type config struct {
@@ -85,39 +81,23 @@ func (c *config) checkListen() error {
 // readSecret takes the secret from the environment or a file, or makes one.
 func (c *config) readSecret(getenv func(string) string) error {
 	text, file := getenv(envSecret), getenv(envSecretFile)
+	var err error
 	source := envSecret
 	switch {
 	case text != "" && file != "":
 		return fmt.Errorf("%s and %s are both set: set one", envSecret, envSecretFile)
 	case file != "":
 		source = envSecretFile
-		raw, err := readSmall(file)
-		if err != nil {
-			return fmt.Errorf("%s: %w", envSecretFile, err)
-		}
-		text = string(raw)
-	case text == "":
+		c.secret, err = auth.ReadSecretFile(file)
+	case text != "":
+		c.secret, err = auth.NewSecret(text)
+	default:
 		c.secret, c.generated = auth.GenerateSecret(), true
-		return nil
 	}
-	var err error
-	if c.secret, err = auth.NewSecret(text); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s: %w", source, err)
 	}
 	return nil
-}
-
-func readSmall(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var buf bytes.Buffer
-	if _, err := io.Copy(&buf, io.LimitReader(f, maxSecretFile)); err != nil {
-		return nil, err
-	}
-	return buf.Bytes(), nil
 }
 
 // workDirs are tried in this order: Colab's, Kaggle's, else the current one.

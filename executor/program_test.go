@@ -26,7 +26,11 @@ import (
 const asProgram = "EXECUTOR_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	switch os.Getenv(asProgram) {
+	case "":
+	case asPlainUser:
+		becomePlain()
+	default:
 		main()
 	}
 	goleak.VerifyTestMain(m)

@@ -18,10 +18,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, _ io.Re
 		fmt.Fprintln(stdout, version)
 		return 0
 	case "doctor":
+		getenv = takeEnvironment(getenv)
 		r := &report{w: stdout, environ: os.Environ()}
 		return r.doctor(ctx, args[1:], getenv, stderr)
 	}
-	cfg, err := parseConfig(args, getenv, stdout)
+	cfg, err := parseConfig(args, takeEnvironment(getenv), stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
@@ -49,6 +50,7 @@ func complain(w io.Writer, err error) {
 // serve runs the executor until a signal, a shutdown request or a fault ends it.
 func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.Writer) int {
 	started := time.Now()
+	private := keepPrivate()
 	out, errs := newConsole(stdout), newConsole(stderr)
 	defer errs.close()
 	defer out.close()
@@ -70,6 +72,9 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	defer file.close()
 
 	log := newLog(file, errs)
+	if private != nil {
+		log.Warn("the kernel's code can read the executor's secrets", "component", "executor", "err", private)
+	}
 	notice := newNotice(cfg, state.instanceID, out, log)
 	defer notice.ready.remove()
 	x := &executor{cfg: cfg, state: state, environ: environ, started: started, log: log, notice: notice}

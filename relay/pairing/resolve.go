@@ -3,17 +3,12 @@ package pairing
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"colabrelay/shared/auth"
 )
-
-// maxSecretFile bounds what COLAB_SECRET_FILE may hold, in bytes.
-const maxSecretFile = 8 << 10
 
 // Resolve says which runtime a call means: the one it names; else env when
 // COLAB_URL is set and not empty; else the one named default; else the only one
@@ -54,35 +49,29 @@ func fromEnv(getenv func(string) string) (Runtime, error) {
 	if err := auth.CheckURL(address); err != nil {
 		return Runtime{}, fmt.Errorf("COLAB_URL: %v", err)
 	}
-	source, text, err := secretText(getenv)
+	secret, err := secretOf(getenv)
 	if err != nil {
 		return Runtime{}, err
-	}
-	secret, err := auth.NewSecret(text)
-	if err != nil {
-		return Runtime{}, fmt.Errorf("%s: %v", source, err)
 	}
 	return Runtime{Name: EnvName, URL: strings.TrimRight(address, "/"), Secret: secret}, nil
 }
 
-func secretText(getenv func(string) string) (source, text string, err error) {
-	if text := getenv("COLAB_SECRET"); text != "" {
-		return "COLAB_SECRET", text, nil
+func secretOf(getenv func(string) string) (secret auth.Secret, err error) {
+	source := "COLAB_SECRET"
+	text, file := getenv(source), getenv("COLAB_SECRET_FILE")
+	switch {
+	case text != "":
+		secret, err = auth.NewSecret(text)
+	case file != "":
+		source = "COLAB_SECRET_FILE"
+		secret, err = auth.ReadSecretFile(file)
+	default:
+		return secret, errors.New("COLAB_URL is set without COLAB_SECRET or COLAB_SECRET_FILE: set one, or unset COLAB_URL to use what `relay pair` stored")
 	}
-	path := getenv("COLAB_SECRET_FILE")
-	if path == "" {
-		return "", "", errors.New("COLAB_URL is set without COLAB_SECRET or COLAB_SECRET_FILE: set one, or unset COLAB_URL to use what `relay pair` stored")
-	}
-	f, err := os.Open(path)
 	if err != nil {
-		return "", "", fmt.Errorf("COLAB_SECRET_FILE: %v", err)
+		return secret, fmt.Errorf("%s: %v", source, err)
 	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxSecretFile))
-	if err != nil {
-		return "", "", fmt.Errorf("COLAB_SECRET_FILE: %v", err)
-	}
-	return "COLAB_SECRET_FILE", string(content), nil
+	return secret, nil
 }
 
 // unknown explains a name that is not stored.

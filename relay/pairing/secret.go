@@ -3,9 +3,7 @@ package pairing
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -41,18 +39,9 @@ func (s *Store) KeptSecret() (auth.Secret, error) {
 }
 
 func readSecret(path string) (auth.Secret, error) {
-	f, err := os.Open(path)
+	secret, err := auth.ReadSecretFile(path)
 	if err != nil {
 		return auth.Secret{}, fmt.Errorf("read the secret: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSecretFile))
-	if err != nil {
-		return auth.Secret{}, fmt.Errorf("read the secret: %v", err)
-	}
-	secret, err := auth.NewSecret(string(text))
-	if err != nil {
-		return auth.Secret{}, fmt.Errorf("the secret in %q: %v; delete the file to have a new one made", path, err)
 	}
 	return secret, nil
 }

@@ -74,7 +74,7 @@ var homes = map[string][]string{
 	"github.com/google/uuid":         {"executor", "executor/api", "executor/execution", "executor/kernel"},
 	"github.com/natefinch/atomic":    {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/state"},
 	"golang.org/x/sync":              {"executor", "executor/files", "executor/probe", "relay/transfer"},
-	"golang.org/x/sys":               {"executor/files", "executor/kernel"},
+	"golang.org/x/sys":               {"executor", "executor/files", "executor/kernel"},
 }
 
 // testModules may be imported by any test, and by no program.

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// asPlainUser as the value of asProgram makes the executor one without privileges, whoever
+// runs the tests.
+const asPlainUser = "plain"
+
+func asPlain(p *program) { p.cmd.Env = append(p.cmd.Env, asProgram+"="+asPlainUser) }
+
+// becomePlain starts this program again as a plain user's: root without any capability is
+// held to the same checks, and unlike another user id it can still read the interpreter,
+// wherever that is installed. Who is no root has no capabilities to begin with.
+func becomePlain() {
+	runtime.LockOSThread() // the bounding set is the thread's, and exec keeps it
+	for capability := range uintptr(64) {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
+		if err == unix.EINVAL {
+			break // past the last one
+		}
+		if err != nil && os.Geteuid() == 0 {
+			fmt.Fprintln(os.Stderr, "dropping capability", capability, err)
+			os.Exit(3)
+		}
+	}
+	environ := slices.DeleteFunc(os.Environ(), func(entry string) bool { return entry == asProgram+"="+asPlainUser })
+	self, err := os.Executable()
+	if err == nil {
+		err = syscall.Exec(self, os.Args, append(environ, asProgram+"=1"))
+	}
+	fmt.Fprintln(os.Stderr, "starting again:", err)
+	os.Exit(3)
+}

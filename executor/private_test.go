@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+// spy tries all ways to the executor's memory and environment that Linux has for a process
+// of the same user, and names those that worked. The secret is given in two halves.
+const spy = `
+import ctypes, glob, os
+found = []
+executor = os.getppid()
+for name in ("environ", "mem", "maps", "auxv"):
+    try:
+        with open(f"/proc/{executor}/{name}", "rb") as file:
+            found.append(name)
+    except PermissionError:
+        pass
+try:
+    found += [os.readlink(f"/proc/{executor}/fd/{number}") for number in os.listdir(f"/proc/{executor}/fd")]
+except PermissionError:
+    pass
+if ctypes.CDLL(None, use_errno=True).ptrace(0x4206, executor, None, None) == 0:  # PTRACE_SEIZE
+    found.append("ptrace")
+for path in glob.glob("/proc/[0-9]*/environ"):
+    try:
+        if (HALF + OTHER).encode() in open(path, "rb").read():
+            found.append(path)
+    except OSError:
+        pass
+with open("/proc/self/status") as file:
+    found += [line.strip() for line in file if line.startswith("CapEff") and int(line.split()[1], 16)]
+found += [name for name in os.environ if name in WITHHELD]
+found
+`
+
+func TestThePlainUsersKernelCanNotReadTheExecutorsSecrets(t *testing.T) {
+	agents := []string{"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "GNOME_KEYRING_CONTROL", "DBUS_SESSION_BUS_ADDRESS",
+		"EXECUTOR_SECRET_LAB", "NGROK_AUTHTOKEN_LAB", "NGROK_API_KEY", "TUNNEL_TOKEN"}
+	environ := []string{envSecret + "=" + longSecret}
+	for _, name := range agents {
+		environ = append(environ, name+"=/nonexistent/agent")
+	}
+	code := strings.NewReplacer("HALF", pyString(longSecret[:10]), "OTHER", pyString(longSecret[10:]),
+		"WITHHELD", pyString(strings.Join(append(agents, envSecret), " "))+".split()").Replace(spy)
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		p := start(t, asPlain, withArgs("--python", s.Python), withEnv(environ...))
+		p.ready()
+		for _, id := range []string{"first", "after a restart"} {
+			if e := p.submit(strings.ReplaceAll(id, " ", "-"), code, 20); resultOf(e) != "[]" {
+				t.Errorf("%s: the kernel got at %s; %+v", id, resultOf(e), e.Events)
+			}
+			call[contract.Kernel](p, "POST", contract.PathKernelRestart, nil)
+		}
+	})
+}
+
+func TestProgramsThatTheExecutorStartsInheritNoSecret(t *testing.T) {
+	dir := t.TempDir()
+	seen := filepath.Join(dir, "seen")
+	must(t, os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\nenv >"+seen+"\n"), 0o700))
+	p := start(t, withEnv("PATH="+dir+":"+os.Getenv("PATH"), envSecret+"="+longSecret, "SSH_AUTH_SOCK=/nonexistent/agent"))
+	p.ready()
+	call[contract.Probe](p, "GET", contract.PathProbe, nil)
+	got, err := os.ReadFile(seen)
+	must(t, err)
+	if text := string(got); strings.Contains(text, longSecret) || strings.Contains(text, "SSH_AUTH_SOCK") || !strings.Contains(text, "PATH=") {
+		t.Errorf("nvidia-smi was started with\n%s", text)
+	}
+}
+
+func TestAPipeAsSecretFileIsRefusedAtOnce(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	must(t, syscall.Mkfifo(pipe, 0o600))
+	p := start(t, withEnv(envSecretFile+"="+pipe))
+	code, took := p.exit()
+	if code != 2 || took > 10*time.Second || !strings.Contains(p.errs.String(), "not a regular file") {
+		t.Errorf("exit code is %d after %v, stderr:\n%s", code, took, p.errs)
+	}
+}

@@ -1,0 +1,63 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// maxSecretFile bounds a file that holds a secret: a wrong path may name anything. A
+// secret and the newlines behind it are far shorter.
+const maxSecretFile = 2 * maxSecretBytes
+
+// ErrNotFile means that a path names no regular file. A pipe would make its reader wait for
+// somebody to write, a device may have no end.
+var ErrNotFile = errors.New("not a regular file: write the secret into one")
+
+// ReadSecretFile reads the secret that a file holds. Its errors name the path; those of
+// NewSecret and the file system are wrapped.
+func ReadSecretFile(path string) (Secret, error) {
+	text, err := readSmallFile(path)
+	if err != nil {
+		return Secret{}, err
+	}
+	secret, err := NewSecret(string(text))
+	if err != nil {
+		return Secret{}, fmt.Errorf("%q: %w", path, err)
+	}
+	return secret, nil
+}
+
+// readSmallFile looks before it opens, since opening a device can act on it, and again
+// afterwards, since another file may have taken the name. O_NONBLOCK keeps the opening of
+// a pipe from waiting for a writer.
+func readSmallFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%q: %w", path, ErrNotFile)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%q: %w", path, ErrNotFile)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxSecretFile {
+		return nil, fmt.Errorf("%q: larger than %d bytes, so it holds no secret", path, maxSecretFile)
+	}
+	return text, nil
+}
