@@ -145,10 +145,16 @@ func answerWith(code contract.Code, message, hint string) (int, contract.Error) 
 
 // fail answers with err.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, e := a.explain(r, err)
+	a.write(w, r, status, contract.ErrorBody{Error: e})
+}
+
+// explain is translate for one request. What the answer must not tell is logged.
+func (a *API) explain(r *http.Request, err error) (int, contract.Error) {
 	status, e := translate(err)
 	e.RequestID = requestIDOf(r)
 	if e.Code == contract.CodeInternal && !errors.Is(err, errPanic) {
 		a.Log.Error("internal error", "component", "api", "request_id", e.RequestID, "err", err)
 	}
-	a.write(w, r, status, contract.ErrorBody{Error: e})
+	return status, e
 }

@@ -38,6 +38,8 @@ func (a *API) routes() http.Handler {
 	get(contract.PathFiles, a.listFiles)
 	get(contract.PathStat, a.stat)
 	mux.Get(contract.PathContent, a.content)
+	post(contract.PathCompare, a.compare)
+	post(contract.PathUploadBatch, a.takeBatch)
 	post(contract.PathUploads, a.startUpload)
 	mux.Put(contract.PathUpload, a.json(a.putPart))
 	get(contract.PathUpload, a.upload)

@@ -114,7 +114,7 @@ func (o *upload) place(ctx context.Context) (record, error) {
 	if sum != o.asked.SHA256 {
 		return record{}, ErrDigest
 	}
-	p := placing{upload: o, record: o.record, dir: dir, file: f}
+	p := placing{asked: o.asked, part: o.partName(), dir: dir, file: f, record: o.record, note: o.journal.save}
 	return p.run(ctx)
 }
 

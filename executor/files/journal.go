@@ -39,6 +39,17 @@ type record struct {
 	ETag string `json:"etag,omitempty"`
 }
 
+// shown is where a placed file is, as a caller knows it who asked for the path abs.
+func (r record) shown(abs string) string {
+	switch {
+	case string(r.Placing) == string(r.Name):
+		return contract.EscapeName(abs)
+	case filepath.Base(abs) == string(r.Name):
+		return contract.EscapeName(filepath.Join(filepath.Dir(abs), string(r.Placing)))
+	}
+	return contract.EscapeName(filepath.Join(string(r.Folder), string(r.Placing))) // past a link
+}
+
 // received is which bytes of an upload are there. All in proven are in all too.
 type received struct {
 	all    ranges

@@ -156,11 +156,25 @@ func versionOf(f *os.File) (version, error) {
 		return version{}, fmt.Errorf("looking at the file: %w", err)
 	}
 	return version{
-		etag:     fmt.Sprintf("%x-%x-%x-%x-%x", st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()),
+		etag:     etag(uint64(st.Dev), st.Ino, st.Size, [2]int64{st.Mtim.Nano(), st.Ctim.Nano()}),
 		size:     st.Size,
 		modified: time.Unix(st.Mtim.Unix()),
 		changed:  time.Unix(st.Ctim.Unix()),
 	}, nil
+}
+
+// etag names certain bytes by where they are and by both of the file's times.
+func etag(device, inode uint64, size int64, times [2]int64) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", device, inode, size, times[0], times[1])
+}
+
+// etagOf is the etag of a file that was looked at and not opened.
+func etagOf(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return etag(uint64(st.Dev), st.Ino, st.Size, [2]int64{st.Mtim.Nano(), st.Ctim.Nano()})
 }
 
 // unchanged reports whether f still is what it was.

@@ -42,6 +42,19 @@ func openPart(dir *os.Root, name string, size int64, flag int) (*os.File, error)
 
 // makePart makes an empty part of size bytes, in place of an old one.
 func makePart(dir *os.Root, name string, size int64) error {
+	return newPart(dir, name, func(f *os.File) error { return f.Truncate(size) })
+}
+
+// writePart makes a part that holds body, in place of an old one.
+func writePart(dir *os.Root, name string, body []byte) error {
+	return newPart(dir, name, func(f *os.File) error {
+		_, err := f.Write(body)
+		return err
+	})
+}
+
+// newPart leaves no part where fill fails.
+func newPart(dir *os.Root, name string, fill func(*os.File) error) error {
 	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return writing(err)
 	}
@@ -49,7 +62,7 @@ func makePart(dir *os.Root, name string, size int64) error {
 	if err != nil {
 		return writing(err)
 	}
-	err = f.Truncate(size)
+	err = fill(f)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}

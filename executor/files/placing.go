@@ -7,14 +7,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"colabrelay/shared/contract"
 )
 
 // placing is a whole part getting its name in dir.
 type placing struct {
-	*upload
-	record record // with the name
+	asked  contract.UploadStart
+	part   string // its name in dir
 	dir    *os.Root
-	file   *os.File
+	file   *os.File           // the part, open
+	record record             // where the file goes; with the name, once it is placed
+	note   func(record) error // keeps the record before the part gets its name
 }
 
 func (p *placing) run(ctx context.Context) (record, error) {
@@ -46,13 +50,13 @@ func (p *placing) try(ctx context.Context, name string, part fs.FileInfo) (bool,
 			return false, err
 		}
 		if p.asked.Overwrite {
-			return true, writing(p.dir.Rename(p.partName(), name))
+			return true, writing(p.dir.Rename(p.part, name))
 		}
 		return p.link(name)
 	case err != nil:
 		return false, classify(err)
 	case os.SameFile(there, part): // the part could not be removed, the last time
-		return true, writing(p.dir.Remove(p.partName()))
+		return true, writing(p.dir.Remove(p.part))
 	case p.asked.Overwrite:
 		return true, p.replace(name, there)
 	}
@@ -63,25 +67,25 @@ func (p *placing) try(ctx context.Context, name string, part fs.FileInfo) (bool,
 	if err != nil || !same {
 		return false, err
 	}
-	return true, writing(p.dir.Remove(p.partName()))
+	return true, writing(p.dir.Remove(p.part))
 }
 
 // intend notes under which name the file will be, before it is.
 func (p *placing) intend(name string) error {
 	p.record.Placing = []byte(name)
-	return writing(p.journal.save(p.record))
+	return writing(p.note(p.record))
 }
 
 // link gives the part its name, unless that was taken since it was looked for.
 func (p *placing) link(name string) (bool, error) {
-	err := p.dir.Link(p.partName(), name)
+	err := p.dir.Link(p.part, name)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
 	if err != nil {
 		return p.claim(name) // a filesystem without hard links, as Drive's
 	}
-	return true, writing(p.dir.Remove(p.partName()))
+	return true, writing(p.dir.Remove(p.part))
 }
 
 // claim is link without a link: an empty file takes the name, then the part its
@@ -95,7 +99,7 @@ func (p *placing) claim(name string) (bool, error) {
 		return false, writing(err)
 	}
 	f.Close()
-	return true, writing(p.dir.Rename(p.partName(), name))
+	return true, writing(p.dir.Rename(p.part, name))
 }
 
 // replace puts the part over a file and keeps that one's mode.
@@ -110,7 +114,7 @@ func (p *placing) replace(name string, there fs.FileInfo) error {
 		return err
 	}
 	_ = p.file.Chmod(there.Mode().Perm()) // refused where files have no modes, as on Drive
-	return writing(p.dir.Rename(p.partName(), name))
+	return writing(p.dir.Rename(p.part, name))
 }
 
 // same reports whether the file there is what was uploaded. Then it is the one

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"colabrelay/shared/contract"
@@ -55,7 +54,7 @@ func (o *upload) view() contract.Upload {
 	case contract.UploadHashing:
 		out.Hashing = o.hash.progress()
 	case contract.UploadCommitted:
-		out.ReceivedBytes, out.Missing = out.SizeBytes, []contract.Range{}
+		out.ReceivedBytes, out.Missing, out.ETag = out.SizeBytes, []contract.Range{}, o.record.ETag
 	}
 	return out
 }
@@ -66,12 +65,10 @@ func (o *upload) shown() string {
 	switch {
 	case err != nil:
 		return o.asked.Path // checked when it began
-	case o.status != contract.UploadCommitted || string(o.record.Placing) == string(o.record.Name):
+	case o.status != contract.UploadCommitted:
 		return contract.EscapeName(abs)
-	case filepath.Base(abs) == string(o.record.Name):
-		return contract.EscapeName(filepath.Join(filepath.Dir(abs), string(o.record.Placing)))
 	}
-	return contract.EscapeName(filepath.Join(string(o.record.Folder), string(o.record.Placing))) // past a link
+	return o.record.shown(abs)
 }
 
 // target is where the record says that the file goes; the roots may have changed.

@@ -29,7 +29,8 @@ const (
 type Uploads struct {
 	roots   *Roots
 	dir     string
-	commits chan *upload // at most once each
+	commits chan *upload  // at most once each
+	batches chan struct{} // holds one while a batch is worked on
 
 	mu    sync.Mutex
 	known map[string]*list.Element // of *touched
@@ -48,12 +49,15 @@ func OpenUploads(roots *Roots, dir string) (*Uploads, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of uploads: %w", err)
 	}
+	if err := roots.removeLeftovers(filepath.Join(dir, leftoversFile)); err != nil {
+		return nil, fmt.Errorf("removing what a batch left: %w", err)
+	}
 	folders, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the folder of uploads: %w", err)
 	}
 	u := &Uploads{
-		roots: roots, dir: dir, commits: make(chan *upload, contract.MaxUploads),
+		roots: roots, dir: dir, commits: make(chan *upload, contract.MaxUploads), batches: make(chan struct{}, 1),
 		known: map[string]*list.Element{}, order: list.New(),
 	}
 	var all []*touched

@@ -32,9 +32,11 @@ const (
 	PathFiles         = "/v1/files"
 	PathStat          = "/v1/files/stat"
 	PathContent       = "/v1/files/content"
+	PathCompare       = "/v1/files/compare"
 	PathUploads       = "/v1/uploads"
 	PathUpload        = "/v1/uploads/{id}"
 	PathUploadCommit  = "/v1/uploads/{id}/commit"
+	PathUploadBatch   = "/v1/batches"
 	PathShutdown      = "/v1/shutdown"
 )
 

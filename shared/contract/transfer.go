@@ -60,6 +60,7 @@ type Upload struct {
 	ReceivedBytes int64        `json:"received_bytes"`
 	Missing       []Range      `json:"missing"` // what has not arrived, in order, at most MaxUploadRanges
 	Hashing       *Hashing     `json:"hashing,omitempty"`
+	ETag          string       `json:"etag,omitempty"` // of the file, once committed
 }
 
 // Range is a piece of a file.

@@ -1,0 +1,68 @@
+package api
+
+import (
+	"net/http"
+	"unicode/utf8"
+
+	"colabrelay/shared/contract"
+)
+
+// compare says which of many files are there.
+func (a *API) compare(r *http.Request) (any, error) {
+	var m contract.Manifest
+	if err := decode(r, &m); err != nil {
+		return nil, err
+	}
+	done, err := a.wait()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return a.Digests.Compare(r.Context(), m)
+}
+
+// takeBatch puts many small files in their places. Each has its own answer.
+func (a *API) takeBatch(r *http.Request) (any, error) {
+	bytes, index, err := contract.SplitBatch(bodyOf(r))
+	if err != nil {
+		return nil, badRequest("request body is no batch of files")
+	}
+	var m contract.Manifest
+	if err := decodeBytes(index, &m); err != nil {
+		return nil, err
+	}
+	batched, err := a.Uploads.Batch(r.Context(), m, bytes)
+	if err != nil {
+		return nil, err
+	}
+	out := contract.BatchAnswer{Files: make([]contract.BatchedFile, len(batched))}
+	for i, one := range batched {
+		out.Files[i] = contract.BatchedFile{Path: one.Path, ETag: one.ETag, Error: a.fault(r, one.Err)}
+	}
+	return out, nil
+}
+
+// maxFault is how many bytes of a message one file of many gets: a thousand paths of
+// 4 KiB, written with quotes, would make an answer that no relay reads.
+const maxFault = 500
+
+// fault is err as the answer about one file of many.
+func (a *API) fault(r *http.Request, err error) *contract.Error {
+	if err == nil {
+		return nil
+	}
+	_, e := a.explain(r, err)
+	e.Message = clip(e.Message, maxFault)
+	return &e
+}
+
+// clip is at most limit bytes of text, cut between two characters.
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit] + "…"
+}

@@ -1,0 +1,261 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+// pack makes a batch of files that lie below folder.
+func pack(folder string, files map[string][]byte) (contract.Manifest, []byte) {
+	m := contract.Manifest{Path: folder}
+	var all []byte
+	for _, name := range sortedKeys(files) {
+		f := contract.ManifestFile{Name: name, SizeBytes: int64(len(files[name]))}
+		if !strings.HasSuffix(name, "/") {
+			f.SHA256 = sha(files[name])
+		}
+		m.Files = append(m.Files, f)
+		all = append(all, files[name]...)
+	}
+	return m, all
+}
+
+func sortedKeys(files map[string][]byte) []string {
+	var names []string
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (in *inbox) batch(m contract.Manifest, bytes []byte) []Batched {
+	in.t.Helper()
+	out, err := in.Batch(in.t.Context(), m, bytes)
+	must(in.t, err)
+	if len(out) != len(m.Files) {
+		in.t.Fatalf("%d answers about %d files", len(out), len(m.Files))
+	}
+	return out
+}
+
+func TestABatchPutsEachFileInItsPlaceAndAgainAnswersTheSame(t *testing.T) {
+	in := newInbox(t)
+	must(t, os.WriteFile(filepath.Join(in.workdir, "data/taken.csv"), []byte("theirs"), 0o600))
+	m, bytes := pack("data", map[string][]byte{
+		"one": body(1000), "zero": {}, "new/deep/two": body(7), "taken.csv": body(9), "empty/": nil, `odd\xff`: body(3),
+	})
+	first := in.batch(m, bytes)
+	for i, want := range []string{"empty", "new/deep/two", `odd\xff`, "one", "taken (1).csv", "zero"} {
+		if first[i].Err != nil || first[i].Path != filepath.Join(in.workdir, "data", want) {
+			t.Errorf("%q: %+v", want, first[i])
+		}
+	}
+	in.holds("data/one", body(1000))
+	in.holds("data/new/deep/two", body(7))
+	in.holds("data/odd\xff", body(3))
+	in.holds("data/taken.csv", []byte("theirs"))
+	in.holds("data/taken (1).csv", body(9))
+	before := everything(t, in.workdir)
+	if again := in.batch(m, bytes); !slices.Equal(again, first) {
+		t.Errorf("again: %+v, first %+v", again, first)
+	}
+	in.reopen()
+	if again := in.batch(m, bytes); !slices.Equal(again, first) {
+		t.Errorf("after a restart: %+v, first %+v", again, first)
+	}
+	if after := everything(t, in.workdir); after != before {
+		t.Errorf("there is now\n%s\nand was\n%s", after, before)
+	}
+	in.folders(0)
+}
+
+func TestABatchReplacesOnlyWhenAskedAndKeepsTheMode(t *testing.T) {
+	in := newInbox(t)
+	file := filepath.Join(in.workdir, "run.sh")
+	must(t, os.WriteFile(file, []byte("old"), 0o600))
+	must(t, os.Chmod(file, 0o751))
+	m, bytes := pack(in.workdir, map[string][]byte{"run.sh": body(50)})
+	m.Overwrite = true
+	first := in.batch(m, bytes)
+	in.holds("run.sh", body(50))
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o751 {
+		t.Errorf("mode is %v, %v", info.Mode(), err)
+	}
+	if again := in.batch(m, bytes); !slices.Equal(again, first) {
+		t.Errorf("again: %+v, first %+v", again, first)
+	}
+}
+
+// Each of these fails alone; the file beside it is put in its place.
+func TestAHostileFileOfABatchFailsAlone(t *testing.T) {
+	in := newInbox(t)
+	base := filepath.Dir(in.workdir)
+	must(t, syscall.Mkfifo(filepath.Join(in.workdir, "fifo"), 0o600))
+	before := strings.Split(everything(t, base), "\n")
+	for name, want := range map[string]error{
+		"../x": ErrForbidden, "a/../../x": ErrForbidden, "out/x": ErrForbidden, "to-state/x": ErrForbidden,
+		".colab-relay/x": ErrForbidden, ".x" + partSuffix: ErrForbidden, "etc/x": ErrForbidden, "null": ErrForbidden,
+		"data": ErrIsDir, "fifo": ErrNotRegular, "a.txt/x": ErrNotDir, "nul\x00": ErrBadPath, "loop/x": ErrBadPath,
+		strings.Repeat("n", maxName+1): ErrBadPath, strings.Repeat("d/", maxPath): ErrBadPath, "out/": ErrForbidden,
+	} {
+		m, bytes := pack(in.workdir, map[string][]byte{name: body(10), "good": body(20)})
+		if strings.HasSuffix(name, "/") {
+			m, bytes = pack(in.workdir, map[string][]byte{name: nil, "good": body(20)})
+		}
+		for i, f := range in.batch(m, bytes) {
+			switch good := m.Files[i].Name == "good"; {
+			case good && f.Err != nil:
+				t.Errorf("beside %.20q: %v", name, f.Err)
+			case !good && !errors.Is(f.Err, want):
+				t.Errorf("%.20q: %+v, want %v", name, f, want)
+			}
+		}
+	}
+	in.holds("good", body(20))
+	must(t, os.Remove(filepath.Join(in.workdir, "good")))
+	if after := strings.Split(everything(t, base), "\n"); !slices.Equal(after, before) {
+		t.Errorf("there is now %q, and was %q", after, before)
+	}
+}
+
+func TestBytesOfABatchThatAreNotThoseAnnouncedAreRefused(t *testing.T) {
+	in := newInbox(t)
+	m, bytes := pack("data", map[string][]byte{"one": body(100), "two": body(50)})
+	bytes[3]++
+	if out := in.batch(m, bytes); !errors.Is(out[0].Err, ErrDigest) || out[1].Err != nil {
+		t.Errorf("%+v", out)
+	}
+	if exists(filepath.Join(in.workdir, "data/one")) {
+		t.Error("a wrong file is there")
+	}
+	in.holds("data/two", body(50))
+}
+
+func TestABatchIsHeldToItsBounds(t *testing.T) {
+	in := newInbox(t)
+	many := func(n int) (contract.Manifest, []byte) {
+		files := map[string][]byte{}
+		for i := range n {
+			files[fmt.Sprintf("many/%d", i)] = nil
+		}
+		return pack("data", files)
+	}
+	for i, f := range in.batch(many(contract.MaxBatchFiles)) {
+		if f.Err != nil {
+			t.Fatalf("file %d: %v", i, f.Err)
+		}
+	}
+	in.batch(pack("data", map[string][]byte{"big": body(contract.MaxBatchFile)}))
+	broken := func(change func(*contract.ManifestFile)) (contract.Manifest, []byte) {
+		m, bytes := pack("data", map[string][]byte{"x": body(10)})
+		change(&m.Files[0])
+		return m, bytes
+	}
+	for name, tc := range map[string]func() (contract.Manifest, []byte){
+		"one file more": func() (contract.Manifest, []byte) { return many(contract.MaxBatchFiles + 1) },
+		"one byte more": func() (contract.Manifest, []byte) {
+			return pack("data", map[string][]byte{"big2": body(contract.MaxBatchFile + 1)})
+		},
+		"a size too small":     func() (contract.Manifest, []byte) { return broken(func(f *contract.ManifestFile) { f.SizeBytes = 9 }) },
+		"a size too large":     func() (contract.Manifest, []byte) { return broken(func(f *contract.ManifestFile) { f.SizeBytes = 11 }) },
+		"a size below nothing": func() (contract.Manifest, []byte) { return broken(func(f *contract.ManifestFile) { f.SizeBytes = -1 }) },
+		"no digest":            func() (contract.Manifest, []byte) { return broken(func(f *contract.ManifestFile) { f.SHA256 = "" }) },
+		"an upper-case digest": func() (contract.Manifest, []byte) {
+			return broken(func(f *contract.ManifestFile) { f.SHA256 = strings.ToUpper(f.SHA256) })
+		},
+		"no name": func() (contract.Manifest, []byte) { return broken(func(f *contract.ManifestFile) { f.Name = "" }) },
+		"a folder that holds bytes": func() (contract.Manifest, []byte) {
+			return broken(func(f *contract.ManifestFile) { f.Name, f.SHA256 = "x/", "" })
+		},
+	} {
+		m, bytes := tc()
+		if out, err := in.Batch(t.Context(), m, bytes); !errors.Is(err, ErrBadUpload) {
+			t.Errorf("%s: %d answers, %v", name, len(out), err)
+		}
+	}
+	if exists(filepath.Join(in.workdir, "data/x")) || exists(filepath.Join(in.workdir, "data/big2")) {
+		t.Error("a refused file is there")
+	}
+}
+
+func TestTheSameBatchTwiceAtOnceAnswersTheSame(t *testing.T) {
+	in := newInbox(t)
+	files := map[string][]byte{}
+	for i := range 100 {
+		files[fmt.Sprintf("f%d", i)] = body(i)
+	}
+	m, bytes := pack("data", files)
+	answers := make([][]Batched, 4)
+	var group sync.WaitGroup
+	for i := range answers {
+		group.Go(func() {
+			var err error
+			if answers[i], err = in.Batch(t.Context(), m, bytes); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	for _, other := range answers[1:] {
+		if !slices.Equal(other, answers[0]) {
+			t.Errorf("%+v and %+v", other, answers[0])
+		}
+	}
+	for name, data := range files {
+		in.holds("data/"+name, data)
+	}
+}
+
+// What an executor killed within a batch leaves, the next one removes, and nothing else.
+func TestThePartOfAKilledBatchIsRemoved(t *testing.T) {
+	in := newInbox(t)
+	in.stop()
+	part, other := newPartName(), newPartName()
+	l := leftovers{path: filepath.Join(in.state, "uploads", leftoversFile)}
+	for _, name := range []string{part, other} {
+		must(t, os.WriteFile(filepath.Join(in.workdir, "data", name), body(10), 0o600))
+		must(t, os.WriteFile(filepath.Join(in.secret, name), body(10), 0o600))
+	}
+	for _, folder := range []string{"data", "gone"} {
+		l.add(filepath.Join(in.workdir, folder), part)
+	}
+	l.add(in.secret, part)
+	l.add(filepath.Join(in.workdir, "data"), "b.csv")
+	l.add(filepath.Join(in.workdir, "data"), "../a.txt")
+	_, err := l.file.WriteString(`{"folder":"torn`)
+	must(t, err)
+	in.open()
+	if exists(filepath.Join(in.workdir, "data", part)) {
+		t.Error("the part is still there")
+	}
+	for _, path := range []string{filepath.Join(in.workdir, "data", other), filepath.Join(in.secret, part), filepath.Join(in.workdir, "data/b.csv"), filepath.Join(in.workdir, "a.txt")} {
+		if !exists(path) {
+			t.Errorf("%q is gone", path)
+		}
+	}
+	in.folders(0)
+}
+
+func TestABatchEndsWithItsRequest(t *testing.T) {
+	in := newInbox(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	m, bytes := pack("data", map[string][]byte{"x": body(10)})
+	if out, err := in.Batch(ctx, m, bytes); !errors.Is(err, context.Canceled) || out != nil {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if exists(filepath.Join(in.workdir, "data/x")) {
+		t.Error("it was worked on")
+	}
+}
