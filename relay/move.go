@@ -55,7 +55,7 @@ func (m *move) run(ctx context.Context, name string, there way) error {
 	var teller pace.Teller
 	shown := newDisplay(m.std.err, name, func() string { return standing(&teller, vm, time.Now()) })
 	began := time.Now()
-	r, err := there(ctx, target, transfer.Options{Overwrite: m.overwrite, Report: func(p transfer.Progress) {
+	r, err := there(ctx, target, transfer.Options{Overwrite: m.overwrite, Memory: transfer.Memory(cfg.checkpointDir), Report: func(p transfer.Progress) {
 		teller.Report(p)
 		shown.report(p)
 	}})

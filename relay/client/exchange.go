@@ -25,6 +25,7 @@ type request struct {
 	query  url.Values
 	body   []byte        // JSON, before compression; nil for none
 	part   bool          // body is a part of a file instead, and goes as it is
+	batch  bool          // body is a batch of files instead
 	into   []byte        // where a part of a file is to be read; nil for other answers
 	wait   time.Duration // how long the executor was asked to wait
 }
@@ -95,8 +96,10 @@ func (c *Client) newRequest(ctx context.Context, r request, dog *watchdog) (*htt
 	}
 	body, encoding, kind := r.body, encodingPlain, contentBytes
 	if !r.part {
-		kind = "application/json"
 		body, encoding = compress(r.body)
+	}
+	if !r.part && !r.batch {
+		kind = "application/json"
 	}
 	req.Header.Set("Content-Type", kind)
 	if encoding != encodingPlain {

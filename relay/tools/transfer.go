@@ -33,6 +33,8 @@ type Moved struct {
 	CanContinue      bool     `json:"can_continue" doc:"The same call goes on where this one stopped."`
 	NextCommand      string   `json:"next_command,omitempty" doc:"That call."`
 	Notes            []string `json:"notes,omitempty" doc:"What was left out or failed, and why."`
+
+	done int64 // of SizeBytes: what is there now, whichever call moved it
 }
 
 // errHold ends a transfer whose call has to answer.
@@ -48,10 +50,11 @@ func (c *call) move(ctx context.Context, overwrite bool, run func(context.Contex
 	})
 	held, cancel := context.WithTimeoutCause(ctx, c.patience(), errHold)
 	defer cancel()
-	r, err := run(held, transfer.Options{Overwrite: overwrite, Report: teller.Report})
+	r, err := run(held, transfer.Options{Overwrite: overwrite, Memory: transfer.Memory(c.cfg.CheckpointDir), Report: teller.Report})
 	m := Moved{
 		SizeBytes: r.SizeBytes, SHA256: r.SHA256, ResumedFrom: r.ResumedFrom, TransferredBytes: r.MovedBytes,
 		Files: r.Files, Skipped: r.Skipped, Notes: r.Notes,
+		done: max(r.DoneBytes, r.ResumedFrom+r.MovedBytes),
 	}
 	switch {
 	case err == nil && r.Files > 0 && r.Skipped == r.Files:
@@ -147,7 +150,7 @@ func (m *Moved) text(b *strings.Builder, verb, place string) {
 	case moveUnchanged:
 		fmt.Fprintf(b, "Unchanged: %s is the same already, %s", place, pace.Bytes(m.SizeBytes))
 	case movePartial:
-		fmt.Fprintf(b, "Not done yet: %s moved so far", pace.Share(m.ResumedFrom+m.TransferredBytes, m.SizeBytes))
+		fmt.Fprintf(b, "Not done yet: %s moved so far", pace.Share(m.done, m.SizeBytes))
 	default:
 		fmt.Fprintf(b, "Failed on the way to %s", place)
 	}

@@ -74,4 +74,5 @@ const (
 	askStat    = "GET /v1/files/stat"
 	askPut     = "PUT /v1/uploads/{id}"
 	askStart   = "POST /v1/uploads"
+	askBatch   = "POST /v1/batches"
 )

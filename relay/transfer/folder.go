@@ -16,11 +16,57 @@ import (
 // foldsCase: the usual file systems of these take names that differ in case for one.
 const foldsCase = runtime.GOOS == "windows" || runtime.GOOS == "darwin"
 
-// eachFile moves n files, filesAtOnce at a time, and adds what became of them to r. A
-// file that fails does not end the others, unless the cause will fail them too.
+// tally adds up what became of a folder's files.
+type tally struct {
+	mu    sync.Mutex
+	r     *Result
+	first error
+}
+
+// file counts one file. A file that fails does not end the others, unless the cause
+// will fail them too: then that is returned. ctx ends with the others.
+func (t *tally) file(ctx context.Context, name string, got moved, err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.r.DoneBytes += got.done
+	t.r.ResumedFrom += got.resumed
+	if got.skipped {
+		t.r.Skipped++
+	}
+	if t.first == nil {
+		t.first = err
+	}
+	if err == nil || ctx.Err() != nil {
+		return nil // one that the end of the others ended did not fail
+	}
+	t.r.Failed++
+	t.r.Notes = note(t.r.Notes, fmt.Sprintf("%q: %v", name, err))
+	if endsAll(err) {
+		return err
+	}
+	return nil
+}
+
+// outcome is how the whole went that ended with err.
+func (t *tally) outcome(ctx context.Context, err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case ctx.Err() != nil && t.first != nil:
+		return t.first // says what was wrong when time ran out
+	case ctx.Err() != nil && err == nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
+	case t.r.Failed > 0:
+		return fmt.Errorf("%w: %d of %d; the first: %w", ErrSomeFailed, t.r.Failed, t.r.Files, t.first)
+	}
+	return nil
+}
+
+// eachFile moves n files, filesAtOnce at a time, and adds what became of them to r.
 func (j *job) eachFile(ctx context.Context, n int, r *Result, one func(ctx context.Context, i int) (string, moved, error)) error {
-	var mu sync.Mutex
-	var first error
+	t := &tally{r: r}
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(filesAtOnce)
 	for i := range n {
@@ -29,40 +75,12 @@ func (j *job) eachFile(ctx context.Context, n int, r *Result, one func(ctx conte
 		}
 		g.Go(func() error {
 			name, got, err := one(inner, i)
-			mu.Lock()
-			defer mu.Unlock()
-			r.DoneBytes += got.done
-			r.ResumedFrom += got.resumed
-			if got.skipped {
-				r.Skipped++
-			}
-			if first == nil {
-				first = err
-			}
-			if err == nil || inner.Err() != nil {
-				return nil // one that the end of the others ended did not fail
-			}
-			r.Failed++
-			r.Notes = note(r.Notes, fmt.Sprintf("%q: %v", name, err))
-			if endsAll(err) {
-				return err
-			}
-			return nil
+			return t.file(inner, name, got, err)
 		})
 	}
 	err := g.Wait()
 	r.MovedBytes = j.meter.movedBytes()
-	switch {
-	case ctx.Err() != nil && first != nil:
-		return first // says what was wrong when time ran out
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case err != nil:
-		return err
-	case r.Failed > 0:
-		return fmt.Errorf("%w: %d of %d; the first: %w", ErrSomeFailed, r.Failed, n, first)
-	}
-	return nil
+	return t.outcome(ctx, err)
 }
 
 // endsAll reports whether what failed one file will fail every other.

@@ -146,8 +146,8 @@ func TestAFolderArrivesAsItsTreeAndOnlyOnce(t *testing.T) {
 	}
 	sameTree(t, v.path("data"), local)
 	must(t, os.WriteFile(filepath.Join(local, "sub1/f1005.txt"), []byte("changed"), 0o644))
-	if r = put(Options{Overwrite: true}); r.Skipped != r.Files-1 || v.counts.of(askPut) != 1 || r.MovedBytes != int64(len("changed")) {
-		t.Errorf("second time: %+v, %d parts", r, v.counts.of(askPut))
+	if r = put(Options{Overwrite: true}); r.Skipped != r.Files-1 || v.counts.of(askBatch) != 2 || r.MovedBytes != int64(len("changed")) {
+		t.Errorf("second time: %+v, %d batches", r, v.counts.of(askBatch))
 	}
 	sameTree(t, v.path("data"), local)
 }

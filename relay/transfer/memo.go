@@ -1,20 +1,13 @@
 package transfer
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"sync"
 	"time"
 
 	"colabrelay/shared/contract"
 )
-
-// maxMemo bounds the file of what is done, in bytes: maxEntries lines of long names.
-const maxMemo = 64 << 20
 
 // memo remembers which files of a folder an unfinished download brought and checked.
 // Without it the same call again would ask about each of them first, and a folder of
@@ -41,34 +34,16 @@ type memoLine struct {
 // openMemo reads what an earlier call noted about the same remote folder.
 func openMemo(root *os.Root, name, remote string) (*memo, error) {
 	m := &memo{name: hidden(name+"\x00"+remote, ".done"), done: map[string]memoLine{}}
-	f, err := root.OpenFile(m.name, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening %q: %w", absolute(root, m.name), localFault(err))
-	}
-	whole := m.read(f)
-	// A line that a kill tore is cut off, so that the next one stands alone.
-	if err := f.Truncate(whole); err != nil {
-		return nil, errors.Join(fmt.Errorf("cutting %q: %w", absolute(root, m.name), err), f.Close())
-	}
-	if _, err := f.Seek(whole, io.SeekStart); err != nil {
-		return nil, errors.Join(fmt.Errorf("reading %q: %w", absolute(root, m.name), err), f.Close())
-	}
-	m.file = f
-	return m, nil
-}
-
-// read takes lines in up to the first that is not whole, and says where that begins.
-func (m *memo) read(f io.Reader) (whole int64) {
-	lines := bufio.NewReader(io.LimitReader(f, maxMemo))
-	for {
-		text, err := lines.ReadBytes('\n')
+	var err error
+	m.file, err = openLines(root, m.name, func(text []byte) bool {
 		var line memoLine
-		if err != nil || json.Unmarshal(text, &line) != nil {
-			return whole
+		err := json.Unmarshal(text, &line)
+		if err == nil {
+			m.done[line.Remote] = line
 		}
-		whole += int64(len(text))
-		m.done[line.Remote] = line
-	}
+		return err == nil
+	})
+	return m, err
 }
 
 // holds reports whether e was brought already, and neither side was touched since.

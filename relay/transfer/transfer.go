@@ -57,6 +57,9 @@ type Options struct {
 	// Overwrite replaces a different file of the same name. Without it the new file
 	// gets a number: "name (1).ext".
 	Overwrite bool
+	// Memory is a folder of the relay's own where an unfinished upload of a folder notes
+	// what is on the VM already, for the same call again. Empty for none.
+	Memory string
 	// Report is told how far it is, often and never twice at once. It must not block.
 	Report func(Progress)
 }

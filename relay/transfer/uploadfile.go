@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -20,6 +21,9 @@ type outside struct {
 	open   func() (localFile, error)
 	target string
 	fresh  bool // the VM surely has no such file there: no need to look
+	// memo, where not nil, knows the digests of files that have not changed since.
+	memo *sentMemo
+	key  string // what memo knows the file by
 }
 
 // uploadFile sends one file. A file that changes meanwhile is begun anew.
@@ -48,6 +52,7 @@ type upload struct {
 	file localFile
 	size int64
 	sha  string
+	line sentLine // for the memo
 	id   string
 	// arrived is how many bytes of the file the executor is known to have.
 	arrived atomic.Int64
@@ -61,7 +66,7 @@ func (j *job) uploadOnce(ctx context.Context, o outside) (_ moved, err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	u := &upload{job: j, outside: o, file: f, size: f.info.Size()}
 	got := moved{path: o.target, size: u.size}
-	if u.sha, err = u.hash(ctx); err != nil {
+	if u.sha, err = u.digest(ctx); err != nil {
 		return got, err
 	}
 	got.sha = u.sha
@@ -77,6 +82,27 @@ func (j *job) uploadOnce(ctx context.Context, o outside) (_ moved, err error) {
 		}
 	}
 	return u.run(ctx, got)
+}
+
+// digest is the file's SHA-256: as an earlier call noted it, or read now.
+func (u *upload) digest(ctx context.Context) (string, error) {
+	if line, ok := u.memo.of(u.key, u.file.info); ok {
+		u.line = line
+		return line.SHA256, nil
+	}
+	began := time.Now()
+	sha, err := u.hash(ctx)
+	if err == nil {
+		u.line = newSentLine(u.key, u.file.info, began, sha)
+		u.memo.add(u.line)
+	}
+	return sha, err
+}
+
+// there notes that the file is on the VM, with this etag.
+func (u *upload) there(etag string) {
+	u.line.ETag = etag
+	u.memo.add(u.line)
 }
 
 // hash is the file's SHA-256, or errStale when it changed meanwhile. A file that tells
@@ -120,6 +146,7 @@ func (u *upload) findSame(ctx context.Context) (string, error) {
 				return "", err
 			}
 			if sha == u.sha {
+				u.there(st.ETag)
 				return st.Path, nil
 			}
 		}
@@ -152,6 +179,7 @@ func (u *upload) run(ctx context.Context, got moved) (moved, error) {
 			return got, stale(err)
 		}
 	}
+	u.there(up.ETag)
 	u.count(u.size - u.arrived.Load())
 	got.path, got.done = up.Path, u.size
 	return got, nil

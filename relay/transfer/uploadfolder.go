@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,10 +16,11 @@ import (
 
 // localEntry is a file of a local tree.
 type localEntry struct {
-	name  string // in the root, with slashes
-	size  int64
-	fresh bool // the VM surely has no such file
+	name string // in the root, with slashes
+	info fs.FileInfo
 }
+
+func (e localEntry) size() int64 { return e.info.Size() }
 
 // localTree is what a local folder holds, all levels of it.
 type localTree struct {
@@ -43,22 +43,15 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	if err == nil {
 		r.Path, err = j.makeRemote(ctx, target)
 	}
-	if err == nil {
-		err = j.compare(ctx, &tree, target)
-	}
 	if err != nil {
 		return r, j.told(ctx, doing, err)
 	}
 	j.meter.plan(len(tree.files), tree.bytes)
 	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
-	err = j.eachFile(ctx, len(tree.files), &r, func(ctx context.Context, i int) (string, moved, error) {
-		e := tree.files[i]
-		got, err := j.uploadFile(ctx, outside{
-			name: filepath.Join(local, filepath.FromSlash(e.name)), target: target + "/" + contract.EscapeName(e.name), fresh: e.fresh,
-			open: func() (localFile, error) { return inside(root).file(e.name) },
-		})
-		return e.name, got, err
-	})
+	s := &sending{job: j, root: root, local: local, target: target, memo: openSentMemo(j.options.Memory, local, target), tally: &tally{r: &r}}
+	err = s.tally.outcome(ctx, s.all(ctx, &tree))
+	s.memo.close(err == nil)
+	r.MovedBytes = j.meter.movedBytes()
 	return r, j.told(ctx, doing, err)
 }
 
@@ -89,7 +82,7 @@ func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
 			case !info.Mode().IsRegular():
 				t.notes = note(t.notes, fmt.Sprintf("%q is neither a file nor a folder: left out", name))
 			default:
-				t.files, t.bytes = append(t.files, localEntry{name: name, size: info.Size()}), t.bytes+info.Size()
+				t.files, t.bytes = append(t.files, localEntry{name, info}), t.bytes+info.Size()
 			}
 		}
 	}
@@ -120,41 +113,6 @@ func readFolder(ctx context.Context, root *os.Root, name string, limit int) ([]f
 			return nil, fmt.Errorf("listing %q: %w", absolute(root, name), err)
 		}
 	}
-}
-
-// compare learns by listing which files the VM surely has not, so that these need no
-// look each, and makes the folders that no file would bring along.
-func (j *job) compare(ctx context.Context, t *localTree, target string) error {
-	absent := map[string]bool{} // folders that are not on the VM
-	there := map[string]int64{} // sizes of the files and folders that are
-	for _, folder := range t.folders {
-		if absent[path.Dir(folder)] && folder != "." {
-			absent[folder] = true
-			continue
-		}
-		entries, err := j.listFolder(ctx, path.Join(target, contract.EscapeName(folder)), maxEntries)
-		switch {
-		case refusalCode(err) == contract.CodeNotFound:
-			absent[folder] = true
-		case err != nil:
-			return err
-		}
-		for _, e := range entries {
-			there[path.Join(contract.EscapeName(folder), e.Name)] = e.SizeBytes
-		}
-	}
-	for i := range t.files {
-		size, found := there[contract.EscapeName(t.files[i].name)]
-		t.files[i].fresh = !found || j.options.Overwrite && size != t.files[i].size
-	}
-	for _, folder := range t.bare() {
-		if absent[folder] {
-			if _, err := j.makeRemote(ctx, path.Join(target, contract.EscapeName(folder))); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // bare are the folders that hold neither files nor folders.

@@ -98,7 +98,9 @@ func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			v.reply(w, r, reply)
 			return
 		}
-		answer, err = v.answer(r, body)
+		if body, err = plain(r, body); err == nil {
+			answer, err = v.answer(r, body)
+		}
 	}
 	status := http.StatusOK
 	switch {
@@ -149,6 +151,10 @@ func (v *VM) answer(r *http.Request, body []byte) (any, error) {
 		return v.stat(r.URL.Query())
 	case "GET " + contract.PathContent:
 		return v.content(r.URL.Query())
+	case "POST " + contract.PathCompare:
+		return v.compare(body)
+	case "POST " + contract.PathUploadBatch:
+		return v.batch(body)
 	case "POST " + contract.PathUploads:
 		return v.startUpload(body)
 	default:

@@ -1,0 +1,209 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"colabrelay/shared/contract"
+)
+
+// manyFiles makes n files of size random bytes, perFolder in a folder, an hour old.
+func manyFiles(t testing.TB, dir string, n, size int) {
+	t.Helper()
+	old := time.Now().Add(-time.Hour)
+	source := rand.NewChaCha8([32]byte{7})
+	body := make([]byte, size)
+	for i := range n {
+		sub := filepath.Join(dir, fmt.Sprintf("sub%d", i/perFolder))
+		if i%perFolder == 0 {
+			must(t, os.MkdirAll(sub, 0o755))
+		}
+		_, _ = source.Read(body)
+		name := filepath.Join(sub, fmt.Sprintf("f%06d.bin", i))
+		must(t, os.WriteFile(name, body, 0o644))
+		must(t, os.Chtimes(name, old, old))
+	}
+}
+
+// faraway is a client of v over a line of 60 ms each way.
+func (v *vm) faraway() {
+	v.t.Helper()
+	line := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "far", "127.0.0.1:0", v.listen)
+	must(v.t, line.Start())
+	v.t.Cleanup(line.Stop)
+	for _, way := range []string{"upstream", "downstream"} {
+		toxic := fmt.Sprintf(`{"name": %q, "type": "latency", "stream": %q, "attributes": {"latency": 60}}`, way, way)
+		_, err := line.Toxics.AddToxicJson(strings.NewReader(toxic))
+		must(v.t, err)
+	}
+	v.client, v.counts = newClient(v.t, "http://"+line.Listen)
+}
+
+func (c *counting) all() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sum := 0
+	for _, n := range c.seen {
+		sum += n
+	}
+	return sum
+}
+
+// defaultHold is how long one call of the tools may take.
+const defaultHold = 45 * time.Second
+
+// Each file by itself takes four round trips, and 5,000 of them used up a minute's
+// requests.
+func TestManySmallFilesGoUpInOneCallAndFewRequests(t *testing.T) {
+	v := newVM(t)
+	v.faraway()
+	const n = 5000
+	local := filepath.Join(t.TempDir(), "data")
+	manyFiles(t, local, n, 1024)
+	ctx, cancel := context.WithTimeout(t.Context(), defaultHold)
+	defer cancel()
+	var last Progress
+	began := time.Now()
+	r, err := Upload(ctx, v.client, local, v.path("data"), Options{Memory: t.TempDir(), Report: func(p Progress) { last = p }})
+	must(t, err)
+	t.Logf("%d files took %s and %d requests", n, time.Since(began).Round(time.Millisecond), v.counts.all())
+	if r.Files != n || r.Failed != 0 || r.Skipped != 0 || r.DoneBytes != n*1024 || r.MovedBytes != n*1024 {
+		t.Errorf("%+v", r)
+	}
+	if last.File != n || last.Done != last.Total || last.Total != n*1024 {
+		t.Errorf("last progress is %+v", last)
+	}
+	if got := v.counts.all(); got >= 60 {
+		t.Errorf("%d requests, want under 60", got)
+	}
+	sameTree(t, v.path("data"), local)
+	v.counts.reset()
+	again, err := Upload(t.Context(), v.client, local, v.path("data"), Options{})
+	if err != nil || again.Skipped != n || again.MovedBytes != 0 || v.counts.all() > 5 {
+		t.Errorf("again: %+v with %d requests, %v", again, v.counts.all(), err)
+	}
+}
+
+// Calls that have little time each get further each.
+func TestAFolderTooLargeForOneCallComesToAnEnd(t *testing.T) {
+	v := newVM(t)
+	n := 20_000
+	if os.Getenv("SOAK") != "" {
+		n = maxEntries - 200
+	}
+	local, memory := filepath.Join(t.TempDir(), "data"), t.TempDir()
+	manyFiles(t, local, n, 8)
+	there := 0
+	for call := 1; ; call++ {
+		v.counts.reset()
+		r, err := v.uploadUntil(local, memory, 5)
+		if err == nil {
+			t.Logf("%d files took %d calls, the last with %d requests", n, call, v.counts.all())
+			break
+		}
+		if !errors.Is(err, errEnough) || call > n/1000 {
+			t.Fatalf("call %d: %+v, %v", call, r, err)
+		}
+		now := countFiles(t, v.path("data"))
+		if now <= there {
+			t.Fatalf("call %d moved nothing: %d files are there", call, now)
+		}
+		there = now
+	}
+	if got := countFiles(t, v.path("data")); got != n {
+		t.Errorf("%d files are there, want %d", got, n)
+	}
+	wantNames(t, memory)
+}
+
+// uploadUntil is a call whose time is over when it sends its batch of that number.
+func (v *vm) uploadUntil(local, memory string, batch int64) (Result, error) {
+	ctx, cancel := context.WithCancelCause(v.t.Context())
+	defer cancel(nil)
+	var sent atomic.Int64
+	v.counts.step(v.t, func(r *http.Request) {
+		if r.URL.Path == contract.PathUploadBatch && sent.Add(1) == batch {
+			cancel(errEnough)
+		}
+	})
+	return Upload(ctx, v.client, local, v.path("data"), Options{Memory: memory})
+}
+
+func countFiles(t testing.TB, dir string) int {
+	t.Helper()
+	n := 0
+	must(t, filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
+			n++
+		}
+		return err
+	}))
+	return n
+}
+
+// The next call neither reads what an earlier one sent nor sends it again; but where
+// the VM lost a file, the memory of it counts for nothing.
+func TestAnUploadGoesOnFromWhatItRemembers(t *testing.T) {
+	v := newVM(t)
+	const n = 3 * contract.MaxBatchFiles
+	local, memory := filepath.Join(t.TempDir(), "data"), t.TempDir()
+	manyFiles(t, local, n, 8)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	r, err := Upload(ctx, v.client, local, v.path("data"), Options{Memory: memory, Report: func(p Progress) {
+		if p.File == n/2 {
+			cancel(errEnough)
+		}
+	}})
+	if !errors.Is(err, errEnough) || r.DoneBytes == 0 || r.DoneBytes == r.SizeBytes {
+		t.Fatalf("first call: %+v, %v", r, err)
+	}
+	lost := v.path("data/sub0/f000000.bin")
+	if _, err := os.Stat(lost); err != nil {
+		t.Fatalf("the first file is not there after half of them: %v", err)
+	}
+	must(t, os.Remove(lost))
+	changed := filepath.Join(local, "sub0", "f000001.bin")
+	must(t, os.WriteFile(changed, []byte("changed!"), 0o644))
+	hashed := map[string]bool{}
+	r, err = Upload(t.Context(), v.client, local, v.path("data"), Options{Overwrite: true, Memory: memory, Report: func(p Progress) {
+		if p.Stage == StageHashing && p.Hashed > 0 {
+			hashed[p.Name] = true
+		}
+	}})
+	must(t, err)
+	if r.Skipped < 2*contract.MaxBatchFiles-2 || r.Skipped > n-2 || len(hashed) > n-2*contract.MaxBatchFiles+1 {
+		t.Errorf("second call: %+v with %d files hashed", r, len(hashed))
+	}
+	sameTree(t, v.path("data"), local)
+}
+
+// A file that changes after its digest was read arrives as it is then.
+func TestASmallFileThatChangesOnTheWayArrivesAsItIs(t *testing.T) {
+	v := newVM(t)
+	local := filepath.Join(t.TempDir(), "data")
+	manyFiles(t, local, 10, 8)
+	changing := filepath.Join(local, "sub0", "f000003.bin")
+	v.counts.step(t, func(r *http.Request) {
+		if r.URL.Path == contract.PathCompare {
+			must(t, os.WriteFile(changing, []byte("longer than before"), 0o644))
+		}
+	})
+	r, err := Upload(t.Context(), v.client, local, v.path("data"), Options{})
+	if err != nil || r.Failed != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	sameTree(t, v.path("data"), local)
+}

@@ -1,0 +1,139 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+
+	"colabrelay/shared/contract"
+)
+
+// batchBytes bounds a batch, so that it fits the buffer of a part.
+const batchBytes = partBytes
+
+// batchOf is how many of the first files go in one batch.
+func batchOf(files []candidate) int {
+	bytes := int64(0)
+	for i, c := range files[:min(len(files), contract.MaxBatchFiles)] {
+		if bytes += c.size() + int64(quotedLen(c.name)) + lineBytes; bytes > batchBytes && i > 0 {
+			return i
+		}
+	}
+	return min(len(files), contract.MaxBatchFiles)
+}
+
+// batch sends small files in one request. One that changed since its digest was read
+// goes by itself.
+func (s *sending) batch(ctx context.Context, files []candidate) error {
+	answers, err := s.sendBatch(ctx, files)
+	if err != nil {
+		return err
+	}
+	for i, c := range files {
+		switch a := answers[i]; {
+		case a == nil || a.Error != nil && a.Error.Code == contract.CodeChanged:
+			err = s.single(ctx, c, false)
+		case a.Error != nil:
+			s.meter.finish(c.name)
+			err = s.tally.file(ctx, c.name, moved{}, fmt.Errorf("uploading %q: %w", c.name, a.Error))
+		default:
+			err = s.arrived(ctx, c, *a)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendBatch gives the executor's answer about each file, nil where it was not sent.
+func (s *sending) sendBatch(ctx context.Context, files []candidate) ([]*contract.BatchedFile, error) {
+	buf, err := s.buffer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.free(buf)
+	body, m := buf[:0], contract.Manifest{Path: s.target, Overwrite: s.options.Overwrite}
+	var sent []int
+	for i, c := range files {
+		longer, ok := s.read(body, c)
+		if !ok {
+			continue
+		}
+		body, sent = longer, append(sent, i)
+		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.line.SHA256})
+	}
+	out := make([]*contract.BatchedFile, len(files))
+	if len(sent) == 0 {
+		return out, nil
+	}
+	answers, err := s.putBatch(ctx, body, m)
+	if err != nil {
+		return nil, err
+	}
+	for k, i := range sent {
+		out[i] = &answers[k]
+	}
+	return out, nil
+}
+
+func (s *sending) putBatch(ctx context.Context, files []byte, m contract.Manifest) ([]contract.BatchedFile, error) {
+	body, err := contract.AppendIndex(files, m)
+	if err != nil {
+		return nil, err
+	}
+	return s.client.PutBatch(ctx, body, len(m.Files))
+}
+
+// read adds a file's bytes to body, if they still are those of its digest.
+func (s *sending) read(body []byte, c candidate) ([]byte, bool) {
+	f, err := inside(s.root).file(c.name)
+	if err != nil {
+		return body, false
+	}
+	defer f.Close()
+	at := len(body)
+	longer := append(body, make([]byte, c.size())...)
+	if _, err := io.ReadFull(f, longer[at:]); err != nil {
+		return body, false
+	}
+	sum := sha256.Sum256(longer[at:])
+	return longer, hex.EncodeToString(sum[:]) == c.line.SHA256
+}
+
+// arrived counts a file that is in its place on the VM.
+func (s *sending) arrived(ctx context.Context, c candidate, there contract.BatchedFile) error {
+	line := c.line
+	line.ETag = there.ETag
+	s.memo.add(line)
+	s.meter.carried(c.size())
+	s.meter.move(c.name, StageMoving, c.size())
+	s.meter.finish(c.name)
+	return s.tally.file(ctx, c.name, moved{path: there.Path, size: c.size(), done: c.size()}, nil)
+}
+
+// makeFolders makes folders that hold no file, as these bring along all others.
+func (s *sending) makeFolders(ctx context.Context, folders []string) error {
+	m := contract.Manifest{Path: s.target}
+	bytes := 0
+	for i, folder := range folders {
+		m.Files = append(m.Files, contract.ManifestFile{Name: sentKey(folder) + "/"})
+		bytes += quotedLen(folder) + lineBytes
+		if len(m.Files) < contract.MaxBatchFiles && bytes < batchBytes && i < len(folders)-1 {
+			continue
+		}
+		answers, err := s.putBatch(ctx, nil, m)
+		if err != nil {
+			return err
+		}
+		for k, a := range answers {
+			if a.Error != nil {
+				return fmt.Errorf("making the folder %q: %w", m.Files[k].Name, a.Error)
+			}
+		}
+		m.Files, bytes = nil, 0
+	}
+	return nil
+}

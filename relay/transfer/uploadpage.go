@@ -1,0 +1,186 @@
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"colabrelay/shared/contract"
+)
+
+// Bounds of what is compared by one request, so that its body stays far under
+// contract.MaxBodyBytes and a call that has little time notes a page's worth at least.
+const (
+	pageFiles = contract.MaxManifestFiles / 2
+	pageBytes = contract.MaxBodyBytes / 2
+	lineBytes = 200 // of a file's line in a manifest, beside its name
+)
+
+// sending is a folder on its way to the VM.
+type sending struct {
+	*job
+	root   *os.Root
+	local  string
+	target string
+	memo   *sentMemo
+	tally  *tally
+}
+
+// candidate is a file of the folder, and what is known of it.
+type candidate struct {
+	localEntry
+	key  string   // its name on the VM, below the folder
+	line sentLine // its digest is empty where it was not read yet
+}
+
+// all sends a tree, page after page: each is compared with what the VM has, then what
+// is missing goes.
+func (s *sending) all(ctx context.Context, t *localTree) error {
+	if err := s.makeFolders(ctx, t.bare()); err != nil {
+		return err
+	}
+	for todo := t.files; len(todo) > 0; {
+		n := pageOf(todo)
+		if err := s.page(ctx, todo[:n]); err != nil {
+			return err
+		}
+		todo = todo[n:]
+	}
+	return nil
+}
+
+// pageOf is how many of the first files are compared at once.
+func pageOf(files []localEntry) int {
+	bytes := 0
+	for i, e := range files[:min(len(files), pageFiles)] {
+		if bytes += quotedLen(e.name) + lineBytes; bytes > pageBytes && i > 0 {
+			return i
+		}
+	}
+	return min(len(files), pageFiles)
+}
+
+// quotedLen is how many bytes a name takes in JSON.
+func quotedLen(name string) int {
+	text, err := json.Marshal(contract.EscapeName(name))
+	if err != nil {
+		panic(err) // a string
+	}
+	return len(text)
+}
+
+func (s *sending) page(ctx context.Context, files []localEntry) error {
+	page := make([]candidate, len(files))
+	for i, e := range files {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		page[i] = s.learn(ctx, e)
+	}
+	there, err := s.compare(ctx, page)
+	if err != nil {
+		return err
+	}
+	g, inner := errgroup.WithContext(ctx)
+	g.SetLimit(filesAtOnce)
+	var small []candidate
+	for i, c := range page {
+		switch {
+		case inner.Err() != nil:
+		case there[i].State == contract.StateSame:
+			s.skip(c, there[i])
+		case there[i].State == contract.StateAbsent && c.line.SHA256 != "" && c.size() <= contract.MaxBatchFile:
+			small = append(small, c)
+		default:
+			g.Go(func() error { return s.single(inner, c, there[i].State == contract.StateAbsent) })
+		}
+	}
+	for len(small) > 0 && inner.Err() == nil {
+		n := batchOf(small)
+		batch := small[:n]
+		small = small[n:]
+		g.Go(func() error { return s.batch(inner, batch) })
+	}
+	return g.Wait()
+}
+
+// learn finds the digest of a small file. That of a large one is left for when it is
+// needed; a file that can't be read is left to single, which says why.
+func (s *sending) learn(ctx context.Context, e localEntry) candidate {
+	c := candidate{localEntry: e, key: sentKey(e.name)}
+	if line, ok := s.memo.of(c.key, e.info); ok {
+		c.line = line
+		return c
+	}
+	if e.size() > contract.MaxBatchFile {
+		return c
+	}
+	f, err := inside(s.root).file(e.name)
+	if err != nil {
+		return c
+	}
+	defer f.Close()
+	began := time.Now()
+	u := &upload{job: s.job, outside: s.outside(c), file: f, size: f.info.Size()}
+	if sha, err := u.hash(ctx); err == nil && sameState(e.info, f.info) {
+		c.line = newSentLine(c.key, f.info, began, sha)
+	}
+	return c
+}
+
+// compare asks what the VM has of a page.
+func (s *sending) compare(ctx context.Context, page []candidate) ([]contract.Compared, error) {
+	m := contract.Manifest{Path: s.target, Overwrite: s.options.Overwrite}
+	for _, c := range page {
+		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.line.SHA256, ETag: c.line.ETag})
+	}
+	all := make([]contract.Compared, 0, len(page))
+	for len(m.Files) > 0 {
+		some, err := s.client.Compare(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		for i, one := range some {
+			s.noteSame(page[len(all)+i].line, one)
+		}
+		all = append(all, some...)
+		m.Files = m.Files[len(some):]
+	}
+	return all, nil
+}
+
+// noteSame remembers a file that the VM has, at once: a slow comparison goes on from
+// there in the next call.
+func (s *sending) noteSame(line sentLine, there contract.Compared) {
+	if there.State == contract.StateSame && line.SHA256 != "" {
+		line.ETag = there.ETag
+		s.memo.add(line)
+	}
+}
+
+// skip counts a file that is there already.
+func (s *sending) skip(c candidate, there contract.Compared) {
+	s.meter.move(c.name, StageMoving, c.size())
+	s.meter.finish(c.name)
+	_ = s.tally.file(context.Background(), c.name, moved{path: there.Path, size: c.size(), done: c.size(), skipped: true}, nil)
+}
+
+// single sends one file by itself.
+func (s *sending) single(ctx context.Context, c candidate, fresh bool) error {
+	o := s.outside(c)
+	o.fresh = fresh
+	got, err := s.uploadFile(ctx, o)
+	return s.tally.file(ctx, c.name, got, err)
+}
+
+func (s *sending) outside(c candidate) outside {
+	return outside{
+		name: filepath.Join(s.local, filepath.FromSlash(c.name)), target: s.target + "/" + c.key,
+		memo: s.memo, key: c.key,
+		open: func() (localFile, error) { return inside(s.root).file(c.name) },
+	}
+}

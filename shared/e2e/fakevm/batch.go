@@ -1,0 +1,79 @@
+package fakevm
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+
+	"colabrelay/shared/contract"
+)
+
+// plain is a request's body without its compression.
+func plain(r *http.Request, body []byte) ([]byte, error) {
+	if r.Header.Get("Content-Encoding") != "gzip" {
+		return body, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(z, contract.MaxBodyBytes))
+}
+
+func badRequest(err error) error {
+	return &contract.Error{Code: contract.CodeBadRequest, Message: err.Error()}
+}
+
+// compare knows no numbered names: what has another content is absent.
+func (v *VM) compare(body []byte) (contract.Comparison, error) {
+	var m contract.Manifest
+	if err := json.Unmarshal(body, &m); err != nil {
+		return contract.Comparison{}, badRequest(err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out contract.Comparison
+	for _, f := range m.Files {
+		one := contract.Compared{State: contract.StateAbsent}
+		name := at(path.Join(m.Path, f.Name))
+		if content, ok := v.files[name]; ok && Digest(content) == f.SHA256 {
+			one = contract.Compared{State: contract.StateSame, Path: name, ETag: Digest(content)[:16]}
+		}
+		out.Files = append(out.Files, one)
+	}
+	return out, nil
+}
+
+func (v *VM) batch(body []byte) (contract.BatchAnswer, error) {
+	var m contract.Manifest
+	files, index, err := contract.SplitBatch(body)
+	if err == nil {
+		err = json.Unmarshal(index, &m)
+	}
+	if err != nil {
+		return contract.BatchAnswer{}, badRequest(err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out contract.BatchAnswer
+	for _, f := range m.Files {
+		content := files[:f.SizeBytes]
+		files = files[f.SizeBytes:]
+		start := contract.UploadStart{Path: path.Join(m.Path, f.Name), SizeBytes: f.SizeBytes, SHA256: f.SHA256, Overwrite: m.Overwrite}
+		switch {
+		case strings.HasSuffix(f.Name, "/"): // folders are what the paths of files imply
+			out.Files = append(out.Files, contract.BatchedFile{Path: at(start.Path)})
+		case Digest(content) != f.SHA256:
+			out.Files = append(out.Files, contract.BatchedFile{Error: &contract.Error{Code: contract.CodeChanged, Message: "another SHA-256"}})
+		default:
+			name := v.place(&upload{start: start})
+			v.files[name] = bytes.Clone(content)
+			out.Files = append(out.Files, contract.BatchedFile{Path: name, ETag: f.SHA256[:16]})
+		}
+	}
+	return out, nil
+}
