@@ -21,6 +21,7 @@ var nextSteps = []struct {
 	{transfer.ErrForbiddenName, "give it another name as the second argument"},
 	{transfer.ErrNotRegular, "move files and folders only; write what is wanted into a file first"},
 	{transfer.ErrTooMany, "pack the folder into one archive (tar, zip), or move its subfolders one by one"},
+	{errRestarted, "run it again in the new kernel, after the set-up code that it needs"},
 	{hostconfig.ErrChanged, "close the host, then run the same command again"},
 	{transfer.ErrSomeFailed, "run the same command again; files that are there are skipped"},
 }

@@ -36,6 +36,9 @@ const (
 	maxCode = 4 << 20
 )
 
+// errRestarted is a run that somebody's restart of the kernel ended.
+var errRestarted = fmt.Errorf("the run ended as %s", contract.StatusKernelRestarted)
+
 // errTold is an outcome that was printed already.
 var errTold = errors.New("told already")
 
@@ -292,6 +295,8 @@ func (r *remoteRun) outcome() error {
 		return nil
 	case contract.StatusFailed:
 		return raised(r.exec.Error)
+	case contract.StatusKernelRestarted:
+		return fmt.Errorf("%w: %s", errRestarted, printable(r.exec.Reason))
 	}
 	if r.exec.Reason == "" {
 		return fmt.Errorf("the run ended as %s", r.exec.Status)

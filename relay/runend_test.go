@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/relay/client"
+	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
 
@@ -66,6 +68,31 @@ func TestRunsEndWithWhoReadsThem(t *testing.T) {
 		}
 		cmd.Wait()
 		if cmd.ProcessState.ExitCode() != 1 || !whole(`(?s).*relay: the run may still go on there, as \S+: a second signal ended the wait for it\n`, errs.String()) {
+			t.Errorf("%v %q", cmd.ProcessState, errs.String())
+		}
+	})
+	t.Run("a restart of the kernel is told as that", func(t *testing.T) {
+		var out, errs output
+		cmd := program(ctx, getenv, endless)
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, func() bool { return strings.Contains(out.String(), "here") })
+		secret, err := auth.NewSecret(getenv("COLAB_SECRET"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := client.New(client.Config{BaseURL: vm.Ready.LocalURL, Secret: secret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.RestartKernel(ctx); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+		if cmd.ProcessState.ExitCode() != 1 || !whole(`(?s).*relay: the run ended as kernel_restarted: .*\n.*run it again in the new kernel.*\n`, errs.String()) {
 			t.Errorf("%v %q", cmd.ProcessState, errs.String())
 		}
 	})

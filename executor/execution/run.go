@@ -24,6 +24,7 @@ type run struct {
 	idle      bool
 	idleAt    time.Time
 	ended     bool // for its readers; it may still have the kernel
+	restarted bool // the reply only says that a restart ended the code
 
 	deadline     time.Time
 	cause        cause     // why it is to be interrupted
@@ -126,6 +127,8 @@ func hugeReply(m *jupyter.Message) jupyter.ExecuteReply {
 // outcome is the status that reply and interrupt together mean.
 func (r *run) outcome() (contract.Status, string) {
 	switch {
+	case r.restarted:
+		return contract.StatusKernelRestarted, restartReason
 	case r.reply == nil:
 		return contract.StatusFailed, "the kernel ended the run without a reply: what it raised or returned can't be written as a message; variables are kept"
 	case r.interrupted.IsZero() && r.reply.Status == "ok":

@@ -141,7 +141,7 @@ func (r *runner) receive(ctx context.Context) {
 
 // begin sends the next execution to the kernel when it is free.
 func (r *runner) begin(ctx context.Context) {
-	if r.current != nil {
+	if r.current != nil || r.life.Asked() { // a kernel that is being ended runs nothing more
 		return
 	}
 	e := r.q.take()
@@ -181,6 +181,9 @@ func (r *runner) message(ctx context.Context, m *jupyter.Message) {
 	}
 	if m.Dropped.Messages > 0 {
 		target.missed(m.Dropped.Messages, m.Dropped.Bytes)
+	}
+	if r.restartsDoing(m) {
+		return
 	}
 	switch m.Header.MsgType {
 	case jupyter.MsgExecuteReply:
@@ -224,6 +227,7 @@ func (r *runner) reply(target *run, m *jupyter.Message) {
 		reply.EName, reply.EValue = "BadReply", fmt.Sprintf("the kernel's reply can't be read: %v", err)
 	}
 	target.reply, target.repliedAt = reply, time.Now()
+	target.restarted = reply.Status != "ok" && r.sentByRestart(m)
 	r.q.memory.inUse() // ahead of end: the idle status is still on its way
 	r.finishIfDone()
 }
@@ -247,7 +251,7 @@ func (r *runner) end(status contract.Status, reason string) {
 	c := r.current
 	c.flush(time.Now())
 	c.ended = true
-	if c.reply != nil {
+	if c.reply != nil && !c.restarted {
 		c.page(c.reply)
 		c.entry.result(c.reply)
 	}
@@ -266,7 +270,10 @@ func (r *runner) died(ctx context.Context) {
 	if c := r.current; c != nil {
 		if !c.ended {
 			status, reason := contract.StatusKernelDied, "the kernel died: "+r.life.Reason()+"; its variables are gone"
-			if r.life.Asked() {
+			switch {
+			case !r.life.Restarting().IsZero():
+				status, reason = contract.StatusKernelRestarted, restartReason
+			case r.life.Asked():
 				status, reason = contract.StatusInterrupted, r.life.Reason()
 			}
 			r.end(status, reason)

@@ -125,7 +125,7 @@ func (k *Kernel) watch(ctx context.Context, life *Life) (waiting chan error) {
 	case <-life.Done():
 		k.cfg.Log.Warn("kernel died", "component", "kernel", "kernel_id", life.ID, "reason", life.Reason())
 	case waiting = <-k.restarts:
-		life.end("restarted on request")
+		life.restart()
 	case <-ctx.Done():
 		life.end("the executor shut down")
 	}

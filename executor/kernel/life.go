@@ -25,8 +25,9 @@ type Life struct {
 	proc *process
 	dir  string
 
-	mu    sync.Mutex
-	asked string // why we ended it, empty when it died by itself
+	mu         sync.Mutex
+	asked      string    // why we ended it, empty when it died by itself
+	restarting time.Time // when a restart began to end it
 }
 
 // startLife starts a process and returns once it answers, or ends it again.
@@ -118,6 +119,22 @@ func (l *Life) Interrupt() error {
 	return l.proc.signal(syscall.SIGINT)
 }
 
+// restart ends the life so that another one can take its place.
+func (l *Life) restart() {
+	l.mu.Lock()
+	l.restarting = time.Now()
+	l.mu.Unlock()
+	l.end("restarted on request")
+}
+
+// Restarting is when a restart began to end the life; zero when none did. What the
+// kernel sends later, a KeyboardInterrupt above all, may be the restart's doing.
+func (l *Life) Restarting() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.restarting
+}
+
 // end goes down the ladder: interrupt, shutdown_request, SIGTERM, SIGKILL. It
 // returns when the process is gone: within twice politeTime and termTime.
 func (l *Life) end(why string) {
@@ -150,8 +167,8 @@ func (l *Life) goneWithin(d time.Duration) bool {
 	}
 }
 
-// Asked reports, after Done, whether the life was ended on request rather than
-// by a death of its own.
+// Asked reports whether the life is being ended, or was ended, on request rather
+// than by a death of its own.
 func (l *Life) Asked() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -185,7 +185,7 @@ func (a *advance) settle(e contract.Execution, found bool) (on bool, err error) 
 			return false, errSilent
 		}
 		return true, nil
-	case contract.StatusLost, contract.StatusKernelDied, contract.StatusCancelled:
+	case contract.StatusLost, contract.StatusKernelDied, contract.StatusKernelRestarted, contract.StatusCancelled:
 		if found && a.state.Done >= f.Hi {
 			return true, nil // all of it was confirmed
 		}

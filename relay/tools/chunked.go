@@ -24,7 +24,7 @@ type chunkedArgs struct {
 
 // Chunked is what run_chunked_operation answers with.
 type Chunked struct {
-	Status          string          `json:"status" doc:"running (call again), finished, waiting_for_input, or how the batch ended that stopped the run: failed, timed_out, interrupted, cancelled, kernel_died, lost."`
+	Status          string          `json:"status" doc:"running (call again), finished, waiting_for_input, or how the batch ended that stopped the run: failed, timed_out, interrupted, cancelled, kernel_died, kernel_restarted, lost."`
 	Completed       int64           `json:"completed" doc:"Iterations the VM has confirmed: 0 to completed-1."`
 	Remaining       int64           `json:"remaining"`
 	ProgressPct     float64         `json:"progress_pct"`
@@ -193,7 +193,7 @@ func (r *Chunked) problem(o chunked.Outcome, err error, out *batchOutput) *Probl
 		return nil
 	}
 	p := runProblem(o.Stop.Execution)
-	if e := out.raised; e != nil {
+	if e := out.raised; e != nil && o.Stop.Execution.Status != contract.StatusKernelRestarted {
 		p.EName, p.EValue, p.Traceback = e.EName, e.EValue, e.Traceback
 	}
 	p.Message = fmt.Sprintf("%s %s", r.where(o.Stop), p.Message)
@@ -216,12 +216,13 @@ func (r *Chunked) where(s *chunked.Stop) string {
 
 // stopHints are the hints for batches that ended badly.
 var stopHints = map[contract.Status]string{
-	contract.StatusFailed:      "Read the traceback and call again with corrected code and on_change=\"continue\": iterations done are kept. With the same arguments the same iteration is tried again.",
-	contract.StatusTimedOut:    "The iterations that ended are kept. Call again with the same arguments: the one that was cut off starts anew, with ten times as long. If it did not yield, call restart_kernel first.",
-	contract.StatusInterrupted: "The iterations that ended are kept. Call again with the same arguments to go on.",
-	contract.StatusCancelled:   "This batch never started. Call again with the same arguments to go on.",
-	contract.StatusKernelDied:  "The iterations that ended are kept; variables are gone. Call again with the same arguments: the set-up code runs again first. Call restore_kernel_state before it if iterations build on each other. After running out of memory, do less in one iteration.",
-	contract.StatusLost:        "The iterations that were confirmed are kept; variables are gone with the executor. Call again with the same arguments: the set-up code runs again first. Call restore_kernel_state before it if iterations build on each other.",
+	contract.StatusFailed:          "Read the traceback and call again with corrected code and on_change=\"continue\": iterations done are kept. With the same arguments the same iteration is tried again.",
+	contract.StatusTimedOut:        "The iterations that ended are kept. Call again with the same arguments: the one that was cut off starts anew, with ten times as long. If it did not yield, call restart_kernel first.",
+	contract.StatusInterrupted:     "The iterations that ended are kept. Call again with the same arguments to go on.",
+	contract.StatusCancelled:       "This batch never started. Call again with the same arguments to go on.",
+	contract.StatusKernelDied:      "The iterations that ended are kept; variables are gone. Call again with the same arguments: the set-up code runs again first. Call restore_kernel_state before it if iterations build on each other. After running out of memory, do less in one iteration.",
+	contract.StatusKernelRestarted: "Nothing is wrong with the code: someone restarted the kernel. The iterations that ended are kept; variables are gone. Call again with the same arguments: the set-up code runs again first. Call restore_kernel_state before it if iterations build on each other.",
+	contract.StatusLost:            "The iterations that were confirmed are kept; variables are gone with the executor. Call again with the same arguments: the set-up code runs again first. Call restore_kernel_state before it if iterations build on each other.",
 }
 
 func (r *Chunked) text(b *strings.Builder) {

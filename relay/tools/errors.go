@@ -207,12 +207,13 @@ func brief(s string) string {
 
 // outcomes are the hints for runs that ended badly.
 var outcomes = map[contract.Status]string{
-	contract.StatusFailed:      "Read the traceback, mend the code and run it again; variables set before the error are kept.",
-	contract.StatusTimedOut:    "If the message says that the run did not yield, only restart_kernel ends it. Else use run_code_long with a larger timeout_seconds for longer work.",
-	contract.StatusInterrupted: "Look at what it printed, then run the code again when it is wanted.",
-	contract.StatusCancelled:   "It never started. Run it again if it is still wanted.",
-	contract.StatusKernelDied:  "A new kernel starts by itself; its variables are gone: run the set-up code again. After running out of memory, work on less data at once.",
-	contract.StatusLost:        "The executor was killed while it ran. What it printed until then is kept; check what it did before you run it again.",
+	contract.StatusFailed:          "Read the traceback, mend the code and run it again; variables set before the error are kept.",
+	contract.StatusTimedOut:        "If the message says that the run did not yield, only restart_kernel ends it. Else use run_code_long with a larger timeout_seconds for longer work.",
+	contract.StatusInterrupted:     "Look at what it printed, then run the code again when it is wanted.",
+	contract.StatusCancelled:       "It never started. Run it again if it is still wanted.",
+	contract.StatusKernelDied:      "A new kernel starts by itself; its variables are gone: run the set-up code again. After running out of memory, work on less data at once.",
+	contract.StatusKernelRestarted: "Nothing is wrong with the code: call again to run it in the new kernel, after the set-up code that it needs. Another relay or the user may have asked for the restart: list_executions shows what runs now.",
+	contract.StatusLost:            "The executor was killed while it ran. What it printed until then is kept; check what it did before you run it again.",
 }
 
 // runProblem is the error of an execution that went wrong, nil for any other.

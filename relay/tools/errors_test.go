@@ -52,7 +52,7 @@ func TestEveryCodeAndKindIsTranslated(t *testing.T) {
 func TestEveryBadEndOfARunHasAHint(t *testing.T) {
 	for _, s := range []contract.Status{
 		contract.StatusFailed, contract.StatusTimedOut, contract.StatusInterrupted,
-		contract.StatusCancelled, contract.StatusKernelDied, contract.StatusLost, "of_a_later_release",
+		contract.StatusCancelled, contract.StatusKernelDied, contract.StatusKernelRestarted, contract.StatusLost, "of_a_later_release",
 	} {
 		p := runProblem(contract.Execution{Status: s})
 		if p == nil || p.Code != string(s) || p.Message == "" || p.Hint == "" {

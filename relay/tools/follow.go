@@ -133,7 +133,7 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	}
 	switch {
 	case view.Error == nil:
-	case problem == nil: // shown, not raised: a failing __repr__ say
+	case problem == nil, r.exec.Status == contract.StatusKernelRestarted: // shown, not raised: a failing __repr__ say
 		run.Notes = append(run.Notes, "an error was shown, and the run went on:\n"+view.Error.Traceback)
 	default:
 		problem.EName, problem.EValue, problem.Traceback = view.Error.EName, view.Error.EValue, view.Error.Traceback

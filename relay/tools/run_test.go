@@ -151,7 +151,7 @@ func TestPythonErrorIsToldWithItsTraceback(t *testing.T) {
 }
 
 func TestEveryBadEndIsAnErrorWithTheOutputUntilThen(t *testing.T) {
-	for _, s := range []contract.Status{contract.StatusFailed, contract.StatusTimedOut, contract.StatusInterrupted, contract.StatusCancelled, contract.StatusKernelDied, contract.StatusLost} {
+	for _, s := range []contract.Status{contract.StatusFailed, contract.StatusTimedOut, contract.StatusInterrupted, contract.StatusCancelled, contract.StatusKernelDied, contract.StatusKernelRestarted, contract.StatusLost} {
 		t.Run(string(s), func(t *testing.T) {
 			h, f := serveFake(t, 10*time.Second)
 			run := f.run("e1")

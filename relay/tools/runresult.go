@@ -14,7 +14,7 @@ type writer = io.Writer
 
 // Run is what run_code_quick, run_code_long and get_execution answer with.
 type Run struct {
-	Status           string          `json:"status" doc:"queued, running, waiting_for_input, succeeded, failed, timed_out, interrupted, cancelled, kernel_died or lost."`
+	Status           string          `json:"status" doc:"queued, running, waiting_for_input, succeeded, failed, timed_out, interrupted, cancelled, kernel_died, kernel_restarted or lost."`
 	ExecutionID      string          `json:"execution_id" doc:"Names the run on the VM; get_execution takes it."`
 	Stdout           string          `json:"stdout" doc:"What was printed; head and tail when it is long. Progress bars are folded."`
 	Stderr           string          `json:"stderr"`

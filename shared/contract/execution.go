@@ -20,7 +20,8 @@ const (
 	StatusInterrupted     Status = "interrupted" // someone asked for it
 	StatusCancelled       Status = "cancelled"   // before it started
 	StatusKernelDied      Status = "kernel_died"
-	StatusLost            Status = "lost" // the executor itself was killed while it ran
+	StatusKernelRestarted Status = "kernel_restarted" // someone asked for a new kernel while it ran
+	StatusLost            Status = "lost"             // the executor itself was killed while it ran
 )
 
 // Finished reports whether no more will happen to an execution of this status.
