@@ -17,8 +17,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"colabrelay/relay/checkpoint"
 	"colabrelay/shared/contract"
 )
@@ -33,7 +31,6 @@ const (
 var (
 	ErrName    = errors.New("a chunked run needs a name")
 	ErrSize    = errors.New("set-up and loop are over 512 KiB together")
-	ErrBusy    = errors.New("another call or relay works on this run now")
 	ErrChanged = errors.New("not the run that is kept under this name")
 	ErrDamaged = errors.New("the checkpoint cannot be read")
 	ErrForeign = errors.New("the checkpoint is no chunked run's")
@@ -77,7 +74,7 @@ type Run struct {
 	dir       string
 	spec      Spec
 	state     *State
-	lock      *flock.Flock
+	unlock    func()
 	begun     bool    // the file holds this run
 	abandoned *Flight // of the run that a restart replaced
 	notes     []note
@@ -93,7 +90,8 @@ func Open(dir string, s Spec) (*Run, error) {
 		return nil, ErrSize
 	}
 	r := &Run{dir: dir, spec: s, path: checkpoint.Path(dir, s.Name)}
-	if err := r.acquire(); err != nil {
+	var err error
+	if r.unlock, err = checkpoint.Lock(dir, s.Name); err != nil {
 		return nil, err
 	}
 	if err := r.load(); err != nil {
@@ -101,21 +99,6 @@ func Open(dir string, s Spec) (*Run, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-func (r *Run) acquire() error {
-	if err := os.MkdirAll(r.dir, 0o700); err != nil {
-		return fmt.Errorf("making the checkpoint folder: %w", err)
-	}
-	r.lock = flock.New(r.path+".lock", flock.SetPermissions(0o600))
-	got, err := r.lock.TryLock()
-	if err != nil {
-		return fmt.Errorf("locking the run %q: %w", r.spec.Name, err)
-	}
-	if !got {
-		return fmt.Errorf("%q: %w", r.spec.Name, ErrBusy)
-	}
-	return nil
 }
 
 // load reads what is kept and holds it against what is wanted.
@@ -156,7 +139,7 @@ func (r *Run) replace(why error) error {
 }
 
 // Close lets others work on the run.
-func (r *Run) Close() { _ = r.lock.Close() }
+func (r *Run) Close() { r.unlock() }
 
 // State is where the run stands. It must not be changed.
 func (r *Run) State() *State { return r.state }

@@ -334,7 +334,7 @@ func TestOneRunBelongsToOneCallAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, s); !errors.Is(err, ErrBusy) {
+	if _, err := Open(dir, s); !errors.Is(err, checkpoint.ErrBusy) {
 		t.Errorf("a second call: %v", err)
 	}
 	other := s

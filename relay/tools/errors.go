@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
 	"colabrelay/relay/pairing"
@@ -91,7 +92,7 @@ var failures = []failure{
 	{transfer.ErrTooMany, string(contract.CodeTooLarge), "Pack the folder into one archive (tar, zip), or move its subfolders one by one."},
 	{chunked.ErrName, codeBadRequest, "Give a checkpoint_name."},
 	{chunked.ErrSize, string(contract.CodeTooLarge), "Put data into a file on the VM (upload_to_colab), and large functions into a module there."},
-	{chunked.ErrBusy, codeBusy, "Wait until the other call has answered, or use another checkpoint_name."},
+	{checkpoint.ErrBusy, codeBusy, "Wait until the other call has answered, or use another checkpoint_name."},
 	{chunked.ErrChanged, string(contract.CodeConflict), "Call again with on_change=\"continue\" to keep what is done and go on with the new code, with on_change=\"restart\" to begin at 0, or with another checkpoint_name."},
 	{chunked.ErrDamaged, codeDamaged, "The file is left as it is. Use another checkpoint_name; or call run_chunked_operation with on_change=\"restart\": then it is kept aside and the run begins at 0."},
 	{chunked.ErrForeign, string(contract.CodeConflict), "get_checkpoint shows what is kept under this name. Use another checkpoint_name; or on_change=\"restart\", which keeps that file aside."},

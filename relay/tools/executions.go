@@ -47,7 +47,7 @@ func getExecution() tool {
 		}
 		run, problem := r.finish(ctx, followed)
 		if name := c.saves.get(c.target.Name, args.ID); name != "" && args.Offset == 0 && r.exec.Status.Finished() {
-			c.keep(run, problem, name)
+			c.keepLater(run, problem, name)
 		}
 		return run, problem
 	})

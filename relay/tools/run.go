@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,8 +48,19 @@ func runLong() tool {
 			"timeout_seconds is the deadline on the VM (default 600, at most 86400). One run executes at a time; others wait in a queue.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args longArgs) (*Run, *Problem) {
-		run, problem := c.submit(ctx, args.Code, time.Duration(args.Timeout*float64(time.Second)))
-		if run != nil && args.Checkpoint != "" {
+		timeout := time.Duration(args.Timeout * float64(time.Second))
+		if args.Checkpoint == "" {
+			return c.submit(ctx, args.Code, timeout)
+		}
+		unlock, err := checkpoint.Lock(c.cfg.CheckpointDir, args.Checkpoint)
+		switch {
+		case err == nil:
+			defer unlock()
+		case errors.Is(err, checkpoint.ErrBusy):
+			return nil, problemOf(err) // before anything runs
+		}
+		run, problem := c.submit(ctx, args.Code, timeout)
+		if run != nil {
 			c.saves.put(run, c.target.Name, args.Checkpoint)
 			c.keep(run, problem, args.Checkpoint)
 		}
@@ -109,7 +121,20 @@ type kept struct {
 	*Run
 }
 
-// keep saves an answer under a checkpoint name and notes that in it.
+// keepLater saves the answer of a call that began without the checkpoint's lock.
+func (c *call) keepLater(run *Run, problem *Problem, name string) {
+	unlock, err := checkpoint.Lock(c.cfg.CheckpointDir, name)
+	if err != nil {
+		run.CheckpointSaved = new(bool)
+		run.Notes = append(run.Notes, fmt.Sprintf("the answer was not kept: %v; call again later to keep it", err))
+		return
+	}
+	defer unlock()
+	c.keep(run, problem, name)
+}
+
+// keep saves an answer under a checkpoint name and notes that in it. The caller holds
+// the checkpoint's lock.
 func (c *call) keep(run *Run, problem *Problem, name string) {
 	if entry, err := checkpoint.Load(c.cfg.CheckpointDir, name, nil); err == nil && chunked.Holds(entry) {
 		run.CheckpointSaved = new(bool)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
@@ -277,6 +279,49 @@ func TestCheckpointIsKeptAndCompletedLater(t *testing.T) {
 	}
 	if plain := h.call("run_code_long", map[string]any{"code": "x"}).run(t); plain.CheckpointSaved != nil {
 		t.Error("a checkpoint nobody asked for")
+	}
+}
+
+// A chunked run and a long run under one name: the second one is told, and neither
+// overwrites what the other keeps.
+func TestALongRunAndAChunkedRunDoNotShareACheckpoint(t *testing.T) {
+	f := newFake(t)
+	rt := f.runtime(t)
+	dir := t.TempDir()
+	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, CheckpointDir: dir, Hold: time.Second})
+	spec := chunked.Spec{Name: "shared", Loop: "i", N: 3}
+	long := map[string]any{"code": "x", "checkpoint_name": "shared"}
+	run := f.run("e1")
+
+	loop, err := chunked.Open(dir, spec) // it has written nothing yet
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := h.call("run_code_long", long).outcome(t); o.Error == nil || o.Error.Code != codeBusy || !strings.Contains(o.Error.Hint, "checkpoint_name") {
+		t.Errorf("during a chunked run: %+v", o.Error)
+	}
+	if len(run.submits) != 0 {
+		t.Errorf("the refused call ran code: %+v", run.submits)
+	}
+	loop.Close()
+
+	answered := make(chan result)
+	go func() { answered <- h.call("run_code_long", long) }()
+	eventually(t, "the long run is submitted", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
+	if _, err := chunked.Open(dir, spec); !errors.Is(err, checkpoint.ErrBusy) {
+		t.Errorf("a chunked run during the long run: %v", err)
+	}
+	<-answered
+
+	spec.OnChange = chunked.Restart
+	if loop, err = chunked.Open(dir, spec); err != nil {
+		t.Fatal(err)
+	}
+	defer loop.Close()
+	run.end(contract.StatusSucceeded)
+	got := h.call("get_execution", map[string]any{"execution_id": "e1"}).run(t)
+	if got.CheckpointSaved == nil || *got.CheckpointSaved || !strings.Contains(strings.Join(got.Notes, ""), "not kept") {
+		t.Errorf("after the chunked run took the name over: %+v", got)
 	}
 }
 
