@@ -43,6 +43,9 @@ func newPrinter(std streams, saveDir string) *printer {
 }
 
 func (p *printer) event(ctx context.Context, c *client.Client, id string, ev contract.Event) {
+	if ev.Cut != "" {
+		p.line(p.std.err, fmt.Sprintf("relay: left out of the output at offset %d: %s", ev.Offset, ev.Cut))
+	}
 	p.asking = ev.Type == contract.EventInputRequest
 	switch ev.Type {
 	case contract.EventStream:

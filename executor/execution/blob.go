@@ -1,13 +1,11 @@
 package execution
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -55,26 +53,6 @@ func (b *blobStore) open(digest string) (*os.File, error) {
 		return nil, ErrNoBlob
 	}
 	return f, err
-}
-
-// bundle returns data with each payload over contract.InlineMIMEBytes replaced
-// by a reference to a blob. What can't be kept is replaced by a line that says so.
-func (b *blobStore) bundle(data map[string]json.RawMessage) map[string]json.RawMessage {
-	out := make(map[string]json.RawMessage, len(data))
-	for mime, raw := range data {
-		if len(raw) <= contract.InlineMIMEBytes {
-			out[mime] = bytes.Clone(raw) // the message's frame is used again
-			continue
-		}
-		blob, err := b.put(mime, raw)
-		if err != nil {
-			note, _ := json.Marshal(fmt.Sprintf("[%s of %d bytes was not kept: %v]", mime, len(raw), err))
-			out["text/plain"] = note
-			continue
-		}
-		out[mime], _ = json.Marshal(contract.BlobRef{Blob: blob})
-	}
-	return out
 }
 
 var errBlobsFull = errors.New("the execution's room for big payloads is used up")

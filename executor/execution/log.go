@@ -98,7 +98,24 @@ func (l *eventLog) append(event contract.Event) error {
 	if err != nil {
 		return err
 	}
-	line = append(line, '\n')
+	if len(line) > contract.MaxEventBytes { // no kind of event should come here
+		return l.appendGap(event, int64(len(line)))
+	}
+	return l.write(event, append(line, '\n'))
+}
+
+// appendGap notes an event that is too long.
+func (l *eventLog) appendGap(event contract.Event, size int64) error {
+	event = contract.Event{Offset: event.Offset, Time: event.Time, Type: contract.EventGap, Bytes: size, Events: 1}
+	line, err := json.Marshal(event)
+	if err != nil {
+		return err
+	}
+	return l.write(event, append(line, '\n'))
+}
+
+// write appends an event's line to the last segment. The lock is held.
+func (l *eventLog) write(event contract.Event, line []byte) error {
 	seg, err := l.writable(int64(len(line)))
 	if err != nil {
 		return err

@@ -1,12 +1,10 @@
 package execution
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
@@ -62,21 +60,20 @@ func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 	case jupyter.MsgError:
 		var e jupyter.ErrorContent
 		err := m.Decode(&e)
-		event.EName, event.EValue, event.Traceback = boundError(e.EName, e.EValue, e.Traceback)
+		bounded, note := boundError(e.EName, e.EValue, e.Traceback)
+		event.EName, event.EValue, event.Traceback, event.Cut = bounded.EName, bounded.EValue, bounded.Traceback, note
 		return err
 	case jupyter.MsgClearOutput:
-		return m.Decode(event) // wait is all it has
+		var c jupyter.ClearOutput
+		err := m.Decode(&c)
+		event.Wait = c.Wait
+		return err
 	}
 	var d jupyter.DisplayData
 	if err := m.Decode(&d); err != nil {
 		return err
 	}
-	event.Data = r.entry.blobs.bundle(d.Data)
-	if len(d.Metadata) <= contract.InlineMIMEBytes && !bytes.Equal(d.Metadata, []byte("{}")) {
-		event.Metadata = bytes.Clone(d.Metadata)
-	}
-	event.DisplayID = d.Transient.DisplayID
-	event.ExecutionCount = d.ExecutionCount
+	r.display(event, d)
 	return nil
 }
 
@@ -87,7 +84,9 @@ func (r *run) page(reply *jupyter.ExecuteReply) {
 		if p.Source == "page" && len(p.Data) > 0 {
 			now := time.Now()
 			r.flush(now)
-			r.emit(contract.Event{Time: now.UTC(), Type: contract.EventDisplayData, Data: r.entry.blobs.bundle(p.Data)})
+			event := contract.Event{Time: now.UTC(), Type: contract.EventDisplayData}
+			r.display(&event, jupyter.DisplayData{Data: p.Data})
+			r.emit(event)
 		}
 	}
 }
@@ -99,9 +98,9 @@ func (r *run) stream(m *jupyter.Message, now time.Time) {
 	if err := m.Decode(&s); err != nil {
 		r.log.Warn("a stream message can't be read", "component", "execution", "execution_id", r.entry.id, "err", err)
 	}
-	if s.Name != r.joined.name {
+	if name := cut(s.Name, maxStreamName); name != r.joined.name {
 		r.flush(now)
-		r.joined.name = s.Name
+		r.joined.name = name
 	}
 	r.text(s.Text, now)
 	if m.Cut > 0 {
@@ -175,41 +174,4 @@ func (r *run) emit(event contract.Event) {
 func (r *run) missed(messages, size int64) {
 	r.flush(time.Now())
 	r.emit(contract.Event{Time: time.Now().UTC(), Type: contract.EventGap, Bytes: size, Events: messages})
-}
-
-// boundError cuts an error to contract.MaxErrorEvent: the first and the last
-// frames of a long traceback say most.
-func boundError(ename, evalue string, traceback []string) (string, string, []string) {
-	const part = contract.MaxErrorEvent / 4
-	ename, evalue = cut(ename, part/4), cut(evalue, part)
-	total := 0
-	for _, frame := range traceback {
-		total += len(frame)
-	}
-	if total <= 2*part {
-		return ename, evalue, traceback
-	}
-	var head, tail []string
-	for room, i := part, 0; i < len(traceback) && room > 0; i++ {
-		head = append(head, cut(traceback[i], room))
-		room -= len(traceback[i])
-	}
-	for room, i := part, len(traceback)-1; i >= len(head) && room > 0; i-- {
-		tail = append([]string{cut(traceback[i], room)}, tail...)
-		room -= len(traceback[i])
-	}
-	return ename, evalue, append(append(head, "[… the middle of the traceback is left out …]"), tail...)
-}
-
-// cut shortens s to at most n bytes, at a rune's boundary, and says so.
-func cut(s string, n int) string {
-	const mark = "…"
-	if len(s) <= n {
-		return s
-	}
-	n = max(0, n-len(mark))
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + mark
 }

@@ -225,15 +225,27 @@ func (q *Queue) find(id string) (*entry, error) {
 	return e, nil
 }
 
-// List is the newest executions, at most limit, without their events.
+// maxListedError bounds an error's text in a list.
+const maxListedError = 1 << 10
+
+// List is the newest executions, at most limit, without their events and tracebacks.
 func (q *Queue) List(limit int) []contract.Execution {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := make([]contract.Execution, 0, min(limit, len(q.order)))
 	for i := len(q.order) - 1; i >= 0 && len(list) < limit; i-- {
-		list = append(list, q.order[i].snapshot())
+		list = append(list, brief(q.order[i].snapshot()))
 	}
 	return list
+}
+
+// brief leaves out what would make a list of a thousand failures tens of megabytes.
+func brief(x contract.Execution) contract.Execution {
+	if x.Error != nil {
+		x.Error = &contract.ExecutionError{EName: x.Error.EName, EValue: cut(x.Error.EValue, maxListedError)}
+	}
+	x.Reason = cut(x.Reason, maxListedError)
+	return x
 }
 
 // Blob opens a payload that stands in an event of the execution as a BlobRef.

@@ -96,8 +96,8 @@ func (e *entry) result(reply *jupyter.ExecuteReply) {
 	defer e.mu.Unlock()
 	e.counted(&e.now, reply.ExecutionCount)
 	if reply.Status == "error" {
-		ename, evalue, traceback := boundError(reply.EName, reply.EValue, reply.Traceback)
-		e.now.Error = &contract.ExecutionError{EName: ename, EValue: evalue, Traceback: traceback}
+		bounded, _ := boundError(reply.EName, reply.EValue, reply.Traceback)
+		e.now.Error = &bounded
 	}
 }
 
@@ -176,9 +176,13 @@ func (r *run) askInput(m *jupyter.Message, now time.Time) {
 		r.log.Warn("an input_request can't be read", "component", "execution", "execution_id", r.entry.id, "err", err)
 	}
 	r.flush(now)
+	var left cuts
+	if n := len(request.Prompt) - contract.MaxStreamEvent; n > 0 {
+		left.add("%d bytes of the prompt", n)
+	}
 	r.emit(contract.Event{
 		Time: now.UTC(), Type: contract.EventInputRequest,
-		Prompt: cut(request.Prompt, contract.MaxStreamEvent), Password: request.Password,
+		Prompt: cut(request.Prompt, contract.MaxStreamEvent), Password: request.Password, Cut: left.String(),
 	})
 	r.inputRequest, r.inputSince = m.Keep(), now
 	r.entry.update(func(x *contract.Execution) { x.Status = contract.StatusWaitingForInput })

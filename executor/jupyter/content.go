@@ -27,6 +27,14 @@ const (
 	MsgShutdownReply     = "shutdown_reply"
 )
 
+const (
+	// MaxMIMETypes bounds what is decoded of one display: a map of a message's millions
+	// of empty payloads would take gigabytes.
+	MaxMIMETypes = 1000
+	// maxTraceback likewise, in bytes of JSON.
+	maxTraceback = 32 << 20
+)
+
 // ExecuteRequest is the content of execute_request.
 type ExecuteRequest struct {
 	Code            string            `json:"code"`
@@ -53,7 +61,7 @@ type ExecuteReply struct {
 	ExecutionCount  int                        `json:"execution_count"`
 	EName           string                     `json:"ename"`
 	EValue          string                     `json:"evalue"`
-	Traceback       []string                   `json:"traceback"`
+	Traceback       Traceback                  `json:"traceback"`
 	UserExpressions map[string]json.RawMessage `json:"user_expressions"`
 	Payload         []Payload                  `json:"payload"`
 }
@@ -67,9 +75,26 @@ type Payload struct {
 
 // ErrorContent is the content of error.
 type ErrorContent struct {
-	EName     string   `json:"ename"`
-	EValue    string   `json:"evalue"`
-	Traceback []string `json:"traceback"`
+	EName     string    `json:"ename"`
+	EValue    string    `json:"evalue"`
+	Traceback Traceback `json:"traceback"`
+}
+
+// Traceback is the frames of a traceback, as texts.
+type Traceback []string
+
+// UnmarshalJSON says how long a traceback was that is over maxTraceback.
+func (t *Traceback) UnmarshalJSON(raw []byte) error {
+	if len(raw) > maxTraceback {
+		*t = Traceback{fmt.Sprintf("[… a traceback of %d bytes is left out …]", len(raw))}
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]string)(t))
+}
+
+// ClearOutput is the content of clear_output.
+type ClearOutput struct {
+	Wait bool `json:"wait"`
 }
 
 // Status is the content of status.
@@ -132,7 +157,9 @@ func (s *Stream) UnmarshalJSON(raw []byte) error {
 // DisplayData is the content of display_data, update_display_data and
 // execute_result. Data and Metadata are parts of the Message's frame.
 type DisplayData struct {
-	Data           map[string]json.RawMessage // by MIME type
+	Data           map[string]json.RawMessage // by MIME type, the first MaxMIMETypes
+	OmittedTypes   int                        // that are not in Data
+	OmittedBytes   int64                      // names and payloads of those
 	Metadata       json.RawMessage
 	Transient      Transient
 	ExecutionCount int // execute_result only
@@ -151,7 +178,7 @@ func (d *DisplayData) UnmarshalJSON(raw []byte) error {
 	err := fields(raw, func(key string, value json.RawMessage) {
 		switch key {
 		case "data":
-			note(fields(value, func(mime string, payload json.RawMessage) { d.Data[mime] = payload }))
+			note(fields(value, d.add))
 		case "metadata":
 			d.Metadata = value
 		case "transient":
@@ -161,6 +188,16 @@ func (d *DisplayData) UnmarshalJSON(raw []byte) error {
 		}
 	})
 	return first(err, failed)
+}
+
+// add takes one payload.
+func (d *DisplayData) add(mime string, payload json.RawMessage) {
+	if len(d.Data) >= MaxMIMETypes {
+		d.OmittedTypes++
+		d.OmittedBytes += int64(len(mime) + len(payload))
+		return
+	}
+	d.Data[mime] = payload
 }
 
 func first(errs ...error) error {

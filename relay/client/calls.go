@@ -80,21 +80,14 @@ func (c *Client) List(ctx context.Context, limit int) (contract.ExecutionList, e
 
 // Execution reads an execution's events from offset on, waiting up to wait (at most
 // contract.MaxWait, less where ctx ends before) for one to be there. maxBytes 0 leaves
-// the size of the answer to the executor.
+// the size of the answer to the executor. An event that is too long to be taken is
+// stepped past: a gap stands for it, whose Cut says so.
 func (c *Client) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
 	path, err := executionPath(contract.PathExecution, id)
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	return call[contract.Execution](ctx, c, always, func() request {
-		wait := fitWait(ctx, wait)
-		query := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
-		query.Set("wait_seconds", decimal(wait))
-		if maxBytes > 0 {
-			query.Set("max_bytes", strconv.FormatInt(maxBytes, 10))
-		}
-		return request{method: http.MethodGet, path: path, query: query, wait: wait}
-	})
+	return c.events(ctx, reading{path: path, offset: offset, wait: wait, maxBytes: maxBytes})
 }
 
 // decimal is d in seconds, as the contract writes waits.

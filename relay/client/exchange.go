@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -144,6 +146,9 @@ func (c *Client) open(res *http.Response, raw, into []byte) (answer, error) {
 	}
 	if err != nil {
 		e := problem(KindBadAnswer, "the answer's compression is broken", err)
+		if errors.Is(err, errTooLong) {
+			e.Message = fmt.Sprintf("the executor's answer is longer than %d MiB", maxAnswerBytes>>20)
+		}
 		e.sent = true
 		return got, e
 	}

@@ -33,7 +33,7 @@ func always(err error, bad int) bool {
 	case KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelError, KindTimeout:
 		return true
 	case KindBadAnswer:
-		return bad < maxBadAnswers
+		return bad < maxBadAnswers && !errors.Is(err, errTooLong) // it would be as long again
 	}
 	return false
 }

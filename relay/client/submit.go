@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -38,6 +39,9 @@ func (c *Client) Submit(ctx context.Context, s contract.Submit) (contract.Execut
 		job.submit.ExpectedInstanceID = id
 	}
 	got, err := c.retry(ctx, always, func() (answer, error) { return job.try(ctx) })
+	if errors.Is(err, errTooLong) {
+		return c.submitted(ctx, s.RequestID, err)
+	}
 	if err != nil {
 		return result, err
 	}

@@ -58,6 +58,8 @@ type Collector struct {
 	hasError       bool
 	ename, evalue  string
 	prompt         *Prompt
+	cuts           int // events that something was left out of
+	cutNotes       []string
 	clearNext      bool // clear_output with wait: clear before the next output
 }
 
@@ -108,6 +110,7 @@ func (c *Collector) Add(ev contract.Event) {
 	if ofOurs(ev) {
 		return
 	}
+	c.noteCut(ev)
 	if ev.Type != contract.EventInputRequest {
 		c.prompt = nil
 	}
@@ -135,6 +138,27 @@ func (c *Collector) Add(ev contract.Event) {
 		c.gap(ev)
 	}
 	c.freeze()
+}
+
+// maxCuts bounds the notes on events that were cut: a loop may make thousands.
+const maxCuts = 10
+
+// noteCut keeps what the executor says it left out of an event.
+func (c *Collector) noteCut(ev contract.Event) {
+	if ev.Cut == "" {
+		return
+	}
+	if c.cuts++; c.cuts <= maxCuts {
+		c.cutNotes = append(c.cutNotes, fmt.Sprintf("left out of the output at offset %d: %s", ev.Offset, clipLine(ev.Cut)))
+	}
+}
+
+// viewCuts says what of the events was left out.
+func (c *Collector) viewCuts(v *View) {
+	v.Notes = append(v.Notes, c.cutNotes...)
+	if more := c.cuts - len(c.cutNotes); more > 0 {
+		v.Notes = append(v.Notes, fmt.Sprintf("something was left out of %d more outputs", more))
+	}
 }
 
 // ofOurs reports a display that is meant for the relay itself.
@@ -222,6 +246,7 @@ func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 	defer c.Close()
 	v := View{NextOffset: c.next, Prompt: c.prompt}
 	c.viewStreams(&v)
+	c.viewCuts(&v)
 	left := viewRunes - runes(v.Stdout) - runes(v.Stderr)
 	if c.hasError {
 		text := Plain(c.errorText)

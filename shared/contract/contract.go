@@ -57,6 +57,7 @@ const (
 	MaxBlobPart       = 8 << 20 // bytes of one blob answer
 	MaxStreamEvent    = 16 << 10
 	MaxErrorEvent     = 64 << 10
+	MaxEventBytes     = 1 << 20  // one event as JSON
 	InlineMIMEBytes   = 64 << 10 // a larger payload becomes a blob
 	CompressAbove     = 1 << 10
 	MaxReadBytes      = 4 << 20 // events in one answer

@@ -112,7 +112,7 @@ const (
 	EventError             EventType = "error"
 	EventClearOutput       EventType = "clear_output"
 	EventInputRequest      EventType = "input_request"
-	EventGap               EventType = "gap" // the log's bound dropped what stood here
+	EventGap               EventType = "gap" // what stood here was dropped by a bound
 )
 
 // Names of streams.
@@ -144,6 +144,10 @@ type Event struct {
 	Password bool   `json:"password,omitempty"`
 
 	Wait bool `json:"wait,omitempty"` // clear_output: clear when the next output comes
+
+	// Cut says what was left out of the event to keep it within MaxEventBytes, in
+	// words; empty when it is whole.
+	Cut string `json:"cut,omitempty"`
 
 	Bytes  int64 `json:"bytes,omitempty"`  // gap: how much fell out
 	Events int64 `json:"events,omitempty"` // gap: offsets it stands for, beginning at Offset

@@ -1,0 +1,110 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// maxStepped bounds the events that one read steps past: each costs a request whose
+// answer is read up to maxAnswerBytes.
+const maxStepped = 8
+
+// smallReads are the max_bytes a read is repeated with after an answer that was too
+// long. An executor always sends one event at the least.
+var smallReads = []int64{64 << 10, 1}
+
+// reading is one way of asking for an execution's events.
+type reading struct {
+	path     string
+	offset   int64
+	wait     time.Duration
+	maxBytes int64 // 0 leaves it to the executor
+}
+
+// events asks for events, and goes on past what is too long to be taken.
+func (c *Client) events(ctx context.Context, r reading) (contract.Execution, error) {
+	e, err := c.eventsOnce(ctx, r)
+	if !errors.Is(err, errTooLong) {
+		return e, err
+	}
+	r.wait = 0 // the events are there
+	for _, r.maxBytes = range smallReads {
+		if e, err = c.eventsOnce(ctx, r); !errors.Is(err, errTooLong) {
+			return e, err
+		}
+	}
+	return c.stepPast(ctx, r, err)
+}
+
+// stepPast goes on after the event at r.offset, which is too long by itself. A gap
+// stands for each event that is stepped past.
+func (c *Client) stepPast(ctx context.Context, r reading, tooLong error) (contract.Execution, error) {
+	first := r.offset
+	var gaps []contract.Event
+	for range maxStepped {
+		gaps = append(gaps, contract.Event{
+			Offset: r.offset, Type: contract.EventGap, Bytes: maxAnswerBytes, Events: 1,
+			Cut: fmt.Sprintf("an event of more than %d MiB, which this relay does not take", maxAnswerBytes>>20),
+		})
+		r.offset++
+		e, err := c.eventsOnce(ctx, r)
+		refused := refusal(err)
+		switch {
+		case err == nil:
+			e.Events = append(gaps, e.Events...)
+			return e, nil
+		case refused != nil && refused.Code == contract.CodeBadRequest: // no event stands there: it is the rest that is long
+			return e, tooLongAt(first, first, tooLong)
+		case !errors.Is(err, errTooLong):
+			return e, err
+		}
+	}
+	return contract.Execution{}, tooLongAt(first, r.offset, tooLong)
+}
+
+// tooLongAt names where an execution can't be read, and where to go on.
+func tooLongAt(first, next int64, cause error) error {
+	return stepped(KindBadAnswer,
+		fmt.Sprintf("the executor's answer from offset %d on is longer than %d MiB; the execution itself is not touched by that", first, maxAnswerBytes>>20),
+		fmt.Sprintf("do not run the code again: read on with get_execution from offset %d, and update the executor", max(next, first+1)), cause)
+}
+
+func (c *Client) eventsOnce(ctx context.Context, r reading) (contract.Execution, error) {
+	return call[contract.Execution](ctx, c, always, func() request {
+		wait := fitWait(ctx, r.wait)
+		query := url.Values{"offset": {strconv.FormatInt(r.offset, 10)}}
+		query.Set("wait_seconds", decimal(wait))
+		if r.maxBytes > 0 {
+			query.Set("max_bytes", strconv.FormatInt(r.maxBytes, 10))
+		}
+		return request{method: http.MethodGet, path: r.path, query: query, wait: wait}
+	})
+}
+
+// submitted reads the execution of a submit whose answer was too long: the code was
+// accepted, and is found by its request_id.
+func (c *Client) submitted(ctx context.Context, requestID string, tooLong error) (contract.Execution, error) {
+	list, err := c.List(ctx, contract.MaxListExecutions)
+	if err != nil {
+		return contract.Execution{}, acceptedUnread(requestID, err)
+	}
+	for _, e := range list.Executions {
+		if e.RequestID == requestID {
+			return c.Execution(ctx, e.ExecutionID, 0, 0, 0)
+		}
+	}
+	return contract.Execution{}, acceptedUnread(requestID, tooLong)
+}
+
+// acceptedUnread is the error of a submit that the executor answered, unreadably.
+func acceptedUnread(requestID string, cause error) error {
+	return stepped(KindBadAnswer, "the executor's answer to this run is too long to be read; the code has run or still runs",
+		fmt.Sprintf("do not run the code again: find the run in list_executions under request_id %s, and read it with get_execution", requestID), cause)
+}
