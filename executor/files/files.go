@@ -52,6 +52,8 @@ type Roots struct {
 	roots   []root
 	state   string // real path of the state dir, never served
 	content bool   // contentDir exists; else it means the workdir
+
+	snapshots snapshots
 }
 
 // root is one allowed folder. Names a user or a link may know it by are turned
@@ -72,7 +74,7 @@ func Open(workdir string, extra []string, stateDir string) (*Roots, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state dir: %w", err)
 	}
-	r := &Roots{state: state.real}
+	r := &Roots{state: state.real, snapshots: snapshots{most: maxSnapshots}}
 	for _, dir := range append([]string{workdir}, extra...) {
 		if err := mustBeDir(dir); err != nil {
 			return nil, err

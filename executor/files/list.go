@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -21,6 +22,10 @@ const listBatch = 1024
 // List is the folder at path, sorted by name: the names after the one given, at
 // most contract.MaxListFiles; the counts are of all. An empty path means the
 // workdir. A link counts as what it leads to, or as special when that is not served.
+//
+// Pages of one folder that follow each other come from one reading of it, see
+// snapshots. Names that are there throughout appear exactly once; those that come or go
+// meanwhile may appear or not.
 func (r *Roots) List(ctx context.Context, path, after string) (contract.Files, error) {
 	p, err := r.resolve(path)
 	if err != nil {
@@ -41,19 +46,18 @@ func (r *Roots) List(ctx context.Context, path, after string) (contract.Files, e
 	return out, nil
 }
 
-// listing is one folder being read. It holds at most twice MaxListFiles entries,
-// however many there are.
+// listing is one page of a folder.
 type listing struct {
 	roots *Roots
 	at    place
 	shown string // the folder as the caller knows it, links included
 	after string // the last name of the page before this one, as it was answered
 
-	dir         *os.Root
-	way         []string // real paths of shown and of the folders above it, once asked for
-	entries     []entry
-	files, dirs int
-	rest        int // entries after after
+	dir *os.Root
+	way []string // real paths of shown and of the folders above it, once asked for
+	snapshot
+	partial bool // entries are the first ones past after: all of them were too many
+	rest    int  // entries past after
 }
 
 type entry struct {
@@ -69,25 +73,39 @@ func (l *listing) run(ctx context.Context) (contract.Files, error) {
 		return contract.Files{}, err
 	}
 	defer l.dir.Close()
-	if err := l.read(ctx); err != nil {
-		return contract.Files{}, classify(err)
+	key, known := snapshotKey(l.at, l.shown), false
+	if l.after != "" {
+		l.snapshot, known = l.roots.snapshots.take(key)
 	}
-	return l.answer(), nil
+	if !known {
+		if err := l.read(ctx); err != nil {
+			return contract.Files{}, classify(err)
+		}
+	}
+	page := l.page()
+	if l.rest > len(page) && !l.partial {
+		l.roots.snapshots.keep(key, l.snapshot)
+	} else {
+		l.roots.snapshots.drop(key)
+	}
+	return l.answer(page), nil
 }
 
 func (l *listing) read(ctx context.Context) error {
+	l.roots.snapshots.reads.Add(1)
 	f, err := l.dir.Open(".")
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	l.made = time.Now()
 	for ctx.Err() == nil {
 		batch, err := f.ReadDir(listBatch)
 		for _, d := range batch {
 			l.add(d)
 		}
 		if errors.Is(err, io.EOF) {
-			l.cut()
+			l.sort()
 			return nil
 		}
 		if err != nil {
@@ -113,12 +131,18 @@ func (l *listing) add(d fs.DirEntry) {
 	} else {
 		l.files++
 	}
-	if e.shown <= l.after {
+	if e.shown > l.after {
+		l.rest++
+	} else if l.partial {
 		return
 	}
-	l.rest++
 	l.entries = append(l.entries, e)
-	if len(l.entries) >= 2*contract.MaxListFiles {
+	l.bytes += e.bytes()
+	if !l.partial && l.bytes > l.roots.snapshots.most {
+		l.partial = true
+		l.entries = slices.DeleteFunc(l.entries, func(e entry) bool { return e.shown <= l.after })
+	}
+	if l.partial && len(l.entries) >= 2*contract.MaxListFiles {
 		l.cut()
 	}
 }
@@ -139,18 +163,35 @@ func (l *listing) passed(to place) bool {
 	return slices.ContainsFunc(l.way, func(at string) bool { return within(to.path(), at) })
 }
 
+func (l *listing) sort() {
+	slices.SortFunc(l.entries, func(a, b entry) int { return strings.Compare(a.shown, b.shown) })
+}
+
 // cut keeps the first MaxListFiles names.
 func (l *listing) cut() {
-	slices.SortFunc(l.entries, func(a, b entry) int { return strings.Compare(a.shown, b.shown) })
+	l.sort()
+	clear(l.entries[min(len(l.entries), contract.MaxListFiles):])
 	l.entries = l.entries[:min(len(l.entries), contract.MaxListFiles)]
 }
 
-// answer looks up size and time of what was kept. An entry that has gone since
-// the folder was read is left out and not counted.
-func (l *listing) answer() contract.Files {
-	out := contract.Files{Path: contract.EscapeName(l.shown), Files: make([]contract.File, 0, len(l.entries))}
-	truncated := l.rest > len(l.entries)
-	for _, e := range l.entries {
+// page is the entries to answer with.
+func (l *listing) page() []entry {
+	from, found := slices.BinarySearchFunc(l.entries, l.after, func(e entry, after string) int { return strings.Compare(e.shown, after) })
+	if found {
+		from++
+	}
+	page := l.entries[from:]
+	if !l.partial {
+		l.rest = len(page)
+	}
+	return page[:min(len(page), contract.MaxListFiles)]
+}
+
+// answer looks up size and time of a page. An entry that has gone since the folder was
+// read is left out and not counted.
+func (l *listing) answer(page []entry) contract.Files {
+	out := contract.Files{Path: contract.EscapeName(l.shown), Files: make([]contract.File, 0, len(page))}
+	for _, e := range page {
 		f, ok := l.file(e)
 		switch {
 		case ok:
@@ -161,7 +202,7 @@ func (l *listing) answer() contract.Files {
 			l.files--
 		}
 	}
-	out.FileCount, out.DirCount, out.Truncated = l.files, l.dirs, truncated
+	out.FileCount, out.DirCount, out.Truncated = l.files, l.dirs, l.rest > len(page)
 	return out
 }
 
