@@ -46,6 +46,8 @@ type Client struct {
 type patience struct {
 	answer time.Duration // until the first byte of an answer, beyond what was asked to wait
 	stall  time.Duration // between two pieces of a body, either way
+	// contact is contactTime, less in tests.
+	contact time.Duration
 }
 
 // New makes a Client. It opens no connection.
@@ -62,7 +64,7 @@ func New(cfg Config) (*Client, error) {
 		signer:    auth.NewSigner(cfg.Secret),
 		transport: cfg.Transport,
 		log:       cfg.Log,
-		patience:  patience{answer: 20 * time.Second, stall: 20 * time.Second},
+		patience:  patience{answer: 20 * time.Second, stall: 20 * time.Second, contact: contactTime},
 		asking:    make(chan struct{}, 1),
 	}
 	if c.transport == nil {

@@ -46,6 +46,7 @@ type answer struct {
 func (c *Client) try(ctx context.Context, r request) (answer, error) {
 	started := time.Now()
 	got, requestID, err := c.exchange(ctx, r)
+	note(ctx, err)
 	attrs := []any{"method", r.method, "path", r.path, "request_id", requestID, "bytes", len(got.body), "dur", time.Since(started)}
 	if err != nil {
 		attrs = append(attrs, "err", err.Error())

@@ -65,12 +65,16 @@ func passing(refused *contract.Error) bool {
 }
 
 // retry calls try until it succeeds, again says no, or ctx ends, with a jittered
-// exponential pause between.
+// exponential pause between. AwaitContact says when it gives up earlier.
 func (c *Client) retry(ctx context.Context, again policy, try func() (answer, error)) (answer, error) {
 	var last error
-	bad := 0
+	bad, sent := 0, false
+	pauses := c.newPauses(ctx)
 	got, err := backoff.Retry(ctx, func() (answer, error) {
+		began := time.Now()
 		got, err := try()
+		pauses.took = time.Since(began)
+		sent = sent || mayHaveArrived(err)
 		var e *Error
 		if errors.As(err, &e) && e.Kind == KindBadAnswer {
 			bad++
@@ -85,11 +89,27 @@ func (c *Client) retry(ctx context.Context, again policy, try func() (answer, er
 		}
 		last = err
 		return got, err
-	}, backoff.WithBackOff(newBackOff()), backoff.WithMaxElapsedTime(0))
-	if err != nil && err == context.Cause(ctx) { // ctx ended during a pause
-		return got, ended(ctx, last)
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0))
+	switch {
+	case err == nil:
+		return got, nil
+	case err == context.Cause(ctx): // it ended during a pause
+		err = ended(ctx, last)
+	case pauses.over:
+		err = pauses.gaveUp(err)
 	}
-	return got, err
+	return got, everSent(err, sent)
+}
+
+// everSent makes an error tell of all tries of its call whether one may have arrived.
+func everSent(err error, sent bool) error {
+	var e *Error
+	if !sent || refusal(err) != nil || !errors.As(err, &e) {
+		return err
+	}
+	told := *e
+	told.sent = true
+	return &told
 }
 
 func newBackOff() backoff.BackOff {

@@ -81,7 +81,13 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 	until := time.Now().Add(wait)
 	e, err := c.target.Client.Submit(ctx, s)
 	if err != nil {
-		return nil, c.unsure(problemOf(err), s.RequestID)
+		p := problemOf(err)
+		if client.NeverSent(err) {
+			told := *p
+			told.Hint = "The code was not run. " + p.Hint
+			return nil, &told
+		}
+		return nil, c.unsure(p, s.RequestID)
 	}
 	r := c.read(e.ExecutionID, 0, false)
 	defer r.col.Close()

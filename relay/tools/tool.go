@@ -11,6 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/render"
 )
 
@@ -164,7 +165,7 @@ func (r *Relay) guarded(ctx context.Context, t tool, c *call, raw json.RawMessag
 	if ctx.Err() != nil {
 		return nil, cancelledProblem
 	}
-	return t.handle(ctx, c, raw)
+	return t.handle(client.AwaitContact(ctx), c, raw)
 }
 
 // result puts the parts together: structured content, text and pictures.

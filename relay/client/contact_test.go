@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// soon is the time for a first contact in these tests.
+const soon = time.Second
+
+// impatient is a client with that time.
+func impatient(t *testing.T, e *executor, transport http.RoundTripper) *Client {
+	t.Helper()
+	c := newClient(t, Config{BaseURL: e.URL, Secret: testSecret(t, testKey), Transport: transport})
+	c.patience.contact = soon
+	return c
+}
+
+// away is a network whose connections are refused while gone says so.
+type away struct {
+	http.RoundTripper
+	tries atomic.Int32
+	gone  func(try int32) bool
+}
+
+func (a *away) RoundTrip(req *http.Request) (*http.Response, error) {
+	if a.gone(a.tries.Add(1)) {
+		return a.RoundTripper.RoundTrip(refusedPort(req))
+	}
+	return a.RoundTripper.RoundTrip(req)
+}
+
+func (a *away) CloseIdleConnections() { a.RoundTripper.(*http.Transport).CloseIdleConnections() }
+
+func offlinePage(w http.ResponseWriter) {
+	w.Header().Set("Ngrok-Error-Code", "ERR_NGROK_3200")
+	w.WriteHeader(http.StatusNotFound)
+}
+
+func TestNobodyThereEndsACallSoonAndSaysWhatWasTried(t *testing.T) {
+	nobody := func(int32) bool { return true }
+	for name, test := range map[string]struct {
+		gone      func(int32) bool
+		page      bool
+		kind      Kind
+		neverSent bool
+	}{
+		"nothing listens":       {nobody, false, KindUnreachable, true},
+		"the tunnel is offline": {func(int32) bool { return false }, true, KindTunnelOffline, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newExecutor(t, nil)
+			if test.page {
+				e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool { offlinePage(w); return true })
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			ctx = AwaitContact(ctx)
+			c := impatient(t, e, &away{RoundTripper: newTransport(), gone: test.gone})
+			began := time.Now()
+			_, err := c.Submit(ctx, contract.Submit{Code: "1"})
+			if took := time.Since(began); took < soon/2 || took > 5*soon {
+				t.Errorf("it took %v", took)
+			}
+			told := wantKind(t, err, test.kind)
+			if !strings.Contains(told.Message, "tried ") || !strings.Contains(told.Message, " times in 1 s") || strings.Contains(told.Message, "tried 1 times") || told.Hint == "" {
+				t.Errorf("message %q, hint %q", told.Message, told.Hint)
+			}
+			if NeverSent(err) != test.neverSent {
+				t.Errorf("never sent: %v", NeverSent(err))
+			}
+		})
+	}
+}
+
+func TestAWayThatBreaksAfterAFirstContactIsRiddenOut(t *testing.T) {
+	lost := time.Now()
+	for name, test := range map[string]struct {
+		gone func(try int32) bool
+		ctx  func(context.Context) context.Context
+		hang bool // the first submit's answer is lost
+	}{
+		// The instance is asked for first: an answer of this call.
+		"after a signed answer":                {func(try int32) bool { return try > 1 && time.Since(lost) < 3*soon }, AwaitContact, false},
+		"after a submit whose answer was lost": {func(try int32) bool { return try > 1 && time.Since(lost) < 3*soon }, AwaitContact, true},
+		"where nobody asked for an early end":  {func(int32) bool { return time.Since(lost) < 3*soon }, func(ctx context.Context) context.Context { return ctx }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newExecutor(t, func(seen) (int, any) { return 200, contract.Execution{ExecutionID: "e"} })
+			c := impatient(t, e, &away{RoundTripper: newTransport(), gone: test.gone})
+			if test.hang {
+				known := e.instance
+				c.instance.Store(&known)
+				e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
+			}
+			lost = time.Now()
+			got, err := c.Submit(test.ctx(t.Context()), contract.Submit{Code: "1"})
+			if err != nil || got.ExecutionID != "e" || time.Since(lost) < 3*soon {
+				t.Errorf("%+v, %v after %v", got, err, time.Since(lost))
+			}
+		})
+	}
+}
+
+func TestATryThatMayHaveArrivedIsRememberedPastTheLastOne(t *testing.T) {
+	e := newExecutor(t, func(seen) (int, any) { return 200, contract.Execution{ExecutionID: "e"} })
+	e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
+	c := impatient(t, e, &away{RoundTripper: newTransport(), gone: func(try int32) bool { return try > 1 }})
+	known := e.instance
+	c.instance.Store(&known)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
+	defer cancel()
+	if _, err := c.Submit(AwaitContact(ctx), contract.Submit{Code: "1"}); err == nil || NeverSent(err) || !mayHaveArrived(err) {
+		t.Errorf("a submit that may have run is taken for one that was never sent: %v", err)
+	}
+}

@@ -1,0 +1,36 @@
+package e2e
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+)
+
+func TestACallEndsSoonWhereNothingListens(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := l.Addr().String()
+	l.Close()
+	h, err := harness.StartHost(within(t, 30*time.Second), harness.HostConfig{Binary: binaries.Relay, Dir: t.TempDir(), Env: []string{
+		"RELAY_HOLD=45s", "COLAB_URL=http://" + free, "COLAB_SECRET=a secret of 32 bytes that nobody has",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	began := time.Now()
+	a := quick(t, h, "1")
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("run_code_quick answered after %v", took)
+	}
+	for _, part := range []string{"nothing listens at " + free, "tried ", "The code was not run.", "run the executor's cell"} {
+		if a.Error() != "unreachable" || !strings.Contains(a.Text, part) {
+			t.Errorf("%q is missing in %s: %s", part, a.Error(), a.Text)
+		}
+	}
+}
