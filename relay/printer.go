@@ -166,7 +166,7 @@ func payload(ctx context.Context, c *client.Client, id string, raw json.RawMessa
 	if err := json.Unmarshal(raw, &ref); err != nil {
 		return err
 	}
-	return c.Blob(ctx, id, ref.Blob.SHA256, w)
+	return c.Blob(ctx, id, ref.Blob, w)
 }
 
 // ask reads a line from the person, unseen where it is a password. A read that ctx

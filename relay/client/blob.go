@@ -17,42 +17,55 @@ import (
 
 var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
+// MaxBlobBytes bounds a blob. An executor keeps no longer ones: contract's log of an
+// execution is 256 MiB, and so are its blobs.
+const MaxBlobBytes = 256 << 20
+
 // Blob writes a blob's bytes to w, in parts of at most contract.MaxBlobPart, each
-// signed and each tried again until ctx ends. Only at the end is it known that the
-// whole has the SHA-256 asked for: on an error, w holds bytes that mean nothing.
-func (c *Client) Blob(ctx context.Context, id, sha string, w io.Writer) error {
+// signed and each tried again until ctx ends. It never writes more than blob.Bytes,
+// whatever comes. Only at the end is it known that the whole is the blob: on an error, w
+// holds bytes that mean nothing.
+func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.Writer) error {
 	path, err := executionPath(contract.PathBlob, id)
 	if err != nil {
 		return err
 	}
+	sha := blob.SHA256
 	if !sha256Pattern.MatchString(sha) {
 		return &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("there is no blob %.80q", sha), Hint: "take the sha256 from the execution's events"}
+	}
+	if blob.Bytes < 0 || blob.Bytes > MaxBlobBytes {
+		return badForm(fmt.Sprintf("the executor names a blob of %d bytes, and it keeps none over %d", blob.Bytes, MaxBlobBytes), nil)
 	}
 	path = strings.Replace(path, "{sha256}", sha, 1)
 	whole := sha256.New()
 	for offset := int64(0); ; {
-		part, err := c.blobPart(ctx, path, offset)
+		part, err := c.blobPart(ctx, path, offset, blob.Bytes-offset)
 		if err != nil {
 			return err
+		}
+		offset += int64(len(part))
+		if offset > blob.Bytes || len(part) == 0 && offset < blob.Bytes {
+			return badForm(fmt.Sprintf("the blob does not have the %d bytes that the executor named", blob.Bytes), nil)
 		}
 		whole.Write(part)
 		if _, err := w.Write(part); err != nil {
 			return fmt.Errorf("writing a blob: %w", err)
 		}
-		offset += int64(len(part))
-		if hex.EncodeToString(whole.Sum(nil)) == sha {
-			return nil
-		}
-		if len(part) < contract.MaxBlobPart {
-			return problem(KindBadAnswer, "the blob's SHA-256 is not the one it is known by", nil)
+		if offset == blob.Bytes {
+			break
 		}
 	}
+	if hex.EncodeToString(whole.Sum(nil)) != sha {
+		return problem(KindBadAnswer, "the blob's SHA-256 is not the one it is known by", nil)
+	}
+	return nil
 }
 
-func (c *Client) blobPart(ctx context.Context, path string, offset int64) ([]byte, error) {
+func (c *Client) blobPart(ctx context.Context, path string, offset, left int64) ([]byte, error) {
 	query := url.Values{}
 	query.Set("offset", strconv.FormatInt(offset, 10))
-	query.Set("length", strconv.Itoa(contract.MaxBlobPart))
+	query.Set("length", strconv.FormatInt(min(max(left, 1), contract.MaxBlobPart), 10))
 	got, err := c.retry(ctx, always, func() (answer, error) {
 		return c.attempt(ctx, func() request { return request{method: http.MethodGet, path: path, query: query} })
 	})

@@ -48,7 +48,7 @@ func TestBlobComesInSignedPartsAndWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, sha := blobs(t, c.content)
 			var got bytes.Buffer
-			if err := e.client(t).Blob(t.Context(), "e-1", sha, &got); err != nil {
+			if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{SHA256: sha, Bytes: int64(len(c.content))}, &got); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got.Bytes(), c.content) {
@@ -65,7 +65,7 @@ func TestBlobComesInSignedPartsAndWhole(t *testing.T) {
 func TestBlobWithAnotherSHA256IsRefused(t *testing.T) {
 	e, _ := blobs(t, []byte("hello"))
 	var got bytes.Buffer
-	err := e.client(t).Blob(t.Context(), "e-1", strings.Repeat("0", 64), &got)
+	err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{SHA256: strings.Repeat("0", 64), Bytes: 5}, &got)
 	wantKind(t, err, KindBadAnswer)
 }
 
@@ -83,7 +83,7 @@ func TestBlobGoesOnWhereItBroke(t *testing.T) {
 		return true
 	})
 	var got bytes.Buffer
-	if err := e.client(t).Blob(t.Context(), "e-1", sha, &got); err != nil {
+	if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{SHA256: sha, Bytes: int64(len(content))}, &got); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), content) {
@@ -105,7 +105,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, http.ErrBodyNotAllowed }
 
 func TestBlobTellsOfAFullDisk(t *testing.T) {
 	e, sha := blobs(t, []byte("hello"))
-	if err := e.client(t).Blob(t.Context(), "e-1", sha, fullDisk{}); err == nil || refusal(err) != nil {
+	if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{SHA256: sha, Bytes: 5}, fullDisk{}); err == nil || refusal(err) != nil {
 		t.Errorf("error %v", err)
 	}
 }

@@ -69,9 +69,9 @@ func TestIDsThatNoExecutorMadeAreNotAskedFor(t *testing.T) {
 		wantCode(t, err, contract.CodeNotFound)
 		_, err = c.Input(t.Context(), id, "x")
 		wantCode(t, err, contract.CodeNotFound)
-		wantCode(t, c.Blob(t.Context(), id, strings.Repeat("0", 64), io.Discard), contract.CodeNotFound)
+		wantCode(t, c.Blob(t.Context(), id, contract.Blob{SHA256: strings.Repeat("0", 64)}, io.Discard), contract.CodeNotFound)
 	}
-	wantCode(t, c.Blob(t.Context(), "e-1", "../x", io.Discard), contract.CodeNotFound)
+	wantCode(t, c.Blob(t.Context(), "e-1", contract.Blob{SHA256: "../x"}, io.Discard), contract.CodeNotFound)
 	if got := e.all(); len(got) != 0 {
 		t.Errorf("asked %+v", got)
 	}

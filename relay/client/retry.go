@@ -143,10 +143,20 @@ func call[T any](ctx context.Context, c *Client, again policy, build func() requ
 	return result, read(got.body, &result)
 }
 
-// read reads a signed answer.
+// read reads a signed answer, unless it would take more memory than an executor's does.
 func read(body []byte, into any) error {
+	if err := CheckItems(body, fewerItems); err != nil {
+		return badForm("the executor's answer has more items than any executor gives", err)
+	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return problem(KindWrongProtocol, "the executor's answer cannot be read", err)
 	}
 	return nil
+}
+
+// badForm is an answer that the executor signed and that breaks a bound.
+func badForm(message string, err error) *Error {
+	e := problem(KindBadAnswer, message, err)
+	e.sent = true
+	return e
 }

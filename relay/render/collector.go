@@ -29,8 +29,8 @@ const (
 	maxOutputs  = 100     // display outputs kept; the newest ones stay
 )
 
-// Fetch writes the blob of the given SHA-256 to w.
-type Fetch func(ctx context.Context, sha256 string, w io.Writer) error
+// Fetch writes a blob to w.
+type Fetch func(ctx context.Context, blob contract.Blob, w io.Writer) error
 
 // Options of a Collector.
 type Options struct {

@@ -37,7 +37,7 @@ func (l *log) display(typ contract.EventType, id string, mime map[string]string)
 	l.add(ev)
 }
 
-func noBlobs(context.Context, string, io.Writer) error { return errors.New("no blobs here") }
+func noBlobs(context.Context, contract.Blob, io.Writer) error { return errors.New("no blobs here") }
 
 func view(t *testing.T, events []contract.Event, opt Options) View {
 	t.Helper()
@@ -260,9 +260,9 @@ func TestOriginalsAreSavedAndBlobsFetched(t *testing.T) {
 	for _, ev := range l {
 		c.Add(ev)
 	}
-	v := c.View(t.Context(), func(_ context.Context, sha string, w io.Writer) error {
-		if sha != "abc" {
-			t.Errorf("asked for %q", sha)
+	v := c.View(t.Context(), func(_ context.Context, blob contract.Blob, w io.Writer) error {
+		if blob.SHA256 != "abc" {
+			t.Errorf("asked for %q", blob.SHA256)
 		}
 		_, err := w.Write(big)
 		return err

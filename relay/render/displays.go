@@ -2,6 +2,8 @@ package render
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,11 +18,29 @@ type display struct {
 	data   map[string]json.RawMessage
 }
 
-// displays keeps the newest outputs; an inline payload is at most
-// contract.InlineMIMEBytes long, a longer one a reference.
+// displays keeps the newest outputs. An honest executor sends a payload over
+// contract.InlineMIMEBytes as a reference, and no event over a mebibyte: what is longer
+// is dropped, as maxOutputs of them stay in memory.
 type displays struct {
 	all     []display
 	dropped int
+	tooLong int
+}
+
+// maxInline bounds the payloads of one event, in bytes.
+const maxInline = 1 << 20
+
+// inline is an event's payloads, without those past maxInline.
+func (d *displays) inline(data map[string]json.RawMessage) map[string]json.RawMessage {
+	size := 0
+	for mime, payload := range data {
+		size += len(mime) + len(payload)
+	}
+	if size <= maxInline {
+		return data
+	}
+	d.tooLong++
+	return map[string]json.RawMessage{}
 }
 
 func (d *displays) clear() { d.all = nil }
@@ -30,7 +50,7 @@ func (d *displays) add(ev contract.Event) {
 		d.all = append(d.all[:0], d.all[1:]...)
 		d.dropped++
 	}
-	d.all = append(d.all, display{offset: ev.Offset, typ: ev.Type, id: ev.DisplayID, data: ev.Data})
+	d.all = append(d.all, display{offset: ev.Offset, typ: ev.Type, id: ev.DisplayID, data: d.inline(ev.Data)})
 }
 
 // update replaces what was shown under the same display id. One shown before
@@ -39,7 +59,7 @@ func (d *displays) update(ev contract.Event) {
 	found := false
 	for i := range d.all {
 		if ev.DisplayID != "" && d.all[i].id == ev.DisplayID {
-			d.all[i].data, found = ev.Data, true
+			d.all[i].data, found = d.inline(ev.Data), true
 		}
 	}
 	if !found {
@@ -59,6 +79,27 @@ func (d *displays) result() int {
 		}
 	}
 	return -1
+}
+
+// newest says which displays are shown as pictures.
+type newest struct {
+	from    int // the index of the first
+	earlier int // displays before it that hold a picture
+}
+
+// pictures finds the newest MaxPictures displays that hold one.
+func (d *displays) pictures() newest {
+	found, at := 0, newest{}
+	for i := len(d.all) - 1; i >= 0; i-- {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(d.all[i].data)), isPicture) {
+			continue
+		}
+		if found++; found == MaxPictures {
+			at.from = i
+		}
+	}
+	at.earlier = max(0, found-MaxPictures)
+	return at
 }
 
 // text is a payload that is kept inline, as text: a JSON string unquoted, a list

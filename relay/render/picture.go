@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -11,6 +12,8 @@ import (
 	"image/color"
 	"image/jpeg"
 	"image/png"
+	"io"
+	"time"
 
 	"golang.org/x/image/draw"
 )
@@ -20,9 +23,14 @@ const (
 	MaxPictures  = 4
 	MaxEdge      = 1568    // pixels of the long edge; models scale larger ones down anyway
 	MaxBase64    = 500_000 // bytes of one picture's base64
-	maxPixels    = 50 << 20
 	leastEdge    = 64
 	bytesAllowed = MaxBase64 / 4 * 3
+	// maxPixels bounds what is decoded. Eight PNGs of 50 million pixels, some 50 KB each,
+	// took 20 s and 1.2 GB.
+	maxPixels = 16 << 20
+	// decodeTime bounds the work on one picture: a progressive JPEG of a few MB can ask for
+	// hours of it within maxPixels.
+	decodeTime = 5 * time.Second
 )
 
 // Picture is one image as a model may see it.
@@ -37,20 +45,29 @@ type Picture struct {
 // Base64 is the picture's data for image content.
 func (p Picture) Base64() string { return base64.StdEncoding.EncodeToString(p.Data) }
 
-var errPixels = errors.New("picture has over 50 million pixels")
+var errPixels = fmt.Errorf("picture has over %d million pixels, or half as many of 16 bits", maxPixels>>20)
 
 // Shrink makes a PNG or JPEG at most MaxEdge pixels long and MaxBase64 bytes in
 // base64. One that fits already is kept as it is. The size is read before
-// anything is decoded: a few kilobytes can hold gigabytes of pixels.
-func Shrink(original []byte) (Picture, error) {
+// anything is decoded: a few kilobytes can hold gigabytes of pixels. It ends with ctx.
+func Shrink(ctx context.Context, original []byte) (Picture, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, decodeTime, errSlowPicture)
+	defer cancel()
 	cfg, format, err := image.DecodeConfig(bytes.NewReader(original))
 	if err != nil {
 		return Picture{}, fmt.Errorf("reading the picture: %w", err)
 	}
-	if cfg.Width <= 0 || cfg.Height <= 0 || cfg.Width > maxPixels/cfg.Height {
+	most := maxPixels
+	if cfg.ColorModel == color.NRGBA64Model || cfg.ColorModel == color.RGBA64Model {
+		most /= 2 // 16 bits a channel take twice the memory
+	}
+	if cfg.Width <= 0 || cfg.Height <= 0 || cfg.Width > most/cfg.Height {
 		return Picture{}, errPixels
 	}
-	img, _, err := image.Decode(bytes.NewReader(original))
+	img, _, err := image.Decode(untilDone{ctx, bytes.NewReader(original)})
+	if ctx.Err() != nil {
+		return Picture{}, context.Cause(ctx)
+	}
 	if err != nil {
 		return Picture{}, fmt.Errorf("decoding the picture: %w", err)
 	}
@@ -59,7 +76,7 @@ func Shrink(original []byte) (Picture, error) {
 		return Picture{MIMEType: "image/" + format, Data: original, Width: cfg.Width, Height: cfg.Height}, nil
 	}
 	sharp := format != "jpeg"
-	for edge = min(edge, MaxEdge); edge >= leastEdge; edge = edge * 3 / 4 {
+	for edge = min(edge, MaxEdge); edge >= leastEdge && ctx.Err() == nil; edge = edge * 3 / 4 {
 		small := resize(img, edge)
 		mime, data := encode(small, sharp)
 		if len(data) <= bytesAllowed {
@@ -69,21 +86,49 @@ func Shrink(original []byte) (Picture, error) {
 		// What JPEG can't make fit is noise to PNG too: no second try with that.
 		sharp = false
 	}
+	if ctx.Err() != nil {
+		return Picture{}, context.Cause(ctx)
+	}
 	return Picture{}, errors.New("picture can't be made small enough")
+}
+
+var errSlowPicture = fmt.Errorf("picture takes over %s to decode", decodeTime)
+
+// untilDone reads until ctx ends: the decoders know no context.
+type untilDone struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.from.Read(p)
 }
 
 // resize scales img so that its long edge has the given pixels; never up.
 func resize(img image.Image, edge int) image.Image {
-	b := img.Bounds()
-	long := max(b.Dx(), b.Dy())
-	if long <= edge {
+	// Halves first: the better scaler takes 32 bytes of memory for each pixel of the new
+	// width and the old height.
+	for long(img) >= 2*edge {
+		img = scale(draw.ApproxBiLinear, img, long(img)/2)
+	}
+	if long(img) <= edge {
 		return img
 	}
-	w, h := max(1, b.Dx()*edge/long), max(1, b.Dy()*edge/long)
+	return scale(draw.CatmullRom, img, edge)
+}
+
+func scale(s draw.Scaler, img image.Image, edge int) image.Image {
+	b := img.Bounds()
+	w, h := max(1, b.Dx()*edge/long(img)), max(1, b.Dy()*edge/long(img))
 	out := image.NewRGBA(image.Rect(0, 0, w, h)) // the scaler has a fast path for RGBA only
-	draw.CatmullRom.Scale(out, out.Bounds(), img, b, draw.Src, nil)
+	s.Scale(out, out.Bounds(), img, b, draw.Src, nil)
 	return out
 }
+
+func long(img image.Image) int { return max(img.Bounds().Dx(), img.Bounds().Dy()) }
 
 // encode gives PNG, which keeps text and lines sharp, when sharp and small enough;
 // else JPEG of the best quality that fits, else of the lowest.

@@ -16,8 +16,12 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// maxPayload bounds one payload read for showing or saving.
-const maxPayload = 64 << 20
+// Bounds of what a hostile or mistaken run can make the laptop read and keep.
+const (
+	maxPayload = 64 << 20  // bytes of one payload
+	maxSaved   = 256 << 20 // bytes of all payloads of a view: an executor keeps no more blobs of a run
+	maxMIME    = 20        // payloads of one output; Jupyter's richest have six
+)
 
 // Output is one display_data or execute_result.
 type Output struct {
@@ -28,23 +32,34 @@ type Output struct {
 	Path      string   `json:"path,omitempty" doc:"Where the original was saved on the relay's machine."`
 }
 
-var errPayload = errors.New("payload is over 64 MiB")
+var (
+	errPayload = errors.New("payload is over 64 MiB")
+	errSaved   = errors.New("over 256 MiB of outputs were read already")
+)
 
 // presenter turns displays into Outputs, Pictures and Files of a view.
 type presenter struct {
 	dir   string
 	fetch Fetch
 	view  *View
+	read  int // bytes of payloads so far
 }
 
-// present goes through the outputs in order. The newest pictures are the ones shown.
+// present goes through the outputs in order. The newest pictures are the ones shown; no
+// other is decoded.
 func (p *presenter) present(ctx context.Context, d *displays) {
 	if d.dropped > 0 {
 		p.note("%d earlier display outputs are not listed; get_execution pages through them", d.dropped)
 	}
-	result := d.result()
+	if d.tooLong > 0 {
+		p.note("%d display outputs are over %d MiB in one message, which no executor sends, and were dropped", d.tooLong, maxInline>>20)
+	}
+	result, shown := d.result(), d.pictures()
+	if shown.earlier > 0 {
+		p.note("%d earlier pictures are saved but not shown", shown.earlier)
+	}
 	for i := range d.all {
-		out := p.output(ctx, &d.all[i])
+		out := p.output(ctx, &d.all[i], i >= shown.from)
 		if i == result {
 			p.view.Result, p.view.HasResult = p.plain(ctx, &d.all[i]), true
 		} else {
@@ -55,7 +70,7 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 	p.thin()
 }
 
-// thin bounds the texts of all outputs together and the number of pictures.
+// thin bounds the texts of all outputs together.
 func (p *presenter) thin() {
 	left := 4 * leastRunes
 	for i := range p.view.Outputs {
@@ -64,18 +79,19 @@ func (p *presenter) thin() {
 			out.Text = "[…]"
 		}
 	}
-	if over := len(p.view.Pictures) - MaxPictures; over > 0 {
-		p.note("%d earlier pictures are saved but not shown", over)
-		p.view.Pictures = p.view.Pictures[over:]
-	}
 }
 
 func (p *presenter) note(format string, args ...any) {
 	p.view.Notes = append(p.view.Notes, fmt.Sprintf(format, args...))
 }
 
-func (p *presenter) output(ctx context.Context, d *display) Output {
+// output saves what is too rich for text, and adds the picture where it is to be shown.
+func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 	out := Output{Offset: d.offset, Type: string(d.typ), MIMETypes: slices.Sorted(maps.Keys(d.data))}
+	if n := len(out.MIMETypes) - maxMIME; n > 0 {
+		p.note("%d more forms of the output at offset %d are left out", n, d.offset)
+		out.MIMETypes = out.MIMETypes[:maxMIME]
+	}
 	for _, mime := range out.MIMETypes {
 		_, isBlob := blobOf(d.data[mime])
 		if !strings.HasPrefix(mime, "image/") && !isBlob {
@@ -90,15 +106,19 @@ func (p *presenter) output(ctx context.Context, d *display) Output {
 		if out.Path == "" || strings.HasPrefix(mime, "image/") {
 			out.Path = path
 		}
-		if mime == "image/png" || mime == "image/jpeg" {
-			p.picture(d, payload, path)
+		if shown && isPicture(mime) {
+			p.picture(ctx, d, payload, path)
+			shown = false // one picture of an output is enough
 		}
 	}
 	return out
 }
 
-func (p *presenter) picture(d *display, original []byte, path string) {
-	pic, err := Shrink(original)
+// isPicture reports what a model can be shown.
+func isPicture(mime string) bool { return mime == "image/png" || mime == "image/jpeg" }
+
+func (p *presenter) picture(ctx context.Context, d *display, original []byte, path string) {
+	pic, err := Shrink(ctx, original)
 	if err != nil {
 		p.note("the picture at offset %d is not shown: %v", d.offset, err)
 		return
@@ -144,8 +164,22 @@ func (p *presenter) plain(ctx context.Context, d *display) string {
 
 // payload is the decoded form of one MIME type.
 func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessage) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	content, err := p.decode(ctx, mime, raw)
+	if err == nil {
+		p.read += len(content)
+	}
+	return content, err
+}
+
+func (p *presenter) decode(ctx context.Context, mime string, raw json.RawMessage) ([]byte, error) {
 	if blob, ok := blobOf(raw); ok {
 		return p.blob(ctx, blob)
+	}
+	if p.read+len(raw) > maxSaved {
+		return nil, errSaved
 	}
 	s := text(raw)
 	if !inBase64(mime) {
@@ -161,12 +195,16 @@ func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessag
 	return base64.StdEncoding.DecodeString(s)
 }
 
+// blob reads a blob of the size that its reference gives.
 func (p *presenter) blob(ctx context.Context, blob contract.Blob) ([]byte, error) {
-	if blob.Bytes > maxPayload {
+	switch {
+	case blob.Bytes < 0 || blob.Bytes > maxPayload:
 		return nil, errPayload
+	case int64(p.read)+blob.Bytes > maxSaved:
+		return nil, errSaved
 	}
-	w := &bounded{left: maxPayload}
-	if err := p.fetch(ctx, blob.SHA256, w); err != nil {
+	w := &bounded{left: int(blob.Bytes)}
+	if err := p.fetch(ctx, blob, w); err != nil {
 		return nil, err
 	}
 	return w.buf.Bytes(), nil

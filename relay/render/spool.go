@@ -2,14 +2,20 @@ package render
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// spoolMemory is how much text a spool holds before it opens a file.
-const spoolMemory = 64 << 10
+const (
+	// spoolMemory is how much text a spool holds before it opens a file.
+	spoolMemory = 64 << 10
+	// maxSpool bounds the file: an executor keeps no longer log of a run, and one that
+	// never ends would fill the laptop's disk.
+	maxSpool = 256 << 20
+)
 
 // spool holds a text of any length until it is known whether it must be kept:
 // in memory while it is short, then in a file. Its first error is remembered
@@ -19,12 +25,17 @@ type spool struct {
 	buf       []byte
 	file      *os.File
 	bytes     int64
+	cut       int64 // of these, what came past maxSpool
 	err       error
 }
 
 func (s *spool) write(text string) {
 	s.bytes += int64(len(text))
 	if s.dir == "" || s.err != nil {
+		return
+	}
+	if s.bytes > maxSpool {
+		s.cut += int64(len(text))
 		return
 	}
 	s.buf = append(s.buf, text...)
@@ -47,6 +58,9 @@ func (s *spool) flush() {
 func (s *spool) keep() (string, error) {
 	if s.dir == "" {
 		return "", errNoFolder
+	}
+	if s.cut > 0 {
+		s.buf = fmt.Appendf(s.buf, "\n[… %d more bytes are not kept …]\n", s.cut)
 	}
 	if s.err == nil {
 		s.flush()

@@ -109,7 +109,7 @@ func (j *job) reportOf(ctx context.Context, r *reading) (json.RawMessage, error)
 		return nil, errTooLong
 	}
 	var b bounded
-	if err := j.c.Blob(ctx, r.id, ref.Blob.SHA256, &b); err != nil {
+	if err := j.c.Blob(ctx, r.id, ref.Blob, &b); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil

@@ -58,8 +58,8 @@ func (o *batchOutput) flush(ctx context.Context) {
 		return
 	}
 	id := o.id
-	view := o.col.View(ctx, func(ctx context.Context, sha string, w writer) error {
-		return o.c.target.Client.Blob(ctx, id, sha, w)
+	view := o.col.View(ctx, func(ctx context.Context, blob contract.Blob, w writer) error {
+		return o.c.target.Client.Blob(ctx, id, blob, w)
 	})
 	o.col = nil
 	o.print(view)

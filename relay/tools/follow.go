@@ -121,8 +121,8 @@ func (r *reading) pause(ctx context.Context, deadline time.Time) {
 func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	problem := r.explain(followed)
 	r.c.sawSession(r.exec.SessionMinutesLeft)
-	view := r.col.View(ctx, func(ctx context.Context, sha string, w writer) error {
-		return r.c.target.Client.Blob(ctx, r.exec.ExecutionID, sha, w)
+	view := r.col.View(ctx, func(ctx context.Context, blob contract.Blob, w writer) error {
+		return r.c.target.Client.Blob(ctx, r.exec.ExecutionID, blob, w)
 	})
 	r.c.pictures = view.Pictures
 	run := newRun(r.exec, view)

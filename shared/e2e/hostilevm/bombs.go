@@ -12,7 +12,7 @@ import (
 )
 
 // bombCases are small on the wire and large in the memory or on the disk of the relay.
-var bombCases = []Case{
+var bombCases = append(pictureCases, []Case{
 	{
 		Name: "events", About: "answers a submit with 15 MiB of empty events, which took 3 GB",
 		routes: func(*fakevm.VM) routes {
@@ -21,6 +21,10 @@ var bombCases = []Case{
 			}}
 		},
 	},
+	listBomb("executions", "GET "+contract.PathExecutions, contract.ExecutionList{Executions: []contract.Execution{}}, `"executions":[]`),
+	listBomb("variables", "GET "+contract.PathVariables, contract.Variables{Variables: []contract.Variable{}}, `"variables":[]`),
+	listBomb("files", "GET "+contract.PathFiles, contract.Files{Files: []contract.File{}}, `"files":[]`),
+	listBomb("disks", "GET "+contract.PathProbe, contract.Probe{Storage: []contract.Disk{}}, `"storage":[]`),
 	{
 		Name: "gzip", About: "answers a submit with what unpacks to 1 GiB",
 		routes: func(*fakevm.VM) routes {
@@ -42,11 +46,16 @@ var bombCases = []Case{
 			}
 		},
 	},
-}
+}...)
 
-// picture shows a PNG; payload is its JSON.
-func picture(payload string) contract.Event {
-	return contract.Event{Type: contract.EventDisplayData, Data: bundle("image/png", payload)}
+// listBomb answers route with a list of as many {} as an answer has room for.
+func listBomb(name, route string, v any, empty string) Case {
+	return Case{
+		Name: name, About: "lists as many empty items as fit into 15 MiB",
+		routes: func(*fakevm.VM) routes {
+			return routes{route: func(question) fakevm.Reply { return list(v, empty, empty[1:len(empty)-len(`":[]`)]) }}
+		},
+	}
 }
 
 // bombBytes is how much of an answer the items of a list fill: less than any bound of

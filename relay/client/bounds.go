@@ -1,0 +1,95 @@
+package client
+
+import (
+	"fmt"
+
+	"colabrelay/shared/contract"
+)
+
+// maxItems bounds every array and object of an answer. 15 MiB of {} would decode into
+// 3 GB of events: an item of two bytes becomes a struct of hundreds. The bound is the
+// most events that fit into an answer, as one takes 64 bytes at least.
+const maxItems = contract.MaxReadBytes / 64
+
+// fewerItems are the arrays that the contract bounds closer, by the names of their
+// fields. A program that sends more is no executor.
+var fewerItems = map[string]int{
+	"executions": contract.MaxListExecutions,
+	"missing":    contract.MaxUploadRanges,
+}
+
+// CheckItems refuses JSON in which an array or object has more items than maxItems or
+// than most allows for its field. It reads the text once and keeps nothing of it, so
+// it comes before any decoding. What is no JSON is for the decoder to refuse.
+func CheckItems(text []byte, most map[string]int) error {
+	s := itemScan{text: text, most: most}
+	return s.run()
+}
+
+// itemScan is one reading of a JSON text.
+type itemScan struct {
+	text []byte
+	most map[string]int
+	open []container
+	name []byte // of the field whose value comes next
+}
+
+// container is an array or object that is not at its end yet.
+type container struct {
+	name  []byte // of the field that holds it; nil for the item of an array
+	limit int
+	items int // commas so far
+}
+
+// maxNesting bounds the memory of a scan; encoding/json refuses deeper text itself.
+const maxNesting = 10_000
+
+func (s *itemScan) run() error {
+	for i := 0; i < len(s.text); i++ {
+		switch s.text[i] {
+		case '"':
+			from := i + 1
+			for i = from; i < len(s.text) && s.text[i] != '"'; i++ {
+				if s.text[i] == '\\' {
+					i++
+				}
+			}
+			s.name = s.text[from:min(i, len(s.text))]
+		case '{', '[':
+			if len(s.open) == maxNesting {
+				return fmt.Errorf("%w: it is nested over %d levels deep", errTooLong, maxNesting)
+			}
+			s.open = append(s.open, container{s.name, s.limit(), 0})
+			s.name = nil
+		case '}', ']':
+			if len(s.open) > 0 {
+				s.open = s.open[:len(s.open)-1]
+			}
+		case ',':
+			if err := s.comma(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// limit is how many items the container that begins now may have.
+func (s *itemScan) limit() int {
+	if n, ok := s.most[string(s.name)]; ok && s.name != nil {
+		return n
+	}
+	return maxItems
+}
+
+func (s *itemScan) comma() error {
+	s.name = nil
+	if len(s.open) == 0 {
+		return nil
+	}
+	at := &s.open[len(s.open)-1]
+	if at.items++; at.items >= at.limit { // n items have n-1 commas
+		return fmt.Errorf("%w: %.40q has over %d items", errTooLong, at.name, at.limit)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package hostilevm
+
+import (
+	"bytes"
+	"compress/zlib"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"sync"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/fakevm"
+)
+
+// pictureCases cost the relay time and memory to decode, or files to save.
+var pictureCases = []Case{
+	shows("pictures-50mpx", "shows eight PNGs of 50 million pixels, which took 20 s and 1.2 GB", func() []contract.Event {
+		return many(8, picture(inBase64(emptyPNG(7072, 7072))))
+	}),
+	shows("pictures-large", "shows eight PNGs of 8 million pixels of 8 bytes, the largest that are decoded", func() []contract.Event {
+		return many(8, picture(inBase64(emptyPNG(4096, 2048))))
+	}),
+	shows("pictures-tiny", "shows 5,000 PNGs of one pixel", func() []contract.Event {
+		return many(5000, picture(inBase64(emptyPNG(1, 1))))
+	}),
+	shows("picture-forms", "shows one output in 10,000 forms, each a picture to save", func() []contract.Event {
+		ev := contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{}}
+		for i := range 10_000 {
+			ev.Data[fmt.Sprintf("image/x-%d", i)] = json.RawMessage(`"AAAA"`)
+		}
+		return []contract.Event{ev}
+	}),
+	shows("pictures-long", "shows 12 outputs of a megabyte each in one message, where references belong", func() []contract.Event {
+		return many(12, picture(inBase64(make([]byte, 900_000))))
+	}),
+}
+
+// shows is a case whose executions show these events.
+func shows(name, about string, events func() []contract.Event) Case {
+	once := sync.OnceValue(events)
+	return Case{Name: name, About: about, routes: func(*fakevm.VM) routes {
+		return routes{"POST " + contract.PathExecutions: func(q question) fakevm.Reply { return execution(requestID(q), once()...) }}
+	}}
+}
+
+func many(n int, ev contract.Event) []contract.Event {
+	all := make([]contract.Event, n)
+	for i := range all {
+		all[i] = ev
+	}
+	return all
+}
+
+// picture shows a PNG; payload is its JSON.
+func picture(payload string) contract.Event {
+	return contract.Event{Type: contract.EventDisplayData, Data: bundle("image/png", payload)}
+}
+
+func inBase64(b []byte) string { return `"` + base64.StdEncoding.EncodeToString(b) + `"` }
+
+// emptyPNG is a transparent picture of 16 bits a channel, which compresses to a
+// thousandth.
+func emptyPNG(width, height int) []byte {
+	const rgba16 = "\x10\x06\x00\x00\x00"
+	header := binary.BigEndian.AppendUint32(nil, uint32(width))
+	header = binary.BigEndian.AppendUint32(header, uint32(height))
+	var pixels bytes.Buffer
+	z, _ := zlib.NewWriterLevel(&pixels, zlib.BestCompression)
+	row := make([]byte, 1+8*width)
+	for range height {
+		_, _ = z.Write(row)
+	}
+	_ = z.Close()
+	out := []byte("\x89PNG\r\n\x1a\n")
+	out = chunk(out, "IHDR", append(header, rgba16...))
+	out = chunk(out, "IDAT", pixels.Bytes())
+	return chunk(out, "IEND", nil)
+}
+
+// chunk adds a part of a PNG to it.
+func chunk(to []byte, kind string, data []byte) []byte {
+	to = binary.BigEndian.AppendUint32(to, uint32(len(data)))
+	body := append([]byte(kind), data...)
+	to = append(to, body...)
+	return binary.BigEndian.AppendUint32(to, crc32.ChecksumIEEE(body))
+}
