@@ -39,13 +39,13 @@ func (c *Client) Submit(ctx context.Context, s contract.Submit) (contract.Execut
 		job.submit.ExpectedInstanceID = id
 	}
 	got, err := c.retry(ctx, always, func() (answer, error) { return job.try(ctx) })
+	if err == nil {
+		err = read(got.body, &result)
+	}
 	if errors.Is(err, errTooLong) {
 		return c.submitted(ctx, s.RequestID, err)
 	}
-	if err != nil {
-		return result, err
-	}
-	return result, read(got.body, &result)
+	return result, err
 }
 
 // submission is one Submit under way.

@@ -19,24 +19,21 @@ type display struct {
 }
 
 // displays keeps the newest outputs. An honest executor sends a payload over
-// contract.InlineMIMEBytes as a reference, and no event over a mebibyte: what is longer
-// is dropped, as maxOutputs of them stay in memory.
+// contract.InlineMIMEBytes as a reference, and no event over contract.MaxEventBytes:
+// what is longer is dropped, as maxOutputs of them stay in memory.
 type displays struct {
 	all     []display
 	dropped int
 	tooLong int
 }
 
-// maxInline bounds the payloads of one event, in bytes.
-const maxInline = 1 << 20
-
-// inline is an event's payloads, without those past maxInline.
+// inline is an event's payloads, none where they are longer than any executor's.
 func (d *displays) inline(data map[string]json.RawMessage) map[string]json.RawMessage {
 	size := 0
 	for mime, payload := range data {
 		size += len(mime) + len(payload)
 	}
-	if size <= maxInline {
+	if size <= contract.MaxEventBytes {
 		return data
 	}
 	d.tooLong++

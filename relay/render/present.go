@@ -52,7 +52,7 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 		p.note("%d earlier display outputs are not listed; get_execution pages through them", d.dropped)
 	}
 	if d.tooLong > 0 {
-		p.note("%d display outputs are over %d MiB in one message, which no executor sends, and were dropped", d.tooLong, maxInline>>20)
+		p.note("%d display outputs are over %d MiB in one message, which no executor sends, and were dropped", d.tooLong, contract.MaxEventBytes>>20)
 	}
 	result, shown := d.result(), d.pictures()
 	if shown.earlier > 0 {
