@@ -19,7 +19,7 @@ const (
 type console struct {
 	mu     sync.Mutex
 	lines  chan []byte
-	closed bool
+	closed bool          // what is written from now on is dropped
 	done   chan struct{} // closed when all that was kept has been written
 }
 
@@ -47,12 +47,17 @@ func (c *console) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// drop forgets what is written from now on: the terminal is gone.
+func (c *console) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+}
+
 // close lets the last lines out, if anybody reads them.
 func (c *console) close() {
-	c.mu.Lock()
-	c.closed = true
+	c.drop()
 	close(c.lines)
-	c.mu.Unlock()
 	select {
 	case <-c.done:
 	case <-time.After(consoleGrace):

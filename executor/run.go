@@ -75,6 +75,7 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	if private != nil {
 		log.Warn("the kernel's code can read the executor's secrets", "component", "executor", "err", private)
 	}
+	watchHangUp(ctx, log, out, errs)
 	notice := newNotice(cfg, state.instanceID, out, log)
 	defer notice.ready.remove()
 	x := &executor{cfg: cfg, state: state, environ: environ, started: started, log: log, notice: notice}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -34,4 +36,31 @@ func watchSignals(stop func()) (again <-chan struct{}) {
 		}
 	}()
 	return second
+}
+
+// watchHangUp goes on without the consoles when the terminal has gone away, until ctx
+// ends: the lost connection of an SSH session must not end a run. SIGPIPE is taken from
+// then on, or Go would end the program at its next write to a pipe that nobody reads.
+// nohup's choice to ignore SIGHUP stays.
+func watchHangUp(ctx context.Context, log *slog.Logger, consoles ...*console) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return
+	}
+	hung := make(chan os.Signal, 1)
+	signal.Notify(hung, syscall.SIGHUP)
+	go func() {
+		defer signal.Stop(hung)
+		for {
+			select {
+			case <-hung:
+				signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+				for _, c := range consoles {
+					c.drop()
+				}
+				log.Info("the terminal has gone away (SIGHUP); the executor goes on and logs to this file alone", "component", "executor", "pid", os.Getpid())
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 }

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+func (p *program) logged(text string) bool {
+	p.t.Helper()
+	log, err := os.ReadFile(filepath.Join(p.dir, ".colab-relay", "executor.log"))
+	must(p.t, err)
+	return strings.Contains(string(log), text)
+}
+
+// A console that is a pipe without a reader ends a program at its next write, so both the
+// signal and that must be survived.
+func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
+	read, write, err := os.Pipe()
+	must(t, err)
+	p := start(t, withStdout(write), func(p *program) { p.cmd.Stderr = write })
+	write.Close()
+	p.ready()
+	id := p.begun("long", "input('go on? ')\nprint('to the end')")
+	read.Close()
+	p.signal(syscall.SIGHUP)
+	p.eventually(func() bool { return p.logged("SIGHUP") })
+	p.signal(syscall.SIGHUP)
+	call[map[string]any](p, "POST", contract.PathExecutions+"/"+id+"/input", map[string]string{"text": "yes"})
+	var e contract.Execution
+	p.eventually(func() bool {
+		e = call[contract.Execution](p, "GET", contract.PathExecutions+"/"+id+"?wait_seconds=5", nil)
+		return e.Status.Finished()
+	})
+	if e.Status != contract.StatusSucceeded || !strings.Contains(e.Events[len(e.Events)-1].Text, "to the end") {
+		t.Errorf("the run ended %s: %+v", e.Status, e.Events)
+	}
+
+	kernel := call[contract.Kernel](p, "GET", contract.PathKernel, nil)
+	must(t, syscall.Kill(kernel.PID, syscall.SIGKILL)) // its death is a warning on the console
+	p.eventually(func() bool { return p.logged("kernel died") })
+	p.eventually(func() bool {
+		next := call[contract.Kernel](p, "GET", contract.PathKernel, nil)
+		return next.KernelID != "" && next.KernelID != kernel.KernelID
+	})
+	if e := p.submit("after", "6*7", 20); resultOf(e) != "42" {
+		t.Errorf("after the hang-up a run ends %s", e.Status)
+	}
+	p.signal(syscall.SIGTERM)
+	if code, _ := p.exit(); code != 0 {
+		t.Errorf("exit code is %d", code)
+	}
+}
+
+func TestAHangUpThatNohupIgnoresStaysIgnored(t *testing.T) {
+	p := start(t, func(p *program) {
+		p.cmd.Path = "/bin/sh"
+		p.cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, p.cmd.Args...)
+	})
+	p.ready()
+	p.signal(syscall.SIGHUP)
+	if e := p.submit("after", "6*7", 20); resultOf(e) != "42" {
+		t.Errorf("after the hang-up a run ends %s", e.Status)
+	}
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
+	must(t, err)
+	_, rest, _ := strings.Cut(string(status), "SigIgn:")
+	mask, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
+	must(t, err)
+	if mask&(1<<(syscall.SIGHUP-1)) == 0 {
+		t.Errorf("SIGHUP is no longer ignored: %x", mask)
+	}
+}
