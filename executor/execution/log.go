@@ -226,6 +226,13 @@ func (l *eventLog) end() int64 {
 	return l.next
 }
 
+// everWritten is how many bytes of events there have been.
+func (l *eventLog) everWritten() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.written
+}
+
 // size is what the log takes on disk, in bytes.
 func (l *eventLog) size() int64 {
 	l.mu.Lock()

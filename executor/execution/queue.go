@@ -42,12 +42,13 @@ type Limits struct {
 	Queue     int    // executions that wait; 64
 	LogBytes  int64  // events, and again blobs, of one execution; 256 MiB
 	StateSize int64  // all executions together; 4 GiB, oldest finished dropped first
-	Kept      int    // executions remembered, their output dropped or not; 2,000
+	Kept      int    // executions remembered, the user's and the relay's own each; 2,000
+	Past      int    // request_ids known besides: this many at least, twice as many at most; 150,000
 	MinMemory uint64 // bytes that must be free to accept a run; 0.5 GiB
 }
 
 // DefaultLimits are the contract's.
-var DefaultLimits = Limits{Queue: 64, LogBytes: 256 << 20, StateSize: 4 << 30, Kept: 2000, MinMemory: 512 << 20}
+var DefaultLimits = Limits{Queue: 64, LogBytes: 256 << 20, StateSize: 4 << 30, Kept: 2000, Past: 150_000, MinMemory: 512 << 20}
 
 // Config says where the queue keeps its log and what it runs on.
 type Config struct {
@@ -72,6 +73,7 @@ type Queue struct {
 	byID      map[string]*entry
 	byRequest map[string]*entry
 	order     []*entry // oldest first
+	past      *past    // what is known of those forgotten
 	spare     *folder
 	pending   []*entry
 	running   *entry // also a finished one that does not yield the kernel
@@ -97,8 +99,13 @@ func Open(cfg Config) (*Queue, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the execution log's folder: %w", err)
 	}
-	entries, err := recoverAll(cfg)
+	var err error
+	if q.past, err = openPast(cfg.Dir, cfg.Limits.Past); err != nil {
+		return nil, err
+	}
+	entries, err := recoverAll(cfg, q.past)
 	if err != nil {
+		q.past.close()
 		return nil, fmt.Errorf("reading the execution log: %w", err)
 	}
 	for _, e := range entries {
@@ -122,6 +129,9 @@ func (l Limits) orDefault() Limits {
 	if l.Kept > 0 {
 		d.Kept = l.Kept
 	}
+	if l.Past > 0 {
+		d.Past = l.Past
+	}
 	if l.MinMemory > 0 {
 		d.MinMemory = l.MinMemory
 	}
@@ -142,6 +152,12 @@ func (q *Queue) Submit(s contract.Submit) (id string, err error) {
 			return "", ErrConflict
 		}
 		return old.id, nil
+	}
+	if old, ok := q.past.byRequest(s.RequestID); ok {
+		if !old.entry(q.cfg.Dir).same(s) {
+			return "", ErrConflict
+		}
+		return old.ID, nil
 	}
 	if err := q.refuse(); err != nil {
 		return "", err
@@ -218,11 +234,13 @@ func (q *Queue) signal() {
 func (q *Queue) find(id string) (*entry, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e, ok := q.byID[id]
-	if !ok {
-		return nil, ErrNotFound
+	if e, ok := q.byID[id]; ok {
+		return e, nil
 	}
-	return e, nil
+	if old, ok := q.past.byID(id); ok {
+		return old.entry(q.cfg.Dir), nil
+	}
+	return nil, ErrNotFound
 }
 
 // maxListedError bounds an error's text in a list.

@@ -11,7 +11,7 @@ import (
 // recoverAll reads every execution in the log's folder, oldest first. A folder
 // that can't be read is left alone and named in the log: it was torn while being
 // made, before its submit was answered.
-func recoverAll(cfg Config) ([]*entry, error) {
+func recoverAll(cfg Config, known *past) ([]*entry, error) {
 	folders, err := os.ReadDir(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -27,6 +27,10 @@ func recoverAll(cfg Config) ([]*entry, error) {
 			continue
 		}
 		line, err := readState(dir)
+		if _, forgotten := known.byID(folder.Name()); err != nil && forgotten {
+			os.RemoveAll(dir) // a kill interrupted that
+			continue
+		}
 		if err != nil {
 			cfg.Log.Warn("an execution's folder can't be read", "component", "execution", "err", err)
 			continue
@@ -70,43 +74,4 @@ func (e *entry) abandon() error {
 	}
 	e.finish(status, reason, 0)
 	return nil
-}
-
-// retain drops what goes beyond the limits: the output of the oldest finished
-// executions first, then their memory too. The lock is held.
-func (q *Queue) retain() {
-	var total int64
-	for _, e := range q.order {
-		total += e.bytes()
-	}
-	for _, e := range q.order {
-		if total <= q.cfg.Limits.StateSize {
-			break
-		}
-		if e.snapshot().Status.Finished() {
-			total -= e.drop()
-		}
-	}
-	for len(q.order) > q.cfg.Limits.Kept && q.order[0].snapshot().Status.Finished() {
-		old := q.order[0]
-		q.order = q.order[1:]
-		delete(q.byID, old.id)
-		delete(q.byRequest, old.requestID)
-		old.log.close()
-		os.RemoveAll(old.dir)
-	}
-}
-
-func (e *entry) bytes() int64 { return e.log.size() + e.blobs.size() }
-
-// drop deletes the output and keeps the state, so that a reader still learns how
-// it ended and a retried submit still runs nothing.
-func (e *entry) drop() (freed int64) {
-	freed = e.bytes()
-	e.log.drop()
-	e.blobs.drop()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.broadcast()
-	return freed
 }
