@@ -164,7 +164,7 @@ func (x *executor) work(ctx context.Context) error {
 func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 	b := api.Backend{
 		Kernel: kernel.New(kernel.Config{
-			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Environ: x.environ, Log: x.log,
+			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Instance: x.state.instanceID, Environ: x.environ, Log: x.log,
 		}),
 		Prober: probe.New(probe.Config{
 			WorkDir: x.cfg.workDir, Python: python.Path, Started: x.started, Getenv: lookup(kernel.Environ(x.environ, x.cfg.workDir)), Limits: limits,

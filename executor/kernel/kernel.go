@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -45,6 +44,7 @@ type Config struct {
 	Python   Python   // from Find
 	WorkDir  string   // the kernel's working directory
 	StateDir string   // keeps the record by which the next executor ends a leftover
+	Instance string   // the executor's instance id; tells its folders in the temp folder from another's
 	Environ  []string // as os.Environ; secrets are taken out of it here
 	Log      *slog.Logger
 }
@@ -234,6 +234,9 @@ func (k *Kernel) Status() contract.Kernel {
 func (k *Kernel) start(ctx context.Context) (*Life, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
+	if err := removeRemains(ownerOf(k.cfg.Instance)); err != nil {
+		k.cfg.Log.Warn("removing what a killed kernel left", "component", "kernel", "err", err)
+	}
 	life, err := startLife(ctx, k.cfg)
 	if err != nil {
 		return nil, err
@@ -264,10 +267,4 @@ func (k *Kernel) neverReady() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.lives == 0
-}
-
-// runtimeDir is a short private folder for one life's connection file and
-// sockets: a path under the work directory could pass the 107 bytes a socket's may have.
-func runtimeDir() (string, error) {
-	return os.MkdirTemp("", "colab-relay-")
 }

@@ -32,7 +32,7 @@ type Life struct {
 
 // startLife starts a process and returns once it answers, or ends it again.
 func startLife(ctx context.Context, cfg Config) (*Life, error) {
-	dir, err := runtimeDir()
+	dir, err := runtimeDir(ownerOf(cfg.Instance))
 	if err != nil {
 		return nil, fmt.Errorf("making the kernel's folder: %w", err)
 	}

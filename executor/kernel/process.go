@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"colabrelay/shared/contract"
+
 	_ "embed"
 )
 
@@ -51,7 +53,7 @@ func startProcess(cfg Config, dir string) (*process, error) {
 	cmd := exec.Command(cfg.Python.Path, arguments(script, cfg.WorkDir, connectionFile(dir))...)
 	cmd.Dir = dir
 	// JPY_PARENT_PID makes ipykernel end itself when the executor is gone.
-	cmd.Env = append(Environ(cfg.Environ, cfg.WorkDir), "JPY_PARENT_PID="+strconv.Itoa(os.Getpid()))
+	cmd.Env = append(Environ(cfg.Environ, cfg.WorkDir), "JPY_PARENT_PID="+strconv.Itoa(os.Getpid()), contract.EnvOwner+"="+ownerOf(cfg.Instance))
 	cmd.Stdout, cmd.Stderr = write, write
 	cmd.SysProcAttr = ownSession()
 

@@ -4,12 +4,11 @@ which no front-end shows."""
 import os
 import shutil
 import sys
-import tempfile
 
 from colab_relay_state_progress import Ticker
 from colab_relay_state_restore import restore
 from colab_relay_state_safe import Damaged, python_version, reason, text
-from colab_relay_state_save import PREFIX, remove, remove_left_behind, save
+from colab_relay_state_save import new_folder, remove, remove_left_behind, save
 from IPython.core.getipython import get_ipython
 
 MIME = "application/vnd.colab-relay.state+json"
@@ -23,7 +22,7 @@ def do_save(shell):
 def do_prepare(shell):
     """A folder for the upload of a state to restore."""
     remove_left_behind()
-    folder = tempfile.mkdtemp(prefix=PREFIX)
+    folder = new_folder()
     return {
         "path": text(os.path.join(folder, "data.state"), 4096),
         "free": shutil.disk_usage(folder).free,

@@ -24,6 +24,9 @@ from colab_relay_state_safe import (
 from colab_relay_state_write import Saver
 
 PREFIX = "colab-relay-state-"
+# The file while it is being written: an executor that starts removes what a killed kernel
+# left under this name, in folders that are named after it.
+UNFINISHED = "data.unfinished"
 LEFT_BEHIND = 24 * 3600  # seconds, after which a folder of an earlier save is removed
 MOST_DOUBTS = 50
 MOST_TOLD = 5000  # variables, and as many skipped ones, that the manifest lists
@@ -175,13 +178,22 @@ def doubts(wrong, untried):
     return lines
 
 
+def new_folder():
+    """An empty folder for a state, whose name tells which executor's kernel made it."""
+    owner = os.environ.get("COLAB_RELAY_OWNER", "")
+    owner = owner + "-" if re.fullmatch("[0-9a-f]+", owner) else ""
+    return tempfile.mkdtemp(prefix=PREFIX + owner)
+
+
 def save(shell, ticker):
     """The manifest, as far as the kernel knows it, and where the file is."""
     remove_left_behind()
-    folder = tempfile.mkdtemp(prefix=PREFIX)
-    path = os.path.join(folder, "data.state")
+    folder = new_folder()
+    unfinished, path = (os.path.join(folder, name) for name in (UNFINISHED, "data.state"))
     try:
-        return {"path": path, "manifest": save_to(path, shell, ticker)}
+        manifest = save_to(unfinished, shell, ticker)
+        os.rename(unfinished, path)
+        return {"path": path, "manifest": manifest}
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
