@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"colabrelay/shared/contract"
@@ -39,6 +40,8 @@ type Options struct {
 	Dir string
 	// From is the offset of the first event that will be added.
 	From int64
+	// Instance is the executor's instance_id: another one's text is not extended.
+	Instance string
 	// Page makes the view one page of whole events, in place of head and tail:
 	// add events until Full.
 	Page bool
@@ -61,6 +64,9 @@ type Collector struct {
 	cuts           int // events that something was left out of
 	cutNotes       []string
 	clearNext      bool // clear_output with wait: clear before the next output
+
+	saved     *saved // what earlier calls saved; nil when nothing
+	spoolFrom int64  // offset of the first event whose text is to be saved
 }
 
 // Prompt is what input() asks.
@@ -71,17 +77,19 @@ type Prompt struct {
 
 // New makes an empty Collector. Its View or Close must be called in the end.
 func New(opt Options) *Collector {
-	suffix := ""
-	if opt.From > 0 {
-		suffix = fmt.Sprintf("-from-%d", opt.From)
-	}
 	dir := opt.Dir
 	if opt.Page {
 		dir = "" // a page leaves nothing out
 	}
-	c := &Collector{opt: opt, next: opt.From}
-	c.stdout = newStream(&spool{dir: dir, name: "stdout" + suffix + ".txt"})
-	c.stderr = newStream(&spool{dir: dir, name: "stderr" + suffix + ".txt"})
+	c := &Collector{opt: opt, next: opt.From, spoolFrom: opt.From, saved: loadSaved(opt.Dir, opt.Instance)}
+	if c.saved != nil {
+		c.spoolFrom = c.saved.To
+	}
+	if c.spoolFrom < opt.From { // what lies between is not here: it can't be one text
+		dir = ""
+	}
+	c.stdout = newStream(c.saved.spoolFor(dir, contract.Stdout))
+	c.stderr = newStream(c.saved.spoolFor(dir, contract.Stderr))
 	c.last = c.stdout
 	return c
 }
@@ -176,7 +184,7 @@ func (c *Collector) stream(ev contract.Event) {
 	if ev.Name == contract.Stderr {
 		c.last = c.stderr
 	}
-	c.last.write(ev.Text)
+	c.last.write(ev.Text, ev.Offset >= c.spoolFrom)
 }
 
 // gap marks what the executor's log no longer holds.
@@ -188,7 +196,7 @@ func (c *Collector) gap(ev contract.Event) {
 	if r := c.last.folder.rows[c.last.folder.y]; r.x > 0 {
 		line = "\n" + line
 	}
-	c.last.write(line)
+	c.last.write(line, ev.Offset >= c.spoolFrom)
 }
 
 func (c *Collector) clear() {
@@ -267,6 +275,7 @@ func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 
 func (c *Collector) viewStreams(v *View) {
 	where := fmt.Sprintf("; get_execution with offset=%d goes on there", c.headEnd)
+	var kinds []string
 	for _, s := range []struct {
 		kind   string
 		stream *stream
@@ -279,8 +288,37 @@ func (c *Collector) viewStreams(v *View) {
 			continue
 		}
 		v.Truncated, v.NextOffset = true, c.headEnd
-		path, err := s.stream.spool.keep()
-		v.saved(s.kind, path, err)
+		kinds = append(kinds, s.kind)
+	}
+	switch {
+	case c.opt.Page && c.HasSaved():
+		c.nameSaved(v)
+	case len(kinds) > 0, !c.opt.Page && c.saved != nil:
+		c.saveStreams(v, kinds)
+	}
+}
+
+// nameSaved names the files that hold what this page is a part of.
+func (c *Collector) nameSaved(v *View) {
+	for _, kind := range []string{contract.Stdout, contract.Stderr} {
+		if c.saved.Bytes[kind] > 0 {
+			v.saved(kind, filepath.Join(c.opt.Dir, c.saved.file(kind)), nil)
+		}
+	}
+}
+
+// saveStreams saves the streams' texts and names the files of those kinds.
+func (c *Collector) saveStreams(v *View, kinds []string) {
+	whole, err := c.saved, error(nil)
+	if c.spoolFrom >= c.opt.From {
+		whole, err = c.extend()
+	}
+	for _, kind := range kinds {
+		path := ""
+		if err == nil {
+			path = filepath.Join(c.opt.Dir, whole.file(kind))
+		}
+		v.saved(kind, path, err)
 	}
 }
 

@@ -2,7 +2,6 @@ package render
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,7 +11,7 @@ import (
 const (
 	// spoolMemory is how much text a spool holds before it opens a file.
 	spoolMemory = 64 << 10
-	// maxSpool bounds the file: an executor keeps no longer log of a run, and one that
+	// maxSpool bounds the file, with what earlier calls saved in it: an executor keeps no longer log of a run, and one that
 	// never ends would fill the laptop's disk.
 	maxSpool = 256 << 20
 )
@@ -24,8 +23,9 @@ type spool struct {
 	dir, name string // where it goes when kept; dir "" keeps nothing
 	buf       []byte
 	file      *os.File
+	limit     int64 // what it may hold; the rest is dropped
 	bytes     int64
-	cut       int64 // of these, what came past maxSpool
+	cut       int64 // of these, what came past the limit
 	err       error
 }
 
@@ -34,7 +34,7 @@ func (s *spool) write(text string) {
 	if s.dir == "" || s.err != nil {
 		return
 	}
-	if s.bytes > maxSpool {
+	if s.bytes > s.limit {
 		s.cut += int64(len(text))
 		return
 	}
@@ -54,24 +54,32 @@ func (s *spool) flush() {
 	s.buf = s.buf[:0]
 }
 
-// keep puts the text in its place and gives the path.
-func (s *spool) keep() (string, error) {
-	if s.dir == "" {
-		return "", errNoFolder
-	}
-	if s.cut > 0 {
-		s.buf = fmt.Appendf(s.buf, "\n[… %d more bytes are not kept …]\n", s.cut)
-	}
-	if s.err == nil {
-		s.flush()
-	}
+// keep puts the text at path.
+func (s *spool) keep(path string) error {
+	s.flush()
 	if s.err != nil {
 		s.discard()
-		return "", s.err
+		return s.err
 	}
 	file := s.file
 	s.file = nil
-	return commit(file, filepath.Join(s.dir, s.name))
+	_, err := commit(file, path)
+	return err
+}
+
+// copyTo writes the text to w.
+func (s *spool) copyTo(w io.Writer) (int64, error) {
+	if s.file == nil {
+		n, err := w.Write(s.buf)
+		return int64(n), err
+	}
+	if s.flush(); s.err != nil {
+		return 0, s.err
+	}
+	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+		return 0, err
+	}
+	return io.Copy(w, s.file)
 }
 
 func (s *spool) discard() {

@@ -14,6 +14,7 @@ type stream struct {
 	head      []byte
 	headRunes int
 	frozen    bool   // the head is complete, the rest goes to the tail
+	skipped   bool   // what came after the head was passed over
 	atFreeze  string // rows that were still open then
 	tail      tail
 }
@@ -33,9 +34,17 @@ func (s *stream) line(text string) {
 	s.headRunes += utf8.RuneCountInString(text)
 }
 
-func (s *stream) write(text string) {
-	s.spool.write(text)
+// write takes text; keep says whether it is to be saved.
+func (s *stream) write(text string, keep bool) {
+	if keep {
+		s.spool.write(text)
+	}
 	s.folder.write(text)
+}
+
+// skip forgets what is past the head: text comes that does not follow it.
+func (s *stream) skip() {
+	s.skipped, s.tail, s.folder = true, tail{max: tailRunes}, newFolder(s.line)
 }
 
 // shown is how many runes the head would show now.
@@ -61,7 +70,7 @@ func (s *stream) text(where string) (string, bool) {
 	rest.buf = append([]byte(nil), rest.buf...)
 	rest.write(s.folder.pending())
 	rest.shrink()
-	if rest.dropped == 0 {
+	if rest.dropped == 0 && !s.skipped {
 		return string(s.head) + string(rest.buf), false
 	}
 	rest.max = tailRunes
@@ -69,5 +78,8 @@ func (s *stream) text(where string) (string, bool) {
 	head := string(s.head) + s.atFreeze
 	last := tailLines(string(rest.buf))
 	marker := fmt.Sprintf("[… about %d characters left out%s …]", rest.dropped, where)
+	if s.skipped {
+		marker = fmt.Sprintf("[… text left out that was read before%s …]", where)
+	}
 	return join(head, marker, last), true
 }

@@ -20,23 +20,18 @@ func getExecution() tool {
 	return define(spec{
 		name: "get_execution", title: "Read a run's output",
 		description: "Read where a run stands and its output from offset on. Use it after run_code_quick or run_code_long answered \"running\" or \"queued\" or was cut off, and to page through long output. " +
-			"With wait_seconds it waits until the run ends, asks for input, or the time is over, and shows head and tail of what came. " +
+			"With wait_seconds it waits until the run ends, asks for input, or the time is over, and shows head and tail of what came; what is shown by an earlier call and saved in a file is not fetched again. " +
 			"With wait_seconds=0 it answers at once with one page of whole events: call it again with offset=next_offset while truncated is true, and nothing is missing or doubled.",
 		readOnly: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args getArgs) (*Run, *Problem) {
 		wait := min(time.Duration(min(args.Wait, 3600)*float64(time.Second)), c.patience())
-		page := args.Wait == 0
-		r := c.read(args.ID, args.Offset, page)
-		defer r.col.Close()
-		bytes := contract.MaxReadBytes
-		if page {
-			bytes = pageBytes
-		}
 		until := time.Now().Add(wait)
-		e, err := c.target.Client.Execution(ctx, args.ID, args.Offset, min(wait, contract.MaxWait), int64(bytes))
+		e, err := c.target.Client.Execution(ctx, args.ID, args.Offset, min(wait, contract.MaxWait), firstBytes)
 		if err != nil {
 			return nil, problemOf(err)
 		}
+		r, page := c.readAs(e, args)
+		defer r.col.Close()
 		r.take(e)
 		var followed error
 		switch {
@@ -53,15 +48,34 @@ func getExecution() tool {
 	})
 }
 
-// pageBytes is asked for a page; progress bars fold, so several may make one.
-const pageBytes = 128 << 10
+// A page shows some KiB, which the first answer mostly holds. Progress bars fold, so it
+// may take more; each next answer may be twice as long.
+const (
+	firstBytes = 16 << 10
+	pageBytes  = 128 << 10
+)
+
+// readAs starts reading the execution of the answer e: as a page where the caller asks
+// for one, or where a wait is over already and the text from there on is saved: then the
+// tail and the file were told before.
+func (c *call) readAs(e contract.Execution, args getArgs) (r *reading, page bool) {
+	if args.Wait > 0 {
+		r = c.read(args.ID, args.Offset, false)
+		if args.Offset == 0 || !e.Status.Finished() || !r.col.HasSaved() {
+			return r, false
+		}
+		r.col.Close()
+	}
+	return c.read(args.ID, args.Offset, true), true
+}
 
 // fill reads on after the answer e, without waiting, until the page is full or
 // nothing more is there.
 func (r *reading) fill(ctx context.Context, e contract.Execution) error {
-	for !r.done() && len(e.Events) > 0 && (full(e, pageBytes) || r.exec.Status.Finished()) {
+	for size := int64(firstBytes); !r.done() && len(e.Events) > 0 && (full(e, size) || r.exec.Status.Finished()); {
 		var err error
-		e, err = r.c.target.Client.Execution(ctx, r.exec.ExecutionID, r.col.Next(), 0, pageBytes)
+		size = min(2*size, pageBytes)
+		e, err = r.c.target.Client.Execution(ctx, r.exec.ExecutionID, r.col.Next(), 0, size)
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func (c *call) read(id string, from int64, page bool) *reading {
 	if c.cfg.SaveDir != "" {
 		dir = filepath.Join(c.cfg.SaveDir, "executions", render.SafeName(id))
 	}
-	return &reading{c: c, col: render.New(render.Options{Dir: dir, From: from, Page: page}), begun: time.Now()}
+	return &reading{c: c, col: render.New(render.Options{Dir: dir, From: from, Page: page, Instance: c.target.Client.InstanceID()}), begun: time.Now()}
 }
 
 // take adds an answer's events.
@@ -68,7 +68,12 @@ func (r *reading) done() bool {
 // executor could not be asked; the run itself is not touched by it.
 func (r *reading) follow(ctx context.Context, wait time.Duration) error {
 	deadline := time.Now().Add(wait)
+	size := int64(contract.MaxReadBytes)
+	if r.col.HasSaved() {
+		size = firstBytes // no more than the head: what follows it is here already
+	}
 	for !r.done() {
+		r.col.Skip()
 		left := time.Until(deadline)
 		behind := r.exec.Status.Finished()
 		if left < leastWait && !behind || left <= 0 {
@@ -76,7 +81,7 @@ func (r *reading) follow(ctx context.Context, wait time.Duration) error {
 		}
 		asked := time.Now()
 		known := r.col.Next()
-		e, err := r.c.target.Client.Execution(ctx, r.exec.ExecutionID, known, min(left, contract.MaxWait), contract.MaxReadBytes)
+		e, err := r.c.target.Client.Execution(ctx, r.exec.ExecutionID, known, min(left, contract.MaxWait), size)
 		if err != nil {
 			return err
 		}
@@ -84,15 +89,16 @@ func (r *reading) follow(ctx context.Context, wait time.Duration) error {
 		if r.exec.Status == contract.StatusWaitingForInput && r.col.Next() == known {
 			return nil // it asked before the offset this reading began at
 		}
-		if !behind && time.Since(asked) < quickAnswer && !r.done() && !full(e, contract.MaxReadBytes) {
+		if !behind && time.Since(asked) < quickAnswer && !r.done() && !full(e, size) {
 			r.pause(ctx, deadline)
 		}
+		size = min(2*size, contract.MaxReadBytes)
 	}
 	return nil
 }
 
 // full reports that an answer came near the size asked for, so more may be ready.
-func full(e contract.Execution, asked int) bool {
+func full(e contract.Execution, asked int64) bool {
 	size := 0
 	for i := range e.Events {
 		size += len(e.Events[i].Text) + 100
@@ -100,7 +106,7 @@ func full(e contract.Execution, asked int) bool {
 			size += len(payload)
 		}
 	}
-	return size > asked/2
+	return int64(size) > asked/2
 }
 
 // pause waits a tenth of what this reading has taken so far, at most maxPause.

@@ -70,7 +70,7 @@ var homes = map[string][]string{
 
 	// Small ones that do one thing well, wherever that thing is needed.
 	"github.com/cenkalti/backoff/v5": {"executor/tunnel", "relay/client", "relay/transfer"},
-	"github.com/gofrs/flock":         {"executor", "relay/checkpoint", "relay/pairing", "relay/state", "relay/transfer"},
+	"github.com/gofrs/flock":         {"executor", "relay/checkpoint", "relay/pairing", "relay/render", "relay/state", "relay/transfer"},
 	"github.com/google/uuid":         {"executor", "executor/api", "executor/execution", "executor/kernel"},
 	"github.com/natefinch/atomic":    {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/state"},
 	"golang.org/x/sync":              {"executor", "executor/files", "executor/probe", "relay/transfer"},

@@ -1,0 +1,153 @@
+package render
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/gofrs/flock"
+
+	"colabrelay/shared/contract"
+)
+
+// saved is what lies in an execution's folder of its text: one stretch of the log,
+// which later calls extend. So each byte is fetched for it once and saved once,
+// however many calls read the execution, at whatever offsets, and at the same time.
+type saved struct {
+	Instance string           `json:"instance_id"`
+	From     int64            `json:"from"`  // offset of the first event
+	To       int64            `json:"to"`    // offset after the last one
+	Bytes    map[string]int64 `json:"bytes"` // of each stream's file that count
+}
+
+const (
+	savedFile = "saved.json"
+	savedLock = "saved.lock"
+)
+
+// loadSaved is what is saved in dir of an execution of that instance; nil when nothing
+// is, or only another instance's.
+func loadSaved(dir, instance string) *saved {
+	if dir == "" {
+		return nil
+	}
+	b, err := os.ReadFile(filepath.Join(dir, savedFile))
+	var s saved
+	if err != nil || json.Unmarshal(b, &s) != nil || s.Instance != instance || s.Bytes == nil {
+		return nil
+	}
+	return &s
+}
+
+// file is the name of a stream's text.
+func (s *saved) file(stream string) string {
+	if s.From > 0 {
+		return fmt.Sprintf("%s-from-%d.txt", stream, s.From)
+	}
+	return stream + ".txt"
+}
+
+// extend adds what the collector's spools hold. Where another call was faster, what it
+// saved stays, and the next call goes on from there.
+func (c *Collector) extend() (*saved, error) {
+	if c.opt.Dir == "" {
+		return nil, errNoFolder
+	}
+	if err := os.MkdirAll(c.opt.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	lock := flock.New(filepath.Join(c.opt.Dir, savedLock), flock.SetPermissions(0o600))
+	if err := lock.Lock(); err != nil { // who has it copies a file, no more
+		return nil, err
+	}
+	defer lock.Close()
+	now := loadSaved(c.opt.Dir, c.opt.Instance)
+	if now == nil {
+		now = &saved{Instance: c.opt.Instance, From: c.spoolFrom, To: c.spoolFrom, Bytes: map[string]int64{}}
+	}
+	if now.To != c.spoolFrom || c.next <= now.To {
+		return now, nil
+	}
+	for name, stream := range map[string]*stream{contract.Stdout: c.stdout, contract.Stderr: c.stderr} {
+		size, err := stream.spool.appendTo(filepath.Join(c.opt.Dir, now.file(name)), now.Bytes[name])
+		if err != nil {
+			return nil, err
+		}
+		now.Bytes[name] = size
+	}
+	now.To = c.next
+	_, err := save(c.opt.Dir, savedFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
+	return now, err
+}
+
+// appendTo adds the text to the file at path, of which the first size bytes count, and
+// gives the new size. What a killed relay wrote past them goes.
+func (s *spool) appendTo(path string, size int64) (int64, error) {
+	if s.err != nil || s.bytes == s.cut { // nothing, or past the limit since long
+		return size, s.err
+	}
+	if s.cut > 0 {
+		s.buf = append(s.buf, "\n[… the rest is not kept …]\n"...)
+	}
+	if size == 0 {
+		if err := s.keep(path); err != nil {
+			return 0, err
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return 0, err
+		}
+		return info.Size(), nil
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Size() < size {
+		return 0, errors.Join(err, fmt.Errorf("%q was cut short meanwhile", path))
+	}
+	if err := f.Truncate(size); err != nil {
+		return 0, err
+	}
+	if _, err := f.Seek(size, io.SeekStart); err != nil {
+		return 0, err
+	}
+	n, err := s.copyTo(f)
+	return size + n, err
+}
+
+// spoolFor is a spool for what is not saved yet of a stream.
+func (s *saved) spoolFor(dir, stream string) *spool {
+	left := int64(maxSpool)
+	if s != nil {
+		left -= s.Bytes[stream]
+	}
+	return &spool{dir: dir, name: stream, limit: left}
+}
+
+// lastEvents of what is saved are read again after a skip: the newest text, the result
+// or the error.
+const lastEvents = 16
+
+// HasSaved reports whether the text from the first event on is saved already.
+func (c *Collector) HasSaved() bool {
+	return c.saved != nil && c.saved.From <= c.opt.From && c.opt.From < c.saved.To
+}
+
+// Skip passes over what is saved already and would not be shown: the events between the
+// head, once it is complete, and the newest ones. Reading goes on at Next.
+func (c *Collector) Skip() {
+	if c.opt.Page || !c.complete || c.saved == nil || c.saved.From > c.next || c.saved.To-lastEvents <= c.next {
+		return
+	}
+	c.next = c.saved.To - lastEvents
+	for name, stream := range map[string]*stream{contract.Stdout: c.stdout, contract.Stderr: c.stderr} {
+		if c.saved.Bytes[name] > 0 {
+			stream.skip()
+		}
+	}
+}

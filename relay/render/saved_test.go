@@ -1,0 +1,120 @@
+package render
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+// lines is a log of n events of 4,000 characters, each with its number.
+func lines(n int) []contract.Event {
+	var l log
+	for i := range n {
+		l.print(contract.Stdout, fmt.Sprintf("%07d %s\n", i, strings.Repeat("x", 3991)))
+	}
+	return l
+}
+
+// read reads events from offset on, as a call does, and counts what it fetched.
+func read(t *testing.T, events []contract.Event, opt Options) (View, int) {
+	t.Helper()
+	c := New(opt)
+	fetched := 0
+	for c.Next() < int64(len(events)) {
+		c.Skip()
+		c.Add(events[c.Next()])
+		fetched++
+	}
+	return c.View(context.WithoutCancel(t.Context()), noBlobs), fetched
+}
+
+func checkSaved(t *testing.T, dir string, events []contract.Event) {
+	t.Helper()
+	var want strings.Builder
+	for _, e := range events {
+		want.WriteString(e.Text)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "stdout.txt"))
+	if err != nil || string(got) != want.String() {
+		t.Errorf("%d bytes are saved, want %d; %v", len(got), want.Len(), err)
+	}
+}
+
+func TestWhatIsSavedIsExtendedAndNotFetchedAgain(t *testing.T) {
+	dir, all := t.TempDir(), lines(1000)
+	for call, until := range []int{200, 200, 201, 600, 1000, 1000} {
+		from := int64(10 * call)
+		v, fetched := read(t, all[:until], Options{Dir: dir, From: from, Instance: "vm"})
+		if !v.Truncated || len(v.Files) != 1 || !strings.Contains(v.Stdout, fmt.Sprintf("%07d", until-1)) || v.NextOffset >= from+10 {
+			t.Errorf("call %d: next %d, files %v, shown %.100q", call, v.NextOffset, v.Files, v.Stdout)
+		}
+		if most := []int{200, 25, 25, 425, 425, 25}[call]; fetched > most {
+			t.Errorf("call %d fetched %d events, want %d at most", call, fetched, most)
+		}
+		checkSaved(t, dir, all[:until])
+	}
+}
+
+func TestCallsAtOnceSaveTheTextOnce(t *testing.T) {
+	dir, all := t.TempDir(), lines(500)
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			until := 300 + 50*(i%5)
+			if v, _ := read(t, all[:until], Options{Dir: dir, Instance: "vm"}); len(v.Files) != 1 || len(v.Notes) != 0 {
+				t.Errorf("files %v, notes %q", v.Files, v.Notes)
+			}
+		})
+	}
+	group.Wait()
+	read(t, all, Options{Dir: dir, Instance: "vm"})
+	checkSaved(t, dir, all)
+	if left, _ := os.ReadDir(dir); len(left) != 3 {
+		t.Errorf("the folder holds %v", left)
+	}
+}
+
+// What a killed relay wrote and did not note is written again, in its place.
+func TestATornSaveIsMended(t *testing.T) {
+	dir, all := t.TempDir(), lines(300)
+	read(t, all[:100], Options{Dir: dir, Instance: "vm"})
+	f, err := os.OpenFile(filepath.Join(dir, "stdout.txt"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(f, "torn")
+	f.Close()
+	read(t, all, Options{Dir: dir, Instance: "vm"})
+	checkSaved(t, dir, all)
+}
+
+func TestAnotherInstancesTextIsNotExtended(t *testing.T) {
+	dir, all := t.TempDir(), lines(300)
+	read(t, all[:100], Options{Dir: dir, Instance: "vm"})
+	read(t, all[:200], Options{Dir: dir, Instance: "another"})
+	checkSaved(t, dir, all[:200])
+}
+
+// Past the bound the text is counted and not kept, also when many calls bring it.
+func TestSavedTextIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	s := &saved{Instance: "vm", To: 100, Bytes: map[string]int64{contract.Stdout: maxSpool - 10}}
+	sp := s.spoolFor(dir, contract.Stdout)
+	sp.write("0123456789")
+	sp.write("x")
+	if sp.cut != 1 || sp.bytes != 11 {
+		t.Errorf("%d of %d bytes are cut, want 1 of 11", sp.cut, sp.bytes)
+	}
+	full := (&saved{Bytes: map[string]int64{contract.Stdout: maxSpool + 30}}).spoolFor(dir, contract.Stdout)
+	full.write("x")
+	if size, err := full.appendTo(filepath.Join(dir, "absent"), maxSpool+30); err != nil || size != maxSpool+30 {
+		t.Errorf("a full file: %d, %v", size, err)
+	}
+	sp.discard()
+}

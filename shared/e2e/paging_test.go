@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// longOutput prints 20 MiB that hardly compress.
+const (
+	longBytes  = 20 << 20
+	longOutput = `
+import base64, os
+for n in range(20 * 1024):
+    print(base64.b85encode(os.urandom(1023 * 4 // 5)).decode()[:1023])
+`
+)
+
+// Output that is paged through by waiting reads travels once for the file and once for
+// the pages, and lies on this computer once.
+func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
+	dir := t.TempDir()
+	e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python})
+	wire, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(wire.Close)
+	h := startHost(t, "http://"+wire.Addr, harness.HostConfig{Env: []string{"LOCAL_SAVE_DIR=" + dir}})
+	id := quick(t, h, longOutput).String("execution_id")
+	pages, shown := 0, 0
+	for offset, more := int64(0), true; more; pages++ {
+		a := call(t, h, "get_execution", map[string]any{"execution_id": id, "offset": offset, "wait_seconds": 45})
+		want(t, a, map[string]any{"status": "succeeded"})
+		next := a.Int("next_offset")
+		if next <= offset {
+			t.Fatalf("page %d goes from %d to %d: %.500s", pages, offset, next, a.Text)
+		}
+		if offset > 0 {
+			shown += len(a.String("stdout"))
+		}
+		offset, more = next, a.Fields["truncated"] == true
+	}
+	_, moved, _ := wire.Passed()
+	kept := size(t, filepath.Join(dir, "executions"))
+	t.Logf("%d pages show %d bytes; %d were moved, %d are kept", pages, shown, moved, kept)
+	if shown < longBytes*99/100 {
+		t.Errorf("the pages show %d of %d bytes", shown, longBytes)
+	}
+	if most := int64(longBytes * 5 / 2); moved > most {
+		t.Errorf("%d bytes moved for %d of output, want %d at most", moved, longBytes, most)
+	}
+	if most := int64(longBytes + 1<<20); kept < longBytes || kept > most {
+		t.Errorf("%d bytes are kept for %d of output, want once", kept, longBytes)
+	}
+}
+
+// size is how many bytes the files below dir have.
+func size(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		bytes += info.Size()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
