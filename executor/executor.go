@@ -49,6 +49,7 @@ type executor struct {
 	state   *state
 	environ []string
 	started time.Time
+	start   string // names this process in contract.Instance
 	log     *slog.Logger
 	notice  *notice
 	api     *api.API
@@ -66,7 +67,7 @@ func (x *executor) run(ctx context.Context) error {
 	requests, endRequests := context.WithCancel(network)
 	defer endRequests()
 	x.api = api.New(api.Config{
-		Secret: x.cfg.secret, InstanceID: x.state.instanceID, Version: version, Started: x.started,
+		Secret: x.cfg.secret, Instance: contract.Instance{ID: x.state.instanceID, Start: x.start}, Version: version, Started: x.started,
 		Shutdown: stop, Ending: ctx.Done(), Log: x.log, ClientAddr: tunnel.ClientAddr,
 	})
 	x.server = api.Server(tunnel.Restrict(x.cfg.tunnel.Allow, x.api))
@@ -179,7 +180,7 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 		return b, err
 	}
 	b.Queue, err = execution.Open(execution.Config{
-		Kernel: b.Kernel, Dir: x.state.path("executions"), InstanceID: x.state.instanceID, Memory: memory, Log: x.log,
+		Kernel: b.Kernel, Dir: x.state.path("executions"), Memory: memory, Log: x.log,
 	})
 	return b, err
 }

@@ -171,10 +171,33 @@ func call[T any](p *program, method, path string, in any) T {
 	if in != nil {
 		body, _ = json.Marshal(in)
 	}
+	req, signature := p.signed(method, path, body, time.Now())
+	res, answer := p.send(req, signature)
+	var out T
+	if err := json.Unmarshal(answer, &out); err != nil || res.StatusCode != http.StatusOK {
+		p.t.Fatalf("%s %s: %d %s", method, path, res.StatusCode, answer)
+	}
+	return out
+}
+
+// signed makes a request for the executor that answers now.
+func (p *program) signed(method, path string, body []byte, created time.Time) (req *http.Request, signature string) {
+	p.t.Helper()
 	req, err := http.NewRequest(method, p.url+path, bytes.NewReader(body))
 	must(p.t, err)
-	signature, err := auth.NewSigner(p.secret).SignRequest(req, body, time.Now())
+	if method != http.MethodGet {
+		asked, signature := p.signed("GET", contract.PathKernel, nil, time.Now())
+		res, _ := p.send(asked, signature)
+		req.Header.Set(contract.HeaderInstance, res.Header.Get(contract.HeaderInstance))
+	}
+	signature, err = auth.NewSigner(p.secret).SignRequest(req, body, created)
 	must(p.t, err)
+	return req, signature
+}
+
+// send checks the answer's signature, too.
+func (p *program) send(req *http.Request, signature string) (*http.Response, []byte) {
+	p.t.Helper()
 	tr := &http.Transport{DisableCompression: true}
 	defer tr.CloseIdleConnections()
 	res, err := (&http.Client{Transport: tr}).Do(req)
@@ -183,11 +206,7 @@ func call[T any](p *program, method, path string, in any) T {
 	answer, err := io.ReadAll(res.Body)
 	must(p.t, err)
 	must(p.t, auth.NewSigner(p.secret).VerifyResponse(res, answer, signature))
-	var out T
-	if err := json.Unmarshal(answer, &out); err != nil || res.StatusCode != http.StatusOK {
-		p.t.Fatalf("%s %s: %d %s", method, path, res.StatusCode, answer)
-	}
-	return out
+	return res, answer
 }
 
 func (p *program) submit(requestID, code string, wait float64) contract.Execution {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -78,7 +79,7 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	watchHangUp(ctx, log, out, errs)
 	notice := newNotice(cfg, state.instanceID, out, log)
 	defer notice.ready.remove()
-	x := &executor{cfg: cfg, state: state, environ: environ, started: started, log: log, notice: notice}
+	x := &executor{cfg: cfg, state: state, environ: environ, started: started, start: rand.Text(), log: log, notice: notice}
 	ended := make(chan error, 1)
 	go func() { ended <- x.run(ctx) }()
 	select {

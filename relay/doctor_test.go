@@ -32,7 +32,7 @@ type patient struct {
 func (p patient) start(t *testing.T) string {
 	t.Helper()
 	now := func() time.Time { return time.Now().Add(p.clock) }
-	verifier, signer := auth.NewVerifier(p.secret, now().Add(-time.Minute), now), auth.NewSigner(p.secret)
+	verifier, signer := auth.NewVerifier(p.secret, contract.Instance{ID: "vm-1", Start: "s"}, now), auth.NewSigner(p.secret)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == contract.PathHealth && p.health != nil {
 			p.health(w, r)
@@ -52,7 +52,7 @@ func (p patient) start(t *testing.T) string {
 			return
 		}
 		body, _ := json.Marshal(answer)
-		w.Header().Set(contract.HeaderInstance, "vm-1")
+		w.Header().Set(contract.HeaderInstance, "vm-1/s")
 		if err := signer.SignResponse(w.Header(), r, status, body, now()); err != nil {
 			t.Error(err)
 		}
@@ -83,7 +83,7 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 		want   []string // lines, by pattern
 	}{
 		"sound": {func(*patient) {}, 0, []string{
-			`ok .*env +http://127`, `ok .*network: .* port \d+ answers`, `ok .*executor: release 9.9, protocol 1, up 3 min`,
+			`ok .*env +http://127`, `ok .*network: .* port \d+ answers`, `ok .*executor: release 9.9, protocol 2, up 3 min`,
 			`ok .*secret`, `ok .*clock`, `ok .*instance: vm-1, not used`, `ok .*kernel: idle, Python 3.12.1`,
 		}},
 		"executor gone": {func(p *patient) { p.health = page(404, "ERR_NGROK_3200") }, 1, []string{
@@ -92,8 +92,8 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 		"quota":          {func(p *patient) { p.health = page(403, "ERR_NGROK_727") }, 1, []string{`fail .*tunnel_quota.*requests for this month`, `next step: .*usage page`}},
 		"something else": {func(p *patient) { p.health = page(200, "") }, 1, []string{`fail .*not_executor`, `next step: check COLAB_URL`}},
 		"health used up": {func(p *patient) { p.health = page(429, "") }, 0, []string{`warn .*too many requests`, `ok .*kernel: idle`}},
-		"newer protocol": {func(p *patient) { p.protocol = 2 }, 1, []string{`fail .*wrong_protocol: the executor speaks protocol 2`, `next step: take a newer relay`}},
-		"older protocol": {func(p *patient) { p.protocol = 0 }, 1, []string{`fail .*wrong_protocol`, `next step: run the cell of this relay's release`}},
+		"newer protocol": {func(p *patient) { p.protocol = contract.Protocol + 1 }, 1, []string{`fail .*wrong_protocol: the executor speaks protocol 3 and this relay protocol 2: the relay on this computer is the older one`, `next step: update the relay on this computer`}},
+		"older protocol": {func(p *patient) { p.protocol = 0 }, 1, []string{`fail .*wrong_protocol`, `next step: update the executor: run the cell of this relay's release`}},
 		"another secret": {func(p *patient) { p.secret = auth.GenerateSecret() }, 1, []string{`ok .*executor`, `fail .*wrong_secret`, `next step: .*relay pair`}},
 		"clock":          {func(p *patient) { p.clock = time.Hour }, 0, []string{`warn .*clock: (59m59|1h0m0)s from the executor's`, `next step: set this computer's clock`, `ok .*kernel`}},
 		"kernel dead": {func(p *patient) {

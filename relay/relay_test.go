@@ -56,7 +56,7 @@ func relay(t *testing.T, getenv func(string) string, stdin string, args ...strin
 // executor answers health, and the kernel to those who hold the secret.
 func executor(t *testing.T, secret auth.Secret) string {
 	t.Helper()
-	verifier, signer := auth.NewVerifier(secret, time.Now().Add(-time.Minute), time.Now), auth.NewSigner(secret)
+	verifier, signer := auth.NewVerifier(secret, contract.Instance{ID: "i", Start: "s"}, time.Now), auth.NewSigner(secret)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == contract.PathHealth {
 			json.NewEncoder(w).Encode(contract.Health{Status: "ok", Version: "9.9", Protocol: contract.Protocol})
@@ -68,7 +68,7 @@ func executor(t *testing.T, secret auth.Secret) string {
 			return
 		}
 		body, _ := json.Marshal(contract.Kernel{Status: contract.KernelIdle, KernelID: "k", Python: "3.12.1"})
-		w.Header().Set(contract.HeaderInstance, "i")
+		w.Header().Set(contract.HeaderInstance, "i/s")
 		if err := signer.SignResponse(w.Header(), r, http.StatusOK, body, time.Now()); err != nil {
 			t.Error(err)
 		}

@@ -88,7 +88,11 @@ func TestRunsEndWithWhoReadsThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if _, err := c.RestartKernel(ctx); err != nil {
+		k, err := c.Kernel(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.RestartKernel(ctx, k.KernelID); err != nil {
 			t.Fatal(err)
 		}
 		cmd.Wait()

@@ -23,10 +23,10 @@ import (
 
 // Config is what the API needs from the start.
 type Config struct {
-	Secret     auth.Secret
-	InstanceID string
-	Version    string
-	Started    time.Time // requests created before it are refused: their nonces are not remembered
+	Secret   auth.Secret
+	Instance contract.Instance // this process: requests other than GET must name it
+	Version  string
+	Started  time.Time // from time.Now: the executor's time is counted from here
 	// Shutdown begins the executor's end and returns at once.
 	Shutdown func()
 	// Ending is closed when that end has begun, for whatever cause; nil means never.
@@ -57,8 +57,10 @@ type API struct {
 	handler  http.Handler
 	verifier *auth.Verifier
 	signer   *auth.Signer
-	unsigned *limiter // per address
-	signed   *limiter // per key
+	clock    clock
+	unsigned *limiter // requests that proved nothing, per address
+	refused  *limiter // requests with a right MAC that were refused all the same
+	signed   *limiter // requests that were verified, per key
 	waiting  chan struct{}
 	pace     pace
 }
@@ -69,22 +71,25 @@ func New(cfg Config) *API {
 	a := &API{
 		Config:   cfg,
 		attached: make(chan struct{}),
-		verifier: auth.NewVerifier(cfg.Secret, cfg.Started, time.Now),
 		signer:   auth.NewSigner(cfg.Secret),
+		clock:    newClock(cfg.Started),
 		unsigned: newLimiter(maxUnsignedPerMinute),
+		refused:  newLimiter(maxRefusedPerMinute),
 		signed:   newLimiter(maxSignedPerMinute),
 		waiting:  make(chan struct{}, maxWaiting),
 		pace:     pace{stall: stallTimeout, whole: bodyTimeout},
 	}
+	a.verifier = auth.NewVerifier(cfg.Secret, cfg.Instance, func() time.Time { return a.clock.now() })
 	a.handler = a.around(a.awaitBackend(a.routes()))
 	return a
 }
 
 // around is the way of a request to the routes. Everything but GET /health is
 // authenticated before it is routed, so that an outsider learns nothing, not even
-// which paths exist; and all behind authenticate is answered signed.
+// which paths exist; and all behind authenticate is answered signed. The key's limit
+// stands last: only a request that was verified, its body too, counts against it.
 func (a *API) around(routes http.Handler) http.Handler {
-	inside := chain(routes, a.sign, a.recovery, a.limitKey, a.decodeBody)
+	inside := chain(routes, a.sign, a.recovery, a.decodeBody, a.limitKey)
 	outside := a.openHealth(a.authenticate(inside))
 	return chain(outside, a.requestID, a.accessLog, a.recovery, a.boundHeaders, a.boundUnread)
 }

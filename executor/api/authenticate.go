@@ -9,8 +9,8 @@ import (
 
 // authenticate lets signed requests through. A request without a valid MAC is
 // counted against its address and answered alike, unsigned, whatever was wrong
-// with it and whatever it asked for. One whose MAC is right but whose clock or
-// nonce is wrong is told so, signed: only the key's holder learns it.
+// with it and whatever it asked for. One whose MAC is right but whose clock, executor
+// or nonce is wrong is told so, signed: only the key's holder can read what it means.
 func (a *API) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := a.verifier.Verify(r)
@@ -18,14 +18,14 @@ func (a *API) authenticate(next http.Handler) http.Handler {
 		case err == nil:
 			next.ServeHTTP(w, r)
 		case !errors.Is(err, auth.ErrUnauthorized):
-			a.sign(a.limitKey(a.failing(err))).ServeHTTP(w, r)
+			a.sign(a.refusing(err)).ServeHTTP(w, r)
 		case a.withinUnsigned(w, r):
 			a.fail(w, r, auth.ErrUnauthorized)
 		}
 	})
 }
 
-// failing answers every request with err.
-func (a *API) failing(err error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.fail(w, r, err) })
+// refusing answers every request with err, as refuse does.
+func (a *API) refusing(err error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.refuse(w, r, err) })
 }

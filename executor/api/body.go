@@ -56,14 +56,14 @@ func (a *API) boundUnread(next http.Handler) http.Handler {
 func (a *API) decodeBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > contract.MaxBodyBytes {
-			a.fail(w, r, tooLarge(r))
+			a.refuse(w, r, tooLarge(r))
 			return
 		}
 		into := newBuffer(int(max(r.ContentLength, 0)))
 		defer recycle(into)
 		body, err := a.receive(w, r, into)
 		if err != nil {
-			a.fail(w, r, err)
+			a.refuse(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), bodyKey{}, body)))

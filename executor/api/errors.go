@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
@@ -41,7 +40,7 @@ type rule struct {
 
 // rules has one row for every code of the contract.
 var rules = map[contract.Code]rule{
-	contract.CodeUnauthorized:   {http.StatusUnauthorized, false, "pair again: the secret must be the executor's"},
+	contract.CodeUnauthorized:   {http.StatusUnauthorized, false, "pair again: the secret must be the executor's; relay and executor must be of the same release"},
 	contract.CodeClockSkew:      {http.StatusUnauthorized, true, "sign again by the executor's clock, server_time"},
 	contract.CodeReplayed:       {http.StatusUnauthorized, true, "sign again with a fresh nonce"},
 	contract.CodeBadRequest:     {http.StatusBadRequest, false, "correct the request"},
@@ -57,6 +56,7 @@ var rules = map[contract.Code]rule{
 	contract.CodeChanged:        {http.StatusPreconditionFailed, false, "the file changed meanwhile: begin again"},
 	contract.CodeKernelBusy:     {http.StatusConflict, true, "wait until the execution has finished, or interrupt it"},
 	contract.CodeNewInstance:    {http.StatusConflict, false, "this is another executor than before: its variables and executions are not there"},
+	contract.CodeNewStart:       {http.StatusConflict, true, "sign again for the executor that this answer names"},
 	contract.CodeDiskFull:       {http.StatusInsufficientStorage, false, "delete files on the VM"},
 	contract.CodeShuttingDown:   {http.StatusServiceUnavailable, false, "start the executor again"},
 	contract.CodeNotSupported:   {http.StatusNotImplemented, false, "update the executor"},
@@ -75,13 +75,14 @@ type sentinel struct {
 var sentinels = []sentinel{
 	{err: auth.ErrUnauthorized, code: contract.CodeUnauthorized},
 	{err: auth.ErrClockSkew, code: contract.CodeClockSkew},
+	{err: auth.ErrNewInstance, code: contract.CodeNewInstance},
+	{err: auth.ErrNewStart, code: contract.CodeNewStart},
 	{err: auth.ErrTooManyNonces, code: contract.CodeRateLimited}, // wraps ErrReplayed
 	{err: auth.ErrReplayed, code: contract.CodeReplayed},
 	{err: auth.ErrDigest, code: contract.CodeBadRequest, hint: "something between relay and executor changed the body"},
 	{err: execution.ErrNotFound, code: contract.CodeNotFound, hint: "list the executions: old ones are dropped, and a new VM has none of the old one's"},
 	{err: execution.ErrNoBlob, code: contract.CodeNotFound, hint: "the payload was dropped with its execution, or never was"},
 	{err: execution.ErrConflict, code: contract.CodeConflict, hint: "submit other code under another request_id"},
-	{err: execution.ErrNewInstance, code: contract.CodeNewInstance},
 	{err: execution.ErrQueueFull, code: contract.CodeQueueFull},
 	{err: execution.ErrLowMemory, code: contract.CodeLowMemory},
 	{err: execution.ErrKernelBusy, code: contract.CodeKernelBusy},
@@ -136,11 +137,7 @@ func answerWith(code contract.Code, message, hint string) (int, contract.Error) 
 	if hint == "" {
 		hint = rule.hint
 	}
-	e := contract.Error{Code: code, Message: message, Hint: hint, Retryable: rule.retryable}
-	if code == contract.CodeClockSkew {
-		e.ServerTime = time.Now().Unix()
-	}
-	return rule.status, e
+	return rule.status, contract.Error{Code: code, Message: message, Hint: hint, Retryable: rule.retryable}
 }
 
 // fail answers with err.
@@ -153,6 +150,9 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 func (a *API) explain(r *http.Request, err error) (int, contract.Error) {
 	status, e := translate(err)
 	e.RequestID = requestIDOf(r)
+	if e.Code == contract.CodeClockSkew || err == errRefusedRate {
+		e.ServerTime = a.clock.now().Unix()
+	}
 	if e.Code == contract.CodeInternal && !errors.Is(err, errPanic) {
 		a.Log.Error("internal error", "component", "api", "request_id", e.RequestID, "err", err)
 	}

@@ -56,7 +56,7 @@ func newStand(t testing.TB) *stand {
 	secret := auth.GenerateSecret()
 	s := &stand{t: t, secret: secret, log: &syncBuffer{}}
 	s.api = New(Config{
-		Secret: secret, InstanceID: "instance-1", Version: "test", Started: time.Now(),
+		Secret: secret, Instance: contract.Instance{ID: "instance-1", Start: "start-1"}, Version: "test", Started: time.Now(),
 		Shutdown:   func() {},
 		Log:        slog.New(slog.NewJSONHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		ClientAddr: func(r *http.Request) string { return r.Header.Get(addrHeader) },
@@ -90,6 +90,9 @@ func (s *stand) request(method, path string, body []byte) *http.Request {
 	req, err := http.NewRequest(method, s.url+path, bytes.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if method != http.MethodGet {
+		req.Header.Set(contract.HeaderInstance, s.api.Instance.String())
 	}
 	return req
 }

@@ -25,11 +25,17 @@ func (a *API) kernelNow() contract.Kernel {
 	return k
 }
 
-// restartKernel goes on when the caller goes away: half a restart is no use.
+// restartKernel goes on when the caller goes away: half a restart is no use. A kernel
+// that is not the current one was restarted already, or is being: then the answer is
+// the one that came after it.
 func (a *API) restartKernel(r *http.Request) (any, error) {
+	var meant contract.KernelRef
+	if err := decode(r, &meant); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), restartTimeout)
 	defer cancel()
-	if err := a.Queue.Restart(ctx); err != nil {
+	if err := a.Queue.Restart(ctx, meant.KernelID); err != nil {
 		return nil, err
 	}
 	return a.kernelNow(), nil

@@ -13,7 +13,11 @@ import (
 const (
 	maxUnsignedPerMinute = 60
 	maxSignedPerMinute   = 6000
-	maxWaiting           = 64 // connections in a long poll at once
+	// maxRefusedPerMinute bounds what somebody gets answered who captured requests of the
+	// key's holder and repeats them. The holder's own programs come here once each after a
+	// restart or a wrong clock: a hundred relays pass.
+	maxRefusedPerMinute = 600
+	maxWaiting          = 64 // connections in a long poll at once
 )
 
 // limiter counts requests per key over a sliding minute.
@@ -32,8 +36,12 @@ func (l *limiter) take(w http.ResponseWriter, r *http.Request, key string) bool 
 
 var (
 	errUnsignedRate = &refusal{Code: contract.CodeRateLimited, Message: "too many unsigned requests from this address"}
-	errSignedRate   = &refusal{Code: contract.CodeRateLimited, Message: "too many requests with this key"}
-	errTooManyWait  = &refusal{
+	errRefusedRate  = &refusal{
+		Code: contract.CodeRateLimited, Message: "too many requests with this key that were refused",
+		Hint: "sign by server_time for the executor that this answer names, and try again in a second",
+	}
+	errSignedRate  = &refusal{Code: contract.CodeRateLimited, Message: "too many requests with this key"}
+	errTooManyWait = &refusal{
 		Code: contract.CodeRateLimited, Status: http.StatusServiceUnavailable,
 		Message: "too many requests are waiting for output", Hint: "try again in a second, or ask without wait_seconds",
 	}
@@ -49,8 +57,24 @@ func (a *API) withinUnsigned(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// limitKey bounds what the holder of the key may ask. It counts after the MAC was
-// verified: before, anybody could use the key's share up.
+// refuse answers a request whose MAC is right but which was not verified: its time,
+// its executor, its nonce or its body is wrong. Such requests have a limit of their
+// own. Counted against the key, one captured request, repeated, locked its owner out;
+// counted against the address, one stranger would lock out all who come through the
+// same tunnel.
+//
+// Past the limit the cause is no longer told, but what a relay needs to get it right:
+// the executor's time, and which executor this is. So whoever keeps this limit used up
+// can't keep the owner from being verified.
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if !a.refused.take(w, r, "key") {
+		err = errRefusedRate
+	}
+	a.fail(w, r, err)
+}
+
+// limitKey bounds what the holder of the key may ask. It counts only what was verified
+// as the holder's: before, anybody could use the key's share up.
 func (a *API) limitKey(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !a.signed.take(w, r, "key") {

@@ -47,7 +47,7 @@ func newLiveStand(t testing.TB, stack stacks.Stack) *stand {
 		t.Fatal(err)
 	}
 	b.Queue, err = execution.Open(execution.Config{
-		Kernel: b.Kernel, Dir: filepath.Join(state, "executions"), InstanceID: s.api.InstanceID, Log: log,
+		Kernel: b.Kernel, Dir: filepath.Join(state, "executions"), Log: log,
 		Memory: func() (uint64, uint64, error) { m, err := probe.Memory(); return m.Used, m.Available, err },
 	})
 	if err != nil {
@@ -149,8 +149,6 @@ func checkSubmitting(t *testing.T, s *stand) {
 	}
 	body.Code = "41+2"
 	s.call("POST", contract.PathExecutions, body).want(t, http.StatusConflict, contract.CodeConflict)
-	body = contract.Submit{RequestID: "elsewhere", Code: "1", ExpectedInstanceID: "another"}
-	s.call("POST", contract.PathExecutions, body).want(t, http.StatusConflict, contract.CodeNewInstance)
 	if e := s.submit("raise ValueError('x')", 20); e.Status != contract.StatusFailed || e.Error == nil || e.Error.EName != "ValueError" {
 		t.Errorf("a Python exception gives %+v", e)
 	}
@@ -242,7 +240,7 @@ func checkKernel(t *testing.T, s *stand) {
 	if k := into[contract.Kernel](s, s.call("GET", contract.PathKernel, nil)); k.Status != contract.KernelBusy {
 		t.Errorf("status during a run is %s", k.Status)
 	}
-	after := into[contract.Kernel](s, s.call("POST", contract.PathKernelRestart, nil))
+	after := into[contract.Kernel](s, s.call("POST", contract.PathKernelRestart, contract.KernelRef{KernelID: before.KernelID}))
 	if after.KernelID == before.KernelID || after.Lives != before.Lives+1 {
 		t.Errorf("kernel after a restart is %+v", after)
 	}
@@ -267,15 +265,16 @@ func checkNamespace(t *testing.T, s *stand) {
 	s.call("GET", contract.PathInspect+"?name=nobodys", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
 
 	_, stop := s.running()
+	here := contract.KernelRef{KernelID: all.KernelID}
 	for _, ask := range [][2]string{{"GET", contract.PathVariables}, {"GET", contract.PathInspect + "?name=mine"}, {"POST", contract.PathCleanup}} {
 		began := time.Now()
-		s.call(ask[0], ask[1], nil).want(t, http.StatusConflict, contract.CodeKernelBusy)
+		s.call(ask[0], ask[1], here).want(t, http.StatusConflict, contract.CodeKernelBusy)
 		if d := time.Since(began); d > 5*time.Second {
 			t.Errorf("%s says kernel_busy after %v", ask[1], d)
 		}
 	}
 	stop()
-	c := into[contract.Cleanup](s, s.call("POST", contract.PathCleanup, nil))
+	c := into[contract.Cleanup](s, s.call("POST", contract.PathCleanup, here))
 	if c.VariablesCleared == 0 || c.MemoryBeforeBytes == 0 || c.MemoryAfterBytes == 0 || c.MemoryFreeBytes == 0 || c.KernelID == "" {
 		t.Errorf("cleanup is %+v", c)
 	}

@@ -49,11 +49,23 @@ func (a *API) inspect(r *http.Request) (any, error) {
 	return out, err
 }
 
+var errOtherKernel = &refusal{
+	Code: contract.CodeConflict, Message: "the kernel that was meant is gone; nothing was deleted in the current one",
+	Hint: "its variables went with it; ask for the kernel again before you clean up the current one",
+}
+
 // cleanup goes on when the caller goes away, so that the kernel is not given to the
 // next run while it is still deleting.
 func (a *API) cleanup(r *http.Request) (any, error) {
+	var meant contract.KernelRef
+	if err := decode(r, &meant); err != nil {
+		return nil, err
+	}
 	var out contract.Cleanup
 	err := a.hold(context.WithoutCancel(r.Context()), func(ctx context.Context, life *kernel.Life) error {
+		if life.ID != meant.KernelID {
+			return errOtherKernel
+		}
 		before, err := probe.Memory()
 		if err != nil {
 			return err

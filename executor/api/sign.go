@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
-	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -85,8 +84,8 @@ func (a *API) sign(next http.Handler) http.Handler {
 		}
 		out.header.Set("Content-Length", strconv.Itoa(len(body)))
 		out.header.Set("Cache-Control", "no-store, no-transform") // some tunnels recompress, which breaks the digest
-		out.header.Set(contract.HeaderInstance, a.InstanceID)
-		if err := a.signer.SignResponse(out.header, r, out.status, body, time.Now()); err != nil {
+		out.header.Set(contract.HeaderInstance, a.Instance.String())
+		if err := a.signer.SignResponse(out.header, r, out.status, body, a.clock.now()); err != nil {
 			a.Log.Error("signing an answer", "component", "api", "request_id", requestIDOf(r), "err", err)
 			a.fail(w, r, err)
 			return

@@ -57,9 +57,10 @@ func (q *Queue) Input(ctx context.Context, id, text string) error {
 var errNotCurrent = errors.New("the execution does not have the kernel")
 
 // Restart ends the running execution, cancels the waiting ones, for they would
-// miss its variables, and returns when a new kernel is ready.
-func (q *Queue) Restart(ctx context.Context) error {
-	return q.cfg.Kernel.Restart(ctx)
+// miss its variables, and returns when a new kernel is ready. It does so only when
+// kernelID is the current kernel's; otherwise it waits for the current one to be ready.
+func (q *Queue) Restart(ctx context.Context, kernelID string) error {
+	return q.cfg.Kernel.Restart(ctx, kernelID)
 }
 
 // send has the runner do something to the execution that has the kernel.

@@ -35,7 +35,7 @@ func start(t testing.TB, s stacks.Stack, cfg Config) *bench {
 		t.Fatal(err)
 	}
 	k := kernel.New(kernel.Config{Python: python, WorkDir: t.TempDir(), StateDir: t.TempDir(), Environ: os.Environ(), Log: log})
-	cfg.Kernel, cfg.Log, cfg.InstanceID = k, log, "this-instance"
+	cfg.Kernel, cfg.Log = k, log
 	if cfg.Dir == "" {
 		cfg.Dir = t.TempDir()
 	}

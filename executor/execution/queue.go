@@ -26,7 +26,6 @@ var (
 	ErrNotFound     = errors.New("no such execution")
 	ErrNoBlob       = errors.New("no such blob")
 	ErrConflict     = errors.New("this request_id was used for another submit")
-	ErrNewInstance  = errors.New("another executor instance than expected")
 	ErrQueueFull    = errors.New("too many executions wait already")
 	ErrLowMemory    = errors.New("too little memory is free")
 	ErrKernelBusy   = errors.New("a run holds the kernel")
@@ -52,9 +51,8 @@ var DefaultLimits = Limits{Queue: 64, LogBytes: 256 << 20, StateSize: 4 << 30, K
 
 // Config says where the queue keeps its log and what it runs on.
 type Config struct {
-	Kernel     *kernel.Kernel
-	Dir        string // holds one folder for each execution
-	InstanceID string // what Submit.ExpectedInstanceID must be when set
+	Kernel *kernel.Kernel
+	Dir    string // holds one folder for each execution
 	// Memory is what the machine uses and has available, in bytes.
 	Memory func() (used, available uint64, err error)
 	Limits Limits
@@ -142,9 +140,6 @@ func (l Limits) orDefault() Limits {
 // gives the same id and runs nothing. The caller has checked s against the
 // contract's bounds.
 func (q *Queue) Submit(s contract.Submit) (id string, err error) {
-	if s.ExpectedInstanceID != "" && s.ExpectedInstanceID != q.cfg.InstanceID {
-		return "", ErrNewInstance
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if old, ok := q.byRequest[s.RequestID]; ok {

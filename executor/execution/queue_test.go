@@ -80,9 +80,6 @@ func TestSubmitIsRefusedForAReason(t *testing.T) {
 			return 0, 8 << 30, nil
 		},
 	})
-	if _, err := q.Submit(contract.Submit{RequestID: "x", Code: "1", ExpectedInstanceID: "another"}); !errors.Is(err, ErrNewInstance) {
-		t.Errorf("another instance: %v", err)
-	}
 	low, q.memory.at = true, time.Time{}
 	if _, err := q.Submit(contract.Submit{RequestID: "x", Code: "1"}); !errors.Is(err, ErrLowMemory) {
 		t.Errorf("low memory: %v", err)
@@ -179,7 +176,7 @@ func TestCodeThatDoesNotYieldIsSaidSo(t *testing.T) {
 	if _, err := q.Interrupt(t.Context(), id); err != nil {
 		t.Errorf("interrupting it once more: %v", err)
 	}
-	if err := q.Restart(t.Context()); err != nil {
+	if err := q.Restart(t.Context(), q.cfg.Kernel.Status().KernelID); err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, q.settle(waiting), contract.StatusCancelled)

@@ -22,7 +22,7 @@ func TestARestartIsNoErrorOfTheCodeThatItEnds(t *testing.T) {
 			id := q.submit(test.code, 0)
 			q.awaitEvent(id, 0)
 			waiting := q.submit("1", 0)
-			if err := q.Restart(t.Context()); err != nil {
+			if err := q.Restart(t.Context(), q.cfg.Kernel.Status().KernelID); err != nil {
 				t.Fatal(err)
 			}
 			x := q.settle(id)
@@ -48,7 +48,7 @@ func TestARestartChangesNoOutcomeThatTheCodeCameTo(t *testing.T) {
 		failed := q.run("1/0")
 		id := q.submit("import time\nprint('on', flush=True)\ntry: time.sleep(3600)\nexcept KeyboardInterrupt: print('saved')", 0)
 		q.awaitEvent(id, 0)
-		if err := q.Restart(t.Context()); err != nil {
+		if err := q.Restart(t.Context(), q.cfg.Kernel.Status().KernelID); err != nil {
 			t.Fatal(err)
 		}
 		x := q.settle(id)

@@ -52,7 +52,7 @@ type Config struct {
 // Kernel supervises one kernel process after another.
 type Kernel struct {
 	cfg      Config
-	restarts chan chan error
+	restarts chan restart
 	stopped  chan struct{} // closed when Run ends
 
 	mu      sync.Mutex
@@ -67,7 +67,7 @@ type Kernel struct {
 func New(cfg Config) *Kernel {
 	return &Kernel{
 		cfg:      cfg,
-		restarts: make(chan chan error),
+		restarts: make(chan restart),
 		stopped:  make(chan struct{}),
 		changed:  make(chan struct{}),
 		status:   contract.KernelStarting,
@@ -117,30 +117,46 @@ func (k *Kernel) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch holds one life until it ends. A restart that was asked for is returned
+// watch holds one life until it ends. A restart of it that was asked for is returned
 // to be answered once the next life is ready.
 func (k *Kernel) watch(ctx context.Context, life *Life) (waiting chan error) {
 	defer k.cfg.Log.Info("kernel ended", "component", "kernel", "kernel_id", life.ID)
-	select {
-	case <-life.Done():
-		k.cfg.Log.Warn("kernel died", "component", "kernel", "kernel_id", life.ID, "reason", life.Reason())
-	case waiting = <-k.restarts:
-		life.restart()
-	case <-ctx.Done():
-		life.end("the executor shut down")
-	}
+	waiting = k.awaitEnd(ctx, life)
 	k.set(nil, contract.KernelStarting)
 	k.setReason(life.Reason())
 	life.close()
 	return waiting
 }
 
-// giveUp waits, dead, for someone to ask for a restart.
+// awaitEnd returns when life has ended. A restart that means an earlier life has what
+// it wants: whoever asks for one while another is under way joins it.
+func (k *Kernel) awaitEnd(ctx context.Context, life *Life) (waiting chan error) {
+	for {
+		select {
+		case <-life.Done():
+			k.cfg.Log.Warn("kernel died", "component", "kernel", "kernel_id", life.ID, "reason", life.Reason())
+			return nil
+		case r := <-k.restarts:
+			if r.kernelID != life.ID {
+				answer(r.done, nil)
+				continue
+			}
+			life.restart()
+			return r.done
+		case <-ctx.Done():
+			life.end("the executor shut down")
+			return nil
+		}
+	}
+}
+
+// giveUp waits, dead, for someone to ask for a restart, whichever life is meant.
 func (k *Kernel) giveUp(ctx context.Context) (waiting chan error) {
 	k.set(nil, contract.KernelDead)
 	k.cfg.Log.Error("kernel given up", "component", "kernel", "deaths", maxDeaths)
 	select {
-	case waiting = <-k.restarts:
+	case r := <-k.restarts:
+		waiting = r.done
 		k.set(nil, contract.KernelStarting)
 	case <-ctx.Done():
 	}
@@ -193,12 +209,19 @@ func (k *Kernel) Changed() <-chan struct{} {
 	return k.changed
 }
 
-// Restart ends the current life, a given-up kernel too, and returns when the
-// next one is ready.
-func (k *Kernel) Restart(ctx context.Context) error {
+// restart is somebody's wish for another life than the one of this id.
+type restart struct {
+	kernelID string
+	done     chan error // buffered; answered when the next life is ready or given up
+}
+
+// Restart ends the life of the id kernelID and returns when the next one is ready.
+// When another life is current it does nothing but wait until that one is ready. A
+// given-up kernel is started again whatever kernelID is.
+func (k *Kernel) Restart(ctx context.Context, kernelID string) error {
 	done := make(chan error, 1)
 	select {
-	case k.restarts <- done:
+	case k.restarts <- restart{kernelID, done}:
 	case <-k.stopped:
 		return ErrStopped
 	case <-ctx.Done():

@@ -193,7 +193,7 @@ func TestKernelThatKeepsDyingIsGivenUpUntilRestart(t *testing.T) {
 	if _, err := k.Life(); !errors.Is(err, ErrDead) || k.Status().Status != contract.KernelDead {
 		t.Fatalf("after %d deaths: %v, %+v", maxDeaths, err, k.Status())
 	}
-	if err := k.Restart(within(t, time.Minute)); err != nil {
+	if err := k.Restart(within(t, time.Minute), "whichever"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := k.Life(); err != nil {
@@ -230,7 +230,7 @@ func TestRestartEndsEvenAKernelThatIgnoresEverything(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if err := k.Restart(within(t, time.Minute)); err != nil {
+		if err := k.Restart(within(t, time.Minute), life.ID); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 15*time.Second {

@@ -161,8 +161,8 @@ func (a *advance) send(ctx context.Context) (contract.Execution, error) {
 	if a.opt.Live {
 		wait = min(wait, liveWait)
 	}
-	return a.vm.Submit(ctx, contract.Submit{
-		RequestID: f.RequestID, ExpectedInstanceID: f.InstanceID, Code: a.cell(f.Lo, f.Hi),
+	return a.vm.SubmitTo(ctx, f.InstanceID, contract.Submit{
+		RequestID: f.RequestID, Code: a.cell(f.Lo, f.Hi),
 		TimeoutSeconds: f.Timeout, WaitSeconds: max(0, wait.Seconds()), Unstored: true,
 	})
 }

@@ -62,7 +62,7 @@ type Spec struct {
 
 // VM is the executor as a run sees it; *client.Client is one.
 type VM interface {
-	Submit(ctx context.Context, s contract.Submit) (contract.Execution, error)
+	SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error)
 	Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error)
 	List(ctx context.Context, limit int) (contract.ExecutionList, error)
 	Interrupt(ctx context.Context, id string) (contract.Execution, error)

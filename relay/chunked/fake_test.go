@@ -198,9 +198,9 @@ func (f *fakeVM) line(do func() error) error {
 	return err
 }
 
-func (f *fakeVM) Submit(_ context.Context, s contract.Submit) (e contract.Execution, err error) {
+func (f *fakeVM) SubmitTo(_ context.Context, instanceID string, s contract.Submit) (e contract.Execution, err error) {
 	err = f.line(func() error {
-		if s.ExpectedInstanceID != f.InstanceID() {
+		if instanceID != f.InstanceID() {
 			return &contract.Error{Code: contract.CodeNewInstance}
 		}
 		b := f.batches[s.RequestID]

@@ -89,6 +89,16 @@ func (m *machine) python(code string) string {
 	return out.String()
 }
 
+// kernelID is the kernel that runs now.
+func (m *machine) kernelID() string {
+	m.t.Helper()
+	k, err := m.CurrentKernel(m.t.Context())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return k.KernelID
+}
+
 // attempt is what one call came to.
 type attempt struct {
 	Outcome

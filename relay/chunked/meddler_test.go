@@ -15,18 +15,18 @@ var errCut = errors.New("the line was cut")
 // meddler is a VM with something between it and the run.
 type meddler struct {
 	VM
-	submit func(s *contract.Submit)                                          // before it is sent
+	submit func(instanceID *string, s *contract.Submit)                      // before it is sent
 	answer func(e contract.Execution, err error) (contract.Execution, error) // of a submit
 	events func(events []contract.Event) []contract.Event                    // of any answer
 	count  int                                                               // submits
 }
 
-func (m *meddler) Submit(ctx context.Context, s contract.Submit) (contract.Execution, error) {
+func (m *meddler) SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error) {
 	m.count++
 	if m.submit != nil {
-		m.submit(&s)
+		m.submit(&instanceID, &s)
 	}
-	e, err := m.VM.Submit(ctx, s)
+	e, err := m.VM.SubmitTo(ctx, instanceID, s)
 	if m.answer != nil {
 		e, err = m.answer(e, err)
 	}

@@ -155,7 +155,7 @@ func TestWatchedRunTellsItsProgressAndItsOutputInTime(t *testing.T) {
 func TestSlowIterationsMakeShortBatches(t *testing.T) {
 	t.Parallel()
 	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
-	vm := &meddler{VM: m, submit: func(s *contract.Submit) {
+	vm := &meddler{VM: m, submit: func(_ *string, s *contract.Submit) {
 		s.Code = strings.Replace(s.Code, `\"seconds\":30`, `\"seconds\":0.3`, 1)
 	}}
 	s := spec("", "import time\ntime.sleep(.1 if i < 6 else 0)\n"+"open('numbers', 'a').write(f'{i}\\n')", 40)
@@ -169,7 +169,7 @@ func TestSlowIterationsMakeShortBatches(t *testing.T) {
 
 func TestDeadlineCountsWhatWasDoneAndTheNextTryGetsMoreTime(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		vm := &meddler{VM: m, submit: func(s *contract.Submit) { s.TimeoutSeconds = 1 }}
+		vm := &meddler{VM: m, submit: func(_ *string, s *contract.Submit) { s.TimeoutSeconds = 1 }}
 		s := spec(writesSetup, "import os, time\nwhile i == 3 and not os.path.exists('free'): time.sleep(.01)\n"+writesLoop, 6)
 		a := call(t, dir, s, vm, long)
 		if a.err != nil || a.Stop == nil || a.Stop.Execution.Status != contract.StatusTimedOut || a.Stop.Iteration != nil || a.Done != 3 {

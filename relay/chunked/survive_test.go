@@ -49,13 +49,13 @@ func TestRelayKilledAtAnyPointLosesAndDoublesNothing(t *testing.T) {
 	path := checkpoint.Path(dir, s.Name)
 	var atSubmit *snapshot
 	vm := &meddler{VM: m}
-	vm.submit = func(*contract.Submit) { atSubmit = take(t, path) }
+	vm.submit = func(*string, *contract.Submit) { atSubmit = take(t, path) }
 
 	// Killed after writing down the first batch, before it was sent.
 	vm.answer = nil
-	never := &meddler{VM: m, submit: func(sub *contract.Submit) {
+	never := &meddler{VM: m, submit: func(instanceID *string, _ *contract.Submit) {
 		atSubmit = take(t, path)
-		sub.ExpectedInstanceID = "none" // refused: as if never sent
+		*instanceID = "none" // refused: as if never sent
 	}}
 	call(t, dir, s, never, long)
 	atSubmit.put(t)
@@ -157,7 +157,7 @@ func TestAfterACleanupTheSetupRunsAgainAndTheLoopGoesOn(t *testing.T) {
 		if a := call(t, dir, s, m, long); a.Stop == nil || a.Done != 15 {
 			t.Fatalf("done %d, %v", a.Done, a.err)
 		}
-		if _, err := m.Cleanup(t.Context()); err != nil {
+		if _, err := m.Cleanup(t.Context(), m.kernelID()); err != nil {
 			t.Fatal(err)
 		}
 		m.python("kept = 1")
@@ -215,7 +215,7 @@ func TestStateRestoredFromEarlierTakesTheRecordBack(t *testing.T) {
 		}
 		// As restore_kernel_state does in a new kernel: the variables and the record of
 		// iteration 20.
-		if _, err := m.RestartKernel(t.Context()); err != nil {
+		if _, err := m.RestartKernel(t.Context(), m.kernelID()); err != nil {
 			t.Fatal(err)
 		}
 		m.python(fmt.Sprintf(`

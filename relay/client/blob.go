@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -66,8 +65,7 @@ func (c *Client) blobPart(ctx context.Context, path string, offset, left int64) 
 	query := url.Values{}
 	query.Set("offset", strconv.FormatInt(offset, 10))
 	query.Set("length", strconv.FormatInt(min(max(left, 1), contract.MaxBlobPart), 10))
-	got, err := c.retry(ctx, always, func() (answer, error) {
-		return c.attempt(ctx, func() request { return request{method: http.MethodGet, path: path, query: query} })
-	})
+	j := &job{client: c, build: get(path, query)}
+	got, err := c.retry(ctx, always, func() (answer, error) { return j.try(ctx) })
 	return got.body, err
 }

@@ -14,8 +14,11 @@ import (
 )
 
 // Every call returns a *contract.Error where the executor refused and an *Error
-// where no executor answered. Calls that only ask, and Interrupt, are tried again
-// until ctx ends; those that change something only while they surely were not sent.
+// where no executor answered. Calls that only ask, Interrupt and RestartKernel are tried
+// again until ctx ends; others that change something only while they surely were not
+// sent. Those that change something are meant for the executor that answered last when
+// they began; another one refuses them with new_instance, which is returned: only
+// submits and the starts of uploads go on to it by themselves.
 
 // Health asks once, unsigned, how the executor is. It proves nothing about the
 // secret: any signed call does.
@@ -48,9 +51,32 @@ func (c *Client) Kernel(ctx context.Context) (contract.Kernel, error) {
 	return call[contract.Kernel](ctx, c, always, get(contract.PathKernel, nil))
 }
 
-// RestartKernel ends the kernel and waits until a new one is ready.
-func (c *Client) RestartKernel(ctx context.Context) (contract.Kernel, error) {
-	return call[contract.Kernel](ctx, c, unsent, c.post(contract.PathKernelRestart, nil))
+// CurrentKernel is Kernel, but waits for a kernel that is starting, and fails with
+// kernel_dead where there is none.
+func (c *Client) CurrentKernel(ctx context.Context) (contract.Kernel, error) {
+	j := &job{client: c, build: get(contract.PathKernel, nil)}
+	var k contract.Kernel
+	_, err := c.retry(ctx, always, func() (answer, error) {
+		got, err := j.try(ctx)
+		if err == nil {
+			err = read(got.body, &k)
+		}
+		switch {
+		case err != nil || k.KernelID != "":
+			return got, err
+		case k.Status == contract.KernelDead:
+			return got, &contract.Error{Code: contract.CodeKernelDead, Message: "the kernel is dead", Hint: "restart the kernel"}
+		}
+		return got, &contract.Error{Code: contract.CodeKernelStarting, Message: "the kernel is starting", Hint: "try again in a few seconds"}
+	})
+	return k, err
+}
+
+// RestartKernel ends the kernel called kernelID, as Kernel tells it, and waits until a
+// new one is ready. When another one is current, as after an earlier try, it does
+// nothing and gives that one: a kernel is not restarted twice.
+func (c *Client) RestartKernel(ctx context.Context, kernelID string) (contract.Kernel, error) {
+	return call[contract.Kernel](ctx, c, always, c.post(contract.PathKernelRestart, kernelRef(kernelID)))
 }
 
 // Variables lists the user's variables.
@@ -63,9 +89,18 @@ func (c *Client) Inspect(ctx context.Context, name string) (contract.Inspection,
 	return call[contract.Inspection](ctx, c, always, get(contract.PathInspect, url.Values{"name": {name}}))
 }
 
-// Cleanup deletes the user's variables and frees memory.
-func (c *Client) Cleanup(ctx context.Context) (contract.Cleanup, error) {
-	return call[contract.Cleanup](ctx, c, unsent, c.post(contract.PathCleanup, nil))
+// Cleanup deletes the user's variables in the kernel called kernelID and frees memory.
+// Where another kernel is current, it is left as it is, and the answer is conflict.
+func (c *Client) Cleanup(ctx context.Context, kernelID string) (contract.Cleanup, error) {
+	return call[contract.Cleanup](ctx, c, unsent, c.post(contract.PathCleanup, kernelRef(kernelID)))
+}
+
+func kernelRef(id string) []byte {
+	body, err := json.Marshal(contract.KernelRef{KernelID: id})
+	if err != nil {
+		panic(err) // one string
+	}
+	return body
 }
 
 // List lists executions, newest first, without events; the executor's own limit

@@ -21,10 +21,10 @@ func TestCallsAskWhatTheContractSays(t *testing.T) {
 	}{
 		"probe":     {func(ctx context.Context, c *Client) error { _, err := c.Probe(ctx); return err }, "GET", "/v1/probe", "", ""},
 		"kernel":    {func(ctx context.Context, c *Client) error { _, err := c.Kernel(ctx); return err }, "GET", "/v1/kernel", "", ""},
-		"restart":   {func(ctx context.Context, c *Client) error { _, err := c.RestartKernel(ctx); return err }, "POST", "/v1/kernel/restart", "", ""},
+		"restart":   {func(ctx context.Context, c *Client) error { _, err := c.RestartKernel(ctx, "k-1"); return err }, "POST", "/v1/kernel/restart", "", `{"kernel_id":"k-1"}`},
 		"variables": {func(ctx context.Context, c *Client) error { _, err := c.Variables(ctx); return err }, "GET", "/v1/variables", "", ""},
 		"inspect":   {func(ctx context.Context, c *Client) error { _, err := c.Inspect(ctx, "a b&c"); return err }, "GET", "/v1/variables/inspect", "name=a+b%26c", ""},
-		"cleanup":   {func(ctx context.Context, c *Client) error { _, err := c.Cleanup(ctx); return err }, "POST", "/v1/cleanup", "", ""},
+		"cleanup":   {func(ctx context.Context, c *Client) error { _, err := c.Cleanup(ctx, "k-1"); return err }, "POST", "/v1/cleanup", "", `{"kernel_id":"k-1"}`},
 		"files":     {func(ctx context.Context, c *Client) error { _, err := c.Files(ctx, "/content/ü?#"); return err }, "GET", "/v1/files", "path=%2Fcontent%2F%C3%BC%3F%23", ""},
 		"list":      {func(ctx context.Context, c *Client) error { _, err := c.List(ctx, 20); return err }, "GET", "/v1/executions", "limit=20", ""},
 		"list all":  {func(ctx context.Context, c *Client) error { _, err := c.List(ctx, 0); return err }, "GET", "/v1/executions", "", ""},
@@ -42,7 +42,7 @@ func TestCallsAskWhatTheContractSays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, _ := newRunningExecutor(t)
-			if err := c.call(t.Context(), e.client(t)); err != nil {
+			if err := c.call(t.Context(), e.acquainted(t)); err != nil {
 				t.Fatal(err)
 			}
 			got := e.all()
@@ -111,7 +111,7 @@ func TestHealthIsUnsigned(t *testing.T) {
 func TestHealthOfAnotherProtocol(t *testing.T) {
 	e, _ := newRunningExecutor(t)
 	e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool {
-		writeJSON(w, http.StatusOK, contract.Health{Status: "ok", Protocol: 2, Version: "9.0"})
+		writeJSON(w, http.StatusOK, contract.Health{Status: "ok", Protocol: contract.Protocol + 1, Version: "9.0"})
 		return true
 	})
 	got, err := e.client(t).Health(t.Context())

@@ -7,7 +7,8 @@
 // what an executor has not signed (/health apart), and must not follow its redirects.
 //
 // Start reading at calls.go (what can be asked), then exchange.go (one try),
-// retry.go (which are tried again) and submit.go (why code never runs twice).
+// retry.go (which are tried again), job.go (for which executor they are signed) and
+// submit.go (why code never runs twice).
 package client
 
 import (
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
 )
 
 // Config is what a Client needs.
@@ -38,8 +40,8 @@ type Client struct {
 	log       *slog.Logger
 	patience  patience
 	offset    atomic.Int64 // nanoseconds the executor's clock is ahead of ours
-	instance  atomic.Pointer[string]
-	asking    chan struct{} // holds one while the first submit asks for the instance
+	instance  atomic.Pointer[contract.Instance]
+	asking    chan struct{} // holds one while the first call that needs the instance asks for it
 }
 
 // patience is how long a try may make no progress.
@@ -105,11 +107,14 @@ func (c *Client) Close() {
 
 // InstanceID is the executor that answered last, empty before the first signed
 // answer. It changes when a new VM took over the address.
-func (c *Client) InstanceID() string {
-	if id := c.instance.Load(); id != nil {
-		return *id
+func (c *Client) InstanceID() string { return c.current().ID }
+
+// current is the executor that answered last, zero before the first signed answer.
+func (c *Client) current() contract.Instance {
+	if known := c.instance.Load(); known != nil {
+		return *known
 	}
-	return ""
+	return contract.Instance{}
 }
 
 // ClockOffset is how far the executor's clock is ahead of this computer's, zero while

@@ -70,15 +70,6 @@ func problem(kind Kind, message string, err error) *Error {
 	return &Error{Kind: kind, Message: message, Hint: hints[kind], Err: err}
 }
 
-// otherProtocol is the error of an executor that speaks another protocol.
-func otherProtocol(theirs int) *Error {
-	step := "take a newer relay: the executor's release is the newer one"
-	if theirs < contract.Protocol {
-		step = "run the cell of this relay's release in Colab (`relay bootstrap` prints it): the executor's is older"
-	}
-	return stepped(KindWrongProtocol, fmt.Sprintf("the executor speaks protocol %d, this relay %d", theirs, contract.Protocol), step, nil)
-}
-
 // stepped is a problem whose next step is another than its kind's usual one.
 func stepped(kind Kind, message, step string, err error) *Error {
 	e := problem(kind, message, err)

@@ -30,12 +30,14 @@ type request struct {
 	batch  bool          // body is a batch of files instead
 	into   []byte        // where a part of a file is to be read; nil for other answers
 	wait   time.Duration // how long the executor was asked to wait
+	// instance is the executor that is meant; zero for a GET.
+	instance contract.Instance
 }
 
 // answer is what an executor signed.
 type answer struct {
 	body     []byte // decompressed
-	instance string
+	instance contract.Instance
 	// unproven is how many bytes of request.into came of an answer that was cut: its
 	// head was signed, and nothing says that these bytes are the executor's.
 	unproven int
@@ -46,6 +48,7 @@ type answer struct {
 func (c *Client) try(ctx context.Context, r request) (answer, error) {
 	started := time.Now()
 	got, requestID, err := c.exchange(ctx, r)
+	err = c.byProtocol(ctx, err)
 	note(ctx, err)
 	attrs := []any{"method", r.method, "path", r.path, "request_id", requestID, "bytes", len(got.body), "dur", time.Since(started)}
 	if err != nil {
@@ -94,6 +97,9 @@ func (c *Client) newRequest(ctx context.Context, r request, dog *watchdog) (*htt
 	req.Header.Set("Accept-Encoding", encodingGzip)
 	req.Header.Set(contract.HeaderSkipInterstitial, "1")
 	req.Header.Set("User-Agent", "colab-relay")
+	if !r.instance.IsZero() {
+		req.Header.Set(contract.HeaderInstance, r.instance.String())
+	}
 	if r.body == nil {
 		return req, nil
 	}
@@ -137,9 +143,12 @@ func (c *Client) roundTrip(req *http.Request, dog *watchdog, into []byte) (*http
 
 // open takes apart an answer whose signature held.
 func (c *Client) open(res *http.Response, raw, into []byte) (answer, error) {
-	got := answer{instance: res.Header.Get(contract.HeaderInstance)}
-	c.instance.Store(&got.instance)
-	var err error
+	instance, err := contract.ParseInstance(res.Header.Get(contract.HeaderInstance))
+	if err != nil {
+		return answer{}, unknownForm("the executor's name is of an unknown form", err)
+	}
+	c.instance.Store(&instance)
+	got := answer{instance: instance}
 	if into != nil && res.StatusCode == http.StatusOK {
 		got.body, err = unpackPart(res, raw, into)
 	} else {
@@ -158,9 +167,14 @@ func (c *Client) open(res *http.Response, raw, into []byte) (answer, error) {
 	}
 	var body contract.ErrorBody
 	if err := json.Unmarshal(got.body, &body); err != nil || body.Error.Code == "" {
-		e := problem(KindWrongProtocol, "the executor's answer is of an unknown form ("+res.Status+")", err)
-		e.sent = true
-		return got, e
+		return got, unknownForm("the executor's answer is of an unknown form ("+res.Status+")", err)
 	}
 	return got, &body.Error
+}
+
+// unknownForm is the error of an answer that the executor signed and we can't read.
+func unknownForm(message string, err error) *Error {
+	e := problem(KindWrongProtocol, message, err)
+	e.sent = true
+	return e
 }

@@ -161,7 +161,7 @@ func TestStalledAnswerTimesOut(t *testing.T) {
 
 func TestSlowBodyThatMovesIsNotCut(t *testing.T) {
 	e, _ := newRunningExecutor(t)
-	const health = `{"status":"ok","protocol":1}`
+	const health = `{"status":"ok","protocol":2}`
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
 	e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool {

@@ -39,7 +39,7 @@ func testSecret(t testing.TB, key string) auth.Secret {
 	return secret
 }
 
-// seen is one request that passed authentication, its body decompressed.
+// seen is one request whose signature held, its body decompressed.
 type seen struct {
 	method, path, query string
 	header              http.Header
@@ -55,17 +55,21 @@ func (s seen) submit(t testing.TB) contract.Submit {
 	return submit
 }
 
+// meant is the executor the request names; empty for a GET.
+func (s seen) meant() string { return s.header.Get(contract.HeaderInstance) }
+
 // executor is a small executor: real authentication in front of an answer a test
 // chooses.
 type executor struct {
 	*httptest.Server
-	verifier *auth.Verifier
-	signer   *auth.Signer
-	now      func() time.Time
+	secret auth.Secret
+	signer *auth.Signer
+	now    func() time.Time
 
 	mu       sync.Mutex
 	requests []seen
-	instance string
+	instance contract.Instance
+	verifier *auth.Verifier // of instance
 	// respond answers a verified request, with a status and a value for JSON; []byte
 	// goes out as it is.
 	respond func(seen) (int, any)
@@ -77,9 +81,6 @@ type executor struct {
 	connections atomic.Int32
 }
 
-// executorStart is when test executors began: long enough ago for any request.
-const executorStart = -24 * time.Hour
-
 func newExecutor(t testing.TB, respond func(seen) (int, any)) *executor {
 	return newExecutorAt(t, time.Now, respond)
 }
@@ -89,12 +90,12 @@ func newExecutorAt(t testing.TB, now func() time.Time, respond func(seen) (int, 
 	t.Helper()
 	secret := testSecret(t, testKey)
 	e := &executor{
-		verifier: auth.NewVerifier(secret, now().Add(executorStart), now),
-		signer:   auth.NewSigner(secret),
-		now:      now,
-		instance: "instance-1",
-		respond:  respond,
+		secret:  secret,
+		signer:  auth.NewSigner(secret),
+		now:     now,
+		respond: respond,
 	}
+	e.becomes("instance-1/start-1")
 	e.Server = httptest.NewUnstartedServer(e)
 	e.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -120,7 +121,7 @@ func (e *executor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the connection broke
 	}
 	answer := httptest.NewRecorder()
-	switch _, err := e.verifier.Verify(r); {
+	switch _, err := e.checker().Verify(r); {
 	case errors.Is(err, auth.ErrUnauthorized):
 		writeJSON(w, http.StatusUnauthorized, refusalBody(contract.CodeUnauthorized))
 		return
@@ -128,6 +129,12 @@ func (e *executor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body := refusalBody(contract.CodeClockSkew)
 		body.Error.ServerTime = e.now().Unix()
 		e.sign(answer, r, http.StatusUnauthorized, body)
+	case errors.Is(err, auth.ErrNewInstance):
+		e.sawRefused(r, raw)
+		e.sign(answer, r, http.StatusConflict, refusalBody(contract.CodeNewInstance))
+	case errors.Is(err, auth.ErrNewStart):
+		e.sawRefused(r, raw)
+		e.sign(answer, r, http.StatusConflict, refusalBody(contract.CodeNewStart))
 	case err != nil:
 		e.sign(answer, r, http.StatusUnauthorized, refusalBody(contract.CodeReplayed))
 	case auth.VerifyDigest(r.Header, raw) != nil:
@@ -155,19 +162,33 @@ func (e *executor) hookAfter() func(http.ResponseWriter, *httptest.ResponseRecor
 }
 
 func (e *executor) handle(r *http.Request, raw []byte) (int, any) {
-	body := raw
-	if r.Header.Get("Content-Encoding") == encodingGzip {
-		plain, err := decompress(raw, encodingGzip, contract.MaxBodyBytes)
-		if err != nil {
-			return http.StatusBadRequest, refusalBody(contract.CodeBadRequest)
-		}
-		body = plain
+	got, err := e.saw(r, raw)
+	if err != nil {
+		return http.StatusBadRequest, refusalBody(contract.CodeBadRequest)
 	}
+	return e.respond(got)
+}
+
+func (e *executor) sawRefused(r *http.Request, raw []byte) {
+	if _, err := e.saw(r, raw); err != nil {
+		panic(err)
+	}
+}
+
+// saw notes a request.
+func (e *executor) saw(r *http.Request, raw []byte) (seen, error) {
+	body, err := decompress(raw, r.Header.Get("Content-Encoding"), contract.MaxBodyBytes)
 	got := seen{r.Method, r.URL.Path, r.URL.RawQuery, r.Header, body}
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.requests = append(e.requests, got)
-	e.mu.Unlock()
-	return e.respond(got)
+	return got, err
+}
+
+func (e *executor) checker() *auth.Verifier {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.verifier
 }
 
 func (e *executor) sign(answer *httptest.ResponseRecorder, r *http.Request, status int, value any) {
@@ -182,7 +203,7 @@ func (e *executor) sign(answer *httptest.ResponseRecorder, r *http.Request, stat
 		answer.Header().Set("Content-Encoding", encodingGzip)
 	}
 	e.mu.Lock()
-	answer.Header().Set(contract.HeaderInstance, e.instance)
+	answer.Header().Set(contract.HeaderInstance, e.instance.String())
 	e.mu.Unlock()
 	if err := e.signer.SignResponse(answer.Header(), r, status, body, time.Now()); err != nil {
 		panic(err)
@@ -198,23 +219,34 @@ func (e *executor) all() []seen {
 	return append([]seen(nil), e.requests...)
 }
 
-// submits is what came in to POST /v1/executions.
-func (e *executor) submits(t testing.TB) []contract.Submit {
+// submitted is a submit that came in, and for whom.
+type submitted struct {
+	contract.Submit
+	meant string
+}
+
+// submits is what came in to POST /v1/executions, refused or not.
+func (e *executor) submits(t testing.TB) []submitted {
 	t.Helper()
-	var out []contract.Submit
+	var out []submitted
 	for _, r := range e.all() {
 		if r.method == http.MethodPost && r.path == contract.PathExecutions {
-			out = append(out, r.submit(t))
+			out = append(out, submitted{r.submit(t), r.meant()})
 		}
 	}
 	return out
 }
 
-// becomes makes the executor another instance, as a new VM at the same address is.
-func (e *executor) becomes(instance string) {
+// becomes makes the executor another one, as a new VM at the same address is, or the
+// same one started again. It remembers no nonces.
+func (e *executor) becomes(name string) {
+	instance, err := contract.ParseInstance(name)
+	if err != nil {
+		panic(err)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.instance = instance
+	e.instance, e.verifier = instance, auth.NewVerifier(e.secret, instance, e.now)
 }
 
 func (e *executor) setBefore(before func(http.ResponseWriter, *http.Request) bool) {
@@ -235,6 +267,19 @@ func (e *executor) client(t testing.TB) *Client {
 	return newClient(t, Config{BaseURL: e.URL, Secret: testSecret(t, testKey)})
 }
 
+// acquainted is a client of e that has heard of it; what that took is not noted.
+func (e *executor) acquainted(t testing.TB) *Client {
+	t.Helper()
+	c := e.client(t)
+	if _, err := c.Kernel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.requests = nil
+	return c
+}
+
 func newClient(t testing.TB, cfg Config) *Client {
 	t.Helper()
 	c, err := New(cfg)
@@ -243,46 +288,6 @@ func newClient(t testing.TB, cfg Config) *Client {
 	}
 	t.Cleanup(c.Close)
 	return c
-}
-
-// runs answers submits as an executor does that knows what it ran: one execution
-// for each request_id, and none for another instance. Everything else it answers
-// with an empty object.
-type runs struct {
-	mu   sync.Mutex
-	ran  map[string]int
-	here func() string // instance_id
-}
-
-func (r *runs) respond(s seen) (int, any) {
-	if s.method != http.MethodPost || s.path != contract.PathExecutions {
-		return http.StatusOK, struct{}{}
-	}
-	var submit contract.Submit
-	if err := json.Unmarshal(s.body, &submit); err != nil {
-		return http.StatusBadRequest, refusalBody(contract.CodeBadRequest)
-	}
-	if submit.ExpectedInstanceID != "" && submit.ExpectedInstanceID != r.here() {
-		return http.StatusConflict, refusalBody(contract.CodeNewInstance)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ran[submit.RequestID] == 0 {
-		r.ran[submit.RequestID]++
-	}
-	return http.StatusOK, contract.Execution{ExecutionID: "e-" + submit.RequestID, RequestID: submit.RequestID, Status: contract.StatusSucceeded}
-}
-
-// newRunningExecutor is an executor that answers as runs says.
-func newRunningExecutor(t testing.TB) (*executor, *runs) {
-	r := &runs{ran: map[string]int{}}
-	e := newExecutor(t, r.respond)
-	r.here = func() string {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return e.instance
-	}
-	return e, r
 }
 
 func refusalBody(code contract.Code) contract.ErrorBody {

@@ -64,7 +64,7 @@ func (c *Client) Content(ctx context.Context, p Part, buf []byte) (n int, err er
 	query := url.Values{"path": {p.Path}, "etag": {p.ETag}}
 	query.Set("offset", strconv.FormatInt(p.Offset, 10))
 	query.Set("length", strconv.Itoa(len(buf)))
-	got, err := c.attempt(ctx, func() request {
+	got, err := c.once(ctx, func() request {
 		return request{method: http.MethodGet, path: contract.PathContent, query: query, into: buf, wait: slowRead}
 	})
 	if err != nil {
@@ -82,13 +82,14 @@ const (
 	slowSend = 40 * time.Second
 )
 
-// StartUpload begins an upload. The same call resumes it, and tells what is missing.
+// StartUpload begins an upload. The same call resumes it, and tells what is missing. It
+// goes to a new VM by itself where no try of it may have been accepted before.
 func (c *Client) StartUpload(ctx context.Context, u contract.UploadStart) (contract.Upload, error) {
 	body, err := json.Marshal(u)
 	if err != nil {
 		return contract.Upload{}, fmt.Errorf("writing the start of an upload: %w", err)
 	}
-	return call[contract.Upload](ctx, c, always, c.post(contract.PathUploads, body))
+	return finish[contract.Upload](ctx, &job{client: c, build: c.post(contract.PathUploads, body), moves: true}, always)
 }
 
 // PutPart sends body, at most contract.MaxFilePart bytes, as the file's bytes from
@@ -101,7 +102,7 @@ func (c *Client) PutPart(ctx context.Context, id string, offset int64, body []by
 		return u, err
 	}
 	query := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
-	got, err := c.attempt(ctx, func() request {
+	got, err := c.once(ctx, func() request {
 		return request{method: http.MethodPut, path: path, query: query, body: body, part: true, wait: slowSend}
 	})
 	if err != nil {

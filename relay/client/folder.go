@@ -16,7 +16,8 @@ func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.C
 	if err != nil {
 		return nil, fmt.Errorf("writing a manifest: %w", err)
 	}
-	got, err := call[contract.Comparison](ctx, c, always, c.post(contract.PathCompare, body))
+	j := &job{client: c, build: c.post(contract.PathCompare, body), moves: true} // it only asks
+	got, err := finish[contract.Comparison](ctx, j, always)
 	if err != nil {
 		return nil, err
 	}

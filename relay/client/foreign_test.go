@@ -60,7 +60,7 @@ var foreignAnswers = map[string]struct {
 		"Signature-Input":       `sig1=("@status" "content-digest" "executor-instance" "signature";req;key="sig1");created=1;keyid="54f18ce324e9864b";alg="hmac-sha256";tag="colab-relay"`,
 		"Signature":             "sig1=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:",
 		"Content-Digest":        "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:",
-		contract.HeaderInstance: "instance-1",
+		contract.HeaderInstance: "instance-1/start-1",
 	}, `{}`, KindBadAnswer, "signature"},
 }
 
@@ -220,7 +220,7 @@ func TestFaultsHaveTheirOwnNextStep(t *testing.T) {
 		"--allow-cidr":            named("ngrok", "ERR_NGROK_3205", ngrokPages),
 		"minute":                  named("ngrok", "ERR_NGROK_734", ngrokPages),
 		"errors/err_ngrok_4242":   named("ngrok", "ERR_NGROK_4242", ngrokPages),
-		"newer relay":             otherProtocol(contract.Protocol + 1),
+		"update the relay":        otherProtocol(contract.Protocol + 1),
 		"relay bootstrap":         otherProtocol(contract.Protocol - 1),
 		"run the executor's cell": named("ngrok", "ERR_NGROK_3200", ngrokPages),
 	} {

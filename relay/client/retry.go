@@ -120,23 +120,27 @@ func newBackOff() backoff.BackOff {
 	return b
 }
 
-// attempt is one try, and a second one at once when the first was refused for its
-// time: the refusal is signed and tells the executor's clock. build makes each
-// try's request.
-func (c *Client) attempt(ctx context.Context, build func() request) (answer, error) {
-	got, err := c.try(ctx, build())
-	refused := refusal(err)
-	if refused == nil || refused.Code != contract.CodeClockSkew || refused.ServerTime <= 0 {
-		return got, err
+// once makes a call of the contract that is tried once.
+func (c *Client) once(ctx context.Context, build func() request) (answer, error) {
+	j := &job{client: c, build: build}
+	if err := j.address(ctx); err != nil {
+		return answer{}, err
 	}
-	c.setClock(time.Unix(refused.ServerTime, 0))
-	return c.try(ctx, build())
+	return j.try(ctx)
 }
 
 // call makes a call of the contract and reads its answer as T.
 func call[T any](ctx context.Context, c *Client, again policy, build func() request) (T, error) {
+	return finish[T](ctx, &job{client: c, build: build}, again)
+}
+
+// finish tries until again says no, and reads the answer as T.
+func finish[T any](ctx context.Context, j *job, again policy) (T, error) {
 	var result T
-	got, err := c.retry(ctx, again, func() (answer, error) { return c.attempt(ctx, build) })
+	if err := j.address(ctx); err != nil {
+		return result, err
+	}
+	got, err := j.client.retry(ctx, again, func() (answer, error) { return j.try(ctx) })
 	if err != nil {
 		return result, err
 	}

@@ -75,14 +75,15 @@ func TestLostAnswers(t *testing.T) {
 		"read":      {func(ctx context.Context, c *Client) error { _, err := c.Execution(ctx, "e", 0, 0, 0); return err }, 2},
 		"interrupt": {func(ctx context.Context, c *Client) error { _, err := c.Interrupt(ctx, "e"); return err }, 2},
 		"input":     {func(ctx context.Context, c *Client) error { _, err := c.Input(ctx, "e", "x"); return err }, 1},
-		"restart":   {func(ctx context.Context, c *Client) error { _, err := c.RestartKernel(ctx); return err }, 1},
-		"cleanup":   {func(ctx context.Context, c *Client) error { _, err := c.Cleanup(ctx); return err }, 1},
+		"restart":   {func(ctx context.Context, c *Client) error { _, err := c.RestartKernel(ctx, "k"); return err }, 2},
+		"cleanup":   {func(ctx context.Context, c *Client) error { _, err := c.Cleanup(ctx, "k"); return err }, 1},
 		"shutdown":  {func(ctx context.Context, c *Client) error { _, err := c.Shutdown(ctx); return err }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExecutor(t, func(seen) (int, any) { return 200, struct{}{} })
+			client := e.acquainted(t)
 			e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
-			err := c.call(t.Context(), e.client(t))
+			err := c.call(t.Context(), client)
 			if got := len(e.all()); got != c.tries {
 				t.Errorf("the executor was asked %d times, want %d", got, c.tries)
 			}
@@ -127,15 +128,17 @@ func TestCallsThatWereSurelyNotSentAreTriedAgain(t *testing.T) {
 	if _, err := c.Input(t.Context(), "e", "x"); err != nil {
 		t.Fatal(err)
 	}
-	if got := len(e.all()); got != 1 {
+	if got := len(e.all()); got != 2 { // the first asks who is there
 		t.Errorf("%d requests", got)
 	}
 }
 
 // Something on the way sent the request twice and lost the first answer.
 func TestReplayedInputIsNotSentAgain(t *testing.T) {
-	e := newExecutor(t, refusing(1, contract.CodeReplayed))
-	_, err := e.client(t).Input(t.Context(), "e", "x")
+	e, _ := newRunningExecutor(t)
+	c := e.acquainted(t)
+	e.respond = refusing(1, contract.CodeReplayed)
+	_, err := c.Input(t.Context(), "e", "x")
 	wantCode(t, err, contract.CodeReplayed)
 	if got := len(e.all()); got != 1 {
 		t.Errorf("%d requests", got)

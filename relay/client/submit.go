@@ -16,88 +16,45 @@ import (
 // tries again until ctx ends, always under one RequestID (made here where empty), so
 // the code runs at most once.
 //
-// Each try names the instance it means, asked for before the very first submit: when
-// a new VM has taken over the address, a request that may have run on the old one
-// must not run again unseen. A new_instance refusal of a submit that surely reached
-// no executor before is no such case; it goes to the new instance. Otherwise the
-// refusal is returned, and later submits go to the new instance. A caller that sets
-// ExpectedInstanceID always gets the refusal.
+// Each try is signed for one executor: when a new VM has taken over the address, a
+// request that may have run on the old one must not run again unseen. A submit that
+// surely reached no executor before goes to the new one, as InstanceID then tells.
+// Otherwise the refusal, new_instance, is returned, and later submits go to the new
+// one.
 func (c *Client) Submit(ctx context.Context, s contract.Submit) (contract.Execution, error) {
-	var result contract.Execution
+	return c.submit(ctx, s, &job{client: c, moves: true})
+}
+
+// SubmitTo is Submit for one instance and no other. Whichever the client heard of
+// last, every other one refuses with new_instance.
+func (c *Client) SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error) {
+	return c.submit(ctx, s, &job{client: c, pinned: instanceID})
+}
+
+func (c *Client) submit(ctx context.Context, s contract.Submit, j *job) (contract.Execution, error) {
 	if s.RequestID == "" {
 		s.RequestID = rand.Text()
 	}
 	if _, err := json.Marshal(s); err != nil {
-		return result, fmt.Errorf("writing a submit: %w", err)
+		return contract.Execution{}, fmt.Errorf("writing a submit: %w", err)
 	}
-	job := submission{client: c, submit: s, pinned: s.ExpectedInstanceID != ""}
-	if s.ExpectedInstanceID == "" {
-		id, err := c.firstInstance(ctx)
-		if err != nil {
-			return result, err
-		}
-		job.submit.ExpectedInstanceID = id
-	}
-	got, err := c.retry(ctx, always, func() (answer, error) { return job.try(ctx) })
-	if err == nil {
-		err = read(got.body, &result)
-	}
+	j.build = func() request { return submitRequest(ctx, s) }
+	e, err := finish[contract.Execution](ctx, j, always)
 	if errors.Is(err, errTooLong) {
 		return c.submitted(ctx, s.RequestID, err)
 	}
-	return result, err
+	return e, err
 }
 
-// submission is one Submit under way.
-type submission struct {
-	client  *Client
-	submit  contract.Submit
-	arrived bool // an earlier try may have reached the executor
-	pinned  bool // the caller named the instance
-}
-
-func (s *submission) try(ctx context.Context) (answer, error) {
-	build := func() request { return s.build(ctx) }
-	got, err := s.client.attempt(ctx, build)
-	if refused := refusal(err); refused != nil && refused.Code == contract.CodeNewInstance && !s.arrived && !s.pinned {
-		s.submit.ExpectedInstanceID = got.instance
-		got, err = s.client.attempt(ctx, build)
-	}
-	s.arrived = s.arrived || mayHaveArrived(err)
-	return got, err
-}
-
-func (s *submission) build(ctx context.Context) request {
-	seconds := min(s.submit.WaitSeconds, contract.MaxWait.Seconds())
+func submitRequest(ctx context.Context, s contract.Submit) request {
+	seconds := min(s.WaitSeconds, contract.MaxWait.Seconds())
 	wait := fitWait(ctx, time.Duration(seconds*float64(time.Second)))
-	body := s.submit
-	body.WaitSeconds = wait.Seconds()
-	text, err := json.Marshal(body)
+	s.WaitSeconds = wait.Seconds()
+	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // Submit wrote it once already
+		panic(err) // submit wrote it once already
 	}
 	return request{method: http.MethodPost, path: contract.PathExecutions, body: text, wait: wait}
-}
-
-// firstInstance is the instance that answered last; before there is one, it asks.
-// Only one caller asks at a time.
-func (c *Client) firstInstance(ctx context.Context) (string, error) {
-	if id := c.InstanceID(); id != "" {
-		return id, nil
-	}
-	select {
-	case c.asking <- struct{}{}:
-		defer func() { <-c.asking }()
-	case <-ctx.Done():
-		return "", ended(ctx, nil)
-	}
-	if id := c.InstanceID(); id != "" {
-		return id, nil
-	}
-	if _, err := c.Kernel(ctx); err != nil && c.InstanceID() == "" {
-		return "", err
-	}
-	return c.InstanceID(), nil
 }
 
 // fitWait shortens wait to contract.MaxWait and to what ctx leaves, with time for the

@@ -25,8 +25,8 @@ func TestLostAnswerIsAskedForUnderTheSameRequestID(t *testing.T) {
 	if len(submits) != 2 || submits[0].RequestID != submits[1].RequestID || submits[0].RequestID != got.RequestID {
 		t.Errorf("submits %+v, answer %+v", submits, got)
 	}
-	if submits[1].ExpectedInstanceID != "instance-1" {
-		t.Errorf("the retry expects %q", submits[1].ExpectedInstanceID)
+	if submits[1].meant != "instance-1/start-1" {
+		t.Errorf("the retry expects %q", submits[1].meant)
 	}
 	if len(runs.ran) != 1 {
 		t.Errorf("ran %v", runs.ran)
@@ -54,7 +54,7 @@ func TestFirstSubmitAsksWhoIsThere(t *testing.T) {
 	if len(all) != 2 || all[0].method != http.MethodGet {
 		t.Fatalf("asked %+v", all)
 	}
-	if got := e.submits(t)[0].ExpectedInstanceID; got != "instance-1" {
+	if got := e.submits(t)[0].meant; got != "instance-1/start-1" {
 		t.Errorf("expects %q", got)
 	}
 }
@@ -65,7 +65,7 @@ func TestNewInstanceOnTheFirstTryIsFollowed(t *testing.T) {
 	if _, err := c.Submit(t.Context(), contract.Submit{Code: "1"}); err != nil {
 		t.Fatal(err)
 	}
-	e.becomes("instance-2")
+	e.becomes("instance-2/start-9")
 	got, err := c.Submit(t.Context(), contract.Submit{RequestID: "second", Code: "2"})
 	if err != nil || got.RequestID != "second" {
 		t.Fatalf("%+v, %v", got, err)
@@ -74,8 +74,8 @@ func TestNewInstanceOnTheFirstTryIsFollowed(t *testing.T) {
 		t.Errorf("instance %q, ran %v", c.InstanceID(), runs.ran)
 	}
 	submits := e.submits(t)
-	if last := submits[len(submits)-1]; last.ExpectedInstanceID != "instance-2" {
-		t.Errorf("last submit expects %q", last.ExpectedInstanceID)
+	if last := submits[len(submits)-1]; last.meant != "instance-2/start-9" {
+		t.Errorf("last submit expects %q", last.meant)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestNewInstanceOnARetryIsReturnedAndNothingRuns(t *testing.T) {
 	if _, err := c.Kernel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e.setAfter(first(func(w http.ResponseWriter) bool { e.becomes("instance-2"); hangUp(w); return true }))
+	e.setAfter(first(func(w http.ResponseWriter) bool { e.becomes("instance-2/start-9"); hangUp(w); return true }))
 	_, err := c.Submit(t.Context(), contract.Submit{RequestID: "once", Code: "1"})
 	wantCode(t, err, contract.CodeNewInstance)
 	if got := len(e.submits(t)); got != 2 || len(runs.ran) != 1 {
@@ -95,7 +95,7 @@ func TestNewInstanceOnARetryIsReturnedAndNothingRuns(t *testing.T) {
 	if _, err := c.Submit(t.Context(), contract.Submit{RequestID: "later", Code: "1"}); err != nil {
 		t.Fatal(err)
 	}
-	if submits := e.submits(t); submits[2].ExpectedInstanceID != "instance-2" || len(submits) != 3 {
+	if submits := e.submits(t); submits[2].meant != "instance-2/start-9" || len(submits) != 3 {
 		t.Errorf("submits %+v", submits)
 	}
 }
@@ -113,7 +113,7 @@ func TestNewInstanceAfterATunnelPageIsReturned(t *testing.T) {
 			return false
 		}
 		done = true
-		e.becomes("instance-2")
+		e.becomes("instance-2/start-9")
 		w.WriteHeader(http.StatusBadGateway)
 		return true
 	})
@@ -146,7 +146,7 @@ func refuseOnce(e *executor, code contract.Code) {
 			return respond(s)
 		}
 		refused = true
-		e.becomes("instance-2")
+		e.becomes("instance-2/start-9")
 		return http.StatusServiceUnavailable, refusalBody(code)
 	}
 }
@@ -169,9 +169,9 @@ func TestNewInstanceAfterASignedRefusalIsFollowed(t *testing.T) {
 
 func TestInstanceTheCallerNamesIsNotReplaced(t *testing.T) {
 	e, runs := newRunningExecutor(t)
-	_, err := e.client(t).Submit(t.Context(), contract.Submit{ExpectedInstanceID: "instance-0", Code: "1"})
+	_, err := e.client(t).SubmitTo(t.Context(), "instance-0", contract.Submit{Code: "1"})
 	wantCode(t, err, contract.CodeNewInstance)
-	if len(runs.ran) != 0 || len(e.all()) != 1 {
+	if len(runs.ran) != 0 || len(e.submits(t)) != 1 {
 		t.Errorf("ran %v after %d requests", runs.ran, len(e.all()))
 	}
 }

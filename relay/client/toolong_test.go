@@ -105,7 +105,6 @@ func TestTooManyLongEventsNameTheOffset(t *testing.T) {
 // The answer to a submit is read as an execution when it is too long: its code ran.
 func TestSubmitWithAnAnswerTooLongFindsItsRun(t *testing.T) {
 	executor := newExecutor(t, longEvents([]int{maxAnswerBytes + 1, 4}))
-	executor.becomes("here")
 	e, err := executor.client(t).Submit(t.Context(), contract.Submit{RequestID: "r1", Code: "1", WaitSeconds: time.Second.Seconds()})
 	if err != nil || e.ExecutionID != "e1" || len(e.Events) != 2 || e.Events[0].Type != contract.EventGap || e.Events[1].Text != "xxxx" {
 		t.Errorf("%+v, %v", e.Events, err)
@@ -117,7 +116,6 @@ func TestSubmitWithAnAnswerTooLongFindsItsRun(t *testing.T) {
 
 func TestSubmitWhoseRunIsNotFoundNeverSaysThatItDidNotRun(t *testing.T) {
 	executor := newExecutor(t, longEvents([]int{maxAnswerBytes + 1}))
-	executor.becomes("here")
 	_, err := executor.client(t).Submit(t.Context(), contract.Submit{RequestID: "other", Code: "1"})
 	if e := wantKind(t, err, KindBadAnswer); !strings.Contains(e.Hint, "do not run the code again") || !strings.Contains(e.Hint, "other") {
 		t.Errorf("%s; %s", e.Message, e.Hint)

@@ -14,7 +14,7 @@ import (
 
 func TestAPartGoesAsItIsAndOnce(t *testing.T) {
 	e := newExecutor(t, func(seen) (int, any) { return http.StatusOK, contract.Upload{UploadID: "u", ReceivedBytes: 7} })
-	c := e.client(t)
+	c := e.acquainted(t)
 	body := bytes.Repeat([]byte("x"), 100_000)
 	u, err := c.PutPart(t.Context(), "u-1", 42, body)
 	if err != nil || u.ReceivedBytes != 7 {
@@ -66,8 +66,9 @@ func TestFilesAndUploadsAreAskedForUntilAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExecutor(t, func(seen) (int, any) { return http.StatusOK, tc.answer })
+			c := e.acquainted(t)
 			e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
-			got, err := tc.call(e.client(t))
+			got, err := tc.call(c)
 			if err != nil {
 				t.Fatal(err)
 			}

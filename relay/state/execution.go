@@ -30,8 +30,8 @@ type step struct {
 func (j *job) run(ctx context.Context, s *step, code string, p *Progress, note func() error) (json.RawMessage, error) {
 	r := reading{id: s.ExecutionID}
 	if r.id == "" {
-		e, err := j.c.Submit(ctx, contract.Submit{
-			RequestID: s.RequestID, ExpectedInstanceID: j.c.InstanceID(), Code: code, Unstored: true,
+		e, err := j.c.SubmitTo(ctx, j.c.InstanceID(), contract.Submit{
+			RequestID: s.RequestID, Code: code, Unstored: true,
 			TimeoutSeconds: deadline.Seconds(), WaitSeconds: max(0, j.left().Seconds()),
 		})
 		if err != nil {

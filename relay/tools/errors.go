@@ -68,6 +68,7 @@ var refusals = map[contract.Code]string{
 	contract.CodeChanged:        "The file changed meanwhile: call again from the start.",
 	contract.CodeKernelBusy:     "A run holds the kernel: wait for it with get_execution, or end it with interrupt_execution, or with restart_kernel where it does not yield; then call again.",
 	contract.CodeNewInstance:    "Run the set-up code again, then call the tool again to run this code on the new VM.",
+	contract.CodeNewStart:       "The executor was started again more than once meanwhile: call again.",
 	contract.CodeDiskFull:       "Free disk space on the VM (delete files), then call again.",
 	contract.CodeShuttingDown:   "The executor is ending: start its cell in Colab again, then call again.",
 	contract.CodeNotSupported:   "Use a relay and an executor of the same release.",

@@ -23,27 +23,42 @@ import (
 // against the real one.
 type fakeExecutor struct {
 	*httptest.Server
-	secret   auth.Secret
-	verifier *auth.Verifier
-	signer   *auth.Signer
+	secret auth.Secret
+	signer *auth.Signer
 
 	mu       sync.Mutex
-	instance string
+	instance contract.Instance
+	verifier *auth.Verifier                                           // of instance
 	answers  map[string]func(r *http.Request, body []byte) (int, any) // by "METHOD /path"
 	asked    map[string]int
 }
 
 func newFake(t *testing.T) *fakeExecutor {
 	t.Helper()
-	secret := auth.GenerateSecret()
-	f := &fakeExecutor{
-		secret: secret, verifier: auth.NewVerifier(secret, time.Now().Add(-time.Minute), time.Now), signer: auth.NewSigner(secret),
-		instance: "instance-1", answers: map[string]func(*http.Request, []byte) (int, any){}, asked: map[string]int{},
-	}
-	f.answer("GET", contract.PathKernel, contract.Kernel{Status: contract.KernelIdle, KernelID: "kernel-1", Python: "3.12"})
+	f := unserved()
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f
+}
+
+// unserved is a fake without a server.
+func unserved() *fakeExecutor {
+	secret := auth.GenerateSecret()
+	f := &fakeExecutor{
+		secret: secret, signer: auth.NewSigner(secret),
+		answers: map[string]func(*http.Request, []byte) (int, any){}, asked: map[string]int{},
+	}
+	f.replace("instance-1")
+	f.answer("GET", contract.PathKernel, contract.Kernel{Status: contract.KernelIdle, KernelID: "kernel-1", Python: "3.12"})
+	return f
+}
+
+// replace makes the fake another VM, whose executor remembers nothing.
+func (f *fakeExecutor) replace(instanceID string) {
+	instance := contract.Instance{ID: instanceID, Start: "start-1"}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.instance, f.verifier = instance, auth.NewVerifier(f.secret, instance, time.Now)
 }
 
 // answer sets a fixed answer; a *contract.Error is a refusal.
@@ -83,14 +98,15 @@ func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	h, ok := f.answers[key]
 	f.asked[key]++
+	instance, verifier := f.instance, f.verifier
 	f.mu.Unlock()
 	status, v := http.StatusOK, any(contract.Health{Status: "ok", Version: "test", Protocol: contract.Protocol, MemoryAvailableGB: 1})
 	if r.URL.Path != contract.PathHealth {
-		switch _, err := f.verifier.Verify(r); {
+		switch _, err := verifier.Verify(r); {
 		case errors.Is(err, auth.ErrReplayed): // net/http sends a GET again by itself
-			h, ok = func(*http.Request, []byte) (int, any) {
-				return http.StatusUnauthorized, &contract.Error{Code: contract.CodeReplayed, Message: "seen"}
-			}, true
+			h, ok = refusing(contract.CodeReplayed), true
+		case errors.Is(err, auth.ErrNewInstance):
+			h, ok = refusing(contract.CodeNewInstance), true
 		case err != nil:
 			w.WriteHeader(http.StatusUnauthorized)
 			json.NewEncoder(w).Encode(contract.ErrorBody{Error: contract.Error{Code: contract.CodeUnauthorized, Message: "no"}})
@@ -115,12 +131,18 @@ func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isRaw {
 		w.Header().Set("Content-Type", "application/octet-stream")
 	}
-	w.Header().Set(contract.HeaderInstance, f.instance)
+	w.Header().Set(contract.HeaderInstance, instance.String())
 	if err := f.signer.SignResponse(w.Header(), r, status, raw, time.Now()); err != nil && r.URL.Path != contract.PathHealth {
 		panic(err)
 	}
 	w.WriteHeader(status)
 	io.Copy(w, bytes.NewReader(raw))
+}
+
+func refusing(code contract.Code) func(*http.Request, []byte) (int, any) {
+	return func(*http.Request, []byte) (int, any) {
+		return http.StatusConflict, &contract.Error{Code: code, Message: "refused"}
+	}
 }
 
 func (f *fakeExecutor) runtime(t *testing.T) Runtime {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"colabrelay/shared/contract"
 )
 
 // Kernel is what restart_kernel answers with.
@@ -24,13 +26,30 @@ func restartKernel() tool {
 		description: "End the VM's Python process and start a new one. All variables, imports and functions are gone, a run under way is ended, queued ones are cancelled; files stay. Use it when the kernel does not answer to interrupt_execution, when memory stays full after cleanup_colab, or for a clean start.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Kernel, *Problem) {
-		k, err := c.target.Client.RestartKernel(ctx)
+		old, err := c.target.Client.Kernel(ctx)
 		if err != nil {
 			return nil, problemOf(err)
+		}
+		k, err := c.target.Client.RestartKernel(ctx, old.KernelID)
+		if err != nil {
+			return nil, kernelProblem(err)
 		}
 		c.kernels.see(c.target.Name, k.KernelID) // asked for, so no warning
 		return &Kernel{KernelID: k.KernelID, Status: string(k.Status), Python: k.Python, StartedAt: k.StartedAt, Lives: k.Lives}, nil
 	})
+}
+
+// kernelProblem is problemOf an error of a call that means one kernel.
+func kernelProblem(err error) *Problem {
+	p := problemOf(err)
+	switch contract.Code(p.Code) {
+	case contract.CodeNewInstance:
+		p.Message = "the VM behind this address is a new one, and its kernel was left as it is; the variables of the old VM are gone"
+		p.Hint = "Call again if the kernel of the new VM is meant."
+	case contract.CodeConflict:
+		p.Hint = "Call again if the current kernel is meant."
+	}
+	return p
 }
 
 func (k *Kernel) text(b *strings.Builder) {

@@ -30,9 +30,7 @@ func newRelay(t *testing.T, f *fakeExecutor, lives Lives) *host {
 
 // become makes the fake another VM, or another kernel on the same one.
 func (f *fakeExecutor) become(instance, kernel string) {
-	f.mu.Lock()
-	f.instance = instance
-	f.mu.Unlock()
+	f.replace(instance)
 	f.answer("GET", contract.PathKernel, contract.Kernel{Status: contract.KernelIdle, KernelID: kernel, Python: "3.12"})
 	f.answer("POST", contract.PathKernelRestart, contract.Kernel{Status: contract.KernelIdle, KernelID: kernel})
 }

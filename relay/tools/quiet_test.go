@@ -14,7 +14,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"colabrelay/relay/client"
-	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
 
@@ -26,7 +25,7 @@ const mostRequests = 15
 // real programs, and this one in full where SOAK is set.
 func TestSilentTenMinutesCostFewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newBubbleFake()
+		f := unserved()
 		run := f.run("silent")
 		line := &direct{handler: f}
 		c, err := client.New(client.Config{BaseURL: "http://bubble", Secret: f.secret, Transport: line})
@@ -65,18 +64,6 @@ func TestSilentTenMinutesCostFewRequests(t *testing.T) {
 			t.Errorf("once idle the relay made %d requests", idle)
 		}
 	})
-}
-
-// newBubbleFake is a fake executor without a socket, which would keep a bubble's
-// clock from going on.
-func newBubbleFake() *fakeExecutor {
-	secret := auth.GenerateSecret()
-	f := &fakeExecutor{
-		secret: secret, verifier: auth.NewVerifier(secret, time.Now().Add(-time.Minute), time.Now), signer: auth.NewSigner(secret),
-		instance: "instance-1", answers: map[string]func(*http.Request, []byte) (int, any){}, asked: map[string]int{},
-	}
-	f.answer("GET", contract.PathKernel, contract.Kernel{Status: contract.KernelIdle, KernelID: "kernel-1", Python: "3.12"})
-	return f
 }
 
 // direct carries requests to a handler and counts them.

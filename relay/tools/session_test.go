@@ -87,9 +87,7 @@ func TestCheckAndProbeTellWhatIsKnownOfTheEnd(t *testing.T) {
 	if got, _ := check(); got.SessionLeft == nil || *got.SessionLeft < 89 || *got.SessionLeft > 90 {
 		t.Errorf("after a run: %+v", got)
 	}
-	f.mu.Lock()
-	f.instance = "instance-2"
-	f.mu.Unlock()
+	f.replace("instance-2")
 	f.on("GET", contract.PathKernel, func(*http.Request, []byte) (int, any) { return http.StatusOK, contract.Kernel{KernelID: "kernel-2"} })
 	if got, _ := check(); got.SessionLeft != nil {
 		t.Errorf("a new VM has the old one's end: %+v", *got.SessionLeft)

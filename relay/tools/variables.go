@@ -103,9 +103,13 @@ func cleanup() tool {
 		description: "Delete all variables of the VM's kernel, collect garbage, close figures and empty the GPU cache. Files and imports stay. Use it when memory runs low (error low_memory) or between unrelated tasks. Save what must be kept first.",
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Cleaned, *Problem) {
-		got, err := c.target.Client.Cleanup(ctx)
+		k, err := c.target.Client.CurrentKernel(ctx)
 		if err != nil {
 			return nil, problemOf(err)
+		}
+		got, err := c.target.Client.Cleanup(ctx, k.KernelID)
+		if err != nil {
+			return nil, kernelProblem(err)
 		}
 		c.sawKernel(got.KernelID)
 		names, _ := fitList(got.ClearedVariables)

@@ -23,9 +23,13 @@ var (
 	// ErrUnauthorized is one answer for every cause before the MAC is known to be
 	// right, so that a stranger learns nothing from it.
 	ErrUnauthorized = errors.New("unauthorized")
-	// ErrClockSkew is a right MAC whose time is too far off, or lies before the
-	// start of this executor, whose memory of nonces begins there.
+	// ErrClockSkew is a right MAC whose time is too far off.
 	ErrClockSkew = errors.New("clock skew")
+	// ErrNewInstance is a right MAC over a request that is meant for another executor.
+	ErrNewInstance = errors.New("the request is meant for another executor")
+	// ErrNewStart is a right MAC over a request that is meant for this executor before it
+	// was started again.
+	ErrNewStart = errors.New("the executor was started again since")
 	// ErrReplayed is a right MAC whose nonce was seen before.
 	ErrReplayed = errors.New("replayed")
 	// ErrTooManyNonces is an ErrReplayed too: a right MAC that came when the replay

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"colabrelay/shared/contract"
 )
 
 func BenchmarkSignRequest(b *testing.B) {
@@ -12,6 +14,7 @@ func BenchmarkSignRequest(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	req.Header.Set(contract.HeaderInstance, here.String())
 	for b.Loop() {
 		if _, err := signer.SignRequest(req, body, began); err != nil {
 			b.Fatal(err)
@@ -23,8 +26,8 @@ func BenchmarkSignRequest(b *testing.B) {
 func BenchmarkVerifyWithoutWindow(b *testing.B) {
 	secret, req := testSecret(b), signed(b, "POST", testTarget, "", began).req
 	for b.Loop() {
-		claim, err := readSignature(req.Header, requestList)
-		if err != nil || !secret.holds(claim, requestList, requestMessage(req)) {
+		claim, err := readSignature(req.Header, changeList)
+		if err != nil || !secret.holds(claim, changeList, requestMessage(req)) {
 			b.Fatal("refused")
 		}
 	}

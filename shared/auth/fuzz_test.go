@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/dunglas/httpsfv"
+
+	"colabrelay/shared/contract"
 )
 
 // Whatever the headers hold, reading them does not panic, and what is accepted is
@@ -16,7 +18,7 @@ func FuzzReadSignature(f *testing.F) {
 	f.Add("sig1=(;;;", "sig1=?1, sig1=:/+:")
 	f.Fuzz(func(t *testing.T, input, signature string) {
 		h := http.Header{HeaderSignatureInput: {input}, HeaderSignature: {signature}}
-		for _, list := range []listOf{requestList, responseList} {
+		for _, list := range []listOf{getList, changeList, responseList} {
 			got, err := readSignature(h, list)
 			if err != nil {
 				continue
@@ -35,6 +37,7 @@ func FuzzVerify(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	good.Header.Set(contract.HeaderInstance, here.String())
 	// A fixed nonce: each of the fuzzer's processes must know the seed, so that it is
 	// a replay in all of them.
 	p := parameters{created: began.Unix(), nonce: "AAECAwQFBgcICQoLDA0ODw", keyID: testSecret(f).KeyID()}
@@ -45,11 +48,11 @@ func FuzzVerify(f *testing.F) {
 	if _, err := v.Verify(good); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(good.Method, good.URL.RawQuery, good.Header.Get(HeaderSignatureInput), good.Header.Get(HeaderSignature), good.Header.Get(HeaderContentDigest))
-	f.Fuzz(func(t *testing.T, method, query, input, signature, digest string) {
+	f.Add(good.Method, good.URL.RawQuery, here.String(), good.Header.Get(HeaderSignatureInput), good.Header.Get(HeaderSignature), good.Header.Get(HeaderContentDigest))
+	f.Fuzz(func(t *testing.T, method, query, instance, input, signature, digest string) {
 		req := good.Clone(t.Context())
 		req.Method, req.URL.RawQuery = method, query
-		req.Header = http.Header{HeaderSignatureInput: {input}, HeaderSignature: {signature}, HeaderContentDigest: {digest}}
+		req.Header = http.Header{HeaderSignatureInput: {input}, HeaderSignature: {signature}, HeaderContentDigest: {digest}, contract.HeaderInstance: {instance}}
 		if _, err := v.Verify(req); err == nil {
 			t.Fatal("a request nobody signed passed")
 		}

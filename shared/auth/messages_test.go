@@ -12,11 +12,16 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// began is the time on the executor's clock in these tests; it started a minute ago.
+// began is the time on the executor's clock in these tests.
 var began = time.Unix(1_790_000_000, 0)
 
-func newTestVerifier(t testing.TB) *Verifier {
-	return NewVerifier(testSecret(t), began.Add(-time.Minute), func() time.Time { return began })
+// here is the executor of these tests.
+var here = contract.Instance{ID: "instance-1", Start: "start-1"}
+
+func newTestVerifier(t testing.TB) *Verifier { return verifierAt(t, began) }
+
+func verifierAt(t testing.TB, now time.Time) *Verifier {
+	return NewVerifier(testSecret(t), here, func() time.Time { return now })
 }
 
 // readRequest parses a request as an http.Server does.
@@ -47,9 +52,17 @@ type exchange struct {
 
 func signed(t testing.TB, method, url, body string, created time.Time) exchange {
 	t.Helper()
+	return signedFor(t, here.String(), method, url, body, created)
+}
+
+func signedFor(t testing.TB, instance, method, url, body string, created time.Time) exchange {
+	t.Helper()
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if method != http.MethodGet {
+		req.Header.Set(contract.HeaderInstance, instance)
 	}
 	signature, err := NewSigner(testSecret(t)).SignRequest(req, []byte(body), created)
 	if err != nil {
@@ -61,7 +74,7 @@ func signed(t testing.TB, method, url, body string, created time.Time) exchange 
 // answered is a signed answer as the relay got it.
 func answered(t testing.TB, req *http.Request, status int, body string) *http.Response {
 	t.Helper()
-	h := http.Header{contract.HeaderInstance: {"instance-1"}}
+	h := http.Header{contract.HeaderInstance: {here.String()}}
 	if err := NewSigner(testSecret(t)).SignResponse(h, req, status, []byte(body), began); err != nil {
 		t.Fatal(err)
 	}

@@ -6,24 +6,40 @@ import (
 	"net/http"
 
 	"github.com/dunglas/httpsfv"
+
+	"colabrelay/shared/contract"
 )
 
-// The profile. A request carries
+// The profile. A GET carries
 //
 //	Content-Digest: sha-256=:…:
 //	Signature-Input: sig1=("@method" "@path" "@query" "content-digest");created=…;nonce="…";keyid="…";alg="hmac-sha256";tag="colab-relay"
 //	Signature: sig1=:…:
 //
-// and its answer
+// a request of any other method also names the executor it is meant for
 //
 //	Content-Digest: sha-256=:…:
+//	Executor-Instance: <instance id>/<start id>
+//	Signature-Input: sig1=("@method" "@path" "@query" "executor-instance" "content-digest");created=…;nonce="…";keyid="…";alg="hmac-sha256";tag="colab-relay"
+//	Signature: sig1=:…:
+//
+// and the answer to either carries
+//
+//	Content-Digest: sha-256=:…:
+//	Executor-Instance: <instance id>/<start id>
 //	Signature-Input: sig1=("@status" "content-digest" "executor-instance" "signature";req;key="sig1");created=…;keyid="…";alg="hmac-sha256";tag="colab-relay"
 //	Signature: sig1=:…:
 //
 // to the letter, in this order: whoever reads one writes it anew from the values
-// it found and compares, so nothing can be added, left out or said in two ways.
-// Neither list begins like the other, so a signature of one direction never holds
-// in the other although both use one key. Host is not covered: tunnels rewrite it.
+// it found and compares, so nothing can be added, left out or said in two ways. The
+// method decides which form a request has; in the other form it is unauthorized.
+// A request's list never begins like an answer's, so a signature of one direction
+// never holds in the other although both use one key. Host is not covered: tunnels
+// rewrite it.
+//
+// A GET changes nothing, so it needs no executor: what a captured one can do is bounded
+// by its time and nonce, and after a restart, which forgets the nonces, by its time
+// alone. Everything else is bound to one process by the start id.
 const (
 	label     = "sig1"
 	algorithm = "hmac-sha256"
@@ -37,12 +53,13 @@ const (
 	HeaderContentDigest  = "Content-Digest"
 )
 
-// Bounds of the three headers, looked at before anything else is. The profile's
-// own are about 190, 53 and 55 bytes long.
+// Bounds of the headers, looked at before anything else is. The profile's own are
+// about 230, 53, 55 and 63 bytes long.
 const (
 	maxInputBytes     = 512
 	maxSignatureBytes = 128
 	maxDigestBytes    = 128
+	maxInstanceBytes  = 2*contract.MaxInstancePart + len("/")
 )
 
 // errShape is a signature that is not written as the profile says. It stays inside:
@@ -65,9 +82,26 @@ type signature struct {
 // listOf writes the covered components and parameters of one direction.
 type listOf func(parameters) httpsfv.InnerList
 
-func requestList(p parameters) httpsfv.InnerList {
-	items := []httpsfv.Item{
-		httpsfv.NewItem("@method"), httpsfv.NewItem("@path"), httpsfv.NewItem("@query"), httpsfv.NewItem("content-digest"),
+// requestList is the form of requests of a method.
+func requestList(method string) listOf {
+	if method == http.MethodGet {
+		return getList
+	}
+	return changeList
+}
+
+func getList(p parameters) httpsfv.InnerList {
+	return ofRequest(p, "@method", "@path", "@query", "content-digest")
+}
+
+func changeList(p parameters) httpsfv.InnerList {
+	return ofRequest(p, "@method", "@path", "@query", "executor-instance", "content-digest")
+}
+
+func ofRequest(p parameters, components ...string) httpsfv.InnerList {
+	items := make([]httpsfv.Item, len(components))
+	for i, name := range components {
+		items[i] = httpsfv.NewItem(name)
 	}
 	params := httpsfv.NewParams()
 	params.Add("created", p.created)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"colabrelay/shared/contract"
 )
 
 const testTarget = "https://example.com/v1/executions?offset=3&name=a%20b"
@@ -60,6 +62,13 @@ var requestTamperings = map[string]func(*http.Request){
 		r.Header.Set(HeaderContentDigest, r.Header.Get(HeaderContentDigest)+", md5=:AAAA:")
 	},
 	"digest too long":     func(r *http.Request) { r.Header.Set(HeaderContentDigest, strings.Repeat("x", maxDigestBytes+1)) },
+	"instance":            func(r *http.Request) { r.Header.Set(contract.HeaderInstance, "instance-2/start-1") },
+	"start":               func(r *http.Request) { r.Header.Set(contract.HeaderInstance, "instance-1/start-2") },
+	"instance missing":    func(r *http.Request) { r.Header.Del(contract.HeaderInstance) },
+	"instance empty":      func(r *http.Request) { r.Header.Set(contract.HeaderInstance, "") },
+	"instance twice":      func(r *http.Request) { r.Header.Add(contract.HeaderInstance, here.String()) },
+	"instance too long":   func(r *http.Request) { r.Header.Set(contract.HeaderInstance, strings.Repeat("x", maxInstanceBytes+1)) },
+	"instance left out":   edit(` "executor-instance"`, ``),
 	"created":             edit("created=1790000000", "created=1790000001"),
 	"created no integer":  edit("created=1790000000", `created="1790000000"`),
 	"created missing":     edit("created=1790000000;", ""),
@@ -80,7 +89,7 @@ var requestTamperings = map[string]func(*http.Request){
 	"component repeated":  edit(`"@method" `, `"@method" "@method" `),
 	"component parameter": edit(`"@path"`, `"@path";req`),
 	"components order":    edit(`"@method" "@path"`, `"@path" "@method"`),
-	"no components":       edit(`"@method" "@path" "@query" "content-digest"`, ``),
+	"no components":       edit(`"@method" "@path" "@query" "executor-instance" "content-digest"`, ``),
 	"input not a list":    func(r *http.Request) { r.Header.Set(HeaderSignatureInput, "sig1=1") },
 	"input not parsable":  func(r *http.Request) { r.Header.Set(HeaderSignatureInput, "sig1=(((") },
 	"input empty":         func(r *http.Request) { r.Header.Set(HeaderSignatureInput, "") },
@@ -142,7 +151,7 @@ func TestOtherKeyIsUnauthorized(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := signed(t, "GET", testTarget, "", began)
-	v := NewVerifier(other, began, func() time.Time { return began })
+	v := NewVerifier(other, here, func() time.Time { return began })
 	if _, err := v.Verify(got.req); !errors.Is(err, ErrUnauthorized) {
 		t.Fatalf("error %v", err)
 	}
@@ -176,7 +185,7 @@ func TestRightMACOverAnOversizedDigestIsUnauthorized(t *testing.T) {
 	req := signed(t, "GET", testTarget, "", began).req
 	req.Header.Set(HeaderContentDigest, strings.Repeat("x", maxDigestBytes+1))
 	p := parameters{created: began.Unix(), nonce: randomText(freshBytes), keyID: secret.KeyID()}
-	if _, err := secret.sign(req.Header, requestList(p), requestMessage(req)); err != nil {
+	if _, err := secret.sign(req.Header, requestList(req.Method)(p), requestMessage(req)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {
@@ -187,7 +196,7 @@ func TestRightMACOverAnOversizedDigestIsUnauthorized(t *testing.T) {
 func TestRightMACUnderAnotherKeyIDIsUnauthorized(t *testing.T) {
 	req := signed(t, "GET", testTarget, "", began).req
 	p := parameters{created: began.Unix(), nonce: randomText(freshBytes), keyID: "0123456789abcdef"}
-	if _, err := testSecret(t).sign(req.Header, requestList(p), requestMessage(req)); err != nil {
+	if _, err := testSecret(t).sign(req.Header, requestList(req.Method)(p), requestMessage(req)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {

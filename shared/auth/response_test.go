@@ -42,9 +42,11 @@ func TestTamperedResponseIsRefused(t *testing.T) {
 		want   error
 	}{
 		"status":              {func(r *http.Response) { r.StatusCode = 201 }, ErrBadSignature},
-		"instance":            {func(r *http.Response) { r.Header.Set(contract.HeaderInstance, "instance-2") }, ErrBadSignature},
+		"instance":            {func(r *http.Response) { r.Header.Set(contract.HeaderInstance, "instance-2/start-1") }, ErrBadSignature},
+		"start":               {func(r *http.Response) { r.Header.Set(contract.HeaderInstance, "instance-1/start-2") }, ErrBadSignature},
+		"instance too long":   {func(r *http.Response) { r.Header.Set(contract.HeaderInstance, strings.Repeat("x", maxInstanceBytes+1)) }, ErrBadSignature},
 		"instance missing":    {func(r *http.Response) { r.Header.Del(contract.HeaderInstance) }, ErrBadSignature},
-		"instance twice":      {func(r *http.Response) { r.Header.Add(contract.HeaderInstance, "instance-1") }, ErrBadSignature},
+		"instance twice":      {func(r *http.Response) { r.Header.Add(contract.HeaderInstance, here.String()) }, ErrBadSignature},
 		"digest":              {func(r *http.Response) { r.Header.Set(HeaderContentDigest, digest(nil)) }, ErrBadSignature},
 		"digest missing":      {func(r *http.Response) { r.Header.Del(HeaderContentDigest) }, ErrBadSignature},
 		"digest twice":        {func(r *http.Response) { r.Header.Add(HeaderContentDigest, digest([]byte(body))) }, ErrBadSignature},
@@ -98,7 +100,7 @@ func TestAnswerToAnotherRequestIsRefused(t *testing.T) {
 func TestRequestsSignatureDoesNotHoldForAnAnswer(t *testing.T) {
 	asked := signed(t, "GET", testTarget, "", began)
 	res := &http.Response{StatusCode: 200, Header: asked.req.Header.Clone()}
-	res.Header.Set(contract.HeaderInstance, "instance-1")
+	res.Header.Set(contract.HeaderInstance, here.String())
 	if err := NewSigner(testSecret(t)).VerifyResponse(res, nil, asked.signature); !errors.Is(err, ErrBadSignature) {
 		t.Errorf("error %v", err)
 	}
@@ -107,7 +109,7 @@ func TestRequestsSignatureDoesNotHoldForAnAnswer(t *testing.T) {
 func TestAnswerWithoutInstanceIsNotSigned(t *testing.T) {
 	asked := signed(t, "GET", testTarget, "", began)
 	for name, h := range map[string]http.Header{
-		"none": {}, "empty": {contract.HeaderInstance: {""}}, "two": {contract.HeaderInstance: {"a", "b"}},
+		"none": {}, "empty": {contract.HeaderInstance: {""}}, "two": {contract.HeaderInstance: {"a/b", "c/d"}}, "no start": {contract.HeaderInstance: {"a"}},
 	} {
 		if err := NewSigner(testSecret(t)).SignResponse(h, asked.req, 200, nil, began); err == nil {
 			t.Errorf("%s: signed", name)
@@ -118,8 +120,13 @@ func TestAnswerWithoutInstanceIsNotSigned(t *testing.T) {
 // Joining two headers gives what one with a comma gives: the base cannot tell.
 func TestInstanceSplitInTwoIsRefused(t *testing.T) {
 	asked := signed(t, "GET", testTarget, "", began)
-	h := http.Header{contract.HeaderInstance: {"a, b"}}
-	if err := NewSigner(testSecret(t)).SignResponse(h, asked.req, 200, nil, began); err != nil {
+	secret, h := testSecret(t), http.Header{contract.HeaderInstance: {"a, b"}, HeaderContentDigest: {digest(nil)}}
+	m := &message{status: 200, header: h, request: &message{header: asked.req.Header}}
+	if _, err := secret.sign(h, responseList(parameters{created: began.Unix(), keyID: secret.KeyID()}), m); err != nil {
+		t.Fatal(err)
+	}
+	joined := &http.Response{StatusCode: 200, Header: h}
+	if err := NewSigner(secret).VerifyResponse(joined, nil, asked.signature); err != nil {
 		t.Fatal(err)
 	}
 	h[contract.HeaderInstance] = []string{"a", "b"}

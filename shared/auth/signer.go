@@ -2,7 +2,6 @@ package auth
 
 import (
 	"crypto/hmac"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -28,16 +27,21 @@ func NewSigner(secret Secret) *Signer {
 
 // SignRequest adds Content-Digest, Signature-Input and Signature to req, whose
 // method, URL and body (the bytes as they will be sent) must not change afterwards.
-// Each call takes a fresh nonce, so each try of a request is signed anew. The
-// returned signature is what VerifyResponse needs.
+// Unless it is a GET, its header must hold Executor-Instance. Each call takes a fresh
+// nonce, so each try of a request is signed anew. The returned signature is what
+// VerifyResponse needs.
 func (s *Signer) SignRequest(req *http.Request, body []byte, created time.Time) (signature string, err error) {
 	p := parameters{created: created.Unix(), nonce: s.caller.newNonce(), keyID: s.secret.KeyID()}
 	return s.signRequest(req, body, p)
 }
 
 func (s *Signer) signRequest(req *http.Request, body []byte, p parameters) (string, error) {
+	m := requestMessage(req)
+	if _, err := instanceOf(req.Header); err != nil && m.method != http.MethodGet {
+		return "", fmt.Errorf("signing a request: %w", err)
+	}
 	req.Header.Set(HeaderContentDigest, digest(body))
-	signature, err := s.secret.sign(req.Header, requestList(p), requestMessage(req))
+	signature, err := s.secret.sign(req.Header, requestList(m.method)(p), m)
 	if err != nil {
 		return "", fmt.Errorf("signing a request: %w", err)
 	}
@@ -48,8 +52,8 @@ func (s *Signer) signRequest(req *http.Request, body []byte, p parameters) (stri
 // of the answer to req. req must have passed Verifier.Verify: its signature goes
 // into this one and so binds the answer to it. h must hold Executor-Instance.
 func (s *Signer) SignResponse(h http.Header, req *http.Request, status int, body []byte, created time.Time) error {
-	if values := h[contract.HeaderInstance]; len(values) != 1 || values[0] == "" {
-		return errors.New("signing an answer: no " + contract.HeaderInstance + " in it")
+	if _, err := instanceOf(h); err != nil {
+		return fmt.Errorf("signing an answer: %w", err)
 	}
 	h.Set(HeaderContentDigest, digest(body))
 	m := &message{status: status, header: h, request: &message{header: req.Header}}
@@ -75,7 +79,9 @@ func (s *Signer) VerifyResponse(res *http.Response, body []byte, sentSignature s
 	if err != nil {
 		return ErrBadSignature
 	}
-	if len(res.Header[contract.HeaderInstance]) != 1 {
+	// Its form is not looked at: an executor of another release may have another one, and
+	// that is worth telling apart from a forgery.
+	if _, ok := single(res.Header, contract.HeaderInstance, maxInstanceBytes); !ok {
 		return ErrBadSignature
 	}
 	asked := http.Header{HeaderSignature: {sentSignature}}

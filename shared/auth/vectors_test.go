@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -16,7 +17,7 @@ import (
 	"time"
 
 	"github.com/dunglas/httpsfv"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
 )
@@ -24,7 +25,7 @@ import (
 var update = flag.Bool("update", false, "write testdata/vectors.json anew")
 
 // embedded lets cmp look into the embedded part of a vector.
-var embedded = cmp.AllowUnexported(requestVector{}, responseVector{})
+var embedded = gocmp.AllowUnexported(requestVector{}, responseVector{})
 
 const vectorsFile = "testdata/vectors.json"
 
@@ -49,6 +50,8 @@ type requestVector struct {
 	Body    string `json:"body_base64"`
 	Created int64  `json:"created"`
 	Nonce   string `json:"nonce"`
+	// Instance is covered by the signature unless Method is GET, and empty then.
+	Instance string `json:"executor_instance,omitempty"`
 	signedVector
 }
 
@@ -67,17 +70,20 @@ type signedVector struct {
 	Signature      string `json:"signature"`
 }
 
-const how = "Signatures of colab-relay, protocol 1 (RFC 9421, hmac-sha256). The key is the UTF-8 text of secret; key_id is the first 16 hex digits of its SHA-256. " +
-	"content_digest is of the body (RFC 9530). signature is base64 of HMAC-SHA256 over signature_base. The response is bound to the request: its base holds the request's signature."
+const how = "Signatures of colab-relay, protocol 2 (RFC 9421, hmac-sha256). The key is the UTF-8 text of secret; key_id is the first 16 hex digits of its SHA-256. " +
+	"content_digest is of the body (RFC 9530). signature is base64 of HMAC-SHA256 over signature_base. A request of any method but GET names the executor it is meant for: executor_instance is in its base. " +
+	"The response is bound to the request: its base holds the request's signature."
 
 // inputs are what the vectors are made of; the rest is computed.
 var inputs = []vector{
-	{"submit", requestVector{Method: "POST", Path: "/v1/executions", Body: encoded(`{"request_id":"r-1","code":"1+1"}`), Created: 1790000000, Nonce: "AAECAwQFBgcICQoLDA0ODw"},
-		responseVector{Status: 200, Instance: "i-1", Body: encoded(`{"status":"succeeded"}`), Created: 1790000001}},
+	{"submit", requestVector{Method: "POST", Path: "/v1/executions", Body: encoded(`{"request_id":"r-1","code":"1+1"}`), Created: 1790000000, Nonce: "AAECAwQFBgcICQoLDA0ODw", Instance: "i-1/s-1"},
+		responseVector{Status: 200, Instance: "i-1/s-1", Body: encoded(`{"status":"succeeded"}`), Created: 1790000001}},
 	{"query, no body", requestVector{Method: "GET", Path: "/v1/files", Query: "path=%2Fcontent%2Fa+b", Created: 1790000002, Nonce: "__________________________8"},
-		responseVector{Status: 404, Instance: "i-1", Body: encoded(`{"error":{"code":"not_found"}}`), Created: 1790000002}},
-	{"escaped path, binary bodies", requestVector{Method: "PUT", Path: "/v1/uploads/a%2Fb", Query: "offset=0", Body: encoded("\x00\xff\r\n"), Created: 1790000003, Nonce: "EBESExQVFhcYGRobHB0eHw"},
-		responseVector{Status: 204, Instance: "i-2", Created: 1790000003}},
+		responseVector{Status: 404, Instance: "i-1/s-1", Body: encoded(`{"error":{"code":"not_found"}}`), Created: 1790000002}},
+	{"no body", requestVector{Method: "POST", Path: "/v1/shutdown", Created: 1790000004, Nonce: "ICEiIyQlJicoKSorLC0uLw", Instance: "i-2/s-2"},
+		responseVector{Status: 409, Instance: "i-2/s-3", Body: encoded(`{"error":{"code":"new_start"}}`), Created: 1790000004}},
+	{"escaped path, binary bodies", requestVector{Method: "PUT", Path: "/v1/uploads/a%2Fb", Query: "offset=0", Body: encoded("\x00\xff\r\n"), Created: 1790000003, Nonce: "EBESExQVFhcYGRobHB0eHw", Instance: "i-2/s-2"},
+		responseVector{Status: 204, Instance: "i-2/s-2", Created: 1790000003}},
 }
 
 func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
@@ -102,7 +108,7 @@ func TestVectorsAreWhatThisPackageWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(want, load(t), embedded); diff != "" {
+	if diff := gocmp.Diff(want, load(t), embedded); diff != "" {
 		t.Errorf("%s differs (-computed +file):\n%s", vectorsFile, diff)
 	}
 }
@@ -117,9 +123,11 @@ func TestVectorsHoldByThemselves(t *testing.T) {
 	for _, v := range file.Cases {
 		t.Run(v.Name, func(t *testing.T) {
 			q, r := v.Request, v.Response
-			holdsByItself(t, file.Secret, q.Body, q.signedVector, []string{
-				`"@method": ` + q.Method, `"@path": ` + q.Path, `"@query": ?` + q.Query, `"content-digest": ` + q.ContentDigest,
-			})
+			lines := []string{`"@method": ` + q.Method, `"@path": ` + q.Path, `"@query": ?` + q.Query}
+			if q.Method != "GET" {
+				lines = append(lines, `"executor-instance": `+q.Instance)
+			}
+			holdsByItself(t, file.Secret, q.Body, q.signedVector, append(lines, `"content-digest": `+q.ContentDigest))
 			holdsByItself(t, file.Secret, r.Body, r.signedVector, []string{
 				`"@status": ` + strconv.Itoa(r.Status), `"content-digest": ` + r.ContentDigest,
 				`"executor-instance": ` + r.Instance, `"signature";req;key="sig1": ` + strings.TrimPrefix(q.Signature, "sig1="),
@@ -155,8 +163,12 @@ func TestVectorsPassVerification(t *testing.T) {
 		t.Run(v.Name, func(t *testing.T) {
 			req := vectorRequest(t, v.Request)
 			headers(req.Header, v.Request.signedVector)
+			instance, err := contract.ParseInstance(cmp.Or(v.Request.Instance, "i-1/s-1"))
+			if err != nil {
+				t.Fatal(err)
+			}
 			created := time.Unix(v.Request.Created, 0)
-			if _, err := NewVerifier(secret, created, func() time.Time { return created }).Verify(req); err != nil {
+			if _, err := NewVerifier(secret, instance, func() time.Time { return created }).Verify(req); err != nil {
 				t.Error(err)
 			}
 			res := &http.Response{StatusCode: v.Response.Status, Header: http.Header{contract.HeaderInstance: {v.Response.Instance}}}
@@ -193,7 +205,7 @@ func compute(t *testing.T) vectors {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v.Request.signedVector = result(t, req.Header, requestList(p), requestMessage(req))
+		v.Request.signedVector = result(t, req.Header, requestList(req.Method)(p), requestMessage(req))
 
 		h := http.Header{contract.HeaderInstance: {v.Response.Instance}}
 		created := time.Unix(v.Response.Created, 0)
@@ -216,6 +228,9 @@ func vectorRequest(t *testing.T, v requestVector) *http.Request {
 	}
 	body := decoded(t, v.Body)
 	req := readRequest(t, v.Method+" "+target+" HTTP/1.1\r\nHost: example.com\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+string(body))
+	if v.Instance != "" {
+		req.Header.Set(contract.HeaderInstance, v.Instance)
+	}
 	if got, err := io.ReadAll(req.Body); err != nil || string(got) != string(body) {
 		t.Fatalf("body %q, %v", got, err)
 	}

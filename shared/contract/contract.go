@@ -1,5 +1,5 @@
 // Package contract holds what crosses between relay and executor: paths,
-// headers, bodies, event types, statuses, error codes and limits of protocol 1.
+// headers, bodies, event types, statuses, error codes and limits of protocol 2.
 //
 // It holds no behaviour beyond what both sides must agree on to the letter, and
 // imports nothing of the project. Start reading at the Path constants, then at
@@ -12,7 +12,7 @@ package contract
 import "time"
 
 // Protocol is the version of the contract spoken by this build.
-const Protocol = 1
+const Protocol = 2
 
 // Routes. An {id} is an identifier made by the programs; whatever a user typed
 // travels in the query or the body.
@@ -42,7 +42,8 @@ const (
 
 // Headers of the contract's own. Those of RFC 9421 and RFC 9530 live in shared/auth.
 const (
-	// HeaderInstance names the executor's instance_id in every signed answer.
+	// HeaderInstance is an Instance: in a signed answer the executor that gave it, in a
+	// request of any method but GET the one that is meant.
 	HeaderInstance = "Executor-Instance"
 	// HeaderRequestID names one HTTP request in logs and error bodies.
 	HeaderRequestID = "X-Request-Id"
@@ -92,6 +93,20 @@ type Kernel struct {
 	StartedAt *time.Time   `json:"started_at"`
 	Lives     int          `json:"lives"`  // kernels started so far by this executor
 	Reason    string       `json:"reason"` // why the last life ended, empty when none did
+}
+
+// KernelRef is the body of POST PathKernelRestart and PathCleanup: the kernel that is
+// meant. A kernel that is gone is not the next one: a request that comes late, or
+// twice, must not end a kernel or delete variables that its sender never saw.
+//
+// A restart of a kernel that is not the current one does nothing and answers with the
+// current one: what was wanted, a kernel after that one, is there. So restarts may be
+// repeated, and several for one kernel at once are one. A cleanup of it is refused as
+// a conflict, and the current kernel is left as it is.
+type KernelRef struct {
+	// KernelID is as Kernel tells it. Empty means that there was no kernel to name: it
+	// was starting, or had died too often and been given up.
+	KernelID string `json:"kernel_id"`
 }
 
 // KernelStatus is what the kernel is doing.

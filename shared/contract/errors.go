@@ -20,7 +20,8 @@ const (
 	CodeForbiddenPath  Code = "forbidden_path"
 	CodeChanged        Code = "changed"
 	CodeKernelBusy     Code = "kernel_busy"
-	CodeNewInstance    Code = "new_instance"
+	CodeNewInstance    Code = "new_instance" // the request is meant for another executor
+	CodeNewStart       Code = "new_start"    // the executor was started again; signed again, the request may pass
 	CodeDiskFull       Code = "disk_full"
 	CodeShuttingDown   Code = "shutting_down"
 	CodeNotSupported   Code = "not_supported"
@@ -32,7 +33,7 @@ var Codes = []Code{
 	CodeUnauthorized, CodeClockSkew, CodeReplayed, CodeBadRequest, CodeNotFound,
 	CodeConflict, CodeTooLarge, CodeRateLimited, CodeQueueFull, CodeKernelDead,
 	CodeKernelStarting, CodeLowMemory, CodeForbiddenPath, CodeChanged,
-	CodeKernelBusy, CodeNewInstance, CodeDiskFull, CodeShuttingDown,
+	CodeKernelBusy, CodeNewInstance, CodeNewStart, CodeDiskFull, CodeShuttingDown,
 	CodeNotSupported, CodeInternal,
 }
 
@@ -43,7 +44,8 @@ type Error struct {
 	Hint      string `json:"hint"`      // what to do next
 	Retryable bool   `json:"retryable"` // the same request may succeed later
 	RequestID string `json:"request_id"`
-	// ServerTime is the executor's clock in unix seconds, with clock_skew only.
+	// ServerTime is the executor's clock in unix seconds. It comes with clock_skew, and
+	// with a rate_limited in its place.
 	ServerTime int64 `json:"server_time,omitempty"`
 }
 

@@ -42,12 +42,10 @@ var RequestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 // Submit is the body of POST PathExecutions.
 type Submit struct {
 	// RequestID makes the submit idempotent: the same one gives the same execution.
-	RequestID string `json:"request_id"`
-	// ExpectedInstanceID, when set, must be the executor's instance_id.
-	ExpectedInstanceID string  `json:"expected_instance_id,omitempty"`
-	Code               string  `json:"code"`
-	TimeoutSeconds     float64 `json:"timeout_seconds,omitempty"` // from start to interrupt; 0 means DefaultTimeout, at most MaxTimeout
-	WaitSeconds        float64 `json:"wait_seconds,omitempty"`    // at most MaxWait
+	RequestID      string  `json:"request_id"`
+	Code           string  `json:"code"`
+	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"` // from start to interrupt; 0 means DefaultTimeout, at most MaxTimeout
+	WaitSeconds    float64 `json:"wait_seconds,omitempty"`    // at most MaxWait
 	// OutputAfterSeconds, when set, lets output end the wait too, but not before that
 	// time: a quick run stays one request, a silent one too, and of one that prints
 	// the caller hears. Without it only the end and a request for input do.

@@ -40,6 +40,9 @@ type VM struct {
 // lasts; an error of the contract is answered with, ErrGone cuts the connection.
 type Hook func(ctx context.Context, r *http.Request) error
 
+// instance is every VM here: no test needs two behind one address.
+var instance = contract.Instance{ID: "instance-1", Start: "start-1"}
+
 // ErrGone makes the VM vanish for one request.
 var ErrGone = errors.New("the VM is gone")
 
@@ -57,7 +60,7 @@ func Start(t testing.TB) *VM {
 func New() *VM {
 	secret := auth.GenerateSecret()
 	return &VM{
-		Secret: secret, verifier: auth.NewVerifier(secret, time.Now().Add(-time.Minute), time.Now), signer: auth.NewSigner(secret),
+		Secret: secret, verifier: auth.NewVerifier(secret, instance, time.Now), signer: auth.NewSigner(secret),
 		files: map[string][]byte{}, uploads: map[string]*upload{}, asked: map[string]int{},
 		hook: func(context.Context, *http.Request) error { return nil },
 		lie:  func(*http.Request, []byte) (Reply, bool) { return Reply{}, false },

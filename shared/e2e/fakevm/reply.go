@@ -40,7 +40,7 @@ func (v *VM) reply(w http.ResponseWriter, r *http.Request, reply Reply) {
 		raw, _ = json.Marshal(reply.Body)
 		w.Header().Set("Content-Type", "application/json")
 	}
-	w.Header().Set(contract.HeaderInstance, "instance-1")
+	w.Header().Set(contract.HeaderInstance, instance.String())
 	maps.Copy(w.Header(), reply.Header)
 	if !reply.Unsigned {
 		if err := v.signer.SignResponse(w.Header(), r, status, raw, time.Now()); err != nil {

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+// asked sends req, signed before, to the whole chain without a network, and gives the
+// status.
+func (s *stand) asked(req *http.Request) int {
+	w := httptest.NewRecorder()
+	s.api.around(http.HandlerFunc(echo)).ServeHTTP(w, req)
+	return w.Code
+}
+
+func (s *stand) sign(req *http.Request, body []byte, created time.Time) *http.Request {
+	s.t.Helper()
+	if _, err := auth.NewSigner(s.secret).SignRequest(req, body, created); err != nil {
+		s.t.Fatal(err)
+	}
+	return req
+}
+
+// Whoever saw one request of the owner's can send it for ever. That must not use up
+// what the owner may ask.
+func TestRepeatedRequestsDoNotLockTheOwnerOut(t *testing.T) {
+	s := standWith(t, echo)
+	elsewhere := contract.Instance{ID: "instance-2", Start: "start-1"}
+	earlier := contract.Instance{ID: "instance-1", Start: "start-0"}
+	captured := map[string]func() *http.Request{
+		"a replay":             func() *http.Request { return s.sign(s.request("GET", "/x", nil), nil, time.Now()) },
+		"an old one":           func() *http.Request { return s.sign(s.request("GET", "/x", nil), nil, time.Now().Add(-time.Hour)) },
+		"one for another VM":   func() *http.Request { return s.signedFor(elsewhere) },
+		"one before a restart": func() *http.Request { return s.signedFor(earlier) },
+	}
+	for name, capture := range captured {
+		t.Run(name, func(t *testing.T) {
+			req := capture()
+			h := s.api.around(http.HandlerFunc(echo))
+			for range maxSignedPerMinute {
+				h.ServeHTTP(httptest.NewRecorder(), req)
+			}
+			s.wantOwnerIn(t)
+		})
+	}
+	t.Run("strangers too", func(t *testing.T) {
+		for range maxUnsignedPerMinute + 1 {
+			s.do(s.request("GET", "/x", nil))
+		}
+		s.do(s.request("GET", "/x", nil)).want(t, http.StatusTooManyRequests, contract.CodeRateLimited)
+		s.wantOwnerIn(t)
+	})
+}
+
+// signedFor is a request that changes something, signed for another executor.
+func (s *stand) signedFor(instance contract.Instance) *http.Request {
+	req := s.request("POST", "/x", nil)
+	req.Header.Set(contract.HeaderInstance, instance.String())
+	return s.sign(req, nil, time.Now())
+}
+
+func (s *stand) wantOwnerIn(t *testing.T) {
+	t.Helper()
+	for _, method := range []string{"GET", "POST"} {
+		if res := s.signed(s.request(method, "/x", nil), nil); res.StatusCode != http.StatusOK {
+			t.Errorf("the owner's %s is answered %d %s", method, res.StatusCode, res.body)
+		}
+	}
+}
+
+// Strangers, refused requests and verified ones each have a limit that the others
+// don't touch, though all come from one address, as they do behind an ssh tunnel.
+func TestTheThreeLimitsDoNotTouchEachOther(t *testing.T) {
+	s := standWith(t, echo)
+	stranger := func() int { return s.asked(s.request("GET", "/x", nil)) }
+	replay := s.sign(s.request("GET", "/x", nil), nil, time.Now().Add(-time.Hour))
+	refused := func() int { return s.asked(replay) }
+	owner := func() int { return s.asked(s.sign(s.request("GET", "/x", nil), nil, time.Now())) }
+	for _, one := range []struct {
+		name  string
+		ask   func() int
+		limit int
+		want  int
+	}{
+		{"strangers", stranger, maxUnsignedPerMinute, http.StatusUnauthorized},
+		{"refused requests", refused, maxRefusedPerMinute, http.StatusUnauthorized},
+		{"the owner", owner, maxSignedPerMinute, http.StatusOK},
+	} {
+		for i := range one.limit {
+			if status := one.ask(); status != one.want {
+				t.Fatalf("%s: request %d is answered %d", one.name, i+1, status)
+			}
+		}
+		if status := one.ask(); status != http.StatusTooManyRequests {
+			t.Errorf("%s: one past the limit is answered %d", one.name, status)
+		}
+	}
+}
+
+// While somebody keeps the limit of refusals used up, the owner's relay with a wrong
+// clock, or from before a restart, still learns how to get it right.
+func TestPastTheLimitOfRefusalsTheOwnerLearnsTimeAndInstance(t *testing.T) {
+	s := standWith(t, echo)
+	s.api.clock.wall = s.api.clock.wall.Add(-time.Hour)
+	old := s.sign(s.request("GET", "/x", nil), nil, time.Now())
+	for range maxRefusedPerMinute {
+		s.asked(old)
+	}
+	res := s.signedAt(s.request("POST", "/x", nil), nil, time.Now())
+	e := res.want(t, http.StatusTooManyRequests, contract.CodeRateLimited)
+	if !e.Retryable || res.Header.Get(contract.HeaderInstance) != s.api.Instance.String() {
+		t.Errorf("error %+v of %q", e, res.Header.Get(contract.HeaderInstance))
+	}
+	if res := s.signedAt(s.request("POST", "/x", nil), nil, time.Unix(e.ServerTime, 0)); res.StatusCode != http.StatusOK {
+		t.Errorf("signed by server_time: %d %s", res.StatusCode, res.body)
+	}
+}
+
+func TestABodyThatFailsItsDigestCountsAsARefusal(t *testing.T) {
+	s := standWith(t, echo)
+	for range maxRefusedPerMinute {
+		s.asked(s.sign(s.request("GET", "/x", nil), nil, time.Now().Add(-time.Hour)))
+	}
+	s.signed(s.request("POST", "/x", []byte("evil")), []byte("good")).
+		want(t, http.StatusTooManyRequests, contract.CodeRateLimited)
+	s.wantOwnerIn(t)
+}
+
+func TestRequestsForAnotherExecutorAreRefusedSigned(t *testing.T) {
+	s := standWith(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })
+	for instance, code := range map[string]contract.Code{
+		"instance-1/start-0": contract.CodeNewStart,
+		"instance-2/start-1": contract.CodeNewInstance,
+		"instance-2/start-2": contract.CodeNewInstance,
+	} {
+		for _, method := range []string{"POST", "PUT", "DELETE"} {
+			req := s.request(method, "/x", nil)
+			req.Header.Set(contract.HeaderInstance, instance)
+			res := s.signed(req, nil)
+			res.want(t, http.StatusConflict, code)
+			if got := res.Header.Get(contract.HeaderInstance); got != "instance-1/start-1" {
+				t.Errorf("the refusal names %q", got)
+			}
+		}
+	}
+}
+
+// The VM's clock was an hour ahead when the executor started, and NTP has put it right
+// since. The executor goes on by its own time and tells it.
+func TestAClockThatIsPutRightRefusesNobody(t *testing.T) {
+	s := standWith(t, echo)
+	s.api.clock = clock{wall: time.Now().Add(time.Hour), start: time.Now()}
+	e := s.signed(s.request("GET", "/x", nil), nil).want(t, http.StatusUnauthorized, contract.CodeClockSkew)
+	told := time.Unix(e.ServerTime, 0)
+	if ahead := time.Until(told); ahead < 59*time.Minute || ahead > 61*time.Minute {
+		t.Errorf("server_time is %v ahead", ahead)
+	}
+	if res := s.signedAt(s.request("POST", "/x", nil), nil, told); res.StatusCode != http.StatusOK {
+		t.Errorf("signed by server_time: %d %s", res.StatusCode, res.body)
+	}
+}
+
+// A request that was signed before the executor began, by a clock that is behind or
+// just in time, is not refused for that.
+func TestNoTimeBeforeTheStartIsRefused(t *testing.T) {
+	s := standWith(t, echo)
+	for _, ago := range []time.Duration{time.Second, time.Minute, contract.ClockSkew - 10*time.Second} {
+		for _, method := range []string{"GET", "POST"} {
+			if res := s.signedAt(s.request(method, "/x", nil), nil, time.Now().Add(-ago)); res.StatusCode != http.StatusOK {
+				t.Errorf("%s signed %v ago: %d %s", method, ago, res.StatusCode, res.body)
+			}
+		}
+	}
+}
+
+func TestTheClockGoesByTheMonotonicReading(t *testing.T) {
+	start := time.Now()
+	for _, step := range []time.Duration{-24 * time.Hour, 0, time.Hour} {
+		c := clock{wall: start.Round(0).Add(step), start: start}
+		before := time.Since(start)
+		got := c.now().Sub(start.Round(0).Add(step))
+		if after := time.Since(start); got < before || got > after {
+			t.Errorf("with a wall clock %v off: %v have passed, want %v to %v", step, got, before, after)
+		}
+	}
+	if c := newClock(start); fmt.Sprint(c.wall) != fmt.Sprint(start.Round(0)) || c.start != start {
+		t.Errorf("clock %+v of %v", c, start)
+	}
+}

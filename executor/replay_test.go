@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// A restart forgets the nonces of what was captured before. The start that a request
+// names closes that, also when it was signed for a time that is still to come.
+func TestACapturedRequestDoesNothingAfterARestart(t *testing.T) {
+	p := start(t)
+	p.ready()
+	secret := withEnv("EXECUTOR_SECRET=" + p.secret.Reveal())
+	type captured struct {
+		req       *http.Request
+		body      []byte
+		signature string
+	}
+	var all []captured
+	for _, ahead := range []time.Duration{0, contract.ClockSkew - 20*time.Second} {
+		for _, path := range []string{contract.PathExecutions, contract.PathKernelRestart, contract.PathShutdown} {
+			body := []byte(`{"request_id":"captured","code":"1","kernel_id":""}`)
+			req, signature := p.signed("POST", path, body, time.Now().Add(ahead))
+			all = append(all, captured{req, body, signature})
+		}
+	}
+	p.cmd.Process.Kill()
+	p.exit()
+	must(t, os.Remove(p.readyFile()))
+
+	again := start(t, in(p.dir), secret)
+	again.ready()
+	before := call[contract.Kernel](again, "GET", contract.PathKernel, nil)
+	for _, c := range all {
+		c.req.URL.Host = strings.TrimPrefix(again.url, "http://")
+		c.req.Body = io.NopCloser(bytes.NewReader(c.body))
+		res, answer := again.send(c.req, c.signature)
+		var refused contract.ErrorBody
+		must(t, json.Unmarshal(answer, &refused))
+		if res.StatusCode != http.StatusConflict || refused.Error.Code != contract.CodeNewStart {
+			t.Errorf("%s captured before the restart is answered %d %s", c.req.URL.Path, res.StatusCode, answer)
+		}
+	}
+	if list := call[contract.ExecutionList](again, "GET", contract.PathExecutions, nil); len(list.Executions) != 0 {
+		t.Errorf("it ran: %+v", list.Executions)
+	}
+	if after := call[contract.Kernel](again, "GET", contract.PathKernel, nil); after.KernelID != before.KernelID {
+		t.Errorf("the kernel is %s, was %s", after.KernelID, before.KernelID)
+	}
+}
