@@ -163,6 +163,11 @@ func TestTheCellRefusesInOneLine(t *testing.T) {
 		v.fill("FLAGS", `"--python '/usr/bin"`)
 		v.refused("FLAGS has a quote that does not end")
 	})
+	t.Run("runtime", func(t *testing.T) {
+		v := newVM(t, good)
+		v.fill("RUNTIME", `"my lab"`)
+		v.refused("RUNTIME is no name of a runtime", "my lab")
+	})
 }
 
 func TestAnExecutorUploadedByHandIsTakenWhenItsDigestIsRight(t *testing.T) {

@@ -91,7 +91,7 @@ func colab(t *testing.T, s stacks.Stack) (*vm, *ngrokedge.Edge, string) {
 	return v, edge, relay
 }
 
-var pairingLine = regexp.MustCompile(`(?m)^ +pair +relay pair (colab-relay:\S+)\s*$`)
+var pairingLine = regexp.MustCompile(`(?m)^ +(colab-relay:\S+)\s*$`)
 
 // pairing is the line to paste, if it stands under the cell.
 func (p *page) pairing() string {
@@ -269,8 +269,11 @@ func TestADetachedExecutorOutlivesTheCellAndSaysItsPrice(t *testing.T) {
 		t.Error("the notebook's kernel is still there: the test would show nothing")
 	}
 	log, err := os.Stat(filepath.Join(v.env["HOME"], ".colab-relay-executor.log"))
-	if err != nil || log.Mode().Perm() != 0o600 {
-		t.Errorf("the log, which holds the pairing line: %v, %v", log.Mode(), err)
+	if err != nil || log.Mode().Perm() != 0o600 || log.Size() != 0 {
+		t.Errorf("the log, which held the pairing string: %v, %v", log, err)
+	}
+	if _, err := os.Stat(filepath.Join(v.env["HOME"], ".colab-relay-executor.log.ready")); err == nil {
+		t.Error("the ready file, which holds the secret, is left")
 	}
 
 	kernel, parent := pids(t, paired(t, relay, p.pairing()))

@@ -78,15 +78,17 @@ func (n *notice) public(url string) {
 	n.reachable(url)
 }
 
-// reachable tells how to reach the executor. A secret that was given is not shown:
-// who gave it has it.
+// reachable tells how to reach the executor. A secret that was given is not shown: who
+// gave it has it. The pairing string is no argument of a command, which a shell would
+// keep in its history.
 func (n *notice) reachable(url string) {
 	n.publicURL = url
 	n.line("check", "curl -s "+url+contract.PathHealth)
 	if n.cfg.generated {
-		n.line("pair", "relay pair "+n.pairing())
+		n.line("pair", "run `relay pair` on the laptop and paste this there:")
+		n.line("", n.pairing())
 		if n.cfg.tunnel.Kind == tunnel.KindNone {
-			n.line("note", "that line is for a relay on this machine: without a tunnel no other one gets here by this address")
+			n.line("note", "that is for a relay on this machine: without a tunnel no other one gets here by this address")
 		}
 	}
 	n.tellReady()

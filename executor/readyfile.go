@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"sync"
 )
@@ -31,6 +33,9 @@ func (f *readyFile) write(info readyInfo) error {
 	defer f.mu.Unlock()
 	if f.path == "" || f.removed {
 		return nil
+	}
+	if _, err := os.Stat(f.path); f.written && errors.Is(err, fs.ErrNotExist) {
+		return nil // its reader took it away, since it holds the secret
 	}
 	err := writeJSON(f.path, info)
 	f.written = f.written || err == nil

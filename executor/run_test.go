@@ -53,7 +53,7 @@ func TestAGeneratedSecretIsShownOnceAndNowhereElse(t *testing.T) {
 	if code, _ := p.exit(); code != 0 {
 		t.Errorf("exit code is %d", code)
 	}
-	if n := strings.Count(p.out.String(), "relay pair "+info.Pairing); n != 1 {
+	if n := strings.Count(p.out.String(), "paste this there:\n           "+info.Pairing+"\n"); n != 1 {
 		t.Errorf("the pairing line is shown %d times", n)
 	}
 	log, err := os.ReadFile(filepath.Join(p.dir, ".colab-relay", "executor.log"))
@@ -269,7 +269,7 @@ func TestThroughTheTunnel(t *testing.T) {
 	edge := ngrokedge.Start(t)
 	p := start(t, withEnv(envNgrokToken+"=token", envNgrokServer+"="+edge.Addr, envNgrokCA+"="+edge.CAFile))
 	info := p.ready()
-	if info.URL == info.LocalURL || !strings.Contains(p.out.String(), "relay pair "+info.Pairing) {
+	if info.URL == info.LocalURL || !strings.Contains(p.out.String(), " "+info.Pairing+"\n") {
 		t.Errorf("ready file is %+v", info)
 	}
 	if status, _ := get(info.URL + contract.PathHealth); status != 200 {

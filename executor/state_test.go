@@ -90,6 +90,11 @@ func TestTheReadyFileAppearsWholeAndGoes(t *testing.T) {
 	if err := json.Unmarshal(raw, &got); err != nil || got.URL != "http://b" {
 		t.Errorf("content is %s: %v", raw, err)
 	}
+	must(t, os.Remove(f.path))
+	must(t, f.write(readyInfo{URL: "http://c"})) // its reader took it away
+	if _, err := os.Stat(f.path); err == nil {
+		t.Error("a file that was taken away is back")
+	}
 	f.remove()
 	must(t, f.write(readyInfo{})) // a tunnel that came up late
 	left, err := os.ReadDir(filepath.Dir(f.path))

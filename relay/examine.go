@@ -24,6 +24,11 @@ type examination struct {
 }
 
 func (e *examination) run(ctx context.Context) {
+	if e.runtime.URL == "" {
+		e.say(warn, e.runtime.Name, "%v, key id %s", pairing.ErrNoAddress, e.runtime.Secret.KeyID())
+		e.step("start its executor, then run `relay pair --name %s URL` with the URL it prints", e.runtime.Name)
+		return
+	}
 	e.say(ok, e.runtime.Name, "%s, key id %s", e.runtime.URL, e.runtime.Secret.KeyID())
 	c, err := client.New(client.Config{BaseURL: e.runtime.URL, Secret: e.runtime.Secret})
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"text/tabwriter"
 
@@ -41,7 +42,8 @@ func list(set settings, std streams) error {
 		if r.Name == meant.Name {
 			mark = "default"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Name, printable(r.URL), r.Secret.KeyID(), mark)
+		address := cmp.Or(printable(r.URL), pairing.ErrNoAddress.Error())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Name, address, r.Secret.KeyID(), mark)
 	}
 	if err := table.Flush(); err != nil {
 		return err

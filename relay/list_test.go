@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -59,62 +57,6 @@ func TestWordsAfterAPairingStringAreRefusedInOneLine(t *testing.T) {
 	for _, args := range [][]string{{"pair", "relay", "pair", p}, {"pair", p[:30], p[30:]}} {
 		if code, _, errs := relay(t, environ(), "", args...); code != 0 {
 			t.Errorf("%v: %q", args, errs)
-		}
-	}
-}
-
-func TestAnAddressAloneGoesWithTheSecretOfInit(t *testing.T) {
-	home(t)
-	code, _, errs := relay(t, environ(), "", "pair", "https://x.example")
-	if code != 1 || !strings.Contains(errs, "relay init") || strings.Count(errs, "\n") != 1 {
-		t.Errorf("%d %q", code, errs)
-	}
-	relay(t, environ(), "", "init")
-	store, err := openPairings()
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := store.KeptSecret()
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := executor(t, secret)
-	code, out, errs := relay(t, environ(), "", "pair", "--name", "vm", url)
-	if code != 0 || !strings.Contains(out, " connected: executor 9.9") {
-		t.Errorf("%d %q %q", code, out, errs)
-	}
-	if code, _, errs := relay(t, environ(), "", "pair", "http://u:p@x.example"); code != 1 || strings.Contains(errs, "u:p") {
-		t.Errorf("%d %q", code, errs)
-	}
-}
-
-func TestInitMakesASecretOnceAndPairsADomainForGood(t *testing.T) {
-	dir := home(t)
-	code, out, errs := relay(t, environ(), "", "init")
-	if code != 0 || !strings.Contains(out, "was made") || !strings.Contains(out, "NGROK_AUTHTOKEN") || !strings.Contains(out, "relay init --domain") {
-		t.Errorf("%d %q %q", code, out, errs)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "config", "colab-relay", "executor-secret"))
-	secret := strings.TrimSpace(string(text))
-	if err != nil || !strings.Contains(out, "EXECUTOR_SECRET  "+secret+"\n") {
-		t.Errorf("%v %q", err, out)
-	}
-	for _, domain := range []string{"me.ngrok-free.app", "https://me.ngrok-free.app/"} {
-		code, out, errs := relay(t, environ(), "", "init", "--domain", domain)
-		if code != 0 || !strings.Contains(out, secret) || !strings.Contains(out, "NGROK_DOMAIN     me.ngrok-free.app\n") || strings.Contains(out, "was made") {
-			t.Errorf("%s: %d %q %q", domain, code, out, errs)
-		}
-	}
-	store, err := openPairings()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r, err := store.Get("default"); err != nil || r.URL != "https://me.ngrok-free.app" || r.Secret.Reveal() != secret {
-		t.Errorf("%v %v", r.URL, err)
-	}
-	for _, domain := range []string{"me", "http://me.app", "me.app/x", "me.app:8", "u@me.app", "me.app?x", "a b.app"} {
-		if code, _, errs := relay(t, environ(), "", "init", "--domain", domain); code != 1 || !strings.Contains(errs, "want a name such as") {
-			t.Errorf("%s: %d %q", domain, code, errs)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -19,21 +18,19 @@ import (
 // checkTime bounds how long a person waits to hear whether an executor answers.
 const checkTime = 10 * time.Second
 
-// maxPairingText bounds what is read from stdin.
-const maxPairingText = 64 << 10
-
 func pairCommand(set *settings, std streams) *cobra.Command {
 	name := pairing.DefaultName
 	cmd := &cobra.Command{
 		Use:   "pair [STRING | URL]",
-		Short: "Remember the executor whose cell printed STRING, or that has URL (read from stdin when left out)",
-		Long: "Remember the executor whose cell printed STRING, read from stdin when left out.\n" +
-			"URL alone (https://…) is the address of an executor that has the secret of `relay init`.",
+		Short: "Remember the executor whose cell printed a pairing string, or that has URL",
+		Long: "Remember the executor whose cell printed a pairing string. Without an argument the string is read from stdin, without showing it where that is a terminal: as an argument it would stay in the shell's history.\n" +
+			"URL alone (https://…) is the address of an executor that has the secret of `relay init`.\n" +
+			"A runtime that is paired already keeps its executor until the new one has answered.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return pair(cmd.Context(), name, args, std)
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", name, "name of the pairing; an old one of that name is replaced")
+	cmd.Flags().StringVar(&name, "name", name, "name of the runtime; its old pairing is replaced once the new executor answers")
 	return cmd
 }
 
@@ -43,22 +40,23 @@ func pair(ctx context.Context, name string, args []string, std streams) error {
 	}
 	text := strings.Join(args, " ") // a paste may be broken into several arguments
 	if text == "" || text == "-" {
-		fmt.Fprintln(std.err, "Paste the pairing string and end with Ctrl-D:")
-		b, err := io.ReadAll(io.LimitReader(std.in, maxPairingText))
-		if err != nil {
-			return fmt.Errorf("reading the pairing string: %v", err)
+		var err error
+		if text, err = readPairing(ctx, std); err != nil {
+			return err
 		}
-		text = string(b)
 	}
 	store, err := openPairings()
 	if err != nil {
 		return err
 	}
-	p, err := pairingOf(strings.TrimSpace(text), store)
+	p, err := pairingOf(strings.TrimSpace(text), name, store)
 	if err != nil {
 		return err
 	}
-	r := pairing.Runtime{Name: name, URL: p.URL, Secret: p.Secret}
+	r := pairing.Runtime{Name: name, URL: strings.TrimRight(p.URL, "/"), Secret: p.Secret}
+	if old, err := store.Get(name); err == nil && replaces(r, old) {
+		return replace(ctx, store, r, old, std)
+	}
 	paired, err := remember(store, r, std)
 	if err != nil {
 		return err
@@ -67,6 +65,29 @@ func pair(ctx context.Context, name string, args []string, std streams) error {
 	if !tell(ctx, r, std.out) {
 		fmt.Fprintln(std.out, "The pairing is kept. `relay status` checks again.")
 	}
+	return nil
+}
+
+// replaces reports that storing r would lose something: an address in use, or a secret
+// that may be nowhere else.
+func replaces(r, old pairing.Runtime) bool {
+	return !old.Secret.Equal(r.Secret) || old.URL != "" && old.URL != r.URL
+}
+
+// replace stores r in the place of old once r's executor has answered, signed.
+func replace(ctx context.Context, store *pairing.Store, r, old pairing.Runtime, std streams) error {
+	if !tell(ctx, r, std.out) {
+		kept := "with " + old.URL
+		if old.URL == "" {
+			kept = "for the secret that `relay init` made"
+		}
+		return fmt.Errorf("%q is not paired with %s, since no executor of this secret answers there; it is kept %s. Run the same command when the new executor runs, or keep both with --name ANOTHER", r.Name, r.URL, kept)
+	}
+	paired, err := remember(store, r, std)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(std.out, paired)
 	return nil
 }
 
@@ -86,9 +107,9 @@ func remember(store *pairing.Store, r pairing.Runtime, std streams) (paired stri
 	return paired, nil
 }
 
-// pairingOf reads a pairing string. An address alone goes with the laptop's own
-// secret: an executor that was given it prints no pairing string.
-func pairingOf(text string, store *pairing.Store) (auth.Pairing, error) {
+// pairingOf reads a pairing string. An address alone goes with the runtime's own secret:
+// an executor that was given it prints no pairing string.
+func pairingOf(text, name string, store *pairing.Store) (auth.Pairing, error) {
 	if !strings.HasPrefix(text, "https://") && !strings.HasPrefix(text, "http://") {
 		p, err := auth.ParsePairing(text)
 		if err != nil && !strings.Contains(text, "colab-relay:") {
@@ -96,9 +117,12 @@ func pairingOf(text string, store *pairing.Store) (auth.Pairing, error) {
 		}
 		return p, err
 	}
-	secret, err := store.KeptSecret()
-	if errors.Is(err, fs.ErrNotExist) {
-		return auth.Pairing{}, errors.New("an address alone needs a secret of your own, which `relay init` makes; else paste the `relay pair colab-relay:…` line that the executor prints")
+	if err := auth.CheckURL(text); err != nil {
+		return auth.Pairing{}, fmt.Errorf("runtime %q: %v", name, err)
+	}
+	secret, err := store.SecretOf(name)
+	if errors.Is(err, pairing.ErrNoSecret) {
+		return auth.Pairing{}, fmt.Errorf("%q has no secret that goes with an address: make one with `relay init --name %s` and give it to the executor; else run `relay pair --name %s` and paste the pairing string that the executor prints", name, name, name)
 	}
 	return auth.Pairing{URL: text, Secret: secret}, err
 }

@@ -46,6 +46,10 @@ func status(ctx context.Context, set settings, std streams) error {
 		if r.Name == meant.Name {
 			mark = " (default)"
 		}
+		if r.URL == "" {
+			fmt.Fprintf(std.out, "%q %v%s\n", r.Name, pairing.ErrNoAddress, mark)
+			continue
+		}
 		fmt.Fprintf(std.out, "%q %s%s\n", r.Name, r.URL, mark)
 		ok := tell(ctx, r, std.out)
 		connected = connected || ok && r.Name == meant.Name

@@ -50,7 +50,7 @@ func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
 func (e *Error) Unwrap() error { return e.Err }
 
 // newCell is the step most hints end with.
-const newCell = "run the executor's cell in Colab again; if it prints a `relay pair` line, run that line on this computer"
+const newCell = "run the executor's cell in Colab again; if it prints a pairing string, run `relay pair` on this computer and paste it there"
 
 var hints = map[Kind]string{
 	KindUnreachable:   "check that this computer is online and that the executor is running: " + newCell,
@@ -58,7 +58,7 @@ var hints = map[Kind]string{
 	KindTunnelOffline: "the VM has ended or the executor's cell was stopped: " + newCell,
 	KindTunnelQuota:   "see the usage page of the tunnel's account; wait for the new month, take another plan or account, or start the executor with another --tunnel",
 	KindTunnelError:   "try again in a minute; if it stays, " + newCell,
-	KindWrongSecret:   "this computer and the executor hold different secrets: run the `relay pair` line that the executor's cell printed on this computer, or set COLAB_SECRET to the executor's EXECUTOR_SECRET",
+	KindWrongSecret:   "this computer and the executor hold different secrets: run `relay pair` on this computer and paste what the executor's cell printed, or set COLAB_SECRET to the executor's EXECUTOR_SECRET",
 	KindNotExecutor:   "check COLAB_URL, or pair again: " + newCell,
 	KindBadAnswer:     "a proxy or virus scanner between this computer and the VM changes traffic: try another network, or an address with https",
 	KindWrongProtocol: "use a relay and an executor of the same release",

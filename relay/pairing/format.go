@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	fileVersion = 1
+	// fileVersion 2 may hold runtimes without a URL, which version 1 took for damage.
+	fileVersion = 2
 	maxFile     = 1 << 20 // bytes; thousands of runtimes
 )
 
@@ -22,7 +23,7 @@ type file struct {
 
 // entry holds the secret in clear: the file is for this user only (0600).
 type entry struct {
-	URL    string `json:"url"`
+	URL    string `json:"url,omitempty"`
 	Secret string `json:"secret"`
 }
 
@@ -43,13 +44,13 @@ func decode(r io.Reader) (map[string]Runtime, error) {
 	switch {
 	case f.Version > fileVersion:
 		return nil, fmt.Errorf("the list of paired runtimes has version %d and this relay knows %d: use the newer relay", f.Version, fileVersion)
-	case f.Version != fileVersion:
+	case f.Version < 1:
 		return nil, fmt.Errorf("%w: version %d", ErrDamaged, f.Version)
 	}
 	all := make(map[string]Runtime, len(f.Runtimes))
 	for name, e := range f.Runtimes {
 		secret, err := auth.NewSecret(e.Secret)
-		if err == nil {
+		if err == nil && e.URL != "" {
 			err = auth.CheckURL(e.URL)
 		}
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -114,29 +113,5 @@ func TestARemovedRuntimeIsForgotten(t *testing.T) {
 	}
 	if err := s.Remove("a"); !errors.Is(err, ErrNotPaired) {
 		t.Errorf("a second time: %v", err)
-	}
-}
-
-func TestTheLaptopsSecretIsMadeOnce(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "made")
-	first, path, made, err := Open(dir).Secret()
-	if err != nil || !made || first.IsZero() {
-		t.Fatalf("%v %v", made, err)
-	}
-	again, _, made, err := Open(dir).Secret()
-	if err != nil || made || !again.Equal(first) {
-		t.Errorf("another one: %v %v", made, err)
-	}
-	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", info.Mode(), err)
-	}
-	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, _, err := Open(dir).Secret(); err == nil {
-		t.Error("a damaged secret was taken or replaced")
-	}
-	if text, _ := os.ReadFile(path); string(text) != "short" {
-		t.Errorf("it became %q", text)
 	}
 }

@@ -18,27 +18,43 @@ func Resolve(name string, getenv func(string) string, store *Store) (Runtime, er
 		return fromEnv(getenv)
 	}
 	if name != "" {
-		return store.Get(name)
+		r, err := store.Get(name)
+		if err != nil {
+			return r, err
+		}
+		return r.connected()
 	}
 	all, err := store.load()
 	if err != nil {
 		return Runtime{}, err
 	}
 	if r, ok := all[DefaultName]; ok {
-		return r, nil
+		return r.connected()
+	}
+	if len(all) > 1 { // one that can't be used is not meant while others can
+		maps.DeleteFunc(all, func(_ string, r Runtime) bool { return r.URL == "" })
 	}
 	switch len(all) {
 	case 0:
 		return Runtime{}, fmt.Errorf("%w: %s", ErrNotPaired, nothingYet)
 	case 1:
 		for _, only := range all {
-			return only, nil
+			return only.connected()
 		}
 	}
 	return Runtime{}, fmt.Errorf("%w and none is named %q: say which one: %s", ErrAmbiguous, DefaultName, names(all))
 }
 
-const nothingYet = "nothing is paired yet: start the executor's Colab cell, then run the `relay pair …` line it prints"
+// connected is r, or ErrNoAddress with what to do while its address is not known.
+func (r Runtime) connected() (Runtime, error) {
+	if r.URL != "" {
+		return r, nil
+	}
+	return Runtime{}, fmt.Errorf("runtime %q is %w: start its executor with the secret that `relay init --name %s` prints, then run `relay pair --name %s URL` with the public URL that the executor prints",
+		r.Name, ErrNoAddress, r.Name, r.Name)
+}
+
+const nothingYet = "nothing is paired yet: start the executor's Colab cell, then run `relay pair` and paste what the cell prints"
 
 // fromEnv reads COLAB_URL and COLAB_SECRET or COLAB_SECRET_FILE.
 func fromEnv(getenv func(string) string) (Runtime, error) {

@@ -1,6 +1,6 @@
 // Package pairing remembers which runtimes this laptop is paired with and which
-// life of each it saw last, keeps the laptop's own secret, and says which runtime a
-// call means.
+// life of each it saw last, keeps a secret for each runtime, also before its address is
+// known, and says which runtime a call means.
 //
 // It must not talk to a runtime, keep anything in memory between calls (a
 // pairing made by `relay pair` counts at once in a relay that is running), or
@@ -48,12 +48,13 @@ var (
 	ErrAmbiguous = errors.New("several runtimes are paired")
 	ErrDamaged   = errors.New("the list of paired runtimes is damaged")
 	ErrBadName   = errors.New("bad name of a runtime")
+	ErrNoAddress = errors.New("not connected yet")
 )
 
 // Runtime is one executor this laptop may use.
 type Runtime struct {
 	Name   string
-	URL    string // base URL without a trailing slash
+	URL    string // base URL without a trailing slash; empty before it is known
 	Secret auth.Secret
 }
 
@@ -96,12 +97,7 @@ func (s *Store) Put(r Runtime) (Before, error) {
 		return Before{}, err
 	}
 	defer unlock()
-	var before Before
-	all, err := s.read()
-	if errors.Is(err, ErrDamaged) {
-		all = map[string]Runtime{}
-		before.Damage, err = s.setAside(err)
-	}
+	all, before, err := s.readForChange()
 	if err != nil {
 		return Before{}, err
 	}
@@ -112,10 +108,17 @@ func (s *Store) Put(r Runtime) (Before, error) {
 	return before, s.write(all)
 }
 
+func checkName(name string) error {
+	if !namePattern.MatchString(name) || name == EnvName {
+		return fmt.Errorf("%w: %q: use letters, digits, dot, dash and underscore, at most 64, and not %q", ErrBadName, name, EnvName)
+	}
+	return nil
+}
+
 // check refuses what may not be stored.
 func (r Runtime) check() error {
-	if !namePattern.MatchString(r.Name) || r.Name == EnvName {
-		return fmt.Errorf("%w: %q: use letters, digits, dot, dash and underscore, at most 64, and not %q", ErrBadName, r.Name, EnvName)
+	if err := checkName(r.Name); err != nil {
+		return err
 	}
 	if err := auth.CheckURL(r.URL); err != nil {
 		return fmt.Errorf("runtime %q: %v", r.Name, err)
@@ -225,6 +228,18 @@ func (s *Store) read() (map[string]Runtime, error) {
 		return nil, fmt.Errorf("%w (file %q)", err, s.Path())
 	}
 	return all, nil
+}
+
+// readForChange reads the list for somebody who holds the lock and will write it. A
+// damaged one is put aside.
+func (s *Store) readForChange() (map[string]Runtime, Before, error) {
+	var before Before
+	all, err := s.read()
+	if errors.Is(err, ErrDamaged) {
+		all = map[string]Runtime{}
+		before.Damage, err = s.setAside(err)
+	}
+	return all, before, err
 }
 
 func (s *Store) write(all map[string]Runtime) error {

@@ -187,7 +187,7 @@ func TestADamagedFileIsReportedAndKept(t *testing.T) {
 
 func TestANewerFileIsLeftAlone(t *testing.T) {
 	s := Open(t.TempDir())
-	const content = `{"version":2,"runtimes":{}}`
+	const content = `{"version":3,"runtimes":{}}`
 	if err := os.WriteFile(s.Path(), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,8 @@ func TestPutRefuses(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add(`{"version":1,"runtimes":{"a":{"url":"http://h","secret":"` + strings.Repeat("s", 40) + `"}}}`)
-	f.Add(`{"version":2}`)
+	f.Add(`{"version":3}`)
+	f.Add(`{"version":2,"runtimes":{"a":{"secret":"` + strings.Repeat("s", 40) + `"}}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		all, err := decode(strings.NewReader(text))
 		if err != nil {

@@ -52,7 +52,7 @@ var cancelledProblem = &Problem{
 
 // refusals are the hints that say more, in terms of tools, than the executor's own.
 var refusals = map[contract.Code]string{
-	contract.CodeUnauthorized:   "The secret on this computer is not the executor's: run the `relay pair` line that the executor's cell printed, in a terminal on this computer.",
+	contract.CodeUnauthorized:   "The secret on this computer is not the executor's: run `relay pair` in a terminal on this computer and paste what the executor's cell printed.",
 	contract.CodeClockSkew:      "Set this computer's clock, or call again: the relay corrects a wrong clock by itself once.",
 	contract.CodeReplayed:       "Call again; if it stays, something on the way repeats requests.",
 	contract.CodeBadRequest:     "Mend the arguments as the message says, and call again.",
@@ -193,7 +193,7 @@ func resolveProblem(err error) *Problem {
 	p := &Problem{
 		Code:    codeNotConfigured,
 		Message: err.Error(),
-		Hint:    "Start the executor's cell in Colab and run the `relay pair` line it prints, in a terminal on this computer; then call again, no restart needed. Where another runtime is paired, leave `runtime` out to use it.",
+		Hint:    "Start the executor's cell in Colab, run `relay pair` in a terminal on this computer and paste what the cell printed; then call again, no restart needed. Where another runtime is paired, leave `runtime` out to use it.",
 	}
 	if errors.Is(err, pairing.ErrAmbiguous) {
 		p.Hint = "Call again with runtime set to one of these names."

@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -105,14 +106,14 @@ func saysNewVM(t *testing.T, a harness.Answer) {
 	}
 }
 
-// ownSecret is the one that relay init made.
+// ownSecret is the one that relay init made, and prints again.
 func ownSecret(t *testing.T, l laptop) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(l.dir, "config", "colab-relay", "executor-secret"))
-	if err != nil {
-		t.Fatal(err)
+	found := regexp.MustCompile(`(?m)^ +EXECUTOR_SECRET +(\S+)$`).FindStringSubmatch(l.relay("init"))
+	if found == nil {
+		t.Fatal("relay init prints no secret")
 	}
-	return strings.TrimSpace(string(text))
+	return found[1]
 }
 
 // pairings is the file of paired runtimes.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"colabrelay/shared/e2e/harness"
@@ -134,13 +135,14 @@ func (d *demo) anotherVM(ctx context.Context) error {
 }
 
 func (d *demo) pair(ctx context.Context) error {
-	pair := exec.CommandContext(ctx, d.binaries.Relay, "pair", d.executor.Ready.Pairing)
+	pair := exec.CommandContext(ctx, d.binaries.Relay, "pair")
+	pair.Stdin = strings.NewReader(d.executor.Ready.Pairing)
 	pair.Env = append(os.Environ(), d.home()...)
 	out, err := pair.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("relay pair: %w\n%s", err, out)
 	}
-	d.line("$ relay pair colab-relay:…")
+	d.line("$ relay pair")
 	fmt.Fprintln(d.out, indent(string(out), "      "))
 	return nil
 }

@@ -1,0 +1,120 @@
+package pairing
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"colabrelay/shared/auth"
+)
+
+func own(t *testing.T, s *Store, name string, rotate bool, want Origin) Runtime {
+	t.Helper()
+	r, origin, before, err := s.Own(name, rotate)
+	if err != nil || origin != want || before.Damage != nil || r.Name != name || r.Secret.IsZero() {
+		t.Fatalf("%s: %+v, origin %d, %v, %v", name, r, origin, before.Damage, err)
+	}
+	return r
+}
+
+func TestEachRuntimeHasASecretOfItsOwn(t *testing.T) {
+	s := Open(filepath.Join(t.TempDir(), "made"))
+	a, b := own(t, s, "a", false, Made), own(t, s, "b", false, Made)
+	if a.Secret.Equal(b.Secret) || a.URL != "" {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	if again := own(t, s, "a", false, Kept); !again.Secret.Equal(a.Secret) {
+		t.Error("the second call gives another secret")
+	}
+	if secret, err := s.SecretOf("b"); err != nil || !secret.Equal(b.Secret) {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.SecretOf("c"); !errors.Is(err, ErrNoSecret) {
+		t.Errorf("%v", err)
+	}
+	put(t, s, Runtime{Name: "a", URL: "http://h", Secret: a.Secret})
+	if next := own(t, s, "a", true, Made); next.Secret.Equal(a.Secret) || next.URL != "http://h" {
+		t.Errorf("rotated: %+v", next)
+	}
+	if _, _, _, err := s.Own("../x", false); !errors.Is(err, ErrBadName) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestARuntimeWithoutAddressIsKeptListedAndRefused(t *testing.T) {
+	s := Open(t.TempDir())
+	none := func(string) string { return "" }
+	own(t, s, "lab", false, Made)
+	for _, name := range []string{"lab", ""} {
+		_, err := Resolve(name, none, Open(s.dir))
+		if !errors.Is(err, ErrNoAddress) || !strings.Contains(err.Error(), "relay pair --name lab URL") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if all, err := s.List(); err != nil || len(all) != 1 || all[0].URL != "" {
+		t.Errorf("%v, %v", all, err)
+	}
+	put(t, s, made(t, "other"))
+	if r, err := Resolve("", none, s); err != nil || r.Name != "other" {
+		t.Errorf("the only one that is connected: %v, %v", r.Name, err)
+	}
+}
+
+func TestTheSharedSecretOfAnEarlierReleasePassesToTheDefaultRuntimeAlone(t *testing.T) {
+	s := Open(t.TempDir())
+	shared := auth.GenerateSecret()
+	path := filepath.Join(s.dir, sharedName)
+	keep := func() {
+		if err := os.WriteFile(path, []byte(shared.Reveal()+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep()
+	if r := own(t, s, "lab", false, Made); r.Secret.Equal(shared) {
+		t.Error("another runtime got it")
+	}
+	if _, err := s.SecretOf("other"); !errors.Is(err, ErrNoSecret) {
+		t.Errorf("another runtime has it: %v", err)
+	}
+	if secret, err := s.SecretOf(DefaultName); err != nil || !secret.Equal(shared) {
+		t.Errorf("%v", err)
+	}
+	if r := own(t, s, DefaultName, false, Adopted); !r.Secret.Equal(shared) {
+		t.Error("the default runtime got another one")
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the file is left")
+	}
+	keep()
+	if r := own(t, s, DefaultName, true, Made); r.Secret.Equal(shared) {
+		t.Error("a rotated secret is the shared one")
+	}
+
+	damaged := Open(t.TempDir())
+	if err := os.WriteFile(filepath.Join(damaged.dir, sharedName), []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := damaged.Own(DefaultName, false); err == nil || !strings.Contains(err.Error(), "delete that file") {
+		t.Errorf("a damaged secret: %v", err)
+	}
+}
+
+func TestSecretsMadeAtOnceAreAllKept(t *testing.T) {
+	s := Open(t.TempDir())
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			if _, _, _, err := Open(s.dir).Own(fmt.Sprint("r", i%10), false); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if kept, err := s.List(); err != nil || len(kept) != 10 {
+		t.Errorf("%d are kept, %v", len(kept), err)
+	}
+}
