@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -54,6 +55,32 @@ func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if code, _ := p.exit(); code != 0 {
 		t.Errorf("exit code is %d", code)
+	}
+}
+
+// A closing terminal and systemd send SIGHUP beside SIGTERM.
+func TestAHangUpDoesNotCutTheEndShort(t *testing.T) {
+	p := start(t)
+	p.ready()
+	id := p.begun("long", "try:\n  input()\nfinally:\n  print('cleaned up')")
+	p.signal(syscall.SIGTERM)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for running := true; running; {
+		select {
+		case <-tick.C:
+			_ = p.cmd.Process.Signal(syscall.SIGHUP)
+		case <-p.ended:
+			running = false
+		}
+	}
+	if code, _ := p.exit(); code != 0 {
+		t.Errorf("it ended with %v", p.cmd.ProcessState)
+	}
+	next := start(t, in(p.dir), withEnv(envSecret+"="+p.secret.Reveal()))
+	next.ready()
+	if e := call[contract.Execution](next, "GET", contract.PathExecutions+"/"+id, nil); e.Status != contract.StatusInterrupted {
+		t.Errorf("the run ended %s: %s", e.Status, e.Reason)
 	}
 }
 

@@ -76,14 +76,16 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	if private != nil {
 		log.Warn("the kernel's code can read the executor's secrets", "component", "executor", "err", private)
 	}
-	watchHangUp(ctx, log, out, errs)
+	whole, ended := context.WithCancel(context.WithoutCancel(ctx)) // the drain included
+	defer ended()
+	watchHangUp(whole, log, out, errs)
 	notice := newNotice(cfg, state.instanceID, out, log)
 	defer notice.ready.remove()
 	x := &executor{cfg: cfg, state: state, environ: environ, started: started, start: rand.Text(), log: log, notice: notice}
-	ended := make(chan error, 1)
-	go func() { ended <- x.run(ctx) }()
+	done := make(chan error, 1)
+	go func() { done <- x.run(ctx) }()
 	select {
-	case err = <-ended:
+	case err = <-done:
 	case <-again:
 		err = errSecondSignal
 	}

@@ -41,7 +41,8 @@ func watchSignals(stop func()) (again <-chan struct{}) {
 // watchHangUp goes on without the consoles when the terminal has gone away, until ctx
 // ends: the lost connection of an SSH session must not end a run. SIGPIPE is taken from
 // then on, or Go would end the program at its next write to a pipe that nobody reads.
-// nohup's choice to ignore SIGHUP stays.
+// nohup's choice to ignore SIGHUP stays. The signal is never given back: one more that
+// comes with a SIGTERM must not cut the end short.
 func watchHangUp(ctx context.Context, log *slog.Logger, consoles ...*console) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return
@@ -49,18 +50,14 @@ func watchHangUp(ctx context.Context, log *slog.Logger, consoles ...*console) {
 	hung := make(chan os.Signal, 1)
 	signal.Notify(hung, syscall.SIGHUP)
 	go func() {
-		defer signal.Stop(hung)
-		for {
-			select {
-			case <-hung:
-				signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-				for _, c := range consoles {
-					c.drop()
-				}
-				log.Info("the terminal has gone away (SIGHUP); the executor goes on and logs to this file alone", "component", "executor", "pid", os.Getpid())
-			case <-ctx.Done():
-				return
+		select {
+		case <-hung: // once is enough: there is nothing left to drop
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+			for _, c := range consoles {
+				c.drop()
 			}
+			log.Info("the terminal has gone away (SIGHUP); the executor goes on and logs to this file alone", "component", "executor", "pid", os.Getpid())
+		case <-ctx.Done():
 		}
 	}()
 }
