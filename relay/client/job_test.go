@@ -1,0 +1,264 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// changing are the calls that change something on the VM.
+var changing = map[string]struct {
+	call  func(ctx context.Context, c *Client) error
+	moves bool // goes on to a new instance by itself
+	twice bool // may be tried again after a try that may have been accepted
+}{
+	"submit": {func(ctx context.Context, c *Client) error {
+		_, err := c.Submit(ctx, contract.Submit{RequestID: "r", Code: "1"})
+		return err
+	}, true, true},
+	"submit to one instance": {func(ctx context.Context, c *Client) error {
+		_, err := c.SubmitTo(ctx, "instance-1", contract.Submit{RequestID: "r", Code: "1"})
+		return err
+	}, false, true},
+	"start of an upload": {func(ctx context.Context, c *Client) error {
+		_, err := c.StartUpload(ctx, contract.UploadStart{Path: "a"})
+		return err
+	}, true, true},
+	"part": {func(ctx context.Context, c *Client) error {
+		_, err := c.PutPart(ctx, "u", 0, []byte("x"))
+		return err
+	}, false, false},
+	"commit":    {func(ctx context.Context, c *Client) error { _, err := c.CommitUpload(ctx, "u", 0); return err }, false, true},
+	"interrupt": {func(ctx context.Context, c *Client) error { _, err := c.Interrupt(ctx, "e"); return err }, false, true},
+	"restart":   {func(ctx context.Context, c *Client) error { _, err := c.RestartKernel(ctx, "k"); return err }, false, true},
+	"input":     {func(ctx context.Context, c *Client) error { _, err := c.Input(ctx, "e", "x"); return err }, false, false},
+	"cleanup":   {func(ctx context.Context, c *Client) error { _, err := c.Cleanup(ctx, "k"); return err }, false, false},
+	"shutdown":  {func(ctx context.Context, c *Client) error { _, err := c.Shutdown(ctx); return err }, false, false},
+}
+
+// whom is for which executors the requests that came in were signed.
+func (e *executor) whom() []string {
+	var out []string
+	for _, r := range e.all() {
+		if r.method != http.MethodGet {
+			out = append(out, r.meant())
+		}
+	}
+	return out
+}
+
+func wantWhom(t *testing.T, e *executor, want ...string) {
+	t.Helper()
+	got := e.whom()
+	if len(got) != len(want) {
+		t.Fatalf("signed for %q, want %q", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("signed for %q, want %q", got, want)
+		}
+	}
+}
+
+func anything(seen) (int, any) { return http.StatusOK, struct{}{} }
+
+func TestEveryCallIsSignedAgainForANewStart(t *testing.T) {
+	for name, c := range changing {
+		t.Run(name, func(t *testing.T) {
+			e := newExecutor(t, anything)
+			client := e.acquainted(t)
+			e.becomes("instance-1/start-2")
+			if err := c.call(t.Context(), client); err != nil {
+				t.Fatal(err)
+			}
+			wantWhom(t, e, "instance-1/start-1", "instance-1/start-2")
+			all := e.all()
+			if string(all[0].body) != string(all[1].body) || all[0].path != all[1].path || all[0].query != all[1].query {
+				t.Errorf("first %q, then %q", all[0].body, all[1].body)
+			}
+		})
+	}
+}
+
+func TestOnlySubmitsAndStartsOfUploadsGoOnToANewInstance(t *testing.T) {
+	for name, c := range changing {
+		t.Run(name, func(t *testing.T) {
+			e := newExecutor(t, anything)
+			client := e.acquainted(t)
+			e.becomes("instance-2/start-9")
+			err := c.call(t.Context(), client)
+			if client.InstanceID() != "instance-2" {
+				t.Errorf("the client believes in %q", client.InstanceID())
+			}
+			if c.moves {
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantWhom(t, e, "instance-1/start-1", "instance-2/start-9")
+				return
+			}
+			wantCode(t, err, contract.CodeNewInstance)
+			wantWhom(t, e, "instance-1/start-1")
+		})
+	}
+}
+
+// What the old VM, or the old start, may have done is not asked of the new one where
+// that could do it twice.
+func TestAfterALostAnswerNoCallGoesOnToANewInstance(t *testing.T) {
+	for name, c := range changing {
+		t.Run(name, func(t *testing.T) {
+			e := newExecutor(t, anything)
+			client := e.acquainted(t)
+			e.setAfter(first(func(w http.ResponseWriter) bool { e.becomes("instance-2/start-9"); hangUp(w); return true }))
+			err := c.call(t.Context(), client)
+			if !c.twice {
+				wantKind(t, err, KindUnreachable)
+				wantWhom(t, e, "instance-1/start-1")
+				return
+			}
+			wantCode(t, err, contract.CodeNewInstance)
+			wantWhom(t, e, "instance-1/start-1", "instance-1/start-1")
+		})
+	}
+}
+
+func TestAfterALostAnswerOnlyWhatMayBeDoneTwiceGoesToANewStart(t *testing.T) {
+	for name, c := range changing {
+		t.Run(name, func(t *testing.T) {
+			e := newExecutor(t, anything)
+			client := e.acquainted(t)
+			e.setAfter(first(func(w http.ResponseWriter) bool { e.becomes("instance-1/start-2"); hangUp(w); return true }))
+			err := c.call(t.Context(), client)
+			if !c.twice {
+				wantKind(t, err, KindUnreachable)
+				wantWhom(t, e, "instance-1/start-1")
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantWhom(t, e, "instance-1/start-1", "instance-1/start-1", "instance-1/start-2")
+		})
+	}
+}
+
+// Other calls hear of a new VM while this one is under way.
+func TestACallKeepsTheInstanceOfItsFirstTry(t *testing.T) {
+	for name, c := range changing {
+		if !c.twice {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			e := newExecutor(t, anything)
+			client := e.acquainted(t)
+			e.setAfter(first(func(w http.ResponseWriter) bool {
+				client.instance.Store(&contract.Instance{ID: "instance-2", Start: "start-9"})
+				hangUp(w)
+				return true
+			}))
+			if err := c.call(t.Context(), client); err != nil {
+				t.Fatal(err)
+			}
+			wantWhom(t, e, "instance-1/start-1", "instance-1/start-1")
+		})
+	}
+}
+
+func TestAStartThatChangesAgainAndAgainEnds(t *testing.T) {
+	e := newExecutor(t, anything)
+	client := e.acquainted(t)
+	n := 'a'
+	e.setBefore(func(http.ResponseWriter, *http.Request) bool {
+		n++
+		e.becomes("instance-1/start-" + string(n))
+		return false
+	})
+	_, err := client.Input(t.Context(), "e", "x")
+	wantCode(t, err, contract.CodeNewStart)
+	if got := len(e.whom()); got != 2 {
+		t.Errorf("%d tries", got)
+	}
+}
+
+// A refusal by rate_limited may stand in the place of clock_skew or new_start: it still
+// tells time and start, and the next try has them right.
+func TestARateLimitedRefusalTellsTimeAndStart(t *testing.T) {
+	now := func() time.Time { return time.Now().Add(-time.Hour) }
+	e := newExecutorAt(t, now, anything)
+	client := e.acquainted(t)
+	client.setClock(time.Now()) // as after an hour in which the VM's clock was put back
+	e.becomes("instance-1/start-2")
+	limited := 0
+	e.setBefore(func(w http.ResponseWriter, r *http.Request) bool {
+		if limited++; limited > 1 {
+			return false
+		}
+		answer := httptest.NewRecorder()
+		body := refusalBody(contract.CodeRateLimited)
+		body.Error.ServerTime = now().Unix()
+		e.sign(answer, r, http.StatusTooManyRequests, body)
+		send(w, answer)
+		return true
+	})
+	if _, err := client.Input(t.Context(), "e", "x"); err != nil {
+		t.Fatal(err)
+	}
+	wantWhom(t, e, "instance-1/start-2")
+	if limited != 2 {
+		t.Errorf("%d tries", limited)
+	}
+}
+
+func TestAPinnedSubmitFindsItsInstanceUnderAnUnknownStart(t *testing.T) {
+	e, runs := newRunningExecutor(t)
+	client := e.acquainted(t)
+	client.instance.Store(&contract.Instance{ID: "instance-2", Start: "start-9"}) // of a VM that is gone again
+	if _, err := client.SubmitTo(t.Context(), "instance-1", contract.Submit{RequestID: "r", Code: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	wantWhom(t, e, "instance-1/start-9", "instance-1/start-1")
+	if runs.ran["r"] != 1 {
+		t.Errorf("ran %v", runs.ran)
+	}
+}
+
+func TestGETsNameNoExecutor(t *testing.T) {
+	e := newExecutor(t, anything)
+	if _, err := e.acquainted(t).Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.all()[0].meant(); got != "" {
+		t.Errorf("signed for %q", got)
+	}
+}
+
+func TestCurrentKernelWaitsForOneThatStarts(t *testing.T) {
+	asked := 0
+	e := newExecutor(t, func(seen) (int, any) {
+		if asked++; asked < 3 {
+			return http.StatusOK, contract.Kernel{Status: contract.KernelStarting}
+		}
+		return http.StatusOK, contract.Kernel{Status: contract.KernelIdle, KernelID: "k"}
+	})
+	if k, err := e.client(t).CurrentKernel(t.Context()); err != nil || k.KernelID != "k" || asked != 3 {
+		t.Errorf("%+v, %v after %d tries", k, err, asked)
+	}
+	e.respond = func(seen) (int, any) { return http.StatusOK, contract.Kernel{Status: contract.KernelDead} }
+	_, err := e.client(t).CurrentKernel(t.Context())
+	wantCode(t, err, contract.CodeKernelDead)
+}
+
+func TestKernelRefIsWrittenWhole(t *testing.T) {
+	for _, id := range []string{"", "k-1", `"`, "ä"} {
+		var ref contract.KernelRef
+		if err := json.Unmarshal(kernelRef(id), &ref); err != nil || ref.KernelID != id {
+			t.Errorf("%q became %+v, %v", id, ref, err)
+		}
+	}
+}
