@@ -55,9 +55,9 @@ func TestEventOverTheBoundBecomesAGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.remove()
-	l := freshLog(f, 64<<20)
+	l := freshLog(f, 64<<20, nil)
 	for _, text := range []string{strings.Repeat("x", contract.MaxEventBytes), "after"} {
-		if err := l.append(contract.Event{Type: contract.EventStream, Text: text}); err != nil {
+		if _, err := l.append(contract.Event{Type: contract.EventStream, Text: text}); err != nil {
 			t.Fatal(err)
 		}
 	}

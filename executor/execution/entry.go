@@ -41,11 +41,12 @@ type entry struct {
 	dir       string
 	log       *eventLog
 	blobs     *blobStore
+	reserve   *reserve
 
 	mu      sync.Mutex
 	code    string // until it ran
 	now     contract.Execution
-	state   *os.File      // nil once finished
+	states  states
 	changed chan struct{} // closed at each change
 }
 
@@ -59,7 +60,8 @@ type stateLine struct {
 const stateFile = "state.ndjson"
 
 // createEntry makes an execution of s in a fresh folder, which it owns from then on.
-func createEntry(f *folder, s contract.Submit, logBytes int64) (*entry, error) {
+// Where the disk has no room for it, its first line goes to the reserve.
+func createEntry(f *folder, s contract.Submit, logBytes int64, r *reserve) (*entry, error) {
 	digest := sha256.Sum256([]byte(s.Code))
 	timeout := s.TimeoutSeconds
 	if timeout == 0 {
@@ -77,11 +79,15 @@ func createEntry(f *folder, s contract.Submit, logBytes int64) (*entry, error) {
 		CodeSHA256: hex.EncodeToString(digest[:]),
 		Unstored:   s.Unstored,
 	}
-	e := newEntry(f.dir, line, freshLog(f, logBytes), &blobStore{dir: f.dir, limit: logBytes})
-	e.code, e.state = s.Code, f.state
+	e := newEntry(f.dir, line, freshLog(f, logBytes, r), &blobStore{dir: f.dir, limit: logBytes})
+	e.code, e.states.file, e.reserve = s.Code, f.state, r
 	if err := e.save(); err != nil {
+		r.never(e)
 		f.remove()
 		return nil, err
+	}
+	if e.states.unsaved {
+		e.now.Reason = diskFullNote
 	}
 	return e, nil
 }
@@ -96,6 +102,7 @@ func newEntry(dir string, line stateLine, log *eventLog, blobs *blobStore) *entr
 		log:       log,
 		blobs:     blobs,
 		now:       line.Execution,
+		states:    states{path: filepath.Join(dir, stateFile)},
 		changed:   make(chan struct{}),
 	}
 }
@@ -110,16 +117,74 @@ func preview(code string) string {
 	return string([]rune(line)[:contract.CodePreviewRunes-1]) + "…"
 }
 
-// save appends the present state. The caller holds the lock, or is alone.
+// save appends the present state to its file, or to the reserve; then it is written
+// to the file later, as it is where there was an error. The caller holds the lock, or
+// is alone.
 func (e *entry) save() error {
-	line := stateLine{Execution: e.now, CodeSHA256: e.digest, Unstored: e.unstored}
-	line.NextOffset = e.log.end()
-	data, err := json.Marshal(line)
+	line, err := e.line()
 	if err != nil {
 		return err
 	}
-	_, err = e.state.Write(append(data, '\n'))
-	return err
+	err = e.states.append(line)
+	if e.states.unsaved = err != nil; err == nil {
+		return nil
+	}
+	e.reserve.later(e, err)
+	if !isFull(err) {
+		return err
+	}
+	return e.reserve.put(line)
+}
+
+// line is the present state as it is written down.
+func (e *entry) line() ([]byte, error) {
+	line := stateLine{Execution: e.now, CodeSHA256: e.digest, Unstored: e.unstored}
+	line.NextOffset = e.log.end()
+	data, err := json.Marshal(line)
+	return append(data, '\n'), err
+}
+
+// flush writes down what could not be written before.
+func (e *entry) flush() error {
+	if err := e.log.flush(); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.states.unsaved {
+		return nil
+	}
+	line, err := e.line()
+	if err == nil {
+		err = e.states.append(line)
+	}
+	if err != nil {
+		return err
+	}
+	e.states.unsaved = false
+	if e.states.ended {
+		e.states.close()
+	}
+	return nil
+}
+
+// gone reports that the state file is not there any more, and has it written again.
+func (e *entry) gone() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := os.Stat(e.states.path); err == nil {
+		return false
+	}
+	e.states.unsaved = true
+	return true
+}
+
+// keptInMemory reports that the disk does not hold all of the execution.
+func (e *entry) keptInMemory() bool {
+	_ = e.flush() // it may have room by now
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.states.unsaved || e.log.holding()
 }
 
 // same reports whether s asks for what e is: the same code, stored or not.
@@ -128,31 +193,32 @@ func (e *entry) same(s contract.Submit) bool {
 	return e.digest == hex.EncodeToString(digest[:]) && e.unstored == s.Unstored
 }
 
-// update changes the state, writes it down and wakes those who wait. A state
-// that can't be written stays true in memory; at worst a later executor calls
-// the execution lost.
-func (e *entry) update(change func(x *contract.Execution)) {
+// update changes the state, writes it down and wakes those who wait. A state that
+// can't be written is true in memory, reported in the log, and written later. The
+// error means that it is nowhere on disk: a later executor would not know of it.
+func (e *entry) update(change func(x *contract.Execution)) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change(&e.now)
-	if e.state != nil {
-		_ = e.save()
+	var err error
+	if !e.states.ended {
+		err = e.save()
 	}
-	if e.now.Status.Finished() && e.state != nil {
-		e.state.Close()
-		e.state, e.code = nil, ""
+	if e.now.Status.Finished() {
+		e.states.ended, e.code = true, ""
+		if !e.states.unsaved {
+			e.states.close()
+		}
 	}
 	e.broadcast()
+	return err
 }
 
 func (e *entry) finish(status contract.Status, reason string, memoryAfter uint64) {
-	e.update(func(x *contract.Execution) {
+	_ = e.update(func(x *contract.Execution) { // written later if it can't be now
 		now := time.Now().UTC()
 		x.Status, x.FinishedAt, x.QueuePosition = status, &now, 0
-		x.MemoryAfterBytes = memoryAfter
-		if reason != "" {
-			x.Reason = reason
-		}
+		x.MemoryAfterBytes, x.Reason = memoryAfter, reason
 	})
 }
 
@@ -168,8 +234,12 @@ func (e *entry) setPosition(n int) {
 
 // append adds an event to the log and wakes those who wait.
 func (e *entry) append(event contract.Event) error {
-	if err := e.log.append(event); err != nil {
+	held, err := e.log.append(event)
+	if err != nil {
 		return err
+	}
+	if held {
+		e.reserve.later(e, ErrDiskFull)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

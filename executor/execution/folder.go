@@ -21,7 +21,7 @@ func newFolder(parent string) (*folder, error) {
 		return nil, err
 	}
 	f := &folder{dir: filepath.Join(parent, id.String())}
-	if err := os.Mkdir(f.dir, 0o700); err != nil {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return nil, err
 	}
 	if f.state, err = openAppend(filepath.Join(f.dir, stateFile)); err == nil {
@@ -35,23 +35,70 @@ func newFolder(parent string) (*folder, error) {
 }
 
 func openAppend(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+}
+
+// unmadeFolder is where a folder will be once the disk has room for it.
+func unmadeFolder(parent string) (*folder, error) {
+	id, err := uuid.NewV7()
+	return &folder{dir: filepath.Join(parent, id.String())}, err
 }
 
 // remove undoes newFolder.
 func (f *folder) remove() {
-	f.state.Close()
-	f.events.Close()
+	if f.state != nil {
+		f.state.Close()
+	}
+	if f.events != nil {
+		f.events.Close()
+	}
 	os.RemoveAll(f.dir)
 }
 
 // nextFolder is the one made ahead, or a new one. The lock is held.
 func (q *Queue) nextFolder() (*folder, error) {
-	if f := q.spare; f != nil {
-		q.spare = nil
+	f := q.spare
+	q.spare = nil
+	if f != nil && deleted(f.state) {
+		f.remove()
+		f = nil
+	}
+	if q.reserve.lost() {
+		q.mend()
+	}
+	if f != nil {
 		return f, nil
 	}
-	return newFolder(q.cfg.Dir)
+	f, err := newFolder(q.cfg.Dir)
+	if isFull(err) {
+		return unmadeFolder(q.cfg.Dir)
+	}
+	return f, err
+}
+
+// Mend writes down again what a deleted state dir held of executions: what is known
+// of each. Their output is gone, but for that of a log that is still open.
+func (q *Queue) Mend() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mend()
+}
+
+func (q *Queue) mend() {
+	if err := os.MkdirAll(q.cfg.Dir, 0o700); err != nil {
+		q.cfg.Log.Error("making the execution log's folder again", "component", "execution", "err", err)
+		return
+	}
+	q.reserve.comeBack()
+	for _, e := range q.order {
+		if e.gone() {
+			q.reserve.later(e, os.ErrNotExist)
+		}
+	}
+	if err := q.past.mend(); err != nil {
+		q.cfg.Log.Error("writing the record of past executions again", "component", "execution", "err", err)
+	}
+	q.signal() // the runner flushes
 }
 
 // makeSpare makes a folder ahead when the kernel is idle. Where it can't be

@@ -2,7 +2,9 @@ package execution
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 
@@ -22,22 +24,31 @@ type eventLog struct {
 	segments []*segment
 	next     int64 // offset of the next event
 	written  int64 // bytes ever written
-	kept     int64 // bytes on disk
+	kept     int64 // bytes on disk, and held
 	w        *os.File
+	reserve  *reserve // nil for a log that is not written to
+	held     int64    // bytes in memory, for want of room on disk
+	retired  bool     // nothing is written any more
 }
 
 // segmentsPerLog is how finely the limit is divided.
 const segmentsPerLog = 16
 
 // freshLog is an empty log whose first segment is open already.
-func freshLog(f *folder, limit int64) *eventLog {
-	return &eventLog{dir: f.dir, limit: limit, loaded: true, w: f.events, segments: []*segment{newSegment(f.dir, 0, 0)}}
+func freshLog(f *folder, limit int64, r *reserve) *eventLog {
+	l := &eventLog{dir: f.dir, limit: limit, loaded: true, reserve: r}
+	if f.events != nil {
+		first := newSegment(f.dir, 0, 0)
+		first.open, l.w = f.events, f.events
+		l.segments = append(l.segments, first)
+	}
+	return l
 }
 
 // openLog is the log that an earlier executor kept in dir. next is its end as
 // last written down, for a log whose segments were dropped.
-func openLog(dir string, limit, next int64) *eventLog {
-	l := &eventLog{dir: dir, limit: limit, next: next}
+func openLog(dir string, limit, next int64, r *reserve) *eventLog {
+	l := &eventLog{dir: dir, limit: limit, next: next, reserve: r}
 	for _, s := range listSegments(dir) {
 		l.kept += s.size
 		l.segments = append(l.segments, s)
@@ -53,6 +64,7 @@ func (l *eventLog) load() error {
 	if l.loaded {
 		return nil
 	}
+	l.dropMissing()
 	if n := len(l.segments); n > 0 {
 		last := l.segments[n-1]
 		if err := last.index(); err != nil {
@@ -86,36 +98,49 @@ func (l *eventLog) repair() error {
 }
 
 // append gives the event its offset and writes it. A gap takes as many offsets
-// as it stands for.
-func (l *eventLog) append(event contract.Event) error {
+// as it stands for. held says that the disk is full, and that the event is in memory.
+func (l *eventLog) append(event contract.Event) (held bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.retired {
+		return false, fs.ErrNotExist
+	}
 	if err := l.load(); err != nil {
-		return err
+		return false, err
 	}
 	event.Offset = l.next
 	line, err := json.Marshal(event)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(line) > contract.MaxEventBytes { // no kind of event should come here
-		return l.appendGap(event, int64(len(line)))
+		event = contract.Event{Offset: event.Offset, Time: event.Time, Type: contract.EventGap, Bytes: int64(len(line)), Events: 1}
+		if line, err = json.Marshal(event); err != nil {
+			return false, err
+		}
 	}
-	return l.write(event, append(line, '\n'))
+	line = append(line, '\n')
+	if err := l.put(line); err != nil {
+		return false, err
+	}
+	l.next += max(1, event.Events)
+	l.last().grew(event.Offset, int64(len(line)), l.next)
+	l.kept += int64(len(line))
+	l.written += int64(len(line))
+	return l.held > 0, nil
 }
 
-// appendGap notes an event that is too long.
-func (l *eventLog) appendGap(event contract.Event, size int64) error {
-	event = contract.Event{Offset: event.Offset, Time: event.Time, Type: contract.EventGap, Bytes: size, Events: 1}
-	line, err := json.Marshal(event)
-	if err != nil {
-		return err
+// put writes a line to the last segment, or holds it in memory where the disk is full.
+func (l *eventLog) put(line []byte) error {
+	if last := l.last(); last == nil || last.held == nil {
+		if err := l.toFile(line); !isFull(err) {
+			return err
+		}
 	}
-	return l.write(event, append(line, '\n'))
+	return l.hold(line)
 }
 
-// write appends an event's line to the last segment. The lock is held.
-func (l *eventLog) write(event contract.Event, line []byte) error {
+func (l *eventLog) toFile(line []byte) error {
 	seg, err := l.writable(int64(len(line)))
 	if err != nil {
 		return err
@@ -126,10 +151,6 @@ func (l *eventLog) write(event contract.Event, line []byte) error {
 		}
 		return err
 	}
-	l.next += max(1, event.Events)
-	seg.grew(event.Offset, int64(len(line)), l.next)
-	l.kept += int64(len(line))
-	l.written += int64(len(line))
 	return nil
 }
 
@@ -143,12 +164,20 @@ func (l *eventLog) writable(n int64) (*segment, error) {
 		last = newSegment(l.dir, l.next, l.written)
 		l.segments = append(l.segments, last)
 	}
+	if l.w != nil && deleted(l.w) {
+		if err := l.comeBack(last); err != nil {
+			return nil, err
+		}
+	}
 	if l.w == nil {
 		w, err := openAppend(last.path)
+		if errors.Is(err, fs.ErrNotExist) && os.MkdirAll(l.dir, 0o700) == nil {
+			w, err = openAppend(last.path)
+		}
 		if err != nil {
 			return nil, err
 		}
-		l.w = w
+		l.w, last.open = w, w
 	}
 	return last, nil
 }
@@ -165,7 +194,7 @@ func (l *eventLog) thin() {
 	const head = segmentsPerLog / 2
 	for len(l.segments) > head && l.kept+l.limit/segmentsPerLog > l.limit {
 		old := l.segments[head]
-		if os.Remove(old.path) != nil {
+		if err := os.Remove(old.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return
 		}
 		l.kept -= old.size
@@ -181,6 +210,7 @@ func (l *eventLog) read(offset, maxBytes int64) ([]contract.Event, int64, error)
 	if err := l.load(); err != nil {
 		return nil, 0, err
 	}
+	l.dropMissing()
 	events := []contract.Event{}
 	before := int64(0) // bytes written before the gap that may come
 	for _, s := range l.segments {
@@ -250,7 +280,7 @@ func (l *eventLog) close() {
 func (l *eventLog) closeFile() {
 	if l.w != nil {
 		l.w.Close()
-		l.w = nil
+		l.w, l.last().open = nil, nil
 	}
 }
 
@@ -263,5 +293,6 @@ func (l *eventLog) drop() {
 	for _, s := range l.segments {
 		os.Remove(s.path)
 	}
+	l.letGo()
 	l.segments, l.kept = nil, 0
 }

@@ -2,8 +2,6 @@ package execution
 
 import (
 	"encoding/json"
-	"errors"
-	"syscall"
 	"time"
 
 	"colabrelay/executor/jupyter"
@@ -160,7 +158,7 @@ func (r *run) emit(event contract.Event) {
 	r.missing.events++
 	r.missing.bytes += size
 	r.missing.everBytes += size
-	if errors.Is(err, syscall.ENOSPC) {
+	if isFull(err) {
 		err = ErrDiskFull
 	}
 	if r.missing.err == nil {

@@ -87,10 +87,8 @@ func (p *past) add(r pastRun) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range []*pastLog{p.newer, p.older} {
-		if err := l.comeBack(); err != nil {
-			return err
-		}
+	if err := p.comeBack(); err != nil {
+		return err
 	}
 	if p.newer.count >= p.most || p.newer.size+int64(len(line)) >= pastBytes {
 		if err := p.rotate(); err != nil {
@@ -99,6 +97,15 @@ func (p *past) add(r pastRun) error {
 	}
 	return p.newer.add(r, append(line, '\n'))
 }
+
+// mend writes files that were deleted again.
+func (p *past) mend() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.comeBack()
+}
+
+func (p *past) comeBack() error { return errors.Join(p.newer.comeBack(), p.older.comeBack()) }
 
 // rotate drops the older file and begins a new one.
 func (p *past) rotate() error {
@@ -285,6 +292,6 @@ func (r pastRun) entry(dir string) *entry {
 	if r.EName != "" {
 		line.Error = &contract.ExecutionError{EName: r.EName, EValue: r.EValue}
 	}
-	log := &eventLog{dir: dir, loaded: true, next: r.Next, written: r.Bytes}
+	log := &eventLog{dir: dir, loaded: true, retired: true, next: r.Next, written: r.Bytes}
 	return newEntry(dir, line, log, &blobStore{dir: dir})
 }

@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"colabrelay/executor/kernel"
@@ -71,7 +70,8 @@ type Queue struct {
 	byID      map[string]*entry
 	byRequest map[string]*entry
 	order     []*entry // oldest first
-	past      *past    // what is known of those forgotten
+	reserve   *reserve
+	past      *past // what is known of those forgotten
 	spare     *folder
 	pending   []*entry
 	running   *entry // also a finished one that does not yield the kernel
@@ -101,7 +101,8 @@ func Open(cfg Config) (*Queue, error) {
 	if q.past, err = openPast(cfg.Dir, cfg.Limits.Past); err != nil {
 		return nil, err
 	}
-	entries, err := recoverAll(cfg, q.past)
+	entries, reserve, err := recoverAll(cfg, q.past)
+	q.reserve = reserve
 	if err != nil {
 		q.past.close()
 		return nil, fmt.Errorf("reading the execution log: %w", err)
@@ -191,9 +192,9 @@ func (q *Queue) create(s contract.Submit) (*entry, error) {
 	f, err := q.nextFolder()
 	var e *entry
 	if err == nil {
-		e, err = createEntry(f, s, q.cfg.Limits.LogBytes)
+		e, err = createEntry(f, s, q.cfg.Limits.LogBytes, q.reserve)
 	}
-	if errors.Is(err, syscall.ENOSPC) {
+	if isFull(err) {
 		return nil, ErrDiskFull
 	}
 	if err != nil {

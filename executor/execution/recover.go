@@ -1,6 +1,8 @@
 package execution
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,10 +13,11 @@ import (
 // recoverAll reads every execution in the log's folder, oldest first. A folder
 // that can't be read is left alone and named in the log: it was torn while being
 // made, before its submit was answered.
-func recoverAll(cfg Config, known *past) ([]*entry, error) {
+func recoverAll(cfg Config, known *past) ([]*entry, *reserve, error) {
+	r, reserved := openReserve(cfg.Dir, cfg.Log)
 	folders, err := os.ReadDir(cfg.Dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var all []*entry
 	for _, folder := range folders {
@@ -35,17 +38,18 @@ func recoverAll(cfg Config, known *past) ([]*entry, error) {
 			cfg.Log.Warn("an execution's folder can't be read", "component", "execution", "err", err)
 			continue
 		}
-		e := newEntry(dir, line, openLog(dir, cfg.Limits.LogBytes, line.NextOffset), openBlobs(dir, cfg.Limits.LogBytes))
-		if !line.Status.Finished() {
-			if err := e.abandon(); err != nil {
-				cfg.Log.Warn("closing an unfinished execution", "component", "execution", "execution_id", e.id, "err", err)
-			}
+		if later, ok := reserved[line.ExecutionID]; ok && !line.Status.Finished() {
+			line = later
 		}
-		all = append(all, e)
+		delete(reserved, line.ExecutionID)
+		all = append(all, recovered(cfg, dir, line, r))
+	}
+	for id, line := range reserved { // there never was room for their folders
+		all = append(all, recovered(cfg, filepath.Join(cfg.Dir, id), line, r))
 	}
 	// Not by id: that of a folder made ahead is older than its submit.
 	slices.SortFunc(all, func(a, b *entry) int { return a.now.CreatedAt.Compare(b.now.CreatedAt) })
-	return all, nil
+	return all, r, nil
 }
 
 // unused reports a folder that was made ahead and never taken.
@@ -54,24 +58,35 @@ func unused(dir string) bool {
 	return err == nil && info.Size() == 0
 }
 
+// recovered is an execution as an earlier executor left it, ended if it had not.
+func recovered(cfg Config, dir string, line stateLine, r *reserve) *entry {
+	e := newEntry(dir, line, openLog(dir, cfg.Limits.LogBytes, line.NextOffset, r), openBlobs(dir, cfg.Limits.LogBytes))
+	e.reserve = r
+	if line.Status.Finished() {
+		e.states.ended = true
+		if _, err := os.Stat(e.states.path); err != nil { // it is in the reserve only
+			e.states.unsaved = true
+			r.later(e, err)
+		}
+		return e
+	}
+	if err := e.abandon(); err != nil {
+		cfg.Log.Warn("closing an unfinished execution", "component", "execution", "execution_id", e.id, "err", err)
+	}
+	return e
+}
+
 // abandon ends what an executor that was killed left unfinished. Its events up
 // to the kill stay readable.
 func (e *entry) abandon() error {
-	if err := cutTornLine(filepath.Join(e.dir, stateFile)); err != nil {
-		return err
-	}
-	var err error
-	e.state, err = openAppend(filepath.Join(e.dir, stateFile))
-	if err != nil {
-		return err
-	}
-	if err := e.log.repair(); err != nil {
-		return err
+	err := e.log.repair()
+	if torn := cutTornLine(e.states.path); !errors.Is(torn, fs.ErrNotExist) {
+		err = errors.Join(err, torn)
 	}
 	status, reason := contract.StatusLost, "the executor was killed while this ran; its output up to then is kept, its variables are gone"
 	if e.now.Status == contract.StatusQueued && e.log.end() == 0 {
 		status, reason = contract.StatusCancelled, "the executor was killed before this started; it never ran"
 	}
 	e.finish(status, reason, 0)
-	return nil
+	return err
 }

@@ -67,7 +67,7 @@ func (q *Queue) forget(unstored bool) {
 		over--
 		delete(q.byID, e.id)
 		delete(q.byRequest, e.requestID)
-		e.log.close()
+		e.log.retire()
 		os.RemoveAll(e.dir)
 	}
 }

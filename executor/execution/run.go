@@ -70,8 +70,8 @@ func (c cause) status() contract.Status {
 }
 
 // start notes that e begins and returns what to run. The code is not kept longer.
-func (e *entry) start(kernelID string, now time.Time) (code string, timeout time.Duration) {
-	e.update(func(x *contract.Execution) {
+func (e *entry) start(kernelID string, now time.Time) (code string, timeout time.Duration, err error) {
+	err = e.update(func(x *contract.Execution) {
 		at := now.UTC()
 		x.Status, x.StartedAt, x.KernelID, x.QueuePosition = contract.StatusRunning, &at, kernelID, 0
 		timeout = time.Duration(x.TimeoutSeconds * float64(time.Second))
@@ -79,7 +79,7 @@ func (e *entry) start(kernelID string, now time.Time) (code string, timeout time
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	code, e.code = e.code, ""
-	return code, timeout
+	return code, timeout, err
 }
 
 // usedBefore notes the machine's memory at the start. It is written down with the
@@ -159,7 +159,7 @@ func (r *run) accept(m *jupyter.Message) {
 		ExecutionCount int `json:"execution_count"`
 	}
 	if m.Decode(&input) == nil {
-		r.entry.update(func(x *contract.Execution) { r.entry.counted(x, input.ExecutionCount) })
+		_ = r.entry.update(func(x *contract.Execution) { r.entry.counted(x, input.ExecutionCount) })
 	}
 }
 
@@ -185,7 +185,7 @@ func (r *run) askInput(m *jupyter.Message, now time.Time) {
 		Prompt: cut(request.Prompt, contract.MaxStreamEvent), Password: request.Password, Cut: left.String(),
 	})
 	r.inputRequest, r.inputSince = m.Keep(), now
-	r.entry.update(func(x *contract.Execution) { x.Status = contract.StatusWaitingForInput })
+	_ = r.entry.update(func(x *contract.Execution) { x.Status = contract.StatusWaitingForInput })
 }
 
 // answerInput continues the code. The deadline moves by the time it waited.
@@ -203,13 +203,19 @@ func (r *run) answerInput(ctx context.Context, client *jupyter.Client, text stri
 func (r *run) inputAnswered(now time.Time) {
 	r.deadline = r.deadline.Add(now.Sub(r.inputSince))
 	r.inputRequest = nil
-	r.entry.update(func(x *contract.Execution) { x.Status = contract.StatusRunning })
+	_ = r.entry.update(func(x *contract.Execution) { x.Status = contract.StatusRunning })
 }
 
 // explain adds to a reason what its reader must know besides.
 func (r *run) explain(reason string) string {
 	if r.missing.everBytes == 0 {
-		return reason
+		if !r.entry.keptInMemory() {
+			return reason
+		}
+		if reason == "" {
+			return diskFullNote
+		}
+		return reason + "; " + diskFullNote
 	}
 	lost := fmt.Sprintf("%d bytes of its output could not be written to the log: %v", r.missing.everBytes, r.missing.err)
 	if reason == "" {

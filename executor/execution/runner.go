@@ -41,8 +41,9 @@ type runner struct {
 	q        *Queue
 	life     *kernel.Life
 	received chan *jupyter.Message
-	runs     []*run // the newest last; current is one of them
-	current  *run   // has the kernel, nil when it is free
+	runs     []*run    // the newest last; current is one of them
+	written  time.Time // when what could not be written was last tried again
+	current  *run      // has the kernel, nil when it is free
 }
 
 // Run runs what is submitted, kernel life after kernel life, until ctx ends.
@@ -105,6 +106,7 @@ func (q *Queue) serve(ctx context.Context, life *kernel.Life) {
 	for {
 		r.begin(ctx)
 		q.makeSpare()
+		r.writeAgain()
 		timer.Reset(r.nextTick())
 		select {
 		case m := <-r.received:
@@ -121,6 +123,14 @@ func (q *Queue) serve(ctx context.Context, life *kernel.Life) {
 			r.stop()
 			return
 		}
+	}
+}
+
+// writeAgain writes down what could not be written before, not too often.
+func (r *runner) writeAgain() {
+	if now := time.Now(); r.q.reserve.waiting() && now.Sub(r.written) >= retryTime {
+		r.q.reserve.flush()
+		r.written = time.Now()
 	}
 }
 
@@ -149,7 +159,13 @@ func (r *runner) begin(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	code, timeout := e.start(r.life.ID, now)
+	code, timeout, err := e.start(r.life.ID, now)
+	if err != nil {
+		e.finish(contract.StatusFailed, fmt.Sprintf("its start could not be written down, so the code did not run: %v", err), 0)
+		r.q.yield()
+		r.q.signal()
+		return
+	}
 	// Written down before it is sent: what a kernel has seen is never "queued".
 	id, err := r.life.Client.Send(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Code:         code,

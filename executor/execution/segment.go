@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,9 @@ type segment struct {
 	first int64
 	start int64
 	size  int64
+
+	open *os.File // the log's handle of the last one, which reads it when it was deleted
+	held []byte   // what is in memory, for want of room on disk; nil when it is in the file
 
 	indexed bool
 	end     int64  // offset after its last event
@@ -121,15 +125,14 @@ func (s *segment) read(offset, maxBytes int64) (events []contract.Event, used in
 // each calls f with every whole line from position on, its newline included,
 // until f returns false.
 func (s *segment) each(position int64, f func(line []byte) (more bool, err error)) error {
-	file, err := os.Open(s.path)
+	content, done, err := s.content()
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	if _, err := file.Seek(position, io.SeekStart); err != nil {
-		return err
-	}
-	lines := bufio.NewReaderSize(file, readBuffer(s.size-position))
+	defer done()
+	// Of a segment not counted yet the size isn't known.
+	from := io.NewSectionReader(content, position, math.MaxInt64-position)
+	lines := bufio.NewReaderSize(from, readBuffer(s.size-position))
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -142,6 +145,22 @@ func (s *segment) each(position int64, f func(line []byte) (more bool, err error
 			return err
 		}
 	}
+}
+
+// content is where the segment's bytes are.
+func (s *segment) content() (content io.ReaderAt, done func(), err error) {
+	nothing := func() {}
+	if s.held != nil {
+		return bytes.NewReader(s.held), nothing, nil
+	}
+	if s.open != nil {
+		return s.open, nothing, nil
+	}
+	file, err := os.Open(s.path)
+	if err != nil {
+		return nil, nothing, err
+	}
+	return file, func() { file.Close() }, nil
 }
 
 // readBuffer suits what is left to read: most logs are a few hundred bytes. Of a

@@ -19,6 +19,9 @@ func (r *runner) nextTick() time.Duration {
 			next = t
 		}
 	}
+	if r.q.reserve.waiting() {
+		sooner(r.written.Add(retryTime))
+	}
 	for _, past := range r.runs {
 		if len(past.joined.text) > 0 {
 			sooner(past.joined.since.Add(joinTime))
