@@ -47,6 +47,7 @@ var limits = contract.Limits{
 type executor struct {
 	cfg     config
 	state   *state
+	file    *logFile
 	environ []string
 	started time.Time
 	start   string // names this process in contract.Instance
@@ -152,6 +153,7 @@ func (x *executor) work(ctx context.Context) error {
 	})
 	g.Go(func() error { return b.Digests.Run(ctx) })
 	g.Go(func() error { return b.Uploads.Run(ctx) })
+	g.Go(func() error { return x.keepState(ctx, b) })
 	g.Go(func() error {
 		if _, err := b.Kernel.Await(ctx); err != nil {
 			return nil // it ended first, or Kernel.Run tells why there is none

@@ -73,6 +73,17 @@ func (l *logFile) rotate() error {
 	return l.open()
 }
 
+// reopen goes on in the file of that name, made again where it was deleted.
+func (l *logFile) reopen() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.f
+	if err := l.open(); err != nil {
+		return fmt.Errorf("opening the log again: %w", err)
+	}
+	return old.Close()
+}
+
 func (l *logFile) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -81,7 +81,7 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	watchHangUp(whole, log, out, errs)
 	notice := newNotice(cfg, state.instanceID, out, log)
 	defer notice.ready.remove()
-	x := &executor{cfg: cfg, state: state, environ: environ, started: started, start: rand.Text(), log: log, notice: notice}
+	x := &executor{cfg: cfg, state: state, file: file, environ: environ, started: started, start: rand.Text(), log: log, notice: notice}
 	done := make(chan error, 1)
 	go func() { done <- x.run(ctx) }()
 	select {

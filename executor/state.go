@@ -17,7 +17,9 @@ import (
 type state struct {
 	dir        string
 	instanceID string
+	instance   instance
 	lock       *flock.Flock
+	locked     os.FileInfo // the file that lock holds
 }
 
 // instance is the content of instance.json. The id is made once per state dir: a
@@ -27,8 +29,10 @@ type instance struct {
 	CreatedAt  time.Time `json:"created_at"`
 }
 
-// lockFile keeps a second executor out of a state dir.
-const lockFile = "lock"
+const (
+	lockFile     = "lock" // keeps a second executor out of a state dir
+	instanceFile = "instance.json"
+)
 
 // openState makes dir, for this user only, and takes it for this process. Two
 // executors writing one log would destroy it.
@@ -39,19 +43,16 @@ func openState(dir string) (*state, error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("closing the state dir to others: %w", err)
 	}
-	lock := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
-	ok, err := lock.TryLock()
+	lock, locked, err := lockState(dir)
 	if err != nil {
-		return nil, fmt.Errorf("locking the state dir %q: %w", dir, err)
+		return nil, err
 	}
-	if !ok {
-		return nil, fmt.Errorf("another executor uses the state dir %q: stop it, or give this one another --state-dir and --listen", dir)
-	}
-	s := &state{dir: dir, lock: lock}
-	if s.instanceID, err = instanceID(filepath.Join(dir, "instance.json")); err != nil {
+	s := &state{dir: dir, lock: lock, locked: locked}
+	if s.instance, err = readInstance(s.path(instanceFile)); err != nil {
 		s.close()
 		return nil, err
 	}
+	s.instanceID = s.instance.InstanceID
 	return s, nil
 }
 
@@ -59,13 +60,13 @@ func (s *state) path(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *state) close() { s.lock.Close() }
 
-// instanceID reads the id, or makes it. A file that can't be read is an error and
+// readInstance reads the id, or makes it. A file that can't be read is an error and
 // not a new id: that would make relays forget executions that are still there.
-func instanceID(file string) (string, error) {
+func readInstance(file string) (instance, error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		made := instance{InstanceID: uuid.NewString(), CreatedAt: time.Now().UTC()}
-		return made.InstanceID, writeJSON(file, made)
+		return made, writeJSON(file, made)
 	}
 	var found instance
 	if err == nil {
@@ -75,9 +76,9 @@ func instanceID(file string) (string, error) {
 		err = errors.New("holds no instance_id")
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading %q: %w", file, err)
+		return found, fmt.Errorf("reading %q: %w", file, err)
 	}
-	return found.InstanceID, nil
+	return found, nil
 }
 
 // writeJSON writes v to file, 0600, all at once: a reader sees the whole or nothing.

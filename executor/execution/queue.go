@@ -111,6 +111,7 @@ func Open(cfg Config) (*Queue, error) {
 		q.remember(e)
 	}
 	q.retain()
+	q.reserve.flush()
 	return q, nil
 }
 

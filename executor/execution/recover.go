@@ -45,6 +45,9 @@ func recoverAll(cfg Config, known *past) ([]*entry, *reserve, error) {
 		all = append(all, recovered(cfg, dir, line, r))
 	}
 	for id, line := range reserved { // there never was room for their folders
+		if _, forgotten := known.byID(id); forgotten {
+			continue
+		}
 		all = append(all, recovered(cfg, filepath.Join(cfg.Dir, id), line, r))
 	}
 	// Not by id: that of a folder made ahead is older than its submit.

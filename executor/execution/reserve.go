@@ -59,7 +59,9 @@ type reserve struct {
 func openReserve(dir string, log *slog.Logger) (*reserve, map[string]stateLine) {
 	r := &reserve{path: filepath.Join(dir, reserveFile), log: log, unsaved: map[*entry]bool{}}
 	left := map[string]stateLine{}
-	if raw, err := os.ReadFile(r.path); err == nil {
+	if f, err := os.Open(r.path); err == nil {
+		raw, _ := io.ReadAll(io.LimitReader(f, reserveBytes)) // what can't be read is left out
+		f.Close()
 		raw, _, _ = bytes.Cut(raw, []byte{0})
 		for lines := bufio.NewReader(bytes.NewReader(raw)); ; {
 			data, err := lines.ReadBytes('\n')

@@ -68,6 +68,7 @@ func (q *Queue) forget(unstored bool) {
 		delete(q.byID, e.id)
 		delete(q.byRequest, e.requestID)
 		e.log.retire()
+		q.reserve.never(e)
 		os.RemoveAll(e.dir)
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"colabrelay/shared/contract"
 )
 
 // Errors of this package; each comes wrapped with the path it is about.
@@ -84,7 +86,7 @@ func Open(workdir string, extra []string, stateDir string) (*Roots, error) {
 		}
 	}
 	r.workdir = r.roots[0].real
-	for _, dir := range []string{os.TempDir(), driveDir} {
+	for _, dir := range []string{os.TempDir(), contract.MemoryFolder, driveDir} {
 		if err := r.add(dir); err != nil {
 			return nil, err
 		}

@@ -172,6 +172,17 @@ func (j *journal) replace(name string, raw []byte) error {
 	return os.Rename(fresh, j.path(name))
 }
 
+// comeBack makes a folder that was deleted again, with what it held.
+func (j *journal) comeBack(rec record, got received) error {
+	if _, err := os.Stat(j.path(recordFile)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := j.save(rec); err != nil {
+		return err
+	}
+	return j.rewrite(got)
+}
+
 // append notes s; got is what was noted before. What was written of a line that
 // did not fit is taken back, so that the next line begins on its own.
 func (j *journal) append(got received, s span, proven bool) error {

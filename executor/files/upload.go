@@ -235,6 +235,9 @@ func (o *upload) write(f *os.File, wanted ranges, body []byte, s span, proven bo
 	if closeErr := f.Close(); closeErr != nil {
 		return writing(closeErr)
 	}
+	if err := o.journal.comeBack(o.record, o.got); err != nil {
+		return writing(err)
+	}
 	for _, w := range written {
 		if err := o.journal.append(o.got, w, proven); err != nil {
 			return writing(err)

@@ -280,6 +280,16 @@ func (k *Kernel) set(life *Life, status contract.KernelStatus) {
 	k.changed = make(chan struct{})
 }
 
+// Record writes kernel.json again, for a state dir that was deleted: the next executor
+// ends by it what outlives a kill of this one.
+func (k *Kernel) Record() error {
+	life, err := k.Life()
+	if err != nil {
+		return nil // the next life writes its own
+	}
+	return writeRecord(life.proc.record, life.proc.pid)
+}
+
 func (k *Kernel) setReason(reason string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,8 +42,18 @@ func removeRemains(owner string) error {
 	if owner == "" {
 		return nil
 	}
-	temp := os.TempDir()
+	var faults []error
+	for _, temp := range []string{os.TempDir(), contract.MemoryFolder} {
+		faults = append(faults, removeRemainsIn(temp, owner))
+	}
+	return errors.Join(faults...)
+}
+
+func removeRemainsIn(temp, owner string) error {
 	f, err := os.Open(temp)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("looking for what killed kernels left: %w", err)
 	}

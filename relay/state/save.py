@@ -27,6 +27,9 @@ PREFIX = "colab-relay-state-"
 # The file while it is being written: an executor that starts removes what a killed kernel
 # left under this name, in folders that are named after it.
 UNFINISHED = "data.unfinished"
+# Where a state is written when the temp folder's disk is full: in memory.
+MEMORY = "/dev/shm"
+LEAST_ROOM = 64 << 20  # bytes that a disk must have free to be used
 LEFT_BEHIND = 24 * 3600  # seconds, after which a folder of an earlier save is removed
 MOST_DOUBTS = 50
 MOST_TOLD = 5000  # variables, and as many skipped ones, that the manifest lists
@@ -79,12 +82,13 @@ def kernel_objects(shell):
 
 
 def remove_left_behind():
-    for folder in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), PREFIX + "*")):
-        try:
-            if time.time() - os.lstat(folder).st_mtime > LEFT_BEHIND:
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            pass
+    for place in places():
+        for folder in glob.glob(os.path.join(glob.escape(place), PREFIX + "*")):
+            try:
+                if time.time() - os.lstat(folder).st_mtime > LEFT_BEHIND:
+                    shutil.rmtree(folder, ignore_errors=True)
+            except OSError:
+                pass
 
 
 def chunked_runs():
@@ -178,11 +182,38 @@ def doubts(wrong, untried):
     return lines
 
 
+def places():
+    """The folders that a state may be in, the usual one first."""
+    found = []
+    try:
+        found.append(os.path.abspath(tempfile.gettempdir()))
+    except OSError:
+        pass  # it is looked for by writing to it, which a full disk refuses
+    if os.path.isdir(MEMORY) and os.access(MEMORY, os.W_OK):
+        found.append(MEMORY)
+    return found
+
+
+def room(place):
+    try:
+        return shutil.disk_usage(place).free
+    except OSError:
+        return 0
+
+
+def best_place():
+    """The temp folder, or another one with more room where its disk is full."""
+    found = places()
+    if not found:
+        return None
+    return found[0] if room(found[0]) >= LEAST_ROOM else max(found, key=room)
+
+
 def new_folder():
     """An empty folder for a state, whose name tells which executor's kernel made it."""
     owner = os.environ.get("COLAB_RELAY_OWNER", "")
     owner = owner + "-" if re.fullmatch("[0-9a-f]+", owner) else ""
-    return tempfile.mkdtemp(prefix=PREFIX + owner)
+    return tempfile.mkdtemp(prefix=PREFIX + owner, dir=best_place())
 
 
 def save(shell, ticker):
@@ -202,7 +233,5 @@ def save(shell, ticker):
 def remove(path):
     """Removes what save, or an upload for restore, left; nothing else."""
     folder = os.path.dirname(os.path.abspath(path))
-    if os.path.basename(folder).startswith(PREFIX) and os.path.dirname(folder) == os.path.abspath(
-        tempfile.gettempdir()
-    ):
+    if os.path.basename(folder).startswith(PREFIX) and os.path.dirname(folder) in places():
         shutil.rmtree(folder, ignore_errors=True)

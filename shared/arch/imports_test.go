@@ -43,11 +43,12 @@ var allowed = map[string][]string{
 	"shared/e2e/harness":        {"shared/stacks"},
 	"shared/e2e/hostile":        {"shared/auth", "shared/e2e/hostilevm"},
 	"shared/e2e/hostilevm":      {"shared/contract", "shared/e2e/fakevm"},
+	"shared/smalldisk":          {},
 	"shared/stacks":             {},
 }
 
 // testOnly are packages that neither program may link.
-var testOnly = []string{"executor/tunnel/ngrokedge", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/stacks"}
+var testOnly = []string{"executor/tunnel/ngrokedge", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/smalldisk", "shared/stacks"}
 
 // homes says which packages may import a third-party module. The big ones have
 // one home, so that replacing one changes one place. Tests and the packages of

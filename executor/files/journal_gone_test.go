@@ -1,0 +1,39 @@
+package files
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+func TestDeletedJournalComesBackWithTheNextPart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "upload")
+	rec := record{UploadStart: contract.UploadStart{Path: "f", SizeBytes: 100}}
+	j := &journal{dir: dir}
+	if err := j.save(rec); err != nil {
+		t.Fatal(err)
+	}
+	var got received
+	for _, s := range []span{{0, 10}, {20, 30}} {
+		if err := j.append(got, s, true); err != nil {
+			t.Fatal(err)
+		}
+		got = got.add(s, true)
+	}
+	if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.comeBack(rec, got); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.append(got, span{10, 20}, true); err != nil {
+		t.Fatal(err)
+	}
+	j.close()
+	_, again, came, err := openJournal(dir)
+	if err != nil || again.SizeBytes != 100 || came.all.bytes() != 30 || came.proven.bytes() != 30 {
+		t.Errorf("%+v, %+v, %v", again, came, err)
+	}
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+// `git clean -fdx` in the workdir takes the state dir from a running executor: it
+// answers on, and the next executor knows instance and executions.
+func TestDeletedStateDirIsMadeAgainUnderARunningExecutor(t *testing.T) {
+	p := start(t, withEnv(envSecret+"="+longSecret))
+	before := p.ready()
+	past := p.submit("past", "print('gone')", 20)
+	must(t, os.RemoveAll(filepath.Join(p.dir, ".colab-relay")))
+	if e := p.submit("after", "print('after')", 20); e.Status != contract.StatusSucceeded || len(e.Events) != 1 {
+		t.Errorf("a run after the deletion: %s (%s), %+v", e.Status, e.Reason, e.Events)
+	}
+	names := []string{"lock", "instance.json", "kernel.json", "executor.log", filepath.Join("executions", past.ExecutionID, "state.ndjson")}
+	p.eventually(func() bool {
+		for _, name := range names {
+			if _, err := os.Stat(filepath.Join(p.dir, ".colab-relay", name)); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	second := start(t, in(p.dir), withEnv(envSecret+"="+longSecret))
+	if code, _ := second.exit(); code == 0 || !strings.Contains(second.errs.String(), "another executor") {
+		t.Errorf("a second executor on the same state dir ends with %d: %s", code, second.errs)
+	}
+	must(t, p.cmd.Process.Kill())
+	p.exit()
+	must(t, os.Remove(p.readyFile())) // the killed one left it
+	again := start(t, in(p.dir), withEnv(envSecret+"="+longSecret))
+	if info := again.ready(); info.InstanceID != before.InstanceID {
+		t.Errorf("instance is %s, was %s", info.InstanceID, before.InstanceID)
+	}
+	if e := again.submit("past", "print('gone')", 20); e.ExecutionID != past.ExecutionID || e.Status != contract.StatusSucceeded {
+		t.Errorf("the request_id from before: %+v", e)
+	}
+}

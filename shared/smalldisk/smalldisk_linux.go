@@ -1,0 +1,64 @@
+package smalldisk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// env names the disk's folder in the process that has it.
+const env = "TEST_SMALL_DISK"
+
+// Run runs the test again in a process that has a disk of so many MiB, and returns its
+// folder there. In the process that only waits for that one it returns "". Mounting
+// takes a mount namespace, and without root a user namespace too.
+func Run(t *testing.T, megabytes int) string {
+	t.Helper()
+	if dir := os.Getenv(env); dir != "" {
+		if err := mount(dir, megabytes); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), env+"="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if id := os.Getuid(); id != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	return ""
+}
+
+func mount(dir string, megabytes int) error {
+	if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes))
+}
+
+// Fill takes all that is left of the disk, with a file of this path.
+func Fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, piece := range []int{64 << 10, 1} {
+		for err = nil; err == nil; _, err = f.Write(make([]byte, piece)) {
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+}
