@@ -38,17 +38,22 @@ func recoverAll(cfg Config, known *past) ([]*entry, *reserve, error) {
 			cfg.Log.Warn("an execution's folder can't be read", "component", "execution", "err", err)
 			continue
 		}
-		if later, ok := reserved[line.ExecutionID]; ok && !line.Status.Finished() {
-			line = later
+		if _, ok := reserved[line.ExecutionID]; ok && !line.Status.Finished() {
+			continue // what is known last is in the reserve
 		}
 		delete(reserved, line.ExecutionID)
 		all = append(all, recovered(cfg, dir, line, r))
 	}
-	for id, line := range reserved { // there never was room for their folders
+	for id, line := range reserved {
 		if _, forgotten := known.byID(id); forgotten {
 			continue
 		}
-		all = append(all, recovered(cfg, filepath.Join(cfg.Dir, id), line, r))
+		e := recovered(cfg, filepath.Join(cfg.Dir, id), line, r)
+		if line.Status.Finished() { // its folder does not say so yet
+			e.states.unsaved = true
+			r.later(e, ErrDiskFull)
+		}
+		all = append(all, e)
 	}
 	// Not by id: that of a folder made ahead is older than its submit.
 	slices.SortFunc(all, func(a, b *entry) int { return a.now.CreatedAt.Compare(b.now.CreatedAt) })
@@ -67,10 +72,6 @@ func recovered(cfg Config, dir string, line stateLine, r *reserve) *entry {
 	e.reserve = r
 	if line.Status.Finished() {
 		e.states.ended = true
-		if _, err := os.Stat(e.states.path); err != nil { // it is in the reserve only
-			e.states.unsaved = true
-			r.later(e, err)
-		}
 		return e
 	}
 	if err := e.abandon(); err != nil {

@@ -47,11 +47,12 @@ type reserve struct {
 	path string
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	file    *os.File // nil while it can't be made
-	used    int64
-	held    int64 // bytes of events in memory
-	unsaved map[*entry]bool
+	mu       sync.Mutex
+	file     *os.File // nil while it can't be made
+	used     int64
+	held     int64 // bytes of events in memory
+	unsaved  map[*entry]bool
+	flushing bool
 }
 
 // openReserve takes the reserve in dir, and returns the state lines that an earlier
@@ -145,7 +146,14 @@ func (r *reserve) later(e *entry, cause error) {
 	r.unsaved[e] = true
 }
 
-// never takes back later, for an execution that was not accepted.
+// again notes what flush could not write.
+func (r *reserve) again(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unsaved[e] = true
+}
+
+// never takes back later, for an execution that was not accepted or is forgotten.
 func (r *reserve) never(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +164,7 @@ func (r *reserve) never(e *entry) {
 func (r *reserve) waiting() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.unsaved) > 0
+	return len(r.unsaved) > 0 || r.flushing
 }
 
 // flush writes down what could not be written before. Once all is, the reserve is
@@ -167,22 +175,12 @@ func (r *reserve) flush() {
 	for e := range r.unsaved {
 		waiting = append(waiting, e)
 	}
+	r.flushing = true
 	r.mu.Unlock()
-	failed := 0
-	for _, e := range waiting {
-		if err := e.flush(); err != nil {
-			if failed++; failed == maxFailures {
-				return // the others would fail as well
-			}
-			continue
-		}
-		r.mu.Lock()
-		delete(r.unsaved, e)
-		r.mu.Unlock()
-	}
+	r.flushAll(waiting)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.unsaved) > 0 {
+	if r.flushing = false; len(r.unsaved) > 0 {
 		return
 	}
 	if len(waiting) > 0 {
@@ -192,6 +190,19 @@ func (r *reserve) flush() {
 	if r.file != nil && r.used > 0 {
 		if _, err := r.file.WriteAt(make([]byte, r.used), 0); err == nil {
 			r.used = 0
+		}
+	}
+}
+
+func (r *reserve) flushAll(waiting []*entry) {
+	failed := 0
+	for _, e := range waiting {
+		r.never(e) // before it is tried: what fails meanwhile, elsewhere, notes it again
+		if err := e.flush(); err != nil {
+			r.again(e)
+			if failed++; failed == maxFailures {
+				return // the others would fail as well
+			}
 		}
 	}
 }
