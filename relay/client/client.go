@@ -41,6 +41,7 @@ type Client struct {
 	patience  patience
 	offset    atomic.Int64 // nanoseconds the executor's clock is ahead of ours
 	instance  atomic.Pointer[contract.Instance]
+	maxAnswer int64         // maxAnswerBytes, but in tests
 	asking    chan struct{} // holds one while the first call that needs the instance asks for it
 }
 
@@ -67,6 +68,7 @@ func New(cfg Config) (*Client, error) {
 		transport: cfg.Transport,
 		log:       cfg.Log,
 		patience:  patience{answer: 20 * time.Second, stall: 20 * time.Second, contact: contactTime},
+		maxAnswer: maxAnswerBytes,
 		asking:    make(chan struct{}, 1),
 	}
 	if c.transport == nil {

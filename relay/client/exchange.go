@@ -137,7 +137,7 @@ func (c *Client) roundTrip(req *http.Request, dog *watchdog, into []byte) (*http
 		n, err := fill(into, from)
 		return res, into[:n], err
 	}
-	body, err := readAll(from, maxAnswerBytes)
+	body, err := readAll(from, c.maxAnswer)
 	return res, body, err
 }
 
@@ -152,12 +152,12 @@ func (c *Client) open(res *http.Response, raw, into []byte) (answer, error) {
 	if into != nil && res.StatusCode == http.StatusOK {
 		got.body, err = unpackPart(res, raw, into)
 	} else {
-		got.body, err = decompress(raw, res.Header.Get("Content-Encoding"), maxAnswerBytes)
+		got.body, err = decompress(raw, res.Header.Get("Content-Encoding"), c.maxAnswer)
 	}
 	if err != nil {
 		e := problem(KindBadAnswer, "the answer's compression is broken", err)
 		if errors.Is(err, errTooLong) {
-			e.Message = fmt.Sprintf("the executor's answer is longer than %d MiB", maxAnswerBytes>>20)
+			e.Message = fmt.Sprintf("the executor's answer is longer than %d MiB", c.maxAnswer>>20)
 		}
 		e.sent = true
 		return got, e

@@ -13,7 +13,7 @@ import (
 )
 
 // maxStepped bounds the events that one read steps past: each costs a request whose
-// answer is read up to maxAnswerBytes.
+// answer is read up to Client.maxAnswer.
 const maxStepped = 8
 
 // smallReads are the max_bytes a read is repeated with after an answer that was too
@@ -50,8 +50,8 @@ func (c *Client) stepPast(ctx context.Context, r reading, tooLong error) (contra
 	var gaps []contract.Event
 	for range maxStepped {
 		gaps = append(gaps, contract.Event{
-			Offset: r.offset, Type: contract.EventGap, Bytes: maxAnswerBytes, Events: 1,
-			Cut: fmt.Sprintf("an event of more than %d MiB, which this relay does not take", maxAnswerBytes>>20),
+			Offset: r.offset, Type: contract.EventGap, Bytes: c.maxAnswer, Events: 1,
+			Cut: fmt.Sprintf("an event of more than %d MiB, which this relay does not take", c.maxAnswer>>20),
 		})
 		r.offset++
 		e, err := c.eventsOnce(ctx, r)
@@ -61,18 +61,18 @@ func (c *Client) stepPast(ctx context.Context, r reading, tooLong error) (contra
 			e.Events = append(gaps, e.Events...)
 			return e, nil
 		case refused != nil && refused.Code == contract.CodeBadRequest: // no event stands there: it is the rest that is long
-			return e, tooLongAt(first, first, tooLong)
+			return e, c.tooLongAt(first, first, tooLong)
 		case !errors.Is(err, errTooLong):
 			return e, err
 		}
 	}
-	return contract.Execution{}, tooLongAt(first, r.offset, tooLong)
+	return contract.Execution{}, c.tooLongAt(first, r.offset, tooLong)
 }
 
 // tooLongAt names where an execution can't be read, and where to go on.
-func tooLongAt(first, next int64, cause error) error {
+func (c *Client) tooLongAt(first, next int64, cause error) error {
 	return stepped(KindBadAnswer,
-		fmt.Sprintf("the executor's answer from offset %d on is longer than %d MiB; the execution itself is not touched by that", first, maxAnswerBytes>>20),
+		fmt.Sprintf("the executor's answer from offset %d on is longer than %d MiB; the execution itself is not touched by that", first, c.maxAnswer>>20),
 		fmt.Sprintf("do not run the code again: read on with get_execution from offset %d, and update the executor", max(next, first+1)), cause)
 }
 

@@ -41,8 +41,19 @@ func longEvents(sizes []int) func(seen) (int, any) {
 	}
 }
 
+// smallAnswer bounds answers in these tests: the real bound would have them write,
+// compress and sign gigabytes.
+const smallAnswer = 512 << 10
+
+func smallClient(t *testing.T, e *executor) *Client {
+	t.Helper()
+	c := e.client(t)
+	c.maxAnswer = smallAnswer
+	return c
+}
+
 func TestEventsThatAreTooLongAreSteppedPast(t *testing.T) {
-	const long = maxAnswerBytes + 1
+	const long = smallAnswer + 1
 	for name, c := range map[string]struct {
 		sizes []int
 		gaps  int
@@ -55,7 +66,7 @@ func TestEventsThatAreTooLongAreSteppedPast(t *testing.T) {
 		"small ones before it": {append(slicesOf(100, 1000), long, 5), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := newExecutor(t, longEvents(c.sizes)).client(t)
+			client := smallClient(t, newExecutor(t, longEvents(c.sizes)))
 			next, gaps := int64(0), 0
 			for end := false; !end; {
 				e, err := client.Execution(t.Context(), "e1", next, 0, contract.MaxReadBytes)
@@ -93,8 +104,8 @@ func slicesOf(n, value int) []int {
 
 // One more than is stepped past is an error that names where to go on.
 func TestTooManyLongEventsNameTheOffset(t *testing.T) {
-	sizes := slicesOf(maxStepped+1, maxAnswerBytes+1)
-	client := newExecutor(t, longEvents(sizes)).client(t)
+	sizes := slicesOf(maxStepped+1, smallAnswer+1)
+	client := smallClient(t, newExecutor(t, longEvents(sizes)))
 	_, err := client.Execution(t.Context(), "e1", 0, 0, 0)
 	e := wantKind(t, err, KindBadAnswer)
 	if !strings.Contains(e.Message, "offset 0") || !strings.Contains(e.Hint, fmt.Sprintf("offset %d", maxStepped)) {
@@ -104,8 +115,8 @@ func TestTooManyLongEventsNameTheOffset(t *testing.T) {
 
 // The answer to a submit is read as an execution when it is too long: its code ran.
 func TestSubmitWithAnAnswerTooLongFindsItsRun(t *testing.T) {
-	executor := newExecutor(t, longEvents([]int{maxAnswerBytes + 1, 4}))
-	e, err := executor.client(t).Submit(t.Context(), contract.Submit{RequestID: "r1", Code: "1", WaitSeconds: time.Second.Seconds()})
+	executor := newExecutor(t, longEvents([]int{smallAnswer + 1, 4}))
+	e, err := smallClient(t, executor).Submit(t.Context(), contract.Submit{RequestID: "r1", Code: "1", WaitSeconds: time.Second.Seconds()})
 	if err != nil || e.ExecutionID != "e1" || len(e.Events) != 2 || e.Events[0].Type != contract.EventGap || e.Events[1].Text != "xxxx" {
 		t.Errorf("%+v, %v", e.Events, err)
 	}
@@ -115,8 +126,8 @@ func TestSubmitWithAnAnswerTooLongFindsItsRun(t *testing.T) {
 }
 
 func TestSubmitWhoseRunIsNotFoundNeverSaysThatItDidNotRun(t *testing.T) {
-	executor := newExecutor(t, longEvents([]int{maxAnswerBytes + 1}))
-	_, err := executor.client(t).Submit(t.Context(), contract.Submit{RequestID: "other", Code: "1"})
+	executor := newExecutor(t, longEvents([]int{smallAnswer + 1}))
+	_, err := smallClient(t, executor).Submit(t.Context(), contract.Submit{RequestID: "other", Code: "1"})
 	if e := wantKind(t, err, KindBadAnswer); !strings.Contains(e.Hint, "do not run the code again") || !strings.Contains(e.Hint, "other") {
 		t.Errorf("%s; %s", e.Message, e.Hint)
 	}
