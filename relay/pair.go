@@ -77,11 +77,11 @@ func replaces(r, old pairing.Runtime) bool {
 // replace stores r in the place of old once r's executor has answered, signed.
 func replace(ctx context.Context, store *pairing.Store, r, old pairing.Runtime, std streams) error {
 	if !tell(ctx, r, std.out) {
-		kept := "with " + old.URL
+		kept := "stays paired with " + old.URL
 		if old.URL == "" {
-			kept = "for the secret that `relay init` made"
+			kept = "keeps the secret that `relay init` made"
 		}
-		return fmt.Errorf("%q is not paired with %s, since no executor of this secret answers there; it is kept %s. Run the same command when the new executor runs, or keep both with --name ANOTHER", r.Name, r.URL, kept)
+		return fmt.Errorf("no executor with this secret answers at %s, so %q %s; run the same command again when the new executor runs, or keep both with --name ANOTHER", r.URL, r.Name, kept)
 	}
 	paired, err := remember(store, r, std)
 	if err != nil {

@@ -71,7 +71,7 @@ func TestAFailedPairKeepsTheWorkingPairing(t *testing.T) {
 				t.Fatal(errs)
 			}
 			code, out, errs := relay(t, environ(), "", "pair", failing(t))
-			if code != 1 || !strings.Contains(errs, "it is kept with "+works) || !strings.Contains(errs, "--name ANOTHER") || !strings.Contains(out, "not connected") {
+			if code != 1 || !strings.Contains(errs, "stays paired with "+works) || !strings.Contains(errs, "--name ANOTHER") || !strings.Contains(out, "not connected") {
 				t.Errorf("%d %q %q", code, out, errs)
 			}
 			if strings.Contains(out+errs, secret.Reveal()) {
@@ -96,7 +96,7 @@ func TestAFailedPairKeepsASecretThatHasNoAddressYet(t *testing.T) {
 	relay(t, environ(), "", "init")
 	before := mine(t, "default")
 	code, _, errs := relay(t, environ(), "", "pair", auth.Pairing{URL: "http://127.0.0.1:1", Secret: auth.GenerateSecret()}.String())
-	if code != 1 || !strings.Contains(errs, "the secret that `relay init` made") || !mine(t, "default").Equal(before) {
+	if code != 1 || !strings.Contains(errs, "keeps the secret that `relay init` made") || !mine(t, "default").Equal(before) {
 		t.Errorf("%d %q", code, errs)
 	}
 	// Its own address, once known, loses nothing.
