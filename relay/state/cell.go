@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/kernelpy"
 )
 
 // mime is what the kernel's report is displayed as.
@@ -57,15 +58,18 @@ var readPy string
 //go:embed restore.py
 var restorePy string
 
+//go:embed keep.py
+var keepPy string
+
 //go:embed operate.py
 var operatePy string
 
 // sources are the modules that run in the kernel, each before those that import it.
-var sources = [][2]string{
+var sources = append(kernelpy.Sources("live"), [][2]string{
 	{"safe", safePy}, {"rebuild", rebuildPy}, {"arrays", arraysPy}, {"classes", classesPy}, {"reduce", reducePy},
 	{"write", writePy}, {"salvage", salvagePy}, {"read", readPy}, {"rehearse", rehearsePy}, {"progress", progressPy},
-	{"save", savePy}, {"restore", restorePy}, {"operate", operatePy},
-}
+	{"save", savePy}, {"restore", restorePy}, {"keep", keepPy}, {"operate", operatePy},
+}...)
 
 // Titles of the operations, which begin the first lines of their cells.
 const (
@@ -73,6 +77,8 @@ const (
 	prepareTitle = "colab-relay: prepare to restore state"
 	restoreTitle = "colab-relay: restore state"
 	clearTitle   = "colab-relay: clear up after"
+	keepTitle    = "colab-relay: keep the variables of chunked run"
+	bringTitle   = "colab-relay: bring back the variables of chunked run"
 )
 
 // cell is the code of one operation, named as operate.py has it. Its first line is

@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,8 @@ var errTooLong = errors.New("the kernel's report is too long")
 type step struct {
 	RequestID   string `json:"request_id"`
 	ExecutionID string `json:"execution_id,omitempty"` // empty until the submit was answered
+
+	Deadline time.Duration `json:"-"` // on the VM; deadline when 0
 }
 
 // run submits code, or finds what an earlier call submitted, and waits for its end as
@@ -32,7 +35,7 @@ func (j *job) run(ctx context.Context, s *step, code string, p *Progress, note f
 	if r.id == "" {
 		e, err := j.c.SubmitTo(ctx, j.c.InstanceID(), contract.Submit{
 			RequestID: s.RequestID, Code: code, Unstored: true,
-			TimeoutSeconds: deadline.Seconds(), WaitSeconds: max(0, j.left().Seconds()),
+			TimeoutSeconds: cmp.Or(s.Deadline, deadline).Seconds(), WaitSeconds: max(0, j.left().Seconds()),
 		})
 		if err != nil {
 			return nil, err

@@ -7,8 +7,12 @@ import sys
 import types
 
 
+def own_name(name):
+    return name if name.startswith("colab_relay") else "colab_relay_state_" + name
+
+
 def run(sources, question):
-    names = ["colab_relay_state_" + name for name, _ in sources]
+    names = [own_name(name) for name, _ in sources]
     try:
         for name, (_, source) in zip(names, sources):
             module = sys.modules[name] = types.ModuleType(name)

@@ -47,6 +47,7 @@ type Contents struct {
 	Modules       []Module          `json:"modules"`
 	SkippedCount  int               `json:"skipped_count"`
 	Skipped       []Lost            `json:"skipped"`            // at most 5,000
+	Runs          []RunAt           `json:"runs,omitempty"`     // chunked runs, at most 1,000
 	Warnings      []string          `json:"warnings,omitempty"` // what was written and may not load again
 	Bytes         int64             `json:"bytes"`              // of the data file
 	SHA256        string            `json:"sha256"`             // of it, lower-case hex
@@ -57,6 +58,12 @@ type Variable struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"`
 	Bytes int64  `json:"bytes,omitempty"` // in the data file; what variables share counts once
+}
+
+// RunAt is how far a chunked run had come whose variables are in a state.
+type RunAt struct {
+	Key  string `json:"key"`
+	Done int64  `json:"done"` // iterations
 }
 
 // Module is a name bound to a module, which is imported again.
@@ -155,6 +162,7 @@ type prepared struct {
 
 // Loaded is what the restore operation reports.
 type Loaded struct {
+	Missing       bool       `json:"missing"` // the kernel does not wait for what was kept
 	Damaged       string     `json:"damaged"` // why the file was refused, before anything was unpickled
 	Python        string     `json:"python"`
 	VariableCount int        `json:"variable_count"`

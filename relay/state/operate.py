@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 
+from colab_relay_state_keep import bring_back, keep
 from colab_relay_state_progress import Ticker
 from colab_relay_state_restore import restore
 from colab_relay_state_safe import Damaged, python_version, reason, text
@@ -45,7 +46,14 @@ def do_remove(shell, path):
     return {}
 
 
-OPERATIONS = {"save": do_save, "prepare": do_prepare, "restore": do_restore, "remove": do_remove}
+OPERATIONS = {
+    "save": do_save,
+    "prepare": do_prepare,
+    "restore": do_restore,
+    "remove": do_remove,
+    "keep": keep,
+    "bring back": bring_back,
+}
 
 
 def answer(question):

@@ -11,7 +11,7 @@ import (
 
 // harmless begin the first lines of those cells of this package that leave the user's
 // variables as they are; see cell.
-var harmless = []string{saveTitle, clearTitle, prepareTitle}
+var harmless = []string{saveTitle, clearTitle, prepareTitle, keepTitle}
 
 // outrun reports whether a save that is under way has the variables from before other
 // code ran, and should begin anew. It is finished all the same, with j.passed set,

@@ -25,7 +25,7 @@ type Restored struct {
 // same call goes on. Nothing is unpickled unless the SHA-256 of the file holds, here
 // and again on the VM.
 func Restore(ctx context.Context, c *client.Client, dir string, o Options) (Restored, error) {
-	if !exists(dir, o.Name) {
+	if !o.exists(dir) {
 		return Restored{}, fmt.Errorf("%q: %w", o.Name, ErrNotFound)
 	}
 	j, done, err := open(c, dir, o)
@@ -150,7 +150,7 @@ func (j *job) send(ctx context.Context, p *pending, r *Restored) error {
 // load has the kernel check the file and bring its variables in.
 func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 	m, note := p.Manifest, func() error { return j.note(restoringFile, p) }
-	code := j.cell(restoreTitle, "restore", p.Remote, m.Bytes, m.SHA256)
+	code := j.loadCell(p.Remote, m)
 	report, err := j.run(ctx, &p.Work, code, &r.Progress, note)
 	if err != nil || report == nil {
 		return err
@@ -169,6 +169,13 @@ func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 	}
 	p.Phase = PhaseDone
 	return nil
+}
+
+func (j *job) loadCell(path string, m *Manifest) string {
+	if r := j.o.run; r != nil {
+		return j.cell(bringTitle, "bring back", path, m.Bytes, m.SHA256, r.key, r.done, r.absent)
+	}
+	return j.cell(restoreTitle, "restore", path, m.Bytes, m.SHA256)
 }
 
 // kernelReplaced reports whether the kernel that an earlier call loaded the state

@@ -21,7 +21,7 @@ from colab_relay_state_safe import (
     text,
     version_of,
 )
-from colab_relay_state_write import Saver
+from colab_relay_state_write import Saver, TooLong
 
 PREFIX = "colab-relay-state-"
 # The file while it is being written: an executor that starts removes what a killed kernel
@@ -32,6 +32,7 @@ MEMORY = "/dev/shm"
 LEAST_ROOM = 64 << 20  # bytes that a disk must have free to be used
 LEFT_BEHIND = 24 * 3600  # seconds, after which a folder of an earlier save is removed
 MOST_DOUBTS = 50
+MOST_RUNS = 1000  # chunked runs that the manifest lists
 MOST_TOLD = 5000  # variables, and as many skipped ones, that the manifest lists
 RECURSION = 5000
 IPYTHONS_OWN = re.compile(r"_+|_i{1,3}|_i?[0-9]+|_[iod]h|_exit_code|__.*")
@@ -97,7 +98,7 @@ def chunked_runs():
     return runs if type(runs) is dict else {}
 
 
-def write_all(saver, shell, values, ticker):
+def write_all(saver, shell, values, ticker, runs):
     kept, skipped = [], []
     saver.alias(kernel_objects(shell))
     values = sorted(values, key=lambda pair: not issubclass(type(pair[1]), FIRST))
@@ -108,18 +109,31 @@ def write_all(saver, shell, values, ticker):
             continue
         try:
             size = saver.add({"name": name}, value)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, TooLong):
             raise
         except BaseException as e:  # the user's __reduce__ may raise anything
             skipped.append({"name": text(name), "reason": reason(e, saver.doing())})
             continue
         kept.append({"name": text(name), "type": class_name(type(value)), "bytes": size})
-    if chunked_runs():
-        saver.add({"what": "runs"}, chunked_runs())
+    if runs:
+        saver.add({"what": "runs"}, runs)
     lines = sources_of(saver.sources)
     if lines:
         saver.add({"what": "sources"}, lines)
     return kept, skipped
+
+
+def told_runs():
+    """The chunked runs whose variables are in this kernel, and how far each came."""
+    runs = [(key, run) for key, run in chunked_runs().items() if type(run) is dict]
+    mine = [(key, run.get("done")) for key, run in runs if run.get("setup") and not is_hollow(run)]
+    mine = [(key, done) for key, done in mine if type(key) is str and type(done) is int]
+    return [{"key": text(key), "done": done} for key, done in mine][:MOST_RUNS]
+
+
+def is_hollow(run):
+    """Whether the set-up ran, and the variables of its iterations are still to come back."""
+    return bool(run.get("hollow"))
 
 
 def sources_of(filenames):
@@ -134,14 +148,23 @@ def sources_of(filenames):
 
 
 def save_to(path, shell, ticker):
-    names = user_names(shell)
+    names, runs = user_names(shell), chunked_runs()
+    saver = Saver(path, values_of(names))
+    return dict(save_names(saver, shell, names, ticker, runs), runs=told_runs())
+
+
+def values_of(names):
+    return [value for _, value in names if not is_module(value)]
+
+
+def save_names(saver, shell, names, ticker, runs):
+    """Writes variables and what belongs to them, and gives the manifest's part of it."""
     modules, odd = modules_of([pair for pair in names if is_module(pair[1])])
     values = [pair for pair in names if not is_module(pair[1])]
-    saver = Saver(path, [value for _, value in values])
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION))
     try:
-        kept, skipped = write_all(saver, shell, values, ticker)
+        kept, skipped = write_all(saver, shell, values, ticker, runs)
     finally:
         sys.setrecursionlimit(limit)
     for module in modules:
@@ -151,7 +174,7 @@ def save_to(path, shell, ticker):
     index = {"python": python_version(), "pickler": saver.kind, "modules": modules}
     index["libraries"] = libraries
     size, digest = saver.finish(index)
-    wrong, untried = rehearse(path, saver.doubtful, saver.known)
+    wrong, untried = rehearse(saver.out.path, saver.doubtful, saver.known)
     kept.sort(key=lambda variable: variable["name"])
     return {
         "python": python_version(),

@@ -75,6 +75,17 @@ type Options struct {
 	Until time.Time
 	// Report is told how far a transfer is; it must not block. It may be nil.
 	Report func(transfer.Progress)
+
+	run *run // Restore: what a Keeper kept for a run, in place of a state of the user's
+}
+
+// folder of what is kept under the name.
+func (o Options) folder(dir string) string {
+	root := statesFolder
+	if o.run != nil {
+		root = keptFolder
+	}
+	return filepath.Join(dir, root, folderName(o.Name))
 }
 
 // Phase is what a save or restore is doing.
@@ -128,7 +139,7 @@ func open(c *client.Client, dir string, o Options) (j *job, done func(), err err
 	if o.Name == "" || len(o.Name) > 200 {
 		return nil, nil, fmt.Errorf("%.40q: %w", o.Name, ErrName)
 	}
-	j = &job{c: c, o: o, folder: filepath.Join(dir, "state", folderName(o.Name))}
+	j = &job{c: c, o: o, folder: o.folder(dir)}
 	if err := os.MkdirAll(j.folder, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("making the folder of state %q: %w", o.Name, err)
 	}
@@ -149,10 +160,16 @@ func folderName(name string) string {
 	return strings.TrimSuffix(filepath.Base(checkpoint.Path("", name)), ".json")
 }
 
+// statesFolder holds the states that users saved, keptFolder what a Keeper keeps.
+const (
+	statesFolder = "state"
+	keptFolder   = "kept"
+)
+
 // exists reports whether anything is kept under the name, so that asking for an
 // unknown one leaves no folder behind.
-func exists(dir, name string) bool {
-	_, err := os.Stat(filepath.Join(dir, "state", folderName(name)))
+func (o Options) exists(dir string) bool {
+	_, err := os.Stat(o.folder(dir))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 

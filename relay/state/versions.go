@@ -189,19 +189,41 @@ func checkData(ctx context.Context, path, want string) error {
 
 // Names lists the states saved below dir, as the user named them, at most 100.
 func Names(dir string) []string {
-	entries, _ := os.ReadDir(filepath.Join(dir, "state"))
 	names := []string{}
-	for _, e := range entries {
-		folder := filepath.Join(dir, "state", e.Name())
-		all, err := versions(folder)
-		if err != nil || len(all) == 0 || len(names) == maxNames {
-			continue
-		}
-		name := e.Name()
-		if m, err := readManifest(filepath.Join(folder, all[0].name)); err == nil {
-			name = m.Name
-		}
-		names = append(names, name)
+	for _, s := range newestStates(dir) {
+		names = append(names, s.Name)
 	}
 	return names
+}
+
+// States are the newest versions of all states saved below dir for a runtime, the last
+// saved first, at most 100. Their manifests were readable; their data was not looked at.
+func States(dir, runtime string) []Manifest {
+	var all []Manifest
+	for _, m := range newestStates(dir) {
+		if m.Runtime == runtime && m.Schema == schema {
+			all = append(all, m)
+		}
+	}
+	slices.SortFunc(all, func(a, b Manifest) int { return b.Created.Compare(a.Created) })
+	return all
+}
+
+// newestStates has only a name, that of the folder, where no manifest can be read.
+func newestStates(dir string) []Manifest {
+	root := filepath.Join(dir, statesFolder)
+	entries, _ := os.ReadDir(root)
+	var found []Manifest
+	for _, e := range entries {
+		all, err := versions(filepath.Join(root, e.Name()))
+		if err != nil || len(all) == 0 || len(found) == maxNames {
+			continue
+		}
+		m, err := readManifest(filepath.Join(root, e.Name(), all[0].name))
+		if err != nil {
+			m = Manifest{Name: e.Name()}
+		}
+		found = append(found, m)
+	}
+	return found
 }

@@ -12,6 +12,7 @@ import pickle
 import shutil
 import struct
 import tempfile
+import time
 
 import colab_relay_state_rebuild as rebuild
 from colab_relay_state_arrays import Sharing, original
@@ -79,10 +80,41 @@ class File:
         self.file.truncate()
 
 
+class TooLong(BaseException):
+    """Saving took longer than it may; no variable is to blame."""
+
+
+class Bounds:
+    """How large a file may become, and when it must be done; none by default."""
+
+    def __init__(self, most=None, seconds=None):
+        self.most = most
+        self.end = None if seconds is None else time.monotonic() + seconds
+
+    def check(self, size):
+        if self.most is not None and size > self.most:
+            raise Unkeepable("all together they are over %d MB" % (self.most >> 20))
+        if self.end is not None and time.monotonic() > self.end:
+            raise TooLong
+
+
+class Stream:
+    """What a pickler writes to: a temporary file that stays within the bounds."""
+
+    def __init__(self, file, saver):
+        self.file, self.saver = file, saver
+
+    def write(self, data):
+        size = data.nbytes if isinstance(data, memoryview) else len(data)
+        self.saver.bounds.check(self.saver.out.size + self.file.tell() + size)
+        return self.file.write(data)
+
+
 class Saver:
     """Writes one value after the other; see save.py for what it is given."""
 
-    def __init__(self, path, values):
+    def __init__(self, path, values, bounds=None):
+        self.bounds = bounds or Bounds()
         self.out = File(path)
         self.kind, self.base = choose_pickler()
         self.plain = self.kind == "pickle"
@@ -114,7 +146,7 @@ class Saver:
                 super().memoize(obj)
 
         self.stream = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=os.path.dirname(self.out.path))
-        self.pickler = Pickler(self.stream, 5, buffer_callback=self.take_buffer)
+        self.pickler = Pickler(Stream(self.stream, self), 5, buffer_callback=self.take_buffer)
         self.pickler.memo = memo
 
     def take_buffer(self, buffer):
@@ -123,6 +155,7 @@ class Saver:
             if data.nbytes < OUT_OF_BAND:
                 return True
             self.check_room(data.nbytes)
+            self.bounds.check(self.out.size + data.nbytes)
             self.buffers.append([self.out.size, data.nbytes])
             self.out.write(data)
         return False

@@ -1,0 +1,93 @@
+"""Keeps what one chunked run carries from iteration to iteration, and brings it back.
+
+Variables and the number of iterations they hold belong together: both are taken, or set, in
+one operation, between two batches."""
+
+import os
+import shutil
+import tempfile
+
+from colab_relay.live import TooMany, TooSlow, sharers
+from colab_relay_state_progress import Ticker
+from colab_relay_state_read import Reader
+from colab_relay_state_restore import Restore
+from colab_relay_state_safe import reason, text
+from colab_relay_state_save import (
+    PREFIX,
+    chunked_runs,
+    remove,
+    remove_left_behind,
+    save_names,
+    user_names,
+    values_of,
+)
+from colab_relay_state_write import Bounds, Saver, TooLong
+
+MOST_TOLD = 20  # variables that can't be kept
+
+
+def keep(shell, run, names, known, most, seconds):
+    """Writes the names, and all that share objects with them, to a file. known is the digest
+    of what was kept last; where nothing changed there is no file."""
+    entry = chunked_runs().get(run)
+    if entry is None or not entry["setup"] or entry.get("hollow"):
+        return {"missing": True}
+    mine = dict(user_names(shell))
+    try:
+        together = sharers([name for name in names if name in mine], mine, seconds)
+    except TooSlow:
+        return {"slow": True}
+    except TooMany:
+        return {"unkept": [{"name": "", "reason": "too many objects to tell which belong to it"}]}
+    remove_left_behind()
+    folder = tempfile.mkdtemp(prefix=PREFIX)
+    try:
+        values = [(name, mine[name]) for name in together]
+        told = write(os.path.join(folder, "data.state"), shell, values, Bounds(most, seconds))
+    except TooLong:
+        told = {"slow": True}
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    told["unchanged"] = told.get("manifest", {}).get("sha256") == known
+    if told["unchanged"] or "path" not in told:
+        shutil.rmtree(folder, ignore_errors=True)
+    absent = [name for name in names if name not in mine]
+    return dict(told, done=entry["done"], absent=absent)
+
+
+def write(path, shell, values, bounds):
+    saver = Saver(path, values_of(values), bounds)
+    with Ticker(shell.display_pub.publish) as ticker:
+        manifest = save_names(saver, shell, values, ticker, {})
+    unkept = manifest["skipped"] + [{"name": "", "reason": w} for w in manifest["warnings"]]
+    if unkept:
+        return {"unkept": unkept[:MOST_TOLD]}
+    return {"path": path, "manifest": manifest}
+
+
+def bring_back(shell, path, size, digest, run, done, absent):
+    """Loads what keep wrote into a kernel where the set-up has run, all of it or nothing."""
+    try:
+        entry = chunked_runs().get(run)
+        if entry is None or not entry["setup"] or not entry.get("hollow"):
+            return {"missing": True}
+        reader = Reader(path, size, digest)
+        try:
+            with Ticker(shell.display_pub.publish) as ticker:
+                work = Restore(reader, shell, ticker)
+                work.run()
+        finally:
+            reader.close()
+        if work.failed:
+            work.namespace.back()
+            return work.report()
+        for name in absent:
+            shell.user_ns.pop(name, None)
+        entry["done"] = done
+        del entry["hollow"]
+        return work.report()
+    except Exception as e:
+        return {"damaged": text(reason(e, "it was read"))}
+    finally:
+        remove(path)

@@ -1,0 +1,183 @@
+package state
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/stacks"
+)
+
+// runHere makes the kernel one that has a chunked run's variables, or waits for them.
+func (v *vm) runHere(key string, done int, hollow bool) {
+	v.t.Helper()
+	entry := fmt.Sprintf("{'setup': 'hash', 'done': %d}", done)
+	if hollow {
+		entry = fmt.Sprintf("{'setup': 'hash', 'done': %d, 'hollow': True}", done)
+	}
+	v.run(fmt.Sprintf("import sys as _s, types as _t\n_s.modules['colab_relay_runs'] = _t.ModuleType('colab_relay_runs')\n_s.modules['colab_relay_runs'].runs = {%q: %s}", key, entry))
+}
+
+func (v *vm) entry(key string) string {
+	v.t.Helper()
+	return strings.TrimSpace(v.run(fmt.Sprintf("print(_s.modules['colab_relay_runs'].runs[%q])", key)))
+}
+
+func keepOf(known string, names ...string) Keep {
+	return Keep{
+		Run: "key", Names: names, Known: known, MaxBytes: 64 << 20, For: time.Minute, Until: time.Now().Add(time.Minute),
+		Fits: func(int64) bool { return true },
+	}
+}
+
+// keep is one that must come to something.
+func (v *vm) keep(k *Keeper, o Keep) Kept {
+	v.t.Helper()
+	kept, err := k.Keep(v.t.Context(), o)
+	must(v.t, err)
+	return kept
+}
+
+// checkpointed makes a folder that has the checkpoint file of the run "n".
+func checkpointed(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "n.json"), nil, 0o600))
+	return dir
+}
+
+func TestWhatARunCarriesIsKeptAndComesBackAtItsIteration(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		t.Parallel()
+		v, dir := newVM(t, s), checkpointed(t)
+		k := NewKeeper(v.client, dir, "n", "test")
+		v.run("xs, other, gone_later = [1, 2], 'not of the run', 1\nview = xs")
+		if kept := v.keep(k, keepOf("", "xs")); !kept.Missing {
+			t.Errorf("of no run: %+v", kept)
+		}
+		v.runHere("key", 12, false)
+		first := v.keep(k, keepOf("", "xs", "not_yet"))
+		if first.Version == "" || first.Done != 12 || fmt.Sprint(first.Absent) != "[not_yet]" {
+			t.Fatalf("%+v", first)
+		}
+		v.runHere("key", 13, false)
+		if kept := v.keep(k, keepOf(first.SHA256, "xs", "not_yet")); !kept.Unchanged || kept.Done != 13 || kept.Version != "" {
+			t.Errorf("unchanged: %+v", kept)
+		}
+		v.run("xs.append(3)")
+		second := v.keep(k, keepOf(first.SHA256, "xs"))
+		if second.Version == "" || second.SHA256 == first.SHA256 {
+			t.Fatalf("changed: %+v", second)
+		}
+		must(t, k.Only(second.Version))
+		if all, err := versions(filepath.Join(dir, "kept", "n")); err != nil || len(all) != 1 || all[0].name != second.Version {
+			t.Errorf("%v %v", all, err)
+		}
+		if names := Names(dir); len(names) != 0 {
+			t.Errorf("listed as saved states: %v", names)
+		}
+		v.forget()
+		bring := Bring{Run: "key", Version: second.Version, Done: 13, Absent: []string{"not_yet"}, Until: time.Now().Add(time.Minute)}
+		v.runHere("key", 0, false)
+		if r, err := k.BringBack(t.Context(), bring); err != nil || !r.Loaded.Missing {
+			t.Errorf("into a kernel that does not wait: %+v %v", r, err)
+		}
+		v.run("xs, view, not_yet = [], 0, 1")
+		v.runHere("key", 20, true)
+		r, err := k.BringBack(t.Context(), bring)
+		if must(t, err); !r.Done() || r.Loaded.FailedCount != 0 {
+			t.Fatalf("%+v", r)
+		}
+		if got := v.run("print(xs, view is xs, 'not_yet' in globals(), 'other' in globals())"); got != "[1, 2, 3] True False False\n" {
+			t.Errorf("%s", got)
+		}
+		if got := v.entry("key"); got != "{'setup': 'hash', 'done': 13}" {
+			t.Errorf("%s", got)
+		}
+		must(t, k.Drop())
+		if _, err := os.Stat(filepath.Join(dir, "kept", "n")); !os.IsNotExist(err) {
+			t.Errorf("after the end: %v", err)
+		}
+		wantNothingOnVM(t, v)
+	})
+}
+
+func wantNothingOnVM(t *testing.T, v *vm) {
+	t.Helper()
+	if left, _ := filepath.Glob(filepath.Join(v.temp, "colab-relay-state-*")); len(left) > 0 {
+		t.Errorf("left on the VM: %v", left)
+	}
+}
+
+func TestWhatCannotBeKeptIsTold(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		t.Parallel()
+		v, dir := newVM(t, s), checkpointed(t)
+		k := NewKeeper(v.client, dir, "n", "test")
+		v.run("import numpy as np\nfits, small, gen, file = np.zeros(1 << 17), 1, iter(lambda: 1, 0), open('f', 'w')\nover = np.zeros((1 << 17) + 1)")
+		v.run("class Slow:\n    def __reduce__(self):\n        import threading; threading.Event().wait(.4)\n        return Slow, ()\nslow = [Slow() for _ in range(20)] + [bytes(1 << 17)]\ndeep = [[n] for n in range(1_100_000)]")
+		v.runHere("key", 1, false)
+		bounded := func(names ...string) Keep {
+			o := keepOf("", names...)
+			o.MaxBytes = 1<<20 + 1<<12 // a little for what is around the array
+			return o
+		}
+		if kept := v.keep(k, bounded("fits")); kept.Version == "" {
+			t.Errorf("within the bound: %+v", kept)
+		}
+		if kept := v.keep(k, bounded("fits", "over")); len(kept.Unkept) != 1 || !strings.Contains(kept.Unkept[0].Reason, "over 1 MB") || kept.Version != "" {
+			t.Errorf("past the bound: %+v", kept)
+		}
+		if kept := v.keep(k, keepOf("", "small", "file")); len(kept.Unkept) != 1 || kept.Unkept[0].Name != "file" || kept.Version != "" {
+			t.Errorf("an open file: %+v", kept)
+		}
+		o := keepOf("", "slow")
+		o.For = time.Second
+		if kept := v.keep(k, o); !kept.Slow || kept.Version != "" {
+			t.Errorf("slow: %+v", kept)
+		}
+		if kept := v.keep(k, keepOf("", "deep")); len(kept.Unkept) != 1 || !strings.Contains(kept.Unkept[0].Reason, "too many objects") {
+			t.Errorf("more objects than are looked at: %+v", kept)
+		}
+		o = keepOf("", "fits")
+		o.Fits = func(bytes int64) bool { return bytes < 1<<20 }
+		if kept := v.keep(k, o); !kept.Unfit || kept.Version != "" || kept.Bytes < 1<<20 {
+			t.Errorf("unfit: %+v", kept)
+		}
+		wantNothingOnVM(t, v)
+	})
+}
+
+// Either all variables come back, or the kernel is as before and still waits.
+func TestABringBackThatFailsChangesNothing(t *testing.T) {
+	v, dir := newVM(t, stacks.Old(t)), checkpointed(t)
+	k := NewKeeper(v.client, dir, "n", "test")
+	must(t, os.WriteFile(filepath.Join(v.dir, "mod_here.py"), []byte("class Thing: pass\n"), 0o600))
+	v.run("import mod_here\na, z = [1], mod_here.Thing()")
+	v.runHere("key", 5, false)
+	kept := v.keep(k, keepOf("", "a", "z"))
+	if kept.Version == "" {
+		t.Fatalf("%+v", kept)
+	}
+	v.forget()
+	must(t, os.Remove(filepath.Join(v.dir, "mod_here.py")))
+	v.run("import sys\nsys.modules.pop('mod_here')\na = 'of the set-up'")
+	v.runHere("key", 9, true)
+	r, err := k.BringBack(t.Context(), Bring{Run: "key", Version: kept.Version, Done: 5, Until: time.Now().Add(time.Minute)})
+	if err != nil || r.Loaded.FailedCount != 1 || r.Loaded.Failed[0].Name != "z" {
+		t.Errorf("%+v %v", r.Loaded, err)
+	}
+	if got := v.run("print(a)"); got != "of the set-up\n" || !strings.Contains(v.entry("key"), "'hollow': True") {
+		t.Errorf("%s %s", got, v.entry("key"))
+	}
+	// What is kept of a run whose checkpoint is gone goes with the next keep of any.
+	must(t, os.Rename(filepath.Join(dir, "n.json"), filepath.Join(dir, "m.json")))
+	v.runHere("key", 5, false)
+	v.keep(NewKeeper(v.client, dir, "m", "test"), keepOf("", "a"))
+	if left, _ := os.ReadDir(filepath.Join(dir, "kept")); len(left) != 1 || left[0].Name() != "m" {
+		t.Errorf("%v", left)
+	}
+}

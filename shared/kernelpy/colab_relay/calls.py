@@ -1,0 +1,134 @@
+"""What calls do to names: the part of dependence.Reader that is about functions, methods and
+IPython's magics."""
+
+import ast
+import re
+
+from colab_relay.scope import root_of
+
+HARMLESS = frozenset(
+    "abs ascii bin bool bytes callable chr complex dict dir display divmod enumerate filter float "
+    "format frozenset getattr hasattr hash help hex id input int isinstance issubclass iter len "
+    "list map max memoryview min object oct open ord pow print property range repr reversed round "
+    "set slice sorted str sum super tuple type zip".split()
+)
+TAKES_FROM_FIRST = frozenset(["next", "anext", "setattr", "delattr"])
+CHANGES_FIRST = frozenset(["heappop", "heappushpop", "heapreplace"])
+CONSUMES = frozenset(
+    "all any dict enumerate filter frozenset iter list map max min set sorted sum tuple zip".split()
+)
+OPAQUE = frozenset(["exec", "eval", "globals", "locals", "vars", "__import__"])
+READ_THROUGH = frozenset(["time", "capture"])  # magics whose text is ordinary code
+MAX_DEPTH = 20  # of magics within magics
+
+
+class Calls(ast.NodeVisitor):
+    """Needs of the Reader: known, depth, opaque, and its read, store, change, note and apply."""
+
+    def visit_Call(self, node, used=True):
+        if self.is_magic(node):
+            return
+        self.visit(node.func)
+        self.visit_arguments(node)
+        for keyword in node.keywords:
+            if keyword.arg == "out":
+                self.change(keyword.value, "change", "change")
+        if isinstance(node.func, ast.Name):
+            self.call_name(node, node.func.id, used)
+        elif isinstance(node.func, ast.Attribute):
+            self.call_method(node, node.func, used)
+        elif not used:
+            self.pass_on(node)
+
+    def visit_arguments(self, node):
+        for arg in node.args:
+            self.visit(arg)
+        for keyword in node.keywords:
+            self.visit(keyword.value)
+
+    def call_name(self, node, name, used):
+        if name in OPAQUE:
+            self.opaque.add(name + "()")
+        changes = self.known.changes(name, node, self)
+        if changes is not None:
+            for arg in changes:
+                self.change(arg, "pass", "pass-part")
+        elif name in self.known.imported:
+            self.call_library(node, name, used)
+        elif name in TAKES_FROM_FIRST and node.args:
+            self.change(node.args[0], "change", "change")
+        elif name not in HARMLESS and name not in CONSUMES and name not in OPAQUE:
+            self.pass_on(node)
+            self.note(name, "call")
+        elif name in CONSUMES:
+            for arg in node.args:
+                self.change(arg, "iterate", "iterate")
+
+    def call_library(self, node, name, used):
+        """A function of an imported module changes its arguments only where nobody wants its
+        value; and some that are known to."""
+        if name in CHANGES_FIRST and node.args:
+            self.change(node.args[0], "change", "change")
+        elif not used:
+            self.pass_on(node)
+
+    def call_method(self, node, func, used):
+        for effects in self.known.effects_of_method(func.attr, self):
+            self.apply(effects)
+        root, whole = root_of(func.value)
+        if root in self.known.imported:
+            self.call_library(node, func.attr, used)
+            return
+        if root is not None:
+            inplace = any(k.arg == "inplace" for k in node.keywords)
+            way = "change" if inplace else "." + func.attr if whole else "[]." + func.attr
+            self.note(root, way)
+        if not used and not isinstance(func.value, (ast.Constant, ast.JoinedStr)):
+            self.pass_on(node)
+
+    def pass_on(self, node):
+        for arg in node.args + [keyword.value for keyword in node.keywords]:
+            self.change(arg, "pass", "pass-part")
+
+    # Magics, as transform_cell writes them.
+
+    def is_magic(self, node):
+        func = node.func
+        if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call)):
+            return False
+        shell = func.value.func
+        if not (isinstance(shell, ast.Name) and shell.id == "get_ipython"):
+            return False
+        texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+        texts = [text for text in texts if isinstance(text, str)]
+        if func.attr in ("run_line_magic", "run_cell_magic") and texts[:1]:
+            self.magic(func.attr == "run_cell_magic", texts)
+        elif func.attr in ("system", "getoutput", "system_raw"):
+            self.shell_command(texts)
+        else:
+            self.opaque.add("get_ipython()." + func.attr)
+        return True
+
+    def magic(self, cell, texts):
+        name, line, body = (texts + ["", ""])[:3]
+        if name not in READ_THROUGH:
+            self.opaque.add("%%" + name if cell else "%" + name)
+            return
+        if name == "capture":
+            for word in line.split():
+                if word.isidentifier():
+                    self.store(word)
+        try:
+            if self.depth >= MAX_DEPTH:
+                raise SyntaxError
+            self.depth += 1
+            self.run(body if cell else line)
+            self.depth -= 1
+        except SyntaxError:
+            self.opaque.add("%" + name)
+
+    def shell_command(self, texts):
+        """A command changes no variable; what it is given is read."""
+        for text in texts:
+            for name in re.findall(r"(?<![{\w])(?:\{|\$\{?)([A-Za-z_]\w*)", text):
+                self.read(name)

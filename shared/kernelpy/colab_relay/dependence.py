@@ -1,0 +1,390 @@
+"""Tells from the syntax of code which names it carries from one run to the next.
+
+Nothing is run. Statements are read in order; a name counts as certainly stored once every way
+to this point has stored it. Code carries a name that it reads before it has certainly stored
+it, and that it also stores or changes in place. Start reading at carried.
+
+How a name may change, its ways:
+    store     it is bound anew
+    change    a subscript or attribute of it is stored or deleted, or next() takes from it
+    augment   x += … may change a list in place
+    .m        its method m is called;  [].m: the method m of a part of it (x[i].m(), x.y.m())
+    pass      a function that may change it gets it;  pass-part: gets a part of it
+    part      a part of it changes under another name (row = rows[i]; row.append(1))
+    iterate   a loop takes from it: that changes an iterator, and nothing else
+    call      it is called: that changes a function that keeps state
+live.py drops those names whose value can't have changed in any of these ways.
+
+Not seen: state of modules and libraries (random's generator), files and other things outside
+the kernel, arguments of a method or library function whose value is used, functions that are
+defined neither in the set-up nor in the loop, and names that are only ever stored.
+"""
+
+import ast
+
+from colab_relay.calls import Calls
+from colab_relay.scope import Flow, Known, bound_names, library_like, parameters, root_of
+
+OPAQUE_ATTRIBUTES = frozenset(["chdir", "environ", "user_ns", "__dict__", "run_cell"])
+MAX_NAMES = 1000
+MAX_OPAQUE = 10
+
+
+def carried(setup, loop, transform=lambda text: text):
+    """What iterations of loop hand on, as plain values: "names" to their ways, and "opaque",
+    the reasons why it may be more than can be told. transform is the shell's transform_cell."""
+    known = Known()
+    after = Reader(known, transform)
+    try:
+        Reader(known, transform).run(setup)
+        after.run(loop)
+    except RecursionError:
+        return {"names": {}, "opaque": ["code nested too deeply"]}
+    after.spread()
+    names = {}
+    for name in after.exposed:
+        ways = set(after.changed.get(name, ()))
+        if name in after.stored:
+            ways.add("store")
+        elif name in known.imported:
+            continue
+        if ways and name != "i":
+            names[name] = sorted(ways)
+    opaque = sorted(after.opaque)[:MAX_OPAQUE]
+    if len(names) > MAX_NAMES:
+        names, opaque = {}, opaque + ["more than %d variables" % MAX_NAMES]
+    return {"names": {name: names[name] for name in sorted(names)}, "opaque": opaque}
+
+
+class Reader(Calls):
+    """Reads code in the order of its statements. A function's body is read by Known.effects."""
+
+    def __init__(self, known, transform, depth=0):
+        self.known, self.transform, self.depth = known, transform, depth
+        self.flow = Flow()
+        self.exposed, self.stored, self.changed = set(), set(), {}
+        self.aliases = {}  # name to pairs of another name and how its value is shared
+        self.opaque = set()
+        self.hidden = []  # names of comprehensions, lambdas and classes around
+
+    def run(self, text):
+        self.statements(ast.parse(self.transform(text)).body)
+
+    def statements(self, nodes):
+        for node in nodes:
+            self.visit(node)
+
+    # What happens to names.
+
+    def is_hidden(self, name):
+        return any(name in names for names in self.hidden)
+
+    def read(self, name):
+        if self.is_hidden(name):
+            return
+        if name not in self.flow:
+            self.exposed.add(name)
+        for effects in self.known.effects(name, self):
+            self.apply(effects)
+
+    def apply(self, effects):
+        """A function that is named may be called: what it does to globals may happen here."""
+        for name in effects.exposed:
+            if name not in self.flow:
+                self.exposed.add(name)
+        self.stored |= effects.stored
+        self.opaque |= effects.opaque
+        for name, ways in effects.changed.items():
+            self.changed.setdefault(name, set()).update(ways)
+
+    def store(self, name):
+        if not self.is_hidden(name):
+            self.stored.add(name)
+            self.flow.add(name)
+
+    def change(self, node, own, part):
+        """The value of node changes: own is the way when node is a name, part when it is
+        reached through one."""
+        name, whole = root_of(node)
+        if name is not None:
+            self.note(name, own if whole else part)
+
+    def note(self, name, way):
+        self.changed.setdefault(name, set()).add(way)
+
+    def spread(self):
+        """What changes under one name changes under those that share its value."""
+        pending = list(self.changed)
+        while pending:
+            name = pending.pop()
+            for other, how in self.aliases.get(name, ()):
+                ways = self.changed.get(name, set()) if how == "same" else {how}
+                if not ways <= self.changed.get(other, set()):
+                    self.changed.setdefault(other, set()).update(ways)
+                    pending.append(other)
+
+    def alias(self, name, value):
+        """The name is bound to value, which may be, or hold, what other names stand for."""
+        root, whole = root_of(value)
+        if root is not None:
+            self.aliases.setdefault(name, set()).add((root, "same" if whole else "part"))
+        elif isinstance(value, ast.Call):
+            for arg in value.args + [keyword.value for keyword in value.keywords]:
+                root, _ = root_of(arg)
+                if root is not None:
+                    self.aliases.setdefault(name, set()).add((root, "pass"))
+        elif isinstance(value, (ast.List, ast.Tuple, ast.Dict, ast.IfExp, ast.BoolOp)):
+            for inner in ast.iter_child_nodes(value):
+                self.alias(name, inner)
+
+    # Statements that bind names.
+
+    def bind(self, target, value, part=False):
+        """Stores into a target what value gives; part says that it is one item of it."""
+        if isinstance(target, ast.Name):
+            if value is not None and part:
+                root, _ = root_of(value)
+                if root is not None:
+                    self.aliases.setdefault(target.id, set()).add((root, "part"))
+            elif value is not None:
+                self.alias(target.id, value)
+            self.store(target.id)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for item in target.elts:
+                self.bind(item, value, part=True)
+        elif isinstance(target, ast.Starred):
+            self.bind(target.value, value, part=True)
+        else:
+            self.visit_children(target)
+            self.change(target.value, "change", "change")
+
+    def visit_children(self, node):
+        for child in ast.iter_child_nodes(node):
+            self.visit(child)
+
+    def visit_Assign(self, node):
+        self.visit(node.value)
+        for target in node.targets:
+            if isinstance(node.value, ast.Lambda) and isinstance(target, ast.Name):
+                self.known.define(target.id, node.value)
+            self.bind(target, node.value)
+
+    def visit_AnnAssign(self, node):
+        if node.value is not None:  # a bare x: int binds nothing
+            self.visit(node.value)
+            self.bind(node.target, node.value)
+
+    def visit_AugAssign(self, node):
+        target = node.target
+        if isinstance(target, ast.Name):
+            self.read(target.id)
+            self.visit(node.value)
+            self.note(target.id, "augment")
+            self.store(target.id)
+        else:
+            self.visit_children(target)
+            self.visit(node.value)
+            self.change(target.value, "change", "change")
+
+    def visit_NamedExpr(self, node):
+        self.visit(node.value)
+        name = node.target.id
+        hidden, self.hidden = self.hidden, []  # it binds outside of comprehensions
+        self.alias(name, node.value)
+        self.store(name)
+        self.hidden = hidden
+
+    def visit_Delete(self, node):
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self.read(target.id)
+                self.store(target.id)
+                self.flow.remove(target.id)
+            elif isinstance(target, (ast.Tuple, ast.List)):
+                self.visit_Delete(ast.Delete(target.elts))
+            else:
+                self.visit_children(target)
+                self.change(target.value, "change", "change")
+
+    def visit_Import(self, node):
+        for item in node.names:
+            if item.name == "*":
+                self.opaque.add("from %s import *" % node.module)
+                continue
+            name = item.asname or item.name.partition(".")[0]
+            self.known.imported.add(name)
+            self.store(name)
+
+    visit_ImportFrom = visit_Import
+
+    def visit_FunctionDef(self, node):
+        outside = node.decorator_list + node.args.defaults
+        for child in outside + [d for d in node.args.kw_defaults if d is not None]:
+            self.visit(child)
+        self.known.define(node.name, node)
+        self.store(node.name)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node):
+        for child in node.decorator_list + node.bases + [k.value for k in node.keywords]:
+            self.visit(child)
+        self.hidden.append(bound_names(node.body))
+        for child in node.body:
+            if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self.visit(child)
+        self.hidden.pop()
+        self.known.define(node.name, node)
+        self.store(node.name)
+
+    def visit_Lambda(self, node):
+        for child in node.args.defaults + [d for d in node.args.kw_defaults if d is not None]:
+            self.visit(child)
+        self.branch(lambda: self.within(set(parameters(node)), lambda: self.visit(node.body)))
+
+    def within(self, names, read):
+        self.hidden.append(names)
+        read()
+        self.hidden.pop()
+
+    # Ways that are taken or not.
+
+    def branch(self, *ways, always=False):
+        """Reads each of the ways from here; what all of them store is stored. Unless always,
+        none of them may be taken."""
+        start, ends = self.flow, []
+        for way in ways:
+            self.flow = start.fork()
+            way()
+            ends.append(self.flow)
+        self.flow = Flow.join(ends if always else ends + [start])
+
+    def visit_If(self, node):
+        self.visit(node.test)
+        self.branch(
+            lambda: self.statements(node.body), lambda: self.statements(node.orelse), always=True
+        )
+
+    def visit_IfExp(self, node):
+        self.visit(node.test)
+        self.branch(lambda: self.visit(node.body), lambda: self.visit(node.orelse), always=True)
+
+    def visit_BoolOp(self, node):
+        self.visit(node.values[0])
+        self.branch(lambda: [self.visit(value) for value in node.values[1:]])
+
+    def visit_For(self, node):
+        self.visit(node.iter)
+        self.change(node.iter, "iterate", "iterate")
+
+        def body():
+            self.bind(node.target, node.iter, part=True)
+            self.statements(node.body)
+
+        self.branch(body)
+        self.branch(lambda: self.statements(node.orelse))
+
+    visit_AsyncFor = visit_For
+
+    def visit_While(self, node):
+        self.visit(node.test)
+        self.branch(lambda: self.statements(node.body))
+        self.branch(lambda: self.statements(node.orelse))
+
+    def visit_Try(self, node):
+        start = self.flow.fork()
+        self.statements(node.body + node.orelse)
+        ends = [self.flow]
+        for handler in node.handlers:  # nothing of the body need have happened
+            self.flow = start.fork()
+            self.visit(handler)
+            ends.append(self.flow)
+        self.flow = Flow.join(ends)
+        self.statements(node.finalbody)
+
+    visit_TryStar = visit_Try
+
+    def visit_ExceptHandler(self, node):
+        if node.type is not None:
+            self.visit(node.type)
+        if node.name:
+            self.store(node.name)
+        self.statements(node.body)
+        if node.name:
+            self.flow.remove(node.name)
+
+    def visit_With(self, node):
+        for item in node.items:
+            self.visit(item.context_expr)
+            if item.optional_vars is not None:
+                self.bind(item.optional_vars, item.context_expr)
+        if any(library_like(item.context_expr, "suppress") for item in node.items):
+            self.branch(lambda: self.statements(node.body))
+        else:
+            self.statements(node.body)
+
+    visit_AsyncWith = visit_With
+
+    def visit_Match(self, node):
+        self.visit(node.subject)
+
+        def read(case):
+            for inner in ast.walk(case.pattern):
+                name = getattr(inner, "name", None) or getattr(inner, "rest", None)
+                if name:
+                    self.bind(ast.Name(name, ast.Store()), node.subject, part=True)
+                if type(inner).__name__ == "MatchValue":
+                    self.visit(inner.value)
+            if case.guard is not None:
+                self.visit(case.guard)
+            self.statements(case.body)
+
+        self.branch(*[lambda case=case: read(case) for case in node.cases])
+
+    def leave(self, node):
+        self.generic_visit(node)
+        self.flow.dead = True
+
+    visit_Return = visit_Raise = visit_Continue = visit_Break = leave
+
+    def comprehension(self, node):
+        generators = node.generators
+        self.visit(generators[0].iter)
+        names = {n.id for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        for generator in generators:
+            self.change(generator.iter, "iterate", "iterate")
+            for target in ast.walk(generator.target):
+                root, _ = root_of(generator.iter)
+                if isinstance(target, ast.Name) and root is not None:
+                    self.aliases.setdefault(target.id, set()).add((root, "part"))
+
+        def rest():
+            for number, generator in enumerate(generators):
+                if number:
+                    self.visit(generator.iter)
+                for test in generator.ifs:
+                    self.visit(test)
+            for field in ("elt", "key", "value"):
+                if getattr(node, field, None) is not None:
+                    self.visit(getattr(node, field))
+
+        self.branch(lambda: self.within(names, rest))
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = comprehension
+
+    # Expressions.
+
+    def visit_Name(self, node):
+        self.read(node.id)
+
+    def visit_Attribute(self, node):
+        if node.attr in OPAQUE_ATTRIBUTES:
+            self.opaque.add(node.attr)
+        self.visit(node.value)
+
+    def visit_Expr(self, node):
+        value = node.value.value if isinstance(node.value, ast.Await) else node.value
+        if isinstance(value, ast.Call):
+            self.visit_Call(value, used=False)
+        else:
+            self.visit(value)

@@ -1,0 +1,186 @@
+"""What dependence.py needs to know of names: which are certainly stored at a point, what an
+expression reaches, and what a function does to names outside of it."""
+
+import ast
+
+MAX_DEPTH = 20  # of functions that call each other; deeper ones count as opaque
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+SCOPES = FUNCTIONS + (ast.ClassDef, ast.Lambda)
+
+
+class Flow:
+    """The names that every way to a point has stored. A dead point is never reached."""
+
+    def __init__(self, names=(), dead=False):
+        self.names, self.dead = set(names), dead
+
+    def __contains__(self, name):
+        return self.dead or name in self.names
+
+    def add(self, name):
+        self.names.add(name)
+
+    def remove(self, name):
+        self.names.discard(name)
+
+    def fork(self):
+        return Flow(self.names, self.dead)
+
+    @staticmethod
+    def join(flows):
+        alive = [flow for flow in flows if not flow.dead]
+        if not alive:
+            return Flow(dead=True)
+        return Flow(set.intersection(*[flow.names for flow in alive]))
+
+
+def root_of(node):
+    """The name an expression starts from, and whether it is that name alone: (x, True) of x,
+    (x, False) of x.y[1]; (None, False) of anything else."""
+    whole = True
+    while True:
+        if isinstance(node, ast.Name):
+            return node.id, whole
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
+            whole = False
+        elif not isinstance(node, ast.Starred):
+            return None, False
+        node = node.value
+
+
+def library_like(node, name):
+    """Whether an expression calls something of this name: suppress(), contextlib.suppress()."""
+    func = getattr(node, "func", None)
+    return getattr(func, "attr", None) == name or getattr(func, "id", None) == name
+
+
+def parameters(node):
+    """A function's parameters, positional ones first."""
+    args = node.args
+    named = getattr(args, "posonlyargs", []) + args.args + args.kwonlyargs
+    return [a.arg for a in named + [a for a in (args.vararg, args.kwarg) if a is not None]]
+
+
+def bound_names(body):
+    """The names that the statements of one scope bind."""
+    names, outer = set(), set()
+    stack = list(body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
+            outer.update(node.names)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update(a.asname or a.name.partition(".")[0] for a in node.names)
+        elif isinstance(node, FUNCTIONS + (ast.ClassDef,)):
+            names.add(node.name)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            names.add(node.name)
+        elif type(node).__name__ in ("MatchAs", "MatchStar") and node.name:
+            names.add(node.name)
+        if not isinstance(node, SCOPES):
+            stack.extend(ast.iter_child_nodes(node))
+    return names - outer
+
+
+class Effects:
+    """What calling a function may do to the names around it, and to its own parameters."""
+
+    def __init__(self, exposed=(), stored=(), changed=None, opaque=(), parameters=()):
+        self.exposed, self.stored = set(exposed), set(stored)
+        self.changed, self.opaque = changed or {}, set(opaque)
+        self.parameters = set(parameters)  # those whose argument may change
+
+
+class Known:
+    """The functions and classes that code defines, by name, and the names it imports."""
+
+    def __init__(self):
+        self.imported, self.nodes, self.methods = set(), {}, {}
+        self.found = {}  # what is known of functions, for good
+        self.partly = {}  # of those in a circle of calls, for as long as it is followed
+        self.under_way, self.cut = [], False
+
+    def define(self, name, node):
+        self.nodes.setdefault(name, []).append(node)
+        if isinstance(node, ast.ClassDef):
+            for method in methods_of(node):
+                self.methods.setdefault(method.name, []).append(method)
+
+    def effects(self, name, reader):
+        """The effects of what the name was defined as: of a class, those of all its methods."""
+        for node in self.nodes.get(name, ()):
+            for function in methods_of(node) if isinstance(node, ast.ClassDef) else [node]:
+                yield self.of(function, reader)
+
+    def effects_of_method(self, name, reader):
+        for method in self.methods.get(name, ()):
+            yield self.of(method, reader)
+
+    def changes(self, name, call, reader):
+        """The arguments of a call that may change, None when nothing is known of the name."""
+        if name not in self.nodes:
+            return None
+        found = []
+        for node in self.nodes[name]:
+            if isinstance(node, ast.ClassDef):
+                continue
+            changed = self.of(node, reader).parameters
+            given = arguments(node, call)
+            found += [arg for arg, parameter in given if parameter is None or parameter in changed]
+        return found
+
+    def of(self, node, reader):
+        for found in (self.found, self.partly):
+            if id(node) in found:
+                return found[id(node)]
+        if node in self.under_way or len(self.under_way) >= MAX_DEPTH:
+            # In a circle, what the function itself does is found on the way back up.
+            self.cut = True
+            deep = [] if node in self.under_way else ["functions nested too deeply"]
+            return Effects(opaque=deep, parameters=parameters(node))
+        if not self.under_way:
+            self.cut = False
+        self.under_way.append(node)
+        effects = self.look(node, reader)
+        self.under_way.pop()
+        (self.partly if self.cut and self.under_way else self.found)[id(node)] = effects
+        if not self.under_way:
+            self.partly.clear()
+        return effects
+
+    def look(self, node, reader):
+        inner, own = type(reader)(self, reader.transform, reader.depth), parameters(node)
+        inner.flow = Flow(own)
+        defined, imported = {name: list(n) for name, n in self.nodes.items()}, set(self.imported)
+        body = [ast.Expr(node.body)] if isinstance(node, ast.Lambda) else node.body
+        inner.statements(body)
+        inner.spread()
+        local = bound_names(body) | set(own)
+        self.nodes, self.imported = defined, imported  # what it defines inside is its own
+        ways = {name: ways - {"iterate"} for name, ways in inner.changed.items()}
+        return Effects(
+            inner.exposed - local,
+            inner.stored - local,
+            {name: ways for name, ways in inner.changed.items() if name not in local},
+            inner.opaque,
+            [name for name in own if ways.get(name)],
+        )
+
+
+def methods_of(node):
+    return [child for child in node.body if isinstance(child, FUNCTIONS)]
+
+
+def arguments(node, call):
+    """The arguments of a call with the parameter each goes to, None where that is open."""
+    names = [a.arg for a in getattr(node.args, "posonlyargs", []) + node.args.args]
+    pairs = []
+    for number, arg in enumerate(call.args):
+        fixed = number < len(names) and not any(isinstance(a, ast.Starred) for a in call.args)
+        pairs.append((arg, names[number] if fixed else None))
+    everything = set(names) | {a.arg for a in node.args.kwonlyargs}
+    for keyword in call.keywords:
+        pairs.append((keyword.value, keyword.arg if keyword.arg in everything else None))
+    return pairs
