@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/tools"
 )
 
 // Bounds of RELAY_HOLD. Hosts cut calls after 60 s and more, the strictest of the
@@ -58,6 +59,7 @@ type config struct {
 	saveDir       string
 	checkpointDir string
 	hold          time.Duration
+	keep          tools.Keep
 	pairings      *pairing.Store // nil with a problem
 	problems      []error
 }
@@ -78,6 +80,7 @@ func load(s settings) config {
 			c.hold = hold
 		}
 	}
+	c.keep = loadKeep(s, fault)
 	var err error
 	if c.saveDir, err = folder(s, "LOCAL_SAVE_DIR", os.UserHomeDir, "colab_results"); err != nil {
 		fault("LOCAL_SAVE_DIR: %v", err)
@@ -132,6 +135,6 @@ func under(base func() (string, error), name string) (string, error) {
 func (c config) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("save_dir", c.saveDir), slog.String("checkpoint_dir", c.checkpointDir),
-		slog.Duration("hold", c.hold), slog.Int("problems", len(c.problems)),
+		slog.Duration("hold", c.hold), slog.Any("keep", c.keep), slog.Int("problems", len(c.problems)),
 	)
 }

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"colabrelay/relay/tools"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
@@ -163,6 +164,12 @@ func TestSettings(t *testing.T) {
 		{name: "hold too long", env: []string{"RELAY_HOLD", "231s"}, fault: true},
 		{name: "hold too short", env: []string{"RELAY_HOLD", "0"}, fault: true},
 		{name: "hold negative", env: []string{"RELAY_HOLD", "-5s"}, fault: true},
+		{name: "keep too often", env: []string{"RELAY_KEEP_EVERY", "999ms"}, fault: true},
+		{name: "keep too seldom", env: []string{"RELAY_KEEP_EVERY", "24h1s"}, fault: true},
+		{name: "keep for more than all the time", env: []string{"RELAY_KEEP_PERCENT", "100.1"}, fault: true},
+		{name: "keep less than nothing", env: []string{"RELAY_KEEP_MB", "-1"}, fault: true},
+		{name: "keep more than a file may have", env: []string{"RELAY_KEEP_MB", "4097"}, fault: true},
+		{name: "keep no number", env: []string{"RELAY_KEEP_TUNNEL_MB", "NaN"}, fault: true},
 		{name: "hold without a unit", env: []string{"RELAY_HOLD", "45"}, fault: true},
 		{name: "runtime", env: []string{"COLAB_URL", "https://x.example", "COLAB_SECRET", secret}, hold: 45 * time.Second, save: filepath.Join(dir, "colab_results")},
 		{name: "URL without secret", env: []string{"COLAB_URL", "https://x.example"}, fault: true},
@@ -176,6 +183,18 @@ func TestSettings(t *testing.T) {
 		if !c.fault && (got.hold != c.hold || got.saveDir != c.save) {
 			t.Errorf("%s: %s %s", c.name, got.hold, got.saveDir)
 		}
+	}
+}
+
+func TestWhatIsKeptOfChunkedRunsIsSetByTheEnvironment(t *testing.T) {
+	home(t)
+	if got := load(settings{getenv: environ()}).keep; got != defaultKeep {
+		t.Errorf("by default %+v", got)
+	}
+	got := load(settings{getenv: environ("RELAY_KEEP_EVERY", "1s", "RELAY_KEEP_PERCENT", "2.5", "RELAY_KEEP_MB", "0", "RELAY_KEEP_TUNNEL_MB", "1")})
+	want := tools.Keep{Every: time.Second, Percent: 2.5, MaxBytes: 0, TunnelBytes: 1 << 20}
+	if got.keep != want || len(got.problems) > 0 {
+		t.Errorf("%+v %v", got.keep, got.problems)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"colabrelay/relay/state"
 	"colabrelay/shared/contract"
 )
 
@@ -17,6 +18,9 @@ type Options struct {
 	Output func(executionID string, events []contract.Event)
 	// Progress is called when more is done; may be nil.
 	Progress func(s *State)
+	// Keeper keeps what iterations hand on, within Keep; nil for nobody.
+	Keeper *state.Keeper
+	Keep   KeepBounds
 }
 
 // Outcome is where a call to Advance left the run.
@@ -32,6 +36,7 @@ type Stop struct {
 	Iteration *int64 // the one that raised
 	Setup     bool   // it was the set-up
 	Refused   bool   // the code is no Python: nothing ran
+	Lost      *Lost  // the kernel has not the variables; then there is no Execution
 }
 
 // leastBatch is the least time worth beginning another batch in.
@@ -50,6 +55,9 @@ type advance struct {
 	marked  bool // a marker of it was seen
 	failed  *marker
 	gapTold bool
+	// eventLost or eventPrepared, or none: what it told of the variables
+	variables  string
+	recoveries int // that this call began
 }
 
 // Advance runs batches until the run is finished or stops, or the time is over;
@@ -75,25 +83,42 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 
 func (a *advance) run(ctx context.Context) error {
 	a.abandon(ctx)
+	a.beginKeeping()
 	for first := true; ; first = false {
 		if a.state.InFlight == nil && a.state.Remaining() == 0 {
 			a.state.finish()
+			a.endKeeping()
 			return nil
 		}
 		if !first && time.Until(a.opt.Until) < leastBatch {
 			return nil
 		}
 		a.state.Status, a.state.Failure = StatusRunning, nil
-		on, err := a.batch(ctx)
+		on, err := a.step(ctx)
 		if !on || err != nil {
 			return err
 		}
 	}
 }
 
+// step brings kept variables back where the kernel waits for them; else it takes one
+// batch as far as it goes, after keeping what is due.
+func (a *advance) step(ctx context.Context) (on bool, err error) {
+	if a.state.InFlight != nil {
+		return a.batch(ctx)
+	}
+	if a.state.Recover == recoverVariables {
+		return a.bringBack(ctx)
+	}
+	if err := a.keep(ctx); err != nil {
+		return false, err
+	}
+	return a.batch(ctx)
+}
+
 // batch takes one batch as far as it goes and reports whether to go on.
 func (a *advance) batch(ctx context.Context) (on bool, err error) {
-	a.marked, a.failed, a.gapTold = false, nil, false
+	a.marked, a.failed, a.gapTold, a.variables = false, nil, false, ""
 	var e contract.Execution
 	found := a.state.InFlight != nil
 	if found {
@@ -128,9 +153,11 @@ func (a *advance) submit(ctx context.Context) (contract.Execution, error) {
 	s := a.state
 	hi := min(s.N, s.Done+max(1, a.spec.BatchSize))
 	s.InFlight = &Flight{
-		RequestID: rand.Text(), InstanceID: a.vm.InstanceID(), CodeSHA256: hash(a.cell(s.Done, hi)),
+		RequestID: rand.Text(), InstanceID: a.vm.InstanceID(),
 		Lo: s.Done, Hi: hi, Timeout: s.deadline(), SubmittedAt: time.Now().UTC(),
+		OnNew: a.onNew(), Analyse: s.Carries == nil,
 	}
+	s.InFlight.CodeSHA256 = hash(a.cell(s.InFlight))
 	if err := a.save(); err != nil {
 		s.InFlight = nil
 		return contract.Execution{}, err
@@ -162,7 +189,7 @@ func (a *advance) send(ctx context.Context) (contract.Execution, error) {
 		wait = min(wait, liveWait)
 	}
 	return a.vm.SubmitTo(ctx, f.InstanceID, contract.Submit{
-		RequestID: f.RequestID, Code: a.cell(f.Lo, f.Hi),
+		RequestID: f.RequestID, Code: a.cell(f),
 		TimeoutSeconds: f.Timeout, WaitSeconds: max(0, wait.Seconds()), Unstored: true,
 	})
 }
@@ -184,7 +211,7 @@ func (a *advance) settle(e contract.Execution, found bool) (on bool, err error) 
 		if a.silent > 1 {
 			return false, errSilent
 		}
-		return true, nil
+		return a.sawVariables(f), nil
 	case contract.StatusLost, contract.StatusKernelDied, contract.StatusKernelRestarted, contract.StatusCancelled:
 		if found && a.state.Done >= f.Hi {
 			return true, nil // all of it was confirmed

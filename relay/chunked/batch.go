@@ -74,7 +74,7 @@ func (a *advance) replaced() bool {
 // the first try still be on its way, it runs once all the same.
 func (a *advance) again(ctx context.Context) (contract.Execution, error) {
 	f := a.state.InFlight
-	if f.CodeSHA256 != hash(a.cell(f.Lo, f.Hi)) { // other code by now, or another release
+	if f.CodeSHA256 != hash(a.cell(f)) { // other code by now, or another release
 		return contract.Execution{}, errGone
 	}
 	e, err := a.send(ctx)
@@ -208,7 +208,7 @@ func (a *advance) mark(ev contract.Event, kernelID string) {
 	a.marked = true
 	from := m.from()
 	switch {
-	case from < s.Done:
+	case from < s.Done && s.Recover == recoverNone:
 		a.note("the kernel stands at iteration %d, as a state saved then was restored: iterations %d to %d, confirmed before, run again", from, from, s.Done-1)
 	case from > s.Done:
 		a.note("iterations %d to %d were done before this was known; their values, if any, are lost", s.Done, from-1)
@@ -226,10 +226,14 @@ func (a *advance) mark(ev contract.Event, kernelID string) {
 		}
 	case eventSetup:
 		s.SetupSeconds = max(s.SetupSeconds, m.Seconds)
-		if s.Done > 0 {
+		if s.Done > 0 && s.InFlight.OnNew != onNewPrepare {
 			a.note("the set-up code ran before iteration %d, as this kernel had not run it: what iterations in another kernel left in variables is not there (restore_kernel_state brings back what save_kernel_state kept)", s.Done)
 		}
 	case eventFailed, eventSetupFailed:
 		a.failed = &m
+	case eventCarries:
+		s.Carries = &m.Carries
+	case eventLost, eventPrepared:
+		a.variables = m.Event
 	}
 }

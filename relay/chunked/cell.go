@@ -4,10 +4,12 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/kernelpy"
 )
 
 // batchTime is how long the iterations of a batch should take together. The
@@ -51,6 +53,10 @@ var sources = [][2]string{
 	{"body", bodyPy}, {"values", valuesPy}, {"result", resultPy}, {"markers", markersPy}, {"exits", exitsPy}, {"loop", loopPy},
 }
 
+// analysis are the modules that tell what iterations carry. They are sent until that is
+// known: to load them takes the kernel some milliseconds.
+var analysis = kernelpy.Sources("scope", "calls", "dependence", "live")
+
 // order is what a batch is told; loop.py reads it.
 type order struct {
 	Key         string  `json:"key"`
@@ -60,21 +66,36 @@ type order struct {
 	Lo          int64   `json:"lo"` // where to begin, unless the kernel knows better
 	Hi          int64   `json:"hi"` // where to end at the latest
 	Seconds     float64 `json:"seconds"`
+	// OnNew is what to do in a kernel without the variables of the iterations done.
+	OnNew onNew `json:"on_new"`
 }
 
-// cell is the code of the batch lo to hi-1. The same batch gives the same text, as
-// a submit that is repeated must.
-func (r *Run) cell(lo, hi int64) string {
+// onNew is what a batch does where iterations are done and their variables are not there.
+type onNew string
+
+const (
+	onNewStop     onNew = "stop"     // only tells so
+	onNewPrepare  onNew = "prepare"  // runs the set-up and waits for the kept variables
+	onNewContinue onNew = "continue" // runs the set-up and goes on without
+)
+
+// cell is the code of a batch. The same one gives the same text, as a submit that is
+// repeated must.
+func (r *Run) cell(f *Flight) string {
 	spec := literal(order{
 		Key: r.state.Key, Setup: r.spec.Setup, SetupSHA256: r.state.SetupSHA256, Loop: r.spec.Loop,
-		Lo: lo, Hi: hi, Seconds: batchTime.Seconds(),
+		Lo: f.Lo, Hi: f.Hi, Seconds: batchTime.Seconds(), OnNew: f.OnNew,
 	})
+	needed := sources
+	if f.Analyse {
+		needed = slices.Concat(analysis, sources)
+	}
 	body := strings.NewReplacer(
 		"LOAD", literal(loadPy),
-		"SOURCES", literal(sources),
+		"SOURCES", literal(needed),
 		"SPEC", literal(spec),
 	).Replace(code(cellPy))
-	return fmt.Sprintf("# chunked run %q: iterations %d to %d of %d\n%s", r.spec.Name, lo, hi-1, r.spec.N, body)
+	return fmt.Sprintf("# chunked run %q: iterations %d to %d of %d\n%s", r.spec.Name, f.Lo, f.Hi-1, r.spec.N, body)
 }
 
 // code is Python without the comment at its head.

@@ -9,7 +9,7 @@ import (
 func (r *Run) reconcile(kept *State) (*State, error) {
 	changes := changed(kept, r.spec)
 	if r.startsOver(kept, len(changes) > 0) {
-		r.abandoned = kept.InFlight
+		r.abandoned, r.stale = kept.InFlight, true
 		fresh := newState(r.spec)
 		fresh.Restarted = true
 		return fresh, nil
@@ -31,6 +31,9 @@ func (r *Run) reconcile(kept *State) (*State, error) {
 		}
 	case !unbegun:
 		r.note("goes on at iteration %d with the new %s; the iterations before are kept", kept.Done, strings.Join(changes, " and "))
+	}
+	if kept.SetupSHA256 != hash(r.spec.Setup) || kept.LoopSHA256 != hash(r.spec.Loop) {
+		kept.newCode()
 	}
 	kept.N, kept.SetupSHA256, kept.LoopSHA256 = r.spec.N, hash(r.spec.Setup), hash(r.spec.Loop)
 	kept.Status, kept.Failure, kept.FinishedAt = StatusRunning, nil, nil

@@ -49,6 +49,17 @@ const (
 	Restart  OnChange = "restart"  // begin at 0 again; also what runs a finished run again
 )
 
+// OnNewKernel says what happens in a kernel without the variables that iterations hand
+// on, where they were not kept.
+type OnNewKernel string
+
+// Ways to go on in a new kernel.
+const (
+	NewKernelStop     OnNewKernel = ""         // stop, and say what is missing
+	NewKernelContinue OnNewKernel = "continue" // go on with what the set-up makes; nothing is kept
+	NewKernelRestart  OnNewKernel = "restart"  // begin at 0 again
+)
+
 // Spec is the run a caller wants.
 type Spec struct {
 	Name      string // of the checkpoint
@@ -57,6 +68,7 @@ type Spec struct {
 	N         int64
 	BatchSize int64 // iterations of one execution, at most
 	OnChange  OnChange
+	OnNew     OnNewKernel
 	Runtime   string // name of the runtime, for the record
 }
 
@@ -77,6 +89,7 @@ type Run struct {
 	unlock    func()
 	begun     bool    // the file holds this run
 	abandoned *Flight // of the run that a restart replaced
+	stale     bool    // what is kept is of a run that this one replaced
 	notes     []note
 	path      string
 }
@@ -134,7 +147,7 @@ func (r *Run) replace(why error) error {
 	}
 	r.note("what was kept under this name before is now in %s", aside)
 	r.state = newState(r.spec)
-	r.state.Restarted = true
+	r.state.Restarted, r.stale = true, true
 	return nil
 }
 

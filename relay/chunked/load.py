@@ -8,8 +8,12 @@ import sys
 import types
 
 
+def own_name(name):
+    return name if name.startswith("colab_relay") else "colab_relay_" + name
+
+
 def run(sources, spec):
-    names = ["colab_relay_" + name for name, _ in sources]
+    names = [own_name(name) for name, _ in sources]
     try:
         for name, (_, source) in zip(names, sources):
             module = sys.modules[name] = types.ModuleType(name)

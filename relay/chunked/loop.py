@@ -6,6 +6,10 @@ runs[key] is {"setup": hash of the setup_code that ran, "done": iterations compl
 plain dict of plain values. So an iteration that ended never runs again in this kernel's
 life, whatever became of its marker. save_kernel_state keeps it with the variables;
 cleanup_colab, which deletes those, empties "setup".
+
+A kernel without the variables of iterations done elsewhere runs nothing by itself: the relay
+says what to do there, by "on_new" of a batch's order. "stop" only tells; "prepare" runs the
+set-up, notes "hollow": True, and waits for the kept variables; "continue" goes on without.
 """
 
 import json
@@ -21,8 +25,15 @@ from colab_relay_result import NOTHING, Result
 from colab_relay_values import encode
 from IPython.core.getipython import get_ipython
 
+try:  # sent along where the relay does not know yet what iterations carry
+    from colab_relay.dependence import carried
+    from colab_relay.live import settle
+except ImportError:
+    carried = settle = None
+
 REGISTRY = "colab_relay_runs"
 MAX_RUNS = 1000  # kept in the registry; the oldest go first
+MAX_CARRIED = 40 << 10  # bytes of JSON; the marker that holds it stays under 64 KiB
 
 
 def run(text):
@@ -33,9 +44,17 @@ def run(text):
     with Exits(shell), Interrupts() as interrupts:
         batch = Batch(shell, spec)
         batch.begin()
-        if batch.entry["setup"] != spec["setup_sha256"]:
-            batch.set_up(setup, interrupts)
-        batch.iterate(loop, result, interrupts)
+        if batch.lacks_variables() and spec["on_new"] == "stop":
+            batch.tell_carried({})
+            batch.markers.tell("lost")
+        elif batch.lacks_variables() and spec["on_new"] == "prepare":
+            batch.prepare(setup, interrupts)
+        elif spec["on_new"] != "prepare":
+            batch.entry.pop("hollow", None)
+            if batch.is_fresh():
+                batch.set_up(setup, interrupts)
+            batch.tell_carried(shell.user_ns)
+            batch.iterate(loop, result, interrupts)
 
 
 def registry():
@@ -65,7 +84,33 @@ class Batch:
         self.markers = Markers(shell, spec["key"], self.entry)
 
     def begin(self):
-        self.markers.tell("start", fresh=self.entry["setup"] != self.spec["setup_sha256"])
+        self.markers.tell("start", fresh=self.is_fresh())
+
+    def is_fresh(self):
+        return self.entry["setup"] != self.spec["setup_sha256"]
+
+    def lacks_variables(self):
+        """Whether iterations are done and this kernel has not the variables they left."""
+        gone = not self.entry["setup"] or self.entry.get("hollow", False)
+        return gone and self.entry["done"] > 0
+
+    def prepare(self, setup, interrupts):
+        """Makes ready for the kept variables, which take the place of what the set-up made."""
+        self.entry["hollow"] = True
+        if self.is_fresh():
+            self.set_up(setup, interrupts)
+        self.markers.tell("prepared")
+
+    def tell_carried(self, names):
+        """Tells what iterations hand on, as far as the values in names allow it."""
+        if carried is None:
+            return
+        found = carried(self.spec["setup"], self.spec["loop"], self.shell.transform_cell)
+        if names:
+            found["names"] = settle(found["names"], names)
+        if len(json.dumps(found)) > MAX_CARRIED:
+            found = {"names": {}, "opaque": ["too many variables"]}
+        self.markers.tell("carries", **found)
 
     def set_up(self, setup, interrupts):
         self.entry["setup"] = ""

@@ -19,6 +19,7 @@ type marker struct {
 	Seconds float64  `json:"seconds"` // of all Count together
 	Slowest float64  `json:"slowest"`
 	Values  []result `json:"values"`
+	Carries          // of eventCarries
 }
 
 // result is what one iteration gave.
@@ -35,6 +36,9 @@ const (
 	eventSetupFailed = "setup_failed"
 	eventDone        = "done"
 	eventFailed      = "failed"
+	eventCarries     = "carries"  // what iterations hand on
+	eventLost        = "lost"     // the variables of the iterations done are not there: nothing ran
+	eventPrepared    = "prepared" // the set-up ran, and the kept variables may come
 )
 
 // IsMarker reports whether an event is a batch's word to the relay, not output.

@@ -32,6 +32,8 @@ type Status string
 const (
 	StatusRunning  Status = "running"
 	StatusFinished Status = "finished"
+	// StatusVariablesLost: the kernel has not the variables that iterations build on.
+	StatusVariablesLost Status = "variables_lost"
 )
 
 // State is what a run's file holds.
@@ -64,6 +66,8 @@ type State struct {
 	ResultsDropped int64    `json:"results_dropped"` // past the bound of all values together
 	Failure        *Failure `json:"failure"`
 
+	Keeping
+
 	CreatedAt  time.Time  `json:"created_at"`
 	UpdatedAt  time.Time  `json:"updated_at"`
 	FinishedAt *time.Time `json:"finished_at"`
@@ -86,6 +90,8 @@ type Flight struct {
 	Lo          int64     `json:"lo"`
 	Hi          int64     `json:"hi"`
 	Offset      int64     `json:"offset"` // events before it were taken in
+	OnNew       onNew     `json:"on_new"`
+	Analyse     bool      `json:"analyse"` // it tells what iterations carry
 	Timeout     float64   `json:"timeout_seconds"`
 	SubmittedAt time.Time `json:"submitted_at"`
 }
@@ -185,6 +191,9 @@ func (s *State) Remaining() int64 { return max(0, s.N-s.Done) }
 // confirm takes over how far the kernel says it is. What a kernel has not done
 // its variables don't hold: the record goes back to it.
 func (s *State) confirm(done int64, kernelID, instanceID string) {
+	if s.Kept != nil && s.Kept.Done > done {
+		s.Kept = nil // those iterations run again, and may give something else
+	}
 	last := len(s.Ranges) - 1
 	for last >= 0 && s.Ranges[last].From >= done {
 		last--

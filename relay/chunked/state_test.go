@@ -97,7 +97,7 @@ func TestNamesAndCodeAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	body, err := json.Marshal(contract.Submit{Code: r.cell(0, 1)})
+	body, err := json.Marshal(contract.Submit{Code: r.cell(&Flight{Hi: 1, Analyse: true})})
 	if err != nil || len(body) > contract.MaxBodyBytes {
 		t.Errorf("a request of %d bytes, %v", len(body), err)
 	}
@@ -109,10 +109,10 @@ func TestRepeatedBatchHasTheSameText(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if first, again := r.cell(0, 5), r.cell(0, 5); first != again || first == r.cell(0, 6) {
+	if first, again := r.cell(&Flight{Hi: 5}), r.cell(&Flight{Hi: 5}); first != again || first == r.cell(&Flight{Hi: 6}) {
 		t.Error("a batch's text")
 	}
-	if o := orderOf(t, r.cell(0, 5)); o.Loop != r.spec.Loop || o.Setup != r.spec.Setup || o.Hi != 5 || o.Key != r.state.Key {
+	if o := orderOf(t, r.cell(&Flight{Hi: 5})); o.Loop != r.spec.Loop || o.Setup != r.spec.Setup || o.Hi != 5 || o.Key != r.state.Key {
 		t.Errorf("the order came to %+v", o)
 	}
 }

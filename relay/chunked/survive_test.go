@@ -93,6 +93,7 @@ func TestExecutorKilledInMidBatchAndStartedAgain(t *testing.T) {
 			work, dir := t.TempDir(), t.TempDir()
 			m := start(t, stacks.Old(t), work)
 			s := spec(writesSetup, "import time\n"+writesLoop+"\ntime.sleep(.03)", 20)
+			s.OnNew = NewKernelContinue
 			for a := call(t, dir, s, m, 0); a.Done < 11; a = call(t, dir, s, m, 200*time.Millisecond) {
 				if a.err != nil {
 					t.Fatal(a.err)
@@ -138,6 +139,7 @@ func TestDeadKernelStopsTheRunOnceAndTheNextCallGoesOn(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		loop := writesLoop + "\nimport os, time\nif i == 5 and open('setups').read().count('setup') == 1:\n    time.sleep(.3)\n    os.kill(os.getpid(), 9)"
 		s := spec(writesSetup, loop, 12)
+		s.OnNew = NewKernelContinue
 		a := call(t, dir, s, m, long)
 		if a.err != nil || a.Stop == nil || a.Stop.Execution.Status != contract.StatusKernelDied || a.Done != 5 || a.Stop.Iteration != nil {
 			t.Fatalf("done %d, %v, %s", a.Done, a.err, a.why())
@@ -161,6 +163,10 @@ func TestAfterACleanupTheSetupRunsAgainAndTheLoopGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.python("kept = 1")
+		if a := call(t, dir, s, m, long); a.Stop == nil || a.Stop.Lost == nil || a.Done != 15 {
+			t.Fatalf("it goes on without its variables: done %d, %v", a.Done, a.err)
+		}
+		s.OnNew = NewKernelContinue
 		a := finish(t, dir, s, m)
 		same(t, "numbers", numbers(t, m, "numbers"), upTo(20))
 		same(t, "set-ups", numbers(t, m, "setups"), []string{"setup", "setup"})

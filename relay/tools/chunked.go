@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/render"
+	"colabrelay/relay/state"
 	"colabrelay/shared/contract"
 )
 
@@ -19,12 +20,13 @@ type chunkedArgs struct {
 	BatchSize int64  `json:"batch_size" default:"10" min:"1" max:"1000000" doc:"Iterations of one execution, at most; a batch ends by itself after about 30 s. Take a large number, such as 100000, for iterations of milliseconds."`
 	Name      string `json:"checkpoint_name" default:"chunked_op" min:"1" max:"200" doc:"Under this name the progress is kept on this computer; the same name goes on where it stopped."`
 	OnChange  string `json:"on_change" default:"refuse" max:"20" doc:"When setup_code, loop_code or n_iterations are not those kept under the name: refuse; continue (keep what is done, go on with the new code, as after a failed iteration); restart (begin at 0, also to run a finished name again)."`
+	OnNew     string `json:"on_new_kernel" default:"" max:"20" doc:"When the kernel is lost together with variables that iterations build on, and these were not kept: left out, the call stops and says so; continue goes on at the next iteration with what setup_code makes (right where iterations do not need each other; nothing is kept then); restart begins at iteration 0."`
 	target
 }
 
 // Chunked is what run_chunked_operation answers with.
 type Chunked struct {
-	Status          string          `json:"status" doc:"running (call again), finished, waiting_for_input, or how the batch ended that stopped the run: failed, timed_out, interrupted, cancelled, kernel_died, kernel_restarted, lost."`
+	Status          string          `json:"status" doc:"running (call again), finished, waiting_for_input, or how the batch ended that stopped the run: failed, timed_out, interrupted, cancelled, kernel_died, kernel_restarted, lost; variables_lost: the kernel lacks what iterations build on."`
 	Completed       int64           `json:"completed" doc:"Iterations the VM has confirmed: 0 to completed-1."`
 	Remaining       int64           `json:"remaining"`
 	ProgressPct     float64         `json:"progress_pct"`
@@ -47,7 +49,7 @@ func runChunked() tool {
 		name: "run_chunked_operation", title: "Run a loop in resumable batches",
 		description: "Run setup_code once and loop_code for i = 0 … n_iterations-1 on the VM, in batches, with the progress kept on this computer: use it for long loops (training epochs, files, API calls) that must survive cut calls, dead tunnels and dead VMs. " +
 			"One call goes on for about 45 s, then returns can_continue=true: call again with the same arguments until completed = n_iterations. An iteration that raises stops the run there and is not counted: call again with corrected loop_code and on_change=\"continue\". " +
-			"In a new kernel setup_code runs again first; variables built up by iterations are gone there unless restore_kernel_state brings them back, so save_kernel_state now and then or write results to files. Values put into result are kept per iteration.",
+			"Variables that iterations build up (total += i, xs.append(i)) are kept on this computer between batches, up to a bound, and come back by themselves in a new kernel or VM; what can't be kept is told once, and then the run stops rather than go on without it. Values put into result are kept per iteration.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args chunkedArgs) (*Chunked, *Problem) {
 		switch chunked.OnChange(args.OnChange) {
@@ -56,6 +58,14 @@ func runChunked() tool {
 			return nil, &Problem{
 				Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %q is no value of \"on_change\"", clipName(args.OnChange)),
 				Hint: "Use refuse, continue or restart, or leave on_change out.",
+			}
+		}
+		switch chunked.OnNewKernel(args.OnNew) {
+		case chunked.NewKernelStop, chunked.NewKernelContinue, chunked.NewKernelRestart:
+		default:
+			return nil, &Problem{
+				Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %q is no value of \"on_new_kernel\"", clipName(args.OnNew)),
+				Hint: "Use continue or restart, or leave on_new_kernel out.",
 			}
 		}
 		return c.chunked(ctx, args)
@@ -67,7 +77,7 @@ func runChunked() tool {
 func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Problem) {
 	run, err := chunked.Open(c.cfg.CheckpointDir, chunked.Spec{
 		Name: args.Name, Setup: args.Setup, Loop: args.Loop, N: args.N, BatchSize: args.BatchSize,
-		OnChange: chunked.OnChange(args.OnChange), Runtime: c.target.Name,
+		OnChange: chunked.OnChange(args.OnChange), OnNew: chunked.OnNewKernel(args.OnNew), Runtime: c.target.Name,
 	})
 	if err != nil {
 		return nil, problemOf(err)
@@ -80,8 +90,11 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Proble
 		Until: time.Now().Add(c.patience()), Live: c.progress != nil,
 		Output:   func(id string, events []contract.Event) { out.add(ctx, id, events) },
 		Progress: out.progress,
+		Keeper:   state.NewKeeper(c.target.Client, c.cfg.CheckpointDir, args.Name, c.target.Name),
+		Keep:     c.keepBounds(),
 	})
 	out.flush(ctx)
+	c.warnLost(run.State(), outcome)
 	c.sawSession(outcome.Batch.SessionMinutesLeft)
 	c.kernels.see(c.target.Name, run.State().KernelID) // a new one is told in notes
 	got := newChunked(run, args.BatchSize, outcome, out)
@@ -165,6 +178,8 @@ func (r *Chunked) next(o chunked.Outcome) string {
 		return ""
 	case r.Status == string(contract.StatusWaitingForInput):
 		return fmt.Sprintf("call provide_input with execution_id %q, then %s", r.ExecutionID, again)
+	case o.Stop != nil && o.Stop.Lost != nil:
+		return "restore_kernel_state, or run_chunked_operation with on_new_kernel=\"restart\" or \"continue\": see the error's hint"
 	case o.Stop != nil && o.Stop.Execution.Status == contract.StatusFailed:
 		return fmt.Sprintf("call run_chunked_operation with corrected code and on_change=\"continue\" to go on at iteration %d, or with the same arguments to try it again", r.Completed)
 	}
@@ -185,12 +200,15 @@ func (r *Chunked) problem(o chunked.Outcome, err error, out *batchOutput) *Probl
 		p := *problemOf(err)
 		if p.Code == string(contract.CodeNewInstance) {
 			p.Message = "the VM behind this address was replaced by a new one"
-			p.Hint = "Call again with the same arguments to go on there, after restore_kernel_state if a state was saved: the set-up code runs again first."
+			p.Hint = "Call again with the same arguments to go on there: the set-up code runs again first, and what was kept of the iterations' variables comes back."
 		}
 		return &p
 	}
 	if o.Stop == nil {
 		return nil
+	}
+	if o.Stop.Lost != nil {
+		return r.variablesLost(o.Stop.Lost)
 	}
 	p := runProblem(o.Stop.Execution)
 	if e := out.raised; e != nil && o.Stop.Execution.Status != contract.StatusKernelRestarted {
@@ -220,9 +238,9 @@ var stopHints = map[contract.Status]string{
 	contract.StatusTimedOut:        "The iterations that ended are kept. Call again with the same arguments: the one that was cut off starts anew, with ten times as long. If it did not yield, call restart_kernel first.",
 	contract.StatusInterrupted:     "The iterations that ended are kept. Call again with the same arguments to go on.",
 	contract.StatusCancelled:       "This batch never started. Call again with the same arguments to go on.",
-	contract.StatusKernelDied:      "The iterations that ended are kept; variables are gone. Call again with the same arguments: the set-up code runs again first. Call restore_kernel_state before it if iterations build on each other. After running out of memory, do less in one iteration.",
-	contract.StatusKernelRestarted: "Nothing is wrong with the code: someone restarted the kernel. The iterations that ended are kept; variables are gone. Call again with the same arguments: the set-up code runs again first. Call restore_kernel_state before it if iterations build on each other.",
-	contract.StatusLost:            "The iterations that were confirmed are kept; variables are gone with the executor. Call again with the same arguments: the set-up code runs again first. Call restore_kernel_state before it if iterations build on each other.",
+	contract.StatusKernelDied:      "The iterations that ended are kept; variables are gone. Call again with the same arguments: the set-up code runs again first, and what was kept of the iterations' variables comes back. After running out of memory, do less in one iteration.",
+	contract.StatusKernelRestarted: "Nothing is wrong with the code: someone restarted the kernel. The iterations that ended are kept; variables are gone. Call again with the same arguments: the set-up code runs again first, and what was kept of the iterations' variables comes back.",
+	contract.StatusLost:            "The iterations that were confirmed are kept; variables are gone with the executor. Call again with the same arguments: the set-up code runs again first, and what was kept of the iterations' variables comes back.",
 }
 
 func (r *Chunked) text(b *strings.Builder) {

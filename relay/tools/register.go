@@ -50,6 +50,7 @@ type Config struct {
 	SaveDir       string        // pictures and long outputs go to its folder executions
 	CheckpointDir string        // what run_code_long keeps under checkpoint_name
 	Hold          time.Duration // how long a call may wait
+	Keep          Keep          // bounds of what is kept of chunked runs
 	Lives         Lives         // what relays before this one saw
 	Problems      []error       // settings that are wrong; every tool then says so
 	Version       string
@@ -121,7 +122,7 @@ var instructions = strings.TrimSpace(`
 These tools run Python on a remote VM (Google Colab or another machine) in one Jupyter kernel: variables, imports and files persist between calls.
 Use run_code_quick for what takes up to two minutes, run_code_long for more. A run belongs to the VM: when a call returns with status "running", it goes on; call get_execution with its execution_id and next_offset (and wait_seconds) for the rest. Never run the same code again just because a call returned early.
 Files: upload_to_colab and download_from_colab copy files and folders both ways; with status "partial" call again with the same arguments. The VM's disk ends with the VM: download what is worth keeping.
-When an answer carries a warning that the kernel is a new one, its variables are gone: run the set-up code again.
+When an answer carries a warning that the kernel is a new one, its variables are gone: restore a saved state that it names, or run the set-up code again.
 On an error read error.hint: it names the next step.
 `)
 
