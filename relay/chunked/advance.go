@@ -87,8 +87,7 @@ func (a *advance) run(ctx context.Context) error {
 	for first := true; ; first = false {
 		if a.state.InFlight == nil && a.state.Remaining() == 0 {
 			a.state.finish()
-			a.endKeeping()
-			return nil
+			return a.finished()
 		}
 		if !first && time.Until(a.opt.Until) < leastBatch {
 			return nil
@@ -99,6 +98,17 @@ func (a *advance) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// finished drops what was kept, once the file says that nobody needs it any more.
+func (a *advance) finished() error {
+	if a.begun {
+		if err := a.save(); err != nil {
+			return err
+		}
+	}
+	a.endKeeping()
+	return nil
 }
 
 // step brings kept variables back where the kernel waits for them; else it takes one

@@ -230,7 +230,7 @@ func (a *advance) unkept(lost []state.Lost) {
 		return
 	}
 	a.state.UnkeptTold = true
-	a.note("iterations build on %s, which can't be kept on this computer: %s. Should the kernel be lost, the run stops and asks how to go on; save_kernel_state keeps what it can, and on_new_kernel=\"continue\" is right where iterations don't need each other", a.built(), reasons(lost))
+	a.note("iterations build on %s, which the relay can't keep on this computer: %s. If the kernel is lost, the run stops and asks how to go on. save_kernel_state keeps what it can; on_new_kernel=\"continue\" is right if iterations do not need each other", a.built(), reasons(lost))
 }
 
 // built names what iterations build on.

@@ -124,9 +124,9 @@ func (a *advance) broughtBack(got state.Restored) {
 	s := a.state
 	s.Recover = recoverNone
 	if again := s.Done - s.Kept.Done; again > 0 {
-		a.note("the kernel is a new one: it has %s as kept after iteration %d, and the %d iterations since run again", a.built(), s.Kept.Done-1, again)
+		a.note("the kernel is a new one: %s came back as after iteration %d, and the %d iterations since then run again", a.built(), s.Kept.Done-1, again)
 	} else {
-		a.note("the kernel is a new one: it has %s as kept after iteration %d", a.built(), s.Kept.Done-1)
+		a.note("the kernel is a new one: %s came back as after iteration %d", a.built(), s.Kept.Done-1)
 	}
 	if id := got.Execution.KernelID; id != "" {
 		s.KernelID = id

@@ -97,8 +97,8 @@ func (k *Keeper) Keep(ctx context.Context, o Keep) (Kept, error) {
 	if kept.Missing || kept.Slow || kept.Unchanged || len(kept.Unkept) > 0 {
 		return kept, nil
 	}
-	if err := told.Manifest.check(); err != nil {
-		return kept, fmt.Errorf("reading the kernel's report: %w", err)
+	if err := told.saved.check(); err != nil {
+		return kept, err
 	}
 	defer j.removeRemote(ctx, told.Path)
 	kept.Bytes, kept.SHA256 = told.Manifest.Bytes, told.Manifest.SHA256

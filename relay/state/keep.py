@@ -5,7 +5,6 @@ one operation, between two batches."""
 
 import os
 import shutil
-import tempfile
 
 from colab_relay.live import TooMany, TooSlow, sharers
 from colab_relay_state_progress import Ticker
@@ -13,8 +12,9 @@ from colab_relay_state_read import Reader
 from colab_relay_state_restore import Restore
 from colab_relay_state_safe import reason, text
 from colab_relay_state_save import (
-    PREFIX,
+    UNFINISHED,
     chunked_runs,
+    new_folder,
     remove,
     remove_left_behind,
     save_names,
@@ -40,10 +40,10 @@ def keep(shell, run, names, known, most, seconds):
     except TooMany:
         return {"unkept": [{"name": "", "reason": "too many objects to tell which belong to it"}]}
     remove_left_behind()
-    folder = tempfile.mkdtemp(prefix=PREFIX)
+    folder = new_folder()
     try:
         values = [(name, mine[name]) for name in together]
-        told = write(os.path.join(folder, "data.state"), shell, values, Bounds(most, seconds))
+        told = write(folder, shell, values, Bounds(most, seconds))
     except TooLong:
         told = {"slow": True}
     except BaseException:
@@ -56,13 +56,15 @@ def keep(shell, run, names, known, most, seconds):
     return dict(told, done=entry["done"], absent=absent)
 
 
-def write(path, shell, values, bounds):
-    saver = Saver(path, values_of(values), bounds)
+def write(folder, shell, values, bounds):
+    unfinished, path = (os.path.join(folder, name) for name in (UNFINISHED, "data.state"))
+    saver = Saver(unfinished, values_of(values), bounds)
     with Ticker(shell.display_pub.publish) as ticker:
         manifest = save_names(saver, shell, values, ticker, {})
     unkept = manifest["skipped"] + [{"name": "", "reason": w} for w in manifest["warnings"]]
     if unkept:
         return {"unkept": unkept[:MOST_TOLD]}
+    os.rename(unfinished, path)
     return {"path": path, "manifest": manifest}
 
 

@@ -105,7 +105,12 @@ func (j *job) readSaved(report json.RawMessage, told *saved) error {
 	if err := decode(report, told); err != nil {
 		return err
 	}
-	if err := told.Manifest.check(); err != nil {
+	return told.check()
+}
+
+// check refuses a report that nothing may be fetched by.
+func (s *saved) check() error {
+	if err := s.Manifest.check(); err != nil {
 		return fmt.Errorf("reading the kernel's report: %w", err)
 	}
 	return nil

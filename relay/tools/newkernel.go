@@ -98,7 +98,7 @@ func holds(m state.Manifest, s *chunked.State, lost *chunked.Lost) bool {
 func (r *Chunked) variablesLost(lost *chunked.Lost) *Problem {
 	return &Problem{
 		Code:    codeVariablesLost,
-		Message: fmt.Sprintf("the kernel lacks what %d iterations left in %s, and it is not kept on this computer: %s", r.Completed, lost.Carried, lost.Why),
+		Message: fmt.Sprintf("the kernel lacks what %d iterations left in %s, and this computer has no copy: %s", r.Completed, lost.Carried, lost.Why),
 		Hint: "If the warning names a saved state, call restore_kernel_state and then this again. Else call again with on_new_kernel=\"restart\" to begin at iteration 0, or with on_new_kernel=\"continue\" " +
 			"if iterations do not need each other: then it goes on with what setup_code makes, and a value that is added up lacks the iterations before.",
 	}

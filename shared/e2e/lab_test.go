@@ -29,9 +29,14 @@ type lab struct {
 
 func newLab(t *testing.T, hold string) *lab {
 	t.Helper()
+	return newLabOn(t, stacks.Old(t), hold)
+}
+
+func newLabOn(t *testing.T, s stacks.Stack, hold string, env ...string) *lab {
+	t.Helper()
 	dir := t.TempDir()
-	l := &lab{t: t, vm: harness.ExecutorConfig{Python: stacks.Old(t).Python, Dir: t.TempDir()}}
-	l.laptop = harness.HostConfig{Dir: dir, Env: []string{"RELAY_HOLD=" + hold, "LOCAL_SAVE_DIR=" + dir + "/saved", "CHECKPOINT_DIR=" + dir + "/checkpoints"}}
+	l := &lab{t: t, vm: harness.ExecutorConfig{Python: s.Python, Dir: t.TempDir()}}
+	l.laptop = harness.HostConfig{Dir: dir, Env: append([]string{"RELAY_HOLD=" + hold, "LOCAL_SAVE_DIR=" + dir + "/saved", "CHECKPOINT_DIR=" + dir + "/checkpoints"}, env...)}
 	l.startExecutor()
 	l.vm.Listen = strings.TrimPrefix(l.executor.Ready.LocalURL, "http://")
 	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())

@@ -60,7 +60,7 @@ func run(ctx context.Context, out io.Writer) error {
 	for _, part := range []func(context.Context) error{
 		d.setUp, d.executorUp, d.hostConnects, d.probe, d.quickRuns, d.plot,
 		d.longRun, d.endlessLoop, d.kernelDeath,
-		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.download, d.cost,
+		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.savedState, d.download, d.cost,
 	} {
 		if err := part(ctx); err != nil {
 			return fmt.Errorf("part %d: %w", d.part, err)

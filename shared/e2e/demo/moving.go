@@ -73,8 +73,8 @@ func (d *demo) addUp(ctx context.Context) (harness.Answer, error) {
 		"setup_code": addSetup, "loop_code": addLoop, "n_iterations": pieces, "batch_size": 10, "checkpoint_name": "demo"})
 }
 
-// chunkedRun begins a chunked run, saves the kernel's state, and loses the VM in
-// the middle of the next batch.
+// chunkedRun begins a chunked run and loses the VM in the middle of a batch. Nobody
+// saved anything before.
 func (d *demo) chunkedRun(ctx context.Context) error {
 	d.title("a chunked run, and the VM killed in its middle", "Sixty iterations; a call returns after RELAY_HOLD, and calling again goes on.")
 	a, err := d.addUp(ctx)
@@ -83,12 +83,6 @@ func (d *demo) chunkedRun(ctx context.Context) error {
 	}
 	if done := a.Int("completed"); a.IsError || done == 0 || done == pieces {
 		return fmt.Errorf("the first call completed %d", done)
-	}
-	if a, err = d.call(ctx, d.host, "save_kernel_state", map[string]any{"name": "demo"}); err != nil {
-		return err
-	}
-	if a.String("status") != "saved" {
-		return fmt.Errorf("the state is %q", a.String("status"))
 	}
 	time.AfterFunc(2*time.Second, func() {
 		d.executor.Kill() // its kernel dies with it
@@ -105,9 +99,9 @@ func (d *demo) chunkedRun(ctx context.Context) error {
 }
 
 // anotherVM starts an empty executor, pairs it under the running relay, and brings
-// data and variables back.
+// the data back.
 func (d *demo) anotherVM(ctx context.Context) error {
-	d.title("another VM", "Empty, with another address and secret: paired while the relay runs, then given the file and the variables.")
+	d.title("another VM", "Empty, with another address and secret: paired while the relay runs, then given the file.")
 	old := d.executor
 	work := filepath.Join(d.dir, "vm2")
 	if err := os.Mkdir(work, 0o700); err != nil {
@@ -124,14 +118,7 @@ func (d *demo) anotherVM(ctx context.Context) error {
 		return err
 	}
 	data, _ := measured()
-	if err := d.sendData(ctx, digest(data)); err != nil {
-		return err
-	}
-	a, err := d.call(ctx, d.host, "restore_kernel_state", map[string]any{"name": "demo"})
-	if err == nil && a.String("status") != "restored" {
-		err = fmt.Errorf("the state is %q", a.String("status"))
-	}
-	return err
+	return d.sendData(ctx, digest(data))
 }
 
 func (d *demo) pair(ctx context.Context) error {
@@ -149,7 +136,7 @@ func (d *demo) pair(ctx context.Context) error {
 
 // resumed runs the rest and compares with an uninterrupted sum made here.
 func (d *demo) resumed(ctx context.Context) error {
-	d.title("the run goes on", "The same call once more: what the restored variables lack runs again, the rest follows.")
+	d.title("the run goes on", "The same call once more: the relay kept the total, brings it back, and goes on at its iteration.")
 	for {
 		a, err := d.addUp(ctx)
 		if err != nil {
@@ -168,6 +155,33 @@ func (d *demo) resumed(ctx context.Context) error {
 		err = fmt.Errorf("the total is %q, an uninterrupted run gives %d", a.String("result"), total)
 	}
 	d.line("an uninterrupted run gives %d as well", total)
+	return err
+}
+
+// savedState saves the kernel's variables, loses them, and brings them back.
+func (d *demo) savedState(ctx context.Context) error {
+	d.title("all variables are saved", "For what no chunked run keeps: on the laptop, in versions, for this VM or the next.")
+	for _, step := range []struct {
+		tool, status string
+		args         map[string]any
+	}{
+		{"save_kernel_state", "saved", map[string]any{"name": "demo"}},
+		{"restart_kernel", "", nil},
+		{"restore_kernel_state", "restored", map[string]any{"name": "demo"}},
+	} {
+		a, err := d.call(ctx, d.host, step.tool, step.args)
+		if err != nil {
+			return err
+		}
+		if a.IsError || step.status != "" && a.String("status") != step.status {
+			return fmt.Errorf("%s: %s", step.tool, a.Text)
+		}
+	}
+	_, total := measured()
+	a, err := d.quick(ctx, "total")
+	if err == nil && a.String("result") != fmt.Sprint(total) {
+		err = fmt.Errorf("the restored total is %q", a.String("result"))
+	}
 	return err
 }
 

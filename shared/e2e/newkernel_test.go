@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// gathered is a run whose value depends on the order and the number of all its
+// iterations, in a number, a list, a dict and an array.
+const (
+	gatheredSetup = "import time\nimport numpy as np\ntotal, trail, seen, grid = 7, [], {}, np.zeros((3, 3))"
+	gatheredLoop  = `
+total = (total * 31 + i) % 1_000_003
+trail.append(total)
+seen[i % 5] = seen.get(i % 5, 0) * 3 % 1009 + i
+grid[i % 3] = grid[i % 3] * 2 % 1009 + i
+time.sleep(0.04)
+result = [total, len(trail), sum(trail), sorted(seen.items()), grid.tolist()]
+`
+	gatheredSteps = 100
+)
+
+func gathered(name string) map[string]any {
+	return map[string]any{
+		"setup_code": gatheredSetup, "loop_code": gatheredLoop, "n_iterations": gatheredSteps, "batch_size": 10, "checkpoint_name": name,
+	}
+}
+
+// keepOften is for runs that last a few seconds.
+var keepOften = []string{"RELAY_KEEP_EVERY=1s", "RELAY_KEEP_PERCENT=100"}
+
+// finishGathered calls until the run is finished; a call may tell that its kernel died.
+func finishGathered(l *lab, args map[string]any) harness.Answer {
+	l.t.Helper()
+	for range 60 {
+		a := call(l.t, l.host, "run_chunked_operation", args)
+		if a.Int("completed") == gatheredSteps || a.Error() == "variables_lost" {
+			return a
+		}
+	}
+	l.t.Fatal("the run never ends")
+	return harness.Answer{}
+}
+
+// valueOf is the value of the last iteration.
+func valueOf(l *lab, name string) string {
+	l.t.Helper()
+	a := call(l.t, l.host, "get_checkpoint", map[string]any{"operation": name})
+	data, _ := a.Fields["data"].(map[string]any)
+	results, _ := data["results"].([]any)
+	last, _ := results[len(results)-1].(map[string]any)
+	if fmt.Sprint(last["i"]) != fmt.Sprint(gatheredSteps-1) {
+		l.t.Fatalf("the last value is %v", last)
+	}
+	return fmt.Sprint(last)
+}
+
+// restore is as an agent does it: the first call may tell that the kernel just died.
+func restore(l *lab, name string) {
+	l.t.Helper()
+	for range 5 {
+		if a := untilDone(l.t, l, "restore_kernel_state", map[string]any{"name": name}); !a.IsError {
+			return
+		}
+	}
+	l.t.Fatal("the state is not restored")
+}
+
+func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
+	strikes := []struct {
+		name   string
+		strike func(l *lab)
+	}{
+		{"kernel killed", (*lab).killKernel}, {"executor killed", (*lab).restartExecutor}, {"another VM at the address", (*lab).newVM},
+	}
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		l := newLabOn(t, s, "2s", keepOften...)
+		if a := finishGathered(l, gathered("whole")); a.IsError {
+			t.Fatal(a.Text)
+		}
+		want := valueOf(l, "whole")
+		for n, c := range strikes {
+			for _, saves := range []bool{false, true} {
+				name := fmt.Sprintf("run %d %t", n, saves)
+				first := call(t, l.host, "run_chunked_operation", gathered(name))
+				if first.IsError || first.Int("completed") < 10 || first.Int("completed") == gatheredSteps {
+					t.Fatalf("%s: %s", name, first.Text)
+				}
+				if saves {
+					untilDone(t, l, "save_kernel_state", map[string]any{"name": name})
+				}
+				c.strike(l)
+				if saves {
+					restore(l, name)
+				}
+				last := finishGathered(l, gathered(name))
+				if last.IsError || last.Fields["status"] != "finished" {
+					t.Fatalf("%s, %s: %s", c.name, name, last.Text)
+				}
+				if got := valueOf(l, name); got != want {
+					t.Errorf("%s, saved before %t: it gives %s, an uninterrupted run %s", c.name, saves, got, want)
+				}
+			}
+		}
+		left, _ := os.ReadDir(filepath.Join(l.laptop.Dir, "checkpoints", "kept"))
+		if len(left) > 0 {
+			t.Errorf("%d finished runs left what was kept of them", len(left))
+		}
+	})
+}
+
+// Where nothing may be kept, a run that lost its variables stops and says what to do.
+func TestARunThatLostItsVariablesNamesTheSavedStates(t *testing.T) {
+	l := newLabOn(t, stacks.Old(t), "2s", "RELAY_KEEP_MB=0")
+	first := call(t, l.host, "run_chunked_operation", gathered("sum"))
+	if first.IsError || first.Int("completed") == 0 {
+		t.Fatal(first.Text)
+	}
+	untilDone(t, l, "save_kernel_state", map[string]any{"name": "after some"})
+	l.newVM()
+	if a := quick(t, l.host, "1"); !strings.Contains(firstLine(a.Text), "restore_kernel_state") || !strings.Contains(firstLine(a.Text), `"after some"`) {
+		t.Errorf("the warning of a new kernel: %s", firstLine(a.Text))
+	}
+	lost := call(t, l.host, "run_chunked_operation", gathered("sum"))
+	want(t, lost, map[string]any{"success": false, "status": "variables_lost"})
+	for _, word := range []string{"grid, seen, total, trail", `"after some"`, "restore_kernel_state", `on_new_kernel="restart"`, `"continue"`} {
+		if !strings.Contains(firstLine(lost.Text), word) {
+			t.Errorf("the first line lacks %q: %s", word, firstLine(lost.Text))
+		}
+	}
+	// A state of before the run does not hold its variables.
+	other := gathered("other")
+	other["on_new_kernel"] = "restart"
+	call(t, l.host, "run_chunked_operation", other)
+	l.killKernel()
+	if a := finishGathered(l, other); a.IsError {
+		t.Errorf("with restart: %s", a.Text)
+	}
+	restore(l, "after some")
+	if a := finishGathered(l, gathered("sum")); a.IsError {
+		t.Errorf("after the restore: %s", a.Text)
+	}
+	if a, b := valueOf(l, "sum"), valueOf(l, "other"); a != b {
+		t.Errorf("restored it gives %s, begun again %s", a, b)
+	}
+}
