@@ -103,6 +103,7 @@ var sentinels = []sentinel{
 	{err: files.ErrNotRegular, code: contract.CodeForbiddenPath, hint: "only files are served: copy what it gives into one"},
 	{err: files.ErrChanged, code: contract.CodeChanged},
 	{err: files.ErrBadRange, code: contract.CodeBadRequest, hint: "ask for the size again; send parts that lie inside it"},
+	{err: files.ErrTooLarge, code: contract.CodeTooLarge, hint: "read the file in parts"},
 	{err: files.ErrDiskFull, code: contract.CodeDiskFull, hint: "delete files on the VM, then go on: what came is kept"},
 	{err: files.ErrNoUpload, code: contract.CodeNotFound, hint: "begin the upload again: one left alone is dropped, and a new VM has none"},
 	{err: files.ErrBadUpload, code: contract.CodeBadRequest},

@@ -42,6 +42,37 @@ func (a *API) takeBatch(r *http.Request) (any, error) {
 	return out, nil
 }
 
+// contents reads many small files at once. Each has its own answer.
+func (a *API) contents(w http.ResponseWriter, r *http.Request) {
+	body, err := a.readBatch(r)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	writeBytes(w, body)
+}
+
+func (a *API) readBatch(r *http.Request) ([]byte, error) {
+	var asked contract.ReadBatch
+	if err := decode(r, &asked); err != nil {
+		return nil, err
+	}
+	done, err := a.wait()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	bytes, read, err := a.Files.ReadMany(r.Context(), asked.Paths)
+	if err != nil {
+		return nil, err
+	}
+	index := contract.Contents{Files: make([]contract.Content, len(read))}
+	for i, one := range read {
+		index.Files[i] = contract.Content{SizeBytes: one.Size, ETag: one.ETag, Modified: one.Modified.UTC(), Error: a.fault(r, one.Err)}
+	}
+	return contract.AppendIndex(bytes, index)
+}
+
 // maxFault is how many bytes of a message one file of many gets: a thousand paths of
 // 4 KiB, written with quotes, would make an answer that no relay reads.
 const maxFault = 500

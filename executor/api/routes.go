@@ -39,6 +39,7 @@ func (a *API) routes() http.Handler {
 	get(contract.PathStat, a.stat)
 	mux.Get(contract.PathContent, a.content)
 	post(contract.PathCompare, a.compare)
+	mux.Post(contract.PathContents, a.contents)
 	post(contract.PathUploadBatch, a.takeBatch)
 	post(contract.PathUploads, a.startUpload)
 	mux.Put(contract.PathUpload, a.json(a.putPart))

@@ -33,9 +33,11 @@ var (
 	ErrNotRegular = errors.New("neither a file nor a folder")
 	ErrChanged    = errors.New("the file changed meanwhile")
 	ErrBadRange   = errors.New("not a range of this file")
-	ErrDiskFull   = errors.New("the disk is full")
-	ErrNoUpload   = errors.New("no such upload")
-	ErrBadUpload  = errors.New("not a usable upload")
+	// ErrTooLarge is a file that does not belong in a batch.
+	ErrTooLarge  = errors.New("too large to be read with others")
+	ErrDiskFull  = errors.New("the disk is full")
+	ErrNoUpload  = errors.New("no such upload")
+	ErrBadUpload = errors.New("not a usable upload")
 	// ErrDigest means all of an upload arrived and is not what was announced.
 	ErrDigest = errors.New("the bytes received are not those announced")
 	// ErrBusy means that a bound on work at once is reached; it passes.

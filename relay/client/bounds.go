@@ -16,6 +16,7 @@ const maxItems = contract.MaxReadBytes / 64
 var fewerItems = map[string]int{
 	"executions": contract.MaxListExecutions,
 	"missing":    contract.MaxUploadRanges,
+	"files":      contract.MaxManifestFiles, // the longest list of that name
 }
 
 // CheckItems refuses JSON in which an array or object has more items than maxItems or

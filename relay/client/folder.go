@@ -42,6 +42,42 @@ func (c *Client) PutBatch(ctx context.Context, batch []byte, n int) ([]contract.
 	return got.Files, nil
 }
 
+// Contents reads many small files at once: the first of paths, at least one. bytes has
+// an item for each of files; that of a file with an Error is empty.
+func (c *Client) Contents(ctx context.Context, paths []string) (files []contract.Content, bytes [][]byte, err error) {
+	body, err := json.Marshal(contract.ReadBatch{Paths: paths})
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing a list of paths: %w", err)
+	}
+	got, err := c.retry(ctx, always, func() (answer, error) { return c.attempt(ctx, c.post(contract.PathContents, body)) })
+	if err != nil {
+		return nil, nil, err
+	}
+	all, text, err := contract.SplitBatch(got.body)
+	if err != nil {
+		return nil, nil, problem(KindWrongProtocol, "the executor's answer cannot be read", err)
+	}
+	var index contract.Contents
+	if err := read(text, &index); err != nil {
+		return nil, nil, err
+	}
+	if n := len(index.Files); n > len(paths) || n == 0 && len(paths) > 0 {
+		return nil, nil, miscounted(n, len(paths))
+	}
+	for _, f := range index.Files {
+		size := f.SizeBytes
+		if f.Error != nil {
+			size = 0
+		}
+		if size < 0 || size > int64(len(all)) {
+			return nil, nil, problem(KindWrongProtocol, "the sizes in the executor's answer do not fit its bytes", nil)
+		}
+		bytes = append(bytes, all[:size:size])
+		all = all[size:]
+	}
+	return index.Files, bytes, nil
+}
+
 func miscounted(got, want int) error {
 	return problem(KindWrongProtocol, fmt.Sprintf("the executor answered about %d of %d files", got, want), nil)
 }

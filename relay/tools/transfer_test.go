@@ -223,7 +223,7 @@ func TestAFolderThatOutlastsItsCallGoesOnWithTheNext(t *testing.T) {
 	h, vm, dir := serveVM(t, 2*time.Second)
 	const files = 5
 	for i := range files {
-		vm.Put(fmt.Sprintf("tree/%d", i), randomBytes(1000+i))
+		vm.Put(fmt.Sprintf("tree/%d", i), randomBytes(contract.MaxBatchFile+1+i)) // each by itself
 	}
 	var seen atomic.Int32
 	vm.On(func(ctx context.Context, r *http.Request) error {

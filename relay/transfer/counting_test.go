@@ -70,9 +70,10 @@ func (c *counting) step(t testing.TB, f func(*http.Request)) {
 }
 
 const (
-	askContent = "GET /v1/files/content"
-	askStat    = "GET /v1/files/stat"
-	askPut     = "PUT /v1/uploads/{id}"
-	askStart   = "POST /v1/uploads"
-	askBatch   = "POST /v1/batches"
+	askContent  = "GET /v1/files/content"
+	askContents = "POST /v1/files/contents"
+	askStat     = "GET /v1/files/stat"
+	askPut      = "PUT /v1/uploads/{id}"
+	askStart    = "POST /v1/uploads"
+	askBatch    = "POST /v1/batches"
 )

@@ -19,6 +19,8 @@ type wanted struct {
 	name   string             // with slashes
 	part   string             // the part file to try first
 	first  *contract.FileStat // what the executor just said of it; nil to ask
+	// content is the whole file, as first has it; nil to fetch it.
+	content []byte
 }
 
 // downloadFile brings one file. A file that changes meanwhile is begun anew.
@@ -35,7 +37,7 @@ func (j *job) downloadFile(ctx context.Context, root *os.Root, w wanted) (moved,
 	defer unlock()
 	for try := 1; ; try++ {
 		got, err := j.downloadOnce(ctx, root, w)
-		w.first = nil
+		w.first, w.content = nil, nil
 		switch {
 		case err == nil:
 			return got, nil
@@ -199,7 +201,7 @@ func (d *download) follow(ctx context.Context, sum *digest, fetched <-chan struc
 
 // fetch is the carrier of a download. What came of a cut answer is kept.
 func (d *download) fetch(ctx context.Context, piece contract.Range, _ bool, buf []byte) (ranges, error) {
-	n, err := d.client.Content(ctx, client.Part{Path: d.remote, ETag: d.stat.ETag, Offset: piece.Offset}, buf[:piece.Length])
+	n, err := d.read(ctx, piece, buf[:piece.Length])
 	came := contract.Range{Offset: piece.Offset, Length: int64(n)}
 	left := ranges{piece}.without(came)
 	if n == 0 {
@@ -214,6 +216,13 @@ func (d *download) fetch(ctx context.Context, piece contract.Range, _ bool, buf 
 	}
 	d.meter.move(d.name, StageMoving, came.Length)
 	return left, err
+}
+
+func (d *download) read(ctx context.Context, piece contract.Range, into []byte) (int, error) {
+	if d.content != nil {
+		return copy(into, d.content[piece.Offset:]), nil
+	}
+	return d.client.Content(ctx, client.Part{Path: d.remote, ETag: d.stat.ETag, Offset: piece.Offset}, into)
 }
 
 // check reads the rest of what is on the disk and compares the digest of the whole.

@@ -56,19 +56,9 @@ func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote remoteFo
 	}
 	j.meter.plan(len(tree.files), tree.bytes)
 	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
-	err = j.eachFile(ctx, len(tree.files), &r, func(ctx context.Context, i int) (string, moved, error) {
-		e := tree.files[i]
-		if memo.holds(root, e) {
-			j.meter.move(e.name, StageMoving, e.SizeBytes)
-			j.meter.finish(e.name)
-			return e.Path, moved{skipped: true, done: e.SizeBytes}, nil
-		}
-		got, err := j.downloadFile(ctx, root, wanted{remote: e.Path, name: e.name, part: e.part})
-		if err == nil {
-			memo.add(root, e, got.local)
-		}
-		return e.Path, got, err
-	})
+	f := &fetching{job: j, root: root, memo: memo, tally: &tally{r: &r}}
+	err = f.tally.outcome(ctx, f.all(ctx, tree.files))
+	r.MovedBytes = j.meter.movedBytes()
 	return r, j.told(ctx, doing, memo.close(root, err))
 }
 

@@ -7,8 +7,6 @@ import (
 	"runtime"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
@@ -62,25 +60,6 @@ func (t *tally) outcome(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %d of %d; the first: %w", ErrSomeFailed, t.r.Failed, t.r.Files, t.first)
 	}
 	return nil
-}
-
-// eachFile moves n files, filesAtOnce at a time, and adds what became of them to r.
-func (j *job) eachFile(ctx context.Context, n int, r *Result, one func(ctx context.Context, i int) (string, moved, error)) error {
-	t := &tally{r: r}
-	g, inner := errgroup.WithContext(ctx)
-	g.SetLimit(filesAtOnce)
-	for i := range n {
-		if inner.Err() != nil {
-			break
-		}
-		g.Go(func() error {
-			name, got, err := one(inner, i)
-			return t.file(inner, name, got, err)
-		})
-	}
-	err := g.Wait()
-	r.MovedBytes = j.meter.movedBytes()
-	return t.outcome(ctx, err)
 }
 
 // endsAll reports whether what failed one file will fail every other.

@@ -96,7 +96,7 @@ func TestAFolderOfTheSameDownloadIsFoundAgain(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(dir, "data"), 0o755))
 	vm := fakevm.Start(t)
 	vm.Put("data/a", []byte("a"))
-	vm.Put("data/b", []byte("b"))
+	vm.Put("data/b", make([]byte, contract.MaxBatchFile+1)) // it comes by itself
 	c := clientOf(t, vm)
 	get := func(runtime, remote, name string) (Result, error) {
 		return Download(t.Context(), c, remote, Local{Dir: dir, Name: name, Runtime: runtime}, Options{})

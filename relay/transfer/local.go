@@ -182,19 +182,24 @@ func (j *job) isSame(ctx context.Context, root *os.Root, name string, size int64
 	if err != nil {
 		return false, err
 	}
+	got, err := j.localDigest(ctx, root, name, size)
+	if err != nil && ctx.Err() != nil {
+		return false, err
+	}
+	return err == nil && got == want, nil // one that is not readable is not ours to replace
+}
+
+// localDigest is the SHA-256 of the first size bytes of a file in root.
+func (j *job) localDigest(ctx context.Context, root *os.Root, name string, size int64) (string, error) {
 	f, err := root.Open(name)
 	if err != nil {
-		return false, nil // not readable: it is not ours to replace
+		return "", err
 	}
 	defer f.Close()
 	buf, err := j.buffer(ctx)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	defer j.free(buf)
-	got, err := readDigest(ctx, f, size, buf, nil)
-	if err != nil && ctx.Err() != nil {
-		return false, err
-	}
-	return err == nil && got == want, nil
+	return readDigest(ctx, f, size, buf, nil)
 }

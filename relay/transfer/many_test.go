@@ -96,6 +96,57 @@ func TestManySmallFilesGoUpInOneCallAndFewRequests(t *testing.T) {
 	}
 }
 
+func TestManySmallFilesComeDownInOneCallAndFewRequests(t *testing.T) {
+	v := newVM(t)
+	v.faraway()
+	const n = 5000
+	manyFiles(t, v.path("data"), n, 1024)
+	ctx, cancel := context.WithTimeout(t.Context(), defaultHold)
+	defer cancel()
+	dir := t.TempDir()
+	var last Progress
+	began := time.Now()
+	r, err := Download(ctx, v.client, v.path("data"), Local{Dir: dir}, Options{Report: func(p Progress) { last = p }})
+	must(t, err)
+	t.Logf("%d files took %s and %d requests", n, time.Since(began).Round(time.Millisecond), v.counts.all())
+	if r.Files != n || r.Failed != 0 || r.Skipped != 0 || r.DoneBytes != n*1024 || r.MovedBytes != n*1024 {
+		t.Errorf("%+v", r)
+	}
+	if last.File != n || last.Done != last.Total || last.Total != n*1024 {
+		t.Errorf("last progress is %+v", last)
+	}
+	if got := v.counts.all(); got >= 60 {
+		t.Errorf("%d requests, want under 60", got)
+	}
+	sameTree(t, r.Path, v.path("data"))
+	v.counts.reset()
+	again, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: dir}, Options{})
+	if err != nil || again.Path != r.Path || again.Skipped != n || again.MovedBytes != 0 || v.counts.all() >= 20 {
+		t.Errorf("again: %+v with %d requests, %v", again, v.counts.all(), err)
+	}
+}
+
+// A file that can't be read costs itself only; one that grew since it was listed, and
+// one that shrank, come as they are.
+func TestFilesOfABatchThatAreNotAsListed(t *testing.T) {
+	v := newVM(t)
+	manyFiles(t, v.path("data"), 10, 8)
+	var once atomic.Bool
+	v.counts.step(t, func(r *http.Request) {
+		if r.URL.Path != contract.PathContents || !once.CompareAndSwap(false, true) {
+			return
+		}
+		must(t, os.Remove(v.path("data/sub0/f000002.bin")))
+		must(t, os.WriteFile(v.path("data/sub0/f000003.bin"), make([]byte, contract.MaxBatchFile+1), 0o644))
+		must(t, os.WriteFile(v.path("data/sub0/f000004.bin"), nil, 0o644))
+	})
+	r, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: t.TempDir()}, Options{})
+	if !errors.Is(err, ErrSomeFailed) || refusalCode(err) != contract.CodeNotFound || r.Failed != 1 || len(r.Notes) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	sameTree(t, r.Path, v.path("data"))
+}
+
 // Calls that have little time each get further each.
 func TestAFolderTooLargeForOneCallComesToAnEnd(t *testing.T) {
 	v := newVM(t)

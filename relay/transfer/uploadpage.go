@@ -44,7 +44,7 @@ func (s *sending) all(ctx context.Context, t *localTree) error {
 		return err
 	}
 	for todo := t.files; len(todo) > 0; {
-		n := pageOf(todo)
+		n := pageOf(len(todo), func(i int) string { return todo[i].name })
 		if err := s.page(ctx, todo[:n]); err != nil {
 			return err
 		}
@@ -53,15 +53,15 @@ func (s *sending) all(ctx context.Context, t *localTree) error {
 	return nil
 }
 
-// pageOf is how many of the first files are compared at once.
-func pageOf(files []localEntry) int {
+// pageOf is how many of the first n files are compared at once.
+func pageOf(n int, name func(i int) string) int {
 	bytes := 0
-	for i, e := range files[:min(len(files), pageFiles)] {
-		if bytes += quotedLen(e.name) + lineBytes; bytes > pageBytes && i > 0 {
+	for i := range min(n, pageFiles) {
+		if bytes += quotedLen(name(i)) + lineBytes; bytes > pageBytes && i > 0 {
 			return i
 		}
 	}
-	return min(len(files), pageFiles)
+	return min(n, pageFiles)
 }
 
 // quotedLen is how many bytes a name takes in JSON.
@@ -138,14 +138,20 @@ func (s *sending) compare(ctx context.Context, page []candidate) ([]contract.Com
 	for _, c := range page {
 		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.line.SHA256, ETag: c.line.ETag})
 	}
-	all := make([]contract.Compared, 0, len(page))
+	return s.compareAll(ctx, m, func(i int, there contract.Compared) { s.noteSame(page[i].line, there) })
+}
+
+// compareAll asks until the executor answered about all files. Each answer is given to
+// note as it comes.
+func (j *job) compareAll(ctx context.Context, m contract.Manifest, note func(i int, there contract.Compared)) ([]contract.Compared, error) {
+	all := make([]contract.Compared, 0, len(m.Files))
 	for len(m.Files) > 0 {
-		some, err := s.client.Compare(ctx, m)
+		some, err := j.client.Compare(ctx, m)
 		if err != nil {
 			return nil, err
 		}
 		for i, one := range some {
-			s.noteSame(page[len(all)+i].line, one)
+			note(len(all)+i, one)
 		}
 		all = append(all, some...)
 		m.Files = m.Files[len(some):]

@@ -33,6 +33,7 @@ const (
 	PathStat          = "/v1/files/stat"
 	PathContent       = "/v1/files/content"
 	PathCompare       = "/v1/files/compare"
+	PathContents      = "/v1/files/contents"
 	PathUploads       = "/v1/uploads"
 	PathUpload        = "/v1/uploads/{id}"
 	PathUploadCommit  = "/v1/uploads/{id}/commit"

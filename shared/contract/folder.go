@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Bounds of requests about many files at once. The executor enforces them. Without
@@ -14,6 +15,7 @@ const (
 	MaxManifestFiles = 10_000  // files that one request compares
 	MaxBatchFiles    = 1000    // files and folders that one batch carries, either way
 	MaxBatchFile     = 1 << 20 // bytes of one file in a batch; a larger one goes in parts
+	MaxBatchRead     = 4 << 20 // bytes of all files in a batch that is read
 )
 
 // Manifest names files below one folder of the VM. It is the body of POST PathCompare
@@ -72,6 +74,28 @@ type BatchedFile struct {
 	Path  string `json:"path,omitempty"`
 	ETag  string `json:"etag,omitempty"`
 	Error *Error `json:"error,omitempty"`
+}
+
+// ReadBatch is the body of POST PathContents: many small files to be read at once, at
+// most MaxBatchFiles.
+type ReadBatch struct {
+	Paths []string `json:"paths"`
+}
+
+// Contents is the index of the batch that answers PathContents. It is of the first
+// paths in order, at least of one; the rest is to be asked for again.
+type Contents struct {
+	Files []Content `json:"files"`
+}
+
+// Content is one whole file, or the Error that it could not be read with: CodeTooLarge
+// past MaxBatchFile, CodeChanged where it changed while it was read. A file with an
+// Error has no bytes in the batch.
+type Content struct {
+	SizeBytes int64     `json:"size_bytes"`
+	ETag      string    `json:"etag,omitempty"`
+	Modified  time.Time `json:"modified"`
+	Error     *Error    `json:"error,omitempty"`
 }
 
 // A batch is the bytes of its files one after the other, then its index, which is JSON,

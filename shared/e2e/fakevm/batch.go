@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"path"
@@ -76,4 +77,29 @@ func (v *VM) batch(body []byte) (contract.BatchAnswer, error) {
 		}
 	}
 	return out, nil
+}
+
+func (v *VM) contents(body []byte) ([]byte, error) {
+	var asked contract.ReadBatch
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return nil, badRequest(err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var all []byte
+	var index contract.Contents
+	for _, name := range asked.Paths {
+		st, err := v.find(name)
+		var refused *contract.Error
+		switch {
+		case errors.As(err, &refused):
+			index.Files = append(index.Files, contract.Content{Error: refused})
+		case st.SizeBytes > contract.MaxBatchFile:
+			index.Files = append(index.Files, contract.Content{Error: &contract.Error{Code: contract.CodeTooLarge, Message: "too large"}})
+		default:
+			all = append(all, v.files[st.Path]...)
+			index.Files = append(index.Files, contract.Content{SizeBytes: st.SizeBytes, ETag: st.ETag, Modified: st.Modified})
+		}
+	}
+	return contract.AppendIndex(all, index)
 }

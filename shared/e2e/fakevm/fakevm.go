@@ -97,13 +97,14 @@ func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = v.verify(r)
 	}
 	if err == nil {
+		body, err = plain(r, body)
+	}
+	if err == nil {
 		if reply, ok := lie(r, body); ok {
 			v.reply(w, r, reply)
 			return
 		}
-		if body, err = plain(r, body); err == nil {
-			answer, err = v.answer(r, body)
-		}
+		answer, err = v.answer(r, body)
 	}
 	status := http.StatusOK
 	switch {
@@ -156,6 +157,8 @@ func (v *VM) answer(r *http.Request, body []byte) (any, error) {
 		return v.content(r.URL.Query())
 	case "POST " + contract.PathCompare:
 		return v.compare(body)
+	case "POST " + contract.PathContents:
+		return v.contents(body)
 	case "POST " + contract.PathUploadBatch:
 		return v.batch(body)
 	case "POST " + contract.PathUploads:

@@ -1,6 +1,7 @@
 package hostilevm
 
 import (
+	"encoding/json"
 	"strings"
 
 	"colabrelay/shared/contract"
@@ -14,9 +15,10 @@ var nameCases = []Case{
 		routes: func(*fakevm.VM) routes {
 			keys := fileStat("/root/.ssh/authorized_keys", []byte(evil))
 			return routes{
-				"GET " + contract.PathStat:    lieOfPath(keys.Path, "/root/.ssh", []byte(evil)),
-				"GET " + contract.PathFiles:   just(contract.Files{Path: "/root/.ssh", FileCount: 1, Files: []contract.File{keys.File}}),
-				"GET " + contract.PathContent: func(question) fakevm.Reply { return fakevm.Reply{Body: []byte(evil)} },
+				"GET " + contract.PathStat:      lieOfPath(keys.Path, "/root/.ssh", []byte(evil)),
+				"GET " + contract.PathFiles:     just(contract.Files{Path: "/root/.ssh", FileCount: 1, Files: []contract.File{keys.File}}),
+				"GET " + contract.PathContent:   func(question) fakevm.Reply { return fakevm.Reply{Body: []byte(evil)} },
+				"POST " + contract.PathContents: evilContents,
 			}
 		},
 	},
@@ -24,8 +26,9 @@ var nameCases = []Case{
 		Name: "stat-path-file", About: "says of whatever is asked for that it is the file /root/.bashrc",
 		routes: func(*fakevm.VM) routes {
 			return routes{
-				"GET " + contract.PathStat:    lieOfPath("/root/.bashrc", "", []byte(evil)),
-				"GET " + contract.PathContent: func(question) fakevm.Reply { return fakevm.Reply{Body: []byte(evil)} },
+				"GET " + contract.PathStat:      lieOfPath("/root/.bashrc", "", []byte(evil)),
+				"GET " + contract.PathContent:   func(question) fakevm.Reply { return fakevm.Reply{Body: []byte(evil)} },
+				"POST " + contract.PathContents: evilContents,
 			}
 		},
 	},
@@ -33,9 +36,10 @@ var nameCases = []Case{
 		Name: "inner-names", About: "lists a folder whose entries' names lead out of it, are devices, hold separators, or differ in case only",
 		routes: func(*fakevm.VM) routes {
 			return routes{
-				"GET " + contract.PathStat:    statByListing,
-				"GET " + contract.PathFiles:   listEvilNames,
-				"GET " + contract.PathContent: func(question) fakevm.Reply { return fakevm.Reply{Body: []byte(evil)} },
+				"GET " + contract.PathStat:      statByListing,
+				"GET " + contract.PathFiles:     listEvilNames,
+				"GET " + contract.PathContent:   func(question) fakevm.Reply { return fakevm.Reply{Body: []byte(evil)} },
+				"POST " + contract.PathContents: evilContents,
 			}
 		},
 	},
@@ -59,6 +63,24 @@ func lieOfPath(file, folder string, content []byte) func(question) fakevm.Reply 
 		}
 		return fakevm.Reply{Body: st}
 	}
+}
+
+// evilContents gives evil for each of the files that are read at once.
+func evilContents(q question) fakevm.Reply {
+	var asked contract.ReadBatch
+	_ = json.Unmarshal(q.body, &asked)
+	var all []byte
+	var index contract.Contents
+	for _, path := range asked.Paths {
+		st := fileStat(path, []byte(evil))
+		all = append(all, evil...)
+		index.Files = append(index.Files, contract.Content{SizeBytes: st.SizeBytes, ETag: st.ETag, Modified: at})
+	}
+	body, err := contract.AppendIndex(all, index)
+	if err != nil {
+		panic(err) // structs of the contract
+	}
+	return fakevm.Reply{Body: body}
 }
 
 func fileStat(path string, content []byte) contract.FileStat {

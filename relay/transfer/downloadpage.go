@@ -1,0 +1,197 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"colabrelay/shared/contract"
+)
+
+// fetching is a folder on its way to the laptop.
+type fetching struct {
+	*job
+	root  *os.Root
+	memo  *memo
+	tally *tally
+}
+
+// all fetches files page after page: what looks the same here is compared first, then
+// what is missing comes.
+func (f *fetching) all(ctx context.Context, files []remoteEntry) error {
+	for len(files) > 0 {
+		n := pageOf(len(files), func(i int) string { return files[i].Path })
+		if err := f.page(ctx, files[:n]); err != nil {
+			return err
+		}
+		files = files[n:]
+	}
+	return nil
+}
+
+func (f *fetching) page(ctx context.Context, files []remoteEntry) error {
+	var todo []remoteEntry
+	for _, e := range files {
+		if f.memo.holds(f.root, e) {
+			f.skip(e)
+		} else {
+			todo = append(todo, e)
+		}
+	}
+	todo, err := f.compare(ctx, todo)
+	if err != nil {
+		return err
+	}
+	g, inner := errgroup.WithContext(ctx)
+	g.SetLimit(filesAtOnce)
+	var small []remoteEntry
+	for _, e := range todo {
+		if e.SizeBytes <= contract.MaxBatchFile {
+			small = append(small, e)
+		} else if inner.Err() == nil {
+			g.Go(func() error { return f.single(inner, wanted{remote: e.Path, name: e.name, part: e.part}, e) })
+		}
+	}
+	for len(small) > 0 && inner.Err() == nil {
+		n := readBatchOf(small)
+		batch := small[:n]
+		small = small[n:]
+		g.Go(func() error { return f.batch(inner, batch) })
+	}
+	return g.Wait()
+}
+
+// readBatchOf is how many of the first files are read at once.
+func readBatchOf(files []remoteEntry) int {
+	bytes := int64(0)
+	for i, e := range files[:min(len(files), contract.MaxBatchFiles)] {
+		if bytes += e.SizeBytes; bytes > contract.MaxBatchRead && i > 0 {
+			return i
+		}
+	}
+	return min(len(files), contract.MaxBatchFiles)
+}
+
+// compare gives the files that have to come. Of the others the laptop has the same one,
+// under its name or, unless it may be overwritten, a numbered one.
+func (f *fetching) compare(ctx context.Context, files []remoteEntry) ([]remoteEntry, error) {
+	m := contract.Manifest{Path: "/", Overwrite: true} // the VM's file of that very name
+	type local struct {
+		entry int
+		name  string
+	}
+	var asked []local
+	for i, e := range files {
+		for _, name := range f.alike(e) {
+			sha, err := f.localDigest(ctx, f.root, name, e.SizeBytes)
+			if err != nil && ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if err == nil {
+				asked = append(asked, local{i, name})
+				m.Files = append(m.Files, contract.ManifestFile{Name: strings.TrimPrefix(e.Path, "/"), SizeBytes: e.SizeBytes, SHA256: sha})
+			}
+		}
+	}
+	same := make([]bool, len(files))
+	_, err := f.compareAll(ctx, m, func(k int, there contract.Compared) {
+		i := asked[k].entry
+		if there.State == contract.StateSame && !same[i] {
+			same[i] = true
+			f.memo.add(f.root, files[i], asked[k].name)
+			f.skip(files[i])
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var left []remoteEntry
+	for i, e := range files {
+		if !same[i] {
+			left = append(left, e)
+		}
+	}
+	return left, nil
+}
+
+// alike are the local files that may be e by name and size. A large file is not among
+// them: downloadFile compares it by itself, while others move.
+func (f *fetching) alike(e remoteEntry) []string {
+	var names []string
+	for i := 0; i < maxSame && e.SizeBytes <= contract.MaxBatchFile; i++ {
+		name := numbered(e.name, i)
+		info, err := f.root.Lstat(name)
+		if err != nil {
+			break
+		}
+		if info.Mode().IsRegular() && info.Size() == e.SizeBytes {
+			names = append(names, name)
+		}
+		if f.options.Overwrite {
+			break
+		}
+	}
+	return names
+}
+
+// skip counts a file that is there already.
+func (f *fetching) skip(e remoteEntry) {
+	f.meter.move(e.name, StageMoving, e.SizeBytes)
+	f.meter.finish(e.name)
+	_ = f.tally.file(context.Background(), e.Path, moved{skipped: true, done: e.SizeBytes}, nil)
+}
+
+// single brings one file.
+func (f *fetching) single(ctx context.Context, w wanted, e remoteEntry) error {
+	got, err := f.downloadFile(ctx, f.root, w)
+	if err == nil {
+		f.memo.add(f.root, e, got.local)
+	}
+	return f.tally.file(ctx, e.Path, got, err)
+}
+
+// batch brings small files by few requests. One that changed or grew goes by itself.
+func (f *fetching) batch(ctx context.Context, files []remoteEntry) error {
+	for len(files) > 0 {
+		paths := make([]string, len(files))
+		for i, e := range files {
+			paths[i] = e.Path
+		}
+		contents, bytes, err := f.client.Contents(ctx, paths)
+		if err != nil {
+			return err
+		}
+		for i, c := range contents {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := f.arrived(ctx, files[i], c, bytes[i]); err != nil {
+				return err
+			}
+		}
+		files = files[len(contents):]
+	}
+	return nil
+}
+
+// arrived puts a file in its place. Its bytes came whole, under the signature.
+func (f *fetching) arrived(ctx context.Context, e remoteEntry, c contract.Content, bytes []byte) error {
+	w := wanted{remote: e.Path, name: e.name, part: e.part}
+	switch {
+	case c.Error == nil && c.ETag != "":
+		sum := sha256.Sum256(bytes)
+		st := contract.FileStat{File: e.File, ETag: c.ETag, SHA256: hex.EncodeToString(sum[:])}
+		st.SizeBytes, st.Modified = c.SizeBytes, c.Modified
+		w.first, w.content = &st, bytes
+	case c.Error == nil, c.Error.Code == contract.CodeChanged, c.Error.Code == contract.CodeTooLarge:
+	default:
+		f.meter.finish(e.name)
+		return f.tally.file(ctx, e.Path, moved{}, fmt.Errorf("downloading %q: %w", e.Path, error(c.Error)))
+	}
+	return f.single(ctx, w, e)
+}
