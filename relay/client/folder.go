@@ -49,7 +49,8 @@ func (c *Client) Contents(ctx context.Context, paths []string) (files []contract
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing a list of paths: %w", err)
 	}
-	got, err := c.retry(ctx, always, func() (answer, error) { return c.attempt(ctx, c.post(contract.PathContents, body)) })
+	j := &job{client: c, build: c.post(contract.PathContents, body), moves: true} // it only asks
+	got, err := j.finish(ctx, always)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -137,14 +137,19 @@ func call[T any](ctx context.Context, c *Client, again policy, build func() requ
 // finish tries until again says no, and reads the answer as T.
 func finish[T any](ctx context.Context, j *job, again policy) (T, error) {
 	var result T
-	if err := j.address(ctx); err != nil {
-		return result, err
-	}
-	got, err := j.client.retry(ctx, again, func() (answer, error) { return j.try(ctx) })
+	got, err := j.finish(ctx, again)
 	if err != nil {
 		return result, err
 	}
 	return result, read(got.body, &result)
+}
+
+// finish tries until again says no.
+func (j *job) finish(ctx context.Context, again policy) (answer, error) {
+	if err := j.address(ctx); err != nil {
+		return answer{}, err
+	}
+	return j.client.retry(ctx, again, func() (answer, error) { return j.try(ctx) })
 }
 
 // read reads a signed answer, unless it would take more memory than an executor's does.

@@ -258,3 +258,29 @@ func TestASmallFileThatChangesOnTheWayArrivesAsItIs(t *testing.T) {
 	}
 	sameTree(t, v.path("data"), local)
 }
+
+// The first page's files are gone with the old VM: a result that says done would be half
+// a folder.
+func TestAnUploadThatMeetsANewVMSaysSo(t *testing.T) {
+	v := newVM(t)
+	local := filepath.Join(t.TempDir(), "data")
+	manyFiles(t, local, pageFiles+10, 1)
+	var compared atomic.Int64
+	v.counts.step(t, func(r *http.Request) {
+		if r.URL.Path == contract.PathCompare && compared.Add(1) == 2 {
+			v.exec.Kill()
+			must(t, os.RemoveAll(v.dir))
+			must(t, os.Mkdir(v.dir, 0o755))
+			v.start()
+		}
+	})
+	r, err := Upload(t.Context(), v.client, local, v.path("data"), Options{})
+	if refusalCode(err) != contract.CodeNewInstance {
+		t.Errorf("%+v, %v", r, err)
+	}
+	r, err = Upload(t.Context(), v.client, local, v.path("data"), Options{})
+	if err != nil || r.Files != pageFiles+10 {
+		t.Errorf("again: %+v, %v", r, err)
+	}
+	sameTree(t, v.path("data"), local)
+}

@@ -28,6 +28,16 @@ type sending struct {
 	target string
 	memo   *sentMemo
 	tally  *tally
+	// instance is the executor that the upload began with.
+	instance string
+}
+
+// errNewVM ends a folder's upload: its first files are on a VM that is gone, and those to
+// come would make half a folder on the new one.
+var errNewVM = &contract.Error{
+	Code:    contract.CodeNewInstance,
+	Message: "another VM took over the address while the folder was on its way",
+	Hint:    "call again: the whole folder goes to the new VM",
 }
 
 // candidate is a file of the folder, and what is known of it.
@@ -47,6 +57,9 @@ func (s *sending) all(ctx context.Context, t *localTree) error {
 		n := pageOf(len(todo), func(i int) string { return todo[i].name })
 		if err := s.page(ctx, todo[:n]); err != nil {
 			return err
+		}
+		if s.client.InstanceID() != s.instance {
+			return errNewVM
 		}
 		todo = todo[n:]
 	}
