@@ -71,8 +71,7 @@ func (x *executor) run(ctx context.Context) error {
 		Secret: x.cfg.secret, Instance: contract.Instance{ID: x.state.instanceID, Start: x.start}, Version: version, Started: x.started,
 		Shutdown: stop, Ending: ctx.Done(), Log: x.log, ClientAddr: tunnel.ClientAddr,
 	})
-	x.server = api.Server(tunnel.Restrict(x.cfg.tunnel.Allow, x.api))
-	x.server.ConnContext = tunnel.ConnContext
+	x.server = api.Server(tunnel.Restrict(x.cfg.tunnel.Allow, x.api), tunnel.ConnContext)
 	x.server.BaseContext = func(net.Listener) context.Context { return requests }
 	x.server.ErrorLog = slog.NewLogLogger(x.log.Handler(), slog.LevelInfo) // broken connections, mostly
 

@@ -138,14 +138,20 @@ const (
 	writeTimeout = bodyTimeout + contract.MaxWait + time.Minute
 )
 
-// Server serves h with the timeouts and bounds of the contract. The caller
-// provides the listener, and ends it.
-func Server(h http.Handler) *http.Server {
-	return &http.Server{
+// Server serves h with the timeouts and bounds of the contract; those of connections
+// hold for all its listeners together. The caller provides the listeners, and ends it.
+// A connection that has carried no verified request lives for headerTimeout. visitor,
+// if any, adds to a connection's context who it is from.
+func Server(h http.Handler, visitor ConnContext) *http.Server {
+	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		WriteTimeout:      writeTimeout,
 		MaxHeaderBytes:    contract.MaxHeaderBytes, // net/http adds 4 KiB; boundHeaders is exact
+		// net/http would answer OPTIONS * by itself, to anybody.
+		DisableGeneralOptionsHandler: true,
 	}
+	new(connections).watch(s, visitor)
+	return s
 }

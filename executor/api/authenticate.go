@@ -16,10 +16,12 @@ func (a *API) authenticate(next http.Handler) http.Handler {
 		_, err := a.verifier.Verify(r)
 		switch {
 		case err == nil:
+			proven(r)
 			next.ServeHTTP(w, r)
 		case !errors.Is(err, auth.ErrUnauthorized):
 			a.sign(a.refusing(err)).ServeHTTP(w, r)
 		case a.withinUnsigned(w, r):
+			closeStranger(w, r)
 			a.fail(w, r, auth.ErrUnauthorized)
 		}
 	})

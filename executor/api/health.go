@@ -20,6 +20,7 @@ func (a *API) openHealth(next http.Handler) http.Handler {
 			return
 		}
 		if a.withinUnsigned(w, r) {
+			closeStranger(w, r)
 			w.Header().Set("Cache-Control", "no-store")
 			health(w, r)
 		}

@@ -68,7 +68,7 @@ func newStand(t testing.TB) *stand {
 // serve puts h behind a server of its own, with the program's own timeouts.
 func (s *stand) serve(h http.Handler) {
 	server := httptest.NewUnstartedServer(nil)
-	server.Config = Server(h)
+	server.Config = Server(h, nil)
 	server.Start()
 	s.url = server.URL
 	s.http = &http.Client{Transport: &http.Transport{DisableCompression: true}}

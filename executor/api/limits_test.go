@@ -169,7 +169,7 @@ func TestAnUnsignedBodyThatNeverComesDoesNotHoldTheConnection(t *testing.T) {
 }
 
 func TestTimeoutsCutSlowHeadersAndNoLongPoll(t *testing.T) {
-	server := Server(http.NotFoundHandler())
+	server := Server(http.NotFoundHandler(), nil)
 	if server.ReadHeaderTimeout != 5*time.Second || server.ReadTimeout != 0 {
 		t.Errorf("header timeout %v, read timeout %v", server.ReadHeaderTimeout, server.ReadTimeout)
 	}
