@@ -132,16 +132,16 @@ func boundError(ename, evalue string, traceback []string) (e contract.ExecutionE
 	tail, middle := frames(rest, part)
 	slices.Reverse(tail)
 	slices.Reverse(middle)
-	bytes := 0
+	size := 0
 	for _, frame := range traceback {
-		bytes += len(frame)
+		size += len(frame)
 	}
 	for _, frame := range append(head[:len(head):len(head)], tail...) {
-		bytes -= len(frame)
+		size -= len(frame)
 	}
 	e.Traceback = head
-	if len(middle) > 0 || bytes > 0 {
-		said := fmt.Sprintf("%d frames and %d bytes of the traceback", len(middle), bytes)
+	if len(middle) > 0 || size > 0 {
+		said := fmt.Sprintf("%d frames and %d bytes of the traceback", len(middle), size)
 		left.add("%s", said)
 		e.Traceback = append(e.Traceback, "[… "+said+" are left out …]")
 	}

@@ -90,10 +90,15 @@ func (q *Queue) mend() {
 		return
 	}
 	q.reserve.comeBack()
+	count := 0
 	for _, e := range q.order {
 		if e.gone() {
-			q.reserve.later(e, os.ErrNotExist)
+			q.reserve.again(e)
+			count++
 		}
+	}
+	if count > 0 {
+		q.cfg.Log.Warn("folders of executions were deleted; what is known of them is written again", "component", "execution", "count", count)
 	}
 	if err := q.past.mend(); err != nil {
 		q.cfg.Log.Error("writing the record of past executions again", "component", "execution", "err", err)

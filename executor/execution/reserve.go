@@ -146,7 +146,7 @@ func (r *reserve) later(e *entry, cause error) {
 	r.unsaved[e] = true
 }
 
-// again notes what flush could not write.
+// again notes what flush is to write.
 func (r *reserve) again(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
