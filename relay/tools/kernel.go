@@ -26,17 +26,31 @@ func restartKernel() tool {
 		description: "End the VM's Python process and start a new one. All variables, imports and functions are gone, a run under way is ended, queued ones are cancelled; files stay. Use it when the kernel does not answer to interrupt_execution, when memory stays full after cleanup_colab, or for a clean start.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Kernel, *Problem) {
-		old, err := c.target.Client.Kernel(ctx)
-		if err != nil {
-			return nil, problemOf(err)
+		old, p := c.meantKernel(ctx, c.target.Client.Kernel)
+		if p != nil {
+			return nil, p
 		}
-		k, err := c.target.Client.RestartKernel(ctx, old.KernelID)
+		k, err := c.target.Client.RestartKernel(ctx, old)
 		if err != nil {
 			return nil, kernelProblem(err)
 		}
 		c.kernels.see(c.target.Name, k.KernelID) // asked for, so no warning
 		return &Kernel{KernelID: k.KernelID, Status: string(k.Status), Python: k.Python, StartedAt: k.StartedAt, Lives: k.Lives}, nil
 	})
+}
+
+// meantKernel asks for the kernel that a call means: one of the VM that answered last.
+// When another VM answers by now, its kernel is not the one.
+func (c *call) meantKernel(ctx context.Context, ask func(context.Context) (contract.Kernel, error)) (id string, p *Problem) {
+	known := c.target.Client.InstanceID()
+	k, err := ask(ctx)
+	if err == nil && known != "" && c.target.Client.InstanceID() != known {
+		err = &contract.Error{Code: contract.CodeNewInstance}
+	}
+	if err != nil {
+		return "", kernelProblem(err)
+	}
+	return k.KernelID, nil
 }
 
 // kernelProblem is problemOf an error of a call that means one kernel.

@@ -103,11 +103,11 @@ func cleanup() tool {
 		description: "Delete all variables of the VM's kernel, collect garbage, close figures and empty the GPU cache. Files and imports stay. Use it when memory runs low (error low_memory) or between unrelated tasks. Save what must be kept first.",
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Cleaned, *Problem) {
-		k, err := c.target.Client.CurrentKernel(ctx)
-		if err != nil {
-			return nil, problemOf(err)
+		kernelID, p := c.meantKernel(ctx, c.target.Client.CurrentKernel)
+		if p != nil {
+			return nil, p
 		}
-		got, err := c.target.Client.Cleanup(ctx, k.KernelID)
+		got, err := c.target.Client.Cleanup(ctx, kernelID)
 		if err != nil {
 			return nil, kernelProblem(err)
 		}
