@@ -10,7 +10,8 @@ import (
 // authenticate lets signed requests through. A request without a valid MAC is
 // counted against its address and answered alike, unsigned, whatever was wrong
 // with it and whatever it asked for. One whose MAC is right but whose clock, executor
-// or nonce is wrong is told so, signed: only the key's holder can read what it means.
+// or nonce is wrong is told so, signed: it comes from the key's holder, or is a copy of
+// what the holder sent.
 func (a *API) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := a.verifier.Verify(r)

@@ -151,7 +151,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 func (a *API) explain(r *http.Request, err error) (int, contract.Error) {
 	status, e := translate(err)
 	e.RequestID = requestIDOf(r)
-	if e.Code == contract.CodeClockSkew || err == errRefusedRate {
+	if e.Code == contract.CodeClockSkew || err == errRefusedRate || errors.Is(err, auth.ErrTooManyNonces) {
 		e.ServerTime = a.clock.now().Unix()
 	}
 	if e.Code == contract.CodeInternal && !errors.Is(err, errPanic) {

@@ -66,7 +66,8 @@ func (a *API) withinUnsigned(w http.ResponseWriter, r *http.Request) bool {
 //
 // Past the limit the cause is no longer told, but what a relay needs to get it right:
 // the executor's time, and which executor this is. So whoever keeps this limit used up
-// can't keep the owner from being verified.
+// can't keep the owner from being verified. The answer may stand for replayed, so it
+// does not prove that nothing was done; server_time marks it.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if !a.refused.take(w, r, "key") {
 		err = errRefusedRate

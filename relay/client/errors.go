@@ -88,10 +88,11 @@ func refusal(err error) *contract.Error {
 
 // mayHaveArrived reports whether the executor may have acted on the try that err
 // ended. A signed refusal means that it did not, except replayed: then the request
-// came twice, and the answer to the first is the one that was lost.
+// came twice, and the answer to the first is the one that was lost. A rate_limited that
+// tells the time may stand in the place of that.
 func mayHaveArrived(err error) bool {
 	if refused := refusal(err); refused != nil {
-		return refused.Code == contract.CodeReplayed
+		return refused.Code == contract.CodeReplayed || refused.Code == contract.CodeRateLimited && refused.ServerTime > 0
 	}
 	var e *Error
 	return errors.As(err, &e) && e.sent

@@ -149,10 +149,20 @@ type Standing struct {
 
 func (c *call) standing(e contract.Execution, err error) (*Standing, *Problem) {
 	if err != nil {
-		return nil, problemOf(err)
+		return nil, executionProblem(err)
 	}
 	c.sawSession(e.SessionMinutesLeft)
 	return &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: e.Reason}, nil
+}
+
+// executionProblem is problemOf an error of a call that means one execution.
+func executionProblem(err error) *Problem {
+	p := problemOf(err)
+	if p.Code == string(contract.CodeNewInstance) {
+		p.Message = "the VM behind this address is a new one; the run ended with the old VM, and its variables are gone"
+		p.Hint = "list_executions shows what runs on the new VM."
+	}
+	return p
 }
 
 func (s *Standing) text(b *strings.Builder) {

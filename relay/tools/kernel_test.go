@@ -10,6 +10,22 @@ import (
 	"colabrelay/shared/contract"
 )
 
+// An execution is gone with its VM: nobody needs to hear of code that was not run again.
+func TestInputAndInterruptOnANewVMSayThatTheRunIsGone(t *testing.T) {
+	for name, args := range map[string]map[string]any{
+		"interrupt_execution": {"execution_id": "e1"},
+		"provide_input":       {"execution_id": "e1", "text": "x"},
+	} {
+		h, f := serveFake(t, 5*time.Second)
+		check(t, h)
+		f.replace("instance-2")
+		e := h.call(name, args).outcome(t).Error
+		if e == nil || e.Code != string(contract.CodeNewInstance) || !strings.Contains(e.Message, "the run ended with the old VM") || !strings.Contains(e.Hint, "list_executions") {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
 // A restart or a cleanup that an agent wanted on one VM is not done on the next one.
 func TestRestartAndCleanupAreNotDoneOnANewVM(t *testing.T) {
 	for name, path := range map[string]string{"restart_kernel": contract.PathKernelRestart, "cleanup_colab": contract.PathCleanup} {

@@ -45,7 +45,8 @@ type Error struct {
 	Retryable bool   `json:"retryable"` // the same request may succeed later
 	RequestID string `json:"request_id"`
 	// ServerTime is the executor's clock in unix seconds. It comes with clock_skew, and
-	// with a rate_limited in its place.
+	// with a rate_limited that stands in the place of any refusal before a request was
+	// verified: clock_skew, new_instance, new_start, replayed or a wrong digest.
 	ServerTime int64 `json:"server_time,omitempty"`
 }
 
