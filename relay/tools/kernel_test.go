@@ -3,12 +3,31 @@ package tools
 import (
 	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"colabrelay/shared/contract"
 )
+
+func TestAnUploadToANewVMSaysSo(t *testing.T) {
+	h, f := serveFake(t, 5*time.Second)
+	f.answer("POST", contract.PathUploads, contract.Upload{UploadID: "u", Status: contract.UploadCommitted, Path: "/content/a"})
+	local := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(local, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check(t, h)
+	for _, instance := range []string{"instance-1", "instance-2"} {
+		f.replace(instance)
+		r := h.call("upload_to_colab", map[string]any{"local_path": local})
+		if told := strings.Contains(r.outcome(t).Warning, "new one, and the upload went there"); r.IsError || told != (instance == "instance-2") {
+			t.Errorf("on %s: %s", instance, r.Structured)
+		}
+	}
+}
 
 // An execution is gone with its VM: nobody needs to hear of code that was not run again.
 func TestInputAndInterruptOnANewVMSayThatTheRunIsGone(t *testing.T) {

@@ -31,9 +31,13 @@ func uploadToColab() tool {
 		idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args uploadArgs) (*Upload, *Problem) {
 		local := localPath(c.cfg.SaveDir, args.Local)
+		known := c.target.Client.InstanceID()
 		r, m, problem := c.move(ctx, args.Overwrite, func(ctx context.Context, o transfer.Options) (transfer.Result, error) {
 			return transfer.Upload(ctx, c.target.Client, local, args.Remote, o)
 		})
+		if known != "" && c.target.Client.InstanceID() != known {
+			c.warn("The VM behind this address is a new one, and the upload went there: the old VM's files are gone, but for those on Drive.")
+		}
 		if r.Path == "" && problem != nil {
 			return nil, problem
 		}
