@@ -101,12 +101,10 @@ func TestManySmallFilesComeDownInOneCallAndFewRequests(t *testing.T) {
 	v.faraway()
 	const n = 5000
 	manyFiles(t, v.path("data"), n, 1024)
-	ctx, cancel := context.WithTimeout(t.Context(), defaultHold)
-	defer cancel()
 	dir := t.TempDir()
 	var last Progress
 	began := time.Now()
-	r, err := Download(ctx, v.client, v.path("data"), Local{Dir: dir}, Options{Report: func(p Progress) { last = p }})
+	r, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: dir}, Options{Report: func(p Progress) { last = p }})
 	must(t, err)
 	t.Logf("%d files took %s and %d requests", n, time.Since(began).Round(time.Millisecond), v.counts.all())
 	if r.Files != n || r.Failed != 0 || r.Skipped != 0 || r.DoneBytes != n*1024 || r.MovedBytes != n*1024 {
