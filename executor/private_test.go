@@ -58,7 +58,7 @@ func TestThePlainUsersKernelCanNotReadTheExecutorsSecrets(t *testing.T) {
 			if e := p.submit(strings.ReplaceAll(id, " ", "-"), code, 20); resultOf(e) != "[]" {
 				t.Errorf("%s: the kernel got at %s; %+v", id, resultOf(e), e.Events)
 			}
-			call[contract.Kernel](p, "POST", contract.PathKernelRestart, nil)
+			p.restart()
 		}
 	})
 }

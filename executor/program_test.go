@@ -214,6 +214,16 @@ func (p *program) submit(requestID, code string, wait float64) contract.Executio
 	return call[contract.Execution](p, "POST", contract.PathExecutions, contract.Submit{RequestID: requestID, Code: code, WaitSeconds: wait})
 }
 
+// restart ends the kernel there is; it fails unless the next one is ready.
+func (p *program) restart() {
+	p.t.Helper()
+	before := call[contract.Kernel](p, "GET", contract.PathKernel, nil)
+	after := call[contract.Kernel](p, "POST", contract.PathKernelRestart, contract.KernelRef{KernelID: before.KernelID})
+	if after.KernelID == "" || after.KernelID == before.KernelID {
+		p.t.Fatalf("kernel %q was restarted as %q", before.KernelID, after.KernelID)
+	}
+}
+
 // begun submits code that prints first and waits until it has.
 func (p *program) begun(requestID, code string) string {
 	p.t.Helper()

@@ -41,7 +41,7 @@ func TestFilesInTheWorkdirShadowNoModuleOfPythonOrTheKernel(t *testing.T) {
 				p := start(t, in(dir), withArgs("--python", s.Python), withEnv("PYTHONPATH="+pythonPath))
 				p.ready()
 				found := call[contract.Probe](p, "GET", contract.PathProbe, nil)
-				call[contract.Kernel](p, "POST", contract.PathKernelRestart, nil)
+				p.restart()
 				if said, err := os.ReadFile(mark); err == nil {
 					t.Fatalf("files of the workdir ran:\n%s", said)
 				}
