@@ -7,12 +7,12 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
 
+	"colabrelay/relay/plain"
 	"colabrelay/relay/transfer"
 )
 
@@ -54,7 +54,7 @@ func newBar(out io.Writer, name string, line func() string, options ...mpb.Conta
 	one := all.New(0, mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]"),
 		mpb.BarFillerTrim(), // the spaces are ours, so that a terminal too narrow for a bar has them too
 		mpb.PrependDecorators(decor.Name(barName(name)+" ")),
-		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + printable(line()) })),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + plain.Line(line()) })),
 	)
 	return &bar{all, one}
 }
@@ -83,7 +83,7 @@ func newLines(out io.Writer, name string, line func() string) *lines {
 		for {
 			select {
 			case <-tick.C:
-				fmt.Fprintf(out, "%s: %s\n", barName(name), printable(line()))
+				fmt.Fprintf(out, "%s: %s\n", barName(name), plain.Line(line()))
 			case <-l.quit:
 				return
 			}
@@ -102,20 +102,9 @@ func (l *lines) close() {
 // barName is the last part of a path, short enough to leave room for the bar.
 func barName(path string) string {
 	path = strings.TrimRight(path, `/\`)
-	name := []rune(printable(path[strings.LastIndexAny(path, `/\`)+1:]))
+	name := []rune(plain.Line(path[strings.LastIndexAny(path, `/\`)+1:]))
 	if len(name) > maxBarName {
 		return string(name[:maxBarName-1]) + "…"
 	}
 	return string(name)
-}
-
-// printable replaces what a terminal would obey, not show: names and messages come
-// from the VM.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r != ' ' && !unicode.IsGraphic(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }

@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/relay/hostconfig"
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
 )
 
 func doctorCommand(set *settings, std streams) *cobra.Command {
@@ -42,12 +43,12 @@ func (r *report) say(v verdict, subject, format string, args ...any) {
 	if v == fail {
 		r.failed++
 	}
-	fmt.Fprintf(r.w, "%-5s %-*s  %s\n", v, r.width, subject, printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(r.w, "%-5s %-*s  %s\n", v, r.width, subject, plain.Line(fmt.Sprintf(format, args...)))
 }
 
 // step says what to do about the line before it.
 func (r *report) step(format string, args ...any) {
-	fmt.Fprintf(r.w, "%-5s %-*s  next step: %s\n", "", r.width, "", printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(r.w, "%-5s %-*s  next step: %s\n", "", r.width, "", plain.Line(fmt.Sprintf(format, args...)))
 }
 
 // problem is a line for err and its next step.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"colabrelay/relay/hostconfig"
+	"colabrelay/relay/plain"
 )
 
 func installCommand(set *settings, std streams) *cobra.Command {
@@ -73,7 +74,7 @@ func change(host hostconfig.Host, place hostconfig.Place, command hostconfig.Com
 		fmt.Fprintf(std.out, "%s starts this relay already (%s).\n", host.Title, change.Path)
 		return nil
 	}
-	fmt.Fprint(std.out, change.Diff())
+	fmt.Fprint(std.out, plain.Text(change.Diff()))
 	if dryRun {
 		fmt.Fprintln(std.out, "Nothing was written.")
 		return nil
@@ -94,7 +95,7 @@ func listHosts(place hostconfig.Place, std streams) error {
 		if !ok {
 			program = "-"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", h.Name, h.Title, printable(program))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", h.Name, h.Title, plain.Line(program))
 	}
 	return table.Flush()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
 )
 
 func runtimesCommand(set *settings, std streams) *cobra.Command {
@@ -42,14 +43,14 @@ func list(set settings, std streams) error {
 		if r.Name == meant.Name {
 			mark = "default"
 		}
-		address := cmp.Or(printable(r.URL), pairing.ErrNoAddress.Error())
+		address := cmp.Or(plain.Line(r.URL), pairing.ErrNoAddress.Error())
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Name, address, r.Secret.KeyID(), mark)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if unclear != nil {
-		fmt.Fprintf(std.err, "note: no runtime is the default one: %v\n", unclear)
+		fmt.Fprintf(std.err, "note: no runtime is the default one: %s\n", plain.Line(unclear.Error()))
 	}
 	return nil
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"colabrelay/relay/plain"
 )
 
 // version is set by the linker.
@@ -63,9 +65,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, std str
 		return 1
 	}
 	if err != nil {
-		fmt.Fprintf(std.err, "relay: %v\n", err)
+		fmt.Fprintf(std.err, "relay: %s\n", plain.Text(err.Error()))
 		if step := nextStep(err); step != "" {
-			fmt.Fprintf(std.err, "  next step: %s\n", step)
+			fmt.Fprintf(std.err, "  next step: %s\n", plain.Line(step))
 		}
 		return 1
 	}

@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/pace"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/tools"
 	"colabrelay/relay/transfer"
 )
@@ -61,7 +62,7 @@ func (m *move) run(ctx context.Context, name string, there way) error {
 	}})
 	shown.close()
 	for _, note := range r.Notes {
-		fmt.Fprintf(m.std.err, "note: %s\n", printable(note))
+		fmt.Fprintf(m.std.err, "note: %s\n", plain.Line(note))
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -116,5 +117,5 @@ func summary(r transfer.Result, took time.Duration) string {
 	if r.SHA256 != "" {
 		parts = append(parts, "SHA-256 "+r.SHA256)
 	}
-	return printable(r.Path) + ": " + strings.Join(parts, ", ")
+	return plain.Line(r.Path) + ": " + strings.Join(parts, ", ")
 }

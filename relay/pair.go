@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/auth"
 )
 
@@ -95,7 +96,7 @@ func replace(ctx context.Context, store *pairing.Store, r, old pairing.Runtime, 
 func remember(store *pairing.Store, r pairing.Runtime, std streams) (paired string, err error) {
 	before, err := store.Put(r)
 	if before.Damage != nil {
-		fmt.Fprintln(std.err, before.Damage)
+		fmt.Fprintln(std.err, plain.Line(fmt.Sprint(before.Damage)))
 	}
 	if err != nil {
 		return "", err
@@ -147,11 +148,14 @@ func tell(ctx context.Context, r pairing.Runtime, out io.Writer) bool {
 		return failed(out, err)
 	}
 	defer c.Close()
-	health, err := c.Health(ctx)
+	if _, err := c.Health(ctx); err != nil {
+		return failed(out, err)
+	}
+	health, err := c.SignedHealth(ctx) // proves that the secrets are the same
 	if err != nil {
 		return failed(out, err)
 	}
-	kernel, err := c.Kernel(ctx) // signed: proves that the secrets are the same
+	kernel, err := c.Kernel(ctx)
 	if err != nil {
 		return failed(out, err)
 	}
@@ -161,9 +165,9 @@ func tell(ctx context.Context, r pairing.Runtime, out io.Writer) bool {
 }
 
 func failed(out io.Writer, err error) bool {
-	fmt.Fprintf(out, "  not connected: %v\n", err)
+	fmt.Fprintf(out, "  not connected: %s\n", plain.Line(err.Error()))
 	if step := nextStep(err); step != "" {
-		fmt.Fprintf(out, "  next step: %s\n", step)
+		fmt.Fprintf(out, "  next step: %s\n", plain.Line(step))
 	}
 	return false
 }

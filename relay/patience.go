@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"time"
+
+	"colabrelay/relay/plain"
 )
 
 // patience says that the VM does not answer, once that lasts. It is the handler of
@@ -39,7 +41,7 @@ func (p *patience) Handle(ctx context.Context, rec slog.Record) error {
 		p.since = rec.Time
 	case !p.told && rec.Time.Sub(p.since) > stillFor:
 		p.told = true
-		fmt.Fprintf(p.out, "relay: waiting for the VM, where the run may still go on: %s\n", printable(why))
+		fmt.Fprintf(p.out, "relay: waiting for the VM, where the run may still go on: %s\n", plain.Line(why))
 	}
 	return nil
 }

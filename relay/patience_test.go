@@ -31,7 +31,7 @@ func TestOnlyASilenceThatLastsIsTold(t *testing.T) {
 		cancel()
 		try(ended, 0, "err", "we gave up")
 		try(ended, time.Minute, "err", "we gave up")
-		want := "relay: waiting for the VM, where the run may still go on: down?[2J\nrelay: the VM answers again\n"
+		want := "relay: waiting for the VM, where the run may still go on: down\nrelay: the VM answers again\n"
 		if out.String() != want {
 			t.Errorf("%q, want %q", out.String(), want)
 		}

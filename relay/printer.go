@@ -9,37 +9,46 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"golang.org/x/term"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
-
-// colours are the escapes of a traceback, which only a terminal shows as colours.
-var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // pictureKinds are the MIME types kept as files, best first.
 var pictureKinds = []struct{ mime, ext string }{{"image/png", ".png"}, {"image/jpeg", ".jpg"}, {"image/gif", ".gif"}, {"image/svg+xml", ".svg"}}
 
-// printer prints a run's events. What the code prints goes out as it is, escapes
-// too, as if it ran here.
+// maxKept bounds the pictures of one run on the disk: one that goes on for hours may show
+// more than an executor keeps at a time.
+const maxKept = 2 << 30
+
+// printer prints a run's events. What the code prints goes to a file or a pipe as it is,
+// escapes too, as if it ran here; to a terminal as plain.Terminal lets it through.
 type printer struct {
 	std      streams
-	saveDir  string // pictures go below it
-	colour   bool
-	openLine bool // what was printed last ends within a line
-	asking   bool // an input request was the last event
+	out, err *plain.Terminal // nil for a stream that is no terminal
+	saveDir  string          // pictures go below it
+	kept     int64           // bytes of pictures so far
+	openLine bool            // what was printed last ends within a line
+	asking   bool            // an input request was the last event
 	password bool
 	stdin    *bufio.Reader
 	broken   error // of a write to stdout: nobody reads, and nothing more is printed
 }
 
 func newPrinter(std streams, saveDir string) *printer {
-	f, ok := std.err.(*os.File)
-	return &printer{std: std, saveDir: saveDir, colour: ok && term.IsTerminal(int(f.Fd()))}
+	return &printer{std: std, out: terminal(std.out), err: terminal(std.err), saveDir: saveDir}
+}
+
+// terminal is what filters a stream to a terminal; nil for any other.
+func terminal(w io.Writer) *plain.Terminal {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return &plain.Terminal{}
+	}
+	return nil
 }
 
 func (p *printer) event(ctx context.Context, c *client.Client, id string, ev contract.Event) {
@@ -58,8 +67,8 @@ func (p *printer) event(ctx context.Context, c *client.Client, id string, ev con
 		p.display(ctx, c, id, ev)
 	case contract.EventError:
 		text := strings.Join(ev.Traceback, "\n")
-		if !p.colour {
-			text = colours.ReplaceAllString(text, "")
+		if p.err == nil {
+			text = plain.Text(text)
 		}
 		p.line(p.std.err, text)
 	case contract.EventInputRequest:
@@ -74,10 +83,17 @@ func (p *printer) write(w io.Writer, text string) {
 	if text == "" || p.broken != nil {
 		return
 	}
+	filter := p.out
+	if w == p.std.err {
+		filter = p.err
+	}
+	if filter != nil {
+		text = filter.Filter(text)
+	}
 	if _, err := io.WriteString(w, text); err != nil && w == p.std.out {
 		p.broken = err
 	}
-	p.openLine = !strings.HasSuffix(text, "\n")
+	p.openLine = text != "" && !strings.HasSuffix(text, "\n") || text == "" && p.openLine
 }
 
 // line writes a line of its own.
@@ -104,17 +120,29 @@ func (p *printer) display(ctx context.Context, c *client.Client, id string, ev c
 		}
 		path, err := p.keep(ctx, c, id, picture{fmt.Sprintf("%d%s", ev.Offset, kind.ext), kind.ext == ".svg", raw})
 		if err != nil {
-			p.line(p.std.err, fmt.Sprintf("relay: a picture could not be kept: %v", err))
+			p.line(p.std.err, fmt.Sprintf("relay: a picture could not be kept: %s", plain.Line(err.Error())))
 			break
 		}
-		p.line(p.std.err, "relay: picture in "+path)
+		p.line(p.std.err, "relay: picture in "+plain.Line(path))
 		return
 	}
-	raw, ok := ev.Data["text/plain"]
-	var text strings.Builder
-	if ok && payload(ctx, c, id, raw, &text) == nil {
-		p.line(p.std.out, text.String())
+	if raw, ok := ev.Data["text/plain"]; ok {
+		if p.openLine {
+			p.write(p.std.out, "\n")
+		}
+		_ = payload(ctx, c, id, raw, writing(func(b []byte) { p.write(p.std.out, string(b)) }))
+		if p.openLine {
+			p.write(p.std.out, "\n")
+		}
 	}
+}
+
+// writing is a function as a writer.
+type writing func(b []byte)
+
+func (w writing) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
 }
 
 // picture is one MIME payload.
@@ -128,6 +156,11 @@ type picture struct {
 func (p *printer) keep(ctx context.Context, c *client.Client, id string, pic picture) (path string, err error) {
 	if !contract.RequestIDPattern.MatchString(id) || strings.Trim(id, ".") == "" { // it becomes a folder
 		return "", fmt.Errorf("the run's id %.40q is no name", id)
+	}
+	var ref contract.BlobRef
+	_ = json.Unmarshal(pic.raw, &ref) // what is no reference has no size here
+	if p.kept += int64(len(pic.raw)) + max(ref.Blob.Bytes, 0); p.kept > maxKept {
+		return "", fmt.Errorf("this run's pictures are over %d GiB", maxKept>>30)
 	}
 	dir := filepath.Join(p.saveDir, "executions", id)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -59,8 +59,9 @@ func executor(t *testing.T, secret auth.Secret) string {
 	t.Helper()
 	verifier, signer := auth.NewVerifier(secret, contract.Instance{ID: "i", Start: "s"}, time.Now), auth.NewSigner(secret)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == contract.PathHealth {
-			json.NewEncoder(w).Encode(contract.Health{Status: "ok", Version: "9.9", Protocol: contract.Protocol})
+		health := contract.Health{Status: "ok", Version: "9.9", Protocol: contract.Protocol}
+		if r.URL.Path == contract.PathHealth && r.Header.Get(auth.HeaderSignature) == "" {
+			json.NewEncoder(w).Encode(health)
 			return
 		}
 		if _, err := verifier.Verify(r); err != nil {
@@ -69,6 +70,9 @@ func executor(t *testing.T, secret auth.Secret) string {
 			return
 		}
 		body, _ := json.Marshal(contract.Kernel{Status: contract.KernelIdle, KernelID: "k", Python: "3.12.1"})
+		if r.URL.Path == contract.PathHealth {
+			body, _ = json.Marshal(health)
+		}
 		w.Header().Set(contract.HeaderInstance, "i/s")
 		if err := signer.SignResponse(w.Header(), r, http.StatusOK, body, time.Now()); err != nil {
 			t.Error(err)

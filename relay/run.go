@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/tools"
 	"colabrelay/shared/contract"
 )
@@ -296,12 +297,12 @@ func (r *remoteRun) outcome() error {
 	case contract.StatusFailed:
 		return raised(r.exec.Error)
 	case contract.StatusKernelRestarted:
-		return fmt.Errorf("%w: %s", errRestarted, printable(r.exec.Reason))
+		return fmt.Errorf("%w: %s", errRestarted, plain.Line(r.exec.Reason))
 	}
 	if r.exec.Reason == "" {
 		return fmt.Errorf("the run ended as %s", r.exec.Status)
 	}
-	return fmt.Errorf("the run ended as %s: %s", r.exec.Status, printable(r.exec.Reason))
+	return fmt.Errorf("the run ended as %s: %s", r.exec.Status, plain.Line(r.exec.Reason))
 }
 
 // raised is the outcome of an exception: sys.exit with nothing or 0 is none, and with

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
 )
 
 func statusCommand(set *settings, std streams) *cobra.Command {
@@ -23,18 +24,18 @@ func status(ctx context.Context, set settings, std streams) error {
 	cfg := load(set)
 	fmt.Fprintf(std.out, "relay %s\nsaves to %s, checkpoints in %s, a call waits %s at most\n", version, cfg.saveDir, cfg.checkpointDir, cfg.hold)
 	for _, err := range cfg.problems {
-		fmt.Fprintf(std.out, "wrong setting: %v\n", err)
+		fmt.Fprintf(std.out, "wrong setting: %s\n", plain.Line(err.Error()))
 	}
 	if len(cfg.problems) > 0 {
 		return fmt.Errorf("%d wrong setting(s)", len(cfg.problems))
 	}
 	meant, err := pairing.Resolve("", set.get, cfg.pairings)
 	if err != nil {
-		fmt.Fprintf(std.out, "no runtime is the default one: %v\n", err)
+		fmt.Fprintf(std.out, "no runtime is the default one: %s\n", plain.Line(err.Error()))
 	}
 	connected := false
 	if meant.Name == pairing.EnvName {
-		fmt.Fprintf(std.out, "%q %s (default)\n", meant.Name, meant.URL)
+		fmt.Fprintf(std.out, "%q %s (default)\n", meant.Name, plain.Line(meant.URL))
 		connected = tell(ctx, meant, std.out)
 	}
 	all, listErr := cfg.pairings.List()
@@ -50,7 +51,7 @@ func status(ctx context.Context, set settings, std streams) error {
 			fmt.Fprintf(std.out, "%q %v%s\n", r.Name, pairing.ErrNoAddress, mark)
 			continue
 		}
-		fmt.Fprintf(std.out, "%q %s%s\n", r.Name, r.URL, mark)
+		fmt.Fprintf(std.out, "%q %s%s\n", r.Name, plain.Line(r.URL), mark)
 		ok := tell(ctx, r, std.out)
 		connected = connected || ok && r.Name == meant.Name
 	}

@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"colabrelay/executor/probe"
+	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
 
 // openHealth answers GET and HEAD of the health path, the only ones open to
-// everybody, and leaves the rest to next.
+// everybody, and leaves the rest to next: a signed one too, whose answer is to be signed.
 func (a *API) openHealth(next http.Handler) http.Handler {
 	health := a.json(a.health)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != contract.PathHealth || (r.Method != http.MethodGet && r.Method != http.MethodHead) {
+		signed := len(r.Header[auth.HeaderSignature]) > 0
+		if r.URL.Path != contract.PathHealth || (r.Method != http.MethodGet && r.Method != http.MethodHead) || signed {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -35,10 +35,20 @@ func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 	if err != nil || res.StatusCode != http.StatusOK || json.Unmarshal(body, &health) != nil || health.Status != "ok" {
 		return contract.Health{}, c.foreign(res, raw, err)
 	}
+	clean(&health)
+	health.Version = release(health.Version)
 	if health.Protocol != contract.Protocol {
 		return health, otherProtocol(health.Protocol)
 	}
 	return health, nil
+}
+
+// SignedHealth asks how the executor is, with a signature both ways: what is shown of an
+// executor comes from here, as anybody on the way can write what Health reads.
+func (c *Client) SignedHealth(ctx context.Context) (contract.Health, error) {
+	health, err := call[contract.Health](ctx, c, always, get(contract.PathHealth, nil))
+	health.Version = release(health.Version)
+	return health, err
 }
 
 // Probe asks what machine it is.

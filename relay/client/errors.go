@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -67,7 +68,7 @@ var hints = map[Kind]string{
 
 // problem is an Error of kind with its usual hint.
 func problem(kind Kind, message string, err error) *Error {
-	return &Error{Kind: kind, Message: message, Hint: hints[kind], Err: err}
+	return &Error{Kind: kind, Message: plain.Line(message), Hint: hints[kind], Err: err}
 }
 
 // stepped is a problem whose next step is another than its kind's usual one.

@@ -167,9 +167,9 @@ func (c *Client) open(res *http.Response, raw, into []byte) (answer, error) {
 	}
 	var body contract.ErrorBody
 	if err := json.Unmarshal(got.body, &body); err != nil || body.Error.Code == "" {
-		return got, unknownForm("the executor's answer is of an unknown form ("+res.Status+")", err)
+		return got, unknownForm(fmt.Sprintf("the executor's answer is of an unknown form (HTTP %d)", res.StatusCode), err)
 	}
-	return got, &body.Error
+	return got, cleanError(&body.Error)
 }
 
 // unknownForm is the error of an answer that the executor signed and we can't read.

@@ -160,6 +160,7 @@ func read(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
 		return problem(KindWrongProtocol, "the executor's answer cannot be read", err)
 	}
+	clean(into)
 	return nil
 }
 

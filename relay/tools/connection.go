@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -10,9 +9,6 @@ import (
 
 // connectionTime bounds check_colab_connection: a dead VM should be told soon.
 const connectionTime = 10 * time.Second
-
-// secondTry bounds the signed request that follows a failed health check.
-const secondTry = 2 * time.Second
 
 type noArgs struct{ target }
 
@@ -39,25 +35,20 @@ func checkConnection() tool {
 		ctx, cancel := context.WithTimeout(ctx, connectionTime)
 		defer cancel()
 		got := &Connection{Status: "disconnected", ColabURL: c.target.URL, RelayVersion: c.cfg.Version}
-		health, unhealthy := c.target.Client.Health(ctx)
-		if unhealthy != nil {
-			// Health is unsigned, and strangers can use up its rate; a signed request
-			// then still tells the truth.
-			ctx, cancel = context.WithTimeout(ctx, secondTry)
-			defer cancel()
+		health, err := c.target.Client.SignedHealth(ctx)
+		if err != nil {
+			return got, problemOf(err)
 		}
 		asked := time.Now()
 		kernel, err := c.target.Client.Kernel(ctx)
 		if err != nil {
-			return got, problemOf(cmp.Or(unhealthy, err))
+			return got, problemOf(err)
 		}
 		status := string(kernel.Status)
 		got.Status, got.KernelStatus = "connected", &status
 		got.LatencyMS = round(float64(time.Since(asked).Microseconds())/1000, 100)
-		if unhealthy == nil {
-			got.Version = &health.Version
-			got.UptimeMinutes, got.MemoryAvailableGB, got.MemoryUsedPct = &health.UptimeMinutes, &health.MemoryAvailableGB, &health.MemoryUsedPct
-		}
+		got.Version = &health.Version
+		got.UptimeMinutes, got.MemoryAvailableGB, got.MemoryUsedPct = &health.UptimeMinutes, &health.MemoryAvailableGB, &health.MemoryUsedPct
 		c.sawKernel(kernel.KernelID)
 		got.SessionLeft = c.sessionLeft()
 		return got, nil

@@ -30,6 +30,15 @@ type Problem struct {
 // Error is the code and the message.
 func (p *Problem) Error() string { return p.Code + ": " + p.Message }
 
+// copy is a problem that may be changed: some are shared by all calls.
+func (p *Problem) copy() *Problem {
+	if p == nil {
+		return nil
+	}
+	fresh := *p
+	return &fresh
+}
+
 // Codes of the relay's own. Others are contract.Code, client.Kind and, for runs
 // that went wrong, contract.Status.
 const (

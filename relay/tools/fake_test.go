@@ -101,7 +101,7 @@ func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	instance, verifier := f.instance, f.verifier
 	f.mu.Unlock()
 	status, v := http.StatusOK, any(contract.Health{Status: "ok", Version: "test", Protocol: contract.Protocol, MemoryAvailableGB: 1})
-	if r.URL.Path != contract.PathHealth {
+	if r.URL.Path != contract.PathHealth || r.Header.Get(auth.HeaderSignature) != "" {
 		switch _, err := verifier.Verify(r); {
 		case errors.Is(err, auth.ErrReplayed): // net/http sends a GET again by itself
 			h, ok = refusing(contract.CodeReplayed), true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 )
 
@@ -117,7 +118,7 @@ func (p *progress) send(line string, a amount) {
 	if line == "" {
 		line = noOutputYet
 	}
-	params := map[string]any{"progressToken": p.token, "progress": p.value(a), "message": line}
+	params := map[string]any{"progressToken": p.token, "progress": p.value(a), "message": plain.Line(line)}
 	if a.total > 0 {
 		params["total"] = a.total
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 )
 
@@ -168,9 +169,15 @@ func (r *Relay) guarded(ctx context.Context, t tool, c *call, raw json.RawMessag
 	return t.handle(client.AwaitContact(ctx), c, raw)
 }
 
+// shown is what becomes of every string of an answer: names of files, and whatever else
+// came from outside without a rule of its own, is made plain here.
+var shown = map[string]plain.Rule{"": plain.Text}
+
 // result puts the parts together: structured content, text and pictures.
 func (c *call) result(got payload, problem *Problem) *mcp.CallToolResult {
-	out := Outcome{Success: problem == nil, Runtime: c.target.Name, Warning: strings.Join(c.warnings, " "), Error: problem}
+	out := Outcome{Success: problem == nil, Runtime: c.target.Name, Warning: strings.Join(c.warnings, " "), Error: problem.copy()}
+	plain.Deep(&out, shown)
+	plain.Deep(&got, shown)
 	structured, err := merge(out, got)
 	if err != nil {
 		out = Outcome{Runtime: c.target.Name, Error: internalProblem("encoding the answer: " + err.Error())}
@@ -183,6 +190,7 @@ func (c *call) result(got payload, problem *Problem) *mcp.CallToolResult {
 		got.text(&b)
 	}
 	text, _ := render.Clip(b.String(), maxTextRunes)
+	text = plain.Text(text) // a payload may tell what is no field of it
 	res := &mcp.CallToolResult{
 		StructuredContent: structured,
 		IsError:           out.Error != nil,

@@ -67,6 +67,9 @@ func New() *VM {
 	}
 }
 
+// Pairing is the line that an executor prints for `relay pair`.
+func (v *VM) Pairing() string { return auth.Pairing{URL: v.URL, Secret: v.Secret}.String() }
+
 // On sets the hook.
 func (v *VM) On(h Hook) {
 	v.mu.Lock()
@@ -126,7 +129,7 @@ var errStranger = errors.New("a wrong signature")
 // verify checks a signature. net/http sends a GET again by itself when its
 // connection was cut, with the nonce it had.
 func (v *VM) verify(r *http.Request) error {
-	if r.URL.Path == contract.PathHealth {
+	if isOpen(r) {
 		return nil
 	}
 	switch _, err := v.verifier.Verify(r); {
@@ -140,7 +143,12 @@ func (v *VM) verify(r *http.Request) error {
 
 // send answers with bytes as they are, with all else as JSON.
 func (v *VM) send(w http.ResponseWriter, r *http.Request, status int, answer any) {
-	v.reply(w, r, Reply{Status: status, Body: answer, Unsigned: r.URL.Path == contract.PathHealth})
+	v.reply(w, r, Reply{Status: status, Body: answer})
+}
+
+// isOpen reports what anybody may ask: health, without a signature.
+func isOpen(r *http.Request) bool {
+	return r.URL.Path == contract.PathHealth && r.Header.Get(auth.HeaderSignature) == ""
 }
 
 func (v *VM) answer(r *http.Request, body []byte) (any, error) {

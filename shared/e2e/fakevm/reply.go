@@ -42,7 +42,7 @@ func (v *VM) reply(w http.ResponseWriter, r *http.Request, reply Reply) {
 	}
 	w.Header().Set(contract.HeaderInstance, instance.String())
 	maps.Copy(w.Header(), reply.Header)
-	if !reply.Unsigned {
+	if !reply.Unsigned && !isOpen(r) {
 		if err := v.signer.SignResponse(w.Header(), r, status, raw, time.Now()); err != nil {
 			panic(err)
 		}

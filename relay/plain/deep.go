@@ -1,0 +1,81 @@
+package plain
+
+import "reflect"
+
+// Rule is how the strings below a field are made plain; nil leaves all below it as it is.
+type Rule func(string) string
+
+// Deep makes every string plain that v, a pointer, leads to: fields, items, and the keys
+// and values of maps. rules are by the name of the field, "" is for all others. Bytes
+// are left as they are.
+func Deep(v any, rules map[string]Rule) {
+	deep{rules}.walk(reflect.ValueOf(v), rules[""])
+}
+
+type deep struct{ rules map[string]Rule }
+
+func (d deep) walk(v reflect.Value, rule Rule) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			d.indirect(v, rule)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			below, named := d.rules[field.Name]
+			if !named {
+				below = rule
+			}
+			if below != nil && (field.IsExported() || field.Anonymous) {
+				d.walk(v.Field(i), below)
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return
+		}
+		for i := range v.Len() {
+			d.walk(v.Index(i), rule)
+		}
+	case reflect.Map:
+		d.table(v, rule)
+	case reflect.String:
+		// A text that is plain is not written: others may read it now.
+		if fresh := rule(v.String()); v.CanSet() && fresh != v.String() {
+			v.SetString(fresh)
+		}
+	}
+}
+
+// indirect walks what v points to. What an interface holds can't be set: a copy takes its
+// place.
+func (d deep) indirect(v reflect.Value, rule Rule) {
+	if v.Kind() == reflect.Pointer {
+		d.walk(v.Elem(), rule)
+		return
+	}
+	inner := reflect.New(v.Elem().Type()).Elem()
+	inner.Set(v.Elem())
+	d.walk(inner, rule)
+	if v.CanSet() {
+		v.Set(inner)
+	}
+}
+
+// table replaces a map's entries by cleaned ones.
+func (d deep) table(v reflect.Value, rule Rule) {
+	if v.IsNil() || !v.CanSet() {
+		return
+	}
+	fresh := reflect.MakeMapWithSize(v.Type(), v.Len())
+	for each := v.MapRange(); each.Next(); {
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		key.Set(each.Key())
+		value.Set(each.Value())
+		d.walk(key, rule)
+		d.walk(value, rule)
+		fresh.SetMapIndex(key, value)
+	}
+	v.Set(fresh)
+}

@@ -1,0 +1,143 @@
+package plain
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestWhatATerminalObeysIsRemoved(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain":                                  "plain",
+		"ünï 🙂 日本":                               "ünï 🙂 日本",
+		"👩\u200d👧":                               "👩\u200d👧",
+		"\x1b[31mred\x1b[0m":                     "red",
+		"\x1b[2J\x1b[1;1Hcleared":                "cleared",
+		"\x1b]0;title\atext":                     "text",
+		"\x1b]52;c;ZXZpbA==\x1b\\text":           "text",
+		"\x1bP1$q\x1b\\text":                     "text",
+		"\x1b]0;a\u009ctext":                     "text",
+		"\u009b31mred":                           "red",
+		"\u009d0;title\atext":                    "text",
+		"\x1b(0line":                             "line",
+		"\x1bcreset":                             "reset",
+		"\x1b":                                   "",
+		"\x1b[":                                  "",
+		"\x1b[3\nline":                           "\nline",
+		"a\x00b\x07c\x08d\x7fe":                  "abcde",
+		"over\rwritten":                          "overwritten",
+		"\u202egnp.exe\u202c \u2066x\u2069":      "gnp.exe x",
+		"zero\u200bwidth\ufeff\u2060":            "zerowidth",
+		"hidden\U000e0041\U000e0042\U000e0100":   "hidden",
+		"bad\xffbyte\x9b2J":                      "bad\ufffdbyte\ufffd2J",
+		"a\u2028b":                               "ab",
+		"\x1b]" + strings.Repeat("x", 2) + "end": "",
+		"\x1b]" + strings.Repeat("x", maxSequence) + "end": strings.Repeat("x", maxSequence) + "end",
+	} {
+		if got := Text(in); got != want {
+			t.Errorf("%.60q becomes %.60q, want %.60q", in, got, want)
+		}
+	}
+}
+
+func TestALineHasNoBreaksAndAnEnd(t *testing.T) {
+	if got := Line("a\nb\tc\r\nd"); got != "a b c d" {
+		t.Errorf("%q", got)
+	}
+	for n, want := range map[int]int{MaxLine: MaxLine, MaxLine + 1: MaxLine, 10 * MaxLine: MaxLine} {
+		for _, letter := range []string{"x", "ü"} {
+			if got := utf8.RuneCountInString(Line(strings.Repeat(letter, n))); got != want {
+				t.Errorf("%d of %q become %d, want %d", n, letter, got, want)
+			}
+		}
+	}
+	if got := utf8.RuneCountInString(Text(strings.Repeat("ü", MaxText+1))); got != MaxText {
+		t.Errorf("a text of %d", got)
+	}
+}
+
+func TestATerminalGetsColoursAndNothingThatLeavesTheLine(t *testing.T) {
+	in := "\x1b[1;31mred\x1b[m 50%\r60%\b\x1b[K\x1b[2K" + "\x1b[A\x1b[2J\x1b[5;5H\x1b]0;t\a\x1b]52;c;eA==\x1b\\\x1b[?25l\x1b[6n\x1bc\u009b2J\u202e" + "ünd\tdone\n"
+	want := "\x1b[1;31mred\x1b[m 50%\r60%\b\x1b[K\x1b[2Künd\tdone\n"
+	var whole Terminal
+	if got := whole.Filter(in); got != want {
+		t.Errorf("at once: %q", got)
+	}
+	var b strings.Builder
+	var pieces Terminal
+	for i := range len(in) { // an event may end within a sequence or a character
+		b.WriteString(pieces.Filter(in[i : i+1]))
+	}
+	if b.String() != want {
+		t.Errorf("byte by byte: %q", b.String())
+	}
+}
+
+// Reading on from each beginning to an end that never comes would take hours.
+func TestManyBeginningsAreReadInOnePass(t *testing.T) {
+	for _, begin := range []string{"\x1b]", "\x1b[", "\x1b(", "\u009d", "\x1b]\u009d "} {
+		if got := clean(strings.Repeat(begin, 1<<20)); len(got) > 2<<20 {
+			t.Errorf("%q: %d bytes are left", begin, len(got))
+		}
+	}
+}
+
+// What holds back a sequence that never ends is bounded.
+func TestASequenceWithoutEndBecomesText(t *testing.T) {
+	var term Terminal
+	shown := term.Filter("\x1b]0;")
+	for range 2 * maxSequence {
+		shown += term.Filter("x")
+	}
+	if len(term.begun) > maxSequence || !strings.HasSuffix(shown, "xxx") {
+		t.Errorf("%d bytes are held back, %d shown", len(term.begun), len(shown))
+	}
+}
+
+type leaf struct {
+	Kept, Text string
+	Raw        []byte
+	hidden     string
+}
+
+type embedded struct{ Inner string }
+
+func TestDeepReachesEveryString(t *testing.T) {
+	s := "x"
+	v := &struct {
+		embedded
+		P     *string
+		List  []leaf
+		Table map[string]any
+		Any   any
+		Nil   *leaf
+	}{embedded{"x"}, &s, []leaf{{"x", "x", []byte("x"), "x"}}, map[string]any{"x": []any{"x", 1}}, leaf{Text: "x"}, nil}
+	Deep(v, map[string]Rule{"": strings.ToUpper, "Kept": nil})
+	if v.Inner != "X" || *v.P != "X" || v.List[0].Text != "X" || v.Table["X"].([]any)[0] != "X" || v.Any.(leaf).Text != "X" {
+		t.Errorf("%+v", v)
+	}
+	if l := v.List[0]; l.Kept != "x" || l.hidden != "x" || string(l.Raw) != "x" {
+		t.Errorf("%+v", l)
+	}
+}
+
+func FuzzText(f *testing.F) {
+	for _, seed := range []string{"\x1b[2J", "\x1b]0;\a", "\u009b", "\xff\x1b", "\u202e"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := Text(s)
+		if !utf8.ValidString(got) || strings.ContainsFunc(got, invisible) || strings.Contains(got, "\r") || utf8.RuneCountInString(got) > MaxText {
+			t.Errorf("%q becomes %q", s, got)
+		}
+		if again := Text(got); again != got {
+			t.Errorf("%q becomes %q, and that %q", s, got, again)
+		}
+		var term Terminal
+		for _, r := range term.Filter(s) {
+			if r != 0x1b && r != '\b' && invisible(r) {
+				t.Errorf("%q shows %q", s, r)
+			}
+		}
+	})
+}

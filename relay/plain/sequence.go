@@ -1,0 +1,117 @@
+package plain
+
+import "strings"
+
+// maxSequence bounds an escape sequence: past that many bytes without its end, its
+// beginning is taken for text.
+const maxSequence = 4 << 10
+
+// kind is what an escape sequence is for.
+type kind int
+
+const (
+	other  kind = iota
+	colour      // SGR: how the text that follows looks
+	erase       // of the current line
+	open        // it may go on past the end of s
+)
+
+// sequence is the length of the escape sequence that s begins with, 0 where it begins
+// with none. Both forms count: ESC and a letter, and the C1 control that stands for it.
+func sequence(s string) (n int, k kind) {
+	introducer, rest := introduced(s)
+	if introducer == 0 {
+		return 0, other
+	}
+	head := len(s) - len(rest)
+	switch introducer {
+	case 0x1b:
+		return head, open // the letter has not come
+	case '[':
+		return control(rest, head)
+	case ']', 'P', 'X', '^', '_':
+		return controlString(rest, head)
+	}
+	if introducer >= 0x20 && introducer <= 0x2f { // character sets and the like
+		for i := 0; i < len(rest) && i < maxSequence; i++ {
+			if rest[i] < 0x20 || rest[i] > 0x2f {
+				return head + i + 1, other
+			}
+		}
+		if len(rest) >= maxSequence {
+			return head, other
+		}
+		return len(s), open
+	}
+	return head, other
+}
+
+// introduced is the letter that says what a sequence is, and what follows it: 0 where s
+// begins with no sequence, ESC where nothing follows that.
+func introduced(s string) (letter byte, rest string) {
+	if s[0] == 0x1b {
+		if len(s) == 1 {
+			return 0x1b, ""
+		}
+		if s[1] < 0x20 || s[1] > 0x7e {
+			return '~', s[1:] // ESC and no letter
+		}
+		return s[1], s[2:]
+	}
+	if isC1(s) {
+		return s[1] - 0x40, s[2:]
+	}
+	return 0, s
+}
+
+// isC1 reports whether s begins with a control of U+0080 to U+009F.
+func isC1(s string) bool { return len(s) > 1 && s[0] == 0xc2 && s[1] >= 0x80 && s[1] <= 0x9f }
+
+// control is a sequence of parameters and a final letter, after its head bytes.
+func control(rest string, head int) (int, kind) {
+	for i := 0; i < len(rest) && i < maxSequence; i++ {
+		switch c := rest[i]; {
+		case c >= 0x40 && c <= 0x7e:
+			return head + i + 1, controlKind(rest[:i], c)
+		case c < 0x20 || c > 0x7e:
+			return head + i, other // broken off: what follows is text
+		}
+	}
+	if len(rest) >= maxSequence {
+		return head, other
+	}
+	return head + len(rest), open
+}
+
+func controlKind(parameters string, final byte) kind {
+	switch {
+	case final == 'm' && strings.Trim(parameters, "0123456789;:") == "":
+		return colour
+	case final == 'K' && strings.Trim(parameters, "012") == "":
+		return erase
+	}
+	return other
+}
+
+// controlString is a sequence that carries a text, up to BEL or ST: a window's title, the
+// clipboard, a picture.
+func controlString(rest string, head int) (int, kind) {
+	for i := 0; i < len(rest) && i < maxSequence; i++ {
+		switch {
+		case rest[i] == '\a':
+			return head + i + 1, other
+		case rest[i] == 0x1b && i+1 == len(rest):
+			return head + len(rest), open
+		case rest[i] == 0x1b && rest[i+1] == '\\':
+			return head + i + 2, other
+		case strings.HasPrefix(rest[i:], "\u009c"):
+			return head + i + len("\u009c"), other
+		case rest[i] == 0x1b, isC1(rest[i:]): // broken off by another one
+			return head + i, other
+		}
+	}
+	if len(rest) >= maxSequence {
+		return head, other
+	}
+	return head + len(rest), open
+}

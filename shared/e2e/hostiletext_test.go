@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/e2e/hostilevm"
+)
+
+// textCases are the misbehaviours that put escapes into strings.
+var textCases = []string{"text", "text-all", "text-errors"}
+
+// wantPlain fails where a text holds what a terminal obeys or a reader can't see.
+func wantPlain(t *testing.T, what, text string) {
+	t.Helper()
+	for _, r := range text {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || strings.ContainsRune("\u202e\u2066\u200b", r)) {
+			t.Errorf("%s holds %q: %.300q", what, r, text)
+			return
+		}
+	}
+}
+
+// strings of v, a decoded JSON value, keys too.
+func eachString(v any, visit func(string)) {
+	switch v := v.(type) {
+	case string:
+		visit(v)
+	case []any:
+		for _, one := range v {
+			eachString(one, visit)
+		}
+	case map[string]any:
+		for key, one := range v {
+			visit(key)
+			eachString(one, visit)
+		}
+	}
+}
+
+func TestNoToolShowsEscapes(t *testing.T) {
+	arguments := map[string]map[string]any{
+		"run_code_quick": {"code": "1"}, "run_code_long": {"code": "1", "checkpoint_name": "c"}, "get_execution": {"execution_id": "execution-1"},
+		"interrupt_execution": {"execution_id": "execution-1"}, "provide_input": {"execution_id": "execution-1", "text": "x"},
+		"inspect_variable": {"name": "x"}, "download_from_colab": {"remote_path": "data"}, "upload_to_colab": {"local_path": "up.txt"},
+		"save_kernel_state": {"name": "s"}, "restore_kernel_state": {"name": "s"}, "get_checkpoint": {"operation": "c"},
+		"run_chunked_operation": {"setup_code": "x = 1", "loop_code": "x += 1", "n_iterations": 3, "batch_size": 1},
+	}
+	for _, name := range textCases {
+		t.Run(name, func(t *testing.T) {
+			vm := hostilevm.Start(t, name)
+			vm.Put("data/a\x1b[2Jb\u202e", []byte("x"))
+			dir := t.TempDir()
+			if err := os.WriteFile(dir+"/up.txt", []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_HOLD=2s"}, Progress: func(message string) { wantPlain(t, "progress", message) }})
+			tools, err := h.Tools(within(t, 10*time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tool := range tools {
+				a := call(t, h, tool.Name, arguments[tool.Name])
+				wantPlain(t, tool.Name, a.Text)
+				eachString(a.Fields, func(s string) { wantPlain(t, tool.Name+"'s fields", s) })
+				if a.Error() == "bad_request" && arguments[tool.Name] != nil {
+					t.Errorf("%s did not take its arguments: %s", tool.Name, a.Text)
+				}
+			}
+			for _, line := range strings.Split(h.Stderr.String(), "\n") {
+				wantPlain(t, "the log", line)
+			}
+		})
+	}
+}
+
+func TestNoCommandShowsEscapes(t *testing.T) {
+	commands := map[string][]string{
+		"status": {"status"}, "doctor": {"doctor"}, "runtimes": {"runtimes"}, "get": {"get", "data"}, "get of nothing": {"get", "gone"},
+		"put": {"put", "up.txt"}, "pair": {"pair", "--name", "other"}, "run": {"run", "-c", "1"},
+	}
+	for _, name := range textCases {
+		vm := hostilevm.Start(t, name)
+		vm.Put("data/a\x1b[2Jb\u202e", []byte("x"))
+		for _, title := range slices.Sorted(maps.Keys(commands)) {
+			dir := t.TempDir()
+			if err := os.WriteFile(dir+"/up.txt", []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args := commands[title]
+			if title == "pair" {
+				args = append(slices.Clone(args), vm.Pairing())
+			}
+			cmd := exec.CommandContext(within(t, 30*time.Second), binaries.Relay, args...)
+			cmd.Dir = dir
+			cmd.Env = []string{"HOME=" + dir, "XDG_CONFIG_HOME=" + dir + "/config", "COLAB_URL=" + vm.URL, "COLAB_SECRET=" + vm.Secret.Reveal()}
+			var out, errs bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &errs
+			_ = cmd.Run()       // many fail, as they should
+			if title != "run" { // what code prints goes to a pipe as it is
+				wantPlain(t, name+": relay "+title, out.String())
+			}
+			wantPlain(t, name+": relay "+title+", stderr", errs.String())
+			if out.Len()+errs.Len() == 0 {
+				t.Errorf("%s: relay %s says nothing", name, title)
+			}
+		}
+	}
+}
+
+// The test of the test: the executor does send what must not arrive.
+func TestTheTextCasesDoSendEscapes(t *testing.T) {
+	for _, name := range textCases {
+		c, err := hostilevm.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(hostilevm.Escape)
+		if err != nil || c.About == "" || !strings.Contains(string(text), `\u001b`) {
+			t.Errorf("%s: %s, %v", name, text, err)
+		}
+	}
+}
