@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/tools"
+	"colabrelay/relay/transfer"
 )
 
 // Bounds of RELAY_HOLD. Hosts cut calls after 60 s and more, the strictest of the
@@ -61,6 +62,7 @@ type config struct {
 	hold          time.Duration
 	keep          tools.Keep
 	pairings      *pairing.Store // nil with a problem
+	guard         *transfer.Guard
 	problems      []error
 }
 
@@ -91,12 +93,37 @@ func load(s settings) config {
 	if c.pairings, err = openPairings(); err != nil {
 		fault("%v", err)
 	}
+	if c.guard, err = newGuard(s, c.checkpointDir); err != nil {
+		fault("%v", err)
+	}
 	if s.get("COLAB_URL") != "" {
 		if _, err := pairing.Resolve(pairing.EnvName, s.get, c.pairings); err != nil {
 			fault("%v", err)
 		}
 	}
 	return c
+}
+
+// newGuard keeps uploads from the relay's own secrets, and from those of the user that
+// RELAY_UPLOAD_ALLOW does not list.
+func newGuard(s settings, checkpointDir string) (*transfer.Guard, error) {
+	own, err := pairing.DefaultDir()
+	if err != nil {
+		return nil, fmt.Errorf("there is no folder for pairings: %v", err)
+	}
+	g := &transfer.Guard{Never: []string{own, checkpointDir}}
+	for _, path := range filepath.SplitList(s.get("RELAY_UPLOAD_ALLOW")) {
+		if rest, home := strings.CutPrefix(path, "~/"); home {
+			if path, err = under(os.UserHomeDir, rest); err != nil {
+				return g, fmt.Errorf("RELAY_UPLOAD_ALLOW: %v", err)
+			}
+		}
+		if !filepath.IsAbs(path) {
+			return g, fmt.Errorf("RELAY_UPLOAD_ALLOW has %q: write absolute paths, or ones that begin with ~/, with %q between", path, filepath.ListSeparator)
+		}
+		g.Permit = append(g.Permit, path)
+	}
+	return g, nil
 }
 
 func openPairings() (*pairing.Store, error) {

@@ -14,6 +14,8 @@ var nextSteps = []struct {
 	err  error
 	step string
 }{
+	{transfer.ErrGuarded, "to upload it all the same, run the same command with --force"},
+	{transfer.ErrUnexpected, "run the same command again"},
 	{transfer.ErrChanged, "something writes to the file: wait until it is whole, then run the same command again"},
 	{transfer.ErrLocalDisk, "free disk space on this computer; the same command then goes on where it stopped"},
 	{transfer.ErrBusy, "wait until the other transfer of this file has ended, or give it another name"},

@@ -30,7 +30,7 @@ func serve(ctx context.Context, set settings, std streams) error {
 	defer runtimes.close()
 	relay := tools.New(tools.Config{
 		Resolve: runtimes.resolve, Lives: runtimes.lives(byAgents),
-		SaveDir: cfg.saveDir, CheckpointDir: cfg.checkpointDir, Hold: cfg.hold, Keep: cfg.keep,
+		SaveDir: cfg.saveDir, CheckpointDir: cfg.checkpointDir, Hold: cfg.hold, Keep: cfg.keep, Guard: cfg.guard,
 		Problems: cfg.problems, Version: version, Log: log,
 	})
 	err := relay.Serve(ctx, std.in, std.out)

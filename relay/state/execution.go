@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
 
@@ -165,6 +166,9 @@ func (j *job) removeRemote(ctx context.Context, path string) {
 
 // decode reads a report into v.
 func decode(report json.RawMessage, v any) error {
+	if err := client.CheckItems(report, reportItems); err != nil {
+		return fmt.Errorf("reading the kernel's report: %w", err)
+	}
 	if err := json.Unmarshal(report, v); err != nil {
 		return fmt.Errorf("reading the kernel's report: %v", err)
 	}

@@ -113,7 +113,10 @@ func (s *saved) check() error {
 	if err := s.Manifest.check(); err != nil {
 		return fmt.Errorf("reading the kernel's report: %w", err)
 	}
-	return nil
+	if told.Manifest.Bytes > maxBytes {
+		return fmt.Errorf("the kernel reports a state of %d bytes, over %d: save fewer variables, or write the large ones to Drive", told.Manifest.Bytes, int64(maxBytes))
+	}
+	return checkPlace(told.Path)
 }
 
 // fetch brings the file to the laptop and makes a version of it.
@@ -134,7 +137,10 @@ func (j *job) download(ctx context.Context, p *pending, s *Saved) error {
 	defer cancel()
 	folder := filepath.Join(j.folder, incoming)
 	var err error
-	s.Moved, err = transfer.Download(held, j.c, p.Remote, transfer.Local{Dir: folder, Name: dataFile}, transfer.Options{Overwrite: true, Report: j.o.Report})
+	s.Moved, err = transfer.Download(held, j.c, p.Remote, transfer.Local{Dir: folder, Name: dataFile}, transfer.Options{
+		Overwrite: true, Report: j.o.Report,
+		Expect: &transfer.Expected{SizeBytes: p.Manifest.Bytes, SHA256: p.Manifest.SHA256},
+	})
 	var refused *contract.Error
 	switch {
 	case err != nil && held.Err() != nil && ctx.Err() == nil:
@@ -142,6 +148,9 @@ func (j *job) download(ctx context.Context, p *pending, s *Saved) error {
 	case errors.As(err, &refused) && refused.Code == contract.CodeNotFound:
 		j.forget(savingFile)
 		return fmt.Errorf("the kernel's file is gone from the VM: %w", err)
+	case errors.Is(err, transfer.ErrUnexpected):
+		j.forget(savingFile)
+		return fmt.Errorf("the VM's file is not the state that the kernel reported: %w", err)
 	case err != nil:
 		return err
 	case s.Moved.SHA256 != p.Manifest.SHA256 || s.Moved.SizeBytes != p.Manifest.Bytes:

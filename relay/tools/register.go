@@ -17,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/transfer"
 )
 
 // Bounds of what is served at once.
@@ -47,12 +48,13 @@ type Config struct {
 	// Resolve gives the runtime of that name; the empty name means the default
 	// one. It is asked anew at each call. An error that is a *Problem is told as it is.
 	Resolve       func(name string) (Runtime, error)
-	SaveDir       string        // pictures and long outputs go to its folder executions
-	CheckpointDir string        // what run_code_long keeps under checkpoint_name
-	Hold          time.Duration // how long a call may wait
-	Keep          Keep          // bounds of what is kept of chunked runs
-	Lives         Lives         // what relays before this one saw
-	Problems      []error       // settings that are wrong; every tool then says so
+	SaveDir       string          // pictures and long outputs go to its folder executions
+	CheckpointDir string          // what run_code_long keeps under checkpoint_name
+	Hold          time.Duration   // how long a call may wait
+	Keep          Keep            // bounds of what is kept of chunked runs
+	Guard         *transfer.Guard // what upload_to_colab may read; nil for everything
+	Lives         Lives           // what relays before this one saw
+	Problems      []error         // settings that are wrong; every tool then says so
 	Version       string
 	Log           *slog.Logger // nil for none
 }

@@ -27,12 +27,13 @@ func uploadToColab() tool {
 		name: "upload_to_colab", title: "Upload to the VM",
 		description: "Copy a file or a whole folder from this computer to the VM, so that code there can read it; the answer names the place. Use it for data, scripts and models that the user has here; what is on the web the VM downloads faster itself (run_code_quick with !wget). " +
 			"The copy is checked by SHA-256 and appears at once when it is whole; a different file of the same name is never replaced unless overwrite is true. " +
-			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it goes on where it stopped, also after a lost connection. Files that are there already are skipped.",
+			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it goes on where it stopped, also after a lost connection. Files that are there already are skipped. Files that usually hold keys or passwords (.ssh, .aws, *.pem, browser profiles and the like) are refused, and so is a folder that holds one.",
 		idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args uploadArgs) (*Upload, *Problem) {
 		local := localPath(c.cfg.SaveDir, args.Local)
 		known := c.target.Client.InstanceID()
 		r, m, problem := c.move(ctx, args.Overwrite, func(ctx context.Context, o transfer.Options) (transfer.Result, error) {
+			o.Guard = c.cfg.Guard
 			return transfer.Upload(ctx, c.target.Client, local, args.Remote, o)
 		})
 		if known != "" && c.target.Client.InstanceID() != known {

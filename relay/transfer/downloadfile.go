@@ -93,7 +93,7 @@ func (j *job) look(ctx context.Context, w wanted) (contract.FileStat, error) {
 	if st.IsDir || st.Special || st.ETag == "" {
 		return st, ErrNotRegular
 	}
-	return st, nil
+	return st, j.options.Expect.check(st)
 }
 
 // digest waits for the remote file's SHA-256 and remembers it.
@@ -164,6 +164,9 @@ func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 	fetched := make(chan struct{})
 	g.Go(func() error {
 		sha, err := d.digest(inner)
+		if err == nil {
+			err = d.options.Expect.check(d.stat)
+		}
 		if err == nil {
 			d.part.learn(sha)
 		}

@@ -42,13 +42,19 @@ func sameState(a, b fs.FileInfo) bool {
 
 // opening is how a file is reached: by its path, or inside a root.
 type opening struct {
-	stat func(string) (fs.FileInfo, error)
-	open func(string, int, fs.FileMode) (*os.File, error)
+	stat  func(string) (fs.FileInfo, error)
+	open  func(string, int, fs.FileMode) (*os.File, error)
+	path  func(string) string // its path outside of the root
+	guard *Guard
 }
 
-var anywhere = opening{stat: os.Stat, open: os.OpenFile}
+func (j *job) anywhere() opening {
+	return opening{os.Stat, os.OpenFile, func(name string) string { return name }, j.options.Guard}
+}
 
-func inside(root *os.Root) opening { return opening{stat: root.Stat, open: root.OpenFile} }
+func (j *job) inside(root *os.Root) opening {
+	return opening{root.Stat, root.OpenFile, func(name string) string { return absolute(root, name) }, j.options.Guard}
+}
 
 // file opens a regular file. Nothing else is opened: a FIFO would wait for a writer,
 // a device may act on being opened.
@@ -70,7 +76,23 @@ func (o opening) file(name string) (localFile, error) {
 		_ = f.Close()
 		return localFile{}, fmt.Errorf("opening %q: %w", name, ErrNotRegular)
 	}
+	if err := o.permit(name, info); err != nil {
+		_ = f.Close()
+		return localFile{}, fmt.Errorf("opening %q: %w", name, err)
+	}
 	return localFile{File: f, info: info, again: func() (fs.FileInfo, error) { return o.stat(name) }}, nil
+}
+
+// permit asks the guard about the file that is open under name.
+func (o opening) permit(name string, open fs.FileInfo) error {
+	if o.guard == nil {
+		return nil
+	}
+	real, err := realPath(o.path(name), open)
+	if err != nil {
+		return err
+	}
+	return o.guard.check(real)
 }
 
 // statLocal says what is to be uploaded, without opening it.

@@ -40,6 +40,7 @@ var (
 	ErrTooMany       = errors.New("too many files")
 	ErrLocalPath     = errors.New("not a usable local path")
 	ErrSomeFailed    = errors.New("some files failed")
+	ErrUnexpected    = errors.New("not the file that was expected")
 )
 
 // Local is where a download goes. Name may lead into subfolders of Dir, never out
@@ -60,8 +61,35 @@ type Options struct {
 	// Memory is a folder of the relay's own where an unfinished upload of a folder notes
 	// what is on the VM already, for the same call again. Empty for none.
 	Memory string
+	// Guard says what an upload may read; nil lets it read everything.
+	Guard *Guard
+	// Expect is what a download must be, where the caller knows: a file of another size
+	// or digest, or a folder, is ErrUnexpected before a byte of it comes.
+	Expect *Expected
 	// Report is told how far it is, often and never twice at once. It must not block.
 	Report func(Progress)
+}
+
+// Expected is a file that is known before it comes.
+type Expected struct {
+	SizeBytes int64
+	SHA256    string
+}
+
+// check compares what the executor says of the file; a digest that it does not know yet
+// is compared once it does.
+func (e *Expected) check(st contract.FileStat) error {
+	switch {
+	case e == nil:
+		return nil
+	case st.IsDir || st.Special:
+		return fmt.Errorf("%w: it is no regular file", ErrUnexpected)
+	case st.SizeBytes != e.SizeBytes:
+		return fmt.Errorf("%w: it has %d bytes, not %d", ErrUnexpected, st.SizeBytes, e.SizeBytes)
+	case st.SHA256 != "" && st.SHA256 != e.SHA256:
+		return fmt.Errorf("%w: its SHA-256 is another one", ErrUnexpected)
+	}
+	return nil
 }
 
 // Stage is what is being done with the bytes.
@@ -115,6 +143,9 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 	if err != nil {
 		return Result{}, j.told(ctx, fmt.Sprintf("downloading %q", remote), err)
 	}
+	if err := o.Expect.check(st); err != nil {
+		return Result{}, fmt.Errorf("downloading %q: %w", remote, err)
+	}
 	from := newOrigin(to.Runtime, remote)
 	name, err := to.nameFor(root, from, st.IsDir)
 	if err != nil {
@@ -147,7 +178,7 @@ func Upload(ctx context.Context, c *client.Client, local, remote string, o Optio
 		return Result{}, j.told(ctx, fmt.Sprintf("uploading %q", local), err)
 	}
 	j.meter.plan(1, info.Size())
-	sent, err := j.uploadFile(ctx, outside{name: local, target: target, open: func() (localFile, error) { return anywhere.file(local) }})
+	sent, err := j.uploadFile(ctx, outside{name: local, target: target, open: func() (localFile, error) { return j.anywhere().file(local) }})
 	return j.resultOf(ctx, sent, err)
 }
 

@@ -89,7 +89,7 @@ func (s *sending) putBatch(ctx context.Context, files []byte, m contract.Manifes
 
 // read adds a file's bytes to body, if they still are those of its digest.
 func (s *sending) read(body []byte, c candidate) ([]byte, bool) {
-	f, err := inside(s.root).file(c.name)
+	f, err := s.inside(s.root).file(c.name)
 	if err != nil {
 		return body, false
 	}

@@ -18,6 +18,7 @@ import (
 type localEntry struct {
 	name string // in the root, with slashes
 	info fs.FileInfo
+	link bool
 }
 
 func (e localEntry) size() int64 { return e.info.Size() }
@@ -40,6 +41,9 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	}
 	defer root.Close()
 	tree, err := walkLocal(ctx, root)
+	if err == nil {
+		err = j.options.Guard.checkTree(root, tree)
+	}
 	if err == nil {
 		r.Path, err = j.makeRemote(ctx, target)
 	}
@@ -82,7 +86,7 @@ func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
 			case !info.Mode().IsRegular():
 				t.notes = note(t.notes, fmt.Sprintf("%q is neither a file nor a folder: left out", name))
 			default:
-				t.files, t.bytes = append(t.files, localEntry{name, info}), t.bytes+info.Size()
+				t.files, t.bytes = append(t.files, localEntry{name, info, e.Type()&fs.ModeSymlink != 0}), t.bytes+info.Size()
 			}
 		}
 	}

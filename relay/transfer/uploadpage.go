@@ -132,7 +132,7 @@ func (s *sending) learn(ctx context.Context, e localEntry) candidate {
 	if e.size() > contract.MaxBatchFile {
 		return c
 	}
-	f, err := inside(s.root).file(e.name)
+	f, err := s.inside(s.root).file(e.name)
 	if err != nil {
 		return c
 	}
@@ -200,6 +200,6 @@ func (s *sending) outside(c candidate) outside {
 	return outside{
 		name: filepath.Join(s.local, filepath.FromSlash(c.name)), target: s.target + "/" + c.key,
 		memo: s.memo, key: c.key,
-		open: func() (localFile, error) { return inside(s.root).file(c.name) },
+		open: func() (localFile, error) { return s.inside(s.root).file(c.name) },
 	}
 }

@@ -31,7 +31,7 @@ type Case struct {
 }
 
 // Cases are all misbehaviours. A new one is added here.
-var Cases = slices.Concat(honestCases, nameCases, bombCases, textCases)
+var Cases = slices.Concat(honestCases, nameCases, bombCases, textCases, stateCases)
 
 // routes are answers by route, as http.ServeMux writes routes.
 type routes map[string]func(q question) fakevm.Reply

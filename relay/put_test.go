@@ -1,0 +1,44 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/e2e/fakevm"
+)
+
+func TestPutOfAKeyNeedsConsent(t *testing.T) {
+	vm, getenv, dir := startVM(t)
+	write(t, filepath.Join(dir, ".ssh", "key"), []byte("mine"))
+	code, _, errs := relay(t, getenv, "y\n", "put", ".ssh/key", "x")
+	if _, sent := vm.File("x"); code != 1 || sent || !strings.Contains(errs, "--force") {
+		t.Errorf("without a terminal: %d, %s", code, errs)
+	}
+	if code, _, errs = relay(t, getenv, "", "put", "--force", ".ssh/key", "x"); code != 0 {
+		t.Errorf("with --force: %d, %s", code, errs)
+	}
+	if got, _ := vm.File("x"); string(got) != "mine" {
+		t.Errorf("the VM has %q", got)
+	}
+}
+
+func TestASettingPermitsUploads(t *testing.T) {
+	vm, _, dir := startVM(t)
+	write(t, filepath.Join(dir, "certs", "ca.pem"), []byte("public"))
+	for setting, want := range map[string]int{"": 1, dir + "/certs": 0, "/nowhere" + string(filepath.ListSeparator) + "~/certs": 0, "certs": 1} {
+		getenv := environ("COLAB_URL", vm.URL, "COLAB_SECRET", vm.Secret.Reveal(), "RELAY_UPLOAD_ALLOW", setting)
+		if code, _, errs := relay(t, getenv, "", "put", "certs/ca.pem", fakevm.Digest([]byte(setting))); code != want {
+			t.Errorf("%q: %d, %s", setting, code, errs)
+		}
+	}
+}
+
+// The relay's own secrets are not for the tools, whatever is permitted.
+func TestTheRelaysFoldersAreGuarded(t *testing.T) {
+	_, getenv, dir := startVM(t)
+	write(t, filepath.Join(dir, "config", "colab-relay", "notes.txt"), []byte("x"))
+	if code, _, errs := relay(t, getenv, "", "put", filepath.Join(dir, "config", "colab-relay")); code != 1 || !strings.Contains(errs, "keys") {
+		t.Errorf("%d, %s", code, errs)
+	}
+}

@@ -1,0 +1,65 @@
+package state
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/transfer"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/hostilevm"
+)
+
+func TestAReportOfSomethingElseFetchesNothing(t *testing.T) {
+	for name, want := range map[string]error{
+		"state-passwd": errPlace, "state-outside": errPlace, "state-name": errPlace, "state-terabyte": nil,
+		"state-size": transfer.ErrUnexpected, "state-digest": transfer.ErrUnexpected, "state-list": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			vm := hostilevm.Start(t, name)
+			transport := http.DefaultTransport.(*http.Transport).Clone()
+			t.Cleanup(transport.CloseIdleConnections)
+			c, err := client.New(client.Config{BaseURL: vm.URL, Secret: vm.Secret, Transport: transport})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			s, err := Save(t.Context(), c, dir, Options{Name: "s", Until: time.Now().Add(10 * time.Second)})
+			if err == nil || want != nil && !errors.Is(err, want) {
+				t.Errorf("%+v, %v", s, err)
+			}
+			if n := vm.Count("GET " + contract.PathContent); n > 0 {
+				t.Errorf("%d parts were fetched", n)
+			}
+			walked := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+				if err == nil && strings.Contains(e.Name(), dataFile) {
+					t.Errorf("there is %s", path)
+				}
+				return err
+			})
+			if walked != nil {
+				t.Error(walked)
+			}
+		})
+	}
+}
+
+func TestOnlyThePlaceOfAStateIsTaken(t *testing.T) {
+	for place, good := range map[string]bool{
+		hostilevm.StatePath: true, "/var/tmp/colab-relay-state-ab12-xyz/data.state": true,
+		"": false, "/": false, "data.state": false, "/data.state": false, "/tmp/data.state": false,
+		"/tmp/colab-relay-state-/data.state": false, "/tmp/colab-relay-state-x": false, "/tmp/colab-relay-state-x/sub/data.state": false,
+		"/tmp/colab-relay-state-x/data.state/": false, "/tmp//colab-relay-state-x/data.state": false, "tmp/colab-relay-state-x/data.state": false,
+		"/" + strings.Repeat("a", maxPath-len(hostilevm.StatePath)-1) + hostilevm.StatePath: true,
+		"/" + strings.Repeat("a", maxPath-len(hostilevm.StatePath)) + hostilevm.StatePath:   false,
+	} {
+		if err := checkPlace(place); (err == nil) != good {
+			t.Errorf("%.80q: %v", place, err)
+		}
+	}
+}
