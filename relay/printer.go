@@ -53,7 +53,7 @@ func terminal(w io.Writer) *plain.Terminal {
 
 func (p *printer) event(ctx context.Context, c *client.Client, id string, ev contract.Event) {
 	if ev.Cut != "" {
-		p.line(p.std.err, fmt.Sprintf("relay: left out of the output at offset %d: %s", ev.Offset, ev.Cut))
+		p.line(p.std.err, fmt.Sprintf("relay: left out of the output at offset %d: %s", ev.Offset, plain.Line(ev.Cut)))
 	}
 	p.asking = ev.Type == contract.EventInputRequest
 	switch ev.Type {

@@ -112,7 +112,9 @@ func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			json.NewEncoder(w).Encode(contract.ErrorBody{Error: contract.Error{Code: contract.CodeUnauthorized, Message: "no"}})
 			return
 		}
-		status, v = http.StatusNotFound, any(&contract.Error{Code: contract.CodeNotFound, Message: "nothing at " + key})
+		if r.URL.Path != contract.PathHealth {
+			status, v = http.StatusNotFound, any(&contract.Error{Code: contract.CodeNotFound, Message: "nothing at " + key})
+		}
 	}
 	if ok {
 		status, v = h(r, body)
