@@ -113,10 +113,10 @@ func (s *saved) check() error {
 	if err := s.Manifest.check(); err != nil {
 		return fmt.Errorf("reading the kernel's report: %w", err)
 	}
-	if told.Manifest.Bytes > maxBytes {
-		return fmt.Errorf("the kernel reports a state of %d bytes, over %d: save fewer variables, or write the large ones to Drive", told.Manifest.Bytes, int64(maxBytes))
+	if s.Manifest.Bytes > maxBytes {
+		return fmt.Errorf("the kernel reports a state of %d bytes, over %d: save fewer variables, or write the large ones to Drive", s.Manifest.Bytes, int64(maxBytes))
 	}
-	return checkPlace(told.Path)
+	return checkPlace(s.Path)
 }
 
 // fetch brings the file to the laptop and makes a version of it.
