@@ -60,8 +60,8 @@ type API struct {
 	clock    clock
 	unsigned *limiter // requests that proved nothing, per address
 	refused  *limiter // requests with a right MAC that were refused all the same
-	signed   *limiter // requests that were verified, per key
-	waiting  chan struct{}
+	signed   *keyRate // requests that were verified
+	waiting  *places  // long polls
 	pace     pace
 }
 
@@ -75,8 +75,8 @@ func New(cfg Config) *API {
 		clock:    newClock(cfg.Started),
 		unsigned: newLimiter(maxUnsignedPerMinute),
 		refused:  newLimiter(maxRefusedPerMinute),
-		signed:   newLimiter(maxSignedPerMinute),
-		waiting:  make(chan struct{}, maxWaiting),
+		signed:   newKeyRate(),
+		waiting:  newPlaces(maxWaiting),
 		pace:     pace{stall: stallTimeout, whole: bodyTimeout},
 	}
 	a.verifier = auth.NewVerifier(cfg.Secret, cfg.Instance, func() time.Time { return a.clock.now() })

@@ -14,11 +14,11 @@ import (
 // what the holder sent.
 func (a *API) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, err := a.verifier.Verify(r)
+		caller, err := a.verifier.Verify(r)
 		switch {
 		case err == nil:
 			proven(r)
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, withCaller(r, caller))
 		case !errors.Is(err, auth.ErrUnauthorized):
 			a.sign(a.refusing(err)).ServeHTTP(w, r)
 		case a.withinUnsigned(w, r):

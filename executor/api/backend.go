@@ -28,7 +28,7 @@ func (a *API) backendReady(r *http.Request) error {
 		return nil
 	default:
 	}
-	done, err := a.wait()
+	done, err := a.wait(r)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ const (
 	// can open them, each costs a file descriptor and a goroutine, and 234 idle ones
 	// once left none for the owner. Past the bound the oldest one is closed, so a
 	// newcomer, the owner maybe, always gets in; one whose headers are under way goes
-	// last.
-	maxStrangers = 64
+	// last. A hundred relays that connect at the same moment stay below it.
+	maxStrangers = 256
 	// maxVerified bounds the others: a hundred relays with ten connections each. Past
 	// it a connection stays a stranger's, and may be closed between two requests.
 	maxVerified = 1024

@@ -30,12 +30,12 @@ func (a *API) submit(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	done, err := a.waitFor(wait)
+	done, err := a.waitFor(r, wait)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	id, err := a.Queue.Submit(s)
+	id, err := a.Queue.SubmitFor(callerOf(r).String(), s)
 	if err != nil {
 		return nil, err
 	}
@@ -67,11 +67,11 @@ func checkSubmit(s *contract.Submit) (wait time.Duration, err error) {
 }
 
 // waitFor takes a place for a long poll, if there is anything to wait for.
-func (a *API) waitFor(wait time.Duration) (done func(), err error) {
+func (a *API) waitFor(r *http.Request, wait time.Duration) (done func(), err error) {
 	if wait == 0 {
 		return func() {}, nil
 	}
-	return a.wait()
+	return a.wait(r)
 }
 
 func (a *API) readExecution(r *http.Request) (any, error) {
@@ -91,7 +91,7 @@ func (a *API) readExecution(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	done, err := a.waitFor(wait)
+	done, err := a.waitFor(r, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (a *API) interruptExecution(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	done, err := a.wait() // it may take the kernel's 10 s to yield
+	done, err := a.wait(r) // it may take the kernel's 10 s to yield
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ func (a *API) compare(r *http.Request) (any, error) {
 	if err := decode(r, &m); err != nil {
 		return nil, err
 	}
-	done, err := a.wait()
+	done, err := a.wait(r)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (a *API) readBatch(r *http.Request) ([]byte, error) {
 	if err := decode(r, &asked); err != nil {
 		return nil, err
 	}
-	done, err := a.wait()
+	done, err := a.wait(r)
 	if err != nil {
 		return nil, err
 	}

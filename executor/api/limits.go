@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -12,15 +13,14 @@ import (
 // Bounds of the contract on how often and how many.
 const (
 	maxUnsignedPerMinute = 60
-	maxSignedPerMinute   = 6000
 	// maxRefusedPerMinute bounds what somebody gets answered who captured requests of the
 	// key's holder and repeats them. The holder's own programs come here once each after a
 	// restart or a wrong clock: a hundred relays pass.
 	maxRefusedPerMinute = 600
-	maxWaiting          = 64 // connections in a long poll at once
+	maxWaiting          = 64 // requests in a long poll at once; as many again for callers that have none
 )
 
-// limiter counts requests per key over a sliding minute.
+// limiter counts requests over a sliding minute.
 type limiter struct{ rate *httprate.RateLimiter }
 
 func newLimiter(perMinute int) *limiter {
@@ -40,7 +40,10 @@ var (
 		Code: contract.CodeRateLimited, Message: "too many requests with this key that were refused",
 		Hint: "sign by server_time for the executor that this answer names, and try again in a second",
 	}
-	errSignedRate  = &refusal{Code: contract.CodeRateLimited, Message: "too many requests with this key"}
+	errSignedRate = &refusal{
+		Code: contract.CodeRateLimited, Message: fmt.Sprintf("the executor's own limit is reached: %d requests a second for one secret, in the long run", keyPerSecond),
+		Hint: "wait some seconds, then call again, and less often: all relays with this secret share the limit, in equal parts",
+	}
 	errTooManyWait = &refusal{
 		Code: contract.CodeRateLimited, Status: http.StatusServiceUnavailable,
 		Message: "too many requests are waiting for output", Hint: "try again in a second, or ask without wait_seconds",
@@ -79,7 +82,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // as the holder's: before, anybody could use the key's share up.
 func (a *API) limitKey(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.signed.take(w, r, "key") {
+		if !a.signed.take(r.Context(), callerOf(r)) {
 			a.fail(w, r, errSignedRate)
 			return
 		}
@@ -88,11 +91,10 @@ func (a *API) limitKey(next http.Handler) http.Handler {
 }
 
 // wait takes one of the places for long polls; the caller gives it back by done.
-func (a *API) wait() (done func(), err error) {
-	select {
-	case a.waiting <- struct{}{}:
-		return func() { <-a.waiting }, nil
-	default:
+func (a *API) wait(r *http.Request) (done func(), err error) {
+	done, ok := a.waiting.take(callerOf(r))
+	if !ok {
 		return nil, errTooManyWait
 	}
+	return done, nil
 }

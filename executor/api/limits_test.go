@@ -40,8 +40,15 @@ func TestUnsignedRequestsAreLimitedPerAddress(t *testing.T) {
 	}
 }
 
+// stop ends the coming of tokens and the wait for them.
+func (k *keyRate) stop() {
+	at := time.Now()
+	k.now, k.patience = func() time.Time { return at }, 0
+}
+
 func TestSignedRequestsAreLimitedPerKey(t *testing.T) {
 	s := newStand(t)
+	s.api.signed.stop()
 	h := s.api.around(http.HandlerFunc(echo))
 	signer := auth.NewSigner(s.secret)
 	ask := func() int {
@@ -53,7 +60,7 @@ func TestSignedRequestsAreLimitedPerKey(t *testing.T) {
 		h.ServeHTTP(w, req)
 		return w.Code
 	}
-	for i := range maxSignedPerMinute {
+	for i := range maxKeyBurst {
 		if status := ask(); status != http.StatusOK {
 			t.Fatalf("request %d gets %d", i+1, status)
 		}
@@ -65,17 +72,17 @@ func TestSignedRequestsAreLimitedPerKey(t *testing.T) {
 
 func TestWaitingRequestsAreLimitedAndTheRestIsRetryable(t *testing.T) {
 	s := newStand(t) // without a backend: what is signed waits
-	ended := make(chan int, maxWaiting)
-	for range maxWaiting {
+	ended := make(chan int, 2*maxWaiting)
+	for range 2 * maxWaiting { // each signs as a caller of its own
 		go func() { ended <- s.call("GET", "/v1/nothing", nil).StatusCode }()
 	}
-	eventually(t, func() bool { return len(s.api.waiting) == maxWaiting })
+	eventually(t, func() bool { return s.api.waiting.taken() == 2*maxWaiting })
 	e := s.call("GET", "/v1/nothing", nil).want(t, http.StatusServiceUnavailable, contract.CodeRateLimited)
 	if !e.Retryable {
 		t.Error("a relay is told not to try again")
 	}
 	s.api.Attach(Backend{})
-	for range maxWaiting {
+	for range 2 * maxWaiting {
 		if status := <-ended; status != http.StatusNotFound {
 			t.Errorf("a waiting request ends with %d", status)
 		}
@@ -110,9 +117,9 @@ func TestACallerThatGoesAwayGivesItsPlaceBack(t *testing.T) {
 	if err := req.Write(c); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return len(s.api.waiting) == 1 })
+	eventually(t, func() bool { return s.api.waiting.taken() == 1 })
 	c.Close()
-	eventually(t, func() bool { return len(s.api.waiting) == 0 })
+	eventually(t, func() bool { return s.api.waiting.taken() == 0 })
 }
 
 func TestHeadersAreLimited(t *testing.T) {

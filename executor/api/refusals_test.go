@@ -43,7 +43,7 @@ func TestRepeatedRequestsDoNotLockTheOwnerOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req := capture()
 			h := s.api.around(http.HandlerFunc(echo))
-			for range maxSignedPerMinute {
+			for range maxKeyBurst {
 				h.ServeHTTP(httptest.NewRecorder(), req)
 			}
 			s.wantOwnerIn(t)
@@ -78,6 +78,7 @@ func (s *stand) wantOwnerIn(t *testing.T) {
 // don't touch, though all come from one address, as they do behind an ssh tunnel.
 func TestTheThreeLimitsDoNotTouchEachOther(t *testing.T) {
 	s := standWith(t, echo)
+	s.api.signed.stop()
 	stranger := func() int { return s.asked(s.request("GET", "/x", nil)) }
 	replay := s.sign(s.request("GET", "/x", nil), nil, time.Now().Add(-time.Hour))
 	refused := func() int { return s.asked(replay) }
@@ -90,7 +91,7 @@ func TestTheThreeLimitsDoNotTouchEachOther(t *testing.T) {
 	}{
 		{"strangers", stranger, maxUnsignedPerMinute, http.StatusUnauthorized},
 		{"refused requests", refused, maxRefusedPerMinute, http.StatusUnauthorized},
-		{"the owner", owner, maxSignedPerMinute, http.StatusOK},
+		{"the owner", owner, maxKeyBurst, http.StatusOK},
 	} {
 		for i := range one.limit {
 			if status := one.ask(); status != one.want {

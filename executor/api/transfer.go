@@ -30,7 +30,7 @@ func (a *API) stat(r *http.Request) (any, error) {
 	if digest == 0 {
 		return a.Files.Stat(path)
 	}
-	done, err := a.waitFor(wait)
+	done, err := a.waitFor(r, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (a *API) askUpload(r *http.Request, ask func(ctx context.Context, id string
 	if err != nil {
 		return nil, err
 	}
-	done, err := a.waitFor(wait)
+	done, err := a.waitFor(r, wait)
 	if err != nil {
 		return nil, err
 	}

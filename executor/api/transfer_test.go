@@ -357,8 +357,8 @@ func TestTransfersThatWaitTakeAPlaceOfTheLongPolls(t *testing.T) {
 	s := newFileStand(t)
 	s.write("a", []byte("hello"))
 	id := s.start("b", []byte("hello")).UploadID
-	for range maxWaiting {
-		done, err := s.api.wait()
+	for n := range 2 * maxWaiting { // each as a caller of its own, as all that follow
+		done, err := s.api.wait(withCaller(s.request("GET", "/", nil), caller(n)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -110,6 +110,7 @@ func (q *Queue) take() *entry {
 	}
 	e := q.pending[0]
 	q.pending = q.pending[1:]
+	q.round = e.round
 	q.running = e
 	q.renumber()
 	return e

@@ -38,6 +38,8 @@ type entry struct {
 	requestID string
 	digest    string // of the code
 	unstored  bool   // leaves no trace in the kernel's history
+	caller    string // who submitted it, and in which round of all callers it runs
+	round     int
 	dir       string
 	log       *eventLog
 	blobs     *blobStore

@@ -37,7 +37,7 @@ var (
 
 // Limits bound what the queue keeps. The zero value of a field means its default.
 type Limits struct {
-	Queue     int    // executions that wait; 64
+	Queue     int    // executions that wait, see Queue.full; 64
 	LogBytes  int64  // events, and again blobs, of one execution; 256 MiB
 	StateSize int64  // all executions together; 4 GiB, oldest finished dropped first
 	Kept      int    // executions remembered, the user's and the relay's own each; 2,000
@@ -73,8 +73,9 @@ type Queue struct {
 	reserve   *reserve
 	past      *past // what is known of those forgotten
 	spare     *folder
-	pending   []*entry
-	running   *entry // also a finished one that does not yield the kernel
+	pending   []*entry // in the order in which they run
+	round     int      // of the one that started last
+	running   *entry   // also a finished one that does not yield the kernel
 	held      bool
 	freed     chan struct{} // closed when a run or a Hold gives the kernel back, then replaced
 	closing   bool
@@ -141,7 +142,10 @@ func (l Limits) orDefault() Limits {
 // Submit accepts s and returns its execution's id. A RequestID seen before
 // gives the same id and runs nothing. The caller has checked s against the
 // contract's bounds.
-func (q *Queue) Submit(s contract.Submit) (id string, err error) {
+func (q *Queue) Submit(s contract.Submit) (id string, err error) { return q.SubmitFor("", s) }
+
+// SubmitFor is Submit on behalf of a caller: callers take turns.
+func (q *Queue) SubmitFor(caller string, s contract.Submit) (id string, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if old, ok := q.byRequest[s.RequestID]; ok {
@@ -156,7 +160,7 @@ func (q *Queue) Submit(s contract.Submit) (id string, err error) {
 		}
 		return old.ID, nil
 	}
-	if err := q.refuse(); err != nil {
+	if err := q.refuse(caller); err != nil {
 		return "", err
 	}
 	e, err := q.create(s)
@@ -164,21 +168,21 @@ func (q *Queue) Submit(s contract.Submit) (id string, err error) {
 		return "", err
 	}
 	q.remember(e)
-	q.pending = append(q.pending, e)
+	q.enqueue(e, caller)
 	q.renumber()
 	q.signal()
 	return e.id, nil
 }
 
 // refuse tells why nothing can be accepted now. The lock is held.
-func (q *Queue) refuse() error {
+func (q *Queue) refuse(caller string) error {
 	if q.closing {
 		return ErrShuttingDown
 	}
 	if _, err := q.cfg.Kernel.Life(); errors.Is(err, kernel.ErrDead) {
 		return err
 	}
-	if len(q.pending) >= q.cfg.Limits.Queue {
+	if q.full(caller) {
 		return ErrQueueFull
 	}
 	_, available, err := q.memory.look(refusalAge)

@@ -20,6 +20,7 @@ const (
 	KindTunnelOffline Kind = "tunnel_offline" // the tunnel's service knows no executor at this address now
 	KindTunnelQuota   Kind = "tunnel_quota"   // the tunnel's plan is used up
 	KindTunnelError   Kind = "tunnel_error"   // the tunnel's service says something else is wrong
+	KindRateLimited   Kind = "rate_limited"   // the executor's own limit on requests without a valid signature
 	KindWrongSecret   Kind = "wrong_secret"   // an executor that does not know our key
 	KindNotExecutor   Kind = "not_executor"   // something else answers there
 	KindBadAnswer     Kind = "bad_answer"     // an answer that was changed or forged on its way
@@ -30,7 +31,7 @@ const (
 // Kinds lists every kind, for the tables that must answer each.
 var Kinds = []Kind{
 	KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelQuota, KindTunnelError,
-	KindWrongSecret, KindNotExecutor, KindBadAnswer, KindWrongProtocol, KindTimeout,
+	KindRateLimited, KindWrongSecret, KindNotExecutor, KindBadAnswer, KindWrongProtocol, KindTimeout,
 }
 
 // Error is a call that got no answer of an executor.
@@ -59,6 +60,7 @@ var hints = map[Kind]string{
 	KindTunnelOffline: "the VM has ended or the executor's cell was stopped: " + newCell,
 	KindTunnelQuota:   "see the usage page of the tunnel's account; wait for the new month, take another plan or account, or start the executor with another --tunnel",
 	KindTunnelError:   "try again in a minute; if it stays, " + newCell,
+	KindRateLimited:   "wait a minute, then call again; if that does not help, the secret is wrong: run `relay pair` on this computer and paste what the executor's cell printed",
 	KindWrongSecret:   "this computer and the executor hold different secrets: run `relay pair` on this computer and paste what the executor's cell printed, or set COLAB_SECRET to the executor's EXECUTOR_SECRET",
 	KindNotExecutor:   "check COLAB_URL, or pair again: " + newCell,
 	KindBadAnswer:     "a proxy or virus scanner between this computer and the VM changes traffic: try another network, or an address with https",

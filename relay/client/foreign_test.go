@@ -49,7 +49,7 @@ var foreignAnswers = map[string]struct {
 	"some proxy":              {502, nil, "<html>Bad Gateway</html>", KindTunnelError, "502"},
 	"another secret":          {401, map[string]string{"Content-Type": "application/json"}, `{"error":{"code":"unauthorized","message":"m"}}`, KindWrongSecret, "secret"},
 	"a login page":            {401, map[string]string{"Content-Type": "text/html"}, "<html>log in</html>", KindNotExecutor, "401"},
-	"unsigned rate limit":     {429, map[string]string{"Content-Type": "application/json"}, `{"error":{"code":"rate_limited"}}`, KindTunnelError, "too many"},
+	"unsigned rate limit":     {429, map[string]string{"Content-Type": "application/json"}, `{"error":{"code":"rate_limited"}}`, KindRateLimited, "minute"},
 	"a redirect":              {302, map[string]string{"Location": "https://example.com/login"}, "", KindNotExecutor, "elsewhere"},
 	"a web page":              {200, map[string]string{"Content-Type": "text/html; charset=utf-8"}, "<html>hello</html>", KindNotExecutor, `"text/html"`},
 	"our JSON without a name": {200, map[string]string{"Content-Type": "application/json"}, `{"kernel_id":"k","status":"idle"}`, KindNotExecutor, "no executor"},

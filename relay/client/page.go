@@ -81,6 +81,8 @@ func (c *Client) nameForeign(res *http.Response, body []byte, cause error) *Erro
 	switch {
 	case code == contract.CodeUnauthorized && res.StatusCode == http.StatusUnauthorized:
 		return problem(KindWrongSecret, fmt.Sprintf("the executor at %s does not know this computer's secret", host), cause)
+	case code == contract.CodeRateLimited && res.StatusCode == http.StatusTooManyRequests:
+		return problem(KindRateLimited, fmt.Sprintf("the executor at %s takes no more requests with a wrong secret from this address for a minute", host), cause)
 	case res.StatusCode == http.StatusTooManyRequests:
 		return problem(KindTunnelError, fmt.Sprintf("too many requests to %s", host), cause)
 	case res.StatusCode == http.StatusBadGateway, res.StatusCode == http.StatusServiceUnavailable, res.StatusCode == http.StatusGatewayTimeout:

@@ -1,0 +1,59 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/harness"
+)
+
+// A hundred relays that share a key get equal parts of one kernel.
+func TestAHundredRelaysGetEqualParts(t *testing.T) {
+	e := startExecutor(t, harness.ExecutorConfig{})
+	key, err := auth.NewSecret(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	runs := make([]int, 100)
+	var relays sync.WaitGroup
+	for n := range runs {
+		relays.Go(func() {
+			c, err := client.New(client.Config{BaseURL: e.Ready.LocalURL, Secret: key})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			for ctx.Err() == nil {
+				x, err := c.Submit(ctx, contract.Submit{Code: "None", WaitSeconds: 40})
+				var refused *contract.Error
+				switch {
+				case err == nil && x.Status == contract.StatusSucceeded:
+					runs[n]++
+				case ctx.Err() != nil, err == nil && !x.Status.Finished(): // the time is over
+				case errors.As(err, &refused) && (refused.Code == contract.CodeQueueFull || refused.Code == contract.CodeRateLimited):
+				default:
+					t.Errorf("relay %d: %s, %v", n, x.Status, err)
+					return
+				}
+			}
+		})
+	}
+	relays.Wait()
+	fewest, most, all := runs[0], runs[0], 0
+	for _, n := range runs {
+		fewest, most, all = min(fewest, n), max(most, n), all+n
+	}
+	t.Logf("%d runs, from %d to %d a relay", all, fewest, most)
+	if fewest == 0 || 2*fewest < most {
+		t.Errorf("one relay has %d runs, another %d", fewest, most)
+	}
+}
