@@ -174,7 +174,7 @@ func etagOf(info fs.FileInfo) string {
 	if !ok {
 		return ""
 	}
-	return etag(uint64(st.Dev), st.Ino, st.Size, [2]int64{st.Mtim.Nano(), st.Ctim.Nano()})
+	return etag(uint64(st.Dev), st.Ino, st.Size, times(st))
 }
 
 // unchanged reports whether f still is what it was.
