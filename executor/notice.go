@@ -88,7 +88,7 @@ func (n *notice) reachable(url string) {
 		n.line("pair", "run `relay pair` on the laptop and paste this there:")
 		n.line("", n.pairing())
 		if n.cfg.tunnel.Kind == tunnel.KindNone {
-			n.line("note", "that is for a relay on this machine: without a tunnel no other one gets here by this address")
+			n.line("note", "this address works on this machine only: there is no tunnel")
 		}
 	}
 	n.tellReady()

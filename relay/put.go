@@ -47,7 +47,7 @@ func putCommand(set *settings, std streams) *cobra.Command {
 		},
 	}
 	m.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&force, "force", false, "upload files too that usually hold keys or passwords")
+	cmd.Flags().BoolVar(&force, "force", false, "also upload files that usually hold keys or passwords")
 	return cmd
 }
 

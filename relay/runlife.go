@@ -25,7 +25,7 @@ func (r *remoteRun) sawKernel(id string) {
 	switch {
 	case before.KernelID == "" || before.KernelID == id:
 	case before.InstanceID != "" && before.InstanceID != now.InstanceID:
-		fmt.Fprintln(r.std.err, "relay: the kernel is a new one, on a new VM: variables, functions and imports of the old one are gone, and its files too, but for those on Drive")
+		fmt.Fprintln(r.std.err, "relay: the kernel is a new one, on a new VM: variables, functions and imports of the old one are gone, and its files too, except those on Drive")
 	default:
 		fmt.Fprintln(r.std.err, "relay: the kernel is a new one: variables, functions and imports of the old one are gone")
 	}

@@ -36,7 +36,7 @@ type Stop struct {
 	Iteration *int64 // the one that raised
 	Setup     bool   // it was the set-up
 	Refused   bool   // the code is no Python: nothing ran
-	Lost      *Lost  // the kernel has not the variables; then there is no Execution
+	Lost      *Lost  // the kernel lacks the variables; then there is no Execution
 }
 
 // leastBatch is the least time worth beginning another batch in.

@@ -84,7 +84,7 @@ func (a *advance) stopLost() {
 		lost.Why = "the kernel was lost before they could be kept"
 	}
 	s.Status = StatusVariablesLost
-	s.Failure = &Failure{Status: string(StatusVariablesLost), Message: "the kernel has not " + lost.Carried}
+	s.Failure = &Failure{Status: string(StatusVariablesLost), Message: "the kernel no longer has " + lost.Carried}
 	a.out.Stop = &Stop{Lost: lost}
 }
 

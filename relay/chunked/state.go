@@ -32,7 +32,7 @@ type Status string
 const (
 	StatusRunning  Status = "running"
 	StatusFinished Status = "finished"
-	// StatusVariablesLost: the kernel has not the variables that iterations build on.
+	// StatusVariablesLost: the kernel lacks the variables that iterations build on.
 	StatusVariablesLost Status = "variables_lost"
 )
 

@@ -60,7 +60,7 @@ type Kept struct {
 	Absent  []string // names that were not there
 	Bytes   int64
 
-	Missing   bool   // the kernel has not this run's variables
+	Missing   bool   // the kernel lacks this run's variables
 	Slow      bool   // it would have kept the kernel busy for longer than For
 	Late      bool   // it was given up at Until
 	Unfit     bool   // Fits said no

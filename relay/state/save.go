@@ -111,10 +111,10 @@ func (j *job) readSaved(report json.RawMessage, told *saved) error {
 // check refuses a report that nothing may be fetched by.
 func (s *saved) check() error {
 	if err := s.Manifest.check(); err != nil {
-		return fmt.Errorf("reading the kernel's report: %w", err)
+		return fmt.Errorf("%w: %v", ErrReport, err)
 	}
 	if s.Manifest.Bytes > maxBytes {
-		return fmt.Errorf("the kernel reports a state of %d bytes, over %d: save fewer variables, or write the large ones to Drive", s.Manifest.Bytes, int64(maxBytes))
+		return fmt.Errorf("%w: the state has %d bytes, over %d", ErrReport, s.Manifest.Bytes, int64(maxBytes))
 	}
 	return checkPlace(s.Path)
 }

@@ -49,7 +49,7 @@ func runChunked() tool {
 		name: "run_chunked_operation", title: "Run a loop in resumable batches",
 		description: "Run setup_code once and loop_code for i = 0 … n_iterations-1 on the VM, in batches, with the progress kept on this computer: use it for long loops (training epochs, files, API calls) that must survive cut calls, dead tunnels and dead VMs. " +
 			"One call goes on for about 45 s, then returns can_continue=true: call again with the same arguments until completed = n_iterations. An iteration that raises stops the run there and is not counted: call again with corrected loop_code and on_change=\"continue\". " +
-			"Variables that iterations build up (total += i, xs.append(i)) are kept on this computer between batches, up to a bound, and come back by themselves in a new kernel or VM; what can't be kept is told once, and then the run stops rather than go on without it. Values put into result are kept per iteration.",
+			"Variables that iterations build up (total += i, xs.append(i)) are kept on this computer between batches, up to a bound, and come back by themselves in a new kernel or VM; the answer says once what can't be kept; after a loss the run then stops rather than go on without it. Values put into result are kept per iteration.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args chunkedArgs) (*Chunked, *Problem) {
 		switch chunked.OnChange(args.OnChange) {

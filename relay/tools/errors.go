@@ -94,6 +94,7 @@ type failure struct {
 // theirs may be the cause of one.
 var failures = []failure{
 	{transfer.ErrGuarded, string(contract.CodeForbiddenPath), "Do not work around this: ask the user. The user may upload it with `relay put` in a terminal, or list the path in RELAY_UPLOAD_ALLOW in the relay's environment, which permits all but the relay's own folders."},
+	{state.ErrReport, string(client.KindBadAnswer), "Call again. If it stays, code in the kernel interferes with saving: restart_kernel."},
 	{transfer.ErrUnexpected, string(contract.CodeChanged), "Call again: the kernel writes the state anew. If it stays, code in the kernel interferes with it: restart_kernel."},
 	{transfer.ErrChanged, string(contract.CodeChanged), "Something writes to the file: wait until it is whole (list_executions shows what runs), then call again with the same arguments."},
 	{transfer.ErrLocalDisk, codeLocalDiskFull, "Free disk space on this computer, then call again with the same arguments: what has come is kept."},

@@ -64,7 +64,7 @@ func (c *call) sawKernel(id string) {
 	switch {
 	case id == "" || before.KernelID == "" || before.KernelID == id:
 	case before.InstanceID != "" && before.InstanceID != instance:
-		c.warn("The kernel is a new one, on a new VM: variables, functions and imports of the old one are gone, and its files too, but for those on Drive. %s", c.afterLoss())
+		c.warn("The kernel is a new one, on a new VM: variables, functions and imports of the old one are gone, and its files too, except those on Drive. %s", c.afterLoss())
 	default:
 		c.warn("The kernel is a new one: variables, functions and imports of the old one are gone. %s", c.afterLoss())
 	}

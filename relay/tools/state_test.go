@@ -23,13 +23,13 @@ func stateOn(f *fakeExecutor) *fakeRun {
 	digest := hex.EncodeToString(sum[:])
 	f.on("GET", contract.PathStat, func(*http.Request, []byte) (int, any) {
 		return http.StatusOK, contract.FileStat{
-			File: contract.File{Name: "data.state", Path: "/tmp/x/data.state", SizeBytes: int64(len(data))}, ETag: "e", SHA256: digest,
+			File: contract.File{Name: "data.state", Path: "/tmp/colab-relay-state-x/data.state", SizeBytes: int64(len(data))}, ETag: "e", SHA256: digest,
 		}
 	})
 	f.on("GET", contract.PathContent, func(*http.Request, []byte) (int, any) { return http.StatusOK, data })
 	r := f.run("s1")
 	r.event(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
-		"application/vnd.colab-relay.state+json": json.RawMessage(fmt.Sprintf(`{"path":"/tmp/x/data.state","manifest":{"python":"3.12.1","pickler":"dill","variable_count":2,
+		"application/vnd.colab-relay.state+json": json.RawMessage(fmt.Sprintf(`{"path":"/tmp/colab-relay-state-x/data.state","manifest":{"python":"3.12.1","pickler":"dill","variable_count":2,
 			"variables":[{"name":"x","type":"int","bytes":5},{"name":"y","type":"list","bytes":9}],"modules":[{"name":"np","module":"numpy"}],
 			"skipped":[{"name":"gen","reason":"it holds a generator"}],"skipped_count":1,"bytes":%d,"sha256":%q}}`, len(data), digest)),
 	}})

@@ -37,7 +37,7 @@ func uploadToColab() tool {
 			return transfer.Upload(ctx, c.target.Client, local, args.Remote, o)
 		})
 		if known != "" && c.target.Client.InstanceID() != known {
-			c.warn("The VM behind this address is a new one, and the upload went there: the old VM's files are gone, but for those on Drive.")
+			c.warn("The VM behind this address is a new one, and the upload went there: the old VM's files are gone, except those on Drive.")
 		}
 		if r.Path == "" && problem != nil {
 			return nil, problem
