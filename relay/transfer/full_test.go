@@ -43,7 +43,7 @@ func TestAFullDiskOnTheVMKeepsWhatArrived(t *testing.T) {
 	want := fill(t, local, size, 1)
 	var puts atomic.Int32
 	v.counts.step(t, func(r *http.Request) {
-		if r.Method == http.MethodPut && puts.Add(1) == 4 {
+		if r.Method == http.MethodPut && puts.Add(1) == size/partBytes { // six are in flight, so two have arrived
 			v.run("f = open('filler', 'wb', 0)\ntry:\n  while True: f.write(bytes(100_000))\nexcept OSError: pass")
 		}
 	})
