@@ -36,7 +36,7 @@ demo: build python ## an MCP host drives a real kernel: a readable session, ends
 	@go run ./shared/e2e/demo
 
 test: build python ## all tests, with the race detector, on both kernel stacks
-	go test -race -timeout 10m ./...
+	go test -race -timeout 15m ./shared/e2e ./... # the longest first
 
 check: python ## format, vet, staticcheck, Python files, go.mod; changes nothing
 	@unformatted=$$(gofmt -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then echo "gofmt wants to change:" $$unformatted; exit 1; fi

@@ -42,6 +42,7 @@ var faults = []struct {
 }
 
 func TestChunkedRunsLiveThroughKillsAndCuts(t *testing.T) {
+	t.Parallel()
 	runs, seed := 4, uint64(1)
 	if soak() {
 		runs, seed = 52, uint64(time.Now().UnixNano())
@@ -175,6 +176,7 @@ func fold() (total int) {
 }
 
 func TestARunIsFinishedOnASecondVMAfterItsStateIsRestored(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, "2s")
 	run := map[string]any{"setup_code": foldSetup, "loop_code": foldLoop, "n_iterations": foldSteps, "batch_size": 10, "checkpoint_name": "moving"}
 	a := call(t, l.host, "run_chunked_operation", run)
@@ -210,6 +212,7 @@ func untilDone(t *testing.T, l *lab, tool string, args map[string]any) harness.A
 }
 
 func TestTheDocumentedExampleOfChunkedRunsWorks(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e, h := pair(t, s)
 		for _, name := range []string{"a.txt", "b.txt", "c.txt"} {

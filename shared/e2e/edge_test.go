@@ -22,6 +22,7 @@ func viaEdge(t *testing.T, edge *ngrokedge.Edge, s stacks.Stack) *harness.Execut
 }
 
 func TestRelayReachesTheExecutorThroughNgrok(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		edge := ngrokedge.Start(t)
 		e := viaEdge(t, edge, s)
@@ -37,6 +38,7 @@ func TestRelayReachesTheExecutorThroughNgrok(t *testing.T) {
 }
 
 func TestDroppedSessionsLoseNoEvent(t *testing.T) {
+	t.Parallel()
 	edge := ngrokedge.Start(t)
 	e := viaEdge(t, edge, stacks.Old(t))
 	h := startHost(t, e.Ready.URL, harness.HostConfig{Env: []string{"RELAY_HOLD=2s"}})
@@ -71,6 +73,7 @@ func TestDroppedSessionsLoseNoEvent(t *testing.T) {
 }
 
 func TestRefusedTokenEndsTheExecutorWithOneLine(t *testing.T) {
+	t.Parallel()
 	edge := ngrokedge.Start(t)
 	edge.RefuseToken("ERR_NGROK_105")
 	_, err := harness.StartExecutor(within(t, time.Minute), harness.ExecutorConfig{

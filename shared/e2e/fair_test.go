@@ -20,7 +20,7 @@ func TestAHundredRelaysGetEqualParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
 	runs := make([]int, 100)
 	var relays sync.WaitGroup

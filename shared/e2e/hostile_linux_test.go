@@ -31,6 +31,7 @@ func peak(t *testing.T, pid int) int {
 // Each bound leaves room for a garbage collector that has not run yet. An idle relay
 // takes some 15 MB.
 func TestABombCostsTheRelayLittle(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		args map[string]any

@@ -48,6 +48,7 @@ func eachString(v any, visit func(string)) {
 }
 
 func TestNoToolShowsEscapes(t *testing.T) {
+	t.Parallel()
 	arguments := map[string]map[string]any{
 		"run_code_quick": {"code": "1"}, "run_code_long": {"code": "1", "checkpoint_name": "c"}, "get_execution": {"execution_id": "execution-1"},
 		"interrupt_execution": {"execution_id": "execution-1"}, "provide_input": {"execution_id": "execution-1", "text": "x"},
@@ -84,6 +85,7 @@ func TestNoToolShowsEscapes(t *testing.T) {
 }
 
 func TestNoCommandShowsEscapes(t *testing.T) {
+	t.Parallel()
 	commands := map[string][]string{
 		"status": {"status"}, "doctor": {"doctor"}, "runtimes": {"runtimes"}, "get": {"get", "data"}, "get of nothing": {"get", "gone"},
 		"put": {"put", "up.txt"}, "pair": {"pair", "--name", "other"}, "run": {"run", "-c", "1"},
@@ -119,6 +121,7 @@ func TestNoCommandShowsEscapes(t *testing.T) {
 
 // The test of the test: the executor does send what must not arrive.
 func TestTheTextCasesDoSendEscapes(t *testing.T) {
+	t.Parallel()
 	for _, name := range textCases {
 		c, err := hostilevm.Find(name)
 		if err != nil {

@@ -73,6 +73,7 @@ func restore(l *lab, name string) {
 }
 
 func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
+	t.Parallel()
 	strikes := []struct {
 		name   string
 		strike func(l *lab)
@@ -117,6 +118,7 @@ func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
 
 // Where nothing may be kept, a run that lost its variables stops and says what to do.
 func TestARunThatLostItsVariablesNamesTheSavedStates(t *testing.T) {
+	t.Parallel()
 	l := newLabOn(t, stacks.Old(t), "2s", "RELAY_KEEP_MB=0")
 	first := call(t, l.host, "run_chunked_operation", gathered("sum"))
 	if first.IsError || first.Int("completed") == 0 {

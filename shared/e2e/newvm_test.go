@@ -16,6 +16,7 @@ import (
 // TestNewVMAtTheSameDomainNeedsNoEdit kills the executor and starts another one, in
 // other folders, that has the same domain and secret.
 func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
+	t.Parallel()
 	for name, anew := range map[string]bool{"the relay stays": false, "a relay started anew": true} {
 		t.Run(name, func(t *testing.T) {
 			l, vms, first := pairedOnce(t)
@@ -47,6 +48,7 @@ func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
 // TestRunBegunBetweenTwoVMsIsNotRunUnseen makes a call while nobody serves the domain.
 // A page of the tunnel proves nothing, so the old VM may have run the code.
 func TestRunBegunBetweenTwoVMsIsNotRunUnseen(t *testing.T) {
+	t.Parallel()
 	l, vms, first := pairedOnce(t)
 	h := l.host()
 	want(t, quick(t, h, "1"), map[string]any{"success": true})
@@ -87,6 +89,7 @@ func pairedOnce(t *testing.T) (laptop, colab, *harness.Executor) {
 
 // TestNewVMBehindCOLABURLIsTold has a host whose settings name the URL.
 func TestNewVMBehindCOLABURLIsTold(t *testing.T) {
+	t.Parallel()
 	vms := colab{t, ngrokedge.Start(t), secret, []string{"--domain", "fixed.ngrok-free.app"}}
 	home := harness.HostConfig{Dir: t.TempDir()}
 	first := vms.newVM()

@@ -25,6 +25,7 @@ for n in range(20 * 1024):
 // Output that is paged through by waiting reads travels once for the file and once for
 // the pages, and lies on this computer once.
 func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python})
 	wire, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))

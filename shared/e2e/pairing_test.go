@@ -20,6 +20,7 @@ func printed(t *testing.T, e *harness.Executor) []string {
 }
 
 func TestPairingCommandsCountAtOnceInARunningRelay(t *testing.T) {
+	t.Parallel()
 	l := newLaptop(t)
 	h := l.host() // before anything is paired
 	a := quick(t, h, "1")

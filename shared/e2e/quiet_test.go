@@ -19,6 +19,7 @@ const mostRequests = 15
 // full it takes ten minutes; TestSilentTenMinutesCostFewRequests has them in no time,
 // with a stand-in for the executor.
 func TestSilentRunCostsOneRequestAWait(t *testing.T) {
+	t.Parallel()
 	length := 6 * time.Second
 	if soak() {
 		length = 10 * time.Minute

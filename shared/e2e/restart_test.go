@@ -29,6 +29,7 @@ else:
 // A restart that another relay asks for in the middle of a run is told as what it is,
 // counts nothing, and the same call goes on.
 func TestARestartByAnotherRelayIsNoErrorOfTheRun(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		dir := t.TempDir()
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python, Dir: dir})

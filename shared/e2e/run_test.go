@@ -16,6 +16,7 @@ import (
 )
 
 func TestQuickRunAnswersWithValueAndOutput(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
 		a := quick(t, h, "import sys\nprint('out')\nprint('err', file=sys.stderr)\nx = 41\nx + 1")
@@ -25,6 +26,7 @@ func TestQuickRunAnswersWithValueAndOutput(t *testing.T) {
 }
 
 func TestExceptionIsDataWithAReadableTraceback(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
 		a := quick(t, h, `raise ValueError("x")`)
@@ -44,6 +46,7 @@ func TestExceptionIsDataWithAReadableTraceback(t *testing.T) {
 }
 
 func TestPlotComesAsImageAndIsSaved(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
 		dir := t.TempDir()
@@ -73,6 +76,7 @@ func TestPlotComesAsImageAndIsSaved(t *testing.T) {
 }
 
 func TestInputIsAskedForAndGiven(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
 		a := quick(t, h, "name = input('name? ')\nprint('hello', name)")
@@ -91,6 +95,7 @@ func TestInputIsAskedForAndGiven(t *testing.T) {
 }
 
 func TestAMillionLinesAreAllKept(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
 		dir := t.TempDir()
@@ -122,6 +127,7 @@ func TestAMillionLinesAreAllKept(t *testing.T) {
 }
 
 func TestTenRelaysAtOnceGetTheirOwnOutput(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
 		var hosts []*harness.Host
@@ -151,6 +157,7 @@ func TestTenRelaysAtOnceGetTheirOwnOutput(t *testing.T) {
 }
 
 func TestVariablesInspectAndCleanup(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
 		quick(t, h, "import numpy as np\nm = np.zeros((3, 4))\nwords = ['a', 'b']\n_ = open('train.log', 'w').write('kept')")
@@ -168,6 +175,7 @@ func TestVariablesInspectAndCleanup(t *testing.T) {
 }
 
 func TestListColabFilesShowsTheWorkdir(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "data.csv"), []byte("a,b\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -186,6 +194,7 @@ func TestListColabFilesShowsTheWorkdir(t *testing.T) {
 
 // ipykernel's own limit of a thousand messages drops what comes past it, unseen.
 func TestABurstOfDisplaysLosesNone(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
 		c := relayClient(t, e)

@@ -26,6 +26,7 @@ func lines(n int) string {
 }
 
 func TestLongRunGoesOnWithoutItsCallAndItsRelay(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
 		hold := harness.HostConfig{Env: []string{"RELAY_HOLD=2s"}}
@@ -50,6 +51,7 @@ func TestLongRunGoesOnWithoutItsCallAndItsRelay(t *testing.T) {
 }
 
 func TestEndlessLoopIsInterruptedAtItsDeadlineAndVariablesStay(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
 		quick(t, h, "kept = 'here'")
@@ -60,6 +62,7 @@ func TestEndlessLoopIsInterruptedAtItsDeadlineAndVariablesStay(t *testing.T) {
 }
 
 func TestInterruptExecutionStopsARun(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
 		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Env: []string{"RELAY_HOLD=1s"}})
@@ -77,6 +80,7 @@ func TestInterruptExecutionStopsARun(t *testing.T) {
 }
 
 func TestKernelDeathIsToldAndTheNextCallWorks(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
 		quick(t, h, "gone = 1")
@@ -99,6 +103,7 @@ func TestKernelDeathIsToldAndTheNextCallWorks(t *testing.T) {
 }
 
 func TestRestartKernelTellsThatVariablesAreGone(t *testing.T) {
+	t.Parallel()
 	_, h := pair(t, stacks.Old(t))
 	quick(t, h, "gone = 1")
 	want(t, call(t, h, "restart_kernel", nil), map[string]any{"success": true})
@@ -106,6 +111,7 @@ func TestRestartKernelTellsThatVariablesAreGone(t *testing.T) {
 }
 
 func TestKilledExecutorLeavesNoOrphanAndLosesNoResult(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		dir := t.TempDir()
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python, Dir: dir})
@@ -154,6 +160,7 @@ func gone(t *testing.T, pid int) {
 }
 
 func TestColabFrontEndCallsAreAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
 		a := quick(t, h, frontEndCall)

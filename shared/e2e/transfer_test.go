@@ -47,6 +47,7 @@ func fileDigest(t *testing.T, path string) string {
 }
 
 func TestBigFilesGoBothWaysAcrossTenCuts(t *testing.T) {
+	t.Parallel()
 	size := int64(64 << 20)
 	if soak() {
 		size = 2 << 30

@@ -79,6 +79,7 @@ func dropping(ctx context.Context, edge *ngrokedge.Edge, n int, pause time.Durat
 }
 
 func TestASlowRefusingDroppingTunnelServesAllTheSame(t *testing.T) {
+	t.Parallel()
 	edge := ngrokedge.Start(t)
 	edge.Delay(300 * time.Millisecond)
 	refuseBinds(t, edge, 2)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestHealthIsTheOldBridgesAndLeaksNothing(t *testing.T) {
+	t.Parallel()
 	e := startExecutor(t, harness.ExecutorConfig{})
 	var fields map[string]any
 	if err := json.Unmarshal([]byte(get(t, e.Ready.LocalURL+"/health")), &fields); err != nil {
@@ -32,6 +33,7 @@ func TestHealthIsTheOldBridgesAndLeaksNothing(t *testing.T) {
 }
 
 func TestStrangersGetTheSameAnswerWhateverTheyAsk(t *testing.T) {
+	t.Parallel()
 	e := startExecutor(t, harness.ExecutorConfig{})
 	requestID := regexp.MustCompile(`"request_id":"[^"]*"`)
 	signed := func(input string) http.Header {
@@ -129,6 +131,7 @@ func (l *line) seen() int {
 }
 
 func TestLostAnswerDoesNotRunTheCodeTwice(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
 		l := newLine(t, e.Ready.LocalURL)
@@ -144,6 +147,7 @@ func TestLostAnswerDoesNotRunTheCodeTwice(t *testing.T) {
 }
 
 func TestRetryThatReachesANewVMIsRefusedAndSaidSo(t *testing.T) {
+	t.Parallel()
 	old := startExecutor(t, harness.ExecutorConfig{})
 	other := startExecutor(t, harness.ExecutorConfig{})
 	l := newLine(t, old.Ready.LocalURL)
@@ -158,6 +162,7 @@ func TestRetryThatReachesANewVMIsRefusedAndSaidSo(t *testing.T) {
 }
 
 func TestRelayGoesOnWithAnExecutorStartedAnew(t *testing.T) {
+	t.Parallel()
 	e, h := pair(t, stacks.Old(t))
 	want(t, quick(t, h, "1"), map[string]any{"success": true})
 	e.Kill()
