@@ -73,14 +73,12 @@ func list(v any, empty, field string) fakevm.Reply {
 	}
 }
 
-// gzipOf is n zeros, compressed.
+// gzipOf is n zeros, compressed: members of a megabyte, one after the other.
 func gzipOf(n int) []byte {
-	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	zeros := make([]byte, 1<<20)
-	for range n / len(zeros) {
-		_, _ = w.Write(zeros)
-	}
+	const piece = 1 << 20
+	var member bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&member, gzip.BestCompression)
+	_, _ = w.Write(make([]byte, piece))
 	_ = w.Close()
-	return b.Bytes()
+	return bytes.Repeat(member.Bytes(), n/piece)
 }

@@ -1,12 +1,33 @@
 package hostilevm
 
 import (
+	"bytes"
+	"compress/gzip"
+	"image/png"
+	"io"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The relay must meet what is announced, not a broken picture.
+func TestAnEmptyPNGIsWhole(t *testing.T) {
+	for _, size := range [][2]int{{1, 1}, {1000, 700}} {
+		m, err := png.Decode(bytes.NewReader(emptyPNG(size[0], size[1])))
+		if err != nil || m.Bounds().Dx() != size[0] || m.Bounds().Dy() != size[1] {
+			t.Errorf("%v: %v", size, err)
+		}
+	}
+	r, err := gzip.NewReader(bytes.NewReader(gzipOf(3 << 20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, r); err != nil || n != 3<<20 {
+		t.Errorf("gzip: %d bytes, %v", n, err)
+	}
+}
 
 func TestEachCaseIsFoundByItsName(t *testing.T) {
 	seen := map[string]bool{}

@@ -2,7 +2,7 @@ package hostilevm
 
 import (
 	"bytes"
-	"compress/zlib"
+	"compress/flate"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -66,17 +66,29 @@ func emptyPNG(width, height int) []byte {
 	const rgba16 = "\x10\x06\x00\x00\x00"
 	header := binary.BigEndian.AppendUint32(nil, uint32(width))
 	header = binary.BigEndian.AppendUint32(header, uint32(height))
-	var pixels bytes.Buffer
-	z, _ := zlib.NewWriterLevel(&pixels, zlib.BestCompression)
-	row := make([]byte, 1+8*width)
-	for range height {
-		_, _ = z.Write(row)
-	}
-	_ = z.Close()
 	out := []byte("\x89PNG\r\n\x1a\n")
 	out = chunk(out, "IHDR", append(header, rgba16...))
-	out = chunk(out, "IDAT", pixels.Bytes())
+	out = chunk(out, "IDAT", zeros((1+8*width)*height))
 	return chunk(out, "IEND", nil)
+}
+
+// zeros is n zero bytes in zlib's format (RFC 1950). One compressed megabyte is repeated:
+// to compress 400 of them takes longer than all else in a test.
+func zeros(n int) []byte {
+	const piece = 1 << 20
+	out := append([]byte{0x78, 0xda}, bytes.Repeat(deflated(piece), n/piece)...)
+	out = append(out, deflated(n%piece)...)
+	out = append(out, 1, 0, 0, 0xff, 0xff)                           // the last block, empty
+	return binary.BigEndian.AppendUint32(out, uint32(n%65521)<<16|1) // Adler-32 of zeros
+}
+
+// deflated is n zero bytes as whole blocks, none of them the last.
+func deflated(n int) []byte {
+	var b bytes.Buffer
+	w, _ := flate.NewWriter(&b, flate.BestCompression)
+	_, _ = w.Write(make([]byte, n))
+	_ = w.Flush()
+	return b.Bytes()
 }
 
 // chunk adds a part of a PNG to it.
