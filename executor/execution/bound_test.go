@@ -13,6 +13,7 @@ import (
 // Whatever code shows or raises, each event stays within its bound and says what was
 // left out of it, and what follows is there.
 func TestEveryEventIsBoundedAndSaysWhatWasCut(t *testing.T) {
+	t.Parallel()
 	const show = "from IPython.display import display, publish_display_data as show\n"
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
@@ -50,6 +51,7 @@ func TestEveryEventIsBoundedAndSaysWhatWasCut(t *testing.T) {
 }
 
 func TestEventOverTheBoundBecomesAGap(t *testing.T) {
+	t.Parallel()
 	f, err := newFolder(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +70,7 @@ func TestEventOverTheBoundBecomesAGap(t *testing.T) {
 }
 
 func TestTracebackKeepsItsEndsAtTheBound(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 2 * maxFrames, 2*maxFrames + 1, 50_000} {
 		all := make([]string, n)
 		for i := range all {
@@ -84,6 +87,7 @@ func TestTracebackKeepsItsEndsAtTheBound(t *testing.T) {
 }
 
 func TestListHoldsNoTraceback(t *testing.T) {
+	t.Parallel()
 	q := start(t, stacks.Old(t), Config{})
 	q.run("raise ValueError('x' * 60_000)")
 	list := q.List(10)

@@ -21,6 +21,7 @@ func look(ctx context.Context, life *kernel.Life) error {
 
 // Two relays look at the variables at once: neither is told that a run holds the kernel.
 func TestAHoldWaitsForAnotherHold(t *testing.T) {
+	t.Parallel()
 	q := start(t, stacks.Old(t), Config{})
 	var group sync.WaitGroup
 	for range 8 {
@@ -48,6 +49,7 @@ func TestAHoldWaitsForAnotherHold(t *testing.T) {
 
 // Who has read the end of an execution finds the kernel free.
 func TestAHoldAfterTheEndOfAnExecutionFindsTheKernelFree(t *testing.T) {
+	t.Parallel()
 	q := start(t, stacks.Old(t), Config{})
 	for range 100 {
 		q.run("None")

@@ -10,6 +10,7 @@ import (
 
 // What one message can't hold is a gap in its place, and the run goes on.
 func TestOutputOverTheMessageBoundIsAGapAndTheTailIsKept(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		for _, c := range []struct {

@@ -16,6 +16,7 @@ import (
 )
 
 func TestBigPayloadsBecomeBlobs(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		x := q.run("import os\nfrom IPython.display import display, Image\nraw = b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(100_000)\ndisplay(Image(data=raw, format='png'))\nimport hashlib; print(hashlib.sha256(raw).hexdigest())")
@@ -47,6 +48,7 @@ func TestBigPayloadsBecomeBlobs(t *testing.T) {
 }
 
 func TestLateOutputOfAThreadIsKept(t *testing.T) {
+	t.Parallel()
 	q := start(t, stacks.Old(t), Config{})
 	x := q.run("import threading, time\ndef late():\n  time.sleep(.3)\n  print('late', flush=True)\nthreading.Thread(target=late).start()")
 	wantStatus(t, x, contract.StatusSucceeded)
@@ -74,6 +76,7 @@ func (e *entry) waitChange(t *testing.T) error {
 }
 
 func TestAnotherExecutorReadsTheOldLog(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	q := start(t, stacks.Old(t), Config{Dir: dir})
 	done := q.run("print('kept')")
@@ -121,6 +124,7 @@ func TestAnotherExecutorReadsTheOldLog(t *testing.T) {
 }
 
 func TestShutdownInterruptsAndCancels(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		running := q.submit("print('on', flush=True)\nwhile True: pass", 0)
@@ -140,6 +144,7 @@ func TestShutdownInterruptsAndCancels(t *testing.T) {
 }
 
 func TestOutputOfAMomentOnAFullDiskIsWrittenLater(t *testing.T) {
+	t.Parallel()
 	q := start(t, stacks.Old(t), Config{})
 	id := q.submit("print('first', flush=True)\ninput()\nprint('unwritten')\n", 0)
 	wantStatus(t, q.settle(id), contract.StatusWaitingForInput)
@@ -163,6 +168,7 @@ func TestOutputOfAMomentOnAFullDiskIsWrittenLater(t *testing.T) {
 }
 
 func TestFloodIsHeardWholeByAReaderThatComesLate(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		x := q.run("for n in range(200_000): print(n)")
@@ -179,6 +185,7 @@ func TestFloodIsHeardWholeByAReaderThatComesLate(t *testing.T) {
 }
 
 func TestRunWithoutAReplyEndsAndFreesTheKernel(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		q.run("kept = 1")
@@ -192,6 +199,7 @@ func TestRunWithoutAReplyEndsAndFreesTheKernel(t *testing.T) {
 }
 
 func TestWhatThePagerShowsIsKept(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		x := q.run("len?")
@@ -203,6 +211,7 @@ func TestWhatThePagerShowsIsKept(t *testing.T) {
 }
 
 func TestDamagedStateOfARunThatBeganIsLostNotNeverRun(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	q := start(t, stacks.Old(t), Config{Dir: dir})
 	x := q.run("print('it ran')")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestDeletedStateDirComesBackWithWhatIsKnown(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state", "executions")
 	q := start(t, stacks.Old(t), Config{Dir: dir})
 	past := q.run("print('gone')")
@@ -56,6 +57,7 @@ func TestDeletedStateDirComesBackWithWhatIsKnown(t *testing.T) {
 // A run whose start can't be written down does not run: a later executor would call
 // it one that never began. What else can't be written is written once it can.
 func TestStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	q := start(t, stacks.Old(t), Config{Dir: dir})
 	q.run("n = 0")

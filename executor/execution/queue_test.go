@@ -13,6 +13,7 @@ import (
 )
 
 func TestRunKeepsEveryKindOfOutputInOrder(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		x := q.run("import sys\nfrom IPython.display import display\nprint('a'); print('b', file=sys.stderr)\nh = display({'k': 1}, display_id='d1')\nh.update('new')\nfrom IPython.display import clear_output\nclear_output(wait=True)\n'value'")
@@ -35,6 +36,7 @@ func TestRunKeepsEveryKindOfOutputInOrder(t *testing.T) {
 }
 
 func TestFailureIsAnEndLikeAnyOther(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		first, second := q.submit("1/0", 0), q.submit("'still runs'", 0)
@@ -48,6 +50,7 @@ func TestFailureIsAnEndLikeAnyOther(t *testing.T) {
 }
 
 func TestSameRequestIDRunsOnce(t *testing.T) {
+	t.Parallel()
 	q := start(t, stacks.Old(t), Config{})
 	q.run("n = 0")
 	s := contract.Submit{RequestID: "again", Code: "n += 1"}
@@ -70,6 +73,7 @@ func TestSameRequestIDRunsOnce(t *testing.T) {
 }
 
 func TestSubmitIsRefusedForAReason(t *testing.T) {
+	t.Parallel()
 	low := false
 	q := start(t, stacks.Old(t), Config{
 		Limits: Limits{Queue: 2},
@@ -111,6 +115,7 @@ func TestSubmitIsRefusedForAReason(t *testing.T) {
 }
 
 func TestDeadlineInterruptsAndKeepsVariables(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		x := q.settle(q.submit("kept = 5\nwhile True: pass", 2))
@@ -125,6 +130,7 @@ func TestDeadlineInterruptsAndKeepsVariables(t *testing.T) {
 }
 
 func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
+	t.Parallel()
 	q := start(t, stacks.Old(t), Config{})
 	id := q.submit("x = input('? ')\nprint(x)", 30)
 	x := q.settle(id)
@@ -162,6 +168,7 @@ func (b *bench) awaitQuiet(id string, offset int64, d time.Duration) contract.Ex
 }
 
 func TestCodeThatDoesNotYieldIsSaidSo(t *testing.T) {
+	t.Parallel()
 	q := start(t, stacks.Old(t), Config{})
 	id := q.submit("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(.1)", 2)
 	waiting := q.submit("'after'", 0)
@@ -184,6 +191,7 @@ func TestCodeThatDoesNotYieldIsSaidSo(t *testing.T) {
 }
 
 func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		first := q.run("1")
@@ -204,6 +212,7 @@ func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
 }
 
 func TestLongPollAnswersWithTheFirstEvent(t *testing.T) {
+	t.Parallel()
 	q := start(t, stacks.Old(t), Config{})
 	id := q.submit("import time\nprint('one', flush=True)\ninput()", 0)
 	x := q.awaitEvent(id, 0)

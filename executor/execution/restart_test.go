@@ -11,6 +11,7 @@ import (
 // A restart ends the run: that is no error of the code's, whatever the code makes of
 // the interrupt.
 func TestARestartIsNoErrorOfTheCodeThatItEnds(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		for _, test := range []struct{ name, code string }{
@@ -43,6 +44,7 @@ func TestARestartIsNoErrorOfTheCodeThatItEnds(t *testing.T) {
 }
 
 func TestARestartChangesNoOutcomeThatTheCodeCameTo(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		failed := q.run("1/0")

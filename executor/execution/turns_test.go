@@ -16,6 +16,7 @@ func (q *Queue) line() string {
 }
 
 func TestCallersTakeTurns(t *testing.T) {
+	t.Parallel()
 	q := &Queue{cfg: Config{Limits: Limits{Queue: 64}}}
 	for _, id := range []string{"a1", "a2", "a3", "b1", "c1", "b2"} {
 		q.enqueue(&entry{id: id, changed: make(chan struct{})}, id[:1])
@@ -37,6 +38,7 @@ func TestCallersTakeTurns(t *testing.T) {
 }
 
 func TestACallerWithManyWaitingKeepsNoOtherOut(t *testing.T) {
+	t.Parallel()
 	q := &Queue{cfg: Config{Limits: Limits{Queue: 64}}}
 	for n := range 64 {
 		if q.full("greedy") {

@@ -29,6 +29,7 @@ func (b *bench) unstored(code string) contract.Execution {
 }
 
 func TestUnstoredRunLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		q.run("'before'")
@@ -55,6 +56,7 @@ func TestUnstoredRunLeavesNoTrace(t *testing.T) {
 }
 
 func TestAnUnstoredRunIsInterruptedLikeAnyOther(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := start(t, s, Config{})
 		id, err := q.Submit(contract.Submit{RequestID: "loop", Code: "print('on', flush=True)\nwhile True: pass", Unstored: true, TimeoutSeconds: 0.5})
@@ -68,6 +70,7 @@ func TestAnUnstoredRunIsInterruptedLikeAnyOther(t *testing.T) {
 // A request_id never changes its meaning, not even for an executor that was killed
 // and started again.
 func TestTheSameRequestIDStoredAndUnstoredIsAConflict(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	q := start(t, stacks.Old(t), Config{Dir: dir})
 	stored := contract.Submit{RequestID: "stored", Code: "1"}

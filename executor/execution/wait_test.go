@@ -9,6 +9,7 @@ import (
 )
 
 func TestOutputAnswersASubmitFromTheTimeAskedForOn(t *testing.T) {
+	t.Parallel()
 	b := start(t, stacks.Old(t), Config{})
 	id := b.submit("print('early', flush=True)\nimport time\ntime.sleep(60)", 0)
 	b.awaitEvent(id, 0)
@@ -29,6 +30,7 @@ func TestOutputAnswersASubmitFromTheTimeAskedForOn(t *testing.T) {
 }
 
 func TestTheLastOutputAndTheEndComeInOneAnswer(t *testing.T) {
+	t.Parallel()
 	b := start(t, stacks.Old(t), Config{})
 	together := 0
 	for range 10 {
