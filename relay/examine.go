@@ -80,7 +80,7 @@ func (e *examination) tunnel(ctx context.Context) bool {
 	_, err := e.client.Health(ctx)
 	var lost *client.Error
 	switch {
-	case errors.As(err, &lost) && lost.Kind == client.KindTunnelError:
+	case errors.As(err, &lost) && (lost.Kind == client.KindTunnelError || lost.Kind == client.KindRateLimited):
 		e.problem(warn, e.runtime.Name, err)
 	case err != nil:
 		e.problem(e.bad, e.runtime.Name, err)

@@ -98,14 +98,26 @@ func (p *printer) write(w io.Writer, text string) {
 
 // line writes a line of its own.
 func (p *printer) line(w io.Writer, text string) {
+	p.reset()
 	if p.openLine {
 		p.write(w, "\n")
 	}
 	p.write(w, strings.TrimSuffix(text, "\n")+"\n")
 }
 
-// close leaves the terminal's cursor at the beginning of a line.
+// reset ends the colours that the code has set on a terminal.
+func (p *printer) reset() {
+	if p.out != nil {
+		_, _ = io.WriteString(p.std.out, p.out.Reset())
+	}
+	if p.err != nil {
+		_, _ = io.WriteString(p.std.err, p.err.Reset())
+	}
+}
+
+// close leaves the terminal without colours, its cursor at the beginning of a line.
 func (p *printer) close() {
+	p.reset()
 	if p.openLine && p.broken == nil {
 		fmt.Fprintln(p.std.err)
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +109,33 @@ func TestPairRemembersAndSaysWhatAnswers(t *testing.T) {
 	code, out, errs := relay(t, environ(), "", "status")
 	if code != 0 || strings.Count(out, " connected") != 2 || strings.Count(out, "(default)") != 1 || strings.Contains(out+errs, secret.Reveal()) {
 		t.Errorf("%d %q %q", code, out, errs)
+	}
+}
+
+// Strangers can use up the executor's limit on unsigned requests, which pairing and
+// status must not depend on.
+func TestPairAndStatusNeedNoUnsignedRequest(t *testing.T) {
+	home(t)
+	secret := auth.GenerateSecret()
+	target, err := url.Parse(executor(t, secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(auth.HeaderSignature) == "" {
+			w.WriteHeader(http.StatusTooManyRequests)
+			io.WriteString(w, `{"error":{"code":"rate_limited","message":"too many unsigned requests from this address"}}`)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	for _, args := range [][]string{{"pair", auth.Pairing{URL: s.URL, Secret: secret}.String()}, {"status"}} {
+		code, out, errs := relay(t, environ(), "", args...)
+		if code != 0 || !strings.Contains(out, "connected: executor 9.9") || strings.Contains(out, "not connected") {
+			t.Errorf("%v: %d %q %q", args[0], code, out, errs)
+		}
 	}
 }
 

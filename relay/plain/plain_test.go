@@ -73,6 +73,28 @@ func TestATerminalGetsColoursAndNothingThatLeavesTheLine(t *testing.T) {
 	}
 }
 
+func TestColoursEndWithTheTextThatSetThem(t *testing.T) {
+	for in, want := range map[string]struct{ shown, reset string }{
+		"plain":                    {"plain", ""},
+		"\x1b[8;31;7mhidden":       {"\x1b[8;31;7mhidden", "\x1b[0m"},
+		"\x1b[31mred\x1b[0m":       {"\x1b[31mred\x1b[0m", ""},
+		"\x1b[31mred\x1b[m":        {"\x1b[31mred\x1b[m", ""},
+		"\x1b[31mred\x1b[K":        {"\x1b[31mred\x1b[K", "\x1b[0m"},
+		"\u009b31mone byte's form": {"\x1b[31mone byte's form", "\x1b[0m"},
+	} {
+		var term Terminal
+		if got := term.Filter(in); got != want.shown {
+			t.Errorf("%q is shown as %q", in, got)
+		}
+		if got := term.Reset(); got != want.reset {
+			t.Errorf("%q is ended by %q, want %q", in, got, want.reset)
+		}
+		if got := term.Reset(); got != "" {
+			t.Errorf("%q is ended twice", in)
+		}
+	}
+}
+
 // Reading on from each beginning to an end that never comes would take hours.
 func TestManyBeginningsAreReadInOnePass(t *testing.T) {
 	for _, begin := range []string{"\x1b]", "\x1b[", "\x1b(", "\u009d", "\x1b]\u009d "} {

@@ -10,7 +10,18 @@ import (
 // the cursor to another line, sets a title, writes the clipboard or changes the
 // terminal's settings is removed. A stream that is no terminal gets it all as it is.
 type Terminal struct {
-	begun string // an escape sequence whose end has not come
+	begun  string // an escape sequence whose end has not come
+	styled bool   // colours or other attributes are on
+}
+
+// Reset is what ends the colours and other attributes that are on, "" where none are: the
+// text that follows is not the code's, and must be readable.
+func (t *Terminal) Reset() string {
+	if !t.styled {
+		return ""
+	}
+	t.styled = false
+	return "\x1b[0m"
 }
 
 // Filter is the part of text that may be shown now.
@@ -37,7 +48,12 @@ func (t *Terminal) Filter(text string) string {
 			t.begun, s = s, ""
 			continue
 		case colour, erase:
-			b.WriteString(s[:n])
+			seq := s[:n]
+			if isC1(seq) {
+				seq = "\x1b[" + seq[2:]
+			}
+			b.WriteString(seq)
+			t.styled = t.styled && k != colour || k == colour && seq != "\x1b[m" && seq != "\x1b[0m"
 		}
 		s = s[n:]
 	}
