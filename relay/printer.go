@@ -75,7 +75,7 @@ func (p *printer) event(ctx context.Context, c *client.Client, id string, ev con
 		p.password = ev.Password
 		p.write(p.std.err, ev.Prompt)
 	case contract.EventGap:
-		p.line(p.std.err, fmt.Sprintf("relay: %d bytes of output are missing here: they fell out of the VM's log", ev.Bytes))
+		p.line(p.std.err, fmt.Sprintf("relay: %d bytes of output are missing here: the VM does not keep that much of one run", ev.Bytes))
 	}
 }
 

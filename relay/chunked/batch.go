@@ -193,7 +193,7 @@ func (a *advance) take(e contract.Execution) {
 func (a *advance) gap() {
 	if !a.gapTold {
 		a.gapTold = true
-		a.note("part of the outputs of iterations %d to %d fell out of the VM's log", a.state.InFlight.Lo, a.state.InFlight.Hi-1)
+		a.note("part of the output of iterations %d to %d is missing: the VM does not keep that much of one run", a.state.InFlight.Lo, a.state.InFlight.Hi-1)
 	}
 }
 

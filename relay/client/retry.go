@@ -166,7 +166,7 @@ func read(body []byte, into any) error {
 
 // badForm is an answer that the executor signed and that breaks a bound.
 func badForm(message string, err error) *Error {
-	e := problem(KindBadAnswer, message, err)
+	e := stepped(KindBadAnswer, message, "the answer is the executor's own: update relay and executor to the same release; if that does not help, do not trust this VM", err)
 	e.sent = true
 	return e
 }

@@ -106,5 +106,5 @@ func (c *Client) submitted(ctx context.Context, requestID string, tooLong error)
 // acceptedUnread is the error of a submit that the executor answered, unreadably.
 func acceptedUnread(requestID string, cause error) error {
 	return stepped(KindBadAnswer, "the executor's answer to this run is too long to be read; the code has run or still runs",
-		fmt.Sprintf("do not run the code again: find the run in list_executions under request_id %s, and read it with get_execution", requestID), cause)
+		fmt.Sprintf("do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it", requestID), cause)
 }

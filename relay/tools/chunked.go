@@ -225,7 +225,7 @@ func (r *Chunked) where(s *chunked.Stop) string {
 	case s.Iteration != nil:
 		return fmt.Sprintf("iteration %d raised", *s.Iteration)
 	case s.Setup:
-		return "the set-up code did not end well:"
+		return "the set-up code failed:"
 	case s.Refused:
 		return "nothing was run:"
 	}
@@ -234,13 +234,13 @@ func (r *Chunked) where(s *chunked.Stop) string {
 
 // stopHints are the hints for batches that ended badly.
 var stopHints = map[contract.Status]string{
-	contract.StatusFailed:          "Read the traceback and call again with corrected code and on_change=\"continue\": iterations done are kept. With the same arguments the same iteration is tried again.",
-	contract.StatusTimedOut:        "The iterations that ended are kept. Call again with the same arguments: the one that was cut off starts anew, with ten times as long. If it did not yield, call restart_kernel first.",
-	contract.StatusInterrupted:     "The iterations that ended are kept. Call again with the same arguments to go on.",
+	contract.StatusFailed:          "Read the traceback and call again with corrected code and on_change=\"continue\": what is done stays done. With the same arguments the same iteration is tried again.",
+	contract.StatusTimedOut:        "What is done stays done. Call again with the same arguments: the one that was cut off starts anew, with ten times as long. If it did not yield, call restart_kernel first.",
+	contract.StatusInterrupted:     "What is done stays done. Call again with the same arguments to go on.",
 	contract.StatusCancelled:       "This batch never started. Call again with the same arguments to go on.",
-	contract.StatusKernelDied:      "The iterations that ended are kept; variables are gone. Call again with the same arguments: the set-up code runs again first, and what was kept of the iterations' variables comes back. After running out of memory, do less in one iteration.",
-	contract.StatusKernelRestarted: "Nothing is wrong with the code: someone restarted the kernel. The iterations that ended are kept; variables are gone. Call again with the same arguments: the set-up code runs again first, and what was kept of the iterations' variables comes back.",
-	contract.StatusLost:            "The iterations that were confirmed are kept; variables are gone with the executor. Call again with the same arguments: the set-up code runs again first, and what was kept of the iterations' variables comes back.",
+	contract.StatusKernelDied:      "The kernel's variables are gone. Call again with the same arguments: the set-up code runs first. Where iterations build on variables, the run goes back to the iteration at which the relay kept them, and the iterations since then run again. After running out of memory, do less in one iteration.",
+	contract.StatusKernelRestarted: "Nothing is wrong with the code: someone restarted the kernel, and its variables are gone. Call again with the same arguments: the set-up code runs first. Where iterations build on variables, the run goes back to the iteration at which the relay kept them, and the iterations since then run again.",
+	contract.StatusLost:            "The executor was killed, and the kernel's variables are gone. Call again with the same arguments: the set-up code runs first. Where iterations build on variables, the run goes back to the iteration at which the relay kept them, and the iterations since then run again.",
 }
 
 func (r *Chunked) text(b *strings.Builder) {
