@@ -207,6 +207,9 @@ func resolveProblem(err error) *Problem {
 		Message: err.Error(),
 		Hint:    "Start the executor's cell in Colab, run `relay pair` in a terminal on this computer and paste what the cell printed; then call again, no restart needed. Where another runtime is paired, leave `runtime` out to use it.",
 	}
+	if errors.Is(err, pairing.ErrNoAddress) {
+		p.Hint = "Run the commands that the message names, in a terminal on this computer, then call again; no restart is needed."
+	}
 	if errors.Is(err, pairing.ErrAmbiguous) {
 		p.Hint = "Call again with runtime set to one of these names."
 	}

@@ -121,7 +121,7 @@ func (r *Run) text(b *strings.Builder) {
 	}
 	for _, f := range r.SavedFiles {
 		if f.Kind != "picture" && f.Kind != "output" {
-			fmt.Fprintf(b, "The full %s is in %s\n", f.Kind, f.Path)
+			fmt.Fprintf(b, "All that was kept of %s is in %s\n", f.Kind, f.Path)
 		}
 	}
 	for _, n := range r.Notes {
