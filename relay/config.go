@@ -112,6 +112,7 @@ func newGuard(s settings, checkpointDir string) (*transfer.Guard, error) {
 		return nil, fmt.Errorf("there is no folder for pairings: %v", err)
 	}
 	g := &transfer.Guard{Never: []string{own, checkpointDir}}
+	g.Home, _ = os.UserHomeDir() // without one there are no keys in it
 	for _, path := range filepath.SplitList(s.get("RELAY_UPLOAD_ALLOW")) {
 		if rest, home := strings.CutPrefix(path, "~/"); home {
 			if path, err = under(os.UserHomeDir, rest); err != nil {

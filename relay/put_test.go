@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,7 +39,26 @@ func TestASettingPermitsUploads(t *testing.T) {
 func TestTheRelaysFoldersAreGuarded(t *testing.T) {
 	_, getenv, dir := startVM(t)
 	write(t, filepath.Join(dir, "config", "colab-relay", "notes.txt"), []byte("x"))
-	if code, _, errs := relay(t, getenv, "", "put", filepath.Join(dir, "config", "colab-relay")); code != 1 || !strings.Contains(errs, "keys") {
+	if code, _, errs := relay(t, getenv, "", "put", filepath.Join(dir, "config", "colab-relay")); code != 1 || !strings.Contains(errs, "the relay's own secrets: \"notes.txt\"") {
 		t.Errorf("%d, %s", code, errs)
+	}
+}
+
+// A hard link gives a secret another name, not another owner.
+func TestPutOfAHardLinkToASecretNeedsConsent(t *testing.T) {
+	vm, getenv, dir := startVM(t)
+	for name, why := range map[string]string{filepath.Join("config", "colab-relay", "runtimes.json"): "the relay's own secrets", filepath.Join(".ssh", "id_rsa"): "keys or passwords"} {
+		write(t, filepath.Join(dir, name), []byte(name))
+		link := filepath.Join(dir, "up", "data-"+filepath.Base(name)+".txt")
+		if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Link(filepath.Join(dir, name), link); err != nil {
+			t.Fatal(err)
+		}
+		code, _, errs := relay(t, getenv, "", "put", link, "x")
+		if _, sent := vm.File("x"); code != 1 || sent || !strings.Contains(errs, why) {
+			t.Errorf("%s: %d, %s", name, code, errs)
+		}
 	}
 }

@@ -1,9 +1,7 @@
 package transfer
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -13,8 +11,8 @@ import (
 )
 
 // ErrGuarded is a local file that must not leave the laptop unasked: it looks like a
-// key, or the relay's own secrets are kept there.
-var ErrGuarded = errors.New("this may hold keys or passwords, and is not uploaded")
+// key, or the relay's own secrets are kept there. The error names the file.
+var ErrGuarded = errors.New("not uploaded")
 
 // Guard says which local files an upload may read. What calls the tools is a model, and
 // what tells the model what to do may be a web page: without a guard that could send
@@ -22,6 +20,7 @@ var ErrGuarded = errors.New("this may hold keys or passwords, and is not uploade
 type Guard struct {
 	Never  []string // folders that nothing is uploaded from, whatever is permitted
 	Permit []string // files and folders that are uploaded although they look like keys
+	Home   string   // the home folder, whose keys are known under any name; may be empty
 }
 
 // keyFolders are folders of keys, by the end of their path, in lower case: on systems
@@ -46,20 +45,6 @@ var keyFiles = []string{
 // keyPaths are files that hold keys, by the end of their path.
 var keyPaths = []string{".docker/config.json", ".cargo/credentials", ".cargo/credentials.toml", ".config/git/credentials", ".config/pip/pip.conf", ".terraform.d/credentials.tfrc.json"}
 
-// check refuses a file, given by its real path.
-func (g *Guard) check(real string) error {
-	if g == nil {
-		return nil
-	}
-	switch {
-	case g.isOwn(filepath.Dir(real)):
-		return fmt.Errorf("%w: %q is the relay's own", ErrGuarded, real)
-	case g.isKey(real):
-		return fmt.Errorf("%w: %q", ErrGuarded, real)
-	}
-	return nil
-}
-
 // isOwn reports whether a folder is among those that nothing is uploaded from.
 func (g *Guard) isOwn(dir string) bool {
 	return slices.ContainsFunc(g.Never, func(folder string) bool { return below(dir, folder) })
@@ -67,7 +52,12 @@ func (g *Guard) isOwn(dir string) bool {
 
 // isKey reports whether a file looks like a key and is not permitted.
 func (g *Guard) isKey(real string) bool {
-	return looksLikeKey(real) && !slices.ContainsFunc(g.Permit, func(permitted string) bool { return below(real, permitted) })
+	return looksLikeKey(real) && !g.permits(real)
+}
+
+// permits reports whether a file is uploaded although it is a key.
+func (g *Guard) permits(real string) bool {
+	return slices.ContainsFunc(g.Permit, func(permitted string) bool { return below(real, permitted) })
 }
 
 // below reports whether a path is folder, or lies in it. The file system is asked about
@@ -121,71 +111,4 @@ func realPath(name string, open fs.FileInfo) (string, error) {
 		err = errStale
 	}
 	return real, err
-}
-
-// maxRefused is how many files a refusal of a tree names.
-const maxRefused = 10
-
-// CheckUpload refuses what Upload would refuse for its guard, without sending anything.
-func CheckUpload(ctx context.Context, local string, g *Guard) error {
-	info, err := statLocal(local)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		real, err := realPath(local, info)
-		if err != nil {
-			return fmt.Errorf("uploading %q: %w", local, err)
-		}
-		return g.check(real)
-	}
-	root, err := os.OpenRoot(local)
-	if err != nil {
-		return fmt.Errorf("opening the folder %q: %w", local, err)
-	}
-	defer root.Close()
-	tree, err := walkLocal(ctx, root)
-	if err != nil {
-		return err
-	}
-	return g.checkTree(root, tree)
-}
-
-// checkTree refuses a tree that holds a guarded file: left out unsaid it would look
-// whole, and the caller is to decide.
-func (g *Guard) checkTree(root *os.Root, t localTree) error {
-	if g == nil {
-		return nil
-	}
-	top, err := filepath.Abs(root.Name())
-	if err == nil {
-		top, err = filepath.EvalSymlinks(top)
-	}
-	if err != nil {
-		return err
-	}
-	var refused []string
-	own := map[string]bool{} // folders that were looked at, and whether they are the relay's
-	for _, e := range t.files {
-		at := filepath.Join(top, filepath.FromSlash(e.name))
-		if e.link {
-			if at, err = filepath.EvalSymlinks(at); err != nil {
-				return err
-			}
-		}
-		dir := filepath.Dir(at)
-		if _, known := own[dir]; !known {
-			own[dir] = g.isOwn(dir)
-		}
-		if own[dir] || g.isKey(at) {
-			refused = append(refused, e.name)
-		}
-	}
-	switch n := len(refused); {
-	case n == 0:
-		return nil
-	case n > maxRefused:
-		return fmt.Errorf("%w: %q and %d more in %q", ErrGuarded, refused[:maxRefused], n-maxRefused, root.Name())
-	}
-	return fmt.Errorf("%w: %q in %q", ErrGuarded, refused, root.Name())
 }

@@ -24,13 +24,14 @@ type job struct {
 	client  *client.Client
 	options Options
 	meter   *meter
+	guard   *inspection // nil lets an upload read everything
 	// buffers bounds memory and the parts in flight: a part holds one while it moves.
 	// One that was never used is nil.
 	buffers chan []byte
 }
 
 func newJob(c *client.Client, o Options) *job {
-	j := &job{client: c, options: o, meter: &meter{report: o.Report}, buffers: make(chan []byte, inFlight)}
+	j := &job{client: c, options: o, meter: &meter{report: o.Report}, guard: newInspection(o.Guard), buffers: make(chan []byte, inFlight)}
 	for range inFlight {
 		j.buffers <- nil
 	}
@@ -52,10 +53,11 @@ func (j *job) buffer(ctx context.Context) ([]byte, error) {
 
 func (j *job) free(b []byte) { j.buffers <- b }
 
-// told adds to err what was being done and, where ctx ended, its cause.
+// told adds to err what was being done and, where ctx ended, its cause. The guard's
+// refusal names the file already.
 func (j *job) told(ctx context.Context, doing string, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, ErrGuarded) {
+		return err
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%s: %w; last: %w", doing, cause, err)

@@ -45,15 +45,15 @@ type opening struct {
 	stat  func(string) (fs.FileInfo, error)
 	open  func(string, int, fs.FileMode) (*os.File, error)
 	path  func(string) string // its path outside of the root
-	guard *Guard
+	guard *inspection
 }
 
 func (j *job) anywhere() opening {
-	return opening{os.Stat, os.OpenFile, func(name string) string { return name }, j.options.Guard}
+	return opening{os.Stat, os.OpenFile, func(name string) string { return name }, j.guard}
 }
 
 func (j *job) inside(root *os.Root) opening {
-	return opening{root.Stat, root.OpenFile, func(name string) string { return absolute(root, name) }, j.options.Guard}
+	return opening{root.Stat, root.OpenFile, func(name string) string { return absolute(root, name) }, j.guard}
 }
 
 // file opens a regular file. Nothing else is opened: a FIFO would wait for a writer,
@@ -78,7 +78,7 @@ func (o opening) file(name string) (localFile, error) {
 	}
 	if err := o.permit(name, info); err != nil {
 		_ = f.Close()
-		return localFile{}, fmt.Errorf("opening %q: %w", name, err)
+		return localFile{}, err
 	}
 	return localFile{File: f, info: info, again: func() (fs.FileInfo, error) { return o.stat(name) }}, nil
 }
@@ -90,9 +90,9 @@ func (o opening) permit(name string, open fs.FileInfo) error {
 	}
 	real, err := realPath(o.path(name), open)
 	if err != nil {
-		return err
+		return fmt.Errorf("opening %q: %w", name, err)
 	}
-	return o.guard.check(real)
+	return o.guard.check(real, open)
 }
 
 // statLocal says what is to be uploaded, without opening it.

@@ -42,7 +42,7 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	defer root.Close()
 	tree, err := walkLocal(ctx, root)
 	if err == nil {
-		err = j.options.Guard.checkTree(root, tree)
+		err = j.guard.checkTree(root, tree)
 	}
 	if err == nil {
 		r.Path, err = j.makeRemote(ctx, target)

@@ -1,0 +1,165 @@
+package transfer
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Bounds of what an upload compares a file with. The enemy is a hard link: it gives a
+// secret another name, outside the guarded folders. Folders are read level by level.
+const (
+	// maxOwnFiles bounds the entries read of each of the relay's own folders. Where one
+	// has more, every file with several links is refused.
+	maxOwnFiles = 100_000
+	// maxKeyFiles bounds the entries read of each folder of keys. What lies deeper is not
+	// compared: keys are near the top, and browsers keep many small files below.
+	maxKeyFiles = 20_000
+)
+
+// knownFile is a guarded file under its usual name.
+type knownFile struct {
+	name string
+	info fs.FileInfo
+}
+
+// fileSet is guarded files by their size, so that a lookup compares few of them.
+type fileSet map[int64][]knownFile
+
+// add notes a file, or the one that a link leads to. An empty file holds no secret.
+func (s fileSet) add(name string) {
+	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+		s[info.Size()] = append(s[info.Size()], knownFile{name, info})
+	}
+}
+
+// walk notes the files of a folder, at most limit entries. It reports whether it saw
+// the whole folder; one that does not exist has nothing to see.
+func (s fileSet) walk(dir string, limit int) bool {
+	whole := true
+	for todo := []string{dir}; len(todo) > 0; todo = todo[1:] {
+		entries, err := listSome(todo[0], limit)
+		limit -= len(entries)
+		for _, e := range entries {
+			name := filepath.Join(todo[0], e.Name())
+			if e.IsDir() {
+				todo = append(todo, name)
+			} else {
+				s.add(name)
+			}
+		}
+		if errors.Is(err, ErrTooMany) {
+			return false
+		}
+		whole = whole && (err == nil || errors.Is(err, fs.ErrNotExist))
+	}
+	return whole
+}
+
+// find gives the names in the set that this file goes by.
+func (s fileSet) find(info fs.FileInfo) []knownFile {
+	var same []knownFile
+	for _, k := range s[info.Size()] {
+		if os.SameFile(k.info, info) {
+			same = append(same, k)
+		}
+	}
+	return same
+}
+
+// listSome is the first entries of a folder, and ErrTooMany where it has over limit.
+func listSome(dir string, limit int) ([]fs.DirEntry, error) {
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() { // opening a FIFO would wait for a writer
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all []fs.DirEntry
+	for {
+		some, err := f.ReadDir(limit + 1 - len(all))
+		all = append(all, some...)
+		switch {
+		case len(all) > limit:
+			return all[:limit], ErrTooMany
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return all, err
+		}
+	}
+}
+
+// secrets is the guarded files of this computer.
+type secrets struct {
+	own      fileSet // files of the relay's own folders
+	ownWhole bool    // own has all of them
+	keys     fileSet // usual keys of the home folder
+}
+
+// survey looks for the guarded files.
+func (g *Guard) survey() *secrets {
+	s := &secrets{own: fileSet{}, ownWhole: true, keys: fileSet{}}
+	for _, dir := range g.Never {
+		s.ownWhole = s.own.walk(dir, maxOwnFiles) && s.ownWhole
+	}
+	if g.Home != "" {
+		s.addKeys(g.Home)
+	}
+	return s
+}
+
+// addKeys notes the keys at their usual places in a home folder.
+func (s *secrets) addKeys(home string) {
+	l := lister{}
+	for _, e := range l.list(home) {
+		if name := filepath.Join(home, e.Name()); !e.IsDir() && looksLikeKey(name) {
+			s.keys.add(name)
+		}
+	}
+	for _, base := range append([]string{home}, l.spelled(home, "library", "appdata/local", "appdata/roaming")...) {
+		for _, dir := range l.spelled(base, keyFolders...) {
+			s.keys.walk(dir, maxKeyFiles)
+		}
+		for _, file := range l.spelled(base, keyPaths...) {
+			s.keys.add(file)
+		}
+	}
+}
+
+// lister remembers what folders hold, at most maxKeyFiles entries of each.
+type lister map[string][]fs.DirEntry
+
+func (l lister) list(dir string) []fs.DirEntry {
+	if _, known := l[dir]; !known {
+		l[dir], _ = listSome(dir, maxKeyFiles)
+	}
+	return l[dir]
+}
+
+// spelled finds the given paths below base, written in any case.
+func (l lister) spelled(base string, paths ...string) []string {
+	var found []string
+	for _, path := range paths {
+		at := []string{base}
+		for _, part := range strings.Split(path, "/") {
+			var next []string
+			for _, dir := range at {
+				for _, e := range l.list(dir) {
+					if strings.EqualFold(e.Name(), part) {
+						next = append(next, filepath.Join(dir, e.Name()))
+					}
+				}
+			}
+			at = next
+		}
+		found = append(found, at...)
+	}
+	return found
+}

@@ -1,0 +1,161 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/e2e/fakevm"
+)
+
+// linked makes a hard link in a home folder.
+func linked(t *testing.T, home, name, to string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(filepath.Join(home, to)), 0o700))
+	must(t, os.Link(filepath.Join(home, name), filepath.Join(home, to)))
+}
+
+func TestHardLinksToSecretsAreNotUploaded(t *testing.T) {
+	home := t.TempDir()
+	plant(t, home, "config/runtimes.json", "checkpoints/a/b/one", ".ssh/work/key", ".netrc", ".docker/config.json", ".config/BraveSoftware/Default/Cookies",
+		"AppData/Local/Google/Chrome/User Data/Default/Cookies", "Library/Keychains/login", "other/notes")
+	cases := map[string]string{
+		"config/runtimes.json": "rt.json", "checkpoints/a/b/one": "one", ".ssh/work/key": "data.csv", ".netrc": "rc", ".docker/config.json": "docker.txt",
+		".config/BraveSoftware/Default/Cookies": "jar", "AppData/Local/Google/Chrome/User Data/Default/Cookies": "jar2", "Library/Keychains/login": "k",
+	}
+	g := &Guard{Never: []string{filepath.Join(home, "config"), filepath.Join(home, "checkpoints")}, Home: home}
+	vm := fakevm.Start(t)
+	c := clientOf(t, vm)
+	for name, link := range cases {
+		linked(t, home, name, filepath.Join("up", link, "tree", link))
+		for _, local := range []string{filepath.Join("up", link, "tree", link), filepath.Join("up", link)} {
+			_, err := Upload(t.Context(), c, filepath.Join(home, local), "x", Options{Guard: g})
+			if checked := CheckUpload(t.Context(), filepath.Join(home, local), g); !errors.Is(err, ErrGuarded) || !errors.Is(checked, ErrGuarded) {
+				t.Errorf("%s as %s: %v, %v", name, local, err, checked)
+			}
+		}
+	}
+	if n := vm.Count("POST /v1/uploads"); n > 0 {
+		t.Errorf("%d uploads were begun", n)
+	}
+	linked(t, home, "other/notes", "up/notes")
+	if _, err := Upload(t.Context(), c, filepath.Join(home, "up", "notes"), "x", Options{Guard: g}); err != nil {
+		t.Errorf("an ordinary file with two links: %v", err)
+	}
+	if got, _ := vm.File("x"); string(got) != "secret" {
+		t.Errorf("the VM has %q", got)
+	}
+}
+
+func TestAHardLinkToAPermittedKeyIsUploaded(t *testing.T) {
+	home := t.TempDir()
+	plant(t, home, ".ssh/id_rsa", ".aws/credentials", "config/runtimes.json")
+	for name, link := range map[string]string{".ssh/id_rsa": "up/a", ".aws/credentials": "open/b", "config/runtimes.json": "open/c"} {
+		linked(t, home, name, link)
+	}
+	g := &Guard{Never: []string{filepath.Join(home, "config")}, Home: home}
+	for _, permitted := range []string{".ssh", "open", "config"} {
+		g.Permit = append(g.Permit, filepath.Join(home, permitted))
+	}
+	for name, good := range map[string]bool{"up/a": true, "up": true, "open/b": true, "open/c": false, "open": false} {
+		if err := CheckUpload(t.Context(), filepath.Join(home, name), g); (err == nil) != good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A folder of the relay's own that can't be compared whole lets no second name pass.
+func TestWhatCannotBeComparedIsRefused(t *testing.T) {
+	home := t.TempDir()
+	plant(t, home, "a/1", "a/2", "a/b/3")
+	for limit, whole := range map[int]bool{1: false, 2: false, 3: false, 4: true} {
+		s := fileSet{}
+		if got := s.walk(home+"/a", limit); got != whole {
+			t.Errorf("4 entries, at most %d: %v", limit, got)
+		}
+	}
+	if !(fileSet{}).walk(home+"/gone", 1) || !(fileSet{}).walk(home+"/a/b", 1) {
+		t.Error("a folder that does not exist, or is just full, was not seen whole")
+	}
+	linked(t, home, "a/1", "up/x")
+	plant(t, home, "up/single")
+	i := newInspection(&Guard{})
+	i.secrets = func() *secrets { return &secrets{} }
+	for name, good := range map[string]bool{"up/x": false, "up/single": true} {
+		info, err := os.Stat(filepath.Join(home, name))
+		must(t, err)
+		if err := i.check(filepath.Join(home, name), info); (err == nil) != (good || !hasSeveralLinks(info)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Keys near the top are known even where a folder has too many files.
+func TestKeysNearTheTopAreComparedFirst(t *testing.T) {
+	home := t.TempDir()
+	plant(t, home, "z/key")
+	for k := range 50 {
+		plant(t, home, fmt.Sprintf("a/%d/x", k))
+	}
+	s := fileSet{}
+	info, err := os.Stat(filepath.Join(home, "z", "key"))
+	must(t, err)
+	if s.walk(home, 53); len(s.find(info)) != 1 {
+		t.Error("the key was not found")
+	}
+}
+
+// The guarded folders are read once in an upload, and only where a file has links.
+func TestSecretsAreLookedForOnceAndOnlyForLinks(t *testing.T) {
+	home := t.TempDir()
+	plant(t, home, "config/own", "notes", "up/0")
+	i := newInspection(&Guard{Never: []string{filepath.Join(home, "config")}})
+	looked, survey := 0, i.secrets
+	i.secrets = func() *secrets { looked++; return survey() }
+	check := func(folder string) {
+		t.Helper()
+		root, err := os.OpenRoot(filepath.Join(home, folder))
+		must(t, err)
+		defer root.Close()
+		tree, err := walkLocal(t.Context(), root)
+		must(t, err)
+		must(t, i.checkTree(root, tree))
+	}
+	info, err := os.Stat(filepath.Join(home, "notes"))
+	must(t, err)
+	check("up")
+	if want := map[bool]int{true: 1}[hasSeveralLinks(info)]; looked != want {
+		t.Errorf("looked %d times for a file with one link", looked)
+	}
+	for k := range 2000 {
+		linked(t, home, "notes", fmt.Sprintf("up/%d", k+1))
+	}
+	check("up")
+	if first, again := survey(), survey(); first != again {
+		t.Error("the guarded folders were read twice")
+	}
+}
+
+// A refusal names what it is about once, and files as a list for people.
+func TestARefusalReadsWell(t *testing.T) {
+	home := t.TempDir()
+	plant(t, home, "tree/.ssh/id_rsa", "tree/a.pem", "config/x")
+	linked(t, home, "config/x", "tree/y")
+	g := &Guard{Never: []string{filepath.Join(home, "config")}, Home: home}
+	c := clientOf(t, fakevm.Start(t))
+	tree, own := filepath.Join(home, "tree"), filepath.Join(home, "config", "x")
+	want := map[string]string{
+		tree:                         fmt.Sprintf(`not uploaded: %q may hold the relay's own secrets: "y"; keys or passwords: "a.pem", ".ssh/id_rsa"`, tree),
+		own:                          fmt.Sprintf(`not uploaded: %q may hold the relay's own secrets`, own),
+		filepath.Join(tree, "a.pem"): fmt.Sprintf(`not uploaded: %q may hold keys or passwords`, filepath.Join(tree, "a.pem")),
+		filepath.Join(tree, "y"):     fmt.Sprintf(`not uploaded: %q may hold the relay's own secrets: it is the same file as %q`, filepath.Join(tree, "y"), own),
+	}
+	for local, text := range want {
+		if _, err := Upload(t.Context(), c, local, "x", Options{Guard: g}); err == nil || err.Error() != text {
+			t.Errorf("%s: %v", strings.TrimPrefix(local, home), err)
+		}
+	}
+}
