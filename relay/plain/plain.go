@@ -78,6 +78,10 @@ func isClean(s string) bool {
 	return true
 }
 
+// Visible reports whether r can stand in a name that people see: it is neither a control
+// character, line breaks and tabs included, nor one that Line removes.
+func Visible(r rune) bool { return !unicode.IsControl(r) && !invisible(r) }
+
 // invisible reports what must not be shown: controls but for line break, tab and
 // carriage return; characters that turn the direction of writing round, as in a file
 // called "gpj.exe" backwards; and those that a reader can't see but a model reads. The

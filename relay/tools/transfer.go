@@ -32,7 +32,7 @@ type Moved struct {
 	Skipped          int      `json:"skipped" doc:"Of files: those that were there already."`
 	CanContinue      bool     `json:"can_continue" doc:"The same call goes on where this one stopped."`
 	NextCommand      string   `json:"next_command,omitempty" doc:"That call."`
-	Notes            []string `json:"notes,omitempty" doc:"What was left out or failed, and why."`
+	Notes            []string `json:"notes,omitempty" doc:"What was left out or failed, and why; which files of a downloaded folder are called otherwise here than on the VM."`
 
 	done int64 // of SizeBytes: what is there now, whichever call moved it
 }

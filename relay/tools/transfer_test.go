@@ -122,6 +122,26 @@ func TestADownloadIsCheckedAndNeverReplacesAnotherFileUnasked(t *testing.T) {
 	mustHold(t, filepath.Join(dir, "model (1).bin"), second)
 }
 
+func TestADownloadNamesTheFilesThatGetAnotherName(t *testing.T) {
+	h, vm, dir := serveVM(t, 10*time.Second)
+	vm.Put("out/a.txt", []byte("1"))
+	vm.Put("out/sub/b.txt", []byte("2"))
+	get := func() Download {
+		t.Helper()
+		return decode[Download](t, h.call("download_from_colab", map[string]any{"remote_path": "/content/out"}).Structured)
+	}
+	if got := get(); len(got.Notes) != 0 {
+		t.Errorf("%+v", got)
+	}
+	write(t, filepath.Join(dir, "out", "a.txt"), []byte("3"))
+	for _, status := range []string{"done", "unchanged"} {
+		got := get()
+		if want := `"/content/out/a.txt" has another name here: "a (1).txt"`; got.Status != status || len(got.Notes) != 1 || got.Notes[0] != want {
+			t.Errorf("%+v, want the note %s", got, want)
+		}
+	}
+}
+
 func TestAFolderComesAndGoesAsItsTree(t *testing.T) {
 	h, vm, dir := serveVM(t, 10*time.Second)
 	tree := map[string]string{"a.txt": "a", "sub/b.txt": "b", "sub/deep/it's \"c\".txt": "c", "empty.txt": ""}

@@ -23,6 +23,7 @@ type remoteTree struct {
 	files   []remoteEntry
 	bytes   int64
 	notes   []string
+	renamed renames // of the folders
 }
 
 // remoteFolder is a remote folder, and what a local one of it is marked with.
@@ -56,7 +57,7 @@ func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote remoteFo
 	}
 	j.meter.plan(len(tree.files), tree.bytes)
 	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
-	f := &fetching{job: j, root: root, memo: memo, tally: &tally{r: &r}}
+	f := &fetching{job: j, root: root, top: name, memo: memo, tally: &tally{r: &r, renamed: tree.renamed}}
 	err = f.tally.outcome(ctx, f.all(ctx, tree.files))
 	r.MovedBytes = j.meter.movedBytes()
 	return r, j.told(ctx, doing, memo.close(root, err))
@@ -89,6 +90,7 @@ func (j *job) listTree(ctx context.Context, remote, name string, local func(stri
 				t.notes = note(t.notes, fmt.Sprintf("%q lies %d folders deep: left out", e.Path, maxDepth))
 			case e.IsDir:
 				todo = append(todo, folder{e.Path, e.name, at.depth + 1})
+				t.renamed.add(e.File, name, e.name)
 			default:
 				t.files, t.bytes = append(t.files, e), t.bytes+e.SizeBytes
 			}

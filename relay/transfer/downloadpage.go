@@ -17,6 +17,7 @@ import (
 type fetching struct {
 	*job
 	root  *os.Root
+	top   string // the folder in root
 	memo  *memo
 	tally *tally
 }
@@ -37,8 +38,8 @@ func (f *fetching) all(ctx context.Context, files []remoteEntry) error {
 func (f *fetching) page(ctx context.Context, files []remoteEntry) error {
 	var todo []remoteEntry
 	for _, e := range files {
-		if f.memo.holds(f.root, e) {
-			f.skip(e)
+		if local, ok := f.memo.holds(f.root, e); ok {
+			f.skip(e, local)
 		} else {
 			todo = append(todo, e)
 		}
@@ -104,7 +105,7 @@ func (f *fetching) compare(ctx context.Context, files []remoteEntry) ([]remoteEn
 		if there.State == contract.StateSame && !same[i] {
 			same[i] = true
 			f.memo.add(f.root, files[i], asked[k].name)
-			f.skip(files[i])
+			f.skip(files[i], asked[k].name)
 		}
 	})
 	if err != nil {
@@ -139,10 +140,11 @@ func (f *fetching) alike(e remoteEntry) []string {
 	return names
 }
 
-// skip counts a file that is there already.
-func (f *fetching) skip(e remoteEntry) {
+// skip counts a file that is there already, as local.
+func (f *fetching) skip(e remoteEntry, local string) {
 	f.meter.move(e.name, StageMoving, e.SizeBytes)
 	f.meter.finish(e.name)
+	f.tally.named(e.File, f.top, local)
 	_ = f.tally.file(context.Background(), e.Path, moved{skipped: true, done: e.SizeBytes}, nil)
 }
 
@@ -151,6 +153,7 @@ func (f *fetching) single(ctx context.Context, w wanted, e remoteEntry) error {
 	got, err := f.downloadFile(ctx, f.root, w)
 	if err == nil {
 		f.memo.add(f.root, e, got.local)
+		f.tally.named(e.File, f.top, got.local)
 	}
 	return f.tally.file(ctx, e.Path, got, err)
 }

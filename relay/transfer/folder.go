@@ -19,6 +19,8 @@ type tally struct {
 	mu    sync.Mutex
 	r     *Result
 	first error
+
+	renamed renames
 }
 
 // file counts one file. A file that fails does not end the others, unless the cause
@@ -45,10 +47,18 @@ func (t *tally) file(ctx context.Context, name string, got moved, err error) err
 	return nil
 }
 
-// outcome is how the whole went that ended with err.
+// named notes what a file of the folder top is called on the laptop.
+func (t *tally) named(remote contract.File, top, local string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.renamed.add(remote, top, local)
+}
+
+// outcome is how the whole went that ended with err. It completes the result's notes.
 func (t *tally) outcome(ctx context.Context, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.r.Notes = append(t.r.Notes, t.renamed.notes()...)
 	switch {
 	case ctx.Err() != nil && t.first != nil:
 		return t.first // says what was wrong when time ran out

@@ -31,7 +31,7 @@ func tree(t *testing.T, dir string, n int) {
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("a"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "a.part"), []byte("no part of ours"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "a.part.json"), []byte("{}"), 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, "it's \"quoted\"\nünïcode"), []byte("q"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "it's \"quoted\" ünïcode"), []byte("q"), 0o644))
 	must(t, os.Symlink("a", filepath.Join(dir, "link to a")))
 	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link out")))
 	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
@@ -127,6 +127,7 @@ func TestAFolderArrivesAsItsTreeAndOnlyOnce(t *testing.T) {
 	const n = perFolder + 5
 	local := filepath.Join(t.TempDir(), "data")
 	tree(t, local, n)
+	must(t, os.Rename(filepath.Join(local, "zero"), filepath.Join(local, "new\nline")))
 	put := func(o Options) Result {
 		t.Helper()
 		v.counts.reset()

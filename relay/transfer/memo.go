@@ -46,14 +46,16 @@ func openMemo(root *os.Root, name, remote string) (*memo, error) {
 	return m, err
 }
 
-// holds reports whether e was brought already, and neither side was touched since.
-func (m *memo) holds(root *os.Root, e remoteEntry) bool {
+// holds reports whether e was brought already, and neither side was touched since; local
+// is where it is.
+func (m *memo) holds(root *os.Root, e remoteEntry) (local string, ok bool) {
 	line, ok := m.done[e.Path]
 	if !ok || line.Size != e.SizeBytes || !line.Modified.Equal(e.Modified) {
-		return false
+		return "", false
 	}
-	info, err := root.Lstat(contract.UnescapeName(line.Local))
-	return err == nil && info.Mode().IsRegular() && info.Size() == e.SizeBytes && info.ModTime().Equal(line.LocalModified)
+	local = contract.UnescapeName(line.Local)
+	info, err := root.Lstat(local)
+	return local, err == nil && info.Mode().IsRegular() && info.Size() == e.SizeBytes && info.ModTime().Equal(line.LocalModified)
 }
 
 // add notes a file that is in its place. A line that can't be written costs a second

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -22,8 +23,9 @@ const onWindows = runtime.GOOS == "windows"
 
 // LocalName is the last part of a remote path, which is escaped as the contract has
 // it, as a name that a local file may have: never empty, a dot or two, never with a
-// separator, at most 255 bytes; on windows UTF-8, and none that Windows refuses, hides
-// or takes for a device. There two remote names can become the same one.
+// separator or a character that is not visible, at most 255 bytes; on windows UTF-8, and
+// none that Windows refuses, hides or takes for a device. Two remote names can become the
+// same one.
 func LocalName(remote string, windows bool) string {
 	name := strings.TrimRight(remote, "/")
 	name = name[strings.LastIndexByte(name, '/')+1:]
@@ -73,8 +75,10 @@ func replaceForbidden(name string, windows bool) string {
 	return b.String()
 }
 
+// forbiddenRune: a control, bidirectional or zero-width character in a name would act on
+// the terminal that lists the folder, or make the name look like another one.
 func forbiddenRune(r rune, windows bool) bool {
-	return r == '/' || r == 0 || windows && (r < ' ' || strings.ContainsRune(`<>:"\|?*`, r))
+	return r == '/' || !plain.Visible(r) || windows && strings.ContainsRune(`<>:"\|?*`, r)
 }
 
 // isDevice reports whether Windows takes name for a device: also with an extension,

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -24,8 +25,17 @@ func TestLocalName(t *testing.T) {
 		{"...", "...", "_"},
 		{".bashrc", ".bashrc", ".bashrc"},
 		{"it's \"quoted\" ünïcode", "it's \"quoted\" ünïcode", "it's _quoted_ ünïcode"},
-		{"new\nline", "new\nline", "new_line"},
-		{"tab\x01\x1f", "tab\x01\x1f", "tab__"},
+		{"new\nline", "new_line", "new_line"},
+		{"tab\x01\x1f", "tab__", "tab__"},
+		{"\x1b[2Jx", "_[2Jx", "_[2Jx"},
+		{"esc\x1b]0;HA\ad", "esc_]0;HA_d", "esc_]0;HA_d"},
+		{"del\x7fc1\u009b", "del_c1_", "del_c1_"},
+		{"\u202egnp.exe", "_gnp.exe", "_gnp.exe"},
+		{`\xe2\x80\xaegnp.exe`, "_gnp.exe", "_xe2_x80_xaegnp.exe"},
+		{"\u200e\u200f\u061c\u2066\u2069", "_____", "_____"},
+		{"zero\u200b\u2060\ufeffwidth", "zero___width", "zero___width"},
+		{"\u2028\u2029\U000e0041", "___", "___"},
+		{"👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم"},
 		{"nul\x00byte", "nul_byte", "nul_byte"},
 		{`back\slash`, `back\slash`, "back_slash"},
 		{`..\..\x`, `..\..\x`, ".._.._x"},
@@ -68,14 +78,15 @@ func TestLocalName(t *testing.T) {
 func ownName(remote string) string { return LocalName(remote, onWindows) }
 
 func FuzzLocalName(f *testing.F) {
-	for _, seed := range []string{"a.txt", "..", "CON.", "a\x00/..\\b", strings.Repeat("é.", 200), "\xff. ", "com0 .x"} {
+	for _, seed := range []string{"a.txt", "..", "CON.", "a\x00/..\\b", "\x1b\u202e", `\xe2\x80\xae`, "\xe2\xff\x80\xae", strings.Repeat("é.", 200), "\xff. ", "com0 .x"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, remote string) {
 		for _, windows := range []bool{false, true} {
 			name := LocalName(remote, windows)
 			switch {
-			case name == "", name == ".", name == "..", len(name) > maxName, windows && !utf8.ValidString(name), strings.ContainsAny(name, "/\x00"):
+			case name == "", name == ".", name == "..", len(name) > maxName, windows && !utf8.ValidString(name), strings.ContainsAny(name, "/\x00"),
+				strings.ContainsFunc(name, func(r rune) bool { return !plain.Visible(r) }):
 				t.Fatalf("LocalName(%q, %v) = %q", remote, windows, name)
 			case windows && (strings.ContainsAny(name, `<>:"\|?*`) || strings.TrimRight(name, ". ") != name || isDevice(name)):
 				t.Fatalf("LocalName(%q) on Windows = %q", remote, name)
@@ -93,6 +104,7 @@ func FuzzLocalName(f *testing.F) {
 func TestNamesThatLeadOutAreRefused(t *testing.T) {
 	for _, name := range []string{
 		"..", "../x", "a/../../x", "a/..", "a/../b", "/etc/passwd", "/", ".", "./.", `C:\x`, "c:x", "z:", "a\x00b",
+		"new\nline", "sub\x1b/x", "\u202egnp.exe", "zero\u200bwidth",
 		strings.Repeat("a", 256), "sub/" + strings.Repeat("é", 128), strings.Repeat("a/", 3000) + "x",
 	} {
 		for _, windows := range []bool{false, true} {
@@ -103,7 +115,7 @@ func TestNamesThatLeadOutAreRefused(t *testing.T) {
 	}
 	for _, name := range []string{
 		`..\x`, `a\..\..\x`, `\x`, `\\host\share`, "CON", "sub/nul.txt", "com1", "a:b", "a?", "a*", "a|b", "a<b", `a"b`,
-		"dot.", "space ", "sub /x", "new\nline",
+		"dot.", "space ", "sub /x",
 	} {
 		if err := checkName(name, true); !errors.Is(err, ErrForbiddenName) {
 			t.Errorf("checkName(%q) on Windows = %v", name, err)
@@ -151,6 +163,7 @@ func TestEachEntryOfAFolderGetsALocalNameOfItsOwn(t *testing.T) {
 	}{
 		"plain":              {[]string{"a", "b"}, false, []string{"a", "b"}},
 		"made the same":      {[]string{"x\x00", "x_", "x/"}, false, []string{"x_ (1)", "x_", "x"}},
+		"invisible":          {[]string{"x\x1b", "x\u202e", "x_"}, false, []string{"x_ (1)", "x_ (2)", "x_"}},
 		"a kept name wins":   {[]string{"a\x00", "a_", "a_ (1)"}, false, []string{"a_ (2)", "a_", "a_ (1)"}},
 		"case":               {[]string{"Read.me", "read.me", "READ.ME"}, true, []string{"Read.me", "read (1).me", "READ (2).ME"}},
 		"case counts":        {[]string{"Read.me", "read.me"}, false, []string{"Read.me", "read.me"}},

