@@ -152,7 +152,7 @@ func TestEveryToolTellsThatTheVMIsGone(t *testing.T) {
 	f := newFake(t)
 	rt := f.runtime(t)
 	f.Close()
-	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: 300 * time.Millisecond, CheckpointDir: t.TempDir()})
+	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: time.Second, CheckpointDir: t.TempDir()})
 	for name, c := range calls {
 		if c.method == "" {
 			continue
