@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"colabrelay/relay/state"
+	"colabrelay/relay/kernelstate"
 	"colabrelay/shared/contract"
 )
 
@@ -19,7 +19,7 @@ type Options struct {
 	// Progress is called when more is done; may be nil.
 	Progress func(s *State)
 	// Keeper keeps what iterations hand on, within Keep; nil for nobody.
-	Keeper *state.Keeper
+	Keeper *kernelstate.Keeper
 	Keep   KeepBounds
 }
 

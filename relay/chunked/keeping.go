@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"colabrelay/relay/state"
+	"colabrelay/relay/kernelstate"
 )
 
 // KeepBounds say how much of a run's time and of the line may go into keeping.
@@ -54,13 +54,13 @@ type Keeping struct {
 	Kept    *Kept    `json:"kept"`    // the variables on this computer
 	Recover recovery `json:"recover"`
 
-	Unkept      []state.Lost `json:"unkept"`      // why the newest variables are not kept
-	UnkeptTold  bool         `json:"unkept_told"` // once is enough
-	KeepTried   time.Time    `json:"keep_tried"`
-	KeepCost    float64      `json:"keep_cost"`    // seconds that the next time will take
-	KeepSeconds float64      `json:"keep_seconds"` // in all
-	KeepBytes   int64        `json:"keep_bytes"`   // in all
-	KeepRate    float64      `json:"keep_rate"`    // bytes a second, measured
+	Unkept      []kernelstate.Lost `json:"unkept"`      // why the newest variables are not kept
+	UnkeptTold  bool               `json:"unkept_told"` // once is enough
+	KeepTried   time.Time          `json:"keep_tried"`
+	KeepCost    float64            `json:"keep_cost"`    // seconds that the next time will take
+	KeepSeconds float64            `json:"keep_seconds"` // in all
+	KeepBytes   int64              `json:"keep_bytes"`   // in all
+	KeepRate    float64            `json:"keep_rate"`    // bytes a second, measured
 }
 
 // Kept are the variables of one iteration, and the code that they belong to.
@@ -151,11 +151,11 @@ func (a *advance) keep(ctx context.Context) error {
 	}
 	s, began := a.state, time.Now()
 	if len(s.Carries.Opaque) > 0 {
-		a.unkept([]state.Lost{{Reason: "what iterations hand on can't be told from code with " + strings.Join(s.Carries.Opaque, ", ")}})
+		a.unkept([]kernelstate.Lost{{Reason: "what iterations hand on can't be told from code with " + strings.Join(s.Carries.Opaque, ", ")}})
 		s.KeepTried = began
 		return nil
 	}
-	order := state.Keep{
+	order := kernelstate.Keep{
 		Run: s.Key, Names: s.Carries.names(), MaxBytes: a.opt.Keep.MaxBytes, Fits: a.fits,
 		For:   time.Duration(max(a.allowance()-s.KeepSeconds, firstCost) * float64(time.Second)),
 		Until: a.opt.Until,
@@ -182,7 +182,7 @@ func (a *advance) keep(ctx context.Context) error {
 func (a *advance) fits(bytes int64) bool {
 	s := a.state
 	if most := a.opt.Keep.RunBytes; most > 0 && s.KeepBytes+bytes > most {
-		a.unkept([]state.Lost{{Reason: fmt.Sprintf("with what was kept before they are over the %d MB that a run may send through a tunnel", most>>20)}})
+		a.unkept([]kernelstate.Lost{{Reason: fmt.Sprintf("with what was kept before they are over the %d MB that a run may send through a tunnel", most>>20)}})
 		return false
 	}
 	rate := s.KeepRate
@@ -195,7 +195,7 @@ func (a *advance) fits(bytes int64) bool {
 }
 
 // takeKept takes in what came of keeping.
-func (a *advance) takeKept(got state.Kept, err error, took float64) {
+func (a *advance) takeKept(got kernelstate.Kept, err error, took float64) {
 	s := a.state
 	switch {
 	case err != nil:
@@ -224,7 +224,7 @@ func (a *advance) takeKept(got state.Kept, err error, took float64) {
 }
 
 // unkept tells, once, what can't be kept, and why.
-func (a *advance) unkept(lost []state.Lost) {
+func (a *advance) unkept(lost []kernelstate.Lost) {
 	a.state.Unkept = lost[:min(len(lost), maxLost)]
 	if a.state.UnkeptTold {
 		return
@@ -245,7 +245,7 @@ func (a *advance) built() string {
 	return strings.Join(names, ", ")
 }
 
-func reasons(lost []state.Lost) string {
+func reasons(lost []kernelstate.Lost) string {
 	var all []string
 	for _, l := range lost[:min(len(lost), 3)] {
 		if l.Name != "" {

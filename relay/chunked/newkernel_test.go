@@ -10,21 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/relay/state"
+	"colabrelay/relay/kernelstate"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 )
 
 // keeper is what a call gets that may keep at once and as often as it can.
 type keeper struct {
-	*state.Keeper
+	*kernelstate.Keeper
 	bounds KeepBounds
 }
 
 var eager = KeepBounds{Share: 1e6, MaxBytes: 64 << 20}
 
 func keeperOf(m *machine, dir string, s Spec) *keeper {
-	return &keeper{state.NewKeeper(m.Client, dir, s.Name, s.Runtime), eager}
+	return &keeper{kernelstate.NewKeeper(m.Client, dir, s.Name, s.Runtime), eager}
 }
 
 // keeping is one call with a keeper.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"colabrelay/relay/state"
+	"colabrelay/relay/kernelstate"
 )
 
 // maxRecoveries of one call: a kernel that dies while its variables are brought back
@@ -91,18 +91,18 @@ func (a *advance) stopLost() {
 // bringBack loads the kept variables into the kernel, where the set-up has run.
 func (a *advance) bringBack(ctx context.Context) (on bool, err error) {
 	s := a.state
-	got, err := a.opt.Keeper.BringBack(ctx, state.Bring{
+	got, err := a.opt.Keeper.BringBack(ctx, kernelstate.Bring{
 		Run: s.Key, Version: s.Kept.Version, Done: s.Kept.Done, Absent: s.Kept.Absent, Until: a.opt.Until,
 	})
-	var ended *state.RunError
+	var ended *kernelstate.RunError
 	switch {
 	case errors.As(err, &ended): // the kernel died, or somebody interrupted it
 		a.note("bringing the kept variables back ended as %s; it is tried again", ended.Execution.Status)
 		s.Recover = recoverNone
-	case errors.Is(err, state.ErrDamaged), errors.Is(err, state.ErrNotFound), errors.Is(err, state.ErrNoSuch):
+	case errors.Is(err, kernelstate.ErrDamaged), errors.Is(err, kernelstate.ErrNotFound), errors.Is(err, kernelstate.ErrNoSuch):
 		a.note("the kept variables can't be brought back: %v", err)
 		s.Kept, s.Recover = nil, recoverNone
-		s.Unkept = []state.Lost{{Reason: err.Error()}}
+		s.Unkept = []kernelstate.Lost{{Reason: err.Error()}}
 	case err != nil:
 		return false, err
 	case !got.Done():
@@ -120,7 +120,7 @@ func (a *advance) bringBack(ctx context.Context) (on bool, err error) {
 }
 
 // broughtBack goes back to the iteration that the variables belong to.
-func (a *advance) broughtBack(got state.Restored) {
+func (a *advance) broughtBack(got kernelstate.Restored) {
 	s := a.state
 	s.Recover = recoverNone
 	if again := s.Done - s.Kept.Done; again > 0 {

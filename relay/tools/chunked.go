@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"colabrelay/relay/chunked"
+	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/render"
-	"colabrelay/relay/state"
 	"colabrelay/shared/contract"
 )
 
@@ -90,7 +90,7 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Proble
 		Until: time.Now().Add(c.patience()), Live: c.progress != nil,
 		Output:   func(id string, events []contract.Event) { out.add(ctx, id, events) },
 		Progress: out.progress,
-		Keeper:   state.NewKeeper(c.target.Client, c.cfg.CheckpointDir, args.Name, c.target.Name),
+		Keeper:   kernelstate.NewKeeper(c.target.Client, c.cfg.CheckpointDir, args.Name, c.target.Name),
 		Keep:     c.keepBounds(),
 	})
 	out.flush(ctx)

@@ -10,9 +10,9 @@ import (
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
+	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/render"
-	"colabrelay/relay/state"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 )
@@ -94,7 +94,7 @@ type failure struct {
 // theirs may be the cause of one.
 var failures = []failure{
 	{transfer.ErrGuarded, string(contract.CodeForbiddenPath), "Do not work around this: ask the user. The user may upload it with `relay put` in a terminal, or list the path in RELAY_UPLOAD_ALLOW in the relay's environment, which permits all but the relay's own folders."},
-	{state.ErrReport, string(client.KindBadAnswer), "Call again. If it stays, code in the kernel interferes with saving: restart_kernel."},
+	{kernelstate.ErrReport, string(client.KindBadAnswer), "Call again. If it stays, code in the kernel interferes with saving: restart_kernel."},
 	{transfer.ErrUnexpected, string(contract.CodeChanged), "Call again: the kernel writes the state anew. If it stays, code in the kernel interferes with it: restart_kernel."},
 	{transfer.ErrChanged, string(contract.CodeChanged), "Something writes to the file: wait until it is whole (list_executions shows what runs), then call again with the same arguments."},
 	{transfer.ErrLocalDisk, codeLocalDiskFull, "Free disk space on this computer, then call again with the same arguments: what has come is kept."},
@@ -109,13 +109,13 @@ var failures = []failure{
 	{chunked.ErrChanged, string(contract.CodeConflict), "Call again with on_change=\"continue\" to keep what is done and go on with the new code, with on_change=\"restart\" to begin at 0, or with another checkpoint_name."},
 	{chunked.ErrDamaged, codeDamaged, "The file is left as it is. Use another checkpoint_name; or call run_chunked_operation with on_change=\"restart\": then it is kept aside and the run begins at 0."},
 	{chunked.ErrForeign, string(contract.CodeConflict), "get_checkpoint shows what is kept under this name. Use another checkpoint_name; or on_change=\"restart\", which keeps that file aside."},
-	{state.ErrNotFound, string(contract.CodeNotFound), "Call save_kernel_state first."},
-	{state.ErrNoSuch, string(contract.CodeNotFound), "Call again with one of these versions, or leave version out for the newest."},
-	{state.ErrDamaged, codeDamaged, "Call restore_kernel_state with another version; the damaged one is left as it is, and nothing of it was loaded."},
-	{state.ErrBusy, codeBusy, "Wait until the other call has answered, then call again."},
-	{state.ErrName, codeBadRequest, "Give a name of 1 to 200 characters."},
-	{state.ErrNoReport, codeInternal, "Call again. If it stays, the notebook's code changed IPython itself: call restart_kernel."},
-	{state.ErrRoom, string(contract.CodeDiskFull), "Delete files on the VM, then call again."},
+	{kernelstate.ErrNotFound, string(contract.CodeNotFound), "Call save_kernel_state first."},
+	{kernelstate.ErrNoSuch, string(contract.CodeNotFound), "Call again with one of these versions, or leave version out for the newest."},
+	{kernelstate.ErrDamaged, codeDamaged, "Call restore_kernel_state with another version; the damaged one is left as it is, and nothing of it was loaded."},
+	{kernelstate.ErrBusy, codeBusy, "Wait until the other call has answered, then call again."},
+	{kernelstate.ErrName, codeBadRequest, "Give a name of 1 to 200 characters."},
+	{kernelstate.ErrNoReport, codeInternal, "Call again. If it stays, the notebook's code changed IPython itself: call restart_kernel."},
+	{kernelstate.ErrRoom, string(contract.CodeDiskFull), "Delete files on the VM, then call again."},
 	{transfer.ErrSomeFailed, codeSomeFailed, "notes says which files, and why. Call again with the same arguments: those that are there are skipped."},
 }
 

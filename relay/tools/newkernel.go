@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"colabrelay/relay/chunked"
-	"colabrelay/relay/state"
+	"colabrelay/relay/kernelstate"
 )
 
 // codeVariablesLost: a chunked run has not the variables that its iterations build on.
@@ -50,9 +50,9 @@ func isLoopback(address string) bool {
 }
 
 // savedStates names the states that users saved and that fit, newest first; empty for none.
-func (c *call) savedStates(fits func(state.Manifest) bool) string {
+func (c *call) savedStates(fits func(kernelstate.Manifest) bool) string {
 	var names []string
-	for _, m := range state.States(c.cfg.CheckpointDir, c.target.Name) {
+	for _, m := range kernelstate.States(c.cfg.CheckpointDir, c.target.Name) {
 		if fits(m) {
 			names = append(names, fmt.Sprintf("%q of %s", clipName(m.Name), m.Created.UTC().Format(time.RFC3339)))
 		}
@@ -65,7 +65,7 @@ func (c *call) savedStates(fits func(state.Manifest) bool) string {
 
 // afterLoss is what a warning of a new kernel says of saved states.
 func (c *call) afterLoss() string {
-	names := c.savedStates(func(state.Manifest) bool { return true })
+	names := c.savedStates(func(kernelstate.Manifest) bool { return true })
 	if names == "" {
 		return "Run the set-up code again."
 	}
@@ -78,7 +78,7 @@ func (c *call) warnLost(s *chunked.State, o chunked.Outcome) {
 	if o.Stop == nil || o.Stop.Lost == nil {
 		return
 	}
-	saved := c.savedStates(func(m state.Manifest) bool { return holds(m, s, o.Stop.Lost) })
+	saved := c.savedStates(func(m kernelstate.Manifest) bool { return holds(m, s, o.Stop.Lost) })
 	if saved == "" {
 		saved = "No saved state of this runtime holds them: use on_new_kernel=\"restart\" or \"continue\"."
 	} else {
@@ -89,9 +89,9 @@ func (c *call) warnLost(s *chunked.State, o chunked.Outcome) {
 
 // holds reports whether a saved state has the run's variables. It may have more iterations
 // than were confirmed here: those of a batch that was under way.
-func holds(m state.Manifest, s *chunked.State, lost *chunked.Lost) bool {
-	mine := slices.ContainsFunc(m.Runs, func(r state.RunAt) bool { return r.Key == s.Key })
-	return mine && !slices.ContainsFunc(m.Skipped, func(l state.Lost) bool { return slices.Contains(lost.Names, l.Name) })
+func holds(m kernelstate.Manifest, s *chunked.State, lost *chunked.Lost) bool {
+	mine := slices.ContainsFunc(m.Runs, func(r kernelstate.RunAt) bool { return r.Key == s.Key })
+	return mine && !slices.ContainsFunc(m.Skipped, func(l kernelstate.Lost) bool { return slices.Contains(lost.Names, l.Name) })
 }
 
 // variablesLost is the error of a run that stopped without its variables.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/pace"
-	"colabrelay/relay/state"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 )
@@ -24,23 +24,23 @@ type saveArgs struct {
 
 // KernelState is what save_kernel_state and restore_kernel_state have in common.
 type KernelState struct {
-	Name          string           `json:"name"`
-	Version       string           `json:"version" doc:"Of the state; empty until it is known."`
-	Created       time.Time        `json:"created" doc:"When the variables were as they are in this version."`
-	VariableCount int              `json:"variable_count"`
-	Variables     []state.Variable `json:"variables" doc:"Name, type and bytes; what variables share counts at one of them. At most 36 kB of them are listed."`
-	Modules       []state.Module   `json:"modules" doc:"Names that come back as imports."`
-	SkippedCount  int              `json:"skipped_count"`
-	Skipped       []state.Lost     `json:"skipped" doc:"What could not be kept or brought back, each with the reason."`
-	Bytes         int64            `json:"bytes" doc:"Of the data file."`
-	SHA256        string           `json:"sha256" doc:"Of the data file, compared on both sides."`
-	Pickler       string           `json:"pickler" doc:"dill, cloudpickle, or pickle, which loses functions and classes defined in the notebook."`
-	Python        string           `json:"python" doc:"Version of the kernel's Python."`
-	ExecutionID   string           `json:"execution_id" doc:"The kernel's part of the work; interrupt_execution ends it."`
-	Doing         string           `json:"doing" doc:"What is under way, and where one variable takes long, which; empty when it is done."`
-	Warnings      []string         `json:"warnings"`
-	CanContinue   bool             `json:"can_continue" doc:"It is not done; the same call goes on."`
-	NextCommand   string           `json:"next_command" doc:"The next step; empty when it is done."`
+	Name          string                 `json:"name"`
+	Version       string                 `json:"version" doc:"Of the state; empty until it is known."`
+	Created       time.Time              `json:"created" doc:"When the variables were as they are in this version."`
+	VariableCount int                    `json:"variable_count"`
+	Variables     []kernelstate.Variable `json:"variables" doc:"Name, type and bytes; what variables share counts at one of them. At most 36 kB of them are listed."`
+	Modules       []kernelstate.Module   `json:"modules" doc:"Names that come back as imports."`
+	SkippedCount  int                    `json:"skipped_count"`
+	Skipped       []kernelstate.Lost     `json:"skipped" doc:"What could not be kept or brought back, each with the reason."`
+	Bytes         int64                  `json:"bytes" doc:"Of the data file."`
+	SHA256        string                 `json:"sha256" doc:"Of the data file, compared on both sides."`
+	Pickler       string                 `json:"pickler" doc:"dill, cloudpickle, or pickle, which loses functions and classes defined in the notebook."`
+	Python        string                 `json:"python" doc:"Version of the kernel's Python."`
+	ExecutionID   string                 `json:"execution_id" doc:"The kernel's part of the work; interrupt_execution ends it."`
+	Doing         string                 `json:"doing" doc:"What is under way, and where one variable takes long, which; empty when it is done."`
+	Warnings      []string               `json:"warnings"`
+	CanContinue   bool                   `json:"can_continue" doc:"It is not done; the same call goes on."`
+	NextCommand   string                 `json:"next_command" doc:"The next step; empty when it is done."`
 }
 
 // SavedState is what save_kernel_state answers with.
@@ -59,7 +59,7 @@ func saveState() tool {
 			"Objects of own classes and rarer libraries (up to 64 MB each) are loaded once for a trial in a forked copy of the kernel; warnings name what failed. Their __setstate__ and constructors run there, with what these do to files or the network. " + pickleWarning,
 		openWorld: true,
 	}, func(ctx context.Context, c *call, args saveArgs) (*SavedState, *Problem) {
-		got, err := state.Save(ctx, c.target.Client, c.cfg.CheckpointDir, state.Options{
+		got, err := kernelstate.Save(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
 			Name: args.Name, Runtime: c.target.Name, Keep: int(args.Keep), Until: time.Now().Add(c.patience()),
 			Report: c.tellState("the kernel collects its variables"),
 		})
@@ -76,7 +76,7 @@ func saveState() tool {
 
 // keepValue leaves the default out of a command.
 func keepValue(keep int64) argumentValue {
-	if keep == state.DefaultKeep {
+	if keep == kernelstate.DefaultKeep {
 		return argumentValue{"keep_versions", ""}
 	}
 	return argumentValue{"keep_versions", keep}
@@ -103,13 +103,13 @@ func restoreState() tool {
 			"A large state may take several calls: with status \"restoring\" (can_continue true) call again with the same arguments. " + pickleWarning,
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args restoreArgs) (*RestoredState, *Problem) {
-		got, err := state.Restore(ctx, c.target.Client, c.cfg.CheckpointDir, state.Options{
+		got, err := kernelstate.Restore(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
 			Name: args.Name, Runtime: c.target.Name, Version: args.Version, Until: time.Now().Add(c.patience()),
 			Report: c.tellState("the kernel works on the state"),
 		})
 		again := command("restore_kernel_state", argumentValue{"name", args.Name}, argumentValue{"version", args.Version}, argumentValue{"runtime", args.Runtime})
 		status, problem := c.stateOutcome(got.Progress, "restored", "restoring", err)
-		if errors.Is(err, state.ErrNotFound) {
+		if errors.Is(err, kernelstate.ErrNotFound) {
 			problem = unknownState(c.cfg.CheckpointDir, problem)
 		}
 		c.kernels.see(c.target.Name, got.Execution.KernelID) // a new one is why this was called
@@ -140,7 +140,7 @@ func (c *call) tellState(before string) func(transfer.Progress) {
 }
 
 // stateOutcome is the status and the error of an answer.
-func (c *call) stateOutcome(p state.Progress, done, doing string, err error) (string, *Problem) {
+func (c *call) stateOutcome(p kernelstate.Progress, done, doing string, err error) (string, *Problem) {
 	c.sawSession(p.Execution.SessionMinutesLeft)
 	switch {
 	case err == nil && p.Done():
@@ -169,7 +169,7 @@ var stateHints = map[string]string{
 // stateProblem is problemOf with the next step of a save or restore.
 func stateProblem(err error) *Problem {
 	p := *problemOf(err)
-	var run *state.RunError
+	var run *kernelstate.RunError
 	if errors.As(err, &run) {
 		p = *runProblem(run.Execution)
 	}
@@ -182,7 +182,7 @@ func stateProblem(err error) *Problem {
 // unknownState tells the names there are.
 func unknownState(dir string, p *Problem) *Problem {
 	told := *p
-	names := state.Names(dir)
+	names := kernelstate.Names(dir)
 	told.Hint = "No state is saved on this computer yet: call save_kernel_state first."
 	if len(names) > 0 {
 		told.Hint = "Call again with one of the names there are: " + brief(fmt.Sprintf("%q", names))
@@ -190,7 +190,7 @@ func unknownState(dir string, p *Problem) *Problem {
 	return &told
 }
 
-func newState(name string, p state.Progress, m state.Manifest) KernelState {
+func newState(name string, p kernelstate.Progress, m kernelstate.Manifest) KernelState {
 	s := KernelState{
 		Name: name, Version: m.Version, Created: m.Created, VariableCount: m.VariableCount, Variables: m.Variables, Modules: m.Modules,
 		Bytes: m.Bytes, SHA256: m.SHA256, Pickler: m.Pickler, Python: m.Python,
@@ -206,7 +206,7 @@ func newState(name string, p state.Progress, m state.Manifest) KernelState {
 }
 
 // doing is where the work stands, in words.
-func doing(p state.Progress) string {
+func doing(p kernelstate.Progress) string {
 	if p.At.Of == 0 {
 		return string(p.Phase)
 	}

@@ -13,7 +13,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// What these tests leave out, relay/state's own do with a real kernel: here is how it
+// What these tests leave out, relay/kernelstate's own do with a real kernel: here is how it
 // is told.
 
 // stateOn makes the fake a VM whose kernel reports and whose file can be fetched.

@@ -9,7 +9,7 @@
 // whose digest still holds, are sent to a VM.
 //
 // Start reading at Save and Restore, then save.py and write.py.
-package state
+package kernelstate
 
 import (
 	"context"

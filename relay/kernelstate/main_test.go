@@ -1,4 +1,4 @@
-package state
+package kernelstate
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 
 // The executor in these tests is the real one, with a real kernel and real files.
 
-const secret = "a secret of relay/state's tests, 32 bytes or more"
+const secret = "a secret of relay/kernelstate's tests, 32 bytes or more"
 
 var binary string
 
