@@ -10,15 +10,15 @@ import (
 
 	"github.com/vbauerster/mpb/v8"
 
-	"colabrelay/relay/pace"
+	"colabrelay/relay/progress"
 	"colabrelay/relay/transfer"
 )
 
 func slogOf(h slog.Handler) *slog.Logger { return slog.New(h) }
 
 // told is a teller that heard of p.
-func told(p transfer.Progress) *pace.Teller {
-	var t pace.Teller
+func told(p transfer.Progress) *progress.Teller {
+	var t progress.Teller
 	t.Report(p)
 	return &t
 }

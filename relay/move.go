@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"colabrelay/relay/client"
-	"colabrelay/relay/pace"
 	"colabrelay/relay/plain"
+	"colabrelay/relay/progress"
 	"colabrelay/relay/tools"
 	"colabrelay/relay/transfer"
 )
@@ -53,7 +53,7 @@ func (m *move) run(ctx context.Context, name string, there way) error {
 	if err := reach(ctx, target.Client); err != nil {
 		return err
 	}
-	var teller pace.Teller
+	var teller progress.Teller
 	shown := newDisplay(m.std.err, name, func() string { return standing(&teller, vm, time.Now()) })
 	began := time.Now()
 	r, err := there(ctx, target, transfer.Options{Overwrite: m.overwrite, Memory: transfer.Memory(cfg.checkpointDir), Report: func(p transfer.Progress) {
@@ -67,7 +67,7 @@ func (m *move) run(ctx context.Context, name string, there way) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		p, _ := teller.Last()
-		return fmt.Errorf("stopped at %s: the same command goes on from there", pace.Share(p.Done, p.Total))
+		return fmt.Errorf("stopped at %s: the same command goes on from there", progress.Share(p.Done, p.Total))
 	case err != nil:
 		return err
 	}
@@ -85,7 +85,7 @@ func reach(ctx context.Context, c *client.Client) error {
 }
 
 // standing is what the display says now.
-func standing(t *pace.Teller, vm *away, now time.Time) string {
+func standing(t *progress.Teller, vm *away, now time.Time) string {
 	p, at := t.Last()
 	why := vm.reason()
 	switch {
@@ -94,14 +94,14 @@ func standing(t *pace.Teller, vm *away, now time.Time) string {
 	case p.Total == 0:
 		return "waiting for the VM: " + why
 	}
-	return fmt.Sprintf("%s, waiting for the VM: %s", pace.Share(p.Done, p.Total), why)
+	return fmt.Sprintf("%s, waiting for the VM: %s", progress.Share(p.Done, p.Total), why)
 }
 
 // summary is the last line: where it is, how much, how long it took.
 func summary(r transfer.Result, took time.Duration) string {
-	parts := []string{pace.Bytes(r.SizeBytes)}
+	parts := []string{progress.Bytes(r.SizeBytes)}
 	if r.IsDir {
-		parts = []string{fmt.Sprintf("%d files", r.Files), pace.Bytes(r.SizeBytes)}
+		parts = []string{fmt.Sprintf("%d files", r.Files), progress.Bytes(r.SizeBytes)}
 		if r.Skipped > 0 {
 			parts = append(parts, fmt.Sprintf("%d unchanged", r.Skipped))
 		}
@@ -110,9 +110,9 @@ func summary(r transfer.Result, took time.Duration) string {
 	case r.Skipped == r.Files && !r.IsDir:
 		parts = append(parts, "unchanged")
 	case r.ResumedFrom > 0:
-		parts = append(parts, fmt.Sprintf("in %s, resumed from %s", pace.Time(took), pace.Bytes(r.ResumedFrom)))
+		parts = append(parts, fmt.Sprintf("in %s, resumed from %s", progress.Time(took), progress.Bytes(r.ResumedFrom)))
 	default:
-		parts = append(parts, "in "+pace.Time(took))
+		parts = append(parts, "in "+progress.Time(took))
 	}
 	if r.SHA256 != "" {
 		parts = append(parts, "SHA-256 "+r.SHA256)

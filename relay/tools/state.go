@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"colabrelay/relay/kernelstate"
-	"colabrelay/relay/pace"
+	progress1 "colabrelay/relay/progress"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 )
@@ -128,7 +128,7 @@ func restoreState() tool {
 // tellState makes the host's progress tell what the kernel does, and then how far the
 // transfer is.
 func (c *call) tellState(before string) func(transfer.Progress) {
-	var teller pace.Teller
+	var teller progress1.Teller
 	c.progress.follow(func() (string, amount) {
 		p, at := teller.Last()
 		if at.IsZero() {
@@ -250,7 +250,7 @@ func (r *RestoredState) text(b *strings.Builder) {
 func (s *KernelState) text(b *strings.Builder, status string) {
 	fmt.Fprintf(b, "State %q: %s", s.Name, status)
 	if s.SHA256 != "" {
-		fmt.Fprintf(b, ", version %s of %s, %d variables, %d modules, %s, with %s", s.Version, s.Created.UTC().Format(time.RFC3339), s.VariableCount, len(s.Modules), pace.Bytes(s.Bytes), s.Pickler)
+		fmt.Fprintf(b, ", version %s of %s, %d variables, %d modules, %s, with %s", s.Version, s.Created.UTC().Format(time.RFC3339), s.VariableCount, len(s.Modules), progress1.Bytes(s.Bytes), s.Pickler)
 	}
 	b.WriteString("\n")
 	if s.NextCommand != "" && s.Doing != "" {

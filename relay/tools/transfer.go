@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"colabrelay/relay/pace"
+	progress1 "colabrelay/relay/progress"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 )
@@ -43,7 +43,7 @@ var errHold = errors.New("the call's time is over")
 // move runs a transfer for as long as this call may take. A transfer that is not
 // done by then has not failed: what moved stays, and the call again goes on.
 func (c *call) move(ctx context.Context, overwrite bool, run func(context.Context, transfer.Options) (transfer.Result, error)) (transfer.Result, Moved, *Problem) {
-	var teller pace.Teller
+	var teller progress1.Teller
 	c.progress.follow(func() (string, amount) {
 		p, _ := teller.Last()
 		return teller.Line(time.Now()), amount{p.Done, p.Total}
@@ -146,11 +146,11 @@ type argumentValue struct {
 func (m *Moved) text(b *strings.Builder, verb, place string) {
 	switch m.Status {
 	case moveDone:
-		fmt.Fprintf(b, "%s %s to %s", verb, pace.Bytes(m.SizeBytes), place)
+		fmt.Fprintf(b, "%s %s to %s", verb, progress1.Bytes(m.SizeBytes), place)
 	case moveUnchanged:
-		fmt.Fprintf(b, "Unchanged: %s is the same already, %s", place, pace.Bytes(m.SizeBytes))
+		fmt.Fprintf(b, "Unchanged: %s is the same already, %s", place, progress1.Bytes(m.SizeBytes))
 	case movePartial:
-		fmt.Fprintf(b, "Not done yet: %s moved so far", pace.Share(m.done, m.SizeBytes))
+		fmt.Fprintf(b, "Not done yet: %s moved so far", progress1.Share(m.done, m.SizeBytes))
 	default:
 		fmt.Fprintf(b, "Failed on the way to %s", place)
 	}

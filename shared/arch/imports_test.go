@@ -23,17 +23,17 @@ var allowed = map[string][]string{
 	"executor/probe":            {"executor/interpreter", "shared/contract"},
 	"executor/tunnel":           {},
 	"executor/tunnel/ngrokedge": {},
-	"relay":                     {"colab-bootstrap", "relay/client", "relay/hostconfig", "relay/pace", "relay/pairing", "relay/plain", "relay/tools", "relay/transfer", "shared/auth", "shared/contract"},
+	"relay":                     {"colab-bootstrap", "relay/client", "relay/hostconfig", "relay/progress", "relay/pairing", "relay/plain", "relay/tools", "relay/transfer", "shared/auth", "shared/contract"},
 	"relay/checkpoint":          {},
 	"relay/chunked":             {"relay/checkpoint", "relay/kernelstate", "shared/contract", "shared/kernelpy"},
 	"relay/client":              {"relay/plain", "shared/auth", "shared/contract"},
 	"relay/hostconfig":          {},
-	"relay/pace":                {"relay/transfer"},
+	"relay/progress":            {"relay/transfer"},
 	"relay/pairing":             {"shared/auth"},
 	"relay/plain":               {},
 	"relay/render":              {"shared/contract"},
-	"relay/kernelstate":               {"relay/checkpoint", "relay/client", "relay/transfer", "shared/contract", "shared/kernelpy"},
-	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/pace", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/contract"},
+	"relay/kernelstate":         {"relay/checkpoint", "relay/client", "relay/transfer", "shared/contract", "shared/kernelpy"},
+	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/progress", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/contract"},
 	"relay/transfer":            {"relay/client", "relay/plain", "shared/contract"},
 	"shared/arch":               {},
 	"shared/auth":               {"shared/contract"},
@@ -232,14 +232,14 @@ func permission(f file, path string) [2]string {
 }
 
 func TestUnusedPermissionsAreFound(t *testing.T) {
-	files := []file{{Package: "relay/pace", Imports: []string{module + "/relay/transfer"}}, {Package: "relay", Imports: []string{"golang.org/x/term"}},
+	files := []file{{Package: "relay/progress", Imports: []string{module + "/relay/transfer"}}, {Package: "relay", Imports: []string{"golang.org/x/term"}},
 		{Package: "relay/pairing", Test: true, Imports: []string{module + "/shared/auth"}}}
 	unused := strings.Join(unusedPermissions(files), "\n")
 	for text, want := range map[string]bool{
-		"relay/pace to import relay/transfer": false,
-		"relay to import golang.org/x/term":   false,
-		"relay/pairing to import shared/auth": true, // a test may without it
-		"relay to import github.com/spf13":    true,
+		"relay/progress to import relay/transfer": false,
+		"relay to import golang.org/x/term":       false,
+		"relay/pairing to import shared/auth":     true, // a test may without it
+		"relay to import github.com/spf13":        true,
 	} {
 		if got := strings.Contains(unused, text); got != want {
 			t.Errorf("%q unused is %t, want %t", text, got, want)

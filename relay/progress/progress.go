@@ -3,7 +3,7 @@
 //
 // It measures and words, no more: it moves no bytes and writes to nobody.
 // Start reading at Teller.
-package pace
+package progress
 
 import (
 	"fmt"
