@@ -9,7 +9,7 @@ import (
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
 	"colabrelay/executor/kernel"
-	"colabrelay/executor/namespace"
+	"colabrelay/executor/variables"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
@@ -94,7 +94,7 @@ var sentinels = []sentinel{
 	{err: kernel.ErrDead, code: contract.CodeKernelDead},
 	{err: kernel.ErrStarting, code: contract.CodeKernelStarting},
 	{err: kernel.ErrStopped, code: contract.CodeShuttingDown},
-	{err: namespace.ErrNoVariable, code: contract.CodeNotFound, hint: "list the variables"},
+	{err: variables.ErrNoVariable, code: contract.CodeNotFound, hint: "list the variables"},
 	{err: files.ErrForbidden, code: contract.CodeForbiddenPath},
 	{err: files.ErrNotFound, code: contract.CodeNotFound, hint: "list the folder above"},
 	{err: files.ErrNotDir, code: contract.CodeBadRequest, hint: "list the folder that holds it"},

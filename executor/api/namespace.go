@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"colabrelay/executor/kernel"
-	"colabrelay/executor/namespace"
 	"colabrelay/executor/probe"
+	"colabrelay/executor/variables"
 	"colabrelay/shared/contract"
 )
 
@@ -28,7 +28,7 @@ func (a *API) hold(ctx context.Context, f func(ctx context.Context, life *kernel
 func (a *API) variables(r *http.Request) (any, error) {
 	var out contract.Variables
 	err := a.hold(r.Context(), func(ctx context.Context, life *kernel.Life) (err error) {
-		out, err = namespace.Variables(ctx, life.Client)
+		out, err = variables.Variables(ctx, life.Client)
 		out.KernelID = life.ID
 		return err
 	})
@@ -42,7 +42,7 @@ func (a *API) inspect(r *http.Request) (any, error) {
 	}
 	var out contract.Inspection
 	err := a.hold(r.Context(), func(ctx context.Context, life *kernel.Life) (err error) {
-		out, err = namespace.Inspect(ctx, life.Client, name)
+		out, err = variables.Inspect(ctx, life.Client, name)
 		out.KernelID = life.ID
 		return err
 	})
@@ -70,7 +70,7 @@ func (a *API) cleanup(r *http.Request) (any, error) {
 		if err != nil {
 			return err
 		}
-		if out, err = namespace.Cleanup(ctx, life.Client); err != nil {
+		if out, err = variables.Cleanup(ctx, life.Client); err != nil {
 			return err
 		}
 		after, err := probe.Memory()

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"colabrelay/executor/kernel"
-	"colabrelay/executor/namespace"
+	"colabrelay/executor/variables"
 )
 
 // probe is the machine as executor/probe finds it, and what only the kernel knows.
@@ -21,7 +21,7 @@ func (a *API) probe(r *http.Request) (any, error) {
 	}
 	names := []string{}
 	err = a.hold(r.Context(), func(ctx context.Context, life *kernel.Life) error {
-		found, err := namespace.Variables(ctx, life.Client)
+		found, err := variables.Variables(ctx, life.Client)
 		for _, v := range found.Variables {
 			names = append(names, v.Name)
 		}

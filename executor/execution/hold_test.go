@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"colabrelay/executor/kernel"
-	"colabrelay/executor/namespace"
+	"colabrelay/executor/variables"
 	"colabrelay/shared/stacks"
 )
 
 func nothing(context.Context, *kernel.Life) error { return nil }
 
 func look(ctx context.Context, life *kernel.Life) error {
-	_, err := namespace.Variables(ctx, life.Client)
+	_, err := variables.Variables(ctx, life.Client)
 	return err
 }
 

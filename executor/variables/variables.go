@@ -6,7 +6,7 @@
 // run holds the kernel: the caller sees to that, since the kernel would answer
 // only after the run. Start reading at ask, then at namespace.py, which is what
 // runs in the kernel.
-package namespace
+package variables
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package namespace
+package variables
 
 import (
 	"context"
