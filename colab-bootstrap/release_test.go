@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
@@ -79,10 +79,10 @@ func makeRelease() (string, error) {
 }
 
 // colab is a VM with a page that grants an ngrok token, and the edge it leads to.
-func colab(t *testing.T, s stacks.Stack) (*vm, *ngrokedge.Edge, string) {
+func colab(t *testing.T, s stacks.Stack) (*vm, *ngroktest.Edge, string) {
 	t.Helper()
 	r, relay := realRelease(t)
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	v := newVM(t, r)
 	v.python(s.Python)
 	v.onColab(map[string]pageSecret{"NGROK_AUTHTOKEN": granted(testToken)})

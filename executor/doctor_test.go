@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 )
 
 func TestDoctorTellsWhatIsThere(t *testing.T) {
@@ -45,7 +45,7 @@ func TestDoctorTellsOfTheChosenTunnel(t *testing.T) {
 }
 
 func TestDoctorTellsWhoMayVisit(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	var out, errs strings.Builder
 	run(t.Context(), []string{"doctor", "--python", "/bin/false", "--allow-cidr", "203.0.113.0/24", "--allow-cidr", "::1"},
 		env("HOME", t.TempDir(), envNgrokToken, "t", envNgrokServer, edge.Addr), nil, &out, &errs)

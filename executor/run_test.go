@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
@@ -266,7 +266,7 @@ func withoutCloudflared(t *testing.T) string {
 }
 
 func TestThroughTheTunnel(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	p := start(t, withEnv(envNgrokToken+"=token", envNgrokServer+"="+edge.Addr, envNgrokCA+"="+edge.CAFile))
 	info := p.ready()
 	if info.URL == info.LocalURL || !strings.Contains(p.out.String(), " "+info.Pairing+"\n") {
@@ -285,7 +285,7 @@ func TestThroughTheTunnel(t *testing.T) {
 }
 
 func TestARefusedTokenEndsItWithOneLine(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	edge.RefuseToken("ERR_NGROK_105")
 	p := start(t, withEnv(envNgrokToken+"=bad-token", envNgrokServer+"="+edge.Addr, envNgrokCA+"="+edge.CAFile))
 	code, _ := p.exit()
@@ -296,7 +296,7 @@ func TestARefusedTokenEndsItWithOneLine(t *testing.T) {
 }
 
 func TestVisitorsFromElsewhereAreTurnedAway(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	p := start(t, withEnv(envNgrokToken+"=token", envNgrokServer+"="+edge.Addr, envNgrokCA+"="+edge.CAFile), withArgs("--allow-cidr", "203.0.113.0/24"))
 	info := p.ready()
 	for url, want := range map[string]int{info.URL: 403, info.LocalURL: 200} {

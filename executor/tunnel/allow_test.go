@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 )
 
 func TestParseCIDR(t *testing.T) {
@@ -67,7 +67,7 @@ func TestRestrict(t *testing.T) {
 }
 
 func TestNgrokItselfIsToldWhoMayVisit(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	c := edgeConfig(edge)
 	c.Allow = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::7/128")}
 	start(t, mustNew(t, c), hello).url(t)
@@ -77,14 +77,14 @@ func TestNgrokItselfIsToldWhoMayVisit(t *testing.T) {
 }
 
 func TestNgrokIsToldNoPolicyUnasked(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	start(t, mustNew(t, edgeConfig(edge)), hello).url(t)
 	if got := policyOf(t, edge); got != "" {
 		t.Errorf("the policy is %s", got)
 	}
 }
 
-func policyOf(t *testing.T, edge *ngrokedge.Edge) string {
+func policyOf(t *testing.T, edge *ngroktest.Edge) string {
 	t.Helper()
 	var opts struct{ TrafficPolicy string }
 	if err := json.Unmarshal(edge.Binds()[0].Opts, &opts); err != nil {

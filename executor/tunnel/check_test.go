@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 )
 
 func TestCheckTellsWhatItFoundOrWhatToDo(t *testing.T) {
@@ -15,7 +15,7 @@ func TestCheckTellsWhatItFoundOrWhatToDo(t *testing.T) {
 		says   string
 	}{
 		"none":  {config: func(*testing.T) Config { return Config{Kind: KindNone} }, found: "none"},
-		"ngrok": {config: func(t *testing.T) Config { return edgeConfig(ngrokedge.Start(t)) }, found: "can be reached at 127.0.0.1:"},
+		"ngrok": {config: func(t *testing.T) Config { return edgeConfig(ngroktest.Start(t)) }, found: "can be reached at 127.0.0.1:"},
 		"ngrok out of reach": {
 			config: func(t *testing.T) Config {
 				return Config{Kind: KindNgrok, Token: testToken, Server: freeAddress(t)}

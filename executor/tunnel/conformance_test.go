@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 )
 
 // rig is a kind of tunnel with what stands on its other side: for ngrok an edge
@@ -36,7 +36,7 @@ var rigs = map[Kind]func(*testing.T) rig{
 		return rig{config: Config{Kind: KindNone, Listen: "127.0.0.1:0"}, quicken: func(Tunnel) {}}
 	},
 	KindNgrok: func(t *testing.T) rig {
-		edge := ngrokedge.Start(t)
+		edge := ngroktest.Start(t)
 		return rig{
 			config:  edgeConfig(edge),
 			quicken: func(tun Tunnel) { tun.(*ngrokTunnel).retry = quickRetry },
@@ -222,7 +222,7 @@ func endsWithItsContext(t *testing.T, _ rig, tun Tunnel) {
 		t.Error("the URL still answers")
 	}
 	r.server.Close()
-	edges := goleak.IgnoreAnyFunction("colabrelay/executor/tunnel/ngrokedge.(*Edge).openPublic.func1")
+	edges := goleak.IgnoreAnyFunction("colabrelay/executor/tunnel/ngroktest.(*Edge).openPublic.func1")
 	goleak.VerifyNone(t, append([]goleak.Option{before, edges}, lateGoroutines...)...)
 }
 

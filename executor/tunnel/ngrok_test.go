@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 )
 
 func TestNgrokTellsNothingOfTheMachine(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	start(t, mustNew(t, edgeConfig(edge)), hello).url(t)
 	bind := edge.Binds()[0]
 	if bind.ForwardsTo != "colab-relay" {
@@ -45,7 +45,7 @@ func TestNgrokTellsNothingOfTheMachine(t *testing.T) {
 }
 
 func TestNgrokCarriesLargeBodiesUnchanged(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	url := start(t, mustNew(t, edgeConfig(edge)), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if _, err := io.Copy(w, req.Body); err != nil {
 			t.Error(err)
@@ -73,7 +73,7 @@ func TestNgrokCarriesLargeBodiesUnchanged(t *testing.T) {
 }
 
 func TestClientAddrIsTheVisitorsAndNoHeaders(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	url := start(t, mustNew(t, edgeConfig(edge)), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		fmt.Fprint(w, ClientAddr(req))
 	})).url(t)
@@ -104,7 +104,7 @@ func TestClientAddrIsEmptyWithoutATunnel(t *testing.T) {
 }
 
 func TestADroppedSessionComesBackUnderItsURL(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	polls := make(chan struct{}, 1)
 	r := start(t, mustNew(t, edgeConfig(edge)), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/poll" {
@@ -145,7 +145,7 @@ func TestADroppedSessionComesBackUnderItsURL(t *testing.T) {
 }
 
 func TestAStoppedEndpointIsOpenedAnewAndItsURLReported(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	r := start(t, mustNew(t, edgeConfig(edge)), hello)
 	old := r.url(t)
 	edge.StopTunnel("", "stopped in the dashboard")
@@ -178,7 +178,7 @@ func TestARefusalEndsAtOnceWithOneLine(t *testing.T) {
 		{"ERR_NGROK_725", "", "ERR_NGROK_725", "used up"},
 	} {
 		t.Run(c.code, func(t *testing.T) {
-			edge := ngrokedge.Start(t)
+			edge := ngroktest.Start(t)
 			edge.RefuseToken(c.token)
 			edge.RefuseBind(c.bind)
 			began := time.Now()
@@ -201,7 +201,7 @@ func TestARefusalEndsAtOnceWithOneLine(t *testing.T) {
 }
 
 func TestATokenRevokedLaterEndsTheTunnel(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	r := start(t, mustNew(t, edgeConfig(edge)), hello)
 	r.url(t)
 	edge.RefuseToken("ERR_NGROK_107")
@@ -213,7 +213,7 @@ func TestATokenRevokedLaterEndsTheTunnel(t *testing.T) {
 }
 
 func TestAnEndpointStoppedForGoodEndsTheTunnel(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	r := start(t, mustNew(t, edgeConfig(edge)), hello)
 	r.url(t)
 	edge.StopTunnel("ERR_NGROK_727", "no requests left")
@@ -232,7 +232,7 @@ func quick(t *testing.T, c Config, patience time.Duration) *ngrokTunnel {
 }
 
 func TestADomainStillOnlineIsWaitedFor(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	c := edgeConfig(edge)
 	c.Domain = "lab.ngrok.app"
 	dead := start(t, mustNew(t, c), hello)
@@ -246,7 +246,7 @@ func TestADomainStillOnlineIsWaitedFor(t *testing.T) {
 }
 
 func TestADomainOnlineForEverIsGivenUp(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	edge.RefuseBind("ERR_NGROK_334")
 	r := start(t, quick(t, edgeConfig(edge), 100*time.Millisecond), hello)
 	var refused *Refused
@@ -259,7 +259,7 @@ func TestADomainOnlineForEverIsGivenUp(t *testing.T) {
 }
 
 func TestASlowEdgeHoldsUpNeitherTheLocalListenerNorTheEnd(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	edge.Delay(time.Minute)
 	public := start(t, mustNew(t, edgeConfig(edge)), hello)
 	local := start(t, NewNone("127.0.0.1:0"), hello).url(t)
@@ -275,7 +275,7 @@ func TestASlowEdgeHoldsUpNeitherTheLocalListenerNorTheEnd(t *testing.T) {
 }
 
 func TestAnUnreachableNgrokIsTriedAgainUntilItIsThere(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func TestAnUnreachableNgrokIsTriedAgainUntilItIsThere(t *testing.T) {
 }
 
 func TestAForgedCertificateIsNotTrusted(t *testing.T) {
-	edge, forged := ngrokedge.Start(t), ngrokedge.Start(t)
+	edge, forged := ngroktest.Start(t), ngroktest.Start(t)
 	c := edgeConfig(forged)
 	c.CAFile = edge.CAFile
 	log := &lines{}
@@ -313,7 +313,7 @@ func TestAForgedCertificateIsNotTrusted(t *testing.T) {
 }
 
 func TestLogsNeverHoldTheToken(t *testing.T) {
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	edge.RefuseToken("ERR_NGROK_108")
 	c := edgeConfig(edge)
 	log := &lines{}

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 )
 
 // The SDK's own goroutines end by themselves, but late: the pacer of heartbeats
@@ -52,7 +52,7 @@ type running struct {
 	err    error // after done
 }
 
-func edgeConfig(edge *ngrokedge.Edge) Config {
+func edgeConfig(edge *ngroktest.Edge) Config {
 	return Config{Kind: KindNgrok, Token: testToken, Version: "1.2.3", Server: edge.Addr, CAFile: edge.CAFile}
 }
 

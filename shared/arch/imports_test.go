@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 	"executor/variables":        {"executor/jupyter", "shared/contract"},
 	"executor/probe":            {"executor/interpreter", "shared/contract"},
 	"executor/tunnel":           {},
-	"executor/tunnel/ngrokedge": {},
+	"executor/tunnel/ngroktest": {},
 	"relay":                     {"colab-bootstrap", "relay/client", "relay/hostconfig", "relay/progress", "relay/pairing", "relay/plain", "relay/tools", "relay/transfer", "shared/auth", "shared/contract"},
 	"relay/checkpoint":          {},
 	"relay/chunked":             {"relay/checkpoint", "relay/kernelstate", "shared/contract", "shared/kernelpy"},
@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that neither program may link.
-var testOnly = []string{"executor/tunnel/ngrokedge", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/smalldisk", "shared/stacks"}
+var testOnly = []string{"executor/tunnel/ngroktest", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/smalldisk", "shared/stacks"}
 
 // homes says which packages may import a third-party module. The big ones have
 // one home, so that replacing one changes one place. Tests and the packages of

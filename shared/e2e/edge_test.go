@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
 
 // viaEdge starts an executor that is reached through the loopback ngrok edge.
-func viaEdge(t *testing.T, edge *ngrokedge.Edge, s stacks.Stack) *harness.Executor {
+func viaEdge(t *testing.T, edge *ngroktest.Edge, s stacks.Stack) *harness.Executor {
 	t.Helper()
 	return startExecutor(t, harness.ExecutorConfig{Python: s.Python, Env: []string{
 		"NGROK_AUTHTOKEN=a-token-of-the-test", "COLAB_RELAY_NGROK_SERVER=" + edge.Addr, "COLAB_RELAY_NGROK_CA=" + edge.CAFile,
@@ -24,7 +24,7 @@ func viaEdge(t *testing.T, edge *ngrokedge.Edge, s stacks.Stack) *harness.Execut
 func TestRelayReachesTheExecutorThroughNgrok(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		edge := ngrokedge.Start(t)
+		edge := ngroktest.Start(t)
 		e := viaEdge(t, edge, s)
 		if e.Ready.URL != edge.URL() || e.Ready.URL == e.Ready.LocalURL {
 			t.Errorf("ready file: %+v, the edge's URL is %q", e.Ready, edge.URL())
@@ -39,7 +39,7 @@ func TestRelayReachesTheExecutorThroughNgrok(t *testing.T) {
 
 func TestDroppedSessionsLoseNoEvent(t *testing.T) {
 	t.Parallel()
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	e := viaEdge(t, edge, stacks.Old(t))
 	h := startHost(t, e.Ready.URL, harness.HostConfig{Env: []string{"RELAY_HOLD=2s"}})
 	a := call(t, h, "run_code_long", map[string]any{"code": counting(80, 0.1)})
@@ -74,7 +74,7 @@ func TestDroppedSessionsLoseNoEvent(t *testing.T) {
 
 func TestRefusedTokenEndsTheExecutorWithOneLine(t *testing.T) {
 	t.Parallel()
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	edge.RefuseToken("ERR_NGROK_105")
 	_, err := harness.StartExecutor(within(t, time.Minute), harness.ExecutorConfig{
 		Binary: binaries.Executor, Python: stacks.Old(t).Python, Dir: t.TempDir(), Secret: secret,

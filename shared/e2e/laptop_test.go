@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
@@ -55,7 +55,7 @@ func (l laptop) host() *harness.Host {
 // colab is an account in which VMs come and go; the edge and the settings stay.
 type colab struct {
 	t      *testing.T
-	edge   *ngrokedge.Edge
+	edge   *ngroktest.Edge
 	secret string // empty: each VM makes its own
 	args   []string
 }

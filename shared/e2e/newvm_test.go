@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 )
 
@@ -81,7 +81,7 @@ func pairedOnce(t *testing.T) (laptop, colab, *harness.Executor) {
 	t.Helper()
 	l := newLaptop(t)
 	l.relay("init")
-	vms := colab{t, ngrokedge.Start(t), ownSecret(t, l), []string{"--domain", "fixed.ngrok-free.app"}}
+	vms := colab{t, ngroktest.Start(t), ownSecret(t, l), []string{"--domain", "fixed.ngrok-free.app"}}
 	first := vms.newVM()
 	l.relay("pair", first.Ready.URL)
 	return l, vms, first
@@ -90,7 +90,7 @@ func pairedOnce(t *testing.T) (laptop, colab, *harness.Executor) {
 // TestNewVMBehindCOLABURLIsTold has a host whose settings name the URL.
 func TestNewVMBehindCOLABURLIsTold(t *testing.T) {
 	t.Parallel()
-	vms := colab{t, ngrokedge.Start(t), secret, []string{"--domain", "fixed.ngrok-free.app"}}
+	vms := colab{t, ngroktest.Start(t), secret, []string{"--domain", "fixed.ngrok-free.app"}}
 	home := harness.HostConfig{Dir: t.TempDir()}
 	first := vms.newVM()
 	h := startHost(t, first.Ready.URL, home)

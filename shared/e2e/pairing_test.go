@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 )
 
@@ -28,12 +28,12 @@ func TestPairingCommandsCountAtOnceInARunningRelay(t *testing.T) {
 		t.Errorf("with nothing paired: %s", a.Text)
 	}
 
-	first := colab{t: t, edge: ngrokedge.Start(t)}.newVM()
+	first := colab{t: t, edge: ngroktest.Start(t)}.newVM()
 	l.relay(printed(t, first)...)
 	want(t, quick(t, h, "where = 'first'\nwhere"), map[string]any{"success": true, "result": "'first'", "runtime": "default"})
 
 	first.Kill()
-	second := colab{t: t, edge: ngrokedge.Start(t)}.newVM() // another URL, another secret
+	second := colab{t: t, edge: ngroktest.Start(t)}.newVM() // another URL, another secret
 	if second.Ready.URL == first.Ready.URL || second.Ready.KeyID == first.Ready.KeyID {
 		t.Fatalf("first VM %+v, second %+v: want all of it to differ", first.Ready, second.Ready)
 	}
@@ -44,7 +44,7 @@ func TestPairingCommandsCountAtOnceInARunningRelay(t *testing.T) {
 	want(t, a, map[string]any{"success": true, "result": "False", "runtime": "default"})
 	saysNewVM(t, a)
 
-	third := colab{t: t, edge: ngrokedge.Start(t)}.newVM()
+	third := colab{t: t, edge: ngroktest.Start(t)}.newVM()
 	l.relay(append(printed(t, third), "--name", "lab")...)
 	want(t, call(t, h, "run_code_quick", map[string]any{"code": "where = 'third'\nwhere", "runtime": "lab"}),
 		map[string]any{"success": true, "result": "'third'", "runtime": "lab", "warning": nil})

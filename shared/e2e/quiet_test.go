@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
@@ -24,7 +24,7 @@ func TestSilentRunCostsOneRequestAWait(t *testing.T) {
 	if soak() {
 		length = 10 * time.Minute
 	}
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	e := viaEdge(t, edge, stacks.Old(t))
 	h := startHost(t, e.Ready.URL, harness.HostConfig{Env: []string{"RELAY_HOLD=45s"}})
 	wait := advisedWait(t, h)

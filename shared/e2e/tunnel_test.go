@@ -13,13 +13,13 @@ import (
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 
-	"colabrelay/executor/tunnel/ngrokedge"
+	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
 
 // slowly makes a slow line to the edge, of 30 ms and 16 MB/s each way, and gives its address.
-func slowly(t *testing.T, edge *ngrokedge.Edge) string {
+func slowly(t *testing.T, edge *ngroktest.Edge) string {
 	t.Helper()
 	line := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "ngrok", "127.0.0.1:0", edge.Addr)
 	if err := line.Start(); err != nil {
@@ -39,7 +39,7 @@ func slowly(t *testing.T, edge *ngrokedge.Edge) string {
 
 // refuseBinds has the edge say that the address is online elsewhere, as ngrok does for
 // a while after a VM has died, until it was asked n times more.
-func refuseBinds(t *testing.T, edge *ngrokedge.Edge, n int) {
+func refuseBinds(t *testing.T, edge *ngroktest.Edge, n int) {
 	t.Helper()
 	n += len(edge.Binds())
 	edge.RefuseBind("ERR_NGROK_334")
@@ -57,7 +57,7 @@ func refuseBinds(t *testing.T, edge *ngrokedge.Edge, n int) {
 
 // dropping drops n sessions, each one after it has stood for pause, and returns when
 // there is another one.
-func dropping(ctx context.Context, edge *ngrokedge.Edge, n int, pause time.Duration) error {
+func dropping(ctx context.Context, edge *ngroktest.Edge, n int, pause time.Duration) error {
 	online := func() (bool, error) { return edge.Online(edge.URL()), nil }
 	for range n {
 		stands := time.After(pause)
@@ -80,7 +80,7 @@ func dropping(ctx context.Context, edge *ngrokedge.Edge, n int, pause time.Durat
 
 func TestASlowRefusingDroppingTunnelServesAllTheSame(t *testing.T) {
 	t.Parallel()
-	edge := ngrokedge.Start(t)
+	edge := ngroktest.Start(t)
 	edge.Delay(300 * time.Millisecond)
 	refuseBinds(t, edge, 2)
 	e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python, Env: []string{
@@ -105,7 +105,7 @@ func TestASlowRefusingDroppingTunnelServesAllTheSame(t *testing.T) {
 }
 
 // moveBothWays uploads and downloads while sessions are dropped.
-func moveBothWays(t *testing.T, edge *ngrokedge.Edge, e *harness.Executor, h *harness.Host) {
+func moveBothWays(t *testing.T, edge *ngroktest.Edge, e *harness.Executor, h *harness.Host) {
 	const size = 20_000_000
 	up := filepath.Join(t.TempDir(), "up.bin")
 	sum := bigFile(t, up, size)
@@ -148,7 +148,7 @@ for n in itertools.count():
 `
 
 // runAcrossDrops follows a run whose end waits for the tenth drop.
-func runAcrossDrops(t *testing.T, edge *ngrokedge.Edge, e *harness.Executor, h *harness.Host) {
+func runAcrossDrops(t *testing.T, edge *ngroktest.Edge, e *harness.Executor, h *harness.Host) {
 	logins := len(edge.Auths())
 	a := call(t, h, "run_code_long", map[string]any{"code": untilStopped})
 	want(t, a, map[string]any{"success": true, "status": "running"})

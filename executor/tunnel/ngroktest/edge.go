@@ -1,4 +1,4 @@
-// Package ngrokedge is for tests only: an ngrok edge on loopback. It speaks the
+// Package ngroktest is for tests only: an ngrok edge on loopback. It speaks the
 // agent protocol (TLS, muxado, JSON calls) to the real ngrok SDK on one side
 // and plain HTTP to visitors on the other, and can be told to misbehave.
 //
@@ -9,7 +9,7 @@
 // COLAB_RELAY_NGROK_SERVER (Addr) and COLAB_RELAY_NGROK_CA (CAFile).
 //
 // Start reading at Edge; agent.go is the agents' side, public.go the visitors'.
-package ngrokedge
+package ngroktest
 
 import (
 	"crypto/tls"

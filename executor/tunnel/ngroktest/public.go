@@ -1,4 +1,4 @@
-package ngrokedge
+package ngroktest
 
 import (
 	"bufio"
