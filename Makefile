@@ -18,6 +18,9 @@ RELAYS    = $(EXECUTORS) darwin-arm64 darwin-amd64 windows-amd64
 # -buildid= and -buildvcs=false: the same sources give the same bytes in any checkout.
 BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$(VERSION)$(if $(RELEASES), -X main.releases=$(RELEASES))"
 
+# Tests that need the programs take these; go test by hand builds them anew.
+PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/relay
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help build python demo test check vuln soak bench fuzz release verify clean
@@ -36,7 +39,7 @@ demo: build python ## an MCP host drives a real kernel: a readable session, ends
 	@go run ./shared/e2e/demo
 
 test: build python ## all tests, with the race detector, on both kernel stacks
-	go test -race -timeout 15m ./shared/e2e ./... # the longest first
+	$(PROGRAMS) go test -race -timeout 15m ./shared/e2e ./... # the longest first
 
 check: python ## format, vet, staticcheck, Python files, go.mod; changes nothing
 	@unformatted=$$(gofmt -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then echo "gofmt wants to change:" $$unformatted; exit 1; fi
@@ -49,10 +52,10 @@ vuln: ## known vulnerabilities (needs the network's database)
 	go run $(GOVULNCHECK) ./...
 
 soak: build python ## the long random suites in full
-	SOAK=1 go test -race -count=1 -timeout 3h ./...
+	$(PROGRAMS) SOAK=1 go test -race -count=1 -timeout 3h ./...
 
 bench: build python ## speeds as ratios to the bare kernel, measured in the same run
-	go test -run '^$$' -bench . -benchmem -timeout 30m ./shared/e2e/
+	$(PROGRAMS) go test -run '^$$' -bench . -benchmem -timeout 30m ./shared/e2e/
 
 fuzz: ## every fuzz target for FUZZTIME (20s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(GO_DIRS) | sed 's/:func / /' | while read -r file target; do \

@@ -25,18 +25,31 @@ import (
 // Binaries are the two programs, built as make build does.
 type Binaries struct{ Executor, Relay string }
 
-// Build compiles both programs into dir.
+// Build returns both programs. It takes those that EXECUTOR_BIN and RELAY_BIN name, as
+// make test sets them, and compiles the others into dir.
 func Build(ctx context.Context, dir string) (Binaries, error) {
-	b := Binaries{Executor: filepath.Join(dir, "executor"), Relay: filepath.Join(dir, "relay")}
-	for out, pkg := range map[string]string{b.Executor: "./executor", b.Relay: "./relay"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=e2e", "-o", out, pkg)
-		cmd.Dir = stacks.Root()
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := cmd.CombinedOutput(); err != nil {
-			return b, fmt.Errorf("building %s: %w\n%s", pkg, err, text)
-		}
+	executor, err := program(ctx, "EXECUTOR_BIN", "./executor", dir)
+	if err != nil {
+		return Binaries{}, err
 	}
-	return b, nil
+	relay, err := program(ctx, "RELAY_BIN", "./relay", dir)
+	return Binaries{Executor: executor, Relay: relay}, err
+}
+
+// program returns the path that the environment variable holds, or compiles pkg into dir.
+func program(ctx context.Context, variable, pkg, dir string) (string, error) {
+	if path := os.Getenv(variable); path != "" {
+		_, err := os.Stat(path) // go test caches results until a file that it saw changes
+		return path, err
+	}
+	path := filepath.Join(dir, filepath.Base(pkg))
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=e2e", "-o", path, pkg)
+	cmd.Dir = stacks.Root()
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, text)
+	}
+	return path, nil
 }
 
 // ExecutorConfig says how to start an executor. Dir is its workdir; what is
