@@ -13,7 +13,7 @@ import (
 const steps = 50
 
 func (d *demo) longRun(ctx context.Context) error {
-	d.title("a long run, and the relay killed in its middle", "An execution belongs to the VM: its output can be fetched later, by another relay.")
+	d.title("the relay is killed during a long run", "The run belongs to the VM, so a new relay fetches the rest of its output.")
 	d.host.Close()
 	var once sync.Mutex
 	shown := 0
@@ -53,14 +53,14 @@ func (d *demo) longRun(ctx context.Context) error {
 		output += a.String("stdout")
 	}
 	if n := strings.Count(output, "\n"); n != steps {
-		return fmt.Errorf("%d lines came, %d were printed", n, steps)
+		return fmt.Errorf("%d of %d lines were received", n, steps)
 	}
-	d.line("all %d lines came, each once", steps)
+	d.line("all %d lines were received, each exactly once", steps)
 	return nil
 }
 
 func (d *demo) endlessLoop(ctx context.Context) error {
-	d.title("an endless loop", "At its deadline the VM interrupts it; the variables stay.")
+	d.title("an endless loop", "The executor interrupts it at its deadline. The variables are kept.")
 	a, err := d.call(ctx, d.host, "run_code_long", map[string]any{
 		"code": "rounds = 0\nwhile True:\n    rounds += 1", "timeout_seconds": 2})
 	if err != nil {
@@ -77,7 +77,7 @@ func (d *demo) endlessLoop(ctx context.Context) error {
 }
 
 func (d *demo) kernelDeath(ctx context.Context) error {
-	d.title("a kernel killed", "Out of memory or a crash in native code: it is told, and the next call has a new kernel.")
+	d.title("the kernel is killed", "As an out-of-memory kill or a native crash would. The answer says so, and the next call uses a new kernel.")
 	a, err := d.quick(ctx, "import os\nos.kill(os.getpid(), 9)")
 	if err != nil {
 		return err
@@ -87,13 +87,13 @@ func (d *demo) kernelDeath(ctx context.Context) error {
 	}
 	a, err = d.quick(ctx, "'weights' in globals()")
 	if err == nil && a.String("warning") == "" {
-		err = errors.New("nothing says that the variables are gone")
+		err = errors.New("the answer does not say that the variables are gone")
 	}
 	return err
 }
 
 func (d *demo) cost(ctx context.Context) error {
-	d.title("what it cost", "Times as the host saw them, memory of both programs, and nothing left running.")
+	d.title("the cost", "Durations as the host measured them, the memory of both programs, and a check that nothing is left running.")
 	for _, call := range d.calls {
 		d.line("%-24s %10s", call.tool, took(call.took))
 	}
@@ -111,17 +111,17 @@ func (d *demo) cost(ctx context.Context) error {
 	if err := d.executor.Stop(ctx); err != nil {
 		return err
 	}
-	// The executor removes the record of its kernel's process once that is gone.
+	// The executor deletes this record after its kernel has ended.
 	record := filepath.Join(d.executor.Config.Dir, ".colab-relay", "kernel.json")
 	if _, err := os.Stat(record); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("the kernel may still run: %q is there", record)
+		return fmt.Errorf("the kernel may still be running: %q exists", record)
 	}
 	fmt.Fprintln(d.out)
-	d.line("Executor, kernel and relay have ended. What they saved is in %s, to look at or delete.", d.dir)
+	d.line("Executor, kernel and relay have ended. Their files are in %s; you can delete that folder.", d.dir)
 	return nil
 }
 
-// residentMB reads a process's resident memory from /proc; 0 where there is none.
+// residentMB returns a process's resident memory in MB, or 0 on systems without /proc.
 func residentMB(pid int) float64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -134,7 +134,7 @@ func residentMB(pid int) float64 {
 	return kb / 1024
 }
 
-// requests counts what the executor's log says it answered.
+// requests returns how many requests the executors logged.
 func (d *demo) requests() (int, error) {
 	total := 0
 	for _, e := range append(d.before, d.executor) {

@@ -1,7 +1,7 @@
 // The demo command shows the main job on this machine: it starts an executor
 // with a real kernel, drives the relay over stdio as an MCP host would, and
-// prints the session. Nothing it prints of an answer is scripted. It ends by
-// itself with exit code 0, or 1 when a part did not come out as it must.
+// prints the session. All answers are real. The exit code is 0 when every part
+// gave the expected result, otherwise 1.
 package main
 
 import (
@@ -28,14 +28,14 @@ func main() {
 	}
 }
 
-// demo is what its parts share.
+// demo is the state that the parts of the demo share.
 type demo struct {
 	*transcript
 	binaries harness.Binaries
 	python   string
-	dir      string // everything the demo makes; the saved picture stays
+	dir      string // holds all files of the demo; kept at the end
 	executor *harness.Executor
-	before   []*harness.Executor // VMs that are gone
+	before   []*harness.Executor // executors that were killed
 	host     *harness.Host
 	began    time.Time
 }

@@ -17,8 +17,8 @@ import (
 	"colabrelay/shared/e2e/harness"
 )
 
-// The chunked run adds up a file piece by piece. Its value depends on every piece
-// having been taken once, in order.
+// The chunked run adds up a file piece by piece. The sum is right only if every piece
+// was added once and in order.
 const (
 	pieces     = 60
 	pieceBytes = 256 << 10
@@ -26,7 +26,7 @@ const (
 	addLoop    = "with open('measured.bin', 'rb') as f:\n    f.seek(i * 262144)\n    values = struct.unpack('<65536I', f.read(262144))\ntotal = (total * 3 + sum(values)) % 2**61\nresult = total\ntime.sleep(0.15)\nprint(f'piece {i}: {total}')"
 )
 
-// measured is the demo's own data, and what adding it up must give.
+// measured returns the data of the demo and the total that the chunked run must compute.
 func measured() (data []byte, total uint64) {
 	data = make([]byte, 0, pieces*pieceBytes)
 	state := uint64(88172645463325252)
@@ -49,9 +49,9 @@ func digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// upload brings the data to the VM; it is called for each VM.
+// upload writes the data to a local file and uploads it to the first VM.
 func (d *demo) upload(ctx context.Context) error {
-	d.title("a file goes up", "In parts, checked as a whole by SHA-256 before it takes its place.")
+	d.title("upload a file", "It travels in parts. The SHA-256 of the whole file is checked before it gets its name.")
 	data, _ := measured()
 	if err := os.WriteFile(filepath.Join(d.dir, "measured.bin"), data, 0o600); err != nil {
 		return err
@@ -73,10 +73,10 @@ func (d *demo) addUp(ctx context.Context) (harness.Answer, error) {
 		"setup_code": addSetup, "loop_code": addLoop, "n_iterations": pieces, "batch_size": 10, "checkpoint_name": "demo"})
 }
 
-// chunkedRun begins a chunked run and loses the VM in the middle of a batch. Nobody
-// saved anything before.
+// chunkedRun starts a chunked run and kills the VM in the middle of a batch. Nothing was
+// saved explicitly before.
 func (d *demo) chunkedRun(ctx context.Context) error {
-	d.title("a chunked run, and the VM killed in its middle", "Sixty iterations; a call returns after RELAY_HOLD, and calling again goes on.")
+	d.title("the VM is killed during a chunked run", "The run has 60 iterations. A call returns after RELAY_HOLD; the next call continues the run.")
 	a, err := d.addUp(ctx)
 	if err != nil {
 		return err
@@ -85,23 +85,23 @@ func (d *demo) chunkedRun(ctx context.Context) error {
 		return fmt.Errorf("the first call completed %d", done)
 	}
 	time.AfterFunc(2*time.Second, func() {
-		d.executor.Kill() // its kernel dies with it
+		d.executor.Kill() // the kernel ends with it
 	})
-	d.line("$ kill -9 %d   # in two seconds: the executor, and with it the kernel", d.executor.PID())
+	d.line("$ kill -9 %d   # in two seconds: the executor and its kernel", d.executor.PID())
 	a, err = d.addUp(ctx)
 	if err != nil {
 		return err
 	}
 	if a.Int("completed") == pieces {
-		return errors.New("the run ended before the kill")
+		return errors.New("the run ended before the executor was killed")
 	}
 	return nil
 }
 
-// anotherVM starts an empty executor, pairs it under the running relay, and brings
-// the data back.
+// anotherVM starts an empty executor, pairs the running relay with it, and uploads the
+// data again.
 func (d *demo) anotherVM(ctx context.Context) error {
-	d.title("another VM", "Empty, with another address and secret: paired while the relay runs, then given the file.")
+	d.title("another VM", "It is empty and has a new address and a new secret. It is paired while the relay runs; then the file is uploaded again.")
 	old := d.executor
 	work := filepath.Join(d.dir, "vm2")
 	if err := os.Mkdir(work, 0o700); err != nil {
@@ -134,9 +134,9 @@ func (d *demo) pair(ctx context.Context) error {
 	return nil
 }
 
-// resumed runs the rest and compares with an uninterrupted sum made here.
+// resumed runs the remaining iterations and compares the total with the expected one.
 func (d *demo) resumed(ctx context.Context) error {
-	d.title("the run goes on", "The same call once more: the relay kept the total, brings it back, and goes on at its iteration.")
+	d.title("the chunked run continues", "The same call again: the relay kept the variable total, restores it in the new kernel, and continues from its iteration.")
 	for {
 		a, err := d.addUp(ctx)
 		if err != nil {
@@ -154,13 +154,13 @@ func (d *demo) resumed(ctx context.Context) error {
 	if err == nil && a.String("result") != fmt.Sprint(total) {
 		err = fmt.Errorf("the total is %q, an uninterrupted run gives %d", a.String("result"), total)
 	}
-	d.line("an uninterrupted run gives %d as well", total)
+	d.line("an uninterrupted run also gives %d", total)
 	return err
 }
 
-// savedState saves the kernel's variables, loses them, and brings them back.
+// savedState saves the variables of the kernel, restarts the kernel, and restores them.
 func (d *demo) savedState(ctx context.Context) error {
-	d.title("all variables are saved", "For what no chunked run keeps: on the laptop, in versions, for this VM or the next.")
+	d.title("save and restore all variables", "Versions are kept on the laptop. Any kernel can restore them, also on another VM.")
 	for _, step := range []struct {
 		tool, status string
 		args         map[string]any
@@ -185,9 +185,9 @@ func (d *demo) savedState(ctx context.Context) error {
 	return err
 }
 
-// download fetches the result and compares its checksum.
+// download fetches the result and compares its SHA-256.
 func (d *demo) download(ctx context.Context) error {
-	d.title("the result comes down", "Into the laptop's folder for results, checked by SHA-256.")
+	d.title("download the result", "It is saved in LOCAL_SAVE_DIR after its SHA-256 was checked.")
 	a, err := d.call(ctx, d.host, "download_from_colab", map[string]any{"remote_path": "total.txt"})
 	if err != nil {
 		return err

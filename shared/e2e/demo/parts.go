@@ -16,7 +16,7 @@ import (
 )
 
 func (d *demo) setUp(ctx context.Context) error {
-	d.title("the set-up", "What make prepared: two static programs and a private Python with ipykernel.")
+	d.title("the setup", "Make has built two static programs and a private Python environment with ipykernel.")
 	for _, path := range []string{d.binaries.Executor, d.binaries.Relay} {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -37,7 +37,7 @@ func (d *demo) setUp(ctx context.Context) error {
 }
 
 func (d *demo) executorUp(ctx context.Context) error {
-	d.title("the executor", "On Colab one cell starts it; here it listens on loopback, without a tunnel.")
+	d.title("start the executor", "On Colab, a notebook cell starts it. Here it listens on loopback, without a tunnel.")
 	work := filepath.Join(d.dir, "vm")
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return err
@@ -49,11 +49,11 @@ func (d *demo) executorUp(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintln(d.out, indent(redact(d.executor.Output.String()), "      "))
-	d.line("ready, kernel included, after %s\n", took(d.executor.Took))
+	d.line("executor and kernel were ready after %s\n", took(d.executor.Took))
 	return d.curl(ctx, d.executor.Ready.LocalURL+"/health")
 }
 
-// redact keeps the demo's own secret out of what people paste elsewhere.
+// redact replaces the pairing string, in case a person shares the demo's output.
 func redact(text string) string {
 	const mark = "colab-relay:"
 	i := strings.Index(text, mark)
@@ -85,7 +85,7 @@ func (d *demo) curl(ctx context.Context, url string) error {
 }
 
 func (d *demo) hostConnects(ctx context.Context) error {
-	d.title("the host connects", "The relay is paired once, then an MCP host starts it on stdio; an agent sees these tools.")
+	d.title("connect an MCP host", "The relay is paired once. Then an MCP host starts it on stdio, and the agent sees these tools.")
 	if err := d.pair(ctx); err != nil {
 		return err
 	}
@@ -121,13 +121,13 @@ func (d *demo) startHost(ctx context.Context, progress func(string)) (err error)
 }
 
 func (d *demo) probe(ctx context.Context) error {
-	d.title("probe", "Before it works on a machine, an agent asks what that machine has.")
+	d.title("probe the machine", "An agent asks what the machine has before it uses it.")
 	_, err := d.call(ctx, d.host, "probe_colab_environment", nil)
 	return err
 }
 
 func (d *demo) quickRuns(ctx context.Context) error {
-	d.title("quick runs", "Variables stay from call to call, as in a notebook; errors come as errors.")
+	d.title("quick runs", "Variables persist between calls, as in a notebook. A Python exception is returned as an error.")
 	if _, err := d.quick(ctx, "import numpy as np\nweights = np.arange(6.0).reshape(2, 3)\nprint('made', weights.shape)"); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (d *demo) quickRuns(ctx context.Context) error {
 	}
 	a, err = d.quick(ctx, "weights[7]")
 	if err == nil && !a.IsError {
-		err = errors.New("an IndexError came as a success")
+		err = errors.New("an IndexError was reported as success")
 	}
 	return err
 }
@@ -153,10 +153,10 @@ func (d *demo) quick(ctx context.Context, code string) (harness.Answer, error) {
 }
 
 func (d *demo) plot(ctx context.Context) error {
-	d.title("a plot", "The agent sees it as an image; the original is saved on the laptop.")
+	d.title("a plot", "The agent receives it as an image. The original is saved on the laptop.")
 	a, err := d.quick(ctx, "import matplotlib.pyplot as plt\nx = np.linspace(0, 10, 500)\nplt.plot(x, np.sin(x) * np.exp(-x / 4))\nplt.title('a damped wave')\nplt.show()")
 	if err == nil && len(a.Images) != 1 {
-		err = fmt.Errorf("%d images came", len(a.Images))
+		err = fmt.Errorf("got %d images, want 1", len(a.Images))
 	}
 	return err
 }

@@ -12,10 +12,10 @@ import (
 	"colabrelay/shared/e2e/harness"
 )
 
-// shownLines bounds how much of an answer is printed; hosts fold them too.
+// shownLines is the most lines of an answer that are printed.
 const shownLines = 24
 
-// transcript prints the session and keeps its times.
+// transcript prints the session and records how long each call took.
 type transcript struct {
 	out   io.Writer
 	part  int
@@ -29,18 +29,18 @@ type timed struct {
 
 func newTranscript(out io.Writer) *transcript { return &transcript{out: out} }
 
-// title begins a part, with one line of why.
+// title prints the heading of a part and one sentence about it.
 func (t *transcript) title(name, why string) {
 	t.part++
 	fmt.Fprintf(t.out, "\n%2d  %s\n    %s\n\n", t.part, strings.ToUpper(name), why)
 }
 
-// line prints one line of plain facts.
+// line prints one indented line.
 func (t *transcript) line(format string, args ...any) {
 	fmt.Fprintf(t.out, "    "+format+"\n", args...)
 }
 
-// call calls a tool and shows both sides as a host would.
+// call calls a tool and prints the request and the answer.
 func (t *transcript) call(ctx context.Context, host *harness.Host, tool string, args map[string]any) (harness.Answer, error) {
 	t.asked(tool, args)
 	a, err := host.Call(ctx, tool, args)
@@ -55,7 +55,7 @@ func (t *transcript) asked(tool string, args map[string]any) {
 	fmt.Fprintf(t.out, "    → %s %s\n", tool, arguments(args))
 }
 
-// codeArguments are shown as they are written, everything else as JSON.
+// codeArguments are printed as text, all other arguments as JSON.
 var codeArguments = []string{"code", "setup_code", "loop_code"}
 
 func arguments(args map[string]any) string {
@@ -95,7 +95,7 @@ func (t *transcript) answered(tool string, a harness.Answer) {
 	fmt.Fprintln(t.out)
 }
 
-// shown is the text as far as it is printed here.
+// shown returns the head and the tail of a text that is longer than shownLines.
 func shown(text string) string {
 	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if len(all) <= shownLines {
