@@ -47,7 +47,7 @@ func (a *advance) find(ctx context.Context) (contract.Execution, error) {
 }
 
 // lookUp finds a batch by its request_id; empty when it is not there.
-func (a *advance) lookUp(ctx context.Context, f *Flight) (id string, err error) {
+func (a *advance) lookUp(ctx context.Context, f *Batch) (id string, err error) {
 	list, err := a.vm.List(ctx, contract.MaxListExecutions)
 	if err != nil {
 		return "", err
@@ -232,7 +232,7 @@ func (a *advance) mark(ev contract.Event, kernelID string) {
 	case eventFailed, eventSetupFailed:
 		a.failed = &m
 	case eventCarries:
-		s.Carries = &m.Carries
+		s.Carried = &m.CarriedVariables
 	case eventLost, eventPrepared:
 		a.variables = m.Event
 	}

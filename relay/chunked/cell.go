@@ -81,7 +81,7 @@ const (
 
 // cell is the code of a batch. The same one gives the same text, as a submit that is
 // repeated must.
-func (r *Run) cell(f *Flight) string {
+func (r *Run) cell(f *Batch) string {
 	spec := literal(order{
 		Key: r.state.Key, Setup: r.spec.Setup, SetupSHA256: r.state.SetupSHA256, Loop: r.spec.Loop,
 		Lo: f.Lo, Hi: f.Hi, Seconds: batchTime.Seconds(), OnNew: f.OnNew,
@@ -118,7 +118,7 @@ func literal(v any) string {
 }
 
 // deadline of the next batch, in seconds.
-func (s *State) deadline() float64 {
+func (s *Record) deadline() float64 {
 	d := max(leastDeadline.Seconds(), slowFactor*s.SlowestSeconds, slowFactor*s.SetupSeconds)
 	return min(d, contract.MaxTimeout.Seconds())
 }

@@ -29,11 +29,11 @@ const (
 
 // Errors of Open.
 var (
-	ErrName    = errors.New("a chunked run needs a name")
-	ErrSize    = errors.New("set-up and loop are over 512 KiB together")
-	ErrChanged = errors.New("not the run that is kept under this name")
-	ErrDamaged = errors.New("the checkpoint cannot be read")
-	ErrForeign = errors.New("the checkpoint is no chunked run's")
+	ErrNoName     = errors.New("a chunked run needs a name")
+	ErrTooLarge   = errors.New("set-up and loop are over 512 KiB together")
+	ErrChanged    = errors.New("not the run that is kept under this name")
+	ErrDamaged    = errors.New("the checkpoint cannot be read")
+	ErrNotChunked = errors.New("the checkpoint is no chunked run's")
 )
 
 // errSilent means that batches end well and tell nothing.
@@ -85,11 +85,11 @@ type VM interface {
 type Run struct {
 	dir       string
 	spec      Spec
-	state     *State
+	state     *Record
 	unlock    func()
-	begun     bool    // the file holds this run
-	abandoned *Flight // of the run that a restart replaced
-	stale     bool    // what is kept is of a run that this one replaced
+	begun     bool   // the file holds this run
+	abandoned *Batch // of the run that a restart replaced
+	stale     bool   // what is kept is of a run that this one replaced
 	notes     []note
 	path      string
 }
@@ -98,9 +98,9 @@ type Run struct {
 func Open(dir string, s Spec) (*Run, error) {
 	switch {
 	case s.Name == "":
-		return nil, ErrName
+		return nil, ErrNoName
 	case len(s.Setup)+len(s.Loop) > MaxCodeBytes:
-		return nil, ErrSize
+		return nil, ErrTooLarge
 	}
 	r := &Run{dir: dir, spec: s, path: checkpoint.Path(dir, s.Name)}
 	var err error
@@ -119,9 +119,9 @@ func (r *Run) load() error {
 	kept, err := Load(r.dir, r.spec.Name)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		r.state = newState(r.spec)
+		r.state = newRecord(r.spec)
 		return nil
-	case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign):
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrNotChunked):
 		return r.replace(err)
 	case err != nil:
 		return err
@@ -138,7 +138,7 @@ func (r *Run) replace(why error) error {
 		return why
 	}
 	word := "damaged"
-	if errors.Is(why, ErrForeign) {
+	if errors.Is(why, ErrNotChunked) {
 		word = "other"
 	}
 	aside := fmt.Sprintf("%s.%s-%s", r.path, word, time.Now().UTC().Format("20060102T150405.000"))
@@ -146,7 +146,7 @@ func (r *Run) replace(why error) error {
 		return fmt.Errorf("keeping the old checkpoint aside: %w", err)
 	}
 	r.note("what was kept under this name before is now in %s", aside)
-	r.state = newState(r.spec)
+	r.state = newRecord(r.spec)
 	r.state.Restarted, r.stale = true, true
 	return nil
 }
@@ -154,8 +154,8 @@ func (r *Run) replace(why error) error {
 // Close lets others work on the run.
 func (r *Run) Close() { r.unlock() }
 
-// State is where the run stands. It must not be changed.
-func (r *Run) State() *State { return r.state }
+// Record is where the run stands. It must not be changed.
+func (r *Run) Record() *Record { return r.state }
 
 // Path is the run's file.
 func (r *Run) Path() string { return r.path }

@@ -16,7 +16,7 @@ func counted(vm VM) (*meddler, *[]marker) {
 	var seen []marker
 	return &meddler{VM: vm, events: func(events []contract.Event) []contract.Event {
 		for _, ev := range events {
-			if m, ok := readMarker(ev, &State{Key: keyOf(ev)}); ok && m.Event == eventDone {
+			if m, ok := readMarker(ev, &Record{Key: keyOf(ev)}); ok && m.Event == eventDone {
 				seen = append(seen, m)
 			}
 		}

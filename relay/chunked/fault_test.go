@@ -80,7 +80,7 @@ func oneRun(t *testing.T, seed uint64, faults map[string]int) {
 
 // oneCall is one call by a relay that may be killed in it: then the file is what
 // it was at that moment.
-func oneCall(t *testing.T, vm *fakeVM, dir string, s Spec, path string, faults map[string]int) (State, bool) {
+func oneCall(t *testing.T, vm *fakeVM, dir string, s Spec, path string, faults map[string]int) (Record, bool) {
 	var disk []byte
 	vm.killed, vm.onKill = false, func() { disk, _ = os.ReadFile(path) }
 	run, err := Open(dir, s)
@@ -93,9 +93,9 @@ func oneCall(t *testing.T, vm *fakeVM, dir string, s Spec, path string, faults m
 	defer run.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	before := run.State().Done
+	before := run.Record().Done
 	out, err := run.Advance(ctx, vm, Options{Until: time.Now().Add(time.Duration(vm.r.IntN(40)) * time.Second), Live: vm.r.IntN(2) == 0})
-	state := *run.State()
+	state := *run.Record()
 	if !state.sound() {
 		b, _ := json.Marshal(state)
 		t.Fatalf("an unsound state: %s", b)

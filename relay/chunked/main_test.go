@@ -102,7 +102,7 @@ func (m *machine) kernelID() string {
 // attempt is what one call came to.
 type attempt struct {
 	Outcome
-	State
+	Record
 	printed string
 	err     error
 }
@@ -133,7 +133,7 @@ func callWithin(t *testing.T, dir string, s Spec, vm VM, patience, limit time.Du
 			}
 		},
 	})
-	a.State = *r.State()
+	a.Record = *r.Record()
 	return a
 }
 

@@ -12,14 +12,14 @@ const markerMIME = contract.OwnMIME + "iteration+json"
 // marker is one of them. Done is how many iterations the kernel has completed; one
 // of eventDone tells of the last Count of them.
 type marker struct {
-	Run     string   `json:"run"`
-	Event   string   `json:"event"`
-	Done    int64    `json:"done"`
-	Count   int64    `json:"count"`
-	Seconds float64  `json:"seconds"` // of all Count together
-	Slowest float64  `json:"slowest"`
-	Values  []result `json:"values"`
-	Carries          // of eventCarries
+	Run              string   `json:"run"`
+	Event            string   `json:"event"`
+	Done             int64    `json:"done"`
+	Count            int64    `json:"count"`
+	Seconds          float64  `json:"seconds"` // of all Count together
+	Slowest          float64  `json:"slowest"`
+	Values           []result `json:"values"`
+	CarriedVariables          // of eventCarries
 }
 
 // result is what one iteration gave.
@@ -48,7 +48,7 @@ func IsMarker(ev contract.Event) bool {
 }
 
 // readMarker reads one; false for what no marker of ours wrote for this run.
-func readMarker(ev contract.Event, s *State) (marker, bool) {
+func readMarker(ev contract.Event, s *Record) (marker, bool) {
 	var m marker
 	if json.Unmarshal(ev.Data[markerMIME], &m) != nil || m.Run != s.Key {
 		return m, false

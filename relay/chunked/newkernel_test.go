@@ -39,7 +39,7 @@ func keeping(t *testing.T, dir string, s Spec, m *machine, k *keeper, patience t
 	defer cancel()
 	var a attempt
 	a.Outcome, a.err = r.Advance(ctx, m, Options{Until: time.Now().Add(patience), Keeper: k.Keeper, Keep: k.bounds})
-	a.State = *r.State()
+	a.Record = *r.Record()
 	return a
 }
 
@@ -114,8 +114,8 @@ func TestARunGoesOnWithoutItsVariablesWhenAsked(t *testing.T) {
 func TestALoopThatCarriesNothingGoesOnByItself(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		s := spec("scale, names = 2, ['a', 'b']", gate+"x = scale * i\nresult = names[i % 2].upper() * x\nwith open('numbers', 'a') as f:\n    f.write(f'{i}\\n')", 40)
-		if a := until(t, dir, s, m); a.Done != 30 || !a.Carries.nothing() || a.Kept != nil {
-			t.Fatalf("done %d, carries %+v, kept %+v", a.Done, a.Carries, a.Kept)
+		if a := until(t, dir, s, m); a.Done != 30 || !a.Carried.nothing() || a.Kept != nil {
+			t.Fatalf("done %d, carries %+v, kept %+v", a.Done, a.Carried, a.Kept)
 		}
 		m.kill()
 		m.open()
@@ -155,7 +155,7 @@ func TestKeptVariablesComeBackByThemselves(t *testing.T) {
 				run.Name = "killed"
 				a := until(t, dir, run, m)
 				if a.Stop == nil || a.Stop.Execution.Status != contract.StatusKernelDied || a.Kept == nil || a.Kept.Done < 10 {
-					t.Fatalf("before: %s at %d, kept %+v, carries %+v unkept %v, notes %q, %v", a.Status, a.Done, a.Kept, a.Carries, a.Unkept, a.Notes, a.err)
+					t.Fatalf("before: %s at %d, kept %+v, carries %+v unkept %v, notes %q, %v", a.Status, a.Done, a.Kept, a.Carried, a.Unkept, a.Notes, a.err)
 				}
 				if a = until(t, dir, run, m); a.Status != StatusFinished || a.err != nil {
 					t.Fatalf("after: %s at %d, %+v %v %q", a.Status, a.Done, a.Stop, a.err, a.Notes)

@@ -145,9 +145,9 @@ func TestWatchedRunTellsItsProgressAndItsOutputInTime(t *testing.T) {
 	}
 	defer r.Close()
 	var done []int64
-	_, err = r.Advance(t.Context(), m, Options{Until: time.Now().Add(long), Live: true, Progress: func(s *State) { done = append(done, s.Done) }})
-	if err != nil || len(done) != 30 || done[29] != 30 || r.State().MeanSeconds < .009 || r.State().SlowestSeconds < r.State().MeanSeconds {
-		t.Errorf("%v %v %+v", err, done, r.State())
+	_, err = r.Advance(t.Context(), m, Options{Until: time.Now().Add(long), Live: true, Progress: func(s *Record) { done = append(done, s.Done) }})
+	if err != nil || len(done) != 30 || done[29] != 30 || r.Record().MeanSeconds < .009 || r.Record().SlowestSeconds < r.Record().MeanSeconds {
+		t.Errorf("%v %v %+v", err, done, r.Record())
 	}
 }
 
@@ -178,7 +178,7 @@ func TestDeadlineCountsWhatWasDoneAndTheNextTryGetsMoreTime(t *testing.T) {
 		if a.SlowestSeconds < .5 || a.SlowestSeconds > 20 {
 			t.Errorf("slowest %v s", a.SlowestSeconds)
 		}
-		if (&State{SlowestSeconds: 300}).deadline() != 3000 || (&State{SlowestSeconds: 1}).deadline() != 300 || (&State{SlowestSeconds: 1e6}).deadline() != 86400 || (&State{SetupSeconds: 40}).deadline() != 400 {
+		if (&Record{SlowestSeconds: 300}).deadline() != 3000 || (&Record{SlowestSeconds: 1}).deadline() != 300 || (&Record{SlowestSeconds: 1e6}).deadline() != 86400 || (&Record{SetupSeconds: 40}).deadline() != 400 {
 			t.Error("deadlines")
 		}
 		m.python("open('free', 'w').close()")

@@ -251,7 +251,7 @@ func TestRestartEndsTheBatchUnderWayAndIsNotDoneTwice(t *testing.T) {
 	s := spec("", "import time\ntime.sleep(60)", 5)
 	first := call(t, dir, s, m, 300*time.Millisecond)
 	if first.InFlight == nil || first.err != nil {
-		t.Fatalf("%+v %v", first.State, first.err)
+		t.Fatalf("%+v %v", first.Record, first.err)
 	}
 	s.OnChange = Restart
 	s.Loop = "import time\ntime.sleep(.1)\nopen('numbers', 'a').write(f'{i}\\n')"
@@ -276,7 +276,7 @@ func TestRestartEndsTheBatchUnderWayAndIsNotDoneTwice(t *testing.T) {
 func TestDamagedAndForeignFilesAreReportedAndKeptAside(t *testing.T) {
 	t.Parallel()
 	m := start(t, stacks.Old(t), t.TempDir())
-	whole := newState(spec("", "1", 3))
+	whole := newRecord(spec("", "1", 3))
 	whole.Done = 2 // without a range
 	for name, c := range map[string]struct {
 		write func(path, dir string) error
@@ -291,7 +291,7 @@ func TestDamagedAndForeignFilesAreReportedAndKeptAside(t *testing.T) {
 		"foreign": {func(_, dir string) error {
 			_, err := checkpoint.Save(dir, "run", map[string]any{"success": true, "status": "succeeded"})
 			return err
-		}, ErrForeign},
+		}, ErrNotChunked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

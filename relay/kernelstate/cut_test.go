@@ -148,16 +148,16 @@ func TestRelayThatDiesInMidTransferIsTakenUp(t *testing.T) {
 		t.Errorf("x is %s", got)
 	}
 	s := v.save(dir, "n")
-	if s.Moved.ResumedFrom < size/4 || s.Moved.MovedBytes > size*3/4 {
-		t.Errorf("resumed from %d, moved %d", s.Moved.ResumedFrom, s.Moved.MovedBytes)
+	if s.Transfer.ResumedFrom < size/4 || s.Transfer.MovedBytes > size*3/4 {
+		t.Errorf("resumed from %d, moved %d", s.Transfer.ResumedFrom, s.Transfer.MovedBytes)
 	}
 	_, err = Restore(second.dying(t, size/2), second.client, dir, second.dyingOptions("n"))
 	if !errors.Is(err, errDied) {
 		t.Fatalf("%v", err)
 	}
 	r := second.restore(dir, "n")
-	if r.Moved.ResumedFrom < size/4 {
-		t.Errorf("resumed from %d", r.Moved.ResumedFrom)
+	if r.Transfer.ResumedFrom < size/4 {
+		t.Errorf("resumed from %d", r.Transfer.ResumedFrom)
 	}
 	if got := second.run("print(x, len(data))"); got != "two 50331648\n" {
 		t.Errorf("restored %s", got)

@@ -167,10 +167,10 @@ func (j *job) removeRemote(ctx context.Context, path string) {
 // decode reads a report into v.
 func decode(report json.RawMessage, v any) error {
 	if err := client.CheckItems(report, reportItems); err != nil {
-		return fmt.Errorf("%w: %v", ErrReport, err)
+		return fmt.Errorf("%w: %v", ErrUntrustedReport, err)
 	}
 	if err := json.Unmarshal(report, v); err != nil {
-		return fmt.Errorf("%w: %v", ErrReport, err)
+		return fmt.Errorf("%w: %v", ErrUntrustedReport, err)
 	}
 	return nil
 }

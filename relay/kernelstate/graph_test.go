@@ -138,7 +138,7 @@ func TestNoTraceIsLeftInTheKernel(t *testing.T) {
 }
 
 // checkSkipped compares names and reasons; where a reason does not matter it is empty.
-func checkSkipped(t *testing.T, got []Lost, want map[string]string) {
+func checkSkipped(t *testing.T, got []Omission, want map[string]string) {
 	t.Helper()
 	seen := []string{}
 	for _, l := range got {

@@ -17,7 +17,7 @@ import (
 
 func TestAReportOfSomethingElseFetchesNothing(t *testing.T) {
 	for name, want := range map[string]error{
-		"state-passwd": ErrReport, "state-outside": ErrReport, "state-name": ErrReport, "state-terabyte": ErrReport,
+		"state-passwd": ErrUntrustedReport, "state-outside": ErrUntrustedReport, "state-name": ErrUntrustedReport, "state-terabyte": ErrUntrustedReport,
 		"state-size": transfer.ErrUnexpected, "state-digest": transfer.ErrUnexpected, "state-list": nil, // too long an answer, whatever it says
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -199,7 +199,7 @@ func TestWhatDoesNotFitOnTheVMIsNamed(t *testing.T) {
 	must(t, err) // small enough for 80 MB
 	v.run("shutil.disk_usage = lambda path: usage(path)._replace(free=1 << 20)")
 	_, err = Restore(t.Context(), v.client, dir, options("full"))
-	if !errors.Is(err, ErrRoom) {
+	if !errors.Is(err, ErrNoSpace) {
 		t.Errorf("%v", err)
 	}
 }

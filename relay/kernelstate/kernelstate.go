@@ -46,13 +46,13 @@ const (
 // what is wrong on the way a *client.Error, an execution that did not end well a
 // *RunError; transfers have errors of their own.
 var (
-	ErrNotFound = errors.New("no state is saved under this name")
-	ErrNoSuch   = errors.New("no such version of this state")
-	ErrDamaged  = errors.New("the saved state is damaged")
-	ErrBusy     = errors.New("another call is saving or restoring this name")
-	ErrName     = errors.New("not a usable name for a state")
-	ErrNoReport = errors.New("the kernel gave no report of what it did")
-	ErrRoom     = errors.New("the VM's disk has no room for the state")
+	ErrNotFound  = errors.New("no state is saved under this name")
+	ErrNoVersion = errors.New("no such version of this state")
+	ErrDamaged   = errors.New("the saved state is damaged")
+	ErrBusy      = errors.New("another call is saving or restoring this name")
+	ErrBadName   = errors.New("not a usable name for a state")
+	ErrNoReport  = errors.New("the kernel gave no report of what it did")
+	ErrNoSpace   = errors.New("the VM's disk has no room for the state")
 )
 
 // errHold ends a transfer whose call has to answer.
@@ -107,7 +107,7 @@ type Progress struct {
 	Queued    bool               // another run holds the kernel
 	Execution contract.Execution // the last one of ours, without events
 	At        At                 // what that one is at, where it takes long
-	Moved     transfer.Result    // the last transfer
+	Transfer  transfer.Result    // the last transfer
 	Warnings  []string
 }
 
@@ -137,7 +137,7 @@ type job struct {
 // open locks the folder of the name below dir; done must be called.
 func open(c *client.Client, dir string, o Options) (j *job, done func(), err error) {
 	if o.Name == "" || len(o.Name) > 200 {
-		return nil, nil, fmt.Errorf("%.40q: %w", o.Name, ErrName)
+		return nil, nil, fmt.Errorf("%.40q: %w", o.Name, ErrBadName)
 	}
 	j = &job{c: c, o: o, folder: o.folder(dir)}
 	if err := os.MkdirAll(j.folder, 0o700); err != nil {

@@ -46,8 +46,8 @@ type Contents struct {
 	Variables     []Variable        `json:"variables"` // at most 5,000 of them
 	Modules       []Module          `json:"modules"`
 	SkippedCount  int               `json:"skipped_count"`
-	Skipped       []Lost            `json:"skipped"`            // at most 5,000
-	Runs          []RunAt           `json:"runs,omitempty"`     // chunked runs, at most 1,000
+	Skipped       []Omission        `json:"skipped"`            // at most 5,000
+	Runs          []RunProgress     `json:"runs,omitempty"`     // chunked runs, at most 1,000
 	Warnings      []string          `json:"warnings,omitempty"` // what was written and may not load again
 	Bytes         int64             `json:"bytes"`              // of the data file
 	SHA256        string            `json:"sha256"`             // of it, lower-case hex
@@ -60,8 +60,8 @@ type Variable struct {
 	Bytes int64  `json:"bytes,omitempty"` // in the data file; what variables share counts once
 }
 
-// RunAt is how far a chunked run had come whose variables are in a state.
-type RunAt struct {
+// RunProgress is how far a chunked run had come whose variables are in a state.
+type RunProgress struct {
 	Key  string `json:"key"`
 	Done int64  `json:"done"` // iterations
 }
@@ -72,8 +72,8 @@ type Module struct {
 	Module string `json:"module"`
 }
 
-// Lost is a name that could not be kept or brought back, and why.
-type Lost struct {
+// Omission is a name that could not be kept or brought back, and why.
+type Omission struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
@@ -169,7 +169,7 @@ type Loaded struct {
 	Variables     []Variable `json:"variables"`
 	Modules       []Module   `json:"modules"`
 	FailedCount   int        `json:"failed_count"`
-	Failed        []Lost     `json:"failed"`
+	Failed        []Omission `json:"failed"`
 	Overwritten   []string   `json:"overwritten"` // names the kernel had before
 	Warnings      []string   `json:"warnings"`
 }

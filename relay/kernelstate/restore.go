@@ -122,7 +122,7 @@ func (j *job) prepare(ctx context.Context, p *pending, r *Restored) error {
 	if told.Free < p.Manifest.Bytes+roomLeft {
 		j.removeRemote(ctx, p.Remote)
 		j.forget(restoringFile)
-		return fmt.Errorf("%w: it has %d MB, and %d MB are free", ErrRoom, p.Manifest.Bytes>>20, told.Free>>20)
+		return fmt.Errorf("%w: it has %d MB, and %d MB are free", ErrNoSpace, p.Manifest.Bytes>>20, told.Free>>20)
 	}
 	return note()
 }
@@ -133,13 +133,13 @@ func (j *job) send(ctx context.Context, p *pending, r *Restored) error {
 	defer cancel()
 	local := filepath.Join(j.folder, p.Manifest.Version, dataFile)
 	var err error
-	r.Moved, err = transfer.Upload(held, j.c, local, p.Remote, transfer.Options{Overwrite: true, Report: j.o.Report})
+	r.Transfer, err = transfer.Upload(held, j.c, local, p.Remote, transfer.Options{Overwrite: true, Report: j.o.Report})
 	switch {
 	case err != nil && held.Err() != nil && ctx.Err() == nil:
 		return j.note(restoringFile, p) // the call's time is over, no more
 	case err != nil:
 		return err
-	case r.Moved.SHA256 != p.Manifest.SHA256:
+	case r.Transfer.SHA256 != p.Manifest.SHA256:
 		j.forget(restoringFile)
 		return damaged("its data file changed while it was sent")
 	}

@@ -111,10 +111,10 @@ func (j *job) readSaved(report json.RawMessage, told *saved) error {
 // check refuses a report that nothing may be fetched by.
 func (s *saved) check() error {
 	if err := s.Manifest.check(); err != nil {
-		return fmt.Errorf("%w: %v", ErrReport, err)
+		return fmt.Errorf("%w: %v", ErrUntrustedReport, err)
 	}
 	if s.Manifest.Bytes > maxBytes {
-		return fmt.Errorf("%w: the state has %d bytes, over %d", ErrReport, s.Manifest.Bytes, int64(maxBytes))
+		return fmt.Errorf("%w: the state has %d bytes, over %d", ErrUntrustedReport, s.Manifest.Bytes, int64(maxBytes))
 	}
 	return checkPlace(s.Path)
 }
@@ -137,7 +137,7 @@ func (j *job) download(ctx context.Context, p *pending, s *Saved) error {
 	defer cancel()
 	folder := filepath.Join(j.folder, incoming)
 	var err error
-	s.Moved, err = transfer.Download(held, j.c, p.Remote, transfer.Local{Dir: folder, Name: dataFile}, transfer.Options{
+	s.Transfer, err = transfer.Download(held, j.c, p.Remote, transfer.Local{Dir: folder, Name: dataFile}, transfer.Options{
 		Overwrite: true, Report: j.o.Report,
 		Expect: &transfer.Expected{SizeBytes: p.Manifest.Bytes, SHA256: p.Manifest.SHA256},
 	})
@@ -153,7 +153,7 @@ func (j *job) download(ctx context.Context, p *pending, s *Saved) error {
 		return fmt.Errorf("the VM's file is not the state that the kernel reported: %w", err)
 	case err != nil:
 		return err
-	case s.Moved.SHA256 != p.Manifest.SHA256 || s.Moved.SizeBytes != p.Manifest.Bytes:
+	case s.Transfer.SHA256 != p.Manifest.SHA256 || s.Transfer.SizeBytes != p.Manifest.Bytes:
 		j.forget(savingFile)
 		return fmt.Errorf("fetching the state: %w", transfer.ErrChanged)
 	}

@@ -48,7 +48,7 @@ func TestNamesNeverLeaveTheirFolder(t *testing.T) {
 		t.Errorf("%d entries, %d names of %d", len(entries), len(Names(dir)), len(seen))
 	}
 	for _, name := range []string{"", strings.Repeat("x", 201)} {
-		if _, _, err := open(nil, dir, Options{Name: name}); !errors.Is(err, ErrName) {
+		if _, _, err := open(nil, dir, Options{Name: name}); !errors.Is(err, ErrBadName) {
 			t.Errorf("%.10q: %v", name, err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestNewestGoodVersionIsChosenAndDamagedOnesAreTold(t *testing.T) {
 				t.Errorf("asked for: %s %v", m.Version, err)
 			}
 			j.o.Version = "4"
-			if _, err := j.choose(t.Context(), &p); !errors.Is(err, ErrNoSuch) {
+			if _, err := j.choose(t.Context(), &p); !errors.Is(err, ErrNoVersion) {
 				t.Errorf("asked for: %v", err)
 			}
 		})

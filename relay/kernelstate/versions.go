@@ -136,7 +136,7 @@ func (j *job) choose(ctx context.Context, p *Progress) (Manifest, error) {
 		}
 	}
 	if last == nil {
-		return Manifest{}, fmt.Errorf("%q of %q: %w; there are %s", j.o.Version, j.o.Name, ErrNoSuch, listing(all))
+		return Manifest{}, fmt.Errorf("%q of %q: %w; there are %s", j.o.Version, j.o.Name, ErrNoVersion, listing(all))
 	}
 	return Manifest{}, last
 }

@@ -111,7 +111,7 @@ func (o *batchOutput) close() {
 }
 
 // progress notes how far the run is, for the messages to the host.
-func (o *batchOutput) progress(s *chunked.State) {
+func (o *batchOutput) progress(s *chunked.Record) {
 	o.mu.Lock()
 	o.done, o.n, o.mean = min(s.Done, s.N), s.N, s.MeanSeconds
 	o.mu.Unlock()

@@ -85,7 +85,7 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Proble
 	defer run.Close()
 	out := &batchOutput{c: c}
 	defer out.close()
-	out.progress(run.State())
+	out.progress(run.Record())
 	outcome, err := run.Advance(ctx, c.target.Client, chunked.Options{
 		Until: time.Now().Add(c.patience()), Live: c.progress != nil,
 		Output:   func(id string, events []contract.Event) { out.add(ctx, id, events) },
@@ -94,15 +94,15 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Proble
 		Keep:     c.keepBounds(),
 	})
 	out.flush(ctx)
-	c.warnLost(run.State(), outcome)
+	c.warnLost(run.Record(), outcome)
 	c.sawSession(outcome.Batch.SessionMinutesLeft)
-	c.kernels.see(c.target.Name, run.State().KernelID) // a new one is told in notes
+	c.kernels.see(c.target.Name, run.Record().KernelID) // a new one is told in notes
 	got := newChunked(run, args.BatchSize, outcome, out)
 	return got, got.problem(outcome, err, out)
 }
 
 func newChunked(run *chunked.Run, batchSize int64, o chunked.Outcome, out *batchOutput) *Chunked {
-	s := run.State()
+	s := run.Record()
 	got := &Chunked{
 		Status: string(s.Status), Completed: min(s.Done, s.N), Remaining: s.Remaining(),
 		ProgressPct: *round(100*float64(min(s.Done, s.N))/float64(s.N), 10),
@@ -141,7 +141,7 @@ func fewer(notes []string) []string {
 
 // batchHint advises a larger batch_size where going from batch to batch takes
 // most of the time.
-func batchHint(s *chunked.State, batchSize int64) string {
+func batchHint(s *chunked.Record, batchSize int64) string {
 	const (
 		least, good = 0.5, 5    // seconds of a batch
 		most        = 1_000_000 // iterations

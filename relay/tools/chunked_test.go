@@ -76,16 +76,16 @@ func chunkedCall(more map[string]any) map[string]any {
 
 func TestTinyBatchesAreToldToBeSlow(t *testing.T) {
 	for name, c := range map[string]struct {
-		state chunked.State
+		state chunked.Record
 		size  int64
 		want  string
 	}{
-		"fast iterations":     {chunked.State{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 10, "batch_size=5000 "},
-		"trivial ones":        {chunked.State{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-7}, 10, "batch_size=1000000 "},
-		"slow ones":           {chunked.State{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: .1}, 10, ""},
-		"large batches":       {chunked.State{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 1000, ""},
-		"hardly any are left": {chunked.State{N: 1050, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 10, ""},
-		"too early to tell":   {chunked.State{N: 1e6, Done: 10, Timed: 10, MeanSeconds: 1e-3}, 10, ""},
+		"fast iterations":     {chunked.Record{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 10, "batch_size=5000 "},
+		"trivial ones":        {chunked.Record{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-7}, 10, "batch_size=1000000 "},
+		"slow ones":           {chunked.Record{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: .1}, 10, ""},
+		"large batches":       {chunked.Record{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 1000, ""},
+		"hardly any are left": {chunked.Record{N: 1050, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 10, ""},
+		"too early to tell":   {chunked.Record{N: 1e6, Done: 10, Timed: 10, MeanSeconds: 1e-3}, 10, ""},
 	} {
 		if got := batchHint(&c.state, c.size); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q", name, got)

@@ -74,7 +74,7 @@ func (c *call) afterLoss() string {
 
 // warnLost warns, in the answer's first line, of a chunked run that stopped without its
 // variables, and names the saved states that hold them.
-func (c *call) warnLost(s *chunked.State, o chunked.Outcome) {
+func (c *call) warnLost(s *chunked.Record, o chunked.Outcome) {
 	if o.Stop == nil || o.Stop.Lost == nil {
 		return
 	}
@@ -84,21 +84,21 @@ func (c *call) warnLost(s *chunked.State, o chunked.Outcome) {
 	} else {
 		saved = "Saved states that hold them: " + saved + ". Call restore_kernel_state with one, then this call again; or use on_new_kernel=\"restart\" or \"continue\"."
 	}
-	c.warn("The kernel is a new one without the variables that iterations 0 to %d left: %s. Nothing was run. %s", s.Done-1, o.Stop.Lost.Carried, saved)
+	c.warn("The kernel is a new one without the variables that iterations 0 to %d left: %s. Nothing was run. %s", s.Done-1, o.Stop.Lost.Description, saved)
 }
 
 // holds reports whether a saved state has the run's variables. It may have more iterations
 // than were confirmed here: those of a batch that was under way.
-func holds(m kernelstate.Manifest, s *chunked.State, lost *chunked.Lost) bool {
-	mine := slices.ContainsFunc(m.Runs, func(r kernelstate.RunAt) bool { return r.Key == s.Key })
-	return mine && !slices.ContainsFunc(m.Skipped, func(l kernelstate.Lost) bool { return slices.Contains(lost.Names, l.Name) })
+func holds(m kernelstate.Manifest, s *chunked.Record, lost *chunked.LostVariables) bool {
+	mine := slices.ContainsFunc(m.Runs, func(r kernelstate.RunProgress) bool { return r.Key == s.Key })
+	return mine && !slices.ContainsFunc(m.Skipped, func(l kernelstate.Omission) bool { return slices.Contains(lost.Names, l.Name) })
 }
 
 // variablesLost is the error of a run that stopped without its variables.
-func (r *Chunked) variablesLost(lost *chunked.Lost) *Problem {
+func (r *Chunked) variablesLost(lost *chunked.LostVariables) *Problem {
 	return &Problem{
 		Code:    codeVariablesLost,
-		Message: fmt.Sprintf("the kernel lacks what %d iterations left in %s, and this computer has no copy: %s", r.Completed, lost.Carried, lost.Why),
+		Message: fmt.Sprintf("the kernel lacks what %d iterations left in %s, and this computer has no copy: %s", r.Completed, lost.Description, lost.Reason),
 		Hint: "If the warning names a saved state, call restore_kernel_state and then this again. Else call again with on_new_kernel=\"restart\" to begin at iteration 0, or with on_new_kernel=\"continue\" " +
 			"if iterations do not need each other: then it goes on with what setup_code makes, and a value that is added up lacks the iterations before.",
 	}

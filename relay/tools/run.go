@@ -142,7 +142,7 @@ func (c *call) keepLater(run *Run, problem *Problem, name string) {
 // keep saves an answer under a checkpoint name and notes that in it. The caller holds
 // the checkpoint's lock.
 func (c *call) keep(run *Run, problem *Problem, name string) {
-	if entry, err := checkpoint.Load(c.cfg.CheckpointDir, name, nil); err == nil && chunked.Holds(entry) {
+	if entry, err := checkpoint.Load(c.cfg.CheckpointDir, name, nil); err == nil && chunked.IsChunked(entry) {
 		run.CheckpointSaved = new(bool)
 		run.Notes = append(run.Notes, fmt.Sprintf("the answer was not kept: %q is the name of a chunked run; choose another checkpoint_name", name))
 		return

@@ -31,7 +31,7 @@ type KernelState struct {
 	Variables     []kernelstate.Variable `json:"variables" doc:"Name, type and bytes; what variables share counts at one of them. At most 36 kB of them are listed."`
 	Modules       []kernelstate.Module   `json:"modules" doc:"Names that come back as imports."`
 	SkippedCount  int                    `json:"skipped_count"`
-	Skipped       []kernelstate.Lost     `json:"skipped" doc:"What could not be kept or brought back, each with the reason."`
+	Skipped       []kernelstate.Omission `json:"skipped" doc:"What could not be kept or brought back, each with the reason."`
 	Bytes         int64                  `json:"bytes" doc:"Of the data file."`
 	SHA256        string                 `json:"sha256" doc:"Of the data file, compared on both sides."`
 	Pickler       string                 `json:"pickler" doc:"dill, cloudpickle, or pickle, which loses functions and classes defined in the notebook."`

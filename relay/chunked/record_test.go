@@ -13,7 +13,7 @@ import (
 )
 
 func TestRangesTellWhichKernelDidWhat(t *testing.T) {
-	s := newState(spec("", "1", 100))
+	s := newRecord(spec("", "1", 100))
 	for _, step := range []struct {
 		done   int64
 		kernel string
@@ -45,7 +45,7 @@ func TestRangesTellWhichKernelDidWhat(t *testing.T) {
 
 func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 	dir := t.TempDir()
-	s := newState(spec("", "1", 400))
+	s := newRecord(spec("", "1", 400))
 	value := "[" + strings.Repeat("1,", 30_000) + "1]"
 	for i := range s.N {
 		s.confirm(i+1, "k", "vm")
@@ -83,8 +83,8 @@ func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 
 func TestNamesAndCodeAreBounded(t *testing.T) {
 	for want, s := range map[error]Spec{
-		ErrName: {Loop: "1", N: 1},
-		ErrSize: {Name: "big", Setup: strings.Repeat("x", MaxCodeBytes), Loop: "1", N: 1},
+		ErrNoName:   {Loop: "1", N: 1},
+		ErrTooLarge: {Name: "big", Setup: strings.Repeat("x", MaxCodeBytes), Loop: "1", N: 1},
 	} {
 		if _, err := Open(t.TempDir(), s); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
@@ -97,7 +97,7 @@ func TestNamesAndCodeAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	body, err := json.Marshal(contract.Submit{Code: r.cell(&Flight{Hi: 1, Analyse: true})})
+	body, err := json.Marshal(contract.Submit{Code: r.cell(&Batch{Hi: 1, Analyse: true})})
 	if err != nil || len(body) > contract.MaxBodyBytes {
 		t.Errorf("a request of %d bytes, %v", len(body), err)
 	}
@@ -109,17 +109,17 @@ func TestRepeatedBatchHasTheSameText(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if first, again := r.cell(&Flight{Hi: 5}), r.cell(&Flight{Hi: 5}); first != again || first == r.cell(&Flight{Hi: 6}) {
+	if first, again := r.cell(&Batch{Hi: 5}), r.cell(&Batch{Hi: 5}); first != again || first == r.cell(&Batch{Hi: 6}) {
 		t.Error("a batch's text")
 	}
-	if o := orderOf(t, r.cell(&Flight{Hi: 5})); o.Loop != r.spec.Loop || o.Setup != r.spec.Setup || o.Hi != 5 || o.Key != r.state.Key {
+	if o := orderOf(t, r.cell(&Batch{Hi: 5})); o.Loop != r.spec.Loop || o.Setup != r.spec.Setup || o.Hi != 5 || o.Key != r.state.Key {
 		t.Errorf("the order came to %+v", o)
 	}
 }
 
 // What a file holds may be anything; a state that is taken must be sound.
 func FuzzLoad(f *testing.F) {
-	good, _ := json.Marshal(newState(spec("", "1", 10)))
+	good, _ := json.Marshal(newRecord(spec("", "1", 10)))
 	f.Add(good)
 	f.Add([]byte(`{"kind":"chunked","version":1,"key":"k","n_iterations":5,"completed":3,"ranges":[{"from":0,"to":3}],"in_flight":{"request_id":"r","lo":3,"hi":4}}`))
 	f.Add([]byte(`{"kind":"chunked","version":2}`))
@@ -135,7 +135,7 @@ func FuzzLoad(f *testing.F) {
 		switch {
 		case err == nil && (!s.sound() || s.Done < 0 || s.N < 1):
 			t.Errorf("taken: %s", data)
-		case err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrForeign):
+		case err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrNotChunked):
 			t.Errorf("%s: %v", data, err)
 		}
 	})
@@ -148,7 +148,7 @@ func FuzzReadMarker(f *testing.F) {
 	f.Add([]byte(`{"run":"k","event":"done","done":-3,"count":1}`))
 	f.Add([]byte(`{"run":"k","event":"done","done":3,"count":4}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s := &State{Key: "k", N: 10}
+		s := &Record{Key: "k", N: 10}
 		m, ok := readMarker(contract.Event{Data: map[string]json.RawMessage{markerMIME: data}}, s)
 		if !ok {
 			return

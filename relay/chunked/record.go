@@ -36,8 +36,8 @@ const (
 	StatusVariablesLost Status = "variables_lost"
 )
 
-// State is what a run's file holds.
-type State struct {
+// Record is what a run's file holds.
+type Record struct {
 	Kind    string `json:"kind"`
 	Version int    `json:"version"`
 	Key     string `json:"key"` // names the run in the kernel's own record
@@ -51,9 +51,9 @@ type State struct {
 	Done        int64   `json:"completed"` // iterations 0 to Done-1
 	Ranges      []Range `json:"ranges"`
 
-	InFlight   *Flight `json:"in_flight"`
-	InstanceID string  `json:"instance_id"` // of the last batch that was answered
-	KernelID   string  `json:"kernel_id"`
+	InFlight   *Batch `json:"in_flight"`
+	InstanceID string `json:"instance_id"` // of the last batch that was answered
+	KernelID   string `json:"kernel_id"`
 
 	Timed          int64   `json:"timed"` // iterations in the mean
 	MeanSeconds    float64 `json:"mean_seconds"`
@@ -66,7 +66,7 @@ type State struct {
 	ResultsDropped int64    `json:"results_dropped"` // past the bound of all values together
 	Failure        *Failure `json:"failure"`
 
-	Keeping
+	VariableRecord
 
 	CreatedAt  time.Time  `json:"created_at"`
 	UpdatedAt  time.Time  `json:"updated_at"`
@@ -81,8 +81,8 @@ type Range struct {
 	InstanceID string `json:"instance_id"`
 }
 
-// Flight is a batch that was submitted and has not been seen to end.
-type Flight struct {
+// Batch is a batch that was submitted and has not been seen to end.
+type Batch struct {
 	RequestID   string    `json:"request_id"`
 	InstanceID  string    `json:"instance_id"`
 	ExecutionID string    `json:"execution_id"` // empty until the submit was answered
@@ -110,9 +110,9 @@ type Failure struct {
 	Message   string `json:"message"`
 }
 
-func newState(s Spec) *State {
+func newRecord(s Spec) *Record {
 	now := time.Now().UTC()
-	return &State{
+	return &Record{
 		Kind: kind, Version: version, Key: rand.Text(), Status: StatusRunning, Runtime: s.Runtime,
 		N: s.N, SetupSHA256: hash(s.Setup), LoopSHA256: hash(s.Loop),
 		Ranges: []Range{}, Results: []Value{}, CreatedAt: now, UpdatedAt: now,
@@ -126,17 +126,17 @@ func hash(code string) string {
 
 // Load reads the run kept under name. It gives checkpoint.ErrNotFound, ErrDamaged
 // or ErrForeign.
-func Load(dir, name string) (*State, error) {
+func Load(dir, name string) (*Record, error) {
 	entry, err := checkpoint.Load(dir, name, nil)
 	switch {
 	case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrTooLarge):
 		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
 	case err != nil:
 		return nil, err
-	case !Holds(entry):
-		return nil, fmt.Errorf("%q: %w", name, ErrForeign)
+	case !IsChunked(entry):
+		return nil, fmt.Errorf("%q: %w", name, ErrNotChunked)
 	}
-	var s State
+	var s Record
 	if json.Unmarshal(entry.Data, &s) != nil || !s.sound() {
 		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
 	}
@@ -146,7 +146,7 @@ func Load(dir, name string) (*State, error) {
 
 // weigh takes away the white space that the file may have put into values, and
 // counts their bytes anew: they are held against a bound, and taken off again.
-func (s *State) weigh() {
+func (s *Record) weigh() {
 	s.ResultBytes = 0
 	for i, v := range s.Results {
 		s.Results[i].Value = compact(v.Value)
@@ -163,8 +163,8 @@ func compact(value json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// Holds reports whether a checkpoint is a chunked run's, of any version.
-func Holds(e checkpoint.Entry) bool {
+// IsChunked reports whether a checkpoint is a chunked run's, of any version.
+func IsChunked(e checkpoint.Entry) bool {
 	var head struct {
 		Kind string `json:"kind"`
 	}
@@ -172,7 +172,7 @@ func Holds(e checkpoint.Entry) bool {
 }
 
 // sound reports whether the parts of a state that was read fit each other.
-func (s *State) sound() bool {
+func (s *Record) sound() bool {
 	at := int64(0)
 	for _, r := range s.Ranges {
 		if r.From != at || r.To <= r.From {
@@ -186,11 +186,11 @@ func (s *State) sound() bool {
 }
 
 // Remaining is how many iterations are left.
-func (s *State) Remaining() int64 { return max(0, s.N-s.Done) }
+func (s *Record) Remaining() int64 { return max(0, s.N-s.Done) }
 
 // confirm takes over how far the kernel says it is. What a kernel has not done
 // its variables don't hold: the record goes back to it.
-func (s *State) confirm(done int64, kernelID, instanceID string) {
+func (s *Record) confirm(done int64, kernelID, instanceID string) {
 	if s.Kept != nil && s.Kept.Done > done {
 		s.Kept = nil // those iterations run again, and may give something else
 	}
@@ -221,7 +221,7 @@ func (s *State) confirm(done int64, kernelID, instanceID string) {
 }
 
 // took notes how long a marker's iterations took.
-func (s *State) took(m marker) {
+func (s *Record) took(m marker) {
 	s.Timed += m.Count
 	s.MeanSeconds += (m.Seconds - s.MeanSeconds*float64(m.Count)) / float64(s.Timed)
 	s.SlowestSeconds = max(s.SlowestSeconds, m.Slowest)
@@ -229,7 +229,7 @@ func (s *State) took(m marker) {
 
 // outlasted notes that an iteration, or the set-up, was cut off by its deadline
 // after so long: it takes that at least, and the next try gets more time.
-func (s *State) outlasted(seconds float64, setup bool) {
+func (s *Record) outlasted(seconds float64, setup bool) {
 	if setup {
 		s.SetupSeconds = max(s.SetupSeconds, seconds)
 		return
@@ -238,7 +238,7 @@ func (s *State) outlasted(seconds float64, setup bool) {
 }
 
 // keep adds a value, while there is room.
-func (s *State) keep(v Value) {
+func (s *Record) keep(v Value) {
 	size := len(v.Value) + perResult
 	if s.ResultBytes+size > maxResultBytes {
 		s.ResultsDropped++
@@ -249,7 +249,7 @@ func (s *State) keep(v Value) {
 }
 
 // printed keeps the end of what was printed.
-func (s *State) printed(text string) {
+func (s *Record) printed(text string) {
 	s.Output += text
 	if over := len(s.Output) - maxOutput; over > 0 {
 		for over < len(s.Output) && !utf8.RuneStart(s.Output[over]) {
@@ -261,7 +261,7 @@ func (s *State) printed(text string) {
 
 // finish ends the run. What was done past N, before N was made smaller, does not
 // count any more.
-func (s *State) finish() {
+func (s *Record) finish() {
 	if s.Done > s.N {
 		s.confirm(s.N, s.KernelID, s.InstanceID)
 	}

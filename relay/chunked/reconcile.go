@@ -6,11 +6,11 @@ import (
 )
 
 // reconcile is the state to go on with, given what is kept and what is wanted.
-func (r *Run) reconcile(kept *State) (*State, error) {
+func (r *Run) reconcile(kept *Record) (*Record, error) {
 	changes := changed(kept, r.spec)
 	if r.startsOver(kept, len(changes) > 0) {
 		r.abandoned, r.stale = kept.InFlight, true
-		fresh := newState(r.spec)
+		fresh := newRecord(r.spec)
 		fresh.Restarted = true
 		return fresh, nil
 	}
@@ -43,13 +43,13 @@ func (r *Run) reconcile(kept *State) (*State, error) {
 // startsOver reports whether Restart means this run: not when it was begun by a
 // restart and is under way, or each further call with the same arguments would
 // begin it again.
-func (r *Run) startsOver(kept *State, changed bool) bool {
+func (r *Run) startsOver(kept *Record, changed bool) bool {
 	underWay := kept.Restarted && kept.Status == StatusRunning
 	return r.spec.OnChange == Restart && (changed || !underWay)
 }
 
 // changed names what differs.
-func changed(kept *State, s Spec) []string {
+func changed(kept *Record, s Spec) []string {
 	var names []string
 	for _, c := range []struct {
 		name    string

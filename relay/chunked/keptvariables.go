@@ -29,15 +29,15 @@ const (
 	maxLost = 20
 )
 
-// Carries is what iterations hand on: names, and how each may change.
-type Carries struct {
+// CarriedVariables is what iterations hand on: names, and how each may change.
+type CarriedVariables struct {
 	Names  map[string][]string `json:"names"`
 	Opaque []string            `json:"opaque"` // why it may be more
 }
 
-func (c *Carries) nothing() bool { return c != nil && len(c.Names) == 0 && len(c.Opaque) == 0 }
+func (c *CarriedVariables) nothing() bool { return c != nil && len(c.Names) == 0 && len(c.Opaque) == 0 }
 
-func (c *Carries) names() []string {
+func (c *CarriedVariables) names() []string {
 	names := []string{}
 	if c != nil {
 		for name := range c.Names {
@@ -48,23 +48,23 @@ func (c *Carries) names() []string {
 	return names
 }
 
-// Keeping is the part of a run's state that is about its variables.
-type Keeping struct {
-	Carries *Carries `json:"carries"` // nil until the kernel told
-	Kept    *Kept    `json:"kept"`    // the variables on this computer
-	Recover recovery `json:"recover"`
+// VariableRecord is the part of a run's state that is about its variables.
+type VariableRecord struct {
+	Carried *CarriedVariables `json:"carries"` // nil until the kernel told
+	Kept    *KeptVariables    `json:"kept"`    // the variables on this computer
+	Recover recovery          `json:"recover"`
 
-	Unkept      []kernelstate.Lost `json:"unkept"`      // why the newest variables are not kept
-	UnkeptTold  bool               `json:"unkept_told"` // once is enough
-	KeepTried   time.Time          `json:"keep_tried"`
-	KeepCost    float64            `json:"keep_cost"`    // seconds that the next time will take
-	KeepSeconds float64            `json:"keep_seconds"` // in all
-	KeepBytes   int64              `json:"keep_bytes"`   // in all
-	KeepRate    float64            `json:"keep_rate"`    // bytes a second, measured
+	Unkept         []kernelstate.Omission `json:"unkept"`      // why the newest variables are not kept
+	UnkeptReported bool                   `json:"unkept_told"` // once is enough
+	KeepTried      time.Time              `json:"keep_tried"`
+	KeepCost       float64                `json:"keep_cost"`    // seconds that the next time will take
+	KeepSeconds    float64                `json:"keep_seconds"` // in all
+	KeepBytes      int64                  `json:"keep_bytes"`   // in all
+	KeepRate       float64                `json:"keep_rate"`    // bytes a second, measured
 }
 
-// Kept are the variables of one iteration, and the code that they belong to.
-type Kept struct {
+// KeptVariables are the variables of one iteration, and the code that they belong to.
+type KeptVariables struct {
 	Version     string   `json:"version"`
 	Done        int64    `json:"done"` // they are as after iteration Done-1
 	SHA256      string   `json:"sha256"`
@@ -84,12 +84,12 @@ const (
 
 // newCode forgets what was known of the code before. What is kept stays, and is of no
 // use unless that code comes back.
-func (k *Keeping) newCode() {
-	k.Carries, k.Unkept, k.UnkeptTold, k.KeepTried, k.Recover = nil, nil, false, time.Time{}, recoverNone
+func (k *VariableRecord) newCode() {
+	k.Carried, k.Unkept, k.UnkeptReported, k.KeepTried, k.Recover = nil, nil, false, time.Time{}, recoverNone
 }
 
 // usable reports whether what is kept is of this code.
-func (s *State) usable() bool {
+func (s *Record) usable() bool {
 	k := s.Kept
 	return k != nil && k.SetupSHA256 == s.SetupSHA256 && k.LoopSHA256 == s.LoopSHA256 && k.Done <= s.Done
 }
@@ -110,7 +110,7 @@ func (a *advance) endKeeping() {
 	if a.opt.Keeper == nil {
 		return
 	}
-	if err := a.opt.Keeper.Drop(); err != nil {
+	if err := a.opt.Keeper.DropAll(); err != nil {
 		a.note("what was kept of the run's variables could not be removed: %v", err)
 	}
 }
@@ -121,7 +121,7 @@ func (a *advance) keepDue() bool {
 	s, b := a.state, a.opt.Keep
 	switch {
 	case a.opt.Keeper == nil || b.MaxBytes == 0 || a.spec.OnNew == NewKernelContinue:
-	case s.Carries == nil || s.Carries.nothing() || s.Done == 0 || s.KernelID == "":
+	case s.Carried == nil || s.Carried.nothing() || s.Done == 0 || s.KernelID == "":
 	case s.usable() && s.Kept.Done == s.Done:
 	case time.Since(s.KeepTried) < b.Every:
 	case s.KeepSeconds+a.keepCost() > a.allowance():
@@ -150,18 +150,18 @@ func (a *advance) keep(ctx context.Context) error {
 		return nil
 	}
 	s, began := a.state, time.Now()
-	if len(s.Carries.Opaque) > 0 {
-		a.unkept([]kernelstate.Lost{{Reason: "what iterations hand on can't be told from code with " + strings.Join(s.Carries.Opaque, ", ")}})
+	if len(s.Carried.Opaque) > 0 {
+		a.unkept([]kernelstate.Omission{{Reason: "what iterations hand on can't be told from code with " + strings.Join(s.Carried.Opaque, ", ")}})
 		s.KeepTried = began
 		return nil
 	}
-	order := kernelstate.Keep{
-		Run: s.Key, Names: s.Carries.names(), MaxBytes: a.opt.Keep.MaxBytes, Fits: a.fits,
-		For:   time.Duration(max(a.allowance()-s.KeepSeconds, firstCost) * float64(time.Second)),
-		Until: a.opt.Until,
+	order := kernelstate.KeepRequest{
+		Run: s.Key, Names: s.Carried.names(), MaxBytes: a.opt.Keep.MaxBytes, MayFetch: a.fits,
+		MaxBusy: time.Duration(max(a.allowance()-s.KeepSeconds, firstCost) * float64(time.Second)),
+		Until:   a.opt.Until,
 	}
 	if s.usable() {
-		order.Known = s.Kept.SHA256
+		order.LastSHA256 = s.Kept.SHA256
 	}
 	got, err := a.opt.Keeper.Keep(ctx, order)
 	took := time.Since(began).Seconds()
@@ -171,7 +171,7 @@ func (a *advance) keep(ctx context.Context) error {
 		return err
 	}
 	if got.Version != "" {
-		if err := a.opt.Keeper.Only(got.Version); err != nil {
+		if err := a.opt.Keeper.DropOthers(got.Version); err != nil {
 			a.note("what was kept before could not be removed: %v", err)
 		}
 	}
@@ -182,7 +182,7 @@ func (a *advance) keep(ctx context.Context) error {
 func (a *advance) fits(bytes int64) bool {
 	s := a.state
 	if most := a.opt.Keep.RunBytes; most > 0 && s.KeepBytes+bytes > most {
-		a.unkept([]kernelstate.Lost{{Reason: fmt.Sprintf("with what was kept before they are over the %d MB that a run may send through a tunnel", most>>20)}})
+		a.unkept([]kernelstate.Omission{{Reason: fmt.Sprintf("with what was kept before they are over the %d MB that a run may send through a tunnel", most>>20)}})
 		return false
 	}
 	rate := s.KeepRate
@@ -195,7 +195,7 @@ func (a *advance) fits(bytes int64) bool {
 }
 
 // takeKept takes in what came of keeping.
-func (a *advance) takeKept(got kernelstate.Kept, err error, took float64) {
+func (a *advance) takeKept(got kernelstate.KeepResult, err error, took float64) {
 	s := a.state
 	switch {
 	case err != nil:
@@ -205,7 +205,7 @@ func (a *advance) takeKept(got kernelstate.Kept, err error, took float64) {
 	case len(got.Unkept) > 0:
 		a.unkept(got.Unkept)
 		s.KeepCost = took
-	case got.Slow, got.Late, got.Unfit:
+	case got.TooSlow, got.TimedOut, got.NotFetched:
 		s.KeepCost = max(s.KeepCost, 2*took)
 	case got.Unchanged:
 		s.KeepCost, s.Unkept = took, nil
@@ -216,7 +216,7 @@ func (a *advance) takeKept(got kernelstate.Kept, err error, took float64) {
 		if got.Bytes > guessedRate/4 { // a small one measures the way there and back
 			s.KeepRate = float64(got.Bytes) / took
 		}
-		s.Kept = &Kept{
+		s.Kept = &KeptVariables{
 			Version: got.Version, Done: got.Done, SHA256: got.SHA256, Absent: got.Absent,
 			SetupSHA256: s.SetupSHA256, LoopSHA256: s.LoopSHA256,
 		}
@@ -224,18 +224,18 @@ func (a *advance) takeKept(got kernelstate.Kept, err error, took float64) {
 }
 
 // unkept tells, once, what can't be kept, and why.
-func (a *advance) unkept(lost []kernelstate.Lost) {
+func (a *advance) unkept(lost []kernelstate.Omission) {
 	a.state.Unkept = lost[:min(len(lost), maxLost)]
-	if a.state.UnkeptTold {
+	if a.state.UnkeptReported {
 		return
 	}
-	a.state.UnkeptTold = true
+	a.state.UnkeptReported = true
 	a.note("iterations build on %s, which the relay can't keep on this computer: %s. If the kernel is lost, the run stops and asks how to go on. save_kernel_state keeps what it can; on_new_kernel=\"continue\" is right if iterations do not need each other", a.built(), reasons(lost))
 }
 
 // built names what iterations build on.
 func (a *advance) built() string {
-	names := a.state.Carries.names()
+	names := a.state.Carried.names()
 	switch {
 	case len(names) == 0:
 		return "variables that can't be named"
@@ -245,7 +245,7 @@ func (a *advance) built() string {
 	return strings.Join(names, ", ")
 }
 
-func reasons(lost []kernelstate.Lost) string {
+func reasons(lost []kernelstate.Omission) string {
 	var all []string
 	for _, l := range lost[:min(len(lost), 3)] {
 		if l.Name != "" {

@@ -26,15 +26,15 @@ func (v *vm) entry(key string) string {
 	return strings.TrimSpace(v.run(fmt.Sprintf("print(_s.modules['colab_relay_runs'].runs[%q])", key)))
 }
 
-func keepOf(known string, names ...string) Keep {
-	return Keep{
-		Run: "key", Names: names, Known: known, MaxBytes: 64 << 20, For: time.Minute, Until: time.Now().Add(time.Minute),
-		Fits: func(int64) bool { return true },
+func keepOf(known string, names ...string) KeepRequest {
+	return KeepRequest{
+		Run: "key", Names: names, LastSHA256: known, MaxBytes: 64 << 20, MaxBusy: time.Minute, Until: time.Now().Add(time.Minute),
+		MayFetch: func(int64) bool { return true },
 	}
 }
 
 // keep is one that must come to something.
-func (v *vm) keep(k *Keeper, o Keep) Kept {
+func (v *vm) keep(k *Keeper, o KeepRequest) KeepResult {
 	v.t.Helper()
 	kept, err := k.Keep(v.t.Context(), o)
 	must(v.t, err)
@@ -72,7 +72,7 @@ func TestWhatARunCarriesIsKeptAndComesBackAtItsIteration(t *testing.T) {
 		if second.Version == "" || second.SHA256 == first.SHA256 {
 			t.Fatalf("changed: %+v", second)
 		}
-		must(t, k.Only(second.Version))
+		must(t, k.DropOthers(second.Version))
 		if all, err := versions(filepath.Join(dir, "kept", "n")); err != nil || len(all) != 1 || all[0].name != second.Version {
 			t.Errorf("%v %v", all, err)
 		}
@@ -80,14 +80,14 @@ func TestWhatARunCarriesIsKeptAndComesBackAtItsIteration(t *testing.T) {
 			t.Errorf("listed as saved states: %v", names)
 		}
 		v.forget()
-		bring := Bring{Run: "key", Version: second.Version, Done: 13, Absent: []string{"not_yet"}, Until: time.Now().Add(time.Minute)}
+		bring := KeptVersion{Run: "key", Version: second.Version, Done: 13, Absent: []string{"not_yet"}, Until: time.Now().Add(time.Minute)}
 		v.runHere("key", 0, false)
-		if r, err := k.BringBack(t.Context(), bring); err != nil || !r.Loaded.Missing {
+		if r, err := k.Restore(t.Context(), bring); err != nil || !r.Loaded.Missing {
 			t.Errorf("into a kernel that does not wait: %+v %v", r, err)
 		}
 		v.run("xs, view, not_yet = [], 0, 1")
 		v.runHere("key", 20, true)
-		r, err := k.BringBack(t.Context(), bring)
+		r, err := k.Restore(t.Context(), bring)
 		if must(t, err); !r.Done() || r.Loaded.FailedCount != 0 {
 			t.Fatalf("%+v", r)
 		}
@@ -97,7 +97,7 @@ func TestWhatARunCarriesIsKeptAndComesBackAtItsIteration(t *testing.T) {
 		if got := v.entry("key"); got != "{'setup': 'hash', 'done': 13}" {
 			t.Errorf("%s", got)
 		}
-		must(t, k.Drop())
+		must(t, k.DropAll())
 		if _, err := os.Stat(filepath.Join(dir, "kept", "n")); !os.IsNotExist(err) {
 			t.Errorf("after the end: %v", err)
 		}
@@ -120,7 +120,7 @@ func TestWhatCannotBeKeptIsTold(t *testing.T) {
 		v.run("import numpy as np\nfits, small, gen, file = np.zeros(1 << 17), 1, iter(lambda: 1, 0), open('f', 'w')\nover = np.zeros((1 << 17) + 1)")
 		v.run("class Slow:\n    def __reduce__(self):\n        import threading; threading.Event().wait(.4)\n        return Slow, ()\nslow = [Slow() for _ in range(20)] + [bytes(1 << 17)]\ndeep = [[n] for n in range(1_100_000)]")
 		v.runHere("key", 1, false)
-		bounded := func(names ...string) Keep {
+		bounded := func(names ...string) KeepRequest {
 			o := keepOf("", names...)
 			o.MaxBytes = 1<<20 + 1<<12 // a little for what is around the array
 			return o
@@ -135,16 +135,16 @@ func TestWhatCannotBeKeptIsTold(t *testing.T) {
 			t.Errorf("an open file: %+v", kept)
 		}
 		o := keepOf("", "slow")
-		o.For = time.Second
-		if kept := v.keep(k, o); !kept.Slow || kept.Version != "" {
+		o.MaxBusy = time.Second
+		if kept := v.keep(k, o); !kept.TooSlow || kept.Version != "" {
 			t.Errorf("slow: %+v", kept)
 		}
 		if kept := v.keep(k, keepOf("", "deep")); len(kept.Unkept) != 1 || !strings.Contains(kept.Unkept[0].Reason, "too many objects") {
 			t.Errorf("more objects than are looked at: %+v", kept)
 		}
 		o = keepOf("", "fits")
-		o.Fits = func(bytes int64) bool { return bytes < 1<<20 }
-		if kept := v.keep(k, o); !kept.Unfit || kept.Version != "" || kept.Bytes < 1<<20 {
+		o.MayFetch = func(bytes int64) bool { return bytes < 1<<20 }
+		if kept := v.keep(k, o); !kept.NotFetched || kept.Version != "" || kept.Bytes < 1<<20 {
 			t.Errorf("unfit: %+v", kept)
 		}
 		wantNothingOnVM(t, v)
@@ -166,7 +166,7 @@ func TestABringBackThatFailsChangesNothing(t *testing.T) {
 	must(t, os.Remove(filepath.Join(v.dir, "mod_here.py")))
 	v.run("import sys\nsys.modules.pop('mod_here')\na = 'of the set-up'")
 	v.runHere("key", 9, true)
-	r, err := k.BringBack(t.Context(), Bring{Run: "key", Version: kept.Version, Done: 5, Until: time.Now().Add(time.Minute)})
+	r, err := k.Restore(t.Context(), KeptVersion{Run: "key", Version: kept.Version, Done: 5, Until: time.Now().Add(time.Minute)})
 	if err != nil || r.Loaded.FailedCount != 1 || r.Loaded.Failed[0].Name != "z" {
 		t.Errorf("%+v %v", r.Loaded, err)
 	}

@@ -39,40 +39,40 @@ type run struct {
 	absent []string // names that must not be there
 }
 
-// Keep is what to keep of a run.
-type Keep struct {
-	Run      string        // its key in the kernel
-	Names    []string      // what iterations hand on
-	Known    string        // Kept.SHA256 of the last time
-	MaxBytes int64         // of all together
-	For      time.Duration // how long the kernel may be busy with it
-	Until    time.Time     // when to give up
-	// Fits is asked, once the size is known, whether it may be fetched.
-	Fits func(bytes int64) bool
+// KeepRequest is what to keep of a run.
+type KeepRequest struct {
+	Run        string        // its key in the kernel
+	Names      []string      // what iterations hand on
+	LastSHA256 string        // Kept.SHA256 of the last time
+	MaxBytes   int64         // of all together
+	MaxBusy    time.Duration // how long the kernel may be busy with it
+	Until      time.Time     // when to give up
+	// MayFetch is asked, once the size is known, whether it may be fetched.
+	MayFetch func(bytes int64) bool
 }
 
-// Kept is what came of it: exactly one of Missing, Slow, Late, Unfit, Unchanged, Unkept
+// KeepResult is what came of it: exactly one of Missing, Slow, Late, Unfit, Unchanged, Unkept
 // and Version says so.
-type Kept struct {
+type KeepResult struct {
 	Done    int64    // the iteration that the variables belong to
 	Version string   // a new version is on this computer
 	SHA256  string   // of its data
 	Absent  []string // names that were not there
 	Bytes   int64
 
-	Missing   bool   // the kernel lacks this run's variables
-	Slow      bool   // it would have kept the kernel busy for longer than For
-	Late      bool   // it was given up at Until
-	Unfit     bool   // Fits said no
-	Unchanged bool   // the version of last time has it all
-	Unkept    []Lost // what can't be kept; then nothing is
+	Missing    bool       // the kernel lacks this run's variables
+	TooSlow    bool       // it would have kept the kernel busy for longer than For
+	TimedOut   bool       // it was given up at Until
+	NotFetched bool       // Fits said no
+	Unchanged  bool       // the version of last time has it all
+	Unkept     []Omission // what can't be kept; then nothing is
 }
 
 // keeping is what the keep operation reports.
 type keeping struct {
 	saved
 	Missing, Slow, Unchanged bool
-	Unkept                   []Lost
+	Unkept                   []Omission
 	Absent                   []string
 	Done                     int64
 }
@@ -82,19 +82,19 @@ func (k *Keeper) options(until time.Time, r *run) Options {
 }
 
 // Keep keeps the variables as they are now. The version of before stays until Only.
-func (k *Keeper) Keep(ctx context.Context, o Keep) (Kept, error) {
+func (k *Keeper) Keep(ctx context.Context, o KeepRequest) (KeepResult, error) {
 	j, done, err := open(k.c, k.dir, k.options(o.Until, &run{key: o.Run}))
 	if err != nil {
-		return Kept{}, err
+		return KeepResult{}, err
 	}
 	defer done()
 	k.removeOrphans()
 	told, e, err := j.keep(ctx, o)
 	if err != nil || told == nil {
-		return Kept{Late: err == nil}, err
+		return KeepResult{TimedOut: err == nil}, err
 	}
-	kept := Kept{Done: told.Done, Absent: told.Absent, Missing: told.Missing, Slow: told.Slow, Unchanged: told.Unchanged, Unkept: told.Unkept}
-	if kept.Missing || kept.Slow || kept.Unchanged || len(kept.Unkept) > 0 {
+	kept := KeepResult{Done: told.Done, Absent: told.Absent, Missing: told.Missing, TooSlow: told.Slow, Unchanged: told.Unchanged, Unkept: told.Unkept}
+	if kept.Missing || kept.TooSlow || kept.Unchanged || len(kept.Unkept) > 0 {
 		return kept, nil
 	}
 	if err := told.saved.check(); err != nil {
@@ -102,20 +102,20 @@ func (k *Keeper) Keep(ctx context.Context, o Keep) (Kept, error) {
 	}
 	defer j.removeRemote(ctx, told.Path)
 	kept.Bytes, kept.SHA256 = told.Manifest.Bytes, told.Manifest.SHA256
-	if kept.Unfit = !o.Fits(kept.Bytes); kept.Unfit {
+	if kept.NotFetched = !o.MayFetch(kept.Bytes); kept.NotFetched {
 		return kept, nil
 	}
 	kept.Version, err = j.fetchKept(ctx, told.saved, e)
-	kept.Late = err == nil && kept.Version == ""
+	kept.TimedOut = err == nil && kept.Version == ""
 	return kept, err
 }
 
 // keep has the kernel do its part. What it has not begun in time is taken back.
-func (j *job) keep(ctx context.Context, o Keep) (*keeping, contract.Execution, error) {
+func (j *job) keep(ctx context.Context, o KeepRequest) (*keeping, contract.Execution, error) {
 	var p Progress
 	j.o.Until = o.Until
 	work := step{RequestID: rand.Text(), Deadline: keepDeadline}
-	code := j.cell(keepTitle, "keep", o.Run, o.Names, o.Known, o.MaxBytes, o.For.Seconds())
+	code := j.cell(keepTitle, "keep", o.Run, o.Names, o.LastSHA256, o.MaxBytes, o.MaxBusy.Seconds())
 	report, err := j.run(ctx, &work, code, &p, func() error { return nil })
 	if err == nil && report == nil {
 		_, err = j.c.Interrupt(ctx, work.ExecutionID)
@@ -150,8 +150,8 @@ func (j *job) fetchKept(ctx context.Context, told saved, e contract.Execution) (
 	return m.Version, nil
 }
 
-// Bring is what to bring back: a version that Keep made, of these iterations of a run.
-type Bring struct {
+// KeptVersion is what to bring back: a version that Keep made, of these iterations of a run.
+type KeptVersion struct {
 	Run     string // its key in the kernel
 	Version string
 	Done    int64
@@ -159,16 +159,16 @@ type Bring struct {
 	Until   time.Time
 }
 
-// BringBack loads a version into the kernel, where the run's set-up has run and nothing
+// Restore loads a version into the kernel, where the run's set-up has run and nothing
 // else of it. The kernel then stands at iteration Done. All names come back, or none.
-func (k *Keeper) BringBack(ctx context.Context, b Bring) (Restored, error) {
+func (k *Keeper) Restore(ctx context.Context, b KeptVersion) (Restored, error) {
 	o := k.options(b.Until, &run{key: b.Run, done: b.Done, absent: append([]string{}, b.Absent...)})
 	o.Version = b.Version
 	return Restore(ctx, k.c, k.dir, o)
 }
 
-// Only drops all versions but one, which may be none.
-func (k *Keeper) Only(version string) error {
+// DropOthers drops all versions but one, which may be none.
+func (k *Keeper) DropOthers(version string) error {
 	folder := k.options(time.Time{}, &run{}).folder(k.dir)
 	all, err := versions(folder)
 	j := &job{folder: folder, o: Options{Name: k.name}}
@@ -183,8 +183,8 @@ func (k *Keeper) Only(version string) error {
 	return err
 }
 
-// Drop removes all that is kept of the run.
-func (k *Keeper) Drop() error {
+// DropAll removes all that is kept of the run.
+func (k *Keeper) DropAll() error {
 	folder := k.options(time.Time{}, &run{}).folder(k.dir)
 	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -11,11 +11,11 @@ import (
 // must not keep a call busy for ever.
 const maxRecoveries = 3
 
-// Lost is what a kernel has not, so that iterations can't go on there by themselves.
-type Lost struct {
-	Names   []string // what iterations hand on, as far as it can be told
-	Why     string   // why it is not on this computer either
-	Carried string   // Names in words
+// LostVariables is what a kernel has not, so that iterations can't go on there by themselves.
+type LostVariables struct {
+	Names       []string // what iterations hand on, as far as it can be told
+	Reason      string   // why it is not on this computer either
+	Description string   // Names in words
 }
 
 // onNew is what the next batch does in a kernel without the variables.
@@ -23,7 +23,7 @@ func (a *advance) onNew() onNew {
 	switch {
 	case a.state.Recover == recoverSetup:
 		return onNewPrepare
-	case a.spec.OnNew == NewKernelContinue || a.state.Carries.nothing():
+	case a.spec.OnNew == NewKernelContinue || a.state.Carried.nothing():
 		return onNewContinue
 	}
 	return onNewStop
@@ -31,7 +31,7 @@ func (a *advance) onNew() onNew {
 
 // sawVariables decides what follows a batch that ended well, by what it told of the
 // variables, and reports whether to go on.
-func (a *advance) sawVariables(f *Flight) bool {
+func (a *advance) sawVariables(f *Batch) bool {
 	s := a.state
 	switch {
 	case a.variables == eventPrepared:
@@ -49,7 +49,7 @@ func (a *advance) lost() bool {
 	a.recoveries++
 	s := a.state
 	switch {
-	case s.Carries.nothing(): // known only now
+	case s.Carried.nothing(): // known only now
 		return true
 	case a.opt.Keeper != nil && s.usable() && a.recoveries <= maxRecoveries:
 		s.Recover = recoverSetup
@@ -67,31 +67,31 @@ func (a *advance) restart() {
 	a.note("the kernel is a new one, without what %d iterations left in %s: the run begins again at iteration 0, as on_new_kernel asks", a.state.Done, a.built())
 	restarted := a.state.Restarted
 	a.endKeeping()
-	a.Run.state = newState(a.spec)
+	a.Run.state = newRecord(a.spec)
 	a.state.Restarted = restarted
 }
 
 func (a *advance) stopLost() {
-	s, lost := a.state, &Lost{Names: a.state.Carries.names(), Carried: a.built()}
+	s, lost := a.state, &LostVariables{Names: a.state.Carried.names(), Description: a.built()}
 	switch {
 	case s.usable() && a.opt.Keeper != nil:
-		lost.Why = "bringing them back did not work this time"
+		lost.Reason = "bringing them back did not work this time"
 	case len(s.Unkept) > 0:
-		lost.Why = reasons(s.Unkept)
+		lost.Reason = reasons(s.Unkept)
 	case s.Kept != nil && !s.usable():
-		lost.Why = "the code changed since they were kept last"
+		lost.Reason = "the code changed since they were kept last"
 	default:
-		lost.Why = "the kernel was lost before they could be kept"
+		lost.Reason = "the kernel was lost before they could be kept"
 	}
 	s.Status = StatusVariablesLost
-	s.Failure = &Failure{Status: string(StatusVariablesLost), Message: "the kernel no longer has " + lost.Carried}
+	s.Failure = &Failure{Status: string(StatusVariablesLost), Message: "the kernel no longer has " + lost.Description}
 	a.out.Stop = &Stop{Lost: lost}
 }
 
 // bringBack loads the kept variables into the kernel, where the set-up has run.
 func (a *advance) bringBack(ctx context.Context) (on bool, err error) {
 	s := a.state
-	got, err := a.opt.Keeper.BringBack(ctx, kernelstate.Bring{
+	got, err := a.opt.Keeper.Restore(ctx, kernelstate.KeptVersion{
 		Run: s.Key, Version: s.Kept.Version, Done: s.Kept.Done, Absent: s.Kept.Absent, Until: a.opt.Until,
 	})
 	var ended *kernelstate.RunError
@@ -99,10 +99,10 @@ func (a *advance) bringBack(ctx context.Context) (on bool, err error) {
 	case errors.As(err, &ended): // the kernel died, or somebody interrupted it
 		a.note("bringing the kept variables back ended as %s; it is tried again", ended.Execution.Status)
 		s.Recover = recoverNone
-	case errors.Is(err, kernelstate.ErrDamaged), errors.Is(err, kernelstate.ErrNotFound), errors.Is(err, kernelstate.ErrNoSuch):
+	case errors.Is(err, kernelstate.ErrDamaged), errors.Is(err, kernelstate.ErrNotFound), errors.Is(err, kernelstate.ErrNoVersion):
 		a.note("the kept variables can't be brought back: %v", err)
 		s.Kept, s.Recover = nil, recoverNone
-		s.Unkept = []kernelstate.Lost{{Reason: err.Error()}}
+		s.Unkept = []kernelstate.Omission{{Reason: err.Error()}}
 	case err != nil:
 		return false, err
 	case !got.Done():

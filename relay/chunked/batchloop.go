@@ -17,7 +17,7 @@ type Options struct {
 	// Output gets what a batch put out, without markers, in order; may be nil.
 	Output func(executionID string, events []contract.Event)
 	// Progress is called when more is done; may be nil.
-	Progress func(s *State)
+	Progress func(s *Record)
 	// Keeper keeps what iterations hand on, within Keep; nil for nobody.
 	Keeper *kernelstate.Keeper
 	Keep   KeepBounds
@@ -33,10 +33,10 @@ type Outcome struct {
 // Stop is a batch that ended otherwise than well.
 type Stop struct {
 	Execution contract.Execution
-	Iteration *int64 // the one that raised
-	Setup     bool   // it was the set-up
-	Refused   bool   // the code is no Python: nothing ran
-	Lost      *Lost  // the kernel lacks the variables; then there is no Execution
+	Iteration *int64         // the one that raised
+	Setup     bool           // it was the set-up
+	Refused   bool           // the code is no Python: nothing ran
+	Lost      *LostVariables // the kernel lacks the variables; then there is no Execution
 }
 
 // leastBatch is the least time worth beginning another batch in.
@@ -162,10 +162,10 @@ func (a *advance) submit(ctx context.Context) (contract.Execution, error) {
 	}
 	s := a.state
 	hi := min(s.N, s.Done+max(1, a.spec.BatchSize))
-	s.InFlight = &Flight{
+	s.InFlight = &Batch{
 		RequestID: rand.Text(), InstanceID: a.vm.InstanceID(),
 		Lo: s.Done, Hi: hi, Timeout: s.deadline(), SubmittedAt: time.Now().UTC(),
-		OnNew: a.onNew(), Analyse: s.Carries == nil,
+		OnNew: a.onNew(), Analyse: s.Carried == nil,
 	}
 	s.InFlight.CodeSHA256 = hash(a.cell(s.InFlight))
 	if err := a.save(); err != nil {

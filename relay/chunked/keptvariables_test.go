@@ -9,9 +9,9 @@ import (
 
 // runOf is a run of that many seconds of iterations, whose kernel carries total.
 func runOf(seconds float64, b KeepBounds) *advance {
-	s := newState(spec("", "total += i", 1000))
+	s := newRecord(spec("", "total += i", 1000))
 	s.Done, s.KernelID, s.Timed, s.MeanSeconds = 100, "k", 100, seconds/100
-	s.Carries = &Carries{Names: map[string][]string{"total": {"store"}}}
+	s.Carried = &CarriedVariables{Names: map[string][]string{"total": {"store"}}}
 	return &advance{Run: &Run{state: s, spec: spec("", "", 1000)}, opt: Options{Until: time.Now().Add(time.Minute), Keeper: &kernelstate.Keeper{}, Keep: b}}
 }
 
@@ -32,11 +32,11 @@ func TestKeepingStaysWithinItsBounds(t *testing.T) {
 		"100 MB through a tunnel":        {1000, func(a *advance) { a.state.KeepBytes = 100 << 20 }, false},
 		"100 MB not through a tunnel":    {1000, func(a *advance) { a.state.KeepBytes = 100 << 20; a.opt.Keep.RunBytes = 0 }, true},
 		"nothing may be kept":            {1000, func(a *advance) { a.opt.Keep.MaxBytes = 0 }, false},
-		"nothing is carried":             {1000, func(a *advance) { a.state.Carries = &Carries{} }, false},
-		"nothing is known":               {1000, func(a *advance) { a.state.Carries = nil }, false},
+		"nothing is carried":             {1000, func(a *advance) { a.state.Carried = &CarriedVariables{} }, false},
+		"nothing is known":               {1000, func(a *advance) { a.state.Carried = nil }, false},
 		"nobody needs it":                {1000, func(a *advance) { a.spec.OnNew = NewKernelContinue }, false},
-		"this iteration's are kept":      {1000, func(a *advance) { a.takeKept(kernelstate.Kept{Version: "v", Done: 100}, nil, 1) }, false},
-		"those of one before are kept":   {1000, func(a *advance) { a.takeKept(kernelstate.Kept{Version: "v", Done: 99}, nil, 1) }, true},
+		"this iteration's are kept":      {1000, func(a *advance) { a.takeKept(kernelstate.KeepResult{Version: "v", Done: 100}, nil, 1) }, false},
+		"those of one before are kept":   {1000, func(a *advance) { a.takeKept(kernelstate.KeepResult{Version: "v", Done: 99}, nil, 1) }, true},
 		"the call's time is nearly over": {1000, func(a *advance) { a.opt.Until = time.Now().Add(time.Second) }, false},
 	} {
 		a := runOf(c.seconds, usual)
@@ -76,7 +76,7 @@ func TestASizeFitsTheTimeAndTheTraffic(t *testing.T) {
 // Other code makes what is kept useless; so does a kernel that goes back before it.
 func TestKeptVariablesBelongToTheirCodeAndIteration(t *testing.T) {
 	a := runOf(100, usual)
-	a.takeKept(kernelstate.Kept{Version: "v", Done: 60}, nil, 1)
+	a.takeKept(kernelstate.KeepResult{Version: "v", Done: 60}, nil, 1)
 	if s := a.state; !s.usable() {
 		t.Error("not usable")
 	}

@@ -17,9 +17,9 @@ const maxPath = 4096
 // Colab's but the largest has as much memory.
 const maxBytes = 100 << 30
 
-// ErrReport is a report of the kernel that this relay's own code there would not have
+// ErrUntrustedReport is a report of the kernel that this relay's own code there would not have
 // made: a path outside its folder, a size or a list past its bound.
-var ErrReport = errors.New("the kernel's report on a state can't be trusted")
+var ErrUntrustedReport = errors.New("the kernel's report on a state can't be trusted")
 
 // checkPlace refuses a path that is not data.state in a folder as save.py makes them.
 // What reports it is the kernel, where the user's code runs: it must not make the relay
@@ -29,7 +29,7 @@ func checkPlace(remote string) error {
 	switch {
 	case len(remote) > maxPath, !path.IsAbs(remote), path.Clean(remote) != remote,
 		path.Base(remote) != dataFile, !strings.HasPrefix(folder, placePrefix) || folder == placePrefix:
-		return fmt.Errorf("%w: it names the file %.100q", ErrReport, remote)
+		return fmt.Errorf("%w: it names the file %.100q", ErrUntrustedReport, remote)
 	}
 	return nil
 }
