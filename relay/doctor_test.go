@@ -144,12 +144,12 @@ func TestTheDoctorSaysWhenTheVMIsANewOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := pairing.Runtime{Name: pairing.EnvName, Secret: p.secret}.Key()
-	for seen, want := range map[pairing.Life][]string{
+	for seen, want := range map[pairing.LastSeen][]string{
 		{InstanceID: "vm-1", KernelID: "k"}:   {`ok .*instance: vm-1, the one`, `ok .*kernel: idle`},
 		{InstanceID: "vm-1", KernelID: "old"}: {`ok .*instance: vm-1, the one`, `warn .*kernel: idle.*variables are not here`},
 		{InstanceID: "vm-0", KernelID: "old"}: {`warn .*instance: vm-1, another VM`, `warn .*kernel`},
 	} {
-		if err := store.Saw(key, seen); err != nil {
+		if err := store.SaveLastSeen(key, seen); err != nil {
 			t.Fatal(err)
 		}
 		code, out, _ := relay(t, getenv, "", "doctor")
@@ -157,7 +157,7 @@ func TestTheDoctorSaysWhenTheVMIsANewOne(t *testing.T) {
 			t.Errorf("%+v: %d", seen, code)
 		}
 		wantLines(t, out, want)
-		if store.Life(key) != seen {
+		if store.LastSeen(key) != seen {
 			t.Error("the doctor changed what the next relay will say")
 		}
 	}
@@ -169,7 +169,7 @@ func TestTheDoctorLooksAtThisComputer(t *testing.T) {
 	if code != 1 || !strings.Contains(errs, "1 of these checks failed") {
 		t.Errorf("nothing paired: %d %q", code, errs)
 	}
-	wantLines(t, out, []string{`ok .*relay`, `ok .*settings .*45s`, `ok .*downloads .*colab_results`, `ok .*checkpoints`, `warn .*host`, `next step: .relay install`, `fail .*pairings .*nothing is paired`})
+	wantLines(t, out, []string{`ok .*relay`, `ok .*settings .*45s`, `ok .*downloads .*colab_results`, `ok .*checkpoints`, `warn .*host`, `next step: .relay install`, `fail .*pairings .*not paired with a runtime`})
 
 	p := sound()
 	for name, url := range map[string]string{"default": p.start(t), "an-older-one": "http://127.0.0.1:1"} {

@@ -123,9 +123,9 @@ func (e *examination) executor(ctx context.Context) bool {
 
 // life compares VM and kernel with those that a relay last used.
 func (e *examination) life(kernel contract.Kernel) {
-	var before pairing.Life
+	var before pairing.LastSeen
 	if e.lives != nil {
-		before = e.lives.Life(e.runtime.Key())
+		before = e.lives.LastSeen(e.runtime.Key())
 	}
 	instance := e.client.InstanceID()
 	switch {

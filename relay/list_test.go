@@ -9,7 +9,7 @@ import (
 
 func TestRuntimesAreListedAndForgotten(t *testing.T) {
 	home(t)
-	if code, out, errs := relay(t, environ(), "", "runtimes"); code != 1 || out != "" || !strings.Contains(errs, "nothing is paired yet") {
+	if code, out, errs := relay(t, environ(), "", "runtimes"); code != 1 || out != "" || !strings.Contains(errs, "not paired with a runtime yet") {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
 	secret := auth.GenerateSecret()
@@ -27,7 +27,7 @@ func TestRuntimesAreListedAndForgotten(t *testing.T) {
 	if !strings.Contains(out, "env     https://x.example") || strings.Count(out, "default") != 1 || strings.Contains(out, secret.Reveal()) {
 		t.Errorf("%s", out)
 	}
-	if code, _, errs := relay(t, environ(), "", "unpair", "b"); code != 1 || !strings.Contains(errs, `paired are "a", "second"`) {
+	if code, _, errs := relay(t, environ(), "", "unpair", "b"); code != 1 || !strings.Contains(errs, `the paired runtimes are "a", "second"`) {
 		t.Errorf("%d %q", code, errs)
 	}
 	if code, _, errs := relay(t, environ(), "", "unpair", "a"); code != 0 {

@@ -133,7 +133,7 @@ func TestGetAndPutFailWithANextStep(t *testing.T) {
 		{"a name with NUL", getenv, []string{"get", "x", "a\x00b"}, nil, []string{"next step: give it another name"}},
 		{"VM full", getenv, []string{"put", "local"}, full, []string{"disk_full", "next step: delete something"}},
 		{"wrong secret", stranger, []string{"get", "x"}, nil, []string{"wrong_secret", "next step: ", "relay pair"}},
-		{"nothing paired", environ(), []string{"get", "x"}, nil, []string{"nothing is paired yet", "relay pair"}},
+		{"nothing paired", environ(), []string{"get", "x"}, nil, []string{"not paired with a runtime yet", "relay pair"}},
 		{"no such runtime", getenv, []string{"get", "--runtime", "other", "x"}, nil, []string{`"other"`}},
 		{"wrong settings", environ("RELAY_HOLD", "soon"), []string{"get", "x"}, nil, []string{"RELAY_HOLD"}},
 		{"no argument", getenv, []string{"get"}, nil, []string{"accepts between 1 and 2"}},

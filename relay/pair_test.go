@@ -114,7 +114,7 @@ func TestADamagedListIsKeptAndANewOneBegunAtOnce(t *testing.T) {
 			dir := filepath.Join(home(t), "config", "colab-relay")
 			write(t, filepath.Join(dir, "runtimes.json"), []byte(`{"vers`))
 			code, out, errs := relay(t, environ(), "", args...)
-			if code != 0 || !strings.Contains(out, "Paired") || strings.Count(errs, "\n") != 1 || strings.Count(errs, "a new list is begun") != 1 || strings.Contains(errs, "again") {
+			if code != 0 || !strings.Contains(out, "Paired") || strings.Count(errs, "\n") != 1 || strings.Count(errs, "a new list was started") != 1 || strings.Contains(errs, "again") {
 				t.Errorf("%d %q %q", code, out, errs)
 			}
 			kept, err := filepath.Glob(filepath.Join(dir, "runtimes.json.damaged-*"))

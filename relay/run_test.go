@@ -98,7 +98,7 @@ func TestRunOnARealVM(t *testing.T) {
 			{"a blob", "", []string{"-c", "'y' * 200_000"}, 0, `'y{1000}y*'\n`, ``},
 			{"no file", "", []string{"none.py"}, 1, ``, `relay: open none.py: .*\n`},
 			{"both", "", []string{"-c", "1", "x.py"}, 1, ``, `relay: give either .*\n`},
-			{"no such runtime", "", []string{"--runtime", "x", "-c", "1"}, 1, ``, `relay: not paired: .*\n`},
+			{"no such runtime", "", []string{"--runtime", "x", "-c", "1"}, 1, ``, `relay: runtime "x" is not paired.*\n`},
 		} {
 			code, out, errs := relay(t, getenv, c.stdin, append([]string{"run"}, c.args...)...)
 			if code != c.code || !whole(c.out, out) || !whole(c.errs, errs) {
@@ -141,15 +141,15 @@ func TestRunOnARealVM(t *testing.T) {
 	})
 	t.Run("agents are told all the same", func(t *testing.T) {
 		lives, key, store := livesOf(t, getenv)
-		if seen := store.Life(key); seen.KernelID == "" || seen.InstanceID == "" {
+		if seen := store.LastSeen(key); seen.KernelID == "" || seen.InstanceID == "" {
 			t.Errorf("the doctor knows nothing of it: %+v", seen)
 		}
-		lives.Saw(pairing.EnvName, pairing.Life{InstanceID: "vm-0", KernelID: "old"})
+		lives.Saw(pairing.EnvName, pairing.LastSeen{InstanceID: "vm-0", KernelID: "old"})
 		relay(t, getenv, "", "run", "-c", "1")
 		if seen := lives.Last(pairing.EnvName); seen.KernelID != "old" {
 			t.Errorf("an agent will not be told of a new kernel: %+v", seen)
 		}
-		if store.Life(key).KernelID == "old" {
+		if store.LastSeen(key).KernelID == "old" {
 			t.Error("the doctor will claim stale losses")
 		}
 	})

@@ -67,10 +67,10 @@ func (r *runtimes) lives(who string) tools.Lives {
 		return tools.Lives{}
 	}
 	return tools.Lives{
-		Last: func(name string) pairing.Life { return r.lastLife(name, who) },
-		Saw: func(name string, seen pairing.Life) {
+		Last: func(name string) pairing.LastSeen { return r.lastLife(name, who) },
+		Saw: func(name string, seen pairing.LastSeen) {
 			key, own := r.keys(name, who)
-			if err := errors.Join(r.pairings.Saw(key, seen), r.pairings.Saw(own, seen)); err != nil {
+			if err := errors.Join(r.pairings.SaveLastSeen(key, seen), r.pairings.SaveLastSeen(own, seen)); err != nil {
 				r.log.Warn("the next relay will not know this kernel", "kernel_id", seen.KernelID, "err", err)
 			}
 		},
@@ -79,13 +79,13 @@ func (r *runtimes) lives(who string) tools.Lives {
 
 // lastLife is what who last saw; else what anybody saw. Both are forgotten with the
 // pairing.
-func (r *runtimes) lastLife(name, who string) pairing.Life {
+func (r *runtimes) lastLife(name, who string) pairing.LastSeen {
 	key, own := r.keys(name, who)
-	newest := r.pairings.Life(key)
-	if newest == (pairing.Life{}) {
+	newest := r.pairings.LastSeen(key)
+	if newest == (pairing.LastSeen{}) {
 		return newest
 	}
-	if seen := r.pairings.Life(own); seen != (pairing.Life{}) {
+	if seen := r.pairings.LastSeen(own); seen != (pairing.LastSeen{}) {
 		return seen
 	}
 	return newest

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// fileVersion 2 may hold runtimes without a URL, which version 1 took for damage.
+	// fileVersion 2 allows runtimes without a URL; relays that know version 1 only would
+	// call that damage.
 	fileVersion = 2
 	maxFile     = 1 << 20 // bytes; thousands of runtimes
 )
@@ -21,14 +22,14 @@ type file struct {
 	Runtimes map[string]entry `json:"runtimes"`
 }
 
-// entry holds the secret in clear: the file is for this user only (0600).
+// entry contains the secret in clear text: only this user may read the file (0600).
 type entry struct {
 	URL    string `json:"url,omitempty"`
 	Secret string `json:"secret"`
 }
 
-// decode reads the file. ErrDamaged means that its content is lost to us; a
-// newer version is another error, since a newer relay can still read it.
+// decode reads the file. It returns ErrDamaged when the content is unusable. A newer
+// version is a different error, because a newer relay can still read the file.
 func decode(r io.Reader) (map[string]Runtime, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -43,7 +44,7 @@ func decode(r io.Reader) (map[string]Runtime, error) {
 	}
 	switch {
 	case f.Version > fileVersion:
-		return nil, fmt.Errorf("the list of paired runtimes has version %d and this relay knows %d: use the newer relay", f.Version, fileVersion)
+		return nil, fmt.Errorf("the list of paired runtimes has version %d, but this relay reads only up to version %d: use the newer relay", f.Version, fileVersion)
 	case f.Version < 1:
 		return nil, fmt.Errorf("%w: version %d", ErrDamaged, f.Version)
 	}

@@ -10,9 +10,9 @@ import (
 	"colabrelay/shared/auth"
 )
 
-// Resolve says which runtime a call means: the one it names; else env when
-// COLAB_URL is set and not empty; else the one named default; else the only one
-// paired. Otherwise the error (ErrNotPaired or ErrAmbiguous) lists the names.
+// Resolve returns the runtime that a call uses: the one it names; without a name, the
+// one that COLAB_URL describes if that is set; then the one named default; then the only
+// one paired. Otherwise it returns ErrNotPaired or ErrAmbiguous with a list of the names.
 func Resolve(name string, getenv func(string) string, store *Store) (Runtime, error) {
 	if name == EnvName || name == "" && getenv("COLAB_URL") != "" {
 		return fromEnv(getenv)
@@ -31,21 +31,21 @@ func Resolve(name string, getenv func(string) string, store *Store) (Runtime, er
 	if r, ok := all[DefaultName]; ok {
 		return r.connected()
 	}
-	if len(all) > 1 { // one that can't be used is not meant while others can
+	if len(all) > 1 { // a runtime without an address is used only if there is no other
 		maps.DeleteFunc(all, func(_ string, r Runtime) bool { return r.URL == "" })
 	}
 	switch len(all) {
 	case 0:
-		return Runtime{}, fmt.Errorf("%w: %s", ErrNotPaired, nothingYet)
+		return Runtime{}, fmt.Errorf("this computer is %w with a runtime yet: %s", ErrNotPaired, howToPair)
 	case 1:
 		for _, only := range all {
 			return only.connected()
 		}
 	}
-	return Runtime{}, fmt.Errorf("%w and none is named %q: say which one: %s", ErrAmbiguous, DefaultName, names(all))
+	return Runtime{}, fmt.Errorf("%w and none of them is named %q: name one of %s", ErrAmbiguous, DefaultName, names(all))
 }
 
-// connected is r, or ErrNoAddress with what to do while its address is not known.
+// connected returns r, or ErrNoAddress and what to do if its address is not known yet.
 func (r Runtime) connected() (Runtime, error) {
 	if r.URL != "" {
 		return r, nil
@@ -54,13 +54,14 @@ func (r Runtime) connected() (Runtime, error) {
 		r.Name, ErrNoAddress, r.Name, r.Name)
 }
 
-const nothingYet = "nothing is paired yet: start the executor's Colab cell, then run `relay pair` and paste what the cell prints"
+// howToPair completes the errors of a computer without any pairing.
+const howToPair = "start the executor's Colab cell, then run `relay pair` and paste the pairing string that the cell prints"
 
-// fromEnv reads COLAB_URL and COLAB_SECRET or COLAB_SECRET_FILE.
+// fromEnv makes a runtime of COLAB_URL and COLAB_SECRET or COLAB_SECRET_FILE.
 func fromEnv(getenv func(string) string) (Runtime, error) {
 	address := getenv("COLAB_URL")
 	if address == "" {
-		return Runtime{}, fmt.Errorf("%w: runtime %q was asked for but COLAB_URL is not set", ErrNotPaired, EnvName)
+		return Runtime{}, fmt.Errorf("runtime %q is %w: COLAB_URL is not set", EnvName, ErrNotPaired)
 	}
 	if err := auth.CheckURL(address); err != nil {
 		return Runtime{}, fmt.Errorf("COLAB_URL: %v", err)
@@ -82,7 +83,7 @@ func secretOf(getenv func(string) string) (secret auth.Secret, err error) {
 		source = "COLAB_SECRET_FILE"
 		secret, err = auth.ReadSecretFile(file)
 	default:
-		return secret, errors.New("COLAB_URL is set without COLAB_SECRET or COLAB_SECRET_FILE: set one, or unset COLAB_URL to use what `relay pair` stored")
+		return secret, errors.New("COLAB_URL is set without COLAB_SECRET or COLAB_SECRET_FILE: set one of them, or unset COLAB_URL to use the runtimes paired by `relay pair`")
 	}
 	if err != nil {
 		return secret, fmt.Errorf("%s: %v", source, err)
@@ -90,15 +91,15 @@ func secretOf(getenv func(string) string) (secret auth.Secret, err error) {
 	return secret, nil
 }
 
-// unknown explains a name that is not stored.
-func unknown(name string, all map[string]Runtime) string {
+// unknown describes a name that is not in the list.
+func unknown(name string, all map[string]Runtime) error {
 	if len(all) == 0 {
-		return fmt.Sprintf("no runtime named %q; %s", name, nothingYet)
+		return fmt.Errorf("runtime %q is %w, and no other runtime is: %s", name, ErrNotPaired, howToPair)
 	}
-	return fmt.Sprintf("no runtime named %q; paired are %s", name, names(all))
+	return fmt.Errorf("runtime %q is %w; the paired runtimes are %s", name, ErrNotPaired, names(all))
 }
 
-// names lists them sorted and quoted.
+// names lists the runtimes, sorted and quoted.
 func names(all map[string]Runtime) string {
 	quoted := slices.Sorted(maps.Keys(all))
 	for i, name := range quoted {

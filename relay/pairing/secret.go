@@ -10,44 +10,44 @@ import (
 	"colabrelay/shared/auth"
 )
 
-// sharedName is the file of an earlier release, which gave one secret to every runtime. It
-// passes to the runtime named default, whose executor has it, and to no other: a request
-// signed for one executor must not fit another.
+// sharedName is a file of an earlier release, which used one secret for every runtime.
+// Only the runtime named default takes that secret over, because a request signed for one
+// executor must not be valid at another.
 const sharedName = "executor-secret"
 
-// ErrNoSecret means that a runtime has no secret of its own yet.
+// ErrNoSecret: the runtime has no secret yet.
 var ErrNoSecret = errors.New("no secret")
 
-// Origin is where the secret that Own gives came from.
+// Origin says where the secret of a runtime that Own returns is from.
 type Origin int
 
-// Origins of a secret.
+// The origins of a secret.
 const (
-	Kept    Origin = iota // the runtime had it
-	Made                  // made now
+	Kept    Origin = iota // the runtime already had it
+	Made                  // Own generated it
 	Adopted               // the shared one of an earlier release
 )
 
-// Own is the runtime of that name with a secret of its own, made where it has none, or
-// made anew when rotate says so. It has no address before a Put gave it one.
+// Own returns the runtime of that name. It generates the runtime's secret if there is
+// none, and replaces it if rotate is true. The runtime has no address until a Put sets one.
 func (s *Store) Own(name string, rotate bool) (Runtime, Origin, Before, error) {
 	fail := func(err error) (Runtime, Origin, Before, error) { return Runtime{}, Kept, Before{}, err }
 	if err := checkName(name); err != nil {
 		return fail(err)
 	}
-	unlock, err := s.own()
+	unlock, err := s.lockForChange()
 	if err != nil {
 		return fail(err)
 	}
 	defer unlock()
-	all, before, err := s.readForChange()
+	all, before, err := s.readForChangeLocked()
 	if err != nil {
 		return fail(err)
 	}
 	r, found := all[name]
 	if found && !rotate {
 		if shared, err := s.shared(name); err == nil && shared.Equal(r.Secret) {
-			_ = os.Remove(s.sharedPath()) // a copy that nothing reads any more
+			_ = os.Remove(s.sharedPath()) // nothing reads this copy any more
 		}
 		return r, Kept, before, nil
 	}
@@ -59,7 +59,7 @@ func (s *Store) Own(name string, rotate bool) (Runtime, Origin, Before, error) {
 		return fail(err)
 	}
 	all[name] = r
-	if err := s.write(all); err != nil {
+	if err := s.writeLocked(all); err != nil {
 		return fail(err)
 	}
 	if name == DefaultName { // adopted, or replaced on request
@@ -68,7 +68,7 @@ func (s *Store) Own(name string, rotate bool) (Runtime, Origin, Before, error) {
 	return r, origin, before, nil
 }
 
-// SecretOf is the secret of the runtime of that name, or ErrNoSecret.
+// SecretOf returns the secret of the runtime of that name, or ErrNoSecret.
 func (s *Store) SecretOf(name string) (auth.Secret, error) {
 	r, err := s.Get(name)
 	if errors.Is(err, ErrNotPaired) {
@@ -79,7 +79,7 @@ func (s *Store) SecretOf(name string) (auth.Secret, error) {
 
 func (s *Store) sharedPath() string { return filepath.Join(s.dir, sharedName) }
 
-// shared is an earlier release's secret for the runtime of that name, or ErrNoSecret.
+// shared returns an earlier release's secret for the runtime of that name, or ErrNoSecret.
 func (s *Store) shared(name string) (auth.Secret, error) {
 	if name != DefaultName {
 		return auth.Secret{}, ErrNoSecret
@@ -89,7 +89,7 @@ func (s *Store) shared(name string) (auth.Secret, error) {
 		return auth.Secret{}, ErrNoSecret
 	}
 	if err != nil {
-		return auth.Secret{}, fmt.Errorf("read the secret of an earlier release: %v; delete that file to have a new secret made", err)
+		return auth.Secret{}, fmt.Errorf("read the secret of an earlier release: %v; delete that file, and a new secret will be made", err)
 	}
 	return secret, nil
 }

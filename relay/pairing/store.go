@@ -1,10 +1,10 @@
-// Package pairing remembers which runtimes this laptop is paired with and which
-// life of each it saw last, keeps a secret for each runtime, also before its address is
-// known, and says which runtime a call means.
+// Package pairing stores which runtimes this laptop is paired with, the secret of each
+// (even before its address is known), and which VM and kernel of each the relay last
+// saw. It also decides which runtime a call uses.
 //
-// It must not talk to a runtime, keep anything in memory between calls (a
-// pairing made by `relay pair` counts at once in a relay that is running), or
-// drop a pairing it can't read. Start reading at Store here and Resolve.
+// It must not talk to a runtime, cache anything between calls (a running relay uses a
+// pairing made by `relay pair` from its next call on), or drop a pairing it cannot read.
+// Start reading at Store here and Resolve.
 package pairing
 
 import (
@@ -28,21 +28,21 @@ import (
 )
 
 const (
-	// DefaultName is what `relay pair` without --name writes.
+	// DefaultName is the name that `relay pair` uses without --name.
 	DefaultName = "default"
-	// EnvName is the runtime that COLAB_URL and COLAB_SECRET describe. It is
+	// EnvName names the runtime that COLAB_URL and COLAB_SECRET describe. It is
 	// never stored.
 	EnvName = "env"
 
 	fileName = "runtimes.json"
 	lockName = "runtimes.lock"
-	// lockLimit bounds the wait for another relay that holds the file: they
-	// hold it for milliseconds, so one that takes longer hangs.
+	// lockLimit bounds the wait for another relay's lock. Relays hold the lock for
+	// milliseconds, so one that holds it longer hangs.
 	lockLimit = 5 * time.Second
 	lockRetry = 10 * time.Millisecond
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
 	ErrNotPaired = errors.New("not paired")
 	ErrAmbiguous = errors.New("several runtimes are paired")
@@ -62,7 +62,7 @@ type Runtime struct {
 // use it at the same time.
 type Store struct{ dir string }
 
-// Open names the store in dir; nothing is read or made yet.
+// Open returns the store in dir. It reads and creates nothing.
 func Open(dir string) *Store { return &Store{dir: dir} }
 
 // DefaultDir is the store's folder for this user.
@@ -79,25 +79,25 @@ func (s *Store) Path() string { return filepath.Join(s.dir, fileName) }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Before is what a Put found in its way. People are to be told of both.
+// Before is what a Put replaced. Callers report both to the user.
 type Before struct {
-	URL    string // the other address this runtime had; empty where it had none
-	Damage error  // ErrDamaged, with the name the lost list is kept under
+	URL    string // the runtime's previous address, if it was a different one
+	Damage error  // ErrDamaged, and the name under which the damaged list is kept
 }
 
-// Put stores a runtime and replaces the one of the same name. A damaged file is
-// put aside, and a new list begun.
+// Put stores a runtime and replaces the one of the same name. It renames a damaged
+// file and starts a new list.
 func (s *Store) Put(r Runtime) (Before, error) {
 	if err := r.check(); err != nil {
 		return Before{}, err
 	}
 	r.URL = strings.TrimRight(r.URL, "/")
-	unlock, err := s.own()
+	unlock, err := s.lockForChange()
 	if err != nil {
 		return Before{}, err
 	}
 	defer unlock()
-	all, before, err := s.readForChange()
+	all, before, err := s.readForChangeLocked()
 	if err != nil {
 		return Before{}, err
 	}
@@ -105,7 +105,7 @@ func (s *Store) Put(r Runtime) (Before, error) {
 		before.URL = old
 	}
 	all[r.Name] = r
-	return before, s.write(all)
+	return before, s.writeLocked(all)
 }
 
 func checkName(name string) error {
@@ -115,7 +115,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// check refuses what may not be stored.
+// check returns an error for a runtime that must not be stored.
 func (r Runtime) check() error {
 	if err := checkName(r.Name); err != nil {
 		return err
@@ -124,34 +124,35 @@ func (r Runtime) check() error {
 		return fmt.Errorf("runtime %q: %v", r.Name, err)
 	}
 	if r.Secret.IsZero() {
-		return fmt.Errorf("runtime %q: no secret", r.Name)
+		return fmt.Errorf("runtime %q has no secret", r.Name)
 	}
 	return nil
 }
 
-// Remove forgets the runtime of that name and its lives, or says ErrNotPaired.
+// Remove deletes the runtime of that name and what was last seen of it, or returns
+// ErrNotPaired.
 func (s *Store) Remove(name string) error {
-	if _, err := s.Get(name); err != nil { // makes no folder for nothing
+	if _, err := s.Get(name); err != nil { // creates no folder
 		return err
 	}
-	unlock, err := s.own()
+	unlock, err := s.lockForChange()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	all, err := s.read()
+	all, err := s.readLocked()
 	if err != nil {
 		return err
 	}
 	delete(all, name)
-	if err := s.write(all); err != nil {
+	if err := s.writeLocked(all); err != nil {
 		return err
 	}
-	return s.forget(name)
+	return s.forgetLocked(name)
 }
 
-// own makes the folder and takes the lock, for a change.
-func (s *Store) own() (unlock func(), err error) {
+// lockForChange creates the folder and takes the exclusive lock.
+func (s *Store) lockForChange() (unlock func(), err error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the config folder: %v", err)
 	}
@@ -167,7 +168,7 @@ func (s *Store) Get(name string) (Runtime, error) {
 	if r, ok := all[name]; ok {
 		return r, nil
 	}
-	return Runtime{}, fmt.Errorf("%w: %s", ErrNotPaired, unknown(name, all))
+	return Runtime{}, unknown(name, all)
 }
 
 // List returns all runtimes, sorted by name.
@@ -188,12 +189,12 @@ func (s *Store) load() (map[string]Runtime, error) {
 		return nil, err
 	}
 	defer unlock()
-	return s.read()
+	return s.readLocked()
 }
 
-// readLock takes the lock shared: on Windows a file that is being read can't be
-// replaced. Where the lock can't be made, as in a read-only folder, nobody replaces
-// the file either, and it gives an unlock that does nothing.
+// readLock takes the shared lock, because on Windows a file that is being read cannot be
+// replaced. If the lock file cannot be created, as in a read-only folder, nobody can
+// replace the file either, and unlock does nothing.
 func (s *Store) readLock() (unlock func(), err error) {
 	unlock, err = s.lock((*flock.Flock).TryRLockContext)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
@@ -202,8 +203,8 @@ func (s *Store) readLock() (unlock func(), err error) {
 	return unlock, err
 }
 
-// lock takes the lock the way try does. Each call has a file handle of its own,
-// so it also keeps goroutines of one program apart.
+// lock takes the lock with try. Each call opens its own file handle, so the lock also
+// works between goroutines of one program.
 func (s *Store) lock(try func(*flock.Flock, context.Context, time.Duration) (bool, error)) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockLimit)
 	defer cancel()
@@ -211,10 +212,10 @@ func (s *Store) lock(try func(*flock.Flock, context.Context, time.Duration) (boo
 	if _, err := try(l, ctx, lockRetry); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", l.Path(), err)
 	}
-	return func() { _ = l.Close() }, nil // closing always gives the lock back
+	return func() { _ = l.Close() }, nil // closing the file releases the lock
 }
 
-func (s *Store) read() (map[string]Runtime, error) {
+func (s *Store) readLocked() (map[string]Runtime, error) {
 	f, err := os.Open(s.Path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]Runtime{}, nil
@@ -230,19 +231,19 @@ func (s *Store) read() (map[string]Runtime, error) {
 	return all, nil
 }
 
-// readForChange reads the list for somebody who holds the lock and will write it. A
-// damaged one is put aside.
-func (s *Store) readForChange() (map[string]Runtime, Before, error) {
+// readForChangeLocked reads the list for a caller that will write it. It renames a
+// damaged file.
+func (s *Store) readForChangeLocked() (map[string]Runtime, Before, error) {
 	var before Before
-	all, err := s.read()
+	all, err := s.readLocked()
 	if errors.Is(err, ErrDamaged) {
 		all = map[string]Runtime{}
-		before.Damage, err = s.setAside(err)
+		before.Damage, err = s.setAsideLocked(err)
 	}
 	return all, before, err
 }
 
-func (s *Store) write(all map[string]Runtime) error {
+func (s *Store) writeLocked(all map[string]Runtime) error {
 	text, err := encode(all)
 	if err != nil {
 		return err
@@ -253,20 +254,20 @@ func (s *Store) write(all map[string]Runtime) error {
 	return nil
 }
 
-// replace writes a file that only this user may read, all of it or nothing.
+// replace writes a file atomically, readable by this user only.
 func replace(path string, text io.Reader) error {
-	// The new file takes over the mode of the old one.
+	// WriteFile keeps the mode of the old file.
 	if err := os.Chmod(path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return atomic.WriteFile(path, text)
 }
 
-// setAside renames the damaged file to a name that is free and says so.
-func (s *Store) setAside(damage error) (told, err error) {
+// setAsideLocked renames the damaged file and reports its new name.
+func (s *Store) setAsideLocked(damage error) (report, err error) {
 	kept := s.Path() + ".damaged-" + time.Now().UTC().Format("20060102T150405.000000000")
 	if err := os.Rename(s.Path(), kept); err != nil {
-		return nil, fmt.Errorf("put the damaged file aside: %v", err)
+		return nil, fmt.Errorf("rename the damaged file: %v", err)
 	}
-	return fmt.Errorf("%w; it is kept as %q, and a new list is begun", damage, kept), nil
+	return fmt.Errorf("%w; the damaged file is kept as %q, and a new list was started", damage, kept), nil
 }

@@ -12,8 +12,8 @@ import (
 // Lives keeps what was last seen of each runtime for the relays after this one, by
 // the runtime's name. Both are nil where nothing is to be kept.
 type Lives struct {
-	Last func(runtime string) pairing.Life
-	Saw  func(runtime string, seen pairing.Life)
+	Last func(runtime string) pairing.LastSeen
+	Saw  func(runtime string, seen pairing.LastSeen)
 }
 
 // kernels remembers the life last seen of each runtime, to say when another one
@@ -22,7 +22,7 @@ type kernels struct {
 	lives Lives // asked for a runtime that this relay has not seen yet
 
 	mu   sync.Mutex
-	last map[string]pairing.Life
+	last map[string]pairing.LastSeen
 }
 
 // see notes a kernel that nobody need be warned of.
@@ -30,9 +30,9 @@ func (k *kernels) see(runtime, id string) { k.note(runtime, "", id) }
 
 // note takes over a kernel and, unless empty, the instance it runs on, and gives
 // what was seen before.
-func (k *kernels) note(runtime, instance, id string) (before pairing.Life) {
+func (k *kernels) note(runtime, instance, id string) (before pairing.LastSeen) {
 	if id == "" { // no kernel yet
-		return pairing.Life{}
+		return pairing.LastSeen{}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,7 +46,7 @@ func (k *kernels) note(runtime, instance, id string) (before pairing.Life) {
 		now.KernelID, now.Since = id, time.Now()
 	}
 	if k.last == nil {
-		k.last = map[string]pairing.Life{}
+		k.last = map[string]pairing.LastSeen{}
 	}
 	k.last[runtime] = now
 	if now != before && k.lives.Saw != nil {

@@ -14,8 +14,8 @@ import (
 func laptop(t *testing.T) Lives {
 	t.Helper()
 	store := pairing.Open(t.TempDir())
-	return Lives{Last: store.Life, Saw: func(name string, seen pairing.Life) {
-		if err := store.Saw(name, seen); err != nil {
+	return Lives{Last: store.LastSeen, Saw: func(name string, seen pairing.LastSeen) {
+		if err := store.SaveLastSeen(name, seen); err != nil {
 			t.Error(err)
 		}
 	}}
@@ -86,7 +86,7 @@ func TestARestartThatWasAskedForIsNoNews(t *testing.T) {
 // An idle laptop's disk is left alone: a life is written when it changes.
 func TestALifeIsWrittenOnlyWhenItChanges(t *testing.T) {
 	written := 0
-	k := kernels{lives: Lives{Saw: func(string, pairing.Life) { written++ }}}
+	k := kernels{lives: Lives{Saw: func(string, pairing.LastSeen) { written++ }}}
 	began := time.Now()
 	for range 3 {
 		k.note("a", "i", "k")

@@ -56,7 +56,7 @@ func TestPairingCommandsCountAtOnceInARunningRelay(t *testing.T) {
 	listed(t, l, `(?m)^lab +.* default *$`)
 	l.relay("unpair", "lab")
 	a = quick(t, h, "where")
-	if a.Error() != "not_configured" || !strings.Contains(a.Text, "nothing is paired yet") {
+	if a.Error() != "not_configured" || !strings.Contains(a.Text, "not paired with a runtime yet") {
 		t.Errorf("with all unpaired: %s", a.Text)
 	}
 }
