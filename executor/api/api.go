@@ -41,7 +41,7 @@ type Config struct {
 // the interpreter is looked for; health must answer before.
 type Backend struct {
 	Queue   *execution.Queue
-	Kernel  *kernel.Kernel
+	Kernel  *kernel.Supervisor
 	Prober  *probe.Prober
 	Files   *files.Roots
 	Digests *files.Digests

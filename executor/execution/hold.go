@@ -13,12 +13,12 @@ import (
 // that ended for its readers may never yield the kernel.
 const holdPatience = 2 * time.Second
 
-// Hold calls f with an idle kernel that no execution can take meanwhile. It
+// WithIdleKernel calls f with an idle kernel that no execution can take meanwhile. It
 // returns ErrKernelBusy at once when an execution has the kernel or waits for it,
-// and kernel.ErrStarting or kernel.ErrDead when there is none. For another Hold, and
+// and kernel.ErrStarting or kernel.ErrDead when there is none. For another WithIdleKernel, and
 // for an execution that has ended and is about to give the kernel back, it waits up
 // to holdPatience.
-func (q *Queue) Hold(ctx context.Context, f func(ctx context.Context, life *kernel.Life) error) error {
+func (q *Queue) WithIdleKernel(ctx context.Context, f func(ctx context.Context, life *kernel.Kernel) error) error {
 	life, err := q.acquireSoon(ctx)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (q *Queue) Hold(ctx context.Context, f func(ctx context.Context, life *kern
 }
 
 // acquireSoon is acquire that waits while the kernel is about to be free.
-func (q *Queue) acquireSoon(ctx context.Context) (*kernel.Life, error) {
+func (q *Queue) acquireSoon(ctx context.Context) (*kernel.Kernel, error) {
 	patience := time.NewTimer(holdPatience)
 	defer patience.Stop()
 	for {
@@ -63,7 +63,7 @@ func (q *Queue) acquireSoon(ctx context.Context) (*kernel.Life, error) {
 
 // acquire takes the kernel. Where that fails only for the moment, freed is closed
 // when another try may succeed.
-func (q *Queue) acquire() (life *kernel.Life, freed <-chan struct{}, err error) {
+func (q *Queue) acquire() (life *kernel.Kernel, freed <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -72,7 +72,7 @@ func (q *Queue) acquire() (life *kernel.Life, freed <-chan struct{}, err error) 
 	case q.held, q.running != nil:
 		return nil, q.freed, ErrKernelBusy
 	}
-	life, err = q.cfg.Kernel.Life()
+	life, err = q.cfg.Kernel.Ready()
 	q.held = err == nil
 	return life, nil, err
 }

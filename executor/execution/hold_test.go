@@ -12,9 +12,9 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-func nothing(context.Context, *kernel.Life) error { return nil }
+func nothing(context.Context, *kernel.Kernel) error { return nil }
 
-func look(ctx context.Context, life *kernel.Life) error {
+func look(ctx context.Context, life *kernel.Kernel) error {
 	_, err := variables.Variables(ctx, life.Client)
 	return err
 }
@@ -26,15 +26,15 @@ func TestAHoldWaitsForAnotherHold(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			if err := q.Hold(t.Context(), look); err != nil {
+			if err := q.WithIdleKernel(t.Context(), look); err != nil {
 				t.Errorf("Hold = %v", err)
 			}
 		})
 	}
 	group.Wait()
-	err := q.Hold(t.Context(), func(ctx context.Context, _ *kernel.Life) error {
+	err := q.WithIdleKernel(t.Context(), func(ctx context.Context, _ *kernel.Kernel) error {
 		began := time.Now()
-		if err := q.Hold(ctx, nothing); !errors.Is(err, ErrKernelBusy) {
+		if err := q.WithIdleKernel(ctx, nothing); !errors.Is(err, ErrKernelBusy) {
 			t.Errorf("Hold during a long one = %v", err)
 		}
 		if d := time.Since(began); d < holdPatience || d > holdPatience+5*time.Second {
@@ -53,7 +53,7 @@ func TestAHoldAfterTheEndOfAnExecutionFindsTheKernelFree(t *testing.T) {
 	q := start(t, stacks.Old(t), Config{})
 	for range 100 {
 		q.run("None")
-		if err := q.Hold(t.Context(), nothing); err != nil {
+		if err := q.WithIdleKernel(t.Context(), nothing); err != nil {
 			t.Fatalf("Hold = %v", err)
 		}
 	}

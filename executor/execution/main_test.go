@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type bench struct {
 	*Queue
 	t      testing.TB
-	kernel *kernel.Kernel
+	kernel *kernel.Supervisor
 	stop   func() // ends the queue, then the kernel
 	ids    int
 }

@@ -50,7 +50,7 @@ var DefaultLimits = Limits{Queue: 64, LogBytes: 256 << 20, StateSize: 4 << 30, K
 
 // Config says where the queue keeps its log and what it runs on.
 type Config struct {
-	Kernel *kernel.Kernel
+	Kernel *kernel.Supervisor
 	Dir    string // holds one folder for each execution
 	// Memory is what the machine uses and has available, in bytes.
 	Memory func() (used, available uint64, err error)
@@ -179,7 +179,7 @@ func (q *Queue) refuse(caller string) error {
 	if q.closing {
 		return ErrShuttingDown
 	}
-	if _, err := q.cfg.Kernel.Life(); errors.Is(err, kernel.ErrDead) {
+	if _, err := q.cfg.Kernel.Ready(); errors.Is(err, kernel.ErrDead) {
 		return err
 	}
 	if q.full(caller) {

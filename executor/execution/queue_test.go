@@ -177,7 +177,7 @@ func TestCodeThatDoesNotYieldIsSaidSo(t *testing.T) {
 	if !strings.Contains(x.Reason, "restart_kernel") {
 		t.Errorf("reason = %q", x.Reason)
 	}
-	if err := q.Hold(t.Context(), func(context.Context, *kernel.Life) error { return nil }); !errors.Is(err, ErrKernelBusy) {
+	if err := q.WithIdleKernel(t.Context(), func(context.Context, *kernel.Kernel) error { return nil }); !errors.Is(err, ErrKernelBusy) {
 		t.Errorf("Hold while it still has the kernel: %v", err)
 	}
 	if _, err := q.Interrupt(t.Context(), id); err != nil {

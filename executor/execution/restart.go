@@ -14,7 +14,7 @@ const restartReason = "someone restarted the kernel while this ran; its variable
 // sentByRestart reports whether the kernel sent m after a restart began to end it. The
 // kernel's own time tells: what waits in the inbox since before is the code's doing.
 func (r *runner) sentByRestart(m *jupyter.Message) bool {
-	began := r.life.Restarting()
+	began := r.life.RestartBegan()
 	if began.IsZero() {
 		return false
 	}

@@ -39,7 +39,7 @@ const (
 // runner runs executions on one kernel life. One goroutine does all of it.
 type runner struct {
 	q        *Queue
-	life     *kernel.Life
+	life     *kernel.Kernel
 	received chan *jupyter.Message
 	runs     []*run    // the newest last; current is one of them
 	written  time.Time // when what could not be written was last tried again
@@ -53,7 +53,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	defer q.close()
 	for {
 		changed := q.cfg.Kernel.Changed()
-		life, err := q.cfg.Kernel.Life()
+		life, err := q.cfg.Kernel.Ready()
 		switch {
 		case err == nil:
 			q.serve(ctx, life)
@@ -86,7 +86,7 @@ func (q *Queue) close() {
 }
 
 // serve runs executions on life until it or ctx ends.
-func (q *Queue) serve(ctx context.Context, life *kernel.Life) {
+func (q *Queue) serve(ctx context.Context, life *kernel.Kernel) {
 	r := &runner{q: q, life: life, received: make(chan *jupyter.Message)}
 	receiving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	pumped := make(chan struct{})
@@ -151,7 +151,7 @@ func (r *runner) receive(ctx context.Context) {
 
 // begin sends the next execution to the kernel when it is free.
 func (r *runner) begin(ctx context.Context) {
-	if r.current != nil || r.life.Asked() { // a kernel that is being ended runs nothing more
+	if r.current != nil || r.life.EndedOnRequest() { // a kernel that is being ended runs nothing more
 		return
 	}
 	e := r.q.take()
@@ -176,7 +176,7 @@ func (r *runner) begin(ctx context.Context) {
 	})
 	// The look takes its time while the kernel still reads the request.
 	e.usedBefore(r.q.memory.inUse())
-	started := &run{entry: e, heard: r.life.Client.Heard, msgID: id, deadline: now.Add(timeout), log: r.q.cfg.Log}
+	started := &run{entry: e, heard: r.life.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.cfg.Log}
 	if r.runs = append(r.runs, started); len(r.runs) > recentRuns {
 		r.runs[0].entry.log.close()
 		r.runs = r.runs[1:]
@@ -287,9 +287,9 @@ func (r *runner) died(ctx context.Context) {
 		if !c.ended {
 			status, reason := contract.StatusKernelDied, "the kernel died: "+r.life.Reason()+"; its variables are gone"
 			switch {
-			case !r.life.Restarting().IsZero():
+			case !r.life.RestartBegan().IsZero():
 				status, reason = contract.StatusKernelRestarted, restartReason
-			case r.life.Asked():
+			case r.life.EndedOnRequest():
 				status, reason = contract.StatusInterrupted, r.life.Reason()
 			}
 			r.end(status, reason)

@@ -142,9 +142,9 @@ func (c *Client) Receive(ctx context.Context) (*Message, error) {
 	return c.inbox.receive(ctx)
 }
 
-// Heard is when bytes of a broadcast or a reply last came: now, while messages wait
+// LastReceived is when bytes of a broadcast or a reply last came: now, while messages wait
 // for Receive. A message of hundreds of megabytes takes seconds to come.
-func (c *Client) Heard() time.Time {
+func (c *Client) LastReceived() time.Time {
 	if c.inbox.waiting() {
 		return time.Now()
 	}

@@ -1,303 +1,184 @@
-// Package kernel keeps one ipykernel alive: it starts the process, knows when
-// it is ready, interrupts it, ends it, notices its death and starts the next.
-//
-// It knows nothing of executions or HTTP, and leaves every message to the one
-// who runs code. Each process is a Life with an ID of its own: a new ID means
-// that all variables are gone. Start reading at Kernel.Run.
 package kernel
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
-	"colabrelay/shared/contract"
+	"github.com/google/uuid"
+
+	"colabrelay/executor/jupyter"
 )
 
-const (
-	// readyTimeout is generous: a cold Colab disk took 20 s to import IPython.
-	readyTimeout = 90 * time.Second
-	// maxDeaths in a row, each within settled of its start, and the kernel is given up.
-	maxDeaths = 5
-	settled   = 10 * time.Second
-	// politeTime is what a kernel gets to take a shutdown_request, and again to
-	// follow it; termTime what SIGTERM gets before SIGKILL.
-	politeTime = 2 * time.Second
-	termTime   = time.Second
-)
-
-// What may stand between a caller and a kernel that runs.
-var (
-	// ErrDead means the kernel died too often in a row and waits for Restart.
-	ErrDead = errors.New("kernel is dead")
-	// ErrStarting means the kernel isn't ready yet.
-	ErrStarting = errors.New("kernel is starting")
-	// ErrStopped means Run has ended.
-	ErrStopped = errors.New("kernel is shut down")
-)
-
-// Config says which kernel to run and where.
-type Config struct {
-	Python   Python   // from Find
-	WorkDir  string   // the kernel's working directory
-	StateDir string   // keeps the record by which the next executor ends a leftover
-	Instance string   // the executor's instance id; tells its folders in the temp folder from another's
-	Environ  []string // as os.Environ; secrets are taken out of it here
-	Log      *slog.Logger
-}
-
-// Kernel supervises one kernel process after another.
+// Kernel is one kernel process from start to death.
 type Kernel struct {
-	cfg      Config
-	restarts chan restart
-	stopped  chan struct{} // closed when Run ends
+	ID      string // a new one for each life
+	Client  *jupyter.Client
+	Info    jupyter.KernelInfo
+	Started time.Time
 
-	mu      sync.Mutex
-	life    *Life         // the ready one, else nil
-	changed chan struct{} // closed at each change of what stands below
-	status  contract.KernelStatus
-	lives   int
-	reason  string
+	proc *process
+	dir  string
+
+	mu         sync.Mutex
+	asked      string    // why we ended it, empty when it died by itself
+	restarting time.Time // when a restart began to end it
 }
 
-// New prepares a kernel; Run starts it.
-func New(cfg Config) *Kernel {
-	return &Kernel{
-		cfg:      cfg,
-		restarts: make(chan restart),
-		stopped:  make(chan struct{}),
-		changed:  make(chan struct{}),
-		status:   contract.KernelStarting,
-	}
-}
-
-// Run starts the kernel and starts it again whenever it dies, until ctx ends;
-// then it ends the process and all it started. It returns an error only when
-// the first kernel can't be brought up at all.
-func (k *Kernel) Run(ctx context.Context) error {
-	defer close(k.stopped)
-	if err := endLeftover(k.cfg.StateDir); err != nil {
-		k.cfg.Log.Warn("ending a leftover kernel", "component", "kernel", "err", err)
-	}
-	deaths := 0
-	var waiting chan error // answered when the next life is ready or given up
-	for ctx.Err() == nil {
-		life, err := k.start(ctx)
-		if err == nil {
-			k.set(life, contract.KernelIdle)
-			answer(waiting, nil)
-			began := time.Now()
-			waiting = k.watch(ctx, life)
-			if time.Since(began) >= settled || waiting != nil {
-				deaths = 0
-			}
-		} else {
-			k.setReason(err.Error())
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		if waiting != nil && err == nil {
-			continue // asked for: not a death
-		}
-		if deaths++; deaths < maxDeaths {
-			continue
-		}
-		answer(waiting, fmt.Errorf("%w: %s", ErrDead, k.Status().Reason))
-		if err != nil && k.neverReady() {
-			return fmt.Errorf("starting the kernel with %q: %w", k.cfg.Python.Path, err)
-		}
-		waiting = k.giveUp(ctx)
-		deaths = 0
-	}
-	answer(waiting, ErrStopped)
-	return nil
-}
-
-// watch holds one life until it ends. A restart of it that was asked for is returned
-// to be answered once the next life is ready.
-func (k *Kernel) watch(ctx context.Context, life *Life) (waiting chan error) {
-	defer k.cfg.Log.Info("kernel ended", "component", "kernel", "kernel_id", life.ID)
-	waiting = k.awaitEnd(ctx, life)
-	k.set(nil, contract.KernelStarting)
-	k.setReason(life.Reason())
-	life.close()
-	return waiting
-}
-
-// awaitEnd returns when life has ended. A restart that means an earlier life has what
-// it wants: whoever asks for one while another is under way joins it.
-func (k *Kernel) awaitEnd(ctx context.Context, life *Life) (waiting chan error) {
-	for {
-		select {
-		case <-life.Done():
-			k.cfg.Log.Warn("kernel died", "component", "kernel", "kernel_id", life.ID, "reason", life.Reason())
-			return nil
-		case r := <-k.restarts:
-			if r.kernelID != life.ID {
-				answer(r.done, nil)
-				continue
-			}
-			life.restart()
-			return r.done
-		case <-ctx.Done():
-			life.end("the executor shut down")
-			return nil
-		}
-	}
-}
-
-// giveUp waits, dead, for someone to ask for a restart, whichever life is meant.
-func (k *Kernel) giveUp(ctx context.Context) (waiting chan error) {
-	k.set(nil, contract.KernelDead)
-	k.cfg.Log.Error("kernel given up", "component", "kernel", "deaths", maxDeaths)
-	select {
-	case r := <-k.restarts:
-		waiting = r.done
-		k.set(nil, contract.KernelStarting)
-	case <-ctx.Done():
-	}
-	return waiting
-}
-
-// answer tells the one who asked for a restart, if somebody did.
-func answer(waiting chan error, err error) {
-	if waiting != nil {
-		waiting <- err // buffered
-	}
-}
-
-// Await blocks until a kernel is ready and returns its life. The error is
-// ErrDead when it was given up, ctx's when ctx ends first.
-func (k *Kernel) Await(ctx context.Context) (*Life, error) {
-	for {
-		changed := k.Changed()
-		life, err := k.Life()
-		if !errors.Is(err, ErrStarting) {
-			return life, err
-		}
-		select {
-		case <-changed:
-		case <-k.stopped:
-			return nil, ErrStopped
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// Life is the ready life, or ErrStarting or ErrDead.
-func (k *Kernel) Life() (*Life, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch {
-	case k.life != nil:
-		return k.life, nil
-	case k.status == contract.KernelDead:
-		return nil, fmt.Errorf("%w: it died %d times in a row; last: %s", ErrDead, maxDeaths, k.reason)
-	}
-	return nil, ErrStarting
-}
-
-// Changed is closed at the next change of status or life.
-func (k *Kernel) Changed() <-chan struct{} {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.changed
-}
-
-// restart is somebody's wish for another life than the one of this id.
-type restart struct {
-	kernelID string
-	done     chan error // buffered; answered when the next life is ready or given up
-}
-
-// Restart ends the life of the id kernelID and returns when the next one is ready.
-// When another life is current it does nothing but wait until that one is ready. A
-// given-up kernel is started again whatever kernelID is.
-func (k *Kernel) Restart(ctx context.Context, kernelID string) error {
-	done := make(chan error, 1)
-	select {
-	case k.restarts <- restart{kernelID, done}:
-	case <-k.stopped:
-		return ErrStopped
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// Status tells what the kernel is now. It says idle of a ready kernel: whether
-// that one is busy, only the one who runs code on it knows.
-func (k *Kernel) Status() contract.Kernel {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s := contract.Kernel{
-		Status:    k.status,
-		Python:    k.cfg.Python.Version,
-		IPyKernel: k.cfg.Python.IPyKernel,
-		Lives:     k.lives,
-		Reason:    k.reason,
-	}
-	if k.life != nil {
-		started := k.life.Started.UTC()
-		s.KernelID, s.PID, s.StartedAt = k.life.ID, k.life.PID(), &started
-	}
-	return s
-}
-
-func (k *Kernel) start(ctx context.Context) (*Life, error) {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	if err := removeRemains(ownerOf(k.cfg.Instance)); err != nil {
-		k.cfg.Log.Warn("removing what a killed kernel left", "component", "kernel", "err", err)
-	}
-	life, err := startLife(ctx, k.cfg)
+// startKernel starts a process and returns once it answers, or ends it again.
+func startKernel(ctx context.Context, cfg Config) (*Kernel, error) {
+	dir, err := runtimeDir(ownerOf(cfg.Instance))
 	if err != nil {
+		return nil, fmt.Errorf("making the kernel's folder: %w", err)
+	}
+	conn, err := connection(dir)
+	if err != nil {
+		os.RemoveAll(dir)
 		return nil, err
 	}
-	k.mu.Lock()
-	k.lives++
-	k.mu.Unlock()
-	k.cfg.Log.Info("kernel ready", "component", "kernel", "kernel_id", life.ID,
-		"pid", life.PID(), "dur", time.Since(life.Started))
-	return life, nil
-}
-
-func (k *Kernel) set(life *Life, status contract.KernelStatus) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.life, k.status = life, status
-	close(k.changed)
-	k.changed = make(chan struct{})
-}
-
-// Record writes kernel.json again, for a state dir that was deleted: the next executor
-// ends by it what outlives a kill of this one.
-func (k *Kernel) Record() error {
-	life, err := k.Life()
+	l := &Kernel{ID: uuid.NewString(), Started: time.Now(), dir: dir}
+	l.proc, err = startProcess(cfg, dir)
 	if err != nil {
-		return nil // the next life writes its own
+		os.RemoveAll(dir)
+		return nil, fmt.Errorf("starting %q: %w", cfg.Python.Path, err)
 	}
-	return writeRecord(life.proc.record, life.proc.pid)
+	if err := l.connect(ctx, cfg, conn); err != nil {
+		l.proc.kill()
+		<-l.proc.done
+		l.close()
+		return nil, err
+	}
+	return l, nil
 }
 
-func (k *Kernel) setReason(reason string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.reason = reason
+// connectionFile is where a life keeps what ipykernel reads its sockets from.
+func connectionFile(dir string) string { return filepath.Join(dir, "kernel.json") }
+
+// connection prepares ipc sockets: no port to collide with, nobody else on the
+// machine to reach them. Where the temp folder's path is too long it is loopback TCP.
+func connection(dir string) (jupyter.ConnectionInfo, error) {
+	conn, err := jupyter.NewIPC(dir)
+	if errors.Is(err, jupyter.ErrPathTooLong) {
+		conn, err = jupyter.NewTCP()
+	}
+	if err != nil {
+		return conn, fmt.Errorf("choosing the kernel's sockets: %w", err)
+	}
+	if err := conn.WriteFile(connectionFile(dir)); err != nil {
+		return conn, fmt.Errorf("writing the connection file: %w", err)
+	}
+	return conn, nil
 }
 
-func (k *Kernel) neverReady() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.lives == 0
+// connect waits for the kernel to answer; its death ends the wait at once.
+func (l *Kernel) connect(ctx context.Context, cfg Config, conn jupyter.ConnectionInfo) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-l.proc.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	client, err := jupyter.Dial(ctx, conn, jupyter.Options{Log: cfg.Log})
+	if err != nil {
+		if l.proc.exited() {
+			return fmt.Errorf("the kernel ended while starting: %s", l.proc.reason())
+		}
+		return fmt.Errorf("connecting to the kernel: %w", err)
+	}
+	l.Client, l.Info = client, client.Info()
+	return l.tune(ctx)
+}
+
+// PID is the kernel's process id, which is also its process group's and session's.
+func (l *Kernel) PID() int { return l.proc.pid }
+
+// Done is closed when the process is gone.
+func (l *Kernel) Done() <-chan struct{} { return l.proc.done }
+
+// Reason says, after Done, why the life ended.
+func (l *Kernel) Reason() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked != "" {
+		return l.asked
+	}
+	return l.proc.reason()
+}
+
+// Interrupt sends SIGINT to the kernel's process group, as a terminal's Ctrl-C
+// would: programs that the code started get it too. Variables stay.
+func (l *Kernel) Interrupt() error {
+	return l.proc.signal(syscall.SIGINT)
+}
+
+// restart ends the life so that another one can take its place.
+func (l *Kernel) restart() {
+	l.mu.Lock()
+	l.restarting = time.Now()
+	l.mu.Unlock()
+	l.end("restarted on request")
+}
+
+// RestartBegan is when a restart began to end the life; zero when none did. What the
+// kernel sends later, a KeyboardInterrupt above all, may be the restart's doing.
+func (l *Kernel) RestartBegan() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.restarting
+}
+
+// end goes down the ladder: interrupt, shutdown_request, SIGTERM, SIGKILL. It
+// returns when the process is gone: within twice politeTime and termTime.
+func (l *Kernel) end(why string) {
+	l.mu.Lock()
+	l.asked = why
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), politeTime)
+	defer cancel()
+	_ = l.Interrupt()
+	_, _ = l.Client.Send(ctx, jupyter.Control, jupyter.MsgShutdownRequest, jupyter.ShutdownRequest{})
+	if l.goneWithin(politeTime) {
+		return
+	}
+	_ = l.proc.signal(syscall.SIGTERM)
+	if l.goneWithin(termTime) {
+		return
+	}
+	l.proc.kill()
+	<-l.proc.done
+}
+
+func (l *Kernel) goneWithin(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-l.proc.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// EndedOnRequest reports whether the life is being ended, or was ended, on request rather
+// than by a death of its own.
+func (l *Kernel) EndedOnRequest() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked != ""
+}
+
+// close frees what a gone process leaves behind.
+func (l *Kernel) close() {
+	if l.Client != nil {
+		l.Client.Close()
+	}
+	os.RemoveAll(l.dir)
 }

@@ -39,7 +39,7 @@ func find(t *testing.T, s stacks.Stack) Python {
 }
 
 // running starts a kernel that ends with the test and waits for its first life.
-func running(t *testing.T, cfg Config) (*Kernel, *Life) {
+func running(t *testing.T, cfg Config) (*Supervisor, *Kernel) {
 	t.Helper()
 	if cfg.StateDir == "" {
 		cfg.StateDir = t.TempDir()
@@ -67,7 +67,7 @@ func running(t *testing.T, cfg Config) (*Kernel, *Life) {
 }
 
 // evaluate is the repr of an expression in the kernel.
-func evaluate(t *testing.T, life *Life, code, expression string) string {
+func evaluate(t *testing.T, life *Kernel, code, expression string) string {
 	t.Helper()
 	m, err := life.Client.Request(within(t, 30*time.Second), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Code: code, Silent: true, UserExpressions: map[string]string{"v": expression},
@@ -146,7 +146,7 @@ func TestDeadKernelIsStartedAgainUnderANewID(t *testing.T) {
 		child := evaluate(t, life, "import os, time\npid = os.fork()\nif pid == 0: time.sleep(300)", "pid")
 		_ = syscall.Kill(life.PID(), syscall.SIGKILL)
 		<-life.Done()
-		if !strings.Contains(life.Reason(), "SIGKILL") || life.Asked() {
+		if !strings.Contains(life.Reason(), "SIGKILL") || life.EndedOnRequest() {
 			t.Errorf("reason = %q", life.Reason())
 		}
 		var pid int
@@ -161,7 +161,7 @@ func TestDeadKernelIsStartedAgainUnderANewID(t *testing.T) {
 	})
 }
 
-func awaitOther(t *testing.T, k *Kernel, old *Life) *Life {
+func awaitOther(t *testing.T, k *Supervisor, old *Kernel) *Kernel {
 	t.Helper()
 	for {
 		changed := k.Changed()
@@ -190,18 +190,18 @@ func TestKernelThatKeepsDyingIsGivenUpUntilRestart(t *testing.T) {
 		}
 		life = next
 	}
-	if _, err := k.Life(); !errors.Is(err, ErrDead) || k.Status().Status != contract.KernelDead {
+	if _, err := k.Ready(); !errors.Is(err, ErrDead) || k.Status().Status != contract.KernelDead {
 		t.Fatalf("after %d deaths: %v, %+v", maxDeaths, err, k.Status())
 	}
 	if err := k.Restart(within(t, time.Minute), "whichever"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Life(); err != nil {
+	if _, err := k.Ready(); err != nil {
 		t.Error(err)
 	}
 }
 
-func otherOrDead(t *testing.T, k *Kernel, old *Life) (*Life, error) {
+func otherOrDead(t *testing.T, k *Supervisor, old *Kernel) (*Kernel, error) {
 	t.Helper()
 	for {
 		changed := k.Changed()
@@ -236,7 +236,7 @@ func TestRestartEndsEvenAKernelThatIgnoresEverything(t *testing.T) {
 		if took := time.Since(began); took > 15*time.Second {
 			t.Errorf("restart took %s", took)
 		}
-		if next, err := k.Life(); err != nil || next.ID == life.ID || !life.Asked() {
+		if next, err := k.Ready(); err != nil || next.ID == life.ID || !life.EndedOnRequest() {
 			t.Errorf("after the restart: %v %v", next, err)
 		}
 	})

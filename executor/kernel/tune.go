@@ -20,7 +20,7 @@ const iopubLimit = 200_000
 
 // tune asks a new kernel to hold more outputs. A kernel of another kind that can't is
 // as good as one that was not asked.
-func (l *Life) tune(ctx context.Context) error {
+func (l *Kernel) tune(ctx context.Context) error {
 	_, err := l.Client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Silent:          true,
 		UserExpressions: map[string]string{"tune": strings.ReplaceAll(tunePy, "LIMIT", strconv.Itoa(iopubLimit))},
