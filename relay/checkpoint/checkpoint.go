@@ -8,8 +8,6 @@ package checkpoint
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,10 +16,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/natefinch/atomic"
+
+	"colabrelay/shared/filename"
 )
 
 // MaxBytes bounds a checkpoint's file, read or written.
@@ -156,30 +155,6 @@ func operation(path string) (string, bool) {
 	return text, ok && err == nil
 }
 
-// Path is where the checkpoint name lies in dir. A name that is not a plain
-// lower-case file name keeps its harmless characters and gets a hash, so that
-// two names never share a file, also where file names ignore case.
-func Path(dir, name string) string {
-	const maxLen = 80
-	safe := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-', r == '_':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return '_'
-	}, name)
-	if safe == name && len(safe) <= maxLen && safe != "" && !reserved[safe] {
-		return filepath.Join(dir, safe+".json")
-	}
-	sum := sha256.Sum256([]byte(name))
-	return filepath.Join(dir, safe[:min(len(safe), maxLen)]+"."+hex.EncodeToString(sum[:6])+".json")
-}
-
-// reserved names can't be files on Windows, whatever their extension.
-var reserved = map[string]bool{
-	"con": true, "prn": true, "aux": true, "nul": true,
-	"com1": true, "com2": true, "com3": true, "com4": true, "com5": true, "com6": true, "com7": true, "com8": true, "com9": true,
-	"lpt1": true, "lpt2": true, "lpt3": true, "lpt4": true, "lpt5": true, "lpt6": true, "lpt7": true, "lpt8": true, "lpt9": true,
-}
+// Path returns the file of the checkpoint name in dir. Two names never share a file, also
+// where file names ignore case.
+func Path(dir, name string) string { return filepath.Join(dir, filename.Unique(name)+".json") }

@@ -18,15 +18,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
 
-	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/client"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // Bounds of a state.
@@ -85,7 +84,7 @@ func (o Options) folder(dir string) string {
 	if o.run != nil {
 		root = keptFolder
 	}
-	return filepath.Join(dir, root, folderName(o.Name))
+	return filepath.Join(dir, root, filename.Unique(o.Name))
 }
 
 // Phase is what a save or restore is doing.
@@ -152,12 +151,6 @@ func open(c *client.Client, dir string, o Options) (j *job, done func(), err err
 		return nil, nil, fmt.Errorf("%q: %w", o.Name, ErrBusy)
 	}
 	return j, func() { _ = lock.Close() }, nil
-}
-
-// folderName is the name made safe as checkpoints' names are: two names never
-// share a folder, also where file names ignore case.
-func folderName(name string) string {
-	return strings.TrimSuffix(filepath.Base(checkpoint.Path("", name)), ".json")
 }
 
 // statesFolder holds the states that users saved, keptFolder what a Keeper keeps.

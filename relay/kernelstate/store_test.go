@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"colabrelay/shared/stacks"
+
+	"colabrelay/shared/filename"
 )
 
 // whole makes a version by hand, with data of that text, and gives its folder.
 func whole(t testing.TB, dir, name string, number int, data string) string {
 	t.Helper()
-	folder := filepath.Join(dir, "state", folderName(name), fmt.Sprintf("%06d-20260102T030405Z", number))
+	folder := filepath.Join(dir, "state", filename.Unique(name), fmt.Sprintf("%06d-20260102T030405Z", number))
 	must(t, os.MkdirAll(folder, 0o700))
 	must(t, os.WriteFile(filepath.Join(folder, dataFile), []byte(data), 0o600))
 	m := Manifest{Schema: schema, Name: name, Version: filepath.Base(folder), Contents: Contents{Pickler: "dill", Bytes: int64(len(data)), SHA256: digestOf(data)}}
@@ -31,7 +33,7 @@ func TestNamesNeverLeaveTheirFolder(t *testing.T) {
 		"plain", "Plain", "PLAIN", "..", ".", "../../etc/passwd", "/etc/passwd", `..\..\x`, `C:\x`, "con", "NUL", "a/b", "a\x00b", "a\nb", "ä", "名", " ",
 		"x.", "lock", "x:y", strings.Repeat("long", 50), "a\xff",
 	} {
-		got := folderName(name)
+		got := filename.Unique(name)
 		if got != filepath.Base(got) || got == "." || got == ".." || len(got) > 120 || strings.ContainsAny(got, "/\\:\x00\n ") || strings.HasSuffix(got, ".") {
 			t.Errorf("%q lies in %q", name, got)
 		}

@@ -9,8 +9,9 @@ package plain
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"colabrelay/shared/filename"
 )
 
 // Bounds of what is shown, in characters (runes).
@@ -78,26 +79,6 @@ func isClean(s string) bool {
 	return true
 }
 
-// Visible reports whether r can stand in a name that people see: it is neither a control
-// character, line breaks and tabs included, nor one that Line removes.
-func Visible(r rune) bool { return !unicode.IsControl(r) && !invisible(r) }
-
-// invisible reports what must not be shown: controls but for line break, tab and
-// carriage return; characters that turn the direction of writing round, as in a file
-// called "gpj.exe" backwards; and those that a reader can't see but a model reads. The
-// joiners that scripts and emoji need stay.
-func invisible(r rune) bool {
-	switch {
-	case r == '\n', r == '\t', r == '\r':
-		return false
-	case unicode.IsControl(r): // C0, DEL, C1
-		return true
-	case r == '\u061c', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069', r == '\u200e', r == '\u200f':
-		return true // directions
-	case r == '\u180e', r == '\u200b', r >= '\u2060' && r <= '\u2065', r >= '\u206a' && r <= '\u206f', r == '\ufeff', r >= '\ufff9' && r <= '\ufffb':
-		return true // of no width
-	case r == '\u2028', r == '\u2029':
-		return true // line breaks to some programs only
-	}
-	return r >= 0xe0000 && r <= 0xe0fff // tags and the variation selectors that carry hidden text
-}
+// invisible reports what must not be shown. Line breaks, tabs and carriage returns have
+// rules of their own.
+func invisible(r rune) bool { return r != '\n' && r != '\t' && r != '\r' && !filename.Visible(r) }

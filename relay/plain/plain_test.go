@@ -163,15 +163,3 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
-
-func TestWhatANameMayHold(t *testing.T) {
-	for r, want := range map[rune]bool{
-		'a': true, ' ': true, 'ü': true, '日': true, '🙂': true, '\u200d': true, utf8.RuneError: true,
-		'\n': false, '\t': false, '\r': false, 0: false, 0x1b: false, 0x7f: false, 0x9b: false,
-		'\u202e': false, '\u2069': false, '\u200b': false, '\ufeff': false, '\u2028': false, 0xe0041: false,
-	} {
-		if Visible(r) != want {
-			t.Errorf("Visible(%q) is %v", r, !want)
-		}
-	}
-}

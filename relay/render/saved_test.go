@@ -21,12 +21,13 @@ func lines(n int) []contract.Event {
 	return l
 }
 
-// read reads events from offset on, as a call does, and counts what it fetched.
-func read(t *testing.T, events []contract.Event, opt Options) (View, int) {
+// read reads the events before until, as a call does, and counts those it fetched. Where
+// another call has saved later ones, it reads the newest of these.
+func read(t *testing.T, events []contract.Event, until int, opt Options) (View, int) {
 	t.Helper()
 	c := New(opt)
 	fetched := 0
-	for c.Next() < int64(len(events)) {
+	for c.Next() < int64(until) {
 		c.Skip()
 		c.Add(events[c.Next()])
 		fetched++
@@ -50,7 +51,7 @@ func TestWhatIsSavedIsExtendedAndNotFetchedAgain(t *testing.T) {
 	dir, all := t.TempDir(), lines(1000)
 	for call, until := range []int{200, 200, 201, 600, 1000, 1000} {
 		from := int64(10 * call)
-		v, fetched := read(t, all[:until], Options{Dir: dir, From: from, Instance: "vm"})
+		v, fetched := read(t, all, until, Options{Dir: dir, From: from, Instance: "vm"})
 		if !v.Truncated || len(v.Files) != 1 || !strings.Contains(v.Stdout, fmt.Sprintf("%07d", until-1)) || v.NextOffset >= from+10 {
 			t.Errorf("call %d: next %d, files %v, shown %.100q", call, v.NextOffset, v.Files, v.Stdout)
 		}
@@ -67,13 +68,13 @@ func TestCallsAtOnceSaveTheTextOnce(t *testing.T) {
 	for i := range 8 {
 		group.Go(func() {
 			until := 300 + 50*(i%5)
-			if v, _ := read(t, all[:until], Options{Dir: dir, Instance: "vm"}); len(v.Files) != 1 || len(v.Notes) != 0 {
+			if v, _ := read(t, all, until, Options{Dir: dir, Instance: "vm"}); len(v.Files) != 1 || len(v.Notes) != 0 {
 				t.Errorf("files %v, notes %q", v.Files, v.Notes)
 			}
 		})
 	}
 	group.Wait()
-	read(t, all, Options{Dir: dir, Instance: "vm"})
+	read(t, all, len(all), Options{Dir: dir, Instance: "vm"})
 	checkSaved(t, dir, all)
 	if left, _ := os.ReadDir(dir); len(left) != 3 {
 		t.Errorf("the folder holds %v", left)
@@ -83,21 +84,21 @@ func TestCallsAtOnceSaveTheTextOnce(t *testing.T) {
 // What a killed relay wrote and did not note is written again, in its place.
 func TestATornSaveIsMended(t *testing.T) {
 	dir, all := t.TempDir(), lines(300)
-	read(t, all[:100], Options{Dir: dir, Instance: "vm"})
+	read(t, all, 100, Options{Dir: dir, Instance: "vm"})
 	f, err := os.OpenFile(filepath.Join(dir, "stdout.txt"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprint(f, "torn")
 	f.Close()
-	read(t, all, Options{Dir: dir, Instance: "vm"})
+	read(t, all, len(all), Options{Dir: dir, Instance: "vm"})
 	checkSaved(t, dir, all)
 }
 
 func TestAnotherInstancesTextIsNotExtended(t *testing.T) {
 	dir, all := t.TempDir(), lines(300)
-	read(t, all[:100], Options{Dir: dir, Instance: "vm"})
-	read(t, all[:200], Options{Dir: dir, Instance: "another"})
+	read(t, all, 100, Options{Dir: dir, Instance: "vm"})
+	read(t, all, 200, Options{Dir: dir, Instance: "another"})
 	checkSaved(t, dir, all[:200])
 }
 

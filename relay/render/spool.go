@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 const (
@@ -132,21 +131,4 @@ func save(dir, name string, fill func(io.Writer) error) (string, error) {
 		return "", err
 	}
 	return commit(file, filepath.Join(dir, name))
-}
-
-// SafeName is s as the name of one file or folder: an executor's ids come from
-// another machine and must not lead out of the folder they are put in.
-func SafeName(s string) string {
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
-			return r
-		}
-		return '_'
-	}, s)
-	s = strings.TrimLeft(s[:min(len(s), 100)], ".")
-	if s == "" {
-		return "_"
-	}
-	return s
 }

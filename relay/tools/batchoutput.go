@@ -10,6 +10,7 @@ import (
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // Bounds of what a chunked run's answer shows.
@@ -42,7 +43,7 @@ func (o *batchOutput) add(ctx context.Context, id string, events []contract.Even
 		o.flush(ctx)
 		dir := ""
 		if o.c.cfg.SaveDir != "" {
-			dir = filepath.Join(o.c.cfg.SaveDir, "executions", render.SafeName(id))
+			dir = filepath.Join(o.c.cfg.SaveDir, "executions", filename.ID(id))
 		}
 		o.id, o.col = id, render.New(render.Options{Dir: dir, From: events[0].Offset})
 	}

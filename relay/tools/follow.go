@@ -9,6 +9,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // How runs are read.
@@ -34,7 +35,7 @@ type reading struct {
 func (c *call) read(id string, from int64, page bool) *reading {
 	dir := ""
 	if c.cfg.SaveDir != "" {
-		dir = filepath.Join(c.cfg.SaveDir, "executions", render.SafeName(id))
+		dir = filepath.Join(c.cfg.SaveDir, "executions", filename.ID(id))
 	}
 	return &reading{c: c, col: render.New(render.Options{Dir: dir, From: from, Page: page, Instance: c.target.Client.InstanceID()}), begun: time.Now()}
 }

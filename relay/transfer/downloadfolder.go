@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // remoteEntry is a file or folder of a remote tree and the local name it gets.
@@ -144,7 +145,7 @@ func localNames(entries []contract.File, local func(string) string, fold bool) [
 	}
 	for i, e := range entries {
 		for safe := local(e.Name); out[i].name == ""; next[key(safe)]++ {
-			if name := numbered(safe, next[key(safe)]); !used[key(name)] {
+			if name := filename.Numbered(safe, next[key(safe)]); !used[key(name)] {
 				out[i].name, used[key(name)] = name, true
 			}
 		}
@@ -152,7 +153,7 @@ func localNames(entries []contract.File, local func(string) string, fold bool) [
 	for i := range out {
 		out[i].part = partName(out[i].name)
 		for n := 1; used[key(out[i].part)] || used[key(out[i].part+journalSuffix)]; n++ {
-			out[i].part = numbered(partName(out[i].name), n)
+			out[i].part = filename.Numbered(partName(out[i].name), n)
 		}
 		used[key(out[i].part)], used[key(out[i].part+journalSuffix)] = true, true
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // fetching is a folder on its way to the laptop.
@@ -125,7 +126,7 @@ func (f *fetching) compare(ctx context.Context, files []remoteEntry) ([]remoteEn
 func (f *fetching) alike(e remoteEntry) []string {
 	var names []string
 	for i := 0; i < maxSame && e.SizeBytes <= contract.MaxBatchFile; i++ {
-		name := numbered(e.name, i)
+		name := filename.Numbered(e.name, i)
 		info, err := f.root.Lstat(name)
 		if err != nil {
 			break

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"colabrelay/relay/client"
-	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
 	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/filename"
 )
 
 // clientOf is a client of a VM that is no real executor.
@@ -143,7 +143,7 @@ func TestTheNamesInAFolderStayInIt(t *testing.T) {
 	must(t, filepath.WalkDir(base, func(at string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && !strings.HasSuffix(at, originSuffix) {
 			files++
-			if filepath.Dir(at) != r.Path || strings.ContainsFunc(at, func(r rune) bool { return !plain.Visible(r) }) {
+			if filepath.Dir(at) != r.Path || strings.ContainsFunc(at, func(r rune) bool { return !filename.Visible(r) }) {
 				t.Errorf("there is %q", at)
 			}
 		}

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/gofrs/flock"
+
+	"colabrelay/shared/filename"
 )
 
 // openLocal opens the folder everything of a download goes to, made when missing.
@@ -128,7 +130,7 @@ func place(root *os.Root, part, name string, overwrite bool) (string, error) {
 		return name, nil
 	}
 	for i := 0; ; i++ {
-		to := numbered(name, i)
+		to := filename.Numbered(name, i)
 		err := placeAt(root, part, to)
 		if err == nil || !errors.Is(err, fs.ErrExist) || i > maxEntries {
 			return to, err
@@ -159,7 +161,7 @@ func placeAt(root *os.Root, part, to string) error {
 // asked only where a size fits.
 func (j *job) findSame(ctx context.Context, root *os.Root, name string, size int64, digest func() (string, error)) (string, error) {
 	for i := 0; i <= maxEntries; i++ {
-		at := numbered(name, i)
+		at := filename.Numbered(name, i)
 		info, err := root.Lstat(at)
 		if err != nil {
 			return "", nil

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // namer makes local names for the file system that root is on.
@@ -21,7 +22,7 @@ func (n *namer) name(remote string) string {
 	if utf8.ValidString(name) || n.takesBytes() {
 		return name
 	}
-	return safeName(contract.EscapeName(name), onWindows)
+	return filename.Clean(contract.EscapeName(name), onWindows)
 }
 
 // takesBytes tries it once: macOS, and Linux's exFAT and CIFS, refuse other names.

@@ -5,66 +5,22 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
-	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
-func TestLocalName(t *testing.T) {
-	long := strings.Repeat("ü", 200)
+func TestLocalNameIsTheLastPartUnescaped(t *testing.T) {
 	for _, c := range []struct{ remote, unix, windows string }{
 		{"a.txt", "a.txt", "a.txt"},
 		{"/content/sub/a.txt", "a.txt", "a.txt"},
 		{"/content/sub/", "sub", "sub"},
 		{"", "_", "_"},
 		{"/", "_", "_"},
-		{".", "_", "_"},
-		{"..", "__", "_"},
 		{"/content/..", "__", "_"},
-		{"...", "...", "_"},
-		{".bashrc", ".bashrc", ".bashrc"},
-		{"it's \"quoted\" ünïcode", "it's \"quoted\" ünïcode", "it's _quoted_ ünïcode"},
-		{"new\nline", "new_line", "new_line"},
-		{"tab\x01\x1f", "tab__", "tab__"},
-		{"\x1b[2Jx", "_[2Jx", "_[2Jx"},
-		{"esc\x1b]0;HA\ad", "esc_]0;HA_d", "esc_]0;HA_d"},
-		{"del\x7fc1\u009b", "del_c1_", "del_c1_"},
-		{"\u202egnp.exe", "_gnp.exe", "_gnp.exe"},
 		{`\xe2\x80\xaegnp.exe`, "_gnp.exe", "_xe2_x80_xaegnp.exe"},
-		{"\u200e\u200f\u061c\u2066\u2069", "_____", "_____"},
-		{"zero\u200b\u2060\ufeffwidth", "zero___width", "zero___width"},
-		{"\u2028\u2029\U000e0041", "___", "___"},
-		{"👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم"},
-		{"nul\x00byte", "nul_byte", "nul_byte"},
-		{`back\slash`, `back\slash`, "back_slash"},
-		{`..\..\x`, `..\..\x`, ".._.._x"},
-		{`C:\x`, `C:\x`, "C__x"},
-		{"a:stream", "a:stream", "a_stream"},
-		{`what?*<>|`, `what?*<>|`, "what_____"},
-		{"dot.", "dot.", "dot_"},
-		{"dots. . ", "dots. . ", "dots_"},
-		{"space ", "space ", "space_"},
-		{" lead", " lead", " lead"},
-		{"CON", "CON", "_CON"},
-		{"con.txt", "con.txt", "_con.txt"},
-		{"Aux .x", "Aux .x", "_Aux .x"},
-		{"nul.tar.gz", "nul.tar.gz", "_nul.tar.gz"},
-		{"PRN", "PRN", "_PRN"},
-		{"CONIN$", "CONIN$", "_CONIN$"},
-		{"COM1", "COM1", "_COM1"},
-		{"com¹.log", "com¹.log", "_com¹.log"},
-		{"LPT9.", "LPT9.", "LPT9_"},
-		{"COM10", "COM10", "COM10"},
-		{"COMx", "COMx", "COMx"},
-		{"console", "console", "console"},
-		{"bad\xff\xfe", "bad\xff\xfe", "bad_"},
 		{`/content/bad\xff\xfe/`, "bad\xff\xfe", "bad_xff_xfe"},
 		{`\x5cxff`, `\xff`, "_x5cxff"},
-		{"\xff\x00", "\xff_", "__"},
-		{long + ".csv", long[:250] + ".csv", long[:250] + ".csv"},
-		{strings.Repeat("a", 256), strings.Repeat("a", 255), strings.Repeat("a", 255)},
-		{"a." + strings.Repeat("b", 300), "a." + strings.Repeat("b", 253), "a." + strings.Repeat("b", 253)},
 	} {
 		if got := LocalName(c.remote, false); got != c.unix {
 			t.Errorf("LocalName(%q) = %q, want %q", c.remote, got, c.unix)
@@ -78,74 +34,20 @@ func TestLocalName(t *testing.T) {
 func ownName(remote string) string { return LocalName(remote, onWindows) }
 
 func FuzzLocalName(f *testing.F) {
-	for _, seed := range []string{"a.txt", "..", "CON.", "a\x00/..\\b", "\x1b\u202e", `\xe2\x80\xae`, "\xe2\xff\x80\xae", strings.Repeat("é.", 200), "\xff. ", "com0 .x"} {
+	for _, seed := range []string{"a.txt", "..", "CON.", "a\x00/..\\b", `\xe2\x80\xae`, "\xe2\xff\x80\xae", strings.Repeat("é.", 200)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, remote string) {
 		for _, windows := range []bool{false, true} {
 			name := LocalName(remote, windows)
-			switch {
-			case name == "", name == ".", name == "..", len(name) > maxName, windows && !utf8.ValidString(name), strings.ContainsAny(name, "/\x00"),
-				strings.ContainsFunc(name, func(r rune) bool { return !plain.Visible(r) }):
-				t.Fatalf("LocalName(%q, %v) = %q", remote, windows, name)
-			case windows && (strings.ContainsAny(name, `<>:"\|?*`) || strings.TrimRight(name, ". ") != name || isDevice(name)):
-				t.Fatalf("LocalName(%q) on Windows = %q", remote, name)
-			case safeName(name, windows) != name:
-				t.Fatalf("LocalName(%q, %v) = %q is made safe once more", remote, windows, name)
-			case checkName(name, windows) != nil && !(len(name) > 1 && name[1] == ':'):
-				t.Fatalf("LocalName(%q, %v) = %q is refused: %v", remote, windows, name, checkName(name, windows))
-			case len(partName(name)+journalSuffix) > maxName:
+			if filename.Clean(name, windows) != name {
+				t.Fatalf("LocalName(%q, %v) = %q, which is not safe", remote, windows, name)
+			}
+			if len(partName(name)+journalSuffix) > filename.MaxBytes {
 				t.Fatalf("the part of %q has the long name %q", name, partName(name))
 			}
 		}
 	})
-}
-
-func TestNamesThatLeadOutAreRefused(t *testing.T) {
-	for _, name := range []string{
-		"..", "../x", "a/../../x", "a/..", "a/../b", "/etc/passwd", "/", ".", "./.", `C:\x`, "c:x", "z:", "a\x00b",
-		"new\nline", "sub\x1b/x", "\u202egnp.exe", "zero\u200bwidth",
-		strings.Repeat("a", 256), "sub/" + strings.Repeat("é", 128), strings.Repeat("a/", 3000) + "x",
-	} {
-		for _, windows := range []bool{false, true} {
-			if err := checkName(name, windows); !errors.Is(err, ErrForbiddenName) {
-				t.Errorf("checkName(%.40q, %v) = %v", name, windows, err)
-			}
-		}
-	}
-	for _, name := range []string{
-		`..\x`, `a\..\..\x`, `\x`, `\\host\share`, "CON", "sub/nul.txt", "com1", "a:b", "a?", "a*", "a|b", "a<b", `a"b`,
-		"dot.", "space ", "sub /x",
-	} {
-		if err := checkName(name, true); !errors.Is(err, ErrForbiddenName) {
-			t.Errorf("checkName(%q) on Windows = %v", name, err)
-		}
-	}
-	for _, name := range []string{"a", "a/b", "./a", "a//b", "ünï code", "it's", ".hidden", "a..b", "..a", "CONSOLE", strings.Repeat("a", 255)} {
-		for _, windows := range []bool{false, true} {
-			if err := checkName(name, windows); err != nil {
-				t.Errorf("checkName(%q, %v) = %v", name, windows, err)
-			}
-		}
-	}
-}
-
-func TestNumberedNamesKeepExtensionAndFit(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		i    int
-		want string
-	}{
-		{"a.txt", 0, "a.txt"},
-		{"a.txt", 1, "a (1).txt"},
-		{"sub.d/a", 2, "sub.d/a (2)"},
-		{".bashrc", 1, ".bashrc (1)"},
-		{"x/" + strings.Repeat("a", 251) + ".txt", 10, "x/" + strings.Repeat("a", 246) + " (10).txt"},
-	} {
-		if got := numbered(c.name, c.i); got != c.want {
-			t.Errorf("numbered(%q, %d) = %q, want %q", c.name, c.i, got, c.want)
-		}
-	}
 }
 
 func TestEachEntryOfAFolderGetsALocalNameOfItsOwn(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 const (
@@ -74,7 +75,7 @@ func (o origin) note(root *os.Root, name string) error {
 // kept from other downloads until unlock is called.
 func (j *job) claimFolder(root *os.Root, name string, from origin) (at string, unlock func(), err error) {
 	for i := 0; i <= maxEntries; i++ {
-		at = numbered(name, i)
+		at = filename.Numbered(name, i)
 		if unlock, err = lockName(root, at+"/"); err != nil {
 			return at, nil, err
 		}

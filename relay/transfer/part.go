@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // part is a file that is on its way, beside the journal of what it holds. Both stay
@@ -30,7 +31,7 @@ const maxForeign = 20
 // file.
 func openPart(root *os.Root, name, remote string, st contract.FileStat) (*part, error) {
 	for i := 0; i <= maxForeign; i++ {
-		p := &part{root: root, name: numbered(name, i), grown: make(chan struct{}, 1)}
+		p := &part{root: root, name: filename.Numbered(name, i), grown: make(chan struct{}, 1)}
 		if ours, err := p.claim(); err != nil {
 			return nil, err
 		} else if !ours {

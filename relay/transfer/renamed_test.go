@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"colabrelay/relay/plain"
+	"colabrelay/shared/filename"
 )
 
 // Whoever writes a file on the VM chooses its name, and a shell on the laptop lists it.
@@ -29,7 +29,7 @@ func TestNamesOnTheDiskAreVisibleAndStayTheSame(t *testing.T) {
 		wantNames(t, r.Path, want...)
 		wantNames(t, filepath.Join(r.Path, "esc_]0;HA_d"), "_[2Jx", "_[2Jx (1)")
 		must(t, filepath.WalkDir(dir, func(at string, _ fs.DirEntry, err error) error {
-			if strings.ContainsFunc(at, func(r rune) bool { return !plain.Visible(r) }) {
+			if strings.ContainsFunc(at, func(r rune) bool { return !filename.Visible(r) }) {
 				t.Errorf("there is %q", at)
 			}
 			return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // maxRounds bounds how often an upload is told that something is missing although all
@@ -132,7 +133,7 @@ const maxSame = 20
 // it may be overwritten, one of its numbered names.
 func (u *upload) findSame(ctx context.Context) (string, error) {
 	for i := range maxSame {
-		at := numbered(u.target, i)
+		at := filename.Numbered(u.target, i)
 		st, err := u.client.Stat(ctx, at, true, firstDigestWait)
 		switch {
 		case refusalCode(err) == contract.CodeNotFound:

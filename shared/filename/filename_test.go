@@ -1,0 +1,206 @@
+package filename
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+func TestClean(t *testing.T) {
+	long := strings.Repeat("ü", 200)
+	for _, c := range []struct{ name, unix, windows string }{
+		{"a.txt", "a.txt", "a.txt"},
+		{"", "_", "_"},
+		{".", "_", "_"},
+		{"..", "__", "_"},
+		{"...", "...", "_"},
+		{".bashrc", ".bashrc", ".bashrc"},
+		{"a/b", "a_b", "a_b"},
+		{"it's \"quoted\" ünïcode", "it's \"quoted\" ünïcode", "it's _quoted_ ünïcode"},
+		{"new\nline", "new_line", "new_line"},
+		{"tab\x01\x1f", "tab__", "tab__"},
+		{"\x1b[2Jx", "_[2Jx", "_[2Jx"},
+		{"esc\x1b]0;HA\ad", "esc_]0;HA_d", "esc_]0;HA_d"},
+		{"del\x7fc1\u009b", "del_c1_", "del_c1_"},
+		{"\u202egnp.exe", "_gnp.exe", "_gnp.exe"},
+		{"\u200e\u200f\u061c\u2066\u2069", "_____", "_____"},
+		{"zero\u200b\u2060\ufeffwidth", "zero___width", "zero___width"},
+		{"\u2028\u2029\U000e0041", "___", "___"},
+		{"👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم"},
+		{"nul\x00byte", "nul_byte", "nul_byte"},
+		{`back\slash`, `back\slash`, "back_slash"},
+		{`..\..\x`, `..\..\x`, ".._.._x"},
+		{`C:\x`, `C:\x`, "C__x"},
+		{"a:stream", "a:stream", "a_stream"},
+		{`what?*<>|`, `what?*<>|`, "what_____"},
+		{"dot.", "dot.", "dot_"},
+		{"dots. . ", "dots. . ", "dots_"},
+		{"space ", "space ", "space_"},
+		{" lead", " lead", " lead"},
+		{"CON", "CON", "_CON"},
+		{"con.txt", "con.txt", "_con.txt"},
+		{"Aux .x", "Aux .x", "_Aux .x"},
+		{"nul.tar.gz", "nul.tar.gz", "_nul.tar.gz"},
+		{"PRN", "PRN", "_PRN"},
+		{"CONIN$", "CONIN$", "_CONIN$"},
+		{"COM1", "COM1", "_COM1"},
+		{"com¹.log", "com¹.log", "_com¹.log"},
+		{"LPT9.", "LPT9.", "LPT9_"},
+		{"COM10", "COM10", "COM10"},
+		{"COMx", "COMx", "COMx"},
+		{"console", "console", "console"},
+		{"bad\xff\xfe", "bad\xff\xfe", "bad_"},
+		{"\xff\x00", "\xff_", "__"},
+		{long + ".csv", long[:250] + ".csv", long[:250] + ".csv"},
+		{strings.Repeat("a", 256), strings.Repeat("a", 255), strings.Repeat("a", 255)},
+		{"a." + strings.Repeat("b", 300), "a." + strings.Repeat("b", 253), "a." + strings.Repeat("b", 253)},
+	} {
+		if got := Clean(c.name, false); got != c.unix {
+			t.Errorf("Clean(%q) = %q, want %q", c.name, got, c.unix)
+		}
+		if got := Clean(c.name, true); got != c.windows {
+			t.Errorf("Clean(%q) on Windows = %q, want %q", c.name, got, c.windows)
+		}
+	}
+}
+
+func TestNumberedNamesKeepTheirExtensionAndFit(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		i    int
+		want string
+	}{
+		{"a.txt", 0, "a.txt"},
+		{"a.txt", 1, "a (1).txt"},
+		{"sub.d/a", 2, "sub.d/a (2)"},
+		{".bashrc", 1, ".bashrc (1)"},
+		{"x/" + strings.Repeat("a", 251) + ".txt", 10, "x/" + strings.Repeat("a", 246) + " (10).txt"},
+	} {
+		if got := Numbered(c.name, c.i); got != c.want {
+			t.Errorf("Numbered(%q, %d) = %q, want %q", c.name, c.i, got, c.want)
+		}
+	}
+}
+
+// Checkpoints and kernel states have these names on disk: they must be found again.
+func TestUniqueNamesNeverChange(t *testing.T) {
+	for name, want := range map[string]string{
+		"train":                  "train",
+		"run_2-b":                "run_2-b",
+		"Train":                  "train.e99c90db87c0",
+		"a/b":                    "a_b.c14cddc033f6",
+		"../../etc/passwd":       "______etc_passwd.3754d6cb3a38",
+		"":                       ".e3b0c44298fc",
+		"имя":                    "___.63565d7f1dcb",
+		"bad\xff":                "bad_.69f5f0e0fa0f",
+		"con":                    "con.1143da2bc54c",
+		"com0":                   "com0",
+		"com1":                   "com1.957a49c3e803",
+		"lpt0":                   "lpt0",
+		"lpt9":                   "lpt9.06f4d3cdc0a1",
+		"console":                "console",
+		strings.Repeat("x", 80):  strings.Repeat("x", 80),
+		strings.Repeat("x", 300): strings.Repeat("x", 80) + ".0d4e2ca9e9cb",
+	} {
+		if got := Unique(name); got != want {
+			t.Errorf("Unique(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestIDsFromAnotherMachineStayInTheirFolder(t *testing.T) {
+	for id, want := range map[string]string{
+		"e-1.x": "e-1.x", "E_1": "E_1", "../../etc/passwd": "_.._etc_passwd", "..": "_", "": "_", `a\b`: "a_b", "C:x": "C_x",
+		"é": "_", "con": "_con", "a.": "a_", strings.Repeat("x", 300): strings.Repeat("x", 100),
+	} {
+		if got := ID(id); got != want {
+			t.Errorf("ID(%q) = %q, want %q", id, got, want)
+		}
+	}
+}
+
+func TestPathsThatLeaveTheirFolderAreRefused(t *testing.T) {
+	for _, name := range []string{
+		"..", "../x", "a/../../x", "a/..", "a/../b", "/etc/passwd", "/", ".", "./.", `C:\x`, "c:x", "z:", "a\x00b",
+		"new\nline", "sub\x1b/x", "\u202egnp.exe", "zero\u200bwidth",
+		strings.Repeat("a", 256), "sub/" + strings.Repeat("é", 128), strings.Repeat("a/", 3000) + "x",
+	} {
+		for _, windows := range []bool{false, true} {
+			if CheckPath(name, windows) == nil {
+				t.Errorf("CheckPath(%.40q, %v) accepts it", name, windows)
+			}
+		}
+	}
+	for _, name := range []string{
+		`..\x`, `a\..\..\x`, `\x`, `\\host\share`, "CON", "sub/nul.txt", "com1", "a:b", "a?", "a*", "a|b", "a<b", `a"b`,
+		"dot.", "space ", "sub /x",
+	} {
+		if CheckPath(name, true) == nil {
+			t.Errorf("CheckPath(%q) on Windows accepts it", name)
+		}
+	}
+	for _, name := range []string{"a", "a/b", "./a", "a//b", "ünï code", "it's", ".hidden", "a..b", "..a", "CONSOLE", strings.Repeat("a", 255)} {
+		for _, windows := range []bool{false, true} {
+			if err := CheckPath(name, windows); err != nil {
+				t.Errorf("CheckPath(%q, %v) = %v", name, windows, err)
+			}
+		}
+	}
+}
+
+func TestVisible(t *testing.T) {
+	for r, want := range map[rune]bool{
+		'a': true, ' ': true, 'ü': true, '日': true, '🙂': true, '\u200d': true, utf8.RuneError: true,
+		'\n': false, '\t': false, '\r': false, 0: false, 0x1b: false, 0x7f: false, 0x9b: false,
+		'\u202e': false, '\u2069': false, '\u200b': false, '\ufeff': false, '\u2028': false, 0xe0041: false,
+	} {
+		if Visible(r) != want {
+			t.Errorf("Visible(%q) is %v", r, !want)
+		}
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	for _, seed := range []string{"a.txt", "..", "CON.", "a\x00/..\\b", "\x1b\u202e", "\xe2\xff\x80\xae", strings.Repeat("é.", 200), "\xff. ", "com0 .x", "é\U0001f600"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		for _, windows := range []bool{false, true} {
+			got := Clean(name, windows)
+			switch {
+			case got == "", got == ".", got == "..", len(got) > MaxBytes, len(utf16.Encode([]rune(got))) > MaxBytes, strings.ContainsAny(got, "/\x00"),
+				strings.ContainsFunc(got, func(r rune) bool { return !Visible(r) }):
+				t.Fatalf("Clean(%q, %v) = %q", name, windows, got)
+			case windows && (!utf8.ValidString(got) || strings.ContainsAny(got, `<>:"\|?*`) || strings.TrimRight(got, ". ") != got || isDevice(got)):
+				t.Fatalf("Clean(%q) on Windows = %q", name, got)
+			case Clean(got, windows) != got:
+				t.Fatalf("Clean(%q, %v) = %q, which Clean changes again", name, windows, got)
+			}
+			if err := CheckPath(got, windows); err != nil && !(len(got) > 1 && got[1] == ':') {
+				t.Fatalf("Clean(%q, %v) = %q, which CheckPath refuses: %v", name, windows, got, err)
+			}
+		}
+	})
+}
+
+func FuzzUnique(f *testing.F) {
+	f.Add("train", "Train")
+	f.Add("", "_")
+	f.Add("com1", "COM1")
+	f.Add(strings.Repeat("x", 80), strings.Repeat("x", 81))
+	f.Fuzz(func(t *testing.T, one, other string) {
+		for _, name := range []string{one, other} {
+			file := Unique(name) + ".json"
+			if got := Clean(file, true); got != file && !isDevice(file) {
+				t.Fatalf("Unique(%q) is the file %q, which Clean makes %q", name, file, got)
+			}
+			if id := ID(name); strings.HasPrefix(id, ".") || id != Clean(id, true) {
+				t.Fatalf("ID(%q) = %q", name, id)
+			}
+		}
+		if one != other && strings.EqualFold(Unique(one), Unique(other)) {
+			t.Fatalf("%q and %q share the name %q", one, other, Unique(one))
+		}
+	})
+}
