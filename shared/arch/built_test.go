@@ -10,18 +10,17 @@ import (
 	"testing"
 )
 
-// builtSuffixes end the names of files that a tool makes from a source.
+// builtSuffixes are the name suffixes of files that a tool builds.
 var builtSuffixes = []string{".a", ".dll", ".dylib", ".exe", ".o", ".pyc", ".pyd", ".pyo", ".so", ".test"}
 
 func isBuilt(path string) bool {
 	return slices.Contains(builtSuffixes, strings.ToLower(filepath.Ext(path)))
 }
 
-// A tracked built file changes at every test run and says nothing that its source
-// does not.
+// A tracked built file would change with every test run.
 func TestNoBuiltFileIsTracked(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(top, ".git")); err != nil {
-		t.Log("this tree is no git checkout: nothing is tracked")
+		t.Log("this tree is not a git checkout")
 		return
 	}
 	out, err := exec.Command("git", "-C", top, "ls-files", "-z").Output()
@@ -30,7 +29,7 @@ func TestNoBuiltFileIsTracked(t *testing.T) {
 	}
 	tracked := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
 	if len(tracked) < 100 {
-		t.Fatalf("git lists %d files, far too few", len(tracked))
+		t.Fatalf("git lists only %d files", len(tracked))
 	}
 	for _, path := range tracked {
 		if isBuilt(path) {
@@ -41,11 +40,11 @@ func TestNoBuiltFileIsTracked(t *testing.T) {
 
 func TestNoBuiltFileLiesAmongTheSources(t *testing.T) {
 	for _, path := range builtFiles(t, top) {
-		t.Errorf("%s is a built file outside the folders that .gitignore names: remove it and build it elsewhere", path)
+		t.Errorf("%s is a built file outside the folders in .gitignore: remove it and build it elsewhere", path)
 	}
 }
 
-// builtFiles are those below dir that lie in no ignored folder.
+// builtFiles returns the built files below dir that are not in an ignored folder.
 func builtFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	ignored := ignoredFolders(t)
@@ -67,7 +66,7 @@ func builtFiles(t *testing.T, dir string) []string {
 	return built
 }
 
-// ignoredFolders are the names of .gitignore that end in a slash, and git's own.
+// ignoredFolders returns the names in .gitignore that end in a slash, and .git.
 func ignoredFolders(t *testing.T) []string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(top, ".gitignore"))

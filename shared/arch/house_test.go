@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// maxLines is where a file is split.
+// maxLines is the most lines of a file.
 const maxLines = 400
 
 func TestNoFileIsTooLong(t *testing.T) {
@@ -45,7 +45,7 @@ func TestEachPackageHasOneComment(t *testing.T) {
 func TestNothingSleeps(t *testing.T) {
 	eachCall(t, func(f file, receiver, name string) {
 		if receiver == "time" && name == "Sleep" {
-			t.Errorf("%s calls time.Sleep: wait for what is awaited, with a deadline", f.Path)
+			t.Errorf("%s calls time.Sleep: poll or wait for an event, with a deadline", f.Path)
 		}
 	})
 }
@@ -53,7 +53,7 @@ func TestNothingSleeps(t *testing.T) {
 func TestNoTestIsSkipped(t *testing.T) {
 	eachCall(t, func(f file, receiver, name string) {
 		if slices.Contains([]string{"t", "b", "tb", "f"}, receiver) && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, name) {
-			t.Errorf("%s calls %s.%s: a skipped path is a defect; fail with what is missing", f.Path, receiver, name)
+			t.Errorf("%s calls %s.%s: fail and say what is missing instead", f.Path, receiver, name)
 		}
 	})
 }
@@ -63,14 +63,14 @@ func TestNothingIsLeftToDo(t *testing.T) {
 		for _, group := range f.AST.Comments {
 			for _, word := range []string{"TO" + "DO", "FIX" + "ME"} {
 				if strings.Contains(group.Text(), word) {
-					t.Errorf("%s: a comment says %s: do it, or write an issue", f.Path, word)
+					t.Errorf("%s: a comment says %s: do it or write an issue", f.Path, word)
 				}
 			}
 		}
 	}
 }
 
-// eachCall visits every name.name(...) of the project.
+// eachCall visits every call of the form name.name(...) in the project.
 func eachCall(t *testing.T, visit func(f file, receiver, name string)) {
 	t.Helper()
 	for _, f := range sources(t) {

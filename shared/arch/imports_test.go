@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// allowed is the architecture: each package, and which of ours it may import.
-// Test files may import more: see mayImportInTest.
+// allowed lists, for each package, the packages of this module that it may import. Test
+// files may import more; see mayImportInTest.
 var allowed = map[string][]string{
 	"colab-bootstrap":           {},
 	"colab-bootstrap/fill":      {"colab-bootstrap"},
@@ -50,12 +50,12 @@ var allowed = map[string][]string{
 	"shared/stacks":             {},
 }
 
-// testOnly are packages that neither program may link.
+// testOnly are packages that must not be linked into either program.
 var testOnly = []string{"executor/tunnel/ngroktest", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/smalldisk", "shared/stacks"}
 
-// homes says which packages may import a third-party module. The big ones have
-// one home, so that replacing one changes one place. Tests and the packages of
-// testOnly may import any of them.
+// homes lists the packages that may import a third-party module. A large module has one
+// home, so that it can be replaced in one place. Tests and the packages in testOnly may
+// import all of them.
 var homes = map[string][]string{
 	"github.com/charmbracelet/x/ansi": {"relay/render"},
 	"github.com/dunglas/httpsfv":      {"shared/auth"},
@@ -72,7 +72,7 @@ var homes = map[string][]string{
 	"golang.org/x/image":              {"relay/render"},
 	"golang.org/x/term":               {"relay"},
 
-	// Small ones that do one thing well, wherever that thing is needed.
+	// Small modules may be used where they are needed.
 	"github.com/cenkalti/backoff/v5": {"executor/tunnel", "relay/client", "relay/transfer"},
 	"github.com/gofrs/flock":         {"executor", "relay/checkpoint", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
 	"github.com/google/uuid":         {"executor", "executor/api", "executor/execution", "executor/kernel"},
@@ -81,7 +81,7 @@ var homes = map[string][]string{
 	"golang.org/x/sys":               {"executor", "executor/files", "executor/kernel"},
 }
 
-// testModules may be imported by any test, and by no program.
+// testModules may be imported by all tests, and by neither program.
 var testModules = []string{
 	"github.com/Shopify/toxiproxy/v2", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal",
 	"github.com/rs/zerolog", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak",
@@ -90,7 +90,7 @@ var testModules = []string{
 func TestImportsFollowTheTable(t *testing.T) {
 	for _, f := range sources(t) {
 		if _, ok := allowed[f.Package]; !ok {
-			t.Errorf("%s: package %q has no row in shared/arch/imports_test.go: add one with what it may import", f.Path, f.Package)
+			t.Errorf("%s: package %q has no row in shared/arch/imports_test.go: add one", f.Path, f.Package)
 			continue
 		}
 		for _, path := range f.Imports {
@@ -101,8 +101,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 	}
 }
 
-// refusal says why a file may not import a path, and what to do; it is empty
-// when it may.
+// refusal returns why a file may not import a path and what to do, or "" if it may.
 func refusal(f file, path string) string {
 	if own, ok := strings.CutPrefix(path, module+"/"); ok {
 		return refusalOfOurs(f, own)
@@ -141,8 +140,8 @@ func refusalOfOurs(f file, own string) string {
 		": pass what is needed in from above, or change the table in shared/arch/imports_test.go and say why in ARCHITECTURE.md"
 }
 
-// mayImportInTest: the package itself, shared ones and test helpers, packages of
-// the same program; shared/e2e's tests everything.
+// mayImportInTest reports whether a test may import a package: its own, a shared one, a
+// test helper, or one of the same program. The tests of shared/e2e may import everything.
 func mayImportInTest(pkg, own string) bool {
 	program := func(p string) string { first, _, _ := strings.Cut(p, "/"); return first }
 	return pkg == "shared/e2e" || slices.Contains(testOnly, own) || program(own) == "shared" || program(own) == program(pkg)
@@ -162,7 +161,7 @@ func TestTableHasNoDeadRows(t *testing.T) {
 	}
 	for pkg := range allowed {
 		if !packages[pkg] {
-			t.Errorf("the table has a row for %q, which is no package", pkg)
+			t.Errorf("the table has a row for %q, which is not a package", pkg)
 		}
 	}
 	for mod := range homes {
@@ -171,21 +170,19 @@ func TestTableHasNoDeadRows(t *testing.T) {
 			found = found || within(path, []string{mod})
 		}
 		if !found {
-			t.Errorf("homes has %q, which nobody imports", mod)
+			t.Errorf("homes lists %q, which no package imports", mod)
 		}
 	}
 }
 
-// A permission that no import needs is a door left open: the next import through it
-// would change the architecture unnoticed.
+// An unused permission would let a new import change the architecture unnoticed.
 func TestTableHasNoUnusedPermissions(t *testing.T) {
 	for _, unused := range unusedPermissions(sources(t)) {
-		t.Errorf("%s, and no import needs that: remove it from shared/arch/imports_test.go", unused)
+		t.Errorf("%s, but no import needs that: remove it from shared/arch/imports_test.go", unused)
 	}
 }
 
-// unusedPermissions describes each entry of the two tables without which every
-// import would still be allowed.
+// unusedPermissions describes each entry of the two tables that no import needs.
 func unusedPermissions(files []file) []string {
 	needed := map[[2]string]bool{}
 	for _, f := range files {
@@ -212,8 +209,8 @@ func unusedPermissions(files []file) []string {
 	return unused
 }
 
-// permission is the entry that an import needs: the package and what it may import.
-// It is empty where a general rule allows the import.
+// permission returns the entry that an import needs, or "" if a general rule allows the
+// import.
 func permission(f file, path string) [2]string {
 	if own, ok := strings.CutPrefix(path, module+"/"); ok {
 		if f.Test && mayImportInTest(f.Package, own) {
@@ -239,7 +236,7 @@ func TestUnusedPermissionsAreFound(t *testing.T) {
 	for text, want := range map[string]bool{
 		"relay/progress to import relay/transfer": false,
 		"relay to import golang.org/x/term":       false,
-		"relay/pairing to import shared/auth":     true, // a test may without it
+		"relay/pairing to import shared/auth":     true, // a test may import it anyway
 		"relay to import github.com/spf13":        true,
 	} {
 		if got := strings.Contains(unused, text); got != want {
@@ -265,7 +262,7 @@ func TestNeitherProgramReachesTheOther(t *testing.T) {
 
 func in(pkg, program string) bool { return pkg == program || strings.HasPrefix(pkg, program+"/") }
 
-// The test of the tests: each rule refuses what it is there for.
+// Each rule refuses what it must refuse.
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
 		file file

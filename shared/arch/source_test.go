@@ -1,6 +1,6 @@
-// Package arch holds the project's architecture as tests: who may import whom,
-// which package is the home of a third-party module, and the rules of the house
-// that a machine can check. It has no code of its own and must not be imported.
+// Package arch tests the project's architecture: which package may import which, which
+// packages may use a third-party module, and the style rules that a program can check. It
+// contains only tests and must not be imported.
 // Start reading at the tables in imports_test.go.
 package arch
 
@@ -21,7 +21,7 @@ const module = "colabrelay"
 
 // file is one Go file of the project.
 type file struct {
-	Path    string // from the top folder, with slashes
+	Path    string // relative to the top folder, with slashes
 	Package string // its folder, "executor/jupyter"
 	Test    bool
 	Imports []string
@@ -29,7 +29,7 @@ type file struct {
 	Lines   int
 }
 
-// sources are all Go files of the project.
+// sources returns all Go files of the project.
 func sources(t *testing.T) []file {
 	t.Helper()
 	var files []file
@@ -44,8 +44,8 @@ func sources(t *testing.T) []file {
 	return files
 }
 
-// walk calls visit with each file's path from the top folder. Folders that tools
-// made or that hold test data are left out.
+// walk calls visit with the path of each file, relative to the top folder. It skips
+// folders that tools created and folders with test data.
 func walk(t *testing.T, visit func(path string)) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS(top), ".", func(path string, d fs.DirEntry, err error) error {

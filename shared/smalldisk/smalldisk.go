@@ -1,3 +1,3 @@
-// Package smalldisk gives a test a disk of a few MiB of its own, which it can fill. For
-// tests only. It knows nothing of what runs on the disk.
+// Package smalldisk gives a test its own disk of a few MiB, which the test can fill. It is
+// for tests only and must not depend on what they test. Start reading at Run.
 package smalldisk

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// env names the disk's folder in the process that has it.
+// env tells the child process the folder of its disk.
 const env = "TEST_SMALL_DISK"
 
-// Run runs the test again in a process that has a disk of so many MiB, and returns its
-// folder there. In the process that only waits for that one it returns "". Mounting
-// takes a mount namespace, and without root a user namespace too.
+// Run runs the test again in a child process that has a disk of this many MiB. In the
+// child it returns the disk's folder; in the parent it waits for the child and returns "".
+// The child gets a mount namespace and, without root, a user namespace.
 func Run(t *testing.T, megabytes int) string {
 	t.Helper()
 	if dir := os.Getenv(env); dir != "" {
@@ -46,7 +46,7 @@ func mount(dir string, megabytes int) error {
 	return syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes))
 }
 
-// Fill takes all that is left of the disk, with a file of this path.
+// Fill creates a file at path that uses all remaining space of the disk.
 func Fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)

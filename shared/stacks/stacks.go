@@ -1,6 +1,6 @@
-// Package stacks names, for tests and the demo only, the Python environments
-// with ipykernel that the Makefile sets up under .python: old is Colab's kernel
-// stack, new is the newest one. It must not be linked into either program.
+// Package stacks finds the Python environments with ipykernel that make python sets up in
+// .python, for tests and the demo: old is Colab's kernel stack, new is the newest one. It
+// must not be linked into either program. Start reading at Each.
 package stacks
 
 import (
@@ -10,19 +10,19 @@ import (
 	"testing"
 )
 
-// Stack is one Python environment that has ipykernel.
+// Stack is a Python environment with ipykernel.
 type Stack struct {
 	Name   string // "old" or "new"
 	Python string // absolute path of its interpreter
 }
 
-// Root is the checkout's top folder.
+// Root returns the checkout's top folder.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// Old is Colab's stack. A missing one fails the test: make python sets it up.
+// Old returns Colab's stack. It fails the test if make python has not set it up.
 func Old(t testing.TB) Stack {
 	t.Helper()
 	s := Stack{Name: "old", Python: filepath.Join(Root(), ".python", "old", "bin", "python")}
@@ -32,8 +32,8 @@ func Old(t testing.TB) Stack {
 	return s
 }
 
-// Notebook is the interpreter that has nbclient. A missing one fails the test
-// with what to do.
+// Notebook returns the interpreter that has nbclient. It fails the test if there is none
+// and says what to do.
 func Notebook(t testing.TB) string {
 	t.Helper()
 	root := filepath.Join(Root(), ".python", "notebook")
@@ -47,13 +47,13 @@ func Notebook(t testing.TB) string {
 	return python
 }
 
-// All is Old and, unless make python had to leave it out, the newest stack.
+// All returns Old and, unless make python had to omit it, the newest stack.
 func All(t testing.TB) []Stack {
 	t.Helper()
 	all := []Stack{Old(t)}
 	root := filepath.Join(Root(), ".python", "new")
 	if _, err := os.Stat(root + ".left-out"); err == nil {
-		t.Log("the newest ipykernel is left out: pip reached no index when make python ran")
+		t.Log("the newest ipykernel is not tested: pip reached no index when make python ran")
 		return all
 	}
 	s := Stack{Name: "new", Python: filepath.Join(root, "bin", "python")}

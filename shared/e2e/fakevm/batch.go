@@ -13,7 +13,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// plain is a request's body without its compression.
+// plain returns the decompressed body of a request.
 func plain(r *http.Request, body []byte) ([]byte, error) {
 	if r.Header.Get("Content-Encoding") != "gzip" {
 		return body, nil
@@ -29,7 +29,7 @@ func badRequest(err error) error {
 	return &contract.Error{Code: contract.CodeBadRequest, Message: err.Error()}
 }
 
-// compare knows no numbered names: what has another content is absent.
+// compare does not consider numbered names: a file with different content is absent.
 func (v *VM) compare(body []byte) (contract.Comparison, error) {
 	var m contract.Manifest
 	if err := json.Unmarshal(body, &m); err != nil {
@@ -66,12 +66,12 @@ func (v *VM) batch(body []byte) (contract.BatchAnswer, error) {
 		files = files[f.SizeBytes:]
 		start := contract.UploadStart{Path: path.Join(m.Path, f.Name), SizeBytes: f.SizeBytes, SHA256: f.SHA256, Overwrite: m.Overwrite}
 		switch {
-		case strings.HasSuffix(f.Name, "/"): // folders are what the paths of files imply
+		case strings.HasSuffix(f.Name, "/"): // a folder exists if a file is in it
 			out.Files = append(out.Files, contract.BatchedFile{Path: at(start.Path)})
 		case Digest(content) != f.SHA256:
-			out.Files = append(out.Files, contract.BatchedFile{Error: &contract.Error{Code: contract.CodeChanged, Message: "another SHA-256"}})
+			out.Files = append(out.Files, contract.BatchedFile{Error: &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}})
 		default:
-			name := v.place(&upload{start: start})
+			name := v.placeLocked(&upload{start: start})
 			v.files[name] = bytes.Clone(content)
 			out.Files = append(out.Files, contract.BatchedFile{Path: name, ETag: f.SHA256[:16]})
 		}
@@ -89,7 +89,7 @@ func (v *VM) contents(body []byte) ([]byte, error) {
 	var all []byte
 	var index contract.Contents
 	for _, name := range asked.Paths {
-		st, err := v.find(name)
+		st, err := v.findLocked(name)
 		var refused *contract.Error
 		switch {
 		case errors.As(err, &refused):

@@ -1,9 +1,9 @@
-// Package fakevm serves files in memory as an executor does, to tests of the
-// relay's tools and commands: it can stop in the middle, vanish, or refuse on
-// demand, which a real executor can't be made to do. shared/e2e runs the same
-// tools and commands against a real one.
+// Package fakevm is a fake executor that serves files from memory. Tests of the relay's
+// tools and commands can make it stop in the middle of an answer, disappear or refuse a
+// request, which a real executor cannot be made to do. shared/e2e runs the same tools and
+// commands against a real executor.
 //
-// It is linked into no program. Start reading at Start, then files.go.
+// It must not be linked into either program. Start reading at Start, then files.go.
 package fakevm
 
 import (
@@ -36,17 +36,17 @@ type VM struct {
 	lie     Lie
 }
 
-// Hook is asked before each request is answered. It may wait, for as long as ctx
-// lasts; an error of the contract is answered with, ErrGone cuts the connection.
+// Hook is called before each request is answered. It may wait until ctx ends. If it
+// returns a *contract.Error, that is the answer; ErrGone closes the connection.
 type Hook func(ctx context.Context, r *http.Request) error
 
-// instance is every VM here: no test needs two behind one address.
+// instance is the same for all VMs: no test needs two at one address.
 var instance = contract.Instance{ID: "instance-1", Start: "start-1"}
 
-// ErrGone makes the VM vanish for one request.
+// ErrGone makes the VM unreachable for one request.
 var ErrGone = errors.New("the VM is gone")
 
-// Start serves until the test ends.
+// Start starts a VM that serves until the test ends.
 func Start(t testing.TB) *VM {
 	t.Helper()
 	v := New()
@@ -56,7 +56,7 @@ func Start(t testing.TB) *VM {
 	return v
 }
 
-// New makes a VM that whoever calls it serves.
+// New returns a VM that is not served yet.
 func New() *VM {
 	secret := auth.GenerateSecret()
 	return &VM{
@@ -67,7 +67,7 @@ func New() *VM {
 	}
 }
 
-// Pairing is the line that an executor prints for `relay pair`.
+// Pairing returns the pairing string for `relay pair`.
 func (v *VM) Pairing() string { return auth.Pairing{URL: v.URL, Secret: v.Secret}.String() }
 
 // On sets the hook.
@@ -77,7 +77,7 @@ func (v *VM) On(h Hook) {
 	v.hook = h
 }
 
-// Count is how often a route was asked, such as "GET /v1/files/content".
+// Count returns how many requests a route received, such as "GET /v1/files/content".
 func (v *VM) Count(route string) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -88,7 +88,7 @@ func (v *VM) Count(route string) int {
 func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // cut on its way
+		return // the client disconnected
 	}
 	v.mu.Lock()
 	v.asked[r.Method+" "+r.URL.Path]++
@@ -124,10 +124,10 @@ func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v.send(w, r, status, answer)
 }
 
-var errStranger = errors.New("a wrong signature")
+var errStranger = errors.New("wrong signature")
 
-// verify checks a signature. net/http sends a GET again by itself when its
-// connection was cut, with the nonce it had.
+// verify checks the signature. net/http repeats a GET, with the same nonce, if its
+// connection was closed; that is answered as replayed.
 func (v *VM) verify(r *http.Request) error {
 	if isOpen(r) {
 		return nil
@@ -141,12 +141,12 @@ func (v *VM) verify(r *http.Request) error {
 	return nil
 }
 
-// send answers with bytes as they are, with all else as JSON.
+// send writes an answer: bytes unchanged, everything else as JSON.
 func (v *VM) send(w http.ResponseWriter, r *http.Request, status int, answer any) {
 	v.reply(w, r, Reply{Status: status, Body: answer})
 }
 
-// isOpen reports what anybody may ask: health, without a signature.
+// isOpen reports whether a request needs no signature, as an unsigned GET /health.
 func isOpen(r *http.Request) bool {
 	return r.URL.Path == contract.PathHealth && r.Header.Get(auth.HeaderSignature) == ""
 }

@@ -14,20 +14,20 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Root is where relative paths begin.
+// Root is the folder that relative paths start from.
 const Root = "/content"
 
-// modified is every file's time: a content has one age, so that etags need no clock.
+// modified is the time of every file. An etag therefore depends on the content only.
 var modified = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// Put makes a file, or changes it. Folders are what the paths of files imply.
+// Put creates or changes a file. A folder exists if a file is in it.
 func (v *VM) Put(name string, content []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.files[at(name)] = slices.Clone(content)
 }
 
-// File is a file's content.
+// File returns the content of a file.
 func (v *VM) File(name string) ([]byte, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -35,7 +35,7 @@ func (v *VM) File(name string) ([]byte, bool) {
 	return slices.Clone(content), ok
 }
 
-// Digest is a content's SHA-256 as the contract writes it.
+// Digest returns the SHA-256 of content in hexadecimal, as in the contract.
 func Digest(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
@@ -48,8 +48,8 @@ func at(name string) string {
 	return path.Clean(name)
 }
 
-// find gives a file or folder; v.mu is held.
-func (v *VM) find(name string) (contract.FileStat, error) {
+// findLocked returns a file or folder.
+func (v *VM) findLocked(name string) (contract.FileStat, error) {
 	name = at(name)
 	st := contract.FileStat{File: contract.File{Name: path.Base(name), Path: name, Modified: modified}}
 	if content, ok := v.files[name]; ok {
@@ -60,7 +60,7 @@ func (v *VM) find(name string) (contract.FileStat, error) {
 		st.IsDir = st.IsDir || strings.HasPrefix(one, name+"/")
 	}
 	if !st.IsDir && name != Root {
-		return st, &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("there is no %q", name)}
+		return st, &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("%q does not exist", name)}
 	}
 	st.IsDir = true
 	return st, nil
@@ -69,7 +69,7 @@ func (v *VM) find(name string) (contract.FileStat, error) {
 func (v *VM) stat(q url.Values) (contract.FileStat, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	st, err := v.find(q.Get("path"))
+	st, err := v.findLocked(q.Get("path"))
 	if err == nil && !st.IsDir && q.Get("digest") == "1" {
 		st.SHA256 = Digest(v.files[st.Path])
 	}
@@ -79,7 +79,7 @@ func (v *VM) stat(q url.Values) (contract.FileStat, error) {
 func (v *VM) list(q url.Values) (contract.Files, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	dir, err := v.find(q.Get("path"))
+	dir, err := v.findLocked(q.Get("path"))
 	if err != nil {
 		return contract.Files{}, err
 	}
@@ -92,7 +92,7 @@ func (v *VM) list(q url.Values) (contract.Files, error) {
 	}
 	got := contract.Files{Path: dir.Path, Files: []contract.File{}}
 	for name := range names {
-		one, err := v.find(path.Join(dir.Path, name))
+		one, err := v.findLocked(path.Join(dir.Path, name))
 		if err != nil {
 			return got, err
 		}
@@ -112,7 +112,7 @@ func (v *VM) list(q url.Values) (contract.Files, error) {
 func (v *VM) content(q url.Values) ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	st, err := v.find(q.Get("path"))
+	st, err := v.findLocked(q.Get("path"))
 	if err != nil {
 		return nil, err
 	}

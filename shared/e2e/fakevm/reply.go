@@ -9,15 +9,15 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Lie answers a request, whose signature held, in place of the VM. Where it reports
-// false, the VM answers.
+// Lie answers a request with a valid signature instead of the VM. If it returns false,
+// the VM answers.
 type Lie func(r *http.Request, body []byte) (Reply, bool)
 
-// Reply is an answer of a Lie.
+// Reply is the answer of a Lie.
 type Reply struct {
-	Status   int // http.StatusOK when 0
+	Status   int // default: http.StatusOK
 	Header   http.Header
-	Body     any // bytes go as they are, everything else as JSON
+	Body     any // bytes are sent unchanged, everything else as JSON
 	Unsigned bool
 }
 
@@ -28,7 +28,7 @@ func (v *VM) Lies(l Lie) {
 	v.lie = l
 }
 
-// reply sends an answer, signed unless it says otherwise.
+// reply sends an answer. It is signed unless the Reply says otherwise.
 func (v *VM) reply(w http.ResponseWriter, r *http.Request, reply Reply) {
 	status := reply.Status
 	if status == 0 {

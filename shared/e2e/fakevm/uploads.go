@@ -13,12 +13,12 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// upload is one that was begun.
+// upload is an upload that was started.
 type upload struct {
 	start contract.UploadStart
 	bytes []byte
 	came  []contract.Range
-	path  string // once it is committed
+	path  string // after the commit
 }
 
 func (v *VM) startUpload(body []byte) (contract.Upload, error) {
@@ -40,7 +40,7 @@ func (v *VM) startUpload(body []byte) (contract.Upload, error) {
 	return u.state(id), nil
 }
 
-// answerUpload serves what is asked of one upload.
+// answerUpload answers a request for one upload.
 func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
 	rest, _ := strings.CutPrefix(r.URL.Path, contract.PathUploads+"/")
 	id, action, _ := strings.Cut(rest, "/")
@@ -48,7 +48,7 @@ func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
 	defer v.mu.Unlock()
 	u := v.uploads[id]
 	if u == nil {
-		return nil, &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("nothing at %s %s", r.Method, r.URL.Path)}
+		return nil, &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("no route %s %s", r.Method, r.URL.Path)}
 	}
 	switch r.Method + " " + action {
 	case "PUT ":
@@ -61,18 +61,18 @@ func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
 	case "POST commit":
 		if u.path == "" && len(u.missing()) == 0 {
 			if Digest(u.bytes) != u.start.SHA256 {
-				return nil, &contract.Error{Code: contract.CodeChanged, Message: "another SHA-256"}
+				return nil, &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}
 			}
-			u.path = v.place(u)
+			u.path = v.placeLocked(u)
 			v.files[u.path] = u.bytes
 		}
 	}
 	return u.state(id), nil
 }
 
-// place is where an upload's file goes: a different one that is there stays
-// unless it was asked to overwrite it.
-func (v *VM) place(u *upload) string {
+// placeLocked returns the path for an uploaded file. An existing different file is kept
+// unless the upload overwrites it.
+func (v *VM) placeLocked(u *upload) string {
 	name := at(u.start.Path)
 	ext := path.Ext(name)
 	for i := 1; ; i++ {
@@ -84,7 +84,7 @@ func (v *VM) place(u *upload) string {
 	}
 }
 
-// missing is what has not come yet, in order.
+// missing returns the ranges that have not been received, in order.
 func (u *upload) missing() []contract.Range {
 	slices.SortFunc(u.came, func(a, b contract.Range) int { return cmp.Compare(a.Offset, b.Offset) })
 	all, at := []contract.Range{}, int64(0)

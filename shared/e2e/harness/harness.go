@@ -1,8 +1,8 @@
 // Package harness starts the real programs for the end-to-end tests and the
 // demo: an executor with its kernel, and an MCP host with a relay as its child.
 //
-// It is linked into neither program. Everything it starts, it can also kill, as
-// a dying VM or a closing laptop would. Start reading at StartExecutor and StartHost.
+// It must not be linked into either program. It can kill everything that it starts, as
+// the end of a VM or a laptop would. Start reading at StartExecutor and StartHost.
 package harness
 
 import (
@@ -22,7 +22,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// Binaries are the two programs, built as make build does.
+// Binaries are the paths of the two programs.
 type Binaries struct{ Executor, Relay string }
 
 // Build returns both programs. It takes those that EXECUTOR_BIN and RELAY_BIN name, as
@@ -52,15 +52,15 @@ func program(ctx context.Context, variable, pkg, dir string) (string, error) {
 	return path, nil
 }
 
-// ExecutorConfig says how to start an executor. Dir is its workdir; what is
-// empty is left to the program's defaults.
+// ExecutorConfig says how to start an executor. Dir is its working directory. The
+// program's defaults apply to empty fields.
 type ExecutorConfig struct {
 	Binary string
 	Python string
 	Dir    string
 	Secret string
-	Listen string   // "127.0.0.1:0" when empty
-	Env    []string // added to a small clean environment
+	Listen string   // default: 127.0.0.1:0
+	Env    []string // added to a minimal environment
 	Args   []string // added to the flags
 }
 
@@ -86,7 +86,7 @@ type Ready struct {
 	Pairing    string `json:"pairing"`
 }
 
-// StartExecutor starts an executor and returns when its ready file is there.
+// StartExecutor starts an executor and returns when it has written its ready file.
 func StartExecutor(ctx context.Context, c ExecutorConfig) (*Executor, error) {
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:0"
@@ -138,7 +138,8 @@ func (e *Executor) awaitReady(ctx context.Context, path string) error {
 	})
 }
 
-// cleanEnviron is what a program needs to run and nothing that configures ours.
+// cleanEnviron returns the variables that any program needs, without those that configure
+// ours.
 func cleanEnviron() []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG"} {
@@ -149,16 +150,17 @@ func cleanEnviron() []string {
 	return env
 }
 
-// PID is the executor's process id.
+// PID returns the executor's process id.
 func (e *Executor) PID() int { return e.cmd.Process.Pid }
 
-// Kill ends it as a crash would, and returns when it is gone.
+// Kill ends the executor as a crash would and returns when it has exited.
 func (e *Executor) Kill() {
 	_ = e.cmd.Process.Kill()
 	<-e.exited
 }
 
-// Stop asks it to end and returns its error once it has.
+// Stop sends SIGTERM, waits until the executor has exited, and returns its error. It kills
+// the executor when ctx ends.
 func (e *Executor) Stop(ctx context.Context) error {
 	if err := e.cmd.Process.Signal(syscall.SIGTERM); errors.Is(err, os.ErrProcessDone) {
 		return nil
@@ -172,10 +174,10 @@ func (e *Executor) Stop(ctx context.Context) error {
 	}
 }
 
-// Exited is closed when it has ended.
+// Exited returns a channel that is closed when the executor has exited.
 func (e *Executor) Exited() <-chan struct{} { return e.exited }
 
-// Output keeps what a program prints, for reading while it runs.
+// Output collects what a program prints. It can be read while the program runs.
 type Output struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -207,7 +209,7 @@ func Poll(ctx context.Context, f func() (bool, error)) error {
 		select {
 		case <-every.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waited in vain: %w", ctx.Err())
+			return fmt.Errorf("the awaited condition did not become true: %w", ctx.Err())
 		}
 	}
 }

@@ -23,7 +23,7 @@ type HostConfig struct {
 	Progress func(message string)
 }
 
-// Host is an MCP host with a relay as its child, on stdio.
+// Host is an MCP host that runs a relay as its child process, on stdio.
 type Host struct {
 	Stderr *Output // what the relay logged
 
@@ -33,7 +33,7 @@ type Host struct {
 	token  int
 }
 
-// StartHost starts a relay and does the MCP handshake.
+// StartHost starts a relay and completes the MCP handshake.
 func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
 	h := &Host{Stderr: &Output{}}
 	command := func(_ context.Context, name string, env, args []string) (*exec.Cmd, error) {
@@ -67,7 +67,7 @@ func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
 	return h, nil
 }
 
-// Tools is what tools/list answers.
+// Tools returns the answer to tools/list.
 func (h *Host) Tools(ctx context.Context) ([]mcp.Tool, error) {
 	list, err := h.client.ListTools(ctx, mcp.ListToolsRequest{})
 	if err != nil {
@@ -78,7 +78,7 @@ func (h *Host) Tools(ctx context.Context) ([]mcp.Tool, error) {
 
 // Answer is a tool's result as a host sees it.
 type Answer struct {
-	Text    string         // the text contents, joined
+	Text    string         // the text contents, joined by line breaks
 	Images  []Image        // image contents
 	Fields  map[string]any // structuredContent
 	IsError bool
@@ -88,19 +88,19 @@ type Answer struct {
 // Image is one image content.
 type Image struct{ MIMEType, Data string }
 
-// String is the field of that name, or "".
+// String returns the named field, or "" if it is no string.
 func (a Answer) String(field string) string {
 	s, _ := a.Fields[field].(string)
 	return s
 }
 
-// Int is the number field of that name, or 0.
+// Int returns the named field, or 0 if it is no number.
 func (a Answer) Int(field string) int64 {
 	f, _ := a.Fields[field].(float64)
 	return int64(f)
 }
 
-// Error is the code in the answer's error object, or "".
+// Error returns the code of the answer's error, or "" if it has none.
 func (a Answer) Error() string {
 	e, _ := a.Fields["error"].(map[string]any)
 	code, _ := e["code"].(string)
@@ -140,7 +140,7 @@ func (h *Host) Call(ctx context.Context, tool string, args map[string]any) (Answ
 	return a, json.Unmarshal(data, &a.Fields)
 }
 
-// PID is the relay's process id.
+// PID returns the relay's process id.
 func (h *Host) PID() int { return h.cmd.Process.Pid }
 
 // Kill ends the relay as a crash would.
@@ -149,5 +149,5 @@ func (h *Host) Kill() {
 	_ = h.client.Close()
 }
 
-// Close ends the relay as a host does that goes away: it closes stdin.
+// Close ends the relay as a closing host does, by closing its stdin.
 func (h *Host) Close() error { return h.client.Close() }

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Wire is a TCP line to one address that counts what passes and cuts every
-// connection each time another stretch has passed in one direction or the other.
+// Wire is a TCP proxy for one address. It counts the bytes in both directions and closes
+// all connections when the total reaches given values.
 type Wire struct {
 	Addr string // where it listens
 
@@ -17,12 +17,12 @@ type Wire struct {
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool
-	cuts  []int64 // totals at which the line is still to be cut
+	cuts  []int64 // the remaining totals at which connections are closed
 	done  int
 	ended sync.WaitGroup
 }
 
-// NewWire listens on loopback and leads to target.
+// NewWire starts a proxy on loopback that forwards to target.
 func NewWire(target string) (*Wire, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -33,15 +33,15 @@ func NewWire(target string) (*Wire, error) {
 	return w, nil
 }
 
-// Close ends the line.
+// Close stops the proxy.
 func (w *Wire) Close() {
 	w.listener.Close()
 	w.cutAll()
 	w.ended.Wait()
 }
 
-// CutAt begins to count anew and cuts all connections whenever one of these totals
-// of bytes, both directions together, has passed. They must rise.
+// CutAt resets the counts. The proxy then closes all connections each time the bytes in
+// both directions together reach the next of these totals, which must increase.
 func (w *Wire) CutAt(totals ...int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,8 +50,8 @@ func (w *Wire) CutAt(totals ...int64) {
 	w.cuts, w.done = totals, 0
 }
 
-// Passed is how many bytes went up, towards the target, and down since CutAt, and
-// how often the line was cut.
+// Passed returns the bytes sent to the target (up) and from it (down) since CutAt, and how
+// often connections were closed.
 func (w *Wire) Passed() (up, down int64, cuts int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,13 +69,13 @@ func (w *Wire) accept() {
 			near.Close()
 			continue
 		}
-		w.hold(near, far)
-		w.ended.Go(func() { w.carry(far, near, &w.up) })
-		w.ended.Go(func() { w.carry(near, far, &w.down) })
+		w.add(near, far)
+		w.ended.Go(func() { w.copy(far, near, &w.up) })
+		w.ended.Go(func() { w.copy(near, far, &w.down) })
 	}
 }
 
-func (w *Wire) hold(conns ...net.Conn) {
+func (w *Wire) add(conns ...net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range conns {
@@ -83,7 +83,7 @@ func (w *Wire) hold(conns ...net.Conn) {
 	}
 }
 
-func (w *Wire) carry(to, from net.Conn, count *atomic.Int64) {
+func (w *Wire) copy(to, from net.Conn, count *atomic.Int64) {
 	defer to.Close()
 	defer from.Close()
 	buf := make([]byte, 32<<10)

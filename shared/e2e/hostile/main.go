@@ -1,11 +1,11 @@
-// The hostile command is an executor that attacks the relay paired with it: it holds
-// the right key, signs its answers, and lies in one way that a flag names. It serves
-// on loopback until it is interrupted, and prints the line that pairs a relay.
+// The hostile command is an executor that attacks the relay that is paired with it. It
+// signs its answers with the right key; a flag selects the attack. It serves on loopback
+// until it is interrupted, and prints the command that pairs a relay.
 //
 //	go run ./shared/e2e/hostile -case events
 //
-// The ways are the table in shared/e2e/hostilevm. It is for tests and for trying a
-// change by hand; it is part of no release.
+// The attacks are listed in shared/e2e/hostilevm. The command is for tests and for trying
+// a change by hand; releases do not include it.
 package main
 
 import (
@@ -51,11 +51,11 @@ func run(ctx context.Context, args []string, out, errs io.Writer) error {
 	return serve(ctx, *name, *listen, out)
 }
 
-// serve ends when ctx does.
+// serve serves until ctx ends.
 func serve(ctx context.Context, name, listen string, out io.Writer) error {
 	vm, err := hostilevm.New(name)
 	if err != nil {
-		return fmt.Errorf("%w: -list shows them all", err)
+		return fmt.Errorf("%w; -list shows all cases", err)
 	}
 	l, err := net.Listen("tcp", listen)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 )
 
-// bombCases are small on the wire and large in the memory or on the disk of the relay.
+// bombCases are small when sent, but large in the relay's memory or on its disk.
 var bombCases = append(pictureCases, []Case{
 	{
-		Name: "events", About: "answers a submit with 15 MiB of empty events, which took 3 GB",
+		Name: "events", About: "answers a submit with 15 MiB of empty events, which would take 3 GB of memory",
 		routes: func(*fakevm.VM) routes {
 			return routes{"POST " + contract.PathExecutions: func(q question) fakevm.Reply {
 				return list(finished(requestID(q)), `"events":[]`, "events")
@@ -26,7 +26,7 @@ var bombCases = append(pictureCases, []Case{
 	listBomb("files", "GET "+contract.PathFiles, contract.Files{Files: []contract.File{}}, `"files":[]`),
 	listBomb("disks", "GET "+contract.PathProbe, contract.Probe{Storage: []contract.Disk{}}, `"storage":[]`),
 	{
-		Name: "gzip", About: "answers a submit with what unpacks to 1 GiB",
+		Name: "gzip", About: "answers a submit with data that decompresses to 1 GiB",
 		routes: func(*fakevm.VM) routes {
 			bomb := sync.OnceValue(func() []byte { return gzipOf(1 << 30) })
 			return routes{"POST " + contract.PathExecutions: func(question) fakevm.Reply {
@@ -48,7 +48,7 @@ var bombCases = append(pictureCases, []Case{
 	},
 }...)
 
-// listBomb answers route with a list of as many {} as an answer has room for.
+// listBomb answers route with a list of as many {} as fit into an answer.
 func listBomb(name, route string, v any, empty string) Case {
 	return Case{
 		Name: name, About: "lists as many empty items as fit into 15 MiB",
@@ -58,12 +58,12 @@ func listBomb(name, route string, v any, empty string) Case {
 	}
 }
 
-// bombBytes is how much of an answer the items of a list fill: less than any bound of
-// the relay on a whole answer.
+// bombBytes is the size of the items in a list. It is below every bound that the relay has
+// for a whole answer.
 const bombBytes = 15 << 20
 
-// list is v as JSON in which the empty list that is written as empty holds as many {} as
-// an answer has room for.
+// list returns v as JSON, with as many {} as fit into an answer in the list that is
+// written as empty.
 func list(v any, empty, field string) fakevm.Reply {
 	text := marshal(v)
 	full := `"` + field + `":[` + strings.Repeat("{},", bombBytes/3) + "{}]"
@@ -73,7 +73,7 @@ func list(v any, empty, field string) fakevm.Reply {
 	}
 }
 
-// gzipOf is n zeros, compressed: members of a megabyte, one after the other.
+// gzipOf returns n compressed zeros, as consecutive gzip members of a megabyte.
 func gzipOf(n int) []byte {
 	const piece = 1 << 20
 	var member bytes.Buffer

@@ -10,21 +10,21 @@ import (
 )
 
 var honestCases = []Case{
-	{Name: "none", About: "tells the truth: what a test compares a case with"},
+	{Name: "none", About: "tells the truth, for comparison"},
 }
 
-// Ids that the answers of a VM agree on.
+// Ids that all answers of a VM use.
 const (
 	kernelID    = "kernel-1"
 	executionID = "execution-1"
 	python      = "3.12.1"
 )
 
-// at is when everything happened.
+// at is the time of everything in the answers.
 var at = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// honest are the answers of a VM that does not lie: code that is submitted prints one
-// line and succeeds. fakevm answers about files and uploads.
+// honest returns the answers of a VM that does not lie. Submitted code prints one line and
+// succeeds. fakevm answers requests for files and uploads.
 func honest() routes {
 	return routes{
 		"GET " + contract.PathHealth:         just(health()),
@@ -45,7 +45,7 @@ func honest() routes {
 	}
 }
 
-// just answers the same each time.
+// just returns an answer that is always the same.
 func just(v any) func(question) fakevm.Reply {
 	return func(question) fakevm.Reply { return fakevm.Reply{Body: v} }
 }
@@ -77,7 +77,7 @@ func variable() contract.Variable {
 	return contract.Variable{Name: "x", Type: "ndarray", Size: &size, Shape: []int64{3}, Dtype: &dtype}
 }
 
-// finished is an execution that succeeded and has no events left.
+// finished returns a succeeded execution without further events.
 func finished(request string) contract.Execution {
 	return contract.Execution{
 		ExecutionID: executionID, RequestID: request, Status: contract.StatusSucceeded, ExecutionCount: 1, KernelID: kernelID,
@@ -85,7 +85,7 @@ func finished(request string) contract.Execution {
 	}
 }
 
-// execution answers with one that succeeded and has these events.
+// execution answers with a succeeded execution that has these events.
 func execution(request string, events ...contract.Event) fakevm.Reply {
 	e := finished(request)
 	for i := range events {
@@ -95,14 +95,14 @@ func execution(request string, events ...contract.Event) fakevm.Reply {
 	return fakevm.Reply{Body: e}
 }
 
-// requestID is the one of a submit.
+// requestID returns the request_id of a submit.
 func requestID(q question) string {
 	var s contract.Submit
 	_ = json.Unmarshal(q.body, &s)
 	return s.RequestID
 }
 
-// refuse answers with an error of the contract.
+// refuse answers with a contract.Error.
 func refuse(e contract.Error) fakevm.Reply {
 	return fakevm.Reply{Status: http.StatusConflict, Body: contract.ErrorBody{Error: e}}
 }

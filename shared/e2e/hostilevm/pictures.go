@@ -14,12 +14,12 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 )
 
-// pictureCases cost the relay time and memory to decode, or files to save.
+// pictureCases take time and memory to decode, or many files to save.
 var pictureCases = []Case{
-	shows("pictures-50mpx", "shows eight PNGs of 50 million pixels, which took 20 s and 1.2 GB", func() []contract.Event {
+	shows("pictures-50mpx", "shows eight PNGs of 50 million pixels, which would take 20 s and 1.2 GB to decode", func() []contract.Event {
 		return many(8, picture(inBase64(emptyPNG(7072, 7072))))
 	}),
-	shows("pictures-large", "shows eight PNGs of 8 million pixels of 8 bytes, the largest that are decoded", func() []contract.Event {
+	shows("pictures-large", "shows eight PNGs of 8 million pixels with 8 bytes each, the largest that the relay decodes", func() []contract.Event {
 		return many(8, picture(inBase64(emptyPNG(4096, 2048))))
 	}),
 	shows("pictures-tiny", "shows 5,000 PNGs of one pixel", func() []contract.Event {
@@ -32,12 +32,12 @@ var pictureCases = []Case{
 		}
 		return []contract.Event{ev}
 	}),
-	shows("pictures-long", "shows 12 outputs of a megabyte each in one message, where references belong", func() []contract.Event {
+	shows("pictures-long", "shows 12 pictures of a megabyte each inline, which must be references to blobs", func() []contract.Event {
 		return many(12, picture(inBase64(make([]byte, 900_000))))
 	}),
 }
 
-// shows is a case whose executions show these events.
+// shows returns a case whose executions have these events.
 func shows(name, about string, events func() []contract.Event) Case {
 	once := sync.OnceValue(events)
 	return Case{Name: name, About: about, routes: func(*fakevm.VM) routes {
@@ -53,15 +53,15 @@ func many(n int, ev contract.Event) []contract.Event {
 	return all
 }
 
-// picture shows a PNG; payload is its JSON.
+// picture returns an event that shows a PNG; payload is its JSON.
 func picture(payload string) contract.Event {
 	return contract.Event{Type: contract.EventDisplayData, Data: bundle("image/png", payload)}
 }
 
 func inBase64(b []byte) string { return `"` + base64.StdEncoding.EncodeToString(b) + `"` }
 
-// emptyPNG is a transparent picture of 16 bits a channel, which compresses to a
-// thousandth.
+// emptyPNG returns a transparent PNG with 16 bits per channel. It is a thousandth of its
+// decoded size.
 func emptyPNG(width, height int) []byte {
 	const rgba16 = "\x10\x06\x00\x00\x00"
 	header := binary.BigEndian.AppendUint32(nil, uint32(width))
@@ -72,8 +72,8 @@ func emptyPNG(width, height int) []byte {
 	return chunk(out, "IEND", nil)
 }
 
-// zeros is n zero bytes in zlib's format (RFC 1950). One compressed megabyte is repeated:
-// to compress 400 of them takes longer than all else in a test.
+// zeros returns n zero bytes in zlib's format (RFC 1950). It repeats one compressed
+// megabyte, because compressing 400 of them takes too long for a test.
 func zeros(n int) []byte {
 	const piece = 1 << 20
 	out := append([]byte{0x78, 0xda}, bytes.Repeat(deflated(piece), n/piece)...)
@@ -82,7 +82,7 @@ func zeros(n int) []byte {
 	return binary.BigEndian.AppendUint32(out, uint32(n%65521)<<16|1) // Adler-32 of zeros
 }
 
-// deflated is n zero bytes as whole blocks, none of them the last.
+// deflated returns n zero bytes as complete blocks, without a final block.
 func deflated(n int) []byte {
 	var b bytes.Buffer
 	w, _ := flate.NewWriter(&b, flate.BestCompression)
@@ -91,7 +91,7 @@ func deflated(n int) []byte {
 	return b.Bytes()
 }
 
-// chunk adds a part of a PNG to it.
+// chunk appends a chunk of a PNG.
 func chunk(to []byte, kind string, data []byte) []byte {
 	to = binary.BigEndian.AppendUint32(to, uint32(len(data)))
 	body := append([]byte(kind), data...)

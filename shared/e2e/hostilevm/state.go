@@ -9,8 +9,7 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 )
 
-// stateCases are kernels whose report of a saved state names what the relay should not
-// fetch.
+// stateCases report a saved state that the relay must not fetch.
 var stateCases = []Case{
 	reports("state-passwd", "/etc/passwd", int64(len(evil)), evil),
 	reports("state-outside", "/tmp/colab-relay-state-x/../../etc/data.state", int64(len(evil)), evil),
@@ -21,14 +20,14 @@ var stateCases = []Case{
 	listOfState(),
 }
 
-// StatePath is the place of a state that an honest kernel could report.
+// StatePath is a path that an honest kernel could report for a saved state.
 const StatePath = "/tmp/colab-relay-state-x/data.state"
 
-// reports is a kernel that tells of a state at this path, of this size and of the
-// digest of content. The VM has a short file there, whatever the path.
+// reports returns a case that reports a state with this path and size and with the digest
+// of content. Every path is a short file.
 func reports(name, path string, size int64, content string) Case {
 	return Case{
-		Name: name, About: fmt.Sprintf("reports a saved state of %d bytes in %s, where the file is another one", size, path),
+		Name: name, About: fmt.Sprintf("reports a saved state of %d bytes in %s, which is a different file", size, path),
 		routes: func(*fakevm.VM) routes {
 			return saving(fmt.Sprintf(`{"path":%q,"manifest":{"python":"3.12","pickler":"pickle","variables":[],"bytes":%d,"sha256":%q}}`,
 				path, size, fakevm.Digest([]byte(content))))
@@ -36,7 +35,7 @@ func reports(name, path string, size int64, content string) Case {
 	}
 }
 
-// listOfState is a report of as many variables as a blob has room for.
+// listOfState reports as many variables as fit into a blob.
 func listOfState() Case {
 	return Case{Name: "state-list", About: "reports a saved state of 5 million variables", routes: func(*fakevm.VM) routes {
 		return saving(fmt.Sprintf(`{"path":%q,"manifest":{"python":"3.12","pickler":"pickle","variables":[%s{}],"bytes":20,"sha256":%q}}`,
@@ -44,7 +43,7 @@ func listOfState() Case {
 	}}
 }
 
-// saving answers each submit with a display of the report.
+// saving answers every submit with a display of the report.
 func saving(report string) routes {
 	return routes{
 		"POST " + contract.PathExecutions: func(q question) fakevm.Reply {

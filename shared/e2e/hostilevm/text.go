@@ -7,18 +7,18 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 )
 
-// Escape is what the text cases put into strings: it clears the screen, sets the
-// window's title, writes the clipboard, moves the cursor, turns the writing direction
-// round, rings, and hides itself.
+// Escape is added to strings. It clears the screen, sets the window's title, writes the
+// clipboard, moves the cursor, reverses the writing direction, rings the bell and hides
+// itself.
 const Escape = "\x1b[2J\x1b]0;owned\x07\x1b]52;c;ZXZpbA==\x1b\\\u009b1A\u202e\u2066\u200b\x07\x08\x7f\rEVIL"
 
-// textCases put control characters into what a terminal or a model reads.
+// textCases put control characters into text that a terminal or a model would show.
 var textCases = []Case{
 	{
-		Name: "text", About: "puts escapes into every free text and every name of every answer", warp: func(v any) any { return poison(v, false) },
+		Name: "text", About: "puts escapes into every text and name of every answer", warp: func(v any) any { return poison(v, false) },
 	},
 	{
-		Name: "text-all", About: "puts escapes into every string, those that hold one of a few words or an id too", warp: func(v any) any { return poison(v, true) },
+		Name: "text-all", About: "puts escapes into every string, also into ids and enumerated values", warp: func(v any) any { return poison(v, true) },
 	},
 	{
 		Name: "text-errors", About: "refuses everything, with escapes in code, message and hint",
@@ -34,17 +34,18 @@ var textCases = []Case{
 	},
 }
 
-// formal are the fields whose strings an honest program compares, not shows.
+// formal are fields with ids and enumerated values, which a program compares but does not
+// show.
 var formal = map[string]bool{
 	"status": true, "kernel_id": true, "execution_id": true, "request_id": true, "type": true, "code": true,
 	"etag": true, "sha256": true,
 }
 
-// times are read as such: an answer in which one is no time is refused as a whole.
+// times are fields with times. The relay refuses an answer with an invalid time.
 var times = map[string]bool{"created_at": true, "started_at": true, "finished_at": true, "time": true, "modified": true}
 
-// poison adds Escape to the strings in v, to those of formal fields only where all is
-// set. Names of fields that the VM chooses, such as those of packages, are strings too.
+// poison adds Escape to the strings in v and to keys that the VM chooses, such as the names
+// of packages. It changes formal fields only if all is set.
 func poison(v any, all bool) any {
 	switch v := v.(type) {
 	case string:
@@ -67,7 +68,7 @@ func poison(v any, all bool) any {
 	return v
 }
 
-// bundle is a MIME bundle of one payload, given as JSON.
+// bundle returns a MIME bundle with one payload, given as JSON.
 func bundle(kind, payload string) map[string]json.RawMessage {
 	return map[string]json.RawMessage{kind: json.RawMessage(payload)}
 }
