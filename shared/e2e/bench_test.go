@@ -19,8 +19,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// bare is a client of our own on the executor's kernel, past everything else:
-// what a run can't be faster than.
+// bare is a client that talks to the executor's kernel directly. No run can be faster.
 func bare(b *testing.B, e *harness.Executor) *jupyter.Client {
 	b.Helper()
 	var record struct{ PID int }
@@ -52,7 +51,7 @@ func bare(b *testing.B, e *harness.Executor) *jupyter.Client {
 	return c
 }
 
-// executeBare runs code to its reply and its idle status and counts its stream bytes.
+// executeBare runs code until its reply and idle status, and counts its stream bytes.
 func executeBare(b *testing.B, c *jupyter.Client, code string) (streamed int) {
 	b.Helper()
 	ctx := context.Background()
@@ -93,8 +92,8 @@ func relayClient(b testing.TB, e *harness.Executor) *client.Client {
 	return c
 }
 
-// BenchmarkQuickRun measures 1+1 three ways on the same kernel, in turn, so that
-// the machine's noise meets all of them: bare, signed POST, tools/call.
+// BenchmarkQuickRun measures 1+1 in three ways on the same kernel: bare, signed POST and
+// tools/call. They alternate, so that the machine's noise affects all of them.
 func BenchmarkQuickRun(b *testing.B) {
 	e := startExecutor(b, harness.ExecutorConfig{})
 	h := startHost(b, e.Ready.LocalURL, harness.HostConfig{})
@@ -150,8 +149,8 @@ func residentMB(b testing.TB, pid int) float64 {
 	return kb / 1024
 }
 
-// BenchmarkFlood measures 100 MB of prints: the rate against the bare kernel's,
-// and what the executor's memory grows by.
+// BenchmarkFlood measures 100 MB of prints: the rate relative to the bare kernel, and how
+// much the executor's memory grows.
 func BenchmarkFlood(b *testing.B) {
 	const flood = "for _ in range(1_000_000): print('x' * 99)"
 	e := startExecutor(b, harness.ExecutorConfig{Python: stacks.Old(b).Python})
@@ -165,7 +164,7 @@ func BenchmarkFlood(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			// Asked every few milliseconds: a tight loop would pass the rate limit.
+			// A tight loop would exceed the rate limit.
 			err = harness.Poll(within(b, time.Minute), func() (bool, error) {
 				peak = max(peak, residentMB(b, e.PID()))
 				list, err := http.List(b.Context(), 1)

@@ -21,8 +21,8 @@ import (
 	"colabrelay/shared/e2e/harness"
 )
 
-// BenchmarkTransfer measures 1 GiB each way on loopback, in turn with plain
-// net/http moving the same file from disk to disk. Theirs is not checked.
+// BenchmarkTransfer measures 1 GiB each way on loopback. It alternates with plain net/http,
+// which copies the same file from disk to disk without verification.
 func BenchmarkTransfer(b *testing.B) {
 	const size = 1 << 30
 	e := startExecutor(b, harness.ExecutorConfig{})
@@ -55,7 +55,7 @@ func BenchmarkTransfer(b *testing.B) {
 			store(b, filepath.Join(dir, "got.bin"), res.Body)
 		}))
 		down = append(down, timed(func() {
-			// Another name each time; the digest is cached by the executor from the second on.
+			// The name differs each time. The executor caches the digest after the first.
 			must(b, os.Chtimes(remote, time.Time{}, time.Now()))
 			_, err := transfer.Download(b.Context(), c, "remote.bin", transfer.Local{Dir: dir, Name: fmt.Sprint("down", n)}, transfer.Options{})
 			must(b, err)
@@ -88,8 +88,8 @@ func BenchmarkTransfer(b *testing.B) {
 	b.ReportMetric(peak, "executor-MB")
 }
 
-// BenchmarkTransferAtADistance measures a download with 100 ms of round trip
-// against the same parts asked for one after the other.
+// BenchmarkTransferAtADistance compares a download at a round trip of 100 ms with
+// requesting the same parts one after the other.
 func BenchmarkTransferAtADistance(b *testing.B) {
 	const size = 96 << 20
 	e := startExecutor(b, harness.ExecutorConfig{})
@@ -120,7 +120,7 @@ func BenchmarkTransferAtADistance(b *testing.B) {
 	b.ReportMetric(p50(single)/p50(ours), "of-one-stream")
 }
 
-// oneByOne reads a file part after part.
+// oneByOne reads a file one part at a time.
 func oneByOne(b *testing.B, c *client.Client, size int64) {
 	b.Helper()
 	st, err := c.Stat(b.Context(), "remote.bin", false, 0)

@@ -13,11 +13,11 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// soak reports whether the long random suites run in full.
+// soak reports whether the long random suites run completely.
 func soak() bool { return os.Getenv("SOAK") != "" }
 
-// diary has each iteration append its number to a file on the VM, with what tells
-// one kernel's life from another: the process and when it started.
+// diary makes each iteration append its number to a file on the VM, with the process id
+// and start time that identify the kernel.
 const diarySetup = `
 import os, time
 LIFE = '%d/%s' % (os.getpid(), open('/proc/self/stat').read().rsplit(')')[1].split()[19])
@@ -30,7 +30,7 @@ with open('diary.txt', 'a') as diary:
 print('did', i)
 `
 
-// faults are what a run must live through, by the name the log tells.
+// faults are what a run must survive, with the names that are logged.
 var faults = []struct {
 	name   string
 	strike func(l *lab)
@@ -55,28 +55,28 @@ func TestChunkedRunsLiveThroughKillsAndCuts(t *testing.T) {
 		first := run % len(faults) // every fault comes first in some run
 		chaos := startChaos(l, random, first)
 		chaos.finish(name, n)
-		checkDiary(t, l, n, chaos.told)
+		checkDiary(t, l, n, chaos.applied)
 		if err := os.Remove(filepath.Join(l.vm.Dir, "diary.txt")); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// chaos strikes between and during the calls of one run.
+// chaos applies faults between and during the calls of one run.
 type chaos struct {
-	l      *lab
-	random *rand.Rand
-	next   int
-	left   int
-	told   []string
+	l       *lab
+	random  *rand.Rand
+	next    int
+	left    int
+	applied []string
 }
 
 func startChaos(l *lab, random *rand.Rand, first int) *chaos {
 	return &chaos{l: l, random: random, next: first, left: 2 + random.IntN(2)}
 }
 
-// finish calls the tool as an agent does until the run is done. Faults strike
-// while a call is under way, so the answers of those calls may be lost.
+// finish calls the tool as an agent does, until the run is done. Faults happen during
+// calls, so their answers may be lost.
 func (c *chaos) finish(name string, n int) {
 	t := c.l.t
 	t.Helper()
@@ -107,7 +107,7 @@ func (c *chaos) finish(name string, n int) {
 	t.Fatalf("%s did not finish", name)
 }
 
-// strikeWhile lets the next fault strike at a random moment of the call.
+// strikeWhile applies the next fault at a random moment of the call.
 func (c *chaos) strikeWhile(answered chan harness.Answer) {
 	if c.left == 0 {
 		return
@@ -122,7 +122,7 @@ func (c *chaos) strikeWhile(answered chan harness.Answer) {
 	}
 	fault := faults[c.next%len(faults)]
 	c.next, c.left = c.random.IntN(len(faults)), c.left-1
-	c.told = append(c.told, fault.name)
+	c.applied = append(c.applied, fault.name)
 	c.l.t.Logf("%s", fault.name)
 	fault.strike(c.l)
 }
@@ -132,9 +132,9 @@ func firstLine(text string) string {
 	return line
 }
 
-// checkDiary holds the file on the VM against the promise: every number is there,
-// none twice within a kernel's life.
-func checkDiary(t *testing.T, l *lab, n int, told []string) {
+// checkDiary checks the file on the VM: each number must be in it, and none twice in one
+// kernel.
+func checkDiary(t *testing.T, l *lab, n int, applied []string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(l.vm.Dir, "diary.txt"))
 	if err != nil {
@@ -144,7 +144,7 @@ func checkDiary(t *testing.T, l *lab, n int, told []string) {
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
 		if seen[line] {
-			t.Errorf("after %v: %q was done twice in one kernel's life", told, line)
+			t.Errorf("after %v: %q ran twice in one kernel", applied, line)
 		}
 		seen[line] = true
 		_, number, _ := strings.Cut(line, " ")
@@ -152,15 +152,15 @@ func checkDiary(t *testing.T, l *lab, n int, told []string) {
 	}
 	for i := range n {
 		if !did[fmt.Sprint(i)] {
-			t.Errorf("after %v: iteration %d was never done", told, i)
+			t.Errorf("after %v: iteration %d never ran", applied, i)
 		}
 	}
 	if len(did) != n {
-		t.Errorf("after %v: %d different iterations, want %d", told, len(did), n)
+		t.Errorf("after %v: %d different iterations, want %d", applied, len(did), n)
 	}
 }
 
-// The value depends on the order and on each iteration having run exactly once.
+// The value is right only if each iteration ran exactly once and in order.
 const (
 	foldSetup = "import time\ntotal = 7\ntrail = []"
 	foldLoop  = "total = (total * 31 + i) % 1_000_003\ntrail.append(i)\ntime.sleep(0.06)\nresult = total"
@@ -185,7 +185,7 @@ func TestARunIsFinishedOnASecondVMAfterItsStateIsRestored(t *testing.T) {
 	}
 	saved := untilDone(t, l, "save_kernel_state", map[string]any{"name": "moving"})
 	want(t, saved, map[string]any{"success": true, "status": "saved"})
-	// Some more is done than what was saved: it must run again, or its sums are lost.
+	// Iterations after the save must run again, or their part of the sum is lost.
 	more := call(t, l.host, "run_chunked_operation", run)
 	if more.IsError || more.Int("completed") <= a.Int("completed") {
 		t.Fatalf("the second call: %s", more.Text)
@@ -207,7 +207,7 @@ func untilDone(t *testing.T, l *lab, tool string, args map[string]any) harness.A
 			return a
 		}
 	}
-	t.Fatalf("%s goes on for ever", tool)
+	t.Fatalf("%s never ends", tool)
 	return harness.Answer{}
 }
 

@@ -13,7 +13,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// viaEdge starts an executor that is reached through the loopback ngrok edge.
+// viaEdge starts an executor behind the loopback ngrok edge.
 func viaEdge(t *testing.T, edge *ngroktest.Edge, s stacks.Stack) *harness.Executor {
 	t.Helper()
 	return startExecutor(t, harness.ExecutorConfig{Python: s.Python, Env: []string{

@@ -13,7 +13,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 )
 
-// A hundred relays that share a key get equal parts of one kernel.
+// A hundred relays that share a key get equal shares of one kernel.
 func TestAHundredRelaysGetEqualParts(t *testing.T) {
 	e := startExecutor(t, harness.ExecutorConfig{})
 	key, err := auth.NewSecret(secret)
@@ -52,7 +52,7 @@ func TestAHundredRelaysGetEqualParts(t *testing.T) {
 	for _, n := range runs {
 		fewest, most, all = min(fewest, n), max(most, n), all+n
 	}
-	t.Logf("%d runs, from %d to %d a relay", all, fewest, most)
+	t.Logf("%d runs, %d to %d per relay", all, fewest, most)
 	if fewest == 0 || 2*fewest < most {
 		t.Errorf("one relay has %d runs, another %d", fewest, most)
 	}

@@ -13,7 +13,7 @@ import (
 	"colabrelay/shared/e2e/hostilevm"
 )
 
-// peak is the most memory, in MB, that a process held at once so far.
+// peak returns the largest resident memory of a process so far, in MB.
 func peak(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -28,8 +28,8 @@ func peak(t *testing.T, pid int) int {
 	return kb >> 10
 }
 
-// Each bound leaves room for a garbage collector that has not run yet. An idle relay
-// takes some 15 MB.
+// Each bound allows for garbage that has not been collected. An idle relay takes about
+// 15 MB.
 func TestABombCostsTheRelayLittle(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -37,7 +37,7 @@ func TestABombCostsTheRelayLittle(t *testing.T) {
 		args map[string]any
 		tool string
 		most int // MB of memory
-		// Files and bytes that may lie in the folder for downloads.
+		// Files and bytes that may be in the folder for downloads.
 		files int
 		bytes int64
 	}{
@@ -76,7 +76,7 @@ func TestABombCostsTheRelayLittle(t *testing.T) {
 	}
 }
 
-// inFolder counts the files below dir and their bytes.
+// inFolder returns the number of files below dir and their total size.
 func inFolder(t *testing.T, dir string) (files int, size int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {

@@ -16,10 +16,10 @@ import (
 	"colabrelay/shared/e2e/hostilevm"
 )
 
-// textCases are the misbehaviours that put escapes into strings.
+// textCases are the attacks that put escapes into strings.
 var textCases = []string{"text", "text-all", "text-errors"}
 
-// wantPlain fails where a text holds what a terminal obeys or a reader can't see.
+// wantPlain fails if a text contains control characters or invisible characters.
 func wantPlain(t *testing.T, what, text string) {
 	t.Helper()
 	for _, r := range text {
@@ -30,7 +30,7 @@ func wantPlain(t *testing.T, what, text string) {
 	}
 }
 
-// strings of v, a decoded JSON value, keys too.
+// strings returns all strings and keys in v, a decoded JSON value.
 func eachString(v any, visit func(string)) {
 	switch v := v.(type) {
 	case string:
@@ -74,7 +74,7 @@ func TestNoToolShowsEscapes(t *testing.T) {
 				wantPlain(t, tool.Name, a.Text)
 				eachString(a.Fields, func(s string) { wantPlain(t, tool.Name+"'s fields", s) })
 				if a.Error() == "bad_request" && arguments[tool.Name] != nil {
-					t.Errorf("%s did not take its arguments: %s", tool.Name, a.Text)
+					t.Errorf("%s refused its arguments: %s", tool.Name, a.Text)
 				}
 			}
 			for _, line := range strings.Split(h.Stderr.String(), "\n") {
@@ -113,13 +113,13 @@ func TestNoCommandShowsEscapes(t *testing.T) {
 			}
 			wantPlain(t, name+": relay "+title+", stderr", errs.String())
 			if out.Len()+errs.Len() == 0 {
-				t.Errorf("%s: relay %s says nothing", name, title)
+				t.Errorf("%s: relay %s prints nothing", name, title)
 			}
 		}
 	}
 }
 
-// The test of the test: the executor does send what must not arrive.
+// The executor must really send the escapes, or the tests above prove nothing.
 func TestTheTextCasesDoSendEscapes(t *testing.T) {
 	t.Parallel()
 	for _, name := range textCases {

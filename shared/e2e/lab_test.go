@@ -16,8 +16,8 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// lab is one VM, a network that can be cut, and a laptop, each of which can be
-// killed and comes back in the same place: same folders, same address.
+// lab is a VM, a network that can be cut, and a laptop. Each can be killed and restarted
+// with the same folders and the same address.
 type lab struct {
 	t        *testing.T
 	vm       harness.ExecutorConfig
@@ -57,7 +57,7 @@ func (l *lab) startHost() {
 	l.host = startHost(l.t, "http://"+l.network.Listen, l.laptop)
 }
 
-// plug brings the network up; it is told when the port is still being given back.
+// plug connects the network. It retries while the system still holds the port.
 func (l *lab) plug() {
 	l.t.Helper()
 	err := harness.Poll(within(l.t, 10*time.Second), func() (bool, error) { return l.network.Start() == nil, nil })
@@ -66,7 +66,7 @@ func (l *lab) plug() {
 	}
 }
 
-// newVM ends the VM for good; another one, empty, takes over its address.
+// newVM ends the VM and starts an empty one at the same address.
 func (l *lab) newVM() {
 	l.t.Helper()
 	l.executor.Kill()
@@ -86,7 +86,7 @@ func (l *lab) restartRelay() {
 	l.startHost()
 }
 
-// killKernel kills the kernel's process as running out of memory does.
+// killKernel kills the kernel's process as an out-of-memory kill would.
 func (l *lab) killKernel() {
 	var record struct{ PID int }
 	data, err := os.ReadFile(filepath.Join(l.vm.Dir, ".colab-relay", "kernel.json"))

@@ -12,8 +12,8 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// laptop is a person's computer: a terminal with the relay's commands, and hosts
-// that start a relay. All of them share one home, and nothing but its files.
+// laptop is a person's computer: a terminal for the relay's commands, and hosts that start
+// a relay. They share only the files in one home folder.
 type laptop struct {
 	t   *testing.T
 	dir string
@@ -21,7 +21,7 @@ type laptop struct {
 
 func newLaptop(t *testing.T) laptop { return laptop{t, t.TempDir()} }
 
-// relay runs one command of the real program, which must succeed, and gives what it printed.
+// relay runs a command, which must succeed, and returns its output.
 func (l laptop) relay(args ...string) string {
 	l.t.Helper()
 	cmd := exec.CommandContext(within(l.t, 30*time.Second), binaries.Relay, args...)
@@ -36,7 +36,7 @@ func (l laptop) relay(args ...string) string {
 	return string(out)
 }
 
-// host starts a host whose relay knows the paired runtimes only.
+// host starts a host whose relay uses the paired runtimes only.
 func (l laptop) host() *harness.Host {
 	l.t.Helper()
 	h, err := harness.StartHost(within(l.t, 30*time.Second), harness.HostConfig{Binary: binaries.Relay, Dir: l.dir, Env: []string{"RELAY_HOLD=20s"}})
@@ -52,7 +52,7 @@ func (l laptop) host() *harness.Host {
 	return h
 }
 
-// colab is an account in which VMs come and go; the edge and the settings stay.
+// colab is an account with changing VMs and a permanent domain and secret.
 type colab struct {
 	t      *testing.T
 	edge   *ngroktest.Edge
@@ -60,7 +60,7 @@ type colab struct {
 	args   []string
 }
 
-// newVM starts an executor on a VM that has never run one.
+// newVM starts an executor on a new VM.
 func (c colab) newVM() *harness.Executor {
 	c.t.Helper()
 	e, err := harness.StartExecutor(within(c.t, time.Minute), harness.ExecutorConfig{

@@ -1,5 +1,5 @@
 // Package e2e tests both real programs together: a real kernel, real HTTP, a
-// real MCP client on stdio. Only tests and what they share live below it.
+// real MCP client on stdio. Only tests and their helpers are below this folder.
 package e2e
 
 import (
@@ -14,7 +14,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// secret is long enough and secret to nobody.
+// secret is a valid secret that protects nothing.
 const secret = "an end-to-end test's secret, 32 bytes or more"
 
 var binaries harness.Binaries
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// within is a context that ends with the test or after d.
+// within returns a context that ends with the test or after d.
 func within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -90,14 +90,14 @@ func startHost(t testing.TB, url string, c harness.HostConfig) *harness.Host {
 	return h
 }
 
-// pair is an executor on a stack with a host connected to it.
+// pair starts an executor on a stack, and a host that is connected to it.
 func pair(t testing.TB, s stacks.Stack) (*harness.Executor, *harness.Host) {
 	t.Helper()
 	e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
 	return e, startHost(t, e.Ready.LocalURL, harness.HostConfig{})
 }
 
-// call calls a tool that must answer.
+// call calls a tool, which must answer.
 func call(t testing.TB, h *harness.Host, tool string, args map[string]any) harness.Answer {
 	t.Helper()
 	a, err := h.Call(within(t, 100*time.Second), tool, args)
@@ -112,7 +112,7 @@ func quick(t testing.TB, h *harness.Host, code string) harness.Answer {
 	return call(t, h, "run_code_quick", map[string]any{"code": code})
 }
 
-// want fails unless the answer's fields have these values.
+// want fails if the answer's fields do not have these values.
 func want(t testing.TB, a harness.Answer, fields map[string]any) {
 	t.Helper()
 	for name, value := range fields {
@@ -122,7 +122,7 @@ func want(t testing.TB, a harness.Answer, fields map[string]any) {
 	}
 }
 
-// follow reads an execution's stdout from offset on until it has ended.
+// follow reads an execution's stdout from offset until the execution has ended.
 func follow(t testing.TB, h *harness.Host, id string, offset int64) (stdout string, last harness.Answer) {
 	t.Helper()
 	var all strings.Builder

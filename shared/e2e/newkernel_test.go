@@ -11,8 +11,8 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// gathered is a run whose value depends on the order and the number of all its
-// iterations, in a number, a list, a dict and an array.
+// gathered is a run whose value depends on the order and number of its iterations. It
+// keeps them in a number, a list, a dict and an array.
 const (
 	gatheredSetup = "import time\nimport numpy as np\ntotal, trail, seen, grid = 7, [], {}, np.zeros((3, 3))"
 	gatheredLoop  = `
@@ -32,10 +32,10 @@ func gathered(name string) map[string]any {
 	}
 }
 
-// keepOften is for runs that last a few seconds.
+// keepOften sets intervals for runs that last a few seconds.
 var keepOften = []string{"RELAY_KEEP_EVERY=1s", "RELAY_KEEP_PERCENT=100"}
 
-// finishGathered calls until the run is finished; a call may tell that its kernel died.
+// finishGathered calls the tool until the run is finished. A call may report a dead kernel.
 func finishGathered(l *lab, args map[string]any) harness.Answer {
 	l.t.Helper()
 	for range 60 {
@@ -44,12 +44,12 @@ func finishGathered(l *lab, args map[string]any) harness.Answer {
 			return a
 		}
 	}
-	l.t.Fatal("the run never ends")
+	l.t.Fatal("the run does not end")
 	return harness.Answer{}
 }
 
-// gatherUntilKept begins a run and leaves it when the relay has kept its variables: a
-// kernel lost before that stops it.
+// gatherUntilKept starts a run and returns after the relay has kept its variables. A kernel
+// that is lost earlier stops the run.
 func gatherUntilKept(l *lab, name string) {
 	l.t.Helper()
 	for {
@@ -63,7 +63,7 @@ func gatherUntilKept(l *lab, name string) {
 	}
 }
 
-// valueOf is the value of the last iteration.
+// valueOf returns the value of the last iteration.
 func valueOf(l *lab, name string) string {
 	l.t.Helper()
 	a := call(l.t, l.host, "get_checkpoint", map[string]any{"operation": name})
@@ -76,7 +76,7 @@ func valueOf(l *lab, name string) string {
 	return fmt.Sprint(last)
 }
 
-// restore is as an agent does it: the first call may tell that the kernel just died.
+// restore restores as an agent does: the first call may report that the kernel died.
 func restore(l *lab, name string) {
 	l.t.Helper()
 	for range 5 {
@@ -84,7 +84,7 @@ func restore(l *lab, name string) {
 			return
 		}
 	}
-	l.t.Fatal("the state is not restored")
+	l.t.Fatal("the state was not restored")
 }
 
 func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
@@ -117,18 +117,18 @@ func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
 					t.Fatalf("%s, %s: %s", c.name, name, last.Text)
 				}
 				if got := valueOf(l, name); got != want {
-					t.Errorf("%s, saved before %t: it gives %s, an uninterrupted run %s", c.name, saves, got, want)
+					t.Errorf("%s, saved before %t: the value is %s, that of an uninterrupted run %s", c.name, saves, got, want)
 				}
 			}
 		}
 		left, _ := os.ReadDir(filepath.Join(l.laptop.Dir, "checkpoints", "kept"))
 		if len(left) > 0 {
-			t.Errorf("%d finished runs left what was kept of them", len(left))
+			t.Errorf("the kept variables of %d finished runs were not deleted", len(left))
 		}
 	})
 }
 
-// Where nothing may be kept, a run that lost its variables stops and says what to do.
+// If keeping is switched off, a run that lost its variables stops and says what to do.
 func TestARunThatLostItsVariablesNamesTheSavedStates(t *testing.T) {
 	t.Parallel()
 	l := newLabOn(t, stacks.Old(t), "2s", "RELAY_KEEP_MB=0")
@@ -148,7 +148,7 @@ func TestARunThatLostItsVariablesNamesTheSavedStates(t *testing.T) {
 			t.Errorf("the first line lacks %q: %s", word, firstLine(lost.Text))
 		}
 	}
-	// A state of before the run does not hold its variables.
+	// A state from before the run does not contain its variables.
 	other := gathered("other")
 	other["on_new_kernel"] = "restart"
 	call(t, l.host, "run_chunked_operation", other)
@@ -161,6 +161,6 @@ func TestARunThatLostItsVariablesNamesTheSavedStates(t *testing.T) {
 		t.Errorf("after the restore: %s", a.Text)
 	}
 	if a, b := valueOf(l, "sum"), valueOf(l, "other"); a != b {
-		t.Errorf("restored it gives %s, begun again %s", a, b)
+		t.Errorf("the restored run gives %s, the restarted one %s", a, b)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"colabrelay/shared/e2e/harness"
 )
 
-// TestNewVMAtTheSameDomainNeedsNoEdit kills the executor and starts another one, in
-// other folders, that has the same domain and secret.
+// TestNewVMAtTheSameDomainNeedsNoEdit kills the executor and starts another one with the
+// same domain and secret in other folders.
 func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
 	t.Parallel()
 	for name, anew := range map[string]bool{"the relay stays": false, "a relay started anew": true} {
@@ -32,21 +32,21 @@ func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
 			}
 			second := vms.newVM()
 			if second.Ready.URL != first.Ready.URL || second.Ready.InstanceID == first.Ready.InstanceID {
-				t.Fatalf("first VM %+v, second %+v: want one URL and two instances", first.Ready, second.Ready)
+				t.Fatalf("first VM %+v, second %+v: want the same URL and different instances", first.Ready, second.Ready)
 			}
 			a := quick(t, h, "'kept' in globals()")
 			want(t, a, map[string]any{"success": true, "result": "False"})
 			saysNewVM(t, a)
 			want(t, quick(t, h, "2"), map[string]any{"success": true, "warning": nil})
 			if pairings(t, l) != paired {
-				t.Error("the list of runtimes was changed")
+				t.Error("the list of runtimes changed")
 			}
 		})
 	}
 }
 
-// TestRunBegunBetweenTwoVMsIsNotRunUnseen makes a call while nobody serves the domain.
-// A page of the tunnel proves nothing, so the old VM may have run the code.
+// TestRunBegunBetweenTwoVMsIsNotRunUnseen calls a tool while no executor serves the domain.
+// The tunnel's error page proves nothing, so the old VM may have run the code.
 func TestRunBegunBetweenTwoVMsIsNotRunUnseen(t *testing.T) {
 	t.Parallel()
 	l, vms, first := pairedOnce(t)
@@ -75,8 +75,8 @@ func TestRunBegunBetweenTwoVMsIsNotRunUnseen(t *testing.T) {
 	saysNewVM(t, a)
 }
 
-// pairedOnce is a laptop with a secret of its own, and a VM with that secret and a
-// domain, paired by its address.
+// pairedOnce returns a laptop with its own secret, and a VM with that secret and a domain,
+// paired by its address.
 func pairedOnce(t *testing.T) (laptop, colab, *harness.Executor) {
 	t.Helper()
 	l := newLaptop(t)
@@ -87,8 +87,8 @@ func pairedOnce(t *testing.T) (laptop, colab, *harness.Executor) {
 	return l, vms, first
 }
 
-// TestNewVMBehindCOLABURLIsTold has a host whose settings name the URL.
-func TestNewVMBehindCOLABURLIsTold(t *testing.T) {
+// TestNewVMBehindCOLABURLIsReported uses a host whose settings contain the URL.
+func TestNewVMBehindCOLABURLIsReported(t *testing.T) {
 	t.Parallel()
 	vms := colab{t, ngroktest.Start(t), secret, []string{"--domain", "fixed.ngrok-free.app"}}
 	home := harness.HostConfig{Dir: t.TempDir()}
@@ -101,7 +101,7 @@ func TestNewVMBehindCOLABURLIsTold(t *testing.T) {
 	saysNewVM(t, quick(t, startHost(t, first.Ready.URL, home), "2"))
 }
 
-// saysNewVM fails unless an answer warns of a new kernel on a new VM.
+// saysNewVM fails if an answer does not warn of a new kernel on a new VM.
 func saysNewVM(t *testing.T, a harness.Answer) {
 	t.Helper()
 	if said := a.String("warning"); !strings.Contains(said, "kernel is a new one, on a new VM") {
@@ -109,7 +109,7 @@ func saysNewVM(t *testing.T, a harness.Answer) {
 	}
 }
 
-// ownSecret is the one that relay init made, and prints again.
+// ownSecret returns the secret that relay init created and prints again.
 func ownSecret(t *testing.T, l laptop) string {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^ +EXECUTOR_SECRET +(\S+)$`).FindStringSubmatch(l.relay("init"))
@@ -119,7 +119,7 @@ func ownSecret(t *testing.T, l laptop) string {
 	return found[1]
 }
 
-// pairings is the file of paired runtimes.
+// pairings returns the content of the file with the paired runtimes.
 func pairings(t *testing.T, l laptop) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(l.dir, "config", "colab-relay", "runtimes.json"))

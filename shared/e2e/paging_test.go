@@ -22,8 +22,8 @@ for n in range(20 * 1024):
 `
 )
 
-// Output that is paged through by waiting reads travels once for the file and once for
-// the pages, and lies on this computer once.
+// Output that is read page by page is sent once for the file and once for the pages, and
+// is stored on the laptop once.
 func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -41,7 +41,7 @@ func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
 		want(t, a, map[string]any{"status": "succeeded"})
 		next := a.Int("next_offset")
 		if next <= offset {
-			t.Fatalf("page %d goes from %d to %d: %.500s", pages, offset, next, a.Text)
+			t.Fatalf("page %d spans %d to %d: %.500s", pages, offset, next, a.Text)
 		}
 		if offset > 0 {
 			shown += len(a.String("stdout"))
@@ -50,19 +50,19 @@ func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
 	}
 	_, moved, _ := wire.Passed()
 	kept := size(t, filepath.Join(dir, "executions"))
-	t.Logf("%d pages show %d bytes; %d were moved, %d are kept", pages, shown, moved, kept)
+	t.Logf("%d pages show %d bytes; %d were sent, %d are stored", pages, shown, moved, kept)
 	if shown < longBytes*99/100 {
 		t.Errorf("the pages show %d of %d bytes", shown, longBytes)
 	}
 	if most := int64(longBytes * 5 / 2); moved > most {
-		t.Errorf("%d bytes moved for %d of output, want %d at most", moved, longBytes, most)
+		t.Errorf("%d bytes were sent for %d of output, want at most %d", moved, longBytes, most)
 	}
 	if most := int64(longBytes + 1<<20); kept < longBytes || kept > most {
-		t.Errorf("%d bytes are kept for %d of output, want once", kept, longBytes)
+		t.Errorf("%d bytes are stored for %d of output", kept, longBytes)
 	}
 }
 
-// size is how many bytes the files below dir have.
+// size returns the total size of the files below dir.
 func size(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {

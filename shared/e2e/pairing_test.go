@@ -9,17 +9,17 @@ import (
 	"colabrelay/shared/e2e/harness"
 )
 
-// printed is the pairing string in what an executor printed, as arguments of the relay.
+// printed returns the pairing string that an executor printed, as arguments of the relay.
 func printed(t *testing.T, e *harness.Executor) []string {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^\s+(colab-relay:\S+)$`).FindStringSubmatch(e.Output.String())
 	if line == nil {
-		t.Fatalf("there is no pairing string in:\n%s", e.Output)
+		t.Fatalf("no pairing string in:\n%s", e.Output)
 	}
 	return []string{"pair", line[1]}
 }
 
-func TestPairingCommandsCountAtOnceInARunningRelay(t *testing.T) {
+func TestARunningRelayUsesNewPairingsImmediately(t *testing.T) {
 	t.Parallel()
 	l := newLaptop(t)
 	h := l.host() // before anything is paired
@@ -35,7 +35,7 @@ func TestPairingCommandsCountAtOnceInARunningRelay(t *testing.T) {
 	first.Kill()
 	second := colab{t: t, edge: ngroktest.Start(t)}.newVM() // another URL, another secret
 	if second.Ready.URL == first.Ready.URL || second.Ready.KeyID == first.Ready.KeyID {
-		t.Fatalf("first VM %+v, second %+v: want all of it to differ", first.Ready, second.Ready)
+		t.Fatalf("first VM %+v, second %+v: want all fields to differ", first.Ready, second.Ready)
 	}
 	if out := l.relay(printed(t, second)...); !strings.Contains(out, second.Ready.URL) {
 		t.Errorf("relay pair printed %q", out)
@@ -61,7 +61,7 @@ func TestPairingCommandsCountAtOnceInARunningRelay(t *testing.T) {
 	}
 }
 
-// listed fails unless relay runtimes prints a line for each pattern, and no more.
+// listed fails if relay runtimes does not print exactly one line for each pattern.
 func listed(t *testing.T, l laptop, patterns ...string) {
 	t.Helper()
 	out := l.relay("runtimes")
@@ -70,7 +70,7 @@ func listed(t *testing.T, l laptop, patterns ...string) {
 	}
 	for _, p := range patterns {
 		if !regexp.MustCompile(p).MatchString(out) {
-			t.Errorf("relay runtimes: no line is like %s in\n%s", p, out)
+			t.Errorf("relay runtimes: no line matches %s in\n%s", p, out)
 		}
 	}
 }

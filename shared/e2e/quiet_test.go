@@ -12,12 +12,12 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// mostRequests is what a silent run of ten minutes may cost of a tunnel's quota.
+// mostRequests is the most requests that a silent run of ten minutes may take.
 const mostRequests = 15
 
-// TestSilentRunCostsOneRequestAWait counts at the edge what the real programs ask. In
-// full it takes ten minutes; TestSilentTenMinutesCostFewRequests has them in no time,
-// with a stand-in for the executor.
+// TestSilentRunCostsOneRequestAWait counts the requests of the real programs at the edge.
+// Under SOAK it takes ten minutes; TestSilentTenMinutesCostFewRequests simulates them with
+// a fake executor and a fake clock.
 func TestSilentRunCostsOneRequestAWait(t *testing.T) {
 	t.Parallel()
 	length := 6 * time.Second
@@ -29,7 +29,7 @@ func TestSilentRunCostsOneRequestAWait(t *testing.T) {
 	h := startHost(t, e.Ready.URL, harness.HostConfig{Env: []string{"RELAY_HOLD=45s"}})
 	wait := advisedWait(t, h)
 	if n := edge.Requests(); n != 0 {
-		t.Errorf("a relay that was started and asked for its tools made %d requests", n)
+		t.Errorf("starting a relay and listing its tools took %d requests", n)
 	}
 	quick(t, h, "pass") // a relay's first run asks for the instance
 	before := edge.Requests()
@@ -50,12 +50,12 @@ func TestSilentRunCostsOneRequestAWait(t *testing.T) {
 	}
 }
 
-// silent gives no output, whose coming would end a wait, and no value.
+// silent prints nothing, because output would end a wait, and has no value.
 func silent(d time.Duration) string {
 	return fmt.Sprintf("import time\ntime.sleep(%g)", d.Seconds())
 }
 
-// advisedWait is the wait_seconds that run_code_long's description tells agents to use.
+// advisedWait returns the wait_seconds that the description of run_code_long recommends.
 func advisedWait(t *testing.T, h *harness.Host) float64 {
 	t.Helper()
 	tools, err := h.Tools(t.Context())

@@ -12,8 +12,8 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// restartedLoop writes down each iteration that it ended. Every other one catches the
-// interrupt of a restart, and must not count as done because of that.
+// restartedLoop records each iteration that it completed. Every other iteration catches
+// the interrupt of a restart, and must not count as completed.
 const restartedLoop = `
 try:
     time.sleep(0.1)
@@ -26,8 +26,8 @@ else:
     result = i
 `
 
-// A restart that another relay asks for in the middle of a run is told as what it is,
-// counts nothing, and the same call goes on.
+// A restart that another relay requests during a run is reported as a restart. It counts
+// no iteration, and the same call continues the run.
 func TestARestartByAnotherRelayIsNoErrorOfTheRun(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
@@ -42,19 +42,19 @@ func TestARestartByAnotherRelayIsNoErrorOfTheRun(t *testing.T) {
 	})
 }
 
-// relays are two on one executor, whose workdir is dir.
+// relays are two relays of one executor, whose working directory is dir.
 type relays struct {
 	dir         string
 	mine, other *harness.Host
 }
 
-// ended is how many iterations have written themselves down.
+// ended returns how many iterations were recorded.
 func (r relays) ended() int {
 	b, _ := os.ReadFile(filepath.Join(r.dir, "ended.txt"))
 	return strings.Count(string(b), "\n")
 }
 
-// restart has the other relay restart the kernel as soon as ready says so.
+// restart makes the other relay restart the kernel as soon as ready returns true.
 func (r relays) restart(t *testing.T, ready func() bool) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -84,7 +84,7 @@ func restartDuringAChunkedRun(t *testing.T, r relays, round int) {
 		t.Errorf("round %d: %s", round, a.Text)
 	}
 	if done, ran := a.Int("completed"), r.ended()-before; done > int64(ran) || done < int64(ran)-1 {
-		t.Errorf("round %d: %d iterations are counted, %d ended", round, done, ran)
+		t.Errorf("round %d: %d iterations are counted, %d were completed", round, done, ran)
 	}
 	again := call(t, r.mine, "run_chunked_operation", args)
 	want(t, again, map[string]any{"success": true, "status": "finished", "completed": 12})
@@ -106,7 +106,7 @@ func restartDuringAPlainRun(t *testing.T, r relays) {
 	}
 	list := call(t, r.mine, "list_executions", nil)
 	if !strings.Contains(list.Text, "kernel_restarted") {
-		t.Errorf("list_executions says nothing of it: %s", list.Text)
+		t.Errorf("list_executions does not mention it: %s", list.Text)
 	}
 	want(t, quick(t, r.mine, "1"), map[string]any{"success": true, "result": "1"})
 }

@@ -192,7 +192,7 @@ func TestListColabFilesShowsTheWorkdir(t *testing.T) {
 	want(t, call(t, h, "list_colab_files", map[string]any{"path": "/etc"}), map[string]any{"success": false})
 }
 
-// ipykernel's own limit of a thousand messages drops what comes past it, unseen.
+// ipykernel's own limit of a thousand messages would drop the rest silently.
 func TestABurstOfDisplaysLosesNone(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {

@@ -12,7 +12,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// counting prints n lines, one each pause seconds.
+// counting prints n lines, one every pause seconds.
 func counting(n int, pause float64) string {
 	return fmt.Sprintf("import time\nfor n in range(%d):\n  print('line', n, flush=True)\n  time.sleep(%g)", n, pause)
 }
@@ -25,7 +25,7 @@ func lines(n int) string {
 	return b.String()
 }
 
-func TestLongRunGoesOnWithoutItsCallAndItsRelay(t *testing.T) {
+func TestLongRunSurvivesTheEndOfItsCallAndItsRelay(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
@@ -50,7 +50,7 @@ func TestLongRunGoesOnWithoutItsCallAndItsRelay(t *testing.T) {
 	})
 }
 
-func TestEndlessLoopIsInterruptedAtItsDeadlineAndVariablesStay(t *testing.T) {
+func TestEndlessLoopIsInterruptedAtItsDeadlineAndVariablesAreKept(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
@@ -79,12 +79,12 @@ func TestInterruptExecutionStopsARun(t *testing.T) {
 	})
 }
 
-func TestKernelDeathIsToldAndTheNextCallWorks(t *testing.T) {
+func TestKernelDeathIsReportedAndTheNextCallWorks(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)
 		quick(t, h, "gone = 1")
-		// The pause lets ZeroMQ's own thread in the kernel send what was flushed.
+		// During the pause, ZeroMQ's thread in the kernel sends what was flushed.
 		a := quick(t, h, "import os, time\nprint('last words', flush=True)\ntime.sleep(.3)\nos.kill(os.getpid(), 9)")
 		want(t, a, map[string]any{"success": false, "status": "kernel_died", "stdout": "last words\n"})
 		if !strings.Contains(a.Text, "SIGKILL") {
@@ -93,16 +93,16 @@ func TestKernelDeathIsToldAndTheNextCallWorks(t *testing.T) {
 		next := quick(t, h, "'gone' in globals()")
 		want(t, next, map[string]any{"success": true, "result": "False"})
 		if warning := next.String("warning"); !strings.Contains(warning, "variables") {
-			t.Errorf("the next answer does not say that variables are gone: warning = %q", warning)
+			t.Errorf("the next answer does not say that the variables are gone: warning = %q", warning)
 		}
 		again := quick(t, h, "1")
 		if again.String("warning") != "" {
-			t.Errorf("it is said twice: %q", again.String("warning"))
+			t.Errorf("the warning is repeated: %q", again.String("warning"))
 		}
 	})
 }
 
-func TestRestartKernelTellsThatVariablesAreGone(t *testing.T) {
+func TestRestartKernelReportsThatVariablesAreGone(t *testing.T) {
 	t.Parallel()
 	_, h := pair(t, stacks.Old(t))
 	quick(t, h, "gone = 1")
@@ -144,7 +144,7 @@ func TestKilledExecutorLeavesNoOrphanAndLosesNoResult(t *testing.T) {
 	})
 }
 
-// gone waits until a process is no more; a zombie nobody reaps counts as gone.
+// gone waits until a process has ended. A zombie that no parent reaps counts as ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	err := harness.Poll(within(t, 10*time.Second), func() (bool, error) {
@@ -155,11 +155,11 @@ func gone(t *testing.T, pid int) {
 		return err != nil || strings.Contains(string(stat), ") Z "), nil
 	})
 	if err != nil {
-		t.Errorf("process %d still lives: %v", pid, err)
+		t.Errorf("process %d still exists: %v", pid, err)
 	}
 }
 
-func TestColabFrontEndCallsAreAnsweredAtOnce(t *testing.T) {
+func TestColabFrontEndCallsFailImmediately(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, h := pair(t, s)

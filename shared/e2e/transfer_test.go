@@ -16,7 +16,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// bigFile writes random bytes, which no tunnel can compress, and gives their SHA-256.
+// bigFile writes random bytes, which do not compress, and returns their SHA-256.
 func bigFile(t testing.TB, path string, size int64) string {
 	t.Helper()
 	f, err := os.Create(path)
@@ -46,7 +46,7 @@ func fileDigest(t *testing.T, path string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-func TestBigFilesGoBothWaysAcrossTenCuts(t *testing.T) {
+func TestBigFilesTravelBothWaysAcrossTenCuts(t *testing.T) {
 	t.Parallel()
 	size := int64(64 << 20)
 	if soak() {
@@ -83,7 +83,7 @@ func TestBigFilesGoBothWaysAcrossTenCuts(t *testing.T) {
 
 func sizeField(size int64) string { return fmt.Sprint(float64(size)) }
 
-// cutsIn are ten places spread over a file's way.
+// cutsIn returns ten totals spread over a transfer.
 func cutsIn(size int64) (totals []int64) {
 	for k := range int64(10) {
 		totals = append(totals, size*(2*k+1)/21)
@@ -91,7 +91,7 @@ func cutsIn(size int64) (totals []int64) {
 	return totals
 }
 
-// checkSent holds the bytes on the line, headers included, against the file's size.
+// checkSent compares the bytes that were sent, including headers, with the file's size.
 func checkSent(t *testing.T, way string, passed, size int64, cuts int) {
 	t.Helper()
 	again := 100 * float64(passed-size) / float64(size)
@@ -104,7 +104,7 @@ func checkSent(t *testing.T, way string, passed, size int64, cuts int) {
 	}
 }
 
-// across calls the tool until it is done and watches both programs' memory.
+// across calls the tool until it is done, and measures the memory of both programs.
 func across(t *testing.T, e *harness.Executor, h *harness.Host, tool string, args map[string]any) harness.Answer {
 	t.Helper()
 	before := [2]float64{residentMB(t, e.PID()), residentMB(t, h.PID())}

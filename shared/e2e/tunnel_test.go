@@ -18,7 +18,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// slowly makes a slow line to the edge, of 30 ms and 16 MB/s each way, and gives its address.
+// slowly returns the address of a slow connection to the edge: 30 ms and 16 MB/s each way.
 func slowly(t *testing.T, edge *ngroktest.Edge) string {
 	t.Helper()
 	line := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "ngrok", "127.0.0.1:0", edge.Addr)
@@ -37,8 +37,8 @@ func slowly(t *testing.T, edge *ngroktest.Edge) string {
 	return line.Listen
 }
 
-// refuseBinds has the edge say that the address is online elsewhere, as ngrok does for
-// a while after a VM has died, until it was asked n times more.
+// refuseBinds makes the edge answer n times that the address is online elsewhere, as ngrok
+// does for a while after a VM has ended.
 func refuseBinds(t *testing.T, edge *ngroktest.Edge, n int) {
 	t.Helper()
 	n += len(edge.Binds())
@@ -48,15 +48,15 @@ func refuseBinds(t *testing.T, edge *ngroktest.Edge, n int) {
 	watching.Go(func() {
 		err := harness.Poll(ctx, func() (bool, error) { return len(edge.Binds()) >= n, nil })
 		if err != nil {
-			t.Errorf("the address was not asked for %d times: %v", n, err)
+			t.Errorf("the address was not requested %d times: %v", n, err)
 		}
 		edge.RefuseBind("")
 	})
 	t.Cleanup(watching.Wait)
 }
 
-// dropping drops n sessions, each one after it has stood for pause, and returns when
-// there is another one.
+// dropping drops n sessions, each after it was open for pause, and returns after the
+// executor has reconnected.
 func dropping(ctx context.Context, edge *ngroktest.Edge, n int, pause time.Duration) error {
 	online := func() (bool, error) { return edge.Online(edge.URL()), nil }
 	for range n {
@@ -78,7 +78,7 @@ func dropping(ctx context.Context, edge *ngroktest.Edge, n int, pause time.Durat
 	return harness.Poll(ctx, online)
 }
 
-func TestASlowRefusingDroppingTunnelServesAllTheSame(t *testing.T) {
+func TestASlowTunnelThatRefusesAndDropsStillServes(t *testing.T) {
 	t.Parallel()
 	edge := ngroktest.Start(t)
 	edge.Delay(300 * time.Millisecond)
@@ -104,7 +104,7 @@ func TestASlowRefusingDroppingTunnelServesAllTheSame(t *testing.T) {
 	t.Run("ten drops in a run", func(t *testing.T) { runAcrossDrops(t, edge, e, h) })
 }
 
-// moveBothWays uploads and downloads while sessions are dropped.
+// moveBothWays uploads and downloads a file while sessions are dropped.
 func moveBothWays(t *testing.T, edge *ngroktest.Edge, e *harness.Executor, h *harness.Host) {
 	const size = 20_000_000
 	up := filepath.Join(t.TempDir(), "up.bin")
@@ -137,7 +137,7 @@ func moveBothWays(t *testing.T, edge *ngroktest.Edge, e *harness.Executor, h *ha
 	}
 }
 
-// untilStopped prints lines until a file named stop is there.
+// untilStopped prints lines until a file named stop exists.
 const untilStopped = `
 import itertools, os, time
 for n in itertools.count():
@@ -147,7 +147,7 @@ for n in itertools.count():
     break
 `
 
-// runAcrossDrops follows a run whose end waits for the tenth drop.
+// runAcrossDrops follows a run that ends after the tenth drop.
 func runAcrossDrops(t *testing.T, edge *ngroktest.Edge, e *harness.Executor, h *harness.Host) {
 	logins := len(edge.Auths())
 	a := call(t, h, "run_code_long", map[string]any{"code": untilStopped})
@@ -180,11 +180,11 @@ func runAcrossDrops(t *testing.T, edge *ngroktest.Edge, e *harness.Executor, h *
 	drops.Wait()
 	want(t, a, map[string]any{"success": true, "status": "succeeded"})
 	n := strings.Count(all.String(), "\n")
-	t.Logf("%d lines across 10 drops; %d logins; %d calls found the line down", n, len(edge.Auths())-logins, failed)
+	t.Logf("%d lines across 10 drops; %d logins; %d calls found the tunnel down", n, len(edge.Auths())-logins, failed)
 	if all.String() != lines(n) || n < 20 {
-		t.Errorf("the output is not each line once: %q", all.String())
+		t.Errorf("the output does not contain each line exactly once: %q", all.String())
 	}
 	if n := len(edge.Auths()) - logins; n < 10 {
-		t.Errorf("the executor came back %d times, want 10", n)
+		t.Errorf("the executor reconnected %d times, want 10", n)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-func TestHealthIsTheOldBridgesAndLeaksNothing(t *testing.T) {
+func TestHealthHasTheOldBridgesFieldsAndLeaksNothing(t *testing.T) {
 	t.Parallel()
 	e := startExecutor(t, harness.ExecutorConfig{})
 	var fields map[string]any
@@ -68,8 +68,8 @@ func TestStrangersGetTheSameAnswerWhateverTheyAsk(t *testing.T) {
 	}
 }
 
-// line is a proxy between relay and executor that can lose the next answer to a
-// submit, and point at another executor from then on.
+// line is a proxy between relay and executor. It can lose the next answer to a submit and
+// forward to another executor from then on.
 type line struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -146,7 +146,7 @@ func TestLostAnswerDoesNotRunTheCodeTwice(t *testing.T) {
 	})
 }
 
-func TestRetryThatReachesANewVMIsRefusedAndSaidSo(t *testing.T) {
+func TestRetryThatReachesANewVMIsRefused(t *testing.T) {
 	t.Parallel()
 	old := startExecutor(t, harness.ExecutorConfig{})
 	other := startExecutor(t, harness.ExecutorConfig{})
@@ -161,7 +161,7 @@ func TestRetryThatReachesANewVMIsRefusedAndSaidSo(t *testing.T) {
 	want(t, quick(t, h, "import os; os.path.exists('ran')"), map[string]any{"success": true, "result": "False"})
 }
 
-func TestRelayGoesOnWithAnExecutorStartedAnew(t *testing.T) {
+func TestRelayContinuesWithARestartedExecutor(t *testing.T) {
 	t.Parallel()
 	e, h := pair(t, stacks.Old(t))
 	want(t, quick(t, h, "1"), map[string]any{"success": true})
