@@ -30,6 +30,10 @@ type Config struct {
 	Secret    auth.Secret       // shared with the executor
 	Log       *slog.Logger      // nil for none; gets no bodies, queries or headers
 	Transport http.RoundTripper // nil for the client's own
+	// OnAttempt, unless nil, is called after each attempt of a call with its error, nil
+	// for a success. An attempt that the caller's context ended is not reported. It may
+	// be called concurrently.
+	OnAttempt func(err error)
 }
 
 // Client speaks to one executor. It is safe for concurrent use.
@@ -38,6 +42,7 @@ type Client struct {
 	signer    *auth.Signer
 	transport http.RoundTripper
 	log       *slog.Logger
+	onAttempt func(err error)
 	patience  patience
 	offset    atomic.Int64 // nanoseconds the executor's clock is ahead of ours
 	instance  atomic.Pointer[contract.Instance]
@@ -67,6 +72,7 @@ func New(cfg Config) (*Client, error) {
 		signer:    auth.NewSigner(cfg.Secret),
 		transport: cfg.Transport,
 		log:       cfg.Log,
+		onAttempt: cfg.OnAttempt,
 		patience:  patience{answer: 20 * time.Second, stall: 20 * time.Second, contact: contactTime},
 		maxAnswer: maxAnswerBytes,
 		asking:    make(chan struct{}, 1),

@@ -55,6 +55,9 @@ func (c *Client) try(ctx context.Context, r request) (answer, error) {
 		attrs = append(attrs, "err", err.Error())
 	}
 	c.log.DebugContext(ctx, "asked the executor", attrs...)
+	if c.onAttempt != nil && ctx.Err() == nil {
+		c.onAttempt(err)
+	}
 	return got, err
 }
 

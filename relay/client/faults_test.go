@@ -2,8 +2,6 @@ package client
 
 import (
 	"bytes"
-	"context"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +13,7 @@ import (
 )
 
 // proxied is a client whose connections to e go through a network that can be cut.
-// Each failed try is told on failures.
+// failures receives the error of each failed attempt.
 func proxied(t *testing.T, e *executor) (c *Client, network *toxiproxy.Proxy, failures chan string) {
 	t.Helper()
 	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
@@ -25,25 +23,12 @@ func proxied(t *testing.T, e *executor) (c *Client, network *toxiproxy.Proxy, fa
 	}
 	t.Cleanup(network.Stop)
 	failures = make(chan string, 100)
-	c = newClient(t, Config{BaseURL: "http://" + network.Listen, Secret: testSecret(t, testKey), Log: slog.New(failureLog{failures})})
-	return c, network, failures
-}
-
-// failureLog is a log that passes on what the client says of failed tries.
-type failureLog struct{ failures chan string }
-
-func (failureLog) Enabled(context.Context, slog.Level) bool { return true }
-func (f failureLog) WithAttrs([]slog.Attr) slog.Handler     { return f }
-func (f failureLog) WithGroup(string) slog.Handler          { return f }
-
-func (f failureLog) Handle(_ context.Context, r slog.Record) error {
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "err" {
-			f.failures <- a.Value.String()
+	c = newClient(t, Config{BaseURL: "http://" + network.Listen, Secret: testSecret(t, testKey), OnAttempt: func(err error) {
+		if err != nil {
+			failures <- err.Error()
 		}
-		return true
-	})
-	return nil
+	}})
+	return c, network, failures
 }
 
 func cut(t *testing.T, network *toxiproxy.Proxy, toxic string) {
