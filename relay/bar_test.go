@@ -16,9 +16,9 @@ import (
 
 func slogOf(h slog.Handler) *slog.Logger { return slog.New(h) }
 
-// told is a teller that heard of p.
-func told(p transfer.Progress) *progress.Teller {
-	var t progress.Teller
+// told is a Meter that recorded p.
+func told(p transfer.Progress) *progress.Meter {
+	var t progress.Meter
 	t.Report(p)
 	return &t
 }

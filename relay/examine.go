@@ -109,7 +109,7 @@ func (e *examination) executor(ctx context.Context) bool {
 		return false
 	}
 	e.say(ok, e.runtime.Name, "executor: release %s, protocol %d, up %s, %.1f GB of memory available",
-		health.Version, health.Protocol, progress.Time(time.Duration(health.UptimeMinutes*float64(time.Minute))), health.MemoryAvailableGB)
+		health.Version, health.Protocol, progress.Duration(time.Duration(health.UptimeMinutes*float64(time.Minute))), health.MemoryAvailableGB)
 	e.say(ok, e.runtime.Name, "secret: the executor's own; an answer takes %d ms", took.Milliseconds())
 	if offset := e.client.ClockOffset(); offset == 0 {
 		e.say(ok, e.runtime.Name, "clock: within %s of the executor's", contract.ClockSkew)

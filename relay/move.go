@@ -53,11 +53,11 @@ func (m *move) run(ctx context.Context, name string, there way) error {
 	if err := reach(ctx, target.Client); err != nil {
 		return err
 	}
-	var teller progress.Teller
-	shown := newDisplay(m.std.err, name, func() string { return standing(&teller, vm, time.Now()) })
+	var meter progress.Meter
+	shown := newDisplay(m.std.err, name, func() string { return standing(&meter, vm, time.Now()) })
 	began := time.Now()
 	r, err := there(ctx, target, transfer.Options{Overwrite: m.overwrite, Memory: transfer.Memory(cfg.checkpointDir), Report: func(p transfer.Progress) {
-		teller.Report(p)
+		meter.Report(p)
 		shown.report(p)
 	}})
 	shown.close()
@@ -66,7 +66,7 @@ func (m *move) run(ctx context.Context, name string, there way) error {
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
-		p, _ := teller.Last()
+		p, _ := meter.Last()
 		return fmt.Errorf("stopped at %s: the same command goes on from there", progress.Share(p.Done, p.Total))
 	case err != nil:
 		return err
@@ -85,12 +85,12 @@ func reach(ctx context.Context, c *client.Client) error {
 }
 
 // standing is what the display says now.
-func standing(t *progress.Teller, vm *away, now time.Time) string {
+func standing(t *progress.Meter, vm *away, now time.Time) string {
 	p, at := t.Last()
 	why := vm.reason()
 	switch {
 	case why == "" || now.Sub(at) <= stillFor:
-		return t.Line(now)
+		return t.Describe(now)
 	case p.Total == 0:
 		return "waiting for the VM: " + why
 	}
@@ -110,9 +110,9 @@ func summary(r transfer.Result, took time.Duration) string {
 	case r.Skipped == r.Files && !r.IsDir:
 		parts = append(parts, "unchanged")
 	case r.ResumedFrom > 0:
-		parts = append(parts, fmt.Sprintf("in %s, resumed from %s", progress.Time(took), progress.Bytes(r.ResumedFrom)))
+		parts = append(parts, fmt.Sprintf("in %s, resumed from %s", progress.Duration(took), progress.Bytes(r.ResumedFrom)))
 	default:
-		parts = append(parts, "in "+progress.Time(took))
+		parts = append(parts, "in "+progress.Duration(took))
 	}
 	if r.SHA256 != "" {
 		parts = append(parts, "SHA-256 "+r.SHA256)

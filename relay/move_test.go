@@ -292,17 +292,17 @@ func TestTheBarSaysWhyItWaits(t *testing.T) {
 	}
 	vm.On(func(context.Context, *http.Request) error { return fakevm.ErrGone })
 	ask()
-	var teller = told(transfer.Progress{Stage: transfer.StageMoving, Done: 37, Total: 100})
-	_, at := teller.Last()
-	if got := standing(teller, log, at.Add(3*time.Second)); !strings.HasPrefix(got, "37 % of 100 B, waiting for the VM: unreachable: ") {
+	var meter = told(transfer.Progress{Stage: transfer.StageMoving, Done: 37, Total: 100})
+	_, at := meter.Last()
+	if got := standing(meter, log, at.Add(3*time.Second)); !strings.HasPrefix(got, "37 % of 100 B, waiting for the VM: unreachable: ") {
 		t.Errorf("while the VM is away: %q", got)
 	}
-	if got := standing(teller, log, at.Add(time.Second)); strings.Contains(got, "waiting") {
+	if got := standing(meter, log, at.Add(time.Second)); strings.Contains(got, "waiting") {
 		t.Errorf("just after something moved: %q", got)
 	}
 	vm.On(func(context.Context, *http.Request) error { return nil })
 	ask()
-	if got := standing(teller, log, at.Add(3*time.Second)); strings.Contains(got, "waiting") {
+	if got := standing(meter, log, at.Add(3*time.Second)); strings.Contains(got, "waiting") {
 		t.Errorf("once it is back: %q", got)
 	}
 }

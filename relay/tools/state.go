@@ -128,15 +128,15 @@ func restoreState() tool {
 // tellState makes the host's progress tell what the kernel does, and then how far the
 // transfer is.
 func (c *call) tellState(before string) func(transfer.Progress) {
-	var teller progress1.Teller
+	var meter progress1.Meter
 	c.progress.follow(func() (string, amount) {
-		p, at := teller.Last()
+		p, at := meter.Last()
 		if at.IsZero() {
 			return before, amount{}
 		}
-		return teller.Line(time.Now()), amount{p.Done, p.Total}
+		return meter.Describe(time.Now()), amount{p.Done, p.Total}
 	})
-	return teller.Report
+	return meter.Report
 }
 
 // stateOutcome is the status and the error of an answer.

@@ -43,14 +43,14 @@ var errHold = errors.New("the call's time is over")
 // move runs a transfer for as long as this call may take. A transfer that is not
 // done by then has not failed: what moved stays, and the call again goes on.
 func (c *call) move(ctx context.Context, overwrite bool, run func(context.Context, transfer.Options) (transfer.Result, error)) (transfer.Result, Moved, *Problem) {
-	var teller progress1.Teller
+	var meter progress1.Meter
 	c.progress.follow(func() (string, amount) {
-		p, _ := teller.Last()
-		return teller.Line(time.Now()), amount{p.Done, p.Total}
+		p, _ := meter.Last()
+		return meter.Describe(time.Now()), amount{p.Done, p.Total}
 	})
 	held, cancel := context.WithTimeoutCause(ctx, c.patience(), errHold)
 	defer cancel()
-	r, err := run(held, transfer.Options{Overwrite: overwrite, Memory: transfer.Memory(c.cfg.CheckpointDir), Report: teller.Report})
+	r, err := run(held, transfer.Options{Overwrite: overwrite, Memory: transfer.Memory(c.cfg.CheckpointDir), Report: meter.Report})
 	m := Moved{
 		SizeBytes: r.SizeBytes, SHA256: r.SHA256, ResumedFrom: r.ResumedFrom, TransferredBytes: r.MovedBytes,
 		Files: r.Files, Skipped: r.Skipped, Notes: r.Notes,

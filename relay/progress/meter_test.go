@@ -8,7 +8,7 @@ import (
 	"colabrelay/relay/transfer"
 )
 
-func TestLine(t *testing.T) {
+func TestDescribe(t *testing.T) {
 	const mb = 1_000_000
 	moving := transfer.StageMoving
 	for name, c := range map[string]struct {
@@ -16,24 +16,24 @@ func TestLine(t *testing.T) {
 		after   time.Duration       // the last one
 		want    string
 	}{
-		"nothing heard":  {nil, time.Minute, "asking the VM"},
+		"no report":      {nil, time.Minute, "waiting for the VM's first answer"},
 		"one file":       {[]transfer.Progress{{Stage: moving, Total: 10 * mb, Files: 1}, {Stage: moving, Done: 2 * mb, Total: 10 * mb, Files: 1}}, 0, "20 % of 10 MB, 2.0 MB/s, 4 s left"},
 		"a folder":       {[]transfer.Progress{{Stage: moving, Done: 2 * mb, Total: 10 * mb, File: 3, Files: 12}}, 0, "3 of 12 files, 20 % of 10 MB"},
 		"a stall":        {[]transfer.Progress{{Stage: moving, Done: 2 * mb, Total: 10 * mb, Files: 1}}, 12 * time.Second, "20 % of 10 MB, nothing moved for 12 s"},
-		"all there":      {[]transfer.Progress{{Stage: moving, Done: 10 * mb, Total: 10 * mb, Files: 1}}, 6 * time.Second, "100 % of 10 MB, the VM compares the checksum"},
-		"before":         {[]transfer.Progress{{Stage: transfer.StageHashing, Hashed: 5 * mb, Total: 10 * mb, Files: 1}}, time.Minute, "reading for the checksum: 50 % of 10 MB"},
-		"after":          {[]transfer.Progress{{Stage: transfer.StageChecking, Hashed: 5 * mb, Done: 10 * mb, Total: 10 * mb, Files: 1}}, 0, "comparing the checksum: 50 % of 10 MB"},
-		"after, in many": {[]transfer.Progress{{Stage: transfer.StageChecking, Hashed: 5 * mb, Done: 10 * mb, Total: 10 * mb, File: 2, Files: 3}}, 0, "comparing the checksum: 5.0 MB, 2 of 3 files"},
+		"all sent":       {[]transfer.Progress{{Stage: moving, Done: 10 * mb, Total: 10 * mb, Files: 1}}, 6 * time.Second, "100 % of 10 MB, the VM is verifying the checksum"},
+		"before":         {[]transfer.Progress{{Stage: transfer.StageHashing, Hashed: 5 * mb, Total: 10 * mb, Files: 1}}, time.Minute, "computing the checksum: 50 % of 10 MB"},
+		"after":          {[]transfer.Progress{{Stage: transfer.StageChecking, Hashed: 5 * mb, Done: 10 * mb, Total: 10 * mb, Files: 1}}, 0, "verifying the checksum: 50 % of 10 MB"},
+		"after, in many": {[]transfer.Progress{{Stage: transfer.StageChecking, Hashed: 5 * mb, Done: 10 * mb, Total: 10 * mb, File: 2, Files: 3}}, 0, "verifying the checksum: 5.0 MB, 2 of 3 files"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var teller Teller
+			var meter Meter
 			for i, p := range c.reports {
 				if i > 0 {
 					<-time.After(time.Second)
 				}
-				teller.Report(p)
+				meter.Report(p)
 			}
-			if got := teller.Line(time.Now().Add(c.after)); got != c.want {
+			if got := meter.Describe(time.Now().Add(c.after)); got != c.want {
 				t.Errorf("%s: %q, want %q", name, got, c.want)
 			}
 		})
