@@ -9,13 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	_ "embed"
-
 	"colabrelay/executor/interpreter"
+	"colabrelay/shared/kernelpy"
 )
-
-//go:embed find.py
-var findScript string
 
 // findTimeout bounds one interpreter's answer: importing IPython from a cold disk takes seconds.
 const findTimeout = 60 * time.Second
@@ -61,7 +57,7 @@ func look(ctx context.Context, candidate string, environ []string) (Python, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
-	out, err := interpreter.Run(ctx, path, findScript, environ)
+	out, err := interpreter.Run(ctx, path, kernelpy.Script("find"), environ)
 	if err != nil {
 		return Python{}, explain(err)
 	}

@@ -14,12 +14,8 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
-
-	_ "embed"
+	"colabrelay/shared/kernelpy"
 )
-
-//go:embed start.py
-var startScript string
 
 // tailBytes of what the process wrote to its own stdout and stderr are kept to
 // explain a death; ipykernel captures nearly everything else itself.
@@ -40,10 +36,10 @@ type process struct {
 // startProcess starts ipykernel in a session of its own: Colab's stop button
 // signals the executor's process group, and "Restart session" kills all of it.
 //
-// dir is the life's own folder, where connection lies. Python starts there: see start.py.
+// dir is the life's own folder, where connection lies. Python starts there: see scripts/start.py of shared/kernelpy.
 func startProcess(cfg Config, dir string) (*process, error) {
 	script := filepath.Join(dir, "start.py")
-	if err := os.WriteFile(script, []byte(startScript), 0o600); err != nil {
+	if err := os.WriteFile(script, []byte(kernelpy.Script("start")), 0o600); err != nil {
 		return nil, err
 	}
 	read, write, err := os.Pipe()

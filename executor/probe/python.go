@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,14 +11,12 @@ import (
 
 	"colabrelay/executor/interpreter"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/kernelpy"
 )
 
 // pythonLimit bounds the look at the packages: a cold disk with a thousand of
 // them takes seconds.
 const pythonLimit = 10 * time.Second
-
-//go:embed packages.py
-var packagesPy string
 
 // pythonFacts remembers what packages.py said until a folder it searched changed.
 type pythonFacts struct {
@@ -52,7 +49,7 @@ func (p *Prober) pythonAndPackages(ctx context.Context) (contract.Python, map[st
 func askPython(ctx context.Context, python string, getenv func(string) string) (pythonAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, pythonLimit)
 	defer cancel()
-	out, err := interpreter.Run(ctx, python, packagesPy, pythonEnvironment(getenv))
+	out, err := interpreter.Run(ctx, python, kernelpy.Script("packages"), pythonEnvironment(getenv))
 	if err != nil {
 		return pythonAnswer{}, fmt.Errorf("asking %q for its packages: %w", python, err)
 	}

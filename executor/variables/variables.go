@@ -1,11 +1,11 @@
-// Package namespace asks a live kernel about the user's variables, and clears
+// Package variables asks a live kernel about the user's variables, and clears
 // them, without leaving a trace: no history, no In or Out, no _, no execution
 // count, no name of ours.
 //
 // It must not run the user's code to look at an object, and must not ask while a
 // run holds the kernel: the caller sees to that, since the kernel would answer
-// only after the run. Start reading at ask, then at namespace.py, which is what
-// runs in the kernel.
+// only after the run. Start reading at ask, then at variables/listing.py of
+// shared/kernelpy, which is what runs in the kernel.
 package variables
 
 import (
@@ -24,7 +24,7 @@ var ErrNoVariable = errors.New("no such variable")
 // counts all. KernelID is left to the caller.
 func Variables(ctx context.Context, client *jupyter.Client) (contract.Variables, error) {
 	var answer contract.Variables
-	err := ask(ctx, client, &answer, "variables")
+	err := ask(ctx, client, &answer, "variables.listing.variables")
 	return answer, err
 }
 
@@ -36,7 +36,7 @@ func Inspect(ctx context.Context, client *jupyter.Client, name string) (contract
 		contract.Inspection
 		Missing bool `json:"missing"`
 	}
-	if err := ask(ctx, client, &answer, "inspect", name); err != nil {
+	if err := ask(ctx, client, &answer, "variables.listing.inspect", name); err != nil {
 		return contract.Inspection{}, err
 	}
 	if answer.Missing {
@@ -52,6 +52,6 @@ func Inspect(ctx context.Context, client *jupyter.Client, name string) (contract
 // At most 1,000 names are told. KernelID and the memory are left to the caller.
 func Cleanup(ctx context.Context, client *jupyter.Client) (contract.Cleanup, error) {
 	var answer contract.Cleanup
-	err := ask(ctx, client, &answer, "cleanup")
+	err := ask(ctx, client, &answer, "cleanup.cleanup")
 	return answer, err
 }

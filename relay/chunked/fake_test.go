@@ -270,12 +270,13 @@ func (f *fakeVM) Interrupt(context.Context, string) (contract.Execution, error) 
 func orderOf(t *testing.T, code string) (o order) {
 	t.Helper()
 	var text string
-	decoder := json.NewDecoder(strings.NewReader(code[strings.Index(code, `"{\"key\"`):]))
+	decoder := json.NewDecoder(strings.NewReader(code[strings.Index(code, `"[{\"key\"`):]))
 	if err := decoder.Decode(&text); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
+	var arguments []order
+	if err := json.Unmarshal([]byte(text), &arguments); err != nil {
 		t.Fatal(err)
 	}
-	return o
+	return arguments[0]
 }

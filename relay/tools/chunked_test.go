@@ -33,12 +33,13 @@ func (f *fakeExecutor) batches(t *testing.T, fails int64) {
 			t.Errorf("submit %+v %v", s, err)
 		}
 		var text string
-		var o struct {
+		var arguments []struct {
 			Key    string
 			Lo, Hi int64
 		}
-		_ = json.NewDecoder(strings.NewReader(s.Code[strings.Index(s.Code, `"{\"key\"`):])).Decode(&text)
-		_ = json.Unmarshal([]byte(text), &o)
+		_ = json.NewDecoder(strings.NewReader(s.Code[strings.Index(s.Code, `"[{\"key\"`):])).Decode(&text)
+		_ = json.Unmarshal([]byte(text), &arguments)
+		o := arguments[0]
 		n++
 		now := time.Now()
 		e := contract.Execution{ExecutionID: fmt.Sprint("b", n), Status: contract.StatusSucceeded, KernelID: "kernel-1", StartedAt: &now, FinishedAt: &now, End: true}

@@ -1,35 +1,122 @@
-// Package kernelpy holds the Python that runs in the kernel, as the sources of one
-// package, colab_relay. Whoever sends code to a kernel takes the modules it needs
-// from here; nothing is installed on the VM. It must not know who runs them.
+// Package kernelpy holds the Python that runs in the kernel, as the sources of one package,
+// colab_relay, and makes the code that calls its functions there. Nothing is installed on the
+// VM: the first call in a kernel brings the package along, and the kernel keeps it under a name
+// with the hash of its sources. kernelpy must not know who runs the code.
+//
+// Start reading at Call.Code, then colab_relay/call.py and kept.py.
 package kernelpy
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
 )
 
-//go:embed colab_relay/*.py
+//go:embed colab_relay/*.py colab_relay/*/*.py
 var files embed.FS
 
-// root is the package that all modules are part of.
+//go:embed cell.py
+var cellPy string
+
 const root = "colab_relay"
 
-// Source is the text of a module, by its name within colab_relay. To ask for one that
-// is not there is a fault of the program.
-func Source(module string) string {
-	text, err := files.ReadFile(root + "/" + module + ".py")
+// MissingMIME is the type of the report that the kernel does not have the package, so that
+// nothing was called.
+const MissingMIME = "application/vnd.colab-relay.missing+json"
+
+// hashLength is how many hexadecimal digits of the hash are in the package's name.
+const hashLength = 16
+
+// Script is the text of a program of colab_relay/scripts, which an interpreter runs as a file.
+func Script(name string) string { return source("scripts/" + name + ".py") }
+
+func source(path string) string {
+	text, err := files.ReadFile(root + "/" + path)
 	if err != nil {
-		panic(fmt.Sprintf("kernelpy: no module %q", module))
+		panic(fmt.Sprintf("kernelpy: no file %q", path))
 	}
 	return string(text)
 }
 
-// Sources are the package and these modules of it, as pairs of the name under which
-// others import it and its text. The caller puts each module before those that import it.
-func Sources(modules ...string) [][2]string {
-	all := [][2]string{{root, Source("__init__")}}
-	for _, name := range modules {
-		all = append(all, [2]string{root + "." + name, Source(name)})
+// sources are the modules that a kernel may need, by their paths.
+var sources = sync.OnceValue(func() map[string]string {
+	found := map[string]string{}
+	err := fs.WalkDir(files, root, func(path string, d fs.DirEntry, err error) error {
+		name := strings.TrimPrefix(path, root+"/")
+		if err == nil && !d.IsDir() && !strings.HasPrefix(name, "scripts/") {
+			found[name] = source(name)
+		}
+		return err
+	})
+	if err != nil {
+		panic(err) // the files are part of the program
 	}
-	return all
+	return found
+})
+
+// Package is the name that the package has in a kernel.
+var Package = sync.OnceValue(func() string {
+	hash := sha256.Sum256([]byte(literal(sources())))
+	return root + "_" + hex.EncodeToString(hash[:])[:hashLength]
+})
+
+// Delivery is how the caller gets what a function returns.
+type Delivery string
+
+// Ways of delivery.
+const (
+	Display Delivery = "display" // as a display, unless it is None; the code's own value is None
+	Reply   Delivery = "reply"   // as the value of the code, for a user expression
+)
+
+// Call is a call of a function in the kernel.
+type Call struct {
+	Function  string // with its module within colab_relay, such as "state.operate.save"
+	Arguments []any  // plain values
+	MIME      string // the type of what the function returns
+	Delivery  Delivery
+}
+
+// Code is the Python of the call: one expression that uses no name of the user's and leaves
+// none behind. Without the package it takes about 2 KB and reports MissingMIME if the kernel
+// does not have the package. The same call always gives the same code.
+func (c Call) Code(withPackage bool) string {
+	included := map[string]string{}
+	if withPackage {
+		included = sources()
+	}
+	if c.Arguments == nil {
+		c.Arguments = []any{}
+	}
+	return strings.NewReplacer(
+		"CODE", literal(source("call.py")),
+		"CALL", literal([]string{Package(), c.Function, c.MIME, string(c.Delivery)}),
+		"ARGUMENTS", literal(literal(c.Arguments)),
+		"SOURCES", literal(included),
+	).Replace(cell())
+}
+
+// cell is cell.py without the comment at its head.
+func cell() string {
+	python := cellPy
+	for strings.HasPrefix(python, "#") {
+		_, python, _ = strings.Cut(python, "\n")
+	}
+	return python
+}
+
+// literal is v as JSON. Of strings, and of lists and objects of them, that is a Python literal
+// of the same value, provided that characters beyond the basic plane are not escaped, which is
+// how encoding/json writes them.
+func literal(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // plain values only
+	}
+	return string(b)
 }

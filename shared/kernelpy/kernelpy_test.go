@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"colabrelay/shared/stacks"
@@ -59,23 +58,4 @@ func check(t *testing.T, program string, bodies []body) {
 			}
 		}
 	})
-}
-
-func TestSourcesCompleteTheirOwnImports(t *testing.T) {
-	sources := Sources("scope", "calls", "dependence", "live")
-	if len(sources) != 5 || sources[0][0] != "colab_relay" || sources[3][0] != "colab_relay.dependence" {
-		t.Fatalf("%d sources", len(sources))
-	}
-	seen := map[string]bool{}
-	for _, s := range sources {
-		seen[s[0]] = true
-		for line := range strings.Lines(s[1]) {
-			if rest, ok := strings.CutPrefix(line, "from colab_relay"); ok {
-				module, _, _ := strings.Cut("colab_relay"+rest, " ")
-				if !seen[module] {
-					t.Errorf("%s imports %s, which comes later", s[0], module)
-				}
-			}
-		}
-	}
 }

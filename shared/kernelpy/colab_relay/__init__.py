@@ -1,1 +1,1 @@
-"""The Python that runs in the kernel. It is embedded by the Go package beside it."""
+"""The Python that runs in the kernel. The Go package beside it sends it there; see kept.py."""

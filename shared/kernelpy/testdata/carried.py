@@ -3,7 +3,7 @@
 import json
 import sys
 
-from colab_relay.dependence import carried
+from colab_relay.chunked.dependence import carried
 from IPython.core.inputtransformer2 import TransformerManager
 
 answers = []

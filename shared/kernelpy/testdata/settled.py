@@ -4,7 +4,7 @@ those that share objects with them."""
 import json
 import sys
 
-from colab_relay.dependence import carried
+from colab_relay.chunked.dependence import carried
 from colab_relay.live import settle, sharers
 from IPython.core.inputtransformer2 import TransformerManager
 

@@ -3,7 +3,7 @@
 import collections
 import sys
 
-from colab_relay_safe import (
+from ..safe import (
     base_of,
     class_name,
     is_any,

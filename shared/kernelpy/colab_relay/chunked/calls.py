@@ -4,7 +4,7 @@ IPython's magics."""
 import ast
 import re
 
-from colab_relay.scope import root_of
+from .scope import root_of
 
 HARMLESS = frozenset(
     "abs ascii bin bool bytes callable chr complex dict dir display divmod enumerate filter float "

@@ -5,6 +5,7 @@ takes for as long as states of that schema are restored.
 """
 
 import abc
+import contextlib
 import enum
 import functools
 import importlib
@@ -14,11 +15,26 @@ import pickle
 import sys
 import types
 
+# Saved files refer to the functions below by this module's name, so the name must not depend
+# on the release. The functions take it over as their __module__.
+__name__ = "colab_relay_state_rebuild"
+MODULE = sys.modules[__spec__.name]
+
 MAGIC = importlib.util.MAGIC_NUMBER.hex()  # changes with Python's bytecode
 
 # What was met while one variable was restored; the reader empties them.
 lost = []  # functions whose bytecode is of another Python
 notes = []  # anything else to tell
+
+
+@contextlib.contextmanager
+def importable():
+    """Makes this module importable under the name that saved files refer to."""
+    sys.modules[__name__] = MODULE
+    try:
+        yield
+    finally:
+        sys.modules.pop(__name__, None)
 
 
 def kernel_object(name):

@@ -15,8 +15,8 @@ import sys
 import time
 import warnings
 
-from colab_relay_state_read import Reader
-from colab_relay_state_safe import reason
+from .read import Reader
+from .reasons import reason
 
 SECONDS = 5  # for all of them
 MOST_BYTES = 64 << 20  # of one variable, in the file

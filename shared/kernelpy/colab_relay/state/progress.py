@@ -3,7 +3,7 @@
 import contextvars
 import threading
 
-from colab_relay_state_safe import text
+from ..safe import short
 
 MIME = "application/vnd.colab-relay.state-progress+json"
 EVERY = 1.0  # seconds between two displays, and before the first
@@ -28,7 +28,7 @@ class Ticker:
         self.thread.join()
 
     def at(self, name, number, of):
-        self.now = {"variable": text(name), "number": number, "of": of}
+        self.now = {"variable": short(name), "number": number, "of": of}
 
     def run(self):
         told = None

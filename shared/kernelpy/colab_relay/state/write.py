@@ -14,11 +14,14 @@ import struct
 import tempfile
 import time
 
-import colab_relay_state_rebuild as rebuild
-from colab_relay_state_arrays import Sharing, original
-from colab_relay_state_reduce import reduce
-from colab_relay_state_safe import FIRST_LINE, Unkeepable, class_name
+from ..safe import class_name
+from . import rebuild
+from .arrays import Sharing, original
+from .read import FIRST_LINE
+from .reasons import Unkeepable
+from .reduce import reduce
 
+NOT_LIBRARIES = ("__main__", "builtins", __name__.partition(".")[0], rebuild.__name__)
 OUT_OF_BAND = 64 << 10  # bytes of a buffer, from where on it goes past the pickle
 SLICE = 16 << 20
 IN_MEMORY = 8 << 20  # of a pickle, before it goes to a temporary file
@@ -175,7 +178,7 @@ class Saver:
 
     def uses(self, module):
         package = module.partition(".")[0]
-        if not package.startswith("colab_relay_") and package not in ("__main__", "builtins"):
+        if package not in NOT_LIBRARIES:
             self.packages.add(package)
 
     def note_source(self, filename):

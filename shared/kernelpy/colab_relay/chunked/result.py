@@ -11,7 +11,7 @@ import dis
 import re
 import types
 
-from colab_relay_body import own_jumps
+from .body import own_jumps
 
 NAME = "result"
 NOTHING = object()

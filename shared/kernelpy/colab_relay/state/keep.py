@@ -6,14 +6,15 @@ one operation, between two batches."""
 import os
 import shutil
 
-from colab_relay.live import TooMany, TooSlow, sharers
-from colab_relay_state_progress import Ticker
-from colab_relay_state_read import Reader
-from colab_relay_state_restore import Restore
-from colab_relay_state_safe import reason, text
-from colab_relay_state_save import (
+from .. import registry
+from ..live import TooMany, TooSlow, sharers
+from ..safe import short
+from .progress import Ticker
+from .read import Reader
+from .reasons import reason
+from .restore import Restore
+from .save import (
     UNFINISHED,
-    chunked_runs,
     new_folder,
     remove,
     remove_left_behind,
@@ -21,7 +22,7 @@ from colab_relay_state_save import (
     user_names,
     values_of,
 )
-from colab_relay_state_write import Bounds, Saver, TooLong
+from .write import Bounds, Saver, TooLong
 
 MOST_TOLD = 20  # variables that can't be kept
 
@@ -29,7 +30,7 @@ MOST_TOLD = 20  # variables that can't be kept
 def keep(shell, run, names, known, most, seconds):
     """Writes the names, and all that share objects with them, to a file. known is the digest
     of what was kept last; where nothing changed there is no file."""
-    entry = chunked_runs().get(run)
+    entry = registry.runs().get(run)
     if entry is None or not entry["setup"] or entry.get("hollow"):
         return {"missing": True}
     mine = dict(user_names(shell))
@@ -71,7 +72,7 @@ def write(folder, shell, values, bounds):
 def bring_back(shell, path, size, digest, run, done, absent):
     """Loads what keep wrote into a kernel where the set-up has run, all of it or nothing."""
     try:
-        entry = chunked_runs().get(run)
+        entry = registry.runs().get(run)
         if entry is None or not entry["setup"] or not entry.get("hollow"):
             return {"missing": True}
         reader = Reader(path, size, digest)
@@ -90,6 +91,6 @@ def bring_back(shell, path, size, digest, run, done, absent):
         del entry["hollow"]
         return work.report()
     except Exception as e:
-        return {"damaged": text(reason(e, "it was read"))}
+        return {"damaged": short(reason(e, "it was read"))}
     finally:
         remove(path)

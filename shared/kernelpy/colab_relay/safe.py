@@ -8,6 +8,8 @@ descriptors; modules are asked through their dict.
 import sys
 import types
 
+MAX_SHORT = 200  # characters
+
 
 def is_any(cls, classes):
     return any(cls is c for c in classes)
@@ -26,17 +28,24 @@ def text(value):
     return str.__str__(value).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def short(value, most=MAX_SHORT):
+    """The same, cut to at most that many characters."""
+    value = text(value)
+    return value if len(value) <= most else value[: most - 1] + "…"
+
+
 def class_name(cls):
-    return text(type.__dict__["__name__"].__get__(cls))
+    return short(type.__dict__["__name__"].__get__(cls))
 
 
 def class_module(cls):
+    """The name of the module that defines cls, "" if it has none."""
     module = type.__dict__["__module__"].__get__(cls)
-    return text(module) if type(module) is str else "?"
+    return module if type(module) is str else ""
 
 
 def class_title(cls):
-    module = class_module(cls)
+    module = text(class_module(cls)) or "?"
     name = text(type.__dict__["__qualname__"].__get__(cls))
     return name if module == "builtins" else module + "." + name
 

@@ -6,7 +6,7 @@ import abc
 import enum
 import types
 
-import colab_relay_state_rebuild as rebuild
+from . import rebuild
 
 # What making a class gives anew.
 MADE_ANEW = {"__dict__", "__weakref__", "_abc_impl", "__module__", "__qualname__", "__slots__"}

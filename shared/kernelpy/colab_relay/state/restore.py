@@ -2,12 +2,14 @@
 
 import importlib
 import linecache
-import sys
 import types
 
-import colab_relay_state_rebuild as rebuild
-from colab_relay_state_read import Reader
-from colab_relay_state_safe import class_name, python_version, reason, text, version_of
+from .. import registry
+from ..safe import class_name, short
+from . import rebuild
+from .libraries import python_version, version_of
+from .read import Reader
+from .reasons import reason
 
 MOST_TOLD = 5000
 MISSING = object()
@@ -66,10 +68,10 @@ class Restore:
             self.fail(module["name"], e)
             return
         self.namespace.set(module["name"], found)
-        self.modules.append({k: text(v) for k, v in module.items()})
+        self.modules.append({k: short(v) for k, v in module.items()})
 
     def fail(self, name, error):
-        self.failed.append({"name": text(name), "reason": reason(error, "loading it")})
+        self.failed.append({"name": short(name), "reason": reason(error, "loading it")})
 
     def bring(self, segment):
         del rebuild.lost[:], rebuild.notes[:]
@@ -88,7 +90,7 @@ class Restore:
         if name is not None:
             self.keep(name, value)
         elif segment.get("what") == "runs":
-            bring_runs(value)
+            registry.update(value)
         elif segment.get("what") == "sources":
             bring_sources(value)
 
@@ -96,14 +98,14 @@ class Restore:
         if type(value) is types.FunctionType and "colab_relay_lost" in vars(value):
             told = "its code is of Python %s and can't run under %s: define it again"
             python = vars(value)["colab_relay_lost"]
-            self.failed.append({"name": text(name), "reason": told % (python, python_version())})
+            self.failed.append({"name": short(name), "reason": told % (python, python_version())})
             return
         self.namespace.set(name, value)
-        self.restored.append({"name": text(name), "type": class_name(type(value))})
+        self.restored.append({"name": short(name), "type": class_name(type(value))})
         if rebuild.lost:
             told = "%s came back without the code of: %s"
-            functions = ", ".join(text(f, 60) for f in sorted(set(rebuild.lost))[:20])
-            self.warnings.append(told % (text(name), functions))
+            functions = ", ".join(short(f, 60) for f in sorted(set(rebuild.lost))[:20])
+            self.warnings.append(told % (short(name), functions))
 
     def compare(self, index):
         theirs, ours = index["python"], python_version()
@@ -126,18 +128,9 @@ class Restore:
             "modules": self.modules[:MOST_TOLD],
             "failed_count": len(self.failed),
             "failed": self.failed[:MOST_TOLD],
-            "overwritten": [text(n) for n in self.namespace.overwritten()][:MOST_TOLD],
+            "overwritten": [short(n) for n in self.namespace.overwritten()][:MOST_TOLD],
             "warnings": self.warnings[:200],
         }
-
-
-def bring_runs(runs):
-    """What the relay's chunked runs know of this kernel: it has now what that one had."""
-    module = sys.modules.setdefault("colab_relay_runs", types.ModuleType("colab_relay_runs"))
-    if type(module.__dict__.get("runs")) is dict:
-        module.runs.update(runs)
-    else:
-        module.runs = runs
 
 
 def bring_sources(lines):

@@ -1,11 +1,9 @@
 """Runs one batch of a chunked run: the set-up where this kernel has not run it, then
 iterations, one after the other, confirmed by markers among the outputs.
 
-What this kernel has done it keeps itself, in the module colab_relay_runs of sys.modules:
-runs[key] is {"setup": hash of the setup_code that ran, "done": iterations completed}, a
-plain dict of plain values. So an iteration that ended never runs again in this kernel's
-life, whatever became of its marker. save_kernel_state keeps it with the variables;
-cleanup_colab, which deletes those, empties "setup".
+The kernel itself keeps what it has done, in the registry: so an iteration that ended never runs
+again in this kernel, whatever happened to its marker. save_kernel_state saves the registry with
+the variables. cleanup_colab, which deletes the variables, empties "setup".
 
 A kernel without the variables of iterations done elsewhere runs nothing by itself: the relay
 says what to do there, by "on_new" of a batch's order. "stop" only tells; "prepare" runs the
@@ -14,30 +12,23 @@ set-up, notes "hollow": True, and waits for the kept variables; "continue" goes 
 
 import json
 import signal
-import sys
 import time
-import types
 
-from colab_relay_body import Loop, Setup
-from colab_relay_exits import Exits
-from colab_relay_markers import Markers
-from colab_relay_result import NOTHING, Result
-from colab_relay_values import encode
 from IPython.core.getipython import get_ipython
 
-try:  # sent along where the relay does not know yet what iterations carry
-    from colab_relay.dependence import carried
-    from colab_relay.live import settle
-except ImportError:
-    carried = settle = None
+from .. import registry
+from ..live import settle
+from .body import Loop, Setup
+from .dependence import carried
+from .exits import Exits
+from .markers import Markers
+from .result import NOTHING, Result
+from .values import encode
 
-REGISTRY = "colab_relay_runs"
-MAX_RUNS = 1000  # kept in the registry; the oldest go first
 MAX_CARRIED = 40 << 10  # bytes of JSON; the marker that holds it stays under 64 KiB
 
 
-def run(text):
-    spec = json.loads(text)
+def run(spec):
     shell = get_ipython()
     setup, loop = Setup(shell, spec["setup"]), Loop(shell, spec["loop"])
     result = Result(shell, setup, loop)
@@ -57,30 +48,10 @@ def run(text):
             batch.iterate(loop, result, interrupts)
 
 
-def registry():
-    if REGISTRY not in sys.modules:
-        sys.modules[REGISTRY] = types.ModuleType(REGISTRY)
-        sys.modules[REGISTRY].runs = {}
-    return sys.modules[REGISTRY].runs
-
-
-def entry_of(key, confirmed):
-    """This kernel's own record of the run. One whose set-up ran here tells what the
-    variables hold, also when that is less than was confirmed once: then a state saved
-    earlier was restored. Any other kernel goes on from what was confirmed."""
-    runs = registry()
-    entry = runs[key] = runs.pop(key, {"setup": "", "done": confirmed})  # the newest last
-    if not entry["setup"]:
-        entry["done"] = max(entry["done"], confirmed)
-    while len(runs) > MAX_RUNS:
-        del runs[next(iter(runs))]
-    return entry
-
-
 class Batch:
     def __init__(self, shell, spec):
         self.shell, self.spec = shell, spec
-        self.entry = entry_of(spec["key"], spec["lo"])
+        self.entry = registry.entry_of(spec["key"], spec["lo"])
         self.markers = Markers(shell, spec["key"], self.entry)
 
     def begin(self):
@@ -91,8 +62,7 @@ class Batch:
 
     def lacks_variables(self):
         """Whether iterations are done and this kernel has not the variables they left."""
-        gone = not self.entry["setup"] or self.entry.get("hollow", False)
-        return gone and self.entry["done"] > 0
+        return self.entry["done"] > 0 and not registry.has_variables(self.entry)
 
     def prepare(self, setup, interrupts):
         """Makes ready for the kept variables, which take the place of what the set-up made."""
@@ -103,7 +73,7 @@ class Batch:
 
     def tell_carried(self, names):
         """Tells what iterations hand on, as far as the values in names allow it."""
-        if carried is None:
+        if not self.spec["analyse"]:
             return
         found = carried(self.spec["setup"], self.spec["loop"], self.shell.transform_cell)
         if names:

@@ -12,16 +12,12 @@ import tempfile
 import time
 import types
 
-from colab_relay_state_rehearse import rehearse
-from colab_relay_state_safe import (
-    class_name,
-    module_dict,
-    python_version,
-    reason,
-    text,
-    version_of,
-)
-from colab_relay_state_write import Saver, TooLong
+from .. import registry
+from ..safe import class_name, module_dict, short
+from .libraries import python_version, version_of
+from .reasons import reason
+from .rehearse import rehearse
+from .write import Saver, TooLong
 
 PREFIX = "colab-relay-state-"
 # The file while it is being written: an executor that starts removes what a killed kernel
@@ -32,7 +28,6 @@ MEMORY = "/dev/shm"
 LEAST_ROOM = 64 << 20  # bytes that a disk must have free to be used
 LEFT_BEHIND = 24 * 3600  # seconds, after which a folder of an earlier save is removed
 MOST_DOUBTS = 50
-MOST_RUNS = 1000  # chunked runs that the manifest lists
 MOST_TOLD = 5000  # variables, and as many skipped ones, that the manifest lists
 RECURSION = 5000
 IPYTHONS_OWN = re.compile(r"_+|_i{1,3}|_i?[0-9]+|_[iod]h|_exit_code|__.*")
@@ -92,12 +87,6 @@ def remove_left_behind():
                 pass
 
 
-def chunked_runs():
-    """How far the relay's chunked runs came in this kernel."""
-    runs = module_dict("colab_relay_runs").get("runs")
-    return runs if type(runs) is dict else {}
-
-
 def write_all(saver, shell, values, ticker, runs):
     kept, skipped = [], []
     saver.alias(kernel_objects(shell))
@@ -105,35 +94,22 @@ def write_all(saver, shell, values, ticker, runs):
     for number, (name, value) in enumerate(values, 1):
         ticker.at(name, number, len(values))
         if value is shell.user_ns:
-            skipped.append({"name": text(name), "reason": "it is the namespace itself"})
+            skipped.append({"name": short(name), "reason": "it is the namespace itself"})
             continue
         try:
             size = saver.add({"name": name}, value)
         except (KeyboardInterrupt, TooLong):
             raise
         except BaseException as e:  # the user's __reduce__ may raise anything
-            skipped.append({"name": text(name), "reason": reason(e, saver.doing())})
+            skipped.append({"name": short(name), "reason": reason(e, saver.doing())})
             continue
-        kept.append({"name": text(name), "type": class_name(type(value)), "bytes": size})
+        kept.append({"name": short(name), "type": class_name(type(value)), "bytes": size})
     if runs:
         saver.add({"what": "runs"}, runs)
     lines = sources_of(saver.sources)
     if lines:
         saver.add({"what": "sources"}, lines)
     return kept, skipped
-
-
-def told_runs():
-    """The chunked runs whose variables are in this kernel, and how far each came."""
-    runs = [(key, run) for key, run in chunked_runs().items() if type(run) is dict]
-    mine = [(key, run.get("done")) for key, run in runs if run.get("setup") and not is_hollow(run)]
-    mine = [(key, done) for key, done in mine if type(key) is str and type(done) is int]
-    return [{"key": text(key), "done": done} for key, done in mine][:MOST_RUNS]
-
-
-def is_hollow(run):
-    """Whether the set-up ran, and the variables of its iterations are still to come back."""
-    return bool(run.get("hollow"))
 
 
 def sources_of(filenames):
@@ -148,9 +124,9 @@ def sources_of(filenames):
 
 
 def save_to(path, shell, ticker):
-    names, runs = user_names(shell), chunked_runs()
+    names, runs = user_names(shell), registry.runs()
     saver = Saver(path, values_of(names))
-    return dict(save_names(saver, shell, names, ticker, runs), runs=told_runs())
+    return dict(save_names(saver, shell, names, ticker, runs), runs=registry.complete_runs())
 
 
 def values_of(names):
@@ -182,7 +158,7 @@ def save_names(saver, shell, names, ticker, runs):
         "libraries": libraries,
         "variable_count": len(kept),
         "variables": kept[:MOST_TOLD],
-        "modules": [{k: text(v) for k, v in m.items()} for m in modules][:MOST_TOLD],
+        "modules": [{k: short(v) for k, v in m.items()} for m in modules][:MOST_TOLD],
         "skipped": (skipped + odd)[:MOST_TOLD],
         "skipped_count": len(skipped + odd),
         "warnings": doubts(wrong, untried),
@@ -194,7 +170,7 @@ def save_names(saver, shell, names, ticker, runs):
 def doubts(wrong, untried):
     """What is told of variables that are in the file and may not come out of it again."""
     told = '"%s" was saved, but loading it was tried and failed: %s'
-    lines = [told % (text(name), why) for name, why in sorted(wrong.items())]
+    lines = [told % (short(name), why) for name, why in sorted(wrong.items())]
     if len(lines) > MOST_DOUBTS:
         lines[MOST_DOUBTS:] = ["so did %d more" % (len(lines) - MOST_DOUBTS)]
     if untried:

@@ -22,8 +22,8 @@ defined neither in the set-up nor in the loop, and names that are only ever stor
 
 import ast
 
-from colab_relay.calls import Calls
-from colab_relay.scope import Flow, Known, bound_names, library_like, parameters, root_of
+from .calls import Calls
+from .scope import Flow, Known, bound_names, library_like, parameters, root_of
 
 OPAQUE_ATTRIBUTES = frozenset(["chdir", "environ", "user_ns", "__dict__", "run_cell"])
 MAX_NAMES = 1000

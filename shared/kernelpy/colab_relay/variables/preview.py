@@ -5,8 +5,7 @@ import datetime
 import decimal
 import types
 
-from colab_relay_facts import Facts
-from colab_relay_safe import (
+from ..safe import (
     base_of,
     belongs_to,
     class_name,
@@ -19,6 +18,7 @@ from colab_relay_safe import (
     module_dict,
     text,
 )
+from .facts import Facts
 
 MAX_PREVIEW = 4096  # bytes of UTF-8
 MAX_DEPTH = 6  # containers in containers

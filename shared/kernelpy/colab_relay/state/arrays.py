@@ -3,8 +3,9 @@
 import itertools
 import pickle
 
-import colab_relay_state_rebuild as rebuild
-from colab_relay_state_safe import Unkeepable, module_dict
+from ..safe import module_dict
+from . import rebuild
+from .reasons import Unkeepable
 
 MOST_LOOKED_AT = 200_000  # objects searched for arrays that share memory
 

@@ -9,9 +9,10 @@ import pickletools
 import struct
 from pickle import MEMOIZE, NEXT_BUFFER, NONE, POP, STOP
 
-from colab_relay_state_safe import FIRST_LINE, Damaged
-from colab_relay_state_salvage import salvage, salvager
+from .reasons import Damaged
+from .salvage import salvage, salvager
 
+FIRST_LINE = b"colab-relay kernel state 1\n"  # of the data file
 SLICE = 4 << 20
 MOST_INDEX = 256 << 20  # bytes
 

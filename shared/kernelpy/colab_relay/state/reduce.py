@@ -19,10 +19,12 @@ import types
 import typing
 import weakref
 
-import colab_relay_state_rebuild as rebuild
-from colab_relay_state_arrays import reduce_array, reduce_storage, storage_classes
-from colab_relay_state_classes import reduce_class
-from colab_relay_state_safe import Unkeepable, class_module, class_name, importable, module_dict
+from ..safe import class_module, class_name, module_dict
+from . import rebuild
+from .arrays import reduce_array, reduce_storage, storage_classes
+from .classes import reduce_class
+from .libraries import importable
+from .reasons import Unkeepable
 
 ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None)])
 LARGE = 2048  # items, from where on a plain container is pickled in one go

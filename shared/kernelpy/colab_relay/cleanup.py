@@ -1,0 +1,81 @@
+"""Deletes the user's variables and what IPython and libraries keep of them.
+
+What an object does when it is deleted cannot be avoided; no other code of the user's runs.
+"""
+
+import gc
+import sys
+
+from IPython.core.getipython import get_ipython
+
+from . import registry
+from .safe import module_dict, text
+from .variables.listing import MAX_VARIABLES, user_variables
+
+
+def close_figures():
+    pyplot = module_dict("matplotlib.pyplot")
+    if "close" not in pyplot:
+        return 0
+    count = len(pyplot["get_fignums"]())
+    pyplot["close"]("all")
+    return count
+
+
+def empty_gpu_cache():
+    """Only where torch has the GPU in use: asking would set it up."""
+    cuda = module_dict("torch.cuda")
+    if "empty_cache" not in cuda or not cuda["is_initialized"]():
+        return False
+    cuda["empty_cache"]()
+    return True
+
+
+def forget_outputs(shell):
+    """IPython's own flush leaves what it also noted as hidden: _ and _1, _2, ..."""
+    if shell.displayhook.do_full_cache:
+        shell.displayhook.flush()
+    hidden = shell.user_ns_hidden
+    for name in [n for n in hidden if n[:1] == "_" and n[1:].isdigit()]:
+        del hidden[name]
+    for name in ("_", "__", "___"):
+        if name in hidden:
+            hidden[name] = ""
+
+
+def forget_tracebacks(shell):
+    """A traceback keeps the frames it passed through, and all they hold."""
+    for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+        sys.__dict__.pop(name, None)
+    handler = shell.InteractiveTB
+    for name in ("tb", "value", "etype"):
+        if name in vars(handler):
+            setattr(handler, name, None)
+
+
+def attempt(step, default=None):
+    """Whatever one step runs into, the others follow."""
+    try:
+        return step()
+    except Exception:
+        return default
+
+
+def cleanup():
+    shell = get_ipython()
+    names = [name for name, _ in user_variables(shell)]
+    figures = attempt(close_figures, 0)
+    for name in names:
+        shell.user_ns.pop(name, None)
+        if name in shell.user_ns_hidden:  # the user had shadowed one of IPython's own
+            shell.user_ns[name] = shell.user_ns_hidden[name]
+    attempt(lambda: forget_outputs(shell))
+    attempt(lambda: forget_tracebacks(shell))
+    attempt(registry.forget_setups)
+    gc.collect()
+    return {
+        "variables_cleared": len(names),
+        "cleared_variables": [text(name) for name in names[:MAX_VARIABLES]],
+        "figures_closed": figures,
+        "gpu_cache_cleared": attempt(empty_gpu_cache, False),
+    }

@@ -1,0 +1,69 @@
+"""Keeps the package in a kernel, under a name with the hash of its sources.
+
+Packages of different releases, and a package of the user's own that is called colab_relay, do not
+meet: modules of the package import each other by relative imports only.
+"""
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+
+
+class Keeper(importlib.abc.InspectLoader, importlib.abc.MetaPathFinder):
+    """Imports the modules of the package from their sources. It is on sys.meta_path only while
+    it imports, so that it does not show to the user's code."""
+
+    def __init__(self, name, sources):
+        self.name, self.sources = name, {}
+        for path, text in sources.items():
+            parts = [name] + path[: -len(".py")].split("/")
+            self.sources[".".join(parts).replace(".__init__", "")] = (path, text)
+        self.loaded = {}
+
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname in self.sources:
+            return importlib.util.spec_from_loader(fullname, self)
+        return None
+
+    def is_package(self, fullname):
+        return self.sources[fullname][0].endswith("__init__.py")
+
+    def get_source(self, fullname):
+        return self.sources[fullname][1]
+
+    def get_code(self, fullname):
+        path, text = self.sources[fullname]
+        return compile(text, "<colab_relay/" + path + ">", "exec", dont_inherit=True)
+
+    def exec_module(self, module):
+        name = module.__spec__.name
+        super().exec_module(module)
+        self.loaded[name] = module
+
+    def load(self, name):
+        """The module of that name within the package."""
+        sys.meta_path.insert(0, self)
+        try:
+            return importlib.import_module(name)
+        finally:
+            sys.meta_path.remove(self)
+
+    def is_whole(self):
+        """Whether all modules are still the ones that were imported. Otherwise two copies of one
+        module might be in use."""
+        return all(sys.modules.get(name) is module for name, module in self.loaded.items())
+
+    def call(self, function, arguments):
+        """Calls a function, named with its module within the package."""
+        module, _, name = function.rpartition(".")
+        return getattr(self.load(self.name + "." + module), name)(*arguments)
+
+
+def install(name, sources):
+    """Imports the package anew, keeps its Keeper as the attribute keeper, and returns it."""
+    for loaded in [m for m in list(sys.modules) if m == name or m.startswith(name + ".")]:
+        sys.modules.pop(loaded, None)
+    keeper = Keeper(name, sources)
+    keeper.load(name).__dict__["keeper"] = keeper
+    return keeper

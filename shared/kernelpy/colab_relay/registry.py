@@ -1,0 +1,73 @@
+"""The record of the chunked runs in this kernel: which set-up code ran, and how many iterations.
+
+It is a plain dict of plain values in a module of sys.modules, whose name must not change,
+because every release reads it:
+
+    {key: {"setup": hash of the setup code that ran, "done": completed iterations}}
+
+"setup" is empty if the variables that the setup code made are gone. "hollow" is True while the
+setup code ran and the variables that iterations left are still to be restored.
+"""
+
+import sys
+import types
+
+from .safe import module_dict, short
+
+MODULE = "colab_relay_runs"
+MAX_RUNS = 1000  # the oldest are dropped first
+
+
+def runs():
+    """The record as it is, {} if this kernel has none."""
+    found = module_dict(MODULE).get("runs")
+    return found if type(found) is dict else {}
+
+
+def entry_of(key, confirmed):
+    """The entry of one run, which becomes the newest. confirmed is how many iterations the relay
+    knows to be done.
+
+    If the setup code ran in this kernel, the kernel's own count is right even if it is smaller,
+    because a state that was saved earlier may have been restored. Any other kernel continues
+    after the confirmed iterations."""
+    update({})
+    all_runs = runs()
+    entry = all_runs[key] = all_runs.pop(key, {"setup": "", "done": confirmed})
+    if not entry["setup"]:
+        entry["done"] = max(entry["done"], confirmed)
+    while len(all_runs) > MAX_RUNS:
+        del all_runs[next(iter(all_runs))]
+    return entry
+
+
+def update(restored):
+    """Adds the record of a restored state."""
+    if type(module_dict(MODULE).get("runs")) is not dict:
+        module = sys.modules[MODULE] = types.ModuleType(MODULE)
+        module.__dict__["runs"] = {}
+    runs().update(restored)
+
+
+def forget_setups():
+    """Records that the variables of all runs were deleted. The numbers of completed iterations
+    stay, so that none runs twice in this kernel."""
+    for run in runs().values():
+        run["setup"] = ""
+
+
+def has_variables(entry):
+    """Whether this kernel has the variables of the run's setup code and iterations."""
+    return bool(entry.get("setup")) and not entry.get("hollow")
+
+
+def complete_runs():
+    """The keys of the runs whose variables are in this kernel, with their iterations."""
+    return [
+        {"key": short(key), "done": run["done"]}
+        for key, run in runs().items()
+        if type(key) is str
+        and type(run) is dict
+        and has_variables(run)
+        and type(run.get("done")) is int
+    ][:MAX_RUNS]

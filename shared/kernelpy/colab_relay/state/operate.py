@@ -1,0 +1,63 @@
+"""The operations on kernel states that the relay calls. Each returns its report as plain values."""
+
+import os
+import shutil
+
+from IPython.core.getipython import get_ipython
+
+from ..safe import short
+from . import keep as keeping
+from . import rebuild
+from . import restore as restoring
+from . import save as saving
+from .libraries import python_version
+from .progress import Ticker
+from .reasons import Damaged, reason
+
+
+def save():
+    """Writes the user's variables to a file on the VM."""
+    shell = get_ipython()
+    with rebuild.importable(), Ticker(shell.display_pub.publish) as ticker:
+        return saving.save(shell, ticker)
+
+
+def prepare():
+    """Makes a folder for the upload of a state to restore."""
+    saving.remove_left_behind()
+    folder = saving.new_folder()
+    return {
+        "path": short(os.path.join(folder, "data.state"), 4096),
+        "free": shutil.disk_usage(folder).free,
+        "python": python_version(),
+    }
+
+
+def restore(path, size, digest):
+    """Loads a state file into the user's namespace and removes the file."""
+    shell = get_ipython()
+    try:
+        with rebuild.importable(), Ticker(shell.display_pub.publish) as ticker:
+            return restoring.restore(shell, path, size, digest, ticker)
+    except Damaged as e:
+        return {"damaged": reason(e, "it was read")}
+    finally:
+        saving.remove(path)
+
+
+def remove(path):
+    """Removes the file of a state, and its folder."""
+    saving.remove(path)
+    return {}
+
+
+def keep(run, names, known, most, seconds):
+    """Saves what a chunked run carries from iteration to iteration."""
+    with rebuild.importable():
+        return keeping.keep(get_ipython(), run, names, known, most, seconds)
+
+
+def bring_back(path, size, digest, run, done, absent):
+    """Restores what keep saved, and the iteration that it belongs to."""
+    with rebuild.importable():
+        return keeping.bring_back(get_ipython(), path, size, digest, run, done, absent)

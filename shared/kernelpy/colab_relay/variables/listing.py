@@ -1,0 +1,49 @@
+"""Describes the user's variables in a live IPython.
+
+It must run no code of the user's: no __repr__, __len__, property, __getattr__, __class__,
+__hash__ or __eq__ of a type it does not know, not even a metaclass's; safe.py has the ways.
+"""
+
+import types
+
+from IPython.core.getipython import get_ipython
+
+from .facts import describe
+from .preview import Preview
+
+MAX_VARIABLES = 1000  # in one answer
+
+
+def everything(shell):
+    """A copy of the names in the namespace, only those that are plain strings."""
+    return [(n, v) for n, v in dict.copy(shell.user_ns).items() if type(n) is str]
+
+
+def user_variables(shell):
+    """What the user made: not IPython's own names, no modules, nothing with an underscore."""
+    hidden, nothing = shell.user_ns_hidden, object()
+    mine = [
+        (name, value)
+        for name, value in everything(shell)
+        if not name.startswith("_")
+        and value is not hidden.get(name, nothing)
+        and not type.__subclasscheck__(types.ModuleType, type(value))
+    ]
+    return sorted(mine, key=lambda pair: pair[0])
+
+
+def variables():
+    found = user_variables(get_ipython())
+    return {
+        "count": len(found),
+        "variables": [describe(name, value) for name, value in found[:MAX_VARIABLES]],
+    }
+
+
+def inspect(name):
+    for n, value in everything(get_ipython()):
+        if n == name:
+            answer = describe(name, value)
+            answer["preview"] = Preview().of(value)
+            return answer
+    return {"missing": True}
