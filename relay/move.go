@@ -56,7 +56,7 @@ func (m *move) run(ctx context.Context, name string, there way) error {
 	var meter progress.Meter
 	shown := newDisplay(m.std.err, name, func() string { return standing(&meter, vm, time.Now()) })
 	began := time.Now()
-	r, err := there(ctx, target, transfer.Options{Overwrite: m.overwrite, Memory: transfer.Memory(cfg.checkpointDir), Report: func(p transfer.Progress) {
+	r, err := there(ctx, target, transfer.Options{Overwrite: m.overwrite, ResumeDir: transfer.ResumeDir(cfg.checkpointDir), Report: func(p transfer.Progress) {
 		meter.Report(p)
 		shown.report(p)
 	}})

@@ -50,7 +50,7 @@ func (c *call) move(ctx context.Context, overwrite bool, run func(context.Contex
 	})
 	held, cancel := context.WithTimeoutCause(ctx, c.patience(), errHold)
 	defer cancel()
-	r, err := run(held, transfer.Options{Overwrite: overwrite, Memory: transfer.Memory(c.cfg.CheckpointDir), Report: meter.Report})
+	r, err := run(held, transfer.Options{Overwrite: overwrite, ResumeDir: transfer.ResumeDir(c.cfg.CheckpointDir), Report: meter.Report})
 	m := Moved{
 		SizeBytes: r.SizeBytes, SHA256: r.SHA256, ResumedFrom: r.ResumedFrom, TransferredBytes: r.MovedBytes,
 		Files: r.Files, Skipped: r.Skipped, Notes: r.Notes,

@@ -76,7 +76,7 @@ func TestManySmallFilesGoUpInOneCallAndFewRequests(t *testing.T) {
 	defer cancel()
 	var last Progress
 	began := time.Now()
-	r, err := Upload(ctx, v.client, local, v.path("data"), Options{Memory: t.TempDir(), Report: func(p Progress) { last = p }})
+	r, err := Upload(ctx, v.client, local, v.path("data"), Options{ResumeDir: t.TempDir(), Report: func(p Progress) { last = p }})
 	must(t, err)
 	t.Logf("%d files took %s and %d requests", n, time.Since(began).Round(time.Millisecond), v.counts.all())
 	if r.Files != n || r.Failed != 0 || r.Skipped != 0 || r.DoneBytes != n*1024 || r.MovedBytes != n*1024 {
@@ -187,7 +187,7 @@ func (v *vm) uploadUntil(local, memory string, batch int64) (Result, error) {
 			cancel(errEnough)
 		}
 	})
-	return Upload(ctx, v.client, local, v.path("data"), Options{Memory: memory})
+	return Upload(ctx, v.client, local, v.path("data"), Options{ResumeDir: memory})
 }
 
 func countFiles(t testing.TB, dir string) int {
@@ -211,7 +211,7 @@ func TestAnUploadGoesOnFromWhatItRemembers(t *testing.T) {
 	manyFiles(t, local, n, 8)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	r, err := Upload(ctx, v.client, local, v.path("data"), Options{Memory: memory, Report: func(p Progress) {
+	r, err := Upload(ctx, v.client, local, v.path("data"), Options{ResumeDir: memory, Report: func(p Progress) {
 		if p.File == n/2 {
 			cancel(errEnough)
 		}
@@ -228,7 +228,7 @@ func TestAnUploadGoesOnFromWhatItRemembers(t *testing.T) {
 	changed := filepath.Join(local, "sub0", "f000001.bin")
 	must(t, os.WriteFile(changed, []byte("changed!"), 0o644))
 	hashed := map[string]bool{}
-	r, err = Upload(t.Context(), v.client, local, v.path("data"), Options{Overwrite: true, Memory: memory, Report: func(p Progress) {
+	r, err = Upload(t.Context(), v.client, local, v.path("data"), Options{Overwrite: true, ResumeDir: memory, Report: func(p Progress) {
 		if p.Stage == StageHashing && p.Hashed > 0 {
 			hashed[p.Name] = true
 		}

@@ -23,9 +23,9 @@ const (
 	settled = 2 * time.Second
 )
 
-// Memory is the folder for Options.Memory below the checkpoint folder; empty where
+// ResumeDir is the folder for Options.ResumeDir below the checkpoint folder; empty where
 // there is none.
-func Memory(checkpoints string) string {
+func ResumeDir(checkpoints string) string {
 	if checkpoints == "" {
 		return ""
 	}

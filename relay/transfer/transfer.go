@@ -59,9 +59,9 @@ type Options struct {
 	// Overwrite replaces a different file of the same name. Without it the new file
 	// gets a number: "name (1).ext".
 	Overwrite bool
-	// Memory is a folder of the relay's own where an unfinished upload of a folder notes
+	// ResumeDir is a folder of the relay's own where an unfinished upload of a folder notes
 	// what is on the VM already, for the same call again. Empty for none.
-	Memory string
+	ResumeDir string
 	// Guard says what an upload may read; nil lets it read everything.
 	Guard *Guard
 	// Expect is what a download must be, where the caller knows: a file of another size

@@ -52,7 +52,7 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	}
 	j.meter.plan(len(tree.files), tree.bytes)
 	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
-	s := &sending{job: j, root: root, local: local, target: target, memo: openSentMemo(j.options.Memory, local, target), tally: &tally{r: &r}, instance: j.client.InstanceID()}
+	s := &sending{job: j, root: root, local: local, target: target, memo: openSentMemo(j.options.ResumeDir, local, target), tally: &tally{r: &r}, instance: j.client.InstanceID()}
 	err = s.tally.outcome(ctx, s.all(ctx, &tree))
 	s.memo.close(err == nil)
 	r.MovedBytes = j.meter.movedBytes()
