@@ -277,8 +277,8 @@ func TestUnprovenBytesThatAreWrongComeAgain(t *testing.T) {
 	j, err := readJournal(root, "a.bin.part.json")
 	must(t, err)
 	wrong := contract.Range{Offset: j.Have[0].Offset + 100, Length: 1000}
-	j.Unproven = j.Unproven.add(wrong)
-	doubted := j.Unproven.total()
+	j.Unverified = j.Unverified.add(wrong)
+	doubted := j.Unverified.total()
 	must(t, j.save(root, "a.bin.part.json"))
 	f, err := root.OpenFile("a.bin.part", os.O_WRONLY, 0)
 	must(t, err)

@@ -13,65 +13,65 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// wanted is one remote file and where it goes in a root.
-type wanted struct {
-	remote string
-	name   string             // with slashes
-	part   string             // the part file to try first
-	first  *contract.FileStat // what the executor just said of it; nil to ask
+// requestedFile is one remote file and where it goes in a root.
+type requestedFile struct {
+	remote   string
+	name     string             // with slashes
+	part     string             // the part file to try first
+	lastStat *contract.FileStat // what the executor just said of it; nil to ask
 	// content is the whole file, as first has it; nil to fetch it.
 	content []byte
 }
 
 // downloadFile brings one file. A file that changes meanwhile is begun anew.
-func (j *job) downloadFile(ctx context.Context, root *os.Root, w wanted) (moved, error) {
+func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) (fileResult, error) {
 	doing := fmt.Sprintf("downloading %q", w.remote)
 	defer j.meter.finish(w.name)
 	if err := makeFolder(root, path.Dir(w.name)); err != nil {
-		return moved{path: absolute(root, w.name)}, err
+		return fileResult{path: absolute(root, w.name)}, err
 	}
 	unlock, err := lockName(root, w.name)
 	if err != nil {
-		return moved{path: absolute(root, w.name)}, err
+		return fileResult{path: absolute(root, w.name)}, err
 	}
 	defer unlock()
 	for try := 1; ; try++ {
 		got, err := j.downloadOnce(ctx, root, w)
-		w.first, w.content = nil, nil
+		w.lastStat, w.content = nil, nil
 		switch {
 		case err == nil:
 			return got, nil
 		case !errors.Is(err, errStale):
-			return got, j.told(ctx, doing, err)
+			return got, j.annotate(ctx, doing, err)
 		case try == maxTries:
 			return got, fmt.Errorf("%s: %w: it was another one in each of %d tries", doing, ErrChanged, maxTries)
 		}
-		j.meter.move(w.name, StageMoving, -got.done)
+		j.meter.add(w.name, StageMoving, -got.done)
 	}
 }
 
 // download is one try at one file.
 type download struct {
 	*job
-	wanted
+	requestedFile
 	root *os.Root
 	stat contract.FileStat
 	part *part
 }
 
-func (j *job) downloadOnce(ctx context.Context, root *os.Root, w wanted) (moved, error) {
-	st, err := j.look(ctx, w)
+func (j *job) downloadOnce(ctx context.Context, root *os.Root, w requestedFile) (fileResult, error) {
+	st, err := j.statRequested(ctx, w)
 	if err != nil {
-		return moved{}, err
+		return fileResult{}, err
 	}
-	d := &download{job: j, wanted: w, root: root, stat: st}
-	got := moved{path: absolute(root, w.name), size: st.SizeBytes, sha: st.SHA256}
+	d := &download{job: j, requestedFile: w, root: root, stat: st}
+	got := fileResult{path: absolute(root, w.name), size: st.SizeBytes, sha: st.SHA256}
 	there, err := j.findSame(ctx, root, w.name, st.SizeBytes, func() (string, error) { return d.digest(ctx) })
 	if err != nil {
 		return got, err
 	}
 	if there != "" {
-		j.meter.move(w.name, StageMoving, st.SizeBytes)
+		j.meter.add(w.name, StageMoving, st.SizeBytes)
 		got.path, got.local, got.sha = absolute(root, there), there, d.stat.SHA256
 		got.done, got.skipped = st.SizeBytes, true
 		return got, nil
@@ -79,11 +79,11 @@ func (j *job) downloadOnce(ctx context.Context, root *os.Root, w wanted) (moved,
 	return d.run(ctx, got)
 }
 
-// look is what the executor says of a file now.
-func (j *job) look(ctx context.Context, w wanted) (contract.FileStat, error) {
+// statRequested is what the executor says of a file now.
+func (j *job) statRequested(ctx context.Context, w requestedFile) (contract.FileStat, error) {
 	st := contract.FileStat{}
-	if w.first != nil {
-		st = *w.first
+	if w.lastStat != nil {
+		st = *w.lastStat
 	} else {
 		var err error
 		if st, err = j.client.Stat(ctx, w.remote, true, firstDigestWait); err != nil {
@@ -106,17 +106,17 @@ func (d *download) digest(ctx context.Context) (string, error) {
 }
 
 // run fetches what is missing, checks the whole and names it.
-func (d *download) run(ctx context.Context, got moved) (_ moved, err error) {
-	p, err := openPart(d.root, d.wanted.part, d.remote, d.stat)
+func (d *download) run(ctx context.Context, got fileResult) (_ fileResult, err error) {
+	p, err := openPart(d.root, d.requestedFile.part, d.remote, d.stat)
 	if err != nil {
 		return got, err
 	}
 	d.part = p
 	defer func() { err = errors.Join(err, p.close()) }()
-	got.resumed = p.have()
-	d.meter.move(d.name, StageMoving, got.resumed)
-	err = d.fill(ctx)
-	got.done, got.sha = p.have(), d.stat.SHA256
+	got.resumed = p.received()
+	d.meter.add(d.name, StageMoving, got.resumed)
+	err = d.fetchVerified(ctx)
+	got.done, got.sha = p.received(), d.stat.SHA256
 	if errors.Is(err, ErrLocalDisk) {
 		err = fmt.Errorf("%w; %d of %d bytes are still to come", err, p.missing().total(), d.stat.SizeBytes)
 	}
@@ -131,27 +131,27 @@ func (d *download) run(ctx context.Context, got moved) (_ moved, err error) {
 	return got, nil
 }
 
-// fill fetches until the whole file has the digest that the executor gives. Where it
+// fetchVerified fetches until the whole file has the digest that the executor gives. Where it
 // has not, what could not be proven is fetched again; without any such, the file
 // is another one than when the try began.
-func (d *download) fill(ctx context.Context) error {
+func (d *download) fetchVerified(ctx context.Context) error {
 	for round := 0; ; round++ {
-		if err := d.room(); err != nil {
+		if err := d.checkSpace(); err != nil {
 			return err
 		}
 		sum := newDigest()
 		if err := d.fetchAll(ctx, sum); err != nil {
 			return err
 		}
-		same, err := d.check(ctx, sum)
+		same, err := d.verify(ctx, sum)
 		if same || err != nil {
 			return err
 		}
-		doubted := d.part.doubt()
-		d.meter.move(d.name, StageMoving, -doubted)
+		doubted := d.part.dropUnverified()
+		d.meter.add(d.name, StageMoving, -doubted)
 		if doubted == 0 || round == maxRepairs {
-			d.meter.move(d.name, StageMoving, -d.part.have())
-			d.part.forget()
+			d.meter.add(d.name, StageMoving, -d.part.received())
+			d.part.dropAll()
 			return errStale
 		}
 	}
@@ -168,16 +168,16 @@ func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 			err = d.options.Expect.check(d.stat)
 		}
 		if err == nil {
-			d.part.learn(sha)
+			d.part.setDigest(sha)
 		}
 		return err
 	})
 	g.Go(func() error {
 		defer close(fetched)
-		return d.move(inner, d.part.missing(), d.fetch)
+		return d.moveParts(inner, d.part.missing(), d.fetchPart)
 	})
 	if d.stat.SizeBytes > partBytes {
-		g.Go(func() error { return d.follow(inner, sum, fetched) })
+		g.Go(func() error { return d.hashReceived(inner, sum, fetched) })
 	}
 	err := g.Wait()
 	if refusalCode(err) == contract.CodeChanged {
@@ -186,12 +186,12 @@ func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 	return err
 }
 
-// follow hashes behind what comes, so that the check of a big file does not begin only
+// hashReceived hashes behind what comes, so that the check of a big file does not begin only
 // when the last byte is there.
-func (d *download) follow(ctx context.Context, sum *digest, fetched <-chan struct{}) error {
+func (d *download) hashReceived(ctx context.Context, sum *digest, fetched <-chan struct{}) error {
 	buf := make([]byte, 256<<10)
 	for {
-		if err := sum.read(ctx, d.part.file, d.part.begun(), buf, nil); err != nil {
+		if err := sum.read(ctx, d.part.file, d.part.contiguous(), buf, nil); err != nil {
 			return err
 		}
 		select {
@@ -202,9 +202,9 @@ func (d *download) follow(ctx context.Context, sum *digest, fetched <-chan struc
 	}
 }
 
-// fetch is the carrier of a download. What came of a cut answer is kept.
-func (d *download) fetch(ctx context.Context, piece contract.Range, _ bool, buf []byte) (ranges, error) {
-	n, err := d.read(ctx, piece, buf[:piece.Length])
+// fetchPart is the carrier of a download. What came of a cut answer is kept.
+func (d *download) fetchPart(ctx context.Context, piece contract.Range, _ bool, buf []byte) (ranges, error) {
+	n, err := d.readPart(ctx, piece, buf[:piece.Length])
 	came := contract.Range{Offset: piece.Offset, Length: int64(n)}
 	left := ranges{piece}.without(came)
 	if n == 0 {
@@ -213,35 +213,35 @@ func (d *download) fetch(ctx context.Context, piece contract.Range, _ bool, buf 
 		}
 		return left, err
 	}
-	d.meter.carried(came.Length)
+	d.meter.addMoved(came.Length)
 	if err := d.part.write(piece.Offset, buf[:n], err == nil); err != nil {
 		return left, err
 	}
-	d.meter.move(d.name, StageMoving, came.Length)
+	d.meter.add(d.name, StageMoving, came.Length)
 	return left, err
 }
 
-func (d *download) read(ctx context.Context, piece contract.Range, into []byte) (int, error) {
+func (d *download) readPart(ctx context.Context, piece contract.Range, into []byte) (int, error) {
 	if d.content != nil {
 		return copy(into, d.content[piece.Offset:]), nil
 	}
 	return d.client.Content(ctx, client.Part{Path: d.remote, ETag: d.stat.ETag, Offset: piece.Offset}, into)
 }
 
-// check reads the rest of what is on the disk and compares the digest of the whole.
-func (d *download) check(ctx context.Context, sum *digest) (bool, error) {
+// verify reads the rest of what is on the disk and compares the digest of the whole.
+func (d *download) verify(ctx context.Context, sum *digest) (bool, error) {
 	buf, err := d.buffer(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer d.free(buf)
-	d.meter.move(d.name, StageChecking, 0)
+	d.meter.add(d.name, StageChecking, 0)
 	err = sum.read(ctx, d.part.file, d.stat.SizeBytes, buf, d.meter.checker(d.name, StageChecking))
 	return sum.String() == d.stat.SHA256, err
 }
 
-// room fails early where the disk surely can't take what is missing.
-func (d *download) room() error {
+// checkSpace fails early where the disk surely can't take what is missing.
+func (d *download) checkSpace() error {
 	need := d.part.missing().total()
 	free, known := freeBytes(d.root.Name())
 	if !known || need <= free {

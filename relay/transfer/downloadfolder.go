@@ -44,24 +44,24 @@ func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote remoteFo
 	doing := fmt.Sprintf("downloading %q", remote.path)
 	tree, err := j.listTree(ctx, remote.path, name, newNamer(root).name)
 	if err != nil {
-		return r, j.told(ctx, doing, err)
+		return r, j.annotate(ctx, doing, err)
 	}
-	if err := remote.from.note(root, name); err != nil {
+	if err := remote.from.save(root, name); err != nil {
 		return r, err
 	}
 	if err := makeTree(root, tree.folders); err != nil {
 		return r, err
 	}
-	memo, err := openMemo(root, name, remote.path)
+	memo, err := openCompletedFiles(root, name, remote.path)
 	if err != nil {
 		return r, err
 	}
 	j.meter.plan(len(tree.files), tree.bytes)
 	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
-	f := &fetching{job: j, root: root, top: name, memo: memo, tally: &tally{r: &r, renamed: tree.renamed}}
-	err = f.tally.outcome(ctx, f.all(ctx, tree.files))
+	f := &folderDownload{job: j, root: root, top: name, completed: memo, tally: &tally{r: &r, renamed: tree.renamed}}
+	err = f.tally.outcome(ctx, f.fetchAll(ctx, tree.files))
 	r.MovedBytes = j.meter.movedBytes()
-	return r, j.told(ctx, doing, memo.close(root, err))
+	return r, j.annotate(ctx, doing, memo.close(root, err))
 }
 
 // listTree lists folder after folder, page after page.
@@ -84,11 +84,11 @@ func (j *job) listTree(ctx context.Context, remote, name string, local func(stri
 			e := remoteEntry{File: e, name: path.Join(at.name, names[i].name), part: path.Join(at.name, names[i].part)}
 			switch {
 			case e.Loop:
-				t.notes = note(t.notes, fmt.Sprintf("%q is a link to a folder on the way to it: left out", e.Path))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q is a link to a folder on the way to it: left out", e.Path))
 			case e.Special:
-				t.notes = note(t.notes, fmt.Sprintf("%q is neither a file nor a folder: left out", e.Path))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q is neither a file nor a folder: left out", e.Path))
 			case e.IsDir && at.depth == maxDepth:
-				t.notes = note(t.notes, fmt.Sprintf("%q lies %d folders deep: left out", e.Path, maxDepth))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q lies %d folders deep: left out", e.Path, maxDepth))
 			case e.IsDir:
 				todo = append(todo, folder{e.Path, e.name, at.depth + 1})
 				t.renamed.add(e.File, name, e.name)
@@ -161,7 +161,7 @@ func localNames(entries []contract.File, local func(string) string, fold bool) [
 }
 
 // note adds a line to notes while there is room for it.
-func note(notes []string, line string) []string {
+func addNote(notes []string, line string) []string {
 	switch {
 	case len(notes) < maxNotes-1:
 		return append(notes, line)

@@ -178,18 +178,18 @@ func TestADamagedOriginIsNone(t *testing.T) {
 	defer root.Close()
 	from := newOrigin("gpu", "data")
 	must(t, root.Mkdir("data", 0o755))
-	must(t, from.note(root, "data"))
+	must(t, from.save(root, "data"))
 	if !from.isOf(root, "data") || newOrigin("gpu", "other").isOf(root, "data") || newOrigin("cpu", "data").isOf(root, "data") {
 		t.Error("the origin is not told apart")
 	}
-	name := hidden("data", originSuffix)
+	name := hiddenName("data", originSuffix)
 	for _, text := range []string{"", "{}", "null", `{"format":"colab-relay folder 1"}`, strings.Repeat("x", maxOrigin+1)} {
 		must(t, root.WriteFile(name, []byte(text), 0o600))
 		if from.isOf(root, "data") {
 			t.Errorf("%.40q is taken for an origin", text)
 		}
 	}
-	must(t, from.note(root, "data"))
+	must(t, from.save(root, "data"))
 	must(t, root.Remove("data"))
 	must(t, root.WriteFile("data", nil, 0o600))
 	if from.isOf(root, "data") {

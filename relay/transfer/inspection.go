@@ -21,7 +21,7 @@ func newInspection(g *Guard) *inspection {
 	if g == nil {
 		return nil
 	}
-	return &inspection{g, sync.OnceValue(g.survey)}
+	return &inspection{g, sync.OnceValue(g.findSecrets)}
 }
 
 // finding is what a file may hold; harmless is nothing that is guarded.

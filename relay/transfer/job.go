@@ -55,7 +55,7 @@ func (j *job) free(b []byte) { j.buffers <- b }
 
 // told adds to err what was being done and, where ctx ended, its cause. The guard's
 // refusal names the file already.
-func (j *job) told(ctx context.Context, doing string, err error) error {
+func (j *job) annotate(ctx context.Context, doing string, err error) error {
 	if err == nil || errors.Is(err, ErrGuarded) {
 		return err
 	}

@@ -30,13 +30,13 @@ type journal struct {
 	SHA256    string `json:"sha256,omitempty"` // when it is known
 	// Have is all bytes that are there; Unproven those of them that came in an answer
 	// that was cut, so its signature could not be checked.
-	Have     ranges `json:"have"`
-	Unproven ranges `json:"unproven,omitempty"`
+	Have       ranges `json:"have"`
+	Unverified ranges `json:"unproven,omitempty"`
 }
 
 // fits reports whether what the part holds is of the file that st is of. The ETag is
 // another one on another VM; the digest tells that it is the same file all the same.
-func (j *journal) fits(remote string, st contract.FileStat) bool {
+func (j *journal) matches(remote string, st contract.FileStat) bool {
 	if j.Remote != remote || j.SizeBytes != st.SizeBytes {
 		return false
 	}
@@ -58,8 +58,8 @@ func parseJournal(text []byte) (journal, error) {
 	if len(text) > maxJournal || json.Unmarshal(text, &j) != nil || j.Format != journalFormat {
 		return journal{}, errNotOurs
 	}
-	sound := j.SizeBytes >= 0 && j.Have.valid(j.SizeBytes) && j.Unproven.valid(j.SizeBytes) &&
-		len(j.Unproven.minus(j.Have)) == 0 && (j.SHA256 == "" || digestPattern.MatchString(j.SHA256))
+	sound := j.SizeBytes >= 0 && j.Have.valid(j.SizeBytes) && j.Unverified.valid(j.SizeBytes) &&
+		len(j.Unverified.minus(j.Have)) == 0 && (j.SHA256 == "" || digestPattern.MatchString(j.SHA256))
 	if !sound {
 		return journal{}, errNotOurs
 	}

@@ -12,7 +12,7 @@ import (
 
 var goodJournal = journal{
 	Format: journalFormat, Remote: "/content/a", ETag: "e", SizeBytes: 100, SHA256: strings.Repeat("a", 64),
-	Have: ranges{{Offset: 0, Length: 40}, {Offset: 60, Length: 10}}, Unproven: ranges{{Offset: 30, Length: 10}},
+	Have: ranges{{Offset: 0, Length: 40}, {Offset: 60, Length: 10}}, Unverified: ranges{{Offset: 30, Length: 10}},
 }
 
 func TestJournalIsReadAsItWasSaved(t *testing.T) {
@@ -51,7 +51,7 @@ func TestWhatSaveWouldNotWriteIsNoJournal(t *testing.T) {
 		"another version":    change(func(j *journal) { j.Format = "colab-relay download 2" }),
 		"negative size":      change(func(j *journal) { j.SizeBytes = -1 }),
 		"past the end":       change(func(j *journal) { j.SizeBytes = 50 }),
-		"unproven elsewhere": change(func(j *journal) { j.Unproven = ranges{{Offset: 45, Length: 5}} }),
+		"unproven elsewhere": change(func(j *journal) { j.Unverified = ranges{{Offset: 45, Length: 5}} }),
 		"bad digest":         change(func(j *journal) { j.SHA256 = "xyz" }),
 		"overlapping":        change(func(j *journal) { j.Have = append(j.Have, contract.Range{Offset: 65, Length: 10}) }),
 		"over the bound":     good + strings.Repeat(" ", maxJournal),
@@ -74,8 +74,8 @@ func FuzzJournal(f *testing.F) {
 		if missing := whole(j.SizeBytes).minus(j.Have); missing.total()+j.Have.total() != j.SizeBytes || !missing.valid(j.SizeBytes) {
 			t.Fatalf("%q: of %d bytes %v are there and %v are missing", text, j.SizeBytes, j.Have, missing)
 		}
-		if len(j.Unproven.minus(j.Have)) != 0 {
-			t.Fatalf("%q: unproven %v are not there", text, j.Unproven)
+		if len(j.Unverified.minus(j.Have)) != 0 {
+			t.Fatalf("%q: unproven %v are not there", text, j.Unverified)
 		}
 	})
 }
@@ -141,8 +141,8 @@ func TestAPartIsResumedOnlyForTheSameFile(t *testing.T) {
 			again, err := openPart(root, "a.part", c.remote, st)
 			must(t, err)
 			defer again.close()
-			if again.name != "a.part" || again.have() != c.want {
-				t.Errorf("%q holds %d bytes, want %d", again.name, again.have(), c.want)
+			if again.name != "a.part" || again.received() != c.want {
+				t.Errorf("%q holds %d bytes, want %d", again.name, again.received(), c.want)
 			}
 			if info, err := again.file.Stat(); err != nil || info.Size() != c.want {
 				t.Errorf("the file holds %d bytes, want %d: %v", info.Size(), c.want, err)

@@ -9,7 +9,7 @@ import (
 )
 
 // maxMemo bounds a file of what is done, in bytes: maxEntries lines of long names.
-const maxMemo = 64 << 20
+const maxRecordBytes = 64 << 20
 
 // openLines opens a file that lines are added to, and gives the lines that are there to
 // take, up to the first that is torn or that take refuses. What follows is cut off, so
@@ -17,7 +17,7 @@ const maxMemo = 64 << 20
 func openLines(root *os.Root, name string, take func(line []byte) bool) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("opening %q: %w", absolute(root, name), localFault(err))
+		return nil, fmt.Errorf("opening %q: %w", absolute(root, name), markDiskFull(err))
 	}
 	whole := readLines(f, take)
 	if err := f.Truncate(whole); err != nil {
@@ -31,7 +31,7 @@ func openLines(root *os.Root, name string, take func(line []byte) bool) (*os.Fil
 
 // readLines says where the first line that is not whole begins.
 func readLines(f io.Reader, take func(line []byte) bool) (whole int64) {
-	lines := bufio.NewReader(io.LimitReader(f, maxMemo))
+	lines := bufio.NewReader(io.LimitReader(f, maxRecordBytes))
 	for {
 		text, err := lines.ReadBytes('\n')
 		if err != nil || !take(text) {

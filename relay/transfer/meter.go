@@ -20,8 +20,8 @@ func (m *meter) plan(files int, bytes int64) {
 
 // move counts n bytes of a file that are there now, however they came to be; n is
 // negative for what turned out to be of no use.
-func (m *meter) move(name string, stage Stage, n int64) {
-	m.tell(func() { m.now.Name, m.now.Stage, m.now.Done = name, stage, m.now.Done+n })
+func (m *meter) add(name string, stage Stage, n int64) {
+	m.update(func() { m.now.Name, m.now.Stage, m.now.Done = name, stage, m.now.Done+n })
 }
 
 // checker gives what to call with each piece of a file that was hashed.
@@ -29,15 +29,15 @@ func (m *meter) checker(name string, stage Stage) func(n int64) {
 	var sum int64
 	return func(n int64) {
 		sum += n
-		m.tell(func() { m.now.Name, m.now.Stage, m.now.Hashed = name, stage, sum })
+		m.update(func() { m.now.Name, m.now.Stage, m.now.Hashed = name, stage, sum })
 	}
 }
 
 // finish counts a file that is over.
-func (m *meter) finish(name string) { m.tell(func() { m.now.Name, m.now.File = name, m.now.File+1 }) }
+func (m *meter) finish(name string) { m.update(func() { m.now.Name, m.now.File = name, m.now.File+1 }) }
 
 // carried counts payload bytes that crossed the wire.
-func (m *meter) carried(n int64) {
+func (m *meter) addMoved(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.moved += n
@@ -49,7 +49,7 @@ func (m *meter) movedBytes() int64 {
 	return m.moved
 }
 
-func (m *meter) tell(change func()) {
+func (m *meter) update(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change()

@@ -28,7 +28,7 @@ func (n *namer) name(remote string) string {
 // takesBytes tries it once: macOS, and Linux's exFAT and CIFS, refuse other names.
 func (n *namer) takesBytes() bool {
 	if n.bytes == nil {
-		probe := hidden("a name of bytes", ".\xff")
+		probe := hiddenName("a name of bytes", ".\xff")
 		f, err := n.root.OpenFile(probe, os.O_CREATE|os.O_WRONLY, 0o600)
 		taken := err == nil
 		if taken {

@@ -58,15 +58,15 @@ func (o origin) isOf(root *os.Root, name string) bool {
 	if err != nil || !info.IsDir() {
 		return false
 	}
-	text, err := readOwn(root, hidden(name, originSuffix), maxOrigin)
+	text, err := readOwn(root, hiddenName(name, originSuffix), maxOrigin)
 	var found origin
 	return err == nil && json.Unmarshal(text, &found) == nil && found == o
 }
 
 // note keeps that the folder at name, which need not be there yet, is from this
 // download.
-func (o origin) note(root *os.Root, name string) error {
-	return saveOwn(root, hidden(name, originSuffix), o)
+func (o origin) save(root *os.Root, name string) error {
+	return saveOwn(root, hiddenName(name, originSuffix), o)
 }
 
 // claimFolder finds the folder that a download goes to: name, or the first numbered
@@ -130,13 +130,13 @@ func saveOwn(root *os.Root, name string, v any) error {
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", absolute(root, name), err)
 	}
-	fresh := hidden(name, ".new")
+	fresh := hiddenName(name, ".new")
 	if err := writeFile(root, fresh, bytes.NewReader(append(text, '\n'))); err != nil {
 		_ = root.Remove(fresh)
-		return fmt.Errorf("writing %q: %w", absolute(root, name), localFault(err))
+		return fmt.Errorf("writing %q: %w", absolute(root, name), markDiskFull(err))
 	}
 	if err := root.Rename(fresh, name); err != nil {
-		return fmt.Errorf("writing %q: %w", absolute(root, name), localFault(err))
+		return fmt.Errorf("writing %q: %w", absolute(root, name), markDiskFull(err))
 	}
 	return nil
 }

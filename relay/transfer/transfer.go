@@ -145,7 +145,7 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 	defer root.Close()
 	st, err := c.Stat(ctx, remote, true, firstDigestWait)
 	if err != nil {
-		return Result{}, j.told(ctx, fmt.Sprintf("downloading %q", remote), err)
+		return Result{}, j.annotate(ctx, fmt.Sprintf("downloading %q", remote), err)
 	}
 	if err := o.Expect.check(st); err != nil {
 		return Result{}, fmt.Errorf("downloading %q: %w", remote, err)
@@ -159,7 +159,7 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 		return j.downloadFolder(ctx, root, remoteFolder{remote, from}, name)
 	}
 	j.meter.plan(1, st.SizeBytes)
-	got, err := j.downloadFile(ctx, root, wanted{remote: remote, name: name, part: partName(name), first: &st})
+	got, err := j.downloadFile(ctx, root, requestedFile{remote: remote, name: name, part: partName(name), lastStat: &st})
 	return j.resultOf(ctx, got, err)
 }
 
@@ -179,15 +179,15 @@ func Upload(ctx context.Context, c *client.Client, local, remote string, o Optio
 	}
 	target, err := j.fileTarget(ctx, local, remote)
 	if err != nil {
-		return Result{}, j.told(ctx, fmt.Sprintf("uploading %q", local), err)
+		return Result{}, j.annotate(ctx, fmt.Sprintf("uploading %q", local), err)
 	}
 	j.meter.plan(1, info.Size())
-	sent, err := j.uploadFile(ctx, outside{name: local, target: target, open: func() (localFile, error) { return j.anywhere().file(local) }})
+	sent, err := j.uploadFile(ctx, sourceFile{name: local, target: target, open: func() (localFile, error) { return j.byPath().open(local) }})
 	return j.resultOf(ctx, sent, err)
 }
 
 // resultOf is the Result of a transfer of one file.
-func (j *job) resultOf(ctx context.Context, one moved, err error) (Result, error) {
+func (j *job) resultOf(ctx context.Context, one fileResult, err error) (Result, error) {
 	r := Result{
 		Path: one.path, SizeBytes: one.size, DoneBytes: one.done, SHA256: one.sha,
 		ResumedFrom: one.resumed, MovedBytes: j.meter.movedBytes(), Files: 1,
@@ -202,7 +202,7 @@ func (j *job) resultOf(ctx context.Context, one moved, err error) (Result, error
 }
 
 // moved is how the transfer of one file went.
-type moved struct {
+type fileResult struct {
 	path    string // where the file is, for people
 	local   string // of a download: the same, in the root
 	size    int64

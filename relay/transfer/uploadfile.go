@@ -17,67 +17,67 @@ import (
 const maxRounds = 10
 
 // outside is one local file and where it goes on the VM.
-type outside struct {
+type sourceFile struct {
 	name   string // for people
 	open   func() (localFile, error)
 	target string
-	fresh  bool // the VM surely has no such file there: no need to look
+	absent bool // the VM surely has no such file there: no need to look
 	// memo, where not nil, knows the digests of files that have not changed since.
-	memo *sentMemo
+	sent *sentFiles
 	key  string // what memo knows the file by
 }
 
 // uploadFile sends one file. A file that changes meanwhile is begun anew.
-func (j *job) uploadFile(ctx context.Context, o outside) (moved, error) {
+func (j *job) uploadFile(ctx context.Context, o sourceFile) (fileResult, error) {
 	doing := fmt.Sprintf("uploading %q", o.name)
 	defer j.meter.finish(o.name)
 	for try := 1; ; try++ {
 		got, err := j.uploadOnce(ctx, o)
-		o.fresh = false
+		o.absent = false
 		switch {
 		case err == nil:
 			return got, nil
 		case !errors.Is(err, errStale):
-			return got, j.told(ctx, doing, err)
+			return got, j.annotate(ctx, doing, err)
 		case try == maxTries:
 			return got, fmt.Errorf("%s: %w: it was another one in each of %d tries", doing, ErrChanged, maxTries)
 		}
-		j.meter.move(o.name, StageMoving, -got.done)
+		j.meter.add(o.name, StageMoving, -got.done)
 	}
 }
 
 // upload is one try at one file.
 type upload struct {
 	*job
-	outside
-	file localFile
-	size int64
-	sha  string
-	line sentLine // for the memo
-	id   string
+	sourceFile
+	file   localFile
+	size   int64
+	sha    string
+	record sentFile // for the memo
+	id     string
 	// arrived is how many bytes of the file the executor is known to have.
-	arrived atomic.Int64
+	received atomic.Int64
 }
 
-func (j *job) uploadOnce(ctx context.Context, o outside) (_ moved, err error) {
+func (j *job) uploadOnce(ctx context.Context, o sourceFile) (_ fileResult, err error) {
 	f, err := o.open()
 	if err != nil {
-		return moved{}, err
+		return fileResult{}, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	u := &upload{job: j, outside: o, file: f, size: f.info.Size()}
-	got := moved{path: o.target, size: u.size}
+	u := &upload{job: j, sourceFile: o, file: f, size: f.info.Size()}
+	got := fileResult{path: o.target, size: u.size}
 	if u.sha, err = u.digest(ctx); err != nil {
 		return got, err
 	}
 	got.sha = u.sha
-	if !o.fresh {
+	if !o.absent {
 		there, err := u.findSame(ctx)
 		if err != nil {
 			return got, err
 		}
 		if there != "" {
-			u.meter.move(u.name, StageMoving, u.size)
+			u.meter.add(u.name, StageMoving, u.size)
 			got.path, got.done, got.skipped = there, u.size, true
 			return got, nil
 		}
@@ -87,23 +87,23 @@ func (j *job) uploadOnce(ctx context.Context, o outside) (_ moved, err error) {
 
 // digest is the file's SHA-256: as an earlier call noted it, or read now.
 func (u *upload) digest(ctx context.Context) (string, error) {
-	if line, ok := u.memo.of(u.key, u.file.info); ok {
-		u.line = line
+	if line, ok := u.sent.find(u.key, u.file.info); ok {
+		u.record = line
 		return line.SHA256, nil
 	}
 	began := time.Now()
 	sha, err := u.hash(ctx)
 	if err == nil {
-		u.line = newSentLine(u.key, u.file.info, began, sha)
-		u.memo.add(u.line)
+		u.record = newSentFile(u.key, u.file.info, began, sha)
+		u.sent.add(u.record)
 	}
 	return sha, err
 }
 
 // there notes that the file is on the VM, with this etag.
-func (u *upload) there(etag string) {
-	u.line.ETag = etag
-	u.memo.add(u.line)
+func (u *upload) recordRemote(etag string) {
+	u.record.ETag = etag
+	u.sent.add(u.record)
 }
 
 // hash is the file's SHA-256, or errStale when it changed meanwhile. A file that tells
@@ -121,7 +121,7 @@ func (u *upload) hash(ctx context.Context) (string, error) {
 	case u.file.changed():
 		return "", errStale
 	case err != nil || u.file.holdsMore():
-		return "", errUnsized
+		return "", errSizeMismatch
 	}
 	return sha, nil
 }
@@ -147,7 +147,7 @@ func (u *upload) findSame(ctx context.Context) (string, error) {
 				return "", err
 			}
 			if sha == u.sha {
-				u.there(st.ETag)
+				u.recordRemote(st.ETag)
 				return st.Path, nil
 			}
 		}
@@ -159,7 +159,7 @@ func (u *upload) findSame(ctx context.Context) (string, error) {
 }
 
 // run sends what is missing and has the whole put in its place.
-func (u *upload) run(ctx context.Context, got moved) (moved, error) {
+func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 	up, err := u.client.StartUpload(ctx, contract.UploadStart{
 		Path: u.target, SizeBytes: u.size, SHA256: u.sha, Overwrite: u.options.Overwrite,
 	})
@@ -169,19 +169,19 @@ func (u *upload) run(ctx context.Context, got moved) (moved, error) {
 	u.id = up.UploadID
 	got.resumed = up.ReceivedBytes
 	for round := 0; up.Status != contract.UploadCommitted; round++ {
-		u.count(up.ReceivedBytes - u.arrived.Load()) // less, where something turned out wrong
+		u.addReceived(up.ReceivedBytes - u.received.Load()) // less, where something turned out wrong
 		if round == maxRounds {
 			err = errStale
 		} else {
 			up, err = u.sendAndCommit(ctx, up)
 		}
 		if err != nil {
-			got.done = u.arrived.Load()
-			return got, stale(err)
+			got.done = u.received.Load()
+			return got, asStale(err)
 		}
 	}
-	u.there(up.ETag)
-	u.count(u.size - u.arrived.Load())
+	u.recordRemote(up.ETag)
+	u.addReceived(u.size - u.received.Load())
 	got.path, got.done = up.Path, u.size
 	return got, nil
 }
@@ -194,7 +194,7 @@ func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contrac
 		if !missing.valid(u.size) {
 			return up, fmt.Errorf("the executor misses bytes that no file of %d bytes has", u.size)
 		}
-		if err := u.move(ctx, missing, u.put); err != nil {
+		if err := u.moveParts(ctx, missing, u.sendPart); err != nil {
 			return up, err
 		}
 	}
@@ -202,7 +202,7 @@ func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contrac
 		return up, errStale
 	}
 	for {
-		u.meter.move(u.name, StageChecking, 0)
+		u.meter.add(u.name, StageChecking, 0)
 		up, err := u.client.CommitUpload(ctx, u.id, contract.MaxWait)
 		if err != nil || up.Status != contract.UploadHashing {
 			return up, err
@@ -215,14 +215,14 @@ func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contrac
 
 // put is the carrier of an upload. After a cut it first asks what of the piece has
 // arrived: the executor keeps the beginning of a part that was cut.
-func (u *upload) put(ctx context.Context, piece contract.Range, again bool, buf []byte) (ranges, error) {
+func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool, buf []byte) (ranges, error) {
 	rest := ranges(nil)
 	if again {
-		left, err := u.notArrived(ctx, piece)
+		left, err := u.notReceived(ctx, piece)
 		if err != nil {
 			return ranges{piece}, err
 		}
-		u.carried(piece.Length - left.total())
+		u.addSent(piece.Length - left.total())
 		if len(left) == 0 {
 			return nil, nil
 		}
@@ -238,13 +238,13 @@ func (u *upload) put(ctx context.Context, piece contract.Range, again bool, buf 
 	if _, err := u.client.PutPart(ctx, u.id, piece.Offset, body); err != nil {
 		return rest.add(piece), err
 	}
-	u.carried(piece.Length)
+	u.addSent(piece.Length)
 	return rest, nil
 }
 
 // notArrived is what of piece the executor has not. Past the last range that an
 // answer has room for, nothing is known to have arrived.
-func (u *upload) notArrived(ctx context.Context, piece contract.Range) (ranges, error) {
+func (u *upload) notReceived(ctx context.Context, piece contract.Range) (ranges, error) {
 	up, err := u.client.Upload(ctx, u.id, 0)
 	if err != nil {
 		return nil, err
@@ -258,20 +258,20 @@ func (u *upload) notArrived(ctx context.Context, piece contract.Range) (ranges, 
 }
 
 // carried counts bytes that arrived.
-func (u *upload) carried(n int64) {
-	u.meter.carried(n)
-	u.count(n)
+func (u *upload) addSent(n int64) {
+	u.meter.addMoved(n)
+	u.addReceived(n)
 }
 
 // count changes how much of the file is known to be there.
-func (u *upload) count(n int64) {
-	u.arrived.Add(n)
-	u.meter.move(u.name, StageMoving, n)
+func (u *upload) addReceived(n int64) {
+	u.received.Add(n)
+	u.meter.add(u.name, StageMoving, n)
 }
 
 // stale is errStale where the executor says that the upload can't become this file:
 // the file changed, or the upload was dropped to make room.
-func stale(err error) error {
+func asStale(err error) error {
 	switch refusalCode(err) {
 	case contract.CodeChanged, contract.CodeNotFound:
 		return errStale

@@ -48,15 +48,15 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 		r.Path, err = j.makeRemote(ctx, target)
 	}
 	if err != nil {
-		return r, j.told(ctx, doing, err)
+		return r, j.annotate(ctx, doing, err)
 	}
 	j.meter.plan(len(tree.files), tree.bytes)
 	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
-	s := &sending{job: j, root: root, local: local, target: target, memo: openSentMemo(j.options.ResumeDir, local, target), tally: &tally{r: &r}, instance: j.client.InstanceID()}
-	err = s.tally.outcome(ctx, s.all(ctx, &tree))
-	s.memo.close(err == nil)
+	s := &folderUpload{job: j, root: root, local: local, target: target, sent: openSentFiles(j.options.ResumeDir, local, target), tally: &tally{r: &r}, instance: j.client.InstanceID()}
+	err = s.tally.outcome(ctx, s.sendAll(ctx, &tree))
+	s.sent.close(err == nil)
 	r.MovedBytes = j.meter.movedBytes()
-	return r, j.told(ctx, doing, err)
+	return r, j.annotate(ctx, doing, err)
 }
 
 // walkLocal lists a tree. Links to files inside it are files; no other link is
@@ -80,11 +80,11 @@ func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
 			info, err := root.Stat(name)
 			switch {
 			case err != nil:
-				t.notes = note(t.notes, fmt.Sprintf("%q: a link that leads out, or nowhere: left out", name))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q: a link that leads out, or nowhere: left out", name))
 			case info.IsDir():
-				t.notes = note(t.notes, fmt.Sprintf("%q is a link to a folder: left out", name))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q is a link to a folder: left out", name))
 			case !info.Mode().IsRegular():
-				t.notes = note(t.notes, fmt.Sprintf("%q is neither a file nor a folder: left out", name))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q is neither a file nor a folder: left out", name))
 			default:
 				t.files, t.bytes = append(t.files, localEntry{name, info, e.Type()&fs.ModeSymlink != 0}), t.bytes+info.Size()
 			}

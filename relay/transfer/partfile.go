@@ -24,20 +24,20 @@ type part struct {
 }
 
 // maxForeign is how many part names that others took are passed over.
-const maxForeign = 20
+const maxTakenNames = 20
 
 // openPart opens the part file called name, or the first numbered name where what is
 // there is not ours, and goes on with what it holds where that is of the same remote
 // file.
 func openPart(root *os.Root, name, remote string, st contract.FileStat) (*part, error) {
-	for i := 0; i <= maxForeign; i++ {
+	for i := 0; i <= maxTakenNames; i++ {
 		p := &part{root: root, name: filename.Numbered(name, i), grown: make(chan struct{}, 1)}
 		if ours, err := p.claim(); err != nil {
 			return nil, err
 		} else if !ours {
 			continue
 		}
-		if err := p.begin(remote, st); err != nil {
+		if err := p.open(remote, st); err != nil {
 			return nil, err
 		}
 		return p, nil
@@ -62,7 +62,7 @@ func (p *part) claim() (bool, error) {
 	info, statErr := p.root.Lstat(p.name)
 	switch {
 	case errors.Is(statErr, fs.ErrNotExist):
-		p.journal.Have, p.journal.Unproven = nil, nil
+		p.journal.Have, p.journal.Unverified = nil, nil
 		return true, nil
 	case statErr != nil:
 		return false, fmt.Errorf("looking at %q: %w", absolute(p.root, p.name), statErr)
@@ -71,9 +71,9 @@ func (p *part) claim() (bool, error) {
 }
 
 // begin opens the file. What it holds counts only where the journal fits.
-func (p *part) begin(remote string, st contract.FileStat) error {
-	if !p.journal.fits(remote, st) {
-		p.journal.Have, p.journal.Unproven = nil, nil
+func (p *part) open(remote string, st contract.FileStat) error {
+	if !p.journal.matches(remote, st) {
+		p.journal.Have, p.journal.Unverified = nil, nil
 	}
 	p.journal.Format, p.journal.Remote = journalFormat, remote
 	p.journal.ETag, p.journal.SizeBytes, p.journal.SHA256 = st.ETag, st.SizeBytes, st.SHA256
@@ -87,7 +87,7 @@ func (p *part) begin(remote string, st contract.FileStat) error {
 	}
 	f, err := p.root.OpenFile(p.name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return fmt.Errorf("opening %q: %w", absolute(p.root, p.name), localFault(err))
+		return fmt.Errorf("opening %q: %w", absolute(p.root, p.name), markDiskFull(err))
 	}
 	p.file = f
 	info, err := f.Stat()
@@ -97,7 +97,7 @@ func (p *part) begin(remote string, st contract.FileStat) error {
 	// What the journal promises past the file's end was lost in a power cut; what the
 	// file holds past the journal's end is nobody's.
 	there := contract.Range{Length: info.Size()}
-	p.journal.Have, p.journal.Unproven = p.journal.Have.within(there), p.journal.Unproven.within(there)
+	p.journal.Have, p.journal.Unverified = p.journal.Have.within(there), p.journal.Unverified.within(there)
 	if err := f.Truncate(p.journal.Have.last()); err != nil {
 		return errors.Join(fmt.Errorf("cutting %q: %w", f.Name(), err), f.Close())
 	}
@@ -107,15 +107,15 @@ func (p *part) begin(remote string, st contract.FileStat) error {
 // write keeps what came of the file at offset.
 func (p *part) write(offset int64, b []byte, proven bool) error {
 	if _, err := p.file.WriteAt(b, offset); err != nil {
-		return fmt.Errorf("writing %q: %w", absolute(p.root, p.name), localFault(err))
+		return fmt.Errorf("writing %q: %w", absolute(p.root, p.name), markDiskFull(err))
 	}
 	piece := contract.Range{Offset: offset, Length: int64(len(b))}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.journal.Have = p.journal.Have.add(piece)
-	p.journal.Unproven = p.journal.Unproven.without(piece)
+	p.journal.Unverified = p.journal.Unverified.without(piece)
 	if !proven {
-		p.journal.Unproven = p.journal.Unproven.add(piece)
+		p.journal.Unverified = p.journal.Unverified.add(piece)
 	}
 	select {
 	case p.grown <- struct{}{}:
@@ -128,14 +128,14 @@ func (p *part) write(offset int64, b []byte, proven bool) error {
 }
 
 // learn notes the whole file's digest.
-func (p *part) learn(sha string) {
+func (p *part) setDigest(sha string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.journal.SHA256 = sha
 }
 
 // have is how many bytes are there.
-func (p *part) have() int64 {
+func (p *part) received() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.journal.Have.total()
@@ -149,23 +149,23 @@ func (p *part) missing() ranges {
 }
 
 // doubt forgets what was not proven and says how much that was.
-func (p *part) doubt() int64 {
+func (p *part) dropUnverified() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.journal.Unproven.total()
-	p.journal.Have, p.journal.Unproven = p.journal.Have.minus(p.journal.Unproven), nil
+	n := p.journal.Unverified.total()
+	p.journal.Have, p.journal.Unverified = p.journal.Have.minus(p.journal.Unverified), nil
 	return n
 }
 
 // forget drops all that came: it is of no use.
-func (p *part) forget() {
+func (p *part) dropAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.journal.Have, p.journal.Unproven = nil, nil
+	p.journal.Have, p.journal.Unverified = nil, nil
 }
 
 // begun is how many bytes are there from the file's first one on.
-func (p *part) begun() int64 {
+func (p *part) contiguous() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.journal.Have) == 0 || p.journal.Have[0].Offset > 0 {
@@ -192,10 +192,10 @@ func (p *part) close() error {
 // name could be taken for one to write to.
 func (p *part) finish(name string, st contract.FileStat, overwrite bool) (string, error) {
 	if err := p.file.Sync(); err != nil {
-		return "", fmt.Errorf("writing %q: %w", absolute(p.root, p.name), localFault(err))
+		return "", fmt.Errorf("writing %q: %w", absolute(p.root, p.name), markDiskFull(err))
 	}
 	if err := p.file.Close(); err != nil {
-		return "", fmt.Errorf("writing %q: %w", absolute(p.root, p.name), localFault(err))
+		return "", fmt.Errorf("writing %q: %w", absolute(p.root, p.name), markDiskFull(err))
 	}
 	p.file = nil
 	if !st.Modified.IsZero() {
@@ -208,7 +208,7 @@ func (p *part) finish(name string, st contract.FileStat, overwrite bool) (string
 	final, err := place(p.root, p.name, name, overwrite)
 	if err != nil {
 		return "", errors.Join(
-			fmt.Errorf("naming %q: %w", absolute(p.root, name), localFault(err)), p.journal.save(p.root, p.journalName()))
+			fmt.Errorf("naming %q: %w", absolute(p.root, name), markDiskFull(err)), p.journal.save(p.root, p.journalName()))
 	}
 	return final, nil
 }

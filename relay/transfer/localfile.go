@@ -15,20 +15,20 @@ import (
 // localFile is a file that is being uploaded, and what it was when it was opened.
 type localFile struct {
 	*os.File
-	info  fs.FileInfo
-	again func() (fs.FileInfo, error) // looks at its name anew
+	info      fs.FileInfo
+	statAgain func() (fs.FileInfo, error) // looks at its name anew
 }
 
 // changed reports whether the file may hold other bytes than when it was opened, or
 // its name another file.
 func (f localFile) changed() bool {
 	held, heldErr := f.Stat()
-	named, namedErr := f.again()
+	named, namedErr := f.statAgain()
 	return heldErr != nil || namedErr != nil || !sameState(f.info, held) || !sameState(f.info, named)
 }
 
 // errUnsized is of a file that holds more or less than its size, and did not change.
-var errUnsized = fmt.Errorf("%w: its size is not what it holds, as in /proc and /sys", ErrNotRegular)
+var errSizeMismatch = fmt.Errorf("%w: its size is not what it holds, as in /proc and /sys", ErrNotRegular)
 
 // holdsMore reports whether the file goes on after its size.
 func (f localFile) holdsMore() bool {
@@ -41,24 +41,24 @@ func sameState(a, b fs.FileInfo) bool {
 }
 
 // opening is how a file is reached: by its path, or inside a root.
-type opening struct {
-	stat  func(string) (fs.FileInfo, error)
-	open  func(string, int, fs.FileMode) (*os.File, error)
-	path  func(string) string // its path outside of the root
-	guard *inspection
+type opener struct {
+	stat     func(string) (fs.FileInfo, error)
+	openFile func(string, int, fs.FileMode) (*os.File, error)
+	path     func(string) string // its path outside of the root
+	guard    *inspection
 }
 
-func (j *job) anywhere() opening {
-	return opening{os.Stat, os.OpenFile, func(name string) string { return name }, j.guard}
+func (j *job) byPath() opener {
+	return opener{os.Stat, os.OpenFile, func(name string) string { return name }, j.guard}
 }
 
-func (j *job) inside(root *os.Root) opening {
-	return opening{root.Stat, root.OpenFile, func(name string) string { return absolute(root, name) }, j.guard}
+func (j *job) inRoot(root *os.Root) opener {
+	return opener{root.Stat, root.OpenFile, func(name string) string { return absolute(root, name) }, j.guard}
 }
 
 // file opens a regular file. Nothing else is opened: a FIFO would wait for a writer,
 // a device may act on being opened.
-func (o opening) file(name string) (localFile, error) {
+func (o opener) open(name string) (localFile, error) {
 	before, err := o.stat(name)
 	if err != nil {
 		return localFile{}, fmt.Errorf("opening %q: %w", name, err)
@@ -67,7 +67,7 @@ func (o opening) file(name string) (localFile, error) {
 		return localFile{}, fmt.Errorf("opening %q: %w", name, ErrNotRegular)
 	}
 	// O_NONBLOCK, as a FIFO may have taken its place meanwhile.
-	f, err := o.open(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := o.openFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return localFile{}, fmt.Errorf("opening %q: %w", name, err)
 	}
@@ -80,11 +80,11 @@ func (o opening) file(name string) (localFile, error) {
 		_ = f.Close()
 		return localFile{}, err
 	}
-	return localFile{File: f, info: info, again: func() (fs.FileInfo, error) { return o.stat(name) }}, nil
+	return localFile{File: f, info: info, statAgain: func() (fs.FileInfo, error) { return o.stat(name) }}, nil
 }
 
 // permit asks the guard about the file that is open under name.
-func (o opening) permit(name string, open fs.FileInfo) error {
+func (o opener) permit(name string, open fs.FileInfo) error {
 	if o.guard == nil {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 // renames are the files and folders of a download that have another name on the laptop
 // than on the VM: a different file has their name, or a local name can't be like that.
 type renames struct {
-	named []string // notes of the first ones
+	lines []string // notes of the first ones
 	more  int
 }
 
@@ -20,8 +20,8 @@ type renames struct {
 func (r *renames) add(remote contract.File, top, local string) {
 	switch {
 	case contract.EscapeName(path.Base(local)) == remote.Name:
-	case len(r.named) < maxRenamed:
-		r.named = append(r.named, fmt.Sprintf("%q has another name here: %q", remote.Path, strings.TrimPrefix(local, top+"/")))
+	case len(r.lines) < maxRenamed:
+		r.lines = append(r.lines, fmt.Sprintf("%q has another name here: %q", remote.Path, strings.TrimPrefix(local, top+"/")))
 	default:
 		r.more++
 	}
@@ -29,7 +29,7 @@ func (r *renames) add(remote contract.File, top, local string) {
 
 func (r *renames) notes() []string {
 	if r.more == 0 {
-		return r.named
+		return r.lines
 	}
-	return append(r.named, fmt.Sprintf("and %d more have another name here than on the VM", r.more))
+	return append(r.lines, fmt.Sprintf("and %d more have another name here than on the VM", r.more))
 }

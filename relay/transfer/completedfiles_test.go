@@ -29,10 +29,10 @@ func TestADamagedMemoCountsAsFarAsItIsWhole(t *testing.T) {
 			for _, file := range []string{"a", "b"} {
 				must(t, root.WriteFile(file, []byte("x"), 0o600))
 			}
-			m, err := openMemo(root, "folder", "/content")
+			m, err := openCompletedFiles(root, "folder", "/content")
 			must(t, err)
 			held := func(file string) bool {
-				local, ok := m.holds(root, entry(file))
+				local, ok := m.find(root, entry(file))
 				return ok && local == file
 			}
 			m.add(root, entry("a"), "a")
@@ -41,14 +41,14 @@ func TestADamagedMemoCountsAsFarAsItIsWhole(t *testing.T) {
 			must(t, err)
 			must(t, root.WriteFile(m.name, damage(text), 0o600))
 
-			m, err = openMemo(root, "folder", "/content")
+			m, err = openCompletedFiles(root, "folder", "/content")
 			must(t, err)
 			if a, b := held("a"), held("b"); !a || b {
 				t.Errorf("a is held: %v, b: %v", a, b)
 			}
 			m.add(root, entry("b"), "b")
 			_ = m.close(root, errEnough)
-			m, err = openMemo(root, "folder", "/content")
+			m, err = openCompletedFiles(root, "folder", "/content")
 			must(t, err)
 			if !held("a") || !held("b") {
 				t.Error("what was noted after the damage is lost")

@@ -17,10 +17,10 @@ const (
 	sentSuffix = ".sent"
 	// maxSent bounds the memos kept of uploads that were given up; the one written
 	// longest ago goes first.
-	maxSent = 16
+	maxSentRecords = 16
 	// settled is how old a file's time must be for it to tell a new change from the last
 	// one: FAT keeps it in steps of two seconds.
-	settled = 2 * time.Second
+	settleTime = 2 * time.Second
 )
 
 // ResumeDir is the folder for Options.ResumeDir below the checkpoint folder; empty where
@@ -36,36 +36,36 @@ func ResumeDir(checkpoints string) string {
 // and what the VM called them by once they were there. Without it the same call again
 // would read each of them on both sides. It proves nothing: a comparison asks the VM
 // about each file. It goes once the folder is whole. A nil one remembers nothing.
-type sentMemo struct {
-	root  *os.Root
-	name  string
-	known map[string]sentLine
-	free  func() // gives the lock back
+type sentFiles struct {
+	root   *os.Root
+	name   string
+	files  map[string]sentFile
+	unlock func() // gives the lock back
 
 	mu   sync.Mutex
 	file *os.File
-	left int64 // bytes until maxMemo
+	room int64 // bytes until maxMemo
 }
 
 // sentLine is one file: what it was, and the etag of the same file on the VM.
-type sentLine struct {
+type sentFile struct {
 	Key      string    `json:"name"` // escaped, as JSON can't carry every name
 	Size     int64     `json:"size_bytes"`
 	Modified time.Time `json:"modified"`
 	SHA256   string    `json:"sha256"`
 	ETag     string    `json:"etag,omitempty"`
-	lasts    bool      // the time tells a later change
+	settled  bool      // the time tells a later change
 }
 
 // newSentLine is of a file whose digest was begun at a time.
-func newSentLine(key string, info fs.FileInfo, began time.Time, sha string) sentLine {
+func newSentFile(key string, info fs.FileInfo, began time.Time, sha string) sentFile {
 	at := info.ModTime()
-	return sentLine{Key: key, Size: info.Size(), Modified: at, SHA256: sha, lasts: began.Sub(at) >= settled}
+	return sentFile{Key: key, Size: info.Size(), Modified: at, SHA256: sha, settled: began.Sub(at) >= settleTime}
 }
 
 // openSentMemo takes up what an earlier call noted of the same upload. Whatever is in
 // the way of that costs time later and nothing else.
-func openSentMemo(dir, local, target string) *sentMemo {
+func openSentFiles(dir, local, target string) *sentFiles {
 	full, err := filepath.Abs(local)
 	if dir == "" || err != nil {
 		return nil
@@ -74,14 +74,14 @@ func openSentMemo(dir, local, target string) *sentMemo {
 	if err != nil {
 		return nil
 	}
-	m := &sentMemo{root: root, name: hidden(full+"\x00"+target, sentSuffix), known: map[string]sentLine{}}
-	if m.free, err = lockName(root, m.name); err != nil {
+	m := &sentFiles{root: root, name: hiddenName(full+"\x00"+target, sentSuffix), files: map[string]sentFile{}}
+	if m.unlock, err = lockName(root, m.name); err != nil {
 		_ = root.Close()
 		return nil // another call does the same upload
 	}
 	m.dropOthers()
-	m.left = maxMemo
-	m.file, err = openLines(root, m.name, m.take)
+	m.room = maxRecordBytes
+	m.file, err = openLines(root, m.name, m.accept)
 	if err != nil {
 		m.release()
 		return nil
@@ -89,18 +89,18 @@ func openSentMemo(dir, local, target string) *sentMemo {
 	return m
 }
 
-func (m *sentMemo) take(text []byte) bool {
-	line := sentLine{lasts: true}
+func (m *sentFiles) accept(text []byte) bool {
+	line := sentFile{settled: true}
 	if json.Unmarshal(text, &line) != nil {
 		return false
 	}
-	m.known[line.Key] = line
-	m.left -= int64(len(text))
+	m.files[line.Key] = line
+	m.room -= int64(len(text))
 	return true
 }
 
 // dropOthers removes the memos beyond maxSent, this one apart.
-func (m *sentMemo) dropOthers() {
+func (m *sentFiles) dropOthers() {
 	entries, err := os.ReadDir(m.root.Name())
 	if err != nil {
 		return
@@ -113,44 +113,44 @@ func (m *sentMemo) dropOthers() {
 		}
 	}
 	slices.SortFunc(others, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, info := range others[:max(0, len(others)-maxSent+1)] {
+	for _, info := range others[:max(0, len(others)-maxSentRecords+1)] {
 		_ = m.root.Remove(info.Name())
 	}
 }
 
 // of is what was noted of a file that is as it was then.
-func (m *sentMemo) of(key string, info fs.FileInfo) (sentLine, bool) {
+func (m *sentFiles) find(key string, info fs.FileInfo) (sentFile, bool) {
 	if m == nil {
-		return sentLine{}, false
+		return sentFile{}, false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	line, ok := m.known[key]
+	line, ok := m.files[key]
 	return line, ok && line.Size == info.Size() && line.Modified.Equal(info.ModTime()) && digestPattern.MatchString(line.SHA256)
 }
 
 // add notes a file, when that says more than what is noted already.
-func (m *sentMemo) add(line sentLine) {
-	if m == nil || !line.lasts {
+func (m *sentFiles) add(line sentFile) {
+	if m == nil || !line.settled {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if old, ok := m.known[line.Key]; ok && old.SHA256 == line.SHA256 && old.ETag == line.ETag && old.Modified.Equal(line.Modified) {
+	if old, ok := m.files[line.Key]; ok && old.SHA256 == line.SHA256 && old.ETag == line.ETag && old.Modified.Equal(line.Modified) {
 		return
 	}
 	text, err := json.Marshal(line)
-	if err != nil || int64(len(text)) >= m.left {
+	if err != nil || int64(len(text)) >= m.room {
 		return
 	}
 	if _, err := m.file.Write(append(text, '\n')); err == nil {
-		m.left -= int64(len(text)) + 1
-		m.known[line.Key] = line
+		m.room -= int64(len(text)) + 1
+		m.files[line.Key] = line
 	}
 }
 
 // close ends the memo; done says that the folder is whole.
-func (m *sentMemo) close(done bool) {
+func (m *sentFiles) close(done bool) {
 	if m == nil {
 		return
 	}
@@ -161,8 +161,8 @@ func (m *sentMemo) close(done bool) {
 	m.release()
 }
 
-func (m *sentMemo) release() {
-	m.free()
+func (m *sentFiles) release() {
+	m.unlock()
 	_ = m.root.Close()
 }
 

@@ -29,7 +29,7 @@ func openLocal(dir string) (*os.Root, error) {
 		// A file, or a link that leads nowhere, is in the way.
 		return nil, fmt.Errorf("%w: %q can't be a folder: %w", ErrLocalPath, dir, err)
 	case err != nil:
-		return nil, fmt.Errorf("making the folder %q: %w", dir, localFault(err))
+		return nil, fmt.Errorf("making the folder %q: %w", dir, markDiskFull(err))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -44,7 +44,7 @@ func absolute(root *os.Root, name string) string {
 }
 
 // localFault is err, marked as ErrLocalDisk where that is what it means.
-func localFault(err error) error {
+func markDiskFull(err error) error {
 	if isDiskFull(err) {
 		return fmt.Errorf("%w: %w", ErrLocalDisk, err)
 	}
@@ -58,17 +58,17 @@ func makeFolder(root *os.Root, name string) error {
 	if info, statErr := root.Stat(name); statErr == nil && info.IsDir() {
 		return nil
 	}
-	if leadsOut(root, name) {
+	if leavesRoot(root, name) {
 		return fmt.Errorf("%w: a link on the way to %q leads out of %q", ErrForbiddenName, name, root.Name())
 	}
 	if err == nil {
 		err = fs.ErrExist
 	}
-	return fmt.Errorf("making the folder %q: %w", absolute(root, name), localFault(err))
+	return fmt.Errorf("making the folder %q: %w", absolute(root, name), markDiskFull(err))
 }
 
 // leadsOut reports whether a link on the way to name can't be followed inside root.
-func leadsOut(root *os.Root, name string) bool {
+func leavesRoot(root *os.Root, name string) bool {
 	for at := name; at != "."; at = path.Dir(at) {
 		if info, err := root.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 			_, err := root.Stat(at)
@@ -79,7 +79,7 @@ func leadsOut(root *os.Root, name string) bool {
 }
 
 // hidden is a name in root for something of our own about name: nobody else's.
-func hidden(name, suffix string) string {
+func hiddenName(name, suffix string) string {
 	if foldsCase {
 		name = strings.ToLower(name)
 	}
@@ -90,12 +90,12 @@ func hidden(name, suffix string) string {
 // lockName keeps every other download, of any program, from name in root. It gives
 // ErrBusy where one has it.
 func lockName(root *os.Root, name string) (unlock func(), err error) {
-	file := filepath.Join(root.Name(), hidden(name, ".lock"))
+	file := filepath.Join(root.Name(), hiddenName(name, ".lock"))
 	for {
 		l := flock.New(file, flock.SetPermissions(0o600))
 		ok, err := l.TryLock()
 		if err != nil {
-			return nil, fmt.Errorf("locking %q: %w", absolute(root, name), localFault(err))
+			return nil, fmt.Errorf("locking %q: %w", absolute(root, name), markDiskFull(err))
 		}
 		if !ok {
 			_ = l.Close()

@@ -15,20 +15,20 @@ import (
 )
 
 // fetching is a folder on its way to the laptop.
-type fetching struct {
+type folderDownload struct {
 	*job
-	root  *os.Root
-	top   string // the folder in root
-	memo  *memo
-	tally *tally
+	root      *os.Root
+	top       string // the folder in root
+	completed *completedFiles
+	tally     *tally
 }
 
 // all fetches files page after page: what looks the same here is compared first, then
 // what is missing comes.
-func (f *fetching) all(ctx context.Context, files []remoteEntry) error {
+func (f *folderDownload) fetchAll(ctx context.Context, files []remoteEntry) error {
 	for len(files) > 0 {
-		n := pageOf(len(files), func(i int) string { return files[i].Path })
-		if err := f.page(ctx, files[:n]); err != nil {
+		n := pageSize(len(files), func(i int) string { return files[i].Path })
+		if err := f.fetchPage(ctx, files[:n]); err != nil {
 			return err
 		}
 		files = files[n:]
@@ -36,10 +36,10 @@ func (f *fetching) all(ctx context.Context, files []remoteEntry) error {
 	return nil
 }
 
-func (f *fetching) page(ctx context.Context, files []remoteEntry) error {
+func (f *folderDownload) fetchPage(ctx context.Context, files []remoteEntry) error {
 	var todo []remoteEntry
 	for _, e := range files {
-		if local, ok := f.memo.holds(f.root, e); ok {
+		if local, ok := f.completed.find(f.root, e); ok {
 			f.skip(e, local)
 		} else {
 			todo = append(todo, e)
@@ -56,20 +56,20 @@ func (f *fetching) page(ctx context.Context, files []remoteEntry) error {
 		if e.SizeBytes <= contract.MaxBatchFile {
 			small = append(small, e)
 		} else if inner.Err() == nil {
-			g.Go(func() error { return f.single(inner, wanted{remote: e.Path, name: e.name, part: e.part}, e) })
+			g.Go(func() error { return f.fetchFile(inner, requestedFile{remote: e.Path, name: e.name, part: e.part}, e) })
 		}
 	}
 	for len(small) > 0 && inner.Err() == nil {
-		n := readBatchOf(small)
+		n := readBatchSize(small)
 		batch := small[:n]
 		small = small[n:]
-		g.Go(func() error { return f.batch(inner, batch) })
+		g.Go(func() error { return f.fetchBatch(inner, batch) })
 	}
 	return g.Wait()
 }
 
 // readBatchOf is how many of the first files are read at once.
-func readBatchOf(files []remoteEntry) int {
+func readBatchSize(files []remoteEntry) int {
 	bytes := int64(0)
 	for i, e := range files[:min(len(files), contract.MaxBatchFiles)] {
 		if bytes += e.SizeBytes; bytes > contract.MaxBatchRead && i > 0 {
@@ -81,7 +81,7 @@ func readBatchOf(files []remoteEntry) int {
 
 // compare gives the files that have to come. Of the others the laptop has the same one,
 // under its name or, unless it may be overwritten, a numbered one.
-func (f *fetching) compare(ctx context.Context, files []remoteEntry) ([]remoteEntry, error) {
+func (f *folderDownload) compare(ctx context.Context, files []remoteEntry) ([]remoteEntry, error) {
 	m := contract.Manifest{Path: "/", Overwrite: true} // the VM's file of that very name
 	type local struct {
 		entry int
@@ -89,7 +89,7 @@ func (f *fetching) compare(ctx context.Context, files []remoteEntry) ([]remoteEn
 	}
 	var asked []local
 	for i, e := range files {
-		for _, name := range f.alike(e) {
+		for _, name := range f.sameSize(e) {
 			sha, err := f.localDigest(ctx, f.root, name, e.SizeBytes)
 			if err != nil && ctx.Err() != nil {
 				return nil, context.Cause(ctx)
@@ -105,7 +105,7 @@ func (f *fetching) compare(ctx context.Context, files []remoteEntry) ([]remoteEn
 		i := asked[k].entry
 		if there.State == contract.StateSame && !same[i] {
 			same[i] = true
-			f.memo.add(f.root, files[i], asked[k].name)
+			f.completed.add(f.root, files[i], asked[k].name)
 			f.skip(files[i], asked[k].name)
 		}
 	})
@@ -123,7 +123,7 @@ func (f *fetching) compare(ctx context.Context, files []remoteEntry) ([]remoteEn
 
 // alike are the local files that may be e by name and size. A large file is not among
 // them: downloadFile compares it by itself, while others move.
-func (f *fetching) alike(e remoteEntry) []string {
+func (f *folderDownload) sameSize(e remoteEntry) []string {
 	var names []string
 	for i := 0; i < maxSame && e.SizeBytes <= contract.MaxBatchFile; i++ {
 		name := filename.Numbered(e.name, i)
@@ -142,25 +142,25 @@ func (f *fetching) alike(e remoteEntry) []string {
 }
 
 // skip counts a file that is there already, as local.
-func (f *fetching) skip(e remoteEntry, local string) {
-	f.meter.move(e.name, StageMoving, e.SizeBytes)
+func (f *folderDownload) skip(e remoteEntry, local string) {
+	f.meter.add(e.name, StageMoving, e.SizeBytes)
 	f.meter.finish(e.name)
-	f.tally.named(e.File, f.top, local)
-	_ = f.tally.file(context.Background(), e.Path, moved{skipped: true, done: e.SizeBytes}, nil)
+	f.tally.addRenamed(e.File, f.top, local)
+	_ = f.tally.add(context.Background(), e.Path, fileResult{skipped: true, done: e.SizeBytes}, nil)
 }
 
 // single brings one file.
-func (f *fetching) single(ctx context.Context, w wanted, e remoteEntry) error {
+func (f *folderDownload) fetchFile(ctx context.Context, w requestedFile, e remoteEntry) error {
 	got, err := f.downloadFile(ctx, f.root, w)
 	if err == nil {
-		f.memo.add(f.root, e, got.local)
-		f.tally.named(e.File, f.top, got.local)
+		f.completed.add(f.root, e, got.local)
+		f.tally.addRenamed(e.File, f.top, got.local)
 	}
-	return f.tally.file(ctx, e.Path, got, err)
+	return f.tally.add(ctx, e.Path, got, err)
 }
 
 // batch brings small files by few requests. One that changed or grew goes by itself.
-func (f *fetching) batch(ctx context.Context, files []remoteEntry) error {
+func (f *folderDownload) fetchBatch(ctx context.Context, files []remoteEntry) error {
 	for len(files) > 0 {
 		paths := make([]string, len(files))
 		for i, e := range files {
@@ -174,7 +174,7 @@ func (f *fetching) batch(ctx context.Context, files []remoteEntry) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if err := f.arrived(ctx, files[i], c, bytes[i]); err != nil {
+			if err := f.storeFile(ctx, files[i], c, bytes[i]); err != nil {
 				return err
 			}
 		}
@@ -184,18 +184,18 @@ func (f *fetching) batch(ctx context.Context, files []remoteEntry) error {
 }
 
 // arrived puts a file in its place. Its bytes came whole, under the signature.
-func (f *fetching) arrived(ctx context.Context, e remoteEntry, c contract.Content, bytes []byte) error {
-	w := wanted{remote: e.Path, name: e.name, part: e.part}
+func (f *folderDownload) storeFile(ctx context.Context, e remoteEntry, c contract.Content, bytes []byte) error {
+	w := requestedFile{remote: e.Path, name: e.name, part: e.part}
 	switch {
 	case c.Error == nil && c.ETag != "":
 		sum := sha256.Sum256(bytes)
 		st := contract.FileStat{File: e.File, ETag: c.ETag, SHA256: hex.EncodeToString(sum[:])}
 		st.SizeBytes, st.Modified = c.SizeBytes, c.Modified
-		w.first, w.content = &st, bytes
+		w.lastStat, w.content = &st, bytes
 	case c.Error == nil, c.Error.Code == contract.CodeChanged, c.Error.Code == contract.CodeTooLarge:
 	default:
 		f.meter.finish(e.name)
-		return f.tally.file(ctx, e.Path, moved{}, fmt.Errorf("downloading %q: %w", e.Path, error(c.Error)))
+		return f.tally.add(ctx, e.Path, fileResult{}, fmt.Errorf("downloading %q: %w", e.Path, error(c.Error)))
 	}
-	return f.single(ctx, w, e)
+	return f.fetchFile(ctx, w, e)
 }

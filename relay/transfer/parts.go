@@ -15,17 +15,17 @@ import (
 // carrier moves one piece of a file, at most partBytes long, once, with a buffer of
 // partBytes. It gives what is left of the piece, also together with an error. again
 // says that an earlier try of the same piece was cut.
-type carrier func(ctx context.Context, piece contract.Range, again bool, buf []byte) (left ranges, err error)
+type partFunc func(ctx context.Context, piece contract.Range, again bool, buf []byte) (left ranges, err error)
 
 // move carries all of todo, up to inFlight pieces at once over the job. What was cut
 // is carried on with until ctx ends; any other error ends all.
-func (j *job) move(ctx context.Context, todo ranges, carry carrier) error {
+func (j *job) moveParts(ctx context.Context, todo ranges, carry partFunc) error {
 	q := &queue{left: todo}
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(int64(inFlight), todo.total()/partBytes+int64(len(todo))) {
 		g.Go(func() error {
 			for {
-				piece, ok := q.take()
+				piece, ok := q.next()
 				if !ok || ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
@@ -39,7 +39,7 @@ func (j *job) move(ctx context.Context, todo ranges, carry carrier) error {
 }
 
 // movePiece carries a piece until nothing of it is left.
-func (j *job) movePiece(ctx context.Context, piece contract.Range, carry carrier) error {
+func (j *job) movePiece(ctx context.Context, piece contract.Range, carry partFunc) error {
 	buf, err := j.buffer(ctx)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (j *job) movePiece(ctx context.Context, piece contract.Range, carry carrier
 			rest = rest.add(r)
 		}
 		left, again = rest, err != nil
-		if err != nil && !wait(ctx, pause.NextBackOff()) {
+		if err != nil && !sleep(ctx, pause.NextBackOff()) {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func newPause() *backoff.ExponentialBackOff {
 }
 
 // wait reports whether d passed before ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
+func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -94,7 +94,7 @@ type queue struct {
 	left ranges
 }
 
-func (q *queue) take() (contract.Range, bool) {
+func (q *queue) next() (contract.Range, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.left) == 0 {

@@ -13,16 +13,16 @@ import (
 // Without it the same call again would ask about each of them first, and a folder of
 // many files would never be finished by calls that each have little time. It goes once
 // the folder is whole: later downloads compare digests.
-type memo struct {
-	name string
-	done map[string]memoLine // by remote path
+type completedFiles struct {
+	name  string
+	files map[string]completedFile // by remote path
 
 	mu   sync.Mutex
 	file *os.File
 }
 
 // memoLine is one file: what the listing said of it, and where it is.
-type memoLine struct {
+type completedFile struct {
 	Remote   string    `json:"remote_path"`
 	Size     int64     `json:"size_bytes"`
 	Modified time.Time `json:"modified"`
@@ -32,14 +32,14 @@ type memoLine struct {
 }
 
 // openMemo reads what an earlier call noted about the same remote folder.
-func openMemo(root *os.Root, name, remote string) (*memo, error) {
-	m := &memo{name: hidden(name+"\x00"+remote, ".done"), done: map[string]memoLine{}}
+func openCompletedFiles(root *os.Root, name, remote string) (*completedFiles, error) {
+	m := &completedFiles{name: hiddenName(name+"\x00"+remote, ".done"), files: map[string]completedFile{}}
 	var err error
 	m.file, err = openLines(root, m.name, func(text []byte) bool {
-		var line memoLine
+		var line completedFile
 		err := json.Unmarshal(text, &line)
 		if err == nil {
-			m.done[line.Remote] = line
+			m.files[line.Remote] = line
 		}
 		return err == nil
 	})
@@ -48,8 +48,8 @@ func openMemo(root *os.Root, name, remote string) (*memo, error) {
 
 // holds reports whether e was brought already, and neither side was touched since; local
 // is where it is.
-func (m *memo) holds(root *os.Root, e remoteEntry) (local string, ok bool) {
-	line, ok := m.done[e.Path]
+func (m *completedFiles) find(root *os.Root, e remoteEntry) (local string, ok bool) {
+	line, ok := m.files[e.Path]
 	if !ok || line.Size != e.SizeBytes || !line.Modified.Equal(e.Modified) {
 		return "", false
 	}
@@ -60,12 +60,12 @@ func (m *memo) holds(root *os.Root, e remoteEntry) (local string, ok bool) {
 
 // add notes a file that is in its place. A line that can't be written costs a second
 // look later, nothing else.
-func (m *memo) add(root *os.Root, e remoteEntry, local string) {
+func (m *completedFiles) add(root *os.Root, e remoteEntry, local string) {
 	info, err := root.Lstat(local)
 	if err != nil {
 		return
 	}
-	line, err := json.Marshal(memoLine{Remote: e.Path, Size: e.SizeBytes, Modified: e.Modified, Local: contract.EscapeName(local), LocalModified: info.ModTime()})
+	line, err := json.Marshal(completedFile{Remote: e.Path, Size: e.SizeBytes, Modified: e.Modified, Local: contract.EscapeName(local), LocalModified: info.ModTime()})
 	if err != nil {
 		return
 	}
@@ -75,7 +75,7 @@ func (m *memo) add(root *os.Root, e remoteEntry, local string) {
 }
 
 // close ends the memo with the folder's outcome: it goes where that is good.
-func (m *memo) close(root *os.Root, outcome error) error {
+func (m *completedFiles) close(root *os.Root, outcome error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_ = m.file.Close()

@@ -14,7 +14,7 @@ import (
 const batchBytes = partBytes
 
 // batchOf is how many of the first files go in one batch.
-func batchOf(files []candidate) int {
+func batchSize(files []candidate) int {
 	bytes := int64(0)
 	for i, c := range files[:min(len(files), contract.MaxBatchFiles)] {
 		if bytes += c.size() + int64(quotedLen(c.name)) + lineBytes; bytes > batchBytes && i > 0 {
@@ -26,7 +26,7 @@ func batchOf(files []candidate) int {
 
 // batch sends small files in one request. One that changed since its digest was read
 // goes by itself.
-func (s *sending) batch(ctx context.Context, files []candidate) error {
+func (s *folderUpload) batch(ctx context.Context, files []candidate) error {
 	answers, err := s.sendBatch(ctx, files)
 	if err != nil {
 		return err
@@ -34,12 +34,12 @@ func (s *sending) batch(ctx context.Context, files []candidate) error {
 	for i, c := range files {
 		switch a := answers[i]; {
 		case a == nil || a.Error != nil && a.Error.Code == contract.CodeChanged:
-			err = s.single(ctx, c, false)
+			err = s.sendFile(ctx, c, false)
 		case a.Error != nil:
 			s.meter.finish(c.name)
-			err = s.tally.file(ctx, c.name, moved{}, fmt.Errorf("uploading %q: %w", c.name, a.Error))
+			err = s.tally.add(ctx, c.name, fileResult{}, fmt.Errorf("uploading %q: %w", c.name, a.Error))
 		default:
-			err = s.arrived(ctx, c, *a)
+			err = s.recordArrived(ctx, c, *a)
 		}
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func (s *sending) batch(ctx context.Context, files []candidate) error {
 }
 
 // sendBatch gives the executor's answer about each file, nil where it was not sent.
-func (s *sending) sendBatch(ctx context.Context, files []candidate) ([]*contract.BatchedFile, error) {
+func (s *folderUpload) sendBatch(ctx context.Context, files []candidate) ([]*contract.BatchedFile, error) {
 	buf, err := s.buffer(ctx)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (s *sending) sendBatch(ctx context.Context, files []candidate) ([]*contract
 			continue
 		}
 		body, sent = longer, append(sent, i)
-		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.line.SHA256})
+		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256})
 	}
 	out := make([]*contract.BatchedFile, len(files))
 	if len(sent) == 0 {
@@ -79,7 +79,7 @@ func (s *sending) sendBatch(ctx context.Context, files []candidate) ([]*contract
 	return out, nil
 }
 
-func (s *sending) putBatch(ctx context.Context, files []byte, m contract.Manifest) ([]contract.BatchedFile, error) {
+func (s *folderUpload) putBatch(ctx context.Context, files []byte, m contract.Manifest) ([]contract.BatchedFile, error) {
 	body, err := contract.AppendIndex(files, m)
 	if err != nil {
 		return nil, err
@@ -88,8 +88,8 @@ func (s *sending) putBatch(ctx context.Context, files []byte, m contract.Manifes
 }
 
 // read adds a file's bytes to body, if they still are those of its digest.
-func (s *sending) read(body []byte, c candidate) ([]byte, bool) {
-	f, err := s.inside(s.root).file(c.name)
+func (s *folderUpload) read(body []byte, c candidate) ([]byte, bool) {
+	f, err := s.inRoot(s.root).open(c.name)
 	if err != nil {
 		return body, false
 	}
@@ -100,22 +100,22 @@ func (s *sending) read(body []byte, c candidate) ([]byte, bool) {
 		return body, false
 	}
 	sum := sha256.Sum256(longer[at:])
-	return longer, hex.EncodeToString(sum[:]) == c.line.SHA256
+	return longer, hex.EncodeToString(sum[:]) == c.record.SHA256
 }
 
 // arrived counts a file that is in its place on the VM.
-func (s *sending) arrived(ctx context.Context, c candidate, there contract.BatchedFile) error {
-	line := c.line
+func (s *folderUpload) recordArrived(ctx context.Context, c candidate, there contract.BatchedFile) error {
+	line := c.record
 	line.ETag = there.ETag
-	s.memo.add(line)
-	s.meter.carried(c.size())
-	s.meter.move(c.name, StageMoving, c.size())
+	s.sent.add(line)
+	s.meter.addMoved(c.size())
+	s.meter.add(c.name, StageMoving, c.size())
 	s.meter.finish(c.name)
-	return s.tally.file(ctx, c.name, moved{path: there.Path, size: c.size(), done: c.size()}, nil)
+	return s.tally.add(ctx, c.name, fileResult{path: there.Path, size: c.size(), done: c.size()}, nil)
 }
 
 // makeFolders makes folders that hold no file, as these bring along all others.
-func (s *sending) makeFolders(ctx context.Context, folders []string) error {
+func (s *folderUpload) makeFolders(ctx context.Context, folders []string) error {
 	m := contract.Manifest{Path: s.target}
 	bytes := 0
 	for i, folder := range folders {

@@ -25,7 +25,7 @@ type tally struct {
 
 // file counts one file. A file that fails does not end the others, unless the cause
 // will fail them too: then that is returned. ctx ends with the others.
-func (t *tally) file(ctx context.Context, name string, got moved, err error) error {
+func (t *tally) add(ctx context.Context, name string, got fileResult, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.r.DoneBytes += got.done
@@ -40,15 +40,15 @@ func (t *tally) file(ctx context.Context, name string, got moved, err error) err
 		return nil // one that the end of the others ended did not fail
 	}
 	t.r.Failed++
-	t.r.Notes = note(t.r.Notes, fmt.Sprintf("%q: %v", name, err))
-	if endsAll(err) {
+	t.r.Notes = addNote(t.r.Notes, fmt.Sprintf("%q: %v", name, err))
+	if affectsAll(err) {
 		return err
 	}
 	return nil
 }
 
 // named notes what a file of the folder top is called on the laptop.
-func (t *tally) named(remote contract.File, top, local string) {
+func (t *tally) addRenamed(remote contract.File, top, local string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.renamed.add(remote, top, local)
@@ -73,7 +73,7 @@ func (t *tally) outcome(ctx context.Context, err error) error {
 }
 
 // endsAll reports whether what failed one file will fail every other.
-func endsAll(err error) bool {
+func affectsAll(err error) bool {
 	var lost *client.Error
 	if errors.Is(err, ErrLocalDisk) || errors.As(err, &lost) {
 		return true

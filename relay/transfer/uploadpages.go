@@ -21,12 +21,12 @@ const (
 )
 
 // sending is a folder on its way to the VM.
-type sending struct {
+type folderUpload struct {
 	*job
 	root   *os.Root
 	local  string
 	target string
-	memo   *sentMemo
+	sent   *sentFiles
 	tally  *tally
 	// instance is the executor that the upload began with.
 	instance string
@@ -43,19 +43,19 @@ var errNewVM = &contract.Error{
 // candidate is a file of the folder, and what is known of it.
 type candidate struct {
 	localEntry
-	key  string   // its name on the VM, below the folder
-	line sentLine // its digest is empty where it was not read yet
+	key    string   // its name on the VM, below the folder
+	record sentFile // its digest is empty where it was not read yet
 }
 
 // all sends a tree, page after page: each is compared with what the VM has, then what
 // is missing goes.
-func (s *sending) all(ctx context.Context, t *localTree) error {
+func (s *folderUpload) sendAll(ctx context.Context, t *localTree) error {
 	if err := s.makeFolders(ctx, t.bare()); err != nil {
 		return err
 	}
 	for todo := t.files; len(todo) > 0; {
-		n := pageOf(len(todo), func(i int) string { return todo[i].name })
-		if err := s.page(ctx, todo[:n]); err != nil {
+		n := pageSize(len(todo), func(i int) string { return todo[i].name })
+		if err := s.sendPage(ctx, todo[:n]); err != nil {
 			return err
 		}
 		if s.client.InstanceID() != s.instance {
@@ -67,7 +67,7 @@ func (s *sending) all(ctx context.Context, t *localTree) error {
 }
 
 // pageOf is how many of the first n files are compared at once.
-func pageOf(n int, name func(i int) string) int {
+func pageSize(n int, name func(i int) string) int {
 	bytes := 0
 	for i := range min(n, pageFiles) {
 		if bytes += quotedLen(name(i)) + lineBytes; bytes > pageBytes && i > 0 {
@@ -86,13 +86,13 @@ func quotedLen(name string) int {
 	return len(text)
 }
 
-func (s *sending) page(ctx context.Context, files []localEntry) error {
+func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 	page := make([]candidate, len(files))
 	for i, e := range files {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		page[i] = s.learn(ctx, e)
+		page[i] = s.prepare(ctx, e)
 	}
 	there, err := s.compare(ctx, page)
 	if err != nil {
@@ -106,14 +106,14 @@ func (s *sending) page(ctx context.Context, files []localEntry) error {
 		case inner.Err() != nil:
 		case there[i].State == contract.StateSame:
 			s.skip(c, there[i])
-		case there[i].State == contract.StateAbsent && c.line.SHA256 != "" && c.size() <= contract.MaxBatchFile:
+		case there[i].State == contract.StateAbsent && c.record.SHA256 != "" && c.size() <= contract.MaxBatchFile:
 			small = append(small, c)
 		default:
-			g.Go(func() error { return s.single(inner, c, there[i].State == contract.StateAbsent) })
+			g.Go(func() error { return s.sendFile(inner, c, there[i].State == contract.StateAbsent) })
 		}
 	}
 	for len(small) > 0 && inner.Err() == nil {
-		n := batchOf(small)
+		n := batchSize(small)
 		batch := small[:n]
 		small = small[n:]
 		g.Go(func() error { return s.batch(inner, batch) })
@@ -123,35 +123,35 @@ func (s *sending) page(ctx context.Context, files []localEntry) error {
 
 // learn finds the digest of a small file. That of a large one is left for when it is
 // needed; a file that can't be read is left to single, which says why.
-func (s *sending) learn(ctx context.Context, e localEntry) candidate {
+func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
 	c := candidate{localEntry: e, key: sentKey(e.name)}
-	if line, ok := s.memo.of(c.key, e.info); ok {
-		c.line = line
+	if line, ok := s.sent.find(c.key, e.info); ok {
+		c.record = line
 		return c
 	}
 	if e.size() > contract.MaxBatchFile {
 		return c
 	}
-	f, err := s.inside(s.root).file(e.name)
+	f, err := s.inRoot(s.root).open(e.name)
 	if err != nil {
 		return c
 	}
 	defer f.Close()
 	began := time.Now()
-	u := &upload{job: s.job, outside: s.outside(c), file: f, size: f.info.Size()}
+	u := &upload{job: s.job, sourceFile: s.source(c), file: f, size: f.info.Size()}
 	if sha, err := u.hash(ctx); err == nil && sameState(e.info, f.info) {
-		c.line = newSentLine(c.key, f.info, began, sha)
+		c.record = newSentFile(c.key, f.info, began, sha)
 	}
 	return c
 }
 
 // compare asks what the VM has of a page.
-func (s *sending) compare(ctx context.Context, page []candidate) ([]contract.Compared, error) {
+func (s *folderUpload) compare(ctx context.Context, page []candidate) ([]contract.Compared, error) {
 	m := contract.Manifest{Path: s.target, Overwrite: s.options.Overwrite}
 	for _, c := range page {
-		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.line.SHA256, ETag: c.line.ETag})
+		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256, ETag: c.record.ETag})
 	}
-	return s.compareAll(ctx, m, func(i int, there contract.Compared) { s.noteSame(page[i].line, there) })
+	return s.compareAll(ctx, m, func(i int, there contract.Compared) { s.recordSame(page[i].record, there) })
 }
 
 // compareAll asks until the executor answered about all files. Each answer is given to
@@ -174,32 +174,32 @@ func (j *job) compareAll(ctx context.Context, m contract.Manifest, note func(i i
 
 // noteSame remembers a file that the VM has, at once: a slow comparison goes on from
 // there in the next call.
-func (s *sending) noteSame(line sentLine, there contract.Compared) {
+func (s *folderUpload) recordSame(line sentFile, there contract.Compared) {
 	if there.State == contract.StateSame && line.SHA256 != "" {
 		line.ETag = there.ETag
-		s.memo.add(line)
+		s.sent.add(line)
 	}
 }
 
 // skip counts a file that is there already.
-func (s *sending) skip(c candidate, there contract.Compared) {
-	s.meter.move(c.name, StageMoving, c.size())
+func (s *folderUpload) skip(c candidate, there contract.Compared) {
+	s.meter.add(c.name, StageMoving, c.size())
 	s.meter.finish(c.name)
-	_ = s.tally.file(context.Background(), c.name, moved{path: there.Path, size: c.size(), done: c.size(), skipped: true}, nil)
+	_ = s.tally.add(context.Background(), c.name, fileResult{path: there.Path, size: c.size(), done: c.size(), skipped: true}, nil)
 }
 
 // single sends one file by itself.
-func (s *sending) single(ctx context.Context, c candidate, fresh bool) error {
-	o := s.outside(c)
-	o.fresh = fresh
+func (s *folderUpload) sendFile(ctx context.Context, c candidate, fresh bool) error {
+	o := s.source(c)
+	o.absent = fresh
 	got, err := s.uploadFile(ctx, o)
-	return s.tally.file(ctx, c.name, got, err)
+	return s.tally.add(ctx, c.name, got, err)
 }
 
-func (s *sending) outside(c candidate) outside {
-	return outside{
+func (s *folderUpload) source(c candidate) sourceFile {
+	return sourceFile{
 		name: filepath.Join(s.local, filepath.FromSlash(c.name)), target: s.target + "/" + c.key,
-		memo: s.memo, key: c.key,
-		open: func() (localFile, error) { return s.inside(s.root).file(c.name) },
+		sent: s.sent, key: c.key,
+		open: func() (localFile, error) { return s.inRoot(s.root).open(c.name) },
 	}
 }

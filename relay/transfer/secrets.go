@@ -104,7 +104,7 @@ type secrets struct {
 }
 
 // survey looks for the guarded files.
-func (g *Guard) survey() *secrets {
+func (g *Guard) findSecrets() *secrets {
 	s := &secrets{own: fileSet{}, ownWhole: true, keys: fileSet{}}
 	for _, dir := range g.Never {
 		s.ownWhole = s.own.walk(dir, maxOwnFiles) && s.ownWhole
