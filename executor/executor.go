@@ -17,6 +17,7 @@ import (
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
 	"colabrelay/executor/tunnel"
+	"colabrelay/executor/uploads"
 	"colabrelay/shared/contract"
 )
 
@@ -177,7 +178,7 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 		return b, err
 	}
 	b.Digests = files.NewDigests(b.Files)
-	if b.Uploads, err = files.OpenUploads(b.Files, x.state.path("uploads")); err != nil {
+	if b.Uploads, err = uploads.Open(b.Files, x.state.path("uploads")); err != nil {
 		return b, err
 	}
 	b.Queue, err = execution.Open(execution.Config{

@@ -17,6 +17,7 @@ import (
 	"colabrelay/executor/files"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
+	"colabrelay/executor/uploads"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
@@ -45,7 +46,7 @@ type Backend struct {
 	Prober  *probe.Prober
 	Files   *files.Roots
 	Digests *files.Digests
-	Uploads *files.Uploads
+	Uploads *uploads.Store
 }
 
 // API is the executor's whole HTTP side.

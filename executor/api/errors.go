@@ -9,6 +9,7 @@ import (
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
 	"colabrelay/executor/kernel"
+	"colabrelay/executor/uploads"
 	"colabrelay/executor/variables"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
@@ -105,9 +106,9 @@ var sentinels = []sentinel{
 	{err: files.ErrBadRange, code: contract.CodeBadRequest, hint: "ask for the size again; send parts that lie inside it"},
 	{err: files.ErrTooLarge, code: contract.CodeTooLarge, hint: "read the file in parts"},
 	{err: files.ErrDiskFull, code: contract.CodeDiskFull, hint: "delete files on the VM, then go on: what came is kept"},
-	{err: files.ErrNoUpload, code: contract.CodeNotFound, hint: "begin the upload again: one left alone is dropped, and a new VM has none"},
-	{err: files.ErrBadUpload, code: contract.CodeBadRequest},
-	{err: files.ErrDigest, code: contract.CodeChanged, hint: "the file changed while it was sent: begin again"},
+	{err: uploads.ErrNoUpload, code: contract.CodeNotFound, hint: "begin the upload again: one left alone is dropped, and a new VM has none"},
+	{err: uploads.ErrBadUpload, code: contract.CodeBadRequest},
+	{err: uploads.ErrDigest, code: contract.CodeChanged, hint: "the file changed while it was sent: begin again"},
 	{err: files.ErrBusy, code: contract.CodeRateLimited, hint: "try again in a few seconds"},
 	// The server ends, or the caller is gone and reads no answer.
 	{err: context.Canceled, code: contract.CodeShuttingDown},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"colabrelay/executor/files"
+	"colabrelay/executor/uploads"
 	"colabrelay/shared/contract"
 )
 
@@ -122,7 +122,7 @@ func (a *API) askUpload(r *http.Request, ask func(ctx context.Context, id string
 func uploadID(r *http.Request) (string, error) {
 	id := chi.URLParam(r, "id")
 	if !idPattern.MatchString(id) {
-		return "", files.ErrNoUpload
+		return "", uploads.ErrNoUpload
 	}
 	return id, nil
 }

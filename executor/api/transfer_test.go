@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"colabrelay/executor/files"
+	"colabrelay/executor/uploads"
 	"colabrelay/shared/contract"
 )
 
@@ -47,7 +48,7 @@ func newFileStand(t testing.TB) fileStand {
 		t.Fatal(err)
 	}
 	b.Digests = files.NewDigests(b.Files)
-	if b.Uploads, err = files.OpenUploads(b.Files, filepath.Join(state, "uploads")); err != nil {
+	if b.Uploads, err = uploads.Open(b.Files, filepath.Join(state, "uploads")); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

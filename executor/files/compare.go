@@ -25,9 +25,9 @@ const (
 // etag still holds is not read.
 func (d *Digests) Compare(ctx context.Context, m contract.Manifest) (contract.Comparison, error) {
 	if len(m.Files) > contract.MaxManifestFiles {
-		return contract.Comparison{}, fmt.Errorf("comparing: %w: %d files; %d are the most", ErrBadUpload, len(m.Files), contract.MaxManifestFiles)
+		return contract.Comparison{}, fmt.Errorf("comparing: %w: %d files; %d are the most", ErrTooMany, len(m.Files), contract.MaxManifestFiles)
 	}
-	if _, err := d.roots.absolute(m.Path); err != nil {
+	if _, err := d.roots.Absolute(m.Path); err != nil {
 		return contract.Comparison{}, err
 	}
 	out := contract.Comparison{Files: make([]contract.Compared, 0, len(m.Files))}
@@ -74,12 +74,12 @@ func numberedPath(escaped string, n int) string {
 		return escaped
 	}
 	dir, name := path.Split(escaped)
-	return dir + contract.EscapeName(numbered(contract.UnescapeName(name), n))
+	return dir + contract.EscapeName(Numbered(contract.UnescapeName(name), n))
 }
 
 // same says whether the file at name, which has f's size, is f.
 func (d *Digests) same(ctx context.Context, name string, info fs.FileInfo, f contract.ManifestFile) contract.Compared {
-	shown, err := d.roots.absolute(name)
+	shown, err := d.roots.Absolute(name)
 	if err != nil {
 		return contract.Compared{State: contract.StateAbsent}
 	}
@@ -118,7 +118,7 @@ func (d *Digests) sumNow(ctx context.Context, path string) (sum, etag string, er
 	}
 	select {
 	case <-one.ended:
-		return one.sum, o.etag, one.err
+		return one.sum, o.ETag, one.err
 	default:
 		return "", "", errHashing
 	}
@@ -154,7 +154,7 @@ func (v *visit) enter(path string) {
 
 // lstat is what the file at path is, links followed.
 func (v *visit) lstat(path string) (fs.FileInfo, error) {
-	abs, err := v.roots.absolute(path)
+	abs, err := v.roots.Absolute(path)
 	if err != nil {
 		return nil, err
 	}
@@ -163,12 +163,12 @@ func (v *visit) lstat(path string) (fs.FileInfo, error) {
 	if v.err != nil {
 		return nil, v.err
 	}
-	if isPart(name) || within(v.roots.state, filepath.Join(v.at.path(), name)) {
+	if IsPart(name) || within(v.roots.state, filepath.Join(v.at.path(), name)) {
 		return nil, ErrForbidden
 	}
 	info, err := v.dir.Lstat(name)
 	if err != nil {
-		return nil, classify(err)
+		return nil, Classify(err)
 	}
 	if info.Mode()&fs.ModeSymlink == 0 {
 		return info, nil

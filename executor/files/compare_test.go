@@ -20,9 +20,9 @@ func digestsOf(t testing.TB, tr tree) *Digests {
 func TestAManifestIsComparedWithWhatIsThere(t *testing.T) {
 	tr := newTree(t)
 	d := digestsOf(t, tr)
-	must(t, os.WriteFile(filepath.Join(tr.workdir, "data/x (1).csv"), body(30), 0o600))
-	must(t, os.WriteFile(filepath.Join(tr.workdir, "data/x.csv"), body(20), 0o600))
-	must(t, os.WriteFile(filepath.Join(tr.workdir, "data/large"), body(hashedAtOnce+1), 0o600))
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "data/x (1).csv"), body(30), 0o600))
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "data/x.csv"), body(20), 0o600))
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "data/large"), body(hashedAtOnce+1), 0o600))
 	tag := func(name string) string {
 		st, err := tr.roots.Stat(name)
 		must(t, err)
@@ -55,7 +55,7 @@ func TestAManifestIsComparedWithWhatIsThere(t *testing.T) {
 		{contract.ManifestFile{Name: "null", SizeBytes: 0, SHA256: sha(nil)}, "absent", "absent", ""},
 	}
 	for _, overwrite := range []bool{true, false} {
-		m := contract.Manifest{Path: tr.workdir, Overwrite: overwrite}
+		m := contract.Manifest{Path: tr.Workdir, Overwrite: overwrite}
 		for _, tc := range cases {
 			m.Files = append(m.Files, tc.file)
 		}
@@ -67,7 +67,7 @@ func TestAManifestIsComparedWithWhatIsThere(t *testing.T) {
 				want = cases[i].over
 			}
 			if want == contract.StateSame {
-				path = filepath.Join(tr.workdir, cases[i].path)
+				path = filepath.Join(tr.Workdir, cases[i].path)
 			}
 			if one.State != want || one.Path != path || (one.ETag != "") != (want == contract.StateSame) {
 				t.Errorf("%+v, overwrite %v: %+v, want %q at %q", cases[i].file, overwrite, one, want, path)
@@ -86,17 +86,17 @@ func TestAManifestIsComparedWithWhatIsThere(t *testing.T) {
 func TestALargeFileIsUnknownUntilItWasHashed(t *testing.T) {
 	tr := newTree(t)
 	d := digestsOf(t, tr)
-	file := filepath.Join(tr.workdir, "large")
+	file := filepath.Join(tr.Workdir, "large")
 	must(t, os.WriteFile(file, body(hashedAtOnce+1), 0o600))
-	m := contract.Manifest{Path: tr.workdir, Files: []contract.ManifestFile{{Name: "large", SizeBytes: hashedAtOnce + 1, SHA256: sha(body(hashedAtOnce + 1))}}}
+	m := contract.Manifest{Path: tr.Workdir, Files: []contract.ManifestFile{{Name: "large", SizeBytes: hashedAtOnce + 1, SHA256: sha(body(hashedAtOnce + 1))}}}
 	got, err := d.Compare(t.Context(), m)
 	if err != nil || got.Files[0].State != contract.StateUnknown {
 		t.Fatalf("at once: %+v, %v", got, err)
 	}
-	if st, err := d.Stat(t.Context(), file, patience); err != nil || st.SHA256 == "" {
+	if st, err := d.Stat(t.Context(), file, timeout); err != nil || st.SHA256 == "" {
 		t.Fatalf("%+v, %v", st, err)
 	}
-	end := time.Now().Add(patience)
+	end := time.Now().Add(timeout)
 	for got.Files[0].State != contract.StateSame && time.Now().Before(end) {
 		got, err = d.Compare(t.Context(), m)
 		must(t, err)
@@ -109,7 +109,7 @@ func TestALargeFileIsUnknownUntilItWasHashed(t *testing.T) {
 func TestAManifestIsHeldToItsBound(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
-	m := contract.Manifest{Path: tr.workdir}
+	m := contract.Manifest{Path: tr.Workdir}
 	for i := range contract.MaxManifestFiles {
 		m.Files = append(m.Files, contract.ManifestFile{Name: fmt.Sprint(i), SizeBytes: 5, SHA256: sha(nil)})
 	}
@@ -117,10 +117,10 @@ func TestAManifestIsHeldToItsBound(t *testing.T) {
 		t.Errorf("at the bound: %d answers, %v", len(got.Files), err)
 	}
 	m.Files = append(m.Files, m.Files[0])
-	if _, err := d.Compare(t.Context(), m); !errors.Is(err, ErrBadUpload) {
+	if _, err := d.Compare(t.Context(), m); !errors.Is(err, ErrTooMany) {
 		t.Errorf("over the bound: %v", err)
 	}
-	if got, err := d.Compare(t.Context(), contract.Manifest{Path: tr.workdir}); err != nil || got.Files == nil || len(got.Files) != 0 {
+	if got, err := d.Compare(t.Context(), contract.Manifest{Path: tr.Workdir}); err != nil || got.Files == nil || len(got.Files) != 0 {
 		t.Errorf("of nothing: %+v, %v", got, err)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"colabrelay/shared/contract"
 )
 
@@ -40,7 +38,7 @@ type source struct{ real, etag string }
 type digest struct {
 	of    source
 	path  string // as asked for
-	hash  hash
+	hash  *Hash
 	begun time.Time
 	ended chan struct{}
 	sum   string
@@ -59,20 +57,8 @@ func NewDigests(roots *Roots) *Digests {
 
 // Run hashes until ctx ends.
 func (d *Digests) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for range maxHashing {
-		g.Go(func() error {
-			for {
-				select {
-				case one := <-d.pending:
-					d.compute(ctx, one)
-				case <-ctx.Done():
-					return nil
-				}
-			}
-		})
-	}
-	return g.Wait()
+	HashEach(ctx, d.pending, d.compute)
+	return nil
 }
 
 // Stat is Roots.Stat with the file's SHA256, or with how far its hashing is when
@@ -84,8 +70,8 @@ func (d *Digests) Stat(ctx context.Context, path string, wait time.Duration) (co
 	}
 	one, err := d.of(ctx, path, o)
 	o.Close()
-	if err == nil && !await(ctx, one.ended, wait) {
-		out.Hashing = one.hash.progress()
+	if err == nil && !Await(ctx, one.ended, wait) {
+		out.Hashing = one.hash.Progress()
 		return out, nil
 	}
 	if err == nil {
@@ -99,8 +85,8 @@ func (d *Digests) Stat(ctx context.Context, path string, wait time.Duration) (co
 
 // of is the digest of the open file: known, under way, or begun here.
 func (d *Digests) of(ctx context.Context, path string, o *opened) (*digest, error) {
-	one := &digest{of: source{o.real, o.etag}, path: path, hash: hash{total: o.size}, ended: make(chan struct{})}
-	if o.size > hashedAtOnce {
+	one := &digest{of: source{o.real, o.ETag}, path: path, hash: NewHash(o.Size), ended: make(chan struct{})}
+	if o.Size > hashedAtOnce {
 		return d.begin(one)
 	}
 	d.mu.Lock()
@@ -176,7 +162,7 @@ func (d *Digests) compute(ctx context.Context, one *digest) {
 	switch {
 	case err != nil:
 		one.end("", err)
-	case o.real != one.of.real || o.etag != one.of.etag:
+	case o.real != one.of.real || o.ETag != one.of.etag:
 		one.end("", ErrChanged)
 	default:
 		one.compute(ctx, o)
@@ -191,9 +177,9 @@ func (d *Digests) compute(ctx context.Context, one *digest) {
 // compute hashes the open file, which must stay as it is meanwhile.
 func (one *digest) compute(ctx context.Context, o *opened) {
 	one.begun = time.Now()
-	sum, err := one.hash.sum(ctx, o)
+	sum, err := one.hash.Sum(ctx, o)
 	if err == nil {
-		err = o.unchanged(o.File)
+		err = o.Unchanged(o.File)
 	}
 	one.end(sum, err)
 }
@@ -205,5 +191,5 @@ func (one *digest) end(sum string, err error) {
 
 // lasts reports whether the digest may be remembered.
 func (one *digest) lasts(o *opened) bool {
-	return one.err == nil && one.begun.Sub(o.changed) >= settledAfter
+	return one.err == nil && one.begun.Sub(o.Changed) >= settledAfter
 }

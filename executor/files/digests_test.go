@@ -19,7 +19,7 @@ func settled(t testing.TB, file string, data []byte) {
 	must(t, os.WriteFile(file, data, 0o600))
 	info, err := os.Stat(file)
 	must(t, err)
-	for end := time.Now().Add(patience); time.Since(info.ModTime()) <= settledAfter; {
+	for end := time.Now().Add(timeout); time.Since(info.ModTime()) <= settledAfter; {
 		if time.Now().After(end) {
 			t.Fatal("the file's time lies in the future")
 		}
@@ -31,7 +31,7 @@ func TestDigestOfASmallFileIsThereAtOnce(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots) // not running
 	for name, data := range map[string][]byte{"empty": nil, "small": body(hashedAtOnce)} {
-		must(t, os.WriteFile(filepath.Join(tr.workdir, name), data, 0o600))
+		must(t, os.WriteFile(filepath.Join(tr.Workdir, name), data, 0o600))
 		out, err := d.Stat(t.Context(), name, 0)
 		if err != nil || out.SHA256 != sha(data) || out.Hashing != nil || out.SizeBytes != int64(len(data)) {
 			t.Errorf("%s: %+v, %v", name, out, err)
@@ -46,13 +46,13 @@ func TestDigestOfABigFileComesFromTheBackground(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
 	data := body(hashedAtOnce + 1)
-	must(t, os.WriteFile(filepath.Join(tr.workdir, "big"), data, 0o600))
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "big"), data, 0o600))
 	out, err := d.Stat(t.Context(), "big", 0)
 	if err != nil || out.SHA256 != "" || out.Hashing == nil || *out.Hashing != (contract.Hashing{TotalBytes: int64(len(data))}) {
 		t.Fatalf("before it is hashed: %+v, %v", out, err)
 	}
 	runs(t, d.Run)
-	out, err = d.Stat(t.Context(), "big", patience)
+	out, err = d.Stat(t.Context(), "big", timeout)
 	if err != nil || out.SHA256 != sha(data) || out.Hashing != nil {
 		t.Fatalf("waited for: %+v, %v", out, err)
 	}
@@ -69,7 +69,7 @@ func known(d *Digests, path string) (string, error) {
 func TestADigestIsRememberedUntilTheFileChanges(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
-	file := filepath.Join(tr.workdir, "x")
+	file := filepath.Join(tr.Workdir, "x")
 	settled(t, file, []byte("first"))
 	if out, err := d.Stat(t.Context(), "x", 0); err != nil || out.SHA256 != sha([]byte("first")) {
 		t.Fatalf("%+v, %v", out, err)
@@ -93,7 +93,7 @@ func TestADigestIsRememberedUntilTheFileChanges(t *testing.T) {
 func TestAFileThatChangesWhileItIsHashedHasNoDigest(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
-	file := filepath.Join(tr.workdir, "big")
+	file := filepath.Join(tr.Workdir, "big")
 	must(t, os.WriteFile(file, body(hashedAtOnce+1), 0o600))
 	o, err := tr.roots.open("big")
 	must(t, err)
@@ -103,10 +103,10 @@ func TestAFileThatChangesWhileItIsHashedHasNoDigest(t *testing.T) {
 	awaitTick(t, file)
 	must(t, os.WriteFile(file, body(hashedAtOnce+2), 0o600))
 	runs(t, d.Run)
-	if !await(t.Context(), one.ended, patience) || !errors.Is(one.err, ErrChanged) {
+	if !Await(t.Context(), one.ended, timeout) || !errors.Is(one.err, ErrChanged) {
 		t.Fatalf("its digest is %q, %v, want %v", one.sum, one.err, ErrChanged)
 	}
-	if out, err := d.Stat(t.Context(), "big", patience); err != nil || out.SHA256 != sha(body(hashedAtOnce+2)) {
+	if out, err := d.Stat(t.Context(), "big", timeout); err != nil || out.SHA256 != sha(body(hashedAtOnce+2)) {
 		t.Fatalf("asked again: %+v, %v", out, err)
 	}
 }
@@ -115,16 +115,16 @@ func TestManyAskForOneDigest(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
 	data := body(2 * hashedAtOnce)
-	must(t, os.WriteFile(filepath.Join(tr.workdir, "big"), data, 0o600))
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "big"), data, 0o600))
 	var group sync.WaitGroup
 	for range 20 {
 		group.Go(func() {
-			if out, err := d.Stat(t.Context(), "big", patience); err != nil || out.SHA256 != sha(data) {
+			if out, err := d.Stat(t.Context(), "big", timeout); err != nil || out.SHA256 != sha(data) {
 				t.Errorf("%+v, %v", out, err)
 			}
 		})
 	}
-	for end := time.Now().Add(patience); len(d.pending) == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(timeout); len(d.pending) == 0 && time.Now().Before(end); {
 		_, err := d.Stat(t.Context(), "a.txt", 0)
 		must(t, err)
 	}
@@ -140,7 +140,7 @@ func TestDigestsAreBounded(t *testing.T) {
 	d := NewDigests(tr.roots)
 	for n := range maxPending + 1 {
 		name := fmt.Sprintf("big%d", n)
-		f, err := os.Create(filepath.Join(tr.workdir, name))
+		f, err := os.Create(filepath.Join(tr.Workdir, name))
 		must(t, err)
 		must(t, f.Truncate(hashedAtOnce+1))
 		must(t, f.Close())

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,14 +18,17 @@ const (
 	hashBuffer = 1 << 20 // bytes read at once; ctx is looked at in between
 )
 
-// hash is a SHA-256 being computed, and how far it is.
-type hash struct {
-	total int64 // bytes there are
+// Hash is a SHA-256 being computed, and how far it is.
+type Hash struct {
+	total int64 // bytes to read
 	done  atomic.Int64
 }
 
-// sum reads from to its end.
-func (h *hash) sum(ctx context.Context, from io.Reader) (string, error) {
+// NewHash is a hash of total bytes, of which none is read yet.
+func NewHash(total int64) *Hash { return &Hash{total: total} }
+
+// Sum reads from until its end and returns the digest in lower-case hex.
+func (h *Hash) Sum(ctx context.Context, from io.Reader) (string, error) {
 	sum := sha256.New()
 	buf := make([]byte, min(hashBuffer, max(512, h.total)))
 	for ctx.Err() == nil {
@@ -41,25 +45,45 @@ func (h *hash) sum(ctx context.Context, from io.Reader) (string, error) {
 	return "", ctx.Err()
 }
 
-// sumOf is the digest of a file that does not change meanwhile, else ErrChanged.
-func (h *hash) sumOf(ctx context.Context, f *os.File) (string, error) {
-	v, err := versionOf(f)
+// SumOf is the digest of a file. It fails with ErrChanged if the file changes while it is read.
+func (h *Hash) SumOf(ctx context.Context, f *os.File) (string, error) {
+	v, err := VersionOf(f)
 	if err != nil {
 		return "", err
 	}
-	sum, err := h.sum(ctx, f)
+	sum, err := h.Sum(ctx, f)
 	if err != nil {
 		return "", err
 	}
-	return sum, v.unchanged(f)
+	return sum, v.Unchanged(f)
 }
 
-func (h *hash) progress() *contract.Hashing {
+// Progress is how much of the total has been hashed.
+func (h *Hash) Progress() *contract.Hashing {
 	return &contract.Hashing{HashedBytes: h.done.Load(), TotalBytes: h.total}
 }
 
-// await reports whether ended is closed, at the latest after wait or when ctx ends.
-func await(ctx context.Context, ended <-chan struct{}, wait time.Duration) bool {
+// HashEach calls hash for every value that arrives in queue until ctx ends. It works on
+// as many values at the same time as may be hashed at the same time.
+func HashEach[T any](ctx context.Context, queue <-chan T, hash func(context.Context, T)) {
+	var workers sync.WaitGroup
+	for range maxHashing {
+		workers.Go(func() {
+			for {
+				select {
+				case one := <-queue:
+					hash(ctx, one)
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// Await reports whether ended is closed, at the latest after wait or when ctx ends.
+func Await(ctx context.Context, ended <-chan struct{}, wait time.Duration) bool {
 	select {
 	case <-ended:
 		return true

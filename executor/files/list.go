@@ -34,7 +34,7 @@ func (r *Roots) List(ctx context.Context, path, after string) (contract.Files, e
 	if !p.info.IsDir() {
 		return contract.Files{}, fmt.Errorf("path %q: %w", path, ErrNotDir)
 	}
-	shown, err := r.absolute(path)
+	shown, err := r.Absolute(path)
 	if err != nil {
 		return contract.Files{}, err
 	}
@@ -79,7 +79,7 @@ func (l *listing) run(ctx context.Context) (contract.Files, error) {
 	}
 	if !known {
 		if err := l.read(ctx); err != nil {
-			return contract.Files{}, classify(err)
+			return contract.Files{}, Classify(err)
 		}
 	}
 	page := l.page()
@@ -117,7 +117,7 @@ func (l *listing) read(ctx context.Context) error {
 
 func (l *listing) add(d fs.DirEntry) {
 	path := l.real(d.Name())
-	if within(l.roots.state, path) || isPart(d.Name()) {
+	if within(l.roots.state, path) || IsPart(d.Name()) {
 		return
 	}
 	e := entry{name: d.Name(), shown: contract.EscapeName(d.Name()), isDir: d.IsDir()}

@@ -12,7 +12,7 @@ import (
 
 func TestABigFolderIsListedPageByPage(t *testing.T) {
 	tr := newTree(t)
-	big := filepath.Join(tr.workdir, "big")
+	big := filepath.Join(tr.Workdir, "big")
 	must(t, os.Mkdir(big, 0o755))
 	const count = 10_000
 	want := make([]string, 0, count)
@@ -20,11 +20,11 @@ func TestABigFolderIsListedPageByPage(t *testing.T) {
 		want = append(want, fmt.Sprintf("%x", n*7919))
 	}
 	want = append(want, "new\nline", "bad\xff\xfename", "ünïcode", "~")
-	one := filepath.Join(tr.workdir, "a.txt")
+	one := filepath.Join(tr.Workdir, "a.txt")
 	for _, name := range want {
 		must(t, os.Link(one, filepath.Join(big, name))) // ten times as fast as a new file
 	}
-	must(t, os.WriteFile(filepath.Join(big, ".x"+partSuffix), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(big, ".x"+PartSuffix), nil, 0o600))
 	for i, name := range want {
 		want[i] = contract.EscapeName(name)
 	}

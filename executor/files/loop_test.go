@@ -8,11 +8,11 @@ import (
 
 func TestLinksThatLeadBackAreMarked(t *testing.T) {
 	tr := newTree(t)
-	at := func(name string) string { return filepath.Join(tr.workdir, name) }
+	at := func(name string) string { return filepath.Join(tr.Workdir, name) }
 	must(t, os.MkdirAll(at("a/sub"), 0o755))
 	must(t, os.MkdirAll(at("b"), 0o755))
 	for link, target := range map[string]string{
-		"a/self": ".", "a/sub/up": "..", "a/sub/top": tr.workdir, "a/sub/across": "../../b", "b/back": "../a",
+		"a/self": ".", "a/sub/up": "..", "a/sub/top": tr.Workdir, "a/sub/across": "../../b", "b/back": "../a",
 		"a/file": "../a.txt", "a/sibling": "sub",
 	} {
 		must(t, os.Symlink(target, at(link)))
@@ -24,7 +24,7 @@ func TestLinksThatLeadBackAreMarked(t *testing.T) {
 		"a/sub/across":   {"back": true},
 		"b/back/sub":     {"up": true, "top": true, "across": true},
 		"a/sibling":      {"up": true, "top": true, "across": false},
-		tr.workdir + "/": {"loop": false, "a": false, "inside": false},
+		tr.Workdir + "/": {"loop": false, "a": false, "inside": false},
 	} {
 		out, err := tr.roots.List(t.Context(), folder, "")
 		must(t, err)

@@ -19,7 +19,7 @@ import (
 func (p place) openDir() (*os.Root, error) {
 	dir, err := p.root.open()
 	if err != nil {
-		return nil, classify(err)
+		return nil, Classify(err)
 	}
 	for seg := range strings.SplitSeq(p.rel, "/") {
 		below, err := enter(dir, seg)
@@ -47,7 +47,7 @@ func enter(dir *os.Root, name string) (*os.Root, error) {
 	}
 	if err != nil {
 		below.Close()
-		return nil, classify(err)
+		return nil, Classify(err)
 	}
 	return below, nil
 }
@@ -73,7 +73,7 @@ func (p place) openFile() (*os.File, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	f, err := openRegular(dir, name, os.O_RDONLY)
+	f, err := OpenRegular(dir, name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +111,9 @@ func isMadeUp(f *os.File) bool {
 	return slices.Contains(madeUp, int64(on.Type))
 }
 
-// openRegular opens a regular file of dir, never through a link, and without
+// OpenRegular opens a regular file of dir, never through a link, and without
 // waiting for the other end of a FIFO.
-func openRegular(dir *os.Root, name string, flag int) (*os.File, error) {
+func OpenRegular(dir *os.Root, name string, flag int) (*os.File, error) {
 	f, err := dir.OpenFile(name, flag|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, refused(dir, name, err)
@@ -127,7 +127,7 @@ func openRegular(dir *os.Root, name string, flag int) (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, classify(err)
+		return nil, Classify(err)
 	}
 	return f, nil
 }
@@ -138,28 +138,28 @@ func refused(dir *os.Root, name string, err error) error {
 	if info, lstatErr := dir.Lstat(name); lstatErr == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return ErrChanged
 	}
-	return classify(err)
+	return Classify(err)
 }
 
-// version is which bytes a file holds, as far as the system tells: any write
+// Version is which bytes a file holds, as far as the system tells: any write
 // changes a time, a replaced file has another inode.
-type version struct {
-	etag     string
-	size     int64
-	modified time.Time
-	changed  time.Time // the last change of bytes or attributes
+type Version struct {
+	ETag     string
+	Size     int64
+	Modified time.Time
+	Changed  time.Time // the last change of bytes or attributes
 }
 
-func versionOf(f *os.File) (version, error) {
+func VersionOf(f *os.File) (Version, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return version{}, fmt.Errorf("looking at the file: %w", err)
+		return Version{}, fmt.Errorf("looking at the file: %w", err)
 	}
-	return version{
-		etag:     etag(uint64(st.Dev), st.Ino, st.Size, [2]int64{st.Mtim.Nano(), st.Ctim.Nano()}),
-		size:     st.Size,
-		modified: time.Unix(st.Mtim.Unix()),
-		changed:  time.Unix(st.Ctim.Unix()),
+	return Version{
+		ETag:     etag(uint64(st.Dev), st.Ino, st.Size, [2]int64{st.Mtim.Nano(), st.Ctim.Nano()}),
+		Size:     st.Size,
+		Modified: time.Unix(st.Mtim.Unix()),
+		Changed:  time.Unix(st.Ctim.Unix()),
 	}, nil
 }
 
@@ -177,10 +177,10 @@ func etagOf(info fs.FileInfo) string {
 	return etag(uint64(st.Dev), st.Ino, st.Size, times(st))
 }
 
-// unchanged reports whether f still is what it was.
-func (v version) unchanged(f *os.File) error {
-	now, err := versionOf(f)
-	if err == nil && now.etag != v.etag {
+// Unchanged reports whether f still is what it was.
+func (v Version) Unchanged(f *os.File) error {
+	now, err := VersionOf(f)
+	if err == nil && now.ETag != v.ETag {
 		err = ErrChanged
 	}
 	return err

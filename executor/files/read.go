@@ -16,7 +16,7 @@ const maxOpens = 3
 // opened is a regular file open for reading, and what it was then.
 type opened struct {
 	*os.File
-	version
+	Version
 	real string // where it is, without links
 }
 
@@ -33,7 +33,7 @@ func (r *Roots) Stat(path string) (contract.FileStat, error) {
 // stat is Stat that leaves a file open; nil for a folder.
 func (r *Roots) stat(path string) (contract.FileStat, *opened, error) {
 	var out contract.FileStat
-	shown, err := r.absolute(path)
+	shown, err := r.Absolute(path)
 	if err != nil {
 		return out, nil, err
 	}
@@ -50,7 +50,7 @@ func (r *Roots) stat(path string) (contract.FileStat, *opened, error) {
 	if err != nil {
 		return out, nil, err
 	}
-	out.SizeBytes, out.ETag, out.Modified = o.size, o.etag, o.modified.UTC()
+	out.SizeBytes, out.ETag, out.Modified = o.Size, o.ETag, o.Modified.UTC()
 	return out, o, nil
 }
 
@@ -78,12 +78,12 @@ func (p place) open() (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := versionOf(f)
+	v, err := VersionOf(f)
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	return &opened{File: f, version: v, real: p.path()}, nil
+	return &opened{File: f, Version: v, real: p.path()}, nil
 }
 
 // Read fills buf from offset on and returns how many bytes that were: fewer than
@@ -103,15 +103,15 @@ func (r *Roots) Read(path, etag string, offset int64, buf []byte) (int, error) {
 }
 
 func (o *opened) read(etag string, offset int64, buf []byte) (int, error) {
-	if etag != "" && etag != o.etag {
+	if etag != "" && etag != o.ETag {
 		return 0, ErrChanged
 	}
-	if offset < 0 || offset > o.size {
-		return 0, fmt.Errorf("%w: offset %d of %d bytes", ErrBadRange, offset, o.size)
+	if offset < 0 || offset > o.Size {
+		return 0, fmt.Errorf("%w: offset %d of %d bytes", ErrBadRange, offset, o.Size)
 	}
-	n, err := o.ReadAt(buf[:min(int64(len(buf)), o.size-offset)], offset)
+	n, err := o.ReadAt(buf[:min(int64(len(buf)), o.Size-offset)], offset)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
-	return n, o.unchanged(o.File)
+	return n, o.Unchanged(o.File)
 }

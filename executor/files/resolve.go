@@ -31,7 +31,7 @@ func (p place) path() string { return filepath.Join(p.root.real, p.rel) }
 // way down to one; an absolute link target begins again from the top, because
 // Drive's shortcuts are absolute. It opens nothing that path names.
 func (r *Roots) resolve(path string) (place, error) {
-	abs, err := r.absolute(path)
+	abs, err := r.Absolute(path)
 	if err != nil {
 		return place{}, err
 	}
@@ -52,10 +52,10 @@ func (r *Roots) follow(abs string) (place, error) {
 	return w.end()
 }
 
-// absolute is path, escaped as the contract has it, made absolute and clean, with
+// Absolute is path, escaped as the contract has it, made Absolute and clean, with
 // its bytes as they are on disk. Any ".." segment is refused: after a
 // link it would mean two different folders, one by text and one on disk.
-func (r *Roots) absolute(path string) (string, error) {
+func (r *Roots) Absolute(path string) (string, error) {
 	if len(path) > maxPath {
 		return "", fmt.Errorf("%w: longer than %d bytes", ErrBadPath, maxPath)
 	}
@@ -175,7 +175,7 @@ func (w *walk) enter(name string) error {
 	}
 	target, err := rt.readlink(next)
 	if err != nil {
-		return classify(err)
+		return Classify(err)
 	}
 	if target == "" {
 		w.at = next
@@ -192,7 +192,7 @@ func (w *walk) enter(name string) error {
 func (w *walk) allowed(next string) (root, error) {
 	rt, ok := w.roots.containing(next)
 	switch {
-	case within(w.roots.state, next), isPart(filepath.Base(next)):
+	case within(w.roots.state, next), IsPart(filepath.Base(next)):
 		return rt, fmt.Errorf("%w: the executor's own files are not served", ErrForbidden)
 	case !ok && !w.roots.above(next):
 		return rt, ErrForbidden
@@ -208,11 +208,11 @@ func (w *walk) end() (place, error) {
 	p := place{root: rt, rel: rt.rel(w.at)}
 	h, err := rt.open()
 	if err != nil {
-		return place{}, classify(err)
+		return place{}, Classify(err)
 	}
 	defer h.Close()
 	if p.info, err = h.Lstat(p.rel); err != nil {
-		return place{}, classify(err)
+		return place{}, Classify(err)
 	}
 	return p, nil
 }

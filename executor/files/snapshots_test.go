@@ -13,9 +13,9 @@ import (
 // crowd makes n files in a folder of the workdir.
 func (tr tree) crowd(t testing.TB, folder string, n int) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Join(tr.workdir, folder), 0o755))
+	must(t, os.MkdirAll(filepath.Join(tr.Workdir, folder), 0o755))
 	for i := range n {
-		must(t, os.Link(filepath.Join(tr.workdir, "a.txt"), filepath.Join(tr.workdir, folder, fmt.Sprintf("f%06d", i))))
+		must(t, os.Link(filepath.Join(tr.Workdir, "a.txt"), filepath.Join(tr.Workdir, folder, fmt.Sprintf("f%06d", i))))
 	}
 }
 
@@ -64,7 +64,7 @@ func TestAFolderThatChangesBetweenPagesLosesNoName(t *testing.T) {
 	tr := newTree(t)
 	const n = 5 * contract.MaxListFiles
 	tr.crowd(t, "big", n)
-	name := func(i int) string { return filepath.Join(tr.workdir, "big", fmt.Sprintf("f%06d", i)) }
+	name := func(i int) string { return filepath.Join(tr.Workdir, "big", fmt.Sprintf("f%06d", i)) }
 	gone := map[string]bool{}
 	names := tr.enumerate(t, "big", func(page int) {
 		for i := page; i < n; i += 97 { // on pages that were and on pages to come
@@ -73,8 +73,8 @@ func TestAFolderThatChangesBetweenPagesLosesNoName(t *testing.T) {
 				must(t, os.Remove(name(i)))
 			}
 		}
-		must(t, os.WriteFile(filepath.Join(tr.workdir, "big", fmt.Sprintf("a-new-%d", page)), nil, 0o600))
-		must(t, os.WriteFile(filepath.Join(tr.workdir, "big", fmt.Sprintf("z-new-%d", page)), nil, 0o600))
+		must(t, os.WriteFile(filepath.Join(tr.Workdir, "big", fmt.Sprintf("a-new-%d", page)), nil, 0o600))
+		must(t, os.WriteFile(filepath.Join(tr.Workdir, "big", fmt.Sprintf("z-new-%d", page)), nil, 0o600))
 	})
 	seen := map[string]int{}
 	for _, one := range names {
@@ -87,7 +87,7 @@ func TestAFolderThatChangesBetweenPagesLosesNoName(t *testing.T) {
 		}
 	}
 	// One that begins now shows what is there now.
-	entries, err := os.ReadDir(filepath.Join(tr.workdir, "big"))
+	entries, err := os.ReadDir(filepath.Join(tr.Workdir, "big"))
 	must(t, err)
 	if again := tr.enumerate(t, "big", func(int) {}); len(again) != len(entries) {
 		t.Errorf("%d names then, %d files are there", len(again), len(entries))
@@ -105,7 +105,7 @@ func TestPagesAreOfTheirFolderOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(t, os.Rename(filepath.Join(tr.workdir, "one"), filepath.Join(tr.workdir, "old")))
+	must(t, os.Rename(filepath.Join(tr.Workdir, "one"), filepath.Join(tr.Workdir, "old")))
 	tr.crowd(t, "one", contract.MaxListFiles+7)
 	if page, err := tr.roots.List(t.Context(), "one", fmt.Sprintf("f%06d", contract.MaxListFiles-1)); err != nil || len(page.Files) != 7 || page.Truncated {
 		t.Errorf("%d files, truncated %v, %v", len(page.Files), page.Truncated, err)

@@ -10,31 +10,29 @@ import (
 	"colabrelay/shared/contract"
 )
 
-const (
-	maxName  = 255 // bytes of a name: NAME_MAX of Linux's filesystems
-	maxTaken = 999 // numbers tried for a name that is taken
-)
+// maxName is how many bytes a name may have: NAME_MAX of Linux's filesystems.
+const maxName = 255
 
-// target is where a file is to go: a folder, which may have to be made, and a name.
-type target struct {
+// Target is where a file is to go: a folder, which may have to be made, and a name.
+type Target struct {
 	folder place
-	name   string
+	Name   string
 }
 
-// resolveNew is resolve for what may not exist yet: from the first name that is
+// Target is resolve for what may not exist yet: from the first name that is
 // missing on, names only have to be usable. A link leads to its real place.
-func (r *Roots) resolveNew(path string) (target, error) {
-	abs, err := r.absolute(path)
+func (r *Roots) Target(path string) (Target, error) {
+	abs, err := r.Absolute(path)
 	if err != nil {
-		return target{}, err
+		return Target{}, err
 	}
 	w := walk{roots: r, at: "/", create: true}
 	w.push(abs)
 	if err := w.run(); err != nil {
-		return target{}, err
+		return Target{}, err
 	}
 	if strings.HasSuffix(path, "/") {
-		return target{}, ErrIsDir
+		return Target{}, ErrIsDir
 	}
 	if w.missing {
 		rt, _ := r.containing(w.at) // it was looked for there
@@ -43,19 +41,19 @@ func (r *Roots) resolveNew(path string) (target, error) {
 	p, err := w.end()
 	switch {
 	case err != nil:
-		return target{}, err
+		return Target{}, err
 	case p.info.IsDir():
-		return target{}, ErrIsDir
+		return Target{}, ErrIsDir
 	case !p.info.Mode().IsRegular():
-		return target{}, ErrNotRegular
+		return Target{}, ErrNotRegular
 	}
 	return newTarget(p), nil
 }
 
-// makeFolder makes the folder at path, and those above it, and says where it is as
+// MakeFolder makes the folder at path, and those above it, and says where it is as
 // the caller knows it. One that is there already is as good.
-func (r *Roots) makeFolder(path string) (string, error) {
-	shown, err := r.absolute(path)
+func (r *Roots) MakeFolder(path string) (string, error) {
+	shown, err := r.Absolute(path)
 	if err != nil {
 		return "", err
 	}
@@ -74,16 +72,27 @@ func (r *Roots) makeFolder(path string) (string, error) {
 			return "", ErrNotDir
 		}
 	}
-	dir, err := target{folder: p}.open()
+	dir, err := Target{folder: p}.OpenOrMake()
 	if err != nil {
 		return "", err
 	}
 	return contract.EscapeName(shown), dir.Close()
 }
 
-func newTarget(p place) target {
+// TargetIn is the target called name in a folder known by its real path. It fails with
+// ErrForbidden if the folder is in no root, because the roots may have changed since
+// the path was resolved.
+func (r *Roots) TargetIn(folder, name string) (Target, error) {
+	rt, ok := r.containing(folder)
+	if !ok || within(r.state, folder) {
+		return Target{}, ErrForbidden
+	}
+	return Target{place{root: rt, rel: rt.rel(folder)}, name}, nil
+}
+
+func newTarget(p place) Target {
 	folder, name := p.holder()
-	return target{folder, name}
+	return Target{folder, name}
 }
 
 // make takes a name that does not exist. A root itself is never made: where
@@ -99,36 +108,39 @@ func (w *walk) make(name string) error {
 	}
 	h, err := rt.open()
 	if err != nil {
-		return classify(err)
+		return Classify(err)
 	}
 	h.Close()
 	w.at, w.missing = next, true
 	return nil
 }
 
-// open opens the folder, and makes it when it is not there.
-func (t target) open() (*os.Root, error) {
+// OpenOrMake opens the folder, and makes it when it is not there.
+func (t Target) OpenOrMake() (*os.Root, error) {
 	dir, err := t.folder.openDir()
 	if !errors.Is(err, ErrNotFound) {
 		return dir, err
 	}
 	h, err := t.folder.root.open()
 	if err != nil {
-		return nil, classify(err)
+		return nil, Classify(err)
 	}
 	defer h.Close()
 	if err := h.MkdirAll(t.folder.rel, 0o777); err != nil {
-		return nil, writing(err)
+		return nil, WriteError(err)
 	}
 	return t.folder.openDir()
 }
 
-// real is the folder's real path.
-func (t target) real() string { return t.folder.path() }
+// Open opens the folder, which must exist.
+func (t Target) OpenFolder() (*os.Root, error) { return t.folder.openDir() }
 
-// numbered is name with a number before its last extension, as "name (1).ext",
+// Folder is the folder's real path.
+func (t Target) Folder() string { return t.folder.path() }
+
+// Numbered is name with a number before its last extension, as "name (1).ext",
 // cut where it would grow too long.
-func numbered(name string, n int) string {
+func Numbered(name string, n int) string {
 	if n == 0 {
 		return name
 	}

@@ -12,16 +12,18 @@ var allowed = map[string][]string{
 	"colab-bootstrap":           {},
 	"colab-bootstrap/fill":      {"colab-bootstrap"},
 	"config":                    {},
-	"executor":                  {"executor/api", "executor/execution", "executor/files", "executor/kernel", "executor/probe", "executor/tunnel", "shared/auth", "shared/contract"},
-	"executor/api":              {"executor/execution", "executor/files", "executor/kernel", "executor/variables", "executor/probe", "shared/auth", "shared/contract"},
+	"executor":                  {"executor/api", "executor/execution", "executor/files", "executor/kernel", "executor/probe", "executor/tunnel", "executor/uploads", "shared/auth", "shared/contract"},
+	"executor/api":              {"executor/execution", "executor/files", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/auth", "shared/contract"},
 	"executor/execution":        {"executor/jupyter", "executor/kernel", "shared/contract"},
 	"executor/files":            {"shared/contract"},
+	"executor/files/filestest":  {},
 	"executor/jupyter":          {},
 	"executor/interpreter":      {},
 	"executor/kernel":           {"executor/interpreter", "executor/jupyter", "shared/contract", "shared/kernelpy"},
 	"executor/variables":        {"executor/jupyter", "shared/contract", "shared/kernelpy"},
 	"executor/probe":            {"executor/interpreter", "shared/contract", "shared/kernelpy"},
 	"executor/tunnel":           {},
+	"executor/uploads":          {"executor/files", "shared/contract"},
 	"executor/tunnel/ngroktest": {},
 	"relay":                     {"colab-bootstrap", "relay/client", "relay/hostconfig", "relay/progress", "relay/pairing", "relay/plain", "relay/tools", "relay/transfer", "shared/auth", "shared/contract"},
 	"relay/checkpoint":          {"shared/filename"},
@@ -51,7 +53,7 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/tunnel/ngroktest", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/smalldisk", "shared/stacks"}
+var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/smalldisk", "shared/stacks"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may
@@ -77,8 +79,8 @@ var homes = map[string][]string{
 	"github.com/gofrs/flock":         {"executor", "relay/checkpoint", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
 	"github.com/google/uuid":         {"executor", "executor/api", "executor/execution", "executor/kernel"},
 	"github.com/natefinch/atomic":    {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/kernelstate"},
-	"golang.org/x/sync":              {"executor", "executor/files", "executor/probe", "relay/transfer"},
-	"golang.org/x/sys":               {"executor", "executor/files", "executor/kernel"},
+	"golang.org/x/sync":              {"executor", "executor/probe", "relay/transfer"},
+	"golang.org/x/sys":               {"executor", "executor/files", "executor/kernel", "executor/uploads"},
 }
 
 // testModules may be imported by all tests, and by neither program.

@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"colabrelay/executor/files"
+	"colabrelay/executor/files/filestest"
 	"colabrelay/shared/contract"
 )
 
@@ -77,17 +79,17 @@ func TestAFullDiskIsToldAndWhatCameStays(t *testing.T) {
 		return
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "work"), 0o700))
-	in := &inbox{t: t, tree: tree{workdir: filepath.Join(dir, "work"), state: realDir(t)}}
+	in := &inbox{t: t, Tree: filestest.Tree{Workdir: filepath.Join(dir, "work"), State: realDir(t)}}
 	var err error
-	in.tree.roots, err = Open(in.workdir, nil, in.state)
+	in.roots, err = files.Open(in.Workdir, nil, in.State)
 	must(t, err)
 	in.open()
 
 	big := contract.UploadStart{Path: "big", SizeBytes: 2 << 20, SHA256: sha(nil)}
-	if out, err := in.Start(big); !errors.Is(err, ErrDiskFull) {
-		t.Fatalf("an upload that does not fit: %+v, %v, want %v", out, err, ErrDiskFull)
+	if out, err := in.Start(big); !errors.Is(err, files.ErrDiskFull) {
+		t.Fatalf("an upload that does not fit: %+v, %v, want %v", out, err, files.ErrDiskFull)
 	}
-	if left := everything(t, in.workdir); left != in.workdir {
+	if left := everything(t, in.Workdir); left != in.Workdir {
 		t.Fatalf("it left %s", left)
 	}
 	if os.Getenv(smallDisk) == "mount" {
@@ -101,14 +103,14 @@ func (in *inbox) fillsUp() {
 	t, data := in.t, body(700<<10)
 	up := in.start("x", data, false)
 	in.put(up.UploadID, 0, data[:300<<10], true)
-	hog := filepath.Join(in.workdir, "hog")
+	hog := filepath.Join(in.Workdir, "hog")
 	must(t, os.WriteFile(hog, make([]byte, 600<<10), 0o600))
 	out, err := in.Put(up.UploadID, 300<<10, data[300<<10:], true)
-	if !errors.Is(err, ErrDiskFull) {
-		t.Fatalf("put on a full disk: %+v, %v, want %v", out, err, ErrDiskFull)
+	if !errors.Is(err, files.ErrDiskFull) {
+		t.Fatalf("put on a full disk: %+v, %v, want %v", out, err, files.ErrDiskFull)
 	}
-	if _, err := in.Start(contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), SHA256: sha(data)}); !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "bytes more are needed") {
-		t.Fatalf("resumed on a full disk: %v, want %v and how much is missing", err, ErrDiskFull)
+	if _, err := in.Start(contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), SHA256: sha(data)}); !errors.Is(err, files.ErrDiskFull) || !strings.Contains(err.Error(), "bytes more are needed") {
+		t.Fatalf("resumed on a full disk: %v, want %v and how much is missing", err, files.ErrDiskFull)
 	}
 	must(t, os.Remove(hog))
 	in.reopen()
@@ -130,9 +132,9 @@ func TestAFullStateDirIsToldAndNothingIsCountedThatIsNotNoted(t *testing.T) {
 	if !onSmallDisk(t, dir) {
 		return
 	}
-	in := &inbox{t: t, tree: tree{workdir: realDir(t), state: dir}}
+	in := &inbox{t: t, Tree: filestest.Tree{Workdir: realDir(t), State: dir}}
 	var err error
-	in.tree.roots, err = Open(in.workdir, nil, in.state)
+	in.roots, err = files.Open(in.Workdir, nil, in.State)
 	must(t, err)
 	in.open()
 	data := body(2000)
@@ -142,8 +144,8 @@ func TestAFullStateDirIsToldAndNothingIsCountedThatIsNotNoted(t *testing.T) {
 	must(t, err)
 	release := in.choke(one.journal)
 	out, err := in.Put(up.UploadID, 500, data[500:], true)
-	if !errors.Is(err, ErrDiskFull) {
-		t.Fatalf("put with a full state dir: %+v, %v, want %v", out, err, ErrDiskFull)
+	if !errors.Is(err, files.ErrDiskFull) {
+		t.Fatalf("put with a full state dir: %+v, %v, want %v", out, err, files.ErrDiskFull)
 	}
 	release()
 	in.reopen()
@@ -166,7 +168,7 @@ func (in *inbox) choke(j *journal) (release func()) {
 	}
 	page := int64(os.Getpagesize())
 	must(t, j.file.Truncate(page-4))
-	hog := filepath.Join(in.state, "hog")
+	hog := filepath.Join(in.State, "hog")
 	err := os.WriteFile(hog, make([]byte, 2<<20), 0o600)
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("the disk did not fill up: %v", err)
@@ -174,7 +176,7 @@ func (in *inbox) choke(j *journal) (release func()) {
 	return func() { must(t, os.Remove(hog)) }
 }
 
-// Uploads over 4 GiB: what is missing are holes, so that even a small disk's test
+// Store over 4 GiB: what is missing are holes, so that even a small disk's test
 // can begin one and put its end.
 func TestUploadsBeyondFourGiB(t *testing.T) {
 	in := newInbox(t)
@@ -187,7 +189,7 @@ func TestUploadsBeyondFourGiB(t *testing.T) {
 	if len(out.Missing) != 2 || out.Missing[0] != want[0] || out.Missing[1] != want[1] || out.ReceivedBytes != 9 {
 		t.Fatalf("%+v, want %+v missing", out, want)
 	}
-	f, err := os.Open(in.parts(in.workdir)[0])
+	f, err := os.Open(in.parts(in.Workdir)[0])
 	must(t, err)
 	defer f.Close()
 	buf := make([]byte, 8)
@@ -217,8 +219,8 @@ func TestAWholeFileBeyondFourGiB(t *testing.T) {
 	must(t, source.Truncate(size))
 	_, err = source.WriteAt([]byte("end"), size-3)
 	must(t, err)
-	h := hash{total: size}
-	sum, err := h.sum(t.Context(), source)
+	h := files.NewHash(size)
+	sum, err := h.Sum(t.Context(), source)
 	must(t, err)
 	up, err := in.Start(contract.UploadStart{Path: "big", SizeBytes: size, SHA256: sum})
 	must(t, err)

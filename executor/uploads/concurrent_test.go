@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
@@ -24,7 +25,7 @@ func TestTwoSendersOfTheSameFile(t *testing.T) {
 		group.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(sender), 7))
 			s := contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), SHA256: sha(data)}
-			for end := time.Now().Add(patience); time.Now().Before(end); {
+			for end := time.Now().Add(timeout); time.Now().Before(end); {
 				up, err := in.Start(s)
 				if err != nil {
 					t.Errorf("start: %v", err)
@@ -58,7 +59,7 @@ func TestTwoSendersOfTheSameFile(t *testing.T) {
 	}
 	group.Wait()
 	in.holds("x", data)
-	if exists(filepath.Join(in.workdir, "x (1)")) {
+	if exists(filepath.Join(in.Workdir, "x (1)")) {
 		t.Error("it is there twice")
 	}
 }
@@ -74,14 +75,14 @@ func TestAPollIsToldHowFarHashingIs(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if out, err := in.Get(ctx, up.UploadID, patience); err != nil || out.Status != contract.UploadHashing {
+	if out, err := in.Get(ctx, up.UploadID, timeout); err != nil || out.Status != contract.UploadHashing {
 		t.Fatalf("to a caller that goes away: %+v, %v", out, err)
 	}
 	if out := in.put(up.UploadID, 0, make([]byte, 100), true); out.Status != contract.UploadHashing {
 		t.Fatalf("bytes that come while it is hashed: %+v", out)
 	}
 	runs(t, in.Run)
-	if out, err := in.Get(t.Context(), up.UploadID, patience); err != nil || out.Status != contract.UploadCommitted {
+	if out, err := in.Get(t.Context(), up.UploadID, timeout); err != nil || out.Status != contract.UploadCommitted {
 		t.Fatalf("waited for: %+v, %v", out, err)
 	}
 	in.holds("x", body(100))
@@ -123,7 +124,7 @@ func TestTheUploadUntouchedLongestMakesRoom(t *testing.T) {
 	if _, err := in.Get(t.Context(), ids[0], 0); err != nil {
 		t.Errorf("one touched since: %v", err)
 	}
-	if n := len(in.parts(filepath.Join(in.workdir, "many"))); n != contract.MaxUploads {
+	if n := len(in.parts(filepath.Join(in.Workdir, "many"))); n != contract.MaxUploads {
 		t.Errorf("%d parts are there, want %d", n, contract.MaxUploads)
 	}
 	in.folders(contract.MaxUploads)
@@ -132,7 +133,7 @@ func TestTheUploadUntouchedLongestMakesRoom(t *testing.T) {
 // folders checks how many uploads the state dir holds.
 func (in *inbox) folders(want int) {
 	in.t.Helper()
-	entries, err := os.ReadDir(filepath.Join(in.state, "uploads"))
+	entries, err := os.ReadDir(filepath.Join(in.State, "uploads"))
 	must(in.t, err)
 	if len(entries) != want {
 		in.t.Errorf("%d uploads are in the state dir, want %d", len(entries), want)
@@ -147,11 +148,11 @@ func TestUploadsBeingCommittedMakeNoRoom(t *testing.T) {
 		_, err := in.Commit(t.Context(), up.UploadID, 0)
 		must(t, err)
 	}
-	if _, err := in.Start(contract.UploadStart{Path: "more", SHA256: sha(nil)}); !errors.Is(err, ErrBusy) {
-		t.Fatalf("one more: %v, want %v", err, ErrBusy)
+	if _, err := in.Start(contract.UploadStart{Path: "more", SHA256: sha(nil)}); !errors.Is(err, files.ErrBusy) {
+		t.Fatalf("one more: %v, want %v", err, files.ErrBusy)
 	}
 	runs(t, in.Run)
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(timeout); ; {
 		_, err := in.Start(contract.UploadStart{Path: "more", SHA256: sha(nil)})
 		if err == nil {
 			return
@@ -184,7 +185,7 @@ func TestUploadsUntouchedForLongAreDropped(t *testing.T) {
 	long := time.Now().Add(-keepUploads - time.Hour)
 	in.stop()
 	for _, id := range []string{old.UploadID, done.UploadID} {
-		dir := filepath.Join(in.state, "uploads", id)
+		dir := filepath.Join(in.State, "uploads", id)
 		os.Chtimes(filepath.Join(dir, rangesFile), long, long) // a committed one has none
 		must(t, os.Chtimes(dir, long, long))
 	}
@@ -197,9 +198,9 @@ func TestUploadsUntouchedForLongAreDropped(t *testing.T) {
 		t.Errorf("a young upload: %v", err)
 	}
 	in.folders(1)
-	if n := len(in.parts(in.workdir)); n != 1 {
+	if n := len(in.parts(in.Workdir)); n != 1 {
 		t.Errorf("%d parts are there, want 1", n)
 	}
-	must(t, os.Remove(in.parts(in.workdir)[0]))
+	must(t, os.Remove(in.parts(in.Workdir)[0]))
 	in.holds("done", body(10))
 }

@@ -21,7 +21,7 @@ type Whole struct {
 // read as Read does it, and fails alone, without any bytes.
 func (r *Roots) ReadMany(ctx context.Context, paths []string) ([]byte, []Whole, error) {
 	if len(paths) > contract.MaxBatchFiles {
-		return nil, nil, fmt.Errorf("reading: %w: %d files; %d are the most", ErrBadUpload, len(paths), contract.MaxBatchFiles)
+		return nil, nil, fmt.Errorf("reading: %w: %d files; %d are the most", ErrTooMany, len(paths), contract.MaxBatchFiles)
 	}
 	var bytes []byte
 	out := make([]Whole, 0, len(paths))
@@ -49,13 +49,13 @@ func (r *Roots) readWhole(path string, before []byte) ([]byte, Whole) {
 		return before, Whole{Err: err}
 	}
 	defer o.Close()
-	one := Whole{Size: o.size, ETag: o.etag, Modified: o.modified}
-	if o.size > contract.MaxBatchFile {
+	one := Whole{Size: o.Size, ETag: o.ETag, Modified: o.Modified}
+	if o.Size > contract.MaxBatchFile {
 		return before, Whole{Err: fmt.Errorf("path %q: %w", path, ErrTooLarge)}
 	}
-	longer := append(before, make([]byte, o.size)...)
+	longer := append(before, make([]byte, o.Size)...)
 	n, err := o.read("", 0, longer[len(before):])
-	if err == nil && int64(n) < o.size {
+	if err == nil && int64(n) < o.Size {
 		err = ErrChanged
 	}
 	if err != nil {

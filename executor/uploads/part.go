@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"colabrelay/executor/files"
 )
 
 // A part is the hidden file beside a target that an upload arrives in. Being on
@@ -17,9 +19,9 @@ import (
 // openPart opens the part of an upload of size bytes. ErrNotFound means that it is
 // gone, or is another file now, and that the upload has to begin anew.
 func openPart(dir *os.Root, name string, size int64, flag int) (*os.File, error) {
-	f, err := openRegular(dir, name, flag)
-	if errors.Is(err, ErrNotRegular) || errors.Is(err, ErrIsDir) || errors.Is(err, ErrChanged) {
-		return nil, ErrNotFound
+	f, err := files.OpenRegular(dir, name, flag)
+	if errors.Is(err, files.ErrNotRegular) || errors.Is(err, files.ErrIsDir) || errors.Is(err, files.ErrChanged) {
+		return nil, files.ErrNotFound
 	}
 	if err != nil {
 		return nil, err
@@ -27,11 +29,11 @@ func openPart(dir *os.Root, name string, size int64, flag int) (*os.File, error)
 	var st unix.Stat_t
 	err = unix.Fstat(int(f.Fd()), &st)
 	if err == nil && st.Size != size {
-		err = ErrNotFound
+		err = files.ErrNotFound
 	}
 	// Bytes are never written where another name shows them: that file is not ours.
 	if err == nil && flag != os.O_RDONLY && st.Nlink != 1 {
-		err = ErrNotFound
+		err = files.ErrNotFound
 	}
 	if err != nil {
 		f.Close()
@@ -56,11 +58,11 @@ func writePart(dir *os.Root, name string, body []byte) error {
 // newPart leaves no part where fill fails.
 func newPart(dir *os.Root, name string, fill func(*os.File) error) error {
 	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return writing(err)
+		return files.WriteError(err)
 	}
 	f, err := dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
-		return writing(err)
+		return files.WriteError(err)
 	}
 	err = fill(f)
 	if closeErr := f.Close(); err == nil {
@@ -69,34 +71,20 @@ func newPart(dir *os.Root, name string, fill func(*os.File) error) error {
 	if err != nil {
 		dir.Remove(name)
 	}
-	return writing(err)
+	return files.WriteError(err)
 }
 
 // writeAt writes body at offset and returns how much of it is there for sure.
 func writeAt(f *os.File, body []byte, offset int64) (int, error) {
 	n, err := f.WriteAt(body, offset)
-	return n, writing(err)
-}
-
-// writing turns the error of a write into one of this package's. EFBIG is a
-// filesystem, or a limit of the process, that can't hold a file this long.
-func writing(err error) error {
-	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
-		if errors.Is(err, full) {
-			return ErrDiskFull
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	return classify(err)
+	return n, files.WriteError(err)
 }
 
 // room reports ErrDiskFull when need bytes more do not fit beside what is in dir.
 func room(dir *os.Root, need int64) error {
 	f, err := dir.Open(".")
 	if err != nil {
-		return classify(err)
+		return files.Classify(err)
 	}
 	defer f.Close()
 	var st unix.Statfs_t
@@ -105,7 +93,7 @@ func room(dir *os.Root, need int64) error {
 	}
 	free := int64(min(st.Bavail, 1<<62/uint64(st.Bsize))) * int64(st.Bsize)
 	if need > free {
-		return fmt.Errorf("%w: %d bytes more are needed, %d are free", ErrDiskFull, need, free)
+		return fmt.Errorf("%w: %d bytes more are needed, %d are free", files.ErrDiskFull, need, free)
 	}
 	return nil
 }

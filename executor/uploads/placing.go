@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"context"
@@ -8,8 +8,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
+
+// maxTaken is how many numbers are tried for a name that is taken.
+const maxTaken = 999
 
 // placing is a whole part getting its name in dir.
 type placing struct {
@@ -28,7 +32,7 @@ func (p *placing) run(ctx context.Context) (record, error) {
 	}
 	p.record.Identity = identity(info)
 	for n := range maxTaken {
-		name := numbered(string(p.record.Name), n)
+		name := files.Numbered(string(p.record.Name), n)
 		done, err := p.try(ctx, name, info)
 		if err != nil {
 			return p.record, fmt.Errorf("%q: %w", filepath.Join(string(p.record.Folder), name), err)
@@ -50,13 +54,13 @@ func (p *placing) try(ctx context.Context, name string, part fs.FileInfo) (bool,
 			return false, err
 		}
 		if p.asked.Overwrite {
-			return true, writing(p.dir.Rename(p.part, name))
+			return true, files.WriteError(p.dir.Rename(p.part, name))
 		}
 		return p.link(name)
 	case err != nil:
-		return false, classify(err)
+		return false, files.Classify(err)
 	case os.SameFile(there, part): // the part could not be removed, the last time
-		return true, writing(p.dir.Remove(p.part))
+		return true, files.WriteError(p.dir.Remove(p.part))
 	case p.asked.Overwrite:
 		return true, p.replace(name, there)
 	}
@@ -67,13 +71,13 @@ func (p *placing) try(ctx context.Context, name string, part fs.FileInfo) (bool,
 	if err != nil || !same {
 		return false, err
 	}
-	return true, writing(p.dir.Remove(p.part))
+	return true, files.WriteError(p.dir.Remove(p.part))
 }
 
 // intend notes under which name the file will be, before it is.
 func (p *placing) intend(name string) error {
 	p.record.Placing = []byte(name)
-	return writing(p.note(p.record))
+	return files.WriteError(p.note(p.record))
 }
 
 // link gives the part its name, unless that was taken since it was looked for.
@@ -85,7 +89,7 @@ func (p *placing) link(name string) (bool, error) {
 	if err != nil {
 		return p.claim(name) // a filesystem without hard links, as Drive's
 	}
-	return true, writing(p.dir.Remove(p.part))
+	return true, files.WriteError(p.dir.Remove(p.part))
 }
 
 // claim is link without a link: an empty file takes the name, then the part its
@@ -96,25 +100,25 @@ func (p *placing) claim(name string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, writing(err)
+		return false, files.WriteError(err)
 	}
 	f.Close()
-	return true, writing(p.dir.Rename(p.part, name))
+	return true, files.WriteError(p.dir.Rename(p.part, name))
 }
 
 // replace puts the part over a file and keeps that one's mode.
 func (p *placing) replace(name string, there fs.FileInfo) error {
 	if there.IsDir() {
-		return ErrIsDir
+		return files.ErrIsDir
 	}
 	if !there.Mode().IsRegular() {
-		return ErrNotRegular
+		return files.ErrNotRegular
 	}
 	if err := p.intend(name); err != nil {
 		return err
 	}
 	_ = p.file.Chmod(there.Mode().Perm()) // refused where files have no modes, as on Drive
-	return writing(p.dir.Rename(p.part, name))
+	return files.WriteError(p.dir.Rename(p.part, name))
 }
 
 // same reports whether the file there is what was uploaded. Then it is the one
@@ -123,21 +127,21 @@ func (p *placing) same(ctx context.Context, name string, there fs.FileInfo) (boo
 	if !there.Mode().IsRegular() || there.Size() != p.asked.SizeBytes {
 		return false, nil
 	}
-	f, err := openRegular(p.dir, name, os.O_RDONLY)
+	f, err := files.OpenRegular(p.dir, name, os.O_RDONLY)
 	if err != nil {
 		return false, nil // unreadable or gone: not that one
 	}
 	defer f.Close()
-	h := hash{total: there.Size()}
-	sum, err := h.sumOf(ctx, f)
-	if errors.Is(err, ErrChanged) || err == nil && sum != p.asked.SHA256 {
+	h := files.NewHash(there.Size())
+	sum, err := h.SumOf(ctx, f)
+	if errors.Is(err, files.ErrChanged) || err == nil && sum != p.asked.SHA256 {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	v, err := versionOf(f)
-	p.record.ETag, p.record.Identity = v.etag, identity(there)
+	v, err := files.VersionOf(f)
+	p.record.ETag, p.record.Identity = v.ETag, identity(there)
 	return true, err
 }
 
@@ -146,7 +150,7 @@ func (p *placing) seal() error {
 	if p.record.ETag != "" {
 		return nil // that of the file that was there
 	}
-	v, err := versionOf(p.file)
-	p.record.ETag = v.etag
+	v, err := files.VersionOf(p.file)
+	p.record.ETag = v.ETag
 	return err
 }

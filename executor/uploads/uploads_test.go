@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
@@ -25,14 +26,14 @@ func TestAnUploadIsInItsPlaceOnceAllOfItCame(t *testing.T) {
 	if got, err := in.commit(up.UploadID); err != nil || got.Status != contract.UploadReceiving {
 		t.Fatalf("committed early: %+v, %v", got, err)
 	}
-	if _, err := os.Stat(filepath.Join(in.workdir, "fresh/deep/a.bin")); err == nil {
+	if _, err := os.Stat(filepath.Join(in.Workdir, "fresh/deep/a.bin")); err == nil {
 		t.Fatal("the file is there before it is whole")
 	}
 	in.put(up.UploadID, 0, data[:60_000], true)
 	for range 2 { // the answer may have been lost
 		out, err := in.commit(up.UploadID)
 		must(t, err)
-		if out.Status != contract.UploadCommitted || out.Path != filepath.Join(in.workdir, "fresh/deep/a.bin") {
+		if out.Status != contract.UploadCommitted || out.Path != filepath.Join(in.Workdir, "fresh/deep/a.bin") {
 			t.Fatalf("committed as %+v", out)
 		}
 	}
@@ -146,8 +147,8 @@ func TestRangesOutsideTheFileAreRefused(t *testing.T) {
 	up := in.start("x", body(100), false)
 	for name, offset := range map[string]int64{"below": -1, "at the end": 100, "over the end": 95, "overflow": 1<<63 - 3} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := in.Put(up.UploadID, offset, body(10), true); !errors.Is(err, ErrBadRange) {
-				t.Fatalf("error is %v, want %v", err, ErrBadRange)
+			if _, err := in.Put(up.UploadID, offset, body(10), true); !errors.Is(err, files.ErrBadRange) {
+				t.Fatalf("error is %v, want %v", err, files.ErrBadRange)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
@@ -25,7 +26,7 @@ type Batched struct {
 // same batch again gives the same answer, in a new executor too, because a file that is
 // in its place already counts as committed. One batch is worked on at a time: two
 // copies of the same one would write the same files.
-func (u *Uploads) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([]Batched, error) {
+func (u *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([]Batched, error) {
 	if err := checkBatch(m, int64(len(bytes))); err != nil {
 		return nil, err
 	}
@@ -78,11 +79,11 @@ func checkBatch(m contract.Manifest, bytes int64) error {
 
 // batch is one being worked on. Its files use one part after the other, all of one name.
 type batch struct {
-	roots     *Roots
+	roots     *files.Roots
 	leftovers leftovers
 	part      string
 
-	folder place    // the one of the last file
+	folder string   // the real path of the last file's
 	dir    *os.Root // open, or nil
 }
 
@@ -101,17 +102,17 @@ func (b *batch) leave() {
 // take puts one file, or folder, in its place and says where that is.
 func (b *batch) take(ctx context.Context, asked contract.UploadStart, body []byte) (path, etag string, err error) {
 	if strings.HasSuffix(asked.Path, "/") {
-		path, err = b.roots.makeFolder(asked.Path)
+		path, err = b.roots.MakeFolder(asked.Path)
 		return path, "", err
 	}
-	abs, err := b.roots.absolute(asked.Path)
+	abs, err := b.roots.Absolute(asked.Path)
 	if err != nil {
 		return "", "", err
 	}
 	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != asked.SHA256 {
 		return "", "", ErrDigest
 	}
-	t, err := b.roots.resolveNew(asked.Path)
+	t, err := b.roots.Target(asked.Path)
 	if err == nil {
 		err = b.enter(t)
 	}
@@ -120,7 +121,7 @@ func (b *batch) take(ctx context.Context, asked contract.UploadStart, body []byt
 	}
 	p := placing{
 		asked: asked, part: b.part, dir: b.dir,
-		record: record{UploadStart: asked, Folder: []byte(t.real()), Name: []byte(t.name)},
+		record: record{UploadStart: asked, Folder: []byte(t.Folder()), Name: []byte(t.Name)},
 		note:   func(record) error { return nil }, // the same batch again finds the file by its content
 	}
 	if err := p.place(ctx, body); err != nil {
@@ -130,17 +131,17 @@ func (b *batch) take(ctx context.Context, asked contract.UploadStart, body []byt
 }
 
 // enter opens the folder of t, and notes that a part may be left in it.
-func (b *batch) enter(t target) error {
-	if b.dir != nil && b.folder.path() == t.folder.path() {
+func (b *batch) enter(t files.Target) error {
+	if b.dir != nil && b.folder == t.Folder() {
 		return nil
 	}
 	b.leave()
-	dir, err := t.open()
+	dir, err := t.OpenOrMake()
 	if err != nil {
 		return err
 	}
-	b.leftovers.add(t.real(), b.part)
-	b.folder, b.dir = t.folder, dir
+	b.leftovers.add(t.Folder(), b.part)
+	b.folder, b.dir = t.Folder(), dir
 	return nil
 }
 
@@ -158,8 +159,8 @@ func (p *placing) place(ctx context.Context, body []byte) error {
 		return err
 	}
 	f, err := openPart(p.dir, p.part, p.asked.SizeBytes, os.O_RDONLY)
-	if errors.Is(err, ErrNotFound) {
-		return ErrChanged
+	if errors.Is(err, files.ErrNotFound) {
+		return files.ErrChanged
 	}
 	if err == nil {
 		p.file = f

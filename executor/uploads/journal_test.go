@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
@@ -73,15 +74,15 @@ func TestAKillAtAnyByteOfTheJournalLeavesAResumableUpload(t *testing.T) {
 	in.put(up.UploadID, 100, data[100:300], true)
 	in.put(up.UploadID, 0, bytes.Repeat([]byte("!"), 100), false)
 	in.put(up.UploadID, 500, data[500:], true)
-	file := filepath.Join(in.state, "uploads", up.UploadID, rangesFile)
+	file := filepath.Join(in.State, "uploads", up.UploadID, rangesFile)
 	raw, err := os.ReadFile(file)
 	must(t, err)
-	part, err := os.ReadFile(in.parts(in.workdir)[0])
+	part, err := os.ReadFile(in.parts(in.Workdir)[0])
 	must(t, err)
 	for cut := range len(raw) + 1 {
 		in.stop()
 		must(t, os.WriteFile(file, raw[:cut], 0o600))
-		must(t, os.WriteFile(filepath.Join(in.workdir, "."+up.UploadID[:16]+partSuffix), part, 0o600))
+		must(t, os.WriteFile(filepath.Join(in.Workdir, "."+up.UploadID[:16]+files.PartSuffix), part, 0o600))
 		in.open()
 		again := in.start("x", data, true)
 		if lines := bytes.Count(raw[:cut], []byte("\n")); again.ReceivedBytes != []int64{0, 200, 300, 800}[lines] {
@@ -100,7 +101,7 @@ func TestAKillAtAnyByteOfTheJournalLeavesAResumableUpload(t *testing.T) {
 		in.holds("x", data)
 		in.stop()
 		must(t, os.RemoveAll(filepath.Dir(file)))
-		must(t, os.Remove(filepath.Join(in.workdir, "x")))
+		must(t, os.Remove(filepath.Join(in.Workdir, "x")))
 		in.open()
 		in.start("x", data, true) // its upload.json is as before
 	}
@@ -148,7 +149,7 @@ func TestUploadsWhoseFolderIsDamagedAreDropped(t *testing.T) {
 			up := in.start("x", body(100), true)
 			in.put(up.UploadID, 0, body(50), true)
 			in.stop()
-			must(t, damage(filepath.Join(in.state, "uploads", up.UploadID)))
+			must(t, damage(filepath.Join(in.State, "uploads", up.UploadID)))
 			in.open()
 			if _, err := in.Get(t.Context(), up.UploadID, 0); !errors.Is(err, ErrNoUpload) {
 				t.Errorf("a damaged upload: %v, want %v", err, ErrNoUpload)
@@ -173,7 +174,7 @@ func TestTheJournalOfManyPiecesStaysBounded(t *testing.T) {
 		at := int64(4 * pieces)
 		_, refused = in.Put(up.UploadID, at, data[at:at+1], true)
 	}
-	if !errors.Is(refused, ErrBadRange) || pieces < maxPieces/2-1 {
+	if !errors.Is(refused, files.ErrBadRange) || pieces < maxPieces/2-1 {
 		t.Fatalf("after %d pieces: %v", pieces, refused)
 	}
 	if again := in.start("x", data, true); len(again.Missing) != contract.MaxUploadRanges {
@@ -203,26 +204,26 @@ func TestAKillAroundTheRenameIsSeenThrough(t *testing.T) {
 			for _, linked := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, ", overwrite ", overwrite, ", linked ", linked), func(t *testing.T) {
 					in := newInbox(t)
-					must(t, os.WriteFile(filepath.Join(in.workdir, "taken"), []byte("old"), 0o600))
+					must(t, os.WriteFile(filepath.Join(in.Workdir, "taken"), []byte("old"), 0o600))
 					up := in.start(name, body(100), overwrite)
 					in.put(up.UploadID, 0, body(100), true)
 					in.stop()
 					one, err := in.get(up.UploadID)
 					must(t, err)
-					part := in.parts(in.workdir)[0]
-					one.hash = &hash{}
+					part := in.parts(in.Workdir)[0]
+					one.hash = files.NewHash(0)
 					placed, err := one.place(t.Context()) // the note that it is committed is never written
 					must(t, err)
 					if linked {
-						must(t, os.Link(filepath.Join(in.workdir, string(placed.Placing)), part))
+						must(t, os.Link(filepath.Join(in.Workdir, string(placed.Placing)), part))
 					}
 					in.open()
 					out := in.start(name, body(100), overwrite)
-					if out.Status != contract.UploadCommitted || out.Path != filepath.Join(in.workdir, string(placed.Placing)) {
+					if out.Status != contract.UploadCommitted || out.Path != filepath.Join(in.Workdir, string(placed.Placing)) {
 						t.Fatalf("after the kill it is %+v", out)
 					}
 					in.holds(string(placed.Placing), body(100))
-					if exists(filepath.Join(in.workdir, name+" (2)")) {
+					if exists(filepath.Join(in.Workdir, name+" (2)")) {
 						t.Error("it was placed twice")
 					}
 				})

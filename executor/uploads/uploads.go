@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"container/list"
@@ -12,8 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
@@ -23,11 +22,11 @@ const (
 	sweepEvery   = time.Hour
 )
 
-// Uploads takes files in, piece by piece and in any order. Each arrives in a
+// Store takes files in, piece by piece and in any order. Each arrives in a
 // hidden part beside its target and gets its name once its digest is right. What
 // arrived outlives the executor.
-type Uploads struct {
-	roots   *Roots
+type Store struct {
+	roots   *files.Roots
 	dir     string
 	commits chan *upload  // at most once each
 	batches chan struct{} // holds one while a batch is worked on
@@ -43,20 +42,20 @@ type touched struct {
 	at time.Time
 }
 
-// OpenUploads takes up the uploads in dir, which is made when missing. What can't
+// Open takes up the uploads in dir, which is made when missing. What can't
 // be read there is dropped: its sender begins anew.
-func OpenUploads(roots *Roots, dir string) (*Uploads, error) {
+func Open(roots *files.Roots, dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of uploads: %w", err)
 	}
-	if err := roots.removeLeftovers(filepath.Join(dir, leftoversFile)); err != nil {
+	if err := removeLeftovers(roots, filepath.Join(dir, leftoversFile)); err != nil {
 		return nil, fmt.Errorf("removing what a batch left: %w", err)
 	}
 	folders, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the folder of uploads: %w", err)
 	}
-	u := &Uploads{
+	u := &Store{
 		roots: roots, dir: dir, commits: make(chan *upload, contract.MaxUploads), batches: make(chan struct{}, 1),
 		known: map[string]*list.Element{}, order: list.New(),
 	}
@@ -80,7 +79,7 @@ func OpenUploads(roots *Roots, dir string) (*Uploads, error) {
 var isUploadID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // recover reads one upload's folder.
-func (u *Uploads) recover(id string) (*touched, error) {
+func (u *Store) recover(id string) (*touched, error) {
 	if !isUploadID.MatchString(id) {
 		return nil, ErrNoUpload
 	}
@@ -102,7 +101,7 @@ func (u *Uploads) recover(id string) (*touched, error) {
 	return &touched{one, at}, err
 }
 
-func (u *Uploads) make(id string, s contract.UploadStart) *upload {
+func (u *Store) make(id string, s contract.UploadStart) *upload {
 	return &upload{
 		id: id, asked: s, roots: u.roots, journal: &journal{dir: filepath.Join(u.dir, id)},
 		record: record{UploadStart: s}, status: contract.UploadReceiving,
@@ -110,33 +109,25 @@ func (u *Uploads) make(id string, s contract.UploadStart) *upload {
 }
 
 // Run commits uploads and drops forgotten ones until ctx ends.
-func (u *Uploads) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for range maxHashing {
-		g.Go(func() error {
-			for {
-				select {
-				case one := <-u.commits:
-					one.finish(ctx)
-				case <-ctx.Done():
-					return nil
-				}
-			}
-		})
-	}
-	g.Go(func() error {
-		tick := time.NewTicker(sweepEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				u.sweep(time.Now().Add(-keepUploads))
-			case <-ctx.Done():
-				return nil
-			}
+func (u *Store) Run(ctx context.Context) error {
+	var sweeper sync.WaitGroup
+	sweeper.Go(func() { u.sweepUntil(ctx) })
+	files.HashEach(ctx, u.commits, func(ctx context.Context, one *upload) { one.finish(ctx) })
+	sweeper.Wait()
+	return nil
+}
+
+func (u *Store) sweepUntil(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			u.sweep(time.Now().Add(-keepUploads))
+		case <-ctx.Done():
+			return
 		}
-	})
-	return g.Wait()
+	}
 }
 
 var isDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -144,12 +135,12 @@ var isDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // Start begins an upload, or resumes the one that was begun by the same call.
 // Missing folders are made; what is a folder itself is made and committed at once.
 // ErrDiskFull means that what is missing does not fit.
-func (u *Uploads) Start(s contract.UploadStart) (contract.Upload, error) {
-	if _, err := u.roots.absolute(s.Path); err != nil {
+func (u *Store) Start(s contract.UploadStart) (contract.Upload, error) {
+	if _, err := u.roots.Absolute(s.Path); err != nil {
 		return contract.Upload{}, err
 	}
 	if strings.HasSuffix(s.Path, "/") && s.SizeBytes == 0 && s.SHA256 == "" {
-		path, err := u.roots.makeFolder(s.Path)
+		path, err := u.roots.MakeFolder(s.Path)
 		if err != nil {
 			return contract.Upload{}, fmt.Errorf("making the folder %q: %w", s.Path, err)
 		}
@@ -172,7 +163,7 @@ func (u *Uploads) Start(s contract.UploadStart) (contract.Upload, error) {
 // Put keeps body as the bytes from offset on. proven says that its digest was
 // checked; what was not is sent again when the whole turns out wrong. Bytes that
 // are there already are passed over. With ErrDiskFull what fitted is kept.
-func (u *Uploads) Put(id string, offset int64, body []byte, proven bool) (contract.Upload, error) {
+func (u *Store) Put(id string, offset int64, body []byte, proven bool) (contract.Upload, error) {
 	one, err := u.get(id)
 	if err != nil {
 		return contract.Upload{}, err
@@ -183,7 +174,7 @@ func (u *Uploads) Put(id string, offset int64, body []byte, proven bool) (contra
 
 // Get is the upload as it stands; one that is hashing once that ended, or after
 // wait. What the last commit failed with is told until bytes come again.
-func (u *Uploads) Get(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
+func (u *Store) Get(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
 	one, err := u.get(id)
 	if err != nil {
 		return contract.Upload{}, err
@@ -196,7 +187,7 @@ func (u *Uploads) Get(ctx context.Context, id string, wait time.Duration) (contr
 // that. It answers receiving when something is missing: unproven bytes that turned
 // out wrong, too. ErrDigest means that all came under signature and is wrong all
 // the same: the upload begins anew.
-func (u *Uploads) Commit(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
+func (u *Store) Commit(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
 	one, err := u.get(id)
 	if err != nil {
 		return contract.Upload{}, err
@@ -208,14 +199,14 @@ func (u *Uploads) Commit(ctx context.Context, id string, wait time.Duration) (co
 	return out, one.explain(err)
 }
 
-func (u *Uploads) get(id string) (*upload, error) {
+func (u *Store) get(id string) (*upload, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.touch(id)
 }
 
 // touch is get with the lock held.
-func (u *Uploads) touch(id string) (*upload, error) {
+func (u *Store) touch(id string) (*upload, error) {
 	e, ok := u.known[id]
 	if !ok {
 		return nil, fmt.Errorf("upload %q: %w", id, ErrNoUpload)
@@ -226,7 +217,7 @@ func (u *Uploads) touch(id string) (*upload, error) {
 }
 
 // take is the upload begun by s, made when there is none.
-func (u *Uploads) take(s contract.UploadStart) (one *upload, made bool, err error) {
+func (u *Store) take(s contract.UploadStart) (one *upload, made bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	id := uploadID(s)
@@ -234,7 +225,7 @@ func (u *Uploads) take(s contract.UploadStart) (one *upload, made bool, err erro
 		return one, false, nil
 	}
 	if !u.trim(contract.MaxUploads - 1) {
-		return nil, false, fmt.Errorf("upload to %q: %w: %d uploads are being committed", s.Path, ErrBusy, contract.MaxUploads)
+		return nil, false, fmt.Errorf("upload to %q: %w: %d uploads are being committed", s.Path, files.ErrBusy, contract.MaxUploads)
 	}
 	one = u.make(id, s)
 	u.known[id] = u.order.PushBack(&touched{one, time.Now()})
@@ -242,7 +233,7 @@ func (u *Uploads) take(s contract.UploadStart) (one *upload, made bool, err erro
 }
 
 // forget drops an upload that could not begin.
-func (u *Uploads) forget(one *upload) {
+func (u *Store) forget(one *upload) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if e, ok := u.known[one.id]; ok && e.Value.(*touched).upload == one {
@@ -252,7 +243,7 @@ func (u *Uploads) forget(one *upload) {
 
 // drop is what removes an upload. The lock is held, so that no new one gets its
 // folder meanwhile.
-func (u *Uploads) drop(e *list.Element) {
+func (u *Store) drop(e *list.Element) {
 	one := e.Value.(*touched)
 	u.order.Remove(e)
 	delete(u.known, one.id)
@@ -260,7 +251,7 @@ func (u *Uploads) drop(e *list.Element) {
 }
 
 // sweep drops what was not touched since before.
-func (u *Uploads) sweep(before time.Time) {
+func (u *Store) sweep(before time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for e := u.order.Front(); e != nil && e.Value.(*touched).at.Before(before); {
@@ -274,7 +265,7 @@ func (u *Uploads) sweep(before time.Time) {
 
 // trim drops what is beyond the bounds, untouched longest first, and reports
 // whether that was enough: what is being worked on stays. The lock is held.
-func (u *Uploads) trim(maxReceiving int) bool {
+func (u *Store) trim(maxReceiving int) bool {
 	var receiving, committed []*list.Element
 	working := 0
 	for e := u.order.Front(); e != nil; e = e.Next() {

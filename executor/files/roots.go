@@ -10,38 +10,12 @@
 package files
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"colabrelay/shared/contract"
-)
-
-// Errors of this package; each comes wrapped with the path it is about.
-var (
-	ErrBadPath   = errors.New("not a usable path")
-	ErrForbidden = errors.New("path outside the allowed folders")
-	ErrNotFound  = errors.New("no such file or folder")
-	ErrNotDir    = errors.New("not a folder")
-	ErrIsDir     = errors.New("a folder, not a file")
-	// ErrNotRegular is a device, FIFO or socket: opening one may hang or do anything.
-	// So is a file of /proc or /sys: it tells no true size.
-	ErrNotRegular = errors.New("neither a file nor a folder")
-	ErrChanged    = errors.New("the file changed meanwhile")
-	ErrBadRange   = errors.New("not a range of this file")
-	// ErrTooLarge is a file that does not belong in a batch.
-	ErrTooLarge  = errors.New("too large to be read with others")
-	ErrDiskFull  = errors.New("the disk is full")
-	ErrNoUpload  = errors.New("no such upload")
-	ErrBadUpload = errors.New("not a usable upload")
-	// ErrDigest means all of an upload arrived and is not what was announced.
-	ErrDigest = errors.New("the bytes received are not those announced")
-	// ErrBusy means that a bound on work at once is reached; it passes.
-	ErrBusy = errors.New("too much under way")
 )
 
 const (
@@ -116,7 +90,7 @@ func (r *Roots) add(dir string) error {
 func mustBeDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return fmt.Errorf("folder %q: %w", dir, classify(err))
+		return fmt.Errorf("folder %q: %w", dir, Classify(err))
 	}
 	if !info.IsDir() {
 		return fmt.Errorf("folder %q: %w", dir, ErrNotDir)
@@ -143,26 +117,4 @@ func (rt root) open() (*os.Root, error) { return os.OpenRoot(rt.real) }
 // within reports whether path is dir or lies under it; both clean and absolute.
 func within(dir, path string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
-}
-
-// classify turns the system's error into one of this package's, with the same
-// words whatever the system calls it.
-func classify(err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return ErrNotFound
-	case errors.Is(err, syscall.ENOTDIR):
-		return ErrNotDir
-	case errors.Is(err, syscall.EISDIR):
-		return ErrIsDir
-	case errors.Is(err, syscall.ENXIO): // a FIFO nobody reads, or a socket
-		return ErrNotRegular
-	case errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, fs.ErrInvalid):
-		return ErrBadPath
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w: permission denied", ErrForbidden)
-	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w: it is read-only", ErrForbidden)
-	}
-	return err
 }

@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
@@ -51,13 +52,13 @@ func (in *inbox) batch(m contract.Manifest, bytes []byte) []Batched {
 
 func TestABatchPutsEachFileInItsPlaceAndAgainAnswersTheSame(t *testing.T) {
 	in := newInbox(t)
-	must(t, os.WriteFile(filepath.Join(in.workdir, "data/taken.csv"), []byte("theirs"), 0o600))
+	must(t, os.WriteFile(filepath.Join(in.Workdir, "data/taken.csv"), []byte("theirs"), 0o600))
 	m, bytes := pack("data", map[string][]byte{
 		"one": body(1000), "zero": {}, "new/deep/two": body(7), "taken.csv": body(9), "empty/": nil, `odd\xff`: body(3),
 	})
 	first := in.batch(m, bytes)
 	for i, want := range []string{"empty", "new/deep/two", `odd\xff`, "one", "taken (1).csv", "zero"} {
-		if first[i].Err != nil || first[i].Path != filepath.Join(in.workdir, "data", want) {
+		if first[i].Err != nil || first[i].Path != filepath.Join(in.Workdir, "data", want) {
 			t.Errorf("%q: %+v", want, first[i])
 		}
 	}
@@ -66,7 +67,7 @@ func TestABatchPutsEachFileInItsPlaceAndAgainAnswersTheSame(t *testing.T) {
 	in.holds("data/odd\xff", body(3))
 	in.holds("data/taken.csv", []byte("theirs"))
 	in.holds("data/taken (1).csv", body(9))
-	before := everything(t, in.workdir)
+	before := everything(t, in.Workdir)
 	if again := in.batch(m, bytes); !slices.Equal(again, first) {
 		t.Errorf("again: %+v, first %+v", again, first)
 	}
@@ -74,7 +75,7 @@ func TestABatchPutsEachFileInItsPlaceAndAgainAnswersTheSame(t *testing.T) {
 	if again := in.batch(m, bytes); !slices.Equal(again, first) {
 		t.Errorf("after a restart: %+v, first %+v", again, first)
 	}
-	if after := everything(t, in.workdir); after != before {
+	if after := everything(t, in.Workdir); after != before {
 		t.Errorf("there is now\n%s\nand was\n%s", after, before)
 	}
 	in.folders(0)
@@ -82,10 +83,10 @@ func TestABatchPutsEachFileInItsPlaceAndAgainAnswersTheSame(t *testing.T) {
 
 func TestABatchReplacesOnlyWhenAskedAndKeepsTheMode(t *testing.T) {
 	in := newInbox(t)
-	file := filepath.Join(in.workdir, "run.sh")
+	file := filepath.Join(in.Workdir, "run.sh")
 	must(t, os.WriteFile(file, []byte("old"), 0o600))
 	must(t, os.Chmod(file, 0o751))
-	m, bytes := pack(in.workdir, map[string][]byte{"run.sh": body(50)})
+	m, bytes := pack(in.Workdir, map[string][]byte{"run.sh": body(50)})
 	m.Overwrite = true
 	first := in.batch(m, bytes)
 	in.holds("run.sh", body(50))
@@ -100,18 +101,18 @@ func TestABatchReplacesOnlyWhenAskedAndKeepsTheMode(t *testing.T) {
 // Each of these fails alone; the file beside it is put in its place.
 func TestAHostileFileOfABatchFailsAlone(t *testing.T) {
 	in := newInbox(t)
-	base := filepath.Dir(in.workdir)
-	must(t, syscall.Mkfifo(filepath.Join(in.workdir, "fifo"), 0o600))
+	base := filepath.Dir(in.Workdir)
+	must(t, syscall.Mkfifo(filepath.Join(in.Workdir, "fifo"), 0o600))
 	before := strings.Split(everything(t, base), "\n")
 	for name, want := range map[string]error{
-		"../x": ErrForbidden, "a/../../x": ErrForbidden, "out/x": ErrForbidden, "to-state/x": ErrForbidden,
-		".colab-relay/x": ErrForbidden, ".x" + partSuffix: ErrForbidden, "etc/x": ErrForbidden, "null": ErrForbidden,
-		"data": ErrIsDir, "fifo": ErrNotRegular, "a.txt/x": ErrNotDir, "nul\x00": ErrBadPath, "loop/x": ErrBadPath,
-		strings.Repeat("n", maxName+1): ErrBadPath, strings.Repeat("d/", maxPath): ErrBadPath, "out/": ErrForbidden,
+		"../x": files.ErrForbidden, "a/../../x": files.ErrForbidden, "out/x": files.ErrForbidden, "to-state/x": files.ErrForbidden,
+		".colab-relay/x": files.ErrForbidden, ".x" + files.PartSuffix: files.ErrForbidden, "etc/x": files.ErrForbidden, "null": files.ErrForbidden,
+		"data": files.ErrIsDir, "fifo": files.ErrNotRegular, "a.txt/x": files.ErrNotDir, "nul\x00": files.ErrBadPath, "loop/x": files.ErrBadPath,
+		strings.Repeat("n", 255+1): files.ErrBadPath, strings.Repeat("d/", 4096): files.ErrBadPath, "out/": files.ErrForbidden,
 	} {
-		m, bytes := pack(in.workdir, map[string][]byte{name: body(10), "good": body(20)})
+		m, bytes := pack(in.Workdir, map[string][]byte{name: body(10), "good": body(20)})
 		if strings.HasSuffix(name, "/") {
-			m, bytes = pack(in.workdir, map[string][]byte{name: nil, "good": body(20)})
+			m, bytes = pack(in.Workdir, map[string][]byte{name: nil, "good": body(20)})
 		}
 		for i, f := range in.batch(m, bytes) {
 			switch good := m.Files[i].Name == "good"; {
@@ -123,7 +124,7 @@ func TestAHostileFileOfABatchFailsAlone(t *testing.T) {
 		}
 	}
 	in.holds("good", body(20))
-	must(t, os.Remove(filepath.Join(in.workdir, "good")))
+	must(t, os.Remove(filepath.Join(in.Workdir, "good")))
 	if after := strings.Split(everything(t, base), "\n"); !slices.Equal(after, before) {
 		t.Errorf("there is now %q, and was %q", after, before)
 	}
@@ -136,7 +137,7 @@ func TestBytesOfABatchThatAreNotThoseAnnouncedAreRefused(t *testing.T) {
 	if out := in.batch(m, bytes); !errors.Is(out[0].Err, ErrDigest) || out[1].Err != nil {
 		t.Errorf("%+v", out)
 	}
-	if exists(filepath.Join(in.workdir, "data/one")) {
+	if exists(filepath.Join(in.Workdir, "data/one")) {
 		t.Error("a wrong file is there")
 	}
 	in.holds("data/two", body(50))
@@ -184,7 +185,7 @@ func TestABatchIsHeldToItsBounds(t *testing.T) {
 			t.Errorf("%s: %d answers, %v", name, len(out), err)
 		}
 	}
-	if exists(filepath.Join(in.workdir, "data/x")) || exists(filepath.Join(in.workdir, "data/big2")) {
+	if exists(filepath.Join(in.Workdir, "data/x")) || exists(filepath.Join(in.Workdir, "data/big2")) {
 		t.Error("a refused file is there")
 	}
 }
@@ -222,24 +223,24 @@ func TestThePartOfAKilledBatchIsRemoved(t *testing.T) {
 	in := newInbox(t)
 	in.stop()
 	part, other := newPartName(), newPartName()
-	l := leftovers{path: filepath.Join(in.state, "uploads", leftoversFile)}
+	l := leftovers{path: filepath.Join(in.State, "uploads", leftoversFile)}
 	for _, name := range []string{part, other} {
-		must(t, os.WriteFile(filepath.Join(in.workdir, "data", name), body(10), 0o600))
-		must(t, os.WriteFile(filepath.Join(in.secret, name), body(10), 0o600))
+		must(t, os.WriteFile(filepath.Join(in.Workdir, "data", name), body(10), 0o600))
+		must(t, os.WriteFile(filepath.Join(in.Secret, name), body(10), 0o600))
 	}
 	for _, folder := range []string{"data", "gone"} {
-		l.add(filepath.Join(in.workdir, folder), part)
+		l.add(filepath.Join(in.Workdir, folder), part)
 	}
-	l.add(in.secret, part)
-	l.add(filepath.Join(in.workdir, "data"), "b.csv")
-	l.add(filepath.Join(in.workdir, "data"), "../a.txt")
+	l.add(in.Secret, part)
+	l.add(filepath.Join(in.Workdir, "data"), "b.csv")
+	l.add(filepath.Join(in.Workdir, "data"), "../a.txt")
 	_, err := l.file.WriteString(`{"folder":"torn`)
 	must(t, err)
 	in.open()
-	if exists(filepath.Join(in.workdir, "data", part)) {
+	if exists(filepath.Join(in.Workdir, "data", part)) {
 		t.Error("the part is still there")
 	}
-	for _, path := range []string{filepath.Join(in.workdir, "data", other), filepath.Join(in.secret, part), filepath.Join(in.workdir, "data/b.csv"), filepath.Join(in.workdir, "a.txt")} {
+	for _, path := range []string{filepath.Join(in.Workdir, "data", other), filepath.Join(in.Secret, part), filepath.Join(in.Workdir, "data/b.csv"), filepath.Join(in.Workdir, "a.txt")} {
 		if !exists(path) {
 			t.Errorf("%q is gone", path)
 		}
@@ -255,66 +256,7 @@ func TestABatchEndsWithItsRequest(t *testing.T) {
 	if out, err := in.Batch(ctx, m, bytes); !errors.Is(err, context.Canceled) || out != nil {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if exists(filepath.Join(in.workdir, "data/x")) {
+	if exists(filepath.Join(in.Workdir, "data/x")) {
 		t.Error("it was worked on")
-	}
-}
-
-func TestManyFilesAreReadAtOnceAndFailAlone(t *testing.T) {
-	tr := newTree(t)
-	write := func(name string, size int) string {
-		path := filepath.Join(tr.workdir, name)
-		must(t, os.WriteFile(path, body(size), 0o600))
-		return path
-	}
-	must(t, syscall.Mkfifo(filepath.Join(tr.workdir, "fifo"), 0o600))
-	paths := []string{
-		write("one", 1000), "none", "out/key", "to-state/log", ".colab-relay/log", "fifo", "null", "data", "../x",
-		write("largest", contract.MaxBatchFile), write("larger", contract.MaxBatchFile+1), write("zero", 0), "a.txt",
-	}
-	bytes, got, err := tr.roots.ReadMany(t.Context(), paths)
-	must(t, err)
-	want := []error{nil, ErrNotFound, ErrForbidden, ErrForbidden, ErrForbidden, ErrNotRegular, ErrForbidden, ErrIsDir, ErrForbidden, nil, ErrTooLarge, nil, nil}
-	if len(got) != len(paths) {
-		t.Fatalf("%d answers about %d files", len(got), len(paths))
-	}
-	for i, one := range got {
-		if !errors.Is(one.Err, want[i]) {
-			t.Errorf("%q: %+v, want %v", paths[i], one, want[i])
-			continue
-		}
-		if one.Err != nil {
-			continue
-		}
-		st, err := tr.roots.Stat(paths[i])
-		must(t, err)
-		if one.ETag != st.ETag || one.Size != st.SizeBytes || !one.Modified.Equal(st.Modified) {
-			t.Errorf("%q: %+v, its stat is %+v", paths[i], one, st)
-		}
-		content, err := os.ReadFile(filepath.Join(tr.workdir, filepath.Base(paths[i])))
-		must(t, err)
-		if sha(bytes[:one.Size]) != sha(content) {
-			t.Errorf("%q came with other bytes", paths[i])
-		}
-		bytes = bytes[one.Size:]
-	}
-	if len(bytes) != 0 {
-		t.Errorf("%d bytes are left over", len(bytes))
-	}
-}
-
-func TestAReadOfManyFilesIsHeldToItsBounds(t *testing.T) {
-	tr := newTree(t)
-	must(t, os.WriteFile(filepath.Join(tr.workdir, "largest"), body(contract.MaxBatchFile), 0o600))
-	fit := contract.MaxBatchRead / contract.MaxBatchFile
-	bytes, got, err := tr.roots.ReadMany(t.Context(), slices.Repeat([]string{"largest"}, fit+1))
-	if err != nil || len(got) != fit || len(bytes) != contract.MaxBatchRead {
-		t.Errorf("%d files of %d bytes together, %v", len(got), len(bytes), err)
-	}
-	if _, got, err := tr.roots.ReadMany(t.Context(), slices.Repeat([]string{"a.txt"}, contract.MaxBatchFiles)); err != nil || len(got) != contract.MaxBatchFiles {
-		t.Errorf("at the bound: %d files, %v", len(got), err)
-	}
-	if _, got, err := tr.roots.ReadMany(t.Context(), slices.Repeat([]string{"a.txt"}, contract.MaxBatchFiles+1)); !errors.Is(err, ErrBadUpload) {
-		t.Errorf("over the bound: %d files, %v", len(got), err)
 	}
 }

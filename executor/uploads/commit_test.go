@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"errors"
@@ -9,16 +9,17 @@ import (
 	"syscall"
 	"testing"
 
+	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
 func TestAnotherFileOfThatNameStays(t *testing.T) {
 	in := newInbox(t)
-	must(t, os.WriteFile(filepath.Join(in.workdir, "x.csv"), []byte("old"), 0o600))
+	must(t, os.WriteFile(filepath.Join(in.Workdir, "x.csv"), []byte("old"), 0o600))
 	for n, want := range []string{"x (1).csv", "x (2).csv"} {
 		data := body(1000 + n)
 		out := in.send("x.csv", data, false)
-		if out.Path != filepath.Join(in.workdir, want) {
+		if out.Path != filepath.Join(in.Workdir, want) {
 			t.Errorf("upload %d is at %q, want %q", n, out.Path, want)
 		}
 		in.holds(want, data)
@@ -30,16 +31,16 @@ func TestTheSameContentThereCountsAsCommitted(t *testing.T) {
 	in := newInbox(t)
 	data := body(1000)
 	other := append([]byte("!"), data[1:]...) // as long
-	must(t, os.WriteFile(filepath.Join(in.workdir, "x.csv"), other, 0o600))
-	must(t, os.WriteFile(filepath.Join(in.workdir, "x (1).csv"), data, 0o600))
-	before, err := in.tree.roots.Stat("x (1).csv")
+	must(t, os.WriteFile(filepath.Join(in.Workdir, "x.csv"), other, 0o600))
+	must(t, os.WriteFile(filepath.Join(in.Workdir, "x (1).csv"), data, 0o600))
+	before, err := in.roots.Stat("x (1).csv")
 	must(t, err)
-	if out := in.send("x.csv", data, false); out.Path != filepath.Join(in.workdir, "x (1).csv") {
+	if out := in.send("x.csv", data, false); out.Path != filepath.Join(in.Workdir, "x (1).csv") {
 		t.Errorf("committed at %q", out.Path)
 	}
-	after, err := in.tree.roots.Stat("x (1).csv")
+	after, err := in.roots.Stat("x (1).csv")
 	must(t, err)
-	if after.ETag != before.ETag || exists(filepath.Join(in.workdir, "x (2).csv")) {
+	if after.ETag != before.ETag || exists(filepath.Join(in.Workdir, "x (2).csv")) {
 		t.Error("it was copied")
 	}
 	in.holds("x.csv", other)
@@ -50,7 +51,7 @@ func TestTheSameContentThereCountsAsCommitted(t *testing.T) {
 
 func TestOverwriteReplacesAFileAndKeepsItsMode(t *testing.T) {
 	in := newInbox(t)
-	file := filepath.Join(in.workdir, "run.sh")
+	file := filepath.Join(in.Workdir, "run.sh")
 	must(t, os.WriteFile(file, []byte("old"), 0o600))
 	must(t, os.Chmod(file, 0o751))
 	out := in.send("run.sh", body(1000), true)
@@ -71,7 +72,7 @@ func TestANewFileHasTheModeTheUmaskGives(t *testing.T) {
 	defer syscall.Umask(old)
 	in.send("new/x", body(10), false)
 	for name, want := range map[string]os.FileMode{"new/x": 0o640, "new": 0o750} {
-		info, err := os.Stat(filepath.Join(in.workdir, name))
+		info, err := os.Stat(filepath.Join(in.Workdir, name))
 		must(t, err)
 		if info.Mode().Perm() != want {
 			t.Errorf("%q has mode %v, want %v", name, info.Mode().Perm(), want)
@@ -91,7 +92,7 @@ func TestWhatAppearsAtTheTargetMeanwhileStays(t *testing.T) {
 		for _, overwrite := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", overwrite ", overwrite), func(t *testing.T) {
 				in := newInbox(t)
-				file := filepath.Join(in.workdir, "x")
+				file := filepath.Join(in.Workdir, "x")
 				up := in.start("x", body(100), overwrite)
 				in.put(up.UploadID, 0, body(100), true)
 				must(t, make(file))
@@ -104,7 +105,7 @@ func TestWhatAppearsAtTheTargetMeanwhileStays(t *testing.T) {
 				case overwrite && name == "a file":
 					must(t, err)
 					in.holds("x", body(100))
-				case overwrite && !errors.Is(err, ErrIsDir) && !errors.Is(err, ErrNotRegular):
+				case overwrite && !errors.Is(err, files.ErrIsDir) && !errors.Is(err, files.ErrNotRegular):
 					t.Errorf("committed over it: %+v, %v", out, err)
 				case !overwrite:
 					must(t, err)
@@ -115,7 +116,7 @@ func TestWhatAppearsAtTheTargetMeanwhileStays(t *testing.T) {
 						t.Error("it was replaced")
 					}
 				}
-				in.holds(in.secret+"/key", []byte("hello"))
+				in.holds(in.Secret+"/key", []byte("hello"))
 			})
 		}
 	}
@@ -129,16 +130,16 @@ func TestAFolderSwappedDuringAnUploadIsNotWrittenThrough(t *testing.T) {
 			in := newInbox(t)
 			up := in.start("data/x", body(100), true)
 			in.put(up.UploadID, 0, body(50), true)
-			must(t, os.Rename(filepath.Join(in.workdir, "data"), filepath.Join(in.workdir, "moved")))
-			must(t, os.Symlink(link, filepath.Join(in.workdir, "data")))
-			before := everything(t, filepath.Join(in.workdir, link))
-			if out, err := in.Put(up.UploadID, 50, body(100)[50:], true); !errors.Is(err, ErrForbidden) {
-				t.Errorf("put through the link: %+v, %v, want %v", out, err, ErrForbidden)
+			must(t, os.Rename(filepath.Join(in.Workdir, "data"), filepath.Join(in.Workdir, "moved")))
+			must(t, os.Symlink(link, filepath.Join(in.Workdir, "data")))
+			before := everything(t, filepath.Join(in.Workdir, link))
+			if out, err := in.Put(up.UploadID, 50, body(100)[50:], true); !errors.Is(err, files.ErrForbidden) {
+				t.Errorf("put through the link: %+v, %v, want %v", out, err, files.ErrForbidden)
 			}
 			if _, err := in.commit(up.UploadID); err != nil {
 				t.Errorf("commit of the half: %v", err)
 			}
-			if after := everything(t, filepath.Join(in.workdir, link)); after != before {
+			if after := everything(t, filepath.Join(in.Workdir, link)); after != before {
 				t.Errorf("behind the link there is now\n%s", after)
 			}
 		})
@@ -149,9 +150,9 @@ func TestAFolderSwappedDuringAnUploadIsNotWrittenThrough(t *testing.T) {
 func TestAPartThatIsNotOursAnyMoreIsNotWrittenTo(t *testing.T) {
 	for name, swap := range map[string]func(in *inbox, part string) error{
 		"removed":             func(in *inbox, part string) error { return nil },
-		"a link out":          func(in *inbox, part string) error { return os.Symlink(in.secret+"/hundred", part) },
+		"a link out":          func(in *inbox, part string) error { return os.Symlink(in.Secret+"/hundred", part) },
 		"a link to a file":    func(in *inbox, part string) error { return os.Symlink("hundred", part) },
-		"a name of a file":    func(in *inbox, part string) error { return os.Link(in.workdir+"/hundred", part) },
+		"a name of a file":    func(in *inbox, part string) error { return os.Link(in.Workdir+"/hundred", part) },
 		"a FIFO":              func(in *inbox, part string) error { return syscall.Mkfifo(part, 0o600) },
 		"of another size":     func(in *inbox, part string) error { return os.WriteFile(part, body(99), 0o600) },
 		"a folder":            func(in *inbox, part string) error { return os.Mkdir(part, 0o700) },
@@ -159,13 +160,13 @@ func TestAPartThatIsNotOursAnyMoreIsNotWrittenTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := newInbox(t)
-			victims := []string{in.workdir + "/hundred", in.secret + "/hundred"}
+			victims := []string{in.Workdir + "/hundred", in.Secret + "/hundred"}
 			for _, file := range victims {
 				must(t, os.WriteFile(file, []byte(strings.Repeat("v", 100)), 0o600))
 			}
 			up := in.start("x", body(100), false)
 			in.put(up.UploadID, 0, body(50), true)
-			part := in.parts(in.workdir)[0]
+			part := in.parts(in.Workdir)[0]
 			must(t, os.Remove(part))
 			must(t, swap(in, part))
 			out := in.put(up.UploadID, 50, body(100)[50:], true)
@@ -187,7 +188,7 @@ func TestAPartLostBeforeTheCommitIsSentAgain(t *testing.T) {
 	in := newInbox(t)
 	up := in.start("x", body(100), false)
 	in.put(up.UploadID, 0, body(100), true)
-	must(t, os.Remove(in.parts(in.workdir)[0]))
+	must(t, os.Remove(in.parts(in.Workdir)[0]))
 	out, err := in.commit(up.UploadID)
 	if err != nil || out.Status != contract.UploadReceiving || out.ReceivedBytes != 0 {
 		t.Fatalf("without its part: %+v, %v", out, err)
@@ -209,7 +210,7 @@ func TestACommittedUploadWhoseFileIsGoneBeginsAnew(t *testing.T) {
 			if out := in.start("x", body(100), true); out.Status != contract.UploadCommitted {
 				t.Fatalf("while the file is there: %+v", out)
 			}
-			must(t, lose(filepath.Join(in.workdir, "x")))
+			must(t, lose(filepath.Join(in.Workdir, "x")))
 			if out := in.start("x", body(100), true); out.Status != contract.UploadReceiving || out.ReceivedBytes != 0 {
 				t.Fatalf("after that: %+v", out)
 			}
@@ -225,7 +226,7 @@ func TestANameIsClaimedWithoutALink(t *testing.T) {
 	up := in.start("x", body(100), false)
 	in.put(up.UploadID, 0, body(100), true)
 	in.stop()
-	must(t, os.WriteFile(filepath.Join(in.workdir, "taken"), []byte("theirs"), 0o600))
+	must(t, os.WriteFile(filepath.Join(in.Workdir, "taken"), []byte("theirs"), 0o600))
 	one, err := in.get(up.UploadID)
 	must(t, err)
 	dir, f, err := one.openPart(os.O_RDONLY)

@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"bufio"
@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"colabrelay/executor/files"
 )
 
 // leftoversFile, in the folder of uploads, names the parts of the batch being worked on.
@@ -33,7 +35,7 @@ type leftover struct {
 }
 
 // newPartName is a name for a part of a batch, which no other part has.
-func newPartName() string { return "." + strings.ToLower(rand.Text()) + partSuffix }
+func newPartName() string { return "." + strings.ToLower(rand.Text()) + files.PartSuffix }
 
 // add notes a place. One that can't be noted, as on a full disk, costs a hidden file
 // after a kill and nothing else.
@@ -61,7 +63,7 @@ func (l *leftovers) clear() {
 
 // removeLeftovers removes what a batch left whose executor was killed. A folder that
 // can't be entered now keeps it: nothing else may be removed in its place.
-func (r *Roots) removeLeftovers(path string) error {
+func removeLeftovers(roots *files.Roots, path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -77,19 +79,22 @@ func (r *Roots) removeLeftovers(path string) error {
 		if err != nil || json.Unmarshal(bytes.TrimSpace(text), &one) != nil {
 			return os.Remove(path) // the end, or a line that the kill tore
 		}
-		r.removePart(string(one.Folder), one.Part)
+		one.remove(roots)
 	}
 }
 
-func (r *Roots) removePart(folder, part string) {
-	rt, ok := r.containing(folder)
-	if !ok || within(r.state, folder) || !isPart(part) || strings.Contains(part, "/") {
+func (l leftover) remove(roots *files.Roots) {
+	if !files.IsPart(l.Part) || strings.Contains(l.Part, "/") {
 		return
 	}
-	dir, err := place{root: rt, rel: rt.rel(folder)}.openDir()
+	t, err := roots.TargetIn(string(l.Folder), l.Part)
+	if err != nil {
+		return
+	}
+	dir, err := t.OpenFolder()
 	if err != nil {
 		return
 	}
 	defer dir.Close()
-	_ = dir.Remove(part)
+	_ = dir.Remove(l.Part)
 }

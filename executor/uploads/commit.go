@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
@@ -26,13 +27,13 @@ func (o *upload) commit(queue chan<- *upload) error {
 		return o.failure
 	}
 	o.failure, o.status = nil, contract.UploadHashing
-	o.ended, o.hash = make(chan struct{}), &hash{total: o.asked.SizeBytes}
+	o.ended, o.hash = make(chan struct{}), files.NewHash(o.asked.SizeBytes)
 	select {
 	case queue <- o: // it is the queue's from here on
 		return nil
 	default:
 		o.status, o.ended = contract.UploadReceiving, nil
-		return ErrBusy
+		return files.ErrBusy
 	}
 }
 
@@ -42,7 +43,7 @@ func (o *upload) await(ctx context.Context, wait time.Duration) (contract.Upload
 	defer o.mu.Unlock()
 	if ended := o.ended; ended != nil {
 		o.mu.Unlock()
-		await(ctx, ended, wait)
+		files.Await(ctx, ended, wait)
 		o.mu.Lock()
 	}
 	if o.dropped {
@@ -72,7 +73,7 @@ func (o *upload) finish(ctx context.Context) {
 		o.failure = err
 	case o.got.unproven():
 		o.got.all = o.got.proven
-		o.failure = writing(o.journal.rewrite(o.got))
+		o.failure = files.WriteError(o.journal.rewrite(o.got))
 	default:
 		if o.failure = o.begin(); o.failure == nil {
 			o.failure = err
@@ -99,7 +100,7 @@ func (o *upload) settle(placed record) {
 // place hashes the part and gives it its name.
 func (o *upload) place(ctx context.Context) (record, error) {
 	dir, f, err := o.openPart(os.O_RDONLY)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, files.ErrNotFound) {
 		return record{}, errGone
 	}
 	if err != nil {
@@ -107,7 +108,7 @@ func (o *upload) place(ctx context.Context) (record, error) {
 	}
 	defer dir.Close()
 	defer f.Close()
-	sum, err := o.hash.sumOf(ctx, f)
+	sum, err := o.hash.SumOf(ctx, f)
 	if err != nil {
 		return record{}, err
 	}
@@ -124,12 +125,12 @@ func (o *upload) openPlaced() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := t.folder.openDir()
+	dir, err := t.OpenFolder()
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	return openRegular(dir, string(o.record.Placing), os.O_RDONLY)
+	return files.OpenRegular(dir, string(o.record.Placing), os.O_RDONLY)
 }
 
 // wasPlaced reports whether a kill came between the file getting its name and the
@@ -148,7 +149,7 @@ func (o *upload) wasPlaced() bool {
 		return false
 	}
 	o.removePart() // before the etag is taken: removing a second name changes the ctime
-	v, err := versionOf(f)
-	o.record.ETag = v.etag
+	v, err := files.VersionOf(f)
+	o.record.ETag = v.ETag
 	return err == nil
 }

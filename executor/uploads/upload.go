@@ -1,4 +1,4 @@
-package files
+package uploads
 
 import (
 	"crypto/sha256"
@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
@@ -16,7 +17,7 @@ import (
 type upload struct {
 	id      string
 	asked   contract.UploadStart
-	roots   *Roots
+	roots   *files.Roots
 	journal *journal
 
 	mu      sync.Mutex
@@ -24,7 +25,7 @@ type upload struct {
 	got     received
 	status  contract.UploadStatus
 	dropped bool
-	hash    *hash         // while hashing
+	hash    *files.Hash   // while hashing
 	ended   chan struct{} // closed when hashing ended
 	failure error         // what the last commit ended with, until bytes come again
 }
@@ -35,7 +36,7 @@ func uploadID(s contract.UploadStart) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-func (o *upload) partName() string { return "." + o.id[:16] + partSuffix }
+func (o *upload) partName() string { return "." + o.id[:16] + files.PartSuffix }
 
 func (o *upload) whole() span { return span{0, o.asked.SizeBytes} }
 
@@ -52,7 +53,7 @@ func (o *upload) view() contract.Upload {
 	}
 	switch o.status {
 	case contract.UploadHashing:
-		out.Hashing = o.hash.progress()
+		out.Hashing = o.hash.Progress()
 	case contract.UploadCommitted:
 		out.ReceivedBytes, out.Missing, out.ETag = out.SizeBytes, []contract.Range{}, o.record.ETag
 	}
@@ -61,7 +62,7 @@ func (o *upload) view() contract.Upload {
 
 // shown is the path asked for, made absolute; once committed where the file is.
 func (o *upload) shown() string {
-	abs, err := o.roots.absolute(o.asked.Path)
+	abs, err := o.roots.Absolute(o.asked.Path)
 	switch {
 	case err != nil:
 		return o.asked.Path // checked when it began
@@ -72,13 +73,8 @@ func (o *upload) shown() string {
 }
 
 // target is where the record says that the file goes; the roots may have changed.
-func (o *upload) target() (target, error) {
-	folder := string(o.record.Folder)
-	rt, ok := o.roots.containing(folder)
-	if !ok || within(o.roots.state, folder) {
-		return target{}, ErrForbidden
-	}
-	return target{place{root: rt, rel: rt.rel(folder)}, string(o.record.Name)}, nil
+func (o *upload) target() (files.Target, error) {
+	return o.roots.TargetIn(string(o.record.Folder), string(o.record.Name))
 }
 
 // start makes the upload ready for bytes: what it received stays when the part is
@@ -119,8 +115,8 @@ func (o *upload) inPlace() bool {
 		return false
 	}
 	defer f.Close()
-	v, err := versionOf(f)
-	return err == nil && v.etag == o.record.ETag
+	v, err := files.VersionOf(f)
+	return err == nil && v.ETag == o.record.ETag
 }
 
 // open opens the part and the folder it is in; the upload begins anew when they
@@ -128,27 +124,27 @@ func (o *upload) inPlace() bool {
 func (o *upload) open(flag int) (*os.Root, *os.File, error) {
 	for range 2 {
 		dir, f, err := o.openPart(flag)
-		if !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, files.ErrNotFound) {
 			return dir, f, err
 		}
 		if err := o.begin(); err != nil {
 			return nil, nil, err
 		}
 	}
-	return nil, nil, ErrChanged
+	return nil, nil, files.ErrChanged
 }
 
 func (o *upload) openPart(flag int) (*os.Root, *os.File, error) {
 	if o.record.Folder == nil {
-		return nil, nil, ErrNotFound
+		return nil, nil, files.ErrNotFound
 	}
 	t, err := o.target()
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := t.folder.openDir()
-	if errors.Is(err, ErrChanged) {
-		return nil, nil, ErrNotFound // a link now: the path means another folder
+	dir, err := t.OpenFolder()
+	if errors.Is(err, files.ErrChanged) {
+		return nil, nil, files.ErrNotFound // a link now: the path means another folder
 	}
 	if err != nil {
 		return nil, nil, err
@@ -164,11 +160,11 @@ func (o *upload) openPart(flag int) (*os.Root, *os.File, error) {
 // begin makes the part, with nothing received. The journal is emptied before, so
 // that it never tells of bytes that a new part does not hold.
 func (o *upload) begin() error {
-	t, err := o.roots.resolveNew(o.asked.Path)
+	t, err := o.roots.Target(o.asked.Path)
 	if err != nil {
 		return err
 	}
-	dir, err := t.open()
+	dir, err := t.OpenOrMake()
 	if err != nil {
 		return err
 	}
@@ -177,12 +173,12 @@ func (o *upload) begin() error {
 		return err
 	}
 	if err := o.journal.clear(); err != nil {
-		return writing(err)
+		return files.WriteError(err)
 	}
 	o.got = received{}
-	o.record = record{UploadStart: o.asked, Folder: []byte(t.real()), Name: []byte(t.name)}
+	o.record = record{UploadStart: o.asked, Folder: []byte(t.Folder()), Name: []byte(t.Name)}
 	if err := o.journal.save(o.record); err != nil {
-		return writing(err)
+		return files.WriteError(err)
 	}
 	return makePart(dir, o.partName(), o.asked.SizeBytes)
 }
@@ -196,7 +192,7 @@ func (o *upload) put(offset int64, body []byte, proven bool) (contract.Upload, e
 	case o.dropped:
 		return contract.Upload{}, ErrNoUpload
 	case offset < 0 || s.to < offset || s.to > o.asked.SizeBytes:
-		return contract.Upload{}, fmt.Errorf("%w: %d bytes at %d of %d", ErrBadRange, len(body), offset, o.asked.SizeBytes)
+		return contract.Upload{}, fmt.Errorf("%w: %d bytes at %d of %d", files.ErrBadRange, len(body), offset, o.asked.SizeBytes)
 	case o.status != contract.UploadReceiving:
 		return o.view(), nil // all is there
 	}
@@ -209,7 +205,7 @@ func (o *upload) put(offset int64, body []byte, proven bool) (contract.Upload, e
 	wanted := o.got.wanted(s, proven)
 	if len(o.got.all)+len(o.got.proven)+2*len(wanted) > maxPieces {
 		f.Close()
-		return contract.Upload{}, fmt.Errorf("%w: in more than %d pieces", ErrBadRange, maxPieces/2)
+		return contract.Upload{}, fmt.Errorf("%w: in more than %d pieces", files.ErrBadRange, maxPieces/2)
 	}
 	if err := o.write(f, wanted, body, s, proven); err != nil {
 		return contract.Upload{}, err
@@ -233,14 +229,14 @@ func (o *upload) write(f *os.File, wanted ranges, body []byte, s span, proven bo
 		}
 	}
 	if closeErr := f.Close(); closeErr != nil {
-		return writing(closeErr)
+		return files.WriteError(closeErr)
 	}
 	if err := o.journal.comeBack(o.record, o.got); err != nil {
-		return writing(err)
+		return files.WriteError(err)
 	}
 	for _, w := range written {
 		if err := o.journal.append(o.got, w, proven); err != nil {
-			return writing(err)
+			return files.WriteError(err)
 		}
 		o.got = o.got.add(w, proven)
 	}

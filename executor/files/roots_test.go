@@ -16,75 +16,9 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// tree is a workdir with everything hostile in it, beside folders that must stay
-// out of reach.
-type tree struct {
-	roots                         *Roots
-	workdir, drive, secret, state string
-}
-
-func newTree(t testing.TB) tree {
-	t.Helper()
-	base := realDir(t)
-	tr := tree{
-		workdir: filepath.Join(base, "work"),
-		drive:   filepath.Join(base, "drive"),
-		secret:  filepath.Join(base, "secret"),
-		state:   filepath.Join(base, "work", ".colab-relay"),
-	}
-	for _, dir := range []string{"work/.colab-relay", "work/data/deep", "drive/.targets/abc", "secret", "tmp"} {
-		must(t, os.MkdirAll(filepath.Join(base, dir), 0o755))
-	}
-	t.Setenv("TMPDIR", filepath.Join(base, "tmp"))
-	for _, file := range []string{"work/a.txt", "work/data/b.csv", "drive/.targets/abc/model.bin", "secret/key", "work/.colab-relay/log"} {
-		must(t, os.WriteFile(filepath.Join(base, file), []byte("hello"), 0o600))
-	}
-	for link, target := range map[string]string{
-		"work/inside":      "data",
-		"work/up-and-in":   "data/../data/deep",
-		"work/to-drive":    tr.drive,
-		"work/out":         tr.secret,
-		"work/out-rel":     "../secret",
-		"work/out-and-in":  "../secret/../work/data",
-		"work/etc":         "/etc",
-		"work/loop":        "loop",
-		"work/ping":        "pong",
-		"work/pong":        "ping",
-		"work/broken":      "nowhere",
-		"work/to-state":    ".colab-relay",
-		"work/null":        "/dev/null",
-		"work/proc":        "/proc/self/root",
-		"work/hop1":        filepath.Join(tr.workdir, "hop2"),
-		"work/hop2":        tr.secret,
-		"drive/shortcut":   filepath.Join(tr.drive, ".targets", "abc"),
-		"work/through":     "out/../data",
-		"work/through-top": "../../../../../../../../../../etc/passwd",
-	} {
-		must(t, os.Symlink(target, filepath.Join(base, link)))
-	}
-	roots, err := Open(tr.workdir, []string{tr.drive}, tr.state)
-	must(t, err)
-	tr.roots = roots
-	return tr
-}
-
-func realDir(t testing.TB) string {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
-	return dir
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestResolveKeepsEveryPathInsideTheRoots(t *testing.T) {
 	tr := newTree(t)
-	base := filepath.Dir(tr.workdir)
+	base := filepath.Dir(tr.Workdir)
 	for _, tc := range []struct {
 		path string
 		want string // real path under base, when allowed
@@ -94,23 +28,23 @@ func TestResolveKeepsEveryPathInsideTheRoots(t *testing.T) {
 		{path: ".", want: "work"},
 		{path: "data", want: "work/data"},
 		{path: "./data//deep/", want: "work/data/deep"},
-		{path: tr.workdir + "/a.txt", want: "work/a.txt"},
+		{path: tr.Workdir + "/a.txt", want: "work/a.txt"},
 		{path: "/content", want: "work"},
 		{path: "/content/data", want: "work/data"},
 		{path: os.TempDir(), want: "tmp"},
 		{path: "inside/deep", want: "work/data/deep"},
 		{path: "up-and-in", want: "work/data/deep"},
 		{path: "to-drive/shortcut/model.bin", want: "drive/.targets/abc/model.bin"},
-		{path: tr.drive + "/shortcut", want: "drive/.targets/abc"},
+		{path: tr.Drive + "/shortcut", want: "drive/.targets/abc"},
 		{path: "..", err: ErrForbidden},
 		{path: "data/../a.txt", err: ErrForbidden},
 		{path: "/content/../etc", err: ErrForbidden},
-		{path: tr.workdir + "/..", err: ErrForbidden},
+		{path: tr.Workdir + "/..", err: ErrForbidden},
 		{path: "/", err: ErrForbidden},
 		{path: base, err: ErrForbidden},
 		{path: "/etc/passwd", err: ErrForbidden},
 		{path: "/contentious", err: ErrForbidden},
-		{path: tr.workdir + "-twin", err: ErrForbidden},
+		{path: tr.Workdir + "-twin", err: ErrForbidden},
 		{path: "out", err: ErrForbidden},
 		{path: "out/key", err: ErrForbidden},
 		{path: "out-rel/key", err: ErrForbidden},
@@ -185,9 +119,9 @@ func TestOpenRefusesBadRoots(t *testing.T) {
 
 func TestListSaysWhatEachEntryIsWithoutOpeningIt(t *testing.T) {
 	tr := newTree(t)
-	must(t, syscall.Mkfifo(filepath.Join(tr.workdir, "fifo"), 0o600))
+	must(t, syscall.Mkfifo(filepath.Join(tr.Workdir, "fifo"), 0o600))
 	// A socket's path is bounded at 107 bytes: bind it by a short name.
-	t.Chdir(tr.workdir)
+	t.Chdir(tr.Workdir)
 	l, err := net.Listen("unix", "sock")
 	must(t, err)
 	defer l.Close()
@@ -232,7 +166,7 @@ func kind(f contract.File) string {
 
 func TestListOfWhatIsNoFolderIsRefused(t *testing.T) {
 	tr := newTree(t)
-	must(t, syscall.Mkfifo(filepath.Join(tr.workdir, "fifo"), 0o600))
+	must(t, syscall.Mkfifo(filepath.Join(tr.Workdir, "fifo"), 0o600))
 	for path, want := range map[string]error{
 		"a.txt": ErrNotDir, "fifo": ErrNotDir, "gone": ErrNotFound, "out": ErrForbidden, ".colab-relay": ErrForbidden,
 	} {
@@ -246,7 +180,7 @@ func TestListThroughALinkKeepsTheCallersPath(t *testing.T) {
 	tr := newTree(t)
 	out, err := tr.roots.List(context.Background(), "to-drive/shortcut", "")
 	must(t, err)
-	want := filepath.Join(tr.workdir, "to-drive", "shortcut")
+	want := filepath.Join(tr.Workdir, "to-drive", "shortcut")
 	if out.Path != want || len(out.Files) != 1 || out.Files[0].Path != want+"/model.bin" {
 		t.Fatalf("listing is %+v, want it under %q", out, want)
 	}
@@ -254,7 +188,7 @@ func TestListThroughALinkKeepsTheCallersPath(t *testing.T) {
 
 func TestListIsCutAtItsBoundAndCountsAll(t *testing.T) {
 	tr := newTree(t)
-	big := filepath.Join(tr.workdir, "big")
+	big := filepath.Join(tr.Workdir, "big")
 	for i := range 2*contract.MaxListFiles + 500 {
 		must(t, os.MkdirAll(filepath.Join(big, fmt.Sprintf("d%05d", i)), 0o755))
 	}
@@ -272,7 +206,7 @@ func TestListIsCutAtItsBoundAndCountsAll(t *testing.T) {
 func TestListExactlyAtTheBoundIsWhole(t *testing.T) {
 	tr := newTree(t)
 	for i := range contract.MaxListFiles {
-		must(t, os.MkdirAll(filepath.Join(tr.workdir, "full", fmt.Sprint(i)), 0o755))
+		must(t, os.MkdirAll(filepath.Join(tr.Workdir, "full", fmt.Sprint(i)), 0o755))
 	}
 	out, err := tr.roots.List(context.Background(), "full", "")
 	must(t, err)
@@ -284,7 +218,7 @@ func TestListExactlyAtTheBoundIsWhole(t *testing.T) {
 func TestAStrangeNameFromAListingCanBeAskedForAgain(t *testing.T) {
 	tr := newTree(t)
 	for _, name := range []string{"new\nline", "bad\xff\xfename", `looks\xffescaped`, "ünïcode", `quo"te`, "-rf *"} {
-		must(t, os.MkdirAll(filepath.Join(tr.workdir, "odd", name), 0o755))
+		must(t, os.MkdirAll(filepath.Join(tr.Workdir, "odd", name), 0o755))
 	}
 	out, err := tr.roots.List(context.Background(), "odd", "")
 	must(t, err)
@@ -317,8 +251,8 @@ func TestALinkSwappedInAfterTheWalkDoesNotLeadOut(t *testing.T) {
 	tr := newTree(t)
 	p, err := tr.roots.resolve("data")
 	must(t, err)
-	must(t, os.RemoveAll(filepath.Join(tr.workdir, "data")))
-	must(t, os.Symlink(tr.secret, filepath.Join(tr.workdir, "data")))
+	must(t, os.RemoveAll(filepath.Join(tr.Workdir, "data")))
+	must(t, os.Symlink(tr.Secret, filepath.Join(tr.Workdir, "data")))
 	l := listing{roots: tr.roots, at: p, shown: "data"}
 	if out, err := l.run(context.Background()); err == nil {
 		t.Fatalf("listed %+v through a swapped link", out)
@@ -327,7 +261,7 @@ func TestALinkSwappedInAfterTheWalkDoesNotLeadOut(t *testing.T) {
 
 func FuzzResolve(f *testing.F) {
 	tr := newTree(f)
-	for _, seed := range []string{"", "data", "../x", "/content", "inside/deep", "out/key", "to-drive/shortcut", `\xff`, "through-top", "hop1", "a\x00", tr.workdir, tr.drive + "/shortcut/.."} {
+	for _, seed := range []string{"", "data", "../x", "/content", "inside/deep", "out/key", "to-drive/shortcut", `\xff`, "through-top", "hop1", "a\x00", tr.Workdir, tr.Drive + "/shortcut/.."} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
@@ -339,7 +273,7 @@ func FuzzResolve(f *testing.F) {
 		if err != nil {
 			t.Fatalf("resolve(%q) leads to nothing: %v", path, err)
 		}
-		if within(tr.state, real) || !within(tr.workdir, real) && !within(tr.drive, real) && !within(os.TempDir(), real) {
+		if within(tr.State, real) || !within(tr.Workdir, real) && !within(tr.Drive, real) && !within(os.TempDir(), real) {
 			t.Fatalf("resolve(%q) leads to %q", path, real)
 		}
 	})

@@ -1,0 +1,27 @@
+package files
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A file of /proc tells 0 bytes, so that a copy would be empty and look whole.
+func TestAFileThatTheKernelMakesUpIsNotServed(t *testing.T) {
+	tr := newTree(t)
+	roots, err := Open(tr.Workdir, []string{"/proc/sys/kernel", "/sys/devices/system/cpu"}, tr.State)
+	must(t, err)
+	for _, path := range []string{"/proc/sys/kernel/ostype", "/sys/devices/system/cpu/online"} {
+		if st, err := roots.Stat(path); !errors.Is(err, ErrNotRegular) {
+			t.Errorf("%q: %+v, %v", path, st, err)
+		}
+		if n, err := roots.Read(path, "", 0, make([]byte, 10)); n != 0 || !errors.Is(err, ErrNotRegular) {
+			t.Errorf("%q: %d bytes, %v", path, n, err)
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "empty"), nil, 0o600))
+	if st, err := roots.Stat("empty"); err != nil || st.ETag == "" {
+		t.Errorf("an empty file: %+v, %v", st, err)
+	}
+}

@@ -1,0 +1,71 @@
+package files
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+func TestManyFilesAreReadAtOnceAndFailAlone(t *testing.T) {
+	tr := newTree(t)
+	write := func(name string, size int) string {
+		path := filepath.Join(tr.Workdir, name)
+		must(t, os.WriteFile(path, body(size), 0o600))
+		return path
+	}
+	must(t, syscall.Mkfifo(filepath.Join(tr.Workdir, "fifo"), 0o600))
+	paths := []string{
+		write("one", 1000), "none", "out/key", "to-state/log", ".colab-relay/log", "fifo", "null", "data", "../x",
+		write("largest", contract.MaxBatchFile), write("larger", contract.MaxBatchFile+1), write("zero", 0), "a.txt",
+	}
+	bytes, got, err := tr.roots.ReadMany(t.Context(), paths)
+	must(t, err)
+	want := []error{nil, ErrNotFound, ErrForbidden, ErrForbidden, ErrForbidden, ErrNotRegular, ErrForbidden, ErrIsDir, ErrForbidden, nil, ErrTooLarge, nil, nil}
+	if len(got) != len(paths) {
+		t.Fatalf("%d answers about %d files", len(got), len(paths))
+	}
+	for i, one := range got {
+		if !errors.Is(one.Err, want[i]) {
+			t.Errorf("%q: %+v, want %v", paths[i], one, want[i])
+			continue
+		}
+		if one.Err != nil {
+			continue
+		}
+		st, err := tr.roots.Stat(paths[i])
+		must(t, err)
+		if one.ETag != st.ETag || one.Size != st.SizeBytes || !one.Modified.Equal(st.Modified) {
+			t.Errorf("%q: %+v, its stat is %+v", paths[i], one, st)
+		}
+		content, err := os.ReadFile(filepath.Join(tr.Workdir, filepath.Base(paths[i])))
+		must(t, err)
+		if sha(bytes[:one.Size]) != sha(content) {
+			t.Errorf("%q came with other bytes", paths[i])
+		}
+		bytes = bytes[one.Size:]
+	}
+	if len(bytes) != 0 {
+		t.Errorf("%d bytes are left over", len(bytes))
+	}
+}
+
+func TestAReadOfManyFilesIsHeldToItsBounds(t *testing.T) {
+	tr := newTree(t)
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "largest"), body(contract.MaxBatchFile), 0o600))
+	fit := contract.MaxBatchRead / contract.MaxBatchFile
+	bytes, got, err := tr.roots.ReadMany(t.Context(), slices.Repeat([]string{"largest"}, fit+1))
+	if err != nil || len(got) != fit || len(bytes) != contract.MaxBatchRead {
+		t.Errorf("%d files of %d bytes together, %v", len(got), len(bytes), err)
+	}
+	if _, got, err := tr.roots.ReadMany(t.Context(), slices.Repeat([]string{"a.txt"}, contract.MaxBatchFiles)); err != nil || len(got) != contract.MaxBatchFiles {
+		t.Errorf("at the bound: %d files, %v", len(got), err)
+	}
+	if _, got, err := tr.roots.ReadMany(t.Context(), slices.Repeat([]string{"a.txt"}, contract.MaxBatchFiles+1)); !errors.Is(err, ErrTooMany) {
+		t.Errorf("over the bound: %d files, %v", len(got), err)
+	}
+}

@@ -1,0 +1,37 @@
+package uploads
+
+import (
+	"os"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+const benchPart = 4 << 20 // as relays send
+
+// BenchmarkUpload is 64 MiB from start to its place.
+func BenchmarkUpload(b *testing.B) {
+	in := newInbox(b)
+	data := body(16 * benchPart)
+	s := contract.UploadStart{Path: "deep/big", SizeBytes: int64(len(data)), SHA256: sha(data), Overwrite: true}
+	b.SetBytes(s.SizeBytes)
+	for b.Loop() {
+		up, err := in.Start(s)
+		must(b, err)
+		for at := int64(0); at < s.SizeBytes; at += benchPart {
+			in.put(up.UploadID, at, data[at:at+benchPart], true)
+		}
+		out, err := in.Commit(b.Context(), up.UploadID, timeout)
+		must(b, err)
+		must(b, os.Remove(out.Path))
+	}
+}
+
+// BenchmarkSmallUpload is what a file of a folder costs beside its bytes.
+func BenchmarkSmallUpload(b *testing.B) {
+	in := newInbox(b)
+	data := body(100)
+	for b.Loop() {
+		must(b, os.Remove(in.send("deep/small", data, true).Path))
+	}
+}

@@ -1,0 +1,117 @@
+package uploads
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/executor/files"
+	"colabrelay/executor/files/filestest"
+	"colabrelay/shared/contract"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Short names of the helpers shared by the packages that handle files.
+var (
+	must       = filestest.Must
+	sha        = filestest.SHA
+	body       = filestest.Body
+	runs       = filestest.Run
+	realDir    = filestest.RealDir
+	everything = filestest.Everything
+	exists     = filestest.Exists
+)
+
+const timeout = filestest.Timeout
+
+// inbox is a store of uploads into a tree, running.
+type inbox struct {
+	*Store
+	filestest.Tree
+	roots *files.Roots
+	t     testing.TB
+	stop  func()
+}
+
+func newInbox(t testing.TB) *inbox {
+	t.Helper()
+	in := &inbox{Tree: filestest.New(t), t: t}
+	var err error
+	in.roots, err = files.Open(in.Workdir, []string{in.Drive}, in.State)
+	must(t, err)
+	in.open()
+	return in
+}
+
+// open is what a new executor does.
+func (in *inbox) open() {
+	in.t.Helper()
+	var err error
+	in.Store, err = Open(in.roots, filepath.Join(in.State, "uploads"))
+	must(in.t, err)
+	in.stop = runs(in.t, in.Run)
+}
+
+// reopen is a kill and a new executor: nothing is closed in between.
+func (in *inbox) reopen() {
+	in.t.Helper()
+	in.stop()
+	in.open()
+}
+
+func (in *inbox) start(path string, data []byte, overwrite bool) contract.Upload {
+	in.t.Helper()
+	out, err := in.Start(contract.UploadStart{Path: path, SizeBytes: int64(len(data)), SHA256: sha(data), Overwrite: overwrite})
+	must(in.t, err)
+	return out
+}
+
+func (in *inbox) put(id string, offset int64, data []byte, proven bool) contract.Upload {
+	in.t.Helper()
+	out, err := in.Put(id, offset, data, proven)
+	must(in.t, err)
+	return out
+}
+
+func (in *inbox) commit(id string) (contract.Upload, error) {
+	return in.Commit(in.t.Context(), id, timeout)
+}
+
+// send uploads all of data and returns where it is.
+func (in *inbox) send(path string, data []byte, overwrite bool) contract.Upload {
+	in.t.Helper()
+	up := in.start(path, data, overwrite)
+	in.put(up.UploadID, 0, data, true)
+	out, err := in.commit(up.UploadID)
+	must(in.t, err)
+	if out.Status != contract.UploadCommitted || out.ReceivedBytes != int64(len(data)) || len(out.Missing) != 0 {
+		in.t.Fatalf("after all was sent the upload is %+v", out)
+	}
+	return out
+}
+
+// holds checks a file of the workdir, and that no part is left in its folder.
+func (in *inbox) holds(path string, want []byte) {
+	in.t.Helper()
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(in.Workdir, path)
+	}
+	got, err := os.ReadFile(path)
+	must(in.t, err)
+	if sha(got) != sha(want) {
+		in.t.Errorf("%q holds %d bytes, not the %d sent", path, len(got), len(want))
+	}
+	if parts := in.parts(filepath.Dir(path)); len(parts) != 0 {
+		in.t.Errorf("parts are left: %q", parts)
+	}
+}
+
+func (in *inbox) parts(dir string) []string {
+	in.t.Helper()
+	parts, err := filepath.Glob(filepath.Join(dir, ".*"+files.PartSuffix))
+	must(in.t, err)
+	return parts
+}
