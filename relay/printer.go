@@ -33,7 +33,6 @@ type printer struct {
 	saveDir  string          // pictures go below it
 	kept     int64           // bytes of pictures so far
 	openLine bool            // what was printed last ends within a line
-	asking   bool            // an input request was the last event
 	password bool
 	stdin    *bufio.Reader
 	broken   error // of a write to stdout: nobody reads, and nothing more is printed
@@ -55,7 +54,6 @@ func (p *printer) event(ctx context.Context, c *client.Client, id string, ev con
 	if ev.Cut != "" {
 		p.line(p.std.err, fmt.Sprintf("relay: left out of the output at offset %d: %s", ev.Offset, plain.Line(ev.Cut)))
 	}
-	p.asking = ev.Type == contract.EventInputRequest
 	switch ev.Type {
 	case contract.EventStream:
 		w := p.std.out
@@ -217,7 +215,6 @@ func payload(ctx context.Context, c *client.Client, id string, raw json.RawMessa
 // ask reads a line from the person, unseen where it is a password. A read that ctx
 // ends is left behind; the program ends soon after.
 func (p *printer) ask(ctx context.Context, stdin io.Reader) (string, error) {
-	p.asking = false
 	type typed struct {
 		text string
 		err  error

@@ -28,11 +28,6 @@ const (
 	// lastWait is how long a run that was interrupted may take to end: an executor
 	// gives the code 10 s to yield.
 	lastWait = 15 * time.Second
-	// quickAnswer marks a run that prints all the time: its answers are spaced out by a
-	// tenth of the time it has taken, at most maxPause, or it would cost 20 requests a
-	// second.
-	quickAnswer = 500 * time.Millisecond
-	maxPause    = 2 * time.Second
 	// maxCode leaves room for JSON's escapes within contract.MaxBodyBytes.
 	maxCode = 4 << 20
 )
@@ -115,8 +110,8 @@ type remoteRun struct {
 	runtime  string
 	instance string // the VM it was started on
 	out      *printer
-	exec     contract.Execution // as last heard of, without events
-	begun    time.Time
+	answer   contract.Execution // to the submit; once it is printed, its id alone
+	exec     contract.Execution // as last printed, without events
 }
 
 func (r *remoteRun) run(ctx context.Context, set *settings, runtime, code string) error {
@@ -133,7 +128,7 @@ func (r *remoteRun) run(ctx context.Context, set *settings, runtime, code string
 	// A broken pipe is to be an error of the write: the signal would end this program,
 	// and the run would hold the kernel.
 	signal.Ignore(syscall.SIGPIPE)
-	r.client, r.begun = target.Client, time.Now()
+	r.client = target.Client
 	r.runtime, r.lives = target.Name, runtimes.lives(byPeople)
 	r.out = newPrinter(r.std, cfg.saveDir)
 	if err := reach(ctx, r.client); err != nil {
@@ -161,7 +156,7 @@ func (r *remoteRun) submit(ctx context.Context, code string) error {
 		return r.replaced(err)
 	}
 	r.instance = r.client.InstanceID()
-	r.take(ctx, e)
+	r.answer = e
 	if e.Status == contract.StatusQueued && e.QueuePosition > 0 {
 		fmt.Fprintf(r.std.err, "relay: waiting for %d run(s) before this one\n", e.QueuePosition)
 	}
@@ -216,28 +211,31 @@ func (r *remoteRun) finish(ctx context.Context) error {
 	case err == nil, isNewInstance(err):
 		return err
 	case hurried.Err() != nil && last.Err() == nil:
-		return fmt.Errorf("the run may still go on there, as %s: a second signal ended the wait for it", r.exec.ExecutionID)
+		return fmt.Errorf("the run may still go on there, as %s: a second signal ended the wait for it", r.answer.ExecutionID)
 	}
-	return fmt.Errorf("the run may still go on there, as %s: %w", r.exec.ExecutionID, err)
+	return fmt.Errorf("the run may still go on there, as %s: %w", r.answer.ExecutionID, err)
 }
 
-// readOn gives the code its input, where it waits for some, and takes the next events.
+// readOn answers the input request that the code waits for, if any, and prints events
+// until the next one, the end of the run, or a write to stdout that fails.
 func (r *remoteRun) readOn(ctx context.Context) error {
 	if err := r.input(ctx); err != nil {
 		return err
 	}
-	asked := time.Now()
-	e, err := r.client.Execution(ctx, r.exec.ExecutionID, r.exec.NextOffset, contract.MaxWait, 0)
-	if err != nil {
-		return r.replaced(err)
-	}
-	r.take(ctx, e)
-	r.pause(ctx, asked)
-	return nil
+	alreadyBroken, answer := r.out.broken != nil, r.answer
+	r.answer = contract.Execution{ExecutionID: answer.ExecutionID}
+	_, err := client.Follow(ctx, r.client, answer, client.FollowOptions{
+		From: r.exec.NextOffset,
+		Visit: func(e contract.Execution) bool {
+			r.take(ctx, e)
+			return alreadyBroken || r.out.broken == nil
+		},
+	})
+	return r.replaced(err)
 }
 
 func (r *remoteRun) interrupt(ctx context.Context) error {
-	_, err := r.client.Interrupt(ctx, r.exec.ExecutionID)
+	_, err := r.client.Interrupt(ctx, r.answer.ExecutionID)
 	return r.replaced(err)
 }
 
@@ -256,7 +254,7 @@ func (r *remoteRun) take(ctx context.Context, e contract.Execution) {
 
 // input asks the person for what the code waits for.
 func (r *remoteRun) input(ctx context.Context) error {
-	if r.exec.Status != contract.StatusWaitingForInput || !r.out.asking {
+	if r.exec.Status != contract.StatusWaitingForInput {
 		return nil
 	}
 	if r.inputUsed {
@@ -266,21 +264,8 @@ func (r *remoteRun) input(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.client.Input(ctx, r.exec.ExecutionID, text)
+	_, err = r.client.Input(ctx, r.answer.ExecutionID, text)
 	return r.replaced(err)
-}
-
-// pause spaces out the answers of a run that prints all the time.
-func (r *remoteRun) pause(ctx context.Context, asked time.Time) {
-	if r.exec.End || time.Since(asked) >= quickAnswer {
-		return
-	}
-	timer := time.NewTimer(min(time.Since(r.begun)/10, maxPause))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // exitCode is the outcome of code that called sys.exit, which was printed.

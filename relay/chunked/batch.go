@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
 
@@ -105,57 +106,24 @@ func (a *advance) abandon(ctx context.Context) {
 }
 
 // follow reads the batch to its end, or until the time is over or it waits for input.
+// It begins with the answer e.
 func (a *advance) follow(ctx context.Context, e contract.Execution) (contract.Execution, error) {
 	f := a.state.InFlight
 	f.ExecutionID = e.ExecutionID
-	a.take(e)
-	for !e.End && e.Status != contract.StatusWaitingForInput {
-		left := time.Until(a.opt.Until)
-		if left <= 0 && !e.Status.Finished() {
-			break
-		}
-		if !e.Status.Finished() && !full(e) && a.pause(ctx, left) != nil {
-			break
-		}
-		wait := max(0, min(time.Until(a.opt.Until), contract.MaxWait))
-		next, err := a.vm.Execution(ctx, f.ExecutionID, f.Offset, wait, contract.MaxReadBytes)
-		if err != nil {
-			return e, err
-		}
-		e = next
-		a.take(e)
-	}
-	e.Events = nil
-	a.out.Batch = e
-	return e, nil
+	return client.Follow(ctx, a.vm, e, client.FollowOptions{
+		From: f.Offset, Until: a.opt.Until, MaxBytes: contract.MaxReadBytes, Instance: f.InstanceID,
+		Visit:   func(e contract.Execution) bool { a.take(e); return true },
+		Spacing: a.spacing,
+	})
 }
 
-// full reports whether an answer brought so much that more is likely to be there
-// already: then the next read must not wait, or it falls behind the log.
-func full(e contract.Execution) bool {
-	bytes := 0
-	for _, ev := range e.Events {
-		bytes += len(ev.Text)
-		for _, data := range ev.Data {
-			bytes += len(data)
-		}
-	}
-	return bytes >= contract.DefaultReadBytes/2
-}
-
-// pause lets some iterations pass between two reads, fewer when the end is near.
-func (a *advance) pause(ctx context.Context, left time.Duration) error {
+// spacing is how long to let some iterations pass between two reads: less when the end
+// is near.
+func (a *advance) spacing() time.Duration {
 	f, s := a.state.InFlight, a.state
 	rest := time.Duration(float64(f.Hi-s.Done) * s.MeanSeconds * float64(time.Second))
 	rest = min(rest, batchTime-time.Since(f.SubmittedAt))
-	timer := time.NewTimer(min(max(rest, leastPause), mostPause, left))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return min(max(rest, leastPause), mostPause)
 }
 
 // take takes in an answer's events: markers into the record, the rest for the reader.
@@ -166,23 +134,18 @@ func (a *advance) take(e contract.Execution) {
 	}
 	output := e.Events[:0:0]
 	for _, ev := range e.Events {
-		if ev.Offset < f.Offset {
-			continue
-		}
-		f.Offset = ev.Offset + 1
 		switch {
 		case IsMarker(ev):
 			a.mark(ev, e.KernelID)
 			continue
 		case ev.Type == contract.EventGap:
-			f.Offset = ev.Offset + max(ev.Events, 1)
 			a.gap()
 		case ev.Type == contract.EventStream:
 			a.state.printed(ev.Text)
 		}
 		output = append(output, ev)
 	}
-	f.Offset = max(f.Offset, e.NextOffset)
+	f.Offset = e.NextOffset
 	a.out.Batch = e
 	a.out.Batch.Events = nil
 	if a.opt.Output != nil && len(output) > 0 {

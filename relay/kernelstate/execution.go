@@ -32,16 +32,16 @@ type step struct {
 // long as the call may. The report is nil while it is not done. note is called once
 // the execution's id is known.
 func (j *job) run(ctx context.Context, s *step, code string, p *Progress, note func() error) (json.RawMessage, error) {
-	r := reading{id: s.ExecutionID}
-	if r.id == "" {
-		e, err := j.c.SubmitTo(ctx, j.c.InstanceID(), contract.Submit{
+	e := contract.Execution{ExecutionID: s.ExecutionID}
+	if s.ExecutionID == "" {
+		var err error
+		e, err = j.c.SubmitTo(ctx, j.c.InstanceID(), contract.Submit{
 			RequestID: s.RequestID, Code: code, Unstored: true,
 			TimeoutSeconds: cmp.Or(s.Deadline, deadline).Seconds(), WaitSeconds: max(0, j.left().Seconds()),
 		})
 		if err != nil {
 			return nil, err
 		}
-		r.take(e)
 		s.ExecutionID = e.ExecutionID
 		if !e.Status.Finished() {
 			if err := note(); err != nil {
@@ -49,56 +49,46 @@ func (j *job) run(ctx context.Context, s *step, code string, p *Progress, note f
 			}
 		}
 	}
-	err := j.follow(ctx, &r)
+	r, err := j.follow(ctx, e)
 	p.At = r.at
 	p.Execution, p.Queued = r.last, r.last.Status == contract.StatusQueued
 	if err != nil || !r.last.End {
 		return nil, err
 	}
-	return j.reportOf(ctx, &r)
+	return j.reportOf(ctx, r)
 }
 
-// reading is an execution of ours being read.
+// reading is what was read of an execution of ours.
 type reading struct {
-	id     string
-	next   int64
-	last   contract.Execution
+	last   contract.Execution // without events
 	report json.RawMessage
 	at     At
 }
 
-func (r *reading) take(e contract.Execution) {
-	for _, event := range e.Events {
+// follow reads an execution of ours until its end or until the call must answer. It
+// begins with the answer e.
+func (j *job) follow(ctx context.Context, e contract.Execution) (r reading, err error) {
+	r.last, err = client.Follow(ctx, j.c, e, client.FollowOptions{
+		Until: j.o.Until,
+		Visit: func(e contract.Execution) bool { r.take(e.Events); return true },
+	})
+	return r, err
+}
+
+func (r *reading) take(events []contract.Event) {
+	for _, event := range events {
 		if data, ok := event.Data[mime]; ok && event.Type == contract.EventDisplayData {
 			r.report = data
 		}
 		if data, ok := event.Data[progressMIME]; ok {
-			r.at = At{} // one that can't be read tells nothing
+			r.at = At{} // an unreadable one says nothing
 			_ = json.Unmarshal(data, &r.at)
 		}
 	}
-	r.id, r.next, r.last = e.ExecutionID, e.NextOffset, e
-	r.last.Events = nil
-}
-
-// follow reads on until the end or until the call must answer.
-func (j *job) follow(ctx context.Context, r *reading) error {
-	for !r.last.End {
-		left := j.left()
-		if left < leastWait && !r.last.Status.Finished() && r.last.ExecutionID != "" {
-			return nil
-		}
-		e, err := j.c.Execution(ctx, r.id, r.next, max(0, min(left, contract.MaxWait)), 0)
-		if err != nil {
-			return err
-		}
-		r.take(e)
-	}
-	return nil
 }
 
 // reportOf is what the kernel told at the end.
-func (j *job) reportOf(ctx context.Context, r *reading) (json.RawMessage, error) {
+func (j *job) reportOf(ctx context.Context, r reading) (json.RawMessage, error) {
 	if r.last.Status != contract.StatusSucceeded {
 		return nil, &RunError{r.last}
 	}
@@ -113,7 +103,7 @@ func (j *job) reportOf(ctx context.Context, r *reading) (json.RawMessage, error)
 		return nil, errTooLong
 	}
 	var b bounded
-	if err := j.c.Blob(ctx, r.id, ref.Blob, &b); err != nil {
+	if err := j.c.Blob(ctx, r.last.ExecutionID, ref.Blob, &b); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil

@@ -56,11 +56,11 @@ func (j *job) written(ctx context.Context, p *pending) string {
 	if p.Work.ExecutionID == "" {
 		return ""
 	}
-	r := reading{id: p.Work.ExecutionID}
-	if j.follow(ctx, &r) != nil || !r.last.End {
+	r, err := j.follow(ctx, contract.Execution{ExecutionID: p.Work.ExecutionID})
+	if err != nil || !r.last.End {
 		return ""
 	}
-	report, err := j.reportOf(ctx, &r)
+	report, err := j.reportOf(ctx, r)
 	var told saved
 	if err != nil || json.Unmarshal(report, &told) != nil {
 		return ""

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
 
@@ -32,14 +33,14 @@ func getExecution() tool {
 		}
 		r, page := c.readAs(e, args)
 		defer r.col.Close()
-		r.take(e)
-		var followed error
+		o := client.FollowOptions{MaxBytes: contract.MaxReadBytes}
 		switch {
 		case page:
-			followed = r.fill(ctx, e)
-		case e.Status != contract.StatusWaitingForInput || len(e.Events) > 0:
-			followed = r.follow(ctx, time.Until(until))
+			o = client.FollowOptions{Available: true, FirstBytes: firstBytes, MaxBytes: pageBytes}
+		case r.col.HasSaved(): // no more than the head: what follows it is here already
+			o.FirstBytes = firstBytes
 		}
+		followed := r.follow(ctx, e, time.Until(until), o)
 		run, problem := r.finish(ctx, followed)
 		if name := c.saves.get(c.target.Name, args.ID); name != "" && args.Offset == 0 && r.exec.Status.Finished() {
 			c.keepLater(run, problem, name)
@@ -67,21 +68,6 @@ func (c *call) readAs(e contract.Execution, args getArgs) (r *reading, page bool
 		r.col.Close()
 	}
 	return c.read(args.ID, args.Offset, true), true
-}
-
-// fill reads on after the answer e, without waiting, until the page is full or
-// nothing more is there.
-func (r *reading) fill(ctx context.Context, e contract.Execution) error {
-	for size := int64(firstBytes); !r.done() && len(e.Events) > 0 && (full(e, size) || r.exec.Status.Finished()); {
-		var err error
-		size = min(2*size, pageBytes)
-		e, err = r.c.target.Client.Execution(ctx, r.exec.ExecutionID, r.col.Next(), 0, size)
-		if err != nil {
-			return err
-		}
-		r.take(e)
-	}
-	return nil
 }
 
 type listArgs struct {

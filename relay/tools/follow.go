@@ -12,23 +12,12 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// How runs are read.
-const (
-	// leastWait is the shortest long poll worth its request.
-	leastWait = 250 * time.Millisecond
-	// quickAnswer marks a chatty run: answers that come faster than this are
-	// spaced out, or a run that prints all the time would cost 20 requests a second.
-	quickAnswer = 500 * time.Millisecond
-	maxPause    = 2 * time.Second
-)
-
 // reading is one execution being read within one call.
 type reading struct {
-	c     *call
-	col   *render.Collector
-	exec  contract.Execution // as last heard of
-	begun time.Time
-	cut   bool // events were left for the next page
+	c    *call
+	col  *render.Collector
+	exec contract.Execution // as last heard of, without events
+	cut  bool               // events were left for the next page
 }
 
 // read starts reading the execution id from offset from on.
@@ -37,91 +26,38 @@ func (c *call) read(id string, from int64, page bool) *reading {
 	if c.cfg.SaveDir != "" {
 		dir = filepath.Join(c.cfg.SaveDir, "executions", filename.ID(id))
 	}
-	return &reading{c: c, col: render.New(render.Options{Dir: dir, From: from, Page: page, Instance: c.target.Client.InstanceID()}), begun: time.Now()}
+	return &reading{c: c, col: render.New(render.Options{Dir: dir, From: from, Page: page, Instance: c.target.Client.InstanceID()})}
 }
 
-// take adds an answer's events.
-func (r *reading) take(e contract.Execution) {
+// take adds an answer's events and reports whether there is room for more.
+func (r *reading) take(e contract.Execution) (more bool) {
 	r.exec = e
+	r.exec.Events = nil
 	for _, ev := range e.Events {
 		if r.col.Full() {
 			r.cut = true
-			return
+			return false
 		}
-		if ev.Offset >= r.col.Next() {
-			r.col.Add(ev)
-		}
+		r.col.Add(ev)
 	}
-	r.exec.Events = nil
 	r.c.progress.show(r.col.Newest())
+	return !r.col.Full()
 }
 
-// done reports that there is nothing to wait for: the end is read, the page is
-// full, or the run asks for input.
-func (r *reading) done() bool {
-	if r.exec.End || r.cut || r.col.Full() {
-		return true
+// follow reads on, beginning with the answer e, until the run's end is read, the page
+// is full, the run asks for input, or wait is used up. An error means that the executor
+// could not be asked; the run itself is not touched by it.
+func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Duration, o client.FollowOptions) error {
+	o.From, o.Until, o.Instance = r.col.Next(), time.Now().Add(wait), r.c.target.Client.InstanceID()
+	o.Visit = func(e contract.Execution) bool {
+		return r.take(e) && (o.Available || !e.Status.Finished() || time.Now().Before(o.Until))
 	}
-	return r.exec.Status == contract.StatusWaitingForInput && r.col.Asking()
-}
-
-// follow reads on until done or until wait is used up. An error means that the
-// executor could not be asked; the run itself is not touched by it.
-func (r *reading) follow(ctx context.Context, wait time.Duration) error {
-	deadline := time.Now().Add(wait)
-	size := int64(contract.MaxReadBytes)
-	if r.col.HasSaved() {
-		size = firstBytes // no more than the head: what follows it is here already
-	}
-	for !r.done() {
+	o.Next = func() int64 {
 		r.col.Skip()
-		left := time.Until(deadline)
-		behind := r.exec.Status.Finished()
-		if left < leastWait && !behind || left <= 0 {
-			return nil
-		}
-		asked := time.Now()
-		known := r.col.Next()
-		e, err := r.c.target.Client.Execution(ctx, r.exec.ExecutionID, known, min(left, contract.MaxWait), size)
-		if err != nil {
-			return err
-		}
-		r.take(e)
-		if r.exec.Status == contract.StatusWaitingForInput && r.col.Next() == known {
-			return nil // it asked before the offset this reading began at
-		}
-		if !behind && time.Since(asked) < quickAnswer && !r.done() && !full(e, size) {
-			r.pause(ctx, deadline)
-		}
-		size = min(2*size, contract.MaxReadBytes)
+		return r.col.Next()
 	}
-	return nil
-}
-
-// full reports that an answer came near the size asked for, so more may be ready.
-func full(e contract.Execution, asked int64) bool {
-	size := 0
-	for i := range e.Events {
-		size += len(e.Events[i].Text) + 100
-		for _, payload := range e.Events[i].Data {
-			size += len(payload)
-		}
-	}
-	return int64(size) > asked/2
-}
-
-// pause waits a tenth of what this reading has taken so far, at most maxPause.
-func (r *reading) pause(ctx context.Context, deadline time.Time) {
-	d := min(time.Since(r.begun)/10, maxPause, time.Until(deadline))
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	_, err := client.Follow(ctx, r.c.target.Client, e, o)
+	return err
 }
 
 // finish makes the answer out of what was read. followed is what follow gave.

@@ -91,8 +91,7 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 	}
 	r := c.read(e.ExecutionID, 0, false)
 	defer r.col.Close()
-	r.take(e)
-	followed := r.follow(ctx, time.Until(until))
+	followed := r.follow(ctx, e, time.Until(until), client.FollowOptions{MaxBytes: contract.MaxReadBytes})
 	c.sawKernel(r.exec.KernelID)
 	return r.finish(ctx, followed)
 }

@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"executor/tunnel/ngroktest": {},
 	"relay":                     {"colab-bootstrap", "relay/client", "relay/hostconfig", "relay/progress", "relay/pairing", "relay/plain", "relay/tools", "relay/transfer", "shared/auth", "shared/contract"},
 	"relay/checkpoint":          {"shared/filename"},
-	"relay/chunked":             {"relay/checkpoint", "relay/kernelstate", "shared/contract", "shared/kernelpy"},
+	"relay/chunked":             {"relay/checkpoint", "relay/client", "relay/kernelstate", "shared/contract", "shared/kernelpy"},
 	"relay/client":              {"relay/plain", "shared/auth", "shared/contract"},
 	"relay/hostconfig":          {},
 	"relay/progress":            {"relay/transfer"},
