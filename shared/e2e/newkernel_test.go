@@ -96,6 +96,7 @@ func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
 		{"kernel killed", (*lab).killKernel}, {"executor killed", (*lab).restartExecutor}, {"another VM at the address", (*lab).newVM},
 	}
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		t.Parallel()
 		l := newLabOn(t, s, "3s", keepOften...)
 		if a := finishGathered(l, gathered("whole")); a.IsError {
 			t.Fatal(a.Text)

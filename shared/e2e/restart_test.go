@@ -31,6 +31,7 @@ else:
 func TestARestartByAnotherRelayIsNoErrorOfTheRun(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		t.Parallel()
 		dir := t.TempDir()
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python, Dir: dir})
 		mine := startHost(t, e.Ready.LocalURL, harness.HostConfig{})

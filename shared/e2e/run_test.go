@@ -99,7 +99,7 @@ func TestAMillionLinesAreAllKept(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
 		dir := t.TempDir()
-		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir + "/saved"}})
+		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"RELAY_HOLD=90s", "LOCAL_SAVE_DIR=" + dir + "/saved"}})
 		a := quick(t, h, "for n in range(1_000_000): print(n)")
 		want(t, a, map[string]any{"success": true, "status": "succeeded", "truncated": true})
 		if len(a.Text) > 45_000 {
