@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"colabrelay/executor/tunnel"
 	"colabrelay/shared/auth"
 )
 
@@ -26,7 +25,7 @@ const (
 // config is every setting, checked.
 type config struct {
 	listen    string
-	tunnel    tunnel.Config
+	tunnel    tunnelConfig
 	workDir   string
 	stateDir  string
 	python    string // empty: look for one
@@ -41,11 +40,10 @@ type config struct {
 // flag.ErrHelp means help was asked for and written to w.
 func parseConfig(args []string, getenv func(string) string, w io.Writer) (config, error) {
 	var c config
-	var kind string
 	flags := flag.NewFlagSet("executor", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // one voice for errors: the caller's
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:8000", "")
-	addTunnelFlags(flags, &c.tunnel, &kind)
+	c.tunnel.addFlags(flags)
 	flags.StringVar(&c.workDir, "workdir", "", "")
 	flags.StringVar(&c.stateDir, "state-dir", "", "")
 	flags.StringVar(&c.python, "python", "", "")
@@ -63,7 +61,7 @@ func parseConfig(args []string, getenv func(string) string, w io.Writer) (config
 	if flags.NArg() > 0 {
 		faults = append(faults, fmt.Errorf("unknown argument %q (executor -h lists what there is)", flags.Arg(0)))
 	}
-	faults = append(faults, c.checkListen(), c.readTunnel(flags, kind, getenv), c.readSecret(getenv), c.readFolders())
+	faults = append(faults, c.checkListen(), c.tunnel.finish(flags, getenv), c.readSecret(getenv), c.readFolders())
 	return c, errors.Join(faults...)
 }
 

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"colabrelay/executor/tunnel"
 )
 
 const longSecret = "a secret of exactly 32 bytes....."
@@ -88,7 +86,7 @@ func TestDefaultsOfTheSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.listen != "127.0.0.1:8000" || c.tunnel.Kind != tunnel.KindNone || !c.generated || c.secret.IsZero() {
+	if c.listen != "127.0.0.1:8000" || c.tunnel.kind != tunnelNone || !c.generated || c.secret.IsZero() {
 		t.Errorf("settings are %+v", c)
 	}
 	if want := filepath.Join(c.workDir, ".colab-relay"); c.stateDir != want {
@@ -98,8 +96,8 @@ func TestDefaultsOfTheSettings(t *testing.T) {
 		t.Errorf("workdir is %q, want %q", c.workDir, dir)
 	}
 	c, err = parseConfig(nil, env(envNgrokToken, "token"), io.Discard)
-	if err != nil || c.tunnel.Kind != tunnel.KindNgrok {
-		t.Errorf("with a token the tunnel is %q: %v", c.tunnel.Kind, err)
+	if err != nil || c.tunnel.kind != tunnelNgrok {
+		t.Errorf("with a token the tunnel is %q: %v", c.tunnel.kind, err)
 	}
 }
 
@@ -130,17 +128,17 @@ func TestEachRunMakesAnotherSecret(t *testing.T) {
 }
 
 func TestTheTunnelsAreChosenByTheirFlags(t *testing.T) {
-	for want, args := range map[tunnel.Kind][]string{
-		tunnel.KindSSH:         {"--tunnel", "ssh", "--ssh", "me@host:2222", "--ssh-remote", "localhost:8000", "--ssh-url", "auto"},
-		tunnel.KindCloudflared: {"--tunnel", "cloudflared", "--allow-cidr", "203.0.113.7", "--allow-cidr", "2001:db8::/32"},
-		tunnel.KindNone:        {"--tunnel", "none", "--allow-cidr", "10.1.2.3/8"},
+	for want, args := range map[tunnelKind][]string{
+		tunnelSSH:         {"--tunnel", "ssh", "--ssh", "me@host:2222", "--ssh-remote", "localhost:8000", "--ssh-url", "auto"},
+		tunnelCloudflared: {"--tunnel", "cloudflared", "--allow-cidr", "203.0.113.7", "--allow-cidr", "2001:db8::/32"},
+		tunnelNone:        {"--tunnel", "none", "--allow-cidr", "10.1.2.3/8"},
 	} {
 		c, err := parseConfig(args, env(envNgrokToken, "token", "HOME", t.TempDir()), io.Discard)
-		if err != nil || c.tunnel.Kind != want {
-			t.Errorf("%q gave the tunnel %q: %v", args, c.tunnel.Kind, err)
+		if err != nil || c.tunnel.kind != want {
+			t.Errorf("%q gave the tunnel %q: %v", args, c.tunnel.kind, err)
 		}
-		if want == tunnel.KindNone && fmt.Sprint(c.tunnel.Allow) != "[10.0.0.0/8]" {
-			t.Errorf("the ranges are %v", c.tunnel.Allow)
+		if want == tunnelNone && fmt.Sprint(c.tunnel.allow) != "[10.0.0.0/8]" {
+			t.Errorf("the ranges are %v", c.tunnel.allow)
 		}
 	}
 }
@@ -151,7 +149,7 @@ func TestAListenerBeyondLoopbackIsToldWithWhatItMeans(t *testing.T) {
 		":8000": "every network interface", "0.0.0.0:0": "every network interface", "[::]:0": "every network interface", "10.0.0.5:80": "10.0.0.5",
 	} {
 		var out strings.Builder
-		n := newNotice(config{listen: listen, tunnel: tunnel.Config{Kind: tunnel.KindNgrok}}, "i", &out, nil)
+		n := newNotice(config{listen: listen, tunnel: tunnelConfig{kind: tunnelNgrok}}, "i", &out, nil)
 		n.local("http://127.0.0.1:8000")
 		told := strings.Contains(out.String(), "plain HTTP on "+want)
 		if want == "" && strings.Contains(out.String(), "plain HTTP") || want != "" && !told {
@@ -163,7 +161,7 @@ func TestAListenerBeyondLoopbackIsToldWithWhatItMeans(t *testing.T) {
 func TestASSHTunnelWithoutTLSIsToldWithWhatItMeans(t *testing.T) {
 	for url, want := range map[string]bool{"http://host:4711": true, "https://host": false} {
 		var out strings.Builder
-		n := newNotice(config{tunnel: tunnel.Config{Kind: tunnel.KindSSH}}, "i", &out, nil)
+		n := newNotice(config{tunnel: tunnelConfig{kind: tunnelSSH}}, "i", &out, nil)
 		n.public(url)
 		if strings.Contains(out.String(), "plain HTTP") != want {
 			t.Errorf("for %s it prints:\n%s", url, &out)

@@ -4,10 +4,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
+	"net/netip"
 	"os/user"
 	"strings"
 
 	"colabrelay/executor/tunnel"
+	"colabrelay/executor/tunnel/cloudflared"
+	"colabrelay/executor/tunnel/ngrok"
+	"colabrelay/executor/tunnel/ssh"
 )
 
 // Environment variables that say how a tunnel is opened.
@@ -18,89 +23,141 @@ const (
 	envSSHAgent    = "SSH_AUTH_SOCK"
 )
 
-// maxAllowed bounds --allow-cidr: each request is held against all of them, and
-// ngrok takes a policy of limited size.
+// maxAllowed bounds --allow-cidr: each request is compared with every range, and
+// ngrok accepts only policies of limited size.
 const maxAllowed = 100
 
-// tunnelFlags are the flags of one kind each.
-var tunnelFlags = map[string]tunnel.Kind{
-	"domain": tunnel.KindNgrok,
-	"ssh":    tunnel.KindSSH, "ssh-key": tunnel.KindSSH, "ssh-known-hosts": tunnel.KindSSH, "ssh-accept-new": tunnel.KindSSH,
-	"ssh-remote": tunnel.KindSSH, "ssh-url": tunnel.KindSSH,
+// tunnelKind is a value of --tunnel.
+type tunnelKind string
+
+const (
+	tunnelNgrok       tunnelKind = "ngrok"
+	tunnelSSH         tunnelKind = "ssh"
+	tunnelCloudflared tunnelKind = "cloudflared"
+	tunnelNone        tunnelKind = "none"
+)
+
+// tunnelFlags are the flags that apply to one kind only.
+var tunnelFlags = map[string]tunnelKind{
+	"domain": tunnelNgrok,
+	"ssh":    tunnelSSH, "ssh-key": tunnelSSH, "ssh-known-hosts": tunnelSSH, "ssh-accept-new": tunnelSSH,
+	"ssh-remote": tunnelSSH, "ssh-url": tunnelSSH,
 }
 
-// addTunnelFlags defines what readTunnel checks; kind is the value of --tunnel.
-func addTunnelFlags(flags *flag.FlagSet, c *tunnel.Config, kind *string) {
-	flags.StringVar(kind, "tunnel", "", "")
-	flags.StringVar(&c.Domain, "domain", "", "")
-	flags.StringVar(&c.SSH.Server, "ssh", "", "")
-	flags.StringVar(&c.SSH.KeyFile, "ssh-key", "", "")
-	flags.StringVar(&c.SSH.KnownHosts, "ssh-known-hosts", "", "")
-	flags.BoolVar(&c.SSH.AcceptNew, "ssh-accept-new", false, "")
-	flags.StringVar(&c.SSH.Remote, "ssh-remote", "", "")
-	flags.StringVar(&c.SSH.URL, "ssh-url", "", "")
+// tunnelConfig says which tunnel to open. The fields of other kinds are ignored.
+type tunnelConfig struct {
+	kind        tunnelKind
+	allow       []netip.Prefix // visitors outside these ranges are refused; empty allows all
+	ngrok       ngrok.Config
+	ssh         ssh.Config
+	cloudflared cloudflared.Config
+}
+
+// newTunnel makes the tunnel, which is nil for the kind none. It opens nothing.
+func (c tunnelConfig) newTunnel(log *slog.Logger) (tunnel.Tunnel, error) {
+	switch c.kind {
+	case tunnelNgrok:
+		c.ngrok.Allow, c.ngrok.Log = c.allow, log
+		return ngrok.New(c.ngrok)
+	case tunnelSSH:
+		c.ssh.Log = log
+		return ssh.New(c.ssh)
+	case tunnelCloudflared:
+		c.cloudflared.Log = log
+		return cloudflared.New(c.cloudflared), nil
+	}
+	return nil, nil
+}
+
+// addFlags defines the flags of the tunnels.
+func (c *tunnelConfig) addFlags(flags *flag.FlagSet) {
+	flags.StringVar((*string)(&c.kind), "tunnel", "", "")
+	flags.StringVar(&c.ngrok.Domain, "domain", "", "")
+	flags.StringVar(&c.ssh.Server, "ssh", "", "")
+	flags.StringVar(&c.ssh.KeyFile, "ssh-key", "", "")
+	flags.StringVar(&c.ssh.KnownHosts, "ssh-known-hosts", "", "")
+	flags.BoolVar(&c.ssh.AcceptNew, "ssh-accept-new", false, "")
+	flags.StringVar(&c.ssh.Remote, "ssh-remote", "", "")
+	flags.StringVar(&c.ssh.URL, "ssh-url", "", "")
 	flags.Func("allow-cidr", "", func(text string) error {
 		prefix, err := tunnel.ParseCIDR(text)
-		c.Allow = append(c.Allow, prefix)
+		c.allow = append(c.allow, prefix)
 		return err
 	})
 }
 
-// readTunnel takes the rest from the environment and checks all of it.
-func (c *config) readTunnel(flags *flag.FlagSet, kind string, getenv func(string) string) error {
-	t := &c.tunnel
-	t.Version = version
-	t.Token = strings.TrimSpace(getenv(envNgrokToken))
-	t.Server = getenv(envNgrokServer)
-	t.CAFile = getenv(envNgrokCA)
-	t.Getenv = getenv
-	t.SSH.Home, t.SSH.AgentSocket, t.SSH.User = getenv("HOME"), getenv(envSSHAgent), userName()
-	var err error
-	if t.Kind, err = tunnel.ParseKind(kind, t.Token); err != nil {
-		return fmt.Errorf("--tunnel %s: want ngrok, ssh, cloudflared or none", kind)
+// finish reads the rest from the environment, and checks all of it.
+func (c *tunnelConfig) finish(flags *flag.FlagSet, getenv func(string) string) error {
+	c.ngrok.Version = version
+	c.ngrok.Token = strings.TrimSpace(getenv(envNgrokToken))
+	c.ngrok.Server = getenv(envNgrokServer)
+	c.ngrok.CAFile = getenv(envNgrokCA)
+	c.cloudflared.Getenv = getenv
+	c.ssh.Home, c.ssh.AgentSocket, c.ssh.User = getenv("HOME"), getenv(envSSHAgent), userName()
+	if err := c.chooseKind(); err != nil {
+		return err
 	}
-	faults := []error{c.misplaced(flags), c.checkAllow()}
+	faults := []error{c.misplaced(flags)}
+	if len(c.allow) > maxAllowed {
+		faults = append(faults, fmt.Errorf("--allow-cidr: %d ranges are too many; at most %d are allowed", len(c.allow), maxAllowed))
+	}
 	switch {
-	case t.Kind == tunnel.KindNgrok && t.Token == "":
+	case c.kind == tunnelNgrok && c.ngrok.Token == "":
 		faults = append(faults, fmt.Errorf("--tunnel ngrok: %s is not set; copy the token from https://dashboard.ngrok.com/get-started/your-authtoken", envNgrokToken))
-	case t.Kind == tunnel.KindSSH && t.SSH.Server == "":
+	case c.kind == tunnelSSH && c.ssh.Server == "":
 		faults = append(faults, errors.New("--tunnel ssh: name the server with --ssh [user@]host[:port]"))
 	default:
-		_, err = tunnel.New(*t) // opens nothing, checks the rest
-		faults = append(faults, err)
+		faults = append(faults, c.check())
 	}
 	return errors.Join(faults...)
 }
 
-// misplaced finds flags that the chosen kind would not heed.
-func (c *config) misplaced(flags *flag.FlagSet) error {
-	var faults []error
-	flags.Visit(func(f *flag.Flag) {
-		kind, ofOne := tunnelFlags[f.Name]
-		if !ofOne || kind == c.tunnel.Kind {
-			return
-		}
-		hint := "add --tunnel " + string(kind)
-		if kind == tunnel.KindNgrok {
-			hint = "set " + envNgrokToken
-		}
-		faults = append(faults, fmt.Errorf("--%s %s: only for the tunnel %s; %s", f.Name, f.Value, kind, hint))
-	})
-	return errors.Join(faults...)
-}
-
-// checkAllow refuses a list that could not be held to.
-func (c *config) checkAllow() error {
-	if len(c.tunnel.Allow) > maxAllowed {
-		return fmt.Errorf("--allow-cidr: %d of them; %d is the most", len(c.tunnel.Allow), maxAllowed)
+// check checks the settings that the kind's own package knows.
+func (c *tunnelConfig) check() error {
+	t, err := c.newTunnel(nil)
+	if err != nil {
+		return err
 	}
-	if len(c.tunnel.Allow) > 0 && !c.tunnel.Traits().TellsVisitor {
-		return errors.New("--allow-cidr: behind the proxy of --ssh-url every visitor has the proxy's address; have the proxy itself turn others away")
+	if t != nil && len(c.allow) > 0 && !t.Traits().ReportsVisitor {
+		return errors.New("--allow-cidr: behind the proxy of --ssh-url every visitor has the proxy's address; restrict visitors in the proxy itself")
 	}
 	return nil
 }
 
-// userName is who logs in to an SSH server that names nobody.
+// chooseKind checks the value of --tunnel. Without one, the kind is ngrok if
+// there is an authtoken, and none otherwise.
+func (c *tunnelConfig) chooseKind() error {
+	switch c.kind {
+	case tunnelNgrok, tunnelSSH, tunnelCloudflared, tunnelNone:
+	case "":
+		c.kind = tunnelNone
+		if c.ngrok.Token != "" {
+			c.kind = tunnelNgrok
+		}
+	default:
+		return fmt.Errorf("--tunnel %s: want ngrok, ssh, cloudflared or none", c.kind)
+	}
+	return nil
+}
+
+// misplaced finds flags that the chosen kind would ignore.
+func (c *tunnelConfig) misplaced(flags *flag.FlagSet) error {
+	var faults []error
+	flags.Visit(func(f *flag.Flag) {
+		kind, ofOneKind := tunnelFlags[f.Name]
+		if !ofOneKind || kind == c.kind {
+			return
+		}
+		hint := "add --tunnel " + string(kind)
+		if kind == tunnelNgrok {
+			hint = "set " + envNgrokToken
+		}
+		faults = append(faults, fmt.Errorf("--%s %s: applies to the tunnel %s only; %s", f.Name, f.Value, kind, hint))
+	})
+	return errors.Join(faults...)
+}
+
+// userName is the login name for an SSH server if --ssh names none.
 func userName() string {
 	who, err := user.Current()
 	if err != nil {

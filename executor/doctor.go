@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -32,7 +31,10 @@ const (
 	fail verdict = "fail" // the executor would not work
 )
 
-const lowDiskGB = 2
+const (
+	lowDiskGB          = 2
+	tunnelCheckTimeout = 10 * time.Second
+)
 
 // report prints findings and remembers whether one is a failure.
 type report struct {
@@ -146,7 +148,6 @@ func (r *report) workdir(dir string) {
 	r.say(ok, "workdir", "%s", dir)
 }
 
-// tunnel tells whether the chosen tunnel could be had.
 // stateDir tells whether another executor has the state dir. One that is not there yet
 // is made at the start.
 func (r *report) stateDir(dir string) {
@@ -164,30 +165,36 @@ func (r *report) stateDir(dir string) {
 	r.say(ok, "state", "%s", dir)
 }
 
-// listen tells whether the address is free.
+// listen reports whether the address is free.
 func (r *report) listen(ctx context.Context, address string) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	found, err := tunnel.NewLocal(address).Check(ctx)
 	if err != nil {
-		r.say(fail, "listen", "%v; choose another address with --listen", err)
+		r.say(fail, "listen", "%v", err)
 		return
 	}
-	l.Close()
-	r.say(ok, "listen", "%s is free", address)
+	r.say(ok, "listen", "%s", found)
 }
 
-func (r *report) tunnel(ctx context.Context, c tunnel.Config) {
-	if c.Kind == tunnel.KindNone {
-		r.say(warn, "tunnel", "none: set %s, or --tunnel ssh or cloudflared, to be reached from another machine", envNgrokToken)
+// tunnel reports whether the chosen tunnel could be opened.
+func (r *report) tunnel(ctx context.Context, c tunnelConfig) {
+	t, err := c.newTunnel(nil)
+	if t == nil && err == nil {
+		r.say(warn, "tunnel", "none: only this machine can reach the executor; set %s, or use --tunnel ssh or --tunnel cloudflared", envNgrokToken)
 		return
 	}
-	found, err := tunnel.Check(ctx, c)
+	ctx, cancel := context.WithTimeout(ctx, tunnelCheckTimeout)
+	defer cancel()
+	found := ""
+	if err == nil {
+		found, err = t.Check(ctx)
+	}
 	if err != nil {
 		r.say(fail, "tunnel", "%v", err)
 		return
 	}
 	r.say(ok, "tunnel", "%s", found)
-	if len(c.Allow) > 0 {
-		r.say(ok, "visitors", "only from %s", joined(c.Allow))
+	if len(c.allow) > 0 {
+		r.say(ok, "visitors", "only from %s", joined(c.allow))
 	}
 }
 

@@ -29,7 +29,7 @@ func TestDoctorTellsOfTheChosenTunnel(t *testing.T) {
 		want string
 	}{
 		"none":        {want: "warn  tunnel"},
-		"cloudflared": {args: []string{"--tunnel", "cloudflared"}, want: "fail  tunnel    no tunnel by cloudflared: the program is not on PATH; install it"},
+		"cloudflared": {args: []string{"--tunnel", "cloudflared"}, want: "fail  tunnel    no tunnel through cloudflared: the program is not on PATH; install it"},
 		"ssh":         {args: []string{"--tunnel", "ssh", "--ssh", "me@127.0.0.1:1"}, want: `fail  tunnel    ssh server "127.0.0.1" can't be reached`},
 		"ngrok":       {env: []string{envNgrokToken, "t", envNgrokServer, "127.0.0.1:1"}, want: "fail  tunnel    ngrok can't be reached"},
 	} {

@@ -72,14 +72,14 @@ func (x *executor) run(ctx context.Context) error {
 		Secret: x.cfg.secret, Instance: contract.Instance{ID: x.state.instanceID, Start: x.start}, Version: version, Started: x.started,
 		Shutdown: stop, Ending: ctx.Done(), Log: x.log, ClientAddr: tunnel.ClientAddr,
 	})
-	x.server = api.Server(tunnel.Restrict(x.cfg.tunnel.Allow, x.api), tunnel.ConnContext)
+	x.server = api.Server(tunnel.Restrict(x.cfg.tunnel.allow, x.api), tunnel.ConnContext)
 	x.server.BaseContext = func(net.Listener) context.Context { return requests }
 	x.server.ErrorLog = slog.NewLogLogger(x.log.Handler(), slog.LevelInfo) // broken connections, mostly
 
-	x.log.Info("starting", "component", "executor", "version", version, "listen", x.cfg.listen, "tunnel", x.cfg.tunnel.Kind,
+	x.log.Info("starting", "component", "executor", "version", version, "listen", x.cfg.listen, "tunnel", x.cfg.tunnel.kind,
 		"workdir", x.cfg.workDir, "state_dir", x.cfg.stateDir, "key_id", x.cfg.secret.KeyID(), "instance_id", x.state.instanceID)
 	g, ctx := errgroup.WithContext(ctx)
-	if err := x.open(g, network); err != nil {
+	if err := x.open(network, g); err != nil {
 		return err
 	}
 	g.Go(func() error {
@@ -92,17 +92,15 @@ func (x *executor) run(ctx context.Context) error {
 }
 
 // open starts the listener on this machine and the tunnel.
-func (x *executor) open(g *errgroup.Group, network context.Context) error {
-	c := x.cfg.tunnel
-	c.Log = x.log
-	local := tunnel.NewNone(x.cfg.listen)
-	if c.Kind != tunnel.KindNone {
-		public, err := tunnel.New(c)
-		if err != nil {
-			return err
-		}
+func (x *executor) open(network context.Context, g *errgroup.Group) error {
+	public, err := x.cfg.tunnel.newTunnel(x.log)
+	if err != nil {
+		return err
+	}
+	if public != nil {
 		g.Go(func() error { return public.Run(network, x.notice.public, x.server.Serve) })
 	}
+	local := tunnel.NewLocal(x.cfg.listen)
 	g.Go(func() error { return local.Run(network, x.notice.local, x.server.Serve) })
 	return nil
 }

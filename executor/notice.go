@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"colabrelay/executor/tunnel"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
@@ -49,7 +48,7 @@ func (n *notice) local(url string) {
 	if where := beyondLoopback(n.cfg.listen); where != "" {
 		n.line("note", "plain HTTP on "+where+": requests must be signed, but whoever is on the way can read them")
 	}
-	if n.cfg.tunnel.Kind == tunnel.KindNone {
+	if n.cfg.tunnel.kind == tunnelNone {
 		n.reachable(url)
 	}
 }
@@ -72,7 +71,7 @@ func (n *notice) public(url string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.line("public", url)
-	if n.cfg.tunnel.Kind == tunnel.KindSSH && strings.HasPrefix(url, "http:") {
+	if n.cfg.tunnel.kind == tunnelSSH && strings.HasPrefix(url, "http:") {
 		n.line("note", "plain HTTP to the SSH server: requests must be signed, but whoever is on the way can read them")
 	}
 	n.reachable(url)
@@ -87,7 +86,7 @@ func (n *notice) reachable(url string) {
 	if n.cfg.generated {
 		n.line("pair", "run `relay pair` on the laptop and paste this there:")
 		n.line("", n.pairing())
-		if n.cfg.tunnel.Kind == tunnel.KindNone {
+		if n.cfg.tunnel.kind == tunnelNone {
 			n.line("note", "this address works on this machine only: there is no tunnel")
 		}
 	}

@@ -1,0 +1,189 @@
+// Package cloudflared opens a quick tunnel of Cloudflare by running the
+// cloudflared program: it needs no account, and the URL is another one at each
+// start.
+//
+// It must not pass on secrets to the program. The only variable that it reads
+// without Config.Getenv is PATH, to find the program.
+//
+// Start reading at Run. process.go runs the program once, log.go reads what it
+// prints.
+package cloudflared
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"time"
+
+	"colabrelay/executor/tunnel"
+)
+
+const (
+	programName = "cloudflared"
+	// connectTimeout is how long the program may be without a connection to
+	// Cloudflare. When Cloudflare has forgotten a quick tunnel, the program
+	// requests it again and again under a name that never works again.
+	connectTimeout = 90 * time.Second
+	// endTimeout is how long the program may take to end. It would wait up to
+	// 30 s for responses that nobody awaits any more.
+	endTimeout = time.Second
+)
+
+// Config says how to run the program.
+type Config struct {
+	// Getenv reads the variables that the program gets; nil passes on none.
+	Getenv func(string) string
+	Log    *slog.Logger // nil discards
+}
+
+// Tunnel reaches the executor through a quick tunnel.
+type Tunnel struct {
+	environ []string
+	log     *slog.Logger
+	retry   tunnel.Retry
+
+	connectTimeout time.Duration
+}
+
+// New opens nothing.
+func New(c Config) *Tunnel {
+	log := tunnel.Logger(c.Log)
+	return &Tunnel{environ: environ(c.Getenv), log: log, retry: tunnel.NewRetry(log), connectTimeout: connectTimeout}
+}
+
+// passedOn are the variables that the program may need. It gets no others: our
+// secret is among them, and a TUNNEL_… variable could select another tunnel.
+var passedOn = []string{
+	"HOME", "PATH", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "TUNNEL_TRANSPORT_PROTOCOL", "TUNNEL_EDGE_IP_VERSION",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+}
+
+func environ(getenv func(string) string) []string {
+	environ := []string{} // nil would pass on all of ours
+	if getenv == nil {
+		return environ
+	}
+	for _, name := range passedOn {
+		if value := getenv(name); value != "" {
+			environ = append(environ, name+"="+value)
+		}
+	}
+	return environ
+}
+
+// find looks for the program on PATH.
+func find() (string, error) {
+	program, err := exec.LookPath(programName)
+	if err != nil {
+		return "", &tunnel.Refused{By: programName, Explanation: "the program is not on PATH; install it from https://developers.cloudflare.com/cloudflare-one/connections/connect-networks/downloads/"}
+	}
+	return program, nil
+}
+
+// Traits implements tunnel.Tunnel.
+func (*Tunnel) Traits() tunnel.Traits {
+	return tunnel.Traits{Drops: true, ChangesURL: true, Refuses: true, ReportsVisitor: true}
+}
+
+// Check implements tunnel.Tunnel. It asks the program for its version, which also
+// shows that the program is built for this machine.
+func (t *Tunnel) Check(ctx context.Context) (string, error) {
+	program, err := find()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, program, "--version")
+	cmd.Env = t.environ
+	output, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %v; install it again", program, err)
+	}
+	version, _, _ := strings.Cut(string(output), "\n")
+	return strings.TrimSpace(version) + " at " + program, nil
+}
+
+// Run implements tunnel.Tunnel. It listens on one loopback port for the whole
+// time, and starts the program again whenever it has ended.
+func (t *Tunnel) Run(ctx context.Context, ready func(url string), serve func(net.Listener) error) error {
+	program, err := find()
+	if err != nil {
+		return err
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen for cloudflared: %v", err)
+	}
+	defer l.Close()
+	programs, stop := context.WithCancel(ctx)
+	defer stop()
+	served := tunnel.Start(func() error { return serve(listener{l}) })
+	ran := tunnel.Start(func() error {
+		return t.retry.Run(programs, ready, func(ctx context.Context, status *tunnel.Status) error {
+			return t.runOnce(ctx, status, t.command(program, l.Addr().String()))
+		})
+	})
+	select {
+	case <-served.Done:
+		if errors.Is(served.Err(), http.ErrServerClosed) {
+			<-ctx.Done() // responses in progress
+		}
+		err = fmt.Errorf("serve cloudflared's connections: %v", served.Err())
+		stop()
+		ran.Err()
+	case <-ran.Done: // refused, or ctx has ended
+		err = ran.Err()
+	}
+	l.Close()
+	served.Err()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// listener marks the connections of our own cloudflared process.
+type listener struct{ net.Listener }
+
+// Accept implements net.Listener. Cloudflare sets the named header on each
+// request, whatever the visitor sent. Only programs on this machine can connect
+// here and write another address.
+func (l listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &tunnel.Conn{Conn: conn, VisitorHeader: "Cf-Connecting-Ip"}, nil
+}
+
+func (t *Tunnel) command(program, address string) *exec.Cmd {
+	cmd := exec.Command(program, "tunnel", "--url", "http://"+address, "--no-autoupdate")
+	cmd.Env = t.environ
+	cmd.SysProcAttr = ownGroup()
+	cmd.WaitDelay = endTimeout // a child that it left behind may keep its output open
+	return cmd
+}
+
+// runOnce runs the program until it ends. Its error is a refusal if the program
+// can't be started, and a temporary one if it opened no tunnel.
+func (t *Tunnel) runOnce(ctx context.Context, status *tunnel.Status, cmd *exec.Cmd) error {
+	p := &process{connectTimeout: t.connectTimeout, log: logReader{log: t.log, up: func(url string) {
+		status.Up()
+		status.URL(url)
+	}}}
+	err := p.run(ctx, cmd)
+	if !p.started {
+		return &tunnel.Refused{By: programName, Explanation: fmt.Sprintf("the program can't be started: %v", err)}
+	}
+	if p.log.opened() {
+		return fmt.Errorf("cloudflared: %v; its last message: %s", err, p.log.last)
+	}
+	refused := &tunnel.Refused{By: programName, Temporary: true, Explanation: fmt.Sprintf(
+		"the program opened none; its last message was %q. Cloudflare may limit quick tunnels, or this network may block port 7844 (TUNNEL_TRANSPORT_PROTOCOL=http2 uses TCP)", p.log.last)}
+	return fmt.Errorf("%w (%v)", refused, err)
+}

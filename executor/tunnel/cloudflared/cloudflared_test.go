@@ -1,0 +1,195 @@
+package cloudflared
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"colabrelay/executor/tunnel/tunneltest"
+)
+
+var (
+	start = tunneltest.Start
+	visit = tunneltest.Visit
+	hello = tunneltest.Hello
+)
+
+func refusalOf(t *testing.T, tun *Tunnel) string {
+	t.Helper()
+	return start(t, tun, hello).Refused().Error()
+}
+
+func TestCheckAsksTheProgramForItsVersion(t *testing.T) {
+	f := installStandIn(t)
+	found, err := New(Config{}).Check(t.Context())
+	if want := "cloudflared version 2026.9.0 (built 2026-09-01-1200 UTC) at " + f.file(programName); err != nil || found != want {
+		t.Errorf("it found %q, %v", found, err)
+	}
+	f.replace("\x7fELF")
+	if _, err := New(Config{}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "install it again") {
+		t.Errorf("of a program for another machine it says %v", err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := New(Config{}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "not on PATH") {
+		t.Errorf("of a missing program it says %v", err)
+	}
+}
+
+func TestTheRefusalOfAMissingCloudflaredSaysWhereToGetIt(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if text := refusalOf(t, impatient(Config{})); !strings.Contains(text, "not on PATH; install it from https://") {
+		t.Errorf("it says %q", text)
+	}
+}
+
+func TestACloudflaredForAnotherMachineIsRefused(t *testing.T) {
+	installStandIn(t).replace("\x7fELF of another machine")
+	if text := refusalOf(t, impatient(Config{})); !strings.Contains(text, "can't be started") {
+		t.Errorf("it says %q", text)
+	}
+}
+
+func TestTheRefusalOfACloudflaredWithoutATunnelQuotesItsMessage(t *testing.T) {
+	for behaviour, words := range map[string]string{
+		"limited":     "failed to unmarshal quick Tunnel",
+		"unreachable": "no such host",
+		"unconnected": "Failed to dial a quic connection",
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			f := installStandIn(t)
+			f.behave(behaviour)
+			tun := impatient(Config{})
+			tun.connectTimeout = 10 * tunneltest.QuickRetry
+			if text := refusalOf(t, tun); !strings.Contains(text, words) || strings.Contains(text, "\n") {
+				t.Errorf("it says %q", text)
+			}
+			if len(f.started()) < 2 {
+				t.Error("it was not tried again")
+			}
+		})
+	}
+}
+
+func TestATunnelThatCloudflareForgotIsOpenedAnew(t *testing.T) {
+	f := installStandIn(t)
+	f.behave("forgotten")
+	tun := impatient(Config{})
+	tun.connectTimeout = 10 * tunneltest.QuickRetry
+	r := start(t, tun, hello)
+	old := r.URL()
+	f.behave("")
+	tunneltest.Until(t, "another program runs", func() bool { return len(f.started()) > 1 })
+	url := old
+	tunneltest.Until(t, "its URL answers", func() bool {
+		url = r.Latest(url)
+		_, body, err := visit(url)
+		return url != old && err == nil && body == "hello"
+	})
+}
+
+func TestCloudflaredIsGivenNoSecret(t *testing.T) {
+	f := installStandIn(t)
+	environ := map[string]string{
+		"EXECUTOR_SECRET": "secret one", "NGROK_AUTHTOKEN": "secret two", "TUNNEL_TOKEN": "secret three",
+		"HOME": "/home/of", "TUNNEL_TRANSPORT_PROTOCOL": "http2",
+	}
+	for name, value := range environ {
+		t.Setenv(name, value)
+	}
+	start(t, impatient(Config{Getenv: func(name string) string { return environ[name] }}), hello).URL()
+	raw, err := os.ReadFile(f.file("environ"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(string(raw)); got != "HOME=/home/of\nTUNNEL_TRANSPORT_PROTOCOL=http2" {
+		t.Errorf("it is given\n%s", got)
+	}
+}
+
+func TestCloudflaredEndsWithTheTunnel(t *testing.T) {
+	for _, behaviour := range []string{"", "stubborn"} {
+		t.Run("behaves "+behaviour, func(t *testing.T) {
+			f := installStandIn(t)
+			f.behave(behaviour)
+			r := start(t, impatient(Config{}), hello)
+			r.URL()
+			started := time.Now()
+			_ = r.Stop()
+			if took := time.Since(started); took > 3*time.Second {
+				t.Errorf("the end took %s", took)
+			}
+			if err := syscall.Kill(f.started()[0], 0); !errors.Is(err, syscall.ESRCH) {
+				t.Errorf("the program lives: %v", err)
+			}
+		})
+	}
+}
+
+func TestLinesOfCloudflared(t *testing.T) {
+	type state struct {
+		URL, Last, Reported string
+		Connected           bool
+	}
+	for name, c := range map[string]struct {
+		lines []string
+		want  state
+	}{
+		"before it is connected": {
+			[]string{"2021-09-03T10:44:41Z INF |  https://symantec-transferred-lock-revenues.trycloudflare.com                              |"},
+			state{URL: "https://symantec-transferred-lock-revenues.trycloudflare.com", Last: "INF |  https://symantec-transferred-lock-revenues.trycloudflare.com                              |"},
+		},
+		"once it is connected": {
+			[]string{"2023-04-18T14:06:49Z INF |  https://a-b.trycloudflare.com  |", "2024-02-08T06:25:48Z INF Registered tunnel connection connIndex=0 ip=198.41.192.167"},
+			state{URL: "https://a-b.trycloudflare.com", Reported: "https://a-b.trycloudflare.com", Connected: true, Last: "INF Registered tunnel connection connIndex=0 ip=198.41.192.167"},
+		},
+		"of an older version": {
+			[]string{"2022-06-01T16:23:11Z INF |  https://a.trycloudflare.com  |", "2022-06-01T16:23:12Z INF Connection c206cf44-945f-4c3c-a85c-af60c6338dc2 registered connIndex=0 location=ORD"},
+			state{URL: "https://a.trycloudflare.com", Reported: "https://a.trycloudflare.com", Connected: true, Last: "INF Connection c206cf44-945f-4c3c-a85c-af60c6338dc2 registered connIndex=0 location=ORD"},
+		},
+		"a fault that names the service": {
+			[]string{`failed to request quick Tunnel: Post "https://api.trycloudflare.com/tunnel": dial tcp: i/o timeout`, "goodbye"},
+			state{Last: `failed to request quick Tunnel: Post "https://api.trycloudflare.com/tunnel": dial tcp: i/o timeout`},
+		},
+		"a page of another domain in a box": {
+			[]string{"2023-04-18T14:06:49Z INF |  https://a.trycloudflare.com.evil.example  |"},
+			state{Last: "INF |  https://a.trycloudflare.com.evil.example  |"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got state
+			r := &logReader{up: func(url string) { got.Reported = url }, log: slog.New(slog.DiscardHandler)}
+			for _, line := range c.lines {
+				r.read(line)
+			}
+			got.URL, got.Last, got.Connected = r.url, r.last, r.connected
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func FuzzLinesOfCloudflared(f *testing.F) {
+	f.Add("2023-04-18T14:06:49Z INF |  https://a-b.trycloudflare.com  |\nINF Registered tunnel connection")
+	f.Fuzz(func(t *testing.T, output string) {
+		r := &logReader{up: func(url string) {
+			if !strings.HasSuffix(url, ".trycloudflare.com") {
+				t.Errorf("reported %q", url)
+			}
+		}, log: slog.New(slog.DiscardHandler)}
+		lines := make(chan string)
+		go readLines(strings.NewReader(output), lines)
+		for line := range lines {
+			if len(line) > maxLogLine {
+				t.Errorf("a line of %d bytes", len(line))
+			}
+			r.read(line)
+		}
+	})
+}

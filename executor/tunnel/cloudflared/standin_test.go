@@ -1,0 +1,189 @@
+package cloudflared
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"colabrelay/executor/tunnel/tunneltest"
+)
+
+// The stand-in for cloudflared, which can't reach Cloudflare in a test, is this
+// test program under that name. Its arguments and the form of the lines that it
+// prints are those of the real program, as shown by its sources
+// (cmd/cloudflared/tunnel/quick_tunnel.go) and the logs in its issues. Its
+// "network" is a listener on loopback whose port is in the name that it prints.
+
+// standInFolder is the folder of a stand-in, which comes first on PATH.
+type standInFolder struct {
+	t    *testing.T
+	path string
+}
+
+func installStandIn(t *testing.T) *standInFolder {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &standInFolder{t: t, path: t.TempDir()}
+	if err := os.Symlink(program, f.file(programName)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", f.path+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return f
+}
+
+func (f *standInFolder) file(name string) string { return filepath.Join(f.path, name) }
+
+// behave sets how programs behave that are started from now on.
+func (f *standInFolder) behave(how string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.file("behaviour"), []byte(how), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// started returns the pids of all programs that were started.
+func (f *standInFolder) started() []int {
+	raw, _ := os.ReadFile(f.file("started"))
+	var pids []int
+	for _, field := range strings.Fields(string(raw)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// replace overwrites the program with a file that is not a program.
+func (f *standInFolder) replace(content string) {
+	f.t.Helper()
+	if err := os.Remove(f.file(programName)); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(f.file(programName), []byte(content), 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// kill kills the program that was started last.
+func (f *standInFolder) kill() {
+	pids := f.started()
+	if err := syscall.Kill(pids[len(pids)-1], syscall.SIGKILL); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// standIn is the program.
+func standIn(args []string, stderr io.Writer) int {
+	folder := filepath.Dir(args[0])
+	say := func(level, format string, words ...any) {
+		fmt.Fprintf(stderr, "%s %s %s\n", time.Now().UTC().Format(time.RFC3339), level, fmt.Sprintf(format, words...))
+	}
+	behaviour, _ := os.ReadFile(filepath.Join(folder, "behaviour"))
+	_ = os.WriteFile(filepath.Join(folder, "environ"), []byte(strings.Join(os.Environ(), "\n")), 0o600)
+	if len(args) == 2 && args[1] == "--version" {
+		fmt.Println("cloudflared version 2026.9.0 (built 2026-09-01-1200 UTC)")
+		return 0
+	}
+	if len(args) != 5 || args[1] != "tunnel" || args[2] != "--url" || args[4] != "--no-autoupdate" {
+		fmt.Fprintf(stderr, "Incorrect Usage: %q\n", args)
+		return 1
+	}
+	pids, err := os.OpenFile(filepath.Join(folder, "started"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 1
+	}
+	fmt.Fprintln(pids, os.Getpid())
+	pids.Close()
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM)
+
+	say("INF", "Thank you for trying Cloudflare Tunnel. Doing so, without a Cloudflare account, is a quick way to experiment and try it out. However, be aware that these account-less Tunnels have no uptime guarantee, are subject to the Cloudflare Online Services Terms of Use (https://www.cloudflare.com/website-terms/), and Cloudflare reserves the right to investigate your use of Tunnels for violations of such terms.")
+	say("INF", "Requesting new quick Tunnel on trycloudflare.com...")
+	switch string(behaviour) {
+	case "limited":
+		say("ERR", `Error unmarshaling QuickTunnel response: error code: 1015 error="invalid character 'e' looking for beginning of value" status_code="429 Too Many Requests"`)
+		fmt.Fprintln(stderr, "failed to unmarshal quick Tunnel: invalid character 'e' looking for beginning of value")
+		return 1
+	case "unreachable":
+		fmt.Fprintln(stderr, `failed to request quick Tunnel: Post "https://api.trycloudflare.com/tunnel": dial tcp: lookup api.trycloudflare.com: no such host`)
+		return 1
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 1
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	printBox(say, "https://"+tunneltest.StandInName(port))
+	say("INF", "Cannot determine default configuration path. No file [config.yml config.yaml] in [~/.cloudflared ~/.cloudflare-warp ~/cloudflare-warp /etc/cloudflared /usr/local/etc/cloudflared]")
+	say("INF", "Version 2026.9.0 (Checksum 0000)")
+	say("INF", "Settings: map[ha-connections:1 no-autoupdate:true protocol:quic url:%s]", args[3])
+	say("INF", "Initial protocol quic")
+	if string(behaviour) == "unconnected" {
+		say("ERR", `Failed to dial a quic connection error="failed to dial to edge with quic: timeout: no recent network activity" connIndex=0 event=0 ip=198.41.192.57`)
+		say("INF", "Retrying connection in up to 2s connIndex=0 event=0 ip=198.41.192.57")
+	} else {
+		say("INF", "Registered tunnel connection connIndex=0 connection=830bf962-7674-4e02-b648-65177c832c67 event=0 ip=198.41.192.167 location=lax08 protocol=quic")
+		go http.Serve(l, standInEdge(args[3])) //nolint:errcheck // it ends with the program
+	}
+	if string(behaviour) == "forgotten" {
+		say("INF", "Unregistered tunnel connection connIndex=0 event=0 ip=198.41.192.167")
+		say("INF", "Retrying connection in up to 1s connIndex=0 event=0 ip=198.41.192.167")
+	}
+	<-asked
+	say("INF", "Initiating graceful shutdown due to signal terminated ...")
+	if string(behaviour) == "stubborn" {
+		select {}
+	}
+	// Not by os.Exit: under the race detector that takes a second.
+	signal.Reset(syscall.SIGTERM)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+	select {}
+}
+
+// printBox prints the URL the way cloudflared does.
+func printBox(say func(level, format string, words ...any), address string) {
+	lines := []string{"Your quick Tunnel has been created! Visit it at (it may take some time to be reachable):", address}
+	border := "+" + strings.Repeat("-", len(lines[0])+4) + "+"
+	say("INF", "%s", border)
+	for _, line := range lines {
+		say("INF", "|  %-*s  |", len(lines[0]), line)
+	}
+	say("INF", "%s", border)
+}
+
+// standInEdge forwards requests the way Cloudflare does: it sets a header to the
+// visitor's address, whatever the visitor wrote there.
+func standInEdge(target string) http.Handler {
+	to, err := url.Parse(target)
+	if err != nil {
+		return http.NotFoundHandler()
+	}
+	return &httputil.ReverseProxy{
+		FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host
+			host, _, _ := net.SplitHostPort(r.In.RemoteAddr)
+			r.Out.Header.Set("Cf-Connecting-Ip", host)
+			r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
+			r.SetXForwarded()
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+}

@@ -1,0 +1,77 @@
+package tunnel_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/executor/tunnel"
+	"colabrelay/executor/tunnel/tunneltest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestLocalConforms(t *testing.T) {
+	tunneltest.Run(t, func(*testing.T) tunneltest.Rig {
+		return tunneltest.Rig{Tunnel: tunnel.NewLocal("127.0.0.1:0"), Local: true}
+	})
+}
+
+func TestEveryKindRunsTheConformanceSuite(t *testing.T) {
+	folders, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := 0
+	for _, folder := range folders {
+		if !folder.IsDir() || strings.HasSuffix(folder.Name(), "test") {
+			continue
+		}
+		kinds++
+		source, err := os.ReadFile(folder.Name() + "/conformance_test.go")
+		if err != nil || !strings.Contains(string(source), "tunneltest.Run(") {
+			t.Errorf("%s does not run tunneltest.Run in its conformance_test.go: %v", folder.Name(), err)
+		}
+	}
+	if kinds != 3 {
+		t.Errorf("found %d kinds", kinds)
+	}
+}
+
+func TestLocalSaysWhyItCanNotListen(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	local := tunnel.NewLocal(l.Addr().String())
+	err = local.Run(t.Context(), func(string) { t.Error("ready") }, nil)
+	_, checked := local.Check(t.Context())
+	for _, err := range []error{err, checked} {
+		if err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), "--listen") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestLocalOnAllAddressesHasAURLToDial(t *testing.T) {
+	url := tunneltest.Start(t, tunnel.NewLocal(":0"), tunneltest.Hello).URL()
+	if _, body, err := tunneltest.Visit(url); err != nil || body != "hello" {
+		t.Errorf("%s gave %q, %v", url, body, err)
+	}
+}
+
+// Headers that name a visitor count only on connections from our own cloudflared.
+func TestClientAddrIsEmptyWithoutATunnel(t *testing.T) {
+	url := tunneltest.Start(t, tunnel.NewLocal("127.0.0.1:0"), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		fmt.Fprintf(w, "%q", tunnel.ClientAddr(req))
+	})).URL()
+	if _, body := tunneltest.VisitWithForgedHeaders(t, url, "127.0.0.9"); body != `""` {
+		t.Errorf("ClientAddr is %s", body)
+	}
+}

@@ -1,0 +1,362 @@
+package ngrok
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"colabrelay/executor/tunnel"
+	"colabrelay/executor/tunnel/ngroktest"
+	"colabrelay/executor/tunnel/tunneltest"
+)
+
+var (
+	start = tunneltest.Start
+	visit = tunneltest.Visit
+	hello = tunneltest.Hello
+)
+
+const testToken = "2abcDEFtestTokenThatMustNeverBePrinted_7xYz"
+
+func edgeConfig(edge *ngroktest.Edge) Config {
+	return Config{Token: testToken, Version: "1.2.3", Server: edge.Addr, CAFile: edge.CAFile}
+}
+
+func mustNew(t *testing.T, c Config) *Tunnel {
+	t.Helper()
+	tun, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tun
+}
+
+// impatient returns a tunnel with short delays that gives up after the given time.
+func impatient(t *testing.T, c Config, giveUp time.Duration) *Tunnel {
+	t.Helper()
+	tun := mustNew(t, c)
+	tun.retry.First, tun.retry.GiveUp = tunneltest.QuickRetry, giveUp
+	return tun
+}
+
+func TestNewFindsFaultsBeforeAnythingRuns(t *testing.T) {
+	for name, c := range map[string]Config{
+		"no token":        {},
+		"domain is a URL": {Token: testToken, Domain: "https://a.ngrok.app/path"},
+		"domain has port": {Token: testToken, Domain: "a.ngrok.app:443"},
+		"not a domain":    {Token: testToken, Domain: "my domain"},
+		"server no port":  {Token: testToken, Server: "localhost"},
+		"no such CA file": {Token: testToken, CAFile: "/does/not/exist"},
+		"CA without PEM":  {Token: testToken, CAFile: "/dev/null"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(c)
+			if err == nil {
+				t.Fatal("no fault found")
+			}
+			if errors.As(err, new(*tunnel.Refused)) || strings.Contains(err.Error(), testToken) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestADomainMayBePastedAsAURL(t *testing.T) {
+	for _, pasted := range []string{"a.ngrok.app", " https://a.ngrok.app/ "} {
+		if got, err := domainURL(pasted); err != nil || got != "https://a.ngrok.app" {
+			t.Errorf("domainURL(%q) = %q, %v", pasted, got, err)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	edge := ngroktest.Start(t)
+	if found, err := mustNew(t, edgeConfig(edge)).Check(t.Context()); err != nil || found != "ngrok can be reached at "+edge.Addr {
+		t.Errorf("it found %q, %v", found, err)
+	}
+	if len(edge.Auths()) != 0 {
+		t.Error("it logged in")
+	}
+	_, err := mustNew(t, Config{Token: testToken, Server: tunneltest.FreeAddress(t)}).Check(t.Context())
+	if err == nil || !strings.HasPrefix(err.Error(), "ngrok can't be reached: ") {
+		t.Errorf("of an unreachable server it says %v", err)
+	}
+}
+
+func TestTheVersionIsSentAsMetadata(t *testing.T) {
+	edge := ngroktest.Start(t)
+	start(t, mustNew(t, edgeConfig(edge)), hello).URL()
+	got := []string{edge.Auths()[0].Extra.Metadata, edge.Binds()[0].Extra.Metadata}
+	if diff := cmp.Diff([]string{"colab-relay 1.2.3", "colab-relay 1.2.3"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAllowedRangesAreSentAsATrafficPolicy(t *testing.T) {
+	edge := ngroktest.Start(t)
+	c := edgeConfig(edge)
+	c.Allow = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::7/128")}
+	start(t, mustNew(t, c), hello).URL()
+	want := `{"on_tcp_connect":[{"actions":[{"config":{"allow":["203.0.113.0/24","2001:db8::7/128"],"enforce":true},"type":"restrict-ips"}]}]}`
+	if diff := cmp.Diff(want, policyOf(t, edge)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNoTrafficPolicyIsSentWithoutRanges(t *testing.T) {
+	edge := ngroktest.Start(t)
+	start(t, mustNew(t, edgeConfig(edge)), hello).URL()
+	if got := policyOf(t, edge); got != "" {
+		t.Errorf("the policy is %s", got)
+	}
+}
+
+func policyOf(t *testing.T, edge *ngroktest.Edge) string {
+	t.Helper()
+	var opts struct{ TrafficPolicy string }
+	if err := json.Unmarshal(edge.Binds()[0].Opts, &opts); err != nil {
+		t.Fatal(err)
+	}
+	return opts.TrafficPolicy
+}
+
+func TestNgrokCarriesLargeBodiesUnchanged(t *testing.T) {
+	edge := ngroktest.Start(t)
+	url := start(t, mustNew(t, edgeConfig(edge)), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if _, err := io.Copy(w, req.Body); err != nil {
+			t.Error(err)
+		}
+	})).URL()
+	sent := bytes.Repeat([]byte(`{"key":"a body over many frames","n":0}`), 20<<20/38)
+	req, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(sent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The echo begins before the body has ended, as HTTP allows.
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	got := sha256.New()
+	if n, err := io.Copy(got, res.Body); err != nil || n != int64(len(sent)) {
+		t.Fatalf("%d of %d bytes came back, %v", n, len(sent), err)
+	}
+	if want := sha256.Sum256(sent); !bytes.Equal(got.Sum(nil), want[:]) {
+		t.Error("the bytes came back changed")
+	}
+}
+
+func TestADroppedSessionComesBackUnderItsURL(t *testing.T) {
+	edge := ngroktest.Start(t)
+	polls := make(chan struct{}, 1)
+	r := start(t, mustNew(t, edgeConfig(edge)), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/poll" {
+			polls <- struct{}{}
+			<-req.Context().Done()
+			return
+		}
+		fmt.Fprint(w, "hello")
+	}))
+	url := r.URL()
+	for drop := range 3 {
+		cut := make(chan bool, 1)
+		go func() {
+			status, _, err := visit(url + "/poll")
+			cut <- err != nil || status == http.StatusBadGateway
+		}()
+		<-polls
+		edge.DropSessions()
+		if !<-cut {
+			t.Fatal("the poll outlived its session")
+		}
+		tunneltest.Until(t, "the URL answers again", func() bool {
+			_, body, err := visit(url)
+			return err == nil && body == "hello"
+		})
+		binds := edge.Binds()
+		if len(binds) != drop+2 {
+			t.Fatalf("%d endpoints were asked for after drop %d", len(binds), drop+1)
+		}
+		last := binds[len(binds)-1]
+		if last.ID == "" || last.Extra.Token == "" {
+			t.Errorf("the endpoint was asked for again as %s", last.Raw)
+		}
+	}
+	if again := r.Latest(""); again != "" {
+		t.Errorf("the same URL was reported again: %q", again)
+	}
+}
+
+func TestAStoppedEndpointIsOpenedAnewAndItsURLReported(t *testing.T) {
+	edge := ngroktest.Start(t)
+	r := start(t, mustNew(t, edgeConfig(edge)), hello)
+	old := r.URL()
+	edge.StopTunnel("", "stopped in the dashboard")
+	now := r.URL()
+	if now == old {
+		t.Fatalf("both endpoints are at %s", now)
+	}
+	if _, body, err := visit(now); err != nil || body != "hello" {
+		t.Errorf("the new URL gave %q, %v", body, err)
+	}
+	// A dropped session must bring back the new endpoint only.
+	edge.DropSessions()
+	tunneltest.Until(t, "the new URL answers again", func() bool {
+		_, body, err := visit(now)
+		return err == nil && body == "hello"
+	})
+	if edge.Online(old) {
+		t.Error("the stopped endpoint is online again")
+	}
+}
+
+func TestARefusalEndsAtOnceWithOneLine(t *testing.T) {
+	for _, c := range []struct{ code, token, bind, says string }{
+		{"ERR_NGROK_105", "ERR_NGROK_105", "", "get-started/your-authtoken"},
+		{"ERR_NGROK_107", "ERR_NGROK_107", "", "reset or revoked"},
+		{"ERR_NGROK_121", "ERR_NGROK_121", "", "newer release"},
+		{"ERR_NGROK_199", "ERR_NGROK_199", "", "docs/errors/err_ngrok_199"},
+		{"ERR_NGROK_4018", "ERR_NGROK_4018", "", "verified"},
+		{"ERR_NGROK_320", "", "ERR_NGROK_320", "another account"},
+		{"ERR_NGROK_725", "", "ERR_NGROK_725", "used up"},
+	} {
+		t.Run(c.code, func(t *testing.T) {
+			edge := ngroktest.Start(t)
+			edge.RefuseToken(c.token)
+			edge.RefuseBind(c.bind)
+			started := time.Now()
+			err := start(t, mustNew(t, edgeConfig(edge)), hello).Ended()
+			if took := time.Since(started); took > 3*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			var refused *tunnel.Refused
+			if !errors.As(err, &refused) || refused.Code != c.code {
+				t.Fatalf("Run ended with %v", err)
+			}
+			if text := err.Error(); strings.ContainsAny(text, "\r\n") || !strings.Contains(text, c.says) || strings.Contains(text, testToken) {
+				t.Errorf("it says %q", text)
+			}
+			if n := len(edge.Auths()); n != 1 {
+				t.Errorf("%d logins were tried", n)
+			}
+		})
+	}
+}
+
+func TestATokenRevokedLaterEndsTheTunnel(t *testing.T) {
+	edge := ngroktest.Start(t)
+	r := start(t, mustNew(t, edgeConfig(edge)), hello)
+	r.URL()
+	edge.RefuseToken("ERR_NGROK_107")
+	edge.DropSessions()
+	var refused *tunnel.Refused
+	if err := r.Ended(); !errors.As(err, &refused) || refused.Code != "ERR_NGROK_107" {
+		t.Errorf("Run ended with %v", err)
+	}
+}
+
+func TestAnEndpointStoppedForGoodEndsTheTunnel(t *testing.T) {
+	edge := ngroktest.Start(t)
+	r := start(t, mustNew(t, edgeConfig(edge)), hello)
+	r.URL()
+	edge.StopTunnel("ERR_NGROK_727", "no requests left")
+	var refused *tunnel.Refused
+	if err := r.Ended(); !errors.As(err, &refused) || refused.Code != "ERR_NGROK_727" {
+		t.Errorf("Run ended with %v", err)
+	}
+}
+
+func TestADomainStillOnlineIsWaitedFor(t *testing.T) {
+	edge := ngroktest.Start(t)
+	c := edgeConfig(edge)
+	c.Domain = "lab.ngrok.app"
+	dead := start(t, mustNew(t, c), hello)
+	url := dead.URL()
+	next := start(t, impatient(t, c, time.Minute), hello)
+	tunneltest.Until(t, "the second was told to wait twice", func() bool { return len(edge.Binds()) >= 3 })
+	_ = dead.Stop()
+	if got := next.URL(); got != url {
+		t.Errorf("the second is at %s, the first was at %s", got, url)
+	}
+}
+
+func TestADomainOnlineForEverIsGivenUp(t *testing.T) {
+	edge := ngroktest.Start(t)
+	edge.RefuseBind("ERR_NGROK_334")
+	r := start(t, impatient(t, edgeConfig(edge), 100*time.Millisecond), hello)
+	var refused *tunnel.Refused
+	if err := r.Ended(); !errors.As(err, &refused) || refused.Code != "ERR_NGROK_334" {
+		t.Errorf("Run ended with %v", err)
+	}
+	if len(edge.Binds()) < 2 {
+		t.Error("it was not tried again")
+	}
+}
+
+func TestASlowEdgeHoldsUpNeitherTheLocalListenerNorTheEnd(t *testing.T) {
+	edge := ngroktest.Start(t)
+	edge.Delay(time.Minute)
+	public := start(t, mustNew(t, edgeConfig(edge)), hello)
+	local := start(t, tunnel.NewLocal("127.0.0.1:0"), hello).URL()
+	tunneltest.Until(t, "the login is under way", func() bool { return len(edge.Auths()) == 1 })
+	if _, body, err := visit(local); err != nil || body != "hello" {
+		t.Errorf("the local URL gave %q, %v", body, err)
+	}
+	started := time.Now()
+	err := public.Stop()
+	if took := time.Since(started); took > 5*time.Second || err != nil {
+		t.Errorf("the end took %s and gave %v", took, err)
+	}
+}
+
+func TestAnUnreachableNgrokIsTriedAgainUntilItIsThere(t *testing.T) {
+	edge := ngroktest.Start(t)
+	c := edgeConfig(edge)
+	c.Server = tunneltest.FreeAddress(t)
+	log := &tunneltest.Log{}
+	c.Log = slog.New(slog.NewTextHandler(log, nil))
+	r := start(t, mustNew(t, c), hello)
+	tunneltest.Until(t, "the failure is logged", func() bool { return strings.Contains(log.String(), "refused") })
+	tunneltest.NewWire(t, c.Server, edge.Addr)
+	if _, body, err := visit(r.URL()); err != nil || body != "hello" {
+		t.Errorf("got %q, %v", body, err)
+	}
+}
+
+func TestAForgedCertificateIsNotTrusted(t *testing.T) {
+	edge, forged := ngroktest.Start(t), ngroktest.Start(t)
+	c := edgeConfig(forged)
+	c.CAFile = edge.CAFile
+	log := &tunneltest.Log{}
+	c.Log = slog.New(slog.NewTextHandler(log, nil))
+	start(t, mustNew(t, c), hello)
+	tunneltest.Until(t, "the fault is logged", func() bool { return strings.Contains(log.String(), "certificate") })
+	if len(forged.Auths()) != 0 {
+		t.Error("the token was sent")
+	}
+}
+
+func TestLogsNeverHoldTheToken(t *testing.T) {
+	edge := ngroktest.Start(t)
+	edge.RefuseToken("ERR_NGROK_108")
+	c := edgeConfig(edge)
+	log := &tunneltest.Log{}
+	c.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	start(t, mustNew(t, c), hello)
+	tunneltest.Until(t, "the refusal is logged", func() bool { return strings.Contains(log.String(), "ERR_NGROK_108") })
+	if strings.Contains(log.String(), testToken) {
+		t.Errorf("the log holds the token:\n%s", log)
+	}
+}

@@ -1,0 +1,121 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+const (
+	firstDelay = time.Second
+	lastDelay  = 30 * time.Second
+	// stableAfter is how long a connection must have lasted before its loss
+	// resets the delays. Without it, a connection that the operator ends
+	// immediately would be opened again in a tight loop.
+	stableAfter = 10 * time.Second
+	// giveUpAfter bounds the wait for an address that a dead VM still holds.
+	// ngrok notices a dead agent by its missing heartbeats, within about a
+	// minute; an agent that is still online after three minutes is alive.
+	giveUpAfter = 3 * time.Minute
+)
+
+// Retry is the retry loop of every kind of tunnel.
+type Retry struct {
+	First  time.Duration // the delay before the second attempt; delays grow up to 30 s
+	GiveUp time.Duration // how long temporary refusals are retried, counted from the first one
+	Log    *slog.Logger
+}
+
+// NewRetry returns the loop with its usual times.
+func NewRetry(log *slog.Logger) Retry {
+	return Retry{First: firstDelay, GiveUp: giveUpAfter, Log: log}
+}
+
+// Run calls attempt again and again. It returns nil once ctx has ended, and a
+// *Refused when an attempt is refused for good. An attempt blocks for as long as
+// its connection lasts; it reports to Status when the tunnel is up and where.
+func (r Retry) Run(ctx context.Context, ready func(url string), attempt func(ctx context.Context, status *Status) error) error {
+	delays := backoff.NewExponentialBackOff()
+	delays.InitialInterval, delays.MaxInterval = r.First, lastDelay
+	status := &Status{ready: ready, giveUp: giveUpTimer{limit: r.GiveUp, now: time.Now}}
+	for {
+		started := time.Now()
+		err := attempt(ctx, status)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if refused := status.Refusal(err); refused != nil {
+			return refused
+		}
+		if time.Since(started) > stableAfter {
+			delays.Reset()
+		}
+		delay := delays.NextBackOff()
+		r.Log.Warn("the tunnel is down", "err", err, "retry_in", delay.Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(delay):
+		}
+	}
+}
+
+// Status receives what the attempts of one tunnel report.
+type Status struct {
+	ready  func(url string)
+	url    string
+	giveUp giveUpTimer
+}
+
+// Up reports that the tunnel is up. The next temporary refusal starts the
+// give-up timer anew.
+func (s *Status) Up() { s.giveUp.reset() }
+
+// URL reports the public URL. It passes on only a URL that differs from the one
+// before.
+func (s *Status) URL(url string) {
+	if url != s.url {
+		s.url = url
+		s.ready(url)
+	}
+}
+
+// Refusal returns the refusal that err holds if it ends the tunnel: it is final,
+// or temporary refusals have lasted too long. Otherwise it returns nil, and the
+// attempt is worth repeating.
+func (s *Status) Refusal(err error) *Refused {
+	var refused *Refused
+	if !errors.As(err, &refused) || refused.Temporary && !s.giveUp.expired() {
+		return nil
+	}
+	return refused
+}
+
+// giveUpTimer bounds how long temporary refusals are retried.
+type giveUpTimer struct {
+	limit time.Duration
+	now   func() time.Time
+
+	mu    sync.Mutex
+	since time.Time // of the first refusal since the last reset; zero before it
+}
+
+// expired starts the timer if it does not run, and says whether its time is over.
+func (t *giveUpTimer) expired() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.since.IsZero() {
+		t.since = t.now()
+	}
+	return t.now().Sub(t.since) >= t.limit
+}
+
+func (t *giveUpTimer) reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.since = time.Time{}
+}

@@ -1,0 +1,399 @@
+package ssh
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"colabrelay/executor/tunnel/tunneltest"
+)
+
+var (
+	start = tunneltest.Start
+	visit = tunneltest.Visit
+	hello = tunneltest.Hello
+)
+
+// refusalOf runs the tunnel until it is refused and returns the refusal's text.
+func refusalOf(t *testing.T, c Config) string {
+	t.Helper()
+	return start(t, impatient(t, c), hello).Refused().Error()
+}
+
+func mustServe(t *testing.T, c Config) {
+	t.Helper()
+	r := start(t, impatient(t, c), hello)
+	if _, body, err := visit(r.URL()); err != nil || body != "hello" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	_ = r.Stop()
+}
+
+func TestAnUnknownSSHServerIsRefusedUntilItIsAccepted(t *testing.T) {
+	s := startSSHD(t)
+	if err := os.Remove(s.knownHosts()); err != nil {
+		t.Fatal(err)
+	}
+	c := s.config()
+	text := refusalOf(t, c)
+	if !strings.Contains(text, ssh.FingerprintSHA256(s.host)) || !strings.Contains(text, "--ssh-accept-new") || !strings.Contains(text, s.knownHosts()) {
+		t.Errorf("it says %q", text)
+	}
+	if _, err := os.Stat(s.knownHosts()); !os.IsNotExist(err) {
+		t.Errorf("the key was kept unasked: %v", err)
+	}
+	c.AcceptNew = true
+	mustServe(t, c)
+	c.AcceptNew = false
+	mustServe(t, c)
+	raw, err := os.ReadFile(s.knownHosts())
+	if info, statErr := os.Stat(s.knownHosts()); err != nil || statErr != nil || info.Mode().Perm() != 0o600 || strings.Count(string(raw), "\n") != 1 {
+		t.Errorf("known hosts are %q, %v", raw, err)
+	}
+}
+
+func TestAcceptingAServerKeepsTheOthers(t *testing.T) {
+	s := startSSHD(t)
+	other := "other.example.com " + string(ssh.MarshalAuthorizedKey(s.host))
+	s.write(s.knownHosts(), strings.TrimSpace(other)) // without the last line's end
+	c := s.config()
+	c.AcceptNew = true
+	mustServe(t, c)
+	raw, err := os.ReadFile(s.knownHosts())
+	if err != nil || !strings.HasPrefix(string(raw), other) || strings.Count(string(raw), "\n") != 2 {
+		t.Errorf("known hosts are %q, %v", raw, err)
+	}
+}
+
+func TestAServerWithAnotherKeyIsNeverAccepted(t *testing.T) {
+	s := startSSHD(t)
+	s.know(s.writeKey(filepath.Join(s.home, "impostor")))
+	c := s.config()
+	c.AcceptNew = true
+	before, _ := os.ReadFile(s.knownHosts())
+	text := refusalOf(t, c)
+	if !strings.Contains(text, "its key has changed") || !strings.Contains(text, s.knownHosts()+":1") || !strings.Contains(text, ssh.FingerprintSHA256(s.host)) {
+		t.Errorf("it says %q", text)
+	}
+	if after, _ := os.ReadFile(s.knownHosts()); string(after) != string(before) {
+		t.Errorf("known hosts became %q", after)
+	}
+}
+
+// A server has keys of several types, of which only one may be known.
+func TestTheKnownTypeOfKeyIsRequested(t *testing.T) {
+	s := startSSHD(t)
+	hosts := impatient(t, s.config()).hosts
+	for address, want := range map[string][]string{s.wire.Addr: {"ssh-ed25519"}, "elsewhere:22": nil} {
+		_, got, err := hosts.read(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", address, diff)
+		}
+	}
+}
+
+func TestAnRSAKeyNeverSignsBySHA1(t *testing.T) {
+	s := startSSHD(t)
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(&private.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.know(key)
+	_, got, err := impatient(t, s.config()).hosts.read(s.wire.Addr)
+	if diff := cmp.Diff([]string{"rsa-sha2-512", "rsa-sha2-256"}, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
+
+func TestAServerWithoutTheKindOfKeyThatIsKnownIsRefused(t *testing.T) {
+	s := startSSHD(t)
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(&private.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.know(key)
+	if text := refusalOf(t, s.config()); !strings.Contains(text, s.knownHosts()) {
+		t.Errorf("it says %q", text)
+	}
+}
+
+func TestAKeyOfTheAgentLetsIn(t *testing.T) {
+	s := startSSHD(t)
+	file := filepath.Join(s.home, ".ssh", "id_ed25519")
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := ssh.ParseRawPrivateKey(pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	ring := agent.NewKeyring()
+	if err := ring.Add(agent.AddedKey{PrivateKey: private}); err != nil {
+		t.Fatal(err)
+	}
+	c := s.config()
+	c.AgentSocket = filepath.Join(s.home, "agent")
+	l, err := net.Listen("unix", c.AgentSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go agent.ServeAgent(ring, conn) //nolint:errcheck // it ends with the connection
+		}
+	}()
+	mustServe(t, c)
+}
+
+func TestAKeyUnderAPassphraseIsToldWithTheAgent(t *testing.T) {
+	s := startSSHD(t)
+	file := filepath.Join(s.home, ".ssh", "id_ed25519")
+	s.authorize(s.writeKey(file, "a passphrase"))
+	if text := refusalOf(t, s.config()); !strings.Contains(text, "ssh-add "+file) {
+		t.Errorf("among the default keys it says %q", text)
+	}
+	c := s.config()
+	c.KeyFile = file
+	if _, err := New(c); err == nil || !strings.Contains(err.Error(), "ssh-agent") {
+		t.Errorf("as --ssh-key it says %v", err)
+	}
+}
+
+func TestSSHWithoutAnyKeySaysSo(t *testing.T) {
+	s := startSSHD(t)
+	if err := os.Remove(filepath.Join(s.home, ".ssh", "id_ed25519")); err != nil {
+		t.Fatal(err)
+	}
+	c := s.config()
+	c.AgentSocket = filepath.Join(s.home, "gone") // an agent that has ended
+	if text := refusalOf(t, c); !strings.Contains(text, "--ssh-key") {
+		t.Errorf("it says %q", text)
+	}
+}
+
+func TestAServerThatForwardsNothingEndsIt(t *testing.T) {
+	s := startSSHD(t, "AllowTcpForwarding no")
+	if text := refusalOf(t, s.config()); !strings.Contains(text, "AllowTcpForwarding") {
+		t.Errorf("it says %q", text)
+	}
+}
+
+func TestAFixedPortComesBackAndIsWaitedFor(t *testing.T) {
+	s := startSSHD(t)
+	c := s.config()
+	_, port, _ := net.SplitHostPort(tunneltest.FreeAddress(t))
+	c.Remote = "localhost:" + port
+	first := start(t, impatient(t, c), hello)
+	if url := first.URL(); !strings.HasSuffix(url, ":"+port) {
+		t.Errorf("the URL is %s", url)
+	}
+	if text := refusalOf(t, c); !strings.Contains(text, "port "+port) || !strings.Contains(text, "--ssh-remote 0") {
+		t.Errorf("while the port is taken it says %q", text)
+	}
+	patient := impatient(t, c)
+	patient.retry.GiveUp = time.Minute
+	before := s.wire.Connections()
+	second := start(t, patient, hello)
+	tunneltest.Until(t, "the second tried twice", func() bool { return s.wire.Connections() >= before+2 })
+	_ = first.Stop()
+	if _, body, err := visit(second.URL()); err != nil || body != "hello" {
+		t.Errorf("got %q, %v", body, err)
+	}
+}
+
+func TestAServerThatFallsSilentIsLeft(t *testing.T) {
+	s := startSSHD(t)
+	tun := impatient(t, s.config())
+	tun.keepAlive = tunneltest.QuickRetry
+	r := start(t, tun, hello)
+	url := r.URL()
+	s.wire.Mute(true)
+	tunneltest.Until(t, "another connection is tried", func() bool { return s.wire.Connections() > 1 })
+	s.wire.Mute(false)
+	s.wire.Cut() // those of the silent time
+	tunneltest.Until(t, "it answers again", func() bool {
+		url = r.Latest(url)
+		_, body, err := visit(url)
+		return err == nil && body == "hello"
+	})
+}
+
+func TestAnUnreachableSSHServerIsTriedAgain(t *testing.T) {
+	s := startSSHD(t)
+	c := s.config()
+	log := &tunneltest.Log{}
+	c.Log = slog.New(slog.NewTextHandler(log, nil))
+	gone := tunneltest.FreeAddress(t)
+	c.Server = s.user + "@" + gone
+	s.write(s.knownHosts(), "")
+	c.AcceptNew = true
+	r := start(t, impatient(t, c), hello)
+	tunneltest.Until(t, "the failure is logged", func() bool { return strings.Contains(log.String(), "refused") })
+	tunneltest.NewWire(t, gone, s.wire.Addr)
+	if _, body, err := visit(r.URL()); err != nil || body != "hello" {
+		t.Errorf("got %q, %v", body, err)
+	}
+}
+
+func TestSSHCarriesLargeBodiesUnchanged(t *testing.T) {
+	s := startSSHD(t)
+	url := start(t, impatient(t, s.config()), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.Copy(w, req.Body); err != nil {
+			t.Error(err)
+		}
+	})).URL()
+	const size = 20 << 20
+	sent, got := sha256.New(), sha256.New()
+	body := io.TeeReader(io.LimitReader(&counting{}, size), sent)
+	res, err := http.Post(url, "application/octet-stream", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if n, err := io.Copy(got, res.Body); err != nil || n != size {
+		t.Fatalf("%d of %d bytes came back, %v", n, size, err)
+	}
+	if fmt.Sprintf("%x", sent.Sum(nil)) != fmt.Sprintf("%x", got.Sum(nil)) {
+		t.Error("the bytes came back changed")
+	}
+}
+
+// counting is endless and nowhere the same.
+type counting struct{ n uint64 }
+
+func (c *counting) Read(p []byte) (int, error) {
+	for i := range p {
+		c.n = c.n*6364136223846793005 + 1442695040888963407
+		p[i] = byte(c.n >> 56)
+	}
+	return len(p), nil
+}
+
+// A handler that neither reads nor writes must not hold up the next link.
+func TestALostLinkIsReplacedWhileAHandlerIsIdle(t *testing.T) {
+	s := startSSHD(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	r := start(t, impatient(t, s.config()), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodPost {
+			close(entered)
+			<-release
+		}
+	}))
+	url := r.URL()
+	answered := make(chan error, 1)
+	go func() {
+		res, err := http.Post(url, "text/plain", io.LimitReader(&counting{}, 64<<20))
+		if err == nil {
+			res.Body.Close()
+		}
+		answered <- err
+	}()
+	<-entered
+	s.wire.Cut()
+	if _, _, err := visit(r.URL()); err != nil { // another port: the lost link has wholly ended
+		t.Error(err)
+	}
+	close(release)
+	if err := <-answered; err == nil {
+		t.Error("the request outlived its link")
+	}
+}
+
+func TestPublicURLsOfServices(t *testing.T) {
+	for line, want := range map[string]string{
+		"4f1c7a2b9d.lhr.life tunneled with tls termination, https://4f1c7a2b9d.lhr.life": "https://4f1c7a2b9d.lhr.life",
+		"Forwarding HTTP traffic from https://abc.serveo.net":                            "https://abc.serveo.net",
+		"https://rnabc-1-2-3-4.a.free.pinggy.link":                                       "https://rnabc-1-2-3-4.a.free.pinggy.link",
+		"To set up and manage custom domains go to https://admin.localhost.run/":         "",
+		"More details: https://localhost.run/docs/custom-domains":                        "",
+		"https://localhost.run/docs/faq#generating-an-ssh-key":                           "",
+		"Upgrade at https://dashboard.pinggy.io.":                                        "",
+		"see https://localhost.run":                                                      "",
+		"http://plain.example.com":                                                       "",
+		"":                                                                               "",
+	} {
+		if got := publicURL(line, "localhost.run"); got != want {
+			t.Errorf("%q gave %q", line, got)
+		}
+	}
+}
+
+func FuzzPublicURL(f *testing.F) {
+	f.Add("a.lhr.life tunneled with tls termination, https://a.lhr.life", "localhost.run")
+	f.Fuzz(func(t *testing.T, line, host string) {
+		if got := publicURL(line, host); got != "" && !strings.HasPrefix(got, "https://") {
+			t.Errorf("%q gave %q", line, got)
+		}
+	})
+}
+
+func TestCheckLogsInAndForwardsAPort(t *testing.T) {
+	s := startSSHD(t)
+	found, err := impatient(t, s.config()).Check(t.Context())
+	if want := fmt.Sprintf(`ssh server "127.0.0.1" accepts the login as %q and forwards a port`, s.user); err != nil || found != want {
+		t.Errorf("it found %q, %v", found, err)
+	}
+}
+
+func TestCheckSaysWhatToDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		config func() Config
+		want   string
+	}{
+		"unreachable": {
+			func() Config { return Config{Server: "me@" + tunneltest.FreeAddress(t), Home: t.TempDir()} },
+			"can't be reached",
+		},
+		"unknown server": {
+			func() Config { s := startSSHD(t); s.write(s.knownHosts(), ""); return s.config() },
+			"--ssh-accept-new",
+		},
+		"no forwards": {func() Config { return startSSHD(t, "AllowTcpForwarding no").config() }, "AllowTcpForwarding"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := impatient(t, c.config()).Check(t.Context())
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("it says %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,252 @@
+// Package tunneltest is for tests only: the conformance suite that every kind of
+// tunnel passes, and what the tests of the kinds share.
+//
+// It must not be linked into a program. Start reading at Run.
+package tunneltest
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/executor/tunnel"
+)
+
+// Rig is a tunnel together with the other end of its connection.
+type Rig struct {
+	Tunnel tunnel.Tunnel // with short delays
+	Drop   func()        // cuts its connection
+	Change func()        // makes its URL change
+	Refuse func()        // makes the operator refuse every new connection for good
+	Local  bool          // its visitors come from this machine
+	Leaks  []goleak.Option
+}
+
+// conformance is one thing that a tunnel does. trait names the field of Traits
+// that declares it, and is empty for what every kind does.
+type conformance struct {
+	name, trait string
+	run         func(t *testing.T, r Rig)
+}
+
+var conformances = []conformance{
+	{"serves many visitors at once", "", servesMany},
+	{"passes on each flush immediately", "", passesOnFlushes},
+	{"delivers responses in progress", "", deliversResponses},
+	{"ends with its context", "", endsWithItsContext},
+	{"reconnects after a drop", "Drops", reconnects},
+	{"reports a changed URL", "ChangesURL", reportsChangedURL},
+	{"ends when it is refused from the start", "Refuses", endsWhenRefused},
+	{"ends when it is refused later", "Refuses", endsWhenRefusedLater},
+	{"reports the visitor", "ReportsVisitor", reportsVisitor},
+	{"allows visitors by address", "ReportsVisitor", allowsByAddress},
+}
+
+// Run runs the suite. newRig makes a rig for each conformance.
+func Run(t *testing.T, newRig func(*testing.T) Rig) {
+	declared := declaredTraits(newRig(t).Tunnel.Traits())
+	ran := map[string]bool{}
+	for _, c := range conformances {
+		if c.trait != "" && !declared[c.trait] {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			ran[c.trait] = true
+			c.run(t, newRig(t))
+		})
+	}
+	for trait := range declared {
+		if !ran[trait] && !singledOut() {
+			t.Errorf("%s is declared, but no conformance tests it", trait)
+		}
+	}
+}
+
+// declaredTraits returns the names of the fields that are true.
+func declaredTraits(traits tunnel.Traits) map[string]bool {
+	declared := map[string]bool{}
+	v := reflect.ValueOf(traits)
+	for i := range v.NumField() {
+		if v.Field(i).Bool() {
+			declared[v.Type().Field(i).Name] = true
+		}
+	}
+	return declared
+}
+
+// singledOut says whether a person runs a single conformance.
+func singledOut() bool { return strings.Contains(flag.Lookup("test.run").Value.String(), "/") }
+
+func servesMany(t *testing.T, r Rig) {
+	echo := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { fmt.Fprint(w, req.URL.Query().Get("n")) })
+	url := Start(t, r.Tunnel, echo).URL()
+	var all sync.WaitGroup
+	for n := range 50 {
+		all.Go(func() {
+			if _, body, err := Visit(fmt.Sprintf("%s/?n=%d", url, n)); err != nil || body != fmt.Sprint(n) {
+				t.Errorf("visitor %d got %q, %v", n, body, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func passesOnFlushes(t *testing.T, r Rig) {
+	seen := make(chan struct{})
+	url := Start(t, r.Tunnel, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "first")
+		_ = http.NewResponseController(w).Flush()
+		<-seen
+		fmt.Fprint(w, "last")
+	})).URL()
+	res, err := newVisitor("").Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	first := make([]byte, len("first"))
+	if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != "first" {
+		t.Fatalf("read %q, %v", first, err)
+	}
+	close(seen)
+	if rest, err := io.ReadAll(res.Body); err != nil || string(rest) != "last" {
+		t.Fatalf("read %q, %v", rest, err)
+	}
+}
+
+func deliversResponses(t *testing.T, r Rig) {
+	entered, finish := make(chan struct{}), make(chan struct{})
+	running := Start(t, r.Tunnel, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-finish
+		fmt.Fprint(w, "in time")
+	}))
+	url := running.URL()
+	response := make(chan string, 1)
+	go func() {
+		_, body, err := Visit(url)
+		response <- fmt.Sprint(body, err)
+	}()
+	<-entered
+	shut := make(chan error, 1)
+	go func() { shut <- running.server.Shutdown(t.Context()) }()
+	Until(t, "new visitors are refused", func() bool {
+		status, _, err := Visit(url)
+		return err != nil || status != http.StatusOK
+	})
+	close(finish)
+	if err := <-shut; err != nil {
+		t.Fatal(err)
+	}
+	if got := <-response; got != "in time<nil>" {
+		t.Errorf("the response in progress was %q", got)
+	}
+	if err := running.Stop(); err != nil {
+		t.Errorf("after its context ended, Run returned %v", err)
+	}
+}
+
+func endsWithItsContext(t *testing.T, r Rig) {
+	before := goleak.IgnoreCurrent()
+	running := Start(t, r.Tunnel, Hello)
+	url := running.URL()
+	if status, _, err := Visit(url); err != nil || status != http.StatusOK {
+		t.Fatalf("got %d, %v", status, err)
+	}
+	if err := running.Stop(); err != nil {
+		t.Errorf("after its context ended, Run returned %v", err)
+	}
+	if status, _, err := Visit(url); err == nil && status == http.StatusOK {
+		t.Error("the URL still answers")
+	}
+	running.server.Close()
+	goleak.VerifyNone(t, append([]goleak.Option{before}, r.Leaks...)...)
+}
+
+func reconnects(t *testing.T, r Rig) {
+	running := Start(t, r.Tunnel, Hello)
+	url := running.URL()
+	for range 3 {
+		r.Drop()
+		Until(t, "the URL answers again", func() bool {
+			url = running.Latest(url)
+			_, body, err := Visit(url)
+			return err == nil && body == "hello"
+		})
+	}
+}
+
+func reportsChangedURL(t *testing.T, r Rig) {
+	running := Start(t, r.Tunnel, Hello)
+	old := running.URL()
+	r.Change()
+	now := running.URL()
+	if now == old {
+		t.Fatalf("both are %s", now)
+	}
+	if _, body, err := Visit(now); err != nil || body != "hello" {
+		t.Errorf("the new URL gave %q, %v", body, err)
+	}
+}
+
+func endsWhenRefused(t *testing.T, r Rig) {
+	r.Refuse()
+	Start(t, r.Tunnel, Hello).Refused()
+}
+
+func endsWhenRefusedLater(t *testing.T, r Rig) {
+	running := Start(t, r.Tunnel, Hello)
+	running.URL()
+	r.Refuse()
+	r.Drop()
+	running.Refused()
+}
+
+func reportsVisitor(t *testing.T, r Rig) {
+	url := Start(t, r.Tunnel, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		host, _, _ := net.SplitHostPort(req.RemoteAddr)
+		fmt.Fprint(w, cmp.Or(tunnel.ClientAddr(req), host))
+	})).URL()
+	for _, from := range []string{"127.0.0.9", "127.0.0.10"} {
+		if _, body := VisitWithForgedHeaders(t, url, from); body != from {
+			t.Errorf("a visitor from %s is reported as %q", from, body)
+		}
+	}
+}
+
+func allowsByAddress(t *testing.T, r Rig) {
+	allowed := netip.MustParsePrefix("127.0.0.8/31")
+	url := Start(t, r.Tunnel, tunnel.Restrict([]netip.Prefix{allowed}, Hello)).URL()
+	if status, body := VisitWithForgedHeaders(t, url, "127.0.0.9"); status != http.StatusOK {
+		t.Errorf("an allowed visitor got %d %q", status, body)
+	}
+	status, body := VisitWithForgedHeaders(t, url, "127.0.0.10")
+	if r.Local != (status == http.StatusOK) {
+		t.Errorf("another visitor got %d %q", status, body)
+	}
+}
+
+// Refused waits for the tunnel's end and returns the refusal that ended it.
+func (r *Running) Refused() *tunnel.Refused {
+	r.t.Helper()
+	err := r.Ended()
+	var refused *tunnel.Refused
+	if !errors.As(err, &refused) {
+		r.t.Fatalf("it ended with %v", err)
+	}
+	if text := err.Error(); strings.ContainsAny(text, "\r\n") || len(text) < 40 {
+		r.t.Errorf("the refusal does not say in one line what to do: %q", text)
+	}
+	return refused
+}
