@@ -9,10 +9,15 @@ import (
 // allowed lists, for each package, the packages of this module that it may import. Test
 // files may import more; see mayImportInTest.
 var allowed = map[string][]string{
+	"executor/tunnel/cloudflared": {"executor/tunnel"},
+	"executor/tunnel/ngrok":       {"executor/tunnel"},
+	"executor/tunnel/ssh":         {"executor/tunnel"},
+	"executor/tunnel/tunneltest":  {"executor/tunnel"},
+
 	"colab-bootstrap":           {},
 	"colab-bootstrap/fill":      {"colab-bootstrap"},
 	"config":                    {},
-	"executor":                  {"executor/api", "executor/execution", "executor/files", "executor/kernel", "executor/probe", "executor/tunnel", "executor/uploads", "shared/auth", "shared/contract"},
+	"executor":                  {"executor/api", "executor/execution", "executor/files", "executor/kernel", "executor/probe", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract"},
 	"executor/api":              {"executor/execution", "executor/files", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/auth", "shared/contract"},
 	"executor/execution":        {"executor/jupyter", "executor/kernel", "shared/contract"},
 	"executor/files":            {"shared/contract"},
@@ -53,7 +58,7 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/smalldisk", "shared/stacks"}
+var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/smalldisk", "shared/stacks"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may
@@ -65,12 +70,12 @@ var homes = map[string][]string{
 	"github.com/go-chi/httprate":      {"executor/api"},
 	"github.com/mark3labs/mcp-go":     {"relay/tools"},
 	"github.com/shirou/gopsutil/v3":   {"executor/probe"},
+	"github.com/skeema/knownhosts":    {"executor/tunnel/ssh"},
 	"github.com/spf13/cobra":          {"relay"},
 	"github.com/spf13/pflag":          {"relay"},
-	"golang.ngrok.com/muxado/v2":      {"executor/tunnel"},
-	"golang.ngrok.com/ngrok/v2":       {"executor/tunnel"},
+	"golang.ngrok.com/ngrok/v2":       {"executor/tunnel/ngrok"},
 	"github.com/vbauerster/mpb/v8":    {"relay"},
-	"golang.org/x/crypto":             {"executor/tunnel"},
+	"golang.org/x/crypto":             {"executor/tunnel/ssh"},
 	"golang.org/x/image":              {"relay/render"},
 	"golang.org/x/term":               {"relay"},
 
@@ -86,7 +91,7 @@ var homes = map[string][]string{
 // testModules may be imported by all tests, and by neither program.
 var testModules = []string{
 	"github.com/Shopify/toxiproxy/v2", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal",
-	"github.com/rs/zerolog", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak",
+	"github.com/rs/zerolog", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak", "golang.ngrok.com/muxado/v2",
 }
 
 func TestImportsFollowTheTable(t *testing.T) {
