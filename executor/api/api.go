@@ -55,41 +55,41 @@ type API struct {
 	Backend  // not to be touched before attached is closed
 	attached chan struct{}
 
-	handler  http.Handler
-	verifier *auth.Verifier
-	signer   *auth.Signer
-	clock    clock
-	unsigned *limiter // requests that proved nothing, per address
-	refused  *limiter // requests with a right MAC that were refused all the same
-	signed   *keyRate // requests that were verified
-	waiting  *places  // long polls
-	pace     pace
+	handler    http.Handler
+	verifier   *auth.Verifier
+	signer     *auth.Signer
+	clock      clock
+	unsigned   *limiter // requests that proved nothing, per address
+	refused    *limiter // requests with a right MAC that were refused all the same
+	signed     *keyRate // requests that were verified
+	waiting    *slots   // long polls
+	bodyLimits bodyLimits
 }
 
 // New is an API that answers health and tells who is unauthorized, and has all
 // others wait for Attach.
 func New(cfg Config) *API {
 	a := &API{
-		Config:   cfg,
-		attached: make(chan struct{}),
-		signer:   auth.NewSigner(cfg.Secret),
-		clock:    newClock(cfg.Started),
-		unsigned: newLimiter(maxUnsignedPerMinute),
-		refused:  newLimiter(maxRefusedPerMinute),
-		signed:   newKeyRate(),
-		waiting:  newPlaces(maxWaiting),
-		pace:     pace{stall: stallTimeout, whole: bodyTimeout},
+		Config:     cfg,
+		attached:   make(chan struct{}),
+		signer:     auth.NewSigner(cfg.Secret),
+		clock:      newClock(cfg.Started),
+		unsigned:   newLimiter(maxUnsignedPerMinute),
+		refused:    newLimiter(maxRefusedPerMinute),
+		signed:     newKeyRate(),
+		waiting:    newSlots(maxWaiting),
+		bodyLimits: bodyLimits{stall: stallTimeout, total: bodyTimeout},
 	}
 	a.verifier = auth.NewVerifier(cfg.Secret, cfg.Instance, func() time.Time { return a.clock.now() })
-	a.handler = a.around(a.awaitBackend(a.routes()))
+	a.handler = a.authenticated(a.awaitBackend(a.routes()))
 	return a
 }
 
-// around is the way of a request to the routes. Everything but GET /health is
+// authenticated is the way of a request to the routes. Everything but GET /health is
 // authenticated before it is routed, so that an outsider learns nothing, not even
 // which paths exist; and all behind authenticate is answered signed. The key's limit
 // stands last: only a request that was verified, its body too, counts against it.
-func (a *API) around(routes http.Handler) http.Handler {
+func (a *API) authenticated(routes http.Handler) http.Handler {
 	inside := chain(routes, a.sign, a.recovery, a.decodeBody, a.limitKey)
 	outside := a.openHealth(a.authenticate(inside))
 	return chain(outside, a.requestID, a.accessLog, a.recovery, a.boundHeaders, a.boundUnread)

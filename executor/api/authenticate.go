@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -17,12 +18,12 @@ func (a *API) authenticate(next http.Handler) http.Handler {
 		caller, err := a.verifier.Verify(r)
 		switch {
 		case err == nil:
-			proven(r)
+			markVerified(r)
 			next.ServeHTTP(w, withCaller(r, caller))
 		case !errors.Is(err, auth.ErrUnauthorized):
 			a.sign(a.refusing(err)).ServeHTTP(w, r)
 		case a.withinUnsigned(w, r):
-			closeStranger(w, r)
+			closeUnverified(w, r)
 			a.fail(w, r, auth.ErrUnauthorized)
 		}
 	})
@@ -31,4 +32,17 @@ func (a *API) authenticate(next http.Handler) http.Handler {
 // refusing answers every request with err, as refuse does.
 func (a *API) refusing(err error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.refuse(w, r, err) })
+}
+
+type callerKey struct{}
+
+// withCaller notes who signed the request.
+func withCaller(r *http.Request, caller auth.Caller) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), callerKey{}, caller))
+}
+
+// callerOf is who signed the request; zero before that is known.
+func callerOf(r *http.Request) auth.Caller {
+	caller, _ := r.Context().Value(callerKey{}).(auth.Caller)
+	return caller
 }

@@ -16,9 +16,9 @@ import (
 
 type bodyKey struct{}
 
-// sent is a request's body as handlers get it. The memory is used again once the
+// receivedBody is a request's body as handlers get it. The memory is used again once the
 // request is answered.
-type sent struct {
+type receivedBody struct {
 	bytes []byte // held against its digest, and decompressed
 	// cut says that the body ended early: bytes are what came of it, which no digest
 	// proves. Only handlers of PUT get to see such a body.
@@ -70,22 +70,22 @@ func (a *API) decodeBody(next http.Handler) http.Handler {
 	})
 }
 
-func (a *API) receive(w http.ResponseWriter, r *http.Request, into *bytes.Buffer) (sent, error) {
+func (a *API) receive(w http.ResponseWriter, r *http.Request, into *bytes.Buffer) (receivedBody, error) {
 	err := a.readBody(w, r, into)
 	if err == errCutBody && usableCut(r) {
-		return sent{bytes: into.Bytes(), cut: true}, nil
+		return receivedBody{bytes: into.Bytes(), cut: true}, nil
 	}
 	if err != nil {
-		return sent{}, err
+		return receivedBody{}, err
 	}
 	if err := auth.VerifyDigest(r.Header, into.Bytes()); err != nil {
-		return sent{}, err
+		return receivedBody{}, err
 	}
 	plain, err := decompress(r.Header.Get("Content-Encoding"), into.Bytes())
 	if err == errBodyTooLarge {
 		err = tooLarge(r)
 	}
-	return sent{bytes: plain}, err
+	return receivedBody{bytes: plain}, err
 }
 
 // usableCut reports whether the beginning of a body is worth something: that of a
@@ -100,9 +100,9 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request, into *bytes.Buffe
 	}
 	conn := http.NewResponseController(w)
 	defer conn.SetReadDeadline(time.Time{})
-	_, err := into.ReadFrom(&pacedReader{
+	_, err := into.ReadFrom(&stallReader{
 		body: http.MaxBytesReader(w, r.Body, contract.MaxBodyBytes),
-		conn: conn, pace: a.pace, end: time.Now().Add(a.pace.whole),
+		conn: conn, limits: a.bodyLimits, end: time.Now().Add(a.bodyLimits.total),
 	})
 	var over *http.MaxBytesError
 	switch {
@@ -148,10 +148,10 @@ func decompress(encoding string, body []byte) ([]byte, error) {
 }
 
 // bodyOf is the request's body, verified and decompressed.
-func bodyOf(r *http.Request) []byte { return sentBody(r).bytes }
+func bodyOf(r *http.Request) []byte { return receivedBodyOf(r).bytes }
 
-// sentBody is bodyOf for handlers of PUT, which must look whether it is whole.
-func sentBody(r *http.Request) sent {
-	body, _ := r.Context().Value(bodyKey{}).(sent)
+// receivedBodyOf is bodyOf for handlers of PUT, which must look whether it is whole.
+func receivedBodyOf(r *http.Request) receivedBody {
+	body, _ := r.Context().Value(bodyKey{}).(receivedBody)
 	return body
 }

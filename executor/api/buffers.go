@@ -8,8 +8,8 @@ import (
 // Bounds of what is kept for the next body: smaller ones cost nothing to make, and
 // nothing of the contract is bigger.
 const (
-	minKept = 64 << 10
-	maxKept = 9 << 20
+	minPooled = 64 << 10
+	maxPooled = 9 << 20
 )
 
 // buffers keeps the memory of big bodies, either way. Without it a transfer of
@@ -21,7 +21,7 @@ var buffers sync.Pool
 // their end; recycle takes it back.
 func newBuffer(size int) *bytes.Buffer {
 	size += bytes.MinRead
-	if size >= minKept {
+	if size >= minPooled {
 		if kept, ok := buffers.Get().(*bytes.Buffer); ok && kept.Cap() >= size {
 			kept.Reset()
 			return kept
@@ -32,7 +32,7 @@ func newBuffer(size int) *bytes.Buffer {
 
 // recycle keeps b for newBuffer. Nothing may hold on to its bytes.
 func recycle(b *bytes.Buffer) {
-	if b != nil && b.Cap() >= minKept && b.Cap() <= maxKept {
+	if b != nil && b.Cap() >= minPooled && b.Cap() <= maxPooled {
 		buffers.Put(b)
 	}
 }

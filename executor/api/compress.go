@@ -23,25 +23,25 @@ const sampleBytes = 64 << 10
 // gzip, body is within the bound, or it would not get smaller by a fifth. Less is
 // not worth the time, and what came of a cut answer can be used only uncompressed.
 func compress(r *http.Request, body []byte) *bytes.Buffer {
-	if len(body) <= contract.CompressAbove || !acceptsGzip(r) || packed(body) {
+	if len(body) <= contract.CompressAbove || !acceptsGzip(r) || alreadyCompressed(body) {
 		return nil
 	}
 	if len(body) > sampleBytes {
 		sample := gzipped(body[:sampleBytes])
 		defer recycle(sample)
-		if !pays(sample, sampleBytes) {
+		if !smallEnough(sample, sampleBytes) {
 			return nil
 		}
 	}
 	whole := gzipped(body)
-	if !pays(whole, len(body)) {
+	if !smallEnough(whole, len(body)) {
 		recycle(whole)
 		return nil
 	}
 	return whole
 }
 
-func pays(packed *bytes.Buffer, plain int) bool { return 5*packed.Len() <= 4*plain }
+func smallEnough(packed *bytes.Buffer, plain int) bool { return 5*packed.Len() <= 4*plain }
 
 func gzipped(body []byte) *bytes.Buffer {
 	out := newBuffer(len(body))
@@ -71,9 +71,9 @@ func refuses(params string) bool {
 	return ok && strings.Trim(q, "0.") == ""
 }
 
-// packed reports whether body begins as something compressed already: a picture,
+// alreadyCompressed reports whether body begins as something compressed already: a picture,
 // sound, film or archive.
-func packed(body []byte) bool {
+func alreadyCompressed(body []byte) bool {
 	t := http.DetectContentType(body)
 	for _, prefix := range []string{"image/", "video/", "audio/", "application/zip", "application/x-gzip"} {
 		if strings.HasPrefix(t, prefix) {

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// maxStrangers bounds connections that have carried no verified request. Anybody
+	// maxUnverified bounds connections that have carried no verified request. Anybody
 	// can open them, each costs a file descriptor and a goroutine, and 234 idle ones
 	// once left none for the owner. Past the bound the oldest one is closed, so a
 	// newcomer, the owner maybe, always gets in; one whose headers are under way goes
 	// last. A hundred relays that connect at the same moment stay below it.
-	maxStrangers = 256
+	maxUnverified = 256
 	// maxVerified bounds the others: a hundred relays with ten connections each. Past
 	// it a connection stays a stranger's, and may be closed between two requests.
 	maxVerified = 1024
@@ -22,10 +22,10 @@ const (
 // connections are those of one HTTP server, so that strangers' can't crowd out the
 // owner's.
 type connections struct {
-	mu        sync.Mutex
-	strangers []*connection // the oldest first
-	verified  int
-	all       map[net.Conn]*connection
+	mu         sync.Mutex
+	unverified []*connection // the oldest first
+	verified   int
+	all        map[net.Conn]*connection
 }
 
 // connection is one of them. Its fields are its registry's to change.
@@ -57,42 +57,42 @@ func (c *connections) watch(s *http.Server, visitor ConnContext) {
 func (c *connections) add(conn net.Conn) *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.strangers) >= maxStrangers {
-		victim := c.oldest()
-		c.drop(victim)
+	if len(c.unverified) >= maxUnverified {
+		victim := c.oldestLocked()
+		c.removeLocked(victim)
 		victim.conn.Close() // its goroutine notices, and reports it closed
 	}
 	added := &connection{registry: c, conn: conn}
-	c.strangers = append(c.strangers, added)
+	c.unverified = append(c.unverified, added)
 	c.all[conn] = added
 	return added
 }
 
-// oldest is the stranger to close. The lock is held.
-func (c *connections) oldest() *connection {
-	for _, s := range c.strangers {
+// oldestLocked is the stranger to close. The lock is held.
+func (c *connections) oldestLocked() *connection {
+	for _, s := range c.unverified {
 		if !s.active {
 			return s
 		}
 	}
-	return c.strangers[0]
+	return c.unverified[0]
 }
 
-// drop forgets a connection. The lock is held.
-func (c *connections) drop(gone *connection) {
+// removeLocked forgets a connection. The lock is held.
+func (c *connections) removeLocked(gone *connection) {
 	delete(c.all, gone.conn)
 	if gone.verified {
 		c.verified--
 		return
 	}
-	c.forget(gone)
+	c.removeUnverifiedLocked(gone)
 }
 
-// forget takes a connection out of the strangers. The lock is held.
-func (c *connections) forget(known *connection) {
-	for i, s := range c.strangers {
+// removeUnverifiedLocked takes a connection out of the strangers. The lock is held.
+func (c *connections) removeUnverifiedLocked(known *connection) {
+	for i, s := range c.unverified {
 		if s == known {
-			c.strangers = append(c.strangers[:i], c.strangers[i+1:]...)
+			c.unverified = append(c.unverified[:i], c.unverified[i+1:]...)
 			return
 		}
 	}
@@ -112,12 +112,12 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	case http.StateIdle:
 		known.active = false
 	case http.StateClosed, http.StateHijacked:
-		c.drop(known)
+		c.removeLocked(known)
 	}
 }
 
-// proven notes that the request's connection carried a verified one.
-func proven(r *http.Request) {
+// markVerified notes that the request's connection carried a verified one.
+func markVerified(r *http.Request) {
 	known, ok := r.Context().Value(connectionKey{}).(*connection)
 	if !ok {
 		return
@@ -130,12 +130,12 @@ func proven(r *http.Request) {
 	}
 	known.verified = true
 	c.verified++
-	c.forget(known)
+	c.removeUnverifiedLocked(known)
 }
 
-// closeStranger ends the connection with the answer, where it carried no verified
+// closeUnverified ends the connection with the answer, where it carried no verified
 // request: kept open it would be idle for minutes.
-func closeStranger(w http.ResponseWriter, r *http.Request) {
+func closeUnverified(w http.ResponseWriter, r *http.Request) {
 	if known, ok := r.Context().Value(connectionKey{}).(*connection); ok {
 		known.registry.mu.Lock()
 		defer known.registry.mu.Unlock()

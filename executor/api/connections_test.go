@@ -71,8 +71,8 @@ func TestIdleStrangersDoNotCrowdTheOwnerOut(t *testing.T) {
 		strangers.open(234)
 	}
 	ask()
-	if n := strangers.stillOpen(); n > maxStrangers {
-		t.Errorf("%d idle strangers hold a connection, want %d at most", n, maxStrangers)
+	if n := strangers.stillOpen(); n > maxUnverified {
+		t.Errorf("%d idle strangers hold a connection, want %d at most", n, maxUnverified)
 	}
 	for n := range 3000 {
 		strangers.open(100)
@@ -161,18 +161,18 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if n == 0 {
 			first = conn
 		}
-		proven(r)
+		markVerified(r)
 	}
-	if c.verified != maxVerified || len(c.strangers) != 1 {
-		t.Fatalf("%d verified, %d strangers", c.verified, len(c.strangers))
+	if c.verified != maxVerified || len(c.unverified) != 1 {
+		t.Fatalf("%d verified, %d strangers", c.verified, len(c.unverified))
 	}
-	active := c.strangers[0].conn
+	active := c.unverified[0].conn
 	server.ConnState(active, http.StateActive)
-	for range 3 * maxStrangers {
+	for range 3 * maxUnverified {
 		open()
 	}
-	if len(c.strangers) != maxStrangers || c.strangers[0].conn != active || len(c.all) != maxVerified+maxStrangers {
-		t.Errorf("%d strangers, %d in all; the active one went first", len(c.strangers), len(c.all))
+	if len(c.unverified) != maxUnverified || c.unverified[0].conn != active || len(c.all) != maxVerified+maxUnverified {
+		t.Errorf("%d strangers, %d in all; the active one went first", len(c.unverified), len(c.all))
 	}
 	server.ConnState(first, http.StateClosed)
 	if c.verified != maxVerified-1 {

@@ -32,15 +32,15 @@ func badRequest(format string, args ...any) error {
 	return &refusal{Code: contract.CodeBadRequest, Message: fmt.Sprintf(format, args...)}
 }
 
-// rule is how a code is answered.
-type rule struct {
+// codeRow is how a code is answered.
+type codeRow struct {
 	status    int
 	retryable bool
 	hint      string
 }
 
-// rules has one row for every code of the contract.
-var rules = map[contract.Code]rule{
+// codeRows has one row for every code of the contract.
+var codeRows = map[contract.Code]codeRow{
 	contract.CodeUnauthorized:   {http.StatusUnauthorized, false, "pair again: the secret must be the executor's; relay and executor must be of the same release"},
 	contract.CodeClockSkew:      {http.StatusUnauthorized, true, "sign again by the executor's clock, server_time"},
 	contract.CodeReplayed:       {http.StatusUnauthorized, true, "sign again with a fresh nonce"},
@@ -64,16 +64,16 @@ var rules = map[contract.Code]rule{
 	contract.CodeInternal:       {http.StatusInternalServerError, true, "try again; the executor's log has the cause under this request_id"},
 }
 
-// sentinel is the code for an error of another package, and a hint that fits it
+// errorRow is the code for an error of another package, and a hint that fits it
 // better than the code's own.
-type sentinel struct {
+type errorRow struct {
 	err  error
 	code contract.Code
 	hint string
 }
 
-// sentinels are matched in this order.
-var sentinels = []sentinel{
+// errorRows are matched in this order.
+var errorRows = []errorRow{
 	{err: auth.ErrUnauthorized, code: contract.CodeUnauthorized},
 	{err: auth.ErrClockSkew, code: contract.CodeClockSkew},
 	{err: auth.ErrNewInstance, code: contract.CodeNewInstance},
@@ -126,7 +126,7 @@ func translate(err error) (int, contract.Error) {
 		}
 		return status, e
 	}
-	for _, s := range sentinels {
+	for _, s := range errorRows {
 		if errors.Is(err, s.err) {
 			return answerWith(s.code, err.Error(), s.hint)
 		}
@@ -135,7 +135,7 @@ func translate(err error) (int, contract.Error) {
 }
 
 func answerWith(code contract.Code, message, hint string) (int, contract.Error) {
-	rule := rules[code]
+	rule := codeRows[code]
 	if hint == "" {
 		hint = rule.hint
 	}

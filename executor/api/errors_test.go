@@ -15,8 +15,8 @@ func TestEveryCodeHasARule(t *testing.T) {
 			t.Errorf("%s is answered %d %+v", code, status, e)
 		}
 	}
-	if len(rules) != len(contract.Codes) {
-		t.Errorf("%d rules for %d codes", len(rules), len(contract.Codes))
+	if len(codeRows) != len(contract.Codes) {
+		t.Errorf("%d rules for %d codes", len(codeRows), len(contract.Codes))
 	}
 }
 
@@ -28,7 +28,7 @@ func TestEveryCodeIsReached(t *testing.T) {
 		contract.CodeNotSupported: true, // methods and encodings
 		contract.CodeChanged:      true, // ranged reads of files
 	}
-	for _, s := range sentinels {
+	for _, s := range errorRows {
 		reached[s.code] = true
 	}
 	for _, code := range contract.Codes {
@@ -39,10 +39,10 @@ func TestEveryCodeIsReached(t *testing.T) {
 }
 
 func TestEverySentinelIsTranslatedWrappedOrNot(t *testing.T) {
-	for _, s := range sentinels {
+	for _, s := range errorRows {
 		for _, err := range []error{s.err, fmt.Errorf("doing it: %w", s.err)} {
 			status, e := translate(err)
-			if e.Code != s.code || status != rules[s.code].status || e.Message != err.Error() {
+			if e.Code != s.code || status != codeRows[s.code].status || e.Message != err.Error() {
 				t.Errorf("%v is answered %d %+v", err, status, e)
 			}
 		}

@@ -40,7 +40,7 @@ func (a *API) submit(r *http.Request) (any, error) {
 		return nil, err
 	}
 	lively := time.Duration(s.OutputAfterSeconds * float64(time.Second))
-	return a.told(a.Queue.Read(r.Context(), id, execution.ReadRequest{Wait: wait, UntilEnd: true, EventsAfter: lively}))
+	return a.withSessionEnd(a.Queue.Read(r.Context(), id, execution.ReadRequest{Wait: wait, UntilEnd: true, EventsAfter: lively}))
 }
 
 // checkSubmit holds s against the contract's bounds and fills in its defaults.
@@ -96,7 +96,7 @@ func (a *API) readExecution(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
-	return a.told(a.Queue.Read(r.Context(), id, execution.ReadRequest{Offset: offset, Wait: wait, MaxBytes: most}))
+	return a.withSessionEnd(a.Queue.Read(r.Context(), id, execution.ReadRequest{Offset: offset, Wait: wait, MaxBytes: most}))
 }
 
 func (a *API) listExecutions(r *http.Request) (any, error) {
@@ -117,7 +117,7 @@ func (a *API) interruptExecution(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
-	return a.told(a.Queue.Interrupt(r.Context(), id))
+	return a.withSessionEnd(a.Queue.Interrupt(r.Context(), id))
 }
 
 // giveInput answers a waiting input() and says how the execution stands then.
@@ -133,7 +133,7 @@ func (a *API) giveInput(r *http.Request) (any, error) {
 	if err := a.Queue.Input(r.Context(), id, in.Text); err != nil {
 		return nil, err
 	}
-	return a.told(a.Queue.Read(r.Context(), id, execution.ReadRequest{NoEvents: true}))
+	return a.withSessionEnd(a.Queue.Read(r.Context(), id, execution.ReadRequest{NoEvents: true}))
 }
 
 // blob serves a part of a big payload: length bytes at most, less at its end.
@@ -174,7 +174,7 @@ func (a *API) blobPart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a blob: %w", err)
 	}
-	part := space(w, int(max(0, min(length, info.Size()-offset))))
+	part := answerSpace(w, int(max(0, min(length, info.Size()-offset))))
 	if _, err := f.ReadAt(part, offset); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("reading a blob: %w", err)
 	}

@@ -22,7 +22,7 @@ func (a *API) openHealth(next http.Handler) http.Handler {
 			return
 		}
 		if a.withinUnsigned(w, r) {
-			closeStranger(w, r)
+			closeUnverified(w, r)
 			w.Header().Set("Cache-Control", "no-store")
 			health(w, r)
 		}

@@ -81,7 +81,7 @@ func (s *stand) serve(h http.Handler) {
 // standWith serves h inside the whole chain of middleware.
 func standWith(t testing.TB, h http.HandlerFunc) *stand {
 	s := newStand(t)
-	s.serve(s.api.around(h))
+	s.serve(s.api.authenticated(h))
 	return s
 }
 

@@ -17,36 +17,36 @@ const (
 	// maxKeyWaiting requests wait for their turn past that, and as many again of callers
 	// of which none waits. Each holds its body, at most contract.MaxBodyBytes.
 	maxKeyWaiting = 64
-	// keyPatience is how long a request waits for its turn. A relay gives an answer 20 s.
-	keyPatience = 10 * time.Second
+	// maxKeyWait is how long a request waits for its turn. A relay gives an answer 20 s.
+	maxKeyWait = 10 * time.Second
 )
 
 // keyRate is the key's limit: a token bucket whose callers take turns when it is empty.
 // A hundred relays that share a key are slowed down alike, in place of one having its
 // requests served and another having them refused.
 type keyRate struct {
-	burst    float64
-	patience time.Duration
-	now      func() time.Time
-	places   *places
+	burst   float64
+	maxWait time.Duration
+	now     func() time.Time
+	waiting *slots
 
-	mu     sync.Mutex
-	tokens float64
-	filled time.Time   // when tokens was counted
-	turns  []*turns    // callers that wait, the next one first
-	timer  *time.Timer // runs while anyone waits
+	mu       sync.Mutex
+	tokens   float64
+	refilled time.Time   // when tokens was counted
+	callers  []*waiters  // callers that wait, the next one first
+	timer    *time.Timer // runs while anyone waits
 }
 
-// turns are the waiting requests of one caller, in order. Each is told by closing its channel.
-type turns struct {
-	caller  auth.Caller
-	waiting []chan struct{}
+// waiters are the waiting requests of one caller, in order. Each is told by closing its channel.
+type waiters struct {
+	caller auth.Caller
+	turns  []chan struct{}
 }
 
 func newKeyRate() *keyRate {
 	return &keyRate{
-		burst: maxKeyBurst, patience: keyPatience, now: time.Now, places: newPlaces(maxKeyWaiting),
-		tokens: maxKeyBurst, filled: time.Now(),
+		burst: maxKeyBurst, maxWait: maxKeyWait, now: time.Now, waiting: newSlots(maxKeyWaiting),
+		tokens: maxKeyBurst, refilled: time.Now(),
 	}
 }
 
@@ -56,13 +56,13 @@ func (k *keyRate) take(ctx context.Context, caller auth.Caller) bool {
 	if k.takeNow() {
 		return true
 	}
-	done, ok := k.places.take(caller)
+	done, ok := k.waiting.take(caller)
 	if !ok {
 		return false
 	}
 	defer done()
 	turn := k.join(caller)
-	late := time.NewTimer(k.patience)
+	late := time.NewTimer(k.maxWait)
 	defer late.Stop()
 	select {
 	case <-turn:
@@ -77,19 +77,19 @@ func (k *keyRate) take(ctx context.Context, caller auth.Caller) bool {
 func (k *keyRate) takeNow() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.fill()
-	if len(k.turns) > 0 || k.tokens < 1 {
+	k.refillLocked()
+	if len(k.callers) > 0 || k.tokens < 1 {
 		return false
 	}
 	k.tokens--
 	return true
 }
 
-// fill counts the tokens that have come since. The lock is held.
-func (k *keyRate) fill() {
+// refillLocked counts the tokens that have come since. The lock is held.
+func (k *keyRate) refillLocked() {
 	now := k.now()
-	k.tokens = min(k.burst, k.tokens+now.Sub(k.filled).Seconds()*keyPerSecond)
-	k.filled = now
+	k.tokens = min(k.burst, k.tokens+now.Sub(k.refilled).Seconds()*keyPerSecond)
+	k.refilled = now
 }
 
 // join puts a request of the caller behind its others, and a caller of which none waits
@@ -98,41 +98,41 @@ func (k *keyRate) join(caller auth.Caller) (turn chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	turn = make(chan struct{})
-	at := slices.IndexFunc(k.turns, func(t *turns) bool { return t.caller == caller })
+	at := slices.IndexFunc(k.callers, func(t *waiters) bool { return t.caller == caller })
 	if at < 0 {
-		at = len(k.turns)
-		k.turns = append(k.turns, &turns{caller: caller})
+		at = len(k.callers)
+		k.callers = append(k.callers, &waiters{caller: caller})
 	}
-	k.turns[at].waiting = append(k.turns[at].waiting, turn)
+	k.callers[at].turns = append(k.callers[at].turns, turn)
 	if k.timer == nil {
-		k.timer = time.AfterFunc(k.untilToken(), k.grant)
+		k.timer = time.AfterFunc(k.untilTokenLocked(), k.grantTurns)
 	}
 	return turn
 }
 
-// untilToken is how long it takes until there is a token. The lock is held.
-func (k *keyRate) untilToken() time.Duration {
+// untilTokenLocked is how long it takes until there is a token. The lock is held.
+func (k *keyRate) untilTokenLocked() time.Duration {
 	return max(0, time.Duration((1-k.tokens)/keyPerSecond*float64(time.Second)))
 }
 
-// grant gives the tokens there are to the callers in turn, one each.
-func (k *keyRate) grant() {
+// grantTurns gives the tokens there are to the callers in turn, one each.
+func (k *keyRate) grantTurns() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.fill()
-	for k.tokens >= 1 && len(k.turns) > 0 {
-		next := k.turns[0]
-		close(next.waiting[0])
+	k.refillLocked()
+	for k.tokens >= 1 && len(k.callers) > 0 {
+		next := k.callers[0]
+		close(next.turns[0])
 		k.tokens--
-		next.waiting = next.waiting[1:]
-		k.turns = k.turns[1:]
-		if len(next.waiting) > 0 {
-			k.turns = append(k.turns, next)
+		next.turns = next.turns[1:]
+		k.callers = k.callers[1:]
+		if len(next.turns) > 0 {
+			k.callers = append(k.callers, next)
 		}
 	}
 	k.timer = nil
-	if len(k.turns) > 0 {
-		k.timer = time.AfterFunc(k.untilToken(), k.grant)
+	if len(k.callers) > 0 {
+		k.timer = time.AfterFunc(k.untilTokenLocked(), k.grantTurns)
 	}
 }
 
@@ -140,16 +140,16 @@ func (k *keyRate) grant() {
 func (k *keyRate) leave(caller auth.Caller, turn chan struct{}) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for i, t := range k.turns {
+	for i, t := range k.callers {
 		if t.caller != caller {
 			continue
 		}
-		at := slices.Index(t.waiting, turn)
+		at := slices.Index(t.turns, turn)
 		if at < 0 {
 			return true
 		}
-		if t.waiting = slices.Delete(t.waiting, at, at+1); len(t.waiting) == 0 {
-			k.turns = slices.Delete(k.turns, i, i+1)
+		if t.turns = slices.Delete(t.turns, at, at+1); len(t.turns) == 0 {
+			k.callers = slices.Delete(k.callers, i, i+1)
 		}
 		return false
 	}

@@ -65,8 +65,8 @@ func TestAFloodByOneCallerLeavesTheOthersTheirPart(t *testing.T) {
 		if fewest := slices.Min(given[1:]); 10*fewest < 9*given[0] {
 			t.Errorf("a flood gets %d, another caller %d", given[0], fewest)
 		}
-		if k.places.taken() != 0 || len(k.turns) != 0 {
-			t.Errorf("%d places and %d turns are left over", k.places.taken(), len(k.turns))
+		if k.waiting.inUse() != 0 || len(k.callers) != 0 {
+			t.Errorf("%d places and %d turns are left over", k.waiting.inUse(), len(k.callers))
 		}
 	})
 }
@@ -110,8 +110,8 @@ func TestAWaitForATurnIsBounded(t *testing.T) {
 			t.Errorf("one past the places waits %v", time.Since(began))
 		}
 		group.Wait()
-		if d := time.Since(began); d != keyPatience || len(k.turns) != 0 {
-			t.Errorf("the wait ended after %v, %d turns are left", d, len(k.turns))
+		if d := time.Since(began); d != maxKeyWait || len(k.callers) != 0 {
+			t.Errorf("the wait ended after %v, %d turns are left", d, len(k.callers))
 		}
 	})
 }

@@ -56,7 +56,7 @@ func (a *API) withinUnsigned(w http.ResponseWriter, r *http.Request) bool {
 	if a.unsigned.take(w, r, httprate.CanonicalizeIP(a.clientAddr(r))) {
 		return true
 	}
-	closeStranger(w, r)
+	closeUnverified(w, r)
 	a.fail(w, r, errUnsignedRate)
 	return false
 }

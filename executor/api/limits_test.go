@@ -43,13 +43,13 @@ func TestUnsignedRequestsAreLimitedPerAddress(t *testing.T) {
 // stop ends the coming of tokens and the wait for them.
 func (k *keyRate) stop() {
 	at := time.Now()
-	k.now, k.patience = func() time.Time { return at }, 0
+	k.now, k.maxWait = func() time.Time { return at }, 0
 }
 
 func TestSignedRequestsAreLimitedPerKey(t *testing.T) {
 	s := newStand(t)
 	s.api.signed.stop()
-	h := s.api.around(http.HandlerFunc(echo))
+	h := s.api.authenticated(http.HandlerFunc(echo))
 	signer := auth.NewSigner(s.secret)
 	ask := func() int {
 		req := httptest.NewRequest("GET", "/x", nil)
@@ -76,7 +76,7 @@ func TestWaitingRequestsAreLimitedAndTheRestIsRetryable(t *testing.T) {
 	for range 2 * maxWaiting { // each signs as a caller of its own
 		go func() { ended <- s.call("GET", "/v1/nothing", nil).StatusCode }()
 	}
-	eventually(t, func() bool { return s.api.waiting.taken() == 2*maxWaiting })
+	eventually(t, func() bool { return s.api.waiting.inUse() == 2*maxWaiting })
 	e := s.call("GET", "/v1/nothing", nil).want(t, http.StatusServiceUnavailable, contract.CodeRateLimited)
 	if !e.Retryable {
 		t.Error("a relay is told not to try again")
@@ -117,9 +117,9 @@ func TestACallerThatGoesAwayGivesItsPlaceBack(t *testing.T) {
 	if err := req.Write(c); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return s.api.waiting.taken() == 1 })
+	eventually(t, func() bool { return s.api.waiting.inUse() == 1 })
 	c.Close()
-	eventually(t, func() bool { return s.api.waiting.taken() == 0 })
+	eventually(t, func() bool { return s.api.waiting.inUse() == 0 })
 }
 
 func TestHeadersAreLimited(t *testing.T) {

@@ -20,7 +20,7 @@ func (a *API) probe(r *http.Request) (any, error) {
 		out.Python.Version, out.Python.IPyKernel = k.Python, k.IPyKernel
 	}
 	names := []string{}
-	err = a.hold(r.Context(), func(ctx context.Context, life *kernel.Kernel) error {
+	err = a.onIdleKernel(r.Context(), func(ctx context.Context, life *kernel.Kernel) error {
 		found, err := variables.Variables(ctx, life.Client)
 		for _, v := range found.Variables {
 			names = append(names, v.Name)

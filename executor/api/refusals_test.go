@@ -15,7 +15,7 @@ import (
 // status.
 func (s *stand) asked(req *http.Request) int {
 	w := httptest.NewRecorder()
-	s.api.around(http.HandlerFunc(echo)).ServeHTTP(w, req)
+	s.api.authenticated(http.HandlerFunc(echo)).ServeHTTP(w, req)
 	return w.Code
 }
 
@@ -42,7 +42,7 @@ func TestRepeatedRequestsDoNotLockTheOwnerOut(t *testing.T) {
 	for name, capture := range captured {
 		t.Run(name, func(t *testing.T) {
 			req := capture()
-			h := s.api.around(http.HandlerFunc(echo))
+			h := s.api.authenticated(http.HandlerFunc(echo))
 			for range maxKeyBurst {
 				h.ServeHTTP(httptest.NewRecorder(), req)
 			}

@@ -39,8 +39,8 @@ func (a *API) routes() http.Handler {
 	get(contract.PathStat, a.stat)
 	mux.Get(contract.PathContent, a.content)
 	post(contract.PathCompare, a.compare)
-	mux.Post(contract.PathContents, a.contents)
-	post(contract.PathUploadBatch, a.takeBatch)
+	mux.Post(contract.PathContents, a.readFiles)
+	post(contract.PathUploadBatch, a.putBatch)
 	post(contract.PathUploads, a.startUpload)
 	mux.Put(contract.PathUpload, a.json(a.putPart))
 	get(contract.PathUpload, a.upload)
@@ -58,7 +58,7 @@ func (a *API) routes() http.Handler {
 			Hint:    "relay and executor may be of different versions",
 		})
 	})
-	return tellRoute(mux)
+	return recordRoute(mux)
 }
 
 // allowed are the methods the path has.
@@ -90,9 +90,9 @@ func withRoute(r *http.Request) (*http.Request, *string) {
 	return r.WithContext(context.WithValue(r.Context(), routeKey{}, route)), route
 }
 
-// tellRoute leaves the matched pattern for accessLog. The pattern is logged and
+// recordRoute leaves the matched pattern for accessLog. The pattern is logged and
 // not the path: an outsider writes the path.
-func tellRoute(next http.Handler) http.Handler {
+func recordRoute(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rctx := chi.NewRouteContext()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, rctx)))

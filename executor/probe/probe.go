@@ -35,14 +35,14 @@ type Prober struct {
 	cfg     Config
 	root    fs.FS
 	python  pythonFacts
-	looking singleflight.Group // a look at a disk that never ends is begun once only
+	usage   singleflight.Group // a look at a disk that never ends is begun once only
 	session func() session     // once: it does not change
 }
 
 // New makes a Prober; it starts nothing.
 func New(cfg Config) *Prober {
 	p := &Prober{cfg: cfg, root: os.DirFS("/")}
-	p.session = sync.OnceValue(p.lookAtSession)
+	p.session = sync.OnceValue(p.inspectSession)
 	return p
 }
 

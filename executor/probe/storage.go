@@ -34,7 +34,7 @@ func (p *Prober) storage(ctx context.Context) []contract.Disk {
 
 // disk asks once per path at a time: a look that hangs is joined by the next.
 func (p *Prober) disk(ctx context.Context, path string) (contract.Disk, bool) {
-	answer := p.looking.DoChan(path, func() (any, error) { return disk.Usage(path) })
+	answer := p.usage.DoChan(path, func() (any, error) { return disk.Usage(path) })
 	limit := time.NewTimer(diskLimit)
 	defer limit.Stop()
 	select {

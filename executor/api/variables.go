@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// holdTimeout bounds work inside an idle kernel: a __del__ that never returns
+	// idleKernelTimeout bounds work inside an idle kernel: a __del__ that never returns
 	// must not hold the queue for ever.
-	holdTimeout = 60 * time.Second
-	maxNameLen  = 1000 // bytes of a variable's name
+	idleKernelTimeout = 60 * time.Second
+	maxNameLen        = 1000 // bytes of a variable's name
 )
 
-// hold runs f on the idle kernel; kernel_busy at once when a run has it.
-func (a *API) hold(ctx context.Context, f func(ctx context.Context, life *kernel.Kernel) error) error {
-	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+// onIdleKernel runs f on the idle kernel; kernel_busy at once when a run has it.
+func (a *API) onIdleKernel(ctx context.Context, f func(ctx context.Context, life *kernel.Kernel) error) error {
+	ctx, cancel := context.WithTimeout(ctx, idleKernelTimeout)
 	defer cancel()
 	return a.Queue.WithIdleKernel(ctx, f)
 }
 
 func (a *API) variables(r *http.Request) (any, error) {
 	var out contract.Variables
-	err := a.hold(r.Context(), func(ctx context.Context, life *kernel.Kernel) (err error) {
+	err := a.onIdleKernel(r.Context(), func(ctx context.Context, life *kernel.Kernel) (err error) {
 		out, err = variables.Variables(ctx, life.Client)
 		out.KernelID = life.ID
 		return err
@@ -41,7 +41,7 @@ func (a *API) inspect(r *http.Request) (any, error) {
 		return nil, badRequest("name: want 1 to %d bytes", maxNameLen)
 	}
 	var out contract.Inspection
-	err := a.hold(r.Context(), func(ctx context.Context, life *kernel.Kernel) (err error) {
+	err := a.onIdleKernel(r.Context(), func(ctx context.Context, life *kernel.Kernel) (err error) {
 		out, err = variables.Inspect(ctx, life.Client, name)
 		out.KernelID = life.ID
 		return err
@@ -62,7 +62,7 @@ func (a *API) cleanup(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var out contract.Cleanup
-	err := a.hold(context.WithoutCancel(r.Context()), func(ctx context.Context, life *kernel.Kernel) error {
+	err := a.onIdleKernel(context.WithoutCancel(r.Context()), func(ctx context.Context, life *kernel.Kernel) error {
 		if life.ID != meant.KernelID {
 			return errOtherKernel
 		}

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// pace is how slowly a body may move. One limit for the whole would cut a part of a
+// bodyLimits is how slowly a body may move. One limit for the whole would cut a part of a
 // file on a slow line, which is no fault: six parts of 4 MiB at once over 1 Mbit/s
 // take over three minutes each.
-type pace struct {
+type bodyLimits struct {
 	stall time.Duration // between two pieces
-	whole time.Duration // all of it: a peer that sends a byte now and then is cut in the end
+	total time.Duration // all of it: a peer that sends a byte now and then is cut in the end
 }
 
 // stallTimeout is long, since a sender may be stopped while a slow line empties what
@@ -19,7 +19,7 @@ type pace struct {
 const stallTimeout = time.Minute
 
 // next is the deadline of a piece that begins now, of a body that must end by end.
-func (p pace) next(end time.Time) time.Time {
+func (p bodyLimits) next(end time.Time) time.Time {
 	piece := time.Now().Add(p.stall)
 	if end.Before(piece) {
 		return end
@@ -27,16 +27,16 @@ func (p pace) next(end time.Time) time.Time {
 	return piece
 }
 
-// pacedReader reads a body from a connection, each piece within its deadline.
-type pacedReader struct {
-	body io.Reader
-	conn *http.ResponseController
-	pace pace
-	end  time.Time
+// stallReader reads a body from a connection, each piece within its deadline.
+type stallReader struct {
+	body   io.Reader
+	conn   *http.ResponseController
+	limits bodyLimits
+	end    time.Time
 }
 
-func (p *pacedReader) Read(b []byte) (int, error) {
-	p.conn.SetReadDeadline(p.pace.next(p.end)) // what has no deadline needs none: it is no connection
+func (p *stallReader) Read(b []byte) (int, error) {
+	p.conn.SetReadDeadline(p.limits.next(p.end)) // what has no deadline needs none: it is no connection
 	return p.body.Read(b)
 }
 
@@ -46,9 +46,9 @@ const pieceBytes = 256 << 10
 
 // send writes an answer's body. An error means that the caller is gone, or as good
 // as: nobody is left to tell.
-func (p pace) send(w http.ResponseWriter, status int, body []byte) {
+func (p bodyLimits) send(w http.ResponseWriter, status int, body []byte) {
 	conn := http.NewResponseController(w)
-	end := time.Now().Add(p.whole)
+	end := time.Now().Add(p.total)
 	conn.SetWriteDeadline(p.next(end))
 	w.WriteHeader(status)
 	for len(body) > 0 {

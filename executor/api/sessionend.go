@@ -2,10 +2,10 @@ package api
 
 import "colabrelay/shared/contract"
 
-// told is an execution's answer with how long the VM still lives, so that whoever
+// withSessionEnd is an execution's answer with how long the VM still lives, so that whoever
 // follows a run learns in time what to save. It is looked at last: a wait may have
 // been ended by the executor's own end.
-func (a *API) told(x contract.Execution, err error) (any, error) {
+func (a *API) withSessionEnd(x contract.Execution, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -46,10 +46,10 @@ func (a *answer) bytes() []byte {
 	return a.body.Bytes()
 }
 
-// space is n bytes for a handler to make its answer in. Written to w before
+// answerSpace is n bytes for a handler to make its answer in. Written to w before
 // anything else is, it is not copied.
-func space(w http.ResponseWriter, n int) []byte {
-	c, ok := w.(conn)
+func answerSpace(w http.ResponseWriter, n int) []byte {
+	c, ok := w.(answerWriter)
 	if !ok {
 		return make([]byte, n)
 	}
@@ -57,13 +57,13 @@ func space(w http.ResponseWriter, n int) []byte {
 	return c.body.AvailableBuffer()[:n]
 }
 
-// conn lets http.ResponseController reach the connection behind an answer.
-type conn struct {
+// answerWriter lets http.ResponseController reach the connection behind an answer.
+type answerWriter struct {
 	*answer
 	under http.ResponseWriter
 }
 
-func (c conn) Unwrap() http.ResponseWriter { return c.under }
+func (c answerWriter) Unwrap() http.ResponseWriter { return c.under }
 
 // sign answers with what next wrote, compressed where that helps, and signed as it
 // goes over the wire.
@@ -71,7 +71,7 @@ func (a *API) sign(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &answer{header: make(http.Header)}
 		defer func() { recycle(out.body) }()
-		next.ServeHTTP(conn{out, w}, r)
+		next.ServeHTTP(answerWriter{out, w}, r)
 		out.WriteHeader(http.StatusOK)
 		body := out.bytes()
 		if r.Method == http.MethodHead {
@@ -91,6 +91,6 @@ func (a *API) sign(next http.Handler) http.Handler {
 			return
 		}
 		maps.Copy(w.Header(), out.header)
-		a.pace.send(w, out.status, body)
+		a.bodyLimits.send(w, out.status, body)
 	})
 }

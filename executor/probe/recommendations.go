@@ -2,7 +2,6 @@ package probe
 
 import (
 	"fmt"
-	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -12,36 +11,6 @@ const (
 	lowMemoryGB = 2
 	lowDiskGB   = 5
 )
-
-// sessionLimit is how long a platform lets a session live, as it publishes it.
-type sessionLimit struct {
-	most  time.Duration // 0 where none is published
-	words string        // how sure that is
-}
-
-// publishedLimit is an upper bound: each platform ends sessions sooner when they
-// idle, and Colab's paid plans live longer, which can't be told from inside.
-func publishedLimit(p contract.Probe) sessionLimit {
-	switch {
-	case p.Platform.Name == colab:
-		return sessionLimit{12 * time.Hour, "Colab ends a free session after at most 12 hours, and an idle one " +
-			"sooner (how soon is not published); paid plans may last longer"}
-	case p.Platform.Name == kaggle && (p.GPU.Available || p.TPU.Available):
-		return sessionLimit{9 * time.Hour, "Kaggle ends a session with a GPU or TPU after at most 9 hours, and an idle one sooner"}
-	case p.Platform.Name == kaggle:
-		return sessionLimit{12 * time.Hour, "Kaggle ends a session after at most 12 hours, and an idle one sooner"}
-	}
-	return sessionLimit{}
-}
-
-// left is the minutes left at most, nil where no limit is published.
-func (l sessionLimit) left(uptime time.Duration) *float64 {
-	if l.most == 0 {
-		return nil
-	}
-	minutes := round(max(0, l.most-uptime).Minutes(), 1)
-	return &minutes
-}
 
 // recommendations are plain sentences about what may get in the user's way.
 func recommendations(p contract.Probe, limit sessionLimit) []string {

@@ -53,7 +53,7 @@ func TestTheSessionsLimitIsThePlatforms(t *testing.T) {
 	} {
 		p := New(Config{Getenv: env(tc.variable), Started: time.Now()})
 		p.root = tc.root
-		if got := p.lookAtSession(); got.limit.most != tc.want || got.start.After(time.Now()) {
+		if got := p.inspectSession(); got.limit.most != tc.want || got.start.After(time.Now()) {
 			t.Errorf("%s: %v from %v on", name, got.limit.most, got.start)
 		}
 	}

@@ -324,7 +324,7 @@ func checkCallerGone(t *testing.T, s *stand) {
 	}
 	eventually(t, s.api.Queue.Busy)
 	c.Close()
-	eventually(t, func() bool { return !s.api.Queue.Busy() && s.api.waiting.taken() == 0 })
+	eventually(t, func() bool { return !s.api.Queue.Busy() && s.api.waiting.inUse() == 0 })
 	if e := s.submit("gone_on", 20); e.Status != contract.StatusSucceeded {
 		t.Errorf("the run did not go on: %+v", e.Error)
 	}

@@ -69,7 +69,7 @@ func TestWhatCameOfACutPartIsKept(t *testing.T) {
 // A peer that just stops leaves as much behind as one that hangs up.
 func TestWhatCameOfAStalledPartIsKept(t *testing.T) {
 	s := newFileStand(t)
-	s.api.pace.stall = 500 * time.Millisecond
+	s.api.bodyLimits.stall = 500 * time.Millisecond
 	content := noise(1 << 20)
 	id := s.start("a", content).UploadID
 	c := s.sendHead("PUT", putPath(id, 0), content)
@@ -216,7 +216,7 @@ func (s fileStand) pacedPut(id string, size int) (*http.Response, error) {
 // 400 KB at 1.6 Mbit/s, twice as long as a piece may take.
 func TestASlowPartThatMovesIsNotCut(t *testing.T) {
 	s := newFileStand(t)
-	s.api.pace.stall = time.Second
+	s.api.bodyLimits.stall = time.Second
 	const size = 400_000
 	id := s.start("a", make([]byte, size)).UploadID
 	began := time.Now()
@@ -225,7 +225,7 @@ func TestASlowPartThatMovesIsNotCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	res.Body.Close()
-	if res.StatusCode != http.StatusOK || time.Since(began) < 3*s.api.pace.stall/2 {
+	if res.StatusCode != http.StatusOK || time.Since(began) < 3*s.api.bodyLimits.stall/2 {
 		t.Fatalf("answer is %d after %v", res.StatusCode, time.Since(began))
 	}
 	s.wantFile(s.commit(id), make([]byte, size))
@@ -234,7 +234,7 @@ func TestASlowPartThatMovesIsNotCut(t *testing.T) {
 // Whoever sends a byte now and then, also with the key, is cut in the end.
 func TestAPartThatNeverEndsIsCut(t *testing.T) {
 	s := newFileStand(t)
-	s.api.pace = pace{stall: time.Minute, whole: 200 * time.Millisecond}
+	s.api.bodyLimits = bodyLimits{stall: time.Minute, total: 200 * time.Millisecond}
 	const size = 4 << 20 // 20 s at its pace
 	id := s.start("a", make([]byte, size)).UploadID
 	began := time.Now()
@@ -259,7 +259,7 @@ func TestAnAnswerIsSentAsLongAsItMoves(t *testing.T) {
 	path := contentPath("a", s.stat("a", "").ETag, 0, contract.MaxFilePart)
 	answered := func() int { return strings.Count(s.log.String(), contract.PathContent) }
 	get := func(stall time.Duration, ready func()) (n int) {
-		s.api.pace.stall = stall
+		s.api.bodyLimits.stall = stall
 		c := s.sendHead("GET", path, nil)
 		if err := c.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
 			t.Fatal(err)
@@ -294,7 +294,7 @@ func TestBigBodiesUseTheirMemoryAgain(t *testing.T) {
 	if again := newBuffer(1 << 20); again.Len() != 0 {
 		t.Errorf("%d bytes of another body are in it", again.Len())
 	}
-	for size, kept := range map[int]bool{minKept - 1: false, minKept: true, maxKept: true, maxKept + 1: false} {
+	for size, kept := range map[int]bool{minPooled - 1: false, minPooled: true, maxPooled: true, maxPooled + 1: false} {
 		if got := keeps(size); got && !kept {
 			t.Errorf("a buffer of %d bytes is kept", size)
 		}

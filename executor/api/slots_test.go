@@ -13,7 +13,7 @@ func caller(n int) (c auth.Caller) {
 }
 
 func TestPlacesForLongPollsAreBoundedAndShared(t *testing.T) {
-	p := newPlaces(64)
+	p := newSlots(64)
 	var done []func()
 	for range 64 {
 		d, ok := p.take(caller(0))
@@ -38,7 +38,7 @@ func TestPlacesForLongPollsAreBoundedAndShared(t *testing.T) {
 	for _, d := range done {
 		d()
 	}
-	if p.taken() != 0 || len(p.held) != 0 {
-		t.Errorf("%d places are taken by %d when all are given back", p.taken(), len(p.held))
+	if p.inUse() != 0 || len(p.perCaller) != 0 {
+		t.Errorf("%d places are taken by %d when all are given back", p.inUse(), len(p.perCaller))
 	}
 }

@@ -21,8 +21,8 @@ func (a *API) compare(r *http.Request) (any, error) {
 	return a.Digests.Compare(r.Context(), m)
 }
 
-// takeBatch puts many small files in their places. Each has its own answer.
-func (a *API) takeBatch(r *http.Request) (any, error) {
+// putBatch puts many small files in their places. Each has its own answer.
+func (a *API) putBatch(r *http.Request) (any, error) {
 	bytes, index, err := contract.SplitBatch(bodyOf(r))
 	if err != nil {
 		return nil, badRequest("request body is no batch of files")
@@ -37,13 +37,13 @@ func (a *API) takeBatch(r *http.Request) (any, error) {
 	}
 	out := contract.BatchAnswer{Files: make([]contract.BatchedFile, len(batched))}
 	for i, one := range batched {
-		out.Files[i] = contract.BatchedFile{Path: one.Path, ETag: one.ETag, Error: a.fault(r, one.Err)}
+		out.Files[i] = contract.BatchedFile{Path: one.Path, ETag: one.ETag, Error: a.fileError(r, one.Err)}
 	}
 	return out, nil
 }
 
-// contents reads many small files at once. Each has its own answer.
-func (a *API) contents(w http.ResponseWriter, r *http.Request) {
+// readFiles reads many small files at once. Each has its own answer.
+func (a *API) readFiles(w http.ResponseWriter, r *http.Request) {
 	body, err := a.readBatch(r)
 	if err != nil {
 		a.fail(w, r, err)
@@ -68,22 +68,22 @@ func (a *API) readBatch(r *http.Request) ([]byte, error) {
 	}
 	index := contract.Contents{Files: make([]contract.Content, len(read))}
 	for i, one := range read {
-		index.Files[i] = contract.Content{SizeBytes: one.Size, ETag: one.ETag, Modified: one.Modified.UTC(), Error: a.fault(r, one.Err)}
+		index.Files[i] = contract.Content{SizeBytes: one.Size, ETag: one.ETag, Modified: one.Modified.UTC(), Error: a.fileError(r, one.Err)}
 	}
 	return contract.AppendIndex(bytes, index)
 }
 
-// maxFault is how many bytes of a message one file of many gets: a thousand paths of
+// maxFileError is how many bytes of a message one file of many gets: a thousand paths of
 // 4 KiB, written with quotes, would make an answer that no relay reads.
-const maxFault = 500
+const maxFileError = 500
 
-// fault is err as the answer about one file of many.
-func (a *API) fault(r *http.Request, err error) *contract.Error {
+// fileError is err as the answer about one file of many.
+func (a *API) fileError(r *http.Request, err error) *contract.Error {
 	if err == nil {
 		return nil
 	}
 	_, e := a.explain(r, err)
-	e.Message = clip(e.Message, maxFault)
+	e.Message = clip(e.Message, maxFileError)
 	return &e
 }
 

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"colabrelay/executor/uploads"
+	"colabrelay/shared/contract"
+)
+
+// startUpload begins an upload, or finds the one that the same call began.
+func (a *API) startUpload(r *http.Request) (any, error) {
+	var s contract.UploadStart
+	if err := decode(r, &s); err != nil {
+		return nil, err
+	}
+	return a.Uploads.Start(s)
+}
+
+// putPart takes a part of a file in. What came of one that was cut is kept too, for
+// the whole file's digest to judge; its answer reaches nobody.
+func (a *API) putPart(r *http.Request) (any, error) {
+	id, err := uploadID(r)
+	if err != nil {
+		return nil, err
+	}
+	offset, err := number(r, "offset", 0, 0, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	body := receivedBodyOf(r)
+	u, err := a.Uploads.Put(id, offset, body.bytes, !body.cut)
+	if body.cut && err == nil {
+		err = errCutBody
+	}
+	return u, err
+}
+
+func (a *API) upload(r *http.Request) (any, error) { return a.pollUpload(r, a.Uploads.Get) }
+
+// commitUpload puts a whole file in its place, or says how far its check is once
+// wait_seconds are over.
+func (a *API) commitUpload(r *http.Request) (any, error) { return a.pollUpload(r, a.Uploads.Commit) }
+
+// pollUpload asks about one upload by long poll.
+func (a *API) pollUpload(r *http.Request, ask func(ctx context.Context, id string, wait time.Duration) (contract.Upload, error)) (any, error) {
+	id, err := uploadID(r)
+	if err != nil {
+		return nil, err
+	}
+	wait, err := waitSeconds(r)
+	if err != nil {
+		return nil, err
+	}
+	done, err := a.waitFor(r, wait)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return ask(r.Context(), id, wait)
+}
+
+func uploadID(r *http.Request) (string, error) {
+	id := chi.URLParam(r, "id")
+	if !idPattern.MatchString(id) {
+		return "", uploads.ErrNoUpload
+	}
+	return id, nil
+}
