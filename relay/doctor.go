@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"colabrelay/relay/hint"
 	"colabrelay/relay/hostconfig"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
@@ -54,7 +55,7 @@ func (r *report) step(format string, args ...any) {
 // problem is a line for err and its next step.
 func (r *report) problem(v verdict, subject string, err error) {
 	r.say(v, subject, "%v", err)
-	if step := nextStep(err); step != "" {
+	if step := hint.Person(err); step != "" {
 		r.step("%s", step)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"colabrelay/relay/hint"
 	"colabrelay/relay/plain"
 )
 
@@ -66,7 +67,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, std str
 	}
 	if err != nil {
 		fmt.Fprintf(std.err, "relay: %s\n", plain.Text(err.Error()))
-		if step := nextStep(err); step != "" {
+		if step := hint.Person(err); step != "" {
 			fmt.Fprintf(std.err, "  next step: %s\n", plain.Line(step))
 		}
 		return 1

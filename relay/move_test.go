@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
@@ -130,8 +131,8 @@ func TestGetAndPutFailWithANextStep(t *testing.T) {
 		{"an empty name", getenv, []string{"get", ""}, nil, []string{"REMOTE is empty"}},
 		{"a file with NUL", getenv, []string{"put", "a\x00b"}, nil, []string{"not a usable local path", "next step: "}},
 		{"into a file", getenv, []string{"get", "x", "local/"}, nil, []string{"not a usable local path", "next step: "}},
-		{"a name with NUL", getenv, []string{"get", "x", "a\x00b"}, nil, []string{"next step: give it another name"}},
-		{"VM full", getenv, []string{"put", "local"}, full, []string{"disk_full", "next step: delete something"}},
+		{"a name with NUL", getenv, []string{"get", "x", "a\x00b"}, nil, []string{"next step: Give the file another name"}},
+		{"VM full", getenv, []string{"put", "local"}, full, []string{"disk_full", "next step: Free disk space on the VM"}},
 		{"wrong secret", stranger, []string{"get", "x"}, nil, []string{"wrong_secret", "next step: ", "relay pair"}},
 		{"nothing paired", environ(), []string{"get", "x"}, nil, []string{"not paired with a runtime yet", "relay pair"}},
 		{"no such runtime", getenv, []string{"get", "--runtime", "other", "x"}, nil, []string{`"other"`}},
@@ -243,13 +244,13 @@ func TestEveryErrorOfATransferHasANextStep(t *testing.T) {
 	for _, err := range []error{
 		transfer.ErrChanged, transfer.ErrLocalDisk, transfer.ErrBusy, transfer.ErrForbiddenName, transfer.ErrLocalPath,
 		transfer.ErrNotRegular, transfer.ErrTooMany, transfer.ErrSomeFailed,
-		&contract.Error{Hint: "h"}, &client.Error{Hint: "h"},
+		&contract.Error{Code: contract.CodeDiskFull}, &contract.Error{Hint: "h"}, &client.Error{Hint: "h"},
 	} {
-		if nextStep(err) == "" {
+		if hint.Person(err) == "" {
 			t.Errorf("%v: no next step", err)
 		}
 	}
-	if step := nextStep(os.ErrClosed); step != "" {
+	if step := hint.Person(os.ErrClosed); step != "" {
 		t.Errorf("a next step out of nothing: %q", step)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/auth"
@@ -165,7 +166,7 @@ func tell(ctx context.Context, r pairing.Runtime, out io.Writer) bool {
 
 func failed(out io.Writer, err error) bool {
 	fmt.Fprintf(out, "  not connected: %s\n", plain.Line(err.Error()))
-	if step := nextStep(err); step != "" {
+	if step := hint.Person(err); step != "" {
 		fmt.Fprintf(out, "  next step: %s\n", plain.Line(step))
 	}
 	return false

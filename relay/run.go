@@ -32,9 +32,6 @@ const (
 	maxCode = 4 << 20
 )
 
-// errRestarted is a run that somebody's restart of the kernel ended.
-var errRestarted = fmt.Errorf("the run ended as %s", contract.StatusKernelRestarted)
-
 // errTold is an outcome that was printed already.
 var errTold = errors.New("told already")
 
@@ -281,14 +278,23 @@ func (r *remoteRun) outcome() error {
 		return nil
 	case contract.StatusFailed:
 		return raised(r.exec.Error)
-	case contract.StatusKernelRestarted:
-		return fmt.Errorf("%w: %s", errRestarted, plain.Line(r.exec.Reason))
 	}
-	if r.exec.Reason == "" {
-		return fmt.Errorf("the run ended as %s", r.exec.Status)
-	}
-	return fmt.Errorf("the run ended as %s: %s", r.exec.Status, plain.Line(r.exec.Reason))
+	return &endedError{r.exec.Status, plain.Line(r.exec.Reason)}
 }
+
+// endedError is the outcome of a run that ended badly, apart from exceptions.
+type endedError struct {
+	status contract.Status
+	reason string
+}
+
+// Error implements error.
+func (e *endedError) Error() string {
+	return strings.TrimSuffix(fmt.Sprintf("the run ended as %s: %s", e.status, e.reason), ": ")
+}
+
+// Outcome is the status, from which package hint derives the next step.
+func (e *endedError) Outcome() contract.Status { return e.status }
 
 // raised is the outcome of an exception: sys.exit with nothing or 0 is none, and with
 // 1 to 255 gives that exit code, as if the code ran here.

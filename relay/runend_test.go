@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
@@ -96,7 +97,7 @@ func TestRunsEndWithWhoReadsThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd.Wait()
-		if cmd.ProcessState.ExitCode() != 1 || !whole(`(?s).*relay: the run ended as kernel_restarted: .*\n.*run it again in the new kernel.*\n`, errs.String()) {
+		if cmd.ProcessState.ExitCode() != 1 || !whole(`(?s).*relay: the run ended as kernel_restarted: .*\n.*Run it again in the new kernel.*\n`, errs.String()) {
 			t.Errorf("%v %q", cmd.ProcessState, errs.String())
 		}
 	})
@@ -115,7 +116,7 @@ func TestRunsEndWithWhoReadsThem(t *testing.T) {
 		await(t, func() bool { return strings.Contains(out.String(), "here") })
 		at.Store(&next.Ready.LocalURL)
 		var refused *contract.Error
-		if err := <-ended; !errors.As(err, &refused) || refused.Code != contract.CodeNewInstance || nextStep(err) == "" {
+		if err := <-ended; !errors.As(err, &refused) || refused.Code != contract.CodeNewInstance || hint.Person(err) == "" {
 			t.Errorf("%v %q", err, errs.String())
 		}
 		_, out2, errs2 := relay(t, set.getenv, "", "run", "-c", "print(3)")

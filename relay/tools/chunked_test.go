@@ -16,6 +16,7 @@ import (
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
 	"colabrelay/shared/contract"
 )
 
@@ -242,7 +243,7 @@ func TestGetCheckpointShortensWhatDoesNotFitAndSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for tool, args := range map[string]map[string]any{"get_checkpoint": {"operation": "big"}, "run_chunked_operation": chunkedCall(map[string]any{"checkpoint_name": "big"})} {
-		if o := h.call(tool, args).outcome(t); o.Error == nil || o.Error.Code != codeDamaged {
+		if o := h.call(tool, args).outcome(t); o.Error == nil || o.Error.Code != hint.CodeDamaged {
 			t.Errorf("%s of a damaged file: %+v", tool, o.Error)
 		}
 	}

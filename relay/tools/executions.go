@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
 	"colabrelay/shared/contract"
 )
 
@@ -29,7 +30,7 @@ func getExecution() tool {
 		until := time.Now().Add(wait)
 		e, err := c.target.Client.Execution(ctx, args.ID, args.Offset, min(wait, contract.MaxWait), firstBytes)
 		if err != nil {
-			return nil, problemOf(err)
+			return nil, executionProblem(err)
 		}
 		r, page := c.readAs(e, args)
 		defer r.col.Close()
@@ -141,9 +142,9 @@ func (c *call) standing(e contract.Execution, err error) (*Standing, *Problem) {
 	return &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: e.Reason}, nil
 }
 
-// executionProblem is problemOf an error of a call that means one execution.
+// executionProblem is problemOf an error of a call about one execution.
 func executionProblem(err error) *Problem {
-	p := problemOf(err)
+	p := problemAbout(hint.Execution, err)
 	if p.Code == string(contract.CodeNewInstance) {
 		p.Message = "the VM behind this address is a new one; the run ended with the old VM, and its variables are gone"
 		p.Hint = "list_executions shows what runs on the new VM."

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"colabrelay/relay/hint"
 	"colabrelay/shared/contract"
 )
 
@@ -32,7 +33,7 @@ func listFiles() tool {
 	}, func(ctx context.Context, c *call, args filesArgs) (*Files, *Problem) {
 		got, err := c.target.Client.Files(ctx, args.Path)
 		if err != nil {
-			return nil, problemOf(err)
+			return nil, problemAbout(hint.RemotePath, err)
 		}
 		kept, cut := fitList(got.Files)
 		got.Files, got.Truncated = kept, got.Truncated || cut

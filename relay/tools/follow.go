@@ -95,7 +95,7 @@ func (r *reading) explain(followed error) *Problem {
 	case errors.Is(followed, context.DeadlineExceeded) && !unreachable(followed):
 		return nil // the call's time is over, no more
 	}
-	p := problemOf(followed)
+	p := executionProblem(followed)
 	if !unreachable(followed) {
 		return p
 	}

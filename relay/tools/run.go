@@ -10,6 +10,7 @@ import (
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
 	"colabrelay/shared/contract"
 )
 
@@ -71,7 +72,7 @@ func runLong() tool {
 // submit runs code and waits for it as long as this call may.
 func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (*Run, *Problem) {
 	if len(code) > maxCodeBytes {
-		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: refusals[contract.CodeTooLarge]}
+		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: hint.ForRefusal(&contract.Error{Code: contract.CodeTooLarge}).Model}
 	}
 	wait := c.patience()
 	s := contract.Submit{RequestID: rand.Text(), Code: code, TimeoutSeconds: timeout.Seconds(), WaitSeconds: wait.Seconds()}

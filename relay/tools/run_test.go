@@ -18,6 +18,7 @@ import (
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
 	"colabrelay/shared/contract"
 )
 
@@ -297,7 +298,7 @@ func TestALongRunAndAChunkedRunDoNotShareACheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := h.call("run_code_long", long).outcome(t); o.Error == nil || o.Error.Code != codeBusy || !strings.Contains(o.Error.Hint, "checkpoint_name") {
+	if o := h.call("run_code_long", long).outcome(t); o.Error == nil || o.Error.Code != hint.CodeBusy || !strings.Contains(o.Error.Hint, "checkpoint_name") {
 		t.Errorf("during a chunked run: %+v", o.Error)
 	}
 	if len(run.submits) != 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/hint"
 	progress1 "colabrelay/relay/progress"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
@@ -113,9 +114,9 @@ func codeOf(p *Problem) contract.Code { return contract.Code(p.Code) }
 
 // moveProblem is problemOf with the next step of a transfer.
 func moveProblem(err error) *Problem {
-	p := *problemOf(err)
-	if hint, ok := moveHints[codeOf(&p)]; ok {
-		p.Hint = hint
+	p := *problemAbout(hint.RemotePath, err)
+	if h, ok := moveHints[codeOf(&p)]; ok {
+		p.Hint = h
 	}
 	if p.Code == codeCancelled {
 		p.Message = "the host cancelled this call; what had moved by then stays"

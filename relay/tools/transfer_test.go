@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
 )
@@ -300,7 +301,7 @@ func TestASecondDownloadOfTheSameNameIsBusyAndACancelledOneGoesOn(t *testing.T) 
 	args := map[string]any{"remote_path": "big"}
 	id, ch := h.begin("tools/call", params("download_from_colab", args))
 	eventually(t, "all parts are asked for", func() bool { return vm.Count("GET "+contract.PathContent) >= 4 })
-	if o := h.call("download_from_colab", args).outcome(t); o.Error == nil || o.Error.Code != codeBusy {
+	if o := h.call("download_from_colab", args).outcome(t); o.Error == nil || o.Error.Code != hint.CodeBusy {
 		t.Errorf("%+v", o)
 	}
 	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}})

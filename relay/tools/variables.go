@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"colabrelay/relay/hint"
 	"colabrelay/shared/contract"
 )
 
@@ -76,7 +77,7 @@ func inspectVariable() tool {
 	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, *Problem) {
 		got, err := c.target.Client.Inspect(ctx, args.Name)
 		if err != nil {
-			return nil, problemOf(err)
+			return nil, problemAbout(hint.Variable, err)
 		}
 		c.sawKernel(got.KernelID)
 		return &Inspection{Variable: got.Variable, Preview: got.Preview}, nil

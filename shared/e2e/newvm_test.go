@@ -57,7 +57,7 @@ func TestRunBegunBetweenTwoVMsIsNotRunUnseen(t *testing.T) {
 	var calling sync.WaitGroup
 	calling.Go(func() {
 		a, err := h.Call(within(t, time.Minute), "run_code_quick", map[string]any{"code": "open('ran', 'w')"})
-		if err != nil || a.Error() != "new_instance" || !strings.Contains(a.Text, "set-up code again") {
+		if err != nil || a.Error() != "new_instance" || !strings.Contains(a.Text, "setup code again") {
 			t.Errorf("the call between: %v %s", err, a.Text)
 		}
 	})

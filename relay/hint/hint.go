@@ -1,0 +1,102 @@
+// Package hint holds the next steps: for every error and every bad outcome of a run
+// that a user of the relay may meet, what a model should do, in terms of the tools, and
+// what a person should do, in terms of the commands.
+//
+// It must not decide what happened: that is the error's own business. Start reading at
+// the tables in errors.go and refusals.go.
+package hint
+
+import (
+	"errors"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
+)
+
+// Codes of the relay's own. Others are contract.Code, client.Kind and, for runs that
+// went wrong, contract.Status.
+const (
+	CodeBadRequest    = string(contract.CodeBadRequest)
+	CodeInternal      = string(contract.CodeInternal)
+	CodeLocalDiskFull = "local_disk_full"
+	CodeLocalFile     = "local_file"
+	CodeBusy          = "busy"
+	CodeSomeFailed    = "some_failed"
+	CodeDamaged       = "checkpoint_damaged"
+)
+
+// Hint is what to do next. Both texts are full sentences.
+type Hint struct {
+	Code   string // the error's code in a tool's answer
+	Model  string
+	Person string // empty where a command never meets the error or already said it all
+}
+
+// row is the hint for one error value.
+type row struct {
+	err error
+	Hint
+}
+
+// find returns the first row that matches err.
+func find(rows []row, err error) (Hint, bool) {
+	for _, r := range rows {
+		if errors.Is(err, r.err) {
+			return r.Hint, true
+		}
+	}
+	return Hint{}, false
+}
+
+// ForOperation returns the hint for an error of the relay's own packages. Look here
+// first: an executor's refusal or a broken connection may be the cause of such an error.
+func ForOperation(err error) (Hint, bool) { return find(operations, err) }
+
+// ForLocalFile returns the hint for a fault of this computer's files. Look here last: a
+// broken connection may wrap the same errors.
+func ForLocalFile(err error) (Hint, bool) { return find(localFiles, err) }
+
+// ForRefusal returns the hint for an executor's refusal. A code that this relay does not
+// know, as a newer executor may send, keeps the executor's own hint.
+func ForRefusal(e *contract.Error) Hint {
+	h := refusals[e.Code]
+	h.Code = string(e.Code)
+	if h.Model == "" {
+		h.Model, h.Person = e.Hint, e.Hint
+	}
+	if h.Model == "" {
+		h.Model = "Call check_colab_connection."
+	}
+	return h
+}
+
+// ForOutcome returns the hint for a run that ended badly as s.
+func ForOutcome(s contract.Status) Hint {
+	h := outcomes[s]
+	h.Code = string(s)
+	if h.Model == "" {
+		h.Model = "Look at it with get_execution."
+	}
+	return h
+}
+
+// Person returns what a person should do about err; empty when there is nothing to add.
+func Person(err error) string {
+	var (
+		ended   interface{ Outcome() contract.Status }
+		refused *contract.Error
+		failed  *client.Error
+	)
+	if h, ok := ForOperation(err); ok {
+		return h.Person
+	}
+	switch {
+	case errors.As(err, &ended):
+		return ForOutcome(ended.Outcome()).Person
+	case errors.As(err, &refused):
+		return ForRefusal(refused).Person
+	case errors.As(err, &failed):
+		return failed.Hint
+	}
+	return ""
+}

@@ -1,0 +1,146 @@
+package hint
+
+import "colabrelay/shared/contract"
+
+const (
+	pairAgain   = "Run `relay pair` on this computer and paste what the executor's cell printed."
+	sameRelease = "Use a relay and an executor of the same release."
+)
+
+// refusals are the hints for an executor's refusals.
+var refusals = map[contract.Code]Hint{
+	contract.CodeUnauthorized: {
+		Model:  "This computer's secret is not the executor's: run `relay pair` in a terminal on this computer and paste what the executor's cell printed.",
+		Person: pairAgain,
+	},
+	contract.CodeClockSkew: {
+		Model:  "Set this computer's clock, or call again: the relay corrects a wrong clock once automatically.",
+		Person: "Set this computer's clock.",
+	},
+	contract.CodeReplayed: {
+		Model:  "Call again. If the error persists, something between the relay and the executor repeats requests.",
+		Person: "Run the same command again. If the error persists, something between the relay and the executor repeats requests: try another network.",
+	},
+	contract.CodeBadRequest: {
+		Model:  "Correct the arguments as the message says, and call again.",
+		Person: "Correct the arguments as the message says.",
+	},
+	contract.CodeNotFound: {
+		Model:  "Check the id, path or name. list_executions, list_colab_files and list_colab_variables show what exists on the VM.",
+		Person: "Check the path or name. What a replaced VM had is gone with it, except files on Drive.",
+	},
+	contract.CodeConflict: {
+		Model:  "Look at the state of the run with get_execution before you call again.",
+		Person: "Another program changed the run or the file. Run the same command again.",
+	},
+	contract.CodeTooLarge: {
+		Model:  "Send less at a time: split the code, or put data into a file on the VM.",
+		Person: "Send less at a time: put data into a file on the VM (`relay put`).",
+	},
+	contract.CodeRateLimited: {
+		Model:  "Wait a minute, then call again, and less often: use wait_seconds instead of repeated calls.",
+		Person: "Wait a minute. All relays with this secret share the limit.",
+	},
+	contract.CodeQueueFull: {
+		Model:  "Wait for earlier runs (list_executions) or end one with interrupt_execution, then call again.",
+		Person: "Wait until earlier runs have ended, then run the same command again.",
+	},
+	contract.CodeKernelDead: {
+		Model:  "Call restart_kernel, then run the setup code again.",
+		Person: "Ask the agent to restart the kernel, or run the executor's cell in Colab again.",
+	},
+	contract.CodeKernelStarting: {
+		Model:  "Call again in a few seconds.",
+		Person: "Run the same command again in a few seconds.",
+	},
+	contract.CodeLowMemory: {
+		Model:  "Call cleanup_colab, delete large variables, or call restart_kernel; then run the code again.",
+		Person: "Delete large variables, then run the same command again.",
+	},
+	contract.CodeForbiddenPath: {
+		Model:  "Use a path under /content (or the executor's workdir). The executor's --allow-path adds other folders.",
+		Person: "Use a path under /content (or the executor's workdir). The executor's --allow-path adds other folders.",
+	},
+	contract.CodeChanged: {
+		Model:  "The file changed during the transfer: call again from the start.",
+		Person: "The file changed during the transfer: run the same command again.",
+	},
+	contract.CodeKernelBusy: {
+		Model:  "A run occupies the kernel. Wait for it with get_execution, or end it with interrupt_execution, or with restart_kernel if it does not yield; then call again.",
+		Person: "A run occupies the kernel. Wait until it has ended, then run the same command again.",
+	},
+	contract.CodeNewInstance: {
+		Model:  "Run the setup code again, then call the tool again to run this code on the new VM.",
+		Person: "Run the setup code again, then this command.",
+	},
+	contract.CodeNewStart: {
+		Model:  "The executor was restarted more than once during the call: call again.",
+		Person: "The executor was restarted more than once: run the same command again.",
+	},
+	contract.CodeDiskFull: {
+		Model:  "Free disk space on the VM (delete files), then call again.",
+		Person: "Free disk space on the VM (delete files), then run the same command again: a transfer resumes where it stopped.",
+	},
+	contract.CodeShuttingDown: {
+		Model:  "The executor is shutting down: start its cell in Colab again, then call again.",
+		Person: "The executor is shutting down: start its cell in Colab again.",
+	},
+	contract.CodeNotSupported: {Model: sameRelease, Person: sameRelease},
+	contract.CodeInternal: {
+		Model:  "Call again. If the error persists, look at the executor's output in its Colab cell.",
+		Person: "Run the same command again. If the error persists, look at the executor's output in its Colab cell.",
+	},
+}
+
+// Subject is what a call is about.
+type Subject int
+
+// Subjects whose absence has a hint of its own.
+const (
+	Execution Subject = iota + 1
+	Variable
+	RemotePath
+)
+
+// missing are a model's hints for not_found.
+var missing = map[Subject]string{
+	Execution:  "Check execution_id: list_executions shows the runs that the VM still has. A replaced VM's runs are gone with it.",
+	Variable:   "Check the name: list_colab_variables shows the kernel's variables. A new kernel has none of the old one's.",
+	RemotePath: "Check the path: list_colab_files shows what a folder on the VM holds. A replaced VM's files are gone with it, except those on Drive.",
+}
+
+// Missing returns what a model should do when the executor does not have the subject of
+// a call.
+func Missing(s Subject) string { return missing[s] }
+
+// outcomes are the hints for runs that ended badly.
+var outcomes = map[contract.Status]Hint{
+	contract.StatusFailed: {
+		Model:  "Read the traceback, correct the code and run it again; variables set before the error are kept.",
+		Person: "Correct the code and run it again; variables set before the error are kept.",
+	},
+	contract.StatusTimedOut: {
+		Model:  "If the message says that the run did not yield, only restart_kernel ends it. Otherwise use run_code_long with a larger timeout_seconds for longer work.",
+		Person: "Run it with a larger --timeout; variables set before are kept.",
+	},
+	contract.StatusInterrupted: {
+		Model: "Look at what it printed, and run the code again only if you still need it.",
+		// The person interrupted it, or reads in the message that someone did.
+	},
+	contract.StatusCancelled: {
+		Model:  "It never started. Run it again if you still need it.",
+		Person: "It never started. Run it again if you still need it.",
+	},
+	contract.StatusKernelDied: {
+		Model:  "A new kernel starts automatically. The old one's variables are gone: run the setup code again. If it ran out of memory, process less data at a time.",
+		Person: "A new kernel starts automatically, without the old one's variables: run the setup code again. If it ran out of memory, process less data at a time.",
+	},
+	contract.StatusKernelRestarted: {
+		Model:  "Nothing is wrong with the code: call again to run it in the new kernel, after the setup code that it needs. Another relay or the user may have requested the restart: list_executions shows what runs now.",
+		Person: "Run it again in the new kernel, after the setup code that it needs.",
+	},
+	contract.StatusLost: {
+		Model:  "The executor was killed while the code ran. The output until then is kept; check what the code did before you run it again.",
+		Person: "The executor was killed while the code ran: check what the code did before you run it again.",
+	},
+}
