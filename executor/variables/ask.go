@@ -3,6 +3,7 @@ package variables
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"colabrelay/executor/jupyter"
@@ -32,17 +33,28 @@ func (e *PythonError) Error() string {
 // not count as a cell.
 func ask(ctx context.Context, client *jupyter.Client, answer any, function string, arguments ...any) error {
 	call := kernelpy.Call{Function: function, Arguments: arguments, MIME: answerMIME, Delivery: kernelpy.Reply}
-	reply, err := client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
-		Silent:          true,
-		UserExpressions: map[string]string{answerKey: call.Code(true)},
-	})
+	err := evaluate(ctx, client, call.Code(false), answer)
+	if errors.Is(err, errMissing) {
+		err = evaluate(ctx, client, call.Code(true), answer)
+	}
 	if err != nil {
 		return fmt.Errorf("calling %s in the kernel: %w", function, err)
 	}
-	if err := decode(reply.Content, answer); err != nil {
-		return fmt.Errorf("the kernel's answer to %s: %w", function, err)
-	}
 	return nil
+}
+
+// errMissing: the kernel does not have the package, so that nothing was called.
+var errMissing = errors.New("the kernel does not have the package")
+
+func evaluate(ctx context.Context, client *jupyter.Client, expression string, answer any) error {
+	reply, err := client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
+		Silent:          true,
+		UserExpressions: map[string]string{answerKey: expression},
+	})
+	if err != nil {
+		return err
+	}
+	return decode(reply.Content, answer)
 }
 
 // decode finds the answer in the content of an execute_reply.
@@ -65,6 +77,9 @@ func decode(content json.RawMessage, answer any) error {
 	}
 	if value.Status != "ok" {
 		return &PythonError{value.EName, value.EValue}
+	}
+	if kernelpy.IsMissing(value.Data) {
+		return errMissing
 	}
 	data, ok := value.Data[answerMIME]
 	if !ok {

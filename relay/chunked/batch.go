@@ -7,6 +7,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/kernelpy"
 )
 
 const (
@@ -137,6 +138,9 @@ func (a *advance) take(e contract.Execution) {
 		switch {
 		case IsMarker(ev):
 			a.mark(ev, e.KernelID)
+			continue
+		case kernelpy.IsMissing(ev.Data):
+			a.missing = true
 			continue
 		case ev.Type == contract.EventGap:
 			a.gap()

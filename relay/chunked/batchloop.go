@@ -53,6 +53,7 @@ type advance struct {
 
 	// Of the batch under way:
 	marked  bool // a marker of it was seen
+	missing bool // the kernel reported that it does not have the Python package
 	failed  *marker
 	gapTold bool
 	// eventLost or eventPrepared, or none: what it told of the variables
@@ -126,9 +127,21 @@ func (a *advance) step(ctx context.Context) (on bool, err error) {
 	return a.batch(ctx)
 }
 
-// batch takes one batch as far as it goes and reports whether to go on.
+// errMissing: the kernel does not have the Python package, so that the batch ran nothing.
+var errMissing = errors.New("the kernel does not have the package")
+
+// batch takes one batch as far as it goes and reports whether to go on. If the kernel does
+// not have the package, another batch, with the package, takes its place.
 func (a *advance) batch(ctx context.Context) (on bool, err error) {
-	a.marked, a.failed, a.gapTold, a.variables = false, nil, false, ""
+	on, err = a.oneBatch(ctx, false)
+	if errors.Is(err, errMissing) {
+		return a.oneBatch(ctx, true)
+	}
+	return on, err
+}
+
+func (a *advance) oneBatch(ctx context.Context, withPackage bool) (on bool, err error) {
+	a.marked, a.missing, a.failed, a.gapTold, a.variables = false, false, nil, false, ""
 	var e contract.Execution
 	found := a.state.InFlight != nil
 	if found {
@@ -138,7 +151,7 @@ func (a *advance) batch(ctx context.Context) (on bool, err error) {
 			return true, nil
 		}
 	} else {
-		e, err = a.submit(ctx)
+		e, err = a.submit(ctx, withPackage)
 		if errors.Is(err, errMoved) {
 			return true, nil
 		}
@@ -150,11 +163,15 @@ func (a *advance) batch(ctx context.Context) (on bool, err error) {
 	if e, err = a.follow(ctx, e); err != nil || !e.End {
 		return false, err
 	}
+	if a.missing && !a.marked && e.Status == contract.StatusSucceeded && !a.state.InFlight.WithPackage {
+		a.state.InFlight = nil
+		return true, errMissing
+	}
 	return a.settle(e, found)
 }
 
 // submit begins the next batch. What it is about to do is on disk before.
-func (a *advance) submit(ctx context.Context) (contract.Execution, error) {
+func (a *advance) submit(ctx context.Context, withPackage bool) (contract.Execution, error) {
 	if a.vm.InstanceID() == "" { // any signed answer names it
 		if _, err := a.vm.List(ctx, 1); err != nil {
 			return contract.Execution{}, err
@@ -165,7 +182,7 @@ func (a *advance) submit(ctx context.Context) (contract.Execution, error) {
 	s.InFlight = &Batch{
 		RequestID: rand.Text(), InstanceID: a.vm.InstanceID(),
 		Lo: s.Done, Hi: hi, Timeout: s.deadline(), SubmittedAt: time.Now().UTC(),
-		OnNew: a.onNew(), Analyse: s.Carried == nil,
+		OnNew: a.onNew(), Analyse: s.Carried == nil, WithPackage: withPackage,
 	}
 	s.InFlight.CodeSHA256 = hash(a.cell(s.InFlight))
 	if err := a.save(); err != nil {

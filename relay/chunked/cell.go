@@ -51,7 +51,7 @@ func (r *Run) cell(f *Batch) string {
 		Key: r.state.Key, Setup: r.spec.Setup, SetupSHA256: r.state.SetupSHA256, Loop: r.spec.Loop,
 		Lo: f.Lo, Hi: f.Hi, Seconds: batchTime.Seconds(), OnNew: f.OnNew, Analyse: f.Analyse,
 	}}}
-	return fmt.Sprintf("# chunked run %q: iterations %d to %d of %d\n%s", r.spec.Name, f.Lo, f.Hi-1, r.spec.N, call.Code(true))
+	return fmt.Sprintf("# chunked run %q: iterations %d to %d of %d\n%s", r.spec.Name, f.Lo, f.Hi-1, r.spec.N, call.Code(f.WithPackage))
 }
 
 // deadline of the next batch, in seconds.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/kernelpy"
 )
 
 // fakeVM does what the executor and loop.py do, in memory, and fails at random:
@@ -23,6 +24,7 @@ type fakeVM struct {
 	instance, kernel int
 	runs             map[string]record // of the kernel, as colab_relay_runs
 	saved            map[string]record // as by save_kernel_state
+	hasPackage       bool              // the kernel was sent the package
 	batches          map[string]*fakeBatch
 	order            []*fakeBatch
 
@@ -61,7 +63,7 @@ func (f *fakeVM) newVM() {
 
 func (f *fakeVM) newKernel() {
 	f.kernel++
-	f.runs, f.inLife = map[string]record{}, map[int64]bool{}
+	f.runs, f.inLife, f.hasPackage = map[string]record{}, map[int64]bool{}, false
 }
 
 func (f *fakeVM) InstanceID() string { return fmt.Sprint("vm-", f.instance) }
@@ -142,6 +144,15 @@ func (f *fakeVM) work(iterations int) {
 	}
 	key, o := b.order.Key, b.order
 	if !b.begun {
+		if f.chance() { // a cell of the user's removed it
+			f.hasPackage = false
+		}
+		f.hasPackage = f.hasPackage || strings.Contains(b.code, "kept.py")
+		if !f.hasPackage {
+			b.begun, b.Status, b.KernelID = true, contract.StatusSucceeded, fmt.Sprint("kernel-", f.kernel)
+			b.Events = append(b.Events, missingEvent(f.t, b.code))
+			return
+		}
 		b.begun, b.Status, b.KernelID = true, contract.StatusRunning, fmt.Sprint("kernel-", f.kernel)
 		run, ok := f.runs[key]
 		if !ok || run.setup == "" {
@@ -264,6 +275,18 @@ func (f *fakeVM) List(context.Context, int) (list contract.ExecutionList, err er
 
 func (f *fakeVM) Interrupt(context.Context, string) (contract.Execution, error) {
 	return contract.Execution{}, f.line(func() error { f.end(contract.StatusInterrupted); return nil })
+}
+
+// missingEvent is what call.py displays in a kernel without the package.
+func missingEvent(t *testing.T, code string) contract.Event {
+	t.Helper()
+	report := fmt.Sprintf(`{"package":%q}`, kernelpy.Package())
+	if !strings.Contains(code, kernelpy.Package()) {
+		t.Fatal("the code does not name the package")
+	}
+	return contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
+		contract.OwnMIME + "missing+json": json.RawMessage(report),
+	}}
 }
 
 // orderOf finds in a cell what loop.py would be told.

@@ -91,7 +91,8 @@ type Batch struct {
 	Hi          int64     `json:"hi"`
 	Offset      int64     `json:"offset"` // events before it were taken in
 	OnNew       onNew     `json:"on_new"`
-	Analyse     bool      `json:"analyse"` // it tells what iterations carry
+	Analyse     bool      `json:"analyse"`      // it tells what iterations carry
+	WithPackage bool      `json:"with_package"` // its code includes the Python package
 	Timeout     float64   `json:"timeout_seconds"`
 	SubmittedAt time.Time `json:"submitted_at"`
 }

@@ -97,14 +97,14 @@ func TestNamesAndCodeAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	body, err := json.Marshal(contract.Submit{Code: r.cell(&Batch{Hi: 1, Analyse: true})})
+	body, err := json.Marshal(contract.Submit{Code: r.cell(&Batch{Hi: 1, Analyse: true, WithPackage: true})})
 	if err != nil || len(body) > contract.MaxBodyBytes {
 		t.Errorf("a request of %d bytes, %v", len(body), err)
 	}
 }
 
 func TestRepeatedBatchHasTheSameText(t *testing.T) {
-	r, err := Open(t.TempDir(), spec("a = '\u2028😀\\'\n\t\"", "LOAD SOURCES SPEC {i}", 10))
+	r, err := Open(t.TempDir(), spec("a = '\u2028😀\\'\n\t\"", "CODE CALL ARGUMENTS SOURCES {i}", 10))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,10 +23,19 @@ const (
 	bringTitle   = "colab-relay: bring back the variables of chunked run"
 )
 
-// cell is the code of one operation, a function of state/operate.py in shared/kernelpy.
-// Its first line is what list_executions shows. The same operation gives the same text,
-// as a submit that is repeated must.
-func (j *job) cell(title, operation string, arguments ...any) string {
-	call := kernelpy.Call{Function: "state.operate." + operation, Arguments: arguments, MIME: mime, Delivery: kernelpy.Display}
-	return fmt.Sprintf("# %s %q\n%s", title, j.o.Name, call.Code(true))
+// cell is one operation: a call of a function of state/operate.py in shared/kernelpy.
+type cell struct {
+	head string // its first line, which list_executions shows
+	call kernelpy.Call
 }
+
+func (j *job) cell(title, operation string, arguments ...any) cell {
+	return cell{
+		head: fmt.Sprintf("# %s %q\n", title, j.o.Name),
+		call: kernelpy.Call{Function: "state.operate." + operation, Arguments: arguments, MIME: mime, Delivery: kernelpy.Display},
+	}
+}
+
+// code is the cell's Python. The same cell always gives the same code, as a submit that is
+// repeated must.
+func (c cell) code(withPackage bool) string { return c.head + c.call.Code(withPackage) }

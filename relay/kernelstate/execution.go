@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/kernelpy"
 )
 
 // maxReport bounds the report of an execution; save.py keeps its own under it.
@@ -24,6 +27,7 @@ var errTooLong = errors.New("the kernel's report is too long")
 type step struct {
 	RequestID   string `json:"request_id"`
 	ExecutionID string `json:"execution_id,omitempty"` // empty until the submit was answered
+	WithPackage bool   `json:"with_package,omitempty"` // its code includes the Python package
 
 	Deadline time.Duration `json:"-"` // on the VM; deadline when 0
 }
@@ -31,12 +35,27 @@ type step struct {
 // run submits code, or finds what an earlier call submitted, and waits for its end as
 // long as the call may. The report is nil while it is not done. note is called once
 // the execution's id is known.
-func (j *job) run(ctx context.Context, s *step, code string, p *Progress, note func() error) (json.RawMessage, error) {
+//
+// If the kernel does not have the Python package, the step becomes a new execution whose
+// code includes the package. note saves its request_id before it is submitted.
+func (j *job) run(ctx context.Context, s *step, c cell, p *Progress, note func() error) (json.RawMessage, error) {
+	report, err := j.runStep(ctx, s, c, p, note)
+	if !errors.Is(err, errMissing) {
+		return report, err
+	}
+	*s = step{RequestID: rand.Text(), WithPackage: true, Deadline: s.Deadline}
+	if err := note(); err != nil {
+		return nil, err
+	}
+	return j.runStep(ctx, s, c, p, note)
+}
+
+func (j *job) runStep(ctx context.Context, s *step, c cell, p *Progress, note func() error) (json.RawMessage, error) {
 	e := contract.Execution{ExecutionID: s.ExecutionID}
 	if s.ExecutionID == "" {
 		var err error
 		e, err = j.c.SubmitTo(ctx, j.c.InstanceID(), contract.Submit{
-			RequestID: s.RequestID, Code: code, Unstored: true,
+			RequestID: s.RequestID, Code: c.code(s.WithPackage), Unstored: true,
 			TimeoutSeconds: cmp.Or(s.Deadline, deadline).Seconds(), WaitSeconds: max(0, j.left().Seconds()),
 		})
 		if err != nil {
@@ -55,14 +74,22 @@ func (j *job) run(ctx context.Context, s *step, code string, p *Progress, note f
 	if err != nil || !r.last.End {
 		return nil, err
 	}
+	if r.missing && r.report == nil && !s.WithPackage && r.last.Status == contract.StatusSucceeded {
+		return nil, errMissing
+	}
 	return j.reportOf(ctx, r)
 }
+
+// errMissing: the kernel does not have the Python package, so that the operation did not run.
+var errMissing = errors.New("the kernel does not have the package")
 
 // reading is what was read of an execution of ours.
 type reading struct {
 	last   contract.Execution // without events
 	report json.RawMessage
 	at     At
+
+	missing bool // the kernel reported that it does not have the Python package
 }
 
 // follow reads an execution of ours until its end or until the call must answer. It
@@ -80,6 +107,7 @@ func (r *reading) take(events []contract.Event) {
 		if data, ok := event.Data[mime]; ok && event.Type == contract.EventDisplayData {
 			r.report = data
 		}
+		r.missing = r.missing || kernelpy.IsMissing(event.Data)
 		if data, ok := event.Data[progressMIME]; ok {
 			r.at = At{} // an unreadable one says nothing
 			_ = json.Unmarshal(data, &r.at)
@@ -149,9 +177,15 @@ const clearWait = 3 * time.Second
 func (j *job) removeRemote(ctx context.Context, path string) {
 	ctx, cancel := context.WithTimeout(ctx, clearWait+2*time.Second)
 	defer cancel()
-	_, _ = j.c.Submit(ctx, contract.Submit{
-		Code: j.cell(clearTitle, "remove", path), Unstored: true, TimeoutSeconds: 60, WaitSeconds: clearWait.Seconds(),
-	})
+	for _, withPackage := range []bool{false, true} {
+		e, err := j.c.Submit(ctx, contract.Submit{
+			Code: j.cell(clearTitle, "remove", path).code(withPackage), Unstored: true, TimeoutSeconds: 60, WaitSeconds: clearWait.Seconds(),
+		})
+		missing := func(event contract.Event) bool { return kernelpy.IsMissing(event.Data) }
+		if err != nil || !slices.ContainsFunc(e.Events, missing) {
+			return
+		}
+	}
 }
 
 // decode reads a report into v.

@@ -171,7 +171,7 @@ func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 	return nil
 }
 
-func (j *job) loadCell(path string, m *Manifest) string {
+func (j *job) loadCell(path string, m *Manifest) cell {
 	if r := j.o.run; r != nil {
 		return j.cell(bringTitle, "bring_back", path, m.Bytes, m.SHA256, r.key, r.done, r.absent)
 	}

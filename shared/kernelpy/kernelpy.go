@@ -25,9 +25,17 @@ var cellPy string
 
 const root = "colab_relay"
 
-// MissingMIME is the type of the report that the kernel does not have the package, so that
+// missingMIME is the type of the report that the kernel does not have the package, so that
 // nothing was called.
-const MissingMIME = "application/vnd.colab-relay.missing+json"
+const missingMIME = "application/vnd.colab-relay.missing+json"
+
+// IsMissing reports whether a display or a reply, with its data by MIME type, says that the
+// kernel does not have the package of this release.
+func IsMissing(data map[string]json.RawMessage) bool {
+	var report struct{ Package string }
+	text, ok := data[missingMIME]
+	return ok && json.Unmarshal(text, &report) == nil && report.Package == Package()
+}
 
 // hashLength is how many hexadecimal digits of the hash are in the package's name.
 const hashLength = 16
@@ -83,8 +91,8 @@ type Call struct {
 }
 
 // Code is the Python of the call: one expression that uses no name of the user's and leaves
-// none behind. Without the package it takes about 2 KB and reports MissingMIME if the kernel
-// does not have the package. The same call always gives the same code.
+// none behind. Without the package it takes about 2 KB and only reports, see IsMissing, if the
+// kernel does not have the package. The same call always gives the same code.
 func (c Call) Code(withPackage bool) string {
 	included := map[string]string{}
 	if withPackage {
