@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -82,27 +81,23 @@ func TestAManifestIsComparedWithWhatIsThere(t *testing.T) {
 	}
 }
 
-// A large file is hashed in the background, which asking begins.
+// A comparison starts to hash a large file in the background and does not wait for it.
 func TestALargeFileIsUnknownUntilItWasHashed(t *testing.T) {
 	tr := newTree(t)
-	d := digestsOf(t, tr)
-	file := filepath.Join(tr.Workdir, "large")
-	must(t, os.WriteFile(file, body(hashedAtOnce+1), 0o600))
-	m := contract.Manifest{Path: tr.Workdir, Files: []contract.ManifestFile{{Name: "large", SizeBytes: hashedAtOnce + 1, SHA256: sha(body(hashedAtOnce + 1))}}}
-	got, err := d.Compare(t.Context(), m)
-	if err != nil || got.Files[0].State != contract.StateUnknown {
-		t.Fatalf("at once: %+v, %v", got, err)
+	d := NewDigests(tr.roots) // not running yet, so that the file can't be hashed before the first answer
+	d.settledAfter = 0
+	data := body(hashedAtOnce + 1)
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "large"), data, 0o600))
+	m := contract.Manifest{Path: tr.Workdir, Files: []contract.ManifestFile{{Name: "large", SizeBytes: int64(len(data)), SHA256: sha(data)}}}
+	if got, err := d.Compare(t.Context(), m); err != nil || got.Files[0].State != contract.StateUnknown {
+		t.Fatalf("before it is hashed: %+v, %v", got, err)
 	}
-	if st, err := d.Stat(t.Context(), file, timeout); err != nil || st.SHA256 == "" {
+	runs(t, d.Run)
+	if st, err := d.Stat(t.Context(), "large", timeout); err != nil || st.SHA256 != sha(data) {
 		t.Fatalf("%+v, %v", st, err)
 	}
-	end := time.Now().Add(timeout)
-	for got.Files[0].State != contract.StateSame && time.Now().Before(end) {
-		got, err = d.Compare(t.Context(), m)
-		must(t, err)
-	}
-	if got.Files[0].State != contract.StateSame {
-		t.Errorf("hashed: %+v", got)
+	if got, err := d.Compare(t.Context(), m); err != nil || got.Files[0].State != contract.StateSame {
+		t.Errorf("after it was hashed: %+v, %v", got, err)
 	}
 }
 

@@ -1,43 +1,45 @@
 package files
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"colabrelay/shared/contract"
 )
 
 const (
-	maxDigests   = 1000    // remembered; the one not asked for longest goes first
-	maxPending   = 256     // files that wait to be hashed; more is ErrBusy
-	hashedAtOnce = 4 << 20 // bytes of a file that is hashed while it is asked for: some milliseconds
-	// settledAfter is when a file's times are old enough to tell a new change from
-	// the last one. Without it a write in the same tick as the one before would keep
-	// the old digest for ever.
+	maxDigests   = 1000    // finished digests in the cache; the least recently used one is evicted
+	maxPending   = 256     // files that wait to be hashed; one more is refused with ErrBusy
+	hashedAtOnce = 4 << 20 // a file of at most so many bytes is hashed within its request, in some milliseconds
+	// settledAfter is the age from which a file's times distinguish a new change from the
+	// last one. Without it, a write within the same clock tick as the one before would
+	// leave the old digest in the cache for ever.
 	settledAfter = time.Second
 )
 
-// Digests computes SHA-256 of files, of big ones in the background, and remembers
-// them by what they are digests of.
+// Digests computes the SHA-256 of files, of large ones in the background, and caches
+// the results.
 type Digests struct {
-	roots   *Roots
-	pending chan *digest
+	roots        *Roots
+	pending      chan *digest
+	settledAfter time.Duration
 
-	mu     sync.Mutex
-	known  map[source]*list.Element // of *digest: done, under way and pending
-	recent *list.List               // the one asked for last is in front
+	mu        sync.Mutex
+	computing map[source]*digest // waiting to be hashed, or being hashed, in the background
+	finished  *simplelru.LRU[source, *digest]
 }
 
-// source is certain bytes: a place and what it held.
+// source identifies the bytes of a file: its real path and its etag.
 type source struct{ real, etag string }
 
-// digest is one file's digest. sum and err are to be read once ended is closed.
+// digest is the digest of one file. sum and err may be read once ended is closed.
 type digest struct {
 	of    source
-	path  string // as asked for
+	path  string // as requested
 	hash  *Hash
 	begun time.Time
 	ended chan struct{}
@@ -45,24 +47,27 @@ type digest struct {
 	err   error
 }
 
-// NewDigests serves digests of files in roots. Big files are hashed by Run only.
+// NewDigests makes digests of the files in roots. Large files are hashed only while Run runs.
 func NewDigests(roots *Roots) *Digests {
+	finished, err := simplelru.NewLRU[source, *digest](maxDigests, nil)
+	if err != nil {
+		panic(err) // only a size below 1 is refused
+	}
 	return &Digests{
-		roots:   roots,
-		pending: make(chan *digest, maxPending),
-		known:   map[source]*list.Element{},
-		recent:  list.New(),
+		roots: roots, pending: make(chan *digest, maxPending), settledAfter: settledAfter,
+		computing: map[source]*digest{}, finished: finished,
 	}
 }
 
-// Run hashes until ctx ends.
+// Run hashes large files until ctx ends.
 func (d *Digests) Run(ctx context.Context) error {
 	HashEach(ctx, d.pending, d.compute)
 	return nil
 }
 
-// Stat is Roots.Stat with the file's SHA256, or with how far its hashing is when
-// that is not done after wait. ErrBusy means that too many others wait for theirs.
+// Stat is Roots.Stat with the file's SHA256. If a large file is not hashed after wait,
+// the answer has the progress of its hashing instead. ErrBusy means that too many
+// files wait to be hashed.
 func (d *Digests) Stat(ctx context.Context, path string, wait time.Duration) (contract.FileStat, error) {
 	out, o, err := d.roots.stat(path)
 	if err != nil || o == nil {
@@ -78,82 +83,70 @@ func (d *Digests) Stat(ctx context.Context, path string, wait time.Duration) (co
 		out.SHA256, err = one.sum, one.err
 	}
 	if err != nil {
-		return out, fmt.Errorf("path %q: digest: %w", path, err)
+		return out, fmt.Errorf("path %q: computing its SHA-256: %w", path, err)
 	}
 	return out, nil
 }
 
-// of is the digest of the open file: known, under way, or begun here.
+// of is the digest of an open file: cached, being computed, or started now.
 func (d *Digests) of(ctx context.Context, path string, o *opened) (*digest, error) {
 	one := &digest{of: source{o.real, o.ETag}, path: path, hash: NewHash(o.Size), ended: make(chan struct{})}
 	if o.Size > hashedAtOnce {
-		return d.begin(one)
+		return d.queue(one)
 	}
-	d.mu.Lock()
-	known := d.recall(one.of)
-	d.mu.Unlock()
-	if known != nil {
-		return known, nil
+	if cached := d.lookUp(one.of); cached != nil {
+		return cached, nil
 	}
 	one.compute(ctx, o)
-	if one.lasts(o) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.keep(one)
-	}
+	d.finish(one, o)
 	return one, nil
 }
 
-// recall is the digest of certain bytes when it is known or under way. The lock is held.
-func (d *Digests) recall(of source) *digest {
-	e, ok := d.known[of]
-	if !ok {
-		return nil
-	}
-	d.recent.MoveToFront(e)
-	return e.Value.(*digest)
-}
-
-// begin has one computed by Run, unless it is known or under way.
-func (d *Digests) begin(one *digest) (*digest, error) {
+func (d *Digests) lookUp(of source) *digest {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if known := d.recall(one.of); known != nil {
+	return d.lookUpLocked(of)
+}
+
+// lookUpLocked is the digest of the source if it is cached or being computed.
+func (d *Digests) lookUpLocked(of source) *digest {
+	if one, ok := d.computing[of]; ok {
+		return one
+	}
+	one, _ := d.finished.Get(of)
+	return one
+}
+
+// queue has one computed by Run, unless it is cached or being computed.
+func (d *Digests) queue(one *digest) (*digest, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known := d.lookUpLocked(one.of); known != nil {
 		return known, nil
 	}
 	select {
 	case d.pending <- one:
-		d.keep(one)
+		d.computing[one.of] = one
 		return one, nil
 	default:
 		return nil, ErrBusy
 	}
 }
 
-// keep remembers one, and forgets the one not asked for longest. The lock is held.
-func (d *Digests) keep(one *digest) {
-	d.forget(one.of)
-	d.known[one.of] = d.recent.PushFront(one)
-	for e := d.recent.Back(); d.recent.Len() > maxDigests && e != nil; e = e.Prev() {
-		old := e.Value.(*digest)
-		select {
-		case <-old.ended:
-			d.forget(old.of)
-			return
-		default:
-		}
+// finish caches one if it was computed without an error, and if the file o that it was
+// computed from had settled.
+func (d *Digests) finish(one *digest, o *opened) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.computing[one.of] == one {
+		delete(d.computing, one.of)
+	}
+	if one.err == nil && one.begun.Sub(o.Changed) >= d.settledAfter {
+		d.finished.Add(one.of, one)
 	}
 }
 
-// forget drops the digest of certain bytes when there is one. The lock is held.
-func (d *Digests) forget(of source) {
-	if e, ok := d.known[of]; ok {
-		d.recent.Remove(e)
-		delete(d.known, of)
-	}
-}
-
-// compute opens one's file again and hashes it.
+// compute opens the file of one again and hashes it.
 func (d *Digests) compute(ctx context.Context, one *digest) {
 	o, err := d.roots.open(one.path)
 	if err == nil {
@@ -167,14 +160,10 @@ func (d *Digests) compute(ctx context.Context, one *digest) {
 	default:
 		one.compute(ctx, o)
 	}
-	if one.err != nil || !one.lasts(o) {
-		d.mu.Lock()
-		d.forget(one.of)
-		d.mu.Unlock()
-	}
+	d.finish(one, o)
 }
 
-// compute hashes the open file, which must stay as it is meanwhile.
+// compute hashes the open file. It fails with ErrChanged if the file changes.
 func (one *digest) compute(ctx context.Context, o *opened) {
 	one.begun = time.Now()
 	sum, err := one.hash.Sum(ctx, o)
@@ -187,9 +176,4 @@ func (one *digest) compute(ctx context.Context, o *opened) {
 func (one *digest) end(sum string, err error) {
 	one.sum, one.err = sum, err
 	close(one.ended)
-}
-
-// lasts reports whether the digest may be remembered.
-func (one *digest) lasts(o *opened) bool {
-	return one.err == nil && one.begun.Sub(o.Changed) >= settledAfter
 }

@@ -13,20 +13,6 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// settled makes a file whose last change is old enough for its digest to be kept.
-func settled(t testing.TB, file string, data []byte) {
-	t.Helper()
-	must(t, os.WriteFile(file, data, 0o600))
-	info, err := os.Stat(file)
-	must(t, err)
-	for end := time.Now().Add(timeout); time.Since(info.ModTime()) <= settledAfter; {
-		if time.Now().After(end) {
-			t.Fatal("the file's time lies in the future")
-		}
-		awaitTick(t, file)
-	}
-}
-
 func TestDigestOfASmallFileIsThereAtOnce(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots) // not running
@@ -58,35 +44,49 @@ func TestDigestOfABigFileComesFromTheBackground(t *testing.T) {
 	}
 }
 
-// known is the digest of a small file when it is remembered: hashing ends at once.
-func known(d *Digests, path string) (string, error) {
+// cached is the digest of a small file if it is cached: otherwise hashing fails because ctx has ended.
+func cached(d *Digests, path string) (string, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	out, err := d.Stat(ctx, path, 0)
 	return out.SHA256, err
 }
 
-func TestADigestIsRememberedUntilTheFileChanges(t *testing.T) {
+func TestADigestIsCachedUntilTheFileChanges(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
+	d.settledAfter = 0 // a file that changed just now counts as settled
 	file := filepath.Join(tr.Workdir, "x")
-	settled(t, file, []byte("first"))
+	must(t, os.WriteFile(file, []byte("first"), 0o600))
 	if out, err := d.Stat(t.Context(), "x", 0); err != nil || out.SHA256 != sha([]byte("first")) {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if sum, err := known(d, "x"); err != nil || sum != sha([]byte("first")) {
-		t.Fatalf("it is not remembered: %q, %v", sum, err)
+	if sum, err := cached(d, "x"); err != nil || sum != sha([]byte("first")) {
+		t.Fatalf("it is not cached: %q, %v", sum, err)
 	}
+	awaitTick(t, file)
 	must(t, os.WriteFile(file, []byte("other"), 0o600))
-	if sum, err := known(d, "x"); !errors.Is(err, context.Canceled) {
-		t.Fatalf("the old digest is remembered: %q, %v", sum, err)
+	if sum, err := cached(d, "x"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the old digest is cached: %q, %v", sum, err)
 	}
 	if out, err := d.Stat(t.Context(), "x", 0); err != nil || out.SHA256 != sha([]byte("other")) {
 		t.Fatalf("changed: %+v, %v", out, err)
 	}
-	// It changed just now: a further change within the tick could not be told.
-	if sum, err := known(d, "x"); !errors.Is(err, context.Canceled) {
-		t.Fatalf("the digest of a file that may still change is remembered: %q, %v", sum, err)
+}
+
+// A further change within the same clock tick could not be recognised.
+func TestTheDigestOfAFileThatChangedJustNowIsNotCached(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	if d.settledAfter != settledAfter || settledAfter < time.Second {
+		t.Fatalf("files settle after %v", d.settledAfter)
+	}
+	d.settledAfter = time.Hour
+	if out, err := d.Stat(t.Context(), "a.txt", 0); err != nil || out.SHA256 != sha([]byte("hello")) {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if sum, err := cached(d, "a.txt"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("it is cached: %q, %v", sum, err)
 	}
 }
 
@@ -149,14 +149,15 @@ func TestDigestsAreBounded(t *testing.T) {
 		}
 	}
 	for n := range maxDigests + 10 {
-		one := &digest{of: source{"x", fmt.Sprint(n)}, ended: make(chan struct{})}
-		close(one.ended)
-		d.keep(one)
+		d.finish(&digest{of: source{"x", fmt.Sprint(n)}, begun: time.Now()}, &opened{})
 	}
-	if len(d.known) != maxDigests || d.recent.Len() != maxDigests {
-		t.Errorf("%d digests are remembered, in order %d, want %d", len(d.known), d.recent.Len(), maxDigests)
+	if n := d.finished.Len(); n != maxDigests {
+		t.Errorf("%d digests are cached, want %d", n, maxDigests)
 	}
-	if _, ok := d.known[source{"x", fmt.Sprint(maxDigests + 9)}]; !ok {
-		t.Error("the newest was dropped")
+	if !d.finished.Contains(source{"x", fmt.Sprint(maxDigests + 9)}) {
+		t.Error("the newest was evicted")
+	}
+	if len(d.computing) != maxPending {
+		t.Errorf("%d files wait to be hashed, want %d", len(d.computing), maxPending)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Batched is what became of one file of a batch.
-type Batched struct {
+// BatchResult is what became of one file of a batch.
+type BatchResult struct {
 	Path string // where it is
 	ETag string
 	Err  error
@@ -26,7 +26,7 @@ type Batched struct {
 // same batch again gives the same answer, in a new executor too, because a file that is
 // in its place already counts as committed. One batch is worked on at a time: two
 // copies of the same one would write the same files.
-func (u *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([]Batched, error) {
+func (u *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([]BatchResult, error) {
 	if err := checkBatch(m, int64(len(bytes))); err != nil {
 		return nil, err
 	}
@@ -36,17 +36,17 @@ func (u *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	b := &batch{roots: u.roots, leftovers: leftovers{path: filepath.Join(u.dir, leftoversFile)}, part: newPartName()}
+	b := &batch{roots: u.roots, leftovers: leftovers{path: filepath.Join(u.dir, leftoversFile)}, part: newBatchPartName()}
 	defer b.close()
-	out := make([]Batched, len(m.Files))
+	out := make([]BatchResult, len(m.Files))
 	for i, f := range m.Files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		body := bytes[:f.SizeBytes]
 		bytes = bytes[f.SizeBytes:]
-		asked := contract.UploadStart{Path: m.Path + "/" + f.Name, SizeBytes: f.SizeBytes, SHA256: f.SHA256, Overwrite: m.Overwrite}
-		out[i].Path, out[i].ETag, out[i].Err = b.take(ctx, asked, body)
+		spec := contract.UploadStart{Path: m.Path + "/" + f.Name, SizeBytes: f.SizeBytes, SHA256: f.SHA256, Overwrite: m.Overwrite}
+		out[i].Path, out[i].ETag, out[i].Err = b.take(ctx, spec, body)
 	}
 	return out, nil
 }
@@ -100,28 +100,28 @@ func (b *batch) leave() {
 }
 
 // take puts one file, or folder, in its place and says where that is.
-func (b *batch) take(ctx context.Context, asked contract.UploadStart, body []byte) (path, etag string, err error) {
-	if strings.HasSuffix(asked.Path, "/") {
-		path, err = b.roots.MakeFolder(asked.Path)
+func (b *batch) take(ctx context.Context, spec contract.UploadStart, body []byte) (path, etag string, err error) {
+	if strings.HasSuffix(spec.Path, "/") {
+		path, err = b.roots.MakeFolder(spec.Path)
 		return path, "", err
 	}
-	abs, err := b.roots.Absolute(asked.Path)
+	abs, err := b.roots.Absolute(spec.Path)
 	if err != nil {
 		return "", "", err
 	}
-	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != asked.SHA256 {
+	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != spec.SHA256 {
 		return "", "", ErrDigest
 	}
-	t, err := b.roots.Target(asked.Path)
+	t, err := b.roots.Target(spec.Path)
 	if err == nil {
 		err = b.enter(t)
 	}
 	if err != nil {
 		return "", "", err
 	}
-	p := placing{
-		asked: asked, part: b.part, dir: b.dir,
-		record: record{UploadStart: asked, Folder: []byte(t.Folder()), Name: []byte(t.Name)},
+	p := placement{
+		spec: spec, part: b.part, dir: b.dir,
+		record: record{UploadStart: spec, Folder: []byte(t.Folder()), Name: []byte(t.Name)},
 		note:   func(record) error { return nil }, // the same batch again finds the file by its content
 	}
 	if err := p.place(ctx, body); err != nil {
@@ -147,9 +147,9 @@ func (b *batch) enter(t files.Target) error {
 
 // place writes the part and gives it its name, unless the file to be replaced is the
 // same: a batch that is sent again leaves that as it is.
-func (p *placing) place(ctx context.Context, body []byte) error {
+func (p *placement) place(ctx context.Context, body []byte) error {
 	name := string(p.record.Name)
-	if there, err := p.dir.Lstat(name); err == nil && p.asked.Overwrite {
+	if there, err := p.dir.Lstat(name); err == nil && p.spec.Overwrite {
 		if same, err := p.same(ctx, name, there); same || err != nil {
 			p.record.Placing = p.record.Name
 			return err
@@ -158,7 +158,7 @@ func (p *placing) place(ctx context.Context, body []byte) error {
 	if err := writePart(p.dir, p.part, body); err != nil {
 		return err
 	}
-	f, err := openPart(p.dir, p.part, p.asked.SizeBytes, os.O_RDONLY)
+	f, err := openPart(p.dir, p.part, p.spec.SizeBytes, os.O_RDONLY)
 	if errors.Is(err, files.ErrNotFound) {
 		return files.ErrChanged
 	}

@@ -40,7 +40,7 @@ func sortedKeys(files map[string][]byte) []string {
 	return names
 }
 
-func (in *inbox) batch(m contract.Manifest, bytes []byte) []Batched {
+func (in *inbox) batch(m contract.Manifest, bytes []byte) []BatchResult {
 	in.t.Helper()
 	out, err := in.Batch(in.t.Context(), m, bytes)
 	must(in.t, err)
@@ -197,7 +197,7 @@ func TestTheSameBatchTwiceAtOnceAnswersTheSame(t *testing.T) {
 		files[fmt.Sprintf("f%d", i)] = body(i)
 	}
 	m, bytes := pack("data", files)
-	answers := make([][]Batched, 4)
+	answers := make([][]BatchResult, 4)
 	var group sync.WaitGroup
 	for i := range answers {
 		group.Go(func() {
@@ -222,7 +222,7 @@ func TestTheSameBatchTwiceAtOnceAnswersTheSame(t *testing.T) {
 func TestThePartOfAKilledBatchIsRemoved(t *testing.T) {
 	in := newInbox(t)
 	in.stop()
-	part, other := newPartName(), newPartName()
+	part, other := newBatchPartName(), newBatchPartName()
 	l := leftovers{path: filepath.Join(in.State, "uploads", leftoversFile)}
 	for _, name := range []string{part, other} {
 		must(t, os.WriteFile(filepath.Join(in.Workdir, "data", name), body(10), 0o600))

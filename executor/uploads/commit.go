@@ -10,8 +10,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// errGone means that the part is not there any more.
-var errGone = errors.New("the part is gone")
+// errPartMissing means that the part is not there any more.
+var errPartMissing = errors.New("the part is gone")
 
 // commit has the whole checked by queue when all of it is there. What the last
 // commit failed with is told until bytes come again.
@@ -27,7 +27,7 @@ func (o *upload) commit(queue chan<- *upload) error {
 		return o.failure
 	}
 	o.failure, o.status = nil, contract.UploadHashing
-	o.ended, o.hash = make(chan struct{}), files.NewHash(o.asked.SizeBytes)
+	o.ended, o.hash = make(chan struct{}), files.NewHash(o.spec.SizeBytes)
 	select {
 	case queue <- o: // it is the queue's from here on
 		return nil
@@ -52,7 +52,7 @@ func (o *upload) await(ctx context.Context, wait time.Duration) (contract.Upload
 	if o.failure != nil {
 		return contract.Upload{}, o.failure
 	}
-	return o.view(), nil
+	return o.answerLocked(), nil
 }
 
 // finish checks the whole and puts it in its place. Nothing else touches the part
@@ -66,16 +66,16 @@ func (o *upload) finish(ctx context.Context) {
 	switch {
 	case o.dropped:
 	case err == nil:
-		o.committed(placed)
-	case errors.Is(err, errGone):
-		o.failure = o.begin()
+		o.recordCommitLocked(placed)
+	case errors.Is(err, errPartMissing):
+		o.failure = o.restartLocked()
 	case !errors.Is(err, ErrDigest):
 		o.failure = err
 	case o.got.unproven():
 		o.got.all = o.got.proven
 		o.failure = files.WriteError(o.journal.rewrite(o.got))
 	default:
-		if o.failure = o.begin(); o.failure == nil {
+		if o.failure = o.restartLocked(); o.failure == nil {
 			o.failure = err
 		}
 	}
@@ -83,8 +83,8 @@ func (o *upload) finish(ctx context.Context) {
 
 // committed notes that the file is in its place. The lock is held. Where that
 // can't be written, the next executor finds the file by its identity.
-func (o *upload) committed(placed record) {
-	o.settle(placed)
+func (o *upload) recordCommitLocked(placed record) {
+	o.markCommittedLocked(placed)
 	if o.journal.save(placed) == nil {
 		_ = o.journal.clear() // what is left of it is not read again
 	}
@@ -92,7 +92,7 @@ func (o *upload) committed(placed record) {
 
 // settle takes the upload for committed. After a kill the part may be there still,
 // where the same content was found in place.
-func (o *upload) settle(placed record) {
+func (o *upload) markCommittedLocked(placed record) {
 	o.record, o.status, o.got = placed, contract.UploadCommitted, received{}
 	o.removePart()
 }
@@ -101,7 +101,7 @@ func (o *upload) settle(placed record) {
 func (o *upload) place(ctx context.Context) (record, error) {
 	dir, f, err := o.openPart(os.O_RDONLY)
 	if errors.Is(err, files.ErrNotFound) {
-		return record{}, errGone
+		return record{}, errPartMissing
 	}
 	if err != nil {
 		return record{}, err
@@ -112,10 +112,10 @@ func (o *upload) place(ctx context.Context) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	if sum != o.asked.SHA256 {
+	if sum != o.spec.SHA256 {
 		return record{}, ErrDigest
 	}
-	p := placing{asked: o.asked, part: o.partName(), dir: dir, file: f, record: o.record, note: o.journal.save}
+	p := placement{spec: o.spec, part: o.partName(), dir: dir, file: f, record: o.record, note: o.journal.save}
 	return p.run(ctx)
 }
 

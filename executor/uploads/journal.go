@@ -173,7 +173,7 @@ func (j *journal) replace(name string, raw []byte) error {
 }
 
 // comeBack makes a folder that was deleted again, with what it held.
-func (j *journal) comeBack(rec record, got received) error {
+func (j *journal) restoreIfDeleted(rec record, got received) error {
 	if _, err := os.Stat(j.path(recordFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

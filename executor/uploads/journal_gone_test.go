@@ -25,7 +25,7 @@ func TestDeletedJournalComesBackWithTheNextPart(t *testing.T) {
 	if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.comeBack(rec, got); err != nil {
+	if err := j.restoreIfDeleted(rec, got); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.append(got, span{10, 20}, true); err != nil {

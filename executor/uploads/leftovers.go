@@ -34,8 +34,8 @@ type leftover struct {
 	Part   string `json:"part"`
 }
 
-// newPartName is a name for a part of a batch, which no other part has.
-func newPartName() string { return "." + strings.ToLower(rand.Text()) + files.PartSuffix }
+// newBatchPartName is a name for a part of a batch, which no other part has.
+func newBatchPartName() string { return "." + strings.ToLower(rand.Text()) + files.PartSuffix }
 
 // add notes a place. One that can't be noted, as on a full disk, costs a hidden file
 // after a kill and nothing else.

@@ -16,7 +16,7 @@ import (
 // what they say.
 type upload struct {
 	id      string
-	asked   contract.UploadStart
+	spec    contract.UploadStart
 	roots   *files.Roots
 	journal *journal
 
@@ -38,16 +38,16 @@ func uploadID(s contract.UploadStart) string {
 
 func (o *upload) partName() string { return "." + o.id[:16] + files.PartSuffix }
 
-func (o *upload) whole() span { return span{0, o.asked.SizeBytes} }
+func (o *upload) whole() span { return span{0, o.spec.SizeBytes} }
 
 // view is the upload as it is answered. The lock is held.
-func (o *upload) view() contract.Upload {
+func (o *upload) answerLocked() contract.Upload {
 	out := contract.Upload{
 		UploadID:      o.id,
 		Status:        o.status,
 		Path:          o.shown(),
-		SizeBytes:     o.asked.SizeBytes,
-		SHA256:        o.asked.SHA256,
+		SizeBytes:     o.spec.SizeBytes,
+		SHA256:        o.spec.SHA256,
 		ReceivedBytes: o.got.all.bytes(),
 		Missing:       o.got.all.missing(o.whole()).answer(contract.MaxUploadRanges),
 	}
@@ -62,10 +62,10 @@ func (o *upload) view() contract.Upload {
 
 // shown is the path asked for, made absolute; once committed where the file is.
 func (o *upload) shown() string {
-	abs, err := o.roots.Absolute(o.asked.Path)
+	abs, err := o.roots.Absolute(o.spec.Path)
 	switch {
 	case err != nil:
-		return o.asked.Path // checked when it began
+		return o.spec.Path // checked when it began
 	case o.status != contract.UploadCommitted:
 		return contract.EscapeName(abs)
 	}
@@ -86,26 +86,26 @@ func (o *upload) start() (contract.Upload, error) {
 		return contract.Upload{}, ErrNoUpload
 	}
 	if o.status == contract.UploadCommitted && !o.inPlace() {
-		if err := o.begin(); err != nil {
+		if err := o.restartLocked(); err != nil {
 			return contract.Upload{}, err
 		}
 		o.status = contract.UploadReceiving
 	}
 	o.journal.touch()
 	if o.status != contract.UploadReceiving {
-		return o.view(), nil
+		return o.answerLocked(), nil
 	}
 	o.failure = nil
-	dir, f, err := o.open(os.O_WRONLY)
+	dir, f, err := o.openLocked(os.O_WRONLY)
 	if err != nil {
 		return contract.Upload{}, err
 	}
 	defer dir.Close()
 	defer f.Close()
-	if err := room(dir, o.asked.SizeBytes-o.got.all.bytes()); err != nil {
+	if err := room(dir, o.spec.SizeBytes-o.got.all.bytes()); err != nil {
 		return contract.Upload{}, err
 	}
-	return o.view(), nil
+	return o.answerLocked(), nil
 }
 
 // inPlace reports whether the committed file still is what it was.
@@ -121,13 +121,13 @@ func (o *upload) inPlace() bool {
 
 // open opens the part and the folder it is in; the upload begins anew when they
 // are gone. The lock is held.
-func (o *upload) open(flag int) (*os.Root, *os.File, error) {
+func (o *upload) openLocked(flag int) (*os.Root, *os.File, error) {
 	for range 2 {
 		dir, f, err := o.openPart(flag)
 		if !errors.Is(err, files.ErrNotFound) {
 			return dir, f, err
 		}
-		if err := o.begin(); err != nil {
+		if err := o.restartLocked(); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -149,7 +149,7 @@ func (o *upload) openPart(flag int) (*os.Root, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := openPart(dir, o.partName(), o.asked.SizeBytes, flag)
+	f, err := openPart(dir, o.partName(), o.spec.SizeBytes, flag)
 	if err != nil {
 		dir.Close()
 		return nil, nil, err
@@ -159,8 +159,8 @@ func (o *upload) openPart(flag int) (*os.Root, *os.File, error) {
 
 // begin makes the part, with nothing received. The journal is emptied before, so
 // that it never tells of bytes that a new part does not hold.
-func (o *upload) begin() error {
-	t, err := o.roots.Target(o.asked.Path)
+func (o *upload) restartLocked() error {
+	t, err := o.roots.Target(o.spec.Path)
 	if err != nil {
 		return err
 	}
@@ -169,18 +169,18 @@ func (o *upload) begin() error {
 		return err
 	}
 	defer dir.Close()
-	if err := room(dir, o.asked.SizeBytes); err != nil {
+	if err := room(dir, o.spec.SizeBytes); err != nil {
 		return err
 	}
 	if err := o.journal.clear(); err != nil {
 		return files.WriteError(err)
 	}
 	o.got = received{}
-	o.record = record{UploadStart: o.asked, Folder: []byte(t.Folder()), Name: []byte(t.Name)}
+	o.record = record{UploadStart: o.spec, Folder: []byte(t.Folder()), Name: []byte(t.Name)}
 	if err := o.journal.save(o.record); err != nil {
 		return files.WriteError(err)
 	}
-	return makePart(dir, o.partName(), o.asked.SizeBytes)
+	return makePart(dir, o.partName(), o.spec.SizeBytes)
 }
 
 // put writes what of body is worth it.
@@ -191,12 +191,12 @@ func (o *upload) put(offset int64, body []byte, proven bool) (contract.Upload, e
 	switch {
 	case o.dropped:
 		return contract.Upload{}, ErrNoUpload
-	case offset < 0 || s.to < offset || s.to > o.asked.SizeBytes:
-		return contract.Upload{}, fmt.Errorf("%w: %d bytes at %d of %d", files.ErrBadRange, len(body), offset, o.asked.SizeBytes)
+	case offset < 0 || s.to < offset || s.to > o.spec.SizeBytes:
+		return contract.Upload{}, fmt.Errorf("%w: %d bytes at %d of %d", files.ErrBadRange, len(body), offset, o.spec.SizeBytes)
 	case o.status != contract.UploadReceiving:
-		return o.view(), nil // all is there
+		return o.answerLocked(), nil // all is there
 	}
-	dir, f, err := o.open(os.O_WRONLY)
+	dir, f, err := o.openLocked(os.O_WRONLY)
 	if err != nil {
 		return contract.Upload{}, err
 	}
@@ -210,7 +210,7 @@ func (o *upload) put(offset int64, body []byte, proven bool) (contract.Upload, e
 	if err := o.write(f, wanted, body, s, proven); err != nil {
 		return contract.Upload{}, err
 	}
-	return o.view(), nil
+	return o.answerLocked(), nil
 }
 
 // write puts the wanted spans of body, which is the bytes of s, into f and counts
@@ -231,7 +231,7 @@ func (o *upload) write(f *os.File, wanted ranges, body []byte, s span, proven bo
 	if closeErr := f.Close(); closeErr != nil {
 		return files.WriteError(closeErr)
 	}
-	if err := o.journal.comeBack(o.record, o.got); err != nil {
+	if err := o.journal.restoreIfDeleted(o.record, o.got); err != nil {
 		return files.WriteError(err)
 	}
 	for _, w := range written {
@@ -244,16 +244,16 @@ func (o *upload) write(f *os.File, wanted ranges, body []byte, s span, proven bo
 }
 
 // explain says which upload err is about.
-func (o *upload) explain(err error) error {
+func (o *upload) wrap(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("upload to %q: %w", o.asked.Path, err)
+	return fmt.Errorf("upload to %q: %w", o.spec.Path, err)
 }
 
 // standing is whether the file is in its place, and whether the upload is being
 // worked on at this moment, when that can't be told.
-func (o *upload) standing() (done, busy bool) {
+func (o *upload) state() (done, busy bool) {
 	if !o.mu.TryLock() {
 		return false, true
 	}

@@ -1,9 +1,9 @@
 package uploads
 
 import (
-	"container/list"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,118 +12,127 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
 const (
-	maxCommitted = 256                // committed uploads remembered; the one untouched longest goes first
-	keepUploads  = 7 * 24 * time.Hour // an upload untouched for longer is dropped
+	maxCommitted = 256                // committed uploads kept; the least recently used one is dropped
+	keepUploads  = 7 * 24 * time.Hour // an upload that nobody uses for longer is dropped
 	sweepEvery   = time.Hour
 )
 
-// Store takes files in, piece by piece and in any order. Each arrives in a
-// hidden part beside its target and gets its name once its digest is right. What
-// arrived outlives the executor.
+// Store holds the uploads of one executor. The parts of a file arrive in any order, in a
+// hidden file beside the target. The file gets its name once its digest is correct.
+// Received bytes survive a restart of the executor.
 type Store struct {
 	roots   *files.Roots
 	dir     string
-	commits chan *upload  // at most once each
-	batches chan struct{} // holds one while a batch is worked on
+	commits chan *upload  // uploads to be committed, each at most once
+	batches chan struct{} // holds one value while a batch is processed
 
-	mu    sync.Mutex
-	known map[string]*list.Element // of *touched
-	order *list.List               // the one touched last is at the back
+	mu   sync.Mutex
+	used *simplelru.LRU[string, *usedUpload] // all uploads by id; trimLocked and sweep bound them
 }
 
-// touched is an upload, and when it was asked for last.
-type touched struct {
+// usedUpload is an upload, and when it was last used.
+type usedUpload struct {
 	*upload
 	at time.Time
 }
 
-// Open takes up the uploads in dir, which is made when missing. What can't
-// be read there is dropped: its sender begins anew.
+// Open resumes the uploads in dir, which is created if it does not exist. Uploads that
+// can't be read are dropped: their senders start again.
 func Open(roots *files.Roots, dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of uploads: %w", err)
+		return nil, fmt.Errorf("creating the folder of uploads: %w", err)
 	}
 	if err := removeLeftovers(roots, filepath.Join(dir, leftoversFile)); err != nil {
-		return nil, fmt.Errorf("removing what a batch left: %w", err)
+		return nil, fmt.Errorf("removing the leftovers of a batch: %w", err)
 	}
-	folders, err := os.ReadDir(dir)
+	s := &Store{roots: roots, dir: dir, commits: make(chan *upload, contract.MaxUploads), batches: make(chan struct{}, 1)}
+	if err := s.recoverAll(); err != nil {
+		return nil, err
+	}
+	s.sweep(time.Now().Add(-keepUploads))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trimLocked(contract.MaxUploads)
+	return s, nil
+}
+
+// recoverAll reads the uploads of earlier executors, the least recently used one first.
+func (s *Store) recoverAll() error {
+	folders, err := os.ReadDir(s.dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading the folder of uploads: %w", err)
+		return fmt.Errorf("reading the folder of uploads: %w", err)
 	}
-	u := &Store{
-		roots: roots, dir: dir, commits: make(chan *upload, contract.MaxUploads), batches: make(chan struct{}, 1),
-		known: map[string]*list.Element{}, order: list.New(),
-	}
-	var all []*touched
+	var all []*usedUpload
 	for _, folder := range folders {
-		if one, err := u.recover(folder.Name()); err != nil {
-			os.RemoveAll(filepath.Join(dir, folder.Name()))
+		if one, err := s.recover(folder.Name()); err != nil {
+			os.RemoveAll(filepath.Join(s.dir, folder.Name()))
 		} else {
 			all = append(all, one)
 		}
 	}
-	slices.SortFunc(all, func(a, b *touched) int { return a.at.Compare(b.at) })
+	slices.SortFunc(all, func(a, b *usedUpload) int { return a.at.Compare(b.at) })
+	s.used, err = simplelru.NewLRU(math.MaxInt, func(_ string, one *usedUpload) { one.drop() })
 	for _, one := range all {
-		u.known[one.id] = u.order.PushBack(one)
+		s.used.Add(one.id, one)
 	}
-	u.sweep(time.Now().Add(-keepUploads))
-	u.trim(contract.MaxUploads)
-	return u, nil
+	return err
 }
 
 var isUploadID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// recover reads one upload's folder.
-func (u *Store) recover(id string) (*touched, error) {
+// recover reads the folder of one upload.
+func (s *Store) recover(id string) (*usedUpload, error) {
 	if !isUploadID.MatchString(id) {
 		return nil, ErrNoUpload
 	}
-	j, rec, got, err := openJournal(filepath.Join(u.dir, id))
+	j, rec, got, err := openJournal(filepath.Join(s.dir, id))
 	if err != nil {
 		return nil, err
 	}
 	if uploadID(rec.UploadStart) != id {
 		return nil, ErrNoUpload
 	}
-	one := u.make(id, rec.UploadStart)
+	one := s.newUpload(id, rec.UploadStart)
 	one.journal, one.record, one.got = j, rec, got
 	at, err := j.touched()
 	if rec.ETag != "" {
-		one.settle(rec)
+		one.markCommittedLocked(rec)
 	} else if one.wasPlaced() {
-		one.committed(one.record)
+		one.recordCommitLocked(one.record)
 	}
-	return &touched{one, at}, err
+	return &usedUpload{one, at}, err
 }
 
-func (u *Store) make(id string, s contract.UploadStart) *upload {
+func (s *Store) newUpload(id string, start contract.UploadStart) *upload {
 	return &upload{
-		id: id, asked: s, roots: u.roots, journal: &journal{dir: filepath.Join(u.dir, id)},
-		record: record{UploadStart: s}, status: contract.UploadReceiving,
+		id: id, spec: start, roots: s.roots, journal: &journal{dir: filepath.Join(s.dir, id)},
+		record: record{UploadStart: start}, status: contract.UploadReceiving,
 	}
 }
 
 // Run commits uploads and drops forgotten ones until ctx ends.
-func (u *Store) Run(ctx context.Context) error {
+func (s *Store) Run(ctx context.Context) error {
 	var sweeper sync.WaitGroup
-	sweeper.Go(func() { u.sweepUntil(ctx) })
-	files.HashEach(ctx, u.commits, func(ctx context.Context, one *upload) { one.finish(ctx) })
+	sweeper.Go(func() { s.sweepUntil(ctx) })
+	files.HashEach(ctx, s.commits, func(ctx context.Context, one *upload) { one.finish(ctx) })
 	sweeper.Wait()
 	return nil
 }
 
-func (u *Store) sweepUntil(ctx context.Context) {
+func (s *Store) sweepUntil(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			u.sweep(time.Now().Add(-keepUploads))
+			s.sweep(time.Now().Add(-keepUploads))
 		case <-ctx.Done():
 			return
 		}
@@ -132,158 +141,149 @@ func (u *Store) sweepUntil(ctx context.Context) {
 
 var isDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Start begins an upload, or resumes the one that was begun by the same call.
-// Missing folders are made; what is a folder itself is made and committed at once.
-// ErrDiskFull means that what is missing does not fit.
-func (u *Store) Start(s contract.UploadStart) (contract.Upload, error) {
-	if _, err := u.roots.Absolute(s.Path); err != nil {
+// Start starts an upload, or resumes the one that an equal call started. It creates
+// missing folders. A path that ends in a slash, without size and SHA-256, is a folder: it
+// is created and its answer is committed. ErrDiskFull means that the missing bytes do not
+// fit on the disk.
+func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
+	if _, err := s.roots.Absolute(start.Path); err != nil {
 		return contract.Upload{}, err
 	}
-	if strings.HasSuffix(s.Path, "/") && s.SizeBytes == 0 && s.SHA256 == "" {
-		path, err := u.roots.MakeFolder(s.Path)
-		if err != nil {
-			return contract.Upload{}, fmt.Errorf("making the folder %q: %w", s.Path, err)
-		}
-		return contract.Upload{Status: contract.UploadCommitted, Path: path, Missing: []contract.Range{}}, nil
+	if strings.HasSuffix(start.Path, "/") && start.SizeBytes == 0 && start.SHA256 == "" {
+		return s.makeFolder(start.Path)
 	}
-	if s.SizeBytes < 0 || !isDigest.MatchString(s.SHA256) {
-		return contract.Upload{}, fmt.Errorf("upload to %q: %w: it needs its size and its SHA-256", s.Path, ErrBadUpload)
+	if start.SizeBytes < 0 || !isDigest.MatchString(start.SHA256) {
+		return contract.Upload{}, fmt.Errorf("upload to %q: %w: the size and the SHA-256 are required", start.Path, ErrBadUpload)
 	}
-	one, made, err := u.take(s)
+	one, added, err := s.findOrAdd(start)
 	if err != nil {
 		return contract.Upload{}, err
 	}
 	out, err := one.start()
-	if err != nil && made {
-		u.forget(one)
+	if err != nil && added {
+		s.remove(one)
 	}
-	return out, one.explain(err)
+	return out, one.wrap(err)
 }
 
-// Put keeps body as the bytes from offset on. proven says that its digest was
-// checked; what was not is sent again when the whole turns out wrong. Bytes that
-// are there already are passed over. With ErrDiskFull what fitted is kept.
-func (u *Store) Put(id string, offset int64, body []byte, proven bool) (contract.Upload, error) {
-	one, err := u.get(id)
+func (s *Store) makeFolder(path string) (contract.Upload, error) {
+	shown, err := s.roots.MakeFolder(path)
+	if err != nil {
+		return contract.Upload{}, fmt.Errorf("creating the folder %q: %w", path, err)
+	}
+	return contract.Upload{Status: contract.UploadCommitted, Path: shown, Missing: []contract.Range{}}, nil
+}
+
+// Put stores body at offset. proven means that its digest was verified: if the digest of
+// the whole file turns out wrong, unproven bytes have to be sent again. Bytes that were
+// received before are not written again. With ErrDiskFull, the bytes that fit are kept.
+func (s *Store) Put(id string, offset int64, body []byte, proven bool) (contract.Upload, error) {
+	one, err := s.get(id)
 	if err != nil {
 		return contract.Upload{}, err
 	}
 	out, err := one.put(offset, body, proven)
-	return out, one.explain(err)
+	return out, one.wrap(err)
 }
 
-// Get is the upload as it stands; one that is hashing once that ended, or after
-// wait. What the last commit failed with is told until bytes come again.
-func (u *Store) Get(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
-	one, err := u.get(id)
+// Get is the state of an upload. While it is being hashed, Get waits for the end of that,
+// at most for wait. The error of a failed commit is returned until more bytes arrive.
+func (s *Store) Get(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
+	one, err := s.get(id)
 	if err != nil {
 		return contract.Upload{}, err
 	}
 	out, err := one.await(ctx, wait)
-	return out, one.explain(err)
+	return out, one.wrap(err)
 }
 
-// Commit has the whole checked and put in its place, and waits up to wait for
-// that. It answers receiving when something is missing: unproven bytes that turned
-// out wrong, too. ErrDigest means that all came under signature and is wrong all
-// the same: the upload begins anew.
-func (u *Store) Commit(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
-	one, err := u.get(id)
+// Commit verifies the whole file, gives it its name, and waits for that, at most for wait.
+// The status is receiving if bytes are missing, which includes unproven bytes that turned
+// out wrong. ErrDigest means that all bytes were proven and the whole is still wrong: the
+// upload starts again from nothing.
+func (s *Store) Commit(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
+	one, err := s.get(id)
 	if err != nil {
 		return contract.Upload{}, err
 	}
-	if err := one.commit(u.commits); err != nil {
-		return contract.Upload{}, one.explain(err)
+	if err := one.commit(s.commits); err != nil {
+		return contract.Upload{}, one.wrap(err)
 	}
 	out, err := one.await(ctx, wait)
-	return out, one.explain(err)
+	return out, one.wrap(err)
 }
 
-func (u *Store) get(id string) (*upload, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.touch(id)
+func (s *Store) get(id string) (*upload, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.getLocked(id)
 }
 
-// touch is get with the lock held.
-func (u *Store) touch(id string) (*upload, error) {
-	e, ok := u.known[id]
+// getLocked is the upload with this id, which counts as used now.
+func (s *Store) getLocked(id string) (*upload, error) {
+	one, ok := s.used.Get(id)
 	if !ok {
 		return nil, fmt.Errorf("upload %q: %w", id, ErrNoUpload)
 	}
-	e.Value.(*touched).at = time.Now()
-	u.order.MoveToBack(e)
-	return e.Value.(*touched).upload, nil
+	one.at = time.Now()
+	return one.upload, nil
 }
 
-// take is the upload begun by s, made when there is none.
-func (u *Store) take(s contract.UploadStart) (one *upload, made bool, err error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	id := uploadID(s)
-	if one, err := u.touch(id); err == nil {
+// findOrAdd is the upload that an equal start made, or a new one.
+func (s *Store) findOrAdd(start contract.UploadStart) (one *upload, added bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := uploadID(start)
+	if one, err := s.getLocked(id); err == nil {
 		return one, false, nil
 	}
-	if !u.trim(contract.MaxUploads - 1) {
-		return nil, false, fmt.Errorf("upload to %q: %w: %d uploads are being committed", s.Path, files.ErrBusy, contract.MaxUploads)
+	if !s.trimLocked(contract.MaxUploads - 1) {
+		return nil, false, fmt.Errorf("upload to %q: %w: %d uploads are being committed", start.Path, files.ErrBusy, contract.MaxUploads)
 	}
-	one = u.make(id, s)
-	u.known[id] = u.order.PushBack(&touched{one, time.Now()})
+	one = s.newUpload(id, start)
+	s.used.Add(id, &usedUpload{one, time.Now()})
 	return one, true, nil
 }
 
-// forget drops an upload that could not begin.
-func (u *Store) forget(one *upload) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if e, ok := u.known[one.id]; ok && e.Value.(*touched).upload == one {
-		u.drop(e)
+// remove drops an upload that could not be started. Dropping happens under the lock, so
+// that a new upload does not get the same folder before it is gone.
+func (s *Store) remove(one *upload) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if current, ok := s.used.Peek(one.id); ok && current.upload == one {
+		s.used.Remove(one.id)
 	}
 }
 
-// drop is what removes an upload. The lock is held, so that no new one gets its
-// folder meanwhile.
-func (u *Store) drop(e *list.Element) {
-	one := e.Value.(*touched)
-	u.order.Remove(e)
-	delete(u.known, one.id)
-	one.drop()
-}
-
-// sweep drops what was not touched since before.
-func (u *Store) sweep(before time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for e := u.order.Front(); e != nil && e.Value.(*touched).at.Before(before); {
-		next := e.Next()
-		if _, busy := e.Value.(*touched).standing(); !busy {
-			u.drop(e)
+// sweep drops the uploads that were last used before the given time.
+func (s *Store) sweep(before time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.used.Values() {
+		if _, busy := one.state(); !busy && one.at.Before(before) {
+			s.used.Remove(one.id)
 		}
-		e = next
 	}
 }
 
-// trim drops what is beyond the bounds, untouched longest first, and reports
-// whether that was enough: what is being worked on stays. The lock is held.
-func (u *Store) trim(maxReceiving int) bool {
-	var receiving, committed []*list.Element
+// trimLocked drops the least recently used uploads over the bounds and reports whether at
+// most maxReceiving are left that are not committed. Uploads in work are not dropped.
+func (s *Store) trimLocked(maxReceiving int) bool {
+	var receiving, committed []*usedUpload
 	working := 0
-	for e := u.order.Front(); e != nil; e = e.Next() {
-		switch done, busy := e.Value.(*touched).standing(); {
+	for _, one := range s.used.Values() { // the least recently used one first
+		switch done, busy := one.state(); {
 		case busy:
 			working++
 		case done:
-			committed = append(committed, e)
+			committed = append(committed, one)
 		default:
-			receiving = append(receiving, e)
+			receiving = append(receiving, one)
 		}
 	}
 	surplus := min(len(receiving), max(0, working+len(receiving)-maxReceiving))
-	for _, e := range receiving[:surplus] {
-		u.drop(e)
-	}
-	for _, e := range committed[:max(0, len(committed)-maxCommitted)] {
-		u.drop(e)
+	for _, one := range slices.Concat(receiving[:surplus], committed[:max(0, len(committed)-maxCommitted)]) {
+		s.used.Remove(one.id)
 	}
 	return working+len(receiving)-surplus <= maxReceiving
 }

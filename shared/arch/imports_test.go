@@ -81,12 +81,13 @@ var homes = map[string][]string{
 	"golang.org/x/term":               {"relay"},
 
 	// Small modules may be used where they are needed.
-	"github.com/cenkalti/backoff/v5": {"executor/tunnel", "relay/client", "relay/transfer"},
-	"github.com/gofrs/flock":         {"executor", "relay/checkpoint", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
-	"github.com/google/uuid":         {"executor", "executor/api", "executor/execution", "executor/kernel"},
-	"github.com/natefinch/atomic":    {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/kernelstate"},
-	"golang.org/x/sync":              {"executor", "executor/probe", "relay/transfer"},
-	"golang.org/x/sys":               {"executor", "executor/files", "executor/kernel", "executor/uploads"},
+	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client", "relay/transfer"},
+	"github.com/gofrs/flock":             {"executor", "relay/checkpoint", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
+	"github.com/google/uuid":             {"executor", "executor/api", "executor/execution", "executor/kernel"},
+	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
+	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/kernelstate"},
+	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/transfer"},
+	"golang.org/x/sys":                   {"executor", "executor/files", "executor/kernel", "executor/uploads"},
 }
 
 // testModules may be imported by all tests, and by neither program.

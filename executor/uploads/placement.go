@@ -15,9 +15,9 @@ import (
 // maxTaken is how many numbers are tried for a name that is taken.
 const maxTaken = 999
 
-// placing is a whole part getting its name in dir.
-type placing struct {
-	asked  contract.UploadStart
+// placement is a whole part getting its name in dir.
+type placement struct {
+	spec   contract.UploadStart
 	part   string // its name in dir
 	dir    *os.Root
 	file   *os.File           // the part, open
@@ -25,7 +25,7 @@ type placing struct {
 	note   func(record) error // keeps the record before the part gets its name
 }
 
-func (p *placing) run(ctx context.Context) (record, error) {
+func (p *placement) run(ctx context.Context) (record, error) {
 	info, err := p.file.Stat()
 	if err != nil {
 		return p.record, err
@@ -46,14 +46,14 @@ func (p *placing) run(ctx context.Context) (record, error) {
 }
 
 // try puts the part at name; false when another file is there.
-func (p *placing) try(ctx context.Context, name string, part fs.FileInfo) (bool, error) {
+func (p *placement) try(ctx context.Context, name string, part fs.FileInfo) (bool, error) {
 	there, err := p.dir.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := p.intend(name); err != nil {
 			return false, err
 		}
-		if p.asked.Overwrite {
+		if p.spec.Overwrite {
 			return true, files.WriteError(p.dir.Rename(p.part, name))
 		}
 		return p.link(name)
@@ -61,7 +61,7 @@ func (p *placing) try(ctx context.Context, name string, part fs.FileInfo) (bool,
 		return false, files.Classify(err)
 	case os.SameFile(there, part): // the part could not be removed, the last time
 		return true, files.WriteError(p.dir.Remove(p.part))
-	case p.asked.Overwrite:
+	case p.spec.Overwrite:
 		return true, p.replace(name, there)
 	}
 	same, err := p.same(ctx, name, there)
@@ -75,13 +75,13 @@ func (p *placing) try(ctx context.Context, name string, part fs.FileInfo) (bool,
 }
 
 // intend notes under which name the file will be, before it is.
-func (p *placing) intend(name string) error {
+func (p *placement) intend(name string) error {
 	p.record.Placing = []byte(name)
 	return files.WriteError(p.note(p.record))
 }
 
 // link gives the part its name, unless that was taken since it was looked for.
-func (p *placing) link(name string) (bool, error) {
+func (p *placement) link(name string) (bool, error) {
 	err := p.dir.Link(p.part, name)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
@@ -94,7 +94,7 @@ func (p *placing) link(name string) (bool, error) {
 
 // claim is link without a link: an empty file takes the name, then the part its
 // place. It comes second because a reader may see the empty file.
-func (p *placing) claim(name string) (bool, error) {
+func (p *placement) claim(name string) (bool, error) {
 	f, err := p.dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
@@ -107,7 +107,7 @@ func (p *placing) claim(name string) (bool, error) {
 }
 
 // replace puts the part over a file and keeps that one's mode.
-func (p *placing) replace(name string, there fs.FileInfo) error {
+func (p *placement) replace(name string, there fs.FileInfo) error {
 	if there.IsDir() {
 		return files.ErrIsDir
 	}
@@ -123,8 +123,8 @@ func (p *placing) replace(name string, there fs.FileInfo) error {
 
 // same reports whether the file there is what was uploaded. Then it is the one
 // that counts as committed.
-func (p *placing) same(ctx context.Context, name string, there fs.FileInfo) (bool, error) {
-	if !there.Mode().IsRegular() || there.Size() != p.asked.SizeBytes {
+func (p *placement) same(ctx context.Context, name string, there fs.FileInfo) (bool, error) {
+	if !there.Mode().IsRegular() || there.Size() != p.spec.SizeBytes {
 		return false, nil
 	}
 	f, err := files.OpenRegular(p.dir, name, os.O_RDONLY)
@@ -134,7 +134,7 @@ func (p *placing) same(ctx context.Context, name string, there fs.FileInfo) (boo
 	defer f.Close()
 	h := files.NewHash(there.Size())
 	sum, err := h.SumOf(ctx, f)
-	if errors.Is(err, files.ErrChanged) || err == nil && sum != p.asked.SHA256 {
+	if errors.Is(err, files.ErrChanged) || err == nil && sum != p.spec.SHA256 {
 		return false, nil
 	}
 	if err != nil {
@@ -146,7 +146,7 @@ func (p *placing) same(ctx context.Context, name string, there fs.FileInfo) (boo
 }
 
 // seal notes the etag of the part, now that its name is final.
-func (p *placing) seal() error {
+func (p *placement) seal() error {
 	if p.record.ETag != "" {
 		return nil // that of the file that was there
 	}
