@@ -14,6 +14,7 @@ import (
 	"colabrelay/executor/api"
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
+	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
 	"colabrelay/executor/tunnel"
@@ -40,7 +41,7 @@ var limits = contract.Limits{
 	MaxTimeoutSeconds: int(contract.MaxTimeout.Seconds()),
 	MaxQueue:          execution.DefaultLimits.Queue,
 	MaxCodeBytes:      contract.MaxBodyBytes,
-	MaxLogBytes:       execution.DefaultLimits.LogBytes,
+	MaxLogBytes:       journal.DefaultLimits.LogBytes,
 	MinMemoryGB:       minMemoryGB,
 }
 
@@ -179,10 +180,11 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 	if b.Uploads, err = uploads.Open(b.Files, x.state.path("uploads")); err != nil {
 		return b, err
 	}
-	b.Queue, err = execution.Open(execution.Config{
-		Kernel: b.Kernel, Dir: x.state.path("executions"), Memory: memory, Log: x.log,
-	})
-	return b, err
+	if b.Journal, err = journal.Open(journal.Config{Dir: x.state.path("executions"), Log: x.log}); err != nil {
+		return b, err
+	}
+	b.Queue = execution.New(execution.Config{Kernel: b.Kernel, Journal: b.Journal, Memory: memory, Log: x.log})
+	return b, nil
 }
 
 func memory() (used, available uint64, err error) {

@@ -33,7 +33,7 @@ func (x *executor) keepState(ctx context.Context, b api.Backend) error {
 		err := x.state.comeBack()
 		if err == nil {
 			err = errors.Join(x.file.reopen(), b.Kernel.Record())
-			b.Queue.Mend()
+			b.Queue.RestoreJournal()
 		}
 		switch {
 		case err == nil:

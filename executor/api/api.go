@@ -15,6 +15,7 @@ import (
 
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
+	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
 	"colabrelay/executor/uploads"
@@ -42,6 +43,7 @@ type Config struct {
 // the interpreter is looked for; health must answer before.
 type Backend struct {
 	Queue   *execution.Queue
+	Journal *journal.Journal
 	Kernel  *kernel.Supervisor
 	Prober  *probe.Prober
 	Files   *files.Roots

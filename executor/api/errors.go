@@ -8,6 +8,7 @@ import (
 
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
+	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/uploads"
 	"colabrelay/executor/variables"
@@ -81,17 +82,17 @@ var errorRows = []errorRow{
 	{err: auth.ErrTooManyNonces, code: contract.CodeRateLimited}, // wraps ErrReplayed
 	{err: auth.ErrReplayed, code: contract.CodeReplayed},
 	{err: auth.ErrDigest, code: contract.CodeBadRequest, hint: "something between relay and executor changed the body"},
-	{err: execution.ErrNotFound, code: contract.CodeNotFound, hint: "list the executions: old ones are dropped, and a new VM has none of the old one's"},
-	{err: execution.ErrNoBlob, code: contract.CodeNotFound, hint: "the payload was dropped with its execution, or never was"},
-	{err: execution.ErrConflict, code: contract.CodeConflict, hint: "submit other code under another request_id"},
+	{err: journal.ErrNotFound, code: contract.CodeNotFound, hint: "list the executions: old ones are dropped, and a new VM has none of the old one's"},
+	{err: journal.ErrNoBlob, code: contract.CodeNotFound, hint: "the payload was dropped with its execution, or never was"},
+	{err: journal.ErrConflict, code: contract.CodeConflict, hint: "submit other code under another request_id"},
 	{err: execution.ErrQueueFull, code: contract.CodeQueueFull},
 	{err: execution.ErrLowMemory, code: contract.CodeLowMemory},
 	{err: execution.ErrKernelBusy, code: contract.CodeKernelBusy},
 	{err: execution.ErrNotWaiting, code: contract.CodeConflict, hint: "read the execution: it waits for no input now"},
 	{err: execution.ErrFinished, code: contract.CodeConflict, hint: "read the execution for its outcome"},
-	{err: execution.ErrDiskFull, code: contract.CodeDiskFull},
+	{err: journal.ErrDiskFull, code: contract.CodeDiskFull},
 	{err: execution.ErrShuttingDown, code: contract.CodeShuttingDown},
-	{err: execution.ErrBadOffset, code: contract.CodeBadRequest, hint: "ask from the next_offset of the last answer"},
+	{err: journal.ErrBadOffset, code: contract.CodeBadRequest, hint: "ask from the next_offset of the last answer"},
 	{err: kernel.ErrDead, code: contract.CodeKernelDead},
 	{err: kernel.ErrStarting, code: contract.CodeKernelStarting},
 	{err: kernel.ErrStopped, code: contract.CodeShuttingDown},

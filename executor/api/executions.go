@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"colabrelay/executor/execution"
+	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 )
 
@@ -35,12 +35,12 @@ func (a *API) submit(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
-	id, err := a.Queue.SubmitFor(callerOf(r).String(), s)
+	id, err := a.Queue.Submit(callerOf(r).String(), s)
 	if err != nil {
 		return nil, err
 	}
 	lively := time.Duration(s.OutputAfterSeconds * float64(time.Second))
-	return a.withSessionEnd(a.Queue.Read(r.Context(), id, execution.ReadRequest{Wait: wait, UntilEnd: true, EventsAfter: lively}))
+	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{Wait: wait, UntilEnd: true, EventsAfter: lively}))
 }
 
 // checkSubmit holds s against the contract's bounds and fills in its defaults.
@@ -96,7 +96,7 @@ func (a *API) readExecution(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
-	return a.withSessionEnd(a.Queue.Read(r.Context(), id, execution.ReadRequest{Offset: offset, Wait: wait, MaxBytes: most}))
+	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{Offset: offset, Wait: wait, MaxBytes: most}))
 }
 
 func (a *API) listExecutions(r *http.Request) (any, error) {
@@ -104,7 +104,7 @@ func (a *API) listExecutions(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return contract.ExecutionList{Executions: a.Queue.List(int(limit))}, nil
+	return contract.ExecutionList{Executions: a.Journal.List(int(limit))}, nil
 }
 
 func (a *API) interruptExecution(r *http.Request) (any, error) {
@@ -133,7 +133,7 @@ func (a *API) giveInput(r *http.Request) (any, error) {
 	if err := a.Queue.Input(r.Context(), id, in.Text); err != nil {
 		return nil, err
 	}
-	return a.withSessionEnd(a.Queue.Read(r.Context(), id, execution.ReadRequest{NoEvents: true}))
+	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{NoEvents: true}))
 }
 
 // blob serves a part of a big payload: length bytes at most, less at its end.
@@ -155,7 +155,7 @@ func (a *API) blobPart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	sum := chi.URLParam(r, "sha256")
 	if !sha256Pattern.MatchString(sum) {
-		return nil, execution.ErrNoBlob
+		return nil, journal.ErrNoBlob
 	}
 	offset, err := number(r, "offset", 0, 0, math.MaxInt64)
 	if err != nil {
@@ -165,7 +165,7 @@ func (a *API) blobPart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := a.Queue.Blob(id, sum)
+	f, err := a.Journal.Blob(id, sum)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ var idPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 func executionID(r *http.Request) (string, error) {
 	id := chi.URLParam(r, "id")
 	if !idPattern.MatchString(id) {
-		return "", execution.ErrNotFound
+		return "", journal.ErrNotFound
 	}
 	return id, nil
 }

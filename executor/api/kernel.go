@@ -35,7 +35,7 @@ func (a *API) restartKernel(r *http.Request) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), restartTimeout)
 	defer cancel()
-	if err := a.Queue.Restart(ctx, meant.KernelID); err != nil {
+	if err := a.Kernel.Restart(ctx, meant.KernelID); err != nil {
 		return nil, err
 	}
 	return a.kernelNow(), nil

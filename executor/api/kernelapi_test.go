@@ -18,6 +18,7 @@ import (
 
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
+	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
 	"colabrelay/shared/auth"
@@ -46,13 +47,13 @@ func newLiveStand(t testing.TB, stack stacks.Stack) *stand {
 	if b.Files, err = files.Open(work, nil, state); err != nil {
 		t.Fatal(err)
 	}
-	b.Queue, err = execution.Open(execution.Config{
-		Kernel: b.Kernel, Dir: filepath.Join(state, "executions"), Log: log,
-		Memory: func() (uint64, uint64, error) { m, err := probe.Memory(); return m.Used, m.Available, err },
-	})
-	if err != nil {
+	if b.Journal, err = journal.Open(journal.Config{Dir: filepath.Join(state, "executions"), Log: log}); err != nil {
 		t.Fatal(err)
 	}
+	b.Queue = execution.New(execution.Config{
+		Kernel: b.Kernel, Journal: b.Journal, Log: log,
+		Memory: func() (uint64, uint64, error) { m, err := probe.Memory(); return m.Used, m.Available, err },
+	})
 	queueCtx, endQueue := context.WithCancel(context.Background())
 	kernelCtx, endKernel := context.WithCancel(context.Background())
 	var g errgroup.Group

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
@@ -22,31 +23,43 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type bench struct {
 	*Queue
 	t      testing.TB
+	dir    string // of the journal
 	kernel *kernel.Supervisor
 	stop   func() // ends the queue, then the kernel
 	ids    int
 }
 
-func start(t testing.TB, s stacks.Stack, cfg Config) *bench {
+// settings are a bench's. Zero values are replaced by defaults.
+type settings struct {
+	dir        string // of the journal
+	limits     Limits
+	keep       journal.Limits
+	memory     func() (used, available uint64, err error)
+	maxMessage int64 // bytes of one message
+}
+
+func newBench(t testing.TB, s stacks.Stack, set settings) *bench {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	python, err := kernel.Find(t.Context(), s.Python, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := kernel.New(kernel.Config{Python: python, WorkDir: t.TempDir(), StateDir: t.TempDir(), Environ: os.Environ(), Log: log})
-	cfg.Kernel, cfg.Log = k, log
-	if cfg.Dir == "" {
-		cfg.Dir = t.TempDir()
+	k := kernel.New(kernel.Config{
+		Python: python, WorkDir: t.TempDir(), StateDir: t.TempDir(), Environ: os.Environ(), MaxMessageBytes: set.maxMessage, Log: log,
+	})
+	if set.dir == "" {
+		set.dir = t.TempDir()
 	}
-	if cfg.Memory == nil {
-		cfg.Memory = func() (uint64, uint64, error) { return 1 << 30, 8 << 30, nil }
+	if set.memory == nil {
+		set.memory = func() (uint64, uint64, error) { return 1 << 30, 8 << 30, nil }
 	}
-	q, err := Open(cfg)
+	j, err := journal.Open(journal.Config{Dir: set.dir, Limits: set.keep, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{Queue: q, t: t, kernel: k}
+	q := New(Config{Kernel: k, Journal: j, Memory: set.memory, Limits: set.limits, Log: log})
+	b := &bench{Queue: q, t: t, dir: set.dir, kernel: k}
 	queueCtx, stopQueue := context.WithCancel(context.Background())
 	kernelCtx, stopKernel := context.WithCancel(context.Background())
 	queueEnd, kernelEnd := make(chan error, 1), make(chan error, 1)
@@ -75,7 +88,7 @@ func start(t testing.TB, s stacks.Stack, cfg Config) *bench {
 func (b *bench) submit(code string, timeout float64) string {
 	b.t.Helper()
 	b.ids++
-	id, err := b.Submit(contract.Submit{RequestID: fmt.Sprint("r", b.ids), Code: code, TimeoutSeconds: timeout})
+	id, err := b.Submit("", contract.Submit{RequestID: fmt.Sprint("r", b.ids), Code: code, TimeoutSeconds: timeout})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -87,7 +100,7 @@ func (b *bench) settle(id string) contract.Execution {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
-	x, err := b.Read(ctx, id, ReadRequest{Wait: time.Minute, MaxBytes: 1 << 30, UntilEnd: true})
+	x, err := b.journal.Read(ctx, id, journal.ReadRequest{Wait: time.Minute, MaxBytes: 1 << 30, UntilEnd: true})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -104,7 +117,7 @@ func (b *bench) awaitEvent(id string, offset int64) contract.Execution {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
-	x, err := b.Read(ctx, id, ReadRequest{Offset: offset, Wait: time.Minute})
+	x, err := b.journal.Read(ctx, id, journal.ReadRequest{Offset: offset, Wait: time.Minute})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -125,5 +138,38 @@ func wantStatus(t testing.TB, x contract.Execution, status contract.Status) {
 	t.Helper()
 	if x.Status != status {
 		t.Fatalf("status = %s (%s), want %s; error %+v", x.Status, x.Reason, status, x.Error)
+	}
+}
+
+// reopened is what the next executor finds in the folder of a journal.
+func reopened(t *testing.T, dir string) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(journal.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// read returns what there is of an execution now.
+func read(t *testing.T, j *journal.Journal, id string) contract.Execution {
+	t.Helper()
+	x, err := j.Read(t.Context(), id, journal.ReadRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// awaitFlushed waits until the journal has written everything to its folders.
+func (b *bench) awaitFlushed() {
+	b.t.Helper()
+	limit := time.After(20 * time.Second)
+	for b.journal.NeedsFlush() {
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-limit:
+			b.t.Fatal("the journal has not been flushed")
+		}
 	}
 }

@@ -4,30 +4,31 @@ import (
 	"encoding/json"
 	"time"
 
+	"colabrelay/executor/journal"
 	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
 )
 
-// joinTime is how long small stream pieces are gathered into one event.
+// joinTime is how long small pieces of stream text are joined into one event.
 const joinTime = 50 * time.Millisecond
 
-// joined is stream text not yet written as an event. Pieces come in their order
-// and change of stream ends an event, so stdout and stderr stay as they were mixed.
-type joined struct {
+// joinedText is stream text that is not written as an event yet. A change of stream
+// ends an event, so that stdout and stderr keep their order.
+type joinedText struct {
 	name    string
 	text    []byte
 	since   time.Time
 	flushed time.Time
 }
 
-// missing counts output that could not be written; a gap takes its place.
-type missing struct {
-	events, bytes int64
-	everBytes     int64
+// lostOutput counts output that could not be written. A gap replaces it.
+type lostOutput struct {
+	events, bytes int64 // not replaced yet
+	totalBytes    int64
 	err           error
 }
 
-// output turns one message into events. Types it doesn't know are left out.
+// output turns a message into events. Messages of other types are ignored.
 func (r *run) output(m *jupyter.Message, now time.Time) {
 	switch m.Header.MsgType {
 	case jupyter.MsgStream:
@@ -38,15 +39,14 @@ func (r *run) output(m *jupyter.Message, now time.Time) {
 	default:
 		return
 	}
-	if m.Cut > 0 { // a piece of a display or an error is of no use
-		r.missed(1, m.Cut)
+	if m.Cut > 0 { // a part of a display or an error is of no use
+		r.gap(1, m.Cut)
 		return
 	}
 	r.flush(now)
 	event := contract.Event{Time: now.UTC(), Type: contract.EventType(m.Header.MsgType)}
 	if err := r.fill(&event, m); err != nil {
-		r.log.Warn("a message can't be read", "component", "execution", "execution_id", r.entry.id,
-			"type", m.Header.MsgType, "err", err)
+		r.log.Warn("decoding a message", "execution_id", r.record.ID, "type", m.Header.MsgType, "err", err)
 		return
 	}
 	r.emit(event)
@@ -58,8 +58,8 @@ func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 	case jupyter.MsgError:
 		var e jupyter.ErrorContent
 		err := m.Decode(&e)
-		bounded, note := boundError(e.EName, e.EValue, e.Traceback)
-		event.EName, event.EValue, event.Traceback, event.Cut = bounded.EName, bounded.EValue, bounded.Traceback, note
+		bounded, cut := boundError(e.EName, e.EValue, e.Traceback)
+		event.EName, event.EValue, event.Traceback, event.Cut = bounded.EName, bounded.EValue, bounded.Traceback, cut
 		return err
 	case jupyter.MsgClearOutput:
 		var c jupyter.ClearOutput
@@ -75,8 +75,8 @@ func (r *run) fill(event *contract.Event, m *jupyter.Message) error {
 	return nil
 }
 
-// page keeps what IPython hands to a pager, the answer to len? say: it comes in
-// the reply's payload and nowhere else.
+// page emits what IPython hands to a pager, for example the answer to len?. It is
+// only in the reply's payload.
 func (r *run) page(reply *jupyter.ExecuteReply) {
 	for _, p := range reply.Payload {
 		if p.Source == "page" && len(p.Data) > 0 {
@@ -89,31 +89,31 @@ func (r *run) page(reply *jupyter.ExecuteReply) {
 	}
 }
 
-// stream joins text to what came before it. Of a message that was too big there
-// is a beginning and an end, and a gap between them.
+// stream joins text to the text before it. Of a message over the bound there are the
+// beginning and the end, with a gap between them.
 func (r *run) stream(m *jupyter.Message, now time.Time) {
 	var s jupyter.Stream
 	if err := m.Decode(&s); err != nil {
-		r.log.Warn("a stream message can't be read", "component", "execution", "execution_id", r.entry.id, "err", err)
+		r.log.Warn("decoding a stream message", "execution_id", r.record.ID, "err", err)
 	}
-	if name := cut(s.Name, maxStreamName); name != r.joined.name {
+	if name := journal.Shorten(s.Name, maxStreamName); name != r.joined.name {
 		r.flush(now)
 		r.joined.name = name
 	}
-	r.text(s.Text, now)
+	r.join(s.Text, now)
 	if m.Cut > 0 {
-		r.missed(1, m.Cut)
-		r.text(m.TornEnd(), now)
+		r.gap(1, m.Cut)
+		r.join(m.TornEnd(), now)
 	}
-	// After a quiet moment the first piece goes out at once: a line's way to its
-	// reader is short, and a flood still makes few events.
+	// After a pause the first piece is written immediately: a single line reaches its
+	// reader fast, and a flood still makes few events.
 	if now.Sub(r.joined.flushed) >= joinTime {
 		r.flush(now)
 	}
 }
 
-// text joins a stream's text, a JSON string.
-func (r *run) text(raw json.RawMessage, now time.Time) {
+// join adds stream text, which is a JSON string.
+func (r *run) join(raw json.RawMessage, now time.Time) {
 	if len(raw) == 0 {
 		return
 	}
@@ -127,7 +127,7 @@ func (r *run) text(raw json.RawMessage, now time.Time) {
 		r.joined.text = append(r.joined.text, chunk...)
 	})
 	if err != nil {
-		r.log.Warn("a stream's text can't be read", "component", "execution", "execution_id", r.entry.id, "err", err)
+		r.log.Warn("decoding the text of a stream", "execution_id", r.record.ID, "err", err)
 	}
 }
 
@@ -141,35 +141,34 @@ func (r *run) flush(now time.Time) {
 	r.joined.flushed = now
 }
 
-// emit writes an event. When the disk is full it is counted, and a gap stands
-// there once there is room again.
+// emit writes an event. If the disk is full, the event is counted, and a gap replaces
+// it once there is room again.
 func (r *run) emit(event contract.Event) {
-	if r.missing.events > 0 {
-		gap := contract.Event{Time: event.Time, Type: contract.EventGap, Bytes: r.missing.bytes, Events: r.missing.events}
-		if r.entry.append(gap) == nil {
-			r.missing.events, r.missing.bytes = 0, 0
+	if r.lost.events > 0 {
+		gap := contract.Event{Time: event.Time, Type: contract.EventGap, Bytes: r.lost.bytes, Events: r.lost.events}
+		if r.record.Append(gap) == nil {
+			r.lost.events, r.lost.bytes = 0, 0
 		}
 	}
-	err := r.entry.append(event)
-	if err == nil {
-		return
+	if err := r.record.Append(event); err != nil {
+		r.countLost(event, err)
 	}
-	size := int64(len(event.Text) + 1)
-	r.missing.events++
-	r.missing.bytes += size
-	r.missing.everBytes += size
-	if isFull(err) {
-		err = ErrDiskFull
-	}
-	if r.missing.err == nil {
-		r.log.Error("writing the execution log", "component", "execution", "execution_id", r.entry.id, "err", err)
-	}
-	r.missing.err = err
 }
 
-// missed notes messages that came faster than they could be taken, or that were
-// too big to be.
-func (r *run) missed(messages, size int64) {
-	r.flush(time.Now())
-	r.emit(contract.Event{Time: time.Now().UTC(), Type: contract.EventGap, Bytes: size, Events: messages})
+func (r *run) countLost(event contract.Event, err error) {
+	size := int64(len(event.Text) + 1)
+	r.lost.events++
+	r.lost.bytes += size
+	r.lost.totalBytes += size
+	if r.lost.err == nil {
+		r.log.Error("writing the execution log", "execution_id", r.record.ID, "err", err)
+	}
+	r.lost.err = err
+}
+
+// gap writes a gap for messages that arrived too fast, or that were too big.
+func (r *run) gap(messages, size int64) {
+	now := time.Now()
+	r.flush(now)
+	r.emit(contract.Event{Time: now.UTC(), Type: contract.EventGap, Bytes: size, Events: messages})
 }

@@ -1,191 +1,122 @@
-// Package execution runs code on the kernel, one execution at a time, and keeps
-// all that each one produced in an append-only log on disk, so that it can be
-// read again from any offset, after any cut, by anyone with its id.
+// Package execution runs code on the kernel, one execution at a time, and hands all
+// that each one produces to the journal, where anyone who has its id can read it.
 //
-// It speaks Jupyter through executor/jupyter, leaves the process to
-// executor/kernel and knows nothing of HTTP. Start reading at Queue.Submit, then
-// Queue.Run and runner.serve.
+// It speaks Jupyter through executor/jupyter, leaves the process to executor/kernel
+// and the disk to executor/journal, and knows nothing of HTTP. Start reading at
+// Queue.Submit, then Queue.Run and runner.serve.
 package execution
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+	"slices"
 	"sync"
-	"time"
 
+	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
 )
 
-// What can be wrong with a request to the queue.
+// Errors of the queue.
 var (
-	ErrNotFound     = errors.New("no such execution")
-	ErrNoBlob       = errors.New("no such blob")
-	ErrConflict     = errors.New("this request_id was used for another submit")
 	ErrQueueFull    = errors.New("too many executions wait already")
 	ErrLowMemory    = errors.New("too little memory is free")
 	ErrKernelBusy   = errors.New("a run holds the kernel")
 	ErrNotWaiting   = errors.New("the execution waits for no input")
 	ErrFinished     = errors.New("the execution has finished")
-	ErrDiskFull     = errors.New("the disk is full")
 	ErrShuttingDown = errors.New("the executor is shutting down")
-	ErrBadOffset    = errors.New("offset is past the end of the log")
 )
 
-// Limits bound what the queue keeps. The zero value of a field means its default.
+// Limits bound what the queue accepts. The zero value of a field means its default.
 type Limits struct {
-	Queue     int    // executions that wait, see Queue.full; 64
-	LogBytes  int64  // events, and again blobs, of one execution; 256 MiB
-	StateSize int64  // all executions together; 4 GiB, oldest finished dropped first
-	Kept      int    // executions remembered, the user's and the relay's own each; 2,000
-	Past      int    // request_ids known besides: this many at least, twice as many at most; 150,000
+	Queue     int    // executions that wait, see Queue.fullLocked; 64
 	MinMemory uint64 // bytes that must be free to accept a run; 0.5 GiB
 }
 
 // DefaultLimits are the contract's.
-var DefaultLimits = Limits{Queue: 64, LogBytes: 256 << 20, StateSize: 4 << 30, Kept: 2000, Past: 150_000, MinMemory: 512 << 20}
+var DefaultLimits = Limits{Queue: 64, MinMemory: 512 << 20}
 
-// Config says where the queue keeps its log and what it runs on.
+// Config says what the queue runs on and where it records.
 type Config struct {
-	Kernel *kernel.Supervisor
-	Dir    string // holds one folder for each execution
-	// Memory is what the machine uses and has available, in bytes.
+	Kernel  *kernel.Supervisor
+	Journal *journal.Journal
+	// Memory returns the used and the available memory of the machine, in bytes.
 	Memory func() (used, available uint64, err error)
 	Limits Limits
 	Log    *slog.Logger
 }
 
-// Queue accepts executions, runs them in order and keeps what they produced.
+// Queue accepts executions and runs them, in order, on the kernel.
 type Queue struct {
 	cfg      Config
-	memory   *memory
+	log      *slog.Logger
+	journal  *journal.Journal
+	memory   *memoryGauge
 	commands chan command
-	wake     chan struct{} // buffered: something to run, or the hold ended
+	wake     chan struct{} // buffered: something to run, or the kernel is free again
 	stopped  chan struct{} // closed when Run ends
 
-	mu        sync.Mutex
-	byID      map[string]*entry
-	byRequest map[string]*entry
-	order     []*entry // oldest first
-	reserve   *reserve
-	past      *past // what is known of those forgotten
-	spare     *folder
-	pending   []*entry // in the order in which they run
-	round     int      // of the one that started last
-	running   *entry   // also a finished one that does not yield the kernel
-	held      bool
-	freed     chan struct{} // closed when a run or a Hold gives the kernel back, then replaced
-	closing   bool
+	mu      sync.Mutex
+	pending []*submission   // in the order in which they run
+	round   int             // of the one that started last
+	running *journal.Record // has the kernel; it may have finished without yielding it
+	lent    bool            // the kernel is lent to a caller of WithIdleKernel
+	freed   chan struct{}   // closed when the kernel becomes free, then replaced
+	closing bool
 }
 
-// Open reads the log that earlier executors left in cfg.Dir. What had finished
-// is there again; what ran when they were killed is lost, what waited is cancelled.
-func Open(cfg Config) (*Queue, error) {
-	cfg.Limits = cfg.Limits.orDefault()
-	q := &Queue{
-		cfg:       cfg,
-		memory:    &memory{read: cfg.Memory},
-		commands:  make(chan command),
-		wake:      make(chan struct{}, 1),
-		stopped:   make(chan struct{}),
-		byID:      map[string]*entry{},
-		byRequest: map[string]*entry{},
-		freed:     make(chan struct{}),
+// New makes a queue; Run runs it.
+func New(cfg Config) *Queue {
+	cfg.Limits.Queue = cmp.Or(cfg.Limits.Queue, DefaultLimits.Queue)
+	cfg.Limits.MinMemory = cmp.Or(cfg.Limits.MinMemory, DefaultLimits.MinMemory)
+	return &Queue{
+		cfg:      cfg,
+		log:      cfg.Log.With("component", "execution"),
+		journal:  cfg.Journal,
+		memory:   &memoryGauge{read: cfg.Memory},
+		commands: make(chan command),
+		wake:     make(chan struct{}, 1),
+		stopped:  make(chan struct{}),
+		freed:    make(chan struct{}),
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the execution log's folder: %w", err)
-	}
-	var err error
-	if q.past, err = openPast(cfg.Dir, cfg.Limits.Past); err != nil {
-		return nil, err
-	}
-	entries, reserve, err := recoverAll(cfg, q.past)
-	q.reserve = reserve
-	if err != nil {
-		q.past.close()
-		return nil, fmt.Errorf("reading the execution log: %w", err)
-	}
-	for _, e := range entries {
-		q.remember(e)
-	}
-	q.retain()
-	q.reserve.flush()
-	return q, nil
 }
 
-func (l Limits) orDefault() Limits {
-	d := DefaultLimits
-	if l.Queue > 0 {
-		d.Queue = l.Queue
-	}
-	if l.LogBytes > 0 {
-		d.LogBytes = l.LogBytes
-	}
-	if l.StateSize > 0 {
-		d.StateSize = l.StateSize
-	}
-	if l.Kept > 0 {
-		d.Kept = l.Kept
-	}
-	if l.Past > 0 {
-		d.Past = l.Past
-	}
-	if l.MinMemory > 0 {
-		d.MinMemory = l.MinMemory
-	}
-	return d
-}
-
-// Submit accepts s and returns its execution's id. A RequestID seen before
-// gives the same id and runs nothing. The caller has checked s against the
-// contract's bounds.
-func (q *Queue) Submit(s contract.Submit) (id string, err error) { return q.SubmitFor("", s) }
-
-// SubmitFor is Submit on behalf of a caller: callers take turns.
-func (q *Queue) SubmitFor(caller string, s contract.Submit) (id string, err error) {
+// Submit accepts s and returns the id of its execution. A RequestID that was used
+// before returns the same id and runs nothing. Callers take turns. s must be within
+// the contract's bounds.
+func (q *Queue) Submit(caller string, s contract.Submit) (id string, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if old, ok := q.byRequest[s.RequestID]; ok {
-		if !old.same(s) {
-			return "", ErrConflict
-		}
-		return old.id, nil
+	if id, err := q.journal.Submitted(s); id != "" || err != nil {
+		return id, err
 	}
-	if old, ok := q.past.byRequest(s.RequestID); ok {
-		if !old.entry(q.cfg.Dir).same(s) {
-			return "", ErrConflict
-		}
-		return old.ID, nil
-	}
-	if err := q.refuse(caller); err != nil {
+	if err := q.refuseLocked(caller); err != nil {
 		return "", err
 	}
-	e, err := q.create(s)
+	record, err := q.journal.Create(s)
+	q.signal() // also after an error: the runner flushes the journal
 	if err != nil {
 		return "", err
 	}
-	q.remember(e)
-	q.enqueue(e, caller)
-	q.renumber()
-	q.signal()
-	return e.id, nil
+	q.enqueueLocked(&submission{Record: record, code: s.Code, caller: caller})
+	q.renumberLocked()
+	return record.ID, nil
 }
 
-// refuse tells why nothing can be accepted now. The lock is held.
-func (q *Queue) refuse(caller string) error {
+// refuseLocked returns why nothing can be accepted now.
+func (q *Queue) refuseLocked(caller string) error {
 	if q.closing {
 		return ErrShuttingDown
 	}
 	if _, err := q.cfg.Kernel.Ready(); errors.Is(err, kernel.ErrDead) {
 		return err
 	}
-	if q.full(caller) {
+	if q.fullLocked(caller) {
 		return ErrQueueFull
 	}
-	_, available, err := q.memory.look(refusalAge)
+	_, available, err := q.memory.usage(acceptAge)
 	if err == nil && available < q.cfg.Limits.MinMemory {
 		return fmt.Errorf("%w: %.2f GB, a run needs %.2f GB", ErrLowMemory,
 			float64(available)/(1<<30), float64(q.cfg.Limits.MinMemory)/(1<<30))
@@ -193,87 +124,23 @@ func (q *Queue) refuse(caller string) error {
 	return nil
 }
 
-func (q *Queue) create(s contract.Submit) (*entry, error) {
-	f, err := q.nextFolder()
-	var e *entry
-	if err == nil {
-		e, err = createEntry(f, s, q.cfg.Limits.LogBytes, q.reserve)
-	}
-	if isFull(err) {
-		return nil, ErrDiskFull
-	}
-	if err != nil {
-		return nil, fmt.Errorf("writing the execution log: %w", err)
-	}
-	return e, nil
-}
-
-func (q *Queue) remember(e *entry) {
-	q.byID[e.id] = e
-	q.byRequest[e.requestID] = e
-	q.order = append(q.order, e)
-}
-
-// renumber tells each waiting execution how many stand before it.
-func (q *Queue) renumber() {
+// renumberLocked sets the position of each waiting execution.
+func (q *Queue) renumberLocked() {
 	ahead := 0
 	if q.running != nil {
 		ahead = 1
 	}
-	for i, e := range q.pending {
-		e.setPosition(i + ahead)
+	for i, s := range q.pending {
+		s.SetQueuePosition(i + ahead)
 	}
 }
 
+// signal wakes the runner.
 func (q *Queue) signal() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
 	}
-}
-
-func (q *Queue) find(id string) (*entry, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if e, ok := q.byID[id]; ok {
-		return e, nil
-	}
-	if old, ok := q.past.byID(id); ok {
-		return old.entry(q.cfg.Dir), nil
-	}
-	return nil, ErrNotFound
-}
-
-// maxListedError bounds an error's text in a list.
-const maxListedError = 1 << 10
-
-// List is the newest executions, at most limit, without their events and tracebacks.
-func (q *Queue) List(limit int) []contract.Execution {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	list := make([]contract.Execution, 0, min(limit, len(q.order)))
-	for i := len(q.order) - 1; i >= 0 && len(list) < limit; i-- {
-		list = append(list, brief(q.order[i].snapshot()))
-	}
-	return list
-}
-
-// brief leaves out what would make a list of a thousand failures tens of megabytes.
-func brief(x contract.Execution) contract.Execution {
-	if x.Error != nil {
-		x.Error = &contract.ExecutionError{EName: x.Error.EName, EValue: cut(x.Error.EValue, maxListedError)}
-	}
-	x.Reason = cut(x.Reason, maxListedError)
-	return x
-}
-
-// Blob opens a payload that stands in an event of the execution as a BlobRef.
-func (q *Queue) Blob(id, sha256 string) (*os.File, error) {
-	e, err := q.find(id)
-	if err != nil {
-		return nil, err
-	}
-	return e.blobs.open(sha256)
 }
 
 // Busy reports whether an execution has the kernel or waits for it.
@@ -283,36 +150,76 @@ func (q *Queue) Busy() bool {
 	return q.running != nil || len(q.pending) > 0
 }
 
-// Read waits until there is something to say, then says it.
-func (q *Queue) Read(ctx context.Context, id string, r ReadRequest) (contract.Execution, error) {
-	e, err := q.find(id)
-	if err != nil {
-		return contract.Execution{}, err
+// RestoreJournal writes the journal again after its folder was deleted.
+func (q *Queue) RestoreJournal() {
+	q.journal.Restore()
+	q.signal() // the runner flushes
+}
+
+// cancel removes an execution from the queue; false if it does not wait there.
+func (q *Queue) cancel(id, reason string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.IndexFunc(q.pending, func(s *submission) bool { return s.ID == id })
+	if i < 0 {
+		return false
 	}
-	end := time.NewTimer(r.Wait)
-	defer end.Stop()
-	var lively <-chan time.Time
-	if r.UntilEnd && r.EventsAfter > 0 {
-		timer := time.NewTimer(r.EventsAfter)
-		defer timer.Stop()
-		lively = timer.C
+	q.pending[i].Finish(contract.StatusCancelled, reason, 0)
+	q.pending = slices.Delete(q.pending, i, i+1)
+	q.renumberLocked()
+	return true
+}
+
+// cancelAll empties the queue.
+func (q *Queue) cancelAll(reason string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, s := range q.pending {
+		s.Finish(contract.StatusCancelled, reason, 0)
 	}
-	for waited := false; ; waited = true {
-		changed := e.changes()
-		if e.worth(r) {
-			if waited {
-				e.awaitEnd(ctx)
-			}
-			return e.read(r)
-		}
-		select {
-		case <-changed:
-		case <-lively:
-			r.UntilEnd = false
-		case <-end.C:
-			return e.read(r)
-		case <-ctx.Done():
-			return contract.Execution{}, ctx.Err()
-		}
+	q.pending = nil
+}
+
+// close refuses further submits and cancels the waiting ones.
+func (q *Queue) close() {
+	q.mu.Lock()
+	q.closing = true
+	q.mu.Unlock()
+	q.journal.RemoveSpare()
+	q.cancelAll("the executor shut down before this started")
+}
+
+// next gives the kernel to the next execution; nil if it can't be given to any.
+func (q *Queue) next() *submission {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.lent || q.closing || q.running != nil || len(q.pending) == 0 {
+		return nil
+	}
+	s := q.pending[0]
+	q.pending = q.pending[1:]
+	q.round = s.round
+	q.running = s.Record
+	q.renumberLocked()
+	return s
+}
+
+// yield takes the kernel back from the execution that has it.
+func (q *Queue) yield() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.running = nil
+	q.kernelFreedLocked()
+	q.renumberLocked()
+	q.journal.Trim()
+}
+
+// makeSpare prepares the journal's next folder while the kernel is idle.
+func (q *Queue) makeSpare() {
+	q.mu.Lock()
+	idle := !q.closing && q.running == nil && len(q.pending) == 0
+	q.mu.Unlock()
+	if idle {
+		q.journal.MakeSpare()
 	}
 }

@@ -1,13 +1,12 @@
 package execution
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"colabrelay/executor/kernel"
+	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 )
@@ -15,7 +14,7 @@ import (
 func TestRunKeepsEveryKindOfOutputInOrder(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := start(t, s, Config{})
+		q := newBench(t, s, settings{})
 		x := q.run("import sys\nfrom IPython.display import display\nprint('a'); print('b', file=sys.stderr)\nh = display({'k': 1}, display_id='d1')\nh.update('new')\nfrom IPython.display import clear_output\nclear_output(wait=True)\n'value'")
 		wantStatus(t, x, contract.StatusSucceeded)
 		var types []string
@@ -35,10 +34,10 @@ func TestRunKeepsEveryKindOfOutputInOrder(t *testing.T) {
 	})
 }
 
-func TestFailureIsAnEndLikeAnyOther(t *testing.T) {
+func TestTheQueueContinuesAfterAFailure(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := start(t, s, Config{})
+		q := newBench(t, s, settings{})
 		first, second := q.submit("1/0", 0), q.submit("'still runs'", 0)
 		x := q.settle(first)
 		wantStatus(t, x, contract.StatusFailed)
@@ -51,21 +50,46 @@ func TestFailureIsAnEndLikeAnyOther(t *testing.T) {
 
 func TestSameRequestIDRunsOnce(t *testing.T) {
 	t.Parallel()
-	q := start(t, stacks.Old(t), Config{})
+	q := newBench(t, stacks.Old(t), settings{})
 	q.run("n = 0")
 	s := contract.Submit{RequestID: "again", Code: "n += 1"}
-	first, err := q.Submit(s)
+	first, err := q.Submit("", s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	q.settle(first)
-	second, err := q.Submit(s)
+	second, err := q.Submit("", s)
 	if err != nil || first != second {
 		t.Errorf("second submit: %q, %v; first %q", second, err, first)
 	}
 	s.Code = "n += 2"
-	if _, err := q.Submit(s); !errors.Is(err, ErrConflict) {
+	if _, err := q.Submit("", s); !errors.Is(err, journal.ErrConflict) {
 		t.Errorf("other code under the same id: %v", err)
+	}
+	if got := text(q.run("print(n)"), contract.Stdout); got != "1\n" {
+		t.Errorf("n = %s", got)
+	}
+}
+
+func TestForgottenRequestIDRunsNothing(t *testing.T) {
+	t.Parallel()
+	const kept = 3
+	q := newBench(t, stacks.Old(t), settings{keep: journal.Limits{Kept: kept}})
+	q.run("n = 0")
+	first := contract.Submit{RequestID: "the-first", Code: "n += 1"}
+	id, err := q.Submit("", first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.settle(id)
+	for range kept + 1 {
+		q.run("pass")
+	}
+	if again, err := q.Submit("", first); err != nil || again != id {
+		t.Fatalf("again: %q, %v; want %q", again, err, id)
+	}
+	if _, err := q.Interrupt(t.Context(), id); !errors.Is(err, ErrFinished) {
+		t.Errorf("interrupting it: %v", err)
 	}
 	if got := text(q.run("print(n)"), contract.Stdout); got != "1\n" {
 		t.Errorf("n = %s", got)
@@ -75,9 +99,9 @@ func TestSameRequestIDRunsOnce(t *testing.T) {
 func TestSubmitIsRefusedForAReason(t *testing.T) {
 	t.Parallel()
 	low := false
-	q := start(t, stacks.Old(t), Config{
-		Limits: Limits{Queue: 2},
-		Memory: func() (uint64, uint64, error) {
+	q := newBench(t, stacks.Old(t), settings{
+		limits: Limits{Queue: 2},
+		memory: func() (uint64, uint64, error) {
 			if low {
 				return 0, 400 << 20, nil
 			}
@@ -85,17 +109,17 @@ func TestSubmitIsRefusedForAReason(t *testing.T) {
 		},
 	})
 	low, q.memory.at = true, time.Time{}
-	if _, err := q.Submit(contract.Submit{RequestID: "x", Code: "1"}); !errors.Is(err, ErrLowMemory) {
+	if _, err := q.Submit("", contract.Submit{RequestID: "x", Code: "1"}); !errors.Is(err, ErrLowMemory) {
 		t.Errorf("low memory: %v", err)
 	}
 	low, q.memory.at = false, time.Time{}
 	holder := q.submit("input()", 0)
 	wantStatus(t, q.settle(holder), contract.StatusWaitingForInput)
 	first, second := q.submit("1", 0), q.submit("2", 0)
-	if _, err := q.Submit(contract.Submit{RequestID: "x", Code: "3"}); !errors.Is(err, ErrQueueFull) {
+	if _, err := q.Submit("", contract.Submit{RequestID: "x", Code: "3"}); !errors.Is(err, ErrQueueFull) {
 		t.Errorf("full queue: %v", err)
 	}
-	x, err := q.Read(t.Context(), second, ReadRequest{})
+	x, err := q.journal.Read(t.Context(), second, journal.ReadRequest{})
 	if err != nil || x.QueuePosition != 2 {
 		t.Errorf("position = %d, %v", x.QueuePosition, err)
 	}
@@ -117,7 +141,7 @@ func TestSubmitIsRefusedForAReason(t *testing.T) {
 func TestDeadlineInterruptsAndKeepsVariables(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := start(t, s, Config{})
+		q := newBench(t, s, settings{})
 		x := q.settle(q.submit("kept = 5\nwhile True: pass", 2))
 		wantStatus(t, x, contract.StatusTimedOut)
 		if took := x.FinishedAt.Sub(*x.StartedAt); took < 2*time.Second || took > 8*time.Second {
@@ -131,7 +155,7 @@ func TestDeadlineInterruptsAndKeepsVariables(t *testing.T) {
 
 func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
 	t.Parallel()
-	q := start(t, stacks.Old(t), Config{})
+	q := newBench(t, stacks.Old(t), settings{})
 	id := q.submit("x = input('? ')\nprint(x)", 30)
 	x := q.settle(id)
 	wantStatus(t, x, contract.StatusWaitingForInput)
@@ -145,7 +169,7 @@ func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x = q.awaitQuiet(id, x.NextOffset, 0); x.Status != contract.StatusWaitingForInput {
+	if x = read(t, q.journal, id); x.Status != contract.StatusWaitingForInput {
 		t.Fatalf("status = %s", x.Status)
 	}
 	if err := q.Input(t.Context(), id, "late"); err != nil {
@@ -158,32 +182,29 @@ func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
 	}
 }
 
-func (b *bench) awaitQuiet(id string, offset int64, d time.Duration) contract.Execution {
-	b.t.Helper()
-	x, err := b.Read(b.t.Context(), id, ReadRequest{Offset: offset, Wait: d})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return x
-}
-
-func TestCodeThatDoesNotYieldIsSaidSo(t *testing.T) {
+func TestReasonSaysThatCodeDoesNotYield(t *testing.T) {
 	t.Parallel()
-	q := start(t, stacks.Old(t), Config{})
-	id := q.submit("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(.1)", 2)
+	q := newBench(t, stacks.Old(t), settings{})
+	id := q.submit("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(.1)", 60)
 	waiting := q.submit("'after'", 0)
+	q.awaitEvent(id, 0)
+	for _, later := range []time.Duration{2 * time.Minute, 2*time.Minute + yieldTime} { // the deadline, then the end of yieldTime
+		if err := q.send(t.Context(), id, func(r *runner) error { r.tick(time.Now().Add(later)); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	x := q.settle(id)
 	wantStatus(t, x, contract.StatusTimedOut)
 	if !strings.Contains(x.Reason, "restart_kernel") {
 		t.Errorf("reason = %q", x.Reason)
 	}
-	if err := q.WithIdleKernel(t.Context(), func(context.Context, *kernel.Kernel) error { return nil }); !errors.Is(err, ErrKernelBusy) {
-		t.Errorf("Hold while it still has the kernel: %v", err)
+	if err := q.WithIdleKernel(t.Context(), doNothing); !errors.Is(err, ErrKernelBusy) {
+		t.Errorf("WithIdleKernel while it still has the kernel: %v", err)
 	}
 	if _, err := q.Interrupt(t.Context(), id); err != nil {
 		t.Errorf("interrupting it once more: %v", err)
 	}
-	if err := q.Restart(t.Context(), q.cfg.Kernel.Status().KernelID); err != nil {
+	if err := q.kernel.Restart(t.Context(), q.kernel.Status().KernelID); err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, q.settle(waiting), contract.StatusCancelled)
@@ -193,7 +214,7 @@ func TestCodeThatDoesNotYieldIsSaidSo(t *testing.T) {
 func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := start(t, s, Config{})
+		q := newBench(t, s, settings{})
 		first := q.run("1")
 		dying := q.submit("print('before', flush=True)\nimport os, time\ntime.sleep(.3)\nos.kill(os.getpid(), 9)", 0)
 		waiting := q.submit("'never'", 0)
@@ -211,9 +232,9 @@ func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
 	})
 }
 
-func TestLongPollAnswersWithTheFirstEvent(t *testing.T) {
+func TestReadWaitsForTheFirstEvent(t *testing.T) {
 	t.Parallel()
-	q := start(t, stacks.Old(t), Config{})
+	q := newBench(t, stacks.Old(t), settings{})
 	id := q.submit("import time\nprint('one', flush=True)\ninput()", 0)
 	x := q.awaitEvent(id, 0)
 	if text(x, contract.Stdout) != "one\n" || x.End {
@@ -225,10 +246,10 @@ func TestLongPollAnswersWithTheFirstEvent(t *testing.T) {
 	}
 	x = q.settle(id)
 	wantStatus(t, x, contract.StatusInterrupted)
-	if _, err := q.Read(t.Context(), id, ReadRequest{Offset: 99}); !errors.Is(err, ErrBadOffset) {
+	if _, err := q.journal.Read(t.Context(), id, journal.ReadRequest{Offset: 99}); !errors.Is(err, journal.ErrBadOffset) {
 		t.Errorf("offset past the end: %v", err)
 	}
-	if _, err := q.Read(t.Context(), "nothing", ReadRequest{}); !errors.Is(err, ErrNotFound) {
+	if _, err := q.journal.Read(t.Context(), "nothing", journal.ReadRequest{}); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("unknown id: %v", err)
 	}
 }

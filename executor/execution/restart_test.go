@@ -13,7 +13,7 @@ import (
 func TestARestartIsNoErrorOfTheCodeThatItEnds(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := start(t, s, Config{})
+		q := newBench(t, s, settings{})
 		for _, test := range []struct{ name, code string }{
 			{"interrupted", "import time\nprint('on', flush=True)\ntime.sleep(3600)"},
 			{"another error", "import time\nprint('on', flush=True)\ntry: time.sleep(3600)\nexcept KeyboardInterrupt: raise RuntimeError('a worker died')"},
@@ -23,7 +23,7 @@ func TestARestartIsNoErrorOfTheCodeThatItEnds(t *testing.T) {
 			id := q.submit(test.code, 0)
 			q.awaitEvent(id, 0)
 			waiting := q.submit("1", 0)
-			if err := q.Restart(t.Context(), q.cfg.Kernel.Status().KernelID); err != nil {
+			if err := q.kernel.Restart(t.Context(), q.kernel.Status().KernelID); err != nil {
 				t.Fatal(err)
 			}
 			x := q.settle(id)
@@ -46,11 +46,11 @@ func TestARestartIsNoErrorOfTheCodeThatItEnds(t *testing.T) {
 func TestARestartChangesNoOutcomeThatTheCodeCameTo(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := start(t, s, Config{})
+		q := newBench(t, s, settings{})
 		failed := q.run("1/0")
 		id := q.submit("import time\nprint('on', flush=True)\ntry: time.sleep(3600)\nexcept KeyboardInterrupt: print('saved')", 0)
 		q.awaitEvent(id, 0)
-		if err := q.Restart(t.Context(), q.cfg.Kernel.Status().KernelID); err != nil {
+		if err := q.kernel.Restart(t.Context(), q.kernel.Status().KernelID); err != nil {
 			t.Fatal(err)
 		}
 		x := q.settle(id)

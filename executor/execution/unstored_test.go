@@ -1,8 +1,6 @@
 package execution
 
 import (
-	"errors"
-	"log/slog"
 	"testing"
 
 	"colabrelay/shared/contract"
@@ -21,7 +19,7 @@ print([_sh.execution_count, list(In), dict(Out), repr(_), repr(__), _sh.history_
 func (b *bench) unstored(code string) contract.Execution {
 	b.t.Helper()
 	b.ids++
-	id, err := b.Submit(contract.Submit{RequestID: "unstored-" + string(rune('a'+b.ids)), Code: code, Unstored: true})
+	id, err := b.Submit("", contract.Submit{RequestID: "unstored-" + string(rune('a'+b.ids)), Code: code, Unstored: true})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -31,7 +29,7 @@ func (b *bench) unstored(code string) contract.Execution {
 func TestUnstoredRunLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := start(t, s, Config{})
+		q := newBench(t, s, settings{})
 		q.run("'before'")
 		before := text(q.unstored(trace), contract.Stdout)
 		for name, code := range map[string]string{
@@ -58,49 +56,11 @@ func TestUnstoredRunLeavesNoTrace(t *testing.T) {
 func TestAnUnstoredRunIsInterruptedLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := start(t, s, Config{})
-		id, err := q.Submit(contract.Submit{RequestID: "loop", Code: "print('on', flush=True)\nwhile True: pass", Unstored: true, TimeoutSeconds: 0.5})
+		q := newBench(t, s, settings{})
+		id, err := q.Submit("", contract.Submit{RequestID: "loop", Code: "print('on', flush=True)\nwhile True: pass", Unstored: true, TimeoutSeconds: 0.5})
 		if err != nil {
 			t.Fatal(err)
 		}
 		wantStatus(t, q.settle(id), contract.StatusTimedOut)
 	})
-}
-
-// A request_id never changes its meaning, not even for an executor that was killed
-// and started again.
-func TestTheSameRequestIDStoredAndUnstoredIsAConflict(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	q := start(t, stacks.Old(t), Config{Dir: dir})
-	stored := contract.Submit{RequestID: "stored", Code: "1"}
-	unstored := contract.Submit{RequestID: "unstored", Code: "1", Unstored: true}
-	ids := map[string]string{}
-	for _, s := range []contract.Submit{stored, unstored} {
-		id, err := q.Submit(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids[s.RequestID] = id
-		q.settle(id)
-	}
-	check := func(q *Queue, when string) {
-		t.Helper()
-		for _, s := range []contract.Submit{stored, unstored} {
-			if id, err := q.Submit(s); err != nil || id != ids[s.RequestID] {
-				t.Errorf("%s, %s again: %q, %v", when, s.RequestID, id, err)
-			}
-			s.Unstored = !s.Unstored
-			if _, err := q.Submit(s); !errors.Is(err, ErrConflict) {
-				t.Errorf("%s, %s the other way: %v", when, s.RequestID, err)
-			}
-		}
-	}
-	check(q.Queue, "at once")
-	q.stop()
-	again, err := Open(Config{Kernel: q.kernel, Dir: dir, Log: slog.New(slog.DiscardHandler), Memory: q.cfg.Memory})
-	if err != nil {
-		t.Fatal(err)
-	}
-	check(again, "after a restart")
 }

@@ -86,7 +86,7 @@ func (l *Kernel) connect(ctx context.Context, cfg Config, conn jupyter.Connectio
 		case <-ctx.Done():
 		}
 	}()
-	client, err := jupyter.Dial(ctx, conn, jupyter.Options{Log: cfg.Log})
+	client, err := jupyter.Dial(ctx, conn, jupyter.Options{Log: cfg.Log, MaxFrame: cfg.MaxMessageBytes})
 	if err != nil {
 		if l.proc.exited() {
 			return fmt.Errorf("the kernel ended while starting: %s", l.proc.reason())

@@ -46,7 +46,9 @@ type Config struct {
 	StateDir string   // keeps the record by which the next executor ends a leftover
 	Instance string   // the executor's instance id; tells its folders in the temp folder from another's
 	Environ  []string // as os.Environ; secrets are taken out of it here
-	Log      *slog.Logger
+	// MaxMessageBytes bounds what is held of one message; 0 means jupyter's default.
+	MaxMessageBytes int64
+	Log             *slog.Logger
 }
 
 // Supervisor supervises one kernel process after another.

@@ -5,18 +5,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 )
 
-func TestDeletedStateDirComesBackWithWhatIsKnown(t *testing.T) {
+func TestDeletedStateDirectoryIsRestoredAsFarAsItIsKnown(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state", "executions")
-	q := start(t, stacks.Old(t), Config{Dir: dir})
+	q := newBench(t, stacks.Old(t), settings{dir: dir})
 	past := q.run("print('gone')")
-	for range recentRuns { // its log is closed then
+	for range recentRuns { // after these its log is closed
 		q.run("pass")
 	}
 	running := q.submit("print('before', flush=True)\ninput()\nprint('after')", 0)
@@ -24,7 +25,7 @@ func TestDeletedStateDirComesBackWithWhatIsKnown(t *testing.T) {
 	if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
 		t.Fatal(err)
 	}
-	if x := q.awaitQuiet(running, 0, 0); text(x, contract.Stdout) != "before\n" {
+	if x := read(t, q.journal, running); text(x, contract.Stdout) != "before\n" {
 		t.Errorf("the open segment reads as %+v", x.Events)
 	}
 	if err := q.Input(t.Context(), running, ""); err != nil {
@@ -36,35 +37,36 @@ func TestDeletedStateDirComesBackWithWhatIsKnown(t *testing.T) {
 		t.Errorf("events = %+v", x.Events)
 	}
 	if x := q.settle(past.ExecutionID); len(x.Events) != 1 || x.Events[0].Type != contract.EventGap || x.Status != contract.StatusSucceeded {
-		t.Errorf("what is gone reads as %+v", x)
+		t.Errorf("the lost output reads as %+v", x)
 	}
 	next := q.run("print('next')")
 	wantStatus(t, next, contract.StatusSucceeded)
-	q.awaitWritten()
+	q.awaitFlushed()
 	q.stop()
-	again := reopened(t, q, dir)
+	again := reopened(t, dir)
 	for _, want := range []contract.Execution{past, x, next} {
-		got, err := again.Read(t.Context(), want.ExecutionID, ReadRequest{})
-		if err != nil || got.Status != contract.StatusSucceeded || want.ExecutionID != past.ExecutionID && text(got, contract.Stdout) != text(want, contract.Stdout) {
-			t.Errorf("after a restart: %+v, %v", got, err)
+		got := read(t, again, want.ExecutionID)
+		wantStatus(t, got, contract.StatusSucceeded)
+		if want.ExecutionID != past.ExecutionID && text(got, contract.Stdout) != text(want, contract.Stdout) {
+			t.Errorf("the next executor reads %+v", got)
 		}
 	}
-	if id, err := again.Submit(contract.Submit{RequestID: past.RequestID, Code: "print('gone')"}); err != nil || id != past.ExecutionID {
+	if id, err := again.Submitted(contract.Submit{RequestID: past.RequestID, Code: "print('gone')"}); err != nil || id != past.ExecutionID {
 		t.Errorf("the same request_id again: %q, %v", id, err)
 	}
 }
 
-// A run whose start can't be written down does not run: a later executor would call
-// it one that never began. What else can't be written is written once it can.
+// A run whose start can't be saved does not run: the next executor would report that it
+// never started. Everything else that can't be saved is saved later.
 func TestStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	q := start(t, stacks.Old(t), Config{Dir: dir})
+	q := newBench(t, stacks.Old(t), settings{dir: dir})
 	q.run("n = 0")
 	running := q.submit("input()", 0)
 	wantStatus(t, q.settle(running), contract.StatusWaitingForInput)
 	queued := q.submit("n += 1", 0)
-	for _, id := range []string{running, queued} { // a file where the folder was
+	for _, id := range []string{running, queued} { // replace the folder by a file
 		if err := os.RemoveAll(filepath.Join(dir, id)); err != nil {
 			t.Fatal(err)
 		}
@@ -88,22 +90,12 @@ func TestStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	q.awaitWritten()
-	for id, want := range map[string]contract.Status{running: contract.StatusSucceeded, queued: contract.StatusFailed} {
-		if line, err := readState(filepath.Join(dir, id)); err != nil || line.Status != want {
-			t.Errorf("%s on disk: %s, %v", id, line.Status, err)
-		}
-	}
-}
-
-func (b *bench) awaitWritten() {
-	b.t.Helper()
-	limit := time.After(20 * time.Second)
-	for b.reserve.waiting() {
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-limit:
-			b.t.Fatal("it is not written down")
-		}
+	q.awaitFlushed()
+	q.stop()
+	again := reopened(t, dir)
+	got := map[string]contract.Status{running: read(t, again, running).Status, queued: read(t, again, queued).Status}
+	want := map[string]contract.Status{running: contract.StatusSucceeded, queued: contract.StatusFailed}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("on disk (-want +got):\n%s", diff)
 	}
 }

@@ -1,8 +1,9 @@
-package execution
+package journal
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,22 +17,22 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// segment is one file of a log. Its name holds all that must be known of it
-// once others are deleted: the offset of its first event, and how many bytes of
-// the log came before.
+// segment is one file of an event log. Its name says where it belongs even when
+// others were deleted: the offset of its first event, and how many bytes of events
+// precede it.
 type segment struct {
 	path  string
 	first int64
 	start int64
 	size  int64
 
-	open *os.File // the log's handle of the last one, which reads it when it was deleted
-	held []byte   // what is in memory, for want of room on disk; nil when it is in the file
+	file      *os.File // set while the log writes to it: it can be read even if it was deleted
+	unwritten []byte   // the content while it is in memory only, else nil
 
 	indexed bool
-	end     int64  // offset after its last event
-	count   int    // events
-	marks   []mark // where every markEvery-th event begins
+	end     int64  // offset after the last event
+	count   int    // of events
+	marks   []mark // the place of every markEvery-th event
 }
 
 type mark struct{ offset, position int64 }
@@ -45,7 +46,7 @@ func newSegment(dir string, first, start int64) *segment {
 	return &segment{path: filepath.Join(dir, name), first: first, start: start, end: first, indexed: true}
 }
 
-// listSegments finds a log's files in their order.
+// listSegments returns the segments in dir in their order.
 func listSegments(dir string) []*segment {
 	paths, _ := filepath.Glob(filepath.Join(dir, "events-*.ndjson"))
 	var all []*segment
@@ -61,12 +62,12 @@ func listSegments(dir string) []*segment {
 		s.size = info.Size()
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b *segment) int { return int(min(1, max(-1, a.first-b.first))) })
+	slices.SortFunc(all, func(a, b *segment) int { return cmp.Compare(a.first, b.first) })
 	return all
 }
 
-// grew notes an event just written.
-func (s *segment) grew(offset, bytes, end int64) {
+// grow counts an event that was written.
+func (s *segment) grow(offset, bytes, end int64) {
 	if s.count%markEvery == 0 {
 		s.marks = append(s.marks, mark{offset, s.size})
 	}
@@ -75,7 +76,7 @@ func (s *segment) grew(offset, bytes, end int64) {
 	s.end = end
 }
 
-// index reads the file once to learn where its events are.
+// index finds the places of the events, if it has not done so yet.
 func (s *segment) index() error {
 	if s.indexed {
 		return nil
@@ -83,15 +84,12 @@ func (s *segment) index() error {
 	s.end, s.count, s.marks = s.first, 0, nil
 	size := s.size
 	s.size = 0
-	err := s.each(0, func(line []byte) (bool, error) {
-		var e struct {
-			Offset int64
-			Events int64
-		}
+	err := s.each(0, func(line []byte) (more bool, err error) {
+		var e struct{ Offset, Events int64 }
 		if err := json.Unmarshal(line, &e); err != nil {
 			return false, err
 		}
-		s.grew(e.Offset, int64(len(line)), e.Offset+max(1, e.Events))
+		s.grow(e.Offset, int64(len(line)), e.Offset+max(1, e.Events))
 		return s.size < size, nil
 	})
 	s.size = size
@@ -99,20 +97,20 @@ func (s *segment) index() error {
 	return err
 }
 
-// read returns the events from offset on until they pass maxBytes.
+// read returns events from offset on, until they exceed maxBytes.
 func (s *segment) read(offset, maxBytes int64) (events []contract.Event, used int64, err error) {
 	i := sort.Search(len(s.marks), func(i int) bool { return s.marks[i].offset > offset })
 	position := int64(0)
 	if i > 0 {
 		position = s.marks[i-1].position
 	}
-	err = s.each(position, func(line []byte) (bool, error) {
+	err = s.each(position, func(line []byte) (more bool, err error) {
 		var e contract.Event
 		if err := json.Unmarshal(line, &e); err != nil {
 			return false, err
 		}
 		position += int64(len(line))
-		if e.Offset+max(1, e.Events) <= offset {
+		if e.Offset+offsets(e) <= offset {
 			return position < s.size, nil
 		}
 		events = append(events, e)
@@ -122,17 +120,16 @@ func (s *segment) read(offset, maxBytes int64) (events []contract.Event, used in
 	return events, used, err
 }
 
-// each calls f with every whole line from position on, its newline included,
+// each calls f with every complete line from position on, including its newline,
 // until f returns false.
 func (s *segment) each(position int64, f func(line []byte) (more bool, err error)) error {
-	content, done, err := s.content()
+	content, closeContent, err := s.content()
 	if err != nil {
 		return err
 	}
-	defer done()
-	// Of a segment not counted yet the size isn't known.
-	from := io.NewSectionReader(content, position, math.MaxInt64-position)
-	lines := bufio.NewReaderSize(from, readBuffer(s.size-position))
+	defer closeContent()
+	section := io.NewSectionReader(content, position, math.MaxInt64-position) // before index the size is unknown
+	lines := bufio.NewReaderSize(section, readBuffer(s.size-position))
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -147,14 +144,13 @@ func (s *segment) each(position int64, f func(line []byte) (more bool, err error
 	}
 }
 
-// content is where the segment's bytes are.
-func (s *segment) content() (content io.ReaderAt, done func(), err error) {
+func (s *segment) content() (content io.ReaderAt, closeContent func(), err error) {
 	nothing := func() {}
-	if s.held != nil {
-		return bytes.NewReader(s.held), nothing, nil
+	if s.unwritten != nil {
+		return bytes.NewReader(s.unwritten), nothing, nil
 	}
-	if s.open != nil {
-		return s.open, nothing, nil
+	if s.file != nil {
+		return s.file, nothing, nil
 	}
 	file, err := os.Open(s.path)
 	if err != nil {
@@ -163,8 +159,7 @@ func (s *segment) content() (content io.ReaderAt, done func(), err error) {
 	return file, func() { file.Close() }, nil
 }
 
-// readBuffer suits what is left to read: most logs are a few hundred bytes. Of a
-// segment not yet counted the size isn't known.
+// readBuffer is the size of the buffer for so many bytes: most logs are short.
 func readBuffer(left int64) int { return int(min(64<<10, max(4<<10, left))) }
 
 // cutTornLine truncates a file after its last newline.

@@ -4,17 +4,18 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 )
 
 func TestOutputAnswersASubmitFromTheTimeAskedForOn(t *testing.T) {
 	t.Parallel()
-	b := start(t, stacks.Old(t), Config{})
+	b := newBench(t, stacks.Old(t), settings{})
 	id := b.submit("print('early', flush=True)\nimport time\ntime.sleep(60)", 0)
 	b.awaitEvent(id, 0)
 	began := time.Now()
-	x, err := b.Read(t.Context(), id, ReadRequest{Wait: 50 * time.Second, UntilEnd: true, EventsAfter: 300 * time.Millisecond})
+	x, err := b.journal.Read(t.Context(), id, journal.ReadRequest{Wait: 50 * time.Second, UntilEnd: true, EventsAfter: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestOutputAnswersASubmitFromTheTimeAskedForOn(t *testing.T) {
 
 func TestTheLastOutputAndTheEndComeInOneAnswer(t *testing.T) {
 	t.Parallel()
-	b := start(t, stacks.Old(t), Config{})
+	b := newBench(t, stacks.Old(t), settings{})
 	together := 0
 	for range 10 {
 		id := b.submit("import time\ntime.sleep(0.2)\nprint('last')", 0)

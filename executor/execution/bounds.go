@@ -7,11 +7,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
+	"colabrelay/executor/journal"
 	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
 )
@@ -36,12 +37,12 @@ type cuts []string
 
 func (c *cuts) add(format string, args ...any) { *c = append(*c, fmt.Sprintf(format, args...)) }
 
-func (c cuts) String() string { return cut(strings.Join(c, "; "), maxCutNote) }
+func (c cuts) String() string { return journal.Shorten(strings.Join(c, "; "), maxCutNote) }
 
 // display fills event with what a message shows, within the bounds.
 func (r *run) display(event *contract.Event, d jupyter.DisplayData) {
 	var left cuts
-	event.Data = r.entry.blobs.bundle(d.Data, &left)
+	event.Data = r.bundle(d.Data, &left)
 	if d.OmittedTypes > 0 {
 		left.add("%d more MIME types of %d bytes", d.OmittedTypes, d.OmittedBytes)
 	}
@@ -64,7 +65,7 @@ func (r *run) display(event *contract.Event, d jupyter.DisplayData) {
 
 // bundle returns data with each payload over contract.InlineMIMEBytes, or over the
 // room of one event, replaced by a reference to a blob. What can't be kept is noted.
-func (b *blobStore) bundle(data map[string]json.RawMessage, left *cuts) map[string]json.RawMessage {
+func (r *run) bundle(data map[string]json.RawMessage, left *cuts) map[string]json.RawMessage {
 	out := make(map[string]json.RawMessage, min(len(data), maxTypes))
 	room := maxInline
 	types, size := 0, 0
@@ -79,7 +80,7 @@ func (b *blobStore) bundle(data map[string]json.RawMessage, left *cuts) map[stri
 			room -= n
 			continue
 		}
-		blob, err := b.put(mime, raw)
+		blob, err := r.record.PutBlob(int64(len(raw)), func(w io.Writer) error { return decodePayload(w, mime, raw) })
 		if err != nil {
 			left.add("%s of %d bytes was not kept: %v", mime, len(raw), err)
 			continue
@@ -123,7 +124,7 @@ func written(raw []byte) int {
 func boundError(ename, evalue string, traceback []string) (e contract.ExecutionError, note string) {
 	const part = contract.MaxErrorEvent / 4
 	var left cuts
-	e.EName, e.EValue = cut(ename, part/4), cut(evalue, part)
+	e.EName, e.EValue = journal.Shorten(ename, part/4), journal.Shorten(evalue, part)
 	if n := len(ename) + len(evalue) - len(e.EName) - len(e.EValue); n > 0 {
 		left.add("%d bytes of the error's text", n)
 	}
@@ -156,21 +157,8 @@ func frames(all []string, room int) (fit, rest []string) {
 		if room <= 0 || i == maxFrames {
 			return fit, slices.Clone(all[i:])
 		}
-		fit = append(fit, cut(frame, room))
+		fit = append(fit, journal.Shorten(frame, room))
 		room -= len(frame)
 	}
 	return fit, nil
-}
-
-// cut shortens s to at most n bytes, at a rune's boundary, and says so.
-func cut(s string, n int) string {
-	const mark = "…"
-	if len(s) <= n {
-		return s
-	}
-	n = max(0, n-len(mark))
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + mark
 }

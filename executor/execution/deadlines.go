@@ -1,0 +1,151 @@
+package execution
+
+import (
+	"fmt"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+const (
+	// yieldTime is how long interrupted code has to yield the kernel.
+	yieldTime = 10 * time.Second
+	// acceptTime is how long an interrupt waits for the kernel to start the code:
+	// ipykernel ignores an earlier SIGINT, and the interrupt would be lost.
+	acceptTime = 2 * time.Second
+	// idleGrace is how long a run with a reply waits for the idle status: past the
+	// kernel's high-water mark, messages on iopub are dropped.
+	idleGrace = time.Second
+	// replyGrace is how long an idle run waits for its reply: ipykernel sends none if
+	// it can't encode the content, for example a lone surrogate in an error's text.
+	replyGrace = 2 * time.Second
+	// maxGrace bounds either while messages keep arriving. A message of hundreds of
+	// megabytes takes seconds; a thread that prints for ever must not delay the end
+	// for ever.
+	maxGrace = 30 * time.Second
+	// nothingDue is how long the runner waits when nothing is due.
+	nothingDue = time.Hour
+)
+
+// untilDue is how long until tick or flushJournal has something to do.
+func (r *runner) untilDue() time.Duration {
+	now := time.Now()
+	next := now.Add(nothingDue)
+	add := func(t time.Time) {
+		if t.Before(next) {
+			next = t
+		}
+	}
+	if r.q.journal.NeedsFlush() {
+		add(r.flushed.Add(flushPause))
+	}
+	for _, recent := range r.runs {
+		if len(recent.joined.text) > 0 {
+			add(recent.joined.since.Add(joinTime))
+		}
+	}
+	if r.current != nil {
+		r.current.due(add)
+	}
+	return max(0, next.Sub(now))
+}
+
+// due adds the times at which tick has something to do for the run.
+func (r *run) due(add func(time.Time)) {
+	switch {
+	case r.reply != nil:
+		add(r.graceEnd(r.repliedAt, idleGrace))
+	case r.idle:
+		add(r.graceEnd(r.idleAt, replyGrace))
+	case r.ended:
+	case !r.interrupted.IsZero():
+		if r.cause != causeAsked {
+			add(r.interrupted.Add(yieldTime))
+		}
+	case r.cause != causeNone:
+		add(r.askedAt.Add(acceptTime))
+	case r.inputRequest != nil:
+		add(r.inputSince.Add(contract.MaxInputWait))
+	default:
+		add(r.deadline)
+	}
+}
+
+// graceEnd is until when a run that has a reply or an idle status waits for the other
+// one. It moves while messages keep arriving.
+func (r *run) graceEnd(since time.Time, grace time.Duration) time.Time {
+	quiet := since
+	if last := r.lastReceived(); last.After(quiet) {
+		quiet = last
+	}
+	end, limit := quiet.Add(grace), since.Add(maxGrace)
+	if end.After(limit) {
+		return limit
+	}
+	return end
+}
+
+// done reports whether the run need not wait for anything more.
+func (r *run) done(now time.Time) bool {
+	switch {
+	case r.reply != nil && r.idle:
+		return true
+	case r.reply != nil:
+		return !now.Before(r.graceEnd(r.repliedAt, idleGrace))
+	}
+	return r.idle && !now.Before(r.graceEnd(r.idleAt, replyGrace))
+}
+
+// tick does what is due.
+func (r *runner) tick(now time.Time) {
+	for _, recent := range r.runs {
+		if len(recent.joined.text) > 0 && now.Sub(recent.joined.since) >= joinTime {
+			recent.flush(now)
+		}
+	}
+	c := r.current
+	switch {
+	case c == nil:
+	case c.reply != nil || c.idle:
+		r.finishIfDone()
+	case !c.ended:
+		c.checkDeadlines(now)
+		r.sendInterrupt(c, now)
+		r.endIfUnyielding(c, now)
+	}
+}
+
+func (r *run) checkDeadlines(now time.Time) {
+	if r.inputRequest != nil && now.Sub(r.inputSince) >= contract.MaxInputWait {
+		r.interrupt(causeInputWait, now)
+	}
+	if r.inputRequest == nil && !now.Before(r.deadline) {
+		r.interrupt(causeDeadline, now)
+	}
+}
+
+// sendInterrupt sends SIGINT, if asked for, once the kernel runs the code.
+func (r *runner) sendInterrupt(c *run, now time.Time) {
+	if c.cause == causeNone || !c.interrupted.IsZero() {
+		return
+	}
+	if !c.accepted && now.Sub(c.askedAt) < acceptTime {
+		return
+	}
+	c.interrupted = now
+	if err := r.kernel.Interrupt(); err != nil {
+		r.q.log.Warn("interrupting the kernel", "execution_id", c.record.ID, "err", err)
+	}
+	if c.inputRequest != nil {
+		c.inputAnswered(now)
+	}
+}
+
+// endIfUnyielding ends, for its readers, a run that does not yield after its deadline.
+func (r *runner) endIfUnyielding(c *run, now time.Time) {
+	if c.cause == causeAsked || c.interrupted.IsZero() || now.Sub(c.interrupted) < yieldTime {
+		return
+	}
+	r.end(c.cause.status(), fmt.Sprintf(
+		"it was interrupted and did not yield within %s: it still holds the kernel; restart_kernel ends it, and its variables with it", yieldTime))
+}

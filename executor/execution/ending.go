@@ -1,0 +1,89 @@
+package execution
+
+import (
+	"context"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+const (
+	// drainQuiet without a message ends the reading of what a dead kernel had sent.
+	drainQuiet = 100 * time.Millisecond
+	drainTime  = 2 * time.Second
+	// stopTime bounds the wait for the running execution at shutdown.
+	stopTime = 4 * time.Second
+)
+
+// died ends all executions that depended on the kernel.
+func (r *runner) died(ctx context.Context) {
+	r.drain(ctx)
+	if r.current != nil {
+		if !r.current.ended {
+			r.end(r.deathOutcome())
+		}
+		r.release()
+	}
+	r.q.cancelAll("the kernel ended before this started (" + r.kernel.Reason() + "); its variables are gone")
+}
+
+// deathOutcome is how the running execution ends with the kernel.
+func (r *runner) deathOutcome() (contract.Status, string) {
+	switch {
+	case !r.kernel.RestartBegan().IsZero():
+		return contract.StatusKernelRestarted, restartReason
+	case r.kernel.EndedOnRequest():
+		return contract.StatusInterrupted, r.kernel.Reason()
+	}
+	return contract.StatusKernelDied, "the kernel died: " + r.kernel.Reason() + "; its variables are gone"
+}
+
+// drain handles what the kernel had sent before it died.
+func (r *runner) drain(ctx context.Context) {
+	limit := time.NewTimer(drainTime)
+	defer limit.Stop()
+	quiet := time.NewTimer(drainQuiet)
+	defer quiet.Stop()
+	for {
+		quiet.Reset(drainQuiet)
+		select {
+		case m := <-r.received:
+			r.message(ctx, m)
+		case <-quiet.C:
+			return
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+// stop interrupts the running execution because the executor shuts down, and waits up
+// to stopTime for its end.
+func (r *runner) stop() {
+	r.q.close()
+	if r.current == nil || r.current.ended {
+		return
+	}
+	r.current.interrupt(causeShutdown, time.Now())
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for r.current != nil {
+		r.tick(time.Now())
+		timer.Reset(r.untilDue())
+		select {
+		case m := <-r.received:
+			r.message(ctx, m)
+		case <-timer.C:
+		case <-r.kernel.Done():
+			r.drain(ctx)
+			cancel()
+		case <-ctx.Done():
+			if r.current != nil {
+				r.end(contract.StatusInterrupted, causeShutdown.reason())
+				r.release()
+			}
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"colabrelay/shared/contract"
+)
+
+// segmentsPerLog is how many segments fill a log up to its limit.
+const segmentsPerLog = 16
+
+// eventLog is the events of one execution: NDJSON in segment files that are only
+// appended to. Past its limit, segments from the middle are deleted: the beginning
+// and the end of the output stay, and a reader gets a gap event in between.
+type eventLog struct {
+	dir   string
+	limit int64
+
+	mu        sync.Mutex
+	loaded    bool
+	segments  []*segment
+	next      int64    // offset of the next event
+	written   int64    // bytes of all events so far
+	kept      int64    // bytes of them that are still kept
+	file      *os.File // of the last segment; nil while it is not open
+	reserve   *reserve // nil for a log that is only read
+	unwritten int64    // bytes in memory, because the disk is full
+	retired   bool     // nothing is written any more
+}
+
+// newEventLog makes an empty log, whose first segment is open if the folder exists.
+func newEventLog(f *folder, limit int64, r *reserve) *eventLog {
+	l := &eventLog{dir: f.dir, limit: limit, loaded: true, reserve: r}
+	if f.events != nil {
+		first := newSegment(f.dir, 0, 0)
+		first.file, l.file = f.events, f.events
+		l.segments = append(l.segments, first)
+	}
+	return l
+}
+
+// openEventLog opens the log that an earlier executor kept in dir. next is its end
+// according to the last saved state, in case all segments were deleted.
+func openEventLog(dir string, limit, next int64, r *reserve) *eventLog {
+	l := &eventLog{dir: dir, limit: limit, next: next, reserve: r}
+	for _, s := range listSegments(dir) {
+		l.kept += s.size
+		l.segments = append(l.segments, s)
+		l.written = max(l.written, s.start+s.size)
+		l.next = max(l.next, s.first)
+	}
+	return l
+}
+
+// loadLocked reads the last segment: output may have followed the last saved state.
+func (l *eventLog) loadLocked() error {
+	if l.loaded {
+		return nil
+	}
+	l.dropMissingLocked()
+	if last := l.lastLocked(); last != nil {
+		if err := last.index(); err != nil {
+			return err
+		}
+		l.next = max(l.next, last.end)
+	}
+	l.loaded = true
+	return nil
+}
+
+// repair removes a last line that a kill has torn.
+func (l *eventLog) repair() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last := l.lastLocked(); last != nil {
+		if err := cutTornLine(last.path); err != nil {
+			return err
+		}
+		info, err := os.Stat(last.path)
+		if err != nil {
+			return err
+		}
+		cut := last.size - info.Size()
+		l.kept -= cut
+		l.written -= cut
+		last.size -= cut
+	}
+	l.loaded = false
+	return l.loadLocked()
+}
+
+// append gives the event its offset and writes it. A gap takes as many offsets as it
+// stands for. inMemory reports that events wait in memory because the disk is full.
+func (l *eventLog) append(event contract.Event) (inMemory bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.retired {
+		return false, fs.ErrNotExist
+	}
+	if err := l.loadLocked(); err != nil {
+		return false, err
+	}
+	event.Offset = l.next
+	line, err := marshalEvent(&event)
+	if err != nil {
+		return false, err
+	}
+	if err := l.writeLocked(line); err != nil {
+		return false, err
+	}
+	size := int64(len(line))
+	l.next += offsets(event)
+	l.lastLocked().grow(event.Offset, size, l.next)
+	l.kept += size
+	l.written += size
+	return l.unwritten > 0, nil
+}
+
+// marshalEvent returns the event's line. An event over the bound becomes a gap; the
+// callers' own bounds should not let one get here.
+func marshalEvent(event *contract.Event) ([]byte, error) {
+	line, err := json.Marshal(event)
+	if err == nil && len(line) > contract.MaxEventBytes {
+		*event = contract.Event{Offset: event.Offset, Time: event.Time, Type: contract.EventGap, Bytes: int64(len(line)), Events: 1}
+		line, err = json.Marshal(event)
+	}
+	return append(line, '\n'), err
+}
+
+// offsets is how many offsets an event takes.
+func offsets(e contract.Event) int64 { return max(1, e.Events) }
+
+// writeLocked writes a line to the last segment, or to memory if the disk is full.
+func (l *eventLog) writeLocked(line []byte) error {
+	if last := l.lastLocked(); last == nil || last.unwritten == nil {
+		if err := l.writeToFileLocked(line); !isFull(err) {
+			return err
+		}
+	}
+	return l.writeToMemoryLocked(line)
+}
+
+func (l *eventLog) writeToFileLocked(line []byte) error {
+	seg, err := l.segmentForLocked(int64(len(line)))
+	if err != nil {
+		return err
+	}
+	if n, err := l.file.Write(line); err != nil {
+		if n > 0 { // a partial line must not precede the next one
+			_ = l.file.Truncate(seg.size)
+		}
+		return err
+	}
+	return nil
+}
+
+// segmentForLocked returns the open segment that takes n more bytes: a new one when
+// the last is full.
+func (l *eventLog) segmentForLocked(n int64) (*segment, error) {
+	last := l.lastLocked()
+	if last == nil || last.size > 0 && last.size+n > l.limit/segmentsPerLog {
+		l.closeFileLocked()
+		l.dropMiddleLocked()
+		last = newSegment(l.dir, l.next, l.written)
+		l.segments = append(l.segments, last)
+	}
+	if l.file != nil && !deleted(l.file) {
+		return last, nil
+	}
+	return last, l.openLocked(last)
+}
+
+// openLocked opens the file of the last segment. If the file was deleted while it
+// was open, it is made again with its content.
+func (l *eventLog) openLocked(last *segment) error {
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return err
+	}
+	file, err := openAppend(last.path)
+	if err != nil {
+		return err
+	}
+	if l.file != nil {
+		if _, err := io.Copy(file, io.NewSectionReader(l.file, 0, last.size)); err != nil {
+			file.Close()
+			return errors.Join(err, os.Remove(last.path))
+		}
+		l.file.Close()
+	}
+	l.file, last.file = file, file
+	return nil
+}
+
+// lastLocked is the segment that is written to, nil if there is none.
+func (l *eventLog) lastLocked() *segment {
+	if len(l.segments) == 0 {
+		return nil
+	}
+	return l.segments[len(l.segments)-1]
+}
+
+// dropMiddleLocked makes room for one more segment.
+func (l *eventLog) dropMiddleLocked() {
+	const head = segmentsPerLog / 2
+	for len(l.segments) > head && l.kept+l.limit/segmentsPerLog > l.limit {
+		old := l.segments[head]
+		if err := os.Remove(old.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		l.kept -= old.size
+		l.segments = slices.Delete(l.segments, head, head+1)
+	}
+}
+
+// dropMissingLocked forgets segments whose files were deleted: readers get a gap.
+func (l *eventLog) dropMissingLocked() {
+	l.segments = slices.DeleteFunc(l.segments, func(s *segment) bool {
+		if s.unwritten != nil || s.file != nil {
+			return false
+		}
+		if _, err := os.Stat(s.path); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+		l.kept -= s.size
+		return true
+	})
+}
+
+// end is the offset of the next event. For a log that is not loaded yet it is the
+// last saved one; reading finds output that followed.
+func (l *eventLog) end() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next
+}
+
+// everWritten is the size of all events so far, in bytes.
+func (l *eventLog) everWritten() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.written
+}
+
+// size is what the log occupies, in bytes.
+func (l *eventLog) size() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept
+}
+
+// close closes the file; a late event opens it again.
+func (l *eventLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closeFileLocked()
+}
+
+func (l *eventLog) closeFileLocked() {
+	if l.file != nil {
+		l.file.Close()
+		l.file, l.lastLocked().file = nil, nil
+	}
+}
+
+// drop deletes all events. A reader gets one gap.
+func (l *eventLog) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.loadLocked()
+	l.closeFileLocked()
+	for _, s := range l.segments {
+		os.Remove(s.path)
+	}
+	l.releaseMemoryLocked()
+	l.segments, l.kept = nil, 0
+}
+
+// retire ends all writing, because the execution is forgotten.
+func (l *eventLog) retire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closeFileLocked()
+	l.releaseMemoryLocked()
+	l.retired = true
+}

@@ -1,0 +1,139 @@
+package journal
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+)
+
+// folder is where the next execution is kept, with its files open. A spare one is
+// made while the kernel is idle, because making it takes a tenth of a quick run.
+type folder struct {
+	dir    string
+	state  *os.File
+	events *os.File // the log's first segment
+}
+
+func newFolder(parent string) (*folder, error) {
+	f, err := unmadeFolder(parent)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return nil, err
+	}
+	if f.state, err = openAppend(filepath.Join(f.dir, stateFileName)); err == nil {
+		f.events, err = openAppend(newSegment(f.dir, 0, 0).path)
+	}
+	if err != nil {
+		f.remove()
+		return nil, err
+	}
+	return f, nil
+}
+
+// unmadeFolder names a folder that is made once the disk has room for it.
+func unmadeFolder(parent string) (*folder, error) {
+	id, err := uuid.NewV7()
+	return &folder{dir: filepath.Join(parent, id.String())}, err
+}
+
+func openAppend(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+}
+
+func (f *folder) remove() {
+	if f.state != nil {
+		f.state.Close()
+	}
+	if f.events != nil {
+		f.events.Close()
+	}
+	os.RemoveAll(f.dir)
+}
+
+// isSpare reports whether dir is a spare folder that was never used.
+func isSpare(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, stateFileName))
+	return err == nil && info.Size() == 0
+}
+
+// nextFolderLocked returns the spare folder, or a new one.
+func (j *Journal) nextFolderLocked() (*folder, error) {
+	f := j.spare
+	j.spare = nil
+	if f != nil && deleted(f.state) {
+		f.remove()
+		f = nil
+	}
+	if j.reserve.missing() {
+		j.restoreLocked()
+	}
+	if f != nil {
+		return f, nil
+	}
+	f, err := newFolder(j.cfg.Dir)
+	if isFull(err) {
+		return unmadeFolder(j.cfg.Dir)
+	}
+	return f, err
+}
+
+// MakeSpare prepares a folder for the next execution, unless there is one already. Only
+// one goroutine may call it. If it can't be made, Create tries again and reports why.
+func (j *Journal) MakeSpare() {
+	j.mu.Lock()
+	exists := j.spare != nil
+	j.mu.Unlock()
+	if exists {
+		return
+	}
+	f, err := newFolder(j.cfg.Dir) // without the lock: a submit need not wait for it
+	if err != nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.spare = f
+}
+
+// RemoveSpare undoes MakeSpare.
+func (j *Journal) RemoveSpare() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.spare != nil {
+		j.spare.remove()
+		j.spare = nil
+	}
+}
+
+// Restore writes again what the state directory held before it was deleted: the states
+// of all executions and the tombstones. Output is lost, except that of logs that are
+// still open. Flush does the rest.
+func (j *Journal) Restore() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.restoreLocked()
+}
+
+func (j *Journal) restoreLocked() {
+	if err := os.MkdirAll(j.cfg.Dir, 0o700); err != nil {
+		j.log.Error("making the deleted execution log's folder again", "err", err)
+		return
+	}
+	j.reserve.restore()
+	count := 0
+	for _, r := range j.order {
+		if r.checkFile() {
+			j.reserve.add(r, nil)
+			count++
+		}
+	}
+	if count > 0 {
+		j.log.Warn("folders of executions were deleted; their states are saved again", "count", count)
+	}
+	if err := j.tombstones.restore(); err != nil {
+		j.log.Error("writing the deleted tombstones again", "err", err)
+	}
+}

@@ -1,0 +1,199 @@
+// Package journal keeps on disk what every execution produced: its states, its
+// events and its big payloads. They can be read from any offset, also by the
+// executor that is started next.
+//
+// It knows nothing of kernels, queues or HTTP. All that it keeps is bounded: the
+// output of old executions is deleted first, then the executions themselves, of
+// which tombstones remain. A full disk or a deleted folder does not stop it.
+//
+// Start reading at Journal.Create and Record.Append, then go on to events.go for
+// the files and reserve.go for what happens on a full disk.
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+
+	"colabrelay/shared/contract"
+)
+
+// Errors of the journal.
+var (
+	ErrNotFound  = errors.New("no such execution")
+	ErrNoBlob    = errors.New("no such blob")
+	ErrConflict  = errors.New("this request_id was used for another submit")
+	ErrDiskFull  = errors.New("the disk is full")
+	ErrBadOffset = errors.New("offset is past the end of the log")
+)
+
+// Limits bound what the journal keeps. The zero value of a field means its default.
+type Limits struct {
+	LogBytes   int64 // events of one execution, and as many bytes of blobs; 256 MiB
+	StateSize  int64 // all executions together; 4 GiB, the oldest finished output is deleted first
+	Kept       int   // executions with a folder: the user's and the relay's own each; 2,000
+	Tombstones int   // request_ids remembered beyond those: at least this many, at most twice; 150,000
+}
+
+// DefaultLimits are the contract's.
+var DefaultLimits = Limits{LogBytes: 256 << 20, StateSize: 4 << 30, Kept: 2000, Tombstones: 150_000}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		LogBytes:   cmp.Or(l.LogBytes, DefaultLimits.LogBytes),
+		StateSize:  cmp.Or(l.StateSize, DefaultLimits.StateSize),
+		Kept:       cmp.Or(l.Kept, DefaultLimits.Kept),
+		Tombstones: cmp.Or(l.Tombstones, DefaultLimits.Tombstones),
+	}
+}
+
+// Config says where the journal is kept.
+type Config struct {
+	Dir    string // holds one folder for each execution
+	Limits Limits
+	Log    *slog.Logger
+}
+
+// Journal holds the executions of one state directory.
+type Journal struct {
+	cfg        Config
+	log        *slog.Logger
+	reserve    *reserve
+	tombstones *tombstones
+
+	mu        sync.Mutex
+	byID      map[string]*Record
+	byRequest map[string]*Record
+	order     []*Record // oldest first
+	spare     *folder   // for the next execution; nil while none is prepared
+}
+
+// Open reads what earlier executors left in cfg.Dir. Executions that were running
+// when their executor was killed become lost, those that were waiting cancelled.
+func Open(cfg Config) (*Journal, error) {
+	cfg.Limits = cfg.Limits.withDefaults()
+	j := &Journal{
+		cfg:       cfg,
+		log:       cfg.Log.With("component", "journal"),
+		byID:      map[string]*Record{},
+		byRequest: map[string]*Record{},
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the execution log's folder: %w", err)
+	}
+	var err error
+	if j.tombstones, err = openTombstones(cfg.Dir, cfg.Limits.Tombstones); err != nil {
+		return nil, err
+	}
+	if err := j.recover(); err != nil {
+		j.tombstones.close()
+		return nil, fmt.Errorf("reading the execution log: %w", err)
+	}
+	j.Trim()
+	j.Flush()
+	return j, nil
+}
+
+// Create adds a queued execution of s. When it returns, the execution is on disk:
+// in its own folder or, when the disk is full, in the reserve. The error is
+// ErrDiskFull when neither has room.
+func (j *Journal) Create(s contract.Submit) (*Record, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f, err := j.nextFolderLocked()
+	var r *Record
+	if err == nil {
+		r, err = createRecord(f, s, j.cfg.Limits.LogBytes, j.reserve)
+	}
+	if isFull(err) {
+		return nil, ErrDiskFull
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing the execution log: %w", err)
+	}
+	j.addLocked(r)
+	return r, nil
+}
+
+func (j *Journal) addLocked(r *Record) {
+	j.byID[r.ID] = r
+	j.byRequest[r.requestID] = r
+	j.order = append(j.order, r)
+}
+
+// Submitted returns the id of the execution that an earlier submit with the same
+// request_id created, or an empty id. The error is ErrConflict when that submit
+// differs from s.
+func (j *Journal) Submitted(s contract.Submit) (id string, err error) {
+	j.mu.Lock()
+	r, ok := j.byRequest[s.RequestID]
+	j.mu.Unlock()
+	if !ok {
+		var old tombstone
+		if old, ok = j.tombstones.byRequest(s.RequestID); ok {
+			r = old.record(j.cfg.Dir)
+		}
+	}
+	switch {
+	case !ok:
+		return "", nil
+	case !r.same(s):
+		return "", ErrConflict
+	}
+	return r.ID, nil
+}
+
+// Find returns an execution. Of one that only a tombstone remembers, the events
+// are a single gap. The error is ErrNotFound.
+func (j *Journal) Find(id string) (*Record, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if r, ok := j.byID[id]; ok {
+		return r, nil
+	}
+	if old, ok := j.tombstones.byID(id); ok {
+		return old.record(j.cfg.Dir), nil
+	}
+	return nil, ErrNotFound
+}
+
+// maxListedError bounds the text of an error in a list, in bytes.
+const maxListedError = 1 << 10
+
+// List returns the newest executions, at most limit, without events and tracebacks.
+func (j *Journal) List(limit int) []contract.Execution {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	list := make([]contract.Execution, 0, min(limit, len(j.order)))
+	for i := len(j.order) - 1; i >= 0 && len(list) < limit; i-- {
+		list = append(list, brief(j.order[i].Snapshot()))
+	}
+	return list
+}
+
+// brief shortens errors: a list of a thousand failures would take tens of megabytes.
+func brief(x contract.Execution) contract.Execution {
+	if x.Error != nil {
+		x.Error = &contract.ExecutionError{EName: x.Error.EName, EValue: Shorten(x.Error.EValue, maxListedError)}
+	}
+	x.Reason = Shorten(x.Reason, maxListedError)
+	return x
+}
+
+// Blob opens a payload that an event of the execution refers to by a BlobRef.
+func (j *Journal) Blob(id, sha256 string) (*os.File, error) {
+	r, err := j.Find(id)
+	if err != nil {
+		return nil, err
+	}
+	return r.blobs.open(sha256)
+}
+
+// NeedsFlush reports whether something has not been written to its folder yet.
+func (j *Journal) NeedsFlush() bool { return j.reserve.needsFlush() }
+
+// Flush tries to write what could not be written before.
+func (j *Journal) Flush() { j.reserve.flush() }

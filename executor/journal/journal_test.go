@@ -1,0 +1,157 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
+
+	"colabrelay/shared/contract"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openIn(t *testing.T, dir string, limits Limits) *Journal {
+	t.Helper()
+	j, err := Open(Config{Dir: dir, Limits: limits, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func create(t *testing.T, j *Journal, s contract.Submit) *Record {
+	t.Helper()
+	r, err := j.Create(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func stdout(text string) contract.Event {
+	return contract.Event{Type: contract.EventStream, Name: contract.Stdout, Text: text}
+}
+
+// finished adds an execution that printed text and succeeded.
+func finished(t *testing.T, j *Journal, s contract.Submit, text string) *Record {
+	t.Helper()
+	r := create(t, j, s)
+	if err := r.Append(stdout(text)); err != nil {
+		t.Fatal(err)
+	}
+	r.Finish(contract.StatusSucceeded, "", 0)
+	j.Trim()
+	return r
+}
+
+func read(t *testing.T, j *Journal, id string) contract.Execution {
+	t.Helper()
+	x, err := j.Read(t.Context(), id, ReadRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func TestForgottenRequestIDIsStillKnown(t *testing.T) {
+	const kept = 5
+	dir := t.TempDir()
+	j := openIn(t, dir, Limits{Kept: kept})
+	first := contract.Submit{RequestID: "the-first", Code: "n += 1\nprint('ran')"}
+	id := finished(t, j, first, "ran\n").ID
+	for n := range kept + 2 {
+		finished(t, j, contract.Submit{RequestID: fmt.Sprint(n), Code: "pass"}, "")
+	}
+	if _, err := os.Stat(filepath.Join(dir, id)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its folder: %v", err)
+	}
+	for when, j := range map[string]*Journal{"immediately": j, "after a restart": openIn(t, dir, Limits{Kept: kept})} {
+		if again, err := j.Submitted(first); err != nil || again != id {
+			t.Fatalf("%s: %q, %v; want %q", when, again, err, id)
+		}
+		other := first
+		other.Code = "n += 2"
+		if _, err := j.Submitted(other); !errors.Is(err, ErrConflict) {
+			t.Errorf("%s, other code: %v", when, err)
+		}
+		x := read(t, j, id)
+		if x.FinishedAt == nil || x.Reason == "" || len(x.Events) != 1 || x.Events[0].Bytes == 0 {
+			t.Errorf("%s: %+v", when, x)
+		}
+		want := contract.Execution{
+			ExecutionID: id, RequestID: first.RequestID, Status: contract.StatusSucceeded,
+			TimeoutSeconds: contract.DefaultTimeout.Seconds(), NextOffset: 1, End: true,
+			Events: []contract.Event{{Type: contract.EventGap, Events: 1}},
+		}
+		ignore := cmp.Options{
+			cmpopts.IgnoreFields(contract.Execution{}, "CreatedAt", "FinishedAt", "Reason"), cmpopts.IgnoreFields(contract.Event{}, "Bytes"),
+		}
+		if diff := cmp.Diff(want, x, ignore); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+}
+
+func TestTheRelaysOwnExecutionsDisplaceOnlyEachOther(t *testing.T) {
+	j := openIn(t, t.TempDir(), Limits{Kept: 10, StateSize: 600_000})
+	users := finished(t, j, contract.Submit{RequestID: "user", Code: "1"}, strings.Repeat("x", 100_000))
+	for n := range 30 {
+		finished(t, j, contract.Submit{RequestID: fmt.Sprint("own-", n), Code: "1", Unstored: true}, strings.Repeat("y", 100_000))
+	}
+	if x := read(t, j, users.ID); len(x.Events) != 1 || len(x.Events[0].Text) != 100_000 {
+		t.Error("the user's output was deleted")
+	}
+	if n := len(j.List(100)); n != 11 {
+		t.Errorf("%d executions are kept, want the user's and 10 of the relay's", n)
+	}
+	for n := range 30 {
+		if _, err := j.Submitted(contract.Submit{RequestID: fmt.Sprint("own-", n), Code: "other", Unstored: true}); !errors.Is(err, ErrConflict) {
+			t.Errorf("own execution %d: %v", n, err)
+		}
+	}
+}
+
+// A request_id never changes its meaning, not even when the executor is killed.
+func TestTheSameRequestIDStoredAndUnstoredIsAConflict(t *testing.T) {
+	dir := t.TempDir()
+	j := openIn(t, dir, Limits{})
+	submits := []contract.Submit{{RequestID: "stored", Code: "1"}, {RequestID: "unstored", Code: "1", Unstored: true}}
+	ids := map[string]string{}
+	for _, s := range submits {
+		ids[s.RequestID] = create(t, j, s).ID
+	}
+	for when, j := range map[string]*Journal{"immediately": j, "after a kill": openIn(t, dir, Limits{})} {
+		for _, s := range submits {
+			if id, err := j.Submitted(s); err != nil || id != ids[s.RequestID] {
+				t.Errorf("%s, %s again: %q, %v", when, s.RequestID, id, err)
+			}
+			s.Unstored = !s.Unstored
+			if _, err := j.Submitted(s); !errors.Is(err, ErrConflict) {
+				t.Errorf("%s, %s reversed: %v", when, s.RequestID, err)
+			}
+		}
+	}
+}
+
+func TestEventOverTheBoundBecomesAGap(t *testing.T) {
+	j := openIn(t, t.TempDir(), Limits{})
+	r := create(t, j, contract.Submit{RequestID: "r", Code: "1"})
+	for _, text := range []string{strings.Repeat("x", contract.MaxEventBytes), "after"} {
+		if err := r.Append(stdout(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := read(t, j, r.ID)
+	if x.NextOffset != 2 || x.Events[0].Type != contract.EventGap || x.Events[0].Bytes <= contract.MaxEventBytes || x.Events[1].Text != "after" {
+		t.Errorf("next offset %d of %d events", x.NextOffset, len(x.Events))
+	}
+}

@@ -1,0 +1,294 @@
+package journal
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"colabrelay/shared/contract"
+)
+
+// Record is one execution. Its folder holds what must outlive the executor: the
+// state file, the event log and the blobs.
+type Record struct {
+	ID       string
+	Unstored bool // leaves no trace in the kernel's history
+
+	requestID string
+	digest    string // of the code
+	dir       string
+	events    *eventLog
+	blobs     *blobStore
+	reserve   *reserve
+
+	mu      sync.Mutex
+	state   contract.Execution
+	file    stateFile
+	changed chan struct{} // closed at each change, then replaced
+}
+
+// createRecord makes an execution of s in a prepared folder, which it then owns.
+// On a full disk its first line goes to the reserve.
+func createRecord(f *folder, s contract.Submit, logBytes int64, reserve *reserve) (*Record, error) {
+	timeout := s.TimeoutSeconds
+	if timeout == 0 {
+		timeout = contract.DefaultTimeout.Seconds()
+	}
+	line := stateLine{
+		Execution: contract.Execution{
+			ExecutionID:    filepath.Base(f.dir),
+			RequestID:      s.RequestID,
+			Status:         contract.StatusQueued,
+			CreatedAt:      time.Now().UTC(),
+			TimeoutSeconds: timeout,
+			CodePreview:    preview(s.Code),
+		},
+		CodeSHA256: digest(s.Code),
+		Unstored:   s.Unstored,
+	}
+	r := newRecord(f.dir, line, newEventLog(f, logBytes, reserve), &blobStore{dir: f.dir, limit: logBytes})
+	r.file.file, r.reserve = f.state, reserve
+	if err := r.saveLocked(); err != nil { // nobody else has it yet
+		reserve.remove(r)
+		f.remove()
+		return nil, err
+	}
+	if r.file.unsaved {
+		r.state.Reason = InMemoryReason
+	}
+	return r, nil
+}
+
+func newRecord(dir string, line stateLine, events *eventLog, blobs *blobStore) *Record {
+	return &Record{
+		ID:        line.ExecutionID,
+		Unstored:  line.Unstored,
+		requestID: line.RequestID,
+		digest:    line.CodeSHA256,
+		dir:       dir,
+		events:    events,
+		blobs:     blobs,
+		state:     line.Execution,
+		file:      stateFile{path: filepath.Join(dir, stateFileName)},
+		changed:   make(chan struct{}),
+	}
+}
+
+func digest(code string) string {
+	sum := sha256.Sum256([]byte(code))
+	return hex.EncodeToString(sum[:])
+}
+
+// preview is the first line of the code that is not blank.
+func preview(code string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(code), "\n")
+	line = strings.TrimSpace(line)
+	if utf8.RuneCountInString(line) <= contract.CodePreviewRunes {
+		return line
+	}
+	return string([]rune(line)[:contract.CodePreviewRunes-1]) + "…"
+}
+
+// same reports whether s is the submit that created the execution.
+func (r *Record) same(s contract.Submit) bool {
+	return r.digest == digest(s.Code) && r.Unstored == s.Unstored
+}
+
+// Update changes the state, saves it and wakes its readers. A state that can't be
+// saved holds in memory and is saved later. The error means that it is nowhere on
+// disk, so that the next executor would not know of it.
+func (r *Record) Update(change func(x *contract.Execution)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.state)
+	var err error
+	if !r.file.ended {
+		err = r.saveLocked()
+	}
+	if r.state.Status.Finished() {
+		r.file.ended = true
+		if !r.file.unsaved {
+			r.file.close()
+		}
+	}
+	r.broadcastLocked()
+	return err
+}
+
+// UpdateInMemory changes the state without saving it: the next Update does.
+func (r *Record) UpdateInMemory(change func(x *contract.Execution)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.state)
+}
+
+// Finish ends the execution.
+func (r *Record) Finish(status contract.Status, reason string, memoryAfter uint64) {
+	_ = r.Update(func(x *contract.Execution) { // saved later if it can't be now
+		now := time.Now().UTC()
+		x.Status, x.FinishedAt, x.QueuePosition = status, &now, 0
+		x.MemoryAfterBytes, x.Reason = memoryAfter, reason
+	})
+}
+
+// SetQueuePosition is for readers only: to the next executor it would mean nothing.
+func (r *Record) SetQueuePosition(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state.QueuePosition != n {
+		r.state.QueuePosition = n
+		r.broadcastLocked()
+	}
+}
+
+// Append adds an event and wakes the readers. On a full disk the event is kept in
+// memory; the error is ErrDiskFull if there is no room there either.
+func (r *Record) Append(event contract.Event) error {
+	inMemory, err := r.events.append(event)
+	if isFull(err) {
+		return ErrDiskFull
+	}
+	if err != nil {
+		return err
+	}
+	if inMemory {
+		r.reserve.add(r, ErrDiskFull)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broadcastLocked()
+	return nil
+}
+
+// PutBlob keeps a big payload, which write is called to write and which takes at
+// most size bytes.
+func (r *Record) PutBlob(size int64, write func(io.Writer) error) (contract.Blob, error) {
+	return r.blobs.put(size, write)
+}
+
+// CloseLog closes the event log's file. A later event opens it again.
+func (r *Record) CloseLog() { r.events.close() }
+
+func (r *Record) broadcastLocked() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *Record) changes() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+// Snapshot returns the execution without its events.
+func (r *Record) Snapshot() contract.Execution {
+	r.mu.Lock()
+	x := r.state
+	r.mu.Unlock()
+	x.Events = []contract.Event{}
+	x.NextOffset = r.events.end()
+	return x
+}
+
+// InMemory reports whether the disk lacks a part of the execution, after one more
+// attempt to write it.
+func (r *Record) InMemory() bool {
+	_ = r.flush()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.file.unsaved || r.events.inMemory()
+}
+
+// saveLocked appends the state to its file or, on a full disk, to the reserve. After
+// any error it is to be saved again later.
+func (r *Record) saveLocked() error {
+	line, err := r.lineLocked()
+	if err != nil {
+		return err
+	}
+	err = r.file.append(line)
+	if r.file.unsaved = err != nil; err == nil {
+		return nil
+	}
+	r.reserve.add(r, err)
+	if !isFull(err) {
+		return err
+	}
+	return r.reserve.put(line)
+}
+
+func (r *Record) lineLocked() ([]byte, error) {
+	line := stateLine{Execution: r.state, CodeSHA256: r.digest, Unstored: r.Unstored}
+	line.NextOffset = r.events.end()
+	data, err := json.Marshal(line)
+	return append(data, '\n'), err
+}
+
+// flush writes what could not be written before.
+func (r *Record) flush() error {
+	if err := r.events.flush(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.file.unsaved {
+		return nil
+	}
+	line, err := r.lineLocked()
+	if err == nil {
+		err = r.file.append(line)
+	}
+	if err != nil {
+		return err
+	}
+	r.file.unsaved = false
+	if r.file.ended {
+		r.file.close()
+	}
+	return nil
+}
+
+// checkFile reports whether the state file is missing, and marks it as unsaved then.
+func (r *Record) checkFile() (missing bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err := os.Stat(r.file.path); err == nil {
+		return false
+	}
+	r.file.unsaved = true
+	return true
+}
+
+func (r *Record) bytes() int64 { return r.events.size() + r.blobs.size() }
+
+// dropOutput deletes the events and blobs. The state stays: a reader still learns
+// how the execution ended, and a retried submit still runs nothing.
+func (r *Record) dropOutput() (freed int64) {
+	freed = r.bytes()
+	r.events.drop()
+	r.blobs.drop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broadcastLocked()
+	return freed
+}
+
+// Shorten cuts s to at most n bytes, between two characters, and marks the cut.
+func Shorten(s string, n int) string {
+	const mark = "…"
+	if len(s) <= n {
+		return s
+	}
+	n = max(0, n-len(mark))
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
+}
