@@ -2,6 +2,7 @@ package chunked
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"time"
 
@@ -11,145 +12,214 @@ import (
 )
 
 const (
-	// liveWait is how long a submit waits when someone watches; reads follow.
+	// liveWait is how long a submit waits if somebody watches the run; reads follow it.
 	liveWait = 5 * time.Second
-	// A watched batch is read about every mostPause, sooner when its end is near:
-	// each request counts against the tunnel's month.
+	// While a batch runs, reads are between leastPause and mostPause apart, and closer
+	// when the batch's end is near. Each request counts against the tunnel's monthly limit.
 	mostPause  = 4 * time.Second
 	leastPause = 500 * time.Millisecond
 )
 
-// errGone: the batch in flight is no more, or never was.
-var errGone = errors.New("the batch in flight is gone")
+var (
+	// errBatchMissing: the running batch no longer exists, or was never accepted.
+	errBatchMissing = errors.New("the running batch no longer exists")
+	// errVMReplaced: another VM than the recorded one answers. Nothing ran there.
+	errVMReplaced = errors.New("another VM answers at this address")
+	// errPackageMissing: the kernel does not have the Python package, so the batch ran nothing.
+	errPackageMissing = errors.New("the kernel does not have the package")
+	// errNoMarkers: batches succeed without reporting any progress.
+	errNoMarkers = errors.New("two batches ended without a progress marker: the display publisher of the kernel was replaced, or its messages are lost")
+)
 
-// find asks what became of the batch in flight. It gives errGone when it is known
-// that it will not run any more: what it had confirmed counts, the rest runs again.
-func (a *advance) find(ctx context.Context) (contract.Execution, error) {
-	f := a.state.InFlight
-	if f.ExecutionID == "" { // the submit's answer was lost, or the relay died before it came
-		id, err := a.lookUp(ctx, f)
-		switch {
-		case err != nil:
+// submit submits the next batch, after recording it on disk.
+func (a *advance) submit(ctx context.Context, withPackage bool) (contract.Execution, error) {
+	if a.vm.InstanceID() == "" { // any signed answer names it
+		if _, err := a.vm.List(ctx, 1); err != nil {
 			return contract.Execution{}, err
-		case a.replaced():
-			return contract.Execution{}, errGone
-		case id == "":
-			return a.again(ctx)
 		}
-		f.ExecutionID = id
 	}
-	e, err := a.vm.Execution(ctx, f.ExecutionID, f.Offset, 0, contract.MaxReadBytes)
-	if refusedAs(err, contract.CodeNotFound) {
-		if !a.replaced() {
-			a.note("the VM no longer knows the batch of iterations %d to %d; the kernel itself tells how far it came", f.Lo, f.Hi-1)
+	r := a.record
+	r.InFlight = a.nextBatch(withPackage)
+	if err := a.save(); err != nil {
+		r.InFlight = nil
+		return contract.Execution{}, err
+	}
+	a.onDisk = true
+	e, err := a.send(ctx)
+	if refusedAs(err, contract.CodeNewInstance) {
+		recorded := r.InFlight.InstanceID
+		r.InFlight = nil
+		if a.batches > 0 || a.vm.InstanceID() == recorded { // replaced during this call
+			return e, err
 		}
-		return e, errGone
+		return e, errVMReplaced // the answer named the new VM, so the next attempt reaches it
+	}
+	if err == nil {
+		a.batches++
 	}
 	return e, err
 }
 
-// lookUp finds a batch by its request_id; empty when it is not there.
-func (a *advance) lookUp(ctx context.Context, f *Batch) (id string, err error) {
+func (a *advance) nextBatch(withPackage bool) *Batch {
+	r := a.record
+	b := &Batch{
+		RequestID: rand.Text(), InstanceID: a.vm.InstanceID(),
+		Lo: r.Done, Hi: min(r.N, r.Done+max(1, a.spec.BatchSize)),
+		Timeout: r.deadline(), SubmittedAt: time.Now().UTC(),
+		OnNew: a.onNew(), Analyse: r.Carried == nil, WithPackage: withPackage,
+	}
+	b.CodeSHA256 = hash(a.cell(b))
+	return b
+}
+
+// send submits the recorded batch, for the first time or again.
+func (a *advance) send(ctx context.Context) (contract.Execution, error) {
+	b := a.record.InFlight
+	wait := time.Until(a.opt.Until) * 9 / 10 // the rest is for reading: the answer has the first events only
+	if a.opt.Live {
+		wait = min(wait, liveWait)
+	}
+	return a.vm.SubmitTo(ctx, b.InstanceID, contract.Submit{
+		RequestID: b.RequestID, Code: a.cell(b),
+		TimeoutSeconds: b.Timeout, WaitSeconds: max(0, wait.Seconds()), Unstored: true,
+	})
+}
+
+func refusedAs(err error, code contract.Code) bool {
+	var refused *contract.Error
+	return errors.As(err, &refused) && refused.Code == code
+}
+
+// findBatch returns the execution of the recorded batch. It returns errBatchMissing if the
+// batch will certainly not run any more: the iterations that it confirmed count, and the
+// others run again.
+func (a *advance) findBatch(ctx context.Context) (contract.Execution, error) {
+	b := a.record.InFlight
+	if b.ExecutionID == "" { // the submit's answer was lost, or the relay died before it arrived
+		id, err := a.findByRequestID(ctx, b)
+		switch {
+		case err != nil:
+			return contract.Execution{}, err
+		case a.vmReplaced():
+			return contract.Execution{}, errBatchMissing
+		case id == "":
+			return a.resubmit(ctx)
+		}
+		b.ExecutionID = id
+	}
+	e, err := a.vm.Execution(ctx, b.ExecutionID, b.Offset, 0, contract.MaxReadBytes)
+	if refusedAs(err, contract.CodeNotFound) {
+		if !a.vmReplaced() {
+			a.addNote("the VM no longer has the batch of iterations %d to %d; the kernel's own record says which of them ran", b.Lo, b.Hi-1)
+		}
+		return e, errBatchMissing
+	}
+	return e, err
+}
+
+// findByRequestID returns the execution_id of a batch, or an empty string if the VM does not
+// list it.
+func (a *advance) findByRequestID(ctx context.Context, b *Batch) (id string, err error) {
 	list, err := a.vm.List(ctx, contract.MaxListExecutions)
 	if err != nil {
 		return "", err
 	}
 	for _, e := range list.Executions {
-		if e.RequestID == f.RequestID {
+		if e.RequestID == b.RequestID {
 			return e.ExecutionID, nil
 		}
 	}
 	return "", nil
 }
 
-// replaced reports, and notes, that the VM that answered is not the batch's.
-func (a *advance) replaced() bool {
-	f := a.state.InFlight
-	if a.vm.InstanceID() == f.InstanceID {
+// vmReplaced reports whether the VM that answered last is not the one that the batch was
+// submitted to, and adds a note if so.
+func (a *advance) vmReplaced() bool {
+	b := a.record.InFlight
+	if a.vm.InstanceID() == b.InstanceID {
 		return false
 	}
-	a.note("the VM is another one than before: of the batch of iterations %d to %d what was not confirmed by then runs again here", f.Lo, f.Hi-1)
+	a.addNote("the VM was replaced: iterations of the batch from %d to %d that were not confirmed run again on the new one", b.Lo, b.Hi-1)
 	return true
 }
 
-// again submits a batch that was never accepted, under its old request_id: should
-// the first try still be on its way, it runs once all the same.
-func (a *advance) again(ctx context.Context) (contract.Execution, error) {
-	f := a.state.InFlight
-	if f.CodeSHA256 != hash(a.cell(f)) { // other code by now, or another release
-		return contract.Execution{}, errGone
+// resubmit submits a batch that the VM does not list, with its old request_id. If the first
+// request arrives later, the batch still runs only once.
+func (a *advance) resubmit(ctx context.Context) (contract.Execution, error) {
+	b := a.record.InFlight
+	if b.CodeSHA256 != hash(a.cell(b)) { // the code changed, or the relay's release
+		return contract.Execution{}, errBatchMissing
 	}
 	e, err := a.send(ctx)
-	if refusedAs(err, contract.CodeNewInstance) && a.replaced() {
-		return e, errGone
+	if refusedAs(err, contract.CodeNewInstance) && a.vmReplaced() {
+		return e, errBatchMissing
 	}
 	return e, err
 }
 
-// abandon ends the batch of a run that a restart replaced: nobody wants its
-// iterations any more. It may have ended, or its VM; then that is that.
-func (a *advance) abandon(ctx context.Context) {
-	f := a.abandoned
-	if f == nil {
+// interruptAbandoned interrupts the running batch of a run that was replaced. It ignores
+// errors, because the batch or its VM may have ended.
+func (a *advance) interruptAbandoned(ctx context.Context) {
+	b := a.abandoned
+	if b == nil {
 		return
 	}
 	a.abandoned = nil
-	id, err := f.ExecutionID, error(nil)
+	id, err := b.ExecutionID, error(nil)
 	if id == "" {
-		id, err = a.lookUp(ctx, f)
+		id, err = a.findByRequestID(ctx, b)
 	}
 	if err != nil || id == "" {
 		return
 	}
 	if _, err := a.vm.Interrupt(ctx, id); err == nil {
-		a.note("the batch of the run before was interrupted")
+		a.addNote("the running batch of the replaced run was interrupted")
 	}
 }
 
-// follow reads the batch to its end, or until the time is over or it waits for input.
-// It begins with the answer e.
+// follow reads the batch from its answer e on: to its end, until the call's time is over or
+// until the batch waits for input.
 func (a *advance) follow(ctx context.Context, e contract.Execution) (contract.Execution, error) {
-	f := a.state.InFlight
-	f.ExecutionID = e.ExecutionID
+	b := a.record.InFlight
+	b.ExecutionID = e.ExecutionID
 	return client.Follow(ctx, a.vm, e, client.FollowOptions{
-		From: f.Offset, Until: a.opt.Until, MaxBytes: contract.MaxReadBytes, Instance: f.InstanceID,
-		Visit:   func(e contract.Execution) bool { a.take(e); return true },
+		From: b.Offset, Until: a.opt.Until, MaxBytes: contract.MaxReadBytes, Instance: b.InstanceID,
+		Visit:   func(e contract.Execution) bool { a.readEvents(e); return true },
 		Spacing: a.spacing,
 	})
 }
 
-// spacing is how long to let some iterations pass between two reads: less when the end
-// is near.
+// spacing is how long to wait before the next read: less when the batch's end is near.
 func (a *advance) spacing() time.Duration {
-	f, s := a.state.InFlight, a.state
-	rest := time.Duration(float64(f.Hi-s.Done) * s.MeanSeconds * float64(time.Second))
-	rest = min(rest, batchTime-time.Since(f.SubmittedAt))
+	b, r := a.record.InFlight, a.record
+	rest := time.Duration(float64(b.Hi-r.Done) * r.MeanSeconds * float64(time.Second))
+	rest = min(rest, batchTime-time.Since(b.SubmittedAt))
 	return min(max(rest, leastPause), mostPause)
 }
 
-// take takes in an answer's events: markers into the record, the rest for the reader.
-func (a *advance) take(e contract.Execution) {
-	f := a.state.InFlight
+// readEvents applies the markers of an answer and passes its other events to Output.
+func (a *advance) readEvents(e contract.Execution) {
+	b := a.record.InFlight
 	if e.KernelID != "" { // a queued one has none
-		a.state.KernelID, a.state.InstanceID = e.KernelID, f.InstanceID
+		a.record.KernelID, a.record.InstanceID = e.KernelID, b.InstanceID
 	}
 	output := e.Events[:0:0]
 	for _, ev := range e.Events {
 		switch {
 		case IsMarker(ev):
-			a.mark(ev, e.KernelID)
+			a.applyMarker(ev, e.KernelID)
 			continue
 		case kernelpy.IsMissing(ev.Data):
-			a.missing = true
+			a.seen.packageMissing = true
 			continue
 		case ev.Type == contract.EventGap:
-			a.gap()
+			a.noteGap()
 		case ev.Type == contract.EventStream:
-			a.state.printed(ev.Text)
+			a.record.addOutput(ev.Text)
 		}
 		output = append(output, ev)
 	}
-	f.Offset = e.NextOffset
+	b.Offset = e.NextOffset
 	a.out.Batch = e
 	a.out.Batch.Events = nil
 	if a.opt.Output != nil && len(output) > 0 {
@@ -157,50 +227,9 @@ func (a *advance) take(e contract.Execution) {
 	}
 }
 
-func (a *advance) gap() {
-	if !a.gapTold {
-		a.gapTold = true
-		a.note("part of the output of iterations %d to %d is missing: the VM does not keep that much of one run", a.state.InFlight.Lo, a.state.InFlight.Hi-1)
-	}
-}
-
-// mark takes a marker into the record. Each one tells all before it: markers in
-// between may have been lost.
-func (a *advance) mark(ev contract.Event, kernelID string) {
-	s := a.state
-	m, ok := readMarker(ev, s)
-	if !ok {
-		return
-	}
-	a.marked = true
-	from := m.from()
-	switch {
-	case from < s.Done && s.Recover == recoverNone:
-		a.note("the kernel stands at iteration %d, as a state saved then was restored: iterations %d to %d, confirmed before, run again", from, from, s.Done-1)
-	case from > s.Done:
-		a.note("iterations %d to %d were done before this was known; their values, if any, are lost", s.Done, from-1)
-	}
-	s.confirm(from, kernelID, s.InstanceID)
-	s.confirm(m.Done, kernelID, s.InstanceID)
-	switch m.Event {
-	case eventDone:
-		s.took(m)
-		for _, v := range m.kept() {
-			s.keep(v)
-		}
-		if a.opt.Progress != nil {
-			a.opt.Progress(s)
-		}
-	case eventSetup:
-		s.SetupSeconds = max(s.SetupSeconds, m.Seconds)
-		if s.Done > 0 && s.InFlight.OnNew != onNewPrepare {
-			a.note("the set-up code ran before iteration %d, as this kernel had not run it: what iterations in another kernel left in variables is not there (restore_kernel_state brings back what save_kernel_state kept)", s.Done)
-		}
-	case eventFailed, eventSetupFailed:
-		a.failed = &m
-	case eventCarries:
-		s.Carried = &m.CarriedVariables
-	case eventLost, eventPrepared:
-		a.variables = m.Event
+func (a *advance) noteGap() {
+	if !a.seen.gap {
+		a.seen.gap = true
+		a.addNote("part of the output of iterations %d to %d is missing, because it is more than the VM keeps of one execution", a.record.InFlight.Lo, a.record.InFlight.Hi-1)
 	}
 }

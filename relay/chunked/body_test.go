@@ -9,13 +9,13 @@ import (
 	"colabrelay/shared/kernelpy"
 )
 
-// Every kind of body, run on one kernel of each stack.
+// bodies are code of all kinds, with what it prints.
 var bodies = map[string]struct {
 	setup, loop string
 	n           int64
 	want        string // printed
 }{
-	"the bridge's documented example": {
+	"the documented example": {
 		"import os; files = sorted(['a', 'b', 'c'])", "print(f'Processing {i}: {files[{i}]}')", 3,
 		"Processing 0: a\nProcessing 1: b\nProcessing 2: c\n",
 	},
@@ -48,7 +48,7 @@ func TestAnyBodyRuns(t *testing.T) {
 				s := spec(b.setup, b.loop, b.n)
 				s.Name = name
 				a := finish(t, dir, s, m)
-				if name == "shell and magics" { // a shell's terminal adds what it likes
+				if name == "shell and magics" { // a shell's terminal adds other characters
 					for _, line := range []string{"shell 0", "shell 1", "TimeitResult"} {
 						if !strings.Contains(a.printed, line) {
 							t.Errorf("printed %q without %q", a.printed, line)
@@ -68,12 +68,12 @@ func TestAnyBodyRuns(t *testing.T) {
 		}
 		m.python("del exec, compile, type, len, print, open, range, dict")
 		if got := m.python("print([n for n in globals() if 'colab_relay' in n], [n for n in __import__('sys').modules if 'colab_relay' in n and not n.startswith('" + kernelpy.Package() + "')])"); got != "[] ['colab_relay_runs']\n" {
-			t.Errorf("left behind: %s", got)
+			t.Errorf("left in the kernel: %s", got)
 		}
 	})
 }
 
-// A set in a slice is no [{i}]: it stays what it is, an error.
+// A set in a slice is not the notation [{i}], and remains an error.
 func TestOnlyTheDocumentedNotationIsRead(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		for name, loop := range map[string]string{
@@ -90,9 +90,9 @@ func TestOnlyTheDocumentedNotationIsRead(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoPythonIsToldBeforeAnythingRan(t *testing.T) {
+func TestSyntaxErrorIsReportedBeforeAnythingRuns(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		for name, c := range map[string]struct{ setup, loop, tells string }{
+		for name, c := range map[string]struct{ setup, loop, contains string }{
 			"loop":              {"print('ran')", "x = 1\nif x", "File <loop_code>, line 2"},
 			"setup":             {"def f(:\n  pass", "print('ran')", "File <setup_code>, line 1"},
 			"break":             {"print('ran')", "if i:\n    break", "use continue"},
@@ -111,26 +111,27 @@ func TestWhatIsNoPythonIsToldBeforeAnythingRan(t *testing.T) {
 				if a.Stop == nil || a.Stop.Iteration != nil || a.Stop.Setup || !a.Stop.Refused || a.printed != "" || a.Done != 0 {
 					t.Fatalf("%+v %v, printed %q", a.Stop, a.err, a.printed)
 				}
-				told := a.Stop.Execution.Error
-				text := strings.Join(told.Traceback, "\n")
-				if !strings.HasSuffix(told.EName, "Error") || !strings.Contains(text+told.EValue, c.tells) {
-					t.Errorf("%s: %s\n%s", told.EName, told.EValue, text)
+				raised := a.Stop.Execution.Error
+				text := strings.Join(raised.Traceback, "\n")
+				if !strings.HasSuffix(raised.EName, "Error") || !strings.Contains(text+raised.EValue, c.contains) {
+					t.Errorf("%s: %s\n%s", raised.EName, raised.EValue, text)
 				}
 				if strings.Contains(text, "colab_relay") || strings.Contains(text, "builtins[") {
 					t.Errorf("our own frames show:\n%s", text)
 				}
-				// Nothing is done, so mended code needs no on_change.
+				// No iteration is done, so fixed code needs no on_change.
 				s.Setup, s.Loop = "", "print(i)"
 				if a := finish(t, dir, s, m); a.printed != "0\n1\n2\n" {
-					t.Errorf("mended: %q", a.printed)
+					t.Errorf("fixed: %q", a.printed)
 				}
 			})
 		}
 	})
 }
 
-func TestTracebacksShowTheUsersOwnLines(t *testing.T) {
+func TestTracebacksShowOnlyTheUsersLines(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		m.restartKernel() // in a new kernel, the names of the code have no number
 		setup := "def f(n):\n    return 1 / n"
 		a := call(t, dir, spec(setup, "x = 5\nf(i)", 3), m, long)
 		if a.Stop == nil || a.Stop.Iteration == nil || *a.Stop.Iteration != 0 {
@@ -147,7 +148,7 @@ func TestTracebacksShowTheUsersOwnLines(t *testing.T) {
 				t.Errorf("%q shows in\n%s", ours, text)
 			}
 		}
-		// A function of an older text keeps its own lines.
+		// A function of earlier code keeps its own lines.
 		other := spec("", "try:\n    f(0)\nexcept ZeroDivisionError:\n    import traceback, inspect\n    print(traceback.format_exc())\n    print(inspect.getsource(f))", 1)
 		other.Name = "another"
 		if got := finish(t, dir, other, m).printed; strings.Count(got, "return 1 / n") != 2 {
@@ -156,7 +157,7 @@ func TestTracebacksShowTheUsersOwnLines(t *testing.T) {
 	})
 }
 
-// plain takes colours away.
+// plain removes colours.
 func plain(s string) string {
 	for {
 		before, rest, found := strings.Cut(s, "\x1b[")
@@ -170,7 +171,6 @@ func plain(s string) string {
 
 func TestResultsAreKeptAsJSONWithinBounds(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		m.python("import sys; sys.modules.pop('numpy', None)")
 		loop := `
 values = [
     1, -2.5, "text ä 😀 \"q\" \ud800", None, True, [1, (2, 3)], {"a": {1: 2}}, float("nan"), 10**30,
@@ -219,7 +219,7 @@ loops.append(loops)
 		if v := got[19]; !strings.HasPrefix(string(v.Value), "[[[") {
 			t.Errorf("a list that holds itself: %.60s %s", v.Value, v.Omitted)
 		}
-		// What only a function or class of theirs calls result is none, what global makes is.
+		// A local variable of a function or class is not result; a global one is.
 		for loop, want := range map[string]int{"def f():\n    result = 1\nf()": 0, "def f():\n    global result\n    result = i\nf()": 2, "for result in [i]: pass": 2, "(result := i)": 2} {
 			s := spec("", loop, 2)
 			s.Name = loop

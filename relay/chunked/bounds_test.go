@@ -9,34 +9,34 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-func TestSmallerNDropsWhatWasDonePastIt(t *testing.T) {
+func TestSmallerNDropsIterationsBeyondIt(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	s := spec("", "assert i < 40\nresult = i", 50)
 	if a := call(t, dir, s, m, long); a.Done != 40 || len(a.Results) != 40 {
 		t.Fatalf("%d done, %v", a.Done, a.err)
 	}
-	vm := &meddler{VM: m}
+	vm := &interceptor{VM: m}
 	s.N, s.OnChange = 10, Continue
 	a := finish(t, dir, s, vm)
 	if vm.count != 0 || len(a.Results) != 10 || a.Results[9].Iteration != 9 || len(a.Ranges) != 1 || a.Ranges[0].To != 10 {
 		t.Errorf("%d batches, %d values, ranges %v", vm.count, len(a.Results), a.Ranges)
 	}
-	if text := strings.Join(a.Notes, "; "); !strings.Contains(text, "40 iterations were done: those from 10 on no longer count") || strings.Contains(text, "goes on") {
+	if text := strings.Join(a.Notes, "; "); !strings.Contains(text, "40 iterations were done; those from 10 on no longer count") || strings.Contains(text, "continues") {
 		t.Errorf("notes %q", text)
 	}
 	if kept, err := Load(dir, s.Name); err != nil || kept.Done != 10 || kept.Status != StatusFinished {
 		t.Errorf("kept %+v %v", kept, err)
 	}
-	s.N, s.OnChange = 12, Continue // a larger one again: the kernel has done those already
+	s.N, s.OnChange = 12, Continue // larger again: the kernel has run those already
 	if a := finish(t, dir, s, m); a.Ranges[0].To != 12 {
 		t.Errorf("ranges %v", a.Ranges)
 	}
 }
 
-func TestSmallerNEndsABatchOfWhichNothingIsNeeded(t *testing.T) {
+func TestSmallerNInterruptsABatchThatIsNoLongerNeeded(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	s := spec("", "import time\nresult = i\nif i == 5: time.sleep(60)", 10)
 	a := call(t, dir, s, m, 300*time.Millisecond)
 	for ; a.Done < 5; a = call(t, dir, s, m, 300*time.Millisecond) {
@@ -54,20 +54,20 @@ func TestSmallerNEndsABatchOfWhichNothingIsNeeded(t *testing.T) {
 	}
 }
 
-// IPython's exit ends the kernel a moment after the batch, in whatever runs then.
-func TestExitIsAnErrorOfItsIterationAndTheKernelLives(t *testing.T) {
+// IPython's exit ends the kernel shortly after the cell.
+func TestExitFailsTheIterationAndTheKernelSurvives(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		for _, way := range []string{"exit()", "quit()", "exit(keep_kernel=True)", "import sys; sys.exit(3)", "try:\n    exit()\nexcept Exception:\n    pass"} {
-			s := spec("kept = 1", "if i == 2:\n  "+strings.ReplaceAll(way, "\n", "\n  "), 5)
-			s.Name = way
+		for _, code := range []string{"exit()", "quit()", "exit(keep_kernel=True)", "import sys; sys.exit(3)", "try:\n    exit()\nexcept Exception:\n    pass"} {
+			s := spec("kept = 1", "if i == 2:\n  "+strings.ReplaceAll(code, "\n", "\n  "), 5)
+			s.Name = code
 			a := call(t, dir, s, m, long)
 			if a.Stop == nil || a.Stop.Iteration == nil || *a.Stop.Iteration != 2 || a.Done != 2 || a.Stop.Execution.Error.EName != "SystemExit" {
-				t.Errorf("%s: %d done, %+v %v", way, a.Done, a.Stop, a.err)
+				t.Errorf("%s: %d done, %+v %v", code, a.Done, a.Stop, a.err)
 			}
 		}
 		s := spec("exit()", "1", 1)
 		if a := call(t, dir, s, m, long); a.Stop == nil || !a.Stop.Setup {
-			t.Errorf("in the set-up: %+v %v", a.Stop, a.err)
+			t.Errorf("in setup_code: %+v %v", a.Stop, a.err)
 		}
 		m.python("import time; time.sleep(.5)") // longer than the kernel's loop takes to end
 		got := m.python("print(kept, 'ask_exit' in vars(get_ipython()), get_ipython().keepkernel_on_exit)")
@@ -77,8 +77,8 @@ func TestExitIsAnErrorOfItsIterationAndTheKernelLives(t *testing.T) {
 	})
 }
 
-// The way that the refusal of await names works.
-func TestAwaitIsRefusedAndTheWayAroundItWorks(t *testing.T) {
+// The refusal of await suggests code that works.
+func TestAwaitIsRefusedAndTheSuggestedCodeWorks(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		for _, c := range [][2]string{
 			{"", "await f()"},

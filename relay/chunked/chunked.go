@@ -1,13 +1,16 @@
-// Package chunked runs a loop on the VM batch by batch and keeps on the laptop how
-// far it came, so that the loop goes on after anything in between has died: the
-// call, the relay, the tunnel, the executor, the kernel, the VM.
+// Package chunked runs a loop on the VM in batches and records on the laptop how many
+// iterations are done, so that the loop can continue after any failure: of the call, the
+// relay, the tunnel, the executor, the kernel or the VM.
 //
-// The kernel itself keeps what it has done (loop.py), the executor's log tells of
-// each finished iteration by a marker, and a file of relay/checkpoint holds what
-// was confirmed and which batch is under way. Nothing is taken for done that the
-// VM did not confirm. The package must not know MCP, nor how outputs are shown.
+// The kernel counts the iterations that it has run. Each finished iteration appears as a
+// marker among the batch's events. A file of package checkpoint records the iterations that
+// were confirmed and the batch that is running. An iteration that the VM did not confirm
+// never counts as done. The package must not know MCP, nor how outputs are shown.
 //
-// Start reading at Open, then Run.Advance; loop.py is what runs in the kernel.
+// Start reading at Open (this file) and Run.Advance (batchloop.go). batch.go submits and
+// reads one batch, cell.go makes its code, marker.go applies its markers. record.go is the
+// record on disk, reconcile.go compares it with the requested run. keptvariables.go keeps
+// the variables that iterations pass on, and recovery.go restores them into a new kernel.
 package chunked
 
 import (
@@ -21,58 +24,55 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Bounds of what is asked for.
+// Bounds of a request.
 const (
-	MaxCodeBytes  = 512 << 10 // setup and loop together; quotes in it grow eightfold on the way
+	MaxCodeBytes  = 512 << 10 // setup and loop together; in a request each quote takes up to eight bytes
 	MaxIterations = 1_000_000_000
 )
 
 // Errors of Open.
 var (
 	ErrNoName     = errors.New("a chunked run needs a name")
-	ErrTooLarge   = errors.New("set-up and loop are over 512 KiB together")
-	ErrChanged    = errors.New("not the run that is kept under this name")
+	ErrTooLarge   = errors.New("setup_code and loop_code are over 512 KiB together")
+	ErrChanged    = errors.New("the checkpoint under this name belongs to a different run")
 	ErrDamaged    = errors.New("the checkpoint cannot be read")
-	ErrNotChunked = errors.New("the checkpoint is no chunked run's")
+	ErrNotChunked = errors.New("the checkpoint does not belong to a chunked run")
 )
 
-// errSilent means that batches end well and tell nothing.
-var errSilent = errors.New("two batches ended without one marker: the kernel's display publisher was replaced, or its messages get lost")
-
-// OnChange says what happens to a run whose code or n is not what is kept.
+// OnChange says what to do when the code or N differs from the recorded run.
 type OnChange string
 
-// Ways to deal with a change.
+// Values of OnChange.
 const (
 	Refuse   OnChange = "refuse"
-	Continue OnChange = "continue" // keep what is done, go on with the new code
-	Restart  OnChange = "restart"  // begin at 0 again; also what runs a finished run again
+	Continue OnChange = "continue" // keep the completed iterations and continue with the new code
+	Restart  OnChange = "restart"  // start at 0; this also runs a finished run again
 )
 
-// OnNewKernel says what happens in a kernel without the variables that iterations hand
-// on, where they were not kept.
+// OnNewKernel says what to do in a new kernel when the variables that iterations pass on
+// were not kept.
 type OnNewKernel string
 
-// Ways to go on in a new kernel.
+// Values of OnNewKernel.
 const (
-	NewKernelStop     OnNewKernel = ""         // stop, and say what is missing
-	NewKernelContinue OnNewKernel = "continue" // go on with what the set-up makes; nothing is kept
-	NewKernelRestart  OnNewKernel = "restart"  // begin at 0 again
+	NewKernelStop     OnNewKernel = ""         // stop and report what is missing
+	NewKernelContinue OnNewKernel = "continue" // continue with the variables that the setup code makes; nothing is kept
+	NewKernelRestart  OnNewKernel = "restart"  // start at 0
 )
 
-// Spec is the run a caller wants.
+// Spec is the requested run.
 type Spec struct {
 	Name      string // of the checkpoint
-	Setup     string // once in a kernel's life; may be empty
-	Loop      string // body of: for i in range(N)
+	Setup     string // runs once in each kernel; may be empty
+	Loop      string // the body of: for i in range(N)
 	N         int64
 	BatchSize int64 // iterations of one execution, at most
 	OnChange  OnChange
 	OnNew     OnNewKernel
-	Runtime   string // name of the runtime, for the record
+	Runtime   string // the runtime's name, for the record
 }
 
-// VM is the executor as a run sees it; *client.Client is one.
+// VM is the executor as a run uses it; *client.Client implements it.
 type VM interface {
 	SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error)
 	Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error)
@@ -81,20 +81,20 @@ type VM interface {
 	InstanceID() string // of the VM that answered last
 }
 
-// Run is a chunked run that this process has to itself until Close.
+// Run is a chunked run that belongs to this process alone until Close.
 type Run struct {
 	dir       string
 	spec      Spec
-	state     *Record
+	record    *Record
 	unlock    func()
-	begun     bool   // the file holds this run
-	abandoned *Batch // of the run that a restart replaced
-	stale     bool   // what is kept is of a run that this one replaced
+	onDisk    bool   // the file holds this run's record
+	abandoned *Batch // a running batch of the run that this one replaced
+	replaced  bool   // the kept variables belong to a run that this one replaced
 	notes     []note
 	path      string
 }
 
-// Open finds the run of that name in dir, or begins one. Nothing is written yet.
+// Open reads the run of that name in dir, or starts a new one. It writes nothing.
 func Open(dir string, s Spec) (*Run, error) {
 	switch {
 	case s.Name == "":
@@ -114,60 +114,60 @@ func Open(dir string, s Spec) (*Run, error) {
 	return r, nil
 }
 
-// load reads what is kept and holds it against what is wanted.
+// load reads the record and compares it with the requested run.
 func (r *Run) load() error {
-	kept, err := Load(r.dir, r.spec.Name)
+	recorded, err := Load(r.dir, r.spec.Name)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		r.state = newRecord(r.spec)
+		r.record = newRecord(r.spec)
 		return nil
 	case errors.Is(err, ErrDamaged), errors.Is(err, ErrNotChunked):
-		return r.replace(err)
+		return r.moveAside(err)
 	case err != nil:
 		return err
 	}
-	r.state, err = r.reconcile(kept)
-	r.begun = r.state == kept
+	r.record, err = r.reconcile(recorded)
+	r.onDisk = r.record == recorded
 	return err
 }
 
-// replace begins afresh in place of a file that is no run, when that was asked
-// for: the file is kept aside, never overwritten.
-func (r *Run) replace(why error) error {
+// moveAside starts a new run where the file holds no readable one, if Restart allows it.
+// It renames the file and never overwrites it.
+func (r *Run) moveAside(why error) error {
 	if r.spec.OnChange != Restart {
 		return why
 	}
-	word := "damaged"
+	suffix := "damaged"
 	if errors.Is(why, ErrNotChunked) {
-		word = "other"
+		suffix = "other"
 	}
-	aside := fmt.Sprintf("%s.%s-%s", r.path, word, time.Now().UTC().Format("20060102T150405.000"))
+	aside := fmt.Sprintf("%s.%s-%s", r.path, suffix, time.Now().UTC().Format("20060102T150405.000"))
 	if err := os.Rename(r.path, aside); err != nil {
-		return fmt.Errorf("keeping the old checkpoint aside: %w", err)
+		return fmt.Errorf("renaming the old checkpoint: %w", err)
 	}
-	r.note("what was kept under this name before is now in %s", aside)
-	r.state = newRecord(r.spec)
-	r.state.Restarted, r.stale = true, true
+	r.addNote("the file that had this name before is now %s", aside)
+	r.record = newRecord(r.spec)
+	r.record.Restarted, r.replaced = true, true
 	return nil
 }
 
-// Close lets others work on the run.
+// Close lets other calls work on the run.
 func (r *Run) Close() { r.unlock() }
 
-// Record is where the run stands. It must not be changed.
-func (r *Run) Record() *Record { return r.state }
+// Record returns the run's record. The caller must not change it.
+func (r *Run) Record() *Record { return r.record }
 
 // Path is the run's file.
 func (r *Run) Path() string { return r.path }
 
-// note is something a call has to tell besides. Notes of one kind are told once,
-// with their number, so that there are never more than there are kinds.
+// note is a remark for the answer. Notes with the same format are counted, and only the
+// first is shown.
 type note struct {
 	format, text string
-	more         int // of the same format
+	more         int
 }
 
-func (r *Run) note(format string, args ...any) {
+func (r *Run) addNote(format string, args ...any) {
 	for i := range r.notes {
 		if r.notes[i].format == format {
 			r.notes[i].more++
@@ -177,21 +177,21 @@ func (r *Run) note(format string, args ...any) {
 	r.notes = append(r.notes, note{format: format, text: fmt.Sprintf(format, args...)})
 }
 
-// told are the notes as they are shown.
-func (r *Run) told() []string {
-	var all []string
+// noteTexts returns the notes as they are shown.
+func (r *Run) noteTexts() []string {
+	var texts []string
 	for _, n := range r.notes {
 		if n.more > 0 {
 			n.text += fmt.Sprintf(" (and %d more of this kind)", n.more)
 		}
-		all = append(all, n.text)
+		texts = append(texts, n.text)
 	}
-	return all
+	return texts
 }
 
-// save writes the state down, synced.
+// save writes the record to disk and syncs it.
 func (r *Run) save() error {
-	r.state.UpdatedAt = time.Now().UTC()
-	_, err := checkpoint.Save(r.dir, r.spec.Name, r.state)
+	r.record.UpdatedAt = time.Now().UTC()
+	_, err := checkpoint.Save(r.dir, r.spec.Name, r.record)
 	return err
 }

@@ -14,43 +14,44 @@ import (
 	"colabrelay/shared/kernelpy"
 )
 
-// fakeVM does what the executor and loop.py do, in memory, and fails at random:
-// states and orders of events that the real ones come into too seldom to test.
-// Each call lets the batch under way go on by some iterations.
+// fakeVM does what the executor and loop.py do, in memory, and fails at random. It reaches
+// states and orders of events that are too rare to test with a real VM. Each call lets the
+// running batch continue for some iterations.
 type fakeVM struct {
 	t *testing.T
 	r *rand.Rand
 
 	instance, kernel int
-	runs             map[string]record // of the kernel, as colab_relay_runs
-	saved            map[string]record // as by save_kernel_state
-	hasPackage       bool              // the kernel was sent the package
+	runs             map[string]kernelRecord // in the kernel, as colab_relay_runs
+	saved            map[string]kernelRecord // as by save_kernel_state
+	hasPackage       bool                    // the kernel has the Python package
 	batches          map[string]*fakeBatch
 	order            []*fakeBatch
 
-	done    map[int64]bool // iterations that some kernel completed
-	inLife  map[int64]bool // those this kernel's variables hold
-	doubled map[string]int // iterations completed twice in a life, by kernel; must stay empty
-	killed  bool           // the relay dies at this call
-	onKill  func()         // notes what is on its disk then
-	odds    float64        // of each fault at each call
+	done     map[int64]bool // iterations that some kernel completed
+	inKernel map[int64]bool // iterations that this kernel completed
+	repeated map[string]int // how many iterations a kernel completed twice; must stay empty
+	killed   bool           // the relay dies at this call
+	onKill   func()         // saves what is on its disk then
+	odds     float64        // of each fault at each call
 }
 
-type record struct {
+// kernelRecord is the kernel's record of a run.
+type kernelRecord struct {
 	setup string
 	done  int64
 }
 
 type fakeBatch struct {
 	contract.Execution
-	code  string
-	order order
-	begun bool
-	held  marker // of iterations that ended and are not told yet
+	code   string
+	order  order
+	begun  bool
+	unsent marker // of completed iterations that were not reported yet
 }
 
 func newFakeVM(t *testing.T, r *rand.Rand) *fakeVM {
-	f := &fakeVM{t: t, r: r, done: map[int64]bool{}, doubled: map[string]int{}, odds: .04}
+	f := &fakeVM{t: t, r: r, done: map[int64]bool{}, repeated: map[string]int{}, odds: .04}
 	f.newVM()
 	return f
 }
@@ -63,14 +64,14 @@ func (f *fakeVM) newVM() {
 
 func (f *fakeVM) newKernel() {
 	f.kernel++
-	f.runs, f.inLife, f.hasPackage = map[string]record{}, map[int64]bool{}, false
+	f.runs, f.inKernel, f.hasPackage = map[string]kernelRecord{}, map[int64]bool{}, false
 }
 
 func (f *fakeVM) InstanceID() string { return fmt.Sprint("vm-", f.instance) }
 
 func (f *fakeVM) chance() bool { return f.r.Float64() < f.odds }
 
-// fault is what befalls the VM at a call.
+// fault makes the VM fail in some way, or in none.
 func (f *fakeVM) fault() {
 	switch {
 	case f.chance():
@@ -114,13 +115,13 @@ func (f *fakeVM) end(s contract.Status) {
 		}
 		b.Status, b.Reason = s, "at random"
 		if s == contract.StatusInterrupted || s == contract.StatusTimedOut {
-			b.tell(marker{Event: eventFailed, Done: f.runs[b.order.Key].done})
+			b.send(marker{Event: eventFailed, Done: f.runs[b.order.Key].done})
 		}
 	}
 }
 
-// tell puts out a marker, and before it what was held back.
-func (b *fakeBatch) tell(m marker) {
+// tell sends a marker, after the unsent one.
+func (b *fakeBatch) send(m marker) {
 	b.flush()
 	m.Run = b.order.Key
 	body, _ := json.Marshal(m)
@@ -130,13 +131,13 @@ func (b *fakeBatch) tell(m marker) {
 }
 
 func (b *fakeBatch) flush() {
-	if m := b.held; m.Count > 0 {
-		b.held = marker{}
-		b.tell(m)
+	if m := b.unsent; m.Count > 0 {
+		b.unsent = marker{}
+		b.send(m)
 	}
 }
 
-// work lets the batch under way go on, as loop.py would, holding some markers back.
+// work lets the running batch continue, as loop.py would, and delays some markers.
 func (f *fakeVM) work(iterations int) {
 	b := f.running()
 	if b == nil {
@@ -158,10 +159,10 @@ func (f *fakeVM) work(iterations int) {
 		if !ok || run.setup == "" {
 			run.done = max(run.done, o.Lo)
 		}
-		b.tell(marker{Event: eventStart, Done: run.done})
+		b.send(marker{Event: eventStart, Done: run.done})
 		if run.setup != o.SetupSHA256 {
 			run.setup = o.SetupSHA256
-			b.tell(marker{Event: eventSetup, Done: run.done})
+			b.send(marker{Event: eventSetup, Done: run.done})
 		}
 		f.runs[key] = run
 	}
@@ -174,26 +175,26 @@ func (f *fakeVM) work(iterations int) {
 		}
 		if f.r.Float64() < .02 {
 			b.Status, b.Error = contract.StatusFailed, &contract.ExecutionError{EName: "E", EValue: "at random"}
-			b.tell(marker{Event: eventFailed, Done: run.done})
+			b.send(marker{Event: eventFailed, Done: run.done})
 			return
 		}
-		if f.inLife[run.done] {
-			f.doubled[b.KernelID]++
+		if f.inKernel[run.done] {
+			f.repeated[b.KernelID]++
 		}
-		f.inLife[run.done], f.done[run.done] = true, true
+		f.inKernel[run.done], f.done[run.done] = true, true
 		run.done++
 		f.runs[key] = run
 		value := fmt.Sprint(run.done - 1)
-		m := marker{Event: eventDone, Done: run.done, Count: b.held.Count + 1, Seconds: b.held.Seconds + 1, Slowest: 1}
-		m.Values = append(b.held.Values, result{Iteration: run.done - 1, Result: &value})
-		if b.held = m; f.r.IntN(2) == 0 {
+		m := marker{Event: eventDone, Done: run.done, Count: b.unsent.Count + 1, Seconds: b.unsent.Seconds + 1, Slowest: 1}
+		m.Values = append(b.unsent.Values, result{Iteration: run.done - 1, Result: &value})
+		if b.unsent = m; f.r.IntN(2) == 0 {
 			b.flush()
 		}
 	}
 }
 
-// line passes a call on, or loses it, or its answer, or the relay that made it.
-func (f *fakeVM) line(do func() error) error {
+// request passes a call on, or loses it, or its answer, or kills the relay that made it.
+func (f *fakeVM) request(do func() error) error {
 	f.fault()
 	if f.chance() {
 		return errCut
@@ -210,7 +211,7 @@ func (f *fakeVM) line(do func() error) error {
 }
 
 func (f *fakeVM) SubmitTo(_ context.Context, instanceID string, s contract.Submit) (e contract.Execution, err error) {
-	err = f.line(func() error {
+	err = f.request(func() error {
 		if instanceID != f.InstanceID() {
 			return &contract.Error{Code: contract.CodeNewInstance}
 		}
@@ -232,7 +233,7 @@ func (f *fakeVM) SubmitTo(_ context.Context, instanceID string, s contract.Submi
 }
 
 func (f *fakeVM) Execution(_ context.Context, id string, offset int64, _ time.Duration, _ int64) (e contract.Execution, err error) {
-	err = f.line(func() error {
+	err = f.request(func() error {
 		f.work(f.r.IntN(6))
 		for _, b := range f.order {
 			if b.ExecutionID == id && f.r.Float64() > .01 { // else its log was dropped
@@ -245,7 +246,7 @@ func (f *fakeVM) Execution(_ context.Context, id string, offset int64, _ time.Du
 	return e, err
 }
 
-// answer is a page of a batch's events, some of them fallen out of the log.
+// answer returns a page of a batch's events. Some of them are no longer in the log.
 func (f *fakeVM) answer(b *fakeBatch, offset int64) contract.Execution {
 	e := b.Execution
 	page := b.Events[min(offset, int64(len(b.Events))):]
@@ -263,7 +264,7 @@ func (f *fakeVM) answer(b *fakeBatch, offset int64) contract.Execution {
 }
 
 func (f *fakeVM) List(context.Context, int) (list contract.ExecutionList, err error) {
-	err = f.line(func() error {
+	err = f.request(func() error {
 		f.work(f.r.IntN(3))
 		for _, b := range f.order {
 			list.Executions = append(list.Executions, b.Execution)
@@ -274,10 +275,10 @@ func (f *fakeVM) List(context.Context, int) (list contract.ExecutionList, err er
 }
 
 func (f *fakeVM) Interrupt(context.Context, string) (contract.Execution, error) {
-	return contract.Execution{}, f.line(func() error { f.end(contract.StatusInterrupted); return nil })
+	return contract.Execution{}, f.request(func() error { f.end(contract.StatusInterrupted); return nil })
 }
 
-// missingEvent is what call.py displays in a kernel without the package.
+// missingEvent returns what call.py displays in a kernel without the package.
 func missingEvent(t *testing.T, code string) contract.Event {
 	t.Helper()
 	report := fmt.Sprintf(`{"package":%q}`, kernelpy.Package())
@@ -289,7 +290,7 @@ func missingEvent(t *testing.T, code string) contract.Event {
 	}}
 }
 
-// orderOf finds in a cell what loop.py would be told.
+// orderOf returns the order in a cell, which loop.py would read.
 func orderOf(t *testing.T, code string) (o order) {
 	t.Helper()
 	var text string

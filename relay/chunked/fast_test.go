@@ -11,10 +11,10 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// counted lets a meddler count the markers of finished iterations.
-func counted(vm VM) (*meddler, *[]marker) {
+// counted returns an interceptor that collects the markers of finished iterations.
+func counted(vm VM) (*interceptor, *[]marker) {
 	var seen []marker
-	return &meddler{VM: vm, events: func(events []contract.Event) []contract.Event {
+	return &interceptor{VM: vm, events: func(events []contract.Event) []contract.Event {
 		for _, ev := range events {
 			if m, ok := readMarker(ev, &Record{Key: keyOf(ev)}); ok && m.Event == eventDone {
 				seen = append(seen, m)
@@ -24,7 +24,7 @@ func counted(vm VM) (*meddler, *[]marker) {
 	}}, &seen
 }
 
-// keyOf is the run an event says it is of.
+// keyOf returns the key of the run in an event.
 func keyOf(ev contract.Event) string {
 	_, text, _ := strings.Cut(string(ev.Data[markerMIME]), `"run":"`)
 	if text == "" {
@@ -34,8 +34,8 @@ func keyOf(ev contract.Event) string {
 	return key
 }
 
-// One message for each of them is more than the kernel's socket takes: it drops some.
-func TestFastIterationsAreToldTogetherAndNoValueIsLost(t *testing.T) {
+// With one message for each of them, the kernel's socket would drop some.
+func TestFastIterationsShareMarkersAndNoValueIsLost(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		vm, markers := counted(m)
 		s := spec("", "result = i", 20_000)
@@ -52,7 +52,7 @@ func TestFastIterationsAreToldTogetherAndNoValueIsLost(t *testing.T) {
 		if n := len(*markers); n < 30 || n > 2000 {
 			t.Errorf("%d markers", n)
 		}
-		// Values fill a marker before its time is over: it must stay within an event.
+		// Large values fill a marker before its time is over: it must fit into an event.
 		for value, n := range map[string]int64{"'x' * 20_000": 200, "'\"' * 40": 4000, "[1] * 25_000": 30, "object()": 4000} {
 			*markers = nil
 			s = spec("", "result = "+value, n)
@@ -65,9 +65,9 @@ func TestFastIterationsAreToldTogetherAndNoValueIsLost(t *testing.T) {
 	})
 }
 
-func TestSlowIterationsAreToldOneByOne(t *testing.T) {
+func TestEachSlowIterationHasItsOwnMarker(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	vm, markers := counted(m)
 	s := spec("import time", "time.sleep(.006)", 60)
 	s.BatchSize = 60
@@ -76,8 +76,7 @@ func TestSlowIterationsAreToldOneByOne(t *testing.T) {
 	}
 }
 
-// What is held back is told before an iteration raises, and before a batch ends.
-func TestFastIterationsBeforeAFailureAreToldFirst(t *testing.T) {
+func TestFastIterationsBeforeAFailureAreReported(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		s := spec("", "assert i != 437\nresult = i", 500)
 		s.BatchSize = 400
@@ -88,10 +87,10 @@ func TestFastIterationsBeforeAFailureAreToldFirst(t *testing.T) {
 	})
 }
 
-// A kernel that dies costs what was held back, and that runs again in the next one.
-func TestDeadKernelCostsAMomentOfFastIterations(t *testing.T) {
+// The iterations that the dead kernel did not report run again in the next one.
+func TestDeadKernelLosesOnlyUnreportedIterations(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	loop := "import os, time\nopen('numbers', 'a').write(f'{i}\\n')\nresult = i\n" +
 		"if i == 5000 and not os.path.exists('died'):\n    open('died', 'w').close()\n    time.sleep(.3)\n    os.kill(os.getpid(), 9)"
 	s := spec("", loop, 6000)
@@ -108,10 +107,9 @@ func TestDeadKernelCostsAMomentOfFastIterations(t *testing.T) {
 	}
 }
 
-// Each call that takes up a batch under way knows more than the one before.
-func TestCompletedMovesWhileALongBatchOfFastIterationsRuns(t *testing.T) {
+func TestDoneGrowsDuringALongBatchOfFastIterations(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	s := spec("", "pass", 100_000_000)
 	s.BatchSize = s.N
 	last := int64(0)
@@ -127,11 +125,11 @@ func TestCompletedMovesWhileALongBatchOfFastIterationsRuns(t *testing.T) {
 	}
 }
 
-func TestNotesOfOneKindAreToldOnce(t *testing.T) {
+func TestNotesOfOneKindAreCounted(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	odd := 0
-	vm := &meddler{VM: m, events: func(events []contract.Event) []contract.Event {
+	vm := &interceptor{VM: m, events: func(events []contract.Event) []contract.Event {
 		for i, ev := range events {
 			if odd++; IsMarker(ev) && odd%2 == 0 {
 				events[i] = contract.Event{Offset: ev.Offset, Type: contract.EventGap, Events: 1}
@@ -142,7 +140,7 @@ func TestNotesOfOneKindAreToldOnce(t *testing.T) {
 	s := spec("", "result = i", 60)
 	s.BatchSize = 1
 	a := call(t, dir, s, vm, long)
-	if a.err != nil && !errors.Is(a.err, errSilent) {
+	if a.err != nil && !errors.Is(a.err, errNoMarkers) {
 		t.Fatal(a.err)
 	}
 	if text := strings.Join(a.Notes, "\n"); len(a.Notes) == 0 || len(a.Notes) > 4 || !strings.Contains(text, "more of this kind") {

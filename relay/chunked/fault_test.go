@@ -14,9 +14,9 @@ import (
 	"colabrelay/relay/checkpoint"
 )
 
-// TestEveryIterationOnceInAKernelsLifeWhateverFails runs many runs against a VM
-// that fails at random, with the relay killed at random too. make soak runs more.
-func TestEveryIterationOnceInAKernelsLifeWhateverFails(t *testing.T) {
+// TestNoIterationRunsTwiceInAKernelWhateverFails runs many runs against a VM that fails at
+// random. The relay is also killed at random. make soak runs more of them.
+func TestNoIterationRunsTwiceInAKernelWhateverFails(t *testing.T) {
 	seeds := 40
 	if os.Getenv("SOAK") != "" {
 		seeds = 5_000
@@ -33,7 +33,7 @@ func TestEveryIterationOnceInAKernelsLifeWhateverFails(t *testing.T) {
 	t.Logf("%v", faults)
 	for _, needed := range []string{"killed", "error", "stopped", "back", "kernels", "machines"} {
 		if faults[needed] == 0 {
-			t.Errorf("none was %s: this tests too little", needed)
+			t.Errorf("no %s happened: the test is too short", needed)
 		}
 	}
 }
@@ -47,10 +47,10 @@ func oneRun(t *testing.T, seed uint64, faults map[string]int) {
 	path := checkpoint.Path(dir, s.Name)
 	for calls := 0; ; calls++ {
 		if calls > 3000 {
-			vm.odds = 0 // enough of it: now it must come to an end
+			vm.odds = 0 // no more faults: the run must finish
 		}
 		if calls > 3200 {
-			t.Fatal("it never ends")
+			t.Fatal("the run never ends")
 		}
 		s.OnChange = Refuse
 		if r.Float64() < .02 {
@@ -59,7 +59,7 @@ func oneRun(t *testing.T, seed uint64, faults map[string]int) {
 		state, finished := oneCall(t, vm, dir, s, path, faults)
 		for i := range min(state.Done, s.N) {
 			if !vm.done[i] {
-				t.Fatalf("iteration %d is recorded as done and never was", i)
+				t.Fatalf("iteration %d is recorded as done but never ran", i)
 			}
 		}
 		for i, v := range state.Results {
@@ -71,21 +71,21 @@ func oneRun(t *testing.T, seed uint64, faults map[string]int) {
 			break
 		}
 	}
-	if len(vm.doubled) > 0 {
-		t.Fatalf("iterations ran twice in one kernel's life: %v", vm.doubled)
+	if len(vm.repeated) > 0 {
+		t.Fatalf("iterations ran twice in one kernel: %v", vm.repeated)
 	}
 	faults["kernels"] += vm.kernel - 1
 	faults["machines"] += vm.instance - 1
 }
 
-// oneCall is one call by a relay that may be killed in it: then the file is what
-// it was at that moment.
+// oneCall is one call. If the relay is killed during it, the file is restored to what it was
+// at that moment.
 func oneCall(t *testing.T, vm *fakeVM, dir string, s Spec, path string, faults map[string]int) (Record, bool) {
 	var disk []byte
 	vm.killed, vm.onKill = false, func() { disk, _ = os.ReadFile(path) }
 	run, err := Open(dir, s)
 	if err != nil {
-		s.OnChange = Continue // a kill took back that the code had changed
+		s.OnChange = Continue // the kill undid the recorded change of the code
 		if run, err = Open(dir, s); err != nil {
 			t.Fatal(err)
 		}
@@ -96,9 +96,9 @@ func oneCall(t *testing.T, vm *fakeVM, dir string, s Spec, path string, faults m
 	before := run.Record().Done
 	out, err := run.Advance(ctx, vm, Options{Until: time.Now().Add(time.Duration(vm.r.IntN(40)) * time.Second), Live: vm.r.IntN(2) == 0})
 	state := *run.Record()
-	if !state.sound() {
+	if !state.isConsistent() {
 		b, _ := json.Marshal(state)
-		t.Fatalf("an unsound state: %s", b)
+		t.Fatalf("an inconsistent record: %s", b)
 	}
 	switch {
 	case vm.killed:
@@ -117,7 +117,7 @@ func oneCall(t *testing.T, vm *fakeVM, dir string, s Spec, path string, faults m
 	if state.Done < before {
 		faults["back"]++
 		if !strings.Contains(strings.Join(out.Notes, ""), "run again") {
-			t.Errorf("the record went back from %d to %d unsaid: %q", before, state.Done, out.Notes)
+			t.Errorf("the record went back from %d to %d without a note: %q", before, state.Done, out.Notes)
 		}
 	}
 	return state, err == nil && state.Status == StatusFinished

@@ -10,32 +10,34 @@ import (
 	"colabrelay/relay/kernelstate"
 )
 
-// KeepBounds say how much of a run's time and of the line may go into keeping.
+// KeepBounds limit the time and traffic that a run may spend on keeping variables.
 type KeepBounds struct {
-	Every    time.Duration // between two tries
-	Share    float64       // of the time that iterations took, in all
-	MaxBytes int64         // at a time; 0 keeps nothing
-	// RunBytes of a run in all, where they count, as through a tunnel; 0 for no bound.
-	RunBytes int64
+	Every    time.Duration // the least time between two attempts
+	Share    float64       // of the time that iterations have taken
+	MaxBytes int64         // of one copy; 0 keeps nothing
+	RunBytes int64         // of all copies of the run; 0 means no bound
 }
 
 const (
-	// firstCost is what keeping a few small variables takes, before it is known: so the
-	// first time comes after a second of iterations, at a share of 5 %.
+	// firstCost is what keeping a few small variables takes, in seconds. It is used until
+	// a cost was measured: with a share of 5 %, the first copy is made after a second of
+	// iterations.
 	firstCost = 0.05
-	// guessedRate of fetching, in bytes a second, before one was measured.
+	// guessedRate is the download rate in bytes per second until one was measured.
 	guessedRate = 2 << 20
-	// maxLost bounds the names that are told.
-	maxLost = 20
+	// maxListed bounds the variables that a note or the record lists.
+	maxListed = 20
 )
 
-// CarriedVariables is what iterations hand on: names, and how each may change.
+// CarriedVariables are the variables that iterations pass on, and how each may change.
 type CarriedVariables struct {
 	Names  map[string][]string `json:"names"`
-	Opaque []string            `json:"opaque"` // why it may be more
+	Opaque []string            `json:"opaque"` // kinds of code that may pass on others
 }
 
-func (c *CarriedVariables) nothing() bool { return c != nil && len(c.Names) == 0 && len(c.Opaque) == 0 }
+func (c *CarriedVariables) isEmpty() bool {
+	return c != nil && len(c.Names) == 0 && len(c.Opaque) == 0
+}
 
 func (c *CarriedVariables) names() []string {
 	names := []string{}
@@ -48,210 +50,210 @@ func (c *CarriedVariables) names() []string {
 	return names
 }
 
-// VariableRecord is the part of a run's state that is about its variables.
+// String lists the names for a message.
+func (c *CarriedVariables) String() string {
+	names := c.names()
+	switch {
+	case len(names) == 0:
+		return "variables that can't be determined"
+	case len(names) > maxListed:
+		return strings.Join(names[:maxListed], ", ") + fmt.Sprintf(" and %d more", len(names)-maxListed)
+	}
+	return strings.Join(names, ", ")
+}
+
+// VariableRecord is the part of a run's record about its variables.
 type VariableRecord struct {
-	Carried *CarriedVariables `json:"carries"` // nil until the kernel told
-	Kept    *KeptVariables    `json:"kept"`    // the variables on this computer
+	Carried *CarriedVariables `json:"carries"` // nil until the kernel reported them
+	Kept    *KeptVariables    `json:"kept"`    // the copy on this computer
 	Recover recovery          `json:"recover"`
 
 	Unkept         []kernelstate.Omission `json:"unkept"`      // why the newest variables are not kept
-	UnkeptReported bool                   `json:"unkept_told"` // once is enough
+	UnkeptReported bool                   `json:"unkept_told"` // a note said so
 	KeepTried      time.Time              `json:"keep_tried"`
-	KeepCost       float64                `json:"keep_cost"`    // seconds that the next time will take
-	KeepSeconds    float64                `json:"keep_seconds"` // in all
-	KeepBytes      int64                  `json:"keep_bytes"`   // in all
-	KeepRate       float64                `json:"keep_rate"`    // bytes a second, measured
+	KeepCost       float64                `json:"keep_cost"`    // seconds that the next copy will take
+	KeepSeconds    float64                `json:"keep_seconds"` // of all copies
+	KeepBytes      int64                  `json:"keep_bytes"`   // of all copies
+	KeepRate       float64                `json:"keep_rate"`    // measured, in bytes per second
 }
 
-// KeptVariables are the variables of one iteration, and the code that they belong to.
+// KeptVariables is a copy of the variables, and the iteration and code they belong to.
 type KeptVariables struct {
 	Version     string   `json:"version"`
-	Done        int64    `json:"done"` // they are as after iteration Done-1
+	Done        int64    `json:"done"` // the copy was made before iteration Done
 	SHA256      string   `json:"sha256"`
 	Absent      []string `json:"absent"`
 	SetupSHA256 string   `json:"setup_sha256"`
 	LoopSHA256  string   `json:"loop_sha256"`
 }
 
-// recovery is how far the kept variables are on their way into a new kernel.
-type recovery string
-
-const (
-	recoverNone      recovery = ""
-	recoverSetup     recovery = "setup"     // the set-up is to run there
-	recoverVariables recovery = "variables" // it ran: they are to be loaded
-)
-
-// newCode forgets what was known of the code before. What is kept stays, and is of no
-// use unless that code comes back.
-func (k *VariableRecord) newCode() {
-	k.Carried, k.Unkept, k.UnkeptReported, k.KeepTried, k.Recover = nil, nil, false, time.Time{}, recoverNone
+// forgetCode drops what was learned from the previous code. The copy stays, and can be used
+// if that code returns.
+func (v *VariableRecord) forgetCode() {
+	v.Carried, v.Unkept, v.UnkeptReported, v.KeepTried, v.Recover = nil, nil, false, time.Time{}, recoveryNone
 }
 
-// usable reports whether what is kept is of this code.
-func (s *Record) usable() bool {
-	k := s.Kept
-	return k != nil && k.SetupSHA256 == s.SetupSHA256 && k.LoopSHA256 == s.LoopSHA256 && k.Done <= s.Done
+// hasUsableCopy reports whether the kept variables belong to the current code.
+func (r *Record) hasUsableCopy() bool {
+	k := r.Kept
+	return k != nil && k.SetupSHA256 == r.SetupSHA256 && k.LoopSHA256 == r.LoopSHA256 && k.Done <= r.Done
 }
 
-// beginKeeping puts in order what calls before this one left.
-func (a *advance) beginKeeping() {
-	if a.stale && a.opt.Keeper != nil {
-		a.endKeeping()
+// prepareKeeping drops what earlier calls left and this one can't use.
+func (a *advance) prepareKeeping() {
+	if a.replaced && a.opt.Keeper != nil {
+		a.dropCopies()
 	}
-	if a.spec.OnNew == NewKernelContinue || a.opt.Keeper == nil || !a.state.usable() {
-		a.state.Recover = recoverNone
+	if a.spec.OnNew == NewKernelContinue || a.opt.Keeper == nil || !a.record.hasUsableCopy() {
+		a.record.Recover = recoveryNone
 	}
 }
 
-// endKeeping drops what is kept: the run needs it no more.
-func (a *advance) endKeeping() {
-	a.state.Kept, a.stale = nil, false
+// dropCopies deletes the kept variables.
+func (a *advance) dropCopies() {
+	a.record.Kept, a.replaced = nil, false
 	if a.opt.Keeper == nil {
 		return
 	}
 	if err := a.opt.Keeper.DropAll(); err != nil {
-		a.note("what was kept of the run's variables could not be removed: %v", err)
+		a.addNote("the kept variables of the run could not be deleted: %v", err)
 	}
 }
 
-// keepDue reports whether to keep the variables now. What the kernel has of this run is
-// then as after the iteration that was confirmed last.
+// keepDue reports whether to copy the variables now. It is called between two batches, so
+// the kernel's variables are those before iteration Done.
 func (a *advance) keepDue() bool {
-	s, b := a.state, a.opt.Keep
+	r, b := a.record, a.opt.Keep
 	switch {
 	case a.opt.Keeper == nil || b.MaxBytes == 0 || a.spec.OnNew == NewKernelContinue:
-	case s.Carried == nil || s.Carried.nothing() || s.Done == 0 || s.KernelID == "":
-	case s.usable() && s.Kept.Done == s.Done:
-	case time.Since(s.KeepTried) < b.Every:
-	case s.KeepSeconds+a.keepCost() > a.allowance():
-	case b.RunBytes > 0 && s.KeepBytes >= b.RunBytes:
+	case r.Carried == nil || r.Carried.isEmpty() || r.Done == 0 || r.KernelID == "":
+	case r.hasUsableCopy() && r.Kept.Done == r.Done:
+	case time.Since(r.KeepTried) < b.Every:
+	case r.KeepSeconds+a.keepCost() > a.allowance():
+	case b.RunBytes > 0 && r.KeepBytes >= b.RunBytes:
 	default:
 		return time.Until(a.opt.Until).Seconds() > 1+2*a.keepCost()
 	}
 	return false
 }
 
+// keepCost is how many seconds the next copy will probably take.
 func (a *advance) keepCost() float64 {
-	if a.state.KeepCost == 0 {
+	if a.record.KeepCost == 0 {
 		return firstCost
 	}
-	return a.state.KeepCost
+	return a.record.KeepCost
 }
 
-// allowance is how many seconds may have gone into keeping by now.
+// allowance is how many seconds all copies up to now may have taken.
 func (a *advance) allowance() float64 {
-	return a.opt.Keep.Share * (a.state.MeanSeconds*float64(a.state.Timed) + a.state.SetupSeconds)
+	return a.opt.Keep.Share * (a.record.MeanSeconds*float64(a.record.Timed) + a.record.SetupSeconds)
 }
 
-// keep keeps the variables, where it is time to. That it does not work stops no run.
-func (a *advance) keep(ctx context.Context) error {
+// keepVariables copies the variables if it is time to. A failure does not stop the run.
+func (a *advance) keepVariables(ctx context.Context) error {
 	if !a.keepDue() {
 		return nil
 	}
-	s, began := a.state, time.Now()
-	if len(s.Carried.Opaque) > 0 {
-		a.unkept([]kernelstate.Omission{{Reason: "what iterations hand on can't be told from code with " + strings.Join(s.Carried.Opaque, ", ")}})
-		s.KeepTried = began
+	r, started := a.record, time.Now()
+	if len(r.Carried.Opaque) > 0 {
+		a.reportUnkept(kernelstate.Omission{Reason: "the variables that iterations pass on can't be determined in code with " + strings.Join(r.Carried.Opaque, ", ")})
+		r.KeepTried = started
 		return nil
 	}
-	order := kernelstate.KeepRequest{
-		Run: s.Key, Names: s.Carried.names(), MaxBytes: a.opt.Keep.MaxBytes, MayFetch: a.fits,
-		MaxBusy: time.Duration(max(a.allowance()-s.KeepSeconds, firstCost) * float64(time.Second)),
-		Until:   a.opt.Until,
-	}
-	if s.usable() {
-		order.LastSHA256 = s.Kept.SHA256
-	}
-	got, err := a.opt.Keeper.Keep(ctx, order)
-	took := time.Since(began).Seconds()
-	s.KeepTried, s.KeepSeconds = time.Now().UTC(), s.KeepSeconds+took
-	a.takeKept(got, err, took)
+	got, err := a.opt.Keeper.Keep(ctx, a.keepRequest())
+	took := time.Since(started).Seconds()
+	r.KeepTried, r.KeepSeconds = time.Now().UTC(), r.KeepSeconds+took
+	a.recordCopy(got, err, took)
 	if err := a.save(); err != nil {
 		return err
 	}
 	if got.Version != "" {
 		if err := a.opt.Keeper.DropOthers(got.Version); err != nil {
-			a.note("what was kept before could not be removed: %v", err)
+			a.addNote("older kept variables could not be deleted: %v", err)
 		}
 	}
 	return nil
 }
 
-// fits reports whether to fetch so many bytes, given the time and the traffic left.
-func (a *advance) fits(bytes int64) bool {
-	s := a.state
-	if most := a.opt.Keep.RunBytes; most > 0 && s.KeepBytes+bytes > most {
-		a.unkept([]kernelstate.Omission{{Reason: fmt.Sprintf("with what was kept before they are over the %d MB that a run may send through a tunnel", most>>20)}})
+func (a *advance) keepRequest() kernelstate.KeepRequest {
+	r := a.record
+	request := kernelstate.KeepRequest{
+		Run: r.Key, Names: r.Carried.names(), MaxBytes: a.opt.Keep.MaxBytes, MayFetch: a.mayFetch,
+		MaxBusy: time.Duration(max(a.allowance()-r.KeepSeconds, firstCost) * float64(time.Second)),
+		Until:   a.opt.Until,
+	}
+	if r.hasUsableCopy() {
+		request.LastSHA256 = r.Kept.SHA256
+	}
+	return request
+}
+
+// mayFetch reports whether the time and traffic left allow a download of so many bytes.
+func (a *advance) mayFetch(bytes int64) bool {
+	r := a.record
+	if most := a.opt.Keep.RunBytes; most > 0 && r.KeepBytes+bytes > most {
+		a.reportUnkept(kernelstate.Omission{Reason: fmt.Sprintf("together with earlier copies they exceed the %d MB that one run may send through a tunnel", most>>20)})
 		return false
 	}
-	rate := s.KeepRate
+	rate := r.KeepRate
 	if rate == 0 {
 		rate = guessedRate
 	}
 	seconds := float64(bytes) / rate
-	s.KeepCost = max(s.KeepCost, seconds)
-	return s.KeepSeconds+seconds <= a.allowance() || seconds <= firstCost
+	r.KeepCost = max(r.KeepCost, seconds)
+	return r.KeepSeconds+seconds <= a.allowance() || seconds <= firstCost
 }
 
-// takeKept takes in what came of keeping.
-func (a *advance) takeKept(got kernelstate.KeepResult, err error, took float64) {
-	s := a.state
+// recordCopy records the result of an attempt to copy the variables, which took so many
+// seconds.
+func (a *advance) recordCopy(got kernelstate.KeepResult, err error, took float64) {
+	r := a.record
 	switch {
 	case err != nil:
-		a.note("what iterations build on could not be kept this time: %v", err)
-		s.KeepCost = max(s.KeepCost, took)
+		a.addNote("the variables that iterations pass on could not be kept this time: %v", err)
+		r.KeepCost = max(r.KeepCost, took)
 	case got.Missing:
 	case len(got.Unkept) > 0:
-		a.unkept(got.Unkept)
-		s.KeepCost = took
+		a.reportUnkept(got.Unkept...)
+		r.KeepCost = took
 	case got.TooSlow, got.TimedOut, got.NotFetched:
-		s.KeepCost = max(s.KeepCost, 2*took)
+		r.KeepCost = max(r.KeepCost, 2*took)
 	case got.Unchanged:
-		s.KeepCost, s.Unkept = took, nil
-		s.Kept.Done, s.Kept.Absent = got.Done, got.Absent
+		r.KeepCost, r.Unkept = took, nil
+		r.Kept.Done, r.Kept.Absent = got.Done, got.Absent
 	default:
-		s.KeepCost, s.Unkept = took, nil
-		s.KeepBytes += got.Bytes
-		if got.Bytes > guessedRate/4 { // a small one measures the way there and back
-			s.KeepRate = float64(got.Bytes) / took
+		r.KeepCost, r.Unkept = took, nil
+		r.KeepBytes += got.Bytes
+		if got.Bytes > guessedRate/4 { // a small file measures the latency instead
+			r.KeepRate = float64(got.Bytes) / took
 		}
-		s.Kept = &KeptVariables{
+		r.Kept = &KeptVariables{
 			Version: got.Version, Done: got.Done, SHA256: got.SHA256, Absent: got.Absent,
-			SetupSHA256: s.SetupSHA256, LoopSHA256: s.LoopSHA256,
+			SetupSHA256: r.SetupSHA256, LoopSHA256: r.LoopSHA256,
 		}
 	}
 }
 
-// unkept tells, once, what can't be kept, and why.
-func (a *advance) unkept(lost []kernelstate.Omission) {
-	a.state.Unkept = lost[:min(len(lost), maxLost)]
-	if a.state.UnkeptReported {
+// reportUnkept records which variables can't be kept, and adds a note the first time.
+func (a *advance) reportUnkept(unkept ...kernelstate.Omission) {
+	a.record.Unkept = unkept[:min(len(unkept), maxListed)]
+	if a.record.UnkeptReported {
 		return
 	}
-	a.state.UnkeptReported = true
-	a.note("iterations build on %s, which the relay can't keep on this computer: %s. If the kernel is lost, the run stops and asks how to go on. save_kernel_state keeps what it can; on_new_kernel=\"continue\" is right if iterations do not need each other", a.built(), reasons(lost))
+	a.record.UnkeptReported = true
+	a.addNote("iterations pass on %v, which the relay can't keep on this computer: %s. If the kernel is lost, the run stops and asks how to continue. "+
+		"save_kernel_state saves what it can; use on_new_kernel=\"continue\" if the iterations do not need each other", a.record.Carried, reasons(unkept))
 }
 
-// built names what iterations build on.
-func (a *advance) built() string {
-	names := a.state.Carried.names()
-	switch {
-	case len(names) == 0:
-		return "variables that can't be named"
-	case len(names) > maxLost:
-		return strings.Join(names[:maxLost], ", ") + fmt.Sprintf(" and %d more", len(names)-maxLost)
-	}
-	return strings.Join(names, ", ")
-}
-
-func reasons(lost []kernelstate.Omission) string {
+// reasons lists the first three omissions for a message.
+func reasons(omitted []kernelstate.Omission) string {
 	var all []string
-	for _, l := range lost[:min(len(lost), 3)] {
-		if l.Name != "" {
-			l.Reason = l.Name + ": " + l.Reason
+	for _, o := range omitted[:min(len(omitted), 3)] {
+		if o.Name != "" {
+			o.Reason = o.Name + ": " + o.Reason
 		}
-		all = append(all, l.Reason)
+		all = append(all, o.Reason)
 	}
 	return strings.Join(all, "; ")
 }

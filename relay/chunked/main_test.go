@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,22 +19,19 @@ import (
 
 const secret = "a secret of the tests of chunked runs, 32 bytes or more"
 
-var executor string // the real program
+// pool has the executors, with real kernels, that the tests share.
+var pool = harness.Pool{Secret: secret}
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "chunked-")
 	if err == nil {
-		executor = filepath.Join(dir, "executor")
-		build := exec.Command("go", "build", "-o", executor, "./executor")
-		build.Dir = stacks.Root()
-		build.Stderr = os.Stderr
-		err = build.Run()
+		pool.Binary, err = harness.BuildExecutor(context.Background(), dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "building the executor:", err)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(pool.RunAndClose(m), goleak.Cleanup(func(code int) {
 		os.RemoveAll(dir)
 		os.Exit(code)
 	}))
@@ -47,18 +42,41 @@ type machine struct {
 	*client.Client
 	*harness.Executor
 	t   *testing.T
-	dir string
+	dir string // the working directory
 }
 
-// start starts one; on a folder used before it is the same instance again.
+// borrow returns a machine of the pool with an empty working directory and namespace.
+func borrow(t *testing.T, s stacks.Stack) *machine {
+	t.Helper()
+	m := newMachine(t, pool.Borrow(t, s.Python))
+	t.Cleanup(m.reset)
+	return m
+}
+
+// reset makes the kernel ready for the next test, before the pool empties the folders.
+func (m *machine) reset() {
+	code := "%reset -f\nimport sys; sys.modules.pop('colab_relay_runs', None)\n%reset -f"
+	e, err := m.Submit(context.Background(), contract.Submit{Code: code, WaitSeconds: 50, Unstored: true})
+	if err != nil || e.Status != contract.StatusSucceeded {
+		m.t.Errorf("resetting the kernel: %s %+v, %v", e.Status, e.Error, err)
+	}
+}
+
+// start starts a machine that the test may kill. On a folder that was used before, it is
+// the same instance.
 func start(t *testing.T, s stacks.Stack, dir string) *machine {
 	t.Helper()
-	e, err := harness.StartExecutor(t.Context(), harness.ExecutorConfig{Binary: executor, Python: s.Python, Dir: dir, Secret: secret})
+	e, err := harness.StartExecutor(t.Context(), harness.ExecutorConfig{Binary: pool.Binary, Python: s.Python, Dir: dir, Secret: secret})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Kill)
-	return &machine{Client: connect(t, e.Ready.LocalURL), Executor: e, t: t, dir: dir}
+	return newMachine(t, e)
+}
+
+func newMachine(t *testing.T, e *harness.Executor) *machine {
+	t.Helper()
+	return &machine{Client: connect(t, e.Ready.LocalURL), Executor: e, t: t, dir: e.Config.Dir}
 }
 
 func connect(t *testing.T, url string) *client.Client {
@@ -75,7 +93,7 @@ func connect(t *testing.T, url string) *client.Client {
 	return c
 }
 
-// python runs code apart from any run and gives what it printed.
+// python runs code outside of any run and returns what it printed.
 func (m *machine) python(code string) string {
 	m.t.Helper()
 	e, err := m.Submit(m.t.Context(), contract.Submit{Code: code, WaitSeconds: 30})
@@ -89,7 +107,7 @@ func (m *machine) python(code string) string {
 	return out.String()
 }
 
-// kernelID is the kernel that runs now.
+// kernelID returns the current kernel's id.
 func (m *machine) kernelID() string {
 	m.t.Helper()
 	k, err := m.CurrentKernel(m.t.Context())
@@ -99,7 +117,7 @@ func (m *machine) kernelID() string {
 	return k.KernelID
 }
 
-// attempt is what one call came to.
+// attempt is the result of one call.
 type attempt struct {
 	Outcome
 	Record
@@ -107,15 +125,15 @@ type attempt struct {
 	err     error
 }
 
-// call is one call of run_chunked_operation, as far as this package goes. Its
-// time is over after patience.
-func call(t *testing.T, dir string, s Spec, vm VM, patience time.Duration) attempt {
+// call does what one call of run_chunked_operation does in this package. The call's time is
+// over after callTime.
+func call(t *testing.T, dir string, s Spec, vm VM, callTime time.Duration) attempt {
 	t.Helper()
-	return callWithin(t, dir, s, vm, patience, patience+10*time.Second)
+	return callWithin(t, dir, s, vm, callTime, callTime+10*time.Second)
 }
 
-// callWithin is a call whose requests end after limit, too.
-func callWithin(t *testing.T, dir string, s Spec, vm VM, patience, limit time.Duration) attempt {
+// callWithin is a call whose requests end after limit as well.
+func callWithin(t *testing.T, dir string, s Spec, vm VM, callTime, limit time.Duration) attempt {
 	t.Helper()
 	r, err := Open(dir, s)
 	if err != nil {
@@ -126,7 +144,7 @@ func callWithin(t *testing.T, dir string, s Spec, vm VM, patience, limit time.Du
 	defer cancel()
 	var a attempt
 	a.Outcome, a.err = r.Advance(ctx, vm, Options{
-		Until: time.Now().Add(patience),
+		Until: time.Now().Add(callTime),
 		Output: func(_ string, events []contract.Event) {
 			for _, ev := range events {
 				a.printed += ev.Text
@@ -137,7 +155,7 @@ func callWithin(t *testing.T, dir string, s Spec, vm VM, patience, limit time.Du
 	return a
 }
 
-// why is the traceback of what stopped the run.
+// why returns the traceback of the error that stopped the run.
 func (a attempt) why() string {
 	if a.Stop == nil {
 		return ""
@@ -151,7 +169,7 @@ func (a attempt) why() string {
 
 const long = 60 * time.Second
 
-// finish is a call that must finish the run.
+// finish makes a call that must finish the run.
 func finish(t *testing.T, dir string, s Spec, vm VM) attempt {
 	t.Helper()
 	a := call(t, dir, s, vm, long)
@@ -165,11 +183,12 @@ func spec(setup, loop string, n int64) Spec {
 	return Spec{Name: "run", Setup: setup, Loop: loop, N: n, BatchSize: 10, OnChange: Refuse}
 }
 
-// eachStack runs f with a fresh machine and checkpoint folder on every stack, on all
-// of them at once.
+// eachStack runs f in parallel on every stack, with a machine of the pool and an empty
+// checkpoint folder.
 func eachStack(t *testing.T, f func(t *testing.T, m *machine, dir string)) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()
-		f(t, start(t, s, t.TempDir()), t.TempDir())
+		f(t, borrow(t, s), t.TempDir())
 	})
 }

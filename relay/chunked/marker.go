@@ -6,11 +6,11 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// markerMIME is the type of the display outputs by which markers.py tells how far it is.
+// markerMIME is the type of the display outputs by which a batch reports its progress.
 const markerMIME = contract.OwnMIME + "iteration+json"
 
-// marker is one of them. Done is how many iterations the kernel has completed; one
-// of eventDone tells of the last Count of them.
+// marker is such a display output. Done is how many iterations the kernel has completed.
+// One with eventDone reports the last Count of them.
 type marker struct {
 	Run              string   `json:"run"`
 	Event            string   `json:"event"`
@@ -22,7 +22,7 @@ type marker struct {
 	CarriedVariables          // of eventCarries
 }
 
-// result is what one iteration gave.
+// result is the value of one iteration.
 type result struct {
 	Iteration int64   `json:"i"`
 	Result    *string `json:"result"` // JSON as text
@@ -36,21 +36,21 @@ const (
 	eventSetupFailed = "setup_failed"
 	eventDone        = "done"
 	eventFailed      = "failed"
-	eventCarries     = "carries"  // what iterations hand on
-	eventLost        = "lost"     // the variables of the iterations done are not there: nothing ran
-	eventPrepared    = "prepared" // the set-up ran, and the kept variables may come
+	eventCarries     = "carries"  // the variables that iterations pass on
+	eventLost        = "lost"     // the kernel lacks the variables; nothing ran
+	eventPrepared    = "prepared" // the setup code ran; the kept variables can be loaded
 )
 
-// IsMarker reports whether an event is a batch's word to the relay, not output.
+// IsMarker reports whether an event is a marker, which is not output of the user's code.
 func IsMarker(ev contract.Event) bool {
 	_, ok := ev.Data[markerMIME]
 	return ok && ev.Type == contract.EventDisplayData
 }
 
-// readMarker reads one; false for what no marker of ours wrote for this run.
-func readMarker(ev contract.Event, s *Record) (marker, bool) {
+// readMarker reads a marker. It returns false if the marker is not of this run or invalid.
+func readMarker(ev contract.Event, r *Record) (marker, bool) {
 	var m marker
-	if json.Unmarshal(ev.Data[markerMIME], &m) != nil || m.Run != s.Key {
+	if json.Unmarshal(ev.Data[markerMIME], &m) != nil || m.Run != r.Key {
 		return m, false
 	}
 	if m.Event != eventDone {
@@ -61,18 +61,18 @@ func readMarker(ev contract.Event, s *Record) (marker, bool) {
 	return m, m.Done >= m.Count && m.Done <= MaxIterations && m.Seconds >= 0 && m.Slowest >= 0
 }
 
-// from is where the kernel was before this marker's iterations.
-func (m marker) from() int64 { return m.Done - m.Count }
+// first is the first iteration that the marker reports.
+func (m marker) first() int64 { return m.Done - m.Count }
 
-// kept are the values a marker brings, in the order of their iterations.
-func (m marker) kept() []Value {
+// values returns the values in the marker, in the order of their iterations.
+func (m marker) values() []Value {
 	var all []Value
-	at := m.from()
+	next := m.first()
 	for _, r := range m.Values {
-		if r.Iteration < at || r.Iteration >= m.Done {
+		if r.Iteration < next || r.Iteration >= m.Done {
 			continue
 		}
-		at = r.Iteration + 1
+		next = r.Iteration + 1
 		v := Value{Iteration: r.Iteration, Value: json.RawMessage("null"), Omitted: r.Omitted}
 		switch {
 		case r.Result != nil && json.Valid([]byte(*r.Result)):
@@ -83,4 +83,55 @@ func (m marker) kept() []Value {
 		all = append(all, v)
 	}
 	return all
+}
+
+// applyMarker updates the record. A marker stands for all markers before it, because those
+// may have been lost.
+func (a *advance) applyMarker(ev contract.Event, kernelID string) {
+	r := a.record
+	m, ok := readMarker(ev, r)
+	if !ok {
+		return
+	}
+	a.seen.marker = true
+	a.noteJump(m.first())
+	r.confirm(m.first(), kernelID, r.InstanceID)
+	r.confirm(m.Done, kernelID, r.InstanceID)
+	switch m.Event {
+	case eventDone:
+		r.addTimes(m)
+		for _, v := range m.values() {
+			r.addValue(v)
+		}
+		if a.opt.Progress != nil {
+			a.opt.Progress(r)
+		}
+	case eventSetup:
+		a.applySetup(m)
+	case eventFailed, eventSetupFailed:
+		a.seen.failed = &m
+	case eventCarries:
+		r.Carried = &m.CarriedVariables
+	case eventLost, eventPrepared:
+		a.seen.variables = m.Event
+	}
+}
+
+// noteJump adds a note if the next marker does not continue at iteration Done.
+func (a *advance) noteJump(first int64) {
+	done := a.record.Done
+	switch {
+	case first < done && a.record.Recover == recoveryNone:
+		a.addNote("the kernel is at iteration %d, because a state saved then was restored: iterations %d to %d were confirmed before and run again", first, first, done-1)
+	case first > done:
+		a.addNote("iterations %d to %d ran, but their confirmations were lost, together with any values", done, first-1)
+	}
+}
+
+func (a *advance) applySetup(m marker) {
+	r := a.record
+	r.SetupSeconds = max(r.SetupSeconds, m.Seconds)
+	if r.Done > 0 && r.InFlight.OnNew != onNewPrepare {
+		a.addNote("the setup code ran before iteration %d, because this kernel had not run it: variables that iterations set in another kernel are missing (restore_kernel_state restores what save_kernel_state saved)", r.Done)
+	}
 }

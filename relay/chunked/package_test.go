@@ -14,11 +14,11 @@ const purge = "import sys\nfor _name in list(sys.modules):\n    if _name.startsw
 
 // recorder is a VM that records the code of each submit. It fails the test if a submit is
 // not on disk first, or if one request_id comes with two codes.
-func recorder(t *testing.T, vm VM, dir string) (*meddler, *[]string) {
+func recorder(t *testing.T, vm VM, dir string) (*interceptor, *[]string) {
 	t.Helper()
 	var codes []string
 	byRequest := map[string]string{}
-	return &meddler{VM: vm, submit: func(_ *string, s *contract.Submit) {
+	return &interceptor{VM: vm, submit: func(_ *string, s *contract.Submit) {
 		if saved, err := Load(dir, "run"); err != nil || saved.InFlight == nil || saved.InFlight.RequestID != s.RequestID {
 			t.Errorf("the submit of %q is not on disk: %+v %v", s.RequestID, saved, err)
 		}
@@ -34,6 +34,7 @@ func includesPackage(code string) bool { return strings.Contains(code, "def inst
 
 func TestBatchesSendTheirArgumentsOnly(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		m.restartKernel()
 		s := spec("total = 0", "total += i", 3)
 		s.BatchSize = 1
 		vm, codes := recorder(t, m, dir)
@@ -70,8 +71,8 @@ func TestMissingPackageIsSentAgain(t *testing.T) {
 		"an iteration displays a report": {func(*machine) {}, "from IPython.display import display", fakeReport, 0, "0\n1\n2\n3\n", 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			eachStack(t, func(t *testing.T, m *machine, dir string) {
+				defer m.restartKernel() // with the package
 				m.python(ownModule)
 				s := spec(c.setup, c.loop, 2)
 				s.BatchSize = 1
@@ -102,13 +103,12 @@ var (
 
 func TestRestartedKernelIsSentNothingThatItHas(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
+		defer m.restartKernel() // with the package
 		s := spec("", "print(i)", 2)
 		s.BatchSize = 1
 		vm, codes := recorder(t, m, dir)
 		finish(t, dir, s, vm)
-		if _, err := m.RestartKernel(t.Context(), m.kernelID()); err != nil {
-			t.Fatal(err)
-		}
+		m.restartKernel()
 		s.N, s.OnChange, s.OnNew = 4, Continue, NewKernelContinue
 		if got := finish(t, dir, s, vm).printed; got != "2\n3\n" {
 			t.Errorf("printed %q", got)

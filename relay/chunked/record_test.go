@@ -12,7 +12,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestRangesTellWhichKernelDidWhat(t *testing.T) {
+func TestRangesRecordWhichKernelRanWhat(t *testing.T) {
 	s := newRecord(spec("", "1", 100))
 	for _, step := range []struct {
 		done   int64
@@ -31,14 +31,14 @@ func TestRangesTellWhichKernelDidWhat(t *testing.T) {
 		{0, "d", "[]"},
 	} {
 		s.confirm(step.done, step.kernel, "vm")
-		if fmt.Sprint(s.Ranges) != step.want || s.Done != step.done || !s.sound() {
+		if fmt.Sprint(s.Ranges) != step.want || s.Done != step.done || !s.isConsistent() {
 			t.Errorf("after %+v: %v", step, s.Ranges)
 		}
 	}
 	for i := range int64(5000) {
 		s.confirm(i+1, fmt.Sprint("kernel-", i), "vm")
 	}
-	if len(s.Ranges) != maxRanges || !s.sound() || s.Ranges[0].KernelID != "several" || s.Done != 5000 {
+	if len(s.Ranges) != maxRanges || !s.isConsistent() || s.Ranges[0].KernelID != "several" || s.Done != 5000 {
 		t.Errorf("%d ranges, the first %+v", len(s.Ranges), s.Ranges[0])
 	}
 }
@@ -49,16 +49,16 @@ func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 	value := "[" + strings.Repeat("1,", 30_000) + "1]"
 	for i := range s.N {
 		s.confirm(i+1, "k", "vm")
-		s.keep(Value{Iteration: i, Value: json.RawMessage(value)})
+		s.addValue(Value{Iteration: i, Value: json.RawMessage(value)})
 	}
 	if s.ResultsDropped == 0 || int64(len(s.Results))+s.ResultsDropped != s.N {
 		t.Errorf("%d kept, %d dropped", len(s.Results), s.ResultsDropped)
 	}
-	// Its file is the larger by what is put around the data only.
+	// The file adds only a little to the data.
 	if data, err := json.Marshal(s); err != nil || len(data) > checkpoint.MaxBytes/2 {
-		t.Errorf("a state of %d bytes, %v", len(data), err)
+		t.Errorf("a record of %d bytes, %v", len(data), err)
 	}
-	s.printed(strings.Repeat("ä", 10_000))
+	s.addOutput(strings.Repeat("ä", 10_000))
 	if len(s.Output) > maxOutput || !utf8.ValidString(s.Output) || len(s.Output) < maxOutput-4 {
 		t.Errorf("%d bytes of output", len(s.Output))
 	}
@@ -67,7 +67,7 @@ func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	back, err := Load(dir, "n")
-	// A small file is laid out for people: that must not count.
+	// A small file is indented, and the white space must not count.
 	if err != nil || len(back.Results) != 3 || back.ResultBytes != s.ResultBytes || string(back.Results[0].Value) != value || back.Output != s.Output {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestValuesAreBoundedTogetherAndTheFileStaysReadable(t *testing.T) {
 	if len(back.Results) != 0 || back.ResultBytes != 0 {
 		t.Errorf("%d values, %d bytes left", len(back.Results), back.ResultBytes)
 	}
-	// What a value adds to the file besides itself is less than is counted for it.
+	// perResult must cover what a value adds to the file besides its JSON.
 	if b, _ := json.Marshal([]Value{{Iteration: MaxIterations, Value: json.RawMessage("1")}}); len(b) > perResult {
 		t.Errorf("%s", b)
 	}
@@ -90,7 +90,7 @@ func TestNamesAndCodeAreBounded(t *testing.T) {
 			t.Errorf("%v, want %v", err, want)
 		}
 	}
-	// The worst code there is still fits a request.
+	// Even the code that grows most fits into a request.
 	s := Spec{Name: "worst", Loop: strings.Repeat(`"`, MaxCodeBytes), N: 1, BatchSize: 1}
 	r, err := Open(t.TempDir(), s)
 	if err != nil {
@@ -110,14 +110,14 @@ func TestRepeatedBatchHasTheSameText(t *testing.T) {
 	}
 	defer r.Close()
 	if first, again := r.cell(&Batch{Hi: 5}), r.cell(&Batch{Hi: 5}); first != again || first == r.cell(&Batch{Hi: 6}) {
-		t.Error("a batch's text")
+		t.Error("the same batch has another text, or another batch the same")
 	}
-	if o := orderOf(t, r.cell(&Batch{Hi: 5})); o.Loop != r.spec.Loop || o.Setup != r.spec.Setup || o.Hi != 5 || o.Key != r.state.Key {
-		t.Errorf("the order came to %+v", o)
+	if o := orderOf(t, r.cell(&Batch{Hi: 5})); o.Loop != r.spec.Loop || o.Setup != r.spec.Setup || o.Hi != 5 || o.Key != r.record.Key {
+		t.Errorf("the order is %+v", o)
 	}
 }
 
-// What a file holds may be anything; a state that is taken must be sound.
+// A file may have any content, but an accepted record must be consistent.
 func FuzzLoad(f *testing.F) {
 	good, _ := json.Marshal(newRecord(spec("", "1", 10)))
 	f.Add(good)
@@ -133,15 +133,15 @@ func FuzzLoad(f *testing.F) {
 		}
 		s, err := Load(dir, "n")
 		switch {
-		case err == nil && (!s.sound() || s.Done < 0 || s.N < 1):
-			t.Errorf("taken: %s", data)
+		case err == nil && (!s.isConsistent() || s.Done < 0 || s.N < 1):
+			t.Errorf("accepted: %s", data)
 		case err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrNotChunked):
 			t.Errorf("%s: %v", data, err)
 		}
 	})
 }
 
-// Markers come from code that a user may have changed.
+// The user's code can send any marker.
 func FuzzReadMarker(f *testing.F) {
 	f.Add([]byte(`{"run":"k","event":"done","done":3,"count":1,"seconds":0.5,"values":[{"i":2,"result":"[1]"}]}`))
 	f.Add([]byte(`{"run":"k","event":"done","done":9,"count":4,"values":[{"i":7,"omitted":"x"},{"i":6,"result":"1"},{"i":8,"result":"{"},{"i":9,"result":"1"}]}`))
@@ -153,10 +153,10 @@ func FuzzReadMarker(f *testing.F) {
 		if !ok {
 			return
 		}
-		s.confirm(m.from(), "kernel", "vm")
+		s.confirm(m.first(), "kernel", "vm")
 		s.confirm(m.Done, "kernel", "vm")
-		at := m.from()
-		for _, v := range m.kept() {
+		at := m.first()
+		for _, v := range m.values() {
 			if !json.Valid(v.Value) || v.Iteration < at || v.Iteration >= m.Done {
 				t.Errorf("value %+v", v)
 			}

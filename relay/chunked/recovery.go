@@ -7,129 +7,148 @@ import (
 	"colabrelay/relay/kernelstate"
 )
 
-// maxRecoveries of one call: a kernel that dies while its variables are brought back
-// must not keep a call busy for ever.
+// recovery is the step of restoring kept variables into a new kernel.
+type recovery string
+
+const (
+	recoveryNone  recovery = ""
+	recoverySetup recovery = "setup"     // the setup code must run in the new kernel
+	recoveryLoad  recovery = "variables" // it has run: the variables must be loaded
+)
+
+// maxRecoveries bounds the recoveries of one call. Without it, a kernel that dies whenever
+// its variables are restored would keep the call busy until its time is over.
 const maxRecoveries = 3
 
-// LostVariables is what a kernel has not, so that iterations can't go on there by themselves.
+// LostVariables are variables that the kernel lacks, so that the run stopped.
 type LostVariables struct {
-	Names       []string // what iterations hand on, as far as it can be told
-	Reason      string   // why it is not on this computer either
-	Description string   // Names in words
+	Names       []string // as far as they can be determined
+	Reason      string   // why they can't be restored from this computer
+	Description string   // Names for a message
 }
 
-// onNew is what the next batch does in a kernel without the variables.
+// onNew returns what the next batch does in a kernel without the variables.
 func (a *advance) onNew() onNew {
 	switch {
-	case a.state.Recover == recoverSetup:
+	case a.record.Recover == recoverySetup:
 		return onNewPrepare
-	case a.spec.OnNew == NewKernelContinue || a.state.Carried.nothing():
+	case a.spec.OnNew == NewKernelContinue || a.record.Carried.isEmpty():
 		return onNewContinue
 	}
 	return onNewStop
 }
 
-// sawVariables decides what follows a batch that ended well, by what it told of the
-// variables, and reports whether to go on.
-func (a *advance) sawVariables(f *Batch) bool {
-	s := a.state
+// checkVariables acts on what a successful batch reported of the variables, and reports
+// whether the run can continue.
+func (a *advance) checkVariables(b *Batch) bool {
 	switch {
-	case a.variables == eventPrepared:
-		s.Recover = recoverVariables
-	case a.variables == eventLost:
-		return a.lost()
-	case f.OnNew == onNewPrepare: // they are there: somebody restored a state meanwhile
-		s.Recover = recoverNone
+	case a.seen.variables == eventPrepared:
+		a.record.Recover = recoveryLoad
+	case a.seen.variables == eventLost:
+		return a.handleLoss()
+	case b.OnNew == onNewPrepare: // the variables exist: somebody restored a state
+		a.record.Recover = recoveryNone
 	}
 	return true
 }
 
-// lost decides how to go on in a kernel without the variables.
-func (a *advance) lost() bool {
+// handleLoss decides how to continue in a kernel without the variables, and reports whether
+// the run can continue.
+func (a *advance) handleLoss() bool {
 	a.recoveries++
-	s := a.state
+	r := a.record
 	switch {
-	case s.Carried.nothing(): // known only now
+	case r.Carried.isEmpty(): // the lost batch was the first to report this
 		return true
-	case a.opt.Keeper != nil && s.usable() && a.recoveries <= maxRecoveries:
-		s.Recover = recoverSetup
+	case a.opt.Keeper != nil && r.hasUsableCopy() && a.recoveries <= maxRecoveries:
+		r.Recover = recoverySetup
 		return true
 	case a.spec.OnNew == NewKernelRestart:
 		a.restart()
 		return true
 	}
-	a.stopLost()
+	a.stopWithoutVariables()
 	return false
 }
 
-// restart begins the run again at 0.
+// restart starts the run at iteration 0.
 func (a *advance) restart() {
-	a.note("the kernel is a new one, without what %d iterations left in %s: the run begins again at iteration 0, as on_new_kernel asks", a.state.Done, a.built())
-	restarted := a.state.Restarted
-	a.endKeeping()
-	a.Run.state = newRecord(a.spec)
-	a.state.Restarted = restarted
+	a.addNote("the new kernel does not have %v, which the first %d iterations built up; the run starts again at iteration 0, as on_new_kernel requests", a.record.Carried, a.record.Done)
+	restarted := a.record.Restarted
+	a.dropCopies()
+	a.Run.record = newRecord(a.spec)
+	a.record.Restarted = restarted
 }
 
-func (a *advance) stopLost() {
-	s, lost := a.state, &LostVariables{Names: a.state.Carried.names(), Description: a.built()}
-	switch {
-	case s.usable() && a.opt.Keeper != nil:
-		lost.Reason = "bringing them back did not work this time"
-	case len(s.Unkept) > 0:
-		lost.Reason = reasons(s.Unkept)
-	case s.Kept != nil && !s.usable():
-		lost.Reason = "the code changed since they were kept last"
-	default:
-		lost.Reason = "the kernel was lost before they could be kept"
-	}
-	s.Status = StatusVariablesLost
-	s.Failure = &Failure{Status: string(StatusVariablesLost), Message: "the kernel no longer has " + lost.Description}
+func (a *advance) stopWithoutVariables() {
+	r := a.record
+	lost := &LostVariables{Names: r.Carried.names(), Description: r.Carried.String(), Reason: a.whyLost()}
+	r.Status = StatusVariablesLost
+	r.Failure = &Failure{Status: string(StatusVariablesLost), Message: "the kernel no longer has " + lost.Description}
 	a.out.Stop = &Stop{Lost: lost}
 }
 
-// bringBack loads the kept variables into the kernel, where the set-up has run.
-func (a *advance) bringBack(ctx context.Context) (on bool, err error) {
-	s := a.state
+// whyLost says why the variables can't be restored from this computer.
+func (a *advance) whyLost() string {
+	r := a.record
+	switch {
+	case r.hasUsableCopy() && a.opt.Keeper != nil:
+		return "restoring them did not succeed this time"
+	case len(r.Unkept) > 0:
+		return reasons(r.Unkept)
+	case r.Kept != nil && !r.hasUsableCopy():
+		return "the code changed after they were last kept"
+	}
+	return "the kernel was lost before they could be kept"
+}
+
+// restoreVariables loads the kept variables into a kernel in which the setup code has run,
+// and reports whether the run can continue.
+func (a *advance) restoreVariables(ctx context.Context) (more bool, err error) {
+	r := a.record
 	got, err := a.opt.Keeper.Restore(ctx, kernelstate.KeptVersion{
-		Run: s.Key, Version: s.Kept.Version, Done: s.Kept.Done, Absent: s.Kept.Absent, Until: a.opt.Until,
+		Run: r.Key, Version: r.Kept.Version, Done: r.Kept.Done, Absent: r.Kept.Absent, Until: a.opt.Until,
 	})
 	var ended *kernelstate.RunError
 	switch {
 	case errors.As(err, &ended): // the kernel died, or somebody interrupted it
-		a.note("bringing the kept variables back ended as %s; it is tried again", ended.Execution.Status)
-		s.Recover = recoverNone
+		a.addNote("restoring the kept variables ended as %s; it is tried again", ended.Execution.Status)
+		r.Recover = recoveryNone
 	case errors.Is(err, kernelstate.ErrDamaged), errors.Is(err, kernelstate.ErrNotFound), errors.Is(err, kernelstate.ErrNoVersion):
-		a.note("the kept variables can't be brought back: %v", err)
-		s.Kept, s.Recover = nil, recoverNone
-		s.Unkept = []kernelstate.Omission{{Reason: err.Error()}}
+		a.addNote("the kept variables can't be restored: %v", err)
+		a.dropUnusableCopy(kernelstate.Omission{Reason: err.Error()})
 	case err != nil:
 		return false, err
 	case !got.Done():
-		a.note("the variables of iteration %d are on their way into the new kernel", s.Kept.Done)
+		a.addNote("the variables of iteration %d are still being restored into the new kernel", r.Kept.Done)
 		return false, nil
-	case got.Loaded.Missing: // another kernel again, or a state of the user's is there
-		s.Recover = recoverNone
+	case got.Loaded.Missing: // the kernel was replaced again, or somebody restored a state
+		r.Recover = recoveryNone
 	case got.Loaded.FailedCount > 0:
-		a.note("the kept variables can't be loaded: %s", reasons(got.Loaded.Failed))
-		s.Kept, s.Recover, s.Unkept = nil, recoverNone, got.Loaded.Failed
+		a.addNote("the kept variables can't be loaded: %s", reasons(got.Loaded.Failed))
+		a.dropUnusableCopy(got.Loaded.Failed...)
 	default:
-		a.broughtBack(got)
+		a.resumeFromCopy(got)
 	}
 	return true, a.save()
 }
 
-// broughtBack goes back to the iteration that the variables belong to.
-func (a *advance) broughtBack(got kernelstate.Restored) {
-	s := a.state
-	s.Recover = recoverNone
-	if again := s.Done - s.Kept.Done; again > 0 {
-		a.note("the kernel is a new one: %s came back as after iteration %d, and the %d iterations since then run again", a.built(), s.Kept.Done-1, again)
+// dropUnusableCopy records that the kept variables can't be restored, and why.
+func (a *advance) dropUnusableCopy(why ...kernelstate.Omission) {
+	a.record.Kept, a.record.Recover, a.record.Unkept = nil, recoveryNone, why
+}
+
+// resumeFromCopy takes the record back to the iteration of the restored variables.
+func (a *advance) resumeFromCopy(got kernelstate.Restored) {
+	r := a.record
+	r.Recover = recoveryNone
+	if again := r.Done - r.Kept.Done; again > 0 {
+		a.addNote("the kernel is a new one: %v was restored as it was after iteration %d, and the %d iterations since then run again", r.Carried, r.Kept.Done-1, again)
 	} else {
-		a.note("the kernel is a new one: %s came back as after iteration %d", a.built(), s.Kept.Done-1)
+		a.addNote("the kernel is a new one: %v was restored as it was after iteration %d", r.Carried, r.Kept.Done-1)
 	}
 	if id := got.Execution.KernelID; id != "" {
-		s.KernelID = id
+		r.KernelID = id
 	}
-	s.confirm(s.Kept.Done, s.KernelID, s.InstanceID)
+	r.confirm(r.Kept.Done, r.KernelID, r.InstanceID)
 }

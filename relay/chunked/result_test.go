@@ -6,13 +6,12 @@ import (
 	"testing"
 )
 
-// Which iterations of code that sets result only sometimes gave a value, and which.
-func TestOnlyAnIterationThatSetResultGivesAValue(t *testing.T) {
+func TestOnlyAnIterationThatSetsResultGivesAValue(t *testing.T) {
 	cases := map[string]struct {
 		setup, loop string
 		n           int64
 		want        string // i:value
-		left        string // result in the end
+		left        string // the value of result after the run
 	}{
 		"always, the same number":       {"", "result = 5", 3, "0:5 1:5 2:5", "5"},
 		"always, in a tuple":            {"", "for k in []: continue\na, (result, *b) = i, (7, 1)\nif i: continue", 2, "0:7 1:7", "7"},

@@ -13,14 +13,14 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// writes appends each iteration's number to a file of the VM, and keeps a sum that
-// only an uninterrupted namespace gets right.
+// This code appends each iteration's number to a file on the VM, and sums the numbers, which
+// is right only if all iterations ran in one namespace.
 const (
 	writesSetup = "total = 0\nopen('setups', 'a').write('setup\\n')"
 	writesLoop  = "total += i\nwith open('numbers', 'a') as f:\n    f.write(f'{i}\\n')\nresult = total"
 )
 
-// numbers are the lines of a file that iterations wrote.
+// numbers returns the words in a file that iterations wrote.
 func numbers(t *testing.T, m *machine, file string) []string {
 	t.Helper()
 	b, err := os.ReadFile(m.dir + "/" + file)
@@ -30,7 +30,7 @@ func numbers(t *testing.T, m *machine, file string) []string {
 	return strings.Fields(string(b))
 }
 
-// upTo is "0" to "n-1".
+// upTo returns "0" to "n-1".
 func upTo(n int) []string {
 	var all []string
 	for i := range n {
@@ -46,10 +46,10 @@ func same(t *testing.T, what string, got, want []string) {
 	}
 }
 
-func TestFailedIterationIsNotCountedAndTheRestRunsWithMendedCode(t *testing.T) {
+func TestFailedIterationIsNotCountedAndTheRestRunsWithFixedCode(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		s := spec(writesSetup, "assert i != 37, 'thirty-seven'\n"+writesLoop, 100)
-		vm := &meddler{VM: m}
+		vm := &interceptor{VM: m}
 		a := call(t, dir, s, vm, long)
 		if a.err != nil || a.Stop == nil || a.Stop.Iteration == nil || *a.Stop.Iteration != 37 || a.Done != 37 || a.Remaining() != 63 {
 			t.Fatalf("done %d, stop %+v, %v", a.Done, a.Stop, a.err)
@@ -61,9 +61,9 @@ func TestFailedIterationIsNotCountedAndTheRestRunsWithMendedCode(t *testing.T) {
 		if err != nil || kept.Done != 37 || kept.Status != "failed" || kept.Failure == nil || *kept.Failure.Iteration != 37 || kept.InFlight != nil {
 			t.Errorf("kept %+v %v", kept, err)
 		}
-		// The same again fails at the same iteration, and only that one is tried.
+		// The same call fails at the same iteration, and runs no other.
 		if a = call(t, dir, s, m, long); a.Stop == nil || *a.Stop.Iteration != 37 || a.Done != 37 {
-			t.Errorf("again: %+v", a.Stop)
+			t.Errorf("the same call again: %+v", a.Stop)
 		}
 		s.Loop = writesLoop
 		if a = call(t, dir, s, m, long); !errors.Is(a.err, ErrChanged) || !strings.Contains(a.err.Error(), "loop_code") {
@@ -72,7 +72,7 @@ func TestFailedIterationIsNotCountedAndTheRestRunsWithMendedCode(t *testing.T) {
 		s.OnChange = Continue
 		a = finish(t, dir, s, m)
 		same(t, "numbers", numbers(t, m, "numbers"), upTo(100))
-		same(t, "set-ups", numbers(t, m, "setups"), []string{"setup"})
+		same(t, "setups", numbers(t, m, "setups"), []string{"setup"})
 		if len(a.Results) != 100 || string(a.Results[99].Value) != "4950" || len(a.Ranges) != 1 {
 			t.Errorf("%d values, ranges %v", len(a.Results), a.Ranges)
 		}
@@ -89,7 +89,7 @@ func TestFailedIterationIsNotCountedAndTheRestRunsWithMendedCode(t *testing.T) {
 
 func TestSetupThatFailsIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	s := spec("import os\nassert os.path.exists('ready'), 'not ready'\nx = 1", "print(x)", 2)
 	a := call(t, dir, s, m, long)
 	if a.Stop == nil || !a.Stop.Setup || a.Stop.Refused || a.Stop.Iteration != nil || a.Done != 0 {
@@ -99,7 +99,7 @@ func TestSetupThatFailsIsTriedAgain(t *testing.T) {
 	finish(t, dir, s, m)
 }
 
-func TestCallReturnsInTimeAndTheNextOneGoesOn(t *testing.T) {
+func TestCallReturnsInTimeAndTheNextOneContinues(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		s := spec(writesSetup, "import time\ntime.sleep(.05)\nprint('now', i)\n"+writesLoop, 24)
 		s.BatchSize = 12
@@ -119,11 +119,11 @@ func TestCallReturnsInTimeAndTheNextOneGoesOn(t *testing.T) {
 				break
 			}
 			if calls > 60 {
-				t.Fatal("it never ends")
+				t.Fatal("the run never ends")
 			}
 		}
 		if calls < 3 {
-			t.Errorf("%d calls: nothing was cut", calls)
+			t.Errorf("%d calls: no call was cut", calls)
 		}
 		same(t, "numbers", numbers(t, m, "numbers"), upTo(24))
 		var want strings.Builder
@@ -136,9 +136,9 @@ func TestCallReturnsInTimeAndTheNextOneGoesOn(t *testing.T) {
 	})
 }
 
-func TestWatchedRunTellsItsProgressAndItsOutputInTime(t *testing.T) {
+func TestWatchedRunReportsItsProgress(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	r, err := Open(dir, spec("", "import time\ntime.sleep(.01)\nresult = i", 30))
 	if err != nil {
 		t.Fatal(err)
@@ -151,11 +151,11 @@ func TestWatchedRunTellsItsProgressAndItsOutputInTime(t *testing.T) {
 	}
 }
 
-// Batches end by themselves when their time is over, so none is ever near its deadline.
+// Batches end when their time is over, long before their deadline.
 func TestSlowIterationsMakeShortBatches(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
-	vm := &meddler{VM: m, submit: func(_ *string, s *contract.Submit) {
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
+	vm := &interceptor{VM: m, submit: func(_ *string, s *contract.Submit) {
 		s.Code = strings.Replace(s.Code, `\"seconds\":30`, `\"seconds\":0.3`, 1)
 	}}
 	s := spec("", "import time\ntime.sleep(.1 if i < 6 else 0)\n"+"open('numbers', 'a').write(f'{i}\\n')", 40)
@@ -169,7 +169,7 @@ func TestSlowIterationsMakeShortBatches(t *testing.T) {
 
 func TestDeadlineCountsWhatWasDoneAndTheNextTryGetsMoreTime(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		vm := &meddler{VM: m, submit: func(_ *string, s *contract.Submit) { s.TimeoutSeconds = 1 }}
+		vm := &interceptor{VM: m, submit: func(_ *string, s *contract.Submit) { s.TimeoutSeconds = 1 }}
 		s := spec(writesSetup, "import os, time\nwhile i == 3 and not os.path.exists('free'): time.sleep(.01)\n"+writesLoop, 6)
 		a := call(t, dir, s, vm, long)
 		if a.err != nil || a.Stop == nil || a.Stop.Execution.Status != contract.StatusTimedOut || a.Stop.Iteration != nil || a.Done != 3 {
@@ -209,20 +209,20 @@ func TestInterruptStopsTheRunAlsoWhenTheBodyCatchesIt(t *testing.T) {
 	})
 }
 
-// Whenever interrupts come, iterations keep their order: no number follows a larger one.
-func TestIterationsKeepTheirOrderUnderARainOfInterrupts(t *testing.T) {
+// An interrupt may come at any moment.
+func TestIterationsKeepTheirOrderUnderManyInterrupts(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
-		rain := `
+		interrupting := `
 import os, random, signal, threading
-stop_rain = threading.Event()
-def rain():
+stop_interrupting = threading.Event()
+def interrupting():
     r = random.Random(7)
-    while not stop_rain.wait(r.random() / 100):
+    while not stop_interrupting.wait(r.random() / 100):
         if type(getattr(signal.getsignal(signal.SIGINT), "__self__", None)).__name__ == "Interrupts":
             os.kill(os.getpid(), signal.SIGINT)
-threading.Thread(target=rain, daemon=True).start()
+threading.Thread(target=interrupting, daemon=True).start()
 `
-		m.python(rain)
+		m.python(interrupting)
 		s := spec("", "log = open('numbers', 'a')\nlog.write(f'{i}\\n')\nlog.close()\nresult = i", 200)
 		s.BatchSize = 50
 		stops := 0
@@ -234,17 +234,17 @@ threading.Thread(target=rain, daemon=True).start()
 			if a.Stop == nil {
 				break
 			}
-			// One that comes a moment too late hits IPython itself, which then may not even reply.
+			// An interrupt that arrives a moment too late hits IPython itself, which then may not reply.
 			if e := a.Stop.Execution; e.Error != nil && e.Error.EName != "KeyboardInterrupt" {
 				t.Fatalf("stopped by %s", a.why())
 			}
 			if stops++; stops > 1000 {
-				t.Fatal("it never ends")
+				t.Fatal("the run never ends")
 			}
 		}
-		m.python("stop_rain.set()")
+		m.python("stop_interrupting.set()")
 		if stops == 0 {
-			t.Error("no interrupt came through: this tests nothing")
+			t.Error("no interrupt stopped the run: the test is too short")
 		}
 		last := -1
 		for _, text := range numbers(t, m, "numbers") {
@@ -261,9 +261,9 @@ threading.Thread(target=rain, daemon=True).start()
 	})
 }
 
-// The interrupt comes at the worst moment, each time: the body has ended and is not
-// counted yet. time.monotonic is what loop.py calls there.
-func TestInterruptBetweenABodysEndAndItsCountingIsHeldBack(t *testing.T) {
+// Each interrupt arrives at the worst moment: when the iteration has ended and is not counted
+// yet. loop.py calls time.monotonic there.
+func TestInterruptBetweenEndAndCountOfAnIterationIsDelayed(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		setup := writesSetup + `
 import os, signal, sys, time
@@ -301,7 +301,7 @@ time.monotonic = monotonic
 
 func TestBatchWaitsItsTurnAndForInput(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	e, err := m.Submit(t.Context(), contract.Submit{Code: "import os, time\nwhile not os.path.exists('go'): time.sleep(.01)"})
 	if err != nil {
 		t.Fatal(err)
@@ -327,7 +327,7 @@ func TestBatchWaitsItsTurnAndForInput(t *testing.T) {
 	}
 }
 
-func TestOneRunBelongsToOneCallAtATime(t *testing.T) {
+func TestOnlyOneCallAtATimeWorksOnARun(t *testing.T) {
 	dir := t.TempDir()
 	s := spec("", "1", 1)
 	r, err := Open(dir, s)
@@ -335,7 +335,7 @@ func TestOneRunBelongsToOneCallAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir, s); !errors.Is(err, checkpoint.ErrBusy) {
-		t.Errorf("a second call: %v", err)
+		t.Errorf("a second call of the run: %v", err)
 	}
 	other := s
 	other.Name = "another"

@@ -15,10 +15,10 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-func TestLostAnswerOfASubmitLosesAndDoublesNothing(t *testing.T) {
+func TestLostSubmitAnswerNeitherLosesNorRepeatsIterations(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		s := spec(writesSetup, writesLoop, 25)
-		vm := &meddler{VM: m}
+		vm := &interceptor{VM: m}
 		for n := range 3 {
 			vm.answer = func(contract.Execution, error) (contract.Execution, error) { return contract.Execution{}, errCut }
 			a := call(t, dir, s, vm, long)
@@ -29,40 +29,40 @@ func TestLostAnswerOfASubmitLosesAndDoublesNothing(t *testing.T) {
 			for a = call(t, dir, s, vm, 0); a.InFlight != nil; a = call(t, dir, s, vm, 0) {
 			}
 			if a.err != nil || a.Done != min(int64(n+1)*10, 25) {
-				t.Fatalf("%d: picked up with %d done, %v", n, a.Done, a.err)
+				t.Fatalf("%d: resumed with %d done, %v", n, a.Done, a.err)
 			}
 		}
 		same(t, "numbers", numbers(t, m, "numbers"), upTo(25))
-		same(t, "set-ups", numbers(t, m, "setups"), []string{"setup"})
+		same(t, "setups", numbers(t, m, "setups"), []string{"setup"})
 		if vm.count != 3 {
 			t.Errorf("%d submits", vm.count)
 		}
 	})
 }
 
-// A kill leaves the file as it was at that moment: before the submit, or after it
-// with the answer lost, or with the batch done and not noted.
-func TestRelayKilledAtAnyPointLosesAndDoublesNothing(t *testing.T) {
+// The file is restored to what it was at the moment of the kill: before the submit, or after
+// the batch ran and before its end was recorded.
+func TestKilledRelayNeitherLosesNorRepeatsIterations(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	s := spec(writesSetup, writesLoop, 30)
 	path := checkpoint.Path(dir, s.Name)
 	var atSubmit *snapshot
-	vm := &meddler{VM: m}
+	vm := &interceptor{VM: m}
 	vm.submit = func(*string, *contract.Submit) { atSubmit = take(t, path) }
 
-	// Killed after writing down the first batch, before it was sent.
+	// Killed after recording the first batch, before submitting it.
 	vm.answer = nil
-	never := &meddler{VM: m, submit: func(instanceID *string, _ *contract.Submit) {
+	never := &interceptor{VM: m, submit: func(instanceID *string, _ *contract.Submit) {
 		atSubmit = take(t, path)
-		*instanceID = "none" // refused: as if never sent
+		*instanceID = "none" // the submit is refused, as if it was never sent
 	}}
 	call(t, dir, s, never, long)
 	atSubmit.put(t)
 	if got := numbers(t, m, "numbers"); len(got) != 0 {
 		t.Fatalf("it ran: %v", got)
 	}
-	// Killed after the batch ran, before its end was noted.
+	// Killed after the batch ran, before its end was recorded.
 	vm.answer = func(e contract.Execution, err error) (contract.Execution, error) {
 		if len(numbers(t, m, "numbers")) == 20 {
 			err = errCut
@@ -85,7 +85,7 @@ func TestRelayKilledAtAnyPointLosesAndDoublesNothing(t *testing.T) {
 	}
 }
 
-func TestExecutorKilledInMidBatchAndStartedAgain(t *testing.T) {
+func TestExecutorKilledDuringABatchAndStartedAgain(t *testing.T) {
 	t.Parallel()
 	for name, sameFolder := range map[string]bool{"on the same state dir": true, "on a new machine": false} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestExecutorKilledInMidBatchAndStartedAgain(t *testing.T) {
 			}
 			var lost *client.Error
 			if a := callWithin(t, dir, s, m, 300*time.Millisecond, 300*time.Millisecond); !errors.As(a.err, &lost) || a.Done != before.Done {
-				t.Fatalf("with nothing there: done %d, %v", a.Done, a.err)
+				t.Fatalf("without an executor: done %d, %v", a.Done, a.err)
 			}
 			first := numbers(t, m, "numbers")
 			if !sameFolder {
@@ -118,24 +118,24 @@ func TestExecutorKilledInMidBatchAndStartedAgain(t *testing.T) {
 			if second = numbers(t, again, "numbers"); sameFolder {
 				second = second[len(first):]
 			}
-			// What was confirmed does not run again; what was not, does.
+			// Unconfirmed iterations run again, confirmed ones do not.
 			begin := slices.Index(upTo(20), second[0])
-			same(t, "the second life", second, upTo(20)[begin:])
+			same(t, "the second kernel", second, upTo(20)[begin:])
 			if begin < int(before.Done) || begin > len(first) {
-				t.Errorf("%d confirmed, %d written, went on at %d", before.Done, len(first), begin)
+				t.Errorf("%d confirmed, %d written, continued at %d", before.Done, len(first), begin)
 			}
-			same(t, "set-ups", numbers(t, again, "setups")[:1], []string{"setup"})
+			same(t, "setups", numbers(t, again, "setups")[:1], []string{"setup"})
 			if len(a.Ranges) != 2 || a.Ranges[0].KernelID == a.Ranges[1].KernelID || (a.Ranges[0].InstanceID == a.Ranges[1].InstanceID) != sameFolder {
 				t.Errorf("ranges %+v", a.Ranges)
 			}
-			if text := strings.Join(a.Notes, "; "); !strings.Contains(text, "set-up code ran before iteration") || !strings.Contains(text, "runs again") {
+			if text := strings.Join(a.Notes, "; "); !strings.Contains(text, "setup code ran before iteration") || !strings.Contains(text, "run again") {
 				t.Errorf("notes %q", text)
 			}
 		})
 	}
 }
 
-func TestDeadKernelStopsTheRunOnceAndTheNextCallGoesOn(t *testing.T) {
+func TestDeadKernelStopsTheRunOnceAndTheNextCallContinues(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		loop := writesLoop + "\nimport os, time\nif i == 5 and open('setups').read().count('setup') == 1:\n    time.sleep(.3)\n    os.kill(os.getpid(), 9)"
 		s := spec(writesSetup, loop, 12)
@@ -146,14 +146,14 @@ func TestDeadKernelStopsTheRunOnceAndTheNextCallGoesOn(t *testing.T) {
 		}
 		a = finish(t, dir, s, m)
 		same(t, "numbers", numbers(t, m, "numbers"), append(upTo(6), upTo(12)[5:]...))
-		same(t, "set-ups", numbers(t, m, "setups"), []string{"setup", "setup"})
-		if string(a.Results[11].Value) != "56" { // 5+…+11: total began at 0 again
+		same(t, "setups", numbers(t, m, "setups"), []string{"setup", "setup"})
+		if string(a.Results[11].Value) != "56" { // 5+…+11: total started at 0 again
 			t.Errorf("total %s", a.Results[11].Value)
 		}
 	})
 }
 
-func TestAfterACleanupTheSetupRunsAgainAndTheLoopGoesOn(t *testing.T) {
+func TestAfterACleanupTheSetupRunsAgainAndTheLoopContinues(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		s := spec(writesSetup, "assert i != 15 or 'kept' in globals()\n"+writesLoop, 20)
 		if a := call(t, dir, s, m, long); a.Stop == nil || a.Done != 15 {
@@ -164,20 +164,20 @@ func TestAfterACleanupTheSetupRunsAgainAndTheLoopGoesOn(t *testing.T) {
 		}
 		m.python("kept = 1")
 		if a := call(t, dir, s, m, long); a.Stop == nil || a.Stop.Lost == nil || a.Done != 15 {
-			t.Fatalf("it goes on without its variables: done %d, %v", a.Done, a.err)
+			t.Fatalf("it continues without its variables: done %d, %v", a.Done, a.err)
 		}
 		s.OnNew = NewKernelContinue
 		a := finish(t, dir, s, m)
 		same(t, "numbers", numbers(t, m, "numbers"), upTo(20))
-		same(t, "set-ups", numbers(t, m, "setups"), []string{"setup", "setup"})
-		if len(a.Ranges) != 1 || !strings.Contains(strings.Join(a.Notes, ""), "set-up code ran before iteration 15") {
+		same(t, "setups", numbers(t, m, "setups"), []string{"setup", "setup"})
+		if len(a.Ranges) != 1 || !strings.Contains(strings.Join(a.Notes, ""), "setup code ran before iteration 15") {
 			t.Errorf("ranges %v, notes %q", a.Ranges, a.Notes)
 		}
 	})
 }
 
-// Where every marker is lost the kernel itself still knows: nothing runs twice.
-func TestLostMarkersAreMadeUpForByTheKernelsOwnRecord(t *testing.T) {
+// If all markers are lost, the kernel still knows which iterations ran: none runs twice.
+func TestKernelsOwnRecordReplacesLostMarkers(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		drop := func(events []contract.Event) []contract.Event {
 			var left []contract.Event
@@ -190,7 +190,7 @@ func TestLostMarkersAreMadeUpForByTheKernelsOwnRecord(t *testing.T) {
 			return left
 		}
 		s := spec(writesSetup, writesLoop, 25)
-		vm := &meddler{VM: m, events: drop}
+		vm := &interceptor{VM: m, events: drop}
 		a := call(t, dir, s, vm, 0)
 		for a.InFlight != nil && a.err == nil {
 			a = call(t, dir, s, vm, 0)
@@ -203,15 +203,15 @@ func TestLostMarkersAreMadeUpForByTheKernelsOwnRecord(t *testing.T) {
 		if len(a.Results) != 15 || a.Results[0].Iteration != 10 || !strings.Contains(strings.Join(a.Notes, ""), "iterations 0 to 9") {
 			t.Errorf("%d values, notes %q", len(a.Results), a.Notes)
 		}
-		// Were they lost for good, the run would say so, not submit for ever.
+		// If all markers are lost all the time, the run ends with an error and does not submit for ever.
 		s.Name = "silent"
-		if a := call(t, dir, s, vm, long); !errors.Is(a.err, errSilent) {
+		if a := call(t, dir, s, vm, long); !errors.Is(a.err, errNoMarkers) {
 			t.Errorf("without any marker: %v", a.err)
 		}
 	})
 }
 
-func TestStateRestoredFromEarlierTakesTheRecordBack(t *testing.T) {
+func TestRestoredStateTakesTheRecordBack(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		s := spec(writesSetup, writesLoop, 40)
 		s.Loop = "assert i != 30 or 'go' in globals()\n" + s.Loop
@@ -219,11 +219,9 @@ func TestStateRestoredFromEarlierTakesTheRecordBack(t *testing.T) {
 		if a.Done != 30 {
 			t.Fatalf("done %d", a.Done)
 		}
-		// As restore_kernel_state does in a new kernel: the variables and the record of
-		// iteration 20.
-		if _, err := m.RestartKernel(t.Context(), m.kernelID()); err != nil {
-			t.Fatal(err)
-		}
+		// This is what restore_kernel_state does in a new kernel: it restores the variables and
+		// the record of iteration 20.
+		m.restartKernel()
 		m.python(fmt.Sprintf(`
 import sys, types
 sys.modules["colab_relay_runs"] = types.ModuleType("colab_relay_runs")
@@ -232,22 +230,22 @@ total, go = sum(range(20)), 1
 `, a.Key, a.SetupSHA256))
 		a = finish(t, dir, s, m)
 		same(t, "numbers", numbers(t, m, "numbers"), append(upTo(30), upTo(40)[20:]...))
-		same(t, "set-ups", numbers(t, m, "setups"), []string{"setup"})
+		same(t, "setups", numbers(t, m, "setups"), []string{"setup"})
 		if len(a.Results) != 40 || string(a.Results[39].Value) != "780" {
 			t.Errorf("%d values, the last %s", len(a.Results), a.Results[len(a.Results)-1].Value)
 		}
 		if len(a.Ranges) != 2 || a.Ranges[0].To != 20 || a.Ranges[1].To != 40 {
 			t.Errorf("ranges %+v", a.Ranges)
 		}
-		if !strings.Contains(strings.Join(a.Notes, ""), "iterations 20 to 29, confirmed before, run again") {
+		if !strings.Contains(strings.Join(a.Notes, ""), "iterations 20 to 29 were confirmed before and run again") {
 			t.Errorf("notes %q", a.Notes)
 		}
 	})
 }
 
-func TestRestartEndsTheBatchUnderWayAndIsNotDoneTwice(t *testing.T) {
+func TestRestartInterruptsTheRunningBatchAndHappensOnce(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	s := spec("", "import time\ntime.sleep(60)", 5)
 	first := call(t, dir, s, m, 300*time.Millisecond)
 	if first.InFlight == nil || first.err != nil {
@@ -261,7 +259,7 @@ func TestRestartEndsTheBatchUnderWayAndIsNotDoneTwice(t *testing.T) {
 			t.Fatalf("%v %s", a.err, a.why())
 		}
 		if a.Key == first.Key {
-			t.Fatal("it is still the old run")
+			t.Fatal("this is still the old run")
 		}
 		if a.Status == StatusFinished {
 			break
@@ -273,11 +271,11 @@ func TestRestartEndsTheBatchUnderWayAndIsNotDoneTwice(t *testing.T) {
 	}
 }
 
-func TestDamagedAndForeignFilesAreReportedAndKeptAside(t *testing.T) {
+func TestUnusableFilesAreReportedAndRenamed(t *testing.T) {
 	t.Parallel()
-	m := start(t, stacks.Old(t), t.TempDir())
-	whole := newRecord(spec("", "1", 3))
-	whole.Done = 2 // without a range
+	m := borrow(t, stacks.Old(t))
+	inconsistent := newRecord(spec("", "1", 3))
+	inconsistent.Done = 2 // without a range
 	for name, c := range map[string]struct {
 		write func(path, dir string) error
 		want  error
@@ -287,8 +285,8 @@ func TestDamagedAndForeignFilesAreReportedAndKeptAside(t *testing.T) {
 		"another": {func(path, _ string) error {
 			return os.WriteFile(path, []byte(`{"operation":"other","data":{}}`), 0o600)
 		}, ErrDamaged},
-		"unsound": {func(_, dir string) error { _, err := checkpoint.Save(dir, "run", whole); return err }, ErrDamaged},
-		"foreign": {func(_, dir string) error {
+		"inconsistent": {func(_, dir string) error { _, err := checkpoint.Save(dir, "run", inconsistent); return err }, ErrDamaged},
+		"not a chunked run": {func(_, dir string) error {
 			_, err := checkpoint.Save(dir, "run", map[string]any{"success": true, "status": "succeeded"})
 			return err
 		}, ErrNotChunked},
@@ -301,10 +299,10 @@ func TestDamagedAndForeignFilesAreReportedAndKeptAside(t *testing.T) {
 			}
 			before := take(t, path)
 			s := spec("", "print(i)", 2)
-			for _, way := range []OnChange{Refuse, Continue} {
-				s.OnChange = way
+			for _, onChange := range []OnChange{Refuse, Continue} {
+				s.OnChange = onChange
 				if _, err := Open(dir, s); !errors.Is(err, c.want) {
-					t.Fatalf("%s: %v", way, err)
+					t.Fatalf("%s: %v", onChange, err)
 				}
 			}
 			if string(take(t, path).body) != string(before.body) {
@@ -312,35 +310,35 @@ func TestDamagedAndForeignFilesAreReportedAndKeptAside(t *testing.T) {
 			}
 			s.OnChange = Restart
 			a := finish(t, dir, s, m)
-			aside, _ := os.ReadDir(dir)
+			files, _ := os.ReadDir(dir)
 			found := false
-			for _, f := range aside {
+			for _, f := range files {
 				if strings.HasPrefix(f.Name(), "run.json.") && f.Name() != "run.json.lock" {
 					found = string(take(t, dir+"/"+f.Name()).body) == string(before.body)
 				}
 			}
-			if !found || !strings.Contains(strings.Join(a.Notes, ""), "is now in") {
-				t.Errorf("not kept aside: %v, notes %q", aside, a.Notes)
+			if !found || !strings.Contains(strings.Join(a.Notes, ""), "is now ") {
+				t.Errorf("not renamed: %v, notes %q", files, a.Notes)
 			}
 		})
 	}
 }
 
-func TestStateThatCannotBeWrittenRunsNothing(t *testing.T) {
+func TestNothingRunsIfTheRecordCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir()
+	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	s := spec("", writesLoop, 3)
 	r, err := Open(dir, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	r.dir = m.dir + "/numbers" // a file: no folder can be made of it
+	r.dir = m.dir + "/numbers" // a file, where a folder is needed
 	if err := os.WriteFile(r.dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Advance(t.Context(), m, Options{Until: time.Now().Add(long)}); err == nil {
-		t.Error("it went on")
+		t.Error("the run continued")
 	}
 	if got := numbers(t, m, "numbers"); len(got) != 0 {
 		t.Errorf("ran %v", got)

@@ -9,11 +9,11 @@ import (
 
 // The answer of a save or restore comes when the kernel is free again: the next look
 // at the variables is not refused because of the relay's own clean-up.
-func TestVariablesAreListedRightAfterASaveAndARestore(t *testing.T) {
+func TestVariablesCanBeListedRightAfterASaveAndARestore(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()
-		dir, v := t.TempDir(), newVM(t, s)
+		dir, v := t.TempDir(), borrowVM(t, s)
 		v.run("kept = list(range(1000))")
 		look := func(after string) {
 			t.Helper()

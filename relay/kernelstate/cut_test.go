@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,7 +43,8 @@ func (v *vm) saveUntilDone(dir string, o func() Options) (Saved, int) {
 	return Saved{}, 0
 }
 
-func TestSaveGoesOnFromCallToCall(t *testing.T) {
+func TestSaveContinuesFromCallToCall(t *testing.T) {
+	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("x = [1]\ndata = bytes(range(256)) * 200_000")
 	slow := func() Options {
@@ -87,9 +87,11 @@ func TestSaveGoesOnFromCallToCall(t *testing.T) {
 	}
 }
 
-func TestVariableThatTakesForeverIsNamed(t *testing.T) {
+func TestVariableThatTakesForeverIsReported(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		v, dir := newVM(t, s), t.TempDir()
+		t.Parallel()
+		v, dir := borrowVM(t, s), t.TempDir()
 		v.run("a = 1\nclass Endless:\n  def __reduce__(self):\n    while True: pass\nendless = Endless()\nz = 1")
 		var saved Saved
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -111,8 +113,9 @@ func TestVariableThatTakesForeverIsNamed(t *testing.T) {
 	})
 }
 
-func TestWaitingBehindAnotherRunIsTold(t *testing.T) {
-	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+func TestWaitingForOtherCodeIsReported(t *testing.T) {
+	t.Parallel()
+	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("x = 1")
 	gate := filepath.Join(v.dir, "gate")
 	_, err := v.client.Submit(t.Context(), contract.Submit{Code: "import os, threading\nwhile not os.path.exists('gate'): threading.Event().wait(0.01)"})
@@ -130,19 +133,21 @@ func TestWaitingBehindAnotherRunIsTold(t *testing.T) {
 	}
 }
 
-func TestRelayThatDiesInMidTransferIsTakenUp(t *testing.T) {
+func TestTransferOfAKilledRelayIsResumed(t *testing.T) {
+	t.Parallel()
 	const size = 48 << 20
-	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import os\nx = 'one'")
 	v.save(dir, "n") // the last good version
 	v.run("x, data = 'two', os.urandom(48 << 20)")
 
-	_, err := Save(v.dying(t, size/2), v.client, dir, v.dyingOptions("n"))
+	ctx, o := dying(t, size/2)
+	_, err := Save(ctx, v.client, dir, o)
 	if !errors.Is(err, errDied) {
 		t.Fatalf("%v", err)
 	}
-	// Whoever wants the state now gets the last good one.
-	second := newVM(t, stacks.Old(t))
+	// A restore at this moment uses the last complete version.
+	second := borrowVM(t, stacks.Old(t))
 	second.restore(dir, "n")
 	if got := second.run("print(x)"); got != "one\n" {
 		t.Errorf("x is %s", got)
@@ -151,7 +156,8 @@ func TestRelayThatDiesInMidTransferIsTakenUp(t *testing.T) {
 	if s.Transfer.ResumedFrom < size/4 || s.Transfer.MovedBytes > size*3/4 {
 		t.Errorf("resumed from %d, moved %d", s.Transfer.ResumedFrom, s.Transfer.MovedBytes)
 	}
-	_, err = Restore(second.dying(t, size/2), second.client, dir, second.dyingOptions("n"))
+	ctx, o = dying(t, size/2)
+	_, err = Restore(ctx, second.client, dir, o)
 	if !errors.Is(err, errDied) {
 		t.Fatalf("%v", err)
 	}
@@ -168,30 +174,23 @@ func TestRelayThatDiesInMidTransferIsTakenUp(t *testing.T) {
 
 var errDied = errors.New("the relay died")
 
-// report is what the next dyingOptions report to.
-var report atomic.Pointer[func(transfer.Progress)]
-
-// dying is a context that ends, as a relay does, once done bytes have moved.
-func (v *vm) dying(t *testing.T, done int64) context.Context {
+// dying returns a context that ends, as a relay does, once done bytes have moved, and
+// options for the call.
+func dying(t *testing.T, done int64) (context.Context, Options) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
-	tell := func(p transfer.Progress) {
+	o := options("n")
+	o.Report = func(p transfer.Progress) {
 		if p.Stage == transfer.StageMoving && p.Done >= done {
 			cancel(errDied)
 		}
 	}
-	report.Store(&tell)
-	return ctx
+	return ctx, o
 }
 
-func (v *vm) dyingOptions(name string) Options {
-	o := options(name)
-	o.Report = *report.Load()
-	return o
-}
-
-func TestKernelThatDiesInMidSaveLeavesTheLastGoodVersion(t *testing.T) {
-	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+func TestKernelThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
+	t.Parallel()
+	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("x = 'good'")
 	v.save(dir, "n")
 	v.run("import os\nclass Kills:\n  def __reduce__(self): os.kill(os.getpid(), 9)\nkills = Kills()\nx = 'new'")
@@ -207,7 +206,8 @@ func TestKernelThatDiesInMidSaveLeavesTheLastGoodVersion(t *testing.T) {
 	v.save(dir, "n") // and nothing of the failed one is in the way
 }
 
-func TestExecutorThatDiesInMidSaveLeavesTheLastGoodVersion(t *testing.T) {
+func TestExecutorThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
+	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("x = 'good'")
 	v.save(dir, "n")
@@ -239,7 +239,8 @@ func awaitFile(t *testing.T, path string) {
 }
 
 func TestInterruptedRestoreChangesNothing(t *testing.T) {
-	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	t.Parallel()
+	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import os, threading\nclass Waits:\n  def __setstate__(self, state):\n    if not os.path.exists('armed'): return # the trial at the save\n    open('waiting', 'w').close()\n    threading.Event().wait(120)\nw = Waits()\nw.x = 1\nx, a = 'saved', 'saved'")
 	v.save(dir, "n")
 	v.run("x, old = 'now', a\ndel a\nopen('armed', 'w').close()")
@@ -268,8 +269,9 @@ func TestInterruptedRestoreChangesNothing(t *testing.T) {
 	wantNothingLeft(t, v, dir, "n")
 }
 
-func TestWorkForAnotherVMOrAnotherTimeIsNotTakenUp(t *testing.T) {
-	first, second, dir := newVM(t, stacks.Old(t)), newVM(t, stacks.Old(t)), t.TempDir()
+func TestOldWorkOrWorkForAnotherVMIsNotResumed(t *testing.T) {
+	t.Parallel()
+	first, second, dir := borrowVM(t, stacks.Old(t)), borrowVM(t, stacks.Old(t)), t.TempDir()
 	first.run("x = 'first'")
 	second.run("x = 'second'")
 	begin := func(v *vm) {
@@ -307,8 +309,9 @@ func TestWorkForAnotherVMOrAnotherTimeIsNotTakenUp(t *testing.T) {
 	}
 }
 
-func TestNothingIsUnpickledWhoseDigestIsWrong(t *testing.T) {
-	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
+	t.Parallel()
+	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	marker := filepath.Join(v.dir, "payload ran")
 	v.run("class Payload:\n  def __reduce__(self): return open, ('payload ran', 'w')\np = Payload()\npadding = bytes(2 << 20)")
 	s := v.save(dir, "n")
@@ -350,8 +353,9 @@ func TestNothingIsUnpickledWhoseDigestIsWrong(t *testing.T) {
 	}
 }
 
-func TestRemoveTouchesOnlyFoldersOfOurs(t *testing.T) {
-	v := newVM(t, stacks.Old(t))
+func TestRemoveDeletesOnlyFoldersOfStates(t *testing.T) {
+	t.Parallel()
+	v := borrowVM(t, stacks.Old(t))
 	j := &job{c: v.client, o: options("n")}
 	for _, name := range []string{"precious", "temp/precious", "temp/colab-relay-state-x/sub", "colab-relay-state-y", "temp/colab-relay-state-x/../../precious2"} {
 		path := filepath.Join(v.dir, name)

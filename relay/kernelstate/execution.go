@@ -147,9 +147,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// over reports that an execution of ours can't be taken up again: it ended badly, or
-// the executor knows nothing of it.
-func over(err error) bool {
+// isFinal reports whether an error means that an operation can't be resumed: it failed, or
+// the executor does not know it.
+func isFinal(err error) bool {
 	var (
 		run     *RunError
 		refused *contract.Error
@@ -166,14 +166,14 @@ func over(err error) bool {
 	return false
 }
 
-// clearWait bounds how long an answer waits until the kernel has removed a file. An
-// answer before that finds the kernel taken: the caller's next look at the variables
-// would be refused as kernel_busy. The kernel takes longer only when another run
-// holds it, and then the refusal is right.
+// clearWait bounds how long an answer waits until the kernel has deleted a file. If the
+// answer came earlier, the caller's next request for the variables would be refused as
+// kernel_busy. The deletion takes longer only while the kernel runs other code, and then
+// that refusal is right.
 const clearWait = 3 * time.Second
 
-// removeRemote removes a file of ours, and its folder, on the VM. Where that fails,
-// the next save there removes what is a day old.
+// removeRemote deletes a state's file and its folder on the VM. If that fails, the next save
+// there deletes folders that are a day old.
 func (j *job) removeRemote(ctx context.Context, path string) {
 	ctx, cancel := context.WithTimeout(ctx, clearWait+2*time.Second)
 	defer cancel()

@@ -18,7 +18,7 @@ func TestStateIsSavedWhileTheDiskIsFull(t *testing.T) {
 	v := &vm{t: t, dir: disk, temp: filepath.Join(disk, "temp")}
 	must(t, os.Mkdir(v.temp, 0o700))
 	v.config = harness.ExecutorConfig{
-		Binary: binary, Python: stacks.Old(t).Python, Dir: disk, Secret: secret, Env: []string{"TMPDIR=" + v.temp},
+		Binary: pool.Binary, Python: stacks.Old(t).Python, Dir: disk, Secret: secret, Env: []string{"TMPDIR=" + v.temp},
 	}
 	v.start()
 	defer v.stop()

@@ -1,6 +1,7 @@
 package kernelstate
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -31,13 +32,16 @@ var picklers = map[string][]string{
 	"pickle":      {"dill", "cloudpickle"},
 }
 
-func TestWhatANotebookHoldsComesBackInAnotherKernel(t *testing.T) {
+func TestNotebookVariablesAreRestoredIntoAnotherKernel(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
 		dir := t.TempDir()
-		env := "REPR_FILE=" + filepath.Join(dir, "repr was called")
-		first := newVM(t, s, env)
-		first.run(without(picklers[pickler]...))
+		noRepr := fmt.Sprintf("import os; os.environ['REPR_FILE'] = %q", filepath.Join(dir, "repr was called"))
+		first, second := borrowVM(t, s), borrowVM(t, s)
+		for _, v := range []*vm{first, second} {
+			v.newKernel()
+			v.run(noRepr + "\ndel os\n" + without(picklers[pickler]...))
+		}
 		first.runFile("graph.py")
 		saved := first.save(dir, "graph")
 		if saved.Manifest.Pickler != pickler {
@@ -45,8 +49,6 @@ func TestWhatANotebookHoldsComesBackInAnotherKernel(t *testing.T) {
 		}
 		checkSkipped(t, saved.Manifest.Skipped, nil)
 
-		second := newVM(t, s, env)
-		second.run(without(picklers[pickler]...))
 		restored := second.restore(dir, "graph")
 		if len(restored.Loaded.Failed)+len(restored.Loaded.Warnings) > 0 {
 			t.Errorf("failed: %+v, warnings: %q", restored.Loaded.Failed, restored.Loaded.Warnings)
@@ -60,7 +62,7 @@ func TestWhatANotebookHoldsComesBackInAnotherKernel(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeKeptIsNamedAndCostsOnlyItself(t *testing.T) {
+func TestVariableThatCannotBeSavedIsReportedAndDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	const generator = "it holds a generator, whose state Python can't save"
 	want := map[string]string{
@@ -99,11 +101,11 @@ func TestWhatCannotBeKeptIsNamedAndCostsOnlyItself(t *testing.T) {
 	})
 }
 
-func TestPlainPickleKeepsDataAndNamesWhatItLoses(t *testing.T) {
+func TestPlainPickleSavesDataAndReportsTheRest(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()
-		v, dir := newVM(t, s), t.TempDir()
+		v, dir := borrowVM(t, s), t.TempDir()
 		v.run(without(picklers["pickle"]...))
 		v.run("import numpy as np\nclass C: pass\nc = C()\ndef f(): pass\ng = [lambda: 1]\nx = [1]\ny = {'x': x}\na = np.arange(300_000)\nb = a[5:]\nfrom math import sin")
 		saved := v.save(dir, "plain")
@@ -123,7 +125,7 @@ func TestNoTraceIsLeftInTheKernel(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()
-		v, dir := newVM(t, s), t.TempDir()
+		v, dir := borrowVM(t, s), t.TempDir()
 		v.run("x = 1")
 		look := "import sys; print(sorted(n for n in globals() if n[0] != '_'), sorted(n for n in sys.modules if 'colab_relay' in n and not n.startswith('" + kernelpy.Package() + "')), sys.getrecursionlimit())"
 		before := v.run(look)

@@ -15,7 +15,8 @@ import (
 	"colabrelay/shared/e2e/hostilevm"
 )
 
-func TestAReportOfSomethingElseFetchesNothing(t *testing.T) {
+func TestUntrustedReportDownloadsNothing(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]error{
 		"state-passwd": ErrUntrustedReport, "state-outside": ErrUntrustedReport, "state-name": ErrUntrustedReport, "state-terabyte": ErrUntrustedReport,
 		"state-size": transfer.ErrUnexpected, "state-digest": transfer.ErrUnexpected, "state-list": nil, // too long an answer, whatever it says
@@ -49,7 +50,8 @@ func TestAReportOfSomethingElseFetchesNothing(t *testing.T) {
 	}
 }
 
-func TestOnlyThePlaceOfAStateIsTaken(t *testing.T) {
+func TestOnlyPathsOfStatesAreAccepted(t *testing.T) {
+	t.Parallel()
 	for place, good := range map[string]bool{
 		hostilevm.StatePath: true, "/var/tmp/colab-relay-state-ab12-xyz/data.state": true,
 		"": false, "/": false, "data.state": false, "/data.state": false, "/tmp/data.state": false,

@@ -14,62 +14,62 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// keepDeadline of the kernel's part of keeping, on the VM: a __reduce__ that never
-// ends must not hold up the run.
+// keepDeadline of the keep operation, on the VM: a __reduce__ that never ends must not
+// delay the run for long.
 const keepDeadline = time.Minute
 
-// Keeper keeps, for one chunked run, the variables that its iterations hand on. What it
-// keeps is no state of the user's: it lies apart, newer takes the place of older, and it
-// goes when the run has ended.
+// Keeper keeps the variables that the iterations of one chunked run pass on. They are not
+// among the user's saved states: a newer version replaces the older one, and the caller
+// deletes them when the run ends.
 type Keeper struct {
 	c             *client.Client
 	dir           string
 	name, runtime string
 }
 
-// NewKeeper makes the Keeper of the run with that checkpoint name below dir.
+// NewKeeper returns the Keeper of the run whose checkpoint in dir has that name.
 func NewKeeper(c *client.Client, dir, name, runtime string) *Keeper {
 	return &Keeper{c: c, dir: dir, name: name, runtime: runtime}
 }
 
-// run is the chunked run that variables are of, and the iteration they belong to.
-type run struct {
+// chunkedRun is the run that variables belong to.
+type chunkedRun struct {
 	key    string
-	done   int64
-	absent []string // names that must not be there
+	done   int64    // the iterations whose results the variables contain
+	absent []string // names to delete
 }
 
-// KeepRequest is what to keep of a run.
+// KeepRequest says what to keep of a run.
 type KeepRequest struct {
-	Run        string        // its key in the kernel
-	Names      []string      // what iterations hand on
-	LastSHA256 string        // Kept.SHA256 of the last time
-	MaxBytes   int64         // of all together
+	Run        string        // the run's key in the kernel
+	Names      []string      // the variables that iterations pass on
+	LastSHA256 string        // KeepResult.SHA256 of the version kept last
+	MaxBytes   int64         // of all variables together
 	MaxBusy    time.Duration // how long the kernel may be busy with it
-	Until      time.Time     // when to give up
-	// MayFetch is asked, once the size is known, whether it may be fetched.
+	Until      time.Time     // when to stop waiting
+	// MayFetch decides, when the size is known, whether the file is downloaded.
 	MayFetch func(bytes int64) bool
 }
 
-// KeepResult is what came of it: exactly one of Missing, Slow, Late, Unfit, Unchanged, Unkept
-// and Version says so.
+// KeepResult is the result of Keep. Exactly one of Missing, TooSlow, TimedOut, NotFetched,
+// Unchanged, Unkept and Version is set.
 type KeepResult struct {
-	Done    int64    // the iteration that the variables belong to
-	Version string   // a new version is on this computer
+	Done    int64    // the iterations whose results the variables contain
+	Version string   // the new version on this computer
 	SHA256  string   // of its data
-	Absent  []string // names that were not there
+	Absent  []string // requested names that do not exist
 	Bytes   int64
 
-	Missing    bool       // the kernel lacks this run's variables
-	TooSlow    bool       // it would have kept the kernel busy for longer than For
-	TimedOut   bool       // it was given up at Until
-	NotFetched bool       // Fits said no
-	Unchanged  bool       // the version of last time has it all
-	Unkept     []Omission // what can't be kept; then nothing is
+	Missing    bool       // the kernel does not have this run's variables
+	TooSlow    bool       // it would have kept the kernel busy for longer than MaxBusy
+	TimedOut   bool       // it did not finish by Until
+	NotFetched bool       // MayFetch refused
+	Unchanged  bool       // the version kept last has the same data
+	Unkept     []Omission // variables that can't be kept; then none is
 }
 
-// keeping is what the keep operation reports.
-type keeping struct {
+// keepReport is what the keep operation reports.
+type keepReport struct {
 	saved
 	Missing, Slow, Unchanged bool
 	Unkept                   []Omission
@@ -77,43 +77,46 @@ type keeping struct {
 	Done                     int64
 }
 
-func (k *Keeper) options(until time.Time, r *run) Options {
+func (k *Keeper) options(until time.Time, r *chunkedRun) Options {
 	return Options{Name: k.name, Runtime: k.runtime, Until: until, run: r}
 }
 
-// Keep keeps the variables as they are now. The version of before stays until Only.
+// Keep keeps the variables as they are now. The previous version stays until DropOthers.
 func (k *Keeper) Keep(ctx context.Context, o KeepRequest) (KeepResult, error) {
-	j, done, err := open(k.c, k.dir, k.options(o.Until, &run{key: o.Run}))
+	j, unlock, err := open(k.c, k.dir, k.options(o.Until, &chunkedRun{key: o.Run}))
 	if err != nil {
 		return KeepResult{}, err
 	}
-	defer done()
+	defer unlock()
 	k.removeOrphans()
-	told, e, err := j.keep(ctx, o)
-	if err != nil || told == nil {
+	report, e, err := j.keep(ctx, o)
+	if err != nil || report == nil {
 		return KeepResult{TimedOut: err == nil}, err
 	}
-	kept := KeepResult{Done: told.Done, Absent: told.Absent, Missing: told.Missing, TooSlow: told.Slow, Unchanged: told.Unchanged, Unkept: told.Unkept}
+	kept := KeepResult{
+		Done: report.Done, Absent: report.Absent, Missing: report.Missing,
+		TooSlow: report.Slow, Unchanged: report.Unchanged, Unkept: report.Unkept,
+	}
 	if kept.Missing || kept.TooSlow || kept.Unchanged || len(kept.Unkept) > 0 {
 		return kept, nil
 	}
-	if err := told.saved.check(); err != nil {
+	if err := report.saved.check(); err != nil {
 		return kept, err
 	}
-	defer j.removeRemote(ctx, told.Path)
-	kept.Bytes, kept.SHA256 = told.Manifest.Bytes, told.Manifest.SHA256
+	defer j.removeRemote(ctx, report.Path)
+	kept.Bytes, kept.SHA256 = report.Manifest.Bytes, report.Manifest.SHA256
 	if kept.NotFetched = !o.MayFetch(kept.Bytes); kept.NotFetched {
 		return kept, nil
 	}
-	kept.Version, err = j.fetchKept(ctx, told.saved, e)
+	kept.Version, err = j.fetchKept(ctx, report.saved, e)
 	kept.TimedOut = err == nil && kept.Version == ""
 	return kept, err
 }
 
-// keep has the kernel do its part. What it has not begun in time is taken back.
-func (j *job) keep(ctx context.Context, o KeepRequest) (*keeping, contract.Execution, error) {
+// keep runs the keep operation in the kernel. If it does not finish in time it is
+// interrupted, and the report is nil.
+func (j *job) keep(ctx context.Context, o KeepRequest) (*keepReport, contract.Execution, error) {
 	var p Progress
-	j.o.Until = o.Until
 	work := step{RequestID: rand.Text(), Deadline: keepDeadline}
 	code := j.cell(keepTitle, "keep", o.Run, o.Names, o.LastSHA256, o.MaxBytes, o.MaxBusy.Seconds())
 	report, err := j.run(ctx, &work, code, &p, func() error { return nil })
@@ -124,87 +127,92 @@ func (j *job) keep(ctx context.Context, o KeepRequest) (*keeping, contract.Execu
 	if err != nil {
 		return nil, p.Execution, err
 	}
-	var told keeping
-	return &told, p.Execution, decode(report, &told)
+	var kept keepReport
+	return &kept, p.Execution, decode(report, &kept)
 }
 
-// fetchKept brings the file to the laptop as a version; its name is empty when the time
-// was over before.
-func (j *job) fetchKept(ctx context.Context, told saved, e contract.Execution) (string, error) {
+// fetchKept downloads the file and makes it a version. It returns an empty name when the
+// time was over before.
+func (j *job) fetchKept(ctx context.Context, report saved, e contract.Execution) (string, error) {
 	all, err := versions(j.folder)
 	if err != nil {
 		return "", err
 	}
-	if err := os.RemoveAll(filepath.Join(j.folder, incoming)); err != nil {
-		return "", fmt.Errorf("clearing up what was kept of %q: %w", j.o.Name, err)
+	if err := j.removeIncoming(); err != nil {
+		return "", err
 	}
-	p := j.fresh(PhaseFetching, j.c.InstanceID())
-	m := j.manifestOf(p, e, told.Manifest)
+	p := j.newPending(PhaseFetching, j.c.InstanceID())
+	m := j.manifestOf(p, e, report.Manifest)
 	m.Version = nextVersion(all, p.Started)
-	p.Remote, p.Manifest = told.Path, &m
+	p.Remote, p.Manifest = report.Path, &m
 	s := Saved{Path: filepath.Join(j.folder, m.Version)}
-	defer j.forget(savingFile)
+	defer j.removePending(savingFile)
 	if err := j.download(ctx, &p, &s); err != nil || !s.Done() {
 		return "", err
 	}
 	return m.Version, nil
 }
 
-// KeptVersion is what to bring back: a version that Keep made, of these iterations of a run.
+// KeptVersion names a version that Keep made, and what to restore besides its variables.
 type KeptVersion struct {
-	Run     string // its key in the kernel
+	Run     string // the run's key in the kernel
 	Version string
-	Done    int64
-	Absent  []string // names to remove: the set-up makes them, and iterations removed them
+	Done    int64    // the iterations whose results the variables contain
+	Absent  []string // names to delete: the setup code creates them, an iteration deleted them
 	Until   time.Time
 }
 
-// Restore loads a version into the kernel, where the run's set-up has run and nothing
-// else of it. The kernel then stands at iteration Done. All names come back, or none.
-func (k *Keeper) Restore(ctx context.Context, b KeptVersion) (Restored, error) {
-	o := k.options(b.Until, &run{key: b.Run, done: b.Done, absent: append([]string{}, b.Absent...)})
-	o.Version = b.Version
+// Restore loads a version into a kernel in which the run's setup code has run, but no
+// iteration. The kernel then continues at iteration v.Done. Either all variables are
+// restored or none.
+func (k *Keeper) Restore(ctx context.Context, v KeptVersion) (Restored, error) {
+	o := k.options(v.Until, &chunkedRun{key: v.Run, done: v.Done, absent: append([]string{}, v.Absent...)})
+	o.Version = v.Version
 	return Restore(ctx, k.c, k.dir, o)
 }
 
-// DropOthers drops all versions but one, which may be none.
+// DropOthers deletes all versions except one. With an empty name it deletes all of them.
 func (k *Keeper) DropOthers(version string) error {
-	folder := k.options(time.Time{}, &run{}).folder(k.dir)
+	folder := k.options(time.Time{}, &chunkedRun{}).folder(k.dir)
 	all, err := versions(folder)
+	if err != nil || len(all) == 0 {
+		return err
+	}
 	j := &job{folder: folder, o: Options{Name: k.name}}
 	for _, v := range all {
-		if v.name != version && err == nil {
-			err = j.drop(v)
+		if v.name == version {
+			continue
+		}
+		if err := j.drop(v); err != nil {
+			return err
 		}
 	}
-	if len(all) > 0 && err == nil {
-		err = j.removeDropped()
-	}
-	return err
+	return j.removeDropped()
 }
 
-// DropAll removes all that is kept of the run.
+// DropAll deletes everything that is kept of the run.
 func (k *Keeper) DropAll() error {
-	folder := k.options(time.Time{}, &run{}).folder(k.dir)
-	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
+	o := k.options(time.Time{}, &chunkedRun{})
+	if !o.exists(k.dir) {
 		return nil
 	}
-	j, done, err := open(k.c, k.dir, k.options(time.Time{}, &run{}))
+	j, unlock, err := open(k.c, k.dir, o)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer unlock()
 	if err := os.RemoveAll(j.folder); err != nil {
-		return fmt.Errorf("removing what was kept of %q: %w", k.name, err)
+		return fmt.Errorf("deleting the kept variables of %q: %w", k.name, err)
 	}
 	return nil
 }
 
-// removeOrphans removes what is kept of runs whose checkpoint file somebody deleted.
+// removeOrphans deletes what is kept of runs whose checkpoint file somebody deleted.
 func (k *Keeper) removeOrphans() {
 	entries, _ := os.ReadDir(filepath.Join(k.dir, keptFolder))
 	for _, e := range entries {
-		if _, err := os.Stat(filepath.Join(k.dir, e.Name()+filepath.Ext(checkpoint.Path("", "x")))); errors.Is(err, os.ErrNotExist) {
+		file := e.Name() + filepath.Ext(checkpoint.Path("", "x"))
+		if _, err := os.Stat(filepath.Join(k.dir, file)); errors.Is(err, os.ErrNotExist) {
 			_ = os.RemoveAll(filepath.Join(k.dir, keptFolder, e.Name()))
 		}
 	}

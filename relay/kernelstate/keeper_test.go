@@ -49,10 +49,11 @@ func checkpointed(t *testing.T) string {
 	return dir
 }
 
-func TestWhatARunCarriesIsKeptAndComesBackAtItsIteration(t *testing.T) {
+func TestKeptVariablesAreRestoredAtTheirIteration(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()
-		v, dir := newVM(t, s), checkpointed(t)
+		v, dir := borrowVM(t, s), checkpointed(t)
 		k := NewKeeper(v.client, dir, "n", "test")
 		v.run("xs, other, gone_later = [1, 2], 'not of the run', 1\nview = xs")
 		if kept := v.keep(k, keepOf("", "xs")); !kept.Missing {
@@ -112,10 +113,11 @@ func wantNothingOnVM(t *testing.T, v *vm) {
 	}
 }
 
-func TestWhatCannotBeKeptIsTold(t *testing.T) {
+func TestVariablesThatCannotBeKeptAreReported(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()
-		v, dir := newVM(t, s), checkpointed(t)
+		v, dir := borrowVM(t, s), checkpointed(t)
 		k := NewKeeper(v.client, dir, "n", "test")
 		v.run("import numpy as np\nfits, small, gen, file = np.zeros(1 << 17), 1, iter(lambda: 1, 0), open('f', 'w')\nover = np.zeros((1 << 17) + 1)")
 		v.run("class Slow:\n    def __reduce__(self):\n        import threading; threading.Event().wait(.4)\n        return Slow, ()\nslow = [Slow() for _ in range(20)] + [bytes(1 << 17)]\ndeep = [[n] for n in range(1_100_000)]")
@@ -152,8 +154,9 @@ func TestWhatCannotBeKeptIsTold(t *testing.T) {
 }
 
 // Either all variables come back, or the kernel is as before and still waits.
-func TestABringBackThatFailsChangesNothing(t *testing.T) {
-	v, dir := newVM(t, stacks.Old(t)), checkpointed(t)
+func TestFailedRestoreOfKeptVariablesChangesNothing(t *testing.T) {
+	t.Parallel()
+	v, dir := borrowVM(t, stacks.Old(t)), checkpointed(t)
 	k := NewKeeper(v.client, dir, "n", "test")
 	must(t, os.WriteFile(filepath.Join(v.dir, "mod_here.py"), []byte("class Thing: pass\n"), 0o600))
 	v.run("import mod_here\na, z = [1], mod_here.Thing()")

@@ -22,7 +22,7 @@ func standIn(t *testing.T) []string {
 	return []string{"PYTHONPATH=" + path, "PYTHONDONTWRITEBYTECODE=1"}
 }
 
-func TestTensorsOfAGPUComeBackOnOneWhereThereIsOne(t *testing.T) {
+func TestGPUTensorsAreRestoredToAGPUIfThereIsOne(t *testing.T) {
 	t.Parallel()
 	const look = `print(w.device, w.device.index, part.device, part.values().tolist(), part.memory is w.memory, cpu.device, raw.device.type, len(raw.memory))`
 	dir := t.TempDir()
@@ -51,15 +51,16 @@ func TestTensorsOfAGPUComeBackOnOneWhereThereIsOne(t *testing.T) {
 	}
 }
 
-func TestALargeArrayIsNotHeldTwice(t *testing.T) {
+func TestLargeArrayIsNotInMemoryTwice(t *testing.T) {
 	t.Parallel()
 	const peak = "print([l.split()[1] for l in open('/proc/self/status') if l.startswith('VmHWM')][0])"
 	for _, pickler := range []string{"dill", "cloudpickle"} {
 		t.Run(pickler, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			first, second := newVM(t, stacks.Old(t)), newVM(t, stacks.Old(t))
+			first, second := borrowVM(t, stacks.Old(t)), borrowVM(t, stacks.Old(t))
 			for _, v := range []*vm{first, second} {
+				v.newKernel()
 				v.run(without(picklers[pickler]...) + "\nimport numpy as np, pandas as pd")
 			}
 			first.run("a = np.ones(96 << 17)\nf = pd.DataFrame({'x': a})") // 96 MiB
@@ -87,11 +88,11 @@ func kilobytes(t *testing.T, text string) int {
 	return n
 }
 
-func TestOneVariableThatCannotComeBackCostsOnlyThoseThatShareWhatIsBroken(t *testing.T) {
+func TestVariableThatCannotBeRestoredAffectsOnlyThoseThatShareIt(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
 		dir := t.TempDir()
-		v := newVM(t, s)
+		v := borrowVM(t, s)
 		helper := filepath.Join(v.dir, "helper.py")
 		must(t, os.WriteFile(helper, []byte("class Thing: pass\n"), 0o600))
 		v.run(without(picklers[pickler]...))
@@ -115,7 +116,7 @@ func TestOneVariableThatCannotComeBackCostsOnlyThoseThatShareWhatIsBroken(t *tes
 	})
 }
 
-func TestAnotherPythonsFunctionsAreNamedAndDataComesBack(t *testing.T) {
+func TestFunctionsOfAnotherPythonAreReportedAndDataIsRestored(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := newVM(t, stacks.Old(t))
@@ -123,7 +124,7 @@ func TestAnotherPythonsFunctionsAreNamedAndDataComesBack(t *testing.T) {
 	first.run("import importlib.util, sys, numpy as np\nimportlib.util.MAGIC_NUMBER = b'abcd'\nnp.__version__ = '0.9'\nnp.version.version = '0.9'")
 	first.run("class C:\n  n = 1\n  def m(self): return 2\nc = C()\ndef f(): return 1\nx = [1, f]")
 	first.save(dir, "python")
-	second := newVM(t, stacks.Old(t))
+	second := borrowVM(t, stacks.Old(t))
 	r := second.restore(dir, "python")
 	if len(r.Loaded.Failed) != 1 || r.Loaded.Failed[0].Name != "f" || !strings.Contains(r.Loaded.Failed[0].Reason, "define it again") {
 		t.Errorf("failed: %+v", r.Loaded.Failed)
@@ -140,10 +141,10 @@ func TestAnotherPythonsFunctionsAreNamedAndDataComesBack(t *testing.T) {
 	}
 }
 
-func TestHowFarChunkedRunsCameGoesAlong(t *testing.T) {
+func TestProgressOfChunkedRunsIsRestored(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	v := newVM(t, stacks.Old(t))
+	v := borrowVM(t, stacks.Old(t))
 	v.run("import sys, types\nm = sys.modules['colab_relay_runs'] = types.ModuleType('colab_relay_runs')\nm.runs = {'k': {'setup': 'h', 'done': 7}}\ndel m\nx = 1")
 	v.save(dir, "runs")
 	v.run("del sys.modules['colab_relay_runs']")
@@ -154,9 +155,9 @@ func TestHowFarChunkedRunsCameGoesAlong(t *testing.T) {
 	}
 }
 
-func TestManyVariablesAreAllTold(t *testing.T) {
+func TestManyVariablesAreAllReported(t *testing.T) {
 	t.Parallel()
-	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("for n in range(3000): globals()['variable_%d' % n] = n")
 	saved := v.save(dir, "many") // the report is a blob then
 	if n := len(saved.Manifest.Variables); n != 3001 || saved.Manifest.VariableCount != n {
@@ -166,13 +167,13 @@ func TestManyVariablesAreAllTold(t *testing.T) {
 
 func TestNothingUserDefinedBreaksTheSave(t *testing.T) {
 	t.Parallel()
-	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("list = dict = print = type = len = None\nopen = 3\nx = 5\nglobals()['odd name\\ud800'] = 1\nglobals()['quote\"'] = 2")
 	saved := v.save(dir, "shadowed")
 	if saved.Manifest.VariableCount != 9 {
 		t.Errorf("%+v", saved.Manifest.Variables)
 	}
-	second := newVM(t, stacks.Old(t))
+	second := borrowVM(t, stacks.Old(t))
 	r := second.restore(dir, "shadowed")
 	checkSkipped(t, r.Loaded.Failed, nil)
 	e, _ := second.try("assert x == 5 and list is None and globals()['odd name\\ud800'] == 1")
@@ -181,7 +182,7 @@ func TestNothingUserDefinedBreaksTheSave(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotFitOnTheVMIsNamed(t *testing.T) {
+func TestVariablesThatDoNotFitOnTheVMAreReported(t *testing.T) {
 	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import numpy as np\nsmall = [1]\nlarge = np.ones(4 << 20)\nalso_large = bytes(40 << 20)")

@@ -1,14 +1,17 @@
-// Package state keeps a kernel's variables on the laptop, in versions, and brings
-// them back into a kernel: of the same VM or of the next one.
+// Package kernelstate keeps a kernel's variables on the laptop, in versions, and restores
+// them into a kernel of the same VM or of another one.
 //
-// What is pickled and how is decided by the Python beside this file, which runs in
-// the kernel as an ordinary execution. The Go side must never unpickle, never look
-// into the data, and never touch a version that is whole: a new one appears by one
-// rename, and pending.go makes every step one that the next call can take up.
-// A pickle runs code when it is loaded, so only files that this package wrote, and
-// whose digest still holds, are sent to a VM.
+// Python code that runs in the kernel as an ordinary execution decides what is pickled and
+// how. The Go side must never unpickle data or look into it, and must never change a
+// complete version: a new version appears by one rename. A pickle runs code when it is
+// loaded, so only files that this package wrote, and whose digest is still right, are sent
+// to a VM.
 //
-// Start reading at Save and Restore, then save.py and write.py.
+// Start reading at Save (save.go) and Restore (restore.go). Both are a job (this file),
+// which runs operations in the kernel (execution.go) and records each step before it takes
+// it, so that the next call can resume the work (pending.go, stale.go). What is on disk:
+// versions.go and manifest.go. What a kernel reports is checked in reportcheck.go. Keeper
+// (keeper.go) uses the same machinery for the variables of chunked runs.
 package kernelstate
 
 import (
@@ -34,51 +37,51 @@ const (
 	MaxKeep     = 100
 	// deadline of the execution that saves or loads, on the VM.
 	deadline = 2 * time.Hour
-	// resumable is how long after the last call a save or restore that was cut off is
-	// taken up. Later the caller wants the variables of now, not of then.
+	// resumable is how long after its last call an unfinished save or restore may be
+	// resumed. After that, the caller wants the current variables, not the old ones.
 	resumable = time.Hour
 	// leastWait is the shortest wait worth a request.
 	leastWait = 250 * time.Millisecond
 )
 
-// Errors that callers tell apart. What the executor refuses is a *contract.Error,
-// what is wrong on the way a *client.Error, an execution that did not end well a
-// *RunError; transfers have errors of their own.
+// Errors that callers distinguish. A refusal of the executor is a *contract.Error, a failed
+// connection a *client.Error, an operation that failed in the kernel a *RunError. Package
+// transfer has its own errors.
 var (
 	ErrNotFound  = errors.New("no state is saved under this name")
 	ErrNoVersion = errors.New("no such version of this state")
 	ErrDamaged   = errors.New("the saved state is damaged")
 	ErrBusy      = errors.New("another call is saving or restoring this name")
-	ErrBadName   = errors.New("not a usable name for a state")
-	ErrNoReport  = errors.New("the kernel gave no report of what it did")
-	ErrNoSpace   = errors.New("the VM's disk has no room for the state")
+	ErrBadName   = errors.New("a state's name must have 1 to 200 bytes")
+	ErrNoReport  = errors.New("the kernel did not report what it did")
+	ErrNoSpace   = errors.New("the VM's disk has no space for the state")
 )
 
-// errHold ends a transfer whose call has to answer.
-var errHold = errors.New("the call's time is over")
+// errCallTimeOver ends a transfer when the call must answer.
+var errCallTimeOver = errors.New("the call's time is over")
 
-// RunError is an execution of ours that did not end well.
+// RunError is an operation in the kernel that did not succeed.
 type RunError struct{ Execution contract.Execution }
 
 func (e *RunError) Error() string {
-	return fmt.Sprintf("the kernel's part ended as %s", e.Execution.Status)
+	return fmt.Sprintf("the operation in the kernel ended as %s", e.Execution.Status)
 }
 
 // Options of Save and Restore.
 type Options struct {
 	Name    string // as the user gave it
-	Runtime string // which runtime the call means, by its name
-	Keep    int    // Save: versions kept, DefaultKeep when 0
-	Version string // Restore: which one; the newest good one when empty
-	// Until is when to stop waiting and answer. The same call goes on from there.
+	Runtime string // the name of the runtime
+	Keep    int    // Save: how many versions to keep, DefaultKeep when 0
+	Version string // Restore: a version's name or number; empty for the newest good one
+	// Until is when to stop waiting and return. The same call then resumes the work.
 	Until time.Time
-	// Report is told how far a transfer is; it must not block. It may be nil.
+	// Report receives the progress of a transfer. It must not block and may be nil.
 	Report func(transfer.Progress)
 
-	run *run // Restore: what a Keeper kept for a run, in place of a state of the user's
+	run *chunkedRun // set by a Keeper: the variables belong to this run, not to the user's states
 }
 
-// folder of what is kept under the name.
+// folder is where the versions of o.Name are.
 func (o Options) folder(dir string) string {
 	root := statesFolder
 	if o.run != nil {
@@ -93,54 +96,54 @@ type Phase string
 // Phases, in order. A save has collecting and fetching, a restore the others.
 const (
 	PhaseCollecting Phase = "collecting" // the kernel writes its variables to a file
-	PhaseFetching   Phase = "fetching"   // the file comes to the laptop
-	PhasePreparing  Phase = "preparing"  // the kernel makes room for the upload
-	PhaseSending    Phase = "sending"    // the file goes to the VM
-	PhaseLoading    Phase = "loading"    // the kernel reads it
+	PhaseFetching   Phase = "fetching"   // the relay downloads the file
+	PhasePreparing  Phase = "preparing"  // the kernel makes a folder for the upload
+	PhaseSending    Phase = "sending"    // the relay uploads the file
+	PhaseLoading    Phase = "loading"    // the kernel reads the file
 	PhaseDone       Phase = "done"
 )
 
-// Progress is where a save or restore stands; both answer with it.
+// Progress is how far a save or restore is.
 type Progress struct {
 	Phase     Phase
-	Queued    bool               // another run holds the kernel
-	Execution contract.Execution // the last one of ours, without events
-	At        At                 // what that one is at, where it takes long
+	Queued    bool               // the operation waits because the kernel runs other code
+	Execution contract.Execution // the last operation in the kernel, without events
+	At        At                 // the variable that it works on, if it takes long
 	Transfer  transfer.Result    // the last transfer
 	Warnings  []string
 }
 
-// At is the variable that the kernel is writing or loading; none where Of is 0.
+// At is the variable that the kernel is writing or loading; Of is 0 when there is none.
 type At struct {
 	Variable string `json:"variable"`
 	Number   int    `json:"number"` // counts from 1
 	Of       int    `json:"of"`
 }
 
-// Done reports that nothing is left to do.
+// Done reports whether the work is finished.
 func (p Progress) Done() bool { return p.Phase == PhaseDone }
 
 func (p *Progress) warn(format string, args ...any) {
 	p.Warnings = append(p.Warnings, fmt.Sprintf(format, args...))
 }
 
-// job is one call of Save or Restore: the folder of the name, locked.
+// job is one call of Save or Restore. It holds the lock of the name's folder.
 type job struct {
-	c       *client.Client
-	o       Options
-	folder  string
-	resumed bool // it goes on where an earlier call stopped
-	passed  bool // other code runs since the kernel did its part of what was taken up
+	c            *client.Client
+	o            Options
+	folder       string
+	resumed      bool // the call resumes the work of an earlier one
+	otherCodeRan bool // the variables may have changed since the resumed save wrote them
 }
 
-// open locks the folder of the name below dir; done must be called.
-func open(c *client.Client, dir string, o Options) (j *job, done func(), err error) {
+// open locks the folder of o.Name below dir. The caller must call unlock.
+func open(c *client.Client, dir string, o Options) (j *job, unlock func(), err error) {
 	if o.Name == "" || len(o.Name) > 200 {
 		return nil, nil, fmt.Errorf("%.40q: %w", o.Name, ErrBadName)
 	}
 	j = &job{c: c, o: o, folder: o.folder(dir)}
 	if err := os.MkdirAll(j.folder, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("making the folder of state %q: %w", o.Name, err)
+		return nil, nil, fmt.Errorf("creating the folder of state %q: %w", o.Name, err)
 	}
 	lock := flock.New(filepath.Join(j.folder, "lock"))
 	got, err := lock.TryLock()
@@ -153,21 +156,22 @@ func open(c *client.Client, dir string, o Options) (j *job, done func(), err err
 	return j, func() { _ = lock.Close() }, nil
 }
 
-// statesFolder holds the states that users saved, keptFolder what a Keeper keeps.
+// statesFolder contains the states that users saved, keptFolder the variables that Keepers
+// keep.
 const (
 	statesFolder = "state"
 	keptFolder   = "kept"
 )
 
-// exists reports whether anything is kept under the name, so that asking for an
-// unknown one leaves no folder behind.
+// exists reports whether o.Name has a folder. A restore checks this first, because open
+// would create the folder of an unknown name.
 func (o Options) exists(dir string) bool {
 	_, err := os.Stat(o.folder(dir))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// instance is the instance_id of the executor that answers now: the one last heard of
-// may be gone, with a new VM at its address.
+// instance returns the instance_id of the executor that answers now. It makes a request,
+// because a new VM may have replaced the one that answered last.
 func (j *job) instance(ctx context.Context) (string, error) {
 	_, err := j.c.Kernel(ctx)
 	var refused *contract.Error
@@ -177,10 +181,10 @@ func (j *job) instance(ctx context.Context) (string, error) {
 	return j.c.InstanceID(), nil
 }
 
-// left is the time until the call must answer.
+// left is the time until the call must return.
 func (j *job) left() time.Duration { return time.Until(j.o.Until) }
 
-// held is ctx that ends when the call must answer, for a transfer.
-func (j *job) held(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithDeadlineCause(ctx, j.o.Until, errHold)
+// untilDue returns a context for a transfer. It ends when the call must return.
+func (j *job) untilDue(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadlineCause(ctx, j.o.Until, errCallTimeOver)
 }

@@ -22,27 +22,26 @@ import (
 
 const secret = "a secret of relay/kernelstate's tests, 32 bytes or more"
 
-var binary string
+// pool has the executors that the tests share.
+var pool = harness.Pool{Secret: secret}
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "state-")
-	if err != nil {
-		panic(err)
+	if err == nil {
+		pool.Binary, err = harness.BuildExecutor(context.Background(), dir)
 	}
-	built, err := harness.Build(context.Background(), dir)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, "building the executor:", err)
 		os.Exit(1)
 	}
-	binary = built.Executor
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(pool.RunAndClose(m), goleak.Cleanup(func(code int) {
 		os.RemoveAll(dir)
 		os.Exit(code)
 	}))
 }
 
-// vm is an executor with a kernel, a workdir, a state dir and a temp folder of its
-// own, and a client of it.
+// vm is an executor with a kernel, a working directory and a temp folder of its own, and a
+// client of it.
 type vm struct {
 	t      testing.TB
 	dir    string
@@ -52,6 +51,27 @@ type vm struct {
 	client *client.Client
 }
 
+// borrowVM returns a VM of the pool with empty folders and an empty namespace. The modules
+// that earlier tests imported are still loaded, unless the test calls newKernel.
+func borrowVM(t testing.TB, s stacks.Stack) *vm {
+	t.Helper()
+	e := pool.Borrow(t, s.Python)
+	v := &vm{t: t, dir: e.Config.Dir, temp: filepath.Join(e.Config.Dir, harness.TempFolder), config: e.Config, exec: e}
+	v.connect()
+	t.Cleanup(v.reset)
+	return v
+}
+
+// reset makes the kernel ready for the next test, before the pool empties the folders.
+func (v *vm) reset() {
+	code := "%reset -f\nimport sys\nfor n, m in list(sys.modules.items()):\n    if m is None or n == 'colab_relay_runs': del sys.modules[n]\n%reset -f"
+	e, err := v.client.Submit(context.Background(), contract.Submit{Code: code, WaitSeconds: 50, Unstored: true})
+	if err != nil || e.Status != contract.StatusSucceeded {
+		v.t.Errorf("resetting the kernel: %s %+v, %v", e.Status, e.Error, err)
+	}
+}
+
+// newVM starts a VM that the test may change in any way.
 func newVM(t testing.TB, s stacks.Stack, env ...string) *vm {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -59,7 +79,7 @@ func newVM(t testing.TB, s stacks.Stack, env ...string) *vm {
 	v := &vm{t: t, dir: dir, temp: filepath.Join(dir, "temp")}
 	must(t, os.Mkdir(v.temp, 0o700))
 	v.config = harness.ExecutorConfig{
-		Binary: binary, Python: s.Python, Dir: dir, Secret: secret, Env: append([]string{"TMPDIR=" + v.temp}, env...),
+		Binary: pool.Binary, Python: s.Python, Dir: dir, Secret: secret, Env: append([]string{"TMPDIR=" + v.temp}, env...),
 	}
 	v.start()
 	t.Cleanup(v.stop)
@@ -73,6 +93,11 @@ func (v *vm) start() {
 	var err error
 	v.exec, err = harness.StartExecutor(ctx, v.config)
 	must(v.t, err)
+	v.connect()
+}
+
+func (v *vm) connect() {
+	v.t.Helper()
 	key, err := auth.NewSecret(secret)
 	must(v.t, err)
 	v.client, err = client.New(client.Config{BaseURL: v.exec.Ready.LocalURL, Secret: key})
@@ -88,7 +113,16 @@ func (v *vm) stop() {
 	}
 }
 
-// run runs a cell as a user would and gives what it printed.
+// newKernel replaces the kernel by a new one.
+func (v *vm) newKernel() {
+	v.t.Helper()
+	k, err := v.client.CurrentKernel(v.t.Context())
+	must(v.t, err)
+	_, err = v.client.RestartKernel(v.t.Context(), k.KernelID)
+	must(v.t, err)
+}
+
+// run runs a cell as a user would and returns what it printed.
 func (v *vm) run(code string) string {
 	v.t.Helper()
 	e, text := v.try(code)
@@ -109,8 +143,7 @@ func (v *vm) try(code string) (contract.Execution, string) {
 	return e, text.String()
 }
 
-// forget empties the user's namespace, where a test needs no other process to restore
-// into.
+// forget empties the user's namespace, for tests that need no other process to restore into.
 func (v *vm) forget() {
 	v.t.Helper()
 	v.run("%reset -f")
@@ -124,7 +157,7 @@ func (v *vm) runFile(name string) string {
 	return v.run(string(b))
 }
 
-// options with time enough for all of it.
+// options leave enough time for the whole operation.
 func options(name string) Options {
 	return Options{Name: name, Runtime: "test", Until: time.Now().Add(time.Minute)}
 }

@@ -13,7 +13,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// schema is the version of the manifest and of the data file's form.
+// schema is the version of the manifest's and the data file's format.
 const schema = 1
 
 // maxManifest bounds a manifest's file, read or written.
@@ -25,54 +25,54 @@ const (
 	dataFile     = "data.state"
 )
 
-// Manifest says what a version holds. The kernel's part of it comes from save.py.
+// Manifest describes a version. The kernel reports its Contents.
 type Manifest struct {
 	Schema     int       `json:"schema"`
 	Name       string    `json:"name"` // as the user gave it
 	Version    string    `json:"version"`
-	Created    time.Time `json:"created"` // when the save was asked for
+	Created    time.Time `json:"created"` // when the save was started
 	Runtime    string    `json:"runtime"`
 	InstanceID string    `json:"instance_id"`
 	KernelID   string    `json:"kernel_id"`
 	Contents
 }
 
-// Contents is what the kernel tells of a state it wrote.
+// Contents describes the data file that the kernel wrote.
 type Contents struct {
 	Python        string            `json:"python"`
 	Pickler       string            `json:"pickler"`
-	Libraries     map[string]string `json:"libraries"` // package to version
+	Libraries     map[string]string `json:"libraries"` // versions by package
 	VariableCount int               `json:"variable_count"`
-	Variables     []Variable        `json:"variables"` // at most 5,000 of them
+	Variables     []Variable        `json:"variables"` // at most 5,000
 	Modules       []Module          `json:"modules"`
 	SkippedCount  int               `json:"skipped_count"`
 	Skipped       []Omission        `json:"skipped"`            // at most 5,000
 	Runs          []RunProgress     `json:"runs,omitempty"`     // chunked runs, at most 1,000
-	Warnings      []string          `json:"warnings,omitempty"` // what was written and may not load again
+	Warnings      []string          `json:"warnings,omitempty"` // about variables that were saved and may not load
 	Bytes         int64             `json:"bytes"`              // of the data file
-	SHA256        string            `json:"sha256"`             // of it, lower-case hex
+	SHA256        string            `json:"sha256"`             // of the data file, lower-case hex
 }
 
-// Variable is one name that was kept.
+// Variable is a variable that was saved.
 type Variable struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"`
-	Bytes int64  `json:"bytes,omitempty"` // in the data file; what variables share counts once
+	Bytes int64  `json:"bytes,omitempty"` // in the data file; an object that variables share counts once
 }
 
-// RunProgress is how far a chunked run had come whose variables are in a state.
+// RunProgress is how many iterations of a chunked run a state contains.
 type RunProgress struct {
 	Key  string `json:"key"`
-	Done int64  `json:"done"` // iterations
+	Done int64  `json:"done"`
 }
 
-// Module is a name bound to a module, which is imported again.
+// Module is a name that refers to a module. A restore imports the module again.
 type Module struct {
 	Name   string `json:"name"`
 	Module string `json:"module"`
 }
 
-// Omission is a name that could not be kept or brought back, and why.
+// Omission is a variable that was not saved or not restored, and the reason.
 type Omission struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
@@ -80,21 +80,21 @@ type Omission struct {
 
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// check finds what makes contents unusable.
+// check returns why the contents are unusable.
 func (c Contents) check() error {
 	switch {
 	case !digestForm.MatchString(c.SHA256):
-		return errors.New("it names no SHA-256")
+		return errors.New("the SHA-256 is missing")
 	case c.Bytes <= 0:
-		return errors.New("it names no size")
+		return errors.New("the size is missing")
 	case c.Pickler == "":
-		return errors.New("it names no pickler")
+		return errors.New("the pickler is missing")
 	}
 	return nil
 }
 
-// readManifest reads and checks the manifest of the version in folder, and that its
-// data file is there and has the size. The digest is checkData's to compare.
+// readManifest reads and checks the manifest of the version in folder, and checks that the
+// data file exists and has the right size. checkData compares its digest.
 func readManifest(folder string) (Manifest, error) {
 	text, err := readBounded(filepath.Join(folder, manifestFile), maxManifest)
 	if err != nil {
@@ -109,22 +109,22 @@ func readManifest(folder string) (Manifest, error) {
 	case err != nil || !info.Mode().IsRegular():
 		return m, damaged("its data file is missing")
 	case info.Size() != m.Bytes:
-		return m, damaged("its data file has %d bytes in place of %d", info.Size(), m.Bytes)
+		return m, damaged("its data file has %d bytes instead of %d", info.Size(), m.Bytes)
 	}
 	return m, nil
 }
 
-// parseManifest reads what a manifest's file holds.
+// parseManifest reads and checks a manifest's text.
 func parseManifest(text []byte) (Manifest, error) {
 	var m Manifest
 	if err := json.Unmarshal(text, &m); err != nil {
-		return Manifest{}, damaged("its manifest is no JSON")
+		return Manifest{}, damaged("its manifest is not JSON")
 	}
 	if m.Schema != schema {
-		return Manifest{}, damaged("its manifest is of schema %d, and this relay reads %d", m.Schema, schema)
+		return Manifest{}, damaged("its manifest has schema %d, and this relay reads schema %d", m.Schema, schema)
 	}
 	if err := m.check(); err != nil {
-		return Manifest{}, damaged("its manifest is not whole: %v", err)
+		return Manifest{}, damaged("its manifest is incomplete: %v", err)
 	}
 	return m, nil
 }
@@ -133,7 +133,7 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
 }
 
-// readBounded reads a file of at most most bytes.
+// readBounded reads a file and refuses one of more than most bytes.
 func readBounded(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -156,25 +156,25 @@ type saved struct {
 // prepared is what the prepare operation reports.
 type prepared struct {
 	Path   string `json:"path"`
-	Free   int64  `json:"free"` // bytes of disk
+	Free   int64  `json:"free"` // bytes of free disk space
 	Python string `json:"python"`
 }
 
 // Loaded is what the restore operation reports.
 type Loaded struct {
-	Missing       bool       `json:"missing"` // the kernel does not wait for what was kept
-	Damaged       string     `json:"damaged"` // why the file was refused, before anything was unpickled
+	Missing       bool       `json:"missing"` // a Keeper's restore: the kernel does not wait for the variables
+	Damaged       string     `json:"damaged"` // why the kernel refused the file, before it unpickled anything
 	Python        string     `json:"python"`
 	VariableCount int        `json:"variable_count"`
 	Variables     []Variable `json:"variables"`
 	Modules       []Module   `json:"modules"`
 	FailedCount   int        `json:"failed_count"`
 	Failed        []Omission `json:"failed"`
-	Overwritten   []string   `json:"overwritten"` // names the kernel had before
+	Overwritten   []string   `json:"overwritten"` // names that existed in the kernel before
 	Warnings      []string   `json:"warnings"`
 }
 
-// manifestOf puts together what both sides know.
+// manifestOf combines what the relay and the kernel know of a save.
 func (j *job) manifestOf(p pending, e contract.Execution, c Contents) Manifest {
 	return Manifest{
 		Schema: schema, Name: j.o.Name, Created: p.Started, Runtime: p.Runtime,

@@ -14,18 +14,18 @@ import (
 	"github.com/natefinch/atomic"
 )
 
-// Files of work that is under way, in the folder of the name.
+// Files of unfinished work, in the folder of the name.
 const (
 	savingFile    = "saving.json"
 	restoringFile = "restoring.json"
 	incoming      = "incoming" // the folder that becomes a version
 )
 
-// touchAfter spares a call that takes something up the write that only says when.
+// touchAfter is how old pending.Touched must be before a call that resumes work updates it.
 const touchAfter = time.Minute
 
-// pending is a save or restore under way, on disk before each step, so that a call
-// after a cut, or of another relay, takes it up.
+// pending is an unfinished save or restore. It is on disk before each step, so that a later
+// call, also of another relay process, can resume it.
 type pending struct {
 	Schema     int       `json:"schema"`
 	Phase      Phase     `json:"phase"`
@@ -34,64 +34,70 @@ type pending struct {
 	Started    time.Time `json:"started"`
 	Touched    time.Time `json:"touched"` // by the last call
 
-	Prepare  step      `json:"prepare"`            // restore
-	Work     step      `json:"work"`               // the execution that saves or loads
+	Prepare  step      `json:"prepare"`            // restore: the operation that makes the folder
+	Work     step      `json:"work"`               // the operation that saves or loads
 	Remote   string    `json:"remote,omitempty"`   // the data file on the VM
-	Manifest *Manifest `json:"manifest,omitempty"` // once it is known
-	Asked    string    `json:"asked,omitempty"`    // restore: the version asked for
-	Newest   string    `json:"newest,omitempty"`   // restore: the newest version then
+	Manifest *Manifest `json:"manifest,omitempty"` // nil until the contents are known
+	Asked    string    `json:"asked,omitempty"`    // restore: Options.Version
+	Newest   string    `json:"newest,omitempty"`   // restore: the newest version at that time
 }
 
-// takeUp gives the pending work of an earlier call where it is still meant, else new
-// work that begins with phase.
-func (j *job) takeUp(ctx context.Context, file string, phase Phase, p *Progress) (pending, error) {
+// resumeOrStart returns the work of an earlier call if it can be resumed, or new work that
+// starts with phase.
+func (j *job) resumeOrStart(ctx context.Context, file string, phase Phase, p *Progress) (pending, error) {
 	instance, err := j.instance(ctx)
 	if err != nil {
 		return pending{}, err
 	}
-	now := time.Now().UTC()
 	old, ok := j.readPending(file)
-	switch {
-	case !ok:
-	case old.Runtime != j.o.Runtime:
-		p.warn("what was begun for runtime %q was given up for this call", old.Runtime)
-	case old.InstanceID != instance:
-		p.warn("what was begun on the VM before is gone with it; it was begun anew")
-	case now.Sub(old.Touched) > resumable || now.Before(old.Touched.Add(-time.Minute)):
-		p.warn("what was begun at %s and not finished was given up", old.Started.Format(time.RFC3339))
-		if old.Remote != "" {
-			j.removeRemote(ctx, old.Remote)
-		}
-	case file == savingFile && j.outrun(ctx, &old):
-		p.warn("other code ran since the save of %s ago was begun, so it was given up and begun anew: run nothing more until it is saved", now.Sub(old.Started).Round(time.Second))
-		j.giveUp(ctx, &old)
-	default:
-		j.resumed = true
-		if now.Sub(old.Touched) > touchAfter {
-			err = j.note(file, &old)
+	if j.resumed = ok && j.canResume(ctx, file, &old, instance, p); j.resumed {
+		if time.Since(old.Touched) > touchAfter {
+			err = j.savePending(file, &old)
 		}
 		return old, err
 	}
-	j.resumed = false
 	if file == savingFile {
-		if err := os.RemoveAll(filepath.Join(j.folder, incoming)); err != nil {
-			return pending{}, fmt.Errorf("clearing up state %q: %w", j.o.Name, err)
+		if err := j.removeIncoming(); err != nil {
+			return pending{}, err
 		}
 	}
-	begun := j.fresh(phase, instance)
-	return begun, j.note(file, &begun)
+	started := j.newPending(phase, instance)
+	return started, j.savePending(file, &started)
 }
 
-// fresh is work that begins now.
-func (j *job) fresh(phase Phase, instance string) pending {
+// canResume reports whether old work still is what the call is for. If not, it adds a
+// warning and deletes what the work left on the VM.
+func (j *job) canResume(ctx context.Context, file string, old *pending, instance string, p *Progress) bool {
+	now := time.Now().UTC()
+	switch {
+	case old.Runtime != j.o.Runtime:
+		p.warn("the unfinished work for runtime %q was abandoned for this call", old.Runtime)
+	case old.InstanceID != instance:
+		p.warn("the unfinished work was lost with the VM before this one; it was started again")
+	case now.Sub(old.Touched) > resumable || now.Before(old.Touched.Add(-time.Minute)):
+		p.warn("the work that was started at %s and not finished was abandoned", old.Started.Format(time.RFC3339))
+		if old.Remote != "" {
+			j.removeRemote(ctx, old.Remote)
+		}
+	case file == savingFile && j.isStale(ctx, old):
+		p.warn("other code ran after this save was started %s ago, so the save was started again: run no other code until it is finished", now.Sub(old.Started).Round(time.Second))
+		j.discard(ctx, old)
+	default:
+		return true
+	}
+	return false
+}
+
+// newPending returns work that starts now.
+func (j *job) newPending(phase Phase, instance string) pending {
 	return pending{
 		Schema: schema, Phase: phase, Runtime: j.o.Runtime, InstanceID: instance, Started: time.Now().UTC(),
 		Prepare: step{RequestID: rand.Text()}, Work: step{RequestID: rand.Text()},
 	}
 }
 
-// readPending reads what is under way. A file that can't be read is as good as none:
-// all it holds is where to go on.
+// readPending reads unfinished work. A file that can't be read counts as missing: it only
+// says where to resume.
 func (j *job) readPending(file string) (pending, bool) {
 	var p pending
 	text, err := readBounded(filepath.Join(j.folder, file), maxManifest)
@@ -101,25 +107,33 @@ func (j *job) readPending(file string) (pending, bool) {
 	return p, p.Work.RequestID != ""
 }
 
-// note writes where the work stands.
-func (j *job) note(file string, p *pending) error {
+// savePending writes the file of unfinished work.
+func (j *job) savePending(file string, p *pending) error {
 	p.Touched = time.Now().UTC()
 	return writeJSON(filepath.Join(j.folder, file), p)
 }
 
-// beginAnew reports that what a call took up turned out to be gone from the VM, so
-// that it should begin anew at once: the caller asked for the whole, not for the rest.
-func (j *job) beginAnew(err error) bool {
-	var run *RunError
-	return err != nil && j.resumed && over(err) && !errors.As(err, &run)
-}
-
-// forget ends the work: what comes next begins anew.
-func (j *job) forget(file string) {
+// removePending ends the work: the next call starts new work.
+func (j *job) removePending(file string) {
 	_ = os.Remove(filepath.Join(j.folder, file))
 }
 
-// writeJSON writes v in one step: the file is the old one or the new one.
+// removeIncoming deletes an unfinished download.
+func (j *job) removeIncoming() error {
+	if err := os.RemoveAll(filepath.Join(j.folder, incoming)); err != nil {
+		return fmt.Errorf("deleting the unfinished download of %q: %w", j.o.Name, err)
+	}
+	return nil
+}
+
+// shouldRestart reports whether the call should start the work again, because what it
+// resumed no longer exists on the VM.
+func (j *job) shouldRestart(err error) bool {
+	var run *RunError
+	return err != nil && j.resumed && isFinal(err) && !errors.As(err, &run)
+}
+
+// writeJSON replaces a file in one step, so that it has either the old content or the new.
 func writeJSON(path string, v any) error {
 	text, err := json.MarshalIndent(v, "", " ")
 	if err == nil {

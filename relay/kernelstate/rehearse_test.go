@@ -10,10 +10,10 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-func TestWhatWillNotLoadIsToldWhileTheVariablesAreThereAndCostsNothingElse(t *testing.T) {
+func TestVariablesThatWillNotLoadAreReportedByTheSave(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
-		v, dir := newVM(t, s), t.TempDir()
+		v, dir := borrowVM(t, s), t.TempDir()
 		v.run(without(picklers[pickler]...))
 		v.runFile("unloadable.py")
 		saved := v.save(dir, "n")
@@ -42,10 +42,10 @@ func TestWhatWillNotLoadIsToldWhileTheVariablesAreThereAndCostsNothingElse(t *te
 	})
 }
 
-func TestTrialThatHangsOrDiesHurtsNothing(t *testing.T) {
+func TestTrialThatHangsOrDiesHasNoEffect(t *testing.T) {
 	t.Parallel()
 	const class = "class C:\n  def __init__(self): self.x = 1\n  def __setstate__(self, state):\n    "
-	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	for code, want := range map[string]string{
 		"import os; os._exit(3)": "loading it ended the process",
 		"while True: pass":       "loading it did not end within 5 seconds",

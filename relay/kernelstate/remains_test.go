@@ -45,7 +45,8 @@ func (v *vm) inTemp() (saves, sockets []string) {
 
 // Gigabytes stay in the temp folder otherwise, and a folder for each start. What another
 // executor on the machine uses stays, and so does a state that waits to be fetched.
-func TestWhatAKilledSaveLeftIsRemovedAtTheNextStart(t *testing.T) {
+func TestRemainsOfAKilledSaveAreDeletedAtTheNextStart(t *testing.T) {
+	t.Parallel()
 	v := newVM(t, stacks.Old(t))
 	other := newVM(t, stacks.Old(t), "TMPDIR="+v.temp)
 	other.beginEndlessSave()
@@ -98,7 +99,8 @@ func TestWhatAKilledSaveLeftIsRemovedAtTheNextStart(t *testing.T) {
 }
 
 // A save takes memory, so it is a likely time for the system to kill the kernel.
-func TestWhatASaveLeftIsRemovedWhenItsKernelDied(t *testing.T) {
+func TestRemainsOfASaveAreDeletedWhenItsKernelDies(t *testing.T) {
+	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import os, signal\nclass Last:\n  def __reduce__(self):\n    os.kill(os.getpid(), signal.SIGKILL)\nlast, data = Last(), bytes(1_000_000)")
 	if s, err := Save(t.Context(), v.client, dir, options("n")); err == nil {

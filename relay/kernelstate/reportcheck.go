@@ -13,17 +13,17 @@ const placePrefix = "colab-relay-state-"
 // maxPath bounds a path that a kernel reports, in bytes.
 const maxPath = 4096
 
-// maxBytes bounds a state: code in the kernel, not ours, may report any size. No VM of
-// Colab's but the largest has as much memory.
+// maxBytes bounds the size of a state, because the user's code in the kernel could report
+// any size. Only the largest of Colab's VMs have this much memory.
 const maxBytes = 100 << 30
 
-// ErrUntrustedReport is a report of the kernel that this relay's own code there would not have
-// made: a path outside its folder, a size or a list past its bound.
+// ErrUntrustedReport is a report that the relay's own code in the kernel would not make: a
+// path outside its folder, or a size or list over its bound.
 var ErrUntrustedReport = errors.New("the kernel's report on a state can't be trusted")
 
-// checkPlace refuses a path that is not data.state in a folder as save.py makes them.
-// What reports it is the kernel, where the user's code runs: it must not make the relay
-// fetch a file of its choice.
+// checkPlace refuses a path that is not data.state in a folder such as save.py makes. The
+// user's code runs in the kernel that reports the path, and must not be able to make the
+// relay download any other file.
 func checkPlace(remote string) error {
 	folder := path.Base(path.Dir(remote))
 	switch {
@@ -34,8 +34,8 @@ func checkPlace(remote string) error {
 	return nil
 }
 
-// reportItems bound the lists of a report; save.py keeps them shorter. Thirty megabytes
-// of {} would take gigabytes.
+// reportItems bounds the lists of a report; save.py makes them shorter. Without a bound,
+// thirty megabytes of {} would take gigabytes of memory.
 var reportItems = map[string]int{
 	"variables": 5_000, "skipped": 5_000, "modules": 5_000, "failed": 5_000,
 	"libraries": 20_000, "overwritten": 20_000, "warnings": 1_000,

@@ -9,32 +9,31 @@ import (
 	"colabrelay/relay/transfer"
 )
 
-// roomLeft is what an upload leaves free on the VM's disk.
-const roomLeft = 64 << 20
+// minFree is how many bytes an upload must leave free on the VM's disk.
+const minFree = 64 << 20
 
-// Restored is where a restore stands. Manifest is of the version that is or was
-// restored; Loaded is filled at the end.
+// Restored is how far a restore is. Manifest describes the version; Loaded is empty until
+// the restore is finished.
 type Restored struct {
 	Progress
 	Manifest Manifest
 	Loaded   Loaded
 }
 
-// Restore brings the variables of a version of o.Name into the kernel. Names that the
-// kernel has already are replaced. Where the call's time ends before it is done, the
-// same call goes on. Nothing is unpickled unless the SHA-256 of the file holds, here
-// and again on the VM.
+// Restore loads a version of o.Name into the kernel. It replaces variables that have the
+// same names. If o.Until passes before it is finished, the same call resumes it. Nothing is
+// unpickled unless the SHA-256 of the file is right, here and again on the VM.
 func Restore(ctx context.Context, c *client.Client, dir string, o Options) (Restored, error) {
 	if !o.exists(dir) {
 		return Restored{}, fmt.Errorf("%q: %w", o.Name, ErrNotFound)
 	}
-	j, done, err := open(c, dir, o)
+	j, unlock, err := open(c, dir, o)
 	if err != nil {
 		return Restored{}, err
 	}
-	defer done()
+	defer unlock()
 	r, err := j.restore(ctx)
-	if j.beginAnew(err) {
+	if j.shouldRestart(err) {
 		return j.restore(ctx)
 	}
 	return r, err
@@ -42,12 +41,12 @@ func Restore(ctx context.Context, c *client.Client, dir string, o Options) (Rest
 
 func (j *job) restore(ctx context.Context) (Restored, error) {
 	var r Restored
-	p, err := j.takeUp(ctx, restoringFile, PhasePreparing, &r.Progress)
+	p, err := j.resumeOrStart(ctx, restoringFile, PhasePreparing, &r.Progress)
 	if err != nil {
 		return r, err
 	}
 	if err := j.pick(ctx, &p, &r); err != nil {
-		j.forget(restoringFile)
+		j.removePending(restoringFile)
 		return r, err
 	}
 	r.Manifest = *p.Manifest
@@ -60,10 +59,10 @@ func (j *job) restore(ctx context.Context) (Restored, error) {
 		}
 		r.Phase = p.Phase
 		err := step.do(ctx, &p, &r)
-		if over(err) {
-			j.forget(restoringFile)
+		if isFinal(err) {
+			j.removePending(restoringFile)
 		}
-		if err != nil || p.Phase == step.phase { // the same one: the call's time is over
+		if err != nil || p.Phase == step.phase { // in the same phase: the call's time is over
 			return r, err
 		}
 	}
@@ -71,8 +70,8 @@ func (j *job) restore(ctx context.Context) (Restored, error) {
 	return r, nil
 }
 
-// pick decides on the version, once for all calls of this restore: as long as it is
-// the one asked for, and no newer one was saved meanwhile.
+// pick chooses the version. Resumed work keeps its version, unless the call requests
+// another one or a newer one was saved since.
 func (j *job) pick(ctx context.Context, p *pending, r *Restored) error {
 	all, err := versions(j.folder)
 	if err != nil {
@@ -86,7 +85,7 @@ func (j *job) pick(ctx context.Context, p *pending, r *Restored) error {
 		return nil
 	}
 	if p.Manifest != nil {
-		if err := j.startOver(ctx, p); err != nil {
+		if err := j.restart(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -95,73 +94,74 @@ func (j *job) pick(ctx context.Context, p *pending, r *Restored) error {
 		return err
 	}
 	p.Manifest, p.Newest, p.Asked = &m, newest, j.o.Version
-	return j.note(restoringFile, p)
+	return j.savePending(restoringFile, p)
 }
 
-// startOver gives up what was begun of a restore.
-func (j *job) startOver(ctx context.Context, p *pending) error {
+// restart replaces the work by new work and deletes what it left on the VM.
+func (j *job) restart(ctx context.Context, p *pending) error {
 	if p.Remote != "" {
 		j.removeRemote(ctx, p.Remote)
 	}
-	*p = j.fresh(PhasePreparing, p.InstanceID)
-	return j.note(restoringFile, p)
+	*p = j.newPending(PhasePreparing, p.InstanceID)
+	return j.savePending(restoringFile, p)
 }
 
-// prepare has the kernel make a folder for the upload, which it alone can read.
+// prepare runs the operation that creates a private folder for the upload.
 func (j *job) prepare(ctx context.Context, p *pending, r *Restored) error {
-	note := func() error { return j.note(restoringFile, p) }
-	report, err := j.run(ctx, &p.Prepare, j.cell(prepareTitle, "prepare"), &r.Progress, note)
-	if err != nil || report == nil {
+	savePending := func() error { return j.savePending(restoringFile, p) }
+	text, err := j.run(ctx, &p.Prepare, j.cell(prepareTitle, "prepare"), &r.Progress, savePending)
+	if err != nil || text == nil {
 		return err
 	}
-	var told prepared
-	if err := decode(report, &told); err != nil {
+	var report prepared
+	if err := decode(text, &report); err != nil {
 		return err
 	}
-	p.Phase, p.Remote = PhaseSending, told.Path
-	if told.Free < p.Manifest.Bytes+roomLeft {
+	p.Phase, p.Remote = PhaseSending, report.Path
+	if report.Free < p.Manifest.Bytes+minFree {
 		j.removeRemote(ctx, p.Remote)
-		j.forget(restoringFile)
-		return fmt.Errorf("%w: it has %d MB, and %d MB are free", ErrNoSpace, p.Manifest.Bytes>>20, told.Free>>20)
+		j.removePending(restoringFile)
+		return fmt.Errorf("%w: it has %d MB, and %d MB are free", ErrNoSpace, p.Manifest.Bytes>>20, report.Free>>20)
 	}
-	return note()
+	return savePending()
 }
 
 // send uploads the data file.
 func (j *job) send(ctx context.Context, p *pending, r *Restored) error {
-	held, cancel := j.held(ctx)
+	due, cancel := j.untilDue(ctx)
 	defer cancel()
 	local := filepath.Join(j.folder, p.Manifest.Version, dataFile)
 	var err error
-	r.Transfer, err = transfer.Upload(held, j.c, local, p.Remote, transfer.Options{Overwrite: true, Report: j.o.Report})
+	r.Transfer, err = transfer.Upload(due, j.c, local, p.Remote, transfer.Options{Overwrite: true, Report: j.o.Report})
 	switch {
-	case err != nil && held.Err() != nil && ctx.Err() == nil:
-		return j.note(restoringFile, p) // the call's time is over, no more
+	case err != nil && due.Err() != nil && ctx.Err() == nil:
+		return j.savePending(restoringFile, p) // the next call resumes the upload
 	case err != nil:
 		return err
 	case r.Transfer.SHA256 != p.Manifest.SHA256:
-		j.forget(restoringFile)
-		return damaged("its data file changed while it was sent")
+		j.removePending(restoringFile)
+		return damaged("its data file changed during the upload")
 	}
 	p.Phase = PhaseLoading
-	return j.note(restoringFile, p)
+	return j.savePending(restoringFile, p)
 }
 
-// load has the kernel check the file and bring its variables in.
+// load runs the operation that checks the file and loads its variables.
 func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
-	m, note := p.Manifest, func() error { return j.note(restoringFile, p) }
-	code := j.loadCell(p.Remote, m)
-	report, err := j.run(ctx, &p.Work, code, &r.Progress, note)
-	if err != nil || report == nil {
+	savePending := func() error { return j.savePending(restoringFile, p) }
+	text, err := j.run(ctx, &p.Work, j.loadCell(p.Remote, p.Manifest), &r.Progress, savePending)
+	if err != nil || text == nil {
 		return err
 	}
-	if replaced, err := j.kernelReplaced(ctx, r.Execution.KernelID); err != nil || replaced {
+	replaced, err := j.kernelReplaced(ctx, r.Execution.KernelID)
+	if replaced {
 		r.warn("the kernel was replaced after the state was loaded: call again to load it into the new one")
-		j.forget(restoringFile)
+	}
+	j.removePending(restoringFile)
+	if err != nil || replaced {
 		return err
 	}
-	j.forget(restoringFile)
-	if err := decode(report, &r.Loaded); err != nil {
+	if err := decode(text, &r.Loaded); err != nil {
 		return err
 	}
 	if r.Loaded.Damaged != "" {
@@ -178,8 +178,8 @@ func (j *job) loadCell(path string, m *Manifest) cell {
 	return j.cell(restoreTitle, "restore", path, m.Bytes, m.SHA256)
 }
 
-// kernelReplaced reports whether the kernel that an earlier call loaded the state
-// into is gone.
+// kernelReplaced reports whether the kernel into which an earlier call loaded the state has
+// been replaced.
 func (j *job) kernelReplaced(ctx context.Context, loadedInto string) (bool, error) {
 	if !j.resumed {
 		return false, nil

@@ -14,28 +14,27 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// asOfNow is how old variables may be without a word about it.
-const asOfNow = 2 * time.Minute
+// maxAge is how old saved variables may be before the answer says so.
+const maxAge = 2 * time.Minute
 
-// Saved is where a save stands. Manifest is filled once the kernel has done its part.
+// Saved is how far a save is. Manifest is empty until the kernel has written the data.
 type Saved struct {
 	Progress
 	Manifest Manifest
-	Path     string // the version's folder, once it is there
+	Path     string // the version's folder
 }
 
-// Save keeps the kernel's variables below dir as a new version of o.Name. Where the
-// call's time ends before it is done, the same call goes on. Versions that were there
-// before stay as they are until the new one is whole; then all but the newest o.Keep
-// go.
+// Save saves the kernel's variables below dir as a new version of o.Name. If o.Until passes
+// before it is finished, the same call resumes it. Existing versions stay until the new one
+// is complete; then all except the newest o.Keep are deleted.
 func Save(ctx context.Context, c *client.Client, dir string, o Options) (Saved, error) {
-	j, done, err := open(c, dir, o)
+	j, unlock, err := open(c, dir, o)
 	if err != nil {
 		return Saved{}, err
 	}
-	defer done()
+	defer unlock()
 	s, err := j.save(ctx)
-	if j.beginAnew(err) {
+	if j.shouldRestart(err) {
 		return j.save(ctx)
 	}
 	return s, err
@@ -43,15 +42,15 @@ func Save(ctx context.Context, c *client.Client, dir string, o Options) (Saved, 
 
 func (j *job) save(ctx context.Context) (Saved, error) {
 	var s Saved
-	p, err := j.takeUp(ctx, savingFile, PhaseCollecting, &s.Progress)
+	p, err := j.resumeOrStart(ctx, savingFile, PhaseCollecting, &s.Progress)
 	if err != nil {
 		return s, err
 	}
 	s.Phase = p.Phase
 	if p.Phase == PhaseCollecting {
 		err := j.collect(ctx, &p, &s)
-		if over(err) {
-			j.forget(savingFile)
+		if isFinal(err) {
+			j.removePending(savingFile)
 		}
 		if err != nil || p.Phase == PhaseCollecting {
 			return s, err
@@ -61,15 +60,20 @@ func (j *job) save(ctx context.Context) (Saved, error) {
 	if err := j.fetch(ctx, &p, &s); err != nil || !s.Done() {
 		return s, err
 	}
-	if age := time.Since(p.Started); j.resumed && (age > asOfNow || j.passed) {
-		s.warn("these are the variables of %s ago, when the save was begun; call again to save those of now", age.Round(time.Second))
+	j.finishSave(ctx, &p, &s)
+	return s, nil
+}
+
+// finishSave adds the warnings of a finished save and deletes what it no longer needs.
+func (j *job) finishSave(ctx context.Context, p *pending, s *Saved) {
+	if age := time.Since(p.Started); j.resumed && (age > maxAge || j.otherCodeRan) {
+		s.warn("these are the variables as they were %s ago, when the save was started; call again to save the current ones", age.Round(time.Second))
 	}
 	s.Warnings = append(s.Warnings, s.Manifest.Warnings...)
 	j.removeRemote(ctx, p.Remote)
 	if err := j.prune(j.o.keep()); err != nil {
-		s.warn("older versions could not be dropped: %v", err)
+		s.warn("older versions could not be deleted: %v", err)
 	}
-	return s, nil
 }
 
 func (o Options) keep() int {
@@ -79,36 +83,36 @@ func (o Options) keep() int {
 	return min(max(o.Keep, 1), MaxKeep)
 }
 
-// collect has the kernel write its variables to a file on the VM.
+// collect runs the operation that writes the variables to a file on the VM.
 func (j *job) collect(ctx context.Context, p *pending, s *Saved) error {
-	note := func() error { return j.note(savingFile, p) }
-	report, err := j.run(ctx, &p.Work, j.cell(saveTitle, "save"), &s.Progress, note)
-	if err != nil || report == nil {
+	savePending := func() error { return j.savePending(savingFile, p) }
+	text, err := j.run(ctx, &p.Work, j.cell(saveTitle, "save"), &s.Progress, savePending)
+	if err != nil || text == nil {
 		return err
 	}
-	var told saved
-	if err := j.readSaved(report, &told); err != nil {
-		j.forget(savingFile)
+	var report saved
+	if err := readSaved(text, &report); err != nil {
+		j.removePending(savingFile)
 		return err
 	}
-	m := j.manifestOf(*p, s.Execution, told.Manifest)
+	m := j.manifestOf(*p, s.Execution, report.Manifest)
 	all, err := versions(j.folder)
 	if err != nil {
 		return err
 	}
 	m.Version = nextVersion(all, p.Started)
-	p.Phase, p.Remote, p.Manifest = PhaseFetching, told.Path, &m
-	return note()
+	p.Phase, p.Remote, p.Manifest = PhaseFetching, report.Path, &m
+	return savePending()
 }
 
-func (j *job) readSaved(report json.RawMessage, told *saved) error {
-	if err := decode(report, told); err != nil {
+func readSaved(text json.RawMessage, report *saved) error {
+	if err := decode(text, report); err != nil {
 		return err
 	}
-	return told.check()
+	return report.check()
 }
 
-// check refuses a report that nothing may be fetched by.
+// check refuses a report that names another file than a state, or no valid state.
 func (s *saved) check() error {
 	if err := s.Manifest.check(); err != nil {
 		return fmt.Errorf("%w: %v", ErrUntrustedReport, err)
@@ -119,52 +123,63 @@ func (s *saved) check() error {
 	return checkPlace(s.Path)
 }
 
-// fetch brings the file to the laptop and makes a version of it.
+// fetch downloads the file and makes a version of it. If the version exists already, an
+// earlier call was cut off just before it removed the pending work.
 func (j *job) fetch(ctx context.Context, p *pending, s *Saved) error {
 	s.Path = filepath.Join(j.folder, p.Manifest.Version)
-	if _, err := os.Stat(s.Path); err != nil { // else only the forgetting was cut off
+	if _, err := os.Stat(s.Path); err != nil {
 		if err := j.download(ctx, p, s); err != nil || s.Phase == PhaseFetching {
 			return err
 		}
 	}
 	s.Phase = PhaseDone
-	j.forget(savingFile)
+	j.removePending(savingFile)
 	return nil
 }
 
 func (j *job) download(ctx context.Context, p *pending, s *Saved) error {
-	held, cancel := j.held(ctx)
+	due, cancel := j.untilDue(ctx)
 	defer cancel()
 	folder := filepath.Join(j.folder, incoming)
 	var err error
-	s.Transfer, err = transfer.Download(held, j.c, p.Remote, transfer.Local{Dir: folder, Name: dataFile}, transfer.Options{
+	s.Transfer, err = transfer.Download(due, j.c, p.Remote, transfer.Local{Dir: folder, Name: dataFile}, transfer.Options{
 		Overwrite: true, Report: j.o.Report,
 		Expect: &transfer.Expected{SizeBytes: p.Manifest.Bytes, SHA256: p.Manifest.SHA256},
 	})
-	var refused *contract.Error
-	switch {
-	case err != nil && held.Err() != nil && ctx.Err() == nil:
-		return j.note(savingFile, p) // the call's time is over, no more
-	case errors.As(err, &refused) && refused.Code == contract.CodeNotFound:
-		j.forget(savingFile)
-		return fmt.Errorf("the kernel's file is gone from the VM: %w", err)
-	case errors.Is(err, transfer.ErrUnexpected):
-		j.forget(savingFile)
-		return fmt.Errorf("the VM's file is not the state that the kernel reported: %w", err)
-	case err != nil:
+	if err != nil && due.Err() != nil && ctx.Err() == nil {
+		return j.savePending(savingFile, p) // the next call resumes the download
+	}
+	if err := j.checkDownload(p, s, err); err != nil {
 		return err
-	case s.Transfer.SHA256 != p.Manifest.SHA256 || s.Transfer.SizeBytes != p.Manifest.Bytes:
-		j.forget(savingFile)
-		return fmt.Errorf("fetching the state: %w", transfer.ErrChanged)
 	}
 	if err := publish(folder, s.Path, p.Manifest); err != nil {
-		return fmt.Errorf("keeping state %q: %w", j.o.Name, err)
+		return fmt.Errorf("storing state %q: %w", j.o.Name, err)
 	}
 	s.Phase = PhaseDone
 	return nil
 }
 
-// publish makes the folder a version: whole and on disk before it has the name of one.
+// checkDownload returns why a download that ended with err did not bring the file that the
+// kernel reported. If a repetition can't bring it either, the work ends.
+func (j *job) checkDownload(p *pending, s *Saved, err error) error {
+	var refused *contract.Error
+	switch {
+	case errors.As(err, &refused) && refused.Code == contract.CodeNotFound:
+		err = fmt.Errorf("the file that the kernel wrote no longer exists on the VM: %w", err)
+	case errors.Is(err, transfer.ErrUnexpected):
+		err = fmt.Errorf("the file on the VM is not the one that the kernel reported: %w", err)
+	case err != nil:
+		return err
+	case s.Transfer.SHA256 != p.Manifest.SHA256 || s.Transfer.SizeBytes != p.Manifest.Bytes:
+		err = fmt.Errorf("downloading the state: %w", transfer.ErrChanged)
+	default:
+		return nil
+	}
+	j.removePending(savingFile)
+	return err
+}
+
+// publish makes the folder a version. It is complete and on disk before it is renamed.
 func publish(folder, version string, m *Manifest) error {
 	if err := writeJSON(filepath.Join(folder, manifestFile), m); err != nil {
 		return err

@@ -9,39 +9,39 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// harmless begin the first lines of those cells of this package that leave the user's
-// variables as they are; see cell.
+// harmless are the titles of operations that leave the user's variables as they are.
 var harmless = []string{saveTitle, clearTitle, prepareTitle, keepTitle}
 
-// outrun reports whether a save that is under way has the variables from before other
-// code ran, and should begin anew. It is finished all the same, with j.passed set,
-// while other code holds the kernel: a new one would have to wait behind that, and the
-// VM may not live as long.
-func (j *job) outrun(ctx context.Context, p *pending) bool {
+// isStale reports whether an unfinished save has old variables, because other code ran
+// after it, and should start again. While other code still runs it does not: a new save
+// would have to wait for that code, and the VM may end before. The old save is then
+// finished, and j.otherCodeRan is set.
+func (j *job) isStale(ctx context.Context, p *pending) bool {
 	list, err := j.c.List(ctx, contract.MaxListExecutions)
 	if err != nil {
 		return false
 	}
 	at := slices.IndexFunc(list.Executions, func(e contract.Execution) bool { return e.RequestID == p.Work.RequestID })
 	if at < 0 {
-		// So many came after it that it fell off the list; else the submit never arrived.
+		// Either so many executions followed that the list no longer contains it, or the
+		// submit never arrived.
 		return len(list.Executions) == contract.MaxListExecutions
 	}
 	busy := false
 	for _, e := range list.Executions[:at] {
 		if e.StartedAt != nil && !isHarmless(e.CodePreview) {
-			j.passed, busy = true, busy || !e.Status.Finished()
+			j.otherCodeRan, busy = true, busy || !e.Status.Finished()
 		}
 	}
-	return j.passed && !busy
+	return j.otherCodeRan && !busy
 }
 
 func isHarmless(code string) bool {
 	return slices.ContainsFunc(harmless, func(title string) bool { return strings.HasPrefix(code, "# "+title+" ") })
 }
 
-// giveUp removes what a save left on the VM.
-func (j *job) giveUp(ctx context.Context, p *pending) {
+// discard deletes what a save left on the VM.
+func (j *job) discard(ctx context.Context, p *pending) {
 	path := p.Remote
 	if path == "" {
 		path = j.written(ctx, p)
@@ -51,7 +51,7 @@ func (j *job) giveUp(ctx context.Context, p *pending) {
 	}
 }
 
-// written is the file of a save whose report nobody read; empty when it can't be had.
+// written returns the file of a save whose report no call has read; empty when unknown.
 func (j *job) written(ctx context.Context, p *pending) string {
 	if p.Work.ExecutionID == "" {
 		return ""

@@ -75,7 +75,7 @@ func TestSecondCallOfANameIsBusy(t *testing.T) {
 	done()
 }
 
-func TestNewestGoodVersionIsChosenAndDamagedOnesAreTold(t *testing.T) {
+func TestNewestGoodVersionIsChosenAndDamagedOnesAreReported(t *testing.T) {
 	damage := map[string]func(folder string) error{
 		"data cut":     func(f string) error { return os.Truncate(filepath.Join(f, dataFile), 3) },
 		"data changed": func(f string) error { return os.WriteFile(filepath.Join(f, dataFile), []byte("DATA 3"), 0o600) },
@@ -145,9 +145,9 @@ func TestPruningKeepsTheNewestGoodVersions(t *testing.T) {
 	}
 }
 
-func TestThreeVersionsStayAndNumbersGoOn(t *testing.T) {
+func TestThreeVersionsStayAndNumbersContinue(t *testing.T) {
 	t.Parallel()
-	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	var last Saved
 	for i := range 5 {
 		v.run(fmt.Sprintf("x = %d", i))

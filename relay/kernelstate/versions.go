@@ -17,23 +17,23 @@ import (
 	"time"
 )
 
-// versionForm is a version's folder: its number, which decides what is newer whatever
-// clocks say, and when it was saved, for people.
+// versionForm is the name of a version's folder: a number, which orders the versions
+// independently of clocks, and the time of the save, for people.
 var versionForm = regexp.MustCompile(`^([0-9]{6})-[0-9]{8}T[0-9]{6}Z$`)
 
-// dropped begins the name of a version on its way out.
+// dropped is the prefix of the folders of versions that are being deleted.
 const dropped = "dropped-"
 
-// maxNames bounds Names.
+// maxNames bounds Names and States.
 const maxNames = 100
 
-// version is one saved state in the folder of its name.
+// version is one version of a state.
 type version struct {
 	name   string
 	number int
 }
 
-// versions lists what is there, newest first.
+// versions lists the versions in folder, newest first.
 func versions(folder string) ([]version, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +50,7 @@ func versions(folder string) ([]version, error) {
 	return all, nil
 }
 
-// nextVersion names the version after all that are there.
+// nextVersion returns the name of a version that follows all.
 func nextVersion(all []version, at time.Time) string {
 	number := 1
 	if len(all) > 0 {
@@ -59,15 +59,14 @@ func nextVersion(all []version, at time.Time) string {
 	return fmt.Sprintf("%06d-%s", number, at.UTC().Format("20060102T150405Z"))
 }
 
-// matches reports whether a user's word for a version means this one: its whole name
-// or its number.
-func (v version) matches(word string) bool {
-	number, err := strconv.Atoi(word)
-	return v.name == word || err == nil && number == v.number
+// matches reports whether requested is this version's name or number.
+func (v version) matches(requested string) bool {
+	number, err := strconv.Atoi(requested)
+	return v.name == requested || err == nil && number == v.number
 }
 
-// prune drops the versions beyond the keep newest good ones. Each leaves its name
-// first, so that one half removed is never taken for a version.
+// prune deletes all versions except the newest good ones, keep of them, and the damaged
+// ones between those.
 func (j *job) prune(keep int) error {
 	all, err := versions(j.folder)
 	if err != nil {
@@ -88,14 +87,16 @@ func (j *job) prune(keep int) error {
 	return j.removeDropped()
 }
 
+// drop renames a version, so that a partly deleted one is never mistaken for a version.
 func (j *job) drop(v version) error {
 	from, to := filepath.Join(j.folder, v.name), filepath.Join(j.folder, dropped+v.name)
 	if err := os.Rename(from, to); err != nil {
-		return fmt.Errorf("dropping version %s: %w", v.name, err)
+		return fmt.Errorf("deleting version %s: %w", v.name, err)
 	}
 	return nil
 }
 
+// removeDropped deletes the folders that drop renamed, also those of a call that was killed.
 func (j *job) removeDropped() error {
 	entries, err := os.ReadDir(j.folder)
 	if err != nil {
@@ -104,15 +105,15 @@ func (j *job) removeDropped() error {
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), dropped) {
 			if err := os.RemoveAll(filepath.Join(j.folder, e.Name())); err != nil {
-				return fmt.Errorf("dropping an old version: %w", err)
+				return fmt.Errorf("deleting an old version: %w", err)
 			}
 		}
 	}
 	return nil
 }
 
-// choose finds the version to restore: the one asked for, or the newest good one, with
-// a warning for each damaged one that was passed over.
+// choose returns the version to restore: the requested one, or the newest good one. It
+// warns of each damaged version that it skips.
 func (j *job) choose(ctx context.Context, p *Progress) (Manifest, error) {
 	all, err := versions(j.folder)
 	if err != nil {
@@ -121,9 +122,9 @@ func (j *job) choose(ctx context.Context, p *Progress) (Manifest, error) {
 	if len(all) == 0 {
 		return Manifest{}, fmt.Errorf("%q: %w", j.o.Name, ErrNotFound)
 	}
-	asked, last := j.o.Version != "", error(nil)
+	requested, last := j.o.Version != "", error(nil)
 	for _, v := range all {
-		if asked && !v.matches(j.o.Version) {
+		if requested && !v.matches(j.o.Version) {
 			continue
 		}
 		m, err := j.good(ctx, v)
@@ -131,12 +132,12 @@ func (j *job) choose(ctx context.Context, p *Progress) (Manifest, error) {
 			return m, err
 		}
 		last = fmt.Errorf("version %s of %q: %w", v.name, j.o.Name, err)
-		if !asked {
-			p.warn("%v; an older version was taken, and the damaged one is left as it is", last)
+		if !requested {
+			p.warn("%v; an older version was used instead, and the damaged one was not changed", last)
 		}
 	}
 	if last == nil {
-		return Manifest{}, fmt.Errorf("%q of %q: %w; there are %s", j.o.Version, j.o.Name, ErrNoVersion, listing(all))
+		return Manifest{}, fmt.Errorf("%q of %q: %w; the versions are %s", j.o.Version, j.o.Name, ErrNoVersion, listing(all))
 	}
 	return Manifest{}, last
 }
@@ -160,7 +161,7 @@ func (j *job) good(ctx context.Context, v version) (Manifest, error) {
 	return m, checkData(ctx, filepath.Join(folder, dataFile), m.SHA256)
 }
 
-// checkData compares the SHA-256 of a file.
+// checkData reports a file whose SHA-256 is not want as damaged.
 func checkData(ctx context.Context, path, want string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -175,19 +176,19 @@ func checkData(ctx context.Context, path, want string) error {
 			break
 		}
 		if err != nil {
-			return damaged("its data file can't be read to the end")
+			return damaged("its data file can't be read completely")
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != want {
-		return damaged("the SHA-256 of its data file is not the one it was saved with")
+		return damaged("the SHA-256 of its data file is not the one that the manifest records")
 	}
 	return nil
 }
 
-// Names lists the states saved below dir, as the user named them, at most 100.
+// Names lists the names of the states below dir, as the user gave them, at most 100.
 func Names(dir string) []string {
 	names := []string{}
 	for _, s := range newestStates(dir) {
@@ -196,8 +197,8 @@ func Names(dir string) []string {
 	return names
 }
 
-// States are the newest versions of all states saved below dir for a runtime, the last
-// saved first, at most 100. Their manifests were readable; their data was not looked at.
+// States returns the newest version of each state that was saved below dir for a runtime,
+// the newest first, at most 100. It does not check their data.
 func States(dir, runtime string) []Manifest {
 	var all []Manifest
 	for _, m := range newestStates(dir) {
@@ -209,7 +210,8 @@ func States(dir, runtime string) []Manifest {
 	return all
 }
 
-// newestStates has only a name, that of the folder, where no manifest can be read.
+// newestStates returns the newest version of each state. If its manifest can't be read, the
+// result has the folder's name only.
 func newestStates(dir string) []Manifest {
 	root := filepath.Join(dir, statesFolder)
 	entries, _ := os.ReadDir(root)

@@ -28,12 +28,17 @@ type Binaries struct{ Executor, Relay string }
 // Build returns both programs. It takes those that EXECUTOR_BIN and RELAY_BIN name, as
 // make test sets them, and compiles the others into dir.
 func Build(ctx context.Context, dir string) (Binaries, error) {
-	executor, err := program(ctx, "EXECUTOR_BIN", "./executor", dir)
+	executor, err := BuildExecutor(ctx, dir)
 	if err != nil {
 		return Binaries{}, err
 	}
 	relay, err := program(ctx, "RELAY_BIN", "./relay", dir)
 	return Binaries{Executor: executor, Relay: relay}, err
+}
+
+// BuildExecutor is Build for the executor alone.
+func BuildExecutor(ctx context.Context, dir string) (string, error) {
+	return program(ctx, "EXECUTOR_BIN", "./executor", dir)
 }
 
 // program returns the path that the environment variable holds, or compiles pkg into dir.

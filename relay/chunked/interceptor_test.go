@@ -10,10 +10,10 @@ import (
 	"colabrelay/shared/contract"
 )
 
-var errCut = errors.New("the line was cut")
+var errCut = errors.New("the connection was cut")
 
-// meddler is a VM with something between it and the run.
-type meddler struct {
+// interceptor is a VM whose requests and answers a test can change.
+type interceptor struct {
 	VM
 	submit func(instanceID *string, s *contract.Submit)                      // before it is sent
 	answer func(e contract.Execution, err error) (contract.Execution, error) // of a submit
@@ -21,7 +21,7 @@ type meddler struct {
 	count  int                                                               // submits
 }
 
-func (m *meddler) SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error) {
+func (m *interceptor) SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error) {
 	m.count++
 	if m.submit != nil {
 		m.submit(&instanceID, &s)
@@ -33,19 +33,19 @@ func (m *meddler) SubmitTo(ctx context.Context, instanceID string, s contract.Su
 	return m.filter(e), err
 }
 
-func (m *meddler) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
+func (m *interceptor) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
 	e, err := m.VM.Execution(ctx, id, offset, wait, maxBytes)
 	return m.filter(e), err
 }
 
-func (m *meddler) filter(e contract.Execution) contract.Execution {
+func (m *interceptor) filter(e contract.Execution) contract.Execution {
 	if m.events != nil {
 		e.Events = m.events(e.Events)
 	}
 	return e
 }
 
-// snapshot is a file as it is now; put restores that, as after a kill at this moment.
+// snapshot is a file's content. put writes it back, as if the relay was killed at this moment.
 type snapshot struct {
 	path string
 	body []byte

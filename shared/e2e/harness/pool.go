@@ -1,0 +1,134 @@
+package harness
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// Pool lends executors to tests, so that not every test has to start one. A test that kills
+// its executor, or that needs one with special settings, starts its own.
+type Pool struct {
+	Binary, Secret string
+
+	mu   sync.Mutex
+	idle map[string][]*Executor // by interpreter
+	all  []*Executor
+	dirs []string
+}
+
+// Borrow returns an executor that nobody else uses until the test ends. Its working
+// directory is empty except for the state dir and TempFolder, which is its TMPDIR. What
+// earlier tests left in its kernel is still there. The executor of a failed test is killed.
+func (p *Pool) Borrow(t testing.TB, python string) *Executor {
+	t.Helper()
+	e, err := p.take(python)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() || p.giveBack(e) != nil {
+			e.Kill()
+		}
+	})
+	return e
+}
+
+// TempFolder is the TMPDIR of a borrowed executor, in its working directory.
+const TempFolder = "temp"
+
+func (p *Pool) take(python string) (*Executor, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.idle[python]); n > 0 {
+		e := p.idle[python][n-1]
+		p.idle[python] = p.idle[python][:n-1]
+		return e, nil
+	}
+	e, err := p.startLocked(python)
+	if err == nil {
+		p.all = append(p.all, e)
+	}
+	return e, err
+}
+
+func (p *Pool) startLocked(python string) (*Executor, error) {
+	dir, err := os.MkdirTemp("", "pool-")
+	if err != nil {
+		return nil, err
+	}
+	p.dirs = append(p.dirs, dir)
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, err
+	}
+	temp := filepath.Join(dir, TempFolder)
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return StartExecutor(ctx, ExecutorConfig{Binary: p.Binary, Python: python, Dir: dir, Secret: p.Secret, Env: []string{"TMPDIR=" + temp}})
+}
+
+// giveBack empties the folders and makes the executor available again.
+func (p *Pool) giveBack(e *Executor) error {
+	if err := empty(e.Config.Dir, func(name string) bool { return name == TempFolder || strings.HasPrefix(name, ".colab-relay") }); err != nil {
+		return err
+	}
+	if err := empty(filepath.Join(e.Config.Dir, TempFolder), isSocketFolder); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.idle == nil {
+		p.idle = map[string][]*Executor{}
+	}
+	p.idle[e.Config.Python] = append(p.idle[e.Config.Python], e)
+	return nil
+}
+
+// isSocketFolder reports whether a folder in the executor's TMPDIR has the kernel's sockets.
+func isSocketFolder(name string) bool {
+	return strings.HasPrefix(name, "colab-relay-") && !strings.HasPrefix(name, contract.StateFolderPrefix)
+}
+
+// empty deletes everything in dir except what keep names.
+func empty(dir string, keep func(name string) bool) error {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		if !keep(entry.Name()) && err == nil {
+			err = os.RemoveAll(filepath.Join(dir, entry.Name()))
+		}
+	}
+	return err
+}
+
+// Close kills the executors and deletes their folders.
+func (p *Pool) Close() {
+	for _, e := range p.all {
+		e.Kill()
+	}
+	for _, dir := range p.dirs {
+		os.RemoveAll(dir)
+	}
+}
+
+// RunAndClose returns a testing.M that closes the pool after the tests, so that goleak finds
+// nothing of it.
+func (p *Pool) RunAndClose(m *testing.M) interface{ Run() int } { return closing{m, p} }
+
+type closing struct {
+	m *testing.M
+	p *Pool
+}
+
+func (c closing) Run() int {
+	defer c.p.Close()
+	return c.m.Run()
+}
