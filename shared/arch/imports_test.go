@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"shared/e2e":                {},
 	"shared/e2e/fakevm":         {"shared/auth", "shared/contract"},
 	"shared/e2e/demo":           {"shared/e2e/harness", "shared/stacks"},
-	"shared/e2e/harness":        {"shared/stacks"},
+	"shared/e2e/harness":        {"shared/contract", "shared/stacks"},
 	"shared/e2e/hostile":        {"shared/auth", "shared/e2e/hostilevm"},
 	"shared/e2e/hostilevm":      {"shared/contract", "shared/e2e/fakevm"},
 	"shared/filename":           {},
