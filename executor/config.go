@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,15 +15,20 @@ import (
 	"colabrelay/shared/auth"
 )
 
-// Environment variables the executor reads, besides those by which executor/probe
-// tells the platform. Secrets come this way only: a flag shows in every ps.
-// Those of the tunnels stand in config_tunnel.go.
+// Environment variables that the executor reads. config_tunnel.go has those of the
+// tunnels, and executor/probe reads others to recognise the platform. Secrets are
+// never flags, because every process list shows flags.
 const (
 	envSecret     = "EXECUTOR_SECRET"
 	envSecretFile = "EXECUTOR_SECRET_FILE"
 )
 
-// config is every setting, checked.
+// usage is what executor --help prints.
+//
+//go:embed usage.txt
+var usage string
+
+// config holds every setting, checked.
 type config struct {
 	listen    string
 	tunnel    tunnelConfig
@@ -33,15 +39,15 @@ type config struct {
 	readyFile string // empty: none
 
 	secret    auth.Secret
-	generated bool // secret was made here and the console must show it
+	generated bool // the executor made the secret, so the console must show it
 }
 
 // parseConfig reads flags and environment and reports all faults together.
-// flag.ErrHelp means help was asked for and written to w.
+// flag.ErrHelp means that help was requested and written to w.
 func parseConfig(args []string, getenv func(string) string, w io.Writer) (config, error) {
 	var c config
 	flags := flag.NewFlagSet("executor", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // one voice for errors: the caller's
+	flags.SetOutput(io.Discard) // the caller prints errors
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:8000", "")
 	c.tunnel.addFlags(flags)
 	flags.StringVar(&c.workDir, "workdir", "", "")
@@ -55,11 +61,11 @@ func parseConfig(args []string, getenv func(string) string, w io.Writer) (config
 		return c, err
 	}
 	if err != nil {
-		return c, fmt.Errorf("%w (executor -h lists the flags)", err)
+		return c, fmt.Errorf("%w (executor --help lists the flags)", err)
 	}
 	var faults []error
 	if flags.NArg() > 0 {
-		faults = append(faults, fmt.Errorf("unknown argument %q (executor -h lists what there is)", flags.Arg(0)))
+		faults = append(faults, fmt.Errorf("unknown argument %q (executor --help lists the commands and flags)", flags.Arg(0)))
 	}
 	faults = append(faults, c.checkListen(), c.tunnel.finish(flags, getenv), c.readSecret(getenv), c.readFolders())
 	return c, errors.Join(faults...)
@@ -76,14 +82,14 @@ func (c *config) checkListen() error {
 	return nil
 }
 
-// readSecret takes the secret from the environment or a file, or makes one.
+// readSecret reads the secret from the environment or a file, or makes one.
 func (c *config) readSecret(getenv func(string) string) error {
 	text, file := getenv(envSecret), getenv(envSecretFile)
 	var err error
 	source := envSecret
 	switch {
 	case text != "" && file != "":
-		return fmt.Errorf("%s and %s are both set: set one", envSecret, envSecretFile)
+		return fmt.Errorf("%s and %s are both set: set only one", envSecret, envSecretFile)
 	case file != "":
 		source = envSecretFile
 		c.secret, err = auth.ReadSecretFile(file)
@@ -98,7 +104,7 @@ func (c *config) readSecret(getenv func(string) string) error {
 	return nil
 }
 
-// workDirs are tried in this order: Colab's, Kaggle's, else the current one.
+// workDirs are tried in this order: Colab's, Kaggle's, the current directory.
 var workDirs = []string{"/content", "/kaggle/working", "."}
 
 func (c *config) readFolders() error {
@@ -123,12 +129,14 @@ func (c *config) readFolders() error {
 	if c.readyFile != "" {
 		absolute("--ready-file", &c.readyFile)
 	}
-	for flag, dirs := range map[string][]string{"--workdir": {c.workDir}, "--allow-path": c.allow} {
-		for _, dir := range dirs {
-			if !isDir(dir) {
-				faults = append(faults, fmt.Errorf("%s %q: no such folder", flag, dir))
-			}
+	mustExist := func(flag, dir string) {
+		if !isDir(dir) {
+			faults = append(faults, fmt.Errorf("%s %q: no such folder", flag, dir))
 		}
+	}
+	mustExist("--workdir", c.workDir)
+	for _, dir := range c.allow {
+		mustExist("--allow-path", dir)
 	}
 	return errors.Join(faults...)
 }

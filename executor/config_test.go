@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -24,62 +22,7 @@ func env(pairs ...string) func(string) string {
 	}
 }
 
-func TestAllFaultsOfTheSettingsAreToldTogether(t *testing.T) {
-	_, err := parseConfig([]string{
-		"--listen", "nowhere", "--tunnel", "ssh", "--domain", "a.ngrok.app", "--workdir", "/no/such/folder", "--allow-path", "/nor/this", "extra",
-	}, env(envSecret, "short"), io.Discard)
-	if err == nil {
-		t.Fatal("all of it passed")
-	}
-	for _, part := range []string{`"extra"`, "--listen", "--tunnel ssh: name the server", "--domain a.ngrok.app", "/no/such/folder", "/nor/this", envSecret} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("faults do not tell of %s:\n%v", part, err)
-		}
-	}
-}
-
-func TestEachFaultOfTheSettings(t *testing.T) {
-	dir := t.TempDir()
-	for name, tc := range map[string]struct {
-		args []string
-		env  []string
-		want string
-	}{
-		"unknown flag":           {args: []string{"--secret", longSecret}, want: "-secret"},
-		"port too high":          {args: []string{"--listen", "127.0.0.1:65536"}, want: "--listen"},
-		"unknown tunnel":         {args: []string{"--tunnel", "carrier-pigeon"}, want: "ngrok, ssh, cloudflared or none"},
-		"ssh without a server":   {args: []string{"--tunnel", "ssh"}, want: "--ssh [user@]host[:port]"},
-		"ssh not asked for":      {args: []string{"--ssh", "me@host"}, want: "add --tunnel ssh"},
-		"ssh flag of another":    {args: []string{"--tunnel", "cloudflared", "--ssh-accept-new"}, want: "--ssh-accept-new"},
-		"ssh port too high":      {args: []string{"--tunnel", "ssh", "--ssh", "me@host:65536"}, want: "host[:port]"},
-		"ssh remote of words":    {args: []string{"--tunnel", "ssh", "--ssh", "me@host", "--ssh-remote", "any"}, want: "[bind:]port"},
-		"ssh url of another way": {args: []string{"--tunnel", "ssh", "--ssh", "me@host", "--ssh-url", "ftp://host"}, want: "ssh url"},
-		"missing ssh key":        {args: []string{"--tunnel", "ssh", "--ssh", "me@host", "--ssh-key", filepath.Join(dir, "none")}, want: "ssh key"},
-		"a range that is none":   {args: []string{"--allow-cidr", "10.0.0.0/33"}, want: "203.0.113.0/24"},
-		"a range behind a proxy": {args: []string{"--tunnel", "ssh", "--ssh", "me@host", "--ssh-url", "https://host", "--allow-cidr", "10.0.0.0/8"}, want: "the proxy's address"},
-		"ngrok without a token":  {args: []string{"--tunnel", "ngrok"}, want: envNgrokToken},
-		"domain without ngrok":   {args: []string{"--domain", "a.ngrok.app"}, want: "--domain"},
-		"domain that is none":    {args: []string{"--domain", "http://"}, env: []string{envNgrokToken, "t"}, want: "domain"},
-		"two secrets":            {env: []string{envSecret, longSecret, envSecretFile, "x"}, want: "both"},
-		"short secret":           {env: []string{envSecret, "short"}, want: "32"},
-		"missing secret file":    {env: []string{envSecretFile, filepath.Join(dir, "none")}, want: envSecretFile},
-		"folder as secret file":  {env: []string{envSecretFile, dir}, want: envSecretFile},
-		"a file as the workdir":  {args: []string{"--workdir", "config_test.go"}, want: "--workdir"},
-		"missing CA certificate": {env: []string{envNgrokToken, "t", envNgrokCA, filepath.Join(dir, "none")}, want: "certificate"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := parseConfig(tc.args, env(tc.env...), io.Discard)
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Fatalf("error is %v, want it to tell of %q", err, tc.want)
-			}
-			if strings.Contains(err.Error(), longSecret) && name != "unknown flag" {
-				t.Errorf("error shows the secret: %v", err)
-			}
-		})
-	}
-}
-
-func TestDefaultsOfTheSettings(t *testing.T) {
+func TestDefaults(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	c, err := parseConfig(nil, env(), io.Discard)
@@ -101,7 +44,7 @@ func TestDefaultsOfTheSettings(t *testing.T) {
 	}
 }
 
-func TestTheSecretComesFromItsVariableOrFile(t *testing.T) {
+func TestTheSecretIsReadFromItsVariableOrFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(file, []byte(longSecret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -127,7 +70,7 @@ func TestEachRunMakesAnotherSecret(t *testing.T) {
 	}
 }
 
-func TestTheTunnelsAreChosenByTheirFlags(t *testing.T) {
+func TestFlagsChooseTheTunnel(t *testing.T) {
 	for want, args := range map[tunnelKind][]string{
 		tunnelSSH:         {"--tunnel", "ssh", "--ssh", "me@host:2222", "--ssh-remote", "localhost:8000", "--ssh-url", "auto"},
 		tunnelCloudflared: {"--tunnel", "cloudflared", "--allow-cidr", "203.0.113.7", "--allow-cidr", "2001:db8::/32"},
@@ -143,7 +86,7 @@ func TestTheTunnelsAreChosenByTheirFlags(t *testing.T) {
 	}
 }
 
-func TestAListenerBeyondLoopbackIsToldWithWhatItMeans(t *testing.T) {
+func TestAListenerBeyondLoopbackIsReportedAsPlainHTTP(t *testing.T) {
 	for listen, want := range map[string]string{
 		"127.0.0.1:8000": "", "localhost:8000": "", "[::1]:0": "",
 		":8000": "every network interface", "0.0.0.0:0": "every network interface", "[::]:0": "every network interface", "10.0.0.5:80": "10.0.0.5",
@@ -151,35 +94,20 @@ func TestAListenerBeyondLoopbackIsToldWithWhatItMeans(t *testing.T) {
 		var out strings.Builder
 		n := newNotice(config{listen: listen, tunnel: tunnelConfig{kind: tunnelNgrok}}, "i", &out, nil)
 		n.local("http://127.0.0.1:8000")
-		told := strings.Contains(out.String(), "plain HTTP on "+want)
-		if want == "" && strings.Contains(out.String(), "plain HTTP") || want != "" && !told {
+		reported := strings.Contains(out.String(), "plain HTTP on "+want)
+		if want == "" && strings.Contains(out.String(), "plain HTTP") || want != "" && !reported {
 			t.Errorf("--listen %s prints:\n%s", listen, &out)
 		}
 	}
 }
 
-func TestASSHTunnelWithoutTLSIsToldWithWhatItMeans(t *testing.T) {
+func TestASSHTunnelWithoutTLSIsReportedAsPlainHTTP(t *testing.T) {
 	for url, want := range map[string]bool{"http://host:4711": true, "https://host": false} {
 		var out strings.Builder
 		n := newNotice(config{tunnel: tunnelConfig{kind: tunnelSSH}}, "i", &out, nil)
 		n.public(url)
 		if strings.Contains(out.String(), "plain HTTP") != want {
 			t.Errorf("for %s it prints:\n%s", url, &out)
-		}
-	}
-}
-
-func TestHelpNamesEveryFlag(t *testing.T) {
-	var out strings.Builder
-	if _, err := parseConfig([]string{"-h"}, env(), &out); !errors.Is(err, flag.ErrHelp) {
-		t.Fatal(err)
-	}
-	for _, name := range []string{
-		"listen", "tunnel", "domain", "workdir", "state-dir", "python", "allow-path", "ready-file", "allow-cidr",
-		"ssh", "ssh-key", "ssh-known-hosts", "ssh-accept-new", "ssh-remote", "ssh-url",
-	} {
-		if !strings.Contains(out.String(), "--"+name+" ") {
-			t.Errorf("help does not tell of --%s", name)
 		}
 	}
 }

@@ -16,27 +16,29 @@ import (
 	"colabrelay/executor/files"
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
+	"colabrelay/executor/logfile"
 	"colabrelay/executor/probe"
+	"colabrelay/executor/statedir"
 	"colabrelay/executor/tunnel"
 	"colabrelay/executor/uploads"
 	"colabrelay/shared/contract"
 )
 
 const (
-	// httpGrace is how long answers under way get once the work has ended; what still
-	// waits then is woken, gets as long again, and is cut off.
+	// httpGrace is how long responses in progress get once the work has ended. Requests
+	// that still wait are then woken, get the same time again, and are cut off.
 	httpGrace = 500 * time.Millisecond
-	// endTimeout bounds the whole end: a VM that is taken away gives about 10 s.
+	// endTimeout bounds the whole shutdown: a VM that is taken away leaves about 10 s.
 	endTimeout = 9500 * time.Millisecond
 )
 
-// errEndTimeout means something did not end in time and was left to the system.
-var errEndTimeout = fmt.Errorf("not all had ended after %v; left the rest to the system", endTimeout)
+// errEndTimeout: something did not end in time, and ends with the process.
+var errEndTimeout = fmt.Errorf("the shutdown took longer than %v and was cut short", endTimeout)
 
-// minMemoryGB is the free memory below which a run is refused.
+// minMemoryGB is the free memory below which runs are refused.
 var minMemoryGB = float64(execution.DefaultLimits.MinMemory) / (1 << 30)
 
-// limits are told by probe, for callers to plan with.
+// limits are part of a probe's result, so that callers can plan.
 var limits = contract.Limits{
 	MaxTimeoutSeconds: int(contract.MaxTimeout.Seconds()),
 	MaxQueue:          execution.DefaultLimits.Queue,
@@ -48,11 +50,11 @@ var limits = contract.Limits{
 // executor is the running program.
 type executor struct {
 	cfg     config
-	state   *state
-	file    *logFile
+	state   *statedir.Dir
+	file    *logfile.File
 	environ []string
 	started time.Time
-	start   string // names this process in contract.Instance
+	start   string // identifies this process in contract.Instance
 	log     *slog.Logger
 	notice  *notice
 	api     *api.API
@@ -60,8 +62,8 @@ type executor struct {
 }
 
 // run starts everything and blocks until ctx, a fault or a shutdown request has
-// ended all of it. The network outlives the work: a relay that waits for an
-// execution is told how it was interrupted.
+// ended all of it. The network outlives the work, so that a relay that waits for an
+// execution learns how it was interrupted.
 func (x *executor) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -70,7 +72,7 @@ func (x *executor) run(ctx context.Context) error {
 	requests, endRequests := context.WithCancel(network)
 	defer endRequests()
 	x.api = api.New(api.Config{
-		Secret: x.cfg.secret, Instance: contract.Instance{ID: x.state.instanceID, Start: x.start}, Version: version, Started: x.started,
+		Secret: x.cfg.secret, Instance: contract.Instance{ID: x.state.InstanceID(), Start: x.start}, Version: version, Started: x.started,
 		Shutdown: stop, Ending: ctx.Done(), Log: x.log, ClientAddr: tunnel.ClientAddr,
 	})
 	x.server = api.Server(tunnel.Restrict(x.cfg.tunnel.allow, x.api), tunnel.ConnContext)
@@ -78,7 +80,7 @@ func (x *executor) run(ctx context.Context) error {
 	x.server.ErrorLog = slog.NewLogLogger(x.log.Handler(), slog.LevelInfo) // broken connections, mostly
 
 	x.log.Info("starting", "component", "executor", "version", version, "listen", x.cfg.listen, "tunnel", x.cfg.tunnel.kind,
-		"workdir", x.cfg.workDir, "state_dir", x.cfg.stateDir, "key_id", x.cfg.secret.KeyID(), "instance_id", x.state.instanceID)
+		"workdir", x.cfg.workDir, "state_dir", x.cfg.stateDir, "key_id", x.cfg.secret.KeyID(), "instance_id", x.state.InstanceID())
 	g, ctx := errgroup.WithContext(ctx)
 	if err := x.open(network, g); err != nil {
 		return err
@@ -106,7 +108,8 @@ func (x *executor) open(network context.Context, g *errgroup.Group) error {
 	return nil
 }
 
-// wait returns when all has ended, or when that takes too long after ctx ended.
+// wait returns when everything has ended, or when that takes too long after ctx
+// has ended.
 func (x *executor) wait(ctx context.Context, g *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
@@ -115,7 +118,7 @@ func (x *executor) wait(ctx context.Context, g *errgroup.Group) error {
 		return err
 	case <-ctx.Done():
 	}
-	if context.Cause(ctx) == context.Canceled { // asked for; a fault is told when all has ended
+	if context.Cause(ctx) == context.Canceled { // on request; a fault is reported when everything has ended
 		x.notice.ending()
 	}
 	select {
@@ -126,13 +129,13 @@ func (x *executor) wait(ctx context.Context, g *errgroup.Group) error {
 	}
 }
 
-// work finds the interpreter and runs kernel and queue until ctx ends. The queue
-// ends before the kernel, so that the running execution is interrupted and its log
-// closed while there is still a kernel to answer.
+// work finds the interpreter and runs kernel and queue until ctx ends. The queue ends
+// before the kernel: the running execution is interrupted and its log closed while
+// the kernel can still respond.
 func (x *executor) work(ctx context.Context) error {
 	python, err := kernel.Find(ctx, x.cfg.python, kernel.Environ(x.environ, x.cfg.workDir))
 	if ctx.Err() != nil {
-		return nil // the end came first; err, if any, is only that
+		return nil // err, if any, is only the end of ctx
 	}
 	if err != nil {
 		return err
@@ -152,10 +155,10 @@ func (x *executor) work(ctx context.Context) error {
 	})
 	g.Go(func() error { return b.Digests.Run(ctx) })
 	g.Go(func() error { return b.Uploads.Run(ctx) })
-	g.Go(func() error { return x.keepState(ctx, b) })
+	g.Go(func() error { return x.restoreState(ctx, b) })
 	g.Go(func() error {
 		if _, err := b.Kernel.Await(ctx); err != nil {
-			return nil // it ended first, or Kernel.Run tells why there is none
+			return nil // ctx has ended, or Kernel.Run reports why there is no kernel
 		}
 		x.notice.kernel(b.Kernel.Status())
 		return nil
@@ -166,7 +169,7 @@ func (x *executor) work(ctx context.Context) error {
 func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 	b := api.Backend{
 		Kernel: kernel.New(kernel.Config{
-			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Instance: x.state.instanceID, Environ: x.environ, Log: x.log,
+			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Instance: x.state.InstanceID(), Environ: x.environ, Log: x.log,
 		}),
 		Prober: probe.New(probe.Config{
 			WorkDir: x.cfg.workDir, Python: python.Path, Started: x.started, Getenv: lookup(kernel.Environ(x.environ, x.cfg.workDir)), Limits: limits,
@@ -177,10 +180,10 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 		return b, err
 	}
 	b.Digests = files.NewDigests(b.Files)
-	if b.Uploads, err = uploads.Open(b.Files, x.state.path("uploads")); err != nil {
+	if b.Uploads, err = uploads.Open(b.Files, x.state.Path("uploads")); err != nil {
 		return b, err
 	}
-	if b.Journal, err = journal.Open(journal.Config{Dir: x.state.path("executions"), Log: x.log}); err != nil {
+	if b.Journal, err = journal.Open(journal.Config{Dir: x.state.Path("executions"), Log: x.log}); err != nil {
 		return b, err
 	}
 	b.Queue = execution.New(execution.Config{Kernel: b.Kernel, Journal: b.Journal, Memory: memory, Log: x.log})
@@ -192,8 +195,8 @@ func memory() (used, available uint64, err error) {
 	return mem.Used, mem.Available, err
 }
 
-// endHTTP lets answers under way arrive, then wakes those that still wait, then cuts
-// off the rest.
+// endHTTP lets responses in progress finish, then wakes the requests that still wait,
+// then cuts off the rest.
 func (x *executor) endHTTP(endRequests func()) {
 	for _, before := range []func(){func() {}, endRequests} {
 		before()

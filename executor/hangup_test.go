@@ -19,15 +19,15 @@ func (p *program) logged(text string) bool {
 	return strings.Contains(string(log), text)
 }
 
-// A console that is a pipe without a reader ends a program at its next write, so both the
-// signal and that must be survived.
+// A program that writes to a pipe without a reader ends, so the executor must survive
+// both the signal and the write.
 func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 	read, write, err := os.Pipe()
 	must(t, err)
 	p := start(t, withStdout(write), func(p *program) { p.cmd.Stderr = write })
 	write.Close()
 	p.ready()
-	id := p.begun("long", "input('go on? ')\nprint('to the end')")
+	id := p.started("long", "input('go on? ')\nprint('to the end')")
 	read.Close()
 	p.signal(syscall.SIGHUP)
 	p.eventually(func() bool { return p.logged("SIGHUP") })
@@ -43,7 +43,7 @@ func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 	}
 
 	kernel := call[contract.Kernel](p, "GET", contract.PathKernel, nil)
-	must(t, syscall.Kill(kernel.PID, syscall.SIGKILL)) // its death is a warning on the console
+	must(t, syscall.Kill(kernel.PID, syscall.SIGKILL)) // its death writes a warning to the console
 	p.eventually(func() bool { return p.logged("kernel died") })
 	p.eventually(func() bool {
 		next := call[contract.Kernel](p, "GET", contract.PathKernel, nil)
@@ -58,11 +58,11 @@ func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 	}
 }
 
-// A closing terminal and systemd send SIGHUP beside SIGTERM.
-func TestAHangUpDoesNotCutTheEndShort(t *testing.T) {
+// A closing terminal and systemd send SIGHUP along with SIGTERM.
+func TestAHangUpDoesNotCutTheShutdownShort(t *testing.T) {
 	p := start(t)
 	p.ready()
-	id := p.begun("long", "try:\n  input()\nfinally:\n  print('cleaned up')")
+	id := p.started("long", "try:\n  input()\nfinally:\n  print('cleaned up')")
 	p.signal(syscall.SIGTERM)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -2,13 +2,17 @@
 // signed, over a tunnel.
 //
 // This package is wiring only: settings, the order of start and end, and what a
-// person at the console sees. What the program does is in the packages below. Start
-// reading at run, then at executor.run.
+// person at the console sees. Start reading at run, then at executor.run.
 package main
 
 import (
 	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
 	"os"
+	"strings"
 )
 
 // version is set by the build: -ldflags "-X main.version=…".
@@ -16,4 +20,37 @@ var version = "dev"
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the whole program; it returns the exit code. Only run reads the
+// environment.
+func run(ctx context.Context, args []string, getenv func(string) string, _ io.Reader, stdout, stderr io.Writer) int {
+	command := ""
+	if len(args) > 0 && (args[0] == "version" || args[0] == "doctor") {
+		command, args = args[0], args[1:]
+	}
+	if command == "version" {
+		fmt.Fprintln(stdout, version)
+		return 0
+	}
+	getenv = withholdSecrets(getenv)
+	cfg, err := parseConfig(args, getenv, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		complain(stderr, err)
+		return 2
+	}
+	if command == "doctor" {
+		return doctor(ctx, cfg, getenv, stdout)
+	}
+	return serve(ctx, cfg, os.Environ(), stdout, stderr)
+}
+
+// complain writes each fault on a line of its own.
+func complain(w io.Writer, err error) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintln(w, "executor:", line)
+	}
 }

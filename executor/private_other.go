@@ -2,6 +2,6 @@
 
 package main
 
-// keepPrivate does nothing: only Linux is asked to keep other processes of the same user
-// from reading this one's memory.
+// keepPrivate does nothing: only on Linux does it hide this process's memory from other
+// processes of the same user.
 func keepPrivate() error { return nil }

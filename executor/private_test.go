@@ -12,8 +12,9 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// spy tries all ways to the executor's memory and environment that Linux has for a process
-// of the same user, and names those that worked. The secret is given in two halves.
+// spy tries every way in which Linux lets a process read the memory and environment of
+// another process of the same user, and lists those that worked. It gets the secret in
+// two halves, so that its own code does not contain it.
 const spy = `
 import ctypes, glob, os
 found = []
@@ -42,7 +43,7 @@ found += [name for name in os.environ if name in WITHHELD]
 found
 `
 
-func TestThePlainUsersKernelCanNotReadTheExecutorsSecrets(t *testing.T) {
+func TestAPlainUsersKernelCanNotReadTheExecutorsSecrets(t *testing.T) {
 	agents := []string{"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "GNOME_KEYRING_CONTROL", "DBUS_SESSION_BUS_ADDRESS",
 		"EXECUTOR_SECRET_LAB", "NGROK_AUTHTOKEN_LAB", "NGROK_API_KEY", "TUNNEL_TOKEN"}
 	environ := []string{envSecret + "=" + longSecret}
@@ -56,7 +57,7 @@ func TestThePlainUsersKernelCanNotReadTheExecutorsSecrets(t *testing.T) {
 		p.ready()
 		for _, id := range []string{"first", "after a restart"} {
 			if e := p.submit(strings.ReplaceAll(id, " ", "-"), code, 20); resultOf(e) != "[]" {
-				t.Errorf("%s: the kernel got at %s; %+v", id, resultOf(e), e.Events)
+				t.Errorf("%s: the kernel read %s; %+v", id, resultOf(e), e.Events)
 			}
 			p.restart()
 		}
@@ -77,7 +78,7 @@ func TestProgramsThatTheExecutorStartsInheritNoSecret(t *testing.T) {
 	}
 }
 
-func TestAPipeAsSecretFileIsRefusedAtOnce(t *testing.T) {
+func TestAPipeAsSecretFileIsRefusedImmediately(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	must(t, syscall.Mkfifo(pipe, 0o600))
 	p := start(t, withEnv(envSecretFile+"="+pipe))

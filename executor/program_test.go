@@ -14,30 +14,20 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 )
 
-// asProgram makes the test binary be the executor: the real main, with the race
-// detector in it.
+// asProgram is the variable that makes this test program be the executor: the real
+// main, with the race detector in it.
 const asProgram = "EXECUTOR_AS_PROGRAM"
 
-func TestMain(m *testing.M) {
-	switch os.Getenv(asProgram) {
-	case "":
-	case asPlainUser:
-		becomePlain()
-	default:
-		main()
-	}
-	goleak.VerifyTestMain(m)
-}
+// noExitSleep keeps the race detector from sleeping a second at each exit.
+const noExitSleep = "GORACE=atexit_sleep_ms=0"
 
-// patience bounds each wait of these tests.
-const patience = 30 * time.Second
+// waitLimit bounds each wait of these tests.
+const waitLimit = 30 * time.Second
 
 // program is a running executor.
 type program struct {
@@ -82,7 +72,7 @@ func in(dir string) option { return func(p *program) { p.dir = dir } }
 
 func withStdout(f *os.File) option { return func(p *program) { p.cmd.Stdout = f } }
 
-// ignoringInterrupts starts it as nohup and a background job of sh do.
+// ignoringInterrupts starts the executor as nohup does, and as sh starts a background job.
 func ignoringInterrupts(p *program) {
 	p.cmd.Path = "/bin/sh"
 	p.cmd.Args = append([]string{"sh", "-c", `trap "" INT; exec "$0" "$@"`}, p.cmd.Args...)
@@ -95,7 +85,7 @@ func start(t *testing.T, options ...option) *program {
 	must(t, err)
 	p := &program{t: t, dir: t.TempDir(), out: &output{}, errs: &output{}, ended: make(chan struct{})}
 	p.cmd = exec.Command(self, "--listen", "127.0.0.1:0", "--python", stacks.Old(t).Python)
-	p.cmd.Env = []string{asProgram + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	p.cmd.Env = []string{asProgram + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), noExitSleep}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.errs
 	for _, o := range options {
 		o(p)
@@ -133,10 +123,10 @@ func (p *program) ready() readyInfo {
 	return info
 }
 
-// eventually polls until f holds or the program has ended.
+// eventually polls until f is true. It fails when the program has ended.
 func (p *program) eventually(f func() bool) {
 	p.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(waitLimit)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !f() {
@@ -145,21 +135,22 @@ func (p *program) eventually(f func() bool) {
 		case <-p.ended:
 			p.t.Fatal("the executor ended")
 		case <-deadline:
-			p.t.Fatalf("did not come true in %v", patience)
+			p.t.Fatalf("not true within %v", waitLimit)
 		}
 	}
 }
 
-// exit waits for the end and returns the exit code and how long it took.
+// exit waits until the program has ended. It returns the exit code and the time
+// that it waited.
 func (p *program) exit() (int, time.Duration) {
 	p.t.Helper()
-	began := time.Now()
+	waiting := time.Now()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
-		p.t.Fatalf("did not end in %v", patience)
+	case <-time.After(waitLimit):
+		p.t.Fatalf("did not end within %v", waitLimit)
 	}
-	return p.cmd.ProcessState.ExitCode(), time.Since(began)
+	return p.cmd.ProcessState.ExitCode(), time.Since(waiting)
 }
 
 func (p *program) signal(sig syscall.Signal) { must(p.t, p.cmd.Process.Signal(sig)) }
@@ -180,14 +171,14 @@ func call[T any](p *program, method, path string, in any) T {
 	return out
 }
 
-// signed makes a request for the executor that answers now.
+// signed makes a request to the executor that answers now.
 func (p *program) signed(method, path string, body []byte, created time.Time) (req *http.Request, signature string) {
 	p.t.Helper()
 	req, err := http.NewRequest(method, p.url+path, bytes.NewReader(body))
 	must(p.t, err)
 	if method != http.MethodGet {
-		asked, signature := p.signed("GET", contract.PathKernel, nil, time.Now())
-		res, _ := p.send(asked, signature)
+		probe, signature := p.signed("GET", contract.PathKernel, nil, time.Now())
+		res, _ := p.send(probe, signature)
 		req.Header.Set(contract.HeaderInstance, res.Header.Get(contract.HeaderInstance))
 	}
 	signature, err = auth.NewSigner(p.secret).SignRequest(req, body, created)
@@ -195,7 +186,7 @@ func (p *program) signed(method, path string, body []byte, created time.Time) (r
 	return req, signature
 }
 
-// send checks the answer's signature, too.
+// send sends a request and verifies the response's signature.
 func (p *program) send(req *http.Request, signature string) (*http.Response, []byte) {
 	p.t.Helper()
 	tr := &http.Transport{DisableCompression: true}
@@ -214,7 +205,7 @@ func (p *program) submit(requestID, code string, wait float64) contract.Executio
 	return call[contract.Execution](p, "POST", contract.PathExecutions, contract.Submit{RequestID: requestID, Code: code, WaitSeconds: wait})
 }
 
-// restart ends the kernel there is; it fails unless the next one is ready.
+// restart restarts the kernel and checks that there is a new one.
 func (p *program) restart() {
 	p.t.Helper()
 	before := call[contract.Kernel](p, "GET", contract.PathKernel, nil)
@@ -224,13 +215,13 @@ func (p *program) restart() {
 	}
 }
 
-// begun submits code that prints first and waits until it has.
-func (p *program) begun(requestID, code string) string {
+// started submits code that prints first, and waits for that output.
+func (p *program) started(requestID, code string) string {
 	p.t.Helper()
-	id := p.submit(requestID, "print('begun', flush=True)\n"+code, 0).ExecutionID
+	id := p.submit(requestID, "print('started', flush=True)\n"+code, 0).ExecutionID
 	e := call[contract.Execution](p, "GET", contract.PathExecutions+"/"+id+"?wait_seconds=20", nil)
 	if len(e.Events) == 0 {
-		p.t.Fatalf("nothing came of %s", e.Status)
+		p.t.Fatalf("no output; the status is %s", e.Status)
 	}
 	return id
 }
@@ -247,7 +238,8 @@ func get(url string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// localURL is what the console says, before the ready file is there.
+// localURL returns the local URL that the console shows, or "". It is known before
+// the ready file exists.
 func (p *program) localURL() string {
 	for line := range strings.SplitSeq(p.out.String(), "\n") {
 		if url, ok := strings.CutPrefix(strings.TrimSpace(line), "local "); ok {
@@ -255,4 +247,11 @@ func (p *program) localURL() string {
 		}
 	}
 	return ""
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

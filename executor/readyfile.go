@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+
+	"colabrelay/executor/statedir"
 )
 
 // readyInfo is the content of --ready-file. Pairing holds the secret.
@@ -17,7 +19,7 @@ type readyInfo struct {
 	Pairing    string `json:"pairing"`
 }
 
-// readyFile tells other programs that the executor is ready. Its zero value, without
+// readyFile shows other programs that the executor is ready. Its zero value, without
 // a path, does nothing.
 type readyFile struct {
 	path string
@@ -27,7 +29,7 @@ type readyFile struct {
 	removed bool
 }
 
-// write makes the file appear, or replaces it, at once.
+// write creates or replaces the file atomically.
 func (f *readyFile) write(info readyInfo) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -35,14 +37,14 @@ func (f *readyFile) write(info readyInfo) error {
 		return nil
 	}
 	if _, err := os.Stat(f.path); f.written && errors.Is(err, fs.ErrNotExist) {
-		return nil // its reader took it away, since it holds the secret
+		return nil // its reader removed it because it holds the secret
 	}
-	err := writeJSON(f.path, info)
+	err := statedir.WriteJSON(f.path, info)
 	f.written = f.written || err == nil
 	return err
 }
 
-// remove takes away what this executor wrote, for good.
+// remove removes the file if this executor wrote it. Later writes do nothing.
 func (f *readyFile) remove() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// A restart forgets the nonces of what was captured before. The start that a request
-// names closes that, also when it was signed for a time that is still to come.
+// A restarted executor has forgotten the nonces of earlier requests. It must refuse
+// them because they name another start, even if they were signed for a future time.
 func TestACapturedRequestDoesNothingAfterARestart(t *testing.T) {
 	p := start(t)
 	p.ready()
@@ -46,7 +46,7 @@ func TestACapturedRequestDoesNothingAfterARestart(t *testing.T) {
 		var refused contract.ErrorBody
 		must(t, json.Unmarshal(answer, &refused))
 		if res.StatusCode != http.StatusConflict || refused.Error.Code != contract.CodeNewStart {
-			t.Errorf("%s captured before the restart is answered %d %s", c.req.URL.Path, res.StatusCode, answer)
+			t.Errorf("%s captured before the restart was answered %d %s", c.req.URL.Path, res.StatusCode, answer)
 		}
 	}
 	if list := call[contract.ExecutionList](again, "GET", contract.PathExecutions, nil); len(list.Executions) != 0 {

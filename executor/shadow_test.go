@@ -12,14 +12,15 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// shadows are names that a user's own file in the working directory may have: modules of
-// the standard library and of the kernel's packages, and what IPython and Python look for.
+// shadows are names that a user's own files in the working directory may have: modules of
+// the standard library and of the kernel's packages, and files that IPython and Python load.
 var shadows = strings.Fields(`platform json random socket asyncio ipykernel IPython zmq tornado traitlets
 	jupyter_client jupyter_core comm debugpy psutil jedi matplotlib_inline os io re abc site codecs linecache
 	runpy pathlib importlib encodings types typing logging threading subprocess multiprocessing queue uuid hashlib
 	ipython_config ipython_kernel_config sitecustomize usercustomize ipykernel_launcher`)
 
-// shadowed makes a folder with a file of each of those names, which all leave a mark when they are run.
+// shadowed makes a folder with a file of each of those names. Each file leaves a mark when
+// it runs.
 func shadowed(t *testing.T) (dir, mark string) {
 	t.Helper()
 	dir, mark = t.TempDir(), filepath.Join(t.TempDir(), "mark")
@@ -46,7 +47,7 @@ func TestFilesInTheWorkdirShadowNoModuleOfPythonOrTheKernel(t *testing.T) {
 					t.Fatalf("files of the workdir ran:\n%s", said)
 				}
 				if found.Python.IPyKernel == "" {
-					t.Error("the packages are not known")
+					t.Error("the packages were not found")
 				}
 				code := "import json, os, sys, mymodule\nassert os.path.samefile(os.path.dirname(mymodule.__file__), " + pyString(dir) + "), mymodule.__file__\n" +
 					"assert 'COLAB_RELAY_PYTHONPATH' not in os.environ\n" +
@@ -70,7 +71,7 @@ func resultOf(e contract.Execution) string {
 	return ""
 }
 
-func TestProcessesThatTheUsersCodeSpawnsFindItsModules(t *testing.T) {
+func TestProcessesThatTheUsersCodeStartsFindItsModules(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		dir := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(dir, "mymodule.py"), []byte("def double(x): return 2 * x\n"), 0o600))

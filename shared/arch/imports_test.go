@@ -13,11 +13,14 @@ var allowed = map[string][]string{
 	"executor/tunnel/ngrok":       {"executor/tunnel"},
 	"executor/tunnel/ssh":         {"executor/tunnel"},
 	"executor/tunnel/tunneltest":  {"executor/tunnel"},
+	"executor/console":            {},
+	"executor/logfile":            {},
+	"executor/statedir":           {},
 
 	"colab-bootstrap":           {},
 	"colab-bootstrap/fill":      {"colab-bootstrap"},
 	"config":                    {},
-	"executor":                  {"executor/api", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/probe", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract"},
+	"executor":                  {"executor/api", "executor/console", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract"},
 	"executor/api":              {"executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/auth", "shared/contract"},
 	"executor/execution":        {"executor/journal", "executor/jupyter", "executor/kernel", "shared/contract"},
 	"executor/files":            {"shared/contract"},
@@ -83,8 +86,8 @@ var homes = map[string][]string{
 
 	// Small modules may be used where they are needed.
 	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client", "relay/transfer"},
-	"github.com/gofrs/flock":             {"executor", "relay/checkpoint", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
-	"github.com/google/uuid":             {"executor", "executor/api", "executor/journal", "executor/kernel"},
+	"github.com/gofrs/flock":             {"executor/statedir", "relay/checkpoint", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
+	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
 	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/kernelstate"},
 	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/transfer"},

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/netip"
@@ -14,10 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
+	"colabrelay/executor/statedir"
 	"colabrelay/executor/tunnel"
 	"colabrelay/shared/contract"
 )
@@ -27,7 +24,7 @@ type verdict string
 
 const (
 	ok   verdict = "ok"
-	warn verdict = "warn" // works, with a loss
+	warn verdict = "warn" // works, with a limitation
 	fail verdict = "fail" // the executor would not work
 )
 
@@ -36,11 +33,10 @@ const (
 	tunnelCheckTimeout = 10 * time.Second
 )
 
-// report prints findings and remembers whether one is a failure.
+// report prints findings and records whether one of them is a failure.
 type report struct {
-	w       io.Writer
-	environ []string // what the executor would start Python with
-	failed  bool
+	w      io.Writer
+	failed bool
 }
 
 func (r *report) say(v verdict, what, format string, args ...any) {
@@ -48,24 +44,17 @@ func (r *report) say(v verdict, what, format string, args ...any) {
 	fmt.Fprintf(r.w, "%-5s %-9s %s\n", v, what, fmt.Sprintf(format, args...))
 }
 
-// doctor says what this machine has and lacks, by the same flags and environment the
-// executor itself would run with. It starts nothing.
-func (r *report) doctor(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) int {
-	cfg, err := parseConfig(args, getenv, r.w)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	if err != nil {
-		complain(stderr, err)
-		return 2
-	}
-	python, err := kernel.Find(ctx, cfg.python, kernel.Environ(r.environ, cfg.workDir))
+// doctor reports what this machine has and lacks, for the settings that the executor
+// itself would run with. It starts nothing. It returns the exit code.
+func doctor(ctx context.Context, cfg config, getenv func(string) string, stdout io.Writer) int {
+	r := &report{w: stdout}
+	python, err := kernel.Find(ctx, cfg.python, kernel.Environ(os.Environ(), cfg.workDir))
 	if err != nil {
 		r.say(fail, "python", "%v", err)
 	} else {
 		r.say(ok, "python", "%s %s, ipykernel %s, IPython %s", python.Path, python.Version, python.IPyKernel, python.IPython)
 	}
-	r.traps(getenv("HOME"))
+	r.ipythonConfig(getenv("HOME"))
 	found, err := probe.New(probe.Config{WorkDir: cfg.workDir, Python: python.Path, Started: time.Now(), Getenv: getenv}).Probe(ctx)
 	if err != nil {
 		r.say(warn, "machine", "%v", err)
@@ -85,32 +74,37 @@ func (r *report) doctor(ctx context.Context, args []string, getenv func(string) 
 	return 0
 }
 
-// traps tells of IPython configuration that replaces the kernel's class, as Colab's
-// does. The executor overrides it; who starts a kernel by hand should know.
-func (r *report) traps(home string) {
+// ipythonConfig reports IPython configuration that replaces the kernel's class, as
+// Colab's does. The executor overrides it, but a person who starts a kernel by hand
+// should know.
+func (r *report) ipythonConfig(home string) {
 	dirs := []string{"/etc/ipython", "/usr/local/etc/ipython", filepath.Join(home, ".ipython", "profile_default")}
-	trapped := false
+	found := false
 	for _, dir := range dirs {
 		for _, name := range []string{"ipython_config.py", "ipython_kernel_config.py", "ipython_config.json", "ipython_kernel_config.json"} {
 			file := filepath.Join(dir, name)
 			raw, err := os.ReadFile(file)
 			if err == nil && (bytes.Contains(raw, []byte("kernel_class")) || bytes.Contains(raw, []byte("google.colab"))) {
-				trapped = true
+				found = true
 				r.say(ok, "config", "%s sets a kernel class or extension; the executor overrides it", file)
 			}
 		}
 	}
-	if !trapped {
-		r.say(ok, "config", "no IPython configuration in the way")
+	if !found {
+		r.say(ok, "config", "no IPython configuration replaces the kernel")
 	}
 }
 
 func (r *report) memory(c contract.Compute) {
 	v := ok
 	if c.MemoryAvailableGB < minMemoryGB {
-		v = fail // every run would be refused
+		v = fail // the executor would refuse every run
 	}
-	r.say(v, "memory", "%.1f of %.1f GB free, %d CPUs", c.MemoryAvailableGB, c.MemoryTotalGB, c.CPUCount)
+	cpus := "CPUs"
+	if c.CPUCount == 1 {
+		cpus = "CPU"
+	}
+	r.say(v, "memory", "%.1f of %.1f GB free, %d %s", c.MemoryAvailableGB, c.MemoryTotalGB, c.CPUCount, cpus)
 }
 
 func (r *report) gpu(p contract.Probe) {
@@ -136,7 +130,7 @@ func (r *report) disks(disks []contract.Disk) {
 	}
 }
 
-// workdir tells whether the kernel could write there.
+// workdir reports whether the kernel could write there.
 func (r *report) workdir(dir string) {
 	f, err := os.CreateTemp(dir, ".colab-relay-doctor-*")
 	if err != nil {
@@ -148,19 +142,14 @@ func (r *report) workdir(dir string) {
 	r.say(ok, "workdir", "%s", dir)
 }
 
-// stateDir tells whether another executor has the state dir. One that is not there yet
-// is made at the start.
+// stateDir reports whether another executor uses the state dir.
 func (r *report) stateDir(dir string) {
-	path := filepath.Join(dir, lockFile)
-	if _, err := os.Stat(path); err != nil {
-		r.say(ok, "state", "%s, to be made", dir)
+	if statedir.InUse(dir) {
+		r.say(fail, "state", "another executor uses %s: stop it, or choose another folder with --state-dir", dir)
 		return
 	}
-	lock := flock.New(path)
-	defer lock.Close()
-	if free, err := lock.TryLock(); err != nil || !free {
-		r.say(fail, "state", "%s is used by another executor: end that one, or choose another with --state-dir", dir)
-		return
+	if _, err := os.Stat(dir); err != nil {
+		dir += ", which the executor will create"
 	}
 	r.say(ok, "state", "%s", dir)
 }

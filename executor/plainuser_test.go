@@ -10,21 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asPlainUser as the value of asProgram makes the executor one without privileges, whoever
-// runs the tests.
+// asPlainUser as the value of asProgram starts an executor without privileges, also when
+// root runs the tests.
 const asPlainUser = "plain"
 
 func asPlain(p *program) { p.cmd.Env = append(p.cmd.Env, asProgram+"="+asPlainUser) }
 
-// becomePlain starts this program again as a plain user's: root without any capability is
-// held to the same checks, and unlike another user id it can still read the interpreter,
-// wherever that is installed. Who is no root has no capabilities to begin with.
+// becomePlain starts this program again without capabilities. Linux then checks root like
+// any other user, but unlike another user root can still read the interpreter, wherever
+// that is installed. Users other than root have no capabilities anyway.
 func becomePlain() {
-	runtime.LockOSThread() // the bounding set is the thread's, and exec keeps it
+	runtime.LockOSThread() // the bounding set belongs to the thread, and exec keeps it
 	for capability := range uintptr(64) {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
 		if err == unix.EINVAL {
-			break // past the last one
+			break // there are no more capabilities
 		}
 		if err != nil && os.Geteuid() == 0 {
 			fmt.Fprintln(os.Stderr, "dropping capability", capability, err)

@@ -9,9 +9,9 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// `git clean -fdx` in the workdir takes the state dir from a running executor: it
-// answers on, and the next executor knows instance and executions.
-func TestDeletedStateDirIsMadeAgainUnderARunningExecutor(t *testing.T) {
+// `git clean -fdx` in the workdir deletes the state dir of a running executor. The
+// executor must keep working, and the next one must know instance and executions.
+func TestARunningExecutorRestoresADeletedStateDir(t *testing.T) {
 	p := start(t, withEnv(envSecret+"="+longSecret))
 	before := p.ready()
 	past := p.submit("past", "print('gone')", 20)
@@ -34,7 +34,7 @@ func TestDeletedStateDirIsMadeAgainUnderARunningExecutor(t *testing.T) {
 	}
 	must(t, p.cmd.Process.Kill())
 	p.exit()
-	must(t, os.Remove(p.readyFile())) // the killed one left it
+	must(t, os.Remove(p.readyFile())) // left behind by the killed executor
 	again := start(t, in(p.dir), withEnv(envSecret+"="+longSecret))
 	if info := again.ready(); info.InstanceID != before.InstanceID {
 		t.Errorf("instance is %s, was %s", info.InstanceID, before.InstanceID)

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"colabrelay/executor/console"
+	"colabrelay/executor/logfile"
+	"colabrelay/executor/statedir"
+)
+
+// serve runs the executor until a signal, a shutdown request or a fault ends it.
+// It returns the exit code.
+func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.Writer) int {
+	started := time.Now()
+	notPrivate := keepPrivate()
+	out, errs := console.New(stdout), console.New(stderr)
+	defer errs.Close()
+	defer out.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	second := watchSignals(stop)
+
+	state, err := statedir.Open(cfg.stateDir)
+	if err != nil {
+		complain(errs, err)
+		return 1
+	}
+	defer state.Close()
+	file, err := logfile.Open(state.Path("executor.log"))
+	if err != nil {
+		complain(errs, err)
+		return 1
+	}
+	defer file.Close()
+
+	log := newLog(file, errs)
+	if notPrivate != nil {
+		log.Warn("the kernel's code can read the executor's secrets", "component", "executor", "err", notPrivate)
+	}
+	whole, ended := context.WithCancel(context.WithoutCancel(ctx)) // includes the shutdown
+	defer ended()
+	watchHangUp(whole, log, out, errs)
+	notice := newNotice(cfg, state.InstanceID(), out, log)
+	defer notice.ready.remove()
+	x := &executor{cfg: cfg, state: state, file: file, environ: environ, started: started, start: rand.Text(), log: log, notice: notice}
+	done := make(chan error, 1)
+	go func() { done <- x.run(ctx) }()
+	select {
+	case err = <-done:
+	case <-second:
+		err = errors.New("stopped immediately after a second signal")
+	}
+	if err != nil {
+		complain(errs, err)
+		return 1
+	}
+	fmt.Fprintln(out, "stopped; past executions are kept in", cfg.stateDir)
+	return 0
+}
+
+// newLog logs everything to the file, where a person can later look up the
+// request_id of an internal error, and warnings to the console as well: in a
+// notebook cell the console is all that a person sees, and a line for every
+// request would be too much there.
+func newLog(file, console io.Writer) *slog.Logger {
+	return slog.New(slog.NewMultiHandler(
+		slog.NewJSONHandler(file, &slog.HandlerOptions{Level: slog.LevelInfo}),
+		slog.NewTextHandler(console, &slog.HandlerOptions{Level: slog.LevelWarn}),
+	))
+}

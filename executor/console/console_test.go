@@ -1,0 +1,58 @@
+package console
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAConsoleNobodyReadsNeverBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe() // a write blocks until it is read
+		c := New(w)
+		started := time.Now()
+		for range 3 * maxPending {
+			if n, err := c.Write([]byte("line\n")); n != 5 || err != nil {
+				t.Fatalf("write gives %d, %v", n, err)
+			}
+		}
+		if d := time.Since(started); d != 0 {
+			t.Errorf("writing took %v", d)
+		}
+		c.Close()
+		if d := time.Since(started); d != closeTimeout {
+			t.Errorf("closing took %v, want %v", d, closeTimeout)
+		}
+		if _, err := c.Write([]byte("late")); err != nil {
+			t.Error(err)
+		}
+		r.Close() // lets the writer's goroutine end
+	})
+}
+
+func TestAConsoleThatIsReadLosesNothing(t *testing.T) {
+	var out bytes.Buffer
+	c := New(&out)
+	for range maxPending {
+		c.Write([]byte("line\n"))
+	}
+	c.Close()
+	if out.Len() != maxPending*len("line\n") {
+		t.Errorf("%d bytes were written", out.Len())
+	}
+}
+
+type brokenPty struct{}
+
+func (brokenPty) Write([]byte) (int, error) { return 0, errors.New("input/output error") }
+
+func TestABrokenConsoleIsNoError(t *testing.T) {
+	c := New(brokenPty{})
+	if _, err := c.Write([]byte("line\n")); err != nil {
+		t.Error(err)
+	}
+	c.Close()
+}

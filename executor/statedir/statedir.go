@@ -1,0 +1,176 @@
+// Package statedir is the folder that survives a restart of the executor. A lock
+// keeps other executors out of it. The package must not know what the executor
+// keeps there, besides the instance id. Start reading at Open.
+package statedir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/google/uuid"
+)
+
+const (
+	lockFile     = "lock"
+	instanceFile = "instance.json"
+)
+
+// Dir is a state directory that this process has locked.
+type Dir struct {
+	path     string
+	instance instance
+	lock     *flock.Flock
+	locked   os.FileInfo // the file that lock holds
+}
+
+// instance is the content of instance.json. The id is made once per state
+// directory: from it a relay knows whether a repeated submit reached the same
+// executions.
+type instance struct {
+	InstanceID string    `json:"instance_id"`
+	CreatedAt  time.Time `json:"created_at"`
+}
+
+// Open creates the directory, for this user only, and locks it: two executors that
+// write one log would destroy it.
+func Open(path string) (*Dir, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("create the state dir: %w", err)
+	}
+	if err := os.Chmod(path, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state dir private: %w", err)
+	}
+	d := &Dir{path: path}
+	var err error
+	if d.lock, d.locked, err = lock(path); err != nil {
+		return nil, err
+	}
+	if d.instance, err = readInstance(d.Path(instanceFile)); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// InstanceID identifies the directory.
+func (d *Dir) InstanceID() string { return d.instance.InstanceID }
+
+// Path returns the path of a file in the directory.
+func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
+
+// Close unlocks the directory.
+func (d *Dir) Close() { d.lock.Close() }
+
+// Deleted says whether the lock file is not the one that this process holds.
+func (d *Dir) Deleted() bool {
+	now, err := os.Stat(d.Path(lockFile))
+	return err != nil || !os.SameFile(now, d.locked)
+}
+
+// Restore creates a deleted directory again, with its lock and instance.json. It
+// fails if another executor has locked it by now.
+func (d *Dir) Restore() error {
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return err
+	}
+	lock, locked, err := lock(d.path)
+	if err != nil {
+		return err
+	}
+	file := d.Path(instanceFile)
+	if _, err := os.Stat(file); err != nil {
+		if err := WriteJSON(file, d.instance); err != nil {
+			lock.Close()
+			return err
+		}
+	}
+	d.lock.Close()
+	d.lock, d.locked = lock, locked
+	return nil
+}
+
+// InUse says whether an executor has locked the directory.
+func InUse(path string) bool {
+	file := filepath.Join(path, lockFile)
+	if _, err := os.Stat(file); err != nil {
+		return false
+	}
+	lock := flock.New(file)
+	defer lock.Close()
+	free, err := lock.TryLock()
+	return err != nil || !free
+}
+
+func lock(path string) (*flock.Flock, os.FileInfo, error) {
+	file := filepath.Join(path, lockFile)
+	lock := flock.New(file, flock.SetPermissions(0o600))
+	ok, err := lock.TryLock()
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock the state dir %q: %w", path, err)
+	}
+	if !ok {
+		return nil, nil, fmt.Errorf("another executor uses the state dir %q: stop it, or start this one with another --state-dir and --listen", path)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		lock.Close()
+		return nil, nil, fmt.Errorf("lock the state dir %q: %w", path, err)
+	}
+	return lock, info, nil
+}
+
+// readInstance reads the id, or makes one. A damaged file is an error: a new id
+// would make relays forget executions that still exist.
+func readInstance(file string) (instance, error) {
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		made := instance{InstanceID: uuid.NewString(), CreatedAt: time.Now().UTC()}
+		return made, WriteJSON(file, made)
+	}
+	var found instance
+	if err == nil {
+		err = json.Unmarshal(raw, &found)
+	}
+	if err == nil && uuid.Validate(found.InstanceID) != nil {
+		err = errors.New("it holds no instance_id")
+	}
+	if err != nil {
+		return found, fmt.Errorf("read %q: %w", file, err)
+	}
+	return found, nil
+}
+
+// WriteJSON writes v to a file for this user only. It replaces the file
+// atomically, so a reader never sees a partial one.
+func WriteJSON(file string, v any) error {
+	raw, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		err = replace(file, append(raw, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("write %q: %w", file, err)
+	}
+	return nil
+}
+
+func replace(file string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".tmp-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // no longer exists after the rename
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
+}

@@ -1,8 +1,0 @@
-package main
-
-import _ "embed"
-
-// usage is what executor -h prints.
-//
-//go:embed usage.txt
-var usage string
