@@ -6,14 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	bootstrap "colabrelay/colab-bootstrap"
 	"colabrelay/relay/client"
+	"colabrelay/shared/bounded"
 )
 
 // releases is where this build's releases are: the URL of a folder that holds a folder
@@ -95,12 +94,7 @@ func (s *cellSource) digests(ctx context.Context, std streams) ([]byte, error) {
 		}
 		return client.ReleaseFile(ctx, s.Releases+"/"+s.Version+"/SHA256SUMS", maxSums)
 	case "-":
-		return io.ReadAll(io.LimitReader(std.in, maxSums))
+		return bounded.ReadAll(std.in, maxSums)
 	}
-	f, err := os.Open(s.sums)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxSums))
+	return bounded.ReadFile(s.sums, maxSums)
 }

@@ -19,6 +19,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/tools"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -85,12 +86,12 @@ func codeOf(code string, given bool, args []string, stdin io.Reader) (text strin
 	} else if f, ok := stdin.(*os.File); ok && len(args) == 0 && term.IsTerminal(int(f.Fd())) {
 		return "", false, errors.New("nothing to run: give a file, -c CODE, or code on stdin")
 	}
-	b, err := io.ReadAll(io.LimitReader(in, maxCode+1))
+	b, err := bounded.ReadAll(in, maxCode)
+	if errors.Is(err, bounded.ErrTooLong) {
+		return "", false, fmt.Errorf("the code is %v: put data into a file on the VM (`relay put`)", err)
+	}
 	if err != nil {
 		return "", false, fmt.Errorf("read the code: %v", err)
-	}
-	if len(b) > maxCode {
-		return "", false, fmt.Errorf("the code is over %d MiB: put data into a file on the VM (`relay put`)", maxCode>>20)
 	}
 	return string(b), fromStdin, nil
 }

@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"colabrelay/shared/auth"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -137,12 +137,12 @@ func decompress(encoding string, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, badRequest("request body is not gzip")
 	}
-	plain, err := io.ReadAll(io.LimitReader(z, contract.MaxBodyBytes+1))
-	if err != nil {
-		return nil, badRequest("request body is not whole gzip")
-	}
-	if len(plain) > contract.MaxBodyBytes {
+	plain, err := bounded.ReadAll(z, contract.MaxBodyBytes)
+	switch {
+	case errors.Is(err, bounded.ErrTooLong):
 		return nil, errBodyTooLarge
+	case err != nil:
+		return nil, badRequest("the request body is not complete gzip")
 	}
 	return plain, nil
 }

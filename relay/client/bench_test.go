@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -36,7 +37,7 @@ func BenchmarkPlainHTTP(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := readAll(res.Body, maxAnswerBytes); err != nil {
+		if _, err := bounded.ReadAll(res.Body, maxAnswerBytes); err != nil {
 			b.Fatal(err)
 		}
 		_ = res.Body.Close()

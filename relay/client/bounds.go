@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -58,7 +59,7 @@ func (s *itemScan) run() error {
 			s.name = s.text[from:min(i, len(s.text))]
 		case '{', '[':
 			if len(s.open) == maxNesting {
-				return fmt.Errorf("%w: it is nested over %d levels deep", errTooLong, maxNesting)
+				return fmt.Errorf("%w: it is nested over %d levels deep", bounded.ErrTooLong, maxNesting)
 			}
 			s.open = append(s.open, container{s.name, s.limit(), 0})
 			s.name = nil
@@ -90,7 +91,7 @@ func (s *itemScan) comma() error {
 	}
 	at := &s.open[len(s.open)-1]
 	if at.items++; at.items >= at.limit { // n items have n-1 commas
-		return fmt.Errorf("%w: %.40q has over %d items", errTooLong, at.name, at.limit)
+		return fmt.Errorf("%w: %.40q has over %d items", bounded.ErrTooLong, at.name, at.limit)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/hostilevm"
 )
@@ -35,7 +36,7 @@ func TestAnswersWithTooManyItemsAreRefused(t *testing.T) {
 		`}}]],,`:                                  false, // no JSON: the decoder says so
 		`"\`:                                      false,
 	} {
-		if err := CheckItems([]byte(text), few); errors.Is(err, errTooLong) != over {
+		if err := CheckItems([]byte(text), few); errors.Is(err, bounded.ErrTooLong) != over {
 			t.Errorf("%.60q: %v, want an error: %v", text, err, over)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -140,7 +141,7 @@ func (c *Client) roundTrip(req *http.Request, dog *watchdog, into []byte) (*http
 		n, err := fill(into, from)
 		return res, into[:n], err
 	}
-	body, err := readAll(from, c.maxAnswer)
+	body, err := bounded.ReadAll(from, c.maxAnswer)
 	return res, body, err
 }
 
@@ -159,7 +160,7 @@ func (c *Client) open(res *http.Response, raw, into []byte) (answer, error) {
 	}
 	if err != nil {
 		e := problem(KindBadAnswer, "the answer's compression is broken", err)
-		if errors.Is(err, errTooLong) {
+		if errors.Is(err, bounded.ErrTooLong) {
 			e.Message = fmt.Sprintf("the executor's answer is longer than %d MiB", c.maxAnswer>>20)
 		}
 		e.sent = true

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -106,7 +107,7 @@ func TestIncompressibleBodyGoesAsItIs(t *testing.T) {
 
 func TestDecompressionIsBounded(t *testing.T) {
 	bomb := gzipped(make([]byte, 1<<20))
-	if _, err := decompress(bomb, encodingGzip, 1<<20-1); !errors.Is(err, errTooLong) {
+	if _, err := decompress(bomb, encodingGzip, 1<<20-1); !errors.Is(err, bounded.ErrTooLong) {
 		t.Errorf("error %v", err)
 	}
 	if got, err := decompress(bomb, encodingGzip, 1<<20); err != nil || len(got) != 1<<20 {

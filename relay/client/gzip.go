@@ -3,11 +3,10 @@ package client
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
-	"io"
 	"sync"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -15,9 +14,6 @@ const (
 	encodingGzip  = "gzip"
 	encodingPlain = "" // no Content-Encoding at all
 )
-
-// errTooLong is a body beyond its bound.
-var errTooLong = errors.New("body is too long")
 
 // writers keeps compressors: each holds some 800 KB.
 var writers = sync.Pool{New: func() any {
@@ -59,17 +55,5 @@ func decompress(body []byte, encoding string, max int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decompressing: %w", err)
 	}
-	return readAll(r, max)
-}
-
-// readAll reads r to its end, or fails with errTooLong past max bytes.
-func readAll(r io.Reader, max int64) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r, max+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(body)) > max {
-		return nil, errTooLong
-	}
-	return body, nil
+	return bounded.ReadAll(r, max)
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+
+	"colabrelay/shared/bounded"
 )
 
 // Lost names the fault of a look-up or a connection to this executor that a caller made
@@ -36,7 +38,7 @@ func (c *Client) nameLoss(ctx context.Context, err error) *Error {
 		return problem(KindTimeout, fmt.Sprintf("%s stopped answering", host), errStalled)
 	case ctx.Err() != nil:
 		return problem(KindTimeout, fmt.Sprintf("no answer came from %s in the time given", host), context.Cause(ctx))
-	case errors.Is(err, errTooLong):
+	case errors.Is(err, bounded.ErrTooLong):
 		return problem(KindBadAnswer, fmt.Sprintf("the answer from %s is longer than any executor gives", host), err)
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return problem(KindNoSuchHost, fmt.Sprintf("there is no host %s", dns.Name), err)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"colabrelay/shared/auth"
+	"colabrelay/shared/bounded"
 )
 
 // contentBytes is the media type of a part of a file.
@@ -52,7 +53,7 @@ func unpackPart(res *http.Response, raw, into []byte) ([]byte, error) {
 	return into[:n], err
 }
 
-// fill reads r to its end, or fails with errTooLong past len(into) bytes.
+// fill reads r to its end, or fails with bounded.ErrTooLong past len(into) bytes.
 func fill(into []byte, r io.Reader) (n int, err error) {
 	for n < len(into) {
 		k, err := r.Read(into[n:])
@@ -66,7 +67,7 @@ func fill(into []byte, r io.Reader) (n int, err error) {
 	}
 	if _, err := io.ReadFull(r, make([]byte, 1)); err != io.EOF {
 		if err == nil {
-			err = errTooLong
+			err = bounded.ErrTooLong
 		}
 		return n, err
 	}

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
+
+	"colabrelay/shared/bounded"
 )
 
 // releaseTime bounds the fetch of a release's file.
@@ -37,12 +38,9 @@ func ReleaseFile(ctx context.Context, url string, limit int64) ([]byte, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("fetch %q: HTTP %s", url, res.Status)
 	}
-	text, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
+	text, err := bounded.ReadAll(res.Body, limit)
 	if err != nil {
 		return nil, fmt.Errorf("fetch %q: %w", url, err)
-	}
-	if int64(len(text)) > limit {
-		return nil, fmt.Errorf("fetch %q: it is longer than %d bytes", url, limit)
 	}
 	return text, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -33,7 +34,7 @@ func always(err error, bad int) bool {
 	case KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelError, KindTimeout:
 		return true
 	case KindBadAnswer:
-		return bad < maxBadAnswers && !errors.Is(err, errTooLong) // it would be as long again
+		return bad < maxBadAnswers && !errors.Is(err, bounded.ErrTooLong) // it would be as long again
 	}
 	return false
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -40,7 +41,7 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, j *job) (contrac
 	}
 	j.build = func() request { return submitRequest(ctx, s) }
 	e, err := finish[contract.Execution](ctx, j, always)
-	if errors.Is(err, errTooLong) {
+	if errors.Is(err, bounded.ErrTooLong) {
 		return c.submitted(ctx, s.RequestID, err)
 	}
 	return e, err

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -31,12 +32,12 @@ type reading struct {
 // events asks for events, and goes on past what is too long to be taken.
 func (c *Client) events(ctx context.Context, r reading) (contract.Execution, error) {
 	e, err := c.eventsOnce(ctx, r)
-	if !errors.Is(err, errTooLong) {
+	if !errors.Is(err, bounded.ErrTooLong) {
 		return e, err
 	}
 	r.wait = 0 // the events are there
 	for _, r.maxBytes = range smallReads {
-		if e, err = c.eventsOnce(ctx, r); !errors.Is(err, errTooLong) {
+		if e, err = c.eventsOnce(ctx, r); !errors.Is(err, bounded.ErrTooLong) {
 			return e, err
 		}
 	}
@@ -62,7 +63,7 @@ func (c *Client) stepPast(ctx context.Context, r reading, tooLong error) (contra
 			return e, nil
 		case refused != nil && refused.Code == contract.CodeBadRequest: // no event stands there: it is the rest that is long
 			return e, c.tooLongAt(first, first, tooLong)
-		case !errors.Is(err, errTooLong):
+		case !errors.Is(err, bounded.ErrTooLong):
 			return e, err
 		}
 	}

@@ -1,7 +1,6 @@
 package kernelstate
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -12,15 +11,13 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
 )
 
 // maxReport bounds the report of an execution; save.py keeps its own under it.
 const maxReport = 32 << 20
-
-// errTooLong is a report past maxReport.
-var errTooLong = errors.New("the kernel's report is too long")
 
 // step is an execution of ours. It is noted before it is submitted, so that a call
 // that takes it up finds the same one and nothing runs twice.
@@ -128,23 +125,13 @@ func (j *job) reportOf(ctx context.Context, r reading) (json.RawMessage, error) 
 		return r.report, nil
 	}
 	if ref.Blob.Bytes > maxReport {
-		return nil, errTooLong
+		return nil, fmt.Errorf("the kernel's report: %w", bounded.ErrTooLong)
 	}
-	var b bounded
+	b := bounded.Buffer{Max: maxReport}
 	if err := j.c.Blob(ctx, r.last.ExecutionID, ref.Blob, &b); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
-}
-
-// bounded is a buffer that takes maxReport bytes.
-type bounded struct{ bytes.Buffer }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > maxReport {
-		return 0, errTooLong
-	}
-	return b.Buffer.Write(p)
 }
 
 // isFinal reports whether an error means that an operation can't be resumed: it failed, or
@@ -154,7 +141,7 @@ func isFinal(err error) bool {
 		run     *RunError
 		refused *contract.Error
 	)
-	if errors.As(err, &run) || errors.Is(err, ErrNoReport) || errors.Is(err, errTooLong) {
+	if errors.As(err, &run) || errors.Is(err, ErrNoReport) || errors.Is(err, bounded.ErrTooLong) {
 		return true
 	}
 	if errors.As(err, &refused) {

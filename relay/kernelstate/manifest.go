@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"time"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -96,7 +96,7 @@ func (c Contents) check() error {
 // readManifest reads and checks the manifest of the version in folder, and checks that the
 // data file exists and has the right size. checkData compares its digest.
 func readManifest(folder string) (Manifest, error) {
-	text, err := readBounded(filepath.Join(folder, manifestFile), maxManifest)
+	text, err := bounded.ReadFile(filepath.Join(folder, manifestFile), maxManifest)
 	if err != nil {
 		return Manifest{}, damaged("its manifest can't be read: %v", err)
 	}
@@ -131,20 +131,6 @@ func parseManifest(text []byte) (Manifest, error) {
 
 func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
-}
-
-// readBounded reads a file and refuses one of more than most bytes.
-func readBounded(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("over %d bytes", most)
-	}
-	return text, err
 }
 
 // saved is what the save operation reports.

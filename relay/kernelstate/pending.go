@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/natefinch/atomic"
+
+	"colabrelay/shared/bounded"
 )
 
 // Files of unfinished work, in the folder of the name.
@@ -100,7 +102,7 @@ func (j *job) newPending(phase Phase, instance string) pending {
 // says where to resume.
 func (j *job) readPending(file string) (pending, bool) {
 	var p pending
-	text, err := readBounded(filepath.Join(j.folder, file), maxManifest)
+	text, err := bounded.ReadFile(filepath.Join(j.folder, file), maxManifest)
 	if err != nil || json.Unmarshal(text, &p) != nil || p.Schema != schema {
 		return pending{}, false
 	}

@@ -3,10 +3,12 @@ package pairing
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
 	"colabrelay/shared/auth"
+	"colabrelay/shared/bounded"
 )
 
 const (
@@ -31,12 +33,12 @@ type entry struct {
 // decode reads the file. It returns ErrDamaged when the content is unusable. A newer
 // version is a different error, because a newer relay can still read the file.
 func decode(r io.Reader) (map[string]Runtime, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	text, err := bounded.ReadAll(r, maxFile)
+	if errors.Is(err, bounded.ErrTooLong) {
+		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the paired runtimes: %v", err)
-	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("%w: larger than %d bytes", ErrDamaged, maxFile)
 	}
 	var f file
 	if err := json.Unmarshal(text, &f); err != nil {

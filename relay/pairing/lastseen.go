@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"colabrelay/shared/bounded"
 )
 
 const (
@@ -83,16 +84,13 @@ func (s *Store) forgetLocked(key string) error {
 
 func (s *Store) readLastSeenLocked() (map[string]LastSeen, error) {
 	entries := map[string]LastSeen{}
-	f, err := os.Open(filepath.Join(s.dir, lastSeenName))
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := bounded.ReadFile(filepath.Join(s.dir, lastSeenName), maxFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return entries, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile))
-	if err != nil {
+	case errors.Is(err, bounded.ErrTooLong):
+		return nil, fmt.Errorf("%w: %q: %v", ErrDamaged, lastSeenName, err)
+	case err != nil:
 		return nil, err
 	}
 	if err := json.Unmarshal(text, &entries); err != nil || entries == nil {

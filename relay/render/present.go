@@ -1,7 +1,6 @@
 package render
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -203,24 +203,11 @@ func (p *presenter) blob(ctx context.Context, blob contract.Blob) ([]byte, error
 	case int64(p.read)+blob.Bytes > maxSaved:
 		return nil, errSaved
 	}
-	w := &bounded{left: int(blob.Bytes)}
+	w := &bounded.Buffer{Max: blob.Bytes}
 	if err := p.fetch(ctx, blob, w); err != nil {
 		return nil, err
 	}
-	return w.buf.Bytes(), nil
-}
-
-// bounded refuses more than left bytes.
-type bounded struct {
-	buf  bytes.Buffer
-	left int
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.left -= len(p); b.left < 0 {
-		return 0, errPayload
-	}
-	return b.buf.Write(p)
+	return w.Bytes(), nil
 }
 
 // inBase64 says which payloads travel as base64. SVG is text.

@@ -3,9 +3,10 @@ package auth
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"syscall"
+
+	"colabrelay/shared/bounded"
 )
 
 // maxSecretFile bounds a file that holds a secret: a wrong path may name anything. A
@@ -52,12 +53,9 @@ func readSmallFile(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%q: %w", path, ErrNotFile)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
-	if err != nil {
-		return nil, err
+	text, err := bounded.ReadAll(f, maxSecretFile)
+	if errors.Is(err, bounded.ErrTooLong) {
+		return nil, fmt.Errorf("%q holds no secret: %w", path, err)
 	}
-	if len(text) > maxSecretFile {
-		return nil, fmt.Errorf("%q: larger than %d bytes, so it holds no secret", path, maxSecretFile)
-	}
-	return text, nil
+	return text, err
 }

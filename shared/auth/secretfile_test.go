@@ -38,7 +38,7 @@ func TestASecretIsReadFromARegularFileOnly(t *testing.T) {
 		"a plain file":                {path: make("a", key[:MinSecretBytes])},
 		"a link to one":               {path: link},
 		"newlines up to the bound":    {path: make("b", key+strings.Repeat("\n", maxSecretFile-len(key)))},
-		"one byte past the bound":     {path: make("c", key+strings.Repeat("\n", maxSecretFile-len(key)+1)), says: "larger than"},
+		"one byte past the bound":     {path: make("c", key+strings.Repeat("\n", maxSecretFile-len(key)+1)), says: "too long: over"},
 		"too long a secret":           {path: make("d", key+"k"), want: ErrLongSecret},
 		"too short a secret":          {path: make("e", "short"), want: ErrShortSecret},
 		"a pipe that nobody writes":   {path: pipe, want: ErrNotFile},
