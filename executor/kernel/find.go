@@ -13,10 +13,10 @@ import (
 	"colabrelay/shared/kernelpy"
 )
 
-// findTimeout bounds one interpreter's answer: importing IPython from a cold disk takes seconds.
+// findTimeout bounds the query of one interpreter: a cold disk takes seconds.
 const findTimeout = 60 * time.Second
 
-// ErrNoPython means no interpreter with ipykernel was found.
+// ErrNoPython means that no interpreter with ipykernel was found.
 var ErrNoPython = errors.New("no Python with ipykernel")
 
 // Python is an interpreter that can run a kernel.
@@ -27,9 +27,9 @@ type Python struct {
 	IPython   string `json:"ipython"`
 }
 
-// Find returns the first interpreter that imports ipykernel: only the one named
-// by python when that is not empty, else python3 on PATH, then /usr/bin/python3.
-// environ is from Environ. The error is ErrNoPython and says what each of them lacked.
+// Find returns the first interpreter that has ipykernel: python or, if that is empty,
+// python3 on PATH or /usr/bin/python3. environ is from Environ. The error is ErrNoPython
+// and says what each interpreter lacks.
 func Find(ctx context.Context, python string, environ []string) (Python, error) {
 	candidates := []string{"python3", "/usr/bin/python3"}
 	if python != "" {
@@ -37,7 +37,7 @@ func Find(ctx context.Context, python string, environ []string) (Python, error) 
 	}
 	var faults []error
 	for _, candidate := range candidates {
-		found, err := look(ctx, candidate, environ)
+		found, err := query(ctx, candidate, environ)
 		if err == nil {
 			return found, nil
 		}
@@ -47,7 +47,7 @@ func Find(ctx context.Context, python string, environ []string) (Python, error) 
 		ErrNoPython, errors.Join(faults...))
 }
 
-func look(ctx context.Context, candidate string, environ []string) (Python, error) {
+func query(ctx context.Context, candidate string, environ []string) (Python, error) {
 	path, err := exec.LookPath(candidate)
 	if err == nil {
 		path, err = filepath.Abs(path) // it runs in another folder
@@ -63,13 +63,13 @@ func look(ctx context.Context, candidate string, environ []string) (Python, erro
 	}
 	var found Python
 	if err := json.Unmarshal(out, &found); err != nil {
-		return Python{}, fmt.Errorf("reading its answer: %w", err)
+		return Python{}, fmt.Errorf("decoding its answer: %w", err)
 	}
 	found.Path = path
 	return found, nil
 }
 
-// explain turns an exit into the script's own last line.
+// explain replaces the error of a script that failed by the last line that it wrote.
 func explain(err error) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

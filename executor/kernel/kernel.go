@@ -15,22 +15,31 @@ import (
 	"colabrelay/executor/jupyter"
 )
 
-// Kernel is one kernel process from start to death.
+const (
+	// politeTime is how long a kernel has to receive a shutdown_request, and again to
+	// end.
+	politeTime = 2 * time.Second
+	// termTime is how long it has to end after SIGTERM, before SIGKILL.
+	termTime = time.Second
+)
+
+// Kernel is one kernel process, from its start to its end.
 type Kernel struct {
-	ID      string // a new one for each life
+	ID      string // unique to this process
 	Client  *jupyter.Client
 	Info    jupyter.KernelInfo
 	Started time.Time
 
-	proc *process
-	dir  string
+	process *process
+	dir     string // for the connection file and the sockets
 
-	mu         sync.Mutex
-	asked      string    // why we ended it, empty when it died by itself
-	restarting time.Time // when a restart began to end it
+	mu           sync.Mutex
+	endedBecause string    // empty if we did not end it
+	restartBegan time.Time // zero if no restart ended it
 }
 
-// startKernel starts a process and returns once it answers, or ends it again.
+// startKernel starts a process and returns when it answers. If it does not answer before
+// ctx ends, the process is ended again.
 func startKernel(ctx context.Context, cfg Config) (*Kernel, error) {
 	dir, err := runtimeDir(ownerOf(cfg.Instance))
 	if err != nil {
@@ -41,26 +50,27 @@ func startKernel(ctx context.Context, cfg Config) (*Kernel, error) {
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	l := &Kernel{ID: uuid.NewString(), Started: time.Now(), dir: dir}
-	l.proc, err = startProcess(cfg, dir)
+	k := &Kernel{ID: uuid.NewString(), Started: time.Now(), dir: dir}
+	k.process, err = startProcess(cfg, dir)
 	if err != nil {
 		os.RemoveAll(dir)
 		return nil, fmt.Errorf("starting %q: %w", cfg.Python.Path, err)
 	}
-	if err := l.connect(ctx, cfg, conn); err != nil {
-		l.proc.kill()
-		<-l.proc.done
-		l.close()
+	if err := k.connect(ctx, cfg, conn); err != nil {
+		k.process.kill()
+		<-k.process.done
+		k.close()
 		return nil, err
 	}
-	return l, nil
+	return k, nil
 }
 
-// connectionFile is where a life keeps what ipykernel reads its sockets from.
+// connectionFile is the file in a kernel's folder that tells ipykernel its sockets.
 func connectionFile(dir string) string { return filepath.Join(dir, "kernel.json") }
 
-// connection prepares ipc sockets: no port to collide with, nobody else on the
-// machine to reach them. Where the temp folder's path is too long it is loopback TCP.
+// connection prepares ipc sockets: they need no free port, and no other user of the
+// machine can reach them. If the temp folder's path is too long, it prepares TCP sockets
+// on loopback.
 func connection(dir string) (jupyter.ConnectionInfo, error) {
 	conn, err := jupyter.NewIPC(dir)
 	if errors.Is(err, jupyter.ErrPathTooLong) {
@@ -75,110 +85,109 @@ func connection(dir string) (jupyter.ConnectionInfo, error) {
 	return conn, nil
 }
 
-// connect waits for the kernel to answer; its death ends the wait at once.
-func (l *Kernel) connect(ctx context.Context, cfg Config, conn jupyter.ConnectionInfo) error {
+// connect waits until the kernel answers. The wait ends with the process.
+func (k *Kernel) connect(ctx context.Context, cfg Config, conn jupyter.ConnectionInfo) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		select {
-		case <-l.proc.done:
+		case <-k.process.done:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
 	client, err := jupyter.Dial(ctx, conn, jupyter.Options{Log: cfg.Log, MaxFrame: cfg.MaxMessageBytes})
 	if err != nil {
-		if l.proc.exited() {
-			return fmt.Errorf("the kernel ended while starting: %s", l.proc.reason())
+		if k.process.exited() {
+			return fmt.Errorf("the kernel ended while starting: %s", k.process.reason())
 		}
 		return fmt.Errorf("connecting to the kernel: %w", err)
 	}
-	l.Client, l.Info = client, client.Info()
-	return l.tune(ctx)
+	k.Client, k.Info = client, client.Info()
+	return k.tune(ctx)
 }
 
-// PID is the kernel's process id, which is also its process group's and session's.
-func (l *Kernel) PID() int { return l.proc.pid }
+// PID is the kernel's process id, which is also the id of its group and session.
+func (k *Kernel) PID() int { return k.process.pid }
 
-// Done is closed when the process is gone.
-func (l *Kernel) Done() <-chan struct{} { return l.proc.done }
+// Done is closed when the process has ended.
+func (k *Kernel) Done() <-chan struct{} { return k.process.done }
 
-// Reason says, after Done, why the life ended.
-func (l *Kernel) Reason() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.asked != "" {
-		return l.asked
+// Reason returns, after Done, why the kernel ended.
+func (k *Kernel) Reason() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.endedBecause != "" {
+		return k.endedBecause
 	}
-	return l.proc.reason()
+	return k.process.reason()
 }
 
-// Interrupt sends SIGINT to the kernel's process group, as a terminal's Ctrl-C
-// would: programs that the code started get it too. Variables stay.
-func (l *Kernel) Interrupt() error {
-	return l.proc.signal(syscall.SIGINT)
+// EndedOnRequest reports whether the kernel is being or was ended on request, and did
+// not die.
+func (k *Kernel) EndedOnRequest() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.endedBecause != ""
 }
 
-// restart ends the life so that another one can take its place.
-func (l *Kernel) restart() {
-	l.mu.Lock()
-	l.restarting = time.Now()
-	l.mu.Unlock()
-	l.end("restarted on request")
+// RestartBegan is when a restart began to end the kernel, zero if none did. Messages that
+// the kernel sends later, above all a KeyboardInterrupt, may be effects of the restart.
+func (k *Kernel) RestartBegan() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.restartBegan
 }
 
-// RestartBegan is when a restart began to end the life; zero when none did. What the
-// kernel sends later, a KeyboardInterrupt above all, may be the restart's doing.
-func (l *Kernel) RestartBegan() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.restarting
+// Interrupt sends SIGINT to the kernel's process group, like Ctrl-C in a terminal, so
+// that programs that the code started get it too. Variables are kept.
+func (k *Kernel) Interrupt() error {
+	return k.process.signal(syscall.SIGINT)
 }
 
-// end goes down the ladder: interrupt, shutdown_request, SIGTERM, SIGKILL. It
-// returns when the process is gone: within twice politeTime and termTime.
-func (l *Kernel) end(why string) {
-	l.mu.Lock()
-	l.asked = why
-	l.mu.Unlock()
+func (k *Kernel) endForRestart() {
+	k.mu.Lock()
+	k.restartBegan = time.Now()
+	k.mu.Unlock()
+	k.end("restarted on request")
+}
+
+// end ends the process: by an interrupt and a shutdown_request, then SIGTERM, then
+// SIGKILL. It returns when the process has ended, within twice politeTime and termTime.
+func (k *Kernel) end(because string) {
+	k.mu.Lock()
+	k.endedBecause = because
+	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), politeTime)
 	defer cancel()
-	_ = l.Interrupt()
-	_, _ = l.Client.Send(ctx, jupyter.Control, jupyter.MsgShutdownRequest, jupyter.ShutdownRequest{})
-	if l.goneWithin(politeTime) {
+	_ = k.Interrupt()
+	_, _ = k.Client.Send(ctx, jupyter.Control, jupyter.MsgShutdownRequest, jupyter.ShutdownRequest{})
+	if k.endsWithin(politeTime) {
 		return
 	}
-	_ = l.proc.signal(syscall.SIGTERM)
-	if l.goneWithin(termTime) {
+	_ = k.process.signal(syscall.SIGTERM)
+	if k.endsWithin(termTime) {
 		return
 	}
-	l.proc.kill()
-	<-l.proc.done
+	k.process.kill()
+	<-k.process.done
 }
 
-func (l *Kernel) goneWithin(d time.Duration) bool {
+func (k *Kernel) endsWithin(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-l.proc.done:
+	case <-k.process.done:
 		return true
 	case <-timer.C:
 		return false
 	}
 }
 
-// EndedOnRequest reports whether the life is being ended, or was ended, on request rather
-// than by a death of its own.
-func (l *Kernel) EndedOnRequest() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.asked != ""
-}
-
-// close frees what a gone process leaves behind.
-func (l *Kernel) close() {
-	if l.Client != nil {
-		l.Client.Close()
+// close closes the connection of an ended kernel and deletes its folder.
+func (k *Kernel) close() {
+	if k.Client != nil {
+		k.Client.Close()
 	}
-	os.RemoveAll(l.dir)
+	os.RemoveAll(k.dir)
 }

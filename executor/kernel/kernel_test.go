@@ -38,7 +38,7 @@ func find(t *testing.T, s stacks.Stack) Python {
 	return python
 }
 
-// running starts a kernel that ends with the test and waits for its first life.
+// running starts a supervisor that ends with the test and waits for its first kernel.
 func running(t *testing.T, cfg Config) (*Supervisor, *Kernel) {
 	t.Helper()
 	if cfg.StateDir == "" {
@@ -49,27 +49,27 @@ func running(t *testing.T, cfg Config) (*Supervisor, *Kernel) {
 	if cfg.Environ == nil {
 		cfg.Environ = os.Environ()
 	}
-	k := New(cfg)
+	s := New(cfg)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- k.Run(ctx) }()
+	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	life, err := k.Await(within(t, time.Minute))
+	kernel, err := s.Await(within(t, time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k, life
+	return s, kernel
 }
 
-// evaluate is the repr of an expression in the kernel.
-func evaluate(t *testing.T, life *Kernel, code, expression string) string {
+// evaluate returns the repr of an expression in the kernel.
+func evaluate(t *testing.T, kernel *Kernel, code, expression string) string {
 	t.Helper()
-	m, err := life.Client.Request(within(t, 30*time.Second), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
+	m, err := kernel.Client.Request(within(t, 30*time.Second), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Code: code, Silent: true, UserExpressions: map[string]string{"v": expression},
 	})
 	if err != nil {
@@ -102,26 +102,28 @@ func waitGone(t *testing.T, pid int) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("process %d still lives", pid)
+			t.Fatalf("process %d is still running", pid)
 		}
 	}
 }
 
 func TestKernelSeesNoSecretsAndItsOwnSession(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		_, life := running(t, Config{Python: find(t, s), Environ: append(os.Environ(),
+		_, kernel := running(t, Config{Python: find(t, s), Environ: append(os.Environ(),
 			"NGROK_AUTHTOKEN=one", "EXECUTOR_SECRET=two", "KAGGLE_USER_SECRETS_TOKEN=three", "KEPT=four")})
-		got := evaluate(t, life, "import os", "[v for v in os.environ.values() if v in ('one', 'two', 'three', 'four')]")
+		got := evaluate(t, kernel, "import os", "[v for v in os.environ.values() if v in ('one', 'two', 'three', 'four')]")
 		if got != "['four']" {
 			t.Errorf("the kernel sees %s", got)
 		}
-		if got := evaluate(t, life, "import os", "os.getsid(0) == os.getpid()"); got != "True" {
+		if got := evaluate(t, kernel, "import os", "os.getsid(0) == os.getpid()"); got != "True" {
 			t.Error("the kernel is in the executor's session")
 		}
 	})
 }
 
 func TestColabsIPythonConfigurationDoesNotReachTheKernel(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		dir := t.TempDir()
 		profile := filepath.Join(dir, "profile_default")
@@ -132,63 +134,53 @@ func TestColabsIPythonConfigurationDoesNotReachTheKernel(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(profile, "ipython_config.py"), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, life := running(t, Config{Python: find(t, s), Environ: append(os.Environ(), "IPYTHONDIR="+dir)})
-		if got := evaluate(t, life, "", "type(get_ipython().kernel).__module__"); got != "'ipykernel.ipkernel'" {
+		_, kernel := running(t, Config{Python: find(t, s), Environ: append(os.Environ(), "IPYTHONDIR="+dir)})
+		if got := evaluate(t, kernel, "", "type(get_ipython().kernel).__module__"); got != "'ipykernel.ipkernel'" {
 			t.Errorf("kernel class is of %s", got)
 		}
 	})
 }
 
 func TestDeadKernelIsStartedAgainUnderANewID(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		k, life := running(t, Config{Python: find(t, s)})
-		// A forked child keeps the sockets open: only the process tells the death.
-		child := evaluate(t, life, "import os, time\npid = os.fork()\nif pid == 0: time.sleep(300)", "pid")
-		_ = syscall.Kill(life.PID(), syscall.SIGKILL)
-		<-life.Done()
-		if !strings.Contains(life.Reason(), "SIGKILL") || life.EndedOnRequest() {
-			t.Errorf("reason = %q", life.Reason())
+		k, kernel := running(t, Config{Python: find(t, s)})
+		// A forked child keeps the sockets open: only the end of the process shows the death.
+		child := evaluate(t, kernel, "import os, time\npid = os.fork()\nif pid == 0: time.sleep(300)", "pid")
+		_ = syscall.Kill(kernel.PID(), syscall.SIGKILL)
+		<-kernel.Done()
+		if !strings.Contains(kernel.Reason(), "SIGKILL") || kernel.EndedOnRequest() {
+			t.Errorf("reason = %q", kernel.Reason())
 		}
 		var pid int
 		if _, err := fmt.Sscan(child, &pid); err != nil {
 			t.Fatal(err)
 		}
 		waitGone(t, pid)
-		next := awaitOther(t, k, life)
-		if next.ID == life.ID || k.Status().Lives != 2 {
+		next, err := awaitOther(t, k, kernel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.ID == kernel.ID || k.Status().Lives != 2 {
 			t.Errorf("status after the death: %+v", k.Status())
 		}
 	})
 }
 
-func awaitOther(t *testing.T, k *Supervisor, old *Kernel) *Kernel {
-	t.Helper()
-	for {
-		changed := k.Changed()
-		life, err := k.Await(within(t, time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if life != old {
-			return life
-		}
-		<-changed
-	}
-}
-
-func TestKernelThatKeepsDyingIsGivenUpUntilRestart(t *testing.T) {
-	k, life := running(t, Config{Python: find(t, stacks.Old(t))})
+func TestKernelThatKeepsDyingStaysDeadUntilRestart(t *testing.T) {
+	t.Parallel()
+	k, kernel := running(t, Config{Python: find(t, stacks.Old(t))})
 	for range maxDeaths {
-		_ = syscall.Kill(life.PID(), syscall.SIGSEGV)
-		<-life.Done()
-		if !strings.Contains(life.Reason(), "SIGSEGV") {
-			t.Errorf("reason = %q", life.Reason())
+		_ = syscall.Kill(kernel.PID(), syscall.SIGSEGV)
+		<-kernel.Done()
+		if !strings.Contains(kernel.Reason(), "SIGSEGV") {
+			t.Errorf("reason = %q", kernel.Reason())
 		}
-		next, err := otherOrDead(t, k, life)
+		next, err := awaitOther(t, k, kernel)
 		if err != nil {
 			break
 		}
-		life = next
+		kernel = next
 	}
 	if _, err := k.Ready(); !errors.Is(err, ErrDead) || k.Status().Status != contract.KernelDead {
 		t.Fatalf("after %d deaths: %v, %+v", maxDeaths, err, k.Status())
@@ -201,13 +193,14 @@ func TestKernelThatKeepsDyingIsGivenUpUntilRestart(t *testing.T) {
 	}
 }
 
-func otherOrDead(t *testing.T, k *Supervisor, old *Kernel) (*Kernel, error) {
+// awaitOther waits for another kernel than old, or for the error of having none.
+func awaitOther(t *testing.T, k *Supervisor, old *Kernel) (*Kernel, error) {
 	t.Helper()
 	for {
 		changed := k.Changed()
-		life, err := k.Await(within(t, time.Minute))
-		if err != nil || life != old {
-			return life, err
+		kernel, err := k.Await(within(t, time.Minute))
+		if err != nil || kernel != old {
+			return kernel, err
 		}
 		<-changed
 	}
@@ -215,13 +208,13 @@ func otherOrDead(t *testing.T, k *Supervisor, old *Kernel) (*Kernel, error) {
 
 func TestRestartEndsEvenAKernelThatIgnoresEverything(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		k, life := running(t, Config{Python: find(t, s)})
+		k, kernel := running(t, Config{Python: find(t, s)})
 		stubborn := "import signal\nfor s in (signal.SIGINT, signal.SIGTERM): signal.signal(s, signal.SIG_IGN)\nwhile True: pass"
-		if _, err := life.Client.Send(t.Context(), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{Code: stubborn}); err != nil {
+		if _, err := kernel.Client.Send(t.Context(), jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{Code: stubborn}); err != nil {
 			t.Fatal(err)
 		}
 		for { // until it runs
-			m, err := life.Client.Receive(within(t, 10*time.Second))
+			m, err := kernel.Client.Receive(within(t, 10*time.Second))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,19 +223,20 @@ func TestRestartEndsEvenAKernelThatIgnoresEverything(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if err := k.Restart(within(t, time.Minute), life.ID); err != nil {
+		if err := k.Restart(within(t, time.Minute), kernel.ID); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 15*time.Second {
 			t.Errorf("restart took %s", took)
 		}
-		if next, err := k.Ready(); err != nil || next.ID == life.ID || !life.EndedOnRequest() {
+		if next, err := k.Ready(); err != nil || next.ID == kernel.ID || !kernel.EndedOnRequest() {
 			t.Errorf("after the restart: %v %v", next, err)
 		}
 	})
 }
 
 func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
+	t.Parallel()
 	python := find(t, stacks.Old(t))
 	state := t.TempDir()
 	leftover, err := startProcess(Config{Python: python, WorkDir: state, StateDir: state, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, t.TempDir())
@@ -253,7 +247,7 @@ func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a killed executor leaves: the record and the process, but no supervisor.
+	// A killed executor leaves the record and the process, but no supervisor.
 	if err := endLeftover(state); err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +273,7 @@ func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 	<-bystander.done
 }
 
-func TestFindSaysWhatEachInterpreterLacks(t *testing.T) {
+func TestFindReportsWhatEachInterpreterLacks(t *testing.T) {
 	bare := filepath.Join(t.TempDir(), "python3")
 	if err := os.WriteFile(bare, []byte("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'ipykernel'\" >&2\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -293,7 +287,8 @@ func TestFindSaysWhatEachInterpreterLacks(t *testing.T) {
 	}
 }
 
-func TestKernelThatCannotStartIsSaidSo(t *testing.T) {
+func TestRunReturnsWhyTheFirstKernelCannotStart(t *testing.T) {
+	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "python3")
 	if err := os.WriteFile(broken, []byte("#!/bin/sh\necho 'ImportError: libzmq is broken' >&2\nexit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -306,10 +301,11 @@ func TestKernelThatCannotStartIsSaidSo(t *testing.T) {
 }
 
 func TestAKernelHoldsOutputsForAReaderThatIsBehind(t *testing.T) {
+	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		_, life := running(t, Config{Python: find(t, s)})
+		_, kernel := running(t, Config{Python: find(t, s)})
 		// Set by ipykernel's own thread, soon after the kernel is ready.
-		got := evaluate(t, life, "import time\nsocket = get_ipython().kernel.iopub_thread.socket\nend = time.time() + 10\n"+
+		got := evaluate(t, kernel, "import time\nsocket = get_ipython().kernel.iopub_thread.socket\nend = time.time() + 10\n"+
 			"while socket.getsockopt(23) != 200000 and time.time() < end: time.sleep(0.01)", "socket.getsockopt(23)")
 		if got != "200000" {
 			t.Errorf("the limit is %s", got)

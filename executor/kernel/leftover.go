@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// record names a kernel process beyond doubt: a pid alone may belong to someone
-// else by the time the next executor reads it.
+// record identifies a kernel process. The pid alone is not enough: it may belong to
+// another process when the next executor reads the record.
 type record struct {
 	PID       int    `json:"pid"`
 	StartTime uint64 `json:"start_time"` // clock ticks since boot, /proc/<pid>/stat field 22
@@ -34,8 +34,8 @@ func writeRecord(path string, pid int) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// endLeftover kills the process group of a kernel that outlived an executor
-// which was killed itself. Pdeathsig ends the kernel, but not what it started.
+// endLeftover kills the process group of a killed executor's kernel. Pdeathsig ends the
+// kernel itself, but not what the kernel started.
 func endLeftover(stateDir string) error {
 	data, err := os.ReadFile(recordPath(stateDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,10 +54,10 @@ func endLeftover(stateDir string) error {
 	}
 	start, _, err := processStat(old.PID)
 	if err == nil && start != old.StartTime {
-		return nil // the pid, and so the group's number, was given away again
+		return nil // the pid, and so the group's id, was reused
 	}
-	// With the leader gone its children still form the group, whose number no
-	// new process can get while one of them lives.
+	// The leader's children still form the group, and no new process can get its id
+	// while one of them is running.
 	if err := syscall.Kill(-old.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
 	}
@@ -70,16 +70,16 @@ func processStat(pid int) (start uint64, state byte, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	// The command's name may hold spaces and parentheses: count from the last one.
+	// The command's name may contain spaces and parentheses: count from the last one.
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	if len(fields) < 20 {
-		return 0, 0, fmt.Errorf("short stat of process %d", pid)
+		return 0, 0, fmt.Errorf("the stat of process %d is too short", pid)
 	}
 	start, err = strconv.ParseUint(string(fields[19]), 10, 64)
 	return start, fields[0][0], err
 }
 
-// bootID tells boots apart; start times begin anew with each.
+// bootID identifies the boot, which start times count from.
 func bootID() string {
 	data, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return string(bytes.TrimSpace(data))

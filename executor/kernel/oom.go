@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// oomSources count the processes killed for want of memory: the cgroup's own
-// (v2), and the whole machine's.
+// oomSources are the files that count processes killed because memory ran out: in the
+// cgroup (v2) and on the machine.
 var oomSources = []string{"/sys/fs/cgroup/memory.events", "/proc/vmstat"}
 
-// oomCounter tells whether the system killed for want of memory since it was made.
+// oomCounter holds the counts of oomSources at its start.
 type oomCounter map[string]uint64
 
 func newOOMCounter() oomCounter {
@@ -24,6 +24,7 @@ func newOOMCounter() oomCounter {
 	return c
 }
 
+// rose reports whether the system has killed a process because memory ran out.
 func (c oomCounter) rose() bool {
 	for path, before := range c {
 		if now, ok := oomKills(path); ok && now > before {

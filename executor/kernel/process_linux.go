@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownSession makes the process leader of a new session and has Linux kill it
-// when the executor dies, even by SIGKILL: an orphan would go on running code
-// that nobody logs and keep the GPU's memory.
+// ownSession makes the process the leader of a new session and has Linux kill it when
+// the executor dies, even by SIGKILL. An orphan would run code that nobody records, and
+// keep the GPU's memory.
 func ownSession() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,8 +4,8 @@ package kernel
 
 import "syscall"
 
-// ownSession makes the process leader of a new session. Only Linux can also tie
-// its life to the executor's; elsewhere ipykernel's own watch of its parent must do.
+// ownSession makes the process the leader of a new session. Only Linux can also end it
+// with the executor; elsewhere ipykernel itself notices that its parent is gone.
 func ownSession() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true}
 }

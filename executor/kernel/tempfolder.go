@@ -15,11 +15,11 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// runtimePrefix begins the name of a life's own folder in the temp folder.
+// runtimePrefix begins the name of a kernel's own folder in the temp folder.
 const runtimePrefix = "colab-relay-"
 
-// ownerOf is what tells this executor's folders in the temp folder from another's. It is
-// made of the instance id, which no other state dir has; without one it is empty.
+// ownerOf marks this executor's folders in the temp folder. It is derived from the
+// instance id, which belongs to one state directory, and empty without one.
 func ownerOf(instanceID string) string {
 	if instanceID == "" {
 		return ""
@@ -28,16 +28,16 @@ func ownerOf(instanceID string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// runtimeDir is a short private folder for one life's connection file and
-// sockets: a path under the work directory could pass the 107 bytes a socket's may have.
+// runtimeDir makes a private folder for a kernel's connection file and sockets. It is
+// not in the work directory, because the path of a socket has at most 107 bytes.
 func runtimeDir(owner string) (string, error) {
 	return os.MkdirTemp("", runtimePrefix+owner+"-")
 }
 
-// removeRemains removes what kernels of this executor left in the temp folder when they
-// or it were killed: the folders of their sockets, and the files of saves that did not
-// end. No kernel of this executor runs meanwhile. A file of a save that did end stays:
-// the relay may still fetch it.
+// removeRemains removes what killed kernels of this executor left in the temp folder: the
+// folders of their sockets, and the files of unfinished saves. It keeps the files of
+// finished saves, because the relay may still download them. No kernel of this executor
+// may be running.
 func removeRemains(owner string) error {
 	if owner == "" {
 		return nil
@@ -55,7 +55,7 @@ func removeRemainsIn(temp, owner string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for what killed kernels left: %w", err)
+		return fmt.Errorf("looking for files of killed kernels: %w", err)
 	}
 	defer f.Close()
 	var faults []error
@@ -70,7 +70,7 @@ func removeRemainsIn(temp, owner string) error {
 			return errors.Join(faults...)
 		}
 		if err != nil {
-			return errors.Join(append(faults, fmt.Errorf("looking for what killed kernels left: %w", err))...)
+			return errors.Join(append(faults, fmt.Errorf("looking for files of killed kernels: %w", err))...)
 		}
 	}
 }
@@ -86,8 +86,8 @@ func isRemains(path, name, owner string) bool {
 	return false
 }
 
-// isOwnFolder reports whether path is a folder, and no link to one, of this user's: in a
-// shared temp folder anybody may take any name.
+// isOwnFolder reports whether path is a folder of this user and not a link. In a shared
+// temp folder, other users may have made one of that name.
 func isOwnFolder(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() {

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/shared/contract"
 )
 
-func TestOnlyWhatIsSurelyOursIsRemoved(t *testing.T) {
+func TestOnlyRemainsOfThisExecutorAreRemoved(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	mine, theirs := ownerOf("instance-1"), ownerOf("instance-2")
@@ -21,7 +23,7 @@ func TestOnlyWhatIsSurelyOursIsRemoved(t *testing.T) {
 		}
 	}
 	var want []string
-	for name, stays := range map[string]bool{
+	for name, kept := range map[string]bool{
 		"colab-relay-" + mine + "-1/kernel.json":                               false,
 		"colab-relay-" + mine + "-2/deep/er":                                   false,
 		"colab-relay-" + theirs + "-1/kernel.json":                             true,
@@ -37,7 +39,7 @@ func TestOnlyWhatIsSurelyOursIsRemoved(t *testing.T) {
 		path := filepath.Join(temp, name)
 		must(os.MkdirAll(filepath.Dir(path), 0o700))
 		must(os.WriteFile(path, nil, 0o600))
-		if stays {
+		if kept {
 			want = append(want, path)
 		}
 	}
@@ -61,7 +63,7 @@ func TestOnlyWhatIsSurelyOursIsRemoved(t *testing.T) {
 	}
 	slices.Sort(got)
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("left are\n%q, want\n%q", got, want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("remaining files (-want +got):\n%s", diff)
 	}
 }

@@ -8,16 +8,15 @@ import (
 	"colabrelay/shared/kernelpy"
 )
 
-// iopubLimit is how many messages the kernel holds for a reader that is behind. It is
-// no memory taken ahead; the reader drops, and counts, long before that many of a size
-// that matters.
+// iopubLimit is how many messages the kernel holds for a reader that is behind. It
+// allocates no memory in advance. Of big messages, the reader drops and counts some long
+// before that.
 const iopubLimit = 200_000
 
-// tune asks a new kernel to hold more outputs. A kernel of another kind that can't is
-// as good as one that was not asked.
-func (l *Kernel) tune(ctx context.Context) error {
+// tune has a new kernel hold more outputs. A kernel of another kind may ignore it.
+func (k *Kernel) tune(ctx context.Context) error {
 	call := kernelpy.Call{Function: "tune.hold_outputs", Arguments: []any{iopubLimit}, Delivery: kernelpy.Reply}
-	_, err := l.Client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
+	_, err := k.Client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Silent:          true,
 		UserExpressions: map[string]string{"tune": call.Code(true)},
 	})
