@@ -55,7 +55,7 @@ func (e *examination) network(ctx context.Context) bool {
 	}
 	addresses, err := net.DefaultResolver.LookupHost(ctx, u.Hostname())
 	if err != nil {
-		e.problem(e.bad, e.runtime.Name, e.client.Lost(ctx, err))
+		e.problem(e.bad, e.runtime.Name, e.client.TransportError(ctx, err))
 		return false
 	}
 	port := u.Port()
@@ -64,7 +64,7 @@ func (e *examination) network(ctx context.Context) bool {
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		e.problem(e.bad, e.runtime.Name, e.client.Lost(ctx, err))
+		e.problem(e.bad, e.runtime.Name, e.client.TransportError(ctx, err))
 		return false
 	}
 	conn.Close()

@@ -34,7 +34,7 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 		return &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("there is no blob %.80q", sha), Hint: "take the sha256 from the execution's events"}
 	}
 	if blob.Bytes < 0 || blob.Bytes > MaxBlobBytes {
-		return badForm(fmt.Sprintf("the executor names a blob of %d bytes, and it keeps none over %d", blob.Bytes, MaxBlobBytes), nil)
+		return breaksBounds(fmt.Sprintf("the executor names a blob of %d bytes, and it keeps none over %d", blob.Bytes, MaxBlobBytes), nil)
 	}
 	path = strings.Replace(path, "{sha256}", sha, 1)
 	whole := sha256.New()
@@ -45,7 +45,7 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 		}
 		offset += int64(len(part))
 		if offset > blob.Bytes || len(part) == 0 && offset < blob.Bytes {
-			return badForm(fmt.Sprintf("the blob does not have the %d bytes that the executor named", blob.Bytes), nil)
+			return breaksBounds(fmt.Sprintf("the blob does not have the %d bytes that the executor named", blob.Bytes), nil)
 		}
 		whole.Write(part)
 		if _, err := w.Write(part); err != nil {
@@ -65,7 +65,7 @@ func (c *Client) blobPart(ctx context.Context, path string, offset, left int64) 
 	query := url.Values{}
 	query.Set("offset", strconv.FormatInt(offset, 10))
 	query.Set("length", strconv.FormatInt(min(max(left, 1), contract.MaxBlobPart), 10))
-	j := &job{client: c, build: get(path, query)}
-	got, err := c.retry(ctx, always, func() (answer, error) { return j.try(ctx) })
+	j := &attempts{client: c, build: get(path, query)}
+	got, err := c.retry(ctx, idempotent, func() (answer, error) { return j.try(ctx) })
 	return got.body, err
 }

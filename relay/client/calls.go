@@ -24,16 +24,16 @@ import (
 // secret: any signed call does.
 func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 	var health contract.Health
-	ctx, dog := watch(ctx, c.patience.answer)
-	defer dog.stop()
-	req, _ := c.newRequest(ctx, request{method: http.MethodGet, path: contract.PathHealth}, dog)
-	res, raw, err := c.roundTrip(req, dog, nil)
+	ctx, timer := startStallTimer(ctx, c.timeouts.answer)
+	defer timer.stop()
+	req, _ := c.newRequest(ctx, request{method: http.MethodGet, path: contract.PathHealth}, timer)
+	res, raw, err := c.roundTrip(req, timer, nil)
 	if err != nil {
-		return health, c.lost(ctx, err, false)
+		return health, c.transportError(ctx, err, false)
 	}
 	body, err := decompress(raw, res.Header.Get("Content-Encoding"), maxAnswerBytes)
 	if err != nil || res.StatusCode != http.StatusOK || json.Unmarshal(body, &health) != nil || health.Status != "ok" {
-		return contract.Health{}, c.foreign(res, raw, err)
+		return contract.Health{}, c.unverified(res, raw, err)
 	}
 	clean(&health)
 	health.Version = release(health.Version)
@@ -46,27 +46,27 @@ func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 // SignedHealth asks how the executor is, with a signature both ways: what is shown of an
 // executor comes from here, as anybody on the way can write what Health reads.
 func (c *Client) SignedHealth(ctx context.Context) (contract.Health, error) {
-	health, err := call[contract.Health](ctx, c, always, get(contract.PathHealth, nil))
+	health, err := call[contract.Health](ctx, c, idempotent, get(contract.PathHealth, nil))
 	health.Version = release(health.Version)
 	return health, err
 }
 
 // Probe asks what machine it is.
 func (c *Client) Probe(ctx context.Context) (contract.Probe, error) {
-	return call[contract.Probe](ctx, c, always, get(contract.PathProbe, nil))
+	return call[contract.Probe](ctx, c, idempotent, get(contract.PathProbe, nil))
 }
 
 // Kernel asks how the kernel is.
 func (c *Client) Kernel(ctx context.Context) (contract.Kernel, error) {
-	return call[contract.Kernel](ctx, c, always, get(contract.PathKernel, nil))
+	return call[contract.Kernel](ctx, c, idempotent, get(contract.PathKernel, nil))
 }
 
 // CurrentKernel is Kernel, but waits for a kernel that is starting, and fails with
 // kernel_dead where there is none.
 func (c *Client) CurrentKernel(ctx context.Context) (contract.Kernel, error) {
-	j := &job{client: c, build: get(contract.PathKernel, nil)}
+	j := &attempts{client: c, build: get(contract.PathKernel, nil)}
 	var k contract.Kernel
-	_, err := c.retry(ctx, always, func() (answer, error) {
+	_, err := c.retry(ctx, idempotent, func() (answer, error) {
 		got, err := j.try(ctx)
 		if err == nil {
 			err = read(got.body, &k)
@@ -86,23 +86,23 @@ func (c *Client) CurrentKernel(ctx context.Context) (contract.Kernel, error) {
 // new one is ready. When another one is current, as after an earlier try, it does
 // nothing and gives that one: a kernel is not restarted twice.
 func (c *Client) RestartKernel(ctx context.Context, kernelID string) (contract.Kernel, error) {
-	return call[contract.Kernel](ctx, c, always, c.post(contract.PathKernelRestart, kernelRef(kernelID)))
+	return call[contract.Kernel](ctx, c, idempotent, c.post(contract.PathKernelRestart, kernelRef(kernelID)))
 }
 
 // Variables lists the user's variables.
 func (c *Client) Variables(ctx context.Context) (contract.Variables, error) {
-	return call[contract.Variables](ctx, c, always, get(contract.PathVariables, nil))
+	return call[contract.Variables](ctx, c, idempotent, get(contract.PathVariables, nil))
 }
 
 // Inspect describes one variable.
 func (c *Client) Inspect(ctx context.Context, name string) (contract.Inspection, error) {
-	return call[contract.Inspection](ctx, c, always, get(contract.PathInspect, url.Values{"name": {name}}))
+	return call[contract.Inspection](ctx, c, idempotent, get(contract.PathInspect, url.Values{"name": {name}}))
 }
 
 // Cleanup deletes the user's variables in the kernel called kernelID and frees memory.
 // Where another kernel is current, it is left as it is, and the answer is conflict.
 func (c *Client) Cleanup(ctx context.Context, kernelID string) (contract.Cleanup, error) {
-	return call[contract.Cleanup](ctx, c, unsent, c.post(contract.PathCleanup, kernelRef(kernelID)))
+	return call[contract.Cleanup](ctx, c, ifUnsent, c.post(contract.PathCleanup, kernelRef(kernelID)))
 }
 
 func kernelRef(id string) []byte {
@@ -120,7 +120,7 @@ func (c *Client) List(ctx context.Context, limit int) (contract.ExecutionList, e
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
-	return call[contract.ExecutionList](ctx, c, always, get(contract.PathExecutions, query))
+	return call[contract.ExecutionList](ctx, c, idempotent, get(contract.PathExecutions, query))
 }
 
 // Execution reads an execution's events from offset on, waiting up to wait (at most
@@ -132,7 +132,7 @@ func (c *Client) Execution(ctx context.Context, id string, offset int64, wait ti
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	return c.events(ctx, reading{path: path, offset: offset, wait: wait, maxBytes: maxBytes})
+	return c.events(ctx, eventQuery{path: path, offset: offset, wait: wait, maxBytes: maxBytes})
 }
 
 // decimal is d in seconds, as the contract writes waits.
@@ -144,7 +144,7 @@ func (c *Client) Interrupt(ctx context.Context, id string) (contract.Execution, 
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	return call[contract.Execution](ctx, c, always, c.post(path, nil))
+	return call[contract.Execution](ctx, c, idempotent, c.post(path, nil))
 }
 
 // Input answers a waiting input().
@@ -157,12 +157,12 @@ func (c *Client) Input(ctx context.Context, id, text string) (contract.Execution
 	if err != nil {
 		return contract.Execution{}, fmt.Errorf("writing an input: %w", err)
 	}
-	return call[contract.Execution](ctx, c, unsent, c.post(path, body))
+	return call[contract.Execution](ctx, c, ifUnsent, c.post(path, body))
 }
 
 // Shutdown ends kernel, tunnel and executor.
 func (c *Client) Shutdown(ctx context.Context) (contract.Shutdown, error) {
-	return call[contract.Shutdown](ctx, c, unsent, c.post(contract.PathShutdown, nil))
+	return call[contract.Shutdown](ctx, c, ifUnsent, c.post(contract.PathShutdown, nil))
 }
 
 func get(path string, query url.Values) func() request {

@@ -43,19 +43,19 @@ type Client struct {
 	transport http.RoundTripper
 	log       *slog.Logger
 	onAttempt func(err error)
-	patience  patience
+	timeouts  timeouts
 	offset    atomic.Int64 // nanoseconds the executor's clock is ahead of ours
 	instance  atomic.Pointer[contract.Instance]
 	maxAnswer int64         // maxAnswerBytes, but in tests
 	asking    chan struct{} // holds one while the first call that needs the instance asks for it
 }
 
-// patience is how long a try may make no progress.
-type patience struct {
+// timeouts is how long a try may make no progress.
+type timeouts struct {
 	answer time.Duration // until the first byte of an answer, beyond what was asked to wait
 	stall  time.Duration // between two pieces of a body, either way
-	// contact is contactTime, less in tests.
-	contact time.Duration
+	// contact is reachLimit, less in tests.
+	reach time.Duration
 }
 
 // New makes a Client. It opens no connection.
@@ -73,7 +73,7 @@ func New(cfg Config) (*Client, error) {
 		transport: cfg.Transport,
 		log:       cfg.Log,
 		onAttempt: cfg.OnAttempt,
-		patience:  patience{answer: 20 * time.Second, stall: 20 * time.Second, contact: contactTime},
+		timeouts:  timeouts{answer: 20 * time.Second, stall: 20 * time.Second, reach: reachLimit},
 		maxAnswer: maxAnswerBytes,
 		asking:    make(chan struct{}, 1),
 	}

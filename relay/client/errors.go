@@ -51,21 +51,21 @@ func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
 // Unwrap is the cause; context.Canceled and context.DeadlineExceeded are found here.
 func (e *Error) Unwrap() error { return e.Err }
 
-// newCell is the step most hints end with.
-const newCell = "run the executor's cell in Colab again; if it prints a pairing string, run `relay pair` on this computer and paste it there"
+// rerunCell is the step most hints end with.
+const rerunCell = "run the executor's cell in Colab again; if it prints a pairing string, run `relay pair` on this computer and paste it there"
 
 var hints = map[Kind]string{
-	KindUnreachable:   "check that this computer is online and that the executor is running: " + newCell,
-	KindNoSuchHost:    "check that this computer is online; if the address is an old one, " + newCell,
-	KindTunnelOffline: "the VM has ended or the executor's cell was stopped: " + newCell,
+	KindUnreachable:   "check that this computer is online and that the executor is running: " + rerunCell,
+	KindNoSuchHost:    "check that this computer is online; if the address is an old one, " + rerunCell,
+	KindTunnelOffline: "the VM has ended or the executor's cell was stopped: " + rerunCell,
 	KindTunnelQuota:   "see the usage page of the tunnel's account; wait for the new month, take another plan or account, or start the executor with another --tunnel",
-	KindTunnelError:   "try again in a minute; if it stays, " + newCell,
+	KindTunnelError:   "try again in a minute; if it stays, " + rerunCell,
 	KindRateLimited:   "wait a minute, then call again; if that does not help, the secret is wrong: run `relay pair` on this computer and paste what the executor's cell printed",
 	KindWrongSecret:   "this computer and the executor hold different secrets: run `relay pair` on this computer and paste what the executor's cell printed, or set COLAB_SECRET to the executor's EXECUTOR_SECRET",
-	KindNotExecutor:   "check COLAB_URL, or pair again: " + newCell,
+	KindNotExecutor:   "check COLAB_URL, or pair again: " + rerunCell,
 	KindBadAnswer:     "a proxy or virus scanner between this computer and the VM changes traffic: try another network, or an address with https",
 	KindWrongProtocol: "use a relay and an executor of the same release",
-	KindTimeout:       "try again; if it stays, look at the executor's cell in Colab: " + newCell,
+	KindTimeout:       "try again; if it stays, look at the executor's cell in Colab: " + rerunCell,
 }
 
 // problem is an Error of kind with its usual hint.
@@ -73,8 +73,8 @@ func problem(kind Kind, message string, err error) *Error {
 	return &Error{Kind: kind, Message: plain.Line(message), Hint: hints[kind], Err: err}
 }
 
-// stepped is a problem whose next step is another than its kind's usual one.
-func stepped(kind Kind, message, step string, err error) *Error {
+// problemWithHint is a problem whose next step is another than its kind's usual one.
+func problemWithHint(kind Kind, message, step string, err error) *Error {
 	e := problem(kind, message, err)
 	e.Hint = step
 	return e

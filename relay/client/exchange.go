@@ -39,9 +39,9 @@ type request struct {
 type answer struct {
 	body     []byte // decompressed
 	instance contract.Instance
-	// unproven is how many bytes of request.into came of an answer that was cut: its
+	// unverified is how many bytes of request.into came of an answer that was cut: its
 	// head was signed, and nothing says that these bytes are the executor's.
-	unproven int
+	unverified int
 }
 
 // try sends r once and logs how it went. Where the executor refused, the answer
@@ -50,7 +50,7 @@ func (c *Client) try(ctx context.Context, r request) (answer, error) {
 	started := time.Now()
 	got, requestID, err := c.exchange(ctx, r)
 	err = c.byProtocol(ctx, err)
-	note(ctx, err)
+	recordAttempt(ctx, err)
 	attrs := []any{"method", r.method, "path", r.path, "request_id", requestID, "bytes", len(got.body), "dur", time.Since(started)}
 	if err != nil {
 		attrs = append(attrs, "err", err.Error())
@@ -63,21 +63,21 @@ func (c *Client) try(ctx context.Context, r request) (answer, error) {
 }
 
 func (c *Client) exchange(ctx context.Context, r request) (got answer, requestID string, err error) {
-	ctx, dog := watch(ctx, r.wait+c.patience.answer)
-	defer dog.stop()
+	ctx, timer := startStallTimer(ctx, r.wait+c.timeouts.answer)
+	defer timer.stop()
 	var sent atomic.Bool
-	req, body := c.newRequest(traceSent(ctx, &sent), r, dog)
+	req, body := c.newRequest(traceSent(ctx, &sent), r, timer)
 	signature, err := c.signer.SignRequest(req, body, c.now())
 	if err != nil {
 		return answer{}, "", problem(KindNotExecutor, "the request could not be signed", err)
 	}
-	res, raw, err := c.roundTrip(req, dog, r.into)
+	res, raw, err := c.roundTrip(req, timer, r.into)
 	if err != nil {
-		return answer{unproven: c.prefix(res, raw, r.into, signature)}, "", c.lost(ctx, err, sent.Load())
+		return answer{unverified: c.prefix(res, raw, r.into, signature)}, "", c.transportError(ctx, err, sent.Load())
 	}
 	requestID = res.Header.Get(contract.HeaderRequestID)
 	if err := c.signer.VerifyResponse(res, raw, signature); err != nil {
-		return answer{}, requestID, c.foreign(res, raw, err)
+		return answer{}, requestID, c.unverified(res, raw, err)
 	}
 	got, err = c.open(res, raw, r.into)
 	return got, requestID, err
@@ -94,7 +94,7 @@ func traceSent(ctx context.Context, sent *atomic.Bool) context.Context {
 }
 
 // newRequest makes an unsigned request of r and gives the bytes of its body.
-func (c *Client) newRequest(ctx context.Context, r request, dog *watchdog) (*http.Request, []byte) {
+func (c *Client) newRequest(ctx context.Context, r request, timer *stallTimer) (*http.Request, []byte) {
 	target := c.base
 	target.Path, target.RawQuery = r.path, r.query.Encode()
 	req := (&http.Request{Method: r.method, URL: &target, Host: target.Host, Header: http.Header{}}).WithContext(ctx)
@@ -120,7 +120,7 @@ func (c *Client) newRequest(ctx context.Context, r request, dog *watchdog) (*htt
 	}
 	req.ContentLength = int64(len(body))
 	req.GetBody = func() (io.ReadCloser, error) {
-		return io.NopCloser(progressReader{bytes.NewReader(body), dog, r.wait + c.patience.answer}), nil
+		return io.NopCloser(progressReader{bytes.NewReader(body), timer, r.wait + c.timeouts.answer}), nil
 	}
 	req.Body, _ = req.GetBody()
 	return req, body
@@ -129,14 +129,14 @@ func (c *Client) newRequest(ctx context.Context, r request, dog *watchdog) (*htt
 // roundTrip sends req and reads the answer's body, a part of a file into into. It goes
 // to the transport directly: http.Client would follow redirects, and put the query
 // into its errors. On an error the body is what came before it.
-func (c *Client) roundTrip(req *http.Request, dog *watchdog, into []byte) (*http.Response, []byte, error) {
+func (c *Client) roundTrip(req *http.Request, timer *stallTimer, into []byte) (*http.Response, []byte, error) {
 	res, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer res.Body.Close()
-	dog.progress(c.patience.stall)
-	from := progressReader{res.Body, dog, c.patience.stall}
+	timer.progress(c.timeouts.stall)
+	from := progressReader{res.Body, timer, c.timeouts.stall}
 	if into != nil && isPart(res) {
 		n, err := fill(into, from)
 		return res, into[:n], err

@@ -153,7 +153,7 @@ func TestStalledAnswerTimesOut(t *testing.T) {
 				return true
 			})
 			c := e.client(t)
-			c.patience = patience{answer: 80 * time.Millisecond, stall: 80 * time.Millisecond}
+			c.timeouts = timeouts{answer: 80 * time.Millisecond, stall: 80 * time.Millisecond}
 			_, err := c.Health(t.Context())
 			wantKind(t, err, KindTimeout)
 		})
@@ -174,7 +174,7 @@ func TestSlowBodyThatMovesIsNotCut(t *testing.T) {
 		return true
 	})
 	c := e.client(t)
-	c.patience = patience{answer: 500 * time.Millisecond, stall: 500 * time.Millisecond} // the whole takes 700 ms
+	c.timeouts = timeouts{answer: 500 * time.Millisecond, stall: 500 * time.Millisecond} // the whole takes 700 ms
 	if _, err := c.Health(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestLongPollMayTakeItsWait(t *testing.T) {
 		return 200, contract.Execution{ExecutionID: "e"}
 	}
 	c := e.client(t)
-	c.patience.answer = 50 * time.Millisecond
+	c.timeouts.answer = 50 * time.Millisecond
 	if _, err := c.Execution(t.Context(), "e", 0, time.Second, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func TestCutsInTheMiddle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, runs := newRunningExecutor(t)
 			c, network, failures := proxied(t, e)
-			c.patience = patience{answer: 300 * time.Millisecond, stall: 300 * time.Millisecond}
+			c.timeouts = timeouts{answer: 300 * time.Millisecond, stall: 300 * time.Millisecond}
 			if _, err := c.Kernel(t.Context()); err != nil {
 				t.Fatal(err)
 			}

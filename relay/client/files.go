@@ -23,13 +23,13 @@ func (c *Client) FilesAfter(ctx context.Context, path, after string) (contract.F
 	if after != "" {
 		query.Set("after", after)
 	}
-	return call[contract.Files](ctx, c, always, get(contract.PathFiles, query))
+	return call[contract.Files](ctx, c, idempotent, get(contract.PathFiles, query))
 }
 
 // Stat says what path is; with digest also its SHA-256, when that is known after wait
 // (at most contract.MaxWait).
 func (c *Client) Stat(ctx context.Context, path string, digest bool, wait time.Duration) (contract.FileStat, error) {
-	return call[contract.FileStat](ctx, c, always, func() request {
+	return call[contract.FileStat](ctx, c, idempotent, func() request {
 		query := url.Values{"path": {path}}
 		if !digest {
 			return request{method: http.MethodGet, path: contract.PathStat, query: query}
@@ -68,7 +68,7 @@ func (c *Client) Content(ctx context.Context, p Part, buf []byte) (n int, err er
 		return request{method: http.MethodGet, path: contract.PathContent, query: query, into: buf, wait: slowRead}
 	})
 	if err != nil {
-		return got.unproven, err
+		return got.unverified, err
 	}
 	return len(got.body), nil
 }
@@ -89,7 +89,7 @@ func (c *Client) StartUpload(ctx context.Context, u contract.UploadStart) (contr
 	if err != nil {
 		return contract.Upload{}, fmt.Errorf("writing the start of an upload: %w", err)
 	}
-	return finish[contract.Upload](ctx, &job{client: c, build: c.post(contract.PathUploads, body), moves: true}, always)
+	return finish[contract.Upload](ctx, &attempts{client: c, build: c.post(contract.PathUploads, body), moves: true}, idempotent)
 }
 
 // PutPart sends body, at most contract.MaxFilePart bytes, as the file's bytes from
@@ -129,7 +129,7 @@ func (c *Client) askUpload(ctx context.Context, method, route, id string, wait t
 	if err != nil {
 		return contract.Upload{}, err
 	}
-	return call[contract.Upload](ctx, c, always, func() request {
+	return call[contract.Upload](ctx, c, idempotent, func() request {
 		wait := fitWait(ctx, wait)
 		return request{method: method, path: path, query: url.Values{"wait_seconds": {decimal(wait)}}, wait: wait}
 	})

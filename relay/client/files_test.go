@@ -180,7 +180,7 @@ func TestAStalledAnswerIsACutOne(t *testing.T) {
 		return true
 	})
 	c := e.client(t)
-	c.patience.stall = 500 * time.Millisecond
+	c.timeouts.stall = 500 * time.Millisecond
 	buf := make([]byte, len(content))
 	n, err := c.Content(t.Context(), Part{"f", "e", 0}, buf)
 	if wantKind(t, err, KindTimeout); n != 40_000 || !bytes.Equal(buf[:n], content[:n]) {
@@ -327,9 +327,9 @@ func (s stranger) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // Whatever a stranger answers, cut or whole, none of it is content, not even
-// unproven, and nothing is written past the caller's memory.
+// unverified, and nothing is written past the caller's memory.
 func FuzzContentOfAStranger(f *testing.F) {
-	signature := foreignAnswers["forged"].header
+	signature := unsignedAnswers["forged"].header
 	f.Add(200, contentBytes, "", []byte("hello"), int64(10), true)
 	f.Add(200, contentBytes, "", []byte("hello, and more than was asked for"), int64(-1), false)
 	f.Add(200, contentBytes, "gzip", gzipped([]byte("hello")), int64(29), false)

@@ -16,8 +16,8 @@ func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.C
 	if err != nil {
 		return nil, fmt.Errorf("writing a manifest: %w", err)
 	}
-	j := &job{client: c, build: c.post(contract.PathCompare, body), moves: true} // it only asks
-	got, err := finish[contract.Comparison](ctx, j, always)
+	j := &attempts{client: c, build: c.post(contract.PathCompare, body), moves: true} // it only asks
+	got, err := finish[contract.Comparison](ctx, j, idempotent)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.C
 // PutBatch sends a batch that AppendIndex made of n files. It may be sent as often as
 // one likes: what is in its place already stays there.
 func (c *Client) PutBatch(ctx context.Context, batch []byte, n int) ([]contract.BatchedFile, error) {
-	got, err := call[contract.BatchAnswer](ctx, c, always, func() request {
+	got, err := call[contract.BatchAnswer](ctx, c, idempotent, func() request {
 		return request{method: http.MethodPost, path: contract.PathUploadBatch, body: batch, batch: true, wait: slowAction}
 	})
 	if err != nil {
@@ -49,8 +49,8 @@ func (c *Client) Contents(ctx context.Context, paths []string) (files []contract
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing a list of paths: %w", err)
 	}
-	j := &job{client: c, build: c.post(contract.PathContents, body), moves: true} // it only asks
-	got, err := j.finish(ctx, always)
+	j := &attempts{client: c, build: c.post(contract.PathContents, body), moves: true} // it only asks
+	got, err := j.finish(ctx, idempotent)
 	if err != nil {
 		return nil, nil, err
 	}

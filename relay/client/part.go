@@ -24,7 +24,7 @@ func isPart(res *http.Response) bool {
 		res.Header.Get("Content-Encoding") == encodingPlain
 }
 
-// prefix is how many bytes of an answer that was cut may be handed out as unproven:
+// prefix is how many bytes of an answer that was cut may be handed out as unverified:
 // those of a part of a file whose head the executor signed for this request. So a
 // tunnel's error page, or another answer's body, is never taken for one.
 func (c *Client) prefix(res *http.Response, raw, into []byte, signature string) int {

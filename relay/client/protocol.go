@@ -45,5 +45,5 @@ func otherProtocol(theirs int) *Error {
 		message = fmt.Sprintf("the executor speaks protocol %d and this relay protocol %d: the executor on the VM is the older one", theirs, contract.Protocol)
 		step = "update the executor: run the cell of this relay's release in Colab (`relay bootstrap` prints it)"
 	}
-	return stepped(KindWrongProtocol, message, step, nil)
+	return problemWithHint(KindWrongProtocol, message, step, nil)
 }

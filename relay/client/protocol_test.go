@@ -69,7 +69,7 @@ func TestAHealthThatIsNotAnsweredChangesNothing(t *testing.T) {
 		writeJSON(w, http.StatusUnauthorized, refusalBody(contract.CodeUnauthorized))
 		return true
 	})
-	c.patience.answer = 100 * time.Millisecond
+	c.timeouts.answer = 100 * time.Millisecond
 	_, err := c.Kernel(t.Context())
 	wantKind(t, err, KindWrongSecret)
 }

@@ -21,8 +21,8 @@ const maxBadAnswers = 3
 // answers to it so far that were changed on their way.
 type policy func(err error, bad int) bool
 
-// always suits calls that do no harm when they are done twice.
-func always(err error, bad int) bool {
+// idempotent suits calls that do no harm when they are done twice.
+func idempotent(err error, bad int) bool {
 	if refused := refusal(err); refused != nil {
 		return passing(refused)
 	}
@@ -43,12 +43,12 @@ func always(err error, bad int) bool {
 // try: the way was broken, or the executor asked to wait. An answer that was changed
 // on its way is no such error: the next one would be changed as well. Whether the
 // caller's own ctx has ended is the caller's to look at.
-func Transient(err error) bool { return always(err, maxBadAnswers) }
+func Transient(err error) bool { return idempotent(err, maxBadAnswers) }
 
-// unsent suits calls that must not be done twice: again only after a try that
+// ifUnsent suits calls that must not be done twice: again only after a try that
 // surely did nothing.
-func unsent(err error, bad int) bool {
-	return always(err, bad) && !mayHaveArrived(err)
+func ifUnsent(err error, bad int) bool {
+	return idempotent(err, bad) && !mayHaveArrived(err)
 }
 
 // passing reports whether a refusal goes away by itself within moments. Others that
@@ -66,15 +66,15 @@ func passing(refused *contract.Error) bool {
 }
 
 // retry calls try until it succeeds, again says no, or ctx ends, with a jittered
-// exponential pause between. AwaitContact says when it gives up earlier.
+// exponential pause between. WithReachLimit says when it gives up earlier.
 func (c *Client) retry(ctx context.Context, again policy, try func() (answer, error)) (answer, error) {
 	var last error
 	bad, sent := 0, false
-	pauses := c.newPauses(ctx)
+	delays := c.newRetryDelays(ctx)
 	got, err := backoff.Retry(ctx, func() (answer, error) {
 		began := time.Now()
 		got, err := try()
-		pauses.took = time.Since(began)
+		delays.took = time.Since(began)
 		sent = sent || mayHaveArrived(err)
 		var e *Error
 		if errors.As(err, &e) && e.Kind == KindBadAnswer {
@@ -90,14 +90,14 @@ func (c *Client) retry(ctx context.Context, again policy, try func() (answer, er
 		}
 		last = err
 		return got, err
-	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0))
+	}, backoff.WithBackOff(delays), backoff.WithMaxElapsedTime(0))
 	switch {
 	case err == nil:
 		return got, nil
 	case err == context.Cause(ctx): // it ended during a pause
 		err = ended(ctx, last)
-	case pauses.over:
-		err = pauses.gaveUp(err)
+	case delays.over:
+		err = delays.unreachable(err)
 	}
 	return got, everSent(err, sent)
 }
@@ -123,7 +123,7 @@ func newBackOff() backoff.BackOff {
 
 // once makes a call of the contract that is tried once.
 func (c *Client) once(ctx context.Context, build func() request) (answer, error) {
-	j := &job{client: c, build: build}
+	j := &attempts{client: c, build: build}
 	if err := j.address(ctx); err != nil {
 		return answer{}, err
 	}
@@ -132,11 +132,11 @@ func (c *Client) once(ctx context.Context, build func() request) (answer, error)
 
 // call makes a call of the contract and reads its answer as T.
 func call[T any](ctx context.Context, c *Client, again policy, build func() request) (T, error) {
-	return finish[T](ctx, &job{client: c, build: build}, again)
+	return finish[T](ctx, &attempts{client: c, build: build}, again)
 }
 
 // finish tries until again says no, and reads the answer as T.
-func finish[T any](ctx context.Context, j *job, again policy) (T, error) {
+func finish[T any](ctx context.Context, j *attempts, again policy) (T, error) {
 	var result T
 	got, err := j.finish(ctx, again)
 	if err != nil {
@@ -146,7 +146,7 @@ func finish[T any](ctx context.Context, j *job, again policy) (T, error) {
 }
 
 // finish tries until again says no.
-func (j *job) finish(ctx context.Context, again policy) (answer, error) {
+func (j *attempts) finish(ctx context.Context, again policy) (answer, error) {
 	if err := j.address(ctx); err != nil {
 		return answer{}, err
 	}
@@ -156,7 +156,7 @@ func (j *job) finish(ctx context.Context, again policy) (answer, error) {
 // read reads a signed answer, unless it would take more memory than an executor's does.
 func read(body []byte, into any) error {
 	if err := CheckItems(body, fewerItems); err != nil {
-		return badForm("the executor's answer has more items than any executor gives", err)
+		return breaksBounds("the executor's answer has more items than any executor gives", err)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return problem(KindWrongProtocol, "the executor's answer cannot be read", err)
@@ -165,9 +165,9 @@ func read(body []byte, into any) error {
 	return nil
 }
 
-// badForm is an answer that the executor signed and that breaks a bound.
-func badForm(message string, err error) *Error {
-	e := stepped(KindBadAnswer, message, "the answer is the executor's own: update relay and executor to the same release; if that does not help, do not trust this VM", err)
+// breaksBounds is an answer that the executor signed and that breaks a bound.
+func breaksBounds(message string, err error) *Error {
+	e := problemWithHint(KindBadAnswer, message, "the answer is the executor's own: update relay and executor to the same release; if that does not help, do not trust this VM", err)
 	e.sent = true
 	return e
 }

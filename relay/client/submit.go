@@ -23,16 +23,16 @@ import (
 // Otherwise the refusal, new_instance, is returned, and later submits go to the new
 // one.
 func (c *Client) Submit(ctx context.Context, s contract.Submit) (contract.Execution, error) {
-	return c.submit(ctx, s, &job{client: c, moves: true})
+	return c.submit(ctx, s, &attempts{client: c, moves: true})
 }
 
 // SubmitTo is Submit for one instance and no other. Whichever the client heard of
 // last, every other one refuses with new_instance.
 func (c *Client) SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error) {
-	return c.submit(ctx, s, &job{client: c, pinned: instanceID})
+	return c.submit(ctx, s, &attempts{client: c, pinned: instanceID})
 }
 
-func (c *Client) submit(ctx context.Context, s contract.Submit, j *job) (contract.Execution, error) {
+func (c *Client) submit(ctx context.Context, s contract.Submit, j *attempts) (contract.Execution, error) {
 	if s.RequestID == "" {
 		s.RequestID = rand.Text()
 	}
@@ -40,7 +40,7 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, j *job) (contrac
 		return contract.Execution{}, fmt.Errorf("writing a submit: %w", err)
 	}
 	j.build = func() request { return submitRequest(ctx, s) }
-	e, err := finish[contract.Execution](ctx, j, always)
+	e, err := finish[contract.Execution](ctx, j, idempotent)
 	if errors.Is(err, bounded.ErrTooLong) {
 		return c.submitted(ctx, s.RequestID, err)
 	}

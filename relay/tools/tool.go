@@ -166,7 +166,7 @@ func (r *Relay) guarded(ctx context.Context, t tool, c *call, raw json.RawMessag
 	if ctx.Err() != nil {
 		return nil, cancelledProblem
 	}
-	return t.handle(client.AwaitContact(ctx), c, raw)
+	return t.handle(client.WithReachLimit(ctx), c, raw)
 }
 
 // shown is what becomes of every string of an answer: names of files, and whatever else

@@ -8,7 +8,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// job is one call under way, of one try or several. Use one for one call, from one
+// attempts is one call under way, of one try or several. Use one for one call, from one
 // goroutine.
 //
 // Every request but GET names the executor it is meant for, and that stays the one of
@@ -16,7 +16,7 @@ import (
 // another VM's. A signed refusal that names the executor's present start, or its time,
 // proves that this try did nothing and says what was wrong with it; the job then
 // signs once more, at once.
-type job struct {
+type attempts struct {
 	client *Client
 	build  func() request // a try's request, without the instance
 	// moves says that the call goes on to another instance by itself. It does so only
@@ -30,7 +30,7 @@ type job struct {
 }
 
 // try makes one try, and one more for each thing that a refusal corrects.
-func (j *job) try(ctx context.Context) (answer, error) {
+func (j *attempts) try(ctx context.Context) (answer, error) {
 	corrected := map[contract.Code]bool{}
 	for {
 		got, err := j.once(ctx)
@@ -43,7 +43,7 @@ func (j *job) try(ctx context.Context) (answer, error) {
 	}
 }
 
-func (j *job) once(ctx context.Context) (answer, error) {
+func (j *attempts) once(ctx context.Context) (answer, error) {
 	r := j.build()
 	if r.method != http.MethodGet {
 		r.instance = j.instance
@@ -54,7 +54,7 @@ func (j *job) once(ctx context.Context) (answer, error) {
 // address fixes whom the call is meant for; it comes before the first try. Where nobody
 // has been heard of yet it asks, unless the call is a GET. Of a pinned instance the
 // start may be unknown; the refusal tells it.
-func (j *job) address(ctx context.Context) (err error) {
+func (j *attempts) address(ctx context.Context) (err error) {
 	j.instance = j.client.current()
 	if j.instance.IsZero() && j.build().method != http.MethodGet {
 		if j.instance, err = j.client.firstInstance(ctx); err != nil {
@@ -76,7 +76,7 @@ func (j *job) address(ctx context.Context) (err error) {
 // twice, the first of them to the earlier start, that start took the kernel and the
 // execution that input, interrupt, restart and cleanup name with it; a submit is known
 // by its request_id, and an upload by its file, to the new start as well.
-func (j *job) correct(got answer, refused *contract.Error) bool {
+func (j *attempts) correct(got answer, refused *contract.Error) bool {
 	if refused.ServerTime > 0 {
 		j.client.setClock(time.Unix(refused.ServerTime, 0))
 	}

@@ -13,16 +13,16 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// pageBytes is how much of a foreign page is searched for its error code.
-const pageBytes = 64 << 10
+// maxErrorPage is how much of an unsigned answer is searched for its error code.
+const maxErrorPage = 64 << 10
 
 var (
 	ngrokCode      = regexp.MustCompile(`ERR_NGROK_[0-9]{1,6}`)
 	cloudflareCode = regexp.MustCompile(`(?i)error(?: code)?:?\s*(1[0-9]{3})\b`)
 )
 
-// page is what a tunnel's error code means.
-type page struct {
+// tunnelError is what a tunnel's error code means.
+type tunnelError struct {
 	kind    Kind
 	meaning string
 	step    string // the next step, where the kind's usual one does not fit
@@ -34,9 +34,9 @@ const slower = "wait a minute; ngrok counts all programs that use this account o
 // fromElsewhere is the step where the visitor's address is shut out.
 const fromElsewhere = "start the executor with --allow-cidr that holds this network's public address, or leave --allow-cidr out"
 
-// ngrokPages holds the codes ngrok's edge answers requests with that say more than
+// ngrokErrors holds the codes ngrok's edge answers requests with that say more than
 // "something is wrong" (https://ngrok.com/docs/errors).
-var ngrokPages = map[string]page{
+var ngrokErrors = map[string]tunnelError{
 	"ERR_NGROK_3200": {KindTunnelOffline, "no executor is online at this address", ""},
 	"ERR_NGROK_334":  {KindTunnelOffline, "the address is still held by a VM that is gone", ""},
 	"ERR_NGROK_8012": {KindTunnelOffline, "the tunnel is up but the executor behind it is not", ""},
@@ -51,30 +51,30 @@ var ngrokPages = map[string]page{
 	"ERR_NGROK_6024": {KindTunnelError, "ngrok shows its warning page instead of the executor", "something on the way drops this relay's headers: try another network"},
 }
 
-// cloudflarePages likewise, by the code in the page.
-var cloudflarePages = map[string]page{
+// cloudflareErrors likewise, by the code in the page.
+var cloudflareErrors = map[string]tunnelError{
 	"1033": {KindTunnelOffline, "no executor is online at this address", ""},
 	"1016": {KindTunnelOffline, "the address leads nowhere", ""},
 	"1015": {KindTunnelError, "too many requests a minute", "wait a minute"},
 }
 
-// foreign names an answer that no executor signed for this request. Nothing in it
+// unverified names an answer that no executor signed for this request. Nothing in it
 // is trusted: it decides only which words the user reads and whether a request,
 // with the same request_id, is tried again.
-func (c *Client) foreign(res *http.Response, body []byte, cause error) *Error {
-	e := c.nameForeign(res, body, cause)
+func (c *Client) unverified(res *http.Response, body []byte, cause error) *Error {
+	e := c.classifyUnverified(res, body, cause)
 	e.sent, e.Err = true, cause
 	return e
 }
 
-func (c *Client) nameForeign(res *http.Response, body []byte, cause error) *Error {
+func (c *Client) classifyUnverified(res *http.Response, body []byte, cause error) *Error {
 	switch {
 	case errors.Is(cause, auth.ErrDigest):
 		return problem(KindBadAnswer, "the executor's answer was changed on its way", cause)
 	case errors.Is(cause, auth.ErrBadSignature):
 		return problem(KindBadAnswer, "the answer's signature is not the executor's", cause)
 	}
-	if e := tunnelPage(res, body); e != nil {
+	if e := recogniseTunnelError(res, body); e != nil {
 		return e
 	}
 	host, code := c.base.Host, unsignedCode(res, body)
@@ -93,24 +93,24 @@ func (c *Client) nameForeign(res *http.Response, body []byte, cause error) *Erro
 	return problem(KindNotExecutor, fmt.Sprintf("what answers at %s is no executor (HTTP %d, %s)", host, res.StatusCode, contentType(res)), cause)
 }
 
-// tunnelPage recognises the error page of a tunnel's service; nil for any other.
-func tunnelPage(res *http.Response, body []byte) *Error {
-	head := body[:min(len(body), pageBytes)]
+// recogniseTunnelError recognises the error page of a tunnel's service; nil for any other.
+func recogniseTunnelError(res *http.Response, body []byte) *Error {
+	head := body[:min(len(body), maxErrorPage)]
 	code := res.Header.Get("Ngrok-Error-Code")
 	if code == "" && res.StatusCode >= 400 {
 		code = string(ngrokCode.Find(head))
 	}
 	if ngrokCode.MatchString(code) {
-		return named("ngrok", ngrokCode.FindString(code), ngrokPages)
+		return named("ngrok", ngrokCode.FindString(code), ngrokErrors)
 	}
 	if !strings.EqualFold(res.Header.Get("Server"), "cloudflare") || res.StatusCode < 400 {
 		return nil
 	}
 	if match := cloudflareCode.FindSubmatch(head); match != nil {
-		return named("Cloudflare", string(match[1]), cloudflarePages)
+		return named("Cloudflare", string(match[1]), cloudflareErrors)
 	}
 	if res.StatusCode == 530 { // comes with 1033 or 1016, which the page may hide
-		return named("Cloudflare", "1033", cloudflarePages)
+		return named("Cloudflare", "1033", cloudflareErrors)
 	}
 	if res.StatusCode < 500 {
 		return nil
@@ -118,12 +118,12 @@ func tunnelPage(res *http.Response, body []byte) *Error {
 	return problem(KindTunnelError, fmt.Sprintf("Cloudflare cannot reach the executor (HTTP %d)", res.StatusCode), nil)
 }
 
-func named(service, code string, pages map[string]page) *Error {
+func named(service, code string, pages map[string]tunnelError) *Error {
 	known, ok := pages[code]
 	if !ok {
-		known = page{kind: KindTunnelError, meaning: "its tunnel does not work"}
+		known = tunnelError{kind: KindTunnelError, meaning: "its tunnel does not work"}
 		if service == "ngrok" {
-			known.step = "see https://ngrok.com/docs/errors/" + strings.ToLower(code) + "; if it stays, " + newCell
+			known.step = "see https://ngrok.com/docs/errors/" + strings.ToLower(code) + "; if it stays, " + rerunCell
 		}
 	}
 	e := problem(known.kind, fmt.Sprintf("%s says %s: %s", service, code, known.meaning), nil)
@@ -134,7 +134,7 @@ func named(service, code string, pages map[string]page) *Error {
 // unsignedCode is the code of an error body that is not signed: an executor gives
 // such answers before it knows who asks. Good for a hint, for nothing else.
 func unsignedCode(res *http.Response, body []byte) contract.Code {
-	if res.StatusCode < 400 || len(body) > pageBytes {
+	if res.StatusCode < 400 || len(body) > maxErrorPage {
 		return ""
 	}
 	var claimed contract.ErrorBody

@@ -18,8 +18,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// foreignAnswers are what other programs than an executor answer.
-var foreignAnswers = map[string]struct {
+// unsignedAnswers are what other programs than an executor answer.
+var unsignedAnswers = map[string]struct {
 	status int
 	header map[string]string
 	body   string
@@ -65,7 +65,7 @@ var foreignAnswers = map[string]struct {
 }
 
 func TestForeignAnswersAreNamedAndNeverParsed(t *testing.T) {
-	for name, c := range foreignAnswers {
+	for name, c := range unsignedAnswers {
 		t.Run(name, func(t *testing.T) {
 			e, _ := newRunningExecutor(t)
 			e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -213,16 +213,16 @@ func TestNetworkFaultsAreNamed(t *testing.T) {
 func TestFaultsHaveTheirOwnNextStep(t *testing.T) {
 	c := newClient(t, Config{BaseURL: "https://gone.example", Secret: testSecret(t, testKey)})
 	for want, e := range map[string]*Error{
-		"name service":            c.lost(t.Context(), &net.DNSError{Name: "x", IsTimeout: true}, false),
-		"HTTPS_PROXY":             c.lost(t.Context(), &net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED}, false),
-		"clock":                   c.lost(t.Context(), &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}, false),
-		"proxy":                   c.lost(t.Context(), &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, false),
-		"--allow-cidr":            named("ngrok", "ERR_NGROK_3205", ngrokPages),
-		"minute":                  named("ngrok", "ERR_NGROK_734", ngrokPages),
-		"errors/err_ngrok_4242":   named("ngrok", "ERR_NGROK_4242", ngrokPages),
+		"name service":            c.transportError(t.Context(), &net.DNSError{Name: "x", IsTimeout: true}, false),
+		"HTTPS_PROXY":             c.transportError(t.Context(), &net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED}, false),
+		"clock":                   c.transportError(t.Context(), &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}, false),
+		"proxy":                   c.transportError(t.Context(), &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, false),
+		"--allow-cidr":            named("ngrok", "ERR_NGROK_3205", ngrokErrors),
+		"minute":                  named("ngrok", "ERR_NGROK_734", ngrokErrors),
+		"errors/err_ngrok_4242":   named("ngrok", "ERR_NGROK_4242", ngrokErrors),
 		"update the relay":        otherProtocol(contract.Protocol + 1),
 		"relay bootstrap":         otherProtocol(contract.Protocol - 1),
-		"run the executor's cell": named("ngrok", "ERR_NGROK_3200", ngrokPages),
+		"run the executor's cell": named("ngrok", "ERR_NGROK_3200", ngrokErrors),
 	} {
 		if !strings.Contains(e.Hint, want) {
 			t.Errorf("%v: next step %q, want one that says %q", e, e.Hint, want)
@@ -244,7 +244,7 @@ func TestEveryKindHasAHint(t *testing.T) {
 // Whatever a stranger answers, naming it does not panic, is not taken as signed and
 // says nothing of the answer but a known code.
 func FuzzForeign(f *testing.F) {
-	for _, c := range foreignAnswers {
+	for _, c := range unsignedAnswers {
 		f.Add(c.status, c.header["Ngrok-Error-Code"], c.header["Server"], c.header["Content-Type"], []byte(c.body))
 	}
 	c, err := New(Config{BaseURL: "http://example.com", Secret: testSecret(f, testKey)})
@@ -253,7 +253,7 @@ func FuzzForeign(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, status int, code, server, kind string, body []byte) {
 		res := &http.Response{StatusCode: status, Header: http.Header{"Ngrok-Error-Code": {code}, "Server": {server}, "Content-Type": {kind}}}
-		e := c.foreign(res, body, auth.ErrUnsigned)
+		e := c.unverified(res, body, auth.ErrUnsigned)
 		if hints[e.Kind] == "" || e.Message == "" || len(e.Message) > 200 || strings.ContainsAny(e.Message, "\n\r\x1b") {
 			t.Fatalf("%+v", e)
 		}

@@ -10,30 +10,30 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// contactTime bounds how long the calls under one AwaitContact try an address where none
+// reachLimit bounds how long the calls under one WithReachLimit try an address where none
 // of them ever reached an executor. Without it a caller waited out its whole time, 45 s
 // and more, for an executor that was not running. A connection that broke after it had
 // worked is waited for as long as the caller likes.
-const contactTime = 12 * time.Second
+const reachLimit = 12 * time.Second
 
-type contactKey struct{}
+type reachKey struct{}
 
 // contact is what the calls under one ctx have met so far.
-type contact struct {
+type reach struct {
 	began   time.Time
 	tries   atomic.Int32
 	reached atomic.Bool // something was there, or a request may have got through
 }
 
-// AwaitContact bounds, for the calls made under the ctx it returns, the wait for an
-// executor that none of them has reached: contactTime for all of them together.
-func AwaitContact(ctx context.Context) context.Context {
-	return context.WithValue(ctx, contactKey{}, &contact{began: time.Now()})
+// WithReachLimit bounds, for the calls made under the ctx it returns, the wait for an
+// executor that none of them has reached: reachLimit for all of them together.
+func WithReachLimit(ctx context.Context) context.Context {
+	return context.WithValue(ctx, reachKey{}, &reach{began: time.Now()})
 }
 
-// note remembers how a try ended.
-func note(ctx context.Context, err error) {
-	if seen, found := ctx.Value(contactKey{}).(*contact); found {
+// recordAttempt remembers how a try ended.
+func recordAttempt(ctx context.Context, err error) {
+	if seen, found := ctx.Value(reachKey{}).(*reach); found {
 		seen.tries.Add(1)
 		if !absent(err) {
 			seen.reached.Store(true)
@@ -58,23 +58,23 @@ func absent(err error) bool {
 	return false
 }
 
-// pauses are those between the tries of one call. While nobody was reached they end in
+// delays are those between the tries of one call. While nobody was reached they end in
 // time: the next try may take as long as the last one did.
-type pauses struct {
+type retryDelays struct {
 	backoff.BackOff
-	seen  *contact // nil where the caller waits as long as its ctx lasts
+	seen  *reach // nil where the caller waits as long as its ctx lasts
 	limit time.Duration
 	took  time.Duration // by the last try
 	over  bool
 }
 
-func (c *Client) newPauses(ctx context.Context) *pauses {
-	seen, _ := ctx.Value(contactKey{}).(*contact)
-	return &pauses{BackOff: newBackOff(), seen: seen, limit: c.patience.contact}
+func (c *Client) newRetryDelays(ctx context.Context) *retryDelays {
+	seen, _ := ctx.Value(reachKey{}).(*reach)
+	return &retryDelays{BackOff: newBackOff(), seen: seen, limit: c.timeouts.reach}
 }
 
 // NextBackOff implements backoff.BackOff.
-func (p *pauses) NextBackOff() time.Duration {
+func (p *retryDelays) NextBackOff() time.Duration {
 	next := p.BackOff.NextBackOff()
 	if p.seen == nil || p.seen.reached.Load() {
 		return next
@@ -86,8 +86,8 @@ func (p *pauses) NextBackOff() time.Duration {
 	return min(next, left)
 }
 
-// gaveUp is the last error of a call that reached nobody, with what was tried.
-func (p *pauses) gaveUp(last error) error {
+// unreachable is the last error of a call that reached nobody, with what was tried.
+func (p *retryDelays) unreachable(last error) error {
 	var e *Error
 	if !errors.As(last, &e) {
 		return last

@@ -12,21 +12,21 @@ var errStalled = errors.New("no progress")
 
 // watchdog ends a try that makes no progress. A fixed limit for the whole would cut
 // a big body on a slow line, which is no fault.
-type watchdog struct {
+type stallTimer struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
 }
 
-func watch(ctx context.Context, first time.Duration) (context.Context, *watchdog) {
+func startStallTimer(ctx context.Context, first time.Duration) (context.Context, *stallTimer) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	return ctx, &watchdog{timer: time.AfterFunc(first, func() { cancel(errStalled) }), cancel: cancel}
+	return ctx, &stallTimer{timer: time.AfterFunc(first, func() { cancel(errStalled) }), cancel: cancel}
 }
 
 // progress gives the try another span.
-func (w *watchdog) progress(span time.Duration) { w.timer.Reset(span) }
+func (w *stallTimer) progress(span time.Duration) { w.timer.Reset(span) }
 
 // stop must be called when the try is over.
-func (w *watchdog) stop() {
+func (w *stallTimer) stop() {
 	w.timer.Stop()
 	w.cancel(context.Canceled)
 }
@@ -34,14 +34,14 @@ func (w *watchdog) stop() {
 // progressReader tells the watchdog about every piece read.
 type progressReader struct {
 	io.Reader
-	watchdog *watchdog
-	span     time.Duration
+	timer *stallTimer
+	span  time.Duration
 }
 
 func (r progressReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if n > 0 {
-		r.watchdog.progress(r.span)
+		r.timer.progress(r.span)
 	}
 	return n, err
 }

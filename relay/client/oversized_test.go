@@ -104,11 +104,11 @@ func slicesOf(n, value int) []int {
 
 // One more than is stepped past is an error that names where to go on.
 func TestTooManyLongEventsNameTheOffset(t *testing.T) {
-	sizes := slicesOf(maxStepped+1, smallAnswer+1)
+	sizes := slicesOf(maxSkipped+1, smallAnswer+1)
 	client := smallClient(t, newExecutor(t, longEvents(sizes)))
 	_, err := client.Execution(t.Context(), "e1", 0, 0, 0)
 	e := wantKind(t, err, KindBadAnswer)
-	if !strings.Contains(e.Message, "offset 0") || !strings.Contains(e.Hint, fmt.Sprintf("offset %d", maxStepped)) {
+	if !strings.Contains(e.Message, "offset 0") || !strings.Contains(e.Hint, fmt.Sprintf("offset %d", maxSkipped)) {
 		t.Errorf("%s; %s", e.Message, e.Hint)
 	}
 }

@@ -18,7 +18,7 @@ const soon = time.Second
 func impatient(t *testing.T, e *executor, transport http.RoundTripper) *Client {
 	t.Helper()
 	c := newClient(t, Config{BaseURL: e.URL, Secret: testSecret(t, testKey), Transport: transport})
-	c.patience.contact = soon
+	c.timeouts.reach = soon
 	return c
 }
 
@@ -61,7 +61,7 @@ func TestNobodyThereEndsACallSoonAndSaysWhatWasTried(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			ctx = AwaitContact(ctx)
+			ctx = WithReachLimit(ctx)
 			c := impatient(t, e, &away{RoundTripper: newTransport(), gone: test.gone})
 			began := time.Now()
 			_, err := c.Submit(ctx, contract.Submit{Code: "1"})
@@ -87,8 +87,8 @@ func TestAWayThatBreaksAfterAFirstContactIsRiddenOut(t *testing.T) {
 		hang bool // the first submit's answer is lost
 	}{
 		// The instance is asked for first: an answer of this call.
-		"after a signed answer":                {func(try int32) bool { return try > 1 && time.Since(lost) < 3*soon }, AwaitContact, false},
-		"after a submit whose answer was lost": {func(try int32) bool { return try > 1 && time.Since(lost) < 3*soon }, AwaitContact, true},
+		"after a signed answer":                {func(try int32) bool { return try > 1 && time.Since(lost) < 3*soon }, WithReachLimit, false},
+		"after a submit whose answer was lost": {func(try int32) bool { return try > 1 && time.Since(lost) < 3*soon }, WithReachLimit, true},
 		"where nobody asked for an early end":  {func(int32) bool { return time.Since(lost) < 3*soon }, func(ctx context.Context) context.Context { return ctx }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestATryThatMayHaveArrivedIsRememberedPastTheLastOne(t *testing.T) {
 	c.instance.Store(&known)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
 	defer cancel()
-	if _, err := c.Submit(AwaitContact(ctx), contract.Submit{Code: "1"}); err == nil || NeverSent(err) || !mayHaveArrived(err) {
+	if _, err := c.Submit(WithReachLimit(ctx), contract.Submit{Code: "1"}); err == nil || NeverSent(err) || !mayHaveArrived(err) {
 		t.Errorf("a submit that may have run is taken for one that was never sent: %v", err)
 	}
 }

@@ -13,16 +13,16 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// maxStepped bounds the events that one read steps past: each costs a request whose
+// maxSkipped bounds the events that one read steps past: each costs a request whose
 // answer is read up to Client.maxAnswer.
-const maxStepped = 8
+const maxSkipped = 8
 
 // smallReads are the max_bytes a read is repeated with after an answer that was too
 // long. An executor always sends one event at the least.
 var smallReads = []int64{64 << 10, 1}
 
-// reading is one way of asking for an execution's events.
-type reading struct {
+// eventQuery is one way of asking for an execution's events.
+type eventQuery struct {
 	path     string
 	offset   int64
 	wait     time.Duration
@@ -30,7 +30,7 @@ type reading struct {
 }
 
 // events asks for events, and goes on past what is too long to be taken.
-func (c *Client) events(ctx context.Context, r reading) (contract.Execution, error) {
+func (c *Client) events(ctx context.Context, r eventQuery) (contract.Execution, error) {
 	e, err := c.eventsOnce(ctx, r)
 	if !errors.Is(err, bounded.ErrTooLong) {
 		return e, err
@@ -41,15 +41,15 @@ func (c *Client) events(ctx context.Context, r reading) (contract.Execution, err
 			return e, err
 		}
 	}
-	return c.stepPast(ctx, r, err)
+	return c.skipOversized(ctx, r, err)
 }
 
-// stepPast goes on after the event at r.offset, which is too long by itself. A gap
+// skipOversized goes on after the event at r.offset, which is too long by itself. A gap
 // stands for each event that is stepped past.
-func (c *Client) stepPast(ctx context.Context, r reading, tooLong error) (contract.Execution, error) {
+func (c *Client) skipOversized(ctx context.Context, r eventQuery, tooLong error) (contract.Execution, error) {
 	first := r.offset
 	var gaps []contract.Event
-	for range maxStepped {
+	for range maxSkipped {
 		gaps = append(gaps, contract.Event{
 			Offset: r.offset, Type: contract.EventGap, Bytes: c.maxAnswer, Events: 1,
 			Cut: fmt.Sprintf("an event of more than %d MiB, which this relay does not take", c.maxAnswer>>20),
@@ -72,13 +72,13 @@ func (c *Client) stepPast(ctx context.Context, r reading, tooLong error) (contra
 
 // tooLongAt names where an execution can't be read, and where to go on.
 func (c *Client) tooLongAt(first, next int64, cause error) error {
-	return stepped(KindBadAnswer,
+	return problemWithHint(KindBadAnswer,
 		fmt.Sprintf("the executor's answer from offset %d on is longer than %d MiB; the execution itself is not touched by that", first, c.maxAnswer>>20),
 		fmt.Sprintf("do not run the code again: read on with get_execution from offset %d, and update the executor", max(next, first+1)), cause)
 }
 
-func (c *Client) eventsOnce(ctx context.Context, r reading) (contract.Execution, error) {
-	return call[contract.Execution](ctx, c, always, func() request {
+func (c *Client) eventsOnce(ctx context.Context, r eventQuery) (contract.Execution, error) {
+	return call[contract.Execution](ctx, c, idempotent, func() request {
 		wait := fitWait(ctx, r.wait)
 		query := url.Values{"offset": {strconv.FormatInt(r.offset, 10)}}
 		query.Set("wait_seconds", decimal(wait))
@@ -106,6 +106,6 @@ func (c *Client) submitted(ctx context.Context, requestID string, tooLong error)
 
 // acceptedUnread is the error of a submit that the executor answered, unreadably.
 func acceptedUnread(requestID string, cause error) error {
-	return stepped(KindBadAnswer, "the executor's answer to this run is too long to be read; the code has run or still runs",
+	return problemWithHint(KindBadAnswer, "the executor's answer to this run is too long to be read; the code has run or still runs",
 		fmt.Sprintf("do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it", requestID), cause)
 }
