@@ -95,13 +95,13 @@ func TestGetNamesTheFilesThatGetAnotherName(t *testing.T) {
 	vm, getenv, dir := startVM(t)
 	vm.Put("r/a.txt", []byte("1"))
 	vm.Put("r/\x1b[2Jx", []byte("2"))
-	if code, out, errs := relay(t, getenv, "", "get", "r"); code != 0 || !strings.Contains(errs, `note: "/content/r/\x1b[2Jx" has another name here: "_[2Jx"`) {
+	if code, out, errs := relay(t, getenv, "", "get", "r"); code != 0 || !strings.Contains(errs, `note: "/content/r/\x1b[2Jx" has a different name here: "_[2Jx"`) {
 		t.Fatalf("%d: %s%s", code, out, errs)
 	}
 	write(t, filepath.Join(dir, "r", "a.txt"), []byte("3"))
 	for _, unchanged := range []string{"1 unchanged", "2 unchanged"} {
 		code, out, errs := relay(t, getenv, "", "get", "r")
-		if code != 0 || !strings.Contains(out, unchanged) || !strings.Contains(errs, `note: "/content/r/a.txt" has another name here: "a (1).txt"`) {
+		if code != 0 || !strings.Contains(out, unchanged) || !strings.Contains(errs, `note: "/content/r/a.txt" has a different name here: "a (1).txt"`) {
 			t.Errorf("%d: %s%s", code, out, errs)
 		}
 	}

@@ -137,7 +137,7 @@ func TestADownloadNamesTheFilesThatGetAnotherName(t *testing.T) {
 	write(t, filepath.Join(dir, "out", "a.txt"), []byte("3"))
 	for _, status := range []string{"done", "unchanged"} {
 		got := get()
-		if want := `"/content/out/a.txt" has another name here: "a (1).txt"`; got.Status != status || len(got.Notes) != 1 || got.Notes[0] != want {
+		if want := `"/content/out/a.txt" has a different name here: "a (1).txt"`; got.Status != status || len(got.Notes) != 1 || got.Notes[0] != want {
 			t.Errorf("%+v, want the note %s", got, want)
 		}
 	}

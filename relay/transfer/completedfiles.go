@@ -9,10 +9,10 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// memo remembers which files of a folder an unfinished download brought and checked.
-// Without it the same call again would ask about each of them first, and a folder of
-// many files would never be finished by calls that each have little time. It goes once
-// the folder is whole: later downloads compare digests.
+// completedFiles records the files of a folder that an unfinished download has received
+// and verified. Without it a repeated call would first query each of them, and calls of
+// limited time would never finish a folder of many files. It is removed once the folder
+// is complete; later downloads compare digests.
 type completedFiles struct {
 	name  string
 	files map[string]completedFile // by remote path
@@ -21,35 +21,34 @@ type completedFiles struct {
 	file *os.File
 }
 
-// memoLine is one file: what the listing said of it, and where it is.
+// completedFile is one file: its entry in the listing and its local name.
 type completedFile struct {
 	Remote   string    `json:"remote_path"`
 	Size     int64     `json:"size_bytes"`
 	Modified time.Time `json:"modified"`
-	Local    string    `json:"local"` // escaped, as JSON can't carry every name
-	// LocalModified is the local file's time, which a file system may keep less exactly.
+	Local    string    `json:"local"` // escaped, because JSON cannot carry every name
+	// LocalModified is the local file's time, which a file system may round.
 	LocalModified time.Time `json:"local_modified"`
 }
 
-// openMemo reads what an earlier call noted about the same remote folder.
+// openCompletedFiles reads the record of earlier calls for the same remote folder.
 func openCompletedFiles(root *os.Root, name, remote string) (*completedFiles, error) {
-	m := &completedFiles{name: hiddenName(name+"\x00"+remote, ".done"), files: map[string]completedFile{}}
+	c := &completedFiles{name: hiddenName(name+"\x00"+remote, ".done"), files: map[string]completedFile{}}
 	var err error
-	m.file, err = openLines(root, m.name, func(text []byte) bool {
+	c.file, err = openLines(root, c.name, func(text []byte) bool {
 		var line completedFile
 		err := json.Unmarshal(text, &line)
 		if err == nil {
-			m.files[line.Remote] = line
+			c.files[line.Remote] = line
 		}
 		return err == nil
 	})
-	return m, err
+	return c, err
 }
 
-// holds reports whether e was brought already, and neither side was touched since; local
-// is where it is.
-func (m *completedFiles) find(root *os.Root, e remoteEntry) (local string, ok bool) {
-	line, ok := m.files[e.Path]
+// find returns the local name of e if it was downloaded and neither copy changed since.
+func (c *completedFiles) find(root *os.Root, e remoteEntry) (local string, ok bool) {
+	line, ok := c.files[e.Path]
 	if !ok || line.Size != e.SizeBytes || !line.Modified.Equal(e.Modified) {
 		return "", false
 	}
@@ -58,9 +57,9 @@ func (m *completedFiles) find(root *os.Root, e remoteEntry) (local string, ok bo
 	return local, err == nil && info.Mode().IsRegular() && info.Size() == e.SizeBytes && info.ModTime().Equal(line.LocalModified)
 }
 
-// add notes a file that is in its place. A line that can't be written costs a second
-// look later, nothing else.
-func (m *completedFiles) add(root *os.Root, e remoteEntry, local string) {
+// add records a completed file. A record that cannot be written only costs a comparison
+// later.
+func (c *completedFiles) add(root *os.Root, e remoteEntry, local string) {
 	info, err := root.Lstat(local)
 	if err != nil {
 		return
@@ -69,18 +68,18 @@ func (m *completedFiles) add(root *os.Root, e remoteEntry, local string) {
 	if err != nil {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, _ = m.file.Write(append(line, '\n'))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = c.file.Write(append(line, '\n'))
 }
 
-// close ends the memo with the folder's outcome: it goes where that is good.
-func (m *completedFiles) close(root *os.Root, outcome error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_ = m.file.Close()
+// close ends the record. It is removed if outcome, the error of the folder, is nil.
+func (c *completedFiles) close(root *os.Root, outcome error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.file.Close()
 	if outcome == nil {
-		_ = root.Remove(m.name)
+		_ = root.Remove(c.name)
 	}
 	return outcome
 }

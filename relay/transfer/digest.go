@@ -12,16 +12,16 @@ import (
 
 var digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// digest is the SHA-256 of the beginning of a file, which may still grow.
+// digest computes the SHA-256 of a file that may still grow.
 type digest struct {
 	sum hash.Hash
-	at  int64 // bytes that were read
+	at  int64 // bytes read so far
 }
 
 func newDigest() *digest { return &digest{sum: sha256.New()} }
 
-// read goes on up to the byte to, in pieces so that it ends soon after ctx does. step,
-// where not nil, is told of each. A file that is shorter is errStale.
+// read continues up to the offset to. It reads in pieces, so that it returns soon after
+// ctx ends, and calls step for each if step is not nil. A shorter file is errStale.
 func (d *digest) read(ctx context.Context, r io.ReaderAt, to int64, buf []byte, step func(n int64)) error {
 	for d.at < to {
 		if ctx.Err() != nil {
@@ -46,7 +46,7 @@ func (d *digest) read(ctx context.Context, r io.ReaderAt, to int64, buf []byte, 
 
 func (d *digest) String() string { return hex.EncodeToString(d.sum.Sum(nil)) }
 
-// readDigest is the SHA-256 of the first size bytes of r.
+// readDigest returns the SHA-256 of the first size bytes of r.
 func readDigest(ctx context.Context, r io.ReaderAt, size int64, buf []byte, step func(n int64)) (string, error) {
 	d := newDigest()
 	err := d.read(ctx, r, size, buf, step)

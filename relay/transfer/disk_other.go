@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// freeBytes is not known here.
+// freeBytes is unknown on this system.
 func freeBytes(string) (int64, bool) { return 0, false }
 
-// isDiskFull reports whether err means that no more fits.
+// isDiskFull reports whether err means that the disk is full.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EFBIG)
 }

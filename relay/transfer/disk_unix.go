@@ -8,18 +8,18 @@ import (
 	"syscall"
 )
 
-// freeBytes is what the user may still write to the file system of dir.
+// freeBytes returns how many bytes the user can still write to the file system of dir.
 func freeBytes(dir string) (int64, bool) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil || fs.Blocks == 0 {
-		return 0, false // some network file systems know no size
+		return 0, false // some network file systems report no size
 	}
 	free := float64(fs.Bavail) * float64(fs.Bsize)
 	return int64(min(free, math.MaxInt64/2)), true
 }
 
-// isDiskFull reports whether err means that no more fits: no space, over quota, or
-// over what the file system or a limit allows one file.
+// isDiskFull reports whether err means no space, a quota reached, or a file at the size
+// limit of the file system or the process.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

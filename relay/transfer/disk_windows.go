@@ -9,7 +9,7 @@ import (
 
 var getDiskFreeSpace = syscall.NewLazyDLL("kernel32.dll").NewProc("GetDiskFreeSpaceExW")
 
-// freeBytes is what the user may still write to the volume of dir.
+// freeBytes returns how many bytes the user can still write to the volume of dir.
 func freeBytes(dir string) (int64, bool) {
 	name, err := syscall.UTF16PtrFromString(dir)
 	if err != nil {
@@ -20,7 +20,7 @@ func freeBytes(dir string) (int64, bool) {
 	return int64(min(free, math.MaxInt64)), ok != 0
 }
 
-// What Windows says when no more fits.
+// Windows error codes for a full disk.
 const (
 	errorHandleDiskFull = syscall.Errno(39)
 	errorDiskFull       = syscall.Errno(112)
@@ -28,8 +28,8 @@ const (
 	errorDiskQuota      = syscall.Errno(1295)
 )
 
-// isDiskFull reports whether err means that no more fits: no space, over quota, or
-// over what the file system allows one file.
+// isDiskFull reports whether err means no space, a quota reached, or a file at the size
+// limit of the file system.
 func isDiskFull(err error) bool {
 	return errors.Is(err, errorDiskFull) || errors.Is(err, errorHandleDiskFull) ||
 		errors.Is(err, errorFileTooLarge) || errors.Is(err, errorDiskQuota)

@@ -28,7 +28,7 @@ func TestOneFileComesWhole(t *testing.T) {
 			dir := t.TempDir()
 			r, err := Download(t.Context(), v.client, v.path(name), Local{Dir: dir}, Options{})
 			must(t, err)
-			local := LocalName(name, onWindows)
+			local := localName(name, onWindows)
 			if r.Path != filepath.Join(dir, local) || r.SHA256 != want || r.SizeBytes != size || r.DoneBytes != size || r.MovedBytes != size || r.ResumedFrom != 0 || r.Skipped != 0 {
 				t.Errorf("result is %+v", r)
 			}
@@ -276,7 +276,7 @@ func TestUnprovenBytesThatAreWrongComeAgain(t *testing.T) {
 	defer root.Close()
 	j, err := readJournal(root, "a.bin.part.json")
 	must(t, err)
-	wrong := contract.Range{Offset: j.Have[0].Offset + 100, Length: 1000}
+	wrong := contract.Range{Offset: j.Received[0].Offset + 100, Length: 1000}
 	j.Unverified = j.Unverified.add(wrong)
 	doubted := j.Unverified.total()
 	must(t, j.save(root, "a.bin.part.json"))

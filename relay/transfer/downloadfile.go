@@ -13,17 +13,17 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// requestedFile is one remote file and where it goes in a root.
+// requestedFile is one remote file and its destination in a root.
 type requestedFile struct {
 	remote   string
 	name     string             // with slashes
 	part     string             // the part file to try first
-	lastStat *contract.FileStat // what the executor just said of it; nil to ask
+	lastStat *contract.FileStat // the executor's current description; nil to query it
 	// content is the whole file, as first has it; nil to fetch it.
 	content []byte
 }
 
-// downloadFile brings one file. A file that changes meanwhile is begun anew.
+// downloadFile downloads one file, and restarts when the file changes.
 func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) (fileResult, error) {
 	doing := fmt.Sprintf("downloading %q", w.remote)
 	defer j.meter.finish(w.name)
@@ -44,13 +44,13 @@ func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) 
 		case !errors.Is(err, errStale):
 			return got, j.annotate(ctx, doing, err)
 		case try == maxTries:
-			return got, fmt.Errorf("%s: %w: it was another one in each of %d tries", doing, ErrChanged, maxTries)
+			return got, fmt.Errorf("%s: %w: it changed during each of %d attempts", doing, ErrChanged, maxTries)
 		}
 		j.meter.add(w.name, StageMoving, -got.done)
 	}
 }
 
-// download is one try at one file.
+// download is one attempt to download one file.
 type download struct {
 	*job
 	requestedFile
@@ -66,20 +66,21 @@ func (j *job) downloadOnce(ctx context.Context, root *os.Root, w requestedFile) 
 	}
 	d := &download{job: j, requestedFile: w, root: root, stat: st}
 	got := fileResult{path: absolute(root, w.name), size: st.SizeBytes, sha: st.SHA256}
-	there, err := j.findSame(ctx, root, w.name, st.SizeBytes, func() (string, error) { return d.digest(ctx) })
+	existing, err := j.findSame(ctx, root, w.name, st.SizeBytes, func() (string, error) { return d.digest(ctx) })
 	if err != nil {
 		return got, err
 	}
-	if there != "" {
+	if existing != "" {
 		j.meter.add(w.name, StageMoving, st.SizeBytes)
-		got.path, got.local, got.sha = absolute(root, there), there, d.stat.SHA256
+		got.path, got.local, got.sha = absolute(root, existing), existing, d.stat.SHA256
 		got.done, got.skipped = st.SizeBytes, true
 		return got, nil
 	}
 	return d.run(ctx, got)
 }
 
-// statRequested is what the executor says of a file now.
+// statRequested returns the executor's description of a file. Anything but a regular file
+// is ErrNotRegular.
 func (j *job) statRequested(ctx context.Context, w requestedFile) (contract.FileStat, error) {
 	st := contract.FileStat{}
 	if w.lastStat != nil {
@@ -96,7 +97,7 @@ func (j *job) statRequested(ctx context.Context, w requestedFile) (contract.File
 	return st, j.options.Expect.check(st)
 }
 
-// digest waits for the remote file's SHA-256 and remembers it.
+// digest waits for the remote file's SHA-256 and stores it in d.stat.
 func (d *download) digest(ctx context.Context) (string, error) {
 	sha, err := d.digestOf(ctx, d.remote, d.stat)
 	if err == nil {
@@ -105,7 +106,7 @@ func (d *download) digest(ctx context.Context) (string, error) {
 	return sha, err
 }
 
-// run fetches what is missing, checks the whole and names it.
+// run fetches the missing bytes, verifies the file and gives it its final name.
 func (d *download) run(ctx context.Context, got fileResult) (_ fileResult, err error) {
 	p, err := openPart(d.root, d.requestedFile.part, d.remote, d.stat)
 	if err != nil {
@@ -118,7 +119,7 @@ func (d *download) run(ctx context.Context, got fileResult) (_ fileResult, err e
 	err = d.fetchVerified(ctx)
 	got.done, got.sha = p.received(), d.stat.SHA256
 	if errors.Is(err, ErrLocalDisk) {
-		err = fmt.Errorf("%w; %d of %d bytes are still to come", err, p.missing().total(), d.stat.SizeBytes)
+		err = fmt.Errorf("%w; %d of %d bytes are still missing", err, p.missing().total(), d.stat.SizeBytes)
 	}
 	if err != nil {
 		return got, err
@@ -131,9 +132,9 @@ func (d *download) run(ctx context.Context, got fileResult) (_ fileResult, err e
 	return got, nil
 }
 
-// fetchVerified fetches until the whole file has the digest that the executor gives. Where it
-// has not, what could not be proven is fetched again; without any such, the file
-// is another one than when the try began.
+// fetchVerified fetches until the file has the digest that the executor computed. If the
+// digests differ, the unverified bytes are fetched again. If there are none, the file
+// changed and the error is errStale.
 func (d *download) fetchVerified(ctx context.Context) error {
 	for round := 0; ; round++ {
 		if err := d.checkSpace(); err != nil {
@@ -147,9 +148,9 @@ func (d *download) fetchVerified(ctx context.Context) error {
 		if same || err != nil {
 			return err
 		}
-		doubted := d.part.dropUnverified()
-		d.meter.add(d.name, StageMoving, -doubted)
-		if doubted == 0 || round == maxRepairs {
+		dropped := d.part.dropUnverified()
+		d.meter.add(d.name, StageMoving, -dropped)
+		if dropped == 0 || round == maxRepairs {
 			d.meter.add(d.name, StageMoving, -d.part.received())
 			d.part.dropAll()
 			return errStale
@@ -157,8 +158,8 @@ func (d *download) fetchVerified(ctx context.Context) error {
 	}
 }
 
-// fetchAll fetches what is missing. Meanwhile it waits for the digest to compare with,
-// and hashes what is there from the beginning on.
+// fetchAll fetches the missing bytes. At the same time it waits for the executor's digest
+// and hashes the received bytes from the beginning of the file.
 func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 	g, inner := errgroup.WithContext(ctx)
 	fetched := make(chan struct{})
@@ -186,8 +187,8 @@ func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 	return err
 }
 
-// hashReceived hashes behind what comes, so that the check of a big file does not begin only
-// when the last byte is there.
+// hashReceived hashes bytes as they arrive, so that little of a large file is left to
+// hash when its last byte is there.
 func (d *download) hashReceived(ctx context.Context, sum *digest, fetched <-chan struct{}) error {
 	buf := make([]byte, 256<<10)
 	for {
@@ -202,22 +203,22 @@ func (d *download) hashReceived(ctx context.Context, sum *digest, fetched <-chan
 	}
 }
 
-// fetchPart is the carrier of a download. What came of a cut answer is kept.
+// fetchPart is the partFunc of a download. The bytes of an interrupted answer are kept.
 func (d *download) fetchPart(ctx context.Context, piece contract.Range, _ bool, buf []byte) (ranges, error) {
 	n, err := d.readPart(ctx, piece, buf[:piece.Length])
-	came := contract.Range{Offset: piece.Offset, Length: int64(n)}
-	left := ranges{piece}.without(came)
+	received := contract.Range{Offset: piece.Offset, Length: int64(n)}
+	left := ranges{piece}.without(received)
 	if n == 0 {
 		if err == nil {
-			err = errStale // shorter than its ETag says
+			err = errStale // shorter than the file with this ETag
 		}
 		return left, err
 	}
-	d.meter.addMoved(came.Length)
+	d.meter.addMoved(received.Length)
 	if err := d.part.write(piece.Offset, buf[:n], err == nil); err != nil {
 		return left, err
 	}
-	d.meter.add(d.name, StageMoving, came.Length)
+	d.meter.add(d.name, StageMoving, received.Length)
 	return left, err
 }
 
@@ -228,7 +229,7 @@ func (d *download) readPart(ctx context.Context, piece contract.Range, into []by
 	return d.client.Content(ctx, client.Part{Path: d.remote, ETag: d.stat.ETag, Offset: piece.Offset}, into)
 }
 
-// verify reads the rest of what is on the disk and compares the digest of the whole.
+// verify hashes the rest of the file on disk and compares the digest of the whole file.
 func (d *download) verify(ctx context.Context, sum *digest) (bool, error) {
 	buf, err := d.buffer(ctx)
 	if err != nil {
@@ -240,12 +241,12 @@ func (d *download) verify(ctx context.Context, sum *digest) (bool, error) {
 	return sum.String() == d.stat.SHA256, err
 }
 
-// checkSpace fails early where the disk surely can't take what is missing.
+// checkSpace fails early if the disk cannot hold the missing bytes.
 func (d *download) checkSpace() error {
 	need := d.part.missing().total()
 	free, known := freeBytes(d.root.Name())
 	if !known || need <= free {
 		return nil
 	}
-	return fmt.Errorf("%w: %q needs %d more bytes in %q, %d are missing", ErrLocalDisk, d.name, need, d.root.Name(), need-free)
+	return fmt.Errorf("%w: %q needs %d more bytes in %q, which is %d more than are free", ErrLocalDisk, d.name, need, d.root.Name(), need-free)
 }

@@ -11,29 +11,29 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// remoteEntry is a file or folder of a remote tree and the local name it gets.
+// remoteEntry is a file or folder of a remote tree and its local name.
 type remoteEntry struct {
 	contract.File
 	name string // in the root, with slashes
 	part string
 }
 
-// remoteTree is what a remote folder holds, all levels of it.
+// remoteTree is the content of a remote folder, with all its subfolders.
 type remoteTree struct {
-	folders []string // local names; the first is the folder itself
+	folders []string // local names; the first one is the folder itself
 	files   []remoteEntry
 	bytes   int64
 	notes   []string
 	renamed renames // of the folders
 }
 
-// remoteFolder is a remote folder, and what a local one of it is marked with.
+// remoteFolder is a remote folder and the mark that its local copy gets.
 type remoteFolder struct {
 	path string
 	from origin
 }
 
-// downloadFolder brings a tree: first all of it is listed, then its files come.
+// downloadFolder lists a whole tree, then downloads its files.
 func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote remoteFolder, name string) (Result, error) {
 	name, unlock, err := j.claimFolder(root, name, remote.from)
 	r := Result{Path: absolute(root, name), IsDir: true}
@@ -52,19 +52,20 @@ func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote remoteFo
 	if err := makeTree(root, tree.folders); err != nil {
 		return r, err
 	}
-	memo, err := openCompletedFiles(root, name, remote.path)
+	completed, err := openCompletedFiles(root, name, remote.path)
 	if err != nil {
 		return r, err
 	}
 	j.meter.plan(len(tree.files), tree.bytes)
 	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
-	f := &folderDownload{job: j, root: root, top: name, completed: memo, tally: &tally{r: &r, renamed: tree.renamed}}
+	f := &folderDownload{job: j, root: root, top: name, completed: completed, tally: &tally{r: &r, renamed: tree.renamed}}
 	err = f.tally.outcome(ctx, f.fetchAll(ctx, tree.files))
 	r.MovedBytes = j.meter.movedBytes()
-	return r, j.annotate(ctx, doing, memo.close(root, err))
+	return r, j.annotate(ctx, doing, completed.close(root, err))
 }
 
-// listTree lists folder after folder, page after page.
+// listTree lists a remote folder and all its subfolders. local returns the local name for
+// a remote one.
 func (j *job) listTree(ctx context.Context, remote, name string, local func(string) string) (remoteTree, error) {
 	t := remoteTree{}
 	type folder struct {
@@ -84,11 +85,11 @@ func (j *job) listTree(ctx context.Context, remote, name string, local func(stri
 			e := remoteEntry{File: e, name: path.Join(at.name, names[i].name), part: path.Join(at.name, names[i].part)}
 			switch {
 			case e.Loop:
-				t.notes = addNote(t.notes, fmt.Sprintf("%q is a link to a folder on the way to it: left out", e.Path))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q: skipped, because it links to a folder that contains it", e.Path))
 			case e.Special:
-				t.notes = addNote(t.notes, fmt.Sprintf("%q is neither a file nor a folder: left out", e.Path))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q: skipped, because it is neither a file nor a folder", e.Path))
 			case e.IsDir && at.depth == maxDepth:
-				t.notes = addNote(t.notes, fmt.Sprintf("%q lies %d folders deep: left out", e.Path, maxDepth))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q: skipped, because it is %d folders deep", e.Path, maxDepth))
 			case e.IsDir:
 				todo = append(todo, folder{e.Path, e.name, at.depth + 1})
 				t.renamed.add(e.File, name, e.name)
@@ -100,7 +101,7 @@ func (j *job) listTree(ctx context.Context, remote, name string, local func(stri
 	return t, nil
 }
 
-// listFolder is all entries of one remote folder, at most limit.
+// listFolder returns all entries of one remote folder, or ErrTooMany beyond limit.
 func (j *job) listFolder(ctx context.Context, remote string, limit int) ([]contract.File, error) {
 	var all []contract.File
 	for after := ""; ; {
@@ -110,7 +111,7 @@ func (j *job) listFolder(ctx context.Context, remote string, limit int) ([]contr
 		}
 		all = append(all, page.Files...)
 		if len(all) > limit {
-			return nil, fmt.Errorf("%w: over %d in one folder and those below it", ErrTooMany, maxEntries)
+			return nil, fmt.Errorf("%w: a folder and its subfolders have more than %d entries", ErrTooMany, maxEntries)
 		}
 		if !page.Truncated || len(page.Files) == 0 {
 			return all, nil
@@ -119,24 +120,23 @@ func (j *job) listFolder(ctx context.Context, remote string, limit int) ([]contr
 	}
 }
 
-// localName is what an entry and its part file are called in the local folder.
-type localName struct{ name, part string }
+// entryName holds the local names of an entry and its part file.
+type entryName struct{ name, part string }
 
-// localNames gives each entry of a folder a name of its own, and a part file that is
-// none of the others' name. An entry whose name can be kept keeps it. local is the
-// name an entry gets where no other has it. fold says that
-// the local folder takes names that differ in case for one.
-func localNames(entries []contract.File, local func(string) string, fold bool) []localName {
+// localNames gives each entry of a folder a name and a part name that no other entry has.
+// A name that can be kept is kept. local returns the name that an entry gets unless
+// another one has it. fold says that the local folder ignores case in names.
+func localNames(entries []contract.File, local func(string) string, fold bool) []entryName {
 	key := func(name string) string {
 		if fold {
 			return strings.ToLower(name)
 		}
 		return name
 	}
-	out := make([]localName, len(entries))
+	out := make([]entryName, len(entries))
 	used := make(map[string]bool, len(entries))
-	// The next number to try: counting from 1 each time takes an hour for 100,000
-	// names that become one.
+	// The next number to try: counting from 1 each time would take an hour for 100,000
+	// entries whose local names are equal.
 	next := map[string]int{}
 	for i, e := range entries {
 		if safe := local(e.Name); contract.EscapeName(safe) == e.Name && !used[key(safe)] {
@@ -160,13 +160,13 @@ func localNames(entries []contract.File, local func(string) string, fold bool) [
 	return out
 }
 
-// note adds a line to notes while there is room for it.
+// addNote appends line, up to maxNotes lines in all.
 func addNote(notes []string, line string) []string {
 	switch {
 	case len(notes) < maxNotes-1:
 		return append(notes, line)
 	case len(notes) == maxNotes-1:
-		return append(notes, "there is more of this kind")
+		return append(notes, "further notes are omitted")
 	}
 	return notes
 }

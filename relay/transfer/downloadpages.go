@@ -14,7 +14,7 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// fetching is a folder on its way to the laptop.
+// folderDownload is the download of one folder.
 type folderDownload struct {
 	*job
 	root      *os.Root
@@ -23,8 +23,8 @@ type folderDownload struct {
 	tally     *tally
 }
 
-// all fetches files page after page: what looks the same here is compared first, then
-// what is missing comes.
+// fetchAll downloads files in pages. In each page, files that look the same as local ones
+// are compared first, then the others are fetched.
 func (f *folderDownload) fetchAll(ctx context.Context, files []remoteEntry) error {
 	for len(files) > 0 {
 		n := pageSize(len(files), func(i int) string { return files[i].Path })
@@ -68,7 +68,7 @@ func (f *folderDownload) fetchPage(ctx context.Context, files []remoteEntry) err
 	return g.Wait()
 }
 
-// readBatchOf is how many of the first files are read at once.
+// readBatchSize returns how many of the first files one request reads.
 func readBatchSize(files []remoteEntry) int {
 	bytes := int64(0)
 	for i, e := range files[:min(len(files), contract.MaxBatchFiles)] {
@@ -79,15 +79,15 @@ func readBatchSize(files []remoteEntry) int {
 	return min(len(files), contract.MaxBatchFiles)
 }
 
-// compare gives the files that have to come. Of the others the laptop has the same one,
-// under its name or, unless it may be overwritten, a numbered one.
+// compare returns the files that must be fetched. The laptop has the others already,
+// under the same name or, if it may not be overwritten, under a numbered one.
 func (f *folderDownload) compare(ctx context.Context, files []remoteEntry) ([]remoteEntry, error) {
-	m := contract.Manifest{Path: "/", Overwrite: true} // the VM's file of that very name
+	m := contract.Manifest{Path: "/", Overwrite: true} // compares with this exact name only
 	type local struct {
 		entry int
 		name  string
 	}
-	var asked []local
+	var queried []local
 	for i, e := range files {
 		for _, name := range f.sameSize(e) {
 			sha, err := f.localDigest(ctx, f.root, name, e.SizeBytes)
@@ -95,18 +95,18 @@ func (f *folderDownload) compare(ctx context.Context, files []remoteEntry) ([]re
 				return nil, context.Cause(ctx)
 			}
 			if err == nil {
-				asked = append(asked, local{i, name})
+				queried = append(queried, local{i, name})
 				m.Files = append(m.Files, contract.ManifestFile{Name: strings.TrimPrefix(e.Path, "/"), SizeBytes: e.SizeBytes, SHA256: sha})
 			}
 		}
 	}
 	same := make([]bool, len(files))
-	_, err := f.compareAll(ctx, m, func(k int, there contract.Compared) {
-		i := asked[k].entry
-		if there.State == contract.StateSame && !same[i] {
+	_, err := f.compareAll(ctx, m, func(k int, remote contract.Compared) {
+		i := queried[k].entry
+		if remote.State == contract.StateSame && !same[i] {
 			same[i] = true
-			f.completed.add(f.root, files[i], asked[k].name)
-			f.skip(files[i], asked[k].name)
+			f.completed.add(f.root, files[i], queried[k].name)
+			f.skip(files[i], queried[k].name)
 		}
 	})
 	if err != nil {
@@ -121,8 +121,8 @@ func (f *folderDownload) compare(ctx context.Context, files []remoteEntry) ([]re
 	return left, nil
 }
 
-// alike are the local files that may be e by name and size. A large file is not among
-// them: downloadFile compares it by itself, while others move.
+// sameSize returns the local files that may be e, judged by name and size. It leaves large
+// files to downloadFile, which hashes them while other files are moving.
 func (f *folderDownload) sameSize(e remoteEntry) []string {
 	var names []string
 	for i := 0; i < maxSame && e.SizeBytes <= contract.MaxBatchFile; i++ {
@@ -141,7 +141,7 @@ func (f *folderDownload) sameSize(e remoteEntry) []string {
 	return names
 }
 
-// skip counts a file that is there already, as local.
+// skip counts a file that already exists as local.
 func (f *folderDownload) skip(e remoteEntry, local string) {
 	f.meter.add(e.name, StageMoving, e.SizeBytes)
 	f.meter.finish(e.name)
@@ -149,7 +149,7 @@ func (f *folderDownload) skip(e remoteEntry, local string) {
 	_ = f.tally.add(context.Background(), e.Path, fileResult{skipped: true, done: e.SizeBytes}, nil)
 }
 
-// single brings one file.
+// fetchFile downloads one file and counts it.
 func (f *folderDownload) fetchFile(ctx context.Context, w requestedFile, e remoteEntry) error {
 	got, err := f.downloadFile(ctx, f.root, w)
 	if err == nil {
@@ -159,7 +159,8 @@ func (f *folderDownload) fetchFile(ctx context.Context, w requestedFile, e remot
 	return f.tally.add(ctx, e.Path, got, err)
 }
 
-// batch brings small files by few requests. One that changed or grew goes by itself.
+// fetchBatch downloads small files with few requests. A file that changed or grew is
+// downloaded on its own.
 func (f *folderDownload) fetchBatch(ctx context.Context, files []remoteEntry) error {
 	for len(files) > 0 {
 		paths := make([]string, len(files))
@@ -183,7 +184,8 @@ func (f *folderDownload) fetchBatch(ctx context.Context, files []remoteEntry) er
 	return nil
 }
 
-// arrived puts a file in its place. Its bytes came whole, under the signature.
+// storeFile stores a file of a batch. Its bytes are complete and covered by the answer's
+// signature.
 func (f *folderDownload) storeFile(ctx context.Context, e remoteEntry, c contract.Content, bytes []byte) error {
 	w := requestedFile{remote: e.Path, name: e.name, part: e.part}
 	switch {

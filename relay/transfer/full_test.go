@@ -98,7 +98,7 @@ func TestAFileOver4GiBIsResumed(t *testing.T) {
 	p, err := openPart(root, "a.bin.part", remote, st)
 	must(t, err)
 	must(t, p.file.Truncate(have))
-	p.journal.Have = whole(have)
+	p.journal.Received = whole(have)
 	must(t, p.close())
 	r, err := Download(t.Context(), v.client, remote, Local{Dir: dir}, Options{})
 	must(t, err)

@@ -10,23 +10,23 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// firstDigestWait is how long the first look at a remote file waits for its SHA-256.
-// A small file's is there at once, which saves a request; a big one's bytes are not
-// kept waiting for longer.
+// firstDigestWait is how long the first query about a remote file waits for its SHA-256.
+// For a small file this saves a second query, and the bytes of a large one are not
+// delayed for longer.
 const firstDigestWait = time.Second
 
-// errStale is inside this package the news that a file is not what it was when the
-// try began. It is tried anew, at most maxTries times in all.
+// errStale means that a file changed after the attempt to transfer it started. The
+// transfer restarts, at most maxTries times in all. It does not leave this package.
 var errStale = errors.New("the file changed")
 
-// job is what one call of Download or Upload shares among its files.
+// job is what the files of one call of Download or Upload share.
 type job struct {
 	client  *client.Client
 	options Options
 	meter   *meter
-	guard   *inspection // nil lets an upload read everything
-	// buffers bounds memory and the parts in flight: a part holds one while it moves.
-	// One that was never used is nil.
+	guard   *inspection // nil permits all files
+	// buffers is a pool that bounds memory and the number of parts in flight. A buffer is
+	// nil until its first use.
 	buffers chan []byte
 }
 
@@ -38,7 +38,7 @@ func newJob(c *client.Client, o Options) *job {
 	return j
 }
 
-// buffer gives a buffer of partBytes, to be given back with free.
+// buffer waits for a buffer of partBytes. The caller returns it with free.
 func (j *job) buffer(ctx context.Context) ([]byte, error) {
 	select {
 	case b := <-j.buffers:
@@ -53,20 +53,20 @@ func (j *job) buffer(ctx context.Context) ([]byte, error) {
 
 func (j *job) free(b []byte) { j.buffers <- b }
 
-// told adds to err what was being done and, where ctx ended, its cause. The guard's
-// refusal names the file already.
+// annotate adds to err what was being done and, if ctx ended, its cause. A refusal by the
+// guard already names the file.
 func (j *job) annotate(ctx context.Context, doing string, err error) error {
 	if err == nil || errors.Is(err, ErrGuarded) {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		return fmt.Errorf("%s: %w; last: %w", doing, cause, err)
+		return fmt.Errorf("%s: %w; last error: %w", doing, cause, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// digestOf waits until the executor knows the SHA-256 of the file that st is of; that
-// is errStale when the file changed meanwhile.
+// digestOf waits until the executor has computed the SHA-256 of the file that st
+// describes. It returns errStale if the file changed.
 func (j *job) digestOf(ctx context.Context, remote string, st contract.FileStat) (string, error) {
 	for now := st; ; {
 		switch {
@@ -75,7 +75,7 @@ func (j *job) digestOf(ctx context.Context, remote string, st contract.FileStat)
 		case digestPattern.MatchString(now.SHA256):
 			return now.SHA256, nil
 		case now.Hashing == nil:
-			return "", fmt.Errorf("the executor gives no SHA-256 of %q", remote)
+			return "", fmt.Errorf("the executor sent no SHA-256 of %q", remote)
 		}
 		if err := ctx.Err(); err != nil {
 			return "", context.Cause(ctx)

@@ -12,30 +12,30 @@ import (
 const (
 	partSuffix    = ".part"
 	journalSuffix = ".json"                  // after partSuffix
-	journalFormat = "colab-relay download 1" // what a file must say to be ours
-	maxJournal    = 1 << 20                  // bytes; a larger one is not ours
+	journalFormat = "colab-relay download 1" // marks a file as a journal
+	maxJournal    = 1 << 20                  // bytes; a larger file is not a journal
 )
 
-// errNotOurs is what is no journal of a download, or a damaged one.
+// errNotOurs means that a file is not a journal of a download, or is damaged.
 var errNotOurs = errors.New("not a journal of a download")
 
-// journal says what a part file holds. It is renamed into place, so it is whole or
-// the one before; it is not synced, so after a power cut it may promise what the disk
-// lost: the whole file's digest finds that out.
+// journal lists the bytes that a part file has. It is renamed into place, so a kill leaves
+// the old or the new one. It is not synced, so after a power cut it may list bytes that the
+// disk lost; the digest of the whole file detects that.
 type journal struct {
 	Format    string `json:"format"`
 	Remote    string `json:"remote_path"`
 	ETag      string `json:"etag"`
 	SizeBytes int64  `json:"size_bytes"`
-	SHA256    string `json:"sha256,omitempty"` // when it is known
-	// Have is all bytes that are there; Unproven those of them that came in an answer
-	// that was cut, so its signature could not be checked.
-	Have       ranges `json:"have"`
+	SHA256    string `json:"sha256,omitempty"` // empty until the executor computed it
+	// Received are all bytes of the part. Unverified are those of them whose answer was
+	// interrupted, so that its signature could not be checked.
+	Received   ranges `json:"have"`
 	Unverified ranges `json:"unproven,omitempty"`
 }
 
-// fits reports whether what the part holds is of the file that st is of. The ETag is
-// another one on another VM; the digest tells that it is the same file all the same.
+// matches reports whether the part's bytes are of the file that st describes. The same
+// file has a different ETag on another VM, but the same digest.
 func (j *journal) matches(remote string, st contract.FileStat) bool {
 	if j.Remote != remote || j.SizeBytes != st.SizeBytes {
 		return false
@@ -43,7 +43,7 @@ func (j *journal) matches(remote string, st contract.FileStat) bool {
 	return j.ETag == st.ETag || j.SHA256 != "" && j.SHA256 == st.SHA256
 }
 
-// readJournal reads the journal at name in root.
+// readJournal reads the journal called name in root.
 func readJournal(root *os.Root, name string) (journal, error) {
 	text, err := readOwn(root, name, maxJournal)
 	if err != nil {
@@ -52,21 +52,21 @@ func readJournal(root *os.Root, name string) (journal, error) {
 	return parseJournal(text)
 }
 
-// parseJournal refuses whatever save would not have written.
+// parseJournal accepts only what save writes.
 func parseJournal(text []byte) (journal, error) {
 	var j journal
 	if len(text) > maxJournal || json.Unmarshal(text, &j) != nil || j.Format != journalFormat {
 		return journal{}, errNotOurs
 	}
-	sound := j.SizeBytes >= 0 && j.Have.valid(j.SizeBytes) && j.Unverified.valid(j.SizeBytes) &&
-		len(j.Unverified.minus(j.Have)) == 0 && (j.SHA256 == "" || digestPattern.MatchString(j.SHA256))
+	sound := j.SizeBytes >= 0 && j.Received.valid(j.SizeBytes) && j.Unverified.valid(j.SizeBytes) &&
+		len(j.Unverified.minus(j.Received)) == 0 && (j.SHA256 == "" || digestPattern.MatchString(j.SHA256))
 	if !sound {
 		return journal{}, errNotOurs
 	}
 	return j, nil
 }
 
-// save puts j into place at name in root.
+// save stores j as name in root.
 func (j *journal) save(root *os.Root, name string) error { return saveOwn(root, name, j) }
 
 func writeFile(root *os.Root, name string, from io.Reader) error {

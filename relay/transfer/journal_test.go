@@ -12,7 +12,7 @@ import (
 
 var goodJournal = journal{
 	Format: journalFormat, Remote: "/content/a", ETag: "e", SizeBytes: 100, SHA256: strings.Repeat("a", 64),
-	Have: ranges{{Offset: 0, Length: 40}, {Offset: 60, Length: 10}}, Unverified: ranges{{Offset: 30, Length: 10}},
+	Received: ranges{{Offset: 0, Length: 40}, {Offset: 60, Length: 10}}, Unverified: ranges{{Offset: 30, Length: 10}},
 }
 
 func TestJournalIsReadAsItWasSaved(t *testing.T) {
@@ -53,7 +53,7 @@ func TestWhatSaveWouldNotWriteIsNoJournal(t *testing.T) {
 		"past the end":       change(func(j *journal) { j.SizeBytes = 50 }),
 		"unproven elsewhere": change(func(j *journal) { j.Unverified = ranges{{Offset: 45, Length: 5}} }),
 		"bad digest":         change(func(j *journal) { j.SHA256 = "xyz" }),
-		"overlapping":        change(func(j *journal) { j.Have = append(j.Have, contract.Range{Offset: 65, Length: 10}) }),
+		"overlapping":        change(func(j *journal) { j.Received = append(j.Received, contract.Range{Offset: 65, Length: 10}) }),
 		"over the bound":     good + strings.Repeat(" ", maxJournal),
 	} {
 		if _, err := parseJournal([]byte(text)); !errors.Is(err, errNotOurs) {
@@ -71,10 +71,10 @@ func FuzzJournal(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if missing := whole(j.SizeBytes).minus(j.Have); missing.total()+j.Have.total() != j.SizeBytes || !missing.valid(j.SizeBytes) {
-			t.Fatalf("%q: of %d bytes %v are there and %v are missing", text, j.SizeBytes, j.Have, missing)
+		if missing := whole(j.SizeBytes).minus(j.Received); missing.total()+j.Received.total() != j.SizeBytes || !missing.valid(j.SizeBytes) {
+			t.Fatalf("%q: of %d bytes %v are there and %v are missing", text, j.SizeBytes, j.Received, missing)
 		}
-		if len(j.Unverified.minus(j.Have)) != 0 {
+		if len(j.Unverified.minus(j.Received)) != 0 {
 			t.Fatalf("%q: unproven %v are not there", text, j.Unverified)
 		}
 	})

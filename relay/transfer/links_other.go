@@ -4,6 +4,6 @@ package transfer
 
 import "io/fs"
 
-// hasSeveralLinks reports whether a file may also go by another name. The number of
-// links is not known here, so any file may.
+// hasSeveralLinks reports whether a file may have a second name. The number of links is
+// unknown on this system, so every file may.
 func hasSeveralLinks(fs.FileInfo) bool { return true }

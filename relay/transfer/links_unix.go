@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// hasSeveralLinks reports whether a file may also go by another name.
+// hasSeveralLinks reports whether a file may have a second name.
 func hasSeveralLinks(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || st.Nlink > 1

@@ -12,25 +12,26 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// localFile is a file that is being uploaded, and what it was when it was opened.
+// localFile is a file that is being uploaded, and its state when it was opened.
 type localFile struct {
 	*os.File
 	info      fs.FileInfo
-	statAgain func() (fs.FileInfo, error) // looks at its name anew
+	statAgain func() (fs.FileInfo, error) // stats its name again
 }
 
-// changed reports whether the file may hold other bytes than when it was opened, or
-// its name another file.
+// changed reports whether the file's bytes may have changed since it was opened, or its
+// name may belong to another file.
 func (f localFile) changed() bool {
-	held, heldErr := f.Stat()
+	open, openErr := f.Stat()
 	named, namedErr := f.statAgain()
-	return heldErr != nil || namedErr != nil || !sameState(f.info, held) || !sameState(f.info, named)
+	return openErr != nil || namedErr != nil || !sameState(f.info, open) || !sameState(f.info, named)
 }
 
-// errUnsized is of a file that holds more or less than its size, and did not change.
-var errSizeMismatch = fmt.Errorf("%w: its size is not what it holds, as in /proc and /sys", ErrNotRegular)
+// errSizeMismatch means that a file contains more or less than its size, although it did
+// not change.
+var errSizeMismatch = fmt.Errorf("%w: its size differs from its content, as in /proc and /sys", ErrNotRegular)
 
-// holdsMore reports whether the file goes on after its size.
+// holdsMore reports whether the file has bytes beyond its size.
 func (f localFile) holdsMore() bool {
 	n, _ := f.ReadAt(make([]byte, 1), f.info.Size())
 	return n > 0
@@ -40,11 +41,11 @@ func sameState(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// opening is how a file is reached: by its path, or inside a root.
+// opener opens files by their paths, or inside a root.
 type opener struct {
 	stat     func(string) (fs.FileInfo, error)
 	openFile func(string, int, fs.FileMode) (*os.File, error)
-	path     func(string) string // its path outside of the root
+	path     func(string) string // for a name in the root, its path
 	guard    *inspection
 }
 
@@ -56,8 +57,8 @@ func (j *job) inRoot(root *os.Root) opener {
 	return opener{root.Stat, root.OpenFile, func(name string) string { return absolute(root, name) }, j.guard}
 }
 
-// file opens a regular file. Nothing else is opened: a FIFO would wait for a writer,
-// a device may act on being opened.
+// open opens a regular file. It opens nothing else: a FIFO would wait for a writer, and a
+// device may react to being opened.
 func (o opener) open(name string) (localFile, error) {
 	before, err := o.stat(name)
 	if err != nil {
@@ -66,7 +67,7 @@ func (o opener) open(name string) (localFile, error) {
 	if !before.Mode().IsRegular() {
 		return localFile{}, fmt.Errorf("opening %q: %w", name, ErrNotRegular)
 	}
-	// O_NONBLOCK, as a FIFO may have taken its place meanwhile.
+	// O_NONBLOCK, because a FIFO may have replaced the file since.
 	f, err := o.openFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return localFile{}, fmt.Errorf("opening %q: %w", name, err)
@@ -83,7 +84,7 @@ func (o opener) open(name string) (localFile, error) {
 	return localFile{File: f, info: info, statAgain: func() (fs.FileInfo, error) { return o.stat(name) }}, nil
 }
 
-// permit asks the guard about the file that is open under name.
+// permit checks the open file called name against the guard.
 func (o opener) permit(name string, open fs.FileInfo) error {
 	if o.guard == nil {
 		return nil
@@ -95,10 +96,10 @@ func (o opener) permit(name string, open fs.FileInfo) error {
 	return o.guard.check(real, open)
 }
 
-// statLocal says what is to be uploaded, without opening it.
+// statLocal returns the description of a file or folder to upload, without opening it.
 func statLocal(path string) (fs.FileInfo, error) {
 	if strings.ContainsRune(path, 0) {
-		return nil, fmt.Errorf("uploading %q: %w: it holds a NUL", path, ErrLocalPath)
+		return nil, fmt.Errorf("uploading %q: %w: it contains a NUL character", path, ErrLocalPath)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -110,10 +111,10 @@ func statLocal(path string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// contentDir is where uploads go that name no place.
+// contentDir is the destination of uploads that name none.
 const contentDir = "/content"
 
-// fileTarget is the remote path of a file that goes to remote.
+// fileTarget returns the remote path of a file uploaded to remote.
 func (j *job) fileTarget(ctx context.Context, local, remote string) (string, error) {
 	base := baseName(local)
 	switch {
@@ -132,7 +133,7 @@ func (j *job) fileTarget(ctx context.Context, local, remote string) (string, err
 	return remote, err
 }
 
-// folderTarget is the remote path of a folder that goes to remote.
+// folderTarget returns the remote path of a folder uploaded to remote.
 func folderTarget(local, remote string) string {
 	switch {
 	case remote == "":
@@ -143,7 +144,7 @@ func folderTarget(local, remote string) string {
 	return remote
 }
 
-// baseName is the name of a local file, for the VM.
+// baseName returns the name that a local file gets on the VM.
 func baseName(local string) string {
 	if full, err := filepath.Abs(local); err == nil {
 		local = full

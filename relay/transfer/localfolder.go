@@ -18,7 +18,7 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// openLocal opens the folder everything of a download goes to, made when missing.
+// openLocal opens the destination folder of a download, and creates it when missing.
 func openLocal(dir string) (*os.Root, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -26,10 +26,10 @@ func openLocal(dir string) (*os.Root, error) {
 	}
 	switch err := os.MkdirAll(dir, 0o755); {
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EINVAL):
-		// A file, or a link that leads nowhere, is in the way.
-		return nil, fmt.Errorf("%w: %q can't be a folder: %w", ErrLocalPath, dir, err)
+		// A file or a dangling link has this name.
+		return nil, fmt.Errorf("%w: %q cannot be a folder: %w", ErrLocalPath, dir, err)
 	case err != nil:
-		return nil, fmt.Errorf("making the folder %q: %w", dir, markDiskFull(err))
+		return nil, fmt.Errorf("creating the folder %q: %w", dir, markDiskFull(err))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -38,12 +38,12 @@ func openLocal(dir string) (*os.Root, error) {
 	return root, nil
 }
 
-// absolute is where name in root is, for people.
+// absolute returns the path of name in root, for people.
 func absolute(root *os.Root, name string) string {
 	return filepath.Join(root.Name(), filepath.FromSlash(name))
 }
 
-// localFault is err, marked as ErrLocalDisk where that is what it means.
+// markDiskFull adds ErrLocalDisk to an error that means a full disk.
 func markDiskFull(err error) error {
 	if isDiskFull(err) {
 		return fmt.Errorf("%w: %w", ErrLocalDisk, err)
@@ -51,23 +51,23 @@ func markDiskFull(err error) error {
 	return err
 }
 
-// makeFolder makes a folder in root and those above it. A link among them that leads
-// out of root is a forbidden name.
+// makeFolder creates a folder in root and those above it. If one of them is a link that
+// leaves root, the error is ErrForbiddenName.
 func makeFolder(root *os.Root, name string) error {
 	err := root.MkdirAll(name, 0o755)
 	if info, statErr := root.Stat(name); statErr == nil && info.IsDir() {
 		return nil
 	}
 	if leavesRoot(root, name) {
-		return fmt.Errorf("%w: a link on the way to %q leads out of %q", ErrForbiddenName, name, root.Name())
+		return fmt.Errorf("%w: a link in the path %q leads out of %q", ErrForbiddenName, name, root.Name())
 	}
 	if err == nil {
 		err = fs.ErrExist
 	}
-	return fmt.Errorf("making the folder %q: %w", absolute(root, name), markDiskFull(err))
+	return fmt.Errorf("creating the folder %q: %w", absolute(root, name), markDiskFull(err))
 }
 
-// leadsOut reports whether a link on the way to name can't be followed inside root.
+// leavesRoot reports whether a link in the path name cannot be followed inside root.
 func leavesRoot(root *os.Root, name string) bool {
 	for at := name; at != "."; at = path.Dir(at) {
 		if info, err := root.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -78,7 +78,8 @@ func leavesRoot(root *os.Root, name string) bool {
 	return false
 }
 
-// hidden is a name in root for something of our own about name: nobody else's.
+// hiddenName returns the name in root of a file that the relay keeps about name. No other
+// program uses it.
 func hiddenName(name, suffix string) string {
 	if foldsCase {
 		name = strings.ToLower(name)
@@ -87,8 +88,8 @@ func hiddenName(name, suffix string) string {
 	return ".colab-relay-" + hex.EncodeToString(sum[:10]) + suffix
 }
 
-// lockName keeps every other download, of any program, from name in root. It gives
-// ErrBusy where one has it.
+// lockName reserves name in root for one download, across processes. It returns ErrBusy
+// if another download has reserved it.
 func lockName(root *os.Root, name string) (unlock func(), err error) {
 	file := filepath.Join(root.Name(), hiddenName(name, ".lock"))
 	for {
@@ -101,30 +102,30 @@ func lockName(root *os.Root, name string) (unlock func(), err error) {
 			_ = l.Close()
 			return nil, fmt.Errorf("%q: %w", absolute(root, name), ErrBusy)
 		}
-		// The one before may have removed the file between our open and our lock.
-		held, heldErr := l.Stat()
-		now, nowErr := os.Lstat(file)
-		if heldErr == nil && nowErr == nil && os.SameFile(held, now) {
+		// The previous owner may have removed the file between our open and our lock.
+		locked, lockedErr := l.Stat()
+		named, namedErr := os.Lstat(file)
+		if lockedErr == nil && namedErr == nil && os.SameFile(locked, named) {
 			return func() { release(l) }, nil
 		}
 		_ = l.Close()
 	}
 }
 
-// release gives a lock back and removes its file: while it is still held where that can
-// be done, so that no other lock on it is taken in between.
+// release unlocks and removes the lock's file. It removes the file first where the system
+// can, so that nobody locks the file in between.
 func release(l *flock.Flock) {
 	if !onWindows {
 		_ = os.Remove(l.Path())
 	}
 	_ = l.Close()
 	if onWindows {
-		_ = os.Remove(l.Path()) // fails while another has it open
+		_ = os.Remove(l.Path()) // fails while another process has it open
 	}
 }
 
-// place gives the file part its final name, or the first numbered one that is free,
-// and never replaces another file unless overwrite is set.
+// place renames the file part to name or, if that is taken, to the first free numbered
+// name. It replaces another file only if overwrite is set.
 func place(root *os.Root, part, name string, overwrite bool) (string, error) {
 	if overwrite && root.Rename(part, name) == nil {
 		return name, nil
@@ -138,8 +139,8 @@ func place(root *os.Root, part, name string, overwrite bool) (string, error) {
 	}
 }
 
-// placeAt is a rename that fails with fs.ErrExist where to exists. A hard link does
-// that; where the file system has none, an empty file holds the place first.
+// placeAt renames part to to, and fails with fs.ErrExist if to exists. A hard link does
+// that. On a file system without hard links an empty file reserves the name first.
 func placeAt(root *os.Root, part, to string) error {
 	err := root.Link(part, to)
 	if err == nil {
@@ -156,9 +157,9 @@ func placeAt(root *os.Root, part, to string) error {
 	return root.Rename(part, to)
 }
 
-// findSame looks for a local file that is the remote one already: name or, unless
-// overwrite is set, one of its numbered names up to the first free one. digest is
-// asked only where a size fits.
+// findSame looks for a local file that equals the remote one: name or, unless Overwrite is
+// set, one of its numbered names up to the first free one. It calls digest only if a file
+// has the same size.
 func (j *job) findSame(ctx context.Context, root *os.Root, name string, size int64, digest func() (string, error)) (string, error) {
 	for i := 0; i <= maxEntries; i++ {
 		at := filename.Numbered(name, i)
@@ -188,10 +189,10 @@ func (j *job) isSame(ctx context.Context, root *os.Root, name string, size int64
 	if err != nil && ctx.Err() != nil {
 		return false, err
 	}
-	return err == nil && got == want, nil // one that is not readable is not ours to replace
+	return err == nil && got == want, nil // a file that cannot be read is not the same
 }
 
-// localDigest is the SHA-256 of the first size bytes of a file in root.
+// localDigest returns the SHA-256 of the first size bytes of a file in root.
 func (j *job) localDigest(ctx context.Context, root *os.Root, name string, size int64) (string, error) {
 	f, err := root.Open(name)
 	if err != nil {

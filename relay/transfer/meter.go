@@ -2,7 +2,7 @@ package transfer
 
 import "sync"
 
-// meter adds up what all files of a job did and reports it.
+// meter adds up the progress of all files of a job and reports it.
 type meter struct {
 	report func(Progress)
 
@@ -11,20 +11,20 @@ type meter struct {
 	moved int64
 }
 
-// plan sets what is to be done in all.
+// plan sets the totals.
 func (m *meter) plan(files int, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now.Files, m.now.Total = files, bytes
 }
 
-// move counts n bytes of a file that are there now, however they came to be; n is
-// negative for what turned out to be of no use.
+// add counts n more bytes of a file at its destination, whether this call moved them or
+// not. n is negative for bytes that turned out to be wrong.
 func (m *meter) add(name string, stage Stage, n int64) {
 	m.update(func() { m.now.Name, m.now.Stage, m.now.Done = name, stage, m.now.Done+n })
 }
 
-// checker gives what to call with each piece of a file that was hashed.
+// checker returns a function to call with the size of each piece of a file that was hashed.
 func (m *meter) checker(name string, stage Stage) func(n int64) {
 	var sum int64
 	return func(n int64) {
@@ -33,10 +33,10 @@ func (m *meter) checker(name string, stage Stage) func(n int64) {
 	}
 }
 
-// finish counts a file that is over.
+// finish counts a file that succeeded or failed.
 func (m *meter) finish(name string) { m.update(func() { m.now.Name, m.now.File = name, m.now.File+1 }) }
 
-// carried counts payload bytes that crossed the wire.
+// addMoved counts payload bytes that were sent or received.
 func (m *meter) addMoved(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,24 +8,25 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// namer makes local names for the file system that root is on.
+// namer makes local names for the file system of root.
 type namer struct {
 	root  *os.Root
-	bytes *bool // names may hold any bytes; nil until that was tried
+	bytes *bool // whether names may contain any bytes; nil until that was tried
 }
 
 func newNamer(root *os.Root) *namer { return &namer{root: root} }
 
-// name is LocalName; escaped where the file system takes only UTF-8.
+// name returns the localName of remote, escaped if the file system accepts only UTF-8.
 func (n *namer) name(remote string) string {
-	name := LocalName(remote, onWindows)
+	name := localName(remote, onWindows)
 	if utf8.ValidString(name) || n.takesBytes() {
 		return name
 	}
 	return filename.Clean(contract.EscapeName(name), onWindows)
 }
 
-// takesBytes tries it once: macOS, and Linux's exFAT and CIFS, refuse other names.
+// takesBytes reports whether a name may be invalid UTF-8. It tries once, because the answer
+// depends on the file system: macOS, and exFAT and CIFS on Linux, refuse such names.
 func (n *namer) takesBytes() bool {
 	if n.bytes == nil {
 		probe := hiddenName("a name of bytes", ".\xff")

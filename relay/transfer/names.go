@@ -14,15 +14,12 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// onWindows, as most others need both answers in tests.
+// onWindows is passed as an argument to functions that tests call for both systems.
 const onWindows = runtime.GOOS == "windows"
 
-// LocalName is the last part of a remote path, which is escaped as the contract has
-// it, as a name that a local file may have: never empty, a dot or two, never with a
-// separator or a character that is not visible, at most 255 bytes; on windows UTF-8, and
-// none that Windows refuses, hides or takes for a device. Two remote names can become the
-// same one.
-func LocalName(remote string, windows bool) string {
+// localName returns the last part of a remote path, which is escaped as in the contract,
+// as a safe name for a local file. Two remote names can become the same one.
+func localName(remote string, windows bool) string {
 	name := strings.TrimRight(remote, "/")
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	if !windows {
@@ -31,9 +28,9 @@ func LocalName(remote string, windows bool) string {
 	return filename.Clean(name, windows)
 }
 
-// partName is the name of the part file of name, short enough for a number and the
-// journal's suffix after it. One that had to be shortened holds a hash, as two long
-// names may begin alike.
+// partName returns the name of the part file of name. It leaves room for a number and the
+// journal's suffix. A shortened name contains a hash, because two long names may begin
+// alike.
 func partName(name string) string {
 	const room = filename.MaxBytes - len(partSuffix) - len(journalSuffix) - len(" (99)")
 	dir, base := path.Split(name)
@@ -45,8 +42,8 @@ func partName(name string) string {
 	return dir + base + partSuffix
 }
 
-// nameFor is the name, with slashes, that a download gets inside root. Into a folder
-// that is there and not from the same download it goes under its own name.
+// nameFor returns the name, with slashes, of a download inside root. In an existing folder
+// the download gets its own name, unless the same download created that folder.
 func (to Local) nameFor(root *os.Root, from origin, isDir bool) (string, error) {
 	name := to.Name
 	if onWindows {

@@ -22,16 +22,16 @@ func TestLocalNameIsTheLastPartUnescaped(t *testing.T) {
 		{`/content/bad\xff\xfe/`, "bad\xff\xfe", "bad_xff_xfe"},
 		{`\x5cxff`, `\xff`, "_x5cxff"},
 	} {
-		if got := LocalName(c.remote, false); got != c.unix {
+		if got := localName(c.remote, false); got != c.unix {
 			t.Errorf("LocalName(%q) = %q, want %q", c.remote, got, c.unix)
 		}
-		if got := LocalName(c.remote, true); got != c.windows {
+		if got := localName(c.remote, true); got != c.windows {
 			t.Errorf("LocalName(%q) on Windows = %q, want %q", c.remote, got, c.windows)
 		}
 	}
 }
 
-func ownName(remote string) string { return LocalName(remote, onWindows) }
+func ownName(remote string) string { return localName(remote, onWindows) }
 
 func FuzzLocalName(f *testing.F) {
 	for _, seed := range []string{"a.txt", "..", "CON.", "a\x00/..\\b", `\xe2\x80\xae`, "\xe2\xff\x80\xae", strings.Repeat("é.", 200)} {
@@ -39,7 +39,7 @@ func FuzzLocalName(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, remote string) {
 		for _, windows := range []bool{false, true} {
-			name := LocalName(remote, windows)
+			name := localName(remote, windows)
 			if filename.Clean(name, windows) != name {
 				t.Fatalf("LocalName(%q, %v) = %q, which is not safe", remote, windows, name)
 			}

@@ -17,23 +17,23 @@ import (
 
 const (
 	originSuffix = ".from"
-	originFormat = "colab-relay folder 1" // what a file must say to be ours
-	maxOrigin    = 64 << 10               // bytes; a larger one is not ours
+	originFormat = "colab-relay folder 1" // marks a file as an origin
+	maxOrigin    = 64 << 10               // bytes; a larger file is not an origin
 )
 
-// origin says which download a local folder is from: it stands beside the folder and
-// stays there. Whether a path on the VM is a folder is for the executor to say, so
-// without it a hostile one could write into any folder that has the name.
+// origin records which download created a local folder. Its file stays beside the folder.
+// The executor decides whether a path on the VM is a folder, so without this record a
+// hostile executor could write into any local folder with that name.
 type origin struct {
 	Format  string `json:"format"`
 	Runtime string `json:"runtime"`
 	Remote  string `json:"remote_path"` // absolute and escaped
 }
 
-// newOrigin is the origin of what a caller calls remote. A relative path and the one
-// below /content that it stands for are the same.
+// newOrigin returns the origin of a download of remote. A relative path means the same as
+// that path below /content.
 func newOrigin(runtime, remote string) origin {
-	if !utf8.ValidString(remote) { // a shell hands on any bytes, JSON does not
+	if !utf8.ValidString(remote) { // a shell passes any bytes, JSON cannot carry them
 		remote = contract.EscapeName(remote)
 	}
 	if !path.IsAbs(remote) {
@@ -42,9 +42,9 @@ func newOrigin(runtime, remote string) origin {
 	return origin{Format: originFormat, Runtime: runtime, Remote: path.Clean(remote)}
 }
 
-// ownName is the local name of a download that got no other. It comes from what the
-// caller typed, never from an answer. A path without a name of its own, as the
-// workdir's, gets the runtime's.
+// ownName returns the local name of a download for which the caller chose none. It depends
+// on the path that the caller typed, never on an answer. A download of / or /content gets
+// the runtime's name.
 func (o origin) ownName(root *os.Root) string {
 	if o.Remote == "/" || o.Remote == contentDir {
 		return newNamer(root).name(o.Runtime)
@@ -52,7 +52,7 @@ func (o origin) ownName(root *os.Root) string {
 	return newNamer(root).name(o.Remote)
 }
 
-// isOf reports whether the folder at name in root is from this download.
+// isOf reports whether this download created the folder called name in root.
 func (o origin) isOf(root *os.Root, name string) bool {
 	info, err := root.Stat(name)
 	if err != nil || !info.IsDir() {
@@ -63,16 +63,15 @@ func (o origin) isOf(root *os.Root, name string) bool {
 	return err == nil && json.Unmarshal(text, &found) == nil && found == o
 }
 
-// note keeps that the folder at name, which need not be there yet, is from this
-// download.
+// save records that this download created the folder called name, which need not exist
+// yet.
 func (o origin) save(root *os.Root, name string) error {
 	return saveOwn(root, hiddenName(name, originSuffix), o)
 }
 
-// claimFolder finds the folder that a download goes to: name, or the first numbered
-// one, where nothing is there or what an earlier call of the same download made.
-// A folder from elsewhere is taken only where Overwrite asks for it. The folder is
-// kept from other downloads until unlock is called.
+// claimFolder finds the destination folder of a download: name or the first numbered name
+// that is free or that an earlier call of the same download created. With Overwrite any
+// folder will do. No other download can use the folder until unlock is called.
 func (j *job) claimFolder(root *os.Root, name string, from origin) (at string, unlock func(), err error) {
 	for i := 0; i <= maxEntries; i++ {
 		at = filename.Numbered(name, i)
@@ -86,19 +85,19 @@ func (j *job) claimFolder(root *os.Root, name string, from origin) (at string, u
 			return at, unlock, nil
 		case linkErr != nil:
 			unlock()
-			return at, nil, fmt.Errorf("looking at %q: %w", absolute(root, at), linkErr)
+			return at, nil, fmt.Errorf("inspecting %q: %w", absolute(root, at), linkErr)
 		}
 		unlock()
 	}
 	return at, nil, fmt.Errorf("%w: %q and its numbered names are taken", ErrForbiddenName, name)
 }
 
-// makeTree makes the folders of a download, the first of which holds the others. A link
-// among the others would lead files out of the first.
+// makeTree creates the folders of a download, the first of which contains the others. It
+// refuses links among the others, because files would leave the first folder through them.
 func makeTree(root *os.Root, folders []string) error {
 	for i, folder := range folders {
 		if info, err := root.Lstat(folder); i > 0 && err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%w: %q is a link, and a folder of that name is to be made; remove the link first", ErrForbiddenName, absolute(root, folder))
+			return fmt.Errorf("%w: %q is a link, and the download needs a folder of that name: remove the link first", ErrForbiddenName, absolute(root, folder))
 		}
 		if err := makeFolder(root, folder); err != nil {
 			return err
@@ -107,7 +106,8 @@ func makeTree(root *os.Root, folders []string) error {
 	return nil
 }
 
-// readOwn reads a file of ours in root, at most limit bytes. A longer one is not ours.
+// readOwn reads a file that saveOwn wrote, at most limit bytes. A longer file is
+// errNotOurs.
 func readOwn(root *os.Root, name string, limit int64) ([]byte, error) {
 	info, err := root.Lstat(name)
 	if err != nil {
@@ -124,7 +124,7 @@ func readOwn(root *os.Root, name string, limit int64) ([]byte, error) {
 	return bounded.ReadAll(f, limit)
 }
 
-// saveOwn puts v, as JSON, into place at name in root.
+// saveOwn stores v as JSON under name in root, by a rename.
 func saveOwn(root *os.Root, name string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// part is a file that is on its way, beside the journal of what it holds. Both stay
-// until the file is whole.
+// part is an unfinished file with its journal, which records the bytes that the file has.
+// Both stay until the file is complete.
 type part struct {
 	root *os.Root
 	name string // of the part file in root
@@ -20,15 +20,14 @@ type part struct {
 
 	mu      sync.Mutex
 	journal journal
-	grown   chan struct{} // holds one after something came
+	grown   chan struct{} // signals that bytes arrived; buffers one signal
 }
 
-// maxForeign is how many part names that others took are passed over.
+// maxTakenNames bounds how many part names may belong to other files.
 const maxTakenNames = 20
 
-// openPart opens the part file called name, or the first numbered name where what is
-// there is not ours, and goes on with what it holds where that is of the same remote
-// file.
+// openPart opens the part file called name or, if another file has that name, the first
+// numbered name that is free. It keeps the bytes in it that are of the same remote file.
 func openPart(root *os.Root, name, remote string, st contract.FileStat) (*part, error) {
 	for i := 0; i <= maxTakenNames; i++ {
 		p := &part{root: root, name: filename.Numbered(name, i), grown: make(chan struct{}, 1)}
@@ -42,13 +41,13 @@ func openPart(root *os.Root, name, remote string, st contract.FileStat) (*part, 
 		}
 		return p, nil
 	}
-	return nil, fmt.Errorf("%q and its numbered names belong to others: move them away", absolute(root, name))
+	return nil, fmt.Errorf("%q and its numbered names belong to other files: move these away", absolute(root, name))
 }
 
 func (p *part) journalName() string { return p.name + journalSuffix }
 
-// claim reports whether the name is ours to use: nothing is there, or what an earlier
-// download left. The journal is always made first, so a part without one is a user's.
+// claim reports whether p may use its name: no file has it, or an earlier download left
+// the file. The journal is always created first, so a part without one is a user's file.
 func (p *part) claim() (bool, error) {
 	found, err := readJournal(p.root, p.journalName())
 	switch {
@@ -62,25 +61,25 @@ func (p *part) claim() (bool, error) {
 	info, statErr := p.root.Lstat(p.name)
 	switch {
 	case errors.Is(statErr, fs.ErrNotExist):
-		p.journal.Have, p.journal.Unverified = nil, nil
+		p.journal.Received, p.journal.Unverified = nil, nil
 		return true, nil
 	case statErr != nil:
-		return false, fmt.Errorf("looking at %q: %w", absolute(p.root, p.name), statErr)
+		return false, fmt.Errorf("inspecting %q: %w", absolute(p.root, p.name), statErr)
 	}
 	return err == nil && info.Mode().IsRegular(), nil
 }
 
-// begin opens the file. What it holds counts only where the journal fits.
+// open opens the file. Its bytes count only if the journal matches the remote file.
 func (p *part) open(remote string, st contract.FileStat) error {
 	if !p.journal.matches(remote, st) {
-		p.journal.Have, p.journal.Unverified = nil, nil
+		p.journal.Received, p.journal.Unverified = nil, nil
 	}
 	p.journal.Format, p.journal.Remote = journalFormat, remote
 	p.journal.ETag, p.journal.SizeBytes, p.journal.SHA256 = st.ETag, st.SizeBytes, st.SHA256
 	if err := p.journal.save(p.root, p.journalName()); err != nil {
 		return err
 	}
-	if len(p.journal.Have) == 0 {
+	if len(p.journal.Received) == 0 {
 		if err := p.root.Remove(p.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing %q: %w", absolute(p.root, p.name), err)
 		}
@@ -92,89 +91,90 @@ func (p *part) open(remote string, st contract.FileStat) error {
 	p.file = f
 	info, err := f.Stat()
 	if err != nil {
-		return errors.Join(fmt.Errorf("looking at %q: %w", f.Name(), err), f.Close())
+		return errors.Join(fmt.Errorf("inspecting %q: %w", f.Name(), err), f.Close())
 	}
-	// What the journal promises past the file's end was lost in a power cut; what the
-	// file holds past the journal's end is nobody's.
-	there := contract.Range{Length: info.Size()}
-	p.journal.Have, p.journal.Unverified = p.journal.Have.within(there), p.journal.Unverified.within(there)
-	if err := f.Truncate(p.journal.Have.last()); err != nil {
-		return errors.Join(fmt.Errorf("cutting %q: %w", f.Name(), err), f.Close())
+	// A power cut loses bytes that the journal lists. Bytes beyond those in the journal
+	// cannot be attributed to anything.
+	onDisk := contract.Range{Length: info.Size()}
+	p.journal.Received, p.journal.Unverified = p.journal.Received.within(onDisk), p.journal.Unverified.within(onDisk)
+	if err := f.Truncate(p.journal.Received.last()); err != nil {
+		return errors.Join(fmt.Errorf("truncating %q: %w", f.Name(), err), f.Close())
 	}
 	return nil
 }
 
-// write keeps what came of the file at offset.
-func (p *part) write(offset int64, b []byte, proven bool) error {
+// write stores bytes of the file at offset. They are verified if the signature of the
+// answer that carried them was checked.
+func (p *part) write(offset int64, b []byte, verified bool) error {
 	if _, err := p.file.WriteAt(b, offset); err != nil {
 		return fmt.Errorf("writing %q: %w", absolute(p.root, p.name), markDiskFull(err))
 	}
 	piece := contract.Range{Offset: offset, Length: int64(len(b))}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.journal.Have = p.journal.Have.add(piece)
+	p.journal.Received = p.journal.Received.add(piece)
 	p.journal.Unverified = p.journal.Unverified.without(piece)
-	if !proven {
+	if !verified {
 		p.journal.Unverified = p.journal.Unverified.add(piece)
 	}
 	select {
 	case p.grown <- struct{}{}:
 	default:
 	}
-	if p.journal.Have.total() == p.journal.SizeBytes {
-		return nil // the journal is about to go: a small file never needs a second one
+	if p.journal.Received.total() == p.journal.SizeBytes {
+		return nil // the journal will be removed: a small file never needs a second one
 	}
 	return p.journal.save(p.root, p.journalName())
 }
 
-// learn notes the whole file's digest.
+// setDigest stores the digest of the whole file.
 func (p *part) setDigest(sha string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.journal.SHA256 = sha
 }
 
-// have is how many bytes are there.
+// received returns how many bytes the part has.
 func (p *part) received() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.journal.Have.total()
+	return p.journal.Received.total()
 }
 
-// missing is what has not come.
+// missing returns the bytes that the part does not have.
 func (p *part) missing() ranges {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return whole(p.journal.SizeBytes).minus(p.journal.Have)
+	return whole(p.journal.SizeBytes).minus(p.journal.Received)
 }
 
-// doubt forgets what was not proven and says how much that was.
+// dropUnverified marks the unverified bytes as missing and returns their number.
 func (p *part) dropUnverified() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.journal.Unverified.total()
-	p.journal.Have, p.journal.Unverified = p.journal.Have.minus(p.journal.Unverified), nil
+	p.journal.Received, p.journal.Unverified = p.journal.Received.minus(p.journal.Unverified), nil
 	return n
 }
 
-// forget drops all that came: it is of no use.
+// dropAll marks all bytes as missing.
 func (p *part) dropAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.journal.Have, p.journal.Unverified = nil, nil
+	p.journal.Received, p.journal.Unverified = nil, nil
 }
 
-// begun is how many bytes are there from the file's first one on.
+// contiguous returns how many bytes the part has without a gap from the file's first one.
 func (p *part) contiguous() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.journal.Have) == 0 || p.journal.Have[0].Offset > 0 {
+	if len(p.journal.Received) == 0 || p.journal.Received[0].Offset > 0 {
 		return 0
 	}
-	return p.journal.Have[0].Length
+	return p.journal.Received[0].Length
 }
 
-// close leaves file and journal as they are, for the next call.
+// close saves the journal and keeps both files for the next call.
 func (p *part) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,10 +186,10 @@ func (p *part) close() error {
 	return err
 }
 
-// finish syncs the whole file, gives it its time and its name. The journal goes first:
-// a kill after it leaves a part that nobody claims, one before it nothing worse than
-// a second look. The other way round a part that is the finished file under a second
-// name could be taken for one to write to.
+// finish syncs the complete file and gives it its modification time and its final name.
+// The journal is removed first: a kill after that leaves a part that nothing claims, and
+// a kill before it costs one more verification. In the opposite order, the part could be
+// a second name of the finished file, and the next download would write to it.
 func (p *part) finish(name string, st contract.FileStat, overwrite bool) (string, error) {
 	if err := p.file.Sync(); err != nil {
 		return "", fmt.Errorf("writing %q: %w", absolute(p.root, p.name), markDiskFull(err))
@@ -199,7 +199,7 @@ func (p *part) finish(name string, st contract.FileStat, overwrite bool) (string
 	}
 	p.file = nil
 	if !st.Modified.IsZero() {
-		// A file system that can't keep the time is no reason to lose the file.
+		// Not every file system can store the time.
 		_ = p.root.Chtimes(p.name, st.Modified, st.Modified)
 	}
 	if err := p.root.Remove(p.journalName()); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -12,14 +12,14 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// carrier moves one piece of a file, at most partBytes long, once, with a buffer of
-// partBytes. It gives what is left of the piece, also together with an error. again
-// says that an earlier try of the same piece was cut.
+// partFunc transfers one piece of a file, at most partBytes long, in one attempt with a
+// buffer of partBytes. It returns what is left of the piece, with or without an error.
+// again says that an earlier attempt at the same piece was interrupted.
 type partFunc func(ctx context.Context, piece contract.Range, again bool, buf []byte) (left ranges, err error)
 
-// move carries all of todo, up to inFlight pieces at once over the job. What was cut
-// is carried on with until ctx ends; any other error ends all.
-func (j *job) moveParts(ctx context.Context, todo ranges, carry partFunc) error {
+// moveParts transfers all of todo, up to inFlight pieces of the job at the same time.
+// Interrupted pieces are resumed until ctx ends; any other error ends all of them.
+func (j *job) moveParts(ctx context.Context, todo ranges, transfer partFunc) error {
 	q := &queue{left: todo}
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(int64(inFlight), todo.total()/partBytes+int64(len(todo))) {
@@ -29,7 +29,7 @@ func (j *job) moveParts(ctx context.Context, todo ranges, carry partFunc) error 
 				if !ok || ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				if err := j.movePiece(ctx, piece, carry); err != nil {
+				if err := j.movePiece(ctx, piece, transfer); err != nil {
 					return err
 				}
 			}
@@ -38,8 +38,8 @@ func (j *job) moveParts(ctx context.Context, todo ranges, carry partFunc) error 
 	return g.Wait()
 }
 
-// movePiece carries a piece until nothing of it is left.
-func (j *job) movePiece(ctx context.Context, piece contract.Range, carry partFunc) error {
+// movePiece transfers a piece until nothing of it is left.
+func (j *job) movePiece(ctx context.Context, piece contract.Range, transfer partFunc) error {
 	buf, err := j.buffer(ctx)
 	if err != nil {
 		return err
@@ -49,14 +49,14 @@ func (j *job) movePiece(ctx context.Context, piece contract.Range, carry partFun
 	again := false
 	for left := (ranges{piece}); len(left) > 0; {
 		first, rest := left.front(partBytes)
-		of, err := carry(ctx, first, again, buf)
+		unsent, err := transfer(ctx, first, again, buf)
 		if err != nil && !client.Transient(err) {
 			return err
 		}
-		if of.total() < first.Length {
+		if unsent.total() < first.Length {
 			pause.Reset()
 		}
-		for _, r := range of {
+		for _, r := range unsent {
 			rest = rest.add(r)
 		}
 		left, again = rest, err != nil
@@ -67,7 +67,7 @@ func (j *job) movePiece(ctx context.Context, piece contract.Range, carry partFun
 	return nil
 }
 
-// newPause is the pause after a cut: it grows until something moves again.
+// newPause returns the pauses after interruptions: they grow until bytes move again.
 func newPause() *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval = 200 * time.Millisecond
@@ -76,7 +76,7 @@ func newPause() *backoff.ExponentialBackOff {
 	return b
 }
 
-// wait reports whether d passed before ctx ended.
+// sleep reports whether d passed before ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -78,7 +78,7 @@ func TestASmallDiskIsSaidToBeFull(t *testing.T) {
 		want string
 	}{
 		"from the start": {helperTask{Mount: "8m"}, fmt.Sprintf("needs %d more bytes", size)},
-		"meanwhile":      {helperTask{Mount: "65m", Fill: true}, "bytes are still to come"},
+		"meanwhile":      {helperTask{Mount: "65m", Fill: true}, "bytes are still missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			task := c.task

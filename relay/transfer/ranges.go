@@ -2,12 +2,12 @@ package transfer
 
 import "colabrelay/shared/contract"
 
-// ranges is a set of a file's bytes: its pieces are in order, apart, and not empty.
+// ranges is a set of bytes of a file. Its pieces are in order, not adjacent and not empty.
 type ranges []contract.Range
 
 func end(r contract.Range) int64 { return r.Offset + r.Length }
 
-// whole is all bytes of a file.
+// whole returns all bytes of a file.
 func whole(size int64) ranges {
 	if size <= 0 {
 		return nil
@@ -15,7 +15,7 @@ func whole(size int64) ranges {
 	return ranges{{Offset: 0, Length: size}}
 }
 
-// add gives the set with piece in it.
+// add returns r with piece added.
 func (r ranges) add(piece contract.Range) ranges {
 	if piece.Length <= 0 {
 		return r
@@ -35,7 +35,7 @@ func (r ranges) add(piece contract.Range) ranges {
 	return append(out, contract.Range{Offset: from, Length: to - from})
 }
 
-// without gives the set with piece taken out.
+// without returns r with piece removed.
 func (r ranges) without(piece contract.Range) ranges {
 	var out ranges
 	for _, old := range r {
@@ -54,7 +54,7 @@ func (r ranges) without(piece contract.Range) ranges {
 	return out
 }
 
-// minus gives what of r is not in other.
+// minus returns the bytes of r that are not in other.
 func (r ranges) minus(other ranges) ranges {
 	for _, piece := range other {
 		r = r.without(piece)
@@ -62,7 +62,7 @@ func (r ranges) minus(other ranges) ranges {
 	return r
 }
 
-// within gives what of r lies in piece.
+// within returns the bytes of r that are in piece.
 func (r ranges) within(piece contract.Range) ranges {
 	return ranges{piece}.minus(ranges{piece}.minus(r))
 }
@@ -75,7 +75,7 @@ func (r ranges) total() int64 {
 	return sum
 }
 
-// valid reports whether r is such a set, of a file of size bytes.
+// valid reports whether r keeps the rules of its type, for a file of size bytes.
 func (r ranges) valid(size int64) bool {
 	last := int64(-1)
 	for _, piece := range r {
@@ -87,14 +87,14 @@ func (r ranges) valid(size int64) bool {
 	return true
 }
 
-// front takes the first bytes of r, at most limit of them, and gives the rest.
+// front splits off the first bytes of r, at most limit of them, from the rest.
 func (r ranges) front(limit int64) (contract.Range, ranges) {
 	first := r[0]
 	first.Length = min(first.Length, limit)
 	return first, r.without(first)
 }
 
-// last is where the last piece ends.
+// last returns the end of the last piece.
 func (r ranges) last() int64 {
 	if len(r) == 0 {
 		return 0

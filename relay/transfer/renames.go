@@ -8,20 +8,20 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// renames are the files and folders of a download that have another name on the laptop
-// than on the VM: a different file has their name, or a local name can't be like that.
+// renames lists the files and folders of a download whose names on the laptop and on the
+// VM differ, because the name was taken or cannot be a local one.
 type renames struct {
-	lines []string // notes of the first ones
+	lines []string // at most maxRenamed
 	more  int
 }
 
-// add notes remote, which is called local, where the names differ. top is the local
-// folder of the download.
+// add records that remote is called local, if the names differ. top is the local folder of
+// the download.
 func (r *renames) add(remote contract.File, top, local string) {
 	switch {
 	case contract.EscapeName(path.Base(local)) == remote.Name:
 	case len(r.lines) < maxRenamed:
-		r.lines = append(r.lines, fmt.Sprintf("%q has another name here: %q", remote.Path, strings.TrimPrefix(local, top+"/")))
+		r.lines = append(r.lines, fmt.Sprintf("%q has a different name here: %q", remote.Path, strings.TrimPrefix(local, top+"/")))
 	default:
 		r.more++
 	}
@@ -31,5 +31,5 @@ func (r *renames) notes() []string {
 	if r.more == 0 {
 		return r.lines
 	}
-	return append(r.lines, fmt.Sprintf("and %d more have another name here than on the VM", r.more))
+	return append(r.lines, fmt.Sprintf("differing names that are not listed here: %d", r.more))
 }

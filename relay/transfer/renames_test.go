@@ -80,20 +80,20 @@ func TestNamesThatDifferAreBounded(t *testing.T) {
 	for i := range 3000 {
 		fill(t, v.path(fmt.Sprintf("many/\x1b%d", i)), 1, 1)
 	}
-	for name, more := range map[string]string{"ten": "", "many": "and 2990 more have another name here than on the VM"} {
+	for name, more := range map[string]string{"ten": "", "many": "differing names that are not listed here: 2990"} {
 		r, err := Download(t.Context(), v.client, v.path(name), Local{Dir: t.TempDir()}, Options{})
 		must(t, err)
 		notes := slices.Clone(r.Notes)
 		if last := len(notes) - 1; more != "" && notes[last] == more {
 			notes = notes[:last]
 		}
-		if len(notes) != maxRenamed || slices.ContainsFunc(notes, func(n string) bool { return !strings.Contains(n, "has another name here") }) {
+		if len(notes) != maxRenamed || slices.ContainsFunc(notes, func(n string) bool { return !strings.Contains(n, "has a different name here") }) {
 			t.Errorf("%s: %q", name, r.Notes)
 		}
 	}
 	must(t, os.WriteFile(v.path("ten/\x1bone past"), nil, 0o600))
 	r, err := Download(t.Context(), v.client, v.path("ten"), Local{Dir: t.TempDir()}, Options{})
-	if err != nil || len(r.Notes) != maxRenamed+1 || r.Notes[maxRenamed] != "and 1 more have another name here than on the VM" {
+	if err != nil || len(r.Notes) != maxRenamed+1 || r.Notes[maxRenamed] != "differing names that are not listed here: 1" {
 		t.Errorf("%q, %v", r.Notes, err)
 	}
 }
@@ -103,7 +103,7 @@ func wantRenamed(t *testing.T, r Result, local map[string]string) {
 	t.Helper()
 	var want []string
 	for remote, name := range local {
-		want = append(want, fmt.Sprintf("%q has another name here: %q", remote, name))
+		want = append(want, fmt.Sprintf("%q has a different name here: %q", remote, name))
 	}
 	got := slices.Sorted(slices.Values(r.Notes))
 	slices.Sort(want)

@@ -11,10 +11,10 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// foldsCase: the usual file systems of these take names that differ in case for one.
+// foldsCase says whether the system's usual file systems ignore case in names.
 const foldsCase = runtime.GOOS == "windows" || runtime.GOOS == "darwin"
 
-// tally adds up what became of a folder's files.
+// tally adds up the outcomes of a folder's files.
 type tally struct {
 	mu    sync.Mutex
 	r     *Result
@@ -23,8 +23,8 @@ type tally struct {
 	renamed renames
 }
 
-// file counts one file. A file that fails does not end the others, unless the cause
-// will fail them too: then that is returned. ctx ends with the others.
+// add counts one file. It returns the file's error only if that will affect all others;
+// any other error fails just this file. ctx is that of the whole folder.
 func (t *tally) add(ctx context.Context, name string, got fileResult, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -37,7 +37,7 @@ func (t *tally) add(ctx context.Context, name string, got fileResult, err error)
 		t.first = err
 	}
 	if err == nil || ctx.Err() != nil {
-		return nil // one that the end of the others ended did not fail
+		return nil // a file that was cancelled with the others did not fail
 	}
 	t.r.Failed++
 	t.r.Notes = addNote(t.r.Notes, fmt.Sprintf("%q: %v", name, err))
@@ -47,32 +47,33 @@ func (t *tally) add(ctx context.Context, name string, got fileResult, err error)
 	return nil
 }
 
-// named notes what a file of the folder top is called on the laptop.
+// addRenamed records the local name of a file of the folder top.
 func (t *tally) addRenamed(remote contract.File, top, local string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.renamed.add(remote, top, local)
 }
 
-// outcome is how the whole went that ended with err. It completes the result's notes.
+// outcome returns the error of the whole folder, whose last step ended with err, and
+// completes the result's notes.
 func (t *tally) outcome(ctx context.Context, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.r.Notes = append(t.r.Notes, t.renamed.notes()...)
 	switch {
 	case ctx.Err() != nil && t.first != nil:
-		return t.first // says what was wrong when time ran out
+		return t.first // explains more than that the time was over
 	case ctx.Err() != nil && err == nil:
 		return context.Cause(ctx)
 	case err != nil:
 		return err
 	case t.r.Failed > 0:
-		return fmt.Errorf("%w: %d of %d; the first: %w", ErrSomeFailed, t.r.Failed, t.r.Files, t.first)
+		return fmt.Errorf("%w: %d of %d; the first error: %w", ErrSomeFailed, t.r.Failed, t.r.Files, t.first)
 	}
 	return nil
 }
 
-// endsAll reports whether what failed one file will fail every other.
+// affectsAll reports whether an error of one file will occur with every other one too.
 func affectsAll(err error) bool {
 	var lost *client.Error
 	if errors.Is(err, ErrLocalDisk) || errors.As(err, &lost) {

@@ -1,11 +1,11 @@
-// Package transfer moves files and folders between laptop and VM: in parts and in
-// parallel, checked by SHA-256 as a whole, resumed after any cut, never over an
-// existing file unless asked.
+// Package transfer moves files and folders between laptop and VM. It moves parts in
+// parallel, compares the SHA-256 of whole files, resumes after an interruption and never
+// replaces an existing file unless asked to.
 //
-// It must not touch anything outside the local folder it was given, hold a file in
-// memory, or name a file that is not whole. It runs nothing and asks only
-// relay/client. Start reading at Download and Upload, then downloadfile.go and
-// uploadfile.go (the way of one file) and move.go (parts in flight).
+// It must not touch anything outside the local folder it is given, load a whole file into
+// memory, or give an incomplete file its final name. It runs no code and sends requests
+// only through relay/client. Start reading at Download and Upload, then downloadfile.go
+// and uploadfile.go (one file) and parts.go (parts in flight).
 package transfer
 
 import (
@@ -19,19 +19,19 @@ import (
 
 // Bounds of a transfer.
 const (
-	partBytes   = 4 << 20 // of one request; big, as tunnels count requests
-	inFlight    = 6       // parts at once, so memory stays under inFlight*partBytes
-	filesAtOnce = 4       // of a folder
-	maxEntries  = 100_000 // files and folders of a folder
-	maxDepth    = 64      // folders in folders; a link to a folder above ends here
+	partBytes   = 4 << 20 // per request; large, because tunnels limit the number of requests
+	inFlight    = 6       // parts at the same time, which bounds memory to inFlight*partBytes
+	filesAtOnce = 4       // of one folder
+	maxEntries  = 100_000 // files and folders below one folder
+	maxDepth    = 64      // levels of folders; ends a link to a folder above
 	maxTries    = 3       // with a file that changes
-	maxRepairs  = 3       // rounds of fetching again what could not be proven
-	maxNotes    = 50      // in Result.Notes, of what was left out or failed
-	maxRenamed  = 10      // in Result.Notes, of names that differ: a VM can make them all differ
+	maxRepairs  = 3       // rounds of fetching unverified bytes again
+	maxNotes    = 50      // in Result.Notes, on files that were skipped or failed
+	maxRenamed  = 10      // in Result.Notes, on names that differ: a VM can make them all differ
 )
 
-// Errors that callers tell apart. What the executor refuses is a *contract.Error,
-// what is wrong on the way a *client.Error.
+// Errors that callers distinguish. A refusal by the executor is a *contract.Error, a
+// failure of the connection a *client.Error.
 var (
 	ErrChanged       = errors.New("the file keeps changing")
 	ErrLocalDisk     = errors.New("the local disk is full")
@@ -44,98 +44,100 @@ var (
 	ErrUnexpected    = errors.New("not the file that was expected")
 )
 
-// Local is where a download goes. Name may lead into subfolders of Dir, never out
-// of it. A Name that is empty or ends in a slash gets the last part of the remote path
-// that the caller gave, as LocalName makes it, and so does one that is a folder, unless
-// this is the download that made the folder. Nothing in an executor's answer names it.
+// Local is the destination of a download. Name is a path below Dir and cannot leave it.
+// If Name is empty, ends in a slash or is an existing folder, the file goes into that
+// folder under the last part of the remote path, as localName returns it. A folder that
+// the same download created earlier is the exception: it is continued. Names in an
+// executor's answers are never used for this.
 type Local struct {
-	Dir     string // trusted; made when missing
+	Dir     string // trusted; created when missing
 	Name    string
-	Runtime string // where from; the name of a download of /content, which has no better one
+	Runtime string // the source's name, which a download of /content gets as its own
 }
 
 // Options of a transfer.
 type Options struct {
 	// Overwrite replaces a different file of the same name. Without it the new file
-	// gets a number: "name (1).ext".
+	// is numbered: "name (1).ext".
 	Overwrite bool
-	// ResumeDir is a folder of the relay's own where an unfinished upload of a folder notes
-	// what is on the VM already, for the same call again. Empty for none.
+	// ResumeDir is one of the relay's own folders. An unfinished upload of a folder
+	// records there which files it has sent, so that the same call can resume it. When it
+	// is empty, nothing is recorded.
 	ResumeDir string
-	// Guard says what an upload may read; nil lets it read everything.
+	// Guard decides which files an upload may read; nil permits all of them.
 	Guard *Guard
-	// Expect is what a download must be, where the caller knows: a file of another size
-	// or digest, or a folder, is ErrUnexpected before a byte of it comes.
+	// Expect, if not nil, is the file that a download must be. A file of another size or
+	// digest, or a folder, is ErrUnexpected before any of its bytes are fetched.
 	Expect *Expected
-	// Report is told how far it is, often and never twice at once. It must not block.
+	// Report receives the progress, often and never concurrently. It must not block.
 	Report func(Progress)
 }
 
-// Expected is a file that is known before it comes.
+// Expected describes a file before it is downloaded.
 type Expected struct {
 	SizeBytes int64
 	SHA256    string
 }
 
-// check compares what the executor says of the file; a digest that it does not know yet
-// is compared once it does.
+// check compares e with the executor's description of the file. A digest that the
+// executor has not computed yet is not compared.
 func (e *Expected) check(st contract.FileStat) error {
 	switch {
 	case e == nil:
 		return nil
 	case st.IsDir || st.Special:
-		return fmt.Errorf("%w: it is no regular file", ErrUnexpected)
+		return fmt.Errorf("%w: it is not a regular file", ErrUnexpected)
 	case st.SizeBytes != e.SizeBytes:
 		return fmt.Errorf("%w: it has %d bytes, not %d", ErrUnexpected, st.SizeBytes, e.SizeBytes)
 	case st.SHA256 != "" && st.SHA256 != e.SHA256:
-		return fmt.Errorf("%w: its SHA-256 is another one", ErrUnexpected)
+		return fmt.Errorf("%w: its SHA-256 is different", ErrUnexpected)
 	}
 	return nil
 }
 
-// Stage is what is being done with the bytes.
+// Stage is what a transfer does with the bytes of a file.
 type Stage string
 
 // Stages of a transfer.
 const (
 	StageHashing  Stage = "hashing" // the local file's SHA-256, before an upload
 	StageMoving   Stage = "moving"
-	StageChecking Stage = "checking" // the whole file's SHA-256, after it moved
+	StageChecking Stage = "checking" // the whole file's SHA-256, after the transfer
 )
 
-// Progress is how far a transfer is. Done and Total are bytes of all its files.
+// Progress is the state of a transfer. Done and Total are bytes of all its files.
 type Progress struct {
-	Name  string // the file that last moved on
+	Name  string // the file that changed last
 	Stage Stage
 	Done  int64
 	Total int64
-	File  int // files that are finished
+	File  int // finished files
 	Files int
-	// Hashed is how many bytes of Name were read, while Stage is hashing or checking
-	// on the laptop.
+	// Hashed is how many bytes of Name were read while Stage is hashing, or checking on
+	// the laptop.
 	Hashed int64
 }
 
-// Result is what a transfer did, also one that ended early.
+// Result is the outcome of a transfer, including one that ended early.
 type Result struct {
-	Path        string // where the file or folder is now
+	Path        string // of the file or folder at its destination
 	IsDir       bool
 	SizeBytes   int64  // of all files
-	DoneBytes   int64  // of these, how many are there
-	SHA256      string // of one file
-	ResumedFrom int64  // bytes that an earlier call had moved
-	MovedBytes  int64  // payload bytes that this call received, or knows to have arrived
+	DoneBytes   int64  // of SizeBytes, how many are at the destination
+	SHA256      string // of a single file
+	ResumedFrom int64  // bytes that an earlier call moved
+	MovedBytes  int64  // payload bytes that this call received, or that the VM confirmed
 	Files       int
-	Skipped     int // of Files, those that were there already
+	Skipped     int // of Files, those that were already at the destination
 	Failed      int // of Files
-	// Notes say what was left out or failed, and why, at most maxNotes; then which files
-	// and folders of a folder got another name than on the VM, at most maxRenamed and
-	// how many more.
+	// Notes list the files that were skipped or failed, and why, at most maxNotes. Then
+	// follow the files and folders that have a different name on the VM, at most
+	// maxRenamed and the number of the others.
 	Notes []string
 }
 
-// Download brings a remote file or folder to the laptop. When ctx ends, the error
-// wraps its cause, what has come stays, and the same call goes on from there.
+// Download copies a remote file or folder to the laptop. When ctx ends, the error wraps
+// its cause and the received bytes are kept: the same call resumes the download.
 func Download(ctx context.Context, c *client.Client, remote string, to Local, o Options) (Result, error) {
 	j := newJob(c, o)
 	root, err := openLocal(to.Dir)
@@ -163,11 +165,12 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 	return j.resultOf(ctx, got, err)
 }
 
-// Upload brings a local file or folder to the VM. An empty remote means
-// /content under the file's own name; one that ends in a slash, or names a folder
-// that is there, takes the file inside; for a folder, remote without a slash is the
-// folder itself, so that the same call twice means the same. When ctx ends, the error
-// wraps its cause, what has arrived stays, and the same call goes on from there.
+// Upload copies a local file or folder to the VM. If remote is empty, the copy goes into
+// /content under its own name; if remote ends in a slash, or a file is uploaded to an
+// existing folder, the copy goes into that folder. A folder's remote without a slash is
+// the folder itself, so that a second call has the same destination. When ctx ends, the
+// error wraps its cause and the bytes on the VM are kept: the same call resumes the
+// upload.
 func Upload(ctx context.Context, c *client.Client, local, remote string, o Options) (Result, error) {
 	j := newJob(c, o)
 	info, err := statLocal(local)
@@ -186,7 +189,7 @@ func Upload(ctx context.Context, c *client.Client, local, remote string, o Optio
 	return j.resultOf(ctx, sent, err)
 }
 
-// resultOf is the Result of a transfer of one file.
+// resultOf returns the Result of a transfer of one file.
 func (j *job) resultOf(ctx context.Context, one fileResult, err error) (Result, error) {
 	r := Result{
 		Path: one.path, SizeBytes: one.size, DoneBytes: one.done, SHA256: one.sha,
@@ -201,10 +204,10 @@ func (j *job) resultOf(ctx context.Context, one fileResult, err error) (Result, 
 	return r, err
 }
 
-// moved is how the transfer of one file went.
+// fileResult is the outcome of the transfer of one file.
 type fileResult struct {
-	path    string // where the file is, for people
-	local   string // of a download: the same, in the root
+	path    string // for people
+	local   string // of a download: its path in the root
 	size    int64
 	done    int64
 	resumed int64
@@ -212,7 +215,7 @@ type fileResult struct {
 	skipped bool
 }
 
-// refusalCode is the code the executor refused with, empty where it did not.
+// refusalCode returns the code of the executor's refusal, or "" for any other error.
 func refusalCode(err error) contract.Code {
 	var refused *contract.Error
 	if errors.As(err, &refused) {

@@ -119,7 +119,7 @@ func (s *folderUpload) makeFolders(ctx context.Context, folders []string) error 
 	m := contract.Manifest{Path: s.target}
 	bytes := 0
 	for i, folder := range folders {
-		m.Files = append(m.Files, contract.ManifestFile{Name: sentKey(folder) + "/"})
+		m.Files = append(m.Files, contract.ManifestFile{Name: contract.EscapeName(folder) + "/"})
 		bytes += quotedLen(folder) + lineBytes
 		if len(m.Files) < contract.MaxBatchFiles && bytes < batchBytes && i < len(folders)-1 {
 			continue

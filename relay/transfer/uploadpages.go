@@ -124,7 +124,7 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 // learn finds the digest of a small file. That of a large one is left for when it is
 // needed; a file that can't be read is left to single, which says why.
 func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
-	c := candidate{localEntry: e, key: sentKey(e.name)}
+	c := candidate{localEntry: e, key: contract.EscapeName(e.name)}
 	if line, ok := s.sent.find(c.key, e.info); ok {
 		c.record = line
 		return c
