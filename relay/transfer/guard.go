@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// ErrGuarded is a local file that must not leave the laptop unasked: it looks like a
-// key, or the relay's own secrets are kept there. The error names the file.
+// ErrGuarded means that a local file must not leave the laptop without permission, because
+// it looks like a key or contains the relay's own secrets. The error names the file.
 var ErrGuarded = errors.New("not uploaded")
 
-// Guard says which local files an upload may read. What calls the tools is a model, and
-// what tells the model what to do may be a web page: without a guard that could send
-// any file of the user's to a VM.
+// Guard decides which local files an upload may read. A model calls the tools, and a web
+// page may instruct the model: without a guard it could send any of the user's files to a
+// VM.
 type Guard struct {
-	Never  []string // folders that nothing is uploaded from, whatever is permitted
+	Never  []string // folders whose files are never uploaded, even if permitted
 	Permit []string // files and folders that are uploaded although they look like keys
-	Home   string   // the home folder, whose keys are known under any name; may be empty
+	Home   string   // the home folder, whose keys are recognised under any name; may be empty
 }
 
-// keyFolders are folders of keys, by the end of their path, in lower case: on systems
-// that take names in any case, the guard must too.
+// keyFolders are folders of keys, by the end of their path. They are in lower case and
+// compared without case, because some file systems ignore case.
 var keyFolders = []string{
 	".ssh", ".aws", ".azure", ".gnupg", ".kube", ".password-store", ".config/gcloud", ".config/gh", ".config/op", ".config/rclone", ".local/share/keyrings",
 	"library/keychains", "microsoft/credentials", "microsoft/protect", "microsoft/vault",
@@ -36,16 +36,16 @@ var keyFolders = []string{
 	"mozilla/firefox", "google/chrome/user data", "chromium/user data", "microsoft/edge/user data", "bravesoftware/brave-browser/user data", "opera software", "vivaldi/user data",
 }
 
-// keyFiles are names of files that hold keys, as patterns of path.Match, in lower case.
+// keyFiles are the names of files with keys, as patterns for path.Match, in lower case.
 var keyFiles = []string{
 	".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf", ".vault-token", ".htpasswd",
 	"*.pem", "*.ppk", "*.p12", "*.pfx", "*.kdbx", "*.keychain", "*.keychain-db", "id_*", "executor-secret", "runtimes.json",
 }
 
-// keyPaths are files that hold keys, by the end of their path.
+// keyPaths are files with keys, by the end of their path.
 var keyPaths = []string{".docker/config.json", ".cargo/credentials", ".cargo/credentials.toml", ".config/git/credentials", ".config/pip/pip.conf", ".terraform.d/credentials.tfrc.json"}
 
-// isOwn reports whether a folder is among those that nothing is uploaded from.
+// isOwn reports whether a folder is one of the Never folders, or in one.
 func (g *Guard) isOwn(dir string) bool {
 	return slices.ContainsFunc(g.Never, func(folder string) bool { return below(dir, folder) })
 }
@@ -55,13 +55,13 @@ func (g *Guard) isKey(real string) bool {
 	return looksLikeKey(real) && !g.permits(real)
 }
 
-// permits reports whether a file is uploaded although it is a key.
+// permits reports whether a file may be uploaded although it looks like a key.
 func (g *Guard) permits(real string) bool {
 	return slices.ContainsFunc(g.Permit, func(permitted string) bool { return below(real, permitted) })
 }
 
-// below reports whether a path is folder, or lies in it. The file system is asked about
-// each folder on the way, as two spellings may name the same one.
+// below reports whether a path is folder or is in it. It compares the folders themselves,
+// because one folder can have two spellings.
 func below(real, folder string) bool {
 	want, err := os.Stat(folder)
 	for at := real; err == nil; at = filepath.Dir(at) {
@@ -75,7 +75,7 @@ func below(real, folder string) bool {
 	return false
 }
 
-// looksLikeKey reports whether a path is among those that usually hold keys.
+// looksLikeKey reports whether files with this path usually contain keys.
 func looksLikeKey(real string) bool {
 	name := strings.ToLower(filepath.ToSlash(real))
 	for _, folder := range keyFolders {
@@ -96,8 +96,8 @@ func looksLikeKey(real string) bool {
 	return false
 }
 
-// realPath is where an open file is, with no link on the way: the file of that path is
-// the one that is open, so what is checked is what is read.
+// realPath returns the path of an open file without links. It makes sure that the path
+// still leads to the open file, so that the checked file is the one that is read.
 func realPath(name string, open fs.FileInfo) (string, error) {
 	real, err := filepath.Abs(name)
 	if err == nil {

@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// inspection is the guard at work in one upload.
+// inspection applies a Guard in one upload.
 type inspection struct {
 	*Guard
-	secrets func() *secrets // looked for when the first file with several links comes
+	secrets func() *secrets // searches at the first file with several links
 }
 
-// newInspection is nil without a guard.
+// newInspection returns nil if there is no guard.
 func newInspection(g *Guard) *inspection {
 	if g == nil {
 		return nil
@@ -24,33 +24,33 @@ func newInspection(g *Guard) *inspection {
 	return &inspection{g, sync.OnceValue(g.findSecrets)}
 }
 
-// finding is what a file may hold; harmless is nothing that is guarded.
+// finding is what guarded content a file may have.
 type finding string
 
 const (
 	harmless finding = ""
 	foundKey finding = "keys or passwords"
 	foundOwn finding = "the relay's own secrets"
-	unsure   finding = "one of the relay's own files under a second name (the relay's folders can't be read whole: remove old checkpoints, or upload a copy of the file)"
+	unsure   finding = "one of the relay's own files under a second name (the relay's folders cannot be read completely: remove old checkpoints, or upload a copy of the file)"
 )
 
-// findings is their order in an error.
+// findings is the order of findings in an error.
 var findings = []finding{foundOwn, unsure, foundKey}
 
-// identify compares a file with the guarded ones, whatever name it goes by here. Where
-// it is one of them, it gives the other's name too.
+// identify compares a file with the guarded files, whatever its name is. If it is one of
+// them, the second result is the name of that guarded file.
 func (i *inspection) identify(real string, info fs.FileInfo) (finding, string) {
 	if !hasSeveralLinks(info) {
 		return harmless, ""
 	}
-	known := i.secrets()
-	if same := known.own.find(info); len(same) > 0 {
+	secrets := i.secrets()
+	if same := secrets.own.find(info); len(same) > 0 {
 		return foundOwn, same[0].name
 	}
-	if !known.ownWhole {
+	if !secrets.ownComplete {
 		return unsure, ""
 	}
-	same := known.keys.find(info)
+	same := secrets.keys.find(info)
 	if len(same) == 0 || i.permits(real) {
 		return harmless, ""
 	}
@@ -62,7 +62,7 @@ func (i *inspection) identify(real string, info fs.FileInfo) (finding, string) {
 	return foundKey, same[0].name
 }
 
-// inspect judges a file by its folder, its identity and its name. own is whether the
+// inspect checks a file by its folder, its identity and its name. own says whether the
 // folder is the relay's.
 func (i *inspection) inspect(real string, info fs.FileInfo, own bool) (finding, string) {
 	if own {
@@ -75,7 +75,7 @@ func (i *inspection) inspect(real string, info fs.FileInfo, own bool) (finding, 
 	return found, other
 }
 
-// check refuses a file, given by its real path and what was opened there.
+// check refuses a guarded file, given by its real path and its open description.
 func (i *inspection) check(real string, open fs.FileInfo) error {
 	if i == nil {
 		return nil
@@ -85,12 +85,13 @@ func (i *inspection) check(real string, open fs.FileInfo) error {
 	case found == harmless:
 		return nil
 	case other == "" || other == real:
-		return fmt.Errorf("%w: %q may hold %s", ErrGuarded, real, found)
+		return fmt.Errorf("%w: %q may contain %s", ErrGuarded, real, found)
 	}
-	return fmt.Errorf("%w: %q may hold %s: it is the same file as %q", ErrGuarded, real, found, other)
+	return fmt.Errorf("%w: %q may contain %s: it is the same file as %q", ErrGuarded, real, found, other)
 }
 
-// CheckUpload refuses what Upload would refuse for its guard, without sending anything.
+// CheckUpload returns the ErrGuarded that Upload would return with g, without sending
+// anything.
 func CheckUpload(ctx context.Context, local string, g *Guard) error {
 	info, err := statLocal(local)
 	if err != nil {
@@ -116,8 +117,8 @@ func CheckUpload(ctx context.Context, local string, g *Guard) error {
 	return i.checkTree(root, tree)
 }
 
-// checkTree refuses a tree that holds a guarded file: left out unsaid it would look
-// whole, and the caller is to decide.
+// checkTree refuses a tree that contains a guarded file. If the file were skipped, the copy
+// would look complete; the caller must decide.
 func (i *inspection) checkTree(root *os.Root, t localTree) error {
 	if i == nil {
 		return nil
@@ -130,7 +131,7 @@ func (i *inspection) checkTree(root *os.Root, t localTree) error {
 		return err
 	}
 	refused := map[finding][]string{}
-	own := map[string]bool{} // folders that were looked at, and whether they are the relay's
+	own := map[string]bool{} // whether a folder is the relay's
 	for _, e := range t.files {
 		at := filepath.Join(top, filepath.FromSlash(e.name))
 		if e.link {
@@ -139,7 +140,7 @@ func (i *inspection) checkTree(root *os.Root, t localTree) error {
 			}
 		}
 		dir := filepath.Dir(at)
-		if _, known := own[dir]; !known {
+		if _, checked := own[dir]; !checked {
 			own[dir] = i.isOwn(dir)
 		}
 		found, _ := i.inspect(at, e.info, own[dir])
@@ -150,10 +151,10 @@ func (i *inspection) checkTree(root *os.Root, t localTree) error {
 	return refusal(root.Name(), refused)
 }
 
-// maxRefused is how many files a refusal of a tree names of each kind.
+// maxRefused bounds how many files of each finding a refusal names.
 const maxRefused = 10
 
-// refusal is the error about guarded files in a folder; nil without any.
+// refusal returns the error about guarded files in a folder, or nil if there are none.
 func refusal(folder string, refused map[finding][]string) error {
 	var parts []string
 	for _, kind := range findings {
@@ -174,5 +175,5 @@ func refusal(folder string, refused map[finding][]string) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %q may hold %s", ErrGuarded, folder, strings.Join(parts, "; "))
+	return fmt.Errorf("%w: %q may contain %s", ErrGuarded, folder, strings.Join(parts, "; "))
 }

@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// Bounds of what an upload compares a file with. The enemy is a hard link: it gives a
-// secret another name, outside the guarded folders. Folders are read level by level.
+// Bounds of the guarded files that an upload is compared with. The danger is a hard link,
+// which gives a secret a second name outside the guarded folders. Folders are read level by
+// level.
 const (
-	// maxOwnFiles bounds the entries read of each of the relay's own folders. Where one
-	// has more, every file with several links is refused.
+	// maxOwnFiles bounds the entries read from each of the relay's own folders. If one has
+	// more, every file with several links is refused.
 	maxOwnFiles = 100_000
-	// maxKeyFiles bounds the entries read of each folder of keys. What lies deeper is not
+	// maxKeyFiles bounds the entries read from each folder of keys. Deeper files are not
 	// compared: keys are near the top, and browsers keep many small files below.
 	maxKeyFiles = 20_000
 )
@@ -26,20 +27,20 @@ type knownFile struct {
 	info fs.FileInfo
 }
 
-// fileSet is guarded files by their size, so that a lookup compares few of them.
+// fileSet has guarded files by their size, so that a lookup compares few of them.
 type fileSet map[int64][]knownFile
 
-// add notes a file, or the one that a link leads to. An empty file holds no secret.
+// add adds a file, or the target of a link. It ignores empty files, which contain no secret.
 func (s fileSet) add(name string) {
 	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
 		s[info.Size()] = append(s[info.Size()], knownFile{name, info})
 	}
 }
 
-// walk notes the files of a folder, at most limit entries. It reports whether it saw
-// the whole folder; one that does not exist has nothing to see.
+// walk adds the files of a folder, at most limit entries. It reports whether it read all of
+// the folder; a missing folder counts as read.
 func (s fileSet) walk(dir string, limit int) bool {
-	whole := true
+	complete := true
 	for todo := []string{dir}; len(todo) > 0; todo = todo[1:] {
 		entries, err := listSome(todo[0], limit)
 		limit -= len(entries)
@@ -54,12 +55,12 @@ func (s fileSet) walk(dir string, limit int) bool {
 		if errors.Is(err, ErrTooMany) {
 			return false
 		}
-		whole = whole && (err == nil || errors.Is(err, fs.ErrNotExist))
+		complete = complete && (err == nil || errors.Is(err, fs.ErrNotExist))
 	}
-	return whole
+	return complete
 }
 
-// find gives the names in the set that this file goes by.
+// find returns the entries of the set that are this file.
 func (s fileSet) find(info fs.FileInfo) []knownFile {
 	var same []knownFile
 	for _, k := range s[info.Size()] {
@@ -70,7 +71,7 @@ func (s fileSet) find(info fs.FileInfo) []knownFile {
 	return same
 }
 
-// listSome is the first entries of a folder, and ErrTooMany where it has over limit.
+// listSome returns the first entries of a folder, with ErrTooMany if it has more than limit.
 func listSome(dir string, limit int) ([]fs.DirEntry, error) {
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() { // opening a FIFO would wait for a writer
@@ -96,18 +97,18 @@ func listSome(dir string, limit int) ([]fs.DirEntry, error) {
 	}
 }
 
-// secrets is the guarded files of this computer.
+// secrets are the guarded files of this computer.
 type secrets struct {
-	own      fileSet // files of the relay's own folders
-	ownWhole bool    // own has all of them
-	keys     fileSet // usual keys of the home folder
+	own         fileSet // files of the relay's own folders
+	ownComplete bool    // own has all of them
+	keys        fileSet // keys at their usual places in the home folder
 }
 
-// survey looks for the guarded files.
+// findSecrets searches for the guarded files.
 func (g *Guard) findSecrets() *secrets {
-	s := &secrets{own: fileSet{}, ownWhole: true, keys: fileSet{}}
+	s := &secrets{own: fileSet{}, ownComplete: true, keys: fileSet{}}
 	for _, dir := range g.Never {
-		s.ownWhole = s.own.walk(dir, maxOwnFiles) && s.ownWhole
+		s.ownComplete = s.own.walk(dir, maxOwnFiles) && s.ownComplete
 	}
 	if g.Home != "" {
 		s.addKeys(g.Home)
@@ -115,7 +116,7 @@ func (g *Guard) findSecrets() *secrets {
 	return s
 }
 
-// addKeys notes the keys at their usual places in a home folder.
+// addKeys adds the keys at their usual places in a home folder.
 func (s *secrets) addKeys(home string) {
 	l := lister{}
 	for _, e := range l.list(home) {
@@ -133,17 +134,17 @@ func (s *secrets) addKeys(home string) {
 	}
 }
 
-// lister remembers what folders hold, at most maxKeyFiles entries of each.
+// lister caches the entries of folders, at most maxKeyFiles of each.
 type lister map[string][]fs.DirEntry
 
 func (l lister) list(dir string) []fs.DirEntry {
-	if _, known := l[dir]; !known {
+	if _, cached := l[dir]; !cached {
 		l[dir], _ = listSome(dir, maxKeyFiles)
 	}
 	return l[dir]
 }
 
-// spelled finds the given paths below base, written in any case.
+// spelled returns the existing paths below base that equal one of paths without case.
 func (l lister) spelled(base string, paths ...string) []string {
 	var found []string
 	for _, path := range paths {

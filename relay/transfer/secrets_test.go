@@ -148,10 +148,10 @@ func TestARefusalReadsWell(t *testing.T) {
 	c := clientOf(t, fakevm.Start(t))
 	tree, own := filepath.Join(home, "tree"), filepath.Join(home, "config", "x")
 	want := map[string]string{
-		tree:                         fmt.Sprintf(`not uploaded: %q may hold the relay's own secrets: "y"; keys or passwords: "a.pem", ".ssh/id_rsa"`, tree),
-		own:                          fmt.Sprintf(`not uploaded: %q may hold the relay's own secrets`, own),
-		filepath.Join(tree, "a.pem"): fmt.Sprintf(`not uploaded: %q may hold keys or passwords`, filepath.Join(tree, "a.pem")),
-		filepath.Join(tree, "y"):     fmt.Sprintf(`not uploaded: %q may hold the relay's own secrets: it is the same file as %q`, filepath.Join(tree, "y"), own),
+		tree:                         fmt.Sprintf(`not uploaded: %q may contain the relay's own secrets: "y"; keys or passwords: "a.pem", ".ssh/id_rsa"`, tree),
+		own:                          fmt.Sprintf(`not uploaded: %q may contain the relay's own secrets`, own),
+		filepath.Join(tree, "a.pem"): fmt.Sprintf(`not uploaded: %q may contain keys or passwords`, filepath.Join(tree, "a.pem")),
+		filepath.Join(tree, "y"):     fmt.Sprintf(`not uploaded: %q may contain the relay's own secrets: it is the same file as %q`, filepath.Join(tree, "y"), own),
 	}
 	for local, text := range want {
 		if _, err := Upload(t.Context(), c, local, "x", Options{Guard: g}); err == nil || err.Error() != text {

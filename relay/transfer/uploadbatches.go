@@ -13,7 +13,7 @@ import (
 // batchBytes bounds a batch, so that it fits the buffer of a part.
 const batchBytes = partBytes
 
-// batchOf is how many of the first files go in one batch.
+// batchSize returns how many of the first files make a batch.
 func batchSize(files []candidate) int {
 	bytes := int64(0)
 	for i, c := range files[:min(len(files), contract.MaxBatchFiles)] {
@@ -24,8 +24,8 @@ func batchSize(files []candidate) int {
 	return min(len(files), contract.MaxBatchFiles)
 }
 
-// batch sends small files in one request. One that changed since its digest was read
-// goes by itself.
+// batch sends small files in one request. A file that changed since it was hashed is sent
+// on its own.
 func (s *folderUpload) batch(ctx context.Context, files []candidate) error {
 	answers, err := s.sendBatch(ctx, files)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *folderUpload) batch(ctx context.Context, files []candidate) error {
 	return nil
 }
 
-// sendBatch gives the executor's answer about each file, nil where it was not sent.
+// sendBatch returns the executor's answer about each file, nil if it was not sent.
 func (s *folderUpload) sendBatch(ctx context.Context, files []candidate) ([]*contract.BatchedFile, error) {
 	buf, err := s.buffer(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *folderUpload) putBatch(ctx context.Context, files []byte, m contract.Ma
 	return s.client.PutBatch(ctx, body, len(m.Files))
 }
 
-// read adds a file's bytes to body, if they still are those of its digest.
+// read appends a file's bytes to body if they still have its digest.
 func (s *folderUpload) read(body []byte, c candidate) ([]byte, bool) {
 	f, err := s.inRoot(s.root).open(c.name)
 	if err != nil {
@@ -103,18 +103,18 @@ func (s *folderUpload) read(body []byte, c candidate) ([]byte, bool) {
 	return longer, hex.EncodeToString(sum[:]) == c.record.SHA256
 }
 
-// arrived counts a file that is in its place on the VM.
-func (s *folderUpload) recordArrived(ctx context.Context, c candidate, there contract.BatchedFile) error {
-	line := c.record
-	line.ETag = there.ETag
-	s.sent.add(line)
+// recordArrived counts and records a file of a batch that is on the VM.
+func (s *folderUpload) recordArrived(ctx context.Context, c candidate, remote contract.BatchedFile) error {
+	file := c.record
+	file.ETag = remote.ETag
+	s.sent.add(file)
 	s.meter.addMoved(c.size())
 	s.meter.add(c.name, StageMoving, c.size())
 	s.meter.finish(c.name)
-	return s.tally.add(ctx, c.name, fileResult{path: there.Path, size: c.size(), done: c.size()}, nil)
+	return s.tally.add(ctx, c.name, fileResult{path: remote.Path, size: c.size(), done: c.size()}, nil)
 }
 
-// makeFolders makes folders that hold no file, as these bring along all others.
+// makeFolders creates empty folders. The executor creates all others with their files.
 func (s *folderUpload) makeFolders(ctx context.Context, folders []string) error {
 	m := contract.Manifest{Path: s.target}
 	bytes := 0
@@ -130,7 +130,7 @@ func (s *folderUpload) makeFolders(ctx context.Context, folders []string) error 
 		}
 		for k, a := range answers {
 			if a.Error != nil {
-				return fmt.Errorf("making the folder %q: %w", m.Files[k].Name, a.Error)
+				return fmt.Errorf("creating the folder %q: %w", m.Files[k].Name, a.Error)
 			}
 		}
 		m.Files, bytes = nil, 0

@@ -12,22 +12,22 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// maxRounds bounds how often an upload is told that something is missing although all
-// was sent: parts that could not be proven, or more ranges than one answer names.
+// maxRounds bounds how often the executor may report missing bytes although all were sent:
+// unverified parts that were wrong, or more ranges than fit one answer.
 const maxRounds = 10
 
-// outside is one local file and where it goes on the VM.
+// sourceFile is one local file and its target on the VM.
 type sourceFile struct {
 	name   string // for people
 	open   func() (localFile, error)
 	target string
-	absent bool // the VM surely has no such file there: no need to look
-	// memo, where not nil, knows the digests of files that have not changed since.
+	absent bool // the target surely does not exist: no query is needed
+	// sent, if not nil, has the digests of files that did not change since.
 	sent *sentFiles
-	key  string // what memo knows the file by
+	key  string // of the file in sent
 }
 
-// uploadFile sends one file. A file that changes meanwhile is begun anew.
+// uploadFile uploads one file, and restarts when the file changes.
 func (j *job) uploadFile(ctx context.Context, o sourceFile) (fileResult, error) {
 	doing := fmt.Sprintf("uploading %q", o.name)
 	defer j.meter.finish(o.name)
@@ -40,22 +40,22 @@ func (j *job) uploadFile(ctx context.Context, o sourceFile) (fileResult, error) 
 		case !errors.Is(err, errStale):
 			return got, j.annotate(ctx, doing, err)
 		case try == maxTries:
-			return got, fmt.Errorf("%s: %w: it was another one in each of %d tries", doing, ErrChanged, maxTries)
+			return got, fmt.Errorf("%s: %w: it changed during each of %d attempts", doing, ErrChanged, maxTries)
 		}
 		j.meter.add(o.name, StageMoving, -got.done)
 	}
 }
 
-// upload is one try at one file.
+// upload is one attempt to upload one file.
 type upload struct {
 	*job
 	sourceFile
 	file   localFile
 	size   int64
 	sha    string
-	record sentFile // for the memo
+	record sentFile // for sent
 	id     string
-	// arrived is how many bytes of the file the executor is known to have.
+	// received is how many bytes of the file the executor confirmed.
 	received atomic.Int64
 }
 
@@ -72,42 +72,42 @@ func (j *job) uploadOnce(ctx context.Context, o sourceFile) (_ fileResult, err e
 	}
 	got.sha = u.sha
 	if !o.absent {
-		there, err := u.findSame(ctx)
+		existing, err := u.findSame(ctx)
 		if err != nil {
 			return got, err
 		}
-		if there != "" {
+		if existing != "" {
 			u.meter.add(u.name, StageMoving, u.size)
-			got.path, got.done, got.skipped = there, u.size, true
+			got.path, got.done, got.skipped = existing, u.size, true
 			return got, nil
 		}
 	}
 	return u.run(ctx, got)
 }
 
-// digest is the file's SHA-256: as an earlier call noted it, or read now.
+// digest returns the file's SHA-256, from the record of an earlier call or from the file.
 func (u *upload) digest(ctx context.Context) (string, error) {
-	if line, ok := u.sent.find(u.key, u.file.info); ok {
-		u.record = line
-		return line.SHA256, nil
+	if record, ok := u.sent.find(u.key, u.file.info); ok {
+		u.record = record
+		return record.SHA256, nil
 	}
-	began := time.Now()
+	started := time.Now()
 	sha, err := u.hash(ctx)
 	if err == nil {
-		u.record = newSentFile(u.key, u.file.info, began, sha)
+		u.record = newSentFile(u.key, u.file.info, started, sha)
 		u.sent.add(u.record)
 	}
 	return sha, err
 }
 
-// there notes that the file is on the VM, with this etag.
+// recordRemote records that the file is on the VM with this ETag.
 func (u *upload) recordRemote(etag string) {
 	u.record.ETag = etag
 	u.sent.add(u.record)
 }
 
-// hash is the file's SHA-256, or errStale when it changed meanwhile. A file that tells
-// another size than it has is refused: its copy would be cut off and look whole.
+// hash returns the file's SHA-256, or errStale if the file changed while it was read. A file
+// that is longer than its size is refused, because its truncated copy would look complete.
 func (u *upload) hash(ctx context.Context) (string, error) {
 	buf, err := u.buffer(ctx)
 	if err != nil {
@@ -126,11 +126,11 @@ func (u *upload) hash(ctx context.Context) (string, error) {
 	return sha, nil
 }
 
-// maxSame is how many numbered names on the VM are looked at for the same file.
+// maxSame bounds how many numbered names are compared to find the same file.
 const maxSame = 20
 
-// findSame looks for a remote file that is this one already: the target or, unless
-// it may be overwritten, one of its numbered names.
+// findSame looks for a remote file that equals this one: the target or, unless Overwrite is
+// set, one of its numbered names.
 func (u *upload) findSame(ctx context.Context) (string, error) {
 	for i := range maxSame {
 		at := filename.Numbered(u.target, i)
@@ -158,7 +158,7 @@ func (u *upload) findSame(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// run sends what is missing and has the whole put in its place.
+// run sends the missing bytes and commits the file.
 func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 	up, err := u.client.StartUpload(ctx, contract.UploadStart{
 		Path: u.target, SizeBytes: u.size, SHA256: u.sha, Overwrite: u.options.Overwrite,
@@ -169,7 +169,7 @@ func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 	u.id = up.UploadID
 	got.resumed = up.ReceivedBytes
 	for round := 0; up.Status != contract.UploadCommitted; round++ {
-		u.addReceived(up.ReceivedBytes - u.received.Load()) // less, where something turned out wrong
+		u.addReceived(up.ReceivedBytes - u.received.Load()) // negative if bytes turned out to be wrong
 		if round == maxRounds {
 			err = errStale
 		} else {
@@ -186,13 +186,13 @@ func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 	return got, nil
 }
 
-// sendAndCommit sends what up misses and asks for the file to be put in its place. The
-// answer is committed, or receiving where something is still missing.
+// sendAndCommit sends the bytes that up misses and requests the commit. The returned upload
+// is committed, or receiving if bytes are still missing.
 func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contract.Upload, error) {
 	if up.Status == contract.UploadReceiving {
 		missing := ranges(up.Missing)
 		if !missing.valid(u.size) {
-			return up, fmt.Errorf("the executor misses bytes that no file of %d bytes has", u.size)
+			return up, fmt.Errorf("the executor reports missing bytes that a file of %d bytes does not have", u.size)
 		}
 		if err := u.moveParts(ctx, missing, u.sendPart); err != nil {
 			return up, err
@@ -213,8 +213,8 @@ func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contrac
 	}
 }
 
-// put is the carrier of an upload. After a cut it first asks what of the piece has
-// arrived: the executor keeps the beginning of a part that was cut.
+// sendPart is the partFunc of an upload. After an interruption it first queries which bytes
+// of the piece arrived, because the executor keeps the beginning of an interrupted part.
 func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool, buf []byte) (ranges, error) {
 	rest := ranges(nil)
 	if again {
@@ -242,8 +242,8 @@ func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool,
 	return rest, nil
 }
 
-// notArrived is what of piece the executor has not. Past the last range that an
-// answer has room for, nothing is known to have arrived.
+// notReceived returns the bytes of piece that the executor does not have. Bytes beyond the
+// last range of a full answer count as missing.
 func (u *upload) notReceived(ctx context.Context, piece contract.Range) (ranges, error) {
 	up, err := u.client.Upload(ctx, u.id, 0)
 	if err != nil {
@@ -257,20 +257,20 @@ func (u *upload) notReceived(ctx context.Context, piece contract.Range) (ranges,
 	return missing.within(piece), nil
 }
 
-// carried counts bytes that arrived.
+// addSent counts bytes that this call sent and the executor received.
 func (u *upload) addSent(n int64) {
 	u.meter.addMoved(n)
 	u.addReceived(n)
 }
 
-// count changes how much of the file is known to be there.
+// addReceived counts n more bytes of the file on the VM.
 func (u *upload) addReceived(n int64) {
 	u.received.Add(n)
 	u.meter.add(u.name, StageMoving, n)
 }
 
-// stale is errStale where the executor says that the upload can't become this file:
-// the file changed, or the upload was dropped to make room.
+// asStale returns errStale if the executor can no longer complete this upload: the file
+// changed, or the upload was removed to free space. It returns any other err as it is.
 func asStale(err error) error {
 	switch refusalCode(err) {
 	case contract.CodeChanged, contract.CodeNotFound:

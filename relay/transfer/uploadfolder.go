@@ -23,7 +23,7 @@ type localEntry struct {
 
 func (e localEntry) size() int64 { return e.info.Size() }
 
-// localTree is what a local folder holds, all levels of it.
+// localTree is the content of a local folder, with all its subfolders.
 type localTree struct {
 	files   []localEntry
 	folders []string // in the root
@@ -31,7 +31,7 @@ type localTree struct {
 	notes   []string
 }
 
-// uploadFolder sends a tree: first all of it is listed, then its files go.
+// uploadFolder lists a whole tree, then uploads its files.
 func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, error) {
 	r := Result{Path: target, IsDir: true}
 	doing := fmt.Sprintf("uploading %q", local)
@@ -59,8 +59,8 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	return r, j.annotate(ctx, doing, err)
 }
 
-// walkLocal lists a tree. Links to files inside it are files; no other link is
-// followed, and nothing special is touched.
+// walkLocal lists a tree. Links to files inside it count as files. It follows no other
+// links and does not open special files.
 func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
 	t := localTree{}
 	for todo := []string{"."}; len(todo) > 0; {
@@ -80,11 +80,11 @@ func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
 			info, err := root.Stat(name)
 			switch {
 			case err != nil:
-				t.notes = addNote(t.notes, fmt.Sprintf("%q: a link that leads out, or nowhere: left out", name))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q: skipped, because it is a link that is dangling or leaves the folder", name))
 			case info.IsDir():
-				t.notes = addNote(t.notes, fmt.Sprintf("%q is a link to a folder: left out", name))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q: skipped, because it is a link to a folder", name))
 			case !info.Mode().IsRegular():
-				t.notes = addNote(t.notes, fmt.Sprintf("%q is neither a file nor a folder: left out", name))
+				t.notes = addNote(t.notes, fmt.Sprintf("%q: skipped, because it is neither a file nor a folder", name))
 			default:
 				t.files, t.bytes = append(t.files, localEntry{name, info, e.Type()&fs.ModeSymlink != 0}), t.bytes+info.Size()
 			}
@@ -93,7 +93,7 @@ func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
 	return t, nil
 }
 
-// readFolder is all entries of a local folder, at most limit.
+// readFolder returns all entries of a local folder, or ErrTooMany beyond limit.
 func readFolder(ctx context.Context, root *os.Root, name string, limit int) ([]fs.DirEntry, error) {
 	const batch = 1000
 	f, err := root.Open(name)
@@ -110,7 +110,7 @@ func readFolder(ctx context.Context, root *os.Root, name string, limit int) ([]f
 		all = append(all, some...)
 		switch {
 		case len(all) > limit:
-			return nil, fmt.Errorf("%w: over %d in %q", ErrTooMany, maxEntries, root.Name())
+			return nil, fmt.Errorf("%w: %q has more than %d entries", ErrTooMany, root.Name(), maxEntries)
 		case errors.Is(err, io.EOF):
 			return all, nil
 		case err != nil:
@@ -119,19 +119,19 @@ func readFolder(ctx context.Context, root *os.Root, name string, limit int) ([]f
 	}
 }
 
-// bare are the folders that hold neither files nor folders.
+// bare returns the folders that contain neither files nor folders.
 func (t *localTree) bare() []string {
-	holds := map[string]bool{}
+	filled := map[string]bool{}
 	for _, e := range t.files {
-		holds[path.Dir(e.name)] = true
+		filled[path.Dir(e.name)] = true
 	}
 	for _, folder := range t.folders[1:] {
-		holds[path.Dir(folder)] = true
+		filled[path.Dir(folder)] = true
 	}
-	return slices.DeleteFunc(slices.Clone(t.folders[1:]), func(folder string) bool { return holds[folder] })
+	return slices.DeleteFunc(slices.Clone(t.folders[1:]), func(folder string) bool { return filled[folder] })
 }
 
-// makeRemote makes a folder on the VM where there is none, and gives its full path.
+// makeRemote creates a folder on the VM if it does not exist, and returns its full path.
 func (j *job) makeRemote(ctx context.Context, target string) (string, error) {
 	up, err := j.client.StartUpload(ctx, contract.UploadStart{Path: strings.TrimRight(target, "/") + "/"})
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Bounds of what is compared by one request, so that its body stays far under
-// contract.MaxBodyBytes and a call that has little time notes a page's worth at least.
+// Bounds of a page, the files that one request compares. They keep the body far below
+// contract.MaxBodyBytes, and a call of limited time completes at least one page.
 const (
 	pageFiles = contract.MaxManifestFiles / 2
 	pageBytes = contract.MaxBodyBytes / 2
-	lineBytes = 200 // of a file's line in a manifest, beside its name
+	lineBytes = 200 // of a file in a manifest, besides its name
 )
 
-// sending is a folder on its way to the VM.
+// folderUpload is the upload of one folder.
 type folderUpload struct {
 	*job
 	root   *os.Root
@@ -28,27 +28,27 @@ type folderUpload struct {
 	target string
 	sent   *sentFiles
 	tally  *tally
-	// instance is the executor that the upload began with.
+	// instance is the executor at the start of the upload.
 	instance string
 }
 
-// errNewVM ends a folder's upload: its first files are on a VM that is gone, and those to
-// come would make half a folder on the new one.
+// errNewVM ends the upload of a folder. Its first files are on a VM that is gone, and the
+// new VM would get only the others.
 var errNewVM = &contract.Error{
 	Code:    contract.CodeNewInstance,
-	Message: "another VM took over the address while the folder was on its way",
-	Hint:    "call again: the whole folder goes to the new VM",
+	Message: "another VM took over the address during the upload of the folder",
+	Hint:    "Call again to upload the whole folder to the new VM.",
 }
 
-// candidate is a file of the folder, and what is known of it.
+// candidate is a file of the folder, with its record.
 type candidate struct {
 	localEntry
 	key    string   // its name on the VM, below the folder
-	record sentFile // its digest is empty where it was not read yet
+	record sentFile // without a digest if the file was not read yet
 }
 
-// all sends a tree, page after page: each is compared with what the VM has, then what
-// is missing goes.
+// sendAll uploads a tree in pages. Each page is compared with the files on the VM, then the
+// missing files are sent.
 func (s *folderUpload) sendAll(ctx context.Context, t *localTree) error {
 	if err := s.makeFolders(ctx, t.bare()); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *folderUpload) sendAll(ctx context.Context, t *localTree) error {
 	return nil
 }
 
-// pageOf is how many of the first n files are compared at once.
+// pageSize returns how many of the first n files make a page.
 func pageSize(n int, name func(i int) string) int {
 	bytes := 0
 	for i := range min(n, pageFiles) {
@@ -77,7 +77,7 @@ func pageSize(n int, name func(i int) string) int {
 	return min(n, pageFiles)
 }
 
-// quotedLen is how many bytes a name takes in JSON.
+// quotedLen returns the length of a name in JSON.
 func quotedLen(name string) int {
 	text, err := json.Marshal(contract.EscapeName(name))
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 		}
 		page[i] = s.prepare(ctx, e)
 	}
-	there, err := s.compare(ctx, page)
+	remote, err := s.compare(ctx, page)
 	if err != nil {
 		return err
 	}
@@ -104,12 +104,12 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 	for i, c := range page {
 		switch {
 		case inner.Err() != nil:
-		case there[i].State == contract.StateSame:
-			s.skip(c, there[i])
-		case there[i].State == contract.StateAbsent && c.record.SHA256 != "" && c.size() <= contract.MaxBatchFile:
+		case remote[i].State == contract.StateSame:
+			s.skip(c, remote[i])
+		case remote[i].State == contract.StateAbsent && c.record.SHA256 != "" && c.size() <= contract.MaxBatchFile:
 			small = append(small, c)
 		default:
-			g.Go(func() error { return s.sendFile(inner, c, there[i].State == contract.StateAbsent) })
+			g.Go(func() error { return s.sendFile(inner, c, remote[i].State == contract.StateAbsent) })
 		}
 	}
 	for len(small) > 0 && inner.Err() == nil {
@@ -121,12 +121,13 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 	return g.Wait()
 }
 
-// learn finds the digest of a small file. That of a large one is left for when it is
-// needed; a file that can't be read is left to single, which says why.
+// prepare finds the record of a file, or hashes the file if it is small. A large file is
+// hashed only when it is sent. A file that cannot be read is left to sendFile, which
+// reports the error.
 func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
 	c := candidate{localEntry: e, key: contract.EscapeName(e.name)}
-	if line, ok := s.sent.find(c.key, e.info); ok {
-		c.record = line
+	if record, ok := s.sent.find(c.key, e.info); ok {
+		c.record = record
 		return c
 	}
 	if e.size() > contract.MaxBatchFile {
@@ -137,26 +138,26 @@ func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
 		return c
 	}
 	defer f.Close()
-	began := time.Now()
+	started := time.Now()
 	u := &upload{job: s.job, sourceFile: s.source(c), file: f, size: f.info.Size()}
 	if sha, err := u.hash(ctx); err == nil && sameState(e.info, f.info) {
-		c.record = newSentFile(c.key, f.info, began, sha)
+		c.record = newSentFile(c.key, f.info, started, sha)
 	}
 	return c
 }
 
-// compare asks what the VM has of a page.
+// compare compares a page with the files on the VM, and records those that are the same.
 func (s *folderUpload) compare(ctx context.Context, page []candidate) ([]contract.Compared, error) {
 	m := contract.Manifest{Path: s.target, Overwrite: s.options.Overwrite}
 	for _, c := range page {
 		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256, ETag: c.record.ETag})
 	}
-	return s.compareAll(ctx, m, func(i int, there contract.Compared) { s.recordSame(page[i].record, there) })
+	return s.compareAll(ctx, m, func(i int, remote contract.Compared) { s.recordSame(page[i].record, remote) })
 }
 
-// compareAll asks until the executor answered about all files. Each answer is given to
-// note as it comes.
-func (j *job) compareAll(ctx context.Context, m contract.Manifest, note func(i int, there contract.Compared)) ([]contract.Compared, error) {
+// compareAll sends requests until the executor has compared all files. It passes each
+// result to record as it arrives.
+func (j *job) compareAll(ctx context.Context, m contract.Manifest, record func(i int, remote contract.Compared)) ([]contract.Compared, error) {
 	all := make([]contract.Compared, 0, len(m.Files))
 	for len(m.Files) > 0 {
 		some, err := j.client.Compare(ctx, m)
@@ -164,7 +165,7 @@ func (j *job) compareAll(ctx context.Context, m contract.Manifest, note func(i i
 			return nil, err
 		}
 		for i, one := range some {
-			note(len(all)+i, one)
+			record(len(all)+i, one)
 		}
 		all = append(all, some...)
 		m.Files = m.Files[len(some):]
@@ -172,23 +173,23 @@ func (j *job) compareAll(ctx context.Context, m contract.Manifest, note func(i i
 	return all, nil
 }
 
-// noteSame remembers a file that the VM has, at once: a slow comparison goes on from
-// there in the next call.
-func (s *folderUpload) recordSame(line sentFile, there contract.Compared) {
-	if there.State == contract.StateSame && line.SHA256 != "" {
-		line.ETag = there.ETag
-		s.sent.add(line)
+// recordSame records a file that the VM has. The record is written immediately, so that the
+// next call resumes a slow comparison.
+func (s *folderUpload) recordSame(file sentFile, remote contract.Compared) {
+	if remote.State == contract.StateSame && file.SHA256 != "" {
+		file.ETag = remote.ETag
+		s.sent.add(file)
 	}
 }
 
-// skip counts a file that is there already.
-func (s *folderUpload) skip(c candidate, there contract.Compared) {
+// skip counts a file that is on the VM already.
+func (s *folderUpload) skip(c candidate, remote contract.Compared) {
 	s.meter.add(c.name, StageMoving, c.size())
 	s.meter.finish(c.name)
-	_ = s.tally.add(context.Background(), c.name, fileResult{path: there.Path, size: c.size(), done: c.size(), skipped: true}, nil)
+	_ = s.tally.add(context.Background(), c.name, fileResult{path: remote.Path, size: c.size(), done: c.size(), skipped: true}, nil)
 }
 
-// single sends one file by itself.
+// sendFile uploads one file and counts it.
 func (s *folderUpload) sendFile(ctx context.Context, c candidate, fresh bool) error {
 	o := s.source(c)
 	o.absent = fresh
