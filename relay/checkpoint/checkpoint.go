@@ -1,9 +1,9 @@
-// Package checkpoint keeps small JSON files of progress on the laptop: the
-// result of a named run, where a chunked run stands.
+// Package checkpoint keeps small JSON files on the laptop: the result of a named run, or
+// the progress of a chunked run.
 //
-// A file is either the old one or the new one, whole, also after a crash: it is
-// written beside its place, synced and renamed. The package knows nothing of
-// MCP, HTTP or executions. Start reading at Save.
+// After a crash a file is either the old or the new one, never a mixture, because it is
+// written under another name, synced and renamed. The package knows nothing of MCP, HTTP
+// or executions. Start reading at Save.
 package checkpoint
 
 import (
@@ -23,25 +23,25 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// MaxBytes bounds a checkpoint's file, read or written.
+// MaxBytes bounds the file of a checkpoint.
 const MaxBytes = 64 << 20
 
 // Errors of Save and Load.
 var (
 	ErrNotFound = errors.New("no such checkpoint")
-	ErrCorrupt  = errors.New("checkpoint is not readable")
-	ErrTooLarge = errors.New("checkpoint is over 64 MiB")
+	ErrCorrupt  = errors.New("checkpoint is damaged")
+	ErrTooLarge = errors.New("checkpoint is larger than 64 MiB")
 )
 
-// Entry is what a file holds.
+// Entry is the content of a file.
 type Entry struct {
 	Operation string          `json:"operation"` // the name it was saved under, as given
 	Timestamp time.Time       `json:"timestamp"`
 	Data      json.RawMessage `json:"data"`
 }
 
-// Save writes v as the checkpoint name in dir, which is made when missing, and
-// gives the file's path. The file is readable by its owner only.
+// Save writes v as the checkpoint name in dir, which is created when missing, and returns
+// the file's path. Only the owner can read the file.
 func Save(dir, name string, v any) (string, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -55,21 +55,21 @@ func Save(dir, name string, v any) (string, error) {
 		return "", fmt.Errorf("saving checkpoint %q: %w", name, ErrTooLarge)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("making the checkpoint folder: %w", err)
+		return "", fmt.Errorf("creating the checkpoint folder: %w", err)
 	}
 	path := Path(dir, name)
 	if err := atomic.WriteFile(path, bytes.NewReader(body)); err != nil {
 		return "", fmt.Errorf("saving checkpoint %q: %w", name, err)
 	}
-	// A replaced file keeps the mode of the old one, which may have been wider.
+	// The new file has the mode of the one that it replaced, which may have been wider.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return "", fmt.Errorf("saving checkpoint %q: %w", name, err)
 	}
 	return path, nil
 }
 
-// maxIndented is the data up to which a file is laid out for people; beyond it the
-// white space would be most of the file.
+// maxIndented bounds the data of a file that is indented for people. In a larger one, most
+// bytes would be white space.
 const maxIndented = 256 << 10
 
 func encode(e Entry) ([]byte, error) {
@@ -79,9 +79,8 @@ func encode(e Entry) ([]byte, error) {
 	return json.MarshalIndent(e, "", "  ")
 }
 
-// Load reads the checkpoint name from dir and, when v is not nil, decodes its
-// data into v. It gives ErrNotFound, or ErrCorrupt for a file that is no
-// checkpoint of that name.
+// Load reads the checkpoint name from dir and, if v is not nil, decodes its data into v. The
+// error is ErrNotFound, or ErrCorrupt if the file is not a checkpoint of that name.
 func Load(dir, name string, v any) (Entry, error) {
 	body, err := readBounded(Path(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,11 +113,12 @@ func readBounded(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// maxNames bounds what Names looks at.
+// maxNames bounds the result of Names.
 const maxNames = 1000
 
-// Names lists the checkpoints in dir, sorted, at most 1,000. Of a file only the
-// beginning is read, where its name stands; one that is no checkpoint is left out.
+// Names returns the names of the checkpoints in dir, sorted, at most 1,000. It reads only
+// the beginning of each file, which contains the name, and skips files that are not
+// checkpoints.
 func Names(dir string) ([]string, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -137,7 +137,7 @@ func Names(dir string) ([]string, error) {
 	return names, nil
 }
 
-// operation is the name in a file, its first field.
+// operation returns the name in a file, which is its first field.
 func operation(path string) (string, bool) {
 	f, err := os.Open(path)
 	if err != nil {

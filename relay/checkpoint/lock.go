@@ -8,15 +8,15 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// ErrBusy means that another call or relay uses the checkpoint now.
-var ErrBusy = errors.New("another call or relay uses this checkpoint name now")
+// ErrBusy means that another call or relay has locked the checkpoint.
+var ErrBusy = errors.New("another call or relay is using this checkpoint name")
 
-// Lock gives the caller the checkpoint name in dir to itself until it calls unlock, or
-// ends. It does not wait: where somebody else has it, the error is ErrBusy. Who writes
-// a checkpoint from what it read of it before holds the lock all the time between.
+// Lock reserves the checkpoint name in dir for the caller until it calls unlock, or its
+// process ends. It does not wait: if somebody else has the lock, the error is ErrBusy. A
+// caller that reads a checkpoint and writes it back must hold the lock throughout.
 func Lock(dir, name string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the checkpoint folder: %w", err)
+		return nil, fmt.Errorf("creating the checkpoint folder: %w", err)
 	}
 	lock := flock.New(Path(dir, name)+".lock", flock.SetPermissions(0o600))
 	got, err := lock.TryLock()

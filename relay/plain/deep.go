@@ -2,12 +2,12 @@ package plain
 
 import "reflect"
 
-// Rule is how the strings below a field are made plain; nil leaves all below it as it is.
+// Rule returns the plain form of a string. A nil Rule keeps all strings below its field.
 type Rule func(string) string
 
-// Deep makes every string plain that v, a pointer, leads to: fields, items, and the keys
-// and values of maps. rules are by the name of the field, "" is for all others. Bytes
-// are left as they are.
+// Deep applies rules to every string that v, a pointer, leads to: fields, items, and the
+// keys and values of maps. rules has the name of a field as key, or "" for all other
+// fields. Byte slices are not changed.
 func Deep(v any, rules map[string]Rule) {
 	deep{rules}.walk(reflect.ValueOf(v), rules[""])
 }
@@ -41,15 +41,15 @@ func (d deep) walk(v reflect.Value, rule Rule) {
 	case reflect.Map:
 		d.table(v, rule)
 	case reflect.String:
-		// A text that is plain is not written: others may read it now.
+		// A plain string is not written, because others may be reading it.
 		if fresh := rule(v.String()); v.CanSet() && fresh != v.String() {
 			v.SetString(fresh)
 		}
 	}
 }
 
-// indirect walks what v points to. What an interface holds can't be set: a copy takes its
-// place.
+// indirect walks the value that v points to. The value of an interface cannot be set, so a
+// copy replaces it.
 func (d deep) indirect(v reflect.Value, rule Rule) {
 	if v.Kind() == reflect.Pointer {
 		d.walk(v.Elem(), rule)
@@ -63,7 +63,7 @@ func (d deep) indirect(v reflect.Value, rule Rule) {
 	}
 }
 
-// table replaces a map's entries by cleaned ones.
+// table replaces a map's entries by plain ones.
 func (d deep) table(v reflect.Value, rule Rule) {
 	if v.IsNil() || !v.CanSet() {
 		return

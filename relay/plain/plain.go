@@ -1,10 +1,9 @@
-// Package plain makes text from outside fit to be shown: what an executor, a tunnel, a
-// file's name or a host's configuration says reaches a terminal or a model only
-// through here. It removes what a terminal would obey and what a reader would not see,
-// and bounds the length.
+// Package plain makes text from outside safe to show. Text from an executor, a tunnel, a
+// file name or a host's configuration reaches a terminal or a model only through this
+// package. It removes control sequences and invisible characters, and bounds the length.
 //
-// It knows nothing of where a text is from and never fails. Start reading at Line and
-// Text; Terminal is the one exception, for what the user's own code prints.
+// It knows nothing about the source of a text and never fails. Start reading at Line and
+// Text. Terminal, for the output of the user's own code, is the one exception.
 package plain
 
 import (
@@ -14,14 +13,14 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// Bounds of what is shown, in characters (runes).
+// Bounds in characters (runes).
 const (
 	MaxLine = 2_000  // a message, a name, a path
-	MaxText = 40_000 // a text of several lines, as long as a whole result may be
+	MaxText = 40_000 // a text of several lines, such as a whole result
 )
 
-// Line is s as part of one line, at most MaxLine characters. Line breaks and tabs become
-// spaces; escape sequences and invisible characters are removed.
+// Line returns s on one line, at most MaxLine characters. It replaces line breaks and tabs
+// by spaces, and removes escape sequences and invisible characters.
 func Line(s string) string {
 	return bound(strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -31,10 +30,11 @@ func Line(s string) string {
 	}, clean(s)), MaxLine)
 }
 
-// Text is s as lines, at most MaxText characters. Line breaks and tabs stay.
+// Text returns s with its line breaks and tabs, at most MaxText characters. It removes
+// escape sequences and invisible characters.
 func Text(s string) string { return bound(clean(s), MaxText) }
 
-// bound cuts s after max characters.
+// bound shortens s to max characters.
 func bound(s string, max int) string {
 	if len(s) <= max {
 		return s
@@ -49,7 +49,7 @@ func bound(s string, max int) string {
 	return s
 }
 
-// clean is s without escape sequences and invisible characters.
+// clean returns s without escape sequences and invisible characters.
 func clean(s string) string {
 	if isClean(s) {
 		return s
@@ -61,7 +61,7 @@ func clean(s string) string {
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(s)
-		if r != '\r' && !invisible(r) { // U+FFFD stands for a byte that is no UTF-8
+		if r != '\r' && !invisible(r) { // a byte that is not UTF-8 becomes U+FFFD
 			b.WriteRune(r)
 		}
 		s = s[n:]
@@ -69,7 +69,7 @@ func clean(s string) string {
 	return b.String()
 }
 
-// isClean spares the usual text a copy.
+// isClean saves copying ordinary text.
 func isClean(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c >= utf8.RuneSelf || c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
@@ -79,6 +79,6 @@ func isClean(s string) bool {
 	return true
 }
 
-// invisible reports what must not be shown. Line breaks, tabs and carriage returns have
-// rules of their own.
+// invisible reports whether r must be removed. The callers handle line breaks, tabs and
+// carriage returns.
 func invisible(r rune) bool { return r != '\n' && r != '\t' && r != '\r' && !filename.Visible(r) }

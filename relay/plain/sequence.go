@@ -2,8 +2,8 @@ package plain
 
 import "strings"
 
-// maxSequence bounds an escape sequence: past that many bytes without its end, its
-// beginning is taken for text.
+// maxSequence bounds an escape sequence in bytes. The beginning of a longer one counts as
+// text.
 const maxSequence = 4 << 10
 
 // kind is what an escape sequence is for.
@@ -11,13 +11,13 @@ type kind int
 
 const (
 	other  kind = iota
-	colour      // SGR: how the text that follows looks
+	colour      // SGR: the look of the following text
 	erase       // of the current line
-	open        // it may go on past the end of s
+	open        // incomplete at the end of s
 )
 
-// sequence is the length of the escape sequence that s begins with, 0 where it begins
-// with none. Both forms count: ESC and a letter, and the C1 control that stands for it.
+// sequence returns the length of the escape sequence at the beginning of s, or 0 if there is
+// none. A sequence starts with ESC and a letter, or with the equivalent C1 control.
 func sequence(s string) (n int, k kind) {
 	introducer, rest := introduced(s)
 	if introducer == 0 {
@@ -26,13 +26,13 @@ func sequence(s string) (n int, k kind) {
 	head := len(s) - len(rest)
 	switch introducer {
 	case 0x1b:
-		return head, open // the letter has not come
+		return head, open // the letter is missing
 	case '[':
 		return control(rest, head)
 	case ']', 'P', 'X', '^', '_':
 		return controlString(rest, head)
 	}
-	if introducer >= 0x20 && introducer <= 0x2f { // character sets and the like
+	if introducer >= 0x20 && introducer <= 0x2f { // such as character sets
 		for i := 0; i < len(rest) && i < maxSequence; i++ {
 			if rest[i] < 0x20 || rest[i] > 0x2f {
 				return head + i + 1, other
@@ -46,15 +46,15 @@ func sequence(s string) (n int, k kind) {
 	return head, other
 }
 
-// introduced is the letter that says what a sequence is, and what follows it: 0 where s
-// begins with no sequence, ESC where nothing follows that.
+// introduced returns the letter that introduces a sequence and the text after it. The
+// letter is 0 if s does not begin with a sequence, and ESC if s is only an ESC.
 func introduced(s string) (letter byte, rest string) {
 	if s[0] == 0x1b {
 		if len(s) == 1 {
 			return 0x1b, ""
 		}
 		if s[1] < 0x20 || s[1] > 0x7e {
-			return '~', s[1:] // ESC and no letter
+			return '~', s[1:] // ESC without a letter
 		}
 		return s[1], s[2:]
 	}
@@ -67,14 +67,14 @@ func introduced(s string) (letter byte, rest string) {
 // isC1 reports whether s begins with a control of U+0080 to U+009F.
 func isC1(s string) bool { return len(s) > 1 && s[0] == 0xc2 && s[1] >= 0x80 && s[1] <= 0x9f }
 
-// control is a sequence of parameters and a final letter, after its head bytes.
+// control measures a sequence of parameters and a final letter, after its head bytes.
 func control(rest string, head int) (int, kind) {
 	for i := 0; i < len(rest) && i < maxSequence; i++ {
 		switch c := rest[i]; {
 		case c >= 0x40 && c <= 0x7e:
 			return head + i + 1, controlKind(rest[:i], c)
 		case c < 0x20 || c > 0x7e:
-			return head + i, other // broken off: what follows is text
+			return head + i, other // interrupted by text
 		}
 	}
 	if len(rest) >= maxSequence {
@@ -93,8 +93,8 @@ func controlKind(parameters string, final byte) kind {
 	return other
 }
 
-// controlString is a sequence that carries a text, up to BEL or ST: a window's title, the
-// clipboard, a picture.
+// controlString measures a sequence that contains a text up to BEL or ST, such as a window's
+// title, the clipboard or a picture.
 func controlString(rest string, head int) (int, kind) {
 	for i := 0; i < len(rest) && i < maxSequence; i++ {
 		switch {
@@ -106,7 +106,7 @@ func controlString(rest string, head int) (int, kind) {
 			return head + i + 2, other
 		case strings.HasPrefix(rest[i:], "\u009c"):
 			return head + i + len("\u009c"), other
-		case rest[i] == 0x1b, isC1(rest[i:]): // broken off by another one
+		case rest[i] == 0x1b, isC1(rest[i:]): // interrupted by another sequence
 			return head + i, other
 		}
 	}

@@ -5,17 +5,17 @@ import (
 	"unicode/utf8"
 )
 
-// Terminal is for what the user's code prints to a terminal: colours, carriage return,
-// backspace and the erasing of a line stay, as progress bars use them. Whatever moves
-// the cursor to another line, sets a title, writes the clipboard or changes the
-// terminal's settings is removed. A stream that is no terminal gets it all as it is.
+// Terminal filters the output of the user's code for a terminal. It keeps colours, carriage
+// returns, backspaces and line erasures, because progress bars use them. It removes
+// sequences that move the cursor to another line, set a title, write to the clipboard or
+// change the terminal's settings. Output to anything but a terminal needs no filter.
 type Terminal struct {
-	begun  string // an escape sequence whose end has not come
+	begun  string // an incomplete escape sequence or character
 	styled bool   // colours or other attributes are on
 }
 
-// Reset is what ends the colours and other attributes that are on, "" where none are: the
-// text that follows is not the code's, and must be readable.
+// Reset returns the sequence that turns off colours and other attributes, or "" if none are
+// on. Print it before text that is not the code's, so that this text is readable.
 func (t *Terminal) Reset() string {
 	if !t.styled {
 		return ""
@@ -24,7 +24,8 @@ func (t *Terminal) Reset() string {
 	return "\x1b[0m"
 }
 
-// Filter is the part of text that may be shown now.
+// Filter returns the safe part of text. It holds back an incomplete sequence or character at
+// the end until the next call.
 func (t *Terminal) Filter(text string) string {
 	s := t.begun + text
 	t.begun = ""
@@ -34,7 +35,7 @@ func (t *Terminal) Filter(text string) string {
 		if n == 0 {
 			r, size := utf8.DecodeRuneInString(s)
 			if r == utf8.RuneError && size == 1 && !utf8.FullRuneInString(s) && len(s) < utf8.UTFMax {
-				t.begun = s // the rest of a character is to come
+				t.begun = s // the rest of the character will follow
 				break
 			}
 			if r == '\b' || !invisible(r) {
