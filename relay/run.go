@@ -104,7 +104,7 @@ type remoteRun struct {
 	lastWait  time.Duration // for its end, after an interrupt
 
 	client   *client.Client
-	lives    tools.Lives
+	lives    tools.LastSeen
 	runtime  string
 	instance string // the VM it was started on
 	out      *printer

@@ -144,9 +144,9 @@ func TestRunOnARealVM(t *testing.T) {
 		if seen := store.LastSeen(key); seen.KernelID == "" || seen.InstanceID == "" {
 			t.Errorf("the doctor knows nothing of it: %+v", seen)
 		}
-		lives.Saw(pairing.EnvName, pairing.LastSeen{InstanceID: "vm-0", KernelID: "old"})
+		lives.Save(pairing.EnvName, pairing.LastSeen{InstanceID: "vm-0", KernelID: "old"})
 		relay(t, getenv, "", "run", "-c", "1")
-		if seen := lives.Last(pairing.EnvName); seen.KernelID != "old" {
+		if seen := lives.Load(pairing.EnvName); seen.KernelID != "old" {
 			t.Errorf("an agent will not be told of a new kernel: %+v", seen)
 		}
 		if store.LastSeen(key).KernelID == "old" {
@@ -175,7 +175,7 @@ func TestRunOnARealVM(t *testing.T) {
 }
 
 // livesOf are the lives that agents saw, the key of the newest, and its store.
-func livesOf(t *testing.T, getenv func(string) string) (tools.Lives, string, *pairing.Store) {
+func livesOf(t *testing.T, getenv func(string) string) (tools.LastSeen, string, *pairing.Store) {
 	t.Helper()
 	store, err := openPairings()
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 // sawKernel warns when the kernel is not the one that a run of this computer's person
 // last used, and keeps which one it is. One that is not known yet is empty.
 func (r *remoteRun) sawKernel(id string) {
-	if id == "" || r.lives.Last == nil {
+	if id == "" || r.lives.Load == nil {
 		return
 	}
-	before := r.lives.Last(r.runtime)
+	before := r.lives.Load(r.runtime)
 	now := before
 	now.InstanceID = cmp.Or(r.instance, before.InstanceID)
 	if id != before.KernelID {
 		now.KernelID, now.Since = id, time.Now()
 	}
-	r.lives.Saw(r.runtime, now) // though it may be known to people, the newest may be an agent's
+	r.lives.Save(r.runtime, now) // though it may be known to people, the newest may be an agent's
 	switch {
 	case before.KernelID == "" || before.KernelID == id:
 	case before.InstanceID != "" && before.InstanceID != now.InstanceID:

@@ -62,13 +62,13 @@ const (
 
 // lives keeps what who sees of each runtime beside the pairings: under a name of its
 // own, and as the newest that anybody saw, which the doctor compares with.
-func (r *runtimes) lives(who string) tools.Lives {
+func (r *runtimes) lives(who string) tools.LastSeen {
 	if r.pairings == nil {
-		return tools.Lives{}
+		return tools.LastSeen{}
 	}
-	return tools.Lives{
-		Last: func(name string) pairing.LastSeen { return r.lastLife(name, who) },
-		Saw: func(name string, seen pairing.LastSeen) {
+	return tools.LastSeen{
+		Load: func(name string) pairing.LastSeen { return r.lastLife(name, who) },
+		Save: func(name string, seen pairing.LastSeen) {
 			key, own := r.keys(name, who)
 			if err := errors.Join(r.pairings.SaveLastSeen(key, seen), r.pairings.SaveLastSeen(own, seen)); err != nil {
 				r.log.Warn("the next relay will not know this kernel", "kernel_id", seen.KernelID, "err", err)

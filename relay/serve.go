@@ -29,7 +29,7 @@ func serve(ctx context.Context, set settings, std streams) error {
 	runtimes := newRuntimes(set.get, cfg.pairings, log)
 	defer runtimes.close()
 	relay := tools.New(tools.Config{
-		Resolve: runtimes.resolve, Lives: runtimes.lives(byAgents),
+		Resolve: runtimes.resolve, LastSeen: runtimes.lives(byAgents),
 		SaveDir: cfg.saveDir, CheckpointDir: cfg.checkpointDir, Hold: cfg.hold, Keep: cfg.keep, Guard: cfg.guard,
 		Problems: cfg.problems, Version: version, Log: log,
 	})

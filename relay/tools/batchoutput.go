@@ -116,7 +116,7 @@ func (o *batchOutput) progress(s *chunked.Record) {
 	o.mu.Lock()
 	o.done, o.n, o.mean = min(s.Done, s.N), s.N, s.MeanSeconds
 	o.mu.Unlock()
-	o.c.progress.follow(o.measure)
+	o.c.progress.measureWith(o.measure)
 }
 
 func (o *batchOutput) measure() (string, amount) {

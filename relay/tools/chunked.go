@@ -87,7 +87,7 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Proble
 	defer out.close()
 	out.progress(run.Record())
 	outcome, err := run.Advance(ctx, c.target.Client, chunked.Options{
-		Until: time.Now().Add(c.patience()), Live: c.progress != nil,
+		Until: time.Now().Add(c.waitBudget()), Live: c.progress != nil,
 		Output:   func(id string, events []contract.Event) { out.add(ctx, id, events) },
 		Progress: out.progress,
 		Keeper:   kernelstate.NewKeeper(c.target.Client, c.cfg.CheckpointDir, args.Name, c.target.Name),
@@ -95,8 +95,8 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Proble
 	})
 	out.flush(ctx)
 	c.warnLost(run.Record(), outcome)
-	c.sawSession(outcome.Batch.SessionMinutesLeft)
-	c.kernels.see(c.target.Name, run.Record().KernelID) // a new one is told in notes
+	c.warnOfEnd(outcome.Batch.SessionMinutesLeft)
+	c.kernels.record(c.target.Name, run.Record().KernelID) // a new one is told in notes
 	got := newChunked(run, args.BatchSize, outcome, out)
 	return got, got.problem(outcome, err, out)
 }

@@ -49,8 +49,8 @@ func checkConnection() tool {
 		got.LatencyMS = round(float64(time.Since(asked).Microseconds())/1000, 100)
 		got.Version = &health.Version
 		got.UptimeMinutes, got.MemoryAvailableGB, got.MemoryUsedPct = &health.UptimeMinutes, &health.MemoryAvailableGB, &health.MemoryUsedPct
-		c.sawKernel(kernel.KernelID)
-		got.SessionLeft = c.sessionLeft()
+		c.checkKernel(kernel.KernelID)
+		got.SessionLeft = c.vmMinutesLeft()
 		return got, nil
 	})
 }

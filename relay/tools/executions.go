@@ -26,7 +26,7 @@ func getExecution() tool {
 			"With wait_seconds=0 it answers at once with one page of whole events: call it again with offset=next_offset while truncated is true, and nothing is missing or doubled.",
 		readOnly: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args getArgs) (*Run, *Problem) {
-		wait := min(time.Duration(min(args.Wait, 3600)*float64(time.Second)), c.patience())
+		wait := min(time.Duration(min(args.Wait, 3600)*float64(time.Second)), c.waitBudget())
 		until := time.Now().Add(wait)
 		e, err := c.target.Client.Execution(ctx, args.ID, args.Offset, min(wait, contract.MaxWait), firstBytes)
 		if err != nil {
@@ -105,7 +105,7 @@ func listExecutions() tool {
 		all := make([]Listed, 0, len(list.Executions))
 		for i, e := range list.Executions {
 			if i == 0 { // each of them says the same
-				c.sawSession(e.SessionMinutesLeft)
+				c.warnOfEnd(e.SessionMinutesLeft)
 			}
 			all = append(all, Listed{e.ExecutionID, e.RequestID, string(e.Status), e.CreatedAt, seconds(e), e.CodePreview})
 		}
@@ -138,7 +138,7 @@ func (c *call) standing(e contract.Execution, err error) (*Standing, *Problem) {
 	if err != nil {
 		return nil, executionProblem(err)
 	}
-	c.sawSession(e.SessionMinutesLeft)
+	c.warnOfEnd(e.SessionMinutesLeft)
 	return &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: e.Reason}, nil
 }
 

@@ -34,7 +34,7 @@ func restartKernel() tool {
 		if err != nil {
 			return nil, kernelProblem(err)
 		}
-		c.kernels.see(c.target.Name, k.KernelID) // asked for, so no warning
+		c.kernels.record(c.target.Name, k.KernelID) // asked for, so no warning
 		return &Kernel{KernelID: k.KernelID, Status: string(k.Status), Python: k.Python, StartedAt: k.StartedAt, Lives: k.Lives}, nil
 	})
 }

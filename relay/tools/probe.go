@@ -27,7 +27,7 @@ func probeEnvironment() tool {
 			return nil, problemOf(err)
 		}
 		if left := got.Limits.SessionMinutesLeft; left != nil {
-			c.sawLimit(*left)
+			c.warnOfLimit(*left)
 		}
 		got.LoadedVariables = fitNames(got.LoadedVariables)
 		p := &Probe{Probe: got, PackageCount: len(got.Packages)}

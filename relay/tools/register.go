@@ -53,7 +53,7 @@ type Config struct {
 	Hold          time.Duration   // how long a call may wait
 	Keep          Keep            // bounds of what is kept of chunked runs
 	Guard         *transfer.Guard // what upload_to_colab may read; nil for everything
-	Lives         Lives           // what relays before this one saw
+	LastSeen      LastSeen        // what relays before this one saw
 	Problems      []error         // settings that are wrong; every tool then says so
 	Version       string
 	Log           *slog.Logger // nil for none
@@ -61,15 +61,15 @@ type Config struct {
 
 // Relay serves the tools.
 type Relay struct {
-	cfg      Config
-	tools    []tool
-	mcp      *server.MCPServer
-	holding  chan struct{} // one entry for each call that may wait for long
-	cancels  *cancels
-	kernels  kernels
-	sessions sessions
-	saves    pendingSaves
-	out      lineWriter // the host's end, set by Serve
+	cfg     Config
+	tools   []tool
+	mcp     *server.MCPServer
+	holding chan struct{} // one entry for each call that may wait for long
+	cancels *cancels
+	kernels lastKernels
+	vmEnds  vmEnds
+	saves   pendingSaves
+	out     lineWriter // the host's end, set by Serve
 }
 
 // New makes a Relay. It starts nothing.
@@ -77,7 +77,7 @@ func New(cfg Config) *Relay {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Relay{cfg: cfg, tools: allTools(), holding: make(chan struct{}, maxHolding), cancels: newCancels(), kernels: kernels{lives: cfg.Lives}}
+	r := &Relay{cfg: cfg, tools: allTools(), holding: make(chan struct{}, maxHolding), cancels: newCancels(), kernels: lastKernels{stored: cfg.LastSeen}}
 	hooks := &server.Hooks{}
 	hooks.AddBeforeCallTool(stampCallID)
 	r.mcp = server.NewMCPServer("colab-relay", cfg.Version,

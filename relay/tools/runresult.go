@@ -163,3 +163,11 @@ func ensureLine(s string) string {
 	}
 	return s + "\n"
 }
+
+// count returns a number with its noun, "1 file" or "2 files".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

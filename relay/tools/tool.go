@@ -100,7 +100,7 @@ type call struct {
 	target   Runtime
 	hold     time.Duration // for runs
 	started  time.Time
-	progress *progress // nil when the host asked for none
+	progress *progressNotifier // nil when the host asked for none
 	warnings []string
 	pictures []render.Picture
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"colabrelay/relay/hint"
-	progress1 "colabrelay/relay/progress"
+	"colabrelay/relay/progress"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 )
@@ -44,12 +44,12 @@ var errHold = errors.New("the call's time is over")
 // move runs a transfer for as long as this call may take. A transfer that is not
 // done by then has not failed: what moved stays, and the call again goes on.
 func (c *call) move(ctx context.Context, overwrite bool, run func(context.Context, transfer.Options) (transfer.Result, error)) (transfer.Result, Moved, *Problem) {
-	var meter progress1.Meter
-	c.progress.follow(func() (string, amount) {
+	var meter progress.Meter
+	c.progress.measureWith(func() (string, amount) {
 		p, _ := meter.Last()
 		return meter.Describe(time.Now()), amount{p.Done, p.Total}
 	})
-	held, cancel := context.WithTimeoutCause(ctx, c.patience(), errHold)
+	held, cancel := context.WithTimeoutCause(ctx, c.waitBudget(), errHold)
 	defer cancel()
 	r, err := run(held, transfer.Options{Overwrite: overwrite, ResumeDir: transfer.ResumeDir(c.cfg.CheckpointDir), Report: meter.Report})
 	m := Moved{
@@ -147,11 +147,11 @@ type argumentValue struct {
 func (m *Moved) text(b *strings.Builder, verb, place string) {
 	switch m.Status {
 	case moveDone:
-		fmt.Fprintf(b, "%s %s to %s", verb, progress1.Bytes(m.SizeBytes), place)
+		fmt.Fprintf(b, "%s %s to %s", verb, progress.Bytes(m.SizeBytes), place)
 	case moveUnchanged:
-		fmt.Fprintf(b, "Unchanged: %s is the same already, %s", place, progress1.Bytes(m.SizeBytes))
+		fmt.Fprintf(b, "Unchanged: %s is the same already, %s", place, progress.Bytes(m.SizeBytes))
 	case movePartial:
-		fmt.Fprintf(b, "Not done yet: %s moved so far", progress1.Share(m.done, m.SizeBytes))
+		fmt.Fprintf(b, "Not done yet: %s moved so far", progress.Share(m.done, m.SizeBytes))
 	default:
 		fmt.Fprintf(b, "Failed on the way to %s", place)
 	}

@@ -26,7 +26,7 @@ func listVariables() tool {
 		if err != nil {
 			return nil, problemOf(err)
 		}
-		c.sawKernel(got.KernelID)
+		c.checkKernel(got.KernelID)
 		kept, cut := fitList(got.Variables)
 		return &Variables{Count: got.Count, Variables: kept, Truncated: cut || got.Count > len(kept)}, nil
 	})
@@ -79,7 +79,7 @@ func inspectVariable() tool {
 		if err != nil {
 			return nil, problemAbout(hint.Variable, err)
 		}
-		c.sawKernel(got.KernelID)
+		c.checkKernel(got.KernelID)
 		return &Inspection{Variable: got.Variable, Preview: got.Preview}, nil
 	})
 }
@@ -112,7 +112,7 @@ func cleanup() tool {
 		if err != nil {
 			return nil, kernelProblem(err)
 		}
-		c.sawKernel(got.KernelID)
+		c.checkKernel(got.KernelID)
 		names, _ := fitList(got.ClearedVariables)
 		return &Cleaned{
 			MemoryFreedMB:        round((float64(got.MemoryBeforeBytes)-float64(got.MemoryAfterBytes))/(1<<20), 10),

@@ -25,15 +25,15 @@ func TestTheVMsEndIsToldWhenItIsNear(t *testing.T) {
 	for _, c := range []struct {
 		left *float64
 		want string // in the first warning; empty for none
-		next bool   // told in the next answer, too
+		next bool   // also in the next answer
 	}{
 		{nil, "", false},
 		{minutes(300), "", false},
 		{minutes(30), "", false},
 		{minutes(29.4), "about 30 minutes: call save_kernel_state", false},
-		{minutes(0.2), "about 1 minutes", false},
-		{minutes(0), "executor is ending", true},
-		{minutes(-3), "executor is ending", true},
+		{minutes(0.2), "about 1 minute:", false},
+		{minutes(0), "executor is shutting down", true},
+		{minutes(-3), "executor is shutting down", true},
 	} {
 		h, f := serveFake(t, time.Second)
 		endingIn(f, c.left)
@@ -59,7 +59,7 @@ func TestEveryAnswerWithAnExecutionTellsTheEnd(t *testing.T) {
 		}
 		f.answer(c.method, c.path, answer)
 		warning := h.call(tool, json.RawMessage(c.args)).outcome(t).Warning
-		if strings.Count(warning, "executor is ending") != 1 {
+		if strings.Count(warning, "executor is shutting down") != 1 {
 			t.Errorf("%s warns %q", tool, warning)
 		}
 	}
@@ -76,7 +76,7 @@ func TestCheckAndProbeTellWhatIsKnownOfTheEnd(t *testing.T) {
 		t.Errorf("before anything is known: %+v %q", got, warning)
 	}
 	f.answer("GET", contract.PathProbe, contract.Probe{Limits: contract.Limits{SessionMinutesLeft: minutes(0)}})
-	if w := h.call("probe_colab_environment", map[string]any{}).outcome(t).Warning; !strings.Contains(w, "about 1 minutes") {
+	if w := h.call("probe_colab_environment", map[string]any{}).outcome(t).Warning; !strings.Contains(w, "about 1 minute:") {
 		t.Errorf("a VM past its published limit: %q", w)
 	}
 	if got, warning := check(); got.SessionLeft == nil || *got.SessionLeft != 0 || warning != "" {
@@ -96,20 +96,20 @@ func TestCheckAndProbeTellWhatIsKnownOfTheEnd(t *testing.T) {
 
 func TestTheEndIsToldAgainAfterAWhileForEachRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s sessions
+		var s vmEnds
 		due := func(runtime, instance string) bool {
-			return s.note(runtime, instance, 20*time.Minute, time.Now())
+			return s.record(runtime, instance, 20*time.Minute, time.Now())
 		}
 		if !due("a", "1") || due("a", "1") || !due("b", "1") || !due("a", "2") {
-			t.Error("told once for each VM is not what happened")
+			t.Error("a VM is not warned of exactly once")
 		}
-		<-time.After(tellAgain - time.Second)
+		<-time.After(repeatWarning - time.Second)
 		if due("a", "2") {
-			t.Error("told again too soon")
+			t.Error("the warning came again too soon")
 		}
 		<-time.After(time.Second)
 		if !due("a", "2") || due("a", "2") {
-			t.Error("not told once more")
+			t.Error("the warning did not come again")
 		}
 		if left := s.left("a", "2", time.Now().Add(25*time.Minute)); left == nil || *left != 0 {
 			t.Errorf("past its end %v minutes are left", left)

@@ -74,7 +74,7 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 	if len(code) > maxCodeBytes {
 		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: hint.ForRefusal(&contract.Error{Code: contract.CodeTooLarge}).Model}
 	}
-	wait := c.patience()
+	wait := c.waitBudget()
 	s := contract.Submit{RequestID: rand.Text(), Code: code, TimeoutSeconds: timeout.Seconds(), WaitSeconds: wait.Seconds()}
 	if c.progress != nil { // it wants the lines before the end
 		s.OutputAfterSeconds = min(wait, quietFor).Seconds()
@@ -93,7 +93,7 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 	r := c.read(e.ExecutionID, 0, false)
 	defer r.col.Close()
 	followed := r.follow(ctx, e, time.Until(until), client.FollowOptions{MaxBytes: contract.MaxReadBytes})
-	c.sawKernel(r.exec.KernelID)
+	c.checkKernel(r.exec.KernelID)
 	return r.finish(ctx, followed)
 }
 
@@ -104,9 +104,9 @@ const quietFor = 2 * time.Second
 // maxCodeBytes leaves room for JSON's escapes within contract.MaxBodyBytes.
 const maxCodeBytes = 4 << 20
 
-// patience is how long to wait for a run: the call's time less what the answer
+// waitBudget is how long to wait for a run: the call's time less what the answer
 // itself needs (fetching pictures, writing files).
-func (c *call) patience() time.Duration {
+func (c *call) waitBudget() time.Duration {
 	return c.hold - min(c.hold/10, 2*time.Second) - time.Since(c.started)
 }
 

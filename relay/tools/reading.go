@@ -63,7 +63,7 @@ func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Du
 // finish makes the answer out of what was read. followed is what follow gave.
 func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	problem := r.explain(followed)
-	r.c.sawSession(r.exec.SessionMinutesLeft)
+	r.c.warnOfEnd(r.exec.SessionMinutesLeft)
 	view := r.col.View(ctx, func(ctx context.Context, blob contract.Blob, w writer) error {
 		return r.c.target.Client.Blob(ctx, r.exec.ExecutionID, blob, w)
 	})

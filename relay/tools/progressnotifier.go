@@ -19,10 +19,10 @@ const (
 	noOutputYet   = "running, no output yet"
 )
 
-// progress tells the host, while a call waits, the newest line of output, or how
+// progressNotifier tells the host, while a call waits, the newest line of output, or how
 // far a transfer is. It writes to stdout itself: the SDK's channel drops messages when they come
 // fast, and may send some after the answer.
-type progress struct {
+type progressNotifier struct {
 	out     *lineWriter
 	token   any
 	started time.Time
@@ -41,17 +41,17 @@ type progress struct {
 type amount struct{ done, total int64 }
 
 // startProgress gives nil, whose methods do nothing, when the host gave no token.
-func (r *Relay) startProgress(req mcp.CallToolRequest) *progress {
+func (r *Relay) startProgress(req mcp.CallToolRequest) *progressNotifier {
 	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
 		return nil
 	}
-	p := &progress{out: &r.out, token: req.Params.Meta.ProgressToken, started: time.Now(), quit: make(chan struct{})}
+	p := &progressNotifier{out: &r.out, token: req.Params.Meta.ProgressToken, started: time.Now(), quit: make(chan struct{})}
 	p.ended.Go(p.run)
 	return p
 }
 
 // show sets the line to tell next.
-func (p *progress) show(line string) {
+func (p *progressNotifier) show(line string) {
 	if p == nil || line == "" {
 		return
 	}
@@ -62,8 +62,8 @@ func (p *progress) show(line string) {
 	p.line = line
 }
 
-// follow makes each message ask measure, which must not block, in place of show.
-func (p *progress) follow(measure func() (string, amount)) {
+// measureWith makes each message ask measure, which must not block, in place of show.
+func (p *progressNotifier) measureWith(measure func() (string, amount)) {
 	if p == nil {
 		return
 	}
@@ -73,7 +73,7 @@ func (p *progress) follow(measure func() (string, amount)) {
 }
 
 // stop ends the messages; none is written after it returned.
-func (p *progress) stop() {
+func (p *progressNotifier) stop() {
 	if p == nil {
 		return
 	}
@@ -81,7 +81,7 @@ func (p *progress) stop() {
 	p.ended.Wait()
 }
 
-func (p *progress) run() {
+func (p *progressNotifier) run() {
 	tick := time.NewTicker(progressLeast)
 	defer tick.Stop()
 	last := p.started
@@ -98,7 +98,7 @@ func (p *progress) run() {
 	}
 }
 
-func (p *progress) take() (string, amount, bool) {
+func (p *progressNotifier) take() (string, amount, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var a amount
@@ -114,7 +114,7 @@ func (p *progress) take() (string, amount, bool) {
 }
 
 // send writes one notification.
-func (p *progress) send(line string, a amount) {
+func (p *progressNotifier) send(line string, a amount) {
 	if line == "" {
 		line = noOutputYet
 	}
@@ -131,7 +131,7 @@ func (p *progress) send(line string, a amount) {
 
 // value is the bytes done, or the seconds waited where those are not known. It
 // always rises, if only by a thousandth, as the protocol demands.
-func (p *progress) value(a amount) float64 {
+func (p *progressNotifier) value(a amount) float64 {
 	v := time.Since(p.started).Seconds()
 	if a.total > 0 {
 		v = float64(a.done)

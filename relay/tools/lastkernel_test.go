@@ -11,10 +11,10 @@ import (
 )
 
 // laptop is where lives are kept between relays.
-func laptop(t *testing.T) Lives {
+func laptop(t *testing.T) LastSeen {
 	t.Helper()
 	store := pairing.Open(t.TempDir())
-	return Lives{Last: store.LastSeen, Saw: func(name string, seen pairing.LastSeen) {
+	return LastSeen{Load: store.LastSeen, Save: func(name string, seen pairing.LastSeen) {
 		if err := store.SaveLastSeen(name, seen); err != nil {
 			t.Error(err)
 		}
@@ -22,10 +22,10 @@ func laptop(t *testing.T) Lives {
 }
 
 // newRelay is a relay started anew on the laptop.
-func newRelay(t *testing.T, f *fakeExecutor, lives Lives) *host {
+func newRelay(t *testing.T, f *fakeExecutor, lastSeen LastSeen) *host {
 	t.Helper()
 	runtime := f.runtime(t)
-	return startHost(t, Config{Resolve: func(string) (Runtime, error) { return runtime, nil }, Lives: lives, SaveDir: t.TempDir()})
+	return startHost(t, Config{Resolve: func(string) (Runtime, error) { return runtime, nil }, LastSeen: lastSeen, SaveDir: t.TempDir()})
 }
 
 // become makes the fake another VM, or another kernel on the same one.
@@ -45,15 +45,15 @@ func check(t *testing.T, h *host) string {
 }
 
 func TestARelayStartedAnewSaysThatVariablesAreGone(t *testing.T) {
-	f, lives := newFake(t), laptop(t)
-	if w := check(t, newRelay(t, f, lives)); w != "" {
+	f, lastSeen := newFake(t), laptop(t)
+	if w := check(t, newRelay(t, f, lastSeen)); w != "" {
 		t.Errorf("the first time: %q", w)
 	}
-	if w := check(t, newRelay(t, f, lives)); w != "" {
+	if w := check(t, newRelay(t, f, lastSeen)); w != "" {
 		t.Errorf("nothing changed: %q", w)
 	}
 	f.become("instance-1", "kernel-2")
-	h := newRelay(t, f, lives)
+	h := newRelay(t, f, lastSeen)
 	if w := check(t, h); !strings.Contains(w, "kernel is a new one: variables") {
 		t.Errorf("a new kernel: %q", w)
 	}
@@ -61,7 +61,7 @@ func TestARelayStartedAnewSaysThatVariablesAreGone(t *testing.T) {
 		t.Errorf("told twice: %q", w)
 	}
 	f.become("instance-2", "kernel-3")
-	if w := check(t, newRelay(t, f, lives)); !strings.Contains(w, "on a new VM") || !strings.Contains(w, "files") {
+	if w := check(t, newRelay(t, f, lastSeen)); !strings.Contains(w, "on a new VM") || !strings.Contains(w, "files") {
 		t.Errorf("a new VM: %q", w)
 	}
 	if w := check(t, h); !strings.Contains(w, "on a new VM") {
@@ -71,14 +71,14 @@ func TestARelayStartedAnewSaysThatVariablesAreGone(t *testing.T) {
 
 // A kernel that was asked for is no news, to the next relay neither.
 func TestARestartThatWasAskedForIsNoNews(t *testing.T) {
-	f, lives := newFake(t), laptop(t)
-	h := newRelay(t, f, lives)
+	f, lastSeen := newFake(t), laptop(t)
+	h := newRelay(t, f, lastSeen)
 	check(t, h)
 	f.become("instance-1", "kernel-2")
 	if r := h.call("restart_kernel", json.RawMessage(`{}`)); r.IsError || r.outcome(t).Warning != "" {
 		t.Errorf("%s", r.Structured)
 	}
-	if w := check(t, h) + check(t, newRelay(t, f, lives)); w != "" {
+	if w := check(t, h) + check(t, newRelay(t, f, lastSeen)); w != "" {
 		t.Errorf("warned %q", w)
 	}
 }
@@ -86,14 +86,14 @@ func TestARestartThatWasAskedForIsNoNews(t *testing.T) {
 // An idle laptop's disk is left alone: a life is written when it changes.
 func TestALifeIsWrittenOnlyWhenItChanges(t *testing.T) {
 	written := 0
-	k := kernels{lives: Lives{Saw: func(string, pairing.LastSeen) { written++ }}}
+	k := lastKernels{stored: LastSeen{Save: func(string, pairing.LastSeen) { written++ }}}
 	began := time.Now()
 	for range 3 {
-		k.note("a", "i", "k")
-		k.note("a", "", "k")
-		k.note("a", "i", "") // an executor whose kernel is not up yet
+		k.update("a", "i", "k")
+		k.update("a", "", "k")
+		k.update("a", "i", "") // an executor whose kernel is not up yet
 	}
-	if k.note("a", "j", "k2"); written != 2 {
+	if k.update("a", "j", "k2"); written != 2 {
 		t.Errorf("%d times", written)
 	}
 	if last := k.last["a"]; last.InstanceID != "j" || last.KernelID != "k2" || last.Since.Before(began) {

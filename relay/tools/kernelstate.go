@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"colabrelay/relay/kernelstate"
-	progress1 "colabrelay/relay/progress"
+	"colabrelay/relay/progress"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 )
@@ -60,12 +60,12 @@ func saveState() tool {
 		openWorld: true,
 	}, func(ctx context.Context, c *call, args saveArgs) (*SavedState, *Problem) {
 		got, err := kernelstate.Save(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
-			Name: args.Name, Runtime: c.target.Name, Keep: int(args.Keep), Until: time.Now().Add(c.patience()),
+			Name: args.Name, Runtime: c.target.Name, Keep: int(args.Keep), Until: time.Now().Add(c.waitBudget()),
 			Report: c.tellState("the kernel collects its variables"),
 		})
 		again := command("save_kernel_state", argumentValue{"name", args.Name}, keepValue(args.Keep), argumentValue{"runtime", args.Runtime})
 		status, problem := c.stateOutcome(got.Progress, "saved", "saving", err)
-		c.sawKernel(got.Execution.KernelID)
+		c.checkKernel(got.Execution.KernelID)
 		s := newState(args.Name, got.Progress, got.Manifest)
 		s.goOn(status == "saving", again)
 		s.Skipped, s.SkippedCount = got.Manifest.Skipped, got.Manifest.SkippedCount
@@ -104,7 +104,7 @@ func restoreState() tool {
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args restoreArgs) (*RestoredState, *Problem) {
 		got, err := kernelstate.Restore(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
-			Name: args.Name, Runtime: c.target.Name, Version: args.Version, Until: time.Now().Add(c.patience()),
+			Name: args.Name, Runtime: c.target.Name, Version: args.Version, Until: time.Now().Add(c.waitBudget()),
 			Report: c.tellState("the kernel works on the state"),
 		})
 		again := command("restore_kernel_state", argumentValue{"name", args.Name}, argumentValue{"version", args.Version}, argumentValue{"runtime", args.Runtime})
@@ -112,7 +112,7 @@ func restoreState() tool {
 		if errors.Is(err, kernelstate.ErrNotFound) {
 			problem = unknownState(c.cfg.CheckpointDir, problem)
 		}
-		c.kernels.see(c.target.Name, got.Execution.KernelID) // a new one is why this was called
+		c.kernels.record(c.target.Name, got.Execution.KernelID) // a new one is why this was called
 		s := newState(args.Name, got.Progress, got.Manifest)
 		s.goOn(status == "restoring", again)
 		if got.Done() {
@@ -128,8 +128,8 @@ func restoreState() tool {
 // tellState makes the host's progress tell what the kernel does, and then how far the
 // transfer is.
 func (c *call) tellState(before string) func(transfer.Progress) {
-	var meter progress1.Meter
-	c.progress.follow(func() (string, amount) {
+	var meter progress.Meter
+	c.progress.measureWith(func() (string, amount) {
 		p, at := meter.Last()
 		if at.IsZero() {
 			return before, amount{}
@@ -141,7 +141,7 @@ func (c *call) tellState(before string) func(transfer.Progress) {
 
 // stateOutcome is the status and the error of an answer.
 func (c *call) stateOutcome(p kernelstate.Progress, done, doing string, err error) (string, *Problem) {
-	c.sawSession(p.Execution.SessionMinutesLeft)
+	c.warnOfEnd(p.Execution.SessionMinutesLeft)
 	switch {
 	case err == nil && p.Done():
 		return done, nil
@@ -250,7 +250,7 @@ func (r *RestoredState) text(b *strings.Builder) {
 func (s *KernelState) text(b *strings.Builder, status string) {
 	fmt.Fprintf(b, "State %q: %s", s.Name, status)
 	if s.SHA256 != "" {
-		fmt.Fprintf(b, ", version %s of %s, %d variables, %d modules, %s, with %s", s.Version, s.Created.UTC().Format(time.RFC3339), s.VariableCount, len(s.Modules), progress1.Bytes(s.Bytes), s.Pickler)
+		fmt.Fprintf(b, ", version %s of %s, %d variables, %d modules, %s, with %s", s.Version, s.Created.UTC().Format(time.RFC3339), s.VariableCount, len(s.Modules), progress.Bytes(s.Bytes), s.Pickler)
 	}
 	b.WriteString("\n")
 	if s.NextCommand != "" && s.Doing != "" {

@@ -1,0 +1,70 @@
+package tools
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"colabrelay/relay/pairing"
+)
+
+// LastSeen stores the kernel last seen of each runtime, by the runtime's name, for the
+// relay processes after this one. Both functions are nil when nothing is to be stored.
+type LastSeen struct {
+	Load func(runtime string) pairing.LastSeen
+	Save func(runtime string, seen pairing.LastSeen)
+}
+
+// lastKernels remembers the kernel last seen of each runtime, so that a call can warn when
+// a different one answers.
+type lastKernels struct {
+	stored LastSeen // read for a runtime that this process has not seen yet
+
+	mu   sync.Mutex
+	last map[string]pairing.LastSeen
+}
+
+// record saves a kernel that needs no warning.
+func (k *lastKernels) record(runtime, id string) { k.update(runtime, "", id) }
+
+// update saves a kernel and, unless empty, the instance it runs on. It returns what was
+// seen before.
+func (k *lastKernels) update(runtime, instance, id string) (before pairing.LastSeen) {
+	if id == "" { // no kernel yet
+		return pairing.LastSeen{}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before, known := k.last[runtime]
+	if !known && k.stored.Load != nil {
+		before = k.stored.Load(runtime)
+	}
+	now := before
+	now.InstanceID = cmp.Or(instance, before.InstanceID)
+	if id != before.KernelID {
+		now.KernelID, now.Since = id, time.Now()
+	}
+	if k.last == nil {
+		k.last = map[string]pairing.LastSeen{}
+	}
+	k.last[runtime] = now
+	if now != before && k.stored.Save != nil {
+		k.stored.Save(runtime, now)
+	}
+	return before
+}
+
+// checkKernel warns when the kernel is not the one last seen by this relay process or an
+// earlier one. It compares kernels, not instances, because a caller that asked for a new
+// VM's kernel, as restore_kernel_state does, needs no warning.
+func (c *call) checkKernel(id string) {
+	instance := c.target.Client.InstanceID()
+	before := c.kernels.update(c.target.Name, instance, id)
+	switch {
+	case id == "" || before.KernelID == "" || before.KernelID == id:
+	case before.InstanceID != "" && before.InstanceID != instance:
+		c.warn("The kernel is a new one, on a new VM: variables, functions and imports of the old one are gone, and its files too, except those on Drive. %s", c.afterLoss())
+	default:
+		c.warn("The kernel is a new one: variables, functions and imports of the old one are gone. %s", c.afterLoss())
+	}
+}
