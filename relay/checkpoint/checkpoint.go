@@ -20,6 +20,7 @@ import (
 
 	"github.com/natefinch/atomic"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/filename"
 )
 
@@ -82,11 +83,13 @@ func encode(e Entry) ([]byte, error) {
 // Load reads the checkpoint name from dir and, if v is not nil, decodes its data into v. The
 // error is ErrNotFound, or ErrCorrupt if the file is not a checkpoint of that name.
 func Load(dir, name string, v any) (Entry, error) {
-	body, err := readBounded(Path(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
+	body, err := bounded.ReadFile(Path(dir, name), MaxBytes)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return Entry{}, fmt.Errorf("%q: %w", name, ErrNotFound)
-	}
-	if err != nil {
+	case errors.Is(err, bounded.ErrTooLong):
+		return Entry{}, fmt.Errorf("reading checkpoint %q: %w", name, ErrTooLarge)
+	case err != nil:
 		return Entry{}, fmt.Errorf("reading checkpoint %q: %w", name, err)
 	}
 	var e Entry
@@ -100,17 +103,6 @@ func Load(dir, name string, v any) (Entry, error) {
 		return e, fmt.Errorf("%q: %w", name, ErrCorrupt)
 	}
 	return e, nil
-}
-
-func readBounded(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > MaxBytes {
-		return nil, ErrTooLarge
-	}
-	return os.ReadFile(path)
 }
 
 // maxNames bounds the result of Names.

@@ -6,22 +6,23 @@ import (
 	"unicode/utf8"
 )
 
-// Clip shortens s to at most max runes (at least 200): its head, a marker line
-// and its tail, cut at line breaks where one is near. It reports whether it did.
+// Clip shortens s to at most max runes, which must be at least 200. It keeps the head and
+// the tail with a marker line between them, and cuts at line breaks if there is one near.
+// It reports whether it shortened s.
 func Clip(s string, max int) (string, bool) {
 	if len(s) <= max || utf8.RuneCountInString(s) <= max {
 		return s, false
 	}
-	const marker = 60 // runes kept free for the marker line
+	const marker = 60 // runes reserved for the marker line
 	runes := []rune(s)
 	room := max - marker
 	head := headLines(string(runes[:room*2/3]))
 	tail := tailLines(string(runes[len(runes)-room/3:]))
 	left := len(runes) - utf8.RuneCountInString(head) - utf8.RuneCountInString(tail)
-	return join(head, fmt.Sprintf("[… %d characters left out …]", left), tail), true
+	return join(head, fmt.Sprintf("[… %d characters omitted …]", left), tail), true
 }
 
-// headLines drops an incomplete last line, unless that is most of the text.
+// headLines drops an incomplete last line, unless it is most of the text.
 func headLines(s string) string {
 	if i := strings.LastIndexByte(s, '\n'); i > len(s)/2 {
 		return s[:i+1]
@@ -29,7 +30,7 @@ func headLines(s string) string {
 	return s
 }
 
-// tailLines drops an incomplete first line, unless that is most of the text.
+// tailLines drops an incomplete first line, unless it is most of the text.
 func tailLines(s string) string {
 	if i := strings.IndexByte(s, '\n'); i >= 0 && i < len(s)/2 {
 		return s[i+1:]
@@ -47,9 +48,9 @@ func join(head, marker, tail string) string {
 
 // tail keeps the last part of a text of any length.
 type tail struct {
-	max     int // runes kept, about
+	max     int // about how many runes are kept
 	buf     []byte
-	dropped int64 // runes that fell out
+	dropped int64 // runes
 }
 
 func (t *tail) write(s string) {

@@ -1,10 +1,10 @@
-// Package render makes of an execution's events what a model reads: short text
-// with the redrawing of progress bars carried out, the head and tail of long
-// output, a traceback without colours, pictures of a size a model can take. What
-// does not fit is saved in files and named.
+// Package render turns the events of an execution into what a model reads: short text with
+// progress bars in their final state, the head and tail of long output, a traceback
+// without colours, and pictures of a size that a model accepts. It saves what does not fit
+// in files and names them.
 //
-// It knows neither MCP nor HTTP: blobs come through a function it is given. Its
-// memory is bounded whatever the run printed. Start reading at Collector.
+// It knows neither MCP nor HTTP: the caller passes a function that fetches blobs. Its
+// memory is bounded whatever the code printed. Start reading at Collector.
 package render
 
 import (
@@ -18,16 +18,16 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Bounds of a View, in characters (runes). Together they stay under 40,000,
-// past which hosts cut a result by themselves, without saying where.
+// Bounds of a View, in characters (runes). Together they are below 40,000, because hosts
+// truncate longer results without saying where.
 const (
-	headRunes   = 8 << 10 // after the event that crosses it the head is complete
+	headRunes   = 8 << 10 // the event that exceeds it completes the head
 	tailRunes   = 4 << 10 // of each stream
-	streamRunes = 30_000  // of one stream, never reached by events within the contract
-	viewRunes   = 38_000  // streams, result, traceback and other texts in all
-	leastRunes  = 2_000   // a result or traceback gets at least this much
+	streamRunes = 30_000  // of one stream; events within the contract never reach it
+	viewRunes   = 38_000  // of streams, result, traceback and other texts together
+	leastRunes  = 2_000   // what a result or traceback gets at least
 	textRunes   = 500     // the text of one display output
-	maxOutputs  = 100     // display outputs kept; the newest ones stay
+	maxOutputs  = 100     // the newest display outputs are kept
 )
 
 // Fetch writes a blob to w.
@@ -35,20 +35,20 @@ type Fetch func(ctx context.Context, blob contract.Blob, w io.Writer) error
 
 // Options of a Collector.
 type Options struct {
-	// Dir is where pictures and full texts are saved, made when the first one
-	// is; empty saves nothing.
+	// Dir is the folder for pictures and full texts, created with the first of them. If it
+	// is empty, nothing is saved.
 	Dir string
-	// From is the offset of the first event that will be added.
+	// From is the offset of the first event to be added.
 	From int64
-	// Instance is the executor's instance_id: another one's text is not extended.
+	// Instance is the executor's instance_id. Saved text of another instance is replaced.
 	Instance string
-	// Page makes the view one page of whole events, in place of head and tail:
-	// add events until Full.
+	// Page makes the view one page of complete events instead of head and tail: add events
+	// until Full.
 	Page bool
 }
 
-// Collector gathers the events of one execution, in order, from Options.From on.
-// It belongs to one goroutine.
+// Collector collects the events of one execution, in order, from Options.From on. It is not
+// safe for concurrent use.
 type Collector struct {
 	opt            Options
 	stdout, stderr *stream
@@ -61,31 +61,31 @@ type Collector struct {
 	hasError       bool
 	ename, evalue  string
 	prompt         *Prompt
-	cuts           int // events that something was left out of
+	cuts           int // events that the executor shortened
 	cutNotes       []string
 	clearNext      bool // clear_output with wait: clear before the next output
 
-	saved     *saved // what earlier calls saved; nil when nothing
+	saved     *saved // by earlier calls; nil if nothing was
 	spoolFrom int64  // offset of the first event whose text is to be saved
 }
 
-// Prompt is what input() asks.
+// Prompt is the question of an input() call.
 type Prompt struct {
 	Text     string
 	Password bool
 }
 
-// New makes an empty Collector. Its View or Close must be called in the end.
+// New returns an empty Collector. The caller must call View or Close in the end.
 func New(opt Options) *Collector {
 	dir := opt.Dir
 	if opt.Page {
-		dir = "" // a page leaves nothing out
+		dir = "" // a page omits nothing
 	}
 	c := &Collector{opt: opt, next: opt.From, spoolFrom: opt.From, saved: loadSaved(opt.Dir, opt.Instance)}
 	if c.saved != nil {
 		c.spoolFrom = c.saved.To
 	}
-	if c.spoolFrom < opt.From { // what lies between is not here: it can't be one text
+	if c.spoolFrom < opt.From { // the events between are missing, so the saved text cannot be extended
 		dir = ""
 	}
 	c.stdout = newStream(c.saved.spoolFor(dir, contract.Stdout))
@@ -94,25 +94,25 @@ func New(opt Options) *Collector {
 	return c
 }
 
-// Close removes temporary files. It may be called again, and after View.
+// Close removes temporary files. It may be called again and after View.
 func (c *Collector) Close() {
 	c.stdout.spool.discard()
 	c.stderr.spool.discard()
 }
 
-// Full reports, for a page, that no more events should be added.
+// Full reports whether a page is complete.
 func (c *Collector) Full() bool { return c.opt.Page && c.complete }
 
-// Next is the offset after the newest event added.
+// Next returns the offset after the newest event.
 func (c *Collector) Next() int64 { return c.next }
 
 // Asking reports whether the newest event asks for input.
 func (c *Collector) Asking() bool { return c.prompt != nil }
 
-// Newest is the newest line of text there is, for a progress message.
+// Newest returns the newest line of text, for a progress message.
 func (c *Collector) Newest() string { return c.last.folder.newest() }
 
-// Add takes the next event. Unknown types are passed over: a newer executor may send them.
+// Add adds the next event. It ignores unknown types, because a newer executor may send them.
 func (c *Collector) Add(ev contract.Event) {
 	c.next = ev.Offset + 1
 	if ofOurs(ev) {
@@ -148,28 +148,28 @@ func (c *Collector) Add(ev contract.Event) {
 	c.freeze()
 }
 
-// maxCuts bounds the notes on events that were cut: a loop may make thousands.
+// maxCuts bounds the notes on shortened events: a loop may produce thousands.
 const maxCuts = 10
 
-// noteCut keeps what the executor says it left out of an event.
+// noteCut records what the executor omitted from an event.
 func (c *Collector) noteCut(ev contract.Event) {
 	if ev.Cut == "" {
 		return
 	}
 	if c.cuts++; c.cuts <= maxCuts {
-		c.cutNotes = append(c.cutNotes, fmt.Sprintf("left out of the output at offset %d: %s", ev.Offset, clipLine(ev.Cut)))
+		c.cutNotes = append(c.cutNotes, fmt.Sprintf("omitted from the output at offset %d: %s", ev.Offset, clipLine(ev.Cut)))
 	}
 }
 
-// viewCuts says what of the events was left out.
+// viewCuts adds the notes on shortened events.
 func (c *Collector) viewCuts(v *View) {
 	v.Notes = append(v.Notes, c.cutNotes...)
 	if more := c.cuts - len(c.cutNotes); more > 0 {
-		v.Notes = append(v.Notes, fmt.Sprintf("something was left out of %d more outputs", more))
+		v.Notes = append(v.Notes, fmt.Sprintf("further outputs with omissions: %d", more))
 	}
 }
 
-// ofOurs reports a display that is meant for the relay itself.
+// ofOurs reports whether a display is intended for the relay itself.
 func ofOurs(ev contract.Event) bool {
 	for mime := range ev.Data {
 		if strings.HasPrefix(mime, contract.OwnMIME) {
@@ -187,9 +187,9 @@ func (c *Collector) stream(ev contract.Event) {
 	c.last.write(ev.Text, ev.Offset >= c.spoolFrom)
 }
 
-// gap marks what the executor's log no longer holds.
+// gap marks output that the executor's log no longer contains.
 func (c *Collector) gap(ev contract.Event) {
-	line := fmt.Sprintf("[… %d bytes fell out of the log …]\n", ev.Bytes)
+	line := fmt.Sprintf("[… %d bytes are no longer in the log …]\n", ev.Bytes)
 	if ev.Bytes == 0 {
 		line = "[… output is missing here: the log on the VM is damaged …]\n"
 	}
@@ -207,8 +207,8 @@ func (c *Collector) clear() {
 	c.complete = false
 }
 
-// freeze ends the head once it is long enough. It ends between two events, so
-// that the next page can begin there.
+// freeze completes the head once it is long enough. The head ends between two events, so
+// that the next page can start there.
 func (c *Collector) freeze() {
 	if c.complete || c.stdout.shown()+c.stderr.shown() < headRunes && !c.displays.pageFull() {
 		return
@@ -218,22 +218,21 @@ func (c *Collector) freeze() {
 	c.stderr.freeze()
 }
 
-// View is what there is to read of an execution.
+// View is the readable form of an execution.
 type View struct {
 	Stdout, Stderr string
 	Result         string // text of the last execute_result
 	HasResult      bool
-	Error          *Raised // what Python raised among these events
+	Error          *Raised // the Python exception among these events
 	Outputs        []Output
-	Pictures       []Picture // to show; fewer than Outputs may hold
+	Pictures       []Picture // to show; Outputs may have more
 	Files          []File
 	Prompt         *Prompt // set while the newest event asks for input
-	// Truncated says that text was left out of the middle. NextOffset is where
-	// reading goes on: after the head when something was left out, else after
-	// the newest event.
+	// Truncated says that text in the middle was omitted. NextOffset is the offset of the
+	// next page: after the head if text was omitted, otherwise after the newest event.
 	Truncated  bool
 	NextOffset int64
-	// Notes say what could not be shown or saved, and why.
+	// Notes describe what could not be shown or saved, and why.
 	Notes []string
 }
 
@@ -243,13 +242,13 @@ type Raised struct {
 	Traceback     string // without colours
 }
 
-// File is something saved on this machine.
+// File is a file saved on this machine.
 type File struct {
 	Kind string `json:"kind" doc:"stdout, stderr, result, traceback, picture or output"`
 	Path string `json:"path" doc:"Absolute path on the machine the relay runs on."`
 }
 
-// View renders what was gathered, saving what must be saved, and ends the Collector.
+// View renders the collected events, saves what does not fit, and closes the Collector.
 func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 	defer c.Close()
 	v := View{NextOffset: c.next, Prompt: c.prompt}
@@ -274,7 +273,7 @@ func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 }
 
 func (c *Collector) viewStreams(v *View) {
-	where := fmt.Sprintf("; get_execution with offset=%d goes on there", c.headEnd)
+	where := fmt.Sprintf("; get_execution with offset=%d continues there", c.headEnd)
 	var kinds []string
 	for _, s := range []struct {
 		kind   string
@@ -298,7 +297,7 @@ func (c *Collector) viewStreams(v *View) {
 	}
 }
 
-// nameSaved names the files that hold what this page is a part of.
+// nameSaved names the files of the texts that this page is a part of.
 func (c *Collector) nameSaved(v *View) {
 	for _, kind := range []string{contract.Stdout, contract.Stderr} {
 		if c.saved.Bytes[kind] > 0 {
@@ -307,22 +306,22 @@ func (c *Collector) nameSaved(v *View) {
 	}
 }
 
-// saveStreams saves the streams' texts and names the files of those kinds.
+// saveStreams saves the texts of both streams and names the files of the given kinds.
 func (c *Collector) saveStreams(v *View, kinds []string) {
-	whole, err := c.saved, error(nil)
+	text, err := c.saved, error(nil)
 	if c.spoolFrom >= c.opt.From {
-		whole, err = c.extend()
+		text, err = c.extend()
 	}
 	for _, kind := range kinds {
 		path := ""
 		if err == nil {
-			path = filepath.Join(c.opt.Dir, whole.file(kind))
+			path = filepath.Join(c.opt.Dir, text.file(kind))
 		}
 		v.saved(kind, path, err)
 	}
 }
 
-// fit clips text to max runes and saves it whole when that cuts it.
+// fit shortens text to max runes. If that omits something, it saves the whole text.
 func (c *Collector) fit(v *View, kind, text string, max int) string {
 	short, cut := Clip(text, max)
 	if !cut {
@@ -337,7 +336,7 @@ func (c *Collector) fit(v *View, kind, text string, max int) string {
 	return short
 }
 
-// saved records a file, or why there is none.
+// saved records a file, or the reason why there is none.
 func (v *View) saved(kind, path string, err error) {
 	switch {
 	case err == nil:

@@ -208,7 +208,7 @@ func TestGapStandsWhereOutputFellOut(t *testing.T) {
 	l = append(l, contract.Event{Offset: 1, Type: contract.EventGap, Bytes: 5000, Events: 7})
 	l = append(l, contract.Event{Offset: 8, Type: contract.EventStream, Name: "stdout", Text: "after\n"})
 	v := view(t, l, Options{})
-	if v.Stdout != "before\n[… 5000 bytes fell out of the log …]\nafter\n" || v.NextOffset != 9 {
+	if v.Stdout != "before\n[… 5000 bytes are no longer in the log …]\nafter\n" || v.NextOffset != 9 {
 		t.Errorf("%q %d", v.Stdout, v.NextOffset)
 	}
 	if v := view(t, l[:2], Options{}); v.NextOffset != 8 {

@@ -10,7 +10,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// display is one display_data or execute_result as it stands now.
+// display is the current state of one display_data or execute_result.
 type display struct {
 	offset int64
 	typ    contract.EventType
@@ -18,16 +18,16 @@ type display struct {
 	data   map[string]json.RawMessage
 }
 
-// displays keeps the newest outputs. An honest executor sends a payload over
-// contract.InlineMIMEBytes as a reference, and no event over contract.MaxEventBytes:
-// what is longer is dropped, as maxOutputs of them stay in memory.
+// displays keeps the newest maxOutputs outputs in memory. An honest executor sends payloads
+// over contract.InlineMIMEBytes as references, and no event over contract.MaxEventBytes:
+// longer payloads are dropped.
 type displays struct {
 	all     []display
 	dropped int
 	tooLong int
 }
 
-// inline is an event's payloads, none where they are longer than any executor's.
+// inline returns an event's payloads, or none if they exceed contract.MaxEventBytes.
 func (d *displays) inline(data map[string]json.RawMessage) map[string]json.RawMessage {
 	size := 0
 	for mime, payload := range data {
@@ -50,8 +50,8 @@ func (d *displays) add(ev contract.Event) {
 	d.all = append(d.all, display{offset: ev.Offset, typ: ev.Type, id: ev.DisplayID, data: d.inline(ev.Data)})
 }
 
-// update replaces what was shown under the same display id. One shown before
-// the first event of this view appears as an output of its own.
+// update replaces the display with the same id. If that was shown before the first event
+// of this view, the update appears as an output of its own.
 func (d *displays) update(ev contract.Event) {
 	found := false
 	for i := range d.all {
@@ -65,10 +65,10 @@ func (d *displays) update(ev contract.Event) {
 	}
 }
 
-// pageFull reports that another output would push one out of a page.
+// pageFull reports whether one more output would drop one of a page.
 func (d *displays) pageFull() bool { return len(d.all) >= maxOutputs }
 
-// result is the index of the last execute_result, or -1.
+// result returns the index of the last execute_result, or -1.
 func (d *displays) result() int {
 	for i := len(d.all) - 1; i >= 0; i-- {
 		if d.all[i].typ == contract.EventExecuteResult {
@@ -78,13 +78,13 @@ func (d *displays) result() int {
 	return -1
 }
 
-// newest says which displays are shown as pictures.
+// newest selects the displays that are shown as pictures.
 type newest struct {
-	from    int // the index of the first
-	earlier int // displays before it that hold a picture
+	from    int // index of the first one
+	earlier int // number of displays with a picture before it
 }
 
-// pictures finds the newest MaxPictures displays that hold one.
+// pictures finds the newest MaxPictures displays with a picture.
 func (d *displays) pictures() newest {
 	found, at := 0, newest{}
 	for i := len(d.all) - 1; i >= 0; i-- {
@@ -99,8 +99,8 @@ func (d *displays) pictures() newest {
 	return at
 }
 
-// text is a payload that is kept inline, as text: a JSON string unquoted, a list
-// of strings (as in notebook files) joined, anything else as JSON.
+// text returns an inline payload as text: a JSON string unquoted, a list of strings (as in
+// notebook files) joined, anything else as JSON.
 func text(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -113,7 +113,7 @@ func text(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// blobOf is the reference that stands in the payload's place, if one does.
+// blobOf returns the reference in a payload, if the payload is one.
 func blobOf(raw json.RawMessage) (contract.Blob, bool) {
 	var ref contract.BlobRef
 	if len(raw) > 300 || len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &ref) != nil {
@@ -124,7 +124,7 @@ func blobOf(raw json.RawMessage) (contract.Blob, bool) {
 
 func runes(s string) int { return utf8.RuneCountInString(s) }
 
-// clipLine bounds a text that stands on one line of a result.
+// clipLine bounds a text on one line of a result.
 func clipLine(s string) string {
 	s, _ = Clip(s, 1000)
 	return s

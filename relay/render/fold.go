@@ -11,17 +11,16 @@ import (
 // Bounds of a folder's memory.
 const (
 	foldRows   = 12      // rows that cursor movements can still change
-	foldColumn = 8 << 10 // runes of one row; a longer line is given away in pieces
-	foldEscape = 4 << 10 // bytes of an escape sequence; past it, it was none
+	foldColumn = 8 << 10 // runes of one row; a longer line is emitted in pieces
+	foldEscape = 4 << 10 // bytes of an escape sequence; longer ones are discarded
 )
 
-// folder turns what a program wrote to a terminal into the text a person sees
-// at the end: carriage returns, backspaces, erasures and small cursor movements
-// are carried out, colours and titles dropped. Rows that can no longer change
-// are handed to emit, in order.
+// folder turns terminal output into the text that a person sees at the end. It applies
+// carriage returns, backspaces, erasures and small cursor movements, and drops colours and
+// titles. It passes rows that can no longer change to emit, in order.
 type folder struct {
 	emit   func(text string)
-	parser *ansi.Parser // made at the first escape sequence; fed with these only
+	parser *ansi.Parser // only for escape sequences; nil before the first one
 	escape int          // bytes of the open sequence, 0 in plain text
 	rows   []row        // the newest rows, never empty
 	y      int          // the row written to
@@ -37,7 +36,7 @@ func newFolder(emit func(string)) *folder {
 	return &folder{emit: emit, rows: make([]row, 1, foldRows+1)}
 }
 
-// write folds s, which may begin and end anywhere, also within an escape sequence.
+// write folds s, which may begin and end anywhere, even inside an escape sequence.
 func (f *folder) write(s string) {
 	for i := 0; i < len(s); {
 		b := s[i]
@@ -59,8 +58,8 @@ func (f *folder) write(s string) {
 	}
 }
 
-// advance feeds one byte of an escape sequence. A line break ends any sequence:
-// a stray OSC opener would otherwise swallow all output that follows.
+// advance parses one byte of an escape sequence. A line break ends any sequence, because a
+// stray OSC introducer would otherwise swallow all output after it.
 func (f *folder) advance(b byte) {
 	if f.parser == nil {
 		f.parser = ansi.NewParser()
@@ -112,7 +111,7 @@ func (f *folder) put(c rune) {
 	}
 }
 
-// down goes to the start of the next row; the oldest leaves the window.
+// down moves to the start of the next row, and emits the oldest row of a full window.
 func (f *folder) down() {
 	f.y++
 	if f.y < len(f.rows) {
@@ -130,14 +129,14 @@ func (f *folder) down() {
 	f.rows[f.y] = row{cells: oldest.cells[:0]}
 }
 
-// spill gives everything away because the row has grown too long.
+// spill emits all rows because one has become too long.
 func (f *folder) spill() {
 	f.emit(f.pending())
 	f.rows = append(f.rows[:0], row{})
 	f.y = 0
 }
 
-// csi carries out the cursor movements progress bars are drawn with.
+// csi applies the cursor movements that draw progress bars.
 func (f *folder) csi(cmd ansi.Cmd, params ansi.Params) {
 	r := &f.rows[f.y]
 	n, _, _ := params.Param(0, 1)
@@ -166,7 +165,7 @@ func (f *folder) csi(cmd ansi.Cmd, params ansi.Params) {
 	}
 }
 
-// erase clears to the end (0), to the start (1) or all (2) of a row.
+// erase clears a row to its end (mode 0), to its start (1) or completely (2).
 func (r *row) erase(mode int) {
 	r.redrawn = true
 	switch mode {
@@ -202,7 +201,7 @@ func (r *row) text() string {
 	return string(r.cells)
 }
 
-// pending is the text of the rows that can still change.
+// pending returns the text of the rows that can still change.
 func (f *folder) pending() string {
 	var b strings.Builder
 	for i := range f.rows {
@@ -214,7 +213,7 @@ func (f *folder) pending() string {
 	return b.String()
 }
 
-// newest is the last row that holds anything, empty when none of the window's does.
+// newest returns the last row of the window that is not blank, or "".
 func (f *folder) newest() string {
 	for i := len(f.rows) - 1; i >= 0; i-- {
 		if s := strings.TrimSpace(f.rows[i].text()); s != "" {
@@ -224,7 +223,8 @@ func (f *folder) newest() string {
 	return ""
 }
 
-// Plain is s without colours and other escape sequences, redrawing carried out.
+// Plain returns s without colours and other escape sequences, in its final state after all
+// redrawing.
 func Plain(s string) string {
 	var b strings.Builder
 	f := newFolder(func(text string) { b.WriteString(text) })

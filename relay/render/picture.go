@@ -21,35 +21,36 @@ import (
 // Bounds of pictures shown to a model.
 const (
 	MaxPictures  = 4
-	MaxEdge      = 1568    // pixels of the long edge; models scale larger ones down anyway
+	MaxEdge      = 1568    // pixels of the long edge; models scale larger pictures down
 	MaxBase64    = 500_000 // bytes of one picture's base64
 	leastEdge    = 64
 	bytesAllowed = MaxBase64 / 4 * 3
-	// maxPixels bounds what is decoded. Eight PNGs of 50 million pixels, some 50 KB each,
-	// took 20 s and 1.2 GB.
+	// maxPixels bounds the pictures that are decoded. Eight PNGs of 50 million pixels, about
+	// 50 KB each, took 20 s and 1.2 GB.
 	maxPixels = 16 << 20
-	// decodeTime bounds the work on one picture: a progressive JPEG of a few MB can ask for
-	// hours of it within maxPixels.
+	// decodeTime bounds the work on one picture: a progressive JPEG of a few MB within
+	// maxPixels can take hours.
 	decodeTime = 5 * time.Second
 )
 
-// Picture is one image as a model may see it.
+// Picture is one image in a form for a model.
 type Picture struct {
 	Offset        int64
 	MIMEType      string // image/png or image/jpeg
 	Data          []byte
 	Width, Height int    // as shown
-	Path          string // the original's file, empty when it was not saved
+	Path          string // the original's file, "" if it was not saved
 }
 
-// Base64 is the picture's data for image content.
+// Base64 returns the picture's data in base64.
 func (p Picture) Base64() string { return base64.StdEncoding.EncodeToString(p.Data) }
 
-var errPixels = fmt.Errorf("picture has over %d million pixels, or half as many of 16 bits", maxPixels>>20)
+var errPixels = fmt.Errorf("picture has more than %d million pixels, or half as many with 16 bits per channel", maxPixels>>20)
 
-// Shrink makes a PNG or JPEG at most MaxEdge pixels long and MaxBase64 bytes in
-// base64. One that fits already is kept as it is. The size is read before
-// anything is decoded: a few kilobytes can hold gigabytes of pixels. It ends with ctx.
+// Shrink reduces a PNG or JPEG to at most MaxEdge pixels on its long edge and MaxBase64
+// bytes in base64. It keeps a picture that fits already. It checks the size before decoding
+// anything, because a few kilobytes can encode gigabytes of pixels. It returns when ctx
+// ends.
 func Shrink(ctx context.Context, original []byte) (Picture, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, decodeTime, errSlowPicture)
 	defer cancel()
@@ -64,7 +65,7 @@ func Shrink(ctx context.Context, original []byte) (Picture, error) {
 	if cfg.Width <= 0 || cfg.Height <= 0 || cfg.Width > most/cfg.Height {
 		return Picture{}, errPixels
 	}
-	img, _, err := image.Decode(untilDone{ctx, bytes.NewReader(original)})
+	img, _, err := image.Decode(untilDone(ctx, bytes.NewReader(original)))
 	if ctx.Err() != nil {
 		return Picture{}, context.Cause(ctx)
 	}
@@ -83,34 +84,36 @@ func Shrink(ctx context.Context, original []byte) (Picture, error) {
 			b := small.Bounds()
 			return Picture{MIMEType: mime, Data: data, Width: b.Dx(), Height: b.Dy()}, nil
 		}
-		// What JPEG can't make fit is noise to PNG too: no second try with that.
+		// A picture that is too large as JPEG is too large as PNG too.
 		sharp = false
 	}
 	if ctx.Err() != nil {
 		return Picture{}, context.Cause(ctx)
 	}
-	return Picture{}, errors.New("picture can't be made small enough")
+	return Picture{}, errors.New("picture cannot be made small enough")
 }
 
-var errSlowPicture = fmt.Errorf("picture takes over %s to decode", decodeTime)
+var errSlowPicture = fmt.Errorf("picture takes more than %s to decode", decodeTime)
 
-// untilDone reads until ctx ends: the decoders know no context.
-type untilDone struct {
-	ctx  context.Context
-	from io.Reader
+// untilDone returns a reader that fails once ctx ends, because the decoders accept no
+// context.
+func untilDone(ctx context.Context, from io.Reader) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		return from.Read(p)
+	})
 }
 
-func (u untilDone) Read(p []byte) (int, error) {
-	if u.ctx.Err() != nil {
-		return 0, context.Cause(u.ctx)
-	}
-	return u.from.Read(p)
-}
+type readerFunc func(p []byte) (int, error)
 
-// resize scales img so that its long edge has the given pixels; never up.
+func (read readerFunc) Read(p []byte) (int, error) { return read(p) }
+
+// resize scales img down so that its long edge has at most the given pixels.
 func resize(img image.Image, edge int) image.Image {
-	// Halves first: the better scaler takes 32 bytes of memory for each pixel of the new
-	// width and the old height.
+	// Halve it first, because the better scaler takes 32 bytes of memory for each pixel of
+	// the new width and the old height.
 	for long(img) >= 2*edge {
 		img = scale(draw.ApproxBiLinear, img, long(img)/2)
 	}
@@ -130,8 +133,8 @@ func scale(s draw.Scaler, img image.Image, edge int) image.Image {
 
 func long(img image.Image) int { return max(img.Bounds().Dx(), img.Bounds().Dy()) }
 
-// encode gives PNG, which keeps text and lines sharp, when sharp and small enough;
-// else JPEG of the best quality that fits, else of the lowest.
+// encode returns PNG, which keeps text and lines sharp, if sharp is set and it is small
+// enough. Otherwise it returns JPEG of the best quality that fits, or of the lowest one.
 func encode(img image.Image, sharp bool) (mime string, data []byte) {
 	if sharp {
 		var buf bytes.Buffer
@@ -147,13 +150,13 @@ func encode(img image.Image, sharp bool) (mime string, data []byte) {
 		}
 		data = buf.Bytes()
 		if len(data) <= bytesAllowed || len(data) > 3*bytesAllowed {
-			break // it fits, or no quality will make it
+			break // it fits, or will not fit with any quality
 		}
 	}
 	return "image/jpeg", data
 }
 
-// flatten puts a picture on white: JPEG has no transparency and would turn it black.
+// flatten puts a picture on white, because JPEG would turn transparent pixels black.
 func flatten(img image.Image) image.Image {
 	out := image.NewRGBA(img.Bounds())
 	draw.Draw(out, out.Bounds(), image.NewUniform(color.White), image.Point{}, draw.Src)
@@ -161,7 +164,7 @@ func flatten(img image.Image) image.Image {
 	return out
 }
 
-// digest is a short name for content.
+// digest returns a short name for content.
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:4])

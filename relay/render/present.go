@@ -16,10 +16,10 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Bounds of what a hostile or mistaken run can make the laptop read and keep.
+// Bounds of what hostile or faulty code can make the laptop read and keep.
 const (
 	maxPayload = 64 << 20  // bytes of one payload
-	maxSaved   = 256 << 20 // bytes of all payloads of a view: an executor keeps no more blobs of a run
+	maxSaved   = 256 << 20 // bytes of all payloads of a view; an executor keeps no more blobs of an execution
 	maxMIME    = 20        // payloads of one output; Jupyter's richest have six
 )
 
@@ -33,8 +33,8 @@ type Output struct {
 }
 
 var (
-	errPayload = errors.New("payload is over 64 MiB")
-	errSaved   = errors.New("over 256 MiB of outputs were read already")
+	errPayload = errors.New("payload is larger than 64 MiB")
+	errSaved   = errors.New("more than 256 MiB of outputs were read already")
 )
 
 // presenter turns displays into Outputs, Pictures and Files of a view.
@@ -45,18 +45,17 @@ type presenter struct {
 	read  int // bytes of payloads so far
 }
 
-// present goes through the outputs in order. The newest pictures are the ones shown; no
-// other is decoded.
+// present renders the outputs in order. Only the newest pictures are shown and decoded.
 func (p *presenter) present(ctx context.Context, d *displays) {
 	if d.dropped > 0 {
-		p.note("%d earlier display outputs are not listed; get_execution pages through them", d.dropped)
+		p.note("earlier display outputs that are not listed here: %d; get_execution pages through them", d.dropped)
 	}
 	if d.tooLong > 0 {
-		p.note("%d display outputs are over %d MiB in one message, which no executor sends, and were dropped", d.tooLong, contract.MaxEventBytes>>20)
+		p.note("display outputs dropped because one message exceeds %d MiB, which no executor sends: %d", contract.MaxEventBytes>>20, d.tooLong)
 	}
 	result, shown := d.result(), d.pictures()
 	if shown.earlier > 0 {
-		p.note("%d earlier pictures are saved but not shown", shown.earlier)
+		p.note("earlier pictures that are saved but not shown: %d", shown.earlier)
 	}
 	for i := range d.all {
 		out := p.output(ctx, &d.all[i], i >= shown.from)
@@ -70,7 +69,7 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 	p.thin()
 }
 
-// thin bounds the texts of all outputs together.
+// thin bounds the total text of all outputs.
 func (p *presenter) thin() {
 	left := 4 * leastRunes
 	for i := range p.view.Outputs {
@@ -85,11 +84,11 @@ func (p *presenter) note(format string, args ...any) {
 	p.view.Notes = append(p.view.Notes, fmt.Sprintf(format, args...))
 }
 
-// output saves what is too rich for text, and adds the picture where it is to be shown.
+// output saves payloads that are not text, and adds the picture if it is to be shown.
 func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 	out := Output{Offset: d.offset, Type: string(d.typ), MIMETypes: slices.Sorted(maps.Keys(d.data))}
 	if n := len(out.MIMETypes) - maxMIME; n > 0 {
-		p.note("%d more forms of the output at offset %d are left out", n, d.offset)
+		p.note("further MIME types of the output at offset %d are omitted: %d", d.offset, n)
 		out.MIMETypes = out.MIMETypes[:maxMIME]
 	}
 	for _, mime := range out.MIMETypes {
@@ -114,7 +113,7 @@ func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 	return out
 }
 
-// isPicture reports what a model can be shown.
+// isPicture reports whether a model accepts pictures of this type.
 func isPicture(mime string) bool { return mime == "image/png" || mime == "image/jpeg" }
 
 func (p *presenter) picture(ctx context.Context, d *display, original []byte, path string) {
@@ -127,7 +126,7 @@ func (p *presenter) picture(ctx context.Context, d *display, original []byte, pa
 	p.view.Pictures = append(p.view.Pictures, pic)
 }
 
-// save puts the payload into the folder and gives its path, empty when it can't.
+// save saves the payload and returns its path, or "" if that fails.
 func (p *presenter) save(d *display, mime string, payload []byte) string {
 	kind := "output"
 	if strings.HasPrefix(mime, "image/") {
@@ -135,7 +134,7 @@ func (p *presenter) save(d *display, mime string, payload []byte) string {
 	}
 	name := fmt.Sprintf("output-%d%s", d.offset, extension(mime))
 	if d.id != "" || kind == "output" {
-		// An updated display keeps its offset: its pictures must not overwrite each other unseen.
+		// An updated display keeps its offset, and its pictures must not overwrite each other.
 		name = fmt.Sprintf("output-%d-%s%s", d.offset, digest(payload), extension(mime))
 	}
 	path, err := save(p.dir, name, func(w io.Writer) error {
@@ -149,7 +148,7 @@ func (p *presenter) save(d *display, mime string, payload []byte) string {
 	return filepath.Clean(path)
 }
 
-// plain is the output's text form, or what stands for it.
+// plain returns the output's text/plain form, or a placeholder with the error.
 func (p *presenter) plain(ctx context.Context, d *display) string {
 	raw, ok := d.data["text/plain"]
 	if !ok {
@@ -162,7 +161,7 @@ func (p *presenter) plain(ctx context.Context, d *display) string {
 	return Plain(string(payload))
 }
 
-// payload is the decoded form of one MIME type.
+// payload returns the decoded payload of one MIME type.
 func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessage) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -185,7 +184,7 @@ func (p *presenter) decode(ctx context.Context, mime string, raw json.RawMessage
 	if !inBase64(mime) {
 		return []byte(s), nil
 	}
-	// Front ends accept line breaks within base64, so kernels send them.
+	// Kernels send line breaks in base64, because front ends accept them.
 	s = strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' || r == ' ' {
 			return -1
@@ -195,7 +194,7 @@ func (p *presenter) decode(ctx context.Context, mime string, raw json.RawMessage
 	return base64.StdEncoding.DecodeString(s)
 }
 
-// blob reads a blob of the size that its reference gives.
+// blob fetches a blob of at most the size that its reference states.
 func (p *presenter) blob(ctx context.Context, blob contract.Blob) ([]byte, error) {
 	switch {
 	case blob.Bytes < 0 || blob.Bytes > maxPayload:
@@ -210,7 +209,7 @@ func (p *presenter) blob(ctx context.Context, blob contract.Blob) ([]byte, error
 	return w.Bytes(), nil
 }
 
-// inBase64 says which payloads travel as base64. SVG is text.
+// inBase64 reports whether payloads of this type are sent as base64. SVG is text.
 func inBase64(mime string) bool {
 	switch {
 	case mime == "image/svg+xml":

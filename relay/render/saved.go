@@ -13,14 +13,14 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// saved is what lies in an execution's folder of its text: one stretch of the log,
-// which later calls extend. So each byte is fetched for it once and saved once,
-// however many calls read the execution, at whatever offsets, and at the same time.
+// saved describes the text in an execution's folder: one contiguous part of the log, which
+// later calls extend. Thus each byte is fetched and saved once, even if many calls read the
+// execution at various offsets and at the same time.
 type saved struct {
 	Instance string           `json:"instance_id"`
 	From     int64            `json:"from"`  // offset of the first event
 	To       int64            `json:"to"`    // offset after the last one
-	Bytes    map[string]int64 `json:"bytes"` // of each stream's file that count
+	Bytes    map[string]int64 `json:"bytes"` // valid bytes of each stream's file
 }
 
 const (
@@ -28,8 +28,7 @@ const (
 	savedLock = "saved.lock"
 )
 
-// loadSaved is what is saved in dir of an execution of that instance; nil when nothing
-// is, or only another instance's.
+// loadSaved returns the description in dir, or nil if there is none of that instance.
 func loadSaved(dir, instance string) *saved {
 	if dir == "" {
 		return nil
@@ -42,7 +41,7 @@ func loadSaved(dir, instance string) *saved {
 	return &s
 }
 
-// file is the name of a stream's text.
+// file returns the name of a stream's file.
 func (s *saved) file(stream string) string {
 	if s.From > 0 {
 		return fmt.Sprintf("%s-from-%d.txt", stream, s.From)
@@ -50,8 +49,8 @@ func (s *saved) file(stream string) string {
 	return stream + ".txt"
 }
 
-// extend adds what the collector's spools hold. Where another call was faster, what it
-// saved stays, and the next call goes on from there.
+// extend appends the text in the collector's spools. If another call was faster, its text
+// stays, and the next call continues after it.
 func (c *Collector) extend() (*saved, error) {
 	if c.opt.Dir == "" {
 		return nil, errNoFolder
@@ -60,7 +59,7 @@ func (c *Collector) extend() (*saved, error) {
 		return nil, err
 	}
 	lock := flock.New(filepath.Join(c.opt.Dir, savedLock), flock.SetPermissions(0o600))
-	if err := lock.Lock(); err != nil { // who has it copies a file, no more
+	if err := lock.Lock(); err != nil { // its owner only copies a file
 		return nil, err
 	}
 	defer lock.Close()
@@ -83,14 +82,14 @@ func (c *Collector) extend() (*saved, error) {
 	return now, err
 }
 
-// appendTo adds the text to the file at path, of which the first size bytes count, and
-// gives the new size. What a killed relay wrote past them goes.
+// appendTo appends the text to the file at path, of which the first size bytes are valid,
+// and returns the new size. It overwrites bytes after these, which a killed relay wrote.
 func (s *spool) appendTo(path string, size int64) (int64, error) {
-	if s.err != nil || s.bytes == s.cut { // nothing, or past the limit since long
+	if s.err != nil || s.bytes == s.cut { // nothing to append, or the limit was reached earlier
 		return size, s.err
 	}
 	if s.cut > 0 {
-		s.buf = append(s.buf, "\n[… the rest is not kept …]\n"...)
+		s.buf = append(s.buf, "\n[… the rest was not saved …]\n"...)
 	}
 	if size == 0 {
 		if err := s.keep(path); err != nil {
@@ -108,7 +107,7 @@ func (s *spool) appendTo(path string, size int64) (int64, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || info.Size() < size {
-		return 0, errors.Join(err, fmt.Errorf("%q was cut short meanwhile", path))
+		return 0, errors.Join(err, fmt.Errorf("%q is shorter than recorded", path))
 	}
 	if err := f.Truncate(size); err != nil {
 		return 0, err
@@ -120,7 +119,7 @@ func (s *spool) appendTo(path string, size int64) (int64, error) {
 	return size + n, err
 }
 
-// spoolFor is a spool for what is not saved yet of a stream.
+// spoolFor returns a spool for the text of a stream that is not saved yet.
 func (s *saved) spoolFor(dir, stream string) *spool {
 	left := int64(maxSpool)
 	if s != nil {
@@ -129,17 +128,17 @@ func (s *saved) spoolFor(dir, stream string) *spool {
 	return &spool{dir: dir, name: stream, limit: left}
 }
 
-// lastEvents of what is saved are read again after a skip: the newest text, the result
-// or the error.
+// lastEvents is how many saved events are read again after a skip, for the newest text, the
+// result or the error.
 const lastEvents = 16
 
-// HasSaved reports whether the text from the first event on is saved already.
+// HasSaved reports whether the text is saved already, from the first event on.
 func (c *Collector) HasSaved() bool {
 	return c.saved != nil && c.saved.From <= c.opt.From && c.opt.From < c.saved.To
 }
 
-// Skip passes over what is saved already and would not be shown: the events between the
-// head, once it is complete, and the newest ones. Reading goes on at Next.
+// Skip skips events that are saved already and would not be shown: those between the head,
+// once it is complete, and the newest ones. The next event to add is at Next.
 func (c *Collector) Skip() {
 	if c.opt.Page || !c.complete || c.saved == nil || c.saved.From > c.next || c.saved.To-lastEvents <= c.next {
 		return

@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// spoolMemory is how much text a spool holds before it opens a file.
+	// spoolMemory is how much text a spool keeps in memory before it opens a file.
 	spoolMemory = 64 << 10
-	// maxSpool bounds the file, with what earlier calls saved in it: an executor keeps no longer log of a run, and one that
-	// never ends would fill the laptop's disk.
+	// maxSpool bounds the file, including the text of earlier calls. An executor keeps no
+	// longer log, and an execution that never ends would fill the laptop's disk.
 	maxSpool = 256 << 20
 )
 
-// spool holds a text of any length until it is known whether it must be kept:
-// in memory while it is short, then in a file. Its first error is remembered
-// and ends the writing; a full laptop disk must not fail the run.
+// spool keeps a text of any length until it is known whether it must be saved: in memory
+// while it is short, then in a file. It keeps its first error and stops writing then,
+// because a full disk on the laptop must not fail the execution.
 type spool struct {
-	dir, name string // where it goes when kept; dir "" keeps nothing
+	dir, name string // its destination; dir "" saves nothing
 	buf       []byte
 	file      *os.File
-	limit     int64 // what it may hold; the rest is dropped
+	limit     int64 // bytes; the rest is dropped
 	bytes     int64
-	cut       int64 // of these, what came past the limit
+	cut       int64 // of bytes, those beyond the limit
 	err       error
 }
 
@@ -53,7 +53,7 @@ func (s *spool) flush() {
 	s.buf = s.buf[:0]
 }
 
-// keep puts the text at path.
+// keep saves the text at path.
 func (s *spool) keep(path string) error {
 	s.flush()
 	if s.err != nil {
@@ -84,14 +84,14 @@ func (s *spool) copyTo(w io.Writer) (int64, error) {
 func (s *spool) discard() {
 	if s.file != nil {
 		discard(s.file)
-		os.Remove(s.dir) // fails, and should, unless nothing else was saved there
+		os.Remove(s.dir) // intended to fail if the folder has other files
 		s.file = nil
 	}
 }
 
 var errNoFolder = errors.New("no folder to save in")
 
-// createIn opens a temporary file in dir, which is made when missing.
+// createIn opens a temporary file in dir, which is created when missing.
 func createIn(dir, name string) (*os.File, error) {
 	if dir == "" {
 		return nil, errNoFolder
@@ -120,7 +120,7 @@ func discard(file *os.File) {
 	os.Remove(file.Name())
 }
 
-// save writes what fill writes to dir/name, all of it or nothing.
+// save creates dir/name with what fill writes, completely or not at all.
 func save(dir, name string, fill func(io.Writer) error) (string, error) {
 	file, err := createIn(dir, name)
 	if err != nil {

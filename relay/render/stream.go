@@ -5,17 +5,17 @@ import (
 	"unicode/utf8"
 )
 
-// stream is stdout or stderr: its folded head and tail in bounded memory, and
-// its raw text spooled to disk for the case that something is left out.
+// stream is stdout or stderr. It has the folded head and tail in bounded memory, and spools
+// the raw text to disk in case some of it is omitted.
 type stream struct {
 	folder *folder
 	spool  *spool
 
 	head      []byte
 	headRunes int
-	frozen    bool   // the head is complete, the rest goes to the tail
-	skipped   bool   // what came after the head was passed over
-	atFreeze  string // rows that were still open then
+	frozen    bool   // the head is complete, further text goes to the tail
+	skipped   bool   // text after the head was skipped
+	atFreeze  string // rows that could still change at the freeze
 	tail      tail
 }
 
@@ -34,7 +34,7 @@ func (s *stream) line(text string) {
 	s.headRunes += utf8.RuneCountInString(text)
 }
 
-// write takes text; keep says whether it is to be saved.
+// write adds text, and spools it if keep is set.
 func (s *stream) write(text string, keep bool) {
 	if keep {
 		s.spool.write(text)
@@ -42,26 +42,26 @@ func (s *stream) write(text string, keep bool) {
 	s.folder.write(text)
 }
 
-// skip forgets what is past the head: text comes that does not follow it.
+// skip drops the text after the head. The text written next does not follow the head.
 func (s *stream) skip() {
 	s.skipped, s.tail, s.folder = true, tail{max: tailRunes}, newFolder(s.line)
 }
 
-// shown is how many runes the head would show now.
+// shown returns the current length of the head in runes.
 func (s *stream) shown() int { return s.headRunes + utf8.RuneCountInString(s.folder.pending()) }
 
 func (s *stream) freeze() {
 	s.atFreeze = s.folder.pending()
-	// These rows may come again in the tail: alone they are nothing left out.
+	// The tail may repeat these rows, which does not count as an omission.
 	s.tail.max = tailRunes + utf8.RuneCountInString(s.atFreeze)
 	s.frozen = true
 }
 
-// clear forgets what was shown, as clear_output asks; the spool keeps all.
+// clear drops the shown text, as clear_output requests. The spool keeps everything.
 func (s *stream) clear() { *s = *newStream(s.spool) }
 
-// text is what a reader gets, and whether something was left out of it. where
-// tells how to read that.
+// text returns the shown text and whether some was omitted. where says how to read the
+// omitted text.
 func (s *stream) text(where string) (string, bool) {
 	if !s.frozen {
 		return string(s.head) + s.folder.pending(), false
@@ -77,9 +77,9 @@ func (s *stream) text(where string) (string, bool) {
 	rest.shrink()
 	head := string(s.head) + s.atFreeze
 	last := tailLines(string(rest.buf))
-	marker := fmt.Sprintf("[… about %d characters left out%s …]", rest.dropped, where)
+	marker := fmt.Sprintf("[… about %d characters omitted%s …]", rest.dropped, where)
 	if s.skipped {
-		marker = fmt.Sprintf("[… text left out that was read before%s …]", where)
+		marker = fmt.Sprintf("[… text omitted that was read before%s …]", where)
 	}
 	return join(head, marker, last), true
 }

@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"executor/uploads":          {"executor/files", "shared/contract"},
 	"executor/tunnel/ngroktest": {},
 	"relay":                     {"colab-bootstrap", "relay/client", "relay/hint", "relay/hostconfig", "relay/progress", "relay/pairing", "relay/plain", "relay/tools", "relay/transfer", "shared/bounded", "shared/auth", "shared/contract"},
-	"relay/checkpoint":          {"shared/filename"},
+	"relay/checkpoint":          {"shared/bounded", "shared/filename"},
 	"relay/chunked":             {"relay/checkpoint", "relay/client", "relay/kernelstate", "shared/contract", "shared/kernelpy"},
 	"relay/client":              {"relay/plain", "shared/bounded", "shared/auth", "shared/contract"},
 	"relay/hint":                {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/kernelstate", "relay/transfer", "shared/contract"},
