@@ -8,8 +8,8 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 )
 
-// accessLog writes one line per request, whatever became of it. Query, headers and
-// bodies may hold what a user typed and are left out.
+// accessLog logs one line for every request. It omits query, headers and bodies, which may
+// contain what a user typed.
 func (a *API) accessLog(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()

@@ -1,10 +1,10 @@
-// Package api is the executor's HTTP side: it checks who asks, decodes, calls the
-// package that does the work, and signs the answer.
+// Package api is the executor's HTTP server. It authenticates and decodes requests, calls
+// the packages that do the work, and signs the answers.
 //
-// It must hold no state of executions, kernel or files, and must not parse or
-// remember anything of a request before its MAC was verified. Start reading at
-// New: it shows the way of a request, one middleware a file, a handler file per
-// group of endpoints. errors.go is the only place that turns errors into answers.
+// It must not keep state of executions, kernel or files, and must not parse or store any
+// part of a request before the MAC is verified. Start reading at New, which builds the
+// chain of middlewares: each has a file of its own, and so has each group of endpoints.
+// Only errors.go turns errors into answers.
 package api
 
 import (
@@ -23,24 +23,24 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Config is what the API needs from the start.
+// Config is what the API needs to answer its first request.
 type Config struct {
 	Secret   auth.Secret
-	Instance contract.Instance // this process: requests other than GET must name it
+	Instance contract.Instance // this executor process, which all requests but GET must name
 	Version  string
-	Started  time.Time // from time.Now: the executor's time is counted from here
-	// Shutdown begins the executor's end and returns at once.
+	Started  time.Time // from time.Now; see clock
+	// Shutdown starts the shutdown of the executor and returns without waiting for it.
 	Shutdown func()
-	// Ending is closed when that end has begun, for whatever cause; nil means never.
+	// Ending is closed when a shutdown starts, whatever its cause. Nil means never.
 	Ending <-chan struct{}
 	Log    *slog.Logger
-	// ClientAddr is the visitor's address, by which unsigned requests are limited.
-	// Nil, or an empty answer, means the peer's.
+	// ClientAddr returns the address by which unsigned requests are limited. If it is nil
+	// or returns "", the address of the connection's peer is used.
 	ClientAddr func(*http.Request) string
 }
 
-// Backend is what the handlers call. Making it takes seconds on a cold disk, as
-// the interpreter is looked for; health must answer before.
+// Backend is what the handlers call. Building it takes seconds on a cold disk, because the
+// Python interpreter is searched for. GET /health must be answered before that.
 type Backend struct {
 	Queue   *execution.Queue
 	Journal *journal.Journal
@@ -51,25 +51,25 @@ type Backend struct {
 	Uploads *uploads.Store
 }
 
-// API is the executor's whole HTTP side.
+// API is the executor's HTTP handler.
 type API struct {
 	Config
-	Backend  // not to be touched before attached is closed
+	Backend  // must not be used before attached is closed
 	attached chan struct{}
 
 	handler    http.Handler
 	verifier   *auth.Verifier
 	signer     *auth.Signer
 	clock      clock
-	unsigned   *limiter // requests that proved nothing, per address
-	refused    *limiter // requests with a right MAC that were refused all the same
-	signed     *keyRate // requests that were verified
+	unsigned   *limiter // requests without a valid signature, per address
+	refused    *limiter // requests with a correct MAC that were refused
+	signed     *keyRate // verified requests
 	waiting    *slots   // long polls
 	bodyLimits bodyLimits
 }
 
-// New is an API that answers health and tells who is unauthorized, and has all
-// others wait for Attach.
+// New makes an API that answers health requests and refuses unauthorized ones. All other
+// requests wait for Attach.
 func New(cfg Config) *API {
 	a := &API{
 		Config:     cfg,
@@ -87,17 +87,17 @@ func New(cfg Config) *API {
 	return a
 }
 
-// authenticated is the way of a request to the routes. Everything but GET /health is
-// authenticated before it is routed, so that an outsider learns nothing, not even
-// which paths exist; and all behind authenticate is answered signed. The key's limit
-// stands last: only a request that was verified, its body too, counts against it.
+// authenticated wraps the routes. Everything but GET /health is authenticated before it is
+// routed, so that strangers learn nothing, not even which paths exist. All answers behind
+// authenticate are signed. The limit of the key comes last, so that only requests count
+// whose body is verified too.
 func (a *API) authenticated(routes http.Handler) http.Handler {
 	inside := chain(routes, a.sign, a.recovery, a.decodeBody, a.limitKey)
 	outside := a.openHealth(a.authenticate(inside))
 	return chain(outside, a.requestID, a.accessLog, a.recovery, a.boundHeaders, a.boundUnread)
 }
 
-// Attach gives the handlers what they work with. It is called once.
+// Attach sets the backend. It must be called once.
 func (a *API) Attach(b Backend) {
 	a.Backend = b
 	close(a.attached)
@@ -105,7 +105,7 @@ func (a *API) Attach(b Backend) {
 
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
 
-// chain wraps h so that the first middleware is the outermost.
+// chain wraps h. The first middleware is the outermost.
 func chain(h http.Handler, middlewares ...func(http.Handler) http.Handler) http.Handler {
 	for i := len(middlewares) - 1; i >= 0; i-- {
 		h = middlewares[i](h)
@@ -127,24 +127,24 @@ func (a *API) clientAddr(r *http.Request) string {
 }
 
 const (
-	// A peer that sends its headers byte by byte would hold a connection for ever.
+	// Without headerTimeout, a peer that sends its headers byte by byte would keep a
+	// connection for ever.
 	headerTimeout = 5 * time.Second
-	// Longer than the gaps between a relay's polls, so that a quick call finds its
-	// connection open.
+	// idleTimeout is longer than the gaps between a relay's polls, so that its connections
+	// stay open.
 	idleTimeout = 2 * time.Minute
-	// bodyTimeout bounds the whole of a body, either way; pace.go bounds each piece. It
-	// is not http.Server.ReadTimeout, which goes on running in the handler: net/http
-	// then takes a long poll's caller for gone.
+	// bodyTimeout limits the transfer of a whole body in either direction; stall.go limits
+	// each piece. It is not http.Server.ReadTimeout, which keeps running in the handler:
+	// when it expires during a long poll, net/http reports the caller as disconnected.
 	bodyTimeout = 10 * time.Minute
-	// From the end of the headers to the end of the answer: reading the body, a long
-	// poll's wait or a restart, and a minute for an answer without a pace.
+	// writeTimeout runs from the end of the headers to the end of the answer. It covers
+	// reading the body, a long poll or a restart, and a minute for an unsigned answer.
 	writeTimeout = bodyTimeout + contract.MaxWait + time.Minute
 )
 
-// Server serves h with the timeouts and bounds of the contract; those of connections
-// hold for all its listeners together. The caller provides the listeners, and ends it.
-// A connection that has carried no verified request lives for headerTimeout. visitor,
-// if any, adds to a connection's context who it is from.
+// Server makes a server of h with the timeouts and limits of the contract. The limits on
+// connections apply to all its listeners together. The caller provides the listeners and
+// shuts the server down. visitor, if not nil, adds the visitor to a connection's context.
 func Server(h http.Handler, visitor ConnContext) *http.Server {
 	s := &http.Server{
 		Handler:           h,
@@ -152,7 +152,7 @@ func Server(h http.Handler, visitor ConnContext) *http.Server {
 		IdleTimeout:       idleTimeout,
 		WriteTimeout:      writeTimeout,
 		MaxHeaderBytes:    contract.MaxHeaderBytes, // net/http adds 4 KiB; boundHeaders is exact
-		// net/http would answer OPTIONS * by itself, to anybody.
+		// Otherwise net/http answers OPTIONS * to anybody.
 		DisableGeneralOptionsHandler: true,
 	}
 	new(connections).watch(s, visitor)

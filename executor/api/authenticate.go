@@ -8,11 +8,10 @@ import (
 	"colabrelay/shared/auth"
 )
 
-// authenticate lets signed requests through. A request without a valid MAC is
-// counted against its address and answered alike, unsigned, whatever was wrong
-// with it and whatever it asked for. One whose MAC is right but whose clock, executor
-// or nonce is wrong is told so, signed: it comes from the key's holder, or is a copy of
-// what the holder sent.
+// authenticate accepts signed requests. A request without a valid MAC counts against its
+// address. All such requests get the same unsigned answer. A request whose MAC is correct
+// but whose time, executor or nonce is wrong gets a signed answer with the cause: it comes
+// from a holder of the key, or is a copy of such a request.
 func (a *API) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.verifier.Verify(r)
@@ -29,19 +28,19 @@ func (a *API) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// refusing answers every request with err, as refuse does.
+// refusing is a handler that refuses every request with err.
 func (a *API) refusing(err error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.refuse(w, r, err) })
 }
 
 type callerKey struct{}
 
-// withCaller notes who signed the request.
+// withCaller adds the signer of the request to its context.
 func withCaller(r *http.Request, caller auth.Caller) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, caller))
 }
 
-// callerOf is who signed the request; zero before that is known.
+// callerOf is the signer of the request, or zero if the request is not verified.
 func callerOf(r *http.Request) auth.Caller {
 	caller, _ := r.Context().Value(callerKey{}).(auth.Caller)
 	return caller

@@ -7,11 +7,11 @@ import (
 	"colabrelay/executor/kernel"
 )
 
-// backendWait is how long a request is held while the executor is still starting.
-// A warm machine takes under a second; a relay repeats what is refused.
+// backendWait is how long a request waits while the executor is starting, which takes less
+// than a second on a warm machine. A relay repeats refused requests.
 const backendWait = 10 * time.Second
 
-// awaitBackend holds requests until Attach.
+// awaitBackend lets requests wait for Attach.
 func (a *API) awaitBackend(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.backendReady(r); err != nil {

@@ -7,7 +7,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// compare says which of many files are there.
+// compare reports which of many files the VM has.
 func (a *API) compare(r *http.Request) (any, error) {
 	var m contract.Manifest
 	if err := decode(r, &m); err != nil {
@@ -21,11 +21,11 @@ func (a *API) compare(r *http.Request) (any, error) {
 	return a.Digests.Compare(r.Context(), m)
 }
 
-// putBatch puts many small files in their places. Each has its own answer.
+// putBatch stores many small files. Each has its own answer.
 func (a *API) putBatch(r *http.Request) (any, error) {
 	bytes, index, err := contract.SplitBatch(bodyOf(r))
 	if err != nil {
-		return nil, badRequest("request body is no batch of files")
+		return nil, badRequest("request body is not a batch of files")
 	}
 	var m contract.Manifest
 	if err := decodeBytes(index, &m); err != nil {
@@ -42,7 +42,7 @@ func (a *API) putBatch(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// readFiles reads many small files at once. Each has its own answer.
+// readFiles reads many small files in one request. Each has its own answer.
 func (a *API) readFiles(w http.ResponseWriter, r *http.Request) {
 	body, err := a.readBatch(r)
 	if err != nil {
@@ -53,8 +53,8 @@ func (a *API) readFiles(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) readBatch(r *http.Request) ([]byte, error) {
-	var asked contract.ReadBatch
-	if err := decode(r, &asked); err != nil {
+	var request contract.ReadBatch
+	if err := decode(r, &request); err != nil {
 		return nil, err
 	}
 	done, err := a.wait(r)
@@ -62,7 +62,7 @@ func (a *API) readBatch(r *http.Request) ([]byte, error) {
 		return nil, err
 	}
 	defer done()
-	bytes, read, err := a.Files.ReadMany(r.Context(), asked.Paths)
+	bytes, read, err := a.Files.ReadMany(r.Context(), request.Paths)
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +73,11 @@ func (a *API) readBatch(r *http.Request) ([]byte, error) {
 	return contract.AppendIndex(bytes, index)
 }
 
-// maxFileError is how many bytes of a message one file of many gets: a thousand paths of
-// 4 KiB, written with quotes, would make an answer that no relay reads.
+// maxFileError is how many bytes the error message about one of many files may have. With
+// a thousand quoted paths of 4 KiB, the answer would exceed what a relay reads.
 const maxFileError = 500
 
-// fileError is err as the answer about one file of many.
+// fileError converts err to the error of one file in an answer about many.
 func (a *API) fileError(r *http.Request, err error) *contract.Error {
 	if err == nil {
 		return nil
@@ -87,7 +87,7 @@ func (a *API) fileError(r *http.Request, err error) *contract.Error {
 	return &e
 }
 
-// clip is at most limit bytes of text, cut between two characters.
+// clip cuts text after at most limit bytes, between two characters.
 func clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -16,12 +16,12 @@ import (
 
 type bodyKey struct{}
 
-// receivedBody is a request's body as handlers get it. The memory is used again once the
+// receivedBody is a request's body as handlers get it. Its memory is reused after the
 // request is answered.
 type receivedBody struct {
-	bytes []byte // held against its digest, and decompressed
-	// cut says that the body ended early: bytes are what came of it, which no digest
-	// proves. Only handlers of PUT get to see such a body.
+	bytes []byte // decompressed; they match the digest unless cut is set
+	// cut means that the body ended early: bytes are its beginning, which no digest
+	// verifies. Only handlers of PUT receive such a body.
 	cut bool
 }
 
@@ -29,19 +29,19 @@ var (
 	errBodyTooLarge = &refusal{
 		Code:    contract.CodeTooLarge,
 		Message: fmt.Sprintf("request body is over %d MiB", contract.MaxBodyBytes>>20),
-		Hint:    "send less code in one run; put data in a file",
+		Hint:    "Send less code in one run. Put data into a file.",
 	}
 	errPartTooLarge = &refusal{
 		Code:    contract.CodeTooLarge,
 		Message: fmt.Sprintf("part is over %d MiB", contract.MaxFilePart>>20),
-		Hint:    "send the file in smaller parts",
+		Hint:    "Send the file in smaller parts.",
 	}
 	errCutBody = badRequest("request body ended early")
 )
 
-// boundUnread gives the body of a request that nobody reads, because it is not
-// authorized, as long as its headers had. net/http discards such a body before it
-// answers, and one that never came held the connection for ever.
+// boundUnread limits the time for a body that nobody reads, because the request is not
+// authorized, to headerTimeout. net/http discards such a body before it answers, so a body
+// that never arrives would keep the connection for ever.
 func (a *API) boundUnread(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
@@ -51,8 +51,8 @@ func (a *API) boundUnread(next http.Handler) http.Handler {
 	})
 }
 
-// decodeBody reads the whole body within its bound, holds it against its digest as
-// it was sent, and only then decompresses it, within the same bound.
+// decodeBody reads the whole body up to its bound, compares the received bytes with their
+// digest, and only then decompresses them, up to the same bound.
 func (a *API) decodeBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > contract.MaxBodyBytes {
@@ -88,8 +88,8 @@ func (a *API) receive(w http.ResponseWriter, r *http.Request, into *bytes.Buffer
 	return receivedBody{bytes: plain}, err
 }
 
-// usableCut reports whether the beginning of a body is worth something: that of a
-// part of a file, as long as it is not compressed.
+// usableCut reports whether the beginning of a body is useful: it is if the body is an
+// uncompressed part of a file.
 func usableCut(r *http.Request) bool {
 	return r.Method == http.MethodPut && r.Header.Get("Content-Encoding") == ""
 }
@@ -121,7 +121,7 @@ func tooLarge(r *http.Request) error {
 	return errBodyTooLarge
 }
 
-// decompress undoes a Content-Encoding; only gzip and none are known.
+// decompress decodes a body. Only gzip and no encoding are supported.
 func decompress(encoding string, body []byte) ([]byte, error) {
 	switch encoding {
 	case "", "identity":
@@ -130,7 +130,7 @@ func decompress(encoding string, body []byte) ([]byte, error) {
 	default:
 		return nil, &refusal{
 			Code: contract.CodeNotSupported, Status: http.StatusUnsupportedMediaType,
-			Message: fmt.Sprintf("content encoding %q is not supported", encoding), Hint: "send the body plain or with gzip",
+			Message: fmt.Sprintf("content encoding %q is not supported", encoding), Hint: "Send the body uncompressed or with gzip.",
 		}
 	}
 	z, err := gzip.NewReader(bytes.NewReader(body))
@@ -142,7 +142,7 @@ func decompress(encoding string, body []byte) ([]byte, error) {
 	case errors.Is(err, bounded.ErrTooLong):
 		return nil, errBodyTooLarge
 	case err != nil:
-		return nil, badRequest("the request body is not complete gzip")
+		return nil, badRequest("request body is incomplete gzip")
 	}
 	return plain, nil
 }
@@ -150,7 +150,7 @@ func decompress(encoding string, body []byte) ([]byte, error) {
 // bodyOf is the request's body, verified and decompressed.
 func bodyOf(r *http.Request) []byte { return receivedBodyOf(r).bytes }
 
-// receivedBodyOf is bodyOf for handlers of PUT, which must look whether it is whole.
+// receivedBodyOf is bodyOf for handlers of PUT, which must check whether the body was cut.
 func receivedBodyOf(r *http.Request) receivedBody {
 	body, _ := r.Context().Value(bodyKey{}).(receivedBody)
 	return body

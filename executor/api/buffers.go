@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// Bounds of what is kept for the next body: smaller ones cost nothing to make, and
-// nothing of the contract is bigger.
+// Sizes of the buffers that are reused. Smaller ones are cheap to allocate, and no body of
+// the contract needs a larger one.
 const (
 	minPooled = 64 << 10
 	maxPooled = 9 << 20
 )
 
-// buffers keeps the memory of big bodies, either way. Without it a transfer of
-// gigabytes in parts of megabytes leaves as much to collect, and the program's size
-// follows how often that is done.
+// buffers pools the memory of large request and answer bodies. Without it, a transfer of
+// gigabytes allocates gigabytes, and the program's size depends on how often garbage is
+// collected.
 var buffers sync.Pool
 
-// newBuffer is an empty buffer with room for size bytes, and for ReadFrom to notice
-// their end; recycle takes it back.
+// newBuffer returns an empty buffer with space for size bytes, and for ReadFrom to detect
+// their end. recycle returns it to the pool.
 func newBuffer(size int) *bytes.Buffer {
 	size += bytes.MinRead
 	if size >= minPooled {
@@ -30,7 +30,7 @@ func newBuffer(size int) *bytes.Buffer {
 	return bytes.NewBuffer(make([]byte, 0, size))
 }
 
-// recycle keeps b for newBuffer. Nothing may hold on to its bytes.
+// recycle returns b to the pool. Its bytes must no longer be used.
 func recycle(b *bytes.Buffer) {
 	if b != nil && b.Cap() >= minPooled && b.Cap() <= maxPooled {
 		buffers.Put(b)

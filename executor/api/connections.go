@@ -8,31 +8,32 @@ import (
 )
 
 const (
-	// maxUnverified bounds connections that have carried no verified request. Anybody
-	// can open them, each costs a file descriptor and a goroutine, and 234 idle ones
-	// once left none for the owner. Past the bound the oldest one is closed, so a
-	// newcomer, the owner maybe, always gets in; one whose headers are under way goes
-	// last. A hundred relays that connect at the same moment stay below it.
+	// maxUnverified limits the connections that have not carried a verified request.
+	// Anybody can open them, and each costs a file descriptor and a goroutine: 234 idle
+	// ones once left none for the owner. At the limit, the oldest one is closed for a new
+	// one, so that the owner can always connect; connections on which a request is arriving
+	// are closed last. A hundred relays that connect at the same moment stay below the limit.
 	maxUnverified = 256
-	// maxVerified bounds the others: a hundred relays with ten connections each. Past
-	// it a connection stays a stranger's, and may be closed between two requests.
+	// maxVerified limits the other connections: a hundred relays with ten connections
+	// each. Over the limit, a connection stays unverified and may be closed between two
+	// requests.
 	maxVerified = 1024
 )
 
-// connections are those of one HTTP server, so that strangers' can't crowd out the
-// owner's.
+// connections are the connections of one HTTP server. They are counted so that strangers
+// can't use up those of the owner.
 type connections struct {
 	mu         sync.Mutex
-	unverified []*connection // the oldest first
+	unverified []*connection // the oldest one first
 	verified   int
 	all        map[net.Conn]*connection
 }
 
-// connection is one of them. Its fields are its registry's to change.
+// connection is one of them. Its registry's lock protects its fields.
 type connection struct {
 	registry *connections
 	conn     net.Conn
-	active   bool // a request is under way, or its headers are
+	active   bool // a request is arriving or being answered
 	verified bool
 }
 
@@ -41,7 +42,7 @@ type connectionKey struct{}
 // ConnContext is the type of http.Server.ConnContext.
 type ConnContext func(context.Context, net.Conn) context.Context
 
-// watch has the server keep the registry.
+// watch registers the connections of the server.
 func (c *connections) watch(s *http.Server, visitor ConnContext) {
 	c.all = map[net.Conn]*connection{}
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -53,14 +54,14 @@ func (c *connections) watch(s *http.Server, visitor ConnContext) {
 	s.ConnState = c.changed
 }
 
-// add takes a new connection in and closes another one where there are too many.
+// add registers a new connection, and closes another one if there are too many.
 func (c *connections) add(conn net.Conn) *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.unverified) >= maxUnverified {
 		victim := c.oldestLocked()
 		c.removeLocked(victim)
-		victim.conn.Close() // its goroutine notices, and reports it closed
+		victim.conn.Close() // its goroutine ends and reports it as closed
 	}
 	added := &connection{registry: c, conn: conn}
 	c.unverified = append(c.unverified, added)
@@ -68,7 +69,7 @@ func (c *connections) add(conn net.Conn) *connection {
 	return added
 }
 
-// oldestLocked is the stranger to close. The lock is held.
+// oldestLocked is the unverified connection to close next.
 func (c *connections) oldestLocked() *connection {
 	for _, s := range c.unverified {
 		if !s.active {
@@ -78,7 +79,7 @@ func (c *connections) oldestLocked() *connection {
 	return c.unverified[0]
 }
 
-// removeLocked forgets a connection. The lock is held.
+// removeLocked removes a connection from the registry.
 func (c *connections) removeLocked(gone *connection) {
 	delete(c.all, gone.conn)
 	if gone.verified {
@@ -88,7 +89,7 @@ func (c *connections) removeLocked(gone *connection) {
 	c.removeUnverifiedLocked(gone)
 }
 
-// removeUnverifiedLocked takes a connection out of the strangers. The lock is held.
+// removeUnverifiedLocked removes a connection from the unverified ones.
 func (c *connections) removeUnverifiedLocked(known *connection) {
 	for i, s := range c.unverified {
 		if s == known {
@@ -98,7 +99,7 @@ func (c *connections) removeUnverifiedLocked(known *connection) {
 	}
 }
 
-// changed follows net/http's view of a connection.
+// changed records a new state that net/http reports.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +117,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// markVerified notes that the request's connection carried a verified one.
+// markVerified records that the request's connection carried a verified request.
 func markVerified(r *http.Request) {
 	known, ok := r.Context().Value(connectionKey{}).(*connection)
 	if !ok {
@@ -133,8 +134,8 @@ func markVerified(r *http.Request) {
 	c.removeUnverifiedLocked(known)
 }
 
-// closeUnverified ends the connection with the answer, where it carried no verified
-// request: kept open it would be idle for minutes.
+// closeUnverified closes the connection after the answer, unless it carried a verified
+// request. Otherwise it would stay open and idle for minutes.
 func closeUnverified(w http.ResponseWriter, r *http.Request) {
 	if known, ok := r.Context().Value(connectionKey{}).(*connection); ok {
 		known.registry.mu.Lock()

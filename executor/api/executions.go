@@ -18,9 +18,9 @@ import (
 
 const defaultListLimit = 100
 
-// submit starts an execution and waits for its end, an input request or the end of
-// wait_seconds, so that a quick call is one round trip. The execution goes on when
-// the caller goes away.
+// submit queues an execution and waits until it finishes, requests input or wait_seconds
+// have passed, so that quick code takes one round trip. The execution continues if the
+// caller disconnects.
 func (a *API) submit(r *http.Request) (any, error) {
 	var s contract.Submit
 	if err := decode(r, &s); err != nil {
@@ -39,20 +39,20 @@ func (a *API) submit(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	lively := time.Duration(s.OutputAfterSeconds * float64(time.Second))
-	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{Wait: wait, UntilEnd: true, EventsAfter: lively}))
+	outputAfter := time.Duration(s.OutputAfterSeconds * float64(time.Second))
+	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{Wait: wait, UntilEnd: true, EventsAfter: outputAfter}))
 }
 
-// checkSubmit holds s against the contract's bounds and fills in its defaults.
+// checkSubmit checks s against the contract's bounds and sets its defaults.
 func checkSubmit(s *contract.Submit) (wait time.Duration, err error) {
 	if !contract.RequestIDPattern.MatchString(s.RequestID) {
 		return 0, badRequest("request_id: want 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxRequestIDLen)
 	}
 	if strings.TrimSpace(s.Code) == "" {
-		return 0, badRequest("code: is empty")
+		return 0, badRequest("code: must not be empty")
 	}
 	if strings.ContainsRune(s.Code, 0) {
-		return 0, badRequest("code: holds a NUL character, which Python refuses")
+		return 0, badRequest("code: contains a NUL character, which Python does not accept")
 	}
 	if _, err := seconds("timeout_seconds", s.TimeoutSeconds, contract.MaxTimeout); err != nil {
 		return 0, err
@@ -66,7 +66,7 @@ func checkSubmit(s *contract.Submit) (wait time.Duration, err error) {
 	return seconds("wait_seconds", s.WaitSeconds, contract.MaxWait)
 }
 
-// waitFor takes a place for a long poll, if there is anything to wait for.
+// waitFor takes a slot for a long poll, unless wait is 0.
 func (a *API) waitFor(r *http.Request, wait time.Duration) (done func(), err error) {
 	if wait == 0 {
 		return func() {}, nil
@@ -112,7 +112,7 @@ func (a *API) interruptExecution(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	done, err := a.wait(r) // it may take the kernel's 10 s to yield
+	done, err := a.wait(r) // the kernel may need 10 s to stop
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (a *API) interruptExecution(r *http.Request) (any, error) {
 	return a.withSessionEnd(a.Queue.Interrupt(r.Context(), id))
 }
 
-// giveInput answers a waiting input() and says how the execution stands then.
+// giveInput answers a waiting input() and returns the state of the execution.
 func (a *API) giveInput(r *http.Request) (any, error) {
 	id, err := executionID(r)
 	if err != nil {
@@ -136,7 +136,7 @@ func (a *API) giveInput(r *http.Request) (any, error) {
 	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{NoEvents: true}))
 }
 
-// blob serves a part of a big payload: length bytes at most, less at its end.
+// blob serves a part of a large payload: length bytes, or fewer at its end.
 func (a *API) blob(w http.ResponseWriter, r *http.Request) {
 	part, err := a.blobPart(w, r)
 	if err != nil {
@@ -181,8 +181,8 @@ func (a *API) blobPart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return part, nil
 }
 
-// idPattern is what ids made by the programs look like. Anything else is answered
-// like an unknown id and goes no further.
+// idPattern matches the ids that the executor makes. Any other id is answered as unknown
+// without further processing.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 
 func executionID(r *http.Request) (string, error) {

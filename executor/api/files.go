@@ -7,15 +7,15 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// maxETagLen bounds an etag in a query, in bytes.
+// maxETagLen is how many bytes an etag in a query may have.
 const maxETagLen = 200
 
 func (a *API) listFiles(r *http.Request) (any, error) {
 	return a.Files.List(r.Context(), r.URL.Query().Get("path"), r.URL.Query().Get("after"))
 }
 
-// stat says what a path is; with digest=1 also the file's SHA-256, or how far its
-// hashing is once wait_seconds are over.
+// stat describes the file or folder at a path. With digest=1 it includes the file's
+// SHA-256, or the progress of hashing if that is not finished after wait_seconds.
 func (a *API) stat(r *http.Request) (any, error) {
 	path := r.URL.Query().Get("path")
 	digest, err := number(r, "digest", 0, 0, 1)
@@ -37,7 +37,7 @@ func (a *API) stat(r *http.Request) (any, error) {
 	return a.Digests.Stat(r.Context(), path, wait)
 }
 
-// content serves a part of a file: length bytes at most, less at its end.
+// content serves a part of a file: length bytes, or fewer at its end.
 func (a *API) content(w http.ResponseWriter, r *http.Request) {
 	part, err := a.filePart(w, r)
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *API) filePart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	query := r.URL.Query()
 	etag := query.Get("etag")
 	if etag == "" || len(etag) > maxETagLen {
-		return nil, badRequest("etag: want the file's, from its stat")
+		return nil, badRequest("etag: want the etag that stat returned for the file")
 	}
 	offset, err := number(r, "offset", 0, 0, math.MaxInt64)
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *API) filePart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return part[:n], err
 }
 
-// writeBytes answers with bytes as they are.
+// writeBytes answers with raw bytes.
 func writeBytes(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

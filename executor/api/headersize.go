@@ -6,15 +6,15 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// boundHeaders refuses more than contract.MaxHeaderBytes of request line and
-// headers, unsigned: nothing of them has been looked at yet.
+// boundHeaders refuses a request whose request line and headers together exceed
+// contract.MaxHeaderBytes. The refusal is unsigned because nothing has been verified yet.
 func (a *API) boundHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if headerBytes(r) > contract.MaxHeaderBytes {
 			a.fail(w, r, &refusal{
 				Code: contract.CodeTooLarge, Status: http.StatusRequestHeaderFieldsTooLarge,
 				Message: "request headers are too large",
-				Hint:    "send at most 16 KiB of headers",
+				Hint:    "Send at most 16 KiB of headers.",
 			})
 			return
 		}
@@ -22,7 +22,7 @@ func (a *API) boundHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// headerBytes is the size of the head as HTTP/1.1 writes it.
+// headerBytes is the size of the request line and headers as HTTP/1.1 writes them.
 func headerBytes(r *http.Request) int {
 	n := len(r.Method) + len(r.RequestURI) + len(r.Proto) + len("  \r\n\r\n")
 	n += len("Host: \r\n") + len(r.Host)

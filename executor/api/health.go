@@ -11,8 +11,9 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// openHealth answers GET and HEAD of the health path, the only ones open to
-// everybody, and leaves the rest to next: a signed one too, whose answer is to be signed.
+// openHealth answers unsigned GET and HEAD requests of the health path, the only ones open
+// to everybody. It passes all others to next, including signed ones, whose answers must be
+// signed.
 func (a *API) openHealth(next http.Handler) http.Handler {
 	health := a.json(a.health)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -29,8 +30,8 @@ func (a *API) openHealth(next http.Handler) http.Handler {
 	})
 }
 
-// health is the four fields of the bridge this replaces, version and protocol, and
-// nothing else: anybody may read it.
+// health answers with a few figures, the version and the protocol. Anybody may read them,
+// so nothing else belongs here.
 func (a *API) health(*http.Request) (any, error) {
 	mem, err := probe.Memory()
 	if err != nil {
@@ -54,9 +55,8 @@ func round(x float64, digits int) float64 {
 	return math.Round(x*scale) / scale
 }
 
-// shutdown begins the executor's end once its answer is under way: the request's
-// context ends when the handler chain has written it, and the server waits for the
-// connection.
+// shutdown shuts the executor down after the answer was written: that is when the request's
+// context ends. The server then waits for the connection.
 func (a *API) shutdown(r *http.Request) (any, error) {
 	context.AfterFunc(r.Context(), a.Shutdown)
 	return contract.Shutdown{Status: "shutting_down"}, nil

@@ -18,7 +18,7 @@ import (
 func (a *API) write(w http.ResponseWriter, r *http.Request, status int, v any) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
-	enc.SetEscapeHTML(false) // the answer is never shown as a page, and HTML outputs grow by a half
+	enc.SetEscapeHTML(false) // the answer is never shown as a page, and escaping makes HTML outputs half as long again
 	if err := enc.Encode(v); err != nil {
 		a.fail(w, r, fmt.Errorf("encoding an answer: %w", err))
 		return
@@ -26,23 +26,23 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	w.Write(body.Bytes()) // an error means the caller is gone: nobody is left to tell
+	w.Write(body.Bytes()) // an error means that the caller has disconnected
 }
 
-// decode reads the request's body as one JSON object into v: types must fit,
-// unknown fields are let pass, since a newer relay may send them.
+// decode reads the request's body as one JSON object into v. Unknown fields are ignored,
+// because a newer relay may send them.
 func decode(r *http.Request, v any) error { return decodeBytes(bodyOf(r), v) }
 
 func decodeBytes(body []byte, v any) error {
 	if !utf8.Valid(body) {
-		return badRequest("request body is not valid UTF-8") // encoding/json would change the code unseen
+		return badRequest("request body is not valid UTF-8") // encoding/json would silently replace the invalid bytes
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	err := dec.Decode(v)
 	var wrongType *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrongType):
-		return badRequest("%s: a %s does not fit", fieldName(wrongType.Field), wrongType.Value)
+		return badRequest("%s: a %s is not valid here", fieldName(wrongType.Field), wrongType.Value)
 	case errors.Is(err, io.EOF):
 		return badRequest("request body is empty")
 	case err != nil:
@@ -61,7 +61,7 @@ func fieldName(field string) string {
 	return field
 }
 
-// number is a whole number in the query from low to high; fallback when it is absent.
+// number is a whole number from low to high in the query, or fallback if it is absent.
 func number(r *http.Request, name string, fallback, low, high int64) (int64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -74,7 +74,8 @@ func number(r *http.Request, name string, fallback, low, high int64) (int64, err
 	return n, nil
 }
 
-// waitSeconds is how long a long poll may wait, from the query; 0 when absent.
+// waitSeconds is the wait_seconds of the query: how long a long poll may wait. The
+// default is 0.
 func waitSeconds(r *http.Request) (time.Duration, error) {
 	text := r.URL.Query().Get("wait_seconds")
 	if text == "" {
@@ -87,7 +88,7 @@ func waitSeconds(r *http.Request) (time.Duration, error) {
 	return seconds("wait_seconds", s, contract.MaxWait)
 }
 
-// seconds is s as a duration from 0 to most.
+// seconds converts s to a duration. It fails unless s is from 0 to most.
 func seconds(name string, s float64, most time.Duration) (time.Duration, error) {
 	if !(s >= 0 && s <= most.Seconds()) { // also false for NaN
 		return 0, badRequest("%s: want a number from 0 to %g", name, most.Seconds())

@@ -8,15 +8,15 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// restartTimeout bounds the end of one kernel and the start of the next, on a cold
-// disk. It fits into writeTimeout.
+// restartTimeout is enough to end one kernel and start the next on a cold disk. It is
+// shorter than writeTimeout.
 const restartTimeout = 2 * time.Minute
 
 func (a *API) kernelStatus(*http.Request) (any, error) {
 	return a.kernelNow(), nil
 }
 
-// kernelNow is the kernel's status; whether it runs code only the queue knows.
+// kernelNow is the kernel's status. Only the queue knows whether the kernel runs code.
 func (a *API) kernelNow() contract.Kernel {
 	k := a.Kernel.Status()
 	if k.Status == contract.KernelIdle && a.Queue.Busy() {
@@ -25,17 +25,17 @@ func (a *API) kernelNow() contract.Kernel {
 	return k
 }
 
-// restartKernel goes on when the caller goes away: half a restart is no use. A kernel
-// that is not the current one was restarted already, or is being: then the answer is
-// the one that came after it.
+// restartKernel continues if the caller disconnects, because half a restart is useless. If
+// the request names an earlier kernel, that one has been replaced already, or is being
+// replaced: the answer is then its successor.
 func (a *API) restartKernel(r *http.Request) (any, error) {
-	var meant contract.KernelRef
-	if err := decode(r, &meant); err != nil {
+	var intended contract.KernelRef
+	if err := decode(r, &intended); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), restartTimeout)
 	defer cancel()
-	if err := a.Kernel.Restart(ctx, meant.KernelID); err != nil {
+	if err := a.Kernel.Restart(ctx, intended.KernelID); err != nil {
 		return nil, err
 	}
 	return a.kernelNow(), nil

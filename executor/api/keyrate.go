@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// maxKeyBurst and keyPerSecond bound what the holder of the key may ask: so many
-	// requests at once, and so many a second after that, 6,000 in a minute.
+	// maxKeyBurst and keyPerSecond limit the requests signed with one key: so many in a
+	// burst, and so many a second after that, which is 6,000 a minute.
 	maxKeyBurst  = 6000
 	keyPerSecond = 100
-	// maxKeyWaiting requests wait for their turn past that, and as many again of callers
-	// of which none waits. Each holds its body, at most contract.MaxBodyBytes.
+	// maxKeyWaiting is how many requests over the limit wait for their turn; see slots.
+	// Each occupies memory for its body, at most contract.MaxBodyBytes.
 	maxKeyWaiting = 64
-	// maxKeyWait is how long a request waits for its turn. A relay gives an answer 20 s.
+	// maxKeyWait is how long a request waits for its turn. A relay waits 20 s for an answer.
 	maxKeyWait = 10 * time.Second
 )
 
-// keyRate is the key's limit: a token bucket whose callers take turns when it is empty.
-// A hundred relays that share a key are slowed down alike, in place of one having its
-// requests served and another having them refused.
+// keyRate is the rate limit of a key: a token bucket whose callers take turns when it is
+// empty. All relays that share the key are slowed down equally, so that none is served
+// while another is refused.
 type keyRate struct {
 	burst   float64
 	maxWait time.Duration
@@ -32,12 +32,12 @@ type keyRate struct {
 
 	mu       sync.Mutex
 	tokens   float64
-	refilled time.Time   // when tokens was counted
-	callers  []*waiters  // callers that wait, the next one first
+	refilled time.Time   // when tokens was computed
+	callers  []*waiters  // those that wait, the next one to be served first
 	timer    *time.Timer // runs while anyone waits
 }
 
-// waiters are the waiting requests of one caller, in order. Each is told by closing its channel.
+// waiters are the waiting requests of one caller, in order. Closing its channel wakes a request.
 type waiters struct {
 	caller auth.Caller
 	turns  []chan struct{}
@@ -50,8 +50,8 @@ func newKeyRate() *keyRate {
 	}
 }
 
-// take waits for the caller's turn. It reports false when there is no place to wait in,
-// or the turn did not come in time, or ctx ended.
+// take waits for the caller's turn. It returns false if there is no slot to wait in, if
+// the turn does not come within maxWait, or if ctx ends.
 func (k *keyRate) take(ctx context.Context, caller auth.Caller) bool {
 	if k.takeNow() {
 		return true
@@ -73,7 +73,7 @@ func (k *keyRate) take(ctx context.Context, caller auth.Caller) bool {
 	return k.leave(caller, turn)
 }
 
-// takeNow takes a token when there is one for which nobody waits.
+// takeNow takes a token if there is one and nobody waits for it.
 func (k *keyRate) takeNow() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,15 +85,15 @@ func (k *keyRate) takeNow() bool {
 	return true
 }
 
-// refillLocked counts the tokens that have come since. The lock is held.
+// refillLocked adds the tokens for the time since the last call.
 func (k *keyRate) refillLocked() {
 	now := k.now()
 	k.tokens = min(k.burst, k.tokens+now.Sub(k.refilled).Seconds()*keyPerSecond)
 	k.refilled = now
 }
 
-// join puts a request of the caller behind its others, and a caller of which none waits
-// behind all callers.
+// join queues a request behind the caller's other requests. A caller without waiting
+// requests is queued behind all other callers.
 func (k *keyRate) join(caller auth.Caller) (turn chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,12 +110,12 @@ func (k *keyRate) join(caller auth.Caller) (turn chan struct{}) {
 	return turn
 }
 
-// untilTokenLocked is how long it takes until there is a token. The lock is held.
+// untilTokenLocked is the time until the next token.
 func (k *keyRate) untilTokenLocked() time.Duration {
 	return max(0, time.Duration((1-k.tokens)/keyPerSecond*float64(time.Second)))
 }
 
-// grantTurns gives the tokens there are to the callers in turn, one each.
+// grantTurns gives the available tokens to the callers in turn, one each.
 func (k *keyRate) grantTurns() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -136,7 +136,7 @@ func (k *keyRate) grantTurns() {
 	}
 }
 
-// leave takes a request out. It reports whether its turn had come meanwhile.
+// leave removes a waiting request. It reports whether the request got its turn before that.
 func (k *keyRate) leave(caller auth.Caller, turn chan struct{}) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,14 +10,14 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Bounds of the contract on how often and how many.
+// Limits on the number of requests.
 const (
 	maxUnsignedPerMinute = 60
-	// maxRefusedPerMinute bounds what somebody gets answered who captured requests of the
-	// key's holder and repeats them. The holder's own programs come here once each after a
-	// restart or a wrong clock: a hundred relays pass.
+	// maxRefusedPerMinute limits the answers to captured requests that are sent again. Each
+	// relay of the owner is refused once after a restart or with a wrong clock, so a hundred
+	// relays stay within the limit.
 	maxRefusedPerMinute = 600
-	maxWaiting          = 64 // requests in a long poll at once; as many again for callers that have none
+	maxWaiting          = 64 // long polls at the same time; see slots
 )
 
 // limiter counts requests over a sliding minute.
@@ -29,7 +29,7 @@ func newLimiter(perMinute int) *limiter {
 		httprate.WithResponseHeaders(httprate.ResponseHeaders{}))}
 }
 
-// take counts one request and reports whether it is within the limit.
+// take counts a request and reports whether it is within the limit.
 func (l *limiter) take(w http.ResponseWriter, r *http.Request, key string) bool {
 	return !l.rate.OnLimit(w, r, key)
 }
@@ -37,21 +37,21 @@ func (l *limiter) take(w http.ResponseWriter, r *http.Request, key string) bool 
 var (
 	errUnsignedRate = &refusal{Code: contract.CodeRateLimited, Message: "too many unsigned requests from this address"}
 	errRefusedRate  = &refusal{
-		Code: contract.CodeRateLimited, Message: "too many requests with this key that were refused",
-		Hint: "sign by server_time for the executor that this answer names, and try again in a second",
+		Code: contract.CodeRateLimited, Message: "too many refused requests with this key",
+		Hint: "Sign with server_time for the executor named in the Executor-Instance header of this answer, and try again in a second.",
 	}
 	errSignedRate = &refusal{
-		Code: contract.CodeRateLimited, Message: fmt.Sprintf("the executor's own limit is reached: %d requests a second for one secret, in the long run", keyPerSecond),
-		Hint: "wait some seconds, then call again, and less often: all relays with this secret share the limit, in equal parts",
+		Code: contract.CodeRateLimited, Message: fmt.Sprintf("the executor's rate limit is reached: %d requests a second for each secret", keyPerSecond),
+		Hint: "Wait some seconds, then call again, less often. All relays with this secret share the limit equally.",
 	}
 	errTooManyWait = &refusal{
 		Code: contract.CodeRateLimited, Status: http.StatusServiceUnavailable,
-		Message: "too many requests are waiting for output", Hint: "try again in a second, or ask without wait_seconds",
+		Message: "too many requests are waiting for output", Hint: "Try again in a second, or without wait_seconds.",
 	}
 )
 
-// withinUnsigned counts a request that proved nothing; over the limit it is
-// answered here.
+// withinUnsigned counts a request without a valid signature and reports whether its
+// address is within the limit. If it is not, withinUnsigned answers the request.
 func (a *API) withinUnsigned(w http.ResponseWriter, r *http.Request) bool {
 	if a.unsigned.take(w, r, httprate.CanonicalizeIP(a.clientAddr(r))) {
 		return true
@@ -61,16 +61,16 @@ func (a *API) withinUnsigned(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// refuse answers a request whose MAC is right but which was not verified: its time,
-// its executor, its nonce or its body is wrong. Such requests have a limit of their
-// own. Counted against the key, one captured request, repeated, locked its owner out;
-// counted against the address, one stranger would lock out all who come through the
-// same tunnel.
+// refuse answers a request whose MAC is correct but whose time, executor, nonce or body
+// is wrong. Such requests have a limit of their own. If they counted against the key, one
+// captured request, sent again and again, would lock the owner out. If they counted
+// against the address, one stranger would lock out everybody behind the same tunnel.
 //
-// Past the limit the cause is no longer told, but what a relay needs to get it right:
-// the executor's time, and which executor this is. So whoever keeps this limit used up
-// can't keep the owner from being verified. The answer may stand for replayed, so it
-// does not prove that nothing was done; server_time marks it.
+// Over the limit, the answer no longer gives the cause. It gives what a relay needs to
+// sign correctly: the executor's time and its instance. So an attacker who exhausts this
+// limit can't keep the owner's requests from being verified. The cause may have been a
+// replay, so the answer does not prove that the request had no effect; a relay recognises
+// it by server_time.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if !a.refused.take(w, r, "key") {
 		err = errRefusedRate
@@ -78,8 +78,8 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	a.fail(w, r, err)
 }
 
-// limitKey bounds what the holder of the key may ask. It counts only what was verified
-// as the holder's: before, anybody could use the key's share up.
+// limitKey limits the requests signed with the key. Only verified requests count,
+// because otherwise anybody could exhaust the limit.
 func (a *API) limitKey(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !a.signed.take(r.Context(), callerOf(r)) {
@@ -90,7 +90,7 @@ func (a *API) limitKey(next http.Handler) http.Handler {
 	})
 }
 
-// wait takes one of the places for long polls; the caller gives it back by done.
+// wait takes one of the slots for long polls. The caller must release it by calling done.
 func (a *API) wait(r *http.Request) (done func(), err error) {
 	done, ok := a.waiting.take(callerOf(r))
 	if !ok {

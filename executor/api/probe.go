@@ -8,9 +8,8 @@ import (
 	"colabrelay/executor/variables"
 )
 
-// probe is the machine as executor/probe finds it, and what only the kernel knows.
-// loaded_variables stays null when a run has the kernel or there is none: the
-// machine is worth telling all the same.
+// probe describes the machine, and the variables of the kernel. loaded_variables is null
+// while code runs or there is no kernel.
 func (a *API) probe(r *http.Request) (any, error) {
 	out, err := a.Prober.Probe(r.Context())
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 var errPanic = errors.New("handler panicked")
 
-// recovery turns a panic into an internal error. It stands twice in the chain:
-// inside signing, so that the relay gets a signed answer, and outside of all.
+// recovery turns a panic into an internal error. It is in the chain twice: inside signing,
+// so that the relay gets a signed answer, and outside everything else.
 func (a *API) recovery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -19,7 +19,7 @@ func (a *API) recovery(next http.Handler) http.Handler {
 				return
 			}
 			if v == http.ErrAbortHandler {
-				panic(v) // net/http's own way to cut a connection
+				panic(v) // net/http closes the connection
 			}
 			a.Log.Error("panic", "component", "api", "request_id", requestIDOf(r), "err", fmt.Sprint(v), "stack", string(debug.Stack()))
 			a.fail(w, r, errPanic)

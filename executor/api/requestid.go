@@ -11,8 +11,8 @@ import (
 
 type requestIDKey struct{}
 
-// requestID names the request for logs and error bodies. The caller's own header
-// is ignored: it is not signed.
+// requestID gives the request an id for logs and error bodies. The caller's own header is
+// ignored because it is not signed.
 func (a *API) requestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.NewString()

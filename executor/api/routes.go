@@ -12,11 +12,11 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// handle is an endpoint: the value it returns is the JSON answer, an error goes
-// through errors.go.
+// handle is an endpoint. The value it returns is sent as JSON; its error is translated by
+// errors.go.
 type handle func(r *http.Request) (any, error)
 
-// routes are the endpoints for those who proved to hold the key.
+// routes are the endpoints for authenticated requests.
 func (a *API) routes() http.Handler {
 	mux := chi.NewRouter()
 	get := func(path string, h handle) { mux.Get(path, a.json(h)) }
@@ -48,20 +48,20 @@ func (a *API) routes() http.Handler {
 	post(contract.PathShutdown, a.shutdown)
 
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		a.fail(w, r, &refusal{Code: contract.CodeNotFound, Message: "no such path", Hint: "relay and executor may be of different versions"})
+		a.fail(w, r, &refusal{Code: contract.CodeNotFound, Message: "no such path", Hint: "Use a relay and an executor of the same release."})
 	})
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Join(allowed(mux, r.URL.EscapedPath()), ", "))
 		a.fail(w, r, &refusal{
 			Code: contract.CodeNotSupported, Status: http.StatusMethodNotAllowed,
 			Message: fmt.Sprintf("method %q is not allowed here", r.Method),
-			Hint:    "relay and executor may be of different versions",
+			Hint:    "Use a relay and an executor of the same release.",
 		})
 	})
 	return recordRoute(mux)
 }
 
-// allowed are the methods the path has.
+// allowed are the methods that the path supports.
 func allowed(mux chi.Router, path string) []string {
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
 	return slices.DeleteFunc(methods, func(m string) bool {
@@ -69,7 +69,7 @@ func allowed(mux chi.Router, path string) []string {
 	})
 }
 
-// json makes a handle an http.Handler.
+// json turns a handle into an http.Handler.
 func (a *API) json(h handle) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := h(r)
@@ -81,8 +81,8 @@ func (a *API) json(h handle) http.HandlerFunc {
 	}
 }
 
-// routeKey holds where routing puts the pattern it chose, for accessLog, which
-// stands outside of it.
+// routeKey is the context key of a pointer through which the router reports the matched
+// pattern to accessLog, which runs outside the router.
 type routeKey struct{}
 
 func withRoute(r *http.Request) (*http.Request, *string) {
@@ -90,8 +90,8 @@ func withRoute(r *http.Request) (*http.Request, *string) {
 	return r.WithContext(context.WithValue(r.Context(), routeKey{}, route)), route
 }
 
-// recordRoute leaves the matched pattern for accessLog. The pattern is logged and
-// not the path: an outsider writes the path.
+// recordRoute reports the matched pattern to accessLog. The pattern is logged instead of
+// the path because outsiders choose the path.
 func recordRoute(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rctx := chi.NewRouteContext()

@@ -2,9 +2,9 @@ package api
 
 import "colabrelay/shared/contract"
 
-// withSessionEnd is an execution's answer with how long the VM still lives, so that whoever
-// follows a run learns in time what to save. It is looked at last: a wait may have
-// been ended by the executor's own end.
+// withSessionEnd adds the remaining time of the VM's session to an execution, so that a
+// caller can save results in time. The remaining time is determined after the wait, because
+// the executor may have shut down while the caller waited.
 func (a *API) withSessionEnd(x contract.Execution, err error) (any, error) {
 	if err != nil {
 		return nil, err

@@ -9,12 +9,12 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// answer gathers a handler's whole answer: the signature covers status and body
-// and stands in front of both. Every answer of the contract is bounded.
+// answer collects a handler's whole answer, because the signature covers status and body
+// and is sent before them. Every answer of the contract is bounded.
 type answer struct {
 	header http.Header
 	status int
-	body   *bytes.Buffer // nil while nothing is written: a long poll holds no memory
+	body   *bytes.Buffer // nil until something is written, so that a long poll needs no memory
 }
 
 func (a *answer) Header() http.Header { return a.header }
@@ -31,7 +31,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.body.Write(p)
 }
 
-// grow makes room for n more bytes.
+// grow makes space for n more bytes.
 func (a *answer) grow(n int) {
 	if a.body == nil {
 		a.body = newBuffer(n)
@@ -46,8 +46,8 @@ func (a *answer) bytes() []byte {
 	return a.body.Bytes()
 }
 
-// answerSpace is n bytes for a handler to make its answer in. Written to w before
-// anything else is, it is not copied.
+// answerSpace returns n bytes in which a handler can prepare its answer. If the handler
+// writes them to w first, they are not copied.
 func answerSpace(w http.ResponseWriter, n int) []byte {
 	c, ok := w.(answerWriter)
 	if !ok {
@@ -65,8 +65,8 @@ type answerWriter struct {
 
 func (c answerWriter) Unwrap() http.ResponseWriter { return c.under }
 
-// sign answers with what next wrote, compressed where that helps, and signed as it
-// goes over the wire.
+// sign sends the answer of next, compressed if that helps. It signs the bytes as they are
+// sent.
 func (a *API) sign(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &answer{header: make(http.Header)}
@@ -75,7 +75,7 @@ func (a *API) sign(next http.Handler) http.Handler {
 		out.WriteHeader(http.StatusOK)
 		body := out.bytes()
 		if r.Method == http.MethodHead {
-			body = nil // net/http sends none, and the digest is over what is sent
+			body = nil // net/http sends no body, and the digest covers what is sent
 		}
 		if packed := compress(r, body); packed != nil {
 			defer recycle(packed)
@@ -83,7 +83,7 @@ func (a *API) sign(next http.Handler) http.Handler {
 			out.header.Set("Content-Encoding", "gzip")
 		}
 		out.header.Set("Content-Length", strconv.Itoa(len(body)))
-		out.header.Set("Cache-Control", "no-store, no-transform") // some tunnels recompress, which breaks the digest
+		out.header.Set("Cache-Control", "no-store, no-transform") // some tunnels compress answers again, which would break the digest
 		out.header.Set(contract.HeaderInstance, a.Instance.String())
 		if err := a.signer.SignResponse(out.header, r, out.status, body, a.clock.now()); err != nil {
 			a.Log.Error("signing an answer", "component", "api", "request_id", requestIDOf(r), "err", err)

@@ -6,19 +6,20 @@ import (
 	"colabrelay/shared/auth"
 )
 
-// slots bounds the requests that wait for something: most of them are for all, and as
-// many again are for callers that hold none, so that one with many keeps no other out.
+// slots limits the requests that wait for something. All callers share size slots. As many
+// more are reserved for callers that have none, so that a caller with many requests can't
+// keep others out.
 type slots struct {
 	size int
 
 	mu        sync.Mutex
 	total     int
-	perCaller map[auth.Caller]int // those that hold any
+	perCaller map[auth.Caller]int // without those that have none
 }
 
-func newSlots(most int) *slots { return &slots{size: most, perCaller: map[auth.Caller]int{}} }
+func newSlots(size int) *slots { return &slots{size: size, perCaller: map[auth.Caller]int{}} }
 
-// take gives a place, which done gives back; ok is false when there is none.
+// take takes a slot, which done releases. ok is false if none is free.
 func (p *slots) take(caller auth.Caller) (done func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,7 +38,7 @@ func (p *slots) take(caller auth.Caller) (done func(), ok bool) {
 	}, true
 }
 
-// inUse is how many places are held.
+// inUse is how many slots are taken.
 func (p *slots) inUse() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

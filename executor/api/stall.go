@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// bodyLimits is how slowly a body may move. One limit for the whole would cut a part of a
-// file on a slow line, which is no fault: six parts of 4 MiB at once over 1 Mbit/s
-// take over three minutes each.
+// bodyLimits is how slowly a body may be transferred. A short limit for the whole body
+// would cut parts of files on a slow connection: six parts of 4 MiB in parallel over
+// 1 Mbit/s take more than three minutes each.
 type bodyLimits struct {
-	stall time.Duration // between two pieces
-	total time.Duration // all of it: a peer that sends a byte now and then is cut in the end
+	stall time.Duration // for each piece
+	total time.Duration // for the whole body, so that a peer that sends a byte now and then is cut too
 }
 
-// stallTimeout is long, since a sender may be stopped while a slow line empties what
-// the system had taken from it.
+// stallTimeout is long because a sender may be blocked while a slow connection drains the
+// system's send buffer.
 const stallTimeout = time.Minute
 
-// next is the deadline of a piece that begins now, of a body that must end by end.
+// next is the deadline of a piece that starts now, in a body that must end by end.
 func (p bodyLimits) next(end time.Time) time.Time {
 	piece := time.Now().Add(p.stall)
 	if end.Before(piece) {
@@ -27,7 +27,7 @@ func (p bodyLimits) next(end time.Time) time.Time {
 	return piece
 }
 
-// stallReader reads a body from a connection, each piece within its deadline.
+// stallReader reads a body from a connection and gives each piece its own deadline.
 type stallReader struct {
 	body   io.Reader
 	conn   *http.ResponseController
@@ -36,16 +36,16 @@ type stallReader struct {
 }
 
 func (p *stallReader) Read(b []byte) (int, error) {
-	p.conn.SetReadDeadline(p.limits.next(p.end)) // what has no deadline needs none: it is no connection
+	p.conn.SetReadDeadline(p.limits.next(p.end)) // fails only in tests, where there is no connection
 	return p.body.Read(b)
 }
 
-// pieceBytes is how much of an answer has one deadline. At a sixth of 1 Mbit/s it is
-// gone within 13 s.
+// pieceBytes is how many bytes of an answer share one deadline. At a sixth of 1 Mbit/s
+// they are sent within 13 s.
 const pieceBytes = 256 << 10
 
-// send writes an answer's body. An error means that the caller is gone, or as good
-// as: nobody is left to tell.
+// send writes an answer's body. It ignores errors, because they mean that the caller has
+// disconnected.
 func (p bodyLimits) send(w http.ResponseWriter, status int, body []byte) {
 	conn := http.NewResponseController(w)
 	end := time.Now().Add(p.total)

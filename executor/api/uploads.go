@@ -12,7 +12,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// startUpload begins an upload, or finds the one that the same call began.
+// startUpload starts an upload, or resumes the one that an equal request started.
 func (a *API) startUpload(r *http.Request) (any, error) {
 	var s contract.UploadStart
 	if err := decode(r, &s); err != nil {
@@ -21,8 +21,8 @@ func (a *API) startUpload(r *http.Request) (any, error) {
 	return a.Uploads.Start(s)
 }
 
-// putPart takes a part of a file in. What came of one that was cut is kept too, for
-// the whole file's digest to judge; its answer reaches nobody.
+// putPart stores a part of a file. The beginning of a part that was cut is stored too, as
+// unverified bytes, which the digest of the whole file will verify; nobody reads its answer.
 func (a *API) putPart(r *http.Request) (any, error) {
 	id, err := uploadID(r)
 	if err != nil {
@@ -42,11 +42,11 @@ func (a *API) putPart(r *http.Request) (any, error) {
 
 func (a *API) upload(r *http.Request) (any, error) { return a.pollUpload(r, a.Uploads.Get) }
 
-// commitUpload puts a whole file in its place, or says how far its check is once
-// wait_seconds are over.
+// commitUpload gives a complete file its name. If the file is not verified after
+// wait_seconds, it reports the progress.
 func (a *API) commitUpload(r *http.Request) (any, error) { return a.pollUpload(r, a.Uploads.Commit) }
 
-// pollUpload asks about one upload by long poll.
+// pollUpload answers a long poll about one upload.
 func (a *API) pollUpload(r *http.Request, ask func(ctx context.Context, id string, wait time.Duration) (contract.Upload, error)) (any, error) {
 	id, err := uploadID(r)
 	if err != nil {

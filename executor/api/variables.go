@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// idleKernelTimeout bounds work inside an idle kernel: a __del__ that never returns
-	// must not hold the queue for ever.
+	// idleKernelTimeout limits work in an idle kernel, because a __del__ that never returns
+	// must not block the queue for ever.
 	idleKernelTimeout = 60 * time.Second
 	maxNameLen        = 1000 // bytes of a variable's name
 )
 
-// onIdleKernel runs f on the idle kernel; kernel_busy at once when a run has it.
+// onIdleKernel runs f on the idle kernel. It fails with kernel_busy, without waiting, while
+// code runs.
 func (a *API) onIdleKernel(ctx context.Context, f func(ctx context.Context, life *kernel.Kernel) error) error {
 	ctx, cancel := context.WithTimeout(ctx, idleKernelTimeout)
 	defer cancel()
@@ -50,20 +51,20 @@ func (a *API) inspect(r *http.Request) (any, error) {
 }
 
 var errOtherKernel = &refusal{
-	Code: contract.CodeConflict, Message: "the kernel that was meant is gone; nothing was deleted in the current one",
-	Hint: "its variables went with it; ask for the kernel again before you clean up the current one",
+	Code: contract.CodeConflict, Message: "the kernel named in the request no longer exists; nothing was deleted in the current kernel",
+	Hint: "Its variables are gone too. Read the kernel's status before you clean up the current kernel.",
 }
 
-// cleanup goes on when the caller goes away, so that the kernel is not given to the
-// next run while it is still deleting.
+// cleanup continues if the caller disconnects, so that the next run does not get the
+// kernel while variables are still being deleted.
 func (a *API) cleanup(r *http.Request) (any, error) {
-	var meant contract.KernelRef
-	if err := decode(r, &meant); err != nil {
+	var intended contract.KernelRef
+	if err := decode(r, &intended); err != nil {
 		return nil, err
 	}
 	var out contract.Cleanup
 	err := a.onIdleKernel(context.WithoutCancel(r.Context()), func(ctx context.Context, life *kernel.Kernel) error {
-		if life.ID != meant.KernelID {
+		if life.ID != intended.KernelID {
 			return errOtherKernel
 		}
 		before, err := probe.Memory()

@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// compareFor is how long a comparison goes on before it answers what it has: files
-	// on a mounted Drive are read over the network.
-	compareFor = 5 * time.Second
-	// maxSame is how many numbered names are looked at for the same file.
-	maxSame = 20
+	// manyFilesTime is how long a request about many files takes before it returns a
+	// partial answer: files on a mounted Drive are read over the network.
+	manyFilesTime = 5 * time.Second
+	// maxNumbered is how many numbered names are searched for the same content.
+	maxNumbered = 20
 )
 
-// Compare says which files of m are there, of its first ones at least. A file whose
-// etag still holds is not read.
+// Compare reports which of the first files of m exist, at least of one. Files whose etag
+// is unchanged are not read.
 func (d *Digests) Compare(ctx context.Context, m contract.Manifest) (contract.Comparison, error) {
 	if len(m.Files) > contract.MaxManifestFiles {
-		return contract.Comparison{}, fmt.Errorf("comparing: %w: %d files; %d are the most", ErrTooMany, len(m.Files), contract.MaxManifestFiles)
+		return contract.Comparison{}, fmt.Errorf("comparing files: %w: %d, at most %d", ErrTooMany, len(m.Files), contract.MaxManifestFiles)
 	}
 	if _, err := d.roots.Absolute(m.Path); err != nil {
 		return contract.Comparison{}, err
 	}
 	out := contract.Comparison{Files: make([]contract.Compared, 0, len(m.Files))}
-	v := visit{roots: d.roots}
-	defer v.leave()
-	end := time.Now().Add(compareFor)
+	v := inspector{roots: d.roots}
+	defer v.close()
+	end := time.Now().Add(manyFilesTime)
 	for i, f := range m.Files {
 		if err := ctx.Err(); err != nil {
 			return contract.Comparison{}, err
@@ -46,11 +46,11 @@ func (d *Digests) Compare(ctx context.Context, m contract.Manifest) (contract.Co
 	return out, nil
 }
 
-// compare is Compare of one file. What can't be looked at is absent: putting it there
-// gives the reason.
-func (d *Digests) compare(ctx context.Context, v *visit, m contract.Manifest, f contract.ManifestFile) contract.Compared {
+// compare is Compare for one file. A file that can't be inspected is absent: an upload of it
+// will report the reason.
+func (d *Digests) compare(ctx context.Context, v *inspector, m contract.Manifest, f contract.ManifestFile) contract.Compared {
 	at := m.Path + "/" + f.Name
-	for n := range maxSame {
+	for n := range maxNumbered {
 		name := numberedPath(at, n)
 		info, err := v.lstat(name)
 		if err != nil {
@@ -68,7 +68,7 @@ func (d *Digests) compare(ctx context.Context, v *visit, m contract.Manifest, f 
 	return contract.Compared{State: contract.StateAbsent}
 }
 
-// numberedPath is numbered of the last name of an escaped path.
+// numberedPath is an escaped path with Numbered applied to its last name.
 func numberedPath(escaped string, n int) string {
 	if n == 0 {
 		return escaped
@@ -77,7 +77,7 @@ func numberedPath(escaped string, n int) string {
 	return dir + contract.EscapeName(Numbered(contract.UnescapeName(name), n))
 }
 
-// same says whether the file at name, which has f's size, is f.
+// same compares the file at name, which has the size of f, with f.
 func (d *Digests) same(ctx context.Context, name string, info fs.FileInfo, f contract.ManifestFile) contract.Compared {
 	shown, err := d.roots.Absolute(name)
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *Digests) same(ctx context.Context, name string, info fs.FileInfo, f con
 	if f.SHA256 == "" {
 		return contract.Compared{State: contract.StateUnknown}
 	}
-	sum, tag, err := d.sumNow(ctx, name)
+	sum, tag, err := d.sumIfReady(ctx, name)
 	switch {
 	case err != nil:
 		return contract.Compared{State: contract.StateUnknown}
@@ -101,12 +101,12 @@ func (d *Digests) same(ctx context.Context, name string, info fs.FileInfo, f con
 	return same
 }
 
-// errHashing is a digest that is not known yet.
+// errHashing means that a digest is still being computed.
 var errHashing = errors.New("being hashed")
 
-// sumNow is the digest of a file and its etag. A big file's is known only once it was
-// hashed in the background, which this begins.
-func (d *Digests) sumNow(ctx context.Context, path string) (sum, etag string, err error) {
+// sumIfReady is the digest of a file, and its etag. For a large file it starts hashing in
+// the background, and fails with errHashing until that has ended.
+func (d *Digests) sumIfReady(ctx context.Context, path string) (sum, etag string, err error) {
 	o, err := d.roots.open(path)
 	if err != nil {
 		return "", "", err
@@ -124,36 +124,36 @@ func (d *Digests) sumNow(ctx context.Context, path string) (sum, etag string, er
 	}
 }
 
-// visit looks at many files, mostly of the same folder, which is opened once.
-type visit struct {
+// inspector inspects many files. It opens a folder once for all consecutive files in it.
+type inspector struct {
 	roots *Roots
-	path  string // the folder, as asked for
-	at    place
-	dir   *os.Root // nil where err says why
+	path  string // the folder, as requested
+	at    location
+	dir   *os.Root // nil if err is set
 	err   error
 }
 
-func (v *visit) leave() {
+func (v *inspector) close() {
 	if v.dir != nil {
 		v.dir.Close()
 		v.dir = nil
 	}
 }
 
-// enter makes the folder at path, absolute and not escaped, the one that is visited.
-func (v *visit) enter(path string) {
+// enter opens the folder at path, which is absolute and not escaped.
+func (v *inspector) enter(path string) {
 	if path == v.path {
 		return
 	}
-	v.leave()
+	v.close()
 	v.path = path
 	if v.at, v.err = v.roots.follow(path); v.err == nil {
 		v.dir, v.err = v.at.openDir()
 	}
 }
 
-// lstat is what the file at path is, links followed.
-func (v *visit) lstat(path string) (fs.FileInfo, error) {
+// lstat describes the file at path. It follows links.
+func (v *inspector) lstat(path string) (fs.FileInfo, error) {
 	abs, err := v.roots.Absolute(path)
 	if err != nil {
 		return nil, err

@@ -7,29 +7,28 @@ import (
 	"syscall"
 )
 
-// Errors of this package; each comes wrapped with the path it is about.
+// Errors of this package. They are wrapped with the path that they are about.
 var (
 	ErrBadPath   = errors.New("not a usable path")
 	ErrForbidden = errors.New("path outside the allowed folders")
 	ErrNotFound  = errors.New("no such file or folder")
 	ErrNotDir    = errors.New("not a folder")
 	ErrIsDir     = errors.New("a folder, not a file")
-	// ErrNotRegular is a device, FIFO or socket: opening one may hang or do anything.
-	// So is a file of /proc or /sys: it tells no true size.
+	// ErrNotRegular is a device, FIFO or socket, because opening one may hang or have side
+	// effects. It is also a file of /proc or /sys, whose reported size is wrong.
 	ErrNotRegular = errors.New("neither a file nor a folder")
-	ErrChanged    = errors.New("the file changed meanwhile")
-	ErrBadRange   = errors.New("not a range of this file")
-	// ErrTooLarge is a file that does not belong in a batch.
-	ErrTooLarge = errors.New("too large to be read with others")
+	ErrChanged    = errors.New("the file changed")
+	ErrBadRange   = errors.New("range outside the file")
+	// ErrTooLarge is a file that is too large for a batch.
+	ErrTooLarge = errors.New("too large to be read in a batch")
 	// ErrTooMany is a request about more files than one request may name.
 	ErrTooMany  = errors.New("too many files in one request")
 	ErrDiskFull = errors.New("the disk is full")
-	// ErrBusy means that a bound on work at once is reached; it passes.
-	ErrBusy = errors.New("too much under way")
+	// ErrBusy means that a limit on concurrent work is reached. The same call may succeed later.
+	ErrBusy = errors.New("too many requests in progress")
 )
 
-// Classify turns the system's error into one of this package's, with the same
-// words whatever the system calls it.
+// Classify turns a system's error into one of this package.
 func Classify(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -45,13 +44,13 @@ func Classify(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: permission denied", ErrForbidden)
 	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w: it is read-only", ErrForbidden)
+		return fmt.Errorf("%w: the file system is read-only", ErrForbidden)
 	}
 	return err
 }
 
-// WriteError turns the error of a write into one of this package's. EFBIG is a
-// filesystem, or a limit of the process, that can't hold a file this long.
+// WriteError turns the error of a write into one of this package. EFBIG means that the file
+// system, or a limit of the process, does not allow a file of this length.
 func WriteError(err error) error {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
 		if errors.Is(err, full) {

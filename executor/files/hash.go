@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	maxHashing = 2       // files hashed at once: Colab's VM has two cores
-	hashBuffer = 1 << 20 // bytes read at once; ctx is looked at in between
+	maxHashing = 2       // files hashed at the same time: Colab's VM has two cores
+	hashBuffer = 1 << 20 // bytes of one read; ctx is checked between reads
 )
 
-// Hash is a SHA-256 being computed, and how far it is.
+// Hash is the computation of a SHA-256, and its progress.
 type Hash struct {
 	total int64 // bytes to read
 	done  atomic.Int64
@@ -82,10 +82,11 @@ func HashEach[T any](ctx context.Context, queue <-chan T, hash func(context.Cont
 	workers.Wait()
 }
 
-// Await reports whether ended is closed, at the latest after wait or when ctx ends.
+// Await waits until ended is closed, wait has passed or ctx ends. It reports whether ended
+// is closed.
 func Await(ctx context.Context, ended <-chan struct{}, wait time.Duration) bool {
 	select {
-	case <-ended:
+	case <-ended: // also if wait is 0
 		return true
 	default:
 	}

@@ -15,17 +15,18 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// listBatch is how many entries are read from a folder at once; ctx is looked at
-// between batches.
+// listBatch is how many entries are read from a folder in one call. ctx is checked between
+// the calls.
 const listBatch = 1024
 
-// List is the folder at path, sorted by name: the names after the one given, at
-// most contract.MaxListFiles; the counts are of all. An empty path means the
-// workdir. A link counts as what it leads to, or as special when that is not served.
+// List returns a page of the folder at path: at most contract.MaxListFiles entries, sorted
+// by name, whose names come after the given one. The counts cover the whole folder. An
+// empty path means the workdir. A link is listed as its target, or as special if the target
+// is not served.
 //
-// Pages of one folder that follow each other come from one reading of it, see
-// snapshots. Names that are there throughout appear exactly once; those that come or go
-// meanwhile may appear or not.
+// Consecutive pages of a folder come from one reading of it; see snapshots. Entries that
+// exist throughout appear exactly once. Entries that are created or deleted between pages
+// may or may not appear.
 func (r *Roots) List(ctx context.Context, path, after string) (contract.Files, error) {
 	p, err := r.resolve(path)
 	if err != nil {
@@ -49,20 +50,20 @@ func (r *Roots) List(ctx context.Context, path, after string) (contract.Files, e
 // listing is one page of a folder.
 type listing struct {
 	roots *Roots
-	at    place
-	shown string // the folder as the caller knows it, links included
-	after string // the last name of the page before this one, as it was answered
+	at    location
+	shown string // the folder's absolute path as requested, with links
+	after string // the last name of the previous page, escaped
 
-	dir *os.Root
-	way []string // real paths of shown and of the folders above it, once asked for
+	dir       *os.Root
+	ancestors []string // real paths of shown and of its parents; see isLoop
 	snapshot
-	partial bool // entries are the first ones past after: all of them were too many
-	rest    int  // entries past after
+	partial bool // entries are only the first ones after after, because the folder is too large
+	rest    int  // number of entries after after
 }
 
 type entry struct {
 	name  string
-	shown string // name escaped: the order of pages is by what the caller sees
+	shown string // the escaped name, by which pages are sorted
 	isDir bool
 	loop  bool
 }
@@ -75,7 +76,7 @@ func (l *listing) run(ctx context.Context) (contract.Files, error) {
 	defer l.dir.Close()
 	key, known := snapshotKey(l.at, l.shown), false
 	if l.after != "" {
-		l.snapshot, known = l.roots.snapshots.take(key)
+		l.snapshot, known = l.roots.snapshots.get(key)
 	}
 	if !known {
 		if err := l.read(ctx); err != nil {
@@ -124,7 +125,7 @@ func (l *listing) add(d fs.DirEntry) {
 	if d.Type()&fs.ModeSymlink != 0 {
 		to, err := l.roots.follow(path)
 		e.isDir = err == nil && to.info.IsDir()
-		e.loop = e.isDir && l.passed(to)
+		e.loop = e.isDir && l.isLoop(to)
 	}
 	if e.isDir {
 		l.dirs++
@@ -147,20 +148,21 @@ func (l *listing) add(d fs.DirEntry) {
 	}
 }
 
-// passed reports whether the way to the listed folder leads through to, links on it
-// followed: a link of b to a, found as a/b, leads back as well.
-func (l *listing) passed(to place) bool {
-	if l.way == nil {
+// isLoop reports whether a link to the folder to leads back to the listed folder. It takes
+// the links of the requested path into account: if a/x is a link to b, then a link b/y to a
+// is a loop when the folder is listed as a/x.
+func (l *listing) isLoop(to location) bool {
+	if l.ancestors == nil {
 		for at := l.shown; ; at = filepath.Dir(at) {
 			if p, err := l.roots.follow(at); err == nil {
-				l.way = append(l.way, p.path())
+				l.ancestors = append(l.ancestors, p.path())
 			}
 			if at == "/" {
 				break
 			}
 		}
 	}
-	return slices.ContainsFunc(l.way, func(at string) bool { return within(to.path(), at) })
+	return slices.ContainsFunc(l.ancestors, func(at string) bool { return within(to.path(), at) })
 }
 
 func (l *listing) sort() {
@@ -174,7 +176,7 @@ func (l *listing) cut() {
 	l.entries = l.entries[:min(len(l.entries), contract.MaxListFiles)]
 }
 
-// page is the entries to answer with.
+// page is the entries of this page.
 func (l *listing) page() []entry {
 	from, found := slices.BinarySearchFunc(l.entries, l.after, func(e entry, after string) int { return strings.Compare(e.shown, after) })
 	if found {
@@ -187,8 +189,8 @@ func (l *listing) page() []entry {
 	return page[:min(len(page), contract.MaxListFiles)]
 }
 
-// answer looks up size and time of a page. An entry that has gone since the folder was
-// read is left out and not counted.
+// answer adds the sizes and times of a page. Entries that were deleted since the folder was
+// read are omitted and not counted.
 func (l *listing) answer(page []entry) contract.Files {
 	out := contract.Files{Path: contract.EscapeName(l.shown), Files: make([]contract.File, 0, len(page))}
 	for _, e := range page {
@@ -206,8 +208,8 @@ func (l *listing) answer(page []entry) contract.Files {
 	return out
 }
 
-// file is one entry as it is answered, by lstat alone: opening a FIFO would hang
-// and opening a device may do anything.
+// file describes one entry. It uses only lstat, because opening a FIFO would hang and opening
+// a device may have side effects.
 func (l *listing) file(e entry) (contract.File, bool) {
 	out := contract.File{
 		Name:  e.shown,

@@ -2,11 +2,11 @@ package files
 
 import "strings"
 
-// PartSuffix ends the hidden names under which uploads arrive.
+// PartSuffix ends the names of the hidden files that uploads are received in.
 const PartSuffix = ".colab-part"
 
-// IsPart reports whether a name is kept for files that are being uploaded. They
-// are neither shown nor served: a copy of a folder would get holes for content.
+// IsPart reports whether a name is reserved for files that are being uploaded. They are
+// neither listed nor served, because a copy of one would have holes.
 func IsPart(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, PartSuffix)
 }

@@ -13,10 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDir opens the folder at p. It goes down folder by folder and follows no
-// link: one swapped in since resolve could lead to the state dir, which os.Root
-// alone would allow.
-func (p place) openDir() (*os.Root, error) {
+// openDir opens the folder at p. It goes down folder by folder and follows no link: a link
+// swapped in since resolve could lead to the state dir, which os.Root alone would allow.
+func (p location) openDir() (*os.Root, error) {
 	dir, err := p.root.open()
 	if err != nil {
 		return nil, Classify(err)
@@ -32,11 +31,11 @@ func (p place) openDir() (*os.Root, error) {
 	return dir, nil
 }
 
-// enter opens a folder of dir that is no link.
+// enter opens a folder in dir. It does not follow a link.
 func enter(dir *os.Root, name string) (*os.Root, error) {
 	below, err := dir.OpenRoot(name)
 	if err != nil {
-		return nil, refused(dir, name, err)
+		return nil, openError(dir, name, err)
 	}
 	seen, err := dir.Lstat(name)
 	if err == nil {
@@ -52,23 +51,23 @@ func enter(dir *os.Root, name string) (*os.Root, error) {
 	return below, nil
 }
 
-// holder is the folder that holds p, and p's name in it.
-func (p place) holder() (place, string) {
-	return place{root: p.root, rel: filepath.Dir(p.rel)}, filepath.Base(p.rel)
+// parent is the folder that contains p, and p's name in it.
+func (p location) parent() (location, string) {
+	return location{root: p.root, rel: filepath.Dir(p.rel)}, filepath.Base(p.rel)
 }
 
-// openFile opens the regular file at p for reading. What was looked at is what is
-// opened: another file swapped in since is ErrChanged, and a FIFO swapped in does
-// not hang.
-func (p place) openFile() (*os.File, error) {
+// openFile opens the regular file at p for reading. It opens the very file that resolve
+// found: it fails with ErrChanged if another one was swapped in, and a FIFO does not make
+// it hang.
+func (p location) openFile() (*os.File, error) {
 	if p.info.IsDir() {
 		return nil, ErrIsDir
 	}
 	if !p.info.Mode().IsRegular() {
 		return nil, ErrNotRegular
 	}
-	above, name := p.holder()
-	dir, err := above.openDir()
+	folder, name := p.parent()
+	dir, err := folder.openDir()
 	if err != nil {
 		return nil, err
 	}
@@ -81,16 +80,16 @@ func (p place) openFile() (*os.File, error) {
 		f.Close()
 		return nil, ErrChanged
 	}
-	if isMadeUp(f) {
+	if isGenerated(f) {
 		f.Close()
 		return nil, ErrNotRegular
 	}
 	return f, nil
 }
 
-// madeUp are the filesystems whose files the kernel writes while they are read. Most
-// tell 0 bytes, so that a copy would be empty and look whole.
-var madeUp = []int64{
+// generated are the file systems whose files the Linux kernel generates on reading. Most of
+// these files report 0 bytes, so a copy would be empty and look complete.
+var generated = []int64{
 	0x9fa0,     // proc
 	0x62656572, // sysfs
 	0x27e0eb,   // cgroup
@@ -100,30 +99,30 @@ var madeUp = []int64{
 	0x73636673, // securityfs
 }
 
-// isMadeUp reports whether f is such a file. Those take no blocks; other files are
-// spared the question, which Drive would answer over the network.
-func isMadeUp(f *os.File) bool {
+// isGenerated reports whether f is such a file. They occupy no blocks. For other files the
+// file system is not queried, because Drive would answer over the network.
+func isGenerated(f *os.File) bool {
 	var st unix.Stat_t
 	var on unix.Statfs_t
 	if unix.Fstat(int(f.Fd()), &st) != nil || st.Blocks > 0 || unix.Fstatfs(int(f.Fd()), &on) != nil {
 		return false
 	}
-	return slices.Contains(madeUp, int64(on.Type))
+	return slices.Contains(generated, int64(on.Type))
 }
 
-// OpenRegular opens a regular file of dir, never through a link, and without
-// waiting for the other end of a FIFO.
+// OpenRegular opens a regular file in dir. It follows no link and does not wait for the
+// other end of a FIFO.
 func OpenRegular(dir *os.Root, name string, flag int) (*os.File, error) {
 	f, err := dir.OpenFile(name, flag|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, refused(dir, name, err)
+		return nil, openError(dir, name, err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = ErrNotRegular
 	}
 	if seen, lstatErr := dir.Lstat(name); err == nil && (lstatErr != nil || !os.SameFile(seen, info)) {
-		err = ErrChanged // os.Root follows a link that stays inside it
+		err = ErrChanged // os.Root follows links that stay inside it
 	}
 	if err != nil {
 		f.Close()
@@ -132,17 +131,17 @@ func OpenRegular(dir *os.Root, name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// refused is why name, which was no link, could not be opened. os.Root has no
-// error to match for a link that leads out of it.
-func refused(dir *os.Root, name string, err error) error {
+// openError is the error for a name that could not be opened and that was not a link
+// before. os.Root has no error to match for a link that leads out of it.
+func openError(dir *os.Root, name string, err error) error {
 	if info, lstatErr := dir.Lstat(name); lstatErr == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return ErrChanged
 	}
 	return Classify(err)
 }
 
-// Version is which bytes a file holds, as far as the system tells: any write
-// changes a time, a replaced file has another inode.
+// Version identifies the content of a file: any write changes one of its times, and a
+// replaced file has another inode.
 type Version struct {
 	ETag     string
 	Size     int64
@@ -150,10 +149,11 @@ type Version struct {
 	Changed  time.Time // the last change of bytes or attributes
 }
 
+// VersionOf is the version of an open file.
 func VersionOf(f *os.File) (Version, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return Version{}, fmt.Errorf("looking at the file: %w", err)
+		return Version{}, fmt.Errorf("reading the file's status: %w", err)
 	}
 	return Version{
 		ETag:     etag(uint64(st.Dev), st.Ino, st.Size, [2]int64{st.Mtim.Nano(), st.Ctim.Nano()}),
@@ -163,12 +163,12 @@ func VersionOf(f *os.File) (Version, error) {
 	}, nil
 }
 
-// etag names certain bytes by where they are and by both of the file's times.
+// etag identifies the content of a file by its inode, its size and both of its times.
 func etag(device, inode uint64, size int64, times [2]int64) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", device, inode, size, times[0], times[1])
 }
 
-// etagOf is the etag of a file that was looked at and not opened.
+// etagOf is the etag of a file that is not open.
 func etagOf(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -177,7 +177,7 @@ func etagOf(info fs.FileInfo) string {
 	return etag(uint64(st.Dev), st.Ino, st.Size, times(st))
 }
 
-// Unchanged reports whether f still is what it was.
+// Unchanged fails with ErrChanged if f has another version now.
 func (v Version) Unchanged(f *os.File) error {
 	now, err := VersionOf(f)
 	if err == nil && now.ETag != v.ETag {

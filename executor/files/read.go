@@ -10,18 +10,18 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// maxOpens is how often a file that is replaced while it is being opened is tried.
+// maxOpens is how often open tries again if the file is replaced while it is opened.
 const maxOpens = 3
 
-// opened is a regular file open for reading, and what it was then.
+// opened is a regular file open for reading, and its version at that time.
 type opened struct {
 	*os.File
 	Version
 	real string // where it is, without links
 }
 
-// Stat is the file or folder at path, links followed, without its digest. What is
-// neither is ErrNotRegular.
+// Stat describes the file or folder at path, without its digest. It follows links, and
+// fails with ErrNotRegular for anything else.
 func (r *Roots) Stat(path string) (contract.FileStat, error) {
 	out, o, err := r.stat(path)
 	if o != nil {
@@ -30,7 +30,7 @@ func (r *Roots) Stat(path string) (contract.FileStat, error) {
 	return out, err
 }
 
-// stat is Stat that leaves a file open; nil for a folder.
+// stat is Stat, and leaves a file open. The file is nil for a folder.
 func (r *Roots) stat(path string) (contract.FileStat, *opened, error) {
 	var out contract.FileStat
 	shown, err := r.Absolute(path)
@@ -58,7 +58,7 @@ func (r *Roots) stat(path string) (contract.FileStat, *opened, error) {
 func (r *Roots) open(path string) (*opened, error) {
 	var err error
 	for range maxOpens {
-		var p place
+		var p location
 		if p, err = r.resolve(path); err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (r *Roots) open(path string) (*opened, error) {
 	return nil, fmt.Errorf("path %q: %w", path, err)
 }
 
-func (p place) open() (*opened, error) {
+func (p location) open() (*opened, error) {
 	f, err := p.openFile()
 	if err != nil {
 		return nil, err
@@ -86,9 +86,9 @@ func (p place) open() (*opened, error) {
 	return &opened{File: f, Version: v, real: p.path()}, nil
 }
 
-// Read fills buf from offset on and returns how many bytes that were: fewer than
-// len(buf) only at the end of the file. A non-empty etag must be the file's, and
-// the file must be the same before and after, else ErrChanged.
+// Read reads into buf from offset and returns the number of bytes, which is less than
+// len(buf) only at the end of the file. It fails with ErrChanged if etag is not empty and
+// not the etag of the file, or if the file changes while it is read.
 func (r *Roots) Read(path, etag string, offset int64, buf []byte) (int, error) {
 	f, err := r.open(path)
 	if err != nil {
@@ -107,7 +107,7 @@ func (o *opened) read(etag string, offset int64, buf []byte) (int, error) {
 		return 0, ErrChanged
 	}
 	if offset < 0 || offset > o.Size {
-		return 0, fmt.Errorf("%w: offset %d of %d bytes", ErrBadRange, offset, o.Size)
+		return 0, fmt.Errorf("%w: offset %d, size %d", ErrBadRange, offset, o.Size)
 	}
 	n, err := o.ReadAt(buf[:min(int64(len(buf)), o.Size-offset)], offset)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -8,24 +8,25 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Whole is one file of many that were read at once.
-type Whole struct {
+// Content describes one file of many that were read, or why it could not be read.
+type Content struct {
 	Size     int64
 	ETag     string
 	Modified time.Time
 	Err      error
 }
 
-// ReadMany reads whole small files, one after the other, until all together would pass
-// contract.MaxBatchRead or that took long: the first of paths, at least one. Each is
-// read as Read does it, and fails alone, without any bytes.
-func (r *Roots) ReadMany(ctx context.Context, paths []string) ([]byte, []Whole, error) {
+// ReadMany reads small files, each as Read does, and returns their bytes one after the
+// other. It reads at least one of paths, and stops when the bytes would exceed
+// contract.MaxBatchRead or when it takes too long. A file that can't be read has an error
+// and no bytes, and does not affect the others.
+func (r *Roots) ReadMany(ctx context.Context, paths []string) ([]byte, []Content, error) {
 	if len(paths) > contract.MaxBatchFiles {
-		return nil, nil, fmt.Errorf("reading: %w: %d files; %d are the most", ErrTooMany, len(paths), contract.MaxBatchFiles)
+		return nil, nil, fmt.Errorf("reading files: %w: %d, at most %d", ErrTooMany, len(paths), contract.MaxBatchFiles)
 	}
 	var bytes []byte
-	out := make([]Whole, 0, len(paths))
-	end := time.Now().Add(compareFor)
+	out := make([]Content, 0, len(paths))
+	end := time.Now().Add(manyFilesTime)
 	for i, path := range paths {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
@@ -42,16 +43,16 @@ func (r *Roots) ReadMany(ctx context.Context, paths []string) ([]byte, []Whole, 
 	return bytes, out, nil
 }
 
-// readWhole adds a file's bytes to those before it.
-func (r *Roots) readWhole(path string, before []byte) ([]byte, Whole) {
+// readWhole appends the bytes of a file to before.
+func (r *Roots) readWhole(path string, before []byte) ([]byte, Content) {
 	o, err := r.open(path)
 	if err != nil {
-		return before, Whole{Err: err}
+		return before, Content{Err: err}
 	}
 	defer o.Close()
-	one := Whole{Size: o.Size, ETag: o.ETag, Modified: o.Modified}
+	one := Content{Size: o.Size, ETag: o.ETag, Modified: o.Modified}
 	if o.Size > contract.MaxBatchFile {
-		return before, Whole{Err: fmt.Errorf("path %q: %w", path, ErrTooLarge)}
+		return before, Content{Err: fmt.Errorf("path %q: %w", path, ErrTooLarge)}
 	}
 	longer := append(before, make([]byte, o.Size)...)
 	n, err := o.read("", 0, longer[len(before):])
@@ -59,7 +60,7 @@ func (r *Roots) readWhole(path string, before []byte) ([]byte, Whole) {
 		err = ErrChanged
 	}
 	if err != nil {
-		return before, Whole{Err: fmt.Errorf("path %q: %w", path, err)}
+		return before, Content{Err: fmt.Errorf("path %q: %w", path, err)}
 	}
 	return longer, one
 }

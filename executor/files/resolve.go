@@ -12,56 +12,56 @@ import (
 )
 
 const (
-	maxPath  = 4096 // bytes of a path asked for: Linux's PATH_MAX
-	maxLinks = 40   // links followed in one path: Linux's own bound
+	maxPath  = 4096 // bytes of a requested path: Linux's PATH_MAX
+	maxLinks = 40   // links followed in one path: Linux's own limit
 )
 
-// place is where a path leads: a root and a path inside it without links. The
-// root itself is rel ".".
-type place struct {
+// location is where a path leads: a root, and a path inside it that contains no links. The
+// root itself is ".".
+type location struct {
 	root root
 	rel  string
-	info fs.FileInfo // of the place itself, never of a link
+	info fs.FileInfo // of the file or folder itself, never of a link
 }
 
-// path is the place's real path.
-func (p place) path() string { return filepath.Join(p.root.real, p.rel) }
+// path is the real path.
+func (p location) path() string { return filepath.Join(p.root.real, p.rel) }
 
-// resolve follows path link by link. Every step must lie inside a root, or on the
-// way down to one; an absolute link target begins again from the top, because
-// Drive's shortcuts are absolute. It opens nothing that path names.
-func (r *Roots) resolve(path string) (place, error) {
+// resolve follows path link by link. Every step must be inside a root or on the way down
+// to one. An absolute link target is followed from the top, because Drive's shortcuts are
+// absolute. resolve does not open the file that path names.
+func (r *Roots) resolve(path string) (location, error) {
 	abs, err := r.Absolute(path)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	p, err := r.follow(abs)
 	if err != nil {
-		return place{}, fmt.Errorf("path %q: %w", path, err)
+		return location{}, fmt.Errorf("path %q: %w", path, err)
 	}
 	return p, nil
 }
 
 // follow is resolve for a path that is absolute, clean and not escaped.
-func (r *Roots) follow(abs string) (place, error) {
+func (r *Roots) follow(abs string) (location, error) {
 	w := walk{roots: r, at: "/"}
 	w.push(abs)
 	if err := w.run(); err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	return w.end()
 }
 
-// Absolute is path, escaped as the contract has it, made Absolute and clean, with
-// its bytes as they are on disk. Any ".." segment is refused: after a
-// link it would mean two different folders, one by text and one on disk.
+// Absolute makes a path of the contract absolute and clean, and unescapes it to its bytes
+// on disk. It refuses "..", because after a link that would mean one folder by its text
+// and another one on disk.
 func (r *Roots) Absolute(path string) (string, error) {
 	if len(path) > maxPath {
 		return "", fmt.Errorf("%w: longer than %d bytes", ErrBadPath, maxPath)
 	}
 	path = contract.UnescapeName(path)
 	if strings.ContainsRune(path, 0) {
-		return "", fmt.Errorf("path %q: %w: holds a NUL byte", path, ErrBadPath)
+		return "", fmt.Errorf("path %q: %w: it contains a NUL byte", path, ErrBadPath)
 	}
 	for seg := range strings.SplitSeq(path, "/") {
 		if seg == ".." {
@@ -78,7 +78,7 @@ func (r *Roots) Absolute(path string) (string, error) {
 	return path, nil
 }
 
-// containing is the innermost root that holds path, which is free of links.
+// containing is the innermost root that contains path, which must be free of links.
 func (r *Roots) containing(path string) (root, bool) {
 	var best root
 	found := false
@@ -90,8 +90,8 @@ func (r *Roots) containing(path string) (root, bool) {
 	return best, found
 }
 
-// above reports whether path leads down to a root. Such a folder is no link, as
-// real paths hold none, and is passed but never shown.
+// above reports whether path leads down to a root. Such a folder is never a link, because
+// real paths contain none. It may be walked through but is never shown.
 func (r *Roots) above(path string) bool {
 	for _, rt := range r.roots {
 		if within(path, rt.real) {
@@ -111,18 +111,18 @@ func (r *Roots) real(path string) string {
 	return path
 }
 
-// walk is a path being followed: at is free of links, pending is still to come.
+// walk follows a path: at is the part that is done and free of links, pending is the rest.
 type walk struct {
 	roots   *Roots
 	at      string
 	pending []string
 	links   int
 
-	create  bool // what is missing is to be made
-	missing bool // at does not exist, so nothing below it does
+	create  bool // missing folders are to be created
+	missing bool // at does not exist
 }
 
-// push puts a path or link target in front of what is pending.
+// push puts a path or link target in front of the pending segments.
 func (w *walk) push(target string) {
 	if strings.HasPrefix(target, "/") {
 		w.at = "/"
@@ -151,7 +151,7 @@ func (w *walk) run() error {
 	return nil
 }
 
-// step goes one segment on.
+// step follows one segment.
 func (w *walk) step(seg string) error {
 	err := w.enter(seg)
 	if w.create && errors.Is(err, ErrNotFound) {
@@ -188,7 +188,7 @@ func (w *walk) enter(name string) error {
 	return nil
 }
 
-// allowed is the root that holds next, which may be no root's on the way down to one.
+// allowed is the root that contains next. On the way down to a root, it is the zero root.
 func (w *walk) allowed(next string) (root, error) {
 	rt, ok := w.roots.containing(next)
 	switch {
@@ -200,19 +200,19 @@ func (w *walk) allowed(next string) (root, error) {
 	return rt, nil
 }
 
-func (w *walk) end() (place, error) {
+func (w *walk) end() (location, error) {
 	rt, ok := w.roots.containing(w.at)
 	if !ok {
-		return place{}, ErrForbidden
+		return location{}, ErrForbidden
 	}
-	p := place{root: rt, rel: rt.rel(w.at)}
+	p := location{root: rt, rel: rt.rel(w.at)}
 	h, err := rt.open()
 	if err != nil {
-		return place{}, Classify(err)
+		return location{}, Classify(err)
 	}
 	defer h.Close()
 	if p.info, err = h.Lstat(p.rel); err != nil {
-		return place{}, Classify(err)
+		return location{}, Classify(err)
 	}
 	return p, nil
 }
@@ -225,7 +225,7 @@ func (rt root) rel(path string) string {
 	return rel
 }
 
-// readlink is where the link at path points; empty where path is no link.
+// readlink is the target of the link at path, or "" if path is not a link.
 func (rt root) readlink(path string) (string, error) {
 	h, err := rt.open()
 	if err != nil {

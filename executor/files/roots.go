@@ -1,12 +1,10 @@
-// Package files serves the VM's files inside a few allowed roots, and takes files
-// into them: the workdir, the Drive mount, the temp folder and what --allow-path
-// adds.
+// Package files serves the VM's files inside a few allowed roots: the working directory,
+// the Drive mount, the temp folder and the folders that --allow-path adds.
 //
-// It must not open anything but folders and regular files, follow a link out of
-// the roots, show the state dir, or show a file in its place before it is whole.
-// The roots keep mistakes and careless agents in; they are no wall against the
-// caller, who may run any Python as the same user. Start reading at Roots.resolve:
-// every path goes through it; then at Uploads.
+// It must not open anything but folders and regular files, follow a link out of the
+// roots, or show the state dir and the hidden files of uploads. The roots contain mistakes
+// and careless agents. They do not stop a malicious caller, who may run any Python code as
+// the same user. Start reading at Roots.resolve, which every path goes through.
 package files
 
 import (
@@ -19,31 +17,31 @@ import (
 )
 
 const (
-	contentDir = "/content"       // Colab's workdir, which notebooks name literally
+	contentDir = "/content"       // Colab's working directory, which notebooks name literally
 	driveDir   = "/content/drive" // where Colab mounts Google Drive
 )
 
-// Roots are the folders files may be served from. It holds no handles, so a root
-// that is unmounted and mounted again, as Drive is, goes on working.
+// Roots are the folders from which files may be served. Roots keeps no folder open, so a
+// root such as Drive may be unmounted and mounted again.
 type Roots struct {
 	workdir string
 	roots   []root
-	state   string // real path of the state dir, never served
-	content bool   // contentDir exists; else it means the workdir
+	state   string // real path of the state dir, which is never served
+	content bool   // contentDir exists; if not, it stands for the workdir
 
 	snapshots snapshots
 }
 
-// root is one allowed folder. Names a user or a link may know it by are turned
-// into the real path before a walk begins.
+// root is one allowed folder. Before a path is walked, the configured name of a root is
+// replaced by its real path.
 type root struct {
 	name string // absolute and clean, as configured
 	real string // without links
 }
 
-// Open takes the workdir and extra folders, and the state dir, which is kept out
-// of sight. All must exist: what is not there has no real path to compare with.
-// Relative folders are under the current directory.
+// Open makes roots of the workdir and the extra folders, and hides the state dir. All
+// must exist, because a missing folder has no real path to compare with. Relative paths
+// are under the current directory.
 func Open(workdir string, extra []string, stateDir string) (*Roots, error) {
 	if err := mustBeDir(stateDir); err != nil {
 		return nil, err
@@ -105,16 +103,16 @@ func newRoot(dir string) (root, error) {
 	}
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {
-		real = name // not there yet: Drive may be mounted later
+		real = name // it does not exist yet: Drive may be mounted later
 	}
 	return root{name: name, real: real}, nil
 }
 
-// open opens the root; every use of a path inside it goes through os.Root, so a
-// link swapped in after resolve still can't lead out.
+// open opens the root. Every path inside it is used through os.Root, so that a link that
+// is swapped in after resolve can't lead out.
 func (rt root) open() (*os.Root, error) { return os.OpenRoot(rt.real) }
 
-// within reports whether path is dir or lies under it; both clean and absolute.
+// within reports whether path is dir or is under it. Both must be clean and absolute.
 func within(dir, path string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }

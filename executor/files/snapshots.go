@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// maxSnapshots bounds what is kept of folders read, in bytes all together: some
-	// 300,000 names. A folder of more is read for every page. Kept past its time is at
-	// most this, until the next listing.
+	// maxSnapshots is how many bytes all snapshots together may take: some 300,000 names. A
+	// larger folder is read again for every page. Expired snapshots stay in memory until
+	// the next listing.
 	maxSnapshots = 32 << 20
-	// keepSnapshot is how long pages may come from one reading of a folder.
+	// keepSnapshot is how long pages may come from the same snapshot.
 	keepSnapshot = 30 * time.Second
 )
 
-// snapshot is a folder's names as one reading of it gave them.
+// snapshot is the entries of a folder when it was read.
 type snapshot struct {
 	made        time.Time
 	entries     []entry // sorted
@@ -25,7 +25,7 @@ type snapshot struct {
 	bytes       int64
 }
 
-// bytes is about what an entry takes in memory.
+// bytes estimates the memory of an entry.
 func (e entry) bytes() int64 {
 	const fixed = 64
 	if e.shown != e.name {
@@ -34,21 +34,21 @@ func (e entry) bytes() int64 {
 	return fixed + int64(len(e.name)) // one string
 }
 
-// snapshots are the folders that are being listed page by page. Without them each page
-// of a big folder reads all of it. A first page always reads the folder anew, so an
-// enumeration never shows less than what was there when it began.
+// snapshots are kept of folders that are being listed page by page, because otherwise every
+// page reads the whole folder. A first page always reads the folder, so a listing shows
+// everything that existed when it began.
 type snapshots struct {
 	most  int64        // bytes; maxSnapshots
-	reads atomic.Int64 // of whole folders so far
+	reads atomic.Int64 // folders read so far, for tests
 
 	mu    sync.Mutex
 	kept  map[string]snapshot
 	bytes int64
 }
 
-// snapshotKey tells a folder, and the way to it: which of its links lead back depends on
-// that.
-func snapshotKey(at place, shown string) string {
+// snapshotKey identifies a folder and the path by which it was requested, on which its
+// loops depend.
+func snapshotKey(at location, shown string) string {
 	var inode uint64
 	if st, ok := at.info.Sys().(*syscall.Stat_t); ok {
 		inode = st.Ino
@@ -56,21 +56,21 @@ func snapshotKey(at place, shown string) string {
 	return fmt.Sprintf("%d %q %q", inode, at.path(), shown)
 }
 
-// take is the last reading of a folder, if it is young enough.
-func (s *snapshots) take(key string) (snapshot, bool) {
+// get returns the snapshot of a folder if there is one that has not expired.
+func (s *snapshots) get(key string) (snapshot, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expire()
+	s.expireLocked()
 	one, ok := s.kept[key]
 	return one, ok
 }
 
-// keep remembers a reading, in place of the oldest ones where there is no room.
+// keep stores a snapshot. It removes the oldest ones if there is not enough space.
 func (s *snapshots) keep(key string, one snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expire()
-	s.remove(key)
+	s.expireLocked()
+	s.removeLocked(key)
 	for s.bytes+one.bytes > s.most && len(s.kept) > 0 {
 		oldest := ""
 		for k, other := range s.kept {
@@ -78,7 +78,7 @@ func (s *snapshots) keep(key string, one snapshot) {
 				oldest = k
 			}
 		}
-		s.remove(oldest)
+		s.removeLocked(oldest)
 	}
 	if s.kept == nil {
 		s.kept = map[string]snapshot{}
@@ -90,20 +90,20 @@ func (s *snapshots) keep(key string, one snapshot) {
 func (s *snapshots) drop(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.remove(key)
+	s.removeLocked(key)
 }
 
-// expire forgets what is too old. The lock is held.
-func (s *snapshots) expire() {
+// expireLocked removes the snapshots that are too old.
+func (s *snapshots) expireLocked() {
 	for key, one := range s.kept {
 		if time.Since(one.made) > keepSnapshot {
-			s.remove(key)
+			s.removeLocked(key)
 		}
 	}
 }
 
-// remove forgets a reading. The lock is held.
-func (s *snapshots) remove(key string) {
+// removeLocked removes one snapshot.
+func (s *snapshots) removeLocked(key string) {
 	if one, ok := s.kept[key]; ok {
 		s.bytes -= one.bytes
 		delete(s.kept, key)

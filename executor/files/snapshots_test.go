@@ -94,7 +94,7 @@ func TestAFolderThatChangesBetweenPagesLosesNoName(t *testing.T) {
 	}
 }
 
-// A folder of another name, and one that took its place, are other folders.
+// A folder of another name, and one that took its location, are other folders.
 func TestPagesAreOfTheirFolderOnly(t *testing.T) {
 	tr := newTree(t)
 	const n = 2 * contract.MaxListFiles

@@ -13,14 +13,14 @@ import (
 // maxName is how many bytes a name may have: NAME_MAX of Linux's filesystems.
 const maxName = 255
 
-// Target is where a file is to go: a folder, which may have to be made, and a name.
+// Target is where a new file is to be put: a folder, which may not exist yet, and a name.
 type Target struct {
-	folder place
+	folder location
 	Name   string
 }
 
-// Target is resolve for what may not exist yet: from the first name that is
-// missing on, names only have to be usable. A link leads to its real place.
+// Target resolves a path that may not exist yet. From the first missing name on, names
+// only have to be usable. Links are followed.
 func (r *Roots) Target(path string) (Target, error) {
 	abs, err := r.Absolute(path)
 	if err != nil {
@@ -35,8 +35,8 @@ func (r *Roots) Target(path string) (Target, error) {
 		return Target{}, ErrIsDir
 	}
 	if w.missing {
-		rt, _ := r.containing(w.at) // it was looked for there
-		return newTarget(place{root: rt, rel: rt.rel(w.at)}), nil
+		rt, _ := r.containing(w.at) // allowed has checked that there is one
+		return newTarget(location{root: rt, rel: rt.rel(w.at)}), nil
 	}
 	p, err := w.end()
 	switch {
@@ -50,8 +50,8 @@ func (r *Roots) Target(path string) (Target, error) {
 	return newTarget(p), nil
 }
 
-// MakeFolder makes the folder at path, and those above it, and says where it is as
-// the caller knows it. One that is there already is as good.
+// MakeFolder creates the folder at path and its parents, unless they exist. It returns the
+// absolute path, with the links of the requested one.
 func (r *Roots) MakeFolder(path string) (string, error) {
 	shown, err := r.Absolute(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *Roots) MakeFolder(path string) (string, error) {
 		return "", err
 	}
 	rt, _ := r.containing(w.at)
-	p := place{root: rt, rel: rt.rel(w.at)}
+	p := location{root: rt, rel: rt.rel(w.at)}
 	if !w.missing {
 		if p, err = w.end(); err != nil {
 			return "", err
@@ -87,16 +87,16 @@ func (r *Roots) TargetIn(folder, name string) (Target, error) {
 	if !ok || within(r.state, folder) {
 		return Target{}, ErrForbidden
 	}
-	return Target{place{root: rt, rel: rt.rel(folder)}, name}, nil
+	return Target{location{root: rt, rel: rt.rel(folder)}, name}, nil
 }
 
-func newTarget(p place) Target {
+func newTarget(p location) Target {
 	folder, name := p.holder()
 	return Target{folder, name}
 }
 
-// make takes a name that does not exist. A root itself is never made: where
-// Drive is not mounted, a file would land on the VM's disk under its name.
+// make steps to a name that does not exist. A root itself is never created: if Drive is
+// not mounted, the file would be written to the VM's disk instead.
 func (w *walk) make(name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("%w: a name longer than %d bytes", ErrBadPath, maxName)
@@ -115,7 +115,7 @@ func (w *walk) make(name string) error {
 	return nil
 }
 
-// OpenOrMake opens the folder, and makes it when it is not there.
+// OpenOrMake opens the folder, and creates it if it does not exist.
 func (t Target) OpenOrMake() (*os.Root, error) {
 	dir, err := t.folder.openDir()
 	if !errors.Is(err, ErrNotFound) {
@@ -132,14 +132,14 @@ func (t Target) OpenOrMake() (*os.Root, error) {
 	return t.folder.openDir()
 }
 
-// Open opens the folder, which must exist.
+// OpenFolder opens the folder, which must exist.
 func (t Target) OpenFolder() (*os.Root, error) { return t.folder.openDir() }
 
 // Folder is the folder's real path.
 func (t Target) Folder() string { return t.folder.path() }
 
-// Numbered is name with a number before its last extension, as "name (1).ext",
-// cut where it would grow too long.
+// Numbered inserts a number before the last extension of a name, as in "name (1).ext". It
+// shortens the name if it would become too long.
 func Numbered(name string, n int) string {
 	if n == 0 {
 		return name

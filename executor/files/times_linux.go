@@ -2,5 +2,5 @@ package files
 
 import "syscall"
 
-// times are when a file's bytes, and when anything of it, last changed, in nanoseconds.
+// times are a file's modification and status change times, in nanoseconds.
 func times(st *syscall.Stat_t) [2]int64 { return [2]int64{st.Mtim.Nano(), st.Ctim.Nano()} }
