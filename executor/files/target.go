@@ -91,7 +91,7 @@ func (r *Roots) TargetIn(folder, name string) (Target, error) {
 }
 
 func newTarget(p location) Target {
-	folder, name := p.holder()
+	folder, name := p.parent()
 	return Target{folder, name}
 }
 

@@ -14,29 +14,29 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// BatchResult is what became of one file of a batch.
+// BatchResult is the result for one file of a batch.
 type BatchResult struct {
-	Path string // where it is
+	Path string // where the file is
 	ETag string
 	Err  error
 }
 
-// Batch takes many small files in at once: bytes holds those of m.Files, one after the
-// other. Each is put in its place by the rules of a single upload, and fails alone. The
-// same batch again gives the same answer, in a new executor too, because a file that is
-// in its place already counts as committed. One batch is worked on at a time: two
-// copies of the same one would write the same files.
-func (u *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([]BatchResult, error) {
+// Batch stores many small files. bytes contains the files of m one after the other. The
+// rules of a single upload apply to each file, and a file that fails does not affect the
+// others. The same batch again has the same results, even in a new executor, because a file
+// that exists with the same content counts as committed. Batches are processed one at a
+// time, because two copies of one batch would write the same files.
+func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([]BatchResult, error) {
 	if err := checkBatch(m, int64(len(bytes))); err != nil {
 		return nil, err
 	}
 	select {
-	case u.batches <- struct{}{}:
-		defer func() { <-u.batches }()
+	case s.batches <- struct{}{}:
+		defer func() { <-s.batches }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	b := &batch{roots: u.roots, leftovers: leftovers{path: filepath.Join(u.dir, leftoversFile)}, part: newBatchPartName()}
+	b := &batch{roots: s.roots, leftovers: leftovers{path: filepath.Join(s.dir, leftoversFile)}, part: newBatchPartName()}
 	defer b.close()
 	out := make([]BatchResult, len(m.Files))
 	for i, f := range m.Files {
@@ -46,18 +46,18 @@ func (u *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([
 		body := bytes[:f.SizeBytes]
 		bytes = bytes[f.SizeBytes:]
 		spec := contract.UploadStart{Path: m.Path + "/" + f.Name, SizeBytes: f.SizeBytes, SHA256: f.SHA256, Overwrite: m.Overwrite}
-		out[i].Path, out[i].ETag, out[i].Err = b.take(ctx, spec, body)
+		out[i].Path, out[i].ETag, out[i].Err = b.store(ctx, spec, body)
 	}
 	return out, nil
 }
 
-// checkBatch holds a batch of so many bytes against its index.
+// checkBatch checks an index against the number of bytes in the batch.
 func checkBatch(m contract.Manifest, bytes int64) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("batch: %w: %s", ErrBadUpload, fmt.Sprintf(format, args...))
 	}
 	if len(m.Files) > contract.MaxBatchFiles {
-		return refuse("%d files; %d are the most", len(m.Files), contract.MaxBatchFiles)
+		return refuse("%d files, at most %d", len(m.Files), contract.MaxBatchFiles)
 	}
 	for i, f := range m.Files {
 		folder := strings.HasSuffix(f.Name, "/") && f.SizeBytes == 0 && f.SHA256 == ""
@@ -65,42 +65,42 @@ func checkBatch(m contract.Manifest, bytes int64) error {
 		case f.Name == "":
 			return refuse("file %d has no name", i)
 		case f.SizeBytes < 0 || f.SizeBytes > contract.MaxBatchFile:
-			return refuse("file %d has %d bytes; %d are the most", i, f.SizeBytes, contract.MaxBatchFile)
+			return refuse("file %d has %d bytes, at most %d", i, f.SizeBytes, contract.MaxBatchFile)
 		case !folder && !isDigest.MatchString(f.SHA256):
 			return refuse("file %d has no SHA-256", i)
 		}
 		bytes -= f.SizeBytes
 	}
 	if bytes != 0 {
-		return refuse("its files' sizes do not add up to the bytes sent")
+		return refuse("the sizes of its files do not add up to the bytes received")
 	}
 	return nil
 }
 
-// batch is one being worked on. Its files use one part after the other, all of one name.
+// batch is a batch in work. Its files are written one at a time, to part files of one name.
 type batch struct {
 	roots     *files.Roots
 	leftovers leftovers
 	part      string
 
-	folder string   // the real path of the last file's
-	dir    *os.Root // open, or nil
+	folder string   // real path of the last file's folder
+	dir    *os.Root // the open folder, or nil
 }
 
 func (b *batch) close() {
-	b.leave()
+	b.closeFolder()
 	b.leftovers.clear()
 }
 
-func (b *batch) leave() {
+func (b *batch) closeFolder() {
 	if b.dir != nil {
 		b.dir.Close()
 		b.dir = nil
 	}
 }
 
-// take puts one file, or folder, in its place and says where that is.
-func (b *batch) take(ctx context.Context, spec contract.UploadStart, body []byte) (path, etag string, err error) {
+// store stores one file, or creates a folder, and returns its path.
+func (b *batch) store(ctx context.Context, spec contract.UploadStart, body []byte) (path, etag string, err error) {
 	if strings.HasSuffix(spec.Path, "/") {
 		path, err = b.roots.MakeFolder(spec.Path)
 		return path, "", err
@@ -114,7 +114,7 @@ func (b *batch) take(ctx context.Context, spec contract.UploadStart, body []byte
 	}
 	t, err := b.roots.Target(spec.Path)
 	if err == nil {
-		err = b.enter(t)
+		err = b.openFolder(t)
 	}
 	if err != nil {
 		return "", "", err
@@ -122,20 +122,20 @@ func (b *batch) take(ctx context.Context, spec contract.UploadStart, body []byte
 	p := placement{
 		spec: spec, part: b.part, dir: b.dir,
 		record: record{UploadStart: spec, Folder: []byte(t.Folder()), Name: []byte(t.Name)},
-		note:   func(record) error { return nil }, // the same batch again finds the file by its content
+		save:   func(record) error { return nil }, // no journal: if the batch is sent again, the file is recognised by its content
 	}
-	if err := p.place(ctx, body); err != nil {
+	if err := p.store(ctx, body); err != nil {
 		return "", "", err
 	}
 	return p.record.shown(abs), p.record.ETag, nil
 }
 
-// enter opens the folder of t, and notes that a part may be left in it.
-func (b *batch) enter(t files.Target) error {
+// openFolder opens the folder of t, and records that a part file may be left in it.
+func (b *batch) openFolder(t files.Target) error {
 	if b.dir != nil && b.folder == t.Folder() {
 		return nil
 	}
-	b.leave()
+	b.closeFolder()
 	dir, err := t.OpenOrMake()
 	if err != nil {
 		return err
@@ -145,12 +145,12 @@ func (b *batch) enter(t files.Target) error {
 	return nil
 }
 
-// place writes the part and gives it its name, unless the file to be replaced is the
-// same: a batch that is sent again leaves that as it is.
-func (p *placement) place(ctx context.Context, body []byte) error {
+// store writes body to a part file and gives it its name. It does nothing if the file to be
+// replaced has the same content, as in a batch that is sent again.
+func (p *placement) store(ctx context.Context, body []byte) error {
 	name := string(p.record.Name)
-	if there, err := p.dir.Lstat(name); err == nil && p.spec.Overwrite {
-		if same, err := p.same(ctx, name, there); same || err != nil {
+	if existing, err := p.dir.Lstat(name); err == nil && p.spec.Overwrite {
+		if same, err := p.same(ctx, name, existing); same || err != nil {
 			p.record.Placing = p.record.Name
 			return err
 		}

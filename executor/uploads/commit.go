@@ -10,11 +10,11 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// errPartMissing means that the part is not there any more.
-var errPartMissing = errors.New("the part is gone")
+// errPartMissing means that the part file was deleted.
+var errPartMissing = errors.New("the part file was deleted")
 
-// commit has the whole checked by queue when all of it is there. What the last
-// commit failed with is told until bytes come again.
+// commit puts the upload into queue to be verified if all its bytes have arrived. The error
+// of the last commit is returned until more bytes arrive.
 func (o *upload) commit(queue chan<- *upload) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -29,7 +29,7 @@ func (o *upload) commit(queue chan<- *upload) error {
 	o.failure, o.status = nil, contract.UploadHashing
 	o.ended, o.hash = make(chan struct{}), files.NewHash(o.spec.SizeBytes)
 	select {
-	case queue <- o: // it is the queue's from here on
+	case queue <- o: // from here on the upload is in work
 		return nil
 	default:
 		o.status, o.ended = contract.UploadReceiving, nil
@@ -37,7 +37,7 @@ func (o *upload) commit(queue chan<- *upload) error {
 	}
 }
 
-// await is the upload once it is not hashing, or after wait.
+// await waits until the upload is not being hashed, at most for wait, and returns its state.
 func (o *upload) await(ctx context.Context, wait time.Duration) (contract.Upload, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,8 +55,8 @@ func (o *upload) await(ctx context.Context, wait time.Duration) (contract.Upload
 	return o.answerLocked(), nil
 }
 
-// finish checks the whole and puts it in its place. Nothing else touches the part
-// and the record while the status is hashing.
+// finish verifies the file and gives it its name. While the status is hashing, nothing else
+// uses the part file and the record.
 func (o *upload) finish(ctx context.Context) {
 	placed, err := o.place(ctx)
 	o.mu.Lock()
@@ -81,23 +81,23 @@ func (o *upload) finish(ctx context.Context) {
 	}
 }
 
-// committed notes that the file is in its place. The lock is held. Where that
-// can't be written, the next executor finds the file by its identity.
+// recordCommitLocked records that the file is committed. If the journal can't be written,
+// the next executor recognises the file by its identity.
 func (o *upload) recordCommitLocked(placed record) {
 	o.markCommittedLocked(placed)
 	if o.journal.save(placed) == nil {
-		_ = o.journal.clear() // what is left of it is not read again
+		_ = o.journal.clear() // an error does no harm: the ranges are not read again
 	}
 }
 
-// settle takes the upload for committed. After a kill the part may be there still,
-// where the same content was found in place.
+// markCommittedLocked marks the upload as committed. If the executor was killed after it
+// had found the same content in an existing file, the part file still exists.
 func (o *upload) markCommittedLocked(placed record) {
 	o.record, o.status, o.got = placed, contract.UploadCommitted, received{}
 	o.removePart()
 }
 
-// place hashes the part and gives it its name.
+// place verifies the part file and gives it its name.
 func (o *upload) place(ctx context.Context) (record, error) {
 	dir, f, err := o.openPart(os.O_RDONLY)
 	if errors.Is(err, files.ErrNotFound) {
@@ -115,11 +115,11 @@ func (o *upload) place(ctx context.Context) (record, error) {
 	if sum != o.spec.SHA256 {
 		return record{}, ErrDigest
 	}
-	p := placement{spec: o.spec, part: o.partName(), dir: dir, file: f, record: o.record, note: o.journal.save}
+	p := placement{spec: o.spec, part: o.partName(), dir: dir, file: f, record: o.record, save: o.journal.save}
 	return p.run(ctx)
 }
 
-// openPlaced opens the file that was committed.
+// openPlaced opens the committed file.
 func (o *upload) openPlaced() (*os.File, error) {
 	t, err := o.target()
 	if err != nil {
@@ -133,8 +133,9 @@ func (o *upload) openPlaced() (*os.File, error) {
 	return files.OpenRegular(dir, string(o.record.Placing), os.O_RDONLY)
 }
 
-// wasPlaced reports whether a kill came between the file getting its name and the
-// note of it: what is there under the name intended is what the part was.
+// wasPlaced reports whether the file got its name before the executor was killed, and only
+// the record of that is missing: the file with the intended name has the identity of the
+// part file.
 func (o *upload) wasPlaced() bool {
 	if o.record.Identity == "" {
 		return false
@@ -148,7 +149,7 @@ func (o *upload) wasPlaced() bool {
 	if err != nil || identity(info) != o.record.Identity {
 		return false
 	}
-	o.removePart() // before the etag is taken: removing a second name changes the ctime
+	o.removePart() // before the etag is computed, because removing a second name changes the ctime
 	v, err := files.VersionOf(f)
 	o.record.ETag = v.ETag
 	return err == nil

@@ -233,7 +233,7 @@ func TestANameIsClaimedWithoutALink(t *testing.T) {
 	must(t, err)
 	defer dir.Close()
 	defer f.Close()
-	p := placement{spec: one.spec, part: one.partName(), dir: dir, file: f, record: one.record, note: one.journal.save}
+	p := placement{spec: one.spec, part: one.partName(), dir: dir, file: f, record: one.record, save: one.journal.save}
 	if done, err := p.claim("taken"); done || err != nil {
 		t.Errorf("a taken name: %v, %v", done, err)
 	}

@@ -109,7 +109,7 @@ func (in *inbox) fillsUp() {
 	if !errors.Is(err, files.ErrDiskFull) {
 		t.Fatalf("put on a full disk: %+v, %v, want %v", out, err, files.ErrDiskFull)
 	}
-	if _, err := in.Start(contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), SHA256: sha(data)}); !errors.Is(err, files.ErrDiskFull) || !strings.Contains(err.Error(), "bytes more are needed") {
+	if _, err := in.Start(contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), SHA256: sha(data)}); !errors.Is(err, files.ErrDiskFull) || !strings.Contains(err.Error(), "more bytes are needed") {
 		t.Fatalf("resumed on a full disk: %v, want %v and how much is missing", err, files.ErrDiskFull)
 	}
 	must(t, os.Remove(hog))

@@ -5,7 +5,7 @@ import "errors"
 // Errors of this package. Those of executor/files are passed on.
 var (
 	ErrNoUpload  = errors.New("no such upload")
-	ErrBadUpload = errors.New("not a usable upload")
+	ErrBadUpload = errors.New("invalid upload")
 	// ErrDigest means that all bytes of an upload arrived and do not match the SHA-256 announced.
-	ErrDigest = errors.New("the bytes received are not those announced")
+	ErrDigest = errors.New("the received bytes do not match the announced SHA-256")
 )

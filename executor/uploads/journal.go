@@ -19,27 +19,27 @@ const (
 	rangesFile = "ranges"
 
 	maxRecord  = 64 << 10 // bytes of upload.json: a path of 4 KiB, written three times
-	maxJournal = 1 << 20  // bytes of the ranges file; then it is written anew, without what was merged
-	maxPieces  = 8192     // spans an upload may be in at once: what of them is written anew stays under half of maxJournal
+	maxJournal = 1 << 20  // bytes of the ranges file; at this size it is rewritten with merged ranges
+	maxPieces  = 8192     // ranges of an upload: rewritten, they take less than half of maxJournal
 )
 
-// record is what an upload is, as upload.json holds it.
+// record is the content of upload.json.
 type record struct {
 	contract.UploadStart
-	// Folder and Name are where the file is to go, links resolved. They are bytes, as
-	// JSON can't carry every name.
+	// Folder and Name are the target, with links resolved. They are bytes because JSON
+	// can't represent every name.
 	Folder []byte `json:"folder"`
 	Name   []byte `json:"name"`
-	// Placing is the name under which the whole file is being put in its place, and
-	// Identity tells that file. Without them a kill just after the rename would have
-	// all bytes sent again.
+	// Placing is the name that the complete file is about to get, and Identity identifies
+	// the file. Without them, all bytes would have to be sent again if the executor were
+	// killed just after the rename.
 	Placing  []byte `json:"placing,omitempty"`
 	Identity string `json:"identity,omitempty"`
-	// ETag is set once the file is in its place.
+	// ETag is set when the file is committed.
 	ETag string `json:"etag,omitempty"`
 }
 
-// shown is where a placed file is, as a caller knows it who asked for the path abs.
+// shown is the path of a placed file for a caller that requested the absolute path abs.
 func (r record) shown(abs string) string {
 	switch {
 	case string(r.Placing) == string(r.Name):
@@ -47,17 +47,17 @@ func (r record) shown(abs string) string {
 	case filepath.Base(abs) == string(r.Name):
 		return contract.EscapeName(filepath.Join(filepath.Dir(abs), string(r.Placing)))
 	}
-	return contract.EscapeName(filepath.Join(string(r.Folder), string(r.Placing))) // past a link
+	return contract.EscapeName(filepath.Join(string(r.Folder), string(r.Placing))) // abs leads through a link
 }
 
-// received is which bytes of an upload are there. All in proven are in all too.
+// received is the set of bytes that have arrived. All bytes in proven are also in all.
 type received struct {
 	all    ranges
-	proven ranges // came whole, under a signature
+	proven ranges // received in complete, signed requests
 }
 
-// add counts s as received. What is proven stays so: bytes that are not are never
-// written over it.
+// add marks s as received. Proven bytes stay proven, because unproven ones never overwrite
+// them.
 func (r received) add(s span, proven bool) received {
 	r.all = r.all.add(s)
 	if proven {
@@ -66,21 +66,21 @@ func (r received) add(s span, proven bool) received {
 	return r
 }
 
-// wanted is what of s is worth writing.
-func (r received) wanted(s span, proven bool) ranges {
+// needed is the part of s that should be written.
+func (r received) needed(s span, proven bool) ranges {
 	if proven {
 		return r.proven.missing(s)
 	}
 	return r.all.missing(s)
 }
 
-// unproven reports whether some bytes are.
+// unproven reports whether some of the bytes are unproven.
 func (r received) unproven() bool { return r.all.bytes() != r.proven.bytes() }
 
-// journal is an upload's folder in the state dir: upload.json, replaced as a
-// whole, and the ranges received, one a line: "p" proven or "u" not, where it
-// begins, where it ends. A kill at any byte leaves at most a torn last line, whose
-// bytes are then sent again.
+// journal is the folder of an upload in the state dir. It contains upload.json, which is
+// replaced as a whole, and the received ranges, one in each line: "p" for proven or "u" for
+// unproven, the start and the end. If the executor is killed, at most the last line is
+// incomplete, and its bytes are sent again.
 type journal struct {
 	dir  string
 	file *os.File // open from the first line on
@@ -95,8 +95,8 @@ func line(s span, proven bool) []byte {
 	return fmt.Appendf(nil, "%c %d %d\n", kind, s.from, s.to)
 }
 
-// parseRanges reads a ranges file of an upload of size bytes. It ends at the first
-// line that is torn or damaged; whole is how many bytes came before that.
+// parseRanges reads the ranges file of an upload of size bytes. It stops at the first
+// incomplete or damaged line; whole is the number of bytes before that.
 func parseRanges(raw []byte, size int64) (got received, whole int64) {
 	for {
 		text, rest, ok := bytes.Cut(raw, []byte("\n"))
@@ -115,7 +115,7 @@ func parseRanges(raw []byte, size int64) (got received, whole int64) {
 	}
 }
 
-// openJournal reads the folder dir of an upload.
+// openJournal reads the journal in the folder dir.
 func openJournal(dir string) (*journal, record, received, error) {
 	j := &journal{dir: dir}
 	var rec record
@@ -163,7 +163,7 @@ func (j *journal) save(rec record) error {
 	return j.replace(recordFile, raw)
 }
 
-// replace writes a file of the folder anew: a kill leaves the old or the new one.
+// replace replaces a file of the folder: a kill leaves either the old or the new one.
 func (j *journal) replace(name string, raw []byte) error {
 	fresh := j.path(name + ".new")
 	if err := os.WriteFile(fresh, raw, 0o600); err != nil {
@@ -172,7 +172,7 @@ func (j *journal) replace(name string, raw []byte) error {
 	return os.Rename(fresh, j.path(name))
 }
 
-// comeBack makes a folder that was deleted again, with what it held.
+// restoreIfDeleted creates the folder again, with its content, if it was deleted.
 func (j *journal) restoreIfDeleted(rec record, got received) error {
 	if _, err := os.Stat(j.path(recordFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -183,8 +183,8 @@ func (j *journal) restoreIfDeleted(rec record, got received) error {
 	return j.rewrite(got)
 }
 
-// append notes s; got is what was noted before. What was written of a line that
-// did not fit is taken back, so that the next line begins on its own.
+// append records s. got is what was recorded before. If the line does not fit on the disk,
+// append removes the written part, so that the next one starts on a new line.
 func (j *journal) append(got received, s span, proven bool) error {
 	if j.size >= maxJournal {
 		if err := j.rewrite(got); err != nil {
@@ -206,7 +206,7 @@ func (j *journal) append(got received, s span, proven bool) error {
 	return nil
 }
 
-// rewrite replaces the ranges file by what got holds.
+// rewrite replaces the ranges file with the ranges in got.
 func (j *journal) rewrite(got received) error {
 	var raw []byte
 	for _, s := range got.all {
@@ -223,7 +223,7 @@ func (j *journal) rewrite(got received) error {
 	return nil
 }
 
-// clear forgets the ranges.
+// clear deletes the ranges.
 func (j *journal) clear() error {
 	j.close()
 	if err := os.Remove(j.path(rangesFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -240,8 +240,8 @@ func (j *journal) close() {
 	}
 }
 
-// touched is when the upload was last asked for or received something.
-func (j *journal) touched() (time.Time, error) {
+// lastUsed is when the upload was last requested or received bytes.
+func (j *journal) lastUsed() (time.Time, error) {
 	info, err := os.Stat(j.dir)
 	if err != nil {
 		return time.Time{}, err
@@ -253,13 +253,13 @@ func (j *journal) touched() (time.Time, error) {
 	return at, nil
 }
 
-// touch keeps the upload from being dropped. Where it fails, touched is earlier.
+// touch sets lastUsed to now. An error does no harm: the upload is only dropped earlier.
 func (j *journal) touch() {
 	now := time.Now()
 	_ = os.Chtimes(j.dir, now, now)
 }
 
-// remove drops the folder.
+// remove deletes the folder.
 func (j *journal) remove() error {
 	j.close()
 	return os.RemoveAll(j.dir)

@@ -15,30 +15,31 @@ import (
 	"colabrelay/executor/files"
 )
 
-// leftoversFile, in the folder of uploads, names the parts of the batch being worked on.
+// leftoversFile, in the folder of uploads, lists the part files of the batch in work.
 const leftoversFile = "batch.ndjson"
 
-// maxLeftovers bounds it in bytes: a line for each folder of a batch, of 4 KiB paths.
+// maxLeftovers is how many bytes of it are read: a line for each folder of a batch, with
+// paths of up to 4 KiB.
 const maxLeftovers = 8 << 20
 
-// leftovers are the places where a batch may leave its part when the executor is
-// killed. Without a note of them such hidden files would stay in the user's folders.
+// leftovers records where a batch may leave its part file if the executor is killed.
+// Otherwise such hidden files would stay in the user's folders.
 type leftovers struct {
 	path string
 	file *os.File
 }
 
-// leftover is one place. Folder is bytes, as JSON can't carry every name.
+// leftover is one part file. Folder is bytes because JSON can't represent every name.
 type leftover struct {
 	Folder []byte `json:"folder"` // its real path
 	Part   string `json:"part"`
 }
 
-// newBatchPartName is a name for a part of a batch, which no other part has.
+// newBatchPartName is a unique name for the part files of a batch.
 func newBatchPartName() string { return "." + strings.ToLower(rand.Text()) + files.PartSuffix }
 
-// add notes a place. One that can't be noted, as on a full disk, costs a hidden file
-// after a kill and nothing else.
+// add records a part file. If that fails, as on a full disk, a hidden file may stay after a
+// kill, which does no other harm.
 func (l *leftovers) add(folder, part string) {
 	if l.file == nil {
 		_ = os.MkdirAll(filepath.Dir(l.path), 0o700)
@@ -53,7 +54,7 @@ func (l *leftovers) add(folder, part string) {
 	}
 }
 
-// clear forgets the places: no part is left in them.
+// clear deletes the records, because no part file is left.
 func (l *leftovers) clear() {
 	if l.file != nil {
 		l.file.Close()
@@ -61,8 +62,8 @@ func (l *leftovers) clear() {
 	}
 }
 
-// removeLeftovers removes what a batch left whose executor was killed. A folder that
-// can't be entered now keeps it: nothing else may be removed in its place.
+// removeLeftovers deletes the part files of a batch whose executor was killed. If a folder
+// can't be opened now, its part file stays.
 func removeLeftovers(roots *files.Roots, path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +78,7 @@ func removeLeftovers(roots *files.Roots, path string) error {
 		text, err := lines.ReadBytes('\n')
 		var one leftover
 		if err != nil || json.Unmarshal(bytes.TrimSpace(text), &one) != nil {
-			return os.Remove(path) // the end, or a line that the kill tore
+			return os.Remove(path) // the end of the file, or a line that the kill left incomplete
 		}
 		one.remove(roots)
 	}

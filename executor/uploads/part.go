@@ -12,12 +12,12 @@ import (
 	"colabrelay/executor/files"
 )
 
-// A part is the hidden file beside a target that an upload arrives in. Being on
-// the target's filesystem it gets there by one rename. It has its whole size from
-// the start, with holes for what is missing.
+// A part file is the hidden file beside the target that an upload is received in. It is on
+// the target's file system, so that one rename gives it its name. It has its full size from
+// the start, with holes for missing bytes.
 
-// openPart opens the part of an upload of size bytes. ErrNotFound means that it is
-// gone, or is another file now, and that the upload has to begin anew.
+// openPart opens the part file of an upload of size bytes. ErrNotFound means that it was
+// deleted or replaced, and that the upload has to start again.
 func openPart(dir *os.Root, name string, size int64, flag int) (*os.File, error) {
 	f, err := files.OpenRegular(dir, name, flag)
 	if errors.Is(err, files.ErrNotRegular) || errors.Is(err, files.ErrIsDir) || errors.Is(err, files.ErrChanged) {
@@ -31,7 +31,7 @@ func openPart(dir *os.Root, name string, size int64, flag int) (*os.File, error)
 	if err == nil && st.Size != size {
 		err = files.ErrNotFound
 	}
-	// Bytes are never written where another name shows them: that file is not ours.
+	// A file with a second name is not ours: never write to it.
 	if err == nil && flag != os.O_RDONLY && st.Nlink != 1 {
 		err = files.ErrNotFound
 	}
@@ -42,12 +42,12 @@ func openPart(dir *os.Root, name string, size int64, flag int) (*os.File, error)
 	return f, nil
 }
 
-// makePart makes an empty part of size bytes, in place of an old one.
+// makePart creates an empty part file of size bytes. It replaces an old one.
 func makePart(dir *os.Root, name string, size int64) error {
 	return newPart(dir, name, func(f *os.File) error { return f.Truncate(size) })
 }
 
-// writePart makes a part that holds body, in place of an old one.
+// writePart creates a part file with the content body. It replaces an old one.
 func writePart(dir *os.Root, name string, body []byte) error {
 	return newPart(dir, name, func(f *os.File) error {
 		_, err := f.Write(body)
@@ -55,7 +55,7 @@ func writePart(dir *os.Root, name string, body []byte) error {
 	})
 }
 
-// newPart leaves no part where fill fails.
+// newPart creates a part file and has fill write it. If fill fails, the file is deleted.
 func newPart(dir *os.Root, name string, fill func(*os.File) error) error {
 	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return files.WriteError(err)
@@ -74,14 +74,14 @@ func newPart(dir *os.Root, name string, fill func(*os.File) error) error {
 	return files.WriteError(err)
 }
 
-// writeAt writes body at offset and returns how much of it is there for sure.
+// writeAt writes body at offset and returns the number of bytes that were written.
 func writeAt(f *os.File, body []byte, offset int64) (int, error) {
 	n, err := f.WriteAt(body, offset)
 	return n, files.WriteError(err)
 }
 
-// room reports ErrDiskFull when need bytes more do not fit beside what is in dir.
-func room(dir *os.Root, need int64) error {
+// checkSpace fails with ErrDiskFull if the disk of dir has less than need bytes free.
+func checkSpace(dir *os.Root, need int64) error {
 	f, err := dir.Open(".")
 	if err != nil {
 		return files.Classify(err)
@@ -89,17 +89,17 @@ func room(dir *os.Root, need int64) error {
 	defer f.Close()
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil || st.Blocks == 0 {
-		return nil // it does not tell, as some network filesystems
+		return nil // some network file systems do not report it
 	}
 	free := int64(min(st.Bavail, 1<<62/uint64(st.Bsize))) * int64(st.Bsize)
 	if need > free {
-		return fmt.Errorf("%w: %d bytes more are needed, %d are free", files.ErrDiskFull, need, free)
+		return fmt.Errorf("%w: %d more bytes are needed and %d are free", files.ErrDiskFull, need, free)
 	}
 	return nil
 }
 
-// identity tells a file under whatever name: it outlives a rename and a link,
-// which change the ctime and with it the etag.
+// identity identifies a file under any name. Unlike the etag, it is not changed by a rename
+// or a link, which change the ctime.
 func identity(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -12,17 +12,17 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// maxTaken is how many numbers are tried for a name that is taken.
+// maxTaken is how many numbered names are tried.
 const maxTaken = 999
 
-// placement is a whole part getting its name in dir.
+// placement gives a complete part file its name in dir.
 type placement struct {
 	spec   contract.UploadStart
-	part   string // its name in dir
+	part   string // the part file's name in dir
 	dir    *os.Root
-	file   *os.File           // the part, open
-	record record             // where the file goes; with the name, once it is placed
-	note   func(record) error // keeps the record before the part gets its name
+	file   *os.File           // the open part file
+	record record             // the target; run adds the final name and the etag
+	save   func(record) error // stores the record before the part file gets its name
 }
 
 func (p *placement) run(ctx context.Context) (record, error) {
@@ -39,18 +39,18 @@ func (p *placement) run(ctx context.Context) (record, error) {
 		}
 		if done {
 			p.record.Placing = []byte(name)
-			return p.record, p.seal()
+			return p.record, p.setETag()
 		}
 	}
-	return p.record, fmt.Errorf("%w: %d files of that name are there", ErrBadUpload, maxTaken)
+	return p.record, fmt.Errorf("%w: %d files with this name exist", ErrBadUpload, maxTaken)
 }
 
-// try puts the part at name; false when another file is there.
+// try gives the part file a name. It returns false if another file has that name.
 func (p *placement) try(ctx context.Context, name string, part fs.FileInfo) (bool, error) {
-	there, err := p.dir.Lstat(name)
+	existing, err := p.dir.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := p.intend(name); err != nil {
+		if err := p.saveName(name); err != nil {
 			return false, err
 		}
 		if p.spec.Overwrite {
@@ -59,14 +59,14 @@ func (p *placement) try(ctx context.Context, name string, part fs.FileInfo) (boo
 		return p.link(name)
 	case err != nil:
 		return false, files.Classify(err)
-	case os.SameFile(there, part): // the part could not be removed, the last time
+	case os.SameFile(existing, part): // the part file could not be deleted the last time
 		return true, files.WriteError(p.dir.Remove(p.part))
 	case p.spec.Overwrite:
-		return true, p.replace(name, there)
+		return true, p.replace(name, existing)
 	}
-	same, err := p.same(ctx, name, there)
+	same, err := p.same(ctx, name, existing)
 	if err == nil && same {
-		err = p.intend(name)
+		err = p.saveName(name)
 	}
 	if err != nil || !same {
 		return false, err
@@ -74,26 +74,28 @@ func (p *placement) try(ctx context.Context, name string, part fs.FileInfo) (boo
 	return true, files.WriteError(p.dir.Remove(p.part))
 }
 
-// intend notes under which name the file will be, before it is.
-func (p *placement) intend(name string) error {
+// saveName saves the name that the file is about to get.
+func (p *placement) saveName(name string) error {
 	p.record.Placing = []byte(name)
-	return files.WriteError(p.note(p.record))
+	return files.WriteError(p.save(p.record))
 }
 
-// link gives the part its name, unless that was taken since it was looked for.
+// link gives the part file its name, unless another file has taken the name since it was
+// checked.
 func (p *placement) link(name string) (bool, error) {
 	err := p.dir.Link(p.part, name)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
 	if err != nil {
-		return p.claim(name) // a filesystem without hard links, as Drive's
+		return p.claim(name) // a file system without hard links, such as Drive's
 	}
 	return true, files.WriteError(p.dir.Remove(p.part))
 }
 
-// claim is link without a link: an empty file takes the name, then the part its
-// place. It comes second because a reader may see the empty file.
+// claim is link for file systems without hard links: it creates an empty file with the
+// name, which the part file then replaces. It is the second choice because a reader may see
+// the empty file.
 func (p *placement) claim(name string) (bool, error) {
 	f, err := p.dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if errors.Is(err, fs.ErrExist) {
@@ -106,33 +108,33 @@ func (p *placement) claim(name string) (bool, error) {
 	return true, files.WriteError(p.dir.Rename(p.part, name))
 }
 
-// replace puts the part over a file and keeps that one's mode.
-func (p *placement) replace(name string, there fs.FileInfo) error {
-	if there.IsDir() {
+// replace replaces a file with the part file, which gets the mode of the old file.
+func (p *placement) replace(name string, existing fs.FileInfo) error {
+	if existing.IsDir() {
 		return files.ErrIsDir
 	}
-	if !there.Mode().IsRegular() {
+	if !existing.Mode().IsRegular() {
 		return files.ErrNotRegular
 	}
-	if err := p.intend(name); err != nil {
+	if err := p.saveName(name); err != nil {
 		return err
 	}
-	_ = p.file.Chmod(there.Mode().Perm()) // refused where files have no modes, as on Drive
+	_ = p.file.Chmod(existing.Mode().Perm()) // fails on file systems without modes, such as Drive
 	return files.WriteError(p.dir.Rename(p.part, name))
 }
 
-// same reports whether the file there is what was uploaded. Then it is the one
-// that counts as committed.
-func (p *placement) same(ctx context.Context, name string, there fs.FileInfo) (bool, error) {
-	if !there.Mode().IsRegular() || there.Size() != p.spec.SizeBytes {
+// same reports whether an existing file has the uploaded content. If so, that file counts as
+// committed.
+func (p *placement) same(ctx context.Context, name string, existing fs.FileInfo) (bool, error) {
+	if !existing.Mode().IsRegular() || existing.Size() != p.spec.SizeBytes {
 		return false, nil
 	}
 	f, err := files.OpenRegular(p.dir, name, os.O_RDONLY)
 	if err != nil {
-		return false, nil // unreadable or gone: not that one
+		return false, nil // it can't be read or was deleted, so it does not count
 	}
 	defer f.Close()
-	h := files.NewHash(there.Size())
+	h := files.NewHash(existing.Size())
 	sum, err := h.SumOf(ctx, f)
 	if errors.Is(err, files.ErrChanged) || err == nil && sum != p.spec.SHA256 {
 		return false, nil
@@ -141,14 +143,14 @@ func (p *placement) same(ctx context.Context, name string, there fs.FileInfo) (b
 		return false, err
 	}
 	v, err := files.VersionOf(f)
-	p.record.ETag, p.record.Identity = v.ETag, identity(there)
+	p.record.ETag, p.record.Identity = v.ETag, identity(existing)
 	return true, err
 }
 
-// seal notes the etag of the part, now that its name is final.
-func (p *placement) seal() error {
+// setETag records the etag of the part file, now that its name is final.
+func (p *placement) setETag() error {
 	if p.record.ETag != "" {
-		return nil // that of the file that was there
+		return nil // same has set that of the existing file
 	}
 	v, err := files.VersionOf(p.file)
 	p.record.ETag = v.ETag

@@ -7,14 +7,14 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// span is the bytes from from up to, but not with, to.
+// span is the bytes from from up to to, without to.
 type span struct{ from, to int64 }
 
-// ranges is a set of bytes of a file: spans in order that neither touch nor
-// overlap. The zero value is empty.
+// ranges is a set of bytes of a file: sorted spans that neither touch nor overlap. The zero
+// value is empty.
 type ranges []span
 
-// add is r with s too.
+// add is the union of r and s.
 func (r ranges) add(s span) ranges {
 	if s.from >= s.to {
 		return r
@@ -27,7 +27,7 @@ func (r ranges) add(s span) ranges {
 	return slices.Replace(slices.Clone(r), first, last, s)
 }
 
-// missing is what of s is not in r.
+// missing is the part of s that is not in r.
 func (r ranges) missing(s span) ranges {
 	var out ranges
 	first, last := r.touching(s)
@@ -43,8 +43,7 @@ func (r ranges) missing(s span) ranges {
 	return out
 }
 
-// touching is the indexes, from and up to, of the spans that overlap s or lie
-// directly at it.
+// touching is the range of indexes of the spans that overlap or touch s.
 func (r ranges) touching(s span) (int, int) {
 	first, _ := slices.BinarySearchFunc(r, s.from, func(have span, at int64) int { return cmp.Compare(have.to, at) })
 	last := first
@@ -62,7 +61,7 @@ func (r ranges) bytes() int64 {
 	return n
 }
 
-// answer is r as the contract has it, at most limit ranges.
+// answer converts the first limit spans to ranges of the contract.
 func (r ranges) answer(limit int) []contract.Range {
 	out := make([]contract.Range, 0, min(len(r), limit))
 	for _, s := range r[:min(len(r), limit)] {

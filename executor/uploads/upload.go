@@ -12,8 +12,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// upload is one file on its way in. Its part and its journal are on disk; here is
-// what they say.
+// upload is a file that is being received. Its part file and its journal are on disk; the
+// fields mirror them.
 type upload struct {
 	id      string
 	spec    contract.UploadStart
@@ -26,11 +26,11 @@ type upload struct {
 	status  contract.UploadStatus
 	dropped bool
 	hash    *files.Hash   // while hashing
-	ended   chan struct{} // closed when hashing ended
-	failure error         // what the last commit ended with, until bytes come again
+	ended   chan struct{} // closed when hashing has ended
+	failure error         // error of the last commit, until more bytes arrive
 }
 
-// uploadID is the same for the same start, which is how one is resumed.
+// uploadID is the same for equal starts, so that an upload can be resumed.
 func uploadID(s contract.UploadStart) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %s %v", s.Path, s.SizeBytes, s.SHA256, s.Overwrite))
 	return hex.EncodeToString(sum[:16])
@@ -40,7 +40,7 @@ func (o *upload) partName() string { return "." + o.id[:16] + files.PartSuffix }
 
 func (o *upload) whole() span { return span{0, o.spec.SizeBytes} }
 
-// view is the upload as it is answered. The lock is held.
+// answerLocked is the state of the upload for an answer.
 func (o *upload) answerLocked() contract.Upload {
 	out := contract.Upload{
 		UploadID:      o.id,
@@ -60,32 +60,32 @@ func (o *upload) answerLocked() contract.Upload {
 	return out
 }
 
-// shown is the path asked for, made absolute; once committed where the file is.
+// shown is the requested path, made absolute, or the path of the committed file.
 func (o *upload) shown() string {
 	abs, err := o.roots.Absolute(o.spec.Path)
 	switch {
 	case err != nil:
-		return o.spec.Path // checked when it began
+		return o.spec.Path // checked when the upload was started
 	case o.status != contract.UploadCommitted:
 		return contract.EscapeName(abs)
 	}
 	return o.record.shown(abs)
 }
 
-// target is where the record says that the file goes; the roots may have changed.
+// target is the target in the record. It fails if it is no longer in a root.
 func (o *upload) target() (files.Target, error) {
 	return o.roots.TargetIn(string(o.record.Folder), string(o.record.Name))
 }
 
-// start makes the upload ready for bytes: what it received stays when the part is
-// still there; else it begins anew.
+// start prepares the upload to receive bytes. Bytes received before are kept if the part
+// file still exists.
 func (o *upload) start() (contract.Upload, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.dropped {
 		return contract.Upload{}, ErrNoUpload
 	}
-	if o.status == contract.UploadCommitted && !o.inPlace() {
+	if o.status == contract.UploadCommitted && !o.unchanged() {
 		if err := o.restartLocked(); err != nil {
 			return contract.Upload{}, err
 		}
@@ -102,14 +102,14 @@ func (o *upload) start() (contract.Upload, error) {
 	}
 	defer dir.Close()
 	defer f.Close()
-	if err := room(dir, o.spec.SizeBytes-o.got.all.bytes()); err != nil {
+	if err := checkSpace(dir, o.spec.SizeBytes-o.got.all.bytes()); err != nil {
 		return contract.Upload{}, err
 	}
 	return o.answerLocked(), nil
 }
 
-// inPlace reports whether the committed file still is what it was.
-func (o *upload) inPlace() bool {
+// unchanged reports whether the committed file still exists and is unchanged.
+func (o *upload) unchanged() bool {
 	f, err := o.openPlaced()
 	if err != nil {
 		return false
@@ -119,8 +119,8 @@ func (o *upload) inPlace() bool {
 	return err == nil && v.ETag == o.record.ETag
 }
 
-// open opens the part and the folder it is in; the upload begins anew when they
-// are gone. The lock is held.
+// openLocked opens the part file and its folder. If they were deleted, the upload starts
+// again from nothing.
 func (o *upload) openLocked(flag int) (*os.Root, *os.File, error) {
 	for range 2 {
 		dir, f, err := o.openPart(flag)
@@ -144,7 +144,7 @@ func (o *upload) openPart(flag int) (*os.Root, *os.File, error) {
 	}
 	dir, err := t.OpenFolder()
 	if errors.Is(err, files.ErrChanged) {
-		return nil, nil, files.ErrNotFound // a link now: the path means another folder
+		return nil, nil, files.ErrNotFound // it is a link now, and the path leads to another folder
 	}
 	if err != nil {
 		return nil, nil, err
@@ -157,8 +157,8 @@ func (o *upload) openPart(flag int) (*os.Root, *os.File, error) {
 	return dir, f, nil
 }
 
-// begin makes the part, with nothing received. The journal is emptied before, so
-// that it never tells of bytes that a new part does not hold.
+// restartLocked creates the part file, with nothing received. It clears the journal first,
+// so that the journal never lists bytes that a new part file does not contain.
 func (o *upload) restartLocked() error {
 	t, err := o.roots.Target(o.spec.Path)
 	if err != nil {
@@ -169,7 +169,7 @@ func (o *upload) restartLocked() error {
 		return err
 	}
 	defer dir.Close()
-	if err := room(dir, o.spec.SizeBytes); err != nil {
+	if err := checkSpace(dir, o.spec.SizeBytes); err != nil {
 		return err
 	}
 	if err := o.journal.clear(); err != nil {
@@ -183,7 +183,7 @@ func (o *upload) restartLocked() error {
 	return makePart(dir, o.partName(), o.spec.SizeBytes)
 }
 
-// put writes what of body is worth it.
+// put writes the needed bytes of body.
 func (o *upload) put(offset int64, body []byte, proven bool) (contract.Upload, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -192,9 +192,9 @@ func (o *upload) put(offset int64, body []byte, proven bool) (contract.Upload, e
 	case o.dropped:
 		return contract.Upload{}, ErrNoUpload
 	case offset < 0 || s.to < offset || s.to > o.spec.SizeBytes:
-		return contract.Upload{}, fmt.Errorf("%w: %d bytes at %d of %d", files.ErrBadRange, len(body), offset, o.spec.SizeBytes)
+		return contract.Upload{}, fmt.Errorf("%w: %d bytes at offset %d, size %d", files.ErrBadRange, len(body), offset, o.spec.SizeBytes)
 	case o.status != contract.UploadReceiving:
-		return o.answerLocked(), nil // all is there
+		return o.answerLocked(), nil // all bytes have arrived
 	}
 	dir, f, err := o.openLocked(os.O_WRONLY)
 	if err != nil {
@@ -202,23 +202,24 @@ func (o *upload) put(offset int64, body []byte, proven bool) (contract.Upload, e
 	}
 	defer dir.Close()
 	o.failure = nil
-	wanted := o.got.wanted(s, proven)
-	if len(o.got.all)+len(o.got.proven)+2*len(wanted) > maxPieces {
+	needed := o.got.needed(s, proven)
+	if len(o.got.all)+len(o.got.proven)+2*len(needed) > maxPieces {
 		f.Close()
-		return contract.Upload{}, fmt.Errorf("%w: in more than %d pieces", files.ErrBadRange, maxPieces/2)
+		return contract.Upload{}, fmt.Errorf("%w: more than %d pieces", files.ErrBadRange, maxPieces/2)
 	}
-	if err := o.write(f, wanted, body, s, proven); err != nil {
+	if err := o.write(f, needed, body, s, proven); err != nil {
 		return contract.Upload{}, err
 	}
 	return o.answerLocked(), nil
 }
 
-// write puts the wanted spans of body, which is the bytes of s, into f and counts
-// what got there. It closes f: some filesystems tell only then that they are full.
-func (o *upload) write(f *os.File, wanted ranges, body []byte, s span, proven bool) error {
+// write writes the needed ranges of body, which contains the bytes of s, to f and records
+// them as received. It closes f, because some file systems report only then that they are
+// full.
+func (o *upload) write(f *os.File, needed ranges, body []byte, s span, proven bool) error {
 	var written []span
 	var err error
-	for _, w := range wanted {
+	for _, w := range needed {
 		var n int
 		n, err = writeAt(f, body[w.from-s.from:w.to-s.from], w.from)
 		if n > 0 {
@@ -243,7 +244,7 @@ func (o *upload) write(f *os.File, wanted ranges, body []byte, s span, proven bo
 	return err
 }
 
-// explain says which upload err is about.
+// wrap adds the path of the upload to err.
 func (o *upload) wrap(err error) error {
 	if err == nil {
 		return nil
@@ -251,8 +252,8 @@ func (o *upload) wrap(err error) error {
 	return fmt.Errorf("upload to %q: %w", o.spec.Path, err)
 }
 
-// standing is whether the file is in its place, and whether the upload is being
-// worked on at this moment, when that can't be told.
+// state reports whether the upload is committed, or whether it is in work, so that nothing
+// else is known about it.
 func (o *upload) state() (done, busy bool) {
 	if !o.mu.TryLock() {
 		return false, true
@@ -261,7 +262,7 @@ func (o *upload) state() (done, busy bool) {
 	return o.status == contract.UploadCommitted, o.status == contract.UploadHashing
 }
 
-// drop removes the upload from the disk. A file that is in its place stays.
+// drop deletes the journal and the part file. A committed file stays.
 func (o *upload) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -270,8 +271,8 @@ func (o *upload) drop() {
 	o.journal.remove()
 }
 
-// removePart removes the part where it still is; one in a folder that is gone, as
-// an unmounted Drive, stays there.
+// removePart deletes the part file if it can be opened. If its folder is missing, as on an
+// unmounted Drive, the part file stays there.
 func (o *upload) removePart() {
 	if dir, f, err := o.openPart(os.O_RDONLY); err == nil {
 		f.Close()

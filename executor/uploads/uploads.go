@@ -1,3 +1,11 @@
+// Package uploads stores files on the VM that arrive in parts, in any order and with
+// interruptions, or many small ones in a batch.
+//
+// It must not show a file under its name before the file is complete, replace a file
+// unless asked to, or write outside the roots of executor/files. Uploads survive a restart
+// of the executor. Start reading at Store, then at upload: one file that is being received.
+// A part file (part.go) receives the bytes, a journal records which ones have arrived, and
+// a placement gives the complete file its name.
 package uploads
 
 import (
@@ -101,7 +109,7 @@ func (s *Store) recover(id string) (*usedUpload, error) {
 	}
 	one := s.newUpload(id, rec.UploadStart)
 	one.journal, one.record, one.got = j, rec, got
-	at, err := j.touched()
+	at, err := j.lastUsed()
 	if rec.ETag != "" {
 		one.markCommittedLocked(rec)
 	} else if one.wasPlaced() {
@@ -117,7 +125,7 @@ func (s *Store) newUpload(id string, start contract.UploadStart) *upload {
 	}
 }
 
-// Run commits uploads and drops forgotten ones until ctx ends.
+// Run commits uploads and drops unused ones until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	var sweeper sync.WaitGroup
 	sweeper.Go(func() { s.sweepUntil(ctx) })
