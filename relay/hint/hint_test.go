@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 
 // sentences reports whether a text is made of full sentences.
 func sentences(text string) bool {
-	return text != "" && strings.ToUpper(text[:1]) == text[:1] || strings.HasPrefix(text, "notes ") || strings.HasPrefix(text, "get_checkpoint ")
+	return text != "" && strings.ToUpper(text[:1]) == text[:1] || strings.HasPrefix(text, "notes ") || strings.HasPrefix(text, "get_checkpoint ") || strings.HasPrefix(text, "list_executions ")
 }
 
 func TestEveryRefusalHasBothHints(t *testing.T) {
@@ -38,14 +39,17 @@ func TestEveryRefusalHasBothHints(t *testing.T) {
 	}
 }
 
+// statuses are those of a run that ended badly.
+var statuses = []string{
+	string(contract.StatusFailed), string(contract.StatusTimedOut), string(contract.StatusInterrupted),
+	string(contract.StatusCancelled), string(contract.StatusKernelDied), string(contract.StatusKernelRestarted), string(contract.StatusLost),
+}
+
 func TestEveryBadOutcomeHasAHint(t *testing.T) {
-	for _, s := range []contract.Status{
-		contract.StatusFailed, contract.StatusTimedOut, contract.StatusInterrupted,
-		contract.StatusCancelled, contract.StatusKernelDied, contract.StatusKernelRestarted, contract.StatusLost, "of_a_later_release",
-	} {
-		h := ForOutcome(s)
-		known := s != contract.StatusInterrupted && s != "of_a_later_release"
-		if h.Code != string(s) || !sentences(h.Model) || known != sentences(h.Person) {
+	for _, s := range append(statuses, "of_a_later_release") {
+		h := ForOutcome(contract.Status(s))
+		known := s != string(contract.StatusInterrupted) && s != "of_a_later_release"
+		if h.Code != s || !sentences(h.Model) || known != sentences(h.Person) {
 			t.Errorf("%s: %+v", s, h)
 		}
 	}
@@ -67,9 +71,28 @@ func TestEveryRowIsComplete(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range []Subject{Execution, Variable, RemotePath} {
-		if !sentences(Missing(s)) {
-			t.Errorf("subject %d: %q", s, Missing(s))
+}
+
+func TestEverySubjectsHintIsForACodeThatExists(t *testing.T) {
+	codes := append(statuses, CodeCancelled)
+	for _, code := range contract.Codes {
+		codes = append(codes, string(code))
+	}
+	for s := Execution; s <= ChunkedRun; s++ {
+		if len(subjects[s]) == 0 {
+			t.Errorf("subject %d has no hint", s)
+		}
+		for code := range subjects[s] {
+			if got, ok := About(s, code); !ok || !slices.Contains(codes, code) || !sentences(got) {
+				t.Errorf("subject %d, %s: %q", s, code, got)
+			}
+		}
+	}
+	for _, status := range statuses { // a run of the relay's own never shows the hints of a user's run
+		for _, s := range []Subject{KernelState, ChunkedRun} {
+			if _, ok := About(s, status); !ok {
+				t.Errorf("subject %d has no hint for %s", s, status)
+			}
 		}
 	}
 }

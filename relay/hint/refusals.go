@@ -92,27 +92,6 @@ var refusals = map[contract.Code]Hint{
 	},
 }
 
-// Subject is what a call is about.
-type Subject int
-
-// Subjects whose absence has a hint of its own.
-const (
-	Execution Subject = iota + 1
-	Variable
-	RemotePath
-)
-
-// missing are a model's hints for not_found.
-var missing = map[Subject]string{
-	Execution:  "Check execution_id: list_executions shows the runs that the VM still has. A replaced VM's runs are gone with it.",
-	Variable:   "Check the name: list_colab_variables shows the kernel's variables. A new kernel has none of the old one's.",
-	RemotePath: "Check the path: list_colab_files shows what a folder on the VM holds. A replaced VM's files are gone with it, except those on Drive.",
-}
-
-// Missing returns what a model should do when the executor does not have the subject of
-// a call.
-func Missing(s Subject) string { return missing[s] }
-
 // outcomes are the hints for runs that ended badly.
 var outcomes = map[contract.Status]Hint{
 	contract.StatusFailed: {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"colabrelay/relay/chunked"
+	"colabrelay/relay/hint"
 	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
@@ -197,12 +198,11 @@ func (r *Chunked) problem(o chunked.Outcome, err error, out *batchOutput) *Probl
 		p.Message = fmt.Sprintf("the VM could not be reached (%s); what is done is kept, and a batch under way goes on there", p.Message)
 		return &p
 	default:
-		p := *problemOf(err)
+		p := problemAbout(hint.ChunkedRun, err)
 		if p.Code == string(contract.CodeNewInstance) {
 			p.Message = "the VM behind this address was replaced by a new one"
-			p.Hint = "Call again with the same arguments to go on there: the set-up code runs again first, and what was kept of the iterations' variables comes back."
 		}
-		return &p
+		return p
 	}
 	if o.Stop == nil {
 		return nil
@@ -210,12 +210,11 @@ func (r *Chunked) problem(o chunked.Outcome, err error, out *batchOutput) *Probl
 	if o.Stop.Lost != nil {
 		return r.variablesLost(o.Stop.Lost)
 	}
-	p := runProblem(o.Stop.Execution)
+	p := withHintAbout(hint.ChunkedRun, runProblem(o.Stop.Execution), nil)
 	if e := out.raised; e != nil && o.Stop.Execution.Status != contract.StatusKernelRestarted {
 		p.EName, p.EValue, p.Traceback = e.EName, e.EValue, e.Traceback
 	}
 	p.Message = fmt.Sprintf("%s %s", r.where(o.Stop), p.Message)
-	p.Hint = stopHints[o.Stop.Execution.Status]
 	return p
 }
 
@@ -230,17 +229,6 @@ func (r *Chunked) where(s *chunked.Stop) string {
 		return "nothing was run:"
 	}
 	return fmt.Sprintf("the run stopped at iteration %d:", r.Completed)
-}
-
-// stopHints are the hints for batches that ended badly.
-var stopHints = map[contract.Status]string{
-	contract.StatusFailed:          "Read the traceback and call again with corrected code and on_change=\"continue\": what is done stays done. With the same arguments the same iteration is tried again.",
-	contract.StatusTimedOut:        "What is done stays done. Call again with the same arguments: the one that was cut off starts anew, with ten times as long. If it did not yield, call restart_kernel first.",
-	contract.StatusInterrupted:     "What is done stays done. Call again with the same arguments to go on.",
-	contract.StatusCancelled:       "This batch never started. Call again with the same arguments to go on.",
-	contract.StatusKernelDied:      "The kernel's variables are gone. Call again with the same arguments: the set-up code runs first. Where iterations build on variables, the run goes back to the iteration at which the relay kept them, and the iterations since then run again. After running out of memory, do less in one iteration.",
-	contract.StatusKernelRestarted: "Nothing is wrong with the code: someone restarted the kernel, and its variables are gone. Call again with the same arguments: the set-up code runs first. Where iterations build on variables, the run goes back to the iteration at which the relay kept them, and the iterations since then run again.",
-	contract.StatusLost:            "The executor was killed, and the kernel's variables are gone. Call again with the same arguments: the set-up code runs first. Where iterations build on variables, the run goes back to the iteration at which the relay kept them, and the iterations since then run again.",
 }
 
 func (r *Chunked) text(b *strings.Builder) {

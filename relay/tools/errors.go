@@ -41,7 +41,7 @@ const (
 	codeBadRequest    = hint.CodeBadRequest
 	codeInternal      = hint.CodeInternal
 	codeNotConfigured = "not_configured"
-	codeCancelled     = "call_cancelled"
+	codeCancelled     = hint.CodeCancelled
 )
 
 var cancelledProblem = &Problem{
@@ -79,14 +79,22 @@ func problemOf(err error) *Problem {
 	return internalProblem(err.Error())
 }
 
-// problemAbout is problemOf an error of a call about one subject.
+// problemAbout is problemOf with the hint of the call's subject, if that has a better one.
 func problemAbout(subject hint.Subject, err error) *Problem {
-	p := problemOf(err)
+	return withHintAbout(subject, problemOf(err), err)
+}
+
+// withHintAbout returns a copy of p, the problem of err, with its subject's hint.
+func withHintAbout(subject hint.Subject, p *Problem, err error) *Problem {
+	fresh := *p
 	var refused *contract.Error
-	if errors.As(err, &refused) && p.Code == string(contract.CodeNotFound) {
-		p.Hint = hint.Missing(subject)
+	if p.Code == string(contract.CodeNotFound) && !errors.As(err, &refused) {
+		return &fresh // something on this computer does not exist
 	}
-	return p
+	if h, ok := hint.About(subject, p.Code); ok {
+		fresh.Hint = h
+	}
+	return &fresh
 }
 
 func refusalProblem(e *contract.Error) *Problem {

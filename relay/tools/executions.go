@@ -147,7 +147,6 @@ func executionProblem(err error) *Problem {
 	p := problemAbout(hint.Execution, err)
 	if p.Code == string(contract.CodeNewInstance) {
 		p.Message = "the VM behind this address is a new one; the run ended with the old VM, and its variables are gone"
-		p.Hint = "list_executions shows what runs on the new VM."
 	}
 	return p
 }

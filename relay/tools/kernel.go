@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/hint"
 	"colabrelay/shared/contract"
 )
 
@@ -53,15 +54,11 @@ func (c *call) meantKernel(ctx context.Context, ask func(context.Context) (contr
 	return k.KernelID, nil
 }
 
-// kernelProblem is problemOf an error of a call that means one kernel.
+// kernelProblem is problemOf an error of a call about one kernel.
 func kernelProblem(err error) *Problem {
-	p := problemOf(err)
-	switch contract.Code(p.Code) {
-	case contract.CodeNewInstance:
-		p.Message = "the VM behind this address is a new one, and its kernel was left as it is; the variables of the old VM are gone"
-		p.Hint = "Call again if the kernel of the new VM is meant."
-	case contract.CodeConflict:
-		p.Hint = "Call again if the current kernel is meant."
+	p := problemAbout(hint.Kernel, err)
+	if p.Code == string(contract.CodeNewInstance) {
+		p.Message = "the VM behind this address is a new one, and its kernel was not changed; the variables of the old VM are gone"
 	}
 	return p
 }

@@ -60,7 +60,7 @@ func TestRestartAndCleanupAreNotDoneOnANewVM(t *testing.T) {
 			check(t, h)
 			f.replace("instance-2")
 			e := h.call(name, map[string]any{}).outcome(t).Error
-			if e == nil || e.Code != string(contract.CodeNewInstance) || !strings.Contains(e.Message, "left as it is") || !strings.Contains(e.Hint, "Call again") {
+			if e == nil || e.Code != string(contract.CodeNewInstance) || !strings.Contains(e.Message, "not changed") || !strings.Contains(e.Hint, "Call again") {
 				t.Errorf("%+v", e)
 			}
 			if n := f.count("POST", path); n != 0 {

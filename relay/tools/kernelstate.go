@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/hint"
 	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/transfer"
-	"colabrelay/shared/contract"
 )
 
 // pickleWarning stands in both descriptions.
@@ -153,30 +153,14 @@ func (c *call) stateOutcome(p kernelstate.Progress, done, doing string, err erro
 	return "failed", stateProblem(err)
 }
 
-// stateHints say the next step where that of a user's own run would mislead.
-var stateHints = map[string]string{
-	string(contract.StatusTimedOut):        "Delete what is not needed, or write large data to files, and call again.",
-	string(contract.StatusInterrupted):     "Nothing was changed. Call again when it is wanted.",
-	string(contract.StatusCancelled):       "It never started. Call again.",
-	string(contract.StatusKernelDied):      "A new kernel starts by itself; its variables are gone, versions saved before are whole. After running out of memory, save less at once, or restore into a VM with more memory.",
-	string(contract.StatusKernelRestarted): "Someone restarted the kernel meanwhile: its variables are gone, versions saved before are whole. Call again when the variables to save, or the set-up code, are there again.",
-	string(contract.StatusLost):            "The executor was killed meanwhile; versions saved before are whole. Call again.",
-	string(contract.StatusFailed):          "Versions saved before are whole. Look at the run with get_execution.",
-	string(contract.CodeNewInstance):       "Call again: it begins anew on the new VM.",
-	codeCancelled:                          "Call again with the same arguments: it goes on where it stopped.",
-}
-
-// stateProblem is problemOf with the next step of a save or restore.
+// stateProblem is problemOf an error of a save or restore.
 func stateProblem(err error) *Problem {
-	p := *problemOf(err)
+	p := problemOf(err)
 	var run *kernelstate.RunError
 	if errors.As(err, &run) {
-		p = *runProblem(run.Execution)
+		p = runProblem(run.Execution)
 	}
-	if hint, ok := stateHints[p.Code]; ok {
-		p.Hint = hint
-	}
-	return &p
+	return withHintAbout(hint.KernelState, p, err)
 }
 
 // unknownState tells the names there are.

@@ -67,7 +67,7 @@ func (c *call) move(ctx context.Context, overwrite bool, run func(context.Contex
 		return r, m, c.heldUp(err, r)
 	default:
 		m.Status = moveFailed
-		return r, m, moveProblem(err)
+		return r, m, transferProblem(err)
 	}
 	return r, m, nil
 }
@@ -93,7 +93,7 @@ func (c *call) heldUp(err error, r transfer.Result) *Problem {
 	if !stuck(err) {
 		return nil
 	}
-	p := moveProblem(err)
+	p := transferProblem(err)
 	if r.MovedBytes == 0 {
 		return p
 	}
@@ -101,27 +101,13 @@ func (c *call) heldUp(err error, r transfer.Result) *Problem {
 	return nil
 }
 
-// moveHints say the next step where that of a run would mislead.
-var moveHints = map[contract.Code]string{
-	codeOf(cancelledProblem):  "Call again with the same arguments: it goes on where it stopped.",
-	contract.CodeConflict:     "Choose another path on the VM, or call again with overwrite=true.",
-	contract.CodeTooLarge:     "Pack the folder into one archive (tar, zip), or move its subfolders one by one.",
-	contract.CodeNewInstance:  "Call again: the transfer goes to the new VM.",
-	contract.CodeShuttingDown: "The executor is ending: start its cell in Colab again, then call again with the same arguments; on the same VM it goes on where it stopped.",
-}
-
-func codeOf(p *Problem) contract.Code { return contract.Code(p.Code) }
-
-// moveProblem is problemOf with the next step of a transfer.
-func moveProblem(err error) *Problem {
-	p := *problemAbout(hint.RemotePath, err)
-	if h, ok := moveHints[codeOf(&p)]; ok {
-		p.Hint = h
-	}
+// transferProblem is problemOf an error of a transfer.
+func transferProblem(err error) *Problem {
+	p := problemAbout(hint.Transfer, err)
 	if p.Code == codeCancelled {
-		p.Message = "the host cancelled this call; what had moved by then stays"
+		p.Message = "the host cancelled this call; what was transferred until then is kept"
 	}
-	return &p
+	return p
 }
 
 // command is a tool call as a model writes it; arguments with zero values, which

@@ -306,7 +306,7 @@ func TestASecondDownloadOfTheSameNameIsBusyAndACancelledOneGoesOn(t *testing.T) 
 	}
 	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}})
 	r := h.result("download_from_colab", h.await(ch))
-	if o := r.outcome(t); o.Error == nil || o.Error.Code != codeCancelled || !strings.Contains(o.Error.Hint, "goes on where it stopped") {
+	if o := r.outcome(t); o.Error == nil || o.Error.Code != codeCancelled || !strings.Contains(o.Error.Hint, "resumes where it stopped") {
 		t.Errorf("%s", r.Structured)
 	}
 	vm.On(calm)

@@ -87,7 +87,7 @@ func TestFailuresOfATransferAreToldWithANextStep(t *testing.T) {
 		{"no local file", "upload_to_colab", map[string]any{"local_path": "none.bin"}, calm, "not_found", "on this computer"},
 		{"the VM's disk is full", "upload_to_colab", map[string]any{"local_path": "local.bin"}, refuse("PUT", contract.PathUploads, contract.CodeDiskFull), "disk_full", "on the VM"},
 		{"conflict", "upload_to_colab", map[string]any{"local_path": "local.bin"}, refuse("POST", contract.PathUploads, contract.CodeConflict), "conflict", "overwrite"},
-		{"ending", "upload_to_colab", map[string]any{"local_path": "local.bin"}, refuse("POST", contract.PathUploads, contract.CodeShuttingDown), "shutting_down", "goes on where it stopped"},
+		{"ending", "upload_to_colab", map[string]any{"local_path": "local.bin"}, refuse("POST", contract.PathUploads, contract.CodeShuttingDown), "shutting_down", "resumes where it stopped"},
 	} {
 		vm.On(c.hook)
 		r := h.call(c.tool, c.args)

@@ -1,0 +1,83 @@
+package hint
+
+import "colabrelay/shared/contract"
+
+// CodeCancelled is the code of a call that the MCP host cancelled.
+const CodeCancelled = "call_cancelled"
+
+// Subject is what a tool call is about. For some codes it has a better hint than the
+// code's own.
+type Subject int
+
+// Subjects.
+const (
+	Execution Subject = iota + 1
+	Variable
+	RemotePath
+	Kernel
+	Transfer
+	KernelState
+	ChunkedRun
+)
+
+const (
+	resumes      = "Call again with the same arguments: it resumes where it stopped."
+	versionsSafe = "Versions saved before are intact. "
+	missingPath  = "Check the path: list_colab_files shows what a folder on the VM contains. A replaced VM's files are gone with it, except those on Drive."
+	rerunsSetup  = "Call again with the same arguments: the setup code runs first. If iterations build on variables, the run goes back to the iteration at which the relay saved them, and repeats the iterations since then."
+)
+
+// subjects are a model's hints by subject and code. Those for not_found are meant for an
+// executor's refusal only.
+var subjects = map[Subject]map[string]string{
+	Execution: {
+		string(contract.CodeNotFound):    "Check execution_id: list_executions shows the runs that the VM still knows. A replaced VM's runs are gone with it.",
+		string(contract.CodeNewInstance): "list_executions shows what runs on the new VM.",
+	},
+	Variable: {
+		string(contract.CodeNotFound): "Check the name: list_colab_variables shows the kernel's variables. A new kernel has none of the old one's.",
+	},
+	RemotePath: {
+		string(contract.CodeNotFound): missingPath,
+	},
+	Kernel: {
+		string(contract.CodeNewInstance): "Call again if you mean the kernel of the new VM.",
+		string(contract.CodeConflict):    "Call again if you mean the current kernel.",
+	},
+	Transfer: {
+		string(contract.CodeNotFound):     missingPath,
+		string(contract.CodeConflict):     "Choose another path on the VM, or call again with overwrite=true.",
+		string(contract.CodeTooLarge):     "Pack the folder into one archive (tar, zip), or transfer its subfolders one by one.",
+		string(contract.CodeNewInstance):  "Call again: the transfer goes to the new VM.",
+		string(contract.CodeShuttingDown): "The executor is shutting down: start its cell in Colab again, then call again with the same arguments; on the same VM the transfer resumes where it stopped.",
+		CodeCancelled:                     resumes,
+	},
+	KernelState: {
+		string(contract.StatusTimedOut):        "Delete variables that you do not need, or write large data to files, and call again.",
+		string(contract.StatusInterrupted):     "Nothing was changed. Call again if you still need it.",
+		string(contract.StatusCancelled):       "It never started. Call again.",
+		string(contract.StatusKernelDied):      versionsSafe + "A new kernel starts automatically, without the old one's variables. If it ran out of memory, save less at a time, or restore into a VM with more memory.",
+		string(contract.StatusKernelRestarted): versionsSafe + "Someone restarted the kernel, and its variables are gone. Call again when the variables to save, or the setup code, have been restored.",
+		string(contract.StatusLost):            versionsSafe + "The executor was killed. Call again.",
+		string(contract.StatusFailed):          versionsSafe + "Look at the run with get_execution.",
+		string(contract.CodeNewInstance):       "Call again: it starts from the beginning on the new VM.",
+		CodeCancelled:                          resumes,
+	},
+	ChunkedRun: {
+		string(contract.StatusFailed):          "Read the traceback and call again with corrected code and on_change=\"continue\": completed iterations stay completed. With the same arguments the same iteration is tried again.",
+		string(contract.StatusTimedOut):        "Completed iterations stay completed. Call again with the same arguments: the iteration that was cut off starts again, with ten times as long. If it did not yield, call restart_kernel first.",
+		string(contract.StatusInterrupted):     "Completed iterations stay completed. Call again with the same arguments to continue.",
+		string(contract.StatusCancelled):       "This batch never started. Call again with the same arguments to continue.",
+		string(contract.StatusKernelDied):      "The kernel's variables are gone. " + rerunsSetup + " If it ran out of memory, do less in one iteration.",
+		string(contract.StatusKernelRestarted): "Nothing is wrong with the code: someone restarted the kernel, and its variables are gone. " + rerunsSetup,
+		string(contract.StatusLost):            "The executor was killed, and the kernel's variables are gone. " + rerunsSetup,
+		string(contract.CodeNewInstance):       "Call again with the same arguments to continue on the new VM: the setup code runs first, and the variables that the relay saved between iterations are restored.",
+	},
+}
+
+// About returns what a model should do when a call about s ended with code, if s has a
+// hint of its own for it.
+func About(s Subject, code string) (hint string, ok bool) {
+	hint, ok = subjects[s][code]
+	return hint, ok
+}
