@@ -1,0 +1,65 @@
+"""What the tests share: an IPython shell whose displays are recorded."""
+
+import json
+import os
+import sys
+import types
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+TESTS = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.join(os.path.dirname(TESTS), "colab_relay")
+sys.path.insert(0, os.path.dirname(PACKAGE))
+
+
+class Shell:
+    """An IPython shell that records what is displayed, in place of a kernel."""
+
+    def __init__(self, ipython):
+        self.ipython, self.names = ipython, ipython.user_ns
+        self.displays = []
+        ipython.display_pub.publish = self.publish
+
+    def publish(self, data=None, metadata=None, **more):
+        json.dumps(data)  # as the kernel does
+        self.displays.append(data)
+
+    def run(self, code):
+        """Runs a cell, which must not raise."""
+        self.ipython.run_cell(code, store_history=True).raise_error()
+
+    def displayed(self, mime):
+        """What was displayed as that type since the last look."""
+        found = [data[mime] for data in self.displays if mime in data]
+        self.displays.clear()
+        return found
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch):
+    """A new IPython whose working directory is empty."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.delitem(sys.modules, "colab_relay_runs", raising=False)
+    main = sys.modules["__main__"]
+    InteractiveShell.clear_instance()
+    yield Shell(InteractiveShell.instance(user_module=types.ModuleType("__main__")))
+    InteractiveShell.clear_instance()
+    sys.modules["__main__"] = main
+    sys.modules.pop("colab_relay_runs", None)
+
+
+@pytest.fixture
+def sources():
+    """The sources of the package as the Go side sends them."""
+    found = {}
+    for folder, _, names in os.walk(PACKAGE):
+        for name in names:
+            path = os.path.relpath(os.path.join(folder, name), PACKAGE).replace(os.sep, "/")
+            if path.endswith(".py") and not path.startswith("scripts/"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    found[path] = file.read()
+    return found

@@ -1,0 +1,133 @@
+"""Saved states: those of earlier releases load, and new ones name nothing of this release."""
+
+import json
+import os
+import shutil
+import sys
+
+import pytest
+from colab_relay import registry
+from colab_relay.state import operate, rebuild
+from colab_relay.state.read import Reader
+from conftest import TESTS
+
+PICKLERS = {"dill": [], "cloudpickle": ["dill"], "pickle": ["dill", "cloudpickle"]}
+PLAIN = """
+import numpy as np, threading, sys
+shared = [1, 2]
+holders = [shared, shared]
+large = list(range(3000))
+owner = np.zeros(66_000, np.uint8)
+owner[12] = 5
+view = owner[10:20]
+lock = threading.Lock()
+out = sys.stdout
+"""
+DEFINED = """
+class Base:
+    __slots__ = ("x",)
+    def double(self): return 2 * self.x
+thing = Base()
+thing.x = 21
+def make():
+    n = 0
+    def count():
+        nonlocal n
+        n += 1
+        return n
+    return count
+count = make()
+count()
+"""
+
+
+@pytest.fixture(params=PICKLERS)
+def pickler(request, monkeypatch):
+    for hidden in PICKLERS[request.param]:
+        monkeypatch.setitem(sys.modules, hidden, None)
+    return request.param
+
+
+def restore(path, tmp_path):
+    """Loads a copy of a state, which restore removes."""
+    folder = tmp_path / "colab-relay-state-x"
+    folder.mkdir()
+    copy = str(folder / "data.state")
+    shutil.copy(path, copy)
+    report = operate.restore(copy, os.path.getsize(copy), digest_of(copy))
+    assert not folder.exists()
+    return report
+
+
+def digest_of(path):
+    import hashlib
+
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def test_states_of_an_earlier_release_load(shell, pickler, tmp_path):
+    path = os.path.join(TESTS, "states", pickler + ".state")
+    report = restore(path, tmp_path)
+    names = shell.names
+    assert names["number"] == 42 and names["text"] == "naïve 🙂" and names["large"][-1] == 2999
+    assert names["holders"][0] is names["holders"][1] is names["shared"]
+    assert names["lock"].acquire(False) and names["out"] is sys.stdout
+    assert names["environment"] is os.environ
+    assert registry.runs() == {"run": {"setup": "hash", "done": 7}}
+    reader = Reader(path, os.path.getsize(path), None)
+    same_python = reader.index["python"].split(".")[:2] == [str(n) for n in sys.version_info[:2]]
+    reader.close()
+    if names.get("view") is not None:  # else numpy is another than the state's
+        names["owner"][12] = 9
+        assert names["view"][2] == 9
+    if pickler != "pickle" and same_python:
+        assert report["failed"] == []
+        assert names["thing"].double() == 42 and names["count"]() == 2 and names["add"](1) == 43
+        assert names["color"] is names["Color"].BLUE and names["cached"](1) == 43
+        assert isinstance(names["Other"](), names["Base"])
+
+
+def test_a_state_comes_back_and_names_no_release(shell, pickler, tmp_path):
+    shell.run(PLAIN + (DEFINED if pickler != "pickle" else ""))
+    report = operate.save()
+    manifest = report["manifest"]
+    assert manifest["pickler"] == pickler and not manifest["skipped"] and not manifest["warnings"]
+    assert not [name for name in manifest["libraries"] if name.startswith("colab_relay")]
+    with open(report["path"], "rb") as file:
+        data = file.read()
+    assert data.count(b"colab_relay") == data.count(b"colab_relay_state_rebuild") > 0
+    shell.run("%reset -f")
+    loaded = restore(report["path"], tmp_path)
+    operate.remove(report["path"])
+    assert loaded["failed"] == [] and loaded["variable_count"] == manifest["variable_count"]
+    names = shell.names
+    assert names["holders"][0] is names["holders"][1] and names["view"][2] == 5
+    if pickler != "pickle":
+        assert names["thing"].double() == 42 and names["count"]() == 2
+    assert rebuild.__name__ not in sys.modules
+
+
+def test_a_damaged_file_is_not_loaded(shell, tmp_path):
+    shell.run("x = 5")
+    report = operate.save()
+    with open(report["path"], "r+b") as file:
+        file.seek(40)
+        file.write(b"!")
+    answer = operate.restore(report["path"], report["manifest"]["bytes"], "0" * 64)
+    assert "SHA-256" in answer["damaged"] and not os.path.exists(report["path"])
+
+
+def test_remove_removes_states_only(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for folder, goes in {"colab-relay-state-x": True, "mine": False, "deep": False}.items():
+        path = tmp_path / folder / ("colab-relay-state-y" if folder == "deep" else "")
+        path.mkdir(parents=True)
+        operate.remove(str(path / "data.state"))
+        assert path.exists() is not goes
+
+
+def test_reports_are_plain_values(shell):
+    shell.run("x = {1: [2]}")
+    json.dumps(operate.save())
+    assert set(operate.prepare()) == {"path", "free", "python"}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs pytest with the interpreter of every kernel stack; changes nothing:
+#
+#   pytest.sh FOLDER TESTS...   FOLDER as in setup.sh
+#
+# pytest comes from FOLDER/tools, behind the stack's own packages, so that the stacks stay as
+# they are on Colab. Without pytest (pip reached no index) it says so and goes on.
+set -euo pipefail
+
+folder=$1
+shift
+site=$(echo "$folder"/tools/lib/python*/site-packages)
+if [ ! -d "$site/pytest" ]; then
+	echo "pytest: left out: $(cat "$folder/tools.left-out" 2>/dev/null || echo run make python)"
+	exit 0
+fi
+for stack in old new; do
+	python=$folder/$stack/bin/python
+	[ -x "$python" ] || continue
+	echo "pytest: the $stack stack"
+	PYTHONDONTWRITEBYTECODE=1 "$python" -c '
+import sys
+sys.path[:] = [path for path in sys.path if path] + [sys.argv.pop(1)]
+import pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
+' "$site" "$@"
+done
