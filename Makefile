@@ -39,6 +39,7 @@ demo: build python ## an MCP host drives a real kernel: a readable session, ends
 	@go run ./shared/e2e/demo
 
 test: build python ## all tests, with the race detector, on both kernel stacks
+	@shared/stacks/pytest.sh .python shared/kernelpy/tests
 	$(PROGRAMS) go test -race -timeout 15m ./shared/e2e ./... # the longest first
 
 check: python ## format, vet, staticcheck, Python files, go.mod; changes nothing

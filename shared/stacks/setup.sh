@@ -5,7 +5,7 @@
 #
 #   FOLDER/old       Colab's kernel stack (ipykernel 6.17.1, IPython 7.34.0)
 #   FOLDER/new       the newest kernel stack
-#   FOLDER/tools     what make check wants of Python tools
+#   FOLDER/tools     ruff and mypy for make check, pytest for make test
 #   FOLDER/notebook  nbclient, which runs the notebook as its page would
 #
 # Each is made once and again when its requirements change. Where pip reaches no
@@ -149,7 +149,7 @@ without_index() {
 	is_ready old || old_from_system
 	is_ready notebook || notebook_from_system
 	is_ready new || leave_out new "pip reaches no index; tests run on the old kernel stack only"
-	is_ready tools || leave_out tools "pip reaches no index; make check compiles Python files but can't check their format"
+	is_ready tools || leave_out tools "pip reaches no index; make check compiles Python files and checks nothing else, make test runs no pytest"
 }
 
 # system_has_sshd looks where packages put it, which is on the PATH of root only.

@@ -3,8 +3,11 @@
 What an object does when it is deleted cannot be avoided; no other code of the user's runs.
 """
 
+from __future__ import annotations
+
 import gc
 import sys
+from typing import Any, Callable, TypeVar
 
 from IPython.core.getipython import get_ipython
 
@@ -12,8 +15,10 @@ from . import registry
 from .safe import module_dict, text
 from .variables.listing import MAX_VARIABLES, user_variables
 
+Result = TypeVar("Result")
 
-def close_figures():
+
+def close_figures() -> int:
     pyplot = module_dict("matplotlib.pyplot")
     if "close" not in pyplot:
         return 0
@@ -22,7 +27,7 @@ def close_figures():
     return count
 
 
-def empty_gpu_cache():
+def empty_gpu_cache() -> bool:
     """Only where torch has the GPU in use: asking would set it up."""
     cuda = module_dict("torch.cuda")
     if "empty_cache" not in cuda or not cuda["is_initialized"]():
@@ -31,7 +36,7 @@ def empty_gpu_cache():
     return True
 
 
-def forget_outputs(shell):
+def forget_outputs(shell: Any) -> None:
     """IPython's own flush leaves what it also noted as hidden: _ and _1, _2, ..."""
     if shell.displayhook.do_full_cache:
         shell.displayhook.flush()
@@ -43,7 +48,7 @@ def forget_outputs(shell):
             hidden[name] = ""
 
 
-def forget_tracebacks(shell):
+def forget_tracebacks(shell: Any) -> None:
     """A traceback keeps the frames it passed through, and all they hold."""
     for name in ("last_exc", "last_type", "last_value", "last_traceback"):
         sys.__dict__.pop(name, None)
@@ -53,7 +58,7 @@ def forget_tracebacks(shell):
             setattr(handler, name, None)
 
 
-def attempt(step, default=None):
+def attempt(step: Callable[[], Result], default: Result) -> Result:
     """Whatever one step runs into, the others follow."""
     try:
         return step()
@@ -61,7 +66,7 @@ def attempt(step, default=None):
         return default
 
 
-def cleanup():
+def cleanup() -> dict[str, Any]:
     shell = get_ipython()
     names = [name for name, _ in user_variables(shell)]
     figures = attempt(close_figures, 0)
@@ -69,9 +74,9 @@ def cleanup():
         shell.user_ns.pop(name, None)
         if name in shell.user_ns_hidden:  # the user had shadowed one of IPython's own
             shell.user_ns[name] = shell.user_ns_hidden[name]
-    attempt(lambda: forget_outputs(shell))
-    attempt(lambda: forget_tracebacks(shell))
-    attempt(registry.forget_setups)
+    attempt(lambda: forget_outputs(shell), None)
+    attempt(lambda: forget_tracebacks(shell), None)
+    attempt(registry.forget_setups, None)
     gc.collect()
     return {
         "variables_cleared": len(names),

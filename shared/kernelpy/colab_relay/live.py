@@ -1,6 +1,8 @@
 """Looks at live values: which of the names that dependence.py found can have changed at all,
 and which other variables share objects with them. None of the user's code is run."""
 
+from __future__ import annotations
+
 import datetime
 import decimal
 import fractions
@@ -12,6 +14,10 @@ import sys
 import time
 import types
 import uuid
+from typing import TYPE_CHECKING, Any, Collection, Iterable
+
+if TYPE_CHECKING:
+    Names = dict[str, list[str]]  # names to the ways they may change, see dependence.py
 
 ATOMS = (
     int, float, complex, bool, str, bytes, type(None), type(...), range, slice, re.Pattern,
@@ -21,7 +27,7 @@ ATOMS = (
 )  # fmt: skip
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.BuiltinMethodType)
 # Methods that change an object of just this type. Any other method leaves it as it is.
-CHANGING = {
+METHODS: dict[Any, str] = {
     list: "append clear extend insert pop remove reverse sort",
     dict: "clear pop popitem setdefault update",
     set: "add clear difference_update discard intersection_update pop remove "
@@ -30,7 +36,7 @@ CHANGING = {
     frozenset: "",
     bytearray: "append clear extend insert pop remove reverse",
 }
-CHANGING = {cls: frozenset(names.split()) for cls, names in CHANGING.items()}
+CHANGING = {cls: frozenset(names.split()) for cls, names in METHODS.items()}
 # The same of libraries' types, by their modules and names.
 CHANGING_OF = {
     ("numpy", "ndarray"): frozenset("byteswap fill itemset partition put resize setfield "
@@ -51,7 +57,7 @@ class TooSlow(Exception):
     """The time for looking is over."""
 
 
-def settle(names, namespace):
+def settle(names: Names, namespace: dict[str, Any]) -> Names:
     """Those of names, with their ways, whose values in the namespace can change so."""
     settled = {}
     for name, ways in names.items():
@@ -62,7 +68,7 @@ def settle(names, namespace):
     return settled
 
 
-def can_change(value, way):
+def can_change(value: Any, way: str) -> bool:
     if is_fixed(value):
         return False
     if isinstance(value, types.ModuleType):
@@ -84,7 +90,7 @@ def can_change(value, way):
     return True
 
 
-def is_fixed(value, depth=0):
+def is_fixed(value: Any, depth: int = 0) -> bool:
     """Whether a value never changes, nor anything in it."""
     cls = type(value)
     if cls in ATOMS or is_of(cls, ("numpy", "generic")):
@@ -94,19 +100,19 @@ def is_fixed(value, depth=0):
     return False
 
 
-def is_of(cls, *names):
+def is_of(cls: type, *names: tuple[str, str]) -> bool:
     """Whether a class is, or derives from, one of these of libraries."""
     roots = {title(base) for base in type.__dict__["__mro__"].__get__(cls)}
     return any(name in roots for name in names)
 
 
-def title(cls):
+def title(cls: type) -> tuple[str, str]:
     """The package and the name of a class, without asking its metaclass."""
     module, name = [type.__dict__[key].__get__(cls) for key in ("__module__", "__name__")]
     return str(module).partition(".")[0], name
 
 
-def has_fixed_items(value):
+def has_fixed_items(value: Any) -> bool:
     """Whether the items of a container are all fixed: then only it itself can change."""
     cls = type(value)
     if cls is dict:
@@ -118,19 +124,19 @@ def has_fixed_items(value):
     return len(value) <= MOST_ITEMS and all(is_fixed(item) for item in value)
 
 
-def method_changes(value, method):
+def method_changes(value: Any, method: str) -> bool:
     cls = type(value)
     if cls in CHANGING:
         return method in CHANGING[cls] or not_its_own(cls, method)
     return method in CHANGING_OF[title(cls)] if title(cls) in CHANGING_OF else True
 
 
-def not_its_own(cls, method):
+def not_its_own(cls: type, method: str) -> bool:
     """x[i].m(), where the items have other methods than the container."""
     return not hasattr(cls, method)
 
 
-def keeps_state(function):
+def keeps_state(function: types.FunctionType) -> bool:
     """Whether a function has variables of its own that outlive a call."""
     defaults = (function.__defaults__ or ()) + tuple((function.__kwdefaults__ or {}).values())
     cells = [cell for cell in function.__closure__ or () if not is_empty(cell)]
@@ -139,7 +145,7 @@ def keeps_state(function):
     return bool(changeable) or bool(function.__closure__) and rebinds(function.__code__)
 
 
-def is_empty(cell):
+def is_empty(cell: types.CellType) -> bool:
     try:
         cell.cell_contents
     except ValueError:
@@ -147,7 +153,7 @@ def is_empty(cell):
     return False
 
 
-def rebinds(code):
+def rebinds(code: types.CodeType) -> bool:
     """Whether a function stores into a variable of the function around it."""
     import dis
 
@@ -157,7 +163,9 @@ def rebinds(code):
     )
 
 
-def sharers(names, namespace, seconds=math.inf):
+def sharers(
+    names: Iterable[str], namespace: dict[str, Any], seconds: float = math.inf
+) -> list[str]:
     """names and every other variable that shares a changeable object with one of them: if only
     one of the two came back, the other would no longer follow its changes."""
     search = Search(namespace, seconds)
@@ -177,12 +185,12 @@ def sharers(names, namespace, seconds=math.inf):
         others = [name for name in others if name not in joined]
 
 
-def may_share(name, value):
+def may_share(name: str, value: Any) -> bool:
     cls = type(value)
     return not (name.startswith("_") or is_fixed(value) or issubclass(cls, types.ModuleType))
 
 
-def is_array(value):
+def is_array(value: Any) -> bool:
     return is_of(type(value), ("numpy", "ndarray"))
 
 
@@ -194,19 +202,20 @@ class Search:
         "IPython ipykernel traitlets zmq tornado logging threading asyncio weakref".split()
     )
 
-    def __init__(self, namespace, seconds):
+    def __init__(self, namespace: dict[str, Any], seconds: float) -> None:
         self.end = time.monotonic() + seconds
         self.passed = {id(namespace), id(sys.modules)}
         self.passed.update(id(vars(module)) for module in modules())
-        self.known, self.looked_at = {}, 0
+        self.known: dict[int, Any] = {}
+        self.looked_at = 0
 
-    def take_in(self, value):
+    def take_in(self, value: Any) -> None:
         self.follow(value, self.known)
 
-    def meets(self, value):
+    def meets(self, value: Any) -> bool:
         return self.follow(value, {}, self.known)
 
-    def follow(self, value, seen, wanted=()):
+    def follow(self, value: Any, seen: dict[int, Any], wanted: Collection[int] = ()) -> bool:
         """Adds what the value leads to, to seen; stops, with True, at something wanted."""
         stack = [value]
         while stack:
@@ -224,7 +233,7 @@ class Search:
             stack.extend(referents(value))
         return False
 
-    def is_referred_to(self):
+    def is_referred_to(self) -> bool:
         """Whether anything else refers to what was taken in. Of few objects the collector knows
         it at once; to search all other variables may take very long."""
         shared = [value for value in self.known.values() if can_be_shared(value)]
@@ -235,7 +244,7 @@ class Search:
         gc.collect()  # what refers to them may be left of an earlier look
         return self.refer_to(shared)
 
-    def refer_to(self, shared):
+    def refer_to(self, shared: list[Any]) -> bool:
         ours = {id(shared), id(self.known)} | self.passed
         return any(
             id(referrer) not in ours
@@ -244,21 +253,21 @@ class Search:
             for referrer in gc.get_referrers(*shared)
         )
 
-    def may_meet(self, value):
+    def may_meet(self, value: Any) -> bool:
         return id(value) in self.known or is_array(value)
 
-    def leads_astray(self, value):
+    def leads_astray(self, value: Any) -> bool:
         cls = type(value)
         if cls in ATOMS or issubclass(cls, (type, types.ModuleType, types.CodeType)):
             return True
         return title(cls)[0] in self.MACHINERY
 
 
-def modules():
+def modules() -> list[types.ModuleType]:
     return [module for module in list(sys.modules.values()) if isinstance(module, types.ModuleType)]
 
 
-def referents(value):
+def referents(value: Any) -> list[Any]:
     if is_array(value):
         # Two arrays look into one memory when they lead to the same owner.
         items = list(value.flat) if value.dtype.hasobject else []
@@ -266,7 +275,7 @@ def referents(value):
     return gc.get_referents(value)
 
 
-def can_be_shared(value):
+def can_be_shared(value: Any) -> bool:
     """Whether it matters that two variables lead to the same object."""
     return (
         type(value) not in (tuple, frozenset) + FUNCTIONS

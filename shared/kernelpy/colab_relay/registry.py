@@ -9,22 +9,26 @@ because every release reads it:
 setup code ran and the variables that iterations left are still to be restored.
 """
 
+from __future__ import annotations
+
 import sys
 import types
+from typing import Any, Dict
 
 from .safe import module_dict, short
 
+Entry = Dict[str, Any]
 MODULE = "colab_relay_runs"
 MAX_RUNS = 1000  # the oldest are dropped first
 
 
-def runs():
+def runs() -> dict[str, Entry]:
     """The record as it is, {} if this kernel has none."""
     found = module_dict(MODULE).get("runs")
     return found if type(found) is dict else {}
 
 
-def entry_of(key, confirmed):
+def entry_of(key: str, confirmed: int) -> Entry:
     """The entry of one run, which becomes the newest. confirmed is how many iterations the relay
     knows to be done.
 
@@ -41,7 +45,7 @@ def entry_of(key, confirmed):
     return entry
 
 
-def update(restored):
+def update(restored: dict[str, Entry]) -> None:
     """Adds the record of a restored state."""
     if type(module_dict(MODULE).get("runs")) is not dict:
         module = sys.modules[MODULE] = types.ModuleType(MODULE)
@@ -49,19 +53,19 @@ def update(restored):
     runs().update(restored)
 
 
-def forget_setups():
+def forget_setups() -> None:
     """Records that the variables of all runs were deleted. The numbers of completed iterations
     stay, so that none runs twice in this kernel."""
     for run in runs().values():
         run["setup"] = ""
 
 
-def has_variables(entry):
+def has_variables(entry: Entry) -> bool:
     """Whether this kernel has the variables of the run's setup code and iterations."""
     return bool(entry.get("setup")) and not entry.get("hollow")
 
 
-def complete_runs():
+def complete_runs() -> list[dict[str, Any]]:
     """The keys of the runs whose variables are in this kernel, with their iterations."""
     return [
         {"key": short(key), "done": run["done"]}

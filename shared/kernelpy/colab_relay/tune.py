@@ -1,11 +1,13 @@
 """Settings of a new kernel."""
 
+from __future__ import annotations
+
 from IPython.core.getipython import get_ipython
 
 SNDHWM = 23  # ZMQ_SNDHWM
 
 
-def hold_outputs(limit):
+def hold_outputs(limit: int) -> None:
     """Lets the kernel hold that many iopub messages for a slow reader.
 
     ipykernel's socket holds a thousand and then silently drops messages: twenty thousand small

@@ -5,9 +5,13 @@ ordinary variable; besides, what the bridge before this one documented works, to
 syntax tree alone: a subscript [{i}] means [i], and {i} in a plain string becomes the number.
 """
 
+from __future__ import annotations
+
 import ast
 import linecache
 import re
+import types
+from typing import Any, Iterable, Iterator
 
 NUMBER = re.compile(r"(?<!\{)\{i\}(?!\})")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -25,11 +29,11 @@ class Refused(Exception):
     """Code that can't be a body. It is told as the SyntaxError it is: IPython would show a
     SyntaxError proper with our own frames around."""
 
-    def __init__(self, message, lines):
+    def __init__(self, message: str, lines: list[str]) -> None:
         super().__init__(message)
         self.lines = lines
 
-    def _render_traceback_(self):
+    def _render_traceback_(self) -> list[str]:
         return self.lines
 
 
@@ -39,17 +43,17 @@ Refused.__name__ = Refused.__qualname__ = "SyntaxError"
 class Setup:
     """setup_code: run once in a kernel's life."""
 
-    def __init__(self, shell, source):
-        self.tree = parse(shell, "setup_code", source)
-        self.code = compiled(self.tree)
+    def __init__(self, shell: Any, source: str) -> None:
+        self.tree, label = parse(shell, "setup_code", source)
+        self.code = compiled(self.tree, label)
 
 
 class Loop:
     """loop_code: the body of `for i in range(n)`."""
 
-    def __init__(self, shell, source):
-        tree = parse(shell, "loop_code", source)
-        refuse(tree, own_jumps(tree.body, ast.Break), BREAK)
+    def __init__(self, shell: Any, source: str) -> None:
+        tree, self.label = parse(shell, "loop_code", source)
+        refuse(self.label, own_jumps(tree.body, ast.Break), BREAK)
         braces = Braces()
         tree = braces.visit(tree)
         self.texts = [(node, node.value) for node in braces.texts]
@@ -59,17 +63,17 @@ class Loop:
         tree.body = [ast.For(name, once, tree.body or [ast.Pass()], [])]
         ast.fix_missing_locations(tree)
         self.tree = tree
-        self.code = compiled(tree)
+        self.code = compiled(tree, self.label)
 
-    def prepare(self, number):
+    def prepare(self, number: int) -> None:
         """Compiles anew where a string holds the number."""
         if self.texts:
             for node, text in self.texts:
                 node.value = NUMBER.sub(str(number), text)
-            self.code = compiled(self.tree)
+            self.code = compiled(self.tree, self.label)
 
 
-def parse(shell, kind, source):
+def parse(shell: Any, kind: str, source: str) -> tuple[ast.Module, str]:
     label = "<" + kind + ">"
     try:
         text = shell.transform_cell(source)
@@ -77,27 +81,26 @@ def parse(shell, kind, source):
         tree = ast.parse(text, label)
     except (SyntaxError, ValueError) as error:  # ValueError: a NUL, before Python 3.12
         raise refused(label, error) from None
-    tree.label = label
-    refuse(tree, own_awaits(tree.body), AWAIT)
-    return tree
+    refuse(label, own_awaits(tree.body), AWAIT)
+    return tree, label
 
 
-def refuse(tree, nodes, message):
+def refuse(label: str, nodes: Iterable[Any], message: str) -> None:
     """Refuses the first of the nodes, if there is one."""
     for node in nodes:
         error = SyntaxError(message)
-        error.filename, error.lineno = tree.label, node.lineno
-        raise refused(tree.label, error)
+        error.filename, error.lineno = label, node.lineno
+        raise refused(label, error)
 
 
-def compiled(tree):
+def compiled(tree: ast.Module, label: str) -> types.CodeType:
     try:
-        return compile(tree, tree.label, "exec", dont_inherit=True)
+        return compile(tree, label, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        raise refused(tree.label, error) from None
+        raise refused(label, error) from None
 
 
-def refused(label, error):
+def refused(label: str, error: Exception) -> Refused:
     line = getattr(error, "lineno", None)
     text = linecache.getline(label, line).strip() if line else ""
     linecache.cache.pop(label, None)  # no code of this text is about
@@ -110,59 +113,64 @@ def refused(label, error):
     return Refused(message, ["".join(lines)])
 
 
-def remember(kind, text):
+def remember(kind: str, text: str) -> str:
     """Gives the text a file name under which tracebacks and inspect find its lines, for as
     long as the kernel lives: functions made by an older text may still be about."""
     lines = text.splitlines(True)
     number, label = 1, "<" + kind + ">"
-    while label in linecache.cache and linecache.cache[label][2] != lines:
+    while label in linecache.cache and remembered_lines(label) != lines:
         number += 1
         label = "<%s %d>" % (kind, number)
     linecache.cache[label] = (len(text), None, lines, label)
     return label
 
 
+def remembered_lines(label: str) -> list[str]:
+    entry: Any = linecache.cache[label]
+    return entry[2]
+
+
 class Braces(ast.NodeTransformer):
     """Finds what the bridge's notation stands for; sets, f-strings and {{i}} are left alone."""
 
-    def __init__(self):
-        self.texts = []  # constants that hold the number
+    def __init__(self) -> None:
+        self.texts: list[Any] = []  # constants that hold the number
 
-    def visit_Subscript(self, node):
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        inner = node.slice
+        inner: Any = node.slice
         if type(inner).__name__ == "Index":  # Python 3.8
             inner = inner.value
         if is_i_in_braces(inner):
             node.slice = rewrapped(node.slice, inner.elts[0])
         return node
 
-    def visit_Constant(self, node):
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
         if type(node.value) is str and NUMBER.search(node.value):
             self.texts.append(node)
         return node
 
-    def visit_JoinedStr(self, node):
+    def visit_JoinedStr(self, node: Any) -> ast.AST:
         node.values = [v if isinstance(v, ast.Constant) else self.visit(v) for v in node.values]
         return node
 
     visit_TemplateStr = visit_JoinedStr
 
 
-def is_i_in_braces(node):
+def is_i_in_braces(node: Any) -> bool:
     if not isinstance(node, ast.Set) or len(node.elts) != 1:
         return False
     return isinstance(node.elts[0], ast.Name) and node.elts[0].id == "i"
 
 
-def rewrapped(old, inner):
+def rewrapped(old: Any, inner: ast.expr) -> Any:
     if type(old).__name__ == "Index":
         old.value = inner
         return old
     return inner
 
 
-def own_jumps(nodes, kind):
+def own_jumps(nodes: Iterable[ast.AST], kind: type) -> Iterator[ast.AST]:
     """The breaks or continues that are the body's own, not of a loop within it."""
     for node in nodes:
         if isinstance(node, kind):
@@ -173,7 +181,7 @@ def own_jumps(nodes, kind):
             yield from own_jumps(ast.iter_child_nodes(node), kind)
 
 
-def own_awaits(nodes):
+def own_awaits(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """What awaits outside functions."""
     for node in nodes:
         if isinstance(node, AWAITS) or isinstance(node, ast.comprehension) and node.is_async:

@@ -1,10 +1,13 @@
 """What calls do to names: the part of dependence.Reader that is about functions, methods and
 IPython's magics."""
 
+from __future__ import annotations
+
 import ast
 import re
+from typing import TYPE_CHECKING
 
-from .scope import root_of
+from .scope import Effects, Known, root_of
 
 HARMLESS = frozenset(
     "abs ascii bin bool bytes callable chr complex dict dir display divmod enumerate filter float "
@@ -23,13 +26,25 @@ MAX_DEPTH = 20  # of magics within magics
 
 
 class Calls(ast.NodeVisitor):
-    """Needs of the Reader: known, depth, opaque, and its read, store, change, note and apply."""
+    """What the Reader does with calls."""
 
-    def visit_Call(self, node, used=True):
+    if TYPE_CHECKING:  # what the Reader adds
+        known: Known
+        depth: int
+        opaque: set[str]
+
+        def read(self, name: str) -> None: ...
+        def store(self, name: str) -> None: ...
+        def change(self, node: ast.expr, own: str, part: str) -> None: ...
+        def note(self, name: str, way: str) -> None: ...
+        def apply(self, effects: Effects) -> None: ...
+        def run(self, text: str) -> None: ...
+
+    def visit_Call(self, node: ast.Call, used: bool = True) -> None:
         if self.is_magic(node):
             return
         self.visit(node.func)
-        self.visit_arguments(node)
+        self.visit_inputs(node)
         for keyword in node.keywords:
             if keyword.arg == "out":
                 self.change(keyword.value, "change", "change")
@@ -40,13 +55,13 @@ class Calls(ast.NodeVisitor):
         elif not used:
             self.pass_on(node)
 
-    def visit_arguments(self, node):
+    def visit_inputs(self, node: ast.Call) -> None:
         for arg in node.args:
             self.visit(arg)
         for keyword in node.keywords:
             self.visit(keyword.value)
 
-    def call_name(self, node, name, used):
+    def call_name(self, node: ast.Call, name: str, used: bool) -> None:
         if name in OPAQUE:
             self.opaque.add(name + "()")
         changes = self.known.changes(name, node, self)
@@ -64,7 +79,7 @@ class Calls(ast.NodeVisitor):
             for arg in node.args:
                 self.change(arg, "iterate", "iterate")
 
-    def call_library(self, node, name, used):
+    def call_library(self, node: ast.Call, name: str, used: bool) -> None:
         """A function of an imported module changes its arguments only where nobody wants its
         value; and some that are known to."""
         if name in CHANGES_FIRST and node.args:
@@ -72,7 +87,7 @@ class Calls(ast.NodeVisitor):
         elif not used:
             self.pass_on(node)
 
-    def call_method(self, node, func, used):
+    def call_method(self, node: ast.Call, func: ast.Attribute, used: bool) -> None:
         for effects in self.known.effects_of_method(func.attr, self):
             self.apply(effects)
         root, whole = root_of(func.value)
@@ -86,21 +101,21 @@ class Calls(ast.NodeVisitor):
         if not used and not isinstance(func.value, (ast.Constant, ast.JoinedStr)):
             self.pass_on(node)
 
-    def pass_on(self, node):
+    def pass_on(self, node: ast.Call) -> None:
         for arg in node.args + [keyword.value for keyword in node.keywords]:
             self.change(arg, "pass", "pass-part")
 
     # Magics, as transform_cell writes them.
 
-    def is_magic(self, node):
+    def is_magic(self, node: ast.Call) -> bool:
         func = node.func
         if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call)):
             return False
         shell = func.value.func
         if not (isinstance(shell, ast.Name) and shell.id == "get_ipython"):
             return False
-        texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
-        texts = [text for text in texts if isinstance(text, str)]
+        constants = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+        texts = [text for text in constants if isinstance(text, str)]
         if func.attr in ("run_line_magic", "run_cell_magic") and texts[:1]:
             self.magic(func.attr == "run_cell_magic", texts)
         elif func.attr in ("system", "getoutput", "system_raw"):
@@ -109,7 +124,7 @@ class Calls(ast.NodeVisitor):
             self.opaque.add("get_ipython()." + func.attr)
         return True
 
-    def magic(self, cell, texts):
+    def magic(self, cell: bool, texts: list[str]) -> None:
         name, line, body = (texts + ["", ""])[:3]
         if name not in READ_THROUGH:
             self.opaque.add("%%" + name if cell else "%" + name)
@@ -127,7 +142,7 @@ class Calls(ast.NodeVisitor):
         except SyntaxError:
             self.opaque.add("%" + name)
 
-    def shell_command(self, texts):
+    def shell_command(self, texts: list[str]) -> None:
         """A command changes no variable; what it is given is read."""
         for text in texts:
             for name in re.findall(r"(?<![{\w])(?:\{|\$\{?)([A-Za-z_]\w*)", text):

@@ -20,17 +20,22 @@ the kernel, arguments of a method or library function whose value is used, funct
 defined neither in the set-up nor in the loop, and names that are only ever stored.
 """
 
+from __future__ import annotations
+
 import ast
+from typing import Any, Callable, Iterable
 
 from .calls import Calls
-from .scope import Flow, Known, bound_names, library_like, parameters, root_of
+from .scope import Effects, Flow, Known, bound_names, library_like, parameters, root_of
 
 OPAQUE_ATTRIBUTES = frozenset(["chdir", "environ", "user_ns", "__dict__", "run_cell"])
 MAX_NAMES = 1000
 MAX_OPAQUE = 10
 
 
-def carried(setup, loop, transform=lambda text: text):
+def carried(
+    setup: str, loop: str, transform: Callable[[str], str] = lambda text: text
+) -> dict[str, Any]:
     """What iterations of loop hand on, as plain values: "names" to their ways, and "opaque",
     the reasons why it may be more than can be told. transform is the shell's transform_cell."""
     known = Known()
@@ -59,27 +64,31 @@ def carried(setup, loop, transform=lambda text: text):
 class Reader(Calls):
     """Reads code in the order of its statements. A function's body is read by Known.effects."""
 
-    def __init__(self, known, transform, depth=0):
+    def __init__(self, known: Known, transform: Callable[[str], str], depth: int = 0) -> None:
         self.known, self.transform, self.depth = known, transform, depth
         self.flow = Flow()
-        self.exposed, self.stored, self.changed = set(), set(), {}
-        self.aliases = {}  # name to pairs of another name and how its value is shared
-        self.opaque = set()
-        self.hidden = []  # names of comprehensions, lambdas and classes around
+        self.exposed: set[str] = set()
+        self.stored: set[str] = set()
+        self.changed: dict[str, set[str]] = {}
+        self.aliases: dict[
+            str, set[tuple[str, str]]
+        ] = {}  # name to pairs of another name and how its value is shared
+        self.opaque: set[str] = set()
+        self.hidden: list[set[str]] = []  # names of comprehensions, lambdas and classes around
 
-    def run(self, text):
+    def run(self, text: str) -> None:
         self.statements(ast.parse(self.transform(text)).body)
 
-    def statements(self, nodes):
+    def statements(self, nodes: Iterable[ast.AST]) -> None:
         for node in nodes:
             self.visit(node)
 
     # What happens to names.
 
-    def is_hidden(self, name):
+    def is_hidden(self, name: str) -> bool:
         return any(name in names for names in self.hidden)
 
-    def read(self, name):
+    def read(self, name: str) -> None:
         if self.is_hidden(name):
             return
         if name not in self.flow:
@@ -87,7 +96,7 @@ class Reader(Calls):
         for effects in self.known.effects(name, self):
             self.apply(effects)
 
-    def apply(self, effects):
+    def apply(self, effects: Effects) -> None:
         """A function that is named may be called: what it does to globals may happen here."""
         for name in effects.exposed:
             if name not in self.flow:
@@ -97,22 +106,22 @@ class Reader(Calls):
         for name, ways in effects.changed.items():
             self.changed.setdefault(name, set()).update(ways)
 
-    def store(self, name):
+    def store(self, name: str) -> None:
         if not self.is_hidden(name):
             self.stored.add(name)
             self.flow.add(name)
 
-    def change(self, node, own, part):
+    def change(self, node: Any, own: str, part: str) -> None:
         """The value of node changes: own is the way when node is a name, part when it is
         reached through one."""
         name, whole = root_of(node)
         if name is not None:
             self.note(name, own if whole else part)
 
-    def note(self, name, way):
+    def note(self, name: str, way: str) -> None:
         self.changed.setdefault(name, set()).add(way)
 
-    def spread(self):
+    def spread(self) -> None:
         """What changes under one name changes under those that share its value."""
         pending = list(self.changed)
         while pending:
@@ -123,7 +132,7 @@ class Reader(Calls):
                     self.changed.setdefault(other, set()).update(ways)
                     pending.append(other)
 
-    def alias(self, name, value):
+    def alias(self, name: str, value: Any) -> None:
         """The name is bound to value, which may be, or hold, what other names stand for."""
         root, whole = root_of(value)
         if root is not None:
@@ -139,7 +148,7 @@ class Reader(Calls):
 
     # Statements that bind names.
 
-    def bind(self, target, value, part=False):
+    def bind(self, target: Any, value: Any, part: bool = False) -> None:
         """Stores into a target what value gives; part says that it is one item of it."""
         if isinstance(target, ast.Name):
             if value is not None and part:
@@ -158,23 +167,23 @@ class Reader(Calls):
             self.visit_children(target)
             self.change(target.value, "change", "change")
 
-    def visit_children(self, node):
+    def visit_children(self, node: Any) -> None:
         for child in ast.iter_child_nodes(node):
             self.visit(child)
 
-    def visit_Assign(self, node):
+    def visit_Assign(self, node: Any) -> None:
         self.visit(node.value)
         for target in node.targets:
             if isinstance(node.value, ast.Lambda) and isinstance(target, ast.Name):
                 self.known.define(target.id, node.value)
             self.bind(target, node.value)
 
-    def visit_AnnAssign(self, node):
+    def visit_AnnAssign(self, node: Any) -> None:
         if node.value is not None:  # a bare x: int binds nothing
             self.visit(node.value)
             self.bind(node.target, node.value)
 
-    def visit_AugAssign(self, node):
+    def visit_AugAssign(self, node: Any) -> None:
         target = node.target
         if isinstance(target, ast.Name):
             self.read(target.id)
@@ -186,7 +195,7 @@ class Reader(Calls):
             self.visit(node.value)
             self.change(target.value, "change", "change")
 
-    def visit_NamedExpr(self, node):
+    def visit_NamedExpr(self, node: Any) -> None:
         self.visit(node.value)
         name = node.target.id
         hidden, self.hidden = self.hidden, []  # it binds outside of comprehensions
@@ -194,7 +203,7 @@ class Reader(Calls):
         self.store(name)
         self.hidden = hidden
 
-    def visit_Delete(self, node):
+    def visit_Delete(self, node: Any) -> None:
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self.read(target.id)
@@ -206,7 +215,7 @@ class Reader(Calls):
                 self.visit_children(target)
                 self.change(target.value, "change", "change")
 
-    def visit_Import(self, node):
+    def visit_Import(self, node: Any) -> None:
         for item in node.names:
             if item.name == "*":
                 self.opaque.add("from %s import *" % node.module)
@@ -217,7 +226,7 @@ class Reader(Calls):
 
     visit_ImportFrom = visit_Import
 
-    def visit_FunctionDef(self, node):
+    def visit_FunctionDef(self, node: Any) -> None:
         outside = node.decorator_list + node.args.defaults
         for child in outside + [d for d in node.args.kw_defaults if d is not None]:
             self.visit(child)
@@ -226,7 +235,7 @@ class Reader(Calls):
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
-    def visit_ClassDef(self, node):
+    def visit_ClassDef(self, node: Any) -> None:
         for child in node.decorator_list + node.bases + [k.value for k in node.keywords]:
             self.visit(child)
         self.hidden.append(bound_names(node.body))
@@ -237,19 +246,19 @@ class Reader(Calls):
         self.known.define(node.name, node)
         self.store(node.name)
 
-    def visit_Lambda(self, node):
+    def visit_Lambda(self, node: Any) -> None:
         for child in node.args.defaults + [d for d in node.args.kw_defaults if d is not None]:
             self.visit(child)
         self.branch(lambda: self.within(set(parameters(node)), lambda: self.visit(node.body)))
 
-    def within(self, names, read):
+    def within(self, names: set[str], read: Callable[[], object]) -> None:
         self.hidden.append(names)
         read()
         self.hidden.pop()
 
     # Ways that are taken or not.
 
-    def branch(self, *ways, always=False):
+    def branch(self, *ways: Callable[[], object], always: bool = False) -> None:
         """Reads each of the ways from here; what all of them store is stored. Unless always,
         none of them may be taken."""
         start, ends = self.flow, []
@@ -259,25 +268,25 @@ class Reader(Calls):
             ends.append(self.flow)
         self.flow = Flow.join(ends if always else ends + [start])
 
-    def visit_If(self, node):
+    def visit_If(self, node: Any) -> None:
         self.visit(node.test)
         self.branch(
             lambda: self.statements(node.body), lambda: self.statements(node.orelse), always=True
         )
 
-    def visit_IfExp(self, node):
+    def visit_IfExp(self, node: Any) -> None:
         self.visit(node.test)
         self.branch(lambda: self.visit(node.body), lambda: self.visit(node.orelse), always=True)
 
-    def visit_BoolOp(self, node):
+    def visit_BoolOp(self, node: Any) -> None:
         self.visit(node.values[0])
         self.branch(lambda: [self.visit(value) for value in node.values[1:]])
 
-    def visit_For(self, node):
+    def visit_For(self, node: Any) -> None:
         self.visit(node.iter)
         self.change(node.iter, "iterate", "iterate")
 
-        def body():
+        def body() -> None:
             self.bind(node.target, node.iter, part=True)
             self.statements(node.body)
 
@@ -286,12 +295,12 @@ class Reader(Calls):
 
     visit_AsyncFor = visit_For
 
-    def visit_While(self, node):
+    def visit_While(self, node: Any) -> None:
         self.visit(node.test)
         self.branch(lambda: self.statements(node.body))
         self.branch(lambda: self.statements(node.orelse))
 
-    def visit_Try(self, node):
+    def visit_Try(self, node: Any) -> None:
         start = self.flow.fork()
         self.statements(node.body + node.orelse)
         ends = [self.flow]
@@ -304,7 +313,7 @@ class Reader(Calls):
 
     visit_TryStar = visit_Try
 
-    def visit_ExceptHandler(self, node):
+    def visit_ExceptHandler(self, node: Any) -> None:
         if node.type is not None:
             self.visit(node.type)
         if node.name:
@@ -313,7 +322,7 @@ class Reader(Calls):
         if node.name:
             self.flow.remove(node.name)
 
-    def visit_With(self, node):
+    def visit_With(self, node: Any) -> None:
         for item in node.items:
             self.visit(item.context_expr)
             if item.optional_vars is not None:
@@ -325,29 +334,29 @@ class Reader(Calls):
 
     visit_AsyncWith = visit_With
 
-    def visit_Match(self, node):
+    def visit_Match(self, node: Any) -> None:
         self.visit(node.subject)
 
-        def read(case):
+        def read(case: Any) -> None:
             for inner in ast.walk(case.pattern):
                 name = getattr(inner, "name", None) or getattr(inner, "rest", None)
                 if name:
                     self.bind(ast.Name(name, ast.Store()), node.subject, part=True)
                 if type(inner).__name__ == "MatchValue":
-                    self.visit(inner.value)
+                    self.visit_children(inner)
             if case.guard is not None:
                 self.visit(case.guard)
             self.statements(case.body)
 
         self.branch(*[lambda case=case: read(case) for case in node.cases])
 
-    def leave(self, node):
+    def leave(self, node: Any) -> None:
         self.generic_visit(node)
         self.flow.dead = True
 
     visit_Return = visit_Raise = visit_Continue = visit_Break = leave
 
-    def comprehension(self, node):
+    def comprehension(self, node: Any) -> None:
         generators = node.generators
         self.visit(generators[0].iter)
         names = {n.id for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
@@ -358,7 +367,7 @@ class Reader(Calls):
                 if isinstance(target, ast.Name) and root is not None:
                     self.aliases.setdefault(target.id, set()).add((root, "part"))
 
-        def rest():
+        def rest() -> None:
             for number, generator in enumerate(generators):
                 if number:
                     self.visit(generator.iter)
@@ -374,15 +383,15 @@ class Reader(Calls):
 
     # Expressions.
 
-    def visit_Name(self, node):
+    def visit_Name(self, node: Any) -> None:
         self.read(node.id)
 
-    def visit_Attribute(self, node):
+    def visit_Attribute(self, node: Any) -> None:
         if node.attr in OPAQUE_ATTRIBUTES:
             self.opaque.add(node.attr)
         self.visit(node.value)
 
-    def visit_Expr(self, node):
+    def visit_Expr(self, node: ast.Expr) -> None:
         value = node.value.value if isinstance(node.value, ast.Await) else node.value
         if isinstance(value, ast.Call):
             self.visit_Call(value, used=False)

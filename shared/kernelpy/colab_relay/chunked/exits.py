@@ -1,6 +1,10 @@
 """Makes exit() and quit() an error of the iteration that calls them. IPython's would end
 the kernel a moment later, with whatever runs in it by then."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class Exit(BaseException):
     """Told as SystemExit. It is none, as IPython shows that without its lines."""
@@ -10,21 +14,21 @@ Exit.__name__ = Exit.__qualname__ = "SystemExit"
 
 
 class Exits:
-    def __init__(self, shell):
+    def __init__(self, shell: Any) -> None:
         self.shell = shell
 
-    def __enter__(self):
+    def __enter__(self) -> Exits:
         self.own = vars(self.shell).get("ask_exit")
         self.keep = getattr(self.shell, "keepkernel_on_exit", None)
         self.shell.ask_exit = self.refuse
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         if self.own is not None:
             self.shell.ask_exit = self.own
         else:
             vars(self.shell).pop("ask_exit", None)
 
-    def refuse(self):
+    def refuse(self) -> None:
         self.shell.keepkernel_on_exit = self.keep  # exit(keep_kernel) has set it
         raise Exit("exit() ends no chunked run: use continue, or raise an error")

@@ -10,9 +10,13 @@ says what to do there, by "on_new" of a batch's order. "stop" only tells; "prepa
 set-up, notes "hollow": True, and waits for the kept variables; "continue" goes on without.
 """
 
+from __future__ import annotations
+
 import json
 import signal
 import time
+import types
+from typing import Any
 
 from IPython.core.getipython import get_ipython
 
@@ -28,7 +32,7 @@ from .values import encode
 MAX_CARRIED = 40 << 10  # bytes of JSON; the marker that holds it stays under 64 KiB
 
 
-def run(spec):
+def run(spec: dict[str, Any]) -> None:
     shell = get_ipython()
     setup, loop = Setup(shell, spec["setup"]), Loop(shell, spec["loop"])
     result = Result(shell, setup, loop)
@@ -49,29 +53,29 @@ def run(spec):
 
 
 class Batch:
-    def __init__(self, shell, spec):
+    def __init__(self, shell: Any, spec: dict[str, Any]) -> None:
         self.shell, self.spec = shell, spec
         self.entry = registry.entry_of(spec["key"], spec["lo"])
         self.markers = Markers(shell, spec["key"], self.entry)
 
-    def begin(self):
+    def begin(self) -> None:
         self.markers.tell("start", fresh=self.is_fresh())
 
-    def is_fresh(self):
+    def is_fresh(self) -> bool:
         return self.entry["setup"] != self.spec["setup_sha256"]
 
-    def lacks_variables(self):
+    def lacks_variables(self) -> bool:
         """Whether iterations are done and this kernel has not the variables they left."""
         return self.entry["done"] > 0 and not registry.has_variables(self.entry)
 
-    def prepare(self, setup, interrupts):
+    def prepare(self, setup: Setup, interrupts: Interrupts) -> None:
         """Makes ready for the kept variables, which take the place of what the set-up made."""
         self.entry["hollow"] = True
         if self.is_fresh():
             self.set_up(setup, interrupts)
         self.markers.tell("prepared")
 
-    def tell_carried(self, names):
+    def tell_carried(self, names: dict[str, Any]) -> None:
         """Tells what iterations hand on, as far as the values in names allow it."""
         if not self.spec["analyse"]:
             return
@@ -82,13 +86,13 @@ class Batch:
             found = {"names": {}, "opaque": ["too many variables"]}
         self.markers.tell("carries", **found)
 
-    def set_up(self, setup, interrupts):
+    def set_up(self, setup: Setup, interrupts: Interrupts) -> None:
         self.entry["setup"] = ""
         seconds = self.step(setup, interrupts, "setup_failed")
         self.entry["setup"] = self.spec["setup_sha256"]
         self.markers.tell("setup", seconds=seconds)
 
-    def iterate(self, loop, result, interrupts):
+    def iterate(self, loop: Loop, result: Result, interrupts: Interrupts) -> None:
         began = time.monotonic()
         first = self.entry["done"]
         try:
@@ -101,7 +105,7 @@ class Batch:
         finally:
             self.markers.flush()
 
-    def once(self, i, loop, result, interrupts):
+    def once(self, i: int, loop: Loop, result: Result, interrupts: Interrupts) -> None:
         loop.prepare(i)
         self.shell.user_ns["i"] = i
         result.before()
@@ -112,7 +116,7 @@ class Batch:
         self.entry["done"] = i + 1
         self.markers.done(i, seconds, {} if given is NOTHING else encode(given))
 
-    def step(self, body, interrupts, event):
+    def step(self, body: Setup | Loop, interrupts: Interrupts, event: str) -> float:
         """Runs a body in the user's namespace and gives the seconds it took."""
         began = time.monotonic()
         try:
@@ -128,7 +132,7 @@ class Batch:
         return time.monotonic() - began
 
 
-def hide_frames(shell, error, code):
+def hide_frames(shell: Any, error: BaseException, code: types.CodeType) -> None:
     """Makes IPython show the error from the user's first line on, without ours above."""
     tb = error.__traceback__
     while tb is not None and tb.tb_frame.f_code is not code:
@@ -137,7 +141,7 @@ def hide_frames(shell, error, code):
         return
     try:
         lines = shell.InteractiveTB.structured_traceback(type(error), error, tb, tb_offset=0)
-        error._render_traceback_ = lambda: lines
+        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
     except Exception:  # an IPython of another age, or an error that takes no attribute
         pass
 
@@ -147,29 +151,29 @@ class Interrupts:
     the end of an iteration and its being counted it would make that iteration run again.
     Once one came, the batch ends, also when the body has caught it."""
 
-    def __init__(self):
-        self.running = None
+    def __init__(self) -> None:
+        self.running: Setup | Loop | None = None
         self.seen = False
 
-    def __enter__(self):
+    def __enter__(self) -> Interrupts:
         try:
             self.previous = signal.signal(signal.SIGINT, self.handle)
         except ValueError:  # not in the main thread, where no interrupt comes
             self.previous = None
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         if self.previous is not None and signal.getsignal(signal.SIGINT) == self.handle:
             signal.signal(signal.SIGINT, self.previous)
 
-    def handle(self, number, frame):
+    def handle(self, number: int, frame: Any) -> None:
         self.seen = True
         while frame is not None:
             if self.running is not None and frame.f_code is self.running.code:
                 raise KeyboardInterrupt
             frame = frame.f_back
 
-    def check(self):
+    def check(self) -> None:
         if self.seen:
             raise Stopped
 
@@ -177,7 +181,7 @@ class Interrupts:
 class Stopped(KeyboardInterrupt):
     """An interrupt that came between two iterations, or that an iteration caught."""
 
-    def _render_traceback_(self):
+    def _render_traceback_(self) -> list[str]:
         return ["KeyboardInterrupt: interrupted between two iterations"]
 
 

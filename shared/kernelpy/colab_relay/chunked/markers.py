@@ -6,9 +6,14 @@ drops what is too much. A kernel that dies takes with it what is held back, iter
 MOST_SECONDS at most, and another kernel runs those again.
 """
 
+from __future__ import annotations
+
 import collections
 import json
 import time
+from typing import Any
+
+from ..registry import Entry
 
 MIME = "application/vnd.colab-relay.iteration+json"
 MOST_SECONDS = 0.05  # from the end of the first iteration held back
@@ -19,22 +24,23 @@ FAST = 0.005  # seconds, their mean
 
 
 class Markers:
-    def __init__(self, shell, key, entry):
+    def __init__(self, shell: Any, key: str, entry: Entry) -> None:
         # Taken now: code may capture outputs, and a marker must not end up there.
         self.publish = shell.display_pub.publish
         self.key, self.entry = key, entry
-        self.recent = collections.deque(maxlen=RECENT)
+        self.recent: collections.deque[float] = collections.deque(maxlen=RECENT)
         self.clear()
 
-    def clear(self):
-        self.count, self.seconds, self.slowest = 0, 0, 0
-        self.values, self.bytes = [], 0
+    def clear(self) -> None:
+        self.count, self.bytes = 0, 0
+        self.seconds, self.slowest = 0.0, 0.0
+        self.values: list[dict[str, Any]] = []
 
-    def tell(self, event, **fields):
+    def tell(self, event: str, **fields: Any) -> None:
         self.flush()
         self.send(event, self.entry["done"], fields)
 
-    def done(self, i, seconds, value):
+    def done(self, i: int, seconds: float, value: dict[str, Any]) -> None:
         """Iteration i ended; value is what it gave as a dict of values.encode, or empty."""
         if value:
             value = dict(value, i=i)
@@ -53,7 +59,7 @@ class Markers:
         if self.due():
             self.flush()
 
-    def due(self):
+    def due(self) -> bool:
         fast = len(self.recent) == RECENT and sum(self.recent) <= FAST * RECENT
         return (
             not fast
@@ -61,7 +67,7 @@ class Markers:
             or time.monotonic() - self.since >= MOST_SECONDS
         )
 
-    def flush(self):
+    def flush(self) -> None:
         if not self.count:
             return
         fields = {"count": self.count, "seconds": self.seconds, "slowest": self.slowest}
@@ -69,7 +75,7 @@ class Markers:
         self.clear()
         self.send("done", done, dict(fields, values=values) if values else fields)
 
-    def send(self, event, done, fields):
+    def send(self, event: str, done: int, fields: dict[str, Any]) -> None:
         """Publishing flushes stdout and stderr first, so markers and text keep their order."""
         marker = dict(fields, run=self.key, event=event, done=done)
         self.publish(data={MIME: marker}, metadata={})

@@ -6,12 +6,15 @@ taken out for the time of the iteration; where the code may read that, it stays,
 another object than before counts.
 """
 
+from __future__ import annotations
+
 import ast
 import dis
 import re
 import types
+from typing import Any, Iterator
 
-from .body import own_jumps
+from .body import Loop, Setup, own_jumps
 
 NAME = "result"
 NOTHING = object()
@@ -23,7 +26,7 @@ MAX_DEPTH = 4  # of magics within magics
 
 
 class Result:
-    def __init__(self, shell, setup, loop):
+    def __init__(self, shell: Any, setup: Setup, loop: Loop) -> None:
         self.names = shell.user_ns
         self.old = NOTHING
         own, others = Uses(shell, loop), Uses(shell, setup)
@@ -32,13 +35,13 @@ class Result:
         self.compared = self.set and not always and (own.reads or others.reads)
         self.taken_out = self.set and not always and not self.compared
 
-    def before(self):
+    def before(self) -> None:
         if self.taken_out:
             self.old = self.names.pop(NAME, NOTHING)
         elif self.compared:
             self.old = self.names.get(NAME, NOTHING)
 
-    def after(self):
+    def after(self) -> Any:
         """What the iteration gave, or NOTHING."""
         old, self.old = self.old, NOTHING
         now = self.names.get(NAME, NOTHING)
@@ -53,12 +56,12 @@ class Uses:
     """Whether a body's code sets or reads the user's variable, looked for in the texts of
     magics, exec and eval as well."""
 
-    def __init__(self, shell, body):
+    def __init__(self, shell: Any, body: Setup | Loop) -> None:
         self.shell = shell
         self.stores = self.reads = False
         self.look(body.tree, body.code, 0)
 
-    def look(self, tree, code, depth):
+    def look(self, tree: ast.AST, code: types.CodeType, depth: int) -> None:
         self.stores = self.stores or uses(code, STORES, ("STORE_GLOBAL",))
         self.reads = self.reads or uses(code, READS, READS)
         for node in ast.walk(tree):
@@ -68,7 +71,7 @@ class Uses:
                 for text in texts_of(node):
                     self.look_into(text, depth + 1)
 
-    def look_into(self, text, depth):
+    def look_into(self, text: str, depth: int) -> None:
         if not WORD.search(text):
             return
         try:
@@ -81,17 +84,17 @@ class Uses:
             self.look(tree, code, depth)
 
 
-def called(call):
+def called(call: ast.Call) -> str | None:
     return getattr(call.func, "attr", None) or getattr(call.func, "id", None)
 
 
-def texts_of(call):
+def texts_of(call: ast.Call) -> Iterator[str]:
     for arg in call.args:
         if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
             yield arg.value
 
 
-def uses(code, ways, inner_ways):
+def uses(code: types.CodeType, ways: tuple[str, ...], inner_ways: tuple[str, ...]) -> bool:
     """Whether code has one of these instructions on the name; inner_ways are those that
     reach the user's variable from a function or class."""
     if any(step.opname in ways and step.argval == NAME for step in dis.get_instructions(code)):
@@ -100,7 +103,7 @@ def uses(code, ways, inner_ways):
     return any(uses(code, inner_ways, inner_ways) for code in inner)
 
 
-def always_set(statements):
+def always_set(statements: list[ast.stmt]) -> bool:
     """Whether a statement that nothing can skip sets the name."""
     for node in statements:
         if isinstance(node, ast.Assign) and any(map(binds, node.targets)):
@@ -114,7 +117,7 @@ def always_set(statements):
     return False
 
 
-def binds(target):
+def binds(target: ast.AST) -> bool:
     if isinstance(target, (ast.Tuple, ast.List)):
         return any(map(binds, target.elts))
     if isinstance(target, ast.Starred):

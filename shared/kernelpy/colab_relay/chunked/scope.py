@@ -1,7 +1,10 @@
 """What dependence.py needs to know of names: which are certainly stored at a point, what an
 expression reaches, and what a function does to names outside of it."""
 
+from __future__ import annotations
+
 import ast
+from typing import Any, Iterable, Iterator
 
 MAX_DEPTH = 20  # of functions that call each other; deeper ones count as opaque
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -11,30 +14,30 @@ SCOPES = FUNCTIONS + (ast.ClassDef, ast.Lambda)
 class Flow:
     """The names that every way to a point has stored. A dead point is never reached."""
 
-    def __init__(self, names=(), dead=False):
+    def __init__(self, names: Iterable[str] = (), dead: bool = False) -> None:
         self.names, self.dead = set(names), dead
 
-    def __contains__(self, name):
+    def __contains__(self, name: object) -> bool:
         return self.dead or name in self.names
 
-    def add(self, name):
+    def add(self, name: str) -> None:
         self.names.add(name)
 
-    def remove(self, name):
+    def remove(self, name: str) -> None:
         self.names.discard(name)
 
-    def fork(self):
+    def fork(self) -> Flow:
         return Flow(self.names, self.dead)
 
     @staticmethod
-    def join(flows):
+    def join(flows: list[Flow]) -> Flow:
         alive = [flow for flow in flows if not flow.dead]
         if not alive:
             return Flow(dead=True)
         return Flow(set.intersection(*[flow.names for flow in alive]))
 
 
-def root_of(node):
+def root_of(node: Any) -> tuple[str | None, bool]:
     """The name an expression starts from, and whether it is that name alone: (x, True) of x,
     (x, False) of x.y[1]; (None, False) of anything else."""
     whole = True
@@ -48,23 +51,24 @@ def root_of(node):
         node = node.value
 
 
-def library_like(node, name):
+def library_like(node: ast.AST, name: str) -> bool:
     """Whether an expression calls something of this name: suppress(), contextlib.suppress()."""
     func = getattr(node, "func", None)
     return getattr(func, "attr", None) == name or getattr(func, "id", None) == name
 
 
-def parameters(node):
+def parameters(node: Any) -> list[str]:
     """A function's parameters, positional ones first."""
     args = node.args
     named = getattr(args, "posonlyargs", []) + args.args + args.kwonlyargs
     return [a.arg for a in named + [a for a in (args.vararg, args.kwarg) if a is not None]]
 
 
-def bound_names(body):
+def bound_names(body: Iterable[ast.AST]) -> set[str]:
     """The names that the statements of one scope bind."""
-    names, outer = set(), set()
-    stack = list(body)
+    names: set[str] = set()
+    outer: set[str] = set()
+    stack: list[Any] = list(body)
     while stack:
         node = stack.pop()
         if isinstance(node, (ast.Global, ast.Nonlocal)):
@@ -87,7 +91,14 @@ def bound_names(body):
 class Effects:
     """What calling a function may do to the names around it, and to its own parameters."""
 
-    def __init__(self, exposed=(), stored=(), changed=None, opaque=(), parameters=()):
+    def __init__(
+        self,
+        exposed: Iterable[str] = (),
+        stored: Iterable[str] = (),
+        changed: dict[str, set[str]] | None = None,
+        opaque: Iterable[str] = (),
+        parameters: Iterable[str] = (),
+    ) -> None:
         self.exposed, self.stored = set(exposed), set(stored)
         self.changed, self.opaque = changed or {}, set(opaque)
         self.parameters = set(parameters)  # those whose argument may change
@@ -96,29 +107,34 @@ class Effects:
 class Known:
     """The functions and classes that code defines, by name, and the names it imports."""
 
-    def __init__(self):
-        self.imported, self.nodes, self.methods = set(), {}, {}
-        self.found = {}  # what is known of functions, for good
-        self.partly = {}  # of those in a circle of calls, for as long as it is followed
-        self.under_way, self.cut = [], False
+    def __init__(self) -> None:
+        self.imported: set[str] = set()
+        self.nodes: dict[str, list[Any]] = {}
+        self.methods: dict[str, list[Any]] = {}
+        self.found: dict[int, Effects] = {}  # what is known of functions, for good
+        self.partly: dict[
+            int, Effects
+        ] = {}  # of those in a circle of calls, for as long as it is followed
+        self.under_way: list[Any] = []
+        self.cut = False
 
-    def define(self, name, node):
+    def define(self, name: str, node: Any) -> None:
         self.nodes.setdefault(name, []).append(node)
         if isinstance(node, ast.ClassDef):
             for method in methods_of(node):
                 self.methods.setdefault(method.name, []).append(method)
 
-    def effects(self, name, reader):
+    def effects(self, name: str, reader: Any) -> Iterator[Effects]:
         """The effects of what the name was defined as: of a class, those of all its methods."""
         for node in self.nodes.get(name, ()):
             for function in methods_of(node) if isinstance(node, ast.ClassDef) else [node]:
                 yield self.of(function, reader)
 
-    def effects_of_method(self, name, reader):
+    def effects_of_method(self, name: str, reader: Any) -> Iterator[Effects]:
         for method in self.methods.get(name, ()):
             yield self.of(method, reader)
 
-    def changes(self, name, call, reader):
+    def changes(self, name: str, call: ast.Call, reader: Any) -> list[ast.expr] | None:
         """The arguments of a call that may change, None when nothing is known of the name."""
         if name not in self.nodes:
             return None
@@ -131,7 +147,7 @@ class Known:
             found += [arg for arg, parameter in given if parameter is None or parameter in changed]
         return found
 
-    def of(self, node, reader):
+    def of(self, node: Any, reader: Any) -> Effects:
         for found in (self.found, self.partly):
             if id(node) in found:
                 return found[id(node)]
@@ -150,7 +166,7 @@ class Known:
             self.partly.clear()
         return effects
 
-    def look(self, node, reader):
+    def look(self, node: Any, reader: Any) -> Effects:
         inner, own = type(reader)(self, reader.transform, reader.depth), parameters(node)
         inner.flow = Flow(own)
         defined, imported = {name: list(n) for name, n in self.nodes.items()}, set(self.imported)
@@ -169,11 +185,11 @@ class Known:
         )
 
 
-def methods_of(node):
+def methods_of(node: ast.ClassDef) -> list[Any]:
     return [child for child in node.body if isinstance(child, FUNCTIONS)]
 
 
-def arguments(node, call):
+def arguments(node: Any, call: ast.Call) -> list[tuple[ast.expr, str | None]]:
     """The arguments of a call with the parameter each goes to, None where that is open."""
     names = [a.arg for a in getattr(node.args, "posonlyargs", []) + node.args.args]
     pairs = []

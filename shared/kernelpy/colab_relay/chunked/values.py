@@ -1,7 +1,10 @@
 """Writes the value an iteration gave in `result` as JSON, within bounds."""
 
+from __future__ import annotations
+
 import json
 import math
+from typing import Any
 
 MAX_BYTES = 60 << 10  # of JSON text; the marker that holds it stays under 64 KiB
 MAX_NODES = 50000  # items looked at
@@ -14,7 +17,7 @@ class Large(Exception):
     """The value has more items than are worth looking at."""
 
 
-def encode(value):
+def encode(value: Any) -> dict[str, str]:
     """The fields of a marker: result, JSON as text, or omitted, why there is none."""
     try:
         text = json.dumps(Plain().of(value, 0), allow_nan=False)
@@ -31,10 +34,10 @@ def encode(value):
 class Plain:
     """Turns a value into what json can write."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.left = MAX_NODES
 
-    def of(self, value, depth):
+    def of(self, value: Any, depth: int) -> Any:
         self.left -= 1
         if self.left < 0:
             raise Large
@@ -53,10 +56,10 @@ class Plain:
                 return self.array(value, depth)
         return repr(value)[:MAX_REPR]
 
-    def key(self, key):
+    def key(self, key: Any) -> str:
         return key if isinstance(key, str) else repr(key)[:MAX_REPR]
 
-    def array(self, value, depth):
+    def array(self, value: Any, depth: int) -> Any:
         size = value.numel() if hasattr(value, "numel") else value.size
         if size > self.left:
             raise Large

@@ -3,6 +3,8 @@
 paths are the folders that installing or removing one would change.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import platform
@@ -13,7 +15,7 @@ MAX_PACKAGES = 5000
 
 # Running from standard input puts the current folder, an empty one, first.
 sys.path = [path for path in sys.path if path]
-packages = {}
+packages: dict[str, str] = {}
 for distribution in distributions():
     name = distribution.metadata["Name"]
     if name and len(packages) < MAX_PACKAGES:

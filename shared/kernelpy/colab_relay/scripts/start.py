@@ -23,10 +23,10 @@ from ipykernel.kernelapp import IPKernelApp  # noqa: E402
 class KernelApp(IPKernelApp):
     """An ipykernel that adds the working directory to sys.path late."""
 
-    def init_path(self):
+    def init_path(self) -> None:
         """Leave it out while the kernel's own modules are imported."""
 
-    def init_code(self):
+    def init_code(self) -> None:
         """Add it before the first code of the user's: that of an IPython configuration."""
         with contextlib.suppress(ImportError):
             import psutil  # noqa: F401 - ipykernel 7 imports it when it shuts down

@@ -1,16 +1,22 @@
 """Arrays that look into each other's memory, and torch's storages."""
 
+from __future__ import annotations
+
 import itertools
 import pickle
+from typing import TYPE_CHECKING, Any, Iterable
 
 from ..safe import module_dict
 from . import rebuild
 from .reasons import Unkeepable
 
+if TYPE_CHECKING:
+    from .write import Saver
+
 MOST_LOOKED_AT = 200_000  # objects searched for arrays that share memory
 
 
-def owner_of(array):
+def owner_of(array: Any) -> Any:
     """The array whose memory this one looks into, itself when it is its own."""
     cls, found = type(array), array
     while type(found.base) is cls:
@@ -22,15 +28,17 @@ class Sharing:
     """Knows which arrays own memory that more than one variable looks into. Others are
     saved as copies: ten rows of a large array must not bring all of it along."""
 
-    def __init__(self, values):
+    def __init__(self, values: Iterable[Any]) -> None:
         self.array = module_dict("numpy").get("ndarray")
-        self.seen, self.owners, self.looked_at = {}, {}, {}
+        self.seen: dict[int, Any] = {}
+        self.owners: dict[int, Any] = {}
+        self.looked_at: dict[int, list[Any]] = {}
         if self.array is not None:
             self.search(list(values))
             self.choose()
 
-    def search(self, stack):
-        met = set()
+    def search(self, stack: list[Any]) -> None:
+        met: set[int] = set()
         while stack and len(met) < MOST_LOOKED_AT:
             value = stack.pop()
             cls = type(value)
@@ -43,7 +51,7 @@ class Sharing:
                     stack.extend(itertools.islice(value.values(), MOST_LOOKED_AT))
             met.add(id(value))
 
-    def choose(self):
+    def choose(self) -> None:
         for array in self.seen.values():
             owner = owner_of(array)
             if owner is not array and self.fits(array, owner):
@@ -55,7 +63,7 @@ class Sharing:
                 self.owners[key] = owner
 
     @staticmethod
-    def fits(array, owner):
+    def fits(array: Any, owner: Any) -> bool:
         flags = owner.flags
         return (
             array.size > 0
@@ -63,7 +71,7 @@ class Sharing:
             and (flags.c_contiguous or flags.f_contiguous)
         )
 
-    def owner(self, array):
+    def owner(self, array: Any) -> Any:
         """Whom to save array as a view of, None for as itself."""
         owner = owner_of(array)
         if owner is array or id(owner) not in self.owners or not self.fits(array, owner):
@@ -71,11 +79,11 @@ class Sharing:
         return owner
 
 
-def address(array):
+def address(array: Any) -> int:
     return array.__array_interface__["data"][0]
 
 
-def reduce_array(saver, array):
+def reduce_array(saver: Saver, array: Any) -> Any:
     owner = saver.sharing.owner(array)
     if owner is None:
         saver.check_room(array.nbytes)
@@ -91,7 +99,7 @@ def reduce_array(saver, array):
     )
 
 
-def storage_classes():
+def storage_classes() -> tuple[type, ...]:
     found = module_dict("torch.storage")
     return tuple(found[n] for n in ("TypedStorage", "UntypedStorage") if n in found)
 
@@ -100,10 +108,10 @@ class Bytes:
     """Stands for the memory of a storage, of which torch makes a new object at each look:
     tensors that share memory share this."""
 
-    def __init__(self, saver, storage):
+    def __init__(self, saver: Saver, storage: Any) -> None:
         self.saver, self.storage = saver, storage
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         torch, storage = module_dict("torch"), self.storage
         self.saver.check_room(storage.nbytes())
         flat = torch["empty"](0, dtype=torch["uint8"], device=storage.device).set_(storage)
@@ -111,12 +119,12 @@ class Bytes:
         return rebuild.make_storage, (str(storage.device), data)
 
 
-def original(obj):
+def original(obj: Any) -> Any:
     """What will stand in the place of obj when it is loaded."""
     return obj.storage if type(obj) is Bytes else obj
 
 
-def reduce_storage(saver, storage):
+def reduce_storage(saver: Saver, storage: Any) -> Any:
     if type(storage) is module_dict("torch.storage")["TypedStorage"]:
         inner = bytes_of(saver, storage._untyped_storage)
         return rebuild.make_typed_storage, (inner, storage.dtype)
@@ -124,7 +132,7 @@ def reduce_storage(saver, storage):
     return rebuild.make_untyped, (bytes_of(saver, storage),)
 
 
-def bytes_of(saver, storage):
+def bytes_of(saver: Saver, storage: Any) -> Bytes:
     if storage.device.type == "meta":
         raise Unkeepable("it holds a tensor without data")
     key = (str(storage.device), storage.data_ptr(), storage.nbytes())

@@ -1,10 +1,13 @@
 """How a class defined in the notebook is taken apart: first an empty class of the same name,
 bases and slots, which its methods and instances may refer to, then its attributes."""
 
+from __future__ import annotations
+
 import _abc
 import abc
 import enum
 import types
+from typing import Any
 
 from . import rebuild
 
@@ -19,36 +22,36 @@ OF_ENUMS = {"__new__", "__new_member__", "__reduce_ex__", "__members__"}
 SUNDER_OF_USERS = {"_missing_", "_ignore_"}
 
 
-def attributes(cls):
+def attributes(cls: type) -> dict[str, Any]:
     return dict(type.__dict__["__dict__"].__get__(cls))
 
 
-def reduce_class(cls):
+def reduce_class(cls: Any) -> Any:
     mine = attributes(cls)
     namespace = {name: mine[name] for name in OF_THE_CLASS if name in mine}
-    args = (type(cls), cls.__name__, cls.__bases__, namespace)
+    args: tuple[Any, ...] = (type(cls), cls.__name__, cls.__bases__, namespace)
     kept = {k: v for k, v in mine.items() if not is_made_anew(cls, k, v)}
-    make = rebuild.make_class
+    make: Any = rebuild.make_class
     if issubclass(type(cls), enum.EnumMeta) and cls.__members__:
         make, args = rebuild.make_enum, args + (members(cls),)
         kept = {k: v for k, v in kept.items() if not is_of_enum(cls, k)}
     return make, args, (kept, registered(cls)), None, None, rebuild.fill_class
 
 
-def is_made_anew(cls, name, value):
+def is_made_anew(cls: type, name: str, value: Any) -> bool:
     if name in MADE_ANEW:
         return True
     of_layout = (types.MemberDescriptorType, types.GetSetDescriptorType)
     return isinstance(value, of_layout) and value.__objclass__ is cls
 
 
-def is_of_enum(cls, name):
+def is_of_enum(cls: Any, name: str) -> bool:
     if name in OF_ENUMS or name in cls.__members__:
         return True
     return name[:1] == name[-1:] == "_" and name[:2] != "__" and name not in SUNDER_OF_USERS
 
 
-def members(cls):
+def members(cls: Any) -> list[tuple[str, Any, dict[str, Any]]]:
     """Name, value and what else a member was given, aliases with the value they share."""
     return [
         (name, member.value, {k: v for k, v in vars(member).items() if is_users(k)})
@@ -56,11 +59,11 @@ def members(cls):
     ]
 
 
-def is_users(name):
+def is_users(name: str) -> bool:
     return not (name[:1] == name[-1:] == "_") and name != "_sort_order_"
 
 
-def registered(cls):
+def registered(cls: type) -> list[type]:
     """The classes registered with an abstract one of the notebook's."""
     if not issubclass(type(cls), abc.ABCMeta):
         return []

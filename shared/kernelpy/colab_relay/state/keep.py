@@ -3,8 +3,11 @@
 Variables and the number of iterations they hold belong together: both are taken, or set, in
 one operation, between two batches."""
 
+from __future__ import annotations
+
 import os
 import shutil
+from typing import Any
 
 from .. import registry
 from ..live import TooMany, TooSlow, sharers
@@ -27,7 +30,9 @@ from .write import Bounds, Saver, TooLong
 MOST_TOLD = 20  # variables that can't be kept
 
 
-def keep(shell, run, names, known, most, seconds):
+def keep(
+    shell: Any, run: str, names: list[str], known: str, most: int, seconds: float
+) -> dict[str, Any]:
     """Writes the names, and all that share objects with them, to a file. known is the digest
     of what was kept last; where nothing changed there is no file."""
     entry = registry.runs().get(run)
@@ -57,7 +62,7 @@ def keep(shell, run, names, known, most, seconds):
     return dict(told, done=entry["done"], absent=absent)
 
 
-def write(folder, shell, values, bounds):
+def write(folder: str, shell: Any, values: list[tuple[str, Any]], bounds: Bounds) -> dict[str, Any]:
     unfinished, path = (os.path.join(folder, name) for name in (UNFINISHED, "data.state"))
     saver = Saver(unfinished, values_of(values), bounds)
     with Ticker(shell.display_pub.publish) as ticker:
@@ -69,7 +74,9 @@ def write(folder, shell, values, bounds):
     return {"path": path, "manifest": manifest}
 
 
-def bring_back(shell, path, size, digest, run, done, absent):
+def bring_back(
+    shell: Any, path: str, size: int, digest: str, run: str, done: int, absent: list[str]
+) -> dict[str, Any]:
     """Loads what keep wrote into a kernel where the set-up has run, all of it or nothing."""
     try:
         entry = registry.runs().get(run)

@@ -1,12 +1,15 @@
 """Which objects other kernels can import too, and the versions of Python and of libraries."""
 
+from __future__ import annotations
+
 import importlib.metadata
 import sys
+from typing import Any
 
 from ..safe import module_dict, short
 
 
-def importable(obj, module, qualname):
+def importable(obj: Any, module: Any, qualname: Any) -> bool:
     """Whether importing the name gives this very object in another kernel too."""
     if type(module) is not str or type(qualname) is not str or module == "__main__":
         return False
@@ -19,7 +22,7 @@ def importable(obj, module, qualname):
     return found is obj
 
 
-def version_of(package):
+def version_of(package: str) -> str:
     """The version of a library, "" if the library is missing or reports none."""
     version = module_dict(package).get("__version__")
     if type(version) is str:
@@ -30,6 +33,6 @@ def version_of(package):
         return ""
 
 
-def python_version():
+def python_version() -> str:
     """The version of this Python, such as "3.11.7"."""
     return "%d.%d.%d" % sys.version_info[:3]

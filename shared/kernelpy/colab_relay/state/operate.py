@@ -1,7 +1,10 @@
 """The operations on kernel states that the relay calls. Each returns its report as plain values."""
 
+from __future__ import annotations
+
 import os
 import shutil
+from typing import Any
 
 from IPython.core.getipython import get_ipython
 
@@ -15,14 +18,14 @@ from .progress import Ticker
 from .reasons import Damaged, reason
 
 
-def save():
+def save() -> dict[str, Any]:
     """Writes the user's variables to a file on the VM."""
     shell = get_ipython()
     with rebuild.importable(), Ticker(shell.display_pub.publish) as ticker:
         return saving.save(shell, ticker)
 
 
-def prepare():
+def prepare() -> dict[str, Any]:
     """Makes a folder for the upload of a state to restore."""
     saving.remove_left_behind()
     folder = saving.new_folder()
@@ -33,7 +36,7 @@ def prepare():
     }
 
 
-def restore(path, size, digest):
+def restore(path: str, size: int, digest: str) -> dict[str, Any]:
     """Loads a state file into the user's namespace and removes the file."""
     shell = get_ipython()
     try:
@@ -45,19 +48,21 @@ def restore(path, size, digest):
         saving.remove(path)
 
 
-def remove(path):
+def remove(path: str) -> dict[str, Any]:
     """Removes the file of a state, and its folder."""
     saving.remove(path)
     return {}
 
 
-def keep(run, names, known, most, seconds):
+def keep(run: str, names: list[str], known: str, most: int, seconds: float) -> dict[str, Any]:
     """Saves what a chunked run carries from iteration to iteration."""
     with rebuild.importable():
         return keeping.keep(get_ipython(), run, names, known, most, seconds)
 
 
-def bring_back(path, size, digest, run, done, absent):
+def bring_back(
+    path: str, size: int, digest: str, run: str, done: int, absent: list[str]
+) -> dict[str, Any]:
     """Restores what keep saved, and the iteration that it belongs to."""
     with rebuild.importable():
         return keeping.bring_back(get_ipython(), path, size, digest, run, done, absent)

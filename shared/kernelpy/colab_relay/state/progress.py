@@ -1,7 +1,10 @@
 """Tells which variable is being worked at, while that takes long."""
 
+from __future__ import annotations
+
 import contextvars
 import threading
+from typing import Any, Callable
 
 from ..safe import short
 
@@ -13,24 +16,25 @@ class Ticker:
     """A thread that looks every second where the work is: the work itself may be in code of
     the user's that never ends."""
 
-    def __init__(self, publish):
-        self.publish, self.now, self.ended = publish, None, threading.Event()
+    def __init__(self, publish: Callable[[dict[str, Any]], None]) -> None:
+        self.publish, self.ended = publish, threading.Event()
+        self.now: dict[str, Any] | None = None
         # Newer kernels find the cell that a display belongs to by the context.
         run = contextvars.copy_context().run
         self.thread = threading.Thread(target=run, args=(self.run,), daemon=True)
 
-    def __enter__(self):
+    def __enter__(self) -> Ticker:
         self.thread.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.ended.set()
         self.thread.join()
 
-    def at(self, name, number, of):
+    def at(self, name: str, number: int, of: int) -> None:
         self.now = {"variable": short(name), "number": number, "of": of}
 
-    def run(self):
+    def run(self) -> None:
         told = None
         while not self.ended.wait(EVERY):
             now = self.now

@@ -1,5 +1,7 @@
 """Reads what write.py wrote: one value after the other, of one memo."""
 
+from __future__ import annotations
+
 import hashlib
 import io
 import json
@@ -8,9 +10,13 @@ import pickle
 import pickletools
 import struct
 from pickle import MEMOIZE, NEXT_BUFFER, NONE, POP, STOP
+from typing import TYPE_CHECKING, Any, Iterator, cast
 
 from .reasons import Damaged
 from .salvage import salvage, salvager
+
+if TYPE_CHECKING:
+    Segment = dict[str, Any]  # one value in the file: what it is, and where its parts are
 
 FIRST_LINE = b"colab-relay kernel state 1\n"  # of the data file
 SLICE = 4 << 20
@@ -20,25 +26,25 @@ MOST_INDEX = 256 << 20  # bytes
 class Piece:
     """A part of a file as the file that picklers want to read."""
 
-    def __init__(self, file):
+    def __init__(self, file: Any) -> None:
         self.file, self.left = file, 0
 
-    def begin(self, offset, length):
+    def begin(self, offset: int, length: int) -> None:
         self.file.seek(offset)
         self.left = length
 
-    def read(self, size=-1):
+    def read(self, size: int = -1) -> bytes:
         size = self.left if size < 0 else min(size, self.left)
         data = self.file.read(size)
         self.left -= len(data)
         return data
 
-    def readline(self):
+    def readline(self) -> bytes:
         data = self.file.readline(self.left)
         self.left -= len(data)
         return data
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")[: self.left]
         size = self.file.readinto(view)
         self.left -= size
@@ -48,15 +54,15 @@ class Piece:
 class Buffers:
     """What the pickle asks for next of what lies beside it."""
 
-    def __init__(self, file):
+    def __init__(self, file: Any) -> None:
         self.file = file
-        self.places = []  # of the segment being loaded: offset and length
-        self.given = iter(())  # objects to hand over instead; see take_over
+        self.places: list[tuple[int, int]] = []  # of the segment being loaded: offset and length
+        self.given: Iterator[Any] = iter(())  # objects to hand over instead; see take_over
 
-    def __iter__(self):
+    def __iter__(self) -> Buffers:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         for obj in self.given:
             return obj
         if not self.places:
@@ -74,7 +80,7 @@ class Reader:
     """Opens a file whose digest is the one given; nothing is unpickled before. None is for
     a file that this process wrote just now."""
 
-    def __init__(self, path, size, digest):
+    def __init__(self, path: str, size: int, digest: str | None) -> None:
         self.file = open(path, "rb")
         self.check(size, digest)
         self.file.seek(size - 8)
@@ -84,10 +90,10 @@ class Reader:
         self.file.seek(size - 8 - length)
         self.index = json.loads(self.file.read(length).decode("ascii"))
         self.piece, self.buffers = Piece(self.file), Buffers(self.file)
-        self.lost = set()  # numbers of the memo that stand for nothing
+        self.lost: set[int] = set()  # numbers of the memo that stand for nothing
         self.unpickler = self.make()
 
-    def check(self, size, digest):
+    def check(self, size: int, digest: str | None) -> None:
         if os.fstat(self.file.fileno()).st_size != size:
             raise Damaged("it has not the length it was saved with")
         if self.file.read(len(FIRST_LINE)) != FIRST_LINE:
@@ -100,7 +106,7 @@ class Reader:
         if found.hexdigest() != digest:
             raise Damaged("its SHA-256 is not the one it was saved with")
 
-    def make(self):
+    def make(self) -> Any:
         if self.index["pickler"] == "dill":
             try:
                 import dill
@@ -110,10 +116,10 @@ class Reader:
                 pass
         return pickle.Unpickler(self.piece, buffers=self.buffers)
 
-    def close(self):
+    def close(self) -> None:
         self.file.close()
 
-    def load(self, segment):
+    def load(self, segment: Segment) -> Any:
         """The value of one segment. One that fails takes with it only those that share what
         is broken of it."""
         try:
@@ -125,25 +131,25 @@ class Reader:
             self.take_over(segment)
             raise
 
-    def read(self, segment):
+    def read(self, segment: Segment) -> Any:
         self.begin(segment)
         return self.unpickler.load()[0]
 
-    def begin(self, segment):
+    def begin(self, segment: Segment) -> None:
         self.piece.begin(*segment["stream"])
         self.buffers.places = [tuple(place) for place in segment["buffers"]]
 
-    def refuse_lost(self, segment):
+    def refuse_lost(self, segment: Segment) -> None:
         """An unpickler would give it whatever stands in the place of what was lost."""
         if not self.lost:
             return
         self.piece.begin(*segment["stream"])
-        for opcode, number, _ in pickletools.genops(self.piece):
+        for opcode, number, _ in pickletools.genops(cast(Any, self.piece)):
             if opcode.name in ("GET", "BINGET", "LONG_BINGET"):
                 if number in self.lost:
                     raise Damaged("it shares an object with a variable that can't be restored")
 
-    def take_over(self, segment):
+    def take_over(self, segment: Segment) -> None:
         """Goes on with a new unpickler, which is given all that the old one knew before this
         segment, what is whole of it, and None for what is broken: numbers must go on as when
         it was saved."""
@@ -156,17 +162,17 @@ class Reader:
         except KeyboardInterrupt:
             raise
         except BaseException:  # a pickle that can't be followed to its end
-            lost = range(first, end)
+            lost = set(range(first, end))
         self.lost.update(lost)
         self.adopt([None if i in self.lost else memo.get(i) for i in range(end)])
 
-    def salvage(self, segment, memo):
+    def salvage(self, segment: Segment, memo: dict[int, Any]) -> tuple[dict[int, Any], set[int]]:
         base = type(self.unpickler)
         base = salvager(base if issubclass(base, pickle._Unpickler) else pickle._Unpickler)
         self.begin(segment)
         return salvage(base(self.piece, buffers=self.buffers), memo, self.lost)
 
-    def adopt(self, known):
+    def adopt(self, known: list[Any]) -> None:
         """Goes on with a new unpickler, which knows these things. Only as buffers can
         objects be handed to one made of C."""
         self.buffers.given = iter(known)

@@ -1,5 +1,7 @@
 """The errors of saving and loading, and why a variable could not be saved or loaded, in words."""
 
+from __future__ import annotations
+
 import errno
 
 from ..safe import class_name, short
@@ -15,7 +17,7 @@ class Damaged(Exception):
     """A file that is not what was saved. The text says how it differs."""
 
 
-def reason(error, doing):
+def reason(error: BaseException, doing: str) -> str:
     """The message of an exception or, if it has none, what was being done when it was raised.
     This never calls str(error), which may run the user's code."""
     message = message_of(error)
@@ -32,7 +34,7 @@ def reason(error, doing):
     return short(name + detail, MAX_REASON)
 
 
-def message_of(error):
+def message_of(error: BaseException) -> str:
     """The first argument of an exception that is a plain string or number."""
     for arg in error.args:
         if type(arg) is str and arg:

@@ -4,6 +4,8 @@ Saved files refer to these functions by name, so a function here keeps its name 
 takes for as long as states of that schema are restored.
 """
 
+from __future__ import annotations
+
 import abc
 import contextlib
 import enum
@@ -14,6 +16,7 @@ import marshal
 import pickle
 import sys
 import types
+from typing import Any, Iterator
 
 # Saved files refer to the functions below by this module's name, so the name must not depend
 # on the release. The functions take it over as their __module__.
@@ -23,12 +26,12 @@ MODULE = sys.modules[__spec__.name]
 MAGIC = importlib.util.MAGIC_NUMBER.hex()  # changes with Python's bytecode
 
 # What was met while one variable was restored; the reader empties them.
-lost = []  # functions whose bytecode is of another Python
-notes = []  # anything else to tell
+lost: list[str] = []  # functions whose bytecode is of another Python
+notes: list[str] = []  # anything else to tell
 
 
 @contextlib.contextmanager
-def importable():
+def importable() -> Iterator[None]:
     """Makes this module importable under the name that saved files refer to."""
     sys.modules[__name__] = MODULE
     try:
@@ -37,7 +40,7 @@ def importable():
         sys.modules.pop(__name__, None)
 
 
-def kernel_object(name):
+def kernel_object(name: str) -> Any:
     """What stands in every kernel and is never saved: the kernel's own takes its place."""
     from IPython.core.getipython import get_ipython
 
@@ -55,36 +58,36 @@ def kernel_object(name):
 class LostCode:
     """Code of a Python with other bytecode, which this one would crash on."""
 
-    def __init__(self, python):
+    def __init__(self, python: str) -> None:
         self.python = python
 
 
-def make_code(magic, python, data):
+def make_code(magic: str, python: str, data: bytes) -> Any:
     if magic != MAGIC:
         return LostCode(python)
     return marshal.loads(data)
 
 
-def make_cell():
+def make_cell() -> types.CellType:
     return types.CellType()
 
 
-def make_lost(name, python):
+def make_lost(name: str, python: str) -> Any:
     ours = "%d.%d" % sys.version_info[:2]
 
-    def missing(*args, **kwargs):
+    def missing(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             "%s was saved under Python %s; its code can't run under %s: define it again"
             % (name, python, ours)
         )
 
     missing.__name__ = name
-    missing.colab_relay_lost = python
+    missing.__dict__["colab_relay_lost"] = python
     lost.append(name)
     return missing
 
 
-def make_function(code, scope, name, cells):
+def make_function(code: Any, scope: Any, name: str, cells: Any) -> Any:
     """scope is a dict, or the name of the module whose dict it is."""
     if type(code) is LostCode:
         return make_lost(name, code.python)
@@ -93,7 +96,7 @@ def make_function(code, scope, name, cells):
     return types.FunctionType(code, scope, name, None, cells)
 
 
-def fill_function(function, state):
+def fill_function(function: Any, state: Any) -> None:
     """The second half: what may refer back to the function."""
     attributes, extra, contents = state
     extra = dict(extra)
@@ -108,11 +111,11 @@ def fill_function(function, state):
     function.__dict__.update(extra)
 
 
-def make_cached(function, maxsize, typed):
+def make_cached(function: Any, maxsize: Any, typed: bool) -> Any:
     return functools.lru_cache(maxsize, typed)(function)
 
 
-def maker(meta):
+def maker(meta: type) -> Any:
     """The __new__ of the metaclass, past those of the notebook's: they ran already too."""
     for m in type.__dict__["__mro__"].__get__(meta):
         if "__new__" in m.__dict__ and m.__module__ != "__main__":
@@ -120,7 +123,7 @@ def maker(meta):
     return type.__new__
 
 
-def make_class(meta, name, bases, namespace):
+def make_class(meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
     """An __init_subclass__ of the notebook's ran when the class was first made; what it did
     is in the saved attributes, so it stands aside now. One of a library's runs: what it
     notes there is not in this kernel yet."""
@@ -136,7 +139,9 @@ def make_class(meta, name, bases, namespace):
             type.__setattr__(owner, "__init_subclass__", method)
 
 
-def make_enum(meta, name, bases, namespace, members):
+def make_enum(
+    meta: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any], members: Any
+) -> Any:
     space = meta.__prepare__(name, bases)
     for key, value in namespace.items():
         space[key] = value
@@ -148,7 +153,7 @@ def make_enum(meta, name, bases, namespace, members):
     return cls
 
 
-def fill_class(cls, state):
+def fill_class(cls: Any, state: Any) -> None:
     attributes, registered = state
     for name, value in attributes.items():
         type.__setattr__(cls, name, value)
@@ -156,16 +161,18 @@ def fill_class(cls, state):
         abc.ABCMeta.register(cls, other)
 
 
-def make_plain(data):
+def make_plain(data: Any) -> Any:
     """A large container of numbers and strings, pickled in one go."""
     return pickle.loads(data)
 
 
-def make_weak(kind, items):
+def make_weak(kind: str, items: Any) -> Any:
     return getattr(importlib.import_module("weakref"), kind)(items)
 
 
-def make_view(owner, offset, shape, strides, dtype, writeable):
+def make_view(
+    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, writeable: bool
+) -> Any:
     """An array that looks into the memory of another."""
     import numpy
 
@@ -175,7 +182,7 @@ def make_view(owner, offset, shape, strides, dtype, writeable):
     return view
 
 
-def make_storage(device, data):
+def make_storage(device: str, data: Any) -> Any:
     """The bytes of torch tensors, on a GPU again when there is one."""
     import torch
 
@@ -188,7 +195,7 @@ def make_storage(device, data):
     return flat.untyped_storage()
 
 
-def to_device(torch, flat, device):
+def to_device(torch: Any, flat: Any, device: str) -> Any:
     kind, _, index = device.partition(":")
     if kind == "cuda":
         if not torch.cuda.is_available():
@@ -202,15 +209,15 @@ def to_device(torch, flat, device):
         return flat
 
 
-def make_typed_storage(storage, dtype):
+def make_typed_storage(storage: Any, dtype: Any) -> Any:
     import torch
 
     return torch.storage.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
 
 
-def make_untyped(storage):
+def make_untyped(storage: Any) -> Any:
     return storage
 
 
-def make_lock(kind):
+def make_lock(kind: str) -> Any:
     return getattr(importlib.import_module("threading"), kind)()

@@ -4,6 +4,8 @@ All of it is one table by type, used on top of dill, cloudpickle and pickle alik
 what comes back does not depend on which of them the VM has.
 """
 
+from __future__ import annotations
+
 import asyncio
 import dataclasses
 import functools
@@ -18,6 +20,7 @@ import threading
 import types
 import typing
 import weakref
+from typing import TYPE_CHECKING, Any
 
 from ..safe import class_module, class_name, module_dict
 from . import rebuild
@@ -26,11 +29,14 @@ from .classes import reduce_class
 from .libraries import importable
 from .reasons import Unkeepable
 
+if TYPE_CHECKING:
+    from .write import Saver
+
 ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None)])
 LARGE = 2048  # items, from where on a plain container is pickled in one go
 
 
-def reduce_function(saver, f):
+def reduce_function(saver: Saver, f: Any) -> Any:
     module, name = f.__module__, f.__qualname__
     if importable(f, module, name):
         saver.uses(module)
@@ -50,7 +56,7 @@ def reduce_function(saver, f):
     )
 
 
-def scope_of(f):
+def scope_of(f: Any) -> Any:
     """The function's globals: of a module its name, else the dict. That of the notebook is
     in the memo from the start and comes back as the restoring kernel's own."""
     scope = f.__globals__
@@ -60,7 +66,7 @@ def scope_of(f):
     return scope
 
 
-def function_state(f):
+def function_state(f: Any) -> Any:
     attributes = {
         "__defaults__": f.__defaults__,
         "__kwdefaults__": f.__kwdefaults__,
@@ -78,29 +84,29 @@ def function_state(f):
     return attributes, dict(f.__dict__), [content_of(cell) for cell in f.__closure__ or ()]
 
 
-def content_of(cell):
+def content_of(cell: Any) -> tuple[Any, ...]:
     try:
         return (cell.cell_contents,)
     except ValueError:  # empty
         return ()
 
 
-def reduce_code(saver, code):
+def reduce_code(saver: Saver, code: types.CodeType) -> Any:
     python = "%d.%d" % sys.version_info[:2]
     saver.note_source(code.co_filename)
     return rebuild.make_code, (rebuild.MAGIC, python, marshal.dumps(code))
 
 
-def reduce_cell(saver, cell):
+def reduce_cell(saver: Saver, cell: Any) -> Any:
     """Its content comes with the functions that share it: it may refer back to them."""
     return rebuild.make_cell, ()
 
 
-def reduce_method(saver, method):
+def reduce_method(saver: Saver, method: Any) -> Any:
     return types.MethodType, (method.__func__, method.__self__)
 
 
-def reduce_module(saver, module):
+def reduce_module(saver: Saver, module: Any) -> Any:
     name = module.__name__
     if sys.modules.get(name) is not module:
         raise Unkeepable("it needs a module made by hand, which can't be imported")
@@ -108,28 +114,28 @@ def reduce_module(saver, module):
     return importlib.import_module, (name,)
 
 
-def reduce_wrapped(saver, descriptor):
+def reduce_wrapped(saver: Saver, descriptor: Any) -> Any:
     return type(descriptor), (descriptor.__func__,)
 
 
-def reduce_property(saver, p):
+def reduce_property(saver: Saver, p: Any) -> Any:
     return property, (p.fget, p.fset, p.fdel, p.__doc__)
 
 
-def reduce_cached_property(saver, p):
+def reduce_cached_property(saver: Saver, p: Any) -> Any:
     """Before Python 3.12 it holds a lock."""
     state = {k: v for k, v in p.__dict__.items() if k not in ("func", "lock")}
     return type(p), (p.func,), state
 
 
-def reduce_cached(saver, f):
+def reduce_cached(saver: Saver, f: Any) -> Any:
     if importable(f, f.__module__, f.__qualname__):
         return f.__qualname__
-    typed = getattr(f, "cache_parameters", dict)().get("typed", False)  # since Python 3.9
+    typed = getattr(f, "cache_parameters", lambda: {"typed": False})()["typed"]  # since Python 3.9
     return rebuild.make_cached, (f.__wrapped__, f.cache_info().maxsize, typed)
 
 
-def reduce_lock(saver, lock):
+def reduce_lock(saver: Saver, lock: Any) -> Any:
     """One that nobody holds is as good as a new one."""
     if not lock.acquire(False):
         raise Unkeepable("it holds a lock that is taken")
@@ -137,7 +143,7 @@ def reduce_lock(saver, lock):
     return rebuild.make_lock, ("Lock" if type(lock) is type(threading.Lock()) else "RLock",)
 
 
-def reduce_type_variable(saver, variable):
+def reduce_type_variable(saver: Saver, variable: Any) -> Any:
     if importable(variable, variable.__module__, variable.__name__):
         return variable.__name__
     told = {"bound": variable.__bound__} if variable.__bound__ is not None else {}
@@ -146,23 +152,23 @@ def reduce_type_variable(saver, variable):
     return make, tuple(variable.__constraints__)
 
 
-def reduce_view_of_dict(saver, proxy):
+def reduce_view_of_dict(saver: Saver, proxy: Any) -> Any:
     return types.MappingProxyType, (dict(proxy),)
 
 
-def reduce_weak(saver, container):
+def reduce_weak(saver: Saver, container: Any) -> Any:
     items = list(container) if type(container) is weakref.WeakSet else dict(container)
     return rebuild.make_weak, (class_name(type(container)), items)
 
 
-def reduce_large(saver, container):
+def reduce_large(saver: Saver, container: Any) -> Any:
     """Numbers and strings only: far faster than one by one in a pickler made of Python."""
     if len(container) < LARGE or not is_plain(container):
         return NotImplemented
     return rebuild.make_plain, (pickle.PickleBuffer(pickle.dumps(container, 5)),)
 
 
-def is_plain(container):
+def is_plain(container: Any) -> bool:
     if type(container) is dict:
         return ATOMS.issuperset(map(type, container.values())) and ATOMS.issuperset(
             map(type, container)
@@ -170,7 +176,7 @@ def is_plain(container):
     return ATOMS.issuperset(map(type, container))
 
 
-def reduce_sentinel(saver, obj):
+def reduce_sentinel(saver: Saver, obj: Any) -> Any:
     """dataclasses compares these by identity."""
     for name, value in vars(dataclasses).items():
         if value is obj:
@@ -223,7 +229,7 @@ SURE |= {"pandas", "torch"}
 IN_MEMORY = (io.BytesIO, io.StringIO)
 
 
-def refuse(obj, cls):
+def refuse(obj: Any, cls: type) -> None:
     for refused, what in REFUSED:
         if issubclass(cls, refused):
             raise Unkeepable("it holds " + what)
@@ -231,7 +237,7 @@ def refuse(obj, cls):
         raise Unkeepable("it holds an open file; the file stays on the VM")
 
 
-def reduce(saver, obj):
+def reduce(saver: Saver, obj: Any) -> Any:
     """The reducer_override of every pickler of ours. NotImplemented leaves the object to
     the library's own way."""
     cls = type(obj)
@@ -256,7 +262,7 @@ def reduce(saver, obj):
     return NotImplemented
 
 
-def loads_surely(cls, module):
+def loads_surely(cls: type, module: str) -> bool:
     """Whether objects of the class are known to load wherever their library is. Of others,
     those of the notebook first of all, only a trial tells."""
     if module.partition(".")[0] in SURE or module in ("numpy.dtypes", "numpy.random"):
@@ -264,7 +270,7 @@ def loads_surely(cls, module):
     return issubclass(cls, (module_dict("numpy").get("generic", bytes), bytes))
 
 
-def reduce_type(saver, cls):
+def reduce_type(saver: Saver, cls: Any) -> Any:
     module = class_module(cls)
     if importable(cls, module, cls.__qualname__):
         saver.uses(module)

@@ -6,6 +6,8 @@ to files or over the network, does happen. The copy ends without a word to __del
 was loaded.
 """
 
+from __future__ import annotations
+
 import gc
 import json
 import os
@@ -14,16 +16,20 @@ import signal
 import sys
 import time
 import warnings
+from typing import TYPE_CHECKING, Any
 
 from .read import Reader
 from .reasons import reason
+
+if TYPE_CHECKING:
+    from .read import Segment
 
 SECONDS = 5  # for all of them
 MOST_BYTES = 64 << 20  # of one variable, in the file
 MOST_IN_ALL = 256 << 20
 
 
-def chosen(doubtful):
+def chosen(doubtful: list[Segment]) -> list[Segment]:
     """The segments that are small enough to load them a second time."""
     found, total = [], 0
     for segment in doubtful:
@@ -34,7 +40,9 @@ def chosen(doubtful):
     return found
 
 
-def rehearse(path, doubtful, known):
+def rehearse(
+    path: str, doubtful: list[Segment], known: dict[int, Any]
+) -> tuple[dict[str, str], int]:
     """What is wrong with segments that don't load, by the name of their variable, and how
     many were not tried. known is what stands for each number of the memo."""
     segments = chosen(doubtful)
@@ -50,7 +58,7 @@ def rehearse(path, doubtful, known):
     )
 
 
-def start(path, segments, known):
+def start(path: str, segments: list[Segment], known: dict[int, Any]) -> tuple[int, int]:
     ours, theirs = os.pipe()
     try:
         with warnings.catch_warnings():
@@ -72,7 +80,7 @@ def start(path, segments, known):
     return child, ours
 
 
-def perform(path, segments, known, out):
+def perform(path: str, segments: list[Segment], known: dict[int, Any], out: int) -> None:
     """In the copy: one line before each variable and one after it."""
     gc.disable()
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -94,13 +102,13 @@ def perform(path, segments, known, out):
     tell(out, None)
 
 
-def tell(out, line):
+def tell(out: int, line: Any) -> None:
     data = json.dumps(line).encode("ascii") + b"\n"
     while data:
         data = data[os.write(out, data) :]
 
 
-def listen(segments, child, pipe):
+def listen(segments: list[Segment], child: int, pipe: int) -> dict[str, str]:
     told, data, end = {}, b"", time.monotonic() + SECONDS
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
@@ -126,7 +134,7 @@ def listen(segments, child, pipe):
     return told
 
 
-def kill(child):
+def kill(child: int) -> None:
     try:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -1,8 +1,11 @@
 """Brings a saved file back into a live kernel, after its digest was checked."""
 
+from __future__ import annotations
+
 import importlib
 import linecache
 import types
+from typing import TYPE_CHECKING, Any
 
 from .. import registry
 from ..safe import class_name, short
@@ -10,6 +13,10 @@ from . import rebuild
 from .libraries import python_version, version_of
 from .read import Reader
 from .reasons import reason
+
+if TYPE_CHECKING:
+    from .progress import Ticker
+    from .read import Segment
 
 MOST_TOLD = 5000
 MISSING = object()
@@ -21,32 +28,36 @@ class Namespace:
     Each value is set as soon as it is there, because putting the next one together may run
     code that needs it."""
 
-    def __init__(self, names):
-        self.names, self.before = names, {}
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.names = names
+        self.before: dict[str, Any] = {}
 
-    def set(self, name, value):
+    def set(self, name: str, value: Any) -> None:
         self.before.setdefault(name, self.names.get(name, MISSING))
         self.names[name] = value
 
-    def back(self):
+    def back(self) -> None:
         for name, value in self.before.items():
             if value is MISSING:
                 self.names.pop(name, None)
             else:
                 self.names[name] = value
 
-    def overwritten(self):
+    def overwritten(self) -> list[str]:
         """Names that the kernel had before."""
         return sorted(name for name, value in self.before.items() if value is not MISSING)
 
 
 class Restore:
-    def __init__(self, reader, shell, ticker):
+    def __init__(self, reader: Reader, shell: Any, ticker: Ticker) -> None:
         self.ticker = ticker
         self.reader, self.namespace = reader, Namespace(shell.user_ns)
-        self.restored, self.failed, self.warnings, self.modules = [], [], [], []
+        self.restored: list[dict[str, str]] = []
+        self.failed: list[dict[str, str]] = []
+        self.modules: list[dict[str, str]] = []
+        self.warnings: list[str] = []
 
-    def run(self):
+    def run(self) -> None:
         index = self.reader.index
         try:
             for module in index["modules"]:
@@ -61,7 +72,7 @@ class Restore:
             raise
         self.compare(index)
 
-    def bring_module(self, module):
+    def bring_module(self, module: dict[str, str]) -> None:
         try:
             found = importlib.import_module(module["module"])
         except Exception as e:
@@ -70,10 +81,10 @@ class Restore:
         self.namespace.set(module["name"], found)
         self.modules.append({k: short(v) for k, v in module.items()})
 
-    def fail(self, name, error):
+    def fail(self, name: str, error: BaseException) -> None:
         self.failed.append({"name": short(name), "reason": reason(error, "loading it")})
 
-    def bring(self, segment):
+    def bring(self, segment: Segment) -> None:
         del rebuild.lost[:], rebuild.notes[:]
         name = segment.get("name")
         try:
@@ -94,7 +105,7 @@ class Restore:
         elif segment.get("what") == "sources":
             bring_sources(value)
 
-    def keep(self, name, value):
+    def keep(self, name: str, value: Any) -> None:
         if type(value) is types.FunctionType and "colab_relay_lost" in vars(value):
             told = "its code is of Python %s and can't run under %s: define it again"
             python = vars(value)["colab_relay_lost"]
@@ -107,7 +118,7 @@ class Restore:
             functions = ", ".join(short(f, 60) for f in sorted(set(rebuild.lost))[:20])
             self.warnings.append(told % (short(name), functions))
 
-    def compare(self, index):
+    def compare(self, index: dict[str, Any]) -> None:
         theirs, ours = index["python"], python_version()
         if theirs.split(".")[:2] != ours.split(".")[:2]:
             self.warnings.append("saved under Python %s, restored under %s" % (theirs, ours))
@@ -119,7 +130,7 @@ class Restore:
                     "saved with %s %s, restored into a kernel %s" % (package, version, here)
                 )
 
-    def report(self):
+    def report(self) -> dict[str, Any]:
         self.restored.sort(key=lambda variable: variable["name"])
         return {
             "python": python_version(),
@@ -133,12 +144,12 @@ class Restore:
         }
 
 
-def bring_sources(lines):
+def bring_sources(lines: dict[str, Any]) -> None:
     for name, entry in lines.items():
         linecache.cache.setdefault(name, entry)
 
 
-def restore(shell, path, size, digest, ticker):
+def restore(shell: Any, path: str, size: int, digest: str, ticker: Ticker) -> dict[str, Any]:
     reader = Reader(path, size, digest)
     try:
         work = Restore(reader, shell, ticker)

@@ -5,7 +5,10 @@ The pickle is read once more, by an unpickler made of Python, which puts a mark 
 of what fails and goes on. So constructors of the whole parts run twice.
 """
 
+from __future__ import annotations
+
 import pickle
+from typing import Any, Callable, Iterable
 
 ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None)])
 
@@ -42,10 +45,12 @@ class Broken(Exception):
 class Findings:
     """Which objects hold something broken, however deep and around whatever circle."""
 
-    def __init__(self):
-        self.broken, self.users, self.alive = {}, {}, []
+    def __init__(self) -> None:
+        self.broken: dict[int, Any] = {}
+        self.users: dict[int, list[Any]] = {}
+        self.alive: list[Any] = []
 
-    def spoil(self, obj):
+    def spoil(self, obj: Any) -> None:
         """Marks it and all that was made of it."""
         stack = [obj]
         while stack:
@@ -54,10 +59,10 @@ class Findings:
                 self.broken[id(obj)] = obj
                 stack.extend(self.users.get(id(obj), ()))
 
-    def spoiled(self, objects):
+    def spoiled(self, objects: Iterable[Any]) -> bool:
         return any(id(obj) in self.broken for obj in objects)
 
-    def note(self, made, used):
+    def note(self, made: Any, used: list[Any]) -> None:
         self.alive.append((made, used))  # else another object may get the id of one of them
         for obj in used:
             if type(obj) not in ATOMS:
@@ -66,12 +71,12 @@ class Findings:
             self.spoil(made)
 
 
-def careful(code, operation):
+def careful(code: bytes, operation: Callable[[Any], None]) -> Callable[[Any], None]:
     """The operation, with a mark in place of what it fails to make."""
     changes = code in CHANGES
     taken = CHANGES[code] if changes else MAKES[code]
 
-    def load(self):
+    def load(self: Any) -> None:
         used, found = taken_by(self, taken, changes), self.found
         depth = len(self.stack)
         try:
@@ -91,19 +96,19 @@ def careful(code, operation):
     return load
 
 
-def taken_by(unpickler, taken, changes):
+def taken_by(unpickler: Any, taken: int | None, changes: bool) -> list[Any]:
     if taken is None:
         return unpickler.metastack[-1][-1:] * changes + unpickler.stack
     return unpickler.stack[-taken:]
 
 
-def salvager(base):
+def salvager(base: Any) -> Any:
     """The class of unpickler that goes on where base would stop."""
 
     class Salvager(base):
         dispatch = dict(base.dispatch)
 
-        def put_mark(self, used, depth, taken, changes):
+        def put_mark(self, used: list[Any], depth: int, taken: int | None, changes: bool) -> Any:
             if changes:
                 if taken is not None:
                     del self.stack[depth - taken + 1 :]
@@ -116,7 +121,7 @@ def salvager(base):
             self.append(mark)
             return mark
 
-        def load_pop(self):
+        def load_pop(self) -> None:
             if self.stack and type(self.stack[-1]) is Broken:
                 self.found.spoil(self.stack[-1].filled)
             base.load_pop(self)
@@ -127,7 +132,9 @@ def salvager(base):
     return Salvager
 
 
-def salvage(unpickler, memo, lost):
+def salvage(
+    unpickler: Any, memo: dict[int, Any], lost: Iterable[int]
+) -> tuple[dict[int, Any], set[int]]:
     """Reads a pickle of which only the numbers in memo are known, and those in lost are
     broken. Gives what is known then, and the numbers of what is broken."""
     unpickler.found = found = Findings()

@@ -3,6 +3,8 @@
 Saving runs what pickling runs: __reduce__, __getstate__ and their like. No __repr__.
 """
 
+from __future__ import annotations
+
 import glob
 import os
 import re
@@ -11,6 +13,7 @@ import sys
 import tempfile
 import time
 import types
+from typing import TYPE_CHECKING, Any, Iterable
 
 from .. import registry
 from ..safe import class_name, module_dict, short
@@ -18,6 +21,9 @@ from .libraries import python_version, version_of
 from .reasons import reason
 from .rehearse import rehearse
 from .write import Saver, TooLong
+
+if TYPE_CHECKING:
+    from .progress import Ticker
 
 PREFIX = "colab-relay-state-"
 # The file while it is being written: an executor that starts removes what a killed kernel
@@ -34,7 +40,7 @@ IPYTHONS_OWN = re.compile(r"_+|_i{1,3}|_i?[0-9]+|_[iod]h|_exit_code|__.*")
 FIRST = (types.FunctionType, type)  # others may need them while they are put together
 
 
-def user_names(shell):
+def user_names(shell: Any) -> list[tuple[str, Any]]:
     """What the user made and may need again: not IPython's own names. Those that begin with
     an underscore are in, functions use them."""
     hidden, nothing = shell.user_ns_hidden, object()
@@ -48,11 +54,11 @@ def user_names(shell):
     return sorted(mine, key=lambda pair: pair[0])
 
 
-def is_module(value):
+def is_module(value: Any) -> bool:
     return type.__subclasscheck__(types.ModuleType, type(value))
 
 
-def modules_of(names):
+def modules_of(names: list[tuple[str, Any]]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """The names bound to modules: those that can be imported again, and the others."""
     found, odd = [], []
     for name, value in names:
@@ -64,7 +70,7 @@ def modules_of(names):
     return found, odd
 
 
-def kernel_objects(shell):
+def kernel_objects(shell: Any) -> dict[str, Any]:
     """What the restoring kernel has its own of, by the names of rebuild.kernel_object."""
     return {
         "namespace": shell.user_ns,
@@ -77,7 +83,7 @@ def kernel_objects(shell):
     }
 
 
-def remove_left_behind():
+def remove_left_behind() -> None:
     for place in places():
         for folder in glob.glob(os.path.join(glob.escape(place), PREFIX + "*")):
             try:
@@ -87,7 +93,9 @@ def remove_left_behind():
                 pass
 
 
-def write_all(saver, shell, values, ticker, runs):
+def write_all(
+    saver: Saver, shell: Any, values: list[tuple[str, Any]], ticker: Ticker, runs: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     kept, skipped = [], []
     saver.alias(kernel_objects(shell))
     values = sorted(values, key=lambda pair: not issubclass(type(pair[1]), FIRST))
@@ -112,7 +120,7 @@ def write_all(saver, shell, values, ticker, runs):
     return kept, skipped
 
 
-def sources_of(filenames):
+def sources_of(filenames: Iterable[str]) -> dict[str, Any]:
     """The lines of the cells that functions came from, for tracebacks and inspect."""
     cache = module_dict("linecache").get("cache", {})
     entries = {name: cache.get(name) for name in filenames}
@@ -123,17 +131,19 @@ def sources_of(filenames):
     }
 
 
-def save_to(path, shell, ticker):
+def save_to(path: str, shell: Any, ticker: Ticker) -> dict[str, Any]:
     names, runs = user_names(shell), registry.runs()
     saver = Saver(path, values_of(names))
     return dict(save_names(saver, shell, names, ticker, runs), runs=registry.complete_runs())
 
 
-def values_of(names):
+def values_of(names: list[tuple[str, Any]]) -> list[Any]:
     return [value for _, value in names if not is_module(value)]
 
 
-def save_names(saver, shell, names, ticker, runs):
+def save_names(
+    saver: Saver, shell: Any, names: list[tuple[str, Any]], ticker: Ticker, runs: dict[str, Any]
+) -> dict[str, Any]:
     """Writes variables and what belongs to them, and gives the manifest's part of it."""
     modules, odd = modules_of([pair for pair in names if is_module(pair[1])])
     values = [pair for pair in names if not is_module(pair[1])]
@@ -147,7 +157,7 @@ def save_names(saver, shell, names, ticker, runs):
         saver.uses(module["module"])
     libraries = {p: version_of(p) for p in sorted(saver.packages | {saver.kind})}
     libraries = {p: v for p, v in libraries.items() if v}
-    index = {"python": python_version(), "pickler": saver.kind, "modules": modules}
+    index: dict[str, Any] = {"python": python_version(), "pickler": saver.kind, "modules": modules}
     index["libraries"] = libraries
     size, digest = saver.finish(index)
     wrong, untried = rehearse(saver.out.path, saver.doubtful, saver.known)
@@ -167,7 +177,7 @@ def save_names(saver, shell, names, ticker, runs):
     }
 
 
-def doubts(wrong, untried):
+def doubts(wrong: dict[str, str], untried: int) -> list[str]:
     """What is told of variables that are in the file and may not come out of it again."""
     told = '"%s" was saved, but loading it was tried and failed: %s'
     lines = [told % (short(name), why) for name, why in sorted(wrong.items())]
@@ -181,7 +191,7 @@ def doubts(wrong, untried):
     return lines
 
 
-def places():
+def places() -> list[str]:
     """The folders that a state may be in, the usual one first."""
     found = []
     try:
@@ -193,14 +203,14 @@ def places():
     return found
 
 
-def room(place):
+def room(place: str) -> int:
     try:
         return shutil.disk_usage(place).free
     except OSError:
         return 0
 
 
-def best_place():
+def best_place() -> str | None:
     """The temp folder, or another one with more room where its disk is full."""
     found = places()
     if not found:
@@ -208,14 +218,14 @@ def best_place():
     return found[0] if room(found[0]) >= LEAST_ROOM else max(found, key=room)
 
 
-def new_folder():
+def new_folder() -> str:
     """An empty folder for a state, whose name tells which executor's kernel made it."""
     owner = os.environ.get("COLAB_RELAY_OWNER", "")
     owner = owner + "-" if re.fullmatch("[0-9a-f]+", owner) else ""
     return tempfile.mkdtemp(prefix=PREFIX + owner, dir=best_place())
 
 
-def save(shell, ticker):
+def save(shell: Any, ticker: Ticker) -> dict[str, Any]:
     """The manifest, as far as the kernel knows it, and where the file is."""
     remove_left_behind()
     folder = new_folder()
@@ -229,7 +239,7 @@ def save(shell, ticker):
         raise
 
 
-def remove(path):
+def remove(path: str) -> None:
     """Removes what save, or an upload for restore, left; nothing else."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.basename(folder).startswith(PREFIX) and os.path.dirname(folder) in places():

@@ -1,7 +1,10 @@
 """What can be told of an object without running its code."""
 
+from __future__ import annotations
+
 import collections
 import sys
+from typing import Any
 
 from ..safe import (
     base_of,
@@ -21,8 +24,11 @@ SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.d
 class Facts:
     """size, shape, dtype and bytes, each None where the type does not tell."""
 
-    def __init__(self, value):
-        self.size = self.shape = self.dtype = self.bytes = None
+    def __init__(self, value: Any) -> None:
+        self.size: int | None = None
+        self.shape: list[int] | None = None
+        self.dtype: str | None = None
+        self.bytes: int | None = None
         cls = type(value)
         try:
             base = base_of(cls, SIZED)
@@ -44,14 +50,14 @@ class Facts:
         except Exception:  # a library of another age: what was found so far counts
             pass
 
-    def of_numpy(self, base, value):
+    def of_numpy(self, base: Any, value: Any) -> None:
         shape = base.shape.__get__(value)
         self.shape = [int(n) for n in shape]
         self.size = int(shape[0]) if shape else None
         self.dtype = text(str(base.dtype.__get__(value)))
         self.bytes = int(base.nbytes.__get__(value))
 
-    def of_torch(self, base, value):
+    def of_torch(self, base: Any, value: Any) -> None:
         self.shape = [int(n) for n in base.shape.__get__(value)]
         self.size = self.shape[0] if self.shape else None
         self.dtype = text(str(base.dtype.__get__(value)))
@@ -60,7 +66,7 @@ class Facts:
             elements *= n
         self.bytes = elements * int(base.element_size(value))
 
-    def of_pandas(self, value):
+    def of_pandas(self, value: Any) -> None:
         """The bytes are those of the columns' buffers, not of objects they refer to."""
         if not is_library_frame(value):
             return
@@ -70,7 +76,7 @@ class Facts:
             self.dtype = text(str(value.dtype))
         self.bytes = sum(int(a.nbytes) for a in value._mgr.arrays)
 
-    def of_index(self, value):
+    def of_index(self, value: Any) -> None:
         if not is_library_index(value):
             return
         self.shape = [int(n) for n in value.shape]
@@ -78,7 +84,7 @@ class Facts:
         self.dtype = text(str(value.dtype))
 
 
-def describe(name, value):
+def describe(name: str, value: Any) -> dict[str, Any]:
     facts = Facts(value)
     return {
         "name": text(name),

@@ -4,7 +4,10 @@ It must run no code of the user's: no __repr__, __len__, property, __getattr__, 
 __hash__ or __eq__ of a type it does not know, not even a metaclass's; safe.py has the ways.
 """
 
+from __future__ import annotations
+
 import types
+from typing import Any
 
 from IPython.core.getipython import get_ipython
 
@@ -14,12 +17,12 @@ from .preview import Preview
 MAX_VARIABLES = 1000  # in one answer
 
 
-def everything(shell):
+def everything(shell: Any) -> list[tuple[str, Any]]:
     """A copy of the names in the namespace, only those that are plain strings."""
     return [(n, v) for n, v in dict.copy(shell.user_ns).items() if type(n) is str]
 
 
-def user_variables(shell):
+def user_variables(shell: Any) -> list[tuple[str, Any]]:
     """What the user made: not IPython's own names, no modules, nothing with an underscore."""
     hidden, nothing = shell.user_ns_hidden, object()
     mine = [
@@ -32,7 +35,7 @@ def user_variables(shell):
     return sorted(mine, key=lambda pair: pair[0])
 
 
-def variables():
+def variables() -> dict[str, Any]:
     found = user_variables(get_ipython())
     return {
         "count": len(found),
@@ -40,7 +43,7 @@ def variables():
     }
 
 
-def inspect(name):
+def inspect(name: str) -> dict[str, Any]:
     for n, value in everything(get_ipython()):
         if n == name:
             answer = describe(name, value)

@@ -1,9 +1,12 @@
 """Writes an object down within bounds, without running its code."""
 
+from __future__ import annotations
+
 import collections
 import datetime
 import decimal
 import types
+from typing import Any, Iterable, Tuple
 
 from ..safe import (
     base_of,
@@ -28,11 +31,12 @@ MAX_ELEMENTS = 500  # of one array
 MAX_COLUMNS = 40  # of one frame
 MAX_BITS = 2000  # of an integer: Python may refuse to print more than 640 digits
 
-EXACT = (type(None), bool, type(...), type(NotImplemented), range)
+EXACT: tuple[Any, ...] = (type(None), bool, type(...), type(NotImplemented), range)
 EXACT += (datetime.date, datetime.timedelta, decimal.Decimal)
+Brackets = Tuple[Tuple[Any, str, str], ...]
 TEXTS = (str, bytes, bytearray)
-SEQUENCES = ((list, "[", "]"), (tuple, "(", ")"), (collections.deque, "deque([", "])"))
-SETS = ((set, "{", "}"), (frozenset, "frozenset({", "})"))
+SEQUENCES: Brackets = ((list, "[", "]"), (tuple, "(", ")"), (collections.deque, "deque([", "])"))
+SETS: Brackets = ((set, "{", "}"), (frozenset, "frozenset({", "})"))
 
 
 class Full(Exception):
@@ -42,12 +46,12 @@ class Full(Exception):
 class Preview:
     """Writes an object down in at most MAX_PREVIEW bytes, looking at no more than that takes."""
 
-    def __init__(self):
-        self.parts = []
+    def __init__(self) -> None:
+        self.parts: list[str] = []
         self.left = MAX_PREVIEW - len("…".encode())
-        self.path = []  # ids of the containers around, against cycles
+        self.path: list[int] = []  # ids of the containers around, against cycles
 
-    def of(self, value):
+    def of(self, value: Any) -> str:
         try:
             self.value(value)
         except Full:
@@ -56,7 +60,7 @@ class Preview:
             self.parts.append("…")
         return "".join(self.parts)
 
-    def put(self, piece):
+    def put(self, piece: str) -> None:
         piece = text(piece)
         encoded = piece.encode()
         if len(encoded) > self.left:
@@ -65,18 +69,19 @@ class Preview:
         self.left -= len(encoded)
         self.parts.append(piece)
 
-    def value(self, value):
+    def value(self, value: Any) -> None:
         cls = type(value)
         if id(value) in self.path or len(self.path) >= MAX_DEPTH:
             self.put("…")
             return
         self.path.append(id(value))
         try:
-            self.library(cls, value) or self.atom(cls, value) or self.container(cls, value)
+            if not self.library(cls, value) and not self.atom(cls, value):
+                self.container(cls, value)
         finally:
             self.path.pop()
 
-    def atom(self, cls, value):
+    def atom(self, cls: Any, value: Any) -> bool:
         if is_any(cls, EXACT):
             self.put(cls.__repr__(value))
         elif base_of(cls, TEXTS) is not None:
@@ -101,7 +106,7 @@ class Preview:
             return False
         return True
 
-    def text(self, cls, value):
+    def text(self, cls: type, value: Any) -> None:
         base = base_of(cls, TEXTS)
         self.title(cls, base)
         most = MAX_PREVIEW if len(self.path) == 1 else MAX_NESTED_TEXT
@@ -109,18 +114,18 @@ class Preview:
         if base.__len__(value) > most:
             self.put("…")
 
-    def moment(self, value):
+    def moment(self, value: Any) -> None:
         """The zone is an object of anybody's making."""
         zone = datetime.datetime.tzinfo.__get__(value)
         self.put(repr(value.replace(tzinfo=None)))
         if zone is not None:
             self.put(" in " + class_title(type(zone)))
 
-    def title(self, cls, base):
+    def title(self, cls: type, base: type) -> None:
         if cls is not base:
             self.put("<" + class_title(cls) + " object> ")
 
-    def container(self, cls, value):
+    def container(self, cls: type, value: Any) -> None:
         for base, start, end in SEQUENCES:
             if type.__subclasscheck__(base, cls):
                 self.title(cls, base)
@@ -135,7 +140,7 @@ class Preview:
             return self.pairs(dict.items(value))
         self.put("<" + class_title(cls) + " object>")
 
-    def items(self, start, items, end):
+    def items(self, start: str, items: Iterable[Any], end: str) -> None:
         self.put(start)
         for n, item in enumerate(items):
             if n:
@@ -146,7 +151,7 @@ class Preview:
             self.value(item)
         self.put(end)
 
-    def pairs(self, pairs):
+    def pairs(self, pairs: Iterable[tuple[Any, Any]]) -> None:
         self.put("{")
         for n, (key, value) in enumerate(pairs):
             if n:
@@ -159,7 +164,7 @@ class Preview:
             self.value(value)
         self.put("}")
 
-    def library(self, cls, value):
+    def library(self, cls: Any, value: Any) -> bool:
         """Arrays and frames of the libraries known, where they are imported."""
         if is_any(cls, known("numpy", "ndarray")):
             self.array(cls, value)
@@ -192,7 +197,7 @@ class Preview:
             return False
         return True
 
-    def array(self, cls, value):
+    def array(self, cls: Any, value: Any) -> None:
         """The corner of an array nearest to its origin."""
         shape, dtype = cls.shape.__get__(value), cls.dtype.__get__(value)
         self.put("array(shape=%s, dtype=%s) " % (tuple(shape), text(str(dtype))))
@@ -204,7 +209,7 @@ class Preview:
         if any(n > edge for n in shape):
             self.put(" …")
 
-    def frame(self, frame):
+    def frame(self, frame: Any) -> None:
         """One line a column: name, dtype, first values."""
         if not is_library_frame(frame):
             self.put("<pandas.DataFrame object>")
@@ -220,7 +225,7 @@ class Preview:
             self.put(": ")
             self.column(frame._mgr.iget_values(n))
 
-    def column(self, array):
+    def column(self, array: Any) -> None:
         if not is_library_array(array):
             self.put("<" + class_title(type(array)) + " object>")
             return

@@ -1,0 +1,260 @@
+"""Batches of a chunked run, in a shell that records their markers."""
+
+import json
+
+import pytest
+from colab_relay import registry
+from colab_relay.chunked import loop, markers
+from colab_relay.chunked.body import Refused
+from colab_relay.chunked.values import encode
+
+
+def order(setup, code, lo=0, hi=3, **more):
+    spec = {"key": "run", "setup": setup, "setup_sha256": "sha of " + setup, "loop": code}
+    return dict(spec, lo=lo, hi=hi, seconds=30, on_new="stop", analyse=False, **more)
+
+
+def run(shell, setup, code, **more):
+    """The markers of one batch."""
+    try:
+        loop.run(dict(order(setup, code), **more))
+    finally:
+        run.markers = shell.displayed(markers.MIME)
+    return run.markers
+
+
+def events(found):
+    return [(m["event"], m["done"]) for m in found]
+
+
+def results(found):
+    """The values of iterations, as "i:JSON" words."""
+    values = [value for m in found for value in m.get("values", [])]
+    return " ".join("%d:%s" % (v["i"], v["result"]) for v in values)
+
+
+def test_markers_confirm_the_setup_and_each_iteration(shell):
+    found = run(shell, "n = 0", "n += i")
+    assert events(found)[:2] == [("start", 0), ("setup", 0)] and events(found)[-1] == ("done", 3)
+    assert sum(m.get("count", 0) for m in found) == 3
+    assert shell.names["n"] == 3 and registry.runs()["run"]["done"] == 3
+
+
+def test_no_iteration_runs_twice_in_one_kernel(shell):
+    run(shell, "ran = []", "ran.append(i)")
+    run(shell, "ran = []", "ran.append(i)", lo=1, hi=5)
+    assert shell.names["ran"] == [0, 1, 2, 3, 4]
+
+
+def test_a_failed_iteration_is_not_counted(shell):
+    with pytest.raises(ZeroDivisionError):
+        run(shell, "", "1 / (i - 1)")
+    assert events(run.markers)[-1] == ("failed", 1)
+    assert registry.runs()["run"]["done"] == 1
+
+
+def test_a_failed_setup_runs_again(shell):
+    with pytest.raises(NameError):
+        run(shell, "nothing", "pass")
+    assert events(run.markers) == [("start", 0), ("setup_failed", 0)]
+    assert not registry.has_variables(registry.runs()["run"])
+
+
+@pytest.mark.parametrize(
+    "on_new, want, ran",
+    [
+        ("stop", [("start", 2), ("lost", 2)], []),
+        ("prepare", [("start", 2), ("setup", 2), ("prepared", 2)], []),
+        ("continue", [("start", 2), ("setup", 2), ("done", 3)], [2]),
+    ],
+)
+def test_a_kernel_without_the_variables_does_as_it_is_told(shell, on_new, want, ran):
+    assert events(run(shell, "ran = []", "ran.append(i)", lo=2, on_new=on_new)) == want
+    assert shell.names.get("ran", []) == ran
+    assert registry.runs()["run"].get("hollow", False) is (on_new == "prepare")
+
+
+def test_what_iterations_carry_is_reported_when_asked_for(shell):
+    found = run(shell, "n, base = 0, 5", "n += base", analyse=True)
+    carries = [m for m in found if m["event"] == "carries"]
+    assert [m["names"] for m in carries] == [{"n": ["augment", "store"]}]
+
+
+def test_a_batch_ends_when_its_time_is_over(shell):
+    found = run(shell, "", "import time; time.sleep(.02)", hi=100, seconds=0.1)
+    assert 2 <= found[-1]["done"] < 20
+
+
+BODIES = {
+    "braces": ("", "out.append({'n': {i: {i}}})", [{"n": {0: {0}}}, {"n": {1: {1}}}]),
+    "the number in strings": (
+        "",
+        "out.append('n {i}, {{i}}, {i}{i}')",
+        ["n 0, {{i}}, 00", "n 1, {{i}}, 11"],
+    ),
+    "f-strings": ("", "out.append(f'{i:>2}|{i!r}|{{i}}')", [" 0|0|{i}", " 1|1|{i}"]),
+    "subscripts": ("a = [[5, 6], [7, 8]]", "out.append(a[{i}][{i}])", [5, 8]),
+    "continue": ("", "if i == 0:\n    continue\nout.append(i)", [1]),
+    "inner break": ("", "for k in range(5):\n    if k == 1:\n        break\nout.append(k)", [1, 1]),
+    "tabs": ("", "if i:\n\tout.append(i)", [1]),
+    "only a comment": ("", "# nothing {i}", []),
+    "a magic": ("", "%time out.append(i)", [0, 1]),
+    "comprehensions": ("", "out.append([i for i in range(2)])", [[0, 1], [0, 1]]),
+    "not ASCII": ("größe = 'ä😀\u2028'", "out.append(größe)", ["ä😀\u2028"] * 2),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_any_body_runs(shell, name):
+    setup, code, want = BODIES[name]
+    run(shell, "out = []\n" + setup, code, hi=2)
+    assert shell.names["out"] == want
+
+
+REFUSED = {
+    "break": ("print(1)", "break", "can't end a chunked run"),
+    "break in an if": ("", "if i:\n    break", "can't end a chunked run"),
+    "return": ("", "return 5", "outside function"),
+    "await": ("", "await x", "can't await outside a function"),
+    "async for": ("", "async for x in y: pass", "can't await outside a function"),
+    "continue in the setup": ("continue", "", "continue"),
+    "indentation": ("", "if i:\nprint(1)", "indented block"),
+    "a NUL": ("", "x = '\x00'", "null"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_code_that_is_no_body_is_refused_before_anything_runs(shell, name):
+    setup, code, why = REFUSED[name]
+    with pytest.raises(Refused) as error:
+        run(shell, setup, code)
+    lines = "\n".join(error.value._render_traceback_())
+    assert why in lines + str(error.value) and "colab_relay" not in lines
+    assert type(error.value).__name__ == "SyntaxError"
+    assert run.markers == [] and registry.runs() == {}
+
+
+RESULTS = {
+    "always, the same number": ("", "result = 5", "0:5 1:5 2:5"),
+    "always, in a tuple": ("", "a, (result, *b) = i, (7, 1)\nif i: continue", "0:7 1:7 2:7"),
+    "always, and read": ("result = 1", "result += 0\nprint(result)", "0:1 1:1 2:1"),
+    "under an if": ("", "if i % 2:\n    result = 5", "1:5"),
+    "after a continue": ("", "if i in (1, 2): continue\nresult = 5", "0:5"),
+    "in a try": (
+        "",
+        "try:\n    1 / (i - 1)\n    result = 5\nexcept ZeroDivisionError: pass",
+        "0:5 2:5",
+    ),
+    "by a loop that may be empty": ("", "for result in [7] * (i % 2): pass", "1:7"),
+    "annotated only": ("", "result: int\nif i == 1: result = 5", "1:5"),
+    "by a function": ("", "def f():\n    global result\n    result = 5\nif i != 1: f()", "0:5 2:5"),
+    "none set, one was there": ("result = 'old'", "if False: result = 5", ""),
+    "sometimes, and read": (
+        "result = 300",
+        "print(result)\nif i % 2: result = result * 300",
+        "1:90000",
+    ),
+    "sometimes, and read by the setup": (
+        "result = [0]\ndef f(): return result",
+        "assert f()\nif i % 2: result = [i]",
+        "1:[1]",
+    ),
+    "sometimes, read by its name": (
+        "result = 500",
+        "globals()['result']\nif i == 1: result = 600",
+        "1:600",
+    ),
+    "in a timed cell": ("", "%%time\nresult = i", "0:0 1:1 2:2"),
+    "in exec": ("", "if i: exec('result = 5')", "1:5 2:5"),
+    "a function's own": ("", "def f():\n    result = 1\nf()", ""),
+    "a walrus": ("", "(result := i)", "0:0 1:1 2:2"),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_only_an_iteration_that_set_result_gives_a_value(shell, name):
+    setup, code, want = RESULTS[name]
+    assert results(run(shell, setup, code)) == want
+
+
+def test_a_failed_iteration_leaves_the_old_result(shell):
+    with pytest.raises(ZeroDivisionError):
+        run(shell, "result = 'old'", "1 / (i - 1)\nif i: result = 5")
+    assert shell.names["result"] == "old" and results(run.markers) == ""
+
+
+def looped():
+    items = []
+    items.append(items)
+    return items
+
+
+class Odd:
+    def __repr__(self):
+        return "odd one"
+
+
+class Broken:
+    def __repr__(self):
+        raise ValueError("no repr")
+
+
+VALUES = [
+    (1, 1),
+    (-2.5, -2.5),
+    ('text ä 😀 "q" \ud800', 'text ä 😀 "q" \ud800'),
+    (None, None),
+    (True, True),
+    ([1, (2, 3)], [1, [2, 3]]),
+    ({"a": {1: 2}}, {"a": {"1": 2}}),
+    (float("nan"), "nan"),
+    (10**30, 10**30),
+    ({1}, "{1}"),
+    (Odd(), "odd one"),
+    (range(2), "range(0, 2)"),
+    (b"bytes", "b'bytes'"),
+]
+
+
+@pytest.mark.parametrize("value, want", VALUES)
+def test_a_value_is_written_as_json(value, want):
+    assert json.loads(encode(value)["result"]) == want
+
+
+@pytest.mark.parametrize(
+    "value, why",
+    [
+        ("x" * 70000, "over 60 KiB"),
+        (list(range(60000)), "items"),
+        (Broken(), "ValueError"),
+    ],
+    ids=["bytes", "items", "broken"],
+)
+def test_a_value_that_is_too_much_is_omitted(value, why):
+    assert why in encode(value)["omitted"]
+
+
+def test_a_list_in_itself_and_arrays():
+    numpy = pytest.importorskip("numpy")
+    assert encode(looped())["result"].startswith("[[[")
+    for value, want in [
+        (numpy.float32(1.5), 1.5),
+        (numpy.arange(3), [0, 1, 2]),
+        (numpy.array(7), 7),
+    ]:
+        assert json.loads(encode(value)["result"]) == want
+    assert "items" in encode(numpy.zeros((300, 300)))["omitted"]
+
+
+def test_exit_is_an_error_of_its_iteration(shell):
+    with pytest.raises(BaseException) as error:
+        run(shell, "", "if i == 1: get_ipython().ask_exit()")
+    assert type(error.value).__name__ == "SystemExit" and events(run.markers)[-1] == ("failed", 1)
+    assert "ask_exit" not in vars(shell.ipython)
+
+
+def test_fast_iterations_are_confirmed_together_and_in_order(shell):
+    found = run(shell, "", "result = i", hi=3000)
+    done = [m["done"] for m in found if m["event"] == "done"]
+    assert done == sorted(done) and done[-1] == 3000 and len(done) < 1000
+    assert results(found) == " ".join("%d:%d" % (i, i) for i in range(3000))
