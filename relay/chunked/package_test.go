@@ -30,7 +30,7 @@ func recorder(t *testing.T, vm VM, dir string) (*interceptor, *[]string) {
 	}}, &codes
 }
 
-func includesPackage(code string) bool { return strings.Contains(code, "def install(name, sources)") }
+func includesPackage(code string) bool { return strings.Contains(code, `"kept.py":`) }
 
 func TestBatchesSendTheirArgumentsOnly(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
