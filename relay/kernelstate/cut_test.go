@@ -331,7 +331,8 @@ func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(temp, dataFile), text, 0o600))
 	j := &job{c: v.client, o: options("n")}
 	var p Progress
-	report, err := j.run(t.Context(), &step{RequestID: "r1"}, j.cell("test", "restore", filepath.Join(temp, dataFile), len(text), s.Manifest.SHA256), &p, func() error { return nil })
+	code := j.cell("test", "restore", filepath.Join(temp, dataFile), len(text), s.Manifest.SHA256)
+	report, err := j.run(t.Context(), work{&step{RequestID: "r1"}, code, func() error { return nil }}, &p)
 	must(t, err)
 	var loaded Loaded
 	must(t, decode(report, &loaded))

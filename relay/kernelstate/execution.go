@@ -16,53 +16,49 @@ import (
 	"colabrelay/shared/kernelpy"
 )
 
-// maxReport bounds the report of an execution; save.py keeps its own under it.
+// maxReport bounds the report of an operation; save.py makes shorter ones.
 const maxReport = 32 << 20
 
-// step is an execution of ours. It is noted before it is submitted, so that a call
-// that takes it up finds the same one and nothing runs twice.
+// step is one execution of an operation. It is on disk before it is submitted, so that a call
+// that resumes the work finds the same execution, and nothing runs twice.
 type step struct {
 	RequestID   string `json:"request_id"`
 	ExecutionID string `json:"execution_id,omitempty"` // empty until the submit was answered
 	WithPackage bool   `json:"with_package,omitempty"` // its code includes the Python package
 
-	Deadline time.Duration `json:"-"` // on the VM; deadline when 0
+	Deadline time.Duration `json:"-"` // on the VM; 0 means deadline
 }
 
-// run submits code, or finds what an earlier call submitted, and waits for its end as
-// long as the call may. The report is nil while it is not done. note is called once
-// the execution's id is known.
+// work is a step, its code, and how to save the step.
+type work struct {
+	*step
+	cell cell
+	save func() error
+}
+
+// run submits an operation, or finds the one that an earlier call submitted, and returns its
+// report. The report is nil if the call's time is over before the operation ends.
 //
 // If the kernel does not have the Python package, the step becomes a new execution whose
-// code includes the package. note saves its request_id before it is submitted.
-func (j *job) run(ctx context.Context, s *step, c cell, p *Progress, note func() error) (json.RawMessage, error) {
-	report, err := j.runStep(ctx, s, c, p, note)
-	if !errors.Is(err, errMissing) {
+// code includes the package.
+func (j *job) run(ctx context.Context, w work, p *Progress) (json.RawMessage, error) {
+	report, err := j.runStep(ctx, w, p)
+	if !errors.Is(err, errPackageMissing) {
 		return report, err
 	}
-	*s = step{RequestID: rand.Text(), WithPackage: true, Deadline: s.Deadline}
-	if err := note(); err != nil {
+	*w.step = step{RequestID: rand.Text(), WithPackage: true, Deadline: w.Deadline}
+	if err := w.save(); err != nil {
 		return nil, err
 	}
-	return j.runStep(ctx, s, c, p, note)
+	return j.runStep(ctx, w, p)
 }
 
-func (j *job) runStep(ctx context.Context, s *step, c cell, p *Progress, note func() error) (json.RawMessage, error) {
-	e := contract.Execution{ExecutionID: s.ExecutionID}
-	if s.ExecutionID == "" {
+func (j *job) runStep(ctx context.Context, w work, p *Progress) (json.RawMessage, error) {
+	e := contract.Execution{ExecutionID: w.ExecutionID}
+	if w.ExecutionID == "" {
 		var err error
-		e, err = j.c.SubmitTo(ctx, j.c.InstanceID(), contract.Submit{
-			RequestID: s.RequestID, Code: c.code(s.WithPackage), Unstored: true,
-			TimeoutSeconds: cmp.Or(s.Deadline, deadline).Seconds(), WaitSeconds: max(0, j.left().Seconds()),
-		})
-		if err != nil {
+		if e, err = j.submit(ctx, w); err != nil {
 			return nil, err
-		}
-		s.ExecutionID = e.ExecutionID
-		if !e.Status.Finished() {
-			if err := note(); err != nil {
-				return nil, err
-			}
 		}
 	}
 	r, err := j.follow(ctx, e)
@@ -71,48 +67,64 @@ func (j *job) runStep(ctx context.Context, s *step, c cell, p *Progress, note fu
 	if err != nil || !r.last.End {
 		return nil, err
 	}
-	if r.missing && r.report == nil && !s.WithPackage && r.last.Status == contract.StatusSucceeded {
-		return nil, errMissing
+	if r.packageMissing && r.report == nil && !w.WithPackage && r.last.Status == contract.StatusSucceeded {
+		return nil, errPackageMissing
 	}
 	return j.reportOf(ctx, r)
 }
 
-// errMissing: the kernel does not have the Python package, so that the operation did not run.
-var errMissing = errors.New("the kernel does not have the package")
+// errPackageMissing: the kernel does not have the Python package, so the operation did not run.
+var errPackageMissing = errors.New("the kernel does not have the package")
 
-// reading is what was read of an execution of ours.
+// submit submits the step and saves it with its execution_id, unless it has finished.
+func (j *job) submit(ctx context.Context, w work) (contract.Execution, error) {
+	e, err := j.c.SubmitTo(ctx, j.c.InstanceID(), contract.Submit{
+		RequestID: w.RequestID, Code: w.cell.code(w.WithPackage), Unstored: true,
+		TimeoutSeconds: cmp.Or(w.Deadline, deadline).Seconds(), WaitSeconds: max(0, j.left().Seconds()),
+	})
+	if err != nil {
+		return e, err
+	}
+	w.ExecutionID = e.ExecutionID
+	if e.Status.Finished() {
+		return e, nil
+	}
+	return e, w.save()
+}
+
+// reading is what was read of an operation's execution.
 type reading struct {
 	last   contract.Execution // without events
 	report json.RawMessage
 	at     At
 
-	missing bool // the kernel reported that it does not have the Python package
+	packageMissing bool // the kernel reported that it does not have the Python package
 }
 
-// follow reads an execution of ours until its end or until the call must answer. It
-// begins with the answer e.
+// follow reads an execution from its answer e on, until its end or until the call must
+// return.
 func (j *job) follow(ctx context.Context, e contract.Execution) (r reading, err error) {
 	r.last, err = client.Follow(ctx, j.c, e, client.FollowOptions{
 		Until: j.o.Until,
-		Visit: func(e contract.Execution) bool { r.take(e.Events); return true },
+		Visit: func(e contract.Execution) bool { r.apply(e.Events); return true },
 	})
 	return r, err
 }
 
-func (r *reading) take(events []contract.Event) {
+func (r *reading) apply(events []contract.Event) {
 	for _, event := range events {
 		if data, ok := event.Data[mime]; ok && event.Type == contract.EventDisplayData {
 			r.report = data
 		}
-		r.missing = r.missing || kernelpy.IsMissing(event.Data)
+		r.packageMissing = r.packageMissing || kernelpy.IsMissing(event.Data)
 		if data, ok := event.Data[progressMIME]; ok {
-			r.at = At{} // an unreadable one says nothing
+			r.at = At{} // in case it can't be read
 			_ = json.Unmarshal(data, &r.at)
 		}
 	}
 }
 
-// reportOf is what the kernel told at the end.
+// reportOf returns the report of an operation that has ended.
 func (j *job) reportOf(ctx context.Context, r reading) (json.RawMessage, error) {
 	if r.last.Status != contract.StatusSucceeded {
 		return nil, &RunError{r.last}
@@ -175,7 +187,7 @@ func (j *job) removeRemote(ctx context.Context, path string) {
 	}
 }
 
-// decode reads a report into v.
+// decode decodes a report into v.
 func decode(report json.RawMessage, v any) error {
 	if err := client.CheckItems(report, reportItems); err != nil {
 		return fmt.Errorf("%w: %v", ErrUntrustedReport, err)

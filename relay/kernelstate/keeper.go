@@ -117,11 +117,14 @@ func (k *Keeper) Keep(ctx context.Context, o KeepRequest) (KeepResult, error) {
 // interrupted, and the report is nil.
 func (j *job) keep(ctx context.Context, o KeepRequest) (*keepReport, contract.Execution, error) {
 	var p Progress
-	work := step{RequestID: rand.Text(), Deadline: keepDeadline}
-	code := j.cell(keepTitle, "keep", o.Run, o.Names, o.LastSHA256, o.MaxBytes, o.MaxBusy.Seconds())
-	report, err := j.run(ctx, &work, code, &p, func() error { return nil })
+	w := work{
+		step: &step{RequestID: rand.Text(), Deadline: keepDeadline},
+		cell: j.cell(keepTitle, "keep", o.Run, o.Names, o.LastSHA256, o.MaxBytes, o.MaxBusy.Seconds()),
+		save: func() error { return nil },
+	}
+	report, err := j.run(ctx, w, &p)
 	if err == nil && report == nil {
-		_, err = j.c.Interrupt(ctx, work.ExecutionID)
+		_, err = j.c.Interrupt(ctx, w.ExecutionID)
 		return nil, p.Execution, err
 	}
 	if err != nil {

@@ -109,7 +109,7 @@ func (j *job) restart(ctx context.Context, p *pending) error {
 // prepare runs the operation that creates a private folder for the upload.
 func (j *job) prepare(ctx context.Context, p *pending, r *Restored) error {
 	savePending := func() error { return j.savePending(restoringFile, p) }
-	text, err := j.run(ctx, &p.Prepare, j.cell(prepareTitle, "prepare"), &r.Progress, savePending)
+	text, err := j.run(ctx, work{&p.Prepare, j.cell(prepareTitle, "prepare"), savePending}, &r.Progress)
 	if err != nil || text == nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (j *job) send(ctx context.Context, p *pending, r *Restored) error {
 // load runs the operation that checks the file and loads its variables.
 func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 	savePending := func() error { return j.savePending(restoringFile, p) }
-	text, err := j.run(ctx, &p.Work, j.loadCell(p.Remote, p.Manifest), &r.Progress, savePending)
+	text, err := j.run(ctx, work{&p.Work, j.loadCell(p.Remote, p.Manifest), savePending}, &r.Progress)
 	if err != nil || text == nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 
 func (j *job) loadCell(path string, m *Manifest) cell {
 	if r := j.o.run; r != nil {
-		return j.cell(bringTitle, "bring_back", path, m.Bytes, m.SHA256, r.key, r.done, r.absent)
+		return j.cell(restoreKeptTitle, "bring_back", path, m.Bytes, m.SHA256, r.key, r.done, r.absent)
 	}
 	return j.cell(restoreTitle, "restore", path, m.Bytes, m.SHA256)
 }

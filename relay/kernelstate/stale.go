@@ -60,10 +60,10 @@ func (j *job) written(ctx context.Context, p *pending) string {
 	if err != nil || !r.last.End {
 		return ""
 	}
-	report, err := j.reportOf(ctx, r)
-	var told saved
-	if err != nil || json.Unmarshal(report, &told) != nil {
+	text, err := j.reportOf(ctx, r)
+	var report saved
+	if err != nil || json.Unmarshal(text, &report) != nil {
 		return ""
 	}
-	return told.Path
+	return report.Path
 }
