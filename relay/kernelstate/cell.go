@@ -15,12 +15,12 @@ const progressMIME = contract.OwnMIME + "state-progress+json"
 
 // Titles of the operations. The first line of a cell starts with "# " and its title.
 const (
-	saveTitle    = "colab-relay: save state"
-	prepareTitle = "colab-relay: prepare to restore state"
-	restoreTitle = "colab-relay: restore state"
-	clearTitle   = "colab-relay: delete files of state"
-	keepTitle    = "colab-relay: keep the variables of chunked run"
-	restoreKeptTitle   = "colab-relay: restore the variables of chunked run"
+	saveTitle        = "colab-relay: save state"
+	prepareTitle     = "colab-relay: prepare to restore state"
+	restoreTitle     = "colab-relay: restore state"
+	clearTitle       = "colab-relay: delete files of state"
+	keepTitle        = "colab-relay: keep the variables of chunked run"
+	restoreKeptTitle = "colab-relay: restore the variables of chunked run"
 )
 
 // cell is one operation: a call of a function of state/operate.py in shared/kernelpy.
