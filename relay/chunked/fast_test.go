@@ -53,7 +53,7 @@ func TestFastIterationsShareMarkersAndNoValueIsLost(t *testing.T) {
 			t.Errorf("%d markers", n)
 		}
 		// Large values fill a marker before its time is over: it must fit into an event.
-		for value, n := range map[string]int64{"'x' * 20_000": 200, "'\"' * 40": 4000, "[1] * 25_000": 30, "object()": 4000} {
+		for value, n := range map[string]int64{"'x' * 20_000": 20, "'\"' * 40": 4000, "[1] * 25_000": 30, "object()": 4000} {
 			*markers = nil
 			s = spec("", "result = "+value, n)
 			s.Name, s.BatchSize = "large", n

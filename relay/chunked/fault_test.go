@@ -17,6 +17,7 @@ import (
 // TestNoIterationRunsTwiceInAKernelWhateverFails runs many runs against a VM that fails at
 // random. The relay is also killed at random. make soak runs more of them.
 func TestNoIterationRunsTwiceInAKernelWhateverFails(t *testing.T) {
+	t.Parallel()
 	seeds := 40
 	if os.Getenv("SOAK") != "" {
 		seeds = 5_000
