@@ -7,15 +7,15 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// The answer of a save or restore comes when the kernel is free again: the next look
-// at the variables is not refused because of the relay's own clean-up.
+// A save or restore answers when the kernel is idle again. Otherwise the next request for
+// the variables would be refused because of the relay's own clean-up.
 func TestVariablesCanBeListedRightAfterASaveAndARestore(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()
 		dir, v := t.TempDir(), borrowVM(t, s)
 		v.run("kept = list(range(1000))")
-		look := func(after string) {
+		list := func(after string) {
 			t.Helper()
 			all, err := v.client.Variables(t.Context())
 			if err != nil || len(all.Variables) != 1 || all.Variables[0].Name != "kept" {
@@ -27,11 +27,11 @@ func TestVariablesCanBeListedRightAfterASaveAndARestore(t *testing.T) {
 		}
 		for range 16 {
 			v.save(dir, "again")
-			look("save")
+			list("save")
 		}
 		for range 4 {
 			v.restore(dir, "again")
-			look("restore")
+			list("restore")
 		}
 		if left := strings.TrimSpace(v.run("import glob, tempfile; print(*glob.glob(tempfile.gettempdir() + '/*state*/*'))")); left != "" {
 			t.Errorf("left on the VM: %s", left)

@@ -29,7 +29,7 @@ func brief(name string) Options {
 	return o
 }
 
-// saveUntilDone repeats a call as an agent does, and counts.
+// saveUntilDone repeats a call until it is done, as an agent does, and counts the calls.
 func (v *vm) saveUntilDone(dir string, o func() Options) (Saved, int) {
 	v.t.Helper()
 	for calls := 1; calls < 200; calls++ {
@@ -39,7 +39,7 @@ func (v *vm) saveUntilDone(dir string, o func() Options) (Saved, int) {
 			return s, calls
 		}
 	}
-	v.t.Fatal("never done")
+	v.t.Fatal("the save never ends")
 	return Saved{}, 0
 }
 
@@ -75,7 +75,7 @@ func TestSaveContinuesFromCallToCall(t *testing.T) {
 			break
 		}
 		if calls > 200 {
-			t.Fatal("never done")
+			t.Fatal("the save never ends")
 		}
 	}
 	if got := v.run("print(x, len(data))"); got != "[1] 51200000\n" || calls < 2 {
@@ -203,7 +203,7 @@ func TestKernelThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
 	if got := v.run("print(x)"); got != "good\n" || len(r.Warnings) > 0 {
 		t.Errorf("x is %s, warned %q", got, r.Warnings)
 	}
-	v.save(dir, "n") // and nothing of the failed one is in the way
+	v.save(dir, "n") // the failed save must not prevent another one
 }
 
 func TestExecutorThatDiesDuringASaveLeavesTheLastGoodVersion(t *testing.T) {
@@ -274,7 +274,7 @@ func TestOldWorkOrWorkForAnotherVMIsNotResumed(t *testing.T) {
 	first, second, dir := borrowVM(t, stacks.Old(t)), borrowVM(t, stacks.Old(t)), t.TempDir()
 	first.run("x = 'first'")
 	second.run("x = 'second'")
-	begin := func(v *vm) {
+	start := func(v *vm) {
 		t.Helper()
 		s, err := Save(t.Context(), v.client, dir, brief("n"))
 		must(t, err)
@@ -282,17 +282,17 @@ func TestOldWorkOrWorkForAnotherVMIsNotResumed(t *testing.T) {
 			t.Fatal("done")
 		}
 	}
-	begin(first)
-	s := second.save(dir, "n") // the pairing leads to another VM now
+	start(first)
+	s := second.save(dir, "n") // another VM answers at the address now
 	if len(s.Warnings) != 1 || s.Manifest.InstanceID != second.exec.Ready.InstanceID {
 		t.Errorf("%q, %+v", s.Warnings, s.Manifest)
 	}
-	begin(second)
+	start(second)
 	file := filepath.Join(dir, "state", "n", savingFile)
 	j := &job{folder: filepath.Dir(file)}
 	p, ok := j.readPending(savingFile)
 	if !ok {
-		t.Fatal("nothing is pending")
+		t.Fatal("no work is pending")
 	}
 	p.Touched = p.Touched.Add(-resumable - time.Minute)
 	must(t, writeJSON(file, p))
@@ -315,7 +315,7 @@ func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
 	marker := filepath.Join(v.dir, "payload ran")
 	v.run("class Payload:\n  def __reduce__(self): return open, ('payload ran', 'w')\np = Payload()\npadding = bytes(2 << 20)")
 	s := v.save(dir, "n")
-	must(t, os.Remove(marker)) // of the trial at the save
+	must(t, os.Remove(marker)) // the save loaded it once, as a trial
 	data := filepath.Join(s.Path, dataFile)
 	text, err := os.ReadFile(data)
 	must(t, err)
@@ -325,7 +325,7 @@ func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
 	if _, err := Restore(t.Context(), v.client, dir, options("n")); !errors.Is(err, ErrDamaged) {
 		t.Errorf("on the laptop: %v", err)
 	}
-	// The same on the VM, as if the file was changed after it arrived.
+	// The same on the VM, as if the file changed after the upload.
 	temp := filepath.Join(v.temp, "colab-relay-state-x")
 	must(t, os.Mkdir(temp, 0o700))
 	must(t, os.WriteFile(filepath.Join(temp, dataFile), text, 0o600))
@@ -343,14 +343,14 @@ func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
 		t.Error("the payload ran")
 	}
 	if _, err := os.Stat(temp); err == nil {
-		t.Error("the file stays on the VM")
+		t.Error("the file was not deleted on the VM")
 	}
-	// With the right bytes it runs: the test can fail.
+	// With the right bytes the payload runs, so this test can fail.
 	text[1<<20] ^= 1
 	must(t, os.WriteFile(data, text, 0o600))
 	v.restore(dir, "n")
 	if _, err := os.Stat(marker); err != nil {
-		t.Error("a state whose digest holds was not loaded")
+		t.Error("a state with the right digest was not loaded")
 	}
 }
 
@@ -364,7 +364,7 @@ func TestRemoveDeletesOnlyFoldersOfStates(t *testing.T) {
 		j.removeRemote(t.Context(), v.dir+"/"+name+"/"+dataFile)
 		v.run("pass")
 		if _, err := os.Stat(path); err != nil {
-			t.Errorf("%q was removed", name)
+			t.Errorf("%q was deleted", name)
 		}
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// each runs f on both kernel stacks, with each library that keeps functions.
+// each runs f on both kernel stacks, with each library that can save functions.
 func each(t *testing.T, f func(t *testing.T, s stacks.Stack, pickler string)) {
 	t.Helper()
 	t.Run("cloudpickle", func(t *testing.T) { t.Parallel(); f(t, stacks.Old(t), "cloudpickle") })
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) { t.Parallel(); f(t, s, "dill") })
 }
 
-// without hides libraries from a kernel, as a VM that lacks them.
+// without returns code that hides libraries from a kernel, as on a VM that lacks them.
 func without(libraries ...string) string {
 	code := "import sys\n"
 	for _, l := range libraries {
@@ -96,7 +96,7 @@ func TestVariableThatCannotBeSavedIsReportedAndDoesNotAffectOthers(t *testing.T)
 			t.Error(got)
 		}
 		if got := v.run("import os; print(os.path.exists('repr_was_called'))"); got != "False\n" {
-			t.Error("a __repr__ of the user's was called")
+			t.Error("the user's __repr__ was called")
 		}
 	})
 }
@@ -127,20 +127,20 @@ func TestNoTraceIsLeftInTheKernel(t *testing.T) {
 		t.Parallel()
 		v, dir := borrowVM(t, s), t.TempDir()
 		v.run("x = 1")
-		look := "import sys; print(sorted(n for n in globals() if n[0] != '_'), sorted(n for n in sys.modules if 'colab_relay' in n and not n.startswith('" + kernelpy.Package() + "')), sys.getrecursionlimit())"
-		before := v.run(look)
+		names := "import sys; print(sorted(n for n in globals() if n[0] != '_'), sorted(n for n in sys.modules if 'colab_relay' in n and not n.startswith('" + kernelpy.Package() + "')), sys.getrecursionlimit())"
+		before := v.run(names)
 		v.save(dir, "trace")
 		v.restore(dir, "trace")
-		if after := v.run(look); after != before {
+		if after := v.run(names); after != before {
 			t.Errorf("before %s after %s", before, after)
 		}
-		if got := v.run("print(len(In))"); got != "5\n" { // an empty one, and four cells of the user's
+		if got := v.run("print(len(In))"); got != "5\n" { // an empty entry, and four cells of the user
 			t.Errorf("history counts %s", got)
 		}
 	})
 }
 
-// checkSkipped compares names and reasons; where a reason does not matter it is empty.
+// checkSkipped compares names and reasons. An empty reason in want matches any.
 func checkSkipped(t *testing.T, got []Omission, want map[string]string) {
 	t.Helper()
 	seen := []string{}

@@ -19,7 +19,7 @@ func TestUntrustedReportDownloadsNothing(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]error{
 		"state-passwd": ErrUntrustedReport, "state-outside": ErrUntrustedReport, "state-name": ErrUntrustedReport, "state-terabyte": ErrUntrustedReport,
-		"state-size": transfer.ErrUnexpected, "state-digest": transfer.ErrUnexpected, "state-list": nil, // too long an answer, whatever it says
+		"state-size": transfer.ErrUnexpected, "state-digest": transfer.ErrUnexpected, "state-list": nil, // the answer is too long
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := hostilevm.Start(t, name)
@@ -35,11 +35,11 @@ func TestUntrustedReportDownloadsNothing(t *testing.T) {
 				t.Errorf("%+v, %v", s, err)
 			}
 			if n := vm.Count("GET " + contract.PathContent); n > 0 {
-				t.Errorf("%d parts were fetched", n)
+				t.Errorf("%d parts were downloaded", n)
 			}
 			walked := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 				if err == nil && strings.Contains(e.Name(), dataFile) {
-					t.Errorf("there is %s", path)
+					t.Errorf("%s exists", path)
 				}
 				return err
 			})

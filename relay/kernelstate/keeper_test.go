@@ -11,8 +11,9 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// runHere makes the kernel one that has a chunked run's variables, or waits for them.
-func (v *vm) runHere(key string, done int, hollow bool) {
+// setRun gives the kernel the record of a chunked run. hollow says that it waits for the
+// run's variables.
+func (v *vm) setRun(key string, done int, hollow bool) {
 	v.t.Helper()
 	entry := fmt.Sprintf("{'setup': 'hash', 'done': %d}", done)
 	if hollow {
@@ -33,7 +34,7 @@ func keepOf(known string, names ...string) KeepRequest {
 	}
 }
 
-// keep is one that must come to something.
+// keep is a call of Keep that must succeed.
 func (v *vm) keep(k *Keeper, o KeepRequest) KeepResult {
 	v.t.Helper()
 	kept, err := k.Keep(v.t.Context(), o)
@@ -41,7 +42,7 @@ func (v *vm) keep(k *Keeper, o KeepRequest) KeepResult {
 	return kept
 }
 
-// checkpointed makes a folder that has the checkpoint file of the run "n".
+// checkpointed returns a folder with a checkpoint file for the run "n".
 func checkpointed(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,16 +56,16 @@ func TestKeptVariablesAreRestoredAtTheirIteration(t *testing.T) {
 		t.Parallel()
 		v, dir := borrowVM(t, s), checkpointed(t)
 		k := NewKeeper(v.client, dir, "n", "test")
-		v.run("xs, other, gone_later = [1, 2], 'not of the run', 1\nview = xs")
+		v.run("xs, other, gone_later = [1, 2], 'other', 1\nview = xs")
 		if kept := v.keep(k, keepOf("", "xs")); !kept.Missing {
-			t.Errorf("of no run: %+v", kept)
+			t.Errorf("without a run: %+v", kept)
 		}
-		v.runHere("key", 12, false)
+		v.setRun("key", 12, false)
 		first := v.keep(k, keepOf("", "xs", "not_yet"))
 		if first.Version == "" || first.Done != 12 || fmt.Sprint(first.Absent) != "[not_yet]" {
 			t.Fatalf("%+v", first)
 		}
-		v.runHere("key", 13, false)
+		v.setRun("key", 13, false)
 		if kept := v.keep(k, keepOf(first.SHA256, "xs", "not_yet")); !kept.Unchanged || kept.Done != 13 || kept.Version != "" {
 			t.Errorf("unchanged: %+v", kept)
 		}
@@ -81,14 +82,14 @@ func TestKeptVariablesAreRestoredAtTheirIteration(t *testing.T) {
 			t.Errorf("listed as saved states: %v", names)
 		}
 		v.forget()
-		bring := KeptVersion{Run: "key", Version: second.Version, Done: 13, Absent: []string{"not_yet"}, Until: time.Now().Add(time.Minute)}
-		v.runHere("key", 0, false)
-		if r, err := k.Restore(t.Context(), bring); err != nil || !r.Loaded.Missing {
+		version := KeptVersion{Run: "key", Version: second.Version, Done: 13, Absent: []string{"not_yet"}, Until: time.Now().Add(time.Minute)}
+		v.setRun("key", 0, false)
+		if r, err := k.Restore(t.Context(), version); err != nil || !r.Loaded.Missing {
 			t.Errorf("into a kernel that does not wait: %+v %v", r, err)
 		}
 		v.run("xs, view, not_yet = [], 0, 1")
-		v.runHere("key", 20, true)
-		r, err := k.Restore(t.Context(), bring)
+		v.setRun("key", 20, true)
+		r, err := k.Restore(t.Context(), version)
 		if must(t, err); !r.Done() || r.Loaded.FailedCount != 0 {
 			t.Fatalf("%+v", r)
 		}
@@ -100,7 +101,7 @@ func TestKeptVariablesAreRestoredAtTheirIteration(t *testing.T) {
 		}
 		must(t, k.DropAll())
 		if _, err := os.Stat(filepath.Join(dir, "kept", "n")); !os.IsNotExist(err) {
-			t.Errorf("after the end: %v", err)
+			t.Errorf("after DropAll: %v", err)
 		}
 		wantNothingOnVM(t, v)
 	})
@@ -121,10 +122,10 @@ func TestVariablesThatCannotBeKeptAreReported(t *testing.T) {
 		k := NewKeeper(v.client, dir, "n", "test")
 		v.run("import numpy as np\nfits, small, gen, file = np.zeros(1 << 17), 1, iter(lambda: 1, 0), open('f', 'w')\nover = np.zeros((1 << 17) + 1)")
 		v.run("class Slow:\n    def __reduce__(self):\n        import threading; threading.Event().wait(.4)\n        return Slow, ()\nslow = [Slow() for _ in range(20)] + [bytes(1 << 17)]\ndeep = [[n] for n in range(1_100_000)]")
-		v.runHere("key", 1, false)
+		v.setRun("key", 1, false)
 		bounded := func(names ...string) KeepRequest {
 			o := keepOf("", names...)
-			o.MaxBytes = 1<<20 + 1<<12 // a little for what is around the array
+			o.MaxBytes = 1<<20 + 1<<12 // a little more than the array
 			return o
 		}
 		if kept := v.keep(k, bounded("fits")); kept.Version == "" {
@@ -142,43 +143,43 @@ func TestVariablesThatCannotBeKeptAreReported(t *testing.T) {
 			t.Errorf("slow: %+v", kept)
 		}
 		if kept := v.keep(k, keepOf("", "deep")); len(kept.Unkept) != 1 || !strings.Contains(kept.Unkept[0].Reason, "too many objects") {
-			t.Errorf("more objects than are looked at: %+v", kept)
+			t.Errorf("too many objects: %+v", kept)
 		}
 		o = keepOf("", "fits")
 		o.MayFetch = func(bytes int64) bool { return bytes < 1<<20 }
 		if kept := v.keep(k, o); !kept.NotFetched || kept.Version != "" || kept.Bytes < 1<<20 {
-			t.Errorf("unfit: %+v", kept)
+			t.Errorf("refused by MayFetch: %+v", kept)
 		}
 		wantNothingOnVM(t, v)
 	})
 }
 
-// Either all variables come back, or the kernel is as before and still waits.
+// Either all variables are restored, or the kernel is unchanged and still waits.
 func TestFailedRestoreOfKeptVariablesChangesNothing(t *testing.T) {
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), checkpointed(t)
 	k := NewKeeper(v.client, dir, "n", "test")
 	must(t, os.WriteFile(filepath.Join(v.dir, "mod_here.py"), []byte("class Thing: pass\n"), 0o600))
 	v.run("import mod_here\na, z = [1], mod_here.Thing()")
-	v.runHere("key", 5, false)
+	v.setRun("key", 5, false)
 	kept := v.keep(k, keepOf("", "a", "z"))
 	if kept.Version == "" {
 		t.Fatalf("%+v", kept)
 	}
 	v.forget()
 	must(t, os.Remove(filepath.Join(v.dir, "mod_here.py")))
-	v.run("import sys\nsys.modules.pop('mod_here')\na = 'of the set-up'")
-	v.runHere("key", 9, true)
+	v.run("import sys\nsys.modules.pop('mod_here')\na = 'of the setup'")
+	v.setRun("key", 9, true)
 	r, err := k.Restore(t.Context(), KeptVersion{Run: "key", Version: kept.Version, Done: 5, Until: time.Now().Add(time.Minute)})
 	if err != nil || r.Loaded.FailedCount != 1 || r.Loaded.Failed[0].Name != "z" {
 		t.Errorf("%+v %v", r.Loaded, err)
 	}
-	if got := v.run("print(a)"); got != "of the set-up\n" || !strings.Contains(v.entry("key"), "'hollow': True") {
+	if got := v.run("print(a)"); got != "of the setup\n" || !strings.Contains(v.entry("key"), "'hollow': True") {
 		t.Errorf("%s %s", got, v.entry("key"))
 	}
-	// What is kept of a run whose checkpoint is gone goes with the next keep of any.
+	// The next Keep of any run deletes what is kept of a run whose checkpoint was deleted.
 	must(t, os.Rename(filepath.Join(dir, "n.json"), filepath.Join(dir, "m.json")))
-	v.runHere("key", 5, false)
+	v.setRun("key", 5, false)
 	v.keep(NewKeeper(v.client, dir, "m", "test"), keepOf("", "a"))
 	if left, _ := os.ReadDir(filepath.Join(dir, "kept")); len(left) != 1 || left[0].Name() != "m" {
 		t.Errorf("%v", left)

@@ -13,8 +13,8 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// standIn is the environment that makes testdata/torch importable and leaves no
-// compiled file beside it.
+// standIn returns an environment in which testdata/torch can be imported and no compiled
+// file is written beside it.
 func standIn(t *testing.T) []string {
 	t.Helper()
 	path, err := filepath.Abs("testdata")
@@ -24,7 +24,7 @@ func standIn(t *testing.T) []string {
 
 func TestGPUTensorsAreRestoredToAGPUIfThereIsOne(t *testing.T) {
 	t.Parallel()
-	const look = `print(w.device, w.device.index, part.device, part.values().tolist(), part.memory is w.memory, cpu.device, raw.device.type, len(raw.memory))`
+	const facts = `print(w.device, w.device.index, part.device, part.values().tolist(), part.memory is w.memory, cpu.device, raw.device.type, len(raw.memory))`
 	dir := t.TempDir()
 	first := newVM(t, stacks.Old(t), append(standIn(t), "TORCH_GPU=2")...)
 	first.run("import torch\nw = torch.arange(10, 'cuda:1')\npart = w[4:6]\ncpu = torch.arange(3)\nraw = w.untyped_storage()")
@@ -40,7 +40,7 @@ func TestGPUTensorsAreRestoredToAGPUIfThereIsOne(t *testing.T) {
 			first.run("import os; os.environ.pop('TORCH_GPU', 0)\nif '" + test.gpus + "': os.environ['TORCH_GPU'] = '" + test.gpus + "'")
 			r := first.restore(dir, "gpu")
 			checkSkipped(t, r.Loaded.Failed, nil)
-			if got := first.run(look); got != test.want {
+			if got := first.run(facts); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			warned := len(r.Loaded.Warnings) == 1 && strings.Contains(r.Loaded.Warnings[0], "no GPU")
@@ -120,7 +120,7 @@ func TestFunctionsOfAnotherPythonAreReportedAndDataIsRestored(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := newVM(t, stacks.Old(t))
-	// What a Python of another minor version writes: its magic number stands for it.
+	// The magic number makes the state look as if another minor version of Python wrote it.
 	first.run("import importlib.util, sys, numpy as np\nimportlib.util.MAGIC_NUMBER = b'abcd'\nnp.__version__ = '0.9'\nnp.version.version = '0.9'")
 	first.run("class C:\n  n = 1\n  def m(self): return 2\nc = C()\ndef f(): return 1\nx = [1, f]")
 	first.save(dir, "python")
@@ -129,10 +129,10 @@ func TestFunctionsOfAnotherPythonAreReportedAndDataIsRestored(t *testing.T) {
 	if len(r.Loaded.Failed) != 1 || r.Loaded.Failed[0].Name != "f" || !strings.Contains(r.Loaded.Failed[0].Reason, "define it again") {
 		t.Errorf("failed: %+v", r.Loaded.Failed)
 	}
-	told := strings.Join(r.Loaded.Warnings, "\n")
+	warned := strings.Join(r.Loaded.Warnings, "\n")
 	for _, want := range []string{"C came back without the code of: m", "saved with numpy 0.9, restored into a kernel which has "} {
-		if !strings.Contains(told, want) {
-			t.Errorf("no %q in %q", want, told)
+		if !strings.Contains(warned, want) {
+			t.Errorf("no %q in %q", want, warned)
 		}
 	}
 	e, _ := second.try("assert C.n == 1 and x[0] == 1 and type(c) is C\nc.m()")
@@ -159,9 +159,9 @@ func TestManyVariablesAreAllReported(t *testing.T) {
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
 	v.run("for n in range(3000): globals()['variable_%d' % n] = n")
-	saved := v.save(dir, "many") // the report is a blob then
+	saved := v.save(dir, "many") // the report is so long that it is a blob
 	if n := len(saved.Manifest.Variables); n != 3001 || saved.Manifest.VariableCount != n {
-		t.Errorf("%d told of %d", n, saved.Manifest.VariableCount)
+		t.Errorf("%d listed of %d", n, saved.Manifest.VariableCount)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestVariablesThatDoNotFitOnTheVMAreReported(t *testing.T) {
 	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
 	v.run("import numpy as np\nsmall = [1]\nlarge = np.ones(4 << 20)\nalso_large = bytes(40 << 20)")
-	// The largest file this process may write stands for a full disk: 10 MiB.
+	// A limit of 10 MiB for files simulates a full disk.
 	v.run("import resource, signal, shutil, collections\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (10 << 20, resource.RLIM_INFINITY))")
 	saved := v.save(dir, "full")
 	checkSkipped(t, saved.Manifest.Skipped, map[string]string{"large": "", "also_large": ""})
@@ -197,7 +197,7 @@ func TestVariablesThatDoNotFitOnTheVMAreReported(t *testing.T) {
 	checkSkipped(t, saved.Manifest.Skipped, map[string]string{"large": "it takes 32 MB, and the VM's disk has 80 MB free"})
 
 	_, err := Restore(t.Context(), v.client, dir, Options{Name: "full", Runtime: "test", Until: time.Now().Add(time.Minute)})
-	must(t, err) // small enough for 80 MB
+	must(t, err) // 80 MB are enough
 	v.run("shutil.disk_usage = lambda path: usage(path)._replace(free=1 << 20)")
 	_, err = Restore(t.Context(), v.client, dir, options("full"))
 	if !errors.Is(err, ErrNoSpace) {

@@ -21,7 +21,7 @@ func TestVariablesThatWillNotLoadAreReportedByTheSave(t *testing.T) {
 		const missing = "TypeError: "
 		const silent = "RuntimeError without a message, while loading it"
 		wantWarnings(t, saved.Warnings, map[string]string{"a_problem": missing, "holds_it": "", "raises": silent, "ring": ""})
-		// Nothing of the trial is left in the kernel, and no __del__ ran.
+		// The trial left nothing in the kernel, and no __del__ ran.
 		if got := v.run("print(Raises.tries, Fine.made, shared_state)"); got != "[] [] []\n" {
 			t.Error(got)
 		}
@@ -57,26 +57,27 @@ func TestTrialThatHangsOrDiesHasNoEffect(t *testing.T) {
 			t.Errorf("%q", saved.Warnings)
 		}
 		if got := v.run("import os\ntry: print(os.waitpid(-1, os.WNOHANG))\nexcept ChildProcessError: print('no child')"); got != "no child\n" {
-			t.Errorf("left behind: %s", got)
+			t.Errorf("a child process is left: %s", got)
 		}
 	}
 }
 
-// wantWarnings checks that of these variables, and no others, a failed trial is told.
+// wantWarnings checks that the warnings report a failed trial of these variables only. An
+// empty reason in want means that the variable may be reported.
 func wantWarnings(t *testing.T, got []string, want map[string]string) {
 	t.Helper()
-	var told []string
+	var reported []string
 	for _, line := range got {
 		name, why, _ := strings.Cut(line, " was saved, but loading it was tried and failed: ")
 		name = strings.Trim(name, `"`)
-		told = append(told, name)
+		reported = append(reported, name)
 		if !strings.HasPrefix(why, want[name]) {
 			t.Errorf("of %q: %s", name, why)
 		}
 	}
 	for name, why := range want {
-		if why != "" && !slices.Contains(told, name) {
-			t.Errorf("%q is not told in %q", name, got)
+		if why != "" && !slices.Contains(reported, name) {
+			t.Errorf("%q is not reported in %q", name, got)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// beginEndlessSave leaves a save under way that never ends.
-func (v *vm) beginEndlessSave() {
+// startEndlessSave starts a save that never ends.
+func (v *vm) startEndlessSave() {
 	v.t.Helper()
 	v.run("class Endless:\n  def __reduce__(self):\n    while True: pass\nendless, data = Endless(), bytes(1_000_000)")
 	ctx, cancel := context.WithTimeout(v.t.Context(), 30*time.Second)
@@ -27,7 +27,7 @@ func (v *vm) beginEndlessSave() {
 	}))
 }
 
-// inTemp is what of ours is in the temp folder: folders of saves, and of sockets.
+// inTemp lists the folders of saves and the folders of sockets in the temp folder.
 func (v *vm) inTemp() (saves, sockets []string) {
 	v.t.Helper()
 	entries, err := os.ReadDir(v.temp)
@@ -43,15 +43,15 @@ func (v *vm) inTemp() (saves, sockets []string) {
 	return saves, sockets
 }
 
-// Gigabytes stay in the temp folder otherwise, and a folder for each start. What another
-// executor on the machine uses stays, and so does a state that waits to be fetched.
+// Otherwise gigabytes would stay in the temp folder, and a folder for each start. Folders of
+// another executor on the machine stay, and so does a state that was not downloaded yet.
 func TestRemainsOfAKilledSaveAreDeletedAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	v := newVM(t, stacks.Old(t))
 	other := newVM(t, stacks.Old(t), "TMPDIR="+v.temp)
-	other.beginEndlessSave()
+	other.startEndlessSave()
 	theirSaves, _ := v.inTemp()
-	v.beginEndlessSave()
+	v.startEndlessSave()
 	saves, before := v.inTemp()
 	if len(theirSaves) != 1 || len(saves) != 2 || len(before) != 2 {
 		t.Fatalf("saves %q, the other's %q, sockets %q", saves, theirSaves, before)
@@ -61,11 +61,11 @@ func TestRemainsOfAKilledSaveAreDeletedAtTheNextStart(t *testing.T) {
 		ours = saves[1]
 	}
 	if _, err := os.Stat(filepath.Join(v.temp, ours, contract.StateUnfinished)); err != nil {
-		t.Fatalf("the save under way has no such file: %v", err)
+		t.Fatalf("the running save has no such file: %v", err)
 	}
 	waiting := ours[:len(ours)-1] + "-waiting"
-	foreign := contract.StateFolderPrefix + "0123456789ab-x"
-	for _, name := range []string{filepath.Join(waiting, dataFile), filepath.Join(foreign, contract.StateUnfinished)} {
+	unrelated := contract.StateFolderPrefix + "0123456789ab-x"
+	for _, name := range []string{filepath.Join(waiting, dataFile), filepath.Join(unrelated, contract.StateUnfinished)} {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(v.temp, name)), 0o700))
 		must(t, os.WriteFile(filepath.Join(v.temp, name), []byte("x"), 0o600))
 	}
@@ -73,7 +73,7 @@ func TestRemainsOfAKilledSaveAreDeletedAtTheNextStart(t *testing.T) {
 	v.exec.Kill()
 	v.start()
 	v.run("pass")
-	want := []string{waiting, foreign, theirSaves[0]}
+	want := []string{waiting, unrelated, theirSaves[0]}
 	slices.Sort(want)
 	after, sockets := v.inTemp()
 	if !slices.Equal(after, want) {
@@ -98,7 +98,7 @@ func TestRemainsOfAKilledSaveAreDeletedAtTheNextStart(t *testing.T) {
 	}
 }
 
-// A save takes memory, so it is a likely time for the system to kill the kernel.
+// A save needs memory, so the system is likely to kill the kernel during one.
 func TestRemainsOfASaveAreDeletedWhenItsKernelDies(t *testing.T) {
 	t.Parallel()
 	v, dir := newVM(t, stacks.Old(t)), t.TempDir()

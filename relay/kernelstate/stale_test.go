@@ -14,7 +14,7 @@ import (
 func TestSaveStartsAgainAfterOtherCodeRan(t *testing.T) {
 	t.Parallel()
 	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
-	begin := func() {
+	start := func() {
 		t.Helper()
 		must(t, os.RemoveAll(filepath.Join(dir, "state")))
 		v.run("import os\nx, data = 'old', os.urandom(48 << 20)")
@@ -23,7 +23,7 @@ func TestSaveStartsAgainAfterOtherCodeRan(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 	}
-	begin()
+	start()
 	v.run("x, data = 'new', None")
 	s := v.save(dir, "n")
 	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "other code ran") || s.Manifest.Bytes > 1<<20 {
@@ -35,9 +35,9 @@ func TestSaveStartsAgainAfterOtherCodeRan(t *testing.T) {
 	}
 	wantNothingLeft(t, v, dir, "n")
 
-	// While the other code still runs a new save could only wait, so the old one is
-	// finished, and said to be old.
-	begin()
+	// While the other code still runs, a new save could only wait. The old one is finished,
+	// with a warning.
+	start()
 	_, err := v.client.Submit(t.Context(), contract.Submit{Code: "import threading\nopen('running', 'w').close()\nwhile not os.path.exists('gate'): threading.Event().wait(0.01)"})
 	must(t, err)
 	awaitFile(t, filepath.Join(v.dir, "running"))

@@ -15,8 +15,8 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// whole makes a version by hand, with data of that text, and gives its folder.
-func whole(t testing.TB, dir, name string, number int, data string) string {
+// writeVersion writes a version with that data and returns its folder.
+func writeVersion(t testing.TB, dir, name string, number int, data string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "state", filename.Unique(name), fmt.Sprintf("%06d-20260102T030405Z", number))
 	must(t, os.MkdirAll(folder, 0o700))
@@ -35,14 +35,14 @@ func TestNamesNeverLeaveTheirFolder(t *testing.T) {
 	} {
 		got := filename.Unique(name)
 		if got != filepath.Base(got) || got == "." || got == ".." || len(got) > 120 || strings.ContainsAny(got, "/\\:\x00\n ") || strings.HasSuffix(got, ".") {
-			t.Errorf("%q lies in %q", name, got)
+			t.Errorf("the folder of %q is %q", name, got)
 		}
 		folded := strings.ToLower(got)
 		if other, taken := seen[folded]; taken {
 			t.Errorf("%q and %q share %q", name, other, got)
 		}
 		seen[folded] = name
-		whole(t, dir, name, 1, "data of "+name)
+		writeVersion(t, dir, name, 1, "data of "+name)
 	}
 	entries, err := os.ReadDir(dir)
 	must(t, err)
@@ -76,7 +76,7 @@ func TestSecondCallOfANameIsBusy(t *testing.T) {
 }
 
 func TestNewestGoodVersionIsChosenAndDamagedOnesAreReported(t *testing.T) {
-	damage := map[string]func(folder string) error{
+	damages := map[string]func(folder string) error{
 		"data cut":     func(f string) error { return os.Truncate(filepath.Join(f, dataFile), 3) },
 		"data changed": func(f string) error { return os.WriteFile(filepath.Join(f, dataFile), []byte("DATA 3"), 0o600) },
 		"data gone":    func(f string) error { return os.Remove(filepath.Join(f, dataFile)) },
@@ -86,20 +86,20 @@ func TestNewestGoodVersionIsChosenAndDamagedOnesAreReported(t *testing.T) {
 		},
 		"manifest gone": func(f string) error { return os.Remove(filepath.Join(f, manifestFile)) },
 		"manifest cut":  func(f string) error { return os.Truncate(filepath.Join(f, manifestFile), 20) },
-		"manifest strange": func(f string) error {
+		"manifest of another schema": func(f string) error {
 			return os.WriteFile(filepath.Join(f, manifestFile), []byte(`{"schema":2}`), 0o600)
 		},
 		"manifest empty": func(f string) error {
 			return os.WriteFile(filepath.Join(f, manifestFile), []byte(`{"schema":1}`), 0o600)
 		},
 	}
-	for name, harm := range damage {
+	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for i := 1; i <= 3; i++ {
-				whole(t, dir, "n", i, fmt.Sprintf("data %d", i))
+				writeVersion(t, dir, "n", i, fmt.Sprintf("data %d", i))
 			}
-			must(t, harm(whole(t, dir, "n", 3, "data 3")))
+			must(t, damage(writeVersion(t, dir, "n", 3, "data 3")))
 			j := &job{o: Options{Name: "n"}, folder: filepath.Join(dir, "state", "n")}
 			var p Progress
 			m, err := j.choose(t.Context(), &p)
@@ -109,15 +109,15 @@ func TestNewestGoodVersionIsChosenAndDamagedOnesAreReported(t *testing.T) {
 			}
 			j.o.Version = "3"
 			if _, err := j.choose(t.Context(), &p); !errors.Is(err, ErrDamaged) {
-				t.Errorf("asked for: %v", err)
+				t.Errorf("requested: %v", err)
 			}
 			j.o.Version = "1"
 			if m, err := j.choose(t.Context(), &p); err != nil || !strings.HasPrefix(m.Version, "000001-") {
-				t.Errorf("asked for: %s %v", m.Version, err)
+				t.Errorf("requested: %s %v", m.Version, err)
 			}
 			j.o.Version = "4"
 			if _, err := j.choose(t.Context(), &p); !errors.Is(err, ErrNoVersion) {
-				t.Errorf("asked for: %v", err)
+				t.Errorf("requested: %v", err)
 			}
 		})
 	}
@@ -126,12 +126,12 @@ func TestNewestGoodVersionIsChosenAndDamagedOnesAreReported(t *testing.T) {
 func TestPruningKeepsTheNewestGoodVersions(t *testing.T) {
 	dir := t.TempDir()
 	for i := 1; i <= 6; i++ {
-		whole(t, dir, "n", i, "data")
+		writeVersion(t, dir, "n", i, "data")
 	}
 	folder := filepath.Join(dir, "state", "n")
 	must(t, os.Remove(filepath.Join(folder, "000005-20260102T030405Z", dataFile)))
-	must(t, os.MkdirAll(filepath.Join(folder, dropped+"000000-x"), 0o700)) // a crash left it
-	must(t, os.MkdirAll(filepath.Join(folder, "mine"), 0o700))             // not ours
+	must(t, os.MkdirAll(filepath.Join(folder, dropped+"000000-x"), 0o700)) // left by a crash
+	must(t, os.MkdirAll(filepath.Join(folder, "mine"), 0o700))             // not a version
 	j := &job{folder: folder}
 	must(t, j.prune(2))
 	var got []string
@@ -166,10 +166,10 @@ func TestThreeVersionsStayAndNumbersContinue(t *testing.T) {
 	wantNothingLeft(t, v, dir, "n")
 }
 
-// wantNothingLeft checks that neither side keeps files of work that is done.
+// wantNothingLeft checks that neither side has files of finished work.
 func wantNothingLeft(t *testing.T, v *vm, dir, name string) {
 	t.Helper()
-	v.run("pass") // what removes the last file ran before this
+	v.run("pass") // the deletion of the last file ran before this
 	if left, _ := filepath.Glob(filepath.Join(v.temp, "colab-relay-state-*")); len(left) > 0 {
 		t.Errorf("left on the VM: %q", left)
 	}
