@@ -61,14 +61,10 @@ func TestExitFailsTheIterationAndTheKernelSurvives(t *testing.T) {
 			s := spec("kept = 1", "if i == 2:\n  "+strings.ReplaceAll(code, "\n", "\n  "), 5)
 			s.Name = code
 			a := call(t, dir, s, m, long)
-			if a.Stop == nil || a.Stop.Iteration == nil || *a.Stop.Iteration != 2 || a.Done != 2 || a.Stop.Execution.Error.EName != "SystemExit" {
-				t.Errorf("%s: %d done, %+v %v", code, a.Done, a.Stop, a.err)
-			}
+			a.checkStop(t, stop{Status: "failed", EName: "SystemExit", Done: 2, Iteration: 2})
 		}
 		s := spec("exit()", "1", 1)
-		if a := call(t, dir, s, m, long); a.Stop == nil || !a.Stop.Setup {
-			t.Errorf("in setup_code: %+v %v", a.Stop, a.err)
-		}
+		call(t, dir, s, m, long).checkStop(t, stop{Status: "failed", EName: "SystemExit", Iteration: -1, Setup: true})
 		m.python("import time; time.sleep(.5)") // longer than the kernel's loop takes to end
 		got := m.python("print(kept, 'ask_exit' in vars(get_ipython()), get_ipython().keepkernel_on_exit)")
 		if got != "1 False None\n" {
@@ -91,8 +87,9 @@ func TestAwaitIsRefusedAndTheSuggestedCodeWorks(t *testing.T) {
 			s := spec(c[0], c[1], 2)
 			s.Name = c[0] + c[1]
 			a := call(t, dir, s, m, long)
-			if a.Stop == nil || !a.Stop.Refused || !strings.Contains(a.Stop.Execution.Error.EValue, "submit(asyncio.run, main()).result()") {
-				t.Errorf("%q: %+v %v", c, a.Stop, a.err)
+			a.checkStop(t, stop{Status: "failed", EName: "SyntaxError", Iteration: -1, Refused: true})
+			if text := a.Stop.Execution.Error.EValue; !strings.Contains(text, "submit(asyncio.run, main()).result()") {
+				t.Errorf("%q: %s", c, text)
 			}
 		}
 		s := spec("import asyncio, concurrent.futures", `

@@ -81,8 +81,9 @@ func TestFastIterationsBeforeAFailureAreReported(t *testing.T) {
 		s := spec("", "assert i != 437\nresult = i", 500)
 		s.BatchSize = 400
 		a := call(t, dir, s, m, long)
-		if a.Stop == nil || a.Stop.Iteration == nil || *a.Stop.Iteration != 437 || a.Done != 437 || len(a.Results) != 437 || len(a.Notes) != 0 {
-			t.Errorf("%d done, %d values, notes %q, %+v, %v", a.Done, len(a.Results), a.Notes, a.Stop, a.err)
+		a.checkStop(t, stop{Status: "failed", EName: "AssertionError", Done: 437, Values: 437, Iteration: 437})
+		if len(a.Notes) != 0 {
+			t.Errorf("notes %q", a.Notes)
 		}
 	})
 }

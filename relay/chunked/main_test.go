@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"colabrelay/relay/client"
@@ -153,6 +154,39 @@ func callWithin(t *testing.T, dir string, s Spec, vm VM, callTime, limit time.Du
 	})
 	a.Record = *r.Record()
 	return a
+}
+
+// stop is what the tests compare of an attempt that stopped.
+type stop struct {
+	Status    Status
+	EName     string
+	Done      int64
+	Values    int
+	Iteration int64 // the one that raised, -1 for none
+	Setup     bool
+	Refused   bool
+	Lost      []string
+}
+
+// checkStop ends the test unless the attempt stopped in this way.
+func (a attempt) checkStop(t *testing.T, want stop) {
+	t.Helper()
+	if a.err != nil || a.Stop == nil {
+		t.Fatalf("it did not stop: %s after %d of %d, error %v", a.Status, a.Done, a.N, a.err)
+	}
+	got := stop{Status: a.Status, Done: a.Done, Values: len(a.Results), Iteration: -1, Setup: a.Stop.Setup, Refused: a.Stop.Refused}
+	if a.Stop.Iteration != nil {
+		got.Iteration = *a.Stop.Iteration
+	}
+	if e := a.Stop.Execution.Error; e != nil {
+		got.EName = e.EName
+	}
+	if a.Stop.Lost != nil {
+		got.Lost = a.Stop.Lost.Names
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("how it stopped (-want +got):\n%s\n%s", diff, a.why())
+	}
 }
 
 // why returns the traceback of the error that stopped the run.

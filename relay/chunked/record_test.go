@@ -8,6 +8,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/relay/checkpoint"
 	"colabrelay/shared/contract"
 )
@@ -17,22 +19,22 @@ func TestRangesRecordWhichKernelRanWhat(t *testing.T) {
 	for _, step := range []struct {
 		done   int64
 		kernel string
-		want   string
+		want   []Range
 	}{
-		{0, "a", "[]"},
-		{5, "a", "[{0 5 a vm}]"},
-		{5, "a", "[{0 5 a vm}]"},
-		{9, "a", "[{0 9 a vm}]"},
-		{12, "b", "[{0 9 a vm} {9 12 b vm}]"},
-		{10, "c", "[{0 9 a vm} {9 10 b vm}]"},
-		{9, "c", "[{0 9 a vm}]"},
-		{7, "c", "[{0 7 a vm}]"},
-		{20, "c", "[{0 7 a vm} {7 20 c vm}]"},
-		{0, "d", "[]"},
+		{0, "a", []Range{}},
+		{5, "a", []Range{{0, 5, "a", "vm"}}},
+		{5, "a", []Range{{0, 5, "a", "vm"}}},
+		{9, "a", []Range{{0, 9, "a", "vm"}}},
+		{12, "b", []Range{{0, 9, "a", "vm"}, {9, 12, "b", "vm"}}},
+		{10, "c", []Range{{0, 9, "a", "vm"}, {9, 10, "b", "vm"}}},
+		{9, "c", []Range{{0, 9, "a", "vm"}}},
+		{7, "c", []Range{{0, 7, "a", "vm"}}},
+		{20, "c", []Range{{0, 7, "a", "vm"}, {7, 20, "c", "vm"}}},
+		{0, "d", []Range{}},
 	} {
 		s.confirm(step.done, step.kernel, "vm")
-		if fmt.Sprint(s.Ranges) != step.want || s.Done != step.done || !s.isConsistent() {
-			t.Errorf("after %+v: %v", step, s.Ranges)
+		if diff := cmp.Diff(step.want, s.Ranges); diff != "" || s.Done != step.done || !s.isConsistent() {
+			t.Errorf("ranges after %d iterations of kernel %s (-want +got):\n%s", step.done, step.kernel, diff)
 		}
 	}
 	for i := range int64(5000) {

@@ -81,9 +81,7 @@ func TestRunWithoutItsVariablesNeverFinishes(t *testing.T) {
 		m.openGate()
 		for range 2 { // the second call stops as well
 			a := call(t, dir, s, m, long)
-			if a.err != nil || a.Stop == nil || a.Stop.Lost == nil || !slices.Equal(a.Stop.Lost.Names, []string{"total"}) || a.Status != StatusVariablesLost || a.Done != 30 {
-				t.Fatalf("%s, done %d, stop %+v, %v", a.Status, a.Done, a.Stop, a.err)
-			}
+			a.checkStop(t, stop{Status: StatusVariablesLost, Done: 30, Values: 30, Iteration: -1, Lost: []string{"total"}})
 		}
 		s.OnNew = NewKernelRestart
 		a := finish(t, dir, s, m)

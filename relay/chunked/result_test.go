@@ -54,9 +54,7 @@ func TestOnlyAnIterationThatSetsResultGivesAValue(t *testing.T) {
 func TestFailedIterationLeavesTheOldResult(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		a := call(t, dir, spec("result = 'old'", "1 / (i - 1)\nif i: result = 5", 3), m, long)
-		if a.Stop == nil || a.Done != 1 || len(a.Results) != 0 {
-			t.Fatalf("%d done, %v, %s", a.Done, a.err, a.why())
-		}
+		a.checkStop(t, stop{Status: "failed", EName: "ZeroDivisionError", Done: 1, Iteration: 1})
 		if left := m.python("print(result)"); left != "old\n" {
 			t.Errorf("left %q", left)
 		}

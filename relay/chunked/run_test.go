@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"colabrelay/relay/checkpoint"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
@@ -41,8 +44,8 @@ func upTo(n int) []string {
 
 func same(t *testing.T, what string, got, want []string) {
 	t.Helper()
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%s: %v, want %v", what, got, want)
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
@@ -51,20 +54,17 @@ func TestFailedIterationIsNotCountedAndTheRestRunsWithFixedCode(t *testing.T) {
 		s := spec(writesSetup, "assert i != 37, 'thirty-seven'\n"+writesLoop, 100)
 		vm := &interceptor{VM: m}
 		a := call(t, dir, s, vm, long)
-		if a.err != nil || a.Stop == nil || a.Stop.Iteration == nil || *a.Stop.Iteration != 37 || a.Done != 37 || a.Remaining() != 63 {
-			t.Fatalf("done %d, stop %+v, %v", a.Done, a.Stop, a.err)
-		}
-		if e := a.Stop.Execution; e.Status != contract.StatusFailed || e.Error.EName != "AssertionError" || vm.count != 4 {
-			t.Errorf("%s %+v after %d batches", e.Status, e.Error, vm.count)
+		failed := stop{Status: "failed", EName: "AssertionError", Done: 37, Values: 37, Iteration: 37}
+		a.checkStop(t, failed)
+		if vm.count != 4 || a.Remaining() != 63 {
+			t.Errorf("%d batches, %d remaining", vm.count, a.Remaining())
 		}
 		kept, err := Load(dir, s.Name)
 		if err != nil || kept.Done != 37 || kept.Status != "failed" || kept.Failure == nil || *kept.Failure.Iteration != 37 || kept.InFlight != nil {
 			t.Errorf("kept %+v %v", kept, err)
 		}
 		// The same call fails at the same iteration, and runs no other.
-		if a = call(t, dir, s, m, long); a.Stop == nil || *a.Stop.Iteration != 37 || a.Done != 37 {
-			t.Errorf("the same call again: %+v", a.Stop)
-		}
+		call(t, dir, s, m, long).checkStop(t, failed)
 		s.Loop = writesLoop
 		if a = call(t, dir, s, m, long); !errors.Is(a.err, ErrChanged) || !strings.Contains(a.err.Error(), "loop_code") {
 			t.Fatalf("changed code: %v", a.err)
@@ -92,9 +92,7 @@ func TestSetupThatFailsIsTriedAgain(t *testing.T) {
 	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
 	s := spec("import os\nassert os.path.exists('ready'), 'not ready'\nx = 1", "print(x)", 2)
 	a := call(t, dir, s, m, long)
-	if a.Stop == nil || !a.Stop.Setup || a.Stop.Refused || a.Stop.Iteration != nil || a.Done != 0 {
-		t.Fatalf("%+v %v", a.Stop, a.err)
-	}
+	a.checkStop(t, stop{Status: "failed", EName: "AssertionError", Iteration: -1, Setup: true})
 	m.python("open('ready', 'w').close()")
 	finish(t, dir, s, m)
 }
@@ -172,9 +170,7 @@ func TestDeadlineCountsWhatWasDoneAndTheNextTryGetsMoreTime(t *testing.T) {
 		vm := &interceptor{VM: m, submit: func(_ *string, s *contract.Submit) { s.TimeoutSeconds = 1 }}
 		s := spec(writesSetup, "import os, time\nwhile i == 3 and not os.path.exists('free'): time.sleep(.01)\n"+writesLoop, 6)
 		a := call(t, dir, s, vm, long)
-		if a.err != nil || a.Stop == nil || a.Stop.Execution.Status != contract.StatusTimedOut || a.Stop.Iteration != nil || a.Done != 3 {
-			t.Fatalf("done %d, %v, %s", a.Done, a.err, a.why())
-		}
+		a.checkStop(t, stop{Status: "timed_out", EName: "KeyboardInterrupt", Done: 3, Values: 3, Iteration: -1})
 		if a.SlowestSeconds < .5 || a.SlowestSeconds > 20 {
 			t.Errorf("slowest %v s", a.SlowestSeconds)
 		}
@@ -201,9 +197,7 @@ func TestInterruptStopsTheRunAlsoWhenTheBodyCatchesIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		a = call(t, dir, s, m, long)
-		if a.Stop == nil || a.Stop.Execution.Status != contract.StatusInterrupted || a.Done != 3 {
-			t.Fatalf("done %d, %v, %s", a.Done, a.err, a.why())
-		}
+		a.checkStop(t, stop{Status: "interrupted", EName: "KeyboardInterrupt", Done: 3, Values: 3, Iteration: -1})
 		finish(t, dir, s, m)
 		same(t, "numbers", numbers(t, m, "numbers"), upTo(5))
 	})

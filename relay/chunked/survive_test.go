@@ -141,9 +141,7 @@ func TestDeadKernelStopsTheRunOnceAndTheNextCallContinues(t *testing.T) {
 		s := spec(writesSetup, loop, 12)
 		s.OnNew = NewKernelContinue
 		a := call(t, dir, s, m, long)
-		if a.err != nil || a.Stop == nil || a.Stop.Execution.Status != contract.StatusKernelDied || a.Done != 5 || a.Stop.Iteration != nil {
-			t.Fatalf("done %d, %v, %s", a.Done, a.err, a.why())
-		}
+		a.checkStop(t, stop{Status: "kernel_died", Done: 5, Values: 5, Iteration: -1})
 		a = finish(t, dir, s, m)
 		same(t, "numbers", numbers(t, m, "numbers"), append(upTo(6), upTo(12)[5:]...))
 		same(t, "setups", numbers(t, m, "setups"), []string{"setup", "setup"})
@@ -156,16 +154,12 @@ func TestDeadKernelStopsTheRunOnceAndTheNextCallContinues(t *testing.T) {
 func TestAfterACleanupTheSetupRunsAgainAndTheLoopContinues(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		s := spec(writesSetup, "assert i != 15 or 'kept' in globals()\n"+writesLoop, 20)
-		if a := call(t, dir, s, m, long); a.Stop == nil || a.Done != 15 {
-			t.Fatalf("done %d, %v", a.Done, a.err)
-		}
+		call(t, dir, s, m, long).checkStop(t, stop{Status: "failed", EName: "AssertionError", Done: 15, Values: 15, Iteration: 15})
 		if _, err := m.Cleanup(t.Context(), m.kernelID()); err != nil {
 			t.Fatal(err)
 		}
 		m.python("kept = 1")
-		if a := call(t, dir, s, m, long); a.Stop == nil || a.Stop.Lost == nil || a.Done != 15 {
-			t.Fatalf("it continues without its variables: done %d, %v", a.Done, a.err)
-		}
+		call(t, dir, s, m, long).checkStop(t, stop{Status: StatusVariablesLost, Done: 15, Values: 15, Iteration: -1, Lost: []string{"total"}})
 		s.OnNew = NewKernelContinue
 		a := finish(t, dir, s, m)
 		same(t, "numbers", numbers(t, m, "numbers"), upTo(20))
