@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 const (
@@ -68,13 +69,13 @@ func (d *Digests) compare(ctx context.Context, v *inspector, m contract.Manifest
 	return contract.Compared{State: contract.StateAbsent}
 }
 
-// numberedPath is an escaped path with Numbered applied to its last name.
+// numberedPath returns an escaped path with filename.Numbered applied to its last name.
 func numberedPath(escaped string, n int) string {
 	if n == 0 {
 		return escaped
 	}
 	dir, name := path.Split(escaped)
-	return dir + contract.EscapeName(Numbered(contract.UnescapeName(name), n))
+	return dir + contract.EscapeName(filename.Numbered(contract.UnescapeName(name), n))
 }
 
 // same compares the file at name, which has the size of f, with f.

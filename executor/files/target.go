@@ -8,10 +8,8 @@ import (
 	"strings"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
-
-// maxName is how many bytes a name may have: NAME_MAX of Linux's filesystems.
-const maxName = 255
 
 // Target is where a new file is to be put: a folder, which may not exist yet, and a name.
 type Target struct {
@@ -98,8 +96,8 @@ func newTarget(p location) Target {
 // make steps to a name that does not exist. A root itself is never created: if Drive is
 // not mounted, the file would be written to the VM's disk instead.
 func (w *walk) make(name string) error {
-	if len(name) > maxName {
-		return fmt.Errorf("%w: a name longer than %d bytes", ErrBadPath, maxName)
+	if len(name) > filename.MaxBytes {
+		return fmt.Errorf("%w: a name longer than %d bytes", ErrBadPath, filename.MaxBytes)
 	}
 	next := filepath.Join(w.at, name)
 	rt, err := w.allowed(next)
@@ -137,21 +135,3 @@ func (t Target) OpenFolder() (*os.Root, error) { return t.folder.openDir() }
 
 // Folder is the folder's real path.
 func (t Target) Folder() string { return t.folder.path() }
-
-// Numbered inserts a number before the last extension of a name, as in "name (1).ext". It
-// shortens the name if it would become too long.
-func Numbered(name string, n int) string {
-	if n == 0 {
-		return name
-	}
-	ext := filepath.Ext(name)
-	stem := strings.TrimSuffix(name, ext)
-	if stem == "" || len(ext) > maxName/2 {
-		stem, ext = name, ""
-	}
-	number := fmt.Sprintf(" (%d)", n)
-	if room := maxName - len(number) - len(ext); len(stem) > room {
-		stem = strings.ToValidUTF8(stem[:room], "")
-	}
-	return stem + number + ext
-}

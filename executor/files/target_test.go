@@ -5,31 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode/utf8"
-)
 
-func TestNumberedNamesAreUsable(t *testing.T) {
-	long := strings.Repeat("é", 127)
-	for _, tc := range []struct {
-		name string
-		n    int
-		want string
-	}{
-		{"a.txt", 0, "a.txt"},
-		{"a.txt", 1, "a (1).txt"},
-		{"a", 12, "a (12)"},
-		{".bashrc", 1, ".bashrc (1)"},
-		{"a.", 1, "a (1)."},
-		{"a.tar.gz", 2, "a.tar (2).gz"},
-		{long, 1, strings.Repeat("é", 125) + " (1)"},
-		{long[:250] + ".csv", 1, strings.Repeat("é", 123) + " (1).csv"},
-	} {
-		got := Numbered(tc.name, tc.n)
-		if got != tc.want || len(got) > maxName || !utf8.ValidString(got) {
-			t.Errorf("numbered(%q, %d) = %q, want %q", tc.name, tc.n, got, tc.want)
-		}
-	}
-}
+	"colabrelay/shared/filename"
+)
 
 func FuzzResolveNew(f *testing.F) {
 	tr := newTree(f)
@@ -45,7 +23,7 @@ func FuzzResolveNew(f *testing.F) {
 		if within(tr.State, real) || !within(tr.Workdir, real) && !within(tr.Drive, real) && !within(os.TempDir(), real) {
 			t.Fatalf("resolveNew(%q) leads to %q", path, real)
 		}
-		if to.Name == "" || to.Name == "." || to.Name == ".." || len(to.Name) > maxName || strings.ContainsAny(to.Name, "/\x00") || IsPart(to.Name) {
+		if to.Name == "" || to.Name == "." || to.Name == ".." || len(to.Name) > filename.MaxBytes || strings.ContainsAny(to.Name, "/\x00") || IsPart(to.Name) {
 			t.Fatalf("resolveNew(%q) takes the name %q", path, to.Name)
 		}
 		// The deepest folder that exists is reached without a link.

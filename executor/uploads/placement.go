@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/filename"
 )
 
 // maxTaken is how many numbered names are tried.
@@ -32,7 +33,7 @@ func (p *placement) run(ctx context.Context) (record, error) {
 	}
 	p.record.Identity = identity(info)
 	for n := range maxTaken {
-		name := files.Numbered(string(p.record.Name), n)
+		name := filename.Numbered(string(p.record.Name), n)
 		done, err := p.try(ctx, name, info)
 		if err != nil {
 			return p.record, fmt.Errorf("%q: %w", filepath.Join(string(p.record.Folder), name), err)

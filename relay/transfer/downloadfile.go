@@ -25,7 +25,6 @@ type requestedFile struct {
 
 // downloadFile downloads one file, and restarts when the file changes.
 func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) (fileResult, error) {
-	doing := fmt.Sprintf("downloading %q", w.remote)
 	defer j.meter.finish(w.name)
 	if err := makeFolder(root, path.Dir(w.name)); err != nil {
 		return fileResult{path: absolute(root, w.name)}, err
@@ -35,19 +34,11 @@ func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) 
 		return fileResult{path: absolute(root, w.name)}, err
 	}
 	defer unlock()
-	for try := 1; ; try++ {
+	return j.untilStable(ctx, fmt.Sprintf("downloading %q", w.remote), w.name, func() (fileResult, error) {
 		got, err := j.downloadOnce(ctx, root, w)
 		w.lastStat, w.content = nil, nil
-		switch {
-		case err == nil:
-			return got, nil
-		case !errors.Is(err, errStale):
-			return got, j.annotate(ctx, doing, err)
-		case try == maxTries:
-			return got, fmt.Errorf("%s: %w: it changed during each of %d attempts", doing, ErrChanged, maxTries)
-		}
-		j.meter.add(w.name, StageMoving, -got.done)
-	}
+		return got, err
+	})
 }
 
 // download is one attempt to download one file.

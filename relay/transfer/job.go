@@ -65,6 +65,21 @@ func (j *job) annotate(ctx context.Context, doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
+// untilStable repeats attempt, at most maxTries times, until the file called name does not
+// change during it.
+func (j *job) untilStable(ctx context.Context, doing, name string, attempt func() (fileResult, error)) (fileResult, error) {
+	for try := 1; ; try++ {
+		got, err := attempt()
+		switch {
+		case !errors.Is(err, errStale):
+			return got, j.annotate(ctx, doing, err)
+		case try == maxTries:
+			return got, fmt.Errorf("%s: %w: it changed during each of %d attempts", doing, ErrChanged, maxTries)
+		}
+		j.meter.add(name, StageMoving, -got.done)
+	}
+}
+
 // digestOf waits until the executor has computed the SHA-256 of the file that st
 // describes. It returns errStale if the file changed.
 func (j *job) digestOf(ctx context.Context, remote string, st contract.FileStat) (string, error) {

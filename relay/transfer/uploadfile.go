@@ -29,21 +29,12 @@ type sourceFile struct {
 
 // uploadFile uploads one file, and restarts when the file changes.
 func (j *job) uploadFile(ctx context.Context, o sourceFile) (fileResult, error) {
-	doing := fmt.Sprintf("uploading %q", o.name)
 	defer j.meter.finish(o.name)
-	for try := 1; ; try++ {
+	return j.untilStable(ctx, fmt.Sprintf("uploading %q", o.name), o.name, func() (fileResult, error) {
 		got, err := j.uploadOnce(ctx, o)
 		o.absent = false
-		switch {
-		case err == nil:
-			return got, nil
-		case !errors.Is(err, errStale):
-			return got, j.annotate(ctx, doing, err)
-		case try == maxTries:
-			return got, fmt.Errorf("%s: %w: it changed during each of %d attempts", doing, ErrChanged, maxTries)
-		}
-		j.meter.add(o.name, StageMoving, -got.done)
-	}
+		return got, err
+	})
 }
 
 // upload is one attempt to upload one file.

@@ -75,6 +75,11 @@ func TestNumberedNamesKeepTheirExtensionAndFit(t *testing.T) {
 		{"a.txt", 1, "a (1).txt"},
 		{"sub.d/a", 2, "sub.d/a (2)"},
 		{".bashrc", 1, ".bashrc (1)"},
+		{"a", 12, "a (12)"},
+		{"a.", 1, "a (1)."},
+		{"a.tar.gz", 2, "a.tar (2).gz"},
+		{strings.Repeat("é", 127), 1, strings.Repeat("é", 125) + " (1)"},
+		{strings.Repeat("é", 125) + ".csv", 1, strings.Repeat("é", 123) + " (1).csv"},
 		{"x/" + strings.Repeat("a", 251) + ".txt", 10, "x/" + strings.Repeat("a", 246) + " (10).txt"},
 	} {
 		if got := Numbered(c.name, c.i); got != c.want {
