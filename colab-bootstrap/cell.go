@@ -1,8 +1,8 @@
-// Package bootstrap holds the one Colab cell that fetches and starts the
-// executor, as a template, and fills it in for a release, alone or as a notebook.
+// Package bootstrap holds the Colab cell that downloads and starts the executor, as
+// a template. It fills in a release and returns the cell or a notebook with it.
 //
-// It must not fetch or run anything: the cell does that, on the VM. Start
-// reading at cell.ipy; README.md tells what a person does with it.
+// It must not download or run anything: the cell does that, on the VM. Start
+// reading at cell.ipy; README.md describes its use.
 package bootstrap
 
 import (
@@ -18,7 +18,7 @@ import (
 //go:embed cell.ipy
 var template string
 
-// Release is what a cell fetches.
+// Release is what a cell downloads.
 type Release struct {
 	Releases    string // URL of the folder that holds a folder for each version
 	Version     string // "v1.2.3"
@@ -26,15 +26,15 @@ type Release struct {
 	SHA256ARM64 string // of executor-linux-arm64
 }
 
-// ReadSums takes the executors' digests from a SHA256SUMS file, which is in the
-// form of sha256sum's output; other files in it are passed over.
+// ReadSums reads the executors' digests from a SHA256SUMS file, which has the form of
+// sha256sum's output. It ignores other files.
 func (r *Release) ReadSums(sums io.Reader) error {
-	wanted := map[string]*string{"executor-linux-amd64": &r.SHA256AMD64, "executor-linux-arm64": &r.SHA256ARM64}
+	fields := map[string]*string{"executor-linux-amd64": &r.SHA256AMD64, "executor-linux-arm64": &r.SHA256ARM64}
 	lines := bufio.NewScanner(sums)
 	for lines.Scan() {
 		digest, name, _ := strings.Cut(lines.Text(), " ")
-		if place, ok := wanted[strings.TrimLeft(name, " *")]; ok {
-			*place = digest
+		if field, ok := fields[strings.TrimLeft(name, " *")]; ok {
+			*field = digest
 		}
 	}
 	return lines.Err()
@@ -45,8 +45,8 @@ var (
 	digestPattern  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// Cell is the cell to paste for a release. It refuses values that could be
-// read as Python.
+// Cell returns the cell to paste for a release. It refuses values that Python could
+// read as code.
 func Cell(r Release) (string, error) {
 	if u, err := url.Parse(r.Releases); err != nil || u.Host == "" || strings.ContainsAny(r.Releases, `"\{}$ `) {
 		return "", fmt.Errorf("release folder %q: not a plain URL", r.Releases)

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// standIn is the release file of these tests: it says that it runs, and leaves
-// its environment and arguments where only the test looks.
+// standIn is the executor of most tests: it prints a line, and writes its environment
+// and arguments to the file seen.
 const standIn = `#!/bin/sh
 echo "stand-in executor runs"
 printf '%s\n' "$EXECUTOR_SECRET" "$NGROK_AUTHTOKEN" "$NGROK_DOMAIN" "$#" "$@" > seen
@@ -27,18 +27,18 @@ func digestOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// serve serves text as version v1's executor and counts how often it is fetched.
-func serve(t *testing.T, text string) (r Release, fetched *int) {
+// serve serves text as version v1's executor and counts its downloads.
+func serve(t *testing.T, text string) (r Release, downloads *int) {
 	t.Helper()
-	fetched = new(int)
+	downloads = new(int)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/r/v1/"+asset, func(w http.ResponseWriter, _ *http.Request) {
-		*fetched++
+		*downloads++
 		_, _ = w.Write([]byte(text))
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	return Release{Releases: server.URL + "/r", Version: "v1", SHA256AMD64: digestOf(standIn), SHA256ARM64: digestOf(standIn)}, fetched
+	return Release{Releases: server.URL + "/r", Version: "v1", SHA256AMD64: digestOf(standIn), SHA256ARM64: digestOf(standIn)}, downloads
 }
 
 func (v *vm) seen() string {
@@ -50,12 +50,12 @@ func (v *vm) seen() string {
 	return string(text)
 }
 
-func TestTheCellStartsTheReleaseWithTheEnvironmentsSecrets(t *testing.T) {
-	r, fetched := serve(t, standIn)
+func TestTheCellStartsTheReleaseWithSecretsFromTheEnvironment(t *testing.T) {
+	r, downloads := serve(t, standIn)
 	v := newVM(t, r)
 	v.env["EXECUTOR_SECRET"], v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testSecret, testToken, testDomain
 	v.fill("FLAGS", `"--allow-path '/a b' --python=$HOME/{x}"`)
-	for range 2 { // the second run finds the file there
+	for range 2 { // the second run finds the executor
 		if out := v.run(); out != "stand-in executor runs" {
 			t.Errorf("the cell showed:\n%s", out)
 		}
@@ -66,12 +66,12 @@ func TestTheCellStartsTheReleaseWithTheEnvironmentsSecrets(t *testing.T) {
 	if got := v.seen(); got != want {
 		t.Errorf("the program saw\n%s\nwant\n%s", got, want)
 	}
-	if *fetched != 1 {
-		t.Errorf("the release was fetched %d times", *fetched)
+	if *downloads != 1 {
+		t.Errorf("the release was downloaded %d times", *downloads)
 	}
 }
 
-func TestTheFormsDomainGoesBeforeTheSecretsAndNeedsAToken(t *testing.T) {
+func TestTheFormsDomainPrecedesTheSecretAndNeedsAToken(t *testing.T) {
 	r, _ := serve(t, standIn)
 	v := newVM(t, r)
 	v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testToken, testDomain
@@ -87,7 +87,7 @@ func TestTheFormsDomainGoesBeforeTheSecretsAndNeedsAToken(t *testing.T) {
 	}
 }
 
-func TestAnotherTunnelIsAskedForWithoutNgroksSecrets(t *testing.T) {
+func TestAnotherTunnelNeedsNoSecretsOfNgrok(t *testing.T) {
 	r, _ := serve(t, standIn)
 	v := newVM(t, r)
 	v.env["EXECUTOR_SECRET"] = testSecret
@@ -107,7 +107,7 @@ func TestTheCellReplacesAnOlderExecutor(t *testing.T) {
 	}
 }
 
-// refused runs the cell and wants one line and nothing left behind.
+// refused runs the cell, which must print one line and leave no file behind.
 func (v *vm) refused(says ...string) {
 	v.t.Helper()
 	v.env["EXECUTOR_SECRET"], v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testSecret, testToken, testDomain
@@ -139,52 +139,52 @@ func TestTheCellRefusesInOneLine(t *testing.T) {
 		release Release
 		says    string
 	}{
-		"wrong digest":       {other, "not the file this cell was made for (SHA-256 differs)"},
+		"wrong digest":       {other, "not the file that this cell expects (its SHA-256 differs)"},
 		"missing release":    {missing, "the server does not have it"},
 		"unreachable server": {unreachable, "the server can't be reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := c.release.Releases + "/" + c.release.Version + "/" + asset
-			newVM(t, c.release).refused(url+": ", c.says, "nor was "+asset+" of "+c.release.Version+" uploaded here or into Drive.")
+			newVM(t, c.release).refused(url+": ", c.says, "and "+asset+" of "+c.release.Version+" was not uploaded here or to Drive.")
 		})
 	}
 	t.Run("upload of another version", func(t *testing.T) {
 		v := newVM(t, missing)
 		write(t, filepath.Join(v.dir, asset), "another version")
-		v.refused("; " + filepath.Join(v.dir, asset) + " is another one.")
+		v.refused("; " + filepath.Join(v.dir, asset) + " is a different file.")
 	})
 	t.Run("template", func(t *testing.T) {
 		v := newVM(t, good)
 		v.cell = template
-		v.refused("this cell is the template")
+		v.refused("this cell is only the template")
 	})
 	t.Run("flags", func(t *testing.T) {
 		v := newVM(t, good)
 		v.fill("FLAGS", `"--python '/usr/bin"`)
-		v.refused("FLAGS has a quote that does not end")
+		v.refused("FLAGS has an unclosed quote")
 	})
 	t.Run("runtime", func(t *testing.T) {
 		v := newVM(t, good)
 		v.fill("RUNTIME", `"my lab"`)
-		v.refused("RUNTIME is no name of a runtime", "my lab")
+		v.refused("RUNTIME may hold letters, digits, dots, dashes and underscores only: my lab")
 	})
 }
 
-func TestAnExecutorUploadedByHandIsTakenWhenItsDigestIsRight(t *testing.T) {
+func TestAnUploadedExecutorIsUsedIfItsDigestMatches(t *testing.T) {
 	for _, folder := range []string{".", "drive/MyDrive", "drive/MyDrive/colab-relay"} {
 		t.Run(folder, func(t *testing.T) {
-			r, fetched := serve(t, standIn)
+			r, downloads := serve(t, standIn)
 			v := newVM(t, r)
 			v.env["EXECUTOR_SECRET"], v.env["NGROK_AUTHTOKEN"], v.env["NGROK_DOMAIN"] = testSecret, testToken, testDomain
 			write(t, filepath.Join(v.dir, folder, asset), standIn)
-			if out := v.run(); out != "stand-in executor runs" || *fetched != 0 {
-				t.Errorf("the release was fetched %d times, and the cell showed:\n%s", *fetched, out)
+			if out := v.run(); out != "stand-in executor runs" || *downloads != 0 {
+				t.Errorf("the release was downloaded %d times, and the cell showed:\n%s", *downloads, out)
 			}
 		})
 	}
 }
 
-func TestCellRefusesWhatCouldBeReadAsPython(t *testing.T) {
+func TestCellRefusesValuesThatPythonCouldReadAsCode(t *testing.T) {
 	good := Release{Releases: "https://example.com/r", Version: "v1", SHA256AMD64: digestOf("a"), SHA256ARM64: digestOf("b")}
 	cell, err := Cell(good)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// container is a folder in which the Dockerfile's steps are done as an engine
-// would do them, with each absolute path below that folder.
+// container is a folder in which the test does the Dockerfile's steps the way an engine
+// would. Absolute paths lead into that folder.
 type container struct {
 	t          *testing.T
 	root       string
@@ -31,8 +31,8 @@ type container struct {
 	entrypoint []string
 }
 
-// build reads the Dockerfile and does its steps. One that it does not know fails
-// the test: so a new step can't go untested.
+// build does the Dockerfile's steps. A step that it does not know fails the test, so
+// that no new step is untested.
 func build(t *testing.T, context string) *container {
 	t.Helper()
 	text, err := os.ReadFile("Dockerfile")
@@ -50,7 +50,7 @@ func build(t *testing.T, context string) *container {
 			if rest != "python:3.12-slim" {
 				t.Errorf("the base is %q", rest)
 			}
-		case "ARG", "VOLUME": // say nothing about files
+		case "ARG", "VOLUME": // do not change files
 		case "ENV":
 			c.env = append(c.env, c.below(rest))
 		case "COPY":
@@ -74,7 +74,7 @@ func build(t *testing.T, context string) *container {
 
 var absolute = regexp.MustCompile(`(^|[ =])/`)
 
-// below moves absolute paths below the container's folder.
+// below turns absolute paths into paths below the container's folder.
 func (c *container) below(text string) string {
 	return absolute.ReplaceAllString(text, "${1}"+c.root+"/")
 }
@@ -87,12 +87,12 @@ func (c *container) list(text string) (words []string) {
 	return words
 }
 
-// image makes what the steps take from the base image: a python with pip, here an
-// environment of its own, and useradd, here one that makes the home folder only.
+// image makes what the steps need from the base image: a Python with pip, here a virtual
+// environment, and useradd, here one that only makes the home folder.
 func (c *container) image() {
 	c.t.Helper()
 	var err error
-	c.root, err = os.MkdirTemp("", "container-") // t.TempDir() is closed to other users
+	c.root, err = os.MkdirTemp("", "container-") // other users can't read t.TempDir()
 	must(c.t, err)
 	c.t.Cleanup(func() { os.RemoveAll(c.root) })
 	must(c.t, os.Chmod(c.root, 0o755))
@@ -104,7 +104,7 @@ func (c *container) image() {
 	}
 	venv := []string{"-m", "venv", "--without-pip", python}
 	if _, err := os.Stat(filepath.Join(stacks.Root(), ".python", "new.left-out")); err == nil {
-		c.t.Log("pip reaches no index: the step that installs ipykernel is not done, the system's stands in")
+		c.t.Log("pip reaches no index: the system's ipykernel replaces the step that installs it")
 		venv = append(venv, "--system-site-packages")
 		c.program("pip", ":")
 	} else {
@@ -122,8 +122,8 @@ func (c *container) program(name, script string) {
 	must(c.t, os.Chmod(path, 0o755))
 }
 
-// python is the machine's first one that a user without rights can run: where root
-// keeps its own below /root, that is not the first on PATH.
+// python returns the first Python that a user without rights can run. Root may have
+// another one below /root first on PATH.
 func (c *container) python() string {
 	c.t.Helper()
 	for _, name := range []string{"python3", "/usr/bin/python3"} {
@@ -143,7 +143,7 @@ func (c *container) python() string {
 	return ""
 }
 
-// withoutRights is for a process of another user, where the test may start one.
+// withoutRights starts a process as another user, if the test may do so.
 func withoutRights(uid, gid uint32) *syscall.SysProcAttr {
 	if os.Getuid() != 0 {
 		return nil
@@ -181,7 +181,8 @@ func (c *container) run(script string) {
 	}
 }
 
-// command is one that runs in the container as its user, as far as the test may.
+// command returns a command in the container that runs as its user, if the test may do
+// so.
 func (c *container) command(words []string) *exec.Cmd {
 	c.t.Helper()
 	cmd := exec.Command("env", append([]string{"-C", c.workdir}, words...)...)
@@ -195,6 +196,7 @@ func (c *container) command(words []string) *exec.Cmd {
 }
 
 func TestTheDockerfilesStepsMakeAnExecutorThatRunsWithoutRights(t *testing.T) {
+	t.Parallel()
 	_, relay := realRelease(t)
 	context := t.TempDir()
 	must(t, os.Symlink(made.dir, filepath.Join(context, "dist")))
@@ -211,7 +213,7 @@ func TestTheDockerfilesStepsMakeAnExecutorThatRunsWithoutRights(t *testing.T) {
 		return c.command(words).Run() == nil
 	}
 	if health() {
-		t.Fatal("the health check is content before the executor runs")
+		t.Fatal("the health check succeeds before the executor runs")
 	}
 	executor := c.command(append(c.entrypoint, "--listen", "127.0.0.1:"+port))
 	out := &harness.Output{}
@@ -230,11 +232,11 @@ func TestTheDockerfilesStepsMakeAnExecutorThatRunsWithoutRights(t *testing.T) {
 		}
 	})
 	p.awaitUp(t)
-	eventually(t, 20*time.Second, "the health check is content", health)
+	eventually(t, 20*time.Second, "the health check succeeds", health)
 
 	kernel, parent := pids(t, paired(t, relay, p.pairing()))
 	if parent != executor.Process.Pid {
-		t.Errorf("the kernel's parent is %d, the executor %d", parent, executor.Process.Pid)
+		t.Errorf("the kernel's parent is %d, the executor is %d", parent, executor.Process.Pid)
 	}
 	for name, pid := range map[string]int{"executor": parent, "kernel": kernel} {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -2,14 +2,14 @@ package bootstrap
 
 import "strings"
 
-// defaultRuntime is the runtime whose secrets have no name behind theirs.
+// defaultRuntime is the runtime whose secrets have no suffix.
 const defaultRuntime = "default"
 
-// SecretName is what the page's secret called base is called for a runtime: EXECUTOR_SECRET
-// for the default one, EXECUTOR_SECRET_MY_LAB for my-lab. Letters become upper case, all
-// that is no letter or digit an underscore; the names of runtimes are ASCII. Two runtimes
-// may get the same name this way, and whoever gives out secrets must refuse the second.
-// The cell has the same rule in Python.
+// SecretName returns the name of a runtime's secret on the page, such as EXECUTOR_SECRET
+// for the default runtime and EXECUTOR_SECRET_MY_LAB for my-lab. Letters become upper
+// case; every other character except digits becomes an underscore. Runtime names are
+// ASCII. Two runtimes may get the same secret name: code that makes secrets must refuse
+// the second one. The cell has the same rule in Python.
 func SecretName(base, runtime string) string {
 	if runtime == "" || runtime == defaultRuntime {
 		return base

@@ -10,7 +10,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-func TestRelayAndCellCallASecretTheSame(t *testing.T) {
+func TestRelayAndCellGiveASecretTheSameName(t *testing.T) {
 	runtimes := []string{"", "default", "Default", "lab", "LAB", "my-lab", "my.lab", "my_lab", "A1", "7", "a--b", strings.Repeat("x", 64)}
 	_, rest, found := strings.Cut(template, "\ndef secret_name(")
 	function, _, ended := strings.Cut(rest, "\n\n\n")
@@ -42,17 +42,17 @@ func TestRelayAndCellCallASecretTheSame(t *testing.T) {
 	}
 }
 
-func TestTheCellTakesTheSecretsOfItsRuntimeAndNoOthers(t *testing.T) {
+func TestTheCellUsesTheSecretsOfItsRuntimeOnly(t *testing.T) {
 	r, _ := serve(t, standIn)
 	for name, choose := range map[string]func(*vm){
-		"the form":                func(v *vm) { v.fill("RUNTIME", `" my-lab "`) },
-		"the environment":         func(v *vm) { v.env["COLAB_RELAY_RUNTIME"] = "my-lab" },
-		"the form goes before it": func(v *vm) { v.fill("RUNTIME", `"my-lab"`); v.env["COLAB_RELAY_RUNTIME"] = "other" },
+		"the form":                      func(v *vm) { v.fill("RUNTIME", `" my-lab "`) },
+		"the environment":               func(v *vm) { v.env["COLAB_RELAY_RUNTIME"] = "my-lab" },
+		"the form, not the environment": func(v *vm) { v.fill("RUNTIME", `"my-lab"`); v.env["COLAB_RELAY_RUNTIME"] = "other" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newVM(t, r)
 			choose(v)
-			v.env["EXECUTOR_SECRET"], v.env["NGROK_DOMAIN"] = "that of the default runtime", "default.ngrok.app"
+			v.env["EXECUTOR_SECRET"], v.env["NGROK_DOMAIN"] = "the default runtime's secret", "default.ngrok.app"
 			v.env["EXECUTOR_SECRET_MY_LAB"], v.env["NGROK_DOMAIN_MY_LAB"], v.env["NGROK_AUTHTOKEN"] = testSecret, "lab.ngrok.app", testToken
 			v.run()
 			if got, want := v.seen(), strings.Join([]string{testSecret, testToken, "lab.ngrok.app", "1", "--domain=lab.ngrok.app", ""}, "\n"); got != want {
@@ -60,24 +60,11 @@ func TestTheCellTakesTheSecretsOfItsRuntimeAndNoOthers(t *testing.T) {
 			}
 			delete(v.env, "EXECUTOR_SECRET_MY_LAB")
 			if out := v.run(); !strings.Contains(out, "EXECUTOR_SECRET_MY_LAB: it is not in the environment; the executor makes one") {
-				t.Errorf("without a secret of its own the cell shows\n%s", out)
+				t.Errorf("without the runtime's secret the cell shows\n%s", out)
 			}
 			if got := v.seen(); !strings.HasPrefix(got, "\n") {
-				t.Errorf("another runtime's secret was taken:\n%s", got)
+				t.Errorf("another runtime's secret was used:\n%s", got)
 			}
 		})
-	}
-}
-
-func TestThePagesSecretsDoNotStayInTheNotebook(t *testing.T) {
-	r, _ := serve(t, standIn)
-	v := newVM(t, r)
-	v.onColab(allSecrets())
-	v.cell += "\nprint('left in the environment:', [name for name in os.environ if name in given])\n"
-	if out, _ := v.runPage(); !strings.Contains(out, "left in the environment: []") {
-		t.Errorf("the page shows\n%s", out)
-	}
-	if got := v.seen(); !strings.HasPrefix(got, testSecret+"\n"+testToken+"\n") {
-		t.Errorf("the program saw\n%s", got)
 	}
 }

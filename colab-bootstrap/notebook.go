@@ -10,8 +10,8 @@ import (
 //go:embed intro.md
 var intro string
 
-// Notebook is the release's cell as a notebook (.ipynb, nbformat 4.5), below a
-// few words on what to do.
+// Notebook returns the release's cell as a notebook (.ipynb, nbformat 4.5), below
+// instructions.
 func Notebook(r Release) ([]byte, error) {
 	cell, err := Cell(r)
 	if err != nil {
@@ -20,7 +20,7 @@ func Notebook(r Release) ([]byte, error) {
 	return notebook(cell)
 }
 
-// object has its keys written in alphabetical order, as Jupyter writes them.
+// object is encoded with its keys in alphabetical order, as Jupyter writes them.
 type object map[string]any
 
 func notebook(cell string) ([]byte, error) {
@@ -47,8 +47,8 @@ func notebook(cell string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// lines cuts a cell's text as notebooks hold it: each line with its end, the
-// last one without.
+// lines splits a cell's text as notebooks store it: each line with its newline, the
+// last line without.
 func lines(text string) []string {
 	return strings.SplitAfter(strings.TrimRight(text, "\n"), "\n")
 }

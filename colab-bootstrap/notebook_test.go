@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write colab-relay.ipynb anew from cell.ipy and intro.md")
+var update = flag.Bool("update", false, "write colab-relay.ipynb from cell.ipy and intro.md")
 
 func TestTheNotebookInTheFolderHoldsTheCell(t *testing.T) {
 	want, err := notebook(template)
@@ -27,11 +27,11 @@ func TestTheNotebookInTheFolderHoldsTheCell(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what cell.ipy and intro.md make: run go test ./colab-bootstrap -run Notebook -update", file)
+		t.Errorf("%s does not match cell.ipy and intro.md: run go test ./colab-bootstrap -run Notebook -update", file)
 	}
 }
 
-func TestTheNotebooksCodeIsTheCellToTheByte(t *testing.T) {
+func TestTheNotebooksCodeEqualsTheCell(t *testing.T) {
 	r := Release{Releases: "https://example.com/<r>&x", Version: "v1", SHA256AMD64: digestOf("a"), SHA256ARM64: digestOf("b")}
 	cell, err := Cell(r)
 	if err != nil {

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,62 +9,78 @@ import (
 	"testing"
 )
 
-// allSecrets are those of a notebook with everything set up.
+// allSecrets are the secrets of a notebook in which everything is set up.
 func allSecrets() map[string]pageSecret {
 	return map[string]pageSecret{
 		"EXECUTOR_SECRET": granted(testSecret), "NGROK_AUTHTOKEN": granted(" " + testToken + "\n"), "NGROK_DOMAIN": granted(testDomain),
 	}
 }
 
-func TestThePagesSecretsReachTheExecutor(t *testing.T) {
+func TestSecretsFromThePageReachTheExecutorAndNotTheNotebook(t *testing.T) {
 	want := strings.Join([]string{testSecret, testToken, testDomain, "1", "--domain=" + testDomain, ""}, "\n")
 	for name, place := range map[string]func(*vm, map[string]pageSecret){"Colab": (*vm).onColab, "Kaggle": (*vm).onKaggle} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := serve(t, standIn)
 			v := newVM(t, r)
 			place(v, allSecrets())
+			v.cell += "\nprint('left in the environment:', [name for name in os.environ if name in given])\n"
 			out, p := v.runPage()
-			if out != "stand-in executor runs" || v.seen() != want {
+			if out != "stand-in executor runs\nleft in the environment: []" || v.seen() != want {
 				t.Errorf("the cell showed\n%s\nand the program saw\n%s", out, v.seen())
 			}
 			if name == "Kaggle" && len(p.asked) != 0 {
-				t.Errorf("on Kaggle the page was asked as Colab's is: %q", p.asked)
+				t.Errorf("on Kaggle, Colab's page was asked for %q", p.asked)
 			}
 		})
 	}
 }
 
-func TestOneLineSaysWhichSecretIsMissingAndTheCellGoesOn(t *testing.T) {
+func TestALineReportsEachMissingSecretAndTheCellContinues(t *testing.T) {
 	for name, c := range map[string]struct {
-		secret string
-		answer pageSecret
-		says   string
+		answers map[string]pageSecret
+		says    []string
 	}{
-		"token not there":    {"NGROK_AUTHTOKEN", pageSecret{}, "NGROK_AUTHTOKEN: it is not in Colab's Secrets (the key on the left); there is no public URL, so only this VM itself can reach the executor."},
-		"token empty":        {"NGROK_AUTHTOKEN", granted(" "), "NGROK_AUTHTOKEN: it is empty in Colab's Secrets; there is no public URL"},
-		"secret not granted": {"EXECUTOR_SECRET", pageSecret{Exists: true}, "EXECUTOR_SECRET: this notebook has no access to it (switch it on under the key on the left); the executor makes one"},
-		"domain not there":   {"NGROK_DOMAIN", pageSecret{}, "NGROK_DOMAIN: it is not in Colab's Secrets (the key on the left); ngrok chooses the URL."},
+		"no access, and not there": {
+			map[string]pageSecret{"EXECUTOR_SECRET": {Exists: true}, "NGROK_AUTHTOKEN": {}},
+			[]string{
+				"EXECUTOR_SECRET: this notebook has no access to it (switch it on under the key on the left); the executor makes one",
+				"NGROK_AUTHTOKEN: it is not in Colab's Secrets (the key on the left); there is no public URL, so only this VM itself can reach the executor.",
+			},
+		},
+		"empty, and not there": {
+			map[string]pageSecret{"EXECUTOR_SECRET": granted(" "), "NGROK_DOMAIN": {}},
+			[]string{
+				"EXECUTOR_SECRET: it is empty in Colab's Secrets; the executor makes one",
+				"NGROK_DOMAIN: it is not in Colab's Secrets (the key on the left); ngrok chooses the URL.",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := serve(t, standIn)
 			v := newVM(t, r)
 			secrets := allSecrets()
-			secrets[c.secret] = c.answer
+			maps.Copy(secrets, c.answers)
 			v.onColab(secrets)
 			out, _ := v.runPage()
-			if lines := strings.Split(out, "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], c.says) || lines[1] != "stand-in executor runs" {
-				t.Errorf("the cell showed:\n%s", out)
+			lines := strings.Split(out, "\n")
+			if len(lines) != 3 || lines[2] != "stand-in executor runs" {
+				t.Fatalf("the cell showed:\n%s", out)
+			}
+			for i, says := range c.says {
+				if !strings.HasPrefix(lines[i], says) {
+					t.Errorf("line %d is %q, want %q", i, lines[i], says)
+				}
 			}
 		})
 	}
 }
 
-func TestAPageThatDoesNotAnswerIsAskedOnce(t *testing.T) {
+func TestAPageThatDoesNotAnswerIsAskedOnlyOnce(t *testing.T) {
 	r, _ := serve(t, standIn)
 	v := newVM(t, r)
 	v.onColab(nil)
 	delete(v.env, "PAGE_SECRETS")
-	v.env["PAGE_PATIENCE"], v.env["NGROK_AUTHTOKEN"] = "0.3", testToken
+	v.env["PAGE_TIMEOUT"], v.env["NGROK_AUTHTOKEN"] = "0.3", testToken
 	out, p := v.runPage()
 	if !slices.Equal(p.asked, []string{"EXECUTOR_SECRET"}) {
 		t.Errorf("the page was asked for %q", p.asked)
@@ -78,7 +95,7 @@ func TestAPageThatDoesNotAnswerIsAskedOnce(t *testing.T) {
 	}
 }
 
-func TestKagglesRefusalsAreToldInOneLineEach(t *testing.T) {
+func TestEachRefusalOfKaggleIsOneLine(t *testing.T) {
 	for name, c := range map[string]struct {
 		unset string
 		says  string
@@ -99,27 +116,27 @@ func TestKagglesRefusalsAreToldInOneLineEach(t *testing.T) {
 	}
 }
 
-func TestDriveIsMountedBeforeTheStart(t *testing.T) {
-	r, fetched := serve(t, standIn)
+func TestDriveIsMountedBeforeTheExecutorStarts(t *testing.T) {
+	r, downloads := serve(t, standIn)
 	v := newVM(t, r)
 	v.onColab(allSecrets())
 	v.fill("MOUNT_DRIVE", "True")
 	drive := t.TempDir()
 	v.env["PAGE_DRIVE"] = drive
 	write(t, filepath.Join(drive, "MyDrive", asset), standIn)
-	if out, _ := v.runPage(); out != "Mounted at "+filepath.Join(v.dir, "drive")+"\nstand-in executor runs" || *fetched != 0 {
-		t.Errorf("the release was fetched %d times, and the cell showed:\n%s", *fetched, out)
+	if out, _ := v.runPage(); out != "Mounted at "+filepath.Join(v.dir, "drive")+"\nstand-in executor runs" || *downloads != 0 {
+		t.Errorf("the release was downloaded %d times, and the cell showed:\n%s", *downloads, out)
 	}
 }
 
-func TestWithoutDriveTheCellGoesOn(t *testing.T) {
+func TestTheCellContinuesWithoutDrive(t *testing.T) {
 	r, _ := serve(t, standIn)
 	t.Run("denied", func(t *testing.T) {
 		v := newVM(t, r)
 		v.onColab(allSecrets())
 		v.fill("MOUNT_DRIVE", "True")
 		v.env["PAGE_DENIES"] = "1"
-		want := "Drive: it could not be mounted (MessageError: Error: credential propagation was unsuccessful); going on without it.\nstand-in executor runs"
+		want := "Drive: it could not be mounted (MessageError: Error: credential propagation was unsuccessful); continuing without it.\nstand-in executor runs"
 		if out, _ := v.runPage(); out != want {
 			t.Errorf("the cell showed:\n%s", out)
 		}
@@ -127,7 +144,7 @@ func TestWithoutDriveTheCellGoesOn(t *testing.T) {
 	t.Run("not on Colab", func(t *testing.T) {
 		v := newVM(t, r)
 		v.fill("MOUNT_DRIVE", "True")
-		if out := v.run(); !strings.Contains(out, "Drive: only Colab can mount it; going on without it.\nstand-in executor runs") {
+		if out := v.run(); !strings.Contains(out, "Drive: only Colab can mount it; continuing without it.\nstand-in executor runs") {
 			t.Errorf("the cell showed:\n%s", out)
 		}
 	})

@@ -22,7 +22,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// made is a release of this machine's kind, built once by make release.
+// made is a release for this machine, built once by make release.
 var made struct {
 	once sync.Once
 	dir  string
@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// realRelease serves a real release on loopback. Of the two executors only this
-// machine's is in it.
+// realRelease serves a real release on loopback. It holds only the executor for this
+// machine.
 func realRelease(t *testing.T) (r Release, relay string) {
 	t.Helper()
 	made.once.Do(func() { made.dir, made.err = makeRelease() })
@@ -67,7 +67,7 @@ func makeRelease() (string, error) {
 	dir, platform := filepath.Join(tmp, "dist"), "linux-"+runtime.GOARCH
 	cmd := exec.Command("make", "release", "DIST="+dir, "VERSION=v0-test", "EXECUTORS="+platform, "RELAYS="+platform, "RELEASES=")
 	cmd.Dir = stacks.Root()
-	for _, pair := range os.Environ() { // make test's own settings are not for this make
+	for _, pair := range os.Environ() { // the settings of make test are not for this make
 		if !strings.HasPrefix(pair, "MAKE") && !strings.HasPrefix(pair, "MFLAGS") {
 			cmd.Env = append(cmd.Env, pair)
 		}
@@ -78,7 +78,7 @@ func makeRelease() (string, error) {
 	return dir, nil
 }
 
-// colab is a VM with a page that grants an ngrok token, and the edge it leads to.
+// colab returns a VM whose page grants an ngrok token, and the edge that it uses.
 func colab(t *testing.T, s stacks.Stack) (*vm, *ngroktest.Edge, string) {
 	t.Helper()
 	r, relay := realRelease(t)
@@ -93,7 +93,7 @@ func colab(t *testing.T, s stacks.Stack) (*vm, *ngroktest.Edge, string) {
 
 var pairingLine = regexp.MustCompile(`(?m)^ +(colab-relay:\S+)\s*$`)
 
-// pairing is the line to paste, if it stands under the cell.
+// pairing returns the pairing string that the cell shows, or "".
 func (p *page) pairing() string {
 	if found := pairingLine.FindStringSubmatch(p.Shown.String()); found != nil {
 		return found[1]
@@ -101,7 +101,7 @@ func (p *page) pairing() string {
 	return ""
 }
 
-// awaitUp returns once the page shows the pairing line and that code can run.
+// awaitUp waits until the page shows the pairing string and that code can run.
 func (p *page) awaitUp(t *testing.T) {
 	t.Helper()
 	eventually(t, 90*time.Second, "the executor is up", func() bool {
@@ -123,7 +123,7 @@ func eventually(t *testing.T, limit time.Duration, what string, is func() bool) 
 	}
 }
 
-// paired is an MCP host on a laptop where the printed line was pasted.
+// paired returns an MCP host on a laptop that is paired with the printed string.
 func paired(t *testing.T, relay, pairing string) *harness.Host {
 	t.Helper()
 	laptop := t.TempDir()
@@ -142,7 +142,7 @@ func paired(t *testing.T, relay, pairing string) *harness.Host {
 	return h
 }
 
-// pids asks, by an MCP call, for the process ids of the kernel and its parent.
+// pids returns the process ids of the kernel and its parent, by an MCP call.
 func pids(t *testing.T, h *harness.Host) (kernel, executor int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -162,7 +162,7 @@ func pids(t *testing.T, h *harness.Host) (kernel, executor int) {
 	return kernel, executor
 }
 
-// gone says whether a process has ended; a zombie has.
+// gone says whether a process has ended. A zombie counts as ended.
 func gone(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -172,8 +172,8 @@ func gone(pid int) bool {
 	return strings.HasPrefix(rest, "Z")
 }
 
-// stop does what a click on Colab's stop button does: SIGINT to the whole process
-// group of the notebook's kernel, twice within milliseconds.
+// stop does what Colab's stop button does: it sends SIGINT to the process group of the
+// notebook's kernel, twice within milliseconds.
 func (p *page) stop(t *testing.T) {
 	t.Helper()
 	p.mu.Lock()
@@ -185,7 +185,7 @@ func (p *page) stop(t *testing.T) {
 	}
 }
 
-func TestTheNotebookStartsARealReleaseAndAStopEndsAllOfIt(t *testing.T) {
+func TestTheNotebookStartsARealReleaseAndAStopEndsEverything(t *testing.T) {
 	stacks.Each(t, startsAndStops)
 }
 
@@ -210,17 +210,17 @@ func startsAndStops(t *testing.T, s stacks.Stack) {
 
 	stopped := time.Now()
 	p.stop(t)
-	eventually(t, 10*time.Second, "executor, kernel and tunnel gone after a stop", func() bool {
+	eventually(t, 10*time.Second, "executor, kernel and tunnel are gone after a stop", func() bool {
 		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
 	})
 	t.Logf("all gone %v after the stop", time.Since(stopped).Round(time.Millisecond))
 	p.await(t)
 	if shown := p.Shown.String(); !strings.Contains(shown, "\nstopped; ") || strings.Contains(shown, "KeyboardInterrupt") {
-		t.Errorf("the executor did not end in order:\n%s", shown)
+		t.Errorf("the executor did not shut down in order:\n%s", shown)
 	}
 }
 
-func TestAStopInTheMiddleOfARunEndsAllOfIt(t *testing.T) {
+func TestAStopDuringARunEndsEverything(t *testing.T) {
 	v, edge, relay := colab(t, stacks.Old(t))
 	p := v.open()
 	p.awaitUp(t)
@@ -229,19 +229,19 @@ func TestAStopInTheMiddleOfARunEndsAllOfIt(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := h.Call(context.Background(), "run_code_quick", map[string]any{"code": `
-open("begun", "w").close()
+open("started", "w").close()
 import time
 while True:
     try: time.sleep(60)
     except KeyboardInterrupt: pass`})
 		ended <- err
 	}()
-	eventually(t, 30*time.Second, "the run begins", func() bool {
-		_, err := os.Stat(filepath.Join(v.dir, "begun"))
+	eventually(t, 30*time.Second, "the run starts", func() bool {
+		_, err := os.Stat(filepath.Join(v.dir, "started"))
 		return err == nil
 	})
 	p.stop(t)
-	eventually(t, 10*time.Second, "executor, kernel and tunnel gone after a stop in a run", func() bool {
+	eventually(t, 10*time.Second, "executor, kernel and tunnel are gone after a stop during a run", func() bool {
 		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
 	})
 	p.await(t)
@@ -249,11 +249,11 @@ while True:
 	<-ended
 }
 
-func TestADetachedExecutorOutlivesTheCellAndSaysItsPrice(t *testing.T) {
+func TestADetachedExecutorOutlivesTheCellAndTheCellWarns(t *testing.T) {
 	v, edge, relay := colab(t, stacks.Old(t))
 	v.fill("DETACHED", "True")
 	shown, p := v.runPage()
-	found := regexp.MustCompile(`(?m)^Detached: process (\d+) runs on without this cell\. To stop it: !kill (\d+)$`).FindStringSubmatch(shown)
+	found := regexp.MustCompile(`(?m)^Detached: process (\d+) keeps running without this cell\. To stop it: !kill (\d+)$`).FindStringSubmatch(shown)
 	if found == nil {
 		t.Fatalf("under the cell stood:\n%s", shown)
 	}
@@ -262,28 +262,28 @@ func TestADetachedExecutorOutlivesTheCellAndSaysItsPrice(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(executor, syscall.SIGTERM) })
-	if !strings.Contains(shown, "The price: no cell runs, so the page counts as idle, and Colab ends an idle VM") {
-		t.Errorf("the price is not told:\n%s", shown)
+	if !strings.Contains(shown, "Note: without a running cell the page counts as idle, and Colab ends an idle VM") {
+		t.Errorf("the cell does not warn of idleness:\n%s", shown)
 	}
 	if !gone(p.kernel) {
 		t.Error("the notebook's kernel is still there: the test would show nothing")
 	}
 	log, err := os.Stat(filepath.Join(v.env["HOME"], ".colab-relay-executor.log"))
 	if err != nil || log.Mode().Perm() != 0o600 || log.Size() != 0 {
-		t.Errorf("the log, which held the pairing string: %v, %v", log, err)
+		t.Errorf("the log, which may hold the pairing string, is not empty and private: %v, %v", log, err)
 	}
 	if _, err := os.Stat(filepath.Join(v.env["HOME"], ".colab-relay-executor.log.ready")); err == nil {
-		t.Error("the ready file, which holds the secret, is left")
+		t.Error("the ready file, which holds the secret, still exists")
 	}
 
 	kernel, parent := pids(t, paired(t, relay, p.pairing()))
 	if parent != executor {
-		t.Errorf("the kernel's parent is %d, the cell said %d", parent, executor)
+		t.Errorf("the kernel's parent is %d, but the cell reported %d", parent, executor)
 	}
 	if err := syscall.Kill(executor, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "executor, kernel and tunnel gone after the kill", func() bool {
+	eventually(t, 10*time.Second, "executor, kernel and tunnel are gone after the kill", func() bool {
 		return gone(kernel) && gone(executor) && !edge.Online(edge.URL())
 	})
 }

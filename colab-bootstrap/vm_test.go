@@ -22,11 +22,10 @@ import (
 const (
 	testSecret = "the-executors-secret-0123456789abcdef"
 	testToken  = "2abcTheTokenOfTheAccount_9"
-	testDomain = "lab $HOME {x}.ngrok.app" // what a shell or IPython must not touch
+	testDomain = "lab $HOME {x}.ngrok.app" // a shell or IPython would change this
 )
 
-// vm is a folder in which the cell runs, as /content is, and the environment of
-// the kernel there. Its own files and Python's are apart.
+// vm is a machine on which the cell runs: the kernel's folder and environment.
 type vm struct {
 	t    *testing.T
 	dir  string
@@ -34,9 +33,11 @@ type vm struct {
 	env  map[string]string
 }
 
-// newVM is a plain machine, neither Colab nor Kaggle, with the release's cell.
+// newVM returns a plain machine, neither Colab nor Kaggle, with the release's cell. The
+// test then runs in parallel with others: such tests mostly wait for processes.
 func newVM(t *testing.T, r Release) *vm {
 	t.Helper()
+	t.Parallel()
 	cell, err := Cell(r)
 	if err != nil {
 		t.Fatal(err)
@@ -48,12 +49,12 @@ func newVM(t *testing.T, r Release) *vm {
 	return v
 }
 
-// python makes this interpreter the machine's: of the notebook, and python3 on PATH.
+// python sets the interpreter of the notebook, which is also python3 on PATH.
 func (v *vm) python(path string) {
 	v.env["KERNEL_PYTHON"], v.env["PATH"] = path, filepath.Dir(path)+":"+os.Getenv("PATH")
 }
 
-// fill fills one of the form's fields in.
+// fill sets one of the form's fields.
 func (v *vm) fill(field, value string) {
 	v.t.Helper()
 	for _, empty := range []string{`""`, "False"} {
@@ -65,13 +66,14 @@ func (v *vm) fill(field, value string) {
 	v.t.Fatalf("the form has no field %s", field)
 }
 
-// onColab gives the machine the stand-in of google.colab, and the page's Secrets.
+// onColab gives the machine the stand-in for google.colab, and sets the page's Secrets.
 func (v *vm) onColab(secrets map[string]pageSecret) {
 	v.env["PYTHONPATH"] = v.testdata("colab")
 	v.secrets(secrets)
 }
 
-// onKaggle gives it Kaggle's marks and client, and google.colab as Kaggle has it.
+// onKaggle gives the machine Kaggle's variables and client, and google.colab, which Kaggle
+// has too.
 func (v *vm) onKaggle(secrets map[string]pageSecret) {
 	v.env["PYTHONPATH"] = v.testdata("kaggle") + ":" + v.testdata("colab")
 	v.env["KAGGLE_KERNEL_RUN_TYPE"] = "Interactive"
@@ -124,8 +126,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// run runs the cell in a terminal's IPython, of Colab's kernel stack, and returns
-// what a person would see under it.
+// run runs the cell in a terminal's IPython of Colab's kernel stack, and returns what
+// it shows.
 func (v *vm) run() string {
 	v.t.Helper()
 	file := filepath.Join(v.t.TempDir(), "cell.ipy")
@@ -141,7 +143,7 @@ func (v *vm) run() string {
 	return v.shown(string(out))
 }
 
-// shown is the text, which must hold neither a traceback nor a secret.
+// shown returns the trimmed text, which must hold neither a traceback nor a secret.
 func (v *vm) shown(out string) string {
 	v.t.Helper()
 	text := strings.TrimSpace(out)
@@ -153,7 +155,7 @@ func (v *vm) shown(out string) string {
 
 // page is an open notebook whose cell runs.
 type page struct {
-	Shown *harness.Output // what stands under the cell
+	Shown *harness.Output // the cell's output
 	Ended chan struct{}   // closed when the cell and its kernel have ended
 
 	mu     sync.Mutex
@@ -182,7 +184,7 @@ func (v *vm) open() *page {
 	if err := cmd.Start(); err != nil {
 		v.t.Fatal(err)
 	}
-	p := &page{Shown: &harness.Output{}, Ended: make(chan struct{}), err: "the page ended without a word"}
+	p := &page{Shown: &harness.Output{}, Ended: make(chan struct{}), err: "the page ended without a report"}
 	go func() {
 		defer close(p.Ended)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -195,14 +197,14 @@ func (v *vm) open() *page {
 		_ = cmd.Process.Kill()
 		<-p.Ended
 		if v.t.Failed() {
-			v.t.Logf("under the cell stood:\n%s\nthe page's faults:\n%s", p.Shown, faults)
+			v.t.Logf("the cell showed:\n%s\nthe page's errors:\n%s", p.Shown, faults)
 		}
 	})
 	return p
 }
 
-// close ends a notebook whose cell still runs as "Restart session" does: by the
-// kernel's whole process group.
+// close ends a notebook whose cell still runs. Like "Restart session", it kills the
+// kernel's process group.
 func (p *page) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,7 +217,7 @@ func (p *page) close() {
 	}
 }
 
-// hear takes in one of the lines that page.py's head describes.
+// hear processes one line from page.py, whose docstring describes them.
 func (p *page) hear(line []byte) {
 	var said struct {
 		Kernel int     `json:"kernel"`
@@ -240,7 +242,7 @@ func (p *page) hear(line []byte) {
 	}
 }
 
-// await waits until the cell has ended and fails if by an error.
+// await waits until the cell has ended. It fails if the cell failed.
 func (p *page) await(t *testing.T) {
 	t.Helper()
 	select {
@@ -255,7 +257,7 @@ func (p *page) await(t *testing.T) {
 	}
 }
 
-// runPage opens the notebook, awaits its end and returns what stood under the cell.
+// runPage opens the notebook, waits for its end and returns what the cell showed.
 func (v *vm) runPage() (string, *page) {
 	v.t.Helper()
 	p := v.open()

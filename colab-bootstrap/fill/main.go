@@ -1,5 +1,5 @@
-// The fill command makes the Colab cell of a release: it reads SHA256SUMS on
-// stdin and writes the cell to paste on stdout, or the notebook that holds it.
+// Command fill makes the Colab cell of a release: it reads SHA256SUMS from stdin and
+// writes the cell, or a notebook with it, to stdout.
 package main
 
 import (
@@ -23,7 +23,7 @@ func run(args []string, sums io.Reader, out io.Writer) error {
 	flags := flag.NewFlagSet("fill", flag.ContinueOnError)
 	flags.StringVar(&r.Releases, "releases", "", "URL of the folder that holds a folder for each version")
 	flags.StringVar(&r.Version, "version", "", "the release's version")
-	notebook := flags.Bool("notebook", false, "write a notebook (.ipynb) that holds the cell")
+	notebook := flags.Bool("notebook", false, "write a notebook (.ipynb) with the cell")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

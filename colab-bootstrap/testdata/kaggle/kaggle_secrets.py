@@ -1,5 +1,5 @@
-"""Stands in for Kaggle's module: the class, method and errors that the cell uses. The real
-one asks Kaggle's server; this one looks into PAGE_SECRETS."""
+"""Stand-in for Kaggle's module: the class, method and errors that the cell uses. The real
+module asks Kaggle's server; this one reads PAGE_SECRETS."""
 
 import json
 import os

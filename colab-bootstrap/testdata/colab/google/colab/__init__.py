@@ -1,1 +1,1 @@
-"""Stands in for Colab's package of this name: the parts that the cell uses."""
+"""Stand-in for Colab's package: the parts that the cell uses."""

@@ -1,4 +1,4 @@
-"""Questions to the notebook's page: a colab_request on iopub, answered on stdin."""
+"""Requests to the notebook's page: a colab_request on iopub, answered on stdin."""
 
 import time
 import uuid
@@ -12,7 +12,7 @@ class MessageError(errors.Error):
 
 
 def blocking_request(kind, request="", timeout_sec=5, parent=None):
-    """Waits for the page's answer, or for timeout_sec and then returns None."""
+    """Returns the page's response, or None after timeout_sec."""
     app = IPKernelApp.instance()
     asked = str(uuid.uuid4())
     if parent is None:

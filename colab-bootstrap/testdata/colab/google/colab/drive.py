@@ -1,4 +1,4 @@
-"""Drive. The question to the page is the real one; what is mounted is a folder of the test's."""
+"""Drive. The request to the page is the real one; the mounted folder is the test's."""
 
 import os
 

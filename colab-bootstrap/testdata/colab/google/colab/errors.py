@@ -1,2 +1,2 @@
 class Error(Exception):
-    """What the errors of Colab's package have in common."""
+    """Base class of the errors of Colab's package."""

@@ -1,11 +1,11 @@
-"""The notebook's Secrets. Names, arguments, texts of errors and waiting are the real module's."""
+"""The notebook's Secrets. Names, arguments, error texts and waiting are those of the real module."""
 
 import os
 
 from google.colab import _message, errors
 
-# 10 s in the real module; a test that waits in vain has less patience.
-_PATIENCE = float(os.environ.get("PAGE_PATIENCE", "10"))
+# 10 s in the real module; tests may set a shorter time.
+_TIMEOUT = float(os.environ.get("PAGE_TIMEOUT", "10"))
 
 
 class NotebookAccessError(Exception):
@@ -26,7 +26,7 @@ class TimeoutException(errors.Error):
 
 
 def get(key):
-    answer = _message.blocking_request("GetSecret", request={"key": key}, timeout_sec=_PATIENCE)
+    answer = _message.blocking_request("GetSecret", request={"key": key}, timeout_sec=_TIMEOUT)
     if answer is None:
         raise TimeoutException(key)
     if not answer.get("exists", False):
