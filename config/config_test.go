@@ -1,6 +1,6 @@
-// Package config holds sample settings for people to copy: the entry of a
-// Claude Desktop config file and the environments of both programs. It has no
-// code but the test that loads each sample.
+// Package config holds sample settings to copy: the entry of a Claude Desktop config
+// file and the environments of both programs. Its only code is the test that loads
+// each sample.
 package config
 
 import (
@@ -17,13 +17,14 @@ import (
 	"time"
 )
 
-// forTests are variables that only tests set, to reach an ngrok of their own.
+// forTests are variables that only tests set, to replace ngrok's service.
 var forTests = []string{"COLAB_RELAY_NGROK_CA", "COLAB_RELAY_NGROK_SERVER"}
 
-// printed are variables of the executor that relay init only names.
+// printed are variables of the executor that relay init prints and the relay does not
+// read.
 var printed = []string{"EXECUTOR_SECRET", "NGROK_AUTHTOKEN", "NGROK_DOMAIN"}
 
-// readers are the packages of each program that read its own settings.
+// readers are the packages of each program that read its settings.
 var readers = map[string][]string{"executor": {"executor"}, "relay": {"relay", "relay/pairing"}}
 
 func TestEnvironmentSamplesNameEverySetting(t *testing.T) {
@@ -37,7 +38,7 @@ func TestEnvironmentSamplesNameEverySetting(t *testing.T) {
 	}
 }
 
-// variablesOf are the environment variables that a program's source names: its
+// variablesOf returns the environment variables that a program's source names: its
 // string literals of that form.
 func variablesOf(t *testing.T, program string) []string {
 	t.Helper()
@@ -75,7 +76,7 @@ func TestEnvironmentSamplesHoldNoSecret(t *testing.T) {
 	}
 }
 
-// entry is how Claude Desktop's config names a server.
+// entry is a server's entry in Claude Desktop's config.
 type entry struct {
 	Command string            `json:"command"`
 	Args    []string          `json:"args"`
@@ -95,7 +96,7 @@ func claudeEntry(t *testing.T) entry {
 	d := json.NewDecoder(f)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&sample); err != nil {
-		t.Fatalf("decoding the sample: %v", err)
+		t.Fatalf("decode the sample: %v", err)
 	}
 	e, ok := sample.MCPServers["colab-relay"]
 	if !ok {
@@ -107,27 +108,24 @@ func claudeEntry(t *testing.T) entry {
 func TestClaudeDesktopConfigNamesTheRelayAndItsSettings(t *testing.T) {
 	e := claudeEntry(t)
 	if filepath.Base(e.Command) != "relay" || !filepath.IsAbs(e.Command) {
-		t.Errorf("starts %q, not relay by its full path: a host's PATH is not the shell's", e.Command)
+		t.Errorf("the command is %q, not the full path of relay: a host's PATH differs from the shell's", e.Command)
 	}
 	known := variablesOf(t, "relay")
 	for name := range e.Env {
 		if !slices.Contains(known, name) {
-			t.Errorf("sets %q, which the relay does not read", name)
+			t.Errorf("it sets %q, which the relay does not read", name)
 		}
 	}
 }
 
-func TestHoldOfTheSamplesIsWithinItsBounds(t *testing.T) {
-	mustHold(t, claudeEntry(t).Env["RELAY_HOLD"])
-	mustHold(t, readEnv(t, "relay.env")["RELAY_HOLD"])
+func TestRelayHoldInTheSamplesIsWithinItsBounds(t *testing.T) {
+	checkHold(t, claudeEntry(t).Env["RELAY_HOLD"])
+	checkHold(t, readEnv(t, "relay.env")["RELAY_HOLD"])
 }
 
-// The relay itself starts as the samples say and answers the host.
+// The real relay starts with the samples' settings and answers the host.
 func TestRelayStartsWithTheSamples(t *testing.T) {
-	relay, home := filepath.Join(t.TempDir(), "relay"), t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", relay, "../relay").CombinedOutput(); err != nil {
-		t.Fatalf("building the relay: %v\n%s", err, out)
-	}
+	relay, home := builtRelay(t), t.TempDir()
 	e := claudeEntry(t)
 	for name, settings := range map[string]map[string]string{"claude_desktop_config.json": e.Env, "relay.env": readEnv(t, "relay.env")} {
 		t.Run(name, func(t *testing.T) {
@@ -149,21 +147,34 @@ func TestRelayStartsWithTheSamples(t *testing.T) {
 				t.Errorf("the relay answered %q", out)
 			}
 			if strings.Contains(stderr.String(), "level=ERROR") || strings.Contains(stderr.String(), "level=WARN") {
-				t.Errorf("the relay complains of its settings:\n%s", stderr.String())
+				t.Errorf("the relay warns about its settings:\n%s", stderr.String())
 			}
 		})
 	}
 }
 
-func mustHold(t *testing.T, value string) {
+// builtRelay returns the program that RELAY_BIN names, or else builds the relay.
+func builtRelay(t *testing.T) string {
+	t.Helper()
+	if relay := os.Getenv("RELAY_BIN"); relay != "" {
+		return relay
+	}
+	relay := filepath.Join(t.TempDir(), "relay")
+	if out, err := exec.Command("go", "build", "-o", relay, "../relay").CombinedOutput(); err != nil {
+		t.Fatalf("build the relay: %v\n%s", err, out)
+	}
+	return relay
+}
+
+func checkHold(t *testing.T, value string) {
 	t.Helper()
 	if d, err := time.ParseDuration(value); err != nil || d <= 0 || d > 230*time.Second {
 		t.Errorf("RELAY_HOLD=%q is not a duration up to 230s", value)
 	}
 }
 
-// readEnv reads NAME=value lines. Each setting must follow a comment that says
-// what it is, with nothing but other settings between.
+// readEnv reads NAME=value lines. A comment that explains it must precede each setting
+// or group of settings.
 func readEnv(t *testing.T, file string) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -181,7 +192,7 @@ func readEnv(t *testing.T, file string) map[string]string {
 		default:
 			name, value, ok := strings.Cut(line, "=")
 			if !ok || !commented {
-				t.Errorf("%s: %q is no setting with a comment before it", file, line)
+				t.Errorf("%s: %q is not a setting with a comment before it", file, line)
 			}
 			settings[name] = value
 		}
