@@ -28,22 +28,22 @@ func TestRestrict(t *testing.T) {
 		header  []string // Cf-Connecting-Ip
 		in      bool
 	}{
-		"of the list":                     {remote: "203.0.113.9:1", in: true},
-		"of the list, IPv6":               {remote: "[2001:db8::9]:1", in: true},
-		"of the list, written as IPv6":    {remote: "[::ffff:203.0.113.9]:1", in: true},
-		"from elsewhere":                  {remote: "198.51.100.1:1"},
-		"this machine":                    {remote: "127.0.0.1:1", in: true},
-		"this machine, IPv6":              {remote: "[::1]:1", in: true},
-		"nobody knows who":                {remote: "pipe"},
-		"a tunnel's visitor of the list":  {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("203.0.113.1")}, in: true},
-		"a tunnel's from elsewhere":       {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("198.51.100.1")}},
-		"a tunnel's that says loopback":   {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("127.0.0.1")}},
-		"a tunnel's that was not told":    {remote: "127.0.0.1:1", visitor: &visitor{}},
-		"cloudflared's of the list":       {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}, header: []string{"2001:db8::5"}, in: true},
-		"cloudflared's from elsewhere":    {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}, header: []string{"198.51.100.1"}},
-		"cloudflared's that was not told": {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}},
-		"cloudflared's told twice":        {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}, header: []string{"203.0.113.1", "203.0.113.1"}},
-		"cloudflared's header elsewhere":  {remote: "198.51.100.1:1", header: []string{"203.0.113.1"}},
+		"in a range":                             {remote: "203.0.113.9:1", in: true},
+		"in a range, IPv6":                       {remote: "[2001:db8::9]:1", in: true},
+		"in a range, written as IPv6":            {remote: "[::ffff:203.0.113.9]:1", in: true},
+		"in no range":                            {remote: "198.51.100.1:1"},
+		"this machine":                           {remote: "127.0.0.1:1", in: true},
+		"this machine, IPv6":                     {remote: "[::1]:1", in: true},
+		"without an address":                     {remote: "pipe"},
+		"through a tunnel, in a range":           {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("203.0.113.1")}, in: true},
+		"through a tunnel, in no range":          {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("198.51.100.1")}},
+		"through a tunnel, from loopback":        {remote: "127.0.0.1:1", visitor: &visitor{addr: netip.MustParseAddr("127.0.0.1")}},
+		"through a tunnel, not reported":         {remote: "127.0.0.1:1", visitor: &visitor{}},
+		"through cloudflared, in a range":        {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}, header: []string{"2001:db8::5"}, in: true},
+		"through cloudflared, in no range":       {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}, header: []string{"198.51.100.1"}},
+		"through cloudflared, not reported":      {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}},
+		"through cloudflared, reported twice":    {remote: "127.0.0.1:1", visitor: &visitor{header: "Cf-Connecting-Ip"}, header: []string{"203.0.113.1", "203.0.113.1"}},
+		"without a tunnel, cloudflared's header": {remote: "198.51.100.1:1", header: []string{"203.0.113.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, "/", nil)

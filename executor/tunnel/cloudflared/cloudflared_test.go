@@ -70,13 +70,13 @@ func TestTheRefusalOfACloudflaredWithoutATunnelQuotesItsMessage(t *testing.T) {
 				t.Errorf("it says %q", text)
 			}
 			if len(f.started()) < 2 {
-				t.Error("it was not tried again")
+				t.Error("it was not retried")
 			}
 		})
 	}
 }
 
-func TestATunnelThatCloudflareForgotIsOpenedAnew(t *testing.T) {
+func TestATunnelThatCloudflareForgotIsReplaced(t *testing.T) {
 	f := installStandIn(t)
 	f.behave("forgotten")
 	tun := impatient(Config{})
@@ -93,7 +93,7 @@ func TestATunnelThatCloudflareForgotIsOpenedAnew(t *testing.T) {
 	})
 }
 
-func TestCloudflaredIsGivenNoSecret(t *testing.T) {
+func TestCloudflaredGetsNoSecret(t *testing.T) {
 	f := installStandIn(t)
 	environ := map[string]string{
 		"EXECUTOR_SECRET": "secret one", "NGROK_AUTHTOKEN": "secret two", "TUNNEL_TOKEN": "secret three",
@@ -108,7 +108,7 @@ func TestCloudflaredIsGivenNoSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := strings.TrimSpace(string(raw)); got != "HOME=/home/of\nTUNNEL_TRANSPORT_PROTOCOL=http2" {
-		t.Errorf("it is given\n%s", got)
+		t.Errorf("it gets\n%s", got)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestCloudflaredEndsWithTheTunnel(t *testing.T) {
 				t.Errorf("the end took %s", took)
 			}
 			if err := syscall.Kill(f.started()[0], 0); !errors.Is(err, syscall.ESRCH) {
-				t.Errorf("the program lives: %v", err)
+				t.Errorf("the program still runs: %v", err)
 			}
 		})
 	}

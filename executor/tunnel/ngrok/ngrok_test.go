@@ -143,7 +143,7 @@ func TestNgrokCarriesLargeBodiesUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The echo begins before the body has ended, as HTTP allows.
+	// HTTP allows the echo to start before the body has ended.
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -151,14 +151,14 @@ func TestNgrokCarriesLargeBodiesUnchanged(t *testing.T) {
 	defer res.Body.Close()
 	got := sha256.New()
 	if n, err := io.Copy(got, res.Body); err != nil || n != int64(len(sent)) {
-		t.Fatalf("%d of %d bytes came back, %v", n, len(sent), err)
+		t.Fatalf("%d of %d bytes were returned, %v", n, len(sent), err)
 	}
 	if want := sha256.Sum256(sent); !bytes.Equal(got.Sum(nil), want[:]) {
-		t.Error("the bytes came back changed")
+		t.Error("the bytes were changed")
 	}
 }
 
-func TestADroppedSessionComesBackUnderItsURL(t *testing.T) {
+func TestADroppedSessionKeepsItsURL(t *testing.T) {
 	edge := ngroktest.Start(t)
 	polls := make(chan struct{}, 1)
 	r := start(t, mustNew(t, edgeConfig(edge)), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -187,11 +187,11 @@ func TestADroppedSessionComesBackUnderItsURL(t *testing.T) {
 		})
 		binds := edge.Binds()
 		if len(binds) != drop+2 {
-			t.Fatalf("%d endpoints were asked for after drop %d", len(binds), drop+1)
+			t.Fatalf("%d endpoints were requested after drop %d", len(binds), drop+1)
 		}
 		last := binds[len(binds)-1]
 		if last.ID == "" || last.Extra.Token == "" {
-			t.Errorf("the endpoint was asked for again as %s", last.Raw)
+			t.Errorf("the endpoint was requested again as %s", last.Raw)
 		}
 	}
 	if again := r.Latest(""); again != "" {
@@ -199,7 +199,7 @@ func TestADroppedSessionComesBackUnderItsURL(t *testing.T) {
 	}
 }
 
-func TestAStoppedEndpointIsOpenedAnewAndItsURLReported(t *testing.T) {
+func TestAStoppedEndpointIsReplacedAndItsURLReported(t *testing.T) {
 	edge := ngroktest.Start(t)
 	r := start(t, mustNew(t, edgeConfig(edge)), hello)
 	old := r.URL()
@@ -211,7 +211,7 @@ func TestAStoppedEndpointIsOpenedAnewAndItsURLReported(t *testing.T) {
 	if _, body, err := visit(now); err != nil || body != "hello" {
 		t.Errorf("the new URL gave %q, %v", body, err)
 	}
-	// A dropped session must bring back the new endpoint only.
+	// A reconnected session must open the new endpoint only.
 	edge.DropSessions()
 	tunneltest.Until(t, "the new URL answers again", func() bool {
 		_, body, err := visit(now)
@@ -222,7 +222,7 @@ func TestAStoppedEndpointIsOpenedAnewAndItsURLReported(t *testing.T) {
 	}
 }
 
-func TestARefusalEndsAtOnceWithOneLine(t *testing.T) {
+func TestARefusalEndsTheTunnelImmediatelyWithOneLine(t *testing.T) {
 	for _, c := range []struct{ code, token, bind, says string }{
 		{"ERR_NGROK_105", "ERR_NGROK_105", "", "get-started/your-authtoken"},
 		{"ERR_NGROK_107", "ERR_NGROK_107", "", "reset or revoked"},
@@ -249,7 +249,7 @@ func TestARefusalEndsAtOnceWithOneLine(t *testing.T) {
 				t.Errorf("it says %q", text)
 			}
 			if n := len(edge.Auths()); n != 1 {
-				t.Errorf("%d logins were tried", n)
+				t.Errorf("%d logins were attempted", n)
 			}
 		})
 	}
@@ -278,21 +278,21 @@ func TestAnEndpointStoppedForGoodEndsTheTunnel(t *testing.T) {
 	}
 }
 
-func TestADomainStillOnlineIsWaitedFor(t *testing.T) {
+func TestADomainThatIsStillOnlineIsRetried(t *testing.T) {
 	edge := ngroktest.Start(t)
 	c := edgeConfig(edge)
 	c.Domain = "lab.ngrok.app"
 	dead := start(t, mustNew(t, c), hello)
 	url := dead.URL()
 	next := start(t, impatient(t, c, time.Minute), hello)
-	tunneltest.Until(t, "the second was told to wait twice", func() bool { return len(edge.Binds()) >= 3 })
+	tunneltest.Until(t, "the second was refused twice", func() bool { return len(edge.Binds()) >= 3 })
 	_ = dead.Stop()
 	if got := next.URL(); got != url {
 		t.Errorf("the second is at %s, the first was at %s", got, url)
 	}
 }
 
-func TestADomainOnlineForEverIsGivenUp(t *testing.T) {
+func TestADomainThatStaysOnlineEndsTheTunnel(t *testing.T) {
 	edge := ngroktest.Start(t)
 	edge.RefuseBind("ERR_NGROK_334")
 	r := start(t, impatient(t, edgeConfig(edge), 100*time.Millisecond), hello)
@@ -301,16 +301,16 @@ func TestADomainOnlineForEverIsGivenUp(t *testing.T) {
 		t.Errorf("Run ended with %v", err)
 	}
 	if len(edge.Binds()) < 2 {
-		t.Error("it was not tried again")
+		t.Error("it was not retried")
 	}
 }
 
-func TestASlowEdgeHoldsUpNeitherTheLocalListenerNorTheEnd(t *testing.T) {
+func TestASlowEdgeDelaysNeitherTheLocalListenerNorTheEnd(t *testing.T) {
 	edge := ngroktest.Start(t)
 	edge.Delay(time.Minute)
 	public := start(t, mustNew(t, edgeConfig(edge)), hello)
 	local := start(t, tunnel.NewLocal("127.0.0.1:0"), hello).URL()
-	tunneltest.Until(t, "the login is under way", func() bool { return len(edge.Auths()) == 1 })
+	tunneltest.Until(t, "the login is in progress", func() bool { return len(edge.Auths()) == 1 })
 	if _, body, err := visit(local); err != nil || body != "hello" {
 		t.Errorf("the local URL gave %q, %v", body, err)
 	}
@@ -321,7 +321,7 @@ func TestASlowEdgeHoldsUpNeitherTheLocalListenerNorTheEnd(t *testing.T) {
 	}
 }
 
-func TestAnUnreachableNgrokIsTriedAgainUntilItIsThere(t *testing.T) {
+func TestAnUnreachableNgrokIsRetriedUntilItIsReachable(t *testing.T) {
 	edge := ngroktest.Start(t)
 	c := edgeConfig(edge)
 	c.Server = tunneltest.FreeAddress(t)

@@ -54,7 +54,7 @@ func (e *Edge) serveAgent(conn net.Conn) {
 	}
 }
 
-// call answers one request of the agent.
+// call responds to one request of the agent.
 func (a *agent) call(stream muxado.TypedStream) {
 	defer stream.Close()
 	var raw json.RawMessage
@@ -73,7 +73,7 @@ func (a *agent) call(stream muxado.TypedStream) {
 	}
 }
 
-// reply ignores a failed write: the agent has gone, and serveAgent hears of it.
+// reply ignores a failed write: the agent has disconnected, and serveAgent notices.
 func (*agent) reply(w io.Writer, answer any) { _ = json.NewEncoder(w).Encode(answer) }
 
 func (a *agent) auth(raw json.RawMessage) authAnswer {
@@ -101,7 +101,7 @@ func (a *agent) auth(raw json.RawMessage) authAnswer {
 	return answer
 }
 
-// pause waits, but not beyond the edge's end.
+// pause waits, but no longer than the edge runs.
 func (e *Edge) pause(d time.Duration) {
 	if d <= 0 {
 		return
@@ -162,7 +162,7 @@ func (a *agent) unbind(raw json.RawMessage) struct{ Error string } {
 	return struct{ Error string }{}
 }
 
-// stopTunnel tells the agent that an endpoint is gone; there is no answer.
+// stopTunnel notifies the agent that an endpoint was stopped. There is no response.
 func (a *agent) stopTunnel(id, code, message string) {
 	stream, err := a.session.OpenTypedStream(callStopTunnel)
 	if err != nil {
@@ -172,7 +172,7 @@ func (a *agent) stopTunnel(id, code, message string) {
 	a.reply(stream, stopTunnel{ID: id, Message: message, ErrorCode: code})
 }
 
-// proxy opens the stream that carries one visitor's HTTP.
+// proxy opens the stream for one visitor's HTTP request.
 func (a *agent) proxy(id, visitor string) (net.Conn, error) {
 	stream, err := a.session.OpenTypedStream(callProxy)
 	if err != nil {

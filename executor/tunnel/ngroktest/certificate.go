@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// makeCertificate makes a certificate for 127.0.0.1 that is its own root, and
-// the PEM file that makes an agent trust it.
+// makeCertificate makes a self-signed certificate for 127.0.0.1, and a PEM file from
+// which an agent trusts it.
 func makeCertificate(t testing.TB) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,14 +1,13 @@
-// Package ngroktest is for tests only: an ngrok edge on loopback. It speaks the
-// agent protocol (TLS, muxado, JSON calls) to the real ngrok SDK on one side
-// and plain HTTP to visitors on the other, and can be told to misbehave.
+// Package ngroktest is for tests only: an ngrok edge on loopback. It speaks the agent
+// protocol (TLS, muxado, JSON calls) to the real ngrok SDK and plain HTTP to visitors.
+// Tests can make it misbehave.
 //
-// It must not be linked into a program, and holds no logic of ours: what it
-// answers is what ngrok answers, as far as the SDK and a visitor can tell. The
-// public URL it hands out is http://127.0.0.1:port, so that anything can visit
-// it without a resolver or a certificate. A program is pointed at it by
-// COLAB_RELAY_NGROK_SERVER (Addr) and COLAB_RELAY_NGROK_CA (CAFile).
+// It must not be linked into a program, and holds no logic of this project: to the SDK
+// and to visitors it responds as ngrok does. Its public URLs are http://127.0.0.1:port,
+// so that visitors need no resolver and no certificate. COLAB_RELAY_NGROK_SERVER (Addr)
+// and COLAB_RELAY_NGROK_CA (CAFile) make a program use it.
 //
-// Start reading at Edge; agent.go is the agents' side, public.go the visitors'.
+// Start reading at Edge; agent.go is the agents' side, public.go the visitors' side.
 package ngroktest
 
 import (
@@ -22,10 +21,10 @@ import (
 // Edge is a running edge. Its methods may be called at any time.
 type Edge struct {
 	Addr   string // where agents connect: host:port
-	CAFile string // PEM file of the certificate agents are to trust
+	CAFile string // PEM file of the certificate that agents must trust
 
 	listener net.Listener
-	done     chan struct{} // closed when the edge goes down
+	done     chan struct{} // closed when the edge stops
 	work     sync.WaitGroup
 
 	mu          sync.Mutex
@@ -73,8 +72,8 @@ func (e *Edge) close() {
 	e.work.Wait()
 }
 
-// RefuseToken makes the edge answer each login with the code, such as
-// "ERR_NGROK_105"; an empty code lets agents in again.
+// RefuseToken makes the edge refuse each login with the code, such as
+// "ERR_NGROK_105". An empty code accepts logins again.
 func (e *Edge) RefuseToken(code string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,14 +81,14 @@ func (e *Edge) RefuseToken(code string) {
 }
 
 // RefuseBind makes the edge refuse each endpoint with the code, such as
-// "ERR_NGROK_320"; an empty code grants them again.
+// "ERR_NGROK_320". An empty code grants endpoints again.
 func (e *Edge) RefuseBind(code string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.refuseBind = code
 }
 
-// Delay makes the edge wait before it answers a login.
+// Delay makes the edge wait before it responds to a login.
 func (e *Edge) Delay(d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,8 +104,8 @@ func (e *Edge) DropSessions() {
 	}
 }
 
-// StopTunnel takes every endpoint away from its agent, as the dashboard does.
-// The agents' sessions stay.
+// StopTunnel stops every endpoint, as the dashboard does. The agents' sessions stay
+// up.
 func (e *Edge) StopTunnel(code, message string) {
 	var notices []func()
 	e.mu.Lock()
@@ -122,7 +121,7 @@ func (e *Edge) StopTunnel(code, message string) {
 	}
 }
 
-// URL is the public URL handed out last, or empty.
+// URL returns the public URL that was assigned last, or "".
 func (e *Edge) URL() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -144,21 +143,21 @@ func (e *Edge) Online(url string) bool {
 	return false
 }
 
-// Auths are the logins so far, refused ones too.
+// Auths returns the logins so far, including refused ones.
 func (e *Edge) Auths() []Auth {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]Auth(nil), e.auths...)
 }
 
-// Binds are the endpoints asked for so far, refused ones too.
+// Binds returns the endpoints requested so far, including refused ones.
 func (e *Edge) Binds() []Bind {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]Bind(nil), e.binds...)
 }
 
-// Requests counts what visitors asked for, of ngrok's quota of requests.
+// Requests returns how many requests visitors made; ngrok's quota counts those.
 func (e *Edge) Requests() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// public is one public address. It stays when its agent goes: visitors then
-// get ngrok's page for an endpoint that is offline.
+// public is one public address. It stays when its agent disconnects: visitors then get
+// ngrok's page for an offline endpoint.
 type public struct {
-	edge   *Edge
-	url    string
-	wanted string // the URL that agents ask for to get this one; may be empty
-	token  string // what an agent that had it shows to have it again
-	server *http.Server
+	edge      *Edge
+	url       string
+	requested string // the URL by which agents request this address; may be empty
+	token     string // by which an agent gets its previous address again
+	server    *http.Server
 
 	agent  *agent // nil: offline. Guarded by edge.mu
 	bindID string // guarded by edge.mu
@@ -28,13 +28,13 @@ type public struct {
 
 var errOffline = errors.New("endpoint is offline")
 
-// publish gives the agent the address it has a right to: the one whose token it
-// shows, the one it asks for by name, or a new one.
+// publish assigns an address to the agent: the one whose token it sends, the one that
+// it requests by name, or a new one.
 func (e *Edge) publish(a *agent, id string, request Bind) (*public, error) {
 	p := e.find(request)
 	if p == nil {
 		var err error
-		if p, err = e.openPublic(request.wantedURL()); err != nil {
+		if p, err = e.openPublic(request.requestedURL()); err != nil {
 			return nil, err
 		}
 	}
@@ -51,19 +51,19 @@ func (e *Edge) find(request Bind) *public {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range e.publics {
-		if request.Extra.Token == p.token || p.wanted != "" && p.wanted == request.wantedURL() {
+		if request.Extra.Token == p.token || p.requested != "" && p.requested == request.requestedURL() {
 			return p
 		}
 	}
 	return nil
 }
 
-func (e *Edge) openPublic(wanted string) (*public, error) {
+func (e *Edge) openPublic(requested string) (*public, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &public{edge: e, url: "http://" + l.Addr().String(), wanted: wanted, token: e.next("token")}
+	p := &public{edge: e, url: "http://" + l.Addr().String(), requested: requested, token: e.next("token")}
 	p.server = &http.Server{Handler: p.handler(), ReadHeaderTimeout: 10 * time.Second}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,7 +81,7 @@ func (p *public) handler() http.Handler {
 			r.SetXForwarded()
 		},
 		Transport:     p,
-		FlushInterval: -1, // ngrok hands on each chunk as it comes
+		FlushInterval: -1, // ngrok passes on each chunk immediately
 		ErrorHandler:  failed,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +92,7 @@ func (p *public) handler() http.Handler {
 	})
 }
 
-// failed writes the page a visitor gets of ngrok itself.
+// failed writes the error page that ngrok itself shows to a visitor.
 func failed(w http.ResponseWriter, _ *http.Request, err error) {
 	status, code := http.StatusBadGateway, "ERR_NGROK_3004"
 	if errors.Is(err, errOffline) {
@@ -104,8 +104,8 @@ func failed(w http.ResponseWriter, _ *http.Request, err error) {
 	fmt.Fprintf(w, "<!DOCTYPE html><html><body><p>ngrok: %s</p><p>%s</p></body></html>\n", http.StatusText(status), code)
 }
 
-// RoundTrip carries one request over a stream of its own, so that the agent
-// learns the address of this very visitor.
+// RoundTrip sends one request over its own stream, which tells the agent the address
+// of this visitor.
 func (p *public) RoundTrip(req *http.Request) (*http.Response, error) {
 	p.edge.mu.Lock()
 	a, id := p.agent, p.bindID
@@ -121,7 +121,7 @@ func (p *public) RoundTrip(req *http.Request) (*http.Response, error) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		_ = req.Write(stream) // a failed write shows as a failed answer
+		_ = req.Write(stream) // reading the response then fails as well
 	}()
 	res, err := http.ReadResponse(bufio.NewReader(stream), req)
 	if err != nil {
@@ -134,7 +134,7 @@ func (p *public) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// body closes the stream with the answer.
+// body closes the stream when the response is closed.
 type body struct {
 	io.ReadCloser
 	end func()

@@ -19,11 +19,11 @@ const (
 
 // Auth is an agent's login.
 type Auth struct {
-	ClientID string `json:"ClientId"` // set when the agent comes back
+	ClientID string `json:"ClientId"` // set when the agent reconnects
 	Extra    struct {
 		Authtoken, Metadata, Cookie, Hostname, UserAgent string
 	}
-	Raw json.RawMessage `json:"-"` // the request as it came
+	Raw json.RawMessage `json:"-"` // the request as received
 }
 
 type authAnswer struct {
@@ -35,20 +35,19 @@ type authAnswer struct {
 	}
 }
 
-// Bind is an agent's wish for an endpoint.
+// Bind is an agent's request for an endpoint.
 type Bind struct {
-	ID         string `json:"Id"` // set when the agent had it before
-	Proto      string
-	ForwardsTo string
-	Opts       json.RawMessage
-	Extra      struct {
+	ID    string `json:"Id"` // set when the agent requests it again
+	Proto string
+	Opts  json.RawMessage
+	Extra struct {
 		Token, Metadata, Name, Description string
 	}
-	Raw json.RawMessage `json:"-"` // the request as it came
+	Raw json.RawMessage `json:"-"` // the request as received
 }
 
-// wantedURL is the address asked for; empty leaves the choice to the edge.
-func (b Bind) wantedURL() string {
+// requestedURL returns the requested address. Empty leaves the choice to the edge.
+func (b Bind) requestedURL() string {
 	var opts struct{ URL string }
 	if json.Unmarshal(b.Opts, &opts) != nil {
 		return ""
@@ -82,8 +81,8 @@ type stopTunnel struct {
 	ErrorCode string
 }
 
-// refusal has the form of ngrok's texts: some words, which for a bad token
-// quote the token, and the code on a line of its own.
+// refusal returns an error text in ngrok's form: words, which quote a refused token,
+// and the code on its own line.
 func refusal(code, words string) string {
 	return fmt.Sprintf("%s\r\n\r\n%s\r\n", words, code)
 }

@@ -56,7 +56,7 @@ func TestAnUnknownSSHServerIsRefusedUntilItIsAccepted(t *testing.T) {
 		t.Errorf("it says %q", text)
 	}
 	if _, err := os.Stat(s.knownHosts()); !os.IsNotExist(err) {
-		t.Errorf("the key was kept unasked: %v", err)
+		t.Errorf("the key was saved without permission: %v", err)
 	}
 	c.AcceptNew = true
 	mustServe(t, c)
@@ -68,10 +68,10 @@ func TestAnUnknownSSHServerIsRefusedUntilItIsAccepted(t *testing.T) {
 	}
 }
 
-func TestAcceptingAServerKeepsTheOthers(t *testing.T) {
+func TestAcceptingAServerKeepsOtherServers(t *testing.T) {
 	s := startSSHD(t)
 	other := "other.example.com " + string(ssh.MarshalAuthorizedKey(s.host))
-	s.write(s.knownHosts(), strings.TrimSpace(other)) // without the last line's end
+	s.write(s.knownHosts(), strings.TrimSpace(other)) // the last line lacks its newline
 	c := s.config()
 	c.AcceptNew = true
 	mustServe(t, c)
@@ -81,7 +81,7 @@ func TestAcceptingAServerKeepsTheOthers(t *testing.T) {
 	}
 }
 
-func TestAServerWithAnotherKeyIsNeverAccepted(t *testing.T) {
+func TestAServerWithAChangedKeyIsNeverAccepted(t *testing.T) {
 	s := startSSHD(t)
 	s.know(s.writeKey(filepath.Join(s.home, "impostor")))
 	c := s.config()
@@ -128,7 +128,7 @@ func TestAnRSAKeyNeverSignsBySHA1(t *testing.T) {
 	}
 }
 
-func TestAServerWithoutTheKindOfKeyThatIsKnownIsRefused(t *testing.T) {
+func TestAServerWithoutTheKnownTypeOfKeyIsRefused(t *testing.T) {
 	s := startSSHD(t)
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -144,7 +144,7 @@ func TestAServerWithoutTheKindOfKeyThatIsKnownIsRefused(t *testing.T) {
 	}
 }
 
-func TestAKeyOfTheAgentLetsIn(t *testing.T) {
+func TestAKeyOfTheAgentIsAccepted(t *testing.T) {
 	s := startSSHD(t)
 	file := filepath.Join(s.home, ".ssh", "id_ed25519")
 	pem, err := os.ReadFile(file)
@@ -181,17 +181,17 @@ func TestAKeyOfTheAgentLetsIn(t *testing.T) {
 	mustServe(t, c)
 }
 
-func TestAKeyUnderAPassphraseIsToldWithTheAgent(t *testing.T) {
+func TestTheErrorOfAKeyWithAPassphraseNamesTheAgent(t *testing.T) {
 	s := startSSHD(t)
 	file := filepath.Join(s.home, ".ssh", "id_ed25519")
 	s.authorize(s.writeKey(file, "a passphrase"))
 	if text := refusalOf(t, s.config()); !strings.Contains(text, "ssh-add "+file) {
-		t.Errorf("among the default keys it says %q", text)
+		t.Errorf("for a default key it says %q", text)
 	}
 	c := s.config()
 	c.KeyFile = file
 	if _, err := New(c); err == nil || !strings.Contains(err.Error(), "ssh-agent") {
-		t.Errorf("as --ssh-key it says %v", err)
+		t.Errorf("for --ssh-key it says %v", err)
 	}
 }
 
@@ -201,20 +201,20 @@ func TestSSHWithoutAnyKeySaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.config()
-	c.AgentSocket = filepath.Join(s.home, "gone") // an agent that has ended
+	c.AgentSocket = filepath.Join(s.home, "gone") // the agent has ended
 	if text := refusalOf(t, c); !strings.Contains(text, "--ssh-key") {
 		t.Errorf("it says %q", text)
 	}
 }
 
-func TestAServerThatForwardsNothingEndsIt(t *testing.T) {
+func TestAServerThatForwardsNothingEndsTheTunnel(t *testing.T) {
 	s := startSSHD(t, "AllowTcpForwarding no")
 	if text := refusalOf(t, s.config()); !strings.Contains(text, "AllowTcpForwarding") {
 		t.Errorf("it says %q", text)
 	}
 }
 
-func TestAFixedPortComesBackAndIsWaitedFor(t *testing.T) {
+func TestAFixedPortInUseIsRetried(t *testing.T) {
 	s := startSSHD(t)
 	c := s.config()
 	_, port, _ := net.SplitHostPort(tunneltest.FreeAddress(t))
@@ -224,7 +224,7 @@ func TestAFixedPortComesBackAndIsWaitedFor(t *testing.T) {
 		t.Errorf("the URL is %s", url)
 	}
 	if text := refusalOf(t, c); !strings.Contains(text, "port "+port) || !strings.Contains(text, "--ssh-remote 0") {
-		t.Errorf("while the port is taken it says %q", text)
+		t.Errorf("while the port is in use it says %q", text)
 	}
 	patient := impatient(t, c)
 	patient.retry.GiveUp = time.Minute
@@ -237,16 +237,16 @@ func TestAFixedPortComesBackAndIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAServerThatFallsSilentIsLeft(t *testing.T) {
+func TestAServerThatGoesSilentIsReconnected(t *testing.T) {
 	s := startSSHD(t)
 	tun := impatient(t, s.config())
 	tun.keepAlive = tunneltest.QuickRetry
 	r := start(t, tun, hello)
 	url := r.URL()
 	s.wire.Mute(true)
-	tunneltest.Until(t, "another connection is tried", func() bool { return s.wire.Connections() > 1 })
+	tunneltest.Until(t, "another connection is attempted", func() bool { return s.wire.Connections() > 1 })
 	s.wire.Mute(false)
-	s.wire.Cut() // those of the silent time
+	s.wire.Cut() // connections from the silent time
 	tunneltest.Until(t, "it answers again", func() bool {
 		url = r.Latest(url)
 		_, body, err := visit(url)
@@ -290,14 +290,14 @@ func TestSSHCarriesLargeBodiesUnchanged(t *testing.T) {
 	}
 	defer res.Body.Close()
 	if n, err := io.Copy(got, res.Body); err != nil || n != size {
-		t.Fatalf("%d of %d bytes came back, %v", n, size, err)
+		t.Fatalf("%d of %d bytes were returned, %v", n, size, err)
 	}
 	if fmt.Sprintf("%x", sent.Sum(nil)) != fmt.Sprintf("%x", got.Sum(nil)) {
-		t.Error("the bytes came back changed")
+		t.Error("the bytes were changed")
 	}
 }
 
-// counting is endless and nowhere the same.
+// counting is an endless stream of pseudo-random bytes.
 type counting struct{ n uint64 }
 
 func (c *counting) Read(p []byte) (int, error) {
@@ -308,7 +308,7 @@ func (c *counting) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A handler that neither reads nor writes must not hold up the next link.
+// A handler that neither reads nor writes must not delay the next link.
 func TestALostLinkIsReplacedWhileAHandlerIsIdle(t *testing.T) {
 	s := startSSHD(t)
 	entered, release := make(chan struct{}), make(chan struct{})
@@ -329,7 +329,7 @@ func TestALostLinkIsReplacedWhileAHandlerIsIdle(t *testing.T) {
 	}()
 	<-entered
 	s.wire.Cut()
-	if _, _, err := visit(r.URL()); err != nil { // another port: the lost link has wholly ended
+	if _, _, err := visit(r.URL()); err != nil { // another port: the lost link has completely ended
 		t.Error(err)
 	}
 	close(release)
@@ -338,7 +338,7 @@ func TestALostLinkIsReplacedWhileAHandlerIsIdle(t *testing.T) {
 	}
 }
 
-func TestPublicURLsOfServices(t *testing.T) {
+func TestPublicURL(t *testing.T) {
 	for line, want := range map[string]string{
 		"4f1c7a2b9d.lhr.life tunneled with tls termination, https://4f1c7a2b9d.lhr.life": "https://4f1c7a2b9d.lhr.life",
 		"Forwarding HTTP traffic from https://abc.serveo.net":                            "https://abc.serveo.net",
