@@ -8,23 +8,23 @@ import (
 
 const (
 	firstRetry = 5 * time.Millisecond
-	// startingRetry is the longest wait before the first connection: it adds to
-	// the time until a starting kernel is known to be ready.
+	// startingRetry is the longest delay before the first connection. It adds to the
+	// time that a kernel takes to start.
 	startingRetry = 40 * time.Millisecond
-	// lostRetry is the longest wait after a connection was lost.
+	// lostRetry is the longest delay after a connection was lost.
 	lostRetry = time.Second
-	// linkHeld is how long a connection must live to start over: a peer that hangs
-	// up after each handshake is otherwise called without a pause.
-	linkHeld = 2 * time.Second
+	// stableAfter is how long a connection must have existed to reset the delay.
+	// Otherwise a peer that hangs up after each handshake would be dialled in a loop.
+	stableAfter = 2 * time.Second
 )
 
-// backoff is a jittered exponential wait between tries to connect.
+// backoff waits between attempts to connect: the delay grows exponentially, with jitter.
 type backoff struct {
 	next    time.Duration
 	longest time.Duration
 }
 
-// wait returns after the next pause, or when ctx ends.
+// wait returns after the next delay, or when ctx ends.
 func (b *backoff) wait(ctx context.Context) {
 	if b.longest == 0 {
 		b.longest = startingRetry
@@ -38,10 +38,10 @@ func (b *backoff) wait(ctx context.Context) {
 	}
 }
 
-// connected notes that a connection held for that long before it was lost.
-func (b *backoff) connected(held time.Duration) {
+// lost tells the backoff how long the last connection existed.
+func (b *backoff) lost(existed time.Duration) {
 	b.longest = lostRetry
-	if held >= linkHeld {
+	if existed >= stableAfter {
 		b.next = 0
 	}
 }

@@ -1,10 +1,10 @@
 // Package jupyter speaks the Jupyter message protocol 5.3 to one kernel, over a
 // ZeroMQ client (ZMTP 3.0, NULL mechanism) of its own. It is the only package that
-// knows ZeroMQ. It must not know processes: whether a kernel lives, a socket can't
-// tell, for a child that the kernel forked may hold its sockets open.
+// knows ZeroMQ. It must not know processes: a socket can't show whether a kernel is
+// running, because a child that the kernel forked may keep its sockets open.
 //
-// Start reading at Client, then socket.go for how connections are kept and
-// inbox.go for what happens when messages come faster than they are received.
+// Start reading at Client, then go on to socket.go for how connections are kept and
+// inbox.go for what happens when messages arrive faster than they are received.
 package jupyter
 
 import (
@@ -14,21 +14,22 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	// DefaultMaxFrame bounds what is held of one message: a single print of 100 MiB
-	// is one. What is over it is read past and counted in Message.Cut.
+	// DefaultMaxFrame bounds what is held of one message, in bytes: a single print of
+	// 100 MiB is one message. The rest is discarded and counted in Message.Cut.
 	DefaultMaxFrame = 256 << 20
-	// DefaultQueueBytes bounds what waits for Receive.
+	// DefaultQueueBytes bounds the messages that wait for Receive.
 	DefaultQueueBytes = 24 << 20
 )
 
-// ErrClosed is what a Client says after Close.
+// ErrClosed is the error of every method after Close.
 var ErrClosed = errors.New("client is closed")
 
-// Options are the settings of a Client. Zero values mean the defaults.
+// Options configure a Client. A zero value means the default.
 type Options struct {
 	Log        *slog.Logger
 	MaxFrame   int64 // bytes held of one message
@@ -49,11 +50,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Client is one kernel's counterpart. Its methods may be called by several
-// goroutines at once, but for Receive.
+// Client is connected to one kernel. Its methods may be called concurrently, except
+// Receive.
 type Client struct {
 	log     *slog.Logger
-	session string // also the routing identity: stdin needs the one of shell
+	session string // also the routing identity: stdin needs the same as shell
 	key     signer
 	pool    *framePool
 	sockets map[Channel]*socket
@@ -62,16 +63,16 @@ type Client struct {
 	calls   *calls
 	probe   *probe
 	info    KernelInfo
-	faults  faults
+	invalid atomic.Int64 // messages that could not be read
 
 	cancel context.CancelFunc
 	ended  <-chan struct{} // closed by Close
 	group  sync.WaitGroup
 }
 
-// Dial connects all channels and returns once the kernel answers on shell and
-// its broadcasts arrive: nothing of a later request is missed. While the kernel
-// is still starting, Dial goes on trying until ctx ends.
+// Dial connects all channels. It returns when the kernel answers on shell and its
+// broadcasts arrive, so that no effect of a later request is missed. While the kernel
+// is starting, Dial retries until ctx ends.
 func Dial(ctx context.Context, conn ConnectionInfo, options Options) (*Client, error) {
 	if err := conn.validate(); err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func Dial(ctx context.Context, conn ConnectionInfo, options Options) (*Client, e
 	return c, nil
 }
 
-// newClient starts a Client that tries to connect.
+// newClient starts a Client, which connects in the background.
 func newClient(conn ConnectionInfo, options Options) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	pool := &framePool{}
@@ -123,11 +124,11 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 	return c
 }
 
-// Info is what the kernel said of itself when Dial returned.
+// Info is the kernel's description of itself.
 func (c *Client) Info() KernelInfo { return c.info }
 
-// Close ends all connections and goroutines. What came before can still be
-// received; then Receive says ErrClosed, as everything else does at once.
+// Close ends all connections and goroutines. Messages that arrived before can still be
+// received.
 func (c *Client) Close() error {
 	c.cancel()
 	c.inbox.close()
@@ -135,53 +136,40 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Receive returns the next message of iopub and stdin, and replies that no
-// Request waits for, each channel's in their order. It is for one consumer. See
-// Message.Release for memory, and Message.Dropped for what a slow one misses.
+// Receive returns the next message of iopub or stdin, or a reply that no Request waits
+// for. The messages of one channel keep their order. Only one goroutine may call it.
+// See Message.Release for memory, and Message.Dropped for what a slow caller misses.
 func (c *Client) Receive(ctx context.Context) (*Message, error) {
 	return c.inbox.receive(ctx)
 }
 
-// LastReceived is when bytes of a broadcast or a reply last came: now, while messages wait
-// for Receive. A message of hundreds of megabytes takes seconds to come.
+// LastReceived is when bytes of a broadcast or a reply last arrived, or now while
+// messages wait for Receive. A message of hundreds of megabytes takes seconds to arrive.
 func (c *Client) LastReceived() time.Time {
 	if c.inbox.waiting() {
 		return time.Now()
 	}
-	return time.Unix(0, max(c.sockets[IOPub].heard.Load(), c.sockets[Shell].heard.Load()))
+	return time.Unix(0, max(c.sockets[IOPub].lastRead.Load(), c.sockets[Shell].lastRead.Load()))
 }
 
-// accept takes one message from a socket's reader.
+// accept handles a message from a socket.
 func (c *Client) accept(channel Channel, wire wireMessage) {
 	m, err := parseMessage(channel, wire, c.key)
 	if err != nil {
 		c.pool.put(wire.frames)
-		if n := c.faults.count(); n&(n-1) == 0 { // fewer lines the more there are
-			c.log.Warn("message from the kernel dropped", "channel", channel, "err", err, "dropped_so_far", n)
+		if n := c.invalid.Add(1); n&(n-1) == 0 { // powers of two: the more there are, the fewer lines
+			c.log.Warn("dropping an invalid message from the kernel", "channel", channel, "err", err, "dropped_so_far", n)
 		}
 		return
 	}
 	m.pool = c.pool
-	if c.probe.took(m) || c.calls.answered(m) {
+	if c.probe.handle(m) || c.calls.handle(m) {
 		return
 	}
 	c.inbox.put(m)
 }
 
-// faults counts unreadable messages of all channels.
-type faults struct {
-	mu sync.Mutex
-	n  int
-}
-
-func (f *faults) count() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.n++
-	return f.n
-}
-
-// header names a new message of ours.
+// header returns the header of a new message.
 func (c *Client) header(msgType string) Header {
 	return Header{
 		MsgID: rand.Text(), MsgType: msgType,

@@ -13,11 +13,11 @@ import (
 	"strconv"
 )
 
-// maxSocketPath is what a Unix socket's address holds on Linux, without its NUL.
+// maxSocketPath is the longest path of a Unix socket on Linux, in bytes without its NUL.
 const maxSocketPath = 107
 
-// ErrPathTooLong means that ipc sockets in a folder would have a path longer
-// than the system allows. NewTCP does without a path.
+// ErrPathTooLong means that the paths of ipc sockets in a folder would be longer than
+// the system allows. NewTCP needs no paths.
 var ErrPathTooLong = errors.New("path of an ipc socket is too long")
 
 // ConnectionInfo is the content of a kernel's connection file.
@@ -34,8 +34,8 @@ type ConnectionInfo struct {
 	KernelName      string `json:"kernel_name"`
 }
 
-// NewIPC prepares a kernel whose sockets are dir/k-1 to dir/k-5. Who may enter
-// dir may use the kernel's sockets, so dir should be private.
+// NewIPC prepares a kernel whose sockets are dir/k-1 to dir/k-5. A user who may enter
+// dir may use the sockets, so dir should be private.
 func NewIPC(dir string) (ConnectionInfo, error) {
 	info := newConnection("ipc", filepath.Join(dir, "k"), [5]int{1, 2, 3, 4, 5})
 	if _, path := info.address(info.ShellPort); len(path) > maxSocketPath {
@@ -44,8 +44,8 @@ func NewIPC(dir string) (ConnectionInfo, error) {
 	return info, nil
 }
 
-// NewTCP prepares a kernel on loopback ports that are free now. Another program
-// may take one before the kernel does; the kernel then ends while starting.
+// NewTCP prepares a kernel on loopback ports that are free now. If another program
+// takes one before the kernel does, the kernel ends while starting.
 func NewTCP() (ConnectionInfo, error) {
 	const host = "127.0.0.1"
 	var ports [5]int
@@ -54,7 +54,7 @@ func NewTCP() (ConnectionInfo, error) {
 		if err != nil {
 			return ConnectionInfo{}, fmt.Errorf("finding a free port: %v", err)
 		}
-		defer listener.Close() // all held until the last is found, so that no two are the same
+		defer listener.Close() // when all are found, so that they differ
 		ports[i] = listener.Addr().(*net.TCPAddr).Port
 	}
 	return newConnection("tcp", host, ports), nil
@@ -71,8 +71,8 @@ func newConnection(transport, ip string, ports [5]int) ConnectionInfo {
 	}
 }
 
-// WriteFile writes the connection file, readable by its owner only. It appears
-// whole or not at all.
+// WriteFile writes the connection file, readable by its owner only. A partial file never
+// appears under its name.
 func (c ConnectionInfo) WriteFile(path string) error {
 	content, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
@@ -90,7 +90,7 @@ func (c ConnectionInfo) WriteFile(path string) error {
 	return os.Rename(partial.Name(), path)
 }
 
-// address is what net.Dial takes.
+// address returns the arguments of net.Dial.
 func (c ConnectionInfo) address(port int) (network, address string) {
 	if c.Transport == "ipc" {
 		return "unix", c.IP + "-" + strconv.Itoa(port)
@@ -108,11 +108,11 @@ func (c ConnectionInfo) validate() error {
 	return nil
 }
 
-// String leaves the key out.
+// String omits the key.
 func (c ConnectionInfo) String() string { return c.Transport + "://" + c.IP }
 
-// GoString leaves the key out.
+// GoString omits the key.
 func (c ConnectionInfo) GoString() string { return c.String() }
 
-// LogValue leaves the key out.
+// LogValue omits the key.
 func (c ConnectionInfo) LogValue() slog.Value { return slog.StringValue(c.String()) }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Types of messages (Jupyter message protocol 5.3). Others come and go as they are.
+// Types of messages (Jupyter message protocol 5.3). Other types can be sent and received too.
 const (
 	MsgExecuteRequest    = "execute_request"
 	MsgExecuteReply      = "execute_reply"
@@ -28,10 +28,10 @@ const (
 )
 
 const (
-	// MaxMIMETypes bounds what is decoded of one display: a map of a message's millions
+	// MaxMIMETypes bounds the types that are decoded of one display: a map of millions
 	// of empty payloads would take gigabytes.
 	MaxMIMETypes = 1000
-	// maxTraceback likewise, in bytes of JSON.
+	// maxTraceback bounds the traceback that is decoded, in bytes of JSON.
 	maxTraceback = 32 << 20
 )
 
@@ -45,8 +45,8 @@ type ExecuteRequest struct {
 	StopOnError     bool              `json:"stop_on_error"`
 }
 
-// MarshalJSON writes no user expressions as an empty object: IPython iterates
-// over what is there, and null ends the request with a traceback.
+// MarshalJSON writes an empty object if there are no user expressions: IPython iterates
+// over them, and null would end the request with a traceback.
 func (r ExecuteRequest) MarshalJSON() ([]byte, error) {
 	type plain ExecuteRequest
 	if r.UserExpressions == nil {
@@ -66,7 +66,7 @@ type ExecuteReply struct {
 	Payload         []Payload                  `json:"payload"`
 }
 
-// Payload is what an execute_reply asks its front end to do; source page has it
+// Payload is a request of an execute_reply to the front end. The source page asks it to
 // show data.
 type Payload struct {
 	Source string                     `json:"source"`
@@ -80,13 +80,13 @@ type ErrorContent struct {
 	Traceback Traceback `json:"traceback"`
 }
 
-// Traceback is the frames of a traceback, as texts.
+// Traceback is the frames of a traceback as texts.
 type Traceback []string
 
-// UnmarshalJSON says how long a traceback was that is over maxTraceback.
+// UnmarshalJSON replaces a traceback over maxTraceback by one line that states its size.
 func (t *Traceback) UnmarshalJSON(raw []byte) error {
 	if len(raw) > maxTraceback {
-		*t = Traceback{fmt.Sprintf("[… a traceback of %d bytes is left out …]", len(raw))}
+		*t = Traceback{fmt.Sprintf("[… a traceback of %d bytes is omitted …]", len(raw))}
 		return nil
 	}
 	return json.Unmarshal(raw, (*[]string)(t))
@@ -132,14 +132,14 @@ type LanguageInfo struct {
 	Version string `json:"version"`
 }
 
-// Stream is the content of stream. Text is a JSON string as it came, part of the
-// Message's frame; the function Text reads it.
+// Stream is the content of stream. Text is a JSON string, part of the Message's frame;
+// the function Text decodes it.
 type Stream struct {
 	Name string // "stdout" or "stderr"
 	Text json.RawMessage
 }
 
-// UnmarshalJSON copies nothing: s lives as long as the message that raw is from.
+// UnmarshalJSON copies nothing: s is valid as long as raw.
 func (s *Stream) UnmarshalJSON(raw []byte) error {
 	*s = Stream{}
 	var failed error
@@ -165,32 +165,32 @@ type DisplayData struct {
 	ExecutionCount int // execute_result only
 }
 
-// Transient is what a display_data message says for the moment only.
+// Transient is the part of a display_data message that is not to be stored.
 type Transient struct {
 	DisplayID string `json:"display_id"`
 }
 
-// UnmarshalJSON copies nothing big: d lives as long as the message that raw is from.
+// UnmarshalJSON copies no payload: d is valid as long as raw.
 func (d *DisplayData) UnmarshalJSON(raw []byte) error {
 	*d = DisplayData{Data: map[string]json.RawMessage{}}
 	var failed error
-	note := func(err error) { failed = first(failed, err) }
+	keep := func(err error) { failed = first(failed, err) }
 	err := fields(raw, func(key string, value json.RawMessage) {
 		switch key {
 		case "data":
-			note(fields(value, d.add))
+			keep(fields(value, d.add))
 		case "metadata":
 			d.Metadata = value
 		case "transient":
-			note(json.Unmarshal(value, &d.Transient))
+			keep(json.Unmarshal(value, &d.Transient))
 		case "execution_count":
-			note(json.Unmarshal(value, &d.ExecutionCount))
+			keep(json.Unmarshal(value, &d.ExecutionCount))
 		}
 	})
 	return first(err, failed)
 }
 
-// add takes one payload.
+// add adds a payload, or counts it if there are too many.
 func (d *DisplayData) add(mime string, payload json.RawMessage) {
 	if len(d.Data) >= MaxMIMETypes {
 		d.OmittedTypes++

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-func TestDisplayIsDecodedUpToItsBoundAndCountsTheRest(t *testing.T) {
-	for _, n := range []int{MaxMIMETypes, MaxMIMETypes + 1, 100_000} {
+func TestDisplayIsDecodedUpToItsBoundAndTheRestIsCounted(t *testing.T) {
+	for _, n := range []int{MaxMIMETypes, MaxMIMETypes + 1, 20_000} {
 		data := map[string]string{}
 		for i := range n {
 			data[fmt.Sprintf("x/%06d", i)] = "v"
@@ -29,14 +29,14 @@ func TestDisplayIsDecodedUpToItsBoundAndCountsTheRest(t *testing.T) {
 }
 
 func TestTracebackOverItsBoundIsNotDecoded(t *testing.T) {
-	whole := `["` + strings.Repeat("x", maxTraceback-len(`[""]`)) + `"]`
-	for _, raw := range []string{whole, `[` + whole[1:len(whole)-1] + ` ]`} {
-		var e ErrorContent
-		if err := json.Unmarshal([]byte(`{"ename":"E","traceback":`+raw+`}`), &e); err != nil {
+	atBound := `["` + strings.Repeat("x", maxTraceback-len(`[""]`)) + `"]`
+	for _, raw := range []string{atBound, `[` + atBound[1:len(atBound)-1] + ` ]`} {
+		var got Traceback // directly: the race detector makes each pass of encoding/json slow
+		if err := got.UnmarshalJSON([]byte(raw)); err != nil {
 			t.Fatal(err)
 		}
-		if over := len(raw) > maxTraceback; len(e.Traceback) != 1 || strings.Contains(e.Traceback[0], "left out") != over {
-			t.Errorf("%d bytes: %d frames, %.60q", len(raw), len(e.Traceback), e.Traceback[0])
+		if over := len(raw) > maxTraceback; len(got) != 1 || strings.Contains(got[0], "omitted") != over {
+			t.Errorf("%d bytes: %d frames, %.60q", len(raw), len(got), got[0])
 		}
 	}
 }

@@ -6,18 +6,19 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"hash"
 	"unicode/utf8"
 )
 
-// tornBytes is how much of a stream message over the bound is kept at its beginning,
-// and again at its end: ipykernel joins prints, so that the end may be what a later
-// one said. Of other messages a torn piece is of no use.
+// tornBytes is how much of a stream message over the bound is kept at its beginning, and
+// as much at its end: ipykernel joins prints, so that the end may be a later print. Parts
+// of other messages are of no use.
 const tornBytes = 8 << 20
 
-// wireMessage is one message as it came over the wire.
+// wireMessage is one message as it was received.
 type wireMessage struct {
 	frames [][]byte
-	excess *excess // nil where all frames fit
+	excess *excess // nil if all frames fit the bound
 }
 
 // Positions of the frames from the delimiter on.
@@ -29,29 +30,26 @@ const (
 	contentFrame
 )
 
-// excess takes in the frames of a message that don't fit its bound. It verifies
-// what is signed, keeps the head of a stream's content and forgets the rest.
+// excess reads the frames of a message that do not fit the bound. It computes the
+// signature, keeps the head and the tail of a stream's content and discards the rest.
 type excess struct {
-	mac     func([]byte)  // takes what is signed
-	sum     func() []byte // the signature of all that mac took
-	keep    int           // bytes of head, and of tail; 0 unless it is a stream
-	at      int           // position of the frame being taken, from the delimiter on
-	head    []byte        // of the content
-	tail    []byte        // of the content, at most twice keep
-	dropped int64         // bytes of signed frames that are not held
+	mac     hash.Hash // of all signed frames; nil without a key
+	keep    int       // bytes of head and of tail; 0 unless it is a stream
+	at      int       // position of the current frame, from the delimiter on
+	head    []byte    // of the content
+	tail    []byte    // of the content, at most twice keep
+	dropped int64     // bytes of signed frames that are not held
 }
 
-// newExcess begins after the frames that did fit.
+// newExcess returns an excess for what follows the frames that fit.
 func newExcess(frames [][]byte, key signer, keep int) *excess {
 	parts := fromDelimiter(frames)
-	x := &excess{at: len(parts) - 1, mac: func([]byte) {}, sum: func() []byte { return nil }}
+	x := &excess{at: len(parts) - 1}
 	if len(key) > 0 {
-		mac := hmac.New(sha256.New, key)
-		x.mac = func(p []byte) { mac.Write(p) }
-		x.sum = func() []byte { return hex.AppendEncode(nil, mac.Sum(nil)) }
+		x.mac = hmac.New(sha256.New, key)
 	}
 	for i := headerFrame; i < len(parts) && i <= contentFrame; i++ {
-		x.mac(parts[i])
+		x.sign(parts[i])
 	}
 	var header Header
 	if len(parts) > headerFrame && parseHeader(parts[headerFrame], &header) == nil && header.MsgType == MsgStream {
@@ -60,15 +58,21 @@ func newExcess(frames [][]byte, key signer, keep int) *excess {
 	return x
 }
 
-// frame begins the next frame.
-func (x *excess) frame() { x.at++ }
+func (x *excess) sign(p []byte) {
+	if x.mac != nil {
+		x.mac.Write(p)
+	}
+}
 
-// Write takes a piece of the present frame.
+// nextFrame starts the next frame.
+func (x *excess) nextFrame() { x.at++ }
+
+// Write adds a piece of the current frame.
 func (x *excess) Write(p []byte) (int, error) {
 	if x.at > contentFrame {
 		return len(p), nil // buffers are neither signed nor used
 	}
-	x.mac(p)
+	x.sign(p)
 	if x.at != contentFrame {
 		x.dropped += int64(len(p))
 		return len(p), nil
@@ -77,29 +81,30 @@ func (x *excess) Write(p []byte) (int, error) {
 	x.head = append(x.head, p[:kept]...)
 	x.tail = append(x.tail, p[kept:]...)
 	if len(x.tail) > 2*x.keep {
-		x.forget(len(x.tail) - x.keep)
+		x.trimTail(len(x.tail) - x.keep)
 	}
 	return len(p), nil
 }
 
-// forget drops the first n bytes of the tail.
-func (x *excess) forget(n int) {
+// trimTail drops the first n bytes of the tail.
+func (x *excess) trimTail(n int) {
 	x.dropped += int64(n)
 	x.tail = x.tail[:copy(x.tail, x.tail[n:])]
 }
 
-// end drops of the tail what can't be read: all before a place that is surely not
-// inside an escape.
+// end makes the tail readable: it drops what precedes a place that can't be inside an
+// escape.
 func (x *excess) end() {
-	x.forget(max(0, len(x.tail)-x.keep))
+	x.trimTail(max(0, len(x.tail)-x.keep))
 	if x.dropped > 0 {
-		x.forget(unescaped(x.tail))
+		x.trimTail(unescaped(x.tail))
 	}
 }
 
-// unescaped finds where text in the middle of a JSON string can be read from: at a
-// backslash that follows none, for it begins an escape, or after more bytes without
-// one than an escape has. Where there is no such place it is the end.
+// unescaped returns the first place from which the middle of a JSON string can be read:
+// a backslash that does not follow another one, because it begins an escape, or a place
+// after as many bytes without a backslash as the longest escape has. Without such a place
+// it returns the length.
 func unescaped(text []byte) int {
 	const escape = len(`\u0000`)
 	for i := 1; i < len(text); i++ {
@@ -113,12 +118,12 @@ func unescaped(text []byte) int {
 	return len(text)
 }
 
-// verified reports whether signature is that of the whole message.
+// verified reports whether signature is that of the complete message.
 func (x *excess) verified(signature []byte, key signer) bool {
-	return len(key) == 0 || hmac.Equal(signature, x.sum())
+	return len(key) == 0 || hmac.Equal(signature, hex.AppendEncode(nil, x.mac.Sum(nil)))
 }
 
-// tornEnd is a stream's last text as a JSON string; nil when none is left.
+// tornEnd returns the end of a stream's text as a JSON string, nil if nothing is left of it.
 func tornEnd(tail []byte) json.RawMessage {
 	tail = bytes.TrimRight(tail, " \t\r\n")
 	text, ok := bytes.CutSuffix(tail, []byte(`"}`))
@@ -128,8 +133,8 @@ func tornEnd(tail []byte) json.RawMessage {
 	return append(append([]byte{'"'}, text...), '"')
 }
 
-// tornStream reads the head of a stream's content: the members that are whole, and
-// the beginning of a text that is not.
+// tornStream decodes the head of a stream's content: the complete members, and the
+// beginning of an incomplete text.
 func tornStream(raw []byte, s *Stream) error {
 	*s = Stream{}
 	scan := scanner{rest: raw}
@@ -143,8 +148,8 @@ func tornStream(raw []byte, s *Stream) error {
 		}
 		scan.space()
 		torn := scan.rest
-		value, whole := scan.value()
-		if !whole {
+		value, complete := scan.value()
+		if !complete {
 			value = closeString(torn)
 		}
 		switch key {
@@ -155,14 +160,14 @@ func tornStream(raw []byte, s *Stream) error {
 		case "text":
 			s.Text = value
 		}
-		if !whole || !scan.take(',') {
+		if !complete || !scan.take(',') {
 			return nil
 		}
 	}
 }
 
-// closeString makes a JSON string of one whose end is missing. It ends before an
-// escape or a character that is torn.
+// closeString ends a JSON string whose end is missing, before an incomplete escape or
+// character.
 func closeString(torn []byte) json.RawMessage {
 	if len(torn) == 0 || torn[0] != '"' {
 		return nil

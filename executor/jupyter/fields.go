@@ -8,9 +8,9 @@ import (
 
 var errSyntax = errors.New("not a JSON object")
 
-// fields goes through the members of a JSON object once and hands out each value
-// as the bytes of raw themselves. It checks only what it needs to find where
-// values end; who decodes one finds its other faults.
+// fields calls each with the members of a JSON object. A value is a part of raw. It checks
+// only as much syntax as it needs to find the ends of values; decoding a value checks the
+// rest.
 func fields(raw []byte, each func(key string, value json.RawMessage)) error {
 	s := scanner{rest: raw}
 	if !s.take('{') {
@@ -37,7 +37,7 @@ func fields(raw []byte, each func(key string, value json.RawMessage)) error {
 	return nil
 }
 
-// scanner walks over JSON text.
+// scanner reads JSON text.
 type scanner struct {
 	rest []byte
 }
@@ -50,7 +50,7 @@ func (s *scanner) space() {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// take steps over c, and white space before it, if it is there.
+// take skips white space and, if it follows, c.
 func (s *scanner) take(c byte) bool {
 	s.space()
 	if len(s.rest) == 0 || s.rest[0] != c {
@@ -72,7 +72,7 @@ func (s *scanner) key() (string, bool) {
 	return key, err == nil
 }
 
-// value steps over one value: a string, or anything with its brackets closed.
+// value reads one value, up to the end of the string or until all brackets are closed.
 func (s *scanner) value() (json.RawMessage, bool) {
 	s.space()
 	start, depth := s.rest, 0
@@ -103,7 +103,7 @@ func (s *scanner) value() (json.RawMessage, bool) {
 			return s.cut(start, n+1)
 		}
 	}
-	return nil, false // the object's own bracket must come yet
+	return nil, false // the bracket of the object is missing
 }
 
 func (s *scanner) cut(start []byte, n int) (json.RawMessage, bool) {
@@ -124,7 +124,7 @@ func stringEnd(b []byte) (int, bool) {
 		end := n + quote
 		escapes := 0
 		for b[end-1-escapes] == '\\' {
-			escapes++ // ends at the opening quote at the latest
+			escapes++ // the opening quote ends the loop
 		}
 		n = end + 1
 		if escapes%2 == 0 {

@@ -16,21 +16,21 @@ const (
 )
 
 const (
-	// maxCommand bounds commands: real ones are a few dozen bytes.
+	// maxCommand bounds a command, in bytes. Real ones have a few dozen.
 	maxCommand = 64 << 10
-	// maxFrames bounds the frames of one message that are held: a Jupyter message has
-	// six, and one more for each buffer.
+	// maxFrames bounds the frames of one message. A Jupyter message has six, and one
+	// for each buffer.
 	maxFrames = 4096
-	// maxPassed bounds one frame that is read past. A larger one would not fit into
-	// any kernel's memory: the peer does not speak ZMTP, and waiting for the end of
-	// the frame would keep the socket deaf for ever.
+	// maxPassed bounds a frame that is discarded. A larger one does not fit into any
+	// kernel's memory: the peer does not speak ZMTP, and waiting for the end of the
+	// frame would block the socket for ever.
 	maxPassed = 1 << 40
 )
 
 // ErrFrameTooLarge means that a peer announced a frame that no kernel can hold.
 var ErrFrameTooLarge = errors.New("frame is over the bound")
 
-// errProtocol means that the peer does not speak ZMTP 3 as we do.
+// errProtocol means that the peer does not speak ZMTP 3 with the NULL mechanism.
 var errProtocol = errors.New("not ZMTP")
 
 // frameReader reads the frames of one connection.
@@ -38,17 +38,17 @@ type frameReader struct {
 	in    *bufio.Reader
 	bound int64 // bytes of one message that are held
 	pool  *framePool
-	key   signer // verifies a message that is not held whole
+	key   signer // for messages that are not held completely
 }
 
 func newFrameReader(r io.Reader, bound int64, pool *framePool, key signer) *frameReader {
-	// Big frames pass the buffer by: bufio reads straight into what is larger.
+	// Big frames bypass the buffer: bufio reads directly into a larger slice.
 	return &frameReader{in: bufio.NewReaderSize(r, 64<<10), bound: bound, pool: pool, key: key}
 }
 
-// message reads the next message. Commands between messages are skipped. Frames
-// that don't fit the bound are read past, so that the connection and all that
-// follows on it survive them: what is left of the message then says so.
+// message reads the next message. It skips commands between messages. Frames over the
+// bound are discarded, so that the connection stays usable; the message then has an
+// excess.
 func (r *frameReader) message() (wireMessage, error) {
 	m := wireMessage{frames: make([][]byte, 0, 8)}
 	room := r.bound
@@ -58,10 +58,7 @@ func (r *frameReader) message() (wireMessage, error) {
 			return m, err
 		}
 		if flags&flagCommand != 0 {
-			if len(m.frames) > 0 {
-				return m, fmt.Errorf("%w: a command inside a message", errProtocol)
-			}
-			if _, err := r.body(size, maxCommand); err != nil {
+			if err := r.skipCommand(m, size); err != nil {
 				return m, err
 			}
 			continue
@@ -73,7 +70,7 @@ func (r *frameReader) message() (wireMessage, error) {
 			}
 			m.frames = append(m.frames, body)
 			room -= int64(size)
-		} else if err := r.pass(&m, size); err != nil {
+		} else if err := r.discard(&m, size); err != nil {
 			return m, err
 		}
 		if flags&flagMore == 0 {
@@ -85,15 +82,23 @@ func (r *frameReader) message() (wireMessage, error) {
 	}
 }
 
-// pass reads past a frame that m has no room for.
-func (r *frameReader) pass(m *wireMessage, size uint64) error {
+func (r *frameReader) skipCommand(m wireMessage, size uint64) error {
+	if len(m.frames) > 0 {
+		return fmt.Errorf("%w: a command inside a message", errProtocol)
+	}
+	_, err := r.body(size, maxCommand)
+	return err
+}
+
+// discard reads a frame that m has no room for.
+func (r *frameReader) discard(m *wireMessage, size uint64) error {
 	if size > maxPassed {
 		return fmt.Errorf("%w: %d bytes", ErrFrameTooLarge, size)
 	}
 	if m.excess == nil {
 		m.excess = newExcess(m.frames, r.key, int(min(tornBytes, r.bound/4)))
 	}
-	m.excess.frame()
+	m.excess.nextFrame()
 	_, err := io.CopyN(m.excess, r.in, int64(size))
 	return unexpected(err)
 }
@@ -106,12 +111,12 @@ func (r *frameReader) command() ([]byte, error) {
 	}
 	body, err := r.body(size, maxCommand)
 	if err == nil && flags&flagCommand == 0 {
-		err = fmt.Errorf("%w: a message where a command belongs", errProtocol)
+		err = fmt.Errorf("%w: a message instead of a command", errProtocol)
 	}
 	return body, err
 }
 
-// head reads what stands before a frame's body.
+// head reads what precedes a frame's body.
 func (r *frameReader) head() (flags byte, size uint64, err error) {
 	if flags, err = r.in.ReadByte(); err != nil {
 		return 0, 0, err
@@ -123,10 +128,10 @@ func (r *frameReader) head() (flags byte, size uint64, err error) {
 	return flags, size, unexpected(err)
 }
 
-// body reads a frame's body of at most most bytes.
-func (r *frameReader) body(size, most uint64) ([]byte, error) {
-	if size > most {
-		return nil, fmt.Errorf("%w: %d bytes where %d are allowed", ErrFrameTooLarge, size, most)
+// body reads a frame's body, of at most limit bytes.
+func (r *frameReader) body(size, limit uint64) ([]byte, error) {
+	if size > limit {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrFrameTooLarge, size, limit)
 	}
 	body := r.pool.get(int(size))
 	_, err := io.ReadFull(r.in, body)
@@ -143,7 +148,7 @@ func (r *frameReader) size(flags byte) (uint64, error) {
 	return binary.BigEndian.Uint64(long[:]), err
 }
 
-// unexpected tells an end inside a frame from one between two.
+// unexpected distinguishes an end inside a frame from one between two frames.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -151,7 +156,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// appendFrame appends one frame as it goes over the wire.
+// appendFrame appends the wire form of a frame.
 func appendFrame(dst []byte, flags byte, body []byte) []byte {
 	if len(body) <= 255 {
 		dst = append(dst, flags, byte(len(body)))
@@ -162,7 +167,7 @@ func appendFrame(dst []byte, flags byte, body []byte) []byte {
 	return append(dst, body...)
 }
 
-// appendMessage appends all frames of one message.
+// appendMessage appends the wire form of a message.
 func appendMessage(dst []byte, frames ...[]byte) []byte {
 	for i, frame := range frames {
 		flags := byte(flagMore)

@@ -14,12 +14,12 @@ func FuzzHandshake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		r := newFrameReader(bytes.NewReader(wire), 1<<16, &framePool{}, nil)
 		if readHandshake(r, dealer) == nil && !bytes.Equal(wire[12:16], []byte("NULL")) {
-			t.Error("took another mechanism")
+			t.Error("it accepted another mechanism")
 		}
 	})
 }
 
-// FuzzFrames: what is read, written again and read again is the same.
+// FuzzFrames checks that frames do not change when they are written and read again.
 func FuzzFrames(f *testing.F) {
 	f.Add(appendMessage(nil, []byte("a"), bytes.Repeat([]byte("b"), 300), nil))
 	f.Add([]byte{flagLong, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
@@ -35,7 +35,7 @@ func FuzzFrames(f *testing.F) {
 			total += len(frame)
 		}
 		if total > bound {
-			t.Fatalf("took %d bytes", total)
+			t.Fatalf("it read %d bytes", total)
 		}
 		second, err := newFrameReader(bytes.NewReader(appendMessage(nil, first.frames...)), bound, &framePool{}, nil).message()
 		if err != nil || !bytes.Equal(bytes.Join(first.frames, []byte("|")), bytes.Join(second.frames, []byte("|"))) {
@@ -60,7 +60,7 @@ func FuzzParseMessage(f *testing.F) {
 	})
 }
 
-// FuzzText: same text and same verdict as encoding/json, in pieces of whole characters.
+// FuzzText checks that Text agrees with encoding/json and divides between characters.
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{`"a\n\"\\\/é\u00e9\ud83d\ude00"`, `"\ud83d"`, `"\ude00\ud83d\u0041"`, "\"\xff\xe2\x82\"", `"`, `"\u12"`, `""`} {
 		f.Add([]byte(seed), 4)
@@ -86,7 +86,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// FuzzFields: what encoding/json takes for an object has the same members here.
+// FuzzFields checks that fields finds the members that encoding/json finds.
 func FuzzFields(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"a":"}\\\"","b":[1,{"c":null}],"d":-1e5 , "e" : true}`, `{"a":1,}`, `{"a"}`, `{"\u0061":""}`} {
 		f.Add([]byte(seed))
@@ -96,7 +96,7 @@ func FuzzFields(f *testing.F) {
 		err := fields(raw, func(key string, value json.RawMessage) { got[key] = value })
 		var want map[string]json.RawMessage
 		if json.Unmarshal(raw, &want) != nil || want == nil {
-			return // invalid ones need only end without harm
+			return // for an invalid object it need only return
 		}
 		if err != nil || len(got) != len(want) {
 			t.Fatalf("fields: %v, %v; want %v", got, err, want)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// socketType is a ZeroMQ socket type that we are.
+// socketType is a ZeroMQ socket type of this client.
 type socketType string
 
 const (
@@ -19,9 +19,9 @@ const (
 	sub    socketType = "SUB"
 )
 
-// peers are the socket types each of ours can talk to (ZMTP 3.0, "The Socket-Type
-// Property"). It also finds out a loopback port that got connected to itself, which
-// can happen while nobody listens there, and would keep the kernel from binding it.
+// peers are the types that a socket can be connected to (ZMTP 3.0, "The Socket-Type
+// Property"). The check also detects a loopback port that got connected to itself. That
+// can happen while nobody listens there, and would keep the kernel from binding the port.
 var peers = map[socketType][]string{
 	dealer: {"ROUTER", "REP"},
 	sub:    {"PUB", "XPUB"},
@@ -29,13 +29,13 @@ var peers = map[socketType][]string{
 
 const (
 	greetingSize = 64
-	// handshakeTime bounds the handshake. Without it a peer that accepts and then
-	// says nothing holds the socket for ever.
+	// handshakeTime bounds the handshake. Without it, a peer that accepts and then
+	// sends nothing would block the socket for ever.
 	handshakeTime = 5 * time.Second
 )
 
-// greeting asks for ZMTP 3.0 with the NULL mechanism. Minor version 0 keeps a
-// newer peer from commands of 3.1: subscriptions stay messages.
+// greeting requests ZMTP 3.0 with the NULL mechanism. With minor version 0, a newer peer
+// uses no commands of 3.1: subscriptions are messages.
 func greeting() []byte {
 	g := make([]byte, greetingSize)
 	g[0], g[9] = 0xFF, 0x7F // signature
@@ -57,7 +57,7 @@ func checkGreeting(g []byte) error {
 	return nil
 }
 
-// shake makes the handshake over conn (ZMTP 3.0, "Overall Behaviour").
+// shake performs the handshake over conn (ZMTP 3.0, "Overall Behaviour").
 func shake(conn net.Conn, r *frameReader, kind socketType, identity string) error {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return err
@@ -69,7 +69,7 @@ func shake(conn net.Conn, r *frameReader, kind socketType, identity string) erro
 	if err := readHandshake(r, kind); err != nil {
 		return err
 	}
-	if kind == sub { // to everything
+	if kind == sub { // subscribe to everything
 		if _, err := conn.Write(appendFrame(nil, 0, []byte{1})); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func shake(conn net.Conn, r *frameReader, kind socketType, identity string) erro
 	return conn.SetDeadline(time.Time{})
 }
 
-// readHandshake reads the peer's half.
+// readHandshake reads and checks the peer's half.
 func readHandshake(r *frameReader, kind socketType) error {
 	g := make([]byte, greetingSize)
 	if _, err := io.ReadFull(r.in, g); err != nil {
@@ -95,7 +95,7 @@ func readHandshake(r *frameReader, kind socketType) error {
 		return err
 	}
 	if !slices.Contains(peers[kind], peer) {
-		return fmt.Errorf("%w: a %s can't talk to a %.20q", errProtocol, kind, peer)
+		return fmt.Errorf("%w: a %s can't be connected to a %.20q", errProtocol, kind, peer)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func appendProperty(dst []byte, name, value string) []byte {
 	return append(dst, value...)
 }
 
-// parseReady returns the peer's socket type. Properties it doesn't know are skipped.
+// parseReady returns the peer's socket type and ignores other properties.
 func parseReady(command []byte) (socketType string, err error) {
 	name, rest, ok := shortString(command)
 	if !ok {
@@ -124,16 +124,16 @@ func parseReady(command []byte) (socketType string, err error) {
 		return "", fmt.Errorf("the peer refuses: %.100q", reason)
 	}
 	if name != "READY" {
-		return "", fmt.Errorf("%w: command %.20q where READY belongs", errProtocol, name)
+		return "", fmt.Errorf("%w: command %.20q instead of READY", errProtocol, name)
 	}
 	for len(rest) > 0 {
 		var property string
 		if property, rest, ok = shortString(rest); !ok || len(rest) < 4 {
-			return "", fmt.Errorf("%w: READY is cut short", errProtocol)
+			return "", fmt.Errorf("%w: READY is incomplete", errProtocol)
 		}
 		size := binary.BigEndian.Uint32(rest)
 		if rest = rest[4:]; uint64(size) > uint64(len(rest)) {
-			return "", fmt.Errorf("%w: READY is cut short", errProtocol)
+			return "", fmt.Errorf("%w: READY is incomplete", errProtocol)
 		}
 		if strings.EqualFold(property, "Socket-Type") {
 			socketType = string(rest[:size])
@@ -143,7 +143,7 @@ func parseReady(command []byte) (socketType string, err error) {
 	return socketType, nil
 }
 
-// shortString reads a string with its length in one byte before it.
+// shortString reads a string that follows its length in one byte.
 func shortString(b []byte) (s string, rest []byte, ok bool) {
 	if len(b) == 0 || len(b) < 1+int(b[0]) {
 		return "", nil, false

@@ -7,11 +7,11 @@ import (
 	"fmt"
 )
 
-// heart is the heartbeat channel. A thread of the kernel echoes what it gets, so
-// an echo says that the process runs, not that its main thread is free.
+// heart is the heartbeat channel. A thread of the kernel echoes what it receives, so an
+// echo shows that the process is running, not that its main thread is free.
 type heart struct {
 	socket *socket
-	one    chan struct{} // has an element while a beat is under way
+	one    chan struct{} // holds an element while a beat waits for its echo
 	echo   chan []byte
 }
 
@@ -19,10 +19,10 @@ func newHeart() *heart {
 	return &heart{one: make(chan struct{}, 1), echo: make(chan []byte, 1)}
 }
 
-// echoed keeps the newest echo.
+// echoed keeps the latest echo.
 func (h *heart) echoed(m wireMessage) {
 	if len(m.frames) == 0 {
-		return // over the bound, so no echo of ours
+		return // over the bound, so not an echo
 	}
 	select {
 	case <-h.echo:
@@ -31,7 +31,7 @@ func (h *heart) echoed(m wireMessage) {
 	offer(h.echo, m.frames[len(m.frames)-1])
 }
 
-// Heartbeat sends one beat and returns at its echo.
+// Heartbeat sends a beat and returns when its echo arrives.
 func (c *Client) Heartbeat(ctx context.Context) error {
 	h := c.heart
 	select {
@@ -41,16 +41,16 @@ func (c *Client) Heartbeat(ctx context.Context) error {
 		return ctx.Err()
 	}
 	beat := []byte(rand.Text())
-	// The empty frame is the envelope that a REP socket wants; a ROUTER echoes it.
+	// A REP socket expects an empty frame as the envelope; a ROUTER echoes it.
 	if err := h.socket.send(ctx, appendMessage(nil, nil, beat)); err != nil {
 		return err
 	}
 	for {
 		select {
 		case echo := <-h.echo:
-			if bytes.Equal(echo, beat) {
+			if bytes.Equal(echo, beat) { // not the late echo of an earlier beat
 				return nil
-			} // else one of a beat given up
+			}
 		case <-ctx.Done():
 			return fmt.Errorf("no echo on heartbeat: %w", ctx.Err())
 		case <-c.ended:

@@ -8,38 +8,37 @@ import (
 )
 
 const (
-	// messageOverhead is about what a queued message costs besides its frames.
+	// messageOverhead is about what a queued message needs besides its frames, in bytes.
 	messageOverhead = 1 << 10
-	// patience is how long the reader of a big message waits for room. Prints at
-	// full speed come as a few messages of 16 MB, which the kernel may keep a
-	// moment longer without losing any; small ones it drops past the limit of its own
-	// queue, uncounted and with the idle status among them, so they never wait.
-	patience = time.Second
-	// bigMessage is from where on a message may wait.
+	// roomTimeout is how long the reader of a big message waits for room. Prints at
+	// full speed arrive as a few messages of 16 MB, which the kernel can hold a moment
+	// longer. Small messages never wait: past the limit of its own queue the kernel
+	// drops them, uncounted, and possibly the idle status with them.
+	roomTimeout = time.Second
+	// bigMessage is the size from which a message may wait, in bytes.
 	bigMessage = 1 << 20
-	// maxDropParents bounds the parents whose dropped output is counted at once.
+	// maxDropParents bounds the parents whose dropped output is counted at a time.
 	maxDropParents = 1024
 )
 
 // inbox is the queue between the readers of the sockets and Receive.
 //
-// Output past the bound is dropped and counted. What is not output is kept up to
-// twice the bound; from there on its reader waits, and the kernel's own queue is
-// the next one to fill.
+// Output over the bound is dropped and counted. Other messages are kept up to twice the
+// bound; then their reader waits, and the kernel's own queue fills.
 type inbox struct {
 	bound int64
 	pool  *framePool
 	log   *slog.Logger
 
-	mu      sync.Mutex
-	room    *sync.Cond
-	queue   []*Message
-	used    int64    // bytes of queue and held
-	held    *Message // what Receive returned last, until it is released
-	dropped map[string]Dropped
-	stalled bool // nobody received while a big message waited
-	closed  bool
-	ready   chan struct{} // has an element when Receive should look
+	mu       sync.Mutex
+	room     *sync.Cond
+	queue    []*Message
+	used     int64    // bytes of queue and received
+	received *Message // what Receive returned last, until it is released
+	dropped  map[string]Dropped
+	stalled  bool // a big message has waited in vain since the last Receive
+	closed   bool
+	ready    chan struct{} // holds an element when Receive should check the queue
 }
 
 func newInbox(bound int64, pool *framePool, log *slog.Logger) *inbox {
@@ -57,12 +56,12 @@ func (q *inbox) put(m *Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if isOutput(m) {
-		if !q.awaitOutputRoom(m) {
-			q.drop(m)
+		if !q.awaitOutputRoomLocked(m) {
+			q.dropLocked(m)
 			return
 		}
 	} else {
-		for !q.closed && !q.fits(m, 2*q.bound) {
+		for !q.closed && !q.fitsLocked(m, 2*q.bound) {
 			q.room.Wait()
 		}
 	}
@@ -75,7 +74,7 @@ func (q *inbox) put(m *Message) {
 	q.signal()
 }
 
-// isOutput tells what may be dropped: payloads, which can be of any number and size.
+// isOutput reports whether m may be dropped: output can be of any number and size.
 func isOutput(m *Message) bool {
 	switch m.Header.MsgType {
 	case MsgStream, MsgDisplayData, MsgUpdateDisplayData, MsgExecuteResult:
@@ -84,48 +83,49 @@ func isOutput(m *Message) bool {
 	return m.Channel == IOPub && m.size >= bigMessage && m.Header.MsgType != MsgError
 }
 
-// fits is true also for a message over the bound when it would be alone.
-func (q *inbox) fits(m *Message, bound int64) bool {
-	return len(q.queue) == 0 && q.held == nil || q.used+m.cost() <= bound
+// fitsLocked reports whether there is room for m. A message over the bound fits if it is
+// the only one.
+func (q *inbox) fitsLocked(m *Message, bound int64) bool {
+	return len(q.queue) == 0 && q.received == nil || q.used+m.cost() <= bound
 }
 
-// awaitOutputRoom reports whether m may be queued. Only a big message waits for
-// it, and not where the last wait was in vain.
-func (q *inbox) awaitOutputRoom(m *Message) bool {
-	if m.size < bigMessage || q.stalled || q.fits(m, q.bound) {
-		return q.fits(m, q.bound)
+// awaitOutputRoomLocked reports whether there is room for m. Only a big message waits for
+// room, and not if the last one waited in vain.
+func (q *inbox) awaitOutputRoomLocked(m *Message) bool {
+	if m.size < bigMessage || q.stalled || q.fitsLocked(m, q.bound) {
+		return q.fitsLocked(m, q.bound)
 	}
 	expired := false
-	timer := time.AfterFunc(patience, func() {
+	timer := time.AfterFunc(roomTimeout, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		expired = true
 		q.room.Broadcast()
 	})
 	defer timer.Stop()
-	for !q.closed && !expired && !q.fits(m, q.bound) {
+	for !q.closed && !expired && !q.fitsLocked(m, q.bound) {
 		q.room.Wait()
 	}
-	q.stalled = !q.fits(m, q.bound)
+	q.stalled = !q.fitsLocked(m, q.bound)
 	return !q.stalled
 }
 
-// drop counts m for its parent and forgets it.
-func (q *inbox) drop(m *Message) {
+// dropLocked drops m and counts it for its parent.
+func (q *inbox) dropLocked(m *Message) {
 	parent := m.ParentHeader.MsgID
-	count, known := q.dropped[parent]
-	if !known && len(q.dropped) >= maxDropParents {
-		q.log.Warn("output dropped, uncounted", "channel", m.Channel, "bytes", m.size+m.Cut)
+	count, counted := q.dropped[parent]
+	if !counted && len(q.dropped) >= maxDropParents {
+		q.log.Warn("dropping output that is not counted", "channel", m.Channel, "bytes", m.size+m.Cut)
 	} else {
 		q.dropped[parent] = Dropped{Messages: count.Messages + 1, Bytes: count.Bytes + m.size + m.Cut}
 	}
 	q.pool.put(m.frames)
 }
 
-// receive returns the oldest message. After close it still returns what is there.
+// receive returns the oldest message. After close it returns the remaining ones.
 func (q *inbox) receive(ctx context.Context) (*Message, error) {
 	for {
-		if m, err := q.take(); m != nil || err != nil {
+		if m, err := q.next(); m != nil || err != nil {
 			return m, err
 		}
 		select {
@@ -136,10 +136,11 @@ func (q *inbox) receive(ctx context.Context) (*Message, error) {
 	}
 }
 
-func (q *inbox) take() (*Message, error) {
+// next returns nil if there is no message yet.
+func (q *inbox) next() (*Message, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.letGo()
+	q.releaseLocked()
 	if len(q.queue) == 0 {
 		if q.closed {
 			return nil, ErrClosed
@@ -151,7 +152,7 @@ func (q *inbox) take() (*Message, error) {
 	if q.queue = q.queue[1:]; len(q.queue) == 0 {
 		q.queue = nil // the array behind it may have become long
 	}
-	q.held, q.stalled = m, false
+	q.received, q.stalled = m, false
 	return m, nil
 }
 
@@ -162,22 +163,22 @@ func (q *inbox) waiting() bool {
 	return len(q.queue) > 0
 }
 
-// released makes room at once where the consumer is done before it receives again.
+// released makes room when the consumer releases m before it receives the next one.
 func (q *inbox) released(m *Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.held == m {
-		q.letGo()
+	if q.received == m {
+		q.releaseLocked()
 	}
 }
 
-// letGo ends the accounting of the message handed out last.
-func (q *inbox) letGo() {
-	if q.held == nil {
+// releaseLocked stops counting the message that was received last.
+func (q *inbox) releaseLocked() {
+	if q.received == nil {
 		return
 	}
-	q.used -= q.held.cost()
-	q.held = nil
+	q.used -= q.received.cost()
+	q.received = nil
 	q.room.Broadcast()
 }
 

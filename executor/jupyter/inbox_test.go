@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-func note(id, parent, msgType string, size int64) *Message {
+func sized(id, parent, msgType string, size int64) *Message {
 	return &Message{Channel: IOPub, Header: Header{MsgID: id, MsgType: msgType}, ParentHeader: Header{MsgID: parent}, size: size}
 }
 
-func TestInboxCountsDropsForTheirParentJustWhereTheyFell(t *testing.T) {
+func TestInboxCountsDropsForTheirParentWhereTheyHappened(t *testing.T) {
 	q := newInbox(10<<10, &framePool{}, slog.New(slog.DiscardHandler))
-	q.put(note("1", "a", MsgStream, 9<<10))
-	q.put(note("2", "a", MsgStream, 9<<10))
-	q.put(note("3", "b", MsgStream, 7<<10))
-	q.put(note("4", "a", MsgStatus, 100))
-	q.put(note("5", "b", MsgStatus, 100))
+	q.put(sized("1", "a", MsgStream, 9<<10))
+	q.put(sized("2", "a", MsgStream, 9<<10))
+	q.put(sized("3", "b", MsgStream, 7<<10))
+	q.put(sized("4", "a", MsgStatus, 100))
+	q.put(sized("5", "b", MsgStatus, 100))
 	for _, want := range []struct {
 		id      string
 		dropped Dropped
@@ -29,9 +29,9 @@ func TestInboxCountsDropsForTheirParentJustWhereTheyFell(t *testing.T) {
 	}
 }
 
-func TestInboxTakesOneMessageOverTheBound(t *testing.T) {
+func TestInboxAcceptsASingleMessageOverTheBound(t *testing.T) {
 	q := newInbox(10, &framePool{}, slog.New(slog.DiscardHandler))
-	q.put(note("huge", "a", MsgStream, 1<<30))
+	q.put(sized("huge", "a", MsgStream, 1<<30))
 	if m, err := q.receive(t.Context()); err != nil || m.Header.MsgID != "huge" {
 		t.Errorf("received %+v, %v", m, err)
 	}
@@ -42,40 +42,40 @@ func TestBigMessageWaitsForItsConsumerButNotForEver(t *testing.T) {
 		q := newInbox(bigMessage, &framePool{}, slog.New(slog.DiscardHandler))
 		began := time.Now()
 		for range 3 {
-			q.put(note("big", "a", MsgStream, bigMessage))
+			q.put(sized("big", "a", MsgStream, bigMessage))
 		}
-		if waited := time.Since(began); waited != patience {
-			t.Errorf("waited %v for a consumer that never came, want %v once", waited, patience)
+		if waited := time.Since(began); waited != roomTimeout {
+			t.Errorf("waited %v for a consumer that never received, want %v once", waited, roomTimeout)
 		}
 		go func() {
-			for range 2 { // the second call is done with the first message
+			for range 2 { // the second call releases the first message
 				if _, err := q.receive(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}
 		}()
 		synctest.Wait()
-		q.put(note("next", "a", MsgStream, bigMessage))
+		q.put(sized("next", "a", MsgStream, bigMessage))
 		synctest.Wait()
-		if q.held == nil || q.held.Header.MsgID != "next" || q.held.Dropped.Messages != 2 {
-			t.Errorf("held = %+v, want the next one, with two dropped before it", q.held)
+		if q.received == nil || q.received.Header.MsgID != "next" || q.received.Dropped.Messages != 2 {
+			t.Errorf("received = %+v, want the next one, with two dropped before it", q.received)
 		}
 	})
 }
 
-func TestPastTwiceTheBoundTheReaderWaits(t *testing.T) {
+func TestReaderWaitsAtTwiceTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newInbox(2*messageOverhead, &framePool{}, slog.New(slog.DiscardHandler))
 		put := 0
 		go func() {
 			for range 10 {
-				q.put(note("s", "a", MsgStatus, 0))
+				q.put(sized("s", "a", MsgStatus, 0))
 				put++
 			}
 		}()
 		synctest.Wait()
 		if put != 4 {
-			t.Errorf("%d status messages were taken, want 4", put)
+			t.Errorf("%d status messages were accepted, want 4", put)
 		}
 		q.close()
 		synctest.Wait()
@@ -85,7 +85,7 @@ func TestPastTwiceTheBoundTheReaderWaits(t *testing.T) {
 	})
 }
 
-func TestReleasedFrameIsUsedAgainAndKeepOutlivesIt(t *testing.T) {
+func TestReleasedFrameIsReusedAndACopyOutlivesIt(t *testing.T) {
 	pool := &framePool{}
 	frame := pool.get(bigFrame)
 	frame[0] = 'x'
@@ -96,9 +96,9 @@ func TestReleasedFrameIsUsedAgainAndKeepOutlivesIt(t *testing.T) {
 	again := pool.get(bigFrame)
 	again[0] = 'y'
 	if &again[0] != &frame[0] || m.Content != nil || kept.Content[0] != 'x' {
-		t.Error("the frame was not used again, or not let go")
+		t.Error("the frame was not reused, or the message still has it")
 	}
 	if other := pool.get(bigFrame); &other[0] == &again[0] {
-		t.Error("one frame was handed out twice")
+		t.Error("one frame was returned twice")
 	}
 }

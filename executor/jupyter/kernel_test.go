@@ -72,7 +72,7 @@ func ipcKernel(t testing.TB, s stacks.Stack, opts Options) *Client {
 	return dial(t, info, opts)
 }
 
-// outcome is what one execution produced.
+// outcome is what an execution produced.
 type outcome struct {
 	stdout  string
 	result  string
@@ -173,12 +173,12 @@ func TestEveryTransportAndKeyRunsCode(t *testing.T) {
 	})
 }
 
-func TestLargeOutputComesWhole(t *testing.T) {
+func TestLargeOutputArrivesCompletely(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		c := ipcKernel(t, s, Options{})
 		o := execute(t, c, "for _ in range(20): print('x' * (1 << 20))", nil)
 		if n := strings.Count(o.stdout, "x"); n != 20<<20 || o.dropped.Messages != 0 {
-			t.Errorf("%d bytes came, %d messages were dropped", n, o.dropped.Messages)
+			t.Errorf("%d bytes arrived, %d messages were dropped", n, o.dropped.Messages)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestInputRequestIsAnswered(t *testing.T) {
 	})
 }
 
-func TestInputAsTheVeryFirstThingIsHeard(t *testing.T) {
+func TestInputRequestRightAfterDialArrives(t *testing.T) {
 	for range 5 { // a request sent before stdin is connected would be lost
 		c := ipcKernel(t, stacks.Old(t), Options{})
 		execute(t, c, "input()", func(m *Message) {
@@ -215,7 +215,7 @@ func TestInputAsTheVeryFirstThingIsHeard(t *testing.T) {
 func TestControlAndHeartbeatAnswerWhileCodeRuns(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		c := ipcKernel(t, s, Options{})
-		// ipykernel 7 swallows an interrupt that comes after execute_input and before the code.
+		// ipykernel 7 ignores an interrupt between execute_input and the start of the code.
 		o := execute(t, c, "print('runs', flush=True)\nwhile True: pass", func(m *Message) {
 			if m.Header.MsgType != MsgStream {
 				return
@@ -233,11 +233,11 @@ func TestControlAndHeartbeatAnswerWhileCodeRuns(t *testing.T) {
 	})
 }
 
-func TestOutputNobodyTakesIsDroppedAndCounted(t *testing.T) {
+func TestOutputThatIsNotReceivedIsDroppedAndCounted(t *testing.T) {
 	c := ipcKernel(t, stacks.Old(t), Options{QueueBytes: 64 << 10})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// The reply goes to Request, so nothing is received before all was sent.
+	// Request receives the reply, so nothing is received before everything was sent.
 	if _, err := c.Request(ctx, Shell, MsgExecuteRequest, ExecuteRequest{
 		Code: "for n in range(400):\n  print('y' * 1000, flush=True)\nimport time; time.sleep(.5)"}); err != nil {
 		t.Fatal(err)

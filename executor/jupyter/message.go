@@ -34,13 +34,13 @@ type Header struct {
 	Version  string `json:"version"`
 }
 
-// Dropped counts messages that came faster than they were received.
+// Dropped counts messages that arrived faster than they were received.
 type Dropped struct {
 	Messages, Bytes int64
 }
 
-// Message is what came from a kernel. Metadata, Content and Buffers are the bytes
-// of the frames themselves: nothing looked at them but for the signature.
+// Message is a message from a kernel. Metadata, Content and Buffers are the frames
+// themselves; only the signature was checked.
 type Message struct {
 	Channel      Channel
 	Header       Header
@@ -48,25 +48,24 @@ type Message struct {
 	Metadata     json.RawMessage
 	Content      json.RawMessage
 	Buffers      [][]byte
-	// Dropped counts what fell out just before this message, of the same parent.
+	// Dropped counts messages of the same parent that were dropped just before this one.
 	Dropped Dropped
 	// Cut counts the bytes of Metadata and Content that are missing because the message
-	// was over Options.MaxFrame. Of a stream, Content is the head, which Decode reads,
-	// and TornEnd is what is left of the end; of others both are empty.
+	// was over Options.MaxFrame. Of a stream, Decode reads the beginning that is left and
+	// TornEnd returns the end; of other messages nothing is left.
 	Cut int64
 
-	rawHeader json.RawMessage // the parent header of answers
+	rawHeader json.RawMessage // becomes the parent header of replies
 	frames    [][]byte
 	size      int64  // of all frames
-	tail      []byte // of the content, where Cut is not 0
+	tail      []byte // of the content, if Cut is not 0
 	pool      *framePool
-	inbox     *inbox // that handed it out, nil when it came as a reply
+	inbox     *inbox // that it was received from; nil for the result of a Request
 }
 
-// Release gives the frames back, to be used for later messages: Metadata, Content,
-// Buffers and all that was decoded without a copy are invalid afterwards. Only
-// who has done with a message may call it, and need not: then the collector does
-// its work, at the price of memory in a flood.
+// Release lets later messages reuse the frames. Metadata, Content, Buffers and all that was
+// decoded without a copy are invalid afterwards. Without Release the garbage collector
+// frees them, but a flood then takes more memory.
 func (m *Message) Release() {
 	m.Metadata, m.Content, m.Buffers, m.tail = nil, nil, nil, nil
 	if m.frames == nil {
@@ -79,11 +78,11 @@ func (m *Message) Release() {
 	}
 }
 
-// Keep returns a copy that outlives Release.
+// Keep returns a copy that is valid after Release.
 func (m *Message) Keep() *Message {
 	kept := &Message{
 		Channel: m.Channel, Header: m.Header, ParentHeader: m.ParentHeader, Dropped: m.Dropped, Cut: m.Cut,
-		rawHeader: m.rawHeader, // small, so never in the pool
+		rawHeader: m.rawHeader, // too small to be in the pool
 		Metadata:  bytes.Clone(m.Metadata), Content: bytes.Clone(m.Content),
 	}
 	for _, buffer := range m.Buffers {
@@ -92,9 +91,8 @@ func (m *Message) Keep() *Message {
 	return kept
 }
 
-// Decode decodes Content into v. Unlike json.Unmarshal, which reads everything
-// twice before it hands anything on, it goes through big contents once where v is
-// a Stream or a DisplayData.
+// Decode decodes Content into v. If v is a Stream or a DisplayData, it reads a big content
+// only once; json.Unmarshal would read it twice before it decodes.
 func (m *Message) Decode(v any) error {
 	if stream, ok := v.(*Stream); ok && m.Cut > 0 {
 		return tornStream(m.Content, stream)
@@ -105,11 +103,11 @@ func (m *Message) Decode(v any) error {
 	return json.Unmarshal(m.Content, v)
 }
 
-// TornEnd is the end of a stream's text, as a JSON string, where Cut is not 0. It is
-// nil where nothing is left of it.
+// TornEnd returns the end of a stream's text as a JSON string if Cut is not 0. It is nil
+// if nothing is left of it.
 func (m *Message) TornEnd() json.RawMessage { return tornEnd(m.tail) }
 
-// delimiter stands between routing identities and the message.
+// delimiter separates the routing identities from the message.
 var delimiter = []byte("<IDS|MSG>")
 
 var (
@@ -117,7 +115,7 @@ var (
 	errForged    = errors.New("signature is wrong")
 )
 
-// fromDelimiter is the message without routing identities; empty when there is none.
+// fromDelimiter returns the frames from the delimiter on, none if there is no delimiter.
 func fromDelimiter(frames [][]byte) [][]byte {
 	for len(frames) > 0 && !bytes.Equal(frames[0], delimiter) {
 		frames = frames[1:]
@@ -125,8 +123,8 @@ func fromDelimiter(frames [][]byte) [][]byte {
 	return frames
 }
 
-// parseMessage verifies the frames of a message, then takes them apart. The
-// signature goes first: nothing of a forged message is looked at.
+// parseMessage verifies the signature of a message and then parses it. Nothing of a forged
+// message is parsed.
 func parseMessage(channel Channel, wire wireMessage, key signer) (*Message, error) {
 	parts := fromDelimiter(wire.frames)
 	if wire.excess == nil && len(parts) <= contentFrame || len(parts) <= parentFrame {
@@ -156,7 +154,7 @@ func parseMessage(channel Channel, wire wireMessage, key signer) (*Message, erro
 	}
 	if x := wire.excess; x != nil && len(parts) <= contentFrame {
 		m.Cut, m.Content, m.tail = x.dropped, x.head, x.tail
-		if m.Cut == 0 { // it was the other frames that took the room
+		if m.Cut == 0 { // the other frames used up the bound
 			m.Content, m.tail = append(x.head, x.tail...), nil
 		}
 		m.size += int64(len(m.Content) + len(m.tail))
@@ -164,7 +162,7 @@ func parseMessage(channel Channel, wire wireMessage, key signer) (*Message, erro
 	return m, nil
 }
 
-// verified reports whether the signature is that of the parts and what did not fit.
+// verified reports whether the signature is that of the parts and the excess.
 func verified(parts [][]byte, over *excess, key signer) bool {
 	if over != nil {
 		return over.verified(parts[signatureFrame], key)
@@ -172,8 +170,8 @@ func verified(parts [][]byte, over *excess, key signer) bool {
 	return key.verify(parts[signatureFrame], parts[headerFrame:contentFrame+1]...)
 }
 
-// parseHeader leaves fields of an unexpected type empty: some kernels write a
-// number or null where we want a text.
+// parseHeader leaves fields of an unexpected type empty: some kernels write a number or
+// null instead of a text.
 func parseHeader(raw []byte, header *Header) error {
 	err := json.Unmarshal(raw, header)
 	var mistyped *json.UnmarshalTypeError
@@ -183,7 +181,7 @@ func parseHeader(raw []byte, header *Header) error {
 	return err
 }
 
-// encodeMessage returns the frames of a message of ours. Content may be nil.
+// encodeMessage returns the frames of a new message. Content may be nil.
 func encodeMessage(header Header, parent any, content any, key signer) ([][]byte, error) {
 	if content == nil {
 		content = struct{}{}

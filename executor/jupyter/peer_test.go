@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// peer listens where a kernel would be, for what a real one can't be made to do.
+// peer pretends to be a kernel, to do what a real one can't be made to do.
 type peer struct {
 	info ConnectionInfo
 	log  *logged
 }
 
-// newPeer lets serve speak on every connection to any of the five sockets.
+// newPeer calls serve with every connection to the five sockets.
 func newPeer(t *testing.T, serve func(kind string, conn net.Conn)) *peer {
 	t.Helper()
 	info, err := NewIPC(shortDir(t))
@@ -55,7 +55,7 @@ func newPeer(t *testing.T, serve func(kind string, conn net.Conn)) *peer {
 	return &peer{info: info, log: &logged{}}
 }
 
-// open starts a Client without waiting for what this peer never says.
+// open starts a Client without waiting for an answer.
 func (p *peer) open(t *testing.T, o Options) *Client {
 	t.Helper()
 	o.Log = slog.New(slog.NewTextHandler(p.log, nil))
@@ -64,7 +64,7 @@ func (p *peer) open(t *testing.T, o Options) *Client {
 	return c
 }
 
-// logged is a log that tests read while it is written.
+// logged is a log that can be read while it is written.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -82,15 +82,15 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// shakeAs is the peer's half of a right handshake.
+// shakeAs performs the peer's half of a correct handshake.
 func shakeAs(kind string, conn net.Conn) {
 	_, _ = conn.Write(appendFrame(greeting(), flagCommand, readyCommand(socketType(kind), "")))
 }
 
-// mute reads until the other side hangs up.
+// mute sends nothing and reads until the client hangs up.
 func mute(_ string, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// broadcast serves right handshakes, and these bytes on iopub.
+// broadcast performs correct handshakes and sends these bytes on iopub.
 func broadcast(wire []byte) func(string, net.Conn) {
 	return func(kind string, conn net.Conn) {
 		shakeAs(kind, conn)
@@ -128,7 +128,7 @@ func receive(t *testing.T, c *Client) *Message {
 	return m
 }
 
-func TestDialOfAPeerThatIsNoKernelEndsWithItsContextAndSaysWhy(t *testing.T) {
+func TestDialOfAPeerThatIsNotAKernelReturnsWhy(t *testing.T) {
 	reply := func(b []byte) func(string, net.Conn) {
 		return func(kind string, conn net.Conn) {
 			_, _ = conn.Write(b)
@@ -152,7 +152,7 @@ func TestDialOfAPeerThatIsNoKernelEndsWithItsContextAndSaysWhy(t *testing.T) {
 		"wrong socket": {func(_ string, conn net.Conn) {
 			reply(appendFrame(greeting(), flagCommand, readyCommand("PUSH", "")))("", conn)
 		}, "PUSH"},
-		"no READY":      {reply(appendFrame(greeting(), 0, []byte("x"))), "where a command belongs"},
+		"no READY":      {reply(appendFrame(greeting(), 0, []byte("x"))), "instead of a command"},
 		"never answers": {broadcast(nil), "answers no kernel_info_request"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,13 +186,13 @@ func TestForgedMessageIsDroppedAndLoggedWithoutContent(t *testing.T) {
 	}
 }
 
-func TestUnsignedMessageIsForgedWhereThereIsAKey(t *testing.T) {
+func TestUnsignedMessageIsForgedIfThereIsAKey(t *testing.T) {
 	if _, err := parseMessage(IOPub, wireMessage{frames: streamFrames(t, "", "p", "x")}, signer("key")); !errors.Is(err, errForged) {
 		t.Errorf("err = %v", err)
 	}
 }
 
-func TestTornFramesAreReadWhole(t *testing.T) {
+func TestFramesAreReadByteByByte(t *testing.T) {
 	wire := append(stream(t, "", "p", "first"), stream(t, "", "p", strings.Repeat("é", 500))...)
 	p := newPeer(t, func(kind string, conn net.Conn) {
 		shakeAs(kind, conn)
@@ -212,7 +212,7 @@ func TestTornFramesAreReadWhole(t *testing.T) {
 	}
 }
 
-func TestFrameThatNoKernelCanHoldEndsTheConnectionAndTheNextOneWorks(t *testing.T) {
+func TestImpossibleFrameEndsTheConnectionAndTheNextOneWorks(t *testing.T) {
 	var mu sync.Mutex
 	first := true
 	p := newPeer(t, func(kind string, conn net.Conn) {
@@ -253,7 +253,7 @@ func TestOddHeadersAndUnknownTypesAreTolerated(t *testing.T) {
 	}
 }
 
-func TestHeartbeatGivenUpDoesNotSpoilTheNext(t *testing.T) {
+func TestHeartbeatThatTimedOutDoesNotDisturbTheNext(t *testing.T) {
 	echo := make(chan struct{})
 	p := newPeer(t, func(kind string, conn net.Conn) {
 		shakeAs(kind, conn)
@@ -279,7 +279,7 @@ func TestHeartbeatGivenUpDoesNotSpoilTheNext(t *testing.T) {
 		t.Errorf("err = %v, want the deadline", err)
 	}
 	cancel()
-	close(echo) // now the late one comes, and the next right after it
+	close(echo) // now the late echo arrives, and right after it the next one
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := c.Heartbeat(ctx); err != nil {
@@ -287,7 +287,7 @@ func TestHeartbeatGivenUpDoesNotSpoilTheNext(t *testing.T) {
 	}
 }
 
-func TestEverythingSaysErrClosedAfterClose(t *testing.T) {
+func TestEverythingReturnsErrClosedAfterClose(t *testing.T) {
 	c := newPeer(t, broadcast(nil)).open(t, Options{})
 	waiting := make(chan error)
 	go func() {

@@ -3,27 +3,27 @@ package jupyter
 import "sync"
 
 const (
-	// bigFrame is from where on frames are used again. A kernel sends prints that
-	// come at full speed in messages of about 16 MB; with a new frame for each,
-	// the collector lets the heap grow to twice what is in use.
+	// bigFrame is the size from which frames are reused. A kernel sends prints at full
+	// speed in messages of about 16 MB; with a new frame for each, the garbage collector
+	// lets the heap grow to twice what is in use.
 	bigFrame = 1 << 20
-	// frameStep is what capacities from stepFrom on are a multiple of, so that one
-	// frame fits all the prints of 9 to 18 MB that follow each other. What is never
-	// written to costs addresses, not memory.
+	// Capacities from stepFrom on are multiples of frameStep, so that one frame fits all
+	// prints of 9 to 18 MB that follow each other. Bytes that are never written to need
+	// addresses but no memory.
 	frameStep = 9 << 20
 	stepFrom  = frameStep / 2
-	// pooledFrames and pooledBytes bound what is kept for later.
+	// pooledFrames and pooledBytes bound what is kept for reuse.
 	pooledFrames = 1
 	pooledBytes  = 20 << 20
 )
 
-// framePool is a short list of big frames to be used again.
+// framePool keeps big frames for reuse.
 type framePool struct {
 	mu   sync.Mutex
 	free [][]byte
 }
 
-// get returns a frame of size bytes, with anything in it.
+// get returns a frame of size bytes with arbitrary content.
 func (p *framePool) get(size int) []byte {
 	if size < bigFrame {
 		return make([]byte, size)
@@ -37,7 +37,7 @@ func (p *framePool) get(size int) []byte {
 		}
 	}
 	if len(p.free) > 0 {
-		p.remove(0) // what doesn't fit now would only lie there beside the new one
+		p.remove(0) // a frame that does not fit now is not worth its memory
 	}
 	if size < stepFrom {
 		return make([]byte, size)
@@ -45,7 +45,7 @@ func (p *framePool) get(size int) []byte {
 	return make([]byte, size, (size+frameStep-1)/frameStep*frameStep)
 }
 
-// put takes frames that nobody reads any more.
+// put takes back frames that are no longer used.
 func (p *framePool) put(frames [][]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *framePool) put(frames [][]byte) {
 		}
 		p.free = append(p.free, frame)
 		for len(p.free) > pooledFrames || p.bytes() > pooledBytes {
-			p.remove(0) // the oldest: sizes follow what is printed now
+			p.remove(0) // the oldest: its size is least likely to fit
 		}
 	}
 }

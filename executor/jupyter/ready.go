@@ -9,37 +9,37 @@ import (
 )
 
 const (
-	// firstProbe and lastProbe are the pauses between two kernel_info_requests. The
-	// first reply may come before the kernel knows of our subscription, so that its
-	// idle status is never sent to us: only asking again shows that it works.
+	// firstProbe and lastProbe bound the delay between two kernel_info_requests. The
+	// first reply may arrive before the kernel has received the subscription, so that
+	// its idle status is not sent to us. Only another request shows that it works.
 	firstProbe = 50 * time.Millisecond
 	lastProbe  = time.Second
 )
 
-// probe is how Dial learns that requests are answered and broadcasts arrive.
-// What its requests lead to is never handed out, however late it comes.
+// probe shows Dial that requests are answered and broadcasts arrive. The effects of its
+// requests are never returned by Receive, however late they arrive.
 type probe struct {
-	mu    sync.Mutex
-	asked map[string]bool // msg_ids; one a second while a kernel starts
-	info  chan KernelInfo
-	idle  chan struct{}
+	mu   sync.Mutex
+	sent map[string]bool // msg_ids; one a second while a kernel starts
+	info chan KernelInfo
+	idle chan struct{}
 }
 
 func newProbe() *probe {
-	return &probe{asked: map[string]bool{}, info: make(chan KernelInfo, 1), idle: make(chan struct{}, 1)}
+	return &probe{sent: map[string]bool{}, info: make(chan KernelInfo, 1), idle: make(chan struct{}, 1)}
 }
 
 func (p *probe) add(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked[id] = true
+	p.sent[id] = true
 }
 
-// took reports whether m belongs to the probe, and takes it if so.
-func (p *probe) took(m *Message) bool {
+// handle reports whether m is an effect of the probe's requests.
+func (p *probe) handle(m *Message) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.asked[m.ParentHeader.MsgID] {
+	if !p.sent[m.ParentHeader.MsgID] {
 		return false
 	}
 	switch m.Header.MsgType {
@@ -57,7 +57,7 @@ func (p *probe) took(m *Message) bool {
 	return true
 }
 
-// offer fills a channel of one element; a second one changes nothing.
+// offer puts v into a channel of one element, unless the channel is full.
 func offer[T any](c chan T, v T) {
 	select {
 	case c <- v:
@@ -65,19 +65,19 @@ func offer[T any](c chan T, v T) {
 	}
 }
 
-// awaitReady asks until both the reply and the idle status of a request came.
+// awaitReady sends requests until a reply and an idle status have arrived.
 func (c *Client) awaitReady(ctx context.Context) error {
 	if err := c.awaitConnected(ctx); err != nil {
 		return err
 	}
 	replied, idle := false, false
-	for pause := firstProbe; !replied || !idle; pause = min(2*pause, lastProbe) {
+	for delay := firstProbe; !replied || !idle; delay = min(2*delay, lastProbe) {
 		header := c.header(MsgKernelInfoRequest)
 		c.probe.add(header.MsgID)
 		if err := c.write(ctx, Shell, header, struct{}{}, nil); err != nil {
 			return err
 		}
-		again := time.NewTimer(pause)
+		again := time.NewTimer(delay)
 		for waiting := true; waiting && (!replied || !idle); {
 			select {
 			case c.info = <-c.probe.info:
@@ -88,7 +88,7 @@ func (c *Client) awaitReady(ctx context.Context) error {
 				waiting = false
 			case <-ctx.Done():
 				again.Stop()
-				return fmt.Errorf("connected, but it answers no kernel_info_request: %w", ctx.Err())
+				return fmt.Errorf("it is connected, but answers no kernel_info_request: %w", ctx.Err())
 			}
 		}
 		again.Stop()

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// calls are the Requests that wait for their reply.
+// calls are the Requests that wait for their replies.
 type calls struct {
 	mu      sync.Mutex
 	waiting map[string]chan *Message // by the request's msg_id
@@ -29,8 +29,8 @@ func (c *calls) remove(id string) {
 	delete(c.waiting, id)
 }
 
-// answered hands m to the Request it answers, if there is one.
-func (c *calls) answered(m *Message) bool {
+// handle reports whether a Request waits for m, and passes m to it.
+func (c *calls) handle(m *Message) bool {
 	if m.Channel != Shell && m.Channel != Control || !strings.HasSuffix(m.Header.MsgType, "_reply") {
 		return false
 	}
@@ -44,15 +44,15 @@ func (c *calls) answered(m *Message) bool {
 	return ok
 }
 
-// Send sends a message and returns its id, which everything it leads to names as
-// its parent. It waits for a connection that is being made anew. Content may be nil.
+// Send sends a message and returns its id, which all effects of it have as their parent.
+// It waits while the channel is being reconnected. Content may be nil.
 func (c *Client) Send(ctx context.Context, channel Channel, msgType string, content any) (msgID string, err error) {
 	header := c.header(msgType)
 	return header.MsgID, c.write(ctx, channel, header, struct{}{}, content)
 }
 
-// Request sends a message on shell or control and returns its reply. A reply that
-// comes after ctx ended is for Receive.
+// Request sends a message on shell or control and returns its reply. Receive returns a
+// reply that arrives after ctx has ended.
 func (c *Client) Request(ctx context.Context, channel Channel, msgType string, content any) (*Message, error) {
 	header := c.header(msgType)
 	reply := c.calls.add(header.MsgID)
@@ -70,8 +70,8 @@ func (c *Client) Request(ctx context.Context, channel Channel, msgType string, c
 	}
 }
 
-// Reply answers parent on stdin, whichever channel it came by: an input_request,
-// or what waits on stdin for an answer to a broadcast, as google.colab's calls do.
+// Reply answers parent on stdin: an input_request, or a broadcast whose sender waits on
+// stdin, as google.colab's calls do.
 func (c *Client) Reply(ctx context.Context, parent *Message, msgType string, content any) error {
 	return c.write(ctx, Stdin, c.header(msgType), parent.rawHeader, content)
 }
@@ -79,7 +79,7 @@ func (c *Client) Reply(ctx context.Context, parent *Message, msgType string, con
 func (c *Client) write(ctx context.Context, channel Channel, header Header, parent, content any) error {
 	s := c.sockets[channel]
 	if s == nil || s.kind != dealer {
-		return fmt.Errorf("nothing can be sent on channel %q", channel)
+		return fmt.Errorf("channel %q is not for sending", channel)
 	}
 	frames, err := encodeMessage(header, parent, content, c.key)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"encoding/hex"
 )
 
-// signatureScheme is the only one that kernels use.
+// signatureScheme is the only scheme that kernels use.
 const signatureScheme = "hmac-sha256"
 
-// signer signs and verifies messages. An empty key signs with an empty frame and
-// takes everything, as the protocol says.
+// signer signs and verifies messages. With an empty key, the signature is empty and every
+// message is accepted, as the protocol requires.
 type signer []byte
 
 func (s signer) sign(parts ...[]byte) []byte {

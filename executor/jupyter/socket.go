@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// socket is one ZeroMQ socket: a connection that is made anew, under the same
-// identity, whenever it is lost. The goroutine in run is the only reader.
+// socket is one ZeroMQ socket: a connection that is made again, under the same identity,
+// whenever it is lost. Only the goroutine in run reads from it.
 type socket struct {
 	name     string
 	kind     socketType
@@ -27,13 +27,13 @@ type socket struct {
 	log      *slog.Logger
 	deliver  func(wireMessage)
 
-	heard   atomic.Int64  // when bytes last came, in Unix nanoseconds
-	writing chan struct{} // has an element while somebody writes
+	lastRead atomic.Int64  // when bytes last arrived, in Unix nanoseconds
+	writing  chan struct{} // holds an element during a write
 
 	mu      sync.Mutex
-	conn    net.Conn      // nil while there is none
-	changed chan struct{} // closed when conn or failure changes
-	failure error         // why there is none
+	conn    net.Conn      // nil while not connected
+	changed chan struct{} // closed when conn or failure changes, then replaced
+	failure error         // why conn is nil
 	closed  bool
 }
 
@@ -42,9 +42,9 @@ func (s *socket) run(ctx context.Context) {
 	defer s.set(nil, ErrClosed)
 	var retry backoff
 	for ctx.Err() == nil {
-		held, err := s.session(ctx)
-		if held > 0 {
-			retry.connected(held)
+		existed, err := s.connect(ctx)
+		if existed > 0 {
+			retry.lost(existed)
 			if ctx.Err() == nil {
 				s.log.Info("connection to the kernel lost", "channel", s.name, "err", err)
 			}
@@ -54,16 +54,16 @@ func (s *socket) run(ctx context.Context) {
 	}
 }
 
-// session is one connection from dial to loss. It returns how long the connection
-// held after the handshake, zero when it didn't get that far.
-func (s *socket) session(ctx context.Context) (held time.Duration, err error) {
+// connect makes one connection and reads from it until it is lost. It returns how long
+// the connection existed after the handshake, 0 if the handshake failed.
+func (s *socket) connect(ctx context.Context) (existed time.Duration, err error) {
 	conn, err := (&net.Dialer{Timeout: handshakeTime}).DialContext(ctx, s.network, s.address)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	frames := newFrameReader(hearing{conn, &s.heard}, s.bound, s.pool, s.key)
+	frames := newFrameReader(timedReader{conn, &s.lastRead}, s.bound, s.pool, s.key)
 	if err := shake(conn, frames, s.kind, s.identity); err != nil {
 		return 0, fmt.Errorf("handshake: %w", err)
 	}
@@ -73,15 +73,15 @@ func (s *socket) session(ctx context.Context) (held time.Duration, err error) {
 	return max(time.Since(began), 1), err
 }
 
-// hearing notes when bytes came.
-type hearing struct {
+// timedReader records when bytes arrived.
+type timedReader struct {
 	from io.Reader
 	last *atomic.Int64
 }
 
-func (h hearing) Read(p []byte) (int, error) {
-	n, err := h.from.Read(p)
-	h.last.Store(time.Now().UnixNano())
+func (r timedReader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	r.last.Store(time.Now().UnixNano())
 	return n, err
 }
 
@@ -95,7 +95,7 @@ func (s *socket) read(frames *frameReader) error {
 	}
 }
 
-// set notes the connection there is now, or why there is none.
+// set records the current connection, or why there is none.
 func (s *socket) set(conn net.Conn, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *socket) set(conn net.Conn, failure error) {
 	s.changed = make(chan struct{})
 }
 
-// await returns the connection as soon as there is one.
+// await returns the connection, when there is one.
 func (s *socket) await(ctx context.Context) (net.Conn, error) {
 	for {
 		s.mu.Lock()
@@ -128,9 +128,9 @@ func (s *socket) await(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// send writes one message whole. When the connection breaks before all of it was
-// handed to the system, the kernel can't have taken it, and the next connection
-// gets it; what broke later is lost with the connection.
+// send writes one message. If the connection breaks before the system has accepted all of
+// it, the kernel can't have received it, and send writes it to the next connection. If the
+// connection breaks later, the message is lost.
 func (s *socket) send(ctx context.Context, message []byte) error {
 	select {
 	case s.writing <- struct{}{}:
@@ -147,12 +147,12 @@ func (s *socket) send(ctx context.Context, message []byte) error {
 		if err == nil {
 			return nil
 		}
-		conn.Close() // half a message may be out; run makes a new connection
+		conn.Close() // a part of the message may have been sent; run reconnects
 		if ctx.Err() != nil {
 			return fmt.Errorf("writing to %s: %w", s.name, ctx.Err())
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return fmt.Errorf("writing to %s: the kernel takes nothing: %v", s.name, err)
+			return fmt.Errorf("writing to %s: the kernel does not read: %v", s.name, err)
 		}
 		if err := s.awaitOther(ctx, conn); err != nil {
 			return err
@@ -160,7 +160,7 @@ func (s *socket) send(ctx context.Context, message []byte) error {
 	}
 }
 
-// awaitOther waits until run has noticed the end of conn.
+// awaitOther waits until run has noticed that conn is closed.
 func (s *socket) awaitOther(ctx context.Context, conn net.Conn) error {
 	for {
 		s.mu.Lock()
@@ -177,8 +177,8 @@ func (s *socket) awaitOther(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// writeTime bounds one write. Without it a stopped kernel (SIGSTOP, a debugger)
-// holds a caller that set no deadline for ever.
+// writeTime bounds one write. Without it, a stopped kernel (SIGSTOP, a debugger) would
+// block a caller without a deadline for ever.
 const writeTime = 10 * time.Second
 
 func write(ctx context.Context, conn net.Conn, message []byte) error {

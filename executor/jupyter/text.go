@@ -9,11 +9,10 @@ import (
 
 var errNotString = errors.New("not a JSON string")
 
-// Text undoes the escapes of a JSON string and hands the text to emit in pieces
-// of at most size bytes (never under 4), cut between characters. The whole text is
-// never held; a piece is valid only during its call. What encoding/json takes for
-// a character it can't write becomes U+FFFD here too. After an error, what was
-// read before it has been emitted.
+// Text decodes a JSON string and passes the text to emit in pieces of at most size bytes
+// (but at least 4), cut between characters. It never holds the complete text, and a piece
+// is valid only during its call. As in encoding/json, invalid characters become U+FFFD.
+// When it returns an error, the text before the fault has been emitted.
 func Text(raw json.RawMessage, size int, emit func(chunk []byte)) error {
 	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
 		return errNotString
@@ -30,7 +29,7 @@ func Text(raw json.RawMessage, size int, emit func(chunk []byte)) error {
 	return nil
 }
 
-// texter is the state of one Text.
+// texter is the state of one call of Text.
 type texter struct {
 	rest  []byte
 	chunk []byte
@@ -38,7 +37,7 @@ type texter struct {
 	emit  func([]byte)
 }
 
-// step takes the plain text up to the next escape, or one escape.
+// step decodes the plain text up to the next escape, or one escape.
 func (t *texter) step() error {
 	n := 0
 	for n < len(t.rest) && t.rest[n] != '\\' {
@@ -61,13 +60,13 @@ func (t *texter) plain(run []byte) {
 		return
 	}
 	for len(run) > 0 {
-		r, size := utf8.DecodeRune(run) // one U+FFFD for each byte that is none
+		r, size := utf8.DecodeRune(run) // U+FFFD for each invalid byte
 		t.rune(r)
 		run = run[size:]
 	}
 }
 
-// valid adds UTF-8 text, cut between characters where chunks end.
+// valid adds UTF-8 text, divided into chunks between characters.
 func (t *texter) valid(run []byte) {
 	for len(run) > 0 {
 		n := min(len(run), t.max-len(t.chunk))
@@ -101,7 +100,7 @@ var escapes = [256]rune{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }
 
-// escape takes one escape, or the two of a surrogate pair.
+// escape decodes one escape, or the two of a surrogate pair.
 func (t *texter) escape() error {
 	if len(t.rest) < 2 {
 		return errNotString
