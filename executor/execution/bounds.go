@@ -17,39 +17,47 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Bounds of the parts of one event, which together stay under contract.MaxEventBytes
-// as JSON, where <, > and & take six bytes each. Without them one display of a
-// library gone wrong (100,000 MIME types, a key of 10 MB) made an answer that no
-// relay takes, and a chunked run never came past it.
+// Bounds of the parts of one event, in bytes unless noted. Together they keep an event
+// under contract.MaxEventBytes as JSON, where <, > and & take six bytes each. Without them,
+// a display by a faulty library (100,000 MIME types, a key of 10 MB) made an answer that no
+// relay accepts, and a chunked run could not continue past it.
 const (
 	maxTypes      = 64        // MIME types of one display
-	maxTypeName   = 200       // bytes of one
-	maxInline     = 512 << 10 // of a display's inline payloads; what is over becomes a blob
+	maxTypeName   = 200       // of a MIME type
+	maxInline     = 512 << 10 // of a display's inline payloads; the others become blobs
 	maxMetadata   = 128 << 10
 	maxDisplayID  = 1 << 10
 	maxStreamName = 64
-	maxFrames     = 400 // of a traceback, at each of its ends
-	maxCutNote    = 1 << 10
+	maxFrames     = 400 // frames at each end of a traceback
+	maxCut        = 1 << 10
 )
 
-// cuts gathers what was left out of one event.
+// cuts lists what was omitted from an event.
 type cuts []string
 
 func (c *cuts) add(format string, args ...any) { *c = append(*c, fmt.Sprintf(format, args...)) }
 
-func (c cuts) String() string { return journal.Shorten(strings.Join(c, "; "), maxCutNote) }
+func (c cuts) String() string { return journal.Shorten(strings.Join(c, "; "), maxCut) }
 
-// display fills event with what a message shows, within the bounds.
+// counted is a number and its noun: "1 byte", "2 bytes".
+func counted[N int | int64](n N, noun string) string {
+	if n == 1 {
+		return fmt.Sprint(n, " ", noun)
+	}
+	return fmt.Sprint(n, " ", noun, "s")
+}
+
+// display fills event with the content of a display, within the bounds.
 func (r *run) display(event *contract.Event, d jupyter.DisplayData) {
-	var left cuts
-	event.Data = r.bundle(d.Data, &left)
+	var omitted cuts
+	event.Data = r.bundle(d.Data, &omitted)
 	if d.OmittedTypes > 0 {
-		left.add("%d more MIME types of %d bytes", d.OmittedTypes, d.OmittedBytes)
+		omitted.add("%s of %s", counted(d.OmittedTypes, "more MIME type"), counted(d.OmittedBytes, "byte"))
 	}
 	switch {
 	case len(d.Metadata) == 0 || bytes.Equal(d.Metadata, []byte("{}")):
-	case written(d.Metadata) > maxMetadata:
-		left.add("metadata of %d bytes", len(d.Metadata))
+	case encodedSize(d.Metadata) > maxMetadata:
+		omitted.add("metadata of %d bytes", len(d.Metadata))
 	default:
 		event.Metadata = bytes.Clone(d.Metadata)
 	}
@@ -57,15 +65,15 @@ func (r *run) display(event *contract.Event, d jupyter.DisplayData) {
 	if n := len(event.DisplayID); n > maxDisplayID { // updates must still find their display
 		sum := sha256.Sum256([]byte(event.DisplayID))
 		event.DisplayID = "sha256:" + hex.EncodeToString(sum[:])
-		left.add("a display_id of %d bytes, in whose place its SHA-256 stands", n)
+		omitted.add("a display_id of %d bytes, which its SHA-256 replaces", n)
 	}
 	event.ExecutionCount = d.ExecutionCount
-	event.Cut = left.String()
+	event.Cut = omitted.String()
 }
 
-// bundle returns data with each payload over contract.InlineMIMEBytes, or over the
-// room of one event, replaced by a reference to a blob. What can't be kept is noted.
-func (r *run) bundle(data map[string]json.RawMessage, left *cuts) map[string]json.RawMessage {
+// bundle returns a copy of data, in which references to blobs replace the payloads that
+// are over contract.InlineMIMEBytes or do not fit into the event.
+func (r *run) bundle(data map[string]json.RawMessage, omitted *cuts) map[string]json.RawMessage {
 	out := make(map[string]json.RawMessage, min(len(data), maxTypes))
 	room := maxInline
 	types, size := 0, 0
@@ -75,25 +83,25 @@ func (r *run) bundle(data map[string]json.RawMessage, left *cuts) map[string]jso
 			types, size = types+1, size+len(mime)+len(raw)
 			continue
 		}
-		if n := written(raw); len(raw) <= contract.InlineMIMEBytes && n <= room {
-			out[mime] = bytes.Clone(raw) // the message's frame is used again
+		if n := encodedSize(raw); len(raw) <= contract.InlineMIMEBytes && n <= room {
+			out[mime] = bytes.Clone(raw) // the message's frame is reused
 			room -= n
 			continue
 		}
 		blob, err := r.record.PutBlob(int64(len(raw)), func(w io.Writer) error { return decodePayload(w, mime, raw) })
 		if err != nil {
-			left.add("%s of %d bytes was not kept: %v", mime, len(raw), err)
+			omitted.add("%s of %s, which could not be kept: %v", mime, counted(len(raw), "byte"), err)
 			continue
 		}
 		out[mime], _ = json.Marshal(contract.BlobRef{Blob: blob})
 	}
 	if types > 0 {
-		left.add("%d more MIME types of %d bytes", types, size)
+		omitted.add("%s of %s", counted(types, "more MIME type"), counted(size, "byte"))
 	}
 	return out
 }
 
-// byUse orders MIME types: what must be kept first.
+// byUse orders MIME types by how much a reader needs them.
 func byUse(a, b string) int {
 	rank := func(mime string) int {
 		switch {
@@ -109,9 +117,9 @@ func byUse(a, b string) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 }
 
-// written is how many bytes encoding/json makes of raw: it escapes <, >, & and the
-// two line separators of Unicode.
-func written(raw []byte) int {
+// encodedSize is the size of raw after encoding/json has escaped <, >, & and the two line
+// separators of Unicode.
+func encodedSize(raw []byte) int {
 	n := len(raw)
 	for _, escaped := range []string{"<", ">", "&"} {
 		n += 5 * bytes.Count(raw, []byte(escaped))
@@ -119,46 +127,54 @@ func written(raw []byte) int {
 	return n + 3*(bytes.Count(raw, []byte("\u2028"))+bytes.Count(raw, []byte("\u2029")))
 }
 
-// boundError cuts an error to contract.MaxErrorEvent: the first and the last
-// frames of a long traceback say most. What was left out is said in note.
-func boundError(ename, evalue string, traceback []string) (e contract.ExecutionError, note string) {
+// boundError shortens an error to contract.MaxErrorEvent. Of a long traceback it keeps the
+// first and the last frames, because they say most. cut lists what is omitted.
+func boundError(ename, evalue string, traceback []string) (e contract.ExecutionError, cut string) {
 	const part = contract.MaxErrorEvent / 4
-	var left cuts
+	var omitted cuts
 	e.EName, e.EValue = journal.Shorten(ename, part/4), journal.Shorten(evalue, part)
 	if n := len(ename) + len(evalue) - len(e.EName) - len(e.EValue); n > 0 {
-		left.add("%d bytes of the error's text", n)
+		omitted.add("%s of the error's text", counted(n, "byte"))
 	}
-	head, rest := frames(traceback, part)
-	slices.Reverse(rest)
-	tail, middle := frames(rest, part)
-	slices.Reverse(tail)
-	slices.Reverse(middle)
-	size := 0
-	for _, frame := range traceback {
-		size += len(frame)
-	}
-	for _, frame := range append(head[:len(head):len(head)], tail...) {
-		size -= len(frame)
-	}
+	head := firstFrames(traceback, part)
+	middle := traceback[len(head):]
+	tail := lastFrames(middle, part)
+	missing, size := len(middle)-len(tail), total(traceback)-total(head)-total(tail)
 	e.Traceback = head
-	if len(middle) > 0 || size > 0 {
-		said := fmt.Sprintf("%d frames and %d bytes of the traceback", len(middle), size)
-		left.add("%s", said)
-		e.Traceback = append(e.Traceback, "[… "+said+" are left out …]")
+	if missing > 0 || size > 0 {
+		gap := fmt.Sprintf("%s and %s of the traceback", counted(missing, "frame"), counted(size, "byte"))
+		omitted.add("%s", gap)
+		e.Traceback = append(e.Traceback, "[… "+gap+" are omitted …]")
 	}
 	e.Traceback = append(e.Traceback, tail...)
-	return e, left.String()
+	return e, omitted.String()
 }
 
-// frames takes as many frames from the start of all as fit into room, the last one
-// cut; rest are those that don't.
-func frames(all []string, room int) (fit, rest []string) {
+// firstFrames returns as many frames from the start as fit into room. The last one may be
+// shortened.
+func firstFrames(all []string, room int) (fit []string) {
 	for i, frame := range all {
 		if room <= 0 || i == maxFrames {
-			return fit, slices.Clone(all[i:])
+			break
 		}
 		fit = append(fit, journal.Shorten(frame, room))
 		room -= len(frame)
 	}
-	return fit, nil
+	return fit
+}
+
+// lastFrames is firstFrames from the end.
+func lastFrames(all []string, room int) []string {
+	reversed := slices.Clone(all)
+	slices.Reverse(reversed)
+	fit := firstFrames(reversed, room)
+	slices.Reverse(fit)
+	return fit
+}
+
+func total(frames []string) (bytes int) {
+	for _, frame := range frames {
+		bytes += len(frame)
+	}
+	return bytes
 }

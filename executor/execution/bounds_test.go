@@ -10,17 +10,17 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// Whatever code shows or raises, each event stays within its bound and says what was
-// left out of it, and what follows is there.
-func TestEveryEventIsBoundedAndSaysWhatWasCut(t *testing.T) {
+// Whatever the code displays or raises, each event is within its bound and lists what was
+// omitted from it, and later events are complete.
+func TestEveryEventIsBoundedAndListsWhatWasCut(t *testing.T) {
 	t.Parallel()
 	const show = "from IPython.display import display, publish_display_data as show\n"
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{})
 		for _, c := range []struct{ code, cut string }{
 			{show + "show({'text/plain': 'kept', **{f'x/{n}': 'v' for n in range(2_000)}})", "more MIME types"},
-			{show + "show({'text/plain': 'kept', **{f'x/{n}': 'v' for n in range(64)}})", "1 more MIME types of"},
-			{show + "show({'text/plain': 'kept', 'x' * 1_000_000: 'v'})", "1 more MIME types"},
+			{show + "show({'text/plain': 'kept', **{f'x/{n}': 'v' for n in range(64)}})", "1 more MIME type of"},
+			{show + "show({'text/plain': 'kept', 'x' * 1_000_000: 'v'})", "1 more MIME type of"},
 			{show + "show({'text/plain': 'kept'}, metadata={'m': 'x' * 300_000})", "metadata"},
 			{show + "show({'text/plain': 'kept', 'text/html': '<' * 65_000, **{f'x/{n}': '<' * 60_000 for n in range(40)}})", ""},
 			{show + "display('kept', display_id='d' * 100_000)", "display_id"},
@@ -57,12 +57,12 @@ func TestTracebackKeepsItsEndsAtTheBound(t *testing.T) {
 		for i := range all {
 			all[i] = fmt.Sprint(i)
 		}
-		e, note := boundError("E", "v", all)
+		e, cut := boundError("E", "v", all)
 		if e.Traceback[0] != "0" || e.Traceback[len(e.Traceback)-1] != fmt.Sprint(n-1) {
 			t.Errorf("%d frames: %q ... %q", n, e.Traceback[0], e.Traceback[len(e.Traceback)-1])
 		}
-		if over := n > 2*maxFrames; over != (note != "") || over && len(e.Traceback) != 2*maxFrames+1 || !over && len(e.Traceback) != n {
-			t.Errorf("%d frames: %d kept, note %q", n, len(e.Traceback), note)
+		if over := n > 2*maxFrames; over != (cut != "") || over && len(e.Traceback) != 2*maxFrames+1 || !over && len(e.Traceback) != n {
+			t.Errorf("%d frames: %d kept, cut %q", n, len(e.Traceback), cut)
 		}
 	}
 }

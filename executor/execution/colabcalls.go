@@ -34,8 +34,8 @@ func answerColab(ctx context.Context, client *jupyter.Client, m *jupyter.Message
 	_ = client.Reply(ctx, m, jupyter.MsgInputReply, jupyter.InputReply{Value: colabReply{
 		Type:  "colab_reply",
 		MsgID: meta.MsgID,
-		Error: fmt.Sprintf("%s needs the Colab page, which this kernel is not connected to: run it in a notebook cell "+
-			"before the executor starts (secrets: os.environ there; Drive: drive.mount there, then use /content/drive here)",
+		Error: fmt.Sprintf("%s needs the Colab page, to which this kernel is not connected: run it in a notebook cell "+
+			"before the executor starts (secrets: set os.environ there; Drive: call drive.mount there, then use /content/drive here)",
 			journal.Shorten(meta.Type, 100)),
 	}})
 }

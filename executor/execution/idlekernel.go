@@ -24,15 +24,8 @@ func (q *Queue) WithIdleKernel(ctx context.Context, f func(ctx context.Context, 
 		return err
 	}
 	defer q.giveBack()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := k.WhileRunning(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-k.Done():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	err = f(ctx, k)
 	select {
 	case <-k.Done():

@@ -21,13 +21,13 @@ const (
 func (c cause) reason() string {
 	switch c {
 	case causeAsked:
-		return "interrupted on request; variables are kept"
+		return "it was interrupted on request; variables are kept"
 	case causeDeadline:
-		return "its deadline passed and it was interrupted; variables are kept"
+		return "it was interrupted because its deadline passed; variables are kept"
 	case causeInputWait:
-		return fmt.Sprintf("it waited %s for input and was interrupted; variables are kept", contract.MaxInputWait)
+		return fmt.Sprintf("it was interrupted because it waited %s for input; variables are kept", contract.MaxInputWait)
 	case causeShutdown:
-		return "interrupted because the executor shut down; variables are gone"
+		return "it was interrupted because the executor shut down; its variables are gone"
 	}
 	return ""
 }
@@ -45,7 +45,7 @@ func (r *run) outcome() (contract.Status, string) {
 	case r.restarted:
 		return contract.StatusKernelRestarted, restartReason
 	case r.reply == nil:
-		return contract.StatusFailed, "the kernel ended the run without a reply: what it raised or returned can't be written as a message; variables are kept"
+		return contract.StatusFailed, "the kernel ended the run without a reply, because it can't encode what the code raised or returned; variables are kept"
 	case r.interrupted.IsZero() && r.reply.Status == "ok":
 		return contract.StatusSucceeded, ""
 	case r.interrupted.IsZero():
@@ -53,11 +53,11 @@ func (r *run) outcome() (contract.Status, string) {
 	case r.cause == causeDeadline || r.cause == causeInputWait:
 		return r.cause.status(), r.cause.reason()
 	case r.reply.Status == "ok":
-		return contract.StatusSucceeded, "an interrupt was sent; the code ended without an error all the same"
+		return contract.StatusSucceeded, "it was interrupted, but ended without an error"
 	case r.reply.EName == "KeyboardInterrupt":
 		return r.cause.status(), r.cause.reason()
 	}
-	return contract.StatusFailed, "an interrupt was sent; the code raised another error"
+	return contract.StatusFailed, "it was interrupted and raised another error than KeyboardInterrupt"
 }
 
 // explain adds to a reason what the disk could not take.
@@ -65,7 +65,7 @@ func (r *run) explain(reason string) string {
 	var more string
 	switch {
 	case r.lost.totalBytes > 0:
-		more = fmt.Sprintf("%d bytes of its output could not be written to the log: %v", r.lost.totalBytes, r.lost.err)
+		more = fmt.Sprintf("%s of its output could not be written to the log: %v", counted(r.lost.totalBytes, "byte"), r.lost.err)
 	case r.record.InMemory():
 		more = journal.InMemoryReason
 	}

@@ -21,10 +21,10 @@ import (
 
 // Errors of the queue.
 var (
-	ErrQueueFull    = errors.New("too many executions wait already")
+	ErrQueueFull    = errors.New("too many executions are waiting already")
 	ErrLowMemory    = errors.New("too little memory is free")
-	ErrKernelBusy   = errors.New("a run holds the kernel")
-	ErrNotWaiting   = errors.New("the execution waits for no input")
+	ErrKernelBusy   = errors.New("a run is using the kernel")
+	ErrNotWaiting   = errors.New("the execution is not waiting for input")
 	ErrFinished     = errors.New("the execution has finished")
 	ErrShuttingDown = errors.New("the executor is shutting down")
 )

@@ -9,7 +9,7 @@ import (
 )
 
 // restartReason is the reason of an execution that ended as kernel_restarted.
-const restartReason = "someone restarted the kernel while this ran; its variables are gone"
+const restartReason = "someone restarted the kernel while this was running; its variables are gone"
 
 // sentAfterRestart reports whether the kernel sent m after a restart began to end it.
 // The kernel's own time decides, because m may have waited in the inbox.

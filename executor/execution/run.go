@@ -96,7 +96,7 @@ func hugeReply(m *jupyter.Message) jupyter.ExecuteReply {
 	}
 	return jupyter.ExecuteReply{
 		Status: "error", EName: "HugeError",
-		EValue: fmt.Sprintf("the error that the code raised takes %d bytes, too many to be kept", m.Cut),
+		EValue: fmt.Sprintf("the error that the code raised has %d bytes, which is too much to keep", m.Cut),
 	}
 }
 
@@ -113,13 +113,13 @@ func (r *run) requestInput(m *jupyter.Message, now time.Time) {
 		r.log.Warn("decoding an input_request", "execution_id", r.record.ID, "err", err)
 	}
 	r.flush(now)
-	var left cuts
+	var omitted cuts
 	if n := len(request.Prompt) - contract.MaxStreamEvent; n > 0 {
-		left.add("%d bytes of the prompt", n)
+		omitted.add("%s of the prompt", counted(n, "byte"))
 	}
 	r.emit(contract.Event{
 		Time: now.UTC(), Type: contract.EventInputRequest,
-		Prompt: journal.Shorten(request.Prompt, contract.MaxStreamEvent), Password: request.Password, Cut: left.String(),
+		Prompt: journal.Shorten(request.Prompt, contract.MaxStreamEvent), Password: request.Password, Cut: omitted.String(),
 	})
 	r.inputRequest, r.inputSince = m.Keep(), now
 	_ = r.record.Update(func(x *contract.Execution) { x.Status = contract.StatusWaitingForInput })

@@ -43,7 +43,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		case err == nil:
 			q.serve(ctx, k)
 		case errors.Is(err, kernel.ErrDead):
-			q.cancelAll("the kernel died too often and was given up; restart_kernel starts it again")
+			q.cancelAll("the kernel died too often and is not started again; use restart_kernel to start it")
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -134,7 +134,7 @@ func (r *runner) begin(ctx context.Context) {
 	now := time.Now()
 	timeout, err := start(s.Record, r.kernel.ID, now)
 	if err != nil {
-		s.Finish(contract.StatusFailed, fmt.Sprintf("its start could not be written down, so the code did not run: %v", err), 0)
+		s.Finish(contract.StatusFailed, fmt.Sprintf("its start could not be saved, so the code did not run: %v", err), 0)
 		r.q.yield()
 		r.q.signal()
 		return
@@ -151,7 +151,7 @@ func (r *runner) begin(ctx context.Context) {
 	r.current = &run{record: s.Record, lastReceived: r.kernel.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.log}
 	r.remember(r.current)
 	if err != nil {
-		r.end(contract.StatusFailed, fmt.Sprintf("the kernel could not be reached, the code did not run: %v", err))
+		r.end(contract.StatusFailed, fmt.Sprintf("the kernel could not be reached, so the code did not run: %v", err))
 		r.release()
 	}
 }
@@ -221,7 +221,7 @@ func (r *runner) reply(target *run, m *jupyter.Message) {
 		*reply = hugeReply(m)
 	} else if err := m.Decode(reply); err != nil {
 		reply.Status = "error"
-		reply.EName, reply.EValue = "BadReply", fmt.Sprintf("the kernel's reply can't be read: %v", err)
+		reply.EName, reply.EValue = "BadReply", fmt.Sprintf("the kernel's reply can't be decoded: %v", err)
 	}
 	target.reply, target.repliedAt = reply, time.Now()
 	target.restarted = reply.Status != "ok" && r.sentAfterRestart(m)

@@ -51,7 +51,7 @@ func (b *blobStore) open(digest string) (*os.File, error) {
 	return f, err
 }
 
-var errBlobsFull = errors.New("the execution's room for big payloads is used up")
+var errBlobsFull = errors.New("the execution has no room left for big payloads")
 
 // put keeps what write writes, at most size bytes, under its digest.
 func (b *blobStore) put(size int64, write func(io.Writer) error) (contract.Blob, error) {

@@ -25,7 +25,7 @@ import (
 var (
 	ErrNotFound  = errors.New("no such execution")
 	ErrNoBlob    = errors.New("no such blob")
-	ErrConflict  = errors.New("this request_id was used for another submit")
+	ErrConflict  = errors.New("this request_id was used for a different submit")
 	ErrDiskFull  = errors.New("the disk is full")
 	ErrBadOffset = errors.New("offset is past the end of the log")
 )

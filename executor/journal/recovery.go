@@ -103,7 +103,7 @@ func (r *Record) endAfterKill() error {
 	if torn := cutTornLine(r.file.path); !errors.Is(torn, fs.ErrNotExist) {
 		err = errors.Join(err, torn)
 	}
-	status, reason := contract.StatusLost, "the executor was killed while this ran; its output up to then is kept, its variables are gone"
+	status, reason := contract.StatusLost, "the executor was killed while this was running; the output up to then is kept, the variables are gone"
 	if r.state.Status == contract.StatusQueued && r.events.end() == 0 {
 		status, reason = contract.StatusCancelled, "the executor was killed before this started; it never ran"
 	}

@@ -30,7 +30,7 @@ const (
 )
 
 // InMemoryReason is the reason of an execution that a full disk keeps from being saved.
-const InMemoryReason = "the VM's disk is full: this run is kept in the executor's memory only and is lost when the executor ends; delete files on the VM (code that does so runs)"
+const InMemoryReason = "the VM's disk is full: this run is kept only in the executor's memory and is lost when the executor ends; delete files on the VM, which code run here can still do"
 
 // isFull reports whether err means that the disk has no room.
 func isFull(err error) bool {

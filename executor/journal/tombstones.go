@@ -68,7 +68,7 @@ func tombstoneOf(r *Record) tombstone {
 func (t tombstone) record(dir string) *Record {
 	sum, _ := base64.RawStdEncoding.DecodeString(t.Code)
 	dir = filepath.Join(dir, t.ID)
-	reason := "its output is no longer kept: newer executions took its place"
+	reason := "its output is no longer kept, because newer executions replaced it"
 	if t.Reason != "" {
 		reason = t.Reason + "; " + reason
 	}

@@ -16,9 +16,12 @@ import (
 )
 
 const (
-	// politeTime is how long a kernel has to receive a shutdown_request, and again to
-	// end.
+	// politeTime is how long a kernel has to end after SIGINT and a shutdown_request,
+	// before SIGTERM.
 	politeTime = 2 * time.Second
+	// replyTime is the part of politeTime in which interrupted code may end. ipykernel 7
+	// loses the code's reply if it handles a shutdown_request at the same time.
+	replyTime = politeTime / 2
 	// termTime is how long it has to end after SIGTERM, before SIGKILL.
 	termTime = time.Second
 )
@@ -87,15 +90,8 @@ func connection(dir string) (jupyter.ConnectionInfo, error) {
 
 // connect waits until the kernel answers. The wait ends with the process.
 func (k *Kernel) connect(ctx context.Context, cfg Config, conn jupyter.ConnectionInfo) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := k.WhileRunning(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-k.process.done:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	client, err := jupyter.Dial(ctx, conn, jupyter.Options{Log: cfg.Log, MaxFrame: cfg.MaxMessageBytes})
 	if err != nil {
 		if k.process.exited() {
@@ -105,6 +101,19 @@ func (k *Kernel) connect(ctx context.Context, cfg Config, conn jupyter.Connectio
 	}
 	k.Client, k.Info = client, client.Info()
 	return k.tune(ctx)
+}
+
+// WhileRunning returns a context that ends with ctx or with the process.
+func (k *Kernel) WhileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-k.process.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // PID is the kernel's process id, which is also the id of its group and session.
@@ -153,16 +162,18 @@ func (k *Kernel) endForRestart() {
 }
 
 // end ends the process: by an interrupt and a shutdown_request, then SIGTERM, then
-// SIGKILL. It returns when the process has ended, within twice politeTime and termTime.
+// SIGKILL. It returns when the process has ended, soon after politeTime and termTime.
 func (k *Kernel) end(because string) {
 	k.mu.Lock()
 	k.endedBecause = because
 	k.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), politeTime)
+	limit := time.Now().Add(politeTime)
+	ctx, cancel := context.WithDeadline(context.Background(), limit)
 	defer cancel()
 	_ = k.Interrupt()
+	k.awaitReplies(ctx)
 	_, _ = k.Client.Send(ctx, jupyter.Control, jupyter.MsgShutdownRequest, jupyter.ShutdownRequest{})
-	if k.endsWithin(politeTime) {
+	if k.endsWithin(time.Until(limit)) {
 		return
 	}
 	_ = k.process.signal(syscall.SIGTERM)
@@ -171,6 +182,16 @@ func (k *Kernel) end(because string) {
 	}
 	k.process.kill()
 	<-k.process.done
+}
+
+// awaitReplies returns when the kernel has sent its replies to all requests on shell,
+// because it answers requests in their order, or after replyTime.
+func (k *Kernel) awaitReplies(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, replyTime)
+	defer stop()
+	ctx, cancel := k.WhileRunning(ctx)
+	defer cancel()
+	_, _ = k.Client.Request(ctx, jupyter.Shell, jupyter.MsgKernelInfoRequest, nil)
 }
 
 func (k *Kernel) endsWithin(d time.Duration) bool {
