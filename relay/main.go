@@ -1,23 +1,25 @@
-// Command relay is what an MCP host starts on the laptop: a stdio MCP server
-// whose tools run Python on a paired VM. It is also a command line for people: see
-// run here for its subcommands.
+// Command relay is what an MCP host starts on the laptop: a stdio MCP server whose tools
+// run Python on a paired VM. Its subcommands are for people.
 //
-// This package only wires: settings (config.go), one file per subcommand.
+// This package parses the command line, calls the other packages and sets the exit code.
+// Each subcommand has a file of its own, cmd_NAME.go.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"colabrelay/relay/config"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/plain"
+	"colabrelay/relay/remoterun"
+	"colabrelay/relay/terminal"
 )
 
 // version is set by the linker.
@@ -27,57 +29,52 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program as it would any other
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, streams{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// streams are the three a program is started with.
-type streams struct {
-	in       io.Reader
-	out, err io.Writer
+// run is the whole program. It returns the exit code; only run reads the environment.
+func run(ctx context.Context, args []string, getenv func(string) string, std terminal.Streams) int {
+	root := rootCommand(getenv, std)
+	root.SetArgs(args)
+	root.SetIn(std.In)
+	root.SetOut(std.Out)
+	root.SetErr(std.Err)
+	return exitStatus(root.ExecuteContext(ctx), std)
 }
 
-// run is the whole program: it gives the exit code and alone reads the environment.
-func run(ctx context.Context, args []string, getenv func(string) string, std streams) int {
-	set := settings{getenv: getenv}
+func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Command {
+	set := &config.Settings{Getenv: getenv}
 	root := &cobra.Command{
 		Use:           "relay",
 		Short:         "Run Python on a paired Colab VM from an MCP host",
-		Long:          "Without a subcommand relay is the stdio MCP server that an MCP host starts.",
+		Long:          "Run Python on a paired Colab VM. Without a subcommand, relay is the stdio MCP server that an MCP host starts.",
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), set, std) },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	set.flags(root.PersistentFlags())
-	root.AddCommand(serveCommand(&set, std), initCommand(std), pairCommand(&set, std), unpairCommand(std),
-		runtimesCommand(&set, std), statusCommand(&set, std), doctorCommand(&set, std), installCommand(&set, std),
-		runCommand(&set, std), getCommand(&set, std), putCommand(&set, std), bootstrapCommand(std), versionCommand(std))
-	root.SetArgs(args)
-	root.SetIn(std.in)
-	root.SetOut(std.out)
-	root.SetErr(std.err)
-	err := root.ExecuteContext(ctx)
-	var exit exitCode
-	if errors.As(err, &exit) {
-		return int(exit)
-	}
-	if errors.Is(err, errTold) {
-		return 1
-	}
-	if err != nil {
-		fmt.Fprintf(std.err, "relay: %s\n", plain.Text(err.Error()))
-		if step := hint.Person(err); step != "" {
-			fmt.Fprintf(std.err, "  next step: %s\n", plain.Line(step))
-		}
-		return 1
-	}
-	return 0
+	set.AddFlags(root.PersistentFlags())
+	root.AddCommand(serveCommand(set, std), initCommand(std), pairCommand(std), unpairCommand(std),
+		runtimesCommand(set, std), statusCommand(set, std), doctorCommand(set, std), installCommand(set, std),
+		runCommand(set, std), getCommand(set, std), putCommand(set, std), bootstrapCommand(std), versionCommand(std))
+	return root
 }
 
-func versionCommand(std streams) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the relay's version", Args: cobra.NoArgs,
-		Run: func(*cobra.Command, []string) { fmt.Fprintln(std.out, version) },
+// exitStatus prints an error and its next step, and returns the exit code.
+func exitStatus(err error, std terminal.Streams) int {
+	var exit remoterun.ExitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return int(exit)
+	case errors.Is(err, remoterun.ErrPrinted):
+		return 1
 	}
+	fmt.Fprintf(std.Err, "relay: %s\n", plain.Text(err.Error()))
+	if step := hint.Person(err); step != "" {
+		fmt.Fprintf(std.Err, "  next step: %s\n", plain.Line(step))
+	}
+	return 1
 }

@@ -1,8 +1,8 @@
-// Package hostconfig writes the relay into an MCP host's own configuration file and
-// keeps everything else in it, byte by byte.
+// Package hostconfig adds the relay to an MCP host's own configuration file, and keeps
+// everything else in the file byte for byte.
 //
-// It must not overwrite a file it does not understand, and starts no host. Start
-// reading at Hosts and Plan; json.go and toml.go edit the texts.
+// It must not change a file that it cannot parse, and it starts no host. Start reading at
+// Hosts and Plan; json.go and toml.go edit the texts.
 package hostconfig
 
 import (
@@ -16,40 +16,42 @@ import (
 	"github.com/natefinch/atomic"
 )
 
-// serverName is the relay's entry in each host's list of MCP servers.
+// serverName is the key of the relay's entry in a host's list of MCP servers.
 const serverName = "colab-relay"
 
-// maxFile bounds what is read, in bytes. Claude Code keeps histories in its file.
+// maxFile bounds a file, in bytes. It is large because Claude Code also keeps histories
+// in its file.
 const maxFile = 64 << 20
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrForm is a file that is not understood; it is left as it is.
-	ErrForm = errors.New("the file is left as it is")
-	// ErrChanged is a file that was written by another program between Plan and Write.
-	ErrChanged = errors.New("another program wrote the file meanwhile")
+	// ErrForm: this package cannot edit the file.
+	ErrForm = errors.New("the file was not changed")
+	// ErrChanged: another program wrote the file between Plan and Write.
+	ErrChanged = errors.New("another program has just written the file")
 )
 
-// Command is what a host is to start.
+// Command is what a host starts.
 type Command struct {
 	Path string
 	Args []string
 }
 
-// Change is a file as it is and as it is to be.
+// Change is what Write does to a file.
 type Change struct {
 	Path     string // with symbolic links followed
-	Old, New []byte
-	missing  bool // there is no file yet
+	Entry    string // the relay's entry after the change
+	old, new []byte
+	missing  bool // the file does not exist yet
 }
 
-// None reports that the file holds all of it already.
-func (c Change) None() bool { return !c.missing && bytes.Equal(c.Old, c.New) }
+// None reports that the file needs no change.
+func (c Change) None() bool { return !c.missing && bytes.Equal(c.old, c.new) }
 
-// Plan works out the change that makes host start command. Nothing is written.
-// ErrForm's message says what to add by hand.
-func Plan(h Host, p Place, command Command) (Change, error) {
-	path, err := p.file(h)
+// Plan computes the change that makes the host start command. It writes nothing. If it
+// returns ErrForm, ByHand says what a person can do.
+func Plan(h Host, u User, command Command) (Change, error) {
+	path, err := u.path(h)
 	if err != nil {
 		return Change{}, err
 	}
@@ -61,31 +63,32 @@ func Plan(h Host, p Place, command Command) (Change, error) {
 	if err != nil {
 		return Change{}, fmt.Errorf("%q: %w: %w", path, ErrForm, err)
 	}
-	return Change{Path: path, Old: old, New: edited, missing: missing}, nil
+	after, _ := h.entry(edited)
+	return Change{Path: path, Entry: h.show(after), old: old, new: edited, missing: missing}, nil
 }
 
-// Write puts the change into place, all of it or nothing.
+// Write changes the file atomically.
 func (c Change) Write() error {
 	now, missing, err := read(c.Path)
 	if err != nil {
 		return err
 	}
-	if missing != c.missing || !bytes.Equal(now, c.Old) {
+	if missing != c.missing || !bytes.Equal(now, c.old) {
 		return fmt.Errorf("%q: %w", c.Path, ErrChanged)
 	}
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o700); err != nil {
-		return fmt.Errorf("write %q: make its folder: %v", c.Path, err)
+		return fmt.Errorf("write %q: create its folder: %v", c.Path, err)
 	}
-	if err := atomic.WriteFile(c.Path, bytes.NewReader(c.New)); err != nil {
+	if err := atomic.WriteFile(c.Path, bytes.NewReader(c.new)); err != nil {
 		return fmt.Errorf("write %q: %v", c.Path, err)
 	}
 	return nil
 }
 
-// Installed is the program the host starts as the relay; ok is false where its file
-// names none or can't be read.
-func Installed(h Host, p Place) (program string, ok bool) {
-	path, err := p.file(h)
+// Installed returns the program that the host starts as the relay. ok is false if the
+// host's file names no program or cannot be read.
+func Installed(h Host, u User) (program string, ok bool) {
+	path, err := u.path(h)
 	if err != nil {
 		return "", false
 	}
@@ -93,7 +96,8 @@ func Installed(h Host, p Place) (program string, ok bool) {
 	if err != nil || missing {
 		return "", false
 	}
-	return h.program(text)
+	have, ok := h.entry(text)
+	return have.Command, ok
 }
 
 func read(path string) (text []byte, missing bool, err error) {
@@ -104,7 +108,7 @@ func read(path string) (text []byte, missing bool, err error) {
 	case err != nil:
 		return nil, false, fmt.Errorf("read the host's config: %v", err)
 	case !info.Mode().IsRegular() || info.Size() > maxFile:
-		return nil, false, fmt.Errorf("%q: %w: it is no file, or larger than %d bytes", path, ErrForm, maxFile)
+		return nil, false, fmt.Errorf("%q: %w: it is not a regular file, or it is larger than %d MiB", path, ErrForm, maxFile>>20)
 	}
 	text, err = os.ReadFile(path)
 	if err != nil {

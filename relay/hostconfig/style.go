@@ -3,23 +3,21 @@ package hostconfig
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
+
+	"github.com/tailscale/hujson"
 )
 
 // style is how a JSON text is laid out.
 type style struct {
+	text    []byte
 	newline string
-	unit    string // of indentation
+	unit    string // of indentation: that of the first indented line
 }
 
-// styleOf takes the first indented line for the unit.
 func styleOf(text []byte) style {
-	s := style{"\n", "  "}
-	if bytes.Contains(text, []byte("\r\n")) {
-		s.newline = "\r\n"
-	}
+	s := style{text, newlineOf(text), "  "}
 	for line := range bytes.Lines(text) {
-		if indent := leading(line); indent != "" && len(indent) < len(bytes.TrimRight(line, "\r\n")) {
+		if indent := leadingSpace(line); indent != "" && len(indent) < len(bytes.TrimRight(line, "\r\n")) {
 			s.unit = indent
 			break
 		}
@@ -27,47 +25,69 @@ func styleOf(text []byte) style {
 	return s
 }
 
-// leading is the white space a line begins with.
-func leading(line []byte) string {
+func newlineOf(text []byte) string {
+	if bytes.Contains(text, []byte("\r\n")) {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+func leadingSpace(line []byte) string {
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
 }
 
-// lineIndent is the indentation of the line that at is in.
-func lineIndent(text []byte, at int) string {
-	return leading(text[bytes.LastIndexByte(text[:at], '\n')+1:])
+// indentAt is the indentation of the line that contains an offset.
+func (s style) indentAt(offset int) string {
+	return leadingSpace(s.text[bytes.LastIndexByte(s.text[:offset], '\n')+1:])
 }
 
-func (s style) encode(value any, indent string) ([]byte, error) {
+// encode lays a value out below a line with that indentation.
+func (s style) encode(value any, indent string) hujson.ValueTrimmed {
+	encoded := bytes.ReplaceAll(marshal(value, indent, s.unit), []byte("\n"), []byte(s.newline))
+	parsed, err := hujson.Parse(encoded)
+	if err != nil {
+		panic(err) // our own JSON
+	}
+	return parsed.Value
+}
+
+func marshal(value any, indent, unit string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // a path may hold &
-	e.SetIndent(indent, s.unit)
+	e.SetEscapeHTML(false) // a path may contain &
+	e.SetIndent(indent, unit)
 	if err := e.Encode(value); err != nil {
-		return nil, err
+		panic(err) // strings and lists and maps of them always encode
 	}
-	return bytes.ReplaceAll(bytes.TrimRight(b.Bytes(), "\n"), []byte("\n"), []byte(s.newline)), nil
+	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
-// insert adds a member to the end of an object, in lines like the ones there.
-func (s style) insert(text []byte, o object, key string, value any) ([]byte, error) {
-	name, err := json.Marshal(key)
-	if err != nil {
-		return nil, err
-	}
-	outer := lineIndent(text, o.open)
+// insert adds a member to the end of the object that begins at open, laid out like the
+// other members. Comments before the closing brace stay before the new member.
+func (s style) insert(o *hujson.Object, open int, key string, value any) {
+	outer := s.indentAt(open)
 	inner := outer + s.unit
-	after, before, end := o.open+1, s.newline+inner, s.newline+outer
-	rest := text[o.close:] // what stands between the braces of an empty object is blank
-	if n := len(o.members); n > 0 {
-		after = o.members[n-1].end
-		rest, end = text[after:], ""
-		if bytes.ContainsRune(text[o.open:o.members[0].start], '\n') {
-			inner = lineIndent(text, o.members[0].start)
-			before = "," + s.newline + inner
-		} else {
-			inner, before = outer, ", "
+	before, after := s.newline+inner, s.newline+outer
+	comments := bytes.TrimRight(o.AfterExtra, " \t\r\n")
+	trailingComma := false
+	if n := len(o.Members); n > 0 {
+		after = string(o.AfterExtra[len(comments):])
+		trailingComma = o.Members[n-1].Value.AfterExtra != nil
+		first := o.Members[0].Name
+		switch {
+		case bytes.ContainsRune(first.BeforeExtra, '\n'):
+			inner = s.indentAt(first.StartOffset)
+			before = s.newline + inner
+		case len(comments) == 0:
+			inner, before = outer, " "
 		}
 	}
-	encoded, err := s.encode(value, inner)
-	return slices.Concat(text[:after], []byte(before), name, []byte(": "), encoded, []byte(end), rest), err
+	m := hujson.ObjectMember{Name: hujson.Value{Value: hujson.String(key)}, Value: hujson.Value{Value: s.encode(value, inner)}}
+	m.Name.BeforeExtra = append(bytes.Clone(comments), before...)
+	m.Value.BeforeExtra = hujson.Extra(" ")
+	if trailingComma {
+		m.Value.AfterExtra = hujson.Extra{}
+	}
+	o.Members = append(o.Members, m)
+	o.AfterExtra = hujson.Extra(after)
 }

@@ -68,8 +68,12 @@ func (s *Store) Own(name string, rotate bool) (Runtime, Origin, Before, error) {
 	return r, origin, before, nil
 }
 
-// SecretOf returns the secret of the runtime of that name, or ErrNoSecret.
+// SecretOf returns the secret of the runtime of that name, or ErrNoSecret. An invalid
+// name is ErrBadName.
 func (s *Store) SecretOf(name string) (auth.Secret, error) {
+	if err := checkName(name); err != nil {
+		return auth.Secret{}, err
+	}
 	r, err := s.Get(name)
 	if errors.Is(err, ErrNotPaired) {
 		return s.shared(name)

@@ -47,7 +47,7 @@ var (
 	ErrNotPaired = errors.New("not paired")
 	ErrAmbiguous = errors.New("several runtimes are paired")
 	ErrDamaged   = errors.New("the list of paired runtimes is damaged")
-	ErrBadName   = errors.New("bad name of a runtime")
+	ErrBadName   = errors.New("invalid runtime name")
 	ErrNoAddress = errors.New("not connected yet")
 )
 
@@ -65,16 +65,25 @@ type Store struct{ dir string }
 // Open returns the store in dir. It reads and creates nothing.
 func Open(dir string) *Store { return &Store{dir: dir} }
 
-// DefaultDir is the store's folder for this user.
+// OpenDefault returns this user's store.
+func OpenDefault() (*Store, error) {
+	dir, err := DefaultDir()
+	if err != nil {
+		return nil, err
+	}
+	return Open(dir), nil
+}
+
+// DefaultDir returns the folder of this user's store.
 func DefaultDir() (string, error) {
 	config, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("find the user's config folder: %v", err)
+		return "", fmt.Errorf("find the folder for pairings: %v", err)
 	}
 	return filepath.Join(config, "colab-relay"), nil
 }
 
-// Path is the store's file.
+// Path returns the path of the store's file.
 func (s *Store) Path() string { return filepath.Join(s.dir, fileName) }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -110,7 +119,7 @@ func (s *Store) Put(r Runtime) (Before, error) {
 
 func checkName(name string) error {
 	if !namePattern.MatchString(name) || name == EnvName {
-		return fmt.Errorf("%w: %q: use letters, digits, dot, dash and underscore, at most 64, and not %q", ErrBadName, name, EnvName)
+		return fmt.Errorf("%w %q: use at most 64 letters, digits, dots, dashes and underscores, begin with a letter or digit, and do not use %q", ErrBadName, name, EnvName)
 	}
 	return nil
 }

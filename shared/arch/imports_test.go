@@ -34,16 +34,21 @@ var allowed = map[string][]string{
 	"executor/tunnel":           {},
 	"executor/uploads":          {"executor/files", "shared/contract", "shared/filename"},
 	"executor/tunnel/ngroktest": {},
-	"relay":                     {"colab-bootstrap", "relay/client", "relay/hint", "relay/hostconfig", "relay/progress", "relay/pairing", "relay/plain", "relay/tools", "relay/transfer", "shared/bounded", "shared/auth", "shared/contract"},
+	"relay":                     {"colab-bootstrap", "relay/client", "relay/config", "relay/doctor", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/progress", "relay/remoterun", "relay/runtimes", "relay/terminal", "relay/tools", "relay/transfer", "shared/auth", "shared/bounded", "shared/contract"},
 	"relay/checkpoint":          {"shared/bounded", "shared/filename"},
 	"relay/chunked":             {"relay/checkpoint", "relay/client", "relay/kernelstate", "shared/contract", "shared/kernelpy"},
 	"relay/client":              {"relay/plain", "shared/bounded", "shared/auth", "shared/contract"},
+	"relay/config":              {"relay/pairing", "relay/tools", "relay/transfer"},
+	"relay/doctor":              {"relay/client", "relay/config", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/progress", "shared/contract"},
 	"relay/hint":                {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/kernelstate", "relay/transfer", "shared/contract"},
 	"relay/hostconfig":          {},
 	"relay/progress":            {"relay/transfer"},
 	"relay/pairing":             {"shared/bounded", "shared/auth"},
 	"relay/plain":               {"shared/filename"},
+	"relay/remoterun":           {"relay/client", "relay/plain", "relay/terminal", "relay/tools", "shared/contract"},
 	"relay/render":              {"shared/bounded", "shared/contract"},
+	"relay/runtimes":            {"relay/client", "relay/pairing", "relay/tools"},
+	"relay/terminal":            {"relay/plain", "relay/transfer"},
 	"relay/kernelstate":         {"relay/checkpoint", "relay/client", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
 	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/progress", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/contract", "shared/filename"},
 	"relay/transfer":            {"relay/client", "shared/bounded", "shared/contract", "shared/filename"},
@@ -78,12 +83,14 @@ var homes = map[string][]string{
 	"github.com/shirou/gopsutil/v3":   {"executor/probe"},
 	"github.com/skeema/knownhosts":    {"executor/tunnel/ssh"},
 	"github.com/spf13/cobra":          {"relay"},
-	"github.com/spf13/pflag":          {"relay"},
+	"github.com/pelletier/go-toml/v2": {"relay/hostconfig"},
+	"github.com/spf13/pflag":          {"relay", "relay/config"},
+	"github.com/tailscale/hujson":     {"relay/hostconfig"},
 	"golang.ngrok.com/ngrok/v2":       {"executor/tunnel/ngrok"},
-	"github.com/vbauerster/mpb/v8":    {"relay"},
+	"github.com/vbauerster/mpb/v8":    {"relay/terminal"},
 	"golang.org/x/crypto":             {"executor/tunnel/ssh"},
 	"golang.org/x/image":              {"relay/render"},
-	"golang.org/x/term":               {"relay"},
+	"golang.org/x/term":               {"relay/terminal"},
 
 	// Small modules may be used where they are needed.
 	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client", "relay/transfer"},
@@ -244,14 +251,14 @@ func permission(f file, path string) [2]string {
 }
 
 func TestUnusedPermissionsAreFound(t *testing.T) {
-	files := []file{{Package: "relay/progress", Imports: []string{module + "/relay/transfer"}}, {Package: "relay", Imports: []string{"golang.org/x/term"}},
+	files := []file{{Package: "relay/progress", Imports: []string{module + "/relay/transfer"}}, {Package: "relay/terminal", Imports: []string{"golang.org/x/term"}},
 		{Package: "relay/pairing", Test: true, Imports: []string{module + "/shared/auth"}}}
 	unused := strings.Join(unusedPermissions(files), "\n")
 	for text, want := range map[string]bool{
-		"relay/progress to import relay/transfer": false,
-		"relay to import golang.org/x/term":       false,
-		"relay/pairing to import shared/auth":     true, // a test may import it anyway
-		"relay to import github.com/spf13":        true,
+		"relay/progress to import relay/transfer":    false,
+		"relay/terminal to import golang.org/x/term": false,
+		"relay/pairing to import shared/auth":        true, // a test may import it anyway
+		"relay to import github.com/spf13":           true,
 	} {
 		if got := strings.Contains(unused, text); got != want {
 			t.Errorf("%q unused is %t, want %t", text, got, want)

@@ -56,9 +56,11 @@ func Start(t testing.TB) *VM {
 	return v
 }
 
-// New returns a VM that is not served yet.
-func New() *VM {
-	secret := auth.GenerateSecret()
+// New returns a VM with a secret of its own that is not served yet.
+func New() *VM { return NewWith(auth.GenerateSecret()) }
+
+// NewWith returns a VM with that secret that is not served yet.
+func NewWith(secret auth.Secret) *VM {
 	return &VM{
 		Secret: secret, verifier: auth.NewVerifier(secret, instance, time.Now), signer: auth.NewSigner(secret),
 		files: map[string][]byte{}, uploads: map[string]*upload{}, asked: map[string]int{},

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	bootstrap "colabrelay/colab-bootstrap"
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/terminal"
+)
+
+// secretVariable is the executor's environment variable, and the first part of the
+// secret's name in Colab.
+const secretVariable = "EXECUTOR_SECRET"
+
+// initOptions are the flags of `relay init`.
+type initOptions struct {
+	name, domain string
+	rotate       bool
+}
+
+func initCommand(std terminal.Streams) *cobra.Command {
+	o := initOptions{name: pairing.DefaultName}
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make a secret for a runtime, and show where to put it",
+		Long: "Make a secret for a runtime, and show what to put into Colab's Secrets, where the executor reads it at each start. Each runtime has its own secret. If you run the command again, it shows the same secret.\n" +
+			"With --domain, a static domain of your ngrok account, the runtime is also paired, and you never have to paste anything.",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return o.run(std) },
+	}
+	cmd.Flags().StringVar(&o.domain, "domain", "", "a static domain of your ngrok account (https://dashboard.ngrok.com/domains)")
+	cmd.Flags().StringVar(&o.name, "name", o.name, "name of the runtime")
+	cmd.Flags().BoolVar(&o.rotate, "rotate", false, "replace the runtime's secret with a new one")
+	return cmd
+}
+
+func (o initOptions) run(std terminal.Streams) error {
+	host, err := domainOf(o.domain)
+	if err != nil {
+		return err
+	}
+	store, err := pairing.OpenDefault()
+	if err != nil {
+		return err
+	}
+	if err := o.checkSecretName(store); err != nil {
+		return err
+	}
+	r, origin, before, err := store.Own(o.name, o.rotate)
+	if before.Damage != nil {
+		fmt.Fprintln(std.Err, plain.Line(before.Damage.Error()))
+	}
+	if err != nil {
+		return err
+	}
+	paired := fmt.Sprintf("%q is paired with %s", r.Name, r.URL)
+	if host != "" {
+		r.URL = "https://" + host
+		if paired, err = save(store, r, std); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(std.Out, o.describe(origin)+"\n\n", o.name, store.Path())
+	printSecrets(std.Out, r, host)
+	if o.rotate {
+		fmt.Fprintf(std.Out, "An executor that is running still uses the old secret and refuses this computer: replace %s where you stored it, then start the executor again.\n", bootstrap.SecretName(secretVariable, o.name))
+	}
+	if r.URL != "" {
+		fmt.Fprintf(std.Out, "%s. Once the executor is running, `relay doctor` checks the connection.\n", paired)
+	} else {
+		o.printWaysToPair(std.Out)
+	}
+	return warnOfSharedSecret(store, r, std)
+}
+
+// checkSecretName refuses a name whose secret would have the same name in Colab as that
+// of another runtime.
+func (o initOptions) checkSecretName(store *pairing.Store) error {
+	all, err := store.List()
+	if err != nil {
+		return nil // Own reports or repairs it
+	}
+	secret := bootstrap.SecretName(secretVariable, o.name)
+	for _, other := range all {
+		if other.Name != o.name && bootstrap.SecretName(secretVariable, other.Name) == secret {
+			return fmt.Errorf("--name %s: its secret would be named %s, like that of %q: choose another name", o.name, secret, other.Name)
+		}
+	}
+	return nil
+}
+
+// describe says where the secret is from; it is a format of the runtime's name and the
+// store's file.
+func (o initOptions) describe(origin pairing.Origin) string {
+	switch {
+	case o.rotate:
+		return "The secret of %q was replaced with a new one. This computer keeps it in %s."
+	case origin == pairing.Made:
+		return "A new secret was made for %q. This computer keeps it in %s."
+	case origin == pairing.Adopted:
+		return "%q takes over the secret that an earlier release used for all runtimes. This computer keeps it in %s."
+	}
+	return "This is the secret of %q. This computer keeps it in %s."
+}
+
+// printSecrets prints what to store where. It prints the secret, which a person has to
+// copy.
+func printSecrets(out io.Writer, r pairing.Runtime, host string) {
+	if host == "" {
+		host = "(only if you have one) a static domain from https://dashboard.ngrok.com/domains"
+	}
+	rows := [][2]string{
+		{bootstrap.SecretName(secretVariable, r.Name), r.Secret.Reveal()},
+		{"NGROK_AUTHTOKEN", "your token from https://dashboard.ngrok.com/get-started/your-authtoken"},
+		{bootstrap.SecretName("NGROK_DOMAIN", r.Name), host},
+	}
+	width := 0
+	for _, row := range rows {
+		width = max(width, len(row[0]))
+	}
+	fmt.Fprint(out, "In Colab, click the key icon on the left (Secrets), add these secrets and turn on \"Notebook access\" for each.\nOn Kaggle, add them under Add-ons > Secrets:\n\n")
+	for _, row := range rows {
+		fmt.Fprintf(out, "  %-*s  %s\n", width, row[0], row[1])
+	}
+	fmt.Fprintln(out)
+	if r.Name != pairing.DefaultName {
+		fmt.Fprintf(out, "Then write %s into the cell's field RUNTIME.\n", r.Name)
+	}
+	fmt.Fprintf(out, "On any other machine, set the environment variables %s (the first value) and NGROK_AUTHTOKEN, and pass the domain to the executor with --domain.\n\n", secretVariable)
+}
+
+// printWaysToPair says how to pair a runtime whose address is not known yet.
+func (o initOptions) printWaysToPair(out io.Writer) {
+	name := ""
+	if o.name != pairing.DefaultName {
+		name = " --name " + o.name
+	}
+	fmt.Fprintf(out, "With a static domain, run `relay init%s --domain YOUR-NAME.ngrok-free.app` now; then you never have to paste anything.\n"+
+		"Without one, the URL changes with each start: run `relay pair%s URL` with the URL that the executor prints.\n", name, name)
+}
+
+// warnOfSharedSecret warns if other runtimes have the same secret, which an earlier
+// release gave to all of them.
+func warnOfSharedSecret(store *pairing.Store, r pairing.Runtime, std terminal.Streams) error {
+	all, err := store.List()
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.Name != r.Name && other.Secret.Equal(r.Secret) {
+			fmt.Fprintf(std.Err, "note: %q has the same secret, so a request captured on its way to one executor is also valid at the other: give %q its own secret with `relay init --name %s --rotate`\n", other.Name, other.Name, other.Name)
+		}
+	}
+	return nil
+}
+
+// domainOf returns the host of a domain, which a person may give as a name or as a URL.
+func domainOf(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Port() != "" || u.User != nil ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || !strings.Contains(u.Hostname(), ".") {
+		return "", fmt.Errorf("--domain %q: use a name such as your-name.ngrok-free.app", strings.TrimPrefix(text, "https://"))
+	}
+	return u.Hostname(), nil
+}

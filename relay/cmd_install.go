@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/config"
+	"colabrelay/relay/hostconfig"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/terminal"
+)
+
+func installCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	dryRun := false
+	cmd := &cobra.Command{
+		Use:   "install [HOST]",
+		Short: "Add this relay to an MCP host's configuration; without HOST, list the hosts",
+		Long:  "Add this relay to an MCP host's configuration file, and show the entry. Everything else in the file stays unchanged. Without HOST, list the supported hosts.",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			user, err := hostconfig.ThisUser(set.Getenv)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return listHosts(user, std)
+			}
+			return install(args[0], user, dryRun, std)
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the entry without writing it")
+	return cmd
+}
+
+func install(name string, user hostconfig.User, dryRun bool, std terminal.Streams) error {
+	host, err := hostconfig.Find(name)
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's own path: %v", err)
+	}
+	command := hostconfig.Command{Path: program, Args: []string{"serve"}}
+	err = edit(host, user, command, dryRun, std)
+	if err != nil && !errors.Is(err, hostconfig.ErrChanged) {
+		fmt.Fprintf(std.Err, "To use the relay in %s anyway, %s", host.Title, host.ByHand(command))
+	}
+	return err
+}
+
+// edit changes the host's file so that the host starts command, or only shows the change.
+func edit(host hostconfig.Host, user hostconfig.User, command hostconfig.Command, dryRun bool, std terminal.Streams) error {
+	change, err := hostconfig.Plan(host, user, command)
+	if err != nil {
+		return err
+	}
+	if change.None() {
+		fmt.Fprintf(std.Out, "%s already starts this relay (%s).\n", host.Title, change.Path)
+		return nil
+	}
+	fmt.Fprintf(std.Out, "The entry in %s:\n%s", plain.Line(change.Path), plain.Text(change.Entry))
+	if dryRun {
+		fmt.Fprintln(std.Out, "Nothing was written.")
+		return nil
+	}
+	if err := change.Write(); err != nil {
+		return err
+	}
+	fmt.Fprintf(std.Out, "Written. %s\n", host.After)
+	return nil
+}
+
+// listHosts prints the supported hosts and which program each starts as the relay.
+func listHosts(user hostconfig.User, std terminal.Streams) error {
+	table := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "HOST\t\tRELAY")
+	for _, h := range hostconfig.Hosts {
+		program, ok := hostconfig.Installed(h, user)
+		if !ok {
+			program = "-"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", h.Name, h.Title, plain.Line(program))
+	}
+	return table.Flush()
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/auth"
+)
+
+// maxPairingText bounds what is read from stdin, in bytes.
+const maxPairingText = 64 << 10
+
+func pairCommand(std terminal.Streams) *cobra.Command {
+	name := pairing.DefaultName
+	cmd := &cobra.Command{
+		Use:   "pair [STRING | URL]",
+		Short: "Pair this computer with an executor",
+		Long: "Pair this computer with the executor whose cell printed the pairing STRING. Without an argument, the string is read from stdin; a terminal does not show it. As an argument it would stay in the shell's history.\n" +
+			"Give a URL (https://…) instead if the executor has the secret that `relay init` made: then its address is enough.\n" +
+			"If the name is already paired with another executor, that pairing is replaced only once the new executor answers.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return pair(cmd.Context(), name, args, std)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", name, "name of the runtime")
+	return cmd
+}
+
+func pair(ctx context.Context, name string, args []string, std terminal.Streams) error {
+	if err := checkArguments(args); err != nil {
+		return err
+	}
+	text := strings.Join(args, " ") // a terminal may break a paste into several arguments
+	if text == "" || text == "-" {
+		var err error
+		if text, err = readPairing(ctx, std); err != nil {
+			return err
+		}
+	}
+	store, err := pairing.OpenDefault()
+	if err != nil {
+		return err
+	}
+	p, err := pairingOf(strings.TrimSpace(text), name, store)
+	if err != nil {
+		return err
+	}
+	r := pairing.Runtime{Name: name, URL: strings.TrimRight(p.URL, "/"), Secret: p.Secret}
+	if old, err := store.Get(name); err == nil && replaces(r, old) {
+		return replace(ctx, store, r, old, std)
+	}
+	paired, err := save(store, r, std)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(std.Out, paired)
+	if !printExecutor(ctx, r, std.Out) {
+		fmt.Fprintln(std.Out, "The pairing was saved. Run `relay status` to check it again.")
+	}
+	return nil
+}
+
+// replaces reports whether saving r would lose something: an address in use, or a secret
+// that may exist nowhere else.
+func replaces(r, old pairing.Runtime) bool {
+	return !old.Secret.Equal(r.Secret) || old.URL != "" && old.URL != r.URL
+}
+
+// replace saves r instead of old, if r's executor answers with a valid signature.
+func replace(ctx context.Context, store *pairing.Store, r, old pairing.Runtime, std terminal.Streams) error {
+	if !printExecutor(ctx, r, std.Out) {
+		kept := "stays paired with " + old.URL
+		if old.URL == "" {
+			kept = "keeps the secret that `relay init` made"
+		}
+		return fmt.Errorf("no executor with this secret answers at %s, so %q %s; run the same command again once the new executor runs, or keep both with --name ANOTHER", r.URL, r.Name, kept)
+	}
+	paired, err := save(store, r, std)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(std.Out, paired)
+	return nil
+}
+
+// save stores a runtime. It returns a line that says so, and what the runtime replaced.
+func save(store *pairing.Store, r pairing.Runtime, std terminal.Streams) (paired string, err error) {
+	before, err := store.Put(r)
+	if before.Damage != nil {
+		fmt.Fprintln(std.Err, plain.Line(before.Damage.Error()))
+	}
+	if err != nil {
+		return "", err
+	}
+	paired = fmt.Sprintf("Paired %q with %s", r.Name, r.URL)
+	if before.URL != "" {
+		paired += fmt.Sprintf(" (replaces %s)", before.URL)
+	}
+	return paired, nil
+}
+
+// pairingOf parses a pairing string or an address. An address is paired with the
+// runtime's own secret, because an executor that was given that secret prints no pairing
+// string.
+func pairingOf(text, name string, store *pairing.Store) (auth.Pairing, error) {
+	if !strings.HasPrefix(text, "https://") && !strings.HasPrefix(text, "http://") {
+		p, err := auth.ParsePairing(text)
+		if err != nil && !strings.Contains(text, "colab-relay:") {
+			return p, fmt.Errorf("%w; an executor's address (https://…) also works", err)
+		}
+		return p, err
+	}
+	if err := auth.CheckURL(text); err != nil {
+		return auth.Pairing{}, fmt.Errorf("runtime %q: %v", name, err)
+	}
+	secret, err := store.SecretOf(name)
+	if errors.Is(err, pairing.ErrNoSecret) {
+		return auth.Pairing{}, fmt.Errorf("%q has no secret yet, so an address is not enough: either run `relay init --name %s` and give the secret to the executor, or run `relay pair --name %s` and paste the pairing string that the executor prints", name, name, name)
+	}
+	return auth.Pairing{URL: text, Secret: secret}, err
+}
+
+// checkArguments refuses words after a pairing string, because joined to it they would
+// make it look damaged. If a terminal broke a paste into pieces, no piece is a valid
+// string.
+func checkArguments(args []string) error {
+	for i, word := range args[:max(len(args)-1, 0)] {
+		if _, err := auth.ParsePairing(word); err == nil {
+			return fmt.Errorf("unexpected %q after the pairing string: give only the string, and a name with --name", strings.Join(args[i+1:], " "))
+		}
+	}
+	return nil
+}
+
+// readPairing reads a pairing string that a person pastes, or that another program
+// writes to stdin.
+func readPairing(ctx context.Context, std terminal.Streams) (string, error) {
+	if !terminal.Is(std.In) {
+		text, err := io.ReadAll(io.LimitReader(std.In, maxPairingText))
+		if err != nil {
+			return "", fmt.Errorf("read the pairing string: %v", err)
+		}
+		return string(text), nil
+	}
+	text, err := terminal.ReadHidden(ctx, std, "Paste the pairing string (it is not shown) and press Enter: ", func(text string) bool {
+		_, err := auth.ParsePairing(text)
+		return err == nil || strings.Contains(text, "://")
+	})
+	switch {
+	case errors.Is(err, terminal.ErrInterrupted):
+		return "", fmt.Errorf("%w; nothing was paired", err)
+	case err != nil:
+		return "", fmt.Errorf("read the pairing string: %v", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/config"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/terminal"
+	"colabrelay/relay/tools"
+)
+
+func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "serve", Short: "Serve MCP on stdin and stdout; MCP hosts start this", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
+	}
+}
+
+// serve runs the MCP server until the host closes stdin or ctx ends. It starts even if
+// settings are wrong, so that the tools can report them.
+func serve(ctx context.Context, set config.Settings, std terminal.Streams) error {
+	log := slog.New(slog.NewTextHandler(std.Err, nil)).With("component", "relay")
+	cfg := config.Load(set)
+	log.Info("relay serves MCP on stdio", "version", version, "config", cfg)
+	for _, err := range cfg.Problems {
+		log.Error("a setting is wrong", "err", err)
+	}
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log})
+	defer pool.Close()
+	relay := tools.New(tools.Config{
+		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
+		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, Keep: cfg.Keep, Guard: cfg.Guard,
+		Problems: cfg.Problems, Version: version, Log: log,
+	})
+	err := relay.Serve(ctx, std.In, std.Out)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

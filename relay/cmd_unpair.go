@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/terminal"
+)
+
+func unpairCommand(std terminal.Streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "unpair NAME", Short: "Remove a paired runtime", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			store, err := pairing.OpenDefault()
+			if err != nil {
+				return err
+			}
+			if err := store.Remove(args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(std.Out, "Removed %q. A running relay no longer uses it from its next call on.\n", args[0])
+			return nil
+		},
+	}
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/tools"
+	"colabrelay/relay/transfer"
+)
+
+// Bounds of RELAY_HOLD. The MCP hosts that give up early do so after 60 s; of those that
+// wait for minutes, the strictest gives up after 240 s.
+const (
+	defaultHold = 45 * time.Second
+	leastHold   = time.Second
+	mostHold    = 230 * time.Second
+)
+
+// Config is what the relay runs with. Problems lists all wrong settings; the other
+// fields are usable in spite of them.
+type Config struct {
+	SaveDir       string
+	CheckpointDir string
+	Hold          time.Duration
+	Keep          tools.Keep
+	Pairings      *pairing.Store // nil when there is no folder for it, which is a problem
+	Guard         *transfer.Guard
+	Problems      []error
+}
+
+// Load reads and checks all settings, and creates the folders they name.
+func Load(s Settings) Config {
+	var c Config
+	problem := func(format string, args ...any) { c.Problems = append(c.Problems, fmt.Errorf(format, args...)) }
+	c.Hold = loadHold(s, problem)
+	c.Keep = loadKeep(s, problem)
+	var err error
+	if c.SaveDir, err = folder(s, "LOCAL_SAVE_DIR", os.UserHomeDir, "colab_results"); err != nil {
+		problem("LOCAL_SAVE_DIR: %v", err)
+	}
+	if c.CheckpointDir, err = folder(s, "CHECKPOINT_DIR", os.UserCacheDir, filepath.Join("colab-relay", "checkpoints")); err != nil {
+		problem("CHECKPOINT_DIR: %v", err)
+	}
+	if c.Pairings, err = pairing.OpenDefault(); err != nil {
+		problem("%v", err)
+	}
+	if c.Guard, err = newGuard(s, c.CheckpointDir); err != nil {
+		problem("%v", err)
+	}
+	if s.Get("COLAB_URL") != "" {
+		if _, err := pairing.Resolve(pairing.EnvName, s.Get, c.Pairings); err != nil {
+			problem("%v", err)
+		}
+	}
+	return c
+}
+
+// Err is nil when all settings are right, else an error that lists the wrong ones.
+func (c Config) Err() error {
+	if len(c.Problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("wrong settings: %w", errors.Join(c.Problems...))
+}
+
+func loadHold(s Settings, problem func(format string, args ...any)) time.Duration {
+	text := s.Get("RELAY_HOLD")
+	if text == "" {
+		return defaultHold
+	}
+	hold, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		problem("RELAY_HOLD is %q: use a duration such as 45s", text)
+	case hold < leastHold || hold > mostHold:
+		problem("RELAY_HOLD is %s: use a duration from %s to %s", hold, leastHold, mostHold)
+	default:
+		return hold
+	}
+	return defaultHold
+}
+
+// newGuard makes the guard of uploads: it refuses the relay's own secrets, and keys of
+// the user that RELAY_UPLOAD_ALLOW does not list.
+func newGuard(s Settings, checkpointDir string) (*transfer.Guard, error) {
+	own, err := pairing.DefaultDir()
+	if err != nil {
+		return nil, err
+	}
+	g := &transfer.Guard{Never: []string{own, checkpointDir}}
+	g.Home, _ = os.UserHomeDir() // a user without a home folder has no keys in it
+	for _, path := range filepath.SplitList(s.Get("RELAY_UPLOAD_ALLOW")) {
+		if path, err = expandHome(path); err != nil {
+			return g, fmt.Errorf("RELAY_UPLOAD_ALLOW: %v", err)
+		}
+		if !filepath.IsAbs(path) {
+			return g, fmt.Errorf("RELAY_UPLOAD_ALLOW contains %q: use absolute paths or paths that begin with ~/, separated by %q", path, filepath.ListSeparator)
+		}
+		g.Permit = append(g.Permit, path)
+	}
+	return g, nil
+}
+
+// folder returns the folder that a setting names, or name below base, and creates it.
+func folder(s Settings, setting string, base func() (string, error), name string) (string, error) {
+	path, err := expandHome(s.Get(setting))
+	if path == "" && err == nil {
+		path, err = under(base, name)
+	}
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err == nil {
+		err = os.MkdirAll(path, 0o700)
+	}
+	return path, err
+}
+
+// expandHome replaces ~/ at the beginning of a path. MCP hosts pass environment values
+// on without a shell that would do so.
+func expandHome(path string) (string, error) {
+	if rest, home := strings.CutPrefix(path, "~/"); home {
+		return under(os.UserHomeDir, rest)
+	}
+	return path, nil
+}
+
+func under(base func() (string, error), name string) (string, error) {
+	dir, err := base()
+	return filepath.Join(dir, name), err
+}
+
+// LogValue implements slog.LogValuer. It contains no secret.
+func (c Config) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.String("save_dir", c.SaveDir), slog.String("checkpoint_dir", c.CheckpointDir),
+		slog.Duration("hold", c.Hold), slog.Any("keep", c.Keep), slog.Int("problems", len(c.Problems)),
+	)
+}

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/tools"
+	"colabrelay/shared/auth"
+)
+
+// newUser gives the test a home folder of its own.
+func newUser(t *testing.T) (home string) {
+	t.Helper()
+	home = t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
+	return home
+}
+
+// environ returns a getenv of pairs of names and values.
+func environ(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
+func TestAllWrongSettingsAreReportedTogether(t *testing.T) {
+	dir := newUser(t)
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := Load(Settings{Getenv: environ("RELAY_HOLD", "soon", "LOCAL_SAVE_DIR", file, "CHECKPOINT_DIR", filepath.Join(file, "x"), "COLAB_URL", "ftp://x")})
+	var all strings.Builder
+	for _, err := range c.Problems {
+		all.WriteString(err.Error() + "\n")
+	}
+	for _, want := range []string{"RELAY_HOLD", "LOCAL_SAVE_DIR", "CHECKPOINT_DIR", "COLAB_URL"} {
+		if !strings.Contains(all.String(), want) {
+			t.Errorf("%s is not in %q", want, all.String())
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := newUser(t)
+	secret := strings.Repeat("s", auth.MinSecretBytes)
+	for _, c := range []struct {
+		name  string
+		env   []string
+		fault bool
+		hold  time.Duration
+		save  string
+	}{
+		{name: "nothing set", hold: 45 * time.Second, save: filepath.Join(dir, "colab_results")},
+		{name: "empty is unset", env: []string{"RELAY_HOLD", "", "LOCAL_SAVE_DIR", "", "COLAB_URL", ""}, hold: 45 * time.Second, save: filepath.Join(dir, "colab_results")},
+		{name: "hold and home", env: []string{"RELAY_HOLD", "230s", "LOCAL_SAVE_DIR", "~/a/b"}, hold: 230 * time.Second, save: filepath.Join(dir, "a", "b")},
+		{name: "hold too long", env: []string{"RELAY_HOLD", "231s"}, fault: true},
+		{name: "hold too short", env: []string{"RELAY_HOLD", "0"}, fault: true},
+		{name: "hold negative", env: []string{"RELAY_HOLD", "-5s"}, fault: true},
+		{name: "keep too often", env: []string{"RELAY_KEEP_EVERY", "999ms"}, fault: true},
+		{name: "keep too seldom", env: []string{"RELAY_KEEP_EVERY", "24h1s"}, fault: true},
+		{name: "keep for more than all the time", env: []string{"RELAY_KEEP_PERCENT", "100.1"}, fault: true},
+		{name: "keep less than nothing", env: []string{"RELAY_KEEP_MB", "-1"}, fault: true},
+		{name: "keep more than a file may have", env: []string{"RELAY_KEEP_MB", "4097"}, fault: true},
+		{name: "keep no number", env: []string{"RELAY_KEEP_TUNNEL_MB", "NaN"}, fault: true},
+		{name: "hold without a unit", env: []string{"RELAY_HOLD", "45"}, fault: true},
+		{name: "runtime", env: []string{"COLAB_URL", "https://x.example", "COLAB_SECRET", secret}, hold: 45 * time.Second, save: filepath.Join(dir, "colab_results")},
+		{name: "URL without secret", env: []string{"COLAB_URL", "https://x.example"}, fault: true},
+		{name: "short secret", env: []string{"COLAB_URL", "https://x.example", "COLAB_SECRET", "short"}, fault: true},
+		{name: "no secret file", env: []string{"COLAB_URL", "https://x.example", "COLAB_SECRET_FILE", filepath.Join(dir, "none")}, fault: true},
+	} {
+		got := Load(Settings{Getenv: environ(c.env...)})
+		if c.fault != (len(got.Problems) > 0) {
+			t.Errorf("%s: %v", c.name, got.Problems)
+		}
+		if !c.fault && (got.Hold != c.hold || got.SaveDir != c.save) {
+			t.Errorf("%s: %s %s", c.name, got.Hold, got.SaveDir)
+		}
+	}
+}
+
+func TestKeepSettings(t *testing.T) {
+	newUser(t)
+	if got := Load(Settings{Getenv: environ()}).Keep; got != defaultKeep {
+		t.Errorf("by default %+v", got)
+	}
+	got := Load(Settings{Getenv: environ("RELAY_KEEP_EVERY", "1s", "RELAY_KEEP_PERCENT", "2.5", "RELAY_KEEP_MB", "0", "RELAY_KEEP_TUNNEL_MB", "1")})
+	want := tools.Keep{Every: time.Second, Percent: 2.5, MaxBytes: 0, TunnelBytes: 1 << 20}
+	if got.Keep != want || len(got.Problems) > 0 {
+		t.Errorf("%+v %v", got.Keep, got.Problems)
+	}
+}

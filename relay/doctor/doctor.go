@@ -1,0 +1,202 @@
+// Package doctor checks everything that a tool call needs, from the settings to the kernel
+// of each runtime, and prints what works, what does not, and what to do about it.
+//
+// It changes nothing. Start reading at Run; runtime.go has the checks of one runtime.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+
+	"colabrelay/relay/config"
+	"colabrelay/relay/hint"
+	"colabrelay/relay/hostconfig"
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
+)
+
+// Checkup is what Run checks.
+type Checkup struct {
+	Config   config.Config
+	Settings config.Settings
+	Version  string // of this relay
+}
+
+// verdict begins each line of the report.
+type verdict string
+
+const (
+	ok   verdict = "ok"
+	warn verdict = "warn" // it works, with a drawback
+	fail verdict = "fail" // a tool call would fail
+)
+
+// report prints findings and counts the failures.
+type report struct {
+	out    io.Writer
+	width  int // of the subjects' column
+	failed int
+}
+
+func (r *report) line(v verdict, subject, format string, args ...any) {
+	if v == fail {
+		r.failed++
+	}
+	fmt.Fprintf(r.out, "%-5s %-*s  %s\n", v, r.width, subject, plain.Line(fmt.Sprintf(format, args...)))
+}
+
+// step prints what to do about the line before it.
+func (r *report) step(format string, args ...any) {
+	fmt.Fprintf(r.out, "%-5s %-*s  next step: %s\n", "", r.width, "", plain.Line(fmt.Sprintf(format, args...)))
+}
+
+// problem prints a line for err and its next step.
+func (r *report) problem(v verdict, subject string, err error) {
+	r.line(v, subject, "%v", err)
+	if step := hint.Person(err); step != "" {
+		r.step("%s", step)
+	}
+}
+
+// Run prints a report to out. It returns an error if a check failed.
+func Run(ctx context.Context, c Checkup, out io.Writer) error {
+	all, inUse, unclear := runtimesOf(c)
+	r := &report{out: out, width: len("checkpoints")}
+	for _, each := range all {
+		r.width = max(r.width, len(each.Name))
+	}
+	r.line(ok, "relay", "%s, %s/%s", c.Version, runtime.GOOS, runtime.GOARCH)
+	r.settings(c.Config)
+	r.folder("downloads", c.Config.SaveDir)
+	r.folder("checkpoints", c.Config.CheckpointDir)
+	r.hosts(c.Settings.Getenv)
+	r.pairings(c.Config.Pairings, unclear)
+	for _, each := range all {
+		check := runtimeCheck{report: r, runtime: each, pairings: c.Config.Pairings, failed: fail}
+		if unclear == nil && each.Name != inUse.Name {
+			check.failed = warn // only a call that names this runtime would fail
+		}
+		check.run(ctx)
+	}
+	if r.failed > 0 {
+		return fmt.Errorf("%s failed", plain.Count(r.failed, "check"))
+	}
+	return nil
+}
+
+// runtimesOf returns all runtimes, and the one that a call uses if it names none, or why
+// there is no such runtime.
+func runtimesOf(c Checkup) (all []pairing.Runtime, inUse pairing.Runtime, unclear error) {
+	if c.Config.Pairings == nil {
+		return nil, pairing.Runtime{}, nil // the report has this as a wrong setting
+	}
+	inUse, unclear = pairing.Resolve("", c.Settings.Get, c.Config.Pairings)
+	all, err := c.Config.Pairings.List()
+	if err != nil {
+		unclear = err
+	}
+	if inUse.Name == pairing.EnvName {
+		all = append([]pairing.Runtime{inUse}, all...)
+	}
+	return all, inUse, unclear
+}
+
+func (r *report) settings(c config.Config) {
+	for _, err := range c.Problems {
+		r.line(fail, "settings", "%v", err)
+	}
+	if len(c.Problems) > 0 {
+		r.step("fix these settings in the MCP host's configuration (the relay's env block), or in this shell's environment")
+		return
+	}
+	r.line(ok, "settings", "a call waits at most %s for a result", c.Hold)
+}
+
+// folder checks whether the relay can write to a folder.
+func (r *report) folder(subject, dir string) {
+	if dir == "" {
+		return // the report has this as a wrong setting
+	}
+	f, err := os.CreateTemp(dir, ".colab-relay-doctor-*")
+	if err != nil {
+		r.line(fail, subject, "%v", err)
+		r.step("make the folder writable, or choose another one (LOCAL_SAVE_DIR, CHECKPOINT_DIR)")
+		return
+	}
+	f.Close()
+	os.Remove(f.Name())
+	r.line(ok, subject, "%s", dir)
+}
+
+// hosts checks which MCP hosts start this relay.
+func (r *report) hosts(getenv func(string) string) {
+	user, err := hostconfig.ThisUser(getenv)
+	if err != nil {
+		r.line(warn, "host", "%v", err)
+		return
+	}
+	this, _ := os.Executable()
+	found := false
+	for _, h := range hostconfig.Hosts {
+		program, installed := hostconfig.Installed(h, user)
+		if !installed {
+			continue
+		}
+		found = true
+		switch {
+		case program == this:
+			r.line(ok, "host", "%s starts this relay", h.Title)
+		case exists(program):
+			r.line(warn, "host", "%s starts another program: %s", h.Title, program)
+			r.step("to use this relay instead, run `relay install %s`", h.Name)
+		default:
+			r.line(fail, "host", "%s is set up to start %s, which does not exist", h.Title, program)
+			r.step("run `relay install %s`", h.Name)
+		}
+	}
+	if !found {
+		r.line(warn, "host", "no supported MCP host is set up to start the relay")
+		r.step("run `relay install HOST` to set one up; `relay install` lists the supported hosts")
+	}
+}
+
+// exists reports whether a host can find a program. One without a folder counts as
+// found, because the host looks for it on its own PATH.
+func exists(program string) bool {
+	if !strings.ContainsAny(program, `/\`) {
+		return true
+	}
+	_, err := os.Stat(program)
+	return err == nil
+}
+
+// pairings checks the list of pairings, and whether it is clear which runtime a call uses.
+func (r *report) pairings(store *pairing.Store, unclear error) {
+	if store == nil {
+		return
+	}
+	switch {
+	case errors.Is(unclear, pairing.ErrAmbiguous):
+		r.line(warn, "pairings", "%v", unclear)
+		r.step("name the runtime in each call, or pair the one you use most again as %q", pairing.DefaultName)
+	case unclear != nil:
+		r.problem(fail, "pairings", unclear)
+	}
+	info, err := os.Stat(store.Path())
+	if err != nil {
+		return // nothing is paired yet
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		r.line(warn, "pairings", "other users of this computer can read the secrets in %s", store.Path())
+		r.step("run `chmod 600 %q`; if other people use this computer, also make new secrets with `relay init --rotate`", store.Path())
+		return
+	}
+	if unclear == nil {
+		r.line(ok, "pairings", "%s", store.Path())
+	}
+}

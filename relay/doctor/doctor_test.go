@@ -1,0 +1,251 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/config"
+	"colabrelay/relay/pairing"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+)
+
+// fakeExecutor is an executor with the faults that a test gives it.
+type fakeExecutor struct {
+	secret   auth.Secret
+	clock    time.Duration // ahead of this computer's
+	protocol int
+	health   http.HandlerFunc
+	kernel   contract.Kernel
+}
+
+func (e fakeExecutor) start(t *testing.T) string {
+	t.Helper()
+	now := func() time.Time { return time.Now().Add(e.clock) }
+	verifier, signer := auth.NewVerifier(e.secret, contract.Instance{ID: "vm-1", Start: "s"}, now), auth.NewSigner(e.secret)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		isHealth, signed := r.URL.Path == contract.PathHealth, r.Header.Get(auth.HeaderSignature) != ""
+		if isHealth && !signed && e.health != nil {
+			e.health(w, r)
+			return
+		}
+		health := contract.Health{Status: "ok", Version: "9.9", Protocol: e.protocol, UptimeMinutes: 3}
+		if isHealth && !signed {
+			json.NewEncoder(w).Encode(health)
+			return
+		}
+		status, answer := http.StatusOK, any(e.kernel)
+		if isHealth {
+			answer = health
+		}
+		switch _, err := verifier.Verify(r); {
+		case err != nil && e.clock != 0 && errors.Is(err, auth.ErrClockSkew):
+			status, answer = http.StatusUnauthorized, contract.ErrorBody{Error: contract.Error{Code: contract.CodeClockSkew, Message: "clock", ServerTime: now().Unix()}}
+		case err != nil:
+			w.WriteHeader(http.StatusUnauthorized)
+			io.WriteString(w, `{"error":{"code":"unauthorized","message":"unauthorized"}}`)
+			return
+		}
+		body, _ := json.Marshal(answer)
+		w.Header().Set(contract.HeaderInstance, "vm-1/s")
+		if err := signer.SignResponse(w.Header(), r, status, body, now()); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(status)
+		w.Write(body)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func sound() fakeExecutor {
+	return fakeExecutor{secret: auth.GenerateSecret(), protocol: contract.Protocol, kernel: contract.Kernel{Status: contract.KernelIdle, KernelID: "k", Python: "3.12.1"}}
+}
+
+func page(status int, ngrok string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if ngrok != "" {
+			w.Header().Set("Ngrok-Error-Code", ngrok)
+		}
+		w.WriteHeader(status)
+	}
+}
+
+func TestTheDoctorNamesEachFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*fakeExecutor)
+		fails  bool
+		want   []string // lines, by pattern
+	}{
+		"sound": {func(*fakeExecutor) {}, false, []string{
+			`ok .*env +http://127`, `ok .*network: .* port \d+ answers`, `ok .*executor: release 9.9, protocol 2, up 3 min`,
+			`ok .*secret: accepted; the executor answered in \d+ ms`, `ok .*clock`, `ok .*VM: new to this computer \(instance vm-1\)`, `ok .*kernel: idle, Python 3.12.1`,
+		}},
+		"executor gone": {func(e *fakeExecutor) { e.health = page(404, "ERR_NGROK_3200") }, true, []string{
+			`fail .*ERR_NGROK_3200: no executor is online`, `next step: the VM has ended .* run the executor's cell`,
+		}},
+		"quota":          {func(e *fakeExecutor) { e.health = page(403, "ERR_NGROK_727") }, true, []string{`fail .*tunnel_quota.*requests for this month`, `next step: .*usage page`}},
+		"something else": {func(e *fakeExecutor) { e.health = page(200, "") }, true, []string{`fail .*not_executor`, `next step: check COLAB_URL`}},
+		"health used up": {func(e *fakeExecutor) { e.health = page(429, "") }, false, []string{`warn .*too many requests`, `ok .*kernel: idle`}},
+		"newer protocol": {func(e *fakeExecutor) { e.protocol = contract.Protocol + 1 }, true, []string{`fail .*wrong_protocol: the executor speaks protocol 3 and this relay protocol 2: the relay on this computer is the older one`, `next step: update the relay on this computer`}},
+		"older protocol": {func(e *fakeExecutor) { e.protocol = 0 }, true, []string{`fail .*wrong_protocol`, `next step: update the executor: run the cell of this relay's release`}},
+		"another secret": {func(e *fakeExecutor) { e.secret = auth.GenerateSecret() }, true, []string{`ok .*executor`, `fail .*wrong_secret`, `next step: .*relay pair`}},
+		"clock":          {func(e *fakeExecutor) { e.clock = time.Hour }, false, []string{`warn .*clock: (59m59|1h0m0)s from the executor's`, `next step: set the clock of this computer`, `ok .*kernel`}},
+		"kernel dead": {func(e *fakeExecutor) {
+			e.kernel = contract.Kernel{Status: contract.KernelDead, KernelID: "k", Reason: "out of memory"}
+		}, true, []string{
+			`fail .*kernel: dead: out of memory`, `next step: .*restart_kernel`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			newUser(t)
+			e := sound()
+			ours := e.secret
+			c.change(&e)
+			out, err := examine(t, map[string]string{"COLAB_URL": e.start(t), "COLAB_SECRET": ours.Reveal()})
+			if c.fails != (err != nil) || strings.Contains(out, ours.Reveal()) {
+				t.Errorf("%v\n%s", err, out)
+			}
+			wantLines(t, out, c.want)
+		})
+	}
+}
+
+// wantLines checks that out has a line for each pattern, in this order.
+func wantLines(t *testing.T, out string, patterns []string) {
+	t.Helper()
+	rest := out
+	for _, pattern := range patterns {
+		at := regexp.MustCompile(`(?m)^` + strings.ReplaceAll(pattern, "next step", ` +next step`) + `.*$`).FindStringIndex(rest)
+		if at == nil {
+			t.Errorf("no line like %q in order in\n%s", pattern, out)
+			return
+		}
+		rest = rest[at[1]:]
+	}
+}
+
+func TestTheDoctorReportsANewVM(t *testing.T) {
+	newUser(t)
+	e := sound()
+	env := map[string]string{"COLAB_URL": e.start(t), "COLAB_SECRET": e.secret.Reveal()}
+	store, err := pairing.OpenDefault()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := pairing.Runtime{Name: pairing.EnvName, Secret: e.secret}.Key()
+	for seen, want := range map[pairing.LastSeen][]string{
+		{InstanceID: "vm-1", KernelID: "k"}:   {`ok .*VM: the same as last time`, `ok .*kernel: idle`},
+		{InstanceID: "vm-1", KernelID: "old"}: {`ok .*VM: the same as last time`, `warn .*kernel: idle.*not the one used last time, whose variables are gone`},
+		{InstanceID: "vm-0", KernelID: "old"}: {`warn .*VM: not the one used last time.*\(instance vm-1\)`, `warn .*kernel`},
+	} {
+		if err := store.SaveLastSeen(key, seen); err != nil {
+			t.Fatal(err)
+		}
+		out, err := examine(t, env)
+		if err != nil {
+			t.Errorf("%+v: %v", seen, err)
+		}
+		wantLines(t, out, want)
+		if store.LastSeen(key) != seen {
+			t.Error("the doctor changed what was last seen")
+		}
+	}
+}
+
+func TestTheDoctorChecksAComputerWithoutPairings(t *testing.T) {
+	newUser(t)
+	out, err := examine(t, nil)
+	if err == nil || err.Error() != "1 check failed" {
+		t.Errorf("%v", err)
+	}
+	wantLines(t, out, []string{`ok .*relay`, `ok .*settings .*45s`, `ok .*downloads .*colab_results`, `ok .*checkpoints`, `warn .*host`, `next step: .*relay install`, `fail .*pairings .*not paired with a runtime`})
+}
+
+func TestTheDoctorChecksSettingsHostsAndPairings(t *testing.T) {
+	dir := newUser(t)
+	store, err := pairing.OpenDefault()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := sound()
+	for name, url := range map[string]string{"default": e.start(t), "an-older-one": "http://127.0.0.1:1"} {
+		if _, err := store.Put(pairing.Runtime{Name: name, URL: url, Secret: e.secret}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	this, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, program := range map[string]string{".cursor/mcp.json": this, ".gemini/settings.json": "/gone/relay"} {
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, fmt.Appendf(nil, `{"mcpServers": {"colab-relay": {"command": %q}}}`, program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(store.Path(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := examine(t, map[string]string{"RELAY_HOLD": "soon"})
+	if err == nil || err.Error() != "2 checks failed" {
+		t.Errorf("%v", err)
+	}
+	wantLines(t, out, []string{
+		`fail .*settings .*RELAY_HOLD`, `ok .*Cursor starts this relay`, `fail .*Gemini CLI is set up to start /gone/relay, which does not exist`, `next step: .*relay install gemini`,
+		`warn .*pairings .*other users of this computer can read`, `warn .*an-older-one +unreachable: nothing listens`, `ok .*default .*kernel: idle`,
+	})
+	width := strings.Index(out, "dev,")
+	for line := range strings.Lines(out) {
+		if len(line) < width || line[width-1] != ' ' || line[width] == ' ' {
+			t.Errorf("not aligned: %q", line)
+		}
+	}
+}
+
+// Text from a VM must not reach the terminal as an escape sequence.
+func TestTheDoctorPrintsNoEscapes(t *testing.T) {
+	var out bytes.Buffer
+	r := &report{out: &out, width: 5}
+	r.line(ok, "x", "kernel: %s", "\x1b[2Jdead")
+	r.step("%s", "\x1b]0;t\a")
+	if strings.ContainsAny(out.String(), "\x1b\a") {
+		t.Errorf("%q", out.String())
+	}
+}
+
+// newUser gives the test a home folder of its own.
+func newUser(t *testing.T) (home string) {
+	t.Helper()
+	home = t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
+	return home
+}
+
+// examine returns the doctor's report in that environment.
+func examine(t *testing.T, env map[string]string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	set := config.Settings{Getenv: func(name string) string { return env[name] }}
+	var out bytes.Buffer
+	err := Run(ctx, Checkup{Config: config.Load(set), Settings: set, Version: "dev"}, &out)
+	return out.String(), err
+}

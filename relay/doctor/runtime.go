@@ -1,0 +1,150 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/progress"
+	"colabrelay/shared/contract"
+)
+
+// checkTime bounds each of the checks that need the network.
+const checkTime = 10 * time.Second
+
+// runtimeCheck checks one runtime step by step, along the path of a call. It ends at the
+// first step that fails.
+type runtimeCheck struct {
+	*report
+	runtime  pairing.Runtime
+	pairings *pairing.Store
+	failed   verdict // of a step that fails
+	client   *client.Client
+}
+
+func (c *runtimeCheck) run(ctx context.Context) {
+	if c.runtime.URL == "" {
+		c.line(warn, c.runtime.Name, "%v, key id %s", pairing.ErrNoAddress, c.runtime.Secret.KeyID())
+		c.step("start its executor, then run `relay pair --name %s URL` with the URL it prints", c.runtime.Name)
+		return
+	}
+	c.line(ok, c.runtime.Name, "%s, key id %s", c.runtime.URL, c.runtime.Secret.KeyID())
+	var err error
+	if c.client, err = client.New(client.Config{BaseURL: c.runtime.URL, Secret: c.runtime.Secret}); err != nil {
+		c.failure(err)
+		return
+	}
+	defer c.client.Close()
+	_ = c.network(ctx) && c.tunnel(ctx) && c.executor(ctx)
+}
+
+// failure prints the error of a step, and returns false.
+func (c *runtimeCheck) failure(err error) bool {
+	c.problem(c.failed, c.runtime.Name, err)
+	return false
+}
+
+// network resolves the host's name and connects to it, unless a proxy does both.
+func (c *runtimeCheck) network(ctx context.Context) bool {
+	if proxy := client.Proxy(c.runtime.URL); proxy != "" {
+		c.line(ok, c.runtime.Name, "network: through the proxy %s", proxy)
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	u, err := url.Parse(c.runtime.URL)
+	if err != nil {
+		return c.failure(err)
+	}
+	addresses, err := net.DefaultResolver.LookupHost(ctx, u.Hostname())
+	if err != nil {
+		return c.failure(c.client.TransportError(ctx, err))
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return c.failure(c.client.TransportError(ctx, err))
+	}
+	conn.Close()
+	c.line(ok, c.runtime.Name, "network: %s has the address %s, and port %s answers", u.Hostname(), addresses[0], port)
+	return true
+}
+
+// tunnel requests the executor's health, unsigned. Strangers can use up the limit on
+// unsigned requests, so that error does not end the checks.
+func (c *runtimeCheck) tunnel(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	_, err := c.client.Health(ctx)
+	var lost *client.Error
+	switch {
+	case errors.As(err, &lost) && (lost.Kind == client.KindTunnelError || lost.Kind == client.KindRateLimited):
+		c.problem(warn, c.runtime.Name, err)
+	case err != nil:
+		return c.failure(err)
+	default:
+		c.line(ok, c.runtime.Name, "executor: it answers")
+	}
+	return true
+}
+
+// executor sends signed requests, which check the secret, the clock, the VM and the
+// kernel.
+func (c *runtimeCheck) executor(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	sent := time.Now()
+	kernel, err := c.client.Kernel(ctx)
+	took := time.Since(sent)
+	if err != nil {
+		return c.failure(err)
+	}
+	health, err := c.client.SignedHealth(ctx)
+	if err != nil {
+		return c.failure(err)
+	}
+	c.line(ok, c.runtime.Name, "executor: release %s, protocol %d, up %s, %.1f GB of memory available",
+		health.Version, health.Protocol, progress.Duration(time.Duration(health.UptimeMinutes*float64(time.Minute))), health.MemoryAvailableGB)
+	c.line(ok, c.runtime.Name, "secret: accepted; the executor answered in %d ms", max(took.Milliseconds(), 1))
+	if offset := c.client.ClockOffset(); offset == 0 {
+		c.line(ok, c.runtime.Name, "clock: within %s of the executor's", contract.ClockSkew)
+	} else {
+		c.line(warn, c.runtime.Name, "clock: %s from the executor's; the relay corrects this, which costs an extra request", offset.Abs().Round(time.Second))
+		c.step("set the clock of this computer or of the VM")
+	}
+	c.vmAndKernel(kernel)
+	return true
+}
+
+// vmAndKernel compares the VM and the kernel with those that a relay last used.
+func (c *runtimeCheck) vmAndKernel(kernel contract.Kernel) {
+	var before pairing.LastSeen
+	if c.pairings != nil {
+		before = c.pairings.LastSeen(c.runtime.Key())
+	}
+	instance := c.client.InstanceID()
+	switch before.InstanceID {
+	case "":
+		c.line(ok, c.runtime.Name, "VM: new to this computer (instance %s)", instance)
+	case instance:
+		c.line(ok, c.runtime.Name, "VM: the same as last time (instance %s)", instance)
+	default:
+		c.line(warn, c.runtime.Name, "VM: not the one used last time, whose variables and files are not on this VM (instance %s)", instance)
+	}
+	switch {
+	case kernel.Status == contract.KernelDead:
+		c.line(c.failed, c.runtime.Name, "kernel: dead: %s", kernel.Reason)
+		c.step("call the tool restart_kernel, or run the executor's cell again")
+	case before.KernelID != "" && before.KernelID != kernel.KernelID:
+		c.line(warn, c.runtime.Name, "kernel: %s, Python %s; not the one used last time, whose variables are gone", kernel.Status, kernel.Python)
+	default:
+		c.line(ok, c.runtime.Name, "kernel: %s, Python %s", kernel.Status, kernel.Python)
+	}
+}

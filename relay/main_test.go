@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/terminal"
+)
+
+// home gives the test a home folder of its own.
+func home(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
+	return dir
+}
+
+// environ returns a getenv of pairs of names and values.
+func environ(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
+// relay runs the program and returns its exit code and output.
+func relay(t *testing.T, getenv func(string) string, stdin string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	code = run(ctx, args, getenv, terminal.Streams{In: strings.NewReader(stdin), Out: &o, Err: &e})
+	return code, o.String(), e.String()
+}
+
+func TestServeStartsWithWrongSettingsAndEndsWithStdin(t *testing.T) {
+	home(t)
+	for _, args := range [][]string{{}, {"serve"}} {
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		var errs bytes.Buffer
+		ended := make(chan int, 1)
+		go func() {
+			ended <- run(t.Context(), args, environ("RELAY_HOLD", "soon"), terminal.Streams{In: inR, Out: outW, Err: &errs})
+			outW.Close()
+		}()
+		lines := bufio.NewScanner(outR)
+		ask := func(line string) string {
+			io.WriteString(inW, line+"\n")
+			if !lines.Scan() {
+				t.Fatal("stdout ended")
+			}
+			return lines.Text()
+		}
+		ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+		got := ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_colab_connection","arguments":{}}}`)
+		if !strings.Contains(got, "not_configured") || !strings.Contains(got, "RELAY_HOLD") || !strings.Contains(got, `"isError":true`) {
+			t.Errorf("%s", got)
+		}
+		inW.Close()
+		if code := <-ended; code != 0 {
+			t.Errorf("exit code %d: %s", code, errs.String())
+		}
+	}
+}

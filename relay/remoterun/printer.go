@@ -1,0 +1,157 @@
+package remoterun
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/contract"
+)
+
+// printer prints the events of a run. It writes the code's output to a file or pipe
+// unchanged, as if the code ran on this computer, and filters it for a terminal.
+type printer struct {
+	client   *client.Client
+	std      terminal.Streams
+	out, err *plain.Terminal // filters; nil for a stream that is not a terminal
+	pictures pictureFolder
+	openLine bool  // the last character printed is not a line break
+	password bool  // the input request asks for a password
+	broken   error // of a write to stdout; after it nothing more is printed
+	stdin    *bufio.Reader
+}
+
+func newPrinter(c *client.Client, console Console) *printer {
+	return &printer{
+		client: c, std: console.Streams, out: filterFor(console.Out), err: filterFor(console.Err),
+		pictures: pictureFolder{dir: console.PictureDir}, stdin: bufio.NewReader(console.In),
+	}
+}
+
+func filterFor(w io.Writer) *plain.Terminal {
+	if terminal.Is(w) {
+		return &plain.Terminal{}
+	}
+	return nil
+}
+
+// event prints one event of the execution id.
+func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
+	if ev.Cut != "" {
+		p.note("part of the output at offset %d is missing: %s", ev.Offset, plain.Line(ev.Cut))
+	}
+	switch ev.Type {
+	case contract.EventStream:
+		w := p.std.Out
+		if ev.Name == contract.Stderr {
+			w = p.std.Err
+		}
+		p.write(w, ev.Text)
+	case contract.EventExecuteResult, contract.EventDisplayData, contract.EventUpdateDisplayData:
+		p.display(ctx, id, ev)
+	case contract.EventError:
+		text := strings.Join(ev.Traceback, "\n")
+		if p.err == nil {
+			text = plain.Text(text)
+		}
+		p.line(text)
+	case contract.EventInputRequest:
+		p.password = ev.Password
+		p.write(p.std.Err, ev.Prompt)
+	case contract.EventGap:
+		p.note("missing here: %s of output, because the VM does not keep that much of one run", plain.Count(ev.Bytes, "byte"))
+	}
+}
+
+func (p *printer) write(w io.Writer, text string) {
+	if text == "" || p.broken != nil {
+		return
+	}
+	filter := p.out
+	if w == p.std.Err {
+		filter = p.err
+	}
+	if filter != nil {
+		text = filter.Filter(text)
+	}
+	if _, err := io.WriteString(w, text); err != nil && w == p.std.Out {
+		p.broken = err
+	}
+	p.openLine = text != "" && !strings.HasSuffix(text, "\n") || text == "" && p.openLine
+}
+
+// note prints a message of the relay's own.
+func (p *printer) note(format string, args ...any) { p.line("relay: " + fmt.Sprintf(format, args...)) }
+
+// line prints a separate line to stderr.
+func (p *printer) line(text string) {
+	p.resetColours()
+	p.endLine(p.std.Err)
+	p.write(p.std.Err, strings.TrimSuffix(text, "\n")+"\n")
+}
+
+func (p *printer) endLine(w io.Writer) {
+	if p.openLine {
+		p.write(w, "\n")
+	}
+}
+
+// resetColours ends the colours that the code has set on a terminal.
+func (p *printer) resetColours() {
+	if p.out != nil {
+		_, _ = io.WriteString(p.std.Out, p.out.Reset())
+	}
+	if p.err != nil {
+		_, _ = io.WriteString(p.std.Err, p.err.Reset())
+	}
+}
+
+// close leaves a terminal without colours and with the cursor at the beginning of a line.
+func (p *printer) close() {
+	p.resetColours()
+	p.endLine(p.std.Err)
+}
+
+// display saves the picture of an object, or else prints the object's text.
+func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
+	if pic, ok := pictureOf(ev); ok {
+		path, err := p.pictures.save(ctx, p.client, id, pic)
+		if err == nil {
+			p.note("saved a picture as %s", plain.Line(path))
+			return
+		}
+		p.note("a picture could not be saved: %s", plain.Line(err.Error()))
+	}
+	if raw, ok := ev.Data["text/plain"]; ok {
+		p.endLine(p.std.Out)
+		_ = writePayload(ctx, p.client, id, raw, writerFunc(func(b []byte) { p.write(p.std.Out, string(b)) }))
+		p.endLine(p.std.Out)
+	}
+}
+
+type writerFunc func(b []byte)
+
+func (w writerFunc) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
+}
+
+// writePayload writes a text, or the bytes of a blob.
+func writePayload(ctx context.Context, c *client.Client, id string, raw json.RawMessage, w io.Writer) error {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		_, err := io.WriteString(w, text)
+		return err
+	}
+	var ref contract.BlobRef
+	if err := json.Unmarshal(raw, &ref); err != nil {
+		return err
+	}
+	return c.Blob(ctx, id, ref.Blob, w)
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"colabrelay/relay/pairing"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/fakevm"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// TestMain lets scripts start this test program as relay, and looks for goroutines that
+// the Go tests leave behind.
+func TestMain(m *testing.M) {
+	testscript.Main(leakChecker{m}, map[string]func(){"relay": main})
+}
+
+type leakChecker struct{ *testing.M }
+
+// Run implements testscript.TestingM.
+func (l leakChecker) Run() int {
+	code := l.M.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		os.Stderr.WriteString(err.Error() + "\n")
+		return 1
+	}
+	return code
+}
+
+// TestScripts runs the scripts of testdata/script, one for each command. Besides the
+// commands of testscript and relay they have:
+//
+//	fakevm NAME [SECRET]      start a fake VM; set NAME_URL, NAME_SECRET, NAME_PAIRING, NAME_KEY_ID
+//	executor NAME             start a real executor and set the same variables
+//	vmwrite NAME PATH FILE    copy a file to a fake VM
+//	vmcmp NAME PATH FILE      compare a file on a fake VM
+//	refuse NAME WHAT          make a fake VM refuse uploads (disk-full) or unsigned requests (unsigned)
+//	releases                  start a server of releases and set RELEASES
+//	ownsecret VARIABLE NAME   set a variable to the secret of a runtime on this computer
+//	wrongsecret VARIABLE URL  set a variable to a pairing string of URL with a new secret
+//	write FILE TEXT           write a text and a line break to a file
+//	hardlink FILE LINK        make a hard link
+//	exits CODE PROGRAM ARG... run a program and compare its exit code
+//	await FILE                wait until a file exists
+func TestScripts(t *testing.T) {
+	python := stacks.Old(t).Python
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", RequireUniqueNames: true,
+		Setup: func(env *testscript.Env) error {
+			env.Values[vmsKey{}] = map[string]*fakevm.VM{}
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
+			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
+			return os.MkdirAll(filepath.Join(env.WorkDir, "home"), 0o700)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"fakevm": startFakeVM, "executor": func(ts *testscript.TestScript, _ bool, args []string) { startRealVM(ts, args[0], python) }, "vmwrite": writeToVM, "vmcmp": compareOnVM,
+			"refuse": makeVMRefuse, "releases": serveReleases, "ownsecret": setOwnSecret, "wrongsecret": setPairingOfNewSecret, "write": writeText, "hardlink": hardlink, "exits": exits, "await": awaitFile,
+		},
+	})
+}
+
+// vmsKey is the key of a script's fake VMs.
+type vmsKey struct{}
+
+func vms(ts *testscript.TestScript) map[string]*fakevm.VM {
+	return ts.Value(vmsKey{}).(map[string]*fakevm.VM)
+}
+
+func setVM(ts *testscript.TestScript, name, url string, secret auth.Secret) {
+	for variable, value := range map[string]string{
+		"_URL": url, "_SECRET": secret.Reveal(), "_KEY_ID": secret.KeyID(), "_PAIRING": auth.Pairing{URL: url, Secret: secret}.String(),
+	} {
+		ts.Setenv(name+variable, value)
+	}
+}
+
+func startFakeVM(ts *testscript.TestScript, _ bool, args []string) {
+	secret := auth.GenerateSecret()
+	if len(args) > 1 {
+		var err error
+		secret, err = auth.NewSecret(args[1])
+		ts.Check(err)
+	}
+	vm := fakevm.NewWith(secret)
+	s := httptest.NewServer(vm)
+	ts.Defer(s.Close)
+	vms(ts)[args[0]] = vm
+	setVM(ts, args[0], s.URL, secret)
+}
+
+// buildExecutor builds the executor once, unless EXECUTOR_BIN names one.
+var buildExecutor = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("EXECUTOR_BIN"); path != "" {
+		return path, nil
+	}
+	dir, err := os.MkdirTemp("", "relay-script-")
+	if err != nil {
+		return "", err
+	}
+	binaries, err := harness.Build(context.Background(), dir)
+	return binaries.Executor, err
+})
+
+func startRealVM(ts *testscript.TestScript, name, python string) {
+	binary, err := buildExecutor()
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	secret := auth.GenerateSecret()
+	e, err := harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: binary, Python: python, Dir: ts.MkAbs("."), Secret: secret.Reveal()})
+	ts.Check(err)
+	ts.Defer(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		ts.Check(e.Stop(ctx))
+	})
+	setVM(ts, name, e.Ready.LocalURL, secret)
+}
+
+func writeToVM(ts *testscript.TestScript, _ bool, args []string) {
+	vms(ts)[args[0]].Put(args[1], []byte(ts.ReadFile(args[2])))
+}
+
+func compareOnVM(ts *testscript.TestScript, neg bool, args []string) {
+	got, exists := vms(ts)[args[0]].File(args[1])
+	if same := exists && string(got) == ts.ReadFile(args[2]); same == neg {
+		ts.Fatalf("%s on the VM is %q", args[1], got)
+	}
+}
+
+func makeVMRefuse(ts *testscript.TestScript, _ bool, args []string) {
+	hooks := map[string]fakevm.Hook{
+		"disk-full": func(_ context.Context, r *http.Request) error {
+			if r.Method == http.MethodPut {
+				return &contract.Error{Code: contract.CodeDiskFull, Message: "the disk is full", Hint: "delete something"}
+			}
+			return nil
+		},
+		"unsigned": func(_ context.Context, r *http.Request) error {
+			if r.Header.Get(auth.HeaderSignature) == "" {
+				return &contract.Error{Code: contract.CodeRateLimited, Message: "too many unsigned requests from this address"}
+			}
+			return nil
+		},
+	}
+	vms(ts)[args[0]].On(hooks[args[1]])
+}
+
+func serveReleases(ts *testscript.TestScript, _ bool, _ []string) {
+	files := http.FileServer(http.Dir(ts.MkAbs("releases")))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/moved/"):
+			http.Redirect(w, r, strings.TrimPrefix(r.URL.Path, "/moved"), http.StatusFound)
+		case strings.HasPrefix(r.URL.Path, "/large/"):
+			w.Write(make([]byte, maxSums+1))
+		default:
+			files.ServeHTTP(w, r)
+		}
+	}))
+	ts.Defer(s.Close)
+	ts.Setenv("RELEASES", s.URL)
+}
+
+func setOwnSecret(ts *testscript.TestScript, _ bool, args []string) {
+	secret, err := pairing.Open(filepath.Join(ts.Getenv("XDG_CONFIG_HOME"), "colab-relay")).SecretOf(args[1])
+	ts.Check(err)
+	ts.Setenv(args[0], secret.Reveal())
+}
+
+func setPairingOfNewSecret(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[0], auth.Pairing{URL: args[1], Secret: auth.GenerateSecret()}.String())
+}
+
+func writeText(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(args[1]+"\n"), 0o600))
+}
+
+func hardlink(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(os.Link(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
+}
+
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	var exit *exec.ExitError
+	switch err := ts.Exec(args[1], args[2:]...); {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func awaitFile(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	ts.Check(harness.Poll(ctx, func() (bool, error) {
+		_, err := os.Stat(path)
+		return err == nil, nil
+	}))
+}

@@ -1,0 +1,83 @@
+package terminal
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+const (
+	maxAnswer = 100 // bytes of an answer to Confirm
+	// maxPieces bounds the lines of a paste that a terminal or a chat program broke.
+	maxPieces = 100
+)
+
+// ErrInterrupted: the person interrupted the program instead of answering.
+var ErrInterrupted = errors.New("interrupted")
+
+// Confirm asks a yes-or-no question. It returns false if stdin is not a terminal.
+func Confirm(std Streams, question string) bool {
+	if !Is(std.In) {
+		return false
+	}
+	fmt.Fprintf(std.Err, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(io.LimitReader(std.In, maxAnswer)).ReadString('\n') // an error counts as no
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
+}
+
+// ReadHidden asks for a secret on the terminal std.In without showing what is typed. It
+// reads lines until complete accepts what they make together, or until an empty line: a
+// piece of a broken paste that is left unread would go to the shell.
+func ReadHidden(ctx context.Context, std Streams, prompt string, complete func(text string) bool) (string, error) {
+	fd := int(std.In.(*os.File).Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprint(std.Err, prompt)
+	defer fmt.Fprintln(std.Err)
+	type answer struct {
+		text string
+		err  error
+	}
+	done := make(chan answer, 1)
+	go func() { // after an interrupt it still waits for a line; the program ends right after
+		text, err := readPieces(fd, complete)
+		done <- answer{text, err}
+	}()
+	select {
+	case got := <-done:
+		return got.text, got.err
+	case <-ctx.Done():
+		_ = term.Restore(fd, before) // otherwise the shell would not show what is typed
+		return "", ErrInterrupted
+	}
+}
+
+// ReadPassword reads a line from the terminal in without showing what is typed.
+func ReadPassword(in io.Reader) (string, error) {
+	line, err := term.ReadPassword(int(in.(*os.File).Fd()))
+	return string(line), err
+}
+
+func readPieces(fd int, complete func(text string) bool) (string, error) {
+	text := ""
+	for range maxPieces {
+		line, err := term.ReadPassword(fd)
+		text += string(line)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		if err != nil || len(line) == 0 || complete(text) {
+			break
+		}
+	}
+	return text, nil
+}

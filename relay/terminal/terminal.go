@@ -1,0 +1,25 @@
+// Package terminal is what a person sees and types while a relay command runs: questions,
+// the progress of a transfer, and outages of the connection.
+//
+// It filters everything that came from a VM before it reaches a terminal. It must not
+// decide what a command does. Start reading at Streams.
+package terminal
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// Streams are the standard streams of a program.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Is reports whether a stream is a terminal.
+func Is(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

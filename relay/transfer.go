@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"colabrelay/relay/config"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/progress"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/terminal"
+	"colabrelay/relay/tools"
+	"colabrelay/relay/transfer"
+)
+
+// transferCommand is what get and put have in common.
+type transferCommand struct {
+	set       *config.Settings
+	std       terminal.Streams
+	runtime   string
+	overwrite bool
+}
+
+func (c *transferCommand) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.runtime, "runtime", "", "the paired runtime to use (default: the default runtime)")
+	fs.BoolVar(&c.overwrite, "overwrite", false, `if a different file has the same name, replace it; without this flag the new file is saved as "name (1).ext"`)
+}
+
+// run transfers something and shows the progress; name is what it transfers. It retries
+// when the connection breaks, until ctx ends. If the VM does not answer at the beginning,
+// it returns that error immediately.
+func (c *transferCommand) run(ctx context.Context, name string, move func(context.Context, tools.Runtime, transfer.Options) (transfer.Result, error)) error {
+	cfg := config.Load(*c.set)
+	if err := cfg.Err(); err != nil {
+		return err
+	}
+	var newest lastAttempt
+	pool := runtimes.New(runtimes.Config{Getenv: c.set.Get, Pairings: cfg.Pairings, OnAttempt: newest.record})
+	defer pool.Close()
+	target, err := pool.Resolve(c.runtime)
+	if err != nil {
+		return err
+	}
+	if err := reach(ctx, target.Client); err != nil {
+		return err
+	}
+	var meter progress.Meter
+	display := terminal.NewProgress(c.std.Err, name, func() string { return progressLine(&meter, newest.failure(), time.Now()) })
+	began := time.Now()
+	r, err := move(ctx, target, transfer.Options{Overwrite: c.overwrite, ResumeDir: transfer.ResumeDir(cfg.CheckpointDir), Report: func(p transfer.Progress) {
+		meter.Report(p)
+		display.Report(p)
+	}})
+	display.Close()
+	for _, note := range r.Notes {
+		fmt.Fprintf(c.std.Err, "note: %s\n", plain.Line(note))
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		p, _ := meter.Last()
+		return fmt.Errorf("stopped at %s: run the same command again to resume", progress.Share(p.Done, p.Total))
+	case err != nil:
+		return err
+	}
+	fmt.Fprintln(c.std.Out, summary(r, time.Since(began)))
+	return nil
+}
+
+// lastAttempt keeps the outcome of the newest attempt to reach the VM: a transfer
+// retries, and reports an error only when it ends.
+type lastAttempt struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (l *lastAttempt) record(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+}
+
+// failure is nil if the newest attempt succeeded.
+func (l *lastAttempt) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// progressLine describes the progress of a transfer. During an outage it gives the reason
+// instead of the speed.
+func progressLine(meter *progress.Meter, failure error, now time.Time) string {
+	p, at := meter.Last()
+	switch {
+	case failure == nil || now.Sub(at) <= terminal.QuietTime:
+		return meter.Describe(now)
+	case p.Total == 0:
+		return fmt.Sprintf("waiting for the VM: %v", failure)
+	}
+	return fmt.Sprintf("%s, waiting for the VM: %v", progress.Share(p.Done, p.Total), failure)
+}
+
+// summary is the line that a finished transfer prints: its path, size and duration.
+func summary(r transfer.Result, took time.Duration) string {
+	parts := []string{progress.Bytes(r.SizeBytes)}
+	if r.IsDir {
+		parts = []string{plain.Count(r.Files, "file"), progress.Bytes(r.SizeBytes)}
+		if r.Skipped > 0 {
+			parts = append(parts, fmt.Sprintf("%d unchanged", r.Skipped))
+		}
+	}
+	switch {
+	case r.Skipped == r.Files && !r.IsDir:
+		parts = append(parts, "unchanged")
+	case r.ResumedFrom > 0:
+		parts = append(parts, fmt.Sprintf("in %s, resumed from %s", progress.Duration(took), progress.Bytes(r.ResumedFrom)))
+	default:
+		parts = append(parts, "in "+progress.Duration(took))
+	}
+	if r.SHA256 != "" {
+		parts = append(parts, "SHA-256 "+r.SHA256)
+	}
+	return plain.Line(r.Path) + ": " + strings.Join(parts, ", ")
+}
