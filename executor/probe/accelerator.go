@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// nvidiaLimit: with a broken driver nvidia-smi hangs for a minute and more.
+	// nvidiaLimit is how long nvidia-smi may run. With a broken driver it hangs for minutes.
 	nvidiaLimit = time.Second
 	maxGPUs     = 64
 )
 
-// gpuFields is what nvidia-smi is asked for, in the order parseGPUs expects.
+// gpuFields are the fields that nvidia-smi prints, in the order that parseGPUs expects.
 const gpuFields = "index,name,memory.used,memory.total,utilization.gpu,utilization.memory"
 
 func gpu(ctx context.Context, root fs.FS) contract.GPU {
@@ -37,9 +37,9 @@ func gpu(ctx context.Context, root fs.FS) contract.GPU {
 	return contract.GPU{Available: len(devices) > 0, Driver: driverVersion(driver), Devices: devices}
 }
 
-// parseGPUs reads nvidia-smi's table, a GPU a line. A name may hold commas; a
-// field that is no number, such as [N/A], is null. A line with too few fields is
-// a message and no GPU.
+// parseGPUs reads nvidia-smi's table, which has a line for each GPU. A name may contain
+// commas. A field that is not a number, such as [N/A], becomes null. A line with too few
+// fields is a message and is skipped.
 func parseGPUs(table []byte) []contract.GPUDevice {
 	devices := []contract.GPUDevice{}
 	for line := range bytes.Lines(table) {
@@ -62,7 +62,7 @@ func parseGPUs(table []byte) []contract.GPUDevice {
 	return devices
 }
 
-// parseFloat is nil for what is no finite number: JSON has no NaN.
+// parseFloat is nil unless s is a finite number: JSON has no NaN.
 func parseFloat(s string) *float64 {
 	x, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
@@ -83,14 +83,14 @@ func driverVersion(file []byte) string {
 	return ""
 }
 
-// tpu looks for device files and Colab's variable. Importing jax to ask would
-// take the TPU away from the user's own code.
+// tpu checks for device files and Colab's environment variable. It does not import jax,
+// which would reserve the TPU and keep the user's code from using it.
 func tpu(getenv func(string) string, root fs.FS) contract.TPU {
 	devices := []string{}
 	for _, pattern := range []string{"dev/accel*", "dev/vfio/*"} {
 		found, _ := fs.Glob(root, pattern)
 		for _, device := range found {
-			if path.Base(device) != "vfio" { // the control device, there without any TPU
+			if path.Base(device) != "vfio" { // the control device, which also exists without a TPU
 				devices = append(devices, "/"+device)
 			}
 		}

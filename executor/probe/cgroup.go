@@ -12,10 +12,10 @@ import (
 // cgroup is the memory of one control group, in bytes.
 type cgroup struct {
 	limit uint64
-	used  uint64 // without the page cache that is given back when asked
+	used  uint64 // without the page cache that can be reclaimed
 }
 
-// version says where one version of the control groups keeps its figures.
+// version is where one version of control groups keeps its figures.
 type version struct {
 	mount, limit, used, inactive string
 }
@@ -25,10 +25,10 @@ var (
 	v2 = version{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
 )
 
-// cgroups are the groups around us that have a limit, the innermost first.
+// cgroups are the control groups of this process that have a limit, the innermost first.
 //
-// In a container the path that /proc/self/cgroup names may be the host's and not
-// be there; then what is mounted is the container's own group.
+// In a container, /proc/self/cgroup may contain a path of the host that does not exist
+// here. Then the mounted directory is the container's own group.
 func cgroups(root fs.FS) []cgroup {
 	v, dir := ownCgroup(root)
 	var found []cgroup
@@ -43,8 +43,8 @@ func cgroups(root fs.FS) []cgroup {
 	}
 }
 
-// ownCgroup finds the group that holds our memory: version 1 where a memory
-// controller is mounted in its way, else version 2.
+// ownCgroup finds the memory group of this process. It is of version 1 if that has a memory
+// controller, and of version 2 otherwise.
 func ownCgroup(root fs.FS) (v version, dir string) {
 	b, _ := fs.ReadFile(root, "proc/self/cgroup")
 	v, dir = v2, "."
@@ -69,8 +69,8 @@ func ownCgroup(root fs.FS) (v version, dir string) {
 	return v, dir
 }
 
-// read reports ok when the group is there and has a limit. Version 1 writes
-// "none" as a number near 2^63, version 2 as the word max.
+// read returns ok if the group exists and has a limit. Without a limit, version 1 has a
+// number near 2^63 and version 2 the word max.
 func (v version) read(root fs.FS, dir string) (g cgroup, ok bool) {
 	const none = 1 << 62
 	if g.limit, ok = number(root, path.Join(dir, v.limit)); !ok || g.limit >= none {
@@ -93,7 +93,7 @@ func number(root fs.FS, name string) (uint64, bool) {
 	return n, err == nil
 }
 
-// statField is one figure of a memory.stat file, 0 where it has none.
+// statField is one figure of a memory.stat file, or 0 if the file does not have it.
 func statField(stat []byte, name string) uint64 {
 	lines := bufio.NewScanner(bytes.NewReader(stat))
 	for lines.Scan() {

@@ -8,13 +8,13 @@ import (
 	"github.com/shirou/gopsutil/v3/mem"
 )
 
-// Mem is the memory that the executor and its kernel share, in bytes.
+// Mem is the memory that executor and kernel share, in bytes.
 type Mem struct {
 	Total, Used, Available uint64
 }
 
-// Memory is the machine's, or that of the control group we are in where it has
-// a limit. Page cache that the kernel gives back when asked counts as available.
+// Memory is the memory of the machine, or of the control group of this process if it has a
+// limit. Page cache that can be reclaimed counts as available.
 func Memory() (Mem, error) { return memory(os.DirFS("/")) }
 
 func memory(root fs.FS) (Mem, error) {
@@ -26,7 +26,7 @@ func memory(root fs.FS) (Mem, error) {
 	return machine.within(cgroups(root)), nil
 }
 
-// within is m under every limit of the groups around us: the tightest counts.
+// within applies the limits of groups to m. The tightest one counts.
 func (m Mem) within(groups []cgroup) Mem {
 	for _, g := range groups {
 		if g.limit >= m.Total && g.limit-min(g.limit, g.used) >= m.Available {

@@ -23,9 +23,9 @@ const (
 	machine    = "machine"
 )
 
-// Platform tells where we run from the environment and the files under root; it
-// fills Name and Container only. Kaggle is asked for first, since google.colab is
-// importable there too, and containers last, since most others are ones.
+// Platform detects the platform from the environment and the files under root. It sets only
+// Name and Container. Kaggle is checked first, because google.colab can be imported there
+// too, and containers last, because most platforms run in one.
 func Platform(getenv func(string) string, root fs.FS) contract.Platform {
 	has := func(name string) bool { _, err := fs.Stat(root, name); return err == nil }
 	contained := has(".dockerenv") || has("run/.containerenv") || getenv("KUBERNETES_SERVICE_HOST") != ""
@@ -63,8 +63,8 @@ func (p *Prober) platform(ctx context.Context) contract.Platform {
 	return out
 }
 
-// sessionStart is when the machine or container came up: its first process did.
-// Where that can't be seen it is when the executor did.
+// sessionStart is when the first process of the machine or container started. If that can't
+// be determined, it is when the executor started.
 func sessionStart(ctx context.Context, executor time.Time) time.Time {
 	first, err := process.NewProcessWithContext(ctx, 1)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package probe says what the executor's machine is: platform, processor,
-// memory, GPU, TPU, disks, and the kernel's Python with its packages.
+// Package probe describes the executor's machine: platform, processor, memory, GPU, TPU,
+// disks, and the kernel's Python with its packages.
 //
-// It only looks: it must not import a Python package, set up a GPU or wait for
-// anything without a limit, since a mounted Drive and a broken GPU driver both
-// may never answer. What a live kernel knows is left to the caller. Start
-// reading at Prober.Probe.
+// It must not change anything, import a Python package, set up a GPU or wait without a
+// limit, because a mounted Drive or a broken GPU driver may never answer. The caller adds
+// what only a running kernel knows. Start reading at Prober.Probe.
 package probe
 
 import (
@@ -20,23 +19,22 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Config says what to look at.
+// Config selects what a Prober inspects.
 type Config struct {
 	WorkDir string
 	Python  string    // the kernel's interpreter
 	Started time.Time // of the executor
 	Getenv  func(string) string
-	Limits  contract.Limits // told as they are; SessionMinutesLeft is filled in
+	Limits  contract.Limits // reported unchanged, with SessionMinutesLeft added
 }
 
-// Prober looks at one machine. Its methods may be called at once from many
-// goroutines.
+// Prober inspects a machine. It is safe for concurrent use.
 type Prober struct {
 	cfg     Config
 	root    fs.FS
 	python  pythonFacts
-	usage   singleflight.Group // a look at a disk that never ends is begun once only
-	session func() session     // once: it does not change
+	usage   singleflight.Group // disk queries, so that one that hangs is not repeated
+	session func() session     // computed once, because it does not change
 }
 
 // New makes a Prober; it starts nothing.
@@ -46,8 +44,8 @@ func New(cfg Config) *Prober {
 	return p
 }
 
-// Probe looks at everything. It fails only when ctx ends: a part that can't be
-// found out stays empty. LoadedVariables is left to the caller.
+// Probe inspects everything. Parts that can't be determined are empty; it fails only if ctx
+// ends. The caller sets LoadedVariables.
 func (p *Prober) Probe(ctx context.Context) (contract.Probe, error) {
 	out := contract.Probe{
 		Platform: p.platform(ctx),
@@ -68,7 +66,7 @@ func (p *Prober) Probe(ctx context.Context) (contract.Probe, error) {
 
 const gb = 1 << 30
 
-// inGB is bytes in GiB with two digits.
+// inGB converts bytes to GiB with two decimals.
 func inGB(bytes uint64) float64 { return round(float64(bytes)/gb, 2) }
 
 func round(x float64, digits int) float64 {

@@ -14,11 +14,11 @@ import (
 	"colabrelay/shared/kernelpy"
 )
 
-// pythonLimit bounds the look at the packages: a cold disk with a thousand of
-// them takes seconds.
+// pythonLimit is how long listing the packages may take. A thousand packages on a cold disk
+// take seconds.
 const pythonLimit = 10 * time.Second
 
-// pythonFacts remembers what packages.py said until a folder it searched changed.
+// pythonFacts caches the answer of packages.py until a folder changes that it searched.
 type pythonFacts struct {
 	mu      sync.Mutex
 	facts   pythonAnswer
@@ -31,13 +31,13 @@ type pythonAnswer struct {
 	Paths    []string          `json:"paths"`
 }
 
-// pythonAndPackages is empty but for the interpreter's path where it can't be asked.
+// pythonAndPackages has only the interpreter's path if Python can't be queried.
 func (p *Prober) pythonAndPackages(ctx context.Context) (contract.Python, map[string]string) {
 	f := &p.python
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.changed == nil || !maps.Equal(f.changed, changeTimes(f.facts.Paths)) {
-		facts, err := askPython(ctx, p.cfg.Python, p.cfg.Getenv)
+		facts, err := queryPython(ctx, p.cfg.Python, p.cfg.Getenv)
 		if err != nil {
 			return contract.Python{Executable: p.cfg.Python}, map[string]string{}
 		}
@@ -46,12 +46,12 @@ func (p *Prober) pythonAndPackages(ctx context.Context) (contract.Python, map[st
 	return f.facts.Python, maps.Clone(f.facts.Packages)
 }
 
-func askPython(ctx context.Context, python string, getenv func(string) string) (pythonAnswer, error) {
+func queryPython(ctx context.Context, python string, getenv func(string) string) (pythonAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, pythonLimit)
 	defer cancel()
 	out, err := interpreter.Run(ctx, python, kernelpy.Script("packages"), pythonEnvironment(getenv))
 	if err != nil {
-		return pythonAnswer{}, fmt.Errorf("asking %q for its packages: %w", python, err)
+		return pythonAnswer{}, fmt.Errorf("listing the packages of %q: %w", python, err)
 	}
 	var answer pythonAnswer
 	if err := json.Unmarshal(out, &answer); err != nil {
@@ -60,8 +60,8 @@ func askPython(ctx context.Context, python string, getenv func(string) string) (
 	return answer, nil
 }
 
-// pythonEnvironment is what decides where the kernel finds its packages, and no
-// secret: whatever is installed may run code as the interpreter starts.
+// pythonEnvironment is the variables by which the kernel finds its packages. It must contain
+// no secret, because installed packages may run code when the interpreter starts.
 func pythonEnvironment(getenv func(string) string) []string {
 	env := []string{"PYTHONIOENCODING=utf-8"}
 	for _, name := range []string{"PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE"} {

@@ -6,13 +6,13 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Below these, in GB, a user is told.
+// Below these values, in GB, the user is warned.
 const (
 	lowMemoryGB = 2
 	lowDiskGB   = 5
 )
 
-// recommendations are plain sentences about what may get in the user's way.
+// recommendations are sentences about limits that the user may run into.
 func recommendations(p contract.Probe, limit sessionLimit) []string {
 	advice := []string{}
 	add := func(format string, args ...any) { advice = append(advice, fmt.Sprintf(format, args...)) }
@@ -20,15 +20,15 @@ func recommendations(p contract.Probe, limit sessionLimit) []string {
 		where := ""
 		switch p.Platform.Name {
 		case colab:
-			where = "; Runtime > Change runtime type gives one, and a new VM"
+			where = "; to get one, choose Runtime > Change runtime type, which starts a new VM"
 		case kaggle:
-			where = "; Settings > Accelerator gives one, and a new VM"
+			where = "; to get one, choose Settings > Accelerator, which starts a new VM"
 		}
-		add("No GPU here: train small models, or use a machine with one%s.", where)
+		add("This machine has no GPU: train small models, or use a machine with a GPU%s.", where)
 	}
 	for _, d := range p.GPU.Devices {
 		if d.MemoryUsedMB != nil && d.MemoryTotalMB != nil && *d.MemoryUsedMB > 0.9**d.MemoryTotalMB {
-			add("The memory of GPU %s is nearly full (%.0f of %.0f MB): free tensors, or call cleanup.", d.Name, *d.MemoryUsedMB, *d.MemoryTotalMB)
+			add("The memory of GPU %s is nearly full (%.0f of %.0f MB): delete tensors, or call cleanup.", d.Name, *d.MemoryUsedMB, *d.MemoryTotalMB)
 		}
 	}
 	if c := p.Compute; c.MemoryTotalGB > 0 && c.MemoryAvailableGB < lowMemoryGB {
@@ -40,7 +40,7 @@ func recommendations(p contract.Probe, limit sessionLimit) []string {
 		}
 	}
 	if limit.most > 0 {
-		add("%s: save what matters outside this machine.", limit.words)
+		add("%s: save important results outside this machine.", limit.description)
 	}
 	return advice
 }

@@ -13,11 +13,11 @@ import (
 
 const (
 	driveMount = "/content/drive/MyDrive"
-	diskLimit  = 2 * time.Second // a Drive whose mount hangs answers never
+	diskLimit  = 2 * time.Second // a Drive whose mount hangs never answers
 )
 
-// storage is the file systems of the working directory, of temporary files and
-// of a mounted Drive, each path once.
+// storage describes the file systems of the working directory, of temporary files and of a
+// mounted Drive.
 func (p *Prober) storage(ctx context.Context) []contract.Disk {
 	paths := []string{p.cfg.WorkDir, os.TempDir(), driveMount}
 	disks := []contract.Disk{}
@@ -32,7 +32,7 @@ func (p *Prober) storage(ctx context.Context) []contract.Disk {
 	return disks
 }
 
-// disk asks once per path at a time: a look that hangs is joined by the next.
+// disk runs at most one query for each path. If one hangs, later calls join it.
 func (p *Prober) disk(ctx context.Context, path string) (contract.Disk, bool) {
 	answer := p.usage.DoChan(path, func() (any, error) { return disk.Usage(path) })
 	limit := time.NewTimer(diskLimit)

@@ -13,15 +13,15 @@ import (
 type message struct {
 	method    string
 	authority string
-	path      string // as on the wire, escaped
+	path      string // escaped, as on the wire
 	query     string // with its "?"
 	status    int
 	header    http.Header
-	request   *message // what a response answers; components marked ;req come from it
+	request   *message // the request that a response answers, for components marked ;req
 }
 
-// requestMessage is r as either side sees it: the same escaped path and query
-// whether r is about to be sent or was received.
+// requestMessage is the message of r. It is the same for a request to be sent and for the
+// received request.
 func requestMessage(r *http.Request) *message {
 	m := &message{method: r.Method, authority: r.Host, path: r.URL.EscapedPath(), query: "?" + r.URL.RawQuery, header: r.Header}
 	if m.method == "" {
@@ -36,8 +36,8 @@ func requestMessage(r *http.Request) *message {
 	return m
 }
 
-// signatureBase is the text that is signed (RFC 9421 section 2.5): one line for
-// each covered component, then the list itself with its parameters.
+// signatureBase is the signed text (RFC 9421 section 2.5): one line for each covered
+// component, then the list of components with its parameters.
 func signatureBase(list httpsfv.InnerList, m *message) (string, error) {
 	var base strings.Builder
 	for _, item := range list.Items {
@@ -59,12 +59,12 @@ func signatureBase(list httpsfv.InnerList, m *message) (string, error) {
 	return base.String(), nil
 }
 
-// component is the value of one covered component (RFC 9421 sections 2.1 to 2.4).
-// Of the parameters it knows req and key, the ones the profile uses.
+// component is the value of one covered component (RFC 9421 sections 2.1 to 2.4). It
+// supports the parameters that the profile uses, req and key.
 func (m *message) component(item httpsfv.Item) (string, error) {
 	name, ok := item.Value.(string)
 	if !ok {
-		return "", fmt.Errorf("its name is no string")
+		return "", fmt.Errorf("its name is not a string")
 	}
 	member := ""
 	for _, param := range item.Params.Names() {
@@ -75,10 +75,10 @@ func (m *message) component(item httpsfv.Item) (string, error) {
 		case param == "key":
 			member, ok = value.(string)
 			if !ok {
-				return "", fmt.Errorf("parameter key is no string")
+				return "", fmt.Errorf("parameter key is not a string")
 			}
 		default:
-			return "", fmt.Errorf("parameter %q does not apply", param)
+			return "", fmt.Errorf("parameter %q is not supported", param)
 		}
 	}
 	switch {
@@ -106,7 +106,7 @@ func (m *message) derived(name string) (string, error) {
 	return "", fmt.Errorf("not supported")
 }
 
-// field is a header's value, several ones joined as section 2.1 says.
+// field is the value of a header. Several values are joined as section 2.1 requires.
 func (m *message) field(name string) (string, error) {
 	values := m.header.Values(name)
 	if len(values) == 0 {
@@ -119,7 +119,7 @@ func (m *message) field(name string) (string, error) {
 	return strings.Join(trimmed, ", "), nil
 }
 
-// member is one member of a dictionary header, written again (section 2.1.2).
+// member is one member of a dictionary header, serialised again (section 2.1.2).
 func (m *message) member(name, key string) (string, error) {
 	dictionary, err := httpsfv.UnmarshalDictionary(m.header.Values(name))
 	if err != nil {
@@ -127,7 +127,7 @@ func (m *message) member(name, key string) (string, error) {
 	}
 	value, ok := dictionary.Get(key)
 	if !ok {
-		return "", fmt.Errorf("it has no member %q", key)
+		return "", fmt.Errorf("the header has no member %q", key)
 	}
 	switch value := value.(type) {
 	case httpsfv.Item:
@@ -135,5 +135,5 @@ func (m *message) member(name, key string) (string, error) {
 	case httpsfv.InnerList:
 		return httpsfv.Marshal(value)
 	}
-	return "", fmt.Errorf("member %q has an unknown form", key)
+	return "", fmt.Errorf("member %q has an unsupported type", key)
 }

@@ -27,7 +27,7 @@ func BenchmarkVerifyWithoutWindow(b *testing.B) {
 	secret, req := testSecret(b), signed(b, "POST", testTarget, "", began).req
 	for b.Loop() {
 		claim, err := readSignature(req.Header, changeList)
-		if err != nil || !secret.holds(claim, changeList, requestMessage(req)) {
+		if err != nil || !secret.verifies(claim, changeList, requestMessage(req)) {
 			b.Fatal("refused")
 		}
 	}

@@ -7,15 +7,16 @@ import (
 	"net/http"
 )
 
-// digest is the Content-Digest of body (RFC 9530): of the bytes as sent, so after
-// any Content-Encoding, and of no bytes where there is no body.
+// digest is the Content-Digest of body (RFC 9530), which is body as sent, after any
+// Content-Encoding. A message without a body has the digest of zero bytes.
 func digest(body []byte) string {
 	sum := sha256.Sum256(body)
 	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
 }
 
-// VerifyDigest checks body, as it came over the wire, against the one Content-Digest
-// in h. Only a digest written as this package writes it counts. Fails with ErrDigest.
+// VerifyDigest checks body, as received, against the Content-Digest in h. It fails with
+// ErrDigest, also if there are several or if the header is not written exactly as this
+// package writes it.
 func VerifyDigest(h http.Header, body []byte) error {
 	field, ok := single(h, HeaderContentDigest, maxDigestBytes)
 	if !ok || subtle.ConstantTimeCompare([]byte(field), []byte(digest(body))) != 1 {

@@ -14,15 +14,15 @@ import (
 const (
 	pairingPrefix  = "colab-relay:"
 	pairingVersion = 1
-	// maxPairingBytes bounds what ParsePairing looks at: far more than the longest
-	// URL and secret need.
+	// maxPairingBytes limits the text that ParsePairing reads. It is far more than the
+	// longest URL and secret need.
 	maxPairingBytes = 16 << 10
 )
 
-// ErrPairing is text that is no pairing string. The error that wraps it says why.
+// ErrPairing is text that is not a pairing string. The error that wraps it gives the reason.
 var ErrPairing = errors.New("not a pairing string")
 
-// Pairing is what the relay needs to reach one executor: the address and the secret.
+// Pairing is what a relay needs to connect to an executor.
 type Pairing struct {
 	URL    string
 	Secret Secret
@@ -34,9 +34,9 @@ type pairingJSON struct {
 	Secret string `json:"secret"`
 }
 
-// String is the pairing string, secret included: "colab-relay:" and base64url of
-// {v,url,secret} without padding. It is meant for the one line that the executor
-// prints for a person to paste; logs see LogValue.
+// String is the pairing string, which includes the secret: "colab-relay:" and unpadded
+// base64url of {v,url,secret}. Use it only for the line that the executor prints for a
+// person to paste. Logs contain LogValue instead.
 func (p Pairing) String() string {
 	text, err := json.Marshal(pairingJSON{pairingVersion, p.URL, p.Secret.Reveal()})
 	if err != nil {
@@ -45,15 +45,14 @@ func (p Pairing) String() string {
 	return pairingPrefix + base64.RawURLEncoding.EncodeToString(text)
 }
 
-// LogValue is the pairing without its secret.
+// LogValue is the pairing without the secret.
 func (p Pairing) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("url", p.URL), slog.String("key_id", p.Secret.KeyID()))
 }
 
-// ParsePairing reads a pairing string as a paste brings it: spaces and line breaks
-// anywhere, quotes around it, the command "relay pair" in front, padding at the
-// end. Fails with ErrPairing, saying what is wrong, never quoting the text: it
-// holds a secret.
+// ParsePairing reads a pasted pairing string. It accepts spaces and line breaks anywhere,
+// quotes around it, the command "relay pair" before it and padding after it. It fails with
+// ErrPairing and the reason, but does not quote the text, which contains a secret.
 func ParsePairing(text string) (Pairing, error) {
 	if len(text) > maxPairingBytes {
 		return Pairing{}, fmt.Errorf("%w: it is longer than %d bytes", ErrPairing, maxPairingBytes)
@@ -65,18 +64,18 @@ func ParsePairing(text string) (Pairing, error) {
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
 	if err != nil {
-		return Pairing{}, fmt.Errorf("%w: part of it is missing or changed; copy the whole line again", ErrPairing)
+		return Pairing{}, fmt.Errorf("%w: part of it is missing or was changed; copy the whole line again", ErrPairing)
 	}
 	var p pairingJSON
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return Pairing{}, fmt.Errorf("%w: part of it is missing or changed; copy the whole line again", ErrPairing)
+		return Pairing{}, fmt.Errorf("%w: part of it is missing or was changed; copy the whole line again", ErrPairing)
 	}
 	return p.check()
 }
 
 func (p pairingJSON) check() (Pairing, error) {
 	if p.V != pairingVersion {
-		return Pairing{}, fmt.Errorf("%w: it is of version %d and this program reads version %d; use a relay and an executor of the same release", ErrPairing, p.V, pairingVersion)
+		return Pairing{}, fmt.Errorf("%w: its version is %d and this program supports version %d; use a relay and an executor of the same release", ErrPairing, p.V, pairingVersion)
 	}
 	if err := CheckURL(p.URL); err != nil {
 		return Pairing{}, fmt.Errorf("%w: %w", ErrPairing, err)
@@ -88,8 +87,8 @@ func (p pairingJSON) check() (Pairing, error) {
 	return Pairing{URL: p.URL, Secret: secret}, nil
 }
 
-// CheckURL accepts the base URL of an executor: http or https, a host, nobody's
-// password, nothing after the path. It never quotes what it refuses.
+// CheckURL checks the base URL of an executor: http or https, a host, no user name or
+// password, and nothing after the path. Its errors do not quote the URL.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -98,17 +97,17 @@ func CheckURL(text string) error {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("its URL does not begin with http:// or https://")
 	case u.Hostname() == "":
-		return errors.New("its URL names no host")
+		return errors.New("its URL has no host")
 	case u.User != nil:
-		return errors.New("its URL holds a user name")
+		return errors.New("its URL contains a user name")
 	case u.RawQuery != "" || strings.Contains(text, "#"):
-		return errors.New("its URL holds more than an address")
+		return errors.New("its URL contains a query or a fragment")
 	}
 	return nil
 }
 
-// dropPasteMarks removes what terminals, chat programs and shells put around and
-// into a pasted line.
+// dropPasteMarks removes characters that terminals, chat programs and shells add to a pasted
+// line.
 func dropPasteMarks(r rune) rune {
 	if unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune("\"'`“”‘’", r) {
 		return -1

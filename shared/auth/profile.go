@@ -16,7 +16,7 @@ import (
 //	Signature-Input: sig1=("@method" "@path" "@query" "content-digest");created=…;nonce="…";keyid="…";alg="hmac-sha256";tag="colab-relay"
 //	Signature: sig1=:…:
 //
-// a request of any other method also names the executor it is meant for
+// a request of any other method also names the executor that it is intended for
 //
 //	Content-Digest: sha-256=:…:
 //	Executor-Instance: <instance id>/<start id>
@@ -30,16 +30,16 @@ import (
 //	Signature-Input: sig1=("@status" "content-digest" "executor-instance" "signature";req;key="sig1");created=…;keyid="…";alg="hmac-sha256";tag="colab-relay"
 //	Signature: sig1=:…:
 //
-// to the letter, in this order: whoever reads one writes it anew from the values
-// it found and compares, so nothing can be added, left out or said in two ways. The
-// method decides which form a request has; in the other form it is unauthorized.
-// A request's list never begins like an answer's, so a signature of one direction
-// never holds in the other although both use one key. Host is not covered: tunnels
+// exactly, in this order. A reader writes the header again from the values that it found and
+// compares the two, so that nothing can be added, omitted or written in two ways. The
+// method determines the form of a request; a request in the other form is unauthorized. The
+// lists of requests and answers start differently, so a signature of one direction is never
+// valid in the other, although both use the same key. Host is not covered, because tunnels
 // rewrite it.
 //
-// A GET changes nothing, so it needs no executor: what a captured one can do is bounded
-// by its time and nonce, and after a restart, which forgets the nonces, by its time
-// alone. Everything else is bound to one process by the start id.
+// A GET changes nothing, so it does not name an executor. A captured GET is limited by its
+// time and nonce, and after a restart, when the nonces are lost, by its time alone. All
+// other requests are bound to one process by the start id.
 const (
 	label     = "sig1"
 	algorithm = "hmac-sha256"
@@ -53,7 +53,7 @@ const (
 	HeaderContentDigest  = "Content-Digest"
 )
 
-// Bounds of the headers, looked at before anything else is. The profile's own are
+// Limits of the headers, checked before anything else. The headers of the profile are
 // about 230, 53, 55 and 63 bytes long.
 const (
 	maxInputBytes     = 512
@@ -62,27 +62,27 @@ const (
 	maxInstanceBytes  = 2*contract.MaxInstancePart + len("/")
 )
 
-// errShape is a signature that is not written as the profile says. It stays inside:
-// callers see ErrUnauthorized or ErrBadSignature.
-var errShape = errors.New("signature is not of this profile")
+// errForm is a signature that is not written exactly as the profile requires. Callers get
+// ErrUnauthorized or ErrBadSignature instead.
+var errForm = errors.New("signature does not have the form of the profile")
 
-// parameters are the values in Signature-Input that are not fixed.
+// parameters are the variable values in Signature-Input.
 type parameters struct {
 	created int64  // unix seconds
 	nonce   string // requests only
 	keyID   string
 }
 
-// signature is what the two signature headers of a message say.
+// signature is the content of a message's two signature headers.
 type signature struct {
 	parameters
 	mac []byte
 }
 
-// listOf writes the covered components and parameters of one direction.
+// listOf makes the list of covered components and parameters of one kind of message.
 type listOf func(parameters) httpsfv.InnerList
 
-// requestList is the form of requests of a method.
+// requestList makes the lists of requests with a method.
 func requestList(method string) listOf {
 	if method == http.MethodGet {
 		return getList
@@ -128,19 +128,19 @@ func fixed(params *httpsfv.Params, keyID string) *httpsfv.Params {
 	return params
 }
 
-// readSignature reads the two signature headers and refuses with errShape whatever
-// list would not have written exactly so.
+// readSignature reads the two signature headers. It fails with errForm unless they are
+// written exactly as list writes them.
 func readSignature(h http.Header, list listOf) (signature, error) {
 	input, ok := single(h, HeaderSignatureInput, maxInputBytes)
 	if !ok {
-		return signature{}, errShape
+		return signature{}, errForm
 	}
 	p, err := readParameters(input)
 	if err != nil {
 		return signature{}, err
 	}
-	if wanted, err := httpsfv.Marshal(list(p)); err != nil || label+"="+wanted != input {
-		return signature{}, errShape
+	if want, err := httpsfv.Marshal(list(p)); err != nil || label+"="+want != input {
+		return signature{}, errForm
 	}
 	mac, err := readMAC(h)
 	return signature{p, mac}, err
@@ -149,12 +149,12 @@ func readSignature(h http.Header, list listOf) (signature, error) {
 func readParameters(input string) (parameters, error) {
 	dictionary, err := httpsfv.UnmarshalDictionary([]string{input})
 	if err != nil {
-		return parameters{}, errShape
+		return parameters{}, errForm
 	}
 	member, _ := dictionary.Get(label)
 	list, ok := member.(httpsfv.InnerList)
 	if !ok {
-		return parameters{}, errShape
+		return parameters{}, errForm
 	}
 	var p parameters
 	p.created, _ = param[int64](list.Params, "created")
@@ -172,17 +172,17 @@ func param[T any](params *httpsfv.Params, name string) (T, bool) {
 func readMAC(h http.Header) ([]byte, error) {
 	field, ok := single(h, HeaderSignature, maxSignatureBytes)
 	if !ok {
-		return nil, errShape
+		return nil, errForm
 	}
 	dictionary, err := httpsfv.UnmarshalDictionary([]string{field})
 	if err != nil {
-		return nil, errShape
+		return nil, errForm
 	}
 	member, _ := dictionary.Get(label)
 	item, _ := member.(httpsfv.Item)
 	mac, _ := item.Value.([]byte)
 	if writeMAC(mac) != field {
-		return nil, errShape
+		return nil, errForm
 	}
 	return mac, nil
 }
@@ -191,7 +191,7 @@ func writeMAC(mac []byte) string {
 	return label + "=:" + base64.StdEncoding.EncodeToString(mac) + ":"
 }
 
-// single is the value of a header that is there exactly once and within max bytes.
+// single is the value of a header that must occur exactly once, with at most max bytes.
 func single(h http.Header, name string, max int) (string, bool) {
 	values := h[name]
 	if len(values) != 1 || len(values[0]) > max {
@@ -200,8 +200,8 @@ func single(h http.Header, name string, max int) (string, bool) {
 	return values[0], true
 }
 
-// sign adds the signature list describes over m to h and returns the value of the
-// Signature header.
+// sign signs the components of m in list, adds the signature headers to h and returns the
+// value of Signature.
 func (s Secret) sign(h http.Header, list httpsfv.InnerList, m *message) (string, error) {
 	base, err := signatureBase(list, m)
 	if err != nil {

@@ -13,27 +13,27 @@ import (
 	"unicode/utf8"
 )
 
-// MinSecretBytes is the least a secret may have: as much as the MAC's hash gives.
+// MinSecretBytes is the minimum length of a secret: the output size of the MAC's hash.
 const MinSecretBytes = 32
 
-// maxSecretBytes bounds what a file or a pairing string may bring.
+// maxSecretBytes limits secrets from files and pairing strings.
 const maxSecretBytes = 4096
 
 // Errors of NewSecret.
 var (
 	ErrShortSecret = fmt.Errorf("secret is shorter than %d bytes", MinSecretBytes)
 	ErrLongSecret  = fmt.Errorf("secret is longer than %d bytes", maxSecretBytes)
-	// ErrBinarySecret: the JSON of a pairing string would silently change such a key.
+	// ErrBinarySecret is a secret that the JSON of a pairing string would silently change.
 	ErrBinarySecret = errors.New("secret is not UTF-8 text")
 )
 
-// Secret is the key both sides share. Whatever prints it (fmt with any verb, slog,
-// encoding/json) shows its key_id; only Reveal gives the key itself. The zero
-// value is no secret.
+// Secret is the key that both sides share. Printed by fmt with any verb, slog or
+// encoding/json, it shows its key_id. Only Reveal returns the key. The zero value is not a
+// secret.
 //
-// The key hides behind two pointers because fmt calls no methods on a struct's
-// unexported fields. There it would print the bytes of a plain string, and with a
-// verb that does not fit, such as %s, also what a single pointer points to.
+// The key is behind two pointers because fmt calls no methods on unexported fields of a
+// struct: it would print the bytes of a plain string there, and with a verb such as %s also
+// the target of a single pointer.
 type Secret struct{ hidden **key }
 
 type key struct {
@@ -41,8 +41,8 @@ type key struct {
 	id    string
 }
 
-// NewSecret makes a secret of s, less the newlines at its end that an editor or
-// echo leaves. It fails with ErrShortSecret, ErrLongSecret or ErrBinarySecret.
+// NewSecret makes a secret of s without the newlines that an editor or echo adds at the
+// end. It fails with ErrShortSecret, ErrLongSecret or ErrBinarySecret.
 func NewSecret(s string) (Secret, error) {
 	for strings.HasSuffix(s, "\n") { // a carriage return alone may be part of a random key
 		s = strings.TrimSuffix(strings.TrimSuffix(s, "\n"), "\r")
@@ -64,13 +64,13 @@ func secretOf(s string) Secret {
 	return Secret{&k}
 }
 
-// GenerateSecret makes a secret of 32 random bytes, written as 43 characters that
-// need no quoting in a shell or a URL.
+// GenerateSecret makes a secret of 32 random bytes, encoded as 43 characters that need no
+// quoting in a shell or URL.
 func GenerateSecret() Secret {
 	return secretOf(randomText(MinSecretBytes))
 }
 
-// Reveal gives the key itself, for a pairing string or a 0600 file.
+// Reveal returns the key, for a pairing string or a file with mode 0600.
 func (s Secret) Reveal() string {
 	if s.IsZero() {
 		return ""
@@ -78,8 +78,8 @@ func (s Secret) Reveal() string {
 	return string((*s.hidden).bytes)
 }
 
-// KeyID names the key without telling it: the first 16 hex digits of its SHA-256.
-// Empty for the zero Secret.
+// KeyID identifies the key without revealing it: the first 16 hex digits of its SHA-256.
+// It is empty for the zero Secret.
 func (s Secret) KeyID() string {
 	if s.IsZero() {
 		return ""
@@ -87,15 +87,15 @@ func (s Secret) KeyID() string {
 	return (*s.hidden).id
 }
 
-// IsZero reports whether there is no secret.
+// IsZero reports whether s is the zero Secret.
 func (s Secret) IsZero() bool { return s.hidden == nil }
 
-// Equal reports, in constant time, whether both are the same key.
+// Equal reports, in constant time, whether both keys are the same.
 func (s Secret) Equal(other Secret) bool {
 	return hmac.Equal([]byte(s.Reveal()), []byte(other.Reveal()))
 }
 
-// String is what everything that prints a secret shows.
+// String shows the key_id, as everything does that prints a secret.
 func (s Secret) String() string {
 	if s.IsZero() {
 		return "[no secret]"
@@ -103,19 +103,19 @@ func (s Secret) String() string {
 	return "[secret " + (*s.hidden).id + "]"
 }
 
-// Format answers every verb of fmt with String.
+// Format prints String for every verb of fmt.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
 
-// LogValue answers slog with String.
+// LogValue is String, for slog.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalText answers encoding/json and its like with String.
+// MarshalText is String, for encoding/json and other encoders.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText refuses: what MarshalText wrote is no secret, and a secret is read
-// with NewSecret on purpose only.
+// UnmarshalText always fails, because MarshalText does not write the secret. Use NewSecret
+// to read one.
 func (s *Secret) UnmarshalText([]byte) error {
-	return errors.New("a secret is not read from text this way")
+	return errors.New("a secret can't be unmarshaled")
 }
 
 // mac is HMAC-SHA256 of text under the key (RFC 9421 section 3.3.3).

@@ -9,16 +9,16 @@ import (
 	"colabrelay/shared/bounded"
 )
 
-// maxSecretFile bounds a file that holds a secret: a wrong path may name anything. A
-// secret and the newlines behind it are far shorter.
+// maxSecretFile is the maximum size of a secret file, because a wrong path may name any
+// file. A secret with the newlines after it is much shorter.
 const maxSecretFile = 2 * maxSecretBytes
 
-// ErrNotFile means that a path names no regular file. A pipe would make its reader wait for
-// somebody to write, a device may have no end.
-var ErrNotFile = errors.New("not a regular file: write the secret into one")
+// ErrNotFile means that a path does not name a regular file. Reading a pipe could wait for
+// ever, and a device may have no end.
+var ErrNotFile = errors.New("not a regular file; write the secret to a regular file")
 
-// ReadSecretFile reads the secret that a file holds. Its errors name the path; those of
-// NewSecret and the file system are wrapped.
+// ReadSecretFile reads a secret from a file. Its errors name the path and wrap those of
+// NewSecret and the file system.
 func ReadSecretFile(path string) (Secret, error) {
 	text, err := readSmallFile(path)
 	if err != nil {

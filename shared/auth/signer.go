@@ -9,15 +9,14 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Signer signs requests and answers, and checks answers. It is safe for concurrent
-// use.
+// Signer signs requests and answers, and verifies answers. It is safe for concurrent use.
 type Signer struct {
 	secret Secret
 	caller Caller
 }
 
-// NewSigner signs with secret, which must not be zero, as a new Caller. A relay makes
-// one for each executor, when it starts.
+// NewSigner makes a signer for secret, which must not be zero, with a new Caller. A relay
+// makes one signer for each executor when it starts.
 func NewSigner(secret Secret) *Signer {
 	if secret.IsZero() {
 		panic("auth: signer without a secret")
@@ -26,10 +25,9 @@ func NewSigner(secret Secret) *Signer {
 }
 
 // SignRequest adds Content-Digest, Signature-Input and Signature to req, whose
-// method, URL and body (the bytes as they will be sent) must not change afterwards.
-// Unless it is a GET, its header must hold Executor-Instance. Each call takes a fresh
-// nonce, so each try of a request is signed anew. The returned signature is what
-// VerifyResponse needs.
+// method, URL and body (the bytes as sent) must not change afterwards. Unless it is a GET,
+// its headers must contain Executor-Instance. Each call uses a new nonce, so every attempt
+// of a request must be signed again. VerifyResponse needs the returned signature.
 func (s *Signer) SignRequest(req *http.Request, body []byte, created time.Time) (signature string, err error) {
 	p := parameters{created: created.Unix(), nonce: s.caller.newNonce(), keyID: s.secret.KeyID()}
 	return s.signRequest(req, body, p)
@@ -48,9 +46,9 @@ func (s *Signer) signRequest(req *http.Request, body []byte, p parameters) (stri
 	return signature, nil
 }
 
-// SignResponse adds Content-Digest, Signature-Input and Signature to h, the headers
-// of the answer to req. req must have passed Verifier.Verify: its signature goes
-// into this one and so binds the answer to it. h must hold Executor-Instance.
+// SignResponse adds Content-Digest, Signature-Input and Signature to h, the headers of the
+// answer to req. req must have been verified, because its signature is covered by this one,
+// which binds the answer to the request. h must contain Executor-Instance.
 func (s *Signer) SignResponse(h http.Header, req *http.Request, status int, body []byte, created time.Time) error {
 	if _, err := instanceOf(h); err != nil {
 		return fmt.Errorf("signing an answer: %w", err)
@@ -64,13 +62,12 @@ func (s *Signer) SignResponse(h http.Header, req *http.Request, status int, body
 	return nil
 }
 
-// VerifyResponse checks that res with body (the bytes as they came) is the
-// executor's answer to the request whose signature SignRequest returned. The
-// signature sent is used, never one res shows. The answer's own time is not looked
-// at: the request it is bound to was made by this caller, with a nonce.
+// VerifyResponse checks that res with body (the bytes as received) is the executor's answer
+// to the request with sentSignature, which SignRequest returned. The time of the answer is
+// not checked, because the answer is bound to a request of this caller with a new nonce.
 //
-// Fails with ErrUnsigned when a signature header is missing, else with
-// ErrBadSignature; also ErrDigest when only the body differs.
+// It fails with ErrUnsigned if a signature header is missing and with ErrBadSignature
+// otherwise, which wraps ErrDigest too if only the body is wrong.
 func (s *Signer) VerifyResponse(res *http.Response, body []byte, sentSignature string) error {
 	if len(res.Header[HeaderSignature]) == 0 || len(res.Header[HeaderSignatureInput]) == 0 {
 		return ErrUnsigned
@@ -79,14 +76,14 @@ func (s *Signer) VerifyResponse(res *http.Response, body []byte, sentSignature s
 	if err != nil {
 		return ErrBadSignature
 	}
-	// Its form is not looked at: an executor of another release may have another one, and
-	// that is worth telling apart from a forgery.
+	// The form of the instance is not checked, because an executor of another release may use
+	// another one, which is not a forgery.
 	if _, ok := single(res.Header, contract.HeaderInstance, maxInstanceBytes); !ok {
 		return ErrBadSignature
 	}
 	asked := http.Header{HeaderSignature: {sentSignature}}
 	m := &message{status: res.StatusCode, header: res.Header, request: &message{header: asked}}
-	if !s.secret.holds(claim, responseList, m) {
+	if !s.secret.verifies(claim, responseList, m) {
 		return ErrBadSignature
 	}
 	if err := VerifyDigest(res.Header, body); err != nil {
@@ -95,10 +92,10 @@ func (s *Signer) VerifyResponse(res *http.Response, body []byte, sentSignature s
 	return nil
 }
 
-// holds reports whether claim is this key's signature over m. The MAC is computed
-// and compared in constant time whatever key_id says, so that the time taken tells
-// no cause.
-func (s Secret) holds(claim signature, list listOf, m *message) bool {
+// verifies reports whether claim is the signature of m with this key. It computes the MAC
+// and compares it in constant time whatever the key_id is, so that the time does not reveal
+// the cause of a failure.
+func (s Secret) verifies(claim signature, list listOf, m *message) bool {
 	base, err := signatureBase(list(claim.parameters), m)
 	if err != nil {
 		return false

@@ -8,7 +8,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Verifier checks requests on the executor's side. It is safe for concurrent use.
+// Verifier verifies requests for an executor. It is safe for concurrent use.
 type Verifier struct {
 	secret   Secret
 	instance contract.Instance
@@ -16,11 +16,11 @@ type Verifier struct {
 	window   *window
 }
 
-// NewVerifier checks requests against secret, which must not be zero. instance is
-// what requests other than GET must name. now is the clock, time.Now where nil.
+// NewVerifier makes a verifier for secret, which must not be zero. Requests other than GET
+// must name instance. now is the clock; nil means time.Now.
 //
-// The memory of nonces begins here. A request that was signed earlier is refused all
-// the same when it changes something, since it names an earlier start.
+// A new verifier has no nonces. Requests other than GET that were signed for an earlier
+// start are still refused, because they name that start.
 func NewVerifier(secret Secret, instance contract.Instance, now func() time.Time) *Verifier {
 	if secret.IsZero() || instance.IsZero() {
 		panic("auth: verifier without a secret or an instance")
@@ -31,12 +31,12 @@ func NewVerifier(secret Secret, instance contract.Instance, now func() time.Time
 	return &Verifier{secret: secret, instance: instance, now: now, window: newWindow()}
 }
 
-// Verify checks all of req but its body, in this order: sizes and form of the
-// signature's headers, key_id and MAC (ErrUnauthorized for each of these), time
-// (ErrClockSkew), instance and start unless it is a GET (ErrNewInstance, ErrNewStart),
-// nonce (ErrReplayed, ErrTooManyNonces). Only the nonce of a request that passes is
-// remembered. What remains is VerifyDigest, once the body is read. After any error but
-// ErrUnauthorized the caller is known and the answer is to be signed.
+// Verify checks everything of req but its body, in this order: sizes and form of the
+// signature headers, key_id and MAC (ErrUnauthorized for all of these), time
+// (ErrClockSkew), instance and start unless it is a GET (ErrNewInstance, ErrNewStart), and
+// nonce (ErrReplayed, ErrTooManyNonces). It stores only the nonces of valid requests. When
+// the body has been read, check it with VerifyDigest. For every error but ErrUnauthorized,
+// the caller is verified and the answer should be signed.
 func (v *Verifier) Verify(req *http.Request) (Caller, error) {
 	r, err := v.authenticate(req)
 	if err != nil {
@@ -47,22 +47,22 @@ func (v *Verifier) Verify(req *http.Request) (Caller, error) {
 	case now.Sub(created).Abs() > contract.ClockSkew:
 		return r.caller, ErrClockSkew
 	case req.Method == http.MethodGet:
-	case r.meant.ID != v.instance.ID:
+	case r.intended.ID != v.instance.ID:
 		return r.caller, ErrNewInstance
-	case r.meant.Start != v.instance.Start:
+	case r.intended.Start != v.instance.Start:
 		return r.caller, ErrNewStart
 	}
 	return r.caller, v.window.admit(r.nonce, created, now)
 }
 
-// authentic is what a request says whose MAC is right.
+// authentic is the content of a request with a correct MAC.
 type authentic struct {
 	signature
-	caller Caller
-	meant  contract.Instance // zero for a GET
+	caller   Caller
+	intended contract.Instance // zero for a GET
 }
 
-// authenticate looks for a right MAC; without one it fails with ErrUnauthorized.
+// authenticate checks the MAC. It fails with ErrUnauthorized.
 func (v *Verifier) authenticate(req *http.Request) (r authentic, err error) {
 	if len(req.URL.Path)+len(req.URL.RawQuery) > contract.MaxHeaderBytes {
 		return r, ErrUnauthorized
@@ -71,7 +71,7 @@ func (v *Verifier) authenticate(req *http.Request) (r authentic, err error) {
 		return r, ErrUnauthorized
 	}
 	if req.Method != http.MethodGet {
-		if r.meant, err = instanceOf(req.Header); err != nil {
+		if r.intended, err = instanceOf(req.Header); err != nil {
 			return r, ErrUnauthorized
 		}
 	}
@@ -79,13 +79,13 @@ func (v *Verifier) authenticate(req *http.Request) (r authentic, err error) {
 	if r.signature, err = readSignature(req.Header, list); err != nil {
 		return r, ErrUnauthorized
 	}
-	if r.caller, ok = callerOf(r.nonce); !ok || !v.secret.holds(r.signature, list, requestMessage(req)) {
+	if r.caller, ok = callerOf(r.nonce); !ok || !v.secret.verifies(r.signature, list, requestMessage(req)) {
 		return r, ErrUnauthorized
 	}
 	return r, nil
 }
 
-// instanceOf reads the one Executor-Instance in h.
+// instanceOf reads Executor-Instance, which must occur once in h.
 func instanceOf(h http.Header) (contract.Instance, error) {
 	text, ok := single(h, contract.HeaderInstance, maxInstanceBytes)
 	if !ok {

@@ -8,18 +8,19 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// maxNonces bounds the window: the 6,000 requests a minute the rate limit lets
-// through, times the 15 minutes that generations can be alive together at most. At
-// some 40 bytes each that is under 5 MB. Only who holds the key can fill it.
+// maxNonces limits the window to the 6,000 requests a minute that the rate limit allows,
+// for the 15 minutes that the generations cover at most. At about 40 bytes each that is
+// less than 5 MB. Only holders of the key can fill the window.
 const maxNonces = 6000 * 15
 
-// nonceID stands for a nonce, so that each costs the same however long it is.
+// nonceID is a hash of a nonce, so that nonces of any length take the same memory.
 type nonceID [16]byte
 
-// window remembers nonces. They are forgotten by age only, a whole generation at a
-// time: a generation is the requests created within one span of contract.ClockSkew,
-// and it is dropped once the youngest it may hold is too old to pass the clock
-// check. Forgetting by number would let a flood push a nonce out and replay it.
+// window stores the nonces of recent requests. They are removed by age only, one generation
+// at a time. A generation is the requests that were created within one span of
+// contract.ClockSkew. It is removed when even the youngest possible request in it would
+// fail the clock check. If nonces were removed by number, a flood could evict a nonce and
+// then replay it.
 type window struct {
 	mu          sync.Mutex
 	generations map[int64]map[nonceID]struct{}
@@ -30,18 +31,17 @@ func newWindow() *window {
 	return &window{generations: map[int64]map[nonceID]struct{}{}}
 }
 
-// admit remembers nonce, or fails with ErrReplayed when it is known already and
-// with ErrTooManyNonces when the window is full. created must be within
-// contract.ClockSkew of now.
+// admit stores nonce. It fails with ErrReplayed if the window contains it already and with
+// ErrTooManyNonces if the window is full. created must be within contract.ClockSkew of now.
 func (w *window) admit(nonce string, created, now time.Time) error {
 	sum := sha256.Sum256([]byte(nonce))
 	id := nonceID(sum[:len(nonceID{})])
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.forget(now)
+	w.removeOldLocked(now)
 	for _, seen := range w.generations {
-		if _, known := seen[id]; known {
+		if _, used := seen[id]; used {
 			return ErrReplayed
 		}
 	}
@@ -57,8 +57,8 @@ func (w *window) admit(nonce string, created, now time.Time) error {
 	return nil
 }
 
-// forget drops the generations nothing of which can pass the clock check at now.
-func (w *window) forget(now time.Time) {
+// removeOldLocked removes the generations of which no request can pass the clock check.
+func (w *window) removeOldLocked(now time.Time) {
 	oldest := generation(now.Add(-contract.ClockSkew))
 	for number, seen := range w.generations {
 		if number < oldest {
