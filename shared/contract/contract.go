@@ -1,21 +1,20 @@
-// Package contract holds what crosses between relay and executor: paths,
-// headers, bodies, event types, statuses, error codes and limits of protocol 2.
+// Package contract defines protocol 2 between relay and executor: paths, headers, bodies,
+// event types, statuses, error codes and limits.
 //
-// It holds no behaviour beyond what both sides must agree on to the letter, and
-// imports nothing of the project. Start reading at the Path constants, then at
-// Execution.
+// It contains only behaviour that must be identical on both sides, and imports nothing of
+// the project. Start reading at the Path constants, then at Execution.
 //
-// JSON is UTF-8, times are RFC 3339 in UTC, sizes are bytes unless a field's
-// name says otherwise.
+// JSON is UTF-8, times are RFC 3339 in UTC, and sizes are bytes unless a field's name has
+// another unit.
 package contract
 
 import "time"
 
-// Protocol is the version of the contract spoken by this build.
+// Protocol is the version of the protocol that this build supports.
 const Protocol = 2
 
-// Routes. An {id} is an identifier made by the programs; whatever a user typed
-// travels in the query or the body.
+// Routes. An {id} is an identifier made by the programs. Anything that a user typed is in
+// the query or the body.
 const (
 	PathHealth        = "/health"
 	PathProbe         = "/v1/probe"
@@ -41,18 +40,18 @@ const (
 	PathShutdown      = "/v1/shutdown"
 )
 
-// Headers of the contract's own. Those of RFC 9421 and RFC 9530 live in shared/auth.
+// The contract's own headers. shared/auth has those of RFC 9421 and RFC 9530.
 const (
-	// HeaderInstance is an Instance: in a signed answer the executor that gave it, in a
-	// request of any method but GET the one that is meant.
+	// HeaderInstance is an Instance: in a signed answer the executor that sent it, in a
+	// request other than GET the executor that it is intended for.
 	HeaderInstance = "Executor-Instance"
-	// HeaderRequestID names one HTTP request in logs and error bodies.
+	// HeaderRequestID identifies one HTTP request in logs and error bodies.
 	HeaderRequestID = "X-Request-Id"
-	// HeaderSkipInterstitial makes ngrok's free endpoints serve API clients directly.
+	// HeaderSkipInterstitial makes ngrok's free endpoints skip their warning page.
 	HeaderSkipInterstitial = "Ngrok-Skip-Browser-Warning"
 )
 
-// Limits that both sides know. The executor enforces them.
+// Limits that both sides use. The executor enforces them.
 const (
 	MaxHeaderBytes    = 16 << 10
 	MaxBodyBytes      = 8 << 20
@@ -87,26 +86,26 @@ type Health struct {
 // Kernel is the answer of PathKernel and PathKernelRestart.
 type Kernel struct {
 	Status    KernelStatus `json:"status"`
-	KernelID  string       `json:"kernel_id"` // changes with each kernel life; empty before the first
+	KernelID  string       `json:"kernel_id"` // a new one for each kernel process; empty before the first
 	PID       int          `json:"pid"`
-	Python    string       `json:"python"`    // version, as kernel_info says
+	Python    string       `json:"python"`    // version, from kernel_info
 	IPyKernel string       `json:"ipykernel"` // version
 	StartedAt *time.Time   `json:"started_at"`
 	Lives     int          `json:"lives"`  // kernels started so far by this executor
-	Reason    string       `json:"reason"` // why the last life ended, empty when none did
+	Reason    string       `json:"reason"` // why the last kernel ended; empty if none has ended
 }
 
-// KernelRef is the body of POST PathKernelRestart and PathCleanup: the kernel that is
-// meant. A kernel that is gone is not the next one: a request that comes late, or
-// twice, must not end a kernel or delete variables that its sender never saw.
+// KernelRef is the body of POST PathKernelRestart and PathCleanup. It names the intended
+// kernel, so that a request that arrives late or twice does not end a later kernel or
+// delete its variables.
 //
-// A restart of a kernel that is not the current one does nothing and answers with the
-// current one: what was wanted, a kernel after that one, is there. So restarts may be
-// repeated, and several for one kernel at once are one. A cleanup of it is refused as
-// a conflict, and the current kernel is left as it is.
+// A restart of a kernel that is not the current one does nothing. It answers with the
+// current kernel, because the intended one has been replaced. So restarts may be repeated,
+// and several concurrent restarts of one kernel restart it once. A cleanup of such a kernel
+// is refused as a conflict.
 type KernelRef struct {
-	// KernelID is as Kernel tells it. Empty means that there was no kernel to name: it
-	// was starting, or had died too often and been given up.
+	// KernelID is that of Kernel. Empty means that there was no kernel: it was starting, or
+	// had died too often and was not started again.
 	KernelID string `json:"kernel_id"`
 }
 
@@ -118,7 +117,7 @@ const (
 	KernelStarting KernelStatus = "starting"
 	KernelIdle     KernelStatus = "idle"
 	KernelBusy     KernelStatus = "busy"
-	KernelDead     KernelStatus = "dead" // gave up after too many deaths in a row
+	KernelDead     KernelStatus = "dead" // died too often in a row; it is not started again
 )
 
 // Shutdown is the answer of PathShutdown.

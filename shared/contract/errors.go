@@ -1,6 +1,6 @@
 package contract
 
-// Code says what went wrong, for programs.
+// Code is the kind of an error, for programs.
 type Code string
 
 // Error codes.
@@ -20,15 +20,15 @@ const (
 	CodeForbiddenPath  Code = "forbidden_path"
 	CodeChanged        Code = "changed"
 	CodeKernelBusy     Code = "kernel_busy"
-	CodeNewInstance    Code = "new_instance" // the request is meant for another executor
-	CodeNewStart       Code = "new_start"    // the executor was started again; signed again, the request may pass
+	CodeNewInstance    Code = "new_instance" // the request is intended for another executor
+	CodeNewStart       Code = "new_start"    // the executor was restarted: the request must be signed again
 	CodeDiskFull       Code = "disk_full"
 	CodeShuttingDown   Code = "shutting_down"
 	CodeNotSupported   Code = "not_supported"
 	CodeInternal       Code = "internal"
 )
 
-// Codes lists every code, for the tables that must answer each.
+// Codes lists all codes, for tables that must cover each of them.
 var Codes = []Code{
 	CodeUnauthorized, CodeClockSkew, CodeReplayed, CodeBadRequest, CodeNotFound,
 	CodeConflict, CodeTooLarge, CodeRateLimited, CodeQueueFull, CodeKernelDead,
@@ -37,16 +37,16 @@ var Codes = []Code{
 	CodeNotSupported, CodeInternal,
 }
 
-// Error is what every failed request is answered with, inside ErrorBody.
+// Error is the answer to a failed request, inside ErrorBody.
 type Error struct {
 	Code      Code   `json:"code"`
 	Message   string `json:"message"`   // what happened
 	Hint      string `json:"hint"`      // what to do next
 	Retryable bool   `json:"retryable"` // the same request may succeed later
 	RequestID string `json:"request_id"`
-	// ServerTime is the executor's clock in unix seconds. It comes with clock_skew, and
-	// with a rate_limited that stands in the place of any refusal before a request was
-	// verified: clock_skew, new_instance, new_start, replayed or a wrong digest.
+	// ServerTime is the executor's time in Unix seconds. It is set for clock_skew, and for a
+	// rate_limited that replaces any refusal of an unverified request: clock_skew,
+	// new_instance, new_start, replayed or a wrong digest.
 	ServerTime int64 `json:"server_time,omitempty"`
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Status is where an execution stands.
+// Status is the state of an execution.
 type Status string
 
 // Statuses of an execution.
@@ -15,16 +15,16 @@ const (
 	StatusRunning         Status = "running"
 	StatusWaitingForInput Status = "waiting_for_input"
 	StatusSucceeded       Status = "succeeded"
-	StatusFailed          Status = "failed"      // Python raised
+	StatusFailed          Status = "failed"      // Python raised an exception
 	StatusTimedOut        Status = "timed_out"   // its deadline passed
-	StatusInterrupted     Status = "interrupted" // someone asked for it
+	StatusInterrupted     Status = "interrupted" // on request
 	StatusCancelled       Status = "cancelled"   // before it started
 	StatusKernelDied      Status = "kernel_died"
-	StatusKernelRestarted Status = "kernel_restarted" // someone asked for a new kernel while it ran
+	StatusKernelRestarted Status = "kernel_restarted" // the kernel was restarted on request while it ran
 	StatusLost            Status = "lost"             // the executor itself was killed while it ran
 )
 
-// Finished reports whether no more will happen to an execution of this status.
+// Finished reports whether the status is final.
 func (s Status) Finished() bool {
 	switch s {
 	case StatusQueued, StatusRunning, StatusWaitingForInput:
@@ -33,7 +33,7 @@ func (s Status) Finished() bool {
 	return true
 }
 
-// OK reports whether nothing went wrong so far: succeeded, or still under way.
+// OK reports whether nothing has gone wrong so far: the status is succeeded or not final.
 func (s Status) OK() bool { return s == StatusSucceeded || !s.Finished() }
 
 // RequestIDPattern is the form of Submit.RequestID.
@@ -41,47 +41,48 @@ var RequestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
 // Submit is the body of POST PathExecutions.
 type Submit struct {
-	// RequestID makes the submit idempotent: the same one gives the same execution.
+	// RequestID makes submitting idempotent: the same one returns the same execution.
 	RequestID      string  `json:"request_id"`
 	Code           string  `json:"code"`
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"` // from start to interrupt; 0 means DefaultTimeout, at most MaxTimeout
 	WaitSeconds    float64 `json:"wait_seconds,omitempty"`    // at most MaxWait
-	// OutputAfterSeconds, when set, lets output end the wait too, but not before that
-	// time: a quick run stays one request, a silent one too, and of one that prints
-	// the caller hears. Without it only the end and a request for input do.
+	// OutputAfterSeconds, if set, is the time after which output ends the wait too. So a
+	// quick or silent run takes one request, and the caller sees the output of a longer
+	// one. Otherwise only the end and a request for input end the wait.
 	OutputAfterSeconds float64 `json:"output_after_seconds,omitempty"`
-	// Unstored leaves no trace in In, Out, history and execution count (Jupyter's
-	// store_history false): for code of the relay's own. It must end with a statement or
-	// with None: the value of a last expression is kept in _ and Out all the same.
+	// Unstored runs code of the relay itself without a trace in In, Out, history and
+	// execution count (Jupyter's store_history false). The code must end with a statement
+	// or None, because IPython stores the value of a last expression in _ and Out anyway.
 	Unstored bool `json:"unstored,omitempty"`
 }
 
-// Execution is one execute_request and all it produced.
+// Execution is one execute_request and everything that it produced.
 type Execution struct {
 	ExecutionID       string          `json:"execution_id"`
 	RequestID         string          `json:"request_id"`
 	Status            Status          `json:"status"`
-	QueuePosition     int             `json:"queue_position"`  // executions before this one; 0 when it runs or is done
-	ExecutionCount    int             `json:"execution_count"` // the kernel's In[n]; 0 when it has none
-	KernelID          string          `json:"kernel_id"`       // the life it ran in; empty while queued
+	QueuePosition     int             `json:"queue_position"`  // number of executions before this one; 0 if it is running or finished
+	ExecutionCount    int             `json:"execution_count"` // the kernel's In[n]; 0 if it has none
+	KernelID          string          `json:"kernel_id"`       // the kernel that ran it; empty while queued
 	CreatedAt         time.Time       `json:"created_at"`
 	StartedAt         *time.Time      `json:"started_at"`
 	FinishedAt        *time.Time      `json:"finished_at"`
 	TimeoutSeconds    float64         `json:"timeout_seconds"`
 	MemoryBeforeBytes uint64          `json:"memory_before_bytes"` // memory in use on the machine when it started
 	MemoryAfterBytes  uint64          `json:"memory_after_bytes"`
-	Error             *ExecutionError `json:"error"`  // what Python raised
-	Reason            string          `json:"reason"` // why it ended as it did, in plain words; may advise
+	Error             *ExecutionError `json:"error"`  // the exception that Python raised
+	Reason            string          `json:"reason"` // why it ended, for people; may contain advice
 	CodePreview       string          `json:"code_preview"`
-	Events            []Event         `json:"events"` // from the offset asked for
+	Events            []Event         `json:"events"` // from the requested offset
 	NextOffset        int64           `json:"next_offset"`
-	End               bool            `json:"end"` // finished and nothing left past NextOffset
-	// SessionMinutesLeft estimates how long the VM still lives, from the platform's
-	// published limit; 0 when the executor is ending, null where nothing is known.
+	End               bool            `json:"end"` // finished, with no events from NextOffset on
+	// SessionMinutesLeft estimates the rest of the VM's session from the platform's
+	// published limit. It is 0 while the executor shuts down and null if no limit is known.
 	SessionMinutesLeft *float64 `json:"session_minutes_left,omitempty"`
 }
 
-// ExecutionError is what Python raised. Traceback may hold ANSI colour codes.
+// ExecutionError is the exception that Python raised. Traceback may contain ANSI colour
+// codes.
 type ExecutionError struct {
 	EName     string   `json:"ename"`
 	EValue    string   `json:"evalue"`
@@ -110,7 +111,7 @@ const (
 	EventError             EventType = "error"
 	EventClearOutput       EventType = "clear_output"
 	EventInputRequest      EventType = "input_request"
-	EventGap               EventType = "gap" // what stood here was dropped by a bound
+	EventGap               EventType = "gap" // the events here were dropped because of a limit
 )
 
 // Names of streams.
@@ -119,16 +120,16 @@ const (
 	Stderr = "stderr"
 )
 
-// Event is one entry of an execution's log. Which fields are set depends on Type.
+// Event is one entry of an execution's log. Type determines which fields are set.
 type Event struct {
-	Offset int64     `json:"offset"` // counts events from 0; after a gap it goes on past what fell out
+	Offset int64     `json:"offset"` // counts events from 0, including those that a gap stands for
 	Time   time.Time `json:"time"`
 	Type   EventType `json:"type"`
 
 	Name string `json:"name,omitempty"` // stream: stdout or stderr
 	Text string `json:"text,omitempty"` // stream: at most MaxStreamEvent bytes
 
-	// Data is a MIME bundle: each value is the payload, or a BlobRef in its place.
+	// Data is a MIME bundle: each value is the payload, or a BlobRef instead of it.
 	Data           map[string]json.RawMessage `json:"data,omitempty"`
 	Metadata       json.RawMessage            `json:"metadata,omitempty"`
 	DisplayID      string                     `json:"display_id,omitempty"`
@@ -141,18 +142,18 @@ type Event struct {
 	Prompt   string `json:"prompt,omitempty"` // input_request
 	Password bool   `json:"password,omitempty"`
 
-	Wait bool `json:"wait,omitempty"` // clear_output: clear when the next output comes
+	Wait bool `json:"wait,omitempty"` // clear_output: clear when the next output arrives
 
-	// Cut says what was left out of the event to keep it within MaxEventBytes, in
-	// words; empty when it is whole.
+	// Cut describes, for people, what was omitted from the event to keep it within
+	// MaxEventBytes. It is empty if the event is complete.
 	Cut string `json:"cut,omitempty"`
 
-	Bytes  int64 `json:"bytes,omitempty"`  // gap: how much fell out
-	Events int64 `json:"events,omitempty"` // gap: offsets it stands for, beginning at Offset
+	Bytes  int64 `json:"bytes,omitempty"`  // gap: bytes that were dropped
+	Events int64 `json:"events,omitempty"` // gap: number of offsets that it stands for, starting at Offset
 }
 
-// OwnMIME begins the MIME types of displays that the relay's own code in the kernel
-// speaks to it by. They are not for readers.
+// OwnMIME is the prefix of the MIME types of displays by which the relay's own code in the
+// kernel reports to the relay. They are not shown to readers.
 const OwnMIME = "application/vnd.colab-relay."
 
 // BlobRef stands for a MIME payload over InlineMIMEBytes.
@@ -160,8 +161,8 @@ type BlobRef struct {
 	Blob Blob `json:"blob"`
 }
 
-// Blob names bytes served at PathBlob: the payload's decoded form (base64 of
-// binary MIME types undone, JSON strings unquoted).
+// Blob identifies bytes served at PathBlob: the decoded payload, which is binary for binary
+// MIME types and unquoted text for JSON strings.
 type Blob struct {
 	SHA256 string `json:"sha256"`
 	Bytes  int64  `json:"bytes"`

@@ -8,89 +8,87 @@ import (
 	"time"
 )
 
-// Bounds of requests about many files at once. The executor enforces them. Without
-// them one request could hold the executor for as long as it likes, or make an answer
-// that no relay reads.
+// Limits of requests about many files. The executor enforces them. Without them, one
+// request could occupy the executor for any time, or have an answer that no relay reads.
 const (
-	MaxManifestFiles = 10_000  // files that one request compares
-	MaxBatchFiles    = 1000    // files and folders that one batch carries, either way
-	MaxBatchFile     = 1 << 20 // bytes of one file in a batch; a larger one goes in parts
-	MaxBatchRead     = 4 << 20 // bytes of all files in a batch that is read
+	MaxManifestFiles = 10_000  // files in one comparison
+	MaxBatchFiles    = 1000    // files and folders in one batch, in either direction
+	MaxBatchFile     = 1 << 20 // bytes of one file in a batch; larger ones are sent in parts
+	MaxBatchRead     = 4 << 20 // bytes of all files in a batch of a download
 )
 
 // Manifest names files below one folder of the VM. It is the body of POST PathCompare
 // and the index of POST PathUploadBatch.
 type Manifest struct {
 	Path string `json:"path"` // the folder
-	// Overwrite means what UploadStart has it mean: without it, "name (1).ext" and so
-	// on are names of the file as well.
+	// Overwrite is as in UploadStart. Without it, the file may also have the name
+	// "name (1).ext" and so on.
 	Overwrite bool           `json:"overwrite,omitempty"`
 	Files     []ManifestFile `json:"files"`
 }
 
-// ManifestFile is one file. In a batch, a Name that ends in a slash, with neither size
-// nor SHA256, is a folder to be made.
+// ManifestFile is one file. In a batch, a Name that ends in a slash, without size and
+// SHA256, is a folder to be created.
 type ManifestFile struct {
-	Name      string `json:"name"` // below the manifest's Path, with slashes
+	Name      string `json:"name"` // path below the manifest's Path, with slashes
 	SizeBytes int64  `json:"size_bytes"`
-	// SHA256 may be left out of a comparison: then a file of this size is StateUnknown.
+	// SHA256 is optional in a comparison. Without it, a file of this size is StateUnknown.
 	SHA256 string `json:"sha256,omitempty"`
-	// ETag is what an earlier answer gave for these very bytes. Where it still holds,
-	// nothing is read.
+	// ETag is the etag of these bytes in an earlier answer. If it is unchanged, the file is
+	// not read.
 	ETag string `json:"etag,omitempty"`
 }
 
-// Comparison is the answer of PathCompare, of the manifest's first files in order: at
-// least of one. The rest is to be asked for again, as reading them would take long.
+// Comparison is the answer of PathCompare. It covers at least one of the manifest's files,
+// in order. If comparing takes too long, the rest must be requested again.
 type Comparison struct {
 	Files []Compared `json:"files"`
 }
 
-// Compared is what the VM has of one file.
+// Compared is the state of one file on the VM.
 type Compared struct {
 	State CompareState `json:"state"`
-	Path  string       `json:"path,omitempty"` // where the same file is
-	ETag  string       `json:"etag,omitempty"` // of the same file
+	Path  string       `json:"path,omitempty"` // where the file is, if it is the same
+	ETag  string       `json:"etag,omitempty"` // of the file, if it is the same
 }
 
-// CompareState says whether the VM has a file.
+// CompareState is whether the VM has a file.
 type CompareState string
 
 // States of a compared file.
 const (
-	StateSame    CompareState = "same"    // its bytes are there
-	StateAbsent  CompareState = "absent"  // they surely are not
-	StateUnknown CompareState = "unknown" // too large to be read at once, or without a SHA256: ask PathStat
+	StateSame    CompareState = "same"    // the VM has the same bytes
+	StateAbsent  CompareState = "absent"  // the VM does not have them
+	StateUnknown CompareState = "unknown" // the file is too large to be hashed in the request, or has no SHA256: use PathStat
 )
 
-// BatchAnswer is the answer of PathUploadBatch: one entry for each of the manifest, in
-// order. The same batch again gives the same answer as long as nobody touched the files.
+// BatchAnswer is the answer of PathUploadBatch: one entry for each file of the manifest, in
+// order. The same batch again has the same answer unless the files were changed.
 type BatchAnswer struct {
 	Files []BatchedFile `json:"files"`
 }
 
-// BatchedFile is what became of one file: in its place, or an Error.
+// BatchedFile is one stored file, or an Error.
 type BatchedFile struct {
 	Path  string `json:"path,omitempty"`
 	ETag  string `json:"etag,omitempty"`
 	Error *Error `json:"error,omitempty"`
 }
 
-// ReadBatch is the body of POST PathContents: many small files to be read at once, at
-// most MaxBatchFiles.
+// ReadBatch is the body of POST PathContents: at most MaxBatchFiles small files to be read.
 type ReadBatch struct {
 	Paths []string `json:"paths"`
 }
 
-// Contents is the index of the batch that answers PathContents. It is of the first
-// paths in order, at least of one; the rest is to be asked for again.
+// Contents is the index of the batch that answers PathContents. It covers at least one of
+// the paths, in order. The rest must be requested again.
 type Contents struct {
 	Files []Content `json:"files"`
 }
 
-// Content is one whole file, or the Error that it could not be read with: CodeTooLarge
-// past MaxBatchFile, CodeChanged where it changed while it was read. A file with an
-// Error has no bytes in the batch.
+// Content is one file, or the Error of reading it: CodeTooLarge if it exceeds MaxBatchFile,
+// CodeChanged if it changed while it was read. A file with an Error has no bytes in the
+// batch.
 type Content struct {
 	SizeBytes int64     `json:"size_bytes"`
 	ETag      string    `json:"etag,omitempty"`
@@ -98,14 +96,14 @@ type Content struct {
 	Error     *Error    `json:"error,omitempty"`
 }
 
-// A batch is the bytes of its files one after the other, then its index, which is JSON,
-// then the index's length as four bytes, the highest first.
+// A batch is the bytes of its files, then its index as JSON, then the length of the index
+// as four bytes in big-endian order.
 const batchTail = 4
 
-// ErrNoBatch is a body that is not laid out as a batch.
+// ErrNoBatch is a body that does not have the form of a batch.
 var ErrNoBatch = errors.New("not a batch of files")
 
-// AppendIndex makes the files' bytes a batch.
+// AppendIndex appends the index to the bytes of the files, which makes a batch.
 func AppendIndex(files []byte, index any) ([]byte, error) {
 	text, err := json.Marshal(index)
 	if err != nil {
@@ -114,7 +112,8 @@ func AppendIndex(files []byte, index any) ([]byte, error) {
 	return binary.BigEndian.AppendUint32(append(files, text...), uint32(len(text))), nil
 }
 
-// SplitBatch is AppendIndex undone. The index is not parsed.
+// SplitBatch splits a batch into the bytes of the files and the index, which it does not
+// parse.
 func SplitBatch(body []byte) (files, index []byte, err error) {
 	if len(body) < batchTail {
 		return nil, nil, ErrNoBatch

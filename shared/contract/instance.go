@@ -5,26 +5,27 @@ import (
 	"strings"
 )
 
-// Instance names one running executor, as HeaderInstance does: in every signed answer
-// the executor that gave it, in every request but GET the one it is meant for. Both
-// are signed, so that a captured request works on no other executor and not after a
-// restart.
+// Instance identifies one executor process. It is the value of HeaderInstance: in a signed
+// answer the executor that sent it, in a request other than GET the executor that it is
+// intended for. It is signed, so that a captured request is not valid for another executor
+// or after a restart.
 type Instance struct {
-	ID    string // instance_id: made once for a state dir, so another VM has another one
-	Start string // made by each executor process, at random
+	ID    string // instance_id: created with the state dir, so each VM has its own
+	Start string // random, created by each executor process
 }
 
-// MaxInstancePart bounds each of the two parts, in bytes. The programs' own are 36 and 26.
+// MaxInstancePart is how many bytes each of the two parts may have. The programs' ids have
+// 36 and 26.
 const MaxInstancePart = 64
 
 // String is the header's value.
 func (i Instance) String() string { return i.ID + "/" + i.Start }
 
-// IsZero reports whether i names nothing.
+// IsZero reports whether i is the zero Instance.
 func (i Instance) IsZero() bool { return i == Instance{} }
 
 // ParseInstance reads the header's value: two parts of 1 to MaxInstancePart characters
-// of A-Z a-z 0-9 . _ - with a slash between. The error does not repeat text, which may
+// of A-Z a-z 0-9 . _ - with a slash between them. The error does not quote text, which may
 // come from anybody.
 func ParseInstance(text string) (Instance, error) {
 	id, start, ok := strings.Cut(text, "/")

@@ -10,10 +10,10 @@ type Probe struct {
 	TPU                  TPU               `json:"tpu"`
 	Storage              []Disk            `json:"storage"`
 	Python               Python            `json:"python"`
-	Packages             map[string]string `json:"packages"` // distribution name to version; nothing is imported to look
+	Packages             map[string]string `json:"packages"` // version of each distribution, found without importing any
 	Limits               Limits            `json:"limits"`
 	SessionUptimeMinutes float64           `json:"session_uptime_minutes"`
-	// LoadedVariables is null while a run holds the kernel.
+	// LoadedVariables is null while code runs.
 	LoadedVariables      []string `json:"loaded_variables"`
 	LoadedVariablesCount *int     `json:"loaded_variables_count"`
 	Recommendations      []string `json:"recommendations"`
@@ -22,14 +22,14 @@ type Probe struct {
 // Platform is where the executor runs.
 type Platform struct {
 	Name         string `json:"name"` // colab, kaggle, lightning, sagemaker, codespaces, runpod, container, machine
-	OS           string `json:"os"`   // as the distribution names itself
+	OS           string `json:"os"`   // the name and version of the distribution
 	Kernel       string `json:"kernel"`
 	Architecture string `json:"architecture"`
 	Hostname     string `json:"hostname"`
 	Container    bool   `json:"container"`
 }
 
-// Compute is processor and memory. In a container with a memory limit, that limit counts.
+// Compute is processor and memory. In a container with a memory limit, the limit applies.
 type Compute struct {
 	CPUCount          int     `json:"cpu_count"`
 	CPUModel          string  `json:"cpu_model"`
@@ -39,14 +39,14 @@ type Compute struct {
 	MemoryUsedPct     float64 `json:"memory_used_pct"`
 }
 
-// GPU is what nvidia-smi says.
+// GPU is the output of nvidia-smi.
 type GPU struct {
 	Available bool        `json:"available"`
 	Driver    string      `json:"driver"`
 	Devices   []GPUDevice `json:"devices"`
 }
 
-// GPUDevice is one GPU. A field nvidia-smi gives no number for is null.
+// GPUDevice is one GPU. Fields for which nvidia-smi has no number are null.
 type GPUDevice struct {
 	Index          *int     `json:"index"`
 	Name           string   `json:"name"`
@@ -55,7 +55,7 @@ type GPUDevice struct {
 	UtilizationPct *float64 `json:"utilization_pct"`
 }
 
-// TPU is found from device files and the environment.
+// TPU is detected by device files and the environment.
 type TPU struct {
 	Available bool     `json:"available"`
 	Devices   []string `json:"devices"`
@@ -77,31 +77,31 @@ type Python struct {
 	IPython    string `json:"ipython"`
 }
 
-// Limits are bounds a caller may plan with.
+// Limits are the limits that callers should know.
 type Limits struct {
 	MaxTimeoutSeconds int     `json:"max_timeout_seconds"`
 	MaxQueue          int     `json:"max_queue"`
 	MaxCodeBytes      int     `json:"max_code_bytes"`
 	MaxLogBytes       int64   `json:"max_log_bytes"` // output kept per execution
-	MinMemoryGB       float64 `json:"min_memory_gb"` // below it a run is refused
-	// SessionMinutesLeft is an estimate from the platform's published limit; null where none is known.
+	MinMemoryGB       float64 `json:"min_memory_gb"` // below this, runs are refused
+	// SessionMinutesLeft is an estimate from the platform's published limit, or null if none is known.
 	SessionMinutesLeft *float64 `json:"session_minutes_left"`
 }
 
-// Variable is one user variable. What its type does not tell without running
-// user code is null.
+// Variable is one user variable. Fields that can't be determined without running user code
+// are null.
 type Variable struct {
 	Name  string  `json:"name"`
 	Type  string  `json:"type"`
 	Size  *int64  `json:"size"`  // items: len() of built-in and known array types
 	Shape []int64 `json:"shape"` // arrays, frames, tensors
 	Dtype *string `json:"dtype"`
-	Bytes *int64  `json:"bytes"` // memory it holds itself, not what it refers to
+	Bytes *int64  `json:"bytes"` // memory of the object itself, without what it refers to
 }
 
 // Variables is the answer of PathVariables, sorted by name.
 type Variables struct {
-	Count     int        `json:"count"` // all of them, also when Variables was cut
+	Count     int        `json:"count"` // all variables, even if Variables was cut
 	Variables []Variable `json:"variables"`
 	KernelID  string     `json:"kernel_id"`
 }
@@ -109,7 +109,7 @@ type Variables struct {
 // Inspection is the answer of PathInspect.
 type Inspection struct {
 	Variable
-	Preview  string `json:"preview"` // at most 4 KiB; of known types only
+	Preview  string `json:"preview"` // at most 4 KiB, for recognised types only
 	KernelID string `json:"kernel_id"`
 }
 
@@ -125,17 +125,17 @@ type Cleanup struct {
 	KernelID          string   `json:"kernel_id"`
 }
 
-// Files is the answer of PathFiles: one folder's entries, sorted by name, those past
-// the name given by after.
+// Files is the answer of PathFiles: a page of a folder's entries, sorted by name, after the
+// name given by after.
 type Files struct {
 	Path      string `json:"path"`
 	FileCount int    `json:"file_count"`
 	DirCount  int    `json:"dir_count"`
 	Files     []File `json:"files"`
-	Truncated bool   `json:"truncated"` // more entries than MaxListFiles; the counts are of all
+	Truncated bool   `json:"truncated"` // there are more entries; the counts are of all
 }
 
-// MaxListFiles bounds Files.Files.
+// MaxListFiles is how many entries Files.Files may have.
 const MaxListFiles = 1000
 
 // File is one entry of a folder.
@@ -143,11 +143,11 @@ type File struct {
 	Name      string    `json:"name"`
 	Path      string    `json:"path"`
 	IsDir     bool      `json:"is_dir"`
-	SizeBytes int64     `json:"size_bytes"` // 0 for what is no regular file
+	SizeBytes int64     `json:"size_bytes"` // 0 unless it is a regular file
 	Modified  time.Time `json:"modified"`
-	// Special is neither file nor folder: a device, FIFO, socket, or a link that leads nowhere served.
+	// Special is a device, FIFO, socket, or a link to something that is not served.
 	Special bool `json:"special,omitempty"`
-	// Loop is a link to a folder on the way to itself: whoever goes down into it comes
-	// by here again, without end.
+	// Loop is a link to a folder that contains it: a program that follows such links never
+	// ends.
 	Loop bool `json:"loop,omitempty"`
 }

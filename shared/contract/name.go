@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// EscapeName writes a file's name, or a path with slashes, so that JSON can carry it
-// and no two become one: a byte that is not UTF-8 as \xNN in lower-case hex, and a
-// backslash that would begin such a sequence itself as \x5c. Every other name stays
-// as it is. Paths on the wire and in answers are written so.
+// EscapeName escapes a file name, or a path with slashes, so that JSON can represent it and
+// different names stay different. A byte that is not UTF-8 becomes \xNN in lower-case hex,
+// and a backslash that would start such a sequence becomes \x5c. Other names are unchanged.
+// All paths on the wire are escaped in this way.
 func EscapeName(name string) string {
 	if utf8.ValidString(name) && !strings.Contains(name, `\x`) {
 		return name
@@ -28,8 +28,8 @@ func EscapeName(name string) string {
 	return b.String()
 }
 
-// UnescapeName undoes EscapeName. What EscapeName never writes, such as \x41 or
-// \xFF, stands for itself, so it never makes a slash, a NUL or a dot.
+// UnescapeName reverses EscapeName. Sequences that EscapeName never writes, such as \x41 or
+// \xFF, are unchanged, so unescaping never produces a slash, a NUL or a dot.
 func UnescapeName(name string) string {
 	if !strings.Contains(name, `\x`) {
 		return name
@@ -47,8 +47,7 @@ func UnescapeName(name string) string {
 	return b.String()
 }
 
-// escapedByte is the byte that the beginning of name stands for, if it is written
-// as EscapeName writes bytes.
+// escapedByte is the byte that name starts with, if EscapeName escaped it.
 func escapedByte(name string) (byte, bool) {
 	if len(name) < len(`\xNN`) || name[:2] != `\x` {
 		return 0, false

@@ -1,16 +1,16 @@
 package contract
 
-// Names in the VM's temp folder, which the executor and the relay's Python in the kernel
-// agree on: the executor removes what a killed kernel left under them.
+// Names in the VM's temp folder that both the executor and the relay's Python in the kernel
+// use. The executor deletes files with these names that a killed kernel has left.
 const (
-	// EnvOwner is the kernel's variable that holds what begins the names of its
-	// executor's folders, after the prefix. Two executors on a machine differ in it.
+	// EnvOwner is an environment variable of the kernel. Its value, after the prefix, is in
+	// the names of its executor's folders, and differs between executors on one machine.
 	EnvOwner = "COLAB_RELAY_OWNER"
-	// MemoryFolder is where such folders are when the temp folder's disk is full.
+	// MemoryFolder is where such folders are if the temp folder's disk is full.
 	MemoryFolder = "/dev/shm"
-	// StateFolderPrefix begins the name of a folder that a kernel state is in.
+	// StateFolderPrefix is the prefix of the folders that contain a kernel state.
 	StateFolderPrefix = "colab-relay-state-"
-	// StateUnfinished is the file in such a folder while a save is writing it. Once it is
-	// whole it has another name, and waits for the relay to fetch it.
+	// StateUnfinished is the file in such a folder that a save is writing. When it is
+	// complete, it is renamed, and the relay fetches it.
 	StateUnfinished = "data.unfinished"
 )
