@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// argument is one field of an arguments struct, as its tags describe it.
+// argument describes one field of an arguments struct, according to its tags.
 type argument struct {
 	name, doc string
 	index     []int
@@ -20,9 +20,9 @@ type argument struct {
 	min, max  *float64
 }
 
-// argumentsOf reads the fields of an arguments struct. Tags: json (the name),
-// doc, default (present: optional), min and max (numbers: value; strings: length
-// in bytes). A wrong tag panics at start-up.
+// argumentsOf reads the fields of an arguments struct. Tags: json (the name), doc, default
+// (makes it optional), min and max (of a number's value, or of a string's length in bytes).
+// It panics at start-up if a tag is wrong.
 func argumentsOf(t reflect.Type) []argument {
 	var all []argument
 	for _, f := range reflect.VisibleFields(t) {
@@ -36,7 +36,7 @@ func argumentsOf(t reflect.Type) []argument {
 		a.min, a.max = boundTag(f, "min"), boundTag(f, "max")
 		all = append(all, a)
 	}
-	// The tool's own arguments before the embedded ones.
+	// A tool's own arguments come before the embedded ones.
 	slices.SortStableFunc(all, func(a, b argument) int { return len(a.index) - len(b.index) })
 	return all
 }
@@ -53,8 +53,8 @@ func boundTag(f reflect.StructField, key string) *float64 {
 	return &v
 }
 
-// parseArguments reads a call's arguments, telling all faults at once in words a
-// model can act on; the SDK's own validation prints Go structs.
+// parseArguments reads a call's arguments. It reports all faults together, in words that a
+// model understands; the SDK's own validation prints Go structs.
 func parseArguments[A any](raw json.RawMessage) (A, *Problem) {
 	var args A
 	defs := argumentsOf(reflect.TypeFor[A]())
@@ -87,7 +87,7 @@ func parseArguments[A any](raw json.RawMessage) (A, *Problem) {
 	return args, nil
 }
 
-// set puts the argument into field and gives its fault, empty for none.
+// set writes the argument to field and returns its fault; empty if there is none.
 func (a *argument) set(field reflect.Value, raw json.RawMessage, given bool) string {
 	if !given || string(raw) == "null" {
 		if a.def == nil {
@@ -165,7 +165,7 @@ func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 func clipName(s string) string { return s[:min(len(s), 60)] }
 
-// badArguments tells what was wrong and what the tool takes.
+// badArguments says what is wrong and which arguments the tool has.
 func badArguments(defs []argument, faults []string) *Problem {
 	var takes []string
 	for _, d := range defs {

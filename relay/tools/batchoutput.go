@@ -16,17 +16,17 @@ import (
 // Bounds of what a chunked run's answer shows.
 const (
 	batchesRunes = 20_000  // of all output
-	batchesBytes = 400_000 // kept until the answer is made
+	batchesBytes = 400_000 // collected until the answer is made
 	batchFiles   = 50
 	batchNotes   = 30
 )
 
-// batchOutput gathers what the batches of one call put out: one Collector for
-// each execution, its text added to the others' when it ends.
+// batchOutput collects the output of one call's batches: one Collector for each execution,
+// whose text is appended when the execution ends.
 type batchOutput struct {
 	c       *call
 	id      string
-	col     *render.Collector // nil before the first event of a batch
+	col     *render.Collector // nil until the first event of a batch
 	parts   strings.Builder
 	files   []render.File
 	notes   []string
@@ -37,7 +37,7 @@ type batchOutput struct {
 	mean    float64
 }
 
-// add takes events of the batch id, in order.
+// add appends events of the batch id, in order.
 func (o *batchOutput) add(ctx context.Context, id string, events []contract.Event) {
 	if o.col == nil || o.id != id {
 		o.flush(ctx)
@@ -52,7 +52,7 @@ func (o *batchOutput) add(ctx context.Context, id string, events []contract.Even
 	}
 }
 
-// flush renders the batch gathered last.
+// flush renders the batch collected last.
 func (o *batchOutput) flush(ctx context.Context) {
 	o.raised, o.prompt = nil, nil
 	if o.col == nil {
@@ -71,7 +71,7 @@ func (o *batchOutput) flush(ctx context.Context) {
 	o.files = append(o.files, view.Files...)
 	o.files = o.files[max(0, len(o.files)-batchFiles):]
 	if view.Truncated {
-		o.note("output of batch %s is shortened: get_execution with this id and offset=%d shows what is left out", id, view.NextOffset)
+		o.note("output of batch %s is shortened: get_execution with this id and offset=%d shows the rest", id, view.NextOffset)
 	}
 	for _, n := range view.Notes {
 		o.note("%s", n)
@@ -80,7 +80,7 @@ func (o *batchOutput) flush(ctx context.Context) {
 	o.c.pictures = o.c.pictures[max(0, len(o.c.pictures)-render.MaxPictures):]
 }
 
-// print adds a batch's text: stdout, stderr and what was displayed.
+// print appends a batch's text: stdout, stderr and display outputs.
 func (o *batchOutput) print(view render.View) {
 	o.parts.WriteString(ensureLine(view.Stdout))
 	section(&o.parts, "[stderr]", view.Stderr)
@@ -111,7 +111,7 @@ func (o *batchOutput) close() {
 	}
 }
 
-// progress notes how far the run is, for the messages to the host.
+// progress records the progress of the run for the messages to the host.
 func (o *batchOutput) progress(s *chunked.Record) {
 	o.mu.Lock()
 	o.done, o.n, o.mean = min(s.Done, s.N), s.N, s.MeanSeconds

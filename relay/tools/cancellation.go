@@ -12,31 +12,31 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// callIDHeader carries a call's JSON-RPC id from the SDK's hook to its handler,
-// which is not told otherwise.
+// callIDHeader passes a call's JSON-RPC id from the SDK's hook to the handler, which does
+// not get it any other way.
 const callIDHeader = "Relay-Call-Id"
 
-// maxEarly bounds the cancels remembered for calls that have not begun.
+// maxEarly bounds the cancellations remembered for calls that have not started.
 const maxEarly = 1024
 
 func stampCallID(_ context.Context, id any, req *mcp.CallToolRequest) {
 	req.Header.Set(callIDHeader, callKey(id))
 }
 
-// callKey tells the number 1 from the string "1".
+// callKey distinguishes the number 1 from the string "1".
 func callKey(id any) string { return fmt.Sprintf("%T:%v", id, id) }
 
-// cancels knows which calls the host has cancelled, also those still in the
-// SDK's queue: the SDK forgets a cancel that comes before its handler runs.
+// cancels knows which calls the host has cancelled, including those still in the SDK's queue:
+// the SDK forgets a cancellation that arrives before the handler runs.
 type cancels struct {
 	mu      sync.Mutex
 	running map[string]context.CancelFunc
-	early   []string // a ring of the newest
+	early   []string // keys of cancelled calls that have not started, oldest first
 }
 
 func newCancels() *cancels { return &cancels{running: map[string]context.CancelFunc{}} }
 
-// begin gives a call its context; done must be called at its end.
+// begin returns the context of a call; the returned function must be called at its end.
 func (c *cancels) begin(ctx context.Context, key string) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	c.mu.Lock()
@@ -69,12 +69,12 @@ func (c *cancels) cancel(key string) {
 	c.early = append(c.early, key)
 }
 
-// watch passes stdin through and looks for cancels on its way.
+// watch returns stdin and handles the cancellations that it contains.
 func (c *cancels) watch(stdin io.Reader) io.Reader {
 	return &cancelReader{cancels: c, in: bufio.NewReaderSize(stdin, 64<<10)}
 }
 
-// cancelReader reads by lines. It is used by one goroutine.
+// cancelReader reads line by line. Only one goroutine may use it.
 type cancelReader struct {
 	cancels *cancels
 	in      *bufio.Reader

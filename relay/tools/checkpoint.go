@@ -19,22 +19,22 @@ type checkpointArgs struct {
 	target
 }
 
-// Checkpoint is what get_checkpoint answers with.
+// Checkpoint is the answer of get_checkpoint.
 type Checkpoint struct {
 	Exists    bool            `json:"exists"`
 	Operation string          `json:"operation"`
-	Timestamp *time.Time      `json:"timestamp" doc:"When it was last written; null when there is none."`
-	Path      string          `json:"path" doc:"Its file on the relay's machine, whole."`
+	Timestamp *time.Time      `json:"timestamp" doc:"When it was last written; null if there is none."`
+	Path      string          `json:"path" doc:"Its complete file on the relay's machine."`
 	Data      json.RawMessage `json:"data" doc:"Of a chunked run: status, completed, ranges, results (values of result by iteration) and more. Of a long run: its answer."`
-	Truncated bool            `json:"truncated" doc:"Long texts and lists of data are shortened here; the file has all."`
-	Names     []string        `json:"names" doc:"When there is none of that name: the names there are."`
+	Truncated bool            `json:"truncated" doc:"Long texts and lists of data are shortened here; the file is complete."`
+	Names     []string        `json:"names" doc:"If no checkpoint has that name: the names that exist."`
 }
 
 func getCheckpoint() tool {
 	return define(spec{
 		name: "get_checkpoint", title: "Read a checkpoint",
-		description: "Read what is kept on this computer under a checkpoint_name: how far a run_chunked_operation came, which iterations ran in which kernel, the values of result, why it stopped; or the answer that run_code_long kept. " +
-			"It asks no VM, so it works when the VM is gone. For a name that does not exist it lists those that do.",
+		description: "Read what is saved on this computer under a checkpoint_name: the progress of a run_chunked_operation, which iterations ran in which kernel, the values of result, why it stopped; or the answer that run_code_long saved. " +
+			"It sends nothing to the VM, so it works when the VM is gone. For a name that does not exist it lists those that do.",
 		readOnly: true, idempotent: true, local: true,
 	}, func(_ context.Context, c *call, args checkpointArgs) (*Checkpoint, *Problem) {
 		dir := c.cfg.CheckpointDir
@@ -62,10 +62,10 @@ func getCheckpoint() tool {
 	})
 }
 
-// maxDataBytes of data; it stands in the text too.
+// maxDataBytes bounds data, which the text repeats.
 const maxDataBytes = 24_000
 
-// fitData shortens JSON until it fits an answer: texts lose their middle, lists
+// fitData shortens JSON until it fits into an answer: texts lose their middle, lists
 // their beginning.
 func fitData(raw json.RawMessage) (json.RawMessage, bool, error) {
 	var tight bytes.Buffer
@@ -119,7 +119,7 @@ func (r *Checkpoint) text(b *strings.Builder) {
 			b.WriteString("There are none at all.\n")
 			return
 		}
-		fmt.Fprintf(b, "There are: %q\n", r.Names)
+		fmt.Fprintf(b, "Checkpoints that exist: %s.\n", quotedList(r.Names, "and"))
 		return
 	}
 	fmt.Fprintf(b, "Checkpoint %q of %s, in %s\n", r.Operation, r.Timestamp.Format(time.RFC3339), r.Path)

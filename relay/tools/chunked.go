@@ -15,66 +15,66 @@ import (
 )
 
 type chunkedArgs struct {
-	Setup     string `json:"setup_code" doc:"Python run once in a kernel's life, before the iterations: imports, data, models. May be empty."`
-	Loop      string `json:"loop_code" min:"1" doc:"Python run for each i from 0 to n_iterations-1; i is an ordinary variable. Several lines, def, try, continue, lines with ! or % all work; break and await at the top level do not. The value it puts into result is kept for each iteration that sets it."`
-	N         int64  `json:"n_iterations" min:"1" max:"1000000000" doc:"How many iterations in all."`
-	BatchSize int64  `json:"batch_size" default:"10" min:"1" max:"1000000" doc:"Iterations of one execution, at most; a batch ends by itself after about 30 s. Take a large number, such as 100000, for iterations of milliseconds."`
-	Name      string `json:"checkpoint_name" default:"chunked_op" min:"1" max:"200" doc:"Under this name the progress is kept on this computer; the same name goes on where it stopped."`
-	OnChange  string `json:"on_change" default:"refuse" max:"20" doc:"When setup_code, loop_code or n_iterations are not those kept under the name: refuse; continue (keep what is done, go on with the new code, as after a failed iteration); restart (begin at 0, also to run a finished name again)."`
-	OnNew     string `json:"on_new_kernel" default:"" max:"20" doc:"When the kernel is lost together with variables that iterations build on, and these were not kept: left out, the call stops and says so; continue goes on at the next iteration with what setup_code makes (right where iterations do not need each other; nothing is kept then); restart begins at iteration 0."`
+	Setup     string `json:"setup_code" doc:"Python that runs once per kernel, before the iterations: imports, data, models. May be empty."`
+	Loop      string `json:"loop_code" min:"1" doc:"Python that runs for each i from 0 to n_iterations-1; i is an ordinary variable. Several lines, def, try, continue, lines with ! or % all work; break and await at the top level do not. The value of result is saved for each iteration that sets it."`
+	N         int64  `json:"n_iterations" min:"1" max:"1000000000" doc:"Total number of iterations."`
+	BatchSize int64  `json:"batch_size" default:"10" min:"1" max:"1000000" doc:"Maximum number of iterations in one execution; a batch also ends after about 30 s. Use a large number, such as 100000, for iterations of milliseconds."`
+	Name      string `json:"checkpoint_name" default:"chunked_op" min:"1" max:"200" doc:"Name of the saved progress on this computer; the same name resumes where the run stopped."`
+	OnChange  string `json:"on_change" default:"refuse" max:"20" doc:"What to do if setup_code, loop_code or n_iterations differ from those saved under the name: refuse; continue (keep completed iterations and continue with the new code, as after a failed iteration); restart (start at 0, also to run a finished name again)."`
+	OnNew     string `json:"on_new_kernel" default:"" max:"20" doc:"What to do if the kernel is lost together with variables that iterations build on, and these were not saved: by default the call stops and says so; continue goes on at the next iteration with what setup_code creates (correct if iterations do not need each other; nothing is saved then); restart starts at iteration 0."`
 	target
 }
 
-// Chunked is what run_chunked_operation answers with.
+// Chunked is the answer of run_chunked_operation.
 type Chunked struct {
-	Status          string          `json:"status" doc:"running (call again), finished, waiting_for_input, or how the batch ended that stopped the run: failed, timed_out, interrupted, cancelled, kernel_died, kernel_restarted, lost; variables_lost: the kernel lacks what iterations build on."`
-	Completed       int64           `json:"completed" doc:"Iterations the VM has confirmed: 0 to completed-1."`
+	Status          string          `json:"status" doc:"running (call again), finished, waiting_for_input, or the status of the batch that stopped the run: failed, timed_out, interrupted, cancelled, kernel_died, kernel_restarted, lost; variables_lost: the kernel lacks variables that iterations build on."`
+	Completed       int64           `json:"completed" doc:"Iterations that the VM has confirmed: 0 to completed-1."`
 	Remaining       int64           `json:"remaining"`
 	ProgressPct     float64         `json:"progress_pct"`
-	Output          string          `json:"output" doc:"What this call's batches printed and displayed; head and tail when it is long."`
-	CanContinue     bool            `json:"can_continue" doc:"Iterations are left, and calling again goes on with them."`
+	Output          string          `json:"output" doc:"Output of this call's batches; head and tail if it is long."`
+	CanContinue     bool            `json:"can_continue" doc:"Iterations remain, and calling again continues with them."`
 	NextCommand     string          `json:"next_command" doc:"The next step; empty when the run is finished."`
-	FailedIteration *int64          `json:"failed_iteration" doc:"The iteration that raised; it is not counted. Null when none did."`
+	FailedIteration *int64          `json:"failed_iteration" doc:"The iteration that raised an exception; it is not counted. Null if none did."`
 	CheckpointPath  string          `json:"checkpoint_path"`
-	ExecutionID     string          `json:"execution_id" doc:"The last batch on the VM; get_execution and interrupt_execution take it."`
+	ExecutionID     string          `json:"execution_id" doc:"The last batch on the VM, for get_execution and interrupt_execution."`
 	KernelID        string          `json:"kernel_id"`
-	TimeSec         float64         `json:"execution_time_sec" doc:"What the timed iterations took together, in all calls."`
+	TimeSec         float64         `json:"execution_time_sec" doc:"Total time of the timed iterations, in all calls."`
 	Results         []chunked.Value `json:"results" doc:"The newest values of result; get_checkpoint and the file have more."`
 	InputPrompt     *string         `json:"input_prompt,omitempty" doc:"What input() asks, with status waiting_for_input; provide_input answers."`
 	SavedFiles      []render.File   `json:"saved_files" doc:"Pictures and full texts, on the relay's machine."`
-	Notes           []string        `json:"notes,omitempty" doc:"What else happened: iterations that run again and why, output left out."`
+	Notes           []string        `json:"notes,omitempty" doc:"What else happened: iterations that run again and why, omitted output."`
 }
 
 func runChunked() tool {
 	return define(spec{
 		name: "run_chunked_operation", title: "Run a loop in resumable batches",
-		description: "Run setup_code once and loop_code for i = 0 … n_iterations-1 on the VM, in batches, with the progress kept on this computer: use it for long loops (training epochs, files, API calls) that must survive cut calls, dead tunnels and dead VMs. " +
-			"One call goes on for about 45 s, then returns can_continue=true: call again with the same arguments until completed = n_iterations. An iteration that raises stops the run there and is not counted: call again with corrected loop_code and on_change=\"continue\". " +
-			"Variables that iterations build up (total += i, xs.append(i)) are kept on this computer between batches, up to a bound, and come back by themselves in a new kernel or VM; the answer says once what can't be kept; after a loss the run then stops rather than go on without it. Values put into result are kept per iteration.",
+		description: "Run setup_code once and loop_code for i = 0 … n_iterations-1 on the VM, in batches, with the progress saved on this computer: use it for long loops (training epochs, files, API calls) that must survive interrupted calls, dead tunnels and dead VMs. " +
+			"One call takes about 45 s, then returns can_continue=true: call again with the same arguments until completed = n_iterations. An iteration that raises an exception stops the run and is not counted: call again with corrected loop_code and on_change=\"continue\". " +
+			"Variables that iterations build up (total += i, xs.append(i)) are saved on this computer between batches, up to a limit, and are restored automatically in a new kernel or VM; the answer says once what can't be saved, and after a loss the run stops instead of continuing without it. Values of result are saved per iteration.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args chunkedArgs) (*Chunked, *Problem) {
 		switch chunked.OnChange(args.OnChange) {
 		case chunked.Refuse, chunked.Continue, chunked.Restart:
 		default:
 			return nil, &Problem{
-				Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %q is no value of \"on_change\"", clipName(args.OnChange)),
-				Hint: "Use refuse, continue or restart, or leave on_change out.",
+				Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %q is not a value of \"on_change\"", clipName(args.OnChange)),
+				Hint: "Use refuse, continue or restart, or omit on_change.",
 			}
 		}
 		switch chunked.OnNewKernel(args.OnNew) {
 		case chunked.NewKernelStop, chunked.NewKernelContinue, chunked.NewKernelRestart:
 		default:
 			return nil, &Problem{
-				Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %q is no value of \"on_new_kernel\"", clipName(args.OnNew)),
-				Hint: "Use continue or restart, or leave on_new_kernel out.",
+				Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %q is not a value of \"on_new_kernel\"", clipName(args.OnNew)),
+				Hint: "Use continue or restart, or omit on_new_kernel.",
 			}
 		}
 		return c.chunked(ctx, args)
 	})
 }
 
-// chunked opens the run, lets it go on for as long as the call may take, and tells
-// where it is.
+// chunked opens the run, continues it for as long as the call may take, and describes its
+// progress.
 func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Problem) {
 	run, err := chunked.Open(c.cfg.CheckpointDir, chunked.Spec{
 		Name: args.Name, Setup: args.Setup, Loop: args.Loop, N: args.N, BatchSize: args.BatchSize,
@@ -97,7 +97,7 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Proble
 	out.flush(ctx)
 	c.warnLost(run.Record(), outcome)
 	c.warnOfEnd(outcome.Batch.SessionMinutesLeft)
-	c.kernels.record(c.target.Name, run.Record().KernelID) // a new one is told in notes
+	c.kernels.record(c.target.Name, run.Record().KernelID) // notes mention a new one
 	got := newChunked(run, args.BatchSize, outcome, out)
 	return got, got.problem(outcome, err, out)
 }
@@ -118,7 +118,7 @@ func newChunked(run *chunked.Run, batchSize int64, o chunked.Outcome, out *batch
 		got.Status, got.InputPrompt = string(o.Batch.Status), out.prompt
 	}
 	if s.ResultsDropped > 0 {
-		got.Notes = append(got.Notes, fmt.Sprintf("%d values of result were not kept: all together may be 16 MiB", s.ResultsDropped))
+		got.Notes = append(got.Notes, fmt.Sprintf("values of result that were not saved, because all together may have 16 MiB: %d", s.ResultsDropped))
 	}
 	if hint := batchHint(s, batchSize); hint != "" {
 		got.Notes = append(got.Notes, hint)
@@ -131,17 +131,17 @@ func newChunked(run *chunked.Run, batchSize int64, o chunked.Outcome, out *batch
 	return got
 }
 
-// fewer are the first of a call's notes on output, of which each batch may make some.
+// fewer returns the first of a call's notes on output; each batch may produce some.
 func fewer(notes []string) []string {
 	const most = 4
 	if len(notes) <= most {
 		return notes
 	}
-	return append(notes[:most:most], fmt.Sprintf("%d more notes on output were left out", len(notes)-most))
+	return append(notes[:most:most], fmt.Sprintf("further notes on output: %d", len(notes)-most))
 }
 
-// batchHint advises a larger batch_size where going from batch to batch takes
-// most of the time.
+// batchHint advises a larger batch_size if the change from batch to batch takes most of the
+// time.
 func batchHint(s *chunked.Record, batchSize int64) string {
 	const (
 		least, good = 0.5, 5    // seconds of a batch
@@ -158,7 +158,7 @@ func batchHint(s *chunked.Record, batchSize int64) string {
 	return fmt.Sprintf("batches of %d iterations take %.1g s each: batch_size=%d makes the run faster", batchSize, batch, better)
 }
 
-// newest values, few and small enough for an answer.
+// newest returns the last values, few and small enough for an answer.
 func newest(all []chunked.Value) []chunked.Value {
 	const most, bytes = 5, 4 << 10
 	first, used := len(all), 0
@@ -171,7 +171,7 @@ func newest(all []chunked.Value) []chunked.Value {
 	return append([]chunked.Value{}, all[first:]...)
 }
 
-// next is the step after this answer.
+// next returns the step after this answer.
 func (r *Chunked) next(o chunked.Outcome) string {
 	const again = "call run_chunked_operation again with the same arguments"
 	switch {
@@ -182,20 +182,20 @@ func (r *Chunked) next(o chunked.Outcome) string {
 	case o.Stop != nil && o.Stop.Lost != nil:
 		return "restore_kernel_state, or run_chunked_operation with on_new_kernel=\"restart\" or \"continue\": see the error's hint"
 	case o.Stop != nil && o.Stop.Execution.Status == contract.StatusFailed:
-		return fmt.Sprintf("call run_chunked_operation with corrected code and on_change=\"continue\" to go on at iteration %d, or with the same arguments to try it again", r.Completed)
+		return fmt.Sprintf("call run_chunked_operation with corrected code and on_change=\"continue\" to continue at iteration %d, or with the same arguments to try it again", r.Completed)
 	}
 	return again + " (without on_change)"
 }
 
-// problem is the error of the answer, nil when nothing went wrong.
+// problem returns the error of the answer; nil if nothing went wrong.
 func (r *Chunked) problem(o chunked.Outcome, err error, out *batchOutput) *Problem {
 	switch {
 	case err == nil:
 	case errors.Is(err, context.DeadlineExceeded) && !unreachable(err) && r.ExecutionID != "":
-		return nil // the VM answered, and then the call's time was over
+		return nil // the VM answered, then the call's time was over
 	case unreachable(err):
 		p := *problemOf(err)
-		p.Message = fmt.Sprintf("the VM could not be reached (%s); what is done is kept, and a batch under way goes on there", p.Message)
+		p.Message = fmt.Sprintf("the VM could not be reached (%s); completed iterations are saved, and a running batch continues on the VM", p.Message)
 		return &p
 	default:
 		p := problemAbout(hint.ChunkedRun, err)
@@ -218,13 +218,13 @@ func (r *Chunked) problem(o chunked.Outcome, err error, out *batchOutput) *Probl
 	return p
 }
 
-// where says what stopped the run.
+// where says where the run stopped.
 func (r *Chunked) where(s *chunked.Stop) string {
 	switch {
 	case s.Iteration != nil:
-		return fmt.Sprintf("iteration %d raised", *s.Iteration)
+		return fmt.Sprintf("iteration %d raised an exception:", *s.Iteration)
 	case s.Setup:
-		return "the set-up code failed:"
+		return "the setup code failed:"
 	case s.Refused:
 		return "nothing was run:"
 	}
@@ -240,7 +240,7 @@ func (r *Chunked) text(b *strings.Builder) {
 	for _, v := range r.Results {
 		value := string(v.Value)
 		if v.Omitted != "" {
-			value = "not kept: " + v.Omitted
+			value = "not saved: " + v.Omitted
 		}
 		value, _ = render.Clip(value, 300)
 		fmt.Fprintf(b, "result of %d: %s\n", v.Iteration, value)

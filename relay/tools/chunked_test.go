@@ -93,7 +93,7 @@ func TestTinyBatchesAreToldToBeSlow(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if got := fewer(make([]string, 30)); len(got) != 5 || got[4] != "26 more notes on output were left out" {
+	if got := fewer(make([]string, 30)); len(got) != 5 || got[4] != "further notes on output: 26" {
 		t.Errorf("%q", got)
 	}
 }

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// connectionTime bounds check_colab_connection: a dead VM should be told soon.
+// connectionTime bounds check_colab_connection, which should report a dead VM soon.
 const connectionTime = 10 * time.Second
 
 type noArgs struct{ target }
 
-// Connection is what check_colab_connection answers with.
+// Connection is the answer of check_colab_connection.
 type Connection struct {
 	Status            string   `json:"status" doc:"connected or disconnected."`
 	UptimeMinutes     *float64 `json:"uptime_minutes"`
 	MemoryAvailableGB *float64 `json:"memory_available_gb"`
 	MemoryUsedPct     *float64 `json:"memory_used_pct"`
 	ColabURL          string   `json:"colab_url"`
-	LatencyMS         *float64 `json:"latency_ms" doc:"Round trip of one signed request."`
+	LatencyMS         *float64 `json:"latency_ms" doc:"Round trip time of one signed request."`
 	KernelStatus      *string  `json:"kernel_status" doc:"starting, idle, busy or dead."`
 	Version           *string  `json:"version" doc:"Release of the executor."`
 	RelayVersion      string   `json:"relay_version"`
-	SessionLeft       *float64 `json:"session_minutes_left" doc:"Estimate of how long the VM still lives, of the newest run or probe; null where none is known."`
+	SessionLeft       *float64 `json:"session_minutes_left" doc:"Estimated minutes until the VM ends, from the newest run or probe; null if unknown."`
 }
 
 func checkConnection() tool {

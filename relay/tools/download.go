@@ -12,16 +12,16 @@ import (
 )
 
 type downloadArgs struct {
-	Remote    string `json:"remote_path" min:"1" max:"4096" doc:"File or folder on the VM. Where /content does not exist, it means the executor's workdir."`
-	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, with subfolders if wanted, such as run1/model.bin; ending in / it is a folder to put the download into. Left out: the name in remote_path, or the runtime's name for /content."`
-	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name. Without it the new file gets a number, such as \"model (1).bin\", and so does a new folder beside one that is not from the same download."`
+	Remote    string `json:"remote_path" min:"1" max:"4096" doc:"File or folder on the VM. If /content does not exist, it means the executor's workdir."`
+	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, optionally with subfolders, such as run1/model.bin; if it ends in / it is a folder to put the download into. By default the name in remote_path, or the runtime's name for /content."`
+	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name. Without it the new file gets a number, such as \"model (1).bin\", and so does a new folder if one of that name exists that is not from the same download."`
 	target
 }
 
-// Download is what download_from_colab answers with.
+// Download is the answer of download_from_colab.
 type Download struct {
 	Moved
-	LocalPath string `json:"local_path" doc:"Where the file or folder is, or will be once it is whole, on the relay's machine."`
+	LocalPath string `json:"local_path" doc:"Path of the file or folder on the relay's machine, where it is or will be once it is complete."`
 }
 
 func downloadFromColab() tool {
@@ -29,7 +29,7 @@ func downloadFromColab() tool {
 		name: "download_from_colab", title: "Download from the VM",
 		description: "Copy a file or a whole folder from the VM to this computer, below LOCAL_SAVE_DIR; the answer names the place. Use it for results worth keeping (models, data sets, archives), before the VM ends: its disk goes with it. " +
 			"The copy is checked by SHA-256, and a different file of the same name is never replaced unless overwrite is true. " +
-			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it goes on where it stopped, also after a lost connection. Files that are there already are skipped. For many small files a folder or an archive is faster than one by one.",
+			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it resumes where it stopped, also after a lost connection. Files that exist already are skipped. For many small files a folder or an archive is faster than one by one.",
 		idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args downloadArgs) (*Download, *Problem) {
 		to := transfer.Local{Dir: c.cfg.SaveDir, Name: belowSaveDir(c.cfg.SaveDir, args.Local), Runtime: c.target.Name}
@@ -47,7 +47,7 @@ func downloadFromColab() tool {
 	})
 }
 
-// shownPath is a local path for an answer: JSON can't carry bytes that are not UTF-8.
+// shownPath returns a local path for an answer: JSON can't contain bytes that are not UTF-8.
 func shownPath(path string) string {
 	if utf8.ValidString(path) {
 		return path
@@ -55,9 +55,9 @@ func shownPath(path string) string {
 	return contract.EscapeName(path)
 }
 
-// belowSaveDir turns an absolute name inside dir into one below it: models like to
-// repeat the local_path of an answer. Whatever else leads out of dir is left as it
-// is, for the transfer to refuse.
+// belowSaveDir turns an absolute name inside dir into a relative one, because models often
+// repeat the local_path of an answer. It returns any other name as it is; the transfer
+// refuses those that lead out of dir.
 func belowSaveDir(dir, name string) string {
 	if !filepath.IsAbs(name) {
 		return name

@@ -23,10 +23,10 @@ type Problem struct {
 	Traceback string `json:"traceback,omitempty"`
 }
 
-// Error is the code and the message.
+// Error returns the code and the message.
 func (p *Problem) Error() string { return p.Code + ": " + p.Message }
 
-// copy is a problem that may be changed: some are shared by all calls.
+// copy returns a problem that may be changed; some are shared by all calls.
 func (p *Problem) copy() *Problem {
 	if p == nil {
 		return nil
@@ -46,19 +46,19 @@ const (
 
 var cancelledProblem = &Problem{
 	Code:    codeCancelled,
-	Message: "the host cancelled this call; only the waiting ended, a run that was submitted goes on",
+	Message: "the host cancelled this call; only the waiting ended, and a run that was submitted continues",
 	Hint:    "list_executions shows what runs on the VM; interrupt_execution ends a run.",
 }
 
-// problemOf translates whatever a call to an executor ended with.
+// problemOf translates any error of a call. Its table of hints is package hint.
 func problemOf(err error) *Problem {
 	var (
-		told    *Problem
+		own     *Problem
 		refused *contract.Error
-		lost    *client.Error
+		failed  *client.Error
 	)
-	if errors.As(err, &told) {
-		return told
+	if errors.As(err, &own) {
+		return own
 	}
 	if h, ok := hint.ForOperation(err); ok {
 		return &Problem{Code: h.Code, Message: err.Error(), Hint: h.Model}
@@ -68,10 +68,10 @@ func problemOf(err error) *Problem {
 		return refusalProblem(refused)
 	case errors.Is(err, context.Canceled):
 		return cancelledProblem
-	case errors.As(err, &lost):
-		return &Problem{Code: string(lost.Kind), Message: lost.Message, Hint: lost.Hint}
+	case errors.As(err, &failed):
+		return &Problem{Code: string(failed.Kind), Message: failed.Message, Hint: failed.Hint}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Problem{Code: string(client.KindTimeout), Message: "no answer came in the time given", Hint: "Call check_colab_connection."}
+		return &Problem{Code: string(client.KindTimeout), Message: "no answer arrived in time", Hint: "Call check_colab_connection."}
 	}
 	if h, ok := hint.ForLocalFile(err); ok {
 		return &Problem{Code: h.Code, Message: err.Error(), Hint: h.Model}
@@ -110,7 +110,7 @@ func internalProblem(message string) *Problem {
 	return &Problem{Code: codeInternal, Message: message, Hint: "Call again. If the error persists, it is a fault of the relay: its log on stderr says more."}
 }
 
-// badSettings tells what is wrong with the relay's settings, all of it.
+// badSettings reports everything that is wrong with the relay's settings.
 func badSettings(faults []error) *Problem {
 	var lines []string
 	for _, err := range faults {
@@ -123,16 +123,16 @@ func badSettings(faults []error) *Problem {
 	}
 }
 
-// resolveProblem tells why no runtime could be chosen.
+// resolveProblem explains why no runtime could be chosen.
 func resolveProblem(err error) *Problem {
-	var told *Problem
-	if errors.As(err, &told) {
-		return told
+	var own *Problem
+	if errors.As(err, &own) {
+		return own
 	}
 	p := &Problem{
 		Code:    codeNotConfigured,
 		Message: err.Error(),
-		Hint:    "Start the executor's cell in Colab, run `relay pair` in a terminal on this computer and paste what the cell printed; then call again, no restart needed. Where another runtime is paired, leave `runtime` out to use it.",
+		Hint:    "Start the executor's cell in Colab, run `relay pair` in a terminal on this computer and paste what the cell printed; then call again; no restart is needed. If another runtime is paired, omit `runtime` to use it.",
 	}
 	if errors.Is(err, pairing.ErrNoAddress) {
 		p.Hint = "Run the commands that the message names, in a terminal on this computer, then call again; no restart is needed."
@@ -143,13 +143,13 @@ func resolveProblem(err error) *Problem {
 	return p
 }
 
-// brief bounds a text that came from the VM.
+// brief shortens a text from the VM.
 func brief(s string) string {
 	s, _ = render.Clip(render.Plain(s), 1000)
 	return s
 }
 
-// runProblem is the error of an execution that went wrong, nil for any other.
+// runProblem returns the problem of an execution that ended badly; nil for any other.
 func runProblem(e contract.Execution) *Problem {
 	if e.Status.OK() {
 		return nil

@@ -14,16 +14,16 @@ import (
 type getArgs struct {
 	ID     string  `json:"execution_id" min:"1" max:"200" doc:"From an earlier answer or list_executions."`
 	Offset int64   `json:"offset" default:"0" min:"0" doc:"First event to read: next_offset of the answer before, 0 for all."`
-	Wait   float64 `json:"wait_seconds" default:"0" min:"0" doc:"How long to wait for the end; more than the relay's own limit (45 by default) counts as that."`
+	Wait   float64 `json:"wait_seconds" default:"0" min:"0" doc:"How long to wait for the end, at most the relay's own limit (45 by default)."`
 	target
 }
 
 func getExecution() tool {
 	return define(spec{
 		name: "get_execution", title: "Read a run's output",
-		description: "Read where a run stands and its output from offset on. Use it after run_code_quick or run_code_long answered \"running\" or \"queued\" or was cut off, and to page through long output. " +
-			"With wait_seconds it waits until the run ends, asks for input, or the time is over, and shows head and tail of what came; what is shown by an earlier call and saved in a file is not fetched again. " +
-			"With wait_seconds=0 it answers at once with one page of whole events: call it again with offset=next_offset while truncated is true, and nothing is missing or doubled.",
+		description: "Read the status of a run and its output from offset on. Use it after run_code_quick or run_code_long answered \"running\" or \"queued\" or was truncated, and to page through long output. " +
+			"With wait_seconds it waits until the run ends, asks for input, or the time is over, and shows the head and tail of the output; output that an earlier call showed and saved to a file is not fetched again. " +
+			"With wait_seconds=0 it answers immediately with one page of whole events: call it again with offset=next_offset while truncated is true, and no output is missing or repeated.",
 		readOnly: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args getArgs) (*Run, *Problem) {
 		wait := min(time.Duration(min(args.Wait, 3600)*float64(time.Second)), c.waitBudget())
@@ -38,28 +38,28 @@ func getExecution() tool {
 		switch {
 		case page:
 			o = client.FollowOptions{Available: true, FirstBytes: firstBytes, MaxBytes: pageBytes}
-		case r.col.HasSaved(): // no more than the head: what follows it is here already
+		case r.col.HasSaved(): // only the head: what follows it is saved already
 			o.FirstBytes = firstBytes
 		}
 		followed := r.follow(ctx, e, time.Until(until), o)
 		run, problem := r.finish(ctx, followed)
 		if name := c.saves.get(c.target.Name, args.ID); name != "" && args.Offset == 0 && r.exec.Status.Finished() {
-			c.keepLater(run, problem, name)
+			c.saveLater(run, problem, name)
 		}
 		return run, problem
 	})
 }
 
-// A page shows some KiB, which the first answer mostly holds. Progress bars fold, so it
-// may take more; each next answer may be twice as long.
+// A page shows some KiB, which the first answer usually contains. Folded progress bars may
+// need more; each further answer may be twice as long.
 const (
 	firstBytes = 16 << 10
 	pageBytes  = 128 << 10
 )
 
-// readAs starts reading the execution of the answer e: as a page where the caller asks
-// for one, or where a wait is over already and the text from there on is saved: then the
-// tail and the file were told before.
+// readAs starts reading the execution of the answer e. It reads a page if the caller wants
+// one, or if the run has finished and its text from the offset on is saved: then an earlier
+// answer showed the tail and named the file.
 func (c *call) readAs(e contract.Execution, args getArgs) (r *reading, page bool) {
 	if args.Wait > 0 {
 		r = c.read(args.ID, args.Offset, false)
@@ -72,14 +72,14 @@ func (c *call) readAs(e contract.Execution, args getArgs) (r *reading, page bool
 }
 
 type listArgs struct {
-	Limit int64 `json:"limit" default:"20" min:"1" max:"1000" doc:"How many at most."`
+	Limit int64 `json:"limit" default:"20" min:"1" max:"1000" doc:"Maximum number of runs."`
 	target
 }
 
-// Executions is what list_executions answers with.
+// Executions is the answer of list_executions.
 type Executions struct {
 	Executions []Listed `json:"executions" doc:"Newest first."`
-	Truncated  bool     `json:"truncated" doc:"Some of those asked for did not fit."`
+	Truncated  bool     `json:"truncated" doc:"Not all of them fit into the answer."`
 }
 
 // Listed is one line of list_executions.
@@ -95,7 +95,7 @@ type Listed struct {
 func listExecutions() tool {
 	return define(spec{
 		name: "list_executions", title: "List runs",
-		description: "List the newest runs on the VM with status, time and the first line of their code. Use it to find an execution_id again, to see what runs or waits now, or whether a run whose answer got lost was accepted.",
+		description: "List the newest runs on the VM with status, time and the first line of their code. Use it to find an execution_id again, to see what runs or waits now, or to check whether a run whose answer was lost was accepted.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args listArgs) (*Executions, *Problem) {
 		list, err := c.target.Client.List(ctx, int(args.Limit))
@@ -104,7 +104,7 @@ func listExecutions() tool {
 		}
 		all := make([]Listed, 0, len(list.Executions))
 		for i, e := range list.Executions {
-			if i == 0 { // each of them says the same
+			if i == 0 { // all have the same value
 				c.warnOfEnd(e.SessionMinutesLeft)
 			}
 			all = append(all, Listed{e.ExecutionID, e.RequestID, string(e.Status), e.CreatedAt, seconds(e), e.CodePreview})
@@ -127,11 +127,11 @@ func (l *Executions) text(b *strings.Builder) {
 	}
 }
 
-// Standing is where an execution stands after something was done to it.
+// Standing is the answer of tools that act on an execution: its status afterwards.
 type Standing struct {
 	ExecutionID string `json:"execution_id"`
 	Status      string `json:"status"`
-	Reason      string `json:"reason" doc:"Why, when there is something to say."`
+	Reason      string `json:"reason" doc:"The reason for the status, if there is one."`
 }
 
 func (c *call) standing(e contract.Execution, err error) (*Standing, *Problem) {
@@ -154,7 +154,7 @@ func executionProblem(err error) *Problem {
 func (s *Standing) text(b *strings.Builder) {
 	fmt.Fprintf(b, "Run %s: %s\n%s", s.ExecutionID, s.Status, ensureLine(s.Reason))
 	if s.Status == string(contract.StatusRunning) {
-		b.WriteString("Call get_execution with wait_seconds to see how it goes on.\n")
+		b.WriteString("Call get_execution with wait_seconds to read on.\n")
 	}
 }
 
@@ -166,7 +166,7 @@ type interruptArgs struct {
 func interruptExecution() tool {
 	return define(spec{
 		name: "interrupt_execution", title: "Interrupt a run",
-		description: "Stop a run on the VM, as the stop button of a notebook does: it gets a KeyboardInterrupt, and variables stay. A queued run is cancelled. Use it for an endless loop or a run no longer wanted. If the run does not yield, call restart_kernel.",
+		description: "Stop a run on the VM, as the stop button of a notebook does: it gets a KeyboardInterrupt, and variables stay. A queued run is cancelled. Use it for an endless loop or a run that is no longer needed. If the run does not yield, call restart_kernel.",
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args interruptArgs) (*Standing, *Problem) {
 		return c.standing(c.target.Client.Interrupt(ctx, args.ID))
@@ -182,7 +182,7 @@ type inputArgs struct {
 func provideInput() tool {
 	return define(spec{
 		name: "provide_input", title: "Answer input()",
-		description: "Give a run whose status is waiting_for_input the line its input() or getpass() asks for. Then call get_execution with wait_seconds to see how it goes on.",
+		description: "Give a run whose status is waiting_for_input the line its input() or getpass() asks for. Then call get_execution with wait_seconds to read on.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, *Problem) {
 		return c.standing(c.target.Client.Input(ctx, args.ID, args.Text))

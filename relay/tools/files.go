@@ -12,23 +12,23 @@ import (
 )
 
 type filesArgs struct {
-	Path string `json:"path" default:"/content" max:"4096" doc:"Folder on the VM. Where /content does not exist, it means the executor's workdir."`
+	Path string `json:"path" default:"/content" max:"4096" doc:"Folder on the VM. If /content does not exist, it means the executor's workdir."`
 	target
 }
 
-// Files is what list_colab_files answers with.
+// Files is the answer of list_colab_files.
 type Files struct {
 	folder
-	More string `json:"more,omitempty" doc:"When truncated: how to see the rest."`
+	More string `json:"more,omitempty" doc:"If truncated: how to list the rest."`
 }
 
-// folder is embedded under another name than that of its own field Files.
+// folder gives the embedded contract.Files a name that differs from its own field Files.
 type folder = contract.Files
 
 func listFiles() tool {
 	return define(spec{
 		name: "list_colab_files", title: "List files on the VM",
-		description: "List one folder on the remote VM: names, sizes, times, and which entries are folders. Use it to find data and results; /content/drive/MyDrive is Google Drive when it was mounted in the notebook.",
+		description: "List one folder on the remote VM: names, sizes, times, and which entries are folders. Use it to find data and results; /content/drive/MyDrive is Google Drive if it was mounted in the notebook.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args filesArgs) (*Files, *Problem) {
 		got, err := c.target.Client.Files(ctx, args.Path)
@@ -45,14 +45,14 @@ func listFiles() tool {
 	})
 }
 
-// moreFiles says how to see what a listing had no room for.
+// moreFiles says how to list the entries that did not fit into an answer.
 func moreFiles(f contract.Files) string {
 	return fmt.Sprintf("Only the first %d of %d entries are listed. List a subfolder, or see the rest with run_code_quick: import os; print(sorted(os.listdir(%q))[%d:])",
 		len(f.Files), f.FileCount+f.DirCount, f.Path, len(f.Files))
 }
 
 func (f *Files) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%s: %d files, %d folders\n", f.Path, f.FileCount, f.DirCount)
+	fmt.Fprintf(b, "%s: %s, %s\n", f.Path, count(f.FileCount, "file"), count(f.DirCount, "folder"))
 	for _, one := range f.Files {
 		if one.IsDir {
 			fmt.Fprintf(b, "%s/\n", oneLine(one.Name))

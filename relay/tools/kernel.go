@@ -12,7 +12,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Kernel is what restart_kernel answers with.
+// Kernel is the answer of restart_kernel.
 type Kernel struct {
 	KernelID  string     `json:"kernel_id"`
 	Status    string     `json:"kernel_status"`
@@ -24,10 +24,10 @@ type Kernel struct {
 func restartKernel() tool {
 	return define(spec{
 		name: "restart_kernel", title: "Restart the kernel",
-		description: "End the VM's Python process and start a new one. All variables, imports and functions are gone, a run under way is ended, queued ones are cancelled; files stay. Use it when the kernel does not answer to interrupt_execution, when memory stays full after cleanup_colab, or for a clean start.",
+		description: "End the VM's Python process and start a new one. All variables, imports and functions are lost, a run in progress ends, queued runs are cancelled; files are kept. Use it when the kernel does not react to interrupt_execution, when memory stays full after cleanup_colab, or for a clean start.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Kernel, *Problem) {
-		old, p := c.meantKernel(ctx, c.target.Client.Kernel)
+		old, p := c.intendedKernel(ctx, c.target.Client.Kernel)
 		if p != nil {
 			return nil, p
 		}
@@ -35,14 +35,14 @@ func restartKernel() tool {
 		if err != nil {
 			return nil, kernelProblem(err)
 		}
-		c.kernels.record(c.target.Name, k.KernelID) // asked for, so no warning
+		c.kernels.record(c.target.Name, k.KernelID) // requested, so no warning
 		return &Kernel{KernelID: k.KernelID, Status: string(k.Status), Python: k.Python, StartedAt: k.StartedAt, Lives: k.Lives}, nil
 	})
 }
 
-// meantKernel asks for the kernel that a call means: one of the VM that answered last.
-// When another VM answers by now, its kernel is not the one.
-func (c *call) meantKernel(ctx context.Context, ask func(context.Context) (contract.Kernel, error)) (id string, p *Problem) {
+// intendedKernel returns the id of the kernel that a call is about: that of the VM that
+// answered last. It fails if another VM answers now.
+func (c *call) intendedKernel(ctx context.Context, ask func(context.Context) (contract.Kernel, error)) (id string, p *Problem) {
 	known := c.target.Client.InstanceID()
 	k, err := ask(ctx)
 	if err == nil && known != "" && c.target.Client.InstanceID() != known {
@@ -67,7 +67,7 @@ func (k *Kernel) text(b *strings.Builder) {
 	fmt.Fprintf(b, "New kernel %s (Python %s), %s. All variables of the old one are gone.\n", k.KernelID, k.Python, k.Status)
 }
 
-// sortedPairs lists a map by key.
+// sortedPairs returns the entries of a map, sorted by key.
 func sortedPairs(m map[string]string) [][2]string {
 	pairs := make([][2]string, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {

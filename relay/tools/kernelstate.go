@@ -13,37 +13,37 @@ import (
 	"colabrelay/relay/transfer"
 )
 
-// pickleWarning stands in both descriptions.
+// pickleWarning is part of both descriptions.
 const pickleWarning = "The state is a pickle, and a pickle runs code when it is loaded: only states that this relay itself saved here are ever loaded; never put a stranger's files into CHECKPOINT_DIR/state. "
 
 type saveArgs struct {
-	Name string `json:"name" min:"1" max:"200" doc:"Under this name the state is kept on this computer. The same name again adds a version."`
-	Keep int64  `json:"keep_versions" default:"3" min:"1" max:"100" doc:"How many versions stay; older ones are dropped once the new one is whole."`
+	Name string `json:"name" min:"1" max:"200" doc:"Name of the state on this computer. Saving under the same name again adds a version."`
+	Keep int64  `json:"keep_versions" default:"3" min:"1" max:"100" doc:"How many versions to keep; older ones are deleted once the new one is complete."`
 	target
 }
 
-// KernelState is what save_kernel_state and restore_kernel_state have in common.
+// KernelState is the common part of the answers of save_kernel_state and restore_kernel_state.
 type KernelState struct {
 	Name          string                 `json:"name"`
-	Version       string                 `json:"version" doc:"Of the state; empty until it is known."`
-	Created       time.Time              `json:"created" doc:"When the variables were as they are in this version."`
+	Version       string                 `json:"version" doc:"Version of the state; empty until it is known."`
+	Created       time.Time              `json:"created" doc:"The time of which this version has the variables."`
 	VariableCount int                    `json:"variable_count"`
-	Variables     []kernelstate.Variable `json:"variables" doc:"Name, type and bytes; what variables share counts at one of them. At most 36 kB of them are listed."`
-	Modules       []kernelstate.Module   `json:"modules" doc:"Names that come back as imports."`
+	Variables     []kernelstate.Variable `json:"variables" doc:"Name, type and bytes; data that variables share counts for one of them. At most 36 kB are listed."`
+	Modules       []kernelstate.Module   `json:"modules" doc:"Names that are restored as imports."`
 	SkippedCount  int                    `json:"skipped_count"`
-	Skipped       []kernelstate.Omission `json:"skipped" doc:"What could not be kept or brought back, each with the reason."`
-	Bytes         int64                  `json:"bytes" doc:"Of the data file."`
-	SHA256        string                 `json:"sha256" doc:"Of the data file, compared on both sides."`
+	Skipped       []kernelstate.Omission `json:"skipped" doc:"What could not be saved or restored, each with the reason."`
+	Bytes         int64                  `json:"bytes" doc:"Size of the data file."`
+	SHA256        string                 `json:"sha256" doc:"SHA-256 of the data file, compared on both sides."`
 	Pickler       string                 `json:"pickler" doc:"dill, cloudpickle, or pickle, which loses functions and classes defined in the notebook."`
 	Python        string                 `json:"python" doc:"Version of the kernel's Python."`
-	ExecutionID   string                 `json:"execution_id" doc:"The kernel's part of the work; interrupt_execution ends it."`
-	Doing         string                 `json:"doing" doc:"What is under way, and where one variable takes long, which; empty when it is done."`
+	ExecutionID   string                 `json:"execution_id" doc:"The run in the kernel that does the work; interrupt_execution ends it."`
+	Doing         string                 `json:"doing" doc:"The current step, and the current variable if it takes long; empty when done."`
 	Warnings      []string               `json:"warnings"`
-	CanContinue   bool                   `json:"can_continue" doc:"It is not done; the same call goes on."`
-	NextCommand   string                 `json:"next_command" doc:"The next step; empty when it is done."`
+	CanContinue   bool                   `json:"can_continue" doc:"Not done yet; the same call continues."`
+	NextCommand   string                 `json:"next_command" doc:"The next step; empty when done."`
 }
 
-// SavedState is what save_kernel_state answers with.
+// SavedState is the answer of save_kernel_state.
 type SavedState struct {
 	Status string `json:"status" doc:"saved; saving: not done yet, call again; failed."`
 	Path   string `json:"path" doc:"The version's folder on the relay's machine."`
@@ -53,15 +53,15 @@ type SavedState struct {
 func saveState() tool {
 	return define(spec{
 		name: "save_kernel_state", title: "Save the kernel's variables",
-		description: "Keep all variables, functions, classes and imports of the kernel on this computer, so that restore_kernel_state can bring them into a kernel of another VM. Use it before a VM ends (answers warn of that), and after expensive work. " +
-			"What can't be kept (open files, generators, threads …) is left out and named in skipped with the reason. Earlier versions stay until the new one is whole. " +
-			"A large state may take several calls: with status \"saving\" (can_continue true) call again with the same arguments and run nothing in between, or it begins anew. " +
-			"Objects of own classes and rarer libraries (up to 64 MB each) are loaded once for a trial in a forked copy of the kernel; warnings name what failed. Their __setstate__ and constructors run there, with what these do to files or the network. " + pickleWarning,
+		description: "Save all variables, functions, classes and imports of the kernel on this computer, so that restore_kernel_state can load them into a kernel of another VM. Use it before a VM ends (answers warn of that), and after expensive work. " +
+			"What can't be saved (open files, generators, threads …) is omitted and named in skipped with the reason. Earlier versions are kept until the new one is complete. " +
+			"A large state may take several calls: with status \"saving\" (can_continue true) call again with the same arguments and run nothing in between, or it starts again. " +
+			"Objects of your own classes and of less common libraries (up to 64 MB each) are loaded once as a test in a forked copy of the kernel; warnings name what failed. Their __setstate__ and constructors run there, including what they do to files or the network. " + pickleWarning,
 		openWorld: true,
 	}, func(ctx context.Context, c *call, args saveArgs) (*SavedState, *Problem) {
 		got, err := kernelstate.Save(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
 			Name: args.Name, Runtime: c.target.Name, Keep: int(args.Keep), Until: time.Now().Add(c.waitBudget()),
-			Report: c.tellState("the kernel collects its variables"),
+			Report: c.reportState("the kernel collects its variables"),
 		})
 		again := command("save_kernel_state", argumentValue{"name", args.Name}, keepValue(args.Keep), argumentValue{"runtime", args.Runtime})
 		status, problem := c.stateOutcome(got.Progress, "saved", "saving", err)
@@ -74,7 +74,7 @@ func saveState() tool {
 	})
 }
 
-// keepValue leaves the default out of a command.
+// keepValue omits the default from a command.
 func keepValue(keep int64) argumentValue {
 	if keep == kernelstate.DefaultKeep {
 		return argumentValue{"keep_versions", ""}
@@ -84,28 +84,28 @@ func keepValue(keep int64) argumentValue {
 
 type restoreArgs struct {
 	Name    string `json:"name" min:"1" max:"200" doc:"The name the state was saved under."`
-	Version string `json:"version" default:"" max:"100" doc:"Which version, by its name or number; left out: the newest good one."`
+	Version string `json:"version" default:"" max:"100" doc:"Name or number of the version; by default the newest intact one."`
 	target
 }
 
-// RestoredState is what restore_kernel_state answers with.
+// RestoredState is the answer of restore_kernel_state.
 type RestoredState struct {
 	Status      string   `json:"status" doc:"restored; restoring: not done yet, call again; failed."`
-	Overwritten []string `json:"overwritten" doc:"Names that the kernel had before and that were replaced."`
+	Overwritten []string `json:"overwritten" doc:"Names that existed in the kernel and were replaced."`
 	KernelState
 }
 
 func restoreState() tool {
 	return define(spec{
 		name: "restore_kernel_state", title: "Restore the kernel's variables",
-		description: "Bring what save_kernel_state kept into the kernel: variables, functions, classes and imports, into the same VM or a new one. Use it when a warning says that the kernel or VM is new, before the work goes on. " +
-			"Names the kernel has already are replaced and listed in overwritten. The file's SHA-256 is checked here and on the VM before anything is loaded; a damaged newest version is told and the one before it taken; differences of Python and library versions are told. " +
+		description: "Load what save_kernel_state saved into the kernel: variables, functions, classes and imports, on the same VM or a new one. Use it when a warning says that the kernel or VM is new, before you continue. " +
+			"Names that exist in the kernel are replaced and listed in overwritten. The file's SHA-256 is checked here and on the VM before anything is loaded. If the newest version is damaged, a warning says so and the one before it is loaded; warnings also name differences in Python and library versions. " +
 			"A large state may take several calls: with status \"restoring\" (can_continue true) call again with the same arguments. " + pickleWarning,
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args restoreArgs) (*RestoredState, *Problem) {
 		got, err := kernelstate.Restore(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
 			Name: args.Name, Runtime: c.target.Name, Version: args.Version, Until: time.Now().Add(c.waitBudget()),
-			Report: c.tellState("the kernel works on the state"),
+			Report: c.reportState("the kernel works on the state"),
 		})
 		again := command("restore_kernel_state", argumentValue{"name", args.Name}, argumentValue{"version", args.Version}, argumentValue{"runtime", args.Runtime})
 		status, problem := c.stateOutcome(got.Progress, "restored", "restoring", err)
@@ -125,9 +125,9 @@ func restoreState() tool {
 	})
 }
 
-// tellState makes the host's progress tell what the kernel does, and then how far the
-// transfer is.
-func (c *call) tellState(before string) func(transfer.Progress) {
+// reportState makes the host's progress messages say what the kernel does, and then how
+// far the transfer is.
+func (c *call) reportState(before string) func(transfer.Progress) {
 	var meter progress.Meter
 	c.progress.measureWith(func() (string, amount) {
 		p, at := meter.Last()
@@ -139,7 +139,7 @@ func (c *call) tellState(before string) func(transfer.Progress) {
 	return meter.Report
 }
 
-// stateOutcome is the status and the error of an answer.
+// stateOutcome returns the status and the error of an answer.
 func (c *call) stateOutcome(p kernelstate.Progress, done, doing string, err error) (string, *Problem) {
 	c.warnOfEnd(p.Execution.SessionMinutesLeft)
 	switch {
@@ -148,7 +148,7 @@ func (c *call) stateOutcome(p kernelstate.Progress, done, doing string, err erro
 	case err == nil:
 		return doing, nil
 	case p.Execution.ExecutionID != "" && errors.Is(err, context.DeadlineExceeded) && !unreachable(err):
-		return doing, nil // the call's time is over, no more
+		return doing, nil // only the call's time is over
 	}
 	return "failed", stateProblem(err)
 }
@@ -163,15 +163,15 @@ func stateProblem(err error) *Problem {
 	return withHintAbout(hint.KernelState, p, err)
 }
 
-// unknownState tells the names there are.
+// unknownState returns p with a hint that lists the states that exist.
 func unknownState(dir string, p *Problem) *Problem {
-	told := *p
+	fresh := *p
 	names := kernelstate.Names(dir)
-	told.Hint = "No state is saved on this computer yet: call save_kernel_state first."
+	fresh.Hint = "No state is saved on this computer yet: call save_kernel_state first."
 	if len(names) > 0 {
-		told.Hint = "Call again with one of the names there are: " + brief(fmt.Sprintf("%q", names))
+		fresh.Hint = "Call again with the name of a saved state: " + brief(quotedList(names, "or"))
 	}
-	return &told
+	return &fresh
 }
 
 func newState(name string, p kernelstate.Progress, m kernelstate.Manifest) KernelState {
@@ -184,12 +184,12 @@ func newState(name string, p kernelstate.Progress, m kernelstate.Manifest) Kerne
 		s.Doing = doing(p)
 	}
 	if p.Queued {
-		s.Warnings = append(s.Warnings, "another run holds the kernel; this waits behind it")
+		s.Warnings = append(s.Warnings, "another run occupies the kernel; this waits until it has ended")
 	}
 	return s
 }
 
-// doing is where the work stands, in words.
+// doing describes the current step.
 func doing(p kernelstate.Progress) string {
 	if p.At.Of == 0 {
 		return string(p.Phase)
@@ -197,21 +197,21 @@ func doing(p kernelstate.Progress) string {
 	return fmt.Sprintf("%s: at variable %d of %d, %q", p.Phase, p.At.Number, p.At.Of, p.At.Variable)
 }
 
-// goOn tells, where the work is not done, the call that goes on with it.
+// goOn sets, if the work is not done, the call that continues it.
 func (s *KernelState) goOn(more bool, again string) {
 	if more {
 		s.CanContinue, s.NextCommand = true, again
 	}
 }
 
-// fit keeps the lists within an answer; the manifest beside the data has all.
+// fit shortens the lists to the size of an answer; the manifest next to the data is complete.
 func (s *KernelState) fit() {
 	s.Variables, _ = fitList(s.Variables)
 	s.Modules, _ = fitList(s.Modules)
 	s.Skipped, _ = fitList(s.Skipped)
 }
 
-// firsts are as many of a list of names as fit an answer.
+// firsts returns as many of the names as fit into an answer.
 func firsts(names []string) []string {
 	kept, _ := fitList(names)
 	return kept
@@ -220,7 +220,7 @@ func firsts(names []string) []string {
 func (s *SavedState) text(b *strings.Builder) {
 	s.KernelState.text(b, s.Status)
 	if s.Path != "" {
-		fmt.Fprintf(b, "Kept in %s\n", s.Path)
+		fmt.Fprintf(b, "Saved in %s\n", s.Path)
 	}
 }
 
@@ -234,17 +234,17 @@ func (r *RestoredState) text(b *strings.Builder) {
 func (s *KernelState) text(b *strings.Builder, status string) {
 	fmt.Fprintf(b, "State %q: %s", s.Name, status)
 	if s.SHA256 != "" {
-		fmt.Fprintf(b, ", version %s of %s, %d variables, %d modules, %s, with %s", s.Version, s.Created.UTC().Format(time.RFC3339), s.VariableCount, len(s.Modules), progress.Bytes(s.Bytes), s.Pickler)
+		fmt.Fprintf(b, ", version %s of %s, %s, %s, %s, with %s", s.Version, s.Created.UTC().Format(time.RFC3339), count(s.VariableCount, "variable"), count(len(s.Modules), "module"), progress.Bytes(s.Bytes), s.Pickler)
 	}
 	b.WriteString("\n")
 	if s.NextCommand != "" && s.Doing != "" {
 		fmt.Fprintf(b, "Now %s\n", s.Doing)
 	}
 	if s.NextCommand != "" {
-		fmt.Fprintf(b, "Not done yet: call %s to go on.\n", s.NextCommand)
+		fmt.Fprintf(b, "Not done yet: call %s to continue.\n", s.NextCommand)
 	}
 	for _, l := range s.Skipped {
-		fmt.Fprintf(b, "Left out %s: %s\n", oneLine(l.Name), l.Reason)
+		fmt.Fprintf(b, "Skipped %s: %s\n", oneLine(l.Name), l.Reason)
 	}
 	for _, w := range s.Warnings {
 		fmt.Fprintf(b, "Note: %s\n", w)

@@ -82,7 +82,7 @@ func TestSaveThatOutlivesItsCallIsSavedByTheSameCall(t *testing.T) {
 	if a.Status != "saved" || a.CanContinue || a.NextCommand != "" || a.Count != 2 || a.Path == "" || len(a.Skipped) != 1 {
 		t.Errorf("%s", second.Structured)
 	}
-	for _, part := range []string{"2 variables, 1 modules", "with dill", "Left out gen: it holds a generator", a.Path} {
+	for _, part := range []string{"2 variables, 1 module,", "with dill", "Skipped gen: it holds a generator", a.Path} {
 		if !strings.Contains(second.Content[0].Text, part) {
 			t.Errorf("the text lacks %q: %s", part, second.Content[0].Text)
 		}
@@ -98,7 +98,7 @@ func TestFailedSaveSaysThatEarlierVersionsAreWhole(t *testing.T) {
 	run.end(contract.StatusKernelDied)
 	r := h.call("save_kernel_state", map[string]any{"name": "s"})
 	o := r.outcome(t)
-	if o.Error == nil || o.Error.Code != "kernel_died" || !strings.Contains(o.Error.Hint, "whole") || r.state(t).Status != "failed" {
+	if o.Error == nil || o.Error.Code != "kernel_died" || !strings.Contains(o.Error.Hint, "intact") || r.state(t).Status != "failed" {
 		t.Errorf("%s", r.Structured)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Probe is what probe_colab_environment answers with.
+// Probe is the answer of probe_colab_environment.
 type Probe struct {
 	contract.Probe
 	PackageCount int `json:"package_count"`
@@ -18,7 +18,7 @@ type Probe struct {
 
 func probeEnvironment() tool {
 	return define(spec{
-		name: "probe_colab_environment", title: "What the VM has",
+		name: "probe_colab_environment", title: "Describe the VM",
 		description: "Describe the remote VM: platform, CPU, memory, GPU, TPU, disks, Python and installed packages with versions, limits, session time, loaded variables and recommendations. Use it once before planning work, to choose libraries and sizes that fit. Nothing is imported or changed.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Probe, *Problem) {
@@ -36,7 +36,7 @@ func probeEnvironment() tool {
 	})
 }
 
-// fitNames keeps null, which means unknown, apart from none.
+// fitNames shortens names. It keeps nil, which means unknown, distinct from an empty list.
 func fitNames(names []string) []string {
 	if names == nil {
 		return nil
@@ -45,7 +45,7 @@ func fitNames(names []string) []string {
 	return names
 }
 
-// fitPackages drops packages, last names first, from a set too long for a model.
+// fitPackages drops packages, last names first, from a set that is too long for a model.
 func fitPackages(all map[string]string) map[string]string {
 	names, cut := fitList(sortedPairs(all))
 	if !cut {
@@ -95,7 +95,7 @@ func gpuLine(g contract.GPU) string {
 	return strings.Join(all, "; ")
 }
 
-// notable are the packages an agent asks for first.
+// notable are the packages that agents ask for most.
 var notable = []string{"numpy", "pandas", "matplotlib", "scipy", "scikit-learn", "torch", "tensorflow", "jax", "transformers", "xgboost", "opencv-python"}
 
 func packageLine(have map[string]string) string {

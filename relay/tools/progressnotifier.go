@@ -11,17 +11,17 @@ import (
 	"colabrelay/relay/render"
 )
 
-// How often a host hears of a call's progress.
+// How often a host gets progress messages of a call.
 const (
 	progressLeast = 500 * time.Millisecond // between two messages
-	progressMost  = 5 * time.Second        // without one: hosts that reset their clock by it need it
+	progressMost  = 5 * time.Second        // between two messages: some hosts restart their timeout at each
 	progressRunes = 300
 	noOutputYet   = "running, no output yet"
 )
 
-// progressNotifier tells the host, while a call waits, the newest line of output, or how
-// far a transfer is. It writes to stdout itself: the SDK's channel drops messages when they come
-// fast, and may send some after the answer.
+// progressNotifier sends the host, while a call waits, the newest line of output or the
+// progress of a transfer. It writes to stdout itself, because the SDK's channel drops messages
+// that come fast and may send some after the answer.
 type progressNotifier struct {
 	out     *lineWriter
 	token   any
@@ -32,15 +32,15 @@ type progressNotifier struct {
 	mu      sync.Mutex
 	line    string
 	changed bool
-	measure func() (line string, a amount) // nil: line is what is told
-	last    float64                        // the value told before
+	measure func() (line string, a amount) // nil: send line
+	last    float64                        // the value sent last
 }
 
-// amount is how much of a call's work is done, in bytes. A total of 0 means that
-// it is not known.
+// amount is how much of a call's work is done, in bytes or iterations. A total of 0 means
+// that it is unknown.
 type amount struct{ done, total int64 }
 
-// startProgress gives nil, whose methods do nothing, when the host gave no token.
+// startProgress returns nil, whose methods do nothing, if the host sent no token.
 func (r *Relay) startProgress(req mcp.CallToolRequest) *progressNotifier {
 	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
 		return nil
@@ -50,7 +50,7 @@ func (r *Relay) startProgress(req mcp.CallToolRequest) *progressNotifier {
 	return p
 }
 
-// show sets the line to tell next.
+// show sets the line to send next.
 func (p *progressNotifier) show(line string) {
 	if p == nil || line == "" {
 		return
@@ -62,7 +62,7 @@ func (p *progressNotifier) show(line string) {
 	p.line = line
 }
 
-// measureWith makes each message ask measure, which must not block, in place of show.
+// measureWith makes each message use measure, which must not block, instead of show.
 func (p *progressNotifier) measureWith(measure func() (string, amount)) {
 	if p == nil {
 		return
@@ -72,7 +72,7 @@ func (p *progressNotifier) measureWith(measure func() (string, amount)) {
 	p.measure = measure
 }
 
-// stop ends the messages; none is written after it returned.
+// stop ends the messages. None is written after it has returned.
 func (p *progressNotifier) stop() {
 	if p == nil {
 		return
@@ -124,13 +124,13 @@ func (p *progressNotifier) send(line string, a amount) {
 	}
 	b, err := json.Marshal(map[string]any{"jsonrpc": mcp.JSONRPC_VERSION, "method": "notifications/progress", "params": params})
 	if err != nil {
-		return // a token that came as JSON can be written as JSON
+		return // cannot happen: the token was read from JSON
 	}
-	p.out.Write(append(b, '\n')) // a host that is gone ends the relay through stdin
+	p.out.Write(append(b, '\n')) // if the host is gone, the end of stdin ends the relay
 }
 
-// value is the bytes done, or the seconds waited where those are not known. It
-// always rises, if only by a thousandth, as the protocol demands.
+// value returns the amount done, or the seconds waited if that is unknown. It always rises,
+// at least by a thousandth, as the protocol requires.
 func (p *progressNotifier) value(a amount) float64 {
 	v := time.Since(p.started).Seconds()
 	if a.total > 0 {

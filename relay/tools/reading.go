@@ -16,11 +16,11 @@ import (
 type reading struct {
 	c    *call
 	col  *render.Collector
-	exec contract.Execution // as last heard of, without events
-	cut  bool               // events were left for the next page
+	exec contract.Execution // as last read, without events
+	cut  bool               // events remain for the next page
 }
 
-// read starts reading the execution id from offset from on.
+// read starts reading the execution id at the offset from.
 func (c *call) read(id string, from int64, page bool) *reading {
 	dir := ""
 	if c.cfg.SaveDir != "" {
@@ -45,8 +45,8 @@ func (r *reading) take(e contract.Execution) (more bool) {
 }
 
 // follow reads on, beginning with the answer e, until the run's end is read, the page
-// is full, the run asks for input, or wait is used up. An error means that the executor
-// could not be asked; the run itself is not touched by it.
+// is full, the run asks for input, or wait is over. An error means that reading failed; it
+// does not affect the run.
 func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Duration, o client.FollowOptions) error {
 	o.From, o.Until, o.Instance = r.col.Next(), time.Now().Add(wait), r.c.target.Client.InstanceID()
 	o.Visit = func(e contract.Execution) bool {
@@ -60,7 +60,7 @@ func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Du
 	return err
 }
 
-// finish makes the answer out of what was read. followed is what follow gave.
+// finish makes the answer from what was read. followed is the error of follow.
 func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	problem := r.explain(followed)
 	r.c.warnOfEnd(r.exec.SessionMinutesLeft)
@@ -76,16 +76,16 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	}
 	switch {
 	case view.Error == nil:
-	case problem == nil, r.exec.Status == contract.StatusKernelRestarted: // shown, not raised: a failing __repr__ say
-		run.Notes = append(run.Notes, "an error was shown, and the run went on:\n"+view.Error.Traceback)
+	case problem == nil, r.exec.Status == contract.StatusKernelRestarted: // displayed, not raised, as by a failing __repr__
+		run.Notes = append(run.Notes, "an error was displayed, and the run continued:\n"+view.Error.Traceback)
 	default:
 		problem.EName, problem.EValue, problem.Traceback = view.Error.EName, view.Error.EValue, view.Error.Traceback
 	}
 	return run, problem
 }
 
-// explain tells a broken wait: the executor's own refusal is an error; a line
-// that is down is only a warning, as the run goes on without us.
+// explain translates the error of follow. The executor's refusal is an error; a broken
+// connection is only a warning, because the run continues without us.
 func (r *reading) explain(followed error) *Problem {
 	switch {
 	case followed == nil:
@@ -93,18 +93,18 @@ func (r *reading) explain(followed error) *Problem {
 	case errors.Is(followed, context.Canceled):
 		return cancelledProblem
 	case errors.Is(followed, context.DeadlineExceeded) && !unreachable(followed):
-		return nil // the call's time is over, no more
+		return nil // only the call's time is over
 	}
 	p := executionProblem(followed)
 	if !unreachable(followed) {
 		return p
 	}
-	r.c.warn("The VM could not be reached while waiting (%s), so status and output are as last known; the run goes on there. %s", p.Message, p.Hint)
+	r.c.warn("The VM could not be reached while waiting (%s), so status and output are as of the last answer; the run continues on the VM. %s", p.Message, p.Hint)
 	return nil
 }
 
-// unreachable reports an error of the line, or a refusal for the moment: the run
-// itself is not known to be gone.
+// unreachable reports whether err is an error of the connection or a temporary refusal, after
+// which the run probably still exists.
 func unreachable(err error) bool {
 	var (
 		lost    *client.Error

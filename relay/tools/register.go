@@ -1,9 +1,9 @@
-// Package tools is the MCP face of the relay: each tool an agent sees, its
-// schemas, and the words its outcomes are told in.
+// Package tools is the relay's MCP server: the tools that an agent sees, their schemas, and
+// the texts of their answers.
 //
-// It is the only package that knows the MCP SDK. It makes no HTTP call of its
-// own (relay/client does) and holds no state that matters: executions live on
-// the VM. Start reading at New, then tool.go for what every call goes through.
+// It is the only package that knows the MCP SDK. It makes no HTTP calls (relay/client does)
+// and keeps no state that must survive it: executions live on the VM. Start reading at New,
+// then at tool.go for what every call goes through.
 package tools
 
 import (
@@ -20,23 +20,23 @@ import (
 	"colabrelay/relay/transfer"
 )
 
-// Bounds of what is served at once.
+// Bounds of concurrent calls.
 const (
-	// workers is the most the SDK allows; with fewer, calls that wait for runs
-	// would keep all others waiting.
+	// workers is the maximum that the SDK allows; with fewer, calls that wait for runs
+	// would block all others.
 	workers = 100
-	// queued calls beyond workers; past it the SDK would run calls on its read
-	// loop and answer nothing else.
+	// queued bounds the calls that wait for a worker; beyond it the SDK would run calls on
+	// its read loop and answer nothing else.
 	queued = 10_000
-	// maxHolding calls wait for runs at once (an executor lets 64 wait). Calls
-	// beyond wait shortHold, so that workers are left for other tools; even so a
-	// request may take shortLimit, as an answer that is cut off loses the run's id.
+	// maxHolding bounds the calls that wait for runs concurrently (an executor accepts 64).
+	// Further calls wait shortHold only, so that other tools get workers; a request may still
+	// take shortLimit, because an answer that is cut off loses the run's id.
 	maxHolding = 60
 	shortHold  = time.Second
 	shortLimit = 10 * time.Second
 )
 
-// Runtime is an executor a call may mean.
+// Runtime is an executor that calls can use.
 type Runtime struct {
 	Name   string // env, or the pairing's name
 	URL    string
@@ -45,16 +45,16 @@ type Runtime struct {
 
 // Config is what the tools need.
 type Config struct {
-	// Resolve gives the runtime of that name; the empty name means the default
-	// one. It is asked anew at each call. An error that is a *Problem is told as it is.
+	// Resolve returns the runtime of that name; the empty name means the default one. Each
+	// call resolves again. An error that is a *Problem is answered as it is.
 	Resolve       func(name string) (Runtime, error)
 	SaveDir       string          // pictures and long outputs go to its folder executions
-	CheckpointDir string          // what run_code_long keeps under checkpoint_name
+	CheckpointDir string          // of run_code_long, chunked runs and kernel states
 	Hold          time.Duration   // how long a call may wait
-	Keep          Keep            // bounds of what is kept of chunked runs
-	Guard         *transfer.Guard // what upload_to_colab may read; nil for everything
-	LastSeen      LastSeen        // what relays before this one saw
-	Problems      []error         // settings that are wrong; every tool then says so
+	Keep          Keep            // bounds of what is saved of chunked runs
+	Guard         *transfer.Guard // decides what upload_to_colab may read; nil for everything
+	LastSeen      LastSeen        // kernels that earlier relay processes saw
+	Problems      []error         // wrong settings; every tool then reports them
 	Version       string
 	Log           *slog.Logger // nil for none
 }
@@ -64,12 +64,12 @@ type Relay struct {
 	cfg     Config
 	tools   []tool
 	mcp     *server.MCPServer
-	holding chan struct{} // one entry for each call that may wait for long
+	holding chan struct{} // one entry for each call that may wait long
 	cancels *cancels
 	kernels lastKernels
 	vmEnds  vmEnds
 	saves   pendingSaves
-	out     lineWriter // the host's end, set by Serve
+	out     lineWriter // to the host, set by Serve
 }
 
 // New makes a Relay. It starts nothing.
@@ -107,7 +107,7 @@ func (r *Relay) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) er
 	return std.Listen(ctx, r.cancels.watch(stdin), &r.out)
 }
 
-// allTools is every tool, in the order people read them.
+// allTools returns every tool, in the order in which people read them.
 func allTools() []tool {
 	return []tool{
 		checkConnection(), probeEnvironment(),
@@ -122,14 +122,14 @@ func allTools() []tool {
 // instructions reach the model with the tool list; hosts cut them at 2 KB.
 var instructions = strings.TrimSpace(`
 These tools run Python on a remote VM (Google Colab or another machine) in one Jupyter kernel: variables, imports and files persist between calls.
-Use run_code_quick for what takes up to two minutes, run_code_long for more. A run belongs to the VM: when a call returns with status "running", it goes on; call get_execution with its execution_id and next_offset (and wait_seconds) for the rest. Never run the same code again just because a call returned early.
-Files: upload_to_colab and download_from_colab copy files and folders both ways; with status "partial" call again with the same arguments. The VM's disk ends with the VM: download what is worth keeping.
-When an answer carries a warning that the kernel is a new one, its variables are gone: restore a saved state that it names, or run the set-up code again.
+Use run_code_quick for code that takes up to two minutes, run_code_long for more. A run belongs to the VM: when a call returns with status "running", it is still running there; call get_execution with its execution_id and next_offset (and wait_seconds) for the rest. Never run the same code again just because a call returned early.
+Files: upload_to_colab and download_from_colab copy files and folders both ways; with status "partial" call again with the same arguments. The VM's disk is lost with the VM: download what is worth keeping.
+When an answer warns that the kernel is a new one, the old variables are gone: restore a saved state that it names, or run the setup code again.
 On an error read error.hint: it names the next step.
 `)
 
-// lineWriter lets answers, written by the SDK, and progress messages, written by
-// us, share stdout: each Write is one whole line.
+// lineWriter lets answers, which the SDK writes, and progress messages, which we write,
+// share stdout: each Write is one complete line.
 type lineWriter struct {
 	mu sync.Mutex
 	w  io.Writer

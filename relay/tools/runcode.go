@@ -14,7 +14,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// quickTimeout is the deadline of run_code_quick, enforced on the VM.
+// quickTimeout is the deadline of run_code_quick. The VM enforces it.
 const quickTimeout = 120 * time.Second
 
 type quickArgs struct {
@@ -25,9 +25,9 @@ type quickArgs struct {
 func runQuick() tool {
 	return define(spec{
 		name: "run_code_quick", title: "Run Python (up to 2 minutes)",
-		description: "Run Python on the remote VM and get stdout, stderr, the value of the last expression, pictures and errors. Use it for everything that takes under two minutes: looking at data, small computations, plots, installing a package. " +
+		description: "Run Python on the remote VM and get stdout, stderr, the value of the last expression, pictures and errors. Use it for everything that takes under two minutes: inspecting data, small computations, plots, installing a package. " +
 			"Variables persist between calls. The code is interrupted after 120 seconds, with variables kept; use run_code_long for more. " +
-			"If the answer says \"running\" or \"queued\", the code goes on: call get_execution with its execution_id, don't run it again.",
+			"If the answer says \"running\" or \"queued\", the code is still running or waiting: call get_execution with its execution_id, don't run it again.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args quickArgs) (*Run, *Problem) {
 		return c.submit(ctx, args.Code, quickTimeout)
@@ -36,16 +36,16 @@ func runQuick() tool {
 
 type longArgs struct {
 	Code       string  `json:"code" min:"1" doc:"Python code for the VM's Jupyter kernel. Lines with ! or % work as in a notebook."`
-	Checkpoint string  `json:"checkpoint_name" default:"" max:"200" doc:"When given, the answer is also kept on this computer under this name."`
-	Timeout    float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"Seconds after which the code is interrupted on the VM; variables stay."`
+	Checkpoint string  `json:"checkpoint_name" default:"" max:"200" doc:"If given, the answer is also saved on this computer under this name."`
+	Timeout    float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"Seconds after which the code is interrupted on the VM; variables are kept."`
 	target
 }
 
 func runLong() tool {
 	return define(spec{
 		name: "run_code_long", title: "Run Python (long)",
-		description: "Start Python that may take minutes to hours on the remote VM: training, downloads, large computations. Returns early with status \"running\", the output so far, an execution_id and next_offset; the run goes on by itself on the VM, whatever happens to this call or this computer. " +
-			"Then call get_execution(execution_id, offset=next_offset, wait_seconds=45) until it has ended. " +
+		description: "Start Python that may take minutes to hours on the remote VM: training, downloads, large computations. Returns early with status \"running\", the output so far, an execution_id and next_offset; the run continues on the VM, whatever happens to this call or this computer. " +
+			"Then call get_execution(execution_id, offset=next_offset, wait_seconds=45) until the run has ended. " +
 			"timeout_seconds is the deadline on the VM (default 600, at most 86400). One run executes at a time; others wait in a queue.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args longArgs) (*Run, *Problem) {
@@ -63,20 +63,20 @@ func runLong() tool {
 		run, problem := c.submit(ctx, args.Code, timeout)
 		if run != nil {
 			c.saves.put(run, c.target.Name, args.Checkpoint)
-			c.keep(run, problem, args.Checkpoint)
+			c.saveLocked(run, problem, args.Checkpoint)
 		}
 		return run, problem
 	})
 }
 
-// submit runs code and waits for it as long as this call may.
+// submit runs code and waits for its end as long as this call may.
 func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (*Run, *Problem) {
 	if len(code) > maxCodeBytes {
 		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: hint.ForRefusal(&contract.Error{Code: contract.CodeTooLarge}).Model}
 	}
 	wait := c.waitBudget()
 	s := contract.Submit{RequestID: rand.Text(), Code: code, TimeoutSeconds: timeout.Seconds(), WaitSeconds: wait.Seconds()}
-	if c.progress != nil { // it wants the lines before the end
+	if c.progress != nil { // it shows lines of output before the end
 		s.OutputAfterSeconds = min(wait, quietFor).Seconds()
 	}
 	until := time.Now().Add(wait)
@@ -84,9 +84,9 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 	if err != nil {
 		p := problemOf(err)
 		if client.NeverSent(err) {
-			told := *p
-			told.Hint = "The code was not run. " + p.Hint
-			return nil, &told
+			fresh := *p
+			fresh.Hint = "The code was not run. " + p.Hint
+			return nil, &fresh
 		}
 		return nil, c.unsure(p, s.RequestID)
 	}
@@ -97,57 +97,57 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 	return r.finish(ctx, followed)
 }
 
-// quietFor is how long output does not answer a submit of a call with progress: long
-// enough for a quick run to stay a single request.
+// quietFor is how long the submit of a call with progress waits before output alone
+// answers it: long enough that a quick run costs a single request.
 const quietFor = 2 * time.Second
 
 // maxCodeBytes leaves room for JSON's escapes within contract.MaxBodyBytes.
 const maxCodeBytes = 4 << 20
 
-// waitBudget is how long to wait for a run: the call's time less what the answer
-// itself needs (fetching pictures, writing files).
+// waitBudget is how long a call may wait for a run: its time less what the answer itself
+// needs (fetching pictures, writing files).
 func (c *call) waitBudget() time.Duration {
 	return c.hold - min(c.hold/10, 2*time.Second) - time.Since(c.started)
 }
 
-// unsure adds, to an error after which the code may run all the same, how to find out.
+// unsure adds, to an error after which the code may run nevertheless, how to find out.
 func (c *call) unsure(p *Problem, requestID string) *Problem {
 	switch client.Kind(p.Code) {
 	case client.KindTimeout, client.KindBadAnswer, client.KindUnreachable, client.KindTunnelError, client.KindTunnelOffline, codeCancelled:
-		told := *p
-		told.Hint = fmt.Sprintf("If a try got through before this, the run is in list_executions under request_id %s: look there before you run the code again. For the connection: %s", requestID, p.Hint)
-		return &told
+		fresh := *p
+		fresh.Hint = fmt.Sprintf("The code may have been submitted. If so, list_executions shows the run under request_id %s: check that before you run the code again. For the connection: %s", requestID, p.Hint)
+		return &fresh
 	}
 	return p
 }
 
-// kept is what a checkpoint of run_code_long holds.
-type kept struct {
+// savedAnswer is the data of a checkpoint of run_code_long.
+type savedAnswer struct {
 	Outcome
 	*Run
 }
 
-// keepLater saves the answer of a call that began without the checkpoint's lock.
-func (c *call) keepLater(run *Run, problem *Problem, name string) {
+// saveLater saves the answer of a call that started without the checkpoint's lock.
+func (c *call) saveLater(run *Run, problem *Problem, name string) {
 	unlock, err := checkpoint.Lock(c.cfg.CheckpointDir, name)
 	if err != nil {
 		run.CheckpointSaved = new(bool)
-		run.Notes = append(run.Notes, fmt.Sprintf("the answer was not kept: %v; call again later to keep it", err))
+		run.Notes = append(run.Notes, fmt.Sprintf("the answer was not saved: %v; call again later to save it", err))
 		return
 	}
 	defer unlock()
-	c.keep(run, problem, name)
+	c.saveLocked(run, problem, name)
 }
 
-// keep saves an answer under a checkpoint name and notes that in it. The caller holds
-// the checkpoint's lock.
-func (c *call) keep(run *Run, problem *Problem, name string) {
+// saveLocked saves an answer under a checkpoint name and records that in the answer. The
+// caller holds the checkpoint's lock.
+func (c *call) saveLocked(run *Run, problem *Problem, name string) {
 	if entry, err := checkpoint.Load(c.cfg.CheckpointDir, name, nil); err == nil && chunked.IsChunked(entry) {
 		run.CheckpointSaved = new(bool)
-		run.Notes = append(run.Notes, fmt.Sprintf("the answer was not kept: %q is the name of a chunked run; choose another checkpoint_name", name))
+		run.Notes = append(run.Notes, fmt.Sprintf("the answer was not saved: %q is the name of a chunked run; choose another checkpoint_name", name))
 		return
 	}
-	data := kept{Outcome{Success: problem == nil, Runtime: c.target.Name, Error: problem}, run}
+	data := savedAnswer{Outcome{Success: problem == nil, Runtime: c.target.Name, Error: problem}, run}
 	path, err := checkpoint.Save(c.cfg.CheckpointDir, name, data)
 	saved := err == nil
 	run.CheckpointSaved, run.CheckpointPath = &saved, path

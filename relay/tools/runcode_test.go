@@ -230,7 +230,7 @@ func TestALineThatBreaksWhileWaitingIsAWarningAndTheRunGoesOn(t *testing.T) {
 	f.on("GET", contract.PathExecutions+"/e1", func(*http.Request, []byte) (int, any) { panic(http.ErrAbortHandler) })
 	r := h.call("run_code_long", map[string]any{"code": "x"})
 	got, o := r.run(t), r.outcome(t)
-	if r.IsError || got.Status != "running" || got.Stdout != "so far\n" || got.NextOffset != 1 || !strings.Contains(o.Warning, "goes on") {
+	if r.IsError || got.Status != "running" || got.Stdout != "so far\n" || got.NextOffset != 1 || !strings.Contains(o.Warning, "the run continues") {
 		t.Errorf("%s", r.Structured)
 	}
 }
@@ -321,7 +321,7 @@ func TestALongRunAndAChunkedRunDoNotShareACheckpoint(t *testing.T) {
 	defer loop.Close()
 	run.end(contract.StatusSucceeded)
 	got := h.call("get_execution", map[string]any{"execution_id": "e1"}).run(t)
-	if got.CheckpointSaved == nil || *got.CheckpointSaved || !strings.Contains(strings.Join(got.Notes, ""), "not kept") {
+	if got.CheckpointSaved == nil || *got.CheckpointSaved || !strings.Contains(strings.Join(got.Notes, ""), "not saved") {
 		t.Errorf("after the chunked run took the name over: %+v", got)
 	}
 }

@@ -3,6 +3,7 @@ package tools
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,10 +13,10 @@ import (
 
 type writer = io.Writer
 
-// Run is what run_code_quick, run_code_long and get_execution answer with.
+// Run is the answer of run_code_quick, run_code_long and get_execution.
 type Run struct {
 	Status           string          `json:"status" doc:"queued, running, waiting_for_input, succeeded, failed, timed_out, interrupted, cancelled, kernel_died, kernel_restarted or lost."`
-	ExecutionID      string          `json:"execution_id" doc:"Names the run on the VM; get_execution takes it."`
+	ExecutionID      string          `json:"execution_id" doc:"Id of the run on the VM, for get_execution."`
 	Stdout           string          `json:"stdout" doc:"What was printed; head and tail when it is long. Progress bars are folded."`
 	Stderr           string          `json:"stderr"`
 	Result           *string         `json:"result" doc:"Value of the last expression as text; null when there is none."`
@@ -24,14 +25,14 @@ type Run struct {
 	MemoryBeforeGB   *float64        `json:"memory_before_gb" doc:"Memory in use on the VM when it started."`
 	MemoryAfterGB    *float64        `json:"memory_after_gb" doc:"When it ended."`
 	MemoryDeltaMB    *float64        `json:"memory_delta_mb"`
-	Truncated        bool            `json:"truncated" doc:"Output was left out here; it begins at next_offset."`
-	NextOffset       int64           `json:"next_offset" doc:"Where reading goes on: pass it to get_execution as offset."`
-	QueuePosition    int             `json:"queue_position" doc:"Runs before this one."`
-	KernelID         string          `json:"kernel_id" doc:"The kernel life it ran in; another one has none of its variables."`
+	Truncated        bool            `json:"truncated" doc:"Output is missing here; it starts at next_offset."`
+	NextOffset       int64           `json:"next_offset" doc:"Where to continue reading: pass it to get_execution as offset."`
+	QueuePosition    int             `json:"queue_position" doc:"Number of runs before this one."`
+	KernelID         string          `json:"kernel_id" doc:"The kernel that it ran in; a different one has none of its variables."`
 	InputPrompt      *string         `json:"input_prompt,omitempty" doc:"What input() asks, with status waiting_for_input; provide_input answers."`
 	SavedFiles       []render.File   `json:"saved_files" doc:"Originals of pictures and full texts, on the relay's machine."`
 	Notes            []string        `json:"notes,omitempty" doc:"What could not be shown or saved, and why."`
-	CheckpointSaved  *bool           `json:"checkpoint_saved,omitempty" doc:"With checkpoint_name: whether this answer was kept."`
+	CheckpointSaved  *bool           `json:"checkpoint_saved,omitempty" doc:"With checkpoint_name: whether this answer was saved."`
 	CheckpointPath   string          `json:"checkpoint_path,omitempty"`
 }
 
@@ -71,7 +72,7 @@ func (r *Run) memory(e contract.Execution) {
 	r.MemoryDeltaMB = round((float64(e.MemoryAfterBytes)-float64(e.MemoryBeforeBytes))/(1<<20), 10)
 }
 
-// seconds is how long a run has taken, nil before its start.
+// seconds returns how long a run has taken; nil before its start.
 func seconds(e contract.Execution) *float64 {
 	switch {
 	case e.StartedAt == nil:
@@ -81,7 +82,7 @@ func seconds(e contract.Execution) *float64 {
 	case e.Status.Finished():
 		return nil
 	}
-	// The VM's clock may differ; a negative time would be nonsense.
+	// The VM's clock may differ, and a negative time would be nonsense.
 	return round(max(0, time.Since(*e.StartedAt).Seconds()), 1000)
 }
 
@@ -121,7 +122,7 @@ func (r *Run) text(b *strings.Builder) {
 	}
 	for _, f := range r.SavedFiles {
 		if f.Kind != "picture" && f.Kind != "output" {
-			fmt.Fprintf(b, "All that was kept of %s is in %s\n", f.Kind, f.Path)
+			fmt.Fprintf(b, "The saved text of %s is in %s\n", f.Kind, f.Path)
 		}
 	}
 	for _, n := range r.Notes {
@@ -132,13 +133,13 @@ func (r *Run) text(b *strings.Builder) {
 	}
 }
 
-// next says how to go on with a run that is not done, or not all read.
+// next says what to do about a run that has not ended or was not read completely.
 func (r *Run) next(b *strings.Builder) {
 	switch contract.Status(r.Status) {
 	case contract.StatusQueued:
-		fmt.Fprintf(b, "It waits behind %d other run(s). Call get_execution with this id, offset=%d and wait_seconds.\n", r.QueuePosition, r.NextOffset)
+		fmt.Fprintf(b, "It waits for %s. Call get_execution with this id, offset=%d and wait_seconds.\n", count(r.QueuePosition, "other run"), r.NextOffset)
 	case contract.StatusRunning:
-		fmt.Fprintf(b, "It goes on running on the VM. Call get_execution with this id, offset=%d and wait_seconds for the rest; do not run the code again.\n", r.NextOffset)
+		fmt.Fprintf(b, "It is still running on the VM. Call get_execution with this id, offset=%d and wait_seconds for the rest; do not run the code again.\n", r.NextOffset)
 	case contract.StatusWaitingForInput:
 		prompt := ""
 		if r.InputPrompt != nil {
@@ -147,7 +148,7 @@ func (r *Run) next(b *strings.Builder) {
 		fmt.Fprintf(b, "It waits for input: %q. Answer with provide_input, then call get_execution with offset=%d.\n", prompt, r.NextOffset)
 	}
 	if r.Truncated && contract.Status(r.Status).Finished() {
-		fmt.Fprintf(b, "There is more output: get_execution with offset=%d goes on.\n", r.NextOffset)
+		fmt.Fprintf(b, "There is more output: call get_execution with offset=%d to read on.\n", r.NextOffset)
 	}
 }
 
@@ -164,10 +165,22 @@ func ensureLine(s string) string {
 	return s + "\n"
 }
 
-// count returns a number with its noun, "1 file" or "2 files".
+// count returns a number with its noun: "1 file", "2 files".
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// quotedList returns names as prose: "a", "b" and "c", with the word before the last one.
+func quotedList(names []string, word string) string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = strconv.Quote(name)
+	}
+	if n := len(all) - 1; n > 0 {
+		return strings.Join(all[:n], ", ") + " " + word + " " + all[n]
+	}
+	return strings.Join(all, "")
 }

@@ -12,8 +12,8 @@ import (
 // schemas are the same in every build.
 type object = map[string]any
 
-// inputSchema is the schema of a tool's arguments. It stays flat: some model
-// providers refuse a whole tool list over one anyOf.
+// inputSchema returns the schema of a tool's arguments. It is flat because some model
+// providers refuse a complete tool list that contains one anyOf.
 func inputSchema[A any]() json.RawMessage {
 	properties, required := object{}, []string{}
 	for _, a := range argumentsOf(reflect.TypeFor[A]()) {
@@ -38,8 +38,8 @@ func inputSchema[A any]() json.RawMessage {
 	return encodeSchema(object{"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-// outputSchema is the schema of an answer: Outcome's fields and P's. Of these
-// only Outcome's are required, as a failure has no payload.
+// outputSchema returns the schema of an answer: the fields of Outcome and of P. Only those
+// of Outcome are required, because a failure has no payload.
 func outputSchema[P any]() json.RawMessage {
 	s := structSchema(reflect.TypeFor[Outcome]())
 	properties := s["properties"].(object)
@@ -79,8 +79,8 @@ func structSchema(t reflect.Type) object {
 	return object{"type": "object", "properties": properties, "required": required}
 }
 
-// typeSchema knows the types that answers are made of. What encoding/json may
-// write as null is nullable, an omitted pointer to a struct apart.
+// typeSchema returns the schema of a type that answers contain. A value that encoding/json
+// may write as null is nullable, except a pointer to a struct, which is omitted instead.
 func typeSchema(t reflect.Type) object {
 	if t == reflect.TypeFor[time.Time]() {
 		return object{"type": "string", "format": "date-time"}

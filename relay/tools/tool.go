@@ -23,45 +23,45 @@ const (
 	maxListBytes   = 36_000 // of a list in structuredContent
 )
 
-// spec is what a host is told about a tool, schemas aside.
+// spec is the description of a tool for hosts, without its schemas.
 type spec struct {
 	name, title, description                     string
 	readOnly, destructive, idempotent, openWorld bool
-	// local tools ask no VM: they work without a runtime.
+	// A local tool sends nothing to the VM and works without a runtime.
 	local bool
 }
 
-// tool is a definition and what serves it. The handler gives a payload, a
-// Problem, or both: a run that failed has output and an error.
+// tool is a definition and its handler. The handler returns a payload, a Problem, or both:
+// a run that failed has output and an error.
 type tool struct {
 	def    mcp.Tool
 	handle func(ctx context.Context, c *call, arguments json.RawMessage) (payload, *Problem)
 }
 
-// payload is the tool's own part of an answer: a pointer to a struct of JSON
-// fields. A nil one says that there is none.
+// payload is the tool's own part of an answer: a pointer to a struct of JSON fields, or nil
+// for none.
 type payload interface {
-	// text is the same for a reader, shorter.
+	// text writes the same for a reader, shorter.
 	text(b *strings.Builder)
 }
 
-// Outcome is the part that every answer has.
+// Outcome is the part that all answers have in common.
 type Outcome struct {
-	Success bool     `json:"success" doc:"False when something went wrong; error says what."`
-	Runtime string   `json:"runtime" doc:"Name of the runtime the call meant; empty when none could be chosen."`
-	Warning string   `json:"warning,omitempty" doc:"Something to know before going on, such as a new kernel without the old variables."`
+	Success bool     `json:"success" doc:"False if something went wrong; error says what."`
+	Runtime string   `json:"runtime" doc:"Name of the runtime that the call used; empty if none could be chosen."`
+	Warning string   `json:"warning,omitempty" doc:"Something to know before you continue, such as a new kernel without the old variables."`
 	Error   *Problem `json:"error,omitempty"`
 }
 
 // target is embedded in every tool's arguments.
 type target struct {
-	Runtime string `json:"runtime" default:"" doc:"Which paired runtime to use; leave out for the default one."`
+	Runtime string `json:"runtime" default:"" doc:"Which paired runtime to use; omit it for the default one."`
 }
 
 func (t target) runtime() string { return t.Runtime }
 
-// define makes a tool of typed arguments A and payload P. Both schemas come from
-// the types, so they can't drift from what is parsed and sent.
+// define makes a tool with typed arguments A and payload P. Both schemas come from the types,
+// so they always match what is parsed and sent.
 func define[A interface{ runtime() string }, P any, PP interface {
 	*P
 	payload
@@ -71,7 +71,7 @@ func define[A interface{ runtime() string }, P any, PP interface {
 			Name: s.name, Title: s.title, Description: s.description,
 			RawInputSchema:  inputSchema[A](),
 			RawOutputSchema: outputSchema[P](),
-			// Left out, a hint means destructive and open-world to a host.
+			// To a host, a missing hint means destructive and open-world.
 			Annotations: mcp.ToolAnnotation{
 				Title: s.title, ReadOnlyHint: &s.readOnly, DestructiveHint: &s.destructive,
 				IdempotentHint: &s.idempotent, OpenWorldHint: &s.openWorld,
@@ -94,18 +94,18 @@ func define[A interface{ runtime() string }, P any, PP interface {
 	}
 }
 
-// call is one tool call under way. It belongs to one goroutine.
+// call is one tool call in progress. Only one goroutine may use it.
 type call struct {
 	*Relay
 	target   Runtime
-	hold     time.Duration // for runs
+	hold     time.Duration // how long it may wait for a run
 	started  time.Time
-	progress *progressNotifier // nil when the host asked for none
+	progress *progressNotifier // nil if the host wants none
 	warnings []string
 	pictures []render.Picture
 }
 
-// resolve finds the runtime the call means; a local tool does without one.
+// resolve finds the runtime of the call; a local tool works without one.
 func (c *call) resolve(name string, local bool) *Problem {
 	if len(c.cfg.Problems) > 0 {
 		return badSettings(c.cfg.Problems)
@@ -122,8 +122,8 @@ func (c *call) warn(format string, args ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }
 
-// handler wraps a tool for the SDK: time, cancel, progress and panics are dealt
-// with here, and every outcome becomes a result of the tool's own schema.
+// handler wraps a tool for the SDK. It handles time limits, cancellation, progress and
+// panics, and turns every outcome into a result of the tool's own schema.
 func (r *Relay) handler(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ctx, done := r.cancels.begin(ctx, req.Header.Get(callIDHeader))
@@ -143,8 +143,8 @@ func (r *Relay) handler(t tool) server.ToolHandlerFunc {
 	}
 }
 
-// takeHold gives the time a call may wait for a run, less when many wait already,
-// and the time it may take in all.
+// takeHold returns how long a call may wait for a run, which is less if many wait already,
+// and how long it may take in all.
 func (r *Relay) takeHold() (hold, limit time.Duration, release func()) {
 	select {
 	case r.holding <- struct{}{}:
@@ -154,8 +154,8 @@ func (r *Relay) takeHold() (hold, limit time.Duration, release func()) {
 	}
 }
 
-// guarded turns a panic into an answer: the SDK would send a JSON-RPC error,
-// which most hosts show as a broken server.
+// guarded turns a panic into an answer, because the SDK would send a JSON-RPC error, which
+// most hosts show as a broken server.
 func (r *Relay) guarded(ctx context.Context, t tool, c *call, raw json.RawMessage) (got payload, problem *Problem) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -169,11 +169,11 @@ func (r *Relay) guarded(ctx context.Context, t tool, c *call, raw json.RawMessag
 	return t.handle(client.WithReachLimit(ctx), c, raw)
 }
 
-// shown is what becomes of every string of an answer: names of files, and whatever else
-// came from outside without a rule of its own, is made plain here.
+// shown applies to every string of an answer: it makes names of files, and other text from
+// outside without a rule of its own, plain.
 var shown = map[string]plain.Rule{"": plain.Text}
 
-// result puts the parts together: structured content, text and pictures.
+// result assembles an answer: structured content, text and pictures.
 func (c *call) result(got payload, problem *Problem) *mcp.CallToolResult {
 	out := Outcome{Success: problem == nil, Runtime: c.target.Name, Warning: strings.Join(c.warnings, " "), Error: problem.copy()}
 	plain.Deep(&out, shown)
@@ -190,7 +190,7 @@ func (c *call) result(got payload, problem *Problem) *mcp.CallToolResult {
 		got.text(&b)
 	}
 	text, _ := render.Clip(b.String(), maxTextRunes)
-	text = plain.Text(text) // a payload may tell what is no field of it
+	text = plain.Text(text) // a payload's text may contain more than its fields
 	res := &mcp.CallToolResult{
 		StructuredContent: structured,
 		IsError:           out.Error != nil,
@@ -200,8 +200,8 @@ func (c *call) result(got payload, problem *Problem) *mcp.CallToolResult {
 	return res
 }
 
-// addPictures appends the pictures that still fit, newest first in choosing, in
-// order in showing.
+// addPictures appends the pictures that still fit. It prefers the newest ones, and appends
+// them in order.
 func (c *call) addPictures(res *mcp.CallToolResult, used int) {
 	first := len(c.pictures)
 	for first > 0 {
@@ -213,7 +213,7 @@ func (c *call) addPictures(res *mcp.CallToolResult, used int) {
 		first--
 	}
 	if first > 0 {
-		res.Content = append(res.Content, mcp.NewTextContent(fmt.Sprintf("%d picture(s) did not fit into this result; their files are named above.", first)))
+		res.Content = append(res.Content, mcp.NewTextContent(count(first, "picture")+" did not fit into this result; the files are named above."))
 	}
 	for _, p := range c.pictures[first:] {
 		res.Content = append(res.Content, mcp.NewImageContent(p.Base64(), p.MIMEType))
@@ -239,7 +239,7 @@ func jsonLen(s string) int {
 	return len(b)
 }
 
-// text tells the outcome to a reader.
+// text writes the outcome for a reader.
 func (o Outcome) text(b *strings.Builder) {
 	if o.Warning != "" {
 		fmt.Fprintf(b, "Warning: %s\n", o.Warning)
@@ -256,7 +256,8 @@ func (o Outcome) text(b *strings.Builder) {
 	}
 }
 
-// fitList keeps the first items whose JSON fits into maxListBytes.
+// fitList returns the first items whose JSON fits into maxListBytes, and whether it dropped
+// any.
 func fitList[T any](items []T) (kept []T, cut bool) {
 	used := 0
 	for i := range items {

@@ -17,32 +17,32 @@ import (
 // Statuses of a transfer.
 const (
 	moveDone      = "done"
-	moveUnchanged = "unchanged" // the same was there already
-	movePartial   = "partial"   // the call's time is over; the same call goes on
+	moveUnchanged = "unchanged" // an identical target exists
+	movePartial   = "partial"   // the call's time is over; the same call continues
 	moveFailed    = "failed"
 )
 
-// Moved is what download_from_colab and upload_to_colab have in common.
+// Moved is the common part of the answers of download_from_colab and upload_to_colab.
 type Moved struct {
-	Status           string   `json:"status" doc:"done; unchanged: the same file was there already; partial: the call's time was over, call again with the same arguments; failed."`
-	SizeBytes        int64    `json:"size_bytes" doc:"Of the file, or of all files of a folder."`
-	SHA256           string   `json:"sha256" doc:"Of the whole file, compared on both sides; empty for a folder, whose files are compared each."`
-	ResumedFrom      int64    `json:"resumed_from" doc:"Bytes that earlier calls had moved."`
-	TransferredBytes int64    `json:"transferred_bytes" doc:"Bytes that this call moved."`
+	Status           string   `json:"status" doc:"done; unchanged: the same file exists already; partial: the call's time was over, call again with the same arguments; failed."`
+	SizeBytes        int64    `json:"size_bytes" doc:"Size of the file, or of all files of a folder."`
+	SHA256           string   `json:"sha256" doc:"SHA-256 of the complete file, compared on both sides; empty for a folder, whose files are compared one by one."`
+	ResumedFrom      int64    `json:"resumed_from" doc:"Bytes that earlier calls transferred."`
+	TransferredBytes int64    `json:"transferred_bytes" doc:"Bytes that this call transferred."`
 	Files            int      `json:"files"`
-	Skipped          int      `json:"skipped" doc:"Of files: those that were there already."`
-	CanContinue      bool     `json:"can_continue" doc:"The same call goes on where this one stopped."`
+	Skipped          int      `json:"skipped" doc:"Number of files that existed already."`
+	CanContinue      bool     `json:"can_continue" doc:"The same call resumes where this one stopped."`
 	NextCommand      string   `json:"next_command,omitempty" doc:"That call."`
-	Notes            []string `json:"notes,omitempty" doc:"What was left out or failed, and why; which files of a downloaded folder are called otherwise here than on the VM."`
+	Notes            []string `json:"notes,omitempty" doc:"What was skipped or failed, and why; which files of a downloaded folder have another name here than on the VM."`
 
-	done int64 // of SizeBytes: what is there now, whichever call moved it
+	done int64 // bytes of SizeBytes that all calls have transferred
 }
 
-// errHold ends a transfer whose call has to answer.
+// errHold ends a transfer whose call must answer.
 var errHold = errors.New("the call's time is over")
 
-// move runs a transfer for as long as this call may take. A transfer that is not
-// done by then has not failed: what moved stays, and the call again goes on.
+// move runs a transfer for as long as this call may take. A transfer that is not done by
+// then has not failed: what was transferred is kept, and the same call resumes it.
 func (c *call) move(ctx context.Context, overwrite bool, run func(context.Context, transfer.Options) (transfer.Result, error)) (transfer.Result, Moved, *Problem) {
 	var meter progress.Meter
 	c.progress.measureWith(func() (string, amount) {
@@ -72,8 +72,8 @@ func (c *call) move(ctx context.Context, overwrite bool, run func(context.Contex
 	return r, m, nil
 }
 
-// ranOut reports that err came of held's end, not of the host's cancel. The call's
-// own ctx may be over too by now, on a machine that is slow to stop.
+// ranOut reports whether held's end caused err, rather than a cancellation by the host. The
+// call's own ctx may have ended too, on a machine that is slow to stop.
 func ranOut(ctx, held context.Context, err error) bool {
 	if held.Err() == nil || errors.Is(ctx.Err(), context.Canceled) {
 		return false
@@ -81,14 +81,14 @@ func ranOut(ctx, held context.Context, err error) bool {
 	return errors.Is(err, errHold) || errors.Is(err, context.DeadlineExceeded) || stuck(err)
 }
 
-// stuck reports that the line or the executor was in the way at the end.
+// stuck reports whether the connection or the executor prevented progress at the end.
 func stuck(err error) bool {
 	var refused *contract.Error
 	return errors.As(err, &refused) || unreachable(err)
 }
 
-// heldUp tells, of a transfer that ran out of time, what was in the way at the
-// end: as an error when nothing moved at all, else as a warning.
+// heldUp reports what prevented the progress of a transfer that ran out of time: as an
+// error if nothing was transferred, otherwise as a warning.
 func (c *call) heldUp(err error, r transfer.Result) *Problem {
 	if !stuck(err) {
 		return nil
@@ -97,7 +97,7 @@ func (c *call) heldUp(err error, r transfer.Result) *Problem {
 	if r.MovedBytes == 0 {
 		return p
 	}
-	c.warn("At the end the transfer was held up (%s). %s", p.Message, p.Hint)
+	c.warn("At the end the transfer could not continue (%s). %s", p.Message, p.Hint)
 	return nil
 }
 
@@ -110,8 +110,8 @@ func transferProblem(err error) *Problem {
 	return p
 }
 
-// command is a tool call as a model writes it; arguments with zero values, which
-// are the defaults, are left out.
+// command returns a tool call as a model writes it, without arguments that have their zero
+// values, which are the defaults.
 func command(name string, args ...argumentValue) string {
 	var all []string
 	for _, a := range args {
@@ -129,27 +129,27 @@ type argumentValue struct {
 	value any
 }
 
-// text tells a transfer to a reader; verb and place say which way it went.
+// text describes a transfer; verb and place say in which direction it went.
 func (m *Moved) text(b *strings.Builder, verb, place string) {
 	switch m.Status {
 	case moveDone:
 		fmt.Fprintf(b, "%s %s to %s", verb, progress.Bytes(m.SizeBytes), place)
 	case moveUnchanged:
-		fmt.Fprintf(b, "Unchanged: %s is the same already, %s", place, progress.Bytes(m.SizeBytes))
+		fmt.Fprintf(b, "Unchanged: %s exists already with the same content, %s", place, progress.Bytes(m.SizeBytes))
 	case movePartial:
-		fmt.Fprintf(b, "Not done yet: %s moved so far", progress.Share(m.done, m.SizeBytes))
+		fmt.Fprintf(b, "Not done yet: %s transferred so far", progress.Share(m.done, m.SizeBytes))
 	default:
-		fmt.Fprintf(b, "Failed on the way to %s", place)
+		fmt.Fprintf(b, "The transfer to %s failed", place)
 	}
 	if m.Files != 1 {
-		fmt.Fprintf(b, "; %d files, %d of them unchanged", m.Files, m.Skipped)
+		fmt.Fprintf(b, "; %s, %d of them unchanged", count(m.Files, "file"), m.Skipped)
 	}
 	if m.SHA256 != "" {
 		fmt.Fprintf(b, "; SHA-256 %s", m.SHA256)
 	}
 	b.WriteString("\n")
 	if m.CanContinue {
-		fmt.Fprintf(b, "Call again to go on: %s\n", m.NextCommand)
+		fmt.Fprintf(b, "Call again to continue: %s\n", m.NextCommand)
 	}
 	for _, n := range m.Notes {
 		fmt.Fprintf(b, "Note: %s\n", n)

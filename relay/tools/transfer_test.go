@@ -278,7 +278,7 @@ func TestAVMThatGoesAwayInTheMiddleIsAWarning(t *testing.T) {
 	})
 	r := h.call("download_from_colab", map[string]any{"remote_path": "big"})
 	got, o := decode[Moved](t, r.Structured), r.outcome(t)
-	if !o.Success || got.Status != "partial" || !strings.Contains(o.Warning, "held up") {
+	if !o.Success || got.Status != "partial" || !strings.Contains(o.Warning, "could not continue") {
 		t.Errorf("%s", r.Structured)
 	}
 	vm.On(func(_ context.Context, r *http.Request) error {

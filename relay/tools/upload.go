@@ -11,23 +11,23 @@ import (
 
 type uploadArgs struct {
 	Local     string `json:"local_path" min:"1" max:"4096" doc:"File or folder on this computer: an absolute path, one that begins with ~/, or one below LOCAL_SAVE_DIR."`
-	Remote    string `json:"remote_path" default:"" max:"4096" doc:"Where it goes on the VM; missing folders are made. Ending in / it is a folder to put a file into. Left out: /content under the local name. Where /content does not exist, it means the executor's workdir."`
+	Remote    string `json:"remote_path" default:"" max:"4096" doc:"Target path on the VM; missing folders are created. If it ends in / it is a folder to put a file into. By default the local name in /content. If /content does not exist, it means the executor's workdir."`
 	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name. Without it the new file gets a number, such as \"data (1).csv\"."`
 	target
 }
 
-// Upload is what upload_to_colab answers with.
+// Upload is the answer of upload_to_colab.
 type Upload struct {
 	Moved
-	RemotePath string `json:"remote_path" doc:"Where the file or folder is, or will be once it is whole, on the VM."`
+	RemotePath string `json:"remote_path" doc:"Path of the file or folder on the VM, where it is or will be once it is complete."`
 }
 
 func uploadToColab() tool {
 	return define(spec{
 		name: "upload_to_colab", title: "Upload to the VM",
-		description: "Copy a file or a whole folder from this computer to the VM, so that code there can read it; the answer names the place. Use it for data, scripts and models that the user has here; what is on the web the VM downloads faster itself (run_code_quick with !wget). " +
-			"The copy is checked by SHA-256 and appears at once when it is whole; a different file of the same name is never replaced unless overwrite is true. " +
-			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it goes on where it stopped, also after a lost connection. Files that are there already are skipped. Files that usually hold keys or passwords (.ssh, .aws, *.pem, browser profiles and the like) are refused, and so is a folder that holds one.",
+		description: "Copy a file or a whole folder from this computer to the VM, so that code there can read it; the answer names the place. Use it for data, scripts and models that the user has here; the VM itself downloads files from the web faster (run_code_quick with !wget). " +
+			"The copy is checked by SHA-256 and appears only when it is complete; a different file of the same name is never replaced unless overwrite is true. " +
+			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it resumes where it stopped, also after a lost connection. Files that exist already are skipped. Files that usually contain keys or passwords (.ssh, .aws, *.pem, browser profiles and the like) are refused, and so is a folder that contains one.",
 		idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args uploadArgs) (*Upload, *Problem) {
 		local := localPath(c.cfg.SaveDir, args.Local)
@@ -50,8 +50,8 @@ func uploadToColab() tool {
 	})
 }
 
-// localPath is a path as a model may write it. The relay's own folder of work is
-// the host's choice and means nothing to a user, so names begin at dir.
+// localPath resolves a path as a model may write it. A relative one begins at dir: the
+// relay's working directory is the host's choice and means nothing to a user.
 func localPath(dir, name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		if home, err := os.UserHomeDir(); err == nil {

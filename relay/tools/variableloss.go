@@ -12,21 +12,21 @@ import (
 	"colabrelay/relay/kernelstate"
 )
 
-// codeVariablesLost: a chunked run has not the variables that its iterations build on.
+// codeVariablesLost: a chunked run lacks the variables that its iterations build on.
 const codeVariablesLost = string(chunked.StatusVariablesLost)
 
-// maxStatesNamed bounds the saved states that a warning names.
+// maxStatesNamed bounds the saved states that a warning lists.
 const maxStatesNamed = 5
 
-// Keep bounds what the relay keeps of chunked runs by itself.
+// Keep bounds the variables of chunked runs that the relay saves automatically.
 type Keep struct {
-	Every       time.Duration // between two times
-	Percent     float64       // of the run's time
-	MaxBytes    int64         // each time
-	TunnelBytes int64         // of a run in all, through a tunnel
+	Every       time.Duration // least time between two saves
+	Percent     float64       // of the run's time, for all saves
+	MaxBytes    int64         // of one save
+	TunnelBytes int64         // of all saves of a run, through a tunnel
 }
 
-// keepBounds are those for the runtime of the call.
+// keepBounds returns the bounds for the runtime of the call.
 func (c *call) keepBounds() chunked.KeepBounds {
 	k := c.cfg.Keep
 	b := chunked.KeepBounds{Every: k.Every, Share: k.Percent / 100, MaxBytes: k.MaxBytes}
@@ -34,12 +34,12 @@ func (c *call) keepBounds() chunked.KeepBounds {
 		b.RunBytes = k.TunnelBytes
 	}
 	if b.MaxBytes > 0 && !isLoopback(c.target.URL) && k.TunnelBytes == 0 {
-		b.MaxBytes = 0 // nothing may go through a tunnel
+		b.MaxBytes = 0 // nothing may be sent through a tunnel
 	}
 	return b
 }
 
-// isLoopback reports whether an address is on this computer: its traffic counts nowhere.
+// isLoopback reports whether an address is on this computer, so that traffic costs nothing.
 func isLoopback(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -49,7 +49,8 @@ func isLoopback(address string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// savedStates names the states that users saved and that fit, newest first; empty for none.
+// savedStates lists the states that users saved and that fit accepts, newest first; empty if
+// there are none.
 func (c *call) savedStates(fits func(kernelstate.Manifest) bool) string {
 	var names []string
 	for _, m := range kernelstate.States(c.cfg.CheckpointDir, c.target.Name) {
@@ -63,43 +64,43 @@ func (c *call) savedStates(fits func(kernelstate.Manifest) bool) string {
 	return strings.Join(names, ", ")
 }
 
-// afterLoss is what a warning of a new kernel says of saved states.
+// afterLoss returns the part of a new kernel's warning that says what to do.
 func (c *call) afterLoss() string {
 	names := c.savedStates(func(kernelstate.Manifest) bool { return true })
 	if names == "" {
-		return "Run the set-up code again."
+		return "Run the setup code again."
 	}
-	return "Call restore_kernel_state to bring back a saved state (" + names + "), or run the set-up code again."
+	return "Call restore_kernel_state to restore a saved state (" + names + "), or run the setup code again."
 }
 
-// warnLost warns, in the answer's first line, of a chunked run that stopped without its
-// variables, and names the saved states that hold them.
+// warnLost warns, in the answer's first line, that a chunked run stopped without its
+// variables, and lists the saved states that contain them.
 func (c *call) warnLost(s *chunked.Record, o chunked.Outcome) {
 	if o.Stop == nil || o.Stop.Lost == nil {
 		return
 	}
-	saved := c.savedStates(func(m kernelstate.Manifest) bool { return holds(m, s, o.Stop.Lost) })
+	saved := c.savedStates(func(m kernelstate.Manifest) bool { return contains(m, s, o.Stop.Lost) })
 	if saved == "" {
-		saved = "No saved state of this runtime holds them: use on_new_kernel=\"restart\" or \"continue\"."
+		saved = "No saved state of this runtime contains them: use on_new_kernel=\"restart\" or \"continue\"."
 	} else {
-		saved = "Saved states that hold them: " + saved + ". Call restore_kernel_state with one, then this call again; or use on_new_kernel=\"restart\" or \"continue\"."
+		saved = "Saved states that contain them: " + saved + ". Call restore_kernel_state with one, then this call again; or use on_new_kernel=\"restart\" or \"continue\"."
 	}
 	c.warn("The kernel is a new one without the variables that iterations 0 to %d left: %s. Nothing was run. %s", s.Done-1, o.Stop.Lost.Description, saved)
 }
 
-// holds reports whether a saved state has the run's variables. It may have more iterations
-// than were confirmed here: those of a batch that was under way.
-func holds(m kernelstate.Manifest, s *chunked.Record, lost *chunked.LostVariables) bool {
+// contains reports whether a saved state has the run's variables. It may have more iterations
+// than were confirmed here: those of a batch that was running.
+func contains(m kernelstate.Manifest, s *chunked.Record, lost *chunked.LostVariables) bool {
 	mine := slices.ContainsFunc(m.Runs, func(r kernelstate.RunProgress) bool { return r.Key == s.Key })
 	return mine && !slices.ContainsFunc(m.Skipped, func(l kernelstate.Omission) bool { return slices.Contains(lost.Names, l.Name) })
 }
 
-// variablesLost is the error of a run that stopped without its variables.
+// variablesLost returns the error of a run that stopped without its variables.
 func (r *Chunked) variablesLost(lost *chunked.LostVariables) *Problem {
 	return &Problem{
 		Code:    codeVariablesLost,
 		Message: fmt.Sprintf("the kernel lacks what %d iterations left in %s, and this computer has no copy: %s", r.Completed, lost.Description, lost.Reason),
-		Hint: "If the warning names a saved state, call restore_kernel_state and then this again. Else call again with on_new_kernel=\"restart\" to begin at iteration 0, or with on_new_kernel=\"continue\" " +
-			"if iterations do not need each other: then it goes on with what setup_code makes, and a value that is added up lacks the iterations before.",
+		Hint: "If the warning names a saved state, call restore_kernel_state and then this again. Otherwise call again with on_new_kernel=\"restart\" to start at iteration 0, or with on_new_kernel=\"continue\" " +
+			"if iterations do not need each other: then it continues with what setup_code creates, and a value that is added up lacks the earlier iterations.",
 	}
 }

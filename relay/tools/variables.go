@@ -9,17 +9,17 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Variables is what list_colab_variables answers with.
+// Variables is the answer of list_colab_variables.
 type Variables struct {
-	Count     int                 `json:"count" doc:"All of them, also when not all are listed."`
+	Count     int                 `json:"count" doc:"Number of all variables, including those not listed."`
 	Variables []contract.Variable `json:"variables"`
-	Truncated bool                `json:"truncated" doc:"Not all fit; inspect_variable finds any by name."`
+	Truncated bool                `json:"truncated" doc:"Not all fit into the answer; inspect_variable finds any of them by name."`
 }
 
 func listVariables() tool {
 	return define(spec{
 		name: "list_colab_variables", title: "List variables",
-		description: "List the variables in the VM's kernel with type, size, shape, dtype and bytes. Use it to see what earlier code left, or what takes up memory. Runs no user code; answers kernel_busy while a run holds the kernel.",
+		description: "List the variables in the VM's kernel with type, size, shape, dtype and bytes. Use it to see what earlier code left, or what takes up memory. Runs no user code; answers kernel_busy while a run occupies the kernel.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Variables, *Problem) {
 		got, err := c.target.Client.Variables(ctx)
@@ -38,7 +38,7 @@ func (v *Variables) text(b *strings.Builder) {
 		b.WriteString(describe(one) + "\n")
 	}
 	if v.Truncated {
-		b.WriteString("[… not all are listed …]\n")
+		b.WriteString("[… more variables are not listed …]\n")
 	}
 }
 
@@ -59,11 +59,11 @@ func describe(v contract.Variable) string {
 }
 
 type inspectArgs struct {
-	Name string `json:"name" min:"1" max:"1000" doc:"The variable's name; no expression."`
+	Name string `json:"name" min:"1" max:"1000" doc:"The variable's name, not an expression."`
 	target
 }
 
-// Inspection is what inspect_variable answers with.
+// Inspection is the answer of inspect_variable.
 type Inspection struct {
 	contract.Variable
 	Preview string `json:"preview" doc:"The beginning of its value, for known types only."`
@@ -71,8 +71,8 @@ type Inspection struct {
 
 func inspectVariable() tool {
 	return define(spec{
-		name: "inspect_variable", title: "Look at a variable",
-		description: "Describe one variable of the VM's kernel: type, shape, dtype, bytes and a preview of its value. Never runs user code such as __repr__, so it is safe for any object; for other views use run_code_quick. Answers kernel_busy while a run holds the kernel.",
+		name: "inspect_variable", title: "Inspect a variable",
+		description: "Describe one variable of the VM's kernel: type, shape, dtype, bytes and a preview of its value. Never runs user code such as __repr__, so it is safe for any object; for other views use run_code_quick. Answers kernel_busy while a run occupies the kernel.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, *Problem) {
 		got, err := c.target.Client.Inspect(ctx, args.Name)
@@ -88,7 +88,7 @@ func (i *Inspection) text(b *strings.Builder) {
 	b.WriteString(describe(i.Variable) + "\n" + ensureLine(i.Preview))
 }
 
-// Cleaned is what cleanup_colab answers with.
+// Cleaned is the answer of cleanup_colab.
 type Cleaned struct {
 	MemoryFreedMB        *float64 `json:"memory_freed_mb"`
 	MemoryAvailableNowGB *float64 `json:"memory_available_now_gb"`
@@ -101,10 +101,10 @@ type Cleaned struct {
 func cleanup() tool {
 	return define(spec{
 		name: "cleanup_colab", title: "Free memory on the VM",
-		description: "Delete all variables of the VM's kernel, collect garbage, close figures and empty the GPU cache. Files and imports stay. Use it when memory runs low (error low_memory) or between unrelated tasks. Save what must be kept first.",
+		description: "Delete all variables of the VM's kernel, collect garbage, close figures and empty the GPU cache. Files and imports stay. Use it when memory runs low (error low_memory) or between unrelated tasks. Save what you still need first.",
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Cleaned, *Problem) {
-		kernelID, p := c.meantKernel(ctx, c.target.Client.CurrentKernel)
+		kernelID, p := c.intendedKernel(ctx, c.target.Client.CurrentKernel)
 		if p != nil {
 			return nil, p
 		}
@@ -124,5 +124,9 @@ func cleanup() tool {
 }
 
 func (c *Cleaned) text(b *strings.Builder) {
-	fmt.Fprintf(b, "Variables deleted: %d; %.1f MB freed, %.2f GB available now\n", c.VariablesCleared, *c.MemoryFreedMB, *c.MemoryAvailableNowGB)
+	freed := fmt.Sprintf("%.1f MB of memory freed", *c.MemoryFreedMB)
+	if *c.MemoryFreedMB <= 0 {
+		freed = "no memory freed"
+	}
+	fmt.Fprintf(b, "Variables deleted: %d; %s, %.2f GB available now\n", c.VariablesCleared, freed, *c.MemoryAvailableNowGB)
 }
