@@ -37,7 +37,7 @@ func bootstrapCommand(std terminal.Streams) *cobra.Command {
 		Short: "Print the Colab cell that fetches and starts the executor",
 		Long: "Print the Colab cell that fetches and starts the executor, with the release's URL and digests filled in.\n" +
 			"The digests are read from the release's SHA256SUMS, which is fetched unless --sums names a copy.",
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.print(cmd.Context(), std) },
 	}
 	fs := cmd.Flags()

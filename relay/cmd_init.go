@@ -31,7 +31,7 @@ func initCommand(std terminal.Streams) *cobra.Command {
 		Short: "Make a secret for a runtime, and show where to put it",
 		Long: "Make a secret for a runtime, and show what to put into Colab's Secrets, where the executor reads it at each start. Each runtime has its own secret. If you run the command again, it shows the same secret.\n" +
 			"With --domain, a static domain of your ngrok account, the runtime is also paired, and you never have to paste anything.",
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error { return o.run(std) },
 	}
 	cmd.Flags().StringVar(&o.domain, "domain", "", "a static domain of your ngrok account (https://dashboard.ngrok.com/domains)")

@@ -39,7 +39,7 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Long: "Run a file, CODE or the code on stdin in the VM's kernel, and print its output as it arrives.\n" +
 			"Ctrl-C interrupts the code on the VM; the kernel keeps its variables. A second Ctrl-C ends only this program.\n" +
 			"The exit code is 0 if the code succeeded, the value that it passed to sys.exit (up to 255), and otherwise 1.",
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code, fromStdin, err := o.read(cmd.Flags().Changed("code"), args, std.In)
 			if err != nil {

@@ -18,7 +18,7 @@ func runtimesCommand(set *config.Settings, std terminal.Streams) *cobra.Command 
 		Use:   "runtimes",
 		Short: "List the paired runtimes",
 		Long:  "List the paired runtimes without contacting them; relay status does that.",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE:  func(*cobra.Command, []string) error { return listRuntimes(*set, std) },
 	}
 }
@@ -55,7 +55,7 @@ func listRuntimes(set config.Settings, std terminal.Streams) error {
 		return err
 	}
 	if unclear != nil {
-		fmt.Fprintf(std.Err, "note: there is no default runtime: %s\n", plain.Line(unclear.Error()))
+		fmt.Fprintf(std.Err, "note: %s\n", plain.Line(unclear.Error()))
 	}
 	return nil
 }

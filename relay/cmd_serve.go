@@ -15,7 +15,7 @@ import (
 
 func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: "serve", Short: "Serve MCP on stdin and stdout; MCP hosts start this", Args: cobra.NoArgs,
+		Use: "serve", Short: "Serve MCP on stdin and stdout; MCP hosts start this", Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
 	}
 }

@@ -18,7 +18,7 @@ func statusCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Use:   "status",
 		Short: "Show the settings and whether each paired executor answers",
 		Long:  "Show the settings and whether each paired executor answers. The exit code is 1 unless the default runtime answers.",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return status(cmd.Context(), *set, std) },
 	}
 }
@@ -58,7 +58,7 @@ func status(ctx context.Context, set config.Settings, std terminal.Streams) erro
 	}
 	switch {
 	case unclear != nil:
-		return fmt.Errorf("there is no default runtime: %w", unclear)
+		return unclear
 	case !connected:
 		return fmt.Errorf("the default runtime %q does not answer", inUse.Name)
 	}

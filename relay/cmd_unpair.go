@@ -11,7 +11,7 @@ import (
 
 func unpairCommand(std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: "unpair NAME", Short: "Remove a paired runtime", Args: cobra.ExactArgs(1),
+		Use: "unpair NAME", Short: "Remove a paired runtime", Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			store, err := pairing.OpenDefault()
 			if err != nil {
@@ -20,7 +20,7 @@ func unpairCommand(std terminal.Streams) *cobra.Command {
 			if err := store.Remove(args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(std.Out, "Removed %q. A running relay no longer uses it from its next call on.\n", args[0])
+			fmt.Fprintf(std.Out, "Removed %q. A running relay stops using it with its next call.\n", args[0])
 			return nil
 		},
 	}

@@ -10,7 +10,7 @@ import (
 
 func versionCommand(std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the relay's version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the relay's version", Args: arguments(0, 0),
 		Run: func(*cobra.Command, []string) { fmt.Fprintln(std.Out, version) },
 	}
 }

@@ -61,6 +61,16 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 	return root
 }
 
+// arguments accepts from least to most arguments.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if n := len(args); n < least || n > most {
+			return fmt.Errorf("%s given; usage: %s", plain.Count(n, "argument"), cmd.UseLine())
+		}
+		return nil
+	}
+}
+
 // exitStatus prints an error and its next step, and returns the exit code.
 func exitStatus(err error, std terminal.Streams) int {
 	var exit remoterun.ExitCode

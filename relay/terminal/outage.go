@@ -37,6 +37,6 @@ func (o *Outage) Attempt(err error) {
 		o.since = time.Now()
 	case !o.reported && time.Since(o.since) > QuietTime:
 		o.reported = true
-		fmt.Fprintf(o.Out, "relay: waiting for the VM; the code may still be running there: %s\n", plain.Line(err.Error()))
+		fmt.Fprintf(o.Out, "relay: waiting for the VM; code that has started there keeps running: %s\n", plain.Line(err.Error()))
 	}
 }
