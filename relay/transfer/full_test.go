@@ -62,24 +62,12 @@ func TestAFullDiskOnTheVMKeepsWhatArrived(t *testing.T) {
 	}
 }
 
-// holesDir is a folder in memory where there is one: a file system of a disk fills the
-// cache with the zeros that are read from holes, which takes most of the time.
-func holesDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "transfer-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 // The laptop has all but the end of a file over 4 GiB, which is all holes on the VM.
 func TestAFileOver4GiBIsResumed(t *testing.T) {
 	t.Parallel()
 	binary, err := executorBinary()
 	must(t, err)
-	remote, dir := holesDir(t), holesDir(t)
+	remote, dir := memoryDir(t), memoryDir(t)
 	v := startVM(t, binary, "--allow-path", remote)
 	remote += "/a.bin"
 	const size, have = 4<<30 + 5*partBytes, 4<<30 - partBytes

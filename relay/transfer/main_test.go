@@ -79,7 +79,33 @@ func newVM(t *testing.T) *vm {
 
 func startVM(t testing.TB, binary string, args ...string) *vm {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
+	return startVMIn(t, t.TempDir(), binary, args...)
+}
+
+// newMemoryVM is newVM for a test with thousands of files.
+func newMemoryVM(t *testing.T) *vm {
+	t.Helper()
+	t.Parallel()
+	binary, err := executorBinary()
+	must(t, err)
+	return startVMIn(t, memoryDir(t), binary)
+}
+
+// memoryDir returns a temporary folder in memory if the system has one. On a disk, syncing
+// thousands of small files or reading the zeros of a sparse file takes most of the time.
+func memoryDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "transfer-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func startVMIn(t testing.TB, dir, binary string, args ...string) *vm {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(dir)
 	must(t, err)
 	v := &vm{t: t, dir: dir, listen: freeAddr(t), binary: binary, args: args}
 	v.start()

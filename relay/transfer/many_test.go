@@ -67,16 +67,16 @@ const defaultHold = 45 * time.Second
 // Each file by itself takes four round trips, and 5,000 of them used up a minute's
 // requests.
 func TestManySmallFilesGoUpInOneCallAndFewRequests(t *testing.T) {
-	v := newVM(t)
+	v := newMemoryVM(t)
 	v.faraway()
 	const n = 5000
-	local := filepath.Join(t.TempDir(), "data")
+	local := filepath.Join(memoryDir(t), "data")
 	manyFiles(t, local, n, 1024)
 	ctx, cancel := context.WithTimeout(t.Context(), defaultHold)
 	defer cancel()
 	var last Progress
 	began := time.Now()
-	r, err := Upload(ctx, v.client, local, v.path("data"), Options{ResumeDir: t.TempDir(), Report: func(p Progress) { last = p }})
+	r, err := Upload(ctx, v.client, local, v.path("data"), Options{ResumeDir: memoryDir(t), Report: func(p Progress) { last = p }})
 	must(t, err)
 	t.Logf("%d files took %s and %d requests", n, time.Since(began).Round(time.Millisecond), v.counts.all())
 	if r.Files != n || r.Failed != 0 || r.Skipped != 0 || r.DoneBytes != n*1024 || r.MovedBytes != n*1024 {
@@ -97,11 +97,11 @@ func TestManySmallFilesGoUpInOneCallAndFewRequests(t *testing.T) {
 }
 
 func TestManySmallFilesComeDownInOneCallAndFewRequests(t *testing.T) {
-	v := newVM(t)
+	v := newMemoryVM(t)
 	v.faraway()
 	const n = 5000
 	manyFiles(t, v.path("data"), n, 1024)
-	dir := t.TempDir()
+	dir := memoryDir(t)
 	var last Progress
 	began := time.Now()
 	r, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: dir}, Options{Report: func(p Progress) { last = p }})
@@ -147,12 +147,12 @@ func TestFilesOfABatchThatAreNotAsListed(t *testing.T) {
 
 // Calls that have little time each get further each.
 func TestAFolderTooLargeForOneCallComesToAnEnd(t *testing.T) {
-	v := newVM(t)
-	n := 20_000
+	v := newMemoryVM(t)
+	n := 2*pageFiles + contract.MaxBatchFiles
 	if os.Getenv("SOAK") != "" {
 		n = maxEntries - 200
 	}
-	local, memory := filepath.Join(t.TempDir(), "data"), t.TempDir()
+	local, memory := filepath.Join(memoryDir(t), "data"), memoryDir(t)
 	manyFiles(t, local, n, 8)
 	there := 0
 	for call := 1; ; call++ {
@@ -205,9 +205,9 @@ func countFiles(t testing.TB, dir string) int {
 // The next call neither reads what an earlier one sent nor sends it again; but where
 // the VM lost a file, the memory of it counts for nothing.
 func TestAnUploadGoesOnFromWhatItRemembers(t *testing.T) {
-	v := newVM(t)
+	v := newMemoryVM(t)
 	const n = 3 * contract.MaxBatchFiles
-	local, memory := filepath.Join(t.TempDir(), "data"), t.TempDir()
+	local, memory := filepath.Join(memoryDir(t), "data"), memoryDir(t)
 	manyFiles(t, local, n, 8)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -261,8 +261,8 @@ func TestASmallFileThatChangesOnTheWayArrivesAsItIs(t *testing.T) {
 // The first page's files are gone with the old VM: a result that says done would be half
 // a folder.
 func TestAnUploadThatMeetsANewVMSaysSo(t *testing.T) {
-	v := newVM(t)
-	local := filepath.Join(t.TempDir(), "data")
+	v := newMemoryVM(t)
+	local := filepath.Join(memoryDir(t), "data")
 	manyFiles(t, local, pageFiles+10, 1)
 	var compared atomic.Int64
 	v.counts.step(t, func(r *http.Request) {
