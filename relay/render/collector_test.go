@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/shared/contract"
 )
 
@@ -59,11 +61,13 @@ func TestShortRunIsShownWhole(t *testing.T) {
 	l.display(contract.EventExecuteResult, "", map[string]string{"text/plain": "'v'"})
 	dir := t.TempDir()
 	v := view(t, l, Options{Dir: dir})
-	if v.Stdout != "out\n" || v.Stderr != "warn\n" || v.Result != "'v'" || !v.HasResult || v.Truncated || v.NextOffset != 3 {
-		t.Errorf("%+v", v)
+	want := View{Stdout: "out\n", Stderr: "warn\n", Result: "'v'", HasResult: true, NextOffset: 3,
+		Outputs: []Output{{Offset: 2, Type: "execute_result", MIMETypes: []string{"text/plain"}}}}
+	if diff := cmp.Diff(want, v); diff != "" {
+		t.Errorf("view (-want +got):\n%s", diff)
 	}
-	if left, _ := os.ReadDir(dir); len(left) != 0 || len(v.Files) != 0 {
-		t.Errorf("files for a short run: %v %v", left, v.Files)
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("a short run leaves the files %v", left)
 	}
 }
 
@@ -73,8 +77,10 @@ func TestDisplaysOfOurOwnAreNotShown(t *testing.T) {
 		{Offset: 1, Type: contract.EventDisplayData, Data: map[string]json.RawMessage{contract.OwnMIME + "iteration+json": json.RawMessage(`{"i":1}`)}},
 		{Offset: 2, Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"shown"`)}},
 	}, Options{})
-	if len(v.Outputs) != 1 || v.Outputs[0].Text != "shown" || v.NextOffset != 3 {
-		t.Errorf("%+v", v)
+	want := View{Stdout: "theirs\n", NextOffset: 3,
+		Outputs: []Output{{Offset: 2, Type: "display_data", MIMETypes: []string{"text/plain"}, Text: "shown"}}}
+	if diff := cmp.Diff(want, v); diff != "" {
+		t.Errorf("view (-want +got):\n%s", diff)
 	}
 }
 
@@ -197,8 +203,9 @@ func TestUpdateDisplayReplaces(t *testing.T) {
 func TestErrorHasATracebackWithoutColours(t *testing.T) {
 	l := log{{Type: contract.EventError, EName: "ValueError", EValue: "x", Traceback: []string{"\x1b[0;31mTraceback\x1b[0m", "ValueError: x"}}}
 	v := view(t, l, Options{})
-	if v.Error == nil || v.Error.EName != "ValueError" || v.Error.Traceback != "Traceback\nValueError: x" {
-		t.Errorf("%+v", v.Error)
+	want := &Raised{EName: "ValueError", EValue: "x", Traceback: "Traceback\nValueError: x"}
+	if diff := cmp.Diff(want, v.Error); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
 	}
 }
 
@@ -218,8 +225,8 @@ func TestGapStandsWhereOutputFellOut(t *testing.T) {
 
 func TestPromptIsShownWhileItIsTheNewestEvent(t *testing.T) {
 	l := log{{Offset: 0, Type: contract.EventInputRequest, Prompt: "name? ", Password: true}}
-	if v := view(t, l, Options{}); v.Prompt == nil || v.Prompt.Text != "name? " || !v.Prompt.Password {
-		t.Errorf("%+v", v.Prompt)
+	if diff := cmp.Diff(&Prompt{Text: "name? ", Password: true}, view(t, l, Options{}).Prompt); diff != "" {
+		t.Errorf("prompt (-want +got):\n%s", diff)
 	}
 	l.print("stdout", "thanks")
 	if v := view(t, l, Options{}); v.Prompt != nil {

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
 )
@@ -59,14 +60,8 @@ func sameTree(t *testing.T, got, want string) {
 		}))
 		return out
 	}
-	if a, b := files(got), files(want); !slices.Equal(a, b) {
-		t.Errorf("%d entries in %q, %d in %q", len(a), got, len(b), want)
-		for _, e := range b {
-			if !slices.Contains(a, e) {
-				t.Errorf("missing: %q", e)
-				break
-			}
-		}
+	if diff := cmp.Diff(files(want), files(got)); diff != "" {
+		t.Errorf("files in %q (-want +got):\n%.4000s", got, diff)
 	}
 }
 
@@ -84,11 +79,14 @@ func TestAFolderComesAsItsTreeAndOnlyOnce(t *testing.T) {
 	}
 	var last Progress
 	r := get(Options{Report: func(p Progress) { last = p }})
-	if !r.IsDir || r.Path != filepath.Join(dir, "data") || r.Files != n+oddFiles || r.Skipped != 0 || r.Failed != 0 || r.DoneBytes != r.SizeBytes || r.MovedBytes != r.SizeBytes {
-		t.Errorf("result is %+v", r)
+	size := r.SizeBytes
+	whole := Result{Path: filepath.Join(dir, "data"), IsDir: true, SizeBytes: size, DoneBytes: size, MovedBytes: size, Files: n + oddFiles, Notes: r.Notes}
+	if diff := cmp.Diff(whole, r); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
 	}
-	if last.File != r.Files || last.Files != r.Files || last.Done != r.SizeBytes || last.Total != r.SizeBytes {
-		t.Errorf("last progress is %+v", last)
+	end := Progress{Name: last.Name, Stage: last.Stage, Done: size, Total: size, File: n + oddFiles, Files: n + oddFiles, Hashed: last.Hashed}
+	if diff := cmp.Diff(end, last); diff != "" {
+		t.Errorf("last progress (-want +got):\n%s", diff)
 	}
 	if notes := strings.Join(r.Notes, "\n"); len(r.Notes) != 2 || !strings.Contains(notes, "link out") || !strings.Contains(notes, "fifo") {
 		t.Errorf("notes are %q", r.Notes)
@@ -136,8 +134,10 @@ func TestAFolderArrivesAsItsTreeAndOnlyOnce(t *testing.T) {
 		return r
 	}
 	r := put(Options{})
-	if !r.IsDir || r.Path != v.path("data") || r.Files != n+oddFiles || r.Skipped != 0 || r.DoneBytes != r.SizeBytes || r.MovedBytes != r.SizeBytes {
-		t.Errorf("result is %+v", r)
+	size := r.SizeBytes
+	whole := Result{Path: v.path("data"), IsDir: true, SizeBytes: size, DoneBytes: size, MovedBytes: size, Files: n + oddFiles, Notes: r.Notes}
+	if diff := cmp.Diff(whole, r); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
 	}
 	if notes := strings.Join(r.Notes, "\n"); len(r.Notes) != 2 || !strings.Contains(notes, "link out") || !strings.Contains(notes, "fifo") {
 		t.Errorf("notes are %q", r.Notes)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/shared/contract"
 )
 
@@ -26,8 +28,9 @@ func TestOneFileArrivesWhole(t *testing.T) {
 			r, err := Upload(t.Context(), v.client, local, v.dir+"/in/", Options{})
 			must(t, err)
 			remote := v.dir + "/in/" + contract.EscapeName(name)
-			if r.Path != remote || r.SHA256 != want || r.SizeBytes != size || r.DoneBytes != size || r.MovedBytes != size || r.ResumedFrom != 0 || r.Skipped != 0 {
-				t.Errorf("result is %+v", r)
+			whole := Result{Path: remote, SHA256: want, SizeBytes: size, DoneBytes: size, MovedBytes: size, Files: 1}
+			if diff := cmp.Diff(whole, r); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
 			}
 			if st := v.remoteFile("in/" + contract.EscapeName(name)); st.SHA256 != want {
 				t.Errorf("SHA-256 is %s, want %s", st.SHA256, want)
@@ -73,8 +76,9 @@ func TestAnExistingRemoteFileIsNeverReplacedUnasked(t *testing.T) {
 		t.Errorf("beside a different one: %+v", r)
 	}
 	v.counts.reset()
-	if r := put(Options{}); r.Skipped != 1 || r.MovedBytes != 0 || r.Path != v.path("a (1).bin") || v.counts.of(askStart) != 0 {
-		t.Errorf("once more: %+v", r)
+	skipped := Result{Path: v.path("a (1).bin"), SHA256: want, SizeBytes: partBytes + 5, DoneBytes: partBytes + 5, Files: 1, Skipped: 1}
+	if diff := cmp.Diff(skipped, put(Options{})); diff != "" || v.counts.of(askStart) != 0 {
+		t.Errorf("once more, with %d uploads started (-want +got):\n%s", v.counts.of(askStart), diff)
 	}
 	if sha(t, v.path("a.bin")) != other {
 		t.Error("the different one was changed")
