@@ -43,9 +43,9 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	if notPrivate != nil {
 		log.Warn("the kernel's code can read the executor's secrets", "component", "executor", "err", notPrivate)
 	}
-	whole, ended := context.WithCancel(context.WithoutCancel(ctx)) // includes the shutdown
-	defer ended()
-	watchHangUp(whole, log, out, errs)
+	untilEnd, end := context.WithCancel(context.WithoutCancel(ctx)) // includes the shutdown
+	defer end()
+	watchHangUp(untilEnd, log, out, errs)
 	notice := newNotice(cfg, state.InstanceID(), out, log)
 	defer notice.ready.remove()
 	x := &executor{cfg: cfg, state: state, file: file, environ: environ, started: started, start: rand.Text(), log: log, notice: notice}

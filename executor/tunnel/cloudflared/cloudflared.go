@@ -184,6 +184,6 @@ func (t *Tunnel) runOnce(ctx context.Context, status *tunnel.Status, cmd *exec.C
 		return fmt.Errorf("cloudflared: %v; its last message: %s", err, p.log.last)
 	}
 	refused := &tunnel.Refused{By: programName, Temporary: true, Explanation: fmt.Sprintf(
-		"the program opened none; its last message was %q. Cloudflare may limit quick tunnels, or this network may block port 7844 (TUNNEL_TRANSPORT_PROTOCOL=http2 uses TCP)", p.log.last)}
+		"the program could not open it; its last message was %q. Cloudflare may limit quick tunnels, or this network may block port 7844 (TUNNEL_TRANSPORT_PROTOCOL=http2 uses TCP)", p.log.last)}
 	return fmt.Errorf("%w (%v)", refused, err)
 }

@@ -110,8 +110,8 @@ func standIn(args []string, stderr io.Writer) int {
 	}
 	fmt.Fprintln(pids, os.Getpid())
 	pids.Close()
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGTERM)
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
 
 	say("INF", "Thank you for trying Cloudflare Tunnel. Doing so, without a Cloudflare account, is a quick way to experiment and try it out. However, be aware that these account-less Tunnels have no uptime guarantee, are subject to the Cloudflare Online Services Terms of Use (https://www.cloudflare.com/website-terms/), and Cloudflare reserves the right to investigate your use of Tunnels for violations of such terms.")
 	say("INF", "Requesting new quick Tunnel on trycloudflare.com...")
@@ -145,7 +145,7 @@ func standIn(args []string, stderr io.Writer) int {
 		say("INF", "Unregistered tunnel connection connIndex=0 event=0 ip=198.41.192.167")
 		say("INF", "Retrying connection in up to 1s connIndex=0 event=0 ip=198.41.192.167")
 	}
-	<-asked
+	<-terminated
 	say("INF", "Initiating graceful shutdown due to signal terminated ...")
 	if string(behaviour) == "stubborn" {
 		select {}

@@ -86,13 +86,13 @@ func (s *service) serve(conn net.Conn) {
 				_ = req.Reply(false, nil)
 				continue
 			}
-			var asked struct {
+			var forward struct {
 				Bind string
 				Port uint32
 			}
-			_ = ssh.Unmarshal(req.Payload, &asked)
+			_ = ssh.Unmarshal(req.Payload, &forward)
 			s.mu.Lock()
-			s.bind = net.JoinHostPort(asked.Bind, strconv.Itoa(int(asked.Port)))
+			s.bind = net.JoinHostPort(forward.Bind, strconv.Itoa(int(forward.Port)))
 			s.mu.Unlock()
 			_ = req.Reply(true, ssh.Marshal(struct{ Port uint32 }{80}))
 		}
@@ -167,7 +167,7 @@ func TestTheURLThatAServicePrintsIsUsed(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.bind != ":80" { // localhost.run accepts no other
-		t.Errorf("the forward asked for %q", s.bind)
+		t.Errorf("the requested forward is %q", s.bind)
 	}
 }
 
