@@ -2,10 +2,8 @@ package tunnel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
 )
 
 // Local is no tunnel: a listener on this machine.
@@ -43,13 +41,9 @@ func (l *Local) Run(ctx context.Context, ready func(url string), serve func(net.
 		return err
 	}
 	ready("http://" + dialable(listener.Addr().(*net.TCPAddr)))
-	stop := context.AfterFunc(ctx, func() { listener.Close() })
-	defer stop()
-	err = serve(listener)
-	if errors.Is(err, http.ErrServerClosed) {
-		<-ctx.Done()
-	}
+	served := Serve(func() error { return serve(listener) }, ctx.Done(), nil)
 	listener.Close()
+	err = served.Err()
 	if ctx.Err() != nil {
 		return nil
 	}

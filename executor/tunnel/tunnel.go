@@ -83,26 +83,3 @@ func Logger(log *slog.Logger) *slog.Logger {
 	}
 	return log.With("component", "tunnel")
 }
-
-// Task is a function that runs in the background.
-type Task struct {
-	Done <-chan struct{} // closed when the function has returned
-	err  error
-}
-
-// Start runs f in the background.
-func Start(f func() error) *Task {
-	done := make(chan struct{})
-	t := &Task{Done: done}
-	go func() {
-		defer close(done)
-		t.err = f()
-	}()
-	return t
-}
-
-// Err waits until the function has returned and returns its error.
-func (t *Task) Err() error {
-	<-t.Done
-	return t.err
-}

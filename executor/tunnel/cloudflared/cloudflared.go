@@ -11,11 +11,9 @@ package cloudflared
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os/exec"
 	"strings"
 	"time"
@@ -122,29 +120,23 @@ func (t *Tunnel) Run(ctx context.Context, ready func(url string), serve func(net
 	defer l.Close()
 	programs, stop := context.WithCancel(ctx)
 	defer stop()
-	served := tunnel.Start(func() error { return serve(listener{l}) })
 	ran := tunnel.Start(func() error {
 		return t.retry.Run(programs, ready, func(ctx context.Context, status *tunnel.Status) error {
 			return t.runOnce(ctx, status, t.command(program, l.Addr().String()))
 		})
 	})
-	select {
-	case <-served.Done:
-		if errors.Is(served.Err(), http.ErrServerClosed) {
-			<-ctx.Done() // responses in progress
-		}
-		err = fmt.Errorf("serve cloudflared's connections: %v", served.Err())
-		stop()
-		ran.Err()
-	case <-ran.Done: // refused, or ctx has ended
-		err = ran.Err()
-	}
+	served := tunnel.Serve(func() error { return serve(listener{l}) }, ran.Done, ctx.Done())
+	stop()
+	refused := ran.Err()
 	l.Close()
-	served.Err()
-	if ctx.Err() != nil {
+	switch err := served.Err(); {
+	case ctx.Err() != nil:
 		return nil
+	case refused != nil:
+		return refused
+	default:
+		return fmt.Errorf("serve cloudflared's connections: %v", err)
 	}
-	return err
 }
 
 // listener marks the connections of our own cloudflared process.

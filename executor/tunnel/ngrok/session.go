@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -47,7 +46,7 @@ func (t *Tunnel) session(ctx context.Context, status *tunnel.Status, serve func(
 	status.Up()
 	queue := newQueue(listener)
 	status.URL(strings.TrimSuffix(listener.URL().String(), "/"))
-	served := serveUntilEither(ctx, sdkCtx, func() error { return serve(queue) })
+	served := tunnel.Serve(func() error { return serve(queue) }, ctx.Done(), sdkCtx.Done())
 	queue.Close()
 	queue.wait(closeTimeout)
 	if err := agent.Disconnect(); err != nil {
@@ -56,27 +55,6 @@ func (t *Tunnel) session(ctx context.Context, status *tunnel.Status, serve func(
 	end(nil)
 	queue.wait(closeTimeout)
 	return t.reason(sdkCtx, served.Err())
-}
-
-// serveUntilEither starts serve and returns when it has failed or one of the
-// contexts has ended. After a graceful shutdown of the HTTP server it waits for
-// the contexts, because responses may still be in progress.
-func serveUntilEither(ctx, sdkCtx context.Context, serve func() error) *tunnel.Task {
-	served := tunnel.Start(serve)
-	done := served.Done
-	for {
-		select {
-		case <-done:
-			if !errors.Is(served.Err(), http.ErrServerClosed) {
-				return served
-			}
-			done = nil
-		case <-ctx.Done():
-			return served
-		case <-sdkCtx.Done():
-			return served
-		}
-	}
 }
 
 // reason returns the refusal that ended the session, if there is one, or else err.

@@ -1,11 +1,11 @@
 package ssh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"sync"
 	"time"
 
@@ -52,42 +52,20 @@ func (l *link) forward(bind string, port uint32) (uint32, error) {
 // lost, or announce or serve has failed. It then closes the link.
 func (l *link) serve(ctx context.Context, serve func(net.Listener) error, announce func(context.Context) error) error {
 	work, end := context.WithCancel(ctx)
-	lost := tunnel.Start(l.client.Wait)
-	served := tunnel.Start(func() error { return serve(l.forwarded) })
-	announced := tunnel.Start(func() error { return announce(work) })
 	l.work.Go(func() { l.keepAlive(work) })
-	err := firstFailure(ctx, served, announced, lost)
+	lost := tunnel.Start(l.client.Wait)
+	announced := tunnel.Start(func() error {
+		err := announce(work)
+		if err != nil {
+			l.client.Close()
+		}
+		return err
+	})
+	served := tunnel.Serve(func() error { return serve(l.forwarded) }, lost.Done, ctx.Done())
 	end()
 	l.close()
-	lost.Err()
 	served.Err()
-	announced.Err()
-	return fmt.Errorf("the ssh connection is lost: %v", err)
-}
-
-// firstFailure returns why a link ends. After a graceful shutdown of the HTTP
-// server the link stays, because responses may still be in progress. An announce
-// that has succeeded ends nothing.
-func firstFailure(ctx context.Context, served, announced, lost *tunnel.Task) error {
-	servedDone, announcedDone := served.Done, announced.Done
-	for {
-		select {
-		case <-servedDone:
-			if !errors.Is(served.Err(), http.ErrServerClosed) {
-				return served.Err()
-			}
-			servedDone, announcedDone = nil, nil
-		case <-announcedDone:
-			if announced.Err() != nil {
-				return announced.Err()
-			}
-			announcedDone = nil
-		case <-lost.Done:
-			return lost.Err()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return fmt.Errorf("the ssh connection is lost: %v", cmp.Or(announced.Err(), lost.Err()))
 }
 
 // close ends the connection and everything it carried. It may be called again.
