@@ -3,6 +3,7 @@ package journal
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/google/uuid"
 )
@@ -136,4 +137,16 @@ func (j *Journal) restoreLocked() {
 	if err := j.tombstones.restore(); err != nil {
 		j.log.Error("writing the deleted tombstones again", "err", err)
 	}
+}
+
+// deleted reports whether an open file has been deleted: `git clean -fdx` in the
+// workdir removes the state directory of a running executor. What is written to such
+// a file is lost when it is closed.
+func deleted(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Nlink == 0
 }

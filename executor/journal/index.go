@@ -36,8 +36,8 @@ func (x *index) set(slot uint64) {
 
 func (x *index) hash(key string) uint64 { return maphash.String(x.seed, key) >> 32 }
 
-// places yields the places where the key's record may be.
-func (x *index) places(key string) func(yield func(int64) bool) {
+// of yields the places where the key's record may be.
+func (x *index) of(key string) func(yield func(int64) bool) {
 	hash := x.hash(key)
 	return func(yield func(int64) bool) {
 		for at := hash % uint64(len(x.slots)); x.slots[at] != 0; at = (at + 1) % uint64(len(x.slots)) {

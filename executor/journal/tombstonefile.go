@@ -11,11 +11,11 @@ import (
 
 // tombstoneFile is one of the two files. A nil one does nothing.
 type tombstoneFile struct {
-	path            string
-	file            *os.File
-	size            int64
-	count           int
-	byRequest, byID index
+	path   string
+	file   *os.File
+	size   int64
+	count  int
+	places index // by id and by request_id
 }
 
 // openTombstoneFile reads a file. A last line that a kill has torn is removed; other
@@ -25,7 +25,7 @@ func openTombstoneFile(path string, flag int) (*tombstoneFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &tombstoneFile{path: path, file: file, byRequest: newIndex(), byID: newIndex()}
+	f := &tombstoneFile{path: path, file: file, places: newIndex()}
 	if err := f.load(); err != nil {
 		file.Close()
 		return nil, err
@@ -55,15 +55,15 @@ func (f *tombstoneFile) load() error {
 			RequestID string `json:"r"`
 		}
 		if json.Unmarshal(line, &s) == nil {
-			f.index(s.ID, s.RequestID, position)
+			f.addToIndex(s.ID, s.RequestID, position)
 		}
 	}
 }
 
-func (f *tombstoneFile) index(id, requestID string, position int64) {
+func (f *tombstoneFile) addToIndex(id, requestID string, position int64) {
 	f.count++
-	f.byID.put(id, position)
-	f.byRequest.put(requestID, position)
+	f.places.put(id, position)
+	f.places.put(requestID, position)
 }
 
 // add appends a tombstone's line. A line written in part is removed again.
@@ -74,7 +74,7 @@ func (f *tombstoneFile) add(s tombstone, line []byte) error {
 		}
 		return err
 	}
-	f.index(s.ID, s.RequestID, f.size)
+	f.addToIndex(s.ID, s.RequestID, f.size)
 	f.size += int64(len(line))
 	return nil
 }

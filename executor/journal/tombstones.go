@@ -85,7 +85,7 @@ func (t tombstone) record(dir string) *Record {
 
 // tombstones keep the request_ids of forgotten executions, so that a retried submit
 // still runs nothing. They are in two files that are only appended to; when the newer
-// one is full, the older one is deleted. Indexes in memory find a tombstone's place.
+// one is full, the older one is deleted. An index in memory finds a tombstone's place.
 type tombstones struct {
 	dir   string
 	limit int // tombstones in one file
@@ -159,22 +159,22 @@ func (t *tombstones) rotateLocked() error {
 
 // byRequest finds the execution of a request_id.
 func (t *tombstones) byRequest(id string) (tombstone, bool) {
-	return t.find(id, func(f *tombstoneFile) *index { return &f.byRequest }, func(s tombstone) string { return s.RequestID })
+	return t.find(id, func(s tombstone) string { return s.RequestID })
 }
 
 // byID finds the execution of an id.
 func (t *tombstones) byID(id string) (tombstone, bool) {
-	return t.find(id, func(f *tombstoneFile) *index { return &f.byID }, func(s tombstone) string { return s.ID })
+	return t.find(id, func(s tombstone) string { return s.ID })
 }
 
-func (t *tombstones) find(key string, in func(*tombstoneFile) *index, keyOf func(tombstone) string) (tombstone, bool) {
+func (t *tombstones) find(key string, keyOf func(tombstone) string) (tombstone, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, f := range []*tombstoneFile{t.newer, t.older} {
 		if f == nil {
 			continue
 		}
-		for position := range in(f).places(key) {
+		for position := range f.places.of(key) {
 			if s, err := f.read(position); err == nil && keyOf(s) == key {
 				return s, true
 			}

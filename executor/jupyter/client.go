@@ -58,11 +58,9 @@ type Client struct {
 	key     signer
 	pool    *framePool
 	sockets map[Channel]*socket
-	heart   *heart
 	inbox   *inbox
 	calls   *calls
 	probe   *probe
-	info    KernelInfo
 	invalid atomic.Int64 // messages that could not be read
 
 	cancel context.CancelFunc
@@ -70,7 +68,7 @@ type Client struct {
 	group  sync.WaitGroup
 }
 
-// Dial connects all channels. It returns when the kernel answers on shell and its
+// Dial connects the channels. It returns when the kernel answers on shell and its
 // broadcasts arrive, so that no effect of a later request is missed. While the kernel
 // is starting, Dial retries until ctx ends.
 func Dial(ctx context.Context, conn ConnectionInfo, options Options) (*Client, error) {
@@ -100,32 +98,24 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 		cancel:  cancel,
 		ended:   ctx.Done(),
 	}
-	start := func(name string, kind socketType, port int, deliver func(wireMessage)) *socket {
+	start := func(channel Channel, kind socketType, port int) *socket {
 		s := &socket{
-			name: name, kind: kind, identity: c.session, bound: options.MaxFrame, pool: pool, key: c.key, log: options.Log,
-			deliver: deliver,
+			channel: channel, kind: kind, identity: c.session, bound: options.MaxFrame, pool: pool, key: c.key, log: options.Log,
+			deliver: func(m wireMessage) { c.accept(channel, m) },
 			writing: make(chan struct{}, 1), changed: make(chan struct{}),
 		}
 		s.network, s.address = conn.address(port)
 		c.group.Go(func() { s.run(ctx) })
 		return s
 	}
-	channel := func(name Channel, kind socketType, port int) *socket {
-		return start(string(name), kind, port, func(m wireMessage) { c.accept(name, m) })
-	}
-	c.heart = newHeart()
-	c.heart.socket = start("heartbeat", dealer, conn.HBPort, c.heart.echoed)
 	c.sockets = map[Channel]*socket{
-		Shell:   channel(Shell, dealer, conn.ShellPort),
-		Control: channel(Control, dealer, conn.ControlPort),
-		Stdin:   channel(Stdin, dealer, conn.StdinPort),
-		IOPub:   channel(IOPub, sub, conn.IOPubPort),
+		Shell:   start(Shell, dealer, conn.ShellPort),
+		Control: start(Control, dealer, conn.ControlPort),
+		Stdin:   start(Stdin, dealer, conn.StdinPort),
+		IOPub:   start(IOPub, sub, conn.IOPubPort),
 	}
 	return c
 }
-
-// Info is the kernel's description of itself.
-func (c *Client) Info() KernelInfo { return c.info }
 
 // Close ends all connections and goroutines. Messages that arrived before can still be
 // received.

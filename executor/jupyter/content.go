@@ -22,9 +22,7 @@ const (
 	MsgKernelInfoRequest = "kernel_info_request"
 	MsgKernelInfoReply   = "kernel_info_reply"
 	MsgInterruptRequest  = "interrupt_request"
-	MsgInterruptReply    = "interrupt_reply"
 	MsgShutdownRequest   = "shutdown_request"
-	MsgShutdownReply     = "shutdown_reply"
 )
 
 const (
@@ -116,20 +114,6 @@ type InputReply struct {
 // ShutdownRequest is the content of shutdown_request.
 type ShutdownRequest struct {
 	Restart bool `json:"restart"`
-}
-
-// KernelInfo is the content of kernel_info_reply.
-type KernelInfo struct {
-	ProtocolVersion       string       `json:"protocol_version"`
-	Implementation        string       `json:"implementation"` // "ipython"
-	ImplementationVersion string       `json:"implementation_version"`
-	LanguageInfo          LanguageInfo `json:"language_info"`
-}
-
-// LanguageInfo is a kernel's language.
-type LanguageInfo struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
 }
 
 // Stream is the content of stream. Text is a JSON string, part of the Message's frame;

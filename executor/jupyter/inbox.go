@@ -71,7 +71,7 @@ func (q *inbox) put(m *Message) {
 	m.inbox = q
 	q.queue = append(q.queue, m)
 	q.used += m.cost()
-	q.signal()
+	offer(q.ready)
 }
 
 // isOutput reports whether m may be dropped: output can be of any number and size.
@@ -187,14 +187,7 @@ func (q *inbox) close() {
 	defer q.mu.Unlock()
 	q.closed = true
 	q.room.Broadcast()
-	q.signal()
-}
-
-func (q *inbox) signal() {
-	select {
-	case q.ready <- struct{}{}:
-	default:
-	}
+	offer(q.ready)
 }
 
 func (m *Message) cost() int64 { return m.size + messageOverhead }

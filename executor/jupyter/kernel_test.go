@@ -160,9 +160,6 @@ func TestEveryTransportAndKeyRunsCode(t *testing.T) {
 					}
 					startKernel(t, s, info)
 					c := dial(t, info, Options{})
-					if c.Info().LanguageInfo.Name != "python" {
-						t.Errorf("kernel_info = %+v", c.Info())
-					}
 					o := execute(t, c, "print('grüße ☃ \U0001F600', end='')\n6 * 7", nil)
 					if o.stdout != "grüße ☃ \U0001F600" || o.result != `"42"` || o.reply.Status != "ok" {
 						t.Errorf("outcome = %+v", o)
@@ -212,16 +209,13 @@ func TestInputRequestRightAfterDialArrives(t *testing.T) {
 	}
 }
 
-func TestControlAndHeartbeatAnswerWhileCodeRuns(t *testing.T) {
+func TestControlAnswersWhileCodeRuns(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		c := ipcKernel(t, s, Options{})
 		// ipykernel 7 ignores an interrupt between execute_input and the start of the code.
 		o := execute(t, c, "print('runs', flush=True)\nwhile True: pass", func(m *Message) {
 			if m.Header.MsgType != MsgStream {
 				return
-			}
-			if err := c.Heartbeat(t.Context()); err != nil {
-				t.Error(err)
 			}
 			if _, err := c.Request(t.Context(), Control, MsgInterruptRequest, struct{}{}); err != nil {
 				t.Error(err)

@@ -10,7 +10,8 @@ import (
 // Channel is one of a kernel's channels that carry messages.
 type Channel string
 
-// The channels. The fifth, heartbeat, is Client.Heartbeat.
+// The channels. The fifth one, heartbeat, is not used: only the end of the process shows
+// that a kernel is dead.
 const (
 	Shell   Channel = "shell"
 	Control Channel = "control"
@@ -39,7 +40,7 @@ type Dropped struct {
 	Messages, Bytes int64
 }
 
-// Message is a message from a kernel. Metadata, Content and Buffers are the frames
+// Message is a message from a kernel. Metadata and Content are the frames
 // themselves; only the signature was checked.
 type Message struct {
 	Channel      Channel
@@ -47,7 +48,6 @@ type Message struct {
 	ParentHeader Header // zero where the kernel names no parent
 	Metadata     json.RawMessage
 	Content      json.RawMessage
-	Buffers      [][]byte
 	// Dropped counts messages of the same parent that were dropped just before this one.
 	Dropped Dropped
 	// Cut counts the bytes of Metadata and Content that are missing because the message
@@ -63,11 +63,11 @@ type Message struct {
 	inbox     *inbox // that it was received from; nil for the result of a Request
 }
 
-// Release lets later messages reuse the frames. Metadata, Content, Buffers and all that was
+// Release lets later messages reuse the frames. Metadata, Content and all that was
 // decoded without a copy are invalid afterwards. Without Release the garbage collector
 // frees them, but a flood then takes more memory.
 func (m *Message) Release() {
-	m.Metadata, m.Content, m.Buffers, m.tail = nil, nil, nil, nil
+	m.Metadata, m.Content, m.tail = nil, nil, nil
 	if m.frames == nil {
 		return
 	}
@@ -80,15 +80,11 @@ func (m *Message) Release() {
 
 // Keep returns a copy that is valid after Release.
 func (m *Message) Keep() *Message {
-	kept := &Message{
+	return &Message{
 		Channel: m.Channel, Header: m.Header, ParentHeader: m.ParentHeader, Dropped: m.Dropped, Cut: m.Cut,
 		rawHeader: m.rawHeader, // too small to be in the pool
 		Metadata:  bytes.Clone(m.Metadata), Content: bytes.Clone(m.Content),
 	}
-	for _, buffer := range m.Buffers {
-		kept.Buffers = append(kept.Buffers, bytes.Clone(buffer))
-	}
-	return kept
 }
 
 // Decode decodes Content into v. If v is a Stream or a DisplayData, it reads a big content
@@ -147,7 +143,7 @@ func parseMessage(channel Channel, wire wireMessage, key signer) (*Message, erro
 		m.Metadata = parts[metadataFrame]
 	}
 	if len(parts) > contentFrame {
-		m.Content, m.Buffers = parts[contentFrame], parts[contentFrame+1:]
+		m.Content = parts[contentFrame]
 	}
 	for _, frame := range wire.frames {
 		m.size += int64(len(frame))

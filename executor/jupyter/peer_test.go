@@ -245,45 +245,11 @@ func TestOddHeadersAndUnknownTypesAreTolerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Header.MsgType != "iopub_welcome" || m.ParentHeader != (Header{}) || string(m.Buffers[0]) != "buffer" {
+	if m.Header.MsgType != "iopub_welcome" || m.ParentHeader != (Header{}) {
 		t.Errorf("message = %+v", m)
 	}
 	if &m.Content[0] != &frames[6][0] {
 		t.Error("content was copied")
-	}
-}
-
-func TestHeartbeatThatTimedOutDoesNotDisturbTheNext(t *testing.T) {
-	echo := make(chan struct{})
-	p := newPeer(t, func(kind string, conn net.Conn) {
-		shakeAs(kind, conn)
-		if kind != "REP" {
-			mute(kind, conn)
-			return
-		}
-		r := newFrameReader(conn, 1<<20, &framePool{}, nil)
-		_, _ = io.CopyN(io.Discard, r.in, greetingSize)
-		_, _ = r.command()
-		for {
-			m, err := r.message()
-			if err != nil {
-				return
-			}
-			<-echo
-			_, _ = conn.Write(appendMessage(nil, m.frames...))
-		}
-	})
-	c := p.open(t, Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	if err := c.Heartbeat(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("err = %v, want the deadline", err)
-	}
-	cancel()
-	close(echo) // now the late echo arrives, and right after it the next one
-	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if err := c.Heartbeat(ctx); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -298,7 +264,7 @@ func TestEverythingReturnsErrClosedAfterClose(t *testing.T) {
 	_, sent := c.Send(context.Background(), Shell, MsgExecuteRequest, nil)
 	_, received := c.Receive(context.Background())
 	for what, err := range map[string]error{
-		"waiting Request": <-waiting, "Send": sent, "Receive": received, "Heartbeat": c.Heartbeat(context.Background()),
+		"waiting Request": <-waiting, "Send": sent, "Receive": received,
 	} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: %v", what, err)

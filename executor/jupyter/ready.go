@@ -19,14 +19,14 @@ const (
 // probe shows Dial that requests are answered and broadcasts arrive. The effects of its
 // requests are never returned by Receive, however late they arrive.
 type probe struct {
-	mu   sync.Mutex
-	sent map[string]bool // msg_ids; one a second while a kernel starts
-	info chan KernelInfo
-	idle chan struct{}
+	mu      sync.Mutex
+	sent    map[string]bool // msg_ids; one a second while a kernel starts
+	replied chan struct{}
+	idle    chan struct{}
 }
 
 func newProbe() *probe {
-	return &probe{sent: map[string]bool{}, info: make(chan KernelInfo, 1), idle: make(chan struct{}, 1)}
+	return &probe{sent: map[string]bool{}, replied: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
 }
 
 func (p *probe) add(id string) {
@@ -44,23 +44,20 @@ func (p *probe) handle(m *Message) bool {
 	}
 	switch m.Header.MsgType {
 	case MsgKernelInfoReply:
-		var info KernelInfo
-		if json.Unmarshal(m.Content, &info) == nil {
-			offer(p.info, info)
-		}
+		offer(p.replied)
 	case MsgStatus:
 		var status Status
 		if json.Unmarshal(m.Content, &status) == nil && status.ExecutionState == "idle" {
-			offer(p.idle, struct{}{})
+			offer(p.idle)
 		}
 	}
 	return true
 }
 
-// offer puts v into a channel of one element, unless the channel is full.
-func offer[T any](c chan T, v T) {
+// offer fills a channel of one element, unless it is full.
+func offer(c chan struct{}) {
 	select {
-	case c <- v:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -80,7 +77,7 @@ func (c *Client) awaitReady(ctx context.Context) error {
 		again := time.NewTimer(delay)
 		for waiting := true; waiting && (!replied || !idle); {
 			select {
-			case c.info = <-c.probe.info:
+			case <-c.probe.replied:
 				replied = true
 			case <-c.probe.idle:
 				idle = true
@@ -97,7 +94,7 @@ func (c *Client) awaitReady(ctx context.Context) error {
 }
 
 func (c *Client) awaitConnected(ctx context.Context) error {
-	for _, s := range []*socket{c.sockets[IOPub], c.sockets[Shell], c.sockets[Control], c.sockets[Stdin], c.heart.socket} {
+	for _, s := range c.sockets {
 		if _, err := s.await(ctx); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 // socket is one ZeroMQ socket: a connection that is made again, under the same identity,
 // whenever it is lost. Only the goroutine in run reads from it.
 type socket struct {
-	name     string
+	channel  Channel
 	kind     socketType
 	network  string
 	address  string
@@ -46,7 +46,7 @@ func (s *socket) run(ctx context.Context) {
 		if existed > 0 {
 			retry.lost(existed)
 			if ctx.Err() == nil {
-				s.log.Info("connection to the kernel lost", "channel", s.name, "err", err)
+				s.log.Info("connection to the kernel lost", "channel", s.channel, "err", err)
 			}
 		}
 		s.set(nil, err)
@@ -121,9 +121,9 @@ func (s *socket) await(ctx context.Context) (net.Conn, error) {
 		case <-changed:
 		case <-ctx.Done():
 			if failure != nil {
-				return nil, fmt.Errorf("%s not connected: %w (%v)", s.name, ctx.Err(), failure)
+				return nil, fmt.Errorf("%s not connected: %w (%v)", s.channel, ctx.Err(), failure)
 			}
-			return nil, fmt.Errorf("%s not connected: %w", s.name, ctx.Err())
+			return nil, fmt.Errorf("%s not connected: %w", s.channel, ctx.Err())
 		}
 	}
 }
@@ -149,10 +149,10 @@ func (s *socket) send(ctx context.Context, message []byte) error {
 		}
 		conn.Close() // a part of the message may have been sent; run reconnects
 		if ctx.Err() != nil {
-			return fmt.Errorf("writing to %s: %w", s.name, ctx.Err())
+			return fmt.Errorf("writing to %s: %w", s.channel, ctx.Err())
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return fmt.Errorf("writing to %s: the kernel does not read: %v", s.name, err)
+			return fmt.Errorf("writing to %s: the kernel does not read: %v", s.channel, err)
 		}
 		if err := s.awaitOther(ctx, conn); err != nil {
 			return err

@@ -30,7 +30,6 @@ const (
 type Kernel struct {
 	ID      string // unique to this process
 	Client  *jupyter.Client
-	Info    jupyter.KernelInfo
 	Started time.Time
 
 	process *process
@@ -92,14 +91,14 @@ func connection(dir string) (jupyter.ConnectionInfo, error) {
 func (k *Kernel) connect(ctx context.Context, cfg Config, conn jupyter.ConnectionInfo) error {
 	ctx, cancel := k.WhileRunning(ctx)
 	defer cancel()
-	client, err := jupyter.Dial(ctx, conn, jupyter.Options{Log: cfg.Log, MaxFrame: cfg.MaxMessageBytes})
+	var err error
+	k.Client, err = jupyter.Dial(ctx, conn, jupyter.Options{Log: cfg.Log, MaxFrame: cfg.MaxMessageBytes})
 	if err != nil {
 		if k.process.exited() {
 			return fmt.Errorf("the kernel ended while starting: %s", k.process.reason())
 		}
 		return fmt.Errorf("connecting to the kernel: %w", err)
 	}
-	k.Client, k.Info = client, client.Info()
 	return k.tune(ctx)
 }
 
