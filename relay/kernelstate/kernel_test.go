@@ -130,7 +130,7 @@ func TestFunctionsOfAnotherPythonAreReportedAndDataIsRestored(t *testing.T) {
 		t.Errorf("failed: %+v", r.Loaded.Failed)
 	}
 	warned := strings.Join(r.Loaded.Warnings, "\n")
-	for _, want := range []string{"C came back without the code of: m", "saved with numpy 0.9, restored into a kernel which has "} {
+	for _, want := range []string{"C was restored without the code of: m", "saved with numpy 0.9, restored into a kernel that has "} {
 		if !strings.Contains(warned, want) {
 			t.Errorf("no %q in %q", want, warned)
 		}

@@ -173,7 +173,7 @@ func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 
 func (j *job) loadCell(path string, m *Manifest) cell {
 	if r := j.o.run; r != nil {
-		return j.cell(restoreKeptTitle, "bring_back", path, m.Bytes, m.SHA256, r.key, r.done, r.absent)
+		return j.cell(restoreKeptTitle, "restore_kept", path, m.Bytes, m.SHA256, r.key, r.done, r.absent)
 	}
 	return j.cell(restoreTitle, "restore", path, m.Bytes, m.SHA256)
 }

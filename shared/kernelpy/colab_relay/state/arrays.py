@@ -1,4 +1,4 @@
-"""Arrays that look into each other's memory, and torch's storages."""
+"""Saves numpy arrays that share memory, and torch's storages, without copying the memory twice."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .reasons import Unkeepable
 if TYPE_CHECKING:
     from .write import Saver
 
-MOST_LOOKED_AT = 200_000  # objects searched for arrays that share memory
+MAX_SEARCHED = 200_000  # objects searched for arrays that share memory
 
 
 def owner_of(array: Any) -> Any:
-    """The array whose memory this one looks into, itself when it is its own."""
+    """The array that owns the memory of this one, which may be the array itself."""
     cls, found = type(array), array
     while type(found.base) is cls:
         found = found.base
@@ -25,38 +25,39 @@ def owner_of(array: Any) -> Any:
 
 
 class Sharing:
-    """Knows which arrays own memory that more than one variable looks into. Others are
-    saved as copies: ten rows of a large array must not bring all of it along."""
+    """Finds arrays that own memory which other arrays use. A view is saved with the whole memory
+    of its owner only if the owner is saved anyway or most of its memory is used. Other views are
+    saved as copies: ten rows of a large array must not save all of it."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         self.array = module_dict("numpy").get("ndarray")
         self.seen: dict[int, Any] = {}
         self.owners: dict[int, Any] = {}
-        self.looked_at: dict[int, list[Any]] = {}
+        self.views: dict[int, list[Any]] = {}
         if self.array is not None:
             self.search(list(values))
             self.choose()
 
     def search(self, stack: list[Any]) -> None:
         met: set[int] = set()
-        while stack and len(met) < MOST_LOOKED_AT:
+        while stack and len(met) < MAX_SEARCHED:
             value = stack.pop()
             cls = type(value)
             if cls is self.array:
                 self.seen[id(value)] = value
             elif id(value) not in met:
                 if cls in (list, tuple, set, frozenset):
-                    stack.extend(itertools.islice(value, MOST_LOOKED_AT))
+                    stack.extend(itertools.islice(value, MAX_SEARCHED))
                 elif cls is dict:
-                    stack.extend(itertools.islice(value.values(), MOST_LOOKED_AT))
+                    stack.extend(itertools.islice(value.values(), MAX_SEARCHED))
             met.add(id(value))
 
     def choose(self) -> None:
         for array in self.seen.values():
             owner = owner_of(array)
             if owner is not array and self.fits(array, owner):
-                self.looked_at.setdefault(id(owner), []).append(array)
-        for key, views in self.looked_at.items():
+                self.views.setdefault(id(owner), []).append(array)
+        for key, views in self.views.items():
             owner = owner_of(views[0])
             large = 2 * sum(v.nbytes for v in views) >= owner.nbytes
             if key in self.seen or len(views) > 1 and large:
@@ -72,7 +73,7 @@ class Sharing:
         )
 
     def owner(self, array: Any) -> Any:
-        """Whom to save array as a view of, None for as itself."""
+        """The array that array is saved as a view of, or None if it is saved as a copy."""
         owner = owner_of(array)
         if owner is array or id(owner) not in self.owners or not self.fits(array, owner):
             return None
@@ -86,8 +87,8 @@ def address(array: Any) -> int:
 def reduce_array(saver: Saver, array: Any) -> Any:
     owner = saver.sharing.owner(array)
     if owner is None:
-        saver.check_room(array.nbytes)
-        return array.__reduce_ex__(5)  # dill has an older way, which copies the data
+        saver.check_space(array.nbytes)
+        return array.__reduce_ex__(5)  # dill's own method copies the data
     offset = address(array) - address(owner)
     return rebuild.make_view, (
         owner,
@@ -105,22 +106,22 @@ def storage_classes() -> tuple[type, ...]:
 
 
 class Bytes:
-    """Stands for the memory of a storage, of which torch makes a new object at each look:
-    tensors that share memory share this."""
+    """The memory of a storage. torch returns a new storage object at each access, so tensors that
+    share memory share this object instead."""
 
     def __init__(self, saver: Saver, storage: Any) -> None:
         self.saver, self.storage = saver, storage
 
     def __reduce__(self) -> Any:
         torch, storage = module_dict("torch"), self.storage
-        self.saver.check_room(storage.nbytes())
+        self.saver.check_space(storage.nbytes())
         flat = torch["empty"](0, dtype=torch["uint8"], device=storage.device).set_(storage)
         data = pickle.PickleBuffer(flat.cpu().numpy())
         return rebuild.make_storage, (str(storage.device), data)
 
 
 def original(obj: Any) -> Any:
-    """What will stand in the place of obj when it is loaded."""
+    """The object that loading restores in the place of obj."""
     return obj.storage if type(obj) is Bytes else obj
 
 
@@ -128,7 +129,7 @@ def reduce_storage(saver: Saver, storage: Any) -> Any:
     if type(storage) is module_dict("torch.storage")["TypedStorage"]:
         inner = bytes_of(saver, storage._untyped_storage)
         return rebuild.make_typed_storage, (inner, storage.dtype)
-    # The storage itself: as a typed one of bytes it would come back as another class.
+    # The storage itself, because a typed one of bytes would be restored as another class.
     return rebuild.make_untyped, (bytes_of(saver, storage),)
 
 

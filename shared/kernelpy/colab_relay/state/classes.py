@@ -1,5 +1,5 @@
-"""How a class defined in the notebook is taken apart: first an empty class of the same name,
-bases and slots, which its methods and instances may refer to, then its attributes."""
+"""Saves a class that the notebook defines: first an empty class with the same name, bases and
+slots, to which its methods and instances can refer, then its attributes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from . import rebuild
 
-# What making a class gives anew.
-MADE_ANEW = {"__dict__", "__weakref__", "_abc_impl", "__module__", "__qualname__", "__slots__"}
-MADE_ANEW |= {"__orig_bases__"}
+# Attributes that every new class gets.
+GENERATED = {"__dict__", "__weakref__", "_abc_impl", "__module__", "__qualname__", "__slots__"}
+GENERATED |= {"__orig_bases__"}
 OF_THE_CLASS = ("__module__", "__qualname__", "__slots__", "__orig_bases__")
 
-# What making an enumeration gives anew; of the names with one underscore on each side these
-# two may be the user's.
+# Attributes that every new enumeration gets. Of the names with one underscore on each side, the
+# user may have defined only these two.
 OF_ENUMS = {"__new__", "__new_member__", "__reduce_ex__", "__members__"}
 SUNDER_OF_USERS = {"_missing_", "_ignore_"}
 
@@ -30,7 +30,7 @@ def reduce_class(cls: Any) -> Any:
     mine = attributes(cls)
     namespace = {name: mine[name] for name in OF_THE_CLASS if name in mine}
     args: tuple[Any, ...] = (type(cls), cls.__name__, cls.__bases__, namespace)
-    kept = {k: v for k, v in mine.items() if not is_made_anew(cls, k, v)}
+    kept = {k: v for k, v in mine.items() if not is_generated(cls, k, v)}
     make: Any = rebuild.make_class
     if issubclass(type(cls), enum.EnumMeta) and cls.__members__:
         make, args = rebuild.make_enum, args + (members(cls),)
@@ -38,8 +38,8 @@ def reduce_class(cls: Any) -> Any:
     return make, args, (kept, registered(cls)), None, None, rebuild.fill_class
 
 
-def is_made_anew(cls: type, name: str, value: Any) -> bool:
-    if name in MADE_ANEW:
+def is_generated(cls: type, name: str, value: Any) -> bool:
+    if name in GENERATED:
         return True
     of_layout = (types.MemberDescriptorType, types.GetSetDescriptorType)
     return isinstance(value, of_layout) and value.__objclass__ is cls
@@ -52,7 +52,7 @@ def is_of_enum(cls: Any, name: str) -> bool:
 
 
 def members(cls: Any) -> list[tuple[str, Any, dict[str, Any]]]:
-    """Name, value and what else a member was given, aliases with the value they share."""
+    """The name, value and further attributes of each member. An alias has its member's value."""
     return [
         (name, member.value, {k: v for k, v in vars(member).items() if is_users(k)})
         for name, member in cls.__members__.items()
@@ -64,7 +64,7 @@ def is_users(name: str) -> bool:
 
 
 def registered(cls: type) -> list[type]:
-    """The classes registered with an abstract one of the notebook's."""
+    """The classes that were registered with an abstract class."""
     if not issubclass(type(cls), abc.ABCMeta):
         return []
     found = [reference() for reference in _abc._get_dump(cls)[0]]

@@ -1,7 +1,7 @@
-"""Keeps what one chunked run carries from iteration to iteration, and brings it back.
+"""Keeps the variables that the iterations of one chunked run pass on, and restores them.
 
-Variables and the number of iterations they hold belong together: both are taken, or set, in
-one operation, between two batches."""
+The variables and the number of completed iterations belong together. One operation, between two
+batches, reads or sets both."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from .save import (
     UNFINISHED,
     new_folder,
     remove,
-    remove_left_behind,
+    remove_old_folders,
     save_names,
     user_names,
     values_of,
 )
-from .write import Bounds, Saver, TooLong
+from .write import Bounds, OutOfTime, Saver
 
-MOST_TOLD = 20  # variables that can't be kept
+MAX_LISTED = 20  # variables that can't be kept
 
 
 def keep(
     shell: Any, run: str, names: list[str], known: str, most: int, seconds: float
 ) -> dict[str, Any]:
-    """Writes the names, and all that share objects with them, to a file. known is the digest
-    of what was kept last; where nothing changed there is no file."""
+    """Writes the named variables, and all that share objects with them, to a file. known is the
+    digest of the file that was kept last; if the data is the same, no file is left."""
     entry = registry.runs().get(run)
     if entry is None or not entry["setup"] or entry.get("hollow"):
         return {"missing": True}
@@ -44,22 +44,29 @@ def keep(
     except TooSlow:
         return {"slow": True}
     except TooMany:
-        return {"unkept": [{"name": "", "reason": "too many objects to tell which belong to it"}]}
-    remove_left_behind()
+        return {
+            "unkept": [
+                {
+                    "name": "",
+                    "reason": "they have too many objects to find those that belong together",
+                }
+            ]
+        }
+    remove_old_folders()
     folder = new_folder()
     try:
         values = [(name, mine[name]) for name in together]
-        told = write(folder, shell, values, Bounds(most, seconds))
-    except TooLong:
-        told = {"slow": True}
+        report = write(folder, shell, values, Bounds(most, seconds))
+    except OutOfTime:
+        report = {"slow": True}
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    told["unchanged"] = told.get("manifest", {}).get("sha256") == known
-    if told["unchanged"] or "path" not in told:
+    report["unchanged"] = report.get("manifest", {}).get("sha256") == known
+    if report["unchanged"] or "path" not in report:
         shutil.rmtree(folder, ignore_errors=True)
     absent = [name for name in names if name not in mine]
-    return dict(told, done=entry["done"], absent=absent)
+    return dict(report, done=entry["done"], absent=absent)
 
 
 def write(folder: str, shell: Any, values: list[tuple[str, Any]], bounds: Bounds) -> dict[str, Any]:
@@ -69,15 +76,16 @@ def write(folder: str, shell: Any, values: list[tuple[str, Any]], bounds: Bounds
         manifest = save_names(saver, shell, values, ticker, {})
     unkept = manifest["skipped"] + [{"name": "", "reason": w} for w in manifest["warnings"]]
     if unkept:
-        return {"unkept": unkept[:MOST_TOLD]}
+        return {"unkept": unkept[:MAX_LISTED]}
     os.rename(unfinished, path)
     return {"path": path, "manifest": manifest}
 
 
-def bring_back(
+def restore_kept(
     shell: Any, path: str, size: int, digest: str, run: str, done: int, absent: list[str]
 ) -> dict[str, Any]:
-    """Loads what keep wrote into a kernel where the set-up has run, all of it or nothing."""
+    """Loads the file of keep into a kernel in which the setup code has run. Either all variables
+    are restored or none."""
     try:
         entry = registry.runs().get(run)
         if entry is None or not entry["setup"] or not entry.get("hollow"):
@@ -90,7 +98,7 @@ def bring_back(
         finally:
             reader.close()
         if work.failed:
-            work.namespace.back()
+            work.namespace.undo()
             return work.report()
         for name in absent:
             shell.user_ns.pop(name, None)

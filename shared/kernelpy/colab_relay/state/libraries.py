@@ -1,4 +1,4 @@
-"""Which objects other kernels can import too, and the versions of Python and of libraries."""
+"""Which objects other kernels can import, and the versions of Python and of libraries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..safe import module_dict, short
 
 
 def importable(obj: Any, module: Any, qualname: Any) -> bool:
-    """Whether importing the name gives this very object in another kernel too."""
+    """Whether another kernel gets the same object by importing the name."""
     if type(module) is not str or type(qualname) is not str or module == "__main__":
         return False
     found = sys.modules.get(module)

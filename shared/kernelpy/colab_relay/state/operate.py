@@ -27,7 +27,7 @@ def save() -> dict[str, Any]:
 
 def prepare() -> dict[str, Any]:
     """Makes a folder for the upload of a state to restore."""
-    saving.remove_left_behind()
+    saving.remove_old_folders()
     folder = saving.new_folder()
     return {
         "path": short(os.path.join(folder, "data.state"), 4096),
@@ -37,7 +37,7 @@ def prepare() -> dict[str, Any]:
 
 
 def restore(path: str, size: int, digest: str) -> dict[str, Any]:
-    """Loads a state file into the user's namespace and removes the file."""
+    """Loads a state file into the user's namespace and deletes the file."""
     shell = get_ipython()
     try:
         with rebuild.importable(), Ticker(shell.display_pub.publish) as ticker:
@@ -49,20 +49,20 @@ def restore(path: str, size: int, digest: str) -> dict[str, Any]:
 
 
 def remove(path: str) -> dict[str, Any]:
-    """Removes the file of a state, and its folder."""
+    """Deletes the file of a state and its folder."""
     saving.remove(path)
     return {}
 
 
 def keep(run: str, names: list[str], known: str, most: int, seconds: float) -> dict[str, Any]:
-    """Saves what a chunked run carries from iteration to iteration."""
+    """Saves the variables that the iterations of a chunked run pass on."""
     with rebuild.importable():
         return keeping.keep(get_ipython(), run, names, known, most, seconds)
 
 
-def bring_back(
+def restore_kept(
     path: str, size: int, digest: str, run: str, done: int, absent: list[str]
 ) -> dict[str, Any]:
     """Restores what keep saved, and the iteration that it belongs to."""
     with rebuild.importable():
-        return keeping.bring_back(get_ipython(), path, size, digest, run, done, absent)
+        return keeping.restore_kept(get_ipython(), path, size, digest, run, done, absent)

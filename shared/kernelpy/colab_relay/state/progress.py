@@ -1,4 +1,4 @@
-"""Tells which variable is being worked at, while that takes long."""
+"""Reports which variable is being saved or loaded, if that takes long."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ EVERY = 1.0  # seconds between two displays, and before the first
 
 
 class Ticker:
-    """A thread that looks every second where the work is: the work itself may be in code of
-    the user's that never ends."""
+    """Reports the current variable every second, from a thread, because the work itself may be in
+    user code that never ends."""
 
     def __init__(self, publish: Callable[[dict[str, Any]], None]) -> None:
         self.publish, self.ended = publish, threading.Event()
         self.now: dict[str, Any] | None = None
-        # Newer kernels find the cell that a display belongs to by the context.
+        # Newer kernels find the cell of a display by the context.
         run = contextvars.copy_context().run
         self.thread = threading.Thread(target=run, args=(self.run,), daemon=True)
 
@@ -35,9 +35,9 @@ class Ticker:
         self.now = {"variable": short(name), "number": number, "of": of}
 
     def run(self) -> None:
-        told = None
+        reported = None
         while not self.ended.wait(EVERY):
             now = self.now
-            if now is not None and now is not told:
-                told = now
+            if now is not None and now is not reported:
+                reported = now
                 self.publish({MIME: now})

@@ -1,4 +1,4 @@
-"""Reads what write.py wrote: one value after the other, of one memo."""
+"""Reads the file that write.py wrote: one value after the other, all with one memo."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .reasons import Damaged
 from .salvage import salvage, salvager
 
 if TYPE_CHECKING:
-    Segment = dict[str, Any]  # one value in the file: what it is, and where its parts are
+    Segment = dict[str, Any]  # one value in the file: its name or kind, and where its parts are
 
 FIRST_LINE = b"colab-relay kernel state 1\n"  # of the data file
 SLICE = 4 << 20
-MOST_INDEX = 256 << 20  # bytes
+MAX_INDEX = 256 << 20  # bytes
 
 
 class Piece:
-    """A part of a file as the file that picklers want to read."""
+    """A part of a file, as a file that an unpickler can read."""
 
     def __init__(self, file: Any) -> None:
         self.file, self.left = file, 0
@@ -52,12 +52,12 @@ class Piece:
 
 
 class Buffers:
-    """What the pickle asks for next of what lies beside it."""
+    """The buffers that the pickle refers to, in order."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
         self.places: list[tuple[int, int]] = []  # of the segment being loaded: offset and length
-        self.given: Iterator[Any] = iter(())  # objects to hand over instead; see take_over
+        self.given: Iterator[Any] = iter(())  # objects to return instead; see preload
 
     def __iter__(self) -> Buffers:
         return self
@@ -71,40 +71,40 @@ class Buffers:
         data, back = bytearray(length), self.file.tell()
         self.file.seek(offset)
         if self.file.readinto(data) != length:
-            raise Damaged("the file is cut short")
+            raise Damaged("the file is incomplete")
         self.file.seek(back)
         return data
 
 
 class Reader:
-    """Opens a file whose digest is the one given; nothing is unpickled before. None is for
-    a file that this process wrote just now."""
+    """Opens a data file. Nothing is unpickled unless the digest is right. digest is None for a
+    file that this process has just written."""
 
     def __init__(self, path: str, size: int, digest: str | None) -> None:
         self.file = open(path, "rb")
         self.check(size, digest)
         self.file.seek(size - 8)
         (length,) = struct.unpack("<Q", self.file.read(8))
-        if length > min(MOST_INDEX, size - 8 - len(FIRST_LINE)):
+        if length > min(MAX_INDEX, size - 8 - len(FIRST_LINE)):
             raise Damaged("its index is too long")
         self.file.seek(size - 8 - length)
         self.index = json.loads(self.file.read(length).decode("ascii"))
         self.piece, self.buffers = Piece(self.file), Buffers(self.file)
-        self.lost: set[int] = set()  # numbers of the memo that stand for nothing
+        self.lost: set[int] = set()  # memo numbers of objects that could not be restored
         self.unpickler = self.make()
 
     def check(self, size: int, digest: str | None) -> None:
         if os.fstat(self.file.fileno()).st_size != size:
-            raise Damaged("it has not the length it was saved with")
+            raise Damaged("it does not have the recorded size")
         if self.file.read(len(FIRST_LINE)) != FIRST_LINE:
-            raise Damaged("it is no kernel state of this release")
+            raise Damaged("it is not a kernel state that this release can read")
         if digest is None:
             return
         found = hashlib.sha256(FIRST_LINE)
         for piece in iter(lambda: self.file.read(SLICE), b""):
             found.update(piece)
         if found.hexdigest() != digest:
-            raise Damaged("its SHA-256 is not the one it was saved with")
+            raise Damaged("its SHA-256 is not the recorded one")
 
     def make(self) -> Any:
         if self.index["pickler"] == "dill":
@@ -112,7 +112,7 @@ class Reader:
                 import dill
 
                 return dill.Unpickler(self.piece, ignore=True, buffers=self.buffers)
-            except Exception:  # most of it can be read without
+            except Exception:  # pickle can read most of it
                 pass
         return pickle.Unpickler(self.piece, buffers=self.buffers)
 
@@ -120,15 +120,15 @@ class Reader:
         self.file.close()
 
     def load(self, segment: Segment) -> Any:
-        """The value of one segment. One that fails takes with it only those that share what
-        is broken of it."""
+        """The value of one segment. A segment that fails affects only those that share a broken
+        object with it."""
         try:
             self.refuse_lost(segment)
             return self.read(segment)
         except KeyboardInterrupt:
             raise
         except BaseException:
-            self.take_over(segment)
+            self.recover(segment)
             raise
 
     def read(self, segment: Segment) -> Any:
@@ -140,7 +140,7 @@ class Reader:
         self.buffers.places = [tuple(place) for place in segment["buffers"]]
 
     def refuse_lost(self, segment: Segment) -> None:
-        """An unpickler would give it whatever stands in the place of what was lost."""
+        """Raises if the segment refers to a lost object. An unpickler would use the placeholder."""
         if not self.lost:
             return
         self.piece.begin(*segment["stream"])
@@ -149,10 +149,10 @@ class Reader:
                 if number in self.lost:
                     raise Damaged("it shares an object with a variable that can't be restored")
 
-    def take_over(self, segment: Segment) -> None:
-        """Goes on with a new unpickler, which is given all that the old one knew before this
-        segment, what is whole of it, and None for what is broken: numbers must go on as when
-        it was saved."""
+    def recover(self, segment: Segment) -> None:
+        """Continues after a failed segment with a new unpickler, because memo numbers must be the
+        same as in the save. Its memo has the objects from before the segment, the intact objects
+        of the segment, and None for the broken ones."""
         after = [s["first"] for s in self.index["segments"] if s["first"] > segment["first"]]
         first, end = segment["first"], min(after, default=self.index["memorised"])
         memo = self.unpickler.memo.copy()
@@ -161,10 +161,10 @@ class Reader:
             memo, lost = self.salvage(segment, dict(memo))
         except KeyboardInterrupt:
             raise
-        except BaseException:  # a pickle that can't be followed to its end
+        except BaseException:  # a pickle that can't be read to its end
             lost = set(range(first, end))
         self.lost.update(lost)
-        self.adopt([None if i in self.lost else memo.get(i) for i in range(end)])
+        self.preload([None if i in self.lost else memo.get(i) for i in range(end)])
 
     def salvage(self, segment: Segment, memo: dict[int, Any]) -> tuple[dict[int, Any], set[int]]:
         base = type(self.unpickler)
@@ -172,9 +172,9 @@ class Reader:
         self.begin(segment)
         return salvage(base(self.piece, buffers=self.buffers), memo, self.lost)
 
-    def adopt(self, known: list[Any]) -> None:
-        """Goes on with a new unpickler, which knows these things. Only as buffers can
-        objects be handed to one made of C."""
+    def preload(self, known: list[Any]) -> None:
+        """Continues with a new unpickler whose memo has these objects. An unpickler written in C
+        accepts objects only as buffers."""
         self.buffers.given = iter(known)
         self.piece.file = io.BytesIO(
             b"\x80\x05" + len(known) * (NEXT_BUFFER + MEMOIZE + POP) + NONE + STOP

@@ -1,4 +1,4 @@
-"""The errors of saving and loading, and why a variable could not be saved or loaded, in words."""
+"""The errors of saving and loading, and messages that say why a variable failed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ MAX_REASON = 300  # characters
 
 
 class Unkeepable(Exception):
-    """An object that cannot be saved. The text says why, in words for the user."""
+    """An object cannot be saved. The message says why."""
 
 
 class Damaged(Exception):
-    """A file that is not what was saved. The text says how it differs."""
+    """A file is not what was saved. The message says how it differs."""
 
 
 def reason(error: BaseException, doing: str) -> str:

@@ -1,4 +1,4 @@
-"""What a saved state names to put objects together again in the restoring kernel.
+"""The functions that saved states call to construct objects in the restoring kernel.
 
 Saved files refer to these functions by name, so a function here keeps its name and what it
 takes for as long as states of that schema are restored.
@@ -25,9 +25,9 @@ MODULE = sys.modules[__spec__.name]
 
 MAGIC = importlib.util.MAGIC_NUMBER.hex()  # changes with Python's bytecode
 
-# What was met while one variable was restored; the reader empties them.
-lost: list[str] = []  # functions whose bytecode is of another Python
-notes: list[str] = []  # anything else to tell
+# What was found while one variable was loaded. The reader empties these lists.
+lost: list[str] = []  # functions whose bytecode belongs to another Python
+notes: list[str] = []  # other remarks
 
 
 @contextlib.contextmanager
@@ -41,7 +41,7 @@ def importable() -> Iterator[None]:
 
 
 def kernel_object(name: str) -> Any:
-    """What stands in every kernel and is never saved: the kernel's own takes its place."""
+    """An object that every kernel has and that is never saved: this kernel's own."""
     from IPython.core.getipython import get_ipython
 
     if name == "shell":
@@ -56,7 +56,7 @@ def kernel_object(name: str) -> Any:
 
 
 class LostCode:
-    """Code of a Python with other bytecode, which this one would crash on."""
+    """Code of a Python with other bytecode, which would crash this one."""
 
     def __init__(self, python: str) -> None:
         self.python = python
@@ -97,7 +97,7 @@ def make_function(code: Any, scope: Any, name: str, cells: Any) -> Any:
 
 
 def fill_function(function: Any, state: Any) -> None:
-    """The second half: what may refer back to the function."""
+    """Sets the attributes, which may refer to the function itself."""
     attributes, extra, contents = state
     extra = dict(extra)
     if "colab_relay_lost" in function.__dict__:
@@ -116,7 +116,7 @@ def make_cached(function: Any, maxsize: Any, typed: bool) -> Any:
 
 
 def maker(meta: type) -> Any:
-    """The __new__ of the metaclass, past those of the notebook's: they ran already too."""
+    """The __new__ of the metaclass, without those that the notebook defines: they have run."""
     for m in type.__dict__["__mro__"].__get__(meta):
         if "__new__" in m.__dict__ and m.__module__ != "__main__":
             return m.__new__
@@ -124,7 +124,7 @@ def maker(meta: type) -> Any:
 
 
 def make_class(meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
-    """An __init_subclass__ of the notebook's ran when the class was first made; what it did
+    """An __init_subclass__ that the notebook defines ran when the class was first made. What it did
     is in the saved attributes, so it stands aside now. One of a library's runs: what it
     notes there is not in this kernel yet."""
     aside = []
@@ -162,7 +162,7 @@ def fill_class(cls: Any, state: Any) -> None:
 
 
 def make_plain(data: Any) -> Any:
-    """A large container of numbers and strings, pickled in one go."""
+    """A large container of numbers and strings, which was pickled as a whole."""
     return pickle.loads(data)
 
 
@@ -173,7 +173,7 @@ def make_weak(kind: str, items: Any) -> Any:
 def make_view(
     owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, writeable: bool
 ) -> Any:
-    """An array that looks into the memory of another."""
+    """An array that uses the memory of another."""
     import numpy
 
     memory = owner if owner.flags.c_contiguous else owner.T
@@ -183,7 +183,7 @@ def make_view(
 
 
 def make_storage(device: str, data: Any) -> Any:
-    """The bytes of torch tensors, on a GPU again when there is one."""
+    """The bytes of torch tensors, on a GPU if they were on one and this VM has one."""
     import torch
 
     if len(data) == 0:
@@ -199,13 +199,13 @@ def to_device(torch: Any, flat: Any, device: str) -> Any:
     kind, _, index = device.partition(":")
     if kind == "cuda":
         if not torch.cuda.is_available():
-            notes.append("tensors that were on a GPU are on the CPU: there is no GPU here")
+            notes.append("tensors that were on a GPU are on the CPU now: this VM has no GPU")
             return flat
         device = device if int(index or 0) < torch.cuda.device_count() else "cuda:0"
     try:
         return flat.to(device)
     except Exception as e:
-        notes.append("tensors that were on %s are on the CPU: %s" % (device, type(e).__name__))
+        notes.append("tensors that were on %s are on the CPU now: %s" % (device, type(e).__name__))
         return flat
 
 

@@ -1,4 +1,4 @@
-"""How objects are taken apart that picklers can't take, or take differently from one another.
+"""How to pickle objects that picklers refuse, or that different picklers save differently.
 
 All of it is one table by type, used on top of dill, cloudpickle and pickle alike, so that
 what comes back does not depend on which of them the VM has.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .write import Saver
 
 ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None)])
-LARGE = 2048  # items, from where on a plain container is pickled in one go
+LARGE = 2048  # from so many items on, a plain container is pickled as a whole
 
 
 def reduce_function(saver: Saver, f: Any) -> Any:
@@ -57,8 +57,8 @@ def reduce_function(saver: Saver, f: Any) -> Any:
 
 
 def scope_of(f: Any) -> Any:
-    """The function's globals: of a module its name, else the dict. That of the notebook is
-    in the memo from the start and comes back as the restoring kernel's own."""
+    """The function's globals: the name of the module that they belong to, or the dict. The
+    notebook's dict is in the memo from the start and is restored as the kernel's own."""
     scope = f.__globals__
     name = scope.get("__name__")
     if type(name) is str and name != "__main__" and module_dict(name) is scope:
@@ -93,12 +93,13 @@ def content_of(cell: Any) -> tuple[Any, ...]:
 
 def reduce_code(saver: Saver, code: types.CodeType) -> Any:
     python = "%d.%d" % sys.version_info[:2]
-    saver.note_source(code.co_filename)
+    saver.add_source(code.co_filename)
     return rebuild.make_code, (rebuild.MAGIC, python, marshal.dumps(code))
 
 
 def reduce_cell(saver: Saver, cell: Any) -> Any:
-    """Its content comes with the functions that share it: it may refer back to them."""
+    """An empty cell. The functions that share the cell fill it, because its content may refer to
+    them."""
     return rebuild.make_cell, ()
 
 
@@ -123,7 +124,7 @@ def reduce_property(saver: Saver, p: Any) -> Any:
 
 
 def reduce_cached_property(saver: Saver, p: Any) -> Any:
-    """Before Python 3.12 it holds a lock."""
+    """Omits the lock that it has before Python 3.12."""
     state = {k: v for k, v in p.__dict__.items() if k not in ("func", "lock")}
     return type(p), (p.func,), state
 
@@ -136,7 +137,7 @@ def reduce_cached(saver: Saver, f: Any) -> Any:
 
 
 def reduce_lock(saver: Saver, lock: Any) -> Any:
-    """One that nobody holds is as good as a new one."""
+    """A free lock, which is restored as a new one."""
     if not lock.acquire(False):
         raise Unkeepable("it holds a lock that is taken")
     lock.release()
@@ -146,9 +147,9 @@ def reduce_lock(saver: Saver, lock: Any) -> Any:
 def reduce_type_variable(saver: Saver, variable: Any) -> Any:
     if importable(variable, variable.__module__, variable.__name__):
         return variable.__name__
-    told = {"bound": variable.__bound__} if variable.__bound__ is not None else {}
-    told.update(covariant=variable.__covariant__, contravariant=variable.__contravariant__)
-    make = functools.partial(typing.TypeVar, variable.__name__, **told)
+    options = {"bound": variable.__bound__} if variable.__bound__ is not None else {}
+    options.update(covariant=variable.__covariant__, contravariant=variable.__contravariant__)
+    make = functools.partial(typing.TypeVar, variable.__name__, **options)
     return make, tuple(variable.__constraints__)
 
 
@@ -162,7 +163,8 @@ def reduce_weak(saver: Saver, container: Any) -> Any:
 
 
 def reduce_large(saver: Saver, container: Any) -> Any:
-    """Numbers and strings only: far faster than one by one in a pickler made of Python."""
+    """A container of numbers and strings only. Pickling it as a whole is far faster than one item
+    after the other in a pickler written in Python."""
     if len(container) < LARGE or not is_plain(container):
         return NotImplemented
     return rebuild.make_plain, (pickle.PickleBuffer(pickle.dumps(container, 5)),)
@@ -177,7 +179,7 @@ def is_plain(container: Any) -> bool:
 
 
 def reduce_sentinel(saver: Saver, obj: Any) -> Any:
-    """dataclasses compares these by identity."""
+    """One of the objects that dataclasses compares by identity."""
     for name, value in vars(dataclasses).items():
         if value is obj:
             return getattr, (dataclasses, name)
@@ -209,8 +211,8 @@ BY_TYPE = {
     frozenset: reduce_large,
 }
 
-# What has its life outside Python's objects. dill would take some of these, only to fail
-# or to surprise in another VM.
+# Objects whose state is outside Python. dill would save some of these, and they would fail or
+# behave unexpectedly on another VM.
 REFUSED = (
     (types.GeneratorType, "a generator, whose state Python can't save"),
     (types.CoroutineType, "a coroutine, whose state Python can't save"),
@@ -223,7 +225,7 @@ REFUSED = (
     (asyncio.Future, "a task or future"),
     (asyncio.AbstractEventLoop, "an event loop"),
 )
-# Libraries all of whose objects load when they could be written.
+# Libraries whose objects always load if they could be saved.
 SURE = {"builtins", "collections", "datetime", "decimal", "fractions", "pathlib", "uuid"}
 SURE |= {"pandas", "torch"}
 IN_MEMORY = (io.BytesIO, io.StringIO)
@@ -238,8 +240,8 @@ def refuse(obj: Any, cls: type) -> None:
 
 
 def reduce(saver: Saver, obj: Any) -> Any:
-    """The reducer_override of every pickler of ours. NotImplemented leaves the object to
-    the library's own way."""
+    """The reducer_override of our picklers. NotImplemented means that the library saves the
+    object in its own way."""
     cls = type(obj)
     if cls in ATOMS:
         return NotImplemented
@@ -258,13 +260,13 @@ def reduce(saver: Saver, obj: Any) -> Any:
         return reduce_sentinel(saver, obj)
     if module.startswith("torch") and issubclass(cls, storage_classes()):
         return reduce_storage(saver, obj)
-    saver.doubted = saver.doubted or not loads_surely(cls, module)
+    saver.needs_trial = saver.needs_trial or not loads_surely(cls, module)
     return NotImplemented
 
 
 def loads_surely(cls: type, module: str) -> bool:
-    """Whether objects of the class are known to load wherever their library is. Of others,
-    those of the notebook first of all, only a trial tells."""
+    """Whether objects of the class always load if their library is installed. For others, above
+    all those of the notebook's classes, only a trial shows it."""
     if module.partition(".")[0] in SURE or module in ("numpy.dtypes", "numpy.random"):
         return True
     return issubclass(cls, (module_dict("numpy").get("generic", bytes), bytes))
@@ -274,13 +276,13 @@ def reduce_type(saver: Saver, cls: Any) -> Any:
     module = class_module(cls)
     if importable(cls, module, cls.__qualname__):
         saver.uses(module)
-        return cls.__qualname__  # dill would take some classes of libraries by value
-    if module == "builtins":  # NoneType and its like, which have no name there
+        return cls.__qualname__  # dill would save some classes of libraries by value
+    if module == "builtins":  # NoneType and others that have no name there
         return NotImplemented
     if saver.plain:
         raise Unkeepable(
             "it needs the class %s defined in the notebook, which plain pickle can't keep: "
             "install dill or cloudpickle on the VM and save again" % class_name(cls)
         )
-    saver.doubted = True
+    saver.needs_trial = True
     return reduce_class(cls)

@@ -1,4 +1,4 @@
-"""Brings a saved file back into a live kernel, after its digest was checked."""
+"""Loads a data file into the kernel, after its digest was checked."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from .progress import Ticker
     from .read import Segment
 
-MOST_TOLD = 5000
+MAX_LISTED = 5000
 MISSING = object()
 
 
 class Namespace:
-    """The user's names, with a way back: a restore that is interrupted changes nothing.
+    """The user's names, whose changes can be undone: an interrupted restore changes nothing.
 
     Each value is set as soon as it is there, because putting the next one together may run
     code that needs it."""
@@ -36,7 +36,7 @@ class Namespace:
         self.before.setdefault(name, self.names.get(name, MISSING))
         self.names[name] = value
 
-    def back(self) -> None:
+    def undo(self) -> None:
         for name, value in self.before.items():
             if value is MISSING:
                 self.names.pop(name, None)
@@ -44,7 +44,7 @@ class Namespace:
                 self.names[name] = value
 
     def overwritten(self) -> list[str]:
-        """Names that the kernel had before."""
+        """Names that existed before."""
         return sorted(name for name, value in self.before.items() if value is not MISSING)
 
 
@@ -61,18 +61,18 @@ class Restore:
         index = self.reader.index
         try:
             for module in index["modules"]:
-                self.bring_module(module)
+                self.import_module(module)
             segments = index["segments"]
             for number, segment in enumerate(segments, 1):
                 if "name" in segment:
                     self.ticker.at(segment["name"], number, len(segments))
-                self.bring(segment)
+                self.load(segment)
         except BaseException:
-            self.namespace.back()
+            self.namespace.undo()
             raise
         self.compare(index)
 
-    def bring_module(self, module: dict[str, str]) -> None:
+    def import_module(self, module: dict[str, str]) -> None:
         try:
             found = importlib.import_module(module["module"])
         except Exception as e:
@@ -84,7 +84,7 @@ class Restore:
     def fail(self, name: str, error: BaseException) -> None:
         self.failed.append({"name": short(name), "reason": reason(error, "loading it")})
 
-    def bring(self, segment: Segment) -> None:
+    def load(self, segment: Segment) -> None:
         del rebuild.lost[:], rebuild.notes[:]
         name = segment.get("name")
         try:
@@ -103,20 +103,22 @@ class Restore:
         elif segment.get("what") == "runs":
             registry.update(value)
         elif segment.get("what") == "sources":
-            bring_sources(value)
+            restore_sources(value)
 
     def keep(self, name: str, value: Any) -> None:
         if type(value) is types.FunctionType and "colab_relay_lost" in vars(value):
-            told = "its code is of Python %s and can't run under %s: define it again"
+            message = "its code was compiled by Python %s and can't run under %s: define it again"
             python = vars(value)["colab_relay_lost"]
-            self.failed.append({"name": short(name), "reason": told % (python, python_version())})
+            self.failed.append(
+                {"name": short(name), "reason": message % (python, python_version())}
+            )
             return
         self.namespace.set(name, value)
         self.restored.append({"name": short(name), "type": class_name(type(value))})
         if rebuild.lost:
-            told = "%s came back without the code of: %s"
+            message = "%s was restored without the code of: %s"
             functions = ", ".join(short(f, 60) for f in sorted(set(rebuild.lost))[:20])
-            self.warnings.append(told % (short(name), functions))
+            self.warnings.append(message % (short(name), functions))
 
     def compare(self, index: dict[str, Any]) -> None:
         theirs, ours = index["python"], python_version()
@@ -125,7 +127,7 @@ class Restore:
         for package, version in sorted(index["libraries"].items()):
             here = version_of(package)
             if here != version:
-                here = "which has " + here if here else "which has none"
+                here = "that has " + here if here else "that does not have it"
                 self.warnings.append(
                     "saved with %s %s, restored into a kernel %s" % (package, version, here)
                 )
@@ -135,16 +137,16 @@ class Restore:
         return {
             "python": python_version(),
             "variable_count": len(self.restored),
-            "variables": self.restored[:MOST_TOLD],
-            "modules": self.modules[:MOST_TOLD],
+            "variables": self.restored[:MAX_LISTED],
+            "modules": self.modules[:MAX_LISTED],
             "failed_count": len(self.failed),
-            "failed": self.failed[:MOST_TOLD],
-            "overwritten": [short(n) for n in self.namespace.overwritten()][:MOST_TOLD],
+            "failed": self.failed[:MAX_LISTED],
+            "overwritten": [short(n) for n in self.namespace.overwritten()][:MAX_LISTED],
             "warnings": self.warnings[:200],
         }
 
 
-def bring_sources(lines: dict[str, Any]) -> None:
+def restore_sources(lines: dict[str, Any]) -> None:
     for name, entry in lines.items():
         linecache.cache.setdefault(name, entry)
 

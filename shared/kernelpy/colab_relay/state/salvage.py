@@ -1,5 +1,5 @@
-"""What is whole of a variable that can't be restored, because others may share it: strings,
-classes, a data type of arrays, a list.
+"""Finds the intact objects of a variable that can't be restored, because other variables may
+share them: strings, classes, a data type of arrays, a list.
 
 The pickle is read once more, by an unpickler made of Python, which puts a mark in the place
 of what fails and goes on. So constructors of the whole parts run twice.
@@ -12,8 +12,8 @@ from typing import Any, Callable, Iterable
 
 ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None)])
 
-# What an operation takes from the stack; None is all down to the mark. Those that change
-# leave the first thing of it there, in place of a new one.
+# How many objects an operation takes from the stack; None means all down to the mark. An
+# operation of CHANGES leaves the first of them there, instead of a new object.
 MAKES = {
     pickle.REDUCE: 2,
     pickle.NEWOBJ: 2,
@@ -37,13 +37,14 @@ CALLS = (pickle.REDUCE, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.BUILD)
 
 
 class Broken(Exception):
-    """Stands where an object could not be put together; filled is what it was to fill."""
+    """The placeholder of an object that could not be constructed. filled is the object that it
+    should have filled."""
 
     filled = None
 
 
 class Findings:
-    """Which objects hold something broken, however deep and around whatever circle."""
+    """Which objects contain a broken one, at any depth and also in cycles."""
 
     def __init__(self) -> None:
         self.broken: dict[int, Any] = {}
@@ -51,7 +52,7 @@ class Findings:
         self.alive: list[Any] = []
 
     def spoil(self, obj: Any) -> None:
-        """Marks it and all that was made of it."""
+        """Records that obj is broken, with all objects that were made of it."""
         stack = [obj]
         while stack:
             obj = stack.pop()
@@ -63,7 +64,7 @@ class Findings:
         return any(id(obj) in self.broken for obj in objects)
 
     def note(self, made: Any, used: list[Any]) -> None:
-        self.alive.append((made, used))  # else another object may get the id of one of them
+        self.alive.append((made, used))  # otherwise another object could get the id of one of these
         for obj in used:
             if type(obj) not in ATOMS:
                 self.users.setdefault(id(obj), []).append(made)
@@ -72,7 +73,7 @@ class Findings:
 
 
 def careful(code: bytes, operation: Callable[[Any], None]) -> Callable[[Any], None]:
-    """The operation, with a mark in place of what it fails to make."""
+    """The operation, which leaves a placeholder if it fails."""
     changes = code in CHANGES
     taken = CHANGES[code] if changes else MAKES[code]
 
@@ -86,11 +87,11 @@ def careful(code: bytes, operation: Callable[[Any], None]) -> Callable[[Any], No
             made = self.stack[-1]
         except KeyboardInterrupt:
             raise
-        except BaseException:  # it may be the user's code
-            made = self.put_mark(used, depth, taken, changes)
+        except BaseException:  # the user's code may raise anything
+            made = self.put_placeholder(used, depth, taken, changes)
             found.spoil(made)
         if made is None and type(used[-1]) is tuple and used[-1]:
-            made = used[-1][0]  # it was called to fill this
+            made = used[-1][0]  # the call filled this object
         found.note(made, used)
 
     return load
@@ -103,12 +104,14 @@ def taken_by(unpickler: Any, taken: int | None, changes: bool) -> list[Any]:
 
 
 def salvager(base: Any) -> Any:
-    """The class of unpickler that goes on where base would stop."""
+    """A class of unpicklers that continues where base would stop."""
 
     class Salvager(base):
         dispatch = dict(base.dispatch)
 
-        def put_mark(self, used: list[Any], depth: int, taken: int | None, changes: bool) -> Any:
+        def put_placeholder(
+            self, used: list[Any], depth: int, taken: int | None, changes: bool
+        ) -> Any:
             if changes:
                 if taken is not None:
                     del self.stack[depth - taken + 1 :]
@@ -135,8 +138,8 @@ def salvager(base: Any) -> Any:
 def salvage(
     unpickler: Any, memo: dict[int, Any], lost: Iterable[int]
 ) -> tuple[dict[int, Any], set[int]]:
-    """Reads a pickle of which only the numbers in memo are known, and those in lost are
-    broken. Gives what is known then, and the numbers of what is broken."""
+    """Reads a pickle, given the memo of the pickles before and the numbers of its broken objects.
+    Returns the memo after the pickle and the numbers of all broken objects."""
     unpickler.found = found = Findings()
     for number in lost:
         memo[number] = Broken()

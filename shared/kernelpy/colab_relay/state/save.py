@@ -1,4 +1,4 @@
-"""Saves the user's variables, modules, functions and classes of a live kernel into one file.
+"""Saves the user's variables, modules, functions and classes into one file.
 
 Saving runs what pickling runs: __reduce__, __getstate__ and their like. No __repr__.
 """
@@ -19,30 +19,30 @@ from .. import registry
 from ..safe import class_name, module_dict, short
 from .libraries import python_version, version_of
 from .reasons import reason
-from .rehearse import rehearse
-from .write import Saver, TooLong
+from .trial import try_loading
+from .write import OutOfTime, Saver
 
 if TYPE_CHECKING:
     from .progress import Ticker
 
 PREFIX = "colab-relay-state-"
-# The file while it is being written: an executor that starts removes what a killed kernel
-# left under this name, in folders that are named after it.
+# The file's name while it is being written. An executor that starts deletes such files of a killed
+# kernel, in folders that have the executor's name.
 UNFINISHED = "data.unfinished"
-# Where a state is written when the temp folder's disk is full: in memory.
+# A folder in memory, where a state is written if the temp folder's disk is full.
 MEMORY = "/dev/shm"
-LEAST_ROOM = 64 << 20  # bytes that a disk must have free to be used
-LEFT_BEHIND = 24 * 3600  # seconds, after which a folder of an earlier save is removed
-MOST_DOUBTS = 50
-MOST_TOLD = 5000  # variables, and as many skipped ones, that the manifest lists
+MIN_FREE = 64 << 20  # bytes that a disk must have free to be used
+MAX_AGE = 24 * 3600  # seconds, after which a folder of an earlier save is deleted
+MAX_WARNINGS = 50
+MAX_LISTED = 5000  # variables in the manifest, and as many skipped ones
 RECURSION = 5000
 IPYTHONS_OWN = re.compile(r"_+|_i{1,3}|_i?[0-9]+|_[iod]h|_exit_code|__.*")
-FIRST = (types.FunctionType, type)  # others may need them while they are put together
+FIRST = (types.FunctionType, type)  # other objects may need them while they are loaded
 
 
 def user_names(shell: Any) -> list[tuple[str, Any]]:
-    """What the user made and may need again: not IPython's own names. Those that begin with
-    an underscore are in, functions use them."""
+    """The user's names with their values, without IPython's own names. Names with a leading
+    underscore are included, because functions use them."""
     hidden, nothing = shell.user_ns_hidden, object()
     mine = [
         (name, value)
@@ -59,7 +59,7 @@ def is_module(value: Any) -> bool:
 
 
 def modules_of(names: list[tuple[str, Any]]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """The names bound to modules: those that can be imported again, and the others."""
+    """The names of modules that can be imported again, and those of other modules."""
     found, odd = [], []
     for name, value in names:
         module = types.ModuleType.__getattribute__(value, "__dict__").get("__name__")
@@ -71,7 +71,7 @@ def modules_of(names: list[tuple[str, Any]]) -> tuple[list[dict[str, str]], list
 
 
 def kernel_objects(shell: Any) -> dict[str, Any]:
-    """What the restoring kernel has its own of, by the names of rebuild.kernel_object."""
+    """The objects that every kernel has, by their names in rebuild.kernel_object."""
     return {
         "namespace": shell.user_ns,
         "module": sys.modules["__main__"],
@@ -83,11 +83,11 @@ def kernel_objects(shell: Any) -> dict[str, Any]:
     }
 
 
-def remove_left_behind() -> None:
+def remove_old_folders() -> None:
     for place in places():
         for folder in glob.glob(os.path.join(glob.escape(place), PREFIX + "*")):
             try:
-                if time.time() - os.lstat(folder).st_mtime > LEFT_BEHIND:
+                if time.time() - os.lstat(folder).st_mtime > MAX_AGE:
                     shutil.rmtree(folder, ignore_errors=True)
             except OSError:
                 pass
@@ -106,7 +106,7 @@ def write_all(
             continue
         try:
             size = saver.add({"name": name}, value)
-        except (KeyboardInterrupt, TooLong):
+        except (KeyboardInterrupt, OutOfTime):
             raise
         except BaseException as e:  # the user's __reduce__ may raise anything
             skipped.append({"name": short(name), "reason": reason(e, saver.doing())})
@@ -121,11 +121,11 @@ def write_all(
 
 
 def sources_of(filenames: Iterable[str]) -> dict[str, Any]:
-    """The lines of the cells that functions came from, for tracebacks and inspect."""
+    """The lines of the cells that define functions, for tracebacks and inspect."""
     cache = module_dict("linecache").get("cache", {})
     entries = {name: cache.get(name) for name in filenames}
     return {
-        name: (entry[0], None, list(entry[2]), entry[3])  # None: there is no file to look at
+        name: (entry[0], None, list(entry[2]), entry[3])  # None: there is no file to check
         for name, entry in entries.items()
         if type(entry) is tuple and len(entry) == 4 and not os.path.exists(name)
     }
@@ -144,7 +144,7 @@ def values_of(names: list[tuple[str, Any]]) -> list[Any]:
 def save_names(
     saver: Saver, shell: Any, names: list[tuple[str, Any]], ticker: Ticker, runs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Writes variables and what belongs to them, and gives the manifest's part of it."""
+    """Writes variables and what belongs to them. Returns the contents for the manifest."""
     modules, odd = modules_of([pair for pair in names if is_module(pair[1])])
     values = [pair for pair in names if not is_module(pair[1])]
     limit = sys.getrecursionlimit()
@@ -160,50 +160,50 @@ def save_names(
     index: dict[str, Any] = {"python": python_version(), "pickler": saver.kind, "modules": modules}
     index["libraries"] = libraries
     size, digest = saver.finish(index)
-    wrong, untried = rehearse(saver.out.path, saver.doubtful, saver.known)
+    wrong, untried = try_loading(saver.out.path, saver.for_trial, saver.known)
     kept.sort(key=lambda variable: variable["name"])
     return {
         "python": python_version(),
         "pickler": saver.kind,
         "libraries": libraries,
         "variable_count": len(kept),
-        "variables": kept[:MOST_TOLD],
-        "modules": [{k: short(v) for k, v in m.items()} for m in modules][:MOST_TOLD],
-        "skipped": (skipped + odd)[:MOST_TOLD],
+        "variables": kept[:MAX_LISTED],
+        "modules": [{k: short(v) for k, v in m.items()} for m in modules][:MAX_LISTED],
+        "skipped": (skipped + odd)[:MAX_LISTED],
         "skipped_count": len(skipped + odd),
-        "warnings": doubts(wrong, untried),
+        "warnings": trial_warnings(wrong, untried),
         "bytes": size,
         "sha256": digest,
     }
 
 
-def doubts(wrong: dict[str, str], untried: int) -> list[str]:
-    """What is told of variables that are in the file and may not come out of it again."""
-    told = '"%s" was saved, but loading it was tried and failed: %s'
-    lines = [told % (short(name), why) for name, why in sorted(wrong.items())]
-    if len(lines) > MOST_DOUBTS:
-        lines[MOST_DOUBTS:] = ["so did %d more" % (len(lines) - MOST_DOUBTS)]
+def trial_warnings(wrong: dict[str, str], untried: int) -> list[str]:
+    """The warnings about variables that were saved and may not load."""
+    message = '"%s" was saved, but loading it was tried and failed: %s'
+    lines = [message % (short(name), why) for name, why in sorted(wrong.items())]
+    if len(lines) > MAX_WARNINGS:
+        lines[MAX_WARNINGS:] = ["loading failed for %d more" % (len(lines) - MAX_WARNINGS)]
     if untried:
         lines.append(
-            "%d variables with objects of classes of their own were not tried: "
-            "they are large, or there was no time or memory" % untried
+            "loading was not tried for %d of the variables whose classes may fail to load: "
+            "they are large, or there was not enough time or memory" % untried
         )
     return lines
 
 
 def places() -> list[str]:
-    """The folders that a state may be in, the usual one first."""
+    """The folders in which a state may be written, the usual one first."""
     found = []
     try:
         found.append(os.path.abspath(tempfile.gettempdir()))
     except OSError:
-        pass  # it is looked for by writing to it, which a full disk refuses
+        pass  # gettempdir writes a file to find it, which fails on a full disk
     if os.path.isdir(MEMORY) and os.access(MEMORY, os.W_OK):
         found.append(MEMORY)
     return found
 
 
-def room(place: str) -> int:
+def free_bytes(place: str) -> int:
     try:
         return shutil.disk_usage(place).free
     except OSError:
@@ -211,23 +211,23 @@ def room(place: str) -> int:
 
 
 def best_place() -> str | None:
-    """The temp folder, or another one with more room where its disk is full."""
+    """The temp folder or, if its disk is full, the folder with the most space."""
     found = places()
     if not found:
         return None
-    return found[0] if room(found[0]) >= LEAST_ROOM else max(found, key=room)
+    return found[0] if free_bytes(found[0]) >= MIN_FREE else max(found, key=free_bytes)
 
 
 def new_folder() -> str:
-    """An empty folder for a state, whose name tells which executor's kernel made it."""
+    """A new folder for a state. Its name includes the executor's, so that the executor finds it."""
     owner = os.environ.get("COLAB_RELAY_OWNER", "")
     owner = owner + "-" if re.fullmatch("[0-9a-f]+", owner) else ""
     return tempfile.mkdtemp(prefix=PREFIX + owner, dir=best_place())
 
 
 def save(shell: Any, ticker: Ticker) -> dict[str, Any]:
-    """The manifest, as far as the kernel knows it, and where the file is."""
-    remove_left_behind()
+    """Saves the variables. Returns the path of the file and its contents for the manifest."""
+    remove_old_folders()
     folder = new_folder()
     unfinished, path = (os.path.join(folder, name) for name in (UNFINISHED, "data.state"))
     try:
@@ -240,7 +240,7 @@ def save(shell: Any, ticker: Ticker) -> dict[str, Any]:
 
 
 def remove(path: str) -> None:
-    """Removes what save, or an upload for restore, left; nothing else."""
+    """Deletes the folder of a state's file, and no other folder."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.basename(folder).startswith(PREFIX) and os.path.dirname(folder) in places():
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""The data file: one pickle a variable, all of one memo, so that what variables share stays
-shared, and one that fails takes nothing with it.
+"""Writes the data file. Each variable is a pickle of its own, so that one that fails does not
+affect the others. All pickles share one memo, so that shared objects stay shared.
 
-Large buffers go straight from memory into the file, past the pickle (protocol 5), so that
-saving an array needs no copy of it. At the end comes the index as JSON, then its length.
+Large buffers are written directly from memory into the file, outside of the pickle (protocol 5),
+so that saving an array needs no copy of it. The index follows as JSON, then its length.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     from .read import Segment
 
 NOT_LIBRARIES = ("__main__", "builtins", __name__.partition(".")[0], rebuild.__name__)
-OUT_OF_BAND = 64 << 10  # bytes of a buffer, from where on it goes past the pickle
+OUT_OF_BAND = 64 << 10  # from so many bytes on, a buffer is written outside of the pickle
 SLICE = 16 << 20
-IN_MEMORY = 8 << 20  # of a pickle, before it goes to a temporary file
-ROOM_ASKED = 1 << 20  # bytes of one thing, from where on the disk is asked
-ROOM_LEFT = 64 << 20  # bytes of disk that a save leaves free
+IN_MEMORY = 8 << 20  # bytes of a pickle; a longer one is in a temporary file
+CHECKED_SIZE = 1 << 20  # from so many bytes on, the free space is checked first
+MIN_FREE = 64 << 20  # bytes of disk that a save leaves free
 
 
 def choose_pickler() -> tuple[str, Any]:
-    """dill when it is there, else cloudpickle, else pickle: its name and its class."""
+    """The name and the class of the pickler: of dill, cloudpickle or pickle, the first that is
+    installed."""
     try:
         import dill
 
@@ -52,7 +53,7 @@ def choose_pickler() -> tuple[str, Any]:
 
 
 class Alias:
-    """Written in the place of an object that is the kernel's own."""
+    """Replaces an object that the restoring kernel has itself."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -62,7 +63,7 @@ class Alias:
 
 
 class File:
-    """The data file, which knows its digest and can go back to where a variable began."""
+    """The data file with its digest. It can go back to the start of a variable."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -82,19 +83,19 @@ class File:
     def mark(self) -> tuple[int, Any]:
         return self.size, self.digest.copy()
 
-    def back_to(self, mark: tuple[int, Any]) -> None:
+    def return_to(self, mark: tuple[int, Any]) -> None:
         self.size, digest = mark
         self.digest = digest.copy()
         self.file.seek(self.size)
         self.file.truncate()
 
 
-class TooLong(BaseException):
-    """Saving took longer than it may; no variable is to blame."""
+class OutOfTime(BaseException):
+    """Saving took longer than allowed. This is no fault of one variable."""
 
 
 class Bounds:
-    """How large a file may become, and when it must be done; none by default."""
+    """The most bytes of the file and the most seconds of the save; None means no bound."""
 
     def __init__(self, most: int | None = None, seconds: float | None = None) -> None:
         self.most = most
@@ -102,13 +103,13 @@ class Bounds:
 
     def check(self, size: int) -> None:
         if self.most is not None and size > self.most:
-            raise Unkeepable("all together they are over %d MB" % (self.most >> 20))
+            raise Unkeepable("together they are over %d MB" % (self.most >> 20))
         if self.end is not None and time.monotonic() > self.end:
-            raise TooLong
+            raise OutOfTime
 
 
 class Stream:
-    """What a pickler writes to: a temporary file that stays within the bounds."""
+    """A temporary file that a pickler writes to, within the bounds."""
 
     def __init__(self, file: Any, saver: Saver) -> None:
         self.file, self.saver = file, saver
@@ -120,7 +121,7 @@ class Stream:
 
 
 class Saver:
-    """Writes one value after the other; see save.py for what it is given."""
+    """Writes one value after the other. save.py chooses the values."""
 
     def __init__(self, path: str, values: list[Any], bounds: Bounds | None = None) -> None:
         self.bounds = bounds or Bounds()
@@ -134,13 +135,13 @@ class Saver:
         self.segments: list[tuple[Segment, list[Any]]] = []
         self.buffers: list[list[int]] = []
         self.at: type | None = None  # the class of the object being written
-        self.doubted = False
-        self.doubtful: list[Segment] = []  # segments that hold what may not load
+        self.needs_trial = False
+        self.for_trial: list[Segment] = []  # segments that may fail to load
         self.out.write(FIRST_LINE)
         self.start({})
 
     def start(self, memo: dict[int, Any]) -> None:
-        """Begins with a new pickler that knows what memo holds."""
+        """Continues with a new pickler that has this memo."""
         saver, base = self, self.base
         below = getattr(base, "reducer_override", None)
 
@@ -152,8 +153,8 @@ class Saver:
                 return reduced
 
             def memoize(self, obj: Any) -> None:
-                """A pickler made of Python takes a buffer as bytes, and of short bytes there
-                is but one object, which may be known already."""
+                """A pickler written in Python treats a buffer as bytes. Short bytes are one shared
+                object, which may be in the memo already."""
                 if type(obj) is bytes and id(obj) in self.memo:
                     obj = object()
                 super().memoize(obj)
@@ -163,27 +164,27 @@ class Saver:
         self.pickler.memo = memo
 
     def take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
-        """Whether a buffer stays in the pickle; else it is written here and now."""
+        """Whether a buffer belongs into the pickle. Others are written to the file now."""
         with buffer.raw() as data:
             if data.nbytes < OUT_OF_BAND:
                 return True
-            self.check_room(data.nbytes)
+            self.check_space(data.nbytes)
             self.bounds.check(self.out.size + data.nbytes)
             self.buffers.append([self.out.size, data.nbytes])
             self.out.write(data)
         return False
 
-    def check_room(self, size: int) -> None:
-        if size < ROOM_ASKED:
+    def check_space(self, size: int) -> None:
+        if size < CHECKED_SIZE:
             return
         free = shutil.disk_usage(os.path.dirname(self.out.path)).free
-        if size > free - ROOM_LEFT:
+        if size > free - MIN_FREE:
             raise Unkeepable(
                 "it takes %d MB, and the VM's disk has %d MB free" % (size >> 20, free >> 20)
             )
 
     def doing(self) -> str:
-        """Words for what was done when an exception that says nothing came."""
+        """What is being done, for the reason of an exception without a message."""
         return "writing it" if self.at is None else "writing a %s in it" % class_name(self.at)
 
     def uses(self, module: str) -> None:
@@ -191,11 +192,11 @@ class Saver:
         if package not in NOT_LIBRARIES:
             self.packages.add(package)
 
-    def note_source(self, filename: str) -> None:
+    def add_source(self, filename: str) -> None:
         self.sources.add(filename)
 
     def alias(self, objects: dict[str, Any]) -> None:
-        """Whoever refers to one of these objects gets the restoring kernel's own."""
+        """References to one of these objects are restored as the kernel's own object."""
         for name, obj in objects.items():
             memo = self.pickler.memo.copy()
             if id(obj) in memo:
@@ -208,10 +209,10 @@ class Saver:
             self.pickler.memo = memo
 
     def add(self, label: dict[str, Any], value: Any) -> int:
-        """Writes one value and gives its bytes. When it can't be written, all is as before
-        and the reason is raised."""
-        mark, first = self.out.mark(), [value]  # the list is the first thing memorised
-        self.buffers, self.at, self.doubted = [], None, False
+        """Writes one value and returns its bytes in the file. If that fails, the file is as before,
+        and the error is raised."""
+        mark, first = self.out.mark(), [value]  # the list is the first object in the memo
+        self.buffers, self.at, self.needs_trial = [], None, False
         self.stream.seek(0)
         self.stream.truncate()
         try:
@@ -225,8 +226,8 @@ class Saver:
             raise
         segment = dict(label, stream=[begin, length], buffers=self.buffers)
         self.segments.append((segment, first))
-        if self.doubted and "name" in segment:
-            self.doubtful.append(segment)
+        if self.needs_trial and "name" in segment:
+            self.for_trial.append(segment)
         return self.out.size - mark[0]
 
     def forget(self, mark: tuple[int, Any], first: list[Any]) -> None:
@@ -234,12 +235,12 @@ class Saver:
         if id(first) in memo:
             known = memo[id(first)][0]
             memo = {key: entry for key, entry in memo.items() if entry[0] < known}
-        self.out.back_to(mark)
+        self.out.return_to(mark)
         self.stream.close()
         self.start(memo)
 
     def finish(self, index: dict[str, Any]) -> tuple[int, str]:
-        """Writes the index and gives the file's size and digest."""
+        """Writes the index. Returns the file's size and digest."""
         memo = self.pickler.memo.copy()
         for segment, first in self.segments:
             segment["first"] = memo[id(first)][0]

@@ -1,4 +1,4 @@
-"""Loads what may fail to load once, while the kernel still has it.
+"""Loads variables that may fail to load once, as a trial, while the kernel still has them.
 
 That runs __setstate__ and constructors of the user's, so it is done in a forked copy of the
 kernel: nothing it does to objects reaches the user's own. What it does outside the process,
@@ -24,37 +24,37 @@ from .reasons import reason
 if TYPE_CHECKING:
     from .read import Segment
 
-SECONDS = 5  # for all of them
-MOST_BYTES = 64 << 20  # of one variable, in the file
-MOST_IN_ALL = 256 << 20
+SECONDS = 5  # for all variables together
+MAX_BYTES = 64 << 20  # of one variable, in the file
+MAX_IN_ALL = 256 << 20
 
 
 def chosen(doubtful: list[Segment]) -> list[Segment]:
-    """The segments that are small enough to load them a second time."""
+    """The segments that are small enough to be loaded a second time."""
     found, total = [], 0
     for segment in doubtful:
         size = segment["stream"][1] + sum(length for _, length in segment["buffers"])
-        if size <= MOST_BYTES and total + size <= MOST_IN_ALL:
+        if size <= MAX_BYTES and total + size <= MAX_IN_ALL:
             found.append(segment)
             total += size
     return found
 
 
-def rehearse(
+def try_loading(
     path: str, doubtful: list[Segment], known: dict[int, Any]
 ) -> tuple[dict[str, str], int]:
-    """What is wrong with segments that don't load, by the name of their variable, and how
-    many were not tried. known is what stands for each number of the memo."""
+    """Why variables did not load, by their names, and how many were not tried. known has the
+    object of each memo number."""
     segments = chosen(doubtful)
-    told = {}
+    results = {}
     if segments and hasattr(os, "fork"):
         try:
-            told = listen(segments, *start(path, segments, known))
-        except OSError:  # no memory for a copy, or no more processes: it was an extra
+            results = listen(segments, *start(path, segments, known))
+        except OSError:  # there is not enough memory for a copy, or no more processes are allowed
             pass
     return (
-        {name: why for name, why in told.items() if why},
-        len(doubtful) - len(told),
+        {name: why for name, why in results.items() if why},
+        len(doubtful) - len(results),
     )
 
 
@@ -62,7 +62,7 @@ def start(path: str, segments: list[Segment], known: dict[int, Any]) -> tuple[in
     ours, theirs = os.pipe()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of threads, which the copy does without
+            warnings.simplefilter("ignore")  # about threads, which the copy does not need
             child = os.fork()
     except BaseException:
         os.close(ours)
@@ -72,7 +72,7 @@ def start(path: str, segments: list[Segment], known: dict[int, Any]) -> tuple[in
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.alarm(SECONDS + 5)  # should the kernel be gone by then
+            signal.alarm(SECONDS + 5)  # in case the kernel has ended by then
             perform(path, segments, known, theirs)
         finally:
             os._exit(0)
@@ -81,7 +81,7 @@ def start(path: str, segments: list[Segment], known: dict[int, Any]) -> tuple[in
 
 
 def perform(path: str, segments: list[Segment], known: dict[int, Any], out: int) -> None:
-    """In the copy: one line before each variable and one after it."""
+    """Runs in the copy. It writes one line before each variable and one after it."""
     gc.disable()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -90,26 +90,26 @@ def perform(path: str, segments: list[Segment], known: dict[int, Any], out: int)
     reader, kept = Reader(path, os.path.getsize(path), None), []
     for segment in segments:
         first, why = segment["first"], ""
-        tell(out, [segment["name"], "loading it ended the process"])
-        reader.adopt([known.get(i) for i in range(first)])
+        send(out, [segment["name"], "loading it ended the process"])
+        reader.preload([known.get(i) for i in range(first)])
         try:
             kept.append(reader.read(segment))
         except BaseException as e:
             kept.append(e)
             why = reason(e, "loading it")
         kept.append(reader.unpickler)
-        tell(out, [segment["name"], why])
-    tell(out, None)
+        send(out, [segment["name"], why])
+    send(out, None)
 
 
-def tell(out: int, line: Any) -> None:
+def send(out: int, line: Any) -> None:
     data = json.dumps(line).encode("ascii") + b"\n"
     while data:
         data = data[os.write(out, data) :]
 
 
 def listen(segments: list[Segment], child: int, pipe: int) -> dict[str, str]:
-    told, data, end = {}, b"", time.monotonic() + SECONDS
+    results, data, end = {}, b"", time.monotonic() + SECONDS
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     late = False
@@ -127,16 +127,16 @@ def listen(segments: list[Segment], child: int, pipe: int) -> dict[str, str]:
     for line in data.splitlines(True):
         if line.endswith(b"\n") and line != b"null\n":
             name, why = json.loads(line.decode("ascii"))
-            told[name] = why
+            results[name] = why
             last = name
-    if late and told and told[last]:
-        told[last] = "loading it did not end within %d seconds" % SECONDS
-    return told
+    if late and results and results[last]:
+        results[last] = "loading it did not end within %d seconds" % SECONDS
+    return results
 
 
 def kill(child: int) -> None:
     try:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    except OSError:  # someone else waits for all children
+    except OSError:  # other code has waited for all children
         pass
