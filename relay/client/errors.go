@@ -9,78 +9,78 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Kind is what is wrong between relay and executor. What an executor itself
-// refuses is a *contract.Error instead.
+// Kind says what is wrong between relay and executor. A refusal by an executor is a
+// *contract.Error instead.
 type Kind string
 
 // Kinds of Error.
 const (
 	KindUnreachable   Kind = "unreachable"    // no connection, a broken one, or no TLS
 	KindNoSuchHost    Kind = "no_such_host"   // the name does not resolve
-	KindTunnelOffline Kind = "tunnel_offline" // the tunnel's service knows no executor at this address now
+	KindTunnelOffline Kind = "tunnel_offline" // the tunnel's service says that no executor is online at this address
 	KindTunnelQuota   Kind = "tunnel_quota"   // the tunnel's plan is used up
-	KindTunnelError   Kind = "tunnel_error"   // the tunnel's service says something else is wrong
+	KindTunnelError   Kind = "tunnel_error"   // the tunnel's service reports another problem
 	KindRateLimited   Kind = "rate_limited"   // the executor's own limit on requests without a valid signature
 	KindWrongSecret   Kind = "wrong_secret"   // an executor that does not know our key
 	KindNotExecutor   Kind = "not_executor"   // something else answers there
-	KindBadAnswer     Kind = "bad_answer"     // an answer that was changed or forged on its way
+	KindBadAnswer     Kind = "bad_answer"     // an answer that was changed or forged in transit
 	KindWrongProtocol Kind = "wrong_protocol" // an executor of another release
-	KindTimeout       Kind = "timeout"        // no answer, or half of one, in time
+	KindTimeout       Kind = "timeout"        // no answer, or only part of one, in time
 )
 
-// Kinds lists every kind, for the tables that must answer each.
+// Kinds lists every kind, for tables that must have all of them.
 var Kinds = []Kind{
 	KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelQuota, KindTunnelError,
 	KindRateLimited, KindWrongSecret, KindNotExecutor, KindBadAnswer, KindWrongProtocol, KindTimeout,
 }
 
-// Error is a call that got no answer of an executor.
+// Error is the error of a call that an executor did not answer.
 type Error struct {
 	Kind    Kind
 	Message string // what happened; no secret, no query
-	Hint    string // the next step, for a person who uses an MCP host
+	Hint    string // the next step, for a model and a person
 	Err     error  // the cause, for errors.Is; may be nil
 
-	// sent says that the executor may have seen the request.
+	// sent reports that the executor may have received the request.
 	sent bool
 }
 
-// Error is the message, without the hint.
+// Error returns the message without the hint.
 func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
 
-// Unwrap is the cause; context.Canceled and context.DeadlineExceeded are found here.
+// Unwrap returns the cause, such as context.Canceled or context.DeadlineExceeded.
 func (e *Error) Unwrap() error { return e.Err }
 
-// rerunCell is the step most hints end with.
-const rerunCell = "run the executor's cell in Colab again; if it prints a pairing string, run `relay pair` on this computer and paste it there"
+// rerunCell is the end of most hints.
+const rerunCell = "run the executor's cell in Colab again; if it prints a pairing string, run `relay pair` on this computer and paste it there."
 
 var hints = map[Kind]string{
-	KindUnreachable:   "check that this computer is online and that the executor is running: " + rerunCell,
-	KindNoSuchHost:    "check that this computer is online; if the address is an old one, " + rerunCell,
-	KindTunnelOffline: "the VM has ended or the executor's cell was stopped: " + rerunCell,
-	KindTunnelQuota:   "see the usage page of the tunnel's account; wait for the new month, take another plan or account, or start the executor with another --tunnel",
-	KindTunnelError:   "try again in a minute; if it stays, " + rerunCell,
-	KindRateLimited:   "wait a minute, then call again; if that does not help, the secret is wrong: run `relay pair` on this computer and paste what the executor's cell printed",
-	KindWrongSecret:   "this computer and the executor hold different secrets: run `relay pair` on this computer and paste what the executor's cell printed, or set COLAB_SECRET to the executor's EXECUTOR_SECRET",
-	KindNotExecutor:   "check COLAB_URL, or pair again: " + rerunCell,
-	KindBadAnswer:     "a proxy or virus scanner between this computer and the VM changes traffic: try another network, or an address with https",
-	KindWrongProtocol: "use a relay and an executor of the same release",
-	KindTimeout:       "try again; if it stays, look at the executor's cell in Colab: " + rerunCell,
+	KindUnreachable:   "Check that this computer is online and that the executor is running: " + rerunCell,
+	KindNoSuchHost:    "Check that this computer is online. If the address is an old one, " + rerunCell,
+	KindTunnelOffline: "The VM has ended or the executor's cell was stopped: " + rerunCell,
+	KindTunnelQuota:   "See the usage page of the tunnel's account. Wait for the next month, use another plan or account, or start the executor with another --tunnel.",
+	KindTunnelError:   "Try again in a minute. If the error persists, " + rerunCell,
+	KindRateLimited:   "Wait a minute, then try again. If that does not help, the secret is wrong: run `relay pair` on this computer and paste what the executor's cell printed.",
+	KindWrongSecret:   "This computer and the executor have different secrets: run `relay pair` on this computer and paste what the executor's cell printed, or set COLAB_SECRET to the executor's EXECUTOR_SECRET.",
+	KindNotExecutor:   "Check COLAB_URL, or pair again: " + rerunCell,
+	KindBadAnswer:     "A proxy or virus scanner between this computer and the VM changes the traffic: try another network, or an address with https.",
+	KindWrongProtocol: "Use a relay and an executor of the same release.",
+	KindTimeout:       "Try again. If the error persists, look at the executor's cell in Colab: " + rerunCell,
 }
 
-// problem is an Error of kind with its usual hint.
+// problem returns an Error of kind with its usual hint.
 func problem(kind Kind, message string, err error) *Error {
 	return &Error{Kind: kind, Message: plain.Line(message), Hint: hints[kind], Err: err}
 }
 
-// problemWithHint is a problem whose next step is another than its kind's usual one.
-func problemWithHint(kind Kind, message, step string, err error) *Error {
+// problemWithHint returns an Error of kind with a hint of its own.
+func problemWithHint(kind Kind, message, hint string, err error) *Error {
 	e := problem(kind, message, err)
-	e.Hint = step
+	e.Hint = hint
 	return e
 }
 
-// refusal is the executor's own error in err, nil where there is none.
+// refusal returns the executor's own error in err; nil if there is none.
 func refusal(err error) *contract.Error {
 	var refused *contract.Error
 	if errors.As(err, &refused) {
@@ -89,10 +89,10 @@ func refusal(err error) *contract.Error {
 	return nil
 }
 
-// mayHaveArrived reports whether the executor may have acted on the try that err
-// ended. A signed refusal means that it did not, except replayed: then the request
-// came twice, and the answer to the first is the one that was lost. A rate_limited that
-// tells the time may stand in the place of that.
+// mayHaveArrived reports whether the executor may have acted on the attempt that ended with
+// err. A signed refusal means that it did not, except replayed: then the request arrived
+// twice, and the answer to the first one was lost. A rate_limited with the executor's time may
+// replace a replayed.
 func mayHaveArrived(err error) bool {
 	if refused := refusal(err); refused != nil {
 		return refused.Code == contract.CodeReplayed || refused.Code == contract.CodeRateLimited && refused.ServerTime > 0
@@ -101,8 +101,8 @@ func mayHaveArrived(err error) bool {
 	return errors.As(err, &e) && e.sent
 }
 
-// ended is the error of a call whose ctx ended: what went wrong last, when
-// something did, since that says more than that time ran out.
+// ended returns the error of a call whose ctx ended: that of the last attempt if there is
+// one, because it says more than that time ran out.
 func ended(ctx context.Context, last error) error {
 	cause := context.Cause(ctx)
 	var e *Error
@@ -110,9 +110,9 @@ func ended(ctx context.Context, last error) error {
 	case refusal(last) != nil, errors.Is(last, cause):
 		return last
 	case errors.As(last, &e):
-		told := *e
-		told.Err = fmt.Errorf("%w; last try: %w", cause, last)
-		return &told
+		fresh := *e
+		fresh.Err = fmt.Errorf("%w; last attempt: %w", cause, last)
+		return &fresh
 	}
-	return problem(KindTimeout, "no answer came in the time given", cause)
+	return problem(KindTimeout, "no answer arrived in time", cause)
 }

@@ -13,15 +13,15 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// maxSkipped bounds the events that one read steps past: each costs a request whose
-// answer is read up to Client.maxAnswer.
+// maxSkipped bounds the events that one read skips: each costs a request whose answer is read
+// up to Client.maxAnswer.
 const maxSkipped = 8
 
-// smallReads are the max_bytes a read is repeated with after an answer that was too
-// long. An executor always sends one event at the least.
+// smallReads are the values of max_bytes for further attempts after an answer that was too
+// long. An executor always sends at least one event.
 var smallReads = []int64{64 << 10, 1}
 
-// eventQuery is one way of asking for an execution's events.
+// eventQuery is a request for an execution's events.
 type eventQuery struct {
 	path     string
 	offset   int64
@@ -29,7 +29,7 @@ type eventQuery struct {
 	maxBytes int64 // 0 leaves it to the executor
 }
 
-// events asks for events, and goes on past what is too long to be taken.
+// events reads events, and skips those that are too long.
 func (c *Client) events(ctx context.Context, r eventQuery) (contract.Execution, error) {
 	e, err := c.eventsOnce(ctx, r)
 	if !errors.Is(err, bounded.ErrTooLong) {
@@ -44,15 +44,15 @@ func (c *Client) events(ctx context.Context, r eventQuery) (contract.Execution, 
 	return c.skipOversized(ctx, r, err)
 }
 
-// skipOversized goes on after the event at r.offset, which is too long by itself. A gap
-// stands for each event that is stepped past.
+// skipOversized reads on after the event at r.offset, which alone is too long. A gap stands
+// for each skipped event.
 func (c *Client) skipOversized(ctx context.Context, r eventQuery, tooLong error) (contract.Execution, error) {
 	first := r.offset
 	var gaps []contract.Event
 	for range maxSkipped {
 		gaps = append(gaps, contract.Event{
 			Offset: r.offset, Type: contract.EventGap, Bytes: c.maxAnswer, Events: 1,
-			Cut: fmt.Sprintf("an event of more than %d MiB, which this relay does not take", c.maxAnswer>>20),
+			Cut: fmt.Sprintf("an event of more than %d MiB, which this relay does not read", c.maxAnswer>>20),
 		})
 		r.offset++
 		e, err := c.eventsOnce(ctx, r)
@@ -61,7 +61,7 @@ func (c *Client) skipOversized(ctx context.Context, r eventQuery, tooLong error)
 		case err == nil:
 			e.Events = append(gaps, e.Events...)
 			return e, nil
-		case refused != nil && refused.Code == contract.CodeBadRequest: // no event stands there: it is the rest that is long
+		case refused != nil && refused.Code == contract.CodeBadRequest: // there is no event at this offset: the other fields are too long
 			return e, c.tooLongAt(first, first, tooLong)
 		case !errors.Is(err, bounded.ErrTooLong):
 			return e, err
@@ -70,11 +70,12 @@ func (c *Client) skipOversized(ctx context.Context, r eventQuery, tooLong error)
 	return contract.Execution{}, c.tooLongAt(first, r.offset, tooLong)
 }
 
-// tooLongAt names where an execution can't be read, and where to go on.
+// tooLongAt returns the error for an execution that can't be read at the offset first, and
+// says where to continue.
 func (c *Client) tooLongAt(first, next int64, cause error) error {
 	return problemWithHint(KindBadAnswer,
-		fmt.Sprintf("the executor's answer from offset %d on is longer than %d MiB; the execution itself is not touched by that", first, c.maxAnswer>>20),
-		fmt.Sprintf("do not run the code again: read on with get_execution from offset %d, and update the executor", max(next, first+1)), cause)
+		fmt.Sprintf("the executor's answer from offset %d on is longer than %d MiB; this does not affect the execution", first, c.maxAnswer>>20),
+		fmt.Sprintf("Do not run the code again: read on with get_execution from offset %d, and update the executor.", max(next, first+1)), cause)
 }
 
 func (c *Client) eventsOnce(ctx context.Context, r eventQuery) (contract.Execution, error) {
@@ -89,8 +90,8 @@ func (c *Client) eventsOnce(ctx context.Context, r eventQuery) (contract.Executi
 	})
 }
 
-// submitted reads the execution of a submit whose answer was too long: the code was
-// accepted, and is found by its request_id.
+// submitted reads the execution of a submit whose answer was too long. The code was accepted,
+// and its execution is found by request_id.
 func (c *Client) submitted(ctx context.Context, requestID string, tooLong error) (contract.Execution, error) {
 	list, err := c.List(ctx, contract.MaxListExecutions)
 	if err != nil {
@@ -104,8 +105,8 @@ func (c *Client) submitted(ctx context.Context, requestID string, tooLong error)
 	return contract.Execution{}, acceptedUnread(requestID, tooLong)
 }
 
-// acceptedUnread is the error of a submit that the executor answered, unreadably.
+// acceptedUnread returns the error of a submit whose answer can't be read.
 func acceptedUnread(requestID string, cause error) error {
-	return problemWithHint(KindBadAnswer, "the executor's answer to this run is too long to be read; the code has run or still runs",
-		fmt.Sprintf("do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it", requestID), cause)
+	return problemWithHint(KindBadAnswer, "the executor's answer to this run is too long to be read; the code has run or is still running",
+		fmt.Sprintf("Do not run the code again: list_executions shows it as the newest run (request_id %s), and get_execution reads it.", requestID), cause)
 }

@@ -128,7 +128,7 @@ func TestSubmitWithAnAnswerTooLongFindsItsRun(t *testing.T) {
 func TestSubmitWhoseRunIsNotFoundNeverSaysThatItDidNotRun(t *testing.T) {
 	executor := newExecutor(t, longEvents([]int{smallAnswer + 1}))
 	_, err := smallClient(t, executor).Submit(t.Context(), contract.Submit{RequestID: "other", Code: "1"})
-	if e := wantKind(t, err, KindBadAnswer); !strings.Contains(e.Hint, "do not run the code again") || !strings.Contains(e.Hint, "other") {
+	if e := wantKind(t, err, KindBadAnswer); !strings.Contains(e.Hint, "Do not run the code again") || !strings.Contains(e.Hint, "other") {
 		t.Errorf("%s; %s", e.Message, e.Hint)
 	}
 }

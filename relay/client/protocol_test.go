@@ -30,16 +30,16 @@ func unsigned(t *testing.T, e *executor, protocol int) {
 
 func TestAnExecutorOfAnotherProtocolIsNamedAndWhatToUpdate(t *testing.T) {
 	for protocol, step := range map[int]string{
-		contract.Protocol - 1: "update the executor",
-		contract.Protocol + 1: "update the relay",
+		contract.Protocol - 1: "Update the executor",
+		contract.Protocol + 1: "Update the relay",
 	} {
 		e := newExecutor(t, anything)
 		c := e.acquainted(t)
 		unsigned(t, e, protocol)
 		_, err := c.Submit(t.Context(), contract.Submit{Code: "1"})
 		told := wantKind(t, err, KindWrongProtocol)
-		both := fmt.Sprintf("speaks protocol %d and this relay protocol %d", protocol, contract.Protocol)
-		if !strings.Contains(told.Message, both) || !strings.Contains(told.Message, "the older one") || !strings.Contains(told.Hint, step) {
+		both := fmt.Sprintf("uses protocol %d and this relay protocol %d", protocol, contract.Protocol)
+		if !strings.Contains(told.Message, both) || !strings.Contains(told.Message, " is older") || !strings.Contains(told.Hint, step) {
 			t.Errorf("told %q, %q", told.Message, told.Hint)
 		}
 		if strings.Contains(told.Message+told.Hint, "evil") || !mayHaveArrived(err) {
@@ -91,7 +91,7 @@ func TestAnExecutorThatNamesNoStartIsOfAnotherProtocol(t *testing.T) {
 	c := e.client(t)
 	_, err := c.Kernel(t.Context())
 	told := wantKind(t, err, KindWrongProtocol)
-	if !strings.Contains(told.Message, "protocol 1") || !strings.Contains(told.Hint, "update the executor") || c.InstanceID() != "" {
+	if !strings.Contains(told.Message, "protocol 1") || !strings.Contains(told.Hint, "Update the executor") || c.InstanceID() != "" {
 		t.Errorf("told %q, %q; instance %q", told.Message, told.Hint, c.InstanceID())
 	}
 }

@@ -13,15 +13,15 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// maxBadAnswers is how often an answer that was changed on its way is asked for
-// again: once may be chance, three times is a proxy.
+// maxBadAnswers is how many changed answers a call accepts before it stops retrying: one may
+// be chance, three are a proxy.
 const maxBadAnswers = 3
 
-// policy says whether a call whose try ended with err is tried again; bad counts the
-// answers to it so far that were changed on their way.
+// policy decides whether a call is retried after an attempt that ended with err; bad counts
+// the call's answers that were changed in transit.
 type policy func(err error, bad int) bool
 
-// idempotent suits calls that do no harm when they are done twice.
+// idempotent is the policy for calls that may be executed twice.
 func idempotent(err error, bad int) bool {
 	if refused := refusal(err); refused != nil {
 		return passing(refused)
@@ -34,39 +34,39 @@ func idempotent(err error, bad int) bool {
 	case KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelError, KindTimeout:
 		return true
 	case KindBadAnswer:
-		return bad < maxBadAnswers && !errors.Is(err, bounded.ErrTooLong) // it would be as long again
+		return bad < maxBadAnswers && !errors.Is(err, bounded.ErrTooLong) // the next answer would be as long
 	}
 	return false
 }
 
-// Transient reports whether err, of a call that tries once, may be gone at the next
-// try: the way was broken, or the executor asked to wait. An answer that was changed
-// on its way is no such error: the next one would be changed as well. Whether the
-// caller's own ctx has ended is the caller's to look at.
+// Transient reports whether a call that makes one attempt may succeed if it is repeated after
+// err: the connection broke, or the executor asked to wait. An answer that was changed in
+// transit is not transient, because the next one would be changed too. The caller must check
+// itself whether its ctx has ended.
 func Transient(err error) bool { return idempotent(err, maxBadAnswers) }
 
-// ifUnsent suits calls that must not be done twice: again only after a try that
-// surely did nothing.
+// ifUnsent is the policy for calls that must not be executed twice: they are retried only
+// after an attempt that certainly did nothing.
 func ifUnsent(err error, bad int) bool {
 	return idempotent(err, bad) && !mayHaveArrived(err)
 }
 
-// passing reports whether a refusal goes away by itself within moments. Others that
-// are retryable (kernel_busy, low_memory) are the caller's to wait for.
+// passing reports whether a refusal usually ends within moments. The caller must wait for
+// other retryable ones (kernel_busy, low_memory).
 func passing(refused *contract.Error) bool {
 	switch refused.Code {
 	case contract.CodeRateLimited, contract.CodeKernelStarting, contract.CodeQueueFull:
 		return true
 	case contract.CodeReplayed:
-		// The transport sent a GET again by itself on a fresh connection, or a proxy did
-		// so, with the nonce it already had.
+		// The transport, or a proxy, sent a GET again on a new connection with the same
+		// nonce.
 		return true
 	}
 	return false
 }
 
-// retry calls try until it succeeds, again says no, or ctx ends, with a jittered
-// exponential pause between. WithReachLimit says when it gives up earlier.
+// retry calls try until it succeeds, the policy again says no, or ctx ends, with jittered
+// exponential delays in between. WithReachLimit may end it earlier.
 func (c *Client) retry(ctx context.Context, again policy, try func() (answer, error)) (answer, error) {
 	var last error
 	bad, sent := 0, false
@@ -94,7 +94,7 @@ func (c *Client) retry(ctx context.Context, again policy, try func() (answer, er
 	switch {
 	case err == nil:
 		return got, nil
-	case err == context.Cause(ctx): // it ended during a pause
+	case err == context.Cause(ctx): // it ended during a delay
 		err = ended(ctx, last)
 	case delays.over:
 		err = delays.unreachable(err)
@@ -102,15 +102,15 @@ func (c *Client) retry(ctx context.Context, again policy, try func() (answer, er
 	return got, everSent(err, sent)
 }
 
-// everSent makes an error tell of all tries of its call whether one may have arrived.
+// everSent returns err with sent set if any attempt of the call may have arrived.
 func everSent(err error, sent bool) error {
 	var e *Error
 	if !sent || refusal(err) != nil || !errors.As(err, &e) {
 		return err
 	}
-	told := *e
-	told.sent = true
-	return &told
+	fresh := *e
+	fresh.sent = true
+	return &fresh
 }
 
 func newBackOff() backoff.BackOff {
@@ -121,7 +121,7 @@ func newBackOff() backoff.BackOff {
 	return b
 }
 
-// once makes a call of the contract that is tried once.
+// once makes a single attempt at a call of the contract.
 func (c *Client) once(ctx context.Context, build func() request) (answer, error) {
 	j := &attempts{client: c, build: build}
 	if err := j.address(ctx); err != nil {
@@ -135,7 +135,7 @@ func call[T any](ctx context.Context, c *Client, again policy, build func() requ
 	return finish[T](ctx, &attempts{client: c, build: build}, again)
 }
 
-// finish tries until again says no, and reads the answer as T.
+// finish makes attempts until the policy says no, and reads the answer as T.
 func finish[T any](ctx context.Context, j *attempts, again policy) (T, error) {
 	var result T
 	got, err := j.finish(ctx, again)
@@ -145,7 +145,7 @@ func finish[T any](ctx context.Context, j *attempts, again policy) (T, error) {
 	return result, read(got.body, &result)
 }
 
-// finish tries until again says no.
+// finish makes attempts until the policy says no.
 func (j *attempts) finish(ctx context.Context, again policy) (answer, error) {
 	if err := j.address(ctx); err != nil {
 		return answer{}, err
@@ -153,10 +153,10 @@ func (j *attempts) finish(ctx context.Context, again policy) (answer, error) {
 	return j.client.retry(ctx, again, func() (answer, error) { return j.try(ctx) })
 }
 
-// read reads a signed answer, unless it would take more memory than an executor's does.
+// read decodes a signed answer, unless it has more items than an executor may send.
 func read(body []byte, into any) error {
 	if err := CheckItems(body, fewerItems); err != nil {
-		return breaksBounds("the executor's answer has more items than any executor gives", err)
+		return breaksBounds("the executor's answer has more items than an executor may send", err)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return problem(KindWrongProtocol, "the executor's answer cannot be read", err)
@@ -165,9 +165,10 @@ func read(body []byte, into any) error {
 	return nil
 }
 
-// breaksBounds is an answer that the executor signed and that breaks a bound.
+// breaksBounds returns the error for an answer that the executor signed but that exceeds a
+// bound.
 func breaksBounds(message string, err error) *Error {
-	e := problemWithHint(KindBadAnswer, message, "the answer is the executor's own: update relay and executor to the same release; if that does not help, do not trust this VM", err)
+	e := problemWithHint(KindBadAnswer, message, "The answer is the executor's own: update relay and executor to the same release. If that does not help, do not trust this VM.", err)
 	e.sent = true
 	return e
 }

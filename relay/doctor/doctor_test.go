@@ -94,13 +94,13 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 			`ok .*secret: accepted; the executor answered in \d+ ms`, `ok .*clock`, `ok .*VM: new to this computer \(instance vm-1\)`, `ok .*kernel: idle, Python 3.12.1`,
 		}},
 		"executor gone": {func(e *fakeExecutor) { e.health = page(404, "ERR_NGROK_3200") }, true, []string{
-			`fail .*ERR_NGROK_3200: no executor is online`, `next step: the VM has ended .* run the executor's cell`,
+			`fail .*ERR_NGROK_3200: no executor is online`, `next step: The VM has ended .* run the executor's cell`,
 		}},
 		"quota":          {func(e *fakeExecutor) { e.health = page(403, "ERR_NGROK_727") }, true, []string{`fail .*tunnel_quota.*requests for this month`, `next step: .*usage page`}},
-		"something else": {func(e *fakeExecutor) { e.health = page(200, "") }, true, []string{`fail .*not_executor`, `next step: check COLAB_URL`}},
+		"something else": {func(e *fakeExecutor) { e.health = page(200, "") }, true, []string{`fail .*not_executor`, `next step: Check COLAB_URL`}},
 		"health used up": {func(e *fakeExecutor) { e.health = page(429, "") }, false, []string{`warn .*too many requests`, `ok .*kernel: idle`}},
-		"newer protocol": {func(e *fakeExecutor) { e.protocol = contract.Protocol + 1 }, true, []string{`fail .*wrong_protocol: the executor speaks protocol 3 and this relay protocol 2: the relay on this computer is the older one`, `next step: update the relay on this computer`}},
-		"older protocol": {func(e *fakeExecutor) { e.protocol = 0 }, true, []string{`fail .*wrong_protocol`, `next step: update the executor: run the cell of this relay's release`}},
+		"newer protocol": {func(e *fakeExecutor) { e.protocol = contract.Protocol + 1 }, true, []string{`fail .*wrong_protocol: the executor uses protocol 3 and this relay protocol 2: the relay on this computer is older`, `next step: Update the relay on this computer`}},
+		"older protocol": {func(e *fakeExecutor) { e.protocol = 0 }, true, []string{`fail .*wrong_protocol`, `next step: Update the executor: run the cell of this relay's release`}},
 		"another secret": {func(e *fakeExecutor) { e.secret = auth.GenerateSecret() }, true, []string{`ok .*executor`, `fail .*wrong_secret`, `next step: .*relay pair`}},
 		"clock":          {func(e *fakeExecutor) { e.clock = time.Hour }, false, []string{`warn .*clock: (59m59|1h0m0)s from the executor's`, `next step: set the clock of this computer`, `ok .*kernel`}},
 		"kernel dead": {func(e *fakeExecutor) {
