@@ -75,42 +75,38 @@ func (a *API) waitFor(r *http.Request, wait time.Duration) (done func(), err err
 }
 
 func (a *API) readExecution(r *http.Request) (any, error) {
-	id, err := executionID(r)
-	if err != nil {
-		return nil, err
+	p := parametersOf(r)
+	id := p.id(journal.ErrNotFound)
+	read := journal.ReadRequest{
+		Offset:   p.number("offset", 0, 0, math.MaxInt64),
+		MaxBytes: p.number("max_bytes", contract.DefaultReadBytes, 1, contract.MaxReadBytes),
+		Wait:     p.wait(),
 	}
-	offset, err := number(r, "offset", 0, 0, math.MaxInt64)
-	if err != nil {
-		return nil, err
+	if p.err != nil {
+		return nil, p.err
 	}
-	most, err := number(r, "max_bytes", contract.DefaultReadBytes, 1, contract.MaxReadBytes)
-	if err != nil {
-		return nil, err
-	}
-	wait, err := waitSeconds(r)
-	if err != nil {
-		return nil, err
-	}
-	done, err := a.waitFor(r, wait)
+	done, err := a.waitFor(r, read.Wait)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{Offset: offset, Wait: wait, MaxBytes: most}))
+	return a.withSessionEnd(a.Journal.Read(r.Context(), id, read))
 }
 
 func (a *API) listExecutions(r *http.Request) (any, error) {
-	limit, err := number(r, "limit", defaultListLimit, 1, contract.MaxListExecutions)
-	if err != nil {
-		return nil, err
+	p := parametersOf(r)
+	limit := p.number("limit", defaultListLimit, 1, contract.MaxListExecutions)
+	if p.err != nil {
+		return nil, p.err
 	}
 	return contract.ExecutionList{Executions: a.Journal.List(int(limit))}, nil
 }
 
 func (a *API) interruptExecution(r *http.Request) (any, error) {
-	id, err := executionID(r)
-	if err != nil {
-		return nil, err
+	p := parametersOf(r)
+	id := p.id(journal.ErrNotFound)
+	if p.err != nil {
+		return nil, p.err
 	}
 	done, err := a.wait(r) // the kernel may need 10 s to stop
 	if err != nil {
@@ -122,9 +118,10 @@ func (a *API) interruptExecution(r *http.Request) (any, error) {
 
 // giveInput answers a waiting input() and returns the state of the execution.
 func (a *API) giveInput(r *http.Request) (any, error) {
-	id, err := executionID(r)
-	if err != nil {
-		return nil, err
+	p := parametersOf(r)
+	id := p.id(journal.ErrNotFound)
+	if p.err != nil {
+		return nil, p.err
 	}
 	var in contract.Input
 	if err := decode(r, &in); err != nil {
@@ -149,21 +146,16 @@ func (a *API) blob(w http.ResponseWriter, r *http.Request) {
 var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func (a *API) blobPart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	id, err := executionID(r)
-	if err != nil {
-		return nil, err
-	}
+	p := parametersOf(r)
+	id := p.id(journal.ErrNotFound)
 	sum := chi.URLParam(r, "sha256")
 	if !sha256Pattern.MatchString(sum) {
-		return nil, journal.ErrNoBlob
+		p.fail(journal.ErrNoBlob)
 	}
-	offset, err := number(r, "offset", 0, 0, math.MaxInt64)
-	if err != nil {
-		return nil, err
-	}
-	length, err := number(r, "length", contract.MaxBlobPart, 1, contract.MaxBlobPart)
-	if err != nil {
-		return nil, err
+	offset := p.number("offset", 0, 0, math.MaxInt64)
+	length := p.number("length", contract.MaxBlobPart, 1, contract.MaxBlobPart)
+	if p.err != nil {
+		return nil, p.err
 	}
 	f, err := a.Journal.Blob(id, sum)
 	if err != nil {
@@ -184,11 +176,3 @@ func (a *API) blobPart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // idPattern matches the ids that the executor makes. Any other id is answered as unknown
 // without further processing.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
-
-func executionID(r *http.Request) (string, error) {
-	id := chi.URLParam(r, "id")
-	if !idPattern.MatchString(id) {
-		return "", journal.ErrNotFound
-	}
-	return id, nil
-}

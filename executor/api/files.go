@@ -17,14 +17,10 @@ func (a *API) listFiles(r *http.Request) (any, error) {
 // stat describes the file or folder at a path. With digest=1 it includes the file's
 // SHA-256, or the progress of hashing if that is not finished after wait_seconds.
 func (a *API) stat(r *http.Request) (any, error) {
-	path := r.URL.Query().Get("path")
-	digest, err := number(r, "digest", 0, 0, 1)
-	if err != nil {
-		return nil, err
-	}
-	wait, err := waitSeconds(r)
-	if err != nil {
-		return nil, err
+	p := parametersOf(r)
+	path, digest, wait := p.query.Get("path"), p.number("digest", 0, 0, 1), p.wait()
+	if p.err != nil {
+		return nil, p.err
 	}
 	if digest == 0 {
 		return a.Files.Stat(path)
@@ -48,21 +44,18 @@ func (a *API) content(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) filePart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	query := r.URL.Query()
-	etag := query.Get("etag")
+	p := parametersOf(r)
+	etag := p.query.Get("etag")
 	if etag == "" || len(etag) > maxETagLen {
-		return nil, badRequest("etag: want the etag that stat returned for the file")
+		p.fail(badRequest("etag: want the etag that stat returned for the file"))
 	}
-	offset, err := number(r, "offset", 0, 0, math.MaxInt64)
-	if err != nil {
-		return nil, err
-	}
-	length, err := number(r, "length", contract.MaxFilePart, 1, contract.MaxFilePart)
-	if err != nil {
-		return nil, err
+	offset := p.number("offset", 0, 0, math.MaxInt64)
+	length := p.number("length", contract.MaxFilePart, 1, contract.MaxFilePart)
+	if p.err != nil {
+		return nil, p.err
 	}
 	part := answerSpace(w, int(length))
-	n, err := a.Files.Read(query.Get("path"), etag, offset, part)
+	n, err := a.Files.Read(p.query.Get("path"), etag, offset, part)
 	return part[:n], err
 }
 

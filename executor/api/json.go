@@ -7,11 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"time"
 	"unicode/utf8"
-
-	"colabrelay/shared/contract"
 )
 
 // write answers with v as JSON.
@@ -59,39 +55,4 @@ func fieldName(field string) string {
 		return "request body"
 	}
 	return field
-}
-
-// number is a whole number from low to high in the query, or fallback if it is absent.
-func number(r *http.Request, name string, fallback, low, high int64) (int64, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return fallback, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < low || n > high {
-		return 0, badRequest("%s: want a whole number from %d to %d", name, low, high)
-	}
-	return n, nil
-}
-
-// waitSeconds is the wait_seconds of the query: how long a long poll may wait. The
-// default is 0.
-func waitSeconds(r *http.Request) (time.Duration, error) {
-	text := r.URL.Query().Get("wait_seconds")
-	if text == "" {
-		return 0, nil
-	}
-	s, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return 0, badRequest("wait_seconds: want a number from 0 to %g", contract.MaxWait.Seconds())
-	}
-	return seconds("wait_seconds", s, contract.MaxWait)
-}
-
-// seconds converts s to a duration. It fails unless s is from 0 to most.
-func seconds(name string, s float64, most time.Duration) (time.Duration, error) {
-	if !(s >= 0 && s <= most.Seconds()) { // also false for NaN
-		return 0, badRequest("%s: want a number from 0 to %g", name, most.Seconds())
-	}
-	return time.Duration(s * float64(time.Second)), nil
 }

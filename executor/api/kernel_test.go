@@ -20,6 +20,7 @@ func (s *stand) restart(kernelID string) contract.Kernel {
 }
 
 func TestARestartHappensOnceForAKernel(t *testing.T) {
+	t.Parallel()
 	s := newLiveStand(t, stacks.Old(t))
 	before := s.kernel()
 	var mu sync.Mutex
@@ -50,6 +51,7 @@ func TestARestartHappensOnceForAKernel(t *testing.T) {
 }
 
 func TestACleanupOfAnotherKernelDeletesNothing(t *testing.T) {
+	t.Parallel()
 	s := newLiveStand(t, stacks.Old(t))
 	s.submit("mine = 1", 20)
 	for _, late := range []string{"", "nobody's"} {

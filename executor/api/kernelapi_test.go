@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,7 +27,8 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// newLiveStand is an API over a real kernel.
+// newLiveStand is an API over a real kernel. Its instance is unique, because an executor
+// deletes the temporary folders that an earlier one of the same instance has left.
 func newLiveStand(t testing.TB, stack stacks.Stack) *stand {
 	t.Helper()
 	s := newStand(t)
@@ -41,7 +43,7 @@ func newLiveStand(t testing.TB, stack stacks.Stack) *stand {
 	}
 	log := slog.New(slog.DiscardHandler)
 	b := Backend{
-		Kernel: kernel.New(kernel.Config{Python: python, WorkDir: work, StateDir: state, Environ: os.Environ(), Log: log}),
+		Kernel: kernel.New(kernel.Config{Python: python, WorkDir: work, StateDir: state, Environ: os.Environ(), Instance: t.Name(), Log: log}),
 		Prober: probe.New(probe.Config{WorkDir: work, Python: python.Path, Started: time.Now(), Getenv: os.Getenv}),
 	}
 	if b.Files, err = files.Open(work, nil, state); err != nil {
@@ -85,13 +87,12 @@ func into[T any](s *stand, r reply) T {
 	return v
 }
 
-var submits int
+var submits atomic.Int64 // of all tests, which may run in parallel
 
 func (s *stand) submit(code string, wait float64) contract.Execution {
 	s.t.Helper()
-	submits++
 	return into[contract.Execution](s, s.call("POST", contract.PathExecutions, contract.Submit{
-		RequestID: fmt.Sprintf("test-%d", submits), Code: code, TimeoutSeconds: 60, WaitSeconds: wait,
+		RequestID: fmt.Sprintf("test-%d", submits.Add(1)), Code: code, TimeoutSeconds: 60, WaitSeconds: wait,
 	}))
 }
 
@@ -114,7 +115,11 @@ func (s *stand) running() (id string, stop func()) {
 }
 
 func TestEachEndpointWithARealKernel(t *testing.T) {
-	stacks.Each(t, func(t *testing.T, stack stacks.Stack) { checkEndpoints(t, newLiveStand(t, stack)) })
+	t.Parallel()
+	stacks.Each(t, func(t *testing.T, stack stacks.Stack) {
+		t.Parallel()
+		checkEndpoints(t, newLiveStand(t, stack))
+	})
 }
 
 func checkEndpoints(t *testing.T, s *stand) {

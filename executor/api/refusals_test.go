@@ -43,8 +43,13 @@ func TestRepeatedRequestsDoNotLockTheOwnerOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req := capture()
 			h := s.api.authenticated(http.HandlerFunc(echo))
-			for range maxKeyBurst {
+			s.api.signed.now = func() time.Time { return s.api.signed.refilled } // no token is added
+			before := s.api.signed.tokens
+			for range 2 * maxRefusedPerMinute {
 				h.ServeHTTP(httptest.NewRecorder(), req)
+			}
+			if used := before - s.api.signed.tokens; used > 1 { // a captured GET passes once
+				t.Errorf("refused requests used %v of the owner's tokens", used)
 			}
 			s.wantOwnerIn(t)
 		})

@@ -10,6 +10,7 @@ import (
 // Once the executor ends, every answer about an execution says so, that of a wait
 // which the end itself ended too.
 func TestExecutionsTellThatTheSessionEnds(t *testing.T) {
+	t.Parallel()
 	s := newLiveStand(t, stacks.Old(t))
 	ending := make(chan struct{})
 	s.api.Ending = ending

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"colabrelay/executor/uploads"
 	"colabrelay/shared/contract"
 )
@@ -24,13 +22,10 @@ func (a *API) startUpload(r *http.Request) (any, error) {
 // putPart stores a part of a file. The beginning of a part that was cut is stored too, as
 // unverified bytes, which the digest of the whole file will verify; nobody reads its answer.
 func (a *API) putPart(r *http.Request) (any, error) {
-	id, err := uploadID(r)
-	if err != nil {
-		return nil, err
-	}
-	offset, err := number(r, "offset", 0, 0, math.MaxInt64)
-	if err != nil {
-		return nil, err
+	p := parametersOf(r)
+	id, offset := p.id(uploads.ErrNoUpload), p.number("offset", 0, 0, math.MaxInt64)
+	if p.err != nil {
+		return nil, p.err
 	}
 	body := receivedBodyOf(r)
 	u, err := a.Uploads.Put(id, offset, body.bytes, !body.cut)
@@ -48,13 +43,10 @@ func (a *API) commitUpload(r *http.Request) (any, error) { return a.pollUpload(r
 
 // pollUpload answers a long poll about one upload.
 func (a *API) pollUpload(r *http.Request, ask func(ctx context.Context, id string, wait time.Duration) (contract.Upload, error)) (any, error) {
-	id, err := uploadID(r)
-	if err != nil {
-		return nil, err
-	}
-	wait, err := waitSeconds(r)
-	if err != nil {
-		return nil, err
+	p := parametersOf(r)
+	id, wait := p.id(uploads.ErrNoUpload), p.wait()
+	if p.err != nil {
+		return nil, p.err
 	}
 	done, err := a.waitFor(r, wait)
 	if err != nil {
@@ -62,12 +54,4 @@ func (a *API) pollUpload(r *http.Request, ask func(ctx context.Context, id strin
 	}
 	defer done()
 	return ask(r.Context(), id, wait)
-}
-
-func uploadID(r *http.Request) (string, error) {
-	id := chi.URLParam(r, "id")
-	if !idPattern.MatchString(id) {
-		return "", uploads.ErrNoUpload
-	}
-	return id, nil
 }

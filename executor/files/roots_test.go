@@ -188,26 +188,22 @@ func TestListThroughALinkKeepsTheCallersPath(t *testing.T) {
 
 func TestListIsCutAtItsBoundAndCountsAll(t *testing.T) {
 	tr := newTree(t)
-	big := filepath.Join(tr.Workdir, "big")
-	for i := range 2*contract.MaxListFiles + 500 {
-		must(t, os.MkdirAll(filepath.Join(big, fmt.Sprintf("d%05d", i)), 0o755))
-	}
-	must(t, os.WriteFile(filepath.Join(big, "a"), nil, 0o600))
+	const n = 2*contract.MaxListFiles + 500
+	tr.crowd(t, "big", n)
+	must(t, os.Mkdir(filepath.Join(tr.Workdir, "big", "a"), 0o700))
 	out, err := tr.roots.List(context.Background(), "big", "")
 	must(t, err)
-	if len(out.Files) != contract.MaxListFiles || !out.Truncated || out.FileCount != 1 || out.DirCount != 2*contract.MaxListFiles+500 {
+	if len(out.Files) != contract.MaxListFiles || !out.Truncated || out.FileCount != n || out.DirCount != 1 {
 		t.Fatalf("%d entries, %d files, %d folders, truncated %v", len(out.Files), out.FileCount, out.DirCount, out.Truncated)
 	}
-	if last := out.Files[contract.MaxListFiles-1].Name; out.Files[0].Name != "a" || last != fmt.Sprintf("d%05d", contract.MaxListFiles-2) {
+	if last := out.Files[contract.MaxListFiles-1].Name; out.Files[0].Name != "a" || last != fmt.Sprintf("f%06d", contract.MaxListFiles-2) {
 		t.Fatalf("kept %q to %q, not the first by name", out.Files[0].Name, last)
 	}
 }
 
 func TestListExactlyAtTheBoundIsWhole(t *testing.T) {
 	tr := newTree(t)
-	for i := range contract.MaxListFiles {
-		must(t, os.MkdirAll(filepath.Join(tr.Workdir, "full", fmt.Sprint(i)), 0o755))
-	}
+	tr.crowd(t, "full", contract.MaxListFiles)
 	out, err := tr.roots.List(context.Background(), "full", "")
 	must(t, err)
 	if len(out.Files) != contract.MaxListFiles || out.Truncated {

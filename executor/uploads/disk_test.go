@@ -209,7 +209,7 @@ func TestUploadsBeyondFourGiB(t *testing.T) {
 // A whole file over 4 GiB, up and hashed: under make soak, as it takes its time.
 func TestAWholeFileBeyondFourGiB(t *testing.T) {
 	in := newInbox(t)
-	size := int64(1<<28 + 5)
+	size := int64(1<<26 + 5)
 	if os.Getenv("SOAK") != "" {
 		size += 1 << 32
 	}
