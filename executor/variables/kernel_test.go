@@ -102,9 +102,9 @@ func (k *kernel) fail(code string) {
 	}
 }
 
-func (k *kernel) runFile(name string) {
+func (k *kernel) runFile(path string) {
 	k.t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
+	b, err := os.ReadFile(path)
 	if err != nil {
 		k.t.Fatal(err)
 	}
