@@ -52,7 +52,7 @@ def test_all_cases_are_read():
 
 
 def test_many_functions_that_call_each_other_end_soon():
-    functions = range(60)
+    functions = range(40)
     setup, loop = "n = 0\n", ""
     for f in functions:
         setup += "def f%d(x):\n    global n\n    n += 1\n" % f
