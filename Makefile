@@ -1,5 +1,5 @@
-# Everything a person or CI does here. Tool versions are pinned; nothing is installed
-# outside this folder, except by setup.sh where pip reaches no index.
+# All commands for people and CI. Tool versions are pinned. Nothing is installed outside
+# this folder, except by setup.sh if pip reaches no index.
 
 ifndef VERSION
 VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -15,10 +15,10 @@ PY_FILES  = $(shell find $(GO_DIRS) -name '*.py' -not -path '*/testdata/*')
 EXECUTORS = linux-amd64 linux-arm64
 RELAYS    = $(EXECUTORS) darwin-arm64 darwin-amd64 windows-amd64
 
-# -buildid= and -buildvcs=false: the same sources give the same bytes in any checkout.
+# -buildid= and -buildvcs=false make builds reproducible in any checkout.
 BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$(VERSION)$(if $(RELEASES), -X main.releases=$(RELEASES))"
 
-# Tests that need the programs take these; go test by hand builds them anew.
+# Tests use these programs; without the variables they build their own.
 PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/relay
 
 .DEFAULT_GOAL := help
@@ -28,43 +28,43 @@ PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/relay
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-build: ## bin/executor and bin/relay, static
+build: ## build bin/executor and bin/relay, static
 	$(BUILD) -o bin/executor ./executor
 	$(BUILD) -o bin/relay ./relay
 
-python: ## the private Python environments with ipykernel, in .python
+python: ## set up the Python environments of the tests and the demo, in .python
 	@shared/stacks/setup.sh .python
 
-demo: build python ## an MCP host drives a real kernel: a readable session, ends by itself
+demo: build python ## show an MCP host driving a real kernel through both programs
 	@go run ./shared/e2e/demo
 
-test: build python ## all tests, with the race detector, on both kernel stacks
+test: build python ## run all tests, with the race detector, on both kernel stacks
 	@shared/stacks/pytest.sh .python shared/kernelpy/tests
 	$(PROGRAMS) go test -race -timeout 15m ./shared/e2e ./... # the longest first
 
-check: python ## format, vet, staticcheck, Python files, go.mod; changes nothing
-	@unformatted=$$(gofmt -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then echo "gofmt wants to change:" $$unformatted; exit 1; fi
+check: python ## check format, vet, staticcheck, Python files and go.mod; changes nothing
+	@unformatted=$$(gofmt -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):" $$unformatted; exit 1; fi
 	go vet ./...
 	go run $(STATICCHECK) ./...
 	go mod tidy -diff
 	@shared/stacks/check.sh .python $(PY_FILES)
 
-vuln: ## known vulnerabilities (needs the network's database)
+vuln: ## look for known vulnerabilities, in an online database
 	go run $(GOVULNCHECK) ./...
 
-soak: build python ## the long random suites in full
+soak: build python ## run all tests with the long random suites
 	$(PROGRAMS) SOAK=1 go test -race -count=1 -timeout 3h ./...
 
-bench: build python ## speeds as ratios to the bare kernel, measured in the same run
+bench: build python ## measure speeds relative to the bare kernel in the same run
 	$(PROGRAMS) go test -run '^$$' -bench . -benchmem -timeout 30m ./shared/e2e/
 
-fuzz: ## every fuzz target for FUZZTIME (20s)
+fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(GO_DIRS) | sed 's/:func / /' | while read -r file target; do \
 		echo "fuzz $$target in $$(dirname $$file)"; \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) || exit 1; \
 	done
 
-release: ## dist/: static binaries of every platform, SHA256SUMS; with RELEASES=URL cell and notebook
+release: ## build dist/: static programs for all platforms, SHA256SUMS; with RELEASES=URL also cell and notebook
 	rm -rf $(DIST) && mkdir -p $(DIST)
 	@for p in $(EXECUTORS); do echo "executor-$$p"; \
 		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -o $(DIST)/executor-$$p ./executor || exit 1; done
@@ -76,11 +76,11 @@ ifneq ($(RELEASES),)
 	go run ./colab-bootstrap/fill -releases $(RELEASES) -version $(VERSION) -notebook <$(DIST)/SHA256SUMS >$(DIST)/colab-relay.ipynb
 endif
 
-verify: ## two releases built apart have the same bytes
+verify: ## check that two builds of a release are identical
 	@a=$$(mktemp -d) && b=$$(mktemp -d) && trap 'rm -rf '"$$a $$b" EXIT && cp -r $(GO_DIRS) go.mod go.sum Makefile $$b/ && \
 		$(MAKE) --no-print-directory release VERSION=$(VERSION) DIST=$$a/dist >/dev/null && \
 		GOCACHE=$$b/cache $(MAKE) --no-print-directory -C $$b release VERSION=$(VERSION) DIST=$$b/dist >/dev/null && \
 		cat $$a/dist/SHA256SUMS && diff $$a/dist/SHA256SUMS $$b/dist/SHA256SUMS && echo "reproducible"
 
-clean: ## remove what the targets made; .python stays unless PYTHON=1
+clean: ## delete built files; with PYTHON=1 also .python
 	rm -rf bin dist $(if $(PYTHON),.python)
