@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/shared/contract"
 )
 
@@ -44,7 +46,11 @@ func TestABatchAnswersAboutEachFile(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 	compared := into[contract.Comparison](s.stand, s.call("POST", contract.PathCompare, m))
-	if len(compared.Files) != 3 || compared.Files[0].State != contract.StateSame || compared.Files[1].State != contract.StateAbsent || compared.Files[2].State != contract.StateSame {
+	var states []contract.CompareState
+	for _, f := range compared.Files {
+		states = append(states, f.State)
+	}
+	if diff := cmp.Diff([]contract.CompareState{contract.StateSame, contract.StateAbsent, contract.StateSame}, states); diff != "" {
 		t.Errorf("compared: %+v", compared)
 	}
 }

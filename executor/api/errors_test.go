@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/shared/contract"
 )
 
@@ -42,8 +44,13 @@ func TestEverySentinelIsTranslatedWrappedOrNot(t *testing.T) {
 	for _, s := range errorRows {
 		for _, err := range []error{s.err, fmt.Errorf("doing it: %w", s.err)} {
 			status, e := translate(err)
-			if e.Code != s.code || status != codeRows[s.code].status || e.Message != err.Error() {
-				t.Errorf("%v is answered %d %+v", err, status, e)
+			hint := s.hint
+			if hint == "" {
+				hint = codeRows[s.code].hint
+			}
+			want := contract.Error{Code: s.code, Message: err.Error(), Hint: hint, Retryable: codeRows[s.code].retryable}
+			if diff := cmp.Diff(want, e); diff != "" || status != codeRows[s.code].status {
+				t.Errorf("%v is answered with status %d: %s", err, status, diff)
 			}
 		}
 	}

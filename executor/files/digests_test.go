@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/shared/contract"
 )
 
@@ -19,8 +21,12 @@ func TestDigestOfASmallFileIsThereAtOnce(t *testing.T) {
 	for name, data := range map[string][]byte{"empty": nil, "small": body(hashedAtOnce)} {
 		must(t, os.WriteFile(filepath.Join(tr.Workdir, name), data, 0o600))
 		out, err := d.Stat(t.Context(), name, 0)
-		if err != nil || out.SHA256 != sha(data) || out.Hashing != nil || out.SizeBytes != int64(len(data)) {
-			t.Errorf("%s: %+v, %v", name, out, err)
+		must(t, err)
+		want, err := tr.roots.Stat(name)
+		must(t, err)
+		want.SHA256 = sha(data)
+		if diff := cmp.Diff(want, out); diff != "" {
+			t.Errorf("%s: %s", name, diff)
 		}
 	}
 	if out, err := d.Stat(t.Context(), "data", 0); err != nil || out.SHA256 != "" || !out.IsDir {
@@ -34,13 +40,19 @@ func TestDigestOfABigFileComesFromTheBackground(t *testing.T) {
 	data := body(hashedAtOnce + 1)
 	must(t, os.WriteFile(filepath.Join(tr.Workdir, "big"), data, 0o600))
 	out, err := d.Stat(t.Context(), "big", 0)
-	if err != nil || out.SHA256 != "" || out.Hashing == nil || *out.Hashing != (contract.Hashing{TotalBytes: int64(len(data))}) {
-		t.Fatalf("before it is hashed: %+v, %v", out, err)
+	must(t, err)
+	want, err := tr.roots.Stat("big")
+	must(t, err)
+	want.Hashing = &contract.Hashing{TotalBytes: int64(len(data))}
+	if diff := cmp.Diff(want, out); diff != "" {
+		t.Fatalf("before it is hashed: %s", diff)
 	}
 	runs(t, d.Run)
 	out, err = d.Stat(t.Context(), "big", timeout)
-	if err != nil || out.SHA256 != sha(data) || out.Hashing != nil {
-		t.Fatalf("waited for: %+v, %v", out, err)
+	must(t, err)
+	want.SHA256, want.Hashing = sha(data), nil
+	if diff := cmp.Diff(want, out); diff != "" {
+		t.Fatalf("after it was hashed: %s", diff)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"colabrelay/executor/files"
@@ -18,7 +19,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// smallDisk tells a test that it runs again in a process of its own, in which no
+// smallDisk is set in a test that runs again in a process of its own, in which no
 // file can grow past a bound: on a filesystem of 1 MiB, or by a limit.
 const smallDisk = "COLAB_RELAY_TEST_SMALL_DISK"
 
@@ -73,7 +74,7 @@ func onSmallDisk(t *testing.T, dir string) bool {
 	return false
 }
 
-func TestAFullDiskIsToldAndWhatCameStays(t *testing.T) {
+func TestAFullDiskIsReportedAndReceivedBytesAreKept(t *testing.T) {
 	dir := realDir(t)
 	if !onSmallDisk(t, dir) {
 		return
@@ -127,7 +128,7 @@ func (in *inbox) fillsUp() {
 }
 
 // The state dir, with the journal, may be on another disk, which is full.
-func TestAFullStateDirIsToldAndNothingIsCountedThatIsNotNoted(t *testing.T) {
+func TestAFullStateDirIsReportedAndOnlyRecordedBytesCount(t *testing.T) {
 	dir := realDir(t)
 	if !onSmallDisk(t, dir) {
 		return
@@ -150,7 +151,7 @@ func TestAFullStateDirIsToldAndNothingIsCountedThatIsNotNoted(t *testing.T) {
 	release()
 	in.reopen()
 	if resumed := in.start("x", data, false); resumed.ReceivedBytes != 500 {
-		t.Fatalf("%d bytes are counted, want the 500 noted", resumed.ReceivedBytes)
+		t.Fatalf("%d bytes are counted, want the 500 recorded", resumed.ReceivedBytes)
 	}
 	in.put(up.UploadID, 500, data[500:], true)
 	_, err = in.commit(up.UploadID)
@@ -186,8 +187,8 @@ func TestUploadsBeyondFourGiB(t *testing.T) {
 	in.put(up.UploadID, 1<<32-3, []byte("across"), true)
 	out := in.put(up.UploadID, size-3, []byte("end"), true)
 	want := []contract.Range{{Offset: 0, Length: 1<<32 - 3}, {Offset: 1<<32 + 3, Length: size - 3 - (1<<32 + 3)}}
-	if len(out.Missing) != 2 || out.Missing[0] != want[0] || out.Missing[1] != want[1] || out.ReceivedBytes != 9 {
-		t.Fatalf("%+v, want %+v missing", out, want)
+	if diff := cmp.Diff(want, out.Missing); diff != "" || out.ReceivedBytes != 9 {
+		t.Fatalf("%d bytes are received; missing ranges: %s", out.ReceivedBytes, diff)
 	}
 	f, err := os.Open(in.parts(in.Workdir)[0])
 	must(t, err)

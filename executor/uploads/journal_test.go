@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
@@ -65,8 +67,8 @@ func TestRangesAreASetOfBytes(t *testing.T) {
 	}
 }
 
-// Whatever byte the kill came at: the upload is resumed, what it counts as
-// received it has, and it ends with the right file.
+// After a kill at any byte, the upload is resumed, has all bytes that it counts as received,
+// and results in the correct file.
 func TestAKillAtAnyByteOfTheJournalLeavesAResumableUpload(t *testing.T) {
 	in := newInbox(t)
 	data := body(1000)
@@ -107,7 +109,7 @@ func TestAKillAtAnyByteOfTheJournalLeavesAResumableUpload(t *testing.T) {
 	}
 }
 
-func TestADamagedJournalIsBelievedUpToTheDamage(t *testing.T) {
+func TestADamagedJournalIsUsedUpToTheDamage(t *testing.T) {
 	for name, tail := range map[string]string{
 		"torn":               "p 30 4",
 		"no number":          "p 30 x\n",
@@ -125,8 +127,9 @@ func TestADamagedJournalIsBelievedUpToTheDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			good := "p 0 10\nu 20 30\n"
 			got, whole := parseRanges([]byte(good+tail+"p 90 100\n"), 100)
-			if whole != int64(len(good)) || !slices.Equal(got.all, ranges{{0, 10}, {20, 30}}) || !slices.Equal(got.proven, ranges{{0, 10}}) {
-				t.Fatalf("%d bytes hold %+v", whole, got)
+			want := received{all: ranges{{0, 10}, {20, 30}}, proven: ranges{{0, 10}}}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(received{}, span{})); diff != "" || whole != int64(len(good)) {
+				t.Fatalf("%d bytes are read, want %d: %s", whole, len(good), diff)
 			}
 		})
 	}
@@ -197,8 +200,8 @@ func TestTheJournalOfManyPiecesStaysBounded(t *testing.T) {
 	}
 }
 
-// The kill came just after the file got its name, or just before.
-func TestAKillAroundTheRenameIsSeenThrough(t *testing.T) {
+// The executor is killed just before or just after the file gets its name.
+func TestAKillAroundTheRenameIsRecognised(t *testing.T) {
 	for _, overwrite := range []bool{false, true} {
 		for _, name := range []string{"free", "taken"} {
 			for _, linked := range []bool{false, true} {
@@ -212,7 +215,7 @@ func TestAKillAroundTheRenameIsSeenThrough(t *testing.T) {
 					must(t, err)
 					part := in.parts(in.Workdir)[0]
 					one.hash = files.NewHash(0)
-					placed, err := one.place(t.Context()) // the note that it is committed is never written
+					placed, err := one.place(t.Context()) // the commit is never recorded
 					must(t, err)
 					if linked {
 						must(t, os.Link(filepath.Join(in.Workdir, string(placed.Placing)), part))

@@ -8,26 +8,33 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
 )
 
-func TestAnUploadIsInItsPlaceOnceAllOfItCame(t *testing.T) {
+func TestAFileHasItsNameOnceAllItsBytesHaveArrived(t *testing.T) {
 	in := newInbox(t)
 	data := body(100_000)
 	up := in.start("fresh/deep/a.bin", data, false)
-	if up.Status != contract.UploadReceiving || !slices.Equal(up.Missing, []contract.Range{{Offset: 0, Length: 100_000}}) {
-		t.Fatalf("a new upload is %+v", up)
+	want := contract.Upload{
+		UploadID: up.UploadID, Status: contract.UploadReceiving, Path: filepath.Join(in.Workdir, "fresh/deep/a.bin"),
+		SizeBytes: 100_000, SHA256: sha(data), Missing: []contract.Range{{Offset: 0, Length: 100_000}},
+	}
+	if diff := cmp.Diff(want, up); diff != "" {
+		t.Fatalf("a new upload: %s", diff)
 	}
 	up = in.put(up.UploadID, 60_000, data[60_000:], true)
-	if !slices.Equal(up.Missing, []contract.Range{{Offset: 0, Length: 60_000}}) || up.ReceivedBytes != 40_000 {
-		t.Fatalf("with its end it is %+v", up)
+	want.ReceivedBytes, want.Missing = 40_000, []contract.Range{{Offset: 0, Length: 60_000}}
+	if diff := cmp.Diff(want, up); diff != "" {
+		t.Fatalf("with the end of the file: %s", diff)
 	}
 	if got, err := in.commit(up.UploadID); err != nil || got.Status != contract.UploadReceiving {
 		t.Fatalf("committed early: %+v, %v", got, err)
 	}
 	if _, err := os.Stat(filepath.Join(in.Workdir, "fresh/deep/a.bin")); err == nil {
-		t.Fatal("the file is there before it is whole")
+		t.Fatal("the file has its name before it is complete")
 	}
 	in.put(up.UploadID, 0, data[:60_000], true)
 	for range 2 { // the answer may have been lost
@@ -62,12 +69,13 @@ func TestTheSameStartResumes(t *testing.T) {
 	in.put(up.UploadID, 0, data[:400], true)
 	in.put(up.UploadID, 500, data[500:700], false)
 	want := []contract.Range{{Offset: 400, Length: 100}, {Offset: 700, Length: 300}}
-	if again := in.start("x", data, false); again.UploadID != up.UploadID || !slices.Equal(again.Missing, want) {
-		t.Fatalf("resumed as %+v, want %+v missing", again, want)
+	again := in.start("x", data, false)
+	if diff := cmp.Diff(want, again.Missing); diff != "" || again.UploadID != up.UploadID {
+		t.Fatalf("upload %q is resumed as %q; missing ranges: %s", up.UploadID, again.UploadID, diff)
 	}
 	in.reopen()
-	if again := in.start("x", data, false); !slices.Equal(again.Missing, want) {
-		t.Fatalf("resumed after a restart as %+v, want %+v missing", again, want)
+	if diff := cmp.Diff(again, in.start("x", data, false)); diff != "" {
+		t.Fatalf("resumed after a restart: %s", diff)
 	}
 	in.put(up.UploadID, 400, data[400:], true)
 	_, err := in.commit(up.UploadID)
@@ -75,7 +83,7 @@ func TestTheSameStartResumes(t *testing.T) {
 	in.holds("x", data)
 }
 
-// A cut part is counted at first; when the whole is wrong only cut parts are sent again.
+// A cut part counts as received. If the whole file is wrong, only cut parts are sent again.
 func TestUnprovenBytesThatAreWrongAreSentAgain(t *testing.T) {
 	in := newInbox(t)
 	data := body(1000)
@@ -83,7 +91,7 @@ func TestUnprovenBytesThatAreWrongAreSentAgain(t *testing.T) {
 	in.put(up.UploadID, 0, data[:400], true)
 	in.put(up.UploadID, 400, bytes.Repeat([]byte("!"), 200), false)
 	in.put(up.UploadID, 600, data[600:], true)
-	in.put(up.UploadID, 300, bytes.Repeat([]byte("?"), 300), false) // nothing of it is wanted
+	in.put(up.UploadID, 300, bytes.Repeat([]byte("?"), 300), false) // nothing of it is needed
 	out, err := in.commit(up.UploadID)
 	must(t, err)
 	if want := []contract.Range{{Offset: 400, Length: 200}}; out.Status != contract.UploadReceiving || !slices.Equal(out.Missing, want) {
@@ -93,7 +101,7 @@ func TestUnprovenBytesThatAreWrongAreSentAgain(t *testing.T) {
 	in.put(up.UploadID, 400, data[400:600], true)
 	out, err = in.commit(up.UploadID)
 	if err != nil || out.Status != contract.UploadCommitted {
-		t.Fatalf("mended: %+v, %v", out, err)
+		t.Fatalf("with correct bytes: %+v, %v", out, err)
 	}
 	in.holds("x", data)
 }
@@ -120,7 +128,7 @@ func TestProvenBytesReplaceUnprovenOnes(t *testing.T) {
 	in.holds("x", data)
 }
 
-func TestAWrongWholeIsRefusedAndBeginsAnew(t *testing.T) {
+func TestAWrongFileIsRefusedAndStartsAgain(t *testing.T) {
 	in := newInbox(t)
 	data := body(1000)
 	up := in.start("x", data, false)
@@ -131,7 +139,7 @@ func TestAWrongWholeIsRefusedAndBeginsAnew(t *testing.T) {
 		}
 	}
 	if _, err := in.Get(t.Context(), up.UploadID, 0); !errors.Is(err, ErrDigest) {
-		t.Fatalf("a poll is told %v, want %v", err, ErrDigest)
+		t.Fatalf("a poll gets %v, want %v", err, ErrDigest)
 	}
 	if again := in.start("x", data, false); again.ReceivedBytes != 0 {
 		t.Fatalf("after that it holds %d bytes", again.ReceivedBytes)

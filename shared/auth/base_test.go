@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dunglas/httpsfv"
+	"github.com/google/go-cmp/cmp"
 )
 
 // The request of RFC 9421 appendix B.2 and the key of B.1.5.
@@ -102,7 +103,7 @@ func TestEmptyPathIsSlash(t *testing.T) {
 	}
 	req.Method = ""
 	m := requestMessage(req)
-	if m.path != "/" || m.method != "GET" || m.query != "?a=1" {
-		t.Errorf("%+v", m)
+	if diff := cmp.Diff([]string{"GET", "/", "?a=1"}, []string{m.method, m.path, m.query}); diff != "" {
+		t.Error(diff)
 	}
 }
