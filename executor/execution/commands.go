@@ -31,7 +31,7 @@ func (q *Queue) Interrupt(ctx context.Context, id string) (contract.Execution, e
 	if q.cancel(id, "cancelled before it started") {
 		return record.Snapshot(), nil
 	}
-	err = q.send(ctx, id, func(r *runner) error { return r.interruptAsked() })
+	err = q.send(ctx, id, (*runner).interruptAsked)
 	if errors.Is(err, errNotCurrent) {
 		err = ErrFinished
 	}
@@ -51,7 +51,7 @@ func (q *Queue) Input(ctx context.Context, id, text string) error {
 	if record.Snapshot().Status.Finished() {
 		return ErrFinished
 	}
-	err = q.send(ctx, id, func(r *runner) error { return r.answerInput(ctx, text) })
+	err = q.send(ctx, id, func(r *runner) error { return r.current.answerInput(ctx, r.kernel.Client, text) })
 	if errors.Is(err, errNotCurrent) {
 		err = ErrNotWaiting
 	}

@@ -12,7 +12,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-func TestFullDiskLocksNobodyOut(t *testing.T) {
+func TestCodeStillRunsOnAFullDisk(t *testing.T) {
 	disk := smalldisk.Run(t, 12)
 	if disk == "" {
 		return

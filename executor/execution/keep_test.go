@@ -28,7 +28,7 @@ func TestBigPayloadsBecomeBlobs(t *testing.T) {
 			}
 		}
 		if digest+"\n" != text(x, contract.Stdout) {
-			t.Fatalf("blob %q, the kernel says %q", digest, text(x, contract.Stdout))
+			t.Fatalf("blob %q, want %q", digest, text(x, contract.Stdout))
 		}
 		f, err := q.journal.Blob(x.ExecutionID, digest)
 		if err != nil {
@@ -64,7 +64,7 @@ func TestLateOutputOfAThreadIsKept(t *testing.T) {
 	}
 }
 
-func TestAnotherExecutorReadsTheOldLog(t *testing.T) {
+func TestTheNextExecutorReadsTheJournal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	q := newBench(t, stacks.Old(t), settings{dir: dir})
@@ -72,7 +72,7 @@ func TestAnotherExecutorReadsTheOldLog(t *testing.T) {
 	running := q.submit("print('partly', flush=True)\ninput()", 0)
 	q.settle(running)
 	queued := q.submit("'never'", 0)
-	// What a kill leaves: the files as they are now, a torn line at their ends.
+	// A kill leaves the files as they are, with a torn line at their ends.
 	copied := filepath.Join(t.TempDir(), "copy")
 	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestShutdownInterruptsAndCancels(t *testing.T) {
 		began := time.Now()
 		q.stop()
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("the shutdown took %s", took)
 		}
 		wantStatus(t, q.settle(running), contract.StatusInterrupted)
 		wantStatus(t, q.settle(waiting), contract.StatusCancelled)
@@ -149,7 +149,7 @@ func TestRunWithoutAReplyEndsAndFreesTheKernel(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{})
 		q.run("kept = 1")
-		// ipykernel can't encode a lone surrogate: it sends no reply at all.
+		// ipykernel can't encode a lone surrogate and sends no reply.
 		x := q.run("raise ValueError(chr(0xd800))")
 		wantStatus(t, x, contract.StatusFailed)
 		if got := text(q.run("print(kept)"), contract.Stdout); got != "1\n" {
@@ -158,7 +158,7 @@ func TestRunWithoutAReplyEndsAndFreesTheKernel(t *testing.T) {
 	})
 }
 
-func TestWhatThePagerShowsIsKept(t *testing.T) {
+func TestPagerOutputIsKept(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{})

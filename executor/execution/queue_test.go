@@ -96,7 +96,7 @@ func TestForgottenRequestIDRunsNothing(t *testing.T) {
 	}
 }
 
-func TestSubmitIsRefusedForAReason(t *testing.T) {
+func TestSubmitIsRefused(t *testing.T) {
 	t.Parallel()
 	low := false
 	q := newBench(t, stacks.Old(t), settings{
@@ -145,7 +145,7 @@ func TestDeadlineInterruptsAndKeepsVariables(t *testing.T) {
 		x := q.settle(q.submit("kept = 5\nwhile True: pass", 2))
 		wantStatus(t, x, contract.StatusTimedOut)
 		if took := x.FinishedAt.Sub(*x.StartedAt); took < 2*time.Second || took > 8*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("the interrupt took %s", took)
 		}
 		if got := text(q.run("print(kept)"), contract.Stdout); got != "5\n" {
 			t.Errorf("kept = %q", got)
@@ -227,7 +227,7 @@ func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
 		next := q.run("2")
 		wantStatus(t, next, contract.StatusSucceeded)
 		if next.KernelID == first.KernelID {
-			t.Error("the new kernel has the old id")
+			t.Error("the new kernel has the id of the old one")
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-func TestOutputAnswersASubmitFromTheTimeAskedForOn(t *testing.T) {
+func TestEventsAfterLimitsTheWaitForTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, stacks.Old(t), settings{})
 	id := b.submit("print('early', flush=True)\nimport time\ntime.sleep(60)", 0)
@@ -30,7 +30,7 @@ func TestOutputAnswersASubmitFromTheTimeAskedForOn(t *testing.T) {
 	}
 }
 
-func TestTheLastOutputAndTheEndComeInOneAnswer(t *testing.T) {
+func TestTheLastOutputAndTheEndAreReadTogether(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, stacks.Old(t), settings{})
 	together := 0
@@ -40,7 +40,7 @@ func TestTheLastOutputAndTheEndComeInOneAnswer(t *testing.T) {
 			together++
 		}
 	}
-	if together < 5 { // a loaded machine may tear them apart
-		t.Errorf("only %d of 10 in one answer", together)
+	if together < 5 { // a loaded machine may separate them
+		t.Errorf("only %d of 10 were read together", together)
 	}
 }

@@ -276,7 +276,3 @@ func (r *runner) interruptAsked() error {
 	r.tick(time.Now())
 	return nil
 }
-
-func (r *runner) answerInput(ctx context.Context, text string) error {
-	return r.current.answerInput(ctx, r.kernel.Client, text)
-}

@@ -62,7 +62,7 @@ func TestCallersTakeTurns(t *testing.T) {
 	}
 }
 
-func TestACallerWithManyWaitingKeepsNoOtherOut(t *testing.T) {
+func TestACallerWithManyExecutionsKeepsNoOtherOut(t *testing.T) {
 	t.Parallel()
 	q := unstarted(t)
 	add := func(caller string) { q.pending = append(q.pending, &submission{caller: caller, round: 1}) }

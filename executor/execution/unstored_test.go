@@ -7,9 +7,8 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// trace prints all that a stored cell leaves behind, as seen by an unstored one. The
-// codes below show no value: what a last expression shows IPython keeps in _ and Out,
-// stored or not.
+// trace prints all traces of stored cells. The code below displays no values, because
+// IPython keeps those in _ and Out even if the cell is not stored.
 const trace = `
 import sys as _s
 _sh = get_ipython()
@@ -48,7 +47,7 @@ func TestUnstoredRunLeavesNoTrace(t *testing.T) {
 			}
 		}
 		if x := q.run("left"); x.ExecutionCount != 2 {
-			t.Errorf("the next stored run is number %d, error %+v", x.ExecutionCount, x.Error)
+			t.Errorf("the next stored run has number %d, error %+v", x.ExecutionCount, x.Error)
 		}
 	})
 }

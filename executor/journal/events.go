@@ -3,7 +3,6 @@ package journal
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -17,7 +16,7 @@ const segmentsPerLog = 16
 
 // eventLog is the events of one execution: NDJSON in segment files that are only
 // appended to. Past its limit, segments from the middle are deleted: the beginning
-// and the end of the output stay, and a reader gets a gap event in between.
+// and the end of the output are kept, and a reader gets a gap event in between.
 type eventLog struct {
 	dir   string
 	limit int64
@@ -95,8 +94,8 @@ func (l *eventLog) repair() error {
 	return l.loadLocked()
 }
 
-// append gives the event its offset and writes it. A gap takes as many offsets as it
-// stands for. inMemory reports that events wait in memory because the disk is full.
+// append gives the event its offset and writes it. A gap gets as many offsets as it
+// replaces. inMemory reports that events wait in memory because the disk is full.
 func (l *eventLog) append(event contract.Event) (inMemory bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,23 +177,17 @@ func (l *eventLog) segmentForLocked(n int64) (*segment, error) {
 
 // openLocked opens the file of the last segment. If the file was deleted while it
 // was open, it is made again with its content.
-func (l *eventLog) openLocked(last *segment) error {
+func (l *eventLog) openLocked(last *segment) (err error) {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
 	}
-	file, err := openAppend(last.path)
-	if err != nil {
-		return err
+	if l.file == nil {
+		l.file, err = openAppend(last.path)
+	} else {
+		l.file, err = recreate(last.path, l.file, last.size, os.O_APPEND)
 	}
-	if l.file != nil {
-		if _, err := io.Copy(file, io.NewSectionReader(l.file, 0, last.size)); err != nil {
-			file.Close()
-			return errors.Join(err, os.Remove(last.path))
-		}
-		l.file.Close()
-	}
-	l.file, last.file = file, file
-	return nil
+	last.file = l.file
+	return err
 }
 
 // lastLocked is the segment that is written to, nil if there is none.

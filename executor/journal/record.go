@@ -55,7 +55,7 @@ func createRecord(f *folder, s contract.Submit, logBytes int64, reserve *reserve
 	}
 	r := newRecord(f.dir, line, newEventLog(f, logBytes, reserve), &blobStore{dir: f.dir, limit: logBytes})
 	r.file.file, r.reserve = f.state, reserve
-	if err := r.saveLocked(); err != nil { // nobody else has it yet
+	if err := r.saveLocked(); err != nil { // no other goroutine has it yet
 		reserve.remove(r)
 		f.remove()
 		return nil, err
@@ -102,7 +102,7 @@ func (r *Record) same(s contract.Submit) bool {
 }
 
 // Update changes the state, saves it and wakes its readers. A state that can't be
-// saved holds in memory and is saved later. The error means that it is nowhere on
+// saved is kept in memory and saved later. The error means that it is nowhere on
 // disk, so that the next executor would not know of it.
 func (r *Record) Update(change func(x *contract.Execution)) error {
 	r.mu.Lock()
@@ -167,8 +167,7 @@ func (r *Record) Append(event contract.Event) error {
 	return nil
 }
 
-// PutBlob keeps a big payload, which write is called to write and which takes at
-// most size bytes.
+// PutBlob keeps a big payload. It calls write, which writes at most size bytes.
 func (r *Record) PutBlob(size int64, write func(io.Writer) error) (contract.Blob, error) {
 	return r.blobs.put(size, write)
 }
@@ -209,12 +208,8 @@ func (r *Record) InMemory() bool {
 // saveLocked appends the state to its file or, on a full disk, to the reserve. After
 // any error it is to be saved again later.
 func (r *Record) saveLocked() error {
-	line, err := r.lineLocked()
-	if err != nil {
-		return err
-	}
-	err = r.file.append(line)
-	if r.file.unsaved = err != nil; err == nil {
+	line, err := r.writeStateLocked()
+	if err == nil {
 		return nil
 	}
 	r.reserve.add(r, err)
@@ -224,11 +219,15 @@ func (r *Record) saveLocked() error {
 	return r.reserve.put(line)
 }
 
-func (r *Record) lineLocked() ([]byte, error) {
-	line := stateLine{Execution: r.state, CodeSHA256: r.digest, Unstored: r.Unstored}
-	line.NextOffset = r.events.end()
-	data, err := json.Marshal(line)
-	return append(data, '\n'), err
+func (r *Record) writeStateLocked() (line []byte, err error) {
+	state := stateLine{Execution: r.state, CodeSHA256: r.digest, Unstored: r.Unstored}
+	state.NextOffset = r.events.end()
+	if line, err = json.Marshal(state); err == nil {
+		line = append(line, '\n')
+		err = r.file.append(line)
+	}
+	r.file.unsaved = err != nil
+	return line, err
 }
 
 // flush writes what could not be written before.
@@ -241,18 +240,11 @@ func (r *Record) flush() error {
 	if !r.file.unsaved {
 		return nil
 	}
-	line, err := r.lineLocked()
-	if err == nil {
-		err = r.file.append(line)
-	}
-	if err != nil {
-		return err
-	}
-	r.file.unsaved = false
-	if r.file.ended {
+	_, err := r.writeStateLocked()
+	if err == nil && r.file.ended {
 		r.file.close()
 	}
-	return nil
+	return err
 }
 
 // checkFile reports whether the state file is missing, and marks it as unsaved then.
@@ -268,7 +260,7 @@ func (r *Record) checkFile() (missing bool) {
 
 func (r *Record) bytes() int64 { return r.events.size() + r.blobs.size() }
 
-// dropOutput deletes the events and blobs. The state stays: a reader still learns
+// dropOutput deletes the events and blobs. The state is kept: a reader still learns
 // how the execution ended, and a retried submit still runs nothing.
 func (r *Record) dropOutput() (freed int64) {
 	freed = r.bytes()

@@ -33,7 +33,7 @@ func (j *Journal) recover() error {
 	// Not by id: the id of a prepared folder is older than its submit.
 	slices.SortFunc(found, func(a, b *Record) int { return a.state.CreatedAt.Compare(b.state.CreatedAt) })
 	for _, r := range found {
-		j.addLocked(r) // nobody else has the journal yet
+		j.addLocked(r) // no other goroutine has the journal yet
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (j *Journal) recoverRecord(dir string, line stateLine) *Record {
 	return r
 }
 
-// endAfterKill ends what a killed executor left unfinished. Its events stay readable.
+// endAfterKill ends what a killed executor left unfinished. Its events remain readable.
 func (r *Record) endAfterKill() error {
 	err := r.events.repair()
 	if torn := cutTornLine(r.file.path); !errors.Is(torn, fs.ErrNotExist) {

@@ -58,7 +58,7 @@ type reserve struct {
 func openReserve(dir string, log *slog.Logger) (*reserve, map[string]stateLine) {
 	r := &reserve{path: filepath.Join(dir, reserveFile), log: log, unsaved: map[*Record]bool{}}
 	lines := r.readLines()
-	r.allocateLocked() // nobody else has it yet
+	r.allocateLocked() // no other goroutine has it yet
 	return r, lines
 }
 

@@ -86,25 +86,15 @@ func (f *tombstoneFile) read(position int64) (tombstone, error) {
 }
 
 // restore writes a deleted file again: its content can still be read while it is open.
-func (f *tombstoneFile) restore() error {
+func (f *tombstoneFile) restore() (err error) {
 	if f == nil || !deleted(f.file) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return err
 	}
-	fresh, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(fresh, io.NewSectionReader(f.file, 0, f.size)); err != nil {
-		fresh.Close()
-		os.Remove(f.path)
-		return err
-	}
-	f.file.Close()
-	f.file = fresh
-	return nil
+	f.file, err = recreate(f.path, f.file, f.size, os.O_TRUNC)
+	return err
 }
 
 func (f *tombstoneFile) close() {

@@ -8,6 +8,7 @@
 package jupyter
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -41,12 +42,8 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Log = o.Log.With("component", "jupyter")
-	if o.MaxFrame == 0 {
-		o.MaxFrame = DefaultMaxFrame
-	}
-	if o.QueueBytes == 0 {
-		o.QueueBytes = DefaultQueueBytes
-	}
+	o.MaxFrame = cmp.Or(o.MaxFrame, DefaultMaxFrame)
+	o.QueueBytes = cmp.Or(o.QueueBytes, DefaultQueueBytes)
 	return o
 }
 
