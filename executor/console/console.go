@@ -18,7 +18,7 @@ const (
 )
 
 // Writer is a writer that never blocks. In a notebook cell, stdout is a pty with a
-// buffer of a few KB: when nobody reads it, a plain write blocks for ever and later
+// buffer of a few KB: when nobody reads it, a plain write blocks forever and later
 // fails with EIO. Such a loss must not stop the executor, so it is not an error.
 type Writer struct {
 	mu      sync.Mutex

@@ -6,7 +6,7 @@ import (
 	"net"
 )
 
-// Local is no tunnel: a listener on this machine.
+// Local is a listener on this machine, without a tunnel.
 type Local struct{ address string }
 
 // NewLocal returns the listener on host:port. Port 0 picks a free port.

@@ -62,7 +62,7 @@ var passedOn = []string{
 }
 
 func environ(getenv func(string) string) []string {
-	environ := []string{} // nil would pass on all of ours
+	environ := []string{} // nil would pass on all variables
 	if getenv == nil {
 		return environ
 	}

@@ -28,7 +28,7 @@ import (
 const (
 	defaultPort       = 22
 	dialTimeout       = 15 * time.Second // for the TCP connection
-	loginTimeout      = 30 * time.Second // for key exchange and login: a mute server would block them for ever
+	loginTimeout      = 30 * time.Second // for key exchange and login: a mute server would block them forever
 	keepAliveInterval = 15 * time.Second
 	maxMissed         = 3                // so many unanswered keepalives end the connection
 	urlTimeout        = 30 * time.Second // for a service to print its URL
