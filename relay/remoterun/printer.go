@@ -3,13 +3,13 @@ package remoterun
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
+	"colabrelay/relay/render"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
 )
@@ -120,8 +120,11 @@ func (p *printer) close() {
 
 // display saves the picture of an object, or else prints the object's text.
 func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
+	fetch := func(ctx context.Context, blob contract.Blob, w io.Writer) error {
+		return p.client.Blob(ctx, id, blob, w)
+	}
 	if pic, ok := pictureOf(ev); ok {
-		path, err := p.pictures.save(ctx, p.client, id, pic)
+		path, err := p.pictures.save(ctx, fetch, id, pic)
 		if err == nil {
 			p.note("saved a picture as %s", plain.Line(path))
 			return
@@ -130,7 +133,7 @@ func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
 	}
 	if raw, ok := ev.Data["text/plain"]; ok {
 		p.endLine(p.std.Out)
-		_ = writePayload(ctx, p.client, id, raw, writerFunc(func(b []byte) { p.write(p.std.Out, string(b)) }))
+		_ = render.WritePayload(ctx, "text/plain", raw, fetch, writerFunc(func(b []byte) { p.write(p.std.Out, string(b)) }))
 		p.endLine(p.std.Out)
 	}
 }
@@ -140,18 +143,4 @@ type writerFunc func(b []byte)
 func (w writerFunc) Write(b []byte) (int, error) {
 	w(b)
 	return len(b), nil
-}
-
-// writePayload writes a text, or the bytes of a blob.
-func writePayload(ctx context.Context, c *client.Client, id string, raw json.RawMessage, w io.Writer) error {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		_, err := io.WriteString(w, text)
-		return err
-	}
-	var ref contract.BlobRef
-	if err := json.Unmarshal(raw, &ref); err != nil {
-		return err
-	}
-	return c.Blob(ctx, id, ref.Blob, w)
 }

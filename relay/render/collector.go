@@ -328,7 +328,7 @@ func (c *Collector) fit(v *View, kind, text string, max int) string {
 		return text
 	}
 	name := fmt.Sprintf("%s-%d.txt", kind, c.next)
-	path, err := save(c.opt.Dir, name, func(w io.Writer) error {
+	path, err := SaveFile(c.opt.Dir, name, func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 		return err
 	})

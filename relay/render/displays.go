@@ -113,15 +113,6 @@ func text(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// blobOf returns the reference in a payload, if the payload is one.
-func blobOf(raw json.RawMessage) (contract.Blob, bool) {
-	var ref contract.BlobRef
-	if len(raw) > 300 || len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &ref) != nil {
-		return contract.Blob{}, false
-	}
-	return ref.Blob, ref.Blob.SHA256 != ""
-}
-
 func runes(s string) int { return utf8.RuneCountInString(s) }
 
 // clipLine bounds a text on one line of a result.

@@ -2,7 +2,6 @@ package render
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,12 +131,12 @@ func (p *presenter) save(d *display, mime string, payload []byte) string {
 	if strings.HasPrefix(mime, "image/") {
 		kind = "picture"
 	}
-	name := fmt.Sprintf("output-%d%s", d.offset, extension(mime))
+	name := fmt.Sprintf("output-%d%s", d.offset, Extension(mime))
 	if d.id != "" || kind == "output" {
 		// An updated display keeps its offset, and its pictures must not overwrite each other.
-		name = fmt.Sprintf("output-%d-%s%s", d.offset, digest(payload), extension(mime))
+		name = fmt.Sprintf("output-%d-%s%s", d.offset, digest(payload), Extension(mime))
 	}
-	path, err := save(p.dir, name, func(w io.Writer) error {
+	path, err := SaveFile(p.dir, name, func(w io.Writer) error {
 		_, err := w.Write(payload)
 		return err
 	})
@@ -174,73 +173,14 @@ func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessag
 }
 
 func (p *presenter) decode(ctx context.Context, mime string, raw json.RawMessage) ([]byte, error) {
-	if blob, ok := blobOf(raw); ok {
-		return p.blob(ctx, blob)
-	}
-	if p.read+len(raw) > maxSaved {
-		return nil, errSaved
-	}
-	s := text(raw)
-	if !inBase64(mime) {
-		return []byte(s), nil
-	}
-	// Kernels send line breaks in base64, because front ends accept them.
-	s = strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\r' || r == ' ' {
-			return -1
-		}
-		return r
-	}, s)
-	return base64.StdEncoding.DecodeString(s)
-}
-
-// blob fetches a blob of at most the size that its reference states.
-func (p *presenter) blob(ctx context.Context, blob contract.Blob) ([]byte, error) {
+	size := PayloadBytes(raw)
 	switch {
-	case blob.Bytes < 0 || blob.Bytes > maxPayload:
+	case size < 0 || size > maxPayload:
 		return nil, errPayload
-	case int64(p.read)+blob.Bytes > maxSaved:
+	case int64(p.read)+size > maxSaved:
 		return nil, errSaved
 	}
-	w := &bounded.Buffer{Max: blob.Bytes}
-	if err := p.fetch(ctx, blob, w); err != nil {
-		return nil, err
-	}
-	return w.Bytes(), nil
-}
-
-// inBase64 reports whether payloads of this type are sent as base64. SVG is text.
-func inBase64(mime string) bool {
-	switch {
-	case mime == "image/svg+xml":
-		return false
-	case strings.HasPrefix(mime, "image/"), strings.HasPrefix(mime, "audio/"), strings.HasPrefix(mime, "video/"):
-		return true
-	}
-	return mime == "application/pdf"
-}
-
-func extension(mime string) string {
-	switch mime {
-	case "image/png":
-		return ".png"
-	case "image/jpeg":
-		return ".jpg"
-	case "image/svg+xml":
-		return ".svg"
-	case "image/gif":
-		return ".gif"
-	case "image/webp":
-		return ".webp"
-	case "text/html":
-		return ".html"
-	case "text/plain":
-		return ".txt"
-	case "application/pdf":
-		return ".pdf"
-	}
-	if strings.HasSuffix(mime, "json") {
-		return ".json"
-	}
-	return ".bin"
+	w := &bounded.Buffer{Max: size}
+	err := WritePayload(ctx, mime, raw, p.fetch, w)
+	return w.Bytes(), err
 }

@@ -78,7 +78,7 @@ func (c *Collector) extend() (*saved, error) {
 		now.Bytes[name] = size
 	}
 	now.To = c.next
-	_, err := save(c.opt.Dir, savedFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
+	_, err := SaveFile(c.opt.Dir, savedFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
 	return now, err
 }
 

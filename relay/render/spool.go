@@ -120,8 +120,8 @@ func discard(file *os.File) {
 	os.Remove(file.Name())
 }
 
-// save creates dir/name with what fill writes, completely or not at all.
-func save(dir, name string, fill func(io.Writer) error) (string, error) {
+// SaveFile creates dir/name with what fill writes, completely or not at all.
+func SaveFile(dir, name string, fill func(io.Writer) error) (string, error) {
 	file, err := createIn(dir, name)
 	if err != nil {
 		return "", err
