@@ -36,6 +36,7 @@ type leakChecker struct{ *testing.M }
 // Run implements testscript.TestingM.
 func (l leakChecker) Run() int {
 	code := l.M.Run()
+	os.RemoveAll(executorDir)
 	if err := goleak.Find(); code == 0 && err != nil {
 		os.Stderr.WriteString(err.Error() + "\n")
 		return 1
@@ -76,6 +77,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+var executorDir string
+
 // vmsKey is the key of a script's fake VMs.
 type vmsKey struct{}
 
@@ -105,17 +108,12 @@ func startFakeVM(ts *testscript.TestScript, _ bool, args []string) {
 	setVM(ts, args[0], s.URL, secret)
 }
 
-// buildExecutor builds the executor once, unless EXECUTOR_BIN names one.
-var buildExecutor = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("EXECUTOR_BIN"); path != "" {
-		return path, nil
-	}
-	dir, err := os.MkdirTemp("", "relay-script-")
-	if err != nil {
+// buildExecutor builds the executor once, into executorDir, unless EXECUTOR_BIN names one.
+var buildExecutor = sync.OnceValues(func() (path string, err error) {
+	if executorDir, err = os.MkdirTemp("", "relay-script-"); err != nil {
 		return "", err
 	}
-	binaries, err := harness.Build(context.Background(), dir)
-	return binaries.Executor, err
+	return harness.BuildExecutor(context.Background(), executorDir)
 })
 
 func startRealVM(ts *testscript.TestScript, name, python string) {

@@ -22,8 +22,8 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 )
 
-// startVM is a VM with files, a user who set it as the runtime, and that user's
-// folder, where the program is started.
+// startVM starts a fake VM for a new user. It returns an environment that names the VM,
+// and the user's home folder, which is the current folder.
 func startVM(t *testing.T) (vm *fakevm.VM, getenv func(string) string, dir string) {
 	t.Helper()
 	dir = home(t)
@@ -42,7 +42,7 @@ func write(t *testing.T, path string, content []byte) {
 	}
 }
 
-func TestGetNamesTheFilesThatGetAnotherName(t *testing.T) {
+func TestGetReportsFilesThatGetAnotherName(t *testing.T) {
 	vm, getenv, dir := startVM(t)
 	vm.Put("r/a.txt", []byte("1"))
 	vm.Put("r/\x1b[2Jx", []byte("2"))
@@ -58,7 +58,7 @@ func TestGetNamesTheFilesThatGetAnotherName(t *testing.T) {
 	}
 }
 
-// large is three parts of a transfer and a bit.
+// large is the size of a file of a little more than three parts.
 const large = 12<<20 + 345
 
 func randomBytes(n int) []byte {
@@ -67,7 +67,7 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// output may be written and read at once.
+// output is a buffer for concurrent use.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -85,7 +85,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-func TestCtrlCStopsAndTheSameCommandResumes(t *testing.T) {
+func TestCtrlCStopsATransferAndTheSameCommandResumesIt(t *testing.T) {
 	vm, getenv, dir := startVM(t)
 	content := randomBytes(large)
 	vm.Put("big.bin", content)
@@ -103,7 +103,7 @@ func TestCtrlCStopsAndTheSameCommandResumes(t *testing.T) {
 			if !strings.HasPrefix(r.Method+" "+r.URL.Path, c.method) || seen.Add(1) == 1 {
 				return nil
 			}
-			if waiting.Add(1) == 3 { // all parts that are left: the first one has come or comes
+			if waiting.Add(1) == 3 { // all other parts: the first one has arrived or is about to
 				interrupt()
 			}
 			<-request.Done()
@@ -123,7 +123,7 @@ func TestCtrlCStopsAndTheSameCommandResumes(t *testing.T) {
 	}
 }
 
-func TestACutIsWaitedOut(t *testing.T) {
+func TestATransferSurvivesBrokenConnections(t *testing.T) {
 	vm, getenv, dir := startVM(t)
 	content := randomBytes(large)
 	vm.Put("big.bin", content)
@@ -139,7 +139,7 @@ func TestACutIsWaitedOut(t *testing.T) {
 		t.Errorf("%d %q %q after %d cuts", code, out, errs, cuts.Load())
 	}
 	if got, _ := os.ReadFile(filepath.Join(dir, "big.bin")); !bytes.Equal(got, content) {
-		t.Error("the file is another one")
+		t.Error("the file has other content")
 	}
 }
 
@@ -154,7 +154,7 @@ func TestEveryErrorOfATransferHasANextStep(t *testing.T) {
 		}
 	}
 	if step := hint.Person(os.ErrClosed); step != "" {
-		t.Errorf("a next step out of nothing: %q", step)
+		t.Errorf("a next step without a reason: %q", step)
 	}
 }
 

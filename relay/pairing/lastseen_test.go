@@ -12,14 +12,14 @@ import (
 	"colabrelay/shared/auth"
 )
 
-func TestALifeIsKeptForTheNextRelay(t *testing.T) {
+func TestLastSeenIsKeptForTheNextRelay(t *testing.T) {
 	dir := t.TempDir()
 	s := Open(dir)
 	if s.LastSeen("a") != (LastSeen{}) {
-		t.Error("a life before any was seen")
+		t.Error("something was seen before the first SaveLastSeen")
 	}
 	if _, err := os.Stat(filepath.Join(dir, lockName)); err == nil {
-		t.Error("asking made files")
+		t.Error("reading created files")
 	}
 	seen := LastSeen{InstanceID: "i", KernelID: "k", Since: time.Unix(1e9, 0).UTC()}
 	if err := s.SaveLastSeen("a", seen); err != nil {
@@ -32,24 +32,24 @@ func TestALifeIsKeptForTheNextRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.LastSeen("a") != (LastSeen{}) {
-		t.Error("a damaged file tells a life")
+		t.Error("a damaged file was used")
 	}
 	if err := s.SaveLastSeen("b", seen); err != nil || s.LastSeen("b") != seen {
-		t.Errorf("a damaged file is for good: %v", err)
+		t.Errorf("a damaged file was not replaced: %v", err)
 	}
 }
 
-func TestLivesAreBoundedAndTheOldestGoes(t *testing.T) {
+func TestTheOldestEntryIsDropped(t *testing.T) {
 	s := Open(t.TempDir())
-	lives := map[string]LastSeen{}
+	entries := map[string]LastSeen{}
 	for i := range maxLastSeen {
-		lives[fmt.Sprint(i)] = LastSeen{KernelID: "k", Since: time.Unix(int64(i+1), 0)}
+		entries[fmt.Sprint(i)] = LastSeen{KernelID: "k", Since: time.Unix(int64(i+1), 0)}
 	}
 	unlock, err := s.lockForChange()
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.writeLastSeenLocked(lives)
+	err = s.writeLastSeenLocked(entries)
 	unlock()
 	if err != nil {
 		t.Fatal(err)
@@ -58,11 +58,11 @@ func TestLivesAreBoundedAndTheOldestGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.LastSeen("0") != (LastSeen{}) || s.LastSeen("1").KernelID == "" || s.LastSeen("new").KernelID == "" {
-		t.Error("another one than the oldest went")
+		t.Error("an entry other than the oldest was dropped")
 	}
 }
 
-func TestManyRelaysKeepLivesAtOnce(t *testing.T) {
+func TestManyRelaysSaveConcurrently(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup
 	for i := range 20 {
@@ -80,7 +80,7 @@ func TestManyRelaysKeepLivesAtOnce(t *testing.T) {
 	}
 }
 
-func TestEachSecretOfTheEnvironmentIsARuntimeOfItsOwn(t *testing.T) {
+func TestEachSecretOfTheEnvironmentHasItsOwnKey(t *testing.T) {
 	a, b := Runtime{Name: EnvName, Secret: auth.GenerateSecret()}, Runtime{Name: EnvName, Secret: auth.GenerateSecret()}
 	if a.Key() == b.Key() || a.Key() == (Runtime{Name: "env"}).Name {
 		t.Errorf("%q %q", a.Key(), b.Key())
@@ -106,12 +106,12 @@ func TestARemovedRuntimeIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Get("a"); !errors.Is(err, ErrNotPaired) || s.LastSeen("a") != (LastSeen{}) {
-		t.Errorf("still there: %v %+v", err, s.LastSeen("a"))
+		t.Errorf("not removed: %v %+v", err, s.LastSeen("a"))
 	}
 	if got, err := s.Get("b"); err != nil || !same(got, b) || s.LastSeen("b").KernelID != "k" {
-		t.Errorf("another one went: %v", err)
+		t.Errorf("the other runtime was removed: %v", err)
 	}
 	if err := s.Remove("a"); !errors.Is(err, ErrNotPaired) {
-		t.Errorf("a second time: %v", err)
+		t.Errorf("removed twice: %v", err)
 	}
 }

@@ -86,7 +86,7 @@ func TestResolveReadsTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestResolveSeesANewPairingAtOnce(t *testing.T) {
+func TestResolveUsesANewPairingImmediately(t *testing.T) {
 	dir, none := t.TempDir(), func(string) string { return "" }
 	running := Open(dir)
 	if _, err := Resolve("", none, running); !errors.Is(err, ErrNotPaired) {
@@ -101,7 +101,7 @@ func TestResolveSeesANewPairingAtOnce(t *testing.T) {
 	}
 }
 
-func TestADamagedListIsNoReasonToFailWhenTheEnvironmentSaysAll(t *testing.T) {
+func TestTheEnvironmentWorksWithADamagedList(t *testing.T) {
 	s := Open(t.TempDir())
 	if err := os.WriteFile(s.Path(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

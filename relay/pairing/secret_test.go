@@ -21,14 +21,14 @@ func own(t *testing.T, s *Store, name string, rotate bool, want Origin) Runtime 
 	return r
 }
 
-func TestEachRuntimeHasASecretOfItsOwn(t *testing.T) {
+func TestEachRuntimeHasItsOwnSecret(t *testing.T) {
 	s := Open(filepath.Join(t.TempDir(), "made"))
 	a, b := own(t, s, "a", false, Made), own(t, s, "b", false, Made)
 	if a.Secret.Equal(b.Secret) || a.URL != "" {
 		t.Errorf("%+v, %+v", a, b)
 	}
 	if again := own(t, s, "a", false, Kept); !again.Secret.Equal(a.Secret) {
-		t.Error("the second call gives another secret")
+		t.Error("the second call made another secret")
 	}
 	if secret, err := s.SecretOf("b"); err != nil || !secret.Equal(b.Secret) {
 		t.Errorf("%v", err)
@@ -45,7 +45,7 @@ func TestEachRuntimeHasASecretOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestARuntimeWithoutAddressIsKeptListedAndRefused(t *testing.T) {
+func TestARuntimeWithoutAddressIsListedButNotUsed(t *testing.T) {
 	s := Open(t.TempDir())
 	none := func(string) string { return "" }
 	own(t, s, "lab", false, Made)
@@ -60,11 +60,11 @@ func TestARuntimeWithoutAddressIsKeptListedAndRefused(t *testing.T) {
 	}
 	put(t, s, made(t, "other"))
 	if r, err := Resolve("", none, s); err != nil || r.Name != "other" {
-		t.Errorf("the only one that is connected: %v, %v", r.Name, err)
+		t.Errorf("the only runtime with an address: %v, %v", r.Name, err)
 	}
 }
 
-func TestTheSharedSecretOfAnEarlierReleasePassesToTheDefaultRuntimeAlone(t *testing.T) {
+func TestOnlyTheDefaultRuntimeTakesOverTheSharedSecret(t *testing.T) {
 	s := Open(t.TempDir())
 	shared := auth.GenerateSecret()
 	path := filepath.Join(s.dir, sharedName)
@@ -75,23 +75,23 @@ func TestTheSharedSecretOfAnEarlierReleasePassesToTheDefaultRuntimeAlone(t *test
 	}
 	keep()
 	if r := own(t, s, "lab", false, Made); r.Secret.Equal(shared) {
-		t.Error("another runtime got it")
+		t.Error("another runtime got the shared secret")
 	}
 	if _, err := s.SecretOf("other"); !errors.Is(err, ErrNoSecret) {
-		t.Errorf("another runtime has it: %v", err)
+		t.Errorf("another runtime has the shared secret: %v", err)
 	}
 	if secret, err := s.SecretOf(DefaultName); err != nil || !secret.Equal(shared) {
 		t.Errorf("%v", err)
 	}
 	if r := own(t, s, DefaultName, false, Adopted); !r.Secret.Equal(shared) {
-		t.Error("the default runtime got another one")
+		t.Error("the default runtime got a different secret")
 	}
 	if _, err := os.Stat(path); err == nil {
-		t.Error("the file is left")
+		t.Error("the file was not deleted")
 	}
 	keep()
 	if r := own(t, s, DefaultName, true, Made); r.Secret.Equal(shared) {
-		t.Error("a rotated secret is the shared one")
+		t.Error("rotating kept the shared secret")
 	}
 
 	damaged := Open(t.TempDir())
@@ -103,7 +103,7 @@ func TestTheSharedSecretOfAnEarlierReleasePassesToTheDefaultRuntimeAlone(t *test
 	}
 }
 
-func TestSecretsMadeAtOnceAreAllKept(t *testing.T) {
+func TestSecretsMadeConcurrentlyAreAllKept(t *testing.T) {
 	s := Open(t.TempDir())
 	var all sync.WaitGroup
 	for i := range 20 {

@@ -32,7 +32,7 @@ func same(a, b Runtime) bool {
 	return a.Name == b.Name && a.URL == b.URL && a.Secret.Equal(b.Secret)
 }
 
-func TestWhatWasPutIsGotByAnotherStoreAtOnce(t *testing.T) {
+func TestAnotherStoreReadsAPairingImmediately(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "when", "missing")
 	running, command := Open(dir), Open(dir)
 	if list, err := running.List(); err != nil || len(list) != 0 {
@@ -56,7 +56,7 @@ func TestWhatWasPutIsGotByAnotherStoreAtOnce(t *testing.T) {
 	}
 }
 
-func TestPutTellsTheAddressItReplaces(t *testing.T) {
+func TestPutReturnsTheAddressItReplaces(t *testing.T) {
 	s := Open(t.TempDir())
 	old, other := made(t, "a"), made(t, "a")
 	other.URL = "https://new.example"
@@ -70,9 +70,9 @@ func TestPutTellsTheAddressItReplaces(t *testing.T) {
 	}
 }
 
-func TestOnlyTheUserMayReadTheFile(t *testing.T) {
+func TestOnlyTheUserCanReadTheFile(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Log("Windows has no mode bits; the config folder's own rights hold there")
+		t.Log("Windows has no mode bits: the permissions of the config folder apply")
 		return
 	}
 	s := Open(filepath.Join(t.TempDir(), "config"))
@@ -108,11 +108,11 @@ func TestManyWritersLoseNothing(t *testing.T) {
 	}
 	all.Wait()
 	if list, err := Open(dir).List(); err != nil || len(list) != 40 {
-		t.Errorf("%d of 40 are there, %v", len(list), err)
+		t.Errorf("%d of 40 are stored, %v", len(list), err)
 	}
 }
 
-// TestMain lets the test program itself be the other programs of
+// TestMain runs this test program as one of the other programs of
 // TestManyProgramsLoseNothing.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("PAIRING_TEST_DIR"); dir != "" {
@@ -142,7 +142,7 @@ func TestManyProgramsLoseNothing(t *testing.T) {
 	}
 	all.Wait()
 	if list, err := Open(dir).List(); err != nil || len(list) != 60 {
-		t.Errorf("%d of 60 are there, %v", len(list), err)
+		t.Errorf("%d of 60 are stored, %v", len(list), err)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestADamagedFileIsReportedAndKept(t *testing.T) {
 				t.Fatalf("kept %q, %v, said %v", kept, err, before.Damage)
 			}
 			if old, err := os.ReadFile(kept[0]); err != nil || string(old) != content {
-				t.Error("what was kept is not what was there")
+				t.Error("the kept file has other content")
 			}
 			if got, err := s.Get("new"); err != nil || !same(got, fresh) {
 				t.Errorf("the new list holds %v, %v", got, err)
@@ -185,7 +185,7 @@ func TestADamagedFileIsReportedAndKept(t *testing.T) {
 	}
 }
 
-func TestANewerFileIsLeftAlone(t *testing.T) {
+func TestANewerFileIsNotChanged(t *testing.T) {
 	s := Open(t.TempDir())
 	const content = `{"version":3,"runtimes":{}}`
 	if err := os.WriteFile(s.Path(), []byte(content), 0o600); err != nil {
@@ -224,7 +224,7 @@ func TestPutRefuses(t *testing.T) {
 				t.Fatal("it was stored")
 			}
 			if strings.Contains(err.Error(), "pw") || strings.Contains(err.Error(), secret.Reveal()) {
-				t.Errorf("the error tells a secret: %v", err)
+				t.Errorf("the error contains a secret: %v", err)
 			}
 			if _, err := os.Stat(s.Path()); err == nil {
 				t.Error("a file was written")
@@ -252,7 +252,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		for name, r := range all {
 			if !same(again[name], r) {
-				t.Errorf("%q came back changed", name)
+				t.Errorf("%q changed", name)
 			}
 		}
 	})

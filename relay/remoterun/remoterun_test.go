@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,53 +29,60 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+const secret = "a secret of relay/remoterun's tests, 32 bytes or more"
+
+// pool has the executors that the tests share.
+var pool = harness.Pool{Secret: secret}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "remoterun-")
+	if err == nil {
+		pool.Binary, err = harness.BuildExecutor(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "building the executor:", err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(pool.RunAndClose(m), goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
 
 const endless = "import time\nfor i in range(600):\n  print('here', flush=True)\n  time.sleep(0.1)"
 
-// lab starts real executors that share a secret.
-type lab struct {
-	binary string
-	secret auth.Secret
+// startVM returns the address of an executor that the test has for itself.
+func startVM(t *testing.T) string {
+	t.Helper()
+	return pool.Borrow(t, stacks.Old(t).Python).Ready.LocalURL
 }
 
-func newLab(t *testing.T) lab {
+// newClient returns a client of an executor. onAttempt may be nil.
+func newClient(t *testing.T, url string, onAttempt func(error)) *client.Client {
 	t.Helper()
-	binaries, err := harness.Build(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lab{binaries.Executor, auth.GenerateSecret()}
-}
-
-// start starts an executor, which stops with the test, and returns its address.
-func (l lab) start(t *testing.T) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	e, err := harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: l.binary, Python: stacks.Old(t).Python, Dir: t.TempDir(), Secret: l.secret.Reveal()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := e.Stop(ctx); err != nil {
-			t.Errorf("stop the executor: %v", err)
-		}
-	})
-	return e.Ready.LocalURL
-}
-
-// client returns a client of an executor. onAttempt may be nil.
-func (l lab) client(t *testing.T, url string, onAttempt func(error)) *client.Client {
-	t.Helper()
-	c, err := client.New(client.Config{BaseURL: url, Secret: l.secret, OnAttempt: onAttempt})
+	c, err := client.New(client.Config{BaseURL: url, Secret: testSecret(t), OnAttempt: onAttempt})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+func testSecret(t *testing.T) auth.Secret {
+	t.Helper()
+	s, err := auth.NewSecret(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// interrupt ends a run that its test abandoned, which would keep the executor busy.
+func interrupt(t *testing.T, vm string, r *run) {
+	t.Helper()
+	if _, err := newClient(t, vm, nil).Interrupt(t.Context(), r.answer.ExecutionID); err != nil {
+		t.Error(err)
+	}
 }
 
 // output is a buffer for concurrent use.
@@ -135,13 +144,12 @@ func front(t *testing.T, target func() string, cut func() bool) string {
 }
 
 func TestARunSurvivesBrokenConnections(t *testing.T) {
-	l := newLab(t)
-	vm := l.start(t)
+	vm := startVM(t)
 	var requests, cuts atomic.Int64
 	everyThird := func() bool { return requests.Add(1)%3 == 0 && cuts.Add(1) > 0 }
 	address := front(t, func() string { return vm }, everyThird)
 	var c console
-	err := Run(t.Context(), VM{Runtime: "vm", Client: l.client(t, address, nil)},
+	err := Run(t.Context(), VM{Runtime: "vm", Client: newClient(t, address, nil)},
 		Code{Text: "import time\nfor i in range(8):\n  print(i, flush=True)\n  time.sleep(0.3)", Timeout: time.Minute}, c.console(t))
 	if err != nil || c.out.String() != "0\n1\n2\n3\n4\n5\n6\n7\n" || cuts.Load() < 2 {
 		t.Errorf("%d cuts: %v %q %q", cuts.Load(), err, c.out.String(), c.err.String())
@@ -150,8 +158,7 @@ func TestARunSurvivesBrokenConnections(t *testing.T) {
 
 // A person's run must not keep an agent from being warned of a new kernel.
 func TestPeopleAndAgentsAreWarnedSeparately(t *testing.T) {
-	l := newLab(t)
-	env := map[string]string{"COLAB_URL": l.start(t), "COLAB_SECRET": l.secret.Reveal()}
+	env := map[string]string{"COLAB_URL": startVM(t), "COLAB_SECRET": secret}
 	store := pairing.Open(t.TempDir())
 	pool := runtimes.New(runtimes.Config{Getenv: func(name string) string { return env[name] }, Pairings: store})
 	defer pool.Close()
@@ -167,7 +174,7 @@ func TestPeopleAndAgentsAreWarnedSeparately(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	newest := pairing.Runtime{Name: pairing.EnvName, Secret: l.secret}.Key()
+	newest := pairing.Runtime{Name: pairing.EnvName, Secret: testSecret(t)}.Key()
 	run()
 	if seen := store.LastSeen(newest); seen.KernelID == "" || seen.InstanceID == "" {
 		t.Errorf("the run was not recorded: %+v", seen)
@@ -184,17 +191,16 @@ func TestPeopleAndAgentsAreWarnedSeparately(t *testing.T) {
 }
 
 func TestAnInterruptWithoutConnectionIsReported(t *testing.T) {
-	l := newLab(t)
-	vm := l.start(t)
+	vm := startVM(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var dark, failed atomic.Bool
 	address := front(t, func() string { return vm }, dark.Load)
 	var c console
-	client := l.client(t, address, func(err error) { failed.Store(err != nil) })
+	toVM := newClient(t, address, func(err error) { failed.Store(err != nil) })
 	r := &run{
-		VM: VM{Runtime: "vm", Client: client}, Code: Code{Text: endless, Timeout: time.Minute},
-		endWait: 300 * time.Millisecond, out: newPrinter(client, c.console(t)),
+		VM: VM{Runtime: "vm", Client: toVM}, Code: Code{Text: endless, Timeout: time.Minute},
+		endWait: 300 * time.Millisecond, out: newPrinter(toVM, c.console(t)),
 	}
 	ended := make(chan error)
 	go func() { ended <- r.run(ctx) }()
@@ -205,11 +211,11 @@ func TestAnInterruptWithoutConnectionIsReported(t *testing.T) {
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "may still be running on the VM: interrupt it: ") {
 		t.Errorf("%v %q", err, c.err.String())
 	}
+	interrupt(t, vm, r)
 }
 
 func TestARestartOfTheKernelIsReported(t *testing.T) {
-	l := newLab(t)
-	vm := l.client(t, l.start(t), nil)
+	vm := newClient(t, startVM(t), nil)
 	var c console
 	ended := make(chan error)
 	go func() {
@@ -229,13 +235,12 @@ func TestARestartOfTheKernelIsReported(t *testing.T) {
 }
 
 func TestANewVMDuringARunIsReported(t *testing.T) {
-	l := newLab(t)
 	var target atomic.Pointer[string]
-	first, second := l.start(t), l.start(t)
+	first, second := startVM(t), startVM(t)
 	target.Store(&first)
 	env := map[string]string{
 		"COLAB_URL":    front(t, func() string { return *target.Load() }, func() bool { return false }),
-		"COLAB_SECRET": l.secret.Reveal(),
+		"COLAB_SECRET": secret,
 	}
 	pool := runtimes.New(runtimes.Config{Getenv: func(name string) string { return env[name] }, Pairings: pairing.Open(t.TempDir())})
 	defer pool.Close()
@@ -246,13 +251,15 @@ func TestANewVMDuringARunIsReported(t *testing.T) {
 	vm := VM{Runtime: resolved.Name, Client: resolved.Client, LastSeen: pool.LastSeen(runtimes.People)}
 	var c console
 	ended := make(chan error)
-	go func() { ended <- Run(t.Context(), vm, Code{Text: endless, Timeout: time.Minute}, c.console(t)) }()
+	r := &run{VM: vm, Code: Code{Text: endless, Timeout: time.Minute}, endWait: time.Second, out: newPrinter(vm.Client, c.console(t))}
+	go func() { ended <- r.run(t.Context()) }()
 	await(t, func() bool { return strings.Contains(c.out.String(), "here") })
 	target.Store(&second)
 	var refused *contract.Error
 	if err := <-ended; !errors.As(err, &refused) || refused.Code != contract.CodeNewInstance || hint.Person(err) == "" {
 		t.Errorf("%v %q", err, c.err.String())
 	}
+	interrupt(t, first, r)
 	var next console
 	if err := Run(t.Context(), vm, Code{Text: "print(3)", Timeout: time.Minute}, next.console(t)); err != nil {
 		t.Fatal(err)
