@@ -25,8 +25,8 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// TestMain lets scripts start this test program as relay, and looks for goroutines that
-// the Go tests leave behind.
+// TestMain lets tests start this test program as relay, and looks for goroutines that the
+// Go tests leave behind.
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecker{m}, map[string]func(){"relay": main})
 }
@@ -44,8 +44,9 @@ func (l leakChecker) Run() int {
 	return code
 }
 
-// TestScripts runs the scripts of testdata/script, one for each command. Besides the
-// commands of testscript and relay they have:
+// TestScripts runs the scripts of testdata/script, one for each command. They start the
+// relay that RELAY_BIN names, or else this test program. Besides relay and the commands of
+// testscript they have:
 //
 //	fakevm NAME [SECRET]      start a fake VM; set NAME_URL, NAME_SECRET, NAME_PAIRING, NAME_KEY_ID
 //	executor NAME             start a real executor and set the same variables
@@ -60,11 +61,14 @@ func (l leakChecker) Run() int {
 //	exits CODE PROGRAM ARG... run a program and compare its exit code
 //	await FILE                wait until a file exists
 func TestScripts(t *testing.T) {
-	python := stacks.Old(t).Python
+	python, built := stacks.Old(t).Python, folderOfRelay(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[vmsKey{}] = map[string]*fakevm.VM{}
+			if built != "" {
+				env.Setenv("PATH", built+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			}
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
@@ -77,6 +81,29 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// folderOfRelay returns a folder with the relay that RELAY_BIN names, empty for none. It
+// starts faster than this test program, which make test builds with the race detector.
+func folderOfRelay(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("RELAY_BIN")
+	if path == "" {
+		return ""
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil { // go test caches results until a file that it saw changes
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(path, filepath.Join(dir, "relay")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// executorDir is where buildExecutor builds the executor.
 var executorDir string
 
 // vmsKey is the key of a script's fake VMs.
