@@ -13,8 +13,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Nothing about the secret, the clock, the paths or the methods may be learned
-// without the key.
+// Without the key, nothing about the secret, the clock, the paths or the methods may be
+// learned.
 func TestEveryUnauthorizedRequestGetsTheSameAnswer(t *testing.T) {
 	s := newStand(t)
 	sign := func(secret auth.Secret, req *http.Request, created time.Time) *http.Request {
@@ -79,7 +79,8 @@ func TestEveryUnauthorizedRequestGetsTheSameAnswer(t *testing.T) {
 	}
 }
 
-// headerNames leaves out Connection: net/http closes one whose body it won't read.
+// headerNames omits Connection, because net/http closes connections whose body it does not
+// read.
 func headerNames(h http.Header) string {
 	var names []string
 	for name := range h {
@@ -91,7 +92,7 @@ func headerNames(h http.Header) string {
 	return strings.Join(names, " ")
 }
 
-func TestWrongClockIsToldSignedWithTheServersTime(t *testing.T) {
+func TestAWrongClockGetsASignedAnswerWithTheServersTime(t *testing.T) {
 	s := newStand(t)
 	s.api.Attach(Backend{})
 	for name, created := range map[string]time.Time{
@@ -154,7 +155,7 @@ func TestAnAnswerIsBoundToItsOwnRequest(t *testing.T) {
 	}
 }
 
-func TestWithTheKeyUnknownPathsAndMethodsAreTold(t *testing.T) {
+func TestWithTheKeyUnknownPathsAndMethodsAreReported(t *testing.T) {
 	s := newStand(t)
 	s.api.Attach(Backend{})
 	s.call("GET", "/v1/nothing", nil).want(t, http.StatusNotFound, contract.CodeNotFound)

@@ -55,7 +55,7 @@ func TestABatchAnswersAboutEachFile(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoBatchIsRefused(t *testing.T) {
+func TestABodyThatIsNotABatchIsRefused(t *testing.T) {
 	s := newFileStand(t)
 	for name, body := range map[string]string{
 		"nothing": "", "three bytes": "\x00\x00\x00", "an index longer than the body": "\x00\x00\x00\x05", "a huge index": "{}\xff\xff\xff\xff",
@@ -70,7 +70,7 @@ func TestWhatIsNoBatchIsRefused(t *testing.T) {
 	s.call("POST", contract.PathCompare, tooMany).want(t, http.StatusBadRequest, contract.CodeBadRequest)
 }
 
-// What came of a batch that was cut proves nothing, its index least of all.
+// The beginning of a cut batch is not verified and has no index.
 func TestABatchThatWasCutChangesNothing(t *testing.T) {
 	s := newFileStand(t)
 	body, err := contract.AppendIndex([]byte("one"), contract.Manifest{Path: s.work, Files: []contract.ManifestFile{{Name: "one", SizeBytes: 3, SHA256: sum([]byte("one"))}}})

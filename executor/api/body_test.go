@@ -34,7 +34,7 @@ func unzip(t testing.TB, b []byte) []byte {
 	return out
 }
 
-func TestBodyIsHeldToItsBoundAndItsEncoding(t *testing.T) {
+func TestTheSizeAndEncodingOfABodyAreChecked(t *testing.T) {
 	s := standWith(t, func(w http.ResponseWriter, r *http.Request) { w.Write(bodyOf(r)[:0]) })
 	whole, over := make([]byte, contract.MaxBodyBytes), make([]byte, contract.MaxBodyBytes+1)
 	for name, tc := range map[string]struct {
@@ -69,7 +69,7 @@ func TestBodyIsHeldToItsBoundAndItsEncoding(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsNotTheSignedOneIsRefusedSigned(t *testing.T) {
+func TestABodyThatWasNotSignedGetsASignedRefusal(t *testing.T) {
 	s := standWith(t, echo)
 	e := s.signed(s.request("POST", "/x", []byte("evil")), []byte("good")).
 		want(t, http.StatusBadRequest, contract.CodeBadRequest)
@@ -78,7 +78,7 @@ func TestABodyThatIsNotTheSignedOneIsRefusedSigned(t *testing.T) {
 	}
 }
 
-func TestGzipIsUndoneAfterTheDigestWasChecked(t *testing.T) {
+func TestABodyIsDecompressedAfterItsDigestWasChecked(t *testing.T) {
 	s := standWith(t, echo)
 	plain := []byte(strings.Repeat("print('hello')\n", 100))
 	packed := zip(t, plain)
@@ -89,7 +89,7 @@ func TestGzipIsUndoneAfterTheDigestWasChecked(t *testing.T) {
 	}
 }
 
-func TestAnswersAreCompressedWhereItHelps(t *testing.T) {
+func TestAnswersAreCompressedIfThatHelps(t *testing.T) {
 	s := standWith(t, echo)
 	noise := make([]byte, 4096)
 	rand.Read(noise)

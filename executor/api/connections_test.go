@@ -13,7 +13,7 @@ import (
 	"colabrelay/shared/auth"
 )
 
-// idler opens connections that never say anything, and closes its oldest ones.
+// idler opens connections on which it never sends anything, and closes its oldest ones.
 type idler struct {
 	t     *testing.T
 	addr  string
@@ -51,8 +51,8 @@ func (i *idler) stillOpen() (n int) {
 	return n
 }
 
-// Strangers hold some connections, never all: past the bound each new one costs the
-// oldest of theirs, and the owner's stay.
+// Strangers can't use up all connections: at the limit, each new one closes their oldest
+// one, and those of the owner stay open.
 func TestIdleStrangersDoNotCrowdTheOwnerOut(t *testing.T) {
 	s := newStand(t)
 	s.api.Attach(Backend{})
@@ -78,7 +78,7 @@ func TestIdleStrangersDoNotCrowdTheOwnerOut(t *testing.T) {
 		strangers.open(100)
 		if n%100 == 0 {
 			ask()
-			s.http.CloseIdleConnections() // the next call is a newcomer's
+			s.http.CloseIdleConnections() // the next call opens a new connection
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestTheOwnersConnectionIsKept(t *testing.T) {
 	}
 }
 
-// One past each bound, with connections that are none of the kernel's.
+// One over each limit, with connections that are not real sockets.
 func TestConnectionsAreBounded(t *testing.T) {
 	var server http.Server
 	c := new(connections)

@@ -15,8 +15,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// sendHead opens a connection and sends the signed head of a request whose body
-// is to be body; the caller sends as much of that as it likes.
+// sendHead opens a connection and sends the signed head of a request with a body, of which
+// the caller sends as much as it likes.
 func (s *stand) sendHead(method, path string, body []byte, header ...string) net.Conn {
 	s.t.Helper()
 	req := s.request(method, path, body)
@@ -51,7 +51,7 @@ func (s fileStand) cutPut(id string, content, prefix []byte, header ...string) {
 	c.Close()
 }
 
-func TestWhatCameOfACutPartIsKept(t *testing.T) {
+func TestTheBeginningOfACutPartIsKept(t *testing.T) {
 	s := newFileStand(t)
 	content := noise(1 << 20)
 	const came = 700_000
@@ -66,8 +66,8 @@ func TestWhatCameOfACutPartIsKept(t *testing.T) {
 	s.wantFile(s.commit(id), content)
 }
 
-// A peer that just stops leaves as much behind as one that hangs up.
-func TestWhatCameOfAStalledPartIsKept(t *testing.T) {
+// Bytes are kept whether the peer stalls or disconnects.
+func TestTheBeginningOfAStalledPartIsKept(t *testing.T) {
 	s := newFileStand(t)
 	s.api.bodyLimits.stall = 500 * time.Millisecond
 	content := noise(1 << 20)
@@ -89,8 +89,8 @@ func TestWhatCameOfAStalledPartIsKept(t *testing.T) {
 	}
 }
 
-// The head of a cut part was proven, its bytes were not: when the whole is wrong,
-// they alone are asked for again.
+// The head of a cut part was verified, but its bytes were not: if the whole file is wrong,
+// only they have to be sent again.
 func TestForgedBytesOfACutPartAreSentAgain(t *testing.T) {
 	s := newFileStand(t)
 	content := noise(300_000)
@@ -107,7 +107,7 @@ func TestForgedBytesOfACutPartAreSentAgain(t *testing.T) {
 	s.wantFile(s.commit(id), content)
 }
 
-// What another connection proved is not spoiled by an older, cut one.
+// A cut part does not overwrite verified bytes of another connection.
 func TestACutPartNeverReplacesProvenBytes(t *testing.T) {
 	s := newFileStand(t)
 	content := noise(100_000)
@@ -119,7 +119,7 @@ func TestACutPartNeverReplacesProvenBytes(t *testing.T) {
 	s.wantFile(s.commit(id), content)
 }
 
-func TestAWholePartThatIsNotTheSignedOneIsNotKept(t *testing.T) {
+func TestACompletePartThatWasNotSignedIsNotKept(t *testing.T) {
 	s := newFileStand(t)
 	content := noise(100_000)
 	id := s.start("a", content).UploadID
@@ -130,7 +130,7 @@ func TestAWholePartThatIsNotTheSignedOneIsNotKept(t *testing.T) {
 	}
 }
 
-func TestWhatCameOfACompressedPartIsOfNoUse(t *testing.T) {
+func TestTheBeginningOfACompressedPartIsNotKept(t *testing.T) {
 	s := newFileStand(t)
 	content := noise(100_000)
 	id := s.start("a", content).UploadID
@@ -142,7 +142,7 @@ func TestWhatCameOfACompressedPartIsOfNoUse(t *testing.T) {
 	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.Copy(io.Discard, c); err != nil { // until it was answered
+	if _, err := io.Copy(io.Discard, c); err != nil { // until the answer has arrived
 		t.Fatal(err)
 	}
 	if got := s.upload(id).ReceivedBytes; got != 0 {
@@ -150,7 +150,7 @@ func TestWhatCameOfACompressedPartIsOfNoUse(t *testing.T) {
 	}
 }
 
-// Only a part of a file may be half there: no other handler may see half a body.
+// Only uploads of parts may receive a cut body; no other handler does.
 func TestACutBodyReachesNoOtherHandler(t *testing.T) {
 	reached := make(chan string, 1)
 	s := standWith(t, func(_ http.ResponseWriter, r *http.Request) { reached <- r.Method })
@@ -171,7 +171,7 @@ func TestACutBodyReachesNoOtherHandler(t *testing.T) {
 	}
 }
 
-// paced is a body of zeros, a small piece of it every few milliseconds.
+// paced is a body of zeros that sends a small piece every few milliseconds.
 type paced struct {
 	left   int
 	tick   *time.Ticker
@@ -213,7 +213,7 @@ func (s fileStand) pacedPut(id string, size int) (*http.Response, error) {
 	return s.http.Do(req)
 }
 
-// 400 KB at 1.6 Mbit/s, twice as long as a piece may take.
+// 400 KB at 1.6 Mbit/s take twice as long as one piece may take.
 func TestASlowPartThatMovesIsNotCut(t *testing.T) {
 	s := newFileStand(t)
 	s.api.bodyLimits.stall = time.Second
@@ -231,7 +231,7 @@ func TestASlowPartThatMovesIsNotCut(t *testing.T) {
 	s.wantFile(s.commit(id), make([]byte, size))
 }
 
-// Whoever sends a byte now and then, also with the key, is cut in the end.
+// A body that arrives byte by byte is cut in the end, even if it is signed.
 func TestAPartThatNeverEndsIsCut(t *testing.T) {
 	s := newFileStand(t)
 	s.api.bodyLimits = bodyLimits{stall: time.Minute, total: 200 * time.Millisecond}
@@ -252,8 +252,8 @@ func TestAPartThatNeverEndsIsCut(t *testing.T) {
 	}
 }
 
-// A reader that stops is cut; one that is slow is not.
-func TestAnAnswerIsSentAsLongAsItMoves(t *testing.T) {
+// A reader that stops is disconnected; a slow one is not.
+func TestAnAnswerIsSentWhileItsReaderMakesProgress(t *testing.T) {
 	s := newFileStand(t)
 	s.write("a", noise(contract.MaxFilePart))
 	path := contentPath("a", s.stat("a", "").ETag, 0, contract.MaxFilePart)
@@ -287,7 +287,7 @@ func TestAnAnswerIsSentAsLongAsItMoves(t *testing.T) {
 	}
 }
 
-func TestBigBodiesUseTheirMemoryAgain(t *testing.T) {
+func TestTheMemoryOfLargeBodiesIsReused(t *testing.T) {
 	first := newBuffer(1 << 20)
 	first.Write(bytes.Repeat([]byte("x"), 1000))
 	recycle(first)
@@ -301,7 +301,7 @@ func TestBigBodiesUseTheirMemoryAgain(t *testing.T) {
 	}
 }
 
-// keeps reports whether a buffer of size bytes comes back from the pool.
+// keeps reports whether the pool returns a buffer of size bytes again.
 func keeps(size int) bool {
 	b := bytes.NewBuffer(make([]byte, 0, size))
 	recycle(b)

@@ -10,7 +10,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestEveryCodeHasARule(t *testing.T) {
+func TestEveryCodeHasARow(t *testing.T) {
 	for _, code := range contract.Codes {
 		status, e := answerWith(code, "message", "")
 		if status < 400 || e.Hint == "" || e.Code != code {
@@ -22,10 +22,10 @@ func TestEveryCodeHasARule(t *testing.T) {
 	}
 }
 
-// Codes that no sentinel leads to are this package's own, or wait for a later issue.
+// Codes without an error row are used by refusals of this package.
 func TestEveryCodeIsReached(t *testing.T) {
 	reached := map[contract.Code]bool{
-		contract.CodeInternal:     true, // whatever no row knows
+		contract.CodeInternal:     true, // errors without a row
 		contract.CodeTooLarge:     true, // bodies and headers
 		contract.CodeNotSupported: true, // methods and encodings
 		contract.CodeChanged:      true, // ranged reads of files
@@ -40,7 +40,7 @@ func TestEveryCodeIsReached(t *testing.T) {
 	}
 }
 
-func TestEverySentinelIsTranslatedWrappedOrNot(t *testing.T) {
+func TestEveryErrorIsTranslatedWrappedOrNot(t *testing.T) {
 	for _, s := range errorRows {
 		for _, err := range []error{s.err, fmt.Errorf("doing it: %w", s.err)} {
 			status, e := translate(err)
@@ -56,7 +56,7 @@ func TestEverySentinelIsTranslatedWrappedOrNot(t *testing.T) {
 	}
 }
 
-func TestAnUnknownErrorTellsNothingOfItself(t *testing.T) {
+func TestTheTextOfAnUnknownErrorIsNotSent(t *testing.T) {
 	status, e := translate(errors.New("open /root/.secret: denied"))
 	if status != 500 || e.Code != contract.CodeInternal || e.Message != "internal error" {
 		t.Fatalf("answered %d %+v", status, e)

@@ -9,7 +9,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestHealthIsOpenAndTellsSixFields(t *testing.T) {
+func TestHealthIsOpenAndHasSixFields(t *testing.T) {
 	s := newStand(t)
 	res := s.do(s.request("GET", contract.PathHealth, nil))
 	var fields map[string]any
@@ -38,14 +38,14 @@ func TestAPanicIsAnsweredSignedAndItsTextStaysInTheLog(t *testing.T) {
 	res := s.call("GET", "/x", nil)
 	e := res.want(t, http.StatusInternalServerError, contract.CodeInternal)
 	if strings.Contains(string(res.body), "boiler burst") {
-		t.Errorf("answer tells %s", res.body)
+		t.Errorf("answer contains the cause: %s", res.body)
 	}
 	if log := s.log.String(); !strings.Contains(log, "boiler burst") || !strings.Contains(log, e.RequestID) {
 		t.Errorf("log is %s", log)
 	}
 }
 
-func TestTheLogNeverHoldsWhatAUserTypedNorKeys(t *testing.T) {
+func TestTheLogContainsNoUserInputAndNoKeys(t *testing.T) {
 	s := newStand(t)
 	s.api.Attach(Backend{})
 	const marker = "MARKER123"
@@ -75,7 +75,7 @@ func TestTheLogNeverHoldsWhatAUserTypedNorKeys(t *testing.T) {
 
 func TestASubmitIsCheckedBeforeItReachesTheQueue(t *testing.T) {
 	s := newStand(t)
-	s.api.Attach(Backend{}) // a submit that got through would panic
+	s.api.Attach(Backend{}) // an accepted submit would panic
 	for name, tc := range map[string]struct{ body, names string }{
 		"no body":              {``, "empty"},
 		"no JSON":              {`{`, "JSON"},
@@ -143,7 +143,7 @@ func TestQueryNumbersAreCheckedByName(t *testing.T) {
 	}
 }
 
-func TestIDsThatAreNoneAreUnknown(t *testing.T) {
+func TestInvalidIDsAreUnknown(t *testing.T) {
 	s := newStand(t)
 	s.api.Attach(Backend{})
 	for _, path := range []string{

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stand is an API behind a real HTTP server, and a caller that holds its key.
+// stand is an API behind a real HTTP server, and a caller with its key.
 type stand struct {
 	t      testing.TB
 	api    *API
@@ -30,7 +30,7 @@ type stand struct {
 	http   *http.Client
 }
 
-// syncBuffer is a log that many goroutines write.
+// syncBuffer is a log to which many goroutines write.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -65,7 +65,7 @@ func newStand(t testing.TB) *stand {
 	return s
 }
 
-// serve puts h behind a server of its own, with the program's own timeouts.
+// serve starts a server for h with the timeouts of the program.
 func (s *stand) serve(h http.Handler) {
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = Server(h, nil)
@@ -97,7 +97,7 @@ func (s *stand) request(method, path string, body []byte) *http.Request {
 	return req
 }
 
-// reply is an answer with its body read.
+// reply is an answer and its body.
 type reply struct {
 	*http.Response
 	body []byte
@@ -117,7 +117,7 @@ func (s *stand) do(req *http.Request) reply {
 	return reply{res, body}
 }
 
-// signed signs req as it stands, sends it, and checks the answer's signature.
+// signed signs req, sends it, and verifies the signature of the answer.
 func (s *stand) signed(req *http.Request, body []byte) reply {
 	s.t.Helper()
 	return s.signedAt(req, body, time.Now())

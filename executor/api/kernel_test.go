@@ -37,7 +37,7 @@ func TestARestartHappensOnceForAKernel(t *testing.T) {
 	wg.Wait()
 	after := s.kernel()
 	if after.KernelID == before.KernelID || after.Lives != before.Lives+1 || became[after.KernelID] != 8 {
-		t.Errorf("8 restarts of one kernel at once: %d lives, was %d; they were answered with %v", after.Lives, before.Lives, became)
+		t.Errorf("after 8 concurrent restarts of one kernel, %d kernels were started, before %d; the answers name %v", after.Lives, before.Lives, became)
 	}
 	s.submit("mine = 1", 20)
 	for _, late := range []string{before.KernelID, "", "nobody's"} {

@@ -74,7 +74,7 @@ func newLiveStand(t testing.TB, stack stacks.Stack) *stand {
 	return s
 }
 
-// into decodes a good answer.
+// into decodes a successful answer.
 func into[T any](s *stand, r reply) T {
 	s.t.Helper()
 	var v T
@@ -314,7 +314,7 @@ func checkFiles(t *testing.T, s *stand) {
 	s.call("GET", contract.PathFiles+"?path=nothing", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
 }
 
-// The execution belongs to the VM: it goes on when the one who asked is gone.
+// An execution continues if its caller disconnects.
 func checkCallerGone(t *testing.T, s *stand) {
 	body := []byte(`{"request_id":"gone","code":"import time; time.sleep(0.5); gone_on = True","wait_seconds":50}`)
 	req := s.request("POST", contract.PathExecutions, body)
@@ -336,7 +336,7 @@ func checkCallerGone(t *testing.T, s *stand) {
 	}
 }
 
-func TestShutdownIsAnsweredBeforeItBegins(t *testing.T) {
+func TestShutdownIsAnsweredBeforeItStarts(t *testing.T) {
 	s := newStand(t)
 	began := make(chan struct{})
 	s.api.Shutdown = func() { close(began) }

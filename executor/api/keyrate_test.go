@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// askAll has every caller ask as often as it can, perCaller at once, until ctx ends, and
-// counts what each was given.
-func askAll(ctx context.Context, k *keyRate, callers, greedy int) []int {
+// takeAll has all callers take as many tokens as they can until ctx ends, and counts those
+// of each. The first caller sends greedy requests in parallel, the others one.
+func takeAll(ctx context.Context, k *keyRate, callers, greedy int) []int {
 	given := make([]int, callers)
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -38,40 +38,40 @@ func askAll(ctx context.Context, k *keyRate, callers, greedy int) []int {
 	return given
 }
 
-// emptyKeyRate has given its burst away.
+// emptyKeyRate is a rate whose burst is used up.
 func emptyKeyRate() *keyRate {
 	k := newKeyRate()
 	k.tokens = 0
 	return k
 }
 
-func TestAHundredCallersGetEqualPartsOfTheRate(t *testing.T) {
+func TestAHundredCallersGetEqualSharesOfTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		given := askAll(ctx, emptyKeyRate(), 100, 1)
+		given := takeAll(ctx, emptyKeyRate(), 100, 1)
 		if fewest, most := slices.Min(given), slices.Max(given); most-fewest > 2 || fewest < 59 {
 			t.Errorf("of %d a minute one caller gets %d, another %d", 60*keyPerSecond, fewest, most)
 		}
 	})
 }
 
-func TestAFloodByOneCallerLeavesTheOthersTheirPart(t *testing.T) {
+func TestAFloodByOneCallerLeavesTheOthersTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		k := emptyKeyRate()
-		given := askAll(ctx, k, 10, 1000)
+		given := takeAll(ctx, k, 10, 1000)
 		if fewest := slices.Min(given[1:]); 10*fewest < 9*given[0] {
 			t.Errorf("a flood gets %d, another caller %d", given[0], fewest)
 		}
 		if k.waiting.inUse() != 0 || len(k.callers) != 0 {
-			t.Errorf("%d places and %d turns are left over", k.waiting.inUse(), len(k.callers))
+			t.Errorf("%d slots and %d turns are still taken", k.waiting.inUse(), len(k.callers))
 		}
 	})
 }
 
-func TestTheBurstIsGivenAtOnceAndThenTheRate(t *testing.T) {
+func TestTheBurstIsServedImmediatelyAndThenTheRateApplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, began := newKeyRate(), time.Now()
 		for range maxKeyBurst {
@@ -83,10 +83,10 @@ func TestTheBurstIsGivenAtOnceAndThenTheRate(t *testing.T) {
 			t.Errorf("the burst took %v", d)
 		}
 		if !k.take(t.Context(), caller(0)) {
-			t.Error("one past the burst is refused in place of waiting")
+			t.Error("a request over the burst is refused instead of waiting")
 		}
 		if d := time.Since(began); d != time.Second/keyPerSecond {
-			t.Errorf("one past the burst waited %v", d)
+			t.Errorf("a request over the burst waited %v", d)
 		}
 	})
 }
@@ -94,20 +94,20 @@ func TestTheBurstIsGivenAtOnceAndThenTheRate(t *testing.T) {
 func TestAWaitForATurnIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, began := emptyKeyRate(), time.Now()
-		k.now = func() time.Time { return began } // no token ever comes
+		k.now = func() time.Time { return began } // no token is ever added
 		k.timer = time.AfterFunc(time.Hour, func() {})
 		defer k.timer.Stop()
 		var group sync.WaitGroup
 		for range maxKeyWaiting {
 			group.Go(func() {
 				if k.take(t.Context(), caller(0)) {
-					t.Error("a token came from nowhere")
+					t.Error("a request got a token that does not exist")
 				}
 			})
 		}
 		synctest.Wait()
 		if k.take(t.Context(), caller(0)) || time.Since(began) != 0 {
-			t.Errorf("one past the places waits %v", time.Since(began))
+			t.Errorf("a request without a slot waits %v", time.Since(began))
 		}
 		group.Wait()
 		if d := time.Since(began); d != maxKeyWait || len(k.callers) != 0 {

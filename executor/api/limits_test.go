@@ -40,7 +40,7 @@ func TestUnsignedRequestsAreLimitedPerAddress(t *testing.T) {
 	}
 }
 
-// stop ends the coming of tokens and the wait for them.
+// stop makes the rate add no tokens and let nobody wait.
 func (k *keyRate) stop() {
 	at := time.Now()
 	k.now, k.maxWait = func() time.Time { return at }, 0
@@ -71,15 +71,15 @@ func TestSignedRequestsAreLimitedPerKey(t *testing.T) {
 }
 
 func TestWaitingRequestsAreLimitedAndTheRestIsRetryable(t *testing.T) {
-	s := newStand(t) // without a backend: what is signed waits
+	s := newStand(t) // without a backend, so that signed requests wait
 	ended := make(chan int, 2*maxWaiting)
-	for range 2 * maxWaiting { // each signs as a caller of its own
+	for range 2 * maxWaiting { // each signs as another caller
 		go func() { ended <- s.call("GET", "/v1/nothing", nil).StatusCode }()
 	}
 	eventually(t, func() bool { return s.api.waiting.inUse() == 2*maxWaiting })
 	e := s.call("GET", "/v1/nothing", nil).want(t, http.StatusServiceUnavailable, contract.CodeRateLimited)
 	if !e.Retryable {
-		t.Error("a relay is told not to try again")
+		t.Error("the answer is not retryable")
 	}
 	s.api.Attach(Backend{})
 	for range 2 * maxWaiting {
@@ -104,7 +104,7 @@ func eventually(t testing.TB, ok func() bool) {
 	}
 }
 
-func TestACallerThatGoesAwayGivesItsPlaceBack(t *testing.T) {
+func TestACallerThatDisconnectsReleasesItsSlot(t *testing.T) {
 	s := newStand(t)
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
@@ -153,7 +153,7 @@ func TestHeadersAreLimited(t *testing.T) {
 	}
 }
 
-func TestAnUnsignedBodyThatNeverComesDoesNotHoldTheConnection(t *testing.T) {
+func TestAnUnsignedBodyThatNeverArrivesDoesNotKeepTheConnection(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))

@@ -11,7 +11,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// asked sends req, signed before, to the whole chain without a network, and gives the
+// asked passes a signed request to the whole chain, without a network, and returns the
 // status.
 func (s *stand) asked(req *http.Request) int {
 	w := httptest.NewRecorder()
@@ -27,8 +27,8 @@ func (s *stand) sign(req *http.Request, body []byte, created time.Time) *http.Re
 	return req
 }
 
-// Whoever saw one request of the owner's can send it for ever. That must not use up
-// what the owner may ask.
+// An attacker who has captured a request of the owner can send it again and again. That
+// must not use up the owner's limit.
 func TestRepeatedRequestsDoNotLockTheOwnerOut(t *testing.T) {
 	s := standWith(t, echo)
 	elsewhere := contract.Instance{ID: "instance-2", Start: "start-1"}
@@ -79,8 +79,8 @@ func (s *stand) wantOwnerIn(t *testing.T) {
 	}
 }
 
-// Strangers, refused requests and verified ones each have a limit that the others
-// don't touch, though all come from one address, as they do behind an ssh tunnel.
+// Unsigned, refused and verified requests each have their own limit, even if all come from
+// one address, as behind an ssh tunnel.
 func TestTheThreeLimitsDoNotTouchEachOther(t *testing.T) {
 	s := standWith(t, echo)
 	s.api.signed.stop()
@@ -109,9 +109,9 @@ func TestTheThreeLimitsDoNotTouchEachOther(t *testing.T) {
 	}
 }
 
-// While somebody keeps the limit of refusals used up, the owner's relay with a wrong
-// clock, or from before a restart, still learns how to get it right.
-func TestPastTheLimitOfRefusalsTheOwnerLearnsTimeAndInstance(t *testing.T) {
+// While somebody exhausts the limit of refusals, a relay of the owner with a wrong clock, or
+// from before a restart, still learns how to sign correctly.
+func TestOverTheLimitOfRefusalsTheOwnerLearnsTimeAndInstance(t *testing.T) {
 	s := standWith(t, echo)
 	s.api.clock.wall = s.api.clock.wall.Add(-time.Hour)
 	old := s.sign(s.request("GET", "/x", nil), nil, time.Now())
@@ -138,7 +138,7 @@ func TestABodyThatFailsItsDigestCountsAsARefusal(t *testing.T) {
 	s.wantOwnerIn(t)
 }
 
-func TestRequestsForAnotherExecutorAreRefusedSigned(t *testing.T) {
+func TestRequestsForAnotherExecutorGetASignedRefusal(t *testing.T) {
 	s := standWith(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })
 	for instance, code := range map[string]contract.Code{
 		"instance-1/start-0": contract.CodeNewStart,
@@ -157,24 +157,24 @@ func TestRequestsForAnotherExecutorAreRefusedSigned(t *testing.T) {
 	}
 }
 
-// The VM's clock was an hour ahead when the executor started, and NTP has put it right
-// since. The executor goes on by its own time and tells it.
-func TestAClockThatIsPutRightRefusesNobody(t *testing.T) {
+// The VM's clock was an hour ahead when the executor started, and NTP has corrected it since.
+// The executor continues with its own time and reports it.
+func TestNoRequestIsRefusedWhenTheClockIsCorrected(t *testing.T) {
 	s := standWith(t, echo)
 	s.api.clock = clock{wall: time.Now().Add(time.Hour), start: time.Now()}
 	e := s.signed(s.request("GET", "/x", nil), nil).want(t, http.StatusUnauthorized, contract.CodeClockSkew)
-	told := time.Unix(e.ServerTime, 0)
-	if ahead := time.Until(told); ahead < 59*time.Minute || ahead > 61*time.Minute {
+	reported := time.Unix(e.ServerTime, 0)
+	if ahead := time.Until(reported); ahead < 59*time.Minute || ahead > 61*time.Minute {
 		t.Errorf("server_time is %v ahead", ahead)
 	}
-	if res := s.signedAt(s.request("POST", "/x", nil), nil, told); res.StatusCode != http.StatusOK {
+	if res := s.signedAt(s.request("POST", "/x", nil), nil, reported); res.StatusCode != http.StatusOK {
 		t.Errorf("signed by server_time: %d %s", res.StatusCode, res.body)
 	}
 }
 
-// A request that was signed before the executor began, by a clock that is behind or
-// just in time, is not refused for that.
-func TestNoTimeBeforeTheStartIsRefused(t *testing.T) {
+// A request that was signed before the executor started, within the allowed clock skew, is
+// accepted.
+func TestATimeBeforeTheStartIsAccepted(t *testing.T) {
 	s := standWith(t, echo)
 	for _, ago := range []time.Duration{time.Second, time.Minute, contract.ClockSkew - 10*time.Second} {
 		for _, method := range []string{"GET", "POST"} {
@@ -185,7 +185,7 @@ func TestNoTimeBeforeTheStartIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheClockGoesByTheMonotonicReading(t *testing.T) {
+func TestTheClockFollowsTheMonotonicReading(t *testing.T) {
 	start := time.Now()
 	for _, step := range []time.Duration{-24 * time.Hour, 0, time.Hour} {
 		c := clock{wall: start.Round(0).Add(step), start: start}

@@ -7,9 +7,9 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// Once the executor ends, every answer about an execution says so, that of a wait
-// which the end itself ended too.
-func TestExecutionsTellThatTheSessionEnds(t *testing.T) {
+// While the executor shuts down, every answer about an execution says so, including that of
+// a wait that the shutdown has ended.
+func TestExecutionsReportThatTheSessionEnds(t *testing.T) {
 	t.Parallel()
 	s := newLiveStand(t, stacks.Old(t))
 	ending := make(chan struct{})
@@ -28,7 +28,7 @@ func TestExecutionsTellThatTheSessionEnds(t *testing.T) {
 		"interrupt": s.call("POST", contract.PathExecutions+"/"+s.submit("1", 0).ExecutionID+"/interrupt", nil),
 	} {
 		if e := into[contract.Execution](s, res); e.SessionMinutesLeft == nil || *e.SessionMinutesLeft != 0 {
-			t.Errorf("%s tells %v", name, e.SessionMinutesLeft)
+			t.Errorf("%s reports %v", name, e.SessionMinutesLeft)
 		}
 	}
 }

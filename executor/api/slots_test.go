@@ -12,7 +12,7 @@ func caller(n int) (c auth.Caller) {
 	return c
 }
 
-func TestPlacesForLongPollsAreBoundedAndShared(t *testing.T) {
+func TestSlotsForLongPollsAreLimitedAndShared(t *testing.T) {
 	p := newSlots(64)
 	var done []func()
 	for range 64 {

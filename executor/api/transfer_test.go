@@ -42,7 +42,7 @@ func newFileStand(t testing.TB) fileStand {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("TMPDIR", temp) // base itself is no root then
+	t.Setenv("TMPDIR", temp) // so that base itself is not a root
 	var b Backend
 	if b.Files, err = files.Open(s.work, nil, state); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func (s fileStand) upload(id string) contract.Upload {
 	return into[contract.Upload](s.stand, s.call("GET", contract.PathUploads+"/"+id, nil))
 }
 
-// commit waits for the end of the check, too.
+// commit requests the commit and waits for its end.
 func (s fileStand) commit(id string) contract.Upload {
 	s.t.Helper()
 	for {
@@ -116,7 +116,7 @@ func (s fileStand) commit(id string) contract.Upload {
 	}
 }
 
-// wantFile checks that the upload is committed, and what is in its place.
+// wantFile checks that the upload is committed, and the content of its file.
 func (s fileStand) wantFile(u contract.Upload, content []byte) {
 	s.t.Helper()
 	got, err := os.ReadFile(u.Path)
@@ -136,7 +136,7 @@ func noise(n int) []byte {
 	return b
 }
 
-func TestAFileComesInPartsByItsETag(t *testing.T) {
+func TestAFileIsReadInPartsByItsETag(t *testing.T) {
 	s := newFileStand(t)
 	const name = "two words, \"quotes\" and ünïcode\n.bin"
 	content := noise(contract.MaxFilePart + 12345)
@@ -164,7 +164,7 @@ func TestAFileComesInPartsByItsETag(t *testing.T) {
 	}
 }
 
-func TestAnEmptyFileIsServedAndTakenIn(t *testing.T) {
+func TestAnEmptyFileIsServedAndUploaded(t *testing.T) {
 	s := newFileStand(t)
 	s.write("empty", nil)
 	st := s.stat("empty", "&digest=1&wait_seconds=10")
@@ -186,7 +186,7 @@ func TestAFileThatChangedIsNotServedUnderItsOldETag(t *testing.T) {
 	s.call("GET", contentPath("a", etag, 0, 100), nil).want(t, http.StatusNotFound, contract.CodeNotFound)
 }
 
-func TestTransferRequestsAreHeldToTheirBounds(t *testing.T) {
+func TestTheBoundsOfTransferRequestsAreChecked(t *testing.T) {
 	s := newFileStand(t)
 	s.write("a", []byte("hello"))
 	etag := s.stat("a", "").ETag
@@ -260,7 +260,7 @@ func TestOnlyRegularFilesHaveContent(t *testing.T) {
 	}
 }
 
-func TestContentIsCompressedWhereASampleOfItIs(t *testing.T) {
+func TestContentIsCompressedIfASampleCompressesWell(t *testing.T) {
 	s := newFileStand(t)
 	text := []byte(strings.Repeat("a line of a log, like many others\n", 20_000))
 	random := noise(len(text))
@@ -271,7 +271,7 @@ func TestContentIsCompressedWhereASampleOfItIs(t *testing.T) {
 	}{
 		"text":             {text, true},
 		"noise":            {random, false},
-		"hex":              {hexed, true}, // to about six tenths
+		"hex":              {hexed, true}, // to about 60 %
 		"noise, then text": {append(random[:sampleBytes:sampleBytes], text...), false},
 		"text, then noise": {append(text[:sampleBytes:sampleBytes], random...), false},
 		"a short text":     {text[:5000], true},
@@ -294,7 +294,7 @@ func TestContentIsCompressedWhereASampleOfItIs(t *testing.T) {
 	}
 }
 
-func TestAFileIsTakenInByPartsInAnyOrder(t *testing.T) {
+func TestAFileIsUploadedInPartsInAnyOrder(t *testing.T) {
 	s := newFileStand(t)
 	content := noise(100_000)
 	u := s.start("made/on the way/a.bin", content)
@@ -318,7 +318,7 @@ func TestAFileIsTakenInByPartsInAnyOrder(t *testing.T) {
 	}
 }
 
-func TestAPartIsHeldToItsBoundAndItsEncoding(t *testing.T) {
+func TestTheSizeAndEncodingOfAPartAreChecked(t *testing.T) {
 	s := newFileStand(t)
 	content := make([]byte, contract.MaxFilePart+1)
 	u := s.start("a", content)
@@ -354,11 +354,11 @@ func TestUnknownUploadsAreNotFound(t *testing.T) {
 	}
 }
 
-func TestTransfersThatWaitTakeAPlaceOfTheLongPolls(t *testing.T) {
+func TestTransfersThatWaitTakeASlotForLongPolls(t *testing.T) {
 	s := newFileStand(t)
 	s.write("a", []byte("hello"))
 	id := s.start("b", []byte("hello")).UploadID
-	for n := range 2 * maxWaiting { // each as a caller of its own, as all that follow
+	for n := range 2 * maxWaiting { // each as another caller
 		done, err := s.api.wait(withCaller(s.request("GET", "/", nil), caller(n)))
 		if err != nil {
 			t.Fatal(err)
@@ -377,7 +377,7 @@ func TestTransfersThatWaitTakeAPlaceOfTheLongPolls(t *testing.T) {
 	}
 }
 
-func TestListingGoesOnAfterAName(t *testing.T) {
+func TestListingContinuesAfterAName(t *testing.T) {
 	s := newFileStand(t)
 	for i := range 5 {
 		s.write(fmt.Sprintf("f%d", i), nil)

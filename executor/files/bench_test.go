@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-const benchPart = 4 << 20 // as relays send and ask for
+const benchPart = 4 << 20 // as relays use
 
-// BenchmarkRead is a part of a big file, by its etag.
+// BenchmarkRead reads parts of a large file by its etag.
 func BenchmarkRead(b *testing.B) {
 	tr := newTree(b)
 	must(b, os.WriteFile(filepath.Join(tr.Workdir, "data/big"), body(4*benchPart), 0o600))

@@ -16,7 +16,7 @@ func digestsOf(t testing.TB, tr tree) *Digests {
 	return d
 }
 
-func TestAManifestIsComparedWithWhatIsThere(t *testing.T) {
+func TestAManifestIsComparedWithTheFilesOnTheVM(t *testing.T) {
 	tr := newTree(t)
 	d := digestsOf(t, tr)
 	must(t, os.WriteFile(filepath.Join(tr.Workdir, "data/x (1).csv"), body(30), 0o600))
@@ -46,7 +46,7 @@ func TestAManifestIsComparedWithWhatIsThere(t *testing.T) {
 		{contract.ManifestFile{Name: "none", SizeBytes: 5, SHA256: hello}, "absent", "absent", ""},
 		{contract.ManifestFile{Name: "none/none", SizeBytes: 5, SHA256: hello}, "absent", "absent", ""},
 		{contract.ManifestFile{Name: "data", SizeBytes: 0, SHA256: sha(nil)}, "absent", "absent", ""},
-		// Nothing is told of what is not served.
+		// Files that are not served are absent.
 		{contract.ManifestFile{Name: "out/key", SizeBytes: 5, SHA256: hello}, "absent", "absent", ""},
 		{contract.ManifestFile{Name: "../secret/key", SizeBytes: 5, SHA256: hello}, "absent", "absent", ""},
 		{contract.ManifestFile{Name: ".colab-relay/log", SizeBytes: 5, SHA256: hello}, "absent", "absent", ""},
@@ -101,7 +101,7 @@ func TestALargeFileIsUnknownUntilItWasHashed(t *testing.T) {
 	}
 }
 
-func TestAManifestIsHeldToItsBound(t *testing.T) {
+func TestTheBoundOfAManifestIsChecked(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
 	m := contract.Manifest{Path: tr.Workdir}

@@ -15,7 +15,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestDigestOfASmallFileIsThereAtOnce(t *testing.T) {
+func TestTheDigestOfASmallFileIsInTheFirstAnswer(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots) // not running
 	for name, data := range map[string][]byte{"empty": nil, "small": body(hashedAtOnce)} {
@@ -34,7 +34,7 @@ func TestDigestOfASmallFileIsThereAtOnce(t *testing.T) {
 	}
 }
 
-func TestDigestOfABigFileComesFromTheBackground(t *testing.T) {
+func TestTheDigestOfALargeFileIsComputedInTheBackground(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
 	data := body(hashedAtOnce + 1)
@@ -123,7 +123,7 @@ func TestAFileThatChangesWhileItIsHashedHasNoDigest(t *testing.T) {
 	}
 }
 
-func TestManyAskForOneDigest(t *testing.T) {
+func TestManyRequestsForOneDigestHashTheFileOnce(t *testing.T) {
 	tr := newTree(t)
 	d := NewDigests(tr.roots)
 	data := body(2 * hashedAtOnce)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestLinksThatLeadBackAreMarked(t *testing.T) {
+func TestLinksThatFormALoopAreMarked(t *testing.T) {
 	tr := newTree(t)
 	at := func(name string) string { return filepath.Join(tr.Workdir, name) }
 	must(t, os.MkdirAll(at("a/sub"), 0o755))

@@ -23,7 +23,7 @@ var (
 
 const timeout = filestest.Timeout
 
-// tree is filestest's, opened.
+// tree is a test tree and its roots.
 type tree struct {
 	filestest.Tree
 	roots *Roots

@@ -8,10 +8,10 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// twins are two names of which one looks like the other written down.
+// twins are names that look like the escaped form of one another.
 var twins = []string{"\xff", `\xff`, `\x5cxff`, "\\\xff"}
 
-func TestNamesThatLookEscapedAreToldApart(t *testing.T) {
+func TestNamesThatLookEscapedAreDistinguished(t *testing.T) {
 	tr := newTree(t)
 	for _, folder := range twins {
 		must(t, os.Mkdir(filepath.Join(tr.Workdir, folder), 0o755))
@@ -39,7 +39,7 @@ func TestNamesThatLookEscapedAreToldApart(t *testing.T) {
 	}
 }
 
-// The bytes of a link's target are no escapes, whatever they look like.
+// The target of a link is never unescaped.
 func TestALinkToANameThatLooksEscapedIsFollowed(t *testing.T) {
 	tr := newTree(t)
 	must(t, os.Mkdir(filepath.Join(tr.Workdir, `\xff`), 0o755))

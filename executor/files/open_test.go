@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A file of /proc tells 0 bytes, so that a copy would be empty and look whole.
-func TestAFileThatTheKernelMakesUpIsNotServed(t *testing.T) {
+// Files of /proc report 0 bytes, so a copy would be empty and look complete.
+func TestAFileThatTheKernelGeneratesIsNotServed(t *testing.T) {
 	tr := newTree(t)
 	roots, err := Open(tr.Workdir, []string{"/proc/sys/kernel", "/sys/devices/system/cpu"}, tr.State)
 	must(t, err)

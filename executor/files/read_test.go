@@ -16,7 +16,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestNoHostilePathIsReadOrLookedAt(t *testing.T) {
+func TestNoHostilePathIsReadOrInspected(t *testing.T) {
 	tr := newTree(t)
 	cases := hostile(t, tr)
 	cases["broken"], cases["nope"], cases[`\xff`] = ErrNotFound, ErrNotFound, ErrNotFound
@@ -40,8 +40,8 @@ func TestNoHostilePathIsReadOrLookedAt(t *testing.T) {
 	}
 }
 
-// What resolve looked at is what is opened, whatever is put there in between.
-func TestWhatIsSwappedInAfterTheCheckIsNotRead(t *testing.T) {
+// Only the file that resolve found is opened, whatever replaces it in between.
+func TestAFileSwappedInAfterTheCheckIsNotRead(t *testing.T) {
 	for name, swap := range map[string]func(tr tree, file string) error{
 		"a link out": func(tr tree, file string) error { return os.Symlink(filepath.Join(tr.Secret, "key"), file) },
 		"a link to the state dir": func(tr tree, file string) error {
@@ -58,7 +58,7 @@ func TestWhatIsSwappedInAfterTheCheckIsNotRead(t *testing.T) {
 			file := filepath.Join(tr.Workdir, "a.txt")
 			p, err := tr.roots.resolve("a.txt")
 			must(t, err)
-			must(t, os.Rename(file, file+".old")) // its inode must not be given out again
+			must(t, os.Rename(file, file+".old")) // so that its inode is not reused
 			must(t, swap(tr, file))
 			if o, err := p.open(); err == nil {
 				t.Fatalf("%q was opened", o.Name())
@@ -85,7 +85,7 @@ func TestAFolderSwappedForALinkIsNotReadThrough(t *testing.T) {
 	}
 }
 
-func TestStatTellsWhatAFileIs(t *testing.T) {
+func TestStatDescribesAFile(t *testing.T) {
 	tr := newTree(t)
 	at := time.Date(2024, 2, 29, 1, 2, 3, 456_000_000, time.UTC)
 	must(t, os.Chtimes(filepath.Join(tr.Workdir, "data/b.csv"), at, at))
@@ -103,7 +103,7 @@ func TestStatTellsWhatAFileIs(t *testing.T) {
 	}
 }
 
-func TestReadGivesWhatIsThere(t *testing.T) {
+func TestReadReturnsTheBytesOfTheFile(t *testing.T) {
 	tr := newTree(t)
 	out, err := tr.roots.Stat("a.txt")
 	must(t, err)
@@ -131,7 +131,7 @@ func TestReadGivesWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestTheETagTellsAnyChange(t *testing.T) {
+func TestTheETagChangesWithTheFile(t *testing.T) {
 	for name, change := range map[string]func(file string) error{
 		"longer":  func(file string) error { return os.WriteFile(file, []byte("hello, you"), 0o600) },
 		"shorter": func(file string) error { return os.Truncate(file, 3) },
@@ -171,7 +171,7 @@ func TestTheETagTellsAnyChange(t *testing.T) {
 	}
 }
 
-func TestAFileThatChangesWhileItIsReadIsNoticed(t *testing.T) {
+func TestAChangeWhileAFileIsReadIsDetected(t *testing.T) {
 	tr := newTree(t)
 	file := filepath.Join(tr.Workdir, "a.txt")
 	p, err := tr.roots.resolve("a.txt")
@@ -186,7 +186,7 @@ func TestAFileThatChangesWhileItIsReadIsNoticed(t *testing.T) {
 	}
 }
 
-func TestUnusualNamesAreReadAndLookedAt(t *testing.T) {
+func TestUnusualNamesAreReadAndInspected(t *testing.T) {
 	tr := newTree(t)
 	for _, name := range []string{" lead and trail ", `quo"te's`, "new\nline", "tab\tand\rcr", "ünï→🎉", "e\u0301 é", "bad\xff\xfename", `looks\xffescaped`, "-rf *", "...", "CON", "a:b?", strings.Repeat("é", 127)} {
 		must(t, os.WriteFile(filepath.Join(tr.Workdir, "data", name), []byte(name), 0o600))

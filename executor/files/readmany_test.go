@@ -13,7 +13,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestManyFilesAreReadAtOnceAndFailAlone(t *testing.T) {
+func TestManyFilesAreReadAndFailIndependently(t *testing.T) {
 	tr := newTree(t)
 	write := func(name string, size int) string {
 		path := filepath.Join(tr.Workdir, name)
@@ -56,7 +56,7 @@ func TestManyFilesAreReadAtOnceAndFailAlone(t *testing.T) {
 	}
 }
 
-func TestAReadOfManyFilesIsHeldToItsBounds(t *testing.T) {
+func TestTheBoundsOfReadingManyFilesAreChecked(t *testing.T) {
 	tr := newTree(t)
 	must(t, os.WriteFile(filepath.Join(tr.Workdir, "largest"), body(contract.MaxBatchFile), 0o600))
 	fit := contract.MaxBatchRead / contract.MaxBatchFile

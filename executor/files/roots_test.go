@@ -120,7 +120,7 @@ func TestOpenRefusesBadRoots(t *testing.T) {
 func TestListSaysWhatEachEntryIsWithoutOpeningIt(t *testing.T) {
 	tr := newTree(t)
 	must(t, syscall.Mkfifo(filepath.Join(tr.Workdir, "fifo"), 0o600))
-	// A socket's path is bounded at 107 bytes: bind it by a short name.
+	// The path of a socket has at most 107 bytes, so bind it by a short name.
 	t.Chdir(tr.Workdir)
 	l, err := net.Listen("unix", "sock")
 	must(t, err)
@@ -164,7 +164,7 @@ func kind(f contract.File) string {
 	return "wrong"
 }
 
-func TestListOfWhatIsNoFolderIsRefused(t *testing.T) {
+func TestListOfAnythingButAFolderIsRefused(t *testing.T) {
 	tr := newTree(t)
 	must(t, syscall.Mkfifo(filepath.Join(tr.Workdir, "fifo"), 0o600))
 	for path, want := range map[string]error{
@@ -201,7 +201,7 @@ func TestListIsCutAtItsBoundAndCountsAll(t *testing.T) {
 	}
 }
 
-func TestListExactlyAtTheBoundIsWhole(t *testing.T) {
+func TestListExactlyAtTheBoundIsComplete(t *testing.T) {
 	tr := newTree(t)
 	tr.crowd(t, "full", contract.MaxListFiles)
 	out, err := tr.roots.List(context.Background(), "full", "")
@@ -211,7 +211,7 @@ func TestListExactlyAtTheBoundIsWhole(t *testing.T) {
 	}
 }
 
-func TestAStrangeNameFromAListingCanBeAskedForAgain(t *testing.T) {
+func TestAnUnusualNameFromAListingCanBeRequested(t *testing.T) {
 	tr := newTree(t)
 	for _, name := range []string{"new\nline", "bad\xff\xfename", `looks\xffescaped`, "ünïcode", `quo"te`, "-rf *"} {
 		must(t, os.MkdirAll(filepath.Join(tr.Workdir, "odd", name), 0o755))
@@ -242,7 +242,7 @@ func TestListEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A link swapped in between the walk and the use can't lead out: os.Root holds.
+// os.Root keeps a link that is swapped in after the walk from leading out.
 func TestALinkSwappedInAfterTheWalkDoesNotLeadOut(t *testing.T) {
 	tr := newTree(t)
 	p, err := tr.roots.resolve("data")

@@ -59,7 +59,7 @@ func TestABigFolderIsReadOnceForAllItsPages(t *testing.T) {
 	}
 }
 
-// Names that are there throughout appear exactly once, whatever comes and goes.
+// Names that exist throughout appear exactly once, even if others are created and deleted.
 func TestAFolderThatChangesBetweenPagesLosesNoName(t *testing.T) {
 	tr := newTree(t)
 	const n = 5 * contract.MaxListFiles
@@ -67,7 +67,7 @@ func TestAFolderThatChangesBetweenPagesLosesNoName(t *testing.T) {
 	name := func(i int) string { return filepath.Join(tr.Workdir, "big", fmt.Sprintf("f%06d", i)) }
 	gone := map[string]bool{}
 	names := tr.enumerate(t, "big", func(page int) {
-		for i := page; i < n; i += 97 { // on pages that were and on pages to come
+		for i := page; i < n; i += 97 { // on earlier and on later pages
 			if base := filepath.Base(name(i)); !gone[base] {
 				gone[base] = true
 				must(t, os.Remove(name(i)))
@@ -86,7 +86,7 @@ func TestAFolderThatChangesBetweenPagesLosesNoName(t *testing.T) {
 			t.Fatalf("%q appears %d times", base, seen[base])
 		}
 	}
-	// One that begins now shows what is there now.
+	// A new listing shows the current entries.
 	entries, err := os.ReadDir(filepath.Join(tr.Workdir, "big"))
 	must(t, err)
 	if again := tr.enumerate(t, "big", func(int) {}); len(again) != len(entries) {
@@ -94,7 +94,7 @@ func TestAFolderThatChangesBetweenPagesLosesNoName(t *testing.T) {
 	}
 }
 
-// A folder of another name, and one that took its location, are other folders.
+// Pages never come from a snapshot of another folder, or of one that was replaced.
 func TestPagesAreOfTheirFolderOnly(t *testing.T) {
 	tr := newTree(t)
 	const n = 2 * contract.MaxListFiles
@@ -115,8 +115,8 @@ func TestPagesAreOfTheirFolderOnly(t *testing.T) {
 	}
 }
 
-// What does not fit is read for every page, in as little memory as ever.
-func TestWhatIsKeptOfFoldersIsBounded(t *testing.T) {
+// A folder whose snapshot does not fit is read for every page.
+func TestSnapshotsAreBounded(t *testing.T) {
 	tr := newTree(t)
 	const n = 3*contract.MaxListFiles + 1
 	tr.crowd(t, "big", n)
@@ -133,7 +133,7 @@ func TestWhatIsKeptOfFoldersIsBounded(t *testing.T) {
 			t.Errorf("bound of %d bytes: %d names, want %d; %d reads, want %d", most, len(names), n, got, reads)
 		}
 	}
-	// The oldest goes where two do not fit.
+	// If two do not fit, the older one is removed.
 	tr.roots.snapshots.most = n * one
 	for i, folder := range []string{"big", "second"} {
 		if i > 0 {

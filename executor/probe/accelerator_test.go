@@ -43,7 +43,7 @@ func TestGPUsAreReadFieldByField(t *testing.T) {
 	}
 }
 
-func TestMoreGPUsThanTheBoundAreLeftOut(t *testing.T) {
+func TestGPUsOverTheBoundAreOmitted(t *testing.T) {
 	table := strings.Repeat("0, X, 1, 2, 3, 4\n", maxGPUs+1)
 	if n := len(parseGPUs([]byte(table))); n != maxGPUs {
 		t.Errorf("got %d GPUs, want %d", n, maxGPUs)
@@ -64,7 +64,7 @@ func FuzzParseGPUs(f *testing.F) {
 	})
 }
 
-// nvidiaSMI puts a program of that name first on PATH.
+// nvidiaSMI puts a script with that name first on PATH.
 func nvidiaSMI(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func nvidiaSMI(t *testing.T, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-func TestGPUIsAskedFromNvidiaSMI(t *testing.T) {
+func TestGPUsAreReportedByNvidiaSMI(t *testing.T) {
 	nvidiaSMI(t, `[ "$*" = "--query-gpu=index,name,memory.used,memory.total,utilization.gpu,utilization.memory --format=csv,nounits,noheader" ] && echo "0, Tesla T4, 3, 15360, 0, 0"`)
 	root := tree(map[string]string{
 		"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  gcc version 12.3.0\n",

@@ -59,7 +59,7 @@ func TestTheSessionsLimitIsThePlatforms(t *testing.T) {
 	}
 }
 
-func TestTheSessionIsLookedAtOnce(t *testing.T) {
+func TestTheSessionIsInspectedOnce(t *testing.T) {
 	looks := 0
 	p := New(Config{Started: time.Now(), Getenv: func(name string) string {
 		if name == "COLAB_RELEASE_TAG" {

@@ -6,7 +6,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestPlatformIsToldInThisOrder(t *testing.T) {
+func TestPlatformsAreDetectedInThisOrder(t *testing.T) {
 	type env = map[string]string
 	for name, test := range map[string]struct {
 		env   env

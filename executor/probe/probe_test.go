@@ -56,7 +56,7 @@ func TestProbeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestPythonThatCanNotBeAskedLeavesTheRest(t *testing.T) {
+func TestAMissingPythonDoesNotAffectTheRest(t *testing.T) {
 	p := New(Config{WorkDir: t.TempDir(), Python: "/none/python", Started: time.Now(), Getenv: os.Getenv})
 	got, err := p.Probe(t.Context())
 	if err != nil {
@@ -67,7 +67,7 @@ func TestPythonThatCanNotBeAskedLeavesTheRest(t *testing.T) {
 	}
 }
 
-func TestPackagesAreAskedAgainOnlyAfterAnInstall(t *testing.T) {
+func TestPackagesAreListedAgainOnlyAfterAnInstall(t *testing.T) {
 	site := t.TempDir()
 	asked := filepath.Join(t.TempDir(), "asked")
 	python := filepath.Join(t.TempDir(), "python")
@@ -94,7 +94,7 @@ func TestPackagesAreAskedAgainOnlyAfterAnInstall(t *testing.T) {
 	}
 }
 
-func TestPythonIsAskedWithoutSecretsInItsEnvironment(t *testing.T) {
+func TestPythonRunsWithoutSecretsInItsEnvironment(t *testing.T) {
 	env := pythonEnvironment(func(name string) string { return "value of " + name })
 	for _, entry := range env {
 		if strings.Contains(entry, "SECRET") || strings.Contains(entry, "TOKEN") {
@@ -106,7 +106,7 @@ func TestPythonIsAskedWithoutSecretsInItsEnvironment(t *testing.T) {
 	}
 }
 
-func TestSessionTimeLeftOnlyWhereAPlatformPublishesALimit(t *testing.T) {
+func TestSessionTimeLeftNeedsAPublishedLimit(t *testing.T) {
 	on := func(name string, gpu bool) contract.Probe {
 		return contract.Probe{Platform: contract.Platform{Name: name}, GPU: contract.GPU{Available: gpu}}
 	}
@@ -131,7 +131,7 @@ func TestSessionTimeLeftOnlyWhereAPlatformPublishesALimit(t *testing.T) {
 	}
 }
 
-func TestRecommendationsNameWhatIsShort(t *testing.T) {
+func TestRecommendationsNameScarceResources(t *testing.T) {
 	good := contract.Probe{
 		Platform: contract.Platform{Name: "colab"},
 		GPU:      contract.GPU{Available: true, Devices: []contract.GPUDevice{{Name: "T4", MemoryUsedMB: ptr(1.0), MemoryTotalMB: ptr(100.0)}}},
@@ -139,7 +139,7 @@ func TestRecommendationsNameWhatIsShort(t *testing.T) {
 		Storage:  []contract.Disk{{Path: "/content", FreeGB: 50}},
 	}
 	if got := recommendations(good, sessionLimit{}); len(got) != 0 {
-		t.Errorf("a machine with plenty is told %q", got)
+		t.Errorf("a machine with enough of everything gets %q", got)
 	}
 	bad := contract.Probe{
 		Platform: contract.Platform{Name: "colab"},
@@ -155,6 +155,6 @@ func TestRecommendationsNameWhatIsShort(t *testing.T) {
 	full := good
 	full.GPU.Devices = []contract.GPUDevice{{Name: "T4", MemoryUsedMB: ptr(95.0), MemoryTotalMB: ptr(100.0)}}
 	if got := recommendations(full, sessionLimit{}); len(got) != 1 || !strings.Contains(got[0], "GPU T4 is nearly full") {
-		t.Errorf("a full GPU is told %q", got)
+		t.Errorf("a full GPU gets %q", got)
 	}
 }

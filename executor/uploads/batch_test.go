@@ -16,7 +16,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// pack makes a batch of files that lie below folder.
+// pack makes a batch of files below folder.
 func pack(folder string, files map[string][]byte) (contract.Manifest, []byte) {
 	m := contract.Manifest{Path: folder}
 	var all []byte
@@ -50,7 +50,7 @@ func (in *inbox) batch(m contract.Manifest, bytes []byte) []BatchResult {
 	return out
 }
 
-func TestABatchPutsEachFileInItsPlaceAndAgainAnswersTheSame(t *testing.T) {
+func TestABatchStoresEachFileAndMayBeRepeated(t *testing.T) {
 	in := newInbox(t)
 	must(t, os.WriteFile(filepath.Join(in.Workdir, "data/taken.csv"), []byte("theirs"), 0o600))
 	m, bytes := pack("data", map[string][]byte{
@@ -81,7 +81,7 @@ func TestABatchPutsEachFileInItsPlaceAndAgainAnswersTheSame(t *testing.T) {
 	in.folders(0)
 }
 
-func TestABatchReplacesOnlyWhenAskedAndKeepsTheMode(t *testing.T) {
+func TestABatchReplacesFilesOnlyOnRequestAndKeepsTheMode(t *testing.T) {
 	in := newInbox(t)
 	file := filepath.Join(in.Workdir, "run.sh")
 	must(t, os.WriteFile(file, []byte("old"), 0o600))
@@ -98,8 +98,8 @@ func TestABatchReplacesOnlyWhenAskedAndKeepsTheMode(t *testing.T) {
 	}
 }
 
-// Each of these fails alone; the file beside it is put in its place.
-func TestAHostileFileOfABatchFailsAlone(t *testing.T) {
+// Each of these files fails, and the other one in its batch is stored.
+func TestAHostileFileDoesNotAffectTheOthersInABatch(t *testing.T) {
 	in := newInbox(t)
 	base := filepath.Dir(in.Workdir)
 	must(t, syscall.Mkfifo(filepath.Join(in.Workdir, "fifo"), 0o600))
@@ -130,7 +130,7 @@ func TestAHostileFileOfABatchFailsAlone(t *testing.T) {
 	}
 }
 
-func TestBytesOfABatchThatAreNotThoseAnnouncedAreRefused(t *testing.T) {
+func TestBytesOfABatchWithAnotherDigestAreRefused(t *testing.T) {
 	in := newInbox(t)
 	m, bytes := pack("data", map[string][]byte{"one": body(100), "two": body(50)})
 	bytes[3]++
@@ -143,7 +143,7 @@ func TestBytesOfABatchThatAreNotThoseAnnouncedAreRefused(t *testing.T) {
 	in.holds("data/two", body(50))
 }
 
-func TestABatchIsHeldToItsBounds(t *testing.T) {
+func TestTheBoundsOfABatchAreChecked(t *testing.T) {
 	in := newInbox(t)
 	many := func(n int) (contract.Manifest, []byte) {
 		files := map[string][]byte{}
@@ -190,7 +190,7 @@ func TestABatchIsHeldToItsBounds(t *testing.T) {
 	}
 }
 
-func TestTheSameBatchTwiceAtOnceAnswersTheSame(t *testing.T) {
+func TestConcurrentCopiesOfABatchHaveTheSameAnswer(t *testing.T) {
 	in := newInbox(t)
 	files := map[string][]byte{}
 	for i := range 100 {
@@ -218,8 +218,8 @@ func TestTheSameBatchTwiceAtOnceAnswersTheSame(t *testing.T) {
 	}
 }
 
-// What an executor killed within a batch leaves, the next one removes, and nothing else.
-func TestThePartOfAKilledBatchIsRemoved(t *testing.T) {
+// An executor deletes the part files that a killed one has left, and nothing else.
+func TestThePartFileOfAKilledBatchIsDeleted(t *testing.T) {
 	in := newInbox(t)
 	in.stop()
 	part, other := newBatchPartName(), newBatchPartName()

@@ -9,7 +9,7 @@ import (
 
 const benchPart = 4 << 20 // as relays send
 
-// BenchmarkUpload is 64 MiB from start to its place.
+// BenchmarkUpload uploads and commits 64 MiB.
 func BenchmarkUpload(b *testing.B) {
 	in := newInbox(b)
 	data := body(16 * benchPart)
@@ -27,7 +27,7 @@ func BenchmarkUpload(b *testing.B) {
 	}
 }
 
-// BenchmarkSmallUpload is what a file of a folder costs beside its bytes.
+// BenchmarkSmallUpload measures the overhead of a small file.
 func BenchmarkSmallUpload(b *testing.B) {
 	in := newInbox(b)
 	data := body(100)

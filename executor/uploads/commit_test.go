@@ -13,7 +13,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestAnotherFileOfThatNameStays(t *testing.T) {
+func TestAnotherFileWithTheSameNameIsKept(t *testing.T) {
 	in := newInbox(t)
 	must(t, os.WriteFile(filepath.Join(in.Workdir, "x.csv"), []byte("old"), 0o600))
 	for n, want := range []string{"x (1).csv", "x (2).csv"} {
@@ -27,10 +27,10 @@ func TestAnotherFileOfThatNameStays(t *testing.T) {
 	in.holds("x.csv", []byte("old"))
 }
 
-func TestTheSameContentThereCountsAsCommitted(t *testing.T) {
+func TestAnExistingFileWithTheSameContentCountsAsCommitted(t *testing.T) {
 	in := newInbox(t)
 	data := body(1000)
-	other := append([]byte("!"), data[1:]...) // as long
+	other := append([]byte("!"), data[1:]...) // of the same length
 	must(t, os.WriteFile(filepath.Join(in.Workdir, "x.csv"), other, 0o600))
 	must(t, os.WriteFile(filepath.Join(in.Workdir, "x (1).csv"), data, 0o600))
 	before, err := in.roots.Stat("x (1).csv")
@@ -80,8 +80,9 @@ func TestANewFileHasTheModeTheUmaskGives(t *testing.T) {
 	}
 }
 
-// What the target became after the start is never replaced, except a file on request.
-func TestWhatAppearsAtTheTargetMeanwhileStays(t *testing.T) {
+// A file that appears at the target after the start is replaced only on request, anything
+// else never.
+func TestAFileThatAppearsAtTheTargetIsKept(t *testing.T) {
 	appear := map[string]func(string) error{
 		"a folder":   func(p string) error { return os.Mkdir(p, 0o700) },
 		"a FIFO":     func(p string) error { return syscall.Mkfifo(p, 0o600) },
@@ -122,8 +123,8 @@ func TestWhatAppearsAtTheTargetMeanwhileStays(t *testing.T) {
 	}
 }
 
-// A folder swapped for a link during the upload leads nowhere: the upload begins
-// anew, at the place that the path means now, or is refused.
+// A folder that is replaced by a link during the upload is not followed: the upload starts
+// again at the new target of the path, or is refused.
 func TestAFolderSwappedDuringAnUploadIsNotWrittenThrough(t *testing.T) {
 	for name, link := range map[string]string{"out": "../secret", "to the state dir": ".colab-relay"} {
 		t.Run(name, func(t *testing.T) {
@@ -146,8 +147,8 @@ func TestAFolderSwappedDuringAnUploadIsNotWrittenThrough(t *testing.T) {
 	}
 }
 
-// The part is a file in a folder that anyone on the VM may write to.
-func TestAPartThatIsNotOursAnyMoreIsNotWrittenTo(t *testing.T) {
+// The part file is in a folder in which everybody on the VM may write.
+func TestAReplacedPartFileIsNotWrittenTo(t *testing.T) {
 	for name, swap := range map[string]func(in *inbox, part string) error{
 		"removed":             func(in *inbox, part string) error { return nil },
 		"a link out":          func(in *inbox, part string) error { return os.Symlink(in.Secret+"/hundred", part) },
@@ -199,7 +200,7 @@ func TestAPartLostBeforeTheCommitIsSentAgain(t *testing.T) {
 	in.holds("x", body(100))
 }
 
-func TestACommittedUploadWhoseFileIsGoneBeginsAnew(t *testing.T) {
+func TestACommittedUploadWhoseFileWasDeletedStartsAgain(t *testing.T) {
 	for name, lose := range map[string]func(string) error{
 		"removed": os.Remove,
 		"changed": func(file string) error { return os.WriteFile(file, []byte("other"), 0o600) },
@@ -220,7 +221,7 @@ func TestACommittedUploadWhoseFileIsGoneBeginsAnew(t *testing.T) {
 	}
 }
 
-// Filesystems without hard links, as Drive's, get the name claimed by an empty file.
+// On file systems without hard links, such as Drive's, an empty file claims the name.
 func TestANameIsClaimedWithoutALink(t *testing.T) {
 	in := newInbox(t)
 	up := in.start("x", body(100), false)

@@ -15,8 +15,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Two relays send the same file at once, in parts that overlap, some of them cut
-// and wrong, and both commit.
+// Two relays send and commit the same file concurrently, in overlapping parts of which some
+// are cut and wrong.
 func TestTwoSendersOfTheSameFile(t *testing.T) {
 	in := newInbox(t)
 	data := body(1 << 20)
@@ -64,9 +64,9 @@ func TestTwoSendersOfTheSameFile(t *testing.T) {
 	}
 }
 
-func TestAPollIsToldHowFarHashingIs(t *testing.T) {
+func TestAPollReportsTheProgressOfHashing(t *testing.T) {
 	in := newInbox(t)
-	in.stop() // nobody hashes
+	in.stop() // so that nothing is hashed
 	up := in.start("x", body(100), false)
 	in.put(up.UploadID, 0, body(100), true)
 	out, err := in.Commit(t.Context(), up.UploadID, 0)
@@ -79,17 +79,17 @@ func TestAPollIsToldHowFarHashingIs(t *testing.T) {
 		t.Fatalf("to a caller that goes away: %+v, %v", out, err)
 	}
 	if out := in.put(up.UploadID, 0, make([]byte, 100), true); out.Status != contract.UploadHashing {
-		t.Fatalf("bytes that come while it is hashed: %+v", out)
+		t.Fatalf("bytes that arrive while it is hashed: %+v", out)
 	}
 	runs(t, in.Run)
 	if out, err := in.Get(t.Context(), up.UploadID, timeout); err != nil || out.Status != contract.UploadCommitted {
-		t.Fatalf("waited for: %+v, %v", out, err)
+		t.Fatalf("after it was hashed: %+v, %v", out, err)
 	}
 	in.holds("x", body(100))
 }
 
-// The executor's end stops hashing; the next one takes it up.
-func TestACommitThatTheExecutorsEndCutIsAskedForAgain(t *testing.T) {
+// A shutdown stops hashing; the next executor continues.
+func TestACommitInterruptedByAShutdownCanBeRepeated(t *testing.T) {
 	in := newInbox(t)
 	in.stop()
 	up := in.start("x", body(100), false)
@@ -110,19 +110,19 @@ func TestACommitThatTheExecutorsEndCutIsAskedForAgain(t *testing.T) {
 	in.holds("x", body(100))
 }
 
-func TestTheUploadUntouchedLongestMakesRoom(t *testing.T) {
+func TestTheLeastRecentlyUsedUploadIsDropped(t *testing.T) {
 	in := newInbox(t)
 	var ids []string
 	for n := range contract.MaxUploads {
 		ids = append(ids, in.start(fmt.Sprintf("many/%d", n), body(100), false).UploadID)
 	}
-	in.put(ids[0], 0, body(10), true) // touched
+	in.put(ids[0], 0, body(10), true) // now it was used
 	in.start("many/more", body(100), false)
 	if _, err := in.Get(t.Context(), ids[1], 0); !errors.Is(err, ErrNoUpload) {
-		t.Errorf("the one untouched longest: %v, want %v", err, ErrNoUpload)
+		t.Errorf("the least recently used one: %v, want %v", err, ErrNoUpload)
 	}
 	if _, err := in.Get(t.Context(), ids[0], 0); err != nil {
-		t.Errorf("one touched since: %v", err)
+		t.Errorf("one used since: %v", err)
 	}
 	if n := len(in.parts(filepath.Join(in.Workdir, "many"))); n != contract.MaxUploads {
 		t.Errorf("%d parts are there, want %d", n, contract.MaxUploads)
@@ -130,7 +130,7 @@ func TestTheUploadUntouchedLongestMakesRoom(t *testing.T) {
 	in.folders(contract.MaxUploads)
 }
 
-// folders checks how many uploads the state dir holds.
+// folders checks the number of uploads in the state dir.
 func (in *inbox) folders(want int) {
 	in.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(in.State, "uploads"))
@@ -140,7 +140,7 @@ func (in *inbox) folders(want int) {
 	}
 }
 
-func TestUploadsBeingCommittedMakeNoRoom(t *testing.T) {
+func TestUploadsBeingCommittedAreNotDropped(t *testing.T) {
 	in := newInbox(t)
 	in.stop()
 	for n := range contract.MaxUploads {
@@ -163,7 +163,7 @@ func TestUploadsBeingCommittedMakeNoRoom(t *testing.T) {
 	}
 }
 
-func TestCommittedUploadsAreForgottenAtTheirBound(t *testing.T) {
+func TestCommittedUploadsAreDroppedAtTheirBound(t *testing.T) {
 	in := newInbox(t)
 	for n := range maxCommitted + 5 {
 		in.send(fmt.Sprintf("many/%d", n), body(n), false)
@@ -177,7 +177,7 @@ func TestCommittedUploadsAreForgottenAtTheirBound(t *testing.T) {
 	}
 }
 
-func TestUploadsUntouchedForLongAreDropped(t *testing.T) {
+func TestUnusedUploadsAreDropped(t *testing.T) {
 	in := newInbox(t)
 	done := in.send("done", body(10), false)
 	old := in.start("old", body(100), false)
@@ -186,7 +186,7 @@ func TestUploadsUntouchedForLongAreDropped(t *testing.T) {
 	in.stop()
 	for _, id := range []string{old.UploadID, done.UploadID} {
 		dir := filepath.Join(in.State, "uploads", id)
-		os.Chtimes(filepath.Join(dir, rangesFile), long, long) // a committed one has none
+		os.Chtimes(filepath.Join(dir, rangesFile), long, long) // fails for a committed one, which has none
 		must(t, os.Chtimes(dir, long, long))
 	}
 	young := in.start("young", body(100), false)

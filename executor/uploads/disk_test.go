@@ -20,7 +20,7 @@ import (
 )
 
 // smallDisk is set in a test that runs again in a process of its own, in which no
-// file can grow past a bound: on a filesystem of 1 MiB, or by a limit.
+// file can grow over 1 MiB, because of the size of the disk or a limit of the process.
 const smallDisk = "COLAB_RELAY_TEST_SMALL_DISK"
 
 // again runs the calling test in a process of its own.
@@ -40,8 +40,8 @@ func again(t *testing.T, how string, attr *syscall.SysProcAttr) error {
 	return nil
 }
 
-// ownMounts is a process with mounts of its own, which any user may make where the
-// system has user namespaces, and root everywhere.
+// ownMounts makes a process with its own mounts. Root may do that on every system, other
+// users if the system has user namespaces.
 func ownMounts() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Getuid() != 0 {
@@ -52,9 +52,8 @@ func ownMounts() *syscall.SysProcAttr {
 	return attr
 }
 
-// onSmallDisk reports false in the test's own process, having run it in others.
-// What a filesystem does when it is full needs a mount; where none is allowed, the
-// limit alone is left.
+// onSmallDisk returns false in the test's own process, after it has run the test in others.
+// A full file system needs a mount. If mounting is not allowed, only the limit is tested.
 func onSmallDisk(t *testing.T, dir string) bool {
 	t.Helper()
 	switch os.Getenv(smallDisk) {
@@ -99,7 +98,7 @@ func TestAFullDiskIsReportedAndReceivedBytesAreKept(t *testing.T) {
 	in.stop()
 }
 
-// fillsUp has the disk fill up while an upload that did fit is under way.
+// fillsUp fills the disk during an upload that fitted when it started.
 func (in *inbox) fillsUp() {
 	t, data := in.t, body(700<<10)
 	up := in.start("x", data, false)
@@ -127,7 +126,7 @@ func (in *inbox) fillsUp() {
 	in.holds("x", data)
 }
 
-// The state dir, with the journal, may be on another disk, which is full.
+// The state dir with the journal may be on another disk, which is full.
 func TestAFullStateDirIsReportedAndOnlyRecordedBytesCount(t *testing.T) {
 	dir := realDir(t)
 	if !onSmallDisk(t, dir) {
@@ -160,7 +159,7 @@ func TestAFullStateDirIsReportedAndOnlyRecordedBytesCount(t *testing.T) {
 	in.stop()
 }
 
-// choke leaves room for a piece of the next line of the journal only.
+// choke leaves space for only a part of the next line of the journal.
 func (in *inbox) choke(j *journal) (release func()) {
 	t := in.t
 	if os.Getenv(smallDisk) == "limit" {
@@ -177,8 +176,8 @@ func (in *inbox) choke(j *journal) (release func()) {
 	return func() { must(t, os.Remove(hog)) }
 }
 
-// Store over 4 GiB: what is missing are holes, so that even a small disk's test
-// can begin one and put its end.
+// Missing bytes are holes, so the test can start a large upload on a small disk and send its
+// end.
 func TestUploadsBeyondFourGiB(t *testing.T) {
 	in := newInbox(t)
 	const size = 5<<30 + 7
@@ -207,7 +206,7 @@ func TestUploadsBeyondFourGiB(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// A whole file over 4 GiB, up and hashed: under make soak, as it takes its time.
+// A complete file, over 4 GiB under make soak and smaller otherwise, because it takes long.
 func TestAWholeFileBeyondFourGiB(t *testing.T) {
 	in := newInbox(t)
 	size := int64(1<<26 + 5)

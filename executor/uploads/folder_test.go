@@ -12,7 +12,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestAFolderIsMadeAsOftenAsAskedFor(t *testing.T) {
+func TestCreatingAFolderMayBeRepeated(t *testing.T) {
 	in := newInbox(t)
 	for range 2 {
 		for path, want := range map[string]string{
@@ -40,7 +40,7 @@ func TestAFolderIsMadeAsOftenAsAskedFor(t *testing.T) {
 	in.folders(0)
 }
 
-func TestNoFolderIsMadeWhereNoFileMayBe(t *testing.T) {
+func TestNoFolderIsCreatedWhereFilesAreForbidden(t *testing.T) {
 	in := newInbox(t)
 	before := everything(t, filepath.Dir(in.Workdir))
 	for path, want := range map[string]error{

@@ -8,7 +8,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestDeletedJournalComesBackWithTheNextPart(t *testing.T) {
+func TestADeletedJournalIsRestoredWithTheNextPart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "upload")
 	rec := record{UploadStart: contract.UploadStart{Path: "f", SizeBytes: 100}}
 	j := &journal{dir: dir}

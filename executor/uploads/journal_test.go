@@ -16,7 +16,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// set is ranges done the slow way, to compare with.
+// set is a simple, slow implementation of ranges to compare with.
 type set map[int64]bool
 
 func (s set) spans() ranges {
@@ -90,7 +90,7 @@ func TestAKillAtAnyByteOfTheJournalLeavesAResumableUpload(t *testing.T) {
 		if lines := bytes.Count(raw[:cut], []byte("\n")); again.ReceivedBytes != []int64{0, 200, 300, 800}[lines] {
 			t.Fatalf("cut at %d: %d bytes after %d whole lines", cut, again.ReceivedBytes, lines)
 		}
-		for range 2 { // the unproven bytes are wrong: what is missing then is they alone
+		for range 2 { // the unproven bytes are wrong, so that only they are missing the second time
 			for _, r := range again.Missing {
 				in.put(up.UploadID, r.Offset, data[r.Offset:r.Offset+r.Length], true)
 			}
@@ -105,7 +105,7 @@ func TestAKillAtAnyByteOfTheJournalLeavesAResumableUpload(t *testing.T) {
 		must(t, os.RemoveAll(filepath.Dir(file)))
 		must(t, os.Remove(filepath.Join(in.Workdir, "x")))
 		in.open()
-		in.start("x", data, true) // its upload.json is as before
+		in.start("x", data, true) // with the same upload.json as before
 	}
 }
 
@@ -183,7 +183,7 @@ func TestTheJournalOfManyPiecesStaysBounded(t *testing.T) {
 	if again := in.start("x", data, true); len(again.Missing) != contract.MaxUploadRanges {
 		t.Fatalf("%d ranges are answered", len(again.Missing))
 	}
-	// Byte by byte, far into a file, the lines are many and long and the pieces one.
+	// Consecutive single bytes far into a file make many long lines, but only one range.
 	one, err := in.get(up.UploadID)
 	must(t, err)
 	const from, lines = 1 << 40, maxJournal / 20

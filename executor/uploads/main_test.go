@@ -27,7 +27,7 @@ var (
 
 const timeout = filestest.Timeout
 
-// inbox is a store of uploads into a tree, running.
+// inbox is a running store of uploads into a tree.
 type inbox struct {
 	*Store
 	filestest.Tree
@@ -46,7 +46,7 @@ func newInbox(t testing.TB) *inbox {
 	return in
 }
 
-// open is what a new executor does.
+// open starts a new executor.
 func (in *inbox) open() {
 	in.t.Helper()
 	var err error
@@ -55,7 +55,7 @@ func (in *inbox) open() {
 	in.stop = runs(in.t, in.Run)
 }
 
-// reopen is a kill and a new executor: nothing is closed in between.
+// reopen kills the executor without closing anything, and starts a new one.
 func (in *inbox) reopen() {
 	in.t.Helper()
 	in.stop()
@@ -80,7 +80,7 @@ func (in *inbox) commit(id string) (contract.Upload, error) {
 	return in.Commit(in.t.Context(), id, timeout)
 }
 
-// send uploads all of data and returns where it is.
+// send uploads and commits data.
 func (in *inbox) send(path string, data []byte, overwrite bool) contract.Upload {
 	in.t.Helper()
 	up := in.start(path, data, overwrite)
@@ -93,7 +93,7 @@ func (in *inbox) send(path string, data []byte, overwrite bool) contract.Upload 
 	return out
 }
 
-// holds checks a file of the workdir, and that no part is left in its folder.
+// holds checks the content of a file, and that no part file is left in its folder.
 func (in *inbox) holds(path string, want []byte) {
 	in.t.Helper()
 	if !filepath.IsAbs(path) {

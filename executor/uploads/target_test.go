@@ -85,7 +85,7 @@ func TestUploadsReachTheRealPlaceOfALink(t *testing.T) {
 	}
 }
 
-func TestUploadsTakeUnusualNames(t *testing.T) {
+func TestFilesWithUnusualNamesAreUploaded(t *testing.T) {
 	in := newInbox(t)
 	for _, name := range []string{" lead and trail ", `quo"te's`, "new\nline", "ünï→🎉", "bad\xff\xfename", "-rf *", "...", ".hidden", strings.Repeat("é", 127)} {
 		out := in.send(contract.EscapeName("odd/"+name+"/"+name), body(20), false)
@@ -96,8 +96,8 @@ func TestUploadsTakeUnusualNames(t *testing.T) {
 	}
 }
 
-// Where Drive is not mounted, a file must not land on the VM's disk under its name.
-func TestAnUnmountedRootIsNeverMade(t *testing.T) {
+// If Drive is not mounted, a file must not be written to the VM's disk instead.
+func TestAnUnmountedRootIsNeverCreated(t *testing.T) {
 	in := newInbox(t)
 	must(t, os.RemoveAll(in.Drive))
 	for _, path := range []string{in.Drive + "/x", in.Drive + "/deep/x", in.Drive, "to-drive/x"} {
@@ -110,7 +110,7 @@ func TestAnUnmountedRootIsNeverMade(t *testing.T) {
 	}
 }
 
-// An upload survives that Drive is unmounted and mounted again.
+// An upload continues after Drive was unmounted and mounted again.
 func TestAnUploadWaitsForItsRoot(t *testing.T) {
 	in := newInbox(t)
 	up := in.start(in.Drive+"/x", body(100), false)

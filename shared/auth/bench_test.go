@@ -22,7 +22,7 @@ func BenchmarkSignRequest(b *testing.B) {
 	}
 }
 
-// The window is left out: it would fill up.
+// Without the window, which would fill up.
 func BenchmarkVerifyWithoutWindow(b *testing.B) {
 	secret, req := testSecret(b), signed(b, "POST", testTarget, "", began).req
 	for b.Loop() {

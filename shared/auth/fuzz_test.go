@@ -9,8 +9,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Whatever the headers hold, reading them does not panic, and what is accepted is
-// written in exactly one way.
+// Reading any headers does not panic, and accepted ones are written in exactly one way.
 func FuzzReadSignature(f *testing.F) {
 	good := signed(f, "POST", testTarget, "body", began).req.Header
 	f.Add(good.Get(HeaderSignatureInput), good.Get(HeaderSignature))
@@ -31,7 +30,7 @@ func FuzzReadSignature(f *testing.F) {
 	})
 }
 
-// No request made of outside bytes passes: the fuzzer does not hold the key.
+// No fuzzed request is accepted, because the fuzzer does not have the key.
 func FuzzVerify(f *testing.F) {
 	good, err := http.NewRequest("POST", testTarget, nil)
 	if err != nil {
@@ -59,8 +58,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// Whatever is pasted, parsing does not panic, and what is accepted survives its own
-// text.
+// Parsing any text does not panic, and an accepted pairing can be printed and parsed again.
 func FuzzParsePairing(f *testing.F) {
 	f.Add(Pairing{URL: "https://example.com", Secret: testSecret(f)}.String())
 	f.Add("relay pair 'colab-relay:eyJ2IjoxfQ=='")

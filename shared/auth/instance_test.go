@@ -10,9 +10,9 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// There are two forms, and the method decides which one holds: with the other one a
-// request would name no executor, or one that nobody looks at.
-func TestRightMACInTheFormOfAnotherMethodIsUnauthorized(t *testing.T) {
+// The method determines the form of a request. In the other form, a request would name no
+// executor, or one that is not checked.
+func TestCorrectMACInTheFormOfAnotherMethodIsUnauthorized(t *testing.T) {
 	secret := testSecret(t)
 	for method, list := range map[string]listOf{
 		"GET": changeList, "POST": getList, "PUT": getList, "DELETE": getList, "HEAD": getList, "OPTIONS": getList, "get": getList,
@@ -37,7 +37,7 @@ func TestRightMACInTheFormOfAnotherMethodIsUnauthorized(t *testing.T) {
 	}
 }
 
-func TestRequestForAnotherExecutorIsTold(t *testing.T) {
+func TestARequestForAnotherExecutorIsReported(t *testing.T) {
 	for instance, want := range map[string]error{
 		"instance-1/start-1": nil,
 		"instance-1/start-2": ErrNewStart,
@@ -58,9 +58,9 @@ func TestRequestForAnotherExecutorIsTold(t *testing.T) {
 	}
 }
 
-// The clock comes first: the relay corrects its own by the answer, whatever executor
-// gives it.
-func TestWrongClockIsToldBeforeAnotherExecutor(t *testing.T) {
+// The clock is checked first, because a relay can correct its clock by the answer of any
+// executor.
+func TestAWrongClockIsReportedBeforeAnotherExecutor(t *testing.T) {
 	got := signedFor(t, "instance-2/start-2", "POST", testTarget, "", began.Add(-time.Hour))
 	if _, err := newTestVerifier(t).Verify(got.req); !errors.Is(err, ErrClockSkew) {
 		t.Errorf("error %v", err)
@@ -80,9 +80,9 @@ func TestChangeThatNamesNoExecutorIsNotSigned(t *testing.T) {
 	}
 }
 
-// A restart forgets the nonces. What was captured before changes nothing afterwards,
-// also when it was signed for a time that is still to come.
-func TestCapturedRequestDiesWithTheStartItNames(t *testing.T) {
+// The nonces are lost in a restart. A request captured before is refused afterwards, even if
+// it was signed for a later time.
+func TestACapturedRequestIsInvalidAfterARestart(t *testing.T) {
 	restarted := contract.Instance{ID: here.ID, Start: "start-2"}
 	for _, ahead := range []time.Duration{-contract.ClockSkew, 0, contract.ClockSkew} {
 		now := began

@@ -34,7 +34,7 @@ func readRequest(t testing.TB, wire string) *http.Request {
 	return req
 }
 
-// arrived sends req over a wire of memory and reads it on the other side.
+// arrived writes req to memory and reads it as a server does.
 func arrived(t testing.TB, req *http.Request) *http.Request {
 	t.Helper()
 	var wire bytes.Buffer
@@ -44,7 +44,7 @@ func arrived(t testing.TB, req *http.Request) *http.Request {
 	return readRequest(t, wire.String())
 }
 
-// exchange is a signed request as the executor got it, and the relay's memory of it.
+// exchange is a signed request as the executor received it, and what the relay keeps of it.
 type exchange struct {
 	req       *http.Request
 	signature string
@@ -71,7 +71,7 @@ func signedFor(t testing.TB, instance, method, url, body string, created time.Ti
 	return exchange{arrived(t, req), signature}
 }
 
-// answered is a signed answer as the relay got it.
+// answered is a signed answer as the relay received it.
 func answered(t testing.TB, req *http.Request, status int, body string) *http.Response {
 	t.Helper()
 	h := http.Header{contract.HeaderInstance: {here.String()}}

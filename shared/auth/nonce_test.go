@@ -26,7 +26,7 @@ func TestNoncesNameTheirSignerAndNeverRepeat(t *testing.T) {
 	}
 }
 
-func TestVerifyTellsTheCallerOfEveryRightMAC(t *testing.T) {
+func TestVerifyReturnsTheCallerOfEveryCorrectMAC(t *testing.T) {
 	v := newTestVerifier(t)
 	got := signed(t, "GET", testTarget, "", began)
 	caller, err := v.Verify(got.req)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestPairingSurvivesAPaste(t *testing.T) {
+func TestAPastedPairingIsAccepted(t *testing.T) {
 	want := Pairing{URL: "https://abc.ngrok-free.app", Secret: testSecret(t)}
 	line := want.String()
 	half := len(line) / 2

@@ -135,7 +135,7 @@ func TestTamperedRequestIsUnauthorized(t *testing.T) {
 			v := newTestVerifier(t)
 			genuine := got.req.Clone(t.Context())
 			tamper(got.req)
-			if _, err := v.Verify(got.req); err != ErrUnauthorized { //nolint:errorlint // the bare sentinel: no cause may leak
+			if _, err := v.Verify(got.req); err != ErrUnauthorized { //nolint:errorlint // exactly this error: no cause may leak
 				t.Fatalf("error %v", err)
 			}
 			if _, err := v.Verify(genuine); err != nil {
@@ -157,8 +157,8 @@ func TestOtherKeyIsUnauthorized(t *testing.T) {
 	}
 }
 
-// A holder of the key who signs another profile is refused as well.
-func TestRightMACOfAnotherFormIsUnauthorized(t *testing.T) {
+// A request in another profile is refused, even with the correct key.
+func TestCorrectMACOfAnotherFormIsUnauthorized(t *testing.T) {
 	secret := testSecret(t)
 	for name, nonce := range map[string]string{
 		"no nonce": "", "15 bytes": randomText(15), "too long": strings.Repeat("A", maxNonceChars+4),
@@ -180,7 +180,7 @@ func TestRightMACOfAnotherFormIsUnauthorized(t *testing.T) {
 	}
 }
 
-func TestRightMACOverAnOversizedDigestIsUnauthorized(t *testing.T) {
+func TestCorrectMACOverAnOversizedDigestIsUnauthorized(t *testing.T) {
 	secret := testSecret(t)
 	req := signed(t, "GET", testTarget, "", began).req
 	req.Header.Set(HeaderContentDigest, strings.Repeat("x", maxDigestBytes+1))
@@ -193,7 +193,7 @@ func TestRightMACOverAnOversizedDigestIsUnauthorized(t *testing.T) {
 	}
 }
 
-func TestRightMACUnderAnotherKeyIDIsUnauthorized(t *testing.T) {
+func TestCorrectMACUnderAnotherKeyIDIsUnauthorized(t *testing.T) {
 	req := signed(t, "GET", testTarget, "", began).req
 	p := parameters{created: began.Unix(), nonce: randomText(freshBytes), keyID: "0123456789abcdef"}
 	if _, err := testSecret(t).sign(req.Header, requestList(req.Method)(p), requestMessage(req)); err != nil {
@@ -204,7 +204,7 @@ func TestRightMACUnderAnotherKeyIDIsUnauthorized(t *testing.T) {
 	}
 }
 
-func TestAnswersSignatureDoesNotHoldForARequest(t *testing.T) {
+func TestTheSignatureOfAnAnswerIsInvalidForARequest(t *testing.T) {
 	asked := signed(t, "GET", testTarget, "", began)
 	res := answered(t, asked.req, 200, "")
 	forged := asked.req.Clone(t.Context())

@@ -77,7 +77,7 @@ func TestTamperedResponseIsRefused(t *testing.T) {
 	}
 }
 
-func TestChangedBodyIsToldFromAForgery(t *testing.T) {
+func TestAChangedBodyIsDistinguishedFromAForgery(t *testing.T) {
 	asked := signed(t, "GET", testTarget, "", began)
 	res := answered(t, asked.req, 200, "body")
 	err := NewSigner(testSecret(t)).VerifyResponse(res, []byte("recompressed"), asked.signature)
@@ -90,14 +90,13 @@ func TestAnswerToAnotherRequestIsRefused(t *testing.T) {
 	first := signed(t, "GET", testTarget, "", began)
 	second := signed(t, "GET", testTarget, "", began)
 	res := answered(t, first.req, 200, "body")
-	// The executor's side shows what it likes in its own Signature of the request; only
-	// what was sent counts.
+	// The signature that the relay sent counts, not one that the answer contains.
 	if err := NewSigner(testSecret(t)).VerifyResponse(res, []byte("body"), second.signature); !errors.Is(err, ErrBadSignature) {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestRequestsSignatureDoesNotHoldForAnAnswer(t *testing.T) {
+func TestTheSignatureOfARequestIsInvalidForAnAnswer(t *testing.T) {
 	asked := signed(t, "GET", testTarget, "", began)
 	res := &http.Response{StatusCode: 200, Header: asked.req.Header.Clone()}
 	res.Header.Set(contract.HeaderInstance, here.String())
@@ -117,7 +116,7 @@ func TestAnswerWithoutInstanceIsNotSigned(t *testing.T) {
 	}
 }
 
-// Joining two headers gives what one with a comma gives: the base cannot tell.
+// Two headers and one header with a comma have the same signature base.
 func TestInstanceSplitInTwoIsRefused(t *testing.T) {
 	asked := signed(t, "GET", testTarget, "", began)
 	secret, h := testSecret(t), http.Header{contract.HeaderInstance: {"a, b"}, HeaderContentDigest: {digest(nil)}}

@@ -29,7 +29,7 @@ var embedded = gocmp.AllowUnexported(requestVector{}, responseVector{})
 
 const vectorsFile = "testdata/vectors.json"
 
-// vectors is testdata/vectors.json: exchanges with all that went in and came out.
+// vectors is testdata/vectors.json: exchanges with all inputs and outputs.
 type vectors struct {
 	How    string   `json:"how"`
 	Secret string   `json:"secret"`
@@ -74,7 +74,7 @@ const how = "Signatures of colab-relay, protocol 2 (RFC 9421, hmac-sha256). The 
 	"content_digest is of the body (RFC 9530). signature is base64 of HMAC-SHA256 over signature_base. A request of any method but GET names the executor it is meant for: executor_instance is in its base. " +
 	"The response is bound to the request: its base holds the request's signature."
 
-// inputs are what the vectors are made of; the rest is computed.
+// inputs are the inputs of the vectors; the rest is computed.
 var inputs = []vector{
 	{"submit", requestVector{Method: "POST", Path: "/v1/executions", Body: encoded(`{"request_id":"r-1","code":"1+1"}`), Created: 1790000000, Nonce: "AAECAwQFBgcICQoLDA0ODw", Instance: "i-1/s-1"},
 		responseVector{Status: 200, Instance: "i-1/s-1", Body: encoded(`{"status":"succeeded"}`), Created: 1790000001}},
@@ -113,8 +113,8 @@ func TestVectorsAreWhatThisPackageWrites(t *testing.T) {
 	}
 }
 
-// The vectors hold by the plain rules of the RFCs, without this package's code.
-func TestVectorsHoldByThemselves(t *testing.T) {
+// The vectors follow the rules of the RFCs, checked without this package's code.
+func TestVectorsFollowTheRFCs(t *testing.T) {
 	file := load(t)
 	sum := sha256.Sum256([]byte(file.Secret))
 	if want := fmt.Sprintf("%x", sum[:8]); file.KeyID != want {

@@ -61,7 +61,7 @@ func TestNonceIsRefusedInAnotherRequestToo(t *testing.T) {
 	}
 }
 
-func TestRefusedRequestsAreNotRemembered(t *testing.T) {
+func TestNoncesOfRefusedRequestsAreNotStored(t *testing.T) {
 	v := newTestVerifier(t)
 	old := signed(t, "GET", testTarget, "", began.Add(-time.Hour))
 	forged := signed(t, "GET", testTarget, "", began)
@@ -79,7 +79,7 @@ func TestRefusedRequestsAreNotRemembered(t *testing.T) {
 	}
 }
 
-func TestWindowIsBoundedAndForgetsByAgeOnly(t *testing.T) {
+func TestTheWindowIsBoundedAndRemovesByAgeOnly(t *testing.T) {
 	w := newWindow()
 	for i := range maxNonces {
 		if err := w.admit(strconv.Itoa(i), began, began); err != nil {
@@ -101,7 +101,7 @@ func TestWindowIsBoundedAndForgetsByAgeOnly(t *testing.T) {
 	}
 }
 
-func TestOnlyOneOfManyAtOncePasses(t *testing.T) {
+func TestOnlyOneOfManyConcurrentCopiesIsAccepted(t *testing.T) {
 	v := newTestVerifier(t)
 	got := signed(t, "POST", testTarget, "", began)
 	var passed atomic.Int32

@@ -35,8 +35,8 @@ func TestNamesAreEscapedWithoutAnyTwoBecomingOne(t *testing.T) {
 	}
 }
 
-// Every name of up to five bytes out of those that escapes are made of.
-func TestEveryShortNameComesBack(t *testing.T) {
+// All names of up to five of the bytes that occur in escapes.
+func TestEveryShortNameIsUnescapedToItself(t *testing.T) {
 	const letters = "\\x5cf8\xff\xc3\xbc/"
 	seen := map[string]string{}
 	var grow func(name string)
@@ -59,7 +59,7 @@ func TestEveryShortNameComesBack(t *testing.T) {
 	grow("")
 }
 
-// That unescaping gives every name back means that no two names become one.
+// Unescaping restores every name, so different names stay different.
 func FuzzEscapeName(f *testing.F) {
 	for _, seed := range []string{"a\xffb", `\xff`, `\x5cxff`, "\\\xff", `\x5`, "\xed\xa0\x80", "a/\\x5c/\xc3"} {
 		f.Add(seed)

@@ -124,7 +124,7 @@ func (tr Tree) makeTraps(t testing.TB) {
 	Must(t, os.Symlink(filepath.Join(tr.State, "log"), filepath.Join(tr.Workdir, "to-log")))
 	Must(t, os.WriteFile(filepath.Join(tr.Workdir, ".mine"+partSuffix), []byte("half"), 0o600))
 	Must(t, os.Symlink(".mine"+partSuffix, filepath.Join(tr.Workdir, "to-part")))
-	t.Chdir(tr.Workdir) // a socket's path is bounded at 107 bytes: bind it by a short name
+	t.Chdir(tr.Workdir) // the path of a socket has at most 107 bytes, so bind it by a short name
 	l, err := net.Listen("unix", "sock")
 	Must(t, err)
 	t.Cleanup(func() { l.Close() })
