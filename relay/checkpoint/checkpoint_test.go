@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestSaveThenLoadGivesTheSame(t *testing.T) {
+func TestLoadReturnsWhatWasSaved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "when missing")
 	for _, name := range []string{"train", "Train", "a/b", "../../etc/passwd", "", "con", "имя", strings.Repeat("x", 300)} {
 		path, err := Save(dir, name, map[string]string{"is": name})
@@ -53,7 +53,7 @@ func TestSavedFileIsPrivateAndReplacesAWiderOne(t *testing.T) {
 	}
 }
 
-func TestLoadTellsMissingFromCorrupt(t *testing.T) {
+func TestLoadDistinguishesMissingFromDamaged(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Load(dir, "none", nil); !errors.Is(err, ErrNotFound) {
 		t.Errorf("missing: %v", err)
@@ -68,7 +68,7 @@ func TestLoadTellsMissingFromCorrupt(t *testing.T) {
 	}
 }
 
-func TestSaveRefusesWhatIsTooLargeAndKeepsTheOld(t *testing.T) {
+func TestSaveRefusesTooMuchDataAndKeepsTheOldFile(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Save(dir, "n", "old"); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestSaveRefusesWhatIsTooLargeAndKeepsTheOld(t *testing.T) {
 	}
 }
 
-func TestNamesListsCheckpointsByTheNameTheyWereGiven(t *testing.T) {
+func TestNamesListsCheckpointsByTheirOriginalNames(t *testing.T) {
 	dir := t.TempDir()
 	if names, err := Names(filepath.Join(dir, "none")); err != nil || names == nil || len(names) != 0 {
 		t.Errorf("of no folder: %v %v", names, err)
@@ -108,7 +108,7 @@ func TestNamesListsCheckpointsByTheNameTheyWereGiven(t *testing.T) {
 }
 
 // Laid out for people, a list of numbers is mostly white space: 12 bytes an item.
-func TestBigCheckpointsAreWrittenTight(t *testing.T) {
+func TestLargeCheckpointsAreNotIndented(t *testing.T) {
 	dir := t.TempDir()
 	path, err := Save(dir, "n", make([]int, 5<<20))
 	if err != nil {

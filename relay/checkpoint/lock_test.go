@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestACheckpointIsLockedByOne(t *testing.T) {
+func TestACheckpointHasOneLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made when missing")
 	unlock, err := Lock(dir, "Mine")
 	if err != nil {

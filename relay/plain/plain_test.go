@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWhatATerminalObeysIsRemoved(t *testing.T) {
+func TestControlSequencesAreRemoved(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                                  "plain",
 		"ünï 🙂 日本":                               "ünï 🙂 日本",
@@ -42,7 +42,7 @@ func TestWhatATerminalObeysIsRemoved(t *testing.T) {
 	}
 }
 
-func TestALineHasNoBreaksAndAnEnd(t *testing.T) {
+func TestALineHasNoBreaksAndABound(t *testing.T) {
 	if got := Line("a\nb\tc\r\nd"); got != "a b c d" {
 		t.Errorf("%q", got)
 	}
@@ -58,7 +58,7 @@ func TestALineHasNoBreaksAndAnEnd(t *testing.T) {
 	}
 }
 
-func TestATerminalGetsColoursAndNothingThatLeavesTheLine(t *testing.T) {
+func TestATerminalGetsColoursAndStaysOnItsLine(t *testing.T) {
 	in := "\x1b[1;31mred\x1b[m 50%\r60%\b\x1b[K\x1b[2K" + "\x1b[A\x1b[2J\x1b[5;5H\x1b]0;t\a\x1b]52;c;eA==\x1b\\\x1b[?25l\x1b[6n\x1bc\u009b2J\u202e" + "ünd\tdone\n"
 	want := "\x1b[1;31mred\x1b[m 50%\r60%\b\x1b[K\x1b[2Künd\tdone\n"
 	var whole Terminal
@@ -75,7 +75,7 @@ func TestATerminalGetsColoursAndNothingThatLeavesTheLine(t *testing.T) {
 	}
 }
 
-func TestColoursEndWithTheTextThatSetThem(t *testing.T) {
+func TestResetEndsTheColoursOfTheText(t *testing.T) {
 	for in, want := range map[string]struct{ shown, reset string }{
 		"plain":                    {"plain", ""},
 		"\x1b[8;31;7mhidden":       {"\x1b[8;31;7mhidden", "\x1b[0m"},
@@ -98,7 +98,7 @@ func TestColoursEndWithTheTextThatSetThem(t *testing.T) {
 }
 
 // Reading on from each beginning to an end that never comes would take hours.
-func TestManyBeginningsAreReadInOnePass(t *testing.T) {
+func TestManyIncompleteSequencesAreReadInOnePass(t *testing.T) {
 	for _, begin := range []string{"\x1b]", "\x1b[", "\x1b(", "\u009d", "\x1b]\u009d "} {
 		if got := clean(strings.Repeat(begin, 1<<20)); len(got) > 2<<20 {
 			t.Errorf("%q: %d bytes are left", begin, len(got))
@@ -107,7 +107,7 @@ func TestManyBeginningsAreReadInOnePass(t *testing.T) {
 }
 
 // What holds back a sequence that never ends is bounded.
-func TestASequenceWithoutEndBecomesText(t *testing.T) {
+func TestAnEndlessSequenceBecomesText(t *testing.T) {
 	var term Terminal
 	shown := term.Filter("\x1b]0;")
 	for range 2 * maxSequence {

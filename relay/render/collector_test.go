@@ -54,7 +54,7 @@ func view(t *testing.T, events []contract.Event, opt Options) View {
 	return v
 }
 
-func TestShortRunIsShownWhole(t *testing.T) {
+func TestAShortRunIsShownCompletely(t *testing.T) {
 	var l log
 	l.print("stdout", "out\n")
 	l.print("stderr", "\x1b[33mwarn\x1b[0m\n")
@@ -71,7 +71,7 @@ func TestShortRunIsShownWhole(t *testing.T) {
 	}
 }
 
-func TestDisplaysOfOurOwnAreNotShown(t *testing.T) {
+func TestTheRelaysOwnDisplaysAreNotShown(t *testing.T) {
 	v := view(t, []contract.Event{
 		{Offset: 0, Type: contract.EventStream, Name: contract.Stdout, Text: "theirs\n"},
 		{Offset: 1, Type: contract.EventDisplayData, Data: map[string]json.RawMessage{contract.OwnMIME + "iteration+json": json.RawMessage(`{"i":1}`)}},
@@ -84,7 +84,7 @@ func TestDisplaysOfOurOwnAreNotShown(t *testing.T) {
 	}
 }
 
-func TestMillionLinesAreHeadAndTailAndAWholeFileInBoundedMemory(t *testing.T) {
+func TestAMillionLinesBecomeHeadTailAndAFileInBoundedMemory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made when needed")
 	c := New(Options{Dir: dir})
 	var before, after runtime.MemStats
@@ -130,7 +130,7 @@ func TestMillionLinesAreHeadAndTailAndAWholeFileInBoundedMemory(t *testing.T) {
 	}
 }
 
-func TestPagesHoldEverythingOnce(t *testing.T) {
+func TestPagesContainEverythingOnce(t *testing.T) {
 	var l log
 	var want strings.Builder
 	for i := range 400 {
@@ -209,7 +209,7 @@ func TestErrorHasATracebackWithoutColours(t *testing.T) {
 	}
 }
 
-func TestGapStandsWhereOutputFellOut(t *testing.T) {
+func TestAGapIsMarked(t *testing.T) {
 	var l log
 	l.print("stdout", "before")
 	l = append(l, contract.Event{Offset: 1, Type: contract.EventGap, Bytes: 5000, Events: 7})
@@ -234,7 +234,7 @@ func TestPromptIsShownWhileItIsTheNewestEvent(t *testing.T) {
 	}
 }
 
-func TestLongResultAndTracebackAreCutAndSaved(t *testing.T) {
+func TestALongResultAndTracebackAreShortenedAndSaved(t *testing.T) {
 	var l log
 	l.print("stdout", strings.Repeat("out\n", 6000))
 	l.display(contract.EventExecuteResult, "", map[string]string{"text/plain": strings.Repeat("row\n", 15_000)})
@@ -288,7 +288,7 @@ func TestOriginalsAreSavedAndBlobsFetched(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsANoteNotAFailure(t *testing.T) {
+func TestAFullDiskIsANoteAndNotAFailure(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

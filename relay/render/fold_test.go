@@ -45,7 +45,7 @@ func TestFoldingShowsWhatATerminalShowsAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestALineWithoutEndIsGivenAwayInPieces(t *testing.T) {
+func TestAnEndlessLineIsEmittedInPieces(t *testing.T) {
 	given := 0
 	f := newFolder(func(s string) { given += len(s) })
 	for range 1000 {

@@ -102,7 +102,7 @@ func bomb(w, h uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[12:]))
 }
 
-func TestShrinkRefusesWhatIsNoPicture(t *testing.T) {
+func TestShrinkRefusesDamagedAndHugePictures(t *testing.T) {
 	for name, b := range map[string][]byte{"empty": nil, "text": []byte("<html>"), "torn": noisePNG(t, 100, 100)[:2000], "header only": bomb(10, 10)} {
 		if _, err := Shrink(t.Context(), b); err == nil {
 			t.Errorf("%s was taken", name)

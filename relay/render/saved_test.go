@@ -47,7 +47,7 @@ func checkSaved(t *testing.T, dir string, events []contract.Event) {
 	}
 }
 
-func TestWhatIsSavedIsExtendedAndNotFetchedAgain(t *testing.T) {
+func TestSavedTextIsExtendedAndNotFetchedAgain(t *testing.T) {
 	dir, all := t.TempDir(), lines(1000)
 	for call, until := range []int{200, 200, 201, 600, 1000, 1000} {
 		from := int64(10 * call)
@@ -62,7 +62,7 @@ func TestWhatIsSavedIsExtendedAndNotFetchedAgain(t *testing.T) {
 	}
 }
 
-func TestCallsAtOnceSaveTheTextOnce(t *testing.T) {
+func TestConcurrentCallsSaveTheTextOnce(t *testing.T) {
 	dir, all := t.TempDir(), lines(500)
 	var group sync.WaitGroup
 	for i := range 8 {
@@ -82,7 +82,7 @@ func TestCallsAtOnceSaveTheTextOnce(t *testing.T) {
 }
 
 // What a killed relay wrote and did not note is written again, in its place.
-func TestATornSaveIsMended(t *testing.T) {
+func TestAnInterruptedSaveIsRepaired(t *testing.T) {
 	dir, all := t.TempDir(), lines(300)
 	read(t, all, 100, Options{Dir: dir, Instance: "vm"})
 	f, err := os.OpenFile(filepath.Join(dir, "stdout.txt"), os.O_APPEND|os.O_WRONLY, 0)

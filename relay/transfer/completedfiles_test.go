@@ -10,7 +10,7 @@ import (
 
 // Whatever a kill or a stranger left of the file: what is whole counts, the rest goes,
 // and what is noted next is read back.
-func TestADamagedMemoCountsAsFarAsItIsWhole(t *testing.T) {
+func TestADamagedRecordCountsUpToTheDamage(t *testing.T) {
 	when := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
 	entry := func(name string) remoteEntry {
 		return remoteEntry{File: contract.File{Path: "/content/" + name, SizeBytes: 1, Modified: when}}

@@ -9,7 +9,7 @@ import (
 
 // A tunnel that breaks ten times at random bytes, every connection each time. The
 // bytes counted are those on the wire, headers included.
-func TestTenCutsCostNextToNothing(t *testing.T) {
+func TestTenInterruptionsCostAlmostNothing(t *testing.T) {
 	size := int64(64 << 20)
 	if os.Getenv("SOAK") != "" {
 		size = 4<<30 + 5

@@ -17,7 +17,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestOneFileComesWhole(t *testing.T) {
+func TestAFileIsDownloadedCompletely(t *testing.T) {
 	v := newVM(t)
 	for name, size := range map[string]int64{
 		"empty.bin": 0, "one byte": 1, "exactly a part": partBytes, "parts and a bit": 3*partBytes + 17,
@@ -46,7 +46,7 @@ func TestOneFileComesWhole(t *testing.T) {
 	}
 }
 
-func TestAnExistingFileIsNeverReplacedUnasked(t *testing.T) {
+func TestAnExistingFileIsOnlyReplacedOnRequest(t *testing.T) {
 	v := newVM(t)
 	want := fill(t, v.path("a.bin"), partBytes+5, 1)
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func TestAnExistingFileIsNeverReplacedUnasked(t *testing.T) {
 	wantNames(t, dir, "a (1).bin", "a.bin")
 }
 
-func TestWhereADownloadGoes(t *testing.T) {
+func TestTheDestinationOfADownload(t *testing.T) {
 	v := newVM(t)
 	fill(t, v.path("a.bin"), 10, 1)
 	for name, c := range map[string]struct{ name, want string }{
@@ -122,7 +122,7 @@ func TestADownloadNeverLeavesItsFolder(t *testing.T) {
 	wantNames(t, base, "dir", "out")
 }
 
-func TestWhatCannotBeDownloadedSaysSo(t *testing.T) {
+func TestAPathThatCannotBeDownloadedIsRefused(t *testing.T) {
 	v := newVM(t)
 	must(t, os.Symlink("/dev/null", v.path("null")))
 	for remote, code := range map[string]contract.Code{
@@ -137,7 +137,7 @@ func TestWhatCannotBeDownloadedSaysSo(t *testing.T) {
 }
 
 // The file is another one with each look; the first n looks at it fail.
-func TestAFileThatChangesIsBegunAnew(t *testing.T) {
+func TestADownloadRestartsWhenTheFileChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		changes int
 		want    error
@@ -181,7 +181,7 @@ func TestAFileThatChangesIsBegunAnew(t *testing.T) {
 	}
 }
 
-func TestACancelledDownloadGoesOnWhereItWas(t *testing.T) {
+func TestACancelledDownloadIsResumed(t *testing.T) {
 	v := newVM(t)
 	const size = 32 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -200,7 +200,7 @@ func TestACancelledDownloadGoesOnWhereItWas(t *testing.T) {
 	wantNames(t, dir, "a.bin")
 }
 
-func TestADownloadGoesOnAfterTheExecutorDied(t *testing.T) {
+func TestADownloadIsResumedAfterTheExecutorDied(t *testing.T) {
 	v := newVM(t)
 	const size = 48 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -225,7 +225,7 @@ func TestADownloadGoesOnAfterTheExecutorDied(t *testing.T) {
 	}
 }
 
-func TestProgressOnlyGrowsAndEndsAtTheTotal(t *testing.T) {
+func TestDownloadProgressOnlyGrowsAndEndsAtTheTotal(t *testing.T) {
 	v := newVM(t)
 	const size = 5*partBytes + 9
 	fill(t, v.path("a.bin"), size, 1)
@@ -243,7 +243,7 @@ func TestProgressOnlyGrowsAndEndsAtTheTotal(t *testing.T) {
 	}
 }
 
-func TestTwoDownloadsOfOneNameDoNotMix(t *testing.T) {
+func TestTwoDownloadsWithOneNameDoNotMix(t *testing.T) {
 	v := newVM(t)
 	fill(t, v.path("a.bin"), partBytes, 1)
 	dir := t.TempDir()
@@ -265,7 +265,7 @@ func TestTwoDownloadsOfOneNameDoNotMix(t *testing.T) {
 }
 
 // What a cut left unproven is what someone on the way changed: only that comes again.
-func TestUnprovenBytesThatAreWrongComeAgain(t *testing.T) {
+func TestWrongUnverifiedBytesAreFetchedAgain(t *testing.T) {
 	v := newVM(t)
 	const size = 8 * partBytes
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -296,7 +296,7 @@ func TestUnprovenBytesThatAreWrongComeAgain(t *testing.T) {
 }
 
 // Bytes that the journal holds for proven are wrong, as after a power cut.
-func TestWrongBytesOnTheDiskAreNeverTaken(t *testing.T) {
+func TestWrongBytesOnTheDiskAreNeverAccepted(t *testing.T) {
 	v := newVM(t)
 	const size = 8 * partBytes
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -314,7 +314,7 @@ func TestWrongBytesOnTheDiskAreNeverTaken(t *testing.T) {
 	}
 }
 
-func TestADeadLineEndsWithTheContext(t *testing.T) {
+func TestADeadConnectionEndsWithTheContext(t *testing.T) {
 	v := newVM(t)
 	fill(t, v.path("a.bin"), 4*partBytes, 1)
 	dir := t.TempDir()

@@ -65,7 +65,7 @@ func sameTree(t *testing.T, got, want string) {
 	}
 }
 
-func TestAFolderComesAsItsTreeAndOnlyOnce(t *testing.T) {
+func TestAFolderIsDownloadedCompletelyAndOnlyOnce(t *testing.T) {
 	v := newVM(t)
 	const n = perFolder + 5
 	tree(t, v.path("data"), n)
@@ -100,7 +100,7 @@ func TestAFolderComesAsItsTreeAndOnlyOnce(t *testing.T) {
 	sameTree(t, r.Path, v.path("data"))
 }
 
-func TestAFolderThatWasCutGoesOnWithoutAskingAgain(t *testing.T) {
+func TestAnInterruptedFolderIsResumedWithoutRepeatedQueries(t *testing.T) {
 	v := newVM(t)
 	const n = 200
 	tree(t, v.path("data"), n)
@@ -120,7 +120,7 @@ func TestAFolderThatWasCutGoesOnWithoutAskingAgain(t *testing.T) {
 	wantNames(t, dir, "data")
 }
 
-func TestAFolderArrivesAsItsTreeAndOnlyOnce(t *testing.T) {
+func TestAFolderIsUploadedCompletelyAndOnlyOnce(t *testing.T) {
 	v := newVM(t)
 	const n = perFolder + 5
 	local := filepath.Join(t.TempDir(), "data")
@@ -150,7 +150,7 @@ func TestAFolderArrivesAsItsTreeAndOnlyOnce(t *testing.T) {
 	sameTree(t, v.path("data"), local)
 }
 
-func TestOneFileThatFailsDoesNotEndTheOthers(t *testing.T) {
+func TestAFailedFileDoesNotAffectTheOthers(t *testing.T) {
 	v := newVM(t)
 	for i := range 10 {
 		fill(t, v.path(fmt.Sprintf("data/f%d", i)), 100, byte(i))
@@ -175,7 +175,7 @@ func TestOneFileThatFailsDoesNotEndTheOthers(t *testing.T) {
 }
 
 // A link that leads back costs itself only: without end, the whole folder would fail.
-func TestAFolderThatLeadsIntoItselfComesOnce(t *testing.T) {
+func TestAFolderThatLinksToItselfIsDownloadedOnce(t *testing.T) {
 	v := newVM(t)
 	fill(t, v.path("data/sub/a"), 10, 1)
 	fill(t, v.path("other/b"), 10, 1)
@@ -199,7 +199,7 @@ func TestAFolderThatLeadsIntoItselfComesOnce(t *testing.T) {
 }
 
 // A name that looks like another one written down is not taken for it.
-func TestNamesThatLookEscapedCrossBothWays(t *testing.T) {
+func TestNamesThatLookEscapedAreKeptInBothDirections(t *testing.T) {
 	v := newVM(t)
 	local := t.TempDir()
 	odd := []string{"\xff", `\xff`, `\x5cxff`, "\\\xff", "caf\xe9.txt"}
@@ -232,7 +232,7 @@ func TestNamesThatLookEscapedCrossBothWays(t *testing.T) {
 	}
 }
 
-func TestWhereAFolderGoes(t *testing.T) {
+func TestTheDestinationOfAFolder(t *testing.T) {
 	v := newVM(t)
 	local := filepath.Join(t.TempDir(), "lt")
 	fill(t, filepath.Join(local, "a"), 10, 1)

@@ -36,7 +36,7 @@ func (v *vm) run(code string) {
 	}
 }
 
-func TestAFullDiskOnTheVMKeepsWhatArrived(t *testing.T) {
+func TestAFullDiskOnTheVMKeepsTheReceivedBytes(t *testing.T) {
 	v := startVM(t, onSmallDisk(t), "--state-dir", t.TempDir())
 	const size = 32 << 20
 	local := filepath.Join(t.TempDir(), "a.bin")

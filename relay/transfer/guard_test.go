@@ -71,7 +71,7 @@ func TestLinksToKeysAreNotUploaded(t *testing.T) {
 	}
 }
 
-func TestARefusalOfATreeNamesAFewOfMany(t *testing.T) {
+func TestARefusalOfATreeNamesSomeOfManyFiles(t *testing.T) {
 	home := t.TempDir()
 	plant(t, home, "data.csv")
 	for range maxRefused + 5 {
@@ -83,7 +83,7 @@ func TestARefusalOfATreeNamesAFewOfMany(t *testing.T) {
 	}
 }
 
-func TestWhatIsPermittedAndWhatNeverIs(t *testing.T) {
+func TestPermittedFilesAndFilesThatNeverAre(t *testing.T) {
 	home := t.TempDir()
 	plant(t, home, "certs/ca.pem", "other/ca.pem", "config/runtimes", "config/sub/x", "data.csv")
 	must(t, os.Symlink("certs", filepath.Join(home, "link")))

@@ -47,7 +47,7 @@ func wantUntouched(t *testing.T, home string) {
 	wantNames(t, filepath.Join(home, ".ssh"), "authorized_keys")
 }
 
-func TestTheNameIsTheOneThatTheCallerTyped(t *testing.T) {
+func TestTheLocalNameIsFromThePathThatTheCallerTyped(t *testing.T) {
 	for _, lie := range []string{"stat-path", "stat-path-file"} {
 		for remote, want := range map[string]string{
 			"results": "results", "/content/results.csv": "results.csv", "results/": "results", "./sub/../results": "results",
@@ -69,7 +69,7 @@ func TestTheNameIsTheOneThatTheCallerTyped(t *testing.T) {
 
 // The executor decides whether a path is a folder, and so whether the user's folder
 // gets a file or takes in a tree.
-func TestAFolderFromElsewhereIsNotMergedInto(t *testing.T) {
+func TestAnUnrelatedFolderIsNotMergedInto(t *testing.T) {
 	home := homeFolder(t)
 	vm := hostilevm.Start(t, "stat-path")
 	c := clientOf(t, vm)
@@ -92,7 +92,7 @@ func TestAFolderFromElsewhereIsNotMergedInto(t *testing.T) {
 	}
 }
 
-func TestAFolderOfTheSameDownloadIsFoundAgain(t *testing.T) {
+func TestARepeatedDownloadFindsItsFolder(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, "data"), 0o755))
 	vm := fakevm.Start(t)
@@ -131,7 +131,7 @@ func TestAFolderOfTheSameDownloadIsFoundAgain(t *testing.T) {
 	wantNames(t, filepath.Join(dir, "mine"), "a", "b")
 }
 
-func TestTheNamesInAFolderStayInIt(t *testing.T) {
+func TestNamesOfFilesCannotLeaveTheFolder(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "in", "side")
 	vm := hostilevm.Start(t, "inner-names")
@@ -172,7 +172,7 @@ func TestALinkInsideAFolderIsNotFollowed(t *testing.T) {
 }
 
 // What only looks like an origin is none: its folder is the user's.
-func TestADamagedOriginIsNone(t *testing.T) {
+func TestADamagedOriginDoesNotCount(t *testing.T) {
 	root, err := openLocal(t.TempDir())
 	must(t, err)
 	defer root.Close()

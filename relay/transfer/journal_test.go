@@ -15,7 +15,7 @@ var goodJournal = journal{
 	Received: ranges{{Offset: 0, Length: 40}, {Offset: 60, Length: 10}}, Unverified: ranges{{Offset: 30, Length: 10}},
 }
 
-func TestJournalIsReadAsItWasSaved(t *testing.T) {
+func TestASavedJournalIsReadBack(t *testing.T) {
 	root, err := openLocal(t.TempDir())
 	must(t, err)
 	defer root.Close()
@@ -30,7 +30,7 @@ func TestJournalIsReadAsItWasSaved(t *testing.T) {
 	wantNames(t, root.Name(), "a.part.json")
 }
 
-func TestWhatSaveWouldNotWriteIsNoJournal(t *testing.T) {
+func TestOnlyASavedJournalIsAccepted(t *testing.T) {
 	change := func(f func(*journal)) string {
 		j := goodJournal
 		f(&j)
@@ -81,7 +81,7 @@ func FuzzJournal(f *testing.F) {
 }
 
 // A part without a journal of ours beside it is a user's file and is left alone.
-func TestForeignPartsAreLeftAlone(t *testing.T) {
+func TestPartsOfOthersAreNotTouched(t *testing.T) {
 	st := contract.FileStat{File: contract.File{SizeBytes: 10}, ETag: "e"}
 	for name, files := range map[string]map[string]string{
 		"a part alone":       {"a.part": "mine"},

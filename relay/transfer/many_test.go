@@ -67,7 +67,7 @@ const defaultHold = 45 * time.Second
 
 // Each file by itself takes four round trips, and 5,000 of them used up a minute's
 // requests.
-func TestManySmallFilesGoUpInOneCallAndFewRequests(t *testing.T) {
+func TestManySmallFilesAreUploadedWithFewRequests(t *testing.T) {
 	v := newMemoryVM(t)
 	v.faraway()
 	const n = 5000
@@ -100,7 +100,7 @@ func TestManySmallFilesGoUpInOneCallAndFewRequests(t *testing.T) {
 	}
 }
 
-func TestManySmallFilesComeDownInOneCallAndFewRequests(t *testing.T) {
+func TestManySmallFilesAreDownloadedWithFewRequests(t *testing.T) {
 	v := newMemoryVM(t)
 	v.faraway()
 	const n = 5000
@@ -133,7 +133,7 @@ func TestManySmallFilesComeDownInOneCallAndFewRequests(t *testing.T) {
 
 // A file that can't be read costs itself only; one that grew since it was listed, and
 // one that shrank, come as they are.
-func TestFilesOfABatchThatAreNotAsListed(t *testing.T) {
+func TestFilesOfABatchThatChangedSinceTheListing(t *testing.T) {
 	v := newVM(t)
 	manyFiles(t, v.path("data"), 10, 8)
 	var once atomic.Bool
@@ -153,7 +153,7 @@ func TestFilesOfABatchThatAreNotAsListed(t *testing.T) {
 }
 
 // Calls that have little time each get further each.
-func TestAFolderTooLargeForOneCallComesToAnEnd(t *testing.T) {
+func TestShortCallsFinishALargeFolder(t *testing.T) {
 	v := newMemoryVM(t)
 	n := 2*pageFiles + contract.MaxBatchFiles
 	if os.Getenv("SOAK") != "" {
@@ -211,7 +211,7 @@ func countFiles(t testing.TB, dir string) int {
 
 // The next call neither reads what an earlier one sent nor sends it again; but where
 // the VM lost a file, the memory of it counts for nothing.
-func TestAnUploadGoesOnFromWhatItRemembers(t *testing.T) {
+func TestAnUploadIsResumedFromItsRecord(t *testing.T) {
 	v := newMemoryVM(t)
 	const n = 3 * contract.MaxBatchFiles
 	local, memory := filepath.Join(memoryDir(t), "data"), memoryDir(t)
@@ -248,7 +248,7 @@ func TestAnUploadGoesOnFromWhatItRemembers(t *testing.T) {
 }
 
 // A file that changes after its digest was read arrives as it is then.
-func TestASmallFileThatChangesOnTheWayArrivesAsItIs(t *testing.T) {
+func TestASmallFileThatChangesDuringTheUploadArrivesCurrent(t *testing.T) {
 	v := newVM(t)
 	local := filepath.Join(t.TempDir(), "data")
 	manyFiles(t, local, 10, 8)
@@ -267,7 +267,7 @@ func TestASmallFileThatChangesOnTheWayArrivesAsItIs(t *testing.T) {
 
 // The first page's files are gone with the old VM: a result that says done would be half
 // a folder.
-func TestAnUploadThatMeetsANewVMSaysSo(t *testing.T) {
+func TestAnUploadEndsWhenTheVMIsReplaced(t *testing.T) {
 	v := newMemoryVM(t)
 	local := filepath.Join(memoryDir(t), "data")
 	manyFiles(t, local, pageFiles+10, 1)

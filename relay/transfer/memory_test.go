@@ -7,7 +7,7 @@ import (
 )
 
 // A download of 256 MiB, mostly zeros, needs only the memory of the parts in flight.
-func TestABigDownloadTakesLittleMemory(t *testing.T) {
+func TestALargeDownloadNeedsLittleMemory(t *testing.T) {
 	binary, err := executorBinary()
 	must(t, err)
 	v := startVM(t, binary) // alone, as memory is the whole program's

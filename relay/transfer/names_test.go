@@ -50,7 +50,7 @@ func FuzzLocalName(f *testing.F) {
 	})
 }
 
-func TestEachEntryOfAFolderGetsALocalNameOfItsOwn(t *testing.T) {
+func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
 	entries := func(names ...string) []contract.File {
 		var out []contract.File
 		for _, n := range names {
@@ -91,7 +91,7 @@ func TestEachEntryOfAFolderGetsALocalNameOfItsOwn(t *testing.T) {
 }
 
 // A hostile folder: counting from one for each of them would take the day.
-func TestManyEntriesThatBecomeOneNameAreNumberedFast(t *testing.T) {
+func TestManyEntriesWithOneLocalNameAreNumberedFast(t *testing.T) {
 	entries := make([]contract.File, maxEntries)
 	for i := range entries {
 		entries[i].Name = "x\x00"
@@ -106,7 +106,7 @@ func TestManyEntriesThatBecomeOneNameAreNumberedFast(t *testing.T) {
 	}
 }
 
-func TestALinkOnTheWayThatLeadsOutIsRefused(t *testing.T) {
+func TestAPathThroughALinkOutOfTheFolderIsRefused(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	must(t, os.Symlink(outside, dir+"/out"))
 	must(t, os.Mkdir(dir+"/real", 0o755))
@@ -127,7 +127,7 @@ func TestALinkOnTheWayThatLeadsOutIsRefused(t *testing.T) {
 }
 
 // On a file system that takes only UTF-8 names stay escaped.
-func TestNamesOfBytesAreEscapedWhereTheyMustBe(t *testing.T) {
+func TestNamesThatAreNotUTF8AreEscapedWhereNecessary(t *testing.T) {
 	root, err := openLocal(t.TempDir())
 	must(t, err)
 	defer root.Close()
@@ -147,7 +147,7 @@ func TestNamesOfBytesAreEscapedWhereTheyMustBe(t *testing.T) {
 	wantNames(t, root.Name())
 }
 
-func TestADownloadFolderThatCannotBeOneIsNamed(t *testing.T) {
+func TestAnImpossibleDownloadFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(dir+"/file", nil, 0o600))
 	must(t, os.Symlink("gone", dir+"/dangling"))

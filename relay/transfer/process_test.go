@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestADownloadGoesOnAfterItsProgramWasKilled(t *testing.T) {
+func TestADownloadIsResumedAfterItsProcessWasKilled(t *testing.T) {
 	v := newVM(t)
 	const size = 64 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -25,7 +25,7 @@ func TestADownloadGoesOnAfterItsProgramWasKilled(t *testing.T) {
 	wantNames(t, dir, "a.bin")
 }
 
-func TestAnotherProgramsDownloadKeepsItsName(t *testing.T) {
+func TestTheNameOfAnotherProcesssDownloadIsReserved(t *testing.T) {
 	v := newVM(t)
 	const size = 64 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -48,7 +48,7 @@ func TestAnotherProgramsDownloadKeepsItsName(t *testing.T) {
 }
 
 // Past the limit a write fails as on a full disk, for whoever runs the test.
-func TestAFullDiskKeepsWhatCame(t *testing.T) {
+func TestAFullDiskKeepsTheReceivedBytes(t *testing.T) {
 	v := newVM(t)
 	const size = 32 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
@@ -66,7 +66,7 @@ func TestAFullDiskKeepsWhatCame(t *testing.T) {
 
 // A small file system of its own: too small from the start, and filled by another
 // meanwhile.
-func TestASmallDiskIsSaidToBeFull(t *testing.T) {
+func TestASmallDiskIsReportedAsFull(t *testing.T) {
 	v := newVM(t)
 	const size = 64 << 20
 	fill(t, v.path("a.bin"), size, 1)

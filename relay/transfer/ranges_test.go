@@ -8,7 +8,7 @@ import (
 )
 
 // Against a plain list of bytes: whatever is added and taken out in whatever order.
-func TestRangesHoldWhatWasPutIn(t *testing.T) {
+func TestRangesEqualASetOfBytes(t *testing.T) {
 	const size = 64
 	r := rand.New(rand.NewPCG(3, 3))
 	for range 300 {
@@ -59,7 +59,7 @@ func checkRanges(t *testing.T, set ranges, plain []bool) {
 	}
 }
 
-func TestRangesThatNoFileHasAreInvalid(t *testing.T) {
+func TestImpossibleRangesAreInvalid(t *testing.T) {
 	for name, r := range map[string]ranges{
 		"empty piece":  {{Offset: 1, Length: 0}},
 		"negative":     {{Offset: -1, Length: 5}},

@@ -13,7 +13,7 @@ import (
 )
 
 // Whoever writes a file on the VM chooses its name, and a shell on the laptop lists it.
-func TestNamesOnTheDiskAreVisibleAndStayTheSame(t *testing.T) {
+func TestNamesOnTheDiskAreVisibleAndStable(t *testing.T) {
 	v := newVM(t)
 	folder := "esc\x1b]0;HA\ad"
 	for _, name := range []string{folder + "/\x1b[2Jx", folder + "/_[2Jx", "\u202egnp.exe", "zero\u200bwidth", "kept"} {
@@ -41,7 +41,7 @@ func TestNamesOnTheDiskAreVisibleAndStayTheSame(t *testing.T) {
 	}
 }
 
-func TestAFileThatGetsANumberIsNamed(t *testing.T) {
+func TestANumberedFileIsReported(t *testing.T) {
 	v := newVM(t)
 	fill(t, v.path("data/a.txt"), 10, 1)
 	fill(t, v.path("data/sub/big"), 2<<20, 1) // comes by itself

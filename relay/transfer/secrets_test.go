@@ -68,7 +68,7 @@ func TestAHardLinkToAPermittedKeyIsUploaded(t *testing.T) {
 }
 
 // A folder of the relay's own that can't be compared whole lets no second name pass.
-func TestWhatCannotBeComparedIsRefused(t *testing.T) {
+func TestAFileThatCannotBeComparedIsRefused(t *testing.T) {
 	home := t.TempDir()
 	plant(t, home, "a/1", "a/2", "a/b/3")
 	for limit, whole := range map[int]bool{1: false, 2: false, 3: false, 4: true} {
@@ -109,7 +109,7 @@ func TestKeysNearTheTopAreComparedFirst(t *testing.T) {
 }
 
 // The guarded folders are read once in an upload, and only where a file has links.
-func TestSecretsAreLookedForOnceAndOnlyForLinks(t *testing.T) {
+func TestSecretsAreSearchedOnceAndOnlyForLinks(t *testing.T) {
 	home := t.TempDir()
 	plant(t, home, "config/own", "notes", "up/0")
 	i := newInspection(&Guard{Never: []string{filepath.Join(home, "config")}})

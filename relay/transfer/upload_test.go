@@ -16,7 +16,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-func TestOneFileArrivesWhole(t *testing.T) {
+func TestAFileIsUploadedCompletely(t *testing.T) {
 	v := newVM(t)
 	for name, size := range map[string]int64{
 		"empty.bin": 0, "one byte": 1, "exactly a part": partBytes, "parts and a bit": 3*partBytes + 17,
@@ -39,7 +39,7 @@ func TestOneFileArrivesWhole(t *testing.T) {
 	}
 }
 
-func TestWhereAnUploadGoes(t *testing.T) {
+func TestTheDestinationOfAnUpload(t *testing.T) {
 	v := newVM(t)
 	must(t, os.Mkdir(v.path("there"), 0o755))
 	local := filepath.Join(t.TempDir(), "a.bin")
@@ -61,7 +61,7 @@ func TestWhereAnUploadGoes(t *testing.T) {
 	}
 }
 
-func TestAnExistingRemoteFileIsNeverReplacedUnasked(t *testing.T) {
+func TestAnExistingRemoteFileIsOnlyReplacedOnRequest(t *testing.T) {
 	v := newVM(t)
 	local := filepath.Join(t.TempDir(), "a.bin")
 	want := fill(t, local, partBytes+5, 1)
@@ -93,7 +93,7 @@ func TestAnExistingRemoteFileIsNeverReplacedUnasked(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeUploadedSaysSo(t *testing.T) {
+func TestAPathThatCannotBeUploadedIsRefused(t *testing.T) {
 	v := newVM(t)
 	dir := t.TempDir()
 	fill(t, filepath.Join(dir, "a.bin"), 10, 1)
@@ -122,7 +122,7 @@ func TestWhatCannotBeUploadedSaysSo(t *testing.T) {
 	}
 }
 
-func TestALocalFileThatChangesIsBegunAnew(t *testing.T) {
+func TestAnUploadRestartsWhenTheFileChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		changes int
 		want    error
@@ -165,7 +165,7 @@ func TestALocalFileThatChangesIsBegunAnew(t *testing.T) {
 	}
 }
 
-func TestACancelledUploadGoesOnWhereItWas(t *testing.T) {
+func TestACancelledUploadIsResumed(t *testing.T) {
 	v := newVM(t)
 	const size = 32 << 20
 	local := filepath.Join(t.TempDir(), "a.bin")
@@ -183,7 +183,7 @@ func TestACancelledUploadGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-func TestAnUploadGoesOnAfterTheExecutorDied(t *testing.T) {
+func TestAnUploadIsResumedAfterTheExecutorDied(t *testing.T) {
 	v := newVM(t)
 	const size = 48 << 20
 	local := filepath.Join(t.TempDir(), "a.bin")
