@@ -107,7 +107,7 @@ func TestNamesListsCheckpointsByTheirOriginalNames(t *testing.T) {
 	}
 }
 
-// Laid out for people, a list of numbers is mostly white space: 12 bytes an item.
+// An indented list of numbers is mostly white space: 12 bytes per item.
 func TestLargeCheckpointsAreNotIndented(t *testing.T) {
 	dir := t.TempDir()
 	path, err := Save(dir, "n", make([]int, 5<<20))

@@ -15,7 +15,7 @@ func TestACheckpointHasOneLock(t *testing.T) {
 	if _, err := Lock(dir, "Mine"); !errors.Is(err, ErrBusy) {
 		t.Errorf("a second lock: %v, want ErrBusy", err)
 	}
-	other, err := Lock(dir, "mine") // another name, also where file names ignore case
+	other, err := Lock(dir, "mine") // a different name, also where file names ignore case
 	if err != nil {
 		t.Fatal(err)
 	}

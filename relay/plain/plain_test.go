@@ -67,7 +67,7 @@ func TestATerminalGetsColoursAndStaysOnItsLine(t *testing.T) {
 	}
 	var b strings.Builder
 	var pieces Terminal
-	for i := range len(in) { // an event may end within a sequence or a character
+	for i := range len(in) { // an event may end inside a sequence or a character
 		b.WriteString(pieces.Filter(in[i : i+1]))
 	}
 	if b.String() != want {
@@ -97,7 +97,7 @@ func TestResetEndsTheColoursOfTheText(t *testing.T) {
 	}
 }
 
-// Reading on from each beginning to an end that never comes would take hours.
+// Searching the end of each incomplete sequence would take hours.
 func TestManyIncompleteSequencesAreReadInOnePass(t *testing.T) {
 	for _, begin := range []string{"\x1b]", "\x1b[", "\x1b(", "\u009d", "\x1b]\u009d "} {
 		if got := clean(strings.Repeat(begin, 1<<20)); len(got) > 2<<20 {
@@ -106,7 +106,7 @@ func TestManyIncompleteSequencesAreReadInOnePass(t *testing.T) {
 	}
 }
 
-// What holds back a sequence that never ends is bounded.
+// The text that is held back for an endless sequence is bounded.
 func TestAnEndlessSequenceBecomesText(t *testing.T) {
 	var term Terminal
 	shown := term.Filter("\x1b]0;")

@@ -125,7 +125,7 @@ func TestAMillionLinesBecomeHeadTailAndAFileInBoundedMemory(t *testing.T) {
 		t.Errorf("the file holds %v of %d bytes, %v", info, want, err)
 	}
 	left, _ := os.ReadDir(dir)
-	if len(left) != 3 { // with what is saved, and its lock
+	if len(left) != 3 { // the text, its description and its lock
 		t.Errorf("temporary files left: %v", left)
 	}
 }

@@ -59,8 +59,8 @@ func TestAnEndlessLineIsEmittedInPieces(t *testing.T) {
 	}
 }
 
-// FuzzFold: folding never fails, gives valid text back, and does not depend on
-// how a program's output was cut into events.
+// FuzzFold checks that folding never fails, returns valid text and does not depend on how
+// the output was split into events.
 func FuzzFold(f *testing.F) {
 	f.Add("a\rb\x1b[31mc\x1b[0m\x1b[3A\b\b\n\x1b]0;t\x07", uint64(1))
 	f.Add(strings.Repeat("x\n", 40)+"\x1b[20A\x1b[2Jq", uint64(2))

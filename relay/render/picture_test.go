@@ -93,7 +93,7 @@ func TestTransparencyBecomesWhiteInJPEG(t *testing.T) {
 	}
 }
 
-// bomb is a PNG that claims a size and holds nothing.
+// bomb returns a PNG that claims a size and contains no pixels.
 func bomb(w, h uint32) []byte {
 	b := []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
 	b = binary.BigEndian.AppendUint32(b, w)
@@ -120,7 +120,7 @@ func FuzzShrink(f *testing.F) {
 	f.Add(bomb(1<<31-1, 1<<31-1))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if cfg, _, err := image.DecodeConfig(bytes.NewReader(b)); err == nil && cfg.Width > 1<<20/max(cfg.Height, 1) {
-			return // real but slow
+			return // valid but slow
 		}
 		p, err := Shrink(t.Context(), b)
 		if err == nil && (max(p.Width, p.Height) > MaxEdge || len(p.Base64()) > MaxBase64) {

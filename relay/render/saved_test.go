@@ -12,7 +12,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// lines is a log of n events of 4,000 characters, each with its number.
+// lines returns a log of n events of 4,000 characters, each with its number.
 func lines(n int) []contract.Event {
 	var l log
 	for i := range n {
@@ -21,7 +21,7 @@ func lines(n int) []contract.Event {
 	return l
 }
 
-// read reads the events before until, as a call does, and counts those it fetched. Where
+// read reads the events before until, as a call does, and counts those it fetched. If
 // another call has saved later ones, it reads the newest of these.
 func read(t *testing.T, events []contract.Event, until int, opt Options) (View, int) {
 	t.Helper()
@@ -81,7 +81,7 @@ func TestConcurrentCallsSaveTheTextOnce(t *testing.T) {
 	}
 }
 
-// What a killed relay wrote and did not note is written again, in its place.
+// Text that a killed relay wrote but did not record is overwritten.
 func TestAnInterruptedSaveIsRepaired(t *testing.T) {
 	dir, all := t.TempDir(), lines(300)
 	read(t, all, 100, Options{Dir: dir, Instance: "vm"})
@@ -102,7 +102,7 @@ func TestAnotherInstancesTextIsNotExtended(t *testing.T) {
 	checkSaved(t, dir, all[:200])
 }
 
-// Past the bound the text is counted and not kept, also when many calls bring it.
+// Text beyond the bound is counted and not saved, also if many calls add it.
 func TestSavedTextIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	s := &saved{Instance: "vm", To: 100, Bytes: map[string]int64{contract.Stdout: maxSpool - 10}}

@@ -8,8 +8,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Whatever a kill or a stranger left of the file: what is whole counts, the rest goes,
-// and what is noted next is read back.
+// A kill or another program may have damaged the file. The complete lines before the damage
+// count, the rest is removed, and later records can be read.
 func TestADamagedRecordCountsUpToTheDamage(t *testing.T) {
 	when := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
 	entry := func(name string) remoteEntry {
@@ -51,7 +51,7 @@ func TestADamagedRecordCountsUpToTheDamage(t *testing.T) {
 			m, err = openCompletedFiles(root, "folder", "/content")
 			must(t, err)
 			if !held("a") || !held("b") {
-				t.Error("what was noted after the damage is lost")
+				t.Error("a record written after the damage is lost")
 			}
 			must(t, os.Chtimes(root.Name()+"/a", when, when))
 			if held("a") {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// counting counts requests by method and path, and lets a test step in before one.
+// counting counts requests by method and path, and calls a test's function before each.
 type counting struct {
 	mu     sync.Mutex
 	seen   map[string]int
@@ -45,7 +45,7 @@ func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections lets client.Close reach the real transport.
 func (c *counting) CloseIdleConnections() { c.inner.CloseIdleConnections() }
 
-// of is how many requests there were of a kind, since the last reset.
+// of returns how many requests of a kind were sent since the last reset.
 func (c *counting) of(kind string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c *counting) reset() {
 	clear(c.seen)
 }
 
-// step has f called before every request, from any goroutine.
+// step sets a function that is called before each request, from any goroutine.
 func (c *counting) step(t testing.TB, f func(*http.Request)) {
 	set := func(f func(*http.Request)) {
 		c.mu.Lock()

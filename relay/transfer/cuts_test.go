@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A tunnel that breaks ten times at random bytes, every connection each time. The
-// bytes counted are those on the wire, headers included.
+// The tunnel breaks ten times at random bytes, with all its connections. The counted bytes
+// are those on the wire, including headers.
 func TestTenInterruptionsCostAlmostNothing(t *testing.T) {
 	size := int64(64 << 20)
 	if os.Getenv("SOAK") != "" {
@@ -20,7 +20,7 @@ func TestTenInterruptionsCostAlmostNothing(t *testing.T) {
 	}
 	v := newVM(t)
 	local := t.TempDir()
-	for name, way := range map[string]func(*testing.T) Result{
+	for name, move := range map[string]func(*testing.T) Result{
 		"down": func(t *testing.T) Result {
 			want := fill(t, v.path("down.bin"), size, 1)
 			v.wire.CutAt(cutsAt(size, 10, seed)...)
@@ -43,10 +43,10 @@ func TestTenInterruptionsCostAlmostNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := way(t)
+			r := move(t)
 			up, down, cuts := v.wire.Passed()
 			over := 100 * float64(up+down-size) / float64(size)
-			t.Logf("seed %d: %d cuts, %.2f %% of bytes over the file's, %d of payload", seed, cuts, over, r.MovedBytes)
+			t.Logf("seed %d: %d cuts, %.2f %% more bytes than the file has, %d of payload", seed, cuts, over, r.MovedBytes)
 			if cuts != 10 || over >= 2 || r.MovedBytes-size >= size/50 {
 				t.Errorf("%d cuts; %d bytes passed for %d of the file (%.2f %% over), result %+v", cuts, up+down, size, over, r)
 			}

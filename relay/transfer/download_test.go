@@ -136,7 +136,7 @@ func TestAPathThatCannotBeDownloadedIsRefused(t *testing.T) {
 	}
 }
 
-// The file is another one with each look; the first n looks at it fail.
+// The file is replaced in the middle of the first attempts, or of all of them.
 func TestADownloadRestartsWhenTheFileChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		changes int
@@ -156,7 +156,7 @@ func TestADownloadRestartsWhenTheFileChanges(t *testing.T) {
 				if r.URL.Path != contract.PathContent || changed == c.changes {
 					return
 				}
-				if asked++; asked%4 != 0 { // in the middle of each try
+				if asked++; asked%4 != 0 { // in the middle of each attempt
 					return
 				}
 				changed++
@@ -264,7 +264,8 @@ func TestTwoDownloadsWithOneNameDoNotMix(t *testing.T) {
 	wantNames(t, dir, "a.bin", "b.bin")
 }
 
-// What a cut left unproven is what someone on the way changed: only that comes again.
+// The unverified bytes of an interrupted answer were altered on the way. Only these bytes
+// are fetched again.
 func TestWrongUnverifiedBytesAreFetchedAgain(t *testing.T) {
 	v := newVM(t)
 	const size = 8 * partBytes
@@ -295,7 +296,7 @@ func TestWrongUnverifiedBytesAreFetchedAgain(t *testing.T) {
 	}
 }
 
-// Bytes that the journal holds for proven are wrong, as after a power cut.
+// Bytes that the journal lists as verified are wrong, as after a power cut.
 func TestWrongBytesOnTheDiskAreNeverAccepted(t *testing.T) {
 	v := newVM(t)
 	const size = 8 * partBytes

@@ -14,10 +14,10 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// perFolder is more than a page of a listing holds.
+// perFolder is more than one page of a listing.
 const perFolder = contract.MaxListFiles + 5
 
-// tree makes n small files in folders of perFolder, and what is hard about folders.
+// tree creates n small files in folders of perFolder, and the difficult kinds of entries.
 func tree(t *testing.T, dir string, n int) {
 	t.Helper()
 	for i := range n {
@@ -38,7 +38,7 @@ func tree(t *testing.T, dir string, n int) {
 	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 }
 
-const oddFiles = 6 // of tree, that are files or links to some
+const oddFiles = 6 // of tree: files and links to files
 
 // sameTree compares all files and folders.
 func sameTree(t *testing.T, got, want string) {
@@ -174,7 +174,7 @@ func TestAFailedFileDoesNotAffectTheOthers(t *testing.T) {
 	sameTree(t, r.Path, v.path("data"))
 }
 
-// A link that leads back costs itself only: without end, the whole folder would fail.
+// Links to a folder above are skipped. If they were followed, the whole folder would fail.
 func TestAFolderThatLinksToItselfIsDownloadedOnce(t *testing.T) {
 	v := newVM(t)
 	fill(t, v.path("data/sub/a"), 10, 1)
@@ -198,7 +198,7 @@ func TestAFolderThatLinksToItselfIsDownloadedOnce(t *testing.T) {
 	wantNames(t, filepath.Join(r.Path, "other"), "b")
 }
 
-// A name that looks like another one written down is not taken for it.
+// A name that looks like the escaped form of another one is not confused with it.
 func TestNamesThatLookEscapedAreKeptInBothDirections(t *testing.T) {
 	v := newVM(t)
 	local := t.TempDir()

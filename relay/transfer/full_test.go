@@ -11,8 +11,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// onSmallDisk is a program that starts the executor with its workdir on a file system
-// of 48 MiB, which no one else sees.
+// onSmallDisk returns a program that starts the executor with its workdir on a private file
+// system of 48 MiB.
 func onSmallDisk(t *testing.T) string {
 	t.Helper()
 	binary, err := executorBinary()
@@ -43,7 +43,7 @@ func TestAFullDiskOnTheVMKeepsTheReceivedBytes(t *testing.T) {
 	want := fill(t, local, size, 1)
 	var puts atomic.Int32
 	v.counts.step(t, func(r *http.Request) {
-		if r.Method == http.MethodPut && puts.Add(1) == size/partBytes { // six are in flight, so two have arrived
+		if r.Method == http.MethodPut && puts.Add(1) == size/partBytes { // six parts are in flight, so two have arrived
 			v.run("f = open('filler', 'wb', 0)\ntry:\n  while True: f.write(bytes(100_000))\nexcept OSError: pass")
 		}
 	})
@@ -62,7 +62,7 @@ func TestAFullDiskOnTheVMKeepsTheReceivedBytes(t *testing.T) {
 	}
 }
 
-// The laptop has all but the end of a file over 4 GiB, which is all holes on the VM.
+// The laptop has all but the end of a sparse file of more than 4 GiB.
 func TestAFileOver4GiBIsResumed(t *testing.T) {
 	t.Parallel()
 	binary, err := executorBinary()

@@ -10,7 +10,7 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 )
 
-// plant makes files below a home folder.
+// plant creates files below a home folder.
 func plant(t *testing.T, home string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -47,7 +47,7 @@ func TestKeysAreNotUploaded(t *testing.T) {
 	}
 }
 
-// What is checked is the file that is read, whatever name it goes by.
+// The guard checks the file that is read, whatever its name is.
 func TestLinksToKeysAreNotUploaded(t *testing.T) {
 	home := t.TempDir()
 	plant(t, home, ".ssh/key", "tree/a.txt", "tree/.ssh/key")

@@ -17,16 +17,16 @@ import (
 	"colabrelay/shared/auth"
 )
 
-// helperEnv makes the test binary another process that downloads a file and says on
-// stdout how far it is: to be killed, or to be given a small disk.
+// helperEnv turns the test binary into a process that downloads a file and reports its
+// progress on stdout. Tests kill it or give it a small disk.
 const helperEnv = "TRANSFER_TEST_HELPER"
 
-// helperTask is what the other process does.
+// helperTask is the task of the other process.
 type helperTask struct {
 	URL, Remote, Dir string
-	Limit            uint64 // bytes a file may have; 0 for no limit
-	Mount            string // size of a file system of its own on Dir; empty for none
-	Fill             bool   // somebody else fills it up meanwhile
+	Limit            uint64 // of a file, in bytes; 0 for no limit
+	Mount            string // size of a private file system on Dir; empty for none
+	Fill             bool   // fill the disk during the download
 }
 
 func helper() int {
@@ -84,7 +84,7 @@ func leftIn(dir string) []string {
 	return left
 }
 
-// startHelper starts the other process; lines is what it says.
+// startHelper starts the other process; lines is its output.
 func startHelper(t *testing.T, task helperTask, attr *syscall.SysProcAttr) (cmd *exec.Cmd, lines *bufio.Scanner) {
 	t.Helper()
 	text, err := json.Marshal(task)
@@ -99,7 +99,7 @@ func startHelper(t *testing.T, task helperTask, attr *syscall.SysProcAttr) (cmd 
 	return cmd, bufio.NewScanner(out)
 }
 
-// outcome is the last two lines of a helper that ran to its end.
+// outcome waits for the helper and returns its last two lines.
 func outcome(t *testing.T, cmd *exec.Cmd, lines *bufio.Scanner) string {
 	t.Helper()
 	var last []string

@@ -17,7 +17,7 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// clientOf is a client of a VM that is no real executor.
+// clientOf returns a client of a VM that is not a real executor.
 func clientOf(t *testing.T, vm *fakevm.VM) *client.Client {
 	t.Helper()
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -27,7 +27,7 @@ func clientOf(t *testing.T, vm *fakevm.VM) *client.Client {
 	return c
 }
 
-// homeFolder is a user's folder, which a download must leave as it is.
+// homeFolder creates a user's folder, which a download must not change.
 func homeFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,8 +67,8 @@ func TestTheLocalNameIsFromThePathThatTheCallerTyped(t *testing.T) {
 	}
 }
 
-// The executor decides whether a path is a folder, and so whether the user's folder
-// gets a file or takes in a tree.
+// The executor decides whether a path is a folder. A hostile one must not use that to write
+// into the user's folder.
 func TestAnUnrelatedFolderIsNotMergedInto(t *testing.T) {
 	home := homeFolder(t)
 	vm := hostilevm.Start(t, "stat-path")
@@ -97,7 +97,7 @@ func TestARepeatedDownloadFindsItsFolder(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(dir, "data"), 0o755))
 	vm := fakevm.Start(t)
 	vm.Put("data/a", []byte("a"))
-	vm.Put("data/b", make([]byte, contract.MaxBatchFile+1)) // it comes by itself
+	vm.Put("data/b", make([]byte, contract.MaxBatchFile+1)) // it is downloaded on its own
 	c := clientOf(t, vm)
 	get := func(runtime, remote, name string) (Result, error) {
 		return Download(t.Context(), c, remote, Local{Dir: dir, Name: name, Runtime: runtime}, Options{})
@@ -171,7 +171,7 @@ func TestALinkInsideAFolderIsNotFollowed(t *testing.T) {
 	wantNames(t, filepath.Join(dir, "private"))
 }
 
-// What only looks like an origin is none: its folder is the user's.
+// A file that only looks like an origin does not count: the folder is the user's.
 func TestADamagedOriginDoesNotCount(t *testing.T) {
 	root, err := openLocal(t.TempDir())
 	must(t, err)

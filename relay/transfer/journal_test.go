@@ -80,7 +80,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// A part without a journal of ours beside it is a user's file and is left alone.
+// A part without a valid journal is a user's file and is not touched.
 func TestPartsOfOthersAreNotTouched(t *testing.T) {
 	st := contract.FileStat{File: contract.File{SizeBytes: 10}, ETag: "e"}
 	for name, files := range map[string]map[string]string{

@@ -26,8 +26,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// The executor in these tests is the real one, built as make build does, with real
-// files behind real HTTP.
+// These tests use the real executor, built as in make build, with real files and real HTTP.
 
 const secret = "a secret of relay/transfer's tests, 32 bytes or more"
 
@@ -45,7 +44,7 @@ func TestMain(m *testing.M) {
 
 var buildDir string
 
-// executorBinary is built by the first test that needs it: fuzzing needs none.
+// executorBinary is built by the first test that needs it, because fuzzing needs none.
 var executorBinary = sync.OnceValues(func() (string, error) {
 	var err error
 	if buildDir, err = os.MkdirTemp("", "transfer-"); err != nil {
@@ -55,12 +54,12 @@ var executorBinary = sync.OnceValues(func() (string, error) {
 	return built.Executor, err
 })
 
-// vm is an executor and a client of it, over a wire that can be cut.
+// vm is an executor and its client, with a connection that a test can interrupt.
 type vm struct {
 	t      testing.TB
 	dir    string // its workdir
 	listen string
-	binary string   // the executor, or what starts it
+	binary string   // the executor, or a program that starts it
 	args   []string // added to its flags
 	exec   *harness.Executor
 	wire   *harness.Wire
@@ -68,7 +67,7 @@ type vm struct {
 	counts *counting
 }
 
-// newVM makes the test one of those that run side by side: most of them wait.
+// newVM starts a VM and makes the test parallel, because most tests mainly wait.
 func newVM(t *testing.T) *vm {
 	t.Helper()
 	t.Parallel()
@@ -155,7 +154,7 @@ func (v *vm) stop() {
 	}
 }
 
-// path is a file in the VM's workdir.
+// path returns the path of a file in the VM's workdir.
 func (v *vm) path(name string) string { return filepath.Join(v.dir, name) }
 
 // must ends the test on an error.
@@ -166,8 +165,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// fill writes size random bytes, the same ones for the same seed, and gives their
-// SHA-256.
+// fill writes size random bytes, which depend only on seed, and returns their SHA-256.
 func fill(t testing.TB, path string, size int64, seed byte) string {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -191,7 +189,7 @@ func sha(t testing.TB, path string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// names is what is in a folder now, links and hidden files too.
+// names returns the entries of a folder, including links and hidden files.
 func names(t testing.TB, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -205,14 +203,14 @@ func names(t testing.TB, dir string) []string {
 
 func wantNames(t testing.TB, dir string, want ...string) {
 	t.Helper()
-	// A downloaded folder's origin stays beside it.
+	// The origin of a downloaded folder stays beside the folder.
 	isOrigin := func(name string) bool { return strings.HasSuffix(name, originSuffix) }
 	if got := slices.DeleteFunc(names(t, dir), isOrigin); !slices.Equal(got, want) {
 		t.Errorf("%q holds %q, want %q", dir, got, want)
 	}
 }
 
-// cutsAt are n totals at random places of size bytes.
+// cutsAt returns n random offsets in size bytes, at which to cut the connection.
 func cutsAt(size int64, n int, seed uint64) []int64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	cuts := make([]int64, n)
@@ -223,8 +221,8 @@ func cutsAt(size int64, n int, seed uint64) []int64 {
 	return cuts
 }
 
-// stopAfter is a context that is cancelled once done bytes are there, and the report
-// that does it. What is in flight then may still come: inFlight parts at most.
+// stopAfter returns a context and the report that cancels it after done bytes. Parts in
+// flight may still arrive, at most inFlight.
 func stopAfter(t testing.TB, done int64) (context.Context, func(Progress)) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
@@ -238,7 +236,7 @@ func stopAfter(t testing.TB, done int64) (context.Context, func(Progress)) {
 
 var errEnough = fmt.Errorf("enough for this call")
 
-// remoteFile is what Stat says of a file in the workdir.
+// remoteFile returns the executor's description of a file in the workdir.
 func (v *vm) remoteFile(name string) contract.FileStat {
 	v.t.Helper()
 	st, err := v.client.Stat(v.t.Context(), v.path(name), true, contract.MaxWait)

@@ -20,7 +20,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// manyFiles makes n files of size random bytes, perFolder in a folder, an hour old.
+// manyFiles creates n files of size random bytes that are an hour old, perFolder in a folder.
 func manyFiles(t testing.TB, dir string, n, size int) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
@@ -38,7 +38,7 @@ func manyFiles(t testing.TB, dir string, n, size int) {
 	}
 }
 
-// faraway is a client of v over a line of 60 ms each way.
+// faraway gives v a client whose connection has a latency of 60 ms in each direction.
 func (v *vm) faraway() {
 	v.t.Helper()
 	line := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "far", "127.0.0.1:0", v.listen)
@@ -62,11 +62,11 @@ func (c *counting) all() int {
 	return sum
 }
 
-// defaultHold is how long one call of the tools may take.
+// defaultHold is the time budget of one tool call.
 const defaultHold = 45 * time.Second
 
-// Each file by itself takes four round trips, and 5,000 of them used up a minute's
-// requests.
+// Sent one by one, each file takes four round trips, and 5,000 files exceeded the limit of
+// requests per minute.
 func TestManySmallFilesAreUploadedWithFewRequests(t *testing.T) {
 	v := newMemoryVM(t)
 	v.faraway()
@@ -131,8 +131,8 @@ func TestManySmallFilesAreDownloadedWithFewRequests(t *testing.T) {
 	}
 }
 
-// A file that can't be read costs itself only; one that grew since it was listed, and
-// one that shrank, come as they are.
+// A file that cannot be read does not affect the others. Files that grew or shrank since the
+// listing are downloaded in their current state.
 func TestFilesOfABatchThatChangedSinceTheListing(t *testing.T) {
 	v := newVM(t)
 	manyFiles(t, v.path("data"), 10, 8)
@@ -152,7 +152,7 @@ func TestFilesOfABatchThatChangedSinceTheListing(t *testing.T) {
 	sameTree(t, r.Path, v.path("data"))
 }
 
-// Calls that have little time each get further each.
+// Each of several calls with little time makes progress.
 func TestShortCallsFinishALargeFolder(t *testing.T) {
 	v := newMemoryVM(t)
 	n := 2*pageFiles + contract.MaxBatchFiles
@@ -184,7 +184,7 @@ func TestShortCallsFinishALargeFolder(t *testing.T) {
 	wantNames(t, memory)
 }
 
-// uploadUntil is a call whose time is over when it sends its batch of that number.
+// uploadUntil uploads until the batch with the given number is sent, which ends the call.
 func (v *vm) uploadUntil(local, memory string, batch int64) (Result, error) {
 	ctx, cancel := context.WithCancelCause(v.t.Context())
 	defer cancel(nil)
@@ -209,8 +209,8 @@ func countFiles(t testing.TB, dir string) int {
 	return n
 }
 
-// The next call neither reads what an earlier one sent nor sends it again; but where
-// the VM lost a file, the memory of it counts for nothing.
+// The next call neither reads nor sends files that an earlier call sent. If the VM lost one
+// of them, its record does not count.
 func TestAnUploadIsResumedFromItsRecord(t *testing.T) {
 	v := newMemoryVM(t)
 	const n = 3 * contract.MaxBatchFiles
@@ -230,7 +230,7 @@ func TestAnUploadIsResumedFromItsRecord(t *testing.T) {
 	if err != nil || len(there) == 0 {
 		t.Fatalf("nothing is there after half of the files: %v", err)
 	}
-	lost := there[0] // batches go side by side, so that the first files may not be the first there
+	lost := there[0] // batches are sent in parallel, so the first files may not arrive first
 	must(t, os.Remove(lost))
 	changed := filepath.Join(local, "sub0", "f000001.bin")
 	must(t, os.WriteFile(changed, []byte("changed!"), 0o644))
@@ -247,7 +247,7 @@ func TestAnUploadIsResumedFromItsRecord(t *testing.T) {
 	sameTree(t, v.path("data"), local)
 }
 
-// A file that changes after its digest was read arrives as it is then.
+// A file that changes after it was hashed arrives with its new content.
 func TestASmallFileThatChangesDuringTheUploadArrivesCurrent(t *testing.T) {
 	v := newVM(t)
 	local := filepath.Join(t.TempDir(), "data")
@@ -265,8 +265,8 @@ func TestASmallFileThatChangesDuringTheUploadArrivesCurrent(t *testing.T) {
 	sameTree(t, v.path("data"), local)
 }
 
-// The first page's files are gone with the old VM: a result that says done would be half
-// a folder.
+// The files of the first page are lost with the old VM. The upload must not report success
+// for half a folder.
 func TestAnUploadEndsWhenTheVMIsReplaced(t *testing.T) {
 	v := newMemoryVM(t)
 	local := filepath.Join(memoryDir(t), "data")

@@ -10,7 +10,7 @@ import (
 func TestALargeDownloadNeedsLittleMemory(t *testing.T) {
 	binary, err := executorBinary()
 	must(t, err)
-	v := startVM(t, binary) // alone, as memory is the whole program's
+	v := startVM(t, binary) // not parallel, because memory is measured for the whole process
 	const size = 256 << 20
 	must(t, os.WriteFile(v.path("a.bin"), []byte("begin"), 0o600))
 	must(t, os.Truncate(v.path("a.bin"), size))

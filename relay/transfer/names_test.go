@@ -90,7 +90,7 @@ func TestEachEntryOfAFolderGetsItsOwnLocalName(t *testing.T) {
 	}
 }
 
-// A hostile folder: counting from one for each of them would take the day.
+// In a hostile folder, counting from one for each entry would take hours.
 func TestManyEntriesWithOneLocalNameAreNumberedFast(t *testing.T) {
 	entries := make([]contract.File, maxEntries)
 	for i := range entries {
@@ -126,7 +126,7 @@ func TestAPathThroughALinkOutOfTheFolderIsRefused(t *testing.T) {
 	wantNames(t, dir+"/real", "sub")
 }
 
-// On a file system that takes only UTF-8 names stay escaped.
+// Names stay escaped on a file system that accepts only UTF-8.
 func TestNamesThatAreNotUTF8AreEscapedWhereNecessary(t *testing.T) {
 	root, err := openLocal(t.TempDir())
 	must(t, err)

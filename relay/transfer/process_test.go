@@ -18,7 +18,7 @@ func TestADownloadIsResumedAfterItsProcessWasKilled(t *testing.T) {
 	killMidway(t, cmd, lines, size/2)
 	r, err := Download(t.Context(), v.client, v.path("a.bin"), Local{Dir: dir}, Options{})
 	must(t, err)
-	// A kill loses at most what was in flight.
+	// A kill loses at most the parts in flight.
 	if sha(t, r.Path) != want || r.ResumedFrom < size/2-inFlight*partBytes || r.MovedBytes != size-r.ResumedFrom {
 		t.Errorf("%+v", r)
 	}
@@ -33,7 +33,7 @@ func TestTheNameOfAnotherProcesssDownloadIsReserved(t *testing.T) {
 	cmd, lines := startHelper(t, helperTask{URL: v.exec.Ready.LocalURL, Remote: v.path("a.bin"), Dir: dir}, nil)
 	lines.Scan()
 	lines.Scan()
-	// Stopped, so that it surely still holds the name.
+	// A stopped process is certain to hold the name still.
 	must(t, cmd.Process.Signal(syscall.SIGSTOP))
 	if _, err := Download(t.Context(), v.client, v.path("a.bin"), Local{Dir: dir}, Options{}); !errors.Is(err, ErrBusy) {
 		t.Errorf("while another program has the name: %v", err)
@@ -47,7 +47,7 @@ func TestTheNameOfAnotherProcesssDownloadIsReserved(t *testing.T) {
 	}
 }
 
-// Past the limit a write fails as on a full disk, for whoever runs the test.
+// Beyond the limit a write fails as on a full disk, even if root runs the test.
 func TestAFullDiskKeepsTheReceivedBytes(t *testing.T) {
 	v := newVM(t)
 	const size = 32 << 20
@@ -64,8 +64,7 @@ func TestAFullDiskKeepsTheReceivedBytes(t *testing.T) {
 	}
 }
 
-// A small file system of its own: too small from the start, and filled by another
-// meanwhile.
+// A private file system is too small from the start, or filled during the download.
 func TestASmallDiskIsReportedAsFull(t *testing.T) {
 	v := newVM(t)
 	const size = 64 << 20

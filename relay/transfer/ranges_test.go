@@ -7,7 +7,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Against a plain list of bytes: whatever is added and taken out in whatever order.
+// Random additions and removals are compared with those on a plain list of bytes.
 func TestRangesEqualASetOfBytes(t *testing.T) {
 	const size = 64
 	r := rand.New(rand.NewPCG(3, 3))

@@ -12,7 +12,7 @@ import (
 	"colabrelay/shared/filename"
 )
 
-// Whoever writes a file on the VM chooses its name, and a shell on the laptop lists it.
+// A name that any program on the VM chose is shown by a shell on the laptop.
 func TestNamesOnTheDiskAreVisibleAndStable(t *testing.T) {
 	v := newVM(t)
 	folder := "esc\x1b]0;HA\ad"
@@ -44,7 +44,7 @@ func TestNamesOnTheDiskAreVisibleAndStable(t *testing.T) {
 func TestANumberedFileIsReported(t *testing.T) {
 	v := newVM(t)
 	fill(t, v.path("data/a.txt"), 10, 1)
-	fill(t, v.path("data/sub/big"), 2<<20, 1) // comes by itself
+	fill(t, v.path("data/sub/big"), 2<<20, 1) // is downloaded on its own
 	fill(t, v.path("data/b"), 10, 1)
 	dir := t.TempDir()
 	get := func(o Options) Result {

@@ -11,7 +11,7 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 )
 
-// linked makes a hard link in a home folder.
+// linked creates a hard link in a home folder.
 func linked(t *testing.T, home, name, to string) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(filepath.Join(home, to)), 0o700))
@@ -67,7 +67,7 @@ func TestAHardLinkToAPermittedKeyIsUploaded(t *testing.T) {
 	}
 }
 
-// A folder of the relay's own that can't be compared whole lets no second name pass.
+// If one of the relay's folders cannot be read completely, no second name is accepted.
 func TestAFileThatCannotBeComparedIsRefused(t *testing.T) {
 	home := t.TempDir()
 	plant(t, home, "a/1", "a/2", "a/b/3")
@@ -93,7 +93,7 @@ func TestAFileThatCannotBeComparedIsRefused(t *testing.T) {
 	}
 }
 
-// Keys near the top are known even where a folder has too many files.
+// Keys near the top are recognised even if a folder has too many files.
 func TestKeysNearTheTopAreComparedFirst(t *testing.T) {
 	home := t.TempDir()
 	plant(t, home, "z/key")
@@ -108,7 +108,7 @@ func TestKeysNearTheTopAreComparedFirst(t *testing.T) {
 	}
 }
 
-// The guarded folders are read once in an upload, and only where a file has links.
+// An upload reads the guarded folders once, and only if a file has several links.
 func TestSecretsAreSearchedOnceAndOnlyForLinks(t *testing.T) {
 	home := t.TempDir()
 	plant(t, home, "config/own", "notes", "up/0")
@@ -139,7 +139,7 @@ func TestSecretsAreSearchedOnceAndOnlyForLinks(t *testing.T) {
 	}
 }
 
-// A refusal names what it is about once, and files as a list for people.
+// A refusal names its reason once, and lists files for people to read.
 func TestARefusalReadsWell(t *testing.T) {
 	home := t.TempDir()
 	plant(t, home, "tree/.ssh/id_rsa", "tree/a.pem", "config/x")

@@ -45,7 +45,7 @@ func TestTheDestinationOfAnUpload(t *testing.T) {
 	local := filepath.Join(t.TempDir(), "a.bin")
 	fill(t, local, 10, 1)
 	for name, c := range map[string]struct{ remote, want string }{
-		"nowhere named":      {"", "a.bin"}, // /content is the workdir where there is none
+		"nowhere named":      {"", "a.bin"}, // without a folder /content, the workdir stands for it
 		"a name":             {v.path("b.bin"), "b.bin"},
 		"into a folder":      {v.path("new") + "/", "new/a.bin"},
 		"an existing folder": {v.path("there"), "there/a.bin"},
@@ -142,11 +142,11 @@ func TestAnUploadRestartsWhenTheFileChanges(t *testing.T) {
 				if r.Method != http.MethodPut || changed == c.changes {
 					return
 				}
-				if asked++; asked%4 != 0 { // in the middle of each try
+				if asked++; asked%4 != 0 { // in the middle of each attempt
 					return
 				}
 				changed++
-				want = fill(t, local, size, byte(10+changed)) // the same file, written to
+				want = fill(t, local, size, byte(10+changed)) // the same file with other bytes
 			})
 			r, err := Upload(t.Context(), v.client, local, v.path("a.bin"), Options{})
 			if !errors.Is(err, c.want) {
@@ -177,7 +177,7 @@ func TestACancelledUploadIsResumed(t *testing.T) {
 	}
 	second, err := Upload(t.Context(), v.client, local, v.path("a.bin"), Options{})
 	must(t, err)
-	// What was in flight when the first call ended may have arrived.
+	// Parts in flight at the end of the first call may have arrived.
 	if second.ResumedFrom < first.DoneBytes || second.MovedBytes != size-second.ResumedFrom || sha(t, v.path("a.bin")) != want {
 		t.Errorf("second call: %+v after %d bytes", second, first.DoneBytes)
 	}
