@@ -113,8 +113,8 @@ func TestAnEndlessSequenceBecomesText(t *testing.T) {
 	for range 2 * maxSequence {
 		shown += term.Filter("x")
 	}
-	if len(term.begun) > maxSequence || !strings.HasSuffix(shown, "xxx") {
-		t.Errorf("%d bytes are held back, %d shown", len(term.begun), len(shown))
+	if len(term.pending) > maxSequence || !strings.HasSuffix(shown, "xxx") {
+		t.Errorf("%d bytes are held back, %d shown", len(term.pending), len(shown))
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 // sequences that move the cursor to another line, set a title, write to the clipboard or
 // change the terminal's settings. Output to anything but a terminal needs no filter.
 type Terminal struct {
-	begun  string // an incomplete escape sequence or character
-	styled bool   // colours or other attributes are on
+	pending string // an incomplete escape sequence or character
+	styled  bool   // colours or other attributes are on
 }
 
 // Reset returns the sequence that turns off colours and other attributes, or "" if none are
@@ -27,15 +27,15 @@ func (t *Terminal) Reset() string {
 // Filter returns the safe part of text. It holds back an incomplete sequence or character at
 // the end until the next call.
 func (t *Terminal) Filter(text string) string {
-	s := t.begun + text
-	t.begun = ""
+	s := t.pending + text
+	t.pending = ""
 	var b strings.Builder
 	for len(s) > 0 {
 		n, k := sequence(s)
 		if n == 0 {
 			r, size := utf8.DecodeRuneInString(s)
 			if r == utf8.RuneError && size == 1 && !utf8.FullRuneInString(s) && len(s) < utf8.UTFMax {
-				t.begun = s // the rest of the character will follow
+				t.pending = s // the rest of the character will follow
 				break
 			}
 			if r == '\b' || !invisible(r) {
@@ -46,7 +46,7 @@ func (t *Terminal) Filter(text string) string {
 		}
 		switch k {
 		case open:
-			t.begun, s = s, ""
+			t.pending, s = s, ""
 			continue
 		case colour, erase:
 			seq := s[:n]

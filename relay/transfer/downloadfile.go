@@ -19,7 +19,7 @@ type requestedFile struct {
 	name     string             // with slashes
 	part     string             // the part file to try first
 	lastStat *contract.FileStat // the executor's current description; nil to query it
-	// content is the whole file, as first has it; nil to fetch it.
+	// content is the complete file that lastStat describes; nil to fetch it.
 	content []byte
 }
 

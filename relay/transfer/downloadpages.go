@@ -60,23 +60,12 @@ func (f *folderDownload) fetchPage(ctx context.Context, files []remoteEntry) err
 		}
 	}
 	for len(small) > 0 && inner.Err() == nil {
-		n := readBatchSize(small)
+		n := fitting(len(small), contract.MaxBatchFiles, contract.MaxBatchRead, func(i int) int64 { return small[i].SizeBytes })
 		batch := small[:n]
 		small = small[n:]
 		g.Go(func() error { return f.fetchBatch(inner, batch) })
 	}
 	return g.Wait()
-}
-
-// readBatchSize returns how many of the first files one request reads.
-func readBatchSize(files []remoteEntry) int {
-	bytes := int64(0)
-	for i, e := range files[:min(len(files), contract.MaxBatchFiles)] {
-		if bytes += e.SizeBytes; bytes > contract.MaxBatchRead && i > 0 {
-			return i
-		}
-	}
-	return min(len(files), contract.MaxBatchFiles)
 }
 
 // compare returns the files that must be fetched. The laptop has the others already,

@@ -13,17 +13,6 @@ import (
 // batchBytes bounds a batch, so that it fits the buffer of a part.
 const batchBytes = partBytes
 
-// batchSize returns how many of the first files make a batch.
-func batchSize(files []candidate) int {
-	bytes := int64(0)
-	for i, c := range files[:min(len(files), contract.MaxBatchFiles)] {
-		if bytes += c.size() + int64(quotedLen(c.name)) + lineBytes; bytes > batchBytes && i > 0 {
-			return i
-		}
-	}
-	return min(len(files), contract.MaxBatchFiles)
-}
-
 // batch sends small files in one request. A file that changed since it was hashed is sent
 // on its own.
 func (s *folderUpload) batch(ctx context.Context, files []candidate) error {
@@ -116,14 +105,13 @@ func (s *folderUpload) recordArrived(ctx context.Context, c candidate, remote co
 
 // makeFolders creates empty folders. The executor creates all others with their files.
 func (s *folderUpload) makeFolders(ctx context.Context, folders []string) error {
-	m := contract.Manifest{Path: s.target}
-	bytes := 0
-	for i, folder := range folders {
-		m.Files = append(m.Files, contract.ManifestFile{Name: contract.EscapeName(folder) + "/"})
-		bytes += quotedLen(folder) + lineBytes
-		if len(m.Files) < contract.MaxBatchFiles && bytes < batchBytes && i < len(folders)-1 {
-			continue
+	for len(folders) > 0 {
+		n := fitting(len(folders), contract.MaxBatchFiles, batchBytes, func(i int) int64 { return lineLen(folders[i]) })
+		m := contract.Manifest{Path: s.target}
+		for _, folder := range folders[:n] {
+			m.Files = append(m.Files, contract.ManifestFile{Name: contract.EscapeName(folder) + "/"})
 		}
+		folders = folders[n:]
 		answers, err := s.putBatch(ctx, nil, m)
 		if err != nil {
 			return err
@@ -133,7 +121,6 @@ func (s *folderUpload) makeFolders(ctx context.Context, folders []string) error 
 				return fmt.Errorf("creating the folder %q: %w", m.Files[k].Name, a.Error)
 			}
 		}
-		m.Files, bytes = nil, 0
 	}
 	return nil
 }

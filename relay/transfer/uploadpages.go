@@ -66,24 +66,30 @@ func (s *folderUpload) sendAll(ctx context.Context, t *localTree) error {
 	return nil
 }
 
-// pageSize returns how many of the first n files make a page.
-func pageSize(n int, name func(i int) string) int {
-	bytes := 0
-	for i := range min(n, pageFiles) {
-		if bytes += quotedLen(name(i)) + lineBytes; bytes > pageBytes && i > 0 {
+// fitting returns how many of the first n items fit into most items and limit bytes, but at
+// least one.
+func fitting(n, most int, limit int64, size func(i int) int64) int {
+	bytes := int64(0)
+	for i := range min(n, most) {
+		if bytes += size(i); bytes > limit && i > 0 {
 			return i
 		}
 	}
-	return min(n, pageFiles)
+	return min(n, most)
 }
 
-// quotedLen returns the length of a name in JSON.
-func quotedLen(name string) int {
+// pageSize returns how many of the first n files make a page.
+func pageSize(n int, name func(i int) string) int {
+	return fitting(n, pageFiles, pageBytes, func(i int) int64 { return lineLen(name(i)) })
+}
+
+// lineLen returns about how many bytes a file takes in a manifest.
+func lineLen(name string) int64 {
 	text, err := json.Marshal(contract.EscapeName(name))
 	if err != nil {
 		panic(err) // a string
 	}
-	return len(text)
+	return int64(len(text)) + lineBytes
 }
 
 func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
@@ -113,7 +119,7 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 		}
 	}
 	for len(small) > 0 && inner.Err() == nil {
-		n := batchSize(small)
+		n := fitting(len(small), contract.MaxBatchFiles, batchBytes, func(i int) int64 { return small[i].size() + lineLen(small[i].name) })
 		batch := small[:n]
 		small = small[n:]
 		g.Go(func() error { return s.batch(inner, batch) })
