@@ -141,8 +141,11 @@ func (m *Moved) text(b *strings.Builder, verb, place string) {
 	default:
 		fmt.Fprintf(b, "The transfer to %s failed", place)
 	}
-	if m.Files != 1 {
-		fmt.Fprintf(b, "; %s, %d of them unchanged", count(m.Files, "file"), m.Skipped)
+	if m.Files > 1 || m.Files == 0 && m.Status == moveDone {
+		fmt.Fprintf(b, "; %s", count(m.Files, "file"))
+		if m.Skipped > 0 {
+			fmt.Fprintf(b, ", %d of them unchanged", m.Skipped)
+		}
 	}
 	if m.SHA256 != "" {
 		fmt.Fprintf(b, "; SHA-256 %s", m.SHA256)
