@@ -101,7 +101,7 @@ func TestResetEndsTheColoursOfTheText(t *testing.T) {
 func TestManyIncompleteSequencesAreReadInOnePass(t *testing.T) {
 	for _, begin := range []string{"\x1b]", "\x1b[", "\x1b(", "\u009d", "\x1b]\u009d "} {
 		if got := clean(strings.Repeat(begin, 1<<20)); len(got) > 2<<20 {
-			t.Errorf("%q: %d bytes are left", begin, len(got))
+			t.Errorf("%q: %d bytes remain", begin, len(got))
 		}
 	}
 }

@@ -105,7 +105,7 @@ func TestAMillionLinesBecomeHeadTailAndAFileInBoundedMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 4<<20 {
-		t.Errorf("the collector holds %d bytes", grown)
+		t.Errorf("the collector uses %d bytes", grown)
 	}
 	v := c.View(t.Context(), noBlobs)
 	if !strings.HasPrefix(v.Stdout, "line 0\n") || !strings.HasSuffix(v.Stdout, "line 999999\n") || runes(v.Stdout) > 40_000 {
@@ -115,14 +115,14 @@ func TestAMillionLinesBecomeHeadTailAndAFileInBoundedMemory(t *testing.T) {
 		t.Errorf("truncated %v, next %d of %d", v.Truncated, v.NextOffset, offset)
 	}
 	if !strings.Contains(v.Stdout, fmt.Sprintf("offset=%d", v.NextOffset)) {
-		t.Error("the marker does not say where reading goes on")
+		t.Error("the marker does not name the next offset")
 	}
 	if len(v.Files) != 1 || v.Files[0].Kind != "stdout" {
 		t.Fatalf("files %v", v.Files)
 	}
 	info, err := os.Stat(v.Files[0].Path)
 	if err != nil || info.Size() != want {
-		t.Errorf("the file holds %v of %d bytes, %v", info, want, err)
+		t.Errorf("the file has %v of %d bytes, %v", info, want, err)
 	}
 	left, _ := os.ReadDir(dir)
 	if len(left) != 3 { // the text, its description and its lock
@@ -156,7 +156,7 @@ func TestPagesContainEverythingOnce(t *testing.T) {
 		got.WriteString(v.Stdout)
 	}
 	if got.String() != want.String() || pages < 10 {
-		t.Errorf("%d pages hold %d bytes of %d", pages, got.Len(), want.Len())
+		t.Errorf("%d pages have %d bytes of %d", pages, got.Len(), want.Len())
 	}
 }
 

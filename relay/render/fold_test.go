@@ -55,7 +55,7 @@ func TestAnEndlessLineIsEmittedInPieces(t *testing.T) {
 		}
 	}
 	if total := given + len(f.pending()); total != 1000*16<<10 {
-		t.Errorf("%d bytes came out of %d", total, 1000*16<<10)
+		t.Errorf("%d bytes were emitted, want %d", total, 1000*16<<10)
 	}
 }
 

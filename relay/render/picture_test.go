@@ -57,7 +57,7 @@ func TestShrinkFitsAModel(t *testing.T) {
 		}
 		cfg, format, err := image.DecodeConfig(bytes.NewReader(p.Data))
 		if err != nil || "image/"+format != p.MIMEType || cfg.Width != p.Width || cfg.Height != p.Height {
-			t.Errorf("%s: %s %v, said to be %s of %d×%d", name, format, err, p.MIMEType, p.Width, p.Height)
+			t.Errorf("%s: %s %v, described as %s of %d×%d", name, format, err, p.MIMEType, p.Width, p.Height)
 		}
 		if max(p.Width, p.Height) > MaxEdge || len(p.Base64()) > MaxBase64 {
 			t.Errorf("%s: %d×%d in %d bytes", name, p.Width, p.Height, len(p.Base64()))
@@ -105,7 +105,7 @@ func bomb(w, h uint32) []byte {
 func TestShrinkRefusesDamagedAndHugePictures(t *testing.T) {
 	for name, b := range map[string][]byte{"empty": nil, "text": []byte("<html>"), "torn": noisePNG(t, 100, 100)[:2000], "header only": bomb(10, 10)} {
 		if _, err := Shrink(t.Context(), b); err == nil {
-			t.Errorf("%s was taken", name)
+			t.Errorf("%s was accepted", name)
 		}
 	}
 	for _, size := range [][2]uint32{{100_000, 100_000}, {1 << 30, 1}, {4096, 4097}} {

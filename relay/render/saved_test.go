@@ -77,7 +77,7 @@ func TestConcurrentCallsSaveTheTextOnce(t *testing.T) {
 	read(t, all, len(all), Options{Dir: dir, Instance: "vm"})
 	checkSaved(t, dir, all)
 	if left, _ := os.ReadDir(dir); len(left) != 3 {
-		t.Errorf("the folder holds %v", left)
+		t.Errorf("the folder contains %v", left)
 	}
 }
 

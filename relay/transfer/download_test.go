@@ -58,12 +58,12 @@ func TestAnExistingFileIsOnlyReplacedOnRequest(t *testing.T) {
 		return r
 	}
 	if r := get(Options{}); r.Path != filepath.Join(dir, "a (1).bin") || sha(t, r.Path) != want {
-		t.Errorf("beside a different one: %+v", r)
+		t.Errorf("next to a different file: %+v", r)
 	}
 	v.counts.reset()
 	skipped := Result{Path: filepath.Join(dir, "a (1).bin"), SHA256: want, SizeBytes: partBytes + 5, DoneBytes: partBytes + 5, Files: 1, Skipped: 1}
 	if diff := cmp.Diff(skipped, get(Options{})); diff != "" || v.counts.of(askContent) != 0 {
-		t.Errorf("once more, with %d requests for content (-want +got):\n%s", v.counts.of(askContent), diff)
+		t.Errorf("repeated, with %d requests for content (-want +got):\n%s", v.counts.of(askContent), diff)
 	}
 	if got := sha(t, filepath.Join(dir, "a.bin")); got != other {
 		t.Error("the different one was changed")
@@ -170,7 +170,7 @@ func TestADownloadRestartsWhenTheFileChanges(t *testing.T) {
 			}
 			if c.want != nil {
 				if got := names(t, dir); strings.Join(got, " ") != "a.bin.part a.bin.part.json" {
-					t.Errorf("left behind: %q", got)
+					t.Errorf("the folder contains %q", got)
 				}
 				return
 			}
@@ -233,7 +233,7 @@ func TestDownloadProgressOnlyGrowsAndEndsAtTheTotal(t *testing.T) {
 	stages := map[Stage]bool{}
 	_, err := Download(t.Context(), v.client, v.path("a.bin"), Local{Dir: t.TempDir()}, Options{Report: func(p Progress) {
 		if p.Done < last.Done || p.Total != size || p.Files != 1 || p.Name != "a.bin" {
-			t.Errorf("after %+v comes %+v", last, p)
+			t.Errorf("%+v is followed by %+v", last, p)
 		}
 		last, stages[p.Stage] = p, true
 	}})

@@ -191,7 +191,7 @@ func TestAFolderThatLinksToItselfIsDownloadedOnce(t *testing.T) {
 	}
 	for _, link := range []string{"data/again", "data/sub/up", "data/sub/top", "data/other/back"} {
 		if !strings.Contains(strings.Join(r.Notes, "\n"), fmt.Sprintf("%q: skipped, because it links to a folder", v.path(link))) {
-			t.Errorf("nothing of %q in %q", link, r.Notes)
+			t.Errorf("no note on %q in %q", link, r.Notes)
 		}
 	}
 	wantNames(t, r.Path, "other", "sub")
@@ -223,11 +223,11 @@ func TestNamesThatLookEscapedAreKeptInBothDirections(t *testing.T) {
 		one, err := Upload(t.Context(), v.client, filepath.Join(local, "up", name, name), v.dir+"/one/", Options{})
 		must(t, err)
 		if got, err := os.ReadFile(v.path("one/" + name)); err != nil || string(got) != name+"/"+name {
-			t.Errorf("%q holds %q, %v", name, got, err)
+			t.Errorf("%q contains %q, %v", name, got, err)
 		}
 		got, err := Download(t.Context(), v.client, one.Path, Local{Dir: filepath.Join(local, "one")}, Options{})
 		if err != nil || got.Path != filepath.Join(local, "one", name) || sha(t, got.Path) != one.SHA256 {
-			t.Errorf("%q came as %+v, %v", name, got, err)
+			t.Errorf("%q was downloaded as %+v, %v", name, got, err)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestLinksToKeysAreNotUploaded(t *testing.T) {
 		t.Errorf("a name that leads elsewhere than the open file: %v", err)
 	}
 	if n := vm.Count("POST /v1/uploads"); n > 0 {
-		t.Errorf("%d uploads were begun", n)
+		t.Errorf("%d uploads were started", n)
 	}
 }
 

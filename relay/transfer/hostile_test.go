@@ -41,7 +41,7 @@ func wantUntouched(t *testing.T, home string) {
 	t.Helper()
 	for _, name := range []string{".ssh/authorized_keys", ".bashrc"} {
 		if got, err := os.ReadFile(filepath.Join(home, name)); err != nil || string(got) != "mine" {
-			t.Errorf("%s holds %q, %v", name, got, err)
+			t.Errorf("%s contains %q, %v", name, got, err)
 		}
 	}
 	wantNames(t, filepath.Join(home, ".ssh"), "authorized_keys")
@@ -144,7 +144,7 @@ func TestNamesOfFilesCannotLeaveTheFolder(t *testing.T) {
 		if err == nil && !e.IsDir() && !strings.HasSuffix(at, originSuffix) {
 			files++
 			if filepath.Dir(at) != r.Path || strings.ContainsFunc(at, func(r rune) bool { return !filename.Visible(r) }) {
-				t.Errorf("there is %q", at)
+				t.Errorf("unexpected file %q", at)
 			}
 		}
 		return err
@@ -180,19 +180,19 @@ func TestADamagedOriginDoesNotCount(t *testing.T) {
 	must(t, root.Mkdir("data", 0o755))
 	must(t, from.save(root, "data"))
 	if !from.isOf(root, "data") || newOrigin("gpu", "other").isOf(root, "data") || newOrigin("cpu", "data").isOf(root, "data") {
-		t.Error("the origin is not told apart")
+		t.Error("different origins count as the same")
 	}
 	name := hiddenName("data", originSuffix)
 	for _, text := range []string{"", "{}", "null", `{"format":"colab-relay folder 1"}`, strings.Repeat("x", maxOrigin+1)} {
 		must(t, root.WriteFile(name, []byte(text), 0o600))
 		if from.isOf(root, "data") {
-			t.Errorf("%.40q is taken for an origin", text)
+			t.Errorf("%.40q counts as an origin", text)
 		}
 	}
 	must(t, from.save(root, "data"))
 	must(t, root.Remove("data"))
 	must(t, root.WriteFile("data", nil, 0o600))
 	if from.isOf(root, "data") {
-		t.Error("a file is taken for the folder")
+		t.Error("a file counts as the folder")
 	}
 }

@@ -43,18 +43,18 @@ func TestOnlyASavedJournalIsAccepted(t *testing.T) {
 		t.Fatalf("%s: %v", good, err)
 	}
 	for name, text := range map[string]string{
-		"empty":              "",
-		"torn":               good[:len(good)/2],
-		"zeros":              string(make([]byte, 300)),
-		"other JSON":         `{"format":"something else"}`,
-		"null":               "null",
-		"another version":    change(func(j *journal) { j.Format = "colab-relay download 2" }),
-		"negative size":      change(func(j *journal) { j.SizeBytes = -1 }),
-		"past the end":       change(func(j *journal) { j.SizeBytes = 50 }),
-		"unproven elsewhere": change(func(j *journal) { j.Unverified = ranges{{Offset: 45, Length: 5}} }),
-		"bad digest":         change(func(j *journal) { j.SHA256 = "xyz" }),
-		"overlapping":        change(func(j *journal) { j.Received = append(j.Received, contract.Range{Offset: 65, Length: 10}) }),
-		"over the bound":     good + strings.Repeat(" ", maxJournal),
+		"empty":                "",
+		"torn":                 good[:len(good)/2],
+		"zeros":                string(make([]byte, 300)),
+		"other JSON":           `{"format":"something else"}`,
+		"null":                 "null",
+		"another version":      change(func(j *journal) { j.Format = "colab-relay download 2" }),
+		"negative size":        change(func(j *journal) { j.SizeBytes = -1 }),
+		"past the end":         change(func(j *journal) { j.SizeBytes = 50 }),
+		"unverified elsewhere": change(func(j *journal) { j.Unverified = ranges{{Offset: 45, Length: 5}} }),
+		"bad digest":           change(func(j *journal) { j.SHA256 = "xyz" }),
+		"overlapping":          change(func(j *journal) { j.Received = append(j.Received, contract.Range{Offset: 65, Length: 10}) }),
+		"over the bound":       good + strings.Repeat(" ", maxJournal),
 	} {
 		if _, err := parseJournal([]byte(text)); !errors.Is(err, errNotOurs) {
 			t.Errorf("%s: %v", name, err)
@@ -72,10 +72,10 @@ func FuzzJournal(f *testing.F) {
 			return
 		}
 		if missing := whole(j.SizeBytes).minus(j.Received); missing.total()+j.Received.total() != j.SizeBytes || !missing.valid(j.SizeBytes) {
-			t.Fatalf("%q: of %d bytes %v are there and %v are missing", text, j.SizeBytes, j.Received, missing)
+			t.Fatalf("%q: of %d bytes %v are received and %v are missing", text, j.SizeBytes, j.Received, missing)
 		}
 		if len(j.Unverified.minus(j.Received)) != 0 {
-			t.Fatalf("%q: unproven %v are not there", text, j.Unverified)
+			t.Fatalf("%q: unverified %v were not received", text, j.Unverified)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestPartsOfOthersAreNotTouched(t *testing.T) {
 			}
 			for file, text := range files {
 				if got, err := os.ReadFile(root.Name() + "/" + file); err != nil || string(got) != text {
-					t.Errorf("%q holds %q, %v", file, got, err)
+					t.Errorf("%q contains %q, %v", file, got, err)
 				}
 			}
 		})
@@ -142,10 +142,10 @@ func TestAPartIsResumedOnlyForTheSameFile(t *testing.T) {
 			must(t, err)
 			defer again.close()
 			if again.name != "a.part" || again.received() != c.want {
-				t.Errorf("%q holds %d bytes, want %d", again.name, again.received(), c.want)
+				t.Errorf("%q has %d bytes, want %d", again.name, again.received(), c.want)
 			}
 			if info, err := again.file.Stat(); err != nil || info.Size() != c.want {
-				t.Errorf("the file holds %d bytes, want %d: %v", info.Size(), c.want, err)
+				t.Errorf("the file has %d bytes, want %d: %v", info.Size(), c.want, err)
 			}
 		})
 	}

@@ -206,7 +206,7 @@ func wantNames(t testing.TB, dir string, want ...string) {
 	// The origin of a downloaded folder stays beside the folder.
 	isOrigin := func(name string) bool { return strings.HasSuffix(name, originSuffix) }
 	if got := slices.DeleteFunc(names(t, dir), isOrigin); !slices.Equal(got, want) {
-		t.Errorf("%q holds %q, want %q", dir, got, want)
+		t.Errorf("%q contains %q, want %q", dir, got, want)
 	}
 }
 

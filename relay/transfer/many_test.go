@@ -174,12 +174,12 @@ func TestShortCallsFinishALargeFolder(t *testing.T) {
 		}
 		now := countFiles(t, v.path("data"))
 		if now <= there {
-			t.Fatalf("call %d moved nothing: %d files are there", call, now)
+			t.Fatalf("call %d moved nothing: the VM has %d files", call, now)
 		}
 		there = now
 	}
 	if got := countFiles(t, v.path("data")); got != n {
-		t.Errorf("%d files are there, want %d", got, n)
+		t.Errorf("the VM has %d files, want %d", got, n)
 	}
 	wantNames(t, memory)
 }
@@ -228,7 +228,7 @@ func TestAnUploadIsResumedFromItsRecord(t *testing.T) {
 	}
 	there, err := filepath.Glob(v.path("data/sub*/f*[02468].bin"))
 	if err != nil || len(there) == 0 {
-		t.Fatalf("nothing is there after half of the files: %v", err)
+		t.Fatalf("the VM has no file after half of them were sent: %v", err)
 	}
 	lost := there[0] // batches are sent in parallel, so the first files may not arrive first
 	must(t, os.Remove(lost))

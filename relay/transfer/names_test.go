@@ -139,7 +139,7 @@ func TestNamesThatAreNotUTF8AreEscapedWhereNecessary(t *testing.T) {
 		}
 		for remote, local := range want {
 			if got := n.name(remote); got != local {
-				t.Errorf("%q becomes %q, want %q; bytes are taken: %v", remote, got, local, takes)
+				t.Errorf("%q becomes %q, want %q; other bytes are accepted: %v", remote, got, local, takes)
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func TestAFullDiskKeepsTheReceivedBytes(t *testing.T) {
 	dir := t.TempDir()
 	cmd, lines := startHelper(t, helperTask{URL: v.exec.Ready.LocalURL, Remote: v.path("a.bin"), Dir: dir, Limit: size / 2}, nil)
 	if got := outcome(t, cmd, lines); !strings.Contains(got, "full: true") || !strings.Contains(got, `left: ["a.bin.part" "a.bin.part.json"]`) {
-		t.Errorf("the program says: %s", got)
+		t.Errorf("the process printed: %s", got)
 	}
 	r, err := Download(t.Context(), v.client, v.path("a.bin"), Local{Dir: dir}, Options{})
 	must(t, err)
@@ -85,7 +85,7 @@ func TestASmallDiskIsReportedAsFull(t *testing.T) {
 			cmd, lines := startHelper(t, task, attr)
 			got := outcome(t, cmd, lines)
 			if !strings.Contains(got, "full: true") || !strings.Contains(got, c.want) || !strings.Contains(got, "a.bin.part") {
-				t.Errorf("the program says: %s", got)
+				t.Errorf("the process printed: %s", got)
 			}
 		})
 	}

@@ -70,7 +70,7 @@ func TestImpossibleRangesAreInvalid(t *testing.T) {
 		"not merged":   {{Offset: 10, Length: 10}, {Offset: 20, Length: 10}},
 	} {
 		if r.valid(100) {
-			t.Errorf("%s: %v is taken for ranges of a file of 100 bytes", name, r)
+			t.Errorf("%s: %v count as ranges of a file of 100 bytes", name, r)
 		}
 	}
 	if good := (ranges{{Offset: 0, Length: 10}, {Offset: 99, Length: 1}}); !good.valid(100) || !ranges(nil).valid(0) {

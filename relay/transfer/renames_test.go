@@ -30,7 +30,7 @@ func TestNamesOnTheDiskAreVisibleAndStable(t *testing.T) {
 		wantNames(t, filepath.Join(r.Path, "esc_]0;HA_d"), "_[2Jx", "_[2Jx (1)")
 		must(t, filepath.WalkDir(dir, func(at string, _ fs.DirEntry, err error) error {
 			if strings.ContainsFunc(at, func(r rune) bool { return !filename.Visible(r) }) {
-				t.Errorf("there is %q", at)
+				t.Errorf("unexpected file %q", at)
 			}
 			return err
 		}))

@@ -39,7 +39,7 @@ func TestHardLinksToSecretsAreNotUploaded(t *testing.T) {
 		}
 	}
 	if n := vm.Count("POST /v1/uploads"); n > 0 {
-		t.Errorf("%d uploads were begun", n)
+		t.Errorf("%d uploads were started", n)
 	}
 	linked(t, home, "other/notes", "up/notes")
 	if _, err := Upload(t.Context(), c, filepath.Join(home, "up", "notes"), "x", Options{Guard: g}); err != nil {

@@ -45,11 +45,11 @@ func TestTheDestinationOfAnUpload(t *testing.T) {
 	local := filepath.Join(t.TempDir(), "a.bin")
 	fill(t, local, 10, 1)
 	for name, c := range map[string]struct{ remote, want string }{
-		"nowhere named":      {"", "a.bin"}, // without a folder /content, the workdir stands for it
+		"no target":          {"", "a.bin"}, // without a folder /content, the workdir stands for it
 		"a name":             {v.path("b.bin"), "b.bin"},
 		"into a folder":      {v.path("new") + "/", "new/a.bin"},
 		"an existing folder": {v.path("there"), "there/a.bin"},
-		"folders to make":    {v.path("x/y/b.bin"), "x/y/b.bin"},
+		"missing folders":    {v.path("x/y/b.bin"), "x/y/b.bin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Upload(t.Context(), v.client, local, c.remote, Options{})
@@ -73,12 +73,12 @@ func TestAnExistingRemoteFileIsOnlyReplacedOnRequest(t *testing.T) {
 		return r
 	}
 	if r := put(Options{}); r.Path != v.path("a (1).bin") || sha(t, r.Path) != want {
-		t.Errorf("beside a different one: %+v", r)
+		t.Errorf("next to a different file: %+v", r)
 	}
 	v.counts.reset()
 	skipped := Result{Path: v.path("a (1).bin"), SHA256: want, SizeBytes: partBytes + 5, DoneBytes: partBytes + 5, Files: 1, Skipped: 1}
 	if diff := cmp.Diff(skipped, put(Options{})); diff != "" || v.counts.of(askStart) != 0 {
-		t.Errorf("once more, with %d uploads started (-want +got):\n%s", v.counts.of(askStart), diff)
+		t.Errorf("repeated, with %d uploads started (-want +got):\n%s", v.counts.of(askStart), diff)
 	}
 	if sha(t, v.path("a.bin")) != other {
 		t.Error("the different one was changed")
@@ -109,7 +109,7 @@ func TestAPathThatCannotBeUploadedIsRefused(t *testing.T) {
 	}
 	for _, local := range []string{"/proc/version", "/sys/devices/system/cpu/online"} {
 		if r, err := Upload(t.Context(), v.client, local, "", Options{}); !errors.Is(err, ErrNotRegular) || r.DoneBytes != 0 {
-			t.Errorf("%q, which is not as long as it says: %+v, %v", local, r, err)
+			t.Errorf("%q, whose size is wrong: %+v, %v", local, r, err)
 		}
 	}
 	if _, err := Upload(t.Context(), v.client, "a\x00b", "", Options{}); !errors.Is(err, ErrLocalPath) {
@@ -218,7 +218,7 @@ func TestUploadProgressOnlyGrowsAndEndsAtTheTotal(t *testing.T) {
 	var stages []string
 	_, err := Upload(t.Context(), v.client, local, v.path("a.bin"), Options{Report: func(p Progress) {
 		if p.Done < last.Done || p.Total != size || p.Files != 1 || p.Name != local {
-			t.Errorf("after %+v comes %+v", last, p)
+			t.Errorf("%+v is followed by %+v", last, p)
 		}
 		if last.Stage != p.Stage {
 			stages = append(stages, string(p.Stage))
