@@ -36,10 +36,10 @@ func openCompletedFiles(root *os.Root, name, remote string) (*completedFiles, er
 	c := &completedFiles{name: hiddenName(name+"\x00"+remote, ".done"), files: map[string]completedFile{}}
 	var err error
 	c.file, err = openLines(root, c.name, func(text []byte) bool {
-		var line completedFile
-		err := json.Unmarshal(text, &line)
+		var file completedFile
+		err := json.Unmarshal(text, &file)
 		if err == nil {
-			c.files[line.Remote] = line
+			c.files[file.Remote] = file
 		}
 		return err == nil
 	})
@@ -48,13 +48,13 @@ func openCompletedFiles(root *os.Root, name, remote string) (*completedFiles, er
 
 // find returns the local name of e if it was downloaded and neither copy changed since.
 func (c *completedFiles) find(root *os.Root, e remoteEntry) (local string, ok bool) {
-	line, ok := c.files[e.Path]
-	if !ok || line.Size != e.SizeBytes || !line.Modified.Equal(e.Modified) {
+	file, ok := c.files[e.Path]
+	if !ok || file.Size != e.SizeBytes || !file.Modified.Equal(e.Modified) {
 		return "", false
 	}
-	local = contract.UnescapeName(line.Local)
+	local = contract.UnescapeName(file.Local)
 	info, err := root.Lstat(local)
-	return local, err == nil && info.Mode().IsRegular() && info.Size() == e.SizeBytes && info.ModTime().Equal(line.LocalModified)
+	return local, err == nil && info.Mode().IsRegular() && info.Size() == e.SizeBytes && info.ModTime().Equal(file.LocalModified)
 }
 
 // add records a completed file. A record that cannot be written only costs a comparison

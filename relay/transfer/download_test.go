@@ -283,7 +283,7 @@ func TestWrongUnverifiedBytesAreFetchedAgain(t *testing.T) {
 	must(t, err)
 	wrong := contract.Range{Offset: j.Received[0].Offset + 100, Length: 1000}
 	j.Unverified = j.Unverified.add(wrong)
-	doubted := j.Unverified.total()
+	unverified := j.Unverified.total()
 	must(t, j.save(root, "a.bin.part.json"))
 	f, err := root.OpenFile("a.bin.part", os.O_WRONLY, 0)
 	must(t, err)
@@ -291,8 +291,8 @@ func TestWrongUnverifiedBytesAreFetchedAgain(t *testing.T) {
 	must(t, errors.Join(err, f.Close()))
 	second, err := Download(t.Context(), v.client, v.path("a.bin"), Local{Dir: dir}, Options{})
 	must(t, err)
-	if sha(t, second.Path) != want || second.MovedBytes != size-first.DoneBytes+doubted {
-		t.Errorf("%+v, want %d bytes moved", second, size-first.DoneBytes+doubted)
+	if sha(t, second.Path) != want || second.MovedBytes != size-first.DoneBytes+unverified {
+		t.Errorf("%+v, want %d bytes moved", second, size-first.DoneBytes+unverified)
 	}
 }
 

@@ -41,15 +41,15 @@ func manyFiles(t testing.TB, dir string, n, size int) {
 // faraway gives v a client whose connection has a latency of 60 ms in each direction.
 func (v *vm) faraway() {
 	v.t.Helper()
-	line := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "far", "127.0.0.1:0", v.listen)
-	must(v.t, line.Start())
-	v.t.Cleanup(line.Stop)
-	for _, way := range []string{"upstream", "downstream"} {
-		toxic := fmt.Sprintf(`{"name": %q, "type": "latency", "stream": %q, "attributes": {"latency": 60}}`, way, way)
-		_, err := line.Toxics.AddToxicJson(strings.NewReader(toxic))
+	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "far", "127.0.0.1:0", v.listen)
+	must(v.t, proxy.Start())
+	v.t.Cleanup(proxy.Stop)
+	for _, direction := range []string{"upstream", "downstream"} {
+		toxic := fmt.Sprintf(`{"name": %q, "type": "latency", "stream": %q, "attributes": {"latency": 60}}`, direction, direction)
+		_, err := proxy.Toxics.AddToxicJson(strings.NewReader(toxic))
 		must(v.t, err)
 	}
-	v.client, v.counts = newClient(v.t, "http://"+line.Listen)
+	v.client, v.counts = newClient(v.t, "http://"+proxy.Listen)
 }
 
 func (c *counting) all() int {
@@ -76,10 +76,10 @@ func TestManySmallFilesAreUploadedWithFewRequests(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), defaultHold)
 	defer cancel()
 	var last Progress
-	began := time.Now()
+	started := time.Now()
 	r, err := Upload(ctx, v.client, local, v.path("data"), Options{ResumeDir: memoryDir(t), Report: func(p Progress) { last = p }})
 	must(t, err)
-	t.Logf("%d files took %s and %d requests", n, time.Since(began).Round(time.Millisecond), v.counts.all())
+	t.Logf("%d files took %s and %d requests", n, time.Since(started).Round(time.Millisecond), v.counts.all())
 	whole := Result{Path: v.path("data"), IsDir: true, SizeBytes: n * 1024, DoneBytes: n * 1024, MovedBytes: n * 1024, Files: n}
 	if diff := cmp.Diff(whole, r); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
@@ -107,10 +107,10 @@ func TestManySmallFilesAreDownloadedWithFewRequests(t *testing.T) {
 	manyFiles(t, v.path("data"), n, 1024)
 	dir := memoryDir(t)
 	var last Progress
-	began := time.Now()
+	started := time.Now()
 	r, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: dir}, Options{Report: func(p Progress) { last = p }})
 	must(t, err)
-	t.Logf("%d files took %s and %d requests", n, time.Since(began).Round(time.Millisecond), v.counts.all())
+	t.Logf("%d files took %s and %d requests", n, time.Since(started).Round(time.Millisecond), v.counts.all())
 	whole := Result{Path: filepath.Join(dir, "data"), IsDir: true, SizeBytes: n * 1024, DoneBytes: n * 1024, MovedBytes: n * 1024, Files: n}
 	if diff := cmp.Diff(whole, r); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
@@ -161,7 +161,7 @@ func TestShortCallsFinishALargeFolder(t *testing.T) {
 	}
 	local, memory := filepath.Join(memoryDir(t), "data"), memoryDir(t)
 	manyFiles(t, local, n, 8)
-	there := 0
+	done := 0
 	for call := 1; ; call++ {
 		v.counts.reset()
 		r, err := v.uploadUntil(local, memory, 5)
@@ -173,10 +173,10 @@ func TestShortCallsFinishALargeFolder(t *testing.T) {
 			t.Fatalf("call %d: %+v, %v", call, r, err)
 		}
 		now := countFiles(t, v.path("data"))
-		if now <= there {
+		if now <= done {
 			t.Fatalf("call %d moved nothing: the VM has %d files", call, now)
 		}
-		there = now
+		done = now
 	}
 	if got := countFiles(t, v.path("data")); got != n {
 		t.Errorf("the VM has %d files, want %d", got, n)
@@ -226,11 +226,11 @@ func TestAnUploadIsResumedFromItsRecord(t *testing.T) {
 	if !errors.Is(err, errEnough) || r.DoneBytes == 0 || r.DoneBytes == r.SizeBytes {
 		t.Fatalf("first call: %+v, %v", r, err)
 	}
-	there, err := filepath.Glob(v.path("data/sub*/f*[02468].bin"))
-	if err != nil || len(there) == 0 {
+	arrived, err := filepath.Glob(v.path("data/sub*/f*[02468].bin"))
+	if err != nil || len(arrived) == 0 {
 		t.Fatalf("the VM has no file after half of them were sent: %v", err)
 	}
-	lost := there[0] // batches are sent in parallel, so the first files may not arrive first
+	lost := arrived[0] // batches are sent in parallel, so the first files may not arrive first
 	must(t, os.Remove(lost))
 	changed := filepath.Join(local, "sub0", "f000001.bin")
 	must(t, os.WriteFile(changed, []byte("changed!"), 0o644))

@@ -88,11 +88,11 @@ func openSentFiles(dir, local, target string) *sentFiles {
 }
 
 func (s *sentFiles) accept(text []byte) bool {
-	line := sentFile{settled: true}
-	if json.Unmarshal(text, &line) != nil {
+	file := sentFile{settled: true}
+	if json.Unmarshal(text, &file) != nil {
 		return false
 	}
-	s.files[line.Key] = line
+	s.files[file.Key] = file
 	s.room -= int64(len(text))
 	return true
 }
@@ -123,27 +123,27 @@ func (s *sentFiles) find(key string, info fs.FileInfo) (sentFile, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	line, ok := s.files[key]
-	return line, ok && line.Size == info.Size() && line.Modified.Equal(info.ModTime()) && digestPattern.MatchString(line.SHA256)
+	file, ok := s.files[key]
+	return file, ok && file.Size == info.Size() && file.Modified.Equal(info.ModTime()) && digestPattern.MatchString(file.SHA256)
 }
 
 // add records a file, unless the same is recorded already.
-func (s *sentFiles) add(line sentFile) {
-	if s == nil || !line.settled {
+func (s *sentFiles) add(file sentFile) {
+	if s == nil || !file.settled {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if old, ok := s.files[line.Key]; ok && old.SHA256 == line.SHA256 && old.ETag == line.ETag && old.Modified.Equal(line.Modified) {
+	if old, ok := s.files[file.Key]; ok && old.SHA256 == file.SHA256 && old.ETag == file.ETag && old.Modified.Equal(file.Modified) {
 		return
 	}
-	text, err := json.Marshal(line)
+	text, err := json.Marshal(file)
 	if err != nil || int64(len(text)) >= s.room {
 		return
 	}
 	if _, err := s.file.Write(append(text, '\n')); err == nil {
 		s.room -= int64(len(text)) + 1
-		s.files[line.Key] = line
+		s.files[file.Key] = file
 	}
 }
 
