@@ -8,28 +8,28 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// attempts is one call under way, of one try or several. Use one for one call, from one
-// goroutine.
+// attempts is one call in progress, which makes one attempt or several. It is used for one
+// call, by one goroutine.
 //
-// Every request but GET names the executor it is meant for, and that stays the one of
-// the call's first try: what the client hears of meanwhile, in other calls, may be
-// another VM's. A signed refusal that names the executor's present start, or its time,
-// proves that this try did nothing and says what was wrong with it; the job then
-// signs once more, at once.
+// Every request except GET names the executor that it is intended for. That is the executor
+// of the call's first attempt, because an answer that the client gets in another call may come
+// from another VM. A signed refusal that names the executor's current start or time proves
+// that this attempt did nothing and says what was wrong with it; the call then signs once more
+// immediately.
 type attempts struct {
 	client *Client
-	build  func() request // a try's request, without the instance
-	// moves says that the call goes on to another instance by itself. It does so only
-	// while no try of it may have been accepted: the old VM may have done what it asked.
+	build  func() request // the request of one attempt, without the instance
+	// moves allows the call to continue with another instance, but only while no attempt may
+	// have been accepted, because the old VM may have executed it.
 	moves bool
-	// pinned, when set, is the only instance the call is meant for, whichever answers.
+	// pinned, unless empty, is the only instance that the call is intended for.
 	pinned string
 
-	instance contract.Instance // whom a call that changes something is meant for
-	arrived  bool              // a try of it may have been accepted
+	instance contract.Instance // that a call other than GET is intended for
+	arrived  bool              // an attempt may have been accepted
 }
 
-// try makes one try, and one more for each thing that a refusal corrects.
+// try makes one attempt, and one more for each error that a refusal corrects.
 func (j *attempts) try(ctx context.Context) (answer, error) {
 	corrected := map[contract.Code]bool{}
 	for {
@@ -51,9 +51,9 @@ func (j *attempts) once(ctx context.Context) (answer, error) {
 	return j.client.try(ctx, r)
 }
 
-// address fixes whom the call is meant for; it comes before the first try. Where nobody
-// has been heard of yet it asks, unless the call is a GET. Of a pinned instance the
-// start may be unknown; the refusal tells it.
+// address determines, before the first attempt, the executor that the call is intended for. If
+// none is known yet it requests one, unless the call is a GET. The start of a pinned instance
+// may be unknown; the refusal contains it.
 func (j *attempts) address(ctx context.Context) (err error) {
 	j.instance = j.client.current()
 	if j.instance.IsZero() && j.build().method != http.MethodGet {
@@ -67,21 +67,21 @@ func (j *attempts) address(ctx context.Context) (err error) {
 	return nil
 }
 
-// correct takes over what a signed refusal says of the executor's time, start and
-// instance, and reports whether the call may be tried again at once for it.
+// correct applies what a signed refusal says about the executor's time, start and instance,
+// and reports whether the call may be retried immediately.
 //
-// A new start may be followed by every call, also by those that must not be done twice:
-// no earlier try of such a call can have been accepted, since they are not tried again
-// after one that may have been. And should something on the way have sent one try
-// twice, the first of them to the earlier start, that start took the kernel and the
-// execution that input, interrupt, restart and cleanup name with it; a submit is known
-// by its request_id, and an upload by its file, to the new start as well.
+// Every call may follow a new start, including those that must not be executed twice: they are
+// not retried after an attempt that may have been accepted, so no earlier attempt was. If
+// something in between sent one attempt twice, and the first copy reached the earlier start,
+// then the kernel and the execution that input, interrupt, restart and cleanup name ended with
+// that start; and the new start recognises a submit by its request_id and an upload by its
+// file.
 func (j *attempts) correct(got answer, refused *contract.Error) bool {
 	if refused.ServerTime > 0 {
 		j.client.setClock(time.Unix(refused.ServerTime, 0))
 	}
 	newStart := got.instance.ID == j.instance.ID && got.instance.Start != j.instance.Start
-	if newStart { // told by rate_limited too, where the executor gives no other cause any more
+	if newStart { // rate_limited contains it too, when the executor states no other cause
 		j.instance = got.instance
 	}
 	switch refused.Code {
@@ -99,8 +99,8 @@ func (j *attempts) correct(got answer, refused *contract.Error) bool {
 	return false
 }
 
-// firstInstance is the executor that answered last; before there is one, it asks.
-// Only one caller asks at a time.
+// firstInstance returns the executor that answered last; before the first answer, it sends a
+// request. Only one caller does so at a time.
 func (c *Client) firstInstance(ctx context.Context) (contract.Instance, error) {
 	if known := c.current(); !known.IsZero() {
 		return known, nil
@@ -115,7 +115,7 @@ func (c *Client) firstInstance(ctx context.Context) (contract.Instance, error) {
 		return known, nil
 	}
 	_, err := c.Kernel(ctx)
-	if known := c.current(); !known.IsZero() { // a refusal names it too
+	if known := c.current(); !known.IsZero() { // a refusal contains it too
 		return known, nil
 	}
 	return contract.Instance{}, err

@@ -16,14 +16,13 @@ import (
 
 var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// MaxBlobBytes bounds a blob. An executor keeps no longer ones: contract's log of an
-// execution is 256 MiB, and so are its blobs.
+// MaxBlobBytes bounds a blob. An executor keeps no longer ones, because the log of an
+// execution and its blobs are bounded to 256 MiB.
 const MaxBlobBytes = 256 << 20
 
-// Blob writes a blob's bytes to w, in parts of at most contract.MaxBlobPart, each
-// signed and each tried again until ctx ends. It never writes more than blob.Bytes,
-// whatever comes. Only at the end is it known that the whole is the blob: on an error, w
-// holds bytes that mean nothing.
+// Blob writes a blob's bytes to w, in parts of at most contract.MaxBlobPart, each of which is
+// signed and retried until ctx ends. It never writes more than blob.Bytes. The digest is
+// checked at the end: after an error, the bytes in w are meaningless.
 func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.Writer) error {
 	path, err := executionPath(contract.PathBlob, id)
 	if err != nil {
@@ -31,10 +30,10 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 	}
 	sha := blob.SHA256
 	if !sha256Pattern.MatchString(sha) {
-		return &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("there is no blob %.80q", sha), Hint: "take the sha256 from the execution's events"}
+		return &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("there is no blob %.80q", sha), Hint: "Use the sha256 from the execution's events."}
 	}
 	if blob.Bytes < 0 || blob.Bytes > MaxBlobBytes {
-		return breaksBounds(fmt.Sprintf("the executor names a blob of %d bytes, and it keeps none over %d", blob.Bytes, MaxBlobBytes), nil)
+		return breaksBounds(fmt.Sprintf("the executor's blob has %d bytes, over the limit of %d", blob.Bytes, MaxBlobBytes), nil)
 	}
 	path = strings.Replace(path, "{sha256}", sha, 1)
 	whole := sha256.New()
@@ -45,7 +44,7 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 		}
 		offset += int64(len(part))
 		if offset > blob.Bytes || len(part) == 0 && offset < blob.Bytes {
-			return breaksBounds(fmt.Sprintf("the blob does not have the %d bytes that the executor named", blob.Bytes), nil)
+			return breaksBounds(fmt.Sprintf("the blob does not have the %d bytes that the executor stated", blob.Bytes), nil)
 		}
 		whole.Write(part)
 		if _, err := w.Write(part); err != nil {
@@ -56,7 +55,7 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 		}
 	}
 	if hex.EncodeToString(whole.Sum(nil)) != sha {
-		return problem(KindBadAnswer, "the blob's SHA-256 is not the one it is known by", nil)
+		return problem(KindBadAnswer, "the blob's SHA-256 is not the requested one", nil)
 	}
 	return nil
 }

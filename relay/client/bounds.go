@@ -7,22 +7,22 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// maxItems bounds every array and object of an answer. 15 MiB of {} would decode into
-// 3 GB of events: an item of two bytes becomes a struct of hundreds. The bound is the
-// most events that fit into an answer, as one takes 64 bytes at least.
+// maxItems bounds every array and object of an answer. 15 MiB of {} would decode into 3 GB of
+// events, because an item of two bytes becomes a struct of hundreds. The bound is the largest
+// number of events that fit into an answer, as each takes at least 64 bytes.
 const maxItems = contract.MaxReadBytes / 64
 
-// fewerItems are the arrays that the contract bounds closer, by the names of their
-// fields. A program that sends more is no executor.
+// fewerItems are lower bounds that the contract sets for some arrays, by the names of their
+// fields.
 var fewerItems = map[string]int{
 	"executions": contract.MaxListExecutions,
 	"missing":    contract.MaxUploadRanges,
 	"files":      contract.MaxManifestFiles, // the longest list of that name
 }
 
-// CheckItems refuses JSON in which an array or object has more items than maxItems or
-// than most allows for its field. It reads the text once and keeps nothing of it, so
-// it comes before any decoding. What is no JSON is for the decoder to refuse.
+// CheckItems refuses JSON in which an array or object has more items than maxItems, or than
+// most allows for its field. It reads the text once without storing any of it, so it can run
+// before decoding. Text that is not JSON is left to the decoder.
 func CheckItems(text []byte, most map[string]int) error {
 	s := itemScan{text: text, most: most}
 	return s.run()
@@ -36,9 +36,9 @@ type itemScan struct {
 	name []byte // of the field whose value comes next
 }
 
-// container is an array or object that is not at its end yet.
+// container is an array or object whose end has not been read.
 type container struct {
-	name  []byte // of the field that holds it; nil for the item of an array
+	name  []byte // of its field; nil for the item of an array
 	limit int
 	items int // commas so far
 }
@@ -59,7 +59,7 @@ func (s *itemScan) run() error {
 			s.name = s.text[from:min(i, len(s.text))]
 		case '{', '[':
 			if len(s.open) == maxNesting {
-				return fmt.Errorf("%w: it is nested over %d levels deep", bounded.ErrTooLong, maxNesting)
+				return fmt.Errorf("%w: nested over %d levels deep", bounded.ErrTooLong, maxNesting)
 			}
 			s.open = append(s.open, container{s.name, s.limit(), 0})
 			s.name = nil
@@ -76,7 +76,7 @@ func (s *itemScan) run() error {
 	return nil
 }
 
-// limit is how many items the container that begins now may have.
+// limit returns how many items the container that starts now may have.
 func (s *itemScan) limit() int {
 	if n, ok := s.most[string(s.name)]; ok && s.name != nil {
 		return n

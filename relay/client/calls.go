@@ -13,15 +13,15 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Every call returns a *contract.Error where the executor refused and an *Error
-// where no executor answered. Calls that only ask, Interrupt and RestartKernel are tried
-// again until ctx ends; others that change something only while they surely were not
-// sent. Those that change something are meant for the executor that answered last when
-// they began; another one refuses them with new_instance, which is returned: only
-// submits and the starts of uploads go on to it by themselves.
+// Every call returns a *contract.Error if the executor refused it, and an *Error if no
+// executor answered. Calls that only read, Interrupt and RestartKernel are retried until ctx
+// ends; others that change something only after attempts that certainly were not sent. Calls
+// that change something are intended for the executor that answered last when they started.
+// Another executor refuses them with new_instance, which they return; only submits and the
+// starts of uploads continue there automatically.
 
-// Health asks once, unsigned, how the executor is. It proves nothing about the
-// secret: any signed call does.
+// Health requests the executor's health once, unsigned. Unlike a signed call, it proves nothing
+// about the secret.
 func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 	var health contract.Health
 	ctx, timer := startStallTimer(ctx, c.timeouts.answer)
@@ -43,26 +43,26 @@ func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 	return health, nil
 }
 
-// SignedHealth asks how the executor is, with a signature both ways: what is shown of an
-// executor comes from here, as anybody on the way can write what Health reads.
+// SignedHealth requests the executor's health, with signatures in both directions. Use it for
+// everything that is shown, because anybody in between can forge what Health reads.
 func (c *Client) SignedHealth(ctx context.Context) (contract.Health, error) {
 	health, err := call[contract.Health](ctx, c, idempotent, get(contract.PathHealth, nil))
 	health.Version = release(health.Version)
 	return health, err
 }
 
-// Probe asks what machine it is.
+// Probe describes the machine.
 func (c *Client) Probe(ctx context.Context) (contract.Probe, error) {
 	return call[contract.Probe](ctx, c, idempotent, get(contract.PathProbe, nil))
 }
 
-// Kernel asks how the kernel is.
+// Kernel returns the state of the kernel.
 func (c *Client) Kernel(ctx context.Context) (contract.Kernel, error) {
 	return call[contract.Kernel](ctx, c, idempotent, get(contract.PathKernel, nil))
 }
 
-// CurrentKernel is Kernel, but waits for a kernel that is starting, and fails with
-// kernel_dead where there is none.
+// CurrentKernel is like Kernel, but waits for a kernel that is starting, and fails with
+// kernel_dead if there is none.
 func (c *Client) CurrentKernel(ctx context.Context) (contract.Kernel, error) {
 	j := &attempts{client: c, build: get(contract.PathKernel, nil)}
 	var k contract.Kernel
@@ -75,16 +75,16 @@ func (c *Client) CurrentKernel(ctx context.Context) (contract.Kernel, error) {
 		case err != nil || k.KernelID != "":
 			return got, err
 		case k.Status == contract.KernelDead:
-			return got, &contract.Error{Code: contract.CodeKernelDead, Message: "the kernel is dead", Hint: "restart the kernel"}
+			return got, &contract.Error{Code: contract.CodeKernelDead, Message: "the kernel is dead", Hint: "Restart the kernel."}
 		}
-		return got, &contract.Error{Code: contract.CodeKernelStarting, Message: "the kernel is starting", Hint: "try again in a few seconds"}
+		return got, &contract.Error{Code: contract.CodeKernelStarting, Message: "the kernel is starting", Hint: "Try again in a few seconds."}
 	})
 	return k, err
 }
 
-// RestartKernel ends the kernel called kernelID, as Kernel tells it, and waits until a
-// new one is ready. When another one is current, as after an earlier try, it does
-// nothing and gives that one: a kernel is not restarted twice.
+// RestartKernel ends the kernel kernelID, as returned by Kernel, and waits until a new one is
+// ready. If another kernel is current, as after an earlier attempt, it does nothing and
+// returns that one, so a kernel is not restarted twice.
 func (c *Client) RestartKernel(ctx context.Context, kernelID string) (contract.Kernel, error) {
 	return call[contract.Kernel](ctx, c, idempotent, c.post(contract.PathKernelRestart, kernelRef(kernelID)))
 }
@@ -99,8 +99,8 @@ func (c *Client) Inspect(ctx context.Context, name string) (contract.Inspection,
 	return call[contract.Inspection](ctx, c, idempotent, get(contract.PathInspect, url.Values{"name": {name}}))
 }
 
-// Cleanup deletes the user's variables in the kernel called kernelID and frees memory.
-// Where another kernel is current, it is left as it is, and the answer is conflict.
+// Cleanup deletes the user's variables in the kernel kernelID and frees memory. If another
+// kernel is current, it does nothing and fails with conflict.
 func (c *Client) Cleanup(ctx context.Context, kernelID string) (contract.Cleanup, error) {
 	return call[contract.Cleanup](ctx, c, ifUnsent, c.post(contract.PathCleanup, kernelRef(kernelID)))
 }
@@ -113,8 +113,8 @@ func kernelRef(id string) []byte {
 	return body
 }
 
-// List lists executions, newest first, without events; the executor's own limit
-// holds where limit is 0.
+// List lists at most limit executions, newest first, without events. A limit of 0 means the
+// executor's own limit.
 func (c *Client) List(ctx context.Context, limit int) (contract.ExecutionList, error) {
 	query := url.Values{}
 	if limit > 0 {
@@ -123,10 +123,10 @@ func (c *Client) List(ctx context.Context, limit int) (contract.ExecutionList, e
 	return call[contract.ExecutionList](ctx, c, idempotent, get(contract.PathExecutions, query))
 }
 
-// Execution reads an execution's events from offset on, waiting up to wait (at most
-// contract.MaxWait, less where ctx ends before) for one to be there. maxBytes 0 leaves
-// the size of the answer to the executor. An event that is too long to be taken is
-// stepped past: a gap stands for it, whose Cut says so.
+// Execution reads an execution's events from offset on. It waits up to wait (at most
+// contract.MaxWait, less if ctx ends before) for an event. If maxBytes is 0 the executor chooses
+// the size of the answer. An event that is too long is skipped: a gap stands for it, whose
+// Cut says so.
 func (c *Client) Execution(ctx context.Context, id string, offset int64, wait time.Duration, maxBytes int64) (contract.Execution, error) {
 	path, err := executionPath(contract.PathExecution, id)
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *Client) Execution(ctx context.Context, id string, offset int64, wait ti
 	return c.events(ctx, eventQuery{path: path, offset: offset, wait: wait, maxBytes: maxBytes})
 }
 
-// decimal is d in seconds, as the contract writes waits.
+// decimal returns d in seconds, as the contract writes waits.
 func decimal(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
 // Interrupt interrupts a running execution and cancels a queued one.
@@ -155,7 +155,7 @@ func (c *Client) Input(ctx context.Context, id, text string) (contract.Execution
 	}
 	body, err := json.Marshal(contract.Input{Text: text})
 	if err != nil {
-		return contract.Execution{}, fmt.Errorf("writing an input: %w", err)
+		return contract.Execution{}, fmt.Errorf("encoding an input: %w", err)
 	}
 	return call[contract.Execution](ctx, c, ifUnsent, c.post(path, body))
 }
@@ -169,8 +169,8 @@ func get(path string, query url.Values) func() request {
 	return func() request { return request{method: http.MethodGet, path: path, query: query} }
 }
 
-// slowAction is how long the executor may take over something that it waits for
-// itself: a kernel that will not end is given a minute of signals.
+// slowAction is how long the executor may take for an action that it waits for itself: ending
+// a kernel takes up to a minute.
 const slowAction = time.Minute
 
 func (c *Client) post(path string, body []byte) func() request {
@@ -179,13 +179,13 @@ func (c *Client) post(path string, body []byte) func() request {
 	}
 }
 
-// executionPath fills an execution's id into a route.
+// executionPath inserts an execution's id into a route.
 func executionPath(route, id string) (string, error) {
-	return idPath(route, id, "execution", "list the executions to see their ids")
+	return idPath(route, id, "execution", "List the executions to see their ids.")
 }
 
-// idPath fills id, of some thing, into a route. An id that no executor made, as a
-// model may invent, is not found without asking: it could lead to another route.
+// idPath inserts the id of a thing into a route. It fails for an id that no executor creates,
+// such as one that a model invented, because it could lead to another route.
 func idPath(route, id, thing, hint string) (string, error) {
 	if !contract.RequestIDPattern.MatchString(id) || strings.Trim(id, ".") == "" {
 		return "", &contract.Error{

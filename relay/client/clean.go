@@ -7,27 +7,27 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// rules say what becomes of the strings of an answer before anybody sees them: one plain
-// line, but for these fields.
+// rules say how the strings of an answer are cleaned before anybody sees them: each becomes
+// one plain line, except for these fields.
 var rules = map[string]plain.Rule{
 	"": plain.Line,
 	// Texts of several lines.
 	"EValue": plain.Text, "Traceback": plain.Text, "Preview": plain.Text,
-	// What the user's code printed is rendered, by relay/render or for a terminal, and
-	// made plain there.
+	// Output of the user's code is cleaned when it is rendered, by relay/render or for a
+	// terminal.
 	"Events": nil,
-	// Names of files and of their states go back to the executor, and to the laptop's
-	// disk, to the letter. Whoever shows one makes it plain.
+	// Names of files and of their states must go back to the executor, and to the laptop's
+	// disk, unchanged. Code that shows one cleans it.
 	"Files": nil, "Path": nil, "ETag": nil, "File": nil,
 }
 
-// clean makes the strings of an answer plain.
+// clean cleans the strings of an answer.
 func clean(answer any) { plain.Deep(answer, rules) }
 
-// versionForm is what a release may call itself.
+// versionForm matches the version of a release.
 var versionForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$`)
 
-// release is an executor's version, as far as it looks like one.
+// release returns an executor's version if it looks like one.
 func release(version string) string {
 	if versionForm.MatchString(version) {
 		return version
@@ -35,7 +35,7 @@ func release(version string) string {
 	return "of unknown version"
 }
 
-// cleanError makes an executor's refusal plain.
+// cleanError cleans an executor's refusal.
 func cleanError(e *contract.Error) *contract.Error {
 	clean(e)
 	return e

@@ -1,14 +1,15 @@
-// Package client speaks the contract to one executor: signs every request, checks
-// the signature of every answer before it looks inside, tries again what is safe to
-// try again, and says in plain words what is wrong with the way between.
+// Package client calls one executor according to the contract. It signs every request, checks
+// the signature of every answer before reading it, retries what is safe to retry, and
+// describes in plain words what is wrong with the connection.
 //
-// It is the only package that makes HTTP calls (release.go makes the one that goes to
-// no executor). It must not log or keep code, output, headers or keys, must not parse
-// what an executor has not signed (/health apart), and must not follow its redirects.
+// It is the only package that makes HTTP calls (release.go makes the only one that does not go
+// to an executor). It must not log or keep code, output, headers or keys, must not parse
+// what an executor has not signed (except /health), and must not follow redirects of an
+// executor.
 //
-// Start reading at calls.go (what can be asked), then exchange.go (one try),
-// retry.go (which are tried again), job.go (for which executor they are signed) and
-// submit.go (why code never runs twice).
+// Start reading at calls.go (what can be called), then exchange.go (one attempt), retry.go
+// (which calls are retried), attempts.go (for which executor they are signed), submit.go (why
+// code never runs twice) and follow.go (how an execution is read to its end).
 package client
 
 import (
@@ -24,19 +25,19 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Config is what a Client needs.
+// Config configures a Client.
 type Config struct {
 	BaseURL   string            // http or https, host and optional port, no path
 	Secret    auth.Secret       // shared with the executor
-	Log       *slog.Logger      // nil for none; gets no bodies, queries or headers
-	Transport http.RoundTripper // nil for the client's own
+	Log       *slog.Logger      // nil for none; never gets bodies, queries or headers
+	Transport http.RoundTripper // nil for the default one
 	// OnAttempt, unless nil, is called after each attempt of a call with its error, nil
 	// for a success. An attempt that the caller's context ended is not reported. It may
 	// be called concurrently.
 	OnAttempt func(err error)
 }
 
-// Client speaks to one executor. It is safe for concurrent use.
+// Client calls one executor. It is safe for concurrent use.
 type Client struct {
 	base      url.URL
 	signer    *auth.Signer
@@ -46,19 +47,19 @@ type Client struct {
 	timeouts  timeouts
 	offset    atomic.Int64 // nanoseconds the executor's clock is ahead of ours
 	instance  atomic.Pointer[contract.Instance]
-	maxAnswer int64         // maxAnswerBytes, but in tests
-	asking    chan struct{} // holds one while the first call that needs the instance asks for it
+	maxAnswer int64         // maxAnswerBytes, except in tests
+	asking    chan struct{} // contains one element while a call requests the first instance
 }
 
-// timeouts is how long a try may make no progress.
+// timeouts are how long an attempt may make no progress.
 type timeouts struct {
-	answer time.Duration // until the first byte of an answer, beyond what was asked to wait
-	stall  time.Duration // between two pieces of a body, either way
-	// contact is reachLimit, less in tests.
+	answer time.Duration // until the first byte of an answer, in addition to the requested wait
+	stall  time.Duration // between two pieces of a body, in either direction
+	// reach is reachLimit, less in tests.
 	reach time.Duration
 }
 
-// New makes a Client. It opens no connection.
+// New returns a Client. It opens no connection.
 func New(cfg Config) (*Client, error) {
 	base, err := parseBase(cfg.BaseURL)
 	if err != nil {
@@ -87,8 +88,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// parseBase accepts an executor's address. A path is refused: the executor would
-// see another path than the one that was signed.
+// parseBase parses an executor's address. It refuses a path, because the executor would
+// receive another path than the one that was signed.
 func parseBase(text string) (url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -97,27 +98,27 @@ func parseBase(text string) (url.URL, error) {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return url.URL{}, fmt.Errorf("the executor's URL must begin with http:// or https://, not %q", u.Scheme)
 	case u.Hostname() == "":
-		return url.URL{}, errors.New("the executor's URL names no host")
+		return url.URL{}, errors.New("the executor's URL has no host")
 	case u.User != nil:
-		return url.URL{}, errors.New("the executor's URL must not hold a user name")
+		return url.URL{}, errors.New("the executor's URL must not contain a user name")
 	case u.Path != "" && u.Path != "/", u.RawQuery != "", u.Fragment != "":
 		return url.URL{}, errors.New("the executor's URL must end after the host")
 	}
 	return url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
-// Close lets idle connections go. Calls under way are not touched.
+// Close closes idle connections. It does not affect calls in progress.
 func (c *Client) Close() {
 	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }
 
-// InstanceID is the executor that answered last, empty before the first signed
-// answer. It changes when a new VM took over the address.
+// InstanceID returns the instance_id of the executor that answered last; empty before the
+// first signed answer. It changes when a new VM takes over the address.
 func (c *Client) InstanceID() string { return c.current().ID }
 
-// current is the executor that answered last, zero before the first signed answer.
+// current returns the executor that answered last; zero before the first signed answer.
 func (c *Client) current() contract.Instance {
 	if known := c.instance.Load(); known != nil {
 		return *known
@@ -125,12 +126,12 @@ func (c *Client) current() contract.Instance {
 	return contract.Instance{}
 }
 
-// ClockOffset is how far the executor's clock is ahead of this computer's, zero while
-// they agree well enough (contract.ClockSkew).
+// ClockOffset returns how far the executor's clock is ahead of this computer's; zero while
+// they agree within contract.ClockSkew.
 func (c *Client) ClockOffset() time.Duration { return time.Duration(c.offset.Load()) }
 
-// now is the executor's time as far as it is known.
+// now returns the executor's time, as far as it is known.
 func (c *Client) now() time.Time { return time.Now().Add(c.ClockOffset()) }
 
-// setClock takes over the executor's time.
+// setClock sets the executor's time.
 func (c *Client) setClock(server time.Time) { c.offset.Store(int64(time.Until(server))) }

@@ -17,35 +17,35 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// maxAnswerBytes bounds an answer, as sent and decompressed: contract.MaxReadBytes of
-// events written as JSON, or one part of a blob, and room to spare.
+// maxAnswerBytes bounds an answer, both as sent and decompressed: contract.MaxReadBytes of
+// events as JSON, or one part of a blob, and a reserve.
 const maxAnswerBytes = 16 << 20
 
-// request is one try of a call.
+// request is the request of one attempt.
 type request struct {
 	method string
-	path   string // holds nothing that needs escaping
+	path   string // contains nothing that needs escaping
 	query  url.Values
 	body   []byte        // JSON, before compression; nil for none
-	part   bool          // body is a part of a file instead, and goes as it is
-	batch  bool          // body is a batch of files instead
-	into   []byte        // where a part of a file is to be read; nil for other answers
-	wait   time.Duration // how long the executor was asked to wait
-	// instance is the executor that is meant; zero for a GET.
+	part   bool          // body is a part of a file, and is sent uncompressed
+	batch  bool          // body is a batch of files
+	into   []byte        // buffer for a part of a file; nil for other answers
+	wait   time.Duration // how long the executor may wait before it answers
+	// instance is the executor that the request is intended for; zero for a GET.
 	instance contract.Instance
 }
 
-// answer is what an executor signed.
+// answer is an answer that an executor signed.
 type answer struct {
 	body     []byte // decompressed
 	instance contract.Instance
-	// unverified is how many bytes of request.into came of an answer that was cut: its
-	// head was signed, and nothing says that these bytes are the executor's.
+	// unverified is how many bytes of request.into are from an interrupted answer: its head
+	// was signed, but nothing proves that these bytes are the executor's.
 	unverified int
 }
 
-// try sends r once and logs how it went. Where the executor refused, the answer
-// comes with a *contract.Error; every other failure is an *Error.
+// try sends r once and logs the result. A refusal returns the answer and a *contract.Error;
+// every other failure is an *Error.
 func (c *Client) try(ctx context.Context, r request) (answer, error) {
 	started := time.Now()
 	got, requestID, err := c.exchange(ctx, r)
@@ -55,7 +55,7 @@ func (c *Client) try(ctx context.Context, r request) (answer, error) {
 	if err != nil {
 		attrs = append(attrs, "err", err.Error())
 	}
-	c.log.DebugContext(ctx, "asked the executor", attrs...)
+	c.log.DebugContext(ctx, "sent a request to the executor", attrs...)
 	if c.onAttempt != nil && ctx.Err() == nil {
 		c.onAttempt(err)
 	}
@@ -83,9 +83,8 @@ func (c *Client) exchange(ctx context.Context, r request) (got answer, requestID
 	return got, requestID, err
 }
 
-// traceSent sets sent once a connection was got for the request. The transport
-// itself takes another connection only when it wrote nothing to the first, so that
-// clears it again.
+// traceSent sets sent when the request gets a connection. The transport itself uses another
+// connection only if it wrote nothing to the first one, so getting another clears sent.
 func traceSent(ctx context.Context, sent *atomic.Bool) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { sent.Store(false) },
@@ -93,7 +92,7 @@ func traceSent(ctx context.Context, sent *atomic.Bool) context.Context {
 	})
 }
 
-// newRequest makes an unsigned request of r and gives the bytes of its body.
+// newRequest returns an unsigned request for r, and the bytes of its body.
 func (c *Client) newRequest(ctx context.Context, r request, timer *stallTimer) (*http.Request, []byte) {
 	target := c.base
 	target.Path, target.RawQuery = r.path, r.query.Encode()
@@ -126,9 +125,9 @@ func (c *Client) newRequest(ctx context.Context, r request, timer *stallTimer) (
 	return req, body
 }
 
-// roundTrip sends req and reads the answer's body, a part of a file into into. It goes
-// to the transport directly: http.Client would follow redirects, and put the query
-// into its errors. On an error the body is what came before it.
+// roundTrip sends req and reads the answer's body; a part of a file is read into into. It uses
+// the transport directly, because http.Client would follow redirects and put the query into
+// its errors. With an error it returns the bytes read before it.
 func (c *Client) roundTrip(req *http.Request, timer *stallTimer, into []byte) (*http.Response, []byte, error) {
 	res, err := c.transport.RoundTrip(req)
 	if err != nil {
@@ -145,11 +144,11 @@ func (c *Client) roundTrip(req *http.Request, timer *stallTimer, into []byte) (*
 	return res, body, err
 }
 
-// open takes apart an answer whose signature held.
+// open decodes an answer whose signature is right.
 func (c *Client) open(res *http.Response, raw, into []byte) (answer, error) {
 	instance, err := contract.ParseInstance(res.Header.Get(contract.HeaderInstance))
 	if err != nil {
-		return answer{}, unknownForm("the executor's name is of an unknown form", err)
+		return answer{}, unknownForm("the executor's name has an unknown form", err)
 	}
 	c.instance.Store(&instance)
 	got := answer{instance: instance}
@@ -171,12 +170,12 @@ func (c *Client) open(res *http.Response, raw, into []byte) (answer, error) {
 	}
 	var body contract.ErrorBody
 	if err := json.Unmarshal(got.body, &body); err != nil || body.Error.Code == "" {
-		return got, unknownForm(fmt.Sprintf("the executor's answer is of an unknown form (HTTP %d)", res.StatusCode), err)
+		return got, unknownForm(fmt.Sprintf("the executor's answer has an unknown form (HTTP %d)", res.StatusCode), err)
 	}
 	return got, cleanError(&body.Error)
 }
 
-// unknownForm is the error of an answer that the executor signed and we can't read.
+// unknownForm returns the error for an answer that the executor signed but that we can't read.
 func unknownForm(message string, err error) *Error {
 	e := problem(KindWrongProtocol, message, err)
 	e.sent = true

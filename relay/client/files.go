@@ -17,7 +17,7 @@ func (c *Client) Files(ctx context.Context, path string) (contract.Files, error)
 	return c.FilesAfter(ctx, path, "")
 }
 
-// FilesAfter lists what comes in a folder after the entry of the name after.
+// FilesAfter lists the entries of a folder that follow the entry named after.
 func (c *Client) FilesAfter(ctx context.Context, path, after string) (contract.Files, error) {
 	query := url.Values{"path": {path}}
 	if after != "" {
@@ -26,8 +26,8 @@ func (c *Client) FilesAfter(ctx context.Context, path, after string) (contract.F
 	return call[contract.Files](ctx, c, idempotent, get(contract.PathFiles, query))
 }
 
-// Stat says what path is; with digest also its SHA-256, when that is known after wait
-// (at most contract.MaxWait).
+// Stat describes path; with digest also its SHA-256, if that is known after wait (at most
+// contract.MaxWait).
 func (c *Client) Stat(ctx context.Context, path string, digest bool, wait time.Duration) (contract.FileStat, error) {
 	return call[contract.FileStat](ctx, c, idempotent, func() request {
 		query := url.Values{"path": {path}}
@@ -48,15 +48,13 @@ type Part struct {
 	Offset int64
 }
 
-// Content reads the bytes of p into buf, whose length (1 to contract.MaxFilePart) is
-// how many are asked for; fewer come only at the end of the file. The executor refuses
-// with contract.CodeChanged when ETag is no longer the file's.
+// Content reads len(buf) bytes of p (1 to contract.MaxFilePart) into buf, fewer only at the end
+// of the file. The executor refuses with contract.CodeChanged if the file's ETag has changed.
 //
-// It tries once. err is nil only when the executor's signature over all n bytes held.
-// With an error, the first n bytes of buf are what came of an answer that was cut:
-// its head was signed, its length fits, but nothing proves these bytes, so they are
-// worth keeping only for a digest of the whole to judge. What follows them in buf
-// means nothing.
+// It makes one attempt. err is nil only if the executor's signature over all n bytes is right.
+// With an error, the first n bytes of buf are from an interrupted answer: its head was signed
+// and its length fits, but the bytes are unverified until the digest of the complete file is
+// right. The rest of buf is meaningless.
 func (c *Client) Content(ctx context.Context, p Part, buf []byte) (n int, err error) {
 	if len(buf) == 0 || len(buf) > contract.MaxFilePart {
 		return 0, fmt.Errorf("reading %d bytes of a file: want 1 to %d", len(buf), contract.MaxFilePart)
@@ -74,27 +72,27 @@ func (c *Client) Content(ctx context.Context, p Part, buf []byte) (n int, err er
 }
 
 const (
-	// slowRead is how long the executor may take to read a part: a mounted Drive
-	// fetches it from afar.
+	// slowRead is how long the executor may take to read a part: a mounted Drive fetches it
+	// over the network.
 	slowRead = 10 * time.Second
-	// slowSend is how long a part may seem to stand still: what this system's buffers
-	// took of it leaves a slow line, shared with other parts, without a sign.
+	// slowSend is how long a part may seem to make no progress: bytes that are in this
+	// system's buffers leave over a slow connection, shared with other parts, unnoticed.
 	slowSend = 40 * time.Second
 )
 
-// StartUpload begins an upload. The same call resumes it, and tells what is missing. It
-// goes to a new VM by itself where no try of it may have been accepted before.
+// StartUpload starts an upload. The same call resumes it and returns what is missing. It
+// continues on a new VM automatically if no attempt may have been accepted before.
 func (c *Client) StartUpload(ctx context.Context, u contract.UploadStart) (contract.Upload, error) {
 	body, err := json.Marshal(u)
 	if err != nil {
-		return contract.Upload{}, fmt.Errorf("writing the start of an upload: %w", err)
+		return contract.Upload{}, fmt.Errorf("encoding the start of an upload: %w", err)
 	}
 	return finish[contract.Upload](ctx, &attempts{client: c, build: c.post(contract.PathUploads, body), moves: true}, idempotent)
 }
 
-// PutPart sends body, at most contract.MaxFilePart bytes, as the file's bytes from
-// offset on, which must not change meanwhile. It tries once: after an error the
-// executor may have kept some of it, as Upload tells.
+// PutPart sends body, at most contract.MaxFilePart bytes, as the file's bytes from offset on.
+// body must not change during the call. It makes one attempt: after an error the executor may
+// have kept some of the bytes, which Upload reports.
 func (c *Client) PutPart(ctx context.Context, id string, offset int64, body []byte) (contract.Upload, error) {
 	var u contract.Upload
 	path, err := uploadPath(contract.PathUpload, id)
@@ -111,15 +109,15 @@ func (c *Client) PutPart(ctx context.Context, id string, offset int64, body []by
 	return u, read(got.body, &u)
 }
 
-// Upload asks how an upload stands; while the executor checks the whole, it waits up
-// to wait (at most contract.MaxWait) for the end of that.
+// Upload returns the state of an upload. While the executor checks the complete file, it waits
+// up to wait (at most contract.MaxWait) for the result.
 func (c *Client) Upload(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
 	return c.askUpload(ctx, http.MethodGet, contract.PathUpload, id, wait)
 }
 
-// CommitUpload asks for the file to be put in its place, as often as one likes. The
-// answer, after up to wait, is a committed upload, one that is being hashed, or one
-// that misses something.
+// CommitUpload asks the executor to move the file to its target; it may be called again. The
+// answer, after up to wait, is an upload that is committed, is being hashed, or has missing
+// parts.
 func (c *Client) CommitUpload(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
 	return c.askUpload(ctx, http.MethodPost, contract.PathUploadCommit, id, wait)
 }
@@ -136,5 +134,5 @@ func (c *Client) askUpload(ctx context.Context, method, route, id string, wait t
 }
 
 func uploadPath(route, id string) (string, error) {
-	return idPath(route, id, "upload", "begin the upload again")
+	return idPath(route, id, "upload", "Start the upload again.")
 }

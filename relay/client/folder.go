@@ -9,14 +9,14 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Compare asks which of the manifest's files are there. The answer is of its first
-// files, at least of one: the caller asks again with the rest.
+// Compare asks which of the manifest's files exist. The answer is about its first files, at
+// least one: the caller calls again with the rest.
 func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.Compared, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
-		return nil, fmt.Errorf("writing a manifest: %w", err)
+		return nil, fmt.Errorf("encoding a manifest: %w", err)
 	}
-	j := &attempts{client: c, build: c.post(contract.PathCompare, body), moves: true} // it only asks
+	j := &attempts{client: c, build: c.post(contract.PathCompare, body), moves: true} // it changes nothing
 	got, err := finish[contract.Comparison](ctx, j, idempotent)
 	if err != nil {
 		return nil, err
@@ -27,8 +27,8 @@ func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.C
 	return got.Files, nil
 }
 
-// PutBatch sends a batch that AppendIndex made of n files. It may be sent as often as
-// one likes: what is in its place already stays there.
+// PutBatch sends a batch that AppendIndex made of n files. It may be sent again: files that are
+// at their targets already stay there.
 func (c *Client) PutBatch(ctx context.Context, batch []byte, n int) ([]contract.BatchedFile, error) {
 	got, err := call[contract.BatchAnswer](ctx, c, idempotent, func() request {
 		return request{method: http.MethodPost, path: contract.PathUploadBatch, body: batch, batch: true, wait: slowAction}
@@ -47,9 +47,9 @@ func (c *Client) PutBatch(ctx context.Context, batch []byte, n int) ([]contract.
 func (c *Client) Contents(ctx context.Context, paths []string) (files []contract.Content, bytes [][]byte, err error) {
 	body, err := json.Marshal(contract.ReadBatch{Paths: paths})
 	if err != nil {
-		return nil, nil, fmt.Errorf("writing a list of paths: %w", err)
+		return nil, nil, fmt.Errorf("encoding a list of paths: %w", err)
 	}
-	j := &attempts{client: c, build: c.post(contract.PathContents, body), moves: true} // it only asks
+	j := &attempts{client: c, build: c.post(contract.PathContents, body), moves: true} // it changes nothing
 	got, err := j.finish(ctx, idempotent)
 	if err != nil {
 		return nil, nil, err

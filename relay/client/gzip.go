@@ -15,17 +15,17 @@ const (
 	encodingPlain = "" // no Content-Encoding at all
 )
 
-// writers keeps compressors: each holds some 800 KB.
+// writers reuses compressors, because each needs about 800 KB.
 var writers = sync.Pool{New: func() any {
 	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	if err != nil {
-		panic(err) // BestSpeed is a level
+		panic(err) // cannot happen: BestSpeed is a level
 	}
 	return w
 }}
 
-// compress makes of body what is sent, and its Content-Encoding: gzip above
-// contract.CompressAbove where that helps.
+// compress returns the bytes to send and their Content-Encoding: gzip for a body above
+// contract.CompressAbove, if that makes it shorter.
 func compress(body []byte) ([]byte, string) {
 	if len(body) <= contract.CompressAbove {
 		return body, encodingPlain
@@ -34,7 +34,7 @@ func compress(body []byte) ([]byte, string) {
 	defer writers.Put(w)
 	var out bytes.Buffer
 	w.Reset(&out)
-	_, _ = w.Write(body) // a bytes.Buffer takes everything
+	_, _ = w.Write(body) // a bytes.Buffer does not fail
 	_ = w.Close()
 	if out.Len() >= len(body) {
 		return body, encodingPlain
@@ -42,7 +42,7 @@ func compress(body []byte) ([]byte, string) {
 	return out.Bytes(), encodingGzip
 }
 
-// decompress undoes encoding, up to max bytes.
+// decompress decodes a body of that encoding, up to max bytes.
 func decompress(body []byte, encoding string, max int64) ([]byte, error) {
 	switch encoding {
 	case encodingPlain, "identity":

@@ -16,17 +16,17 @@ import (
 // contentBytes is the media type of a part of a file.
 const contentBytes = "application/octet-stream"
 
-// isPart reports whether an answer looks like a part of a file that goes as it is. It
-// decides where the body is read to, and nothing else.
+// isPart reports whether an answer looks like an uncompressed part of a file. It only decides
+// where the body is read to.
 func isPart(res *http.Response) bool {
 	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	return err == nil && kind == contentBytes && res.StatusCode == http.StatusOK &&
 		res.Header.Get("Content-Encoding") == encodingPlain
 }
 
-// prefix is how many bytes of an answer that was cut may be handed out as unverified:
-// those of a part of a file whose head the executor signed for this request. So a
-// tunnel's error page, or another answer's body, is never taken for one.
+// prefix returns how many bytes of an interrupted answer may be returned as unverified: those
+// of a part of a file whose head the executor signed for this request. So a tunnel's error
+// page, or the body of another answer, is never mistaken for a part.
 func (c *Client) prefix(res *http.Response, raw, into []byte, signature string) int {
 	if res == nil || into == nil || !isPart(res) || res.ContentLength < int64(len(raw)) || res.ContentLength > int64(len(into)) {
 		return 0
@@ -37,13 +37,14 @@ func (c *Client) prefix(res *http.Response, raw, into []byte, signature string) 
 	return len(raw)
 }
 
-// unpackPart puts the part in a signed answer into into, where a plain one is already.
+// unpackPart decompresses the part in a signed answer into into, which contains an
+// uncompressed one already.
 func unpackPart(res *http.Response, raw, into []byte) ([]byte, error) {
 	if isPart(res) {
 		return raw, nil
 	}
 	if encoding := res.Header.Get("Content-Encoding"); encoding != encodingGzip {
-		return nil, fmt.Errorf("no part of a file: type %s, encoding %q", contentType(res), encoding)
+		return nil, fmt.Errorf("not a part of a file: type %s, encoding %q", contentType(res), encoding)
 	}
 	z, err := gzip.NewReader(bytes.NewReader(raw))
 	if err != nil {
@@ -53,7 +54,8 @@ func unpackPart(res *http.Response, raw, into []byte) ([]byte, error) {
 	return into[:n], err
 }
 
-// fill reads r to its end, or fails with bounded.ErrTooLong past len(into) bytes.
+// fill reads r into into up to its end. It fails with bounded.ErrTooLong if there are more
+// than len(into) bytes.
 func fill(into []byte, r io.Reader) (n int, err error) {
 	for n < len(into) {
 		k, err := r.Read(into[n:])

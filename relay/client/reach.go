@@ -10,28 +10,27 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// reachLimit bounds how long the calls under one WithReachLimit try an address where none
-// of them ever reached an executor. Without it a caller waited out its whole time, 45 s
-// and more, for an executor that was not running. A connection that broke after it had
-// worked is waited for as long as the caller likes.
+// reachLimit bounds how long the calls under one WithReachLimit retry while none of them has
+// reached an executor. Without it a caller waited 45 s and more for an executor that was not
+// running. After a connection has worked once, calls retry as long as the caller allows.
 const reachLimit = 12 * time.Second
 
 type reachKey struct{}
 
-// contact is what the calls under one ctx have met so far.
+// reach is what the calls under one ctx have reached so far.
 type reach struct {
 	began   time.Time
 	tries   atomic.Int32
-	reached atomic.Bool // something was there, or a request may have got through
+	reached atomic.Bool // something answered, or a request may have arrived
 }
 
-// WithReachLimit bounds, for the calls made under the ctx it returns, the wait for an
-// executor that none of them has reached: reachLimit for all of them together.
+// WithReachLimit returns a ctx whose calls stop retrying after reachLimit, counted for all of
+// them together, if none of them has reached an executor.
 func WithReachLimit(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reachKey{}, &reach{began: time.Now()})
 }
 
-// recordAttempt remembers how a try ended.
+// recordAttempt records the result of an attempt.
 func recordAttempt(ctx context.Context, err error) {
 	if seen, found := ctx.Value(reachKey{}).(*reach); found {
 		seen.tries.Add(1)
@@ -41,9 +40,9 @@ func recordAttempt(ctx context.Context, err error) {
 	}
 }
 
-// absent reports that a try found nobody: no connection could be made, or the tunnel's
-// service said that it knows no executor there. Whatever may have brought the request to
-// an executor is no such error, and the caller must go on until it knows.
+// absent reports whether an attempt found no executor: no connection could be made, or the
+// tunnel's service said that no executor is online. It is false if the request may have
+// arrived, because then the caller must retry until it knows.
 func absent(err error) bool {
 	var e *Error
 	if refusal(err) != nil || !errors.As(err, &e) {
@@ -58,13 +57,14 @@ func absent(err error) bool {
 	return false
 }
 
-// delays are those between the tries of one call. While nobody was reached they end in
-// time: the next try may take as long as the last one did.
+// retryDelays are the delays between the attempts of one call. They end in time for
+// reachLimit while no executor was reached, assuming that the next attempt takes as long as
+// the last one.
 type retryDelays struct {
 	backoff.BackOff
-	seen  *reach // nil where the caller waits as long as its ctx lasts
+	seen  *reach // nil if the call retries as long as its ctx lasts
 	limit time.Duration
-	took  time.Duration // by the last try
+	took  time.Duration // by the last attempt
 	over  bool
 }
 
@@ -92,14 +92,14 @@ func (p *retryDelays) unreachable(last error) error {
 	if !errors.As(last, &e) {
 		return last
 	}
-	told := *e
-	told.Message = fmt.Sprintf("%s; tried %d times in %.0f s, and no executor answered", e.Message, p.seen.tries.Load(), time.Since(p.seen.began).Seconds())
-	told.Err = last
-	return &told
+	fresh := *e
+	fresh.Message = fmt.Sprintf("%s; no executor answered in %d attempts and %.0f s", e.Message, p.seen.tries.Load(), time.Since(p.seen.began).Seconds())
+	fresh.Err = last
+	return &fresh
 }
 
-// NeverSent reports that err ended a call, and that none of its tries can have reached an
-// executor.
+// NeverSent reports whether none of the attempts of a call that ended with err can have reached
+// an executor.
 func NeverSent(err error) bool {
 	var e *Error
 	if refusal(err) != nil || !errors.As(err, &e) || e.sent {

@@ -69,7 +69,7 @@ func TestNobodyThereEndsACallSoonAndSaysWhatWasTried(t *testing.T) {
 				t.Errorf("it took %v", took)
 			}
 			told := wantKind(t, err, test.kind)
-			if !strings.Contains(told.Message, "tried ") || !strings.Contains(told.Message, " times in 1 s") || strings.Contains(told.Message, "tried 1 times") || told.Hint == "" {
+			if !strings.Contains(told.Message, " attempts and 1 s") || strings.Contains(told.Message, " in 1 attempts") || told.Hint == "" {
 				t.Errorf("message %q, hint %q", told.Message, told.Hint)
 			}
 			if NeverSent(err) != test.neverSent {

@@ -10,22 +10,21 @@ import (
 	"colabrelay/shared/bounded"
 )
 
-// releaseTime bounds the fetch of a release's file.
+// releaseTime bounds the download of a release's file.
 const releaseTime = 30 * time.Second
 
-// maxRedirects is how far a release's host may send the request on: GitHub sends it to
-// a store of its own.
+// maxRedirects bounds the redirects of a release's host: GitHub redirects to a separate store.
 const maxRedirects = 5
 
-// ReleaseFile fetches a small file of a release, at most limit bytes. It is no
-// executor that answers: nothing is signed and no secret is involved, so redirects are
-// followed, though never from https to http.
+// ReleaseFile fetches a small file of a release, at most limit bytes. The server is not an
+// executor: nothing is signed and no secret is involved, so it follows redirects, but never
+// from https to http.
 func ReleaseFile(ctx context.Context, url string, limit int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, fmt.Errorf("fetch %q: its URL cannot be read", url)
+		return nil, fmt.Errorf("fetch %q: the URL cannot be parsed", url)
 	}
 	req.Header.Set("User-Agent", "colab-relay")
 	transport := newTransport()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// errStalled is the cause of a try that the watchdog ended.
+// errStalled is the cause of an attempt that the stall timer ended.
 var errStalled = errors.New("no progress")
 
-// watchdog ends a try that makes no progress. A fixed limit for the whole would cut
-// a big body on a slow line, which is no fault.
+// stallTimer ends an attempt that makes no progress. A fixed limit for the whole attempt would
+// interrupt a big body on a slow connection, which is not an error.
 type stallTimer struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
@@ -22,16 +22,16 @@ func startStallTimer(ctx context.Context, first time.Duration) (context.Context,
 	return ctx, &stallTimer{timer: time.AfterFunc(first, func() { cancel(errStalled) }), cancel: cancel}
 }
 
-// progress gives the try another span.
+// progress restarts the timer with span.
 func (w *stallTimer) progress(span time.Duration) { w.timer.Reset(span) }
 
-// stop must be called when the try is over.
+// stop must be called at the end of the attempt.
 func (w *stallTimer) stop() {
 	w.timer.Stop()
 	w.cancel(context.Canceled)
 }
 
-// progressReader tells the watchdog about every piece read.
+// progressReader restarts the stall timer whenever something is read.
 type progressReader struct {
 	io.Reader
 	timer *stallTimer

@@ -13,21 +13,18 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Submit runs code and waits for its end, an input request, or WaitSeconds. It
-// tries again until ctx ends, always under one RequestID (made here where empty), so
-// the code runs at most once.
+// Submit runs code and waits for its end, an input request, or WaitSeconds. It retries until
+// ctx ends, always with one RequestID (created here if empty), so the code runs at most once.
 //
-// Each try is signed for one executor: when a new VM has taken over the address, a
-// request that may have run on the old one must not run again unseen. A submit that
-// surely reached no executor before goes to the new one, as InstanceID then tells.
-// Otherwise the refusal, new_instance, is returned, and later submits go to the new
-// one.
+// Each attempt is signed for one executor: when a new VM has taken over the address, code that
+// may have run on the old one must not run again unnoticed. A submit that certainly reached no
+// executor before goes to the new one, which InstanceID then names. Otherwise Submit returns
+// the refusal, new_instance, and later submits go to the new one.
 func (c *Client) Submit(ctx context.Context, s contract.Submit) (contract.Execution, error) {
 	return c.submit(ctx, s, &attempts{client: c, moves: true})
 }
 
-// SubmitTo is Submit for one instance and no other. Whichever the client heard of
-// last, every other one refuses with new_instance.
+// SubmitTo is Submit for one instance only. Every other instance refuses with new_instance.
 func (c *Client) SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error) {
 	return c.submit(ctx, s, &attempts{client: c, pinned: instanceID})
 }
@@ -53,13 +50,13 @@ func submitRequest(ctx context.Context, s contract.Submit) request {
 	s.WaitSeconds = wait.Seconds()
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // submit wrote it once already
+		panic(err) // submit has encoded it before
 	}
 	return request{method: http.MethodPost, path: contract.PathExecutions, body: text, wait: wait}
 }
 
-// fitWait shortens wait to contract.MaxWait and to what ctx leaves, with time for the
-// answer to arrive: an answer after ctx has ended would lose the execution's id.
+// fitWait limits wait to contract.MaxWait and to the time that ctx leaves, minus time for the
+// answer to arrive: an answer after the end of ctx would lose the execution's id.
 func fitWait(ctx context.Context, wait time.Duration) time.Duration {
 	wait = min(wait, contract.MaxWait)
 	if deadline, ok := ctx.Deadline(); ok {

@@ -6,25 +6,24 @@ import (
 	"time"
 )
 
-// newTransport keeps connections warm, so that a call minutes after the last one
-// costs one round trip. Each setting names the failure seen without it.
+// newTransport keeps connections open, so that a call minutes after the last one costs one
+// round trip. The comment of each setting names the failure seen without it.
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{
-		// A laptop that moved to another network hung for minutes in connect.
+		// A laptop that moved to another network hung in connect for minutes.
 		Timeout: 10 * time.Second,
-		// A router that forgot the connection swallowed the next request: probes find
-		// out within 30 s, while nothing waits.
+		// A router that forgot the connection dropped the next request: probes detect that
+		// within 30 s, while no call waits.
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
 	}
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment, // offices
 		DialContext:         dialer.DialContext,
 		TLSHandshakeTimeout: 10 * time.Second,
-		// Ten agents at once must not open and close a connection for each call.
+		// Ten concurrent agents opened and closed a connection for each call.
 		MaxIdleConnsPerHost: 32,
 		IdleConnTimeout:     5 * time.Minute,
-		// The digest is over the bytes as sent: gzip.go undoes the compression after
-		// the check.
+		// The digest is over the bytes as sent: gzip.go decompresses them after the check.
 		DisableCompression:     true,
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
@@ -32,8 +31,7 @@ func newTransport() *http.Transport {
 	}
 }
 
-// Proxy is the proxy that calls to base go through, without its password; empty for
-// none.
+// Proxy returns the proxy that calls to base use, without its password; empty for none.
 func Proxy(base string) string {
 	req, err := http.NewRequest(http.MethodGet, base, nil)
 	if err != nil {
