@@ -4,16 +4,15 @@ import (
 	"strings"
 	"testing"
 
-	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 )
 
 // Output over the bound of one message becomes a gap, and the run continues. The bound
-// is an eighth of the default; executor/jupyter tests the default.
+// is a small part of the default; executor/jupyter tests the default.
 func TestOutputOverTheMessageBoundBecomesAGapAndWhatFollowsIsKept(t *testing.T) {
 	t.Parallel()
-	const bound = jupyter.DefaultMaxFrame / 8
+	const bound = 8 << 20
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		q := newBench(t, s, settings{maxMessage: bound})
 		for _, c := range []struct {
@@ -21,10 +20,10 @@ func TestOutputOverTheMessageBoundBecomesAGapAndWhatFollowsIsKept(t *testing.T) 
 			status contract.Status
 			gap    int64
 		}{
-			{"print('x'*37_500_000); print('tail')", contract.StatusSucceeded, 35_000_000 - 2*(8<<20)},
-			{"print(chr(0)*5_625_000)\nprint('tail')", contract.StatusSucceeded, 31_250_000 - 2*(8<<20)},
-			{"from IPython.display import display, Image\nimport os\nraw = b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(1 << 18)*103\ndisplay(Image(data=raw, format='png'))\nprint('tail')", contract.StatusSucceeded, 35_000_000},
-			{"print('tail')\nraise ValueError('x'*18_750_000)", contract.StatusFailed, 36_000_000},
+			{"print('x'*9_375_000); print('tail')", contract.StatusSucceeded, 5_000_000},
+			{"print(chr(0)*1_406_250)\nprint('tail')", contract.StatusSucceeded, 4_000_000},
+			{"from IPython.display import display, Image\nimport os\nraw = b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(1 << 16)*103\ndisplay(Image(data=raw, format='png'))\nprint('tail')", contract.StatusSucceeded, 8_700_000},
+			{"print('tail')\nraise ValueError('x'*4_700_000)", contract.StatusFailed, 9_000_000},
 		} {
 			x := q.run(c.code)
 			if x.Status != c.status || !strings.HasSuffix(text(x, contract.Stdout), "tail\n") || !x.End {
