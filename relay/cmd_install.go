@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func install(name string, user hostconfig.User, dryRun bool, std terminal.Stream
 	command := hostconfig.Command{Path: program, Args: []string{"serve"}}
 	err = edit(host, user, command, dryRun, std)
 	if err != nil && !errors.Is(err, hostconfig.ErrChanged) {
-		fmt.Fprintf(std.Err, "To use the relay in %s anyway, %s", host.Title, host.ByHand(command))
+		return fmt.Errorf("%w\nTo use the relay in %s anyway, %s", err, host.Title, strings.TrimSuffix(host.ByHand(command), "\n"))
 	}
 	return err
 }

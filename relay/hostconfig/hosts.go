@@ -130,13 +130,13 @@ func (h Host) show(e entry) string {
 	return string(marshal(map[string]any{h.list: map[string]any{serverName: e}}, "", "  ")) + "\n"
 }
 
-// ByHand returns what a person adds to the file, or runs, if this package cannot edit it.
+// ByHand says how a person can edit the file if this package cannot.
 func (h Host) ByHand(c Command) string {
 	e := entry{Command: c.Path, Args: c.Args}
 	if h.typed {
 		e.Type = "stdio"
 	}
-	text := "add this to the file:\n" + h.show(e)
+	text := "edit the file so that it contains this entry:\n" + h.show(e)
 	if h.command != "" {
 		text += fmt.Sprintf("or run: %s %s -- %s\n", h.command, serverName, shellLine(c))
 	}
