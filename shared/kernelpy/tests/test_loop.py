@@ -134,47 +134,93 @@ def test_code_that_is_no_body_is_refused_before_anything_runs(shell, name):
     assert run.markers == [] and registry.runs() == {}
 
 
+# Setup, loop, iterations, the values they give, and result in the end.
 RESULTS = {
-    "always, the same number": ("", "result = 5", "0:5 1:5 2:5"),
-    "always, in a tuple": ("", "a, (result, *b) = i, (7, 1)\nif i: continue", "0:7 1:7 2:7"),
-    "always, and read": ("result = 1", "result += 0\nprint(result)", "0:1 1:1 2:1"),
-    "under an if": ("", "if i % 2:\n    result = 5", "1:5"),
-    "after a continue": ("", "if i in (1, 2): continue\nresult = 5", "0:5"),
+    "always, the same number": ("", "result = 5", 3, "0:5 1:5 2:5", "5"),
+    "always, in a tuple": (
+        "",
+        "for k in []: continue\na, (result, *b) = i, (7, 1)\nif i: continue",
+        2,
+        "0:7 1:7",
+        "7",
+    ),
+    "always, and read": ("result = 1", "result += 0\nprint(result)", 3, "0:1 1:1 2:1", "1"),
+    "under an if": ("", "if i % 2:\n    result = 5", 5, "1:5 3:5", "5"),
+    "after a continue": ("", "if i in (1, 2): continue\nresult = 5", 4, "0:5 3:5", "5"),
     "in a try": (
         "",
         "try:\n    1 / (i - 1)\n    result = 5\nexcept ZeroDivisionError: pass",
+        3,
         "0:5 2:5",
+        "5",
     ),
-    "by a loop that may be empty": ("", "for result in [7] * (i % 2): pass", "1:7"),
-    "annotated only": ("", "result: int\nif i == 1: result = 5", "1:5"),
-    "by a function": ("", "def f():\n    global result\n    result = 5\nif i != 1: f()", "0:5 2:5"),
-    "none set, one was there": ("result = 'old'", "if False: result = 5", ""),
+    "under with": (
+        "import contextlib",
+        "with contextlib.suppress(ZeroDivisionError):\n    1 / (i - 1)\n    result = 5",
+        3,
+        "0:5 2:5",
+        "5",
+    ),
+    "by a loop that may be empty": ("", "for result in [7] * (i % 2): pass", 4, "1:7 3:7", "7"),
+    "in an annotation without one": ("", "result: int\nif i == 1: result = 5", 3, "1:5", "5"),
+    "by a function": (
+        "",
+        "def f():\n    global result\n    result = 5\nif i != 1: f()",
+        3,
+        "0:5 2:5",
+        "5",
+    ),
+    "none set, one was there": ("result = 'old'", "if False: result = 5", 2, "", "old"),
     "sometimes, and read": (
         "result = 300",
         "print(result)\nif i % 2: result = result * 300",
-        "1:90000",
+        4,
+        "1:90000 3:27000000",
+        "27000000",
     ),
-    "sometimes, and read by the setup": (
+    "sometimes, and read by set-up": (
         "result = [0]\ndef f(): return result",
         "assert f()\nif i % 2: result = [i]",
-        "1:[1]",
+        4,
+        "1:[1] 3:[3]",
+        "[3]",
     ),
     "sometimes, read by its name": (
         "result = 500",
         "globals()['result']\nif i == 1: result = 600",
+        3,
         "1:600",
+        "600",
     ),
-    "in a timed cell": ("", "%%time\nresult = i", "0:0 1:1 2:2"),
-    "in exec": ("", "if i: exec('result = 5')", "1:5 2:5"),
-    "a function's own": ("", "def f():\n    result = 1\nf()", ""),
-    "a walrus": ("", "(result := i)", "0:0 1:1 2:2"),
+    "in a timed cell": ("", "%%time\nresult = i", 2, "0:0 1:1", "1"),
+    "in a captured, timed cell": ("", "%%capture out\n%time result = 5", 3, "0:5 1:5 2:5", "5"),
+    "in exec": ("", "if i: exec('result = 5')", 3, "1:5 2:5", "5"),
+    "read in a timed cell": (
+        "result = 500",
+        "if i == 1: result = 600\n%time x = result",
+        3,
+        "1:600",
+        "600",
+    ),
+    "by another language": ("result = 500", "%%bash\nresult=5", 2, "", "500"),
+    "a function's own": ("result = 0", "def f():\n    result = 1\nf()", 2, "", "0"),
+    "a walrus": ("", "(result := i)", 2, "0:0 1:1", "1"),
+    "global of a function": (
+        "",
+        "def f():\n    global result\n    result = i\nf()",
+        2,
+        "0:0 1:1",
+        "1",
+    ),
+    "a for target": ("", "for result in [i]: pass", 2, "0:0 1:1", "1"),
 }
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_only_an_iteration_that_set_result_gives_a_value(shell, name):
-    setup, code, want = RESULTS[name]
-    assert results(run(shell, setup, code)) == want
+    setup, code, iterations, want, left = RESULTS[name]
+    assert results(run(shell, setup, code, hi=iterations)) == want
+    assert str(shell.names["result"]) == left
 
 
 def test_a_failed_iteration_leaves_the_old_result(shell):
