@@ -9,14 +9,14 @@ import (
 
 const (
 	pythonPath = "PYTHONPATH"
-	// GivenPath holds PYTHONPATH as the executor was given it, where Environ changed it.
-	// Whoever runs the user's code puts it back first.
+	// GivenPath holds the original PYTHONPATH if Environ changed it. A kernel restores the
+	// original before it runs the user's code.
 	GivenPath = "COLAB_RELAY_PYTHONPATH"
 )
 
-// Environ is base for a Python that starts outside workDir: relative entries of
-// PYTHONPATH mean what they mean in workDir, and workDir itself is left out. There, an
-// entry such as the empty one of `PYTHONPATH=$PYTHONPATH:/more` comes before the
+// Environ returns base for a Python that starts outside workDir. Relative entries of
+// PYTHONPATH become absolute, based on workDir, and workDir itself is removed: entries of
+// PYTHONPATH, such as the empty one of `PYTHONPATH=$PYTHONPATH:/more`, come before the
 // standard library.
 func Environ(base []string, workDir string) []string {
 	environ := slices.Clone(base)
@@ -33,7 +33,7 @@ func Environ(base []string, workDir string) []string {
 	return environ
 }
 
-// outside is a PYTHONPATH without workDir, every entry absolute.
+// outside returns a PYTHONPATH without workDir, with absolute entries.
 func outside(path, workDir string) string {
 	var kept []string
 	for entry := range strings.SplitSeq(path, string(os.PathListSeparator)) {

@@ -1,9 +1,9 @@
-// Package interpreter runs the executor's own Python scripts with an interpreter that
-// the user chose, apart from the files of the working directory: a `platform.py` there
-// would run in place of the standard library's.
+// Package interpreter runs the executor's own Python scripts with the user's interpreter,
+// so that files in the working directory do not replace modules of the standard library,
+// as a `platform.py` there would.
 //
-// It must not know what a script is for. Start reading at Run; Environ makes what a
-// kernel is started with.
+// It must not know the purpose of a script. Start reading at Run; Environ makes the
+// environment that a kernel starts with.
 package interpreter
 
 import (
@@ -15,13 +15,14 @@ import (
 	"time"
 )
 
-// outputDelay bounds the wait for a child that outlives the script and holds its output open.
+// outputDelay bounds the wait for a child process that outlives the script and keeps its
+// output open.
 const outputDelay = time.Second
 
-// Run gives script to python on stdin and returns what it wrote to stdout. Python puts
-// its current directory first in sys.path, so it runs in an empty folder of its own.
-// The options that would do the same don't serve: -P came with Python 3.11, and -I also
-// leaves out PYTHONPATH and the user's own packages, where ipykernel may be.
+// Run runs a script, given on stdin, and returns what it wrote to stdout. Python puts its
+// current directory first in sys.path, so the script runs in a new empty folder. Python's
+// options do not help: -P exists since Python 3.11 only, and -I also ignores PYTHONPATH
+// and the user's own packages, where ipykernel may be.
 func Run(ctx context.Context, python, script string, environ []string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "colab-relay-python-")
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"colabrelay/shared/kernelpy"
 )
 
-// Where the answer is in the reply: under our key, in a MIME bundle of our type.
+// The answer is in the reply under answerKey, in a MIME bundle of type answerMIME.
 const (
 	answerKey  = "answer"
 	answerMIME = "application/vnd.colab-relay.namespace+json"
 )
 
-// PythonError is what our own code in the kernel ran into: an interrupt, or a
-// kernel whose IPython was changed beyond recognition.
+// PythonError is an exception that our own code in the kernel raised, because it was
+// interrupted or because the user changed IPython itself.
 type PythonError struct {
 	EName, EValue string
 }
@@ -28,9 +28,9 @@ func (e *PythonError) Error() string {
 
 // ask calls a function of the package in the kernel and decodes what it returns.
 //
-// The call travels as a user expression of an execute_request without code, silent and
-// unstored: IPython evaluates those after the code, past its displayhook, so the call does
-// not count as a cell.
+// The call is a user expression of an execute_request without code, silent and unstored.
+// IPython evaluates user expressions without its displayhook, so the call does not count
+// as a cell.
 func ask(ctx context.Context, client *jupyter.Client, answer any, function string, arguments ...any) error {
 	call := kernelpy.Call{Function: function, Arguments: arguments, MIME: answerMIME, Delivery: kernelpy.Reply}
 	err := evaluate(ctx, client, call.Code(false), answer)

@@ -1,11 +1,10 @@
-// Package variables asks a live kernel about the user's variables, and clears
-// them, without leaving a trace: no history, no In or Out, no _, no execution
-// count, no name of ours.
+// Package variables lists, inspects and deletes the user's variables in a live kernel.
+// It leaves no trace in history, In, Out, _ or the execution count, and no name in the
+// user's namespace.
 //
-// It must not run the user's code to look at an object, and must not ask while a
-// run holds the kernel: the caller sees to that, since the kernel would answer
-// only after the run. Start reading at ask, then at variables/listing.py of
-// shared/kernelpy, which is what runs in the kernel.
+// It must not run the user's code to inspect an object. The caller must see to it that no
+// execution is running, because the kernel would answer only after that. Start reading at
+// ask, then at variables/listing.py of shared/kernelpy, which runs in the kernel.
 package variables
 
 import (
@@ -16,21 +15,21 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// ErrNoVariable says that the namespace has no such name.
+// ErrNoVariable means that the namespace does not have the name.
 var ErrNoVariable = errors.New("no such variable")
 
-// Variables lists what the user made: no names of IPython's own, no modules,
-// none that begin with an underscore. It describes the first 1,000 by name and
-// counts all. KernelID is left to the caller.
+// Variables lists the variables that the user made, without IPython's own, modules, and
+// names that begin with an underscore. It counts all of them and describes the first 1,000
+// by name. The caller sets KernelID.
 func Variables(ctx context.Context, client *jupyter.Client) (contract.Variables, error) {
 	var answer contract.Variables
 	err := ask(ctx, client, &answer, "variables.listing.variables")
 	return answer, err
 }
 
-// Inspect describes one variable, with a preview of at most 4 KiB. Any name in
-// the namespace will do, also those that Variables leaves out. It gives
-// ErrNoVariable where there is none. KernelID is left to the caller.
+// Inspect describes one variable, with a preview of at most 4 KiB. It accepts any name in
+// the namespace, including those that Variables omits. The error is ErrNoVariable if the
+// namespace does not have the name. The caller sets KernelID.
 func Inspect(ctx context.Context, client *jupyter.Client, name string) (contract.Inspection, error) {
 	var answer struct {
 		contract.Inspection
@@ -45,11 +44,10 @@ func Inspect(ctx context.Context, client *jupyter.Client, name string) (contract
 	return answer.Inspection, nil
 }
 
-// Cleanup deletes what Variables lists, clears Out, _, __ and ___, and the
-// exception kept for post-mortems, closes matplotlib's figures, collects garbage
-// and empties torch's GPU cache, each library only where it is imported already.
-// Chunked runs then run their set-up code again.
-// At most 1,000 names are told. KernelID and the memory are left to the caller.
+// Cleanup deletes what Variables lists, clears Out, _, __, ___ and the last exception,
+// closes matplotlib's figures, collects garbage and empties torch's GPU cache. It imports
+// no library. Chunked runs run their setup code again after it. The answer names at most
+// 1,000 variables. The caller sets KernelID and the memory.
 func Cleanup(ctx context.Context, client *jupyter.Client) (contract.Cleanup, error) {
 	var answer contract.Cleanup
 	err := ask(ctx, client, &answer, "cleanup.cleanup")

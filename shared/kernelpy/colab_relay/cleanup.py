@@ -28,7 +28,7 @@ def close_figures() -> int:
 
 
 def empty_gpu_cache() -> bool:
-    """Only where torch has the GPU in use: asking would set it up."""
+    """Empties torch's GPU cache, unless torch has not initialised the GPU, which this would do."""
     cuda = module_dict("torch.cuda")
     if "empty_cache" not in cuda or not cuda["is_initialized"]():
         return False
@@ -37,7 +37,7 @@ def empty_gpu_cache() -> bool:
 
 
 def forget_outputs(shell: Any) -> None:
-    """IPython's own flush leaves what it also noted as hidden: _ and _1, _2, ..."""
+    """Deletes Out, _, __ and ___. IPython's own flush keeps those that it also lists as hidden."""
     if shell.displayhook.do_full_cache:
         shell.displayhook.flush()
     hidden = shell.user_ns_hidden
@@ -49,7 +49,7 @@ def forget_outputs(shell: Any) -> None:
 
 
 def forget_tracebacks(shell: Any) -> None:
-    """A traceback keeps the frames it passed through, and all they hold."""
+    """Deletes the last exception, whose traceback keeps frames and their variables alive."""
     for name in ("last_exc", "last_type", "last_value", "last_traceback"):
         sys.__dict__.pop(name, None)
     handler = shell.InteractiveTB
@@ -59,7 +59,7 @@ def forget_tracebacks(shell: Any) -> None:
 
 
 def attempt(step: Callable[[], Result], default: Result) -> Result:
-    """Whatever one step runs into, the others follow."""
+    """Runs one step of the cleanup. If it fails, the other steps still run."""
     try:
         return step()
     except Exception:

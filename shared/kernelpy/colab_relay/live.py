@@ -1,5 +1,5 @@
-"""Looks at live values: which of the names that dependence.py found can have changed at all,
-and which other variables share objects with them. None of the user's code is run."""
+"""Inspects live values: which names found by dependence.py can have changed, and which other
+variables share objects with them. No code of the user's runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ATOMS = (
     type(pathlib.PurePath()), type(pathlib.Path()),
 )  # fmt: skip
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.BuiltinMethodType)
-# Methods that change an object of just this type. Any other method leaves it as it is.
+# The methods that change an object of exactly this type.
 METHODS: dict[Any, str] = {
     list: "append clear extend insert pop remove reverse sort",
     dict: "clear pop popitem setdefault update",
@@ -37,28 +37,28 @@ METHODS: dict[Any, str] = {
     bytearray: "append clear extend insert pop remove reverse",
 }
 CHANGING = {cls: frozenset(names.split()) for cls, names in METHODS.items()}
-# The same of libraries' types, by their modules and names.
+# The same for types of libraries, by package and name.
 CHANGING_OF = {
     ("numpy", "ndarray"): frozenset("byteswap fill itemset partition put resize setfield "
                                     "setflags sort".split()),
     ("pandas", "DataFrame"): frozenset(["insert", "pop", "update"]),
     ("pandas", "Series"): frozenset(["pop", "update"]),
 }  # fmt: skip
-MOST_ITEMS = 100_000  # of a container, looked at
-FEW = 64  # objects whose referrers are asked for, each of which is compared with each
-MOST_OBJECTS = 1_000_000  # looked at in a search for shared ones: about half a second
+MOST_ITEMS = 100_000  # of a container that are checked
+FEW = 64  # objects whose referrers are searched, each compared with each
+MOST_OBJECTS = 1_000_000  # visited in a search for shared ones: about half a second
 
 
 class TooMany(Exception):
-    """More objects than are worth looking at."""
+    """More than MOST_OBJECTS objects."""
 
 
 class TooSlow(Exception):
-    """The time for looking is over."""
+    """The time for the search is over."""
 
 
 def settle(names: Names, namespace: dict[str, Any]) -> Names:
-    """Those of names, with their ways, whose values in the namespace can change so."""
+    """The names whose values in the namespace can change in one of their ways."""
     settled = {}
     for name, ways in names.items():
         if "store" in ways:
@@ -72,7 +72,7 @@ def can_change(value: Any, way: str) -> bool:
     if is_fixed(value):
         return False
     if isinstance(value, types.ModuleType):
-        return False  # a module's state can't be kept anyway
+        return False  # the state of a module cannot be kept anyway
     if way == "call":
         return type(value) is types.FunctionType and keeps_state(value)
     if isinstance(value, type):
@@ -91,7 +91,7 @@ def can_change(value: Any, way: str) -> bool:
 
 
 def is_fixed(value: Any, depth: int = 0) -> bool:
-    """Whether a value never changes, nor anything in it."""
+    """Whether neither a value nor anything in it can change."""
     cls = type(value)
     if cls in ATOMS or is_of(cls, ("numpy", "generic")):
         return True
@@ -101,19 +101,19 @@ def is_fixed(value: Any, depth: int = 0) -> bool:
 
 
 def is_of(cls: type, *names: tuple[str, str]) -> bool:
-    """Whether a class is, or derives from, one of these of libraries."""
+    """Whether a class is, or derives from, a library's class with one of these titles."""
     roots = {title(base) for base in type.__dict__["__mro__"].__get__(cls)}
     return any(name in roots for name in names)
 
 
 def title(cls: type) -> tuple[str, str]:
-    """The package and the name of a class, without asking its metaclass."""
+    """The package and the name of a class, without running code of its metaclass."""
     module, name = [type.__dict__[key].__get__(cls) for key in ("__module__", "__name__")]
     return str(module).partition(".")[0], name
 
 
 def has_fixed_items(value: Any) -> bool:
-    """Whether the items of a container are all fixed: then only it itself can change."""
+    """Whether all items of a container are fixed, so that only the container can change."""
     cls = type(value)
     if cls is dict:
         value = value.values()
@@ -132,7 +132,7 @@ def method_changes(value: Any, method: str) -> bool:
 
 
 def not_its_own(cls: type, method: str) -> bool:
-    """x[i].m(), where the items have other methods than the container."""
+    """Whether a method in x[i].m() belongs to the items of x, not to x."""
     return not hasattr(cls, method)
 
 
@@ -166,14 +166,14 @@ def rebinds(code: types.CodeType) -> bool:
 def sharers(
     names: Iterable[str], namespace: dict[str, Any], seconds: float = math.inf
 ) -> list[str]:
-    """names and every other variable that shares a changeable object with one of them: if only
-    one of the two came back, the other would no longer follow its changes."""
+    """The names and all other variables that share a changeable object with one of them. If only
+    one of the two were restored, the other would no longer follow its changes."""
     search = Search(namespace, seconds)
     together = [name for name in names if name in namespace]
     for name in together:
         search.take_in(namespace[name])
     others = [name for name in namespace if name not in names and may_share(name, namespace[name])]
-    if not search.is_referred_to():  # by more than names, and arrays, which it isn't told of
+    if not search.is_referred_to():  # gc does not know what arrays refer to
         others = [name for name in others if search.may_meet(namespace[name])]
     while True:
         joined = [name for name in others if search.meets(namespace[name])]
@@ -195,7 +195,7 @@ def is_array(value: Any) -> bool:
 
 
 class Search:
-    """Follows references from value to value, not into modules, classes and the machinery of
+    """Follows references from value to value, but not into modules, classes and the machinery of
     the kernel, which lead everywhere."""
 
     MACHINERY = frozenset(
@@ -216,7 +216,7 @@ class Search:
         return self.follow(value, {}, self.known)
 
     def follow(self, value: Any, seen: dict[int, Any], wanted: Collection[int] = ()) -> bool:
-        """Adds what the value leads to, to seen; stops, with True, at something wanted."""
+        """Adds the objects that value leads to, to seen. Stops, with True, at a wanted object."""
         stack = [value]
         while stack:
             value = stack.pop()
@@ -234,14 +234,14 @@ class Search:
         return False
 
     def is_referred_to(self) -> bool:
-        """Whether anything else refers to what was taken in. Of few objects the collector knows
-        it at once; to search all other variables may take very long."""
+        """Whether anything else refers to the objects that take_in found. For few objects the
+        collector answers quickly; a search of all other variables may take very long."""
         shared = [value for value in self.known.values() if can_be_shared(value)]
         if len(shared) > FEW:
             return True
         if not self.refer_to(shared):
             return False
-        gc.collect()  # what refers to them may be left of an earlier look
+        gc.collect()  # a referrer may be garbage of an earlier search
         return self.refer_to(shared)
 
     def refer_to(self, shared: list[Any]) -> bool:
@@ -269,7 +269,7 @@ def modules() -> list[types.ModuleType]:
 
 def referents(value: Any) -> list[Any]:
     if is_array(value):
-        # Two arrays look into one memory when they lead to the same owner.
+        # Two arrays share memory if they lead to the same owner.
         items = list(value.flat) if value.dtype.hasobject else []
         return items + ([value.base] if value.base is not None else [])
     return gc.get_referents(value)

@@ -1,8 +1,8 @@
-"""Ways to look at objects and classes that run none of their code.
+"""Ways to inspect objects and classes without running their code.
 
-Types are taken by type(x) and compared with "is", never looked up in a dict, since a
-metaclass may define __hash__ and __eq__; attributes of classes are read through type's own
-descriptors; modules are asked through their dict.
+A type is read by type(x) and compared with "is", never looked up in a dict, because a metaclass may
+define __hash__ and __eq__. Attributes of classes are read through type's own descriptors, and
+those of modules through their dict.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def is_any(cls: type, classes: Iterable[type]) -> bool:
 
 
 def base_of(cls: type, classes: Iterable[Any]) -> Any:
-    """The first of classes that cls is or derives from; its unbound methods are safe."""
+    """The first of classes that cls is or derives from. Its unbound methods are safe to call."""
     for c in classes:
         if type.__subclasscheck__(c, cls):
             return c
@@ -27,12 +27,12 @@ def base_of(cls: type, classes: Iterable[Any]) -> Any:
 
 
 def text(value: str) -> str:
-    """An exact str that is valid UTF-8, of a str or of anything derived from it."""
+    """A plain str that is valid UTF-8, made from a str or an instance of a subclass."""
     return str.__str__(value).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def short(value: str, most: int = MAX_SHORT) -> str:
-    """The same, cut to at most that many characters."""
+    """The text of value, cut to at most that many characters."""
     value = text(value)
     return value if len(value) <= most else value[: most - 1] + "…"
 
@@ -54,8 +54,8 @@ def class_title(cls: type) -> str:
 
 
 def module_dict(name: str) -> dict[str, Any]:
-    """The names in a module that is imported already, or none. Reading a missing
-    attribute instead would run the module's __getattr__, which may import."""
+    """The dict of a module that is already imported, {} if it is not. Reading a missing attribute
+    would run the module's __getattr__, which may import more."""
     module = dict.get(sys.modules, name)
     if type.__subclasscheck__(types.ModuleType, type(module)):
         return object.__getattribute__(module, "__dict__")
@@ -63,13 +63,13 @@ def module_dict(name: str) -> dict[str, Any]:
 
 
 def known(module: str, *names: str) -> list[Any]:
-    """Those of a module's classes, where it is imported."""
+    """The classes of these names in a module, if the module is imported."""
     found = module_dict(module)
     return [found[name] for name in names if type.__subclasscheck__(type, type(found.get(name)))]
 
 
 def belongs_to(cls: type, package: str) -> bool:
-    """Whether cls is what the package itself has under that name."""
+    """Whether cls is the class that the package itself has under the name of cls."""
     module = class_module(cls)
     return (module + ".").startswith(package + ".") and module_dict(module).get(
         class_name(cls)
@@ -77,7 +77,7 @@ def belongs_to(cls: type, package: str) -> bool:
 
 
 def is_library_array(array: Any) -> bool:
-    """An array of numpy's or pandas' own. Even the length of another is its author's code."""
+    """Whether an array is of numpy or pandas. For other arrays, even len runs their author's code."""
     return is_any(type(array), known("numpy", "ndarray")) or belongs_to(type(array), "pandas")
 
 
@@ -89,7 +89,7 @@ def is_library_index(index: Any) -> bool:
 
 
 def is_library_frame(frame: Any) -> bool:
-    """A DataFrame or Series, its class taken for granted, made of library arrays only."""
+    """Whether a DataFrame or Series, whose class is already checked, has library arrays only."""
     return all(is_library_index(axis) for axis in frame._mgr.axes) and all(
         is_library_array(array) for array in frame._mgr.arrays
     )

@@ -1,8 +1,8 @@
 """Turns setup_code and loop_code into what Python runs.
 
-What a notebook's cell may hold is allowed, magics and ! lines too. In loop_code `i` is an
-ordinary variable; besides, what the bridge before this one documented works, told by the
-syntax tree alone: a subscript [{i}] means [i], and {i} in a plain string becomes the number.
+Whatever a notebook's cell may contain is allowed, including magics and ! lines. In loop_code `i`
+is an ordinary variable. The notation of an earlier bridge works too, found in the syntax tree: a
+subscript [{i}] means [i], and {i} in a plain string becomes the number.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ AWAIT = (
 
 
 class Refused(Exception):
-    """Code that can't be a body. It is told as the SyntaxError it is: IPython would show a
-    SyntaxError proper with our own frames around."""
+    """Code that cannot be a body. It is shown as a SyntaxError but is none, because IPython would
+    show a real one with our own frames around it."""
 
     def __init__(self, message: str, lines: list[str]) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ Refused.__name__ = Refused.__qualname__ = "SyntaxError"
 
 
 class Setup:
-    """setup_code: run once in a kernel's life."""
+    """setup_code, which runs once in each kernel."""
 
     def __init__(self, shell: Any, source: str) -> None:
         self.tree, label = parse(shell, "setup_code", source)
@@ -49,7 +49,7 @@ class Setup:
 
 
 class Loop:
-    """loop_code: the body of `for i in range(n)`."""
+    """loop_code, the body of `for i in range(n)`."""
 
     def __init__(self, shell: Any, source: str) -> None:
         tree, self.label = parse(shell, "loop_code", source)
@@ -57,7 +57,7 @@ class Loop:
         braces = Braces()
         tree = braces.visit(tree)
         self.texts = [(node, node.value) for node in braces.texts]
-        # In a for, so that continue means what it says in the body of a loop.
+        # Inside a for statement, so that continue works.
         name, once = ast.Name("i", ast.Store()), ast.List([ast.Name("i", ast.Load())], ast.Load())
         self.statements = tree.body
         tree.body = [ast.For(name, once, tree.body or [ast.Pass()], [])]
@@ -66,7 +66,7 @@ class Loop:
         self.code = compiled(tree, self.label)
 
     def prepare(self, number: int) -> None:
-        """Compiles anew where a string holds the number."""
+        """Prepares one iteration: compiles the body again if strings contain the number."""
         if self.texts:
             for node, text in self.texts:
                 node.value = NUMBER.sub(str(number), text)
@@ -86,7 +86,7 @@ def parse(shell: Any, kind: str, source: str) -> tuple[ast.Module, str]:
 
 
 def refuse(label: str, nodes: Iterable[Any], message: str) -> None:
-    """Refuses the first of the nodes, if there is one."""
+    """Raises Refused for the first of the nodes, if there is one."""
     for node in nodes:
         error = SyntaxError(message)
         error.filename, error.lineno = label, node.lineno
@@ -103,7 +103,7 @@ def compiled(tree: ast.Module, label: str) -> types.CodeType:
 def refused(label: str, error: Exception) -> Refused:
     line = getattr(error, "lineno", None)
     text = linecache.getline(label, line).strip() if line else ""
-    linecache.cache.pop(label, None)  # no code of this text is about
+    linecache.cache.pop(label, None)  # no code of this text exists
     name = "<%s>" % label[1:-1].partition(" ")[0]
     message = getattr(error, "msg", None) or str(error)
     lines = ["SyntaxError: " + message]
@@ -114,8 +114,8 @@ def refused(label: str, error: Exception) -> Refused:
 
 
 def remember(kind: str, text: str) -> str:
-    """Gives the text a file name under which tracebacks and inspect find its lines, for as
-    long as the kernel lives: functions made by an older text may still be about."""
+    """Gives the text a file name under which tracebacks and inspect find its lines. Names are never
+    reused, because functions of an older text may still exist."""
     lines = text.splitlines(True)
     number, label = 1, "<" + kind + ">"
     while label in linecache.cache and remembered_lines(label) != lines:
@@ -131,10 +131,10 @@ def remembered_lines(label: str) -> list[str]:
 
 
 class Braces(ast.NodeTransformer):
-    """Finds what the bridge's notation stands for; sets, f-strings and {{i}} are left alone."""
+    """Finds the notation of the earlier bridge. Sets, f-strings and {{i}} stay as they are."""
 
     def __init__(self) -> None:
-        self.texts: list[Any] = []  # constants that hold the number
+        self.texts: list[Any] = []  # constants that contain the number
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
@@ -171,7 +171,7 @@ def rewrapped(old: Any, inner: ast.expr) -> Any:
 
 
 def own_jumps(nodes: Iterable[ast.AST], kind: type) -> Iterator[ast.AST]:
-    """The breaks or continues that are the body's own, not of a loop within it."""
+    """The breaks or continues that belong to the body itself, not to a loop inside it."""
     for node in nodes:
         if isinstance(node, kind):
             yield node
@@ -182,7 +182,7 @@ def own_jumps(nodes: Iterable[ast.AST], kind: type) -> Iterator[ast.AST]:
 
 
 def own_awaits(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """What awaits outside functions."""
+    """The nodes that await outside functions."""
     for node in nodes:
         if isinstance(node, AWAITS) or isinstance(node, ast.comprehension) and node.is_async:
             yield node if hasattr(node, "lineno") else node.target

@@ -1,5 +1,4 @@
-"""What calls do to names: the part of dependence.Reader that is about functions, methods and
-IPython's magics."""
+"""What calls do to names: the part of dependence.Reader for functions, methods and magics."""
 
 from __future__ import annotations
 
@@ -80,8 +79,8 @@ class Calls(ast.NodeVisitor):
                 self.change(arg, "iterate", "iterate")
 
     def call_library(self, node: ast.Call, name: str, used: bool) -> None:
-        """A function of an imported module changes its arguments only where nobody wants its
-        value; and some that are known to."""
+        """A function of an imported module changes its arguments only if its value is not used, or
+        if it is one of CHANGES_FIRST."""
         if name in CHANGES_FIRST and node.args:
             self.change(node.args[0], "change", "change")
         elif not used:
@@ -143,7 +142,7 @@ class Calls(ast.NodeVisitor):
             self.opaque.add("%" + name)
 
     def shell_command(self, texts: list[str]) -> None:
-        """A command changes no variable; what it is given is read."""
+        """A command changes no variable. It reads the names that its text refers to."""
         for text in texts:
             for name in re.findall(r"(?<![{\w])(?:\{|\$\{?)([A-Za-z_]\w*)", text):
                 self.read(name)

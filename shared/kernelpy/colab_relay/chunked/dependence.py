@@ -1,23 +1,23 @@
-"""Tells from the syntax of code which names it carries from one run to the next.
+"""Finds, from the syntax of code, the names that it carries from one iteration to the next.
 
-Nothing is run. Statements are read in order; a name counts as certainly stored once every way
-to this point has stored it. Code carries a name that it reads before it has certainly stored
-it, and that it also stores or changes in place. Start reading at carried.
+Nothing is run. Statements are read in order. A name counts as certainly stored once every path to
+a point has stored it. Code carries a name if it reads the name before it has certainly stored it,
+and also stores it or changes its value in place. Start reading at carried.
 
 How a name may change, its ways:
-    store     it is bound anew
+    store     it is bound again
     change    a subscript or attribute of it is stored or deleted, or next() takes from it
     augment   x += … may change a list in place
     .m        its method m is called;  [].m: the method m of a part of it (x[i].m(), x.y.m())
-    pass      a function that may change it gets it;  pass-part: gets a part of it
+    pass      it is passed to a function that may change it;  pass-part: a part of it is passed
     part      a part of it changes under another name (row = rows[i]; row.append(1))
-    iterate   a loop takes from it: that changes an iterator, and nothing else
+    iterate   a loop reads from it: that changes an iterator, and nothing else
     call      it is called: that changes a function that keeps state
-live.py drops those names whose value can't have changed in any of these ways.
+live.py drops the names whose values cannot have changed in any of these ways.
 
-Not seen: state of modules and libraries (random's generator), files and other things outside
+Not found: state of modules and libraries (random's generator), files and other things outside
 the kernel, arguments of a method or library function whose value is used, functions that are
-defined neither in the set-up nor in the loop, and names that are only ever stored.
+defined neither in the setup code nor in the loop, and names that are only stored.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ MAX_OPAQUE = 10
 def carried(
     setup: str, loop: str, transform: Callable[[str], str] = lambda text: text
 ) -> dict[str, Any]:
-    """What iterations of loop hand on, as plain values: "names" to their ways, and "opaque",
-    the reasons why it may be more than can be told. transform is the shell's transform_cell."""
+    """What iterations carry, as plain values: "names" with the ways they may change, and "opaque",
+    the reasons why there may be more. transform is the shell's transform_cell."""
     known = Known()
     after = Reader(known, transform)
     try:
@@ -97,7 +97,7 @@ class Reader(Calls):
             self.apply(effects)
 
     def apply(self, effects: Effects) -> None:
-        """A function that is named may be called: what it does to globals may happen here."""
+        """A function that is named may be called, so its effects may happen here."""
         for name in effects.exposed:
             if name not in self.flow:
                 self.exposed.add(name)
@@ -112,8 +112,8 @@ class Reader(Calls):
             self.flow.add(name)
 
     def change(self, node: Any, own: str, part: str) -> None:
-        """The value of node changes: own is the way when node is a name, part when it is
-        reached through one."""
+        """The value of node changes: own is the way if node is a name, part if it is reached
+        through one."""
         name, whole = root_of(node)
         if name is not None:
             self.note(name, own if whole else part)
@@ -122,7 +122,7 @@ class Reader(Calls):
         self.changed.setdefault(name, set()).add(way)
 
     def spread(self) -> None:
-        """What changes under one name changes under those that share its value."""
+        """Applies the changes of each name to the names that share its value."""
         pending = list(self.changed)
         while pending:
             name = pending.pop()
@@ -133,7 +133,7 @@ class Reader(Calls):
                     pending.append(other)
 
     def alias(self, name: str, value: Any) -> None:
-        """The name is bound to value, which may be, or hold, what other names stand for."""
+        """The name is bound to value, which may be or contain the values of other names."""
         root, whole = root_of(value)
         if root is not None:
             self.aliases.setdefault(name, set()).add((root, "same" if whole else "part"))
@@ -149,7 +149,7 @@ class Reader(Calls):
     # Statements that bind names.
 
     def bind(self, target: Any, value: Any, part: bool = False) -> None:
-        """Stores into a target what value gives; part says that it is one item of it."""
+        """Binds a target to value, or to an item of it if part is true."""
         if isinstance(target, ast.Name):
             if value is not None and part:
                 root, _ = root_of(value)
@@ -256,11 +256,11 @@ class Reader(Calls):
         read()
         self.hidden.pop()
 
-    # Ways that are taken or not.
+    # Paths that execution may or may not take.
 
     def branch(self, *ways: Callable[[], object], always: bool = False) -> None:
-        """Reads each of the ways from here; what all of them store is stored. Unless always,
-        none of them may be taken."""
+        """Reads each of the paths that start here. Names that all of them store count as stored.
+        Unless always is true, execution may take none of them."""
         start, ends = self.flow, []
         for way in ways:
             self.flow = start.fork()
@@ -304,7 +304,7 @@ class Reader(Calls):
         start = self.flow.fork()
         self.statements(node.body + node.orelse)
         ends = [self.flow]
-        for handler in node.handlers:  # nothing of the body need have happened
+        for handler in node.handlers:  # the body may have failed at its start
             self.flow = start.fork()
             self.visit(handler)
             ends.append(self.flow)

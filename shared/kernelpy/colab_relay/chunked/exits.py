@@ -1,5 +1,5 @@
-"""Makes exit() and quit() an error of the iteration that calls them. IPython's would end
-the kernel a moment later, with whatever runs in it by then."""
+"""Makes exit() and quit() an error of the iteration that calls them. IPython would stop the kernel
+a moment later, in the middle of another iteration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Exit(BaseException):
-    """Told as SystemExit. It is none, as IPython shows that without its lines."""
+    """Shown as a SystemExit. It is none, because IPython shows a real one without its lines."""
 
 
 Exit.__name__ = Exit.__qualname__ = "SystemExit"
@@ -30,5 +30,5 @@ class Exits:
             vars(self.shell).pop("ask_exit", None)
 
     def refuse(self) -> None:
-        self.shell.keepkernel_on_exit = self.keep  # exit(keep_kernel) has set it
-        raise Exit("exit() ends no chunked run: use continue, or raise an error")
+        self.shell.keepkernel_on_exit = self.keep  # which exit(keep_kernel) has set
+        raise Exit("exit() does not end a chunked run: use continue, or raise an error")

@@ -1,13 +1,13 @@
-"""Runs one batch of a chunked run: the set-up where this kernel has not run it, then
-iterations, one after the other, confirmed by markers among the outputs.
+"""Runs one batch of a chunked run: the setup code, unless it ran in this kernel before, and then
+iterations. Markers among the outputs confirm them.
 
 The kernel itself keeps what it has done, in the registry: so an iteration that ended never runs
 again in this kernel, whatever happened to its marker. save_kernel_state saves the registry with
 the variables. cleanup_colab, which deletes the variables, empties "setup".
 
-A kernel without the variables of iterations done elsewhere runs nothing by itself: the relay
-says what to do there, by "on_new" of a batch's order. "stop" only tells; "prepare" runs the
-set-up, notes "hollow": True, and waits for the kept variables; "continue" goes on without.
+If iterations ran in another kernel and this one does not have their variables, "on_new" of the
+batch's order decides: "stop" only reports that, "prepare" runs the setup code and then waits for
+the kept variables, marked as "hollow", and "continue" runs iterations without them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .markers import Markers
 from .result import NOTHING, Result
 from .values import encode
 
-MAX_CARRIED = 40 << 10  # bytes of JSON; the marker that holds it stays under 64 KiB
+MAX_CARRIED = 40 << 10  # bytes of JSON, so that its marker stays under 64 KiB
 
 
 def run(spec: dict[str, Any]) -> None:
@@ -40,15 +40,15 @@ def run(spec: dict[str, Any]) -> None:
         batch = Batch(shell, spec)
         batch.begin()
         if batch.lacks_variables() and spec["on_new"] == "stop":
-            batch.tell_carried({})
-            batch.markers.tell("lost")
+            batch.report_carried({})
+            batch.markers.report("lost")
         elif batch.lacks_variables() and spec["on_new"] == "prepare":
             batch.prepare(setup, interrupts)
         elif spec["on_new"] != "prepare":
             batch.entry.pop("hollow", None)
             if batch.is_fresh():
-                batch.set_up(setup, interrupts)
-            batch.tell_carried(shell.user_ns)
+                batch.run_setup(setup, interrupts)
+            batch.report_carried(shell.user_ns)
             batch.iterate(loop, result, interrupts)
 
 
@@ -59,24 +59,24 @@ class Batch:
         self.markers = Markers(shell, spec["key"], self.entry)
 
     def begin(self) -> None:
-        self.markers.tell("start", fresh=self.is_fresh())
+        self.markers.report("start", fresh=self.is_fresh())
 
     def is_fresh(self) -> bool:
         return self.entry["setup"] != self.spec["setup_sha256"]
 
     def lacks_variables(self) -> bool:
-        """Whether iterations are done and this kernel has not the variables they left."""
+        """Whether iterations are done and this kernel does not have the variables they left."""
         return self.entry["done"] > 0 and not registry.has_variables(self.entry)
 
     def prepare(self, setup: Setup, interrupts: Interrupts) -> None:
-        """Makes ready for the kept variables, which take the place of what the set-up made."""
+        """Runs the setup code, whose variables the kept ones will replace."""
         self.entry["hollow"] = True
         if self.is_fresh():
-            self.set_up(setup, interrupts)
-        self.markers.tell("prepared")
+            self.run_setup(setup, interrupts)
+        self.markers.report("prepared")
 
-    def tell_carried(self, names: dict[str, Any]) -> None:
-        """Tells what iterations hand on, as far as the values in names allow it."""
+    def report_carried(self, names: dict[str, Any]) -> None:
+        """Reports which variables iterations carry, as far as the values in names can change."""
         if not self.spec["analyse"]:
             return
         found = carried(self.spec["setup"], self.spec["loop"], self.shell.transform_cell)
@@ -84,13 +84,13 @@ class Batch:
             found["names"] = settle(found["names"], names)
         if len(json.dumps(found)) > MAX_CARRIED:
             found = {"names": {}, "opaque": ["too many variables"]}
-        self.markers.tell("carries", **found)
+        self.markers.report("carries", **found)
 
-    def set_up(self, setup: Setup, interrupts: Interrupts) -> None:
+    def run_setup(self, setup: Setup, interrupts: Interrupts) -> None:
         self.entry["setup"] = ""
         seconds = self.step(setup, interrupts, "setup_failed")
         self.entry["setup"] = self.spec["setup_sha256"]
-        self.markers.tell("setup", seconds=seconds)
+        self.markers.report("setup", seconds=seconds)
 
     def iterate(self, loop: Loop, result: Result, interrupts: Interrupts) -> None:
         began = time.monotonic()
@@ -99,7 +99,7 @@ class Batch:
             for i in range(first, self.spec["hi"]):
                 spent = time.monotonic() - began
                 if i > first and spent + spent / (i - first) / 2 > self.spec["seconds"]:
-                    return  # the next batch goes on here
+                    return  # the next batch continues here
                 interrupts.check()
                 self.once(i, loop, result, interrupts)
         finally:
@@ -117,14 +117,14 @@ class Batch:
         self.markers.done(i, seconds, {} if given is NOTHING else encode(given))
 
     def step(self, body: Setup | Loop, interrupts: Interrupts, event: str) -> float:
-        """Runs a body in the user's namespace and gives the seconds it took."""
+        """Runs a body in the user's namespace and returns the seconds it took."""
         began = time.monotonic()
         try:
             interrupts.running = body
             exec(body.code, self.shell.user_ns)
         except BaseException as error:
-            interrupts.seen = False  # this is what it came to
-            self.markers.tell(event, seconds=time.monotonic() - began)
+            interrupts.seen = False  # the error is its result
+            self.markers.report(event, seconds=time.monotonic() - began)
             hide_frames(self.shell, error, body.code)
             raise
         finally:
@@ -133,7 +133,7 @@ class Batch:
 
 
 def hide_frames(shell: Any, error: BaseException, code: types.CodeType) -> None:
-    """Makes IPython show the error from the user's first line on, without ours above."""
+    """Makes IPython show the error from the user's first line on, without our frames above it."""
     tb = error.__traceback__
     while tb is not None and tb.tb_frame.f_code is not code:
         tb = tb.tb_next
@@ -142,14 +142,14 @@ def hide_frames(shell: Any, error: BaseException, code: types.CodeType) -> None:
     try:
         lines = shell.InteractiveTB.structured_traceback(type(error), error, tb, tb_offset=0)
         error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
-    except Exception:  # an IPython of another age, or an error that takes no attribute
+    except Exception:  # another IPython, or an error that takes no attribute
         pass
 
 
 class Interrupts:
-    """Lets SIGINT through while the user's code runs and holds it back otherwise: between
-    the end of an iteration and its being counted it would make that iteration run again.
-    Once one came, the batch ends, also when the body has caught it."""
+    """Passes SIGINT on while the user's code runs and delays it otherwise: between the end of an
+    iteration and its count it would make that iteration run again. After an interrupt the batch
+    ends, even if the body caught it."""
 
     def __init__(self) -> None:
         self.running: Setup | Loop | None = None
@@ -158,7 +158,7 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         try:
             self.previous = signal.signal(signal.SIGINT, self.handle)
-        except ValueError:  # not in the main thread, where no interrupt comes
+        except ValueError:  # not in the main thread, so no interrupt arrives
             self.previous = None
         return self
 
@@ -179,7 +179,7 @@ class Interrupts:
 
 
 class Stopped(KeyboardInterrupt):
-    """An interrupt that came between two iterations, or that an iteration caught."""
+    """An interrupt that arrived between two iterations, or that an iteration caught."""
 
     def _render_traceback_(self) -> list[str]:
         return ["KeyboardInterrupt: interrupted between two iterations"]

@@ -1,9 +1,9 @@
-"""Tells the relay, by markers among the outputs, how far a batch is.
+"""Reports the progress of a batch to the relay, by markers among the outputs.
 
-A slow iteration is told as soon as it ended. Fast ones are held back for a moment and told
-together: thousands of messages a second are more than the kernel's socket takes, which
-drops what is too much. A kernel that dies takes with it what is held back, iterations of
-MOST_SECONDS at most, and another kernel runs those again.
+A slow iteration is reported as soon as it has ended. Fast ones are collected for a moment and
+reported together, because the kernel's socket drops messages when thousands arrive in a second.
+If the kernel dies, the iterations not yet reported, of at most MOST_SECONDS, run again in another
+kernel.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 from ..registry import Entry
 
 MIME = "application/vnd.colab-relay.iteration+json"
-MOST_SECONDS = 0.05  # from the end of the first iteration held back
+MOST_SECONDS = 0.05  # from the end of the first unreported iteration
 MOST_ITERATIONS = 1000
-MOST_BYTES = 48 << 10  # of values, as they are written; a larger one goes alone
+MOST_BYTES = 48 << 10  # of values as JSON; a larger value is sent alone
 RECENT = 20  # iterations that must have been fast
 FAST = 0.005  # seconds, their mean
 
 
 class Markers:
     def __init__(self, shell: Any, key: str, entry: Entry) -> None:
-        # Taken now: code may capture outputs, and a marker must not end up there.
+        # Read now, because code may capture outputs later, and markers must not be captured.
         self.publish = shell.display_pub.publish
         self.key, self.entry = key, entry
         self.recent: collections.deque[float] = collections.deque(maxlen=RECENT)
@@ -36,12 +36,12 @@ class Markers:
         self.seconds, self.slowest = 0.0, 0.0
         self.values: list[dict[str, Any]] = []
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def report(self, event: str, **fields: Any) -> None:
         self.flush()
         self.send(event, self.entry["done"], fields)
 
     def done(self, i: int, seconds: float, value: dict[str, Any]) -> None:
-        """Iteration i ended; value is what it gave as a dict of values.encode, or empty."""
+        """Records the end of iteration i. value is what values.encode returned, or empty."""
         if value:
             value = dict(value, i=i)
         size = len(json.dumps(value))
@@ -76,6 +76,6 @@ class Markers:
         self.send("done", done, dict(fields, values=values) if values else fields)
 
     def send(self, event: str, done: int, fields: dict[str, Any]) -> None:
-        """Publishing flushes stdout and stderr first, so markers and text keep their order."""
+        """Publishes one marker. Publishing flushes stdout first, so the order of both stays."""
         marker = dict(fields, run=self.key, event=event, done=done)
         self.publish(data={MIME: marker}, metadata={})

@@ -1,9 +1,9 @@
-"""Tells which value an iteration gave in the user's variable `result`.
+"""Finds the value that an iteration left in the user's variable `result`.
 
-An iteration that did not set it gave none, although the value of one before may still
-stand there. Code that always sets it is told by its syntax. Otherwise the old value is
-taken out for the time of the iteration; where the code may read that, it stays, and only
-another object than before counts.
+An iteration that did not set the variable gives no value, although an earlier one may still be
+there. Code that always sets it is recognised by its syntax. For other code the old value is
+removed during the iteration. If the code may read the old value, it stays, and only a different
+object counts as a new value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Result:
             self.old = self.names.get(NAME, NOTHING)
 
     def after(self) -> Any:
-        """What the iteration gave, or NOTHING."""
+        """The value that the iteration gave, or NOTHING."""
         old, self.old = self.old, NOTHING
         now = self.names.get(NAME, NOTHING)
         if not self.set or (self.compared and now is old):
@@ -53,8 +53,8 @@ class Result:
 
 
 class Uses:
-    """Whether a body's code sets or reads the user's variable, looked for in the texts of
-    magics, exec and eval as well."""
+    """Whether a body's code sets or reads the user's variable, including code in the texts of
+    magics, exec and eval."""
 
     def __init__(self, shell: Any, body: Setup | Loop) -> None:
         self.shell = shell
@@ -95,8 +95,8 @@ def texts_of(call: ast.Call) -> Iterator[str]:
 
 
 def uses(code: types.CodeType, ways: tuple[str, ...], inner_ways: tuple[str, ...]) -> bool:
-    """Whether code has one of these instructions on the name; inner_ways are those that
-    reach the user's variable from a function or class."""
+    """Whether code has one of these instructions for the name. inner_ways are the instructions that
+    reach the user's variable from inside a function or class."""
     if any(step.opname in ways and step.argval == NAME for step in dis.get_instructions(code)):
         return True
     inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
@@ -104,7 +104,7 @@ def uses(code: types.CodeType, ways: tuple[str, ...], inner_ways: tuple[str, ...
 
 
 def always_set(statements: list[ast.stmt]) -> bool:
-    """Whether a statement that nothing can skip sets the name."""
+    """Whether a statement that cannot be skipped sets the name."""
     for node in statements:
         if isinstance(node, ast.Assign) and any(map(binds, node.targets)):
             return True

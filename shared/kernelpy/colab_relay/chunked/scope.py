@@ -1,18 +1,18 @@
-"""What dependence.py needs to know of names: which are certainly stored at a point, what an
-expression reaches, and what a function does to names outside of it."""
+"""What dependence.py needs to know about names: which are certainly stored at a point, which name
+an expression starts from, and what a function does to names outside it."""
 
 from __future__ import annotations
 
 import ast
 from typing import Any, Iterable, Iterator
 
-MAX_DEPTH = 20  # of functions that call each other; deeper ones count as opaque
+MAX_DEPTH = 20  # of calls from function to function; deeper ones count as opaque
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCOPES = FUNCTIONS + (ast.ClassDef, ast.Lambda)
 
 
 class Flow:
-    """The names that every way to a point has stored. A dead point is never reached."""
+    """The names that every path to a point has stored. A dead point is never reached."""
 
     def __init__(self, names: Iterable[str] = (), dead: bool = False) -> None:
         self.names, self.dead = set(names), dead
@@ -38,8 +38,8 @@ class Flow:
 
 
 def root_of(node: Any) -> tuple[str | None, bool]:
-    """The name an expression starts from, and whether it is that name alone: (x, True) of x,
-    (x, False) of x.y[1]; (None, False) of anything else."""
+    """The name that an expression starts from, and whether it is the name alone: (x, True) for x,
+    (x, False) for x.y[1], and (None, False) for anything else."""
     whole = True
     while True:
         if isinstance(node, ast.Name):
@@ -52,7 +52,7 @@ def root_of(node: Any) -> tuple[str | None, bool]:
 
 
 def library_like(node: ast.AST, name: str) -> bool:
-    """Whether an expression calls something of this name: suppress(), contextlib.suppress()."""
+    """Whether an expression calls a function of this name: suppress(), contextlib.suppress()."""
     func = getattr(node, "func", None)
     return getattr(func, "attr", None) == name or getattr(func, "id", None) == name
 
@@ -89,7 +89,7 @@ def bound_names(body: Iterable[ast.AST]) -> set[str]:
 
 
 class Effects:
-    """What calling a function may do to the names around it, and to its own parameters."""
+    """What a call of a function may do to the names around it and to its arguments."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Effects:
     ) -> None:
         self.exposed, self.stored = set(exposed), set(stored)
         self.changed, self.opaque = changed or {}, set(opaque)
-        self.parameters = set(parameters)  # those whose argument may change
+        self.parameters = set(parameters)  # whose arguments may change
 
 
 class Known:
@@ -111,10 +111,10 @@ class Known:
         self.imported: set[str] = set()
         self.nodes: dict[str, list[Any]] = {}
         self.methods: dict[str, list[Any]] = {}
-        self.found: dict[int, Effects] = {}  # what is known of functions, for good
+        self.found: dict[int, Effects] = {}  # by the id of a function's node
         self.partly: dict[
             int, Effects
-        ] = {}  # of those in a circle of calls, for as long as it is followed
+        ] = {}  # of functions in a circle of calls, while it is followed
         self.under_way: list[Any] = []
         self.cut = False
 
@@ -125,7 +125,7 @@ class Known:
                 self.methods.setdefault(method.name, []).append(method)
 
     def effects(self, name: str, reader: Any) -> Iterator[Effects]:
-        """The effects of what the name was defined as: of a class, those of all its methods."""
+        """The effects of the functions of that name; of a class, those of all its methods."""
         for node in self.nodes.get(name, ()):
             for function in methods_of(node) if isinstance(node, ast.ClassDef) else [node]:
                 yield self.of(function, reader)
@@ -135,7 +135,7 @@ class Known:
             yield self.of(method, reader)
 
     def changes(self, name: str, call: ast.Call, reader: Any) -> list[ast.expr] | None:
-        """The arguments of a call that may change, None when nothing is known of the name."""
+        """The arguments of a call that may change, or None if the name is unknown."""
         if name not in self.nodes:
             return None
         found = []
@@ -152,7 +152,7 @@ class Known:
             if id(node) in found:
                 return found[id(node)]
         if node in self.under_way or len(self.under_way) >= MAX_DEPTH:
-            # In a circle, what the function itself does is found on the way back up.
+            # In a circle, the function's own effects are added when the outer call of it returns.
             self.cut = True
             deep = [] if node in self.under_way else ["functions nested too deeply"]
             return Effects(opaque=deep, parameters=parameters(node))
@@ -174,7 +174,7 @@ class Known:
         inner.statements(body)
         inner.spread()
         local = bound_names(body) | set(own)
-        self.nodes, self.imported = defined, imported  # what it defines inside is its own
+        self.nodes, self.imported = defined, imported  # definitions inside it are local
         ways = {name: ways - {"iterate"} for name, ways in inner.changed.items()}
         return Effects(
             inner.exposed - local,
@@ -190,7 +190,7 @@ def methods_of(node: ast.ClassDef) -> list[Any]:
 
 
 def arguments(node: Any, call: ast.Call) -> list[tuple[ast.expr, str | None]]:
-    """The arguments of a call with the parameter each goes to, None where that is open."""
+    """The arguments of a call, each with its parameter, which is None if it is unknown."""
     names = [a.arg for a in getattr(node.args, "posonlyargs", []) + node.args.args]
     pairs = []
     for number, arg in enumerate(call.args):

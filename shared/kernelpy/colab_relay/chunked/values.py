@@ -1,4 +1,4 @@
-"""Writes the value an iteration gave in `result` as JSON, within bounds."""
+"""Writes the `result` of an iteration as JSON, within bounds."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import json
 import math
 from typing import Any
 
-MAX_BYTES = 60 << 10  # of JSON text; the marker that holds it stays under 64 KiB
-MAX_NODES = 50000  # items looked at
+MAX_BYTES = 60 << 10  # of JSON text, so that its marker stays under 64 KiB
+MAX_NODES = 50000  # items visited
 MAX_DEPTH = 20
-MAX_REPR = 2000  # characters of what is no JSON
+MAX_REPR = 2000  # characters of the repr of other objects
 ARRAYS = ("numpy", "torch", "jax", "jaxlib")
 
 
 class Large(Exception):
-    """The value has more items than are worth looking at."""
+    """The value has more than MAX_NODES items."""
 
 
 def encode(value: Any) -> dict[str, str]:
-    """The fields of a marker: result, JSON as text, or omitted, why there is none."""
+    """The fields of a marker: "result", JSON as text, or "omitted", why there is none."""
     try:
         text = json.dumps(Plain().of(value, 0), allow_nan=False)
     except Large:
         return {"omitted": "it has over %d items" % MAX_NODES}
-    except Exception as error:  # a __repr__ or an int of theirs that can't be written
+    except Exception as error:  # from the user's __repr__, or an integer with too many digits
         return {"omitted": "it can't be written as JSON: %s" % type(error).__name__}
     # The text is a string in the marker's JSON: its quotes and backslashes count twice.
     if len(text) + text.count('"') + text.count("\\") > MAX_BYTES:
@@ -32,7 +32,7 @@ def encode(value: Any) -> dict[str, str]:
 
 
 class Plain:
-    """Turns a value into what json can write."""
+    """Turns a value into plain values that json can write."""
 
     def __init__(self) -> None:
         self.left = MAX_NODES

@@ -1,4 +1,4 @@
-"""What can be told of an object without running its code."""
+"""Facts about an object that are known without running its code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.d
 
 
 class Facts:
-    """size, shape, dtype and bytes, each None where the type does not tell."""
+    """The size, shape, dtype and bytes of an object, each None if its type does not have them."""
 
     def __init__(self, value: Any) -> None:
         self.size: int | None = None
@@ -47,7 +47,7 @@ class Facts:
                 self.of_pandas(value)
             elif base_of(cls, known("pandas", "Index")) is not None:
                 self.of_index(value)
-        except Exception:  # a library of another age: what was found so far counts
+        except Exception:  # another version of a library: what was found so far counts
             pass
 
     def of_numpy(self, base: Any, value: Any) -> None:
@@ -67,7 +67,7 @@ class Facts:
         self.bytes = elements * int(base.element_size(value))
 
     def of_pandas(self, value: Any) -> None:
-        """The bytes are those of the columns' buffers, not of objects they refer to."""
+        """Counts the bytes of the columns' buffers, not of the objects that they refer to."""
         if not is_library_frame(value):
             return
         self.shape = [int(n) for n in value.shape]

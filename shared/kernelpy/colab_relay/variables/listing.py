@@ -1,7 +1,7 @@
 """Describes the user's variables in a live IPython.
 
-It must run no code of the user's: no __repr__, __len__, property, __getattr__, __class__,
-__hash__ or __eq__ of a type it does not know, not even a metaclass's; safe.py has the ways.
+It must not run the user's code: no __repr__, __len__, property, __getattr__, __class__, __hash__ or
+__eq__ of an unknown type, not even of a metaclass. safe.py has the means.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ MAX_VARIABLES = 1000  # in one answer
 
 
 def everything(shell: Any) -> list[tuple[str, Any]]:
-    """A copy of the names in the namespace, only those that are plain strings."""
+    """A copy of the namespace. Names that are not plain strings are omitted."""
     return [(n, v) for n, v in dict.copy(shell.user_ns).items() if type(n) is str]
 
 
 def user_variables(shell: Any) -> list[tuple[str, Any]]:
-    """What the user made: not IPython's own names, no modules, nothing with an underscore."""
+    """The variables that the user made: without IPython's own, modules, and names that begin with
+    an underscore."""
     hidden, nothing = shell.user_ns_hidden, object()
     mine = [
         (name, value)

@@ -1,4 +1,4 @@
-"""Writes an object down within bounds, without running its code."""
+"""Previews of objects, within bounds and without running their code."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ SETS: Brackets = ((set, "{", "}"), (frozenset, "frozenset({", "})"))
 
 
 class Full(Exception):
-    """The preview has all the bytes it may have."""
+    """The preview has reached its maximum length."""
 
 
 class Preview:
-    """Writes an object down in at most MAX_PREVIEW bytes, looking at no more than that takes."""
+    """The preview of one object, of at most MAX_PREVIEW bytes. No more items are read than it shows."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -56,7 +56,7 @@ class Preview:
             self.value(value)
         except Full:
             self.parts.append("…")
-        except Exception:  # a library of another age, or a dict that a thread changes
+        except Exception:  # another version of a library, or a dict that a thread changes
             self.parts.append("…")
         return "".join(self.parts)
 
@@ -115,7 +115,7 @@ class Preview:
             self.put("…")
 
     def moment(self, value: Any) -> None:
-        """The zone is an object of anybody's making."""
+        """Shows the class of the time zone only, because the zone may be an object of the user's."""
         zone = datetime.datetime.tzinfo.__get__(value)
         self.put(repr(value.replace(tzinfo=None)))
         if zone is not None:
@@ -165,7 +165,7 @@ class Preview:
         self.put("}")
 
     def library(self, cls: Any, value: Any) -> bool:
-        """Arrays and frames of the libraries known, where they are imported."""
+        """Writes arrays, frames and scalars of known libraries, and returns False for other objects."""
         if is_any(cls, known("numpy", "ndarray")):
             self.array(cls, value)
         elif base_of(cls, known("numpy", "generic")) and belongs_to(cls, "numpy"):
@@ -198,19 +198,19 @@ class Preview:
         return True
 
     def array(self, cls: Any, value: Any) -> None:
-        """The corner of an array nearest to its origin."""
+        """Writes the first items along each dimension of an array."""
         shape, dtype = cls.shape.__get__(value), cls.dtype.__get__(value)
         self.put("array(shape=%s, dtype=%s) " % (tuple(shape), text(str(dtype))))
         edge = max(1, int(MAX_ELEMENTS ** (1 / max(1, len(shape)))))
         corner = cls.__getitem__(value, tuple(slice(0, edge) for _ in shape)) if shape else value
-        if dtype.kind in "mM":  # tolist would make bare numbers of nanoseconds
+        if dtype.kind in "mM":  # tolist would give plain numbers of nanoseconds
             corner = cls.astype(corner, str)
         self.value(cls.tolist(corner))
         if any(n > edge for n in shape):
             self.put(" …")
 
     def frame(self, frame: Any) -> None:
-        """One line a column: name, dtype, first values."""
+        """Writes a line for each column: its name, dtype and first values."""
         if not is_library_frame(frame):
             self.put("<pandas.DataFrame object>")
             return
