@@ -44,7 +44,7 @@ class Full(Exception):
 
 
 class Preview:
-    """The preview of one object, of at most MAX_PREVIEW bytes. No more items are read than it shows."""
+    """The preview of one object, of at most MAX_PREVIEW bytes. It reads only what it shows."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -115,7 +115,7 @@ class Preview:
             self.put("…")
 
     def moment(self, value: Any) -> None:
-        """Shows the class of the time zone only, because the zone may be an object of the user's."""
+        """Shows only the class of the time zone, which may be an object of the user's."""
         zone = datetime.datetime.tzinfo.__get__(value)
         self.put(repr(value.replace(tzinfo=None)))
         if zone is not None:
@@ -165,7 +165,7 @@ class Preview:
         self.put("}")
 
     def library(self, cls: Any, value: Any) -> bool:
-        """Writes arrays, frames and scalars of known libraries, and returns False for other objects."""
+        """Writes arrays, frames and scalars of known libraries. It is False for other objects."""
         if is_any(cls, known("numpy", "ndarray")):
             self.array(cls, value)
         elif base_of(cls, known("numpy", "generic")) and belongs_to(cls, "numpy"):
