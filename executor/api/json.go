@@ -45,7 +45,7 @@ func decodeBytes(body []byte, v any) error {
 		return badRequest("request body is not JSON")
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return badRequest("request body holds more than one JSON value")
+		return badRequest("request body contains more than one JSON value")
 	}
 	return nil
 }

@@ -38,13 +38,13 @@ type source struct{ real, etag string }
 
 // digest is the digest of one file. sum and err may be read once ended is closed.
 type digest struct {
-	of    source
-	path  string // as requested
-	hash  *Hash
-	begun time.Time
-	ended chan struct{}
-	sum   string
-	err   error
+	of      source
+	path    string // as requested
+	hash    *Hash
+	started time.Time
+	ended   chan struct{}
+	sum     string
+	err     error
 }
 
 // NewDigests makes digests of the files in roots. Large files are hashed only while Run runs.
@@ -141,7 +141,7 @@ func (d *Digests) finish(one *digest, o *opened) {
 	if d.computing[one.of] == one {
 		delete(d.computing, one.of)
 	}
-	if one.err == nil && one.begun.Sub(o.Changed) >= d.settledAfter {
+	if one.err == nil && one.started.Sub(o.Changed) >= d.settledAfter {
 		d.finished.Add(one.of, one)
 	}
 }
@@ -165,7 +165,7 @@ func (d *Digests) compute(ctx context.Context, one *digest) {
 
 // compute hashes the open file. It fails with ErrChanged if the file changes.
 func (one *digest) compute(ctx context.Context, o *opened) {
-	one.begun = time.Now()
+	one.started = time.Now()
 	sum, err := one.hash.Sum(ctx, o)
 	if err == nil {
 		err = o.Unchanged(o.File)

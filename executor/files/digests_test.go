@@ -161,7 +161,7 @@ func TestDigestsAreBounded(t *testing.T) {
 		}
 	}
 	for n := range maxDigests + 10 {
-		d.finish(&digest{of: source{"x", fmt.Sprint(n)}, begun: time.Now()}, &opened{})
+		d.finish(&digest{of: source{"x", fmt.Sprint(n)}, started: time.Now()}, &opened{})
 	}
 	if n := d.finished.Len(); n != maxDigests {
 		t.Errorf("%d digests are cached, want %d", n, maxDigests)

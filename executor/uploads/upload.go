@@ -45,7 +45,7 @@ func (o *upload) answerLocked() contract.Upload {
 	out := contract.Upload{
 		UploadID:      o.id,
 		Status:        o.status,
-		Path:          o.shown(),
+		Path:          o.shownLocked(),
 		SizeBytes:     o.spec.SizeBytes,
 		SHA256:        o.spec.SHA256,
 		ReceivedBytes: o.got.all.bytes(),
@@ -60,8 +60,8 @@ func (o *upload) answerLocked() contract.Upload {
 	return out
 }
 
-// shown is the requested path, made absolute, or the path of the committed file.
-func (o *upload) shown() string {
+// shownLocked is the requested path, made absolute, or the path of the committed file.
+func (o *upload) shownLocked() string {
 	abs, err := o.roots.Absolute(o.spec.Path)
 	switch {
 	case err != nil:
@@ -85,7 +85,7 @@ func (o *upload) start() (contract.Upload, error) {
 	if o.dropped {
 		return contract.Upload{}, ErrNoUpload
 	}
-	if o.status == contract.UploadCommitted && !o.unchanged() {
+	if o.status == contract.UploadCommitted && !o.unchangedLocked() {
 		if err := o.restartLocked(); err != nil {
 			return contract.Upload{}, err
 		}
@@ -108,8 +108,8 @@ func (o *upload) start() (contract.Upload, error) {
 	return o.answerLocked(), nil
 }
 
-// unchanged reports whether the committed file still exists and is unchanged.
-func (o *upload) unchanged() bool {
+// unchangedLocked reports whether the committed file still exists and is unchanged.
+func (o *upload) unchangedLocked() bool {
 	f, err := o.openPlaced()
 	if err != nil {
 		return false
@@ -207,16 +207,16 @@ func (o *upload) put(offset int64, body []byte, proven bool) (contract.Upload, e
 		f.Close()
 		return contract.Upload{}, fmt.Errorf("%w: more than %d pieces", files.ErrBadRange, maxPieces/2)
 	}
-	if err := o.write(f, needed, body, s, proven); err != nil {
+	if err := o.writeLocked(f, needed, body, s, proven); err != nil {
 		return contract.Upload{}, err
 	}
 	return o.answerLocked(), nil
 }
 
-// write writes the needed ranges of body, which contains the bytes of s, to f and records
+// writeLocked writes the needed ranges of body, which contains the bytes of s, to f and records
 // them as received. It closes f, because some file systems report only then that they are
 // full.
-func (o *upload) write(f *os.File, needed ranges, body []byte, s span, proven bool) error {
+func (o *upload) writeLocked(f *os.File, needed ranges, body []byte, s span, proven bool) error {
 	var written []span
 	var err error
 	for _, w := range needed {

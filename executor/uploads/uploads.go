@@ -267,8 +267,11 @@ func (s *Store) remove(one *upload) {
 func (s *Store) sweep(before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, one := range s.used.Values() {
-		if _, busy := one.state(); !busy && one.at.Before(before) {
+	for _, one := range s.used.Values() { // the least recently used one first
+		if !one.at.Before(before) {
+			return // the others were used later
+		}
+		if _, busy := one.state(); !busy {
 			s.used.Remove(one.id)
 		}
 	}

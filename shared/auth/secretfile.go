@@ -55,7 +55,7 @@ func readSmallFile(path string) ([]byte, error) {
 	}
 	text, err := bounded.ReadAll(f, maxSecretFile)
 	if errors.Is(err, bounded.ErrTooLong) {
-		return nil, fmt.Errorf("%q holds no secret: %w", path, err)
+		return nil, fmt.Errorf("%q does not contain a secret: %w", path, err)
 	}
 	return text, err
 }
