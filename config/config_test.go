@@ -25,7 +25,7 @@ var forTests = []string{"COLAB_RELAY_NGROK_CA", "COLAB_RELAY_NGROK_SERVER"}
 var printed = []string{"EXECUTOR_SECRET", "NGROK_AUTHTOKEN", "NGROK_DOMAIN"}
 
 // readers are the packages of each program that read its settings.
-var readers = map[string][]string{"executor": {"executor"}, "relay": {"relay", "relay/pairing"}}
+var readers = map[string][]string{"executor": {"executor"}, "relay": {"relay", "relay/config", "relay/pairing"}}
 
 func TestEnvironmentSamplesNameEverySetting(t *testing.T) {
 	for file, program := range map[string]string{"executor.env": "executor", "relay.env": "relay"} {
