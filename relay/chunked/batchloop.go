@@ -86,7 +86,7 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 	return a.out, err
 }
 
-// loop takes steps until there is nothing left to do in this call.
+// loop repeats step until the run finishes or stops or the call's time is over.
 func (a *advance) loop(ctx context.Context) error {
 	a.interruptAbandoned(ctx)
 	a.prepareKeeping()
@@ -131,7 +131,7 @@ func (a *advance) step(ctx context.Context) (more bool, err error) {
 	return a.runBatch(ctx)
 }
 
-// runBatch takes one batch to its end, or as far as the call's time allows, and reports
+// runBatch runs one batch to its end, or as far as the call's time allows, and reports
 // whether the run can continue. If the kernel does not have the Python package, it submits
 // another batch that includes the package.
 func (a *advance) runBatch(ctx context.Context) (more bool, err error) {

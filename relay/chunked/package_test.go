@@ -13,7 +13,7 @@ import (
 const purge = "import sys\nfor _name in list(sys.modules):\n    if _name.startswith('colab_relay_') and _name != 'colab_relay_runs': del sys.modules[_name]\n"
 
 // recorder is a VM that records the code of each submit. It fails the test if a submit is
-// not on disk first, or if one request_id comes with two codes.
+// not on disk first, or if a request_id is submitted with different code.
 func recorder(t *testing.T, vm VM, dir string) (*interceptor, *[]string) {
 	t.Helper()
 	var codes []string
@@ -23,7 +23,7 @@ func recorder(t *testing.T, vm VM, dir string) (*interceptor, *[]string) {
 			t.Errorf("the submit of %q is not on disk: %+v %v", s.RequestID, saved, err)
 		}
 		if earlier, ok := byRequest[s.RequestID]; ok && earlier != s.Code {
-			t.Errorf("request_id %q came with other code", s.RequestID)
+			t.Errorf("request_id %q was submitted with other code", s.RequestID)
 		}
 		byRequest[s.RequestID] = s.Code
 		codes = append(codes, s.Code)

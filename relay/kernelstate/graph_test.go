@@ -64,23 +64,23 @@ func TestNotebookVariablesAreRestoredIntoAnotherKernel(t *testing.T) {
 
 func TestVariableThatCannotBeSavedIsReportedAndDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
-	const generator = "it holds a generator, whose state Python can't save"
+	const generator = "it contains a generator, whose state Python can't save"
 	want := map[string]string{
 		"generator": generator, "in_a_list": generator,
-		"opened":             "it holds an open file; the file stays on the VM",
-		"coroutine":          "it holds a coroutine, whose state Python can't save",
-		"held":               "it holds a lock that is taken",
-		"thread":             "it holds a thread",
-		"connection":         "it holds a socket",
+		"opened":             "it contains an open file; the file stays on the VM",
+		"coroutine":          "it contains a coroutine, whose state Python can't save",
+		"held":               "it contains a lock that is in use",
+		"thread":             "it contains a thread",
+		"connection":         "it contains a socket",
 		"database":           "",
-		"process":            "it holds a process",
+		"process":            "it contains a process",
 		"raises":             "ValueError: no way",
 		"raises_with_object": "KeyError without a message, while writing a RaisesWithObject in it",
 		"exits":              "SystemExit without a message, while writing a Exits in it",
 		"too_deep":           "it is nested too deeply for Python's recursion limit",
 		"namespace":          "it is the namespace itself",
-		"made_by_hand":       "a module made by hand can't be imported again",
-		"of_class_body":      "it needs a module made by hand, which can't be imported",
+		"made_by_hand":       "a module created by code can't be imported again",
+		"of_class_body":      "it needs a module created by code, which can't be imported",
 	}
 	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
 		v, dir := newVM(t, s), t.TempDir()

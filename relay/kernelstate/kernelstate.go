@@ -156,6 +156,21 @@ func open(c *client.Client, dir string, o Options) (j *job, unlock func(), err e
 	return j, func() { _ = lock.Close() }, nil
 }
 
+// inJob calls do with the folder of o.Name locked. It calls do again if what the call resumed
+// no longer exists on the VM.
+func inJob[T any](c *client.Client, dir string, o Options, do func(*job) (T, error)) (T, error) {
+	j, unlock, err := open(c, dir, o)
+	if err != nil {
+		return *new(T), err
+	}
+	defer unlock()
+	result, err := do(j)
+	if j.shouldRestart(err) {
+		return do(j)
+	}
+	return result, err
+}
+
 // statesFolder contains the states that users saved, keptFolder the variables that Keepers
 // keep.
 const (

@@ -45,7 +45,7 @@ func (r *recorder) record(body io.Reader, encoding string) {
 	}
 }
 
-// take gives the recorded codes of this package's operations and forgets them.
+// take returns the recorded code of this package's operations and forgets it.
 func (r *recorder) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

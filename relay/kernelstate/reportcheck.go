@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"path"
 	"strings"
-)
 
-// placePrefix begins the folders that save.py makes in the VM's temp folder.
-const placePrefix = "colab-relay-state-"
+	"colabrelay/shared/contract"
+)
 
 // maxPath bounds a path that a kernel reports, in bytes.
 const maxPath = 4096
@@ -28,7 +27,7 @@ func checkPlace(remote string) error {
 	folder := path.Base(path.Dir(remote))
 	switch {
 	case len(remote) > maxPath, !path.IsAbs(remote), path.Clean(remote) != remote,
-		path.Base(remote) != dataFile, !strings.HasPrefix(folder, placePrefix) || folder == placePrefix:
+		path.Base(remote) != dataFile, !strings.HasPrefix(folder, contract.StateFolderPrefix) || folder == contract.StateFolderPrefix:
 		return fmt.Errorf("%w: it names the file %.100q", ErrUntrustedReport, remote)
 	}
 	return nil

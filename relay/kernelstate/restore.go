@@ -27,16 +27,7 @@ func Restore(ctx context.Context, c *client.Client, dir string, o Options) (Rest
 	if !o.exists(dir) {
 		return Restored{}, fmt.Errorf("%q: %w", o.Name, ErrNotFound)
 	}
-	j, unlock, err := open(c, dir, o)
-	if err != nil {
-		return Restored{}, err
-	}
-	defer unlock()
-	r, err := j.restore(ctx)
-	if j.shouldRestart(err) {
-		return j.restore(ctx)
-	}
-	return r, err
+	return inJob(c, dir, o, func(j *job) (Restored, error) { return j.restore(ctx) })
 }
 
 func (j *job) restore(ctx context.Context) (Restored, error) {

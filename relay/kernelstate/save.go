@@ -28,16 +28,7 @@ type Saved struct {
 // before it is finished, the same call resumes it. Existing versions stay until the new one
 // is complete; then all except the newest o.Keep are deleted.
 func Save(ctx context.Context, c *client.Client, dir string, o Options) (Saved, error) {
-	j, unlock, err := open(c, dir, o)
-	if err != nil {
-		return Saved{}, err
-	}
-	defer unlock()
-	s, err := j.save(ctx)
-	if j.shouldRestart(err) {
-		return j.save(ctx)
-	}
-	return s, err
+	return inJob(c, dir, o, func(j *job) (Saved, error) { return j.save(ctx) })
 }
 
 func (j *job) save(ctx context.Context) (Saved, error) {

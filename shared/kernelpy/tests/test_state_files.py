@@ -152,7 +152,7 @@ class Says(Exception):
         (KeyError(3), "KeyError: 3"),
         (Says("text"), "Says: text"),
         (Says(object(), "second"), "Says: second"),
-        (Unkeepable("it holds a thread"), "it holds a thread"),
+        (Unkeepable("it contains a thread"), "it contains a thread"),
         (RecursionError(), "it is nested too deeply for Python's recursion limit"),
         (MemoryError(), "there is not enough memory to save it"),
         (OSError(28, "x"), "the VM's disk is full"),

@@ -50,7 +50,7 @@ def test_modules_are_imported_again(shell):
     modules = {m["name"]: m["module"] for m in report["manifest"]["modules"]}
     assert modules == {"os": "os", "types": "types", "j": "json"}
     assert report["manifest"]["skipped"] == [
-        {"name": "made", "reason": "a module made by hand can't be imported again"}
+        {"name": "made", "reason": "a module created by code can't be imported again"}
     ]
     shell.run("%reset -f")
     restored = operate.restore(*file_of(report))

@@ -1,7 +1,7 @@
 """The functions that saved states call to construct objects in the restoring kernel.
 
-Saved files refer to these functions by name, so a function here keeps its name and what it
-takes for as long as states of that schema are restored.
+Saved files refer to these functions by name. The name and the parameters of a function must not
+change as long as states of this schema can be restored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import types
 from typing import Any, Iterator
 
 # Saved files refer to the functions below by this module's name, so the name must not depend
-# on the release. The functions take it over as their __module__.
+# on the release. It becomes the functions' __module__.
 __name__ = "colab_relay_state_rebuild"
 MODULE = sys.modules[__spec__.name]
 
@@ -124,18 +124,18 @@ def maker(meta: type) -> Any:
 
 
 def make_class(meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
-    """An __init_subclass__ that the notebook defines ran when the class was first made. What it did
-    is in the saved attributes, so it stands aside now. One of a library's runs: what it
-    notes there is not in this kernel yet."""
-    aside = []
+    """An empty class. An __init_subclass__ that the notebook defines ran when the class was
+    created. Its effects are in the saved attributes, so it does not run again. One that a library
+    defines runs, because its effects in the library are not in this kernel yet."""
+    disabled = []
     for owner in {base for direct in bases for base in direct.__mro__}:
         if "__init_subclass__" in vars(owner) and owner.__module__ == "__main__":
-            aside.append((owner, vars(owner)["__init_subclass__"]))
+            disabled.append((owner, vars(owner)["__init_subclass__"]))
             type.__delattr__(owner, "__init_subclass__")
     try:
         return maker(meta)(meta, name, bases, dict(namespace))
     finally:
-        for owner, method in aside:
+        for owner, method in disabled:
             type.__setattr__(owner, "__init_subclass__", method)
 
 

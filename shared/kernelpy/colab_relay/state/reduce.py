@@ -1,7 +1,7 @@
 """How to pickle objects that picklers refuse, or that different picklers save differently.
 
-All of it is one table by type, used on top of dill, cloudpickle and pickle alike, so that
-what comes back does not depend on which of them the VM has.
+One table by type is used with dill, cloudpickle and pickle, so that the restored objects do not
+depend on which of them the VM has.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def reduce_method(saver: Saver, method: Any) -> Any:
 def reduce_module(saver: Saver, module: Any) -> Any:
     name = module.__name__
     if sys.modules.get(name) is not module:
-        raise Unkeepable("it needs a module made by hand, which can't be imported")
+        raise Unkeepable("it needs a module created by code, which can't be imported")
     saver.uses(name)
     return importlib.import_module, (name,)
 
@@ -139,7 +139,7 @@ def reduce_cached(saver: Saver, f: Any) -> Any:
 def reduce_lock(saver: Saver, lock: Any) -> Any:
     """A free lock, which is restored as a new one."""
     if not lock.acquire(False):
-        raise Unkeepable("it holds a lock that is taken")
+        raise Unkeepable("it contains a lock that is in use")
     lock.release()
     return rebuild.make_lock, ("Lock" if type(lock) is type(threading.Lock()) else "RLock",)
 
@@ -234,9 +234,9 @@ IN_MEMORY = (io.BytesIO, io.StringIO)
 def refuse(obj: Any, cls: type) -> None:
     for refused, what in REFUSED:
         if issubclass(cls, refused):
-            raise Unkeepable("it holds " + what)
+            raise Unkeepable("it contains " + what)
     if issubclass(cls, io.IOBase) and not issubclass(cls, IN_MEMORY):
-        raise Unkeepable("it holds an open file; the file stays on the VM")
+        raise Unkeepable("it contains an open file; the file stays on the VM")
 
 
 def reduce(saver: Saver, obj: Any) -> Any:

@@ -25,8 +25,8 @@ MISSING = object()
 class Namespace:
     """The user's names, whose changes can be undone: an interrupted restore changes nothing.
 
-    Each value is set as soon as it is there, because putting the next one together may run
-    code that needs it."""
+    Each value is set as soon as it is loaded, because loading the next one may run code that needs
+    it."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.names = names

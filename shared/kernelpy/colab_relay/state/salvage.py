@@ -1,8 +1,8 @@
 """Finds the intact objects of a variable that can't be restored, because other variables may
 share them: strings, classes, a data type of arrays, a list.
 
-The pickle is read once more, by an unpickler made of Python, which puts a mark in the place
-of what fails and goes on. So constructors of the whole parts run twice.
+An unpickler written in Python reads the pickle again. Where an operation fails, it puts a
+placeholder on the stack and continues. So the constructors of the intact objects run twice.
 """
 
 from __future__ import annotations

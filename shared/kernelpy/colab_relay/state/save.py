@@ -1,6 +1,7 @@
 """Saves the user's variables, modules, functions and classes into one file.
 
-Saving runs what pickling runs: __reduce__, __getstate__ and their like. No __repr__.
+Saving runs the methods that pickling runs, such as __reduce__ and __getstate__. It never runs
+__repr__.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def modules_of(names: list[tuple[str, Any]]) -> tuple[list[dict[str, str]], list
         if type(module) is str and sys.modules.get(module) is value:
             found.append({"name": name, "module": module})
         else:
-            odd.append({"name": name, "reason": "a module made by hand can't be imported again"})
+            odd.append({"name": name, "reason": "a module created by code can't be imported again"})
     return found, odd
 
 

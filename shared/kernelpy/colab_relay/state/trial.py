@@ -1,9 +1,8 @@
 """Loads variables that may fail to load once, as a trial, while the kernel still has them.
 
-That runs __setstate__ and constructors of the user's, so it is done in a forked copy of the
-kernel: nothing it does to objects reaches the user's own. What it does outside the process,
-to files or over the network, does happen. The copy ends without a word to __del__ of what
-was loaded.
+A trial runs the user's __setstate__ methods and constructors. It runs in a forked copy of the
+kernel, so that it can't change the user's objects. Its effects outside of the process, on files
+or over the network, are real. The copy ends without calling __del__ of the loaded objects.
 """
 
 from __future__ import annotations
