@@ -62,65 +62,6 @@ func TestNotebookVariablesAreRestoredIntoAnotherKernel(t *testing.T) {
 	})
 }
 
-func TestVariableThatCannotBeSavedIsReportedAndDoesNotAffectOthers(t *testing.T) {
-	t.Parallel()
-	const generator = "it contains a generator, whose state Python can't save"
-	want := map[string]string{
-		"generator": generator, "in_a_list": generator,
-		"opened":             "it contains an open file; the file stays on the VM",
-		"coroutine":          "it contains a coroutine, whose state Python can't save",
-		"held":               "it contains a lock that is in use",
-		"thread":             "it contains a thread",
-		"connection":         "it contains a socket",
-		"database":           "",
-		"process":            "it contains a process",
-		"raises":             "ValueError: no way",
-		"raises_with_object": "KeyError without a message, while writing a RaisesWithObject in it",
-		"exits":              "SystemExit without a message, while writing a Exits in it",
-		"too_deep":           "it is nested too deeply for Python's recursion limit",
-		"namespace":          "it is the namespace itself",
-		"made_by_hand":       "a module created by code can't be imported again",
-		"of_class_body":      "it needs a module created by code, which can't be imported",
-	}
-	each(t, func(t *testing.T, s stacks.Stack, pickler string) {
-		v, dir := newVM(t, s), t.TempDir()
-		v.run(without(picklers[pickler]...))
-		v.runFile("unkeepable.py")
-		saved := v.save(dir, "bad")
-		checkSkipped(t, saved.Manifest.Skipped, want)
-
-		v.forget()
-		restored := v.restore(dir, "bad")
-		checkSkipped(t, restored.Loaded.Failed, nil)
-		if got := v.run("print(kept is shares_kept['kept'], sorted(shares_kept))"); got != "True ['kept']\n" {
-			t.Error(got)
-		}
-		if got := v.run("import os; print(os.path.exists('repr_was_called'))"); got != "False\n" {
-			t.Error("the user's __repr__ was called")
-		}
-	})
-}
-
-func TestPlainPickleSavesDataAndReportsTheRest(t *testing.T) {
-	t.Parallel()
-	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		t.Parallel()
-		v, dir := borrowVM(t, s), t.TempDir()
-		v.run(without(picklers["pickle"]...))
-		v.run("import numpy as np\nclass C: pass\nc = C()\ndef f(): pass\ng = [lambda: 1]\nx = [1]\ny = {'x': x}\na = np.arange(300_000)\nb = a[5:]\nfrom math import sin")
-		saved := v.save(dir, "plain")
-		function := "it needs a function defined in the notebook, which plain pickle can't keep: install dill or cloudpickle on the VM and save again"
-		class := "it needs the class C defined in the notebook, which plain pickle can't keep: install dill or cloudpickle on the VM and save again"
-		checkSkipped(t, saved.Manifest.Skipped, map[string]string{"C": class, "c": class, "f": function, "g": function})
-
-		v.forget()
-		v.restore(dir, "plain")
-		if got := v.run("print(y['x'] is x, a.sum(), np.shares_memory(a, b), sin(0))"); got != "True 44999850000 True 0.0\n" {
-			t.Error(got)
-		}
-	})
-}
-
 func TestNoTraceIsLeftInTheKernel(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {

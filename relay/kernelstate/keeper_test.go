@@ -121,7 +121,7 @@ func TestVariablesThatCannotBeKeptAreReported(t *testing.T) {
 		v, dir := borrowVM(t, s), checkpointed(t)
 		k := NewKeeper(v.client, dir, "n", "test")
 		v.run("import numpy as np\nfits, small, gen, file = np.zeros(1 << 17), 1, iter(lambda: 1, 0), open('f', 'w')\nover = np.zeros((1 << 17) + 1)")
-		v.run("class Slow:\n    def __reduce__(self):\n        import threading; threading.Event().wait(.4)\n        return Slow, ()\nslow = [Slow() for _ in range(20)] + [bytes(1 << 17)]\ndeep = [[n] for n in range(1_100_000)]")
+		v.run("class Slow:\n    def __reduce__(self):\n        import threading; threading.Event().wait(.1)\n        return Slow, ()\nslow = [Slow() for _ in range(10)] + [bytes(1 << 17)]")
 		v.setRun("key", 1, false)
 		bounded := func(names ...string) KeepRequest {
 			o := keepOf("", names...)
@@ -138,12 +138,9 @@ func TestVariablesThatCannotBeKeptAreReported(t *testing.T) {
 			t.Errorf("an open file: %+v", kept)
 		}
 		o := keepOf("", "slow")
-		o.MaxBusy = time.Second
+		o.MaxBusy = time.Second / 2
 		if kept := v.keep(k, o); !kept.TooSlow || kept.Version != "" {
 			t.Errorf("slow: %+v", kept)
-		}
-		if kept := v.keep(k, keepOf("", "deep")); len(kept.Unkept) != 1 || !strings.Contains(kept.Unkept[0].Reason, "too many objects") {
-			t.Errorf("too many objects: %+v", kept)
 		}
 		o = keepOf("", "fits")
 		o.MayFetch = func(bytes int64) bool { return bytes < 1<<20 }

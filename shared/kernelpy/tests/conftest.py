@@ -63,3 +63,14 @@ def sources():
                 with open(os.path.join(folder, name), encoding="utf-8") as file:
                     found[path] = file.read()
     return found
+
+
+PICKLERS = {"dill": [], "cloudpickle": ["dill"], "pickle": ["dill", "cloudpickle"]}
+
+
+@pytest.fixture(params=PICKLERS)
+def pickler(request, monkeypatch):
+    """The name of the library that saves; better ones are hidden, as on a VM without them."""
+    for hidden in PICKLERS[request.param]:
+        monkeypatch.setitem(sys.modules, hidden, None)
+    return request.param

@@ -3,14 +3,13 @@
 import os
 import pickle
 
+import numpy as np
 import pytest
 from colab_relay.state import rebuild
 from colab_relay.state.arrays import Sharing
 from colab_relay.state.read import Reader
 from colab_relay.state.reasons import Damaged, Unkeepable, reason
 from colab_relay.state.write import Bounds, OutOfTime, Saver
-
-np = pytest.importorskip("numpy")
 
 
 @pytest.fixture(autouse=True)

@@ -5,13 +5,11 @@ import os
 import shutil
 import sys
 
-import pytest
 from colab_relay import registry
 from colab_relay.state import operate, rebuild
 from colab_relay.state.read import Reader
 from conftest import TESTS
 
-PICKLERS = {"dill": [], "cloudpickle": ["dill"], "pickle": ["dill", "cloudpickle"]}
 PLAIN = """
 import numpy as np, threading, sys
 shared = [1, 2]
@@ -39,13 +37,6 @@ def make():
 count = make()
 count()
 """
-
-
-@pytest.fixture(params=PICKLERS)
-def pickler(request, monkeypatch):
-    for hidden in PICKLERS[request.param]:
-        monkeypatch.setitem(sys.modules, hidden, None)
-    return request.param
 
 
 def restore(path, tmp_path):

@@ -1,9 +1,9 @@
-# What can't be kept, and what must be kept beside it.
-import asyncio
+# Variables that can't be saved, and others that share objects with them.
 import socket
 import sqlite3
 import subprocess
 import threading
+import types
 
 kept = [1, 2]
 generator = (i for i in range(3))
@@ -51,7 +51,5 @@ too_deep = []
 for _ in range(100_000):
     too_deep = [too_deep]
 namespace = globals()
-import types
-
 made_by_hand = types.ModuleType("made_by_hand")
 of_class_body = [made_by_hand]

@@ -1,10 +1,10 @@
-# What can be written and not loaded, and what must come back beside it.
+# Variables that can be saved and fail to load, and others that share objects with them.
 import numpy as np
 
 
 class Problem(Exception):
-    def __init__(self, told, code):
-        super().__init__(told)
+    def __init__(self, message, code):
+        super().__init__(message)
         self.code = code
 
 
