@@ -160,7 +160,7 @@ func TestOmissionsAndWarningsAreReported(t *testing.T) {
 	helper := filepath.Join(v.dir, "helper.py")
 	must(t, os.WriteFile(helper, []byte("class Thing: pass\n"), 0o600))
 	v.run("import helper\nclass Fails:\n  def __setstate__(self, state): raise ValueError('no')\nfails = Fails()\nfails.x = 1\n" +
-		"generator, thing, x = iter(lambda: 1, 0), helper.Thing(), 'saved'")
+		"generator, thing, x = (i for i in range(3)), helper.Thing(), 'saved'")
 	saved := v.save(dir, "part")
 	checkSkipped(t, saved.Manifest.Skipped, map[string]string{"generator": ""})
 	if want := []string{`"fails" was saved, but loading it was tried and failed: ValueError: no`}; !slices.Equal(saved.Warnings, want) {

@@ -4,7 +4,7 @@ import os
 import sys
 
 import pytest
-from colab_relay import registry
+from colab_relay import live, registry
 from colab_relay.state import operate, rebuild, save, trial
 from conftest import TESTS
 
@@ -198,7 +198,8 @@ def test_a_keep_that_takes_too_long_ends(shell):
 
 
 def test_too_many_objects_are_not_kept(shell, monkeypatch):
+    monkeypatch.setattr(live, "MOST_OBJECTS", 1000)
     registry.update({"key": {"setup": "hash", "done": 1}})
-    shell.run("deep = [[n] for n in range(1_100_000)]")
+    shell.run("deep = [[n] for n in range(1100)]")
     unkept = operate.keep("key", ["deep"], "", 64 << 20, 60)["unkept"]
     assert unkept[0]["reason"].startswith("they have too many objects")
