@@ -2,139 +2,18 @@ package api
 
 import (
 	"bytes"
-	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sync/errgroup"
-
-	"colabrelay/executor/files"
-	"colabrelay/executor/uploads"
 	"colabrelay/shared/contract"
 )
-
-// fileStand is an API over real files, without a kernel.
-type fileStand struct {
-	*stand
-	work string
-}
-
-func newFileStand(t testing.TB) fileStand {
-	t.Helper()
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := fileStand{newStand(t), filepath.Join(base, "work")}
-	state, temp := filepath.Join(base, "state"), filepath.Join(base, "tmp")
-	for _, dir := range []string{s.work, state, temp} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv("TMPDIR", temp) // so that base itself is not a root
-	var b Backend
-	if b.Files, err = files.Open(s.work, nil, state); err != nil {
-		t.Fatal(err)
-	}
-	b.Digests = files.NewDigests(b.Files)
-	if b.Uploads, err = uploads.Open(b.Files, filepath.Join(state, "uploads")); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var g errgroup.Group
-	g.Go(func() error { return b.Digests.Run(ctx) })
-	g.Go(func() error { return b.Uploads.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		if err := g.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
-	s.api.Attach(b)
-	return s
-}
-
-func (s fileStand) write(name string, content []byte) {
-	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.work, name), content, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s fileStand) stat(name, more string) contract.FileStat {
-	s.t.Helper()
-	return into[contract.FileStat](s.stand, s.call("GET", contract.PathStat+"?path="+url.QueryEscape(name)+more, nil))
-}
-
-func contentPath(name, etag string, offset, length int64) string {
-	query := url.Values{"path": {name}, "etag": {etag}}
-	query.Set("offset", strconv.FormatInt(offset, 10))
-	query.Set("length", strconv.FormatInt(length, 10))
-	return contract.PathContent + "?" + query.Encode()
-}
-
-func (s fileStand) start(name string, content []byte) contract.Upload {
-	s.t.Helper()
-	return into[contract.Upload](s.stand, s.call("POST", contract.PathUploads, contract.UploadStart{
-		Path: name, SizeBytes: int64(len(content)), SHA256: sum(content),
-	}))
-}
-
-func (s fileStand) put(id string, offset int, body []byte) reply {
-	s.t.Helper()
-	return s.signed(s.request("PUT", putPath(id, offset), body), body)
-}
-
-func putPath(id string, offset int) string {
-	return contract.PathUploads + "/" + id + "?offset=" + strconv.Itoa(offset)
-}
-
-func (s fileStand) upload(id string) contract.Upload {
-	s.t.Helper()
-	return into[contract.Upload](s.stand, s.call("GET", contract.PathUploads+"/"+id, nil))
-}
-
-// commit requests the commit and waits for its end.
-func (s fileStand) commit(id string) contract.Upload {
-	s.t.Helper()
-	for {
-		u := into[contract.Upload](s.stand, s.call("POST", contract.PathUploads+"/"+id+"/commit?wait_seconds=10", nil))
-		if u.Status != contract.UploadHashing {
-			return u
-		}
-	}
-}
-
-// wantFile checks that the upload is committed, and the content of its file.
-func (s fileStand) wantFile(u contract.Upload, content []byte) {
-	s.t.Helper()
-	got, err := os.ReadFile(u.Path)
-	if err != nil || u.Status != contract.UploadCommitted || !bytes.Equal(got, content) {
-		s.t.Fatalf("%d bytes of %d are in place, upload %+v: %v", len(got), len(content), u, err)
-	}
-}
-
-func sum(content []byte) string {
-	digest := sha256.Sum256(content)
-	return hex.EncodeToString(digest[:])
-}
-
-func noise(n int) []byte {
-	b := make([]byte, n)
-	rand.Read(b)
-	return b
-}
 
 func TestAFileIsReadInPartsByItsETag(t *testing.T) {
 	s := newFileStand(t)
@@ -291,66 +170,6 @@ func TestContentIsCompressedIfASampleCompressesWell(t *testing.T) {
 		if !bytes.Equal(res.body, tc.content) {
 			t.Errorf("%s: not the same bytes", name)
 		}
-	}
-}
-
-func TestAFileIsUploadedInPartsInAnyOrder(t *testing.T) {
-	s := newFileStand(t)
-	content := noise(100_000)
-	u := s.start("made/on the way/a.bin", content)
-	if u.Status != contract.UploadReceiving || u.ReceivedBytes != 0 {
-		t.Fatalf("upload is %+v", u)
-	}
-	s.put(u.UploadID, 60_000, content[60_000:])
-	if early := s.commit(u.UploadID); early.Status != contract.UploadReceiving || len(early.Missing) != 1 || early.Missing[0] != (contract.Range{Length: 60_000}) {
-		t.Errorf("a commit of the half is %+v", early)
-	}
-	if again := s.start("made/on the way/a.bin", content); again.UploadID != u.UploadID || again.ReceivedBytes != 40_000 {
-		t.Errorf("begun again it is %+v", again)
-	}
-	if after := into[contract.Upload](s.stand, s.put(u.UploadID, 0, content[:60_000])); after.ReceivedBytes != 100_000 {
-		t.Errorf("upload is %+v", after)
-	}
-	done := s.commit(u.UploadID)
-	s.wantFile(done, content)
-	if again := s.commit(u.UploadID); again.Status != contract.UploadCommitted || again.Path != done.Path {
-		t.Errorf("committed again it is %+v", again)
-	}
-}
-
-func TestTheSizeAndEncodingOfAPartAreChecked(t *testing.T) {
-	s := newFileStand(t)
-	content := make([]byte, contract.MaxFilePart+1)
-	u := s.start("a", content)
-	for _, chunked := range []bool{false, true} {
-		ask := func(body []byte) reply {
-			req := s.request("PUT", putPath(u.UploadID, 0), body)
-			if chunked {
-				req.ContentLength = -1
-			}
-			return s.signed(req, body)
-		}
-		if e := ask(content).want(t, http.StatusRequestEntityTooLarge, contract.CodeTooLarge); !strings.Contains(e.Hint, "parts") {
-			t.Errorf("chunked %v: hint is %q", chunked, e.Hint)
-		}
-		if got := into[contract.Upload](s.stand, ask(content[1:])); got.ReceivedBytes != contract.MaxFilePart {
-			t.Errorf("chunked %v: at the bound it is %+v", chunked, got)
-		}
-	}
-	packed := zip(t, content[:1])
-	req := s.request("PUT", putPath(u.UploadID, contract.MaxFilePart), packed)
-	req.Header.Set("Content-Encoding", "gzip")
-	s.signed(req, packed)
-	s.wantFile(s.commit(u.UploadID), content)
-}
-
-func TestUnknownUploadsAreNotFound(t *testing.T) {
-	s := newFileStand(t)
-	for _, id := range []string{strings.Repeat("0", 64), "nothing", "a.b", "..%2f..%2fkey", strings.Repeat("a", 65)} {
-		path := contract.PathUploads + "/" + id
-		s.call("GET", path, nil).want(t, http.StatusNotFound, contract.CodeNotFound)
-		s.call("PUT", path+"?offset=0", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
-		s.call("POST", path+"/commit", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
 	}
 }
 

@@ -1,0 +1,133 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"colabrelay/executor/files"
+	"colabrelay/executor/uploads"
+	"colabrelay/shared/contract"
+)
+
+// fileStand is an API over real files, without a kernel.
+type fileStand struct {
+	*stand
+	work string
+}
+
+func newFileStand(t testing.TB) fileStand {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := fileStand{newStand(t), filepath.Join(base, "work")}
+	state, temp := filepath.Join(base, "state"), filepath.Join(base, "tmp")
+	for _, dir := range []string{s.work, state, temp} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("TMPDIR", temp) // so that base itself is not a root
+	var b Backend
+	if b.Files, err = files.Open(s.work, nil, state); err != nil {
+		t.Fatal(err)
+	}
+	b.Digests = files.NewDigests(b.Files)
+	if b.Uploads, err = uploads.Open(b.Files, filepath.Join(state, "uploads")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var g errgroup.Group
+	g.Go(func() error { return b.Digests.Run(ctx) })
+	g.Go(func() error { return b.Uploads.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.api.Attach(b)
+	return s
+}
+
+func (s fileStand) write(name string, content []byte) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.work, name), content, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s fileStand) stat(name, more string) contract.FileStat {
+	s.t.Helper()
+	return into[contract.FileStat](s.stand, s.call("GET", contract.PathStat+"?path="+url.QueryEscape(name)+more, nil))
+}
+
+func contentPath(name, etag string, offset, length int64) string {
+	query := url.Values{"path": {name}, "etag": {etag}}
+	query.Set("offset", strconv.FormatInt(offset, 10))
+	query.Set("length", strconv.FormatInt(length, 10))
+	return contract.PathContent + "?" + query.Encode()
+}
+
+func (s fileStand) start(name string, content []byte) contract.Upload {
+	s.t.Helper()
+	return into[contract.Upload](s.stand, s.call("POST", contract.PathUploads, contract.UploadStart{
+		Path: name, SizeBytes: int64(len(content)), SHA256: sum(content),
+	}))
+}
+
+func (s fileStand) put(id string, offset int, body []byte) reply {
+	s.t.Helper()
+	return s.signed(s.request("PUT", putPath(id, offset), body), body)
+}
+
+func putPath(id string, offset int) string {
+	return contract.PathUploads + "/" + id + "?offset=" + strconv.Itoa(offset)
+}
+
+func (s fileStand) upload(id string) contract.Upload {
+	s.t.Helper()
+	return into[contract.Upload](s.stand, s.call("GET", contract.PathUploads+"/"+id, nil))
+}
+
+// commit requests the commit and waits for its end.
+func (s fileStand) commit(id string) contract.Upload {
+	s.t.Helper()
+	for {
+		u := into[contract.Upload](s.stand, s.call("POST", contract.PathUploads+"/"+id+"/commit?wait_seconds=10", nil))
+		if u.Status != contract.UploadHashing {
+			return u
+		}
+	}
+}
+
+// wantFile checks that the upload is committed, and the content of its file.
+func (s fileStand) wantFile(u contract.Upload, content []byte) {
+	s.t.Helper()
+	got, err := os.ReadFile(u.Path)
+	if err != nil || u.Status != contract.UploadCommitted || !bytes.Equal(got, content) {
+		s.t.Fatalf("%d bytes of %d are in place, upload %+v: %v", len(got), len(content), u, err)
+	}
+}
+
+func sum(content []byte) string {
+	digest := sha256.Sum256(content)
+	return hex.EncodeToString(digest[:])
+}
+
+func noise(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b)
+	return b
+}

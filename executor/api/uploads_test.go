@@ -1,0 +1,69 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+func TestAFileIsUploadedInPartsInAnyOrder(t *testing.T) {
+	s := newFileStand(t)
+	content := noise(100_000)
+	u := s.start("made/on the way/a.bin", content)
+	if u.Status != contract.UploadReceiving || u.ReceivedBytes != 0 {
+		t.Fatalf("upload is %+v", u)
+	}
+	s.put(u.UploadID, 60_000, content[60_000:])
+	if early := s.commit(u.UploadID); early.Status != contract.UploadReceiving || len(early.Missing) != 1 || early.Missing[0] != (contract.Range{Length: 60_000}) {
+		t.Errorf("a commit of the half is %+v", early)
+	}
+	if again := s.start("made/on the way/a.bin", content); again.UploadID != u.UploadID || again.ReceivedBytes != 40_000 {
+		t.Errorf("begun again it is %+v", again)
+	}
+	if after := into[contract.Upload](s.stand, s.put(u.UploadID, 0, content[:60_000])); after.ReceivedBytes != 100_000 {
+		t.Errorf("upload is %+v", after)
+	}
+	done := s.commit(u.UploadID)
+	s.wantFile(done, content)
+	if again := s.commit(u.UploadID); again.Status != contract.UploadCommitted || again.Path != done.Path {
+		t.Errorf("committed again it is %+v", again)
+	}
+}
+
+func TestTheSizeAndEncodingOfAPartAreChecked(t *testing.T) {
+	s := newFileStand(t)
+	content := make([]byte, contract.MaxFilePart+1)
+	u := s.start("a", content)
+	for _, chunked := range []bool{false, true} {
+		ask := func(body []byte) reply {
+			req := s.request("PUT", putPath(u.UploadID, 0), body)
+			if chunked {
+				req.ContentLength = -1
+			}
+			return s.signed(req, body)
+		}
+		if e := ask(content).want(t, http.StatusRequestEntityTooLarge, contract.CodeTooLarge); !strings.Contains(e.Hint, "parts") {
+			t.Errorf("chunked %v: hint is %q", chunked, e.Hint)
+		}
+		if got := into[contract.Upload](s.stand, ask(content[1:])); got.ReceivedBytes != contract.MaxFilePart {
+			t.Errorf("chunked %v: at the bound it is %+v", chunked, got)
+		}
+	}
+	packed := zip(t, content[:1])
+	req := s.request("PUT", putPath(u.UploadID, contract.MaxFilePart), packed)
+	req.Header.Set("Content-Encoding", "gzip")
+	s.signed(req, packed)
+	s.wantFile(s.commit(u.UploadID), content)
+}
+
+func TestUnknownUploadsAreNotFound(t *testing.T) {
+	s := newFileStand(t)
+	for _, id := range []string{strings.Repeat("0", 64), "nothing", "a.b", "..%2f..%2fkey", strings.Repeat("a", 65)} {
+		path := contract.PathUploads + "/" + id
+		s.call("GET", path, nil).want(t, http.StatusNotFound, contract.CodeNotFound)
+		s.call("PUT", path+"?offset=0", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
+		s.call("POST", path+"/commit", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
+	}
+}
