@@ -11,7 +11,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// soon is the time for a first contact in these tests.
+// soon is the reach limit in these tests.
 const soon = time.Second
 
 // impatient is a client with that time.
@@ -79,30 +79,33 @@ func TestNobodyThereEndsACallSoonAndSaysWhatWasTried(t *testing.T) {
 	}
 }
 
-func TestAWayThatBreaksAfterAFirstContactIsRiddenOut(t *testing.T) {
-	lost := time.Now()
+func TestAConnectionThatBreaksAfterItWorkedIsRetriedUntilItWorksAgain(t *testing.T) {
+	const outage = 3 * soon
 	for name, test := range map[string]struct {
-		gone func(try int32) bool
-		ctx  func(context.Context) context.Context
-		hang bool // the first submit's answer is lost
+		works func(attempt int32) bool // during the outage
+		ctx   func(context.Context) context.Context
+		hang  bool // the first submit's answer is lost
 	}{
-		// The instance is asked for first: an answer of this call.
-		"after a signed answer":                {func(try int32) bool { return try > 1 && time.Since(lost) < 3*soon }, WithReachLimit, false},
-		"after a submit whose answer was lost": {func(try int32) bool { return try > 1 && time.Since(lost) < 3*soon }, WithReachLimit, true},
-		"where nobody asked for an early end":  {func(int32) bool { return time.Since(lost) < 3*soon }, func(ctx context.Context) context.Context { return ctx }, false},
+		// The first attempt requests the instance: its answer belongs to this call.
+		"after a signed answer":                {func(attempt int32) bool { return attempt == 1 }, WithReachLimit, false},
+		"after a submit whose answer was lost": {func(attempt int32) bool { return attempt == 1 }, WithReachLimit, true},
+		"if no caller asked for an early end":  {func(int32) bool { return false }, func(ctx context.Context) context.Context { return ctx }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := newExecutor(t, func(seen) (int, any) { return 200, contract.Execution{ExecutionID: "e"} })
-			c := impatient(t, e, &away{RoundTripper: newTransport(), gone: test.gone})
+			start := time.Now()
+			c := impatient(t, e, &away{RoundTripper: newTransport(), gone: func(attempt int32) bool {
+				return time.Since(start) < outage && !test.works(attempt)
+			}})
 			if test.hang {
 				known := e.instance
 				c.instance.Store(&known)
 				e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
 			}
-			lost = time.Now()
 			got, err := c.Submit(test.ctx(t.Context()), contract.Submit{Code: "1"})
-			if err != nil || got.ExecutionID != "e" || time.Since(lost) < 3*soon {
-				t.Errorf("%+v, %v after %v", got, err, time.Since(lost))
+			if took := time.Since(start); err != nil || got.ExecutionID != "e" || took < outage {
+				t.Errorf("%+v, %v after %v", got, err, took)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -64,9 +65,11 @@ func TestEveryBadEndOfARunHasAHint(t *testing.T) {
 	}
 }
 
-// calls is one good call of every tool, and the request it comes down to; none
-// where it asks no executor.
-var calls = map[string]struct{ args, method, path string }{
+// toolCall is a correct call and the request that it makes; method is empty if it sends none.
+type toolCall struct{ args, method, path string }
+
+// calls is one call of every tool.
+var calls = map[string]toolCall{
 	"check_colab_connection":  {`{}`, "GET", contract.PathKernel},
 	"probe_colab_environment": {`{}`, "GET", contract.PathProbe},
 	"run_code_quick":          {`{"code":"1"}`, "POST", contract.PathExecutions},
@@ -97,71 +100,96 @@ func thisFile() string {
 	return path
 }
 
-// TestEveryToolsEveryRefusalFitsItsSchema: host.call validates each answer. What the
-// client tries again takes all of a call's time; the rest is told at once, and a
-// loaded machine gets time to sync what tools note before they submit.
+// TestEveryToolsEveryRefusalFitsItsSchema: host.result validates each answer. The client
+// retries some refusals for the complete time of a call; others it returns immediately, and
+// those get time because tools write to the disk before they submit.
 func TestEveryToolsEveryRefusalFitsItsSchema(t *testing.T) {
-	again := []contract.Code{contract.CodeRateLimited, contract.CodeKernelStarting, contract.CodeQueueFull, contract.CodeReplayed}
-	t.Run("tried again", func(t *testing.T) {
-		checkRefusals(t, 300*time.Millisecond, again)
+	retried := []contract.Code{contract.CodeRateLimited, contract.CodeKernelStarting, contract.CodeQueueFull, contract.CodeReplayed}
+	t.Run("retried", func(t *testing.T) {
+		checkRefusals(t, time.Second, retried)
 	})
-	t.Run("told at once", func(t *testing.T) {
+	t.Run("returned immediately", func(t *testing.T) {
 		checkRefusals(t, 10*time.Second, slices.DeleteFunc(slices.Clone(contract.Codes), func(c contract.Code) bool {
-			// The client corrects its clock and asks again; its own tests hold that.
-			return c == contract.CodeClockSkew || slices.Contains(again, c)
+			// The client corrects its clock and sends the request again; its own tests check that.
+			return c == contract.CodeClockSkew || slices.Contains(retried, c)
 		}))
 	})
 }
 
+// checkRefusals calls all tools concurrently, in two groups: what one group's executor
+// refuses, tools of the other one need.
 func checkRefusals(t *testing.T, hold time.Duration, codes []contract.Code) {
 	t.Helper()
 	h, f := serveFake(t, hold)
-	for _, tool := range allTools() {
-		c, ok := calls[tool.def.Name]
-		if !ok {
-			t.Fatalf("no call of %s here", tool.def.Name)
-		}
-		if c.method == "" {
-			continue
-		}
-		f.answer("GET", contract.PathExecutions, contract.ExecutionList{}) // a chunked run looks for its batch
-		for _, code := range codes {
-			f.on(c.method, c.path, func(*http.Request, []byte) (int, any) {
-				return http.StatusConflict, &contract.Error{Code: code, Message: "what happened"}
+	neededByOthers := func(c toolCall) bool {
+		return c.method == "GET" && slices.Contains([]string{contract.PathKernel, contract.PathExecutions, contract.PathStat}, c.path)
+	}
+	for _, code := range codes {
+		for _, group := range []bool{false, true} {
+			f.answer("GET", contract.PathExecutions, contract.ExecutionList{})
+			f.answer("GET", contract.PathKernel, contract.Kernel{KernelID: "kernel-1"})
+			f.on("GET", contract.PathStat, func(*http.Request, []byte) (int, any) {
+				return http.StatusNotFound, &contract.Error{Code: contract.CodeNotFound, Message: "nothing there yet"}
 			})
-			r := h.call(tool.def.Name, json.RawMessage(c.args))
-			o := r.outcome(t)
-			if o.Error == nil || o.Error.Code != string(code) || o.Runtime != "test" {
-				t.Errorf("%s refused with %s: %s", tool.def.Name, code, r.Structured)
-				continue
+			chosen := maps.Clone(calls)
+			maps.DeleteFunc(chosen, func(_ string, c toolCall) bool { return c.method == "" || neededByOthers(c) != group })
+			for _, c := range chosen {
+				f.on(c.method, c.path, func(*http.Request, []byte) (int, any) {
+					return http.StatusConflict, &contract.Error{Code: code, Message: "what happened"}
+				})
 			}
-			if !strings.Contains(r.Content[0].Text, o.Error.Hint) {
-				t.Errorf("%s: the text lacks the hint", tool.def.Name)
+			for name, r := range callAll(h, chosen) {
+				o := r.outcome(t)
+				if o.Error == nil || o.Error.Code != string(code) || o.Runtime != "test" {
+					t.Errorf("%s refused with %s: %s", name, code, r.Structured)
+					continue
+				}
+				if !strings.Contains(r.Content[0].Text, o.Error.Hint) {
+					t.Errorf("%s: the text lacks the hint", name)
+				}
 			}
 		}
-		f.answer("GET", contract.PathKernel, contract.Kernel{KernelID: "kernel-1"})
-		f.on("GET", contract.PathStat, func(*http.Request, []byte) (int, any) {
-			return http.StatusNotFound, &contract.Error{Code: contract.CodeNotFound, Message: "nothing there yet"}
-		})
 	}
 }
 
-func TestEveryToolTellsThatTheVMIsGone(t *testing.T) {
-	f := newFake(t)
-	rt := f.runtime(t)
-	f.Close()
-	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: time.Second, CheckpointDir: t.TempDir()})
+// callAll makes the calls concurrently and returns their results by tool.
+func callAll(h *host, calls map[string]toolCall) map[string]result {
+	h.t.Helper()
+	answers := map[string]<-chan message{}
 	for name, c := range calls {
-		if c.method == "" {
-			continue
+		_, answers[name] = h.begin("tools/call", params(name, json.RawMessage(c.args)))
+	}
+	results := map[string]result{}
+	for name, ch := range answers {
+		results[name] = h.result(name, h.await(ch))
+	}
+	return results
+}
+
+func TestEveryToolHasACallHere(t *testing.T) {
+	for _, tool := range allTools() {
+		if _, ok := calls[tool.def.Name]; !ok {
+			t.Errorf("no call of %s", tool.def.Name)
 		}
-		if o := h.call(name, json.RawMessage(c.args)).outcome(t); o.Error == nil || o.Error.Code != string(client.KindUnreachable) {
+	}
+}
+
+func TestEveryToolReportsThatTheVMIsGone(t *testing.T) {
+	f := newFake(t)
+	f.Close()
+	// Each call has a client of its own: calls of one client wait for the first that requests
+	// the instance.
+	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return f.runtime(t), nil }, Hold: time.Second, CheckpointDir: t.TempDir()})
+	remote := maps.Clone(calls)
+	maps.DeleteFunc(remote, func(_ string, c toolCall) bool { return c.method == "" })
+	for name, r := range callAll(h, remote) {
+		if o := r.outcome(t); o.Error == nil || o.Error.Code != string(client.KindUnreachable) {
 			t.Errorf("%s: %+v", name, o)
 		}
 	}
 }
 
-func TestEveryToolTellsWhatIsWrongWithTheSettings(t *testing.T) {
+func TestEveryToolReportsWrongSettings(t *testing.T) {
 	h := startHost(t, Config{Problems: []error{errors.New("RELAY_HOLD is bad"), errors.New("COLAB_URL is bad")}})
 	for name, c := range calls {
 		o := h.call(name, json.RawMessage(c.args)).outcome(t)
@@ -171,7 +199,7 @@ func TestEveryToolTellsWhatIsWrongWithTheSettings(t *testing.T) {
 	}
 }
 
-func TestEveryToolTellsThatNothingIsPaired(t *testing.T) {
+func TestEveryToolReportsThatNothingIsPaired(t *testing.T) {
 	h := startHost(t, Config{Resolve: func(name string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing named %q", name) }})
 	for name, c := range calls {
 		o := h.call(name, json.RawMessage(c.args)).outcome(t)
@@ -187,7 +215,7 @@ func TestEveryToolTellsThatNothingIsPaired(t *testing.T) {
 	}
 }
 
-func TestSeveralRuntimesAreToldApart(t *testing.T) {
+func TestAnAmbiguousRuntimeIsReported(t *testing.T) {
 	p := resolveProblem(fmt.Errorf("%w: %q, %q", pairing.ErrAmbiguous, "a", "b"))
 	if p.Code != codeNotConfigured || !strings.Contains(p.Message, `"b"`) || !strings.Contains(p.Hint, "runtime") {
 		t.Errorf("%+v", p)
@@ -223,7 +251,7 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 				t.Errorf("%s %s: %+v", name, args, o)
 			}
 			if o.Error != nil && (strings.Contains(o.Error.Message, "json:") || strings.Contains(o.Error.Message, "Go ")) {
-				t.Errorf("%s %s: speaks of Go: %s", name, args, o.Error.Message)
+				t.Errorf("%s %s: mentions Go: %s", name, args, o.Error.Message)
 			}
 		}
 	}
@@ -232,10 +260,10 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 	}
 }
 
-func TestBadArgumentsAreToldAllAtOnce(t *testing.T) {
+func TestAllBadArgumentsAreReportedTogether(t *testing.T) {
 	_, p := parseArguments[longArgs](json.RawMessage(`{"timeout_seconds":-5,"foo":1,"checkpoint_name":2}`))
 	if p == nil {
-		t.Fatal("taken")
+		t.Fatal("accepted")
 	}
 	for _, want := range []string{`"code" is missing`, `"timeout_seconds" must be at least 1`, `no argument "foo"`, `"checkpoint_name" must be a string`} {
 		if !strings.Contains(p.Message, want) {
