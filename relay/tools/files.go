@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"colabrelay/relay/hint"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -52,7 +53,7 @@ func moreFiles(f contract.Files) string {
 }
 
 func (f *Files) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%s: %s, %s\n", f.Path, count(f.FileCount, "file"), count(f.DirCount, "folder"))
+	fmt.Fprintf(b, "%s: %s, %s\n", f.Path, plain.Count(f.FileCount, "file"), plain.Count(f.DirCount, "folder"))
 	for _, one := range f.Files {
 		if one.IsDir {
 			fmt.Fprintf(b, "%s/\n", oneLine(one.Name))

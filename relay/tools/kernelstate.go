@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/relay/hint"
 	"colabrelay/relay/kernelstate"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/transfer"
 )
@@ -234,7 +235,7 @@ func (r *RestoredState) text(b *strings.Builder) {
 func (s *KernelState) text(b *strings.Builder, status string) {
 	fmt.Fprintf(b, "State %q: %s", s.Name, status)
 	if s.SHA256 != "" {
-		fmt.Fprintf(b, ", version %s of %s, %s, %s, %s, with %s", s.Version, s.Created.UTC().Format(time.RFC3339), count(s.VariableCount, "variable"), count(len(s.Modules), "module"), progress.Bytes(s.Bytes), s.Pickler)
+		fmt.Fprintf(b, ", version %s of %s, %s, %s, %s, with %s", s.Version, s.Created.UTC().Format(time.RFC3339), plain.Count(s.VariableCount, "variable"), plain.Count(len(s.Modules), "module"), progress.Bytes(s.Bytes), s.Pickler)
 	}
 	b.WriteString("\n")
 	if s.NextCommand != "" && s.Doing != "" {

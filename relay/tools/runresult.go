@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 )
@@ -137,7 +138,7 @@ func (r *Run) text(b *strings.Builder) {
 func (r *Run) next(b *strings.Builder) {
 	switch contract.Status(r.Status) {
 	case contract.StatusQueued:
-		fmt.Fprintf(b, "It waits for %s. Call get_execution with this id, offset=%d and wait_seconds.\n", count(r.QueuePosition, "other run"), r.NextOffset)
+		fmt.Fprintf(b, "It waits for %s. Call get_execution with this id, offset=%d and wait_seconds.\n", plain.Count(r.QueuePosition, "other run"), r.NextOffset)
 	case contract.StatusRunning:
 		fmt.Fprintf(b, "It is still running on the VM. Call get_execution with this id, offset=%d and wait_seconds for the rest; do not run the code again.\n", r.NextOffset)
 	case contract.StatusWaitingForInput:
@@ -163,14 +164,6 @@ func ensureLine(s string) string {
 		return s
 	}
 	return s + "\n"
-}
-
-// count returns a number with its noun: "1 file", "2 files".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // quotedList returns names as prose: "a", "b" and "c", with the word before the last one.

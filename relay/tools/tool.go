@@ -213,7 +213,7 @@ func (c *call) addPictures(res *mcp.CallToolResult, used int) {
 		first--
 	}
 	if first > 0 {
-		res.Content = append(res.Content, mcp.NewTextContent(count(first, "picture")+" did not fit into this result; the files are named above."))
+		res.Content = append(res.Content, mcp.NewTextContent(plain.Count(first, "picture")+" did not fit into this result; the files are named above."))
 	}
 	for _, p := range c.pictures[first:] {
 		res.Content = append(res.Content, mcp.NewImageContent(p.Base64(), p.MIMEType))

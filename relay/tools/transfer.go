@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"colabrelay/relay/hint"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
@@ -142,7 +143,7 @@ func (m *Moved) text(b *strings.Builder, verb, place string) {
 		fmt.Fprintf(b, "The transfer to %s failed", place)
 	}
 	if m.Files > 1 || m.Files == 0 && m.Status == moveDone {
-		fmt.Fprintf(b, "; %s", count(m.Files, "file"))
+		fmt.Fprintf(b, "; %s", plain.Count(m.Files, "file"))
 		if m.Skipped > 0 {
 			fmt.Fprintf(b, ", %d of them unchanged", m.Skipped)
 		}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"colabrelay/relay/plain"
 )
 
 // When calls warn that the VM will end.
@@ -77,7 +79,7 @@ func (c *call) warnOfEnd(left *float64) {
 func (c *call) warnOfLimit(left float64) {
 	minutes := max(math.Ceil(left), 1)
 	if c.vmEnds.record(c.target.Name, c.target.Client.InstanceID(), time.Duration(left*float64(time.Minute)), time.Now()) {
-		c.warn("The VM is expected to end in about %s: call save_kernel_state to keep the variables, download_from_colab for files.", count(int(minutes), "minute"))
+		c.warn("The VM is expected to end in about %s: call save_kernel_state to keep the variables, download_from_colab for files.", plain.Count(int(minutes), "minute"))
 	}
 }
 
