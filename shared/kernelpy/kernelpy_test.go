@@ -20,7 +20,8 @@ func TestCodeWithoutThePackageIsSmall(t *testing.T) {
 
 func TestSameCallGivesTheSameCode(t *testing.T) {
 	for _, withPackage := range []bool{false, true} {
-		if call.Code(withPackage) != call.Code(withPackage) {
+		first := call.Code(withPackage)
+		if again := call.Code(withPackage); again != first {
 			t.Error("the code differs")
 		}
 	}
