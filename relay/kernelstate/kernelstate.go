@@ -40,8 +40,6 @@ const (
 	// resumable is how long after its last call an unfinished save or restore may be
 	// resumed. After that, the caller wants the current variables, not the old ones.
 	resumable = time.Hour
-	// leastWait is the shortest wait worth a request.
-	leastWait = 250 * time.Millisecond
 )
 
 // Errors that callers distinguish. A refusal of the executor is a *contract.Error, a failed
