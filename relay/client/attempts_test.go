@@ -14,7 +14,7 @@ import (
 // changing are the calls that change something on the VM.
 var changing = map[string]struct {
 	call  func(ctx context.Context, c *Client) error
-	moves bool // goes on to a new instance by itself
+	moves bool // continues on a new instance
 	twice bool // may be tried again after a try that may have been accepted
 }{
 	"submit": {func(ctx context.Context, c *Client) error {
@@ -41,12 +41,12 @@ var changing = map[string]struct {
 	"shutdown":  {func(ctx context.Context, c *Client) error { _, err := c.Shutdown(ctx); return err }, false, false},
 }
 
-// whom is for which executors the requests that came in were signed.
-func (e *executor) whom() []string {
+// intendedFor returns the executors that the received requests were signed for.
+func (e *executor) intendedFor() []string {
 	var out []string
 	for _, r := range e.all() {
 		if r.method != http.MethodGet {
-			out = append(out, r.meant())
+			out = append(out, r.intendedFor())
 		}
 	}
 	return out
@@ -54,7 +54,7 @@ func (e *executor) whom() []string {
 
 func wantWhom(t *testing.T, e *executor, want ...string) {
 	t.Helper()
-	got := e.whom()
+	got := e.intendedFor()
 	if len(got) != len(want) {
 		t.Fatalf("signed for %q, want %q", got, want)
 	}
@@ -181,7 +181,7 @@ func TestAStartThatChangesAgainAndAgainEnds(t *testing.T) {
 	})
 	_, err := client.Input(t.Context(), "e", "x")
 	wantCode(t, err, contract.CodeNewStart)
-	if got := len(e.whom()); got != 2 {
+	if got := len(e.intendedFor()); got != 2 {
 		t.Errorf("%d tries", got)
 	}
 }
@@ -189,7 +189,7 @@ func TestAStartThatChangesAgainAndAgainEnds(t *testing.T) {
 // A refusal by rate_limited that tells the time may stand in the place of any other. The
 // next try has time and start right; but the first may have been a replay, whose
 // original was accepted, so a call that must not be done twice is not tried again.
-func TestARateLimitedRefusalTellsTimeAndStart(t *testing.T) {
+func TestARateLimitedRefusalReportsTimeAndStart(t *testing.T) {
 	for name, c := range changing {
 		t.Run(name, func(t *testing.T) {
 			now := func() time.Time { return time.Now().Add(-time.Hour) }
@@ -245,7 +245,7 @@ func TestGETsNameNoExecutor(t *testing.T) {
 	if _, err := e.acquainted(t).Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := e.all()[0].meant(); got != "" {
+	if got := e.all()[0].intendedFor(); got != "" {
 		t.Errorf("signed for %q", got)
 	}
 }

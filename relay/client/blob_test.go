@@ -103,7 +103,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, http.ErrBodyNotAllowed }
 
-func TestBlobTellsOfAFullDisk(t *testing.T) {
+func TestBlobReportsOfAFullDisk(t *testing.T) {
 	e, sha := blobs(t, []byte("hello"))
 	if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{SHA256: sha, Bytes: 5}, fullDisk{}); err == nil || refusal(err) != nil {
 		t.Errorf("error %v", err)

@@ -55,8 +55,8 @@ func (s seen) submit(t testing.TB) contract.Submit {
 	return submit
 }
 
-// meant is the executor the request names; empty for a GET.
-func (s seen) meant() string { return s.header.Get(contract.HeaderInstance) }
+// intendedFor is the executor that the request names; empty for a GET.
+func (s seen) intendedFor() string { return s.header.Get(contract.HeaderInstance) }
 
 // executor is a small executor: real authentication in front of an answer a test
 // chooses.
@@ -212,26 +212,26 @@ func (e *executor) sign(answer *httptest.ResponseRecorder, r *http.Request, stat
 	answer.Body.Write(body)
 }
 
-// all is what came in so far.
+// all returns the requests received so far.
 func (e *executor) all() []seen {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]seen(nil), e.requests...)
 }
 
-// submitted is a submit that came in, and for whom.
+// submitted is a submit that came in, and for intendedFor.
 type submitted struct {
 	contract.Submit
-	meant string
+	intendedFor string
 }
 
-// submits is what came in to POST /v1/executions, refused or not.
+// submits returns the requests received at POST /v1/executions, refused or not.
 func (e *executor) submits(t testing.TB) []submitted {
 	t.Helper()
 	var out []submitted
 	for _, r := range e.all() {
 		if r.method == http.MethodPost && r.path == contract.PathExecutions {
-			out = append(out, submitted{r.submit(t), r.meant()})
+			out = append(out, submitted{r.submit(t), r.intendedFor()})
 		}
 	}
 	return out

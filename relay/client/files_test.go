@@ -117,7 +117,7 @@ func cutAfter(n int) func(http.ResponseWriter, *httptest.ResponseRecorder) bool 
 	}
 }
 
-func TestWhatCameOfACutAnswerIsTold(t *testing.T) {
+func TestWhatCameOfACutAnswerIsReported(t *testing.T) {
 	content, text := noise(1<<20), []byte(strings.Repeat("hello ", 100_000))
 	for name, tc := range map[string]struct {
 		content []byte

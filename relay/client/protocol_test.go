@@ -37,13 +37,13 @@ func TestAnExecutorOfAnotherProtocolIsNamedAndWhatToUpdate(t *testing.T) {
 		c := e.acquainted(t)
 		unsigned(t, e, protocol)
 		_, err := c.Submit(t.Context(), contract.Submit{Code: "1"})
-		told := wantKind(t, err, KindWrongProtocol)
+		got := wantKind(t, err, KindWrongProtocol)
 		both := fmt.Sprintf("uses protocol %d and this relay protocol %d", protocol, contract.Protocol)
-		if !strings.Contains(told.Message, both) || !strings.Contains(told.Message, " is older") || !strings.Contains(told.Hint, step) {
-			t.Errorf("told %q, %q", told.Message, told.Hint)
+		if !strings.Contains(got.Message, both) || !strings.Contains(got.Message, " is older") || !strings.Contains(got.Hint, step) {
+			t.Errorf("got %q, %q", got.Message, got.Hint)
 		}
-		if strings.Contains(told.Message+told.Hint, "evil") || !mayHaveArrived(err) {
-			t.Errorf("told %q, %q; may have arrived: %v", told.Message, told.Hint, mayHaveArrived(err))
+		if strings.Contains(got.Message+got.Hint, "evil") || !mayHaveArrived(err) {
+			t.Errorf("got %q, %q; may have arrived: %v", got.Message, got.Hint, mayHaveArrived(err))
 		}
 	}
 }
@@ -90,9 +90,9 @@ func TestAnExecutorThatNamesNoStartIsOfAnotherProtocol(t *testing.T) {
 	})
 	c := e.client(t)
 	_, err := c.Kernel(t.Context())
-	told := wantKind(t, err, KindWrongProtocol)
-	if !strings.Contains(told.Message, "protocol 1") || !strings.Contains(told.Hint, "Update the executor") || c.InstanceID() != "" {
-		t.Errorf("told %q, %q; instance %q", told.Message, told.Hint, c.InstanceID())
+	got := wantKind(t, err, KindWrongProtocol)
+	if !strings.Contains(got.Message, "protocol 1") || !strings.Contains(got.Hint, "Update the executor") || c.InstanceID() != "" {
+		t.Errorf("got %q, %q; instance %q", got.Message, got.Hint, c.InstanceID())
 	}
 }
 

@@ -68,9 +68,9 @@ func TestNobodyThereEndsACallSoonAndSaysWhatWasTried(t *testing.T) {
 			if took := time.Since(began); took < soon/2 || took > 5*soon {
 				t.Errorf("it took %v", took)
 			}
-			told := wantKind(t, err, test.kind)
-			if !strings.Contains(told.Message, " attempts and 1 s") || strings.Contains(told.Message, " in 1 attempts") || told.Hint == "" {
-				t.Errorf("message %q, hint %q", told.Message, told.Hint)
+			got := wantKind(t, err, test.kind)
+			if !strings.Contains(got.Message, " attempts and 1 s") || strings.Contains(got.Message, " in 1 attempts") || got.Hint == "" {
+				t.Errorf("message %q, hint %q", got.Message, got.Hint)
 			}
 			if NeverSent(err) != test.neverSent {
 				t.Errorf("never sent: %v", NeverSent(err))
@@ -120,6 +120,6 @@ func TestATryThatMayHaveArrivedIsRememberedPastTheLastOne(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
 	defer cancel()
 	if _, err := c.Submit(WithReachLimit(ctx), contract.Submit{Code: "1"}); err == nil || NeverSent(err) || !mayHaveArrived(err) {
-		t.Errorf("a submit that may have run is taken for one that was never sent: %v", err)
+		t.Errorf("a submit that may have run is mistaken for one that was never sent: %v", err)
 	}
 }

@@ -89,7 +89,7 @@ func TestLostAnswers(t *testing.T) {
 			}
 			if c.tries == 1 {
 				if wantKind(t, err, KindUnreachable); !mayHaveArrived(err) {
-					t.Error("a lost answer was taken for an unsent request")
+					t.Error("a lost answer was mistaken for an unsent request")
 				}
 			} else if err != nil {
 				t.Error(err)
@@ -229,7 +229,7 @@ func TestUsedUpQuotaIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestSignedAnswerOfAnotherReleaseIsTold(t *testing.T) {
+func TestSignedAnswerOfAnotherReleaseIsReported(t *testing.T) {
 	for name, respond := range map[string]func(seen) (int, any){
 		"no JSON":         func(seen) (int, any) { return 200, []byte("<html>") },
 		"other types":     func(seen) (int, any) { return 200, []byte(`{"kernel_id":1}`) },

@@ -25,8 +25,8 @@ func TestLostAnswerIsAskedForUnderTheSameRequestID(t *testing.T) {
 	if len(submits) != 2 || submits[0].RequestID != submits[1].RequestID || submits[0].RequestID != got.RequestID {
 		t.Errorf("submits %+v, answer %+v", submits, got)
 	}
-	if submits[1].meant != "instance-1/start-1" {
-		t.Errorf("the retry expects %q", submits[1].meant)
+	if submits[1].intendedFor != "instance-1/start-1" {
+		t.Errorf("the retry expects %q", submits[1].intendedFor)
 	}
 	if len(runs.ran) != 1 {
 		t.Errorf("ran %v", runs.ran)
@@ -54,7 +54,7 @@ func TestFirstSubmitAsksWhoIsThere(t *testing.T) {
 	if len(all) != 2 || all[0].method != http.MethodGet {
 		t.Fatalf("asked %+v", all)
 	}
-	if got := e.submits(t)[0].meant; got != "instance-1/start-1" {
+	if got := e.submits(t)[0].intendedFor; got != "instance-1/start-1" {
 		t.Errorf("expects %q", got)
 	}
 }
@@ -74,8 +74,8 @@ func TestNewInstanceOnTheFirstTryIsFollowed(t *testing.T) {
 		t.Errorf("instance %q, ran %v", c.InstanceID(), runs.ran)
 	}
 	submits := e.submits(t)
-	if last := submits[len(submits)-1]; last.meant != "instance-2/start-9" {
-		t.Errorf("last submit expects %q", last.meant)
+	if last := submits[len(submits)-1]; last.intendedFor != "instance-2/start-9" {
+		t.Errorf("last submit expects %q", last.intendedFor)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestNewInstanceOnARetryIsReturnedAndNothingRuns(t *testing.T) {
 	if _, err := c.Submit(t.Context(), contract.Submit{RequestID: "later", Code: "1"}); err != nil {
 		t.Fatal(err)
 	}
-	if submits := e.submits(t); submits[2].meant != "instance-2/start-9" || len(submits) != 3 {
+	if submits := e.submits(t); submits[2].intendedFor != "instance-2/start-9" || len(submits) != 3 {
 		t.Errorf("submits %+v", submits)
 	}
 }

@@ -78,31 +78,31 @@ func TestForeignAnswersAreNamedAndNeverParsed(t *testing.T) {
 			})
 			client := e.client(t)
 			got, err := client.try(t.Context(), get(contract.PathKernel, nil)())
-			told := wantKind(t, err, c.want)
-			if !strings.Contains(told.Message, c.says) || strings.Contains(told.Message, "<") {
-				t.Errorf("message %q, want one that says %q", told.Message, c.says)
+			problem := wantKind(t, err, c.want)
+			if !strings.Contains(problem.Message, c.says) || strings.Contains(problem.Message, "<") {
+				t.Errorf("message %q, want one that says %q", problem.Message, c.says)
 			}
 			if !mayHaveArrived(err) {
-				t.Error("an unsigned answer was taken for a promise that nothing was done")
+				t.Error("an unsigned answer was mistaken for a promise that nothing was done")
 			}
 			if len(got.body) != 0 || client.InstanceID() != "" {
-				t.Errorf("an unsigned answer was taken: %q, instance %q", got.body, client.InstanceID())
+				t.Errorf("an unsigned answer was accepted: %q, instance %q", got.body, client.InstanceID())
 			}
 			if c.status != 200 || c.want != KindNotExecutor { // health is not signed
 				if _, err := client.Health(t.Context()); err == nil {
-					t.Error("taken for an executor's health")
+					t.Error("mistaken for an executor's health")
 				}
 			}
 		})
 	}
 }
 
-func TestWrongSecretIsToldAtOnce(t *testing.T) {
+func TestWrongSecretIsReportedAtOnce(t *testing.T) {
 	e, _ := newRunningExecutor(t)
 	c := newClient(t, Config{BaseURL: e.URL, Secret: testSecret(t, testKey+"!")})
 	_, err := c.Submit(t.Context(), contract.Submit{Code: "1"})
-	if told := wantKind(t, err, KindWrongSecret); !strings.Contains(told.Hint, "relay pair") {
-		t.Errorf("hint %q", told.Hint)
+	if got := wantKind(t, err, KindWrongSecret); !strings.Contains(got.Hint, "relay pair") {
+		t.Errorf("hint %q", got.Hint)
 	}
 	if got := e.all(); len(got) != 0 {
 		t.Errorf("%d requests passed", len(got))

@@ -76,7 +76,7 @@ func chunkedCall(more map[string]any) map[string]any {
 	return args
 }
 
-func TestTinyBatchesAreToldToBeSlow(t *testing.T) {
+func TestTinyBatchesAreReportedToBeSlow(t *testing.T) {
 	for name, c := range map[string]struct {
 		state chunked.Record
 		size  int64
@@ -118,7 +118,7 @@ func TestChunkedRunFinishesInOneCall(t *testing.T) {
 	}
 }
 
-func TestFailedIterationIsToldWithItsErrorAndTheWayOn(t *testing.T) {
+func TestFailedIterationIsReportedWithItsErrorAndTheWayOn(t *testing.T) {
 	h, f := serveFake(t, 10*time.Second)
 	f.batches(t, 17)
 	r := h.call("run_chunked_operation", chunkedCall(nil))
@@ -141,7 +141,7 @@ func TestFailedIterationIsToldWithItsErrorAndTheWayOn(t *testing.T) {
 	}
 }
 
-func TestChunkedRunTellsThatTheVMIsGoneAndWhatIsKept(t *testing.T) {
+func TestChunkedRunReportsThatTheVMIsGoneAndWhatIsKept(t *testing.T) {
 	h, f := serveFake(t, 700*time.Millisecond)
 	f.batches(t, 17)
 	kept := decode[Chunked](t, h.call("run_chunked_operation", chunkedCall(nil)).Structured).Completed
@@ -154,7 +154,7 @@ func TestChunkedRunTellsThatTheVMIsGoneAndWhatIsKept(t *testing.T) {
 	}
 }
 
-func TestChunkedRunTellsItsProgressInIterations(t *testing.T) {
+func TestChunkedRunReportsItsProgressInIterations(t *testing.T) {
 	h, f := serveFake(t, 3*time.Second)
 	f.batches(t, -1)
 	served := f.answers["POST "+contract.PathExecutions]

@@ -26,7 +26,7 @@ type host struct {
 	next    int
 	waiting map[string]chan message
 	notes   []message
-	order   []string // "note" and "answer <id>", as they came
+	order   []string // "note" and "answer <id>", in order of arrival
 	outputs map[string]*jsonschema.Schema
 	list    json.RawMessage
 }

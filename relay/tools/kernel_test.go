@@ -23,7 +23,7 @@ func TestAnUploadToANewVMSaysSo(t *testing.T) {
 	for _, instance := range []string{"instance-1", "instance-2"} {
 		f.replace(instance)
 		r := h.call("upload_to_colab", map[string]any{"local_path": local})
-		if told := strings.Contains(r.outcome(t).Warning, "new one, and the upload went there"); r.IsError || told != (instance == "instance-2") {
+		if warned := strings.Contains(r.outcome(t).Warning, "new one, and the upload went there"); r.IsError || warned != (instance == "instance-2") {
 			t.Errorf("on %s: %s", instance, r.Structured)
 		}
 	}

@@ -103,7 +103,7 @@ func TestFailedSaveSaysThatEarlierVersionsAreWhole(t *testing.T) {
 	}
 }
 
-func TestRestoreOfAnUnknownNameTellsTheNamesThereAre(t *testing.T) {
+func TestRestoreOfAnUnknownNameReportsTheNamesThereAre(t *testing.T) {
 	h, f := serveFake(t, 2*time.Second)
 	r := h.call("restore_kernel_state", map[string]any{"name": "nothing"})
 	if o := r.outcome(t); o.Error == nil || o.Error.Code != "not_found" || !strings.Contains(o.Error.Hint, "save_kernel_state") {

@@ -58,7 +58,7 @@ func TestARelayStartedAnewSaysThatVariablesAreGone(t *testing.T) {
 		t.Errorf("a new kernel: %q", w)
 	}
 	if w := check(t, h); w != "" {
-		t.Errorf("told twice: %q", w)
+		t.Errorf("warned twice: %q", w)
 	}
 	f.become("instance-2", "kernel-3")
 	if w := check(t, newRelay(t, f, lastSeen)); !strings.Contains(w, "on a new VM") || !strings.Contains(w, "files") {

@@ -137,7 +137,7 @@ func TestLongOutputIsHeadAndTailAndSaved(t *testing.T) {
 	}
 }
 
-func TestPythonErrorIsToldWithItsTraceback(t *testing.T) {
+func TestPythonErrorIsReportedWithItsTraceback(t *testing.T) {
 	h, f := serveFake(t, 10*time.Second)
 	run := f.run("e1")
 	run.event(contract.Event{Type: contract.EventError, EName: "ValueError", EValue: "x", Traceback: []string{"\x1b[31mTraceback\x1b[0m", "ValueError: x"}})
@@ -247,7 +247,7 @@ func TestALostAnswerToASubmitSaysHowToFindTheRun(t *testing.T) {
 	}
 }
 
-func TestANewVMIsToldInPlainWords(t *testing.T) {
+func TestANewVMIsReportedInPlainWords(t *testing.T) {
 	h, f := serveFake(t, 5*time.Second)
 	f.on("POST", contract.PathExecutions, func(*http.Request, []byte) (int, any) {
 		return 409, &contract.Error{Code: contract.CodeNewInstance, Message: "instance"}

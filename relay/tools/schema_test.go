@@ -100,7 +100,7 @@ func mustJSON(v any) string {
 	return string(b)
 }
 
-func TestEveryToolTellsAHostWhatItNeeds(t *testing.T) {
+func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
 	for _, tool := range allTools() {
 		d, a := tool.def, tool.def.Annotations
 		if d.Title == "" || d.Description == "" || len(d.Description) >= 1000 {

@@ -64,7 +64,7 @@ func mustHold(t *testing.T, path string, want []byte) {
 	t.Helper()
 	got, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s holds %d bytes, not the %d wanted: %v", path, len(got), len(want), err)
+		t.Errorf("%s contains %d bytes, want %d: %v", path, len(got), len(want), err)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestProgressOfATransferIsInBytes(t *testing.T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last := -1.0
-	told := ""
+	message := ""
 	for _, n := range h.notes {
 		got := decode[struct {
 			Progress, Total float64
@@ -337,10 +337,10 @@ func TestProgressOfATransferIsInBytes(t *testing.T) {
 		}
 		last = got.Progress
 		if got.Total == large && got.Progress >= 4<<20 {
-			told = got.Message
+			message = got.Message
 		}
 	}
-	if !strings.HasPrefix(told, "33 % of 13 MB, ") || !strings.HasSuffix(told, " left") {
-		t.Errorf("told %q in %d notes", told, len(h.notes))
+	if !strings.HasPrefix(message, "33 % of 13 MB, ") || !strings.HasSuffix(message, " left") {
+		t.Errorf("progress message %q in %d messages", message, len(h.notes))
 	}
 }

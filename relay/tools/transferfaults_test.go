@@ -57,7 +57,7 @@ func TestLocalNamesNeverLeaveTheSaveDir(t *testing.T) {
 	}
 }
 
-func TestFailuresOfATransferAreToldWithANextStep(t *testing.T) {
+func TestFailuresOfATransferAreReportedWithANextStep(t *testing.T) {
 	h, vm, dir := serveVM(t, 5*time.Second)
 	vm.Put("big", randomBytes(large))
 	write(t, filepath.Join(dir, "local.bin"), []byte("x"))
@@ -114,7 +114,7 @@ func TestEveryFailureOfTheRelaysOwnHasACodeAndAHint(t *testing.T) {
 			t.Errorf("%v: %+v", err, p)
 		}
 	}
-	// A broken connection may hold a file error; it is told as what it is.
+	// A broken connection may hold a file error; its own kind is reported.
 	lost := &client.Error{Kind: client.KindUnreachable, Message: "m", Hint: "h", Err: os.ErrNotExist}
 	if p := problemOf(lost); p.Code != string(client.KindUnreachable) {
 		t.Errorf("%+v", p)

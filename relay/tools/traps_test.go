@@ -119,7 +119,7 @@ func TestEarlyCancelsAreBounded(t *testing.T) {
 		t.Error("the newest cancel is forgotten")
 	}
 	if callKey("1") == callKey(1.0) {
-		t.Error(`the ids "1" and 1 are taken for one`)
+		t.Error(`the ids "1" and 1 are not distinguished`)
 	}
 }
 
@@ -254,7 +254,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("%s never came", what)
+			t.Fatalf("%s never arrived", what)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func endingIn(f *fakeExecutor, left *float64) {
 
 func minutes(m float64) *float64 { return &m }
 
-func TestTheVMsEndIsToldWhenItIsNear(t *testing.T) {
+func TestTheVMsEndIsReportedWhenItIsNear(t *testing.T) {
 	for _, c := range []struct {
 		left *float64
 		want string // in the first warning; empty for none
@@ -48,7 +48,7 @@ func TestTheVMsEndIsToldWhenItIsNear(t *testing.T) {
 	}
 }
 
-func TestEveryAnswerWithAnExecutionTellsTheEnd(t *testing.T) {
+func TestEveryAnswerWithAnExecutionReportsTheEnd(t *testing.T) {
 	h, f := serveFake(t, time.Second)
 	e := contract.Execution{ExecutionID: "e1", Status: contract.StatusSucceeded, End: true, SessionMinutesLeft: minutes(0)}
 	for _, tool := range []string{"run_code_quick", "run_code_long", "get_execution", "list_executions", "interrupt_execution", "provide_input"} {
@@ -94,7 +94,7 @@ func TestCheckAndProbeTellWhatIsKnownOfTheEnd(t *testing.T) {
 	}
 }
 
-func TestTheEndIsToldAgainAfterAWhileForEachRuntime(t *testing.T) {
+func TestTheEndIsReportedAgainAfterAWhileForEachRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s vmEnds
 		due := func(runtime, instance string) bool {
@@ -105,7 +105,7 @@ func TestTheEndIsToldAgainAfterAWhileForEachRuntime(t *testing.T) {
 		}
 		<-time.After(repeatWarning - time.Second)
 		if due("a", "2") {
-			t.Error("the warning came again too soon")
+			t.Error("the warning was repeated too soon")
 		}
 		<-time.After(time.Second)
 		if !due("a", "2") || due("a", "2") {
