@@ -110,7 +110,7 @@ func TestDeadKernelLosesOnlyUnreportedIterations(t *testing.T) {
 
 func TestDoneGrowsDuringALongBatchOfFastIterations(t *testing.T) {
 	t.Parallel()
-	m, dir := borrow(t, stacks.Old(t)), t.TempDir()
+	m, dir := start(t, stacks.Old(t), t.TempDir()), t.TempDir() // its batch still runs when the test ends
 	s := spec("", "pass", 100_000_000)
 	s.BatchSize = s.N
 	last := int64(0)
