@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// liveWait is how long a submit waits if somebody watches the run; reads follow it.
+	// liveWait is how long a submit waits if the run is watched; reads follow it.
 	liveWait = 5 * time.Second
 	// While a batch runs, reads are between leastPause and mostPause apart, and closer
 	// when the batch's end is near. Each request counts against the tunnel's monthly limit.

@@ -12,7 +12,7 @@ import (
 // Options of Advance.
 type Options struct {
 	Until time.Time // when to return; a running batch continues on the VM
-	Live  bool      // read a batch while it runs, because somebody watches, and not only its end
+	Live  bool      // read a batch while it runs, because a person or model watches, not only at its end
 	// Output receives what a batch printed and displayed, without markers, in order. It may
 	// be nil.
 	Output func(executionID string, events []contract.Event)

@@ -46,7 +46,7 @@ func (a *advance) checkVariables(b *Batch) bool {
 		a.record.Recover = recoveryLoad
 	case a.seen.variables == eventLost:
 		return a.handleLoss()
-	case b.OnNew == onNewPrepare: // the variables exist: somebody restored a state
+	case b.OnNew == onNewPrepare: // the variables exist: a state was restored
 		a.record.Recover = recoveryNone
 	}
 	return true
@@ -111,7 +111,7 @@ func (a *advance) restoreVariables(ctx context.Context) (more bool, err error) {
 	})
 	var ended *kernelstate.RunError
 	switch {
-	case errors.As(err, &ended): // the kernel died, or somebody interrupted it
+	case errors.As(err, &ended): // the kernel died, or the run was interrupted
 		a.addNote("restoring the kept variables ended as %s; it is tried again", ended.Execution.Status)
 		r.Recover = recoveryNone
 	case errors.Is(err, kernelstate.ErrDamaged), errors.Is(err, kernelstate.ErrNotFound), errors.Is(err, kernelstate.ErrNoVersion):
@@ -122,7 +122,7 @@ func (a *advance) restoreVariables(ctx context.Context) (more bool, err error) {
 	case !got.Done():
 		a.addNote("the variables of iteration %d are still being restored into the new kernel", r.Kept.Done)
 		return false, nil
-	case got.Loaded.Missing: // the kernel was replaced again, or somebody restored a state
+	case got.Loaded.Missing: // the kernel was replaced again, or a state was restored
 		r.Recover = recoveryNone
 	case got.Loaded.FailedCount > 0:
 		a.addNote("the kept variables can't be loaded: %s", reasons(got.Loaded.Failed))

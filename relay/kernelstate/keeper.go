@@ -210,7 +210,7 @@ func (k *Keeper) DropAll() error {
 	return nil
 }
 
-// removeOrphans deletes what is kept of runs whose checkpoint file somebody deleted.
+// removeOrphans deletes what is kept of runs whose checkpoint file was deleted.
 func (k *Keeper) removeOrphans() {
 	entries, _ := os.ReadDir(filepath.Join(k.dir, keptFolder))
 	for _, e := range entries {

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// vm is an executor with a kernel, a working directory and a temp folder of its own, and a
+// vm is an executor with a kernel, its own working directory and temp folder, and a
 // client of it.
 type vm struct {
 	t      testing.TB

@@ -18,7 +18,7 @@ func TestACallEndsSoonWhereNothingListens(t *testing.T) {
 	free := l.Addr().String()
 	l.Close()
 	h, err := harness.StartHost(within(t, 30*time.Second), harness.HostConfig{Binary: binaries.Relay, Dir: t.TempDir(), Env: []string{
-		"RELAY_HOLD=45s", "COLAB_URL=http://" + free, "COLAB_SECRET=a secret of 32 bytes that nobody has",
+		"RELAY_HOLD=45s", "COLAB_URL=http://" + free, "COLAB_SECRET=an unused secret of 32 bytes or more",
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // same domain and secret in other folders.
 func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
 	t.Parallel()
-	for name, anew := range map[string]bool{"the relay stays": false, "a relay started anew": true} {
+	for name, restarted := range map[string]bool{"the relay stays": false, "the relay is restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			l, vms, first := pairedOnce(t)
 			paired := pairings(t, l)
@@ -26,7 +26,7 @@ func TestNewVMAtTheSameDomainNeedsNoEdit(t *testing.T) {
 
 			first.Kill()
 			refuseBinds(t, vms.edge, 1) // for ngrok the dead VM is online for a while
-			if anew {
+			if restarted {
 				h.Close()
 				h = l.host()
 			}

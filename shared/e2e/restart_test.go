@@ -94,10 +94,10 @@ func restartDuringAChunkedRun(t *testing.T, r relays, round int) {
 func restartDuringAPlainRun(t *testing.T, r relays) {
 	t.Helper()
 	restarted := r.restart(t, func() bool {
-		_, err := os.Stat(filepath.Join(r.dir, "begun.txt"))
+		_, err := os.Stat(filepath.Join(r.dir, "started.txt"))
 		return err == nil
 	})
-	a := quick(t, r.mine, "import time\nopen('begun.txt', 'w').close()\ntime.sleep(60)")
+	a := quick(t, r.mine, "import time\nopen('started.txt', 'w').close()\ntime.sleep(60)")
 	if err := <-restarted; err != nil {
 		t.Fatal(err)
 	}

@@ -36,16 +36,16 @@ func TestLongRunSurvivesTheEndOfItsCallAndItsRelay(t *testing.T) {
 		if a.Took > 3*time.Second {
 			t.Errorf("the call took %s with RELAY_HOLD=2s", a.Took)
 		}
-		begun := a.String("stdout")
-		if !strings.HasPrefix(begun, "line 0\n") {
-			t.Errorf("output so far = %q", begun)
+		beginning := a.String("stdout")
+		if !strings.HasPrefix(beginning, "line 0\n") {
+			t.Errorf("output so far = %q", beginning)
 		}
 		first.Kill()
 		second := startHost(t, e.Ready.LocalURL, hold)
 		rest, last := follow(t, second, a.String("execution_id"), a.Int("next_offset"))
 		want(t, last, map[string]any{"status": "succeeded"})
-		if begun+rest != lines(60) {
-			t.Errorf("together the output is %q", begun+rest)
+		if beginning+rest != lines(60) {
+			t.Errorf("together the output is %q", beginning+rest)
 		}
 	})
 }

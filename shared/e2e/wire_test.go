@@ -109,7 +109,7 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		proxy.ServeHTTP(w, r)
 		return
 	}
-	proxy.ServeHTTP(httptest.NewRecorder(), r) // the executor does it; nobody hears
+	proxy.ServeHTTP(httptest.NewRecorder(), r) // the executor runs it, but the answer is lost
 	l.mu.Lock()
 	if l.then != nil {
 		l.target = l.then

@@ -5,7 +5,7 @@
 #
 # Each file compiles on every kernel stack and has the format and none of the faults that
 # ruff finds; mypy checks the types of the package colab_relay. Without these tools (pip
-# reached no index) it says so and goes on.
+# reached no index) it prints a notice and exits with 0.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -4,7 +4,7 @@
 #   pytest.sh FOLDER TESTS...   FOLDER as in setup.sh
 #
 # pytest comes from FOLDER/tools, behind the stack's own packages, so that the stacks stay as
-# they are on Colab. Without pytest (pip reached no index) it says so and goes on.
+# they are on Colab. Without pytest (pip reached no index) it prints a notice and exits with 0.
 set -euo pipefail
 
 folder=$1

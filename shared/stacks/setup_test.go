@@ -150,7 +150,7 @@ func TestSetupThatCanNotDoItSaysWhatToInstall(t *testing.T) {
 				t.Errorf("the last line %q does not say what to install", last)
 			}
 			if id != 0 && m.aptGetRan() != "" {
-				t.Errorf("apt-get was run by somebody who is not root: %q", m.aptGetRan())
+				t.Errorf("apt-get was run without root: %q", m.aptGetRan())
 			}
 		})
 	}

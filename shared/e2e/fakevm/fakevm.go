@@ -56,7 +56,7 @@ func Start(t testing.TB) *VM {
 	return v
 }
 
-// New returns a VM with a secret of its own that is not served yet.
+// New returns a VM with a new secret that is not served yet.
 func New() *VM { return NewWith(auth.GenerateSecret()) }
 
 // NewWith returns a VM with that secret that is not served yet.

@@ -23,7 +23,7 @@ type Pool struct {
 	dirs []string
 }
 
-// Borrow returns an executor that nobody else uses until the test ends. Its working
+// Borrow returns an executor that no other test uses until this test ends. Its working
 // directory is empty except for the state dir and TempFolder, which is its TMPDIR. What
 // earlier tests left in its kernel is still there. The executor of a failed test is killed.
 func (p *Pool) Borrow(t testing.TB, python string) *Executor {

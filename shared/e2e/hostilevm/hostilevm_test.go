@@ -33,7 +33,7 @@ func TestEachCaseIsFoundByItsName(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range Cases {
 		if c.Name == "" || c.About == "" || seen[c.Name] {
-			t.Errorf("case %q: want a name of its own and what it does", c.Name)
+			t.Errorf("case %q: want a unique name and a description", c.Name)
 		}
 		seen[c.Name] = true
 		if _, err := New(c.Name); err != nil {

@@ -70,7 +70,7 @@ class Keeper(importlib.abc.InspectLoader, importlib.abc.MetaPathFinder):
 
 
 def install(name: str, sources: dict[str, str]) -> Keeper:
-    """Imports the package anew, keeps its Keeper as the attribute keeper, and returns it."""
+    """Imports the package again, keeps its Keeper as the attribute keeper, and returns it."""
     for loaded in [m for m in list(sys.modules) if m == name or m.startswith(name + ".")]:
         sys.modules.pop(loaded, None)
     keeper = Keeper(name, sources)

@@ -137,7 +137,7 @@ def not_its_own(cls: type, method: str) -> bool:
 
 
 def keeps_state(function: types.FunctionType) -> bool:
-    """Whether a function has variables of its own that outlive a call."""
+    """Whether a function has variables that outlive a call, such as a closure's."""
     defaults = (function.__defaults__ or ()) + tuple((function.__kwdefaults__ or {}).values())
     cells = [cell for cell in function.__closure__ or () if not is_empty(cell)]
     kept = list(defaults) + [cell.cell_contents for cell in cells]

@@ -1,4 +1,4 @@
-"""What iterations carry, told from code and from values."""
+"""Tests which variables iterations pass on, judged from code and from values."""
 
 import os
 
@@ -27,7 +27,7 @@ def found(setup, loop):
 
 
 def words(names, opaque):
-    """Names, and the word "opaque" if more may be carried than can be told."""
+    """The names, and the word "opaque" if the code may pass on more than the analysis finds."""
     return " ".join(list(names) + ["opaque"] * bool(opaque))
 
 

@@ -32,6 +32,7 @@ def save_and_forget(shell):
     )
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @keeps_functions
 def test_a_variable_that_cannot_be_saved_is_reported(shell, pickler, tmp_path):
     shell.run(text_of("unkeepable.py"))

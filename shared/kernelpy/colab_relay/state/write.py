@@ -1,4 +1,4 @@
-"""Writes the data file. Each variable is a pickle of its own, so that one that fails does not
+"""Writes the data file. Each variable is a separate pickle, so that one that fails does not
 affect the others. All pickles share one memo, so that shared objects stay shared.
 
 Large buffers are written directly from memory into the file, outside of the pickle (protocol 5),
