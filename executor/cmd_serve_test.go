@@ -284,7 +284,7 @@ func TestCloudflaredDiesWithAKilledExecutor(t *testing.T) {
 	}
 }
 
-// runs says whether a process runs. A dead process that nobody reaps is a zombie.
+// runs says whether a process runs. A dead process is a zombie until its parent reaps it.
 func runs(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -32,6 +32,9 @@ func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 	p.signal(syscall.SIGHUP)
 	p.eventually(func() bool { return p.logged("SIGHUP") })
 	p.signal(syscall.SIGHUP)
+	p.eventually(func() bool {
+		return call[contract.Execution](p, "GET", contract.PathExecutions+"/"+id, nil).Status == contract.StatusWaitingForInput
+	})
 	call[map[string]any](p, "POST", contract.PathExecutions+"/"+id+"/input", map[string]string{"text": "yes"})
 	var e contract.Execution
 	p.eventually(func() bool {

@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, _ io.Re
 	return serve(ctx, cfg, os.Environ(), stdout, stderr)
 }
 
-// complain writes each fault on a line of its own.
+// complain writes each fault on a separate line.
 func complain(w io.Writer, err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintln(w, "executor:", line)

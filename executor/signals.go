@@ -16,7 +16,7 @@ import (
 const secondSignal = time.Second
 
 // watchSignals calls stop on the first SIGINT or SIGTERM. The channel that it returns
-// is closed on a later one. A signal that nohup ignores stays ignored: signal.Notify
+// is closed on a later one. A signal that nohup ignores remains ignored: signal.Notify
 // would enable it again, and the executor would die with its terminal.
 func watchSignals(stop func()) (second <-chan struct{}) {
 	got := make(chan os.Signal, 8)
@@ -43,7 +43,7 @@ func watchSignals(stop func()) (second <-chan struct{}) {
 // watchHangUp stops writing to the consoles when the terminal has gone away (SIGHUP),
 // until ctx ends: a lost SSH session must not end a run. From then on it catches
 // SIGPIPE as well, because Go would end the program at its next write to a pipe that
-// nobody reads. If nohup ignores SIGHUP, it stays ignored. The handler is never
+// has no reader. If nohup ignores SIGHUP, it remains ignored. The handler is never
 // removed: another SIGHUP, sent along with a SIGTERM, must not cut the shutdown short.
 func watchHangUp(ctx context.Context, log *slog.Logger, consoles ...*console.Writer) {
 	if signal.Ignored(syscall.SIGHUP) {

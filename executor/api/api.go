@@ -3,7 +3,7 @@
 //
 // It must not keep state of executions, kernel or files, and must not parse or store any
 // part of a request before the MAC is verified. Start reading at New, which builds the
-// chain of middlewares: each has a file of its own, and so has each group of endpoints.
+// chain of middlewares: each has its own file, and so has each group of endpoints.
 // Only errors.go turns errors into answers.
 package api
 

@@ -21,9 +21,9 @@ import (
 func BenchmarkQuick(b *testing.B) {
 	s := newLiveStand(b, stacks.Old(b))
 	b.Run("bare", func(b *testing.B) {
-		err := s.api.Queue.WithIdleKernel(b.Context(), func(ctx context.Context, life *kernel.Kernel) error {
+		err := s.api.Queue.WithIdleKernel(b.Context(), func(ctx context.Context, k *kernel.Kernel) error {
 			for b.Loop() {
-				if _, err := life.Client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{Code: "1+1"}); err != nil {
+				if _, err := k.Client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{Code: "1+1"}); err != nil {
 					return err
 				}
 			}

@@ -39,7 +39,7 @@ var (
 	errCutBody = badRequest("request body ended early")
 )
 
-// boundUnread limits the time for a body that nobody reads, because the request is not
+// boundUnread limits the time for a body that no handler reads, because the request is not
 // authorized, to headerTimeout. net/http discards such a body before it answers, so a body
 // that never arrives would keep the connection for ever.
 func (a *API) boundUnread(next http.Handler) http.Handler {

@@ -21,7 +21,7 @@ const sampleBytes = 64 << 10
 
 // compress returns body gzipped, or nil if it should be sent uncompressed: if the caller
 // does not accept gzip, if body is short, or if compression saves less than a fifth. Then
-// the time is better saved, and the received part of a cut answer stays usable.
+// the time is better saved, and the received part of a cut answer remains usable.
 func compress(r *http.Request, body []byte) *bytes.Buffer {
 	if len(body) <= contract.CompressAbove || !acceptsGzip(r) || alreadyCompressed(body) {
 		return nil

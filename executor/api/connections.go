@@ -15,7 +15,7 @@ const (
 	// are closed last. A hundred relays that connect at the same moment stay below the limit.
 	maxUnverified = 256
 	// maxVerified limits the other connections: a hundred relays with ten connections
-	// each. Over the limit, a connection stays unverified and may be closed between two
+	// each. Over the limit, a connection remains unverified and may be closed between two
 	// requests.
 	maxVerified = 1024
 )

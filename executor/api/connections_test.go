@@ -108,7 +108,7 @@ func TestAConnectionWithoutAVerifiedRequestIsClosedWithItsAnswer(t *testing.T) {
 				t.Error("the connection is kept")
 			}
 			if _, err := r.ReadByte(); err != io.EOF {
-				t.Errorf("the connection stays open: %v", err)
+				t.Errorf("the connection is still open: %v", err)
 			}
 		})
 	}

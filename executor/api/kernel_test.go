@@ -36,12 +36,12 @@ func TestARestartHappensOnceForAKernel(t *testing.T) {
 	}
 	wg.Wait()
 	after := s.kernel()
-	if after.KernelID == before.KernelID || after.Lives != before.Lives+1 || became[after.KernelID] != 8 {
-		t.Errorf("after 8 concurrent restarts of one kernel, %d kernels were started, before %d; the answers name %v", after.Lives, before.Lives, became)
+	if after.KernelID == before.KernelID || after.KernelsStarted != before.KernelsStarted+1 || became[after.KernelID] != 8 {
+		t.Errorf("after 8 concurrent restarts of one kernel, %d kernels were started, before %d; the answers name %v", after.KernelsStarted, before.KernelsStarted, became)
 	}
 	s.submit("mine = 1", 20)
-	for _, late := range []string{before.KernelID, "", "nobody's"} {
-		if k := s.restart(late); k.KernelID != after.KernelID || k.Lives != after.Lives {
+	for _, late := range []string{before.KernelID, "", "unknown"} {
+		if k := s.restart(late); k.KernelID != after.KernelID || k.KernelsStarted != after.KernelsStarted {
 			t.Errorf("a late restart of %q gives %+v", late, k)
 		}
 	}
@@ -54,7 +54,7 @@ func TestACleanupOfAnotherKernelDeletesNothing(t *testing.T) {
 	t.Parallel()
 	s := newLiveStand(t, stacks.Old(t))
 	s.submit("mine = 1", 20)
-	for _, late := range []string{"", "nobody's"} {
+	for _, late := range []string{"", "unknown"} {
 		s.call("POST", contract.PathCleanup, contract.KernelRef{KernelID: late}).want(t, http.StatusConflict, contract.CodeConflict)
 	}
 	for _, path := range []string{contract.PathCleanup, contract.PathKernelRestart} {

@@ -247,7 +247,7 @@ func checkKernel(t *testing.T, s *stand) {
 		t.Errorf("status during a run is %s", k.Status)
 	}
 	after := into[contract.Kernel](s, s.call("POST", contract.PathKernelRestart, contract.KernelRef{KernelID: before.KernelID}))
-	if after.KernelID == before.KernelID || after.Lives != before.Lives+1 {
+	if after.KernelID == before.KernelID || after.KernelsStarted != before.KernelsStarted+1 {
 		t.Errorf("kernel after a restart is %+v", after)
 	}
 	if e := s.read(id, "?offset=1&wait_seconds=5"); !e.Status.Finished() {

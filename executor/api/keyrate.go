@@ -73,7 +73,7 @@ func (k *keyRate) take(ctx context.Context, caller auth.Caller) bool {
 	return k.leave(caller, turn)
 }
 
-// takeNow takes a token if there is one and nobody waits for it.
+// takeNow takes a token if there is one and no request waits for one.
 func (k *keyRate) takeNow() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -40,7 +40,7 @@ func TestUnsignedRequestsAreLimitedPerAddress(t *testing.T) {
 	}
 }
 
-// stop makes the rate add no tokens and let nobody wait.
+// stop makes the rate add no tokens and let no request wait.
 func (k *keyRate) stop() {
 	at := time.Now()
 	k.now, k.maxWait = func() time.Time { return at }, 0

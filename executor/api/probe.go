@@ -19,8 +19,8 @@ func (a *API) probe(r *http.Request) (any, error) {
 		out.Python.Version, out.Python.IPyKernel = k.Python, k.IPyKernel
 	}
 	names := []string{}
-	err = a.onIdleKernel(r.Context(), func(ctx context.Context, life *kernel.Kernel) error {
-		found, err := variables.Variables(ctx, life.Client)
+	err = a.onIdleKernel(r.Context(), func(ctx context.Context, k *kernel.Kernel) error {
+		found, err := variables.Variables(ctx, k.Client)
 		for _, v := range found.Variables {
 			names = append(names, v.Name)
 		}

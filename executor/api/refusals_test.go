@@ -109,7 +109,7 @@ func TestTheThreeLimitsDoNotTouchEachOther(t *testing.T) {
 	}
 }
 
-// While somebody exhausts the limit of refusals, a relay of the owner with a wrong clock, or
+// While a client exhausts the limit of refusals, a relay of the owner with a wrong clock, or
 // from before a restart, still learns how to sign correctly.
 func TestOverTheLimitOfRefusalsTheOwnerLearnsTimeAndInstance(t *testing.T) {
 	s := standWith(t, echo)

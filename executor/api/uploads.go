@@ -20,7 +20,7 @@ func (a *API) startUpload(r *http.Request) (any, error) {
 }
 
 // putPart stores a part of a file. The beginning of a part that was cut is stored too, as
-// unverified bytes, which the digest of the whole file will verify; nobody reads its answer.
+// unverified bytes, which the digest of the whole file will verify; no client reads the answer.
 func (a *API) putPart(r *http.Request) (any, error) {
 	p := parametersOf(r)
 	id, offset := p.id(uploads.ErrNoUpload), p.number("offset", 0, 0, math.MaxInt64)

@@ -20,7 +20,7 @@ func TestAFileIsUploadedInPartsInAnyOrder(t *testing.T) {
 		t.Errorf("a commit of the half is %+v", early)
 	}
 	if again := s.start("made/on the way/a.bin", content); again.UploadID != u.UploadID || again.ReceivedBytes != 40_000 {
-		t.Errorf("begun again it is %+v", again)
+		t.Errorf("restarted it is %+v", again)
 	}
 	if after := into[contract.Upload](s.stand, s.put(u.UploadID, 0, content[:60_000])); after.ReceivedBytes != 100_000 {
 		t.Errorf("upload is %+v", after)

@@ -20,7 +20,7 @@ const (
 
 // onIdleKernel runs f on the idle kernel. It fails with kernel_busy, without waiting, while
 // code runs.
-func (a *API) onIdleKernel(ctx context.Context, f func(ctx context.Context, life *kernel.Kernel) error) error {
+func (a *API) onIdleKernel(ctx context.Context, f func(ctx context.Context, k *kernel.Kernel) error) error {
 	ctx, cancel := context.WithTimeout(ctx, idleKernelTimeout)
 	defer cancel()
 	return a.Queue.WithIdleKernel(ctx, f)
@@ -28,9 +28,9 @@ func (a *API) onIdleKernel(ctx context.Context, f func(ctx context.Context, life
 
 func (a *API) variables(r *http.Request) (any, error) {
 	var out contract.Variables
-	err := a.onIdleKernel(r.Context(), func(ctx context.Context, life *kernel.Kernel) (err error) {
-		out, err = variables.Variables(ctx, life.Client)
-		out.KernelID = life.ID
+	err := a.onIdleKernel(r.Context(), func(ctx context.Context, k *kernel.Kernel) (err error) {
+		out, err = variables.Variables(ctx, k.Client)
+		out.KernelID = k.ID
 		return err
 	})
 	return out, err
@@ -42,9 +42,9 @@ func (a *API) inspect(r *http.Request) (any, error) {
 		return nil, badRequest("name: want 1 to %d bytes", maxNameLen)
 	}
 	var out contract.Inspection
-	err := a.onIdleKernel(r.Context(), func(ctx context.Context, life *kernel.Kernel) (err error) {
-		out, err = variables.Inspect(ctx, life.Client, name)
-		out.KernelID = life.ID
+	err := a.onIdleKernel(r.Context(), func(ctx context.Context, k *kernel.Kernel) (err error) {
+		out, err = variables.Inspect(ctx, k.Client, name)
+		out.KernelID = k.ID
 		return err
 	})
 	return out, err
@@ -63,19 +63,19 @@ func (a *API) cleanup(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var out contract.Cleanup
-	err := a.onIdleKernel(context.WithoutCancel(r.Context()), func(ctx context.Context, life *kernel.Kernel) error {
-		if life.ID != intended.KernelID {
+	err := a.onIdleKernel(context.WithoutCancel(r.Context()), func(ctx context.Context, k *kernel.Kernel) error {
+		if k.ID != intended.KernelID {
 			return errOtherKernel
 		}
 		before, err := probe.Memory()
 		if err != nil {
 			return err
 		}
-		if out, err = variables.Cleanup(ctx, life.Client); err != nil {
+		if out, err = variables.Cleanup(ctx, k.Client); err != nil {
 			return err
 		}
 		after, err := probe.Memory()
-		out.KernelID = life.ID
+		out.KernelID = k.ID
 		out.MemoryBeforeBytes, out.MemoryAfterBytes, out.MemoryFreeBytes = before.Used, after.Used, after.Available
 		return err
 	})

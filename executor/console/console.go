@@ -18,7 +18,7 @@ const (
 )
 
 // Writer is a writer that never blocks. In a notebook cell, stdout is a pty with a
-// buffer of a few KB: when nobody reads it, a plain write blocks forever and later
+// buffer of a few KB: when it is not read, a plain write blocks forever and later
 // fails with EIO. Such a loss must not stop the executor, so it is not an error.
 type Writer struct {
 	mu      sync.Mutex
@@ -33,7 +33,7 @@ func New(w io.Writer) *Writer {
 	go func() {
 		defer close(c.done)
 		for line := range c.pending {
-			_, _ = w.Write(line) // EIO once the pty is gone: nobody can read a complaint
+			_, _ = w.Write(line) // EIO once the pty is gone: a complaint could not be read
 		}
 	}()
 	return c
@@ -60,7 +60,7 @@ func (c *Writer) Drop() {
 	c.dropped = true
 }
 
-// Close waits for the pending writes, but not for a terminal that nobody reads.
+// Close waits for the pending writes, but not for a terminal that is not read.
 func (c *Writer) Close() {
 	c.Drop()
 	close(c.pending)

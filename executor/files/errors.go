@@ -37,7 +37,7 @@ func Classify(err error) error {
 		return ErrNotDir
 	case errors.Is(err, syscall.EISDIR):
 		return ErrIsDir
-	case errors.Is(err, syscall.ENXIO): // a FIFO nobody reads, or a socket
+	case errors.Is(err, syscall.ENXIO): // a FIFO without a reader, or a socket
 		return ErrNotRegular
 	case errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, fs.ErrInvalid):
 		return ErrBadPath

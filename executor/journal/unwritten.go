@@ -10,7 +10,7 @@ import (
 // is full, in bytes. Later output is lost, and the execution's reason says so.
 const maxUnwritten = 4 << 20
 
-// writeToMemoryLocked keeps a line in memory, in a segment of its own.
+// writeToMemoryLocked keeps a line in memory, in a separate segment.
 func (l *eventLog) writeToMemoryLocked(line []byte) error {
 	n := int64(len(line))
 	if l.unwritten+n > maxUnwritten || l.reserve == nil || !l.reserve.allocateMemory(n) {

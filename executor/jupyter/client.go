@@ -1,5 +1,5 @@
 // Package jupyter speaks the Jupyter message protocol 5.3 to one kernel, over a
-// ZeroMQ client (ZMTP 3.0, NULL mechanism) of its own. It is the only package that
+// custom ZeroMQ client (ZMTP 3.0, NULL mechanism). It is the only package that
 // knows ZeroMQ. It must not know processes: a socket can't show whether a kernel is
 // running, because a child that the kernel forked may keep its sockets open.
 //

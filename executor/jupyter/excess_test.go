@@ -131,7 +131,7 @@ func TestEndOfATornStreamIsAnEndOfItsText(t *testing.T) {
 }
 
 // Messages over the bound: a print of letters, one of NULs (six bytes each in JSON) and a
-// picture. The connection stays usable, what follows arrives, and little memory is used.
+// picture. The connection remains usable, what follows arrives, and little memory is used.
 // The print tests the default bound; an eighth of it suffices for the others.
 func TestHugeMessagesOfARealKernelAreDiscarded(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {

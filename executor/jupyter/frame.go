@@ -47,7 +47,7 @@ func newFrameReader(r io.Reader, bound int64, pool *framePool, key signer) *fram
 }
 
 // message reads the next message. It skips commands between messages. Frames over the
-// bound are discarded, so that the connection stays usable; the message then has an
+// bound are discarded, so that the connection remains usable; the message then has an
 // excess.
 func (r *frameReader) message() (wireMessage, error) {
 	m := wireMessage{frames: make([][]byte, 0, 8)}

@@ -12,7 +12,7 @@ const (
 	messageOverhead = 1 << 10
 	// roomTimeout is how long the reader of a big message waits for room. Prints at
 	// full speed arrive as a few messages of 16 MB, which the kernel can hold a moment
-	// longer. Small messages never wait: past the limit of its own queue the kernel
+	// longer. Small messages never wait: past its own queue limit the kernel
 	// drops them, uncounted, and possibly the idle status with them.
 	roomTimeout = time.Second
 	// bigMessage is the size from which a message may wait, in bytes.

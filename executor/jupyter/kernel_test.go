@@ -260,7 +260,7 @@ func TestOutputThatIsNotReceivedIsDroppedAndCounted(t *testing.T) {
 }
 
 func TestDialEndsWithItsContext(t *testing.T) {
-	info, err := NewIPC(shortDir(t)) // nobody listens there
+	info, err := NewIPC(shortDir(t)) // no kernel listens there
 	if err != nil {
 		t.Fatal(err)
 	}

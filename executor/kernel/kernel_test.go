@@ -161,7 +161,7 @@ func TestDeadKernelIsStartedAgainUnderANewID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if next.ID == kernel.ID || k.Status().Lives != 2 {
+		if next.ID == kernel.ID || k.Status().KernelsStarted != 2 {
 			t.Errorf("status after the death: %+v", k.Status())
 		}
 	})

@@ -26,7 +26,7 @@ type process struct {
 	outOfMemory bool
 }
 
-// startProcess starts ipykernel in a session of its own, because Colab's stop button
+// startProcess starts ipykernel in its own session, because Colab's stop button
 // signals the executor's process group and "Restart session" kills it. dir holds the
 // connection file. Python starts there: see scripts/start.py of shared/kernelpy.
 func startProcess(cfg Config, dir string) (*process, error) {

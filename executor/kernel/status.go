@@ -53,11 +53,11 @@ func (s *Supervisor) Status() contract.Kernel {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := contract.Kernel{
-		Status:    s.status,
-		Python:    s.cfg.Python.Version,
-		IPyKernel: s.cfg.Python.IPyKernel,
-		Lives:     s.started,
-		Reason:    s.reason,
+		Status:         s.status,
+		Python:         s.cfg.Python.Version,
+		IPyKernel:      s.cfg.Python.IPyKernel,
+		KernelsStarted: s.started,
+		Reason:         s.reason,
 	}
 	if s.kernel != nil {
 		started := s.kernel.Started.UTC()

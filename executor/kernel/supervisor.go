@@ -2,7 +2,7 @@
 // answers, interrupts it, ends it, notices its death and starts the next one.
 //
 // It knows nothing of executions or HTTP, and leaves every message to its user, who runs
-// code. Each process is a Kernel with an ID of its own: a new ID means that all variables
+// code. Each process is a Kernel with its own ID: a new ID means that all variables
 // are gone. Start reading at Supervisor.Run.
 package kernel
 

@@ -14,11 +14,11 @@ func TestSessionMinutesLeftIsThePublishedLimitLessTheUptime(t *testing.T) {
 		uptime time.Duration
 		want   float64 // below 0 for none
 	}{
-		"at the start":         {limit, 0, 720},
-		"near the end":         {limit, 12*time.Hour - 25*time.Minute, 25},
-		"outlived":             {limit, 13 * time.Hour, -1}, // a paid plan
-		"no published limit":   {sessionLimit{}, time.Hour, -1},
-		"no limit, just begun": {sessionLimit{}, 0, -1},
+		"at the start":           {limit, 0, 720},
+		"near the end":           {limit, 12*time.Hour - 25*time.Minute, 25},
+		"outlived":               {limit, 13 * time.Hour, -1}, // a paid plan
+		"no published limit":     {sessionLimit{}, time.Hour, -1},
+		"no limit, just started": {sessionLimit{}, 0, -1},
 	} {
 		p := New(Config{})
 		p.session = func() session { return session{time.Now().Add(-tc.uptime), tc.limit} }

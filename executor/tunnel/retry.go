@@ -72,7 +72,7 @@ type Status struct {
 }
 
 // Up reports that the tunnel is up. The next temporary refusal starts the
-// give-up timer anew.
+// give-up timer again.
 func (s *Status) Up() { s.giveUp.reset() }
 
 // URL reports the public URL. It passes on only a URL that differs from the one

@@ -19,11 +19,11 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// smallDisk is set in a test that runs again in a process of its own, in which no
+// smallDisk is set in a test that runs again in its own process, in which no
 // file can grow over 1 MiB, because of the size of the disk or a limit of the process.
 const smallDisk = "COLAB_RELAY_TEST_SMALL_DISK"
 
-// again runs the calling test in a process of its own.
+// again runs the calling test in its own process.
 func again(t *testing.T, how string, attr *syscall.SysProcAttr) error {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")

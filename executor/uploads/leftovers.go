@@ -63,7 +63,7 @@ func (l *leftovers) clear() {
 }
 
 // removeLeftovers deletes the part files of a batch whose executor was killed. If a folder
-// can't be opened now, its part file stays.
+// can't be opened now, its part file is kept.
 func removeLeftovers(roots *files.Roots, path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

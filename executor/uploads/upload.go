@@ -262,7 +262,7 @@ func (o *upload) state() (done, busy bool) {
 	return o.status == contract.UploadCommitted, o.status == contract.UploadHashing
 }
 
-// drop deletes the journal and the part file. A committed file stays.
+// drop deletes the journal and the part file. A committed file is kept.
 func (o *upload) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -272,7 +272,7 @@ func (o *upload) drop() {
 }
 
 // removePart deletes the part file if it can be opened. If its folder is missing, as on an
-// unmounted Drive, the part file stays there.
+// unmounted Drive, the part file is kept there.
 func (o *upload) removePart() {
 	if dir, f, err := o.openPart(os.O_RDONLY); err == nil {
 		f.Close()

@@ -28,7 +28,7 @@ import (
 
 const (
 	maxCommitted = 256                // committed uploads kept; the least recently used one is dropped
-	keepUploads  = 7 * 24 * time.Hour // an upload that nobody uses for longer is dropped
+	keepUploads  = 7 * 24 * time.Hour // an upload that is unused for longer is dropped
 	sweepEvery   = time.Hour
 )
 

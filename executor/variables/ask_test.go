@@ -68,7 +68,7 @@ lasting = Lasting()
 			}
 			interrupted <- err
 		}()
-		// Python swallows what a __del__ raises, so the cleanup goes on.
+		// Python swallows what a __del__ raises, so the cleanup continues.
 		if got, err := Cleanup(t.Context(), k.Client); err != nil || got.VariablesCleared != 2 {
 			t.Errorf("got %+v, %v", got, err)
 		}

@@ -112,7 +112,7 @@ for _name in dir(_b):
 
 // The same cells run in two kernels; only one is asked questions meanwhile.
 func TestQuestionsLeaveNoTrace(t *testing.T) {
-	// The package stays in sys.modules, nothing else.
+	// Only the package remains in sys.modules.
 	state := `(In[-2:], len(In), Out, _, __, ___, _i, _ii, get_ipython().execution_count,
 		sorted(globals()), [m for m in __import__("sys").modules if "colab_relay" in m and not m.startswith("` + kernelpy.Package() + `")],
 		len(__import__("sys").meta_path), get_ipython().user_ns_hidden.keys() - {"_i1"},

@@ -36,7 +36,7 @@ func restartKernel() tool {
 			return nil, kernelProblem(err)
 		}
 		c.kernels.record(c.target.Name, k.KernelID) // requested, so no warning
-		return &Kernel{KernelID: k.KernelID, Status: string(k.Status), Python: k.Python, StartedAt: k.StartedAt, Lives: k.Lives}, nil
+		return &Kernel{KernelID: k.KernelID, Status: string(k.Status), Python: k.Python, StartedAt: k.StartedAt, Lives: k.KernelsStarted}, nil
 	})
 }
 

@@ -60,7 +60,7 @@ func TestComponents(t *testing.T) {
 		want string // empty: an error
 	}{
 		"method":                {item(`"@method"`), request, "GET"},
-		"path stays escaped":    {item(`"@path"`), request, "/a%2Fb/c"},
+		"path remains escaped":  {item(`"@path"`), request, "/a%2Fb/c"},
 		"empty query":           {item(`"@query"`), request, "?"},
 		"authority lower case":  {item(`"@authority"`), request, "example.com:8080"},
 		"status":                {item(`"@status"`), response, "503"},

@@ -41,7 +41,7 @@ func TestVerifyReturnsTheCallerOfEveryCorrectMAC(t *testing.T) {
 		t.Errorf("of an old request: caller %v, %v", other, err)
 	}
 	old.req.Method = "DELETE"
-	if nobody, err := v.Verify(old.req); !errors.Is(err, ErrUnauthorized) || nobody != (Caller{}) {
-		t.Errorf("of a forged request: caller %v, %v", nobody, err)
+	if caller, err := v.Verify(old.req); !errors.Is(err, ErrUnauthorized) || caller != (Caller{}) {
+		t.Errorf("of a forged request: caller %v, %v", caller, err)
 	}
 }

@@ -53,7 +53,7 @@ var requestTamperings = map[string]func(*http.Request){
 	"path":                   func(r *http.Request) { r.URL.Path = "/v1/shutdown" },
 	"path escaped otherwise": func(r *http.Request) { r.URL, _ = url.Parse("/v1%2Fexecutions?offset=3&name=a%20b") },
 	"query":                  func(r *http.Request) { r.URL.RawQuery = "offset=4&name=a%20b" },
-	"query written anew":     func(r *http.Request) { r.URL.RawQuery = "offset=3&name=a+b" },
+	"query re-encoded":       func(r *http.Request) { r.URL.RawQuery = "offset=3&name=a+b" },
 	"query dropped":          func(r *http.Request) { r.URL.RawQuery = "" },
 	"digest":                 func(r *http.Request) { r.Header.Set(HeaderContentDigest, digest([]byte("other"))) },
 	"digest missing":         func(r *http.Request) { r.Header.Del(HeaderContentDigest) },

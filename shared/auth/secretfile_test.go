@@ -41,7 +41,7 @@ func TestASecretIsReadFromARegularFileOnly(t *testing.T) {
 		"one byte past the bound":     {path: make("c", key+strings.Repeat("\n", maxSecretFile-len(key)+1)), says: "too long: over"},
 		"too long a secret":           {path: make("d", key+"k"), want: ErrLongSecret},
 		"too short a secret":          {path: make("e", "short"), want: ErrShortSecret},
-		"a pipe that nobody writes":   {path: pipe, want: ErrNotFile},
+		"a pipe without a writer":     {path: pipe, want: ErrNotFile},
 		"a device":                    {path: "/dev/zero", want: ErrNotFile},
 		"a folder":                    {path: dir, want: ErrNotFile},
 		"nothing":                     {path: filepath.Join(dir, "none"), want: fs.ErrNotExist},

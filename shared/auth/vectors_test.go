@@ -22,7 +22,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-var update = flag.Bool("update", false, "write testdata/vectors.json anew")
+var update = flag.Bool("update", false, "rewrite testdata/vectors.json")
 
 // embedded lets cmp look into the embedded part of a vector.
 var embedded = gocmp.AllowUnexported(requestVector{}, responseVector{})

@@ -85,14 +85,14 @@ type Health struct {
 
 // Kernel is the answer of PathKernel and PathKernelRestart.
 type Kernel struct {
-	Status    KernelStatus `json:"status"`
-	KernelID  string       `json:"kernel_id"` // a new one for each kernel process; empty before the first
-	PID       int          `json:"pid"`
-	Python    string       `json:"python"`    // version, from kernel_info
-	IPyKernel string       `json:"ipykernel"` // version
-	StartedAt *time.Time   `json:"started_at"`
-	Lives     int          `json:"lives"`  // kernels started so far by this executor
-	Reason    string       `json:"reason"` // why the last kernel ended; empty if none has ended
+	Status         KernelStatus `json:"status"`
+	KernelID       string       `json:"kernel_id"` // a new one for each kernel process; empty before the first
+	PID            int          `json:"pid"`
+	Python         string       `json:"python"`    // version, from kernel_info
+	IPyKernel      string       `json:"ipykernel"` // version
+	StartedAt      *time.Time   `json:"started_at"`
+	KernelsStarted int          `json:"lives"`  // kernels started so far by this executor
+	Reason         string       `json:"reason"` // why the last kernel ended; empty if none has ended
 }
 
 // KernelRef is the body of POST PathKernelRestart and PathCleanup. It names the intended

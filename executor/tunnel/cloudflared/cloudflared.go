@@ -28,7 +28,7 @@ const (
 	// requests it again and again under a name that never works again.
 	connectTimeout = 90 * time.Second
 	// endTimeout is how long the program may take to end. It would wait up to
-	// 30 s for responses that nobody awaits any more.
+	// 30 s for responses that no client awaits any more.
 	endTimeout = time.Second
 )
 

@@ -37,7 +37,7 @@ var codePattern = regexp.MustCompile(`ERR_NGROK_\d{1,5}`)
 
 // codeOf returns ngrok's code in an error, or "". The SDK types what Listen and
 // Accept return; errors from reconnecting are plain text that holds the code on
-// a line of its own.
+// a separate line.
 func codeOf(err error) string {
 	var typed sdk.Error
 	if errors.As(err, &typed) && codePattern.MatchString(typed.Code()) {

@@ -15,7 +15,7 @@ import (
 )
 
 // closeTimeout bounds each step of closing a session: the SDK's Close waits for
-// a response from ngrok without a limit of its own.
+// a response from ngrok without its own limit.
 const closeTimeout = 2 * time.Second
 
 // session logs in to ngrok, opens one endpoint, serves it and logs out. It

@@ -70,7 +70,7 @@ func (k keys) missing() string {
 	return fmt.Sprintf("there is no key in %q, and no agent holds one: name a key file with --ssh-key", k.folder)
 }
 
-// lockedKey is the error of a private key with a passphrase, which nobody can
+// lockedKey is the error of a private key with a passphrase, which no user can
 // type here.
 type lockedKey struct{ file string }
 

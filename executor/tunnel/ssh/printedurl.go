@@ -29,7 +29,7 @@ func (t *Tunnel) readURLs(ctx context.Context, l *link, report func(string)) err
 	read, write := io.Pipe()
 	defer read.Close()
 	session.Stdout, session.Stderr = write, write
-	if _, err := session.StdinPipe(); err != nil { // stays open: the end of the input ends the session
+	if _, err := session.StdinPipe(); err != nil { // is kept open: the end of the input ends the session
 		return fmt.Errorf("open a session to read the URL: %v", err)
 	}
 	if err := session.Shell(); err != nil {
@@ -53,7 +53,7 @@ func (t *Tunnel) readURLs(ctx context.Context, l *link, report func(string)) err
 	if !found {
 		return errNoURL
 	}
-	<-ctx.Done() // the tunnel stays up when its session ends
+	<-ctx.Done() // the tunnel remains open when its session ends
 	return nil
 }
 

@@ -41,7 +41,7 @@ type conformance struct {
 }
 
 var conformances = []conformance{
-	{"serves many visitors at once", "", servesMany},
+	{"serves many visitors concurrently", "", servesMany},
 	{"passes on each flush immediately", "", passesOnFlushes},
 	{"delivers responses in progress", "", deliversResponses},
 	{"ends with its context", "", endsWithItsContext},

@@ -55,7 +55,7 @@ func health() contract.Health {
 }
 
 func kernel() contract.Kernel {
-	return contract.Kernel{Status: contract.KernelIdle, KernelID: kernelID, PID: 42, Python: python, IPyKernel: "6.29.5", StartedAt: &at, Lives: 1}
+	return contract.Kernel{Status: contract.KernelIdle, KernelID: kernelID, PID: 42, Python: python, IPyKernel: "6.29.5", StartedAt: &at, KernelsStarted: 1}
 }
 
 func probe() contract.Probe {
