@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-chi/httprate"
+
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
 	"colabrelay/executor/journal"
@@ -61,10 +63,10 @@ type API struct {
 	verifier   *auth.Verifier
 	signer     *auth.Signer
 	clock      clock
-	unsigned   *limiter // requests without a valid signature, per address
-	refused    *limiter // requests with a correct MAC that were refused
-	signed     *keyRate // verified requests
-	waiting    *slots   // long polls
+	unsigned   *httprate.RateLimiter // requests without a valid signature, per address
+	refused    *httprate.RateLimiter // requests with a correct MAC that were refused
+	signed     *keyRate              // verified requests
+	waiting    *slots                // long polls
 	bodyLimits bodyLimits
 }
 

@@ -20,17 +20,13 @@ func (a *API) authenticate(next http.Handler) http.Handler {
 			markVerified(r)
 			next.ServeHTTP(w, withCaller(r, caller))
 		case !errors.Is(err, auth.ErrUnauthorized):
-			a.sign(a.refusing(err)).ServeHTTP(w, r)
+			refuse := func(w http.ResponseWriter, r *http.Request) { a.refuse(w, r, err) }
+			a.sign(http.HandlerFunc(refuse)).ServeHTTP(w, r)
 		case a.withinUnsigned(w, r):
 			closeUnverified(w, r)
 			a.fail(w, r, auth.ErrUnauthorized)
 		}
 	})
-}
-
-// refusing is a handler that refuses every request with err.
-func (a *API) refusing(err error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.refuse(w, r, err) })
 }
 
 type callerKey struct{}

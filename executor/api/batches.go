@@ -2,8 +2,8 @@ package api
 
 import (
 	"net/http"
-	"unicode/utf8"
 
+	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 )
 
@@ -43,16 +43,7 @@ func (a *API) putBatch(r *http.Request) (any, error) {
 }
 
 // readFiles reads many small files in one request. Each has its own answer.
-func (a *API) readFiles(w http.ResponseWriter, r *http.Request) {
-	body, err := a.readBatch(r)
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	writeBytes(w, body)
-}
-
-func (a *API) readBatch(r *http.Request) ([]byte, error) {
+func (a *API) readFiles(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var request contract.ReadBatch
 	if err := decode(r, &request); err != nil {
 		return nil, err
@@ -83,17 +74,6 @@ func (a *API) fileError(r *http.Request, err error) *contract.Error {
 		return nil
 	}
 	_, e := a.explain(r, err)
-	e.Message = clip(e.Message, maxFileError)
+	e.Message = journal.Shorten(e.Message, maxFileError)
 	return &e
-}
-
-// clip cuts text after at most limit bytes, between two characters.
-func clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit] + "…"
 }

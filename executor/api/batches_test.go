@@ -33,7 +33,7 @@ func TestABatchAnswersAboutEachFile(t *testing.T) {
 	if len(got.Files) != 3 {
 		t.Fatalf("%+v", got)
 	}
-	if e := got.Files[1].Error; e == nil || e.Code != contract.CodeForbiddenPath || e.Hint == "" || e.RequestID == "" || len(e.Message) > maxFileError+3 {
+	if e := got.Files[1].Error; e == nil || e.Code != contract.CodeForbiddenPath || e.Hint == "" || e.RequestID == "" || len(e.Message) > maxFileError {
 		t.Errorf("a path that leads out: %+v", e)
 	}
 	for i, want := range map[int]string{0: "one", 2: "new/two"} {

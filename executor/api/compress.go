@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -74,10 +75,6 @@ func refuses(params string) bool {
 // alreadyCompressed reports whether body looks like an image, audio, video or archive.
 func alreadyCompressed(body []byte) bool {
 	t := http.DetectContentType(body)
-	for _, prefix := range []string{"image/", "video/", "audio/", "application/zip", "application/x-gzip"} {
-		if strings.HasPrefix(t, prefix) {
-			return true
-		}
-	}
-	return false
+	prefixes := []string{"image/", "video/", "audio/", "application/zip", "application/x-gzip"}
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(t, prefix) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 )
 
@@ -71,12 +72,8 @@ func (c *connections) add(conn net.Conn) *connection {
 
 // oldestLocked is the unverified connection to close next.
 func (c *connections) oldestLocked() *connection {
-	for _, s := range c.unverified {
-		if !s.active {
-			return s
-		}
-	}
-	return c.unverified[0]
+	idle := slices.IndexFunc(c.unverified, func(s *connection) bool { return !s.active })
+	return c.unverified[max(0, idle)]
 }
 
 // removeLocked removes a connection from the registry.
@@ -91,11 +88,8 @@ func (c *connections) removeLocked(gone *connection) {
 
 // removeUnverifiedLocked removes a connection from the unverified ones.
 func (c *connections) removeUnverifiedLocked(known *connection) {
-	for i, s := range c.unverified {
-		if s == known {
-			c.unverified = append(c.unverified[:i], c.unverified[i+1:]...)
-			return
-		}
+	if i := slices.Index(c.unverified, known); i >= 0 {
+		c.unverified = slices.Delete(c.unverified, i, i+1)
 	}
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,10 +124,7 @@ func translate(err error) (int, contract.Error) {
 	var own *refusal
 	if errors.As(err, &own) {
 		status, e := answerWith(own.Code, own.Message, own.Hint)
-		if own.Status != 0 {
-			status = own.Status
-		}
-		return status, e
+		return cmp.Or(own.Status, status), e
 	}
 	for _, s := range errorRows {
 		if errors.Is(err, s.err) {
@@ -138,10 +136,7 @@ func translate(err error) (int, contract.Error) {
 
 func answerWith(code contract.Code, message, hint string) (int, contract.Error) {
 	rule := codeRows[code]
-	if hint == "" {
-		hint = rule.hint
-	}
-	return rule.status, contract.Error{Code: code, Message: message, Hint: hint, Retryable: rule.retryable}
+	return rule.status, contract.Error{Code: code, Message: message, Hint: cmp.Or(hint, rule.hint), Retryable: rule.retryable}
 }
 
 // fail answers the request with err.

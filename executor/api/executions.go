@@ -26,7 +26,7 @@ func (a *API) submit(r *http.Request) (any, error) {
 	if err := decode(r, &s); err != nil {
 		return nil, err
 	}
-	wait, err := checkSubmit(&s)
+	wait, err := checkSubmit(s)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +43,8 @@ func (a *API) submit(r *http.Request) (any, error) {
 	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{Wait: wait, UntilEnd: true, EventsAfter: outputAfter}))
 }
 
-// checkSubmit checks s against the contract's bounds and sets its defaults.
-func checkSubmit(s *contract.Submit) (wait time.Duration, err error) {
+// checkSubmit checks s against the contract's bounds.
+func checkSubmit(s contract.Submit) (wait time.Duration, err error) {
 	if !contract.RequestIDPattern.MatchString(s.RequestID) {
 		return 0, badRequest("request_id: want 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxRequestIDLen)
 	}
@@ -56,9 +56,6 @@ func checkSubmit(s *contract.Submit) (wait time.Duration, err error) {
 	}
 	if _, err := seconds("timeout_seconds", s.TimeoutSeconds, contract.MaxTimeout); err != nil {
 		return 0, err
-	}
-	if s.TimeoutSeconds == 0 {
-		s.TimeoutSeconds = contract.DefaultTimeout.Seconds()
 	}
 	if _, err := seconds("output_after_seconds", s.OutputAfterSeconds, contract.MaxWait); err != nil {
 		return 0, err
@@ -134,22 +131,11 @@ func (a *API) giveInput(r *http.Request) (any, error) {
 }
 
 // blob serves a part of a large payload: length bytes, or fewer at its end.
-func (a *API) blob(w http.ResponseWriter, r *http.Request) {
-	part, err := a.blobPart(w, r)
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	writeBytes(w, part)
-}
-
-var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
-func (a *API) blobPart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (a *API) blob(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	p := parametersOf(r)
 	id := p.id(journal.ErrNotFound)
 	sum := chi.URLParam(r, "sha256")
-	if !sha256Pattern.MatchString(sum) {
+	if !contract.SHA256Pattern.MatchString(sum) {
 		p.fail(journal.ErrNoBlob)
 	}
 	offset := p.number("offset", 0, 0, math.MaxInt64)

@@ -34,16 +34,7 @@ func (a *API) stat(r *http.Request) (any, error) {
 }
 
 // content serves a part of a file: length bytes, or fewer at its end.
-func (a *API) content(w http.ResponseWriter, r *http.Request) {
-	part, err := a.filePart(w, r)
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	writeBytes(w, part)
-}
-
-func (a *API) filePart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (a *API) content(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	p := parametersOf(r)
 	etag := p.query.Get("etag")
 	if etag == "" || len(etag) > maxETagLen {
@@ -57,11 +48,4 @@ func (a *API) filePart(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	part := answerSpace(w, int(length))
 	n, err := a.Files.Read(p.query.Get("path"), etag, offset, part)
 	return part[:n], err
-}
-
-// writeBytes answers with raw bytes.
-func writeBytes(w http.ResponseWriter, body []byte) {
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Write(body) // into memory
 }

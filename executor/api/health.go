@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"math"
 	"net/http"
 	"time"
 
@@ -37,22 +36,14 @@ func (a *API) health(*http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := contract.Health{
+	return contract.Health{
 		Status:            "ok",
-		UptimeMinutes:     round(time.Since(a.Started).Minutes(), 1),
-		MemoryAvailableGB: round(float64(mem.Available)/(1<<30), 2),
+		UptimeMinutes:     probe.Round(time.Since(a.Started).Minutes(), 1),
+		MemoryAvailableGB: probe.InGB(mem.Available),
+		MemoryUsedPct:     mem.UsedPct(),
 		Version:           a.Version,
 		Protocol:          contract.Protocol,
-	}
-	if mem.Total > 0 {
-		h.MemoryUsedPct = round(100*float64(mem.Used)/float64(mem.Total), 1)
-	}
-	return h, nil
-}
-
-func round(x float64, digits int) float64 {
-	scale := math.Pow10(digits)
-	return math.Round(x*scale) / scale
+	}, nil
 }
 
 // shutdown shuts the executor down after the answer was written: that is when the request's

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func decodeBytes(body []byte, v any) error {
 	var wrongType *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrongType):
-		return badRequest("%s: a %s is not valid here", fieldName(wrongType.Field), wrongType.Value)
+		return badRequest("%s: a %s is not valid here", cmp.Or(wrongType.Field, "request body"), wrongType.Value)
 	case errors.Is(err, io.EOF):
 		return badRequest("request body is empty")
 	case err != nil:
@@ -48,11 +49,4 @@ func decodeBytes(body []byte, v any) error {
 		return badRequest("request body contains more than one JSON value")
 	}
 	return nil
-}
-
-func fieldName(field string) string {
-	if field == "" {
-		return "request body"
-	}
-	return field
 }

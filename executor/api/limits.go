@@ -20,18 +20,10 @@ const (
 	maxWaiting          = 64 // long polls at the same time; see slots
 )
 
-// limiter counts requests over a sliding minute.
-type limiter struct{ rate *httprate.RateLimiter }
-
-func newLimiter(perMinute int) *limiter {
-	// No X-RateLimit headers: unsigned answers must not differ.
-	return &limiter{httprate.NewRateLimiter(perMinute, time.Minute,
-		httprate.WithResponseHeaders(httprate.ResponseHeaders{}))}
-}
-
-// take counts a request and reports whether it is within the limit.
-func (l *limiter) take(w http.ResponseWriter, r *http.Request, key string) bool {
-	return !l.rate.OnLimit(w, r, key)
+// newLimiter counts requests over a sliding minute. It writes no X-RateLimit headers,
+// because unsigned answers must not differ.
+func newLimiter(perMinute int) *httprate.RateLimiter {
+	return httprate.NewRateLimiter(perMinute, time.Minute, httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
 }
 
 var (
@@ -53,7 +45,7 @@ var (
 // withinUnsigned counts a request without a valid signature and reports whether its
 // address is within the limit. If it is not, withinUnsigned answers the request.
 func (a *API) withinUnsigned(w http.ResponseWriter, r *http.Request) bool {
-	if a.unsigned.take(w, r, httprate.CanonicalizeIP(a.clientAddr(r))) {
+	if !a.unsigned.OnLimit(w, r, httprate.CanonicalizeIP(a.clientAddr(r))) {
 		return true
 	}
 	closeUnverified(w, r)
@@ -72,7 +64,7 @@ func (a *API) withinUnsigned(w http.ResponseWriter, r *http.Request) bool {
 // replay, so the answer does not prove that the request had no effect; a relay recognises
 // it by server_time.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if !a.refused.take(w, r, "key") {
+	if a.refused.OnLimit(w, r, "key") {
 		err = errRefusedRate
 	}
 	a.fail(w, r, err)

@@ -29,7 +29,7 @@ func (a *API) routes() http.Handler {
 	get(contract.PathExecution, a.readExecution)
 	post(contract.PathInterrupt, a.interruptExecution)
 	post(contract.PathInput, a.giveInput)
-	mux.Get(contract.PathBlob, a.blob)
+	mux.Get(contract.PathBlob, a.bytes(a.blob))
 	get(contract.PathKernel, a.kernelStatus)
 	post(contract.PathKernelRestart, a.restartKernel)
 	get(contract.PathVariables, a.variables)
@@ -37,9 +37,9 @@ func (a *API) routes() http.Handler {
 	post(contract.PathCleanup, a.cleanup)
 	get(contract.PathFiles, a.listFiles)
 	get(contract.PathStat, a.stat)
-	mux.Get(contract.PathContent, a.content)
+	mux.Get(contract.PathContent, a.bytes(a.content))
 	post(contract.PathCompare, a.compare)
-	mux.Post(contract.PathContents, a.readFiles)
+	mux.Post(contract.PathContents, a.bytes(a.readFiles))
 	post(contract.PathUploadBatch, a.putBatch)
 	post(contract.PathUploads, a.startUpload)
 	mux.Put(contract.PathUpload, a.json(a.putPart))
@@ -78,6 +78,20 @@ func (a *API) json(h handle) http.HandlerFunc {
 			return
 		}
 		a.write(w, r, http.StatusOK, v)
+	}
+}
+
+// bytes turns a function that returns raw bytes into an http.Handler.
+func (a *API) bytes(h func(w http.ResponseWriter, r *http.Request) ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := h(w, r)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Write(body) // into memory
 	}
 }
 

@@ -37,10 +37,3 @@ func (p *slots) take(caller auth.Caller) (done func(), ok bool) {
 		}
 	}, true
 }
-
-// inUse is how many slots are taken.
-func (p *slots) inUse() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.total
-}

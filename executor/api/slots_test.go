@@ -42,3 +42,10 @@ func TestSlotsForLongPollsAreLimitedAndShared(t *testing.T) {
 		t.Errorf("%d places are taken by %d when all are given back", p.inUse(), len(p.perCaller))
 	}
 }
+
+// inUse is how many slots are taken.
+func (p *slots) inUse() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.total
+}

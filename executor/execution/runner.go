@@ -173,10 +173,11 @@ func (r *runner) remember(started *run) {
 // message handles a message from the kernel. Its parent says which run it belongs to.
 func (r *runner) message(ctx context.Context, m *jupyter.Message) {
 	defer m.Release()
-	target := r.byParent(m)
-	if target == nil {
+	i := slices.IndexFunc(r.runs, func(x *run) bool { return x.msgID == m.ParentHeader.MsgID })
+	if i < 0 {
 		return
 	}
+	target := r.runs[i]
 	if m.Dropped.Messages > 0 {
 		target.gap(m.Dropped.Messages, m.Dropped.Bytes)
 	}
@@ -202,14 +203,6 @@ func (r *runner) message(ctx context.Context, m *jupyter.Message) {
 	default:
 		target.output(m, time.Now())
 	}
-}
-
-func (r *runner) byParent(m *jupyter.Message) *run {
-	i := slices.IndexFunc(r.runs, func(x *run) bool { return x.msgID == m.ParentHeader.MsgID })
-	if i < 0 {
-		return nil
-	}
-	return r.runs[i]
 }
 
 func (r *runner) reply(target *run, m *jupyter.Message) {

@@ -94,18 +94,15 @@ func (d *Digests) of(ctx context.Context, path string, o *opened) (*digest, erro
 	if o.Size > hashedAtOnce {
 		return d.queue(one)
 	}
-	if cached := d.lookUp(one.of); cached != nil {
+	d.mu.Lock()
+	cached := d.lookUpLocked(one.of)
+	d.mu.Unlock()
+	if cached != nil {
 		return cached, nil
 	}
 	one.compute(ctx, o)
 	d.finish(one, o)
 	return one, nil
-}
-
-func (d *Digests) lookUp(of source) *digest {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.lookUpLocked(of)
 }
 
 // lookUpLocked is the digest of the source if it is cached or being computed.

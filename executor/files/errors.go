@@ -52,13 +52,8 @@ func Classify(err error) error {
 // WriteError turns the error of a write into one of this package. EFBIG means that the file
 // system, or a limit of the process, does not allow a file of this length.
 func WriteError(err error) error {
-	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
-		if errors.Is(err, full) {
-			return ErrDiskFull
-		}
-	}
-	if err == nil {
-		return nil
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
+		return ErrDiskFull
 	}
 	return Classify(err)
 }

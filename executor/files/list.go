@@ -172,8 +172,7 @@ func (l *listing) sort() {
 // cut keeps the first MaxListFiles names.
 func (l *listing) cut() {
 	l.sort()
-	clear(l.entries[min(len(l.entries), contract.MaxListFiles):])
-	l.entries = l.entries[:min(len(l.entries), contract.MaxListFiles)]
+	l.entries = slices.Delete(l.entries, contract.MaxListFiles, len(l.entries))
 }
 
 // page is the entries of this page.

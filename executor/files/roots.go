@@ -70,9 +70,6 @@ func Open(workdir string, extra []string, stateDir string) (*Roots, error) {
 	return r, nil
 }
 
-// Workdir is the real path of the folder that relative paths are under.
-func (r *Roots) Workdir() string { return r.workdir }
-
 func (r *Roots) add(dir string) error {
 	rt, err := newRoot(dir)
 	if err != nil {

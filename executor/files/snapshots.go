@@ -27,11 +27,11 @@ type snapshot struct {
 
 // bytes estimates the memory of an entry.
 func (e entry) bytes() int64 {
-	const fixed = 64
-	if e.shown != e.name {
-		return fixed + int64(len(e.name)+len(e.shown))
+	n := 64 + len(e.name)
+	if e.shown != e.name { // otherwise they are one string
+		n += len(e.shown)
 	}
-	return fixed + int64(len(e.name)) // one string
+	return int64(n)
 }
 
 // snapshots are kept of folders that are being listed page by page, because otherwise every

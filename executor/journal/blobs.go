@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sync"
 
 	"colabrelay/shared/contract"
@@ -38,10 +37,8 @@ func openBlobs(dir string, limit int64) *blobStore {
 
 func (b *blobStore) folder() string { return filepath.Join(b.dir, "blobs") }
 
-var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
 func (b *blobStore) open(digest string) (*os.File, error) {
-	if !sha256Pattern.MatchString(digest) {
+	if !contract.SHA256Pattern.MatchString(digest) {
 		return nil, ErrNoBlob
 	}
 	f, err := os.Open(filepath.Join(b.folder(), digest))
@@ -70,27 +67,19 @@ func (b *blobStore) put(size int64, write func(io.Writer) error) (contract.Blob,
 	defer os.Remove(f.Name())
 	defer f.Close()
 	digest := sha256.New()
-	counted := &countingWriter{w: io.MultiWriter(f, digest)}
-	if err := write(counted); err != nil {
+	if err := write(io.MultiWriter(f, digest)); err != nil {
+		return contract.Blob{}, err
+	}
+	written, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
 		return contract.Blob{}, err
 	}
 	name := hex.EncodeToString(digest.Sum(nil))
 	if err := os.Rename(f.Name(), filepath.Join(b.folder(), name)); err != nil {
 		return contract.Blob{}, err
 	}
-	b.used += counted.n
-	return contract.Blob{SHA256: name, Bytes: counted.n}, nil
-}
-
-type countingWriter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *countingWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
+	b.used += written
+	return contract.Blob{SHA256: name, Bytes: written}, nil
 }
 
 func (b *blobStore) size() int64 {

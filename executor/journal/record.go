@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -37,17 +38,13 @@ type Record struct {
 // createRecord makes an execution of s in a prepared folder, which it then owns.
 // On a full disk its first line goes to the reserve.
 func createRecord(f *folder, s contract.Submit, logBytes int64, reserve *reserve) (*Record, error) {
-	timeout := s.TimeoutSeconds
-	if timeout == 0 {
-		timeout = contract.DefaultTimeout.Seconds()
-	}
 	line := stateLine{
 		Execution: contract.Execution{
 			ExecutionID:    filepath.Base(f.dir),
 			RequestID:      s.RequestID,
 			Status:         contract.StatusQueued,
 			CreatedAt:      time.Now().UTC(),
-			TimeoutSeconds: timeout,
+			TimeoutSeconds: cmp.Or(s.TimeoutSeconds, contract.DefaultTimeout.Seconds()),
 			CodePreview:    preview(s.Code),
 		},
 		CodeSHA256: digest(s.Code),

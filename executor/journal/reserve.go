@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -72,10 +71,9 @@ func (r *reserve) readLines() map[string]stateLine {
 	defer f.Close()
 	raw, _ := io.ReadAll(io.LimitReader(f, reserveBytes))
 	raw, _, _ = bytes.Cut(raw, []byte{0})
-	for lines := bufio.NewReader(bytes.NewReader(raw)); ; {
-		data, err := lines.ReadBytes('\n')
-		if err != nil {
-			return found
+	for data := range bytes.Lines(raw) {
+		if !bytes.HasSuffix(data, []byte("\n")) {
+			break
 		}
 		var line stateLine
 		if json.Unmarshal(data, &line) == nil && line.ExecutionID != "" && line.RequestID != "" {
@@ -83,6 +81,7 @@ func (r *reserve) readLines() map[string]stateLine {
 		}
 		r.used += int64(len(data))
 	}
+	return found
 }
 
 // allocateLocked makes the file, again if it was deleted, and allocates its blocks.

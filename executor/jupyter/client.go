@@ -90,8 +90,8 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 		key:     signer(conn.Key),
 		pool:    pool,
 		inbox:   newInbox(options.QueueBytes, pool, options.Log),
-		calls:   newCalls(),
-		probe:   newProbe(),
+		calls:   &calls{waiting: map[string]chan *Message{}},
+		probe:   &probe{sent: map[string]bool{}, replied: make(chan struct{}, 1), idle: make(chan struct{}, 1)},
 		cancel:  cancel,
 		ended:   ctx.Done(),
 	}

@@ -1,6 +1,7 @@
 package jupyter
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 )
@@ -135,7 +136,7 @@ func (s *Stream) UnmarshalJSON(raw []byte) error {
 			s.Text = value
 		}
 	})
-	return first(err, failed)
+	return cmp.Or(err, failed)
 }
 
 // DisplayData is the content of display_data, update_display_data and
@@ -158,7 +159,7 @@ type Transient struct {
 func (d *DisplayData) UnmarshalJSON(raw []byte) error {
 	*d = DisplayData{Data: map[string]json.RawMessage{}}
 	var failed error
-	keep := func(err error) { failed = first(failed, err) }
+	keep := func(err error) { failed = cmp.Or(failed, err) }
 	err := fields(raw, func(key string, value json.RawMessage) {
 		switch key {
 		case "data":
@@ -171,7 +172,7 @@ func (d *DisplayData) UnmarshalJSON(raw []byte) error {
 			keep(json.Unmarshal(value, &d.ExecutionCount))
 		}
 	})
-	return first(err, failed)
+	return cmp.Or(err, failed)
 }
 
 // add adds a payload, or counts it if there are too many.
@@ -182,13 +183,4 @@ func (d *DisplayData) add(mime string, payload json.RawMessage) {
 		return
 	}
 	d.Data[mime] = payload
-}
-
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return fmt.Errorf("decoding: %v", err)
-		}
-	}
-	return nil
 }

@@ -33,7 +33,7 @@ const (
 // excess reads the frames of a message that do not fit the bound. It computes the
 // signature, keeps the head and the tail of a stream's content and discards the rest.
 type excess struct {
-	mac     hash.Hash // of all signed frames; nil without a key
+	mac     hash.Hash // of all signed frames
 	keep    int       // bytes of head and of tail; 0 unless it is a stream
 	at      int       // position of the current frame, from the delimiter on
 	head    []byte    // of the content
@@ -44,12 +44,9 @@ type excess struct {
 // newExcess returns an excess for what follows the frames that fit.
 func newExcess(frames [][]byte, key signer, keep int) *excess {
 	parts := fromDelimiter(frames)
-	x := &excess{at: len(parts) - 1}
-	if len(key) > 0 {
-		x.mac = hmac.New(sha256.New, key)
-	}
+	x := &excess{at: len(parts) - 1, mac: hmac.New(sha256.New, key)}
 	for i := headerFrame; i < len(parts) && i <= contentFrame; i++ {
-		x.sign(parts[i])
+		x.mac.Write(parts[i])
 	}
 	var header Header
 	if len(parts) > headerFrame && parseHeader(parts[headerFrame], &header) == nil && header.MsgType == MsgStream {
@@ -58,21 +55,12 @@ func newExcess(frames [][]byte, key signer, keep int) *excess {
 	return x
 }
 
-func (x *excess) sign(p []byte) {
-	if x.mac != nil {
-		x.mac.Write(p)
-	}
-}
-
-// nextFrame starts the next frame.
-func (x *excess) nextFrame() { x.at++ }
-
 // Write adds a piece of the current frame.
 func (x *excess) Write(p []byte) (int, error) {
 	if x.at > contentFrame {
 		return len(p), nil // buffers are neither signed nor used
 	}
-	x.sign(p)
+	x.mac.Write(p)
 	if x.at != contentFrame {
 		x.dropped += int64(len(p))
 		return len(p), nil

@@ -42,13 +42,7 @@ type scanner struct {
 	rest []byte
 }
 
-func (s *scanner) space() {
-	for len(s.rest) > 0 && isSpace(s.rest[0]) {
-		s.rest = s.rest[1:]
-	}
-}
-
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+func (s *scanner) space() { s.rest = bytes.TrimLeft(s.rest, " \t\r\n") }
 
 // take skips white space and, if it follows, c.
 func (s *scanner) take(c byte) bool {

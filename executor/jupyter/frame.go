@@ -98,7 +98,7 @@ func (r *frameReader) discard(m *wireMessage, size uint64) error {
 	if m.excess == nil {
 		m.excess = newExcess(m.frames, r.key, int(min(tornBytes, r.bound/4)))
 	}
-	m.excess.nextFrame()
+	m.excess.at++
 	_, err := io.CopyN(m.excess, r.in, int64(size))
 	return unexpected(err)
 }

@@ -1,6 +1,9 @@
 package jupyter
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 const (
 	// bigFrame is the size from which frames are reused. A kernel sends prints at full
@@ -60,12 +63,7 @@ func (p *framePool) put(frames [][]byte) {
 	}
 }
 
-func (p *framePool) remove(i int) {
-	last := len(p.free) - 1
-	copy(p.free[i:], p.free[i+1:])
-	p.free[last] = nil
-	p.free = p.free[:last]
-}
+func (p *framePool) remove(i int) { p.free = slices.Delete(p.free, i, i+1) }
 
 func (p *framePool) bytes() int {
 	total := 0

@@ -25,10 +25,6 @@ type probe struct {
 	idle    chan struct{}
 }
 
-func newProbe() *probe {
-	return &probe{sent: map[string]bool{}, replied: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
-}
-
 func (p *probe) add(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +91,7 @@ func (c *Client) awaitReady(ctx context.Context) error {
 
 func (c *Client) awaitConnected(ctx context.Context) error {
 	for _, s := range c.sockets {
-		if _, err := s.await(ctx); err != nil {
+		if _, err := s.await(ctx, nil); err != nil {
 			return err
 		}
 	}

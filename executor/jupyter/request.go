@@ -13,8 +13,6 @@ type calls struct {
 	waiting map[string]chan *Message // by the request's msg_id
 }
 
-func newCalls() *calls { return &calls{waiting: map[string]chan *Message{}} }
-
 func (c *calls) add(id string) <-chan *Message {
 	reply := make(chan *Message, 1)
 	c.mu.Lock()

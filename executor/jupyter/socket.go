@@ -105,13 +105,13 @@ func (s *socket) set(conn net.Conn, failure error) {
 	s.changed = make(chan struct{})
 }
 
-// await returns the connection, when there is one.
-func (s *socket) await(ctx context.Context) (net.Conn, error) {
+// await waits for a connection that is not broken, and returns it. broken may be nil.
+func (s *socket) await(ctx context.Context, broken net.Conn) (net.Conn, error) {
 	for {
 		s.mu.Lock()
 		conn, changed, closed, failure := s.conn, s.changed, s.closed, s.failure
 		s.mu.Unlock()
-		if conn != nil {
+		if conn != nil && conn != broken {
 			return conn, nil
 		}
 		if closed {
@@ -138,8 +138,8 @@ func (s *socket) send(ctx context.Context, message []byte) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for {
-		conn, err := s.await(ctx)
+	for broken := net.Conn(nil); ; {
+		conn, err := s.await(ctx, broken)
 		if err != nil {
 			return err
 		}
@@ -154,26 +154,7 @@ func (s *socket) send(ctx context.Context, message []byte) error {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return fmt.Errorf("writing to %s: the kernel does not read: %v", s.channel, err)
 		}
-		if err := s.awaitOther(ctx, conn); err != nil {
-			return err
-		}
-	}
-}
-
-// awaitOther waits until run has noticed that conn is closed.
-func (s *socket) awaitOther(ctx context.Context, conn net.Conn) error {
-	for {
-		s.mu.Lock()
-		current, changed := s.conn, s.changed
-		s.mu.Unlock()
-		if current != conn {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		broken = conn
 	}
 }
 

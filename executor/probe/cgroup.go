@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -57,10 +58,8 @@ func ownCgroup(root fs.FS) (v version, dir string) {
 		if strings.HasPrefix(own, "..") { // a group outside our view of them
 			own = "."
 		}
-		for controller := range strings.SplitSeq(fields[1], ",") {
-			if controller == "memory" {
-				return v1, own
-			}
+		if slices.Contains(strings.Split(fields[1], ","), "memory") {
+			return v1, own
 		}
 		if fields[0] == "0" && fields[1] == "" {
 			dir = own

@@ -16,11 +16,10 @@ func compute(ctx context.Context) contract.Compute {
 		out.CPUModel = cpus[0].ModelName
 	}
 	if average, err := load.AvgWithContext(ctx); err == nil {
-		out.Load1 = round(average.Load1, 2)
+		out.Load1 = Round(average.Load1, 2)
 	}
-	if m, err := Memory(); err == nil && m.Total > 0 {
-		out.MemoryTotalGB, out.MemoryAvailableGB = inGB(m.Total), inGB(m.Available)
-		out.MemoryUsedPct = round(100*float64(m.Used)/float64(m.Total), 1)
+	if m, err := Memory(); err == nil {
+		out.MemoryTotalGB, out.MemoryAvailableGB, out.MemoryUsedPct = InGB(m.Total), InGB(m.Available), m.UsedPct()
 	}
 	return out
 }

@@ -62,6 +62,6 @@ func (l sessionLimit) left(uptime time.Duration) *float64 {
 	if l.most == 0 {
 		return nil
 	}
-	minutes := round(max(0, l.most-uptime).Minutes(), 1)
+	minutes := Round(max(0, l.most-uptime).Minutes(), 1)
 	return &minutes
 }

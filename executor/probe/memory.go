@@ -13,6 +13,14 @@ type Mem struct {
 	Total, Used, Available uint64
 }
 
+// UsedPct is the used part of the memory in percent, or 0 if the total is unknown.
+func (m Mem) UsedPct() float64 {
+	if m.Total == 0 {
+		return 0
+	}
+	return Round(100*float64(m.Used)/float64(m.Total), 1)
+}
+
 // Memory is the memory of the machine, or of the control group of this process if it has a
 // limit. Page cache that can be reclaimed counts as available.
 func Memory() (Mem, error) { return memory(os.DirFS("/")) }

@@ -57,7 +57,7 @@ func (p *Prober) Probe(ctx context.Context) (contract.Probe, error) {
 	}
 	out.Python, out.Packages = p.pythonAndPackages(ctx)
 	uptime := time.Since(sessionStart(ctx, p.cfg.Started))
-	out.SessionUptimeMinutes = round(uptime.Minutes(), 1)
+	out.SessionUptimeMinutes = Round(uptime.Minutes(), 1)
 	published := publishedLimit(out)
 	out.Limits.SessionMinutesLeft = published.left(uptime)
 	out.Recommendations = recommendations(out, published)
@@ -66,10 +66,11 @@ func (p *Prober) Probe(ctx context.Context) (contract.Probe, error) {
 
 const gb = 1 << 30
 
-// inGB converts bytes to GiB with two decimals.
-func inGB(bytes uint64) float64 { return round(float64(bytes)/gb, 2) }
+// InGB converts bytes to GiB with two decimals.
+func InGB(bytes uint64) float64 { return Round(float64(bytes)/gb, 2) }
 
-func round(x float64, digits int) float64 {
+// Round rounds x to so many decimals.
+func Round(x float64, digits int) float64 {
 	scale := math.Pow10(digits)
 	return math.Round(x*scale) / scale
 }

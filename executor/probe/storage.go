@@ -43,7 +43,7 @@ func (p *Prober) disk(ctx context.Context, path string) (contract.Disk, bool) {
 			return contract.Disk{}, false
 		}
 		u := r.Val.(*disk.UsageStat)
-		return contract.Disk{Path: path, TotalGB: inGB(u.Total), FreeGB: inGB(u.Free), UsedPct: round(u.UsedPercent, 1)}, true
+		return contract.Disk{Path: path, TotalGB: InGB(u.Total), FreeGB: InGB(u.Free), UsedPct: Round(u.UsedPercent, 1)}, true
 	case <-limit.C:
 	case <-ctx.Done():
 	}

@@ -147,8 +147,6 @@ func (s *Store) sweepUntil(ctx context.Context) {
 	}
 }
 
-var isDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
 // Start starts an upload, or resumes the one that an equal call started. It creates
 // missing folders. A path that ends in a slash, without size and SHA-256, is a folder: it
 // is created and its answer is committed. ErrDiskFull means that the missing bytes do not
@@ -160,7 +158,7 @@ func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
 	if strings.HasSuffix(start.Path, "/") && start.SizeBytes == 0 && start.SHA256 == "" {
 		return s.makeFolder(start.Path)
 	}
-	if start.SizeBytes < 0 || !isDigest.MatchString(start.SHA256) {
+	if start.SizeBytes < 0 || !contract.SHA256Pattern.MatchString(start.SHA256) {
 		return contract.Upload{}, fmt.Errorf("upload to %q: %w: the size and the SHA-256 are required", start.Path, ErrBadUpload)
 	}
 	one, added, err := s.findOrAdd(start)

@@ -39,6 +39,9 @@ func (s Status) OK() bool { return s == StatusSucceeded || !s.Finished() }
 // RequestIDPattern is the form of Submit.RequestID.
 var RequestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
+// SHA256Pattern is the form of every SHA-256 in the contract.
+var SHA256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
 // Submit is the body of POST PathExecutions.
 type Submit struct {
 	// RequestID makes submitting idempotent: the same one returns the same execution.
