@@ -1,11 +1,13 @@
 package files
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"colabrelay/shared/contract"
@@ -63,10 +65,8 @@ func (r *Roots) Absolute(path string) (string, error) {
 	if strings.ContainsRune(path, 0) {
 		return "", fmt.Errorf("path %q: %w: it contains a NUL byte", path, ErrBadPath)
 	}
-	for seg := range strings.SplitSeq(path, "/") {
-		if seg == ".." {
-			return "", fmt.Errorf("path %q: %w: \"..\" is not allowed", path, ErrForbidden)
-		}
+	if slices.Contains(strings.Split(path, "/"), "..") {
+		return "", fmt.Errorf("path %q: %w: \"..\" is not allowed", path, ErrForbidden)
 	}
 	if !strings.HasPrefix(path, "/") {
 		return filepath.Join(r.workdir, path), nil
@@ -93,12 +93,7 @@ func (r *Roots) containing(path string) (root, bool) {
 // above reports whether path leads down to a root. Such a folder is never a link, because
 // real paths contain none. It may be walked through but is never shown.
 func (r *Roots) above(path string) bool {
-	for _, rt := range r.roots {
-		if within(path, rt.real) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.roots, func(rt root) bool { return within(path, rt.real) })
 }
 
 // real is path with a root's configured name replaced by its real path.
@@ -218,11 +213,7 @@ func (w *walk) end() (location, error) {
 }
 
 func (rt root) rel(path string) string {
-	rel := strings.TrimPrefix(strings.TrimPrefix(path, rt.real), "/")
-	if rel == "" {
-		return "."
-	}
-	return rel
+	return cmp.Or(strings.TrimPrefix(strings.TrimPrefix(path, rt.real), "/"), ".")
 }
 
 // readlink is the target of the link at path, or "" if path is not a link.

@@ -9,9 +9,9 @@ import (
 
 const (
 	pythonPath = "PYTHONPATH"
-	// GivenPath holds the original PYTHONPATH if Environ changed it. A kernel restores the
+	// givenPath holds the original PYTHONPATH if Environ changed it. A kernel restores the
 	// original before it runs the user's code.
-	GivenPath = "COLAB_RELAY_PYTHONPATH"
+	givenPath = "COLAB_RELAY_PYTHONPATH"
 )
 
 // Environ returns base for a Python that starts outside workDir. Relative entries of
@@ -27,7 +27,7 @@ func Environ(base []string, workDir string) []string {
 		}
 		if path := outside(given, workDir); path != given {
 			environ[i] = pythonPath + "=" + path
-			return append(environ, GivenPath+"="+given)
+			return append(environ, givenPath+"="+given)
 		}
 	}
 	return environ

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// DefaultMaxFrame bounds what is held of one message, in bytes: a single print of
+	// defaultMaxFrame bounds what is held of one message, in bytes: a single print of
 	// 100 MiB is one message. The rest is discarded and counted in Message.Cut.
-	DefaultMaxFrame = 256 << 20
-	// DefaultQueueBytes bounds the messages that wait for Receive.
-	DefaultQueueBytes = 24 << 20
+	defaultMaxFrame = 256 << 20
+	// defaultQueueBytes bounds the messages that wait for Receive.
+	defaultQueueBytes = 24 << 20
 )
 
 // ErrClosed is the error of every method after Close.
@@ -42,8 +42,8 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Log = o.Log.With("component", "jupyter")
-	o.MaxFrame = cmp.Or(o.MaxFrame, DefaultMaxFrame)
-	o.QueueBytes = cmp.Or(o.QueueBytes, DefaultQueueBytes)
+	o.MaxFrame = cmp.Or(o.MaxFrame, defaultMaxFrame)
+	o.QueueBytes = cmp.Or(o.QueueBytes, defaultQueueBytes)
 	return o
 }
 
@@ -162,6 +162,6 @@ func (c *Client) header(msgType string) Header {
 		MsgID: rand.Text(), MsgType: msgType,
 		Session: c.session, Username: "colab-relay",
 		Date:    time.Now().UTC().Format(time.RFC3339Nano),
-		Version: ProtocolVersion,
+		Version: protocolVersion,
 	}
 }

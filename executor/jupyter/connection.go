@@ -3,12 +3,10 @@ package jupyter
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 )
@@ -69,25 +67,6 @@ func newConnection(transport, ip string, ports [5]int) ConnectionInfo {
 		Key: hex.EncodeToString(key), SignatureScheme: signatureScheme,
 		KernelName: "python3",
 	}
-}
-
-// WriteFile writes the connection file, readable by its owner only. A partial file never
-// appears under its name.
-func (c ConnectionInfo) WriteFile(path string) error {
-	content, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return err
-	}
-	partial, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(partial.Name())
-	_, err = partial.Write(append(content, '\n'))
-	if err := errors.Join(err, partial.Close()); err != nil {
-		return err
-	}
-	return os.Rename(partial.Name(), path)
 }
 
 // address returns the arguments of net.Dial.

@@ -27,9 +27,9 @@ const (
 )
 
 const (
-	// MaxMIMETypes bounds the types that are decoded of one display: a map of millions
+	// maxMIMETypes bounds the types that are decoded of one display: a map of millions
 	// of empty payloads would take gigabytes.
-	MaxMIMETypes = 1000
+	maxMIMETypes = 1000
 	// maxTraceback bounds the traceback that is decoded, in bytes of JSON.
 	maxTraceback = 32 << 20
 )
@@ -142,7 +142,7 @@ func (s *Stream) UnmarshalJSON(raw []byte) error {
 // DisplayData is the content of display_data, update_display_data and
 // execute_result. Data and Metadata are parts of the Message's frame.
 type DisplayData struct {
-	Data           map[string]json.RawMessage // by MIME type, the first MaxMIMETypes
+	Data           map[string]json.RawMessage // by MIME type, the first maxMIMETypes
 	OmittedTypes   int                        // that are not in Data
 	OmittedBytes   int64                      // names and payloads of those
 	Metadata       json.RawMessage
@@ -177,7 +177,7 @@ func (d *DisplayData) UnmarshalJSON(raw []byte) error {
 
 // add adds a payload, or counts it if there are too many.
 func (d *DisplayData) add(mime string, payload json.RawMessage) {
-	if len(d.Data) >= MaxMIMETypes {
+	if len(d.Data) >= maxMIMETypes {
 		d.OmittedTypes++
 		d.OmittedBytes += int64(len(mime) + len(payload))
 		return

@@ -8,7 +8,7 @@ import (
 )
 
 func TestDisplayIsDecodedUpToItsBoundAndTheRestIsCounted(t *testing.T) {
-	for _, n := range []int{MaxMIMETypes, MaxMIMETypes + 1, 20_000} {
+	for _, n := range []int{maxMIMETypes, maxMIMETypes + 1, 20_000} {
 		data := map[string]string{}
 		for i := range n {
 			data[fmt.Sprintf("x/%06d", i)] = "v"
@@ -21,8 +21,8 @@ func TestDisplayIsDecodedUpToItsBoundAndTheRestIsCounted(t *testing.T) {
 		if err := d.UnmarshalJSON(raw); err != nil {
 			t.Fatal(err)
 		}
-		over := n - MaxMIMETypes
-		if len(d.Data) != MaxMIMETypes || d.OmittedTypes != over || d.OmittedBytes != int64(over*len(`x/000000"v"`)) {
+		over := n - maxMIMETypes
+		if len(d.Data) != maxMIMETypes || d.OmittedTypes != over || d.OmittedBytes != int64(over*len(`x/000000"v"`)) {
 			t.Errorf("of %d: %d kept, %d of %d bytes omitted", n, len(d.Data), d.OmittedTypes, d.OmittedBytes)
 		}
 	}

@@ -139,9 +139,9 @@ func TestHugeMessagesOfARealKernelAreDiscarded(t *testing.T) {
 			code  string
 			bound int64
 		}{
-			{"print('x'*300_000_000)", DefaultMaxFrame},
-			{"print(chr(0)*5_625_000)", DefaultMaxFrame / 8},
-			{"from IPython.display import display, Image\nimport os\nraw = b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(1 << 18)*103\ndisplay(Image(data=raw, format='png'))", DefaultMaxFrame / 8},
+			{"print('x'*300_000_000)", defaultMaxFrame},
+			{"print(chr(0)*5_625_000)", defaultMaxFrame / 8},
+			{"from IPython.display import display, Image\nimport os\nraw = b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(1 << 18)*103\ndisplay(Image(data=raw, format='png'))", defaultMaxFrame / 8},
 		} {
 			c := ipcKernel(t, s, Options{MaxFrame: test.bound})
 			before, peak, cut := heldBytes(), int64(0), int64(0)

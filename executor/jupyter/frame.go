@@ -27,8 +27,8 @@ const (
 	maxPassed = 1 << 40
 )
 
-// ErrFrameTooLarge means that a peer announced a frame that no kernel can hold.
-var ErrFrameTooLarge = errors.New("frame is over the bound")
+// errFrameTooLarge means that a peer announced a frame that no kernel can hold.
+var errFrameTooLarge = errors.New("frame is over the bound")
 
 // errProtocol means that the peer does not speak ZMTP 3 with the NULL mechanism.
 var errProtocol = errors.New("not ZMTP")
@@ -93,7 +93,7 @@ func (r *frameReader) skipCommand(m wireMessage, size uint64) error {
 // discard reads a frame that m has no room for.
 func (r *frameReader) discard(m *wireMessage, size uint64) error {
 	if size > maxPassed {
-		return fmt.Errorf("%w: %d bytes", ErrFrameTooLarge, size)
+		return fmt.Errorf("%w: %d bytes", errFrameTooLarge, size)
 	}
 	if m.excess == nil {
 		m.excess = newExcess(m.frames, r.key, int(min(tornBytes, r.bound/4)))
@@ -131,7 +131,7 @@ func (r *frameReader) head() (flags byte, size uint64, err error) {
 // body reads a frame's body, of at most limit bytes.
 func (r *frameReader) body(size, limit uint64) ([]byte, error) {
 	if size > limit {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrFrameTooLarge, size, limit)
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", errFrameTooLarge, size, limit)
 	}
 	body := r.pool.get(int(size))
 	_, err := io.ReadFull(r.in, body)

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"colabrelay/executor/statedir"
 	"colabrelay/shared/stacks"
 )
 
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func startKernel(t testing.TB, s stacks.Stack, info ConnectionInfo) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kernel.json")
-	if err := info.WriteFile(file); err != nil {
+	if err := statedir.WriteJSON(file, info); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(s.Python, "-m", "ipykernel_launcher", "-f", file,

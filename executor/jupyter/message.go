@@ -19,8 +19,8 @@ const (
 	Stdin   Channel = "stdin"
 )
 
-// ProtocolVersion is the version of the message protocol in our headers.
-const ProtocolVersion = "5.3"
+// protocolVersion is the version of the message protocol in our headers.
+const protocolVersion = "5.3"
 
 // maxHeader bounds a header, which real kernels write in about 200 bytes.
 const maxHeader = 64 << 10

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"colabrelay/executor/jupyter"
+	"colabrelay/executor/statedir"
 )
 
 const (
@@ -81,10 +82,7 @@ func connection(dir string) (jupyter.ConnectionInfo, error) {
 	if err != nil {
 		return conn, fmt.Errorf("choosing the kernel's sockets: %w", err)
 	}
-	if err := conn.WriteFile(connectionFile(dir)); err != nil {
-		return conn, fmt.Errorf("writing the connection file: %w", err)
-	}
-	return conn, nil
+	return conn, statedir.WriteJSON(connectionFile(dir), conn)
 }
 
 // connect waits until the kernel answers. The wait ends with the process.

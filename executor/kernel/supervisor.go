@@ -108,7 +108,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			continue
 		}
 		answer(waiting, fmt.Errorf("%w: %s", ErrDead, s.Status().Reason))
-		if err != nil && s.neverReady() {
+		if err != nil && s.Status().KernelsStarted == 0 {
 			return fmt.Errorf("starting the kernel with %q: %w", s.cfg.Python.Path, err)
 		}
 		waiting = s.awaitRestart(ctx)
@@ -200,10 +200,4 @@ func (s *Supervisor) setReason(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reason = reason
-}
-
-func (s *Supervisor) neverReady() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.started == 0
 }

@@ -41,7 +41,7 @@ func NewRetry(log *slog.Logger) Retry {
 func (r Retry) Run(ctx context.Context, ready func(url string), attempt func(ctx context.Context, status *Status) error) error {
 	delays := backoff.NewExponentialBackOff()
 	delays.InitialInterval, delays.MaxInterval = r.First, lastDelay
-	status := &Status{ready: ready, giveUp: giveUpTimer{limit: r.GiveUp, now: time.Now}}
+	status := &Status{ready: ready, giveUp: r.GiveUp, now: time.Now}
 	for {
 		started := time.Now()
 		err := attempt(ctx, status)
@@ -68,12 +68,20 @@ func (r Retry) Run(ctx context.Context, ready func(url string), attempt func(ctx
 type Status struct {
 	ready  func(url string)
 	url    string
-	giveUp giveUpTimer
+	giveUp time.Duration // how long temporary refusals are retried
+	now    func() time.Time
+
+	mu           sync.Mutex
+	refusedSince time.Time // the first refusal since the tunnel was up; zero before it
 }
 
 // Up reports that the tunnel is up. The next temporary refusal starts the
 // give-up timer again.
-func (s *Status) Up() { s.giveUp.reset() }
+func (s *Status) Up() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusedSince = time.Time{}
+}
 
 // URL reports the public URL. It passes on only a URL that differs from the one
 // before.
@@ -89,33 +97,18 @@ func (s *Status) URL(url string) {
 // attempt is worth repeating.
 func (s *Status) Refusal(err error) *Refused {
 	var refused *Refused
-	if !errors.As(err, &refused) || refused.Temporary && !s.giveUp.expired() {
+	if !errors.As(err, &refused) || refused.Temporary && !s.refusedTooLong() {
 		return nil
 	}
 	return refused
 }
 
-// giveUpTimer bounds how long temporary refusals are retried.
-type giveUpTimer struct {
-	limit time.Duration
-	now   func() time.Time
-
-	mu    sync.Mutex
-	since time.Time // of the first refusal since the last reset; zero before it
-}
-
-// expired starts the timer if it does not run, and says whether its time is over.
-func (t *giveUpTimer) expired() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.since.IsZero() {
-		t.since = t.now()
+// refusedTooLong records a temporary refusal and says whether retrying is over.
+func (s *Status) refusedTooLong() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refusedSince.IsZero() {
+		s.refusedSince = s.now()
 	}
-	return t.now().Sub(t.since) >= t.limit
-}
-
-func (t *giveUpTimer) reset() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.since = time.Time{}
+	return s.now().Sub(s.refusedSince) >= s.giveUp
 }

@@ -13,7 +13,7 @@ import (
 
 func TestTheGiveUpTimerStartsAtTheFirstRefusalSinceTheTunnelWasUp(t *testing.T) {
 	now := time.Now()
-	status := &Status{giveUp: giveUpTimer{limit: 3 * time.Minute, now: func() time.Time { return now }}}
+	status := &Status{giveUp: 3 * time.Minute, now: func() time.Time { return now }}
 	refused := fmt.Errorf("log in: %w", &Refused{Temporary: true})
 	step := func(d time.Duration, want bool) {
 		t.Helper()

@@ -155,7 +155,11 @@ func (p *placement) store(ctx context.Context, body []byte) error {
 			return err
 		}
 	}
-	if err := writePart(p.dir, p.part, body); err != nil {
+	write := func(f *os.File) error {
+		_, err := f.Write(body)
+		return err
+	}
+	if err := newPart(p.dir, p.part, write); err != nil {
 		return err
 	}
 	f, err := openPart(p.dir, p.part, p.spec.SizeBytes, os.O_RDONLY)

@@ -1,6 +1,7 @@
 package uploads
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,20 +43,8 @@ func openPart(dir *os.Root, name string, size int64, flag int) (*os.File, error)
 	return f, nil
 }
 
-// makePart creates an empty part file of size bytes. It replaces an old one.
-func makePart(dir *os.Root, name string, size int64) error {
-	return newPart(dir, name, func(f *os.File) error { return f.Truncate(size) })
-}
-
-// writePart creates a part file with the content body. It replaces an old one.
-func writePart(dir *os.Root, name string, body []byte) error {
-	return newPart(dir, name, func(f *os.File) error {
-		_, err := f.Write(body)
-		return err
-	})
-}
-
-// newPart creates a part file and has fill write it. If fill fails, the file is deleted.
+// newPart creates a part file, in place of an old one, and has fill write it. If fill
+// fails, the file is deleted.
 func newPart(dir *os.Root, name string, fill func(*os.File) error) error {
 	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return files.WriteError(err)
@@ -64,20 +53,10 @@ func newPart(dir *os.Root, name string, fill func(*os.File) error) error {
 	if err != nil {
 		return files.WriteError(err)
 	}
-	err = fill(f)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err = cmp.Or(fill(f), f.Close()); err != nil {
 		dir.Remove(name)
 	}
 	return files.WriteError(err)
-}
-
-// writeAt writes body at offset and returns the number of bytes that were written.
-func writeAt(f *os.File, body []byte, offset int64) (int, error) {
-	n, err := f.WriteAt(body, offset)
-	return n, files.WriteError(err)
 }
 
 // checkSpace fails with ErrDiskFull if the disk of dir has less than need bytes free.

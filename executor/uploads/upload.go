@@ -180,7 +180,7 @@ func (o *upload) restartLocked() error {
 	if err := o.journal.save(o.record); err != nil {
 		return files.WriteError(err)
 	}
-	return makePart(dir, o.partName(), o.spec.SizeBytes)
+	return newPart(dir, o.partName(), func(f *os.File) error { return f.Truncate(o.spec.SizeBytes) })
 }
 
 // put writes the needed bytes of body.
@@ -221,7 +221,7 @@ func (o *upload) writeLocked(f *os.File, needed ranges, body []byte, s span, pro
 	var err error
 	for _, w := range needed {
 		var n int
-		n, err = writeAt(f, body[w.from-s.from:w.to-s.from], w.from)
+		n, err = f.WriteAt(body[w.from-s.from:w.to-s.from], w.from)
 		if n > 0 {
 			written = append(written, span{w.from, w.from + int64(n)})
 		}
@@ -241,7 +241,7 @@ func (o *upload) writeLocked(f *os.File, needed ranges, body []byte, s span, pro
 		}
 		o.got = o.got.add(w, proven)
 	}
-	return err
+	return files.WriteError(err)
 }
 
 // wrap adds the path of the upload to err.

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/executor/jupyter"
+	"colabrelay/executor/statedir"
 	"colabrelay/shared/stacks"
 )
 
@@ -37,7 +38,7 @@ func startKernel(t *testing.T, s stacks.Stack) *kernel {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "kernel.json")
-	if err := info.WriteFile(file); err != nil {
+	if err := statedir.WriteJSON(file, info); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(s.Python, "-m", "ipykernel_launcher", "-f", file,

@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"executor/journal":          {"shared/contract"},
 	"executor/jupyter":          {},
 	"executor/interpreter":      {},
-	"executor/kernel":           {"executor/interpreter", "executor/jupyter", "shared/contract", "shared/kernelpy"},
+	"executor/kernel":           {"executor/interpreter", "executor/jupyter", "executor/statedir", "shared/contract", "shared/kernelpy"},
 	"executor/variables":        {"executor/jupyter", "shared/contract", "shared/kernelpy"},
 	"executor/probe":            {"executor/interpreter", "shared/contract", "shared/kernelpy"},
 	"executor/tunnel":           {},

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -23,17 +24,13 @@ type message struct {
 // requestMessage is the message of r. It is the same for a request to be sent and for the
 // received request.
 func requestMessage(r *http.Request) *message {
-	m := &message{method: r.Method, authority: r.Host, path: r.URL.EscapedPath(), query: "?" + r.URL.RawQuery, header: r.Header}
-	if m.method == "" {
-		m.method = http.MethodGet
+	return &message{
+		method:    cmp.Or(r.Method, http.MethodGet),
+		authority: cmp.Or(r.Host, r.URL.Host),
+		path:      cmp.Or(r.URL.EscapedPath(), "/"),
+		query:     "?" + r.URL.RawQuery,
+		header:    r.Header,
 	}
-	if m.authority == "" {
-		m.authority = r.URL.Host
-	}
-	if m.path == "" {
-		m.path = "/"
-	}
-	return m
 }
 
 // signatureBase is the signed text (RFC 9421 section 2.5): one line for each covered

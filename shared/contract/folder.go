@@ -100,8 +100,8 @@ type Content struct {
 // as four bytes in big-endian order.
 const batchTail = 4
 
-// ErrNoBatch is a body that does not have the form of a batch.
-var ErrNoBatch = errors.New("not a batch of files")
+// errNoBatch is a body that does not have the form of a batch.
+var errNoBatch = errors.New("not a batch of files")
 
 // AppendIndex appends the index to the bytes of the files, which makes a batch.
 func AppendIndex(files []byte, index any) ([]byte, error) {
@@ -116,12 +116,12 @@ func AppendIndex(files []byte, index any) ([]byte, error) {
 // parse.
 func SplitBatch(body []byte) (files, index []byte, err error) {
 	if len(body) < batchTail {
-		return nil, nil, ErrNoBatch
+		return nil, nil, errNoBatch
 	}
 	rest := body[:len(body)-batchTail]
 	length := binary.BigEndian.Uint32(body[len(rest):])
 	if uint64(length) > uint64(len(rest)) {
-		return nil, nil, ErrNoBatch
+		return nil, nil, errNoBatch
 	}
 	at := len(rest) - int(length)
 	return rest[:at], rest[at:], nil

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -28,23 +29,11 @@ func (i Instance) IsZero() bool { return i == Instance{} }
 // of A-Z a-z 0-9 . _ - with a slash between them. The error does not quote text, which may
 // come from anybody.
 func ParseInstance(text string) (Instance, error) {
-	id, start, ok := strings.Cut(text, "/")
-	if !ok || !isInstancePart(id) || !isInstancePart(start) {
+	if !instancePattern.MatchString(text) {
 		return Instance{}, fmt.Errorf("%s is not of the form <instance id>/<start id>", HeaderInstance)
 	}
+	id, start, _ := strings.Cut(text, "/")
 	return Instance{ID: id, Start: start}, nil
 }
 
-func isInstancePart(text string) bool {
-	if text == "" || len(text) > MaxInstancePart {
-		return false
-	}
-	for _, c := range []byte(text) {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
-}
+var instancePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}/[A-Za-z0-9._-]{1,64}$`)

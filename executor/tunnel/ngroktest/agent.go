@@ -15,7 +15,6 @@ import (
 type agent struct {
 	edge    *Edge
 	session *muxado.Heartbeat
-	token   string
 }
 
 func (e *Edge) acceptAgents() {
@@ -81,7 +80,6 @@ func (a *agent) auth(raw json.RawMessage) authAnswer {
 	if err := json.Unmarshal(raw, &request); err != nil {
 		return authAnswer{Error: err.Error()}
 	}
-	request.Raw = raw
 	a.edge.mu.Lock()
 	a.edge.auths = append(a.edge.auths, request)
 	code, delay := a.edge.refuseToken, a.edge.delay
@@ -90,7 +88,6 @@ func (a *agent) auth(raw json.RawMessage) authAnswer {
 	if code != "" {
 		return authAnswer{Error: refusal(code, "The authtoken is refused.\r\nYour authtoken: "+request.Extra.Authtoken)}
 	}
-	a.token = request.Extra.Authtoken
 	answer := authAnswer{Version: "3", ClientID: request.ClientID}
 	if answer.ClientID == "" {
 		answer.ClientID = a.edge.next("client")

@@ -13,6 +13,7 @@ package ngroktest
 import (
 	"crypto/tls"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -135,26 +136,21 @@ func (e *Edge) URL() string {
 func (e *Edge) Online(url string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, p := range e.publics {
-		if p.url == url && p.agent != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.publics, func(p *public) bool { return p.url == url && p.agent != nil })
 }
 
 // Auths returns the logins so far, including refused ones.
 func (e *Edge) Auths() []Auth {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]Auth(nil), e.auths...)
+	return slices.Clone(e.auths)
 }
 
 // Binds returns the endpoints requested so far, including refused ones.
 func (e *Edge) Binds() []Bind {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]Bind(nil), e.binds...)
+	return slices.Clone(e.binds)
 }
 
 // Requests returns how many requests visitors made; ngrok's quota counts those.

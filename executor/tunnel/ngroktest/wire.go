@@ -23,7 +23,6 @@ type Auth struct {
 	Extra    struct {
 		Authtoken, Metadata, Cookie, Hostname, UserAgent string
 	}
-	Raw json.RawMessage `json:"-"` // the request as received
 }
 
 type authAnswer struct {

@@ -57,7 +57,10 @@ func (k knownHosts) judge(err error, address string, key ssh.PublicKey) error {
 			"its key has changed: it showed %s, but %s:%d holds another key. Someone may be intercepting the connection; if the server was reinstalled, remove that line",
 			shown, known.Filename, known.Line)
 	case k.acceptNew:
-		return k.add(address, key)
+		if err := k.add(knownhosts.Line([]string{address}, key)); err != nil {
+			return fmt.Errorf("save the key of %q: %v", address, err)
+		}
+		return nil
 	default:
 		refused.Explanation = fmt.Sprintf(
 			"its key is not in %q: it showed %s. Compare that with the server's own key (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then start once with --ssh-accept-new",
@@ -66,15 +69,8 @@ func (k knownHosts) judge(err error, address string, key ssh.PublicKey) error {
 	return refused
 }
 
-// add appends the key to the file, and creates the file if there is none.
-func (k knownHosts) add(address string, key ssh.PublicKey) error {
-	if err := k.appendLine(knownhosts.Line([]string{address}, key)); err != nil {
-		return fmt.Errorf("save the key of %q: %v", address, err)
-	}
-	return nil
-}
-
-func (k knownHosts) appendLine(line string) error {
+// add appends a line to the file, and creates the file if there is none.
+func (k knownHosts) add(line string) error {
 	if err := os.MkdirAll(filepath.Dir(k.file), 0o700); err != nil {
 		return err
 	}

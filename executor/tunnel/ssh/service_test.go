@@ -151,7 +151,7 @@ func (o overSSH) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (s *service) config(home string) Config {
-	return Config{Server: "nokey@" + s.address, Home: home, AcceptNew: true, Remote: "80", URL: URLFromServer}
+	return Config{Server: "nokey@" + s.address, Home: home, AcceptNew: true, Remote: "80", URL: urlFromServer}
 }
 
 func TestTheURLThatAServicePrintsIsUsed(t *testing.T) {

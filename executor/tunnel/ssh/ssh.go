@@ -51,14 +51,14 @@ type Config struct {
 	// loopback address only.
 	Remote string
 	// URL is the public address of a proxy on the server that leads to the
-	// remote port. URLFromServer reads it from what the server prints, as
+	// remote port. urlFromServer reads it from what the server prints, as
 	// localhost.run does. Empty means http://host:port.
 	URL string
 	Log *slog.Logger // nil discards
 }
 
-// URLFromServer as Config.URL reads the URL from what the server prints.
-const URLFromServer = "auto"
+// urlFromServer as Config.URL reads the URL from what the server prints.
+const urlFromServer = "auto"
 
 // Tunnel reaches the executor through a port that an SSH server forwards.
 type Tunnel struct {
@@ -130,7 +130,7 @@ func parsePort(s string) (uint32, error) {
 }
 
 // behindProxy says whether a proxy on the server leads to the forwarded port.
-func (t *Tunnel) behindProxy() bool { return t.url != "" && t.url != URLFromServer }
+func (t *Tunnel) behindProxy() bool { return t.url != "" && t.url != urlFromServer }
 
 func (t *Tunnel) checkURL() error {
 	if !t.behindProxy() {
@@ -138,7 +138,7 @@ func (t *Tunnel) checkURL() error {
 	}
 	u, err := url.Parse(t.url)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("ssh url %q: want http(s)://host, or %q for the one that the server prints", t.url, URLFromServer)
+		return fmt.Errorf("ssh url %q: want http(s)://host, or %q for the one that the server prints", t.url, urlFromServer)
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (t *Tunnel) notForwarded(err error) error {
 // announce reports the URL as soon as it is known.
 func (t *Tunnel) announce(ctx context.Context, link *link, port uint32, status *tunnel.Status) error {
 	switch t.url {
-	case URLFromServer:
+	case urlFromServer:
 		return t.readURLs(ctx, link, status.URL)
 	case "":
 		status.URL("http://" + net.JoinHostPort(t.host, strconv.Itoa(int(port))))
