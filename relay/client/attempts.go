@@ -29,40 +29,40 @@ type attempts struct {
 	arrived  bool              // an attempt may have been accepted
 }
 
-// try makes one attempt, and one more for each error that a refusal corrects.
-func (j *attempts) try(ctx context.Context) (answer, error) {
+// attempt makes one attempt, and one more for each error that a refusal corrects.
+func (a *attempts) attempt(ctx context.Context) (answer, error) {
 	corrected := map[contract.Code]bool{}
 	for {
-		got, err := j.once(ctx)
+		got, err := a.once(ctx)
 		refused := refusal(err)
-		if refused == nil || !j.correct(got, refused) || corrected[refused.Code] {
-			j.arrived = j.arrived || mayHaveArrived(err)
+		if refused == nil || !a.correct(got, refused) || corrected[refused.Code] {
+			a.arrived = a.arrived || mayHaveArrived(err)
 			return got, err
 		}
 		corrected[refused.Code] = true
 	}
 }
 
-func (j *attempts) once(ctx context.Context) (answer, error) {
-	r := j.build()
+func (a *attempts) once(ctx context.Context) (answer, error) {
+	r := a.build()
 	if r.method != http.MethodGet {
-		r.instance = j.instance
+		r.instance = a.instance
 	}
-	return j.client.try(ctx, r)
+	return a.client.send(ctx, r)
 }
 
 // address determines, before the first attempt, the executor that the call is intended for. If
 // none is known yet it requests one, unless the call is a GET. The start of a pinned instance
 // may be unknown; the refusal contains it.
-func (j *attempts) address(ctx context.Context) (err error) {
-	j.instance = j.client.current()
-	if j.instance.IsZero() && j.build().method != http.MethodGet {
-		if j.instance, err = j.client.firstInstance(ctx); err != nil {
+func (a *attempts) address(ctx context.Context) (err error) {
+	a.instance = a.client.current()
+	if a.instance.IsZero() && a.build().method != http.MethodGet {
+		if a.instance, err = a.client.firstInstance(ctx); err != nil {
 			return err
 		}
 	}
-	if j.pinned != "" {
-		j.instance.ID = j.pinned
+	if a.pinned != "" {
+		a.instance.ID = a.pinned
 	}
 	return nil
 }
@@ -76,13 +76,13 @@ func (j *attempts) address(ctx context.Context) (err error) {
 // then the kernel and the execution that input, interrupt, restart and cleanup name ended with
 // that start; and the new start recognises a submit by its request_id and an upload by its
 // file.
-func (j *attempts) correct(got answer, refused *contract.Error) bool {
+func (a *attempts) correct(got answer, refused *contract.Error) bool {
 	if refused.ServerTime > 0 {
-		j.client.setClock(time.Unix(refused.ServerTime, 0))
+		a.client.setClock(time.Unix(refused.ServerTime, 0))
 	}
-	newStart := got.instance.ID == j.instance.ID && got.instance.Start != j.instance.Start
+	newStart := got.instance.ID == a.instance.ID && got.instance.Start != a.instance.Start
 	if newStart { // rate_limited contains it too, when the executor states no other cause
-		j.instance = got.instance
+		a.instance = got.instance
 	}
 	switch refused.Code {
 	case contract.CodeClockSkew:
@@ -90,10 +90,10 @@ func (j *attempts) correct(got answer, refused *contract.Error) bool {
 	case contract.CodeNewStart:
 		return newStart
 	case contract.CodeNewInstance:
-		if !j.moves || j.arrived || j.pinned != "" {
+		if !a.moves || a.arrived || a.pinned != "" {
 			return false
 		}
-		j.instance = got.instance
+		a.instance = got.instance
 		return true
 	}
 	return false

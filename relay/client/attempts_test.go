@@ -269,7 +269,7 @@ func TestCurrentKernelWaitsForOneThatStarts(t *testing.T) {
 func TestKernelRefIsWrittenWhole(t *testing.T) {
 	for _, id := range []string{"", "k-1", `"`, "ä"} {
 		var ref contract.KernelRef
-		if err := json.Unmarshal(kernelRef(id), &ref); err != nil || ref.KernelID != id {
+		if err := json.Unmarshal(encode(contract.KernelRef{KernelID: id}), &ref); err != nil || ref.KernelID != id {
 			t.Errorf("%q became %+v, %v", id, ref, err)
 		}
 	}

@@ -60,11 +60,16 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 	return nil
 }
 
+// Blobs returns Blob for the execution id.
+func (c *Client) Blobs(id string) func(ctx context.Context, blob contract.Blob, w io.Writer) error {
+	return func(ctx context.Context, blob contract.Blob, w io.Writer) error { return c.Blob(ctx, id, blob, w) }
+}
+
 func (c *Client) blobPart(ctx context.Context, path string, offset, left int64) ([]byte, error) {
 	query := url.Values{}
 	query.Set("offset", strconv.FormatInt(offset, 10))
 	query.Set("length", strconv.FormatInt(min(max(left, 1), contract.MaxBlobPart), 10))
-	j := &attempts{client: c, build: get(path, query)}
-	got, err := c.retry(ctx, idempotent, func() (answer, error) { return j.try(ctx) })
+	a := &attempts{client: c, build: get(path, query)}
+	got, err := c.retry(ctx, idempotent, func() (answer, error) { return a.attempt(ctx) })
 	return got.body, err
 }

@@ -24,8 +24,7 @@ var fewerItems = map[string]int{
 // most allows for its field. It reads the text once without storing any of it, so it can run
 // before decoding. Text that is not JSON is left to the decoder.
 func CheckItems(text []byte, most map[string]int) error {
-	s := itemScan{text: text, most: most}
-	return s.run()
+	return (&itemScan{text: text, most: most}).run()
 }
 
 // itemScan is one reading of a JSON text.

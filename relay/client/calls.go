@@ -64,10 +64,10 @@ func (c *Client) Kernel(ctx context.Context) (contract.Kernel, error) {
 // CurrentKernel is like Kernel, but waits for a kernel that is starting, and fails with
 // kernel_dead if there is none.
 func (c *Client) CurrentKernel(ctx context.Context) (contract.Kernel, error) {
-	j := &attempts{client: c, build: get(contract.PathKernel, nil)}
+	a := &attempts{client: c, build: get(contract.PathKernel, nil)}
 	var k contract.Kernel
 	_, err := c.retry(ctx, idempotent, func() (answer, error) {
-		got, err := j.try(ctx)
+		got, err := a.attempt(ctx)
 		if err == nil {
 			err = read(got.body, &k)
 		}
@@ -86,7 +86,7 @@ func (c *Client) CurrentKernel(ctx context.Context) (contract.Kernel, error) {
 // ready. If another kernel is current, as after an earlier attempt, it does nothing and
 // returns that one, so a kernel is not restarted twice.
 func (c *Client) RestartKernel(ctx context.Context, kernelID string) (contract.Kernel, error) {
-	return call[contract.Kernel](ctx, c, idempotent, c.post(contract.PathKernelRestart, kernelRef(kernelID)))
+	return call[contract.Kernel](ctx, c, idempotent, c.post(contract.PathKernelRestart, encode(contract.KernelRef{KernelID: kernelID})))
 }
 
 // Variables lists the user's variables.
@@ -102,15 +102,17 @@ func (c *Client) Inspect(ctx context.Context, name string) (contract.Inspection,
 // Cleanup deletes the user's variables in the kernel kernelID and frees memory. If another
 // kernel is current, it does nothing and fails with conflict.
 func (c *Client) Cleanup(ctx context.Context, kernelID string) (contract.Cleanup, error) {
-	return call[contract.Cleanup](ctx, c, ifUnsent, c.post(contract.PathCleanup, kernelRef(kernelID)))
+	return call[contract.Cleanup](ctx, c, ifUnsent, c.post(contract.PathCleanup, encode(contract.KernelRef{KernelID: kernelID})))
 }
 
-func kernelRef(id string) []byte {
-	body, err := json.Marshal(contract.KernelRef{KernelID: id})
+// encode returns the JSON of a body that consists of strings and whole numbers, which can
+// always be encoded.
+func encode(body any) []byte {
+	text, err := json.Marshal(body)
 	if err != nil {
-		panic(err) // one string
+		panic(err)
 	}
-	return body
+	return text
 }
 
 // List lists at most limit executions, newest first, without events. A limit of 0 means the
@@ -153,11 +155,7 @@ func (c *Client) Input(ctx context.Context, id, text string) (contract.Execution
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	body, err := json.Marshal(contract.Input{Text: text})
-	if err != nil {
-		return contract.Execution{}, fmt.Errorf("encoding an input: %w", err)
-	}
-	return call[contract.Execution](ctx, c, ifUnsent, c.post(path, body))
+	return call[contract.Execution](ctx, c, ifUnsent, c.post(path, encode(contract.Input{Text: text})))
 }
 
 // Shutdown ends kernel, tunnel and executor.

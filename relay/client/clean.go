@@ -4,7 +4,6 @@ import (
 	"regexp"
 
 	"colabrelay/relay/plain"
-	"colabrelay/shared/contract"
 )
 
 // rules say how the strings of an answer are cleaned before anybody sees them: each becomes
@@ -33,10 +32,4 @@ func release(version string) string {
 		return version
 	}
 	return "of unknown version"
-}
-
-// cleanError cleans an executor's refusal.
-func cleanError(e *contract.Error) *contract.Error {
-	clean(e)
-	return e
 }

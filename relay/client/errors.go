@@ -73,7 +73,7 @@ func problem(kind Kind, message string, err error) *Error {
 	return &Error{Kind: kind, Message: plain.Line(message), Hint: hints[kind], Err: err}
 }
 
-// problemWithHint returns an Error of kind with a hint of its own.
+// problemWithHint returns an Error of kind with a special hint.
 func problemWithHint(kind Kind, message, hint string, err error) *Error {
 	e := problem(kind, message, err)
 	e.Hint = hint
@@ -82,11 +82,16 @@ func problemWithHint(kind Kind, message, hint string, err error) *Error {
 
 // refusal returns the executor's own error in err; nil if there is none.
 func refusal(err error) *contract.Error {
-	var refused *contract.Error
-	if errors.As(err, &refused) {
-		return refused
+	refused, _ := errors.AsType[*contract.Error](err)
+	return refused
+}
+
+// kindOf returns the Kind of err; empty if err is no Error.
+func kindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
 	}
-	return nil
+	return ""
 }
 
 // mayHaveArrived reports whether the executor may have acted on the attempt that ended with
@@ -97,19 +102,18 @@ func mayHaveArrived(err error) bool {
 	if refused := refusal(err); refused != nil {
 		return refused.Code == contract.CodeReplayed || refused.Code == contract.CodeRateLimited && refused.ServerTime > 0
 	}
-	var e *Error
-	return errors.As(err, &e) && e.sent
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.sent
 }
 
 // ended returns the error of a call whose ctx ended: that of the last attempt if there is
 // one, because it says more than that time ran out.
 func ended(ctx context.Context, last error) error {
 	cause := context.Cause(ctx)
-	var e *Error
-	switch {
-	case refusal(last) != nil, errors.Is(last, cause):
+	if refusal(last) != nil || errors.Is(last, cause) {
 		return last
-	case errors.As(last, &e):
+	}
+	if e, ok := errors.AsType[*Error](last); ok {
 		fresh := *e
 		fresh.Err = fmt.Errorf("%w; last attempt: %w", cause, last)
 		return &fresh

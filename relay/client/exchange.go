@@ -44,9 +44,9 @@ type answer struct {
 	unverified int
 }
 
-// try sends r once and logs the result. A refusal returns the answer and a *contract.Error;
+// send sends r once and logs the result. A refusal returns the answer and a *contract.Error;
 // every other failure is an *Error.
-func (c *Client) try(ctx context.Context, r request) (answer, error) {
+func (c *Client) send(ctx context.Context, r request) (answer, error) {
 	started := time.Now()
 	got, requestID, err := c.exchange(ctx, r)
 	err = c.byProtocol(ctx, err)
@@ -172,7 +172,8 @@ func (c *Client) open(res *http.Response, raw, into []byte) (answer, error) {
 	if err := json.Unmarshal(got.body, &body); err != nil || body.Error.Code == "" {
 		return got, unknownForm(fmt.Sprintf("the executor's answer has an unknown form (HTTP %d)", res.StatusCode), err)
 	}
-	return got, cleanError(&body.Error)
+	clean(&body.Error)
+	return got, &body.Error
 }
 
 // unknownForm returns the error for an answer that the executor signed but that we can't read.

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -83,11 +82,7 @@ const (
 // StartUpload starts an upload. The same call resumes it and returns what is missing. It
 // continues on a new VM automatically if no attempt may have been accepted before.
 func (c *Client) StartUpload(ctx context.Context, u contract.UploadStart) (contract.Upload, error) {
-	body, err := json.Marshal(u)
-	if err != nil {
-		return contract.Upload{}, fmt.Errorf("encoding the start of an upload: %w", err)
-	}
-	return finish[contract.Upload](ctx, &attempts{client: c, build: c.post(contract.PathUploads, body), moves: true}, idempotent)
+	return finish[contract.Upload](ctx, &attempts{client: c, build: c.post(contract.PathUploads, encode(u)), moves: true}, idempotent)
 }
 
 // PutPart sends body, at most contract.MaxFilePart bytes, as the file's bytes from offset on.

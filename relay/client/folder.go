@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -12,12 +11,8 @@ import (
 // Compare asks which of the manifest's files exist. The answer is about its first files, at
 // least one: the caller calls again with the rest.
 func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.Compared, error) {
-	body, err := json.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a manifest: %w", err)
-	}
-	j := &attempts{client: c, build: c.post(contract.PathCompare, body), moves: true} // it changes nothing
-	got, err := finish[contract.Comparison](ctx, j, idempotent)
+	a := &attempts{client: c, build: c.post(contract.PathCompare, encode(m)), moves: true} // it changes nothing
+	got, err := finish[contract.Comparison](ctx, a, idempotent)
 	if err != nil {
 		return nil, err
 	}
@@ -42,15 +37,11 @@ func (c *Client) PutBatch(ctx context.Context, batch []byte, n int) ([]contract.
 	return got.Files, nil
 }
 
-// Contents reads many small files at once: the first of paths, at least one. bytes has
+// Contents reads many small files with one request: the first of paths, at least one. bytes has
 // an item for each of files; that of a file with an Error is empty.
 func (c *Client) Contents(ctx context.Context, paths []string) (files []contract.Content, bytes [][]byte, err error) {
-	body, err := json.Marshal(contract.ReadBatch{Paths: paths})
-	if err != nil {
-		return nil, nil, fmt.Errorf("encoding a list of paths: %w", err)
-	}
-	j := &attempts{client: c, build: c.post(contract.PathContents, body), moves: true} // it changes nothing
-	got, err := j.finish(ctx, idempotent)
+	a := &attempts{client: c, build: c.post(contract.PathContents, encode(contract.ReadBatch{Paths: paths})), moves: true} // it changes nothing
+	got, err := a.finish(ctx, idempotent)
 	if err != nil {
 		return nil, nil, err
 	}

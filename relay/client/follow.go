@@ -150,10 +150,8 @@ func (f *follower) pause(ctx context.Context) error {
 	if f.behind || f.last.Status == "" {
 		return nil
 	}
-	timer := time.NewTimer(min(f.spacing(), f.left()))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(min(f.spacing(), f.left())):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

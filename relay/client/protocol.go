@@ -18,18 +18,17 @@ const protocolTime = 5 * time.Second
 // or signs in a form that we don't know. Only the unsigned /health reveals the protocol;
 // nothing else is read from there, and it decides only which words the user reads.
 func (c *Client) byProtocol(ctx context.Context, err error) error {
-	var e, other *Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	switch e.Kind {
+	e, _ := errors.AsType[*Error](err)
+	switch kindOf(err) {
 	case KindWrongSecret, KindNotExecutor, KindWrongProtocol:
 	default:
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, protocolTime)
 	defer cancel()
-	if _, unhealthy := c.Health(ctx); !errors.As(unhealthy, &other) || other.Kind != KindWrongProtocol {
+	_, unhealthy := c.Health(ctx)
+	other, ok := errors.AsType[*Error](unhealthy)
+	if !ok || other.Kind != KindWrongProtocol {
 		return err
 	}
 	other.sent, other.Err = e.sent, e.Err

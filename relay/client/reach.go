@@ -44,17 +44,7 @@ func recordAttempt(ctx context.Context, err error) {
 // tunnel's service said that no executor is online. It is false if the request may have
 // arrived, because then the caller must retry until it knows.
 func absent(err error) bool {
-	var e *Error
-	if refusal(err) != nil || !errors.As(err, &e) {
-		return false
-	}
-	switch e.Kind {
-	case KindUnreachable, KindNoSuchHost:
-		return !e.sent
-	case KindTunnelOffline:
-		return true
-	}
-	return false
+	return NeverSent(err) || refusal(err) == nil && kindOf(err) == KindTunnelOffline
 }
 
 // retryDelays are the delays between the attempts of one call. They end in time for
@@ -68,32 +58,27 @@ type retryDelays struct {
 	over  bool
 }
 
-func (c *Client) newRetryDelays(ctx context.Context) *retryDelays {
-	seen, _ := ctx.Value(reachKey{}).(*reach)
-	return &retryDelays{BackOff: newBackOff(), seen: seen, limit: c.timeouts.reach}
-}
-
 // NextBackOff implements backoff.BackOff.
-func (p *retryDelays) NextBackOff() time.Duration {
-	next := p.BackOff.NextBackOff()
-	if p.seen == nil || p.seen.reached.Load() {
+func (d *retryDelays) NextBackOff() time.Duration {
+	next := d.BackOff.NextBackOff()
+	if d.seen == nil || d.seen.reached.Load() {
 		return next
 	}
-	left := p.limit - time.Since(p.seen.began) - p.took
-	if p.over = left <= 0; p.over {
+	left := d.limit - time.Since(d.seen.began) - d.took
+	if d.over = left <= 0; d.over {
 		return backoff.Stop
 	}
 	return min(next, left)
 }
 
-// unreachable is the last error of a call that reached nobody, with what was tried.
-func (p *retryDelays) unreachable(last error) error {
-	var e *Error
-	if !errors.As(last, &e) {
+// unreachable is the last error of a call that reached no executor, with what was tried.
+func (d *retryDelays) unreachable(last error) error {
+	e, ok := errors.AsType[*Error](last)
+	if !ok {
 		return last
 	}
 	fresh := *e
-	fresh.Message = fmt.Sprintf("%s; no executor answered in %d attempts and %.0f s", e.Message, p.seen.tries.Load(), time.Since(p.seen.began).Seconds())
+	fresh.Message = fmt.Sprintf("%s; no executor answered in %d attempts and %.0f s", e.Message, d.seen.tries.Load(), time.Since(d.seen.began).Seconds())
 	fresh.Err = last
 	return &fresh
 }
@@ -101,9 +86,6 @@ func (p *retryDelays) unreachable(last error) error {
 // NeverSent reports whether none of the attempts of a call that ended with err can have reached
 // an executor.
 func NeverSent(err error) bool {
-	var e *Error
-	if refusal(err) != nil || !errors.As(err, &e) || e.sent {
-		return false
-	}
-	return e.Kind == KindUnreachable || e.Kind == KindNoSuchHost
+	e, ok := errors.AsType[*Error](err)
+	return ok && refusal(err) == nil && !e.sent && (e.Kind == KindUnreachable || e.Kind == KindNoSuchHost)
 }

@@ -26,11 +26,7 @@ func idempotent(err error, bad int) bool {
 	if refused := refusal(err); refused != nil {
 		return passing(refused)
 	}
-	var e *Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	switch e.Kind {
+	switch kindOf(err) {
 	case KindUnreachable, KindNoSuchHost, KindTunnelOffline, KindTunnelError, KindTimeout:
 		return true
 	case KindBadAnswer:
@@ -55,29 +51,26 @@ func ifUnsent(err error, bad int) bool {
 // other retryable ones (kernel_busy, low_memory).
 func passing(refused *contract.Error) bool {
 	switch refused.Code {
-	case contract.CodeRateLimited, contract.CodeKernelStarting, contract.CodeQueueFull:
-		return true
-	case contract.CodeReplayed:
-		// The transport, or a proxy, sent a GET again on a new connection with the same
-		// nonce.
+	case contract.CodeRateLimited, contract.CodeKernelStarting, contract.CodeQueueFull,
+		contract.CodeReplayed: // the transport or a proxy sent a GET twice, with the same nonce
 		return true
 	}
 	return false
 }
 
-// retry calls try until it succeeds, the policy again says no, or ctx ends, with jittered
+// retry calls attempt until it succeeds, the policy again says no, or ctx ends, with jittered
 // exponential delays in between. WithReachLimit may end it earlier.
-func (c *Client) retry(ctx context.Context, again policy, try func() (answer, error)) (answer, error) {
+func (c *Client) retry(ctx context.Context, again policy, attempt func() (answer, error)) (answer, error) {
 	var last error
 	bad, sent := 0, false
-	delays := c.newRetryDelays(ctx)
+	seen, _ := ctx.Value(reachKey{}).(*reach)
+	delays := &retryDelays{BackOff: NewBackOff(), seen: seen, limit: c.timeouts.reach}
 	got, err := backoff.Retry(ctx, func() (answer, error) {
 		began := time.Now()
-		got, err := try()
+		got, err := attempt()
 		delays.took = time.Since(began)
 		sent = sent || mayHaveArrived(err)
-		var e *Error
-		if errors.As(err, &e) && e.Kind == KindBadAnswer {
+		if kindOf(err) == KindBadAnswer {
 			bad++
 		}
 		switch {
@@ -104,8 +97,8 @@ func (c *Client) retry(ctx context.Context, again policy, try func() (answer, er
 
 // everSent returns err with sent set if any attempt of the call may have arrived.
 func everSent(err error, sent bool) error {
-	var e *Error
-	if !sent || refusal(err) != nil || !errors.As(err, &e) {
+	e, ok := errors.AsType[*Error](err)
+	if !sent || refusal(err) != nil || !ok {
 		return err
 	}
 	fresh := *e
@@ -113,7 +106,8 @@ func everSent(err error, sent bool) error {
 	return &fresh
 }
 
-func newBackOff() backoff.BackOff {
+// NewBackOff returns the delays after interruptions: they grow until Reset.
+func NewBackOff() *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval = 200 * time.Millisecond
 	b.Multiplier = 2
@@ -123,11 +117,11 @@ func newBackOff() backoff.BackOff {
 
 // once makes a single attempt at a call of the contract.
 func (c *Client) once(ctx context.Context, build func() request) (answer, error) {
-	j := &attempts{client: c, build: build}
-	if err := j.address(ctx); err != nil {
+	a := &attempts{client: c, build: build}
+	if err := a.address(ctx); err != nil {
 		return answer{}, err
 	}
-	return j.try(ctx)
+	return a.attempt(ctx)
 }
 
 // call makes a call of the contract and reads its answer as T.
@@ -136,9 +130,9 @@ func call[T any](ctx context.Context, c *Client, again policy, build func() requ
 }
 
 // finish makes attempts until the policy says no, and reads the answer as T.
-func finish[T any](ctx context.Context, j *attempts, again policy) (T, error) {
+func finish[T any](ctx context.Context, a *attempts, again policy) (T, error) {
 	var result T
-	got, err := j.finish(ctx, again)
+	got, err := a.finish(ctx, again)
 	if err != nil {
 		return result, err
 	}
@@ -146,11 +140,11 @@ func finish[T any](ctx context.Context, j *attempts, again policy) (T, error) {
 }
 
 // finish makes attempts until the policy says no.
-func (j *attempts) finish(ctx context.Context, again policy) (answer, error) {
-	if err := j.address(ctx); err != nil {
+func (a *attempts) finish(ctx context.Context, again policy) (answer, error) {
+	if err := a.address(ctx); err != nil {
 		return answer{}, err
 	}
-	return j.client.retry(ctx, again, func() (answer, error) { return j.try(ctx) })
+	return a.client.retry(ctx, again, func() (answer, error) { return a.attempt(ctx) })
 }
 
 // read decodes a signed answer, unless it has more items than an executor may send.

@@ -23,12 +23,12 @@ func startStallTimer(ctx context.Context, first time.Duration) (context.Context,
 }
 
 // progress restarts the timer with span.
-func (w *stallTimer) progress(span time.Duration) { w.timer.Reset(span) }
+func (t *stallTimer) progress(span time.Duration) { t.timer.Reset(span) }
 
 // stop must be called at the end of the attempt.
-func (w *stallTimer) stop() {
-	w.timer.Stop()
-	w.cancel(context.Canceled)
+func (t *stallTimer) stop() {
+	t.timer.Stop()
+	t.cancel(context.Canceled)
 }
 
 // progressReader restarts the stall timer whenever something is read.

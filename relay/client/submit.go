@@ -29,15 +29,15 @@ func (c *Client) SubmitTo(ctx context.Context, instanceID string, s contract.Sub
 	return c.submit(ctx, s, &attempts{client: c, pinned: instanceID})
 }
 
-func (c *Client) submit(ctx context.Context, s contract.Submit, j *attempts) (contract.Execution, error) {
+func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (contract.Execution, error) {
 	if s.RequestID == "" {
 		s.RequestID = rand.Text()
 	}
 	if _, err := json.Marshal(s); err != nil {
 		return contract.Execution{}, fmt.Errorf("writing a submit: %w", err)
 	}
-	j.build = func() request { return submitRequest(ctx, s) }
-	e, err := finish[contract.Execution](ctx, j, idempotent)
+	a.build = func() request { return submitRequest(ctx, s) }
+	e, err := finish[contract.Execution](ctx, a, idempotent)
 	if errors.Is(err, bounded.ErrTooLong) {
 		return c.submitted(ctx, s.RequestID, err)
 	}

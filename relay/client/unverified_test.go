@@ -77,7 +77,7 @@ func TestForeignAnswersAreNamedAndNeverParsed(t *testing.T) {
 				return true
 			})
 			client := e.client(t)
-			got, err := client.try(t.Context(), get(contract.PathKernel, nil)())
+			got, err := client.send(t.Context(), get(contract.PathKernel, nil)())
 			problem := wantKind(t, err, c.want)
 			if !strings.Contains(problem.Message, c.says) || strings.Contains(problem.Message, "<") {
 				t.Errorf("message %q, want one that says %q", problem.Message, c.says)
@@ -151,7 +151,7 @@ func TestAnswerToAnEarlierRequestIsRefused(t *testing.T) {
 	if _, err := c.Kernel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.try(t.Context(), get(contract.PathKernel, nil)())
+	_, err := c.send(t.Context(), get(contract.PathKernel, nil)())
 	wantKind(t, err, KindBadAnswer)
 }
 

@@ -7,6 +7,7 @@
 package hint
 
 import (
+	"cmp"
 	"errors"
 
 	"colabrelay/relay/client"
@@ -59,25 +60,17 @@ func ForLocalFile(err error) (Hint, bool) { return find(localFiles, err) }
 // ForRefusal returns the hint for an executor's refusal. A code that this relay does not
 // know, as a newer executor may send, keeps the executor's own hint.
 func ForRefusal(e *contract.Error) Hint {
-	h := refusals[e.Code]
-	h.Code = string(e.Code)
-	if h.Model == "" {
-		h.Model, h.Person = e.Hint, e.Hint
+	next, known := refusals[e.Code]
+	if !known {
+		next = both(e.Hint)
 	}
-	if h.Model == "" {
-		h.Model = "Call check_colab_connection."
-	}
-	return h
+	return Hint{string(e.Code), cmp.Or(next.model, "Call check_colab_connection."), next.person}
 }
 
 // ForOutcome returns the hint for a run that ended badly as s.
 func ForOutcome(s contract.Status) Hint {
-	h := outcomes[s]
-	h.Code = string(s)
-	if h.Model == "" {
-		h.Model = "Look at it with get_execution."
-	}
-	return h
+	next := outcomes[s]
+	return Hint{string(s), cmp.Or(next.model, "Look at it with get_execution."), next.person}
 }
 
 // Person returns what a person should do about err; empty when there is nothing to add.

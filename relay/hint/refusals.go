@@ -2,124 +2,69 @@ package hint
 
 import "colabrelay/shared/contract"
 
-const (
-	pairAgain   = "Run `relay pair` on this computer and paste what the executor's cell printed."
-	sameRelease = "Use a relay and an executor of the same release."
-)
+// step is what to do next, for a model and for a person.
+type step struct{ model, person string }
+
+// both is a step that is the same for a model and a person.
+func both(text string) step { return step{text, text} }
 
 // refusals are the hints for an executor's refusals.
-var refusals = map[contract.Code]Hint{
-	contract.CodeUnauthorized: {
-		Model:  "This computer's secret is not the executor's: run `relay pair` in a terminal on this computer and paste what the executor's cell printed.",
-		Person: pairAgain,
-	},
-	contract.CodeClockSkew: {
-		Model:  "Set this computer's clock, or call again: the relay corrects a wrong clock once automatically.",
-		Person: "Set this computer's clock.",
-	},
-	contract.CodeReplayed: {
-		Model:  "Call again. If the error persists, something between the relay and the executor repeats requests.",
-		Person: "Run the same command again. If the error persists, something between the relay and the executor repeats requests: try another network.",
-	},
-	contract.CodeBadRequest: {
-		Model:  "Correct the arguments as the message says, and call again.",
-		Person: "Correct the arguments as the message says.",
-	},
-	contract.CodeNotFound: {
-		Model:  "Check the id, path or name. list_executions, list_colab_files and list_colab_variables show what exists on the VM.",
-		Person: "Check the path or name. What a replaced VM had is gone with it, except files on Drive.",
-	},
-	contract.CodeConflict: {
-		Model:  "Look at the state of the run with get_execution before you call again.",
-		Person: "Another program changed the run or the file. Run the same command again.",
-	},
-	contract.CodeTooLarge: {
-		Model:  "Send less at a time: split the code, or put data into a file on the VM.",
-		Person: "Send less at a time: put data into a file on the VM (`relay put`).",
-	},
-	contract.CodeRateLimited: {
-		Model:  "Wait a minute, then call again, and less often: use wait_seconds instead of repeated calls.",
-		Person: "Wait a minute. All relays with this secret share the limit.",
-	},
-	contract.CodeQueueFull: {
-		Model:  "Wait for earlier runs (list_executions) or end one with interrupt_execution, then call again.",
-		Person: "Wait until earlier runs have ended, then run the same command again.",
-	},
-	contract.CodeKernelDead: {
-		Model:  "Call restart_kernel, then run the setup code again.",
-		Person: "Ask the agent to restart the kernel, or run the executor's cell in Colab again.",
-	},
-	contract.CodeKernelStarting: {
-		Model:  "Call again in a few seconds.",
-		Person: "Run the same command again in a few seconds.",
-	},
-	contract.CodeLowMemory: {
-		Model:  "Call cleanup_colab, delete large variables, or call restart_kernel; then run the code again.",
-		Person: "Delete large variables, then run the same command again.",
-	},
-	contract.CodeForbiddenPath: {
-		Model:  "Use a path under /content (or the executor's workdir). The executor's --allow-path adds other folders.",
-		Person: "Use a path under /content (or the executor's workdir). The executor's --allow-path adds other folders.",
-	},
-	contract.CodeChanged: {
-		Model:  "The file changed during the transfer: call again from the start.",
-		Person: "The file changed during the transfer: run the same command again.",
-	},
-	contract.CodeKernelBusy: {
-		Model:  "A run occupies the kernel. Wait for it with get_execution, or end it with interrupt_execution, or with restart_kernel if it does not yield; then call again.",
-		Person: "A run occupies the kernel. Wait until it has ended, then run the same command again.",
-	},
-	contract.CodeNewInstance: {
-		Model:  "Run the setup code again, then call the tool again to run this code on the new VM.",
-		Person: "Run the setup code again, then this command.",
-	},
-	contract.CodeNewStart: {
-		Model:  "The executor was restarted more than once during the call: call again.",
-		Person: "The executor was restarted more than once: run the same command again.",
-	},
-	contract.CodeDiskFull: {
-		Model:  "Free disk space on the VM (delete files), then call again.",
-		Person: "Free disk space on the VM (delete files), then run the same command again: a transfer resumes where it stopped.",
-	},
-	contract.CodeShuttingDown: {
-		Model:  "The executor is shutting down: start its cell in Colab again, then call again.",
-		Person: "The executor is shutting down: start its cell in Colab again.",
-	},
-	contract.CodeNotSupported: {Model: sameRelease, Person: sameRelease},
-	contract.CodeInternal: {
-		Model:  "Call again. If the error persists, look at the executor's output in its Colab cell.",
-		Person: "Run the same command again. If the error persists, look at the executor's output in its Colab cell.",
-	},
+var refusals = map[contract.Code]step{
+	contract.CodeUnauthorized: {"This computer's secret is not the executor's: run `relay pair` in a terminal on this computer and paste what the executor's cell printed.",
+		"Run `relay pair` on this computer and paste what the executor's cell printed."},
+	contract.CodeClockSkew: {"Set this computer's clock, or call again: the relay corrects a wrong clock once automatically.",
+		"Set this computer's clock."},
+	contract.CodeReplayed: {"Call again. If the error persists, something between the relay and the executor repeats requests.",
+		"Run the same command again. If the error persists, something between the relay and the executor repeats requests: try another network."},
+	contract.CodeBadRequest: {"Correct the arguments as the message says, and call again.",
+		"Correct the arguments as the message says."},
+	contract.CodeNotFound: {"Check the id, path or name. list_executions, list_colab_files and list_colab_variables show what exists on the VM.",
+		"Check the path or name. What a replaced VM had is gone with it, except files on Drive."},
+	contract.CodeConflict: {"Look at the state of the run with get_execution before you call again.",
+		"Another program changed the run or the file. Run the same command again."},
+	contract.CodeTooLarge: {"Send less at a time: split the code, or put data into a file on the VM.",
+		"Send less at a time: put data into a file on the VM (`relay put`)."},
+	contract.CodeRateLimited: {"Wait a minute, then call again, and less often: use wait_seconds instead of repeated calls.",
+		"Wait a minute. All relays with this secret share the limit."},
+	contract.CodeQueueFull: {"Wait for earlier runs (list_executions) or end one with interrupt_execution, then call again.",
+		"Wait until earlier runs have ended, then run the same command again."},
+	contract.CodeKernelDead: {"Call restart_kernel, then run the setup code again.",
+		"Ask the agent to restart the kernel, or run the executor's cell in Colab again."},
+	contract.CodeKernelStarting: {"Call again in a few seconds.",
+		"Run the same command again in a few seconds."},
+	contract.CodeLowMemory: {"Call cleanup_colab, delete large variables, or call restart_kernel; then run the code again.",
+		"Delete large variables, then run the same command again."},
+	contract.CodeForbiddenPath: both("Use a path under /content (or the executor's workdir). The executor's --allow-path adds other folders."),
+	contract.CodeChanged: {"The file changed during the transfer: call again from the start.",
+		"The file changed during the transfer: run the same command again."},
+	contract.CodeKernelBusy: {"A run occupies the kernel. Wait for it with get_execution, or end it with interrupt_execution, or with restart_kernel if it does not yield; then call again.",
+		"A run occupies the kernel. Wait until it has ended, then run the same command again."},
+	contract.CodeNewInstance: {"Run the setup code again, then call the tool again to run this code on the new VM.",
+		"Run the setup code again, then this command."},
+	contract.CodeNewStart: {"The executor was restarted more than once during the call: call again.",
+		"The executor was restarted more than once: run the same command again."},
+	contract.CodeDiskFull: {"Free disk space on the VM (delete files), then call again.",
+		"Free disk space on the VM (delete files), then run the same command again: a transfer resumes where it stopped."},
+	contract.CodeShuttingDown: {"The executor is shutting down: start its cell in Colab again, then call again.",
+		"The executor is shutting down: start its cell in Colab again."},
+	contract.CodeNotSupported: both("Use a relay and an executor of the same release."),
+	contract.CodeInternal: {"Call again. If the error persists, look at the executor's output in its Colab cell.",
+		"Run the same command again. If the error persists, look at the executor's output in its Colab cell."},
 }
 
 // outcomes are the hints for runs that ended badly.
-var outcomes = map[contract.Status]Hint{
-	contract.StatusFailed: {
-		Model:  "Read the traceback, correct the code and run it again; variables set before the error are kept.",
-		Person: "Correct the code and run it again; variables set before the error are kept.",
-	},
-	contract.StatusTimedOut: {
-		Model:  "If the message says that the run did not yield, only restart_kernel ends it. Otherwise use run_code_long with a larger timeout_seconds for longer work.",
-		Person: "Run it with a larger --timeout; variables set before are kept.",
-	},
-	contract.StatusInterrupted: {
-		Model: "Look at what it printed, and run the code again only if you still need it.",
-		// The person interrupted it, or reads in the message that someone did.
-	},
-	contract.StatusCancelled: {
-		Model:  "It never started. Run it again if you still need it.",
-		Person: "It never started. Run it again if you still need it.",
-	},
-	contract.StatusKernelDied: {
-		Model:  "A new kernel starts automatically. The old one's variables are gone: run the setup code again. If it ran out of memory, process less data at a time.",
-		Person: "A new kernel starts automatically, without the old one's variables: run the setup code again. If it ran out of memory, process less data at a time.",
-	},
-	contract.StatusKernelRestarted: {
-		Model:  "Nothing is wrong with the code: call again to run it in the new kernel, after the setup code that it needs. Another relay or the user may have requested the restart: list_executions shows what runs now.",
-		Person: "Run it again in the new kernel, after the setup code that it needs.",
-	},
-	contract.StatusLost: {
-		Model:  "The executor was killed while the code ran. The output until then is kept; check what the code did before you run it again.",
-		Person: "The executor was killed while the code ran: check what the code did before you run it again.",
-	},
+var outcomes = map[contract.Status]step{
+	contract.StatusFailed: {"Read the traceback, correct the code and run it again; variables set before the error are kept.",
+		"Correct the code and run it again; variables set before the error are kept."},
+	contract.StatusTimedOut: {"If the message says that the run did not yield, only restart_kernel ends it. Otherwise use run_code_long with a larger timeout_seconds for longer work.",
+		"Run it with a larger --timeout; variables set before are kept."},
+	contract.StatusInterrupted: {"Look at what it printed, and run the code again only if you still need it.",
+		""}, // the person interrupted it, or reads in the message that someone did
+	contract.StatusCancelled: both("It never started. Run it again if you still need it."),
+	contract.StatusKernelDied: {"A new kernel starts automatically. The old one's variables are gone: run the setup code again. If it ran out of memory, process less data at a time.",
+		"A new kernel starts automatically, without the old one's variables: run the setup code again. If it ran out of memory, process less data at a time."},
+	contract.StatusKernelRestarted: {"Nothing is wrong with the code: call again to run it in the new kernel, after the setup code that it needs. Another relay or the user may have requested the restart: list_executions shows what runs now.",
+		"Run it again in the new kernel, after the setup code that it needs."},
+	contract.StatusLost: {"The executor was killed while the code ran. The output until then is kept; check what the code did before you run it again.",
+		"The executor was killed while the code ran: check what the code did before you run it again."},
 }

@@ -47,7 +47,7 @@ var subjects = map[Subject]map[string]string{
 	Transfer: {
 		string(contract.CodeNotFound):     missingPath,
 		string(contract.CodeConflict):     "Choose another path on the VM, or call again with overwrite=true.",
-		string(contract.CodeTooLarge):     "Pack the folder into one archive (tar, zip), or transfer its subfolders one by one.",
+		string(contract.CodeTooLarge):     packIt,
 		string(contract.CodeNewInstance):  "Call again: the transfer goes to the new VM.",
 		string(contract.CodeShuttingDown): "The executor is shutting down: start its cell in Colab again, then call again with the same arguments; on the same VM the transfer resumes where it stopped.",
 		CodeCancelled:                     resumes,
@@ -76,7 +76,7 @@ var subjects = map[Subject]map[string]string{
 }
 
 // About returns what a model should do when a call about s ended with code, if s has a
-// hint of its own for it.
+// special hint for it.
 func About(s Subject, code string) (hint string, ok bool) {
 	hint, ok = subjects[s][code]
 	return hint, ok

@@ -120,9 +120,7 @@ func (p *printer) close() {
 
 // display saves the picture of an object, or else prints the object's text.
 func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
-	fetch := func(ctx context.Context, blob contract.Blob, w io.Writer) error {
-		return p.client.Blob(ctx, id, blob, w)
-	}
+	fetch := p.client.Blobs(id)
 	if pic, ok := pictureOf(ev); ok {
 		path, err := p.pictures.save(ctx, fetch, id, pic)
 		if err == nil {

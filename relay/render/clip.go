@@ -38,7 +38,7 @@ func tailLines(s string) string {
 	return s
 }
 
-// join puts marker on a line of its own between head and tail.
+// join puts marker on a separate line between head and tail.
 func join(head, marker, tail string) string {
 	if head != "" && !strings.HasSuffix(head, "\n") {
 		head += "\n"
@@ -67,10 +67,10 @@ func (t *tail) shrink() {
 		return
 	}
 	t.dropped += int64(over)
-	i := 0
+	rest := t.buf
 	for range over {
-		_, n := utf8.DecodeRune(t.buf[i:])
-		i += n
+		_, n := utf8.DecodeRune(rest)
+		rest = rest[n:]
 	}
-	t.buf = append(t.buf[:0], t.buf[i:]...)
+	t.buf = append(t.buf[:0], rest...)
 }

@@ -106,9 +106,6 @@ func (c *Collector) Full() bool { return c.opt.Page && c.complete }
 // Next returns the offset after the newest event.
 func (c *Collector) Next() int64 { return c.next }
 
-// Asking reports whether the newest event asks for input.
-func (c *Collector) Asking() bool { return c.prompt != nil }
-
 // Newest returns the newest line of text, for a progress message.
 func (c *Collector) Newest() string { return c.last.folder.newest() }
 

@@ -51,7 +51,7 @@ func (d *displays) add(ev contract.Event) {
 }
 
 // update replaces the display with the same id. If that was shown before the first event
-// of this view, the update appears as an output of its own.
+// of this view, the update appears as a separate output.
 func (d *displays) update(ev contract.Event) {
 	found := false
 	for i := range d.all {
@@ -70,8 +70,8 @@ func (d *displays) pageFull() bool { return len(d.all) >= maxOutputs }
 
 // result returns the index of the last execute_result, or -1.
 func (d *displays) result() int {
-	for i := len(d.all) - 1; i >= 0; i-- {
-		if d.all[i].typ == contract.EventExecuteResult {
+	for i, each := range slices.Backward(d.all) {
+		if each.typ == contract.EventExecuteResult {
 			return i
 		}
 	}

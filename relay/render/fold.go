@@ -1,6 +1,7 @@
 package render
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -215,8 +216,8 @@ func (f *folder) pending() string {
 
 // newest returns the last row of the window that is not blank, or "".
 func (f *folder) newest() string {
-	for i := len(f.rows) - 1; i >= 0; i-- {
-		if s := strings.TrimSpace(f.rows[i].text()); s != "" {
+	for _, r := range slices.Backward(f.rows) {
+		if s := strings.TrimSpace(r.text()); s != "" {
 			return s
 		}
 	}

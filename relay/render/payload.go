@@ -1,10 +1,12 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 
 	"colabrelay/shared/contract"
@@ -48,37 +50,19 @@ func blobOf(raw json.RawMessage) (contract.Blob, bool) {
 
 // inBase64 reports whether payloads of this type are sent as base64. SVG is text.
 func inBase64(mime string) bool {
-	switch {
-	case mime == "image/svg+xml":
-		return false
-	case strings.HasPrefix(mime, "image/"), strings.HasPrefix(mime, "audio/"), strings.HasPrefix(mime, "video/"):
-		return true
-	}
-	return mime == "application/pdf"
+	kind, _, _ := strings.Cut(mime, "/")
+	return mime != "image/svg+xml" && slices.Contains([]string{"image", "audio", "video"}, kind) || mime == "application/pdf"
 }
 
 // Extension returns the file name extension for a MIME type.
 func Extension(mime string) string {
-	switch mime {
-	case "image/png":
-		return ".png"
-	case "image/jpeg":
-		return ".jpg"
-	case "image/svg+xml":
-		return ".svg"
-	case "image/gif":
-		return ".gif"
-	case "image/webp":
-		return ".webp"
-	case "text/html":
-		return ".html"
-	case "text/plain":
-		return ".txt"
-	case "application/pdf":
-		return ".pdf"
-	}
 	if strings.HasSuffix(mime, "json") {
 		return ".json"
 	}
-	return ".bin"
+	return cmp.Or(extensions[mime], ".bin")
+}
+
+var extensions = map[string]string{
+	"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg", "image/gif": ".gif", "image/webp": ".webp",
+	"text/html": ".html", "text/plain": ".txt", "application/pdf": ".pdf",
 }

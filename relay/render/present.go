@@ -2,6 +2,7 @@ package render
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,11 +31,6 @@ type Output struct {
 	Text      string   `json:"text" doc:"Its text/plain form, shortened; empty when it is the result field's."`
 	Path      string   `json:"path,omitempty" doc:"Where the original was saved on the relay's machine."`
 }
-
-var (
-	errPayload = errors.New("payload is larger than 64 MiB")
-	errSaved   = errors.New("more than 256 MiB of outputs were read already")
-)
 
 // presenter turns displays into Outputs, Pictures and Files of a view.
 type presenter struct {
@@ -134,7 +130,7 @@ func (p *presenter) save(d *display, mime string, payload []byte) string {
 	name := fmt.Sprintf("output-%d%s", d.offset, Extension(mime))
 	if d.id != "" || kind == "output" {
 		// An updated display keeps its offset, and its pictures must not overwrite each other.
-		name = fmt.Sprintf("output-%d-%s%s", d.offset, digest(payload), Extension(mime))
+		name = fmt.Sprintf("output-%d-%.4x%s", d.offset, sha256.Sum256(payload), Extension(mime))
 	}
 	path, err := SaveFile(p.dir, name, func(w io.Writer) error {
 		_, err := w.Write(payload)
@@ -165,22 +161,17 @@ func (p *presenter) payload(ctx context.Context, mime string, raw json.RawMessag
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	content, err := p.decode(ctx, mime, raw)
-	if err == nil {
-		p.read += len(content)
-	}
-	return content, err
-}
-
-func (p *presenter) decode(ctx context.Context, mime string, raw json.RawMessage) ([]byte, error) {
 	size := PayloadBytes(raw)
 	switch {
 	case size < 0 || size > maxPayload:
-		return nil, errPayload
+		return nil, errors.New("payload is larger than 64 MiB")
 	case int64(p.read)+size > maxSaved:
-		return nil, errSaved
+		return nil, errors.New("more than 256 MiB of outputs were read already")
 	}
 	w := &bounded.Buffer{Max: size}
 	err := WritePayload(ctx, mime, raw, p.fetch, w)
+	if err == nil {
+		p.read += len(w.Bytes())
+	}
 	return w.Bytes(), err
 }

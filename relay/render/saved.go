@@ -23,10 +23,7 @@ type saved struct {
 	Bytes    map[string]int64 `json:"bytes"` // valid bytes of each stream's file
 }
 
-const (
-	savedFile = "saved.json"
-	savedLock = "saved.lock"
-)
+const savedFile = "saved.json"
 
 // loadSaved returns the description in dir, or nil if there is none of that instance.
 func loadSaved(dir, instance string) *saved {
@@ -50,7 +47,7 @@ func (s *saved) file(stream string) string {
 }
 
 // extend appends the text in the collector's spools. If another call was faster, its text
-// stays, and the next call continues after it.
+// is kept, and the next call continues after it.
 func (c *Collector) extend() (*saved, error) {
 	if c.opt.Dir == "" {
 		return nil, errNoFolder
@@ -58,7 +55,7 @@ func (c *Collector) extend() (*saved, error) {
 	if err := os.MkdirAll(c.opt.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	lock := flock.New(filepath.Join(c.opt.Dir, savedLock), flock.SetPermissions(0o600))
+	lock := flock.New(filepath.Join(c.opt.Dir, "saved.lock"), flock.SetPermissions(0o600))
 	if err := lock.Lock(); err != nil { // its owner only copies a file
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"bytes"
 	"fmt"
 	"unicode/utf8"
 )
@@ -67,7 +68,7 @@ func (s *stream) text(where string) (string, bool) {
 		return string(s.head) + s.folder.pending(), false
 	}
 	rest := s.tail
-	rest.buf = append([]byte(nil), rest.buf...)
+	rest.buf = bytes.Clone(rest.buf)
 	rest.write(s.folder.pending())
 	rest.shrink()
 	if rest.dropped == 0 && !s.skipped {

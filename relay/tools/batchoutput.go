@@ -3,14 +3,12 @@ package tools
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/filename"
 )
 
 // Bounds of what a chunked run's answer shows.
@@ -41,11 +39,7 @@ type batchOutput struct {
 func (o *batchOutput) add(ctx context.Context, id string, events []contract.Event) {
 	if o.col == nil || o.id != id {
 		o.flush(ctx)
-		dir := ""
-		if o.c.cfg.SaveDir != "" {
-			dir = filepath.Join(o.c.cfg.SaveDir, "executions", filename.ID(id))
-		}
-		o.id, o.col = id, render.New(render.Options{Dir: dir, From: events[0].Offset})
+		o.id, o.col = id, render.New(render.Options{Dir: o.c.outputDir(id), From: events[0].Offset})
 	}
 	for _, ev := range events {
 		o.col.Add(ev)
@@ -58,10 +52,7 @@ func (o *batchOutput) flush(ctx context.Context) {
 	if o.col == nil {
 		return
 	}
-	id := o.id
-	view := o.col.View(ctx, func(ctx context.Context, blob contract.Blob, w writer) error {
-		return o.c.target.Client.Blob(ctx, id, blob, w)
-	})
+	view := o.col.View(ctx, o.c.target.Client.Blobs(o.id))
 	o.col = nil
 	o.print(view)
 	o.raised = view.Error
@@ -71,7 +62,7 @@ func (o *batchOutput) flush(ctx context.Context) {
 	o.files = append(o.files, view.Files...)
 	o.files = o.files[max(0, len(o.files)-batchFiles):]
 	if view.Truncated {
-		o.note("output of batch %s is shortened: get_execution with this id and offset=%d shows the rest", id, view.NextOffset)
+		o.note("output of batch %s is shortened: get_execution with this id and offset=%d shows the rest", o.id, view.NextOffset)
 	}
 	for _, n := range view.Notes {
 		o.note("%s", n)

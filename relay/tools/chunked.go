@@ -56,21 +56,22 @@ func runChunked() tool {
 		switch chunked.OnChange(args.OnChange) {
 		case chunked.Refuse, chunked.Continue, chunked.Restart:
 		default:
-			return nil, &Problem{
-				Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %q is not a value of \"on_change\"", clipName(args.OnChange)),
-				Hint: "Use refuse, continue or restart, or omit on_change.",
-			}
+			return nil, badChoice("on_change", args.OnChange, "refuse, continue or restart")
 		}
 		switch chunked.OnNewKernel(args.OnNew) {
 		case chunked.NewKernelStop, chunked.NewKernelContinue, chunked.NewKernelRestart:
 		default:
-			return nil, &Problem{
-				Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %q is not a value of \"on_new_kernel\"", clipName(args.OnNew)),
-				Hint: "Use continue or restart, or omit on_new_kernel.",
-			}
+			return nil, badChoice("on_new_kernel", args.OnNew, "continue or restart")
 		}
 		return c.chunked(ctx, args)
 	})
+}
+
+func badChoice(argument, value, choices string) *Problem {
+	return &Problem{
+		Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: %q is not a value of %q", clipName(value), argument),
+		Hint: fmt.Sprintf("Use %s, or omit %s.", choices, argument),
+	}
 }
 
 // chunked opens the run, continues it for as long as the call may take, and describes its
@@ -109,10 +110,7 @@ func newChunked(run *chunked.Run, batchSize int64, o chunked.Outcome, out *batch
 		ProgressPct: *round(100*float64(min(s.Done, s.N))/float64(s.N), 10),
 		Output:      out.text(), CheckpointPath: run.Path(), ExecutionID: o.Batch.ExecutionID, KernelID: s.KernelID,
 		TimeSec: *round(s.MeanSeconds*float64(s.Timed), 1000), Results: newest(s.Results),
-		SavedFiles: out.files, Notes: append(o.Notes, fewer(out.notes)...),
-	}
-	if got.SavedFiles == nil {
-		got.SavedFiles = []render.File{}
+		SavedFiles: append([]render.File{}, out.files...), Notes: append(o.Notes, fewer(out.notes)...),
 	}
 	if o.Batch.Status == contract.StatusWaitingForInput {
 		got.Status, got.InputPrompt = string(o.Batch.Status), out.prompt
@@ -194,15 +192,11 @@ func (r *Chunked) problem(o chunked.Outcome, err error, out *batchOutput) *Probl
 	case errors.Is(err, context.DeadlineExceeded) && !unreachable(err) && r.ExecutionID != "":
 		return nil // the VM answered, then the call's time was over
 	case unreachable(err):
-		p := *problemOf(err)
+		p := problemOf(err).copy()
 		p.Message = fmt.Sprintf("the VM could not be reached (%s); completed iterations are saved, and a running batch continues on the VM", p.Message)
-		return &p
-	default:
-		p := problemAbout(hint.ChunkedRun, err)
-		if p.Code == string(contract.CodeNewInstance) {
-			p.Message = "the VM behind this address was replaced by a new one"
-		}
 		return p
+	default:
+		return problemAbout(hint.ChunkedRun, err)
 	}
 	if o.Stop == nil {
 		return nil

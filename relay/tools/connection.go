@@ -55,13 +55,13 @@ func checkConnection() tool {
 	})
 }
 
-func (n *Connection) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%s: %s\n", n.Status, n.ColabURL)
-	if n.KernelStatus != nil {
-		fmt.Fprintf(b, "Kernel %s, latency %.0f ms\n", *n.KernelStatus, *n.LatencyMS)
+func (c *Connection) text(b *strings.Builder) {
+	fmt.Fprintf(b, "%s: %s\n", c.Status, c.ColabURL)
+	if c.KernelStatus != nil {
+		fmt.Fprintf(b, "Kernel %s, latency %.0f ms\n", *c.KernelStatus, *c.LatencyMS)
 	}
-	if n.Version != nil {
+	if c.Version != nil {
 		fmt.Fprintf(b, "Executor %s, up %.0f min, %.1f GB of memory available (%.0f %% used)\n",
-			*n.Version, *n.UptimeMinutes, *n.MemoryAvailableGB, *n.MemoryUsedPct)
+			*c.Version, *c.UptimeMinutes, *c.MemoryAvailableGB, *c.MemoryUsedPct)
 	}
 }

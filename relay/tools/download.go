@@ -40,8 +40,7 @@ func downloadFromColab() tool {
 			return nil, problem
 		}
 		if m.CanContinue {
-			m.NextCommand = command("download_from_colab", argumentValue{"remote_path", args.Remote}, argumentValue{"local_filename", args.Local},
-				argumentValue{"overwrite", args.Overwrite}, argumentValue{"runtime", args.Runtime})
+			m.NextCommand = command("download_from_colab", "remote_path", args.Remote, "local_filename", args.Local, "overwrite", args.Overwrite, "runtime", args.Runtime)
 		}
 		return &Download{Moved: m, LocalPath: shownPath(r.Path)}, problem
 	})

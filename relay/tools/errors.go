@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,13 @@ func (p *Problem) copy() *Problem {
 	return &fresh
 }
 
+// withHint returns a copy of p with another hint.
+func (p *Problem) withHint(text string) *Problem {
+	fresh := p.copy()
+	fresh.Hint = text
+	return fresh
+}
+
 // Codes of this package. Others are of package hint, contract.Code, client.Kind and, for
 // runs that went wrong, contract.Status.
 const (
@@ -53,11 +61,10 @@ var cancelledProblem = &Problem{
 // problemOf translates any error of a call. Its table of hints is package hint.
 func problemOf(err error) *Problem {
 	var (
-		own     *Problem
 		refused *contract.Error
 		failed  *client.Error
 	)
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*Problem](err); ok {
 		return own
 	}
 	if h, ok := hint.ForOperation(err); ok {
@@ -79,22 +86,41 @@ func problemOf(err error) *Problem {
 	return internalProblem(err.Error())
 }
 
-// problemAbout is problemOf with the hint of the call's subject, if that has a better one.
+// newVM are the messages of new_instance for calls about a subject.
+var newVM = map[hint.Subject]string{
+	hint.ChunkedRun: "the VM behind this address was replaced by a new one",
+	hint.Execution:  "the VM behind this address is a new one; the run ended with the old VM, and its variables are gone",
+	hint.Kernel:     "the VM behind this address is a new one, and its kernel was not changed; the variables of the old VM are gone",
+}
+
+// problemAbout is problemOf with the hint and message of the call's subject, if that has
+// better ones.
 func problemAbout(subject hint.Subject, err error) *Problem {
-	return withHintAbout(subject, problemOf(err), err)
+	p := withHintAbout(subject, problemOf(err), err)
+	if p.Code == string(contract.CodeNewInstance) {
+		p.Message = cmp.Or(newVM[subject], p.Message)
+	}
+	return p
 }
 
 // withHintAbout returns a copy of p, the problem of err, with its subject's hint.
 func withHintAbout(subject hint.Subject, p *Problem, err error) *Problem {
-	fresh := *p
-	var refused *contract.Error
-	if p.Code == string(contract.CodeNotFound) && !errors.As(err, &refused) {
-		return &fresh // something on this computer does not exist
+	if p.Code == string(contract.CodeNotFound) && refusalCode(err) == "" {
+		return p.copy() // something on this computer does not exist
 	}
-	if h, ok := hint.About(subject, p.Code); ok {
-		fresh.Hint = h
+	h, ok := hint.About(subject, p.Code)
+	if !ok {
+		h = p.Hint
 	}
-	return &fresh
+	return p.withHint(h)
+}
+
+// refusalCode returns the code of the executor's refusal, or "" for any other error.
+func refusalCode(err error) contract.Code {
+	if refused, ok := errors.AsType[*contract.Error](err); ok {
+		return refused.Code
+	}
+	return ""
 }
 
 func refusalProblem(e *contract.Error) *Problem {
@@ -125,8 +151,7 @@ func badSettings(faults []error) *Problem {
 
 // resolveProblem explains why no runtime could be chosen.
 func resolveProblem(err error) *Problem {
-	var own *Problem
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*Problem](err); ok {
 		return own
 	}
 	p := &Problem{

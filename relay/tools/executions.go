@@ -30,7 +30,7 @@ func getExecution() tool {
 		until := time.Now().Add(wait)
 		e, err := c.target.Client.Execution(ctx, args.ID, args.Offset, min(wait, contract.MaxWait), firstBytes)
 		if err != nil {
-			return nil, executionProblem(err)
+			return nil, problemAbout(hint.Execution, err)
 		}
 		r, page := c.readAs(e, args)
 		defer r.col.Close()
@@ -136,19 +136,10 @@ type Standing struct {
 
 func (c *call) standing(e contract.Execution, err error) (*Standing, *Problem) {
 	if err != nil {
-		return nil, executionProblem(err)
+		return nil, problemAbout(hint.Execution, err)
 	}
 	c.warnOfEnd(e.SessionMinutesLeft)
 	return &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: e.Reason}, nil
-}
-
-// executionProblem is problemOf an error of a call about one execution.
-func executionProblem(err error) *Problem {
-	p := problemAbout(hint.Execution, err)
-	if p.Code == string(contract.CodeNewInstance) {
-		p.Message = "the VM behind this address is a new one; the run ended with the old VM, and its variables are gone"
-	}
-	return p
 }
 
 func (s *Standing) text(b *strings.Builder) {

@@ -3,8 +3,6 @@ package tools
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +31,7 @@ func restartKernel() tool {
 		}
 		k, err := c.target.Client.RestartKernel(ctx, old)
 		if err != nil {
-			return nil, kernelProblem(err)
+			return nil, problemAbout(hint.Kernel, err)
 		}
 		c.kernels.record(c.target.Name, k.KernelID) // requested, so no warning
 		return &Kernel{KernelID: k.KernelID, Status: string(k.Status), Python: k.Python, StartedAt: k.StartedAt, Lives: k.KernelsStarted}, nil
@@ -49,29 +47,11 @@ func (c *call) intendedKernel(ctx context.Context, ask func(context.Context) (co
 		err = &contract.Error{Code: contract.CodeNewInstance}
 	}
 	if err != nil {
-		return "", kernelProblem(err)
+		return "", problemAbout(hint.Kernel, err)
 	}
 	return k.KernelID, nil
 }
 
-// kernelProblem is problemOf an error of a call about one kernel.
-func kernelProblem(err error) *Problem {
-	p := problemAbout(hint.Kernel, err)
-	if p.Code == string(contract.CodeNewInstance) {
-		p.Message = "the VM behind this address is a new one, and its kernel was not changed; the variables of the old VM are gone"
-	}
-	return p
-}
-
 func (k *Kernel) text(b *strings.Builder) {
 	fmt.Fprintf(b, "New kernel %s (Python %s), %s. All variables of the old one are gone.\n", k.KernelID, k.Python, k.Status)
-}
-
-// sortedPairs returns the entries of a map, sorted by key.
-func sortedPairs(m map[string]string) [][2]string {
-	pairs := make([][2]string, 0, len(m))
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		pairs = append(pairs, [2]string{key, m[key]})
-	}
-	return pairs
 }

@@ -64,7 +64,7 @@ func saveState() tool {
 			Name: args.Name, Runtime: c.target.Name, Keep: int(args.Keep), Until: time.Now().Add(c.waitBudget()),
 			Report: c.reportState("the kernel collects its variables"),
 		})
-		again := command("save_kernel_state", argumentValue{"name", args.Name}, keepValue(args.Keep), argumentValue{"runtime", args.Runtime})
+		again := command("save_kernel_state", "name", args.Name, "keep_versions", keepValue(args.Keep), "runtime", args.Runtime)
 		status, problem := c.stateOutcome(got.Progress, "saved", "saving", err)
 		c.checkKernel(got.Execution.KernelID)
 		s := newState(args.Name, got.Progress, got.Manifest)
@@ -76,11 +76,11 @@ func saveState() tool {
 }
 
 // keepValue omits the default from a command.
-func keepValue(keep int64) argumentValue {
+func keepValue(keep int64) any {
 	if keep == kernelstate.DefaultKeep {
-		return argumentValue{"keep_versions", ""}
+		return ""
 	}
-	return argumentValue{"keep_versions", keep}
+	return keep
 }
 
 type restoreArgs struct {
@@ -108,7 +108,7 @@ func restoreState() tool {
 			Name: args.Name, Runtime: c.target.Name, Version: args.Version, Until: time.Now().Add(c.waitBudget()),
 			Report: c.reportState("the kernel works on the state"),
 		})
-		again := command("restore_kernel_state", argumentValue{"name", args.Name}, argumentValue{"version", args.Version}, argumentValue{"runtime", args.Runtime})
+		again := command("restore_kernel_state", "name", args.Name, "version", args.Version, "runtime", args.Runtime)
 		status, problem := c.stateOutcome(got.Progress, "restored", "restoring", err)
 		if errors.Is(err, kernelstate.ErrNotFound) {
 			problem = unknownState(c.cfg.CheckpointDir, problem)
@@ -151,28 +151,19 @@ func (c *call) stateOutcome(p kernelstate.Progress, done, doing string, err erro
 	case p.Execution.ExecutionID != "" && errors.Is(err, context.DeadlineExceeded) && !unreachable(err):
 		return doing, nil // only the call's time is over
 	}
-	return "failed", stateProblem(err)
-}
-
-// stateProblem is problemOf an error of a save or restore.
-func stateProblem(err error) *Problem {
-	p := problemOf(err)
-	var run *kernelstate.RunError
-	if errors.As(err, &run) {
-		p = runProblem(run.Execution)
+	problem := problemOf(err)
+	if run, ok := errors.AsType[*kernelstate.RunError](err); ok {
+		problem = runProblem(run.Execution)
 	}
-	return withHintAbout(hint.KernelState, p, err)
+	return "failed", withHintAbout(hint.KernelState, problem, err)
 }
 
 // unknownState returns p with a hint that lists the states that exist.
 func unknownState(dir string, p *Problem) *Problem {
-	fresh := *p
-	names := kernelstate.Names(dir)
-	fresh.Hint = "No state is saved on this computer yet: call save_kernel_state first."
-	if len(names) > 0 {
-		fresh.Hint = "Call again with the name of a saved state: " + brief(quotedList(names, "or"))
+	if names := kernelstate.Names(dir); len(names) > 0 {
+		return p.withHint("Call again with the name of a saved state: " + brief(quotedList(names, "or")))
 	}
-	return &fresh
+	return p.withHint("No state is saved on this computer yet: call save_kernel_state first.")
 }
 
 func newState(name string, p kernelstate.Progress, m kernelstate.Manifest) KernelState {
@@ -207,15 +198,7 @@ func (s *KernelState) goOn(more bool, again string) {
 
 // fit shortens the lists to the size of an answer; the manifest next to the data is complete.
 func (s *KernelState) fit() {
-	s.Variables, _ = fitList(s.Variables)
-	s.Modules, _ = fitList(s.Modules)
-	s.Skipped, _ = fitList(s.Skipped)
-}
-
-// firsts returns as many of the names as fit into an answer.
-func firsts(names []string) []string {
-	kept, _ := fitList(names)
-	return kept
+	s.Variables, s.Modules, s.Skipped = firsts(s.Variables), firsts(s.Modules), firsts(s.Skipped)
 }
 
 func (s *SavedState) text(b *strings.Builder) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"colabrelay/shared/contract"
@@ -41,19 +42,18 @@ func fitNames(names []string) []string {
 	if names == nil {
 		return nil
 	}
-	names, _ = fitList(names)
-	return names
+	return firsts(names)
 }
 
 // fitPackages drops packages, last names first, from a set that is too long for a model.
 func fitPackages(all map[string]string) map[string]string {
-	names, cut := fitList(sortedPairs(all))
-	if !cut {
-		return all
+	var pairs [][2]string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		pairs = append(pairs, [2]string{name, all[name]})
 	}
-	kept := map[string]string{}
-	for _, n := range names {
-		kept[n[0]] = n[1]
+	kept := maps.Clone(all)
+	for _, dropped := range pairs[len(firsts(pairs)):] {
+		delete(kept, dropped[0])
 	}
 	return kept
 }
@@ -100,7 +100,7 @@ var notable = []string{"numpy", "pandas", "matplotlib", "scipy", "scikit-learn",
 
 func packageLine(have map[string]string) string {
 	lower := map[string]string{}
-	for name, version := range maps.All(have) {
+	for name, version := range have {
 		lower[strings.ToLower(name)] = version
 	}
 	var all []string

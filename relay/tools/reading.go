@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
@@ -22,11 +24,15 @@ type reading struct {
 
 // read starts reading the execution id at the offset from.
 func (c *call) read(id string, from int64, page bool) *reading {
-	dir := ""
-	if c.cfg.SaveDir != "" {
-		dir = filepath.Join(c.cfg.SaveDir, "executions", filename.ID(id))
+	return &reading{c: c, col: render.New(render.Options{Dir: c.outputDir(id), From: from, Page: page, Instance: c.target.Client.InstanceID()})}
+}
+
+// outputDir returns the folder for the output of an execution; empty to save nothing.
+func (c *call) outputDir(id string) string {
+	if c.cfg.SaveDir == "" {
+		return ""
 	}
-	return &reading{c: c, col: render.New(render.Options{Dir: dir, From: from, Page: page, Instance: c.target.Client.InstanceID()})}
+	return filepath.Join(c.cfg.SaveDir, "executions", filename.ID(id))
 }
 
 // take adds an answer's events and reports whether there is room for more.
@@ -64,9 +70,7 @@ func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Du
 func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	problem := r.explain(followed)
 	r.c.warnOfEnd(r.exec.SessionMinutesLeft)
-	view := r.col.View(ctx, func(ctx context.Context, blob contract.Blob, w writer) error {
-		return r.c.target.Client.Blob(ctx, r.exec.ExecutionID, blob, w)
-	})
+	view := r.col.View(ctx, r.c.target.Client.Blobs(r.exec.ExecutionID))
 	r.c.pictures = view.Pictures
 	run := newRun(r.exec, view)
 	more := !r.exec.End && (r.exec.Status.Finished() || r.col.Full())
@@ -95,7 +99,7 @@ func (r *reading) explain(followed error) *Problem {
 	case errors.Is(followed, context.DeadlineExceeded) && !unreachable(followed):
 		return nil // only the call's time is over
 	}
-	p := executionProblem(followed)
+	p := problemAbout(hint.Execution, followed)
 	if !unreachable(followed) {
 		return p
 	}
@@ -103,26 +107,18 @@ func (r *reading) explain(followed error) *Problem {
 	return nil
 }
 
+// disconnected are the kinds of error of a broken connection.
+var disconnected = []client.Kind{client.KindUnreachable, client.KindNoSuchHost, client.KindTunnelOffline, client.KindTunnelError, client.KindTunnelQuota}
+
 // unreachable reports whether err is an error of the connection or a temporary refusal, after
 // which the run probably still exists.
 func unreachable(err error) bool {
-	var (
-		lost    *client.Error
-		refused *contract.Error
-	)
-	if errors.As(err, &refused) {
-		switch refused.Code {
-		case contract.CodeReplayed, contract.CodeRateLimited, contract.CodeClockSkew, contract.CodeShuttingDown, contract.CodeKernelStarting:
-			return true
-		}
-		return false
-	}
-	if !errors.As(err, &lost) {
-		return false
-	}
-	switch lost.Kind {
-	case client.KindUnreachable, client.KindNoSuchHost, client.KindTunnelOffline, client.KindTunnelError, client.KindTunnelQuota:
+	switch refusalCode(err) {
+	case contract.CodeReplayed, contract.CodeRateLimited, contract.CodeClockSkew, contract.CodeShuttingDown, contract.CodeKernelStarting:
 		return true
+	case "":
+		lost, ok := errors.AsType[*client.Error](err)
+		return ok && slices.Contains(disconnected, lost.Kind)
 	}
 	return false
 }

@@ -84,9 +84,7 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 	if err != nil {
 		p := problemOf(err)
 		if client.NeverSent(err) {
-			fresh := *p
-			fresh.Hint = "The code was not run. " + p.Hint
-			return nil, &fresh
+			return nil, p.withHint("The code was not run. " + p.Hint)
 		}
 		return nil, c.unsure(p, s.RequestID)
 	}
@@ -114,9 +112,7 @@ func (c *call) waitBudget() time.Duration {
 func (c *call) unsure(p *Problem, requestID string) *Problem {
 	switch client.Kind(p.Code) {
 	case client.KindTimeout, client.KindBadAnswer, client.KindUnreachable, client.KindTunnelError, client.KindTunnelOffline, codeCancelled:
-		fresh := *p
-		fresh.Hint = fmt.Sprintf("The code may have been submitted. If so, list_executions shows the run under request_id %s: check that before you run the code again. For the connection: %s", requestID, p.Hint)
-		return &fresh
+		return p.withHint(fmt.Sprintf("The code may have been submitted. If so, list_executions shows the run under request_id %s: check that before you run the code again. For the connection: %s", requestID, p.Hint))
 	}
 	return p
 }

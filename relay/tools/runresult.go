@@ -2,7 +2,7 @@ package tools
 
 import (
 	"fmt"
-	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -11,8 +11,6 @@ import (
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 )
-
-type writer = io.Writer
 
 // Run is the answer of run_code_quick, run_code_long and get_execution.
 type Run struct {
@@ -40,16 +38,10 @@ type Run struct {
 func newRun(e contract.Execution, v render.View) *Run {
 	r := &Run{
 		Status: string(e.Status), ExecutionID: e.ExecutionID,
-		Stdout: v.Stdout, Stderr: v.Stderr, Outputs: v.Outputs,
+		Stdout: v.Stdout, Stderr: v.Stderr, Outputs: append([]render.Output{}, v.Outputs...),
 		Truncated: v.Truncated, NextOffset: v.NextOffset, QueuePosition: e.QueuePosition,
-		KernelID: e.KernelID, SavedFiles: v.Files, Notes: v.Notes,
+		KernelID: e.KernelID, SavedFiles: append([]render.File{}, v.Files...), Notes: v.Notes,
 		ExecutionTimeSec: seconds(e),
-	}
-	if r.Outputs == nil {
-		r.Outputs = []render.Output{}
-	}
-	if r.SavedFiles == nil {
-		r.SavedFiles = []render.File{}
 	}
 	if v.HasResult {
 		r.Result = &v.Result
@@ -88,15 +80,8 @@ func seconds(e contract.Execution) *float64 {
 }
 
 func round(v float64, parts float64) *float64 {
-	v = float64(int64(v*parts+sign(v)*0.5)) / parts
+	v = math.Round(v*parts) / parts
 	return &v
-}
-
-func sign(v float64) float64 {
-	if v < 0 {
-		return -1
-	}
-	return 1
 }
 
 func (r *Run) text(b *strings.Builder) {

@@ -170,7 +170,7 @@ func (r *Relay) guarded(ctx context.Context, t tool, c *call, raw json.RawMessag
 }
 
 // shown applies to every string of an answer: it makes names of files, and other text from
-// outside without a rule of its own, plain.
+// outside without a special rule, plain.
 var shown = map[string]plain.Rule{"": plain.Text}
 
 // result assembles an answer: structured content, text and pictures.
@@ -254,6 +254,12 @@ func (o Outcome) text(b *strings.Builder) {
 	if o.Error.Hint != "" {
 		fmt.Fprintf(b, "Next step: %s\n", o.Error.Hint)
 	}
+}
+
+// firsts is fitList for callers that need not know whether it dropped any.
+func firsts[T any](items []T) []T {
+	kept, _ := fitList(items)
+	return kept
 }
 
 // fitList returns the first items whose JSON fits into maxListBytes, and whether it dropped

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/transfer"
-	"colabrelay/shared/contract"
 )
 
 // Statuses of a transfer.
@@ -84,8 +84,7 @@ func ranOut(ctx, held context.Context, err error) bool {
 
 // stuck reports whether the connection or the executor prevented progress at the end.
 func stuck(err error) bool {
-	var refused *contract.Error
-	return errors.As(err, &refused) || unreachable(err)
+	return refusalCode(err) != "" || unreachable(err)
 }
 
 // heldUp reports what prevented the progress of a transfer that ran out of time: as an
@@ -111,23 +110,18 @@ func transferProblem(err error) *Problem {
 	return p
 }
 
-// command returns a tool call as a model writes it, without arguments that have their zero
-// values, which are the defaults.
-func command(name string, args ...argumentValue) string {
+// command returns a tool call as a model writes it. args are pairs of a name and a value;
+// those with zero values are omitted, because these are the defaults.
+func command(name string, args ...any) string {
 	var all []string
-	for _, a := range args {
-		if a.value == "" || a.value == false {
+	for pair := range slices.Chunk(args, 2) {
+		if pair[1] == "" || pair[1] == false {
 			continue
 		}
-		b, _ := json.Marshal(a.value) // a string or a bool
-		all = append(all, a.name+"="+string(b))
+		b, _ := json.Marshal(pair[1]) // a string, a number or a bool
+		all = append(all, fmt.Sprintf("%s=%s", pair[0], b))
 	}
 	return name + "(" + strings.Join(all, ", ") + ")"
-}
-
-type argumentValue struct {
-	name  string
-	value any
 }
 
 // text describes a transfer; verb and place say in which direction it went.

@@ -43,8 +43,7 @@ func uploadToColab() tool {
 			return nil, problem
 		}
 		if m.CanContinue {
-			m.NextCommand = command("upload_to_colab", argumentValue{"local_path", args.Local}, argumentValue{"remote_path", args.Remote},
-				argumentValue{"overwrite", args.Overwrite}, argumentValue{"runtime", args.Runtime})
+			m.NextCommand = command("upload_to_colab", "local_path", args.Local, "remote_path", args.Remote, "overwrite", args.Overwrite, "runtime", args.Runtime)
 		}
 		return &Upload{Moved: m, RemotePath: r.Path}, problem
 	})

@@ -12,9 +12,6 @@ import (
 	"colabrelay/relay/kernelstate"
 )
 
-// codeVariablesLost: a chunked run lacks the variables that its iterations build on.
-const codeVariablesLost = string(chunked.StatusVariablesLost)
-
 // maxStatesNamed bounds the saved states that a warning lists.
 const maxStatesNamed = 5
 
@@ -98,7 +95,7 @@ func contains(m kernelstate.Manifest, s *chunked.Record, lost *chunked.LostVaria
 // variablesLost returns the error of a run that stopped without its variables.
 func (r *Chunked) variablesLost(lost *chunked.LostVariables) *Problem {
 	return &Problem{
-		Code:    codeVariablesLost,
+		Code:    string(chunked.StatusVariablesLost),
 		Message: fmt.Sprintf("the kernel lacks what %d iterations left in %s, and this computer has no copy: %s", r.Completed, lost.Description, lost.Reason),
 		Hint: "If the warning names a saved state, call restore_kernel_state and then this again. Otherwise call again with on_new_kernel=\"restart\" to start at iteration 0, or with on_new_kernel=\"continue\" " +
 			"if iterations do not need each other: then it continues with what setup_code creates, and a value that is added up lacks the earlier iterations.",

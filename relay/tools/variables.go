@@ -110,14 +110,13 @@ func cleanup() tool {
 		}
 		got, err := c.target.Client.Cleanup(ctx, kernelID)
 		if err != nil {
-			return nil, kernelProblem(err)
+			return nil, problemAbout(hint.Kernel, err)
 		}
 		c.checkKernel(got.KernelID)
-		names, _ := fitList(got.ClearedVariables)
 		return &Cleaned{
 			MemoryFreedMB:        round((float64(got.MemoryBeforeBytes)-float64(got.MemoryAfterBytes))/(1<<20), 10),
 			MemoryAvailableNowGB: round(float64(got.MemoryFreeBytes)/(1<<30), 100),
-			VariablesCleared:     got.VariablesCleared, ClearedVariables: names,
+			VariablesCleared:     got.VariablesCleared, ClearedVariables: firsts(got.ClearedVariables),
 			GPUCacheCleared: got.GPUCacheCleared, FiguresClosed: got.FiguresClosed,
 		}, nil
 	})

@@ -24,16 +24,16 @@ type vmEnds struct {
 
 // vmEnd is the expected end of one VM.
 type vmEnd struct {
-	instance string // a new VM behind the same name has an end of its own
+	instance string // a new VM behind the same name ends at another time
 	ends     time.Time
 	warned   time.Time // when a call last warned
 }
 
 // record saves an estimate and reports whether the call should warn now.
-func (s *vmEnds) record(runtime, instance string, left time.Duration, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.last[runtime]
+func (v *vmEnds) record(runtime, instance string, left time.Duration, now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	known := v.last[runtime]
 	if known.instance != instance {
 		known = vmEnd{instance: instance}
 	}
@@ -42,19 +42,19 @@ func (s *vmEnds) record(runtime, instance string, left time.Duration, now time.T
 	if due {
 		known.warned = now
 	}
-	if s.last == nil {
-		s.last = map[string]vmEnd{}
+	if v.last == nil {
+		v.last = map[string]vmEnd{}
 	}
-	s.last[runtime] = known
+	v.last[runtime] = known
 	return due
 }
 
 // left returns the minutes until the end by the newest estimate, at least 0; nil if there
 // is none.
-func (s *vmEnds) left(runtime, instance string, now time.Time) *float64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known, ok := s.last[runtime]
+func (v *vmEnds) left(runtime, instance string, now time.Time) *float64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	known, ok := v.last[runtime]
 	if !ok || known.instance != instance {
 		return nil
 	}

@@ -284,7 +284,7 @@ func TestWrongUnverifiedBytesAreFetchedAgain(t *testing.T) {
 	wrong := contract.Range{Offset: j.Received[0].Offset + 100, Length: 1000}
 	j.Unverified = j.Unverified.add(wrong)
 	unverified := j.Unverified.total()
-	must(t, j.save(root, "a.bin.part.json"))
+	must(t, saveOwn(root, "a.bin.part.json", &j))
 	f, err := root.OpenFile("a.bin.part", os.O_WRONLY, 0)
 	must(t, err)
 	_, err = f.WriteAt(make([]byte, wrong.Length), wrong.Offset)

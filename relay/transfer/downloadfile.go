@@ -35,9 +35,8 @@ func (j *job) downloadFile(ctx context.Context, root *os.Root, w requestedFile) 
 	}
 	defer unlock()
 	return j.untilStable(ctx, fmt.Sprintf("downloading %q", w.remote), w.name, func() (fileResult, error) {
-		got, err := j.downloadOnce(ctx, root, w)
-		w.lastStat, w.content = nil, nil
-		return got, err
+		defer func() { w.lastStat, w.content = nil, nil }()
+		return j.downloadOnce(ctx, root, w)
 	})
 }
 

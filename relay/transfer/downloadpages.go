@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"strings"
@@ -179,8 +178,7 @@ func (f *folderDownload) storeFile(ctx context.Context, e remoteEntry, c contrac
 	w := requestedFile{remote: e.Path, name: e.name, part: e.part}
 	switch {
 	case c.Error == nil && c.ETag != "":
-		sum := sha256.Sum256(bytes)
-		st := contract.FileStat{File: e.File, ETag: c.ETag, SHA256: hex.EncodeToString(sum[:])}
+		st := contract.FileStat{File: e.File, ETag: c.ETag, SHA256: fmt.Sprintf("%x", sha256.Sum256(bytes))}
 		st.SizeBytes, st.Modified = c.SizeBytes, c.Modified
 		w.lastStat, w.content = &st, bytes
 	case c.Error == nil, c.Error.Code == contract.CodeChanged, c.Error.Code == contract.CodeTooLarge:

@@ -50,11 +50,6 @@ func (g *Guard) isOwn(dir string) bool {
 	return slices.ContainsFunc(g.Never, func(folder string) bool { return below(dir, folder) })
 }
 
-// isKey reports whether a file looks like a key and is not permitted.
-func (g *Guard) isKey(real string) bool {
-	return looksLikeKey(real) && !g.permits(real)
-}
-
 // permits reports whether a file may be uploaded although it looks like a key.
 func (g *Guard) permits(real string) bool {
 	return slices.ContainsFunc(g.Permit, func(permitted string) bool { return below(real, permitted) })

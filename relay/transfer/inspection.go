@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -51,13 +52,8 @@ func (i *inspection) identify(real string, info fs.FileInfo) (finding, string) {
 		return unsure, ""
 	}
 	same := secrets.keys.find(info)
-	if len(same) == 0 || i.permits(real) {
+	if len(same) == 0 || i.permits(real) || slices.ContainsFunc(same, func(k knownFile) bool { return i.permits(k.name) }) {
 		return harmless, ""
-	}
-	for _, k := range same {
-		if i.permits(k.name) {
-			return harmless, ""
-		}
 	}
 	return foundKey, same[0].name
 }
@@ -69,7 +65,7 @@ func (i *inspection) inspect(real string, info fs.FileInfo, own bool) (finding, 
 		return foundOwn, ""
 	}
 	found, other := i.identify(real, info)
-	if found == harmless && i.isKey(real) {
+	if found == harmless && looksLikeKey(real) && !i.permits(real) {
 		return foundKey, ""
 	}
 	return found, other

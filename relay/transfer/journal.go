@@ -3,7 +3,6 @@ package transfer
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 
 	"colabrelay/shared/contract"
@@ -52,7 +51,7 @@ func readJournal(root *os.Root, name string) (journal, error) {
 	return parseJournal(text)
 }
 
-// parseJournal accepts only what save writes.
+// parseJournal accepts only what part.saveLocked writes.
 func parseJournal(text []byte) (journal, error) {
 	var j journal
 	if len(text) > maxJournal || json.Unmarshal(text, &j) != nil || j.Format != journalFormat {
@@ -64,16 +63,4 @@ func parseJournal(text []byte) (journal, error) {
 		return journal{}, errNotOurs
 	}
 	return j, nil
-}
-
-// save stores j as name in root.
-func (j *journal) save(root *os.Root, name string) error { return saveOwn(root, name, j) }
-
-func writeFile(root *os.Root, name string, from io.Reader) error {
-	f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, from)
-	return errors.Join(err, f.Close())
 }

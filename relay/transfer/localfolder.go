@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,8 +83,7 @@ func hiddenName(name, suffix string) string {
 	if foldsCase {
 		name = strings.ToLower(name)
 	}
-	sum := sha256.Sum256([]byte(name))
-	return ".colab-relay-" + hex.EncodeToString(sum[:10]) + suffix
+	return fmt.Sprintf(".colab-relay-%.10x%s", sha256.Sum256([]byte(name)), suffix)
 }
 
 // lockName reserves name in root for one download, across processes. It returns ErrBusy
@@ -161,7 +159,7 @@ func placeAt(root *os.Root, part, to string) error {
 // set, one of its numbered names up to the first free one. It calls digest only if a file
 // has the same size.
 func (j *job) findSame(ctx context.Context, root *os.Root, name string, size int64, digest func() (string, error)) (string, error) {
-	for i := 0; i <= maxEntries; i++ {
+	for i := range maxEntries + 1 {
 		at := filename.Numbered(name, i)
 		info, err := root.Lstat(at)
 		if err != nil {

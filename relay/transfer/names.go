@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path"
@@ -35,8 +34,7 @@ func partName(name string) string {
 	const room = filename.MaxBytes - len(partSuffix) - len(journalSuffix) - len(" (99)")
 	dir, base := path.Split(name)
 	if len(base) > room {
-		sum := sha256.Sum256([]byte(base))
-		tag := "~" + hex.EncodeToString(sum[:6])
+		tag := fmt.Sprintf("~%.6x", sha256.Sum256([]byte(base)))
 		base = strings.ToValidUTF8(base[:room-len(tag)], "") + tag
 	}
 	return dir + base + partSuffix

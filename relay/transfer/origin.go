@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,7 +72,7 @@ func (o origin) save(root *os.Root, name string) error {
 // that is free or that an earlier call of the same download created. With Overwrite any
 // folder will do. No other download can use the folder until unlock is called.
 func (j *job) claimFolder(root *os.Root, name string, from origin) (at string, unlock func(), err error) {
-	for i := 0; i <= maxEntries; i++ {
+	for i := range maxEntries + 1 {
 		at = filename.Numbered(name, i)
 		if unlock, err = lockName(root, at+"/"); err != nil {
 			return at, nil, err
@@ -131,7 +130,7 @@ func saveOwn(root *os.Root, name string, v any) error {
 		return fmt.Errorf("writing %q: %w", absolute(root, name), err)
 	}
 	fresh := hiddenName(name, ".new")
-	if err := writeFile(root, fresh, bytes.NewReader(append(text, '\n'))); err != nil {
+	if err := root.WriteFile(fresh, append(text, '\n'), 0o600); err != nil {
 		_ = root.Remove(fresh)
 		return fmt.Errorf("writing %q: %w", absolute(root, name), markDiskFull(err))
 	}

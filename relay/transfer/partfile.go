@@ -29,7 +29,7 @@ const maxTakenNames = 20
 // openPart opens the part file called name or, if another file has that name, the first
 // numbered name that is free. It keeps the bytes in it that are of the same remote file.
 func openPart(root *os.Root, name, remote string, st contract.FileStat) (*part, error) {
-	for i := 0; i <= maxTakenNames; i++ {
+	for i := range maxTakenNames + 1 {
 		p := &part{root: root, name: filename.Numbered(name, i), grown: make(chan struct{}, 1)}
 		if ours, err := p.claim(); err != nil {
 			return nil, err
@@ -45,6 +45,8 @@ func openPart(root *os.Root, name, remote string, st contract.FileStat) (*part, 
 }
 
 func (p *part) journalName() string { return p.name + journalSuffix }
+
+func (p *part) saveLocked() error { return saveOwn(p.root, p.journalName(), &p.journal) }
 
 // claim reports whether p may use its name: no file has it, or an earlier download left
 // the file. The journal is always created first, so a part without one is a user's file.
@@ -76,7 +78,7 @@ func (p *part) open(remote string, st contract.FileStat) error {
 	}
 	p.journal.Format, p.journal.Remote = journalFormat, remote
 	p.journal.ETag, p.journal.SizeBytes, p.journal.SHA256 = st.ETag, st.SizeBytes, st.SHA256
-	if err := p.journal.save(p.root, p.journalName()); err != nil {
+	if err := p.saveLocked(); err != nil {
 		return err
 	}
 	if len(p.journal.Received) == 0 {
@@ -124,7 +126,7 @@ func (p *part) write(offset int64, b []byte, verified bool) error {
 	if p.journal.Received.total() == p.journal.SizeBytes {
 		return nil // the journal will be removed: a small file never needs a second one
 	}
-	return p.journal.save(p.root, p.journalName())
+	return p.saveLocked()
 }
 
 // setDigest stores the digest of the whole file.
@@ -181,7 +183,7 @@ func (p *part) close() error {
 	if p.file == nil {
 		return nil
 	}
-	err := errors.Join(p.journal.save(p.root, p.journalName()), p.file.Close())
+	err := errors.Join(p.saveLocked(), p.file.Close())
 	p.file = nil
 	return err
 }
@@ -208,7 +210,7 @@ func (p *part) finish(name string, st contract.FileStat, overwrite bool) (string
 	final, err := place(p.root, p.name, name, overwrite)
 	if err != nil {
 		return "", errors.Join(
-			fmt.Errorf("naming %q: %w", absolute(p.root, name), markDiskFull(err)), p.journal.save(p.root, p.journalName()))
+			fmt.Errorf("naming %q: %w", absolute(p.root, name), markDiskFull(err)), p.saveLocked())
 	}
 	return final, nil
 }

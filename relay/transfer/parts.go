@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"golang.org/x/sync/errgroup"
 
 	"colabrelay/relay/client"
@@ -45,7 +44,7 @@ func (j *job) movePiece(ctx context.Context, piece contract.Range, transfer part
 		return err
 	}
 	defer j.free(buf)
-	pause := newPause()
+	pause := client.NewBackOff()
 	again := false
 	for left := (ranges{piece}); len(left) > 0; {
 		first, rest := left.front(partBytes)
@@ -60,32 +59,16 @@ func (j *job) movePiece(ctx context.Context, piece contract.Range, transfer part
 			rest = rest.add(r)
 		}
 		left, again = rest, err != nil
-		if err != nil && !sleep(ctx, pause.NextBackOff()) {
+		if err == nil {
+			continue
+		}
+		select {
+		case <-time.After(pause.NextBackOff()):
+		case <-ctx.Done():
 			return err
 		}
 	}
 	return nil
-}
-
-// newPause returns the pauses after interruptions: they grow until bytes move again.
-func newPause() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval = 200 * time.Millisecond
-	b.Multiplier = 2
-	b.MaxInterval = 5 * time.Second
-	return b
-}
-
-// sleep reports whether d passed before ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // queue hands out pieces in order.

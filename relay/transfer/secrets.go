@@ -1,8 +1,8 @@
 package transfer
 
 import (
+	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -82,19 +82,7 @@ func listSome(dir string, limit int) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var all []fs.DirEntry
-	for {
-		some, err := f.ReadDir(limit + 1 - len(all))
-		all = append(all, some...)
-		switch {
-		case len(all) > limit:
-			return all[:limit], ErrTooMany
-		case errors.Is(err, io.EOF):
-			return all, nil
-		case err != nil:
-			return all, err
-		}
-	}
+	return readEntries(context.Background(), f, limit)
 }
 
 // secrets are the guarded files of this computer.

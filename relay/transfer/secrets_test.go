@@ -113,8 +113,8 @@ func TestSecretsAreSearchedOnceAndOnlyForLinks(t *testing.T) {
 	home := t.TempDir()
 	plant(t, home, "config/own", "notes", "up/0")
 	i := newInspection(&Guard{Never: []string{filepath.Join(home, "config")}})
-	looked, survey := 0, i.secrets
-	i.secrets = func() *secrets { looked++; return survey() }
+	searches, survey := 0, i.secrets
+	i.secrets = func() *secrets { searches++; return survey() }
 	check := func(folder string) {
 		t.Helper()
 		root, err := os.OpenRoot(filepath.Join(home, folder))
@@ -127,8 +127,8 @@ func TestSecretsAreSearchedOnceAndOnlyForLinks(t *testing.T) {
 	info, err := os.Stat(filepath.Join(home, "notes"))
 	must(t, err)
 	check("up")
-	if want := map[bool]int{true: 1}[hasSeveralLinks(info)]; looked != want {
-		t.Errorf("looked %d times for a file with one link", looked)
+	if want := map[bool]int{true: 1}[hasSeveralLinks(info)]; searches != want {
+		t.Errorf("%d searches for a file with one link", searches)
 	}
 	for k := range 2000 {
 		linked(t, home, "notes", fmt.Sprintf("up/%d", k+1))

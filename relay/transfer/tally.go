@@ -75,8 +75,7 @@ func (t *tally) outcome(ctx context.Context, err error) error {
 
 // affectsAll reports whether an error of one file will occur with every other one too.
 func affectsAll(err error) bool {
-	var lost *client.Error
-	if errors.Is(err, ErrLocalDisk) || errors.As(err, &lost) {
+	if _, lost := errors.AsType[*client.Error](err); lost || errors.Is(err, ErrLocalDisk) {
 		return true
 	}
 	switch refusalCode(err) {

@@ -217,8 +217,7 @@ type fileResult struct {
 
 // refusalCode returns the code of the executor's refusal, or "" for any other error.
 func refusalCode(err error) contract.Code {
-	var refused *contract.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*contract.Error](err); ok {
 		return refused.Code
 	}
 	return ""

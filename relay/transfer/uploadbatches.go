@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 
@@ -88,8 +87,7 @@ func (s *folderUpload) read(body []byte, c candidate) ([]byte, bool) {
 	if _, err := io.ReadFull(f, longer[at:]); err != nil {
 		return body, false
 	}
-	sum := sha256.Sum256(longer[at:])
-	return longer, hex.EncodeToString(sum[:]) == c.record.SHA256
+	return longer, fmt.Sprintf("%x", sha256.Sum256(longer[at:])) == c.record.SHA256
 }
 
 // recordArrived counts and records a file of a batch that is on the VM.

@@ -31,9 +31,8 @@ type sourceFile struct {
 func (j *job) uploadFile(ctx context.Context, o sourceFile) (fileResult, error) {
 	defer j.meter.finish(o.name)
 	return j.untilStable(ctx, fmt.Sprintf("uploading %q", o.name), o.name, func() (fileResult, error) {
-		got, err := j.uploadOnce(ctx, o)
-		o.absent = false
-		return got, err
+		defer func() { o.absent = false }()
+		return j.uploadOnce(ctx, o)
 	})
 }
 

@@ -44,12 +44,14 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	if err == nil {
 		err = j.guard.checkTree(root, tree)
 	}
+	var made contract.Upload
 	if err == nil {
-		r.Path, err = j.makeRemote(ctx, target)
+		made, err = j.client.StartUpload(ctx, contract.UploadStart{Path: strings.TrimRight(target, "/") + "/"})
 	}
 	if err != nil {
 		return r, j.annotate(ctx, doing, err)
 	}
+	r.Path = made.Path
 	j.meter.plan(len(tree.files), tree.bytes)
 	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
 	s := &folderUpload{job: j, root: root, local: local, target: target, sent: openSentFiles(j.options.ResumeDir, local, target), tally: &tally{r: &r}, instance: j.client.InstanceID()}
@@ -95,12 +97,25 @@ func walkLocal(ctx context.Context, root *os.Root) (localTree, error) {
 
 // readFolder returns all entries of a local folder, or ErrTooMany beyond limit.
 func readFolder(ctx context.Context, root *os.Root, name string, limit int) ([]fs.DirEntry, error) {
-	const batch = 1000
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("listing %q: %w", absolute(root, name), err)
 	}
 	defer f.Close()
+	all, err := readEntries(ctx, f, limit)
+	switch {
+	case errors.Is(err, ErrTooMany):
+		err = fmt.Errorf("%w: %q has more than %d entries", ErrTooMany, root.Name(), maxEntries)
+	case err != nil && ctx.Err() == nil:
+		err = fmt.Errorf("listing %q: %w", absolute(root, name), err)
+	}
+	return all, err
+}
+
+// readEntries returns the first entries of an open folder, with ErrTooMany if it has more
+// than limit.
+func readEntries(ctx context.Context, f *os.File, limit int) ([]fs.DirEntry, error) {
+	const batch = 1000
 	var all []fs.DirEntry
 	for {
 		if ctx.Err() != nil {
@@ -110,11 +125,11 @@ func readFolder(ctx context.Context, root *os.Root, name string, limit int) ([]f
 		all = append(all, some...)
 		switch {
 		case len(all) > limit:
-			return nil, fmt.Errorf("%w: %q has more than %d entries", ErrTooMany, root.Name(), maxEntries)
+			return all[:limit], ErrTooMany
 		case errors.Is(err, io.EOF):
 			return all, nil
 		case err != nil:
-			return nil, fmt.Errorf("listing %q: %w", absolute(root, name), err)
+			return all, err
 		}
 	}
 }
@@ -129,13 +144,4 @@ func (t *localTree) bare() []string {
 		filled[path.Dir(folder)] = true
 	}
 	return slices.DeleteFunc(slices.Clone(t.folders[1:]), func(folder string) bool { return filled[folder] })
-}
-
-// makeRemote creates a folder on the VM if it does not exist, and returns its full path.
-func (j *job) makeRemote(ctx context.Context, target string) (string, error) {
-	up, err := j.client.StartUpload(ctx, contract.UploadStart{Path: strings.TrimRight(target, "/") + "/"})
-	if err != nil {
-		return target, err
-	}
-	return up.Path, nil
 }

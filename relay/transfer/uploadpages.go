@@ -85,10 +85,7 @@ func pageSize(n int, name func(i int) string) int {
 
 // lineLen returns about how many bytes a file takes in a manifest.
 func lineLen(name string) int64 {
-	text, err := json.Marshal(contract.EscapeName(name))
-	if err != nil {
-		panic(err) // a string
-	}
+	text, _ := json.Marshal(contract.EscapeName(name)) // a string can be encoded
 	return int64(len(text)) + lineBytes
 }
 
@@ -152,13 +149,19 @@ func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
 	return c
 }
 
-// compare compares a page with the files on the VM, and records those that are the same.
+// compare compares a page with the files on the VM, and records those that are the same
+// immediately, so that the next call resumes a slow comparison.
 func (s *folderUpload) compare(ctx context.Context, page []candidate) ([]contract.Compared, error) {
 	m := contract.Manifest{Path: s.target, Overwrite: s.options.Overwrite}
 	for _, c := range page {
 		m.Files = append(m.Files, contract.ManifestFile{Name: c.key, SizeBytes: c.size(), SHA256: c.record.SHA256, ETag: c.record.ETag})
 	}
-	return s.compareAll(ctx, m, func(i int, remote contract.Compared) { s.recordSame(page[i].record, remote) })
+	return s.compareAll(ctx, m, func(i int, remote contract.Compared) {
+		if file := page[i].record; remote.State == contract.StateSame && file.SHA256 != "" {
+			file.ETag = remote.ETag
+			s.sent.add(file)
+		}
+	})
 }
 
 // compareAll sends requests until the executor has compared all files. It passes each
@@ -177,15 +180,6 @@ func (j *job) compareAll(ctx context.Context, m contract.Manifest, record func(i
 		m.Files = m.Files[len(some):]
 	}
 	return all, nil
-}
-
-// recordSame records a file that the VM has. The record is written immediately, so that the
-// next call resumes a slow comparison.
-func (s *folderUpload) recordSame(file sentFile, remote contract.Compared) {
-	if remote.State == contract.StateSame && file.SHA256 != "" {
-		file.ETag = remote.ETag
-		s.sent.add(file)
-	}
 }
 
 // skip counts a file that is on the VM already.

@@ -93,7 +93,7 @@ var homes = map[string][]string{
 	"golang.org/x/term":               {"relay/terminal"},
 
 	// Small modules may be used where they are needed.
-	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client", "relay/transfer"},
+	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client"},
 	"github.com/gofrs/flock":             {"executor/statedir", "relay/checkpoint", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
