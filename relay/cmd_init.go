@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -66,9 +67,9 @@ func (o initOptions) run(std terminal.Streams) error {
 			return err
 		}
 	}
-	fmt.Fprintf(std.Out, o.describe(origin)+"\n\n", o.name, store.Path())
+	fmt.Fprintf(std.Out, origins[origin]+" This computer keeps it in %s.\n\n", o.name, store.Path())
 	printSecrets(std.Out, r, host)
-	if o.rotate {
+	if origin == pairing.Replaced {
 		fmt.Fprintf(std.Out, "An executor that is running still uses the old secret and refuses this computer: replace %s where you stored it, then start the executor again.\n", bootstrap.SecretName(secretVariable, o.name))
 	}
 	if r.URL != "" {
@@ -95,18 +96,12 @@ func (o initOptions) checkSecretName(store *pairing.Store) error {
 	return nil
 }
 
-// describe says where the secret is from; it is a format of the runtime's name and the
-// store's file.
-func (o initOptions) describe(origin pairing.Origin) string {
-	switch {
-	case o.rotate:
-		return "The secret of %q was replaced with a new one. This computer keeps it in %s."
-	case origin == pairing.Made:
-		return "A new secret was made for %q. This computer keeps it in %s."
-	case origin == pairing.Adopted:
-		return "%q takes over the secret that an earlier release used for all runtimes. This computer keeps it in %s."
-	}
-	return "This is the secret of %q. This computer keeps it in %s."
+// origins say where a secret is from, as formats of the runtime's name.
+var origins = map[pairing.Origin]string{
+	pairing.Kept:     "This is the secret of %q.",
+	pairing.Made:     "A new secret was made for %q.",
+	pairing.Replaced: "The secret of %q was replaced with a new one.",
+	pairing.Adopted:  "%q takes over the secret that an earlier release used for all runtimes.",
 }
 
 // printSecrets prints what to store where. It prints the secret, which a person has to
@@ -115,19 +110,12 @@ func printSecrets(out io.Writer, r pairing.Runtime, host string) {
 	if host == "" {
 		host = "(only if you have one) a static domain from https://dashboard.ngrok.com/domains"
 	}
-	rows := [][2]string{
-		{bootstrap.SecretName(secretVariable, r.Name), r.Secret.Reveal()},
-		{"NGROK_AUTHTOKEN", "your token from https://dashboard.ngrok.com/get-started/your-authtoken"},
-		{bootstrap.SecretName("NGROK_DOMAIN", r.Name), host},
-	}
-	width := 0
-	for _, row := range rows {
-		width = max(width, len(row[0]))
-	}
 	fmt.Fprint(out, "In Colab, click the key icon on the left (Secrets), add these secrets and turn on \"Notebook access\" for each.\nOn Kaggle, add them under Add-ons > Secrets:\n\n")
-	for _, row := range rows {
-		fmt.Fprintf(out, "  %-*s  %s\n", width, row[0], row[1])
-	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "  %s\t%s\n", bootstrap.SecretName(secretVariable, r.Name), r.Secret.Reveal())
+	fmt.Fprintf(table, "  NGROK_AUTHTOKEN\tyour token from https://dashboard.ngrok.com/get-started/your-authtoken\n")
+	fmt.Fprintf(table, "  %s\t%s\n", bootstrap.SecretName("NGROK_DOMAIN", r.Name), host)
+	table.Flush()
 	fmt.Fprintln(out)
 	if r.Name != pairing.DefaultName {
 		fmt.Fprintf(out, "Then write %s into the cell's field RUNTIME.\n", r.Name)

@@ -20,7 +20,7 @@ func installCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install [HOST]",
 		Short: "Add this relay to an MCP host's configuration; without HOST, list the hosts",
-		Long:  "Add this relay to an MCP host's configuration file, and show the entry. Everything else in the file stays unchanged. Without HOST, list the supported hosts.",
+		Long:  "Add this relay to an MCP host's configuration file, and show the entry. Nothing else in the file is changed. Without HOST, list the supported hosts.",
 		Args:  arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			user, err := hostconfig.ThisUser(set.Getenv)

@@ -54,30 +54,10 @@ func pair(ctx context.Context, name string, args []string, std terminal.Streams)
 		return err
 	}
 	r := pairing.Runtime{Name: name, URL: strings.TrimRight(p.URL, "/"), Secret: p.Secret}
-	if old, err := store.Get(name); err == nil && replaces(r, old) {
-		return replace(ctx, store, r, old, std)
-	}
-	paired, err := save(store, r, std)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(std.Out, paired)
-	if !printExecutor(ctx, r, std.Out) {
-		fmt.Fprintln(std.Out, "The pairing was saved. Run `relay status` to check it again.")
-	}
-	return nil
-}
-
-// replaces reports whether saving r would lose something: an address in use, or a secret
-// that may exist nowhere else.
-func replaces(r, old pairing.Runtime) bool {
-	return !old.Secret.Equal(r.Secret) || old.URL != "" && old.URL != r.URL
-}
-
-// replace saves r instead of old, if r's executor answers with a valid signature.
-func replace(ctx context.Context, store *pairing.Store, r, old pairing.Runtime, std terminal.Streams) error {
-	if !printExecutor(ctx, r, std.Out) {
-		kept := "stays paired with " + old.URL
+	old, err := store.Get(name)
+	replacing := err == nil && replaces(r, old)
+	if replacing && !printExecutor(ctx, r, std.Out) {
+		kept := "is still paired with " + old.URL
 		if old.URL == "" {
 			kept = "keeps the secret that `relay init` made"
 		}
@@ -88,7 +68,16 @@ func replace(ctx context.Context, store *pairing.Store, r, old pairing.Runtime, 
 		return err
 	}
 	fmt.Fprintln(std.Out, paired)
+	if !replacing && !printExecutor(ctx, r, std.Out) {
+		fmt.Fprintln(std.Out, "The pairing was saved. Run `relay status` to check it again.")
+	}
 	return nil
+}
+
+// replaces reports whether saving r would lose something: an address in use, or a secret
+// that may exist nowhere else. Then r's executor must answer first.
+func replaces(r, old pairing.Runtime) bool {
+	return !old.Secret.Equal(r.Secret) || old.URL != "" && old.URL != r.URL
 }
 
 // save stores a runtime. It returns a line that says so, and what the runtime replaced.

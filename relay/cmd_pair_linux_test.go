@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"colabrelay/relay/config/configtest"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/e2e/fakevm"
 )
@@ -103,12 +104,12 @@ func TestAPairingStringIsNotShown(t *testing.T) {
 		"a broken paste": func(s string) []string { return []string{s[:30], s[30:60], s[60:]} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			home(t)
+			configtest.Home(t)
 			s := newScreen(t)
 			var out bytes.Buffer
 			code := make(chan int, 1)
 			go func() {
-				code <- run(t.Context(), []string{"pair"}, environ(), terminal.Streams{In: s.slave, Out: &out, Err: s.slave})
+				code <- run(t.Context(), []string{"pair"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: &out, Err: s.slave})
 			}()
 			for _, line := range broken(vm.Pairing()) {
 				s.awaitHidden(t)
@@ -125,12 +126,12 @@ func TestAPairingStringIsNotShown(t *testing.T) {
 }
 
 func TestAnInterruptRestoresTheTerminal(t *testing.T) {
-	home(t)
+	configtest.Home(t)
 	s := newScreen(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"pair"}, environ(), terminal.Streams{In: s.slave, Out: &bytes.Buffer{}, Err: s.slave})
+		code <- run(ctx, []string{"pair"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: &bytes.Buffer{}, Err: s.slave})
 	}()
 	s.awaitHidden(t)
 	interrupt()

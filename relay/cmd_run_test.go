@@ -14,6 +14,8 @@ import (
 	"colabrelay/shared/auth"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
+
+	"colabrelay/relay/config/configtest"
 )
 
 // The script of `relay run` cannot close a pipe.
@@ -22,7 +24,7 @@ func TestABrokenPipeInterruptsTheCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home(t)
+	configtest.Home(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	secret := auth.GenerateSecret().Reveal()

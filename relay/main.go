@@ -2,7 +2,7 @@
 // run Python on a paired VM. Its subcommands are for people.
 //
 // This package parses the command line, calls the other packages and sets the exit code.
-// Each subcommand has a file of its own, cmd_NAME.go.
+// Each subcommand is in its own file, cmd_NAME.go.
 package main
 
 import (
@@ -73,12 +73,12 @@ func arguments(least, most int) cobra.PositionalArgs {
 
 // exitStatus prints an error and its next step, and returns the exit code.
 func exitStatus(err error, std terminal.Streams) int {
-	var exit remoterun.ExitCode
+	if exit, ok := errors.AsType[remoterun.ExitCode](err); ok {
+		return int(exit)
+	}
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &exit):
-		return int(exit)
 	case errors.Is(err, remoterun.ErrPrinted):
 		return 1
 	}

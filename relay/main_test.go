@@ -5,35 +5,13 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"colabrelay/relay/config/configtest"
 	"colabrelay/relay/terminal"
 )
-
-// home gives the test a home folder of its own.
-func home(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	t.Setenv("HOME", dir)
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
-	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
-	return dir
-}
-
-// environ returns a getenv of pairs of names and values.
-func environ(pairs ...string) func(string) string {
-	return func(name string) string {
-		for i := 0; i < len(pairs); i += 2 {
-			if pairs[i] == name {
-				return pairs[i+1]
-			}
-		}
-		return ""
-	}
-}
 
 // relay runs the program and returns its exit code and output.
 func relay(t *testing.T, getenv func(string) string, stdin string, args ...string) (code int, out, errs string) {
@@ -46,14 +24,14 @@ func relay(t *testing.T, getenv func(string) string, stdin string, args ...strin
 }
 
 func TestServeStartsWithWrongSettingsAndEndsWithStdin(t *testing.T) {
-	home(t)
+	configtest.Home(t)
 	for _, args := range [][]string{{}, {"serve"}} {
 		inR, inW := io.Pipe()
 		outR, outW := io.Pipe()
 		var errs bytes.Buffer
 		ended := make(chan int, 1)
 		go func() {
-			ended <- run(t.Context(), args, environ("RELAY_HOLD", "soon"), terminal.Streams{In: inR, Out: outW, Err: &errs})
+			ended <- run(t.Context(), args, configtest.Environ("RELAY_HOLD", "soon"), terminal.Streams{In: inR, Out: outW, Err: &errs})
 			outW.Close()
 		}()
 		lines := bufio.NewScanner(outR)

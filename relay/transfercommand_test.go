@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/config/configtest"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/terminal"
@@ -26,10 +27,10 @@ import (
 // and the user's home folder, which is the current folder.
 func startVM(t *testing.T) (vm *fakevm.VM, getenv func(string) string, dir string) {
 	t.Helper()
-	dir = home(t)
+	dir = configtest.Home(t)
 	t.Chdir(dir)
 	vm = fakevm.Start(t)
-	return vm, environ("COLAB_URL", vm.URL, "COLAB_SECRET", vm.Secret.Reveal()), dir
+	return vm, configtest.Environ("COLAB_URL", vm.URL, "COLAB_SECRET", vm.Secret.Reveal()), dir
 }
 
 func write(t *testing.T, path string, content []byte) {

@@ -12,7 +12,7 @@ import (
 var ErrBusy = errors.New("another call or relay is using this checkpoint name")
 
 // Lock reserves the checkpoint name in dir for the caller until it calls unlock, or its
-// process ends. It does not wait: if somebody else has the lock, the error is ErrBusy. A
+// process ends. It does not wait: if another caller has the lock, the error is ErrBusy. A
 // caller that reads a checkpoint and writes it back must hold the lock throughout.
 func Lock(dir, name string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

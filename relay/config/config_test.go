@@ -7,39 +7,18 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/relay/config/configtest"
 	"colabrelay/relay/tools"
 	"colabrelay/shared/auth"
 )
 
-// newUser gives the test a home folder of its own.
-func newUser(t *testing.T) (home string) {
-	t.Helper()
-	home = t.TempDir()
-	t.Setenv("HOME", home)
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
-	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
-	return home
-}
-
-// environ returns a getenv of pairs of names and values.
-func environ(pairs ...string) func(string) string {
-	return func(name string) string {
-		for i := 0; i < len(pairs); i += 2 {
-			if pairs[i] == name {
-				return pairs[i+1]
-			}
-		}
-		return ""
-	}
-}
-
 func TestAllWrongSettingsAreReportedTogether(t *testing.T) {
-	dir := newUser(t)
+	dir := configtest.Home(t)
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := Load(Settings{Getenv: environ("RELAY_HOLD", "soon", "LOCAL_SAVE_DIR", file, "CHECKPOINT_DIR", filepath.Join(file, "x"), "COLAB_URL", "ftp://x")})
+	c := Load(Settings{Getenv: configtest.Environ("RELAY_HOLD", "soon", "LOCAL_SAVE_DIR", file, "CHECKPOINT_DIR", filepath.Join(file, "x"), "COLAB_URL", "ftp://x")})
 	var all strings.Builder
 	for _, err := range c.Problems {
 		all.WriteString(err.Error() + "\n")
@@ -52,7 +31,7 @@ func TestAllWrongSettingsAreReportedTogether(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	dir := newUser(t)
+	dir := configtest.Home(t)
 	secret := strings.Repeat("s", auth.MinSecretBytes)
 	for _, c := range []struct {
 		name  string
@@ -79,7 +58,7 @@ func TestLoad(t *testing.T) {
 		{name: "short secret", env: []string{"COLAB_URL", "https://x.example", "COLAB_SECRET", "short"}, fault: true},
 		{name: "no secret file", env: []string{"COLAB_URL", "https://x.example", "COLAB_SECRET_FILE", filepath.Join(dir, "none")}, fault: true},
 	} {
-		got := Load(Settings{Getenv: environ(c.env...)})
+		got := Load(Settings{Getenv: configtest.Environ(c.env...)})
 		if c.fault != (len(got.Problems) > 0) {
 			t.Errorf("%s: %v", c.name, got.Problems)
 		}
@@ -90,11 +69,11 @@ func TestLoad(t *testing.T) {
 }
 
 func TestKeepSettings(t *testing.T) {
-	newUser(t)
-	if got := Load(Settings{Getenv: environ()}).Keep; got != defaultKeep {
+	configtest.Home(t)
+	if got := Load(Settings{Getenv: configtest.Environ()}).Keep; got != defaultKeep {
 		t.Errorf("by default %+v", got)
 	}
-	got := Load(Settings{Getenv: environ("RELAY_KEEP_EVERY", "1s", "RELAY_KEEP_PERCENT", "2.5", "RELAY_KEEP_MB", "0", "RELAY_KEEP_TUNNEL_MB", "1")})
+	got := Load(Settings{Getenv: configtest.Environ("RELAY_KEEP_EVERY", "1s", "RELAY_KEEP_PERCENT", "2.5", "RELAY_KEEP_MB", "0", "RELAY_KEEP_TUNNEL_MB", "1")})
 	want := tools.Keep{Every: time.Second, Percent: 2.5, MaxBytes: 0, TunnelBytes: 1 << 20}
 	if got.Keep != want || len(got.Problems) > 0 {
 		t.Errorf("%+v %v", got.Keep, got.Problems)

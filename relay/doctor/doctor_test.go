@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"colabrelay/relay/config"
+	"colabrelay/relay/config/configtest"
 	"colabrelay/relay/pairing"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
@@ -110,7 +111,7 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			newUser(t)
+			configtest.Home(t)
 			e := sound()
 			ours := e.secret
 			c.change(&e)
@@ -138,7 +139,7 @@ func wantLines(t *testing.T, out string, patterns []string) {
 }
 
 func TestTheDoctorReportsANewVM(t *testing.T) {
-	newUser(t)
+	configtest.Home(t)
 	e := sound()
 	env := map[string]string{"COLAB_URL": e.start(t), "COLAB_SECRET": e.secret.Reveal()}
 	store, err := pairing.OpenDefault()
@@ -166,7 +167,7 @@ func TestTheDoctorReportsANewVM(t *testing.T) {
 }
 
 func TestTheDoctorChecksAComputerWithoutPairings(t *testing.T) {
-	newUser(t)
+	configtest.Home(t)
 	out, err := examine(t, nil)
 	if err == nil || err.Error() != "1 check failed" {
 		t.Errorf("%v", err)
@@ -175,7 +176,7 @@ func TestTheDoctorChecksAComputerWithoutPairings(t *testing.T) {
 }
 
 func TestTheDoctorChecksSettingsHostsAndPairings(t *testing.T) {
-	dir := newUser(t)
+	dir := configtest.Home(t)
 	store, err := pairing.OpenDefault()
 	if err != nil {
 		t.Fatal(err)
@@ -227,16 +228,6 @@ func TestTheDoctorPrintsNoEscapes(t *testing.T) {
 	if strings.ContainsAny(out.String(), "\x1b\a") {
 		t.Errorf("%q", out.String())
 	}
-}
-
-// newUser gives the test a home folder of its own.
-func newUser(t *testing.T) (home string) {
-	t.Helper()
-	home = t.TempDir()
-	t.Setenv("HOME", home)
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
-	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
-	return home
 }
 
 // examine returns the doctor's report in that environment.

@@ -83,9 +83,9 @@ func (c *runtimeCheck) tunnel(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	_, err := c.client.Health(ctx)
-	var lost *client.Error
+	lost, isLost := errors.AsType[*client.Error](err)
 	switch {
-	case errors.As(err, &lost) && (lost.Kind == client.KindTunnelError || lost.Kind == client.KindRateLimited):
+	case isLost && (lost.Kind == client.KindTunnelError || lost.Kind == client.KindRateLimited):
 		c.problem(warn, c.runtime.Name, err)
 	case err != nil:
 		return c.failure(err)

@@ -10,11 +10,6 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// codexConfig is what this package reads of Codex's TOML.
-type codexConfig struct {
-	Servers map[string]entry `toml:"mcp_servers"`
-}
-
 // editTOML appends the relay's table to the end of a file, where any table may be. It
 // does not change a table that exists.
 func editTOML(text []byte, c Command) ([]byte, error) {
@@ -43,7 +38,9 @@ func editTOML(text []byte, c Command) ([]byte, error) {
 
 // entryTOML returns the relay's entry.
 func entryTOML(text []byte) (have entry, exists bool, err error) {
-	var config codexConfig
+	var config struct {
+		Servers map[string]entry `toml:"mcp_servers"`
+	}
 	if err := toml.Unmarshal(bytes.TrimPrefix(text, byteOrderMark), &config); err != nil {
 		return entry{}, false, err
 	}

@@ -2,6 +2,7 @@ package pairing
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,16 @@ type LastSeen struct {
 	InstanceID string    `json:"instance_id,omitempty"`
 	KernelID   string    `json:"kernel_id,omitempty"`
 	Since      time.Time `json:"since"` // when it was first seen
+}
+
+// Updated returns what is seen of a runtime that now has the kernel kernelID, on the VM
+// instanceID unless that is empty.
+func (s LastSeen) Updated(instanceID, kernelID string) LastSeen {
+	s.InstanceID = cmp.Or(instanceID, s.InstanceID)
+	if kernelID != s.KernelID {
+		s.KernelID, s.Since = kernelID, time.Now()
+	}
+	return s
 }
 
 // Key names a runtime in the file of what was last seen. COLAB_URL may differ from one

@@ -23,9 +23,10 @@ type Origin int
 
 // The origins of a secret.
 const (
-	Kept    Origin = iota // the runtime already had it
-	Made                  // Own generated it
-	Adopted               // the shared one of an earlier release
+	Kept     Origin = iota // the runtime already had it
+	Made                   // Own generated it for a runtime without one
+	Replaced               // Own generated it instead of an earlier one
+	Adopted                // the shared one of an earlier release
 )
 
 // Own returns the runtime of that name. It generates the runtime's secret if there is
@@ -53,10 +54,15 @@ func (s *Store) Own(name string, rotate bool) (Runtime, Origin, Before, error) {
 	}
 	origin := Made
 	r.Name, r.Secret = name, auth.GenerateSecret()
-	if shared, err := s.shared(name); err == nil && !rotate {
-		origin, r.Secret = Adopted, shared
-	} else if err != nil && !rotate && !errors.Is(err, ErrNoSecret) {
+	shared, err := s.shared(name)
+	switch none := errors.Is(err, ErrNoSecret); {
+	case rotate && (found || !none):
+		origin = Replaced
+	case rotate || none:
+	case err != nil:
 		return fail(err)
+	default:
+		origin, r.Secret = Adopted, shared
 	}
 	all[name] = r
 	if err := s.writeLocked(all); err != nil {

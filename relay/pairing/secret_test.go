@@ -37,9 +37,10 @@ func TestEachRuntimeHasItsOwnSecret(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	put(t, s, Runtime{Name: "a", URL: "http://h", Secret: a.Secret})
-	if next := own(t, s, "a", true, Made); next.Secret.Equal(a.Secret) || next.URL != "http://h" {
+	if next := own(t, s, "a", true, Replaced); next.Secret.Equal(a.Secret) || next.URL != "http://h" {
 		t.Errorf("rotated: %+v", next)
 	}
+	own(t, s, "new", true, Made)
 	if _, _, _, err := s.Own("../x", false); !errors.Is(err, ErrBadName) {
 		t.Errorf("%v", err)
 	}
@@ -90,7 +91,7 @@ func TestOnlyTheDefaultRuntimeTakesOverTheSharedSecret(t *testing.T) {
 		t.Error("the file was not deleted")
 	}
 	keep()
-	if r := own(t, s, DefaultName, true, Made); r.Secret.Equal(shared) {
+	if r := own(t, s, DefaultName, true, Replaced); r.Secret.Equal(shared) {
 		t.Error("rotating kept the shared secret")
 	}
 

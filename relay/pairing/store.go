@@ -202,8 +202,8 @@ func (s *Store) load() (map[string]Runtime, error) {
 }
 
 // readLock takes the shared lock, because on Windows a file that is being read cannot be
-// replaced. If the lock file cannot be created, as in a read-only folder, nobody can
-// replace the file either, and unlock does nothing.
+// replaced. If the lock file cannot be created, as in a read-only folder, no program
+// can replace the file either, and unlock does nothing.
 func (s *Store) readLock() (unlock func(), err error) {
 	unlock, err = s.lock((*flock.Flock).TryRLockContext)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
@@ -212,13 +212,13 @@ func (s *Store) readLock() (unlock func(), err error) {
 	return unlock, err
 }
 
-// lock takes the lock with try. Each call opens its own file handle, so the lock also
+// lock takes the lock with acquire. Each call opens its own file handle, so the lock also
 // works between goroutines of one program.
-func (s *Store) lock(try func(*flock.Flock, context.Context, time.Duration) (bool, error)) (unlock func(), err error) {
+func (s *Store) lock(acquire func(*flock.Flock, context.Context, time.Duration) (bool, error)) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockLimit)
 	defer cancel()
 	l := flock.New(filepath.Join(s.dir, lockName), flock.SetPermissions(0o600))
-	if _, err := try(l, ctx, lockRetry); err != nil {
+	if _, err := acquire(l, ctx, lockRetry); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", l.Path(), err)
 	}
 	return func() { _ = l.Close() }, nil // closing the file releases the lock

@@ -1,9 +1,7 @@
 package remoterun
 
 import (
-	"cmp"
 	"errors"
-	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -15,11 +13,7 @@ func (r *run) checkKernel(id string) {
 		return
 	}
 	before := r.LastSeen.Load(r.Runtime)
-	now := before
-	now.InstanceID = cmp.Or(r.instance, before.InstanceID)
-	if id != before.KernelID {
-		now.KernelID, now.Since = id, time.Now()
-	}
+	now := before.Updated(r.instance, id)
 	// Recorded even if unchanged: an agent may have recorded another kernel as the newest.
 	r.LastSeen.Save(r.Runtime, now)
 	switch {
@@ -33,8 +27,8 @@ func (r *run) checkKernel(id string) {
 
 // explain replaces an error that means that a new VM has taken over the address.
 func (r *run) explain(err error) error {
-	var refused *contract.Error
-	if !errors.As(err, &refused) {
+	refused, ok := errors.AsType[*contract.Error](err)
+	if !ok {
 		return err
 	}
 	unknown := refused.Code == contract.CodeNotFound && r.instance != "" && r.Client.InstanceID() != r.instance
@@ -49,6 +43,6 @@ func (r *run) explain(err error) error {
 }
 
 func isNewInstance(err error) bool {
-	var refused *contract.Error
-	return errors.As(err, &refused) && refused.Code == contract.CodeNewInstance
+	refused, ok := errors.AsType[*contract.Error](err)
+	return ok && refused.Code == contract.CodeNewInstance
 }

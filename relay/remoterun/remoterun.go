@@ -1,7 +1,7 @@
 // Package remoterun runs code on a VM for a person who waits for it: it prints the output,
 // passes input on, and interrupts the code when the person stops waiting.
 //
-// It must not leave code running that nobody waits for, without saying so. Start reading
+// It must not leave code running that no person waits for, without saying so. Start reading
 // at Run; printer.go prints the events, outcome.go makes the exit code.
 package remoterun
 
@@ -73,8 +73,7 @@ type run struct {
 // interrupts the code. The error of code that did not succeed is ErrPrinted, an ExitCode,
 // or one that describes how the run ended.
 func Run(ctx context.Context, vm VM, code Code, console Console) error {
-	r := &run{VM: vm, Code: code, endWait: endWait, out: newPrinter(vm.Client, console)}
-	return r.run(ctx)
+	return (&run{VM: vm, Code: code, endWait: endWait, out: newPrinter(vm.Client, console)}).run(ctx)
 }
 
 func (r *run) run(ctx context.Context) error {

@@ -17,7 +17,7 @@ import (
 // How often the progress of a transfer is written.
 const (
 	barEvery  = 200 * time.Millisecond // on a terminal, where the bar is redrawn
-	lineEvery = 10 * time.Second       // in a log file, where each line stays
+	lineEvery = 10 * time.Second       // in a log file, which keeps each line
 )
 
 // maxBarName is how much of a file's name is shown before the bar, in runes.

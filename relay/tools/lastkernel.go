@@ -1,9 +1,7 @@
 package tools
 
 import (
-	"cmp"
 	"sync"
-	"time"
 
 	"colabrelay/relay/pairing"
 )
@@ -39,11 +37,7 @@ func (k *lastKernels) update(runtime, instance, id string) (before pairing.LastS
 	if !known && k.stored.Load != nil {
 		before = k.stored.Load(runtime)
 	}
-	now := before
-	now.InstanceID = cmp.Or(instance, before.InstanceID)
-	if id != before.KernelID {
-		now.KernelID, now.Since = id, time.Now()
-	}
+	now := before.Updated(instance, id)
 	if k.last == nil {
 		k.last = map[string]pairing.LastSeen{}
 	}

@@ -111,7 +111,7 @@ func lockName(root *os.Root, name string) (unlock func(), err error) {
 }
 
 // release unlocks and removes the lock's file. It removes the file first where the system
-// can, so that nobody locks the file in between.
+// can, so that no other process locks it in between.
 func release(l *flock.Flock) {
 	if !onWindows {
 		_ = os.Remove(l.Path())

@@ -20,7 +20,7 @@ const (
 	maxOrigin    = 64 << 10               // bytes; a larger file is not an origin
 )
 
-// origin records which download created a local folder. Its file stays beside the folder.
+// origin records which download created a local folder. Its file is next to the folder.
 // The executor decides whether a path on the VM is a folder, so without this record a
 // hostile executor could write into any local folder with that name.
 type origin struct {

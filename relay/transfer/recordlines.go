@@ -13,7 +13,7 @@ const maxRecordBytes = 64 << 20
 
 // openLines opens a file of records, one per line, for appending. It passes each line to
 // accept, up to the first one that is incomplete or that accept refuses. The file is
-// truncated before that line, so that the next record starts on a line of its own.
+// truncated before that line, so that the next record starts on a new line.
 func openLines(root *os.Root, name string, accept func(line []byte) bool) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

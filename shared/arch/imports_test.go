@@ -39,6 +39,7 @@ var allowed = map[string][]string{
 	"relay/chunked":             {"relay/checkpoint", "relay/client", "relay/kernelstate", "shared/contract", "shared/kernelpy"},
 	"relay/client":              {"relay/plain", "shared/bounded", "shared/auth", "shared/contract"},
 	"relay/config":              {"relay/pairing", "relay/tools", "relay/transfer"},
+	"relay/config/configtest":   {},
 	"relay/doctor":              {"relay/client", "relay/config", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/progress", "shared/contract"},
 	"relay/hint":                {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/kernelstate", "relay/transfer", "shared/contract"},
 	"relay/hostconfig":          {},
@@ -69,7 +70,7 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/smalldisk", "shared/stacks"}
+var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "shared/e2e", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/smalldisk", "shared/stacks"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may
