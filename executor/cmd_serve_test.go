@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
@@ -40,8 +42,12 @@ func secretOf(t *testing.T, text string) auth.Secret {
 func TestAGeneratedSecretIsShownOnceOnTheConsoleOnly(t *testing.T) {
 	p := start(t)
 	info := p.ready()
-	if info.PID != p.cmd.Process.Pid || info.URL != info.LocalURL || info.KeyID != p.secret.KeyID() || info.InstanceID == "" {
-		t.Errorf("ready file is %+v", info)
+	want := readyInfo{
+		URL: info.LocalURL, LocalURL: info.LocalURL, KeyID: p.secret.KeyID(), PID: p.cmd.Process.Pid,
+		InstanceID: info.InstanceID, Pairing: info.Pairing,
+	}
+	if diff := cmp.Diff(want, info); diff != "" || info.InstanceID == "" {
+		t.Errorf("ready file (-want +got):\n%s", diff)
 	}
 	if st, err := os.Stat(p.readyFile()); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("ready file: %v, %v", st.Mode(), err)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -14,7 +15,8 @@ func (a *API) accessLog(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
-		r, route := withRoute(r)
+		route := new(string) // recordRoute sets it
+		r = r.WithContext(context.WithValue(r.Context(), routeKey{}, route))
 		defer func() {
 			a.Log.LogAttrs(r.Context(), slog.LevelInfo, "request",
 				slog.String("component", "api"),

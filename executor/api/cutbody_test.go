@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
@@ -94,14 +96,16 @@ func TestTheBeginningOfAStalledPartIsKept(t *testing.T) {
 func TestForgedBytesOfACutPartAreSentAgain(t *testing.T) {
 	s := newFileStand(t)
 	content := noise(300_000)
-	id := s.start("a", content).UploadID
+	u := s.start("a", content)
+	id := u.UploadID
 	s.put(id, 200_000, content[200_000:])
 	s.cutPut(id, content[:200_000], noise(50_000))
 	eventually(t, func() bool { return s.upload(id).ReceivedBytes == 150_000 })
 	s.put(id, 50_000, content[50_000:200_000])
-	u := s.commit(id)
-	if u.Status != contract.UploadReceiving || len(u.Missing) != 1 || u.Missing[0] != (contract.Range{Length: 50_000}) {
-		t.Fatalf("upload is %+v", u)
+	want := u
+	want.ReceivedBytes, want.Missing = 250_000, []contract.Range{{Length: 50_000}}
+	if diff := cmp.Diff(want, s.commit(id)); diff != "" {
+		t.Fatalf("upload (-want +got):\n%s", diff)
 	}
 	s.put(id, 0, content[:50_000])
 	s.wantFile(s.commit(id), content)

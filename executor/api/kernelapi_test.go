@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
 	"colabrelay/executor/execution"
@@ -222,8 +223,9 @@ func checkBlob(t *testing.T, s *stand) {
 		}
 		whole = append(whole, res.body...)
 	}
-	if sum := sha256.Sum256(whole); fmt.Sprintf("%x", sum) != ref.Blob.SHA256 || int64(len(whole)) != ref.Blob.Bytes || len(whole) == 0 {
-		t.Errorf("%d bytes of %d came", len(whole), ref.Blob.Bytes)
+	got := contract.Blob{SHA256: fmt.Sprintf("%x", sha256.Sum256(whole)), Bytes: int64(len(whole))}
+	if diff := cmp.Diff(ref.Blob, got); diff != "" || len(whole) == 0 {
+		t.Errorf("the blob (-want +got):\n%s", diff)
 	}
 	s.call("GET", contract.PathExecutions+"/"+e.ExecutionID+"/blobs/"+strings.Repeat("0", 64), nil).
 		want(t, http.StatusNotFound, contract.CodeNotFound)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -59,11 +60,7 @@ func (p *parameters) wait() time.Duration {
 	return wait
 }
 
-func (p *parameters) fail(err error) {
-	if p.err == nil {
-		p.err = err
-	}
-}
+func (p *parameters) fail(err error) { p.err = cmp.Or(p.err, err) }
 
 // seconds converts s to a duration. It fails unless s is from 0 to most.
 func seconds(name string, s float64, most time.Duration) (time.Duration, error) {

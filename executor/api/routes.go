@@ -99,11 +99,6 @@ func (a *API) bytes(h func(w http.ResponseWriter, r *http.Request) ([]byte, erro
 // pattern to accessLog, which runs outside the router.
 type routeKey struct{}
 
-func withRoute(r *http.Request) (*http.Request, *string) {
-	route := new(string)
-	return r.WithContext(context.WithValue(r.Context(), routeKey{}, route)), route
-}
-
 // recordRoute reports the matched pattern to accessLog. The pattern is logged instead of
 // the path because outsiders choose the path.
 func recordRoute(next http.Handler) http.Handler {

@@ -132,15 +132,13 @@ func (j *Journal) Submitted(s contract.Submit) (id string, err error) {
 	r, ok := j.byRequest[s.RequestID]
 	j.mu.Unlock()
 	if !ok {
-		var old tombstone
-		if old, ok = j.tombstones.byRequest(s.RequestID); ok {
-			r = old.record(j.cfg.Dir)
+		old, ok := j.tombstones.byRequest(s.RequestID)
+		if !ok {
+			return "", nil
 		}
+		r = old.record(j.cfg.Dir)
 	}
-	switch {
-	case !ok:
-		return "", nil
-	case !r.same(s):
+	if r.digest != digest(s.Code) || r.Unstored != s.Unstored {
 		return "", ErrConflict
 	}
 	return r.ID, nil

@@ -93,11 +93,6 @@ func preview(code string) string {
 	return string([]rune(line)[:contract.CodePreviewRunes-1]) + "…"
 }
 
-// same reports whether s is the submit that created the execution.
-func (r *Record) same(s contract.Submit) bool {
-	return r.digest == digest(s.Code) && r.Unstored == s.Unstored
-}
-
 // Update changes the state, saves it and wakes its readers. A state that can't be
 // saved is kept in memory and saved later. The error means that it is nowhere on
 // disk, so that the next executor would not know of it.

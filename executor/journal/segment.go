@@ -129,7 +129,8 @@ func (s *segment) each(position int64, f func(line []byte) (more bool, err error
 	}
 	defer closeContent()
 	section := io.NewSectionReader(content, position, math.MaxInt64-position) // before index the size is unknown
-	lines := bufio.NewReaderSize(section, readBuffer(s.size-position))
+	buffer := min(64<<10, max(4<<10, s.size-position))                        // most logs are short
+	lines := bufio.NewReaderSize(section, int(buffer))
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -158,9 +159,6 @@ func (s *segment) content() (content io.ReaderAt, closeContent func(), err error
 	}
 	return file, func() { file.Close() }, nil
 }
-
-// readBuffer is the size of the buffer for so many bytes: most logs are short.
-func readBuffer(left int64) int { return int(min(64<<10, max(4<<10, left))) }
 
 // cutTornLine truncates a file after its last newline.
 func cutTornLine(path string) error {

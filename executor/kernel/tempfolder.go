@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -50,29 +48,17 @@ func removeRemains(owner string) error {
 }
 
 func removeRemainsIn(temp, owner string) error {
-	f, err := os.Open(temp)
+	entries, err := os.ReadDir(temp)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("looking for files of killed kernels: %w", err)
-	}
-	defer f.Close()
-	var faults []error
-	for {
-		names, err := f.Readdirnames(1000)
-		for _, name := range names {
-			if path := filepath.Join(temp, name); isRemains(path, name, owner) {
-				faults = append(faults, os.RemoveAll(path))
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return errors.Join(faults...)
-		}
-		if err != nil {
-			return errors.Join(append(faults, fmt.Errorf("looking for files of killed kernels: %w", err))...)
+	faults := []error{err}
+	for _, entry := range entries {
+		if path := filepath.Join(temp, entry.Name()); isRemains(path, entry.Name(), owner) {
+			faults = append(faults, os.RemoveAll(path))
 		}
 	}
+	return errors.Join(faults...)
 }
 
 func isRemains(path, name, owner string) bool {

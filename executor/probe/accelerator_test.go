@@ -79,9 +79,12 @@ func TestGPUsAreReportedByNvidiaSMI(t *testing.T) {
 	root := tree(map[string]string{
 		"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  gcc version 12.3.0\n",
 	})
-	got := gpu(t.Context(), root)
-	if !got.Available || got.Driver != "535.104.05" || len(got.Devices) != 1 || got.Devices[0].Name != "Tesla T4" {
-		t.Errorf("got %+v", got)
+	zero, used, total := 0.0, 3.0, 15360.0
+	want := contract.GPU{Available: true, Driver: "535.104.05", Devices: []contract.GPUDevice{
+		{Index: new(int), Name: "Tesla T4", MemoryUsedMB: &used, MemoryTotalMB: &total, UtilizationPct: &zero},
+	}}
+	if diff := cmp.Diff(want, gpu(t.Context(), root)); diff != "" {
+		t.Errorf("GPU (-want +got):\n%s", diff)
 	}
 }
 

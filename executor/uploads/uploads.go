@@ -184,23 +184,13 @@ func (s *Store) makeFolder(path string) (contract.Upload, error) {
 // the whole file turns out wrong, unproven bytes have to be sent again. Bytes that were
 // received before are not written again. With ErrDiskFull, the bytes that fit are kept.
 func (s *Store) Put(id string, offset int64, body []byte, proven bool) (contract.Upload, error) {
-	one, err := s.get(id)
-	if err != nil {
-		return contract.Upload{}, err
-	}
-	out, err := one.put(offset, body, proven)
-	return out, one.wrap(err)
+	return s.with(id, func(one *upload) (contract.Upload, error) { return one.put(offset, body, proven) })
 }
 
 // Get is the state of an upload. While it is being hashed, Get waits for the end of that,
 // at most for wait. The error of a failed commit is returned until more bytes arrive.
 func (s *Store) Get(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
-	one, err := s.get(id)
-	if err != nil {
-		return contract.Upload{}, err
-	}
-	out, err := one.await(ctx, wait)
-	return out, one.wrap(err)
+	return s.with(id, func(one *upload) (contract.Upload, error) { return one.await(ctx, wait) })
 }
 
 // Commit verifies the whole file, gives it its name, and waits for that, at most for wait.
@@ -208,14 +198,21 @@ func (s *Store) Get(ctx context.Context, id string, wait time.Duration) (contrac
 // out wrong. ErrDigest means that all bytes were proven and the whole is still wrong: the
 // upload starts again from nothing.
 func (s *Store) Commit(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
+	return s.with(id, func(one *upload) (contract.Upload, error) {
+		if err := one.commit(s.commits); err != nil {
+			return contract.Upload{}, err
+		}
+		return one.await(ctx, wait)
+	})
+}
+
+// with calls f with an upload, and adds the upload's path to its error.
+func (s *Store) with(id string, f func(*upload) (contract.Upload, error)) (contract.Upload, error) {
 	one, err := s.get(id)
 	if err != nil {
 		return contract.Upload{}, err
 	}
-	if err := one.commit(s.commits); err != nil {
-		return contract.Upload{}, one.wrap(err)
-	}
-	out, err := one.await(ctx, wait)
+	out, err := f(one)
 	return out, one.wrap(err)
 }
 

@@ -142,9 +142,6 @@ func (f *forwarded) Close() error {
 	return nil
 }
 
-// wait blocks until the link's last connection has ended. The link must be closed.
-func (f *forwarded) wait() { f.work.Wait() }
-
 // Addr implements net.Listener.
 func (f *forwarded) Addr() net.Addr { return textAddr("ssh") }
 

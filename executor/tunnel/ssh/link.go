@@ -75,7 +75,7 @@ func (l *link) close() {
 	}
 	l.client.Close()
 	if l.forwarded != nil {
-		l.forwarded.wait()
+		l.forwarded.work.Wait() // for its connections
 	}
 	l.work.Wait()
 }
