@@ -15,7 +15,7 @@ const iopubLimit = 200_000
 
 // tune has a new kernel hold more outputs. A kernel of another kind may ignore it.
 func (k *Kernel) tune(ctx context.Context) error {
-	call := kernelpy.Call{Function: "tune.hold_outputs", Arguments: []any{iopubLimit}, Delivery: kernelpy.Reply}
+	call := kernelpy.Call{Function: "tune.set_iopub_limit", Arguments: []any{iopubLimit}, Delivery: kernelpy.Reply}
 	_, err := k.Client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Silent:          true,
 		UserExpressions: map[string]string{"tune": call.Code(true)},

@@ -32,55 +32,55 @@ var (
 )
 
 // submit submits the next batch, after recording it on disk.
-func (a *advance) submit(ctx context.Context, withPackage bool) (contract.Execution, error) {
-	if a.vm.InstanceID() == "" { // any signed answer names it
-		if _, err := a.vm.List(ctx, 1); err != nil {
+func (run *runner) submit(ctx context.Context, withPackage bool) (contract.Execution, error) {
+	if run.vm.InstanceID() == "" { // any signed answer names it
+		if _, err := run.vm.List(ctx, 1); err != nil {
 			return contract.Execution{}, err
 		}
 	}
-	r := a.record
-	r.InFlight = a.nextBatch(withPackage)
-	if err := a.save(); err != nil {
+	r := run.record
+	r.InFlight = run.nextBatch(withPackage)
+	if err := run.save(); err != nil {
 		r.InFlight = nil
 		return contract.Execution{}, err
 	}
-	a.onDisk = true
-	e, err := a.send(ctx)
+	run.onDisk = true
+	e, err := run.send(ctx)
 	if refusedAs(err, contract.CodeNewInstance) {
 		recorded := r.InFlight.InstanceID
 		r.InFlight = nil
-		if a.batches > 0 || a.vm.InstanceID() == recorded { // replaced during this call
+		if run.batches > 0 || run.vm.InstanceID() == recorded { // replaced during this call
 			return e, err
 		}
 		return e, errVMReplaced // the answer named the new VM, so the next attempt reaches it
 	}
 	if err == nil {
-		a.batches++
+		run.batches++
 	}
 	return e, err
 }
 
-func (a *advance) nextBatch(withPackage bool) *Batch {
-	r := a.record
+func (run *runner) nextBatch(withPackage bool) *Batch {
+	r := run.record
 	b := &Batch{
-		RequestID: rand.Text(), InstanceID: a.vm.InstanceID(),
-		Lo: r.Done, Hi: min(r.N, r.Done+max(1, a.spec.BatchSize)),
+		RequestID: rand.Text(), InstanceID: run.vm.InstanceID(),
+		Lo: r.Done, Hi: min(r.N, r.Done+max(1, run.spec.BatchSize)),
 		Timeout: r.deadline(), SubmittedAt: time.Now().UTC(),
-		OnNew: a.onNew(), Analyse: r.Carried == nil, WithPackage: withPackage,
+		Policy: run.choosePolicy(), Analyse: r.Carried == nil, WithPackage: withPackage,
 	}
-	b.CodeSHA256 = hash(a.cell(b))
+	b.CodeSHA256 = hash(run.batchCode(b))
 	return b
 }
 
 // send submits the recorded batch, for the first time or again.
-func (a *advance) send(ctx context.Context) (contract.Execution, error) {
-	b := a.record.InFlight
-	wait := time.Until(a.opt.Until) * 9 / 10 // the rest is for reading: the answer has the first events only
-	if a.opt.Live {
+func (run *runner) send(ctx context.Context) (contract.Execution, error) {
+	b := run.record.InFlight
+	wait := time.Until(run.opt.Until) * 9 / 10 // the rest is for reading: the answer has the first events only
+	if run.opt.Live {
 		wait = min(wait, liveWait)
 	}
-	return a.vm.SubmitTo(ctx, b.InstanceID, contract.Submit{
-		RequestID: b.RequestID, Code: a.cell(b),
+	return run.vm.SubmitTo(ctx, b.InstanceID, contract.Submit{
+		RequestID: b.RequestID, Code: run.batchCode(b),
 		TimeoutSeconds: b.Timeout, WaitSeconds: max(0, wait.Seconds()), Unstored: true,
 	})
 }
@@ -93,24 +93,24 @@ func refusedAs(err error, code contract.Code) bool {
 // findBatch returns the execution of the recorded batch. It returns errBatchMissing if the
 // batch will certainly not run any more: the iterations that it confirmed count, and the
 // others run again.
-func (a *advance) findBatch(ctx context.Context) (contract.Execution, error) {
-	b := a.record.InFlight
+func (run *runner) findBatch(ctx context.Context) (contract.Execution, error) {
+	b := run.record.InFlight
 	if b.ExecutionID == "" { // the submit's answer was lost, or the relay died before it arrived
-		id, err := a.findByRequestID(ctx, b)
+		id, err := run.findByRequestID(ctx, b)
 		switch {
 		case err != nil:
 			return contract.Execution{}, err
-		case a.vmReplaced():
+		case run.vmReplaced():
 			return contract.Execution{}, errBatchMissing
 		case id == "":
-			return a.resubmit(ctx)
+			return run.resubmit(ctx)
 		}
 		b.ExecutionID = id
 	}
-	e, err := a.vm.Execution(ctx, b.ExecutionID, b.Offset, 0, contract.MaxReadBytes)
+	e, err := run.vm.Execution(ctx, b.ExecutionID, b.Offset, 0, contract.MaxReadBytes)
 	if refusedAs(err, contract.CodeNotFound) {
-		if !a.vmReplaced() {
-			a.addNote("the VM no longer has the batch of iterations %d to %d; the kernel's own record says which of them ran", b.Lo, b.Hi-1)
+		if !run.vmReplaced() {
+			run.addNote("the VM no longer has the batch of iterations %d to %d; the kernel's own record says which of them ran", b.Lo, b.Hi-1)
 		}
 		return e, errBatchMissing
 	}
@@ -119,8 +119,8 @@ func (a *advance) findBatch(ctx context.Context) (contract.Execution, error) {
 
 // findByRequestID returns the execution_id of a batch, or an empty string if the VM does not
 // list it.
-func (a *advance) findByRequestID(ctx context.Context, b *Batch) (id string, err error) {
-	list, err := a.vm.List(ctx, contract.MaxListExecutions)
+func (run *runner) findByRequestID(ctx context.Context, b *Batch) (id string, err error) {
+	list, err := run.vm.List(ctx, contract.MaxListExecutions)
 	if err != nil {
 		return "", err
 	}
@@ -134,24 +134,24 @@ func (a *advance) findByRequestID(ctx context.Context, b *Batch) (id string, err
 
 // vmReplaced reports whether the VM that answered last is not the one that the batch was
 // submitted to, and adds a note if so.
-func (a *advance) vmReplaced() bool {
-	b := a.record.InFlight
-	if a.vm.InstanceID() == b.InstanceID {
+func (run *runner) vmReplaced() bool {
+	b := run.record.InFlight
+	if run.vm.InstanceID() == b.InstanceID {
 		return false
 	}
-	a.addNote("the VM was replaced: iterations of the batch from %d to %d that were not confirmed run again on the new one", b.Lo, b.Hi-1)
+	run.addNote("the VM was replaced: iterations of the batch from %d to %d that were not confirmed run again on the new one", b.Lo, b.Hi-1)
 	return true
 }
 
 // resubmit submits a batch that the VM does not list, with its old request_id. If the first
 // request arrives later, the batch still runs only once.
-func (a *advance) resubmit(ctx context.Context) (contract.Execution, error) {
-	b := a.record.InFlight
-	if b.CodeSHA256 != hash(a.cell(b)) { // the code changed, or the relay's release
+func (run *runner) resubmit(ctx context.Context) (contract.Execution, error) {
+	b := run.record.InFlight
+	if b.CodeSHA256 != hash(run.batchCode(b)) { // the code changed, or the relay's release
 		return contract.Execution{}, errBatchMissing
 	}
-	e, err := a.send(ctx)
-	if refusedAs(err, contract.CodeNewInstance) && a.vmReplaced() {
+	e, err := run.send(ctx)
+	if refusedAs(err, contract.CodeNewInstance) && run.vmReplaced() {
 		return e, errBatchMissing
 	}
 	return e, err
@@ -159,77 +159,77 @@ func (a *advance) resubmit(ctx context.Context) (contract.Execution, error) {
 
 // interruptAbandoned interrupts the running batch of a run that was replaced. It ignores
 // errors, because the batch or its VM may have ended.
-func (a *advance) interruptAbandoned(ctx context.Context) {
-	b := a.abandoned
+func (run *runner) interruptAbandoned(ctx context.Context) {
+	b := run.abandoned
 	if b == nil {
 		return
 	}
-	a.abandoned = nil
+	run.abandoned = nil
 	id, err := b.ExecutionID, error(nil)
 	if id == "" {
-		id, err = a.findByRequestID(ctx, b)
+		id, err = run.findByRequestID(ctx, b)
 	}
 	if err != nil || id == "" {
 		return
 	}
-	if _, err := a.vm.Interrupt(ctx, id); err == nil {
-		a.addNote("the running batch of the replaced run was interrupted")
+	if _, err := run.vm.Interrupt(ctx, id); err == nil {
+		run.addNote("the running batch of the replaced run was interrupted")
 	}
 }
 
 // follow reads the batch from its answer e on: to its end, until the call's time is over or
 // until the batch waits for input.
-func (a *advance) follow(ctx context.Context, e contract.Execution) (contract.Execution, error) {
-	b := a.record.InFlight
+func (run *runner) follow(ctx context.Context, e contract.Execution) (contract.Execution, error) {
+	b := run.record.InFlight
 	b.ExecutionID = e.ExecutionID
-	return client.Follow(ctx, a.vm, e, client.FollowOptions{
-		From: b.Offset, Until: a.opt.Until, MaxBytes: contract.MaxReadBytes, Instance: b.InstanceID,
-		Visit:   func(e contract.Execution) bool { a.readEvents(e); return true },
-		Spacing: a.spacing,
+	return client.Follow(ctx, run.vm, e, client.FollowOptions{
+		From: b.Offset, Until: run.opt.Until, MaxBytes: contract.MaxReadBytes, Instance: b.InstanceID,
+		Visit:   func(e contract.Execution) bool { run.readEvents(e); return true },
+		Spacing: run.spacing,
 	})
 }
 
 // spacing is how long to wait before the next read: less when the batch's end is near.
-func (a *advance) spacing() time.Duration {
-	b, r := a.record.InFlight, a.record
+func (run *runner) spacing() time.Duration {
+	b, r := run.record.InFlight, run.record
 	rest := time.Duration(float64(b.Hi-r.Done) * r.MeanSeconds * float64(time.Second))
 	rest = min(rest, batchTime-time.Since(b.SubmittedAt))
 	return min(max(rest, leastPause), mostPause)
 }
 
 // readEvents applies the markers of an answer and passes its other events to Output.
-func (a *advance) readEvents(e contract.Execution) {
-	b := a.record.InFlight
+func (run *runner) readEvents(e contract.Execution) {
+	b := run.record.InFlight
 	if e.KernelID != "" { // a queued one has none
-		a.record.KernelID, a.record.InstanceID = e.KernelID, b.InstanceID
+		run.record.KernelID, run.record.InstanceID = e.KernelID, b.InstanceID
 	}
 	output := e.Events[:0:0]
 	for _, ev := range e.Events {
 		switch {
 		case IsMarker(ev):
-			a.applyMarker(ev, e.KernelID)
+			run.applyMarker(ev, e.KernelID)
 			continue
 		case kernelpy.IsMissing(ev.Data):
-			a.seen.packageMissing = true
+			run.seen.packageMissing = true
 			continue
 		case ev.Type == contract.EventGap:
-			a.noteGap()
+			run.noteGap()
 		case ev.Type == contract.EventStream:
-			a.record.addOutput(ev.Text)
+			run.record.addOutput(ev.Text)
 		}
 		output = append(output, ev)
 	}
 	b.Offset = e.NextOffset
-	a.out.Batch = e
-	a.out.Batch.Events = nil
-	if a.opt.Output != nil && len(output) > 0 {
-		a.opt.Output(e.ExecutionID, output)
+	run.out.Batch = e
+	run.out.Batch.Events = nil
+	if run.opt.Output != nil && len(output) > 0 {
+		run.opt.Output(e.ExecutionID, output)
 	}
 }
 
-func (a *advance) noteGap() {
-	if !a.seen.gap {
-		a.seen.gap = true
-		a.addNote("part of the output of iterations %d to %d is missing, because it is more than the VM keeps of one execution", a.record.InFlight.Lo, a.record.InFlight.Hi-1)
+func (run *runner) noteGap() {
+	if !run.seen.gap {
+		run.seen.gap = true
+		run.addNote("part of the output of iterations %d to %d is missing, because it is more than the VM keeps of one execution", run.record.InFlight.Lo, run.record.InFlight.Hi-1)
 	}
 }

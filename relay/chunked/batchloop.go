@@ -43,8 +43,8 @@ type Stop struct {
 // minTimeLeft is the least time left of a call in which another batch is worth submitting.
 const minTimeLeft = 250 * time.Millisecond
 
-// advance is one call of Advance.
-type advance struct {
+// runner carries out one call of Advance.
+type runner struct {
 	*Run
 	vm             VM
 	opt            Options
@@ -77,29 +77,29 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 	if r.record.Status == StatusFinished {
 		return Outcome{Notes: r.noteTexts()}, nil
 	}
-	a := &advance{Run: r, vm: vm, opt: o}
-	err := a.loop(ctx)
-	a.out.Notes = r.noteTexts()
+	run := &runner{Run: r, vm: vm, opt: o}
+	err := run.loop(ctx)
+	run.out.Notes = r.noteTexts()
 	if r.onDisk {
 		err = errors.Join(err, r.save())
 	}
-	return a.out, err
+	return run.out, err
 }
 
 // loop repeats step until the run finishes or stops or the call's time is over.
-func (a *advance) loop(ctx context.Context) error {
-	a.interruptAbandoned(ctx)
-	a.prepareKeeping()
+func (run *runner) loop(ctx context.Context) error {
+	run.interruptAbandoned(ctx)
+	run.prepareKeeping()
 	for first := true; ; first = false {
-		if a.record.InFlight == nil && a.record.Remaining() == 0 {
-			a.record.finish()
-			return a.cleanUp()
+		if run.record.InFlight == nil && run.record.Remaining() == 0 {
+			run.record.finish()
+			return run.cleanUp()
 		}
-		if !first && time.Until(a.opt.Until) < minTimeLeft {
+		if !first && time.Until(run.opt.Until) < minTimeLeft {
 			return nil
 		}
-		a.record.Status, a.record.Failure = StatusRunning, nil
-		if more, err := a.step(ctx); !more || err != nil {
+		run.record.Status, run.record.Failure = StatusRunning, nil
+		if more, err := run.step(ctx); !more || err != nil {
 			return err
 		}
 	}
@@ -107,54 +107,54 @@ func (a *advance) loop(ctx context.Context) error {
 
 // cleanUp deletes the kept variables of a finished run, after the file says that it has
 // finished.
-func (a *advance) cleanUp() error {
-	if a.onDisk {
-		if err := a.save(); err != nil {
+func (run *runner) cleanUp() error {
+	if run.onDisk {
+		if err := run.save(); err != nil {
 			return err
 		}
 	}
-	a.dropCopies()
+	run.dropCopies()
 	return nil
 }
 
 // step restores kept variables if the kernel waits for them. Otherwise it keeps variables
 // if that is due, and runs one batch.
-func (a *advance) step(ctx context.Context) (more bool, err error) {
-	if a.record.InFlight == nil {
-		if a.record.Recover == recoveryLoad {
-			return a.restoreVariables(ctx)
+func (run *runner) step(ctx context.Context) (more bool, err error) {
+	if run.record.InFlight == nil {
+		if run.record.Recover == recoveryLoad {
+			return run.restoreVariables(ctx)
 		}
-		if err := a.keepVariables(ctx); err != nil {
+		if err := run.keepVariables(ctx); err != nil {
 			return false, err
 		}
 	}
-	return a.runBatch(ctx)
+	return run.runBatch(ctx)
 }
 
 // runBatch runs one batch to its end, or as far as the call's time allows, and reports
 // whether the run can continue. If the kernel does not have the Python package, it submits
 // another batch that includes the package.
-func (a *advance) runBatch(ctx context.Context) (more bool, err error) {
-	more, err = a.tryBatch(ctx, false)
+func (run *runner) runBatch(ctx context.Context) (more bool, err error) {
+	more, err = run.tryBatch(ctx, false)
 	if errors.Is(err, errPackageMissing) {
-		return a.tryBatch(ctx, true)
+		return run.tryBatch(ctx, true)
 	}
 	return more, err
 }
 
 // tryBatch submits a batch, or finds the running one, and reads it.
-func (a *advance) tryBatch(ctx context.Context, withPackage bool) (more bool, err error) {
-	a.seen = seen{}
+func (run *runner) tryBatch(ctx context.Context, withPackage bool) (more bool, err error) {
+	run.seen = seen{}
 	var e contract.Execution
-	found := a.record.InFlight != nil
+	found := run.record.InFlight != nil
 	if found {
-		e, err = a.findBatch(ctx)
+		e, err = run.findBatch(ctx)
 	} else {
-		e, err = a.submit(ctx, withPackage)
+		e, err = run.submit(ctx, withPackage)
 	}
 	switch {
 	case errors.Is(err, errBatchMissing):
-		a.record.InFlight = nil
+		run.record.InFlight = nil
 		return true, nil
 	case errors.Is(err, errVMReplaced):
 		return true, nil
@@ -162,51 +162,51 @@ func (a *advance) tryBatch(ctx context.Context, withPackage bool) (more bool, er
 		return false, err
 	}
 	endedBefore := found && e.Status.Finished()
-	if e, err = a.follow(ctx, e); err != nil || !e.End {
+	if e, err = run.follow(ctx, e); err != nil || !e.End {
 		return false, err
 	}
-	if a.seen.packageMissing && !a.seen.marker && e.Status == contract.StatusSucceeded && !a.record.InFlight.WithPackage {
-		a.record.InFlight = nil
+	if run.seen.packageMissing && !run.seen.marker && e.Status == contract.StatusSucceeded && !run.record.InFlight.WithPackage {
+		run.record.InFlight = nil
 		return true, errPackageMissing
 	}
-	return a.settle(e, endedBefore)
+	return run.settle(e, endedBefore)
 }
 
 // settle acts on the end of a batch and reports whether the run can continue. endedBefore
 // says that the batch ended before this call.
-func (a *advance) settle(e contract.Execution, endedBefore bool) (more bool, err error) {
-	b := a.record.InFlight
-	a.record.InFlight = nil
+func (run *runner) settle(e contract.Execution, endedBefore bool) (more bool, err error) {
+	b := run.record.InFlight
+	run.record.InFlight = nil
 	switch e.Status {
 	case contract.StatusSucceeded:
-		if a.withoutMarkers++; a.seen.marker {
-			a.withoutMarkers = 0
+		if run.withoutMarkers++; run.seen.marker {
+			run.withoutMarkers = 0
 		}
-		if a.withoutMarkers > 1 {
+		if run.withoutMarkers > 1 {
 			return false, errNoMarkers
 		}
-		return a.checkVariables(b), nil
+		return run.checkVariables(b), nil
 	case contract.StatusLost, contract.StatusKernelDied, contract.StatusKernelRestarted, contract.StatusCancelled:
 		if endedBefore {
-			if a.record.Done < b.Hi {
-				a.addNote("the batch of iterations %d to %d ended as %s: the iterations from %d on were not confirmed and run again", b.Lo, b.Hi-1, e.Status, a.record.Done)
+			if run.record.Done < b.Hi {
+				run.addNote("the batch of iterations %d to %d ended as %s: the iterations from %d on were not confirmed and run again", b.Lo, b.Hi-1, e.Status, run.record.Done)
 			}
 			return true, nil
 		}
 	}
-	a.recordStop(e)
+	run.recordStop(e)
 	return false, nil
 }
 
 // recordStop records why the run stopped.
-func (a *advance) recordStop(e contract.Execution) {
-	stop := &Stop{Execution: e, Refused: e.Status == contract.StatusFailed && !a.seen.marker && !a.seen.gap}
+func (run *runner) recordStop(e contract.Execution) {
+	stop := &Stop{Execution: e, Refused: e.Status == contract.StatusFailed && !run.seen.marker && !run.seen.gap}
 	failure := &Failure{Status: string(e.Status), Message: e.Reason}
-	if m := a.seen.failed; m != nil {
+	if m := run.seen.failed; m != nil {
 		stop.Setup = m.Event == eventSetupFailed
 		switch {
 		case e.Status == contract.StatusTimedOut:
-			a.record.addTimeout(m.Seconds, stop.Setup)
+			run.record.addTimeout(m.Seconds, stop.Setup)
 		case e.Status == contract.StatusFailed && !stop.Setup:
 			stop.Iteration = &m.Done
 		}
@@ -215,6 +215,6 @@ func (a *advance) recordStop(e contract.Execution) {
 		failure.Message = e.Error.EName + ": " + e.Error.EValue
 	}
 	failure.Iteration = stop.Iteration
-	a.record.Status, a.record.Failure = Status(e.Status), failure
-	a.out.Stop = stop
+	run.record.Status, run.record.Failure = Status(e.Status), failure
+	run.out.Stop = stop
 }

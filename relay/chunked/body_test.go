@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/kernelpy"
 )
 
@@ -134,7 +135,7 @@ func TestTracebacksShowOnlyTheUsersLines(t *testing.T) {
 		setup := "def f(n):\n    return 1 / n"
 		a := call(t, dir, spec(setup, "x = 5\nf(i)", 3), m, long)
 		a.checkStop(t, stop{Status: "failed", EName: "ZeroDivisionError"})
-		text := plain(strings.Join(a.Stop.Execution.Error.Traceback, "\n"))
+		text := plain.Text(strings.Join(a.Stop.Execution.Error.Traceback, "\n"))
 		for _, want := range []string{"return 1 / n", "----> 2 f(i)", "<setup_code>", "<loop_code>", "ZeroDivisionError: division by zero"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in\n%s", want, text)
@@ -152,18 +153,6 @@ func TestTracebacksShowOnlyTheUsersLines(t *testing.T) {
 			t.Errorf("printed %s", got)
 		}
 	})
-}
-
-// plain removes colours.
-func plain(s string) string {
-	for {
-		before, rest, found := strings.Cut(s, "\x1b[")
-		if !found {
-			return s
-		}
-		_, after, _ := strings.Cut(rest, "m")
-		s = before + after
-	}
 }
 
 func TestResultsAreKeptAsJSONWithinBounds(t *testing.T) {

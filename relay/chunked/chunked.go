@@ -8,7 +8,7 @@
 // never counts as done. The package must not know MCP, nor how outputs are shown.
 //
 // Start reading at Open (this file) and Run.Advance (batchloop.go). batch.go submits and
-// reads one batch, cell.go makes its code, marker.go applies its markers. record.go is the
+// reads one batch, batchcode.go makes its code, marker.go applies its markers. record.go is the
 // record on disk, reconcile.go compares it with the requested run. keptvariables.go keeps
 // the variables that iterations pass on, and recovery.go restores them into a new kernel.
 package chunked
@@ -62,14 +62,14 @@ const (
 
 // Spec is the requested run.
 type Spec struct {
-	Name      string // of the checkpoint
-	Setup     string // runs once in each kernel; may be empty
-	Loop      string // the body of: for i in range(N)
-	N         int64
-	BatchSize int64 // iterations of one execution, at most
-	OnChange  OnChange
-	OnNew     OnNewKernel
-	Runtime   string // the runtime's name, for the record
+	Name        string // of the checkpoint
+	Setup       string // runs once in each kernel; may be empty
+	Loop        string // the body of: for i in range(N)
+	N           int64
+	BatchSize   int64 // iterations of one execution, at most
+	OnChange    OnChange
+	OnNewKernel OnNewKernel
+	Runtime     string // the runtime's name, for the record
 }
 
 // VM is the executor as a run uses it; *client.Client implements it.

@@ -148,7 +148,7 @@ func (f *fakeVM) work(iterations int) {
 		if f.chance() { // a cell of the user's removed it
 			f.hasPackage = false
 		}
-		f.hasPackage = f.hasPackage || strings.Contains(b.code, `"kept.py":`)
+		f.hasPackage = f.hasPackage || strings.Contains(b.code, `"package_loader.py":`)
 		if !f.hasPackage {
 			b.begun, b.Status, b.KernelID = true, contract.StatusSucceeded, fmt.Sprint("kernel-", f.kernel)
 			b.Events = append(b.Events, missingEvent(f.t, b.code))

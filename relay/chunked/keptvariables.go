@@ -68,13 +68,13 @@ type VariableRecord struct {
 	Kept    *KeptVariables    `json:"kept"`    // the copy on this computer
 	Recover recovery          `json:"recover"`
 
-	Unkept         []kernelstate.Omission `json:"unkept"`      // why the newest variables are not kept
-	UnkeptReported bool                   `json:"unkept_told"` // a note said so
-	KeepTried      time.Time              `json:"keep_tried"`
-	KeepCost       float64                `json:"keep_cost"`    // seconds that the next copy will take
-	KeepSeconds    float64                `json:"keep_seconds"` // of all copies
-	KeepBytes      int64                  `json:"keep_bytes"`   // of all copies
-	KeepRate       float64                `json:"keep_rate"`    // measured, in bytes per second
+	Unsaveable         []kernelstate.Omission `json:"unkept"`      // why the newest variables are not kept
+	UnsaveableReported bool                   `json:"unkept_told"` // a note said so
+	KeepTried          time.Time              `json:"keep_tried"`
+	KeepCost           float64                `json:"keep_cost"`    // seconds that the next copy will take
+	KeepSeconds        float64                `json:"keep_seconds"` // of all copies
+	KeepBytes          int64                  `json:"keep_bytes"`   // of all copies
+	KeepRate           float64                `json:"keep_rate"`    // measured, in bytes per second
 }
 
 // KeptVariables is a copy of the variables, and the iteration and code they belong to.
@@ -90,7 +90,7 @@ type KeptVariables struct {
 // forgetCode drops what was learned from the previous code. The copy stays, and can be used
 // if that code returns.
 func (v *VariableRecord) forgetCode() {
-	v.Carried, v.Unkept, v.UnkeptReported, v.KeepTried, v.Recover = nil, nil, false, time.Time{}, recoveryNone
+	v.Carried, v.Unsaveable, v.UnsaveableReported, v.KeepTried, v.Recover = nil, nil, false, time.Time{}, recoveryNone
 }
 
 // hasUsableCopy reports whether the kept variables belong to the current code.
@@ -100,88 +100,88 @@ func (r *Record) hasUsableCopy() bool {
 }
 
 // prepareKeeping drops what earlier calls left and this one can't use.
-func (a *advance) prepareKeeping() {
-	if a.replaced && a.opt.Keeper != nil {
-		a.dropCopies()
+func (run *runner) prepareKeeping() {
+	if run.replaced && run.opt.Keeper != nil {
+		run.dropCopies()
 	}
-	if a.spec.OnNew == NewKernelContinue || a.opt.Keeper == nil || !a.record.hasUsableCopy() {
-		a.record.Recover = recoveryNone
+	if run.spec.OnNewKernel == NewKernelContinue || run.opt.Keeper == nil || !run.record.hasUsableCopy() {
+		run.record.Recover = recoveryNone
 	}
 }
 
 // dropCopies deletes the kept variables.
-func (a *advance) dropCopies() {
-	a.record.Kept, a.replaced = nil, false
-	if a.opt.Keeper == nil {
+func (run *runner) dropCopies() {
+	run.record.Kept, run.replaced = nil, false
+	if run.opt.Keeper == nil {
 		return
 	}
-	if err := a.opt.Keeper.DropAll(); err != nil {
-		a.addNote("the kept variables of the run could not be deleted: %v", err)
+	if err := run.opt.Keeper.DropAll(); err != nil {
+		run.addNote("the kept variables of the run could not be deleted: %v", err)
 	}
 }
 
-// keepDue reports whether to copy the variables now. It is called between two batches, so
+// isSnapshotDue reports whether to copy the variables now. It is called between two batches, so
 // the kernel's variables are those before iteration Done.
-func (a *advance) keepDue() bool {
-	r, b := a.record, a.opt.Keep
+func (run *runner) isSnapshotDue() bool {
+	r, b := run.record, run.opt.Keep
 	switch {
-	case a.opt.Keeper == nil || b.MaxBytes == 0 || a.spec.OnNew == NewKernelContinue:
+	case run.opt.Keeper == nil || b.MaxBytes == 0 || run.spec.OnNewKernel == NewKernelContinue:
 	case r.Carried == nil || r.Carried.isEmpty() || r.Done == 0 || r.KernelID == "":
 	case r.hasUsableCopy() && r.Kept.Done == r.Done:
 	case time.Since(r.KeepTried) < b.Every:
-	case r.KeepSeconds+a.keepCost() > a.allowance():
+	case r.KeepSeconds+run.keepCost() > run.allowance():
 	case b.RunBytes > 0 && r.KeepBytes >= b.RunBytes:
 	default:
-		return time.Until(a.opt.Until).Seconds() > 1+2*a.keepCost()
+		return time.Until(run.opt.Until).Seconds() > 1+2*run.keepCost()
 	}
 	return false
 }
 
 // keepCost is how many seconds the next copy will probably take.
-func (a *advance) keepCost() float64 {
-	if a.record.KeepCost == 0 {
+func (run *runner) keepCost() float64 {
+	if run.record.KeepCost == 0 {
 		return firstCost
 	}
-	return a.record.KeepCost
+	return run.record.KeepCost
 }
 
 // allowance is how many seconds all copies up to now may have taken.
-func (a *advance) allowance() float64 {
-	return a.opt.Keep.Share * (a.record.MeanSeconds*float64(a.record.Timed) + a.record.SetupSeconds)
+func (run *runner) allowance() float64 {
+	return run.opt.Keep.Share * (run.record.MeanSeconds*float64(run.record.Timed) + run.record.SetupSeconds)
 }
 
 // keepVariables copies the variables if it is time to. A failure does not stop the run.
-func (a *advance) keepVariables(ctx context.Context) error {
-	if !a.keepDue() {
+func (run *runner) keepVariables(ctx context.Context) error {
+	if !run.isSnapshotDue() {
 		return nil
 	}
-	r, started := a.record, time.Now()
+	r, started := run.record, time.Now()
 	if len(r.Carried.Opaque) > 0 {
-		a.reportUnkept(kernelstate.Omission{Reason: "the variables that iterations pass on can't be determined in code with " + strings.Join(r.Carried.Opaque, ", ")})
+		run.reportUnsaveable(kernelstate.Omission{Reason: "the variables that iterations pass on can't be determined in code with " + strings.Join(r.Carried.Opaque, ", ")})
 		r.KeepTried = started
 		return nil
 	}
-	got, err := a.opt.Keeper.Keep(ctx, a.keepRequest())
+	got, err := run.opt.Keeper.Keep(ctx, run.keepRequest())
 	took := time.Since(started).Seconds()
 	r.KeepTried, r.KeepSeconds = time.Now().UTC(), r.KeepSeconds+took
-	a.recordCopy(got, err, took)
-	if err := a.save(); err != nil {
+	run.recordCopy(got, err, took)
+	if err := run.save(); err != nil {
 		return err
 	}
 	if got.Version != "" {
-		if err := a.opt.Keeper.DropOthers(got.Version); err != nil {
-			a.addNote("older kept variables could not be deleted: %v", err)
+		if err := run.opt.Keeper.DropOthers(got.Version); err != nil {
+			run.addNote("older kept variables could not be deleted: %v", err)
 		}
 	}
 	return nil
 }
 
-func (a *advance) keepRequest() kernelstate.KeepRequest {
-	r := a.record
+func (run *runner) keepRequest() kernelstate.KeepRequest {
+	r := run.record
 	request := kernelstate.KeepRequest{
-		Run: r.Key, Names: r.Carried.names(), MaxBytes: a.opt.Keep.MaxBytes, MayFetch: a.mayFetch,
-		MaxBusy: time.Duration(max(a.allowance()-r.KeepSeconds, firstCost) * float64(time.Second)),
-		Until:   a.opt.Until,
+		Run: r.Key, Names: r.Carried.names(), MaxBytes: run.opt.Keep.MaxBytes, AllowDownload: run.allowsDownload,
+		MaxBusy: time.Duration(max(run.allowance()-r.KeepSeconds, firstCost) * float64(time.Second)),
+		Until:   run.opt.Until,
 	}
 	if r.hasUsableCopy() {
 		request.LastSHA256 = r.Kept.SHA256
@@ -189,11 +189,11 @@ func (a *advance) keepRequest() kernelstate.KeepRequest {
 	return request
 }
 
-// mayFetch reports whether the time and traffic left allow a download of so many bytes.
-func (a *advance) mayFetch(bytes int64) bool {
-	r := a.record
-	if most := a.opt.Keep.RunBytes; most > 0 && r.KeepBytes+bytes > most {
-		a.reportUnkept(kernelstate.Omission{Reason: fmt.Sprintf("together with earlier copies they exceed the %d MB that one run may send through a tunnel", most>>20)})
+// allowsDownload reports whether the time and traffic left allow a download of so many bytes.
+func (run *runner) allowsDownload(bytes int64) bool {
+	r := run.record
+	if most := run.opt.Keep.RunBytes; most > 0 && r.KeepBytes+bytes > most {
+		run.reportUnsaveable(kernelstate.Omission{Reason: fmt.Sprintf("together with earlier copies they exceed the %d MB that one run may send through a tunnel", most>>20)})
 		return false
 	}
 	rate := r.KeepRate
@@ -202,28 +202,28 @@ func (a *advance) mayFetch(bytes int64) bool {
 	}
 	seconds := float64(bytes) / rate
 	r.KeepCost = max(r.KeepCost, seconds)
-	return r.KeepSeconds+seconds <= a.allowance() || seconds <= firstCost
+	return r.KeepSeconds+seconds <= run.allowance() || seconds <= firstCost
 }
 
 // recordCopy records the result of an attempt to copy the variables, which took so many
 // seconds.
-func (a *advance) recordCopy(got kernelstate.KeepResult, err error, took float64) {
-	r := a.record
+func (run *runner) recordCopy(got kernelstate.KeepResult, err error, took float64) {
+	r := run.record
 	switch {
 	case err != nil:
-		a.addNote("the variables that iterations pass on could not be kept this time: %v", err)
+		run.addNote("the variables that iterations pass on could not be kept this time: %v", err)
 		r.KeepCost = max(r.KeepCost, took)
 	case got.Missing:
-	case len(got.Unkept) > 0:
-		a.reportUnkept(got.Unkept...)
+	case len(got.Unsaveable) > 0:
+		run.reportUnsaveable(got.Unsaveable...)
 		r.KeepCost = took
-	case got.TooSlow, got.TimedOut, got.NotFetched:
+	case got.TooSlow, got.TimedOut, got.DownloadRefused:
 		r.KeepCost = max(r.KeepCost, 2*took)
 	case got.Unchanged:
-		r.KeepCost, r.Unkept = took, nil
+		r.KeepCost, r.Unsaveable = took, nil
 		r.Kept.Done, r.Kept.Absent = got.Done, got.Absent
 	default:
-		r.KeepCost, r.Unkept = took, nil
+		r.KeepCost, r.Unsaveable = took, nil
 		r.KeepBytes += got.Bytes
 		if got.Bytes > guessedRate/4 { // a small file measures the latency instead
 			r.KeepRate = float64(got.Bytes) / took
@@ -235,15 +235,15 @@ func (a *advance) recordCopy(got kernelstate.KeepResult, err error, took float64
 	}
 }
 
-// reportUnkept records which variables can't be kept, and adds a note the first time.
-func (a *advance) reportUnkept(unkept ...kernelstate.Omission) {
-	a.record.Unkept = unkept[:min(len(unkept), maxListed)]
-	if a.record.UnkeptReported {
+// reportUnsaveable records which variables can't be kept, and adds a note the first time.
+func (run *runner) reportUnsaveable(unsaveable ...kernelstate.Omission) {
+	run.record.Unsaveable = unsaveable[:min(len(unsaveable), maxListed)]
+	if run.record.UnsaveableReported {
 		return
 	}
-	a.record.UnkeptReported = true
-	a.addNote("iterations pass on %v, which the relay can't keep on this computer: %s. If the kernel is lost, the run stops and asks how to continue. "+
-		"save_kernel_state saves what it can; use on_new_kernel=\"continue\" if the iterations do not need each other", a.record.Carried, reasons(unkept))
+	run.record.UnsaveableReported = true
+	run.addNote("iterations pass on %v, which the relay can't keep on this computer: %s. If the kernel is lost, the run stops and asks how to continue. "+
+		"save_kernel_state saves what it can; use on_new_kernel=\"continue\" if the iterations do not need each other", run.record.Carried, reasons(unsaveable))
 }
 
 // reasons lists the first three omissions for a message.

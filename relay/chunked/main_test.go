@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
@@ -198,7 +199,7 @@ func (a attempt) why() string {
 	if e.Error == nil {
 		return string(e.Status) + ": " + e.Reason
 	}
-	return plain(strings.Join(e.Error.Traceback, "\n"))
+	return plain.Text(strings.Join(e.Error.Traceback, "\n"))
 }
 
 const long = 60 * time.Second

@@ -87,14 +87,14 @@ func (m marker) values() []Value {
 
 // applyMarker updates the record. A marker stands for all markers before it, because those
 // may have been lost.
-func (a *advance) applyMarker(ev contract.Event, kernelID string) {
-	r := a.record
+func (run *runner) applyMarker(ev contract.Event, kernelID string) {
+	r := run.record
 	m, ok := readMarker(ev, r)
 	if !ok {
 		return
 	}
-	a.seen.marker = true
-	a.noteJump(m.first())
+	run.seen.marker = true
+	run.noteJump(m.first())
 	r.confirm(m.first(), kernelID, r.InstanceID)
 	r.confirm(m.Done, kernelID, r.InstanceID)
 	switch m.Event {
@@ -103,35 +103,35 @@ func (a *advance) applyMarker(ev contract.Event, kernelID string) {
 		for _, v := range m.values() {
 			r.addValue(v)
 		}
-		if a.opt.Progress != nil {
-			a.opt.Progress(r)
+		if run.opt.Progress != nil {
+			run.opt.Progress(r)
 		}
 	case eventSetup:
-		a.applySetup(m)
+		run.applySetup(m)
 	case eventFailed, eventSetupFailed:
-		a.seen.failed = &m
+		run.seen.failed = &m
 	case eventCarries:
 		r.Carried = &m.CarriedVariables
 	case eventLost, eventPrepared:
-		a.seen.variables = m.Event
+		run.seen.variables = m.Event
 	}
 }
 
 // noteJump adds a note if the next marker does not continue at iteration Done.
-func (a *advance) noteJump(first int64) {
-	done := a.record.Done
+func (run *runner) noteJump(first int64) {
+	done := run.record.Done
 	switch {
-	case first < done && a.record.Recover == recoveryNone:
-		a.addNote("the kernel is at iteration %d, because a state saved then was restored: iterations %d to %d were confirmed before and run again", first, first, done-1)
+	case first < done && run.record.Recover == recoveryNone:
+		run.addNote("the kernel is at iteration %d, because a state saved then was restored: iterations %d to %d were confirmed before and run again", first, first, done-1)
 	case first > done:
-		a.addNote("iterations %d to %d ran, but their confirmations were lost, together with any values", done, first-1)
+		run.addNote("iterations %d to %d ran, but their confirmations were lost, together with any values", done, first-1)
 	}
 }
 
-func (a *advance) applySetup(m marker) {
-	r := a.record
+func (run *runner) applySetup(m marker) {
+	r := run.record
 	r.SetupSeconds = max(r.SetupSeconds, m.Seconds)
-	if r.Done > 0 && r.InFlight.OnNew != onNewPrepare {
-		a.addNote("the setup code ran before iteration %d, because this kernel had not run it: variables that iterations set in another kernel are missing (restore_kernel_state restores what save_kernel_state saved)", r.Done)
+	if r.Done > 0 && r.InFlight.Policy != policyPrepare {
+		run.addNote("the setup code ran before iteration %d, because this kernel had not run it: variables that iterations set in another kernel are missing (restore_kernel_state restores what save_kernel_state saved)", r.Done)
 	}
 }

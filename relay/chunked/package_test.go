@@ -30,7 +30,7 @@ func recorder(t *testing.T, vm VM, dir string) (*interceptor, *[]string) {
 	}}, &codes
 }
 
-func includesPackage(code string) bool { return strings.Contains(code, `"kept.py":`) }
+func includesPackage(code string) bool { return strings.Contains(code, `"package_loader.py":`) }
 
 func TestBatchesSendTheirArgumentsOnly(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
@@ -96,7 +96,7 @@ func TestMissingPackageIsSentAgain(t *testing.T) {
 }
 
 var (
-	replace    = purge + "import types\nsys.modules['" + kernelpy.Package() + "'] = types.SimpleNamespace(keeper=None)\n"
+	replace    = purge + "import types\nsys.modules['" + kernelpy.Package() + "'] = types.SimpleNamespace(loader=None)\n"
 	ownModule  = "import os\nos.makedirs('colab_relay', exist_ok=True)\nopen('colab_relay/__init__.py', 'w').write('mine = 7')\nopen('colab_relay/registry.py', 'w').write('1 / 0')"
 	fakeReport = "print(i)\ndisplay({'application/vnd.colab-relay.missing+json': {'package': '" + kernelpy.Package() + "'}}, raw=True)"
 )
@@ -109,7 +109,7 @@ func TestRestartedKernelIsSentNothingThatItHas(t *testing.T) {
 		vm, codes := recorder(t, m, dir)
 		finish(t, dir, s, vm)
 		m.restartKernel()
-		s.N, s.OnChange, s.OnNew = 4, Continue, NewKernelContinue
+		s.N, s.OnChange, s.OnNewKernel = 4, Continue, NewKernelContinue
 		if got := finish(t, dir, s, vm).printed; got != "2\n3\n" {
 			t.Errorf("printed %q", got)
 		}

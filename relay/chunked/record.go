@@ -77,18 +77,18 @@ type Range struct {
 
 // Batch is a batch that was submitted and whose end has not been read.
 type Batch struct {
-	RequestID   string    `json:"request_id"`
-	InstanceID  string    `json:"instance_id"`
-	ExecutionID string    `json:"execution_id"` // empty until the submit was answered
-	CodeSHA256  string    `json:"code_sha256"`
-	Lo          int64     `json:"lo"`
-	Hi          int64     `json:"hi"`
-	Offset      int64     `json:"offset"` // the first event that was not read
-	OnNew       onNew     `json:"on_new"`
-	Analyse     bool      `json:"analyse"`      // it reports the variables that iterations pass on
-	WithPackage bool      `json:"with_package"` // its code includes the Python package
-	Timeout     float64   `json:"timeout_seconds"`
-	SubmittedAt time.Time `json:"submitted_at"`
+	RequestID   string          `json:"request_id"`
+	InstanceID  string          `json:"instance_id"`
+	ExecutionID string          `json:"execution_id"` // empty until the submit was answered
+	CodeSHA256  string          `json:"code_sha256"`
+	Lo          int64           `json:"lo"`
+	Hi          int64           `json:"hi"`
+	Offset      int64           `json:"offset"` // the first event that was not read
+	Policy      newKernelPolicy `json:"on_new"`
+	Analyse     bool            `json:"analyse"`      // it reports the variables that iterations pass on
+	WithPackage bool            `json:"with_package"` // its code includes the Python package
+	Timeout     float64         `json:"timeout_seconds"`
+	SubmittedAt time.Time       `json:"submitted_at"`
 }
 
 // Value is the value of result after one iteration.

@@ -99,7 +99,7 @@ func TestNamesAndCodeAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	body, err := json.Marshal(contract.Submit{Code: r.cell(&Batch{Hi: 1, Analyse: true, WithPackage: true})})
+	body, err := json.Marshal(contract.Submit{Code: r.batchCode(&Batch{Hi: 1, Analyse: true, WithPackage: true})})
 	if err != nil || len(body) > contract.MaxBodyBytes {
 		t.Errorf("a request of %d bytes, %v", len(body), err)
 	}
@@ -111,10 +111,10 @@ func TestRepeatedBatchHasTheSameText(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if first, again := r.cell(&Batch{Hi: 5}), r.cell(&Batch{Hi: 5}); first != again || first == r.cell(&Batch{Hi: 6}) {
+	if first, again := r.batchCode(&Batch{Hi: 5}), r.batchCode(&Batch{Hi: 5}); first != again || first == r.batchCode(&Batch{Hi: 6}) {
 		t.Error("the same batch has another text, or another batch the same")
 	}
-	if o := orderOf(t, r.cell(&Batch{Hi: 5})); o.Loop != r.spec.Loop || o.Setup != r.spec.Setup || o.Hi != 5 || o.Key != r.record.Key {
+	if o := orderOf(t, r.batchCode(&Batch{Hi: 5})); o.Loop != r.spec.Loop || o.Setup != r.spec.Setup || o.Hi != 5 || o.Key != r.record.Key {
 		t.Errorf("the order is %+v", o)
 	}
 }

@@ -1,10 +1,17 @@
 package chunked
 
+// This file continues a run in a kernel that does not have the variables that iterations
+// pass on. A new kernel continues at Record.Done (entry_of in registry.py of shared/kernelpy),
+// unless kept variables are restored: then resumeAtKeptIteration takes the record and the
+// kernel back to KeptVariables.Done, or restart to iteration 0.
+
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"colabrelay/relay/kernelstate"
+	"colabrelay/relay/plain"
 )
 
 // recovery is the step of restoring kept variables into a new kernel.
@@ -27,75 +34,75 @@ type LostVariables struct {
 	Description string   // Names for a message
 }
 
-// onNew returns what the next batch does in a kernel without the variables.
-func (a *advance) onNew() onNew {
+// choosePolicy returns what the next batch does in a kernel without the variables.
+func (run *runner) choosePolicy() newKernelPolicy {
 	switch {
-	case a.record.Recover == recoverySetup:
-		return onNewPrepare
-	case a.spec.OnNew == NewKernelContinue || a.record.Carried.isEmpty():
-		return onNewContinue
+	case run.record.Recover == recoverySetup:
+		return policyPrepare
+	case run.spec.OnNewKernel == NewKernelContinue || run.record.Carried.isEmpty():
+		return policyContinue
 	}
-	return onNewStop
+	return policyStop
 }
 
 // checkVariables acts on what a successful batch reported of the variables, and reports
 // whether the run can continue.
-func (a *advance) checkVariables(b *Batch) bool {
+func (run *runner) checkVariables(b *Batch) bool {
 	switch {
-	case a.seen.variables == eventPrepared:
-		a.record.Recover = recoveryLoad
-	case a.seen.variables == eventLost:
-		return a.handleLoss()
-	case b.OnNew == onNewPrepare: // the variables exist: a state was restored
-		a.record.Recover = recoveryNone
+	case run.seen.variables == eventPrepared:
+		run.record.Recover = recoveryLoad
+	case run.seen.variables == eventLost:
+		return run.handleLoss()
+	case b.Policy == policyPrepare: // the variables exist: a state was restored
+		run.record.Recover = recoveryNone
 	}
 	return true
 }
 
 // handleLoss decides how to continue in a kernel without the variables, and reports whether
 // the run can continue.
-func (a *advance) handleLoss() bool {
-	a.recoveries++
-	r := a.record
+func (run *runner) handleLoss() bool {
+	run.recoveries++
+	r := run.record
 	switch {
 	case r.Carried.isEmpty(): // the lost batch was the first to report this
 		return true
-	case a.opt.Keeper != nil && r.hasUsableCopy() && a.recoveries <= maxRecoveries:
+	case run.opt.Keeper != nil && r.hasUsableCopy() && run.recoveries <= maxRecoveries:
 		r.Recover = recoverySetup
 		return true
-	case a.spec.OnNew == NewKernelRestart:
-		a.restart()
+	case run.spec.OnNewKernel == NewKernelRestart:
+		run.restart()
 		return true
 	}
-	a.stopWithoutVariables()
+	run.stopWithoutVariables()
 	return false
 }
 
 // restart starts the run at iteration 0.
-func (a *advance) restart() {
-	a.addNote("the new kernel does not have %v, which the first %d iterations built up; the run starts again at iteration 0, as on_new_kernel requests", a.record.Carried, a.record.Done)
-	restarted := a.record.Restarted
-	a.dropCopies()
-	a.Run.record = newRecord(a.spec)
-	a.record.Restarted = restarted
+func (run *runner) restart() {
+	run.addNote("the results of %s are lost, because the new kernel does not have %v; the run starts again at iteration 0, as on_new_kernel requests", plain.Count(run.record.Done, "iteration"), run.record.Carried)
+	restarted := run.record.Restarted
+	run.dropCopies()
+	run.Run.record = newRecord(run.spec)
+	run.record.Restarted = restarted
 }
 
-func (a *advance) stopWithoutVariables() {
-	r := a.record
-	lost := &LostVariables{Names: r.Carried.names(), Description: r.Carried.String(), Reason: a.whyLost()}
+func (run *runner) stopWithoutVariables() {
+	r := run.record
+	lost := &LostVariables{Names: r.Carried.names(), Description: r.Carried.String(), Reason: run.whyLost()}
 	r.Status = StatusVariablesLost
 	r.Failure = &Failure{Status: string(StatusVariablesLost), Message: "the kernel no longer has " + lost.Description}
-	a.out.Stop = &Stop{Lost: lost}
+	run.out.Stop = &Stop{Lost: lost}
 }
 
 // whyLost says why the variables can't be restored from this computer.
-func (a *advance) whyLost() string {
-	r := a.record
+func (run *runner) whyLost() string {
+	r := run.record
 	switch {
-	case r.hasUsableCopy() && a.opt.Keeper != nil:
+	case r.hasUsableCopy() && run.opt.Keeper != nil:
 		return "restoring them did not succeed this time"
-	case len(r.Unkept) > 0:
-		return reasons(r.Unkept)
+	case len(r.Unsaveable) > 0:
+		return reasons(r.Unsaveable)
 	case r.Kept != nil && !r.hasUsableCopy():
 		return "the code changed after they were last kept"
 	}
@@ -104,49 +111,50 @@ func (a *advance) whyLost() string {
 
 // restoreVariables loads the kept variables into a kernel in which the setup code has run,
 // and reports whether the run can continue.
-func (a *advance) restoreVariables(ctx context.Context) (more bool, err error) {
-	r := a.record
-	got, err := a.opt.Keeper.Restore(ctx, kernelstate.KeptVersion{
-		Run: r.Key, Version: r.Kept.Version, Done: r.Kept.Done, Absent: r.Kept.Absent, Until: a.opt.Until,
+func (run *runner) restoreVariables(ctx context.Context) (more bool, err error) {
+	r := run.record
+	got, err := run.opt.Keeper.Restore(ctx, kernelstate.KeptVersion{
+		Run: r.Key, Version: r.Kept.Version, Done: r.Kept.Done, Absent: r.Kept.Absent, Until: run.opt.Until,
 	})
 	var ended *kernelstate.RunError
 	switch {
 	case errors.As(err, &ended): // the kernel died, or the run was interrupted
-		a.addNote("restoring the kept variables ended as %s; it is tried again", ended.Execution.Status)
+		run.addNote("restoring the kept variables ended as %s; it is tried again", ended.Execution.Status)
 		r.Recover = recoveryNone
 	case errors.Is(err, kernelstate.ErrDamaged), errors.Is(err, kernelstate.ErrNotFound), errors.Is(err, kernelstate.ErrNoVersion):
-		a.addNote("the kept variables can't be restored: %v", err)
-		a.dropUnusableCopy(kernelstate.Omission{Reason: err.Error()})
+		run.addNote("the kept variables can't be restored: %v", err)
+		run.dropUnusableCopy(kernelstate.Omission{Reason: err.Error()})
 	case err != nil:
 		return false, err
 	case !got.Done():
-		a.addNote("the variables of iteration %d are still being restored into the new kernel", r.Kept.Done)
+		run.addNote("the variables of iteration %d are still being restored into the new kernel", r.Kept.Done)
 		return false, nil
 	case got.Loaded.Missing: // the kernel was replaced again, or a state was restored
 		r.Recover = recoveryNone
 	case got.Loaded.FailedCount > 0:
-		a.addNote("the kept variables can't be loaded: %s", reasons(got.Loaded.Failed))
-		a.dropUnusableCopy(got.Loaded.Failed...)
+		run.addNote("the kept variables can't be loaded: %s", reasons(got.Loaded.Failed))
+		run.dropUnusableCopy(got.Loaded.Failed...)
 	default:
-		a.resumeFromCopy(got)
+		run.resumeAtKeptIteration(got)
 	}
-	return true, a.save()
+	return true, run.save()
 }
 
 // dropUnusableCopy records that the kept variables can't be restored, and why.
-func (a *advance) dropUnusableCopy(why ...kernelstate.Omission) {
-	a.record.Kept, a.record.Recover, a.record.Unkept = nil, recoveryNone, why
+func (run *runner) dropUnusableCopy(why ...kernelstate.Omission) {
+	run.record.Kept, run.record.Recover, run.record.Unsaveable = nil, recoveryNone, why
 }
 
-// resumeFromCopy takes the record back to the iteration of the restored variables.
-func (a *advance) resumeFromCopy(got kernelstate.Restored) {
-	r := a.record
+// resumeAtKeptIteration takes the record back to the iteration at which the kernel continues
+// after the restore: the one that the kept variables belong to.
+func (run *runner) resumeAtKeptIteration(got kernelstate.Restored) {
+	r := run.record
 	r.Recover = recoveryNone
-	if again := r.Done - r.Kept.Done; again > 0 {
-		a.addNote("the kernel is a new one: %v was restored as it was after iteration %d, and the %d iterations since then run again", r.Carried, r.Kept.Done-1, again)
-	} else {
-		a.addNote("the kernel is a new one: %v was restored as it was after iteration %d", r.Carried, r.Kept.Done-1)
+	again := ""
+	if n := r.Done - r.Kept.Done; n > 0 {
+		again = fmt.Sprintf("; %s since then will run again", plain.Count(n, "iteration"))
 	}
+	run.addNote("the kernel is new: %v was restored as it was before iteration %d%s", r.Carried, r.Kept.Done, again)
 	if id := got.Execution.KernelID; id != "" {
 		r.KernelID = id
 	}

@@ -83,7 +83,7 @@ func TestRunWithoutItsVariablesNeverFinishes(t *testing.T) {
 			a := call(t, dir, s, m, long)
 			a.checkStop(t, stop{Status: StatusVariablesLost, Done: 30, Values: 30, Iteration: -1, Lost: []string{"total"}})
 		}
-		s.OnNew = NewKernelRestart
+		s.OnNewKernel = NewKernelRestart
 		a := finish(t, dir, s, m)
 		if got := string(a.Results[39].Value); got != "780" || a.Results[0].Iteration != 0 || !strings.Contains(notes(a), "starts again at iteration 0") {
 			t.Errorf("started again, it gives %s, notes %q", got, a.Notes)
@@ -97,7 +97,7 @@ func TestRunContinuesWithoutItsVariablesIfRequested(t *testing.T) {
 		call(t, dir, s, m, long)
 		m.restartKernel()
 		m.openGate()
-		s.OnNew = NewKernelContinue
+		s.OnNewKernel = NewKernelContinue
 		if a := finish(t, dir, s, m); string(a.Results[39].Value) != "345" {
 			t.Errorf("%s", a.Results[39].Value)
 		}
@@ -173,7 +173,7 @@ func TestKeptVariablesAreRestoredIntoANewKernel(t *testing.T) {
 				run.Loop = "import os\nif i == 25 and not os.path.exists('died'):\n    open('died', 'w').close()\n    os.kill(os.getpid(), 9)\n" + run.Loop
 				a := callUntilItStops(t, dir, run, m)
 				if a.Stop == nil || a.Stop.Execution.Status != contract.StatusKernelDied || a.Kept == nil || a.Kept.Done < 10 {
-					t.Fatalf("before: %s at %d, kept %+v, carried %+v unkept %v, notes %q, %v", a.Status, a.Done, a.Kept, a.Carried, a.Unkept, a.Notes, a.err)
+					t.Fatalf("before: %s at %d, kept %+v, carried %+v unkept %v, notes %q, %v", a.Status, a.Done, a.Kept, a.Carried, a.Unsaveable, a.Notes, a.err)
 				}
 				if a = callUntilItStops(t, dir, run, m); a.Status != StatusFinished || a.err != nil {
 					t.Fatalf("after: %s at %d, %+v %v %q", a.Status, a.Done, a.Stop, a.err, a.Notes)

@@ -93,7 +93,7 @@ func TestExecutorKilledDuringABatchAndStartedAgain(t *testing.T) {
 			work, dir := t.TempDir(), t.TempDir()
 			m := start(t, stacks.Old(t), work)
 			s := spec(writesSetup, "import time\n"+writesLoop+"\ntime.sleep(.03)", 20)
-			s.OnNew = NewKernelContinue
+			s.OnNewKernel = NewKernelContinue
 			for a := call(t, dir, s, m, 0); a.Done < 11; a = call(t, dir, s, m, 200*time.Millisecond) {
 				if a.err != nil {
 					t.Fatal(a.err)
@@ -139,7 +139,7 @@ func TestDeadKernelStopsTheRunOnceAndTheNextCallContinues(t *testing.T) {
 	eachStack(t, func(t *testing.T, m *machine, dir string) {
 		loop := writesLoop + "\nimport os, time\nif i == 5 and open('setups').read().count('setup') == 1:\n    time.sleep(.3)\n    os.kill(os.getpid(), 9)"
 		s := spec(writesSetup, loop, 12)
-		s.OnNew = NewKernelContinue
+		s.OnNewKernel = NewKernelContinue
 		a := call(t, dir, s, m, long)
 		a.checkStop(t, stop{Status: "kernel_died", Done: 5, Values: 5, Iteration: -1})
 		a = finish(t, dir, s, m)
@@ -160,7 +160,7 @@ func TestAfterACleanupTheSetupRunsAgainAndTheLoopContinues(t *testing.T) {
 		}
 		m.python("kept = 1")
 		call(t, dir, s, m, long).checkStop(t, stop{Status: StatusVariablesLost, Done: 15, Values: 15, Iteration: -1, Lost: []string{"total"}})
-		s.OnNew = NewKernelContinue
+		s.OnNewKernel = NewKernelContinue
 		a := finish(t, dir, s, m)
 		same(t, "numbers", numbers(t, m, "numbers"), upTo(20))
 		same(t, "setups", numbers(t, m, "setups"), []string{"setup", "setup"})

@@ -331,7 +331,7 @@ func TestDataWithAWrongDigestIsNotUnpickled(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(temp, dataFile), text, 0o600))
 	j := &job{c: v.client, o: options("n")}
 	var p Progress
-	code := j.cell("test", "restore", filepath.Join(temp, dataFile), len(text), s.Manifest.SHA256)
+	code := j.operation("test", "restore", filepath.Join(temp, dataFile), len(text), s.Manifest.SHA256)
 	report, err := j.run(t.Context(), work{&step{RequestID: "r1"}, code, func() error { return nil }}, &p)
 	must(t, err)
 	var loaded Loaded

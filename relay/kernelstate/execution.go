@@ -32,8 +32,8 @@ type step struct {
 // work is a step, its code, and how to save the step.
 type work struct {
 	*step
-	cell cell
-	save func() error
+	operation operation
+	save      func() error
 }
 
 // run submits an operation, or finds the one that an earlier call submitted, and returns its
@@ -79,7 +79,7 @@ var errPackageMissing = errors.New("the kernel does not have the package")
 // submit submits the step and saves it with its execution_id, unless it has finished.
 func (j *job) submit(ctx context.Context, w work) (contract.Execution, error) {
 	e, err := j.c.SubmitTo(ctx, j.c.InstanceID(), contract.Submit{
-		RequestID: w.RequestID, Code: w.cell.code(w.WithPackage), Unstored: true,
+		RequestID: w.RequestID, Code: w.operation.code(w.WithPackage), Unstored: true,
 		TimeoutSeconds: cmp.Or(w.Deadline, deadline).Seconds(), WaitSeconds: max(0, j.left().Seconds()),
 	})
 	if err != nil {
@@ -178,7 +178,7 @@ func (j *job) removeRemote(ctx context.Context, path string) {
 	defer cancel()
 	for _, withPackage := range []bool{false, true} {
 		e, err := j.c.Submit(ctx, contract.Submit{
-			Code: j.cell(clearTitle, "remove", path).code(withPackage), Unstored: true, TimeoutSeconds: 60, WaitSeconds: clearWait.Seconds(),
+			Code: j.operation(clearTitle, "remove", path).code(withPackage), Unstored: true, TimeoutSeconds: 60, WaitSeconds: clearWait.Seconds(),
 		})
 		missing := func(event contract.Event) bool { return kernelpy.IsMissing(event.Data) }
 		if err != nil || !slices.ContainsFunc(e.Events, missing) {

@@ -47,12 +47,12 @@ type KeepRequest struct {
 	MaxBytes   int64         // of all variables together
 	MaxBusy    time.Duration // how long the kernel may be busy with it
 	Until      time.Time     // when to stop waiting
-	// MayFetch decides, when the size is known, whether the file is downloaded.
-	MayFetch func(bytes int64) bool
+	// AllowDownload decides, when the size is known, whether the file is downloaded.
+	AllowDownload func(bytes int64) bool
 }
 
-// KeepResult is the result of Keep. Exactly one of Missing, TooSlow, TimedOut, NotFetched,
-// Unchanged, Unkept and Version is set.
+// KeepResult is the result of Keep. Exactly one of Missing, TooSlow, TimedOut, DownloadRefused,
+// Unchanged, Unsaveable and Version is set.
 type KeepResult struct {
 	Done    int64    // the iterations whose results the variables contain
 	Version string   // the new version on this computer
@@ -60,19 +60,19 @@ type KeepResult struct {
 	Absent  []string // requested names that do not exist
 	Bytes   int64
 
-	Missing    bool       // the kernel does not have this run's variables
-	TooSlow    bool       // it would have kept the kernel busy for longer than MaxBusy
-	TimedOut   bool       // it did not finish by Until
-	NotFetched bool       // MayFetch refused
-	Unchanged  bool       // the version kept last has the same data
-	Unkept     []Omission // variables that can't be kept; then none is
+	Missing         bool       // the kernel does not have this run's variables
+	TooSlow         bool       // it would have kept the kernel busy for longer than MaxBusy
+	TimedOut        bool       // it did not finish by Until
+	DownloadRefused bool       // AllowDownload refused
+	Unchanged       bool       // the version kept last has the same data
+	Unsaveable      []Omission // variables that can't be kept; then none is
 }
 
 // keepReport is what the keep operation reports.
 type keepReport struct {
 	saved
 	Missing, Slow, Unchanged bool
-	Unkept                   []Omission
+	Unsaveable               []Omission
 	Absent                   []string
 	Done                     int64
 }
@@ -95,9 +95,9 @@ func (k *Keeper) Keep(ctx context.Context, o KeepRequest) (KeepResult, error) {
 	}
 	kept := KeepResult{
 		Done: report.Done, Absent: report.Absent, Missing: report.Missing,
-		TooSlow: report.Slow, Unchanged: report.Unchanged, Unkept: report.Unkept,
+		TooSlow: report.Slow, Unchanged: report.Unchanged, Unsaveable: report.Unsaveable,
 	}
-	if kept.Missing || kept.TooSlow || kept.Unchanged || len(kept.Unkept) > 0 {
+	if kept.Missing || kept.TooSlow || kept.Unchanged || len(kept.Unsaveable) > 0 {
 		return kept, nil
 	}
 	if err := report.saved.check(); err != nil {
@@ -105,7 +105,7 @@ func (k *Keeper) Keep(ctx context.Context, o KeepRequest) (KeepResult, error) {
 	}
 	defer j.removeRemote(ctx, report.Path)
 	kept.Bytes, kept.SHA256 = report.Manifest.Bytes, report.Manifest.SHA256
-	if kept.NotFetched = !o.MayFetch(kept.Bytes); kept.NotFetched {
+	if kept.DownloadRefused = !o.AllowDownload(kept.Bytes); kept.DownloadRefused {
 		return kept, nil
 	}
 	kept.Version, err = j.fetchKept(ctx, report.saved, e)
@@ -118,9 +118,9 @@ func (k *Keeper) Keep(ctx context.Context, o KeepRequest) (KeepResult, error) {
 func (j *job) keep(ctx context.Context, o KeepRequest) (*keepReport, contract.Execution, error) {
 	var p Progress
 	w := work{
-		step: &step{RequestID: rand.Text(), Deadline: keepDeadline},
-		cell: j.cell(keepTitle, "keep", o.Run, o.Names, o.LastSHA256, o.MaxBytes, o.MaxBusy.Seconds()),
-		save: func() error { return nil },
+		step:      &step{RequestID: rand.Text(), Deadline: keepDeadline},
+		operation: j.operation(keepTitle, "keep", o.Run, o.Names, o.LastSHA256, o.MaxBytes, o.MaxBusy.Seconds()),
+		save:      func() error { return nil },
 	}
 	report, err := j.run(ctx, w, &p)
 	if err == nil && report == nil {

@@ -30,7 +30,7 @@ func (v *vm) entry(key string) string {
 func keepOf(known string, names ...string) KeepRequest {
 	return KeepRequest{
 		Run: "key", Names: names, LastSHA256: known, MaxBytes: 64 << 20, MaxBusy: time.Minute, Until: time.Now().Add(time.Minute),
-		MayFetch: func(int64) bool { return true },
+		AllowDownload: func(int64) bool { return true },
 	}
 }
 
@@ -131,10 +131,10 @@ func TestVariablesThatCannotBeKeptAreReported(t *testing.T) {
 		if kept := v.keep(k, bounded("fits")); kept.Version == "" {
 			t.Errorf("within the bound: %+v", kept)
 		}
-		if kept := v.keep(k, bounded("fits", "over")); len(kept.Unkept) != 1 || !strings.Contains(kept.Unkept[0].Reason, "over 1 MB") || kept.Version != "" {
+		if kept := v.keep(k, bounded("fits", "over")); len(kept.Unsaveable) != 1 || !strings.Contains(kept.Unsaveable[0].Reason, "over 1 MB") || kept.Version != "" {
 			t.Errorf("past the bound: %+v", kept)
 		}
-		if kept := v.keep(k, keepOf("", "small", "file")); len(kept.Unkept) != 1 || kept.Unkept[0].Name != "file" || kept.Version != "" {
+		if kept := v.keep(k, keepOf("", "small", "file")); len(kept.Unsaveable) != 1 || kept.Unsaveable[0].Name != "file" || kept.Version != "" {
 			t.Errorf("an open file: %+v", kept)
 		}
 		o := keepOf("", "slow")
@@ -143,9 +143,9 @@ func TestVariablesThatCannotBeKeptAreReported(t *testing.T) {
 			t.Errorf("slow: %+v", kept)
 		}
 		o = keepOf("", "fits")
-		o.MayFetch = func(bytes int64) bool { return bytes < 1<<20 }
-		if kept := v.keep(k, o); !kept.NotFetched || kept.Version != "" || kept.Bytes < 1<<20 {
-			t.Errorf("refused by MayFetch: %+v", kept)
+		o.AllowDownload = func(bytes int64) bool { return bytes < 1<<20 }
+		if kept := v.keep(k, o); !kept.DownloadRefused || kept.Version != "" || kept.Bytes < 1<<20 {
+			t.Errorf("refused by AllowDownload: %+v", kept)
 		}
 		wantNothingOnVM(t, v)
 	})

@@ -86,7 +86,7 @@ func TestOperationsSendThePackageOnlyWhereItIsMissing(t *testing.T) {
 			}
 			sent := 0
 			for _, code := range r.take() {
-				if strings.Contains(code, `"kept.py":`) {
+				if strings.Contains(code, `"package_loader.py":`) {
 					sent++
 				} else if len(code) > 3<<10+200 { // the arguments are a path and a digest
 					t.Errorf("round %d: an operation has %d bytes", round, len(code))

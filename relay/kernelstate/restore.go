@@ -100,7 +100,7 @@ func (j *job) restart(ctx context.Context, p *pending) error {
 // prepare runs the operation that creates a private folder for the upload.
 func (j *job) prepare(ctx context.Context, p *pending, r *Restored) error {
 	savePending := func() error { return j.savePending(restoringFile, p) }
-	text, err := j.run(ctx, work{&p.Prepare, j.cell(prepareTitle, "prepare"), savePending}, &r.Progress)
+	text, err := j.run(ctx, work{&p.Prepare, j.operation(prepareTitle, "prepare"), savePending}, &r.Progress)
 	if err != nil || text == nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (j *job) send(ctx context.Context, p *pending, r *Restored) error {
 // load runs the operation that checks the file and loads its variables.
 func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 	savePending := func() error { return j.savePending(restoringFile, p) }
-	text, err := j.run(ctx, work{&p.Work, j.loadCell(p.Remote, p.Manifest), savePending}, &r.Progress)
+	text, err := j.run(ctx, work{&p.Work, j.loadOperation(p.Remote, p.Manifest), savePending}, &r.Progress)
 	if err != nil || text == nil {
 		return err
 	}
@@ -162,11 +162,11 @@ func (j *job) load(ctx context.Context, p *pending, r *Restored) error {
 	return nil
 }
 
-func (j *job) loadCell(path string, m *Manifest) cell {
+func (j *job) loadOperation(path string, m *Manifest) operation {
 	if r := j.o.run; r != nil {
-		return j.cell(restoreKeptTitle, "restore_kept", path, m.Bytes, m.SHA256, r.key, r.done, r.absent)
+		return j.operation(restoreKeptTitle, "restore_kept", path, m.Bytes, m.SHA256, r.key, r.done, r.absent)
 	}
-	return j.cell(restoreTitle, "restore", path, m.Bytes, m.SHA256)
+	return j.operation(restoreTitle, "restore", path, m.Bytes, m.SHA256)
 }
 
 // kernelReplaced reports whether the kernel into which an earlier call loaded the state has

@@ -77,7 +77,7 @@ func (o Options) keep() int {
 // collect runs the operation that writes the variables to a file on the VM.
 func (j *job) collect(ctx context.Context, p *pending, s *Saved) error {
 	savePending := func() error { return j.savePending(savingFile, p) }
-	text, err := j.run(ctx, work{&p.Work, j.cell(saveTitle, "save"), savePending}, &s.Progress)
+	text, err := j.run(ctx, work{&p.Work, j.operation(saveTitle, "save"), savePending}, &s.Progress)
 	if err != nil || text == nil {
 		return err
 	}

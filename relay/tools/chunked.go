@@ -79,7 +79,7 @@ func badChoice(argument, value, choices string) *Problem {
 func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Problem) {
 	run, err := chunked.Open(c.cfg.CheckpointDir, chunked.Spec{
 		Name: args.Name, Setup: args.Setup, Loop: args.Loop, N: args.N, BatchSize: args.BatchSize,
-		OnChange: chunked.OnChange(args.OnChange), OnNew: chunked.OnNewKernel(args.OnNew), Runtime: c.target.Name,
+		OnChange: chunked.OnChange(args.OnChange), OnNewKernel: chunked.OnNewKernel(args.OnNew), Runtime: c.target.Name,
 	})
 	if err != nil {
 		return nil, problemOf(err)

@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"executor/tunnel/ngroktest": {},
 	"relay":                     {"colab-bootstrap", "relay/client", "relay/config", "relay/doctor", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/progress", "relay/remoterun", "relay/runtimes", "relay/terminal", "relay/tools", "relay/transfer", "shared/auth", "shared/bounded", "shared/contract"},
 	"relay/checkpoint":          {"shared/bounded", "shared/filename"},
-	"relay/chunked":             {"relay/checkpoint", "relay/client", "relay/kernelstate", "shared/contract", "shared/kernelpy"},
+	"relay/chunked":             {"relay/checkpoint", "relay/client", "relay/kernelstate", "relay/plain", "shared/contract", "shared/kernelpy"},
 	"relay/client":              {"relay/plain", "shared/bounded", "shared/auth", "shared/contract"},
 	"relay/config":              {"relay/pairing", "relay/tools", "relay/transfer"},
 	"relay/config/configtest":   {},

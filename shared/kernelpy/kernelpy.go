@@ -3,7 +3,7 @@
 // VM: the first call in a kernel brings the package along, and the kernel keeps it under a name
 // with the hash of its sources. kernelpy must not know who runs the code.
 //
-// Start reading at Call.Code, then colab_relay/call.py and kept.py.
+// Start reading at Call.Code, then colab_relay/call.py and package_loader.py.
 package kernelpy
 
 import (
@@ -20,8 +20,8 @@ import (
 //go:embed colab_relay/*.py colab_relay/*/*.py
 var files embed.FS
 
-//go:embed cell.py
-var cellPy string
+//go:embed call_template.py
+var callTemplate string
 
 const root = "colab_relay"
 
@@ -106,12 +106,12 @@ func (c Call) Code(withPackage bool) string {
 		"CALL", literal([]string{Package(), c.Function, c.MIME, string(c.Delivery)}),
 		"ARGUMENTS", literal(literal(c.Arguments)),
 		"SOURCES", literal(included),
-	).Replace(cell())
+	).Replace(template())
 }
 
-// cell is cell.py without the comment at its head.
-func cell() string {
-	python := cellPy
+// template is call_template.py without the comment at its head.
+func template() string {
+	python := callTemplate
 	for strings.HasPrefix(python, "#") {
 		_, python, _ = strings.Cut(python, "\n")
 	}

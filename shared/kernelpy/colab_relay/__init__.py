@@ -1,1 +1,1 @@
-"""The Python that runs in the kernel. The Go package beside it sends it there; see kept.py."""
+"""The Python that runs in the kernel. Go package kernelpy sends it there; see package_loader.py."""

@@ -10,15 +10,15 @@ from typing import Any
 
 
 def run(call: list[str], arguments: str, sources: dict[str, str]) -> Any:
-    package, function, mime, way = call
-    keeper = find(package)
-    if keeper is None and sources:
-        keeper = install(package, sources)
-    if keeper is None:
+    package, function, mime, delivery = call
+    loader = find(package)
+    if loader is None and sources:
+        loader = install(package, sources)
+    if loader is None:
         mime, report = "application/vnd.colab-relay.missing+json", {"package": package}
     else:
-        report = keeper.call(function, json.loads(arguments))
-    if way == "reply":
+        report = loader.call(function, json.loads(arguments))
+    if delivery == "reply":
         return Answer({mime: report})
     if report is not None:
         publish({mime: report})
@@ -26,13 +26,16 @@ def run(call: list[str], arguments: str, sources: dict[str, str]) -> Any:
 
 def find(package: str) -> Any:
     found = sys.modules.get(package)
-    keeper = found.__dict__.get("keeper") if type(found) is types.ModuleType else None
-    return keeper if keeper is not None and keeper.is_whole() else None
+    loader = found.__dict__.get("loader") if type(found) is types.ModuleType else None
+    return loader if loader is not None and loader.is_intact() else None
 
 
 def install(package: str, sources: dict[str, str]) -> Any:
-    module = types.ModuleType(package + ".kept")
-    exec(compile(sources["kept.py"], "<colab_relay/kept.py>", "exec"), module.__dict__)
+    module = types.ModuleType(package + ".package_loader")
+    exec(
+        compile(sources["package_loader.py"], "<colab_relay/package_loader.py>", "exec"),
+        module.__dict__,
+    )
     return module.install(package, sources)
 
 

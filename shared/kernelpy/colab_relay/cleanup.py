@@ -1,6 +1,6 @@
-"""Deletes the user's variables and what IPython and libraries keep of them.
+"""Deletes the user's variables and what IPython and libraries still refer to.
 
-What an object does when it is deleted cannot be avoided; no other code of the user's runs.
+It runs no user code except what objects run when they are deleted, which cannot be avoided.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def close_figures() -> int:
 
 
 def empty_gpu_cache() -> bool:
-    """Empties torch's GPU cache, unless torch has not initialised the GPU, which this would do."""
+    """Empties torch's GPU cache, unless torch has not initialised the GPU: emptying the cache would
+    initialise it."""
     cuda = module_dict("torch.cuda")
     if "empty_cache" not in cuda or not cuda["is_initialized"]():
         return False
@@ -37,7 +38,7 @@ def empty_gpu_cache() -> bool:
 
 
 def forget_outputs(shell: Any) -> None:
-    """Deletes Out, _, __ and ___. IPython's own flush keeps those that it also lists as hidden."""
+    """Deletes Out, _, __ and ___. IPython's own flush does not delete names in user_ns_hidden."""
     if shell.displayhook.do_full_cache:
         shell.displayhook.flush()
     hidden = shell.user_ns_hidden

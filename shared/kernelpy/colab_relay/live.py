@@ -1,5 +1,5 @@
 """Inspects live values: which names found by dependence.py can have changed, and which other
-variables share objects with them. No code of the user's runs."""
+variables share objects with them. It runs no user code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Collection, Iterable
 
 if TYPE_CHECKING:
-    Names = dict[str, list[str]]  # names to the ways they may change, see dependence.py
+    Names = dict[str, list[str]]  # names to the kinds of change, see dependence.py
 
 ATOMS = (
     int, float, complex, bool, str, bytes, type(None), type(...), range, slice, re.Pattern,
@@ -36,57 +36,57 @@ METHODS: dict[Any, str] = {
     frozenset: "",
     bytearray: "append clear extend insert pop remove reverse",
 }
-CHANGING = {cls: frozenset(names.split()) for cls, names in METHODS.items()}
-# The same for types of libraries, by package and name.
-CHANGING_OF = {
+CHANGING_METHODS = {cls: frozenset(names.split()) for cls, names in METHODS.items()}
+# The methods that change an object of a library's type, by package and name.
+CHANGING_METHODS_OF_LIBRARIES = {
     ("numpy", "ndarray"): frozenset("byteswap fill itemset partition put resize setfield "
                                     "setflags sort".split()),
     ("pandas", "DataFrame"): frozenset(["insert", "pop", "update"]),
     ("pandas", "Series"): frozenset(["pop", "update"]),
 }  # fmt: skip
-MOST_ITEMS = 100_000  # of a container that are checked
-FEW = 64  # objects whose referrers are searched, each compared with each
-MOST_OBJECTS = 1_000_000  # visited in a search for shared ones: about half a second
+MAX_ITEMS = 100_000  # of one container that are checked
+MAX_REFERRER_SEARCHES = 64  # objects whose referrers are searched
+MAX_OBJECTS = 1_000_000  # visited in a search for shared ones: about half a second
 
 
 class TooMany(Exception):
-    """More than MOST_OBJECTS objects."""
+    """More than MAX_OBJECTS objects."""
 
 
 class TooSlow(Exception):
-    """The time for the search is over."""
+    """The search took longer than allowed."""
 
 
-def settle(names: Names, namespace: dict[str, Any]) -> Names:
-    """The names whose values in the namespace can change in one of their ways."""
-    settled = {}
-    for name, ways in names.items():
-        if "store" in ways:
-            settled[name] = ways
-        elif name in namespace and any(can_change(namespace[name], way) for way in ways):
-            settled[name] = ways
-    return settled
+def narrow(names: Names, namespace: dict[str, Any]) -> Names:
+    """The names whose values in the namespace can change in at least one of these ways."""
+    narrowed = {}
+    for name, kinds in names.items():
+        if "store" in kinds:
+            narrowed[name] = kinds
+        elif name in namespace and any(can_change(namespace[name], kind) for kind in kinds):
+            narrowed[name] = kinds
+    return narrowed
 
 
-def can_change(value: Any, way: str) -> bool:
+def can_change(value: Any, kind: str) -> bool:
     if is_fixed(value):
         return False
     if isinstance(value, types.ModuleType):
-        return False  # the state of a module cannot be kept anyway
-    if way == "call":
+        return False  # the state of a module cannot be saved anyway
+    if kind == "call":
         return type(value) is types.FunctionType and keeps_state(value)
     if isinstance(value, type):
-        return way not in ("pass", "iterate") and title(value)[0] == "__main__"
+        return kind not in ("pass", "iterate") and title(value)[0] == "__main__"
     if type(value) in FUNCTIONS:
-        return way == "change"
-    if way == "iterate":
+        return kind == "change"
+    if kind == "iterate":
         return hasattr(type(value), "__next__")
-    if way in ("part", "pass-part"):
+    if kind in ("part", "pass-part"):
         return not has_fixed_items(value)
-    if way.startswith("[]."):
-        return not has_fixed_items(value) and method_changes(value, way[3:])
-    if way.startswith("."):
-        return method_changes(value, way[1:])
+    if kind.startswith("[]."):
+        return not has_fixed_items(value) and method_changes(value, kind[3:])
+    if kind.startswith("."):
+        return method_changes(value, kind[1:])
     return True
 
 
@@ -95,7 +95,7 @@ def is_fixed(value: Any, depth: int = 0) -> bool:
     cls = type(value)
     if cls in ATOMS or is_of(cls, ("numpy", "generic")):
         return True
-    if cls in (tuple, frozenset) and depth < 5 and len(value) <= MOST_ITEMS:
+    if cls in (tuple, frozenset) and depth < 5 and len(value) <= MAX_ITEMS:
         return all(is_fixed(item, depth + 1) for item in value)
     return False
 
@@ -121,17 +121,18 @@ def has_fixed_items(value: Any) -> bool:
         return value.ndim < 2 and not value.dtype.hasobject
     elif cls not in (list, set, tuple, frozenset, bytearray):
         return False
-    return len(value) <= MOST_ITEMS and all(is_fixed(item) for item in value)
+    return len(value) <= MAX_ITEMS and all(is_fixed(item) for item in value)
 
 
 def method_changes(value: Any, method: str) -> bool:
     cls = type(value)
-    if cls in CHANGING:
-        return method in CHANGING[cls] or not_its_own(cls, method)
-    return method in CHANGING_OF[title(cls)] if title(cls) in CHANGING_OF else True
+    if cls in CHANGING_METHODS:
+        return method in CHANGING_METHODS[cls] or belongs_to_items(cls, method)
+    changing = CHANGING_METHODS_OF_LIBRARIES.get(title(cls))
+    return changing is None or method in changing
 
 
-def not_its_own(cls: type, method: str) -> bool:
+def belongs_to_items(cls: type, method: str) -> bool:
     """Whether a method in x[i].m() belongs to the items of x, not to x."""
     return not hasattr(cls, method)
 
@@ -140,8 +141,8 @@ def keeps_state(function: types.FunctionType) -> bool:
     """Whether a function has variables that outlive a call, such as a closure's."""
     defaults = (function.__defaults__ or ()) + tuple((function.__kwdefaults__ or {}).values())
     cells = [cell for cell in function.__closure__ or () if not is_empty(cell)]
-    kept = list(defaults) + [cell.cell_contents for cell in cells]
-    changeable = [value for value in kept if type(value) not in FUNCTIONS and not is_fixed(value)]
+    state = list(defaults) + [cell.cell_contents for cell in cells]
+    changeable = [value for value in state if type(value) not in FUNCTIONS and not is_fixed(value)]
     return bool(changeable) or bool(function.__closure__) and rebinds(function.__code__)
 
 
@@ -171,16 +172,16 @@ def sharers(
     search = Search(namespace, seconds)
     together = [name for name in names if name in namespace]
     for name in together:
-        search.take_in(namespace[name])
+        search.add(namespace[name])
     others = [name for name in namespace if name not in names and may_share(name, namespace[name])]
-    if not search.is_referred_to():  # gc does not know what arrays refer to
-        others = [name for name in others if search.may_meet(namespace[name])]
+    if not search.may_be_shared():  # gc does not know what arrays refer to
+        others = [name for name in others if search.may_reach(namespace[name])]
     while True:
-        joined = [name for name in others if search.meets(namespace[name])]
+        joined = [name for name in others if search.reaches(namespace[name])]
         if not joined:
             return sorted(together)
         for name in joined:
-            search.take_in(namespace[name])
+            search.add(namespace[name])
         together += joined
         others = [name for name in others if name not in joined]
 
@@ -206,57 +207,58 @@ class Search:
         self.end = time.monotonic() + seconds
         self.passed = {id(namespace), id(sys.modules)}
         self.passed.update(id(vars(module)) for module in modules())
-        self.known: dict[int, Any] = {}
-        self.looked_at = 0
+        self.found: dict[int, Any] = {}
+        self.visited = 0
 
-    def take_in(self, value: Any) -> None:
-        self.follow(value, self.known)
+    def add(self, value: Any) -> None:
+        self.follow(value, self.found)
 
-    def meets(self, value: Any) -> bool:
-        return self.follow(value, {}, self.known)
+    def reaches(self, value: Any) -> bool:
+        return self.follow(value, {}, self.found)
 
-    def follow(self, value: Any, seen: dict[int, Any], wanted: Collection[int] = ()) -> bool:
-        """Adds the objects that value leads to, to seen. Stops, with True, at a wanted object."""
+    def follow(self, value: Any, seen: dict[int, Any], targets: Collection[int] = ()) -> bool:
+        """Adds value and every object that it refers to, directly or not, to seen. Returns True at
+        the first target."""
         stack = [value]
         while stack:
             value = stack.pop()
-            if id(value) in seen or id(value) in self.passed or self.leads_astray(value):
+            if id(value) in seen or id(value) in self.passed or self.is_out_of_scope(value):
                 continue
             seen[id(value)] = value
-            if id(value) in wanted and can_be_shared(value):
+            if id(value) in targets and can_be_shared(value):
                 return True
-            self.looked_at += 1
-            if self.looked_at > MOST_OBJECTS:
+            self.visited += 1
+            if self.visited > MAX_OBJECTS:
                 raise TooMany
-            if self.looked_at % 1000 == 0 and time.monotonic() > self.end:
+            if self.visited % 1000 == 0 and time.monotonic() > self.end:
                 raise TooSlow
             stack.extend(referents(value))
         return False
 
-    def is_referred_to(self) -> bool:
-        """Whether anything else refers to the objects that take_in found. For few objects the
-        collector answers quickly; a search of all other variables may take very long."""
-        shared = [value for value in self.known.values() if can_be_shared(value)]
-        if len(shared) > FEW:
+    def may_be_shared(self) -> bool:
+        """Whether other objects may refer to those that add found. The garbage collector answers
+        that quickly for a few objects. For more, the answer is True without a search."""
+        shared = [value for value in self.found.values() if can_be_shared(value)]
+        if len(shared) > MAX_REFERRER_SEARCHES:
             return True
-        if not self.refer_to(shared):
+        if not self.has_outside_referrer(shared):
             return False
         gc.collect()  # a referrer may be garbage of an earlier search
-        return self.refer_to(shared)
+        return self.has_outside_referrer(shared)
 
-    def refer_to(self, shared: list[Any]) -> bool:
-        ours = {id(shared), id(self.known)} | self.passed
+    def has_outside_referrer(self, shared: list[Any]) -> bool:
+        ours = {id(shared), id(self.found)} | self.passed
         return any(
             id(referrer) not in ours
-            and id(referrer) not in self.known
+            and id(referrer) not in self.found
             and type(referrer) is not types.FrameType
             for referrer in gc.get_referrers(*shared)
         )
 
-    def may_meet(self, value: Any) -> bool:
-        return id(value) in self.known or is_array(value)
+    def may_reach(self, value: Any) -> bool:
+        return id(value) in self.found or is_array(value)
 
-    def leads_astray(self, value: Any) -> bool:
+    def is_out_of_scope(self, value: Any) -> bool:
         cls = type(value)
         if cls in ATOMS or issubclass(cls, (type, types.ModuleType, types.CodeType)):
             return True

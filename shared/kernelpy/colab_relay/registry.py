@@ -1,12 +1,15 @@
-"""The record of the chunked runs in this kernel: which set-up code ran, and how many iterations.
+"""The record of the chunked runs in this kernel: which setup code ran, and how many iterations.
 
-It is a plain dict of plain values in a module of sys.modules, whose name must not change,
+entry_of decides at which iteration a run continues, in this kernel as in a new one.
+
+The record is a plain dict of plain values in a module of sys.modules, whose name must not change,
 because every release reads it:
 
     {key: {"setup": hash of the setup code that ran, "done": completed iterations}}
 
-"setup" is empty if the variables that the setup code made are gone. "hollow" is True while the
-setup code ran and the variables that iterations left are still to be restored.
+"setup" is empty if the variables that the setup code made are gone. "hollow" is True if the run is
+prepared but still empty: its setup code ran, but the variables that iterations pass on have not
+been restored yet, so no iteration may run.
 """
 
 from __future__ import annotations
@@ -29,12 +32,13 @@ def runs() -> dict[str, Entry]:
 
 
 def entry_of(key: str, confirmed: int) -> Entry:
-    """The entry of one run, which becomes the newest. confirmed is how many iterations the relay
-    knows to be done.
+    """The entry of one run, which becomes the newest. Its "done" is the iteration at which the run
+    continues in this kernel. confirmed is how many iterations the relay's record has confirmed.
 
-    If the setup code ran in this kernel, the kernel's own count is right even if it is smaller,
-    because a state that was saved earlier may have been restored. Any other kernel continues
-    after the confirmed iterations."""
+    If the setup code ran in this kernel, the kernel's own count wins, even if it is smaller,
+    because a state that was saved earlier may have been restored. In a new kernel the run continues
+    after the confirmed iterations. If the relay then restores kept variables (recovery.go of
+    relay/chunked), keep.restore_kept sets "done" to the iteration that those belong to."""
     update({})
     all_runs = runs()
     entry = all_runs[key] = all_runs.pop(key, {"setup": "", "done": confirmed})
@@ -55,7 +59,7 @@ def update(restored: dict[str, Entry]) -> None:
 
 def forget_setups() -> None:
     """Records that the variables of all runs were deleted. The numbers of completed iterations
-    stay, so that none runs twice in this kernel."""
+    do not change, so that no iteration runs twice in this kernel."""
     for run in runs().values():
         run["setup"] = ""
 

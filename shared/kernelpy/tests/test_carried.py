@@ -4,7 +4,7 @@ import os
 
 import pytest
 from colab_relay.chunked.dependence import carried
-from colab_relay.live import settle, sharers
+from colab_relay.live import narrow, sharers
 from conftest import TESTS
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -37,18 +37,18 @@ def test_names_by_syntax_alone(setup, loop, want):
     assert words(result["names"], result["opaque"]) == want
 
 
-@pytest.mark.parametrize("setup, loop, want", cases("settled.txt"))
+@pytest.mark.parametrize("setup, loop, want", cases("narrowed.txt"))
 def test_names_as_their_values_allow(setup, loop, want):
     result = found(setup, loop)
     names = {"__name__": "__main__"}
     exec(setup, names)
-    settled = settle(result["names"], names)
-    assert words(sharers(settled, names), result["opaque"]) == want
+    narrowed = narrow(result["names"], names)
+    assert words(sharers(narrowed, names), result["opaque"]) == want
 
 
 def test_all_cases_are_read():
     assert len(cases("carried.txt")) == 116
-    assert len(cases("settled.txt")) == 24
+    assert len(cases("narrowed.txt")) == 24
 
 
 def test_many_functions_that_call_each_other_end_soon():

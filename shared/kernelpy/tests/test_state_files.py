@@ -8,7 +8,7 @@ import pytest
 from colab_relay.state import rebuild
 from colab_relay.state.arrays import Sharing
 from colab_relay.state.read import Reader
-from colab_relay.state.reasons import Damaged, Unkeepable, reason
+from colab_relay.state.reasons import CannotSave, Damaged, reason
 from colab_relay.state.write import Bounds, OutOfTime, Saver
 
 
@@ -151,7 +151,7 @@ class Says(Exception):
         (KeyError(3), "KeyError: 3"),
         (Says("text"), "Says: text"),
         (Says(object(), "second"), "Says: second"),
-        (Unkeepable("it contains a thread"), "it contains a thread"),
+        (CannotSave("it contains a thread"), "it contains a thread"),
         (RecursionError(), "it is nested too deeply for Python's recursion limit"),
         (MemoryError(), "there is not enough memory to save it"),
         (OSError(28, "x"), "the VM's disk is full"),

@@ -130,4 +130,4 @@ def test_only_small_variables_are_tried():
 
     large = segment(trial.MAX_BYTES + 1)
     fitting = [segment(trial.MAX_BYTES) for _ in range(5)]
-    assert trial.chosen([large] + fitting) == fitting[:4]
+    assert trial.select_small([large] + fitting) == fitting[:4]

@@ -35,7 +35,7 @@ def save_and_forget(shell):
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @keeps_functions
 def test_a_variable_that_cannot_be_saved_is_reported(shell, pickler, tmp_path):
-    shell.run(text_of("unkeepable.py"))
+    shell.run(text_of("unsaveable.py"))
     manifest, file = save_and_forget(shell)
     skipped = reasons(manifest["skipped"])
     assert skipped.pop("database")
@@ -199,7 +199,7 @@ def test_a_keep_that_takes_too_long_ends(shell):
 
 
 def test_too_many_objects_are_not_kept(shell, monkeypatch):
-    monkeypatch.setattr(live, "MOST_OBJECTS", 1000)
+    monkeypatch.setattr(live, "MAX_OBJECTS", 1000)
     registry.update({"key": {"setup": "hash", "done": 1}})
     shell.run("deep = [[n] for n in range(1100)]")
     unkept = operate.keep("key", ["deep"], "", 64 << 20, 60)["unkept"]

@@ -1,8 +1,9 @@
 """Turns setup_code and loop_code into what Python runs.
 
-Whatever a notebook's cell may contain is allowed, including magics and ! lines. In loop_code `i`
-is an ordinary variable. The notation of an earlier bridge works too, found in the syntax tree: a
-subscript [{i}] means [i], and {i} in a plain string becomes the number.
+Everything that a notebook cell may contain is allowed, including magics and ! lines. In loop_code
+`i` is an ordinary variable. Code written for an earlier tool, which replaced the text {i} by the
+iteration's number, works too: a subscript [{i}] means [i], and {i} in a plain string becomes the
+number. Both are found in the syntax tree.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ AWAIT = (
 
 
 class Refused(Exception):
-    """Code that cannot be a body. It is shown as a SyntaxError but is none, because IPython would
-    show a real one with our own frames around it."""
+    """Code that cannot be a body. It is displayed as a SyntaxError but is not one, because IPython
+    would display a real one with our own frames around it."""
 
     def __init__(self, message: str, lines: list[str]) -> None:
         super().__init__(message)
@@ -131,7 +132,7 @@ def remembered_lines(label: str) -> list[str]:
 
 
 class Braces(ast.NodeTransformer):
-    """Finds the notation of the earlier bridge. Sets, f-strings and {{i}} stay as they are."""
+    """Finds {i} in subscripts and plain strings. Sets, f-strings and {{i}} are not changed."""
 
     def __init__(self) -> None:
         self.texts: list[Any] = []  # constants that contain the number

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from .scope import Effects, Known, root_of
+from .scope import Definitions, Effects, root_of
 
 HARMLESS = frozenset(
     "abs ascii bin bool bytes callable chr complex dict dir display divmod enumerate filter float "
@@ -14,8 +14,8 @@ HARMLESS = frozenset(
     "list map max memoryview min object oct open ord pow print property range repr reversed round "
     "set slice sorted str sum super tuple type zip".split()
 )
-TAKES_FROM_FIRST = frozenset(["next", "anext", "setattr", "delattr"])
-CHANGES_FIRST = frozenset(["heappop", "heappushpop", "heapreplace"])
+BUILTINS_CHANGING_FIRST = frozenset(["next", "anext", "setattr", "delattr"])
+FUNCTIONS_CHANGING_FIRST = frozenset(["heappop", "heappushpop", "heapreplace"])
 CONSUMES = frozenset(
     "all any dict enumerate filter frozenset iter list map max min set sorted sum tuple zip".split()
 )
@@ -25,17 +25,17 @@ MAX_DEPTH = 20  # of magics within magics
 
 
 class Calls(ast.NodeVisitor):
-    """What the Reader does with calls."""
+    """The methods of dependence.Reader that handle calls."""
 
     if TYPE_CHECKING:  # what the Reader adds
-        known: Known
+        definitions: Definitions
         depth: int
         opaque: set[str]
 
         def read(self, name: str) -> None: ...
         def store(self, name: str) -> None: ...
         def change(self, node: ast.expr, own: str, part: str) -> None: ...
-        def note(self, name: str, way: str) -> None: ...
+        def add_kind(self, name: str, kind: str) -> None: ...
         def apply(self, effects: Effects) -> None: ...
         def run(self, text: str) -> None: ...
 
@@ -52,7 +52,7 @@ class Calls(ast.NodeVisitor):
         elif isinstance(node.func, ast.Attribute):
             self.call_method(node, node.func, used)
         elif not used:
-            self.pass_on(node)
+            self.change_arguments(node)
 
     def visit_inputs(self, node: ast.Call) -> None:
         for arg in node.args:
@@ -63,44 +63,45 @@ class Calls(ast.NodeVisitor):
     def call_name(self, node: ast.Call, name: str, used: bool) -> None:
         if name in OPAQUE:
             self.opaque.add(name + "()")
-        changes = self.known.changes(name, node, self)
+        changes = self.definitions.changes(name, node, self)
         if changes is not None:
             for arg in changes:
                 self.change(arg, "pass", "pass-part")
-        elif name in self.known.imported:
+        elif name in self.definitions.imported:
             self.call_library(node, name, used)
-        elif name in TAKES_FROM_FIRST and node.args:
+        elif name in BUILTINS_CHANGING_FIRST and node.args:
             self.change(node.args[0], "change", "change")
         elif name not in HARMLESS and name not in CONSUMES and name not in OPAQUE:
-            self.pass_on(node)
-            self.note(name, "call")
+            self.change_arguments(node)
+            self.add_kind(name, "call")
         elif name in CONSUMES:
             for arg in node.args:
                 self.change(arg, "iterate", "iterate")
 
     def call_library(self, node: ast.Call, name: str, used: bool) -> None:
         """A function of an imported module changes its arguments only if its value is not used, or
-        if it is one of CHANGES_FIRST."""
-        if name in CHANGES_FIRST and node.args:
+        if it is one of FUNCTIONS_CHANGING_FIRST."""
+        if name in FUNCTIONS_CHANGING_FIRST and node.args:
             self.change(node.args[0], "change", "change")
         elif not used:
-            self.pass_on(node)
+            self.change_arguments(node)
 
     def call_method(self, node: ast.Call, func: ast.Attribute, used: bool) -> None:
-        for effects in self.known.effects_of_method(func.attr, self):
+        for effects in self.definitions.effects_of_method(func.attr, self):
             self.apply(effects)
         root, whole = root_of(func.value)
-        if root in self.known.imported:
+        if root in self.definitions.imported:
             self.call_library(node, func.attr, used)
             return
         if root is not None:
             inplace = any(k.arg == "inplace" for k in node.keywords)
-            way = "change" if inplace else "." + func.attr if whole else "[]." + func.attr
-            self.note(root, way)
+            kind = "change" if inplace else "." + func.attr if whole else "[]." + func.attr
+            self.add_kind(root, kind)
         if not used and not isinstance(func.value, (ast.Constant, ast.JoinedStr)):
-            self.pass_on(node)
+            self.change_arguments(node)
 
-    def pass_on(self, node: ast.Call) -> None:
+    def change_arguments(self, node: ast.Call) -> None:
+        """The function that is called may change each of its arguments."""
         for arg in node.args + [keyword.value for keyword in node.keywords]:
             self.change(arg, "pass", "pass-part")
 

@@ -4,7 +4,7 @@ Nothing is run. Statements are read in order. A name counts as certainly stored 
 a point has stored it. Code carries a name if it reads the name before it has certainly stored it,
 and also stores it or changes its value in place. Start reading at carried.
 
-How a name may change, its ways:
+The kinds of change of a name:
     store     it is bound again
     change    a subscript or attribute of it is stored or deleted, or next() takes from it
     augment   x += … may change a list in place
@@ -13,7 +13,7 @@ How a name may change, its ways:
     part      a part of it changes under another name (row = rows[i]; row.append(1))
     iterate   a loop reads from it: that changes an iterator, and nothing else
     call      it is called: that changes a function that keeps state
-live.py drops the names whose values cannot have changed in any of these ways.
+live.py drops the names whose values cannot change in any of these ways.
 
 Not found: state of modules and libraries (random's generator), files and other things outside
 the kernel, arguments of a method or library function whose value is used, functions that are
@@ -26,35 +26,34 @@ import ast
 from typing import Any, Callable, Iterable
 
 from .calls import Calls
-from .scope import Effects, Flow, Known, bound_names, library_like, parameters, root_of
+from .scope import Definitions, Effects, Flow, bound_names, library_like, parameters, root_of
 
 OPAQUE_ATTRIBUTES = frozenset(["chdir", "environ", "user_ns", "__dict__", "run_cell"])
 MAX_NAMES = 1000
 MAX_OPAQUE = 10
+Transform = Callable[[str], str]
 
 
-def carried(
-    setup: str, loop: str, transform: Callable[[str], str] = lambda text: text
-) -> dict[str, Any]:
-    """What iterations carry, as plain values: "names" with the ways they may change, and "opaque",
-    the reasons why there may be more. transform is the shell's transform_cell."""
-    known = Known()
-    after = Reader(known, transform)
+def carried(setup: str, loop: str, transform: Transform = lambda text: text) -> dict[str, Any]:
+    """What iterations carry, as plain values: "names" with their kinds of change, and "opaque", the
+    reasons why there may be more. transform is the shell's transform_cell."""
+    definitions = Definitions()
+    after = Reader(definitions, transform)
     try:
-        Reader(known, transform).run(setup)
+        Reader(definitions, transform).run(setup)
         after.run(loop)
     except RecursionError:
         return {"names": {}, "opaque": ["code nested too deeply"]}
     after.spread()
     names = {}
     for name in after.exposed:
-        ways = set(after.changed.get(name, ()))
+        kinds = set(after.changed.get(name, ()))
         if name in after.stored:
-            ways.add("store")
-        elif name in known.imported:
+            kinds.add("store")
+        elif name in definitions.imported:
             continue
-        if ways and name != "i":
-            names[name] = sorted(ways)
+        if kinds and name != "i":
+            names[name] = sorted(kinds)
     opaque = sorted(after.opaque)[:MAX_OPAQUE]
     if len(names) > MAX_NAMES:
         names, opaque = {}, opaque + ["more than %d variables" % MAX_NAMES]
@@ -62,17 +61,17 @@ def carried(
 
 
 class Reader(Calls):
-    """Reads code in the order of its statements. A function's body is read by Known.effects."""
+    """Reads code in the order of its statements. Definitions.effects reads the bodies of
+    functions."""
 
-    def __init__(self, known: Known, transform: Callable[[str], str], depth: int = 0) -> None:
-        self.known, self.transform, self.depth = known, transform, depth
+    def __init__(self, definitions: Definitions, transform: Transform, depth: int = 0) -> None:
+        self.definitions, self.transform, self.depth = definitions, transform, depth
         self.flow = Flow()
         self.exposed: set[str] = set()
         self.stored: set[str] = set()
         self.changed: dict[str, set[str]] = {}
-        self.aliases: dict[
-            str, set[tuple[str, str]]
-        ] = {}  # name to pairs of another name and how its value is shared
+        # By name: the other names whose values it shares, and how.
+        self.aliases: dict[str, set[tuple[str, str]]] = {}
         self.opaque: set[str] = set()
         self.hidden: list[set[str]] = []  # names of comprehensions, lambdas and classes around
 
@@ -93,7 +92,7 @@ class Reader(Calls):
             return
         if name not in self.flow:
             self.exposed.add(name)
-        for effects in self.known.effects(name, self):
+        for effects in self.definitions.effects(name, self):
             self.apply(effects)
 
     def apply(self, effects: Effects) -> None:
@@ -103,8 +102,8 @@ class Reader(Calls):
                 self.exposed.add(name)
         self.stored |= effects.stored
         self.opaque |= effects.opaque
-        for name, ways in effects.changed.items():
-            self.changed.setdefault(name, set()).update(ways)
+        for name, kinds in effects.changed.items():
+            self.changed.setdefault(name, set()).update(kinds)
 
     def store(self, name: str) -> None:
         if not self.is_hidden(name):
@@ -112,14 +111,14 @@ class Reader(Calls):
             self.flow.add(name)
 
     def change(self, node: Any, own: str, part: str) -> None:
-        """The value of node changes: own is the way if node is a name, part if it is reached
-        through one."""
+        """The value of node changes: own is the kind of change if node is a name, and
+        part if node is reached through a name."""
         name, whole = root_of(node)
         if name is not None:
-            self.note(name, own if whole else part)
+            self.add_kind(name, own if whole else part)
 
-    def note(self, name: str, way: str) -> None:
-        self.changed.setdefault(name, set()).add(way)
+    def add_kind(self, name: str, kind: str) -> None:
+        self.changed.setdefault(name, set()).add(kind)
 
     def spread(self) -> None:
         """Applies the changes of each name to the names that share its value."""
@@ -127,9 +126,9 @@ class Reader(Calls):
         while pending:
             name = pending.pop()
             for other, how in self.aliases.get(name, ()):
-                ways = self.changed.get(name, set()) if how == "same" else {how}
-                if not ways <= self.changed.get(other, set()):
-                    self.changed.setdefault(other, set()).update(ways)
+                kinds = self.changed.get(name, set()) if how == "same" else {how}
+                if not kinds <= self.changed.get(other, set()):
+                    self.changed.setdefault(other, set()).update(kinds)
                     pending.append(other)
 
     def alias(self, name: str, value: Any) -> None:
@@ -175,7 +174,7 @@ class Reader(Calls):
         self.visit(node.value)
         for target in node.targets:
             if isinstance(node.value, ast.Lambda) and isinstance(target, ast.Name):
-                self.known.define(target.id, node.value)
+                self.definitions.define(target.id, node.value)
             self.bind(target, node.value)
 
     def visit_AnnAssign(self, node: Any) -> None:
@@ -188,7 +187,7 @@ class Reader(Calls):
         if isinstance(target, ast.Name):
             self.read(target.id)
             self.visit(node.value)
-            self.note(target.id, "augment")
+            self.add_kind(target.id, "augment")
             self.store(target.id)
         else:
             self.visit_children(target)
@@ -221,7 +220,7 @@ class Reader(Calls):
                 self.opaque.add("from %s import *" % node.module)
                 continue
             name = item.asname or item.name.partition(".")[0]
-            self.known.imported.add(name)
+            self.definitions.imported.add(name)
             self.store(name)
 
     visit_ImportFrom = visit_Import
@@ -230,7 +229,7 @@ class Reader(Calls):
         outside = node.decorator_list + node.args.defaults
         for child in outside + [d for d in node.args.kw_defaults if d is not None]:
             self.visit(child)
-        self.known.define(node.name, node)
+        self.definitions.define(node.name, node)
         self.store(node.name)
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -243,7 +242,7 @@ class Reader(Calls):
             if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.visit(child)
         self.hidden.pop()
-        self.known.define(node.name, node)
+        self.definitions.define(node.name, node)
         self.store(node.name)
 
     def visit_Lambda(self, node: Any) -> None:
@@ -258,13 +257,13 @@ class Reader(Calls):
 
     # Paths that execution may or may not take.
 
-    def branch(self, *ways: Callable[[], object], always: bool = False) -> None:
+    def branch(self, *paths: Callable[[], object], always: bool = False) -> None:
         """Reads each of the paths that start here. Names that all of them store count as stored.
         Unless always is true, execution may take none of them."""
         start, ends = self.flow, []
-        for way in ways:
+        for path in paths:
             self.flow = start.fork()
-            way()
+            path()
             ends.append(self.flow)
         self.flow = Flow.join(ends if always else ends + [start])
 

@@ -7,7 +7,8 @@ from typing import Any
 
 
 class Exit(BaseException):
-    """Shown as a SystemExit. It is none, because IPython shows a real one without its lines."""
+    """It is displayed as a SystemExit but is not one, because IPython displays a real one without
+    the lines that raised it."""
 
 
 Exit.__name__ = Exit.__qualname__ = "SystemExit"
@@ -19,7 +20,7 @@ class Exits:
 
     def __enter__(self) -> Exits:
         self.own = vars(self.shell).get("ask_exit")
-        self.keep = getattr(self.shell, "keepkernel_on_exit", None)
+        self.keepkernel = getattr(self.shell, "keepkernel_on_exit", None)
         self.shell.ask_exit = self.refuse
         return self
 
@@ -30,5 +31,5 @@ class Exits:
             vars(self.shell).pop("ask_exit", None)
 
     def refuse(self) -> None:
-        self.shell.keepkernel_on_exit = self.keep  # which exit(keep_kernel) has set
+        self.shell.keepkernel_on_exit = self.keepkernel  # exit(keep_kernel) has changed it
         raise Exit("exit() does not end a chunked run: use continue, or raise an error")

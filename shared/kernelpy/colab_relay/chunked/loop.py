@@ -1,13 +1,15 @@
 """Runs one batch of a chunked run: the setup code, unless it ran in this kernel before, and then
 iterations. Markers among the outputs confirm them.
 
-The kernel itself keeps what it has done, in the registry: so an iteration that ended never runs
-again in this kernel, whatever happened to its marker. save_kernel_state saves the registry with
-the variables. cleanup_colab, which deletes the variables, empties "setup".
+The kernel records what it has done in the registry, so an iteration that ended never runs again in
+this kernel, even if its marker was lost. registry.entry_of says at which iteration a batch starts.
+save_kernel_state saves the registry with the variables. cleanup_colab, which deletes the variables,
+empties "setup".
 
 If iterations ran in another kernel and this one does not have their variables, "on_new" of the
-batch's order decides: "stop" only reports that, "prepare" runs the setup code and then waits for
-the kept variables, marked as "hollow", and "continue" runs iterations without them.
+batch's order decides: "stop" only reports that. "prepare" runs the setup code, marks the run as
+"hollow" (see registry.py) and waits until the kept variables are restored. "continue" runs
+iterations without them.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 
 from .. import registry
-from ..live import settle
+from ..live import narrow
 from .body import Loop, Setup
 from .dependence import carried
 from .exits import Exits
@@ -81,7 +83,7 @@ class Batch:
             return
         found = carried(self.spec["setup"], self.spec["loop"], self.shell.transform_cell)
         if names:
-            found["names"] = settle(found["names"], names)
+            found["names"] = narrow(found["names"], names)
         if len(json.dumps(found)) > MAX_CARRIED:
             found = {"names": {}, "opaque": ["too many variables"]}
         self.markers.report("carries", **found)

@@ -2,7 +2,7 @@
 
 A slow iteration is reported as soon as it has ended. Fast ones are collected for a moment and
 reported together, because the kernel's socket drops messages when thousands arrive in a second.
-If the kernel dies, the iterations not yet reported, of at most MOST_SECONDS, run again in another
+If the kernel dies, the iterations not yet reported, of at most MAX_SECONDS, run again in another
 kernel.
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 from ..registry import Entry
 
 MIME = "application/vnd.colab-relay.iteration+json"
-MOST_SECONDS = 0.05  # from the end of the first unreported iteration
-MOST_ITERATIONS = 1000
-MOST_BYTES = 48 << 10  # of values as JSON; a larger value is sent alone
+MAX_SECONDS = 0.05  # from the end of the first unreported iteration
+MAX_ITERATIONS = 1000
+MAX_BYTES = 48 << 10  # of values as JSON; a larger value is sent alone
 RECENT = 20  # iterations that must have been fast
 FAST = 0.005  # seconds, their mean
 
@@ -45,7 +45,7 @@ class Markers:
         if value:
             value = dict(value, i=i)
         size = len(json.dumps(value))
-        if self.bytes + size > MOST_BYTES:
+        if self.bytes + size > MAX_BYTES:
             self.flush()
         if not self.count:
             self.first, self.since = i, time.monotonic()
@@ -62,9 +62,7 @@ class Markers:
     def due(self) -> bool:
         fast = len(self.recent) == RECENT and sum(self.recent) <= FAST * RECENT
         return (
-            not fast
-            or self.count >= MOST_ITERATIONS
-            or time.monotonic() - self.since >= MOST_SECONDS
+            not fast or self.count >= MAX_ITERATIONS or time.monotonic() - self.since >= MAX_SECONDS
         )
 
     def flush(self) -> None:

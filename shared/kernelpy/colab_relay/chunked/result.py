@@ -1,9 +1,9 @@
 """Finds the value that an iteration left in the user's variable `result`.
 
-An iteration that did not set the variable gives no value, although an earlier one may still be
-there. Code that always sets it is recognised by its syntax. For other code the old value is
-removed during the iteration. If the code may read the old value, it stays, and only a different
-object counts as a new value.
+An iteration that did not set the variable gives no value, although the variable may still have
+the value of an earlier one. Code that always sets it is recognised by its syntax. For other code
+the old value is removed during the iteration. If the code may read the old value, it is not
+removed, and only a different object counts as a new value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Result:
     def __init__(self, shell: Any, setup: Setup, loop: Loop) -> None:
         self.names = shell.user_ns
         self.old = NOTHING
-        own, others = Uses(shell, loop), Uses(shell, setup)
+        own, others = NameUses(shell, loop), NameUses(shell, setup)
         self.set = own.stores
         always = always_set(loop.statements)
         self.compared = self.set and not always and (own.reads or others.reads)
@@ -52,16 +52,16 @@ class Result:
         return now
 
 
-class Uses:
+class NameUses:
     """Whether a body's code sets or reads the user's variable, including code in the texts of
     magics, exec and eval."""
 
     def __init__(self, shell: Any, body: Setup | Loop) -> None:
         self.shell = shell
         self.stores = self.reads = False
-        self.look(body.tree, body.code, 0)
+        self.analyse(body.tree, body.code, 0)
 
-    def look(self, tree: ast.AST, code: types.CodeType, depth: int) -> None:
+    def analyse(self, tree: ast.AST, code: types.CodeType, depth: int) -> None:
         self.stores = self.stores or uses(code, STORES, ("STORE_GLOBAL",))
         self.reads = self.reads or uses(code, READS, READS)
         for node in ast.walk(tree):
@@ -69,9 +69,9 @@ class Uses:
                 self.reads = True  # globals()["result"]
             elif isinstance(node, ast.Call) and called(node) in RUNNERS:
                 for text in texts_of(node):
-                    self.look_into(text, depth + 1)
+                    self.analyse_text(text, depth + 1)
 
-    def look_into(self, text: str, depth: int) -> None:
+    def analyse_text(self, text: str, depth: int) -> None:
         if not WORD.search(text):
             return
         try:
@@ -81,7 +81,7 @@ class Uses:
             self.reads = True
             return
         if depth < MAX_DEPTH:
-            self.look(tree, code, depth)
+            self.analyse(tree, code, depth)
 
 
 def called(call: ast.Call) -> str | None:
@@ -94,13 +94,13 @@ def texts_of(call: ast.Call) -> Iterator[str]:
             yield arg.value
 
 
-def uses(code: types.CodeType, ways: tuple[str, ...], inner_ways: tuple[str, ...]) -> bool:
-    """Whether code has one of these instructions for the name. inner_ways are the instructions that
-    reach the user's variable from inside a function or class."""
-    if any(step.opname in ways and step.argval == NAME for step in dis.get_instructions(code)):
+def uses(code: types.CodeType, opcodes: tuple[str, ...], inner_opcodes: tuple[str, ...]) -> bool:
+    """Whether code has one of these instructions for the name. inner_opcodes are the instructions
+    that reach the user's variable from inside a function or class."""
+    if any(step.opname in opcodes and step.argval == NAME for step in dis.get_instructions(code)):
         return True
     inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    return any(uses(code, inner_ways, inner_ways) for code in inner)
+    return any(uses(code, inner_opcodes, inner_opcodes) for code in inner)
 
 
 def always_set(statements: list[ast.stmt]) -> bool:

@@ -104,7 +104,7 @@ class Effects:
         self.parameters = set(parameters)  # whose arguments may change
 
 
-class Known:
+class Definitions:
     """The functions and classes that code defines, by name, and the names it imports."""
 
     def __init__(self) -> None:
@@ -112,11 +112,11 @@ class Known:
         self.nodes: dict[str, list[Any]] = {}
         self.methods: dict[str, list[Any]] = {}
         self.found: dict[int, Effects] = {}  # by the id of a function's node
-        self.partly: dict[
-            int, Effects
-        ] = {}  # of functions in a circle of calls, while it is followed
-        self.under_way: list[Any] = []
-        self.cut = False
+        # Effects of mutually recursive functions, which are incomplete until the outermost call of
+        # effects_of returns.
+        self.provisional: dict[int, Effects] = {}
+        self.call_stack: list[Any] = []  # nodes of the functions being analysed
+        self.truncated = False  # an effect was not followed: recursion, or MAX_DEPTH
 
     def define(self, name: str, node: Any) -> None:
         self.nodes.setdefault(name, []).append(node)
@@ -128,11 +128,11 @@ class Known:
         """The effects of the functions of that name; of a class, those of all its methods."""
         for node in self.nodes.get(name, ()):
             for function in methods_of(node) if isinstance(node, ast.ClassDef) else [node]:
-                yield self.of(function, reader)
+                yield self.effects_of(function, reader)
 
     def effects_of_method(self, name: str, reader: Any) -> Iterator[Effects]:
         for method in self.methods.get(name, ()):
-            yield self.of(method, reader)
+            yield self.effects_of(method, reader)
 
     def changes(self, name: str, call: ast.Call, reader: Any) -> list[ast.expr] | None:
         """The arguments of a call that may change, or None if the name is unknown."""
@@ -142,31 +142,32 @@ class Known:
         for node in self.nodes[name]:
             if isinstance(node, ast.ClassDef):
                 continue
-            changed = self.of(node, reader).parameters
+            changed = self.effects_of(node, reader).parameters
             given = arguments(node, call)
             found += [arg for arg, parameter in given if parameter is None or parameter in changed]
         return found
 
-    def of(self, node: Any, reader: Any) -> Effects:
-        for found in (self.found, self.partly):
+    def effects_of(self, node: Any, reader: Any) -> Effects:
+        """The effects of one function, cached."""
+        for found in (self.found, self.provisional):
             if id(node) in found:
                 return found[id(node)]
-        if node in self.under_way or len(self.under_way) >= MAX_DEPTH:
-            # In a circle, the function's own effects are added when the outer call of it returns.
-            self.cut = True
-            deep = [] if node in self.under_way else ["functions nested too deeply"]
+        if node in self.call_stack or len(self.call_stack) >= MAX_DEPTH:
+            # A recursive function's effects are added when its outer call returns.
+            self.truncated = True
+            deep = [] if node in self.call_stack else ["functions nested too deeply"]
             return Effects(opaque=deep, parameters=parameters(node))
-        if not self.under_way:
-            self.cut = False
-        self.under_way.append(node)
-        effects = self.look(node, reader)
-        self.under_way.pop()
-        (self.partly if self.cut and self.under_way else self.found)[id(node)] = effects
-        if not self.under_way:
-            self.partly.clear()
+        if not self.call_stack:
+            self.truncated = False
+        self.call_stack.append(node)
+        effects = self.analyse(node, reader)
+        self.call_stack.pop()
+        (self.provisional if self.truncated and self.call_stack else self.found)[id(node)] = effects
+        if not self.call_stack:
+            self.provisional.clear()
         return effects
 
-    def look(self, node: Any, reader: Any) -> Effects:
+    def analyse(self, node: Any, reader: Any) -> Effects:
         inner, own = type(reader)(self, reader.transform, reader.depth), parameters(node)
         inner.flow = Flow(own)
         defined, imported = {name: list(n) for name, n in self.nodes.items()}, set(self.imported)
@@ -175,13 +176,13 @@ class Known:
         inner.spread()
         local = bound_names(body) | set(own)
         self.nodes, self.imported = defined, imported  # definitions inside it are local
-        ways = {name: ways - {"iterate"} for name, ways in inner.changed.items()}
+        kinds = {name: kinds - {"iterate"} for name, kinds in inner.changed.items()}
         return Effects(
             inner.exposed - local,
             inner.stored - local,
-            {name: ways for name, ways in inner.changed.items() if name not in local},
+            {name: kinds for name, kinds in inner.changed.items() if name not in local},
             inner.opaque,
-            [name for name in own if ways.get(name)],
+            [name for name in own if kinds.get(name)],
         )
 
 

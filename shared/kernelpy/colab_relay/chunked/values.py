@@ -20,7 +20,7 @@ class Large(Exception):
 def encode(value: Any) -> dict[str, str]:
     """The fields of a marker: "result", JSON as text, or "omitted", why there is none."""
     try:
-        text = json.dumps(Plain().of(value, 0), allow_nan=False)
+        text = json.dumps(PlainConverter().to_plain(value, 0), allow_nan=False)
     except Large:
         return {"omitted": "it has over %d items" % MAX_NODES}
     except Exception as error:  # from the user's __repr__, or an integer with too many digits
@@ -31,13 +31,13 @@ def encode(value: Any) -> dict[str, str]:
     return {"result": text}
 
 
-class Plain:
+class PlainConverter:
     """Turns a value into plain values that json can write."""
 
     def __init__(self) -> None:
         self.left = MAX_NODES
 
-    def of(self, value: Any, depth: int) -> Any:
+    def to_plain(self, value: Any, depth: int) -> Any:
         self.left -= 1
         if self.left < 0:
             raise Large
@@ -49,9 +49,9 @@ class Plain:
             return int(value)
         if depth < MAX_DEPTH:
             if isinstance(value, dict):
-                return {self.key(k): self.of(v, depth + 1) for k, v in value.items()}
+                return {self.key(k): self.to_plain(v, depth + 1) for k, v in value.items()}
             if isinstance(value, (list, tuple)):
-                return [self.of(v, depth + 1) for v in value]
+                return [self.to_plain(v, depth + 1) for v in value]
             if type(value).__module__.partition(".")[0] in ARRAYS and hasattr(value, "tolist"):
                 return self.array(value, depth)
         return repr(value)[:MAX_REPR]
@@ -63,4 +63,4 @@ class Plain:
         size = value.numel() if hasattr(value, "numel") else value.size
         if size > self.left:
             raise Large
-        return self.of(value.tolist(), depth + 1)
+        return self.to_plain(value.tolist(), depth + 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterable
 
 from ..safe import module_dict
 from . import rebuild
-from .reasons import Unkeepable
+from .reasons import CannotSave
 
 if TYPE_CHECKING:
     from .write import Saver
@@ -135,7 +135,7 @@ def reduce_storage(saver: Saver, storage: Any) -> Any:
 
 def bytes_of(saver: Saver, storage: Any) -> Bytes:
     if storage.device.type == "meta":
-        raise Unkeepable("it contains a tensor without data")
+        raise CannotSave("it contains a tensor without data")
     key = (str(storage.device), storage.data_ptr(), storage.nbytes())
     if key not in saver.storages:
         saver.storages[key] = Bytes(saver, storage)

@@ -9,7 +9,7 @@ from ..safe import class_name, short
 MAX_REASON = 300  # characters
 
 
-class Unkeepable(Exception):
+class CannotSave(Exception):
     """An object cannot be saved. The message says why."""
 
 
@@ -21,7 +21,7 @@ def reason(error: BaseException, doing: str) -> str:
     """The message of an exception or, if it has none, what was being done when it was raised.
     This never calls str(error), which may run the user's code."""
     message = message_of(error)
-    if type(error) in (Unkeepable, Damaged):
+    if type(error) in (CannotSave, Damaged):
         return short(message, MAX_REASON)
     if isinstance(error, RecursionError) or isinstance(error.__context__, RecursionError):
         return "it is nested too deeply for Python's recursion limit"

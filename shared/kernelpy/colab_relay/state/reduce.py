@@ -27,7 +27,7 @@ from . import rebuild
 from .arrays import reduce_array, reduce_storage, storage_classes
 from .classes import reduce_class
 from .libraries import importable
-from .reasons import Unkeepable
+from .reasons import CannotSave
 
 if TYPE_CHECKING:
     from .write import Saver
@@ -42,7 +42,7 @@ def reduce_function(saver: Saver, f: Any) -> Any:
         saver.uses(module)
         return name
     if saver.plain:
-        raise Unkeepable(
+        raise CannotSave(
             "it needs a function defined in the notebook, which plain pickle can't keep: "
             "install dill or cloudpickle on the VM and save again"
         )
@@ -110,7 +110,7 @@ def reduce_method(saver: Saver, method: Any) -> Any:
 def reduce_module(saver: Saver, module: Any) -> Any:
     name = module.__name__
     if sys.modules.get(name) is not module:
-        raise Unkeepable("it needs a module created by code, which can't be imported")
+        raise CannotSave("it needs a module created by code, which can't be imported")
     saver.uses(name)
     return importlib.import_module, (name,)
 
@@ -139,7 +139,7 @@ def reduce_cached(saver: Saver, f: Any) -> Any:
 def reduce_lock(saver: Saver, lock: Any) -> Any:
     """A free lock, which is restored as a new one."""
     if not lock.acquire(False):
-        raise Unkeepable("it contains a lock that is in use")
+        raise CannotSave("it contains a lock that is in use")
     lock.release()
     return rebuild.make_lock, ("Lock" if type(lock) is type(threading.Lock()) else "RLock",)
 
@@ -234,9 +234,9 @@ IN_MEMORY = (io.BytesIO, io.StringIO)
 def refuse(obj: Any, cls: type) -> None:
     for refused, what in REFUSED:
         if issubclass(cls, refused):
-            raise Unkeepable("it contains " + what)
+            raise CannotSave("it contains " + what)
     if issubclass(cls, io.IOBase) and not issubclass(cls, IN_MEMORY):
-        raise Unkeepable("it contains an open file; the file stays on the VM")
+        raise CannotSave("it contains an open file; the file stays on the VM")
 
 
 def reduce(saver: Saver, obj: Any) -> Any:
@@ -280,7 +280,7 @@ def reduce_type(saver: Saver, cls: Any) -> Any:
     if module == "builtins":  # NoneType and others that have no name there
         return NotImplemented
     if saver.plain:
-        raise Unkeepable(
+        raise CannotSave(
             "it needs the class %s defined in the notebook, which plain pickle can't keep: "
             "install dill or cloudpickle on the VM and save again" % class_name(cls)
         )

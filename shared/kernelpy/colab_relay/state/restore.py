@@ -99,13 +99,13 @@ class Restore:
             if note not in self.warnings:
                 self.warnings.append(note)
         if name is not None:
-            self.keep(name, value)
+            self.set_variable(name, value)
         elif segment.get("what") == "runs":
             registry.update(value)
         elif segment.get("what") == "sources":
             restore_sources(value)
 
-    def keep(self, name: str, value: Any) -> None:
+    def set_variable(self, name: str, value: Any) -> None:
         if type(value) is types.FunctionType and "colab_relay_lost" in vars(value):
             message = "its code was compiled by Python %s and can't run under %s: define it again"
             python = vars(value)["colab_relay_lost"]

@@ -37,10 +37,10 @@ CALLS = (pickle.REDUCE, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.BUILD)
 
 
 class Broken(Exception):
-    """The placeholder of an object that could not be constructed. filled is the object that it
-    should have filled."""
+    """The placeholder of an object that could not be constructed. target is the object that the
+    failed operation should have filled."""
 
-    filled = None
+    target = None
 
 
 class Findings:
@@ -51,7 +51,7 @@ class Findings:
         self.users: dict[int, list[Any]] = {}
         self.alive: list[Any] = []
 
-    def spoil(self, obj: Any) -> None:
+    def mark_broken(self, obj: Any) -> None:
         """Records that obj is broken, with all objects that were made of it."""
         stack = [obj]
         while stack:
@@ -60,20 +60,20 @@ class Findings:
                 self.broken[id(obj)] = obj
                 stack.extend(self.users.get(id(obj), ()))
 
-    def spoiled(self, objects: Iterable[Any]) -> bool:
+    def contains_broken(self, objects: Iterable[Any]) -> bool:
         return any(id(obj) in self.broken for obj in objects)
 
-    def note(self, made: Any, used: list[Any]) -> None:
+    def record(self, made: Any, used: list[Any]) -> None:
         self.alive.append((made, used))  # otherwise another object could get the id of one of these
         for obj in used:
             if type(obj) not in ATOMS:
                 self.users.setdefault(id(obj), []).append(made)
-        if self.spoiled(used):
-            self.spoil(made)
+        if self.contains_broken(used):
+            self.mark_broken(made)
 
 
-def careful(code: bytes, operation: Callable[[Any], None]) -> Callable[[Any], None]:
-    """The operation, which leaves a placeholder if it fails."""
+def with_placeholder(code: bytes, operation: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Wraps an operation so that it pushes a placeholder on failure."""
     changes = code in CHANGES
     taken = CHANGES[code] if changes else MAKES[code]
 
@@ -81,7 +81,7 @@ def careful(code: bytes, operation: Callable[[Any], None]) -> Callable[[Any], No
         used, found = taken_by(self, taken, changes), self.found
         depth = len(self.stack)
         try:
-            if code in CALLS and (found.spoiled(used)):
+            if code in CALLS and found.contains_broken(used):
                 raise Broken
             operation(self)
             made = self.stack[-1]
@@ -89,10 +89,10 @@ def careful(code: bytes, operation: Callable[[Any], None]) -> Callable[[Any], No
             raise
         except BaseException:  # the user's code may raise anything
             made = self.put_placeholder(used, depth, taken, changes)
-            found.spoil(made)
+            found.mark_broken(made)
         if made is None and type(used[-1]) is tuple and used[-1]:
             made = used[-1][0]  # the call filled this object
-        found.note(made, used)
+        found.record(made, used)
 
     return load
 
@@ -118,7 +118,7 @@ def salvager(base: Any) -> Any:
                 return used[0]
             mark = Broken()
             if type(used[-1]) is tuple and used[-1]:
-                mark.filled = used[-1][0]
+                mark.target = used[-1][0]
             if taken is not None:
                 del self.stack[depth - taken :]
             self.append(mark)
@@ -126,11 +126,11 @@ def salvager(base: Any) -> Any:
 
         def load_pop(self) -> None:
             if self.stack and type(self.stack[-1]) is Broken:
-                self.found.spoil(self.stack[-1].filled)
+                self.found.mark_broken(self.stack[-1].target)
             base.load_pop(self)
 
     for code in list(MAKES) + list(CHANGES):
-        Salvager.dispatch[code[0]] = careful(code, base.dispatch[code[0]])
+        Salvager.dispatch[code[0]] = with_placeholder(code, base.dispatch[code[0]])
     Salvager.dispatch[pickle.POP[0]] = Salvager.load_pop
     return Salvager
 
@@ -143,7 +143,7 @@ def salvage(
     unpickler.found = found = Findings()
     for number in lost:
         memo[number] = Broken()
-        found.spoil(memo[number])
+        found.mark_broken(memo[number])
     unpickler.memo = memo
     unpickler.load()
     return memo, {number for number, obj in memo.items() if id(obj) in found.broken}

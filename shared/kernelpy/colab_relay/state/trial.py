@@ -1,4 +1,4 @@
-"""Loads variables that may fail to load once, as a trial, while the kernel still has them.
+"""Test-loads, once, the variables whose restore may fail, while the kernel still has them.
 
 A trial runs the user's __setstate__ methods and constructors. It runs in a forked copy of the
 kernel, so that it can't change the user's objects. Its effects outside of the process, on files
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 
 SECONDS = 5  # for all variables together
 MAX_BYTES = 64 << 20  # of one variable, in the file
-MAX_IN_ALL = 256 << 20
+MAX_TOTAL_BYTES = 256 << 20
 
 
-def chosen(doubtful: list[Segment]) -> list[Segment]:
+def select_small(doubtful: list[Segment]) -> list[Segment]:
     """The segments that are small enough to be loaded a second time."""
     found, total = [], 0
     for segment in doubtful:
         size = segment["stream"][1] + sum(length for _, length in segment["buffers"])
-        if size <= MAX_BYTES and total + size <= MAX_IN_ALL:
+        if size <= MAX_BYTES and total + size <= MAX_TOTAL_BYTES:
             found.append(segment)
             total += size
     return found
 
 
 def try_loading(
-    path: str, doubtful: list[Segment], known: dict[int, Any]
+    path: str, doubtful: list[Segment], memo: dict[int, Any]
 ) -> tuple[dict[str, str], int]:
-    """Why variables did not load, by their names, and how many were not tried. known has the
-    object of each memo number."""
-    segments = chosen(doubtful)
+    """Why variables did not load, by their names, and how many were not tried. memo has the
+    object of each number."""
+    segments = select_small(doubtful)
     results = {}
     if segments and hasattr(os, "fork"):
         try:
-            results = listen(segments, *start(path, segments, known))
+            results = collect(segments, *start(path, segments, memo))
         except OSError:  # there is not enough memory for a copy, or no more processes are allowed
             pass
     return (
@@ -57,7 +57,7 @@ def try_loading(
     )
 
 
-def start(path: str, segments: list[Segment], known: dict[int, Any]) -> tuple[int, int]:
+def start(path: str, segments: list[Segment], memo: dict[int, Any]) -> tuple[int, int]:
     ours, theirs = os.pipe()
     try:
         with warnings.catch_warnings():
@@ -72,31 +72,31 @@ def start(path: str, segments: list[Segment], known: dict[int, Any]) -> tuple[in
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.alarm(SECONDS + 5)  # in case the kernel has ended by then
-            perform(path, segments, known, theirs)
+            run_trial(path, segments, memo, theirs)
         finally:
             os._exit(0)
     os.close(theirs)
     return child, ours
 
 
-def perform(path: str, segments: list[Segment], known: dict[int, Any], out: int) -> None:
+def run_trial(path: str, segments: list[Segment], memo: dict[int, Any], out: int) -> None:
     """Runs in the copy. It writes one line before each variable and one after it."""
     gc.disable()
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+        os.dup2(null, descriptor)
     sys.stdin = sys.stdout = sys.stderr = open(os.devnull, "r+")
-    reader, kept = Reader(path, os.path.getsize(path), None), []
+    reader, alive = Reader(path, os.path.getsize(path), None), []
     for segment in segments:
         first, why = segment["first"], ""
         send(out, [segment["name"], "loading it ended the process"])
-        reader.preload([known.get(i) for i in range(first)])
+        reader.preload([memo.get(i) for i in range(first)])
         try:
-            kept.append(reader.read(segment))
+            alive.append(reader.read(segment))
         except BaseException as e:
-            kept.append(e)
+            alive.append(e)
             why = reason(e, "loading it")
-        kept.append(reader.unpickler)
+        alive.append(reader.unpickler)
         send(out, [segment["name"], why])
     send(out, None)
 
@@ -107,7 +107,7 @@ def send(out: int, line: Any) -> None:
         data = data[os.write(out, data) :]
 
 
-def listen(segments: list[Segment], child: int, pipe: int) -> dict[str, str]:
+def collect(segments: list[Segment], child: int, pipe: int) -> dict[str, str]:
     results, data, end = {}, b"", time.monotonic() + SECONDS
     poll = select.poll()
     poll.register(pipe, select.POLLIN)

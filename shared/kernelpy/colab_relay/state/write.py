@@ -21,7 +21,7 @@ from ..safe import class_name
 from . import rebuild
 from .arrays import Sharing, original
 from .read import FIRST_LINE
-from .reasons import Unkeepable
+from .reasons import CannotSave
 from .reduce import reduce
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Bounds:
 
     def check(self, size: int) -> None:
         if self.most is not None and size > self.most:
-            raise Unkeepable("together they are over %d MB" % (self.most >> 20))
+            raise CannotSave("together they are over %d MB" % (self.most >> 20))
         if self.end is not None and time.monotonic() > self.end:
             raise OutOfTime
 
@@ -179,7 +179,7 @@ class Saver:
             return
         free = shutil.disk_usage(os.path.dirname(self.out.path)).free
         if size > free - MIN_FREE:
-            raise Unkeepable(
+            raise CannotSave(
                 "it takes %d MB, and the VM's disk has %d MB free" % (size >> 20, free >> 20)
             )
 

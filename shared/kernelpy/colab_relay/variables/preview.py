@@ -39,6 +39,10 @@ SEQUENCES: Brackets = ((list, "[", "]"), (tuple, "(", ")"), (collections.deque, 
 SETS: Brackets = ((set, "{", "}"), (frozenset, "frozenset({", "})"))
 
 
+def count(number: int, noun: str) -> str:
+    return "%d %s%s" % (number, noun, "" if number == 1 else "s")
+
+
 class Full(Exception):
     """The preview has reached its maximum length."""
 
@@ -215,7 +219,7 @@ class Preview:
             self.put("<pandas.DataFrame object>")
             return
         rows, columns = frame.shape
-        self.put("DataFrame of %d rows, %d columns" % (rows, columns))
+        self.put("DataFrame of %s, %s" % (count(rows, "row"), count(columns, "column")))
         for n in range(columns):
             if n == MAX_COLUMNS:
                 self.put("\n…")

@@ -1,7 +1,7 @@
-"""Keeps the package in a kernel, under a name with the hash of its sources.
+"""Loads the package into a kernel, under a name with the hash of its sources.
 
-Packages of different releases, and a package of the user's own that is called colab_relay, do not
-meet: modules of the package import each other by relative imports only.
+Packages of different releases, and a package of the user that is also called colab_relay, do not
+conflict: modules of the package import each other by relative imports only.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import types
 from typing import Any
 
 
-class Keeper(importlib.abc.InspectLoader, importlib.abc.MetaPathFinder):
+class PackageLoader(importlib.abc.InspectLoader, importlib.abc.MetaPathFinder):
     """Imports the modules of the package from their sources. It is on sys.meta_path only while
-    it imports, so that it does not show to the user's code."""
+    it imports, so that user code does not see it."""
 
     def __init__(self, name: str, sources: dict[str, str]) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class Keeper(importlib.abc.InspectLoader, importlib.abc.MetaPathFinder):
         finally:
             sys.meta_path.remove(self)
 
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether all modules are still the ones that were imported. Otherwise two copies of one
         module might be in use."""
         return all(sys.modules.get(name) is module for name, module in self.loaded.items())
@@ -69,10 +69,10 @@ class Keeper(importlib.abc.InspectLoader, importlib.abc.MetaPathFinder):
         return getattr(self.load(self.name + "." + module), name)(*arguments)
 
 
-def install(name: str, sources: dict[str, str]) -> Keeper:
-    """Imports the package again, keeps its Keeper as the attribute keeper, and returns it."""
+def install(name: str, sources: dict[str, str]) -> PackageLoader:
+    """Imports the package again. Its PackageLoader becomes its attribute loader and is returned."""
     for loaded in [m for m in list(sys.modules) if m == name or m.startswith(name + ".")]:
         sys.modules.pop(loaded, None)
-    keeper = Keeper(name, sources)
-    keeper.load(name).__dict__["keeper"] = keeper
-    return keeper
+    loader = PackageLoader(name, sources)
+    loader.load(name).__dict__["loader"] = loader
+    return loader

@@ -22,32 +22,32 @@ const (
 
 // order is the argument of a batch, which chunked/loop.py of shared/kernelpy reads.
 type order struct {
-	Key         string  `json:"key"`
-	Setup       string  `json:"setup"`
-	SetupSHA256 string  `json:"setup_sha256"`
-	Loop        string  `json:"loop"`
-	Lo          int64   `json:"lo"` // the first iteration, unless the kernel's record has another
-	Hi          int64   `json:"hi"` // the end, exclusive
-	Seconds     float64 `json:"seconds"`
-	OnNew       onNew   `json:"on_new"`
-	Analyse     bool    `json:"analyse"` // report the variables that iterations pass on
+	Key         string          `json:"key"`
+	Setup       string          `json:"setup"`
+	SetupSHA256 string          `json:"setup_sha256"`
+	Loop        string          `json:"loop"`
+	Lo          int64           `json:"lo"` // the first iteration, unless the kernel's record has another
+	Hi          int64           `json:"hi"` // the end, exclusive
+	Seconds     float64         `json:"seconds"`
+	Policy      newKernelPolicy `json:"on_new"`
+	Analyse     bool            `json:"analyse"` // report the variables that iterations pass on
 }
 
-// onNew is what a batch does if iterations are done and the kernel lacks their variables.
-type onNew string
+// newKernelPolicy is what a batch does if iterations are done and the kernel lacks their variables.
+type newKernelPolicy string
 
 const (
-	onNewStop     onNew = "stop"     // report that and run nothing
-	onNewPrepare  onNew = "prepare"  // run the setup code and wait for the kept variables
-	onNewContinue onNew = "continue" // run the setup code and the iterations
+	policyStop     newKernelPolicy = "stop"     // report that and run nothing
+	policyPrepare  newKernelPolicy = "prepare"  // run the setup code and wait for the kept variables
+	policyContinue newKernelPolicy = "continue" // run the setup code and the iterations
 )
 
-// cell returns the code of a batch. The same batch always has the same text, because a
+// batchCode returns the code of a batch. The same batch always has the same text, because a
 // repeated submit must not differ.
-func (r *Run) cell(b *Batch) string {
+func (r *Run) batchCode(b *Batch) string {
 	call := kernelpy.Call{Function: "chunked.loop.run", Delivery: kernelpy.Display, Arguments: []any{order{
 		Key: r.record.Key, Setup: r.spec.Setup, SetupSHA256: r.record.SetupSHA256, Loop: r.spec.Loop,
-		Lo: b.Lo, Hi: b.Hi, Seconds: batchTime.Seconds(), OnNew: b.OnNew, Analyse: b.Analyse,
+		Lo: b.Lo, Hi: b.Hi, Seconds: batchTime.Seconds(), Policy: b.Policy, Analyse: b.Analyse,
 	}}}
 	return fmt.Sprintf("# chunked run %q: iterations %d to %d of %d\n%s", r.spec.Name, b.Lo, b.Hi-1, r.spec.N, call.Code(b.WithPackage))
 }

@@ -13,7 +13,7 @@ const mime = contract.OwnMIME + "state+json"
 // progressMIME is the type of the display outputs by which state/progress.py reports At.
 const progressMIME = contract.OwnMIME + "state-progress+json"
 
-// Titles of the operations. The first line of a cell starts with "# " and its title.
+// Titles of the operations. The first line of an operation starts with "# " and its title.
 const (
 	saveTitle        = "colab-relay: save state"
 	prepareTitle     = "colab-relay: prepare to restore state"
@@ -23,19 +23,19 @@ const (
 	restoreKeptTitle = "colab-relay: restore the variables of chunked run"
 )
 
-// cell is one operation: a call of a function of state/operate.py in shared/kernelpy.
-type cell struct {
+// operation is a call of a function of state/operate.py in shared/kernelpy.
+type operation struct {
 	head string // the first line, which list_executions shows
 	call kernelpy.Call
 }
 
-func (j *job) cell(title, operation string, arguments ...any) cell {
-	return cell{
+func (j *job) operation(title, function string, arguments ...any) operation {
+	return operation{
 		head: fmt.Sprintf("# %s %q\n", title, j.o.Name),
-		call: kernelpy.Call{Function: "state.operate." + operation, Arguments: arguments, MIME: mime, Delivery: kernelpy.Display},
+		call: kernelpy.Call{Function: "state.operate." + function, Arguments: arguments, MIME: mime, Delivery: kernelpy.Display},
 	}
 }
 
-// code returns the cell's Python. The same cell always has the same code, because a repeated
+// code returns the Python of an operation. The same operation always has the same code, because a repeated
 // submit must not differ.
-func (c cell) code(withPackage bool) string { return c.head + c.call.Code(withPackage) }
+func (o operation) code(withPackage bool) string { return o.head + o.call.Code(withPackage) }
