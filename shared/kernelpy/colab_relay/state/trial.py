@@ -99,6 +99,7 @@ def run_trial(path: str, segments: list[Segment], memo: dict[int, Any], out: int
         alive.append(reader.unpickler)
         send(out, [segment["name"], why])
     send(out, None)
+    os._exit(0)  # before this function returns, which would delete the loaded objects
 
 
 def send(out: int, line: Any) -> None:

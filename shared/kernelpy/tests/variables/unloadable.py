@@ -1,4 +1,6 @@
 # Variables that can be saved and fail to load, and others that share objects with them.
+import os
+
 import numpy as np
 
 
@@ -30,8 +32,8 @@ class Fine:
         Fine.made.append(self)
         self.shared.append("touched")
 
-    def __del__(self):
-        open("deleted", "w").close()
+    def __del__(self, path=os.path.abspath("deleted")):
+        open(path, "w").close()
 
 
 apart = [1, 2]
