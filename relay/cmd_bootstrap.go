@@ -60,14 +60,14 @@ func (s *cellSource) print(ctx context.Context, std terminal.Streams) error {
 	}
 	s.Releases = strings.TrimRight(s.Releases, "/")
 	sums, err := s.digests(ctx, std)
+	if err == nil {
+		err = s.ReadSums(bytes.NewReader(sums))
+	}
+	if err == nil && cmp.Or(s.SHA256AMD64, s.SHA256ARM64) == "" {
+		err = errors.New("no executor is listed")
+	}
 	if err != nil {
 		return fmt.Errorf("the digests of release %q: %w", s.Version, err)
-	}
-	if err := s.ReadSums(bytes.NewReader(sums)); err != nil {
-		return fmt.Errorf("the digests of release %q: %v", s.Version, err)
-	}
-	if cmp.Or(s.SHA256AMD64, s.SHA256ARM64) == "" {
-		return fmt.Errorf("the digests of release %q: no executor is listed", s.Version)
 	}
 	text, err := s.text()
 	if err != nil {

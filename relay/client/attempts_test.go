@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/shared/contract"
 )
 
@@ -77,15 +79,15 @@ func TestEveryCallIsSignedAgainForANewStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantWhom(t, e, "instance-1/start-1", "instance-1/start-2")
-			all := e.all()
-			if string(all[0].body) != string(all[1].body) || all[0].path != all[1].path || all[0].query != all[1].query {
-				t.Errorf("first %q, then %q", all[0].body, all[1].body)
+			first, second := e.all()[0], e.all()[1]
+			if diff := cmp.Diff([]string{first.path, first.query, string(first.body)}, []string{second.path, second.query, string(second.body)}); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}
 }
 
-func TestOnlySubmitsAndStartsOfUploadsGoOnToANewInstance(t *testing.T) {
+func TestOnlySubmitsAndStartsOfUploadsContinueOnANewInstance(t *testing.T) {
 	for name, c := range changing {
 		t.Run(name, func(t *testing.T) {
 			e := newExecutor(t, anything)
@@ -110,7 +112,7 @@ func TestOnlySubmitsAndStartsOfUploadsGoOnToANewInstance(t *testing.T) {
 
 // What the old VM, or the old start, may have done is not asked of the new one where
 // that could do it twice.
-func TestAfterALostAnswerNoCallGoesOnToANewInstance(t *testing.T) {
+func TestAfterALostAnswerNoCallContinuesOnANewInstance(t *testing.T) {
 	for name, c := range changing {
 		t.Run(name, func(t *testing.T) {
 			e := newExecutor(t, anything)
@@ -128,7 +130,7 @@ func TestAfterALostAnswerNoCallGoesOnToANewInstance(t *testing.T) {
 	}
 }
 
-func TestAfterALostAnswerOnlyWhatMayBeDoneTwiceGoesToANewStart(t *testing.T) {
+func TestAfterALostAnswerOnlyIdempotentCallsAreSentToANewStart(t *testing.T) {
 	for name, c := range changing {
 		t.Run(name, func(t *testing.T) {
 			e := newExecutor(t, anything)

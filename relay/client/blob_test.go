@@ -32,7 +32,7 @@ func blobs(t *testing.T, content []byte) (*executor, string) {
 	return e, fmt.Sprintf("%x", sha256.Sum256(content))
 }
 
-func TestBlobComesInSignedPartsAndWhole(t *testing.T) {
+func TestBlobArrivesCompleteInSignedParts(t *testing.T) {
 	big := make([]byte, contract.MaxBlobPart+12345)
 	_, _ = rand.Read(big)
 	for name, c := range map[string]struct {
@@ -69,7 +69,7 @@ func TestBlobWithAnotherSHA256IsRefused(t *testing.T) {
 	wantKind(t, err, KindBadAnswer)
 }
 
-func TestBlobGoesOnWhereItBroke(t *testing.T) {
+func TestBlobIsResumedWhereItBroke(t *testing.T) {
 	content := make([]byte, contract.MaxBlobPart+1)
 	_, _ = rand.Read(content)
 	e, sha := blobs(t, content)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/shared/contract"
 )
 
@@ -49,8 +51,9 @@ func TestCallsAskWhatTheContractSays(t *testing.T) {
 			if len(got) != 1 {
 				t.Fatalf("%d requests", len(got))
 			}
-			if r := got[0]; r.method != c.method || r.path != c.path || r.query != c.query || string(r.body) != c.body {
-				t.Errorf("asked %s %s?%s %q", r.method, r.path, r.query, r.body)
+			r := got[0]
+			if diff := cmp.Diff([]string{c.method, c.path, c.query, c.body}, []string{r.method, r.path, r.query, string(r.body)}); diff != "" {
+				t.Error(diff)
 			}
 			if h := got[0].header; h.Get(contract.HeaderSkipInterstitial) == "" || h.Get("Accept-Encoding") != "gzip" {
 				t.Errorf("headers %v", h)

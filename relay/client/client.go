@@ -133,5 +133,4 @@ func (c *Client) ClockOffset() time.Duration { return time.Duration(c.offset.Loa
 // now returns the executor's time, as far as it is known.
 func (c *Client) now() time.Time { return time.Now().Add(c.ClockOffset()) }
 
-// setClock sets the executor's time.
 func (c *Client) setClock(server time.Time) { c.offset.Store(int64(time.Until(server))) }

@@ -13,7 +13,6 @@ import (
 // *contract.Error instead.
 type Kind string
 
-// Kinds of Error.
 const (
 	KindUnreachable   Kind = "unreachable"    // no connection, a broken one, or no TLS
 	KindNoSuchHost    Kind = "no_such_host"   // the name does not resolve

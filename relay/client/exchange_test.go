@@ -97,7 +97,7 @@ func TestBodiesAbove1KiBAreCompressedBothWays(t *testing.T) {
 	}
 }
 
-func TestIncompressibleBodyGoesAsItIs(t *testing.T) {
+func TestIncompressibleBodyIsSentUncompressed(t *testing.T) {
 	noise := make([]byte, 4096)
 	_, _ = rand.Read(noise)
 	if out, encoding := compress(noise); encoding != encodingPlain || !bytes.Equal(out, noise) {

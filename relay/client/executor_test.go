@@ -73,8 +73,8 @@ type executor struct {
 	// respond answers a verified request, with a status and a value for JSON; []byte
 	// goes out as it is.
 	respond func(seen) (int, any)
-	// before and after, where they return true, took over: before anything was looked
-	// at, and after it was executed, with the signed answer in hand.
+	// before runs before anything is checked, and after once the request was executed and
+	// its answer signed. If one returns true, it has answered the request itself.
 	before func(http.ResponseWriter, *http.Request) bool
 	after  func(w http.ResponseWriter, answer *httptest.ResponseRecorder) bool
 
@@ -85,7 +85,7 @@ func newExecutor(t testing.TB, respond func(seen) (int, any)) *executor {
 	return newExecutorAt(t, time.Now, respond)
 }
 
-// newExecutorAt has a clock of its own.
+// newExecutorAt has its own clock.
 func newExecutorAt(t testing.TB, now func() time.Time, respond func(seen) (int, any)) *executor {
 	t.Helper()
 	secret := testSecret(t, testKey)

@@ -42,7 +42,7 @@ func newFile(t testing.TB, content []byte) *executor {
 	})
 }
 
-func TestContentComesIntoTheCallersMemory(t *testing.T) {
+func TestContentIsReadIntoTheCallersMemory(t *testing.T) {
 	big, text := noise(contract.MaxFilePart), []byte(strings.Repeat("hello ", 10_000))
 	for name, tc := range map[string]struct {
 		content []byte
@@ -188,10 +188,10 @@ func TestAStalledAnswerIsACutOne(t *testing.T) {
 	}
 }
 
-// Whoever sits between may change bytes and cut the answer: what came is told with an
-// error, so that nobody takes it for proven. A whole answer that was changed is
+// A proxy may change bytes and cut the answer: what arrived is returned with an
+// error, so that no caller takes it for verified. A complete answer that was changed is
 // nothing at all.
-func TestChangedContentIsNeverProven(t *testing.T) {
+func TestChangedContentIsNeverVerified(t *testing.T) {
 	content := noise(100_000)
 	for name, tc := range map[string]struct {
 		cut  int
@@ -256,7 +256,7 @@ func TestTransientIsWhatMayPass(t *testing.T) {
 	}
 }
 
-// Six parts at once, again and again, open six connections, or one of HTTP/2.
+// Six parts in parallel, repeatedly, open six connections, or one of HTTP/2.
 func TestPartsInParallelKeepTheirConnections(t *testing.T) {
 	content := noise(6 << 18)
 	parts := func(t *testing.T, c *Client) {
@@ -294,7 +294,7 @@ func TestPartsInParallelKeepTheirConnections(t *testing.T) {
 		pool.AddCert(secure.Certificate())
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 		c := newClient(t, Config{BaseURL: secure.URL, Secret: testSecret(t, testKey), Transport: transport})
-		if _, err := c.Content(t.Context(), Part{"f", "e", 0}, make([]byte, 1)); err != nil { // or all six dial at once
+		if _, err := c.Content(t.Context(), Part{"f", "e", 0}, make([]byte, 1)); err != nil { // or all six dial together
 			t.Fatal(err)
 		}
 		parts(t, c)
@@ -304,7 +304,7 @@ func TestPartsInParallelKeepTheirConnections(t *testing.T) {
 		e.setAfter(cutAfter(100_000))
 		buf := make([]byte, 1<<18)
 		if n, err := c.Content(t.Context(), Part{"f", "e", 0}, buf); err == nil || !bytes.Equal(buf[:n], content[:n]) || n != 100_000 {
-			t.Errorf("of a cut answer %d bytes are told, %v", n, err)
+			t.Errorf("a cut answer returned %d bytes, %v", n, err)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func TestAnExecutorOfAnotherProtocolIsNamedAndWhatToUpdate(t *testing.T) {
 	}
 }
 
-func TestAWrongSecretStaysOneUnderTheSameProtocol(t *testing.T) {
+func TestAWrongSecretIsReportedUnderTheSameProtocol(t *testing.T) {
 	e := newExecutor(t, anything)
 	c := e.acquainted(t)
 	unsigned(t, e, contract.Protocol)

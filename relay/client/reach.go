@@ -58,7 +58,6 @@ type retryDelays struct {
 	over  bool
 }
 
-// NextBackOff implements backoff.BackOff.
 func (d *retryDelays) NextBackOff() time.Duration {
 	next := d.BackOff.NextBackOff()
 	if d.seen == nil || d.seen.reached.Load() {

@@ -43,15 +43,15 @@ func offlinePage(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusNotFound)
 }
 
-func TestNobodyThereEndsACallSoonAndSaysWhatWasTried(t *testing.T) {
-	nobody := func(int32) bool { return true }
+func TestACallWithoutAnExecutorEndsSoonAndSaysWhatWasTried(t *testing.T) {
+	always := func(int32) bool { return true }
 	for name, test := range map[string]struct {
 		gone      func(int32) bool
 		page      bool
 		kind      Kind
 		neverSent bool
 	}{
-		"nothing listens":       {nobody, false, KindUnreachable, true},
+		"nothing listens":       {always, false, KindUnreachable, true},
 		"the tunnel is offline": {func(int32) bool { return false }, true, KindTunnelOffline, false},
 	} {
 		t.Run(name, func(t *testing.T) {

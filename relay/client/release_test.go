@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAReleasesFileNeverComesByWayOfHTTPAfterHTTPS(t *testing.T) {
+func TestAReleasesFileIsNeverFetchedByHTTPAfterHTTPS(t *testing.T) {
 	from := func(url string) *http.Request {
 		req, err := http.NewRequest(http.MethodGet, url, nil)
 		if err != nil {

@@ -53,7 +53,7 @@ func TestRefusalUntilTheTimeEndsIsReturned(t *testing.T) {
 	wantCode(t, err, contract.CodeQueueFull)
 }
 
-func TestEachTryIsSignedAnew(t *testing.T) {
+func TestEachAttemptIsSignedAgain(t *testing.T) {
 	e := newExecutor(t, refusing(2, contract.CodeKernelStarting))
 	if _, err := e.client(t).Kernel(t.Context()); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func (r *refused) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (r *refused) CloseIdleConnections() { r.RoundTripper.(*http.Transport).CloseIdleConnections() }
 
-// refusedPort leads req to a port where nobody listens.
+// refusedPort leads req to a port where no program listens.
 func refusedPort(req *http.Request) *http.Request {
 	req = req.Clone(req.Context())
 	req.URL.Host = "127.0.0.1:1"
@@ -246,7 +246,7 @@ func TestSignedAnswerOfAnotherReleaseIsReported(t *testing.T) {
 
 // The transport itself sends a GET again when a kept connection turns out dead; the
 // executor may have seen its nonce.
-func TestRequestRepeatedByTheTransportIsSignedAnew(t *testing.T) {
+func TestRequestRepeatedByTheTransportIsSignedAgain(t *testing.T) {
 	e := newExecutor(t, func(seen) (int, any) { return 200, contract.Kernel{KernelID: "k"} })
 	c := e.client(t)
 	if _, err := c.Kernel(t.Context()); err != nil { // the next one finds a kept connection

@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/shared/contract"
 )
 
-func TestAPartGoesAsItIsAndOnce(t *testing.T) {
+func TestAPartIsSentOnceAndUncompressed(t *testing.T) {
 	e := newExecutor(t, func(seen) (int, any) { return http.StatusOK, contract.Upload{UploadID: "u", ReceivedBytes: 7} })
 	c := e.acquainted(t)
 	body := bytes.Repeat([]byte("x"), 100_000)
@@ -21,8 +23,11 @@ func TestAPartGoesAsItIsAndOnce(t *testing.T) {
 		t.Fatalf("%+v, %v", u, err)
 	}
 	got := e.all()[0]
-	if got.method != http.MethodPut || got.path != "/v1/uploads/u-1" || got.query != "offset=42" || !bytes.Equal(got.body, body) {
-		t.Errorf("%s %s?%s with %d bytes", got.method, got.path, got.query, len(got.body))
+	if diff := cmp.Diff([]string{http.MethodPut, "/v1/uploads/u-1", "offset=42"}, []string{got.method, got.path, got.query}); diff != "" {
+		t.Error(diff)
+	}
+	if !bytes.Equal(got.body, body) {
+		t.Errorf("%d bytes", len(got.body))
 	}
 	if got.header.Get("Content-Encoding") != "" || got.header.Get("Content-Type") != contentBytes {
 		t.Errorf("header %v", got.header)

@@ -38,9 +38,11 @@ type Config struct {
 func Load(s Settings) Config {
 	var c Config
 	problem := func(format string, args ...any) { c.Problems = append(c.Problems, fmt.Errorf(format, args...)) }
-	c.Hold = loadHold(s, problem)
-	c.Keep = loadKeep(s, problem)
 	var err error
+	if c.Hold, err = duration(s.Get("RELAY_HOLD"), defaultHold, leastHold, mostHold); err != nil {
+		problem("RELAY_HOLD %v", err)
+	}
+	c.Keep = loadKeep(s, problem)
 	if c.SaveDir, err = folder(s, "LOCAL_SAVE_DIR", os.UserHomeDir, "colab_results"); err != nil {
 		problem("LOCAL_SAVE_DIR: %v", err)
 	}
@@ -69,21 +71,16 @@ func (c Config) Err() error {
 	return fmt.Errorf("wrong settings: %w", errors.Join(c.Problems...))
 }
 
-func loadHold(s Settings, problem func(format string, args ...any)) time.Duration {
-	text := s.Get("RELAY_HOLD")
+// duration parses a setting. If it is unset or wrong, it returns usual.
+func duration(text string, usual, least, most time.Duration) (time.Duration, error) {
 	if text == "" {
-		return defaultHold
+		return usual, nil
 	}
-	hold, err := time.ParseDuration(text)
-	switch {
-	case err != nil:
-		problem("RELAY_HOLD is %q: use a duration such as 45s", text)
-	case hold < leastHold || hold > mostHold:
-		problem("RELAY_HOLD is %s: use a duration from %s to %s", hold, leastHold, mostHold)
-	default:
-		return hold
+	d, err := time.ParseDuration(text)
+	if err != nil || d < least || d > most {
+		return usual, fmt.Errorf("is %q: use a duration from %s to %s, such as %s", text, least, most, usual)
 	}
-	return defaultHold
+	return d, nil
 }
 
 // newGuard makes the guard of uploads: it refuses the relay's own secrets, and keys of

@@ -23,13 +23,9 @@ var defaultKeep = tools.Keep{Every: 30 * time.Second, Percent: 5, MaxBytes: 64 <
 // loadKeep reads how much the relay may keep of chunked runs.
 func loadKeep(s Settings, problem func(format string, args ...any)) tools.Keep {
 	keep := defaultKeep
-	if text := s.Get("RELAY_KEEP_EVERY"); text != "" {
-		every, err := time.ParseDuration(text)
-		if err != nil || every < leastKeepEvery || every > mostKeepEvery {
-			problem("RELAY_KEEP_EVERY is %q: use a duration from %s to %s, such as 30s", text, leastKeepEvery, mostKeepEvery)
-		} else {
-			keep.Every = every
-		}
+	var err error
+	if keep.Every, err = duration(s.Get("RELAY_KEEP_EVERY"), keep.Every, leastKeepEvery, mostKeepEvery); err != nil {
+		problem("RELAY_KEEP_EVERY %v", err)
 	}
 	for _, setting := range []struct {
 		variable string

@@ -9,7 +9,6 @@ const CodeCancelled = "call_cancelled"
 // code's own.
 type Subject int
 
-// Subjects.
 const (
 	Execution Subject = iota + 1
 	Variable

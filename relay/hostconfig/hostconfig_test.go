@@ -230,7 +230,7 @@ func TestALinkIsFollowedAndTheModeKept(t *testing.T) {
 	}
 }
 
-func TestALinkThatLeadsNowhereStays(t *testing.T) {
+func TestADanglingLinkIsKept(t *testing.T) {
 	u, h := user(t), host(t, "cursor")
 	path := put(t, h, u, "{}")
 	for _, to := range []string{filepath.Join(u.Home, "gone", "mcp.json"), filepath.Base(path)} {

@@ -21,7 +21,6 @@ var ErrNoSecret = errors.New("no secret")
 // Origin says where the secret of a runtime that Own returns is from.
 type Origin int
 
-// The origins of a secret.
 const (
 	Kept     Origin = iota // the runtime already had it
 	Made                   // Own generated it for a runtime without one

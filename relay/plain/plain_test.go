@@ -58,12 +58,12 @@ func TestALineHasNoBreaksAndABound(t *testing.T) {
 	}
 }
 
-func TestATerminalGetsColoursAndStaysOnItsLine(t *testing.T) {
+func TestATerminalKeepsColoursAndItsLine(t *testing.T) {
 	in := "\x1b[1;31mred\x1b[m 50%\r60%\b\x1b[K\x1b[2K" + "\x1b[A\x1b[2J\x1b[5;5H\x1b]0;t\a\x1b]52;c;eA==\x1b\\\x1b[?25l\x1b[6n\x1bc\u009b2J\u202e" + "ünd\tdone\n"
 	want := "\x1b[1;31mred\x1b[m 50%\r60%\b\x1b[K\x1b[2Künd\tdone\n"
 	var whole Terminal
 	if got := whole.Filter(in); got != want {
-		t.Errorf("at once: %q", got)
+		t.Errorf("in one call: %q", got)
 	}
 	var b strings.Builder
 	var pieces Terminal

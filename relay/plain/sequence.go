@@ -38,12 +38,17 @@ func sequence(s string) (n int, k kind) {
 				return head + i + 1, other
 			}
 		}
-		if len(rest) >= maxSequence {
-			return head, other
-		}
-		return len(s), open
+		return unfinished(rest, head)
 	}
 	return head, other
+}
+
+// unfinished measures a sequence that is incomplete, or too long.
+func unfinished(rest string, head int) (int, kind) {
+	if len(rest) >= maxSequence {
+		return head, other
+	}
+	return head + len(rest), open
 }
 
 // introduced returns the letter that introduces a sequence and the text after it. The
@@ -77,10 +82,7 @@ func control(rest string, head int) (int, kind) {
 			return head + i, other // interrupted by text
 		}
 	}
-	if len(rest) >= maxSequence {
-		return head, other
-	}
-	return head + len(rest), open
+	return unfinished(rest, head)
 }
 
 func controlKind(parameters string, final byte) kind {
@@ -110,8 +112,5 @@ func controlString(rest string, head int) (int, kind) {
 			return head + i, other
 		}
 	}
-	if len(rest) >= maxSequence {
-		return head, other
-	}
-	return head + len(rest), open
+	return unfinished(rest, head)
 }

@@ -16,7 +16,6 @@ var ErrPrinted = errors.New("the code raised an exception")
 // ExitCode is the outcome of code that called sys.exit with a number from 1 to 255.
 type ExitCode int
 
-// Error implements error.
 func (c ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // outcome returns the error of a run that did not succeed.
@@ -36,7 +35,6 @@ type endedError struct {
 	reason string
 }
 
-// Error implements error.
 func (e *endedError) Error() string {
 	return strings.TrimSuffix(fmt.Sprintf("the run ended as %s: %s", e.status, e.reason), ": ")
 }

@@ -91,8 +91,7 @@ func (p *printer) note(format string, args ...any) { p.line("relay: " + fmt.Spri
 
 // line prints a separate line to stderr.
 func (p *printer) line(text string) {
-	p.resetColours()
-	p.endLine(p.std.Err)
+	p.close()
 	p.write(p.std.Err, strings.TrimSuffix(text, "\n")+"\n")
 }
 

@@ -60,19 +60,13 @@ type Collector struct {
 	errorText      string
 	hasError       bool
 	ename, evalue  string
-	prompt         *Prompt
+	prompt         *string
 	cuts           int // events that the executor shortened
 	cutNotes       []string
 	clearNext      bool // clear_output with wait: clear before the next output
 
 	saved     *saved // by earlier calls; nil if nothing was
 	spoolFrom int64  // offset of the first event whose text is to be saved
-}
-
-// Prompt is the question of an input() call.
-type Prompt struct {
-	Text     string
-	Password bool
 }
 
 // New returns an empty Collector. The caller must call View or Close in the end.
@@ -133,7 +127,7 @@ func (c *Collector) Add(ev contract.Event) {
 		c.hasError, c.ename, c.evalue = true, ev.EName, ev.EValue
 		c.errorText = strings.Join(ev.Traceback, "\n")
 	case contract.EventInputRequest:
-		c.prompt = &Prompt{Text: ev.Prompt, Password: ev.Password}
+		c.prompt = &ev.Prompt
 	case contract.EventClearOutput:
 		if c.clearNext = ev.Wait; !ev.Wait {
 			c.clear()
@@ -224,7 +218,7 @@ type View struct {
 	Outputs        []Output
 	Pictures       []Picture // to show; Outputs may have more
 	Files          []File
-	Prompt         *Prompt // set while the newest event asks for input
+	Prompt         *string // of input(), while the newest event is its request
 	// Truncated says that text in the middle was omitted. NextOffset is the offset of the
 	// next page: after the head if text was omitted, otherwise after the newest event.
 	Truncated  bool

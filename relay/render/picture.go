@@ -33,11 +33,9 @@ const (
 
 // Picture is one image in a form for a model.
 type Picture struct {
-	Offset        int64
 	MIMEType      string // image/png or image/jpeg
 	Data          []byte
-	Width, Height int    // as shown
-	Path          string // the original's file, "" if it was not saved
+	Width, Height int // as shown
 }
 
 // Base64 returns the picture's data in base64.

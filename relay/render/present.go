@@ -101,7 +101,7 @@ func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 			out.Path = path
 		}
 		if shown && isPicture(mime) {
-			p.picture(ctx, d, payload, path)
+			p.picture(ctx, d, payload)
 			shown = false // one picture of an output is enough
 		}
 	}
@@ -111,13 +111,12 @@ func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 // isPicture reports whether a model accepts pictures of this type.
 func isPicture(mime string) bool { return mime == "image/png" || mime == "image/jpeg" }
 
-func (p *presenter) picture(ctx context.Context, d *display, original []byte, path string) {
+func (p *presenter) picture(ctx context.Context, d *display, original []byte) {
 	pic, err := Shrink(ctx, original)
 	if err != nil {
 		p.note("the picture at offset %d is not shown: %v", d.offset, err)
 		return
 	}
-	pic.Offset, pic.Path = d.offset, path
 	p.view.Pictures = append(p.view.Pictures, pic)
 }
 

@@ -38,7 +38,6 @@ func loadSaved(dir, instance string) *saved {
 	return &s
 }
 
-// file returns the name of a stream's file.
 func (s *saved) file(stream string) string {
 	if s.From > 0 {
 		return fmt.Sprintf("%s-from-%d.txt", stream, s.From)

@@ -48,7 +48,6 @@ func (s *stream) skip() {
 	s.skipped, s.tail, s.folder = true, tail{max: tailRunes}, newFolder(s.line)
 }
 
-// shown returns the current length of the head in runes.
 func (s *stream) shown() int { return s.headRunes + utf8.RuneCountInString(s.folder.pending()) }
 
 func (s *stream) freeze() {

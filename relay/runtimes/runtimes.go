@@ -72,7 +72,6 @@ func (p *Pool) Resolve(name string) (tools.Runtime, error) {
 // once, whatever the other one has seen.
 type User string
 
-// The users of a runtime.
 const (
 	Agents User = "agents"
 	People User = "people"

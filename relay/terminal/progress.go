@@ -57,13 +57,11 @@ func newBar(out io.Writer, name string, line func() string, options ...mpb.Conta
 	return &bar{container, b}
 }
 
-// Report implements Progress.
 func (b *bar) Report(p transfer.Progress) {
 	b.bar.SetTotal(p.Total, false)
 	b.bar.SetCurrent(p.Done)
 }
 
-// Close implements Progress.
 func (b *bar) Close() {
 	b.bar.Abort(true)
 	b.container.Wait()
@@ -92,10 +90,8 @@ func newLines(out io.Writer, name string, line func() string) *lines {
 	return l
 }
 
-// Report implements Progress.
 func (l *lines) Report(transfer.Progress) {}
 
-// Close implements Progress.
 func (l *lines) Close() {
 	close(l.quit)
 	l.ended.Wait()

@@ -56,9 +56,7 @@ func (o *batchOutput) flush(ctx context.Context) {
 	o.col = nil
 	o.print(view)
 	o.raised = view.Error
-	if view.Prompt != nil {
-		o.prompt = &view.Prompt.Text
-	}
+	o.prompt = view.Prompt
 	o.files = append(o.files, view.Files...)
 	o.files = o.files[max(0, len(o.files)-batchFiles):]
 	if view.Truncated {

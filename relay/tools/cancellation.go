@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-
-	"github.com/mark3labs/mcp-go/mcp"
 )
 
 // callIDHeader passes a call's JSON-RPC id from the SDK's hook to the handler, which does
@@ -18,10 +16,6 @@ const callIDHeader = "Relay-Call-Id"
 
 // maxEarly bounds the cancellations remembered for calls that have not started.
 const maxEarly = 1024
-
-func stampCallID(_ context.Context, id any, req *mcp.CallToolRequest) {
-	req.Header.Set(callIDHeader, callKey(id))
-}
 
 // callKey distinguishes the number 1 from the string "1".
 func callKey(id any) string { return fmt.Sprintf("%T:%v", id, id) }

@@ -87,7 +87,7 @@ func TestTinyBatchesAreReportedToBeSlow(t *testing.T) {
 		"slow ones":           {chunked.Record{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: .1}, 10, ""},
 		"large batches":       {chunked.Record{N: 1e6, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 1000, ""},
 		"hardly any are left": {chunked.Record{N: 1050, Done: 1000, Timed: 1000, MeanSeconds: 1e-3}, 10, ""},
-		"too early to tell":   {chunked.Record{N: 1e6, Done: 10, Timed: 10, MeanSeconds: 1e-3}, 10, ""},
+		"too early to know":   {chunked.Record{N: 1e6, Done: 10, Timed: 10, MeanSeconds: 1e-3}, 10, ""},
 	} {
 		if got := batchHint(&c.state, c.size); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q", name, got)
@@ -103,15 +103,15 @@ func TestChunkedRunFinishesInOneCall(t *testing.T) {
 	f.batches(t, -1)
 	r := h.call("run_chunked_operation", chunkedCall(nil))
 	got := decode[Chunked](t, r.Structured)
-	if r.IsError || got.Status != "finished" || got.Completed != 25 || got.Remaining != 0 || got.ProgressPct != 100 || got.CanContinue || got.NextCommand != "" || got.FailedIteration != nil {
-		t.Errorf("%s", r.Structured)
+	if r.IsError || len(got.Results) != 5 {
+		t.Fatalf("%s", r.Structured)
 	}
+	want := Chunked{Status: "finished", Completed: 25, ProgressPct: 100, ExecutionID: "b3", KernelID: "kernel-1"}
+	sameFields(t, want, got, "Status", "Completed", "Remaining", "ProgressPct", "CanContinue", "NextCommand", "FailedIteration", "ExecutionID", "KernelID")
 	if strings.Count(got.Output, "now ") != 25 || strings.Contains(r.Content[0].Text, "vnd.colab-relay") {
 		t.Errorf("output %q", got.Output)
 	}
-	if len(got.Results) != 5 || got.Results[4].Iteration != 24 || string(got.Results[4].Value) != "[24]" || got.ExecutionID != "b3" || got.KernelID != "kernel-1" {
-		t.Errorf("%s", r.Structured)
-	}
+	sameFields(t, chunked.Value{Iteration: 24, Value: json.RawMessage("[24]")}, got.Results[4], "Iteration", "Value")
 	again := decode[Chunked](t, h.call("run_chunked_operation", chunkedCall(nil)).Structured)
 	if again.Completed != 25 || f.count("POST", contract.PathExecutions) != 3 {
 		t.Errorf("run again: %+v", again)
@@ -127,16 +127,18 @@ func TestFailedIterationIsReportedWithItsErrorAndTheWayOn(t *testing.T) {
 		!strings.HasPrefix(o.Error.Message, "iteration 17 raised") || !strings.Contains(o.Error.Hint, `on_change="continue"`) {
 		t.Errorf("%+v", o.Error)
 	}
-	if got.Completed != 17 || got.Remaining != 8 || got.ProgressPct != 68 || got.FailedIteration == nil || *got.FailedIteration != 17 || !got.CanContinue || got.Status != "failed" || !strings.Contains(got.NextCommand, "on_change") {
+	want := Chunked{Status: "failed", Completed: 17, Remaining: 8, ProgressPct: 68, FailedIteration: new(int64(17)), CanContinue: true}
+	sameFields(t, want, got, "Status", "Completed", "Remaining", "ProgressPct", "FailedIteration", "CanContinue")
+	if !strings.Contains(got.NextCommand, "on_change") {
 		t.Errorf("%s", r.Structured)
 	}
 	f.batches(t, -1)
-	mended := map[string]any{"loop_code": "print('better', i)"}
-	if o := h.call("run_chunked_operation", chunkedCall(mended)).outcome(t); o.Error == nil || o.Error.Code != "conflict" || !strings.Contains(o.Error.Message, "loop_code changed after 17 of 25") || !strings.Contains(o.Error.Hint, "on_change") {
+	corrected := map[string]any{"loop_code": "print('better', i)"}
+	if o := h.call("run_chunked_operation", chunkedCall(corrected)).outcome(t); o.Error == nil || o.Error.Code != "conflict" || !strings.Contains(o.Error.Message, "loop_code changed after 17 of 25") || !strings.Contains(o.Error.Hint, "on_change") {
 		t.Errorf("changed: %+v", o.Error)
 	}
-	mended["on_change"] = "continue"
-	if got := decode[Chunked](t, h.call("run_chunked_operation", chunkedCall(mended)).Structured); got.Completed != 25 || got.Status != "finished" || !strings.HasPrefix(got.Output, "now 17\n") {
+	corrected["on_change"] = "continue"
+	if got := decode[Chunked](t, h.call("run_chunked_operation", chunkedCall(corrected)).Structured); got.Completed != 25 || got.Status != "finished" || !strings.HasPrefix(got.Output, "now 17\n") {
 		t.Errorf("%+v", got)
 	}
 }

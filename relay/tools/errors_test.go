@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/pairing"
@@ -28,8 +30,8 @@ func TestEveryCodeAndKindIsTranslated(t *testing.T) {
 	}
 	for _, kind := range client.Kinds {
 		p := problemOf(&client.Error{Kind: kind, Message: "m", Hint: "h"})
-		if p.Code != string(kind) || p.Message != "m" || p.Hint != "h" {
-			t.Errorf("%s: %+v", kind, p)
+		if diff := cmp.Diff(&Problem{Code: string(kind), Message: "m", Hint: "h"}, p); diff != "" {
+			t.Error(diff)
 		}
 	}
 	for _, c := range []struct {
@@ -177,7 +179,7 @@ func TestEveryToolHasACallHere(t *testing.T) {
 func TestEveryToolReportsThatTheVMIsGone(t *testing.T) {
 	f := newFake(t)
 	f.Close()
-	// Each call has a client of its own: calls of one client wait for the first that requests
+	// Each call has its own client: calls of one client wait for the first that requests
 	// the instance.
 	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return f.runtime(t), nil }, Hold: time.Second, CheckpointDir: t.TempDir()})
 	remote := maps.Clone(calls)

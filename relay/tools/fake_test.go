@@ -103,7 +103,7 @@ func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, v := http.StatusOK, any(contract.Health{Status: "ok", Version: "test", Protocol: contract.Protocol, MemoryAvailableGB: 1})
 	if r.URL.Path != contract.PathHealth || r.Header.Get(auth.HeaderSignature) != "" {
 		switch _, err := verifier.Verify(r); {
-		case errors.Is(err, auth.ErrReplayed): // net/http sends a GET again by itself
+		case errors.Is(err, auth.ErrReplayed): // net/http repeats a GET automatically
 			h, ok = refusing(contract.CodeReplayed), true
 		case errors.Is(err, auth.ErrNewInstance):
 			h, ok = refusing(contract.CodeNewInstance), true

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
@@ -116,7 +118,7 @@ func (h *host) listen(out io.Reader) {
 		ch := h.waiting[id]
 		h.mu.Unlock()
 		if ch == nil {
-			h.t.Errorf("answer nobody asked for: %.200q", line)
+			h.t.Errorf("answer without a request: %.200q", line)
 			continue
 		}
 		ch <- m
@@ -246,4 +248,16 @@ func serveFake(t *testing.T, hold time.Duration) (*host, *fakeExecutor) {
 		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test",
 	})
 	return h, f
+}
+
+// sameFields compares the named fields of two structs.
+func sameFields[T any](t *testing.T, want, got T, names ...string) {
+	t.Helper()
+	others := cmp.FilterPath(func(p cmp.Path) bool {
+		field, ok := p.Index(1).(cmp.StructField)
+		return ok && !slices.Contains(names, field.Name())
+	}, cmp.Ignore())
+	if diff := cmp.Diff(want, got, others); diff != "" {
+		t.Error(diff)
+	}
 }

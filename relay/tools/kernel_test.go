@@ -29,7 +29,7 @@ func TestAnUploadToANewVMSaysSo(t *testing.T) {
 	}
 }
 
-// An execution is gone with its VM: nobody needs to hear of code that was not run again.
+// An execution is gone with its VM: no message about code that was not run again is needed.
 func TestInputAndInterruptOnANewVMSayThatTheRunIsGone(t *testing.T) {
 	for name, args := range map[string]map[string]any{
 		"interrupt_execution": {"execution_id": "e1"},

@@ -10,7 +10,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// laptop is where lives are kept between relays.
+// laptop is where relays keep what they last saw of each runtime.
 func laptop(t *testing.T) LastSeen {
 	t.Helper()
 	store := pairing.Open(t.TempDir())
@@ -21,7 +21,7 @@ func laptop(t *testing.T) LastSeen {
 	}}
 }
 
-// newRelay is a relay started anew on the laptop.
+// newRelay is a new relay process on the laptop.
 func newRelay(t *testing.T, f *fakeExecutor, lastSeen LastSeen) *host {
 	t.Helper()
 	runtime := f.runtime(t)
@@ -44,7 +44,7 @@ func check(t *testing.T, h *host) string {
 	return r.outcome(t).Warning
 }
 
-func TestARelayStartedAnewSaysThatVariablesAreGone(t *testing.T) {
+func TestANewRelayProcessWarnsThatVariablesAreGone(t *testing.T) {
 	f, lastSeen := newFake(t), laptop(t)
 	if w := check(t, newRelay(t, f, lastSeen)); w != "" {
 		t.Errorf("the first time: %q", w)
@@ -83,8 +83,8 @@ func TestARestartThatWasAskedForIsNoNews(t *testing.T) {
 	}
 }
 
-// An idle laptop's disk is left alone: a life is written when it changes.
-func TestALifeIsWrittenOnlyWhenItChanges(t *testing.T) {
+// An idle relay does not write to the disk: the last seen kernel is written when it changes.
+func TestTheLastSeenKernelIsWrittenOnlyWhenItChanges(t *testing.T) {
 	written := 0
 	k := lastKernels{stored: LastSeen{Save: func(string, pairing.LastSeen) { written++ }}}
 	began := time.Now()

@@ -113,7 +113,6 @@ func (p *progressNotifier) take() (string, amount, bool) {
 	return p.line, a, changed
 }
 
-// send writes one notification.
 func (p *progressNotifier) send(line string, a amount) {
 	if line == "" {
 		line = noOutputYet

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"colabrelay/relay/client"
@@ -79,7 +80,7 @@ func New(cfg Config) *Relay {
 	}
 	r := &Relay{cfg: cfg, tools: allTools(), holding: make(chan struct{}, maxHolding), cancels: newCancels(), kernels: lastKernels{stored: cfg.LastSeen}}
 	hooks := &server.Hooks{}
-	hooks.AddBeforeCallTool(stampCallID)
+	hooks.AddBeforeCallTool(func(_ context.Context, id any, req *mcp.CallToolRequest) { req.Header.Set(callIDHeader, callKey(id)) })
 	r.mcp = server.NewMCPServer("colab-relay", cfg.Version,
 		server.WithToolCapabilities(false),
 		server.WithInstructions(instructions),

@@ -21,7 +21,7 @@ import (
 const mostRequests = 15
 
 // TestSilentTenMinutesCostFewRequests has an agent do as the description says, with
-// no pause of its own, on a clock of the test. shared/e2e counts shorter runs of the
+// no pause, on a clock of the test. shared/e2e counts shorter runs of the
 // real programs, and this one in full where SOAK is set.
 func TestSilentTenMinutesCostFewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

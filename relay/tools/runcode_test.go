@@ -34,10 +34,12 @@ func TestQuickRunIsOneRequest(t *testing.T) {
 		_, ch := h.begin("tools/call", p)
 		r := h.result("run_code_quick", h.await(ch))
 		got := r.run(t)
-		if got.Status != "succeeded" || got.Stdout != "hello\n" || got.Result == nil || *got.Result != "2" || got.ExecutionID != "e1" || got.NextOffset != 2 || got.Truncated {
-			t.Errorf("%s", r.Structured)
+		want := Run{
+			Status: "succeeded", Stdout: "hello\n", Result: new("2"), ExecutionID: "e1", NextOffset: 2,
+			MemoryBeforeGB: new(1.0), MemoryAfterGB: new(2.0), MemoryDeltaMB: new(1024.0),
 		}
-		if *got.MemoryBeforeGB != 1 || *got.MemoryAfterGB != 2 || *got.MemoryDeltaMB != 1024 || got.ExecutionTimeSec == nil {
+		sameFields(t, want, got, "Status", "Stdout", "Result", "ExecutionID", "NextOffset", "Truncated", "MemoryBeforeGB", "MemoryAfterGB", "MemoryDeltaMB")
+		if got.ExecutionTimeSec == nil {
 			t.Errorf("%s", r.Structured)
 		}
 		if r.outcome(t).Runtime != "test" || !strings.Contains(r.Content[0].Text, "hello") {
@@ -57,17 +59,15 @@ func TestLongRunReturnsWithinTheHoldAndTheRestFollowsWithoutLossOrDoubling(t *te
 	h, f := serveFake(t, 2*time.Second)
 	run := f.run("e1")
 	run.print("one\n")
-	begun := time.Now()
+	began := time.Now()
 	r := h.call("run_code_long", map[string]any{"code": "x", "timeout_seconds": 300.5})
 	first := r.run(t)
-	if took := time.Since(begun); took < time.Second || took > 4*time.Second {
+	if took := time.Since(began); took < time.Second || took > 4*time.Second {
 		t.Errorf("returned after %s", took)
 	}
-	if first.Status != "running" || first.Stdout != "one\n" || first.NextOffset != 1 || r.IsError || first.ExecutionID != "e1" {
-		t.Errorf("%s", r.Structured)
-	}
-	if !strings.Contains(r.Content[0].Text, "get_execution") {
-		t.Error("the text does not say how to go on")
+	sameFields(t, Run{Status: "running", Stdout: "one\n", NextOffset: 1, ExecutionID: "e1"}, first, "Status", "Stdout", "NextOffset", "ExecutionID")
+	if r.IsError || !strings.Contains(r.Content[0].Text, "get_execution") {
+		t.Errorf("an error, or the text does not say how to continue: %s", r.Content[0].Text)
 	}
 	if run.submits[0].TimeoutSeconds != 300.5 {
 		t.Errorf("timeout %v", run.submits[0].TimeoutSeconds)
@@ -78,9 +78,7 @@ func TestLongRunReturnsWithinTheHoldAndTheRestFollowsWithoutLossOrDoubling(t *te
 		run.end(contract.StatusSucceeded)
 	}()
 	rest := h.call("get_execution", map[string]any{"execution_id": "e1", "offset": first.NextOffset, "wait_seconds": 600}).run(t)
-	if rest.Status != "succeeded" || first.Stdout+rest.Stdout != "one\ntwo\nthree\n" || rest.NextOffset != 3 {
-		t.Errorf("%+v", rest)
-	}
+	sameFields(t, Run{Status: "succeeded", Stdout: "two\nthree\n", NextOffset: 3}, rest, "Status", "Stdout", "NextOffset")
 }
 
 func TestGetExecutionWithoutWaitingPagesThroughEverything(t *testing.T) {
@@ -145,10 +143,9 @@ func TestPythonErrorIsReportedWithItsTraceback(t *testing.T) {
 	run.end(contract.StatusFailed)
 	r := h.call("run_code_quick", map[string]any{"code": "raise ValueError('x')"})
 	e := r.outcome(t).Error
-	if !r.IsError || e.Code != "failed" || e.EName != "ValueError" || e.EValue != "x" || e.Message != "ValueError: x" || e.Traceback != "Traceback\nValueError: x" {
-		t.Errorf("%+v", e)
-	}
-	if !strings.Contains(r.Content[0].Text, "Traceback") || strings.Contains(r.Content[0].Text, "\x1b") {
+	want := Problem{Code: "failed", Message: "ValueError: x", EName: "ValueError", EValue: "x", Traceback: "Traceback\nValueError: x"}
+	sameFields(t, want, *e, "Code", "Message", "EName", "EValue", "Traceback")
+	if !r.IsError || !strings.Contains(r.Content[0].Text, "Traceback") || strings.Contains(r.Content[0].Text, "\x1b") {
 		t.Errorf("%q", r.Content[0].Text)
 	}
 }
@@ -177,7 +174,7 @@ func TestWaitingForInputShowsThePrompt(t *testing.T) {
 	run := f.run("e1")
 	run.event(contract.Event{Type: contract.EventInputRequest, Prompt: "name? "})
 	run.set(func(e *contract.Execution) { e.Status = contract.StatusWaitingForInput })
-	begun := time.Now()
+	began := time.Now()
 	r := h.call("run_code_long", map[string]any{"code": "input('name? ')"})
 	got := r.run(t)
 	if got.Status != "waiting_for_input" || got.InputPrompt == nil || *got.InputPrompt != "name? " || r.IsError || !strings.Contains(r.Content[0].Text, "provide_input") {
@@ -187,7 +184,7 @@ func TestWaitingForInputShowsThePrompt(t *testing.T) {
 	if s := decode[Standing](t, h.call("provide_input", map[string]any{"execution_id": "e1", "text": "Ada"}).Structured); s.Status != "running" {
 		t.Errorf("%+v", s)
 	}
-	if time.Since(begun) > 10*time.Second {
+	if time.Since(began) > 10*time.Second {
 		t.Error("waited on although the run asks for input")
 	}
 }
@@ -221,7 +218,7 @@ func TestAnotherKernelIsWarnedOfOnce(t *testing.T) {
 	}
 }
 
-func TestALineThatBreaksWhileWaitingIsAWarningAndTheRunGoesOn(t *testing.T) {
+func TestABrokenConnectionWhileWaitingIsAWarningAndTheRunContinues(t *testing.T) {
 	h, f := serveFake(t, 2*time.Second)
 	f.on("POST", contract.PathExecutions, func(*http.Request, []byte) (int, any) {
 		return 200, contract.Execution{ExecutionID: "e1", Status: contract.StatusRunning, KernelID: "kernel-1", NextOffset: 1,
@@ -279,11 +276,11 @@ func TestCheckpointIsKeptAndCompletedLater(t *testing.T) {
 		t.Errorf("%+v %v", data, err)
 	}
 	if plain := h.call("run_code_long", map[string]any{"code": "x"}).run(t); plain.CheckpointSaved != nil {
-		t.Error("a checkpoint nobody asked for")
+		t.Error("a checkpoint without a request for it")
 	}
 }
 
-// A chunked run and a long run under one name: the second one is told, and neither
+// A chunked run and a long run under one name: the second one fails, and neither
 // overwrites what the other keeps.
 func TestALongRunAndAChunkedRunDoNotShareACheckpoint(t *testing.T) {
 	f := newFake(t)

@@ -46,8 +46,8 @@ func newRun(e contract.Execution, v render.View) *Run {
 	if v.HasResult {
 		r.Result = &v.Result
 	}
-	if e.Status == contract.StatusWaitingForInput && v.Prompt != nil {
-		r.InputPrompt = &v.Prompt.Text
+	if e.Status == contract.StatusWaitingForInput {
+		r.InputPrompt = v.Prompt
 	}
 	r.memory(e)
 	return r

@@ -239,7 +239,6 @@ func jsonLen(s string) int {
 	return len(b)
 }
 
-// text writes the outcome for a reader.
 func (o Outcome) text(b *strings.Builder) {
 	if o.Warning != "" {
 		fmt.Fprintf(b, "Warning: %s\n", o.Warning)

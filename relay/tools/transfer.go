@@ -15,7 +15,6 @@ import (
 	"colabrelay/relay/transfer"
 )
 
-// Statuses of a transfer.
 const (
 	moveDone      = "done"
 	moveUnchanged = "unchanged" // an identical target exists
@@ -101,7 +100,6 @@ func (c *call) heldUp(err error, r transfer.Result) *Problem {
 	return nil
 }
 
-// transferProblem is problemOf an error of a transfer.
 func transferProblem(err error) *Problem {
 	p := problemAbout(hint.Transfer, err)
 	if p.Code == codeCancelled {

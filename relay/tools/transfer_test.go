@@ -143,7 +143,7 @@ func TestADownloadNamesTheFilesThatGetAnotherName(t *testing.T) {
 	}
 }
 
-func TestAFolderComesAndGoesAsItsTree(t *testing.T) {
+func TestAFolderIsTransferredWithItsTree(t *testing.T) {
 	h, vm, dir := serveVM(t, 10*time.Second)
 	tree := map[string]string{"a.txt": "a", "sub/b.txt": "b", "sub/deep/it's \"c\".txt": "c", "empty.txt": ""}
 	for name, content := range tree {
@@ -151,7 +151,8 @@ func TestAFolderComesAndGoesAsItsTree(t *testing.T) {
 	}
 	for _, skipped := range []int{0, len(tree)} {
 		got := decode[Download](t, h.call("download_from_colab", map[string]any{"remote_path": "/content/out"}).Structured)
-		if got.Files != len(tree) || got.Skipped != skipped || got.SHA256 != "" || got.LocalPath != filepath.Join(dir, "out") {
+		sameFields(t, Moved{Files: len(tree), Skipped: skipped}, got.Moved, "Files", "Skipped", "SHA256")
+		if got.LocalPath != filepath.Join(dir, "out") {
 			t.Errorf("down: %+v", got)
 		}
 	}
@@ -160,7 +161,8 @@ func TestAFolderComesAndGoesAsItsTree(t *testing.T) {
 	}
 	for _, skipped := range []int{0, len(tree)} {
 		got := decode[Upload](t, h.call("upload_to_colab", map[string]any{"local_path": "out", "remote_path": "/content/back"}).Structured)
-		if got.Files != len(tree) || got.Skipped != skipped || got.RemotePath != "/content/back" {
+		sameFields(t, Moved{Files: len(tree), Skipped: skipped}, got.Moved, "Files", "Skipped")
+		if got.RemotePath != "/content/back" {
 			t.Errorf("up: %+v", got)
 		}
 	}
@@ -189,7 +191,9 @@ func TestAnUploadIsCheckedAndNeverReplacesAnotherFileUnasked(t *testing.T) {
 	} {
 		c.args["local_path"] = write(t, filepath.Join(dir, "data.csv"), c.content)
 		got := decode[Upload](t, h.call("upload_to_colab", c.args).Structured)
-		if got.Status != c.status || got.RemotePath != c.path || got.SHA256 != fakevm.Digest(c.content) || got.SizeBytes != int64(len(c.content)) {
+		want := Moved{Status: c.status, SHA256: fakevm.Digest(c.content), SizeBytes: int64(len(c.content))}
+		sameFields(t, want, got.Moved, "Status", "SHA256", "SizeBytes")
+		if got.RemotePath != c.path {
 			t.Errorf("case %d: %+v", i, got)
 		}
 		if there, _ := vm.File(c.path); !bytes.Equal(there, c.content) {
@@ -198,7 +202,7 @@ func TestAnUploadIsCheckedAndNeverReplacesAnotherFileUnasked(t *testing.T) {
 	}
 }
 
-func TestATransferThatOutlastsItsCallGoesOnWithTheNext(t *testing.T) {
+func TestATransferThatOutlastsItsCallIsResumedByTheNext(t *testing.T) {
 	content := randomBytes(large)
 	for _, c := range []struct {
 		tool, method, path string
@@ -214,15 +218,16 @@ func TestATransferThatOutlastsItsCallGoesOnWithTheNext(t *testing.T) {
 			c.args["remote_path"] = "/content/up"
 		}
 		onlyFirst(vm, c.method, c.path)
-		begun := time.Now()
+		began := time.Now()
 		r := h.call(c.tool, c.args)
-		if took := time.Since(begun); took > 6*time.Second {
+		if took := time.Since(began); took > 6*time.Second {
 			t.Errorf("%s: answered after %s", c.tool, took)
 		}
 		first := decode[Moved](t, r.Structured)
-		if o := r.outcome(t); !o.Success || first.Status != "partial" || !first.CanContinue || first.TransferredBytes != 4<<20 || first.SizeBytes != large {
+		if !r.outcome(t).Success {
 			t.Fatalf("%s: %s", c.tool, r.Structured)
 		}
+		sameFields(t, Moved{Status: "partial", CanContinue: true, TransferredBytes: 4 << 20, SizeBytes: large}, first, "Status", "CanContinue", "TransferredBytes", "SizeBytes")
 		if !strings.HasPrefix(first.NextCommand, c.tool+"(") || !strings.Contains(r.Content[0].Text, first.NextCommand) {
 			t.Errorf("%s: next is %q", c.tool, first.NextCommand)
 		}
@@ -234,17 +239,16 @@ func TestATransferThatOutlastsItsCallGoesOnWithTheNext(t *testing.T) {
 		}
 		vm.On(calm)
 		second := decode[Moved](t, h.call(c.tool, c.args).Structured)
-		if second.Status != "done" || second.CanContinue || second.ResumedFrom != 4<<20 || second.TransferredBytes != large-4<<20 || second.SHA256 != fakevm.Digest(content) {
-			t.Errorf("%s: %+v", c.tool, second)
-		}
+		want := Moved{Status: "done", ResumedFrom: 4 << 20, TransferredBytes: large - 4<<20, SHA256: fakevm.Digest(content)}
+		sameFields(t, want, second, "Status", "CanContinue", "ResumedFrom", "TransferredBytes", "SHA256")
 	}
 }
 
-func TestAFolderThatOutlastsItsCallGoesOnWithTheNext(t *testing.T) {
+func TestAFolderThatOutlastsItsCallIsResumedByTheNext(t *testing.T) {
 	h, vm, dir := serveVM(t, 2*time.Second)
 	const files = 5
 	for i := range files {
-		vm.Put(fmt.Sprintf("tree/%d", i), randomBytes(contract.MaxBatchFile+1+i)) // each by itself
+		vm.Put(fmt.Sprintf("tree/%d", i), randomBytes(contract.MaxBatchFile+1+i)) // each in its own request
 	}
 	var seen atomic.Int32
 	vm.On(func(ctx context.Context, r *http.Request) error {
@@ -256,7 +260,8 @@ func TestAFolderThatOutlastsItsCallGoesOnWithTheNext(t *testing.T) {
 	})
 	args := map[string]any{"remote_path": "tree"}
 	first := decode[Download](t, h.call("download_from_colab", args).Structured)
-	if first.Status != "partial" || !first.CanContinue || first.Files != files || first.LocalPath != filepath.Join(dir, "tree") {
+	sameFields(t, Moved{Status: "partial", CanContinue: true, Files: files}, first.Moved, "Status", "CanContinue", "Files")
+	if first.LocalPath != filepath.Join(dir, "tree") {
 		t.Errorf("%+v", first)
 	}
 	vm.On(calm)
@@ -266,7 +271,7 @@ func TestAFolderThatOutlastsItsCallGoesOnWithTheNext(t *testing.T) {
 	}
 }
 
-func TestAVMThatGoesAwayInTheMiddleIsAWarning(t *testing.T) {
+func TestAVMThatDisappearsInTheMiddleIsAWarning(t *testing.T) {
 	h, vm, _ := serveVM(t, 2*time.Second)
 	vm.Put("big", randomBytes(large))
 	var seen atomic.Int32
@@ -294,7 +299,7 @@ func TestAVMThatGoesAwayInTheMiddleIsAWarning(t *testing.T) {
 	}
 }
 
-func TestASecondDownloadOfTheSameNameIsBusyAndACancelledOneGoesOn(t *testing.T) {
+func TestASecondDownloadOfTheSameNameIsBusyAndACancelledOneIsResumed(t *testing.T) {
 	h, vm, _ := serveVM(t, 20*time.Second)
 	vm.Put("big", randomBytes(large))
 	onlyFirst(vm, "GET", contract.PathContent)

@@ -31,9 +31,9 @@ func TestPingAnswersAtOnceAmongManySlowCalls(t *testing.T) {
 		answers = append(answers, ch)
 	}
 	for range 10 {
-		begun := time.Now()
+		began := time.Now()
 		h.request("ping", map[string]any{})
-		if took := time.Since(begun); took > 10*time.Second {
+		if took := time.Since(began); took > 10*time.Second {
 			t.Fatalf("ping took %s", took)
 		}
 	}
@@ -53,9 +53,9 @@ func TestOtherToolsAnswerWhileMoreCallsWaitThanTheSDKHasWorkers(t *testing.T) {
 		_, ch := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "while True: pass"}))
 		answers = append(answers, ch)
 	}
-	begun := time.Now()
+	began := time.Now()
 	h.call("check_colab_connection", map[string]any{})
-	if took := time.Since(begun); took > 15*time.Second {
+	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("a check waited %s behind runs", took)
 	}
 	run.end(contract.StatusSucceeded)
@@ -69,11 +69,11 @@ func TestACancelEndsTheWaitAndNotTheRun(t *testing.T) {
 	run := f.run("e1")
 	id, ch := h.begin("tools/call", params("run_code_long", map[string]any{"code": "x"}))
 	eventually(t, "the submit", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
-	begun := time.Now()
+	began := time.Now()
 	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}})
 	o := h.result("run_code_long", h.await(ch)).outcome(t)
-	if o.Error == nil || o.Error.Code != codeCancelled || time.Since(begun) > 5*time.Second {
-		t.Errorf("%+v after %s", o, time.Since(begun))
+	if o.Error == nil || o.Error.Code != codeCancelled || time.Since(began) > 5*time.Second {
+		t.Errorf("%+v after %s", o, time.Since(began))
 	}
 	if n := f.count("POST", contract.PathExecutions+"/e1/interrupt"); n != 0 {
 		t.Error("the run was interrupted")
@@ -85,7 +85,7 @@ func TestACancelEndsTheWaitAndNotTheRun(t *testing.T) {
 }
 
 // The SDK looks for a handler to cancel and forgets a cancel that comes while the
-// call is still in its queue; the code would run for nobody.
+// call is still in its queue; no one would read the result of the code.
 func TestACancelBeforeTheHandlerRunsIsKept(t *testing.T) {
 	h, f := serveFake(t, 20*time.Second)
 	f.on("POST", contract.PathExecutions, func(*http.Request, []byte) (int, any) {
@@ -94,7 +94,7 @@ func TestACancelBeforeTheHandlerRunsIsKept(t *testing.T) {
 	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": "r3"}})
 	id, ch := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x"}))
 	if id != "r3" {
-		t.Fatalf("the call's id is %s: mend this test", id)
+		t.Fatalf("the call's id is %s: fix this test", id)
 	}
 	o := h.result("run_code_quick", h.await(ch)).outcome(t)
 	if o.Error == nil || o.Error.Code != codeCancelled || f.count("POST", contract.PathExecutions) != 0 {
@@ -129,7 +129,7 @@ func TestProgressCarriesTheNewestLineIsPacedAndEndsBeforeTheAnswer(t *testing.T)
 	run := f.run("e1")
 	p := params("run_code_long", map[string]any{"code": "x"})
 	p["_meta"] = map[string]any{"progressToken": "token-7"}
-	begun := time.Now()
+	began := time.Now()
 	id, ch := h.begin("tools/call", p)
 	eventually(t, "the submit", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -140,7 +140,7 @@ func TestProgressCarriesTheNewestLineIsPacedAndEndsBeforeTheAnswer(t *testing.T)
 	}
 	run.end(contract.StatusSucceeded)
 	h.result("run_code_long", h.await(ch))
-	took := time.Since(begun)
+	took := time.Since(began)
 	h.request("ping", map[string]any{}) // anything sent late has arrived now
 
 	h.mu.Lock()

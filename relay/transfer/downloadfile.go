@@ -204,7 +204,7 @@ func (d *download) fetchPart(ctx context.Context, piece contract.Range, _ bool, 
 		}
 		return left, err
 	}
-	d.meter.addMoved(received.Length)
+	d.meter.moved.Add(received.Length)
 	if err := d.part.write(piece.Offset, buf[:n], err == nil); err != nil {
 		return left, err
 	}

@@ -60,7 +60,7 @@ func (j *job) downloadFolder(ctx context.Context, root *os.Root, remote remoteFo
 	r.Files, r.SizeBytes, r.Notes = len(tree.files), tree.bytes, tree.notes
 	f := &folderDownload{job: j, root: root, top: name, completed: completed, tally: &tally{r: &r, renamed: tree.renamed}}
 	err = f.tally.outcome(ctx, f.fetchAll(ctx, tree.files))
-	r.MovedBytes = j.meter.movedBytes()
+	r.MovedBytes = j.meter.moved.Load()
 	return r, j.annotate(ctx, doing, completed.close(root, err))
 }
 

@@ -42,7 +42,6 @@ func (j *journal) matches(remote string, st contract.FileStat) bool {
 	return j.ETag == st.ETag || j.SHA256 != "" && j.SHA256 == st.SHA256
 }
 
-// readJournal reads the journal called name in root.
 func readJournal(root *os.Root, name string) (journal, error) {
 	text, err := readOwn(root, name, maxJournal)
 	if err != nil {

@@ -116,19 +116,15 @@ const contentDir = "/content"
 
 // fileTarget returns the remote path of a file uploaded to remote.
 func (j *job) fileTarget(ctx context.Context, local, remote string) (string, error) {
-	base := baseName(local)
-	switch {
-	case remote == "":
-		return contentDir + "/" + base, nil
-	case strings.HasSuffix(remote, "/"):
-		return remote + base, nil
+	if target := folderTarget(local, remote); target != remote {
+		return target, nil
 	}
 	st, err := j.client.Stat(ctx, remote, false, 0)
 	switch {
 	case refusalCode(err) == contract.CodeNotFound:
 		return remote, nil
 	case err == nil && st.IsDir:
-		return remote + "/" + base, nil
+		return remote + "/" + baseName(local), nil
 	}
 	return remote, err
 }

@@ -203,7 +203,7 @@ func names(t testing.TB, dir string) []string {
 
 func wantNames(t testing.TB, dir string, want ...string) {
 	t.Helper()
-	// The origin of a downloaded folder stays beside the folder.
+	// The origin of a downloaded folder is kept next to the folder.
 	isOrigin := func(name string) bool { return strings.HasSuffix(name, originSuffix) }
 	if got := slices.DeleteFunc(names(t, dir), isOrigin); !slices.Equal(got, want) {
 		t.Errorf("%q contains %q, want %q", dir, got, want)

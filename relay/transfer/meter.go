@@ -1,17 +1,19 @@
 package transfer
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // meter adds up the progress of all files of a job and reports it.
 type meter struct {
 	report func(Progress)
+	moved  atomic.Int64 // payload bytes that were sent or received
 
-	mu    sync.Mutex
-	now   Progress
-	moved int64
+	mu  sync.Mutex
+	now Progress
 }
 
-// plan sets the totals.
 func (m *meter) plan(files int, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,19 +37,6 @@ func (m *meter) checker(name string, stage Stage) func(n int64) {
 
 // finish counts a file that succeeded or failed.
 func (m *meter) finish(name string) { m.update(func() { m.now.Name, m.now.File = name, m.now.File+1 }) }
-
-// addMoved counts payload bytes that were sent or received.
-func (m *meter) addMoved(n int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.moved += n
-}
-
-func (m *meter) movedBytes() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.moved
-}
 
 func (m *meter) update(change func()) {
 	m.mu.Lock()

@@ -129,21 +129,18 @@ func (p *part) write(offset int64, b []byte, verified bool) error {
 	return p.saveLocked()
 }
 
-// setDigest stores the digest of the whole file.
 func (p *part) setDigest(sha string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.journal.SHA256 = sha
 }
 
-// received returns how many bytes the part has.
 func (p *part) received() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.journal.Received.total()
 }
 
-// missing returns the bytes that the part does not have.
 func (p *part) missing() ranges {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -94,7 +94,6 @@ func (r ranges) front(limit int64) (contract.Range, ranges) {
 	return first, r.without(first)
 }
 
-// last returns the end of the last piece.
 func (r ranges) last() int64 {
 	if len(r) == 0 {
 		return 0

@@ -98,7 +98,6 @@ func (e *Expected) check(st contract.FileStat) error {
 // Stage is what a transfer does with the bytes of a file.
 type Stage string
 
-// Stages of a transfer.
 const (
 	StageHashing  Stage = "hashing" // the local file's SHA-256, before an upload
 	StageMoving   Stage = "moving"
@@ -193,7 +192,7 @@ func Upload(ctx context.Context, c *client.Client, local, remote string, o Optio
 func (j *job) resultOf(ctx context.Context, one fileResult, err error) (Result, error) {
 	r := Result{
 		Path: one.path, SizeBytes: one.size, DoneBytes: one.done, SHA256: one.sha,
-		ResumedFrom: one.resumed, MovedBytes: j.meter.movedBytes(), Files: 1,
+		ResumedFrom: one.resumed, MovedBytes: j.meter.moved.Load(), Files: 1,
 	}
 	switch {
 	case err != nil:

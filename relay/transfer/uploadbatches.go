@@ -95,7 +95,7 @@ func (s *folderUpload) recordArrived(ctx context.Context, c candidate, remote co
 	file := c.record
 	file.ETag = remote.ETag
 	s.sent.add(file)
-	s.meter.addMoved(c.size())
+	s.meter.moved.Add(c.size())
 	s.meter.add(c.name, StageMoving, c.size())
 	s.meter.finish(c.name)
 	return s.tally.add(ctx, c.name, fileResult{path: remote.Path, size: c.size(), done: c.size()}, nil)

@@ -249,7 +249,7 @@ func (u *upload) notReceived(ctx context.Context, piece contract.Range) (ranges,
 
 // addSent counts bytes that this call sent and the executor received.
 func (u *upload) addSent(n int64) {
-	u.meter.addMoved(n)
+	u.meter.moved.Add(n)
 	u.addReceived(n)
 }
 

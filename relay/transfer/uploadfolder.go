@@ -57,7 +57,7 @@ func (j *job) uploadFolder(ctx context.Context, local, target string) (Result, e
 	s := &folderUpload{job: j, root: root, local: local, target: target, sent: openSentFiles(j.options.ResumeDir, local, target), tally: &tally{r: &r}, instance: j.client.InstanceID()}
 	err = s.tally.outcome(ctx, s.sendAll(ctx, &tree))
 	s.sent.close(err == nil)
-	r.MovedBytes = j.meter.movedBytes()
+	r.MovedBytes = j.meter.moved.Load()
 	return r, j.annotate(ctx, doing, err)
 }
 
