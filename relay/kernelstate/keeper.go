@@ -72,7 +72,7 @@ type KeepResult struct {
 type keepReport struct {
 	saved
 	Missing, Slow, Unchanged bool
-	Unsaveable               []Omission
+	Unsaveable               []Omission `json:"unkept"`
 	Absent                   []string
 	Done                     int64
 }

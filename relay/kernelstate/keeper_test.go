@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"colabrelay/shared/stacks"
 )
 
@@ -42,6 +45,15 @@ func (v *vm) keep(k *Keeper, o KeepRequest) KeepResult {
 	return kept
 }
 
+// wantKept compares a result of Keep, except for the file that it describes.
+func (v *vm) wantKept(got, want KeepResult) {
+	v.t.Helper()
+	file := cmpopts.IgnoreFields(KeepResult{}, "SHA256", "Bytes")
+	if diff := cmp.Diff(want, got, file, cmpopts.EquateEmpty()); diff != "" {
+		v.t.Error(diff)
+	}
+}
+
 // checkpointed returns a folder with a checkpoint file for the run "n".
 func checkpointed(t *testing.T) string {
 	t.Helper()
@@ -57,26 +69,25 @@ func TestKeptVariablesAreRestoredAtTheirIteration(t *testing.T) {
 		v, dir := borrowVM(t, s), checkpointed(t)
 		k := NewKeeper(v.client, dir, "n", "test")
 		v.run("xs, other, gone_later = [1, 2], 'other', 1\nview = xs")
-		if kept := v.keep(k, keepOf("", "xs")); !kept.Missing {
-			t.Errorf("without a run: %+v", kept)
-		}
+		v.wantKept(v.keep(k, keepOf("", "xs")), KeepResult{Missing: true}) // there is no run
 		v.setRun("key", 12, false)
 		first := v.keep(k, keepOf("", "xs", "not_yet"))
-		if first.Version == "" || first.Done != 12 || fmt.Sprint(first.Absent) != "[not_yet]" {
+		if first.Version == "" {
 			t.Fatalf("%+v", first)
 		}
+		v.wantKept(first, KeepResult{Done: 12, Version: first.Version, Absent: []string{"not_yet"}})
 		v.setRun("key", 13, false)
-		if kept := v.keep(k, keepOf(first.SHA256, "xs", "not_yet")); !kept.Unchanged || kept.Done != 13 || kept.Version != "" {
-			t.Errorf("unchanged: %+v", kept)
-		}
+		v.wantKept(v.keep(k, keepOf(first.SHA256, "xs", "not_yet")), KeepResult{Done: 13, Absent: []string{"not_yet"}, Unchanged: true})
 		v.run("xs.append(3)")
 		second := v.keep(k, keepOf(first.SHA256, "xs"))
 		if second.Version == "" || second.SHA256 == first.SHA256 {
 			t.Fatalf("changed: %+v", second)
 		}
 		must(t, k.DropOthers(second.Version))
-		if all, err := versions(filepath.Join(dir, "kept", "n")); err != nil || len(all) != 1 || all[0].name != second.Version {
-			t.Errorf("%v %v", all, err)
+		all, err := versions(filepath.Join(dir, "kept", "n"))
+		must(t, err)
+		if diff := cmp.Diff([]version{{second.Version, 2}}, all, cmp.AllowUnexported(version{})); diff != "" {
+			t.Error(diff)
 		}
 		if names := Names(dir); len(names) != 0 {
 			t.Errorf("listed as saved states: %v", names)
@@ -131,21 +142,16 @@ func TestVariablesThatCannotBeKeptAreReported(t *testing.T) {
 		if kept := v.keep(k, bounded("fits")); kept.Version == "" {
 			t.Errorf("within the bound: %+v", kept)
 		}
-		if kept := v.keep(k, bounded("fits", "over")); len(kept.Unsaveable) != 1 || !strings.Contains(kept.Unsaveable[0].Reason, "over 1 MB") || kept.Version != "" {
-			t.Errorf("past the bound: %+v", kept)
-		}
-		if kept := v.keep(k, keepOf("", "small", "file")); len(kept.Unsaveable) != 1 || kept.Unsaveable[0].Name != "file" || kept.Version != "" {
-			t.Errorf("an open file: %+v", kept)
-		}
+		v.wantKept(v.keep(k, bounded("fits", "over")), KeepResult{Done: 1, Unsaveable: []Omission{{"over", "together they are over 1 MB"}}})
+		v.wantKept(v.keep(k, keepOf("", "small", "file")), KeepResult{Done: 1, Unsaveable: []Omission{{"file", "it contains an open file; the file stays on the VM"}}})
 		o := keepOf("", "slow")
 		o.MaxBusy = time.Second / 2
-		if kept := v.keep(k, o); !kept.TooSlow || kept.Version != "" {
-			t.Errorf("slow: %+v", kept)
-		}
+		v.wantKept(v.keep(k, o), KeepResult{Done: 1, TooSlow: true})
 		o = keepOf("", "fits")
 		o.AllowDownload = func(bytes int64) bool { return bytes < 1<<20 }
-		if kept := v.keep(k, o); !kept.DownloadRefused || kept.Version != "" || kept.Bytes < 1<<20 {
-			t.Errorf("refused by AllowDownload: %+v", kept)
+		kept := v.keep(k, o)
+		if v.wantKept(kept, KeepResult{Done: 1, DownloadRefused: true}); kept.Bytes < 1<<20 {
+			t.Errorf("AllowDownload refused a file of %d bytes", kept.Bytes)
 		}
 		wantNothingOnVM(t, v)
 	})

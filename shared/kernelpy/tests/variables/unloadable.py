@@ -23,6 +23,7 @@ class Raises:
 
 class Fine:
     made = []
+    deleted = os.path.abspath("deleted")
 
     def __init__(self):
         self.x = 1
@@ -32,8 +33,8 @@ class Fine:
         Fine.made.append(self)
         self.shared.append("touched")
 
-    def __del__(self, path=os.path.abspath("deleted")):
-        open(path, "w").close()
+    def __del__(self):
+        open(self.deleted, "w").close()
 
 
 apart = [1, 2]
