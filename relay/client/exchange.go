@@ -121,7 +121,6 @@ func (c *Client) newRequest(ctx context.Context, r request, timer *stallTimer) (
 	req.GetBody = func() (io.ReadCloser, error) {
 		return io.NopCloser(progressReader{bytes.NewReader(body), timer, r.wait + c.timeouts.answer}), nil
 	}
-	req.Body, _ = req.GetBody()
 	return req, body
 }
 
@@ -129,6 +128,7 @@ func (c *Client) newRequest(ctx context.Context, r request, timer *stallTimer) (
 // the transport directly, because http.Client would follow redirects and put the query into
 // its errors. With an error it returns the bytes read before it.
 func (c *Client) roundTrip(req *http.Request, timer *stallTimer, into []byte) (*http.Response, []byte, error) {
+	defer trackBody(req).Wait()
 	res, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return nil, nil, err

@@ -3,9 +3,11 @@ package client
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,4 +116,40 @@ func TestUploadIDsThatAreNoneAreNotAskedFor(t *testing.T) {
 	if got := len(e.all()); got != 0 {
 		t.Errorf("%d requests", got)
 	}
+}
+
+// A caller reuses the buffer of a part, so the call must not return while the transport
+// still reads it.
+func TestAPartIsNotReadAfterTheCall(t *testing.T) {
+	e := newExecutor(t, func(seen) (int, any) { return http.StatusOK, contract.Upload{UploadID: "u"} })
+	c := e.acquainted(t)
+	late := &lateReader{next: c.transport}
+	c.transport = late
+	if _, err := c.PutPart(t.Context(), "u-1", 0, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if !late.closed.Load() {
+		t.Error("the call returned before the transport had closed the body")
+	}
+}
+
+// lateReader is a transport that reads each body once more after RoundTrip has returned,
+// which http.RoundTripper permits.
+type lateReader struct {
+	next   http.RoundTripper
+	closed atomic.Bool
+}
+
+func (l *lateReader) RoundTrip(req *http.Request) (*http.Response, error) {
+	again, err := req.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	res, err := l.next.RoundTrip(req)
+	time.AfterFunc(50*time.Millisecond, func() {
+		_, _ = io.Copy(io.Discard, again)
+		l.closed.Store(true)
+		again.Close()
+	})
+	return res, err
 }

@@ -29,7 +29,7 @@ func TestACallEndsSoonWhereNothingListens(t *testing.T) {
 	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("run_code_quick answered after %v", took)
 	}
-	for _, part := range []string{"nothing listens at " + free, "tried ", "The code was not run.", "run the executor's cell"} {
+	for _, part := range []string{"nothing listens at " + free, "attempts and ", "The code was not run.", "run the executor's cell"} {
 		if a.Error() != "unreachable" || !strings.Contains(a.Text, part) {
 			t.Errorf("%q is missing in %s: %s", part, a.Error(), a.Text)
 		}
