@@ -28,7 +28,7 @@ func TestTheReadyFileIsReplacedAndRemoved(t *testing.T) {
 		t.Error("a file that its reader removed is back")
 	}
 	f.remove()
-	must(t, f.write(readyInfo{})) // from a tunnel that came up late
+	must(t, f.write(readyInfo{})) // from a tunnel that was ready late
 	left, err := os.ReadDir(filepath.Dir(f.path))
 	must(t, err)
 	if len(left) != 0 {

@@ -122,7 +122,7 @@ func TestAnswersAreCompressedIfThatHelps(t *testing.T) {
 				got = unzip(t, got)
 			}
 			if !bytes.Equal(got, tc.body) {
-				t.Fatalf("%d bytes came back of %d", len(got), len(tc.body))
+				t.Fatalf("%d of %d bytes were returned", len(got), len(tc.body))
 			}
 		})
 	}

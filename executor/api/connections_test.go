@@ -172,7 +172,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		open()
 	}
 	if len(c.unverified) != maxUnverified || c.unverified[0].conn != active || len(c.all) != maxVerified+maxUnverified {
-		t.Errorf("%d strangers, %d in all; the active one went first", len(c.unverified), len(c.all))
+		t.Errorf("%d strangers, %d in all; the active one was closed first", len(c.unverified), len(c.all))
 	}
 	server.ConnState(first, http.StateClosed)
 	if c.verified != maxVerified-1 {

@@ -56,15 +56,15 @@ func (s fileStand) cutPut(id string, content, prefix []byte, header ...string) {
 func TestTheBeginningOfACutPartIsKept(t *testing.T) {
 	s := newFileStand(t)
 	content := noise(1 << 20)
-	const came = 700_000
+	const received = 700_000
 	id := s.start("a", content).UploadID
-	s.cutPut(id, content, content[:came])
-	eventually(t, func() bool { return s.upload(id).ReceivedBytes == came })
+	s.cutPut(id, content, content[:received])
+	eventually(t, func() bool { return s.upload(id).ReceivedBytes == received })
 	u := s.upload(id)
-	if len(u.Missing) != 1 || u.Missing[0] != (contract.Range{Offset: came, Length: int64(len(content)) - came}) {
+	if len(u.Missing) != 1 || u.Missing[0] != (contract.Range{Offset: received, Length: int64(len(content)) - received}) {
 		t.Fatalf("missing is %v", u.Missing)
 	}
-	s.put(id, came, content[came:])
+	s.put(id, received, content[received:])
 	s.wantFile(s.commit(id), content)
 }
 

@@ -139,7 +139,7 @@ func TestABodyThatFailsItsDigestCountsAsARefusal(t *testing.T) {
 }
 
 func TestRequestsForAnotherExecutorGetASignedRefusal(t *testing.T) {
-	s := standWith(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })
+	s := standWith(t, func(http.ResponseWriter, *http.Request) { t.Error("the request reached the handler") })
 	for instance, code := range map[string]contract.Code{
 		"instance-1/start-0": contract.CodeNewStart,
 		"instance-2/start-1": contract.CodeNewInstance,

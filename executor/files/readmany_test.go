@@ -47,7 +47,7 @@ func TestManyFilesAreReadAndFailIndependently(t *testing.T) {
 		content, err := os.ReadFile(filepath.Join(tr.Workdir, filepath.Base(paths[i])))
 		must(t, err)
 		if sha(bytes[:one.Size]) != sha(content) {
-			t.Errorf("%q came with other bytes", paths[i])
+			t.Errorf("%q has other bytes", paths[i])
 		}
 		bytes = bytes[one.Size:]
 	}

@@ -38,7 +38,7 @@ func (b *backoff) wait(ctx context.Context) {
 	}
 }
 
-// lost tells the backoff how long the last connection existed.
+// lost adjusts the delays to how long the lost connection existed.
 func (b *backoff) lost(existed time.Duration) {
 	b.longest = lostRetry
 	if existed >= stableAfter {

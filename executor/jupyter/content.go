@@ -22,7 +22,6 @@ const (
 	MsgInputReply        = "input_reply"
 	MsgKernelInfoRequest = "kernel_info_request"
 	MsgKernelInfoReply   = "kernel_info_reply"
-	MsgInterruptRequest  = "interrupt_request"
 	MsgShutdownRequest   = "shutdown_request"
 )
 

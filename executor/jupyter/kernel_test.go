@@ -218,7 +218,7 @@ func TestControlAnswersWhileCodeRuns(t *testing.T) {
 			if m.Header.MsgType != MsgStream {
 				return
 			}
-			if _, err := c.Request(t.Context(), Control, MsgInterruptRequest, struct{}{}); err != nil {
+			if _, err := c.Request(t.Context(), Control, "interrupt_request", struct{}{}); err != nil {
 				t.Error(err)
 			}
 		})

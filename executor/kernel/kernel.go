@@ -44,7 +44,8 @@ type Kernel struct {
 // startKernel starts a process and returns when it answers. If it does not answer before
 // ctx ends, the process is ended again.
 func startKernel(ctx context.Context, cfg Config) (*Kernel, error) {
-	dir, err := runtimeDir(ownerOf(cfg.Instance))
+	// Not in the work directory, because the path of a socket has at most 107 bytes.
+	dir, err := os.MkdirTemp("", runtimePrefix+ownerOf(cfg.Instance)+"-")
 	if err != nil {
 		return nil, fmt.Errorf("making the kernel's folder: %w", err)
 	}
@@ -68,7 +69,7 @@ func startKernel(ctx context.Context, cfg Config) (*Kernel, error) {
 	return k, nil
 }
 
-// connectionFile is the file in a kernel's folder that tells ipykernel its sockets.
+// connectionFile is the file in a kernel's folder that names the sockets for ipykernel.
 func connectionFile(dir string) string { return filepath.Join(dir, "kernel.json") }
 
 // connection prepares ipc sockets: they need no free port, and no other user of the

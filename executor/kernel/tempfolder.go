@@ -26,12 +26,6 @@ func ownerOf(instanceID string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// runtimeDir makes a private folder for a kernel's connection file and sockets. It is
-// not in the work directory, because the path of a socket has at most 107 bytes.
-func runtimeDir(owner string) (string, error) {
-	return os.MkdirTemp("", runtimePrefix+owner+"-")
-}
-
 // removeRemains removes what killed kernels of this executor left in the temp folder: the
 // folders of their sockets, and the files of unfinished saves. It keeps the files of
 // finished saves, because the relay may still download them. No kernel of this executor

@@ -71,7 +71,7 @@ func (o *upload) finish(ctx context.Context) {
 		o.failure = o.restartLocked()
 	case !errors.Is(err, ErrDigest):
 		o.failure = err
-	case o.got.unproven():
+	case o.got.all.bytes() != o.got.proven.bytes(): // some bytes are unproven
 		o.got.all = o.got.proven
 		o.failure = files.WriteError(o.journal.rewrite(o.got))
 	default:

@@ -74,9 +74,6 @@ func (r received) needed(s span, proven bool) ranges {
 	return r.all.missing(s)
 }
 
-// unproven reports whether some of the bytes are unproven.
-func (r received) unproven() bool { return r.all.bytes() != r.proven.bytes() }
-
 // journal is the folder of an upload in the state dir. It contains upload.json, which is
 // replaced as a whole, and the received ranges, one in each line: "p" for proven or "u" for
 // unproven, the start and the end. If the executor is killed, at most the last line is

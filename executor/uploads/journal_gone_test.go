@@ -32,8 +32,8 @@ func TestADeletedJournalIsRestoredWithTheNextPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.close()
-	_, again, came, err := openJournal(dir)
-	if err != nil || again.SizeBytes != 100 || came.all.bytes() != 30 || came.proven.bytes() != 30 {
-		t.Errorf("%+v, %+v, %v", again, came, err)
+	_, again, restored, err := openJournal(dir)
+	if err != nil || again.SizeBytes != 100 || restored.all.bytes() != 30 || restored.proven.bytes() != 30 {
+		t.Errorf("%+v, %+v, %v", again, restored, err)
 	}
 }

@@ -13,7 +13,7 @@ func TestNamesThatLookEscapedAreUploadedApart(t *testing.T) {
 	for _, name := range twins {
 		name = "new" + name + "/" + name
 		if up := in.send(contract.EscapeName(name), body(7), false); up.Path != contract.EscapeName(filepath.Join(in.Workdir, name)) {
-			t.Errorf("%q went to %q", name, up.Path)
+			t.Errorf("%q was stored as %q", name, up.Path)
 		}
 		in.holds(name, body(7))
 	}

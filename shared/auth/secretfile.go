@@ -31,9 +31,9 @@ func ReadSecretFile(path string) (Secret, error) {
 	return secret, nil
 }
 
-// readSmallFile looks before it opens, since opening a device can act on it, and again
-// afterwards, since another file may have taken the name. O_NONBLOCK keeps the opening of
-// a pipe from waiting for a writer.
+// readSmallFile checks the file before it opens it, because opening a device can act on it,
+// and again afterwards, because another file may have taken the name. O_NONBLOCK keeps the
+// opening of a pipe from waiting for a writer.
 func readSmallFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -17,16 +17,13 @@ type Verifier struct {
 }
 
 // NewVerifier makes a verifier for secret, which must not be zero. Requests other than GET
-// must name instance. now is the clock; nil means time.Now.
+// must name instance. now is the clock.
 //
 // A new verifier has no nonces. Requests other than GET that were signed for an earlier
 // start are still refused, because they name that start.
 func NewVerifier(secret Secret, instance contract.Instance, now func() time.Time) *Verifier {
 	if secret.IsZero() || instance.IsZero() {
 		panic("auth: verifier without a secret or an instance")
-	}
-	if now == nil {
-		now = time.Now
 	}
 	return &Verifier{secret: secret, instance: instance, now: now, window: newWindow()}
 }

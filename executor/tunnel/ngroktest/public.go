@@ -104,7 +104,7 @@ func failed(w http.ResponseWriter, _ *http.Request, err error) {
 	fmt.Fprintf(w, "<!DOCTYPE html><html><body><p>ngrok: %s</p><p>%s</p></body></html>\n", http.StatusText(status), code)
 }
 
-// RoundTrip sends one request over its own stream, which tells the agent the address
+// RoundTrip sends one request over its own stream, which reports to the agent the address
 // of this visitor.
 func (p *public) RoundTrip(req *http.Request) (*http.Response, error) {
 	p.edge.mu.Lock()
