@@ -12,12 +12,13 @@ import (
 )
 
 const (
-	// liveWait is how long a submit waits if the run is watched; reads follow it.
+	// liveWait is how long a submit waits for the batch to end if the run is watched. The
+	// relay then reads the batch while it runs.
 	liveWait = 5 * time.Second
-	// While a batch runs, reads are between leastPause and mostPause apart, and closer
+	// While a batch runs, reads are between minPause and maxPause apart, and closer
 	// when the batch's end is near. Each request counts against the tunnel's monthly limit.
-	mostPause  = 4 * time.Second
-	leastPause = 500 * time.Millisecond
+	maxPause = 4 * time.Second
+	minPause = 500 * time.Millisecond
 )
 
 var (
@@ -194,7 +195,7 @@ func (run *runner) spacing() time.Duration {
 	b, r := run.record.InFlight, run.record
 	rest := time.Duration(float64(b.Hi-r.Done) * r.MeanSeconds * float64(time.Second))
 	rest = min(rest, batchTime-time.Since(b.SubmittedAt))
-	return min(max(rest, leastPause), mostPause)
+	return min(max(rest, minPause), maxPause)
 }
 
 // readEvents applies the markers of an answer and passes its other events to Output.

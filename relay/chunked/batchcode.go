@@ -14,26 +14,27 @@ import (
 const batchTime = 30 * time.Second
 
 // A batch's deadline is slowFactor times the slowest iteration or setup up to now, and at
-// least leastDeadline.
+// least minDeadline.
 const (
-	leastDeadline = 5 * time.Minute
-	slowFactor    = 10
+	minDeadline = 5 * time.Minute
+	slowFactor  = 10
 )
 
-// order is the argument of a batch, which chunked/loop.py of shared/kernelpy reads.
+// order is the argument of a batch for chunked/loop.py in shared/kernelpy.
 type order struct {
 	Key         string          `json:"key"`
 	Setup       string          `json:"setup"`
 	SetupSHA256 string          `json:"setup_sha256"`
 	Loop        string          `json:"loop"`
-	Lo          int64           `json:"lo"` // the first iteration, unless the kernel's record has another
+	Lo          int64           `json:"lo"` // the first iteration in a new kernel; see registry.py in shared/kernelpy
 	Hi          int64           `json:"hi"` // the end, exclusive
 	Seconds     float64         `json:"seconds"`
 	Policy      newKernelPolicy `json:"on_new"`
 	Analyse     bool            `json:"analyse"` // report the variables that iterations pass on
 }
 
-// newKernelPolicy is what a batch does if iterations are done and the kernel lacks their variables.
+// newKernelPolicy is what a batch does if iterations are done and the kernel lacks their
+// variables.
 type newKernelPolicy string
 
 const (
@@ -54,6 +55,6 @@ func (r *Run) batchCode(b *Batch) string {
 
 // deadline is the next batch's deadline in seconds.
 func (r *Record) deadline() float64 {
-	d := max(leastDeadline.Seconds(), slowFactor*r.SlowestSeconds, slowFactor*r.SetupSeconds)
+	d := max(minDeadline.Seconds(), slowFactor*r.SlowestSeconds, slowFactor*r.SetupSeconds)
 	return min(d, contract.MaxTimeout.Seconds())
 }

@@ -9,8 +9,9 @@
 //
 // Start reading at Open (this file) and Run.Advance (batchloop.go). batch.go submits and
 // reads one batch, batchcode.go makes its code, marker.go applies its markers. record.go is the
-// record on disk, reconcile.go compares it with the requested run. keptvariables.go keeps
-// the variables that iterations pass on, and recovery.go restores them into a new kernel.
+// record on disk, reconcile.go compares it with the requested run. keptvariables.go copies
+// the variables that iterations pass on. recovery.go restores them into a new kernel and says
+// at which iteration the run continues there.
 package chunked
 
 import (
@@ -131,8 +132,8 @@ func (r *Run) load() error {
 	return err
 }
 
-// moveAside starts a new run where the file holds no readable one, if Restart allows it.
-// It renames the file and never overwrites it.
+// moveAside renames a file that contains no readable run, and starts a new run, if Restart
+// allows it.
 func (r *Run) moveAside(why error) error {
 	if r.spec.OnChange != Restart {
 		return why

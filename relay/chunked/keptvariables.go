@@ -87,8 +87,8 @@ type KeptVariables struct {
 	LoopSHA256  string   `json:"loop_sha256"`
 }
 
-// forgetCode drops what was learned from the previous code. The copy stays, and can be used
-// if that code returns.
+// forgetCode drops what was learned from the previous code. It does not drop the copy, which
+// can be used if that code returns.
 func (v *VariableRecord) forgetCode() {
 	v.Carried, v.Unsaveable, v.UnsaveableReported, v.KeepTried, v.Recover = nil, nil, false, time.Time{}, recoveryNone
 }
@@ -99,7 +99,7 @@ func (r *Record) hasUsableCopy() bool {
 	return k != nil && k.SetupSHA256 == r.SetupSHA256 && k.LoopSHA256 == r.LoopSHA256 && k.Done <= r.Done
 }
 
-// prepareKeeping drops what earlier calls left and this one can't use.
+// prepareKeeping drops the copies and recoveries of earlier calls that this one can't use.
 func (run *runner) prepareKeeping() {
 	if run.replaced && run.opt.Keeper != nil {
 		run.dropCopies()
@@ -120,9 +120,9 @@ func (run *runner) dropCopies() {
 	}
 }
 
-// isSnapshotDue reports whether to copy the variables now. It is called between two batches, so
-// the kernel's variables are those before iteration Done.
-func (run *runner) isSnapshotDue() bool {
+// isCopyDue reports whether to copy the variables now. It is called between two batches,
+// when the kernel's variables are those before iteration Done.
+func (run *runner) isCopyDue() bool {
 	r, b := run.record, run.opt.Keep
 	switch {
 	case run.opt.Keeper == nil || b.MaxBytes == 0 || run.spec.OnNewKernel == NewKernelContinue:
@@ -150,9 +150,9 @@ func (run *runner) allowance() float64 {
 	return run.opt.Keep.Share * (run.record.MeanSeconds*float64(run.record.Timed) + run.record.SetupSeconds)
 }
 
-// keepVariables copies the variables if it is time to. A failure does not stop the run.
+// keepVariables copies the variables if a copy is due. A failure does not stop the run.
 func (run *runner) keepVariables(ctx context.Context) error {
-	if !run.isSnapshotDue() {
+	if !run.isCopyDue() {
 		return nil
 	}
 	r, started := run.record, time.Now()
@@ -189,7 +189,7 @@ func (run *runner) keepRequest() kernelstate.KeepRequest {
 	return request
 }
 
-// allowsDownload reports whether the time and traffic left allow a download of so many bytes.
+// allowsDownload reports whether the remaining time and traffic allow this download.
 func (run *runner) allowsDownload(bytes int64) bool {
 	r := run.record
 	if most := run.opt.Keep.RunBytes; most > 0 && r.KeepBytes+bytes > most {

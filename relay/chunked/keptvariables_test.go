@@ -43,7 +43,7 @@ func TestKeepingStaysWithinItsBounds(t *testing.T) {
 		if c.change != nil {
 			c.change(a)
 		}
-		if got := a.isSnapshotDue(); got != c.want {
+		if got := a.isCopyDue(); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

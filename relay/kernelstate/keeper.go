@@ -18,8 +18,8 @@ import (
 // delay the run for long.
 const keepDeadline = time.Minute
 
-// Keeper keeps the variables that the iterations of one chunked run pass on. They are not
-// among the user's saved states: a newer version replaces the older one, and the caller
+// Keeper keeps copies of the variables that the iterations of one chunked run pass on. They
+// are not among the user's saved states: a newer version replaces the older one, and the caller
 // deletes them when the run ends.
 type Keeper struct {
 	c             *client.Client
@@ -65,7 +65,7 @@ type KeepResult struct {
 	TimedOut        bool       // it did not finish by Until
 	DownloadRefused bool       // AllowDownload refused
 	Unchanged       bool       // the version kept last has the same data
-	Unsaveable      []Omission // variables that can't be kept; then none is
+	Unsaveable      []Omission // variables that can't be saved; then no variable was kept
 }
 
 // keepReport is what the keep operation reports.
@@ -81,7 +81,8 @@ func (k *Keeper) options(until time.Time, r *chunkedRun) Options {
 	return Options{Name: k.name, Runtime: k.runtime, Until: until, run: r}
 }
 
-// Keep keeps the variables as they are now. The previous version stays until DropOthers.
+// Keep makes a version of the variables as they are now. It does not delete older versions;
+// DropOthers does.
 func (k *Keeper) Keep(ctx context.Context, o KeepRequest) (KeepResult, error) {
 	j, unlock, err := open(k.c, k.dir, k.options(o.Until, &chunkedRun{key: o.Run}))
 	if err != nil {
@@ -134,8 +135,8 @@ func (j *job) keep(ctx context.Context, o KeepRequest) (*keepReport, contract.Ex
 	return &kept, p.Execution, decode(report, &kept)
 }
 
-// fetchKept downloads the file and makes it a version. It returns an empty name when the
-// time was over before.
+// fetchKept downloads the file and makes it a version. It returns an empty name if the
+// time was over before that.
 func (j *job) fetchKept(ctx context.Context, report saved, e contract.Execution) (string, error) {
 	all, err := versions(j.folder)
 	if err != nil {

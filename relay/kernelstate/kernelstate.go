@@ -2,9 +2,9 @@
 // them into a kernel of the same VM or of another one.
 //
 // Python code that runs in the kernel as an ordinary execution decides what is pickled and
-// how. The Go side must never unpickle data or look into it, and must never change a
+// how. The Go side must never unpickle or inspect the data, and must never change a
 // complete version: a new version appears by one rename. A pickle runs code when it is
-// loaded, so only files that this package wrote, and whose digest is still right, are sent
+// loaded, so only files that this package wrote, and whose digest is still correct, are sent
 // to a VM.
 //
 // Start reading at Save (save.go) and Restore (restore.go). Both are a job (this file),
@@ -111,7 +111,7 @@ type Progress struct {
 	Warnings  []string
 }
 
-// At is the variable that the kernel is writing or loading; Of is 0 when there is none.
+// At is the variable that the kernel is writing or loading; Of is 0 if there is no such variable.
 type At struct {
 	Variable string `json:"variable"`
 	Number   int    `json:"number"` // counts from 1

@@ -67,7 +67,7 @@ func (j *job) resumeOrStart(ctx context.Context, file string, phase Phase, p *Pr
 	return started, j.savePending(file, &started)
 }
 
-// canResume reports whether old work still is what the call is for. If not, it adds a
+// canResume reports whether old work serves this call. If not, it adds a
 // warning and deletes what the work left on the VM.
 func (j *job) canResume(ctx context.Context, file string, old *pending, instance string, p *Progress) bool {
 	now := time.Now().UTC()

@@ -150,8 +150,8 @@ func (j *job) download(ctx context.Context, p *pending, s *Saved) error {
 	return nil
 }
 
-// checkDownload returns why a download that ended with err did not bring the file that the
-// kernel reported. If a repetition can't bring it either, the work ends.
+// checkDownload returns why a download that ended with err did not produce the file that the
+// kernel reported. If another attempt can't produce it either, the work ends.
 func (j *job) checkDownload(p *pending, s *Saved, err error) error {
 	var refused *contract.Error
 	switch {

@@ -1,6 +1,6 @@
 # The code of a call; Go fills in the four names in capitals with literals. It is an expression,
-# so that no name of ours is left in the user's namespace. It names no builtin, because the user
-# may have shadowed each of them: the real ones come from a generator's frame.
+# so that it adds no name to the user's namespace. It uses no builtin by name, because the user
+# may have shadowed it: the real ones come from a generator's frame.
 (
     lambda builtins, names: (
         builtins["exec"](builtins["compile"](CODE, "<colab_relay>", "exec"), names),  # noqa: F821

@@ -1,7 +1,7 @@
 // Package kernelpy holds the Python that runs in the kernel, as the sources of one package,
 // colab_relay, and makes the code that calls its functions there. Nothing is installed on the
-// VM: the first call in a kernel brings the package along, and the kernel keeps it under a name
-// with the hash of its sources. kernelpy must not know who runs the code.
+// VM: the first call in a kernel includes the package, which then stays in the kernel under a
+// name with the hash of its sources. kernelpy must not know who runs the code.
 //
 // Start reading at Call.Code, then colab_relay/call.py and package_loader.py.
 package kernelpy
@@ -76,7 +76,7 @@ var Package = sync.OnceValue(func() string {
 // Delivery is how the caller gets what a function returns.
 type Delivery string
 
-// Ways of delivery.
+// Values of Delivery.
 const (
 	Display Delivery = "display" // as a display, unless it is None; the code's own value is None
 	Reply   Delivery = "reply"   // as the value of the code, for a user expression
@@ -90,9 +90,9 @@ type Call struct {
 	Delivery  Delivery
 }
 
-// Code is the Python of the call: one expression that uses no name of the user's and leaves
-// none behind. Without the package it takes about 2 KB and only reports, see IsMissing, if the
-// kernel does not have the package. The same call always gives the same code.
+// Code is the Python of the call: one expression that neither uses nor defines names of the
+// user. Without the package it takes about 2 KB, and if the kernel does not have the package, it
+// only reports that; see IsMissing. The same call always gives the same code.
 func (c Call) Code(withPackage bool) string {
 	included := map[string]string{}
 	if withPackage {

@@ -1,5 +1,5 @@
-"""Calls a function of the package that an earlier call left in this kernel. If the package is
-missing and its sources are not included, it only reports that."""
+"""Calls a function of the package that an earlier call loaded into this kernel. If the package is not
+loaded, it is loaded from the sources. Without sources the call only reports that it is missing."""
 
 from __future__ import annotations
 

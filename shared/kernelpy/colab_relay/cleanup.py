@@ -73,7 +73,7 @@ def cleanup() -> dict[str, Any]:
     figures = attempt(close_figures, 0)
     for name in names:
         shell.user_ns.pop(name, None)
-        if name in shell.user_ns_hidden:  # the user had shadowed one of IPython's own
+        if name in shell.user_ns_hidden:  # the user had shadowed one of IPython's names
             shell.user_ns[name] = shell.user_ns_hidden[name]
     attempt(lambda: forget_outputs(shell), None)
     attempt(lambda: forget_tracebacks(shell), None)

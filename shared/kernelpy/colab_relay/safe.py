@@ -77,7 +77,7 @@ def belongs_to(cls: type, package: str) -> bool:
 
 
 def is_library_array(array: Any) -> bool:
-    """Whether an array is of numpy or pandas. Of others, even len may run foreign code."""
+    """Whether an array is of numpy or pandas. For other arrays, even len may run user code."""
     return is_any(type(array), known("numpy", "ndarray")) or belongs_to(type(array), "pandas")
 
 

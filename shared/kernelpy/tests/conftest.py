@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.dirname(PACKAGE))
 
 
 class Shell:
-    """An IPython shell that records what is displayed, in place of a kernel."""
+    """An IPython shell that records what is displayed, instead of a kernel."""
 
     def __init__(self, ipython):
         self.ipython, self.names = ipython, ipython.user_ns
@@ -30,7 +30,7 @@ class Shell:
         self.ipython.run_cell(code, store_history=True).raise_error()
 
     def displayed(self, mime):
-        """What was displayed as that type since the last look."""
+        """What was displayed as that type since the last call."""
         found = [data[mime] for data in self.displays if mime in data]
         self.displays.clear()
         return found

@@ -1,4 +1,4 @@
-"""The package as a kernel keeps it: found by its hash, and sent again where it is missing."""
+"""The package in a kernel: found by its hash, and sent again if it is missing."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def is_missing(package):
     return MISSING in answer
 
 
-def test_a_kernel_without_the_package_only_says_so():
+def test_a_kernel_without_the_package_only_reports_that():
     before = set(sys.modules)
     assert is_missing(ONE)
     assert set(sys.modules) == before

@@ -14,7 +14,7 @@ def no_record(monkeypatch):
     sys.modules.pop("colab_relay_runs", None)
 
 
-def test_looking_makes_nothing():
+def test_reading_creates_no_record():
     assert registry.runs() == {} and registry.complete_runs() == []
     registry.forget_setups()
     assert "colab_relay_runs" not in sys.modules

@@ -1,4 +1,4 @@
-"""What is said of the user's variables, without running their code."""
+"""What is reported about the user's variables, without running their code."""
 
 import os
 

@@ -149,9 +149,9 @@ def hide_frames(shell: Any, error: BaseException, code: types.CodeType) -> None:
 
 
 class Interrupts:
-    """Passes SIGINT on while the user's code runs and delays it otherwise: between the end of an
-    iteration and its count it would make that iteration run again. After an interrupt the batch
-    ends, even if the body caught it."""
+    """Raises KeyboardInterrupt for SIGINT only while the user's code runs. Otherwise it delays the
+    interrupt: one between the end of an iteration and its count would make that iteration run
+    again. After an interrupt the batch ends, even if the body caught the exception."""
 
     def __init__(self) -> None:
         self.running: Setup | Loop | None = None

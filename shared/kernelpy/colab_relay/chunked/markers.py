@@ -74,6 +74,6 @@ class Markers:
         self.send("done", done, dict(fields, values=values) if values else fields)
 
     def send(self, event: str, done: int, fields: dict[str, Any]) -> None:
-        """Publishes one marker. Publishing flushes stdout first, so the order of both stays."""
+        """Publishes one marker. Publishing flushes stdout first, so it follows the output."""
         marker = dict(fields, run=self.key, event=event, done=done)
         self.publish(data={MIME: marker}, metadata={})

@@ -1,6 +1,6 @@
 """Print, as JSON, the versions that a kernel of this interpreter would have.
 
-Nothing is imported to look: importing ipykernel takes longer than all else
+It imports neither, because importing ipykernel takes longer than everything else
 that happens before the kernel is ready.
 """
 

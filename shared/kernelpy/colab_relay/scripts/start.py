@@ -1,9 +1,9 @@
 """Start an ipykernel in which files of the working directory shadow no installed module.
 
-The first argument is the working directory, the rest is for ipykernel. Python starts in
-this script's own folder and has it first in sys.path; only then does it go to the working
-directory, which becomes importable when everything that the kernel needs is imported.
-IPython puts it after the standard library, as in any notebook.
+The first argument is the working directory, the rest is for ipykernel. Python starts
+with this script's folder first in sys.path. The script removes it, and adds the working
+directory only after everything that the kernel needs is imported. IPython puts it after the
+standard library, as in any notebook.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ class KernelApp(IPKernelApp):
     """An ipykernel that adds the working directory to sys.path late."""
 
     def init_path(self) -> None:
-        """Leave it out while the kernel's own modules are imported."""
+        """Do not add it while the kernel's own modules are imported."""
 
     def init_code(self) -> None:
-        """Add it before the first code of the user's: that of an IPython configuration."""
+        """Add it before the first user code runs, which is that of an IPython configuration."""
         with contextlib.suppress(ImportError):
             import psutil  # noqa: F401 - ipykernel 7 imports it when it shuts down
 

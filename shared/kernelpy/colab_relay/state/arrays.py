@@ -39,18 +39,18 @@ class Sharing:
             self.choose()
 
     def search(self, stack: list[Any]) -> None:
-        met: set[int] = set()
-        while stack and len(met) < MAX_SEARCHED:
+        visited: set[int] = set()
+        while stack and len(visited) < MAX_SEARCHED:
             value = stack.pop()
             cls = type(value)
             if cls is self.array:
                 self.seen[id(value)] = value
-            elif id(value) not in met:
+            elif id(value) not in visited:
                 if cls in (list, tuple, set, frozenset):
                     stack.extend(itertools.islice(value, MAX_SEARCHED))
                 elif cls is dict:
                     stack.extend(itertools.islice(value.values(), MAX_SEARCHED))
-            met.add(id(value))
+            visited.add(id(value))
 
     def choose(self) -> None:
         for array in self.seen.values():

@@ -1,4 +1,4 @@
-"""Keeps the variables that the iterations of one chunked run pass on, and restores them.
+"""Copies the variables that the iterations of one chunked run pass on to a file, and restores them.
 
 The variables and the number of completed iterations belong together. One operation, between two
 batches, reads or sets both."""

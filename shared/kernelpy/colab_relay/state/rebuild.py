@@ -1,7 +1,7 @@
 """The functions that saved states call to construct objects in the restoring kernel.
 
 Saved files refer to these functions by name. The name and the parameters of a function must not
-change as long as states of this schema can be restored.
+change while states of this schema can still be restored.
 """
 
 from __future__ import annotations

@@ -98,13 +98,14 @@ def with_placeholder(code: bytes, operation: Callable[[Any], None]) -> Callable[
 
 
 def taken_by(unpickler: Any, taken: int | None, changes: bool) -> list[Any]:
+    """The objects on the stack that an operation takes."""
     if taken is None:
         return unpickler.metastack[-1][-1:] * changes + unpickler.stack
     return unpickler.stack[-taken:]
 
 
 def salvager(base: Any) -> Any:
-    """A class of unpicklers that continues where base would stop."""
+    """A subclass of base that continues when an operation fails."""
 
     class Salvager(base):
         dispatch = dict(base.dispatch)

@@ -37,7 +37,7 @@ MAX_AGE = 24 * 3600  # seconds, after which a folder of an earlier save is delet
 MAX_WARNINGS = 50
 MAX_LISTED = 5000  # variables in the manifest, and as many skipped ones
 RECURSION = 5000
-IPYTHONS_OWN = re.compile(r"_+|_i{1,3}|_i?[0-9]+|_[iod]h|_exit_code|__.*")
+IPYTHON_NAMES = re.compile(r"_+|_i{1,3}|_i?[0-9]+|_[iod]h|_exit_code|__.*")
 FIRST = (types.FunctionType, type)  # other objects may need them while they are loaded
 
 
@@ -50,7 +50,7 @@ def user_names(shell: Any) -> list[tuple[str, Any]]:
         for name, value in dict.copy(shell.user_ns).items()
         if type(name) is str
         and value is not hidden.get(name, nothing)
-        and not IPYTHONS_OWN.fullmatch(name)
+        and not IPYTHON_NAMES.fullmatch(name)
     ]
     return sorted(mine, key=lambda pair: pair[0])
 
@@ -61,14 +61,16 @@ def is_module(value: Any) -> bool:
 
 def modules_of(names: list[tuple[str, Any]]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """The names of modules that can be imported again, and those of other modules."""
-    found, odd = [], []
+    found, unimportable = [], []
     for name, value in names:
         module = types.ModuleType.__getattribute__(value, "__dict__").get("__name__")
         if type(module) is str and sys.modules.get(module) is value:
             found.append({"name": name, "module": module})
         else:
-            odd.append({"name": name, "reason": "a module created by code can't be imported again"})
-    return found, odd
+            unimportable.append(
+                {"name": name, "reason": "a module created by code can't be imported again"}
+            )
+    return found, unimportable
 
 
 def kernel_objects(shell: Any) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def remove_old_folders() -> None:
 def write_all(
     saver: Saver, shell: Any, values: list[tuple[str, Any]], ticker: Ticker, runs: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    kept, skipped = [], []
+    saved, skipped = [], []
     saver.alias(kernel_objects(shell))
     values = sorted(values, key=lambda pair: not issubclass(type(pair[1]), FIRST))
     for number, (name, value) in enumerate(values, 1):
@@ -112,13 +114,13 @@ def write_all(
         except BaseException as e:  # the user's __reduce__ may raise anything
             skipped.append({"name": short(name), "reason": reason(e, saver.doing())})
             continue
-        kept.append({"name": short(name), "type": class_name(type(value)), "bytes": size})
+        saved.append({"name": short(name), "type": class_name(type(value)), "bytes": size})
     if runs:
         saver.add({"what": "runs"}, runs)
     lines = sources_of(saver.sources)
     if lines:
         saver.add({"what": "sources"}, lines)
-    return kept, skipped
+    return saved, skipped
 
 
 def sources_of(filenames: Iterable[str]) -> dict[str, Any]:
@@ -146,12 +148,12 @@ def save_names(
     saver: Saver, shell: Any, names: list[tuple[str, Any]], ticker: Ticker, runs: dict[str, Any]
 ) -> dict[str, Any]:
     """Writes variables and what belongs to them. Returns the contents for the manifest."""
-    modules, odd = modules_of([pair for pair in names if is_module(pair[1])])
+    modules, unimportable = modules_of([pair for pair in names if is_module(pair[1])])
     values = [pair for pair in names if not is_module(pair[1])]
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION))
     try:
-        kept, skipped = write_all(saver, shell, values, ticker, runs)
+        saved, skipped = write_all(saver, shell, values, ticker, runs)
     finally:
         sys.setrecursionlimit(limit)
     for module in modules:
@@ -162,16 +164,16 @@ def save_names(
     index["libraries"] = libraries
     size, digest = saver.finish(index)
     wrong, untried = try_loading(saver.out.path, saver.for_trial, saver.known)
-    kept.sort(key=lambda variable: variable["name"])
+    saved.sort(key=lambda variable: variable["name"])
     return {
         "python": python_version(),
         "pickler": saver.kind,
         "libraries": libraries,
-        "variable_count": len(kept),
-        "variables": kept[:MAX_LISTED],
+        "variable_count": len(saved),
+        "variables": saved[:MAX_LISTED],
         "modules": [{k: short(v) for k, v in m.items()} for m in modules][:MAX_LISTED],
-        "skipped": (skipped + odd)[:MAX_LISTED],
-        "skipped_count": len(skipped + odd),
+        "skipped": (skipped + unimportable)[:MAX_LISTED],
+        "skipped_count": len(skipped + unimportable),
         "warnings": trial_warnings(wrong, untried),
         "bytes": size,
         "sha256": digest,

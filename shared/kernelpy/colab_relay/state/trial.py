@@ -109,6 +109,7 @@ def send(out: int, line: Any) -> None:
 
 
 def collect(segments: list[Segment], child: int, pipe: int) -> dict[str, str]:
+    """Reads the results of the copy, at most SECONDS long, and then kills it."""
     results, data, end = {}, b"", time.monotonic() + SECONDS
     poll = select.poll()
     poll.register(pipe, select.POLLIN)

@@ -91,7 +91,7 @@ class File:
 
 
 class OutOfTime(BaseException):
-    """Saving took longer than allowed. This is no fault of one variable."""
+    """Saving took longer than allowed. It does not mean that one variable can't be saved."""
 
 
 class Bounds:
@@ -164,7 +164,7 @@ class Saver:
         self.pickler.memo = memo
 
     def take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
-        """Whether a buffer belongs into the pickle. Others are written to the file now."""
+        """Returns whether a buffer belongs in the pickle. If not, it is written to the file now."""
         with buffer.raw() as data:
             if data.nbytes < OUT_OF_BAND:
                 return True

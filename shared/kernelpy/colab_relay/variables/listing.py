@@ -1,7 +1,7 @@
 """Describes the user's variables in a live IPython.
 
 It must not run the user's code: no __repr__, __len__, property, __getattr__, __class__, __hash__ or
-__eq__ of an unknown type, not even of a metaclass. safe.py has the means.
+__eq__ of an unknown type, not even of a metaclass. safe.py has functions that are safe.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def everything(shell: Any) -> list[tuple[str, Any]]:
 
 
 def user_variables(shell: Any) -> list[tuple[str, Any]]:
-    """The variables that the user made: without IPython's own, modules, and names that begin with
-    an underscore."""
+    """The variables that the user made: without IPython's names, modules, and names that begin
+    with an underscore."""
     hidden, nothing = shell.user_ns_hidden, object()
     mine = [
         (name, value)

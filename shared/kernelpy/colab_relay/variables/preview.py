@@ -119,7 +119,7 @@ class Preview:
             self.put("…")
 
     def moment(self, value: Any) -> None:
-        """Shows only the class of the time zone, which may be an object of the user's."""
+        """Shows only the class of the time zone, which may be a user-defined object."""
         zone = datetime.datetime.tzinfo.__get__(value)
         self.put(repr(value.replace(tzinfo=None)))
         if zone is not None:
@@ -169,7 +169,7 @@ class Preview:
         self.put("}")
 
     def library(self, cls: Any, value: Any) -> bool:
-        """Writes arrays, frames and scalars of known libraries. It is False for other objects."""
+        """Writes arrays, frames and scalars of known libraries. Returns False for other objects."""
         if is_any(cls, known("numpy", "ndarray")):
             self.array(cls, value)
         elif base_of(cls, known("numpy", "generic")) and belongs_to(cls, "numpy"):
