@@ -1,5 +1,5 @@
-"""Calls a function of the package that an earlier call loaded into this kernel. If the package is not
-loaded, it is loaded from the sources. Without sources the call only reports that it is missing."""
+"""Calls a function of the package that an earlier call loaded into this kernel. If it is not
+loaded, it is loaded from the sources. Without sources, the call only reports that."""
 
 from __future__ import annotations
 

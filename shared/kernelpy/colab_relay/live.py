@@ -197,7 +197,7 @@ def is_array(value: Any) -> bool:
 
 class Search:
     """Follows references from value to value, but not into modules, classes and the machinery of
-    the kernel, which lead everywhere."""
+    the kernel, which refer to almost everything."""
 
     MACHINERY = frozenset(
         "IPython ipykernel traitlets zmq tornado logging threading asyncio weakref".split()
@@ -205,8 +205,8 @@ class Search:
 
     def __init__(self, namespace: dict[str, Any], seconds: float) -> None:
         self.end = time.monotonic() + seconds
-        self.passed = {id(namespace), id(sys.modules)}
-        self.passed.update(id(vars(module)) for module in modules())
+        self.excluded = {id(namespace), id(sys.modules)}
+        self.excluded.update(id(vars(module)) for module in modules())
         self.found: dict[int, Any] = {}
         self.visited = 0
 
@@ -222,7 +222,7 @@ class Search:
         stack = [value]
         while stack:
             value = stack.pop()
-            if id(value) in seen or id(value) in self.passed or self.is_out_of_scope(value):
+            if id(value) in seen or id(value) in self.excluded or self.is_out_of_scope(value):
                 continue
             seen[id(value)] = value
             if id(value) in targets and can_be_shared(value):
@@ -247,7 +247,7 @@ class Search:
         return self.has_outside_referrer(shared)
 
     def has_outside_referrer(self, shared: list[Any]) -> bool:
-        ours = {id(shared), id(self.found)} | self.passed
+        ours = {id(shared), id(self.found)} | self.excluded
         return any(
             id(referrer) not in ours
             and id(referrer) not in self.found

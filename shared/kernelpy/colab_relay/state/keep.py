@@ -36,7 +36,7 @@ def keep(
     """Writes the named variables, and all that share objects with them, to a file. known is the
     digest of the file that was kept last; if the data is the same, no file is left."""
     entry = registry.runs().get(run)
-    if entry is None or not entry["setup"] or entry.get("hollow"):
+    if entry is None or not registry.has_variables(entry):
         return {"missing": True}
     mine = dict(user_names(shell))
     try:
@@ -44,14 +44,8 @@ def keep(
     except TooSlow:
         return {"slow": True}
     except TooMany:
-        return {
-            "unkept": [
-                {
-                    "name": "",
-                    "reason": "they have too many objects to find those that belong together",
-                }
-            ]
-        }
+        why = "they have too many objects to find those that belong together"
+        return {"unkept": [{"name": "", "reason": why}]}
     remove_old_folders()
     folder = new_folder()
     try:
@@ -88,7 +82,7 @@ def restore_kept(
     are restored or none."""
     try:
         entry = registry.runs().get(run)
-        if entry is None or not entry["setup"] or not entry.get("hollow"):
+        if entry is None or not entry["setup"] or not entry.get("hollow"):  # see registry.py
             return {"missing": True}
         reader = Reader(path, size, digest)
         try:
