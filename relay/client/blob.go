@@ -16,9 +16,9 @@ import (
 
 var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// MaxBlobBytes bounds a blob. An executor keeps no longer ones, because the log of an
+// maxBlobBytes bounds a blob. An executor keeps no longer ones, because the log of an
 // execution and its blobs are bounded to 256 MiB.
-const MaxBlobBytes = 256 << 20
+const maxBlobBytes = 256 << 20
 
 // Blob writes a blob's bytes to w, in parts of at most contract.MaxBlobPart, each of which is
 // signed and retried until ctx ends. It never writes more than blob.Bytes. The digest is
@@ -32,8 +32,8 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 	if !sha256Pattern.MatchString(sha) {
 		return &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("there is no blob %.80q", sha), Hint: "Use the sha256 from the execution's events."}
 	}
-	if blob.Bytes < 0 || blob.Bytes > MaxBlobBytes {
-		return breaksBounds(fmt.Sprintf("the executor's blob has %d bytes, over the limit of %d", blob.Bytes, MaxBlobBytes), nil)
+	if blob.Bytes < 0 || blob.Bytes > maxBlobBytes {
+		return breaksBounds(fmt.Sprintf("the executor's blob has %d bytes, over the limit of %d", blob.Bytes, maxBlobBytes), nil)
 	}
 	path = strings.Replace(path, "{sha256}", sha, 1)
 	whole := sha256.New()

@@ -94,7 +94,7 @@ func TestABlobEndsWhereItsReferenceSays(t *testing.T) {
 			t.Errorf("%d bytes came of a blob of %d", got.Len(), size)
 		}
 	}
-	for _, size := range []int64{-1, MaxBlobBytes + 1} {
+	for _, size := range []int64{-1, maxBlobBytes + 1} {
 		wantKind(t, c.Blob(t.Context(), "e-1", contract.Blob{SHA256: sha, Bytes: size}, failingWriter{t}), KindBadAnswer)
 	}
 }

@@ -283,7 +283,7 @@ func TestOriginalsAreSavedAndBlobsFetched(t *testing.T) {
 			t.Errorf("output %d: saved %d bytes of %d, %v", i, len(got), len(want), err)
 		}
 	}
-	if p := v.Pictures[1]; p.Width > MaxEdge || len(p.Base64()) > MaxBase64 {
+	if p := v.Pictures[1]; p.Width > maxEdge || len(p.Base64()) > maxBase64 {
 		t.Errorf("shown %d×%d in %d bytes", p.Width, p.Height, len(p.Base64()))
 	}
 }

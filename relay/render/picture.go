@@ -19,10 +19,10 @@ import (
 // Bounds of pictures shown to a model.
 const (
 	MaxPictures  = 4
-	MaxEdge      = 1568    // pixels of the long edge; models scale larger pictures down
-	MaxBase64    = 500_000 // bytes of one picture's base64
+	maxEdge      = 1568    // pixels of the long edge; models scale larger pictures down
+	maxBase64    = 500_000 // bytes of one picture's base64
 	leastEdge    = 64
-	bytesAllowed = MaxBase64 / 4 * 3
+	bytesAllowed = maxBase64 / 4 * 3
 	// maxPixels bounds the pictures that are decoded. Eight PNGs of 50 million pixels, about
 	// 50 KB each, took 20 s and 1.2 GB.
 	maxPixels = 16 << 20
@@ -43,11 +43,11 @@ func (p Picture) Base64() string { return base64.StdEncoding.EncodeToString(p.Da
 
 var errPixels = fmt.Errorf("picture has more than %d million pixels, or half as many with 16 bits per channel", maxPixels>>20)
 
-// Shrink reduces a PNG or JPEG to at most MaxEdge pixels on its long edge and MaxBase64
+// shrink reduces a PNG or JPEG to at most maxEdge pixels on its long edge and maxBase64
 // bytes in base64. It keeps a picture that fits already. It checks the size before decoding
 // anything, because a few kilobytes can encode gigabytes of pixels. It returns when ctx
 // ends.
-func Shrink(ctx context.Context, original []byte) (Picture, error) {
+func shrink(ctx context.Context, original []byte) (Picture, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, decodeTime, errSlowPicture)
 	defer cancel()
 	cfg, format, err := image.DecodeConfig(bytes.NewReader(original))
@@ -69,11 +69,11 @@ func Shrink(ctx context.Context, original []byte) (Picture, error) {
 		return Picture{}, fmt.Errorf("decoding the picture: %w", err)
 	}
 	edge := max(cfg.Width, cfg.Height)
-	if edge <= MaxEdge && len(original) <= bytesAllowed {
+	if edge <= maxEdge && len(original) <= bytesAllowed {
 		return Picture{MIMEType: "image/" + format, Data: original, Width: cfg.Width, Height: cfg.Height}, nil
 	}
 	sharp := format != "jpeg"
-	for edge = min(edge, MaxEdge); edge >= leastEdge && ctx.Err() == nil; edge = edge * 3 / 4 {
+	for edge = min(edge, maxEdge); edge >= leastEdge && ctx.Err() == nil; edge = edge * 3 / 4 {
 		small := resize(img, edge)
 		mime, data := encode(small, sharp)
 		if len(data) <= bytesAllowed {

@@ -25,12 +25,10 @@ type folderDownload struct {
 // fetchAll downloads files in pages. In each page, files that look the same as local ones
 // are compared first, then the others are fetched.
 func (f *folderDownload) fetchAll(ctx context.Context, files []remoteEntry) error {
-	for len(files) > 0 {
-		n := pageSize(len(files), func(i int) string { return files[i].Path })
-		if err := f.fetchPage(ctx, files[:n]); err != nil {
+	for page := range groups(files, pageFiles, pageBytes, func(e remoteEntry) int64 { return lineLen(e.Path) }) {
+		if err := f.fetchPage(ctx, page); err != nil {
 			return err
 		}
-		files = files[n:]
 	}
 	return nil
 }
@@ -58,11 +56,10 @@ func (f *folderDownload) fetchPage(ctx context.Context, files []remoteEntry) err
 			g.Go(func() error { return f.fetchFile(inner, requestedFile{remote: e.Path, name: e.name, part: e.part}, e) })
 		}
 	}
-	for len(small) > 0 && inner.Err() == nil {
-		n := fitting(len(small), contract.MaxBatchFiles, contract.MaxBatchRead, func(i int) int64 { return small[i].SizeBytes })
-		batch := small[:n]
-		small = small[n:]
-		g.Go(func() error { return f.fetchBatch(inner, batch) })
+	for batch := range groups(small, contract.MaxBatchFiles, contract.MaxBatchRead, func(e remoteEntry) int64 { return e.SizeBytes }) {
+		if inner.Err() == nil {
+			g.Go(func() error { return f.fetchBatch(inner, batch) })
+		}
 	}
 	return g.Wait()
 }

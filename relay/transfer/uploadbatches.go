@@ -103,13 +103,11 @@ func (s *folderUpload) recordArrived(ctx context.Context, c candidate, remote co
 
 // makeFolders creates empty folders. The executor creates all others with their files.
 func (s *folderUpload) makeFolders(ctx context.Context, folders []string) error {
-	for len(folders) > 0 {
-		n := fitting(len(folders), contract.MaxBatchFiles, batchBytes, func(i int) int64 { return lineLen(folders[i]) })
+	for group := range groups(folders, contract.MaxBatchFiles, batchBytes, lineLen) {
 		m := contract.Manifest{Path: s.target}
-		for _, folder := range folders[:n] {
+		for _, folder := range group {
 			m.Files = append(m.Files, contract.ManifestFile{Name: contract.EscapeName(folder) + "/"})
 		}
-		folders = folders[n:]
 		answers, err := s.putBatch(ctx, nil, m)
 		if err != nil {
 			return err

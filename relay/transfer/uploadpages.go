@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -53,34 +54,35 @@ func (s *folderUpload) sendAll(ctx context.Context, t *localTree) error {
 	if err := s.makeFolders(ctx, t.bare()); err != nil {
 		return err
 	}
-	for todo := t.files; len(todo) > 0; {
-		n := pageSize(len(todo), func(i int) string { return todo[i].name })
-		if err := s.sendPage(ctx, todo[:n]); err != nil {
+	for page := range groups(t.files, pageFiles, pageBytes, func(e localEntry) int64 { return lineLen(e.name) }) {
+		if err := s.sendPage(ctx, page); err != nil {
 			return err
 		}
 		if s.client.InstanceID() != s.instance {
 			return errNewVM
 		}
-		todo = todo[n:]
 	}
 	return nil
 }
 
-// fitting returns how many of the first n items fit into most items and limit bytes, but at
-// least one.
-func fitting(n, most int, limit int64, size func(i int) int64) int {
-	bytes := int64(0)
-	for i := range min(n, most) {
-		if bytes += size(i); bytes > limit && i > 0 {
-			return i
+// groups splits items, in order, into groups of at most `most` items and limit bytes. An item
+// of more bytes makes a group alone.
+func groups[T any](items []T, most int, limit int64, size func(T) int64) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		for len(items) > 0 {
+			n, bytes := 1, size(items[0])
+			for n < min(len(items), most) {
+				if bytes += size(items[n]); bytes > limit {
+					break
+				}
+				n++
+			}
+			if !yield(items[:n]) {
+				return
+			}
+			items = items[n:]
 		}
 	}
-	return min(n, most)
-}
-
-// pageSize returns how many of the first n files make a page.
-func pageSize(n int, name func(i int) string) int {
-	return fitting(n, pageFiles, pageBytes, func(i int) int64 { return lineLen(name(i)) })
 }
 
 // lineLen returns about how many bytes a file takes in a manifest.
@@ -115,11 +117,10 @@ func (s *folderUpload) sendPage(ctx context.Context, files []localEntry) error {
 			g.Go(func() error { return s.sendFile(inner, c, remote[i].State == contract.StateAbsent) })
 		}
 	}
-	for len(small) > 0 && inner.Err() == nil {
-		n := fitting(len(small), contract.MaxBatchFiles, batchBytes, func(i int) int64 { return small[i].size() + lineLen(small[i].name) })
-		batch := small[:n]
-		small = small[n:]
-		g.Go(func() error { return s.batch(inner, batch) })
+	for batch := range groups(small, contract.MaxBatchFiles, batchBytes, func(c candidate) int64 { return c.size() + lineLen(c.name) }) {
+		if inner.Err() == nil {
+			g.Go(func() error { return s.batch(inner, batch) })
+		}
 	}
 	return g.Wait()
 }
