@@ -208,6 +208,9 @@ func (r *Chunked) problem(o chunked.Outcome, err error, out *batchOutput) *Probl
 	if e := out.raised; e != nil && o.Stop.Execution.Status != contract.StatusKernelRestarted {
 		p.EName, p.EValue, p.Traceback = e.EName, e.EValue, e.Traceback
 	}
+	if i := strings.LastIndexByte(p.Traceback, '\n'); o.Stop.Refused && i > 0 && strings.Contains(p.Message, p.Traceback[i+1:]) {
+		p.Traceback = p.Traceback[:i] // the message has its last line
+	}
 	p.Message = fmt.Sprintf("%s %s", r.where(o.Stop), p.Message)
 	return p
 }

@@ -17,6 +17,7 @@ import (
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 )
 
@@ -116,6 +117,14 @@ func TestChunkedRunFinishesInOneCall(t *testing.T) {
 	if again.Completed != 25 || f.count("POST", contract.PathExecutions) != 3 {
 		t.Errorf("run again: %+v", again)
 	}
+}
+
+func TestASyntaxErrorIsPrintedOnce(t *testing.T) {
+	failed := contract.Execution{Status: contract.StatusFailed, Error: &contract.ExecutionError{EName: "SyntaxError", EValue: "invalid syntax (<loop_code>, line 2)"}}
+	raised := &render.Raised{EName: "SyntaxError", EValue: failed.Error.EValue, Traceback: "  File <loop_code>, line 2\n    if x\nSyntaxError: invalid syntax"}
+	got := (&Chunked{}).problem(chunked.Outcome{Stop: &chunked.Stop{Execution: failed, Refused: true}}, nil, &batchOutput{raised: raised})
+	want := Problem{Message: "nothing was run: SyntaxError: invalid syntax (<loop_code>, line 2)", Traceback: "  File <loop_code>, line 2\n    if x"}
+	sameFields(t, want, *got, "Message", "Traceback")
 }
 
 func TestFailedIterationIsReportedWithItsErrorAndTheWayOn(t *testing.T) {
