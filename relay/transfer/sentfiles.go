@@ -42,7 +42,7 @@ type sentFiles struct {
 
 	mu   sync.Mutex
 	file *os.File
-	room int64 // bytes until maxMemo
+	room int64 // bytes until maxRecordBytes
 }
 
 // sentFile is one file: its state and digest, and the ETag of the same file on the VM.
