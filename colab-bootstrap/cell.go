@@ -52,11 +52,11 @@ func Cell(r Release) (string, error) {
 		return "", fmt.Errorf("release folder %q: not a plain URL", r.Releases)
 	}
 	if !versionPattern.MatchString(r.Version) {
-		return "", fmt.Errorf("release version %q: want letters, digits, dots and dashes", r.Version)
+		return "", fmt.Errorf("release version %q: must be letters, digits, dots and dashes", r.Version)
 	}
 	for _, digest := range []string{r.SHA256AMD64, r.SHA256ARM64} {
 		if !digestPattern.MatchString(digest) {
-			return "", fmt.Errorf("release digest %q: want 64 hex digits", digest)
+			return "", fmt.Errorf("release digest %q: must be 64 hex digits", digest)
 		}
 	}
 	return strings.NewReplacer(

@@ -91,7 +91,7 @@ func (r *report) ipythonConfig(home string) {
 		}
 	}
 	if !found {
-		r.say(ok, "config", "no IPython configuration replaces the kernel")
+		r.say(ok, "config", "no IPython configuration overrides the kernel class")
 	}
 }
 

@@ -77,7 +77,7 @@ func (c *config) checkListen() error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("--listen %q: want host:port, such as 127.0.0.1:8000", c.listen)
+		return fmt.Errorf("--listen %q: must be host:port, such as 127.0.0.1:8000", c.listen)
 	}
 	return nil
 }

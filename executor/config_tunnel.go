@@ -135,7 +135,7 @@ func (c *tunnelConfig) chooseKind() error {
 			c.kind = tunnelNgrok
 		}
 	default:
-		return fmt.Errorf("--tunnel %s: want ngrok, ssh, cloudflared or none", c.kind)
+		return fmt.Errorf("--tunnel %s: must be ngrok, ssh, cloudflared or none", c.kind)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,8 +62,14 @@ func (s *cellSource) print(ctx context.Context, std terminal.Streams) error {
 	if err == nil {
 		err = s.ReadSums(bytes.NewReader(sums))
 	}
-	if err == nil && cmp.Or(s.SHA256AMD64, s.SHA256ARM64) == "" {
-		err = errors.New("no executor is listed")
+	switch {
+	case err != nil:
+	case s.SHA256AMD64 == "" && s.SHA256ARM64 == "":
+		err = errors.New("SHA256SUMS lists no executor")
+	case s.SHA256AMD64 == "":
+		err = errors.New("SHA256SUMS lists no executor-linux-amd64")
+	case s.SHA256ARM64 == "":
+		err = errors.New("SHA256SUMS lists no executor-linux-arm64")
 	}
 	if err != nil {
 		return fmt.Errorf("the digests of release %q: %w", s.Version, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -42,6 +43,9 @@ func initCommand(std terminal.Streams) *cobra.Command {
 }
 
 func (o initOptions) run(std terminal.Streams) error {
+	if o.name == "" {
+		return errors.New("--name is empty: give a name or omit the flag")
+	}
 	host, err := domainOf(o.domain)
 	if err != nil {
 		return err
@@ -90,7 +94,7 @@ func (o initOptions) checkSecretName(store *pairing.Store) error {
 	secret := bootstrap.SecretName(secretVariable, o.name)
 	for _, other := range all {
 		if other.Name != o.name && bootstrap.SecretName(secretVariable, other.Name) == secret {
-			return fmt.Errorf("--name %s: its secret would be named %s, like that of %q: choose another name", o.name, secret, other.Name)
+			return fmt.Errorf("--name %s: Colab would store its secret under %s, which runtime %q already uses; choose another name", o.name, secret, other.Name)
 		}
 	}
 	return nil
@@ -107,6 +111,9 @@ var origins = map[pairing.Origin]string{
 // printSecrets prints what to store where. It prints the secret, which a person has to
 // copy.
 func printSecrets(out io.Writer, r pairing.Runtime, host string) {
+	if known, err := domainOf(r.URL); host == "" && err == nil && strings.Contains(known, ".ngrok") {
+		host = known
+	}
 	if host == "" {
 		host = "(only if you have one) a static domain from https://dashboard.ngrok.com/domains"
 	}
@@ -118,9 +125,9 @@ func printSecrets(out io.Writer, r pairing.Runtime, host string) {
 	table.Flush()
 	fmt.Fprintln(out)
 	if r.Name != pairing.DefaultName {
-		fmt.Fprintf(out, "Then write %s into the cell's field RUNTIME.\n", r.Name)
+		fmt.Fprintf(out, "In the cell's RUNTIME field, enter: %s\n", r.Name)
 	}
-	fmt.Fprintf(out, "On any other machine, set the environment variables %s (the first value) and NGROK_AUTHTOKEN, and pass the domain to the executor with --domain.\n\n", secretVariable)
+	fmt.Fprintf(out, "On any other machine, set the environment variables %s to the secret shown above and NGROK_AUTHTOKEN to your token, and pass the domain to the executor with --domain.\n\n", secretVariable)
 }
 
 // printWaysToPair says how to pair a runtime whose address is not known yet.

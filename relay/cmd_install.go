@@ -64,28 +64,37 @@ func edit(host hostconfig.Host, user hostconfig.User, command hostconfig.Command
 		fmt.Fprintf(std.Out, "%s already starts this relay (%s).\n", host.Title, change.Path)
 		return nil
 	}
-	fmt.Fprintf(std.Out, "The entry in %s:\n%s", plain.Line(change.Path), plain.Text(change.Entry))
 	if dryRun {
-		fmt.Fprintln(std.Out, "Nothing was written.")
+		fmt.Fprintf(std.Out, "Would add this entry to %s:\n%s", plain.Line(change.Path), plain.Text(change.Entry))
 		return nil
 	}
+	fmt.Fprintf(std.Out, "Adding this entry to %s:\n%s", plain.Line(change.Path), plain.Text(change.Entry))
 	if err := change.Write(); err != nil {
 		return err
 	}
-	fmt.Fprintf(std.Out, "Written. %s\n", host.After)
+	fmt.Fprintf(std.Out, "Done. %s\n", host.After)
 	return nil
 }
 
 // listHosts prints the supported hosts and which program each starts as the relay.
 func listHosts(user hostconfig.User, std terminal.Streams) error {
+	missing := false
 	table := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "HOST\t\tRELAY")
+	fmt.Fprintln(table, "HOST\tNAME\tRELAY")
 	for _, h := range hostconfig.Hosts {
-		program, ok := hostconfig.Installed(h, user)
-		if !ok {
-			program = "-"
+		program, err := hostconfig.Installed(h, user)
+		switch {
+		case errors.Is(err, hostconfig.ErrNotInstalled):
+			program = "not installed"
+			missing = true
+		case err != nil:
+			program = err.Error()
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\n", h.Name, h.Title, plain.Line(program))
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil || !missing {
+		return err
+	}
+	_, err := fmt.Fprintln(std.Out, "Run `relay install HOST` to add the relay.")
+	return err
 }

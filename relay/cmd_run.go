@@ -41,6 +41,9 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			"The exit code is 0 if the code succeeded, the value that it passed to sys.exit (up to 255), and otherwise 1.",
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.timeout < 0 || o.timeout > contract.MaxTimeout {
+				return fmt.Errorf("--timeout %s: must be from 0 to 24h", o.timeout)
+			}
 			code, fromStdin, err := o.read(cmd.Flags().Changed("code"), args, std.In)
 			if err != nil {
 				return err
@@ -50,7 +53,7 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&o.code, "code", "c", "", "the code to run")
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "the paired runtime to use (default: the default runtime)")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "interrupt the code after this time")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "interrupt the code after this time, at most 24h; 0 means 10m")
 	return cmd
 }
 
@@ -91,7 +94,7 @@ func (o runOptions) read(given bool, args []string, stdin io.Reader) (code strin
 	default:
 		f, err := os.Open(args[0])
 		if err != nil {
-			return "", false, err
+			return "", false, fmt.Errorf("%w: name a file on this computer, or give code with -c", err)
 		}
 		defer f.Close()
 		in = f

@@ -17,7 +17,7 @@ func runtimesCommand(set *config.Settings, std terminal.Streams) *cobra.Command 
 	return &cobra.Command{
 		Use:   "runtimes",
 		Short: "List the paired runtimes",
-		Long:  "List the paired runtimes without contacting them; relay status does that.",
+		Long:  "List the paired runtimes without contacting them; `relay status` does that. The key id identifies a secret without revealing it.",
 		Args:  arguments(0, 0),
 		RunE:  func(*cobra.Command, []string) error { return listRuntimes(*set, std) },
 	}
@@ -42,11 +42,11 @@ func listRuntimes(set config.Settings, std terminal.Streams) error {
 		all = append(all, inUse)
 	}
 	table := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tURL\tKEY_ID\t")
+	fmt.Fprintln(table, "NAME\tURL\tKEY ID\tIN USE")
 	for _, r := range all {
 		mark := ""
 		if r.Name == inUse.Name {
-			mark = "default"
+			mark = "yes"
 		}
 		address := cmp.Or(plain.Line(r.URL), pairing.ErrNoAddress.Error())
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Name, address, r.Secret.KeyID(), mark)

@@ -27,11 +27,11 @@ func statusCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 // returns an error unless the default runtime answers.
 func status(ctx context.Context, set config.Settings, std terminal.Streams) error {
 	cfg := config.Load(set)
-	fmt.Fprintf(std.Out, "relay %s\ndownloads go to %s, checkpoints to %s; a call waits at most %s for a result\n", version, cfg.SaveDir, cfg.CheckpointDir, cfg.Hold)
+	fmt.Fprintf(std.Out, "relay %s\nfolder for downloads, pictures and long outputs: %s\nfolder for chunked runs, kernel states and saved answers: %s\na call waits at most %s for a result\n", version, cfg.SaveDir, cfg.CheckpointDir, cfg.Hold)
 	for _, err := range cfg.Problems {
 		fmt.Fprintf(std.Out, "wrong setting: %s\n", plain.Line(err.Error()))
 	}
-	if len(cfg.Problems) > 0 {
+	if cfg.Pairings == nil {
 		return errors.New(plain.Count(len(cfg.Problems), "wrong setting"))
 	}
 	all, err := cfg.Pairings.List()
@@ -57,6 +57,8 @@ func status(ctx context.Context, set config.Settings, std terminal.Streams) erro
 		connected = connected || answers && r.Name == inUse.Name
 	}
 	switch {
+	case len(cfg.Problems) > 0:
+		return errors.New(plain.Count(len(cfg.Problems), "wrong setting"))
 	case unclear != nil:
 		return unclear
 	case !connected:

@@ -11,9 +11,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"colabrelay/relay/config"
 	"colabrelay/relay/hint"
@@ -48,24 +51,45 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		Use:           "relay",
 		Short:         "Run Python on a paired Colab VM from an MCP host",
 		Long:          "Run Python on a paired Colab VM. Without a subcommand, relay is the stdio MCP server that an MCP host starts.",
+		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; `%s --help` lists the flags", err, cmd.CommandPath())
+	})
 	root.CompletionOptions.DisableDefaultCmd = true
 	set.AddFlags(root.PersistentFlags())
 	root.AddCommand(serveCommand(set, std), initCommand(std), pairCommand(std), unpairCommand(std),
 		runtimesCommand(set, std), statusCommand(set, std), doctorCommand(set, std), installCommand(set, std),
 		runCommand(set, std), getCommand(set, std), putCommand(set, std), bootstrapCommand(std), versionCommand(std))
+	for _, cmd := range root.Commands() {
+		if slices.Contains([]string{"init", "pair", "unpair", "install", "bootstrap", "version"}, cmd.Name()) {
+			hideSettings(cmd)
+		}
+	}
 	return root
+}
+
+// hideSettings omits the flags of the settings from the help of a command that reads none.
+func hideSettings(cmd *cobra.Command) {
+	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = true })
+		cmd.Parent().HelpFunc()(cmd, args)
+	})
 }
 
 // arguments accepts from least to most arguments.
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if n := len(args); n < least || n > most {
-			return fmt.Errorf("%s given; usage: %s", plain.Count(n, "argument"), cmd.UseLine())
+		switch n := len(args); {
+		case n < least:
+			return fmt.Errorf("%s is missing; usage: %s", strings.Fields(cmd.Use)[n+1], cmd.UseLine())
+		case n > most:
+			return fmt.Errorf("unexpected argument %q; usage: %s", args[most], cmd.UseLine())
 		}
 		return nil
 	}

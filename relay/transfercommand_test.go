@@ -198,7 +198,7 @@ func TestTheProgressLineSaysWhyItWaits(t *testing.T) {
 	var meter progress.Meter
 	meter.Report(transfer.Progress{Stage: transfer.StageMoving, Done: 37, Total: 100})
 	_, at := meter.Last()
-	if got := progressLine(&meter, newest.failure(), at.Add(3*time.Second)); !strings.HasPrefix(got, "37 % of 100 B, waiting for the VM: unreachable: ") {
+	if got := progressLine(&meter, newest.failure(), at.Add(3*time.Second)); !strings.HasPrefix(got, "37% of 100 B, waiting for the VM: unreachable: ") {
 		t.Errorf("during the outage: %q", got)
 	}
 	if got := progressLine(&meter, newest.failure(), at.Add(time.Second)); strings.Contains(got, "waiting") {

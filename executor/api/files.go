@@ -38,7 +38,7 @@ func (a *API) content(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	p := parametersOf(r)
 	etag := p.query.Get("etag")
 	if etag == "" || len(etag) > maxETagLen {
-		p.fail(badRequest("etag: want the etag that stat returned for the file"))
+		p.fail(badRequest("etag: must be the etag that stat returned for the file"))
 	}
 	offset := p.number("offset", 0, 0, math.MaxInt64)
 	length := p.number("length", contract.MaxFilePart, 1, contract.MaxFilePart)

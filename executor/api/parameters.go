@@ -39,7 +39,7 @@ func (p *parameters) number(name string, fallback, low, high int64) int64 {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < low || n > high {
-		p.fail(badRequest("%s: want a whole number from %d to %d", name, low, high))
+		p.fail(badRequest("%s: must be a whole number from %d to %d", name, low, high))
 		return fallback
 	}
 	return n
@@ -65,7 +65,7 @@ func (p *parameters) fail(err error) { p.err = cmp.Or(p.err, err) }
 // seconds converts s to a duration. It fails unless s is from 0 to most.
 func seconds(name string, s float64, most time.Duration) (time.Duration, error) {
 	if !(s >= 0 && s <= most.Seconds()) { // also false for NaN
-		return 0, badRequest("%s: want a number from 0 to %g", name, most.Seconds())
+		return 0, badRequest("%s: must be a number from 0 to %g", name, most.Seconds())
 	}
 	return time.Duration(s * float64(time.Second)), nil
 }

@@ -39,7 +39,7 @@ func (a *API) variables(r *http.Request) (any, error) {
 func (a *API) inspect(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
 	if name == "" || len(name) > maxNameLen {
-		return nil, badRequest("name: want 1 to %d bytes", maxNameLen)
+		return nil, badRequest("name: must be 1 to %d bytes long", maxNameLen)
 	}
 	var out contract.Inspection
 	err := a.onIdleKernel(r.Context(), func(ctx context.Context, k *kernel.Kernel) (err error) {

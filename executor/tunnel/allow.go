@@ -17,7 +17,7 @@ func ParseCIDR(text string) (netip.Prefix, error) {
 	}
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil || prefix.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("%q: want an address or a range, such as 203.0.113.7 or 203.0.113.0/24", text)
+		return netip.Prefix{}, fmt.Errorf("%q: must be an address or a range, such as 203.0.113.7 or 203.0.113.0/24", text)
 	}
 	return prefix.Masked(), nil
 }

@@ -43,7 +43,7 @@ func (p *placement) run(ctx context.Context) (record, error) {
 			return p.record, p.setETag()
 		}
 	}
-	return p.record, fmt.Errorf("%w: %d files with this name exist", ErrBadUpload, maxTaken)
+	return p.record, fmt.Errorf("%w: the names %q to %q are all taken", ErrBadUpload, p.record.Name, filename.Numbered(string(p.record.Name), maxTaken-1))
 }
 
 // try gives the part file a name. It returns false if another file has that name.

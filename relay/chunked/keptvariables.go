@@ -20,7 +20,7 @@ type KeepBounds struct {
 
 const (
 	// firstCost is what keeping a few small variables takes, in seconds. It is used until
-	// a cost was measured: with a share of 5 %, the first copy is made after a second of
+	// a cost was measured: with a share of 5%, the first copy is made after a second of
 	// iterations.
 	firstCost = 0.05
 	// guessedRate is the download rate in bytes per second until one was measured.
@@ -243,7 +243,7 @@ func (run *runner) reportUnsaveable(unsaveable ...kernelstate.Omission) {
 	}
 	run.record.UnsaveableReported = true
 	run.addNote("iterations pass on %v, which the relay can't keep on this computer: %s. If the kernel is lost, the run stops and asks how to continue. "+
-		"save_kernel_state saves what it can; use on_new_kernel=\"continue\" if the iterations do not need each other", run.record.Carried, reasons(unsaveable))
+		"save_kernel_state saves what it can; use on_new_kernel=\"continue\" if the iterations do not depend on each other", run.record.Carried, reasons(unsaveable))
 }
 
 // reasons lists the first three omissions for a message.

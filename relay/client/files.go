@@ -56,7 +56,7 @@ type Part struct {
 // right. The rest of buf is meaningless.
 func (c *Client) Content(ctx context.Context, p Part, buf []byte) (n int, err error) {
 	if len(buf) == 0 || len(buf) > contract.MaxFilePart {
-		return 0, fmt.Errorf("reading %d bytes of a file: want 1 to %d", len(buf), contract.MaxFilePart)
+		return 0, fmt.Errorf("reading %d bytes of a file: must be 1 to %d", len(buf), contract.MaxFilePart)
 	}
 	query := url.Values{"path": {p.Path}, "etag": {p.ETag}}
 	query.Set("offset", strconv.FormatInt(p.Offset, 10))

@@ -78,7 +78,7 @@ func duration(text string, usual, least, most time.Duration) (time.Duration, err
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > most {
-		return usual, fmt.Errorf("is %q: use a duration from %s to %s, such as %s", text, least, most, usual)
+		return usual, fmt.Errorf("is %q: use a duration from %gs to %gs, such as %s", text, least.Seconds(), most.Seconds(), usual)
 	}
 	return d, nil
 }
@@ -137,6 +137,7 @@ func under(base func() (string, error), name string) (string, error) {
 func (c Config) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("save_dir", c.SaveDir), slog.String("checkpoint_dir", c.CheckpointDir),
-		slog.Duration("hold", c.Hold), slog.Any("keep", c.Keep), slog.Int("problems", len(c.Problems)),
+		slog.Duration("hold", c.Hold), slog.Duration("keep_every", c.Keep.Every), slog.Float64("keep_percent", c.Keep.Percent),
+		slog.Int64("keep_bytes", c.Keep.MaxBytes), slog.Int64("keep_tunnel_bytes", c.Keep.TunnelBytes), slog.Int("wrong_settings", len(c.Problems)),
 	)
 }

@@ -18,16 +18,16 @@ type Settings struct {
 var flags = []struct{ name, variable, usage string }{
 	{"url", "COLAB_URL", "the executor's public URL, used instead of a pairing"},
 	{"secret-file", "COLAB_SECRET_FILE", "file that contains the executor's secret"},
-	{"save-dir", "LOCAL_SAVE_DIR", "folder for pictures and long outputs (default ~/colab_results)"},
-	{"checkpoint-dir", "CHECKPOINT_DIR", "folder for checkpoints (default: in the user's cache folder)"},
-	{"hold", "RELAY_HOLD", "how long a call may wait for a result, at most 230s (default 45s)"},
+	{"save-dir", "LOCAL_SAVE_DIR", "folder for downloads, pictures and long outputs"},
+	{"checkpoint-dir", "CHECKPOINT_DIR", "folder for chunked runs, kernel states and saved answers"},
+	{"hold", "RELAY_HOLD", "longest wait for a result, 1s to 230s (default 45s)"},
 }
 
 // AddFlags defines the flags of the settings.
 func (s *Settings) AddFlags(fs *pflag.FlagSet) {
 	s.flags = map[string]*string{}
 	for _, f := range flags {
-		s.flags[f.variable] = fs.String(f.name, "", f.usage+"; environment: "+f.variable)
+		s.flags[f.variable] = fs.String(f.name, "", f.usage+"; env "+f.variable)
 	}
 }
 

@@ -143,12 +143,15 @@ func (r *report) hosts(getenv func(string) string) {
 	this, _ := os.Executable()
 	found := false
 	for _, h := range hostconfig.Hosts {
-		program, installed := hostconfig.Installed(h, user)
-		if !installed {
+		program, err := hostconfig.Installed(h, user)
+		if errors.Is(err, hostconfig.ErrNotInstalled) {
 			continue
 		}
 		found = true
 		switch {
+		case err != nil:
+			r.line(warn, "host", "%s: %v", h.Title, err)
+			r.step("correct the file; `relay install %s` says what is wrong with it", h.Name)
 		case program == this:
 			r.line(ok, "host", "%s starts this relay", h.Title)
 		case exists(program):

@@ -92,7 +92,7 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 	}{
 		"sound": {func(*fakeExecutor) {}, false, []string{
 			`ok .*env +http://127`, `ok .*network: .* port \d+ answers`, `ok .*executor: release 9.9, protocol 2, up 3 min`,
-			`ok .*secret: accepted; the executor answered in \d+ ms`, `ok .*clock`, `ok .*VM: new to this computer \(instance vm-1\)`, `ok .*kernel: idle, Python 3.12.1`,
+			`ok .*secret: accepted; the executor answered in \d+ ms`, `ok .*clock`, `ok .*VM: no code was run on it from this computer yet \(instance vm-1\)`, `ok .*kernel: idle, Python 3.12.1`,
 		}},
 		"executor gone": {func(e *fakeExecutor) { e.health = page(404, "ERR_NGROK_3200") }, true, []string{
 			`fail .*ERR_NGROK_3200: no executor is online`, `next step: The VM has ended .* run the executor's cell`,

@@ -114,7 +114,7 @@ func (c *runtimeCheck) executor(ctx context.Context) bool {
 		health.Version, health.Protocol, progress.Duration(time.Duration(health.UptimeMinutes*float64(time.Minute))), health.MemoryAvailableGB)
 	c.line(ok, c.runtime.Name, "secret: accepted; the executor answered in %d ms", max(took.Milliseconds(), 1))
 	if offset := c.client.ClockOffset(); offset == 0 {
-		c.line(ok, c.runtime.Name, "clock: within %s of the executor's", contract.ClockSkew)
+		c.line(ok, c.runtime.Name, "clock: within %g minutes of the executor's", contract.ClockSkew.Minutes())
 	} else {
 		c.line(warn, c.runtime.Name, "clock: %s from the executor's; the relay corrects this, which costs an extra request", offset.Abs().Round(time.Second))
 		c.step("set the clock of this computer or of the VM")
@@ -132,7 +132,7 @@ func (c *runtimeCheck) vmAndKernel(kernel contract.Kernel) {
 	instance := c.client.InstanceID()
 	switch before.InstanceID {
 	case "":
-		c.line(ok, c.runtime.Name, "VM: new to this computer (instance %s)", instance)
+		c.line(ok, c.runtime.Name, "VM: no code was run on it from this computer yet (instance %s)", instance)
 	case instance:
 		c.line(ok, c.runtime.Name, "VM: the same as last time (instance %s)", instance)
 	default:

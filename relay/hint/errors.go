@@ -48,7 +48,7 @@ var operations = []row{
 	{transfer.ErrNotRegular, Hint{string(contract.CodeNotSupported), onlyFiles, onlyFiles}},
 	{transfer.ErrLocalPath, Hint{CodeBadRequest,
 		"Check local_path, and that LOCAL_SAVE_DIR names a folder, or one that can be created.",
-		"Give a local path that is a folder, or that can become one."}},
+		"LOCAL must be a folder or a path where one can be created."}},
 	{transfer.ErrTooMany, Hint{tooLarge, packIt, packIt}},
 	{transfer.ErrSomeFailed, Hint{CodeSomeFailed,
 		"notes lists these files and the reasons. Call again with the same arguments: files that are already transferred are skipped.",

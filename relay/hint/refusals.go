@@ -19,7 +19,7 @@ var refusals = map[contract.Code]step{
 	contract.CodeBadRequest: {"Correct the arguments as the message says, and call again.",
 		"Correct the arguments as the message says."},
 	contract.CodeNotFound: {"Check the id, path or name. list_executions, list_colab_files and list_colab_variables show what exists on the VM.",
-		"Check the path or name. What a replaced VM had is gone with it, except files on Drive."},
+		"Check the path. If the VM was replaced, its files are lost, except those on Drive."},
 	contract.CodeConflict: {"Look at the state of the run with get_execution before you call again.",
 		"Another program changed the run or the file. Run the same command again."},
 	contract.CodeTooLarge: {"Send less at a time: split the code, or put data into a file on the VM.",
@@ -57,7 +57,7 @@ var outcomes = map[contract.Status]step{
 	contract.StatusFailed: {"Read the traceback, correct the code and run it again; variables set before the error are kept.",
 		"Correct the code and run it again; variables set before the error are kept."},
 	contract.StatusTimedOut: {"If the message says that the run did not yield, only restart_kernel ends it. Otherwise use run_code_long with a larger timeout_seconds for longer work.",
-		"Run it with a larger --timeout; variables set before are kept."},
+		"Use a larger --timeout. Variables that were already set are kept."},
 	contract.StatusInterrupted: {"Look at what it printed, and run the code again only if you still need it.",
 		""}, // the person interrupted it, or reads in the message that someone did
 	contract.StatusCancelled: both("It never started. Run it again if you still need it."),

@@ -27,6 +27,8 @@ const maxFile = 64 << 20
 var (
 	// ErrForm: this package cannot edit the file.
 	ErrForm = errors.New("the file was not changed")
+	// ErrNotInstalled: the host does not start a relay.
+	ErrNotInstalled = errors.New("not installed")
 	// ErrChanged: another program wrote the file between Plan and Write.
 	ErrChanged = errors.New("another program has just written the file")
 )
@@ -63,7 +65,7 @@ func Plan(h Host, u User, command Command) (Change, error) {
 	if err != nil {
 		return Change{}, fmt.Errorf("%q: %w: %w", path, ErrForm, err)
 	}
-	after, _ := h.entry(edited)
+	after, _, _ := h.entry(edited)
 	return Change{Path: path, Entry: h.show(after), old: old, new: edited, missing: missing}, nil
 }
 
@@ -85,19 +87,28 @@ func (c Change) Write() error {
 	return nil
 }
 
-// Installed returns the program that the host starts as the relay. ok is false if the
-// host's file names no program or cannot be read.
-func Installed(h Host, u User) (program string, ok bool) {
+// Installed returns the program that the host starts as the relay. It returns
+// ErrNotInstalled if the host's file names no program.
+func Installed(h Host, u User) (program string, err error) {
 	path, err := u.path(h)
 	if err != nil {
-		return "", false
+		return "", err
 	}
 	text, missing, err := read(path)
-	if err != nil || missing {
-		return "", false
+	switch {
+	case missing:
+		return "", ErrNotInstalled
+	case err != nil:
+		return "", fmt.Errorf("unreadable: %s", path)
 	}
-	have, ok := h.entry(text)
-	return have.Command, ok
+	have, exists, err := h.entry(text)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("unreadable: %s", path)
+	case !exists:
+		return "", ErrNotInstalled
+	}
+	return have.Command, nil
 }
 
 func read(path string) (text []byte, missing bool, err error) {

@@ -116,7 +116,7 @@ func TestEdits(t *testing.T) {
 			if err != nil || !bytes.Equal(again, got) {
 				t.Errorf("a second time: %v\n%s", err, again)
 			}
-			if have, ok := h.entry(got); !ok || have.Command != relay.Path {
+			if have, ok, _ := h.entry(got); !ok || have.Command != relay.Path {
 				t.Errorf("read back as %+v", have)
 			}
 		})
@@ -174,7 +174,7 @@ func TestInstalledReadsTOMLWithTextsOfSeveralLines(t *testing.T) {
 		"a = \"\"\"\n" + table + "\"\"\"\n":      "",
 		"a = \"\"\"\n" + table:                   "",
 	} {
-		if got, ok := host(t, "codex").entry([]byte(text)); got.Command != want || ok != (want != "") {
+		if got, ok, _ := host(t, "codex").entry([]byte(text)); got.Command != want || ok != (want != "") {
 			t.Errorf("%q: %+v %v", text, got, ok)
 		}
 	}
@@ -187,13 +187,13 @@ func TestAChangeIsWrittenOnce(t *testing.T) {
 		if err != nil || change.None() {
 			t.Fatalf("%s: %v", h.Name, err)
 		}
-		if _, ok := Installed(h, u); ok {
+		if _, err := Installed(h, u); !errors.Is(err, ErrNotInstalled) {
 			t.Errorf("%s: installed before it was written", h.Name)
 		}
 		if err := change.Write(); err != nil {
 			t.Fatal(err)
 		}
-		if program, ok := Installed(h, u); !ok || program != relay.Path {
+		if program, err := Installed(h, u); err != nil || program != relay.Path {
 			t.Errorf("%s: starts %q", h.Name, program)
 		}
 		if again, err := Plan(h, u, relay); err != nil || !again.None() {
@@ -275,7 +275,7 @@ func FuzzEditJSON(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if have, ok := h.entry(got); !ok || have.Command != relay.Path {
+		if have, ok, _ := h.entry(got); !ok || have.Command != relay.Path {
 			t.Fatalf("%q became %q", text, got)
 		}
 		before, after := withoutRelay(t, text, h.list), withoutRelay(t, got, h.list)

@@ -114,10 +114,9 @@ func (h Host) edit(text []byte, c Command) ([]byte, error) {
 	return editJSON(text, h, c)
 }
 
-func (h Host) entry(text []byte) (have entry, ok bool) {
+func (h Host) entry(text []byte) (have entry, exists bool, err error) {
 	if h.list == "" {
-		have, ok, _ = entryTOML(text)
-		return have, ok
+		return entryTOML(text)
 	}
 	return entryJSON(text, h)
 }

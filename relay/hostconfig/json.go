@@ -30,7 +30,7 @@ func editJSON(text []byte, h Host, c Command) ([]byte, error) {
 	if len(bytes.TrimSpace(bare)) == 0 {
 		bare = []byte("{}\n")
 	}
-	root, err := hujson.Parse(bare)
+	root, err := parse(bare)
 	if err != nil {
 		return nil, err
 	}
@@ -78,17 +78,32 @@ func isRelay(program string) bool {
 }
 
 // entryJSON returns the relay's entry.
-func entryJSON(text []byte, h Host) (entry, bool) {
-	root, err := hujson.Parse(bytes.TrimPrefix(text, byteOrderMark))
+func entryJSON(text []byte, h Host) (have entry, exists bool, err error) {
+	bare := bytes.TrimPrefix(text, byteOrderMark)
+	if len(bytes.TrimSpace(bare)) == 0 {
+		return entry{}, false, nil
+	}
+	root, err := parse(bare)
 	if err != nil {
-		return entry{}, false
+		return entry{}, false, err
 	}
 	value := find(&root, h.list, serverName)
 	if value == nil {
-		return entry{}, false
+		return entry{}, false, nil
 	}
-	have, err := decode(*value)
-	return have, err == nil
+	have, err = decode(*value)
+	return have, err == nil, err
+}
+
+// parse parses JSON with comments. Its errors have the form "line 1, column 2: not valid
+// JSON: cause".
+func parse(text []byte) (hujson.Value, error) {
+	root, err := hujson.Parse(text)
+	if err != nil {
+		place, cause, _ := strings.Cut(strings.TrimPrefix(err.Error(), "hujson: "), ": ")
+		return root, fmt.Errorf("%s: not valid JSON: %s", place, cause)
+	}
+	return root, nil
 }
 
 func decode(v hujson.Value) (have entry, err error) {

@@ -94,7 +94,10 @@ func secretOf(getenv func(string) string) (secret auth.Secret, err error) {
 // unknown describes a name that is not in the list.
 func unknown(name string, all map[string]Runtime) error {
 	if len(all) == 0 {
-		return fmt.Errorf("runtime %q is %w, and no other runtime is: %s", name, ErrNotPaired, howToPair)
+		return fmt.Errorf("runtime %q is %w, and no runtime is paired on this computer: %s", name, ErrNotPaired, howToPair)
+	}
+	if len(all) == 1 {
+		return fmt.Errorf("runtime %q is %w; the only paired runtime is %s", name, ErrNotPaired, names(all))
 	}
 	return fmt.Errorf("runtime %q is %w; the paired runtimes are %s", name, ErrNotPaired, names(all))
 }

@@ -69,7 +69,7 @@ func TestResolveReadsTheEnvironment(t *testing.T) {
 		"no secret":      {map[string]string{"COLAB_URL": "https://e"}, "COLAB_SECRET or COLAB_SECRET_FILE"},
 		"short secret":   {map[string]string{"COLAB_URL": "https://e", "COLAB_SECRET": "hunter2"}, "COLAB_SECRET: secret is shorter"},
 		"no such file":   {map[string]string{"COLAB_URL": "https://e", "COLAB_SECRET_FILE": file + "x"}, "COLAB_SECRET_FILE: "},
-		"bad URL":        {map[string]string{"COLAB_URL": "e.example", "COLAB_SECRET": envSecret}, "COLAB_URL: its URL does not begin"},
+		"bad URL":        {map[string]string{"COLAB_URL": "e.example", "COLAB_SECRET": envSecret}, "COLAB_URL: the URL must begin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Resolve("", func(key string) string { return c.env[key] }, Open(t.TempDir()))

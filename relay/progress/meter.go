@@ -1,5 +1,5 @@
 // Package progress describes in words how much of a transfer is done, how fast it is
-// and how long it will still take: "37 % of 2.1 GB, 85 MB/s, 15 s left".
+// and how long it will still take: "37% of 2.1 GB, 85 MB/s, 15 s left".
 //
 // It only measures and describes: it moves no bytes and writes nowhere. Start reading
 // at Meter.
@@ -40,7 +40,7 @@ func (m *Meter) Last() (transfer.Progress, time.Time) {
 	return m.last, m.at
 }
 
-// Describe returns one line on the transfer: "3 of 12 files, 37 % of 2.1 GB, 85 MB/s,
+// Describe returns one line on the transfer: "3 of 12 files, 37% of 2.1 GB, 85 MB/s,
 // 15 s left".
 func (m *Meter) Describe(now time.Time) string {
 	m.mu.Lock()

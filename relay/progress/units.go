@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Share returns how much of total is done: "37 % of 2.1 GB". It is 100 % only when
+// Share returns how much of total is done: "37% of 2.1 GB". It is 100% only when
 // everything is done.
 func Share(done, total int64) string {
 	if total <= 0 {
 		return Bytes(done)
 	}
-	return fmt.Sprintf("%d %% of %s", int64(float64(done)/float64(total)*100), Bytes(total))
+	return fmt.Sprintf("%d%% of %s", int64(float64(done)/float64(total)*100), Bytes(total))
 }
 
 // Bytes returns n in the largest unit that keeps it above 1, with at least two digits:

@@ -35,7 +35,7 @@ const (
 
 // ErrNoInput: the code asks for input, and stdin has none. The run is interrupted, because
 // it would otherwise block the kernel for an hour.
-var ErrNoInput = errors.New("the code asks for input, but stdin has none")
+var ErrNoInput = errors.New("the code asks for input, but stdin has none: run it in a terminal or pipe the answers")
 
 // VM is where the code runs.
 type VM struct {
@@ -112,8 +112,10 @@ func (r *run) follow(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return r.end(ctx)
 		case errors.Is(err, ErrNoInput):
-			r.out.note("interrupting the run on the VM")
-			return errors.Join(err, r.interrupt(ctx))
+			if stopped := r.interrupt(ctx); stopped != nil {
+				return errors.Join(err, stopped)
+			}
+			return fmt.Errorf("%w; the run on the VM was interrupted", err)
 		case err != nil:
 			return err
 		}

@@ -31,11 +31,11 @@ func draw(t *testing.T, width int, name, line string, p transfer.Progress) strin
 
 func TestTheBarFitsTheTerminal(t *testing.T) {
 	p := transfer.Progress{Done: 50, Total: 100}
-	line := "50 % of 100 B, 25 B/s, 2 s left"
+	line := "50% of 100 B, 25 B/s, 2 s left"
 	for width, want := range map[int]string{
-		80: "model.bin [=================>                  ] 50 % of 100 B, 25 B/s, 2 s left",
-		60: "model.bin [=======>        ] 50 % of 100 B, 25 B/s, 2 s left",
-		30: "model.bin  50 % of 100 B, 25 …",
+		80: "model.bin [==================>                  ] 50% of 100 B, 25 B/s, 2 s left",
+		60: "model.bin [========>        ] 50% of 100 B, 25 B/s, 2 s left",
+		30: "model.bin  50% of 100 B, 25 B…",
 		5:  "mode…",
 	} {
 		if got := draw(t, width, "/content/run/model.bin", line, p); got != want {
@@ -65,11 +65,11 @@ func TestABarLeavesNothingBehind(t *testing.T) {
 func TestWithoutATerminalALineNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		d := NewProgress(&out, "x/big.bin", func() string { return "37 % of 2.1 GB" })
+		d := NewProgress(&out, "x/big.bin", func() string { return "37% of 2.1 GB" })
 		<-time.After(35 * time.Second)
 		d.Report(transfer.Progress{})
 		d.Close()
-		if want := strings.Repeat("big.bin: 37 % of 2.1 GB\n", 3); out.String() != want {
+		if want := strings.Repeat("big.bin: 37% of 2.1 GB\n", 3); out.String() != want {
 			t.Errorf("%q, want %q", out.String(), want)
 		}
 	})

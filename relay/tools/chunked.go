@@ -21,7 +21,7 @@ type chunkedArgs struct {
 	BatchSize int64  `json:"batch_size" default:"10" min:"1" max:"1000000" doc:"Maximum number of iterations in one execution; a batch also ends after about 30 s. Use a large number, such as 100000, for iterations of milliseconds."`
 	Name      string `json:"checkpoint_name" default:"chunked_op" min:"1" max:"200" doc:"Name of the saved progress on this computer; the same name resumes where the run stopped."`
 	OnChange  string `json:"on_change" default:"refuse" max:"20" doc:"What to do if setup_code, loop_code or n_iterations differ from those saved under the name: refuse; continue (keep completed iterations and continue with the new code, as after a failed iteration); restart (start at 0, also to run a finished name again)."`
-	OnNew     string `json:"on_new_kernel" default:"" max:"20" doc:"What to do if the kernel is lost together with variables that iterations build on, and these were not saved: by default the call stops and says so; continue goes on at the next iteration with what setup_code creates (correct if iterations do not need each other; nothing is saved then); restart starts at iteration 0."`
+	OnNew     string `json:"on_new_kernel" default:"" max:"20" doc:"What to do if the kernel is lost together with variables that iterations build on, and these were not saved: by default the call stops and says so; continue resumes at the next iteration with what setup_code creates (correct if iterations do not depend on each other; nothing is saved then); restart starts at iteration 0."`
 	target
 }
 
@@ -229,7 +229,7 @@ func (r *Chunked) where(s *chunked.Stop) string {
 }
 
 func (r *Chunked) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%d of %d iterations done (%s %%), status %s\n", r.Completed, r.Completed+r.Remaining, number(r.ProgressPct), r.Status)
+	fmt.Fprintf(b, "%d of %d iterations done (%s%%), status %s\n", r.Completed, r.Completed+r.Remaining, number(r.ProgressPct), r.Status)
 	if r.NextCommand != "" {
 		fmt.Fprintf(b, "Next: %s\n", r.NextCommand)
 	}

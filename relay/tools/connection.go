@@ -61,7 +61,7 @@ func (c *Connection) text(b *strings.Builder) {
 		fmt.Fprintf(b, "Kernel %s, latency %.0f ms\n", *c.KernelStatus, *c.LatencyMS)
 	}
 	if c.Version != nil {
-		fmt.Fprintf(b, "Executor %s, up %.0f min, %.1f GB of memory available (%.0f %% used)\n",
+		fmt.Fprintf(b, "Executor %s, up %.0f min, %.1f GB of memory available (%.0f%% used)\n",
 			*c.Version, *c.UptimeMinutes, *c.MemoryAvailableGB, *c.MemoryUsedPct)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
 
@@ -68,7 +69,7 @@ func (p *Probe) text(b *strings.Builder) {
 	for _, d := range p.Storage {
 		fmt.Fprintf(b, "Disk %s: %.1f of %.1f GB free\n", d.Path, d.FreeGB, d.TotalGB)
 	}
-	fmt.Fprintf(b, "Python %s, ipykernel %s, %d packages\n", p.Python.Version, p.Python.IPyKernel, p.PackageCount)
+	fmt.Fprintf(b, "Python %s, ipykernel %s, %s\n", p.Python.Version, p.Python.IPyKernel, plain.Count(p.PackageCount, "package"))
 	b.WriteString(packageLine(p.Packages))
 	fmt.Fprintf(b, "Up %.0f minutes", p.SessionUptimeMinutes)
 	if p.LoadedVariablesCount != nil {

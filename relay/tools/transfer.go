@@ -33,7 +33,7 @@ type Moved struct {
 	Skipped          int      `json:"skipped" doc:"Number of files that existed already."`
 	CanContinue      bool     `json:"can_continue" doc:"The same call resumes where this one stopped."`
 	NextCommand      string   `json:"next_command,omitempty" doc:"That call."`
-	Notes            []string `json:"notes,omitempty" doc:"What was skipped or failed, and why; which files of a downloaded folder have another name here than on the VM."`
+	Notes            []string `json:"notes,omitempty" doc:"What was skipped or failed, and why; which files have a different name at the destination."`
 
 	done int64 // bytes of SizeBytes that all calls have transferred
 }

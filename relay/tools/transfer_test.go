@@ -345,7 +345,7 @@ func TestProgressOfATransferIsInBytes(t *testing.T) {
 			message = got.Message
 		}
 	}
-	if !strings.HasPrefix(message, "33 % of 13 MB, ") || !strings.HasSuffix(message, " left") {
+	if !strings.HasPrefix(message, "33% of 13 MB, ") || !strings.HasSuffix(message, " left") {
 		t.Errorf("progress message %q in %d messages", message, len(h.notes))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/kernelstate"
+	"colabrelay/relay/plain"
 )
 
 // maxStatesNamed bounds the saved states that a warning lists.
@@ -96,8 +97,8 @@ func contains(m kernelstate.Manifest, s *chunked.Record, lost *chunked.LostVaria
 func (r *Chunked) variablesLost(lost *chunked.LostVariables) *Problem {
 	return &Problem{
 		Code:    string(chunked.StatusVariablesLost),
-		Message: fmt.Sprintf("the kernel lacks what %d iterations left in %s, and this computer has no copy: %s", r.Completed, lost.Description, lost.Reason),
+		Message: fmt.Sprintf("the kernel lacks what %s left in %s, and this computer has no copy: %s", plain.Count(r.Completed, "iteration"), lost.Description, lost.Reason),
 		Hint: "If the warning names a saved state, call restore_kernel_state and then this again. Otherwise call again with on_new_kernel=\"restart\" to start at iteration 0, or with on_new_kernel=\"continue\" " +
-			"if iterations do not need each other: then it continues with what setup_code creates, and a value that is added up lacks the earlier iterations.",
+			"if iterations do not depend on each other: then it continues with what setup_code creates, and a value that is added up lacks the earlier iterations.",
 	}
 }

@@ -72,7 +72,7 @@ type Inspection struct {
 func inspectVariable() tool {
 	return define(spec{
 		name: "inspect_variable", title: "Inspect a variable",
-		description: "Describe one variable of the VM's kernel: type, shape, dtype, bytes and a preview of its value. Never runs user code such as __repr__, so it is safe for any object; for other views use run_code_quick. Answers kernel_busy while a run occupies the kernel.",
+		description: "Describe one variable of the VM's kernel: type, shape, dtype, bytes and a preview of its value. Never runs user code such as __repr__, so it is safe for any object; for other views use run_code_quick. Fails with kernel_busy while a run occupies the kernel.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, *Problem) {
 		got, err := c.target.Client.Inspect(ctx, args.Name)

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -98,6 +99,9 @@ func (o opener) permit(name string, open fs.FileInfo) error {
 
 // statLocal returns the description of a file or folder to upload, without opening it.
 func statLocal(path string) (fs.FileInfo, error) {
+	if path == "" {
+		return nil, errors.New("LOCAL is empty: name a file or folder on this computer")
+	}
 	if strings.ContainsRune(path, 0) {
 		return nil, fmt.Errorf("uploading %q: %w: it contains a NUL character", path, ErrLocalPath)
 	}

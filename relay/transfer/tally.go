@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"runtime"
 	"sync"
 
@@ -52,6 +53,13 @@ func (t *tally) addRenamed(remote contract.File, top, local string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.renamed.add(remote, top, local)
+}
+
+// addUploaded records the name on the VM of a file of an uploaded folder.
+func (t *tally) addUploaded(key, remote string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.renamed.addUploaded(path.Dir(key), key, remote)
 }
 
 // outcome returns the error of the whole folder, whose last step ended with err, and

@@ -130,8 +130,8 @@ type Result struct {
 	Skipped     int // of Files, those that were already at the destination
 	Failed      int // of Files
 	// Notes list the files that were skipped or failed, and why, at most maxNotes. Then
-	// follow the files and folders that have a different name on the VM, at most
-	// maxRenamed and the number of the others.
+	// follow the files and folders whose names differ on both sides, at most maxRenamed,
+	// and the number of the others.
 	Notes []string
 }
 
@@ -146,6 +146,9 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 	defer root.Close()
 	st, err := c.Stat(ctx, remote, true, firstDigestWait)
 	if err != nil {
+		if refusalCode(err) == contract.CodeNotFound {
+			err = notFoundError{err}
+		}
 		return Result{}, j.annotate(ctx, fmt.Sprintf("downloading %q", remote), err)
 	}
 	if err := o.Expect.check(st); err != nil {
@@ -185,7 +188,13 @@ func Upload(ctx context.Context, c *client.Client, local, remote string, o Optio
 	}
 	j.meter.plan(1, info.Size())
 	sent, err := j.uploadFile(ctx, sourceFile{name: local, target: target, open: func() (localFile, error) { return j.byPath().open(local) }})
-	return j.resultOf(ctx, sent, err)
+	r, err := j.resultOf(ctx, sent, err)
+	if err == nil {
+		var renamed renames
+		renamed.addUploaded("", target, sent.path)
+		r.Notes = renamed.notes()
+	}
+	return r, err
 }
 
 // resultOf returns the Result of a transfer of one file.
@@ -213,6 +222,17 @@ type fileResult struct {
 	sha     string
 	skipped bool
 }
+
+// notFoundError is the executor's refusal of a path, which the caller's message names.
+type notFoundError struct{ error }
+
+// Error implements error.
+func (notFoundError) Error() string {
+	return "the VM has no such file or folder (" + string(contract.CodeNotFound) + ")"
+}
+
+// Unwrap returns the refusal.
+func (e notFoundError) Unwrap() error { return e.error }
 
 // refusalCode returns the code of the executor's refusal, or "" for any other error.
 func refusalCode(err error) contract.Code {

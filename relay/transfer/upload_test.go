@@ -76,7 +76,10 @@ func TestAnExistingRemoteFileIsOnlyReplacedOnRequest(t *testing.T) {
 		t.Errorf("next to a different file: %+v", r)
 	}
 	v.counts.reset()
-	skipped := Result{Path: v.path("a (1).bin"), SHA256: want, SizeBytes: partBytes + 5, DoneBytes: partBytes + 5, Files: 1, Skipped: 1}
+	skipped := Result{
+		Path: v.path("a (1).bin"), SHA256: want, SizeBytes: partBytes + 5, DoneBytes: partBytes + 5, Files: 1, Skipped: 1,
+		Notes: []string{`"a.bin" already exists with different content; the new file was saved as "a (1).bin"`},
+	}
 	if diff := cmp.Diff(skipped, put(Options{})); diff != "" || v.counts.of(askStart) != 0 {
 		t.Errorf("repeated, with %d uploads started (-want +got):\n%s", v.counts.of(askStart), diff)
 	}

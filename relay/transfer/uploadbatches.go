@@ -98,7 +98,7 @@ func (s *folderUpload) recordArrived(ctx context.Context, c candidate, remote co
 	s.meter.moved.Add(c.size())
 	s.meter.add(c.name, StageMoving, c.size())
 	s.meter.finish(c.name)
-	return s.tally.add(ctx, c.name, fileResult{path: remote.Path, size: c.size(), done: c.size()}, nil)
+	return s.count(ctx, c, fileResult{path: remote.Path, size: c.size(), done: c.size()}, nil)
 }
 
 // makeFolders creates empty folders. The executor creates all others with their files.

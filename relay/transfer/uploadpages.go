@@ -187,7 +187,7 @@ func (j *job) compareAll(ctx context.Context, m contract.Manifest, record func(i
 func (s *folderUpload) skip(c candidate, remote contract.Compared) {
 	s.meter.add(c.name, StageMoving, c.size())
 	s.meter.finish(c.name)
-	_ = s.tally.add(context.Background(), c.name, fileResult{path: remote.Path, size: c.size(), done: c.size(), skipped: true}, nil)
+	_ = s.count(context.Background(), c, fileResult{path: remote.Path, size: c.size(), done: c.size(), skipped: true}, nil)
 }
 
 // sendFile uploads one file and counts it.
@@ -195,6 +195,14 @@ func (s *folderUpload) sendFile(ctx context.Context, c candidate, fresh bool) er
 	o := s.source(c)
 	o.absent = fresh
 	got, err := s.uploadFile(ctx, o)
+	return s.count(ctx, c, got, err)
+}
+
+// count counts one file and records its name on the VM.
+func (s *folderUpload) count(ctx context.Context, c candidate, got fileResult, err error) error {
+	if err == nil {
+		s.tally.addUploaded(c.key, got.path)
+	}
 	return s.tally.add(ctx, c.name, got, err)
 }
 

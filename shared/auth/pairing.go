@@ -93,15 +93,15 @@ func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return errors.New("its URL cannot be read")
+		return errors.New("the URL cannot be read")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("its URL does not begin with http:// or https://")
+		return errors.New("the URL must begin with http:// or https://")
 	case u.Hostname() == "":
-		return errors.New("its URL has no host")
+		return errors.New("the URL has no host")
 	case u.User != nil:
-		return errors.New("its URL contains a user name")
+		return errors.New("the URL contains a user name")
 	case u.RawQuery != "" || strings.Contains(text, "#"):
-		return errors.New("its URL contains a query or a fragment")
+		return errors.New("the URL contains a query or a fragment")
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func domainURL(domain string) (string, error) {
 	host := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(domain), "https://"), "/")
 	u, err := url.Parse("https://" + host)
 	if err != nil || u.Host != host || u.Port() != "" || !strings.Contains(host, ".") {
-		return "", fmt.Errorf("ngrok domain %q: want a name such as your-name.ngrok-free.app", domain)
+		return "", fmt.Errorf("ngrok domain %q: must be a name such as your-name.ngrok-free.app", domain)
 	}
 	return u.String(), nil
 }
@@ -121,7 +121,7 @@ func (t *Tunnel) addServer(server string) error {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(server); err != nil {
-		return fmt.Errorf("ngrok server %q: want host:port", server)
+		return fmt.Errorf("ngrok server %q: must be host:port", server)
 	}
 	t.server = server
 	t.options = append(t.options, sdk.WithAgentConnectURL(server))

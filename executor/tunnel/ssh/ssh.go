@@ -103,7 +103,7 @@ func (t *Tunnel) parseServer(server, user string) error {
 		host, port = strings.Trim(address, "[]"), strconv.Itoa(defaultPort)
 	}
 	if _, err := parsePort(port); err != nil || host == "" || strings.ContainsAny(host, "@/ \t") || name == "" {
-		return fmt.Errorf("ssh server %q: want [user@]host[:port]", server)
+		return fmt.Errorf("ssh server %q: must be [user@]host[:port]", server)
 	}
 	t.user, t.host, t.address = name, host, net.JoinHostPort(host, port)
 	return nil
@@ -118,7 +118,7 @@ func (t *Tunnel) parseRemote(remote string) error {
 	}
 	number, err := parsePort(port)
 	if err != nil {
-		return fmt.Errorf("ssh remote %q: want [bind:]port, such as 8000 or localhost:8000", remote)
+		return fmt.Errorf("ssh remote %q: must be [bind:]port, such as 8000 or localhost:8000", remote)
 	}
 	t.bind, t.port = strings.Trim(bind, "[]"), number
 	return nil
@@ -138,7 +138,7 @@ func (t *Tunnel) checkURL() error {
 	}
 	u, err := url.Parse(t.url)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("ssh url %q: want http(s)://host, or %q for the one that the server prints", t.url, urlFromServer)
+		return fmt.Errorf("ssh url %q: must be http(s)://host, or %q for the one that the server prints", t.url, urlFromServer)
 	}
 	return nil
 }
