@@ -59,7 +59,7 @@ func TestTheCellUsesTheSecretsOfItsRuntimeOnly(t *testing.T) {
 				t.Errorf("the program saw\n%s\nwant\n%s", got, want)
 			}
 			delete(v.env, "EXECUTOR_SECRET_MY_LAB")
-			if out := v.run(); !strings.Contains(out, "EXECUTOR_SECRET_MY_LAB: it is not in the environment; the executor makes one") {
+			if out := v.run(); !strings.Contains(out, "EXECUTOR_SECRET_MY_LAB: it is not in the environment; the executor generates one") {
 				t.Errorf("without the runtime's secret the cell shows\n%s", out)
 			}
 			if got := v.seen(); !strings.HasPrefix(got, "\n") {

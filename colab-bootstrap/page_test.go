@@ -43,14 +43,14 @@ func TestALineReportsEachMissingSecretAndTheCellContinues(t *testing.T) {
 		"no access, and not there": {
 			map[string]pageSecret{"EXECUTOR_SECRET": {Exists: true}, "NGROK_AUTHTOKEN": {}},
 			[]string{
-				"EXECUTOR_SECRET: this notebook has no access to it (switch it on under the key on the left); the executor makes one",
+				"EXECUTOR_SECRET: this notebook has no access to it (switch it on under the key on the left); the executor generates one",
 				"NGROK_AUTHTOKEN: it is not in Colab's Secrets (the key on the left); there is no public URL, so only this VM itself can reach the executor.",
 			},
 		},
 		"empty, and not there": {
 			map[string]pageSecret{"EXECUTOR_SECRET": granted(" "), "NGROK_DOMAIN": {}},
 			[]string{
-				"EXECUTOR_SECRET: it is empty in Colab's Secrets; the executor makes one",
+				"EXECUTOR_SECRET: it is empty in Colab's Secrets; the executor generates one",
 				"NGROK_DOMAIN: it is not in Colab's Secrets (the key on the left); ngrok chooses the URL.",
 			},
 		},
@@ -86,7 +86,7 @@ func TestAPageThatDoesNotAnswerIsAskedOnlyOnce(t *testing.T) {
 		t.Errorf("the page was asked for %q", p.asked)
 	}
 	for _, line := range []string{
-		"EXECUTOR_SECRET: the page did not answer (keep the notebook's tab open and run the cell again); the executor makes one",
+		"EXECUTOR_SECRET: the page did not answer (keep the notebook's tab open and run the cell again); the executor generates one",
 		"NGROK_AUTHTOKEN: the page did not answer (keep the notebook's tab open and run the cell again); the one in the environment is used.",
 	} {
 		if !strings.Contains(out, line) {

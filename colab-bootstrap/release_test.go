@@ -200,7 +200,7 @@ func startsAndStops(t *testing.T, s stacks.Stack) {
 	}
 	shown := v.shown(p.Shown.String())
 	for _, want := range []string{
-		"EXECUTOR_SECRET: it is not in Colab's Secrets (the key on the left); the executor makes one",
+		"EXECUTOR_SECRET: it is not in Colab's Secrets (the key on the left); the executor generates one",
 		"colab-relay executor v0-test", "public   " + edge.URL(), "curl -s " + edge.URL() + "/health",
 	} {
 		if !strings.Contains(shown, want) {

@@ -86,12 +86,12 @@ func (r *report) ipythonConfig(home string) {
 			raw, err := os.ReadFile(file)
 			if err == nil && (bytes.Contains(raw, []byte("kernel_class")) || bytes.Contains(raw, []byte("google.colab"))) {
 				found = true
-				r.say(ok, "config", "%s sets a kernel class or extension; the executor overrides it", file)
+				r.say(ok, "ipython", "%s sets a kernel class or extension; the executor overrides it", file)
 			}
 		}
 	}
 	if !found {
-		r.say(ok, "config", "no IPython configuration overrides the kernel class")
+		r.say(ok, "ipython", "no IPython configuration overrides the kernel class")
 	}
 }
 

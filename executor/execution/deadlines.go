@@ -147,5 +147,5 @@ func (r *runner) endIfUnyielding(c *run, now time.Time) {
 		return
 	}
 	r.end(c.cause.status(), fmt.Sprintf(
-		"it was interrupted and did not yield within %s: it is still using the kernel; restart_kernel ends it, and its variables with it", yieldTime))
+		"the code ignored the interrupt and is still running after %s; restart_kernel ends it and deletes the variables", yieldTime))
 }

@@ -23,7 +23,7 @@ func (c cause) reason() string {
 	case causeAsked:
 		return "it was interrupted on request; variables are kept"
 	case causeDeadline:
-		return "it was interrupted because its deadline passed; variables are kept"
+		return "it took longer than its timeout and was interrupted; variables are kept"
 	case causeInputWait:
 		return fmt.Sprintf("it was interrupted because it waited %s for input; variables are kept", contract.MaxInputWait)
 	case causeShutdown:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -38,8 +39,11 @@ func Find(ctx context.Context, python string, environ []string) (Python, error) 
 	var faults []error
 	for _, candidate := range candidates {
 		found, err := query(ctx, candidate, environ)
-		if err == nil {
+		switch {
+		case err == nil:
 			return found, nil
+		case python != "" && errors.Is(err, fs.ErrNotExist):
+			return Python{}, fmt.Errorf("%w: --python %s: no such file", ErrNoPython, python)
 		}
 		faults = append(faults, fmt.Errorf("%s: %w", candidate, err))
 	}

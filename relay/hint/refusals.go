@@ -37,7 +37,7 @@ var refusals = map[contract.Code]step{
 	contract.CodeForbiddenPath: both("Use a path under /content (or the executor's workdir). The executor's --allow-path adds other folders."),
 	contract.CodeChanged: {"The file changed during the transfer: call again from the start.",
 		"The file changed during the transfer: run the same command again."},
-	contract.CodeKernelBusy: {"A run occupies the kernel. Wait for it with get_execution, or end it with interrupt_execution, or with restart_kernel if it does not yield; then call again.",
+	contract.CodeKernelBusy: {"A run occupies the kernel. Wait for it with get_execution, or end it with interrupt_execution, or with restart_kernel if it ignores the interrupt; then call again.",
 		"A run occupies the kernel. Wait until it has ended, then run the same command again."},
 	contract.CodeNewInstance: {"Run the setup code again, then call the tool again to run this code on the new VM.",
 		"Run the setup code again, then this command."},
@@ -56,7 +56,7 @@ var refusals = map[contract.Code]step{
 var outcomes = map[contract.Status]step{
 	contract.StatusFailed: {"Read the traceback, correct the code and run it again; variables set before the error are kept.",
 		"Correct the code and run it again; variables set before the error are kept."},
-	contract.StatusTimedOut: {"If the message says that the run did not yield, only restart_kernel ends it. Otherwise use run_code_long with a larger timeout_seconds for longer work.",
+	contract.StatusTimedOut: {"If the message says that the code ignored the interrupt, only restart_kernel ends it. Otherwise use run_code_long with a larger timeout_seconds for longer work.",
 		"Use a larger --timeout. Variables that were already set are kept."},
 	contract.StatusInterrupted: {"Look at what it printed, and run the code again only if you still need it.",
 		""}, // the person interrupted it, or reads in the message that someone did

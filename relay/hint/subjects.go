@@ -64,7 +64,7 @@ var subjects = map[Subject]map[string]string{
 	},
 	ChunkedRun: {
 		string(contract.StatusFailed):          "Read the traceback and call again with corrected code and on_change=\"continue\": completed iterations stay completed. With the same arguments the same iteration is tried again.",
-		string(contract.StatusTimedOut):        "Completed iterations stay completed. Call again with the same arguments: the iteration that was cut off starts again, with ten times as long. If it did not yield, call restart_kernel first.",
+		string(contract.StatusTimedOut):        "Completed iterations stay completed. Call again with the same arguments: the iteration that was cut off starts again, with ten times as long. If it ignored the interrupt, call restart_kernel first.",
 		string(contract.StatusInterrupted):     "Completed iterations stay completed. Call again with the same arguments to continue.",
 		string(contract.StatusCancelled):       "This batch never started. Call again with the same arguments to continue.",
 		string(contract.StatusKernelDied):      "The kernel's variables are gone. " + rerunsSetup + " If it ran out of memory, do less in one iteration.",

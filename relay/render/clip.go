@@ -1,10 +1,9 @@
 package render
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"colabrelay/relay/plain"
 )
 
 // Clip shortens s to at most max runes, which must be at least 200. It keeps the head and
@@ -20,7 +19,7 @@ func Clip(s string, max int) (string, bool) {
 	head := headLines(string(runes[:room*2/3]))
 	tail := tailLines(string(runes[len(runes)-room/3:]))
 	left := len(runes) - utf8.RuneCountInString(head) - utf8.RuneCountInString(tail)
-	return join(head, "[… "+plain.Count(left, "character")+" omitted …]", tail), true
+	return join(head, fmt.Sprintf("[… %d characters omitted …]", left), tail), true
 }
 
 // headLines drops an incomplete last line, unless it is most of the text.
