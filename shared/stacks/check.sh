@@ -28,4 +28,4 @@ fi
 "$tools/ruff" format --isolated --no-cache --line-length 100 --target-version py38 --check "$@"
 "$tools/ruff" check --isolated --no-cache --line-length 100 --target-version py38 --select E,W,F,B,I --ignore B018,B905 "$@"
 cd "$here/../kernelpy"
-"$tools/mypy" --config-file= --cache-dir=/dev/null --strict --no-warn-return-any --ignore-missing-imports --allow-subclassing-any -p colab_relay
+"$tools/python" -m mypy --config-file= --cache-dir=/dev/null --strict --no-warn-return-any --ignore-missing-imports --allow-subclassing-any -p colab_relay
