@@ -197,7 +197,7 @@ func (q *Queue) next() *submission {
 		return nil
 	}
 	s := q.pending[0]
-	q.pending = q.pending[1:]
+	q.pending = slices.Delete(q.pending, 0, 1) // which also releases its code
 	q.round = s.round
 	q.running = s.Record
 	q.renumberLocked()

@@ -105,8 +105,9 @@ type reading struct {
 // return.
 func (j *job) follow(ctx context.Context, e contract.Execution) (r reading, err error) {
 	r.last, err = client.Follow(ctx, j.c, e, client.FollowOptions{
-		Until: j.o.Until,
-		Visit: func(e contract.Execution) bool { r.apply(e.Events); return true },
+		Until:   j.o.Until,
+		Visit:   func(e contract.Execution) bool { r.apply(e.Events); return true },
+		Spacing: func() time.Duration { return 0 }, // reports of progress are few
 	})
 	return r, err
 }
@@ -137,7 +138,7 @@ func (j *job) reportOf(ctx context.Context, r reading) (json.RawMessage, error) 
 		return r.report, nil
 	}
 	if ref.Blob.Bytes > maxReport {
-		return nil, fmt.Errorf("the kernel's report: %w", bounded.ErrTooLong)
+		return nil, errReportTooLong
 	}
 	b := bounded.Buffer{Max: maxReport}
 	if err := j.c.Blob(ctx, r.last.ExecutionID, ref.Blob, &b); err != nil {
@@ -146,6 +147,10 @@ func (j *job) reportOf(ctx context.Context, r reading) (json.RawMessage, error) 
 	return b.Bytes(), nil
 }
 
+// errReportTooLong is distinct from bounded.ErrTooLong, which an answer that was changed on
+// its way also causes: such an operation can be resumed.
+var errReportTooLong = errors.New("the kernel's report is too long")
+
 // isFinal reports whether an error means that an operation can't be resumed: it failed, or
 // the executor does not know it.
 func isFinal(err error) bool {
@@ -153,7 +158,7 @@ func isFinal(err error) bool {
 		run     *RunError
 		refused *contract.Error
 	)
-	if errors.As(err, &run) || errors.Is(err, ErrNoReport) || errors.Is(err, bounded.ErrTooLong) {
+	if errors.As(err, &run) || errors.Is(err, ErrNoReport) || errors.Is(err, errReportTooLong) {
 		return true
 	}
 	if errors.As(err, &refused) {

@@ -109,6 +109,7 @@ func (r *run) follow(ctx context.Context) error {
 	for !r.exec.End && r.out.broken == nil {
 		err := r.print(ctx)
 		switch {
+		case r.exec.End: // also when ctx has ended meanwhile
 		case ctx.Err() != nil:
 			return r.end(ctx)
 		case errors.Is(err, ErrNoInput):
@@ -147,7 +148,7 @@ func (r *run) end(ctx context.Context) error {
 		err = fmt.Errorf("interrupt it: %w", err)
 	}
 	for err == nil && !r.exec.End {
-		err = r.print(waiting)
+		err = r.read(waiting)
 	}
 	switch {
 	case err == nil, isNewInstance(err):
@@ -164,6 +165,12 @@ func (r *run) print(ctx context.Context) error {
 	if err := r.input(ctx); err != nil {
 		return err
 	}
+	return r.read(ctx)
+}
+
+// read prints events until the next input request, the end of the run, or an error of
+// stdout.
+func (r *run) read(ctx context.Context) error {
 	alreadyBroken, answer := r.out.broken != nil, r.answer
 	r.answer = contract.Execution{ExecutionID: answer.ExecutionID}
 	_, err := client.Follow(ctx, r.Client, answer, client.FollowOptions{
@@ -176,8 +183,12 @@ func (r *run) print(ctx context.Context) error {
 	return r.explain(err)
 }
 
+// interrupt interrupts the run. A run that has already finished is no error.
 func (r *run) interrupt(ctx context.Context) error {
 	_, err := r.Client.Interrupt(ctx, r.answer.ExecutionID)
+	if refused, ok := errors.AsType[*contract.Error](err); ok && refused.Code == contract.CodeConflict {
+		return nil
+	}
 	return r.explain(err)
 }
 

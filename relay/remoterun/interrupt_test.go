@@ -1,0 +1,54 @@
+package remoterun
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/contract"
+)
+
+func TestAnInterruptAtAnInputPromptEndsTheRun(t *testing.T) {
+	vm := startVM(t)
+	stdin, typing := io.Pipe()
+	defer typing.Close() // ends the read that is left running
+	var out, errs output
+	toVM := newClient(t, vm, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error)
+	go func() {
+		ended <- Run(ctx, VM{Runtime: "vm", Client: toVM}, Code{Text: "input('name? ')", Timeout: time.Minute},
+			Console{Streams: terminal.Streams{In: stdin, Out: &out, Err: &errs}, PictureDir: t.TempDir()})
+	}()
+	await(t, func() bool { return strings.Contains(out.String()+errs.String(), "name? ") })
+	cancel()
+	err := <-ended
+	if err == nil || strings.Contains(err.Error(), "may still be running") || !strings.Contains(errs.String(), "KeyboardInterrupt") {
+		t.Errorf("it ended with %v and printed %q", err, errs.String())
+	}
+}
+
+// The run may end just before the person presses Ctrl-C.
+func TestAnInterruptAfterTheEndChangesNoOutcome(t *testing.T) {
+	vm := startVM(t)
+	toVM := newClient(t, vm, nil)
+	done, err := toVM.Submit(t.Context(), contract.Submit{Code: "print('done')", TimeoutSeconds: 60, WaitSeconds: 30})
+	if err != nil || !done.End {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, answer := range map[string]contract.Execution{"with the answer": done, "without the answer": {ExecutionID: done.ExecutionID}} {
+		t.Run(name, func(t *testing.T) {
+			var c console
+			r := &run{VM: VM{Runtime: "vm", Client: toVM}, answer: answer, endWait: endWait, out: newPrinter(toVM, c.console(t))}
+			if err := r.follow(interrupted); err != nil || c.out.String() != "done\n" || r.exec.Status != contract.StatusSucceeded {
+				t.Errorf("%v, printed %q, status %s", err, c.out.String(), r.exec.Status)
+			}
+		})
+	}
+}
