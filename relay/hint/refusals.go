@@ -21,7 +21,7 @@ var refusals = map[contract.Code]step{
 	contract.CodeNotFound: {"Check the id, path or name. list_executions, list_colab_files and list_colab_variables show what exists on the VM.",
 		"Check the path. If the VM was replaced, its files are lost, except those on Drive."},
 	contract.CodeConflict: {"Look at the state of the run with get_execution before you call again.",
-		"Another program changed the run or the file. Run the same command again."},
+		"The run or the file is not in the expected state. Check it before you run the same command again."},
 	contract.CodeTooLarge: {"Send less at a time: split the code, or put data into a file on the VM.",
 		"Send less at a time: put data into a file on the VM (`relay put`)."},
 	contract.CodeRateLimited: {"Wait a minute, then call again, and less often: use wait_seconds instead of repeated calls.",
