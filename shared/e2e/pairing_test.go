@@ -48,12 +48,12 @@ func TestARunningRelayUsesNewPairingsImmediately(t *testing.T) {
 	l.relay(append(printed(t, third), "--name", "lab")...)
 	want(t, call(t, h, "run_code_quick", map[string]any{"code": "where = 'third'\nwhere", "runtime": "lab"}),
 		map[string]any{"success": true, "result": "'third'", "runtime": "lab", "warning": nil})
-	listed(t, l, `(?m)^default +`+regexp.QuoteMeta(second.Ready.URL)+` +`+second.Ready.KeyID+` +default *$`,
+	listed(t, l, `(?m)^default +`+regexp.QuoteMeta(second.Ready.URL)+` +`+second.Ready.KeyID+` +yes *$`,
 		`(?m)^lab +`+regexp.QuoteMeta(third.Ready.URL)+` +`+third.Ready.KeyID+` *$`)
 
 	l.relay("unpair", "default")
 	want(t, quick(t, h, "where"), map[string]any{"success": true, "result": "'third'", "runtime": "lab", "warning": nil})
-	listed(t, l, `(?m)^lab +.* default *$`)
+	listed(t, l, `(?m)^lab +.* yes *$`)
 	l.relay("unpair", "lab")
 	a = quick(t, h, "where")
 	if a.Error() != "not_configured" || !strings.Contains(a.Text, "not paired with a runtime yet") {
