@@ -142,7 +142,7 @@ func (r *report) workdir(dir string) {
 	r.say(ok, "workdir", "%s", dir)
 }
 
-// stateDir reports whether another executor uses the state dir.
+// stateDir reports whether another executor uses the state folder.
 func (r *report) stateDir(dir string) {
 	if statedir.InUse(dir) {
 		r.say(fail, "state", "another executor uses %s: stop it, or choose another folder with --state-dir", dir)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"colabrelay/shared/auth"
 )
@@ -42,6 +43,9 @@ type config struct {
 	generated bool // the executor made the secret, so the console must show it
 }
 
+// twoDashes writes flags in the errors of package flag as the usage does.
+var twoDashes = strings.NewReplacer("for flag -", "for flag --", "defined: -", "defined: --", "argument: -", "argument: --")
+
 // parseConfig reads flags and environment and reports all faults together.
 // flag.ErrHelp means that help was requested and written to w.
 func parseConfig(args []string, getenv func(string) string, w io.Writer) (config, error) {
@@ -61,7 +65,7 @@ func parseConfig(args []string, getenv func(string) string, w io.Writer) (config
 		return c, err
 	}
 	if err != nil {
-		return c, fmt.Errorf("%w (executor --help lists the flags)", err)
+		return c, fmt.Errorf("%s (executor --help lists the flags)", twoDashes.Replace(err.Error()))
 	}
 	var faults []error
 	if flags.NArg() > 0 {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -26,10 +27,10 @@ func main() {
 // environment.
 func run(ctx context.Context, args []string, getenv func(string) string, _ io.Reader, stdout, stderr io.Writer) int {
 	command := ""
-	if len(args) > 0 && (args[0] == "version" || args[0] == "doctor") {
+	if len(args) > 0 && slices.Contains([]string{"version", "--version", "doctor"}, args[0]) {
 		command, args = args[0], args[1:]
 	}
-	if command == "version" {
+	if command == "version" || command == "--version" {
 		fmt.Fprintln(stdout, version)
 		return 0
 	}

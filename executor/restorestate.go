@@ -33,9 +33,9 @@ func (x *executor) restoreState(ctx context.Context, b api.Backend) error {
 		}
 		switch {
 		case err == nil:
-			x.log.Warn("the state dir was deleted; it was restored from memory", "component", "executor", "state_dir", x.cfg.stateDir)
+			x.log.Warn("the state folder was deleted; it was restored from memory", "component", "executor", "state_dir", x.cfg.stateDir)
 		case !failing:
-			x.log.Error("the state dir was deleted and can't be restored yet; the executor keeps trying", "component", "executor", "err", err)
+			x.log.Error("the state folder was deleted and can't be restored yet; the executor keeps trying", "component", "executor", "err", err)
 		}
 		failing = err != nil
 	}

@@ -20,7 +20,7 @@ func putCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Use:   "put LOCAL [REMOTE]",
 		Short: "Upload a file or folder to the VM; run it again to resume",
 		Long: "Upload a file or folder to the VM and check it by SHA-256. If the upload is stopped or the connection breaks, run the same command again to resume it.\n" +
-			"Without REMOTE, the upload goes into /content, or into the executor's workdir if the VM has no /content. If REMOTE is a folder or ends in a slash, a file goes into it.\n" +
+			"Without REMOTE, the upload goes into /content, or into the executor's working directory if the VM has no /content. If REMOTE is a folder or ends in a slash, a file goes into it.\n" +
 			"Files that usually contain keys or passwords are uploaded only after you confirm, or with --force.",
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -48,7 +48,7 @@ func Open(workdir string, extra []string, stateDir string) (*Roots, error) {
 	}
 	state, err := newRoot(stateDir)
 	if err != nil {
-		return nil, fmt.Errorf("state dir: %w", err)
+		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	r := &Roots{state: state.real, snapshots: snapshots{most: maxSnapshots}}
 	for _, dir := range append([]string{workdir}, extra...) {
@@ -76,7 +76,7 @@ func (r *Roots) add(dir string) error {
 		return err
 	}
 	if within(r.state, rt.real) {
-		return fmt.Errorf("folder %q is inside the state dir", dir)
+		return fmt.Errorf("folder %q is inside the state folder", dir)
 	}
 	r.roots = append(r.roots, rt)
 	return nil

@@ -41,10 +41,10 @@ type instance struct {
 // write one log would destroy it.
 func Open(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("create the state dir: %w", err)
+		return nil, fmt.Errorf("create the state folder: %w", err)
 	}
 	if err := os.Chmod(path, 0o700); err != nil {
-		return nil, fmt.Errorf("make the state dir private: %w", err)
+		return nil, fmt.Errorf("make the state folder private: %w", err)
 	}
 	d := &Dir{path: path}
 	var err error
@@ -112,15 +112,15 @@ func lock(path string) (*flock.Flock, os.FileInfo, error) {
 	lock := flock.New(file, flock.SetPermissions(0o600))
 	ok, err := lock.TryLock()
 	if err != nil {
-		return nil, nil, fmt.Errorf("lock the state dir %q: %w", path, err)
+		return nil, nil, fmt.Errorf("lock the state folder %q: %w", path, err)
 	}
 	if !ok {
-		return nil, nil, fmt.Errorf("another executor uses the state dir %q: stop it, or start this one with another --state-dir and --listen", path)
+		return nil, nil, fmt.Errorf("another executor uses the state folder %q: stop it, or start this one with another --state-dir and --listen", path)
 	}
 	info, err := os.Stat(file)
 	if err != nil {
 		lock.Close()
-		return nil, nil, fmt.Errorf("lock the state dir %q: %w", path, err)
+		return nil, nil, fmt.Errorf("lock the state folder %q: %w", path, err)
 	}
 	return lock, info, nil
 }

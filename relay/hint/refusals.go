@@ -34,7 +34,7 @@ var refusals = map[contract.Code]step{
 		"Run the same command again in a few seconds."},
 	contract.CodeLowMemory: {"Call cleanup_colab, delete large variables, or call restart_kernel; then run the code again.",
 		"Delete large variables, then run the same command again."},
-	contract.CodeForbiddenPath: both("Use a path under /content (or the executor's workdir). The executor's --allow-path adds other folders."),
+	contract.CodeForbiddenPath: both("Use a path under /content (or the executor's working directory). The executor's --allow-path adds other folders."),
 	contract.CodeChanged: {"The file changed during the transfer: call again from the start.",
 		"The file changed during the transfer: run the same command again."},
 	contract.CodeKernelBusy: {"A run occupies the kernel. Wait for it with get_execution, or end it with interrupt_execution, or with restart_kernel if it ignores the interrupt; then call again.",

@@ -12,7 +12,7 @@ import (
 )
 
 type downloadArgs struct {
-	Remote    string `json:"remote_path" min:"1" max:"4096" doc:"File or folder on the VM. If /content does not exist, it means the executor's workdir."`
+	Remote    string `json:"remote_path" min:"1" max:"4096" doc:"File or folder on the VM. If /content does not exist, it means the executor's working directory."`
 	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, optionally with subfolders, such as run1/model.bin; if it ends in / it is a folder to put the download into. By default the name in remote_path, or the runtime's name for /content."`
 	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name. Without it the new file gets a number, such as \"model (1).bin\", and so does a new folder if one of that name exists that is not from the same download."`
 	target

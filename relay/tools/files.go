@@ -13,7 +13,7 @@ import (
 )
 
 type filesArgs struct {
-	Path string `json:"path" default:"/content" max:"4096" doc:"Folder on the VM. If /content does not exist, it means the executor's workdir."`
+	Path string `json:"path" default:"/content" max:"4096" doc:"Folder on the VM. If /content does not exist, it means the executor's working directory."`
 	target
 }
 

@@ -11,7 +11,7 @@ import (
 
 type uploadArgs struct {
 	Local     string `json:"local_path" min:"1" max:"4096" doc:"File or folder on this computer: an absolute path, one that begins with ~/, or one below LOCAL_SAVE_DIR."`
-	Remote    string `json:"remote_path" default:"" max:"4096" doc:"Target path on the VM; missing folders are created. If it ends in / it is a folder to put a file into. By default the local name in /content. If /content does not exist, it means the executor's workdir."`
+	Remote    string `json:"remote_path" default:"" max:"4096" doc:"Target path on the VM; missing folders are created. If it ends in / it is a folder to put a file into. By default the local name in /content. If /content does not exist, it means the executor's working directory."`
 	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name. Without it the new file gets a number, such as \"data (1).csv\"."`
 	target
 }
