@@ -74,6 +74,9 @@ type direct struct {
 
 func (d *direct) RoundTrip(req *http.Request) (*http.Response, error) {
 	d.asked.Add(1)
+	if req.Body != nil {
+		defer req.Body.Close() // as http.RoundTripper demands
+	}
 	arrived := httptest.NewRequestWithContext(req.Context(), req.Method, req.URL.String(), req.Body)
 	arrived.Header = req.Header.Clone()
 	w := httptest.NewRecorder()
