@@ -25,6 +25,7 @@ type recorder struct {
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodPost && request.URL.Path == contract.PathExecutions && request.GetBody != nil {
 		if body, err := request.GetBody(); err == nil {
+			defer body.Close() // or the call would wait for it
 			r.record(body, request.Header.Get("Content-Encoding"))
 		}
 	}
