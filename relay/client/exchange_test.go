@@ -243,6 +243,15 @@ func TestHTTP2AndTLS(t *testing.T) {
 		if proto != "HTTP/2.0" {
 			t.Errorf("spoke %s", proto)
 		}
+		// The answer arrives before the part was sent. The call must end all the same.
+		e.setBefore(func(w http.ResponseWriter, r *http.Request) bool {
+			w.WriteHeader(http.StatusUnauthorized)
+			return true
+		})
+		if _, err := c.PutPart(t.Context(), "u-1", 0, make([]byte, 8<<20)); err == nil {
+			t.Error("the part was accepted")
+		}
+		e.setBefore(nil)
 	})
 	t.Run("unknown certificate", func(t *testing.T) {
 		c := newClient(t, Config{BaseURL: secure.URL, Secret: testSecret(t, testKey)})
