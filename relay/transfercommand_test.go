@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
+	"colabrelay/shared/e2e/harness"
 )
 
 // startVM starts a fake VM for a new user. It returns an environment that names the VM,
@@ -68,24 +68,6 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// output is a buffer for concurrent use.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 func TestCtrlCStopsATransferAndTheSameCommandResumesIt(t *testing.T) {
 	vm, getenv, dir := startVM(t)
 	content := randomBytes(large)
@@ -110,7 +92,7 @@ func TestCtrlCStopsATransferAndTheSameCommandResumesIt(t *testing.T) {
 			<-request.Done()
 			return fakevm.ErrGone
 		})
-		var out, errs output
+		var out, errs harness.Output
 		code := run(ctx, c.args, getenv, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 		if code != 1 || out.String() != "" || !strings.Contains(errs.String(), "relay: stopped at ") || !strings.Contains(errs.String(), "run the same command again to resume") {
 			t.Errorf("%v: %d %q %q", c.args, code, out.String(), errs.String())

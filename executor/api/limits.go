@@ -33,7 +33,7 @@ var (
 		Hint: "Sign with server_time for the executor named in the Executor-Instance header of this answer, and try again in a second.",
 	}
 	errSignedRate = &refusal{
-		Code: contract.CodeRateLimited, Message: fmt.Sprintf("the executor's rate limit is reached: %d requests a second for each secret", keyPerSecond),
+		Code: contract.CodeRateLimited, Message: fmt.Sprintf("the executor's rate limit was exceeded: %d requests per second for each secret", keyPerSecond),
 		Hint: "Wait some seconds, then call again, less often. All relays with this secret share the limit equally.",
 	}
 	errTooManyWait = &refusal{

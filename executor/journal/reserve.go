@@ -146,7 +146,7 @@ func (r *reserve) add(record *Record, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.unsaved) == 0 && cause != nil {
-		r.log.Error("saving an execution; it will be retried until it succeeds", "execution_id", record.ID, "err", cause)
+		r.log.Error("an execution's state could not be saved; saving is retried until it succeeds", "execution_id", record.ID, "err", cause)
 	}
 	r.unsaved[record] = true
 }

@@ -2,14 +2,11 @@ package chunked
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
@@ -24,20 +21,7 @@ const secret = "a secret of the tests of chunked runs, 32 bytes or more"
 // pool has the executors, with real kernels, that the tests share.
 var pool = harness.Pool{Secret: secret}
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "chunked-")
-	if err == nil {
-		pool.Binary, err = harness.BuildExecutor(context.Background(), dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "building the executor:", err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(pool.RunAndClose(m), goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
-		os.Exit(code)
-	}))
-}
+func TestMain(m *testing.M) { pool.Main(m) }
 
 // machine is a real executor with a real kernel.
 type machine struct {

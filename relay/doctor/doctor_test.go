@@ -149,8 +149,8 @@ func TestTheDoctorReportsANewVM(t *testing.T) {
 	key := pairing.Runtime{Name: pairing.EnvName, Secret: e.secret}.Key()
 	for seen, want := range map[pairing.LastSeen][]string{
 		{InstanceID: "vm-1", KernelID: "k"}:   {`ok .*VM: the same as last time`, `ok .*kernel: idle`},
-		{InstanceID: "vm-1", KernelID: "old"}: {`ok .*VM: the same as last time`, `warn .*kernel: idle.*not the one used last time, whose variables are gone`},
-		{InstanceID: "vm-0", KernelID: "old"}: {`warn .*VM: not the one used last time.*\(instance vm-1\)`, `warn .*kernel`},
+		{InstanceID: "vm-1", KernelID: "old"}: {`ok .*VM: the same as last time`, `warn .*kernel: idle.*a different one than last time, without the earlier kernel's variables`},
+		{InstanceID: "vm-0", KernelID: "old"}: {`warn .*VM: a different one than last time.*\(instance vm-1\)`, `warn .*kernel`},
 	} {
 		if err := store.SaveLastSeen(key, seen); err != nil {
 			t.Fatal(err)

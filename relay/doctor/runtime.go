@@ -136,14 +136,14 @@ func (c *runtimeCheck) vmAndKernel(kernel contract.Kernel) {
 	case instance:
 		c.line(ok, c.runtime.Name, "VM: the same as last time (instance %s)", instance)
 	default:
-		c.line(warn, c.runtime.Name, "VM: not the one used last time, whose variables and files are not on this VM (instance %s)", instance)
+		c.line(warn, c.runtime.Name, "VM: a different one than last time; it does not have the earlier VM's variables and files (instance %s)", instance)
 	}
 	switch {
 	case kernel.Status == contract.KernelDead:
 		c.line(c.failed, c.runtime.Name, "kernel: dead: %s", kernel.Reason)
 		c.step("call the tool restart_kernel, or run the executor's cell again")
 	case before.KernelID != "" && before.KernelID != kernel.KernelID:
-		c.line(warn, c.runtime.Name, "kernel: %s, Python %s; not the one used last time, whose variables are gone", kernel.Status, kernel.Python)
+		c.line(warn, c.runtime.Name, "kernel: %s, Python %s; a different one than last time, without the earlier kernel's variables", kernel.Status, kernel.Python)
 	default:
 		c.line(ok, c.runtime.Name, "kernel: %s, Python %s", kernel.Status, kernel.Python)
 	}

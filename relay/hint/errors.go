@@ -31,7 +31,7 @@ var operations = []row{
 		"Do not work around this: ask the user. The user may upload it with `relay put` in a terminal, or list the path in RELAY_UPLOAD_ALLOW in the relay's environment, which permits everything except the relay's own folders.",
 		"To upload it anyway, run the same command with --force."}},
 	{transfer.ErrUnexpected, Hint{fileChanged,
-		"Call again: the kernel then writes the state again. If the error persists, code in the kernel interferes with saving: call restart_kernel.",
+		"Call again; the kernel then saves the state once more. If the error persists, code in the kernel interferes with saving: call restart_kernel.",
 		"Run the same command again."}},
 	{transfer.ErrChanged, Hint{fileChanged,
 		"Something writes to the file. Wait until it is complete (list_executions shows what runs), then call again with the same arguments.",

@@ -2,14 +2,11 @@ package kernelstate
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/auth"
@@ -25,20 +22,7 @@ const secret = "a secret of relay/kernelstate's tests, 32 bytes or more"
 // pool has the executors that the tests share.
 var pool = harness.Pool{Secret: secret}
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "state-")
-	if err == nil {
-		pool.Binary, err = harness.BuildExecutor(context.Background(), dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "building the executor:", err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(pool.RunAndClose(m), goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
-		os.Exit(code)
-	}))
-}
+func TestMain(m *testing.M) { pool.Main(m) }
 
 // vm is an executor with a kernel, its own working directory and temp folder, and a
 // client of it.

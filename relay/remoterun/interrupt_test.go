@@ -9,13 +9,14 @@ import (
 
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/harness"
 )
 
 func TestAnInterruptAtAnInputPromptEndsTheRun(t *testing.T) {
 	vm := startVM(t)
 	stdin, typing := io.Pipe()
 	defer typing.Close() // ends the read that is left running
-	var out, errs output
+	var out, errs harness.Output
 	toVM := newClient(t, vm, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

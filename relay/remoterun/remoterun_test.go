@@ -1,22 +1,16 @@
 package remoterun
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
@@ -34,20 +28,7 @@ const secret = "a secret of relay/remoterun's tests, 32 bytes or more"
 // pool has the executors that the tests share.
 var pool = harness.Pool{Secret: secret}
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "remoterun-")
-	if err == nil {
-		pool.Binary, err = harness.BuildExecutor(context.Background(), dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "building the executor:", err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(pool.RunAndClose(m), goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
-		os.Exit(code)
-	}))
-}
+func TestMain(m *testing.M) { pool.Main(m) }
 
 const endless = "import time\nfor i in range(600):\n  print('here', flush=True)\n  time.sleep(0.1)"
 
@@ -85,26 +66,8 @@ func interrupt(t *testing.T, vm string, r *run) {
 	}
 }
 
-// output is a buffer for concurrent use.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // console is a person who types nothing.
-type console struct{ out, err output }
+type console struct{ out, err harness.Output }
 
 func (c *console) console(t *testing.T) Console {
 	return Console{Streams: terminal.Streams{In: strings.NewReader(""), Out: &c.out, Err: &c.err}, PictureDir: t.TempDir()}

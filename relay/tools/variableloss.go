@@ -83,7 +83,7 @@ func (c *call) warnLost(s *chunked.Record, o chunked.Outcome) {
 	} else {
 		saved = "Saved states that contain them: " + saved + ". Call restore_kernel_state with one, then this call again; or use on_new_kernel=\"restart\" or \"continue\"."
 	}
-	c.warn("The kernel is a new one without the variables that iterations 0 to %d left: %s. Nothing was run. %s", s.Done-1, o.Stop.Lost.Description, saved)
+	c.warn("This kernel is new and does not have the variables that iterations 0 to %d assigned: %s. Nothing was run. %s", s.Done-1, o.Stop.Lost.Description, saved)
 }
 
 // contains reports whether a saved state has the run's variables. It may have more iterations

@@ -2,12 +2,15 @@ package harness
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"colabrelay/shared/contract"
 )
@@ -24,7 +27,7 @@ type Pool struct {
 }
 
 // Borrow returns an executor that no other test uses until this test ends. Its working
-// directory is empty except for the state dir and TempFolder, which is its TMPDIR. What
+// directory is empty except for the state folder and TempFolder, which is its TMPDIR. What
 // earlier tests left in its kernel is still there. The executor of a failed test is killed.
 func (p *Pool) Borrow(t testing.TB, python string) *Executor {
 	t.Helper()
@@ -119,10 +122,24 @@ func (p *Pool) Close() {
 	}
 }
 
-// RunAndClose returns a testing.M that closes the pool after the tests, so that goleak finds
-// nothing of it.
-func (p *Pool) RunAndClose(m *testing.M) interface{ Run() int } { return closing{m, p} }
+// Main is the TestMain of a package whose tests borrow executors from p. It builds the
+// executor, runs the tests, and fails if a goroutine of theirs is left.
+func (p *Pool) Main(m *testing.M) {
+	dir, err := os.MkdirTemp("", "pool-build-")
+	if err == nil {
+		p.Binary, err = BuildExecutor(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "building the executor:", err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(closing{m, p}, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
 
+// closing closes the pool after the tests, so that goleak does not find its goroutines.
 type closing struct {
 	m *testing.M
 	p *Pool
