@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -134,8 +135,8 @@ func (a *API) giveInput(r *http.Request) (any, error) {
 func (a *API) blob(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	p := parametersOf(r)
 	id := p.id(journal.ErrNotFound)
-	sum := chi.URLParam(r, "sha256")
-	if !contract.SHA256Pattern.MatchString(sum) {
+	number := blobNumber(chi.URLParam(r, "number"))
+	if number == 0 {
 		p.fail(journal.ErrNoBlob)
 	}
 	offset := p.number("offset", 0, 0, math.MaxInt64)
@@ -143,7 +144,7 @@ func (a *API) blob(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	f, err := a.Journal.Blob(id, sum)
+	f, err := a.Journal.Blob(id, number)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +158,15 @@ func (a *API) blob(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, fmt.Errorf("reading a blob: %w", err)
 	}
 	return part, nil
+}
+
+// blobNumber returns the number of a blob that has this text in its path, or 0.
+func blobNumber(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > contract.MaxBlobs || strconv.Itoa(n) != text {
+		return 0
+	}
+	return n
 }
 
 // idPattern matches the ids that the executor makes. Any other id is answered as unknown

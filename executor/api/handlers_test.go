@@ -131,8 +131,8 @@ func TestQueryNumbersAreCheckedByName(t *testing.T) {
 		{"/v1/executions/x?wait_seconds=soon", "wait_seconds"},
 		{"/v1/executions?limit=0", "limit"},
 		{"/v1/executions?limit=1001", "limit"},
-		{"/v1/executions/x/blobs/" + strings.Repeat("a", 64) + "?offset=-1", "offset"},
-		{"/v1/executions/x/blobs/" + strings.Repeat("a", 64) + "?length=8388609", "length"},
+		{"/v1/executions/x/blobs/1?offset=-1", "offset"},
+		{"/v1/executions/x/blobs/1?length=8388609", "length"},
 		{"/v1/variables/inspect", "name"},
 		{"/v1/variables/inspect?name=" + strings.Repeat("a", 1001), "name"},
 	} {
@@ -148,7 +148,9 @@ func TestInvalidIDsAreUnknown(t *testing.T) {
 	s.api.Attach(Backend{})
 	for _, path := range []string{
 		"/v1/executions/..%2f..%2fetc", "/v1/executions/a.b", "/v1/executions/" + strings.Repeat("a", 65),
-		"/v1/executions/x/blobs/..%2fkey", "/v1/executions/x/blobs/" + strings.Repeat("A", 64),
+		"/v1/executions/x/blobs/..%2fkey", "/v1/executions/x/blobs/" + strings.Repeat("a", 64),
+		"/v1/executions/x/blobs/0", "/v1/executions/x/blobs/-1", "/v1/executions/x/blobs/+1", "/v1/executions/x/blobs/01",
+		"/v1/executions/x/blobs/1.0", "/v1/executions/x/blobs/10001", "/v1/executions/x/blobs/" + strings.Repeat("9", 20),
 	} {
 		s.call("GET", path, nil).want(t, http.StatusNotFound, contract.CodeNotFound)
 	}

@@ -8,22 +8,26 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 
 	"colabrelay/shared/contract"
 )
 
 // blobStore keeps the payloads of one execution that are too big for an event, each
-// in a file named by its SHA-256.
+// in a file named by its number.
 type blobStore struct {
 	dir   string // of the execution
 	limit int64
 
-	mu   sync.Mutex
-	used int64
+	mu    sync.Mutex
+	used  int64
+	last  int                      // the highest number in use
+	known map[string]contract.Blob // by SHA-256, so that a repeated payload has one file; at most contract.MaxBlobs
 }
 
-// openBlobs opens the store that an earlier executor left in dir.
+// openBlobs opens the store that an earlier executor left in dir. Files of releases that
+// named them by SHA-256 only count: no number refers to them.
 func openBlobs(dir string, limit int64) *blobStore {
 	b := &blobStore{dir: dir, limit: limit}
 	names, _ := os.ReadDir(b.folder())
@@ -31,17 +35,22 @@ func openBlobs(dir string, limit int64) *blobStore {
 		if info, err := name.Info(); err == nil {
 			b.used += info.Size()
 		}
+		if n, err := strconv.Atoi(name.Name()); err == nil {
+			b.last = max(b.last, n)
+		}
 	}
 	return b
 }
 
 func (b *blobStore) folder() string { return filepath.Join(b.dir, "blobs") }
 
-func (b *blobStore) open(digest string) (*os.File, error) {
-	if !contract.SHA256Pattern.MatchString(digest) {
+func (b *blobStore) path(number int) string { return filepath.Join(b.folder(), strconv.Itoa(number)) }
+
+func (b *blobStore) open(number int) (*os.File, error) {
+	if number < 1 || number > contract.MaxBlobs {
 		return nil, ErrNoBlob
 	}
-	f, err := os.Open(filepath.Join(b.folder(), digest))
+	f, err := os.Open(b.path(number))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNoBlob
 	}
@@ -50,11 +59,12 @@ func (b *blobStore) open(digest string) (*os.File, error) {
 
 var errBlobsFull = errors.New("the execution has no room left for big payloads")
 
-// put keeps what write writes, at most size bytes, under its digest.
+// put keeps what write writes, at most size bytes, under the next number, unless the
+// execution has an equal payload already.
 func (b *blobStore) put(size int64, write func(io.Writer) error) (contract.Blob, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.used+size > b.limit {
+	if b.used+size > b.limit || b.last >= contract.MaxBlobs {
 		return contract.Blob{}, errBlobsFull
 	}
 	if err := os.MkdirAll(b.folder(), 0o700); err != nil {
@@ -74,12 +84,35 @@ func (b *blobStore) put(size int64, write func(io.Writer) error) (contract.Blob,
 	if err != nil {
 		return contract.Blob{}, err
 	}
-	name := hex.EncodeToString(digest.Sum(nil))
-	if err := os.Rename(f.Name(), filepath.Join(b.folder(), name)); err != nil {
+	return b.nameLocked(f.Name(), contract.Blob{SHA256: hex.EncodeToString(digest.Sum(nil)), Bytes: written})
+}
+
+// nameLocked gives a written payload its number and its file's name, unless an equal one
+// has them. That one's file is checked, because a user may have deleted the state folder.
+func (b *blobStore) nameLocked(written string, blob contract.Blob) (contract.Blob, error) {
+	if same, ok := b.known[blob.SHA256]; ok {
+		if _, err := os.Stat(b.path(same.Number)); err == nil {
+			return same, nil
+		}
+	}
+	blob.Number = b.last + 1
+	if err := os.Rename(written, b.path(blob.Number)); err != nil {
 		return contract.Blob{}, err
 	}
-	b.used += written
-	return contract.Blob{SHA256: name, Bytes: written}, nil
+	if b.known == nil {
+		b.known = map[string]contract.Blob{}
+	}
+	b.known[blob.SHA256] = blob
+	b.last = blob.Number
+	b.used += blob.Bytes
+	return blob, nil
+}
+
+// forget frees the memory of a store that may get no more payloads.
+func (b *blobStore) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known = nil
 }
 
 func (b *blobStore) size() int64 {
@@ -88,9 +121,10 @@ func (b *blobStore) size() int64 {
 	return b.used
 }
 
+// drop deletes all payloads. Their numbers are not used again.
 func (b *blobStore) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	os.RemoveAll(b.folder())
-	b.used = 0
+	b.used, b.known = 0, nil
 }

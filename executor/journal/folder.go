@@ -35,7 +35,7 @@ func newFolder(parent string) (*folder, error) {
 
 // unmadeFolder names a folder that is made once the disk has room for it.
 func unmadeFolder(parent string) (*folder, error) {
-	id, err := uuid.NewV7()
+	id, err := uuid.NewRandom()
 	return &folder{dir: filepath.Join(parent, id.String())}, err
 }
 

@@ -182,12 +182,13 @@ func brief(x contract.Execution) contract.Execution {
 }
 
 // Blob opens a payload that an event of the execution refers to by a BlobRef.
-func (j *Journal) Blob(id, sha256 string) (*os.File, error) {
+// The error is ErrNotFound or ErrNoBlob.
+func (j *Journal) Blob(id string, number int) (*os.File, error) {
 	r, err := j.Find(id)
 	if err != nil {
 		return nil, err
 	}
-	return r.blobs.open(sha256)
+	return r.blobs.open(number)
 }
 
 // NeedsFlush reports whether something has not been written to its folder yet.

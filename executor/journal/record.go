@@ -159,13 +159,18 @@ func (r *Record) Append(event contract.Event) error {
 	return nil
 }
 
-// PutBlob keeps a big payload. It calls write, which writes at most size bytes.
+// PutBlob keeps a big payload, or finds the equal one that this execution has already. It
+// calls write, which writes at most size bytes.
 func (r *Record) PutBlob(size int64, write func(io.Writer) error) (contract.Blob, error) {
 	return r.blobs.put(size, write)
 }
 
-// CloseLog closes the event log's file. A later event opens it again.
-func (r *Record) CloseLog() { r.events.close() }
+// CloseLog closes the event log's file and forgets which payloads are kept. A later event
+// opens the file again.
+func (r *Record) CloseLog() {
+	r.events.close()
+	r.blobs.forget()
+}
 
 func (r *Record) broadcastLocked() {
 	close(r.changed)

@@ -30,7 +30,7 @@ func (j *Journal) recover() error {
 		}
 		found = append(found, r)
 	}
-	// Not by id: the id of a prepared folder is older than its submit.
+	// Not by id, which is random.
 	slices.SortFunc(found, func(a, b *Record) int { return a.state.CreatedAt.Compare(b.state.CreatedAt) })
 	for _, r := range found {
 		j.addLocked(r) // no other goroutine has the journal yet

@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"colabrelay/shared/contract"
 )
-
-var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // maxBlobBytes bounds a blob. An executor keeps no longer ones, because the log of an
 // execution and its blobs are bounded to 256 MiB.
@@ -28,14 +25,13 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 	if err != nil {
 		return err
 	}
-	sha := blob.SHA256
-	if !sha256Pattern.MatchString(sha) {
-		return &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("there is no blob %.80q", sha), Hint: "Use the sha256 from the execution's events."}
+	if blob.Number < 1 || blob.Number > contract.MaxBlobs || !contract.SHA256Pattern.MatchString(blob.SHA256) {
+		return &contract.Error{Code: contract.CodeNotFound, Message: fmt.Sprintf("there is no blob %d with the SHA-256 %.80q", blob.Number, blob.SHA256), Hint: "Use the number and the sha256 from the execution's events."}
 	}
 	if blob.Bytes < 0 || blob.Bytes > maxBlobBytes {
 		return breaksBounds(fmt.Sprintf("the executor's blob has %d bytes, over the limit of %d", blob.Bytes, maxBlobBytes), nil)
 	}
-	path = strings.Replace(path, "{sha256}", sha, 1)
+	path = strings.Replace(path, "{number}", strconv.Itoa(blob.Number), 1)
 	whole := sha256.New()
 	for offset := int64(0); ; {
 		part, err := c.blobPart(ctx, path, offset, blob.Bytes-offset)
@@ -54,8 +50,8 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 			break
 		}
 	}
-	if hex.EncodeToString(whole.Sum(nil)) != sha {
-		return problem(KindBadAnswer, "the blob's SHA-256 is not the requested one", nil)
+	if hex.EncodeToString(whole.Sum(nil)) != blob.SHA256 {
+		return problem(KindBadAnswer, "the blob's SHA-256 is not the one that its event states", nil)
 	}
 	return nil
 }

@@ -48,14 +48,14 @@ func TestBlobArrivesCompleteInSignedParts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, sha := blobs(t, c.content)
 			var got bytes.Buffer
-			if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{SHA256: sha, Bytes: int64(len(c.content))}, &got); err != nil {
+			if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{Number: 7, SHA256: sha, Bytes: int64(len(c.content))}, &got); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got.Bytes(), c.content) {
 				t.Errorf("%d bytes differ from the %d asked for", got.Len(), len(c.content))
 			}
 			all := e.all()
-			if len(all) != c.parts || all[0].path != "/v1/executions/e-1/blobs/"+sha {
+			if len(all) != c.parts || all[0].path != "/v1/executions/e-1/blobs/7" {
 				t.Errorf("%d parts of %s", len(all), all[0].path)
 			}
 		})
@@ -65,7 +65,7 @@ func TestBlobArrivesCompleteInSignedParts(t *testing.T) {
 func TestBlobWithAnotherSHA256IsRefused(t *testing.T) {
 	e, _ := blobs(t, []byte("hello"))
 	var got bytes.Buffer
-	err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{SHA256: strings.Repeat("0", 64), Bytes: 5}, &got)
+	err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{Number: 7, SHA256: strings.Repeat("0", 64), Bytes: 5}, &got)
 	wantKind(t, err, KindBadAnswer)
 }
 
@@ -83,7 +83,7 @@ func TestBlobIsResumedWhereItBroke(t *testing.T) {
 		return true
 	})
 	var got bytes.Buffer
-	if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{SHA256: sha, Bytes: int64(len(content))}, &got); err != nil {
+	if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{Number: 7, SHA256: sha, Bytes: int64(len(content))}, &got); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), content) {
@@ -105,7 +105,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, http.ErrBodyNotAllowed }
 
 func TestBlobReportsOfAFullDisk(t *testing.T) {
 	e, sha := blobs(t, []byte("hello"))
-	if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{SHA256: sha, Bytes: 5}, fullDisk{}); err == nil || refusal(err) != nil {
+	if err := e.client(t).Blob(t.Context(), "e-1", contract.Blob{Number: 7, SHA256: sha, Bytes: 5}, fullDisk{}); err == nil || refusal(err) != nil {
 		t.Errorf("error %v", err)
 	}
 }

@@ -88,14 +88,14 @@ func TestABlobEndsWhereItsReferenceSays(t *testing.T) {
 	c := hostile(t, "endless-blob")
 	for _, size := range []int64{0, 1000, contract.MaxBlobPart, contract.MaxBlobPart + 1} {
 		var got bytes.Buffer
-		err := c.Blob(t.Context(), "e-1", contract.Blob{SHA256: sha, Bytes: size}, &got)
+		err := c.Blob(t.Context(), "e-1", contract.Blob{Number: 1, SHA256: sha, Bytes: size}, &got)
 		wantKind(t, err, KindBadAnswer)
 		if int64(got.Len()) > size {
 			t.Errorf("%d bytes came of a blob of %d", got.Len(), size)
 		}
 	}
 	for _, size := range []int64{-1, maxBlobBytes + 1} {
-		wantKind(t, c.Blob(t.Context(), "e-1", contract.Blob{SHA256: sha, Bytes: size}, failingWriter{t}), KindBadAnswer)
+		wantKind(t, c.Blob(t.Context(), "e-1", contract.Blob{Number: 1, SHA256: sha, Bytes: size}, failingWriter{t}), KindBadAnswer)
 	}
 }
 

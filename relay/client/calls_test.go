@@ -72,9 +72,13 @@ func TestIDsThatNoExecutorMadeAreNotAskedFor(t *testing.T) {
 		wantCode(t, err, contract.CodeNotFound)
 		_, err = c.Input(t.Context(), id, "x")
 		wantCode(t, err, contract.CodeNotFound)
-		wantCode(t, c.Blob(t.Context(), id, contract.Blob{SHA256: strings.Repeat("0", 64)}, io.Discard), contract.CodeNotFound)
+		wantCode(t, c.Blob(t.Context(), id, contract.Blob{Number: 1, SHA256: strings.Repeat("0", 64)}, io.Discard), contract.CodeNotFound)
 	}
-	wantCode(t, c.Blob(t.Context(), "e-1", contract.Blob{SHA256: "../x"}, io.Discard), contract.CodeNotFound)
+	sum := strings.Repeat("0", 64)
+	// Number 0 is a reference by an executor of an earlier release.
+	for _, blob := range []contract.Blob{{Number: 1, SHA256: "../x"}, {Number: 1}, {SHA256: sum}, {Number: -1, SHA256: sum}, {Number: contract.MaxBlobs + 1, SHA256: sum}} {
+		wantCode(t, c.Blob(t.Context(), "e-1", blob, io.Discard), contract.CodeNotFound)
+	}
 	if got := e.all(); len(got) != 0 {
 		t.Errorf("asked %+v", got)
 	}

@@ -261,15 +261,15 @@ func TestOriginalsAreSavedAndBlobsFetched(t *testing.T) {
 	var l log
 	l.display(contract.EventDisplayData, "", map[string]string{"image/png": base64.StdEncoding.EncodeToString(tinyPNG(t)), "text/plain": "<Figure>"})
 	l.display(contract.EventDisplayData, "", map[string]string{"image/svg+xml": svg})
-	ref, _ := json.Marshal(contract.BlobRef{Blob: contract.Blob{SHA256: "abc", Bytes: int64(len(big))}})
+	ref, _ := json.Marshal(contract.BlobRef{Blob: contract.Blob{Number: 3, SHA256: "abc", Bytes: int64(len(big))}})
 	l.add(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{"image/png": ref}})
 	c := New(Options{Dir: t.TempDir()})
 	for _, ev := range l {
 		c.Add(ev)
 	}
 	v := c.View(t.Context(), func(_ context.Context, blob contract.Blob, w io.Writer) error {
-		if blob.SHA256 != "abc" {
-			t.Errorf("asked for %q", blob.SHA256)
+		if blob.Number != 3 || blob.SHA256 != "abc" {
+			t.Errorf("asked for %+v", blob)
 		}
 		_, err := w.Write(big)
 		return err

@@ -13,8 +13,8 @@ import "time"
 // Protocol is the version of the protocol that this build supports.
 const Protocol = 2
 
-// Routes. An {id} is an identifier made by the programs. Anything that a user typed is in
-// the query or the body.
+// Routes. A tunnel's operator can read a path, so an {id} is random and a {number} only
+// counts. Anything that depends on content, or that a user typed, is in the query or the body.
 const (
 	PathHealth        = "/health"
 	PathProbe         = "/v1/probe"
@@ -22,7 +22,7 @@ const (
 	PathExecution     = "/v1/executions/{id}"
 	PathInterrupt     = "/v1/executions/{id}/interrupt"
 	PathInput         = "/v1/executions/{id}/input"
-	PathBlob          = "/v1/executions/{id}/blobs/{sha256}"
+	PathBlob          = "/v1/executions/{id}/blobs/{number}"
 	PathKernel        = "/v1/kernel"
 	PathKernelRestart = "/v1/kernel/restart"
 	PathVariables     = "/v1/variables"
@@ -60,6 +60,7 @@ const (
 	MaxErrorEvent     = 64 << 10
 	MaxEventBytes     = 1 << 20  // one event as JSON
 	InlineMIMEBytes   = 64 << 10 // a larger payload becomes a blob
+	MaxBlobs          = 10_000   // of one execution; its bound in bytes allows half as many of InlineMIMEBytes
 	CompressAbove     = 1 << 10
 	MaxReadBytes      = 4 << 20 // events in one answer
 	DefaultReadBytes  = 1 << 20

@@ -167,6 +167,7 @@ type BlobRef struct {
 // Blob identifies bytes served at PathBlob: the decoded payload, which is binary for binary
 // MIME types and unquoted text for JSON strings.
 type Blob struct {
+	Number int    `json:"number"` // in the path: 1 for the execution's first blob, at most MaxBlobs
 	SHA256 string `json:"sha256"`
 	Bytes  int64  `json:"bytes"`
 }

@@ -40,7 +40,7 @@ var bombCases = append(pictureCases, []Case{
 			part := bytes.Repeat([]byte("x"), contract.MaxBlobPart)
 			return routes{
 				"POST " + contract.PathExecutions: func(q question) fakevm.Reply {
-					return execution(requestID(q), picture(`{"blob":{"sha256":"`+strings.Repeat("ab", 32)+`","bytes":1000000}}`))
+					return execution(requestID(q), picture(`{"blob":{"number":1,"sha256":"`+strings.Repeat("ab", 32)+`","bytes":1000000}}`))
 				},
 				"GET " + contract.PathBlob: func(question) fakevm.Reply { return fakevm.Reply{Body: part} },
 			}
