@@ -65,6 +65,7 @@ var allowed = map[string][]string{
 	"shared/e2e/hostilevm":      {"shared/contract", "shared/e2e/fakevm"},
 	"shared/filename":           {},
 	"shared/kernelpy":           {},
+	"shared/seal":               {"shared/bounded"},
 	"shared/smalldisk":          {},
 	"shared/stacks":             {},
 }
