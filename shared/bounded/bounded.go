@@ -14,7 +14,8 @@ import (
 // what the bound is.
 var ErrTooLong = errors.New("too long")
 
-func tooLong(max int64) error {
+// TooLong returns ErrTooLong with the bound, which is max bytes.
+func TooLong(max int64) error {
 	if max >= 1<<20 && max%(1<<20) == 0 {
 		return fmt.Errorf("%w: over %d MiB", ErrTooLong, max>>20)
 	}
@@ -28,7 +29,7 @@ func ReadAll(r io.Reader, max int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(text)) > max {
-		return nil, tooLong(max)
+		return nil, TooLong(max)
 	}
 	return text, nil
 }
@@ -53,7 +54,7 @@ type Buffer struct {
 // Write implements io.Writer.
 func (b *Buffer) Write(p []byte) (int, error) {
 	if int64(b.buf.Len())+int64(len(p)) > b.Max {
-		return 0, tooLong(b.Max)
+		return 0, TooLong(b.Max)
 	}
 	return b.buf.Write(p)
 }

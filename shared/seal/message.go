@@ -37,17 +37,17 @@ const (
 func SealMessage(key Key, text []byte) []byte {
 	if z := compress(text); z != nil {
 		defer z.free()
-		return sealPadded(key, gzipped, z.out.Bytes())
+		return sealPadded(newSalt(), key, gzipped, z.out.Bytes())
 	}
-	return sealPadded(key, uncompressed, text)
+	return sealPadded(newSalt(), key, uncompressed, text)
 }
 
-func sealPadded(key Key, lead byte, text []byte) []byte {
+func sealPadded(salt [saltSize]byte, key Key, lead byte, text []byte) []byte {
 	const most = recordSize - overhead
 	n := 1 + len(text)
 	last := (n-1)%most + 1 // bytes in the last record
 	pad := min((padTo-n%padTo)%padTo, most-last)
-	return sealWhole(key, []byte{lead}, text, pad)
+	return sealWhole(salt, key, []byte{lead}, text, pad)
 }
 
 // OpenMessage returns the text that SealMessage sealed. It works in place, as Open does,
@@ -65,7 +65,7 @@ func OpenMessage(key Key, sealed []byte, max int64) ([]byte, error) {
 	switch lead {
 	case uncompressed:
 		if int64(len(text)) > max {
-			return nil, tooLong(max)
+			return nil, bounded.TooLong(max)
 		}
 		return text, nil
 	case gzipped:
@@ -73,8 +73,6 @@ func OpenMessage(key Key, sealed []byte, max int64) ([]byte, error) {
 	}
 	return nil, fmt.Errorf("%w: unknown compression %d", ErrInvalid, lead)
 }
-
-func tooLong(max int64) error { return fmt.Errorf("%w: over %d bytes", bounded.ErrTooLong, max) }
 
 // compressor is a gzip writer with its buffer. A new one takes about 800 KB, so they are
 // used again.
@@ -91,9 +89,10 @@ var compressors = sync.Pool{New: func() any {
 }}
 
 func (z *compressor) free() {
-	if z.out.Cap() <= keptBytes {
-		compressors.Put(z)
+	if z.out.Cap() > keptBytes {
+		z.out = bytes.Buffer{}
 	}
+	compressors.Put(z)
 }
 
 // compress returns text compressed, or nil if that does not pay. The caller frees it.
@@ -137,7 +136,7 @@ func decompress(member []byte, max int64) ([]byte, error) {
 	length := int64(binary.LittleEndian.Uint32(member[len(member)-4:]))
 	switch {
 	case length > max:
-		return nil, tooLong(max)
+		return nil, bounded.TooLong(max)
 	case length > maxRatio*int64(len(member)):
 		return nil, errGzip
 	}

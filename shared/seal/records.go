@@ -3,10 +3,7 @@ package seal
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 )
@@ -32,17 +29,12 @@ type records struct {
 
 // newRecords derives the key and the nonces as sections 2.2 and 2.3 of RFC 8188 say.
 func newRecords(ikm, salt []byte, size int) *records {
-	prk, err := hkdf.Extract(sha256.New, ikm, salt)
-	must(err)
-	key, err := hkdf.Expand(sha256.New, prk, "Content-Encoding: aes128gcm\x00", 16)
-	must(err)
-	first, err := hkdf.Expand(sha256.New, prk, "Content-Encoding: nonce\x00", 12)
-	must(err)
-	block, err := aes.NewCipher(key)
+	key, first := derive(ikm, salt)
+	block, err := aes.NewCipher(key[:16])
 	must(err)
 	aead, err := cipher.NewGCM(block)
 	must(err)
-	return &records{aead: aead, size: size, first: [12]byte(first)}
+	return &records{aead: aead, size: size, first: [12]byte(first[:12])}
 }
 
 // must panics on errors that no input causes: all lengths are constants.
@@ -106,7 +98,7 @@ func (r *records) open(record []byte) (text []byte, last bool, err error) {
 // the last number, and seal would need longer than anything lives to reach it.
 func (r *records) advance() {
 	if r.number == math.MaxUint64 {
-		panic(errors.New("seal: too many records"))
+		panic("seal: too many records")
 	}
 	r.nonce = r.first
 	tail := r.nonce[4:]

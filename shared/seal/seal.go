@@ -38,14 +38,14 @@ func Size(n int64) int64 {
 }
 
 // Seal returns text sealed.
-func Seal(key Key, text []byte) []byte { return sealWhole(key, nil, text, 0) }
+func Seal(key Key, text []byte) []byte { return sealWhole(newSalt(), key, nil, text, 0) }
 
 // sealWhole seals lead and text as one text, with pad zeros in the last record.
-func sealWhole(key Key, lead, text []byte, pad int) []byte {
+func sealWhole(salt [saltSize]byte, key Key, lead, text []byte, pad int) []byte {
 	n := len(lead) + len(text)
 	out := make([]byte, Size(int64(n))+int64(pad))
-	putHeader(out, newSalt())
-	r := newRecords(key[:], out[:saltSize], recordSize)
+	putHeader(out, salt)
+	r := newRecords(key[:], salt[:], recordSize)
 	for rest := out[headerSize:]; ; {
 		m := copy(rest, lead)
 		m += copy(rest[m:min(r.most(), len(rest))], text)

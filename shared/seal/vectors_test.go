@@ -1,0 +1,183 @@
+package seal
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/vectors.json")
+
+const vectorsFile = "testdata/vectors.json"
+
+// vectors is testdata/vectors.json: texts and what is made of them, for implementations in
+// other languages.
+type vectors struct {
+	How   string   `json:"how"`
+	Cases []vector `json:"cases"`
+}
+
+type vector struct {
+	Name  string `json:"name"`
+	As    string `json:"as"`
+	Key   string `json:"key"`
+	Salt  string `json:"salt"`
+	Text  string `json:"text"`
+	Times int    `json:"times"`
+	// Sealed is empty if it is long.
+	Sealed string `json:"sealed,omitempty"`
+	Length int    `json:"length"`
+	Digest string `json:"sha256"`
+}
+
+const how = "Sealed bytes of colab-relay: RFC 8188 (aes128gcm), record size 65536, no keyid. key is the input keying material. key, salt and sealed are hexadecimal; " +
+	"the text is text, repeated times times. length and sha256 are of the sealed bytes. As a message or a part, the text follows a byte that tells the compression: 0 none, 1 gzip (RFC 1952). " +
+	"A message is padded to a multiple of 256 bytes, that byte included, if the last record has room."
+
+// inputs are the inputs of the vectors; the rest is computed.
+var inputs = []vector{
+	{Name: "text", As: "text", Text: walrus, Times: 1},
+	{Name: "empty text", As: "text"},
+	{Name: "one full record", As: "text", Text: "x", Times: most},
+	{Name: "a record and a byte", As: "text", Text: "x", Times: most + 1},
+	{Name: "three records", As: "text", Text: "colab-relay ", Times: 12345},
+	{Name: "message", As: "message", Text: `{"status":"succeeded"}`, Times: 1},
+	{Name: "empty message", As: "message"},
+	{Name: "message without padding", As: "message", Text: "x", Times: 255},
+	{Name: "part", As: "part", Text: walrus, Times: 1},
+	{Name: "part of two records", As: "part", Text: "x", Times: most},
+}
+
+func (v vector) text() []byte { return []byte(strings.Repeat(v.Text, v.Times)) }
+
+// longest is the longest vector that is written in full.
+const longest = 1 << 10
+
+func TestVectorsAreWhatThisPackageWrites(t *testing.T) {
+	want := vectors{How: how}
+	for i, v := range inputs {
+		key, salt := Key{byte(i), 1, 2, 3}, [saltSize]byte{byte(i), 4, 5, 6}
+		sealed := map[string]func() []byte{
+			"text":    func() []byte { return sealWhole(salt, key, nil, v.text(), 0) },
+			"message": func() []byte { return sealPadded(salt, key, uncompressed, v.text()) },
+			"part":    func() []byte { return readAll(t, newPartSealer(salt, key, bytes.NewReader(v.text()))) },
+		}[v.As]()
+		if v.As == "text" && !bytes.Equal(readAll(t, newSealer(salt, key, bytes.NewReader(v.text()))), sealed) {
+			t.Errorf("%s: the stream has other bytes", v.Name)
+		}
+		sum := sha256.Sum256(sealed)
+		v.Key, v.Salt, v.Length, v.Digest = hex.EncodeToString(key[:]), hex.EncodeToString(salt[:]), len(sealed), hex.EncodeToString(sum[:])
+		if len(sealed) <= longest {
+			v.Sealed = hex.EncodeToString(sealed)
+		}
+		want.Cases = append(want.Cases, v)
+	}
+	if *update {
+		text, err := json.MarshalIndent(want, "", "  ")
+		must(err)
+		if err := os.WriteFile(vectorsFile, append(text, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := gocmp.Diff(want, load(t)); diff != "" {
+		t.Errorf("%s differs (-computed +file):\n%s", vectorsFile, diff)
+	}
+}
+
+// The vectors follow RFC 8188, checked without this package's code.
+func TestVectorsFollowTheRFC(t *testing.T) {
+	for _, v := range load(t).Cases {
+		t.Run(v.Name, func(t *testing.T) {
+			key, salt := fromHex(t, v.Key), fromHex(t, v.Salt)
+			plain := v.text()
+			if v.As != "text" {
+				plain = append([]byte{0}, plain...)
+			}
+			pad := 0
+			if v.As == "message" {
+				pad = (256 - len(plain)%256) % 256
+			}
+			sealed := append(bytes.Clone(salt), 0, 1, 0, 0, 0)
+			for number := range 1 + max(0, len(plain)-1)/65519 {
+				record := bytes.Clone(plain[number*65519 : min(len(plain), (number+1)*65519)])
+				if (number+1)*65519 < len(plain) {
+					record = append(record, 1)
+				} else {
+					record = append(append(record, 2), make([]byte, pad)...)
+				}
+				sealed = append(sealed, recordByItself(t, key, salt, byte(number), record)...)
+			}
+			sum := sha256.Sum256(sealed)
+			if len(sealed) != v.Length || hex.EncodeToString(sum[:]) != v.Digest {
+				t.Errorf("%d bytes, sha256 %x; the file has %d, %s", len(sealed), sum, v.Length, v.Digest)
+			}
+			if v.Sealed != "" && !bytes.Equal(sealed, fromHex(t, v.Sealed)) {
+				t.Errorf("%x, the file has %s", sealed, v.Sealed)
+			}
+		})
+	}
+}
+
+func recordByItself(t *testing.T, key, salt []byte, number byte, plain []byte) []byte {
+	t.Helper()
+	cek, err := hkdf.Key(sha256.New, key, salt, "Content-Encoding: aes128gcm\x00", 16)
+	must(err)
+	nonce, err := hkdf.Key(sha256.New, key, salt, "Content-Encoding: nonce\x00", 12)
+	must(err)
+	nonce[11] ^= number
+	block, err := aes.NewCipher(cek)
+	must(err)
+	aead, err := cipher.NewGCM(block)
+	must(err)
+	return aead.Seal(nil, nonce, plain, nil)
+}
+
+func TestVectorsOpen(t *testing.T) {
+	for _, v := range load(t).Cases {
+		if v.Sealed == "" {
+			continue
+		}
+		key := Key(fromHex(t, v.Key))
+		text, err := map[string]func([]byte) ([]byte, error){
+			"text":    func(b []byte) ([]byte, error) { return Open(key, b) },
+			"message": func(b []byte) ([]byte, error) { return OpenMessage(key, b, longest) },
+			"part":    func(b []byte) ([]byte, error) { return io.ReadAll(NewPartOpener(key, bytes.NewReader(b))) },
+		}[v.As](fromHex(t, v.Sealed))
+		if err != nil || !bytes.Equal(text, v.text()) {
+			t.Errorf("%s: %q, %v", v.Name, text, err)
+		}
+	}
+}
+
+func fromHex(t *testing.T, text string) []byte {
+	t.Helper()
+	raw, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func load(t *testing.T) vectors {
+	t.Helper()
+	text, err := os.ReadFile(vectorsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file vectors
+	if err := json.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
