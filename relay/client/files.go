@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -47,27 +48,27 @@ type Part struct {
 	Offset int64
 }
 
-// Content reads len(buf) bytes of p (1 to contract.MaxFilePart) into buf, fewer only at the end
-// of the file. The executor refuses with contract.CodeChanged if the file's ETag has changed.
+// Content reads length bytes of p (1 to contract.MaxFilePart) and writes them to to, fewer only
+// at the end of the file. The executor refuses with contract.CodeChanged if the file's ETag has
+// changed.
 //
-// It makes one attempt. err is nil only if the executor's signature over all n bytes is right.
-// With an error, the first n bytes of buf are from an interrupted answer: its head was signed
-// and its length fits, but the bytes are unverified until the digest of the complete file is
-// right. The rest of buf is meaningless.
-func (c *Client) Content(ctx context.Context, p Part, buf []byte) (n int, err error) {
-	if len(buf) == 0 || len(buf) > contract.MaxFilePart {
-		return 0, fmt.Errorf("reading %d bytes of a file: must be 1 to %d", len(buf), contract.MaxFilePart)
+// It makes one attempt. n bytes were written. They are the executor's, also if err is not nil.
+// An error of to is returned as it is.
+func (c *Client) Content(ctx context.Context, p Part, length int64, to io.Writer) (n int64, err error) {
+	if length < 1 || length > contract.MaxFilePart {
+		return 0, fmt.Errorf("reading %d bytes of a file: must be 1 to %d", length, contract.MaxFilePart)
 	}
 	query := url.Values{"path": {p.Path}, "etag": {p.ETag}}
 	query.Set("offset", strconv.FormatInt(p.Offset, 10))
-	query.Set("length", strconv.Itoa(len(buf)))
+	query.Set("length", strconv.FormatInt(length, 10))
 	got, err := c.once(ctx, func() request {
-		return request{method: http.MethodGet, path: contract.PathContent, query: query, into: buf, wait: slowRead}
+		return request{method: http.MethodGet, path: contract.PathContent, query: query, into: make([]byte, length), wait: slowRead}
 	})
 	if err != nil {
-		return got.unverified, err
+		return 0, err
 	}
-	return len(got.body), nil
+	written, err := to.Write(got.body)
+	return int64(written), err
 }
 
 const (

@@ -122,30 +122,23 @@ func (d *download) run(ctx context.Context, got fileResult) (_ fileResult, err e
 	return got, nil
 }
 
-// fetchVerified fetches until the file has the digest that the executor computed. If the
-// digests differ, the unverified bytes are fetched again. If there are none, the file
-// changed and the error is errStale.
+// fetchVerified fetches the missing bytes. If the complete file does not have the digest
+// that the executor computed, the file changed, or the disk lost bytes of an earlier call:
+// all bytes are dropped and the error is errStale.
 func (d *download) fetchVerified(ctx context.Context) error {
-	for round := 0; ; round++ {
-		if err := d.checkSpace(); err != nil {
-			return err
-		}
-		sum := newDigest()
-		if err := d.fetchAll(ctx, sum); err != nil {
-			return err
-		}
-		same, err := d.verify(ctx, sum)
-		if same || err != nil {
-			return err
-		}
-		dropped := d.part.dropUnverified()
-		d.meter.add(d.name, StageMoving, -dropped)
-		if dropped == 0 || round == maxRepairs {
-			d.meter.add(d.name, StageMoving, -d.part.received())
-			d.part.dropAll()
-			return errStale
-		}
+	if err := d.checkSpace(); err != nil {
+		return err
 	}
+	sum := newDigest()
+	if err := d.fetchAll(ctx, sum); err != nil {
+		return err
+	}
+	same, err := d.verify(ctx, sum)
+	if same || err != nil {
+		return err
+	}
+	d.meter.add(d.name, StageMoving, -d.part.dropAll())
+	return errStale
 }
 
 // fetchAll fetches the missing bytes. At the same time it waits for the executor's digest
@@ -180,9 +173,8 @@ func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 // hashReceived hashes bytes as they arrive, so that little of a large file is left to
 // hash when its last byte is there.
 func (d *download) hashReceived(ctx context.Context, sum *digest, fetched <-chan struct{}) error {
-	buf := make([]byte, 256<<10)
 	for {
-		if err := sum.read(ctx, d.part.file, d.part.contiguous(), buf, nil); err != nil {
+		if err := sum.read(ctx, d.part.file, d.part.contiguous(), nil); err != nil {
 			return err
 		}
 		select {
@@ -193,41 +185,46 @@ func (d *download) hashReceived(ctx context.Context, sum *digest, fetched <-chan
 	}
 }
 
-// fetchPart is the partFunc of a download. The bytes of an interrupted answer are kept.
-func (d *download) fetchPart(ctx context.Context, piece contract.Range, _ bool, buf []byte) (ranges, error) {
-	n, err := d.readPart(ctx, piece, buf[:piece.Length])
-	received := contract.Range{Offset: piece.Offset, Length: int64(n)}
-	left := ranges{piece}.without(received)
-	if n == 0 {
-		if err == nil {
-			err = errStale // shorter than the file with this ETag
-		}
-		return left, err
+// fetchPart is the partFunc of a download. What arrived before an error is kept.
+func (d *download) fetchPart(ctx context.Context, piece contract.Range, _ bool) (ranges, error) {
+	w := &pieceWriter{download: d, rest: piece}
+	var err error
+	if d.content != nil {
+		_, err = w.Write(d.content[piece.Offset:end(piece)])
+	} else {
+		_, err = d.client.Content(ctx, client.Part{Path: d.remote, ETag: d.stat.ETag, Offset: piece.Offset}, piece.Length, w)
 	}
-	d.meter.moved.Add(received.Length)
-	if err := d.part.write(piece.Offset, buf[:n], err == nil); err != nil {
-		return left, err
+	if err == nil && w.rest == piece {
+		err = errStale // shorter than the file with this ETag
 	}
-	d.meter.add(d.name, StageMoving, received.Length)
-	return left, err
+	return ranges(nil).add(w.rest), err
 }
 
-func (d *download) readPart(ctx context.Context, piece contract.Range, into []byte) (int, error) {
-	if d.content != nil {
-		return copy(into, d.content[piece.Offset:]), nil
+// pieceWriter writes a piece of the file to the part file as it arrives.
+type pieceWriter struct {
+	*download
+	rest contract.Range // of the piece
+}
+
+// Write implements io.Writer. It refuses more bytes than the piece has.
+func (w *pieceWriter) Write(b []byte) (int, error) {
+	n := int64(len(b))
+	if n > w.rest.Length {
+		return 0, fmt.Errorf("the executor sent more than the requested part of %q", w.remote)
 	}
-	return d.client.Content(ctx, client.Part{Path: d.remote, ETag: d.stat.ETag, Offset: piece.Offset}, into)
+	if err := w.part.write(w.rest.Offset, b); err != nil {
+		return 0, err
+	}
+	w.rest = contract.Range{Offset: w.rest.Offset + n, Length: w.rest.Length - n}
+	w.meter.moved.Add(n)
+	w.meter.add(w.name, StageMoving, n)
+	return len(b), nil
 }
 
 // verify hashes the rest of the file on disk and compares the digest of the whole file.
 func (d *download) verify(ctx context.Context, sum *digest) (bool, error) {
-	buf, err := d.buffer(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer d.free(buf)
 	d.meter.add(d.name, StageChecking, 0)
-	err = sum.read(ctx, d.part.file, d.stat.SizeBytes, buf, d.meter.checker(d.name, StageChecking))
+	err := sum.read(ctx, d.part.file, d.stat.SizeBytes, d.meter.checker(d.name, StageChecking))
 	return sum.String() == d.stat.SHA256, err
 }
 

@@ -25,33 +25,23 @@ type job struct {
 	options Options
 	meter   *meter
 	guard   *inspection // nil permits all files
-	// buffers is a pool that bounds memory and the number of parts in flight. A buffer is
-	// nil until its first use.
-	buffers chan []byte
+	// slots bounds the parts in flight, of all files of the job together.
+	slots chan struct{}
 }
 
 func newJob(c *client.Client, o Options) *job {
-	j := &job{client: c, options: o, meter: &meter{report: o.Report}, guard: newInspection(o.Guard), buffers: make(chan []byte, inFlight)}
-	for range inFlight {
-		j.buffers <- nil
-	}
-	return j
+	return &job{client: c, options: o, meter: &meter{report: o.Report}, guard: newInspection(o.Guard), slots: make(chan struct{}, inFlight)}
 }
 
-// buffer waits for a buffer of partBytes. The caller returns it with free.
-func (j *job) buffer(ctx context.Context) ([]byte, error) {
+// slot waits until one more part may be in flight. done must be called at its end.
+func (j *job) slot(ctx context.Context) (done func(), err error) {
 	select {
-	case b := <-j.buffers:
-		if b == nil {
-			b = make([]byte, partBytes)
-		}
-		return b, nil
+	case j.slots <- struct{}{}:
+		return func() { <-j.slots }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
-
-func (j *job) free(b []byte) { j.buffers <- b }
 
 // annotate adds to err what was being done and, if ctx ended, its cause. A refusal by the
 // guard already names the file.

@@ -27,10 +27,7 @@ type journal struct {
 	ETag      string `json:"etag"`
 	SizeBytes int64  `json:"size_bytes"`
 	SHA256    string `json:"sha256,omitempty"` // empty until the executor computed it
-	// Received are all bytes of the part. Unverified are those of them whose answer was
-	// interrupted, so that its signature could not be checked.
-	Received   ranges `json:"have"`
-	Unverified ranges `json:"unproven,omitempty"`
+	Received  ranges `json:"have"`
 }
 
 // matches reports whether the part's bytes are of the file that st describes. The same
@@ -50,16 +47,22 @@ func readJournal(root *os.Root, name string) (journal, error) {
 	return parseJournal(text)
 }
 
-// parseJournal accepts only what part.saveLocked writes.
+// parseJournal accepts only what part.saveLocked writes, and journals of earlier releases.
+// These list bytes whose answer was interrupted before its signature, in "unproven": they
+// count as missing.
 func parseJournal(text []byte) (journal, error) {
-	var j journal
+	var j struct {
+		journal
+		Unproven ranges `json:"unproven"`
+	}
 	if len(text) > maxJournal || json.Unmarshal(text, &j) != nil || j.Format != journalFormat {
 		return journal{}, errNotOurs
 	}
-	sound := j.SizeBytes >= 0 && j.Received.valid(j.SizeBytes) && j.Unverified.valid(j.SizeBytes) &&
-		len(j.Unverified.minus(j.Received)) == 0 && (j.SHA256 == "" || digestPattern.MatchString(j.SHA256))
+	sound := j.SizeBytes >= 0 && j.Received.valid(j.SizeBytes) && j.Unproven.valid(j.SizeBytes) &&
+		(j.SHA256 == "" || digestPattern.MatchString(j.SHA256))
 	if !sound {
 		return journal{}, errNotOurs
 	}
-	return j, nil
+	j.Received = j.Received.minus(j.Unproven)
+	return j.journal, nil
 }

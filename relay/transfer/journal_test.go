@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 
 var goodJournal = journal{
 	Format: journalFormat, Remote: "/content/a", ETag: "e", SizeBytes: 100, SHA256: strings.Repeat("a", 64),
-	Received: ranges{{Offset: 0, Length: 40}, {Offset: 60, Length: 10}}, Unverified: ranges{{Offset: 30, Length: 10}},
+	Received: ranges{{Offset: 0, Length: 40}, {Offset: 60, Length: 10}},
 }
 
 func TestASavedJournalIsReadBack(t *testing.T) {
@@ -43,20 +44,42 @@ func TestOnlyASavedJournalIsAccepted(t *testing.T) {
 		t.Fatalf("%s: %v", good, err)
 	}
 	for name, text := range map[string]string{
-		"empty":                "",
-		"torn":                 good[:len(good)/2],
-		"zeros":                string(make([]byte, 300)),
-		"other JSON":           `{"format":"something else"}`,
-		"null":                 "null",
-		"another version":      change(func(j *journal) { j.Format = "colab-relay download 2" }),
-		"negative size":        change(func(j *journal) { j.SizeBytes = -1 }),
-		"past the end":         change(func(j *journal) { j.SizeBytes = 50 }),
-		"unverified elsewhere": change(func(j *journal) { j.Unverified = ranges{{Offset: 45, Length: 5}} }),
-		"bad digest":           change(func(j *journal) { j.SHA256 = "xyz" }),
-		"overlapping":          change(func(j *journal) { j.Received = append(j.Received, contract.Range{Offset: 65, Length: 10}) }),
-		"over the bound":       good + strings.Repeat(" ", maxJournal),
+		"empty":           "",
+		"torn":            good[:len(good)/2],
+		"zeros":           string(make([]byte, 300)),
+		"other JSON":      `{"format":"something else"}`,
+		"null":            "null",
+		"another version": change(func(j *journal) { j.Format = "colab-relay download 2" }),
+		"negative size":   change(func(j *journal) { j.SizeBytes = -1 }),
+		"past the end":    change(func(j *journal) { j.SizeBytes = 50 }),
+		"bad digest":      change(func(j *journal) { j.SHA256 = "xyz" }),
+		"overlapping":     change(func(j *journal) { j.Received = append(j.Received, contract.Range{Offset: 65, Length: 10}) }),
+		"over the bound":  good + strings.Repeat(" ", maxJournal),
 	} {
 		if _, err := parseJournal([]byte(text)); !errors.Is(err, errNotOurs) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// An earlier release kept the bytes of interrupted answers, which nothing had verified.
+func TestUnprovenBytesOfAnEarlierReleaseAreMissing(t *testing.T) {
+	const head = `{"format":"colab-relay download 1","remote_path":"/content/a","etag":"e","size_bytes":100,`
+	for text, want := range map[string]ranges{
+		`"have":[{"offset":0,"length":40},{"offset":60,"length":10}],"unproven":[{"offset":30,"length":10},{"offset":60,"length":1}]}`: {{Offset: 0, Length: 30}, {Offset: 61, Length: 9}},
+		`"have":[{"offset":0,"length":100}],"unproven":[{"offset":0,"length":100}]}`:                                                   nil,
+		`"have":[{"offset":0,"length":10}],"unproven":[{"offset":50,"length":10}]}`:                                                    {{Offset: 0, Length: 10}},
+		`"have":[{"offset":0,"length":10}]}`:                                                                                           {{Offset: 0, Length: 10}},
+	} {
+		j, err := parseJournal([]byte(head + text))
+		if err != nil || !slices.Equal(j.Received, want) {
+			t.Errorf("%s: %v, %v; want %v", text, j.Received, err, want)
+		}
+	}
+	for name, unproven := range map[string]string{
+		"past the end": `[{"offset":90,"length":20}]`, "negative": `[{"offset":-1,"length":2}]`, "not a list": `5`,
+	} {
+		if _, err := parseJournal([]byte(head + `"have":[{"offset":0,"length":100}],"unproven":` + unproven + `}`)); !errors.Is(err, errNotOurs) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -66,6 +89,7 @@ func FuzzJournal(f *testing.F) {
 	text, _ := json.Marshal(goodJournal)
 	f.Add(text)
 	f.Add([]byte(`{"format":"colab-relay download 1","size_bytes":5,"have":[{"offset":0,"length":9223372036854775807}]}`))
+	f.Add([]byte(`{"format":"colab-relay download 1","size_bytes":5,"have":[{"offset":0,"length":5}],"unproven":[{"offset":1,"length":3}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		j, err := parseJournal(text)
 		if err != nil {
@@ -74,8 +98,8 @@ func FuzzJournal(f *testing.F) {
 		if missing := whole(j.SizeBytes).minus(j.Received); missing.total()+j.Received.total() != j.SizeBytes || !missing.valid(j.SizeBytes) {
 			t.Fatalf("%q: of %d bytes %v are received and %v are missing", text, j.SizeBytes, j.Received, missing)
 		}
-		if len(j.Unverified.minus(j.Received)) != 0 {
-			t.Fatalf("%q: unverified %v were not received", text, j.Unverified)
+		if !j.Received.valid(j.SizeBytes) {
+			t.Fatalf("%q: received %v", text, j.Received)
 		}
 	})
 }
@@ -100,7 +124,7 @@ func TestPartsOfOthersAreNotTouched(t *testing.T) {
 			}
 			p, err := openPart(root, "a.part", "/content/a", st)
 			must(t, err)
-			must(t, p.write(0, []byte("0123456789"), true))
+			must(t, p.write(0, []byte("0123456789")))
 			must(t, p.close())
 			if p.name != "a (1).part" {
 				t.Errorf("the part is %q", p.name)
@@ -134,7 +158,7 @@ func TestAPartIsResumedOnlyForTheSameFile(t *testing.T) {
 			defer root.Close()
 			p, err := openPart(root, "a.part", "/content/a", base)
 			must(t, err)
-			must(t, p.write(0, []byte("0123"), true))
+			must(t, p.write(0, []byte("0123")))
 			must(t, p.close())
 			st := base
 			c.change(&st)

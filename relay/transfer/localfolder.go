@@ -197,10 +197,5 @@ func (j *job) localDigest(ctx context.Context, root *os.Root, name string, size 
 		return "", err
 	}
 	defer f.Close()
-	buf, err := j.buffer(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer j.free(buf)
-	return readDigest(ctx, f, size, buf, nil)
+	return readDigest(ctx, f, size, nil)
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
@@ -20,8 +21,17 @@ type part struct {
 
 	mu      sync.Mutex
 	journal journal
+	unsaved int64         // bytes that the journal on disk does not have
+	saved   time.Time     // when the journal was written last
 	grown   chan struct{} // signals that bytes arrived; buffers one signal
 }
+
+// The journal on disk is up to saveBytes and one piece of the file behind, or saveAfter. A
+// kill costs these bytes; writing a journal costs as much as writing some 100 KB.
+const (
+	saveBytes = 4 << 20
+	saveAfter = time.Second
+)
 
 // maxTakenNames bounds how many part names may belong to other files.
 const maxTakenNames = 20
@@ -46,7 +56,10 @@ func openPart(root *os.Root, name, remote string, st contract.FileStat) (*part, 
 
 func (p *part) journalName() string { return p.name + journalSuffix }
 
-func (p *part) saveLocked() error { return saveOwn(p.root, p.journalName(), &p.journal) }
+func (p *part) saveLocked() error {
+	p.unsaved, p.saved = 0, time.Now()
+	return saveOwn(p.root, p.journalName(), &p.journal)
+}
 
 // claim reports whether p may use its name: no file has it, or an earlier download left
 // the file. The journal is always created first, so a part without one is a user's file.
@@ -63,7 +76,7 @@ func (p *part) claim() (bool, error) {
 	info, statErr := p.root.Lstat(p.name)
 	switch {
 	case errors.Is(statErr, fs.ErrNotExist):
-		p.journal.Received, p.journal.Unverified = nil, nil
+		p.journal.Received = nil
 		return true, nil
 	case statErr != nil:
 		return false, fmt.Errorf("inspecting %q: %w", absolute(p.root, p.name), statErr)
@@ -74,7 +87,7 @@ func (p *part) claim() (bool, error) {
 // open opens the file. Its bytes count only if the journal matches the remote file.
 func (p *part) open(remote string, st contract.FileStat) error {
 	if !p.journal.matches(remote, st) {
-		p.journal.Received, p.journal.Unverified = nil, nil
+		p.journal.Received = nil
 	}
 	p.journal.Format, p.journal.Remote = journalFormat, remote
 	p.journal.ETag, p.journal.SizeBytes, p.journal.SHA256 = st.ETag, st.SizeBytes, st.SHA256
@@ -98,33 +111,28 @@ func (p *part) open(remote string, st contract.FileStat) error {
 	// A power cut loses bytes that the journal lists. Bytes beyond those in the journal
 	// cannot be attributed to anything.
 	onDisk := contract.Range{Length: info.Size()}
-	p.journal.Received, p.journal.Unverified = p.journal.Received.within(onDisk), p.journal.Unverified.within(onDisk)
+	p.journal.Received = p.journal.Received.within(onDisk)
 	if err := f.Truncate(p.journal.Received.last()); err != nil {
 		return errors.Join(fmt.Errorf("truncating %q: %w", f.Name(), err), f.Close())
 	}
 	return nil
 }
 
-// write stores bytes of the file at offset. They are verified if the signature of the
-// answer that carried them was checked.
-func (p *part) write(offset int64, b []byte, verified bool) error {
+// write stores bytes of the file at offset.
+func (p *part) write(offset int64, b []byte) error {
 	if _, err := p.file.WriteAt(b, offset); err != nil {
 		return fmt.Errorf("writing %q: %w", absolute(p.root, p.name), markDiskFull(err))
 	}
-	piece := contract.Range{Offset: offset, Length: int64(len(b))}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.journal.Received = p.journal.Received.add(piece)
-	p.journal.Unverified = p.journal.Unverified.without(piece)
-	if !verified {
-		p.journal.Unverified = p.journal.Unverified.add(piece)
-	}
+	p.journal.Received = p.journal.Received.add(contract.Range{Offset: offset, Length: int64(len(b))})
+	p.unsaved += int64(len(b))
 	select {
 	case p.grown <- struct{}{}:
 	default:
 	}
-	if p.journal.Received.total() == p.journal.SizeBytes {
-		return nil // the journal will be removed: a small file never needs a second one
+	if p.unsaved < saveBytes && time.Since(p.saved) < saveAfter || p.journal.Received.total() == p.journal.SizeBytes {
+		return nil // a complete file needs no journal: it will be removed
 	}
 	return p.saveLocked()
 }
@@ -147,20 +155,13 @@ func (p *part) missing() ranges {
 	return whole(p.journal.SizeBytes).minus(p.journal.Received)
 }
 
-// dropUnverified marks the unverified bytes as missing and returns their number.
-func (p *part) dropUnverified() int64 {
+// dropAll marks all bytes as missing and returns their number.
+func (p *part) dropAll() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.journal.Unverified.total()
-	p.journal.Received, p.journal.Unverified = p.journal.Received.minus(p.journal.Unverified), nil
+	n := p.journal.Received.total()
+	p.journal.Received = nil
 	return n
-}
-
-// dropAll marks all bytes as missing.
-func (p *part) dropAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.journal.Received, p.journal.Unverified = nil, nil
 }
 
 // contiguous returns how many bytes the part has without a gap from the file's first one.

@@ -11,10 +11,10 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// partFunc transfers one piece of a file, at most partBytes long, in one attempt with a
-// buffer of partBytes. It returns what is left of the piece, with or without an error.
-// again says that an earlier attempt at the same piece was interrupted.
-type partFunc func(ctx context.Context, piece contract.Range, again bool, buf []byte) (left ranges, err error)
+// partFunc transfers one piece of a file, at most partBytes long, in one attempt. It
+// returns what is left of the piece, with or without an error. again says that an earlier
+// attempt at the same piece was interrupted.
+type partFunc func(ctx context.Context, piece contract.Range, again bool) (left ranges, err error)
 
 // moveParts transfers all of todo, up to inFlight pieces of the job at the same time.
 // Interrupted pieces are resumed until ctx ends; any other error ends all of them.
@@ -39,16 +39,16 @@ func (j *job) moveParts(ctx context.Context, todo ranges, transfer partFunc) err
 
 // movePiece transfers a piece until nothing of it is left.
 func (j *job) movePiece(ctx context.Context, piece contract.Range, transfer partFunc) error {
-	buf, err := j.buffer(ctx)
+	done, err := j.slot(ctx)
 	if err != nil {
 		return err
 	}
-	defer j.free(buf)
+	defer done()
 	pause := client.NewBackOff()
 	again := false
 	for left := (ranges{piece}); len(left) > 0; {
 		first, rest := left.front(partBytes)
-		unsent, err := transfer(ctx, first, again, buf)
+		unsent, err := transfer(ctx, first, again)
 		if err != nil && !client.Transient(err) {
 			return err
 		}

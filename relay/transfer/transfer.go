@@ -20,12 +20,11 @@ import (
 // Bounds of a transfer.
 const (
 	partBytes   = 4 << 20 // per request; large, because tunnels limit the number of requests
-	inFlight    = 6       // parts at the same time, which bounds memory to inFlight*partBytes
+	inFlight    = 6       // parts at the same time
 	filesAtOnce = 4       // of one folder
 	maxEntries  = 100_000 // files and folders below one folder
 	maxDepth    = 64      // levels of folders; ends a link to a folder above
 	maxTries    = 3       // with a file that changes
-	maxRepairs  = 3       // rounds of fetching unverified bytes again
 	maxNotes    = 50      // in Result.Notes, on files that were skipped or failed
 	maxRenamed  = 10      // in Result.Notes, on names that differ: a VM can make them all differ
 )

@@ -9,7 +9,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// batchBytes bounds a batch, so that it fits the buffer of a part.
+// batchBytes bounds a batch.
 const batchBytes = partBytes
 
 // batch sends small files in one request. A file that changed since it was hashed is sent
@@ -38,12 +38,12 @@ func (s *folderUpload) batch(ctx context.Context, files []candidate) error {
 
 // sendBatch returns the executor's answer about each file, nil if it was not sent.
 func (s *folderUpload) sendBatch(ctx context.Context, files []candidate) ([]*contract.BatchedFile, error) {
-	buf, err := s.buffer(ctx)
+	done, err := s.slot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer s.free(buf)
-	body, m := buf[:0], contract.Manifest{Path: s.target, Overwrite: s.options.Overwrite}
+	defer done()
+	body, m := make([]byte, 0, batchBytes), contract.Manifest{Path: s.target, Overwrite: s.options.Overwrite}
 	var sent []int
 	for i, c := range files {
 		longer, ok := s.read(body, c)

@@ -99,12 +99,7 @@ func (u *upload) recordRemote(etag string) {
 // hash returns the file's SHA-256, or errStale if the file changed while it was read. A file
 // that is longer than its size is refused, because its truncated copy would look complete.
 func (u *upload) hash(ctx context.Context) (string, error) {
-	buf, err := u.buffer(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer u.free(buf)
-	sha, err := readDigest(ctx, u.file, u.size, buf, u.meter.checker(u.name, StageHashing))
+	sha, err := readDigest(ctx, u.file, u.size, u.meter.checker(u.name, StageHashing))
 	switch {
 	case err != nil && !errors.Is(err, errStale):
 		return "", err
@@ -205,7 +200,7 @@ func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contrac
 
 // sendPart is the partFunc of an upload. After an interruption it first queries which bytes
 // of the piece arrived, because the executor keeps the beginning of an interrupted part.
-func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool, buf []byte) (ranges, error) {
+func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool) (ranges, error) {
 	rest := ranges(nil)
 	if again {
 		left, err := u.notReceived(ctx, piece)
@@ -218,7 +213,7 @@ func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool,
 		}
 		piece, rest = left.front(partBytes)
 	}
-	body := buf[:piece.Length]
+	body := make([]byte, piece.Length)
 	if n, err := u.file.ReadAt(body, piece.Offset); n < len(body) {
 		if errors.Is(err, io.EOF) {
 			err = errStale
