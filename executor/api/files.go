@@ -1,6 +1,7 @@
 package api
 
 import (
+	"io"
 	"math"
 	"net/http"
 
@@ -45,7 +46,12 @@ func (a *API) content(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	part := answerSpace(w, int(length))
-	n, err := a.Files.Read(p.query.Get("path"), etag, offset, part)
-	return part[:n], err
+	part, err := a.Files.Part(p.query.Get("path"), etag, offset, length)
+	if err != nil {
+		return nil, err
+	}
+	defer part.Close()
+	body := answerSpace(w, int(part.Length()))
+	_, err = io.ReadFull(part, body)
+	return body, err
 }

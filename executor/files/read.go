@@ -3,7 +3,6 @@ package files
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -84,34 +83,4 @@ func (p location) open() (*opened, error) {
 		return nil, err
 	}
 	return &opened{File: f, Version: v, real: p.path()}, nil
-}
-
-// Read reads into buf from offset and returns the number of bytes, which is less than
-// len(buf) only at the end of the file. It fails with ErrChanged if etag is not empty and
-// not the etag of the file, or if the file changes while it is read.
-func (r *Roots) Read(path, etag string, offset int64, buf []byte) (int, error) {
-	f, err := r.open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	n, err := f.read(etag, offset, buf)
-	if err != nil {
-		return 0, fmt.Errorf("path %q: %w", path, err)
-	}
-	return n, nil
-}
-
-func (o *opened) read(etag string, offset int64, buf []byte) (int, error) {
-	if etag != "" && etag != o.ETag {
-		return 0, ErrChanged
-	}
-	if offset < 0 || offset > o.Size {
-		return 0, fmt.Errorf("%w: offset %d, size %d", ErrBadRange, offset, o.Size)
-	}
-	n, err := o.ReadAt(buf[:min(int64(len(buf)), o.Size-offset)], offset)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, err
-	}
-	return n, o.Unchanged(o.File)
 }

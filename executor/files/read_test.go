@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -23,9 +22,8 @@ func TestNoHostilePathIsReadOrInspected(t *testing.T) {
 	digests := NewDigests(tr.roots)
 	for path, want := range cases {
 		t.Run(fmt.Sprintf("%.60q", path), func(t *testing.T) {
-			buf := make([]byte, 10)
-			if n, err := tr.roots.Read(path, "", 0, buf); !errors.Is(err, want) || n != 0 || !bytes.Equal(buf, make([]byte, 10)) {
-				t.Errorf("Read gave %q, %v, want %v", buf[:n], err, want)
+			if got, err := readPart(tr.roots, path, "", 0, 10); !errors.Is(err, want) || len(got) != 0 {
+				t.Errorf("a part is %q, %v, want %v", got, err, want)
 			}
 			if want == ErrIsDir {
 				return
@@ -103,34 +101,6 @@ func TestStatDescribesAFile(t *testing.T) {
 	}
 }
 
-func TestReadReturnsTheBytesOfTheFile(t *testing.T) {
-	tr := newTree(t)
-	out, err := tr.roots.Stat("a.txt")
-	must(t, err)
-	for _, tc := range []struct {
-		offset int64
-		room   int
-		want   string
-		err    error
-	}{
-		{offset: 0, room: 5, want: "hello"},
-		{offset: 0, room: 100, want: "hello"},
-		{offset: 1, room: 3, want: "ell"},
-		{offset: 4, room: 3, want: "o"},
-		{offset: 5, room: 3, want: ""},
-		{offset: 2, room: 0, want: ""},
-		{offset: 6, room: 3, err: ErrBadRange},
-		{offset: -1, room: 3, err: ErrBadRange},
-		{offset: 1<<63 - 1, room: 3, err: ErrBadRange},
-	} {
-		buf := make([]byte, tc.room)
-		n, err := tr.roots.Read("a.txt", out.ETag, tc.offset, buf)
-		if !errors.Is(err, tc.err) || string(buf[:n]) != tc.want {
-			t.Errorf("%d bytes at %d: %q, %v, want %q, %v", tc.room, tc.offset, buf[:n], err, tc.want, tc.err)
-		}
-	}
-}
-
 func TestTheETagChangesWithTheFile(t *testing.T) {
 	for name, change := range map[string]func(file string) error{
 		"longer":  func(file string) error { return os.WriteFile(file, []byte("hello, you"), 0o600) },
@@ -159,30 +129,15 @@ func TestTheETagChangesWithTheFile(t *testing.T) {
 			must(t, err)
 			awaitTick(t, file)
 			must(t, change(file))
-			if _, err := tr.roots.Read("a.txt", before.ETag, 0, make([]byte, 1)); !errors.Is(err, ErrChanged) {
+			if _, err := readPart(tr.roots, "a.txt", before.ETag, 0, 1); !errors.Is(err, ErrChanged) {
 				t.Fatalf("reading by the old etag: %v, want %v", err, ErrChanged)
 			}
 			after, err := tr.roots.Stat("a.txt")
 			must(t, err)
-			if _, err := tr.roots.Read("a.txt", after.ETag, 0, make([]byte, 1)); err != nil {
+			if _, err := readPart(tr.roots, "a.txt", after.ETag, 0, 1); err != nil {
 				t.Fatalf("reading by the new etag: %v", err)
 			}
 		})
-	}
-}
-
-func TestAChangeWhileAFileIsReadIsDetected(t *testing.T) {
-	tr := newTree(t)
-	file := filepath.Join(tr.Workdir, "a.txt")
-	p, err := tr.roots.resolve("a.txt")
-	must(t, err)
-	o, err := p.open()
-	must(t, err)
-	defer o.Close()
-	awaitTick(t, file)
-	must(t, os.WriteFile(file, []byte("HELLO"), 0o600)) // after the etag was checked
-	if n, err := o.read(o.ETag, 0, make([]byte, 5)); !errors.Is(err, ErrChanged) || n != 5 {
-		t.Fatalf("read %d bytes, %v, want %v", n, err, ErrChanged)
 	}
 }
 
@@ -196,32 +151,8 @@ func TestUnusualNamesAreReadAndInspected(t *testing.T) {
 			t.Errorf("%q is %+v, %v", name, out, err)
 			continue
 		}
-		buf := make([]byte, 300)
-		if n, err := tr.roots.Read(out.Path, out.ETag, 0, buf); err != nil || string(buf[:n]) != name {
-			t.Errorf("%q holds %q, %v", name, buf[:n], err)
+		if got, err := readPart(tr.roots, out.Path, out.ETag, 0, 300); err != nil || string(got) != name {
+			t.Errorf("%q holds %q, %v", name, got, err)
 		}
-	}
-}
-
-func TestOffsetsBeyondFourGiB(t *testing.T) {
-	tr := newTree(t)
-	const at = 1<<32 + 12345
-	f, err := os.Create(filepath.Join(tr.Workdir, "big"))
-	must(t, err)
-	defer f.Close()
-	must(t, f.Truncate(5<<30))
-	_, err = f.WriteAt([]byte("there"), at)
-	must(t, err)
-	out, err := tr.roots.Stat("big")
-	must(t, err)
-	if out.SizeBytes != 5<<30 {
-		t.Fatalf("size is %d", out.SizeBytes)
-	}
-	buf := make([]byte, 7)
-	if n, err := tr.roots.Read("big", out.ETag, at-1, buf); err != nil || string(buf[:n]) != "\x00there\x00" {
-		t.Fatalf("read %q, %v", buf[:n], err)
-	}
-	if n, err := tr.roots.Read("big", out.ETag, 5<<30-3, buf); err != nil || n != 3 {
-		t.Fatalf("read %d bytes before the end, %v", n, err)
 	}
 }

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"colabrelay/shared/contract"
@@ -16,7 +17,7 @@ type Content struct {
 	Err      error
 }
 
-// ReadMany reads small files, each as Read does, and returns their bytes one after the
+// ReadMany reads small files, each as a Part is read, and returns their bytes one after the
 // other. It reads at least one of paths, and stops when the bytes would exceed
 // contract.MaxBatchRead or when it takes too long. A file that can't be read has an error
 // and no bytes, and does not affect the others.
@@ -55,12 +56,8 @@ func (r *Roots) readWhole(path string, before []byte) ([]byte, Content) {
 		return before, Content{Err: fmt.Errorf("path %q: %w", path, ErrTooLarge)}
 	}
 	longer := append(before, make([]byte, o.Size)...)
-	n, err := o.read("", 0, longer[len(before):])
-	if err == nil && int64(n) < o.Size {
-		err = ErrChanged
-	}
-	if err != nil {
-		return before, Content{Err: fmt.Errorf("path %q: %w", path, err)}
+	if _, err := io.ReadFull(&Part{file: o, path: path, end: o.Size}, longer[len(before):]); err != nil {
+		return before, Content{Err: err}
 	}
 	return longer, one
 }
