@@ -55,8 +55,9 @@ vuln: ## look for known vulnerabilities, in an online database
 soak: build python ## run all tests with the long random suites
 	$(PROGRAMS) SOAK=1 go test -race -count=1 -timeout 3h ./...
 
-bench: build python ## measure speeds relative to the bare kernel in the same run
-	$(PROGRAMS) go test -run '^$$' -bench . -benchmem -timeout 30m ./shared/e2e/
+bench: build ## measure all in one table, 8 minutes; BENCH_ONLY='quick|far' a part; BENCH_KEEP=1 keeps docs/BENCH.md
+	@shared/stacks/setup.sh .python bridge
+	@$(PROGRAMS) go run ./shared/e2e/bench $(if $(BENCH_ONLY),-only '$(BENCH_ONLY)') $(if $(BENCH_KEEP),-keep docs/BENCH.md)
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(GO_DIRS) | sed 's/:func / /' | while read -r file target; do \

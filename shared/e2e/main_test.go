@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/relay/client"
+	"colabrelay/shared/auth"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
@@ -88,6 +90,31 @@ func startHost(t testing.TB, url string, c harness.HostConfig) *harness.Host {
 		}
 	})
 	return h
+}
+
+// relayClient returns a client of the executor's API.
+func relayClient(t testing.TB, e *harness.Executor) *client.Client {
+	t.Helper()
+	key, err := auth.NewSecret(secret)
+	must(t, err)
+	c, err := client.New(client.Config{BaseURL: e.Ready.LocalURL, Secret: key})
+	must(t, err)
+	return c
+}
+
+// residentMB returns the resident memory of a process.
+func residentMB(t testing.TB, pid int) float64 {
+	t.Helper()
+	m, err := harness.MemoryOf(pid)
+	must(t, err)
+	return m.Now
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // pair starts an executor on a stack, and a host that is connected to it.

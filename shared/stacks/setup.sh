@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Sets up the private Python environments of the tests and the demo:
 #
-#   setup.sh [FOLDER]        FOLDER is .python under the checkout by default
+#   setup.sh [FOLDER [bridge]]   FOLDER is .python under the checkout by default
 #
 #   FOLDER/old       Colab's kernel stack (ipykernel 6.17.1, IPython 7.34.0)
 #   FOLDER/new       the newest kernel stack
 #   FOLDER/tools     ruff and mypy for make check, pytest for make test
 #   FOLDER/notebook  nbclient, which runs the notebook as its page would
+#   FOLDER/bridge    the old-style bridge that make bench compares with; on request only
 #
 # Each is made once and again when its requirements change. Where pip reaches no
 # index, old and notebook come from the system's own ipykernel and nbclient,
@@ -17,6 +18,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${1:-$here/../../.python}
+environments=(old new tools notebook "${@:2}")
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 log=$folder/setup.log
@@ -149,6 +151,7 @@ without_index() {
 	is_ready old || old_from_system
 	is_ready notebook || notebook_from_system
 	is_ready new || leave_out new "pip reaches no index; tests run on the old kernel stack only"
+	! is_wanted bridge || is_ready bridge || leave_out bridge "pip reaches no index; make bench does not compare with an old-style bridge"
 	is_ready tools || leave_out tools "pip reaches no index; make check compiles Python files and checks nothing else, make test runs no pytest"
 }
 
@@ -205,9 +208,18 @@ sshd_or_mark() {
 	fi
 }
 
+is_wanted() { [[ " ${environments[*]} " == *" $1 "* ]]; }
+
+all_ready() {
+	local name
+	for name in "${environments[@]}"; do
+		is_ready "$name" || return 1
+	done
+}
+
 main() {
 	sshd_or_mark
-	if is_ready old && is_ready new && is_ready tools && is_ready notebook; then
+	if all_ready; then
 		return
 	fi
 	command -v python3 >/dev/null || give_up "no python3 on PATH: install the packages python3 and python3-venv"
@@ -219,7 +231,7 @@ main() {
 		return
 	fi
 	local name
-	for name in old new tools notebook; do
+	for name in "${environments[@]}"; do
 		is_ready "$name" || from_index "$name"
 	done
 }

@@ -17,6 +17,7 @@ import (
 // HostConfig says how an MCP host starts the relay.
 type HostConfig struct {
 	Binary string
+	Args   []string
 	Dir    string   // the relay's working directory and home
 	Env    []string // COLAB_URL and so on
 	// Progress is called with each progress notification's message.
@@ -43,7 +44,7 @@ func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
 		return h.cmd, nil
 	}
 	env := append([]string{"HOME=" + c.Dir, "XDG_CONFIG_HOME=" + c.Dir + "/config", "XDG_CACHE_HOME=" + c.Dir + "/cache"}, c.Env...)
-	stdio := transport.NewStdioWithOptions(c.Binary, env, nil,
+	stdio := transport.NewStdioWithOptions(c.Binary, env, c.Args,
 		transport.WithCommandFunc(command), transport.WithCommandStderrWriter(h.Stderr))
 	h.client = client.NewClient(stdio)
 	if err := h.client.Start(context.WithoutCancel(ctx)); err != nil {

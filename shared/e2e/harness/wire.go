@@ -1,19 +1,25 @@
 package harness
 
 import (
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// Wire is a TCP proxy for one address. It counts the bytes in both directions and closes
-// all connections when the total reaches given values.
+// Wire is a TCP proxy for one address. It counts connections, HTTP requests and the bytes
+// in both directions, can be slow, and closes all connections when the bytes reach given
+// totals.
 type Wire struct {
 	Addr string // where it listens
 
-	target   string
-	listener net.Listener
-	up, down atomic.Int64
+	target    string
+	listener  net.Listener
+	roundTrip time.Duration
+	up, down  atomic.Int64
+	requests  atomic.Int64
+	accepted  atomic.Int64
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -23,12 +29,16 @@ type Wire struct {
 }
 
 // NewWire starts a proxy on loopback that forwards to target.
-func NewWire(target string) (*Wire, error) {
+func NewWire(target string) (*Wire, error) { return NewSlowWire(target, 0) }
+
+// NewSlowWire is NewWire with a delay: a round trip takes roundTrip more, and a new
+// connection costs one round trip before its first byte, as the handshake of TCP does.
+func NewSlowWire(target string, roundTrip time.Duration) (*Wire, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	w := &Wire{Addr: l.Addr().String(), target: target, listener: l, conns: map[net.Conn]bool{}}
+	w := &Wire{Addr: l.Addr().String(), target: target, listener: l, roundTrip: roundTrip, conns: map[net.Conn]bool{}}
 	w.ended.Go(w.accept)
 	return w, nil
 }
@@ -45,8 +55,9 @@ func (w *Wire) Close() {
 func (w *Wire) CutAt(totals ...int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.up.Store(0)
-	w.down.Store(0)
+	for _, n := range []*atomic.Int64{&w.up, &w.down, &w.requests, &w.accepted} {
+		n.Store(0)
+	}
 	w.cuts, w.done = totals, 0
 }
 
@@ -56,6 +67,18 @@ func (w *Wire) Passed() (up, down int64, cuts int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.up.Load(), w.down.Load(), w.done
+}
+
+// Traffic is what passed a Wire since CutAt.
+type Traffic struct {
+	Connections int64 // that were opened
+	Requests    int64 // of HTTP/1.1
+	Up, Down    int64 // bytes to the target and from it
+}
+
+// Traffic returns what passed since CutAt.
+func (w *Wire) Traffic() Traffic {
+	return Traffic{Connections: w.accepted.Load(), Requests: w.requests.Load(), Up: w.up.Load(), Down: w.down.Load()}
 }
 
 func (w *Wire) accept() {
@@ -70,8 +93,17 @@ func (w *Wire) accept() {
 			continue
 		}
 		w.add(near, far)
-		w.ended.Go(func() { w.copy(far, near, &w.up) })
-		w.ended.Go(func() { w.copy(near, far, &w.down) })
+		w.accepted.Add(1)
+		var request requestCounter
+		w.ended.Go(func() {
+			w.copy(w.slow(far, near, time.Now().Add(w.roundTrip)), near, func(p []byte) {
+				w.requests.Add(request.count(p))
+				w.up.Add(int64(len(p)))
+			})
+		})
+		w.ended.Go(func() {
+			w.copy(w.slow(near, far, time.Time{}), far, func(p []byte) { w.down.Add(int64(len(p))) })
+		})
 	}
 }
 
@@ -83,17 +115,18 @@ func (w *Wire) add(conns ...net.Conn) {
 	}
 }
 
-func (w *Wire) copy(to, from net.Conn, count *atomic.Int64) {
+// copy forwards until an end closes, and then closes both.
+func (w *Wire) copy(to io.WriteCloser, from net.Conn, count func([]byte)) {
 	defer to.Close()
 	defer from.Close()
-	buf := make([]byte, 32<<10)
+	buf := make([]byte, wireChunk)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
 			}
-			count.Add(int64(n))
+			count(buf[:n])
 			w.cutWhenDue()
 		}
 		if err != nil {

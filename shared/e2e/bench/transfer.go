@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/transfer"
+	"colabrelay/shared/e2e/harness"
+)
+
+const gib = 1 << 30
+
+// transfers measures 1 GiB each way on loopback against plain net/http, which copies the
+// same file from disk to disk and verifies nothing.
+func transfers(ctx context.Context, b *bench) ([]row, error) {
+	e, err := b.executor(ctx, b.disk)
+	if err != nil {
+		return nil, err
+	}
+	c, err := b.client(e.Ready.LocalURL)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := b.folder(b.disk)
+	if err != nil {
+		return nil, err
+	}
+	m := mover{client: c, local: dir, remote: e.Config.Dir}
+	if err := m.prepare(gib); err != nil {
+		return nil, err
+	}
+	plain := httptest.NewServer(http.HandlerFunc(m.servePlain))
+	defer plain.Close()
+	s, err := timing{n: 4, warmUps: 1}.inTurn(ctx,
+		m.way("plain download", func(ctx context.Context) error { return m.plainDownload(ctx, plain.URL, false) }),
+		m.way("synced plain download", func(ctx context.Context) error { return m.plainDownload(ctx, plain.URL, true) }),
+		m.way("download", m.download),
+		m.way("plain upload", func(ctx context.Context) error { return m.plainUpload(ctx, plain.URL) }),
+		m.way("upload", m.upload))
+	if err != nil {
+		return nil, err
+	}
+	memory, err := harness.MemoryOf(e.PID())
+	rows := []row{
+		rate("plain net/http, down", gib, s[0]),
+		rate("plain net/http, down, and fsync", gib, s[1]).faster("plain net/http", s[1], s[0]),
+		ratioAtLeast(rate("transfer.Download, which does fsync", gib, s[2]).faster("plain net/http", s[2], s[0]), 0.7),
+		rate("plain net/http, up", gib, s[3]),
+		ratioAtLeast(rate("transfer.Upload", gib, s[4]).faster("plain net/http", s[4], s[3]), 0.7),
+		{what: "the executor's largest RSS", figure: fmt.Sprintf("%.0f MiB", memory.Peak)},
+	}
+	return rows, err
+}
+
+// rate returns a row with the bytes a second of the median.
+func rate(what string, size int64, s samples) row {
+	return row{what: what, n: len(s), figure: fmt.Sprintf("%.0f MB/s", float64(size)/1e6/s.median().Seconds())}
+}
+
+// faster adds how many times the rate of base s has.
+func (r row) faster(name string, s, base samples) row {
+	r.ratio, r.against = base.over(s), name
+	return r
+}
+
+// mover moves one file between a local folder and the executor's.
+type mover struct {
+	client        *client.Client
+	local, remote string // folders
+}
+
+const (
+	sourceName = "source.bin" // in both folders, the same bytes
+	resultName = "result.bin"
+)
+
+func (m *mover) prepare(size int) error {
+	source := filepath.Join(m.local, sourceName)
+	if err := os.WriteFile(source, noise(size), 0o600); err != nil {
+		return err
+	}
+	return os.Link(source, filepath.Join(m.remote, sourceName))
+}
+
+// way returns a way whose result is deleted afterwards. Then nothing is left to be written to
+// the disk while the next one is measured.
+func (m *mover) way(name string, do func(context.Context) error) way {
+	return way{name: name, do: do, after: func() error {
+		err := errors.Join(os.RemoveAll(filepath.Join(m.local, resultName)), os.RemoveAll(filepath.Join(m.remote, resultName)))
+		return errors.Join(err, exec.Command("sync").Run())
+	}}
+}
+
+// download fetches a file whose etag is new, because the executor remembers digests.
+func (m *mover) download(ctx context.Context) error {
+	if err := os.Chtimes(filepath.Join(m.remote, sourceName), time.Time{}, time.Now()); err != nil {
+		return err
+	}
+	_, err := transfer.Download(ctx, m.client, sourceName, transfer.Local{Dir: m.local, Name: resultName}, transfer.Options{})
+	return err
+}
+
+func (m *mover) upload(ctx context.Context) error {
+	_, err := transfer.Upload(ctx, m.client, filepath.Join(m.local, sourceName), resultName, transfer.Options{})
+	return err
+}
+
+// servePlain is the other end of plainDownload and plainUpload.
+func (m *mover) servePlain(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPut {
+		http.ServeFile(w, r, filepath.Join(m.remote, sourceName))
+		return
+	}
+	if err := store(filepath.Join(m.remote, resultName), r.Body, false); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+func (m *mover) plainDownload(ctx context.Context, url string, synced bool) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	return store(filepath.Join(m.local, resultName), res.Body, synced)
+}
+
+func (m *mover) plainUpload(ctx context.Context, url string) error {
+	f, err := os.Open(filepath.Join(m.local, sourceName))
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, f)
+	if err != nil {
+		return err
+	}
+	req.ContentLength = gib
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("plain upload: %s", res.Status)
+	}
+	return nil
+}
+
+func store(path string, from io.Reader, synced bool) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	if err == nil && synced {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}

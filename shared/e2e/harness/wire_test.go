@@ -1,0 +1,104 @@
+package harness
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWireCountsRequestsAndConnections(t *testing.T) {
+	for name, roundTrip := range map[string]time.Duration{"fast": 0, "slow": 20 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				_, _ = w.Write(body)
+			}))
+			defer server.Close()
+			w, err := NewSlowWire(server.Listener.Addr().String(), roundTrip)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			body := strings.Repeat("x", 100_000)
+			began := time.Now()
+			for range 3 {
+				echo(t, &http.Client{Transport: transport}, w.Addr, body)
+			}
+			// Three round trips, and one for the connection.
+			if took := time.Since(began); took < 4*roundTrip {
+				t.Errorf("three requests took %s", took)
+			}
+			got := w.Traffic()
+			if got.Requests != 3 || got.Connections != 1 || got.Up < 300_000 || got.Down < 300_000 {
+				t.Errorf("counted %+v", got)
+			}
+			w.CutAt()
+			if got := w.Traffic(); got != (Traffic{}) {
+				t.Errorf("after CutAt: %+v", got)
+			}
+		})
+	}
+}
+
+func echo(t *testing.T, c *http.Client, address, body string) {
+	t.Helper()
+	res, err := c.Post("http://"+address, "text/plain", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if got, err := io.ReadAll(res.Body); err != nil || string(got) != body {
+		t.Errorf("%d bytes came back: %v", len(got), err)
+	}
+}
+
+// What was written before the end arrives, as on a real line.
+func TestASlowWireForwardsAllBeforeTheEnd(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	text := strings.Repeat("0123456789", 100_000)
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			_, _ = io.WriteString(conn, text)
+			conn.Close()
+		}
+	}()
+	w, err := NewSlowWire(l.Addr().String(), 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	conn, err := net.Dial("tcp", w.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got, err := io.ReadAll(conn); err != nil || string(got) != text {
+		t.Errorf("%d of %d bytes arrived: %v", len(got), len(text), err)
+	}
+}
+
+func TestRequestLinesAreCountedAcrossReads(t *testing.T) {
+	text := "POST /v1/executions HTTP/1.1\r\nHost: x\r\n\r\n{}GET /health HTTP/1.1\r\n\r\n"
+	for size := 1; size <= len(text); size++ {
+		var c requestCounter
+		n := int64(0)
+		for rest := text; rest != ""; {
+			p := rest[:min(size, len(rest))]
+			n += c.count([]byte(p))
+			rest = rest[len(p):]
+		}
+		if n != 2 {
+			t.Errorf("in pieces of %d bytes: %d request lines, want 2", size, n)
+		}
+	}
+}
