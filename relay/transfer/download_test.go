@@ -183,7 +183,7 @@ func TestADownloadRestartsWhenTheFileChanges(t *testing.T) {
 
 func TestACancelledDownloadIsResumed(t *testing.T) {
 	v := newVM(t)
-	const size = 32 << 20
+	const size = 64 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
 	dir := t.TempDir()
 	ctx, report := stopAfter(t, partBytes)
@@ -268,7 +268,7 @@ func TestTwoDownloadsWithOneNameDoNotMix(t *testing.T) {
 // here. They alone are fetched again.
 func TestUnprovenBytesOfAnEarlierReleaseAreFetchedAgain(t *testing.T) {
 	v := newVM(t)
-	const size = 8 * partBytes
+	const size = 16 * partBytes
 	want := fill(t, v.path("a.bin"), size, 1)
 	dir := t.TempDir()
 	ctx, report := stopAfter(t, partBytes)
@@ -300,7 +300,7 @@ func TestUnprovenBytesOfAnEarlierReleaseAreFetchedAgain(t *testing.T) {
 // Bytes that the journal lists are wrong, as after a power cut.
 func TestWrongBytesOnTheDiskAreNeverAccepted(t *testing.T) {
 	v := newVM(t)
-	const size = 8 * partBytes
+	const size = 16 * partBytes
 	want := fill(t, v.path("a.bin"), size, 1)
 	dir := t.TempDir()
 	ctx, report := stopAfter(t, partBytes)

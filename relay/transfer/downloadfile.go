@@ -77,7 +77,7 @@ func (j *job) statRequested(ctx context.Context, w requestedFile) (contract.File
 		st = *w.lastStat
 	} else {
 		var err error
-		if st, err = j.client.Stat(ctx, w.remote, true, firstDigestWait); err != nil {
+		if st, err = j.client.Stat(ctx, w.remote, true, 0); err != nil {
 			return st, err
 		}
 	}
@@ -162,6 +162,7 @@ func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 	})
 	if d.stat.SizeBytes > partBytes {
 		g.Go(func() error { return d.hashReceived(inner, sum, fetched) })
+		g.Go(func() error { return d.syncReceived(fetched) })
 	}
 	err := g.Wait()
 	if refusalCode(err) == contract.CodeChanged {
@@ -179,6 +180,21 @@ func (d *download) hashReceived(ctx context.Context, sum *digest, fetched <-chan
 		}
 		select {
 		case <-d.part.grown:
+		case <-fetched:
+			return nil
+		}
+	}
+}
+
+// syncReceived syncs bytes as they arrive, so that little is left to write to the disk when
+// the last byte of a large file is there.
+func (d *download) syncReceived(fetched <-chan struct{}) error {
+	for {
+		select {
+		case <-d.part.unsynced:
+			if err := d.part.sync(); err != nil {
+				return err
+			}
 		case <-fetched:
 			return nil
 		}

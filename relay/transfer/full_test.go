@@ -38,12 +38,12 @@ func (v *vm) run(code string) {
 
 func TestAFullDiskOnTheVMKeepsTheReceivedBytes(t *testing.T) {
 	v := startVM(t, onSmallDisk(t), "--state-dir", t.TempDir())
-	const size = 32 << 20
+	const size = 40 << 20
 	local := filepath.Join(t.TempDir(), "a.bin")
 	want := fill(t, local, size, 1)
 	var puts atomic.Int32
 	v.counts.step(t, func(r *http.Request) {
-		if r.Method == http.MethodPut && puts.Add(1) == size/partBytes { // six parts are in flight, so two have arrived
+		if r.Method == http.MethodPut && puts.Add(1) == inFlight+1 { // so one has arrived
 			v.run("f = open('filler', 'wb', 0)\ntry:\n  while True: f.write(bytes(100_000))\nexcept OSError: pass")
 		}
 	})

@@ -10,9 +10,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// firstDigestWait is how long the first query about a remote file waits for its SHA-256.
-// For a small file this saves a second query, and the bytes of a large one are not
-// delayed for longer.
+// firstDigestWait is how long an upload's first query about the file at its target waits
+// for that file's SHA-256.
 const firstDigestWait = time.Second
 
 // errStale means that a file changed after the attempt to transfer it started. The

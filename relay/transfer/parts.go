@@ -11,9 +11,9 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// partFunc transfers one piece of a file, at most partBytes long, in one attempt. It
-// returns what is left of the piece, with or without an error. again says that an earlier
-// attempt at the same piece was interrupted.
+// partFunc transfers one piece of a file, at most contract.MaxFilePart long, in one
+// attempt. It returns what is left of the piece, with or without an error. again says that
+// an earlier attempt at the same piece was interrupted.
 type partFunc func(ctx context.Context, piece contract.Range, again bool) (left ranges, err error)
 
 // moveParts transfers all of todo, up to inFlight pieces of the job at the same time.
@@ -47,7 +47,7 @@ func (j *job) movePiece(ctx context.Context, piece contract.Range, transfer part
 	pause := client.NewBackOff()
 	again := false
 	for left := (ranges{piece}); len(left) > 0; {
-		first, rest := left.front(partBytes)
+		first, rest := left.front(contract.MaxFilePart)
 		unsent, err := transfer(ctx, first, again)
 		if err != nil && !client.Transient(err) {
 			return err
@@ -83,7 +83,12 @@ func (q *queue) next() (contract.Range, bool) {
 	if len(q.left) == 0 {
 		return contract.Range{}, false
 	}
+	// The last pieces are smaller, so that all workers end at about the same time.
+	size := int64(partBytes)
+	if q.left.total() > inFlight*partBytes {
+		size = contract.MaxFilePart
+	}
 	var piece contract.Range
-	piece, q.left = q.left.front(partBytes)
+	piece, q.left = q.left.front(size)
 	return piece, true
 }

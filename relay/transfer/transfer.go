@@ -19,8 +19,8 @@ import (
 
 // Bounds of a transfer.
 const (
-	partBytes   = 4 << 20 // per request; large, because tunnels limit the number of requests
-	inFlight    = 6       // parts at the same time
+	partBytes   = 4 << 20 // of a file, per request; twice as many while much is left, because tunnels limit the number of requests
+	inFlight    = 8       // parts at the same time; executors expect ten connections of a relay at most
 	filesAtOnce = 4       // of one folder
 	maxEntries  = 100_000 // files and folders below one folder
 	maxDepth    = 64      // levels of folders; ends a link to a folder above
@@ -66,7 +66,8 @@ type Options struct {
 	// Guard decides which files an upload may read; nil permits all of them.
 	Guard *Guard
 	// Expect, if not nil, is the file that a download must be. A file of another size or
-	// digest, or a folder, is ErrUnexpected before any of its bytes are fetched.
+	// digest, or a folder, is ErrUnexpected and is not stored. Unless the executor has yet
+	// to compute the digest, none of its bytes are fetched either.
 	Expect *Expected
 	// Report receives the progress, often and never concurrently. It must not block.
 	Report func(Progress)
@@ -143,7 +144,7 @@ func Download(ctx context.Context, c *client.Client, remote string, to Local, o 
 		return Result{}, err
 	}
 	defer root.Close()
-	st, err := c.Stat(ctx, remote, true, firstDigestWait)
+	st, err := c.Stat(ctx, remote, true, 0)
 	if err != nil {
 		if refusalCode(err) == contract.CodeNotFound {
 			err = notFoundError{err}

@@ -170,7 +170,7 @@ func TestAnUploadRestartsWhenTheFileChanges(t *testing.T) {
 
 func TestACancelledUploadIsResumed(t *testing.T) {
 	v := newVM(t)
-	const size = 32 << 20
+	const size = 64 << 20
 	local := filepath.Join(t.TempDir(), "a.bin")
 	want := fill(t, local, size, 1)
 	ctx, report := stopAfter(t, partBytes)
