@@ -1,10 +1,7 @@
 package e2e
 
 import (
-	"bytes"
-	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,16 +13,9 @@ import (
 // peak returns the largest resident memory of a process so far, in MB.
 func peak(t *testing.T, pid int) int {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
-	kb := 0
-	if _, err := fmt.Sscan(string(rest), &kb); err != nil {
-		t.Fatal(err)
-	}
-	return kb >> 10
+	m, err := harness.MemoryOf(pid)
+	must(t, err)
+	return int(m.Peak)
 }
 
 // Each bound allows for garbage that has not been collected. An idle relay takes about

@@ -96,14 +96,9 @@ func (w *Wire) accept() {
 		w.accepted.Add(1)
 		var request requestCounter
 		w.ended.Go(func() {
-			w.copy(w.slow(far, near, time.Now().Add(w.roundTrip)), near, func(p []byte) {
-				w.requests.Add(request.count(p))
-				w.up.Add(int64(len(p)))
-			})
+			w.copy(w.slow(far, near, time.Now().Add(w.roundTrip)), near, &w.up, func(p []byte) { w.requests.Add(request.count(p)) })
 		})
-		w.ended.Go(func() {
-			w.copy(w.slow(near, far, time.Time{}), far, func(p []byte) { w.down.Add(int64(len(p))) })
-		})
+		w.ended.Go(func() { w.copy(w.slow(near, far, time.Time{}), far, &w.down, func([]byte) {}) })
 	}
 }
 
@@ -115,18 +110,20 @@ func (w *Wire) add(conns ...net.Conn) {
 	}
 }
 
-// copy forwards until an end closes, and then closes both.
-func (w *Wire) copy(to io.WriteCloser, from net.Conn, count func([]byte)) {
+// copy forwards until an end closes, and then closes both. It calls seen before it forwards,
+// so that a request is counted before it is answered, and counts in passed what it forwarded.
+func (w *Wire) copy(to io.WriteCloser, from net.Conn, passed *atomic.Int64, seen func([]byte)) {
 	defer to.Close()
 	defer from.Close()
 	buf := make([]byte, wireChunk)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
+			seen(buf[:n])
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
 			}
-			count(buf[:n])
+			passed.Add(int64(n))
 			w.cutWhenDue()
 		}
 		if err != nil {
