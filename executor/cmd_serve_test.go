@@ -20,7 +20,7 @@ import (
 func TestHealthAnswersBeforeTheKernelIsReadyAndSubmitsWait(t *testing.T) {
 	p := start(t, withEnv(envSecret+"="+longSecret))
 	p.eventually(func() bool { return p.localURL() != "" })
-	if status, body := get(p.localURL() + contract.PathHealth); status != 200 || !strings.Contains(body, `"protocol":2`) {
+	if status, body := get(p.localURL() + contract.PathHealth); status != 200 || !strings.Contains(body, `"protocol":3`) {
 		t.Fatalf("health is %d %s", status, body)
 	}
 	if _, err := os.Stat(p.readyFile()); err == nil {

@@ -16,6 +16,7 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/line/linetest"
 	"colabrelay/shared/stacks"
 )
 
@@ -155,15 +156,15 @@ func (p *program) exit() (int, time.Duration) {
 
 func (p *program) signal(sig syscall.Signal) { must(p.t, p.cmd.Process.Signal(sig)) }
 
-// call makes one signed request.
+// call makes one sealed request.
 func call[T any](p *program, method, path string, in any) T {
 	p.t.Helper()
 	var body []byte
 	if in != nil {
 		body, _ = json.Marshal(in)
 	}
-	req, signature := p.signed(method, path, body, time.Now())
-	res, answer := p.send(req, signature)
+	req, x := p.sealed(method, path, body, time.Now())
+	res, answer := p.send(req, x)
 	var out T
 	if err := json.Unmarshal(answer, &out); err != nil || res.StatusCode != http.StatusOK {
 		p.t.Fatalf("%s %s: %d %s", method, path, res.StatusCode, answer)
@@ -171,32 +172,28 @@ func call[T any](p *program, method, path string, in any) T {
 	return out
 }
 
-// signed makes a request to the executor that answers now.
-func (p *program) signed(method, path string, body []byte, created time.Time) (req *http.Request, signature string) {
+// sealed makes a request to the executor that answers now.
+func (p *program) sealed(method, path string, body []byte, created time.Time) (*http.Request, *auth.Exchange) {
 	p.t.Helper()
-	req, err := http.NewRequest(method, p.url+path, bytes.NewReader(body))
+	req, err := http.NewRequest(method, p.url+path, nil)
 	must(p.t, err)
 	if method != http.MethodGet {
-		probe, signature := p.signed("GET", contract.PathKernel, nil, time.Now())
-		res, _ := p.send(probe, signature)
+		res, _ := p.send(p.sealed("GET", contract.PathKernel, nil, time.Now()))
 		req.Header.Set(contract.HeaderInstance, res.Header.Get(contract.HeaderInstance))
 	}
-	signature, err = auth.NewSigner(p.secret).SignRequest(req, body, created)
-	must(p.t, err)
-	return req, signature
+	return req, linetest.Seal(p.t, p.secret, req, body, created)
 }
 
-// send sends a request and verifies the response's signature.
-func (p *program) send(req *http.Request, signature string) (*http.Response, []byte) {
+// send sends a request and opens the answer.
+func (p *program) send(req *http.Request, x *auth.Exchange) (*http.Response, []byte) {
 	p.t.Helper()
 	tr := &http.Transport{DisableCompression: true}
 	defer tr.CloseIdleConnections()
 	res, err := (&http.Client{Transport: tr}).Do(req)
 	must(p.t, err)
 	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
+	answer, err := linetest.Open(x, res, res.Body, req.URL.Path == contract.PathContent)
 	must(p.t, err)
-	must(p.t, auth.NewSigner(p.secret).VerifyResponse(res, answer, signature))
 	return res, answer
 }
 

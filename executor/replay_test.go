@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
 
@@ -20,16 +19,15 @@ func TestACapturedRequestDoesNothingAfterARestart(t *testing.T) {
 	p.ready()
 	secret := withEnv("EXECUTOR_SECRET=" + p.secret.Reveal())
 	type captured struct {
-		req       *http.Request
-		body      []byte
-		signature string
+		req      *http.Request
+		exchange *auth.Exchange
 	}
 	var all []captured
 	for _, ahead := range []time.Duration{0, contract.ClockSkew - 20*time.Second} {
 		for _, path := range []string{contract.PathExecutions, contract.PathKernelRestart, contract.PathShutdown} {
 			body := []byte(`{"request_id":"captured","code":"1","kernel_id":""}`)
-			req, signature := p.signed("POST", path, body, time.Now().Add(ahead))
-			all = append(all, captured{req, body, signature})
+			req, x := p.sealed("POST", path, body, time.Now().Add(ahead))
+			all = append(all, captured{req, x})
 		}
 	}
 	p.cmd.Process.Kill()
@@ -41,8 +39,7 @@ func TestACapturedRequestDoesNothingAfterARestart(t *testing.T) {
 	before := call[contract.Kernel](again, "GET", contract.PathKernel, nil)
 	for _, c := range all {
 		c.req.URL.Host = strings.TrimPrefix(again.url, "http://")
-		c.req.Body = io.NopCloser(bytes.NewReader(c.body))
-		res, answer := again.send(c.req, c.signature)
+		res, answer := again.send(c.req, c.exchange)
 		var refused contract.ErrorBody
 		must(t, json.Unmarshal(answer, &refused))
 		if res.StatusCode != http.StatusConflict || refused.Error.Code != contract.CodeNewStart {

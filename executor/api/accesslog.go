@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -15,14 +14,13 @@ func (a *API) accessLog(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
-		route := new(string) // recordRoute sets it
-		r = r.WithContext(context.WithValue(r.Context(), routeKey{}, route))
+		c := callOf(r)
 		defer func() {
 			a.Log.LogAttrs(r.Context(), slog.LevelInfo, "request",
 				slog.String("component", "api"),
-				slog.String("request_id", requestIDOf(r)),
+				slog.String("request_id", c.id),
 				slog.String("method", r.Method),
-				slog.String("route", *route),
+				slog.String("route", c.route),
 				slog.Int("status", ww.Status()),
 				slog.Int("bytes", ww.BytesWritten()),
 				slog.Duration("dur", time.Since(began)),

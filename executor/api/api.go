@@ -1,5 +1,5 @@
-// Package api is the executor's HTTP server. It authenticates and decodes requests, calls
-// the packages that do the work, and signs the answers.
+// Package api is the executor's HTTP server. It authenticates and opens requests, calls the
+// packages that do the work, and seals and signs the answers.
 //
 // It must not keep state of executions, kernel or files, and must not parse or store any
 // part of a request before the MAC is verified. Start reading at New, which builds the
@@ -61,7 +61,6 @@ type API struct {
 
 	handler    http.Handler
 	verifier   *auth.Verifier
-	signer     *auth.Signer
 	clock      clock
 	unsigned   *httprate.RateLimiter // requests without a valid signature, per address
 	refused    *httprate.RateLimiter // requests with a correct MAC that were refused
@@ -76,7 +75,6 @@ func New(cfg Config) *API {
 	a := &API{
 		Config:     cfg,
 		attached:   make(chan struct{}),
-		signer:     auth.NewSigner(cfg.Secret),
 		clock:      newClock(cfg.Started),
 		unsigned:   newLimiter(maxUnsignedPerMinute),
 		refused:    newLimiter(maxRefusedPerMinute),
@@ -91,12 +89,12 @@ func New(cfg Config) *API {
 
 // authenticated wraps the routes. Everything but GET /health is authenticated before it is
 // routed, so that strangers learn nothing, not even which paths exist. All answers behind
-// authenticate are signed. The limit of the key comes last, so that only requests count
-// whose body is verified too.
+// authenticate are signed and sealed. The limit of the key comes last, so that only requests
+// count whose query and body opened too.
 func (a *API) authenticated(routes http.Handler) http.Handler {
-	inside := chain(routes, a.sign, a.recovery, a.decodeBody, a.limitKey)
+	inside := chain(routes, a.seal, a.recovery, a.openRequest, a.limitKey)
 	outside := a.openHealth(a.authenticate(inside))
-	return chain(outside, a.requestID, a.accessLog, a.recovery, a.boundHeaders, a.boundUnread)
+	return chain(outside, a.startCall, a.accessLog, a.recovery, a.boundHeaders, a.boundUnread)
 }
 
 // Attach sets the backend. It must be called once.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
@@ -9,35 +8,23 @@ import (
 )
 
 // authenticate accepts signed requests. A request without a valid MAC counts against its
-// address. All such requests get the same unsigned answer. A request whose MAC is correct
-// but whose time, executor or nonce is wrong gets a signed answer with the cause: it comes
-// from a holder of the key, or is a copy of such a request.
+// address. All such requests get the same answer, which is neither signed nor sealed. A
+// request whose MAC is correct but whose time, executor or nonce is wrong gets a sealed answer
+// with the cause: it comes from a holder of the key, or is a copy of such a request.
 func (a *API) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller, err := a.verifier.Verify(r)
+		x, err := a.verifier.Verify(r)
+		callOf(r).exchange = x
 		switch {
 		case err == nil:
 			markVerified(r)
-			next.ServeHTTP(w, withCaller(r, caller))
+			next.ServeHTTP(w, r)
 		case !errors.Is(err, auth.ErrUnauthorized):
 			refuse := func(w http.ResponseWriter, r *http.Request) { a.refuse(w, r, err) }
-			a.sign(http.HandlerFunc(refuse)).ServeHTTP(w, r)
+			a.seal(http.HandlerFunc(refuse)).ServeHTTP(w, r)
 		case a.withinUnsigned(w, r):
 			closeUnverified(w, r)
 			a.fail(w, r, auth.ErrUnauthorized)
 		}
 	})
-}
-
-type callerKey struct{}
-
-// withCaller adds the signer of the request to its context.
-func withCaller(r *http.Request, caller auth.Caller) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), callerKey{}, caller))
-}
-
-// callerOf is the signer of the request, or zero if the request is not verified.
-func callerOf(r *http.Request) auth.Caller {
-	caller, _ := r.Context().Value(callerKey{}).(auth.Caller)
-	return caller
 }

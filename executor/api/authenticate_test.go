@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/line/linetest"
 )
 
 // Without the key, nothing about the secret, the clock, the paths or the methods may be
@@ -18,9 +20,7 @@ import (
 func TestEveryUnauthorizedRequestGetsTheSameAnswer(t *testing.T) {
 	s := newStand(t)
 	sign := func(secret auth.Secret, req *http.Request, created time.Time) *http.Request {
-		if _, err := auth.NewSigner(secret).SignRequest(req, nil, created); err != nil {
-			t.Fatal(err)
-		}
+		linetest.Seal(t, secret, req, nil, created)
 		return req
 	}
 	good := func() *http.Request { return sign(s.secret, s.request("GET", contract.PathKernel, nil), time.Now()) }
@@ -44,8 +44,8 @@ func TestEveryUnauthorizedRequestGetsTheSameAnswer(t *testing.T) {
 		"another method":          with(func(r *http.Request) { r.Method = "POST" }),
 		"another path":            with(func(r *http.Request) { r.URL.Path = contract.PathProbe }),
 		"another query":           with(func(r *http.Request) { r.URL.RawQuery = "limit=1" }),
-		"another digest":          with(func(r *http.Request) { r.Header.Set("Content-Digest", "sha-256=:AAAA:") }),
-		"no digest":               with(func(r *http.Request) { r.Header.Del("Content-Digest") }),
+		"a body announced":        with(func(r *http.Request) { r.Header.Set("Content-Encoding", "aes128gcm") }),
+		"another encoding":        with(func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }),
 		"no signature input":      with(func(r *http.Request) { r.Header.Del("Signature-Input") }),
 		"signature twice":         with(func(r *http.Request) { r.Header.Add("Signature", r.Header.Get("Signature")) }),
 		"junk signature":          with(func(r *http.Request) { r.Header.Set("Signature", "sig1=:!!!:") }),
@@ -114,18 +114,11 @@ func TestAWrongClockGetsASignedAnswerWithTheServersTime(t *testing.T) {
 func TestAReplayIsRefused(t *testing.T) {
 	s := standWith(t, echo)
 	req := s.request("GET", "/x", nil)
-	signature, err := auth.NewSigner(s.secret).SignRequest(req, nil, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := s.sign(req, nil, time.Now())
 	if res := s.do(req); res.StatusCode != http.StatusOK {
 		t.Fatalf("first answer is %d", res.StatusCode)
 	}
-	res := s.do(req)
-	res.want(t, http.StatusUnauthorized, contract.CodeReplayed)
-	if err := auth.NewSigner(s.secret).VerifyResponse(res.Response, res.body, signature); err != nil {
-		t.Fatal(err)
-	}
+	s.opened(req, x).want(t, http.StatusUnauthorized, contract.CodeReplayed)
 }
 
 func TestSignedAnswersNameTheInstanceAndForbidTransforming(t *testing.T) {
@@ -137,21 +130,24 @@ func TestSignedAnswersNameTheInstanceAndForbidTransforming(t *testing.T) {
 	if got := res.Header.Get("Cache-Control"); !strings.Contains(got, "no-transform") {
 		t.Errorf("Cache-Control is %q", got)
 	}
-	if got := res.Header.Get("Content-Length"); got != strconv.Itoa(len("hello")) {
+	if got := res.Header.Get("Content-Length"); got != strconv.Itoa(21+256+17) { // header, padded text, delimiter and tag
 		t.Errorf("Content-Length is %q", got)
+	}
+	if string(res.body) != "hello" {
+		t.Errorf("the answer is %q", res.body)
 	}
 }
 
 func TestAnAnswerIsBoundToItsOwnRequest(t *testing.T) {
 	s := standWith(t, echo)
-	other := s.request("GET", "/x", nil)
-	signature, err := auth.NewSigner(s.secret).SignRequest(other, nil, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	res := s.signed(s.request("GET", "/x", nil), nil)
-	if err := auth.NewSigner(s.secret).VerifyResponse(res.Response, res.body, signature); err == nil {
+	other, own := s.request("GET", "/x", nil), s.request("GET", "/x", nil)
+	stranger, x := s.sign(other, nil, time.Now()), s.sign(own, nil, time.Now())
+	res := s.do(own)
+	if _, err := linetest.Open(stranger, res.Response, bytes.NewReader(res.body), false); err == nil {
 		t.Fatal("an answer verifies for another request of the same content")
+	}
+	if _, err := linetest.Open(x, res.Response, bytes.NewReader(res.body), false); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -43,7 +43,7 @@ func (a *API) putBatch(r *http.Request) (any, error) {
 }
 
 // readFiles reads many small files in one request. Each has its own answer.
-func (a *API) readFiles(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (a *API) readFiles(r *http.Request) ([]byte, error) {
 	var request contract.ReadBatch
 	if err := decode(r, &request); err != nil {
 		return nil, err

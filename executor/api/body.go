@@ -1,29 +1,17 @@
 package api
 
 import (
-	"bytes"
-	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
-	"colabrelay/shared/auth"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/line"
+	"colabrelay/shared/seal"
 )
-
-type bodyKey struct{}
-
-// receivedBody is a request's body as handlers get it. Its memory is reused after the
-// request is answered.
-type receivedBody struct {
-	bytes []byte // decompressed; they match the digest unless cut is set
-	// cut means that the body ended early: bytes are its beginning, which no digest
-	// verifies. Only handlers of PUT receive such a body.
-	cut bool
-}
 
 var (
 	errBodyTooLarge = &refusal{
@@ -36,6 +24,11 @@ var (
 		Message: fmt.Sprintf("part is over %d MiB", contract.MaxFilePart>>20),
 		Hint:    "Send the file in smaller parts.",
 	}
+	errNotOpened = &refusal{
+		Code:    contract.CodeBadRequest,
+		Message: "the request's query or body cannot be decrypted",
+		Hint:    "It was changed on its way from the relay to the executor: try again, or use another network.",
+	}
 	errCutBody = badRequest("request body ended early")
 )
 
@@ -45,113 +38,107 @@ var (
 func (a *API) boundUnread(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
-			http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTimeout)) // readBody sets its own
+			http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTimeout)) // openBody sets its own
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// decodeBody reads the whole body up to its bound, compares the received bytes with their
-// digest, and only then decompresses them, up to the same bound.
-func (a *API) decodeBody(next http.Handler) http.Handler {
+// openRequest opens the query and the body of a verified request. The body is read as a
+// whole, up to its bound, before anything of it is used. Only the part of a file in a PUT
+// is opened while the handler reads it.
+func (a *API) openRequest(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength > contract.MaxBodyBytes {
-			a.refuse(w, r, tooLarge(r))
+		if err := line.OpenQuery(callOf(r).exchange, r); err != nil {
+			a.refuse(w, r, errNotOpened)
 			return
 		}
-		into := newBuffer(int(max(r.ContentLength, 0)))
-		defer recycle(into)
-		body, err := a.receive(w, r, into)
-		if err != nil {
+		body, done := a.readable(w, r)
+		defer done()
+		if err := openBody(r, body); err != nil {
 			a.refuse(w, r, err)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), bodyKey{}, body)))
+		next.ServeHTTP(w, r)
 	})
 }
 
-func (a *API) receive(w http.ResponseWriter, r *http.Request, into *bytes.Buffer) (receivedBody, error) {
-	err := a.readBody(w, r, into)
-	if err == errCutBody && usableCut(r) {
-		return receivedBody{bytes: into.Bytes(), cut: true}, nil
+// openBody fills body or part of the request's call.
+func openBody(r *http.Request, body *requestBody) (err error) {
+	c := callOf(r)
+	if r.Method != http.MethodPut {
+		c.body, err = line.OpenBody(c.exchange, r, body)
+		return body.explain(err)
 	}
-	if err != nil {
-		return receivedBody{}, err
-	}
-	if err := auth.VerifyDigest(r.Header, into.Bytes()); err != nil {
-		return receivedBody{}, err
-	}
-	plain, err := decompress(r.Header.Get("Content-Encoding"), into.Bytes())
-	if err == errBodyTooLarge {
-		err = tooLarge(r)
-	}
-	return receivedBody{bytes: plain}, err
-}
-
-// usableCut reports whether the beginning of a body is useful: it is if the body is an
-// uncompressed part of a file.
-func usableCut(r *http.Request) bool {
-	return r.Method == http.MethodPut && r.Header.Get("Content-Encoding") == ""
-}
-
-func (a *API) readBody(w http.ResponseWriter, r *http.Request, into *bytes.Buffer) error {
-	if r.ContentLength == 0 {
-		return nil
-	}
-	conn := http.NewResponseController(w)
-	defer conn.SetReadDeadline(time.Time{})
-	_, err := into.ReadFrom(&stallReader{
-		body: http.MaxBytesReader(w, r.Body, contract.MaxBodyBytes),
-		conn: conn, limits: a.bodyLimits, end: time.Now().Add(a.bodyLimits.total),
-	})
-	var over *http.MaxBytesError
-	switch {
-	case errors.As(err, &over):
-		return tooLarge(r)
-	case err != nil:
-		return errCutBody
-	}
-	return nil
-}
-
-func tooLarge(r *http.Request) error {
-	if r.Method == http.MethodPut {
+	if r.ContentLength > seal.PartSize(contract.MaxFilePart) {
 		return errPartTooLarge
 	}
-	return errBodyTooLarge
+	part, err := line.RequestPart(c.exchange, r, body)
+	c.part = explained{part, body}
+	return body.explain(err)
 }
 
-// decompress decodes a body. Only gzip and no encoding are supported.
-func decompress(encoding string, body []byte) ([]byte, error) {
-	switch encoding {
-	case "", "identity":
-		return body, nil
-	case "gzip":
-	default:
-		return nil, &refusal{
-			Code: contract.CodeNotSupported, Status: http.StatusUnsupportedMediaType,
-			Message: fmt.Sprintf("content encoding %q is not supported", encoding), Hint: "Send the body uncompressed or with gzip.",
+// requestBody is the body of a request as it arrives, sealed. Each piece of it has its own
+// deadline.
+type requestBody struct {
+	io.Reader
+	tooLarge error // the refusal of a body that is too large
+	ended    bool  // by its end or an error
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.ended = b.ended || err != nil
+	return n, err
+}
+
+// readable gives the body of r its bounds. done reads what a handler left, so that a sender
+// that is still sending reads the answer.
+func (a *API) readable(w http.ResponseWriter, r *http.Request) (body *requestBody, done func()) {
+	if r.ContentLength == 0 {
+		return &requestBody{Reader: http.NoBody, tooLarge: errBodyTooLarge}, func() {}
+	}
+	most, tooLarge := line.MaxSealedBody, errBodyTooLarge
+	if r.Method == http.MethodPut {
+		most, tooLarge = seal.PartSize(contract.MaxFilePart), errPartTooLarge
+	}
+	conn := http.NewResponseController(w)
+	body = &requestBody{tooLarge: tooLarge, Reader: &stallReader{
+		body: http.MaxBytesReader(w, r.Body, most),
+		conn: conn, limits: a.bodyLimits, end: time.Now().Add(a.bodyLimits.total),
+	}}
+	return body, func() {
+		if !body.ended && r.ContentLength <= most {
+			io.Copy(io.Discard, body)
 		}
+		conn.SetReadDeadline(time.Time{})
 	}
-	z, err := gzip.NewReader(bytes.NewReader(body))
-	if err != nil {
-		return nil, badRequest("request body is not gzip")
-	}
-	plain, err := bounded.ReadAll(z, contract.MaxBodyBytes)
-	switch {
-	case errors.Is(err, bounded.ErrTooLong):
-		return nil, errBodyTooLarge
-	case err != nil:
-		return nil, badRequest("request body is incomplete gzip")
-	}
-	return plain, nil
 }
 
-// bodyOf is the request's body, verified and decompressed.
-func bodyOf(r *http.Request) []byte { return receivedBodyOf(r).bytes }
+// explain is the refusal for an error of reading or opening the body.
+func (b *requestBody) explain(err error) error {
+	var over *http.MaxBytesError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &over), errors.Is(err, bounded.ErrTooLong):
+		return b.tooLarge
+	case line.Sealed(err):
+		return errNotOpened
+	}
+	return errCutBody
+}
 
-// receivedBodyOf is bodyOf for handlers of PUT, which must check whether the body was cut.
-func receivedBodyOf(r *http.Request) receivedBody {
-	body, _ := r.Context().Value(bodyKey{}).(receivedBody)
-	return body
+// explained turns the errors of a part into refusals.
+type explained struct {
+	part io.Reader
+	body *requestBody
+}
+
+func (e explained) Read(p []byte) (int, error) {
+	n, err := e.part.Read(p)
+	if err != nil && err != io.EOF {
+		err = e.body.explain(err)
+	}
+	return n, err
 }

@@ -82,7 +82,6 @@ var errorRows = []errorRow{
 	{err: auth.ErrNewStart, code: contract.CodeNewStart},
 	{err: auth.ErrTooManyNonces, code: contract.CodeRateLimited}, // wraps ErrReplayed
 	{err: auth.ErrReplayed, code: contract.CodeReplayed},
-	{err: auth.ErrDigest, code: contract.CodeBadRequest, hint: "The body was changed on its way from the relay to the executor: try again, or use another network."},
 	{err: journal.ErrNotFound, code: contract.CodeNotFound, hint: "List the executions. Old executions are dropped, and a new VM does not have the executions of an earlier VM."},
 	{err: journal.ErrNoBlob, code: contract.CodeNotFound, hint: "Check the number. A payload is deleted together with its execution."},
 	{err: journal.ErrConflict, code: contract.CodeConflict, hint: "Submit different code under a new request_id."},

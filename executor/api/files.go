@@ -1,7 +1,6 @@
 package api
 
 import (
-	"io"
 	"math"
 	"net/http"
 
@@ -35,7 +34,7 @@ func (a *API) stat(r *http.Request) (any, error) {
 }
 
 // content serves a part of a file: length bytes, or fewer at its end.
-func (a *API) content(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (a *API) content(r *http.Request) (filePart, error) {
 	p := parametersOf(r)
 	etag := p.query.Get("etag")
 	if etag == "" || len(etag) > maxETagLen {
@@ -44,14 +43,11 @@ func (a *API) content(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	offset := p.number("offset", 0, 0, math.MaxInt64)
 	length := p.number("length", contract.MaxFilePart, 1, contract.MaxFilePart)
 	if p.err != nil {
-		return nil, p.err
+		return filePart{}, p.err
 	}
 	part, err := a.Files.Part(p.query.Get("path"), etag, offset, length)
 	if err != nil {
-		return nil, err
+		return filePart{}, err
 	}
-	defer part.Close()
-	body := answerSpace(w, int(part.Length()))
-	_, err = io.ReadFull(part, body)
-	return body, err
+	return filePart{part, part.Length()}, nil
 }

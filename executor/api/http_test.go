@@ -16,6 +16,7 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/line/linetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -117,7 +118,13 @@ func (s *stand) do(req *http.Request) reply {
 	return reply{res, body}
 }
 
-// signed signs req, sends it, and verifies the signature of the answer.
+// sign seals the query of req and body, and signs req. A body of a PUT is a part of a file.
+func (s *stand) sign(req *http.Request, body []byte, created time.Time) *auth.Exchange {
+	s.t.Helper()
+	return linetest.Seal(s.t, s.secret, req, body, created)
+}
+
+// signed sends req with body, sealed and signed, and opens the answer.
 func (s *stand) signed(req *http.Request, body []byte) reply {
 	s.t.Helper()
 	return s.signedAt(req, body, time.Now())
@@ -125,15 +132,18 @@ func (s *stand) signed(req *http.Request, body []byte) reply {
 
 func (s *stand) signedAt(req *http.Request, body []byte, created time.Time) reply {
 	s.t.Helper()
-	signature, err := auth.NewSigner(s.secret).SignRequest(req, body, created)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	return s.opened(req, s.sign(req, body, created))
+}
+
+// opened sends a signed request and opens the answer.
+func (s *stand) opened(req *http.Request, x *auth.Exchange) reply {
+	s.t.Helper()
 	res := s.do(req)
-	if err := auth.NewSigner(s.secret).VerifyResponse(res.Response, res.body, signature); err != nil {
-		s.t.Fatalf("%s %s: %d %s: %v", req.Method, req.URL.Path, res.StatusCode, res.body, err)
+	body, err := linetest.Open(x, res.Response, bytes.NewReader(res.body), req.URL.Path == contract.PathContent)
+	if err != nil {
+		s.t.Fatalf("%s %s: %d %.300q: %v", req.Method, req.URL.Path, res.StatusCode, res.body, err)
 	}
-	return res
+	return reply{res.Response, body}
 }
 
 func (s *stand) call(method, path string, v any) reply {

@@ -23,7 +23,6 @@ import (
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
-	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 )
@@ -319,9 +318,7 @@ func checkFiles(t *testing.T, s *stand) {
 func checkCallerGone(t *testing.T, s *stand) {
 	body := []byte(`{"request_id":"gone","code":"import time; time.sleep(0.5); gone_on = True","wait_seconds":50}`)
 	req := s.request("POST", contract.PathExecutions, body)
-	if _, err := auth.NewSigner(s.secret).SignRequest(req, body, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	s.sign(req, body, time.Now())
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
 
@@ -50,12 +49,9 @@ func TestSignedRequestsAreLimitedPerKey(t *testing.T) {
 	s := newStand(t)
 	s.api.signed.stop()
 	h := s.api.authenticated(http.HandlerFunc(echo))
-	signer := auth.NewSigner(s.secret)
 	ask := func() int {
 		req := httptest.NewRequest("GET", "/x", nil)
-		if _, err := signer.SignRequest(req, nil, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		s.sign(req, nil, time.Now())
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, req)
 		return w.Code
@@ -111,9 +107,7 @@ func TestACallerThatDisconnectsReleasesItsSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	req := s.request("GET", "/v1/nothing", nil)
-	if _, err := auth.NewSigner(s.secret).SignRequest(req, nil, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	s.sign(req, nil, time.Now())
 	if err := req.Write(c); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func (a *API) routes() http.Handler {
 	post(contract.PathCleanup, a.cleanup)
 	get(contract.PathFiles, a.listFiles)
 	get(contract.PathStat, a.stat)
-	mux.Get(contract.PathContent, a.bytes(a.content))
+	mux.Get(contract.PathContent, a.part(a.content))
 	post(contract.PathCompare, a.compare)
 	mux.Post(contract.PathContents, a.bytes(a.readFiles))
 	post(contract.PathUploadBatch, a.putBatch)
@@ -81,32 +81,36 @@ func (a *API) json(h handle) http.HandlerFunc {
 	}
 }
 
-// bytes turns a function that returns raw bytes into an http.Handler.
-func (a *API) bytes(h func(w http.ResponseWriter, r *http.Request) ([]byte, error)) http.HandlerFunc {
+// part turns a function that opens a part of a file into an http.Handler.
+func (a *API) part(h func(r *http.Request) (filePart, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := h(w, r)
+		part, err := h(r)
 		if err != nil {
 			a.fail(w, r, err)
 			return
 		}
-		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+		answerPart(w, part)
+	}
+}
+
+// bytes turns a function that returns raw bytes into an http.Handler.
+func (a *API) bytes(h func(r *http.Request) ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := h(r)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
 		w.Write(body) // into memory
 	}
 }
 
-// routeKey is the context key of a pointer through which the router reports the matched
-// pattern to accessLog, which runs outside the router.
-type routeKey struct{}
-
-// recordRoute reports the matched pattern to accessLog. The pattern is logged instead of
-// the path because outsiders choose the path.
+// recordRoute records the matched pattern for accessLog, which runs outside the router. The
+// pattern is logged instead of the path because outsiders choose the path.
 func recordRoute(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rctx := chi.NewRouteContext()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, rctx)))
-		if route, ok := r.Context().Value(routeKey{}).(*string); ok {
-			*route = rctx.RoutePattern()
-		}
+		callOf(r).route = rctx.RoutePattern()
 	})
 }

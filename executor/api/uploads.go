@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"math"
 	"net/http"
 	"time"
@@ -19,20 +21,17 @@ func (a *API) startUpload(r *http.Request) (any, error) {
 	return a.Uploads.Start(s)
 }
 
-// putPart stores a part of a file. The beginning of a part that was cut is stored too, as
-// unverified bytes, which the digest of the whole file will verify; no client reads the answer.
+// putPart stores a part of a file. Of a part that was cut, what arrived is stored too, because
+// each of its records is authentic.
 func (a *API) putPart(r *http.Request) (any, error) {
 	p := parametersOf(r)
 	id, offset := p.id(uploads.ErrNoUpload), p.number("offset", 0, 0, math.MaxInt64)
 	if p.err != nil {
 		return nil, p.err
 	}
-	body := receivedBodyOf(r)
-	u, err := a.Uploads.Put(id, offset, body.bytes, !body.cut)
-	if body.cut && err == nil {
-		err = errCutBody
-	}
-	return u, err
+	body, cut := io.ReadAll(partOf(r))
+	u, err := a.Uploads.Put(id, offset, body, true)
+	return u, cmp.Or(err, cut)
 }
 
 func (a *API) upload(r *http.Request) (any, error) { return a.pollUpload(r, a.Uploads.Get) }

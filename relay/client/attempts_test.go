@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ var changing = map[string]struct {
 		return err
 	}, true, true},
 	"part": {func(ctx context.Context, c *Client) error {
-		_, err := c.PutPart(ctx, "u", 0, []byte("x"))
+		_, err := c.PutPart(ctx, "u", strings.NewReader("x"), contract.Range{Length: 1})
 		return err
 	}, false, false},
 	"commit":    {func(ctx context.Context, c *Client) error { _, err := c.CommitUpload(ctx, "u", 0); return err }, false, true},
@@ -223,7 +224,8 @@ func limitFirst(e *executor) {
 		answer := httptest.NewRecorder()
 		body := refusalBody(contract.CodeRateLimited)
 		body.Error.ServerTime = e.now().Unix()
-		e.sign(answer, r, http.StatusTooManyRequests, body)
+		x, _, _ := e.served().Open(r)
+		sealAnswer(e.served(), answer, r, x, http.StatusTooManyRequests, body)
 		send(w, answer)
 		return true
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -20,20 +21,24 @@ import (
 // Another executor refuses them with new_instance, which they return; only submits and the
 // starts of uploads continue there automatically.
 
-// Health requests the executor's health once, unsigned. Unlike a signed call, it proves nothing
+// Health requests the executor's health once, unsigned and not encrypted. Unlike a signed call, it proves nothing
 // about the secret.
 func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 	var health contract.Health
 	ctx, timer := startStallTimer(ctx, c.timeouts.answer)
 	defer timer.stop()
-	req, _ := c.newRequest(ctx, request{method: http.MethodGet, path: contract.PathHealth}, timer)
-	res, raw, err := c.roundTrip(req, timer, nil)
+	res, err := c.transport.RoundTrip(c.newRequest(ctx, request{method: http.MethodGet, path: contract.PathHealth}))
 	if err != nil {
 		return health, c.transportError(ctx, err, false)
 	}
-	body, err := decompress(raw, res.Header.Get("Content-Encoding"), maxAnswerBytes)
-	if err != nil || res.StatusCode != http.StatusOK || json.Unmarshal(body, &health) != nil || health.Status != "ok" {
-		return contract.Health{}, c.unverified(res, raw, err)
+	defer res.Body.Close()
+	timer.progress(c.timeouts.stall)
+	page, err := io.ReadAll(io.LimitReader(progressReader{res.Body, timer, c.timeouts.stall}, maxErrorPage))
+	if err != nil {
+		return health, c.transportError(ctx, err, false)
+	}
+	if res.StatusCode != http.StatusOK || json.Unmarshal(page, &health) != nil || health.Status != "ok" {
+		return contract.Health{}, c.unverified(res, page, nil)
 	}
 	clean(&health)
 	health.Version = release(health.Version)

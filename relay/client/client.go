@@ -1,5 +1,5 @@
-// Package client calls one executor according to the contract. It signs every request, checks
-// the signature of every answer before reading it, retries what is safe to retry, and
+// Package client calls one executor according to the contract. It seals and signs every
+// request, verifies every answer before reading it, retries what is safe to retry, and
 // describes in plain words what is wrong with the connection.
 //
 // It is the only package that makes HTTP calls (release.go makes the only one that does not go

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,11 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"colabrelay/shared/auth"
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/line"
+	"colabrelay/shared/seal"
 )
 
-// maxAnswerBytes bounds an answer, both as sent and decompressed: contract.MaxReadBytes of
+// maxAnswerBytes bounds an answer, both as sent and opened: contract.MaxReadBytes of
 // events as JSON, or one part of a blob, and a reserve.
 const maxAnswerBytes = 16 << 20
 
@@ -26,10 +28,9 @@ type request struct {
 	method string
 	path   string // contains nothing that needs escaping
 	query  url.Values
-	body   []byte        // JSON, before compression; nil for none
-	part   bool          // body is a part of a file, and is sent uncompressed
-	batch  bool          // body is a batch of files
-	into   []byte        // buffer for a part of a file; nil for other answers
+	body   []byte        // a message; nil for none
+	part   *outgoingPart // a part of a file as the body
+	into   *incomingPart // where a part of a file goes; nil for other answers
 	wait   time.Duration // how long the executor may wait before it answers
 	// instance is the executor that the request is intended for; zero for a GET.
 	instance contract.Instance
@@ -37,11 +38,8 @@ type request struct {
 
 // answer is an answer that an executor signed.
 type answer struct {
-	body     []byte // decompressed
+	body     []byte // empty if it is a part of a file
 	instance contract.Instance
-	// unverified is how many bytes of request.into are from an interrupted answer: its head
-	// was signed, but nothing proves that these bytes are the executor's.
-	unverified int
 }
 
 // send sends r once and logs the result. A refusal returns the answer and a *contract.Error;
@@ -66,21 +64,37 @@ func (c *Client) exchange(ctx context.Context, r request) (got answer, requestID
 	ctx, timer := startStallTimer(ctx, r.wait+c.timeouts.answer)
 	defer timer.stop()
 	var sent atomic.Bool
-	req, body := c.newRequest(traceSent(ctx, &sent), r, timer)
-	signature, err := c.signer.SignRequest(req, body, c.now())
-	if err != nil {
+	x := c.signer.NewExchange()
+	req := c.newRequest(traceSent(ctx, &sent), r)
+	sealRequest(x, req, r, timer, r.wait+c.timeouts.answer)
+	if err := x.SignRequest(req, c.now()); err != nil {
 		return answer{}, "", problem(KindNotExecutor, "the request could not be signed", err)
 	}
-	res, raw, err := c.roundTrip(req, timer, r.into)
+	// The transport is used directly, because http.Client would follow redirects and put the
+	// query into its errors.
+	res, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return answer{unverified: c.prefix(res, raw, r.into, signature)}, "", c.transportError(ctx, err, sent.Load())
+		return answer{}, "", c.transportError(ctx, err, sent.Load())
 	}
+	defer res.Body.Close()
+	timer.progress(c.timeouts.stall)
+	body := progressReader{res.Body, timer, c.timeouts.stall}
 	requestID = res.Header.Get(contract.HeaderRequestID)
-	if err := c.signer.VerifyResponse(res, raw, signature); err != nil {
-		return answer{}, requestID, c.unverified(res, raw, err)
+	if err := x.VerifyAnswer(res); err != nil {
+		return answer{}, requestID, c.unsigned(ctx, res, body, err)
 	}
-	got, err = c.open(res, raw, r.into)
+	got, err = c.open(ctx, x, res, body, r.into)
 	return got, requestID, err
+}
+
+// unsigned returns the error for an answer that no executor signed, of which only the
+// beginning is read.
+func (c *Client) unsigned(ctx context.Context, res *http.Response, body io.Reader, cause error) *Error {
+	page, err := io.ReadAll(io.LimitReader(body, maxErrorPage))
+	if err != nil {
+		return c.transportError(ctx, err, true)
+	}
+	return c.unverified(res, page, cause)
 }
 
 // traceSent sets sent when the request gets a connection. The transport itself uses another
@@ -92,88 +106,84 @@ func traceSent(ctx context.Context, sent *atomic.Bool) context.Context {
 	})
 }
 
-// newRequest returns an unsigned request for r, and the bytes of its body.
-func (c *Client) newRequest(ctx context.Context, r request, timer *stallTimer) (*http.Request, []byte) {
+// newRequest returns a request for r without query, body and signature.
+func (c *Client) newRequest(ctx context.Context, r request) *http.Request {
 	target := c.base
-	target.Path, target.RawQuery = r.path, r.query.Encode()
+	target.Path = r.path
 	req := (&http.Request{Method: r.method, URL: &target, Host: target.Host, Header: http.Header{}}).WithContext(ctx)
-	req.Header.Set("Accept-Encoding", encodingGzip)
-	req.Header.Set(contract.HeaderSkipInterstitial, "1")
-	req.Header.Set("User-Agent", "colab-relay")
+	req.Header[contract.HeaderSkipInterstitial] = []string{"1"}
+	req.Header["User-Agent"] = []string{"colab-relay"}
 	if !r.instance.IsZero() {
-		req.Header.Set(contract.HeaderInstance, r.instance.String())
+		req.Header[contract.HeaderInstance] = []string{r.instance.String()}
 	}
-	if r.body == nil {
-		return req, nil
+	return req
+}
+
+// sealRequest adds query and body of r to req. Whenever a piece of the body is sent, the timer
+// starts again with span.
+func sealRequest(x *auth.Exchange, req *http.Request, r request, timer *stallTimer, span time.Duration) {
+	line.SetQuery(x, req, r.query.Encode())
+	switch {
+	case r.part != nil:
+		line.SetPart(x, req, r.part.Length, r.part.open)
+	case r.body != nil:
+		line.SetMessage(x, req, r.body)
+	default:
+		return
 	}
-	body, encoding, kind := r.body, encodingPlain, contentBytes
-	if !r.part {
-		body, encoding = compress(r.body)
-	}
-	if !r.part && !r.batch {
-		kind = "application/json"
-	}
-	req.Header.Set("Content-Type", kind)
-	if encoding != encodingPlain {
-		req.Header.Set("Content-Encoding", encoding)
-	}
-	req.ContentLength = int64(len(body))
+	open := req.GetBody
 	req.GetBody = func() (io.ReadCloser, error) {
-		return io.NopCloser(progressReader{bytes.NewReader(body), timer, r.wait + c.timeouts.answer}), nil
+		body, err := open()
+		return io.NopCloser(progressReader{body, timer, span}), err
 	}
-	return req, body
+	req.Body, _ = req.GetBody() // it never fails
 }
 
-// roundTrip sends req and reads the answer's body; a part of a file is read into into. It uses
-// the transport directly, because http.Client would follow redirects and put the query into
-// its errors. With an error it returns the bytes read before it.
-func (c *Client) roundTrip(req *http.Request, timer *stallTimer, into []byte) (*http.Response, []byte, error) {
-	defer trackBody(req).Wait()
-	res, err := c.transport.RoundTrip(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer res.Body.Close()
-	timer.progress(c.timeouts.stall)
-	from := progressReader{res.Body, timer, c.timeouts.stall}
-	if into != nil && isPart(res) {
-		n, err := fill(into, from)
-		return res, into[:n], err
-	}
-	body, err := bounded.ReadAll(from, c.maxAnswer)
-	return res, body, err
-}
-
-// open decodes an answer whose signature is right.
-func (c *Client) open(res *http.Response, raw, into []byte) (answer, error) {
+// open opens an answer whose signature is right.
+func (c *Client) open(ctx context.Context, x *auth.Exchange, res *http.Response, body io.Reader, into *incomingPart) (got answer, err error) {
 	instance, err := contract.ParseInstance(res.Header.Get(contract.HeaderInstance))
 	if err != nil {
 		return answer{}, unknownForm("the executor's name has an unknown form", err)
 	}
 	c.instance.Store(&instance)
-	got := answer{instance: instance}
+	got = answer{instance: instance}
 	if into != nil && res.StatusCode == http.StatusOK {
-		got.body, err = unpackPart(res, raw, into)
-	} else {
-		got.body, err = decompress(raw, res.Header.Get("Content-Encoding"), c.maxAnswer)
+		return got, c.bodyError(ctx, res, into.receive(x, res, body))
 	}
-	if err != nil {
-		e := problem(KindBadAnswer, "the answer's compression is broken", err)
-		if errors.Is(err, bounded.ErrTooLong) {
-			e.Message = fmt.Sprintf("the executor's answer is longer than %d MiB", c.maxAnswer>>20)
-		}
-		e.sent = true
-		return got, e
+	if got.body, err = line.OpenAnswer(x, res, body, c.maxAnswer); err != nil {
+		return got, c.bodyError(ctx, res, err)
 	}
 	if res.StatusCode/100 == 2 {
 		return got, nil
 	}
-	var body contract.ErrorBody
-	if err := json.Unmarshal(got.body, &body); err != nil || body.Error.Code == "" {
+	var refused contract.ErrorBody
+	if err := json.Unmarshal(got.body, &refused); err != nil || refused.Error.Code == "" {
 		return got, unknownForm(fmt.Sprintf("the executor's answer has an unknown form (HTTP %d)", res.StatusCode), err)
 	}
-	clean(&body.Error)
-	return got, &body.Error
+	clean(&refused.Error)
+	return got, &refused.Error
+}
+
+// bodyError returns the error for a body that could not be read or opened. Its head was
+// signed, so the executor has received the request.
+func (c *Client) bodyError(ctx context.Context, res *http.Response, err error) error {
+	var e *Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		return err
+	case errors.Is(err, bounded.ErrTooLong):
+		e = problem(KindBadAnswer, fmt.Sprintf("the executor's answer is longer than %d MiB", c.maxAnswer>>20), err)
+	case errors.Is(err, seal.ErrCut) && res.ContentLength < 0: // a proxy lost the rest, and does not say so
+		return c.transportError(ctx, err, true)
+	case line.Sealed(err):
+		e = problem(KindBadAnswer, "the executor's answer was changed in transit", err)
+	default:
+		return c.transportError(ctx, err, true)
+	}
+	e.sent = true
+	return e
 }
 
 // unknownForm returns the error for an answer that the executor signed but that we can't read.

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,74 +65,59 @@ func TestManyAtOnceEachGetTheirOwn(t *testing.T) {
 	}
 }
 
-func TestBodiesAbove1KiBAreCompressedBothWays(t *testing.T) {
-	long := strings.Repeat("x = 1\n", 1000)
+func TestNothingOfACallIsReadable(t *testing.T) {
+	const mark = "a-secret-mark"
 	e := newExecutor(t, func(s seen) (int, any) {
-		if s.path == contract.PathKernel {
-			return 200, contract.Kernel{}
-		}
-		return 200, contract.Execution{ExecutionID: "e", Events: []contract.Event{{Text: long}}}
+		return 200, contract.Execution{ExecutionID: "e", Events: []contract.Event{{Text: mark}}}
 	})
-	var compressed int
-	e.setAfter(func(_ http.ResponseWriter, a *httptest.ResponseRecorder) bool {
-		if a.Header().Get("Content-Encoding") == "gzip" {
-			compressed++
-		}
+	c := e.acquainted(t)
+	var wire bytes.Buffer
+	e.setBefore(func(_ http.ResponseWriter, r *http.Request) bool {
+		_ = r.Write(&wire)
 		return false
 	})
-	got, err := e.client(t).Submit(t.Context(), contract.Submit{Code: long})
-	if err != nil || len(got.Events) != 1 || got.Events[0].Text != long {
-		t.Fatalf("answer %d events, %v", len(got.Events), err)
-	}
-	all := e.all()
-	last := all[len(all)-1]
-	if last.submit(t).Code != long || last.header.Get("Content-Encoding") != "gzip" {
-		t.Errorf("sent with headers %v", last.header)
-	}
-	if compressed != 1 {
-		t.Errorf("%d compressed answers", compressed)
-	}
-	if all[0].header.Get("Content-Encoding") != "" {
-		t.Error("a request without body was compressed")
+	e.setAfter(func(_ http.ResponseWriter, a *httptest.ResponseRecorder) bool {
+		_ = a.Result().Write(&wire)
+		return true
+	})
+	_, _ = c.Submit(t.Context(), contract.Submit{Code: mark})
+	_, _ = c.Inspect(t.Context(), mark)
+	if wire.Len() == 0 || bytes.Contains(wire.Bytes(), []byte(mark)) {
+		t.Errorf("the mark is in what was sent:\n%s", wire.String())
 	}
 }
 
-func TestIncompressibleBodyIsSentUncompressed(t *testing.T) {
-	noise := make([]byte, 4096)
-	_, _ = rand.Read(noise)
-	if out, encoding := compress(noise); encoding != encodingPlain || !bytes.Equal(out, noise) {
-		t.Errorf("%d bytes of noise became %d of encoding %q", len(noise), len(out), encoding)
-	}
-}
-
-func TestDecompressionIsBounded(t *testing.T) {
-	bomb := gzipped(make([]byte, 1<<20))
-	if _, err := decompress(bomb, encodingGzip, 1<<20-1); !errors.Is(err, bounded.ErrTooLong) {
-		t.Errorf("error %v", err)
-	}
-	if got, err := decompress(bomb, encodingGzip, 1<<20); err != nil || len(got) != 1<<20 {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
-	for _, encoding := range []string{"br", "gzip, gzip"} {
-		if _, err := decompress(bomb, encoding, 1<<21); err == nil {
-			t.Errorf("%q accepted", encoding)
-		}
-	}
-}
-
-func TestAnswerIsBounded(t *testing.T) {
+// Of an answer that no executor signed, only its beginning is read.
+func TestUnsignedAnswerIsBounded(t *testing.T) {
 	e, _ := newRunningExecutor(t)
+	var sent atomic.Int64
 	e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool {
 		chunk := make([]byte, 1<<20)
-		for range maxAnswerBytes/len(chunk) + 2 {
-			if _, err := w.Write(chunk); err != nil {
+		for range 64 {
+			n, err := w.Write(chunk)
+			sent.Add(int64(n))
+			if err != nil {
 				return true
 			}
 		}
 		return true
 	})
-	_, err := e.client(t).Health(t.Context())
-	wantKind(t, err, KindBadAnswer)
+	c := e.client(t)
+	_, err := c.Health(t.Context())
+	wantKind(t, err, KindNotExecutor)
+	_, err = c.Kernel(t.Context())
+	wantKind(t, err, KindNotExecutor)
+	if n := sent.Load(); n == 3*64<<20 {
+		t.Errorf("all %d bytes were read", n)
+	}
+}
+
+func TestSignedAnswerIsBounded(t *testing.T) {
+	e := newExecutor(t, func(seen) (int, any) { return 200, noise(maxAnswerBytes + 1) })
+	_, err := e.client(t).Kernel(t.Context())
+	if wantKind(t, err, KindBadAnswer); !errors.Is(err, bounded.ErrTooLong) || !strings.Contains(err.Error(), "16 MiB") {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestStalledAnswerTimesOut(t *testing.T) {
@@ -162,7 +147,7 @@ func TestStalledAnswerTimesOut(t *testing.T) {
 
 func TestSlowBodyThatMovesIsNotCut(t *testing.T) {
 	e, _ := newRunningExecutor(t)
-	const health = `{"status":"ok","protocol":2}`
+	const health = `{"status":"ok","protocol":3}`
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
 	e.setBefore(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -248,7 +233,7 @@ func TestHTTP2AndTLS(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return true
 		})
-		if _, err := c.PutPart(t.Context(), "u-1", 0, make([]byte, 8<<20)); err == nil {
+		if _, err := c.PutPart(t.Context(), "u-1", bytes.NewReader(make([]byte, 8<<20)), contract.Range{Length: 8 << 20}); err == nil {
 			t.Error("the part was accepted")
 		}
 		e.setBefore(nil)

@@ -2,10 +2,8 @@ package client
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,6 +19,8 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/line"
+	"colabrelay/shared/line/linetest"
 )
 
 func TestMain(m *testing.M) {
@@ -63,15 +63,13 @@ func (s seen) intendedFor() string { return s.header.Get(contract.HeaderInstance
 type executor struct {
 	*httptest.Server
 	secret auth.Secret
-	signer *auth.Signer
 	now    func() time.Time
 
 	mu       sync.Mutex
 	requests []seen
-	instance contract.Instance
-	verifier *auth.Verifier // of instance
-	// respond answers a verified request, with a status and a value for JSON; []byte
-	// goes out as it is.
+	line     *linetest.Executor
+	// respond answers a verified request, with a status and a value for JSON. []byte goes
+	// out as it is, from PathContent as a part of a file.
 	respond func(seen) (int, any)
 	// before runs before anything is checked, and after once the request was executed and
 	// its answer signed. If one returns true, it has answered the request itself.
@@ -91,7 +89,6 @@ func newExecutorAt(t testing.TB, now func() time.Time, respond func(seen) (int, 
 	secret := testSecret(t, testKey)
 	e := &executor{
 		secret:  secret,
-		signer:  auth.NewSigner(secret),
 		now:     now,
 		respond: respond,
 	}
@@ -116,32 +113,32 @@ func (e *executor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, contract.Health{Status: "ok", Protocol: contract.Protocol, Version: "test"})
 		return
 	}
-	raw, err := io.ReadAll(r.Body)
-	if err != nil {
-		return // the connection broke
-	}
 	answer := httptest.NewRecorder()
-	switch _, err := e.checker().Verify(r); {
+	served := e.served()
+	x, body, err := served.Open(r)
+	switch {
 	case errors.Is(err, auth.ErrUnauthorized):
 		writeJSON(w, http.StatusUnauthorized, refusalBody(contract.CodeUnauthorized))
 		return
 	case errors.Is(err, auth.ErrClockSkew):
-		body := refusalBody(contract.CodeClockSkew)
-		body.Error.ServerTime = e.now().Unix()
-		e.sign(answer, r, http.StatusUnauthorized, body)
+		refused := refusalBody(contract.CodeClockSkew)
+		refused.Error.ServerTime = e.now().Unix()
+		sealAnswer(served, answer, r, x, http.StatusUnauthorized, refused)
 	case errors.Is(err, auth.ErrNewInstance):
-		e.sawRefused(r, raw)
-		e.sign(answer, r, http.StatusConflict, refusalBody(contract.CodeNewInstance))
+		e.saw(r, body)
+		sealAnswer(served, answer, r, x, http.StatusConflict, refusalBody(contract.CodeNewInstance))
 	case errors.Is(err, auth.ErrNewStart):
-		e.sawRefused(r, raw)
-		e.sign(answer, r, http.StatusConflict, refusalBody(contract.CodeNewStart))
+		e.saw(r, body)
+		sealAnswer(served, answer, r, x, http.StatusConflict, refusalBody(contract.CodeNewStart))
+	case errors.Is(err, auth.ErrReplayed):
+		sealAnswer(served, answer, r, x, http.StatusUnauthorized, refusalBody(contract.CodeReplayed))
+	case line.Sealed(err):
+		sealAnswer(served, answer, r, x, http.StatusBadRequest, refusalBody(contract.CodeBadRequest))
 	case err != nil:
-		e.sign(answer, r, http.StatusUnauthorized, refusalBody(contract.CodeReplayed))
-	case auth.VerifyDigest(r.Header, raw) != nil:
-		e.sign(answer, r, http.StatusBadRequest, refusalBody(contract.CodeBadRequest))
+		return // the connection broke
 	default:
-		status, value := e.handle(r, raw)
-		e.sign(answer, r, status, value)
+		status, value := e.respond(e.saw(r, body))
+		sealAnswer(served, answer, r, x, status, value)
 	}
 	if after := e.hookAfter(); after != nil && after(w, answer) {
 		return
@@ -161,55 +158,32 @@ func (e *executor) hookAfter() func(http.ResponseWriter, *httptest.ResponseRecor
 	return e.after
 }
 
-func (e *executor) handle(r *http.Request, raw []byte) (int, any) {
-	got, err := e.saw(r, raw)
-	if err != nil {
-		return http.StatusBadRequest, refusalBody(contract.CodeBadRequest)
-	}
-	return e.respond(got)
-}
-
-func (e *executor) sawRefused(r *http.Request, raw []byte) {
-	if _, err := e.saw(r, raw); err != nil {
-		panic(err)
-	}
-}
-
 // saw notes a request.
-func (e *executor) saw(r *http.Request, raw []byte) (seen, error) {
-	body, err := decompress(raw, r.Header.Get("Content-Encoding"), contract.MaxBodyBytes)
+func (e *executor) saw(r *http.Request, body []byte) seen {
 	got := seen{r.Method, r.URL.Path, r.URL.RawQuery, r.Header, body}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.requests = append(e.requests, got)
-	return got, err
+	return got
 }
 
-func (e *executor) checker() *auth.Verifier {
+func (e *executor) served() *linetest.Executor {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.verifier
+	return e.line
 }
 
-func (e *executor) sign(answer *httptest.ResponseRecorder, r *http.Request, status int, value any) {
+// sealAnswer records a sealed and signed answer.
+func sealAnswer(e *linetest.Executor, answer *httptest.ResponseRecorder, r *http.Request, x *auth.Exchange, status int, value any) {
 	body, raw := value.([]byte)
-	if raw {
-		answer.Header().Set("Content-Type", "application/octet-stream")
-	} else {
+	switch {
+	case raw && r.URL.Path == contract.PathContent:
+		e.AnswerPart(answer, x, bytes.NewReader(body), int64(len(body)))
+		return
+	case !raw:
 		body, _ = json.Marshal(value)
 	}
-	if packed := gzipped(body); len(packed) < len(body)/2 && len(body) > contract.CompressAbove && r.Header.Get("Accept-Encoding") == encodingGzip {
-		body = packed
-		answer.Header().Set("Content-Encoding", encodingGzip)
-	}
-	e.mu.Lock()
-	answer.Header().Set(contract.HeaderInstance, e.instance.String())
-	e.mu.Unlock()
-	if err := e.signer.SignResponse(answer.Header(), r, status, body, time.Now()); err != nil {
-		panic(err)
-	}
-	answer.WriteHeader(status)
-	answer.Body.Write(body)
+	e.Answer(answer, x, status, body)
 }
 
 // all returns the requests received so far.
@@ -246,7 +220,7 @@ func (e *executor) becomes(name string) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.instance, e.verifier = instance, auth.NewVerifier(e.secret, instance, e.now)
+	e.line = linetest.NewExecutor(e.secret, instance, e.now)
 }
 
 func (e *executor) setBefore(before func(http.ResponseWriter, *http.Request) bool) {
@@ -332,14 +306,6 @@ func first(f func(http.ResponseWriter) bool) func(http.ResponseWriter, *httptest
 	return func(w http.ResponseWriter, _ *httptest.ResponseRecorder) bool {
 		return done.CompareAndSwap(false, true) && f(w)
 	}
-}
-
-func gzipped(body []byte) []byte {
-	var out bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&out, gzip.BestSpeed)
-	_, _ = w.Write(body)
-	_ = w.Close()
-	return out.Bytes()
 }
 
 // lostTo is the *Error in err, checked for words and secrets.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -48,12 +49,12 @@ type Part struct {
 	Offset int64
 }
 
-// Content reads length bytes of p (1 to contract.MaxFilePart) and writes them to to, fewer only
-// at the end of the file. The executor refuses with contract.CodeChanged if the file's ETag has
-// changed.
+// Content reads length bytes of p (1 to contract.MaxFilePart), fewer only at the end of the
+// file, and writes them to to as they arrive. The executor refuses with contract.CodeChanged
+// if the file's ETag has changed.
 //
-// It makes one attempt. n bytes were written. They are the executor's, also if err is not nil.
-// An error of to is returned as it is.
+// It makes one attempt. The n bytes that it wrote are authentic, also if err is not nil: the
+// caller continues after them. An error of to is returned unchanged.
 func (c *Client) Content(ctx context.Context, p Part, length int64, to io.Writer) (n int64, err error) {
 	if length < 1 || length > contract.MaxFilePart {
 		return 0, fmt.Errorf("reading %d bytes of a file: must be 1 to %d", length, contract.MaxFilePart)
@@ -61,14 +62,11 @@ func (c *Client) Content(ctx context.Context, p Part, length int64, to io.Writer
 	query := url.Values{"path": {p.Path}, "etag": {p.ETag}}
 	query.Set("offset", strconv.FormatInt(p.Offset, 10))
 	query.Set("length", strconv.FormatInt(length, 10))
-	got, err := c.once(ctx, func() request {
-		return request{method: http.MethodGet, path: contract.PathContent, query: query, into: make([]byte, length), wait: slowRead}
+	into := &incomingPart{to: to, length: length}
+	_, err = c.once(ctx, func() request {
+		return request{method: http.MethodGet, path: contract.PathContent, query: query, into: into, wait: slowRead}
 	})
-	if err != nil {
-		return 0, err
-	}
-	written, err := to.Write(got.body)
-	return int64(written), err
+	return into.n, cmp.Or(into.failed, err)
 }
 
 const (
@@ -86,18 +84,18 @@ func (c *Client) StartUpload(ctx context.Context, u contract.UploadStart) (contr
 	return finish[contract.Upload](ctx, &attempts{client: c, build: c.post(contract.PathUploads, encode(u)), moves: true}, idempotent)
 }
 
-// PutPart sends body, at most contract.MaxFilePart bytes, as the file's bytes from offset on.
-// body must not change during the call. It makes one attempt: after an error the executor may
-// have kept some of the bytes, which Upload reports.
-func (c *Client) PutPart(ctx context.Context, id string, offset int64, body []byte) (contract.Upload, error) {
+// PutPart sends the bytes r of file (at most contract.MaxFilePart), which are read and sealed
+// while they are sent. It makes one attempt: after an error the executor has kept the bytes
+// that arrived, which Upload reports.
+func (c *Client) PutPart(ctx context.Context, id string, file io.ReaderAt, r contract.Range) (contract.Upload, error) {
 	var u contract.Upload
 	path, err := uploadPath(contract.PathUpload, id)
 	if err != nil {
 		return u, err
 	}
-	query := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
+	query := url.Values{"offset": {strconv.FormatInt(r.Offset, 10)}, "length": {strconv.FormatInt(r.Length, 10)}}
 	got, err := c.once(ctx, func() request {
-		return request{method: http.MethodPut, path: path, query: query, body: body, part: true, wait: slowSend}
+		return request{method: http.MethodPut, path: path, query: query, part: &outgoingPart{file, r}, wait: slowSend}
 	})
 	if err != nil {
 		return u, err

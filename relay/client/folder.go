@@ -26,7 +26,7 @@ func (c *Client) Compare(ctx context.Context, m contract.Manifest) ([]contract.C
 // at their targets already stay there.
 func (c *Client) PutBatch(ctx context.Context, batch []byte, n int) ([]contract.BatchedFile, error) {
 	got, err := call[contract.BatchAnswer](ctx, c, idempotent, func() request {
-		return request{method: http.MethodPost, path: contract.PathUploadBatch, body: batch, batch: true, wait: slowAction}
+		return request{method: http.MethodPost, path: contract.PathUploadBatch, body: batch, wait: slowAction}
 	})
 	if err != nil {
 		return nil, err

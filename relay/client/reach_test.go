@@ -99,7 +99,7 @@ func TestAConnectionThatBreaksAfterItWorkedIsRetriedUntilItWorksAgain(t *testing
 				return time.Since(start) < outage && !test.works(attempt)
 			}})
 			if test.hang {
-				known := e.instance
+				known := e.served().Instance
 				c.instance.Store(&known)
 				e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
 			}
@@ -115,7 +115,7 @@ func TestATryThatMayHaveArrivedIsRememberedPastTheLastOne(t *testing.T) {
 	e := newExecutor(t, func(seen) (int, any) { return 200, contract.Execution{ExecutionID: "e"} })
 	e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
 	c := impatient(t, e, &away{RoundTripper: newTransport(), gone: func(try int32) bool { return try > 1 }})
-	known := e.instance
+	known := e.served().Instance
 	c.instance.Store(&known)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
 	defer cancel()

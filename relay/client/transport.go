@@ -23,7 +23,7 @@ func newTransport() *http.Transport {
 		// Ten concurrent agents opened and closed a connection for each call.
 		MaxIdleConnsPerHost: 32,
 		IdleConnTimeout:     5 * time.Minute,
-		// The digest is over the bytes as sent: gzip.go decompresses them after the check.
+		// Bodies are sealed, so nothing on the way can compress them.
 		DisableCompression:     true,
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},

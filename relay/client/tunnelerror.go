@@ -68,10 +68,7 @@ func (c *Client) unverified(res *http.Response, body []byte, cause error) *Error
 }
 
 func (c *Client) classifyUnverified(res *http.Response, body []byte, cause error) *Error {
-	switch {
-	case errors.Is(cause, auth.ErrDigest):
-		return problem(KindBadAnswer, "the executor's answer was changed in transit", cause)
-	case errors.Is(cause, auth.ErrBadSignature):
+	if errors.Is(cause, auth.ErrBadSignature) {
 		return problem(KindBadAnswer, "the answer's signature is not the executor's", cause)
 	}
 	if e := recogniseTunnelError(res, body); e != nil {

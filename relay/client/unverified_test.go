@@ -57,9 +57,9 @@ var unsignedAnswers = map[string]struct {
 		KindNotExecutor, "409"},
 	"nothing at all": {204, nil, "", KindNotExecutor, "204"},
 	"forged": {200, map[string]string{
-		"Signature-Input":       `sig1=("@status" "content-digest" "executor-instance" "signature";req;key="sig1");created=1;keyid="54f18ce324e9864b";alg="hmac-sha256";tag="colab-relay"`,
+		"Signature-Input":       `sig1=("@status" "executor-instance" "content-encoding" "signature";req;key="sig1");created=1;keyid="54f18ce324e9864b";alg="hmac-sha256";tag="colab-relay"`,
 		"Signature":             "sig1=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:",
-		"Content-Digest":        "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:",
+		"Content-Encoding":      "aes128gcm",
 		contract.HeaderInstance: "instance-1/start-1",
 	}, `{}`, KindBadAnswer, "signature"},
 }
@@ -113,15 +113,15 @@ func TestWrongSecretIsReportedAtOnce(t *testing.T) {
 func TestAnswerChangedOnItsWay(t *testing.T) {
 	for name, change := range map[string]func(*httptest.ResponseRecorder){
 		"recompressed": func(a *httptest.ResponseRecorder) {
-			body := gzipped(a.Body.Bytes())
-			a.Header().Set("Content-Encoding", "gzip")
-			a.Body.Reset()
-			a.Body.Write(body)
+			a.Header().Set("Content-Encoding", "aes128gcm, gzip")
 		},
-		"rewritten":         func(a *httptest.ResponseRecorder) { a.Body.WriteString("<!-- served by -->") },
-		"other status":      func(a *httptest.ResponseRecorder) { a.Code = http.StatusAccepted },
-		"other instance":    func(a *httptest.ResponseRecorder) { a.Header().Set(contract.HeaderInstance, "other") },
-		"claims to be gzip": func(a *httptest.ResponseRecorder) { a.Header().Set("Content-Encoding", "gzip") },
+		"a bit":                  func(a *httptest.ResponseRecorder) { a.Body.Bytes()[a.Body.Len()/2] ^= 1 },
+		"rewritten":              func(a *httptest.ResponseRecorder) { a.Body.WriteString("<!-- served by -->") },
+		"replaced":               func(a *httptest.ResponseRecorder) { a.Body.Reset(); a.Body.WriteString(`{"kernel_id":"k"}`) },
+		"other status":           func(a *httptest.ResponseRecorder) { a.Code = http.StatusAccepted },
+		"other instance":         func(a *httptest.ResponseRecorder) { a.Header().Set(contract.HeaderInstance, "other") },
+		"claims to be gzip":      func(a *httptest.ResponseRecorder) { a.Header().Set("Content-Encoding", "gzip") },
+		"claims to have no body": func(a *httptest.ResponseRecorder) { a.Header().Del("Content-Encoding") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, _ := newRunningExecutor(t)
@@ -256,9 +256,6 @@ func FuzzForeign(f *testing.F) {
 		e := c.unverified(res, body, auth.ErrUnsigned)
 		if hints[e.Kind] == "" || e.Message == "" || len(e.Message) > 200 || strings.ContainsAny(e.Message, "\n\r\x1b") {
 			t.Fatalf("%+v", e)
-		}
-		if plain, err := decompress(body, encodingGzip, 1<<16); err == nil && len(plain) > 1<<16 {
-			t.Fatalf("%d bytes", len(plain))
 		}
 	})
 }

@@ -3,10 +3,7 @@ package doctor
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +18,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/line/linetest"
 )
 
 // fakeExecutor is an executor with the faults that a test gives it.
@@ -35,37 +33,20 @@ type fakeExecutor struct {
 func (e fakeExecutor) start(t *testing.T) string {
 	t.Helper()
 	now := func() time.Time { return time.Now().Add(e.clock) }
-	verifier, signer := auth.NewVerifier(e.secret, contract.Instance{ID: "vm-1", Start: "s"}, now), auth.NewSigner(e.secret)
+	executor := linetest.NewExecutor(e.secret, contract.Instance{ID: "vm-1", Start: "s"}, now)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		isHealth, signed := r.URL.Path == contract.PathHealth, r.Header.Get(auth.HeaderSignature) != ""
-		if isHealth && !signed && e.health != nil {
+		x, _, err := executor.Open(r)
+		answer := any(e.kernel)
+		switch {
+		case err != nil:
+			answer = err
+		case x == nil && e.health != nil:
 			e.health(w, r)
 			return
+		case r.URL.Path == contract.PathHealth:
+			answer = contract.Health{Status: "ok", Version: "9.9", Protocol: e.protocol, UptimeMinutes: 3}
 		}
-		health := contract.Health{Status: "ok", Version: "9.9", Protocol: e.protocol, UptimeMinutes: 3}
-		if isHealth && !signed {
-			json.NewEncoder(w).Encode(health)
-			return
-		}
-		status, answer := http.StatusOK, any(e.kernel)
-		if isHealth {
-			answer = health
-		}
-		switch _, err := verifier.Verify(r); {
-		case err != nil && e.clock != 0 && errors.Is(err, auth.ErrClockSkew):
-			status, answer = http.StatusUnauthorized, contract.ErrorBody{Error: contract.Error{Code: contract.CodeClockSkew, Message: "clock", ServerTime: now().Unix()}}
-		case err != nil:
-			w.WriteHeader(http.StatusUnauthorized)
-			io.WriteString(w, `{"error":{"code":"unauthorized","message":"unauthorized"}}`)
-			return
-		}
-		body, _ := json.Marshal(answer)
-		w.Header().Set(contract.HeaderInstance, "vm-1/s")
-		if err := signer.SignResponse(w.Header(), r, status, body, now()); err != nil {
-			t.Error(err)
-		}
-		w.WriteHeader(status)
-		w.Write(body)
+		executor.Reply(w, r, x, 0, answer)
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
@@ -91,7 +72,7 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 		want   []string // lines, by pattern
 	}{
 		"sound": {func(*fakeExecutor) {}, false, []string{
-			`ok .*env +http://127`, `ok .*network: .* port \d+ answers`, `ok .*executor: release 9.9, protocol 2, up 3 min`,
+			`ok .*env +http://127`, `ok .*network: .* port \d+ answers`, `ok .*executor: release 9.9, protocol 3, up 3 min`,
 			`ok .*secret: accepted; the executor answered in \d+ ms`, `ok .*clock`, `ok .*VM: no code was run on it from this computer yet \(instance vm-1\)`, `ok .*kernel: idle, Python 3.12.1`,
 		}},
 		"executor gone": {func(e *fakeExecutor) { e.health = page(404, "ERR_NGROK_3200") }, true, []string{
@@ -100,7 +81,7 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 		"quota":          {func(e *fakeExecutor) { e.health = page(403, "ERR_NGROK_727") }, true, []string{`fail .*tunnel_quota.*requests for this month`, `next step: .*usage page`}},
 		"something else": {func(e *fakeExecutor) { e.health = page(200, "") }, true, []string{`fail .*not_executor`, `next step: Check COLAB_URL`}},
 		"health used up": {func(e *fakeExecutor) { e.health = page(429, "") }, false, []string{`warn .*too many requests`, `ok .*kernel: idle`}},
-		"newer protocol": {func(e *fakeExecutor) { e.protocol = contract.Protocol + 1 }, true, []string{`fail .*wrong_protocol: the executor uses protocol 3 and this relay protocol 2: the relay on this computer is older`, `next step: Update the relay on this computer`}},
+		"newer protocol": {func(e *fakeExecutor) { e.protocol = contract.Protocol + 1 }, true, []string{`fail .*wrong_protocol: the executor uses protocol 4 and this relay protocol 3: the relay on this computer is older`, `next step: Update the relay on this computer`}},
 		"older protocol": {func(e *fakeExecutor) { e.protocol = 0 }, true, []string{`fail .*wrong_protocol`, `next step: Update the executor: run the cell of this relay's release`}},
 		"another secret": {func(e *fakeExecutor) { e.secret = auth.GenerateSecret() }, true, []string{`ok .*executor`, `fail .*wrong_secret`, `next step: .*relay pair`}},
 		"clock":          {func(e *fakeExecutor) { e.clock = time.Hour }, false, []string{`warn .*clock: (59m59|1h0m0)s from the executor's`, `next step: set the clock of this computer`, `ok .*kernel`}},

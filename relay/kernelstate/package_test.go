@@ -1,49 +1,58 @@
 package kernelstate
 
 import (
-	"compress/gzip"
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/line/linetest"
 	"colabrelay/shared/stacks"
 )
 
 // recorder passes requests on and records the code of each submit.
 type recorder struct {
 	http.RoundTripper
-	mu    sync.Mutex
-	codes []string
+	secret auth.Secret
+	mu     sync.Mutex
+	codes  []string
 }
 
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method == http.MethodPost && request.URL.Path == contract.PathExecutions && request.GetBody != nil {
-		if body, err := request.GetBody(); err == nil {
-			defer body.Close() // or the call would wait for it
-			r.record(body, request.Header.Get("Content-Encoding"))
+	if request.Method == http.MethodPost && request.URL.Path == contract.PathExecutions {
+		if err := r.record(request.Clone(request.Context())); err != nil {
+			return nil, err
 		}
 	}
 	return r.RoundTripper.RoundTrip(request)
 }
 
-func (r *recorder) record(body io.Reader, encoding string) {
-	if encoding == "gzip" {
-		if zipped, err := gzip.NewReader(body); err == nil {
-			body = zipped
-		}
+// record opens request as the executor that it is for.
+func (r *recorder) record(request *http.Request) (err error) {
+	if request.Body, err = request.GetBody(); err != nil {
+		return err
+	}
+	defer request.Body.Close() // or the call would wait for it
+	instance, err := contract.ParseInstance(request.Header.Get(contract.HeaderInstance))
+	if err != nil {
+		return err
+	}
+	_, body, err := linetest.NewExecutor(r.secret, instance, time.Now).Open(request)
+	if err != nil {
+		return err
 	}
 	var s contract.Submit
-	if json.NewDecoder(body).Decode(&s) == nil {
+	if err = json.Unmarshal(body, &s); err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.codes = append(r.codes, s.Code)
 	}
+	return err
 }
 
 // take returns the recorded code of this package's operations and forgets it.
@@ -65,10 +74,10 @@ func TestOperationsSendThePackageOnlyWhereItIsMissing(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()
 		v, dir := newVM(t, s), t.TempDir()
-		r := &recorder{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()}
-		t.Cleanup(r.RoundTripper.(*http.Transport).CloseIdleConnections)
 		key, err := auth.NewSecret(secret)
 		must(t, err)
+		r := &recorder{RoundTripper: http.DefaultTransport.(*http.Transport).Clone(), secret: key}
+		t.Cleanup(r.RoundTripper.(*http.Transport).CloseIdleConnections)
 		v.client, err = client.New(client.Config{BaseURL: v.exec.Ready.LocalURL, Secret: key, Transport: r})
 		must(t, err)
 		t.Cleanup(v.client.Close)

@@ -1,11 +1,8 @@
 package tools
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -27,9 +24,6 @@ func (f *fakeExecutor) batches(t *testing.T, fails int64) {
 	n := 0
 	f.answer("GET", contract.PathExecutions, contract.ExecutionList{})
 	f.on("POST", contract.PathExecutions, func(_ *http.Request, body []byte) (int, any) {
-		if zipped, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
-			body, _ = io.ReadAll(zipped)
-		}
 		var s contract.Submit
 		if err := json.Unmarshal(body, &s); err != nil || !s.Unstored || s.TimeoutSeconds != 300 {
 			t.Errorf("submit %+v %v", s, err)

@@ -1,11 +1,7 @@
 package tools
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -16,19 +12,18 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/line/linetest"
 )
 
-// fakeExecutor answers signed requests with what a test sets: states a real
+// fakeExecutor answers requests with what a test sets: states a real
 // executor can't be brought into at will. shared/e2e runs the same tools
 // against the real one.
 type fakeExecutor struct {
 	*httptest.Server
 	secret auth.Secret
-	signer *auth.Signer
 
 	mu       sync.Mutex
-	instance contract.Instance
-	verifier *auth.Verifier                                           // of instance
+	executor *linetest.Executor
 	answers  map[string]func(r *http.Request, body []byte) (int, any) // by "METHOD /path"
 	asked    map[string]int
 }
@@ -45,7 +40,7 @@ func newFake(t *testing.T) *fakeExecutor {
 func unserved() *fakeExecutor {
 	secret := auth.GenerateSecret()
 	f := &fakeExecutor{
-		secret: secret, signer: auth.NewSigner(secret),
+		secret:  secret,
 		answers: map[string]func(*http.Request, []byte) (int, any){}, asked: map[string]int{},
 	}
 	f.replace("instance-1")
@@ -55,10 +50,9 @@ func unserved() *fakeExecutor {
 
 // replace makes the fake another VM, whose executor remembers nothing.
 func (f *fakeExecutor) replace(instanceID string) {
-	instance := contract.Instance{ID: instanceID, Start: "start-1"}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.instance, f.verifier = instance, auth.NewVerifier(f.secret, instance, time.Now)
+	f.executor = linetest.NewExecutor(f.secret, contract.Instance{ID: instanceID, Start: "start-1"}, time.Now)
 }
 
 // answer sets a fixed answer; a *contract.Error is a refusal.
@@ -78,73 +72,28 @@ func (f *fakeExecutor) count(method, path string) int {
 	return f.asked[method+" "+path]
 }
 
-// readBody gives a body as it was before compression.
-func readBody(r *http.Request) []byte {
-	body, _ := io.ReadAll(r.Body)
-	if r.Header.Get("Content-Encoding") != "gzip" {
-		return body
-	}
-	z, err := gzip.NewReader(bytes.NewReader(body))
-	if err != nil {
-		panic(err)
-	}
-	body, _ = io.ReadAll(z)
-	return body
-}
-
 func (f *fakeExecutor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body := readBody(r)
 	key := r.Method + " " + r.URL.Path
 	f.mu.Lock()
 	h, ok := f.answers[key]
 	f.asked[key]++
-	instance, verifier := f.instance, f.verifier
+	executor := f.executor
 	f.mu.Unlock()
-	status, v := http.StatusOK, any(contract.Health{Status: "ok", Version: "test", Protocol: contract.Protocol, MemoryAvailableGB: 1})
-	if r.URL.Path != contract.PathHealth || r.Header.Get(auth.HeaderSignature) != "" {
-		switch _, err := verifier.Verify(r); {
-		case errors.Is(err, auth.ErrReplayed): // net/http repeats a GET automatically
-			h, ok = refusing(contract.CodeReplayed), true
-		case errors.Is(err, auth.ErrNewInstance):
-			h, ok = refusing(contract.CodeNewInstance), true
-		case err != nil:
-			w.WriteHeader(http.StatusUnauthorized)
-			json.NewEncoder(w).Encode(contract.ErrorBody{Error: contract.Error{Code: contract.CodeUnauthorized, Message: "no"}})
-			return
-		}
-		if r.URL.Path != contract.PathHealth {
-			status, v = http.StatusNotFound, any(&contract.Error{Code: contract.CodeNotFound, Message: "nothing at " + key})
-		}
-	}
-	if ok {
+	x, body, err := executor.Open(r)
+	status, v := 0, any(err)
+	switch {
+	case err != nil:
+	case ok:
 		status, v = h(r, body)
+	case r.URL.Path == contract.PathHealth:
+		v = contract.Health{Status: "ok", Version: "test", Protocol: contract.Protocol, MemoryAvailableGB: 1}
+	default:
+		status, v = http.StatusNotFound, &contract.Error{Code: contract.CodeNotFound, Message: "nothing at " + key}
 	}
-	if e, refused := v.(*contract.Error); refused {
-		if status == http.StatusOK {
-			status = http.StatusConflict
-		}
-		v = contract.ErrorBody{Error: *e}
+	if _, refused := v.(error); refused && status == http.StatusOK {
+		status = 0 // that of a refusal
 	}
-	raw, isRaw := v.([]byte)
-	if !isRaw {
-		raw, _ = json.Marshal(v)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if isRaw {
-		w.Header().Set("Content-Type", "application/octet-stream")
-	}
-	w.Header().Set(contract.HeaderInstance, instance.String())
-	if err := f.signer.SignResponse(w.Header(), r, status, raw, time.Now()); err != nil && r.URL.Path != contract.PathHealth {
-		panic(err)
-	}
-	w.WriteHeader(status)
-	io.Copy(w, bytes.NewReader(raw))
-}
-
-func refusing(code contract.Code) func(*http.Request, []byte) (int, any) {
-	return func(*http.Request, []byte) (int, any) {
-		return http.StatusConflict, &contract.Error{Code: code, Message: "refused"}
-	}
+	executor.Reply(w, r, x, status, v)
 }
 
 func (f *fakeExecutor) runtime(t *testing.T) Runtime {

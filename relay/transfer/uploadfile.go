@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -213,14 +212,7 @@ func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool)
 		}
 		piece, rest = left.front(partBytes)
 	}
-	body := make([]byte, piece.Length)
-	if n, err := u.file.ReadAt(body, piece.Offset); n < len(body) {
-		if errors.Is(err, io.EOF) {
-			err = errStale
-		}
-		return rest.add(piece), err
-	}
-	if _, err := u.client.PutPart(ctx, u.id, piece.Offset, body); err != nil {
+	if _, err := u.client.PutPart(ctx, u.id, u.file, piece); err != nil {
 		return rest.add(piece), err
 	}
 	u.addSent(piece.Length)

@@ -21,7 +21,7 @@ var allowed = map[string][]string{
 	"colab-bootstrap/fill":      {"colab-bootstrap"},
 	"config":                    {},
 	"executor":                  {"executor/api", "executor/console", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract"},
-	"executor/api":              {"executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/bounded", "shared/auth", "shared/contract"},
+	"executor/api":              {"executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
 	"executor/execution":        {"executor/journal", "executor/jupyter", "executor/kernel", "shared/contract"},
 	"executor/files":            {"shared/contract", "shared/filename"},
 	"executor/files/filestest":  {},
@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"relay":                     {"colab-bootstrap", "relay/client", "relay/config", "relay/doctor", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/progress", "relay/remoterun", "relay/runtimes", "relay/terminal", "relay/tools", "relay/transfer", "shared/auth", "shared/bounded", "shared/contract"},
 	"relay/checkpoint":          {"shared/bounded", "shared/filename"},
 	"relay/chunked":             {"relay/checkpoint", "relay/client", "relay/kernelstate", "relay/plain", "shared/contract", "shared/kernelpy"},
-	"relay/client":              {"relay/plain", "shared/bounded", "shared/auth", "shared/contract"},
+	"relay/client":              {"relay/plain", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
 	"relay/config":              {"relay/pairing", "relay/tools", "relay/transfer"},
 	"relay/config/configtest":   {},
 	"relay/doctor":              {"relay/client", "relay/config", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/progress", "shared/contract"},
@@ -54,11 +54,13 @@ var allowed = map[string][]string{
 	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/progress", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/contract", "shared/filename"},
 	"relay/transfer":            {"relay/client", "shared/bounded", "shared/contract", "shared/filename"},
 	"shared/arch":               {},
-	"shared/auth":               {"shared/bounded", "shared/contract"},
+	"shared/auth":               {"shared/bounded", "shared/contract", "shared/seal"},
+	"shared/line":               {"shared/auth", "shared/bounded", "shared/contract", "shared/seal"},
+	"shared/line/linetest":      {"shared/auth", "shared/contract", "shared/line"},
 	"shared/bounded":            {},
 	"shared/contract":           {},
 	"shared/e2e":                {},
-	"shared/e2e/fakevm":         {"shared/auth", "shared/contract"},
+	"shared/e2e/fakevm":         {"shared/auth", "shared/contract", "shared/line/linetest"},
 	"shared/e2e/bench":          {"executor/jupyter", "relay/client", "relay/transfer", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/demo":           {"shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/harness":        {"shared/contract", "shared/stacks"},
@@ -72,14 +74,13 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "shared/e2e", "shared/e2e/bench", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/smalldisk", "shared/stacks"}
+var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "shared/e2e", "shared/e2e/bench", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/line/linetest", "shared/smalldisk", "shared/stacks"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may
 // import all of them.
 var homes = map[string][]string{
 	"github.com/charmbracelet/x/ansi": {"relay/render"},
-	"github.com/dunglas/httpsfv":      {"shared/auth"},
 	"github.com/go-chi/chi/v5":        {"executor/api"},
 	"github.com/go-chi/httprate":      {"executor/api"},
 	"github.com/mark3labs/mcp-go":     {"relay/tools"},
@@ -107,7 +108,7 @@ var homes = map[string][]string{
 
 // testModules may be imported by all tests, and by neither program.
 var testModules = []string{
-	"github.com/Shopify/toxiproxy/v2", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal",
+	"github.com/Shopify/toxiproxy/v2", "github.com/dunglas/httpsfv", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal",
 	"github.com/rs/zerolog", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak", "golang.ngrok.com/muxado/v2",
 }
 

@@ -1,13 +1,14 @@
-// Package auth lets relay and executor verify that a message comes from the other one,
-// is unchanged and is not a replay. It implements a strict HMAC-SHA256 profile of RFC 9421
-// (HTTP Message Signatures) with RFC 9530 digests, the shared secret, and the pairing
-// string that carries the secret from the VM to the laptop.
+// Package auth lets relay and executor verify that a message comes from the other one and
+// is not a replay, and gives them the keys of its sealed query and body. It implements a
+// strict HMAC-SHA256 profile of RFC 9421 (HTTP Message Signatures), the shared secret with
+// its key schedule (RFC 5869), and the pairing string that carries the secret from the VM to
+// the laptop.
 //
-// It must not log, print a secret, or use anything of a body but its digest. It does not
-// deal with status codes and error bodies; its callers translate the errors below.
+// It must not log, print a secret, or read a body: shared/seal authenticates bodies. It does
+// not deal with status codes and error bodies; its callers translate the errors below.
 //
-// Start reading at profile.go, which shows the complete signature headers, then at Signer
-// and Verifier. Other implementations can test themselves with testdata/vectors.json.
+// Start reading at profile.go, which shows the complete signature headers, then at keys.go
+// and Exchange. Other implementations can test themselves with testdata/vectors.json.
 package auth
 
 import (
@@ -15,8 +16,7 @@ import (
 	"fmt"
 )
 
-// Errors of Verifier.Verify, VerifyDigest and Signer.VerifyResponse. Callers match them
-// with errors.Is.
+// Errors of Verifier.Verify and Exchange.VerifyAnswer. Callers match them with errors.Is.
 var (
 	// ErrUnauthorized is the only error before the MAC is verified, whatever the cause, so
 	// that strangers learn nothing from it.
@@ -33,8 +33,6 @@ var (
 	// window was full, so that replays can't be detected. The window fills up only if a
 	// holder of the key sends more than the rate limit allows.
 	ErrTooManyNonces = fmt.Errorf("%w: too many nonces", ErrReplayed)
-	// ErrDigest is a body that does not match Content-Digest.
-	ErrDigest = errors.New("body does not match its digest")
 	// ErrUnsigned is an answer without our signature headers: it is not from an executor, or
 	// the executor sent it before it had verified the request.
 	ErrUnsigned = errors.New("answer is not signed")

@@ -2,135 +2,56 @@ package auth
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
-
-	"github.com/dunglas/httpsfv"
 )
 
-// message is what components are taken from (RFC 9421 section 2).
-type message struct {
-	method    string
-	authority string
-	path      string // escaped, as on the wire
-	query     string // with its "?"
-	status    int
-	header    http.Header
-	request   *message // the request that a response answers, for components marked ;req
+// A signature base (RFC 9421 section 2.5) has one line for each covered component, then the
+// list of components with its parameters. Callers have checked that the covered headers
+// occur once, so their values need no joining.
+
+// requestBase is the signature base of a request. It is the same for a request to be sent
+// and for the received request.
+func requestBase(r *http.Request, instance string, sealed bool, params string) string {
+	var b strings.Builder
+	b.Grow(512 + len(r.URL.RawQuery))
+	b.WriteString(`"@method": `)
+	b.WriteString(methodOf(r))
+	b.WriteString("\n\"@path\": ")
+	b.WriteString(pathOf(r))
+	b.WriteString("\n\"@query\": ?")
+	b.WriteString(r.URL.RawQuery)
+	if methodOf(r) != http.MethodGet {
+		b.WriteString("\n\"executor-instance\": ")
+		b.WriteString(strings.Trim(instance, " \t"))
+	}
+	writeTail(&b, sealed, "", params)
+	return b.String()
 }
 
-// requestMessage is the message of r. It is the same for a request to be sent and for the
-// received request.
-func requestMessage(r *http.Request) *message {
-	return &message{
-		method:    cmp.Or(r.Method, http.MethodGet),
-		authority: cmp.Or(r.Host, r.URL.Host),
-		path:      cmp.Or(r.URL.EscapedPath(), "/"),
-		query:     "?" + r.URL.RawQuery,
-		header:    r.Header,
-	}
+// answerBase is the signature base of the answer to the request with the MAC asked.
+func answerBase(status int, instance string, sealed bool, asked []byte, params string) string {
+	var b strings.Builder
+	b.Grow(512)
+	b.WriteString(`"@status": `)
+	b.WriteString(strconv.Itoa(status))
+	b.WriteString("\n\"executor-instance\": ")
+	b.WriteString(strings.Trim(instance, " \t"))
+	writeTail(&b, sealed, "\n\"signature\";req;key=\"sig1\": "+strings.TrimPrefix(writeMAC(asked), label+"="), params)
+	return b.String()
 }
 
-// signatureBase is the signed text (RFC 9421 section 2.5): one line for each covered
-// component, then the list of components with its parameters.
-func signatureBase(list httpsfv.InnerList, m *message) (string, error) {
-	var base strings.Builder
-	for _, item := range list.Items {
-		name, err := httpsfv.Marshal(item)
-		if err != nil {
-			return "", fmt.Errorf("writing a component's name: %w", err)
-		}
-		value, err := m.component(item)
-		if err != nil {
-			return "", fmt.Errorf("component %s: %w", name, err)
-		}
-		base.WriteString(name + ": " + value + "\n")
+func writeTail(b *strings.Builder, sealed bool, asked, params string) {
+	if sealed {
+		b.WriteString("\n\"content-encoding\": " + Encoding)
 	}
-	params, err := httpsfv.Marshal(list)
-	if err != nil {
-		return "", fmt.Errorf("writing signature parameters: %w", err)
-	}
-	base.WriteString(`"@signature-params": ` + params)
-	return base.String(), nil
+	b.WriteString(asked)
+	b.WriteString("\n\"@signature-params\": ")
+	b.WriteString(params)
 }
 
-// component is the value of one covered component (RFC 9421 sections 2.1 to 2.4). It
-// supports the parameters that the profile uses, req and key.
-func (m *message) component(item httpsfv.Item) (string, error) {
-	name, ok := item.Value.(string)
-	if !ok {
-		return "", fmt.Errorf("its name is not a string")
-	}
-	member := ""
-	for _, param := range item.Params.Names() {
-		value, _ := item.Params.Get(param)
-		switch {
-		case param == "req" && value == true && m.request != nil:
-			m = m.request
-		case param == "key":
-			member, ok = value.(string)
-			if !ok {
-				return "", fmt.Errorf("parameter key is not a string")
-			}
-		default:
-			return "", fmt.Errorf("parameter %q is not supported", param)
-		}
-	}
-	switch {
-	case strings.HasPrefix(name, "@"):
-		return m.derived(name)
-	case member != "":
-		return m.member(name, member)
-	}
-	return m.field(name)
-}
+func methodOf(r *http.Request) string { return cmp.Or(r.Method, http.MethodGet) }
 
-func (m *message) derived(name string) (string, error) {
-	switch name {
-	case "@method":
-		return m.method, nil
-	case "@authority":
-		return strings.ToLower(m.authority), nil
-	case "@path":
-		return m.path, nil
-	case "@query":
-		return m.query, nil
-	case "@status":
-		return strconv.Itoa(m.status), nil
-	}
-	return "", fmt.Errorf("not supported")
-}
-
-// field is the value of a header. Several values are joined as section 2.1 requires.
-func (m *message) field(name string) (string, error) {
-	values := m.header.Values(name)
-	if len(values) == 0 {
-		return "", fmt.Errorf("header is missing")
-	}
-	trimmed := make([]string, len(values))
-	for i, value := range values {
-		trimmed[i] = strings.Trim(value, " \t")
-	}
-	return strings.Join(trimmed, ", "), nil
-}
-
-// member is one member of a dictionary header, serialised again (section 2.1.2).
-func (m *message) member(name, key string) (string, error) {
-	dictionary, err := httpsfv.UnmarshalDictionary(m.header.Values(name))
-	if err != nil {
-		return "", fmt.Errorf("reading the dictionary: %w", err)
-	}
-	value, ok := dictionary.Get(key)
-	if !ok {
-		return "", fmt.Errorf("the header has no member %q", key)
-	}
-	switch value := value.(type) {
-	case httpsfv.Item:
-		return httpsfv.Marshal(value)
-	case httpsfv.InnerList:
-		return httpsfv.Marshal(value)
-	}
-	return "", fmt.Errorf("member %q has an unsupported type", key)
-}
+// pathOf is the path as on the wire, escaped.
+func pathOf(r *http.Request) string { return cmp.Or(r.URL.EscapedPath(), "/") }

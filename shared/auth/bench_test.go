@@ -1,35 +1,34 @@
 package auth
 
 import (
-	"net/http"
 	"testing"
 	"time"
-
-	"colabrelay/shared/contract"
 )
 
 func BenchmarkSignRequest(b *testing.B) {
-	signer, body := NewSigner(testSecret(b)), []byte(`{"request_id":"r","code":"1+1"}`)
-	req, err := http.NewRequest("POST", testTarget, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	req.Header.Set(contract.HeaderInstance, here.String())
+	signer, req := NewSigner(testSecret(b)), unsigned(b, here.String(), "POST", testTarget, true)
 	for b.Loop() {
-		if _, err := signer.SignRequest(req, body, began); err != nil {
+		if err := signer.NewExchange().SignRequest(req, began); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 // Without the window, which would fill up.
-func BenchmarkVerifyWithoutWindow(b *testing.B) {
-	secret, req := testSecret(b), signed(b, "POST", testTarget, "", began).req
+func BenchmarkAuthenticate(b *testing.B) {
+	v, req := newTestVerifier(b), send(b, "POST", testTarget, true, began).req
 	for b.Loop() {
-		claim, err := readSignature(req.Header, changeList)
-		if err != nil || !secret.verifies(claim, changeList, requestMessage(req)) {
-			b.Fatal("refused")
+		if _, err := v.authenticate(req); err != nil {
+			b.Fatal(err)
 		}
+	}
+}
+
+func BenchmarkKeys(b *testing.B) {
+	x := send(b, "GET", testTarget, false, began)
+	for b.Loop() {
+		x.QueryKey("GET", "/v1/executions")
+		x.AnswerKey()
 	}
 }
 
@@ -44,12 +43,11 @@ func BenchmarkWindow(b *testing.B) {
 	}
 }
 
-func BenchmarkVerifyResponse(b *testing.B) {
-	signer := NewSigner(testSecret(b))
-	asked := signed(b, "GET", testTarget, "", began)
-	res := answered(b, asked.req, 200, "body")
+func BenchmarkVerifyAnswer(b *testing.B) {
+	asked := send(b, "GET", testTarget, false, began)
+	res := answered(b, asked, 200, true)
 	for b.Loop() {
-		if err := signer.VerifyResponse(res, []byte("body"), asked.signature); err != nil {
+		if err := asked.VerifyAnswer(res); err != nil {
 			b.Fatal(err)
 		}
 	}

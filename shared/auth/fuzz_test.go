@@ -9,22 +9,29 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Reading any headers does not panic, and accepted ones are written in exactly one way.
+// Reading any headers does not panic, and accepted ones are written in exactly one way, which
+// a parser of structured fields reads too.
 func FuzzReadSignature(f *testing.F) {
-	good := signed(f, "POST", testTarget, "body", began).req.Header
+	good := send(f, "POST", testTarget, true, began).req.Header
 	f.Add(good.Get(HeaderSignatureInput), good.Get(HeaderSignature))
-	f.Add(`sig1=("@status" "signature";req;key="sig1");created=-1;keyid="\"";alg=x`, "sig1=:AA==:")
+	f.Add(`sig1=("@status" "executor-instance" "signature";req;key="sig1");created=-1;keyid="\"";alg=x`, "sig1=:AA==:")
 	f.Add("sig1=(;;;", "sig1=?1, sig1=:/+:")
 	f.Fuzz(func(t *testing.T, input, signature string) {
 		h := http.Header{HeaderSignatureInput: {input}, HeaderSignature: {signature}}
-		for _, list := range []listOf{getList, changeList, responseList} {
-			got, err := readSignature(h, list)
-			if err != nil {
-				continue
-			}
-			written, err := httpsfv.Marshal(list(got.parameters))
-			if err != nil || "sig1="+written != input || writeMAC(got.mac) != signature {
-				t.Fatalf("accepted %q %q but writes %q", input, signature, written)
+		for _, sealed := range []bool{false, true} {
+			for components, withNonce := range map[string]bool{
+				requestComponents("GET", sealed): true, requestComponents("POST", sealed): true, answerComponents(sealed): false,
+			} {
+				got, err := readSignature(h, components, withNonce)
+				if err != nil {
+					continue
+				}
+				if "sig1="+got.write(components) != input || writeMAC(got.mac) != signature {
+					t.Fatalf("accepted %q %q but writes %q", input, signature, got.write(components))
+				}
+				if _, err := httpsfv.UnmarshalDictionary([]string{input}); err != nil {
+					t.Fatalf("accepted %q, which is not a dictionary: %v", input, err)
+				}
 			}
 		}
 	})
@@ -32,26 +39,22 @@ func FuzzReadSignature(f *testing.F) {
 
 // No fuzzed request is accepted, because the fuzzer does not have the key.
 func FuzzVerify(f *testing.F) {
-	good, err := http.NewRequest("POST", testTarget, nil)
-	if err != nil {
-		f.Fatal(err)
-	}
-	good.Header.Set(contract.HeaderInstance, here.String())
+	good := unsigned(f, here.String(), "POST", testTarget, true)
 	// A fixed nonce: each of the fuzzer's processes must know the seed, so that it is
 	// a replay in all of them.
-	p := parameters{created: began.Unix(), nonce: "AAECAwQFBgcICQoLDA0ODw", keyID: testSecret(f).KeyID()}
-	if _, err := NewSigner(testSecret(f)).signRequest(good, nil, p); err != nil {
+	x := &Exchange{secret: testSecret(f), nonce: "AAECAwQFBgcICQoLDA0ODw"}
+	if err := x.SignRequest(good, began); err != nil {
 		f.Fatal(err)
 	}
 	v := newTestVerifier(f)
 	if _, err := v.Verify(good); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(good.Method, good.URL.RawQuery, here.String(), good.Header.Get(HeaderSignatureInput), good.Header.Get(HeaderSignature), good.Header.Get(HeaderContentDigest))
-	f.Fuzz(func(t *testing.T, method, query, instance, input, signature, digest string) {
+	f.Add(good.Method, good.URL.RawQuery, here.String(), good.Header.Get(HeaderSignatureInput), good.Header.Get(HeaderSignature), Encoding)
+	f.Fuzz(func(t *testing.T, method, query, instance, input, signature, encoding string) {
 		req := good.Clone(t.Context())
 		req.Method, req.URL.RawQuery = method, query
-		req.Header = http.Header{HeaderSignatureInput: {input}, HeaderSignature: {signature}, HeaderContentDigest: {digest}, contract.HeaderInstance: {instance}}
+		req.Header = http.Header{HeaderSignatureInput: {input}, HeaderSignature: {signature}, HeaderContentEncoding: {encoding}, contract.HeaderInstance: {instance}}
 		if _, err := v.Verify(req); err == nil {
 			t.Fatal("an unsigned request passed")
 		}

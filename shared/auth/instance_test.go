@@ -10,31 +10,37 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// The method determines the form of a request. In the other form, a request would name no
-// executor, or one that is not checked.
-func TestCorrectMACInTheFormOfAnotherMethodIsUnauthorized(t *testing.T) {
+// Method and Content-Encoding determine the form of a request. In the form of another method,
+// a request would name no executor, or one that is not checked; in that of another body, its
+// body could be added or removed.
+func TestCorrectMACInAnotherFormIsUnauthorized(t *testing.T) {
 	secret := testSecret(t)
-	for method, list := range map[string]listOf{
-		"GET": changeList, "POST": getList, "PUT": getList, "DELETE": getList, "HEAD": getList, "OPTIONS": getList, "get": getList,
-	} {
-		t.Run(method, func(t *testing.T) {
-			req := signed(t, "POST", testTarget, "", began).req
-			req.Method = method
-			p := parameters{created: began.Unix(), nonce: randomText(freshBytes), keyID: secret.KeyID()}
-			if _, err := secret.sign(req.Header, list(p), requestMessage(req)); err != nil {
-				t.Fatal(err)
+	for _, method := range []string{"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "get"} {
+		for _, sealed := range []bool{false, true} {
+			for _, other := range []string{"GET", "POST"} {
+				for _, otherSealed := range []bool{false, true} {
+					req := unsigned(t, here.String(), "POST", testTarget, sealed)
+					req.Method = method
+					x := NewSigner(secret).NewExchange()
+					p := parameters{created: began.Unix(), nonce: x.nonce, keyID: secret.KeyID()}.write(requestComponents(other, otherSealed))
+					// The base of the claimed form: only the form is wrong.
+					claimed := req.Clone(t.Context())
+					base := strings.Replace(requestBase(withMethod(claimed, other), here.String(), otherSealed, p), `"@method": `+other, `"@method": `+method, 1)
+					setSignature(req.Header, p, secret.mac(base))
+					own := (method == "GET") == (other == "GET") && sealed == otherSealed
+					_, err := newTestVerifier(t).Verify(req)
+					if own && err != nil || !own && !errors.Is(err, ErrUnauthorized) {
+						t.Errorf("%s (body %v) in the form of %s (body %v): error %v", method, sealed, other, otherSealed, err)
+					}
+				}
 			}
-			if _, err := newTestVerifier(t).Verify(req); !errors.Is(err, ErrUnauthorized) {
-				t.Errorf("in the other form: error %v", err)
-			}
-			if _, err := secret.sign(req.Header, requestList(method)(p), requestMessage(req)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := newTestVerifier(t).Verify(req); err != nil {
-				t.Errorf("in its own form: error %v", err)
-			}
-		})
+		}
 	}
+}
+
+func withMethod(r *http.Request, method string) *http.Request {
+	r.Method = method
+	return r
 }
 
 func TestARequestForAnotherExecutorIsReported(t *testing.T) {
@@ -47,7 +53,7 @@ func TestARequestForAnotherExecutorIsReported(t *testing.T) {
 	} {
 		for _, method := range []string{"POST", "PUT", "DELETE", "HEAD"} {
 			v := newTestVerifier(t)
-			got := signedFor(t, instance, method, testTarget, "", began)
+			got := sendTo(t, instance, method, testTarget, false, began)
 			if _, err := v.Verify(got.req); !errors.Is(err, want) {
 				t.Errorf("%s for %s: error %v, want %v", method, instance, err, want)
 			}
@@ -61,7 +67,7 @@ func TestARequestForAnotherExecutorIsReported(t *testing.T) {
 // The clock is checked first, because a relay can correct its clock by the answer of any
 // executor.
 func TestAWrongClockIsReportedBeforeAnotherExecutor(t *testing.T) {
-	got := signedFor(t, "instance-2/start-2", "POST", testTarget, "", began.Add(-time.Hour))
+	got := sendTo(t, "instance-2/start-2", "POST", testTarget, false, began.Add(-time.Hour))
 	if _, err := newTestVerifier(t).Verify(got.req); !errors.Is(err, ErrClockSkew) {
 		t.Errorf("error %v", err)
 	}
@@ -74,7 +80,7 @@ func TestChangeThatNamesNoExecutorIsNotSigned(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set(contract.HeaderInstance, instance)
-		if _, err := NewSigner(testSecret(t)).SignRequest(req, nil, began); err == nil {
+		if err := NewSigner(testSecret(t)).NewExchange().SignRequest(req, began); err == nil {
 			t.Errorf("signed for %.20q", instance)
 		}
 	}
@@ -86,7 +92,7 @@ func TestACapturedRequestIsInvalidAfterARestart(t *testing.T) {
 	restarted := contract.Instance{ID: here.ID, Start: "start-2"}
 	for _, ahead := range []time.Duration{-contract.ClockSkew, 0, contract.ClockSkew} {
 		now := began
-		captured := signed(t, "POST", testTarget, "", began.Add(ahead))
+		captured := send(t, "POST", testTarget, false, began.Add(ahead))
 		if _, err := newTestVerifier(t).Verify(captured.req); err != nil {
 			t.Fatal(err)
 		}

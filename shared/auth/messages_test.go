@@ -3,7 +3,6 @@ package auth
 import (
 	"bufio"
 	"bytes"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -44,39 +43,64 @@ func arrived(t testing.TB, req *http.Request) *http.Request {
 	return readRequest(t, wire.String())
 }
 
-// exchange is a signed request as the executor received it, and what the relay keeps of it.
-type exchange struct {
-	req       *http.Request
-	signature string
+// sent is a signed request as the executor received it, and what the relay keeps of it.
+type sent struct {
+	req *http.Request
+	*Exchange
 }
 
-func signed(t testing.TB, method, url, body string, created time.Time) exchange {
+// send signs a request whose body, if any, is sealed.
+func send(t testing.TB, method, url string, sealed bool, created time.Time) sent {
 	t.Helper()
-	return signedFor(t, here.String(), method, url, body, created)
+	return sendTo(t, here.String(), method, url, sealed, created)
 }
 
-func signedFor(t testing.TB, instance, method, url, body string, created time.Time) exchange {
+func sendTo(t testing.TB, instance, method, url string, sealed bool, created time.Time) sent {
 	t.Helper()
-	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	req := unsigned(t, instance, method, url, sealed)
+	x := NewSigner(testSecret(t)).NewExchange()
+	if err := x.SignRequest(req, created); err != nil {
+		t.Fatal(err)
+	}
+	return sent{arrived(t, req), x}
+}
+
+func unsigned(t testing.TB, instance, method, url string, sealed bool) *http.Request {
+	t.Helper()
+	req, err := http.NewRequest(method, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if method != http.MethodGet {
 		req.Header.Set(contract.HeaderInstance, instance)
 	}
-	signature, err := NewSigner(testSecret(t)).SignRequest(req, []byte(body), created)
-	if err != nil {
+	if sealed {
+		req.Header.Set(HeaderContentEncoding, Encoding)
+	}
+	return req
+}
+
+// sendAs signs a request with these parameters.
+func sendAs(t testing.TB, secret Secret, method string, p parameters) *http.Request {
+	t.Helper()
+	req := unsigned(t, here.String(), method, testTarget, false)
+	x := &Exchange{secret: secret, nonce: p.nonce}
+	if err := x.signRequest(req, p); err != nil {
 		t.Fatal(err)
 	}
-	return exchange{arrived(t, req), signature}
+	return arrived(t, req)
 }
 
 // answered is a signed answer as the relay received it.
-func answered(t testing.TB, req *http.Request, status int, body string) *http.Response {
+func answered(t testing.TB, s sent, status int, sealed bool) *http.Response {
 	t.Helper()
+	x := &Exchange{secret: testSecret(t), mac: s.mac}
 	h := http.Header{contract.HeaderInstance: {here.String()}}
-	if err := NewSigner(testSecret(t)).SignResponse(h, req, status, []byte(body), began); err != nil {
+	if sealed {
+		h.Set(HeaderContentEncoding, Encoding)
+	}
+	if err := x.SignAnswer(h, status, began); err != nil {
 		t.Fatal(err)
 	}
-	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body))}
+	return &http.Response{StatusCode: status, Header: h, Body: http.NoBody}
 }

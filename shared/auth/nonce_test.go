@@ -26,22 +26,24 @@ func TestNoncesNameTheirSignerAndNeverRepeat(t *testing.T) {
 	}
 }
 
-func TestVerifyReturnsTheCallerOfEveryCorrectMAC(t *testing.T) {
+func TestVerifyReturnsTheExchangeOfEveryCorrectMAC(t *testing.T) {
 	v := newTestVerifier(t)
-	got := signed(t, "GET", testTarget, "", began)
-	caller, err := v.Verify(got.req)
-	if err != nil || caller == (Caller{}) {
-		t.Fatalf("caller %v, %v", caller, err)
+	got := send(t, "GET", testTarget, false, began)
+	first, err := v.Verify(got.req)
+	if err != nil || first.Caller() == (Caller{}) || first.Caller() != got.Caller() {
+		t.Fatalf("exchange %v, %v", first, err)
 	}
-	if again, err := v.Verify(got.req); !errors.Is(err, ErrReplayed) || again != caller {
-		t.Errorf("of a replay: caller %v, %v", again, err)
+	again, err := v.Verify(got.req)
+	if !errors.Is(err, ErrReplayed) || again.Caller() != first.Caller() || again.AnswerKey() != got.AnswerKey() {
+		t.Errorf("of a replay: %v, %v", again, err)
 	}
-	old := signed(t, "GET", testTarget, "", began.Add(-time.Hour))
-	if other, err := v.Verify(old.req); !errors.Is(err, ErrClockSkew) || other == (Caller{}) || other == caller {
-		t.Errorf("of an old request: caller %v, %v", other, err)
+	old := send(t, "GET", testTarget, false, began.Add(-time.Hour))
+	other, err := v.Verify(old.req)
+	if !errors.Is(err, ErrClockSkew) || other.Caller() != old.Caller() {
+		t.Errorf("of an old request: %v, %v", other, err)
 	}
 	old.req.Method = "DELETE"
-	if caller, err := v.Verify(old.req); !errors.Is(err, ErrUnauthorized) || caller != (Caller{}) {
-		t.Errorf("of a forged request: caller %v, %v", caller, err)
+	if x, err := v.Verify(old.req); !errors.Is(err, ErrUnauthorized) || x != nil {
+		t.Errorf("of a forged request: %v, %v", x, err)
 	}
 }

@@ -4,63 +4,69 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
-
-	"github.com/dunglas/httpsfv"
+	"strconv"
+	"strings"
 
 	"colabrelay/shared/contract"
 )
 
 // The profile. A GET carries
 //
-//	Content-Digest: sha-256=:…:
-//	Signature-Input: sig1=("@method" "@path" "@query" "content-digest");created=…;nonce="…";keyid="…";alg="hmac-sha256";tag="colab-relay"
+//	Signature-Input: sig1=("@method" "@path" "@query");created=…;nonce="…";keyid="…";alg="hmac-sha256";tag="colab-relay"
 //	Signature: sig1=:…:
 //
 // a request of any other method also names the executor that it is intended for
 //
-//	Content-Digest: sha-256=:…:
 //	Executor-Instance: <instance id>/<start id>
-//	Signature-Input: sig1=("@method" "@path" "@query" "executor-instance" "content-digest");created=…;nonce="…";keyid="…";alg="hmac-sha256";tag="colab-relay"
+//	Signature-Input: sig1=("@method" "@path" "@query" "executor-instance");created=…;nonce="…";keyid="…";alg="hmac-sha256";tag="colab-relay"
 //	Signature: sig1=:…:
 //
 // and the answer to either carries
 //
-//	Content-Digest: sha-256=:…:
 //	Executor-Instance: <instance id>/<start id>
-//	Signature-Input: sig1=("@status" "content-digest" "executor-instance" "signature";req;key="sig1");created=…;keyid="…";alg="hmac-sha256";tag="colab-relay"
+//	Signature-Input: sig1=("@status" "executor-instance" "signature";req;key="sig1");created=…;keyid="…";alg="hmac-sha256";tag="colab-relay"
 //	Signature: sig1=:…:
 //
-// exactly, in this order. A reader writes the header again from the values that it found and
-// compares the two, so that nothing can be added, omitted or written in two ways. The
-// method determines the form of a request; a request in the other form is unauthorized. The
-// lists of requests and answers start differently, so a signature of one direction is never
-// valid in the other, although both use the same key. Host is not covered, because tunnels
-// rewrite it.
+// exactly, in this order. A message with a body also carries
+//
+//	Content-Encoding: aes128gcm
+//
+// and covers "content-encoding" after the components above, in an answer before
+// "signature". There is no Content-Digest, because the records of a sealed body authenticate
+// it. A reader refuses whatever a writer of this package would write in another way, so that
+// nothing can be added, omitted or written in two ways. Method and Content-Encoding
+// determine the form of a request; a request in another form is unauthorized. The lists of
+// requests and answers start differently, so a signature of one direction is never valid in
+// the other, although both use the same key. Host is not covered, because tunnels rewrite it.
 //
 // A GET changes nothing, so it does not name an executor. A captured GET is limited by its
 // time and nonce, and after a restart, when the nonces are lost, by its time alone. All
 // other requests are bound to one process by the start id.
 const (
-	label     = "sig1"
-	algorithm = "hmac-sha256"
-	tag       = "colab-relay"
+	label  = "sig1"
+	suffix = `;alg="hmac-sha256";tag="colab-relay"`
+
+	nameInstance = ` "executor-instance"`
+	nameEncoding = ` "content-encoding"`
 )
 
-// Header names of RFC 9421 and RFC 9530, in Go's canonical form.
+// Header names of RFC 9421 and of RFC 9110, in Go's canonical form, and the coding of RFC 8188.
 const (
-	HeaderSignatureInput = "Signature-Input"
-	HeaderSignature      = "Signature"
-	HeaderContentDigest  = "Content-Digest"
+	HeaderSignatureInput  = "Signature-Input"
+	HeaderSignature       = "Signature"
+	HeaderContentEncoding = "Content-Encoding"
+	Encoding              = "aes128gcm"
 )
 
 // Limits of the headers, checked before anything else. The headers of the profile are
-// about 230, 53, 55 and 63 bytes long.
+// about 230, 53 and 63 bytes long.
 const (
-	maxInputBytes     = 512
-	maxSignatureBytes = 128
-	maxDigestBytes    = 128
-	maxInstanceBytes  = 2*contract.MaxInstancePart + len("/")
+	maxInputBytes    = 512
+	maxInstanceBytes = 2*contract.MaxInstancePart + len("/")
 )
+
+// macBytes is the size of a MAC.
+const macBytes = 32
 
 // errForm is a signature that is not written exactly as the profile requires. Callers get
 // ErrUnauthorized or ErrBadSignature instead.
@@ -79,116 +85,102 @@ type signature struct {
 	mac []byte
 }
 
-// listOf makes the list of covered components and parameters of one kind of message.
-type listOf func(parameters) httpsfv.InnerList
+// encoded reports whether h announces a sealed body. It returns false for ok unless
+// Content-Encoding is absent or exactly that of the profile.
+func encoded(h http.Header) (sealed, ok bool) {
+	values := h[HeaderContentEncoding]
+	return len(values) > 0, len(values) == 0 || len(values) == 1 && values[0] == Encoding
+}
 
-// requestList makes the lists of requests with a method.
-func requestList(method string) listOf {
-	if method == http.MethodGet {
-		return getList
+// requestComponents is the list of the components that a request covers.
+func requestComponents(method string, sealed bool) string {
+	list := `("@method" "@path" "@query"`
+	if method != http.MethodGet {
+		list += nameInstance
 	}
-	return changeList
-}
-
-func getList(p parameters) httpsfv.InnerList {
-	return ofRequest(p, "@method", "@path", "@query", "content-digest")
-}
-
-func changeList(p parameters) httpsfv.InnerList {
-	return ofRequest(p, "@method", "@path", "@query", "executor-instance", "content-digest")
-}
-
-func ofRequest(p parameters, components ...string) httpsfv.InnerList {
-	items := make([]httpsfv.Item, len(components))
-	for i, name := range components {
-		items[i] = httpsfv.NewItem(name)
+	if sealed {
+		list += nameEncoding
 	}
-	params := httpsfv.NewParams()
-	params.Add("created", p.created)
-	params.Add("nonce", p.nonce)
-	return httpsfv.InnerList{Items: items, Params: fixed(params, p.keyID)}
+	return list + ")"
 }
 
-func responseList(p parameters) httpsfv.InnerList {
-	asked := httpsfv.NewItem("signature")
-	asked.Params.Add("req", true)
-	asked.Params.Add("key", label)
-	items := []httpsfv.Item{
-		httpsfv.NewItem("@status"), httpsfv.NewItem("content-digest"), httpsfv.NewItem("executor-instance"), asked,
+// answerComponents is the list of the components that an answer covers.
+func answerComponents(sealed bool) string {
+	if sealed {
+		return `("@status"` + nameInstance + nameEncoding + ` "signature";req;key="sig1")`
 	}
-	params := httpsfv.NewParams()
-	params.Add("created", p.created)
-	return httpsfv.InnerList{Items: items, Params: fixed(params, p.keyID)}
+	return `("@status"` + nameInstance + ` "signature";req;key="sig1")`
 }
 
-func fixed(params *httpsfv.Params, keyID string) *httpsfv.Params {
-	params.Add("keyid", keyID)
-	params.Add("alg", algorithm)
-	params.Add("tag", tag)
-	return params
+// write is the list with its parameters, as in Signature-Input and as the last line of the
+// signature base.
+func (p parameters) write(components string) string {
+	text := components + ";created=" + strconv.FormatInt(p.created, 10)
+	if p.nonce != "" {
+		text += `;nonce="` + p.nonce + `"`
+	}
+	return text + `;keyid="` + p.keyID + `"` + suffix
 }
 
-// readSignature reads the two signature headers. It fails with errForm unless they are
-// written exactly as list writes them.
-func readSignature(h http.Header, list listOf) (signature, error) {
+// readSignature reads the two signature headers of a message that covers components. It
+// fails with errForm unless they are written exactly as this package writes them.
+func readSignature(h http.Header, components string, withNonce bool) (signature, error) {
 	input, ok := single(h, HeaderSignatureInput, maxInputBytes)
 	if !ok {
 		return signature{}, errForm
 	}
-	p, err := readParameters(input)
-	if err != nil {
-		return signature{}, err
-	}
-	if want, err := httpsfv.Marshal(list(p)); err != nil || label+"="+want != input {
+	p, ok := readParameters(strings.TrimPrefix(input, label+"="+components), withNonce)
+	if !ok || label+"="+p.write(components) != input {
 		return signature{}, errForm
 	}
 	mac, err := readMAC(h)
 	return signature{p, mac}, err
 }
 
-func readParameters(input string) (parameters, error) {
-	dictionary, err := httpsfv.UnmarshalDictionary([]string{input})
-	if err != nil {
-		return parameters{}, errForm
+// readParameters reads the values of the parameters. It reads some forms that are not
+// exact; the caller writes the parameters again and compares.
+func readParameters(text string, withNonce bool) (p parameters, ok bool) {
+	created, rest, _ := strings.Cut(strings.TrimPrefix(text, ";created="), ";")
+	p.created, _ = strconv.ParseInt(created, 10, 64)
+	if withNonce {
+		p.nonce, rest, _ = strings.Cut(strings.TrimPrefix(rest, `nonce="`), `";`)
 	}
-	member, _ := dictionary.Get(label)
-	list, ok := member.(httpsfv.InnerList)
-	if !ok {
-		return parameters{}, errForm
-	}
-	var p parameters
-	p.created, _ = param[int64](list.Params, "created")
-	p.nonce, _ = param[string](list.Params, "nonce")
-	p.keyID, _ = param[string](list.Params, "keyid")
-	return p, nil
+	p.keyID, _, _ = strings.Cut(strings.TrimPrefix(rest, `keyid="`), `"`)
+	return p, plainString(p.nonce) && plainString(p.keyID) && withNonce == (p.nonce != "")
 }
 
-func param[T any](params *httpsfv.Params, name string) (T, bool) {
-	value, _ := params.Get(name)
-	typed, ok := value.(T)
-	return typed, ok
+// plainString reports whether text can be a nonce or a key_id, which need no escaping in a
+// string of RFC 8941.
+func plainString(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
+const (
+	macPrefix = label + "=:"
+	macSuffix = ":"
+)
+
+// readMAC reads the value of Signature: exactly one MAC.
 func readMAC(h http.Header) ([]byte, error) {
-	field, ok := single(h, HeaderSignature, maxSignatureBytes)
-	if !ok {
+	size := len(macPrefix) + base64.StdEncoding.EncodedLen(macBytes) + len(macSuffix)
+	field, ok := single(h, HeaderSignature, size)
+	if !ok || len(field) != size || !strings.HasPrefix(field, macPrefix) || !strings.HasSuffix(field, macSuffix) {
 		return nil, errForm
 	}
-	dictionary, err := httpsfv.UnmarshalDictionary([]string{field})
-	if err != nil {
-		return nil, errForm
-	}
-	member, _ := dictionary.Get(label)
-	item, _ := member.(httpsfv.Item)
-	mac, _ := item.Value.([]byte)
-	if writeMAC(mac) != field {
+	mac, err := base64.StdEncoding.Strict().DecodeString(field[len(macPrefix) : size-len(macSuffix)])
+	if err != nil || len(mac) != macBytes {
 		return nil, errForm
 	}
 	return mac, nil
 }
 
 func writeMAC(mac []byte) string {
-	return label + "=:" + base64.StdEncoding.EncodeToString(mac) + ":"
+	return macPrefix + base64.StdEncoding.EncodeToString(mac) + macSuffix
 }
 
 // single is the value of a header that must occur exactly once, with at most max bytes.
@@ -198,21 +190,4 @@ func single(h http.Header, name string, max int) (string, bool) {
 		return "", false
 	}
 	return values[0], true
-}
-
-// sign signs the components of m in list, adds the signature headers to h and returns the
-// value of Signature.
-func (s Secret) sign(h http.Header, list httpsfv.InnerList, m *message) (string, error) {
-	base, err := signatureBase(list, m)
-	if err != nil {
-		return "", err
-	}
-	input, err := httpsfv.Marshal(list)
-	if err != nil {
-		return "", err
-	}
-	field := writeMAC(s.mac(base))
-	h.Set(HeaderSignatureInput, label+"="+input)
-	h.Set(HeaderSignature, field)
-	return field, nil
 }

@@ -10,17 +10,13 @@ import (
 )
 
 func TestResponsePasses(t *testing.T) {
-	for name, c := range map[string]struct {
-		status int
-		body   string
-	}{"result": {200, `{"status":"ok"}`}, "no body": {204, ""}, "error": {404, `{"error":{}}`}} {
-		t.Run(name, func(t *testing.T) {
-			asked := signed(t, "GET", testTarget, "", began)
-			res := answered(t, asked.req, c.status, c.body)
-			if err := NewSigner(testSecret(t)).VerifyResponse(res, []byte(c.body), asked.signature); err != nil {
-				t.Fatal(err)
+	for _, status := range []int{200, 204, 404} {
+		for _, sealed := range []bool{false, true} {
+			asked := send(t, "GET", testTarget, false, began)
+			if err := asked.VerifyAnswer(answered(t, asked, status, sealed)); err != nil {
+				t.Errorf("%d, body %v: %v", status, sealed, err)
 			}
-		})
+		}
 	}
 }
 
@@ -36,7 +32,6 @@ func editAnswer(from, to string) func(*http.Response) {
 }
 
 func TestTamperedResponseIsRefused(t *testing.T) {
-	const body = `{"status":"ok"}`
 	for name, c := range map[string]struct {
 		tamper func(*http.Response)
 		want   error
@@ -47,9 +42,9 @@ func TestTamperedResponseIsRefused(t *testing.T) {
 		"instance too long":   {func(r *http.Response) { r.Header.Set(contract.HeaderInstance, strings.Repeat("x", maxInstanceBytes+1)) }, ErrBadSignature},
 		"instance missing":    {func(r *http.Response) { r.Header.Del(contract.HeaderInstance) }, ErrBadSignature},
 		"instance twice":      {func(r *http.Response) { r.Header.Add(contract.HeaderInstance, here.String()) }, ErrBadSignature},
-		"digest":              {func(r *http.Response) { r.Header.Set(HeaderContentDigest, digest(nil)) }, ErrBadSignature},
-		"digest missing":      {func(r *http.Response) { r.Header.Del(HeaderContentDigest) }, ErrBadSignature},
-		"digest twice":        {func(r *http.Response) { r.Header.Add(HeaderContentDigest, digest([]byte(body))) }, ErrBadSignature},
+		"encoding":            {func(r *http.Response) { r.Header.Set(HeaderContentEncoding, "gzip") }, ErrBadSignature},
+		"encoding missing":    {func(r *http.Response) { r.Header.Del(HeaderContentEncoding) }, ErrBadSignature},
+		"encoding twice":      {func(r *http.Response) { r.Header.Add(HeaderContentEncoding, Encoding) }, ErrBadSignature},
 		"created":             {editAnswer("created=1790000000", "created=1790000001"), ErrBadSignature},
 		"keyid":               {editAnswer(`keyid="5`, `keyid="6`), ErrBadSignature},
 		"alg":                 {editAnswer(`alg="hmac-sha256"`, `alg="none"`), ErrBadSignature},
@@ -66,10 +61,10 @@ func TestTamperedResponseIsRefused(t *testing.T) {
 		"unsigned":            {func(r *http.Response) { r.Header = http.Header{"Content-Type": {"text/html"}} }, ErrUnsigned},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := signed(t, "GET", testTarget, "", began)
-			res := answered(t, asked.req, 200, body)
+			asked := send(t, "GET", testTarget, false, began)
+			res := answered(t, asked, 200, true)
 			c.tamper(res)
-			err := NewSigner(testSecret(t)).VerifyResponse(res, []byte(body), asked.signature)
+			err := asked.VerifyAnswer(res)
 			if !errors.Is(err, c.want) {
 				t.Errorf("error %v, want %v", err, c.want)
 			}
@@ -77,40 +72,40 @@ func TestTamperedResponseIsRefused(t *testing.T) {
 	}
 }
 
-func TestAChangedBodyIsDistinguishedFromAForgery(t *testing.T) {
-	asked := signed(t, "GET", testTarget, "", began)
-	res := answered(t, asked.req, 200, "body")
-	err := NewSigner(testSecret(t)).VerifyResponse(res, []byte("recompressed"), asked.signature)
-	if !errors.Is(err, ErrBadSignature) || !errors.Is(err, ErrDigest) {
+func TestEncodingCannotBeAddedToAnAnswerWithoutABody(t *testing.T) {
+	asked := send(t, "GET", testTarget, false, began)
+	res := answered(t, asked, 200, false)
+	res.Header.Set(HeaderContentEncoding, Encoding)
+	if err := asked.VerifyAnswer(res); !errors.Is(err, ErrBadSignature) {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestAnswerToAnotherRequestIsRefused(t *testing.T) {
-	first := signed(t, "GET", testTarget, "", began)
-	second := signed(t, "GET", testTarget, "", began)
-	res := answered(t, first.req, 200, "body")
+	first := send(t, "GET", testTarget, false, began)
+	second := send(t, "GET", testTarget, false, began)
+	res := answered(t, first, 200, true)
 	// The signature that the relay sent counts, not one that the answer contains.
-	if err := NewSigner(testSecret(t)).VerifyResponse(res, []byte("body"), second.signature); !errors.Is(err, ErrBadSignature) {
+	if err := second.VerifyAnswer(res); !errors.Is(err, ErrBadSignature) {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestTheSignatureOfARequestIsInvalidForAnAnswer(t *testing.T) {
-	asked := signed(t, "GET", testTarget, "", began)
+	asked := send(t, "GET", testTarget, false, began)
 	res := &http.Response{StatusCode: 200, Header: asked.req.Header.Clone()}
 	res.Header.Set(contract.HeaderInstance, here.String())
-	if err := NewSigner(testSecret(t)).VerifyResponse(res, nil, asked.signature); !errors.Is(err, ErrBadSignature) {
+	if err := asked.VerifyAnswer(res); !errors.Is(err, ErrBadSignature) {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestAnswerWithoutInstanceIsNotSigned(t *testing.T) {
-	asked := signed(t, "GET", testTarget, "", began)
+	asked := send(t, "GET", testTarget, false, began)
 	for name, h := range map[string]http.Header{
 		"none": {}, "empty": {contract.HeaderInstance: {""}}, "two": {contract.HeaderInstance: {"a/b", "c/d"}}, "no start": {contract.HeaderInstance: {"a"}},
 	} {
-		if err := NewSigner(testSecret(t)).SignResponse(h, asked.req, 200, nil, began); err == nil {
+		if err := asked.SignAnswer(h, 200, began); err == nil {
 			t.Errorf("%s: signed", name)
 		}
 	}
@@ -118,19 +113,15 @@ func TestAnswerWithoutInstanceIsNotSigned(t *testing.T) {
 
 // Two headers and one header with a comma have the same signature base.
 func TestInstanceSplitInTwoIsRefused(t *testing.T) {
-	asked := signed(t, "GET", testTarget, "", began)
-	secret, h := testSecret(t), http.Header{contract.HeaderInstance: {"a, b"}, HeaderContentDigest: {digest(nil)}}
-	m := &message{status: 200, header: h, request: &message{header: asked.req.Header}}
-	if _, err := secret.sign(h, responseList(parameters{created: began.Unix(), keyID: secret.KeyID()}), m); err != nil {
-		t.Fatal(err)
-	}
-	joined := &http.Response{StatusCode: 200, Header: h}
-	if err := NewSigner(secret).VerifyResponse(joined, nil, asked.signature); err != nil {
+	asked, secret := send(t, "GET", testTarget, false, began), testSecret(t)
+	p := parameters{created: began.Unix(), keyID: secret.KeyID()}.write(answerComponents(false))
+	h := http.Header{contract.HeaderInstance: {"a, b"}}
+	setSignature(h, p, secret.mac(answerBase(200, "a, b", false, asked.mac, p)))
+	if err := asked.VerifyAnswer(&http.Response{StatusCode: 200, Header: h}); err != nil {
 		t.Fatal(err)
 	}
 	h[contract.HeaderInstance] = []string{"a", "b"}
-	res := &http.Response{StatusCode: 200, Header: h}
-	if err := NewSigner(testSecret(t)).VerifyResponse(res, nil, asked.signature); !errors.Is(err, ErrBadSignature) {
+	if err := asked.VerifyAnswer(&http.Response{StatusCode: 200, Header: h}); !errors.Is(err, ErrBadSignature) {
 		t.Errorf("error %v", err)
 	}
 }

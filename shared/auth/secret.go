@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"strings"
 	"unicode/utf8"
+
+	"colabrelay/shared/seal"
 )
 
 // MinSecretBytes is the minimum length of a secret: the output size of the MAC's hash.
@@ -39,6 +41,8 @@ type Secret struct{ hidden **key }
 type key struct {
 	bytes []byte
 	id    string
+	prk   []byte // see keys.go
+	sign  []byte // the HMAC key
 }
 
 // NewSecret makes a secret of s without the newlines that an editor or echo adds at the
@@ -60,7 +64,9 @@ func NewSecret(s string) (Secret, error) {
 
 func secretOf(s string) Secret {
 	sum := sha256.Sum256([]byte(s))
-	k := &key{bytes: []byte(s), id: hex.EncodeToString(sum[:8])}
+	prk := pseudorandomKey([]byte(s))
+	sign := derive(prk, labelSign)
+	k := &key{bytes: []byte(s), id: hex.EncodeToString(sum[:8]), prk: prk, sign: sign[:]}
 	return Secret{&k}
 }
 
@@ -118,11 +124,16 @@ func (s *Secret) UnmarshalText([]byte) error {
 	return errors.New("a secret can't be unmarshaled")
 }
 
-// mac is HMAC-SHA256 of text under the key (RFC 9421 section 3.3.3).
+// mac is HMAC-SHA256 of text under the signing key (RFC 9421 section 3.3.3).
 func (s Secret) mac(text string) []byte {
-	h := hmac.New(sha256.New, (*s.hidden).bytes)
+	h := hmac.New(sha256.New, (*s.hidden).sign)
 	h.Write([]byte(text))
 	return h.Sum(nil)
+}
+
+// derive is the key of label and fields.
+func (s Secret) derive(label string, fields ...string) seal.Key {
+	return derive((*s.hidden).prk, label, fields...)
 }
 
 // randomText is n random bytes as unpadded base64url.

@@ -1,17 +1,16 @@
 package auth
 
 import (
+	"bytes"
 	"cmp"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,12 +19,10 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/seal"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/vectors.json")
-
-// embedded lets cmp look into the embedded part of a vector.
-var embedded = gocmp.AllowUnexported(requestVector{}, responseVector{})
 
 const vectorsFile = "testdata/vectors.json"
 
@@ -34,6 +31,8 @@ type vectors struct {
 	How    string   `json:"how"`
 	Secret string   `json:"secret"`
 	KeyID  string   `json:"key_id"`
+	PRK    string   `json:"prk_hex"`
+	Sign   string   `json:"sign_key_hex"`
 	Cases  []vector `json:"cases"`
 }
 
@@ -46,109 +45,139 @@ type vector struct {
 type requestVector struct {
 	Method  string `json:"method"`
 	Path    string `json:"path"`
-	Query   string `json:"query"`
-	Body    string `json:"body_base64"`
+	Query   string `json:"query"` // as sent
+	Sealed  bool   `json:"has_body"`
 	Created int64  `json:"created"`
 	Nonce   string `json:"nonce"`
 	// Instance is covered by the signature unless Method is GET, and empty then.
 	Instance string `json:"executor_instance,omitempty"`
-	signedVector
+	QueryKey string `json:"query_key_hex"`
+	BodyKey  string `json:"body_key_hex"`
+	Signed   signed `json:"signed"`
 }
 
 type responseVector struct {
 	Status   int    `json:"status"`
 	Instance string `json:"executor_instance"`
-	Body     string `json:"body_base64"`
+	Sealed   bool   `json:"has_body"`
 	Created  int64  `json:"created"`
-	signedVector
+	BodyKey  string `json:"body_key_hex"`
+	Signed   signed `json:"signed"`
 }
 
-type signedVector struct {
+// signed is what a signature is computed from, and its headers.
+type signed struct {
 	Base           string `json:"signature_base"`
-	ContentDigest  string `json:"content_digest"`
 	SignatureInput string `json:"signature_input"`
 	Signature      string `json:"signature"`
 }
 
-const how = "Signatures of colab-relay, protocol 2 (RFC 9421, hmac-sha256). The key is the UTF-8 text of secret; key_id is the first 16 hex digits of its SHA-256. " +
-	"content_digest is of the body (RFC 9530). signature is base64 of HMAC-SHA256 over signature_base. A request of any method but GET names the executor it is meant for: executor_instance is in its base. " +
+const how = "Keys and signatures of colab-relay, protocol 3. prk = HKDF-Extract(SHA-256, salt \"colab-relay v3\", UTF-8 text of secret). " +
+	"key(label, fields) = HKDF-Expand(prk, label, a zero byte, then each field after its length as 4 bytes big-endian; 32 bytes). " +
+	"sign_key = key(\"sign\"); query_key = key(\"query\", method, path, nonce); body_key of a request = key(\"request\", nonce), of an answer = key(\"answer\", raw MAC of the request). " +
+	"key_id is the first 16 hex digits of the SHA-256 of secret. signature (RFC 9421, hmac-sha256) is base64 of HMAC-SHA256 with sign_key over signature_base. " +
+	"A request of any method but GET names the executor it is meant for. A message with a body has Content-Encoding: aes128gcm. " +
 	"The response is bound to the request: its base holds the request's signature."
 
 // inputs are the inputs of the vectors; the rest is computed.
 var inputs = []vector{
-	{"submit", requestVector{Method: "POST", Path: "/v1/executions", Body: encoded(`{"request_id":"r-1","code":"1+1"}`), Created: 1790000000, Nonce: "AAECAwQFBgcICQoLDA0ODw", Instance: "i-1/s-1"},
-		responseVector{Status: 200, Instance: "i-1/s-1", Body: encoded(`{"status":"succeeded"}`), Created: 1790000001}},
-	{"query, no body", requestVector{Method: "GET", Path: "/v1/files", Query: "path=%2Fcontent%2Fa+b", Created: 1790000002, Nonce: "__________________________8"},
-		responseVector{Status: 404, Instance: "i-1/s-1", Body: encoded(`{"error":{"code":"not_found"}}`), Created: 1790000002}},
+	{"submit", requestVector{Method: "POST", Path: "/v1/executions", Sealed: true, Created: 1790000000, Nonce: "AAECAwQFBgcICQoLDA0ODw", Instance: "i-1/s-1"},
+		responseVector{Status: 200, Instance: "i-1/s-1", Sealed: true, Created: 1790000001}},
+	{"query, no body", requestVector{Method: "GET", Path: "/v1/files", Query: "s=AAEC_w", Created: 1790000002, Nonce: "__________________________8"},
+		responseVector{Status: 404, Instance: "i-1/s-1", Sealed: true, Created: 1790000002}},
 	{"no body", requestVector{Method: "POST", Path: "/v1/shutdown", Created: 1790000004, Nonce: "ICEiIyQlJicoKSorLC0uLw", Instance: "i-2/s-2"},
-		responseVector{Status: 409, Instance: "i-2/s-3", Body: encoded(`{"error":{"code":"new_start"}}`), Created: 1790000004}},
-	{"escaped path, binary bodies", requestVector{Method: "PUT", Path: "/v1/uploads/a%2Fb", Query: "offset=0", Body: encoded("\x00\xff\r\n"), Created: 1790000003, Nonce: "EBESExQVFhcYGRobHB0eHw", Instance: "i-2/s-2"},
+		responseVector{Status: 409, Instance: "i-2/s-3", Sealed: true, Created: 1790000004}},
+	{"escaped path, answer without a body", requestVector{Method: "PUT", Path: "/v1/uploads/a%2Fb", Query: "s=AA", Sealed: true, Created: 1790000003, Nonce: "EBESExQVFhcYGRobHB0eHw", Instance: "i-2/s-2"},
 		responseVector{Status: 204, Instance: "i-2/s-2", Created: 1790000003}},
-}
-
-func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
-
-func decoded(t *testing.T, text string) []byte {
-	t.Helper()
-	raw, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
 }
 
 func TestVectorsAreWhatThisPackageWrites(t *testing.T) {
 	want := compute(t)
 	if *update {
-		text, err := json.MarshalIndent(want, "", "  ")
-		if err != nil {
+		var text bytes.Buffer
+		enc := json.NewEncoder(&text)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(want); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(vectorsFile, append(text, '\n'), 0o644); err != nil {
+		if err := os.WriteFile(vectorsFile, text.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if diff := gocmp.Diff(want, load(t), embedded); diff != "" {
+	if diff := gocmp.Diff(want, load(t)); diff != "" {
 		t.Errorf("%s differs (-computed +file):\n%s", vectorsFile, diff)
 	}
 }
 
-// The vectors follow the rules of the RFCs, checked without this package's code.
+// The vectors follow the RFCs, checked without this package's code.
 func TestVectorsFollowTheRFCs(t *testing.T) {
 	file := load(t)
 	sum := sha256.Sum256([]byte(file.Secret))
 	if want := fmt.Sprintf("%x", sum[:8]); file.KeyID != want {
 		t.Errorf("key_id %s, want %s", file.KeyID, want)
 	}
+	prk := macOf([]byte("colab-relay v3"), file.Secret) // RFC 5869 section 2.2
+	equalHex(t, "prk", file.PRK, prk)
+	sign := expand(prk, "sign\x00")
+	equalHex(t, "sign key", file.Sign, sign)
 	for _, v := range file.Cases {
 		t.Run(v.Name, func(t *testing.T) {
 			q, r := v.Request, v.Response
-			lines := []string{`"@method": ` + q.Method, `"@path": ` + q.Path, `"@query": ?` + q.Query}
-			if q.Method != "GET" {
-				lines = append(lines, `"executor-instance": `+q.Instance)
+			equalHex(t, "query key", q.QueryKey, expand(prk, "query\x00"+field(q.Method)+field(q.Path)+field(q.Nonce)))
+			equalHex(t, "body key", q.BodyKey, expand(prk, "request\x00"+field(q.Nonce)))
+			mac := strings.Trim(strings.TrimPrefix(q.Signed.Signature, "sig1="), ":")
+			raw, err := base64.StdEncoding.DecodeString(mac)
+			if err != nil {
+				t.Fatal(err)
 			}
-			holdsByItself(t, file.Secret, q.Body, q.signedVector, append(lines, `"content-digest": `+q.ContentDigest))
-			holdsByItself(t, file.Secret, r.Body, r.signedVector, []string{
-				`"@status": ` + strconv.Itoa(r.Status), `"content-digest": ` + r.ContentDigest,
-				`"executor-instance": ` + r.Instance, `"signature";req;key="sig1": ` + strings.TrimPrefix(q.Signature, "sig1="),
-			})
+			equalHex(t, "key of the answer", r.BodyKey, expand(prk, "answer\x00"+field(string(raw))))
+
+			req := vectorRequest(t, q)
+			followsRFC9421(t, sign, q.Signed, messageOf(req))
+			h := http.Header{contract.HeaderInstance: {r.Instance}}
+			if r.Sealed {
+				h.Set("Content-Encoding", "aes128gcm")
+			}
+			req.Header.Set("Signature", q.Signed.Signature)
+			followsRFC9421(t, sign, r.Signed, &message{status: r.Status, header: h, request: messageOf(req)})
 		})
 	}
 }
 
-func holdsByItself(t *testing.T, secret, body string, v signedVector, lines []string) {
+// expand is HKDF-Expand for one block (RFC 5869 section 2.3).
+func expand(prk []byte, info string) []byte { return macOf(prk, info+"\x01") }
+
+func field(text string) string { return string([]byte{0, 0, 0, byte(len(text))}) + text }
+
+func equalHex(t *testing.T, what, got string, want []byte) {
 	t.Helper()
-	sum := sha256.Sum256(decoded(t, body))
-	if want := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"; v.ContentDigest != want {
-		t.Errorf("content_digest %s, want %s", v.ContentDigest, want)
+	if got != hex.EncodeToString(want) {
+		t.Errorf("%s is %s, want %x", what, got, want)
 	}
-	base := strings.Join(append(lines, `"@signature-params": `+strings.TrimPrefix(v.SignatureInput, "sig1=")), "\n")
+}
+
+// followsRFC9421 checks v against the second implementation, from the components that
+// Signature-Input itself names.
+func followsRFC9421(t *testing.T, key []byte, v signed, m *message) {
+	t.Helper()
+	dictionary, err := httpsfv.UnmarshalDictionary([]string{v.SignatureInput})
+	if err != nil {
+		t.Fatal(err)
+	}
+	member, _ := dictionary.Get("sig1")
+	list, ok := member.(httpsfv.InnerList)
+	if !ok {
+		t.Fatalf("Signature-Input %q has no list", v.SignatureInput)
+	}
+	base, err := referenceBase(list, m)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if v.Base != base {
 		t.Errorf("signature_base\n%s\nwant\n%s", v.Base, base)
 	}
-	h := hmac.New(sha256.New, []byte(secret))
-	h.Write([]byte(base))
-	if want := "sig1=:" + base64.StdEncoding.EncodeToString(h.Sum(nil)) + ":"; v.Signature != want {
+	if want := "sig1=:" + base64.StdEncoding.EncodeToString(macOf(key, base)) + ":"; v.Signature != want {
 		t.Errorf("signature %s, want %s", v.Signature, want)
 	}
 }
@@ -162,18 +191,20 @@ func TestVectorsPassVerification(t *testing.T) {
 	for _, v := range file.Cases {
 		t.Run(v.Name, func(t *testing.T) {
 			req := vectorRequest(t, v.Request)
-			headers(req.Header, v.Request.signedVector)
+			headers(req.Header, v.Request.Signed)
 			instance, err := contract.ParseInstance(cmp.Or(v.Request.Instance, "i-1/s-1"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			created := time.Unix(v.Request.Created, 0)
-			if _, err := NewVerifier(secret, instance, func() time.Time { return created }).Verify(req); err != nil {
-				t.Error(err)
+			x, err := NewVerifier(secret, instance, func() time.Time { return created }).Verify(req)
+			if err != nil {
+				t.Fatal(err)
 			}
 			res := &http.Response{StatusCode: v.Response.Status, Header: http.Header{contract.HeaderInstance: {v.Response.Instance}}}
-			headers(res.Header, v.Response.signedVector)
-			if err := NewSigner(secret).VerifyResponse(res, decoded(t, v.Response.Body), v.Request.Signature); err != nil {
+			markSealed(res.Header, v.Response.Sealed)
+			headers(res.Header, v.Response.Signed)
+			if err := x.VerifyAnswer(res); err != nil {
 				t.Error(err)
 			}
 		})
@@ -197,27 +228,41 @@ func load(t *testing.T) vectors {
 func compute(t *testing.T) vectors {
 	t.Helper()
 	secret := testSecret(t)
-	out := vectors{How: how, Secret: testKey, KeyID: secret.KeyID()}
+	out := vectors{
+		How: how, Secret: testKey, KeyID: secret.KeyID(),
+		PRK: hex.EncodeToString((*secret.hidden).prk), Sign: hex.EncodeToString((*secret.hidden).sign),
+	}
 	for _, v := range inputs {
+		x := &Exchange{secret: secret, nonce: v.Request.Nonce}
 		req := vectorRequest(t, v.Request)
-		p := parameters{created: v.Request.Created, nonce: v.Request.Nonce, keyID: secret.KeyID()}
-		signature, err := NewSigner(secret).signRequest(req, decoded(t, v.Request.Body), p)
-		if err != nil {
+		if err := x.SignRequest(req, time.Unix(v.Request.Created, 0)); err != nil {
 			t.Fatal(err)
 		}
-		v.Request.signedVector = result(t, req.Header, requestList(req.Method)(p), requestMessage(req))
+		v.Request.QueryKey, v.Request.BodyKey = hexKey(x.QueryKey(v.Request.Method, v.Request.Path)), hexKey(x.BodyKey())
+		base := requestBase(req, v.Request.Instance, v.Request.Sealed, params(req.Header))
+		v.Request.Signed = signed{base, req.Header.Get(HeaderSignatureInput), req.Header.Get(HeaderSignature)}
 
 		h := http.Header{contract.HeaderInstance: {v.Response.Instance}}
-		created := time.Unix(v.Response.Created, 0)
-		if err := NewSigner(secret).SignResponse(h, req, v.Response.Status, decoded(t, v.Response.Body), created); err != nil {
+		markSealed(h, v.Response.Sealed)
+		if err := x.SignAnswer(h, v.Response.Status, time.Unix(v.Response.Created, 0)); err != nil {
 			t.Fatal(err)
 		}
-		asked := &message{header: http.Header{HeaderSignature: {signature}}}
-		p = parameters{created: v.Response.Created, keyID: secret.KeyID()}
-		v.Response.signedVector = result(t, h, responseList(p), &message{status: v.Response.Status, header: h, request: asked})
+		v.Response.BodyKey = hexKey(x.AnswerKey())
+		base = answerBase(v.Response.Status, v.Response.Instance, v.Response.Sealed, x.mac, params(h))
+		v.Response.Signed = signed{base, h.Get(HeaderSignatureInput), h.Get(HeaderSignature)}
 		out.Cases = append(out.Cases, v)
 	}
 	return out
+}
+
+func hexKey(key seal.Key) string { return hex.EncodeToString(key[:]) }
+
+func params(h http.Header) string { return strings.TrimPrefix(h.Get(HeaderSignatureInput), "sig1=") }
+
+func markSealed(h http.Header, sealed bool) {
+	if sealed {
+		h.Set(HeaderContentEncoding, Encoding)
+	}
 }
 
 func vectorRequest(t *testing.T, v requestVector) *http.Request {
@@ -226,28 +271,15 @@ func vectorRequest(t *testing.T, v requestVector) *http.Request {
 	if v.Query != "" {
 		target += "?" + v.Query
 	}
-	body := decoded(t, v.Body)
-	req := readRequest(t, v.Method+" "+target+" HTTP/1.1\r\nHost: example.com\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+string(body))
+	req := readRequest(t, v.Method+" "+target+" HTTP/1.1\r\nHost: example.com\r\n\r\n")
 	if v.Instance != "" {
 		req.Header.Set(contract.HeaderInstance, v.Instance)
 	}
-	if got, err := io.ReadAll(req.Body); err != nil || string(got) != string(body) {
-		t.Fatalf("body %q, %v", got, err)
-	}
+	markSealed(req.Header, v.Sealed)
 	return req
 }
 
-func headers(h http.Header, v signedVector) {
-	h.Set(HeaderContentDigest, v.ContentDigest)
+func headers(h http.Header, v signed) {
 	h.Set(HeaderSignatureInput, v.SignatureInput)
 	h.Set(HeaderSignature, v.Signature)
-}
-
-func result(t *testing.T, h http.Header, list httpsfv.InnerList, m *message) signedVector {
-	t.Helper()
-	base, err := signatureBase(list, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signedVector{base, h.Get(HeaderContentDigest), h.Get(HeaderSignatureInput), h.Get(HeaderSignature)}
 }

@@ -28,43 +28,42 @@ func NewVerifier(secret Secret, instance contract.Instance, now func() time.Time
 	return &Verifier{secret: secret, instance: instance, now: now, window: newWindow()}
 }
 
-// Verify checks everything of req but its body, in this order: sizes and form of the
-// signature headers, key_id and MAC (ErrUnauthorized for all of these), time
+// Verify checks everything of req but its query and body, in this order: sizes and form of
+// the signature headers, key_id and MAC (ErrUnauthorized for all of these), time
 // (ErrClockSkew), instance and start unless it is a GET (ErrNewInstance, ErrNewStart), and
-// nonce (ErrReplayed, ErrTooManyNonces). It stores only the nonces of valid requests. When
-// the body has been read, check it with VerifyDigest. For every error but ErrUnauthorized,
-// the caller is verified and the answer should be signed.
-func (v *Verifier) Verify(req *http.Request) (Caller, error) {
+// nonce (ErrReplayed, ErrTooManyNonces). It stores only the nonces of valid requests. Query
+// and body are authentic only if they open with the keys of the exchange. For every error but
+// ErrUnauthorized there is an exchange too, because the caller is verified and the answer
+// should be signed.
+func (v *Verifier) Verify(req *http.Request) (*Exchange, error) {
 	r, err := v.authenticate(req)
 	if err != nil {
-		return Caller{}, err
+		return nil, err
 	}
 	now, created := v.now(), time.Unix(r.created, 0)
 	switch {
 	case now.Sub(created).Abs() > contract.ClockSkew:
-		return r.caller, ErrClockSkew
+		return r.exchange, ErrClockSkew
 	case req.Method == http.MethodGet:
 	case r.intended.ID != v.instance.ID:
-		return r.caller, ErrNewInstance
+		return r.exchange, ErrNewInstance
 	case r.intended.Start != v.instance.Start:
-		return r.caller, ErrNewStart
+		return r.exchange, ErrNewStart
 	}
-	return r.caller, v.window.admit(r.nonce, created, now)
+	return r.exchange, v.window.admit(r.exchange.nonce, created, now)
 }
 
 // authentic is the content of a request with a correct MAC.
 type authentic struct {
-	signature
-	caller   Caller
+	exchange *Exchange
+	created  int64
 	intended contract.Instance // zero for a GET
 }
 
 // authenticate checks the MAC. It fails with ErrUnauthorized.
 func (v *Verifier) authenticate(req *http.Request) (r authentic, err error) {
-	if len(req.URL.Path)+len(req.URL.RawQuery) > contract.MaxHeaderBytes {
-		return r, ErrUnauthorized
-	}
-	if _, ok := single(req.Header, HeaderContentDigest, maxDigestBytes); !ok {
+	sealed, ok := encoded(req.Header)
+	if !ok || len(req.URL.Path)+len(req.URL.RawQuery) > contract.MaxHeaderBytes {
 		return r, ErrUnauthorized
 	}
 	if req.Method != http.MethodGet {
@@ -72,13 +71,18 @@ func (v *Verifier) authenticate(req *http.Request) (r authentic, err error) {
 			return r, ErrUnauthorized
 		}
 	}
-	list, ok := requestList(req.Method), false
-	if r.signature, err = readSignature(req.Header, list); err != nil {
+	components := requestComponents(req.Method, sealed)
+	claim, err := readSignature(req.Header, components, true)
+	if err != nil {
 		return r, ErrUnauthorized
 	}
-	if r.caller, ok = callerOf(r.nonce); !ok || !v.secret.verifies(r.signature, list, requestMessage(req)) {
+	base := requestBase(req, req.Header.Get(contract.HeaderInstance), sealed, claim.write(components))
+	caller, ok := callerOf(claim.nonce)
+	if !ok || !v.secret.verifies(claim, base) {
 		return r, ErrUnauthorized
 	}
+	r.exchange = &Exchange{secret: v.secret, caller: caller, nonce: claim.nonce, mac: claim.mac}
+	r.created = claim.created
 	return r, nil
 }
 

@@ -26,7 +26,7 @@ func TestClock(t *testing.T) {
 	} {
 		for _, method := range []string{"GET", "POST"} {
 			t.Run(method+" "+name, func(t *testing.T) {
-				if _, err := newTestVerifier(t).Verify(signed(t, method, testTarget, "", c.created).req); !errors.Is(err, c.want) {
+				if _, err := newTestVerifier(t).Verify(send(t, method, testTarget, false, c.created).req); !errors.Is(err, c.want) {
 					t.Errorf("error %v, want %v", err, c.want)
 				}
 			})
@@ -38,7 +38,7 @@ func TestReplayIsRefusedForAsLongAsItsTimeWouldPass(t *testing.T) {
 	for _, ahead := range []time.Duration{-contract.ClockSkew, 0, contract.ClockSkew} {
 		now := began
 		v := NewVerifier(testSecret(t), here, func() time.Time { return now })
-		got := signed(t, "POST", testTarget, "", began.Add(ahead))
+		got := send(t, "POST", testTarget, false, began.Add(ahead))
 		if _, err := v.Verify(got.req); err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +63,8 @@ func TestNonceIsRefusedInAnotherRequestToo(t *testing.T) {
 
 func TestNoncesOfRefusedRequestsAreNotStored(t *testing.T) {
 	v := newTestVerifier(t)
-	old := signed(t, "GET", testTarget, "", began.Add(-time.Hour))
-	forged := signed(t, "GET", testTarget, "", began)
+	old := send(t, "GET", testTarget, false, began.Add(-time.Hour))
+	forged := send(t, "GET", testTarget, false, began)
 	forged.req.Method = "POST"
 	for range 3 {
 		if _, err := v.Verify(old.req); !errors.Is(err, ErrClockSkew) {
@@ -103,7 +103,7 @@ func TestTheWindowIsBoundedAndRemovesByAgeOnly(t *testing.T) {
 
 func TestOnlyOneOfManyConcurrentCopiesIsAccepted(t *testing.T) {
 	v := newTestVerifier(t)
-	got := signed(t, "POST", testTarget, "", began)
+	got := send(t, "POST", testTarget, false, began)
 	var passed atomic.Int32
 	var wg sync.WaitGroup
 	for range 16 {

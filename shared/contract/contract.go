@@ -1,4 +1,4 @@
-// Package contract defines protocol 2 between relay and executor: paths, headers, bodies,
+// Package contract defines protocol 3 between relay and executor: paths, headers, bodies,
 // event types, statuses, error codes and limits.
 //
 // It contains only behaviour that must be identical on both sides, and imports nothing of
@@ -11,7 +11,7 @@ package contract
 import "time"
 
 // Protocol is the version of the protocol that this build supports.
-const Protocol = 2
+const Protocol = 3
 
 // Routes. A tunnel's operator can read a path, so an {id} is random and a {number} only
 // counts. Anything that depends on content, or that a user typed, is in the query or the body.

@@ -92,12 +92,8 @@ func (m *mover) partsUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	buf := make([]byte, farPart)
 	for offset := int64(0); offset < start.SizeBytes; offset += farPart {
-		if _, err := f.ReadAt(buf, offset); err != nil {
-			return err
-		}
-		if _, err := m.client.PutPart(ctx, u.UploadID, offset, buf); err != nil {
+		if _, err := m.client.PutPart(ctx, u.UploadID, f, contract.Range{Offset: offset, Length: farPart}); err != nil {
 			return err
 		}
 	}

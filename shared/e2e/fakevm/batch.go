@@ -2,28 +2,13 @@ package fakevm
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"io"
-	"net/http"
 	"path"
 	"strings"
 
 	"colabrelay/shared/contract"
 )
-
-// plain returns the decompressed body of a request.
-func plain(r *http.Request, body []byte) ([]byte, error) {
-	if r.Header.Get("Content-Encoding") != "gzip" {
-		return body, nil
-	}
-	z, err := gzip.NewReader(bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(z, contract.MaxBodyBytes))
-}
 
 func badRequest(err error) error {
 	return &contract.Error{Code: contract.CodeBadRequest, Message: err.Error()}

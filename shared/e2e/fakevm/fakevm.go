@@ -7,9 +7,9 @@
 package fakevm
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -18,6 +18,7 @@ import (
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/line/linetest"
 )
 
 // VM is a fake executor. Its methods may be called while it serves.
@@ -25,8 +26,7 @@ type VM struct {
 	URL    string
 	Secret auth.Secret
 
-	verifier *auth.Verifier
-	signer   *auth.Signer
+	executor *linetest.Executor
 
 	mu      sync.Mutex
 	files   map[string][]byte // by path below root
@@ -36,8 +36,8 @@ type VM struct {
 	lie     Lie
 }
 
-// Hook is called before each request is answered. It may wait until ctx ends. If it
-// returns a *contract.Error, that is the answer; ErrGone closes the connection.
+// Hook is called with each request, opened, before it is answered. It may wait until ctx
+// ends. If it returns a *contract.Error, that is the answer; ErrGone closes the connection.
 type Hook func(ctx context.Context, r *http.Request) error
 
 // instance is the same for all VMs: no test needs two at one address.
@@ -62,7 +62,7 @@ func New() *VM { return NewWith(auth.GenerateSecret()) }
 // NewWith returns a VM with that secret that is not served yet.
 func NewWith(secret auth.Secret) *VM {
 	return &VM{
-		Secret: secret, verifier: auth.NewVerifier(secret, instance, time.Now), signer: auth.NewSigner(secret),
+		Secret: secret, executor: linetest.NewExecutor(secret, instance, time.Now),
 		files: map[string][]byte{}, uploads: map[string]*upload{}, asked: map[string]int{},
 		hook: func(context.Context, *http.Request) error { return nil },
 		lie:  func(*http.Request, []byte) (Reply, bool) { return Reply{}, false },
@@ -86,71 +86,35 @@ func (v *VM) Count(route string) int {
 	return v.asked[route]
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. net/http repeats a GET, with the same nonce, if its
+// connection was closed; that is answered as replayed.
 func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return // the client disconnected
-	}
+	x, body, err := v.executor.Open(r)
 	v.mu.Lock()
 	v.asked[r.Method+" "+r.URL.Path]++
 	hook, lie := v.hook, v.lie
 	v.mu.Unlock()
-	var answer any
-	var refused *contract.Error
-	if err = hook(r.Context(), r); err == nil {
-		err = v.verify(r)
-	}
-	if err == nil {
-		body, err = plain(r, body)
-	}
-	if err == nil {
-		if reply, ok := lie(r, body); ok {
-			v.reply(w, r, reply)
-			return
-		}
-		answer, err = v.answer(r, body)
-	}
-	status := http.StatusOK
-	switch {
-	case errors.Is(err, ErrGone):
+	err = cmp.Or(hook(r.Context(), r), err)
+	if errors.Is(err, ErrGone) {
 		panic(http.ErrAbortHandler)
-	case errors.Is(err, errStranger):
-		http.Error(w, `{"error":{"code":"unauthorized"}}`, http.StatusUnauthorized)
-		return
-	case errors.As(err, &refused):
-		status, answer = http.StatusConflict, contract.ErrorBody{Error: *refused}
-	case err != nil:
-		status, answer = http.StatusInternalServerError, contract.ErrorBody{Error: contract.Error{Code: contract.CodeInternal, Message: err.Error()}}
 	}
-	v.send(w, r, status, answer)
+	reply := Reply{Body: err}
+	if err == nil {
+		reply = v.replyTo(r, body, lie)
+	}
+	v.executor.Reply(w, r, x, reply.Status, reply.Body)
 }
 
-var errStranger = errors.New("wrong signature")
-
-// verify checks the signature. net/http repeats a GET, with the same nonce, if its
-// connection was closed; that is answered as replayed.
-func (v *VM) verify(r *http.Request) error {
-	if isOpen(r) {
-		return nil
+// replyTo returns the lie about a request, or else the truth.
+func (v *VM) replyTo(r *http.Request, body []byte, lie Lie) Reply {
+	if reply, ok := lie(r, body); ok {
+		return reply
 	}
-	switch _, err := v.verifier.Verify(r); {
-	case errors.Is(err, auth.ErrReplayed):
-		return &contract.Error{Code: contract.CodeReplayed, Message: "this request was seen before", Retryable: true}
-	case err != nil:
-		return errStranger
+	answer, err := v.answer(r, body)
+	if err != nil {
+		return Reply{Body: err}
 	}
-	return nil
-}
-
-// send writes an answer: bytes unchanged, everything else as JSON.
-func (v *VM) send(w http.ResponseWriter, r *http.Request, status int, answer any) {
-	v.reply(w, r, Reply{Status: status, Body: answer})
-}
-
-// isOpen reports whether a request needs no signature, as an unsigned GET /health.
-func isOpen(r *http.Request) bool {
-	return r.URL.Path == contract.PathHealth && r.Header.Get(auth.HeaderSignature) == ""
+	return Reply{Body: answer}
 }
 
 func (v *VM) answer(r *http.Request, body []byte) (any, error) {

@@ -1,5 +1,5 @@
 // The hostile command is an executor that attacks the relay that is paired with it. It
-// signs its answers with the right key; a flag selects the attack. It serves on loopback
+// seals its answers with the right key; a flag selects the attack. It serves on loopback
 // until it is interrupted, and prints the command that pairs a relay.
 //
 //	go run ./shared/e2e/hostile -case events

@@ -12,9 +12,10 @@ import (
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/hostilevm"
+	"colabrelay/shared/line/linetest"
 )
 
-func TestPrintsAPairingThatItsAnswersAreSignedWith(t *testing.T) {
+func TestPrintsAPairingThatItsAnswersAreSealedWith(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
@@ -32,22 +33,14 @@ func TestPrintsAPairingThatItsAnswersAreSignedWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer := auth.NewSigner(p.Secret)
-	signature, err := signer.SignRequest(req, nil, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := linetest.Seal(t, p.Secret, req, nil, time.Now())
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := signer.VerifyResponse(res, body, signature); err != nil {
-		t.Errorf("the answer %s: %v", body, err)
+	if _, err := linetest.Open(x, res, res.Body, false); err != nil {
+		t.Errorf("the answer: %v", err)
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -1,8 +1,8 @@
-// Package hostilevm is a hostile executor with a valid key. Its answers are signed
+// Package hostilevm is a hostile executor with a valid key. Its answers are sealed
 // correctly, but their content attacks the relay. The package has one table of attacks,
 // Cases; shared/e2e/hostile serves each of them as a program.
 //
-// It must not be linked into either program. It uses fakevm to sign, verify and serve
+// It must not be linked into either program. It uses fakevm for the protocol and for
 // files. Start reading at Cases, then at honest.go, which answers all other requests.
 package hostilevm
 
