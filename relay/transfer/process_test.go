@@ -55,7 +55,7 @@ func TestAFullDiskKeepsTheReceivedBytes(t *testing.T) {
 	const size = 32 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
 	dir := t.TempDir()
-	cmd, lines := startHelper(t, helperTask{URL: v.exec.Ready.LocalURL, Remote: v.path("a.bin"), Dir: dir, Limit: size / 2}, nil)
+	cmd, lines := startHelper(t, helperTask{URL: v.exec.Ready.LocalURL, Remote: v.path("a.bin"), Dir: dir, Limit: 3 * size / 4}, nil) // six parts of 4 MiB fit
 	if got := outcome(t, cmd, lines); !strings.Contains(got, "full: true") || !strings.Contains(got, `left: ["a.bin.part" "a.bin.part.json"]`) {
 		t.Errorf("the process printed: %s", got)
 	}
