@@ -143,7 +143,7 @@ func SealWith(t testing.TB, x *auth.Exchange, req *http.Request, text []byte, cr
 	line.SetQuery(x, req, query)
 	switch {
 	case len(text) == 0:
-		req.Body, req.GetBody, req.ContentLength = nil, nil, 0
+		req.Body, req.GetBody, req.ContentLength = http.NoBody, nil, 0
 	case req.Method == http.MethodPut:
 		line.SetPart(x, req, int64(len(text)), func() io.Reader { return bytes.NewReader(text) })
 	default:
