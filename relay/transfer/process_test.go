@@ -52,10 +52,11 @@ func TestTheNameOfAnotherProcesssDownloadIsReserved(t *testing.T) {
 // Beyond the limit a write fails as on a full disk, even if root runs the test.
 func TestAFullDiskKeepsTheReceivedBytes(t *testing.T) {
 	v := newVM(t)
-	const size = 32 << 20
+	const size = 64 << 20
 	want := fill(t, v.path("a.bin"), size, 1)
 	dir := t.TempDir()
-	cmd, lines := startHelper(t, helperTask{URL: v.exec.Ready.LocalURL, Remote: v.path("a.bin"), Dir: dir, Limit: 3 * size / 4}, nil) // six parts of 4 MiB fit
+	const limit = 3 * size / 4 // the first inFlight parts fit
+	cmd, lines := startHelper(t, helperTask{URL: v.exec.Ready.LocalURL, Remote: v.path("a.bin"), Dir: dir, Limit: limit}, nil)
 	if got := outcome(t, cmd, lines); !strings.Contains(got, "full: true") || !strings.Contains(got, `left: ["a.bin.part" "a.bin.part.json"]`) {
 		t.Errorf("the process printed: %s", got)
 	}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
@@ -100,12 +99,8 @@ func checkSent(t *testing.T, way string, passed, size int64, cuts int) {
 	if cuts != 10 {
 		t.Errorf("%s: %d cuts, want 10", way, cuts)
 	}
-	most := 2.0
-	if way == "down" && contract.Protocol < 3 {
-		most = 300 // a cut part proves nothing
-	}
-	if again >= most {
-		t.Errorf("%s: %.2f %% was sent again, want under %.0f %%", way, again, most)
+	if again >= 2 {
+		t.Errorf("%s: %.2f %% was sent again, want under 2 %%", way, again)
 	}
 }
 
