@@ -44,13 +44,16 @@ func (p *stallReader) Read(b []byte) (int, error) {
 // sixth of 1 Mbit/s they are sent within 4 s.
 const pieceBytes = 64 << 10
 
-// send writes an answer. It fails if the body does, or if the caller has disconnected.
+// send writes an answer, and does not wait for the handler's end: what follows, such as the
+// access log, does not delay it. It fails if the body does, or if the caller has disconnected.
 func (p bodyLimits) send(w http.ResponseWriter, status int, body io.Reader) error {
 	to := &stallWriter{w: w, conn: http.NewResponseController(w), limits: p, end: time.Now().Add(p.total)}
 	to.conn.SetWriteDeadline(p.next(to.end))
 	w.WriteHeader(status)
-	_, err := io.Copy(to, body)
-	return err
+	if _, err := io.Copy(to, body); err != nil {
+		return err
+	}
+	return to.conn.Flush()
 }
 
 // stallWriter writes a body to a connection and gives each piece its own deadline.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -49,15 +50,21 @@ func (c *Client) send(ctx context.Context, r request) (answer, error) {
 	got, requestID, err := c.exchange(ctx, r)
 	err = c.byProtocol(ctx, err)
 	recordAttempt(ctx, err)
-	attrs := []any{"method", r.method, "path", r.path, "request_id", requestID, "bytes", len(got.body), "dur", time.Since(started)}
-	if err != nil {
-		attrs = append(attrs, "err", err.Error())
+	if c.log.Enabled(ctx, slog.LevelDebug) {
+		c.logAttempt(ctx, r, requestID, len(got.body), time.Since(started), err)
 	}
-	c.log.DebugContext(ctx, "sent a request to the executor", attrs...)
 	if c.onAttempt != nil && ctx.Err() == nil {
 		c.onAttempt(err)
 	}
 	return got, err
+}
+
+func (c *Client) logAttempt(ctx context.Context, r request, requestID string, bytes int, dur time.Duration, err error) {
+	attrs := []any{"method", r.method, "path", r.path, "request_id", requestID, "bytes", bytes, "dur", dur}
+	if err != nil {
+		attrs = append(attrs, "err", err.Error())
+	}
+	c.log.DebugContext(ctx, "sent a request to the executor", attrs...)
 }
 
 func (c *Client) exchange(ctx context.Context, r request) (got answer, requestID string, err error) {
