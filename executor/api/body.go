@@ -123,7 +123,7 @@ func (b *requestBody) explain(err error) error {
 		return nil
 	case errors.As(err, &over), errors.Is(err, bounded.ErrTooLong):
 		return b.tooLarge
-	case line.Sealed(err):
+	case line.Unopened(err):
 		return errNotOpened
 	}
 	return errCutBody

@@ -155,7 +155,11 @@ func (c *Client) open(ctx context.Context, x *auth.Exchange, res *http.Response,
 	c.instance.Store(&instance)
 	got = answer{instance: instance}
 	if into != nil && res.StatusCode == http.StatusOK {
-		return got, c.bodyError(ctx, res, into.receive(x, res, body))
+		err := into.receive(x, res, body)
+		if into.failed != nil {
+			return got, nil // the executor answered; the caller reports its own error
+		}
+		return got, c.bodyError(ctx, res, err)
 	}
 	if got.body, err = line.OpenAnswer(x, res, body, c.maxAnswer); err != nil {
 		return got, c.bodyError(ctx, res, err)
@@ -184,7 +188,7 @@ func (c *Client) bodyError(ctx context.Context, res *http.Response, err error) e
 		e = problem(KindBadAnswer, fmt.Sprintf("the executor's answer is longer than %d MiB", c.maxAnswer>>20), err)
 	case errors.Is(err, seal.ErrCut) && res.ContentLength < 0: // a proxy lost the rest, and does not say so
 		return c.transportError(ctx, err, true)
-	case line.Sealed(err):
+	case line.Unopened(err):
 		e = problem(KindBadAnswer, "the executor's answer was changed in transit", err)
 	default:
 		return c.transportError(ctx, err, true)

@@ -132,7 +132,7 @@ func (e *executor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sealAnswer(served, answer, r, x, http.StatusConflict, refusalBody(contract.CodeNewStart))
 	case errors.Is(err, auth.ErrReplayed):
 		sealAnswer(served, answer, r, x, http.StatusUnauthorized, refusalBody(contract.CodeReplayed))
-	case line.Sealed(err):
+	case line.Unopened(err):
 		sealAnswer(served, answer, r, x, http.StatusBadRequest, refusalBody(contract.CodeBadRequest))
 	case err != nil:
 		return // the connection broke

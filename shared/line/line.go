@@ -14,6 +14,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
@@ -50,8 +51,11 @@ func checkEmpty(body io.Reader) error {
 	}
 }
 
-// Sealed reports whether err means that sealed bytes did not open: they were changed, are for
-// another request, or were sealed with another key.
-func Sealed(err error) bool {
+// Unopened reports whether err means that sealed bytes did not open: they were changed or cut,
+// are for another request, or were sealed with another key.
+func Unopened(err error) bool {
 	return errors.Is(err, seal.ErrInvalid) || errors.Is(err, seal.ErrCut) || errors.Is(err, ErrUnexpectedBody)
 }
+
+// contentLength is the header's value of n.
+func contentLength(n int64) []string { return []string{strconv.FormatInt(n, 10)} }

@@ -91,7 +91,7 @@ func TestSealedBytesOpenNowhereElse(t *testing.T) {
 	}
 	for _, method := range []string{"POST", "PUT"} {
 		first, second := send(t, secret, method, "/v1/x", text), send(t, secret, method, "/v1/x", text)
-		if err := open(first, body(second)); !line.Sealed(err) {
+		if err := open(first, body(second)); !line.Unopened(err) {
 			t.Errorf("%s: the body of another request opens: %v", method, err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestSealedBytesOpenNowhereElse(t *testing.T) {
 			}
 			continue
 		}
-		if !line.Sealed(err) {
+		if !line.Unopened(err) {
 			t.Errorf("%s opens as the answer: %q, %v", name, got, err)
 		}
 	}
@@ -144,13 +144,13 @@ func TestAQueryOpensOnlyAtItsEndpoint(t *testing.T) {
 	for _, target := range []string{"/v1/files/stat", "/v1/files/", "/"} {
 		moved := s.req.Clone(t.Context())
 		moved.URL.Path = target
-		if err := line.OpenQuery(s.relay, moved); !line.Sealed(err) {
+		if err := line.OpenQuery(s.relay, moved); !line.Unopened(err) {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
 	moved := s.req.Clone(t.Context())
 	moved.Method = "DELETE"
-	if err := line.OpenQuery(s.relay, moved); !line.Sealed(err) {
+	if err := line.OpenQuery(s.relay, moved); !line.Unopened(err) {
 		t.Errorf("DELETE: %v", err)
 	}
 	if err := line.OpenQuery(s.relay, s.req); err != nil || s.req.URL.RawQuery != "path=a" {
@@ -176,7 +176,7 @@ func TestBytesAfterAMessageWithoutABodyAreRefused(t *testing.T) {
 	w := httptest.NewRecorder()
 	executor(secret).Answer(w, x, http.StatusOK, nil)
 	for _, part := range []bool{false, true} {
-		if got, err := linetest.Open(s.relay, w.Result(), strings.NewReader("x"), part); !line.Sealed(err) || len(got) != 0 {
+		if got, err := linetest.Open(s.relay, w.Result(), strings.NewReader("x"), part); !line.Unopened(err) || len(got) != 0 {
 			t.Errorf("an answer: %q, %v", got, err)
 		}
 	}

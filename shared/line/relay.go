@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"io"
 	"net/http"
-	"strconv"
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/bounded"
@@ -89,6 +88,3 @@ func readAll(body io.Reader, announced, max int64) ([]byte, error) {
 
 // maxAtOnce is up to which size an announced body gets its memory before it arrives.
 const maxAtOnce = 1 << 20
-
-// contentLength is the header's value of n.
-func contentLength(n int64) []string { return []string{strconv.FormatInt(n, 10)} }
