@@ -55,7 +55,7 @@ func recordEnd(n int) int { return 21 + n*64<<10 }
 // cutPut sends the first bytes of a sealed part.
 func (s fileStand) cutPut(id string, content []byte, bytes int) {
 	s.t.Helper()
-	c, sealed := s.sendHead("PUT", putPath(id, 0), content)
+	c, sealed := s.sendHead("PUT", putPath(id, 0, len(content)), content)
 	if _, err := c.Write(sealed[:bytes]); err != nil {
 		s.t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestTheRecordsOfACutPartAreKept(t *testing.T) {
 		t.Fatalf("missing is %v", u.Missing)
 	}
 	s.put(id, received, content[received:])
-	s.wantFile(s.commit(id), content)
+	s.wantFile(s.commit(id, content), content)
 }
 
 // Records are kept whether the peer stalls or disconnects.
@@ -83,7 +83,7 @@ func TestTheRecordsOfAStalledPartAreKept(t *testing.T) {
 	s.api.bodyLimits.stall = 500 * time.Millisecond
 	content := noise(1 << 20)
 	id := s.start("a", content).UploadID
-	c, sealed := s.sendHead("PUT", putPath(id, 0), content)
+	c, sealed := s.sendHead("PUT", putPath(id, 0, len(content)), content)
 	if _, err := c.Write(sealed[:recordEnd(1)+1000]); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestForgedRecordsOfAPartAreNotKept(t *testing.T) {
 		"a bit of the third record": func(b []byte) { b[recordEnd(2)+5] ^= 4 },
 		"two records swapped":       func(b []byte) { copy(b[recordEnd(2):], b[recordEnd(3):recordEnd(4)]) },
 	} {
-		req := s.request("PUT", putPath(id, 0), nil)
+		req := s.request("PUT", putPath(id, 0, len(content)), nil)
 		x := s.sign(req, content, time.Now())
 		sealed, err := io.ReadAll(req.Body)
 		if err != nil {
@@ -124,7 +124,7 @@ func TestForgedRecordsOfAPartAreNotKept(t *testing.T) {
 		}
 	}
 	s.put(id, 0, content)
-	s.wantFile(s.commit(id), content)
+	s.wantFile(s.commit(id, content), content)
 }
 
 // Only uploads of parts may receive a cut body; no other handler does.
@@ -176,7 +176,7 @@ func (p *paced) Close() error {
 
 func (s fileStand) pacedPut(id string, size int) (*http.Response, error) {
 	s.t.Helper()
-	req := s.request("PUT", putPath(id, 0), nil)
+	req := s.request("PUT", putPath(id, 0, size), nil)
 	s.sign(req, make([]byte, size), time.Now())
 	req.Body, req.GetBody = newPaced(req.Body), nil
 	return s.http.Do(req)
@@ -197,7 +197,7 @@ func TestASlowPartThatMovesIsNotCut(t *testing.T) {
 	if res.StatusCode != http.StatusOK || time.Since(began) < 3*s.api.bodyLimits.stall/2 {
 		t.Fatalf("answer is %d after %v", res.StatusCode, time.Since(began))
 	}
-	s.wantFile(s.commit(id), make([]byte, size))
+	s.wantFile(s.commit(id, make([]byte, size)), make([]byte, size))
 }
 
 // A body that arrives byte by byte is cut in the end, even if it is signed.

@@ -49,7 +49,7 @@ func TestAnEmptyFileIsServedAndUploaded(t *testing.T) {
 	if res := s.call("GET", contentPath("empty", st.ETag, 0, 10), nil); res.StatusCode != http.StatusOK || len(res.body) != 0 {
 		t.Errorf("content is %d %q", res.StatusCode, res.body)
 	}
-	s.wantFile(s.commit(s.start("another", nil).UploadID), nil)
+	s.wantFile(s.commit(s.start("another", nil).UploadID, nil), nil)
 }
 
 func TestAFileThatChangedIsNotServedUnderItsOldETag(t *testing.T) {
@@ -82,7 +82,8 @@ func TestTheBoundsOfTransferRequestsAreChecked(t *testing.T) {
 		{"GET", contract.PathStat + "?path=a&digest=1&wait_seconds=51", "wait_seconds"},
 		{"GET", contract.PathUploads + "/" + id + "?wait_seconds=51", "wait_seconds"},
 		{"POST", contract.PathUploads + "/" + id + "/commit?wait_seconds=51", "wait_seconds"},
-		{"PUT", putPath(id, -1), "offset"},
+		{"PUT", putPath(id, -1, 0), "offset"},
+		{"PUT", putPath(id, 0, -1), "length"},
 	} {
 		e := s.call(tc.method, tc.path, nil).want(t, http.StatusBadRequest, contract.CodeBadRequest)
 		if !strings.HasPrefix(e.Message, tc.names) {
@@ -90,8 +91,8 @@ func TestTheBoundsOfTransferRequestsAreChecked(t *testing.T) {
 		}
 	}
 	for _, start := range []contract.UploadStart{
-		{Path: "c", SizeBytes: -1, SHA256: sum(nil)},
-		{Path: "c", SizeBytes: 1, SHA256: strings.ToUpper(sum([]byte("x")))},
+		{Path: "c", SizeBytes: -1, Version: "v"},
+		{Path: "c", SizeBytes: 1, Version: strings.Repeat("v", contract.MaxUploadVersion+1)},
 		{Path: "c", SizeBytes: 1},
 	} {
 		s.call("POST", contract.PathUploads, start).want(t, http.StatusBadRequest, contract.CodeBadRequest)
@@ -112,7 +113,7 @@ func TestHostilePathsAreRefusedByEveryTransfer(t *testing.T) {
 		for what, res := range map[string]reply{
 			"stat":    s.call("GET", contract.PathStat+"?path="+url.QueryEscape(path), nil),
 			"content": s.call("GET", contentPath(path, etag, 0, 10), nil),
-			"upload":  s.call("POST", contract.PathUploads, contract.UploadStart{Path: path + "/x", SizeBytes: 1, SHA256: sum([]byte("x"))}),
+			"upload":  s.call("POST", contract.PathUploads, contract.UploadStart{Path: path + "/x", SizeBytes: 1, Version: "v"}),
 		} {
 			if e := res.error(t); e.Code != contract.CodeForbiddenPath {
 				t.Errorf("%s of %q: %d %+v", what, path, res.StatusCode, e)
@@ -149,15 +150,18 @@ func TestTransfersThatWaitTakeASlotForLongPolls(t *testing.T) {
 		}
 		defer done()
 	}
-	for _, ask := range [][2]string{
-		{"GET", contract.PathStat + "?path=a&digest=1"},
-		{"GET", contract.PathUploads + "/" + id + "?"},
-		{"POST", contract.PathUploads + "/" + id + "/commit?"},
+	for _, ask := range []struct {
+		method, path string
+		body         any
+	}{
+		{"GET", contract.PathStat + "?path=a&digest=1", nil},
+		{"GET", contract.PathUploads + "/" + id + "?", nil},
+		{"POST", contract.PathUploads + "/" + id + "/commit?", contract.UploadCommit{SHA256: sum(nil)}},
 	} {
-		if res := s.call(ask[0], ask[1], nil); res.StatusCode != http.StatusOK {
-			t.Errorf("%s %s without a wait: %d %s", ask[0], ask[1], res.StatusCode, res.body)
+		if res := s.call(ask.method, ask.path, ask.body); res.StatusCode != http.StatusOK {
+			t.Errorf("%s %s without a wait: %d %s", ask.method, ask.path, res.StatusCode, res.body)
 		}
-		s.call(ask[0], ask[1]+"&wait_seconds=1", nil).want(t, http.StatusServiceUnavailable, contract.CodeRateLimited)
+		s.call(ask.method, ask.path+"&wait_seconds=1", ask.body).want(t, http.StatusServiceUnavailable, contract.CodeRateLimited)
 	}
 }
 

@@ -83,17 +83,17 @@ func contentPath(name, etag string, offset, length int64) string {
 func (s fileStand) start(name string, content []byte) contract.Upload {
 	s.t.Helper()
 	return into[contract.Upload](s.stand, s.call("POST", contract.PathUploads, contract.UploadStart{
-		Path: name, SizeBytes: int64(len(content)), SHA256: sum(content),
+		Path: name, SizeBytes: int64(len(content)), Version: sum(content)[:16],
 	}))
 }
 
 func (s fileStand) put(id string, offset int, body []byte) reply {
 	s.t.Helper()
-	return s.signed(s.request("PUT", putPath(id, offset), body), body)
+	return s.signed(s.request("PUT", putPath(id, offset, len(body)), body), body)
 }
 
-func putPath(id string, offset int) string {
-	return contract.PathUploads + "/" + id + "?offset=" + strconv.Itoa(offset)
+func putPath(id string, offset, length int) string {
+	return contract.PathUploads + "/" + id + "?offset=" + strconv.Itoa(offset) + "&length=" + strconv.Itoa(length)
 }
 
 func (s fileStand) upload(id string) contract.Upload {
@@ -102,10 +102,10 @@ func (s fileStand) upload(id string) contract.Upload {
 }
 
 // commit requests the commit and waits for its end.
-func (s fileStand) commit(id string) contract.Upload {
+func (s fileStand) commit(id string, content []byte) contract.Upload {
 	s.t.Helper()
 	for {
-		u := into[contract.Upload](s.stand, s.call("POST", contract.PathUploads+"/"+id+"/commit?wait_seconds=10", nil))
+		u := into[contract.Upload](s.stand, s.call("POST", contract.PathUploads+"/"+id+"/commit?wait_seconds=10", contract.UploadCommit{SHA256: sum(content)}))
 		if u.Status != contract.UploadHashing {
 			return u
 		}

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"cmp"
 	"context"
-	"io"
 	"math"
 	"net/http"
 	"time"
@@ -21,24 +19,34 @@ func (a *API) startUpload(r *http.Request) (any, error) {
 	return a.Uploads.Start(s)
 }
 
-// putPart stores a part of a file. Of a part that was cut, what arrived is stored too, because
-// each of its records is authentic.
+// putPart stores a part of a file while it arrives. Of a part that was cut, what arrived is
+// kept, because each of its records is authentic.
 func (a *API) putPart(r *http.Request) (any, error) {
 	p := parametersOf(r)
 	id, offset := p.id(uploads.ErrNoUpload), p.number("offset", 0, 0, math.MaxInt64)
+	length := p.number("length", 0, 0, math.MaxInt64)
 	if p.err != nil {
 		return nil, p.err
 	}
-	body, cut := io.ReadAll(partOf(r))
-	u, err := a.Uploads.Put(id, offset, body, true)
-	return u, cmp.Or(err, cut)
+	if length > contract.MaxFilePart {
+		return nil, errPartTooLarge
+	}
+	return a.Uploads.Put(id, offset, length, partOf(r))
 }
 
 func (a *API) upload(r *http.Request) (any, error) { return a.pollUpload(r, a.Uploads.Get) }
 
 // commitUpload gives a complete file its name. If the file is not verified after
 // wait_seconds, it reports the progress.
-func (a *API) commitUpload(r *http.Request) (any, error) { return a.pollUpload(r, a.Uploads.Commit) }
+func (a *API) commitUpload(r *http.Request) (any, error) {
+	return a.pollUpload(r, func(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
+		var c contract.UploadCommit
+		if err := decode(r, &c); err != nil {
+			return contract.Upload{}, err
+		}
+		return a.Uploads.Commit(ctx, id, c.SHA256, wait)
+	})
+}
 
 // pollUpload answers a long poll about one upload.
 func (a *API) pollUpload(r *http.Request, ask func(ctx context.Context, id string, wait time.Duration) (contract.Upload, error)) (any, error) {

@@ -21,7 +21,7 @@ func TestAFileIsUploadedInPartsInAnyOrder(t *testing.T) {
 	s.put(u.UploadID, 60_000, content[60_000:])
 	half := u
 	half.ReceivedBytes, half.Missing = 40_000, []contract.Range{{Length: 60_000}}
-	if diff := cmp.Diff(half, s.commit(u.UploadID)); diff != "" {
+	if diff := cmp.Diff(half, s.commit(u.UploadID, content)); diff != "" {
 		t.Errorf("a commit of the half (-want +got):\n%s", diff)
 	}
 	if again := s.start("made/on the way/a.bin", content); again.UploadID != u.UploadID || again.ReceivedBytes != 40_000 {
@@ -30,9 +30,17 @@ func TestAFileIsUploadedInPartsInAnyOrder(t *testing.T) {
 	if after := into[contract.Upload](s.stand, s.put(u.UploadID, 0, content[:60_000])); after.ReceivedBytes != 100_000 {
 		t.Errorf("upload is %+v", after)
 	}
-	done := s.commit(u.UploadID)
+	s.call("POST", contract.PathUploads+"/"+u.UploadID+"/commit", nil).want(t, http.StatusBadRequest, contract.CodeBadRequest)
+	for _, digest := range []string{"", strings.ToUpper(sum(content))} {
+		s.call("POST", contract.PathUploads+"/"+u.UploadID+"/commit", contract.UploadCommit{SHA256: digest}).
+			want(t, http.StatusBadRequest, contract.CodeBadRequest)
+	}
+	done := s.commit(u.UploadID, content)
+	if done.SHA256 != sum(content) {
+		t.Errorf("SHA-256 is %q", done.SHA256)
+	}
 	s.wantFile(done, content)
-	if again := s.commit(u.UploadID); again.Status != contract.UploadCommitted || again.Path != done.Path {
+	if again := s.commit(u.UploadID, content); again.Status != contract.UploadCommitted || again.Path != done.Path {
 		t.Errorf("committed again it is %+v", again)
 	}
 }
@@ -43,7 +51,7 @@ func TestTheSizeOfAPartIsChecked(t *testing.T) {
 	u := s.start("a", content)
 	for _, chunked := range []bool{false, true} {
 		ask := func(body []byte) reply {
-			req := s.request("PUT", putPath(u.UploadID, 0), nil)
+			req := s.request("PUT", putPath(u.UploadID, 0, len(body)), nil)
 			x := s.sign(req, body, time.Now())
 			if chunked {
 				req.ContentLength = -1
@@ -58,7 +66,7 @@ func TestTheSizeOfAPartIsChecked(t *testing.T) {
 		}
 	}
 	s.put(u.UploadID, contract.MaxFilePart, content[:1])
-	s.wantFile(s.commit(u.UploadID), content)
+	s.wantFile(s.commit(u.UploadID, content), content)
 }
 
 func TestUnknownUploadsAreNotFound(t *testing.T) {
@@ -67,6 +75,21 @@ func TestUnknownUploadsAreNotFound(t *testing.T) {
 		path := contract.PathUploads + "/" + id
 		s.call("GET", path, nil).want(t, http.StatusNotFound, contract.CodeNotFound)
 		s.call("PUT", path+"?offset=0", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
-		s.call("POST", path+"/commit", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
+		s.call("POST", path+"/commit", contract.UploadCommit{SHA256: sum(nil)}).want(t, http.StatusNotFound, contract.CodeNotFound)
 	}
+}
+
+// The file changed while it was sent: what arrived is dropped, and the same start begins again.
+func TestACommitWithTheDigestOfAnotherFileIsRefused(t *testing.T) {
+	s := newFileStand(t)
+	content := noise(1000)
+	u := s.start("a", content)
+	s.put(u.UploadID, 0, content)
+	s.call("POST", contract.PathUploads+"/"+u.UploadID+"/commit?wait_seconds=10", contract.UploadCommit{SHA256: sum(nil)}).
+		want(t, http.StatusPreconditionFailed, contract.CodeChanged)
+	if again := s.start("a", content); again.UploadID != u.UploadID || again.ReceivedBytes != 0 {
+		t.Errorf("started again it is %+v", again)
+	}
+	s.put(u.UploadID, 0, content)
+	s.wantFile(s.commit(u.UploadID, content), content)
 }

@@ -45,8 +45,8 @@ func (s *Store) Batch(ctx context.Context, m contract.Manifest, bytes []byte) ([
 		}
 		body := bytes[:f.SizeBytes]
 		bytes = bytes[f.SizeBytes:]
-		spec := contract.UploadStart{Path: m.Path + "/" + f.Name, SizeBytes: f.SizeBytes, SHA256: f.SHA256, Overwrite: m.Overwrite}
-		out[i].Path, out[i].ETag, out[i].Err = b.store(ctx, spec, body)
+		start := contract.UploadStart{Path: m.Path + "/" + f.Name, SizeBytes: f.SizeBytes, Overwrite: m.Overwrite}
+		out[i].Path, out[i].ETag, out[i].Err = b.store(ctx, record{UploadStart: start, SHA256: f.SHA256}, body)
 	}
 	return out, nil
 }
@@ -100,29 +100,29 @@ func (b *batch) closeFolder() {
 }
 
 // store stores one file, or creates a folder, and returns its path.
-func (b *batch) store(ctx context.Context, spec contract.UploadStart, body []byte) (path, etag string, err error) {
-	if strings.HasSuffix(spec.Path, "/") {
-		path, err = b.roots.MakeFolder(spec.Path)
+func (b *batch) store(ctx context.Context, rec record, body []byte) (path, etag string, err error) {
+	if strings.HasSuffix(rec.Path, "/") {
+		path, err = b.roots.MakeFolder(rec.Path)
 		return path, "", err
 	}
-	abs, err := b.roots.Absolute(spec.Path)
+	abs, err := b.roots.Absolute(rec.Path)
 	if err != nil {
 		return "", "", err
 	}
-	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != spec.SHA256 {
+	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != rec.SHA256 {
 		return "", "", ErrDigest
 	}
-	t, err := b.roots.Target(spec.Path)
+	t, err := b.roots.Target(rec.Path)
 	if err == nil {
 		err = b.openFolder(t)
 	}
 	if err != nil {
 		return "", "", err
 	}
+	rec.Folder, rec.Name = []byte(t.Folder()), []byte(t.Name)
 	p := placement{
-		spec: spec, part: b.part, dir: b.dir,
-		record: record{UploadStart: spec, Folder: []byte(t.Folder()), Name: []byte(t.Name)},
-		save:   func(record) error { return nil }, // no journal: if the batch is sent again, the file is recognised by its content
+		part: b.part, dir: b.dir, record: rec,
+		save: func(record) error { return nil }, // no journal: if the batch is sent again, the file is recognised by its content
 	}
 	if err := p.store(ctx, body); err != nil {
 		return "", "", err
@@ -149,7 +149,7 @@ func (b *batch) openFolder(t files.Target) error {
 // replaced has the same content, as in a batch that is sent again.
 func (p *placement) store(ctx context.Context, body []byte) error {
 	name := string(p.record.Name)
-	if existing, err := p.dir.Lstat(name); err == nil && p.spec.Overwrite {
+	if existing, err := p.dir.Lstat(name); err == nil && p.record.Overwrite {
 		if same, err := p.same(ctx, name, existing); same || err != nil {
 			p.record.Placing = p.record.Name
 			return err
@@ -162,7 +162,7 @@ func (p *placement) store(ctx context.Context, body []byte) error {
 	if err := newPart(p.dir, p.part, write); err != nil {
 		return err
 	}
-	f, err := openPart(p.dir, p.part, p.spec.SizeBytes, os.O_RDONLY)
+	f, err := openPart(p.dir, p.part, p.record.SizeBytes, os.O_RDONLY)
 	if errors.Is(err, files.ErrNotFound) {
 		return files.ErrChanged
 	}

@@ -13,15 +13,16 @@ const benchPart = 4 << 20 // as relays send
 func BenchmarkUpload(b *testing.B) {
 	in := newInbox(b)
 	data := body(16 * benchPart)
-	s := contract.UploadStart{Path: "deep/big", SizeBytes: int64(len(data)), SHA256: sha(data), Overwrite: true}
+	s := contract.UploadStart{Path: "deep/big", SizeBytes: int64(len(data)), Version: "v", Overwrite: true}
+	sum := sha(data)
 	b.SetBytes(s.SizeBytes)
 	for b.Loop() {
 		up, err := in.Start(s)
 		must(b, err)
 		for at := int64(0); at < s.SizeBytes; at += benchPart {
-			in.put(up.UploadID, at, data[at:at+benchPart], true)
+			in.put(up.UploadID, at, data[at:at+benchPart])
 		}
-		out, err := in.Commit(b.Context(), up.UploadID, timeout)
+		out, err := in.Commit(b.Context(), up.UploadID, sum, timeout)
 		must(b, err)
 		must(b, os.Remove(out.Path))
 	}

@@ -1,6 +1,7 @@
 package uploads
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -13,28 +14,29 @@ import (
 // errPartMissing means that the part file was deleted.
 var errPartMissing = errors.New("the part file was deleted")
 
-// commit puts the upload into queue to be verified if all its bytes have arrived. The error
-// of the last commit is returned until more bytes arrive.
-func (o *upload) commit(queue chan<- *upload) error {
+// commit has the upload verified and placed if all its bytes have arrived. The error of the
+// last commit is returned until more bytes arrive.
+func (o *upload) commit(sum string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.dropped:
 		return ErrNoUpload
+	case o.status == contract.UploadCommitted && o.record.SHA256 != sum: // the sender's version is wrong
+		o.failure = cmp.Or(o.restartLocked(), ErrDigest)
+		return o.failure
+	case o.status == contract.UploadHashing && o.sum != sum:
+		return files.ErrBusy // another sender has the same version of another file
 	case o.status != contract.UploadReceiving:
 		return nil
-	case len(o.got.all.missing(o.whole())) > 0:
+	case len(o.got.missing(o.whole())) > 0:
 		return o.failure
 	}
-	o.failure, o.status = nil, contract.UploadHashing
-	o.ended, o.hash = make(chan struct{}), files.NewHash(o.spec.SizeBytes)
-	select {
-	case queue <- o: // from here on the upload is in work
-		return nil
-	default:
-		o.status, o.ended = contract.UploadReceiving, nil
+	if !o.enqueueLocked() {
 		return files.ErrBusy
 	}
+	o.failure, o.status, o.sum, o.ended = nil, contract.UploadHashing, sum, make(chan struct{})
+	return nil
 }
 
 // await waits until the upload is not being hashed, at most for wait, and returns its state.
@@ -62,22 +64,17 @@ func (o *upload) finish(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	defer close(o.ended)
-	o.status = contract.UploadReceiving
+	o.status, o.queued = contract.UploadReceiving, false
 	switch {
 	case o.dropped:
 	case err == nil:
 		o.recordCommitLocked(placed)
 	case errors.Is(err, errPartMissing):
 		o.failure = o.restartLocked()
-	case !errors.Is(err, ErrDigest):
-		o.failure = err
-	case o.got.all.bytes() != o.got.proven.bytes(): // some bytes are unproven
-		o.got.all = o.got.proven
-		o.failure = files.WriteError(o.journal.rewrite(o.got))
+	case errors.Is(err, ErrDigest):
+		o.failure = cmp.Or(o.restartLocked(), err)
 	default:
-		if o.failure = o.restartLocked(); o.failure == nil {
-			o.failure = err
-		}
+		o.failure = err
 	}
 }
 
@@ -93,7 +90,7 @@ func (o *upload) recordCommitLocked(placed record) {
 // markCommittedLocked marks the upload as committed. If the executor was killed after it
 // had found the same content in an existing file, the part file still exists.
 func (o *upload) markCommittedLocked(placed record) {
-	o.record, o.status, o.got = placed, contract.UploadCommitted, received{}
+	o.record, o.status, o.got = placed, contract.UploadCommitted, nil
 	o.removePart()
 }
 
@@ -108,14 +105,14 @@ func (o *upload) place(ctx context.Context) (record, error) {
 	}
 	defer dir.Close()
 	defer f.Close()
-	sum, err := o.hash.SumOf(ctx, f)
-	if err != nil {
+	if err := o.prefix.read(ctx, f, o.spec.SizeBytes); err != nil {
 		return record{}, err
 	}
-	if sum != o.spec.SHA256 {
+	if o.prefix.sum() != o.sum {
 		return record{}, ErrDigest
 	}
-	p := placement{spec: o.spec, part: o.partName(), dir: dir, file: f, record: o.record, save: o.journal.save}
+	p := placement{part: o.part, dir: dir, file: f, record: o.record, save: o.journal.save}
+	p.record.SHA256 = o.sum
 	return p.run(ctx)
 }
 

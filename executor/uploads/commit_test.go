@@ -95,11 +95,11 @@ func TestAFileThatAppearsAtTheTargetIsKept(t *testing.T) {
 				in := newInbox(t)
 				file := filepath.Join(in.Workdir, "x")
 				up := in.start("x", body(100), overwrite)
-				in.put(up.UploadID, 0, body(100), true)
+				in.put(up.UploadID, 0, body(100))
 				must(t, make(file))
 				before, err := os.Lstat(file)
 				must(t, err)
-				out, err := in.commit(up.UploadID)
+				out, err := in.commit(up.UploadID, body(100))
 				after, lstatErr := os.Lstat(file)
 				must(t, lstatErr)
 				switch {
@@ -130,14 +130,14 @@ func TestAFolderSwappedDuringAnUploadIsNotWrittenThrough(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := newInbox(t)
 			up := in.start("data/x", body(100), true)
-			in.put(up.UploadID, 0, body(50), true)
+			in.put(up.UploadID, 0, body(50))
 			must(t, os.Rename(filepath.Join(in.Workdir, "data"), filepath.Join(in.Workdir, "moved")))
 			must(t, os.Symlink(link, filepath.Join(in.Workdir, "data")))
 			before := everything(t, filepath.Join(in.Workdir, link))
-			if out, err := in.Put(up.UploadID, 50, body(100)[50:], true); !errors.Is(err, files.ErrForbidden) {
+			if out, err := in.tryPut(up.UploadID, 50, body(100)[50:]); !errors.Is(err, files.ErrForbidden) {
 				t.Errorf("put through the link: %+v, %v, want %v", out, err, files.ErrForbidden)
 			}
-			if _, err := in.commit(up.UploadID); err != nil {
+			if _, err := in.commit(up.UploadID, body(100)); err != nil {
 				t.Errorf("commit of the half: %v", err)
 			}
 			if after := everything(t, filepath.Join(in.Workdir, link)); after != before {
@@ -166,16 +166,16 @@ func TestAReplacedPartFileIsNotWrittenTo(t *testing.T) {
 				must(t, os.WriteFile(file, []byte(strings.Repeat("v", 100)), 0o600))
 			}
 			up := in.start("x", body(100), false)
-			in.put(up.UploadID, 0, body(50), true)
+			in.put(up.UploadID, 0, body(50))
 			part := in.parts(in.Workdir)[0]
 			must(t, os.Remove(part))
 			must(t, swap(in, part))
-			out := in.put(up.UploadID, 50, body(100)[50:], true)
+			out := in.put(up.UploadID, 50, body(100)[50:])
 			if out.ReceivedBytes != 50 || out.Missing[0] != (contract.Range{Offset: 0, Length: 50}) {
 				t.Errorf("after the part was lost the upload is %+v", out)
 			}
-			in.put(up.UploadID, 0, body(50), true)
-			_, err := in.commit(up.UploadID)
+			in.put(up.UploadID, 0, body(50))
+			_, err := in.commit(up.UploadID, body(100))
 			must(t, err)
 			in.holds("x", body(100))
 			for _, file := range victims {
@@ -188,14 +188,14 @@ func TestAReplacedPartFileIsNotWrittenTo(t *testing.T) {
 func TestAPartLostBeforeTheCommitIsSentAgain(t *testing.T) {
 	in := newInbox(t)
 	up := in.start("x", body(100), false)
-	in.put(up.UploadID, 0, body(100), true)
+	in.put(up.UploadID, 0, body(100))
 	must(t, os.Remove(in.parts(in.Workdir)[0]))
-	out, err := in.commit(up.UploadID)
+	out, err := in.commit(up.UploadID, body(100))
 	if err != nil || out.Status != contract.UploadReceiving || out.ReceivedBytes != 0 {
 		t.Fatalf("without its part: %+v, %v", out, err)
 	}
-	in.put(up.UploadID, 0, body(100), true)
-	_, err = in.commit(up.UploadID)
+	in.put(up.UploadID, 0, body(100))
+	_, err = in.commit(up.UploadID, body(100))
 	must(t, err)
 	in.holds("x", body(100))
 }
@@ -225,7 +225,7 @@ func TestACommittedUploadWhoseFileWasDeletedStartsAgain(t *testing.T) {
 func TestANameIsClaimedWithoutALink(t *testing.T) {
 	in := newInbox(t)
 	up := in.start("x", body(100), false)
-	in.put(up.UploadID, 0, body(100), true)
+	in.put(up.UploadID, 0, body(100))
 	in.stop()
 	must(t, os.WriteFile(filepath.Join(in.Workdir, "taken"), []byte("theirs"), 0o600))
 	one, err := in.get(up.UploadID)
@@ -234,7 +234,7 @@ func TestANameIsClaimedWithoutALink(t *testing.T) {
 	must(t, err)
 	defer dir.Close()
 	defer f.Close()
-	p := placement{spec: one.spec, part: one.partName(), dir: dir, file: f, record: one.record, save: one.journal.save}
+	p := placement{part: one.part, dir: dir, file: f, record: one.record, save: one.journal.save}
 	if done, err := p.claim("taken"); done || err != nil {
 		t.Errorf("a taken name: %v, %v", done, err)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // Two relays send and commit the same file concurrently, in overlapping parts of which some
-// are cut and wrong.
+// are cut.
 func TestTwoSendersOfTheSameFile(t *testing.T) {
 	in := newInbox(t)
 	data := body(1 << 20)
@@ -26,7 +26,7 @@ func TestTwoSendersOfTheSameFile(t *testing.T) {
 	for sender := range 2 {
 		group.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(sender), 7))
-			s := contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), SHA256: sha(data)}
+			s := contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), Version: sha(data)}
 			for end := time.Now().Add(timeout); time.Now().Before(end); {
 				up, err := in.Start(s)
 				if err != nil {
@@ -36,19 +36,18 @@ func TestTwoSendersOfTheSameFile(t *testing.T) {
 				for _, r := range up.Missing {
 					for at := r.Offset; at < r.Offset+r.Length; {
 						n := min(1+rnd.Int64N(100_000), int64(len(data))-at)
-						part := data[at : at+n]
-						proven := rnd.IntN(5) > 0
-						if !proven && rnd.IntN(2) == 0 {
-							part = make([]byte, n)
+						part := &cutBody{data: data[at : at+n]}
+						if rnd.IntN(5) == 0 {
+							part.data, part.err = part.data[:n/2], errCut
 						}
-						if _, err := in.Put(up.UploadID, at, part, proven); err != nil {
+						if _, err := in.Put(up.UploadID, at, n, part); !errors.Is(err, part.err) {
 							t.Errorf("put: %v", err)
 							return
 						}
 						at += 1 + n/2
 					}
 				}
-				up, err = in.commit(up.UploadID)
+				up, err = in.commit(up.UploadID, data)
 				if err != nil {
 					t.Errorf("commit: %v", err)
 				}
@@ -70,8 +69,8 @@ func TestAPollReportsTheProgressOfHashing(t *testing.T) {
 	in := newInbox(t)
 	in.stop() // so that nothing is hashed
 	up := in.start("x", body(100), false)
-	in.put(up.UploadID, 0, body(100), true)
-	out, err := in.Commit(t.Context(), up.UploadID, 0)
+	in.put(up.UploadID, 0, body(100))
+	out, err := in.Commit(t.Context(), up.UploadID, sha(body(100)), 0)
 	must(t, err)
 	want := up
 	want.Status, want.ReceivedBytes, want.Missing, want.Hashing = contract.UploadHashing, 100, []contract.Range{}, &contract.Hashing{TotalBytes: 100}
@@ -83,7 +82,7 @@ func TestAPollReportsTheProgressOfHashing(t *testing.T) {
 	if out, err := in.Get(ctx, up.UploadID, timeout); err != nil || out.Status != contract.UploadHashing {
 		t.Fatalf("to a caller that goes away: %+v, %v", out, err)
 	}
-	if out := in.put(up.UploadID, 0, make([]byte, 100), true); out.Status != contract.UploadHashing {
+	if out := in.put(up.UploadID, 0, make([]byte, 100)); out.Status != contract.UploadHashing {
 		t.Fatalf("bytes that arrive while it is hashed: %+v", out)
 	}
 	runs(t, in.Run)
@@ -98,10 +97,10 @@ func TestACommitInterruptedByAShutdownCanBeRepeated(t *testing.T) {
 	in := newInbox(t)
 	in.stop()
 	up := in.start("x", body(100), false)
-	in.put(up.UploadID, 0, body(100), true)
+	in.put(up.UploadID, 0, body(100))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := in.Commit(t.Context(), up.UploadID, 0)
+	_, err := in.Commit(t.Context(), up.UploadID, sha(body(100)), 0)
 	must(t, err)
 	one, err := in.get(up.UploadID)
 	must(t, err)
@@ -110,7 +109,7 @@ func TestACommitInterruptedByAShutdownCanBeRepeated(t *testing.T) {
 		t.Fatalf("cut: %+v, %v", out, err)
 	}
 	in.open()
-	_, err = in.commit(up.UploadID)
+	_, err = in.commit(up.UploadID, body(100))
 	must(t, err)
 	in.holds("x", body(100))
 }
@@ -121,7 +120,7 @@ func TestTheLeastRecentlyUsedUploadIsDropped(t *testing.T) {
 	for n := range contract.MaxUploads {
 		ids = append(ids, in.start(fmt.Sprintf("many/%d", n), body(100), false).UploadID)
 	}
-	in.put(ids[0], 0, body(10), true) // now it was used
+	in.put(ids[0], 0, body(10)) // now it was used
 	in.start("many/more", body(100), false)
 	if _, err := in.Get(t.Context(), ids[1], 0); !errors.Is(err, ErrNoUpload) {
 		t.Errorf("the least recently used one: %v, want %v", err, ErrNoUpload)
@@ -150,15 +149,15 @@ func TestUploadsBeingCommittedAreNotDropped(t *testing.T) {
 	in.stop()
 	for n := range contract.MaxUploads {
 		up := in.start(fmt.Sprint(n), nil, false)
-		_, err := in.Commit(t.Context(), up.UploadID, 0)
+		_, err := in.Commit(t.Context(), up.UploadID, sha(nil), 0)
 		must(t, err)
 	}
-	if _, err := in.Start(contract.UploadStart{Path: "more", SHA256: sha(nil)}); !errors.Is(err, files.ErrBusy) {
+	if _, err := in.Start(contract.UploadStart{Path: "more", Version: "v"}); !errors.Is(err, files.ErrBusy) {
 		t.Fatalf("one more: %v, want %v", err, files.ErrBusy)
 	}
 	runs(t, in.Run)
 	for end := time.Now().Add(timeout); ; {
-		_, err := in.Start(contract.UploadStart{Path: "more", SHA256: sha(nil)})
+		_, err := in.Start(contract.UploadStart{Path: "more", Version: "v"})
 		if err == nil {
 			return
 		}
@@ -186,7 +185,7 @@ func TestUnusedUploadsAreDropped(t *testing.T) {
 	in := newInbox(t)
 	done := in.send("done", body(10), false)
 	old := in.start("old", body(100), false)
-	in.put(old.UploadID, 0, body(50), true)
+	in.put(old.UploadID, 0, body(50))
 	long := time.Now().Add(-keepUploads - time.Hour)
 	in.stop()
 	for _, id := range []string{old.UploadID, done.UploadID} {

@@ -85,7 +85,7 @@ func TestAFullDiskIsReportedAndReceivedBytesAreKept(t *testing.T) {
 	must(t, err)
 	in.open()
 
-	big := contract.UploadStart{Path: "big", SizeBytes: 2 << 20, SHA256: sha(nil)}
+	big := contract.UploadStart{Path: "big", SizeBytes: 2 << 20, Version: sha(nil)}
 	if out, err := in.Start(big); !errors.Is(err, files.ErrDiskFull) {
 		t.Fatalf("an upload that does not fit: %+v, %v, want %v", out, err, files.ErrDiskFull)
 	}
@@ -102,14 +102,14 @@ func TestAFullDiskIsReportedAndReceivedBytesAreKept(t *testing.T) {
 func (in *inbox) fillsUp() {
 	t, data := in.t, body(700<<10)
 	up := in.start("x", data, false)
-	in.put(up.UploadID, 0, data[:300<<10], true)
+	in.put(up.UploadID, 0, data[:300<<10])
 	hog := filepath.Join(in.Workdir, "hog")
 	must(t, os.WriteFile(hog, make([]byte, 600<<10), 0o600))
-	out, err := in.Put(up.UploadID, 300<<10, data[300<<10:], true)
+	out, err := in.tryPut(up.UploadID, 300<<10, data[300<<10:])
 	if !errors.Is(err, files.ErrDiskFull) {
 		t.Fatalf("put on a full disk: %+v, %v, want %v", out, err, files.ErrDiskFull)
 	}
-	if _, err := in.Start(contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), SHA256: sha(data)}); !errors.Is(err, files.ErrDiskFull) || !strings.Contains(err.Error(), "more bytes are needed") {
+	if _, err := in.Start(contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), Version: sha(data)}); !errors.Is(err, files.ErrDiskFull) || !strings.Contains(err.Error(), "more bytes are needed") {
 		t.Fatalf("resumed on a full disk: %v, want %v and how much is missing", err, files.ErrDiskFull)
 	}
 	must(t, os.Remove(hog))
@@ -119,9 +119,9 @@ func (in *inbox) fillsUp() {
 		t.Fatalf("%d bytes are there, want those from before and what fitted, if any", resumed.ReceivedBytes)
 	}
 	for _, r := range resumed.Missing {
-		in.put(up.UploadID, r.Offset, data[r.Offset:r.Offset+r.Length], true)
+		in.put(up.UploadID, r.Offset, data[r.Offset:r.Offset+r.Length])
 	}
-	_, err = in.commit(up.UploadID)
+	_, err = in.commit(up.UploadID, data)
 	must(t, err)
 	in.holds("x", data)
 }
@@ -139,11 +139,11 @@ func TestAFullStateDirIsReportedAndOnlyRecordedBytesCount(t *testing.T) {
 	in.open()
 	data := body(2000)
 	up := in.start("x", data, false)
-	in.put(up.UploadID, 0, data[:500], true)
+	in.put(up.UploadID, 0, data[:500])
 	one, err := in.get(up.UploadID)
 	must(t, err)
 	release := in.choke(one.journal)
-	out, err := in.Put(up.UploadID, 500, data[500:], true)
+	out, err := in.tryPut(up.UploadID, 500, data[500:])
 	if !errors.Is(err, files.ErrDiskFull) {
 		t.Fatalf("put with a full state dir: %+v, %v, want %v", out, err, files.ErrDiskFull)
 	}
@@ -152,8 +152,8 @@ func TestAFullStateDirIsReportedAndOnlyRecordedBytesCount(t *testing.T) {
 	if resumed := in.start("x", data, false); resumed.ReceivedBytes != 500 {
 		t.Fatalf("%d bytes are counted, want the 500 recorded", resumed.ReceivedBytes)
 	}
-	in.put(up.UploadID, 500, data[500:], true)
-	_, err = in.commit(up.UploadID)
+	in.put(up.UploadID, 500, data[500:])
+	_, err = in.commit(up.UploadID, data)
 	must(t, err)
 	in.holds("x", data)
 	in.stop()
@@ -181,10 +181,10 @@ func (in *inbox) choke(j *journal) (release func()) {
 func TestUploadsBeyondFourGiB(t *testing.T) {
 	in := newInbox(t)
 	const size = 5<<30 + 7
-	up, err := in.Start(contract.UploadStart{Path: "big", SizeBytes: size, SHA256: sha(nil)})
+	up, err := in.Start(contract.UploadStart{Path: "big", SizeBytes: size, Version: sha(nil)})
 	must(t, err)
-	in.put(up.UploadID, 1<<32-3, []byte("across"), true)
-	out := in.put(up.UploadID, size-3, []byte("end"), true)
+	in.put(up.UploadID, 1<<32-3, []byte("across"))
+	out := in.put(up.UploadID, size-3, []byte("end"))
 	want := []contract.Range{{Offset: 0, Length: 1<<32 - 3}, {Offset: 1<<32 + 3, Length: size - 3 - (1<<32 + 3)}}
 	if diff := cmp.Diff(want, out.Missing); diff != "" || out.ReceivedBytes != 9 {
 		t.Fatalf("%d bytes are received; missing ranges: %s", out.ReceivedBytes, diff)
@@ -222,14 +222,14 @@ func TestAWholeFileBeyondFourGiB(t *testing.T) {
 	h := files.NewHash(size)
 	sum, err := h.Sum(t.Context(), source)
 	must(t, err)
-	up, err := in.Start(contract.UploadStart{Path: "big", SizeBytes: size, SHA256: sum})
+	up, err := in.Start(contract.UploadStart{Path: "big", SizeBytes: size, Version: "v"})
 	must(t, err)
 	buf := make([]byte, contract.MaxFilePart)
 	for at := int64(0); at < size; at += int64(len(buf)) {
 		n, _ := source.ReadAt(buf, at)
-		in.put(up.UploadID, at, buf[:n], true)
+		in.put(up.UploadID, at, buf[:n])
 	}
-	out, err := in.commit(up.UploadID)
+	out, err := in.Commit(t.Context(), up.UploadID, sum, timeout)
 	must(t, err)
 	if out.Status != contract.UploadCommitted {
 		t.Fatalf("it is %+v", out)

@@ -6,6 +6,6 @@ import "errors"
 var (
 	ErrNoUpload  = errors.New("no such upload")
 	ErrBadUpload = errors.New("invalid upload")
-	// ErrDigest means that all bytes of an upload arrived and do not match the SHA-256 announced.
-	ErrDigest = errors.New("the received bytes do not match the announced SHA-256")
+	// ErrDigest means that all bytes of a file arrived and do not match its SHA-256.
+	ErrDigest = errors.New("the received bytes do not match the SHA-256")
 )

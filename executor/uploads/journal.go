@@ -20,12 +20,14 @@ const (
 
 	maxRecord  = 64 << 10 // bytes of upload.json: a path of 4 KiB, written three times
 	maxJournal = 1 << 20  // bytes of the ranges file; at this size it is rewritten with merged ranges
-	maxPieces  = 8192     // ranges of an upload: rewritten, they take less than half of maxJournal
+	maxPieces  = 4096     // ranges of an upload: rewritten, they take less than a quarter of maxJournal
 )
 
 // record is the content of upload.json.
 type record struct {
 	contract.UploadStart
+	// SHA256 is that of the whole file. It is set once the received bytes were verified.
+	SHA256 string `json:"sha256,omitempty"`
 	// Folder and Name are the target, with links resolved. They are bytes because JSON
 	// can't represent every name.
 	Folder []byte `json:"folder"`
@@ -50,70 +52,38 @@ func (r record) shown(abs string) string {
 	return contract.EscapeName(filepath.Join(string(r.Folder), string(r.Placing))) // abs leads through a link
 }
 
-// received is the set of bytes that have arrived. All bytes in proven are also in all.
-type received struct {
-	all    ranges
-	proven ranges // received in complete, signed requests
-}
-
-// add marks s as received. Proven bytes stay proven, because unproven ones never overwrite
-// them.
-func (r received) add(s span, proven bool) received {
-	r.all = r.all.add(s)
-	if proven {
-		r.proven = r.proven.add(s)
-	}
-	return r
-}
-
-// needed is the part of s that should be written.
-func (r received) needed(s span, proven bool) ranges {
-	if proven {
-		return r.proven.missing(s)
-	}
-	return r.all.missing(s)
-}
-
 // journal is the folder of an upload in the state dir. It contains upload.json, which is
-// replaced as a whole, and the received ranges, one in each line: "p" for proven or "u" for
-// unproven, the start and the end. If the executor is killed, at most the last line is
-// incomplete, and its bytes are sent again.
+// replaced as a whole, and the received ranges, one in each line: the start and the end. If
+// the executor is killed, at most the last line is incomplete, and its bytes are sent again.
 type journal struct {
 	dir  string
 	file *os.File // open from the first line on
 	size int64
 }
 
-func line(s span, proven bool) []byte {
-	kind := byte('u')
-	if proven {
-		kind = 'p'
-	}
-	return fmt.Appendf(nil, "%c %d %d\n", kind, s.from, s.to)
-}
+func line(s span) []byte { return fmt.Appendf(nil, "%d %d\n", s.from, s.to) }
 
 // parseRanges reads the ranges file of an upload of size bytes. It stops at the first
 // incomplete or damaged line; whole is the number of bytes before that.
-func parseRanges(raw []byte, size int64) (got received, whole int64) {
+func parseRanges(raw []byte, size int64) (got ranges, whole int64) {
 	for {
 		text, rest, ok := bytes.Cut(raw, []byte("\n"))
 		if !ok {
 			return got, whole
 		}
-		var kind byte
 		var s span
-		n, err := fmt.Sscanf(string(text), "%c %d %d", &kind, &s.from, &s.to)
-		if err != nil || n != 3 || s.from < 0 || s.from >= s.to || s.to > size || !bytes.Equal(line(s, kind == 'p'), raw[:len(text)+1]) {
+		n, err := fmt.Sscanf(string(text), "%d %d", &s.from, &s.to)
+		if err != nil || n != 2 || s.from < 0 || s.from >= s.to || s.to > size || !bytes.Equal(line(s), raw[:len(text)+1]) {
 			return got, whole
 		}
-		got = got.add(s, kind == 'p')
+		got = got.add(s)
 		whole += int64(len(text)) + 1
 		raw = rest
 	}
 }
 
 // openJournal reads the journal in the folder dir.
-func openJournal(dir string) (*journal, record, received, error) {
+func openJournal(dir string) (*journal, record, ranges, error) {
 	j := &journal{dir: dir}
 	var rec record
 	raw, err := readBounded(j.path(recordFile), maxRecord)
@@ -121,16 +91,16 @@ func openJournal(dir string) (*journal, record, received, error) {
 		err = json.Unmarshal(raw, &rec)
 	}
 	if err != nil {
-		return nil, rec, received{}, fmt.Errorf("upload in %q: %w", dir, err)
+		return nil, rec, nil, fmt.Errorf("upload in %q: %w", dir, err)
 	}
 	raw, err = readBounded(j.path(rangesFile), 2*maxJournal)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, rec, received{}, fmt.Errorf("upload in %q: %w", dir, err)
+		return nil, rec, nil, fmt.Errorf("upload in %q: %w", dir, err)
 	}
 	got, whole := parseRanges(raw, rec.SizeBytes)
 	if whole < int64(len(raw)) {
 		if err := os.Truncate(j.path(rangesFile), whole); err != nil {
-			return nil, rec, received{}, fmt.Errorf("upload in %q: %w", dir, err)
+			return nil, rec, nil, fmt.Errorf("upload in %q: %w", dir, err)
 		}
 	}
 	j.size = whole
@@ -170,7 +140,7 @@ func (j *journal) replace(name string, raw []byte) error {
 }
 
 // restoreIfDeleted creates the folder again, with its content, if it was deleted.
-func (j *journal) restoreIfDeleted(rec record, got received) error {
+func (j *journal) restoreIfDeleted(rec record, got ranges) error {
 	if _, err := os.Stat(j.path(recordFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -180,9 +150,9 @@ func (j *journal) restoreIfDeleted(rec record, got received) error {
 	return j.rewrite(got)
 }
 
-// append records s. got is what was recorded before. If the line does not fit on the disk,
-// append removes the written part, so that the next one starts on a new line.
-func (j *journal) append(got received, s span, proven bool) error {
+// append records s, which is in got, all that was received. If the line does not fit on the
+// disk, append removes the written part, so that the next one starts on a new line.
+func (j *journal) append(got ranges, s span) error {
 	if j.size >= maxJournal {
 		if err := j.rewrite(got); err != nil {
 			return err
@@ -195,7 +165,7 @@ func (j *journal) append(got received, s span, proven bool) error {
 		}
 		j.file = f
 	}
-	n, err := j.file.Write(line(s, proven))
+	n, err := j.file.Write(line(s))
 	if err != nil {
 		return errors.Join(err, j.file.Truncate(j.size))
 	}
@@ -204,13 +174,10 @@ func (j *journal) append(got received, s span, proven bool) error {
 }
 
 // rewrite replaces the ranges file with the ranges in got.
-func (j *journal) rewrite(got received) error {
+func (j *journal) rewrite(got ranges) error {
 	var raw []byte
-	for _, s := range got.all {
-		raw = append(raw, line(s, false)...)
-	}
-	for _, s := range got.proven {
-		raw = append(raw, line(s, true)...)
+	for _, s := range got {
+		raw = append(raw, line(s)...)
 	}
 	j.close()
 	if err := j.replace(rangesFile, raw); err != nil {

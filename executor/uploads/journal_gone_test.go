@@ -15,12 +15,12 @@ func TestADeletedJournalIsRestoredWithTheNextPart(t *testing.T) {
 	if err := j.save(rec); err != nil {
 		t.Fatal(err)
 	}
-	var got received
+	var got ranges
 	for _, s := range []span{{0, 10}, {20, 30}} {
-		if err := j.append(got, s, true); err != nil {
+		if err := j.append(got.add(s), s); err != nil {
 			t.Fatal(err)
 		}
-		got = got.add(s, true)
+		got = got.add(s)
 	}
 	if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
 		t.Fatal(err)
@@ -28,12 +28,12 @@ func TestADeletedJournalIsRestoredWithTheNextPart(t *testing.T) {
 	if err := j.restoreIfDeleted(rec, got); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.append(got, span{10, 20}, true); err != nil {
+	if err := j.append(got.add(span{10, 20}), span{10, 20}); err != nil {
 		t.Fatal(err)
 	}
 	j.close()
 	_, again, restored, err := openJournal(dir)
-	if err != nil || again.SizeBytes != 100 || restored.all.bytes() != 30 || restored.proven.bytes() != 30 {
+	if err != nil || again.SizeBytes != 100 || restored.bytes() != 30 {
 		t.Errorf("%+v, %+v, %v", again, restored, err)
 	}
 }

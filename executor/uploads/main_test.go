@@ -1,6 +1,7 @@
 package uploads
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -64,28 +65,32 @@ func (in *inbox) reopen() {
 
 func (in *inbox) start(path string, data []byte, overwrite bool) contract.Upload {
 	in.t.Helper()
-	out, err := in.Start(contract.UploadStart{Path: path, SizeBytes: int64(len(data)), SHA256: sha(data), Overwrite: overwrite})
+	out, err := in.Start(contract.UploadStart{Path: path, SizeBytes: int64(len(data)), Version: sha(data), Overwrite: overwrite})
 	must(in.t, err)
 	return out
 }
 
-func (in *inbox) put(id string, offset int64, data []byte, proven bool) contract.Upload {
+func (in *inbox) tryPut(id string, offset int64, data []byte) (contract.Upload, error) {
+	return in.Put(id, offset, int64(len(data)), bytes.NewReader(data))
+}
+
+func (in *inbox) put(id string, offset int64, data []byte) contract.Upload {
 	in.t.Helper()
-	out, err := in.Put(id, offset, data, proven)
+	out, err := in.tryPut(id, offset, data)
 	must(in.t, err)
 	return out
 }
 
-func (in *inbox) commit(id string) (contract.Upload, error) {
-	return in.Commit(in.t.Context(), id, timeout)
+func (in *inbox) commit(id string, data []byte) (contract.Upload, error) {
+	return in.Commit(in.t.Context(), id, sha(data), timeout)
 }
 
 // send uploads and commits data.
 func (in *inbox) send(path string, data []byte, overwrite bool) contract.Upload {
 	in.t.Helper()
 	up := in.start(path, data, overwrite)
-	in.put(up.UploadID, 0, data, true)
-	out, err := in.commit(up.UploadID)
+	in.put(up.UploadID, 0, data)
+	out, err := in.commit(up.UploadID, data)
 	must(in.t, err)
 	if out.Status != contract.UploadCommitted || out.ReceivedBytes != int64(len(data)) || len(out.Missing) != 0 {
 		in.t.Fatalf("after all was sent the upload is %+v", out)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"colabrelay/executor/files"
-	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
 )
 
@@ -18,11 +17,10 @@ const maxTaken = 999
 
 // placement gives a complete part file its name in dir.
 type placement struct {
-	spec   contract.UploadStart
 	part   string // the part file's name in dir
 	dir    *os.Root
 	file   *os.File           // the open part file
-	record record             // the target; run adds the final name and the etag
+	record record             // the target and the digest; run adds the final name and the etag
 	save   func(record) error // stores the record before the part file gets its name
 }
 
@@ -54,7 +52,7 @@ func (p *placement) try(ctx context.Context, name string, part fs.FileInfo) (boo
 		if err := p.saveName(name); err != nil {
 			return false, err
 		}
-		if p.spec.Overwrite {
+		if p.record.Overwrite {
 			return true, files.WriteError(p.dir.Rename(p.part, name))
 		}
 		return p.link(name)
@@ -62,7 +60,7 @@ func (p *placement) try(ctx context.Context, name string, part fs.FileInfo) (boo
 		return false, files.Classify(err)
 	case os.SameFile(existing, part): // the part file could not be deleted the last time
 		return true, files.WriteError(p.dir.Remove(p.part))
-	case p.spec.Overwrite:
+	case p.record.Overwrite:
 		return true, p.replace(name, existing)
 	}
 	same, err := p.same(ctx, name, existing)
@@ -127,7 +125,7 @@ func (p *placement) replace(name string, existing fs.FileInfo) error {
 // same reports whether an existing file has the uploaded content. If so, that file counts as
 // committed.
 func (p *placement) same(ctx context.Context, name string, existing fs.FileInfo) (bool, error) {
-	if !existing.Mode().IsRegular() || existing.Size() != p.spec.SizeBytes {
+	if !existing.Mode().IsRegular() || existing.Size() != p.record.SizeBytes {
 		return false, nil
 	}
 	f, err := files.OpenRegular(p.dir, name, os.O_RDONLY)
@@ -137,7 +135,7 @@ func (p *placement) same(ctx context.Context, name string, existing fs.FileInfo)
 	defer f.Close()
 	h := files.NewHash(existing.Size())
 	sum, err := h.SumOf(ctx, f)
-	if errors.Is(err, files.ErrChanged) || err == nil && sum != p.spec.SHA256 {
+	if errors.Is(err, files.ErrChanged) || err == nil && sum != p.record.SHA256 {
 		return false, nil
 	}
 	if err != nil {

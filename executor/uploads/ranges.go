@@ -69,3 +69,11 @@ func (r ranges) answer(limit int) []contract.Range {
 	}
 	return out
 }
+
+// prefix is how many bytes from the first one on are in r, without a gap.
+func (r ranges) prefix() int64 {
+	if len(r) == 0 || r[0].from > 0 {
+		return 0
+	}
+	return r[0].to
+}

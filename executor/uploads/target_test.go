@@ -57,7 +57,7 @@ func TestNoHostilePathIsUploadedTo(t *testing.T) {
 	for path, want := range cases {
 		t.Run(fmt.Sprintf("%.60q", path), func(t *testing.T) {
 			for _, overwrite := range []bool{false, true} {
-				out, err := in.Start(contract.UploadStart{Path: path, SizeBytes: 1, SHA256: sha([]byte("x")), Overwrite: overwrite})
+				out, err := in.Start(contract.UploadStart{Path: path, SizeBytes: 1, Version: "x", Overwrite: overwrite})
 				if !errors.Is(err, want) || out.UploadID != "" {
 					t.Errorf("overwrite %v: %+v, %v, want %v", overwrite, out, err, want)
 				}
@@ -101,7 +101,7 @@ func TestAnUnmountedRootIsNeverCreated(t *testing.T) {
 	in := newInbox(t)
 	must(t, os.RemoveAll(in.Drive))
 	for _, path := range []string{in.Drive + "/x", in.Drive + "/deep/x", in.Drive, "to-drive/x"} {
-		if _, err := in.Start(contract.UploadStart{Path: path, SizeBytes: 1, SHA256: sha([]byte("x"))}); !errors.Is(err, files.ErrNotFound) {
+		if _, err := in.Start(contract.UploadStart{Path: path, SizeBytes: 1, Version: "x"}); !errors.Is(err, files.ErrNotFound) {
 			t.Errorf("upload to %q: %v, want %v", path, err, files.ErrNotFound)
 		}
 	}
@@ -114,20 +114,20 @@ func TestAnUnmountedRootIsNeverCreated(t *testing.T) {
 func TestAnUploadWaitsForItsRoot(t *testing.T) {
 	in := newInbox(t)
 	up := in.start(in.Drive+"/x", body(100), false)
-	in.put(up.UploadID, 0, body(50), true)
+	in.put(up.UploadID, 0, body(50))
 	must(t, os.Rename(in.Drive, in.Drive+"-away"))
-	if _, err := in.Put(up.UploadID, 50, body(100)[50:], true); !errors.Is(err, files.ErrNotFound) {
+	if _, err := in.tryPut(up.UploadID, 50, body(100)[50:]); !errors.Is(err, files.ErrNotFound) {
 		t.Fatalf("put without its root: %v, want %v", err, files.ErrNotFound)
 	}
-	if out, err := in.Start(contract.UploadStart{Path: in.Drive + "/x", SizeBytes: 100, SHA256: sha(body(100))}); !errors.Is(err, files.ErrNotFound) {
+	if out, err := in.Start(contract.UploadStart{Path: in.Drive + "/x", SizeBytes: 100, Version: sha(body(100))}); !errors.Is(err, files.ErrNotFound) {
 		t.Fatalf("start without its root: %+v, %v", out, err)
 	}
 	must(t, os.Rename(in.Drive+"-away", in.Drive))
 	if out := in.start(in.Drive+"/x", body(100), false); out.ReceivedBytes != 50 {
 		t.Fatalf("back again it holds %d bytes, want 50", out.ReceivedBytes)
 	}
-	in.put(up.UploadID, 50, body(100)[50:], true)
-	_, err := in.commit(up.UploadID)
+	in.put(up.UploadID, 50, body(100)[50:])
+	_, err := in.commit(up.UploadID, body(100))
 	must(t, err)
 	in.holds(in.Drive+"/x", body(100))
 }

@@ -15,28 +15,34 @@ import (
 // upload is a file that is being received. Its part file and its journal are on disk; the
 // fields mirror them.
 type upload struct {
-	id      string
+	id      string // random
 	spec    contract.UploadStart
+	part    string // the part file's name
 	roots   *files.Roots
 	journal *journal
+	work    chan<- *upload // of the store: uploads to be hashed
 
 	mu      sync.Mutex
 	record  record
-	got     received
+	got     ranges
+	prefix  *prefixHash // of the part file; a new part file gets a new one
 	status  contract.UploadStatus
 	dropped bool
-	hash    *files.Hash   // while hashing
+	queued  bool          // it is in work, or being hashed
+	sum     string        // the digest of the commit, while hashing
 	ended   chan struct{} // closed when hashing has ended
 	failure error         // error of the last commit, until more bytes arrive
 }
 
-// uploadID is the same for equal starts, so that an upload can be resumed.
-func uploadID(s contract.UploadStart) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %s %v", s.Path, s.SizeBytes, s.SHA256, s.Overwrite))
-	return hex.EncodeToString(sum[:16])
+// partName is the same for equal starts: if the record of an upload is lost, its part file is
+// replaced, not left.
+func partName(s contract.UploadStart) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %v", s.Path, s.SizeBytes, s.Version, s.Overwrite))
+	return hiddenPart(hex.EncodeToString(sum[:]))
 }
 
-func (o *upload) partName() string { return "." + o.id[:16] + files.PartSuffix }
+// hiddenPart is the name of the part file of an upload with a key of at least 16 characters.
+func hiddenPart(key string) string { return "." + key[:16] + files.PartSuffix }
 
 func (o *upload) whole() span { return span{0, o.spec.SizeBytes} }
 
@@ -47,15 +53,15 @@ func (o *upload) answerLocked() contract.Upload {
 		Status:        o.status,
 		Path:          o.shownLocked(),
 		SizeBytes:     o.spec.SizeBytes,
-		SHA256:        o.spec.SHA256,
-		ReceivedBytes: o.got.all.bytes(),
-		Missing:       o.got.all.missing(o.whole()).answer(contract.MaxUploadRanges),
+		ReceivedBytes: o.got.bytes(),
+		Missing:       o.got.missing(o.whole()).answer(contract.MaxUploadRanges),
 	}
 	switch o.status {
 	case contract.UploadHashing:
-		out.Hashing = o.hash.Progress()
+		out.Hashing = &contract.Hashing{HashedBytes: o.prefix.done.Load(), TotalBytes: o.spec.SizeBytes}
 	case contract.UploadCommitted:
-		out.ReceivedBytes, out.Missing, out.ETag = out.SizeBytes, []contract.Range{}, o.record.ETag
+		out.ReceivedBytes, out.Missing = out.SizeBytes, []contract.Range{}
+		out.SHA256, out.ETag = o.record.SHA256, o.record.ETag
 	}
 	return out
 }
@@ -89,7 +95,6 @@ func (o *upload) start() (contract.Upload, error) {
 		if err := o.restartLocked(); err != nil {
 			return contract.Upload{}, err
 		}
-		o.status = contract.UploadReceiving
 	}
 	o.journal.touch()
 	if o.status != contract.UploadReceiving {
@@ -102,7 +107,7 @@ func (o *upload) start() (contract.Upload, error) {
 	}
 	defer dir.Close()
 	defer f.Close()
-	if err := checkSpace(dir, o.spec.SizeBytes-o.got.all.bytes()); err != nil {
+	if err := checkSpace(dir, o.spec.SizeBytes-o.got.bytes()); err != nil {
 		return contract.Upload{}, err
 	}
 	return o.answerLocked(), nil
@@ -149,7 +154,7 @@ func (o *upload) openPart(flag int) (*os.Root, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := openPart(dir, o.partName(), o.spec.SizeBytes, flag)
+	f, err := openPart(dir, o.part, o.spec.SizeBytes, flag)
 	if err != nil {
 		dir.Close()
 		return nil, nil, err
@@ -175,73 +180,12 @@ func (o *upload) restartLocked() error {
 	if err := o.journal.clear(); err != nil {
 		return files.WriteError(err)
 	}
-	o.got = received{}
+	o.got, o.prefix, o.status = nil, newPrefixHash(), contract.UploadReceiving
 	o.record = record{UploadStart: o.spec, Folder: []byte(t.Folder()), Name: []byte(t.Name)}
 	if err := o.journal.save(o.record); err != nil {
 		return files.WriteError(err)
 	}
-	return newPart(dir, o.partName(), func(f *os.File) error { return f.Truncate(o.spec.SizeBytes) })
-}
-
-// put writes the needed bytes of body.
-func (o *upload) put(offset int64, body []byte, proven bool) (contract.Upload, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	s := span{offset, offset + int64(len(body))}
-	switch {
-	case o.dropped:
-		return contract.Upload{}, ErrNoUpload
-	case offset < 0 || s.to < offset || s.to > o.spec.SizeBytes:
-		return contract.Upload{}, fmt.Errorf("%w: %d bytes at offset %d, size %d", files.ErrBadRange, len(body), offset, o.spec.SizeBytes)
-	case o.status != contract.UploadReceiving:
-		return o.answerLocked(), nil // all bytes have arrived
-	}
-	dir, f, err := o.openLocked(os.O_WRONLY)
-	if err != nil {
-		return contract.Upload{}, err
-	}
-	defer dir.Close()
-	o.failure = nil
-	needed := o.got.needed(s, proven)
-	if len(o.got.all)+len(o.got.proven)+2*len(needed) > maxPieces {
-		f.Close()
-		return contract.Upload{}, fmt.Errorf("%w: more than %d pieces", files.ErrBadRange, maxPieces/2)
-	}
-	if err := o.writeLocked(f, needed, body, s, proven); err != nil {
-		return contract.Upload{}, err
-	}
-	return o.answerLocked(), nil
-}
-
-// writeLocked writes the needed ranges of body, which contains the bytes of s, to f and records
-// them as received. It closes f, because some file systems report only then that they are
-// full.
-func (o *upload) writeLocked(f *os.File, needed ranges, body []byte, s span, proven bool) error {
-	var written []span
-	var err error
-	for _, w := range needed {
-		var n int
-		n, err = f.WriteAt(body[w.from-s.from:w.to-s.from], w.from)
-		if n > 0 {
-			written = append(written, span{w.from, w.from + int64(n)})
-		}
-		if err != nil {
-			break
-		}
-	}
-	if closeErr := f.Close(); closeErr != nil {
-		return files.WriteError(closeErr)
-	}
-	if err := o.journal.restoreIfDeleted(o.record, o.got); err != nil {
-		return files.WriteError(err)
-	}
-	for _, w := range written {
-		if err := o.journal.append(o.got, w, proven); err != nil {
-			return files.WriteError(err)
-		}
-		o.got = o.got.add(w, proven)
-	}
-	return files.WriteError(err)
+	return newPart(dir, o.part, func(f *os.File) error { return f.Truncate(o.spec.SizeBytes) })
 }
 
 // wrap adds the path of the upload to err.
@@ -276,7 +220,7 @@ func (o *upload) drop() {
 func (o *upload) removePart() {
 	if dir, f, err := o.openPart(os.O_RDONLY); err == nil {
 		f.Close()
-		dir.Remove(o.partName())
+		dir.Remove(o.part)
 		dir.Close()
 	}
 }

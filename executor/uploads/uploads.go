@@ -4,13 +4,16 @@
 // It must not show a file under its name before the file is complete, replace a file
 // unless asked to, or write outside the roots of executor/files. Uploads survive a restart
 // of the executor. Start reading at Store, then at upload: one file that is being received.
-// A part file (part.go) receives the bytes, a journal records which ones have arrived, and
-// a placement gives the complete file its name.
+// A part file (part.go) receives the bytes (incoming.go), a journal records which ones have
+// arrived, a prefixHash follows them, and a placement gives the complete file its name.
 package uploads
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -38,11 +41,12 @@ const (
 type Store struct {
 	roots   *files.Roots
 	dir     string
-	commits chan *upload  // uploads to be committed, each at most once
+	work    chan *upload  // uploads to be hashed, each at most once
 	batches chan struct{} // holds one value while a batch is processed
 
-	mu   sync.Mutex
-	used *simplelru.LRU[string, *usedUpload] // all uploads by id; trimLocked and sweep bound them
+	mu     sync.Mutex
+	used   *simplelru.LRU[string, *usedUpload] // all uploads by id; trimLocked and sweep bound them
+	starts map[contract.UploadStart]*upload    // the same uploads
 }
 
 // usedUpload is an upload, and when it was last used.
@@ -60,7 +64,10 @@ func Open(roots *files.Roots, dir string) (*Store, error) {
 	if err := removeLeftovers(roots, filepath.Join(dir, leftoversFile)); err != nil {
 		return nil, fmt.Errorf("removing the leftovers of a batch: %w", err)
 	}
-	s := &Store{roots: roots, dir: dir, commits: make(chan *upload, contract.MaxUploads), batches: make(chan struct{}, 1)}
+	s := &Store{
+		roots: roots, dir: dir, work: make(chan *upload, contract.MaxUploads), batches: make(chan struct{}, 1),
+		starts: map[contract.UploadStart]*upload{},
+	}
 	if err := s.recoverAll(); err != nil {
 		return nil, err
 	}
@@ -86,14 +93,29 @@ func (s *Store) recoverAll() error {
 		}
 	}
 	slices.SortFunc(all, func(a, b *usedUpload) int { return a.at.Compare(b.at) })
-	s.used, err = simplelru.NewLRU(math.MaxInt, func(_ string, one *usedUpload) { one.drop() })
+	s.used, err = simplelru.NewLRU(math.MaxInt, func(_ string, one *usedUpload) {
+		delete(s.starts, one.spec)
+		one.drop()
+	})
 	for _, one := range all {
-		s.used.Add(one.id, one)
+		s.addLocked(one)
 	}
 	return err
 }
 
+func (s *Store) addLocked(one *usedUpload) {
+	s.used.Add(one.id, one)
+	s.starts[one.spec] = one.upload
+}
+
 var isUploadID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// newUploadID is random, because ids are visible to whoever carries the requests.
+func newUploadID() string {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails: it ends the program instead
+	return hex.EncodeToString(id)
+}
 
 // recover reads the folder of one upload.
 func (s *Store) recover(id string) (*usedUpload, error) {
@@ -104,11 +126,13 @@ func (s *Store) recover(id string) (*usedUpload, error) {
 	if err != nil {
 		return nil, err
 	}
-	if uploadID(rec.UploadStart) != id {
-		return nil, ErrNoUpload
-	}
 	one := s.newUpload(id, rec.UploadStart)
 	one.journal, one.record, one.got = j, rec, got
+	if err := checkStart(rec.UploadStart); err != nil { // an earlier release recorded a digest, and other ranges
+		one.part = hiddenPart(id)
+		one.drop()
+		return nil, err
+	}
 	at, err := j.lastUsed()
 	if rec.ETag != "" {
 		one.markCommittedLocked(rec)
@@ -120,16 +144,16 @@ func (s *Store) recover(id string) (*usedUpload, error) {
 
 func (s *Store) newUpload(id string, start contract.UploadStart) *upload {
 	return &upload{
-		id: id, spec: start, roots: s.roots, journal: &journal{dir: filepath.Join(s.dir, id)},
-		record: record{UploadStart: start}, status: contract.UploadReceiving,
+		id: id, spec: start, part: partName(start), roots: s.roots, journal: &journal{dir: filepath.Join(s.dir, id)}, work: s.work,
+		record: record{UploadStart: start}, prefix: newPrefixHash(), status: contract.UploadReceiving,
 	}
 }
 
-// Run commits uploads and drops unused ones until ctx ends.
+// Run hashes and commits uploads and drops unused ones until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	var sweeper sync.WaitGroup
 	sweeper.Go(func() { s.sweepUntil(ctx) })
-	files.HashEach(ctx, s.commits, func(ctx context.Context, one *upload) { one.finish(ctx) })
+	files.HashEach(ctx, s.work, func(ctx context.Context, one *upload) { one.follow(ctx) })
 	sweeper.Wait()
 	return nil
 }
@@ -148,18 +172,18 @@ func (s *Store) sweepUntil(ctx context.Context) {
 }
 
 // Start starts an upload, or resumes the one that an equal call started. It creates
-// missing folders. A path that ends in a slash, without size and SHA-256, is a folder: it
+// missing folders. A path that ends in a slash, without size and version, is a folder: it
 // is created and its answer is committed. ErrDiskFull means that the missing bytes do not
 // fit on the disk.
 func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
 	if _, err := s.roots.Absolute(start.Path); err != nil {
 		return contract.Upload{}, err
 	}
-	if strings.HasSuffix(start.Path, "/") && start.SizeBytes == 0 && start.SHA256 == "" {
+	if strings.HasSuffix(start.Path, "/") && start.SizeBytes == 0 && start.Version == "" {
 		return s.makeFolder(start.Path)
 	}
-	if start.SizeBytes < 0 || !contract.SHA256Pattern.MatchString(start.SHA256) {
-		return contract.Upload{}, fmt.Errorf("upload to %q: %w: the size and the SHA-256 are required", start.Path, ErrBadUpload)
+	if err := checkStart(start); err != nil {
+		return contract.Upload{}, err
 	}
 	one, added, err := s.findOrAdd(start)
 	if err != nil {
@@ -172,6 +196,13 @@ func (s *Store) Start(start contract.UploadStart) (contract.Upload, error) {
 	return out, one.wrap(err)
 }
 
+func checkStart(start contract.UploadStart) error {
+	if start.SizeBytes < 0 || start.Version == "" || len(start.Version) > contract.MaxUploadVersion {
+		return fmt.Errorf("upload to %q: %w: the size and a version of at most %d bytes are required", start.Path, ErrBadUpload, contract.MaxUploadVersion)
+	}
+	return nil
+}
+
 func (s *Store) makeFolder(path string) (contract.Upload, error) {
 	shown, err := s.roots.MakeFolder(path)
 	if err != nil {
@@ -180,11 +211,14 @@ func (s *Store) makeFolder(path string) (contract.Upload, error) {
 	return contract.Upload{Status: contract.UploadCommitted, Path: shown, Missing: []contract.Range{}}, nil
 }
 
-// Put stores body at offset. proven means that its digest was verified: if the digest of
-// the whole file turns out wrong, unproven bytes have to be sent again. Bytes that were
-// received before are not written again. With ErrDiskFull, the bytes that fit are kept.
-func (s *Store) Put(id string, offset int64, body []byte, proven bool) (contract.Upload, error) {
-	return s.with(id, func(one *upload) (contract.Upload, error) { return one.put(offset, body, proven) })
+// Put stores length bytes from body at offset. body must return only bytes that the sender
+// sent, and io.EOF only at the end of the part: what it returned before an error is kept, and
+// Put returns the error. Only body's errors end Put early: the context of a request that was
+// cut has ended although its last bytes are still to be read. Bytes that were received before are read, but not written again. With
+// ErrDiskFull, the bytes that fit are kept. ErrBadRange means that the bytes are not inside
+// the file, or that body is shorter or longer than length.
+func (s *Store) Put(id string, offset, length int64, body io.Reader) (contract.Upload, error) {
+	return s.with(id, func(one *upload) (contract.Upload, error) { return one.put(span{offset, offset + length}, body) })
 }
 
 // Get is the state of an upload. While it is being hashed, Get waits for the end of that,
@@ -193,13 +227,15 @@ func (s *Store) Get(ctx context.Context, id string, wait time.Duration) (contrac
 	return s.with(id, func(one *upload) (contract.Upload, error) { return one.await(ctx, wait) })
 }
 
-// Commit verifies the whole file, gives it its name, and waits for that, at most for wait.
-// The status is receiving if bytes are missing, which includes unproven bytes that turned
-// out wrong. ErrDigest means that all bytes were proven and the whole is still wrong: the
-// upload starts again from nothing.
-func (s *Store) Commit(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
+// Commit compares the received bytes with the SHA-256 sum, gives the file its name, and
+// waits for that, at most for wait. The status is receiving if bytes are missing. ErrDigest
+// means that the file changed while it was sent: the upload starts again from nothing.
+func (s *Store) Commit(ctx context.Context, id, sum string, wait time.Duration) (contract.Upload, error) {
 	return s.with(id, func(one *upload) (contract.Upload, error) {
-		if err := one.commit(s.commits); err != nil {
+		if !contract.SHA256Pattern.MatchString(sum) {
+			return contract.Upload{}, fmt.Errorf("%w: the SHA-256 is required", ErrBadUpload)
+		}
+		if err := one.commit(sum); err != nil {
 			return contract.Upload{}, err
 		}
 		return one.await(ctx, wait)
@@ -236,26 +272,24 @@ func (s *Store) getLocked(id string) (*upload, error) {
 func (s *Store) findOrAdd(start contract.UploadStart) (one *upload, added bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := uploadID(start)
-	if one, err := s.getLocked(id); err == nil {
-		return one, false, nil
+	if one, ok := s.starts[start]; ok {
+		one, err = s.getLocked(one.id)
+		return one, false, err
 	}
 	if !s.trimLocked(contract.MaxUploads - 1) {
 		return nil, false, fmt.Errorf("upload to %q: %w: %d uploads are being committed", start.Path, files.ErrBusy, contract.MaxUploads)
 	}
-	one = s.newUpload(id, start)
-	s.used.Add(id, &usedUpload{one, time.Now()})
+	one = s.newUpload(newUploadID(), start)
+	s.addLocked(&usedUpload{one, time.Now()})
 	return one, true, nil
 }
 
 // remove drops an upload that could not be started. Dropping happens under the lock, so
-// that a new upload does not get the same folder before it is gone.
+// that a new upload does not get the same part file before it is gone.
 func (s *Store) remove(one *upload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if current, ok := s.used.Peek(one.id); ok && current.upload == one {
-		s.used.Remove(one.id)
-	}
+	s.used.Remove(one.id)
 }
 
 // sweep drops the uploads that were last used before the given time.

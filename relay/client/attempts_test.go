@@ -36,7 +36,7 @@ var changing = map[string]struct {
 		_, err := c.PutPart(ctx, "u", strings.NewReader("x"), contract.Range{Length: 1})
 		return err
 	}, false, false},
-	"commit":    {func(ctx context.Context, c *Client) error { _, err := c.CommitUpload(ctx, "u", 0); return err }, false, true},
+	"commit":    {func(ctx context.Context, c *Client) error { _, err := c.CommitUpload(ctx, "u", "s", 0); return err }, false, true},
 	"interrupt": {func(ctx context.Context, c *Client) error { _, err := c.Interrupt(ctx, "e"); return err }, false, true},
 	"restart":   {func(ctx context.Context, c *Client) error { _, err := c.RestartKernel(ctx, "k"); return err }, false, true},
 	"input":     {func(ctx context.Context, c *Client) error { _, err := c.Input(ctx, "e", "x"); return err }, false, false},

@@ -106,24 +106,25 @@ func (c *Client) PutPart(ctx context.Context, id string, file io.ReaderAt, r con
 // Upload returns the state of an upload. While the executor checks the complete file, it waits
 // up to wait (at most contract.MaxWait) for the result.
 func (c *Client) Upload(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
-	return c.askUpload(ctx, http.MethodGet, contract.PathUpload, id, wait)
+	return c.askUpload(ctx, request{method: http.MethodGet, path: contract.PathUpload}, id, wait)
 }
 
-// CommitUpload asks the executor to move the file to its target; it may be called again. The
-// answer, after up to wait, is an upload that is committed, is being hashed, or has missing
-// parts.
-func (c *Client) CommitUpload(ctx context.Context, id string, wait time.Duration) (contract.Upload, error) {
-	return c.askUpload(ctx, http.MethodPost, contract.PathUploadCommit, id, wait)
+// CommitUpload asks the executor to move the file, whose SHA-256 is sum, to its target; it may be
+// called again. The answer, after up to wait, is an upload that is committed, is being hashed, or
+// has missing parts. The executor refuses with contract.CodeChanged if it received other bytes.
+func (c *Client) CommitUpload(ctx context.Context, id, sum string, wait time.Duration) (contract.Upload, error) {
+	return c.askUpload(ctx, request{method: http.MethodPost, path: contract.PathUploadCommit, body: encode(contract.UploadCommit{SHA256: sum})}, id, wait)
 }
 
-func (c *Client) askUpload(ctx context.Context, method, route, id string, wait time.Duration) (contract.Upload, error) {
-	path, err := uploadPath(route, id)
-	if err != nil {
+func (c *Client) askUpload(ctx context.Context, r request, id string, wait time.Duration) (contract.Upload, error) {
+	var err error
+	if r.path, err = uploadPath(r.path, id); err != nil {
 		return contract.Upload{}, err
 	}
 	return call[contract.Upload](ctx, c, idempotent, func() request {
-		wait := fitWait(ctx, wait)
-		return request{method: method, path: path, query: url.Values{"wait_seconds": {decimal(wait)}}, wait: wait}
+		r.wait = fitWait(ctx, wait)
+		r.query = url.Values{"wait_seconds": {decimal(r.wait)}}
+		return r
 	})
 }
 

@@ -48,6 +48,11 @@ func TestAPartIsSentOnceAndUncompressed(t *testing.T) {
 	}
 }
 
+// unreadable is a file that can't be read.
+type unreadable struct{ err error }
+
+func (u unreadable) ReadAt([]byte, int64) (int, error) { return 0, u.err }
+
 func TestFilesAndUploadsAreAskedForUntilAnswered(t *testing.T) {
 	up := contract.Upload{UploadID: "u", Status: contract.UploadHashing}
 	for name, tc := range map[string]struct {
@@ -65,12 +70,12 @@ func TestFilesAndUploadsAreAskedForUntilAnswered(t *testing.T) {
 		"stat with a digest": {func(c *Client) (any, error) { return c.Stat(t.Context(), "a", true, time.Minute) },
 			contract.FileStat{ETag: "e"}, "GET /v1/files/stat?digest=1&path=a&wait_seconds=50", ""},
 		"start": {func(c *Client) (any, error) {
-			return c.StartUpload(t.Context(), contract.UploadStart{Path: "a", SizeBytes: 3, SHA256: "s"})
-		}, up, "POST /v1/uploads?", `{"path":"a","size_bytes":3,"sha256":"s"}`},
+			return c.StartUpload(t.Context(), contract.UploadStart{Path: "a", SizeBytes: 3, Version: "v"})
+		}, up, "POST /v1/uploads?", `{"path":"a","size_bytes":3,"version":"v"}`},
 		"upload": {func(c *Client) (any, error) { return c.Upload(t.Context(), "u-1", 1500*time.Millisecond) },
 			up, "GET /v1/uploads/u-1?wait_seconds=1.5", ""},
-		"commit": {func(c *Client) (any, error) { return c.CommitUpload(t.Context(), "u-1", 0) },
-			up, "POST /v1/uploads/u-1/commit?wait_seconds=0", ""},
+		"commit": {func(c *Client) (any, error) { return c.CommitUpload(t.Context(), "u-1", "s", 0) },
+			up, "POST /v1/uploads/u-1/commit?wait_seconds=0", `{"sha256":"s"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExecutor(t, func(seen) (int, any) { return http.StatusOK, tc.answer })
@@ -111,7 +116,7 @@ func TestUploadIDsThatAreNoneAreNotAskedFor(t *testing.T) {
 		wantCode(t, err, contract.CodeNotFound)
 		_, err = c.Upload(t.Context(), id, 0)
 		wantCode(t, err, contract.CodeNotFound)
-		_, err = c.CommitUpload(t.Context(), id, 0)
+		_, err = c.CommitUpload(t.Context(), id, "s", 0)
 		wantCode(t, err, contract.CodeNotFound)
 	}
 	if got := len(e.all()); got != 0 {

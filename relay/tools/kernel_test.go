@@ -14,7 +14,9 @@ import (
 
 func TestAnUploadToANewVMSaysSo(t *testing.T) {
 	h, f := serveFake(t, 5*time.Second)
-	f.answer("POST", contract.PathUploads, contract.Upload{UploadID: "u", Status: contract.UploadCommitted, Path: "/content/a"})
+	for _, path := range []string{contract.PathUploads, contract.PathUploads + "/u/commit"} {
+		f.answer("POST", path, contract.Upload{UploadID: "u", Status: contract.UploadCommitted, Path: "/content/a"})
+	}
 	local := filepath.Join(t.TempDir(), "a")
 	if err := os.WriteFile(local, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)

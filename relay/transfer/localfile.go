@@ -32,10 +32,19 @@ func (f localFile) changed() bool {
 // not change.
 var errSizeMismatch = fmt.Errorf("%w: its size differs from its content, as in /proc and /sys", ErrNotRegular)
 
-// holdsMore reports whether the file has bytes beyond its size.
-func (f localFile) holdsMore() bool {
-	n, _ := f.ReadAt(make([]byte, 1), f.info.Size())
-	return n > 0
+// endsAtItsSize reports whether the file's last byte is where its size says.
+func (f localFile) endsAtItsSize() bool {
+	last := max(0, f.info.Size()-1)
+	n, _ := f.ReadAt(make([]byte, 2), last)
+	return int64(n) == f.info.Size()-last
+}
+
+// sizeError is why a file does not contain as many bytes as it should.
+func (f localFile) sizeError() error {
+	if f.changed() {
+		return errStale
+	}
+	return errSizeMismatch
 }
 
 func sameState(a, b fs.FileInfo) bool {

@@ -31,8 +31,13 @@ func (m *meter) checker(name string, stage Stage) func(n int64) {
 	var sum int64
 	return func(n int64) {
 		sum += n
-		m.update(func() { m.now.Name, m.now.Stage, m.now.Hashed = name, stage, sum })
+		m.hashed(name, stage, sum)
 	}
+}
+
+// hashed reports that n bytes of a file were hashed.
+func (m *meter) hashed(name string, stage Stage, n int64) {
+	m.update(func() { m.now.Name, m.now.Stage, m.now.Hashed = name, stage, n })
 }
 
 // finish counts a file that succeeded or failed.

@@ -99,7 +99,7 @@ func (e *Expected) check(st contract.FileStat) error {
 type Stage string
 
 const (
-	StageHashing  Stage = "hashing" // the local file's SHA-256, before an upload
+	StageHashing  Stage = "hashing" // the local file's SHA-256, if an upload waits for it
 	StageMoving   Stage = "moving"
 	StageChecking Stage = "checking" // the whole file's SHA-256, after the transfer
 )

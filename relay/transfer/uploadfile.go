@@ -1,18 +1,26 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
 )
 
-// maxRounds bounds how often the executor may report missing bytes although all were sent:
-// unverified parts that were wrong, or more ranges than fit one answer.
+// maxRounds bounds how often the executor may report missing bytes although all were sent: it
+// lost its part file, or more ranges were missing than fit one answer.
 const maxRounds = 10
 
 // sourceFile is one local file and its target on the VM.
@@ -41,9 +49,9 @@ type upload struct {
 	sourceFile
 	file   localFile
 	size   int64
-	sha    string
-	record sentFile // for sent
+	record sentFile // for sent; without a digest until the file was read
 	id     string
+	hashed int64 // bytes of the file that were hashed while others were sent
 	// received is how many bytes of the file the executor confirmed.
 	received atomic.Int64
 }
@@ -55,11 +63,11 @@ func (j *job) uploadOnce(ctx context.Context, o sourceFile) (_ fileResult, err e
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	u := &upload{job: j, sourceFile: o, file: f, size: f.info.Size()}
+	u.record, _ = o.sent.find(o.key, f.info)
 	got := fileResult{path: o.target, size: u.size}
-	if u.sha, err = u.digest(ctx); err != nil {
-		return got, err
+	if !f.endsAtItsSize() {
+		return got, f.sizeError()
 	}
-	got.sha = u.sha
 	if !o.absent {
 		existing, err := u.findSame(ctx)
 		if err != nil {
@@ -67,21 +75,21 @@ func (j *job) uploadOnce(ctx context.Context, o sourceFile) (_ fileResult, err e
 		}
 		if existing != "" {
 			u.meter.add(u.name, StageMoving, u.size)
-			got.path, got.done, got.skipped = existing, u.size, true
+			got.path, got.sha, got.done, got.skipped = existing, u.record.SHA256, u.size, true
 			return got, nil
 		}
 	}
 	return u.run(ctx, got)
 }
 
-// digest returns the file's SHA-256, from the record of an earlier call or from the file.
-func (u *upload) digest(ctx context.Context) (string, error) {
-	if record, ok := u.sent.find(u.key, u.file.info); ok {
-		u.record = record
-		return record.SHA256, nil
+// digest returns the file's SHA-256, from the record of an earlier call or from the file,
+// whose progress it reports to step.
+func (u *upload) digest(ctx context.Context, step func(n int64)) (string, error) {
+	if u.record.SHA256 != "" {
+		return u.record.SHA256, nil
 	}
 	started := time.Now()
-	sha, err := u.hash(ctx)
+	sha, err := u.hash(ctx, step)
 	if err == nil {
 		u.record = newSentFile(u.key, u.file.info, started, sha)
 		u.sent.add(u.record)
@@ -95,19 +103,13 @@ func (u *upload) recordRemote(etag string) {
 	u.sent.add(u.record)
 }
 
-// hash returns the file's SHA-256, or errStale if the file changed while it was read. A file
-// that is longer than its size is refused, because its truncated copy would look complete.
-func (u *upload) hash(ctx context.Context) (string, error) {
-	sha, err := readDigest(ctx, u.file, u.size, u.meter.checker(u.name, StageHashing))
-	switch {
-	case err != nil && !errors.Is(err, errStale):
-		return "", err
-	case u.file.changed():
-		return "", errStale
-	case err != nil || u.file.holdsMore():
-		return "", errSizeMismatch
+// hash returns the file's SHA-256, or errStale if the file changed while it was read.
+func (u *upload) hash(ctx context.Context, step func(n int64)) (string, error) {
+	sha, err := readDigest(ctx, u.file, u.size, step)
+	if errors.Is(err, errStale) || err == nil && (u.file.changed() || !u.file.endsAtItsSize()) {
+		err = u.file.sizeError()
 	}
-	return sha, nil
+	return sha, err
 }
 
 // maxSame bounds how many numbered names are compared to find the same file.
@@ -126,11 +128,15 @@ func (u *upload) findSame(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if st.ETag != "" && st.SizeBytes == u.size {
+			own, err := u.digest(ctx, u.meter.checker(u.name, StageHashing))
+			if err != nil {
+				return "", err
+			}
 			sha, err := u.digestOf(ctx, at, st)
 			if err != nil && !errors.Is(err, errStale) {
 				return "", err
 			}
-			if sha == u.sha {
+			if sha == own {
 				u.recordRemote(st.ETag)
 				return st.Path, nil
 			}
@@ -142,18 +148,30 @@ func (u *upload) findSame(ctx context.Context) (string, error) {
 	return "", nil
 }
 
+// version recognises the unchanged file in a later call, which then resumes the upload. It is
+// a digest, because the path is of no concern to the VM. That another file gets the same
+// version, or a changed one keeps it, is found by its SHA-256 at the commit.
+func (u *upload) version() string {
+	full, err := filepath.Abs(u.name)
+	if err != nil {
+		full = u.name
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %d", full, u.size, u.file.info.ModTime().UnixNano()))
+	return hex.EncodeToString(sum[:])
+}
+
 // run sends the missing bytes and commits the file.
 func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 	up, err := u.client.StartUpload(ctx, contract.UploadStart{
-		Path: u.target, SizeBytes: u.size, SHA256: u.sha, Overwrite: u.options.Overwrite,
+		Path: u.target, SizeBytes: u.size, Version: u.version(), Overwrite: u.options.Overwrite,
 	})
 	if err != nil {
 		return got, err
 	}
 	u.id = up.UploadID
 	got.resumed = up.ReceivedBytes
-	for round := 0; up.Status != contract.UploadCommitted; round++ {
-		u.addReceived(up.ReceivedBytes - u.received.Load()) // negative if bytes turned out to be wrong
+	for round, done := 0, false; !done; round++ {
+		u.addReceived(up.ReceivedBytes - u.received.Load()) // negative if the VM lost some
 		if round == maxRounds {
 			err = errStale
 		} else {
@@ -163,37 +181,52 @@ func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 			got.done = u.received.Load()
 			return got, asStale(err)
 		}
+		done = up.Status == contract.UploadCommitted
 	}
 	u.recordRemote(up.ETag)
 	u.addReceived(u.size - u.received.Load())
-	got.path, got.done = up.Path, u.size
+	got.path, got.sha, got.done = up.Path, u.record.SHA256, u.size
 	return got, nil
 }
 
-// sendAndCommit sends the bytes that up misses and requests the commit. The returned upload
-// is committed, or receiving if bytes are still missing.
+// sendAndCommit sends the bytes that up misses, computes the digest meanwhile, and requests
+// the commit, even of a committed upload, whose digest may be that of an earlier content. The
+// returned upload is committed, or receiving if bytes are still missing.
 func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contract.Upload, error) {
-	if up.Status == contract.UploadReceiving {
-		missing := ranges(up.Missing)
-		if !missing.valid(u.size) {
-			return up, fmt.Errorf("the executor reports missing bytes that a file of %d bytes does not have", u.size)
-		}
-		if err := u.moveParts(ctx, missing, u.sendPart); err != nil {
-			return up, err
-		}
+	missing := ranges(up.Missing)
+	if !missing.valid(u.size) {
+		return up, fmt.Errorf("the executor reports missing bytes that a file of %d bytes does not have", u.size)
+	}
+	g, inner := errgroup.WithContext(ctx)
+	g.Go(func() error { return u.moveParts(inner, missing, u.sendPart) })
+	var sum string
+	g.Go(func() (err error) {
+		sum, err = u.digest(inner, u.countHashed)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return up, err
 	}
 	if u.file.changed() {
 		return up, errStale
 	}
 	for {
 		u.meter.add(u.name, StageChecking, 0)
-		up, err := u.client.CommitUpload(ctx, u.id, contract.MaxWait)
+		up, err := u.client.CommitUpload(ctx, u.id, sum, contract.MaxWait)
 		if err != nil || up.Status != contract.UploadHashing {
 			return up, err
 		}
 		if ctx.Err() != nil {
 			return up, context.Cause(ctx)
 		}
+	}
+}
+
+// countHashed reports the progress of the digest once it is all that is missing.
+func (u *upload) countHashed(n int64) {
+	u.hashed += n
+	if u.received.Load() == u.size {
+		u.meter.hashed(u.name, StageHashing, u.hashed)
 	}
 }
 
@@ -210,13 +243,44 @@ func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool)
 		if len(left) == 0 {
 			return nil, nil
 		}
-		piece, rest = left.front(partBytes)
+		piece, rest = left.front(contract.MaxFilePart)
 	}
-	if _, err := u.client.PutPart(ctx, u.id, u.file, piece); err != nil {
+	from := &partSource{file: u.file}
+	_, err := u.client.PutPart(ctx, u.id, from, piece)
+	if err := cmp.Or(from.failure(), err); err != nil {
 		return rest.add(piece), err
 	}
 	u.addSent(piece.Length)
 	return rest, nil
+}
+
+// partSource reads a part of a file. err is why it could not be read, which an error of the
+// request does not tell.
+type partSource struct {
+	file localFile
+	mu   sync.Mutex // a transport may still read after the request has ended
+	err  error
+}
+
+func (s *partSource) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// ReadAt implements io.ReaderAt.
+func (s *partSource) ReadAt(b []byte, at int64) (int, error) {
+	n, err := s.file.ReadAt(b, at)
+	if n == len(b) {
+		return n, nil
+	}
+	if errors.Is(err, io.EOF) {
+		err = s.file.sizeError()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+	return n, err
 }
 
 // notReceived returns the bytes of piece that the executor does not have. Bytes beyond the

@@ -144,7 +144,7 @@ func (s *folderUpload) prepare(ctx context.Context, e localEntry) candidate {
 	defer f.Close()
 	started := time.Now()
 	u := &upload{job: s.job, sourceFile: s.source(c), file: f, size: f.info.Size()}
-	if sha, err := u.hash(ctx); err == nil && sameState(e.info, f.info) {
+	if sha, err := u.hash(ctx, s.meter.checker(u.name, StageHashing)); err == nil && sameState(e.info, f.info) {
 		c.record = newSentFile(c.key, f.info, started, sha)
 	}
 	return c

@@ -5,6 +5,8 @@ const (
 	MaxFilePart     = 8 << 20 // bytes of one part, in either direction
 	MaxUploads      = 64      // uncommitted uploads at the same time; the least recently used one is dropped
 	MaxUploadRanges = 1000    // in Upload.Missing; later answers have the rest
+	// MaxUploadVersion bounds UploadStart.Version, in bytes.
+	MaxUploadVersion = 64
 )
 
 // FileStat is the answer of PathStat: one file or folder. Links are followed.
@@ -28,15 +30,22 @@ type Hashing struct {
 // UploadStart is the body of POST PathUploads. An equal body resumes the same upload with
 // the bytes received so far.
 //
-// A Path that ends in a slash, without size and SHA256, is a folder to be created with its
+// A Path that ends in a slash, without size and version, is a folder to be created with its
 // parents. The answer is committed and has no UploadID, even if the folder exists already.
 type UploadStart struct {
 	Path      string `json:"path"`
 	SizeBytes int64  `json:"size_bytes"`
-	SHA256    string `json:"sha256"` // of the whole file, lower-case hex
+	// Version is any text of 1 to MaxUploadVersion bytes that the sender changes when its
+	// file has changed. A wrong one does no harm: the SHA-256 at the commit decides.
+	Version string `json:"version"`
 	// Overwrite replaces another file at Path. Without it, the upload gets the first free
 	// name of the form "name (1).ext".
 	Overwrite bool `json:"overwrite,omitempty"`
+}
+
+// UploadCommit is the body of POST PathUploadCommit.
+type UploadCommit struct {
+	SHA256 string `json:"sha256"` // of the whole file, lower-case hex
 }
 
 // UploadStatus is the state of an upload.
@@ -45,7 +54,7 @@ type UploadStatus string
 // Statuses of an upload.
 const (
 	UploadReceiving UploadStatus = "receiving"
-	UploadHashing   UploadStatus = "hashing"   // a commit was requested; the file is being verified
+	UploadHashing   UploadStatus = "hashing"   // a commit was requested; the received bytes are being verified
 	UploadCommitted UploadStatus = "committed" // the file has its name
 )
 
@@ -55,7 +64,7 @@ type Upload struct {
 	Status        UploadStatus `json:"status"`
 	Path          string       `json:"path"` // as requested; once committed, where the file is
 	SizeBytes     int64        `json:"size_bytes"`
-	SHA256        string       `json:"sha256"`
+	SHA256        string       `json:"sha256,omitempty"` // of the file, once committed
 	ReceivedBytes int64        `json:"received_bytes"`
 	Missing       []Range      `json:"missing"` // bytes that have not arrived, in order, at most MaxUploadRanges ranges
 	Hashing       *Hashing     `json:"hashing,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -84,34 +85,27 @@ func (m *mover) partsUp(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	start, err := m.uploadStart()
+	sum := sha256.New()
+	size, err := io.Copy(sum, f)
 	if err != nil {
 		return err
 	}
+	start := contract.UploadStart{Path: resultName, SizeBytes: size, Version: "1"}
 	u, err := m.client.StartUpload(ctx, start)
 	if err != nil {
 		return err
 	}
-	for offset := int64(0); offset < start.SizeBytes; offset += farPart {
-		if _, err := m.client.PutPart(ctx, u.UploadID, f, contract.Range{Offset: offset, Length: farPart}); err != nil {
+	for offset := int64(0); offset < size; offset += farPart {
+		part := contract.Range{Offset: offset, Length: min(farPart, size-offset)}
+		if _, err := m.client.PutPart(ctx, u.UploadID, f, part); err != nil {
 			return err
 		}
 	}
-	return m.commit(ctx, u.UploadID)
+	return m.commit(ctx, u.UploadID, hex.EncodeToString(sum.Sum(nil)))
 }
 
-// uploadStart reads the source for its digest.
-func (m *mover) uploadStart() (contract.UploadStart, error) {
-	data, err := os.ReadFile(filepath.Join(m.local, sourceName))
-	if err != nil {
-		return contract.UploadStart{}, err
-	}
-	sum := sha256.Sum256(data)
-	return contract.UploadStart{Path: resultName, SizeBytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}, nil
-}
-
-func (m *mover) commit(ctx context.Context, id string) error {
-	u, err := m.client.CommitUpload(ctx, id, contract.MaxWait)
+func (m *mover) commit(ctx context.Context, id, sum string) error {
+	u, err := m.client.CommitUpload(ctx, id, sum, contract.MaxWait)
 	if err == nil && u.Status != contract.UploadCommitted {
 		err = fmt.Errorf("the upload is %s", u.Status)
 	}

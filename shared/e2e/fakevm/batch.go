@@ -49,14 +49,14 @@ func (v *VM) batch(body []byte) (contract.BatchAnswer, error) {
 	for _, f := range m.Files {
 		content := files[:f.SizeBytes]
 		files = files[f.SizeBytes:]
-		start := contract.UploadStart{Path: path.Join(m.Path, f.Name), SizeBytes: f.SizeBytes, SHA256: f.SHA256, Overwrite: m.Overwrite}
+		start := contract.UploadStart{Path: path.Join(m.Path, f.Name), SizeBytes: f.SizeBytes, Overwrite: m.Overwrite}
 		switch {
 		case strings.HasSuffix(f.Name, "/"): // a folder exists if a file is in it
 			out.Files = append(out.Files, contract.BatchedFile{Path: at(start.Path)})
 		case Digest(content) != f.SHA256:
 			out.Files = append(out.Files, contract.BatchedFile{Error: &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}})
 		default:
-			name := v.placeLocked(&upload{start: start})
+			name := v.placeLocked(start, f.SHA256)
 			v.files[name] = bytes.Clone(content)
 			out.Files = append(out.Files, contract.BatchedFile{Path: name, ETag: f.SHA256[:16]})
 		}

@@ -19,6 +19,7 @@ type upload struct {
 	bytes []byte
 	came  []contract.Range
 	path  string // after the commit
+	sha   string
 }
 
 func (v *VM) startUpload(body []byte) (contract.Upload, error) {
@@ -31,9 +32,9 @@ func (v *VM) startUpload(body []byte) (contract.Upload, error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	id := Digest(fmt.Appendf(nil, "%q %d %s %v", s.Path, s.SizeBytes, s.SHA256, s.Overwrite))[:32]
+	id := Digest(fmt.Appendf(nil, "%q %d %q %v", s.Path, s.SizeBytes, s.Version, s.Overwrite))[:32]
 	u := v.uploads[id]
-	if u == nil || u.path != "" && Digest(v.files[u.path]) != s.SHA256 {
+	if u == nil || u.path != "" && Digest(v.files[u.path]) != u.sha {
 		u = &upload{start: s, bytes: make([]byte, s.SizeBytes)}
 		v.uploads[id] = u
 	}
@@ -59,11 +60,16 @@ func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
 		copy(u.bytes[offset:], body)
 		u.came = append(u.came, contract.Range{Offset: int64(offset), Length: int64(len(body))})
 	case "POST commit":
+		var c contract.UploadCommit
+		if err := json.Unmarshal(body, &c); err != nil {
+			return nil, badRequest(err)
+		}
+		if len(u.missing()) == 0 && Digest(u.bytes) != c.SHA256 {
+			delete(v.uploads, id)
+			return nil, &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}
+		}
 		if u.path == "" && len(u.missing()) == 0 {
-			if Digest(u.bytes) != u.start.SHA256 {
-				return nil, &contract.Error{Code: contract.CodeChanged, Message: "the SHA-256 differs"}
-			}
-			u.path = v.placeLocked(u)
+			u.path, u.sha = v.placeLocked(u.start, c.SHA256), c.SHA256
 			v.files[u.path] = u.bytes
 		}
 	}
@@ -72,15 +78,15 @@ func (v *VM) answerUpload(r *http.Request, body []byte) (any, error) {
 
 // placeLocked returns the path for an uploaded file. An existing different file is kept
 // unless the upload overwrites it.
-func (v *VM) placeLocked(u *upload) string {
-	name := at(u.start.Path)
+func (v *VM) placeLocked(start contract.UploadStart, sha string) string {
+	name := at(start.Path)
 	ext := path.Ext(name)
 	for i := 1; ; i++ {
 		there, taken := v.files[name]
-		if !taken || u.start.Overwrite || Digest(there) == u.start.SHA256 {
+		if !taken || start.Overwrite || Digest(there) == sha {
 			return name
 		}
-		name = fmt.Sprintf("%s (%d)%s", strings.TrimSuffix(at(u.start.Path), ext), i, ext)
+		name = fmt.Sprintf("%s (%d)%s", strings.TrimSuffix(at(start.Path), ext), i, ext)
 	}
 }
 
@@ -100,7 +106,7 @@ func (u *upload) missing() []contract.Range {
 func (u *upload) state(id string) contract.Upload {
 	s := contract.Upload{
 		UploadID: id, Status: contract.UploadReceiving, Path: u.start.Path,
-		SizeBytes: u.start.SizeBytes, SHA256: u.start.SHA256, ReceivedBytes: u.start.SizeBytes, Missing: u.missing(),
+		SizeBytes: u.start.SizeBytes, SHA256: u.sha, ReceivedBytes: u.start.SizeBytes, Missing: u.missing(),
 	}
 	for _, r := range s.Missing {
 		s.ReceivedBytes -= r.Length

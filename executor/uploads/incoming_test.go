@@ -1,0 +1,354 @@
+package uploads
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"colabrelay/executor/files"
+	"colabrelay/shared/contract"
+)
+
+var errCut = errors.New("the connection broke")
+
+// cutBody returns data, then err, or io.EOF if err is nil.
+type cutBody struct {
+	data []byte
+	err  error
+}
+
+func (b *cutBody) Read(p []byte) (int, error) {
+	if len(b.data) > 0 {
+		n := copy(p, b.data)
+		b.data = b.data[n:]
+		return n, nil
+	}
+	if b.err != nil {
+		return 0, b.err
+	}
+	return 0, io.EOF
+}
+
+func TestWhatArrivedOfACutPartIsKept(t *testing.T) {
+	data := body(3*pieceBytes + 100)
+	for name, n := range map[string]int{"nothing": 0, "a byte": 1, "a piece": pieceBytes, "some pieces": 2*pieceBytes + 5, "everything": len(data)} {
+		t.Run(name, func(t *testing.T) {
+			in := newInbox(t)
+			up := in.start("x", data, false)
+			if out, err := in.Put(up.UploadID, 0, int64(len(data)), &cutBody{data[:n], errCut}); !errors.Is(err, errCut) {
+				t.Fatalf("a cut part: %+v, %v, want %v", out, err, errCut)
+			}
+			in.reopen()
+			if again := in.start("x", data, false); again.ReceivedBytes != int64(n) {
+				t.Fatalf("%d bytes are kept, want %d", again.ReceivedBytes, n)
+			}
+			in.put(up.UploadID, int64(n), data[n:])
+			_, err := in.commit(up.UploadID, data)
+			must(t, err)
+			in.holds("x", data)
+		})
+	}
+}
+
+func TestAPartMustHaveTheAnnouncedLength(t *testing.T) {
+	in := newInbox(t)
+	data := body(1000)
+	up := in.start("x", data, false)
+	for name, c := range map[string]struct {
+		length int64
+		body   []byte
+		kept   int64
+	}{
+		"shorter":  {500, data[:499], 499},
+		"empty":    {500, nil, 499},
+		"longer":   {500, data[:501], 500},
+		"negative": {-1, data[:1], 500},
+		"endless":  {1<<63 - 1, data, 500},
+	} {
+		if out, err := in.Put(up.UploadID, 0, c.length, bytes.NewReader(c.body)); !errors.Is(err, files.ErrBadRange) {
+			t.Errorf("%s: %+v, %v, want %v", name, out, err, files.ErrBadRange)
+		}
+	}
+	if out := in.put(up.UploadID, 500, data[500:]); out.ReceivedBytes != 1000 {
+		t.Errorf("received %d bytes", out.ReceivedBytes)
+	}
+	_, err := in.commit(up.UploadID, data)
+	must(t, err)
+	in.holds("x", data)
+}
+
+func TestABodyThatArrivesByteByByteIsReceived(t *testing.T) {
+	in := newInbox(t)
+	data := body(pieceBytes + 10)
+	up := in.start("x", data, false)
+	_, err := in.Put(up.UploadID, 0, int64(len(data)), iotest.OneByteReader(bytes.NewReader(data)))
+	must(t, err)
+	_, err = in.commit(up.UploadID, data)
+	must(t, err)
+	in.holds("x", data)
+}
+
+// straggler is a part of which some bytes have arrived and the others are still to come.
+type straggler struct {
+	more  *io.PipeWriter
+	ended chan error
+}
+
+// straggle sends the first bytes of a part of length bytes at offset 0.
+func (in *inbox) straggle(id string, length int64, first []byte) straggler {
+	in.t.Helper()
+	r, w := io.Pipe()
+	s := straggler{w, make(chan error, 1)}
+	go func() {
+		_, err := in.Put(id, 0, length, r)
+		r.Close()
+		s.ended <- err
+	}()
+	_, err := w.Write(first)
+	must(in.t, err)
+	return s
+}
+
+// finish sends the other bytes and returns the error of the part.
+func (s straggler) finish(rest []byte) error {
+	_, _ = s.more.Write(rest) // fails if the part was refused
+	s.more.Close()
+	return <-s.ended
+}
+
+// A part that is still arriving when its upload ends must not write into a finished file, a
+// new part file or a dropped upload.
+func TestAStragglerChangesNothing(t *testing.T) {
+	const size = 3 * pieceBytes
+	data, wrong := body(size), bytes.Repeat([]byte("!"), size)
+	begin := func(t *testing.T) (*inbox, string, straggler) {
+		in := newInbox(t)
+		up := in.start("x", data, true)
+		s := in.straggle(up.UploadID, size, wrong[:10])
+		return in, up.UploadID, s
+	}
+	t.Run("committed", func(t *testing.T) {
+		in, id, s := begin(t)
+		in.put(id, 0, data)
+		_, err := in.commit(id, data)
+		must(t, err)
+		must(t, s.finish(wrong[10:]))
+		in.holds("x", data)
+		in.reopen()
+		if out := in.start("x", data, true); out.Status != contract.UploadCommitted {
+			t.Errorf("after a restart: %+v", out)
+		}
+		in.holds("x", data)
+	})
+	t.Run("restarted", func(t *testing.T) {
+		in, id, s := begin(t)
+		in.put(id, 0, data)
+		if _, err := in.commit(id, wrong); !errors.Is(err, ErrDigest) {
+			t.Fatalf("commit: %v", err)
+		}
+		if err := s.finish(wrong[10:]); !errors.Is(err, files.ErrChanged) {
+			t.Errorf("error is %v, want %v", err, files.ErrChanged)
+		}
+		if out, err := in.Get(t.Context(), id, 0); !errors.Is(err, ErrDigest) {
+			t.Errorf("upload is %+v, %v", out, err)
+		}
+		if out := in.start("x", data, true); out.ReceivedBytes != 0 {
+			t.Errorf("%d bytes are received", out.ReceivedBytes)
+		}
+	})
+	t.Run("dropped", func(t *testing.T) {
+		in, id, s := begin(t)
+		one, err := in.get(id)
+		must(t, err)
+		in.remove(one)
+		if err := s.finish(wrong[10:]); !errors.Is(err, ErrNoUpload) {
+			t.Errorf("error is %v, want %v", err, ErrNoUpload)
+		}
+		in.folders(0)
+		if left := in.parts(in.Workdir); len(left) != 0 {
+			t.Errorf("part files are left: %q", left)
+		}
+	})
+}
+
+// The journal has a line for each saveBytes, so that a kill in the middle of a part keeps
+// what arrived before.
+func TestAKillInThePartKeepsMostOfIt(t *testing.T) {
+	in := newInbox(t)
+	data := body(4 * saveBytes)
+	up := in.start("x", data, false)
+	s := in.straggle(up.UploadID, int64(len(data)), data[:2*saveBytes+pieceBytes])
+	for end := time.Now().Add(timeout); ; {
+		out, err := in.Get(t.Context(), up.UploadID, 0)
+		must(t, err)
+		if out.ReceivedBytes >= 2*saveBytes {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%+v", out)
+		}
+	}
+	killed := in.Store
+	in.reopen() // the old store is not told
+	if again := in.start("x", data, false); again.ReceivedBytes != 2*saveBytes {
+		t.Errorf("%d bytes are kept, want %d", again.ReceivedBytes, 2*saveBytes)
+	}
+	killed.remove(killed.starts[contract.UploadStart{Path: "x", SizeBytes: int64(len(data)), Version: sha(data)}])
+	if err := s.finish(nil); err == nil {
+		t.Error("a part that ended early is accepted")
+	}
+}
+
+func TestManyPartsAtOnceNeedLittleMemory(t *testing.T) {
+	in := newInbox(t)
+	const size = 8 << 20
+	data := body(size)
+	up := in.start("x", data, false)
+	in.put(up.UploadID, 0, data[:1]) // the first part allocates the pools
+	r := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			in.put(up.UploadID, 0, data)
+		}
+	})
+	if got := r.AllocedBytesPerOp(); got > 2*pieceBytes {
+		t.Errorf("a part of %d bytes allocates %d bytes", size, got)
+	}
+}
+
+// The prefix is hashed while parts arrive, and again if the part file was replaced.
+func TestReceivedBytesAreHashedWhileOthersArrive(t *testing.T) {
+	in := newInbox(t)
+	data := body(3 * saveBytes)
+	up := in.start("x", data, false)
+	in.put(up.UploadID, 0, data[:2*saveBytes])
+	one, err := in.get(up.UploadID)
+	must(t, err)
+	for end := time.Now().Add(timeout); one.prefix.done.Load() < 2*saveBytes; {
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes are hashed", one.prefix.done.Load())
+		}
+	}
+	part := in.parts(in.Workdir)[0]
+	must(t, os.Rename(part, part+".old")) // keeps its inode, so that the next file gets another
+	must(t, os.WriteFile(part, make([]byte, len(data)), 0o600))
+	in.put(up.UploadID, 2*saveBytes, data[2*saveBytes:])
+	if out, err := in.commit(up.UploadID, data); !errors.Is(err, ErrDigest) {
+		t.Fatalf("with a replaced part file: %+v, %v, want %v", out, err, ErrDigest)
+	}
+	in.put(up.UploadID, 0, data)
+	_, err = in.commit(up.UploadID, data)
+	must(t, err)
+	must(t, os.Remove(part+".old"))
+	in.holds("x", data)
+}
+
+func TestACommitAfterARestartOfTheExecutor(t *testing.T) {
+	in := newInbox(t)
+	data := body(2*saveBytes + 5)
+	up := in.start("x", data, false)
+	in.put(up.UploadID, 0, data)
+	in.reopen()   // nothing is hashed now
+	for range 2 { // the answer is lost with the executor
+		out, err := in.commit(up.UploadID, data)
+		if err != nil || out.Status != contract.UploadCommitted || out.SHA256 != sha(data) {
+			t.Fatalf("after the restart: %+v, %v", out, err)
+		}
+		in.reopen()
+	}
+	in.holds("x", data)
+}
+
+// The sender's version missed a change: the commit names another digest than an earlier one.
+func TestACommitWithAnotherDigestStartsAgain(t *testing.T) {
+	in := newInbox(t)
+	old, fresh := body(1000), bytes.Repeat([]byte("n"), 1000)
+	spec := contract.UploadStart{Path: "x", SizeBytes: 1000, Version: "v", Overwrite: true}
+	up, err := in.Start(spec)
+	must(t, err)
+	in.put(up.UploadID, 0, old)
+	_, err = in.commit(up.UploadID, old)
+	must(t, err)
+	if out, err := in.commit(up.UploadID, fresh); !errors.Is(err, ErrDigest) {
+		t.Fatalf("another digest: %+v, %v, want %v", out, err, ErrDigest)
+	}
+	again, err := in.Start(spec)
+	must(t, err)
+	if again.Status != contract.UploadReceiving || again.ReceivedBytes != 0 {
+		t.Fatalf("started again: %+v", again)
+	}
+	data, err := os.ReadFile(filepath.Join(in.Workdir, "x"))
+	if err != nil || !slices.Equal(data, old) {
+		t.Errorf("the committed file changed: %v", err)
+	}
+	in.put(up.UploadID, 0, fresh)
+	_, err = in.commit(up.UploadID, fresh)
+	must(t, err)
+	in.holds("x", fresh)
+}
+
+func TestACommitWhileAnotherDigestIsVerifiedWaits(t *testing.T) {
+	in := newInbox(t)
+	in.stop() // so that nothing is hashed
+	data := body(100)
+	up := in.start("x", data, false)
+	in.put(up.UploadID, 0, data)
+	for range 2 {
+		_, err := in.Commit(t.Context(), up.UploadID, sha(data), 0)
+		must(t, err)
+	}
+	if out, err := in.Commit(t.Context(), up.UploadID, sha(nil), 0); !errors.Is(err, files.ErrBusy) {
+		t.Errorf("another digest: %+v, %v, want %v", out, err, files.ErrBusy)
+	}
+}
+
+// Ids are visible on the way: they must not tell what is uploaded.
+func TestIDsOfUploadsAreRandom(t *testing.T) {
+	seen := map[string]bool{}
+	for range 3 {
+		in := newInbox(t)
+		for _, path := range []string{"x", "y"} {
+			id := in.start(path, body(10), false).UploadID
+			if seen[id] || !isUploadID.MatchString(id) {
+				t.Errorf("id %q", id)
+			}
+			seen[id] = true
+		}
+	}
+}
+
+// Uploads of an earlier release have a digest instead of a version, and lines with a kind.
+func TestUploadsOfAnEarlierReleaseAreDropped(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef"
+	for name, more := range map[string]string{"receiving": "", "committed": `,"placing":"eA==","identity":"1-64-5","etag":"1"`} {
+		t.Run(name, func(t *testing.T) {
+			in := newInbox(t)
+			data := body(100)
+			in.stop()
+			dir := filepath.Join(in.State, "uploads", id)
+			must(t, os.Mkdir(dir, 0o700))
+			old := `{"path":"x","size_bytes":100,"sha256":"` + sha(data) + `","folder":"` + base64.StdEncoding.EncodeToString([]byte(in.Workdir)) + `","name":"eA=="` + more + `}`
+			must(t, os.WriteFile(filepath.Join(dir, recordFile), []byte(old), 0o600))
+			must(t, os.WriteFile(filepath.Join(dir, rangesFile), []byte("u 0 50\np 50 100\n"), 0o600))
+			part := filepath.Join(in.Workdir, "."+id[:16]+files.PartSuffix)
+			must(t, os.WriteFile(part, data, 0o600))
+			in.open()
+			if out, err := in.Get(t.Context(), id, 0); !errors.Is(err, ErrNoUpload) {
+				t.Errorf("%+v, %v, want %v", out, err, ErrNoUpload)
+			}
+			in.folders(0)
+			if exists(part) {
+				t.Error("its part file is left")
+			}
+			in.send("x", data, false)
+			in.holds("x", data)
+		})
+	}
+}
