@@ -56,13 +56,13 @@ func (m *machine) write(path, content string, mode os.FileMode) {
 	}
 }
 
-func (m *machine) setUp() (out string, err error) {
+func (m *machine) setUp(names ...string) (out string, err error) {
 	m.t.Helper()
 	script := filepath.Join(Root(), "shared", "stacks", "setup.sh")
 	if _, err := os.ReadFile(script); err != nil { // so that go test's cache knows of it
 		m.t.Fatal(err)
 	}
-	cmd := exec.Command("bash", script, m.Folder)
+	cmd := exec.Command("bash", append([]string{script, m.Folder}, names...)...)
 	cmd.Env = append(os.Environ(),
 		"PATH="+m.bin+":"+os.Getenv("PATH"), "SSHD_FOLDERS="+m.bin,
 		"PYTHONPATH="+m.modules, "PYTHONDONTWRITEBYTECODE=1",
@@ -83,7 +83,7 @@ func (m *machine) mustHave(path string) {
 func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
 	m := newMachine(t)
 	m.ipykernel(`__version__ = "6.17.0"`)
-	out, err := m.setUp()
+	out, err := m.setUp("bridge")
 	if err != nil {
 		t.Fatalf("setup.sh: %v", err)
 	}
@@ -96,6 +96,15 @@ func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
 	m.mustHave("new.left-out")
 	m.mustHave("tools.left-out")
 	m.mustHave("notebook.left-out")
+	m.mustHave("bridge.left-out")
+}
+
+func TestSetupMakesTheBridgeOnRequestOnly(t *testing.T) {
+	m := newMachine(t)
+	m.ipykernel(`__version__ = "6.17.0"`)
+	if out, err := m.setUp(); err != nil || strings.Contains(out, "bridge") {
+		t.Fatalf("setup.sh: %v", err)
+	}
 }
 
 func TestSetupWithoutIndexTakesTheSystemsNbclient(t *testing.T) {
