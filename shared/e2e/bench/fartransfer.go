@@ -17,12 +17,12 @@ import (
 const (
 	farSize = 256 << 20
 	farTrip = 100 * time.Millisecond
-	// farPart is the size of a part, as relay/transfer has it.
+	// farPart is the size of the parts that are moved one after the other. It stays the
+	// same when relay/transfer chooses others, so that ratios stay comparable.
 	farPart = 4 << 20
 )
 
-// farTransfers compares transfers at a distance with moving the same parts one after the
-// other.
+// farTransfers compares transfers at a distance with moving parts one after the other.
 func farTransfers(ctx context.Context, b *bench) ([]row, error) {
 	e, err := b.executor(ctx, b.disk)
 	if err != nil {
@@ -51,9 +51,9 @@ func farTransfers(ctx context.Context, b *bench) ([]row, error) {
 		return nil, err
 	}
 	return []row{
-		rate("one part after the other, down", farSize, s[0]),
+		rate("parts of 4 MiB one after the other, down", farSize, s[0]),
 		ratioAtLeast(rate("transfer.Download", farSize, s[1]).faster("one stream of parts", s[1], s[0]), 5),
-		rate("one part after the other, up", farSize, s[2]),
+		rate("parts of 4 MiB one after the other, up", farSize, s[2]),
 		ratioAtLeast(rate("transfer.Upload", farSize, s[3]).faster("one stream of parts", s[3], s[2]), 5),
 	}, nil
 }
