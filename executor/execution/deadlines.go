@@ -27,7 +27,7 @@ const (
 	nothingDue = time.Hour
 )
 
-// untilDue is how long until tick or flushJournal has something to do.
+// untilDue is how long until tick or tidy has something to do.
 func (r *runner) untilDue() time.Duration {
 	now := time.Now()
 	next := now.Add(nothingDue)

@@ -49,8 +49,8 @@ func (r *runner) drain(ctx context.Context) {
 	for {
 		quiet.Reset(drainQuiet)
 		select {
-		case m := <-r.received:
-			r.message(ctx, m)
+		case <-r.kernel.Client.Arrived():
+			r.receive(ctx)
 		case <-quiet.C:
 			return
 		case <-limit.C:
@@ -75,8 +75,8 @@ func (r *runner) stop() {
 		r.tick(time.Now())
 		timer.Reset(r.untilDue())
 		select {
-		case m := <-r.received:
-			r.message(ctx, m)
+		case <-r.kernel.Client.Arrived():
+			r.receive(ctx)
 		case <-timer.C:
 		case <-r.kernel.Done():
 			r.drain(ctx)

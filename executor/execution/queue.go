@@ -87,6 +87,7 @@ func New(cfg Config) *Queue {
 // before returns the same id and runs nothing. Callers take turns. s must be within
 // the contract's bounds.
 func (q *Queue) Submit(caller string, s contract.Submit) (id string, err error) {
+	defer q.signal() // also after an error: the runner flushes the journal
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if id, err := q.journal.Submitted(s); id != "" || err != nil {
@@ -96,7 +97,6 @@ func (q *Queue) Submit(caller string, s contract.Submit) (id string, err error) 
 		return "", err
 	}
 	record, err := q.journal.Create(s)
-	q.signal() // also after an error: the runner flushes the journal
 	if err != nil {
 		return "", err
 	}
@@ -211,7 +211,6 @@ func (q *Queue) yield() {
 	q.running = nil
 	q.kernelFreedLocked()
 	q.renumberLocked()
-	q.journal.Trim()
 }
 
 // makeSpare prepares the journal's next folder while the kernel is idle.

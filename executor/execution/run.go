@@ -48,14 +48,15 @@ func start(record *journal.Record, kernelID string, now time.Time) (timeout time
 	return timeout, err
 }
 
-// accept marks the code as started: from now on SIGINT interrupts it.
+// accept marks the code as started: from now on SIGINT interrupts it. The next update saves
+// the count: a kill before that ends the kernel too, and then the number names nothing.
 func (r *run) accept(m *jupyter.Message) {
 	r.accepted = true
 	var input struct {
 		ExecutionCount int `json:"execution_count"`
 	}
 	if m.Decode(&input) == nil {
-		_ = r.record.Update(func(x *contract.Execution) { r.setCount(x, input.ExecutionCount) })
+		r.record.UpdateInMemory(func(x *contract.Execution) { r.setCount(x, input.ExecutionCount) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -23,12 +24,12 @@ const (
 
 // runner runs executions on one kernel, in one goroutine.
 type runner struct {
-	q        *Queue
-	kernel   *kernel.Kernel
-	received chan *jupyter.Message
-	runs     []*run    // the newest last; current is one of them
-	current  *run      // has the kernel; nil when the kernel is free
-	flushed  time.Time // when the journal was last flushed
+	q       *Queue
+	kernel  *kernel.Kernel
+	runs    []*run    // the newest last; current is one of them
+	current *run      // has the kernel; nil when the kernel is free
+	ended   bool      // a run has ended since the last call of tidy
+	flushed time.Time // when the journal was last flushed
 }
 
 // Run runs what is submitted, on one kernel after another, until ctx ends. Then it
@@ -60,24 +61,22 @@ func (q *Queue) Run(ctx context.Context) error {
 
 // serve runs executions on k until k or ctx ends.
 func (q *Queue) serve(ctx context.Context, k *kernel.Kernel) {
-	r := &runner{q: q, kernel: k, received: make(chan *jupyter.Message)}
-	stop := r.startReceiving(ctx)
+	r := &runner{q: q, kernel: k}
 	defer func() {
-		stop()
 		for _, recent := range r.runs {
 			recent.record.CloseLog()
 		}
+		r.tidy()
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		r.begin(ctx)
-		q.makeSpare()
-		r.flushJournal()
+		r.tidy()
 		timer.Reset(r.untilDue())
 		select {
-		case m := <-r.received:
-			r.message(ctx, m)
+		case <-k.Client.Arrived():
+			r.receive(ctx)
 		case now := <-timer.C:
 			r.tick(now)
 		case <-q.wake:
@@ -93,29 +92,23 @@ func (q *Queue) serve(ctx context.Context, k *kernel.Kernel) {
 	}
 }
 
-// startReceiving passes messages to r.received, one at a time: the client's own queue
-// holds the others. It outlives ctx, until stop is called.
-func (r *runner) startReceiving(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			m, err := r.kernel.Client.Receive(ctx)
-			if err != nil {
-				return
-			}
-			select {
-			case r.received <- m:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return func() { cancel(); <-ended }
+// receive handles the oldest message that waits. One at a time, so that a flood does not
+// delay commands and deadlines.
+func (r *runner) receive(ctx context.Context) {
+	if m := r.kernel.Client.Next(); m != nil {
+		r.message(ctx, m)
+	}
 }
 
-func (r *runner) flushJournal() {
+// tidy does what no reader waits for: the next run has begun, and the readers of one that
+// has ended run first.
+func (r *runner) tidy() {
+	if r.ended {
+		r.ended = false
+		runtime.Gosched()
+		r.q.journal.Trim()
+	}
+	r.q.makeSpare()
 	if r.q.journal.NeedsFlush() && time.Since(r.flushed) >= flushPause {
 		r.q.journal.Flush()
 		r.flushed = time.Now()
@@ -250,7 +243,7 @@ func (r *runner) end(status contract.Status, reason string) {
 
 // release frees the kernel for the next execution.
 func (r *runner) release() {
-	r.current = nil
+	r.current, r.ended = nil, true
 	r.q.yield()
 }
 

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -30,12 +31,13 @@ type eventLog struct {
 	file      *os.File // of the last segment; nil while it is not open
 	reserve   *reserve // nil for a log that is only read
 	unwritten int64    // bytes in memory, because the disk is full
+	recent    *recent  // nil if the log is long, closed or that of an earlier executor
 	retired   bool     // nothing is written any more
 }
 
 // newEventLog makes an empty log, whose first segment is open if the folder exists.
 func newEventLog(f *folder, limit int64, r *reserve) *eventLog {
-	l := &eventLog{dir: f.dir, limit: limit, loaded: true, reserve: r}
+	l := &eventLog{dir: f.dir, limit: limit, loaded: true, reserve: r, recent: &recent{}}
 	if f.events != nil {
 		first := newSegment(f.dir, 0, 0)
 		first.file, l.file = f.events, f.events
@@ -95,41 +97,55 @@ func (l *eventLog) repair() error {
 }
 
 // append gives the event its offset and writes it. A gap gets as many offsets as it
-// replaces. inMemory reports that events wait in memory because the disk is full.
-func (l *eventLog) append(event contract.Event) (inMemory bool, err error) {
+// replaces. It returns the size of its line, and whether events wait in memory because the
+// disk is full.
+func (l *eventLog) append(event contract.Event) (size int64, inMemory bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.retired {
-		return false, fs.ErrNotExist
+		return 0, false, fs.ErrNotExist
 	}
 	if err := l.loadLocked(); err != nil {
-		return false, err
+		return 0, false, err
 	}
 	event.Offset = l.next
 	line, err := marshalEvent(&event)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	if err := l.writeLocked(line); err != nil {
-		return false, err
+		return 0, false, err
 	}
-	size := int64(len(line))
+	size = int64(len(line))
 	l.next += offsets(event)
 	l.lastLocked().grow(event.Offset, size, l.next)
 	l.kept += size
 	l.written += size
-	return l.unwritten > 0, nil
+	if l.recent != nil && !l.recent.add(event, size) {
+		l.recent = nil
+	}
+	return size, l.unwritten > 0, nil
 }
 
 // marshalEvent returns the event's line. An event over the bound becomes a gap; the
 // callers' own bounds should not let one get here.
 func marshalEvent(event *contract.Event) ([]byte, error) {
-	line, err := json.Marshal(event)
+	line, err := marshalLine(event)
 	if err == nil && len(line) > contract.MaxEventBytes {
 		*event = contract.Event{Offset: event.Offset, Time: event.Time, Type: contract.EventGap, Bytes: int64(len(line)), Events: 1}
-		line, err = json.Marshal(event)
+		line, err = marshalLine(event)
 	}
-	return append(line, '\n'), err
+	return line, err
+}
+
+// marshalLine does not escape <, > and &, so that JSON payloads read from the file are
+// those that were written.
+func marshalLine(event *contract.Event) ([]byte, error) {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(event)
+	return line.Bytes(), err
 }
 
 // offsets is how many offsets an event takes.
@@ -207,6 +223,7 @@ func (l *eventLog) dropMiddleLocked() {
 			return
 		}
 		l.kept -= old.size
+		l.recent = nil
 		l.segments = slices.Delete(l.segments, head, head+1)
 	}
 }
@@ -252,6 +269,7 @@ func (l *eventLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closeFileLocked()
+	l.recent = nil
 }
 
 func (l *eventLog) closeFileLocked() {
@@ -271,7 +289,7 @@ func (l *eventLog) drop() {
 		os.Remove(s.path)
 	}
 	l.releaseMemoryLocked()
-	l.segments, l.kept = nil, 0
+	l.segments, l.kept, l.recent = nil, 0, nil
 }
 
 // retire ends all writing, because the execution is forgotten.
@@ -280,5 +298,5 @@ func (l *eventLog) retire() {
 	defer l.mu.Unlock()
 	l.closeFileLocked()
 	l.releaseMemoryLocked()
-	l.retired = true
+	l.retired, l.recent = true, nil
 }

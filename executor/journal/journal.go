@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"colabrelay/shared/contract"
 )
@@ -63,12 +64,14 @@ type Journal struct {
 	log        *slog.Logger
 	reserve    *reserve
 	tombstones *tombstones
+	output     atomic.Int64 // bytes of output at most: not all that was deleted is subtracted
 
 	mu        sync.Mutex
 	byID      map[string]*Record
 	byRequest map[string]*Record
-	order     []*Record // oldest first
-	spare     *folder   // for the next execution; nil while none is prepared
+	order     []*Record    // oldest first
+	kept      map[bool]int // how many of them are unstored, and how many are not
+	spare     *folder      // for the next execution; nil while none is prepared
 }
 
 // Open reads what earlier executors left in cfg.Dir. Executions that were running
@@ -80,6 +83,7 @@ func Open(cfg Config) (*Journal, error) {
 		log:       cfg.Log.With("component", "journal"),
 		byID:      map[string]*Record{},
 		byRequest: map[string]*Record{},
+		kept:      map[bool]int{},
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the execution log's folder: %w", err)
@@ -119,6 +123,9 @@ func (j *Journal) Create(s contract.Submit) (*Record, error) {
 }
 
 func (j *Journal) addLocked(r *Record) {
+	r.output = &j.output
+	j.output.Add(r.bytes())
+	j.kept[r.Unstored]++
 	j.byID[r.ID] = r
 	j.byRequest[r.requestID] = r
 	j.order = append(j.order, r)

@@ -35,7 +35,7 @@ func (j *Journal) Read(ctx context.Context, id string, r ReadRequest) (contract.
 		eventsAfter = timer.C
 	}
 	for waited := false; ; waited = true {
-		changed := record.changes()
+		changed := record.changes(r.UntilEnd)
 		if record.satisfies(r) {
 			if waited {
 				record.awaitEnd(ctx)
@@ -57,8 +57,8 @@ func (j *Journal) Read(ctx context.Context, id string, r ReadRequest) (contract.
 // satisfies reports whether r can be answered now.
 func (r *Record) satisfies(request ReadRequest) bool {
 	x := r.Snapshot()
-	if x.Status.Finished() || x.Status == contract.StatusWaitingForInput {
-		return true // no more events will follow on their own, at any offset
+	if settled(x.Status) {
+		return true
 	}
 	return !request.UntilEnd && x.NextOffset > request.Offset
 }
@@ -69,10 +69,13 @@ const endGrace = 5 * time.Millisecond
 
 // awaitEnd returns when the execution has finished, or after endGrace.
 func (r *Record) awaitEnd(ctx context.Context) {
+	if r.Snapshot().Status.Finished() {
+		return
+	}
 	timer := time.NewTimer(endGrace)
 	defer timer.Stop()
 	for {
-		changed := r.changes()
+		changed := r.changes(true)
 		if r.Snapshot().Status.Finished() {
 			return
 		}

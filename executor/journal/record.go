@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -28,11 +29,13 @@ type Record struct {
 	events    *eventLog
 	blobs     *blobStore
 	reserve   *reserve
+	output    *atomic.Int64 // of the journal: counts the bytes of events and blobs
 
 	mu      sync.Mutex
 	state   contract.Execution
 	file    stateFile
-	changed chan struct{} // closed at each change, then replaced
+	changed chan struct{} // closed at the next change; nil while nobody waits for it
+	settled chan struct{} // as changed, but for the end or an input request
 }
 
 // createRecord makes an execution of s in a prepared folder, which it then owns.
@@ -74,7 +77,6 @@ func newRecord(dir string, line stateLine, events *eventLog, blobs *blobStore) *
 		blobs:     blobs,
 		state:     line.Execution,
 		file:      stateFile{path: filepath.Join(dir, stateFileName)},
-		changed:   make(chan struct{}),
 	}
 }
 
@@ -143,13 +145,14 @@ func (r *Record) SetQueuePosition(n int) {
 // Append adds an event and wakes the readers. On a full disk the event is kept in
 // memory; the error is ErrDiskFull if there is no room there either.
 func (r *Record) Append(event contract.Event) error {
-	inMemory, err := r.events.append(event)
+	size, inMemory, err := r.events.append(event)
 	if isFull(err) {
 		return ErrDiskFull
 	}
 	if err != nil {
 		return err
 	}
+	r.output.Add(size)
 	if inMemory {
 		r.reserve.add(r, ErrDiskFull)
 	}
@@ -162,7 +165,11 @@ func (r *Record) Append(event contract.Event) error {
 // PutBlob keeps a big payload, or finds the equal one that this execution has already. It
 // calls write, which writes at most size bytes.
 func (r *Record) PutBlob(size int64, write func(io.Writer) error) (contract.Blob, error) {
-	return r.blobs.put(size, write)
+	blob, err := r.blobs.put(size, write)
+	if err == nil {
+		r.output.Add(blob.Bytes)
+	}
+	return blob, err
 }
 
 // CloseLog closes the event log's file and forgets which payloads are kept. A later event
@@ -172,15 +179,38 @@ func (r *Record) CloseLog() {
 	r.blobs.forget()
 }
 
+// broadcastLocked wakes the readers. Those that wait for the end sleep on until then: to
+// wake one takes longer than to write an event.
 func (r *Record) broadcastLocked() {
-	close(r.changed)
-	r.changed = make(chan struct{})
+	wake(&r.changed)
+	if settled(r.state.Status) {
+		wake(&r.settled)
+	}
 }
 
-func (r *Record) changes() <-chan struct{} {
+func wake(readers *chan struct{}) {
+	if *readers != nil {
+		close(*readers)
+		*readers = nil
+	}
+}
+
+// settled reports whether no more events will follow on their own.
+func settled(s contract.Status) bool { return s.Finished() || s == contract.StatusWaitingForInput }
+
+// changes returns a channel that is closed at the next change or, with untilSettled, at
+// the next one after which the status is settled.
+func (r *Record) changes(untilSettled bool) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.changed
+	readers := &r.changed
+	if untilSettled {
+		readers = &r.settled
+	}
+	if *readers == nil {
+		*readers = make(chan struct{})
+	}
+	return *readers
 }
 
 // Snapshot returns the execution without its events.

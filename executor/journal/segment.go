@@ -198,6 +198,10 @@ type logReader struct {
 func (l *eventLog) read(offset, maxBytes int64) ([]contract.Event, int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.recent != nil {
+		events, next := l.recent.read(offset, maxBytes)
+		return events, next, nil
+	}
 	if err := l.loadLocked(); err != nil {
 		return nil, 0, err
 	}

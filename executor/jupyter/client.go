@@ -48,7 +48,7 @@ func (o Options) withDefaults() Options {
 }
 
 // Client is connected to one kernel. Its methods may be called concurrently, except
-// Receive.
+// Receive and Next.
 type Client struct {
 	log     *slog.Logger
 	session string // also the routing identity: stdin needs the same as shell
@@ -124,7 +124,8 @@ func (c *Client) Close() error {
 }
 
 // Receive returns the next message of iopub or stdin, or a reply that no Request waits
-// for. The messages of one channel keep their order. Only one goroutine may call it.
+// for. The messages of one channel keep their order. Only one goroutine may call it
+// or Next.
 // See Message.Release for memory, and Message.Dropped for what a slow caller misses.
 func (c *Client) Receive(ctx context.Context) (*Message, error) {
 	return c.inbox.receive(ctx)
@@ -137,6 +138,17 @@ func (c *Client) LastReceived() time.Time {
 		return time.Now()
 	}
 	return time.Unix(0, max(c.sockets[IOPub].lastRead.Load(), c.sockets[Shell].lastRead.Load()))
+}
+
+// Arrived contains an element when a message may wait for Next. Only the goroutine that
+// calls Next may read from it.
+func (c *Client) Arrived() <-chan struct{} { return c.inbox.ready }
+
+// Next is Receive for a caller that waits for Arrived among other things. It returns nil
+// if no message waits.
+func (c *Client) Next() *Message {
+	m, _ := c.inbox.next()
+	return m
 }
 
 // accept handles a message from a socket.

@@ -136,7 +136,7 @@ func (q *inbox) receive(ctx context.Context) (*Message, error) {
 	}
 }
 
-// next returns nil if there is no message yet.
+// next returns nil if there is no message yet. If more messages wait, q.ready says so.
 func (q *inbox) next() (*Message, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -151,6 +151,8 @@ func (q *inbox) next() (*Message, error) {
 	q.queue[0] = nil
 	if q.queue = q.queue[1:]; len(q.queue) == 0 {
 		q.queue = nil // the array behind it may have become long
+	} else {
+		offer(q.ready)
 	}
 	q.received, q.stalled = m, false
 	return m, nil

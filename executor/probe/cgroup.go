@@ -26,16 +26,33 @@ var (
 	v2 = version{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
 )
 
-// cgroups are the control groups of this process that have a limit, the innermost first.
+// levels are control groups of one version, the innermost first.
+type levels struct {
+	version
+	dirs []string
+}
+
+// read reads the groups that still exist and have a limit.
+func (l levels) read(root fs.FS) (found []cgroup) {
+	for _, dir := range l.dirs {
+		if g, ok := l.version.read(root, dir); ok {
+			found = append(found, g)
+		}
+	}
+	return found
+}
+
+// limitedLevels are the control groups of this process that have a limit.
 //
 // In a container, /proc/self/cgroup may contain a path of the host that does not exist
 // here. Then the mounted directory is the container's own group.
-func cgroups(root fs.FS) []cgroup {
+func limitedLevels(root fs.FS) levels {
 	v, dir := ownCgroup(root)
-	var found []cgroup
+	found := levels{version: v}
 	for {
-		if g, ok := v.read(root, path.Join(v.mount, dir)); ok {
-			found = append(found, g)
+		level := path.Join(v.mount, dir)
+		if _, ok := v.read(root, level); ok {
+			found.dirs = append(found.dirs, level)
 		}
 		if dir == "." || dir == "/" || dir == "" {
 			return found

@@ -3,6 +3,7 @@ package probe
 import (
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -88,7 +89,8 @@ func TestCgroupsAreThoseWithALimit(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := cgroups(tree(test.files))
+			root := tree(test.files)
+			got := limitedLevels(root).read(root)
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(cgroup{})); diff != "" {
 				t.Errorf("cgroups (-want +got):\n%s", diff)
 			}
@@ -124,5 +126,36 @@ func TestMemoryOfThisMachineAddsUp(t *testing.T) {
 	}
 	if m.Total == 0 || m.Used == 0 || m.Available == 0 || m.Used+m.Available != m.Total {
 		t.Errorf("got %+v", m)
+	}
+}
+
+func TestMeterNoticesALimitWithinASecondAndItsUseAtOnce(t *testing.T) {
+	root := tree(map[string]string{
+		"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/memory.current": "700\n",
+	})
+	m := &meter{root: root}
+	began := time.Now()
+	if mem, err := m.memory(began); err != nil || mem.Total <= 1000 {
+		t.Fatalf("without a limit: %+v, %v", mem, err)
+	}
+	root["sys/fs/cgroup/memory.max"].Data = []byte("1000\n")
+	if mem, err := m.memory(began.Add(limitsAge + 1)); err != nil || mem != (Mem{Total: 1000, Used: 700, Available: 300}) {
+		t.Errorf("with a limit: %+v, %v", mem, err)
+	}
+	root["sys/fs/cgroup/memory.current"].Data = []byte("900\n")
+	if mem, err := m.memory(began.Add(limitsAge + 2)); err != nil || mem != (Mem{Total: 1000, Used: 900, Available: 100}) {
+		t.Errorf("a moment later: %+v, %v", mem, err)
+	}
+}
+
+func TestFiguresOfTheMachine(t *testing.T) {
+	const text = "MemTotal:       24684084 kB\nMemFree:        21951780 kB\nMemAvailable:   23000000 kB\n"
+	if got := kilobytes([]byte(text), "MemAvailable:"); got != 23000000<<10 {
+		t.Errorf("available: %d", got)
+	}
+	for _, bad := range []string{"", "MemAvailable:", "MemAvailable: x kB", "MemAvailable: -1 kB", "MemAvailable: 99999999999999999999 kB"} {
+		if got := kilobytes([]byte(bad), "MemAvailable:"); got != 0 {
+			t.Errorf("%q: %d", bad, got)
+		}
 	}
 }
