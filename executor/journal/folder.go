@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,7 +23,10 @@ func newFolder(parent string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+	if err = os.Mkdir(f.dir, 0o700); errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(f.dir, 0o700)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if f.state, err = openAppend(filepath.Join(f.dir, stateFileName)); err == nil {

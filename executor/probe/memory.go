@@ -40,7 +40,7 @@ var ownMeter = sync.OnceValue(func() *meter { return &meter{root: os.DirFS("/"),
 // meter measures memory again and again.
 type meter struct {
 	root    fs.FS
-	meminfo *os.File // nil if there is none
+	meminfo int // file descriptor of /proc/meminfo; -1 if there is none
 
 	mu      sync.Mutex
 	limited levels
@@ -49,12 +49,12 @@ type meter struct {
 
 // openMeminfo opens Linux's figures of the machine. Not by os.Open, which would register
 // the file with the runtime's poller: a thread would wake up for nothing.
-func openMeminfo() *os.File {
+func openMeminfo() int {
 	fd, err := syscall.Open("/proc/meminfo", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return nil
+		return -1
 	}
-	return os.NewFile(uintptr(fd), "/proc/meminfo")
+	return fd
 }
 
 func (m *meter) memory(now time.Time) (Mem, error) {
@@ -68,9 +68,8 @@ func (m *meter) memory(now time.Time) (Mem, error) {
 
 // machine is the memory of the machine, without regard to control groups.
 func (m *meter) machine() (total, available uint64, err error) {
-	if m.meminfo != nil {
-		var text [4 << 10]byte
-		n, _ := m.meminfo.ReadAt(text[:], 0)
+	text := make([]byte, 4<<10)
+	if n, err := syscall.Pread(m.meminfo, text, 0); err == nil {
 		total, available = kilobytes(text[:n], "MemTotal:"), kilobytes(text[:n], "MemAvailable:")
 	}
 	if total > 0 && available > 0 {

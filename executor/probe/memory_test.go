@@ -133,7 +133,7 @@ func TestMeterNoticesALimitWithinASecondAndItsUseAtOnce(t *testing.T) {
 	root := tree(map[string]string{
 		"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/memory.current": "700\n",
 	})
-	m := &meter{root: root}
+	m := &meter{root: root, meminfo: -1}
 	began := time.Now()
 	if mem, err := m.memory(began); err != nil || mem.Total <= 1000 {
 		t.Fatalf("without a limit: %+v, %v", mem, err)
