@@ -42,6 +42,8 @@ type Options struct {
 	From int64
 	// Instance is the executor's instance_id. Saved text of another instance is replaced.
 	Instance string
+	// New means that no call has read the execution before, so none has saved anything.
+	New bool
 	// Page makes the view one page of complete events instead of head and tail: add events
 	// until Full.
 	Page bool
@@ -51,7 +53,7 @@ type Options struct {
 // safe for concurrent use.
 type Collector struct {
 	opt            Options
-	stdout, stderr *stream
+	stdout, stderr stream
 	last           *stream // the one written to last
 	next           int64   // offset after the newest event added
 	headEnd        int64   // offset after the head, once it is complete
@@ -75,16 +77,19 @@ func New(opt Options) *Collector {
 	if opt.Page {
 		dir = "" // a page omits nothing
 	}
-	c := &Collector{opt: opt, next: opt.From, spoolFrom: opt.From, saved: loadSaved(opt.Dir, opt.Instance)}
+	c := &Collector{opt: opt, next: opt.From, spoolFrom: opt.From}
+	if !opt.New {
+		c.saved = loadSaved(opt.Dir, opt.Instance)
+	}
 	if c.saved != nil {
 		c.spoolFrom = c.saved.To
 	}
 	if c.spoolFrom < opt.From { // the events between are missing, so the saved text cannot be extended
 		dir = ""
 	}
-	c.stdout = newStream(c.saved.spoolFor(dir, contract.Stdout))
-	c.stderr = newStream(c.saved.spoolFor(dir, contract.Stderr))
-	c.last = c.stdout
+	c.stdout.start(c.saved.spoolFor(dir, contract.Stdout))
+	c.stderr.start(c.saved.spoolFor(dir, contract.Stderr))
+	c.last = &c.stdout
 	return c
 }
 
@@ -171,9 +176,9 @@ func ofOurs(ev contract.Event) bool {
 }
 
 func (c *Collector) stream(ev contract.Event) {
-	c.last = c.stdout
+	c.last = &c.stdout
 	if ev.Name == contract.Stderr {
-		c.last = c.stderr
+		c.last = &c.stderr
 	}
 	c.last.write(ev.Text, ev.Offset >= c.spoolFrom)
 }
@@ -184,7 +189,7 @@ func (c *Collector) gap(ev contract.Event) {
 	if ev.Bytes == 0 {
 		line = "[… output is missing here: the log on the VM is damaged …]\n"
 	}
-	if r := c.last.folder.rows[c.last.folder.y]; r.x > 0 {
+	if c.last.folder.column() > 0 {
 		line = "\n" + line
 	}
 	c.last.write(line, ev.Offset >= c.spoolFrom)
@@ -264,14 +269,13 @@ func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 }
 
 func (c *Collector) viewStreams(v *View) {
-	where := fmt.Sprintf("; get_execution with offset=%d continues there", c.headEnd)
 	var kinds []string
 	for _, s := range []struct {
 		kind   string
 		stream *stream
 		into   *string
-	}{{contract.Stdout, c.stdout, &v.Stdout}, {contract.Stderr, c.stderr, &v.Stderr}} {
-		text, cut := s.stream.text(where)
+	}{{contract.Stdout, &c.stdout, &v.Stdout}, {contract.Stderr, &c.stderr, &v.Stderr}} {
+		text, cut := s.stream.text(c.headEnd)
 		text, over := Clip(text, streamRunes) // one event far longer than the contract allows
 		*s.into = text
 		if !cut && !over {

@@ -182,8 +182,9 @@ func TestClearOutput(t *testing.T) {
 		if v := view(t, l, Options{}); wait != (v.Stdout != "") || wait != (len(v.Outputs) > 0) {
 			t.Errorf("wait %v, before the next output: %d characters", wait, len(v.Stdout))
 		}
-		l.print("stdout", "new\n")
-		if v := view(t, l, Options{}); v.Stdout != "new\n" || len(v.Outputs) != 0 || v.Truncated {
+		fresh := strings.Repeat("new\n", 2*foldRows)
+		l.print("stdout", fresh)
+		if v := view(t, l, Options{}); v.Stdout != fresh || len(v.Outputs) != 0 || v.Truncated {
 			t.Errorf("wait %v: %.30q %v", wait, v.Stdout, v.Outputs)
 		}
 	}

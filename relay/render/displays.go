@@ -2,7 +2,6 @@ package render
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -88,7 +87,7 @@ type newest struct {
 func (d *displays) pictures() newest {
 	found, at := 0, newest{}
 	for i := len(d.all) - 1; i >= 0; i-- {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(d.all[i].data)), isPicture) {
+		if !d.all[i].hasPicture() {
 			continue
 		}
 		if found++; found == MaxPictures {
@@ -97,6 +96,15 @@ func (d *displays) pictures() newest {
 	}
 	at.earlier = max(0, found-MaxPictures)
 	return at
+}
+
+func (d *display) hasPicture() bool {
+	for mime := range d.data {
+		if isPicture(mime) {
+			return true
+		}
+	}
+	return false
 }
 
 // text returns an inline payload as text: a JSON string unquoted, a list of strings (as in

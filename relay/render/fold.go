@@ -23,7 +23,7 @@ type folder struct {
 	emit   func(text string)
 	parser *ansi.Parser // only for escape sequences; nil before the first one
 	escape int          // bytes of the open sequence, 0 in plain text
-	rows   []row        // the newest rows, never empty
+	rows   []row        // the newest rows; none before the first write
 	y      int          // the row written to
 }
 
@@ -33,12 +33,11 @@ type row struct {
 	redrawn bool // overwritten at least once: trailing blanks are a progress bar's padding
 }
 
-func newFolder(emit func(string)) *folder {
-	return &folder{emit: emit, rows: make([]row, 1, foldRows+1)}
-}
-
 // write folds s, which may begin and end anywhere, even inside an escape sequence.
 func (f *folder) write(s string) {
+	if f.rows == nil {
+		f.rows = make([]row, 1, foldRows+1)
+	}
 	for i := 0; i < len(s); {
 		b := s[i]
 		switch {
@@ -202,6 +201,14 @@ func (r *row) text() string {
 	return string(r.cells)
 }
 
+// column returns the column written to.
+func (f *folder) column() int {
+	if f.rows == nil {
+		return 0
+	}
+	return f.rows[f.y].x
+}
+
 // pending returns the text of the rows that can still change.
 func (f *folder) pending() string {
 	var b strings.Builder
@@ -227,8 +234,11 @@ func (f *folder) newest() string {
 // Plain returns s without colours and other escape sequences, in its final state after all
 // redrawing.
 func Plain(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == utf8.RuneError }) {
+		return s
+	}
 	var b strings.Builder
-	f := newFolder(func(text string) { b.WriteString(text) })
+	f := folder{emit: func(text string) { b.WriteString(text) }}
 	f.write(s)
 	b.WriteString(f.pending())
 	return b.String()

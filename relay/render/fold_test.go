@@ -47,7 +47,7 @@ func TestFoldingShowsWhatATerminalShowsAtTheEnd(t *testing.T) {
 
 func TestAnEndlessLineIsEmittedInPieces(t *testing.T) {
 	given := 0
-	f := newFolder(func(s string) { given += len(s) })
+	f := folder{emit: func(s string) { given += len(s) }}
 	for range 1000 {
 		f.write(strings.Repeat("x", 16<<10))
 		if kept := len(f.pending()); kept > 2*foldColumn {
@@ -74,7 +74,7 @@ func FuzzFold(f *testing.F) {
 			t.Fatalf("not UTF-8: %q", whole)
 		}
 		var b strings.Builder
-		folder := newFolder(func(text string) { b.WriteString(text) })
+		folder := folder{emit: func(text string) { b.WriteString(text) }}
 		r := rand.New(rand.NewPCG(seed, 0))
 		for rest := []rune(s); len(rest) > 0; {
 			n := 1 + r.IntN(len(rest))

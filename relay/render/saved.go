@@ -66,7 +66,7 @@ func (c *Collector) extend() (*saved, error) {
 	if now.To != c.spoolFrom || c.next <= now.To {
 		return now, nil
 	}
-	for name, stream := range map[string]*stream{contract.Stdout: c.stdout, contract.Stderr: c.stderr} {
+	for name, stream := range map[string]*stream{contract.Stdout: &c.stdout, contract.Stderr: &c.stderr} {
 		size, err := stream.spool.appendTo(filepath.Join(c.opt.Dir, now.file(name)), now.Bytes[name])
 		if err != nil {
 			return nil, err
@@ -116,12 +116,12 @@ func (s *spool) appendTo(path string, size int64) (int64, error) {
 }
 
 // spoolFor returns a spool for the text of a stream that is not saved yet.
-func (s *saved) spoolFor(dir, stream string) *spool {
+func (s *saved) spoolFor(dir, stream string) spool {
 	left := int64(maxSpool)
 	if s != nil {
 		left -= s.Bytes[stream]
 	}
-	return &spool{dir: dir, name: stream, limit: left}
+	return spool{dir: dir, name: stream, limit: left}
 }
 
 // lastEvents is how many saved events are read again after a skip, for the newest text, the
@@ -140,7 +140,7 @@ func (c *Collector) Skip() {
 		return
 	}
 	c.next = c.saved.To - lastEvents
-	for name, stream := range map[string]*stream{contract.Stdout: c.stdout, contract.Stderr: c.stderr} {
+	for name, stream := range map[string]*stream{contract.Stdout: &c.stdout, contract.Stderr: &c.stderr} {
 		if c.saved.Bytes[name] > 0 {
 			stream.skip()
 		}

@@ -119,3 +119,13 @@ func TestSavedTextIsBounded(t *testing.T) {
 	}
 	sp.discard()
 }
+
+// A VM may name an earlier execution in the answer to a submit.
+func TestANewExecutionKeepsTheSavedTextOfAnEarlierOne(t *testing.T) {
+	dir, all := t.TempDir(), lines(400)
+	read(t, all, 200, Options{Dir: dir, Instance: "vm"})
+	if v, _ := read(t, all, 400, Options{Dir: dir, Instance: "vm", New: true}); !v.Truncated || len(v.Files) != 1 {
+		t.Errorf("files %v, shown %.100q", v.Files, v.Stdout)
+	}
+	checkSaved(t, dir, all[:200])
+}

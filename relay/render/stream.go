@@ -9,8 +9,8 @@ import (
 // stream is stdout or stderr. It has the folded head and tail in bounded memory, and spools
 // the raw text to disk in case some of it is omitted.
 type stream struct {
-	folder *folder
-	spool  *spool
+	folder folder
+	spool  spool
 
 	head      []byte
 	headRunes int
@@ -20,10 +20,9 @@ type stream struct {
 	tail      tail
 }
 
-func newStream(sp *spool) *stream {
-	s := &stream{spool: sp, tail: tail{max: tailRunes}}
-	s.folder = newFolder(s.line)
-	return s
+// start makes s an empty stream.
+func (s *stream) start(sp spool) {
+	*s = stream{spool: sp, tail: tail{max: tailRunes}, folder: folder{emit: s.line}}
 }
 
 func (s *stream) line(text string) {
@@ -45,7 +44,7 @@ func (s *stream) write(text string, keep bool) {
 
 // skip drops the text after the head. The text written next does not follow the head.
 func (s *stream) skip() {
-	s.skipped, s.tail, s.folder = true, tail{max: tailRunes}, newFolder(s.line)
+	s.skipped, s.tail, s.folder = true, tail{max: tailRunes}, folder{emit: s.line}
 }
 
 func (s *stream) shown() int { return s.headRunes + utf8.RuneCountInString(s.folder.pending()) }
@@ -58,11 +57,10 @@ func (s *stream) freeze() {
 }
 
 // clear drops the shown text, as clear_output requests. The spool keeps everything.
-func (s *stream) clear() { *s = *newStream(s.spool) }
+func (s *stream) clear() { s.start(s.spool) }
 
-// text returns the shown text and whether some was omitted. where says how to read the
-// omitted text.
-func (s *stream) text(where string) (string, bool) {
+// text returns the shown text and whether some was omitted, which can be read at offset.
+func (s *stream) text(offset int64) (string, bool) {
 	if !s.frozen {
 		return string(s.head) + s.folder.pending(), false
 	}
@@ -76,6 +74,7 @@ func (s *stream) text(where string) (string, bool) {
 	rest.max = tailRunes
 	rest.shrink()
 	head := string(s.head) + s.atFreeze
+	where := fmt.Sprintf("; get_execution with offset=%d continues there", offset)
 	last := tailLines(string(rest.buf))
 	marker := fmt.Sprintf("[… about %d characters omitted%s …]", rest.dropped, where)
 	if s.skipped {
