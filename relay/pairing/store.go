@@ -2,7 +2,7 @@
 // (even before its address is known), and which VM and kernel of each the relay last
 // saw. It also decides which runtime a call uses.
 //
-// It must not talk to a runtime, cache anything between calls (a running relay uses a
+// It must not talk to a runtime, use a list that has changed since (a running relay uses a
 // pairing made by `relay pair` from its next call on), or drop a pairing it cannot read.
 // Start reading at Store here and Resolve.
 package pairing
@@ -19,6 +19,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -60,7 +61,18 @@ type Runtime struct {
 
 // Store is the file of paired runtimes in a folder. Any number of programs may
 // use it at the same time.
-type Store struct{ dir string }
+type Store struct {
+	dir string
+
+	mu   sync.Mutex
+	info fs.FileInfo        // of the list as last read; nil if it must be read again
+	all  map[string]Runtime // its content
+}
+
+// sureAge is how long ago a list must have changed before it is kept in memory. File systems
+// record the time of a change in steps of up to two seconds, so a second change soon after
+// the first may not show.
+const sureAge = 3 * time.Second
 
 // Open returns the store in dir. It reads and creates nothing.
 func Open(dir string) *Store { return &Store{dir: dir} }
@@ -190,8 +202,14 @@ func (s *Store) List() ([]Runtime, error) {
 }
 
 func (s *Store) load() (map[string]Runtime, error) {
-	if _, err := os.Stat(s.Path()); errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(s.Path())
+	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]Runtime{}, nil
+	}
+	if err == nil {
+		if all, ok := s.unchanged(info); ok {
+			return all, nil
+		}
 	}
 	unlock, err := s.readLock()
 	if err != nil {
@@ -199,6 +217,27 @@ func (s *Store) load() (map[string]Runtime, error) {
 	}
 	defer unlock()
 	return s.readLocked()
+}
+
+// unchanged returns the list as last read, if info says that it is still the same.
+func (s *Store) unchanged(info fs.FileInfo) (map[string]Runtime, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.info == nil || !os.SameFile(s.info, info) || !s.info.ModTime().Equal(info.ModTime()) || s.info.Size() != info.Size() {
+		return nil, false
+	}
+	return maps.Clone(s.all), true
+}
+
+// keep remembers the list that was read from f.
+func (s *Store) keep(f *os.File, all map[string]Runtime) {
+	info, err := f.Stat()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.info = nil
+	if err == nil && time.Since(info.ModTime()) > sureAge {
+		s.info, s.all = info, maps.Clone(all)
+	}
 }
 
 // readLock takes the shared lock, because on Windows a file that is being read cannot be
@@ -237,6 +276,7 @@ func (s *Store) readLocked() (map[string]Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (file %q)", err, s.Path())
 	}
+	s.keep(f, all)
 	return all, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"colabrelay/shared/auth"
 )
@@ -53,6 +54,60 @@ func TestAnotherStoreReadsAPairingImmediately(t *testing.T) {
 	}
 	if _, err := running.Get("c"); !errors.Is(err, ErrNotPaired) || !strings.Contains(err.Error(), `"a", "b"`) {
 		t.Errorf("an unknown name gave %v", err)
+	}
+}
+
+// A running relay asks for its runtime at each call.
+func TestAListIsReadAgainOnlyAfterAChange(t *testing.T) {
+	s, a, b := Open(t.TempDir()), made(t, "a"), made(t, "b")
+	old := time.Now().Add(-time.Hour)
+	// rewrite changes the file in place, as an editor may, and leaves its size.
+	rewrite := func(from, to string, changed time.Time) {
+		t.Helper()
+		text, err := os.ReadFile(s.Path())
+		if err == nil {
+			err = os.WriteFile(s.Path(), []byte(strings.ReplaceAll(string(text), from, to)), 0o600)
+		}
+		if err = errors.Join(err, os.Chtimes(s.Path(), changed, changed)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(name string) {
+		t.Helper()
+		if list, err := s.List(); err != nil || len(list) != 1 || list[0].Name != name {
+			t.Errorf("listed %v, %v, want %s", list, err, name)
+		}
+	}
+	put(t, Open(s.dir), a)
+	rewrite("nothing", "", old)
+	want("a")
+	rewrite(`"a"`, `"c"`, old) // cannot be noticed: shows that the file is not read
+	want("a")
+	rewrite(`"c"`, `"d"`, old.Add(time.Second))
+	want("d")
+	if err := Open(s.dir).Remove("d"); err != nil {
+		t.Fatal(err)
+	}
+	put(t, Open(s.dir), b)
+	want("b")
+	rewrite(`"b"`, `"e"`, time.Now()) // a change moments ago may be followed by one that does not show
+	want("e")
+	rewrite(`"e"`, `"f"`, time.Now())
+	want("f")
+}
+
+func TestAChangeOfAReturnedListDoesNotChangeTheStore(t *testing.T) {
+	s := Open(t.TempDir())
+	put(t, s, made(t, "a"))
+	if err := os.Chtimes(s.Path(), time.Time{}, time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		all, err := s.load()
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		clear(all)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package runtimes gives the relay's commands and tools a client for each paired
 // runtime, and records which VM and kernel each runtime had.
 //
-// It must not cache pairings: it reads them at each call, so that a running relay uses a
+// It must not keep pairings: it asks for them at each call, so that a running relay uses a
 // new one immediately. Start reading at Pool.
 package runtimes
 
