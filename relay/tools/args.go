@@ -16,7 +16,7 @@ type argument struct {
 	name, doc string
 	index     []int
 	typ       reflect.Kind
-	def       *string // as text; nil means required
+	def       json.RawMessage // nil means required
 	min, max  *float64
 }
 
@@ -31,7 +31,10 @@ func argumentsOf(t reflect.Type) []argument {
 		}
 		a := argument{name: f.Tag.Get("json"), doc: f.Tag.Get("doc"), index: f.Index, typ: f.Type.Kind()}
 		if def, ok := f.Tag.Lookup("default"); ok {
-			a.def = &def
+			a.def = json.RawMessage(def)
+			if a.typ == reflect.String {
+				a.def = encode(def)
+			}
 		}
 		a.min, a.max = boundTag(f, "min"), boundTag(f, "max")
 		all = append(all, a)
@@ -55,9 +58,8 @@ func boundTag(f reflect.StructField, key string) *float64 {
 
 // parseArguments reads a call's arguments. It reports all faults together, in words that a
 // model understands; the SDK's own validation prints Go structs.
-func parseArguments[A any](raw json.RawMessage) (A, *Problem) {
+func parseArguments[A any](defs []argument, raw json.RawMessage) (A, *Problem) {
 	var args A
-	defs := argumentsOf(reflect.TypeFor[A]())
 	given := map[string]json.RawMessage{}
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) > 0 && string(trimmed) != "null" {
 		if json.Unmarshal(raw, &given) != nil {
@@ -93,7 +95,7 @@ func (a *argument) set(field reflect.Value, raw json.RawMessage, given bool) str
 		if a.def == nil {
 			return fmt.Sprintf("%q is missing", a.name)
 		}
-		raw = a.defaultJSON()
+		raw = a.def
 	}
 	if a.typ == reflect.String {
 		var s string
@@ -137,14 +139,6 @@ func (a *argument) bounds(n float64, unit string) string {
 		return fmt.Sprintf("%q must be at most %s%s", a.name, number(*a.max), unit)
 	}
 	return ""
-}
-
-func (a *argument) defaultJSON() json.RawMessage {
-	if a.typ == reflect.String {
-		b, _ := json.Marshal(*a.def)
-		return b
-	}
-	return json.RawMessage(*a.def)
 }
 
 func (a *argument) jsonType() string {

@@ -1,27 +1,18 @@
 package tools
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"sync"
+	"time"
 )
-
-// callIDHeader passes a call's JSON-RPC id from the SDK's hook to the handler, which does
-// not get it any other way.
-const callIDHeader = "Relay-Call-Id"
 
 // maxEarly bounds the cancellations remembered for calls that have not started.
 const maxEarly = 1024
 
-// callKey distinguishes the number 1 from the string "1".
-func callKey(id any) string { return fmt.Sprintf("%T:%v", id, id) }
-
-// cancels knows which calls the host has cancelled, including those still in the SDK's queue:
-// the SDK forgets a cancellation that arrives before the handler runs.
+// cancels knows which calls the host has cancelled, including those that have not started.
+// The key of a call is the JSON text of its id.
 type cancels struct {
 	mu      sync.Mutex
 	running map[string]context.CancelFunc
@@ -30,9 +21,10 @@ type cancels struct {
 
 func newCancels() *cancels { return &cancels{running: map[string]context.CancelFunc{}} }
 
-// begin returns the context of a call; the returned function must be called at its end.
-func (c *cancels) begin(ctx context.Context, key string) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
+// begin returns the context of a call that may take limit; the returned function must be
+// called at its end.
+func (c *cancels) begin(ctx context.Context, key string, limit time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, k := range c.early {
@@ -63,43 +55,18 @@ func (c *cancels) cancel(key string) {
 	c.early = append(c.early, key)
 }
 
-// watch returns stdin and handles the cancellations that it contains.
-func (c *cancels) watch(stdin io.Reader) io.Reader {
-	return &cancelReader{cancels: c, in: bufio.NewReaderSize(stdin, 64<<10)}
-}
-
-// cancelReader reads line by line. Only one goroutine may use it.
-type cancelReader struct {
-	cancels *cancels
-	in      *bufio.Reader
-	line    []byte // read and not yet passed on
-	err     error
-}
-
-func (r *cancelReader) Read(p []byte) (int, error) {
-	if len(r.line) == 0 && r.err == nil {
-		r.line, r.err = r.in.ReadBytes('\n')
-		r.inspect()
-	}
-	n := copy(p, r.line)
-	r.line = r.line[n:]
-	if n > 0 {
-		return n, nil
-	}
-	return 0, r.err
-}
-
-func (r *cancelReader) inspect() {
-	if len(r.line) > 4<<10 || !bytes.Contains(r.line, []byte("notifications/cancelled")) {
+// inspect handles the message in line if it is a cancellation.
+func (c *cancels) inspect(line []byte) {
+	if len(line) > 4<<10 || !bytes.Contains(line, []byte("notifications/cancelled")) {
 		return
 	}
 	var msg struct {
 		Method string `json:"method"`
 		Params struct {
-			RequestID any `json:"requestId"`
+			RequestID json.RawMessage `json:"requestId"`
 		} `json:"params"`
 	}
-	if json.Unmarshal(r.line, &msg) == nil && msg.Method == "notifications/cancelled" && msg.Params.RequestID != nil {
-		r.cancels.cancel(callKey(msg.Params.RequestID))
+	if json.Unmarshal(line, &msg) == nil && msg.Method == "notifications/cancelled" && !isNull(msg.Params.RequestID) {
+		c.cancel(string(msg.Params.RequestID))
 	}
 }

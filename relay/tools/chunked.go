@@ -51,7 +51,7 @@ func runChunked() tool {
 		description: "Run setup_code once and loop_code for i = 0 … n_iterations-1 on the VM, in batches, with the progress saved on this computer: use it for long loops (training epochs, files, API calls) that must survive interrupted calls, dead tunnels and dead VMs. " +
 			"One call takes about 45 s, then returns can_continue=true: call again with the same arguments until completed = n_iterations. An iteration that raises an exception stops the run and is not counted: call again with corrected loop_code and on_change=\"continue\". " +
 			"Variables that iterations build up (total += i, xs.append(i)) are saved on this computer between batches, up to a limit, and are restored automatically in a new kernel or VM; the answer says once what can't be saved, and after a loss the run stops instead of continuing without it. Values of result are saved per iteration.",
-		destructive: true, openWorld: true,
+		destructive: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args chunkedArgs) (*Chunked, *Problem) {
 		switch chunked.OnChange(args.OnChange) {
 		case chunked.Refuse, chunked.Continue, chunked.Restart:

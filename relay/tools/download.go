@@ -30,7 +30,7 @@ func downloadFromColab() tool {
 		description: "Copy a file or a whole folder from the VM to this computer, below LOCAL_SAVE_DIR; the answer gives the path. Use it for results worth keeping (models, data sets, archives), before the VM ends: its disk is deleted with it. " +
 			"The copy is checked by SHA-256, and a different file of the same name is never replaced unless overwrite is true. " +
 			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it resumes where it stopped, also after a lost connection. Files that exist already are skipped. For many small files a folder or an archive is faster than one by one.",
-		idempotent: true, openWorld: true,
+		idempotent: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args downloadArgs) (*Download, *Problem) {
 		to := transfer.Local{Dir: c.cfg.SaveDir, Name: belowSaveDir(c.cfg.SaveDir, args.Local), Runtime: c.target.Name}
 		r, m, problem := c.move(ctx, args.Overwrite, func(ctx context.Context, o transfer.Options) (transfer.Result, error) {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -263,7 +264,7 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 }
 
 func TestAllBadArgumentsAreReportedTogether(t *testing.T) {
-	_, p := parseArguments[longArgs](json.RawMessage(`{"timeout_seconds":-5,"foo":1,"checkpoint_name":2}`))
+	_, p := parseArguments[longArgs](argumentsOf(reflect.TypeFor[longArgs]()), json.RawMessage(`{"timeout_seconds":-5,"foo":1,"checkpoint_name":2}`))
 	if p == nil {
 		t.Fatal("accepted")
 	}
@@ -272,7 +273,7 @@ func TestAllBadArgumentsAreReportedTogether(t *testing.T) {
 			t.Errorf("%q is not in %q", want, p.Message)
 		}
 	}
-	args, p := parseArguments[longArgs](json.RawMessage(`{"code":"x"}`))
+	args, p := parseArguments[longArgs](argumentsOf(reflect.TypeFor[longArgs]()), json.RawMessage(`{"code":"x"}`))
 	if p != nil || args.Timeout != 600 || args.Checkpoint != "" || args.Code != "x" {
 		t.Errorf("%+v %v", args, p)
 	}
@@ -282,7 +283,7 @@ func FuzzParseArguments(f *testing.F) {
 	f.Add([]byte(`{"code":"x","timeout_seconds":1e3,"runtime":null}`))
 	f.Add([]byte(`{"code":1e999}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		args, p := parseArguments[longArgs](raw)
+		args, p := parseArguments[longArgs](argumentsOf(reflect.TypeFor[longArgs]()), raw)
 		if p == nil && (args.Code == "" || args.Timeout < 1 || args.Timeout > 86400) {
 			t.Errorf("%q gives %+v", raw, args)
 		}

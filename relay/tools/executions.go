@@ -8,6 +8,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 )
 
@@ -62,13 +63,13 @@ const (
 // answer showed the tail and named the file.
 func (c *call) readAs(e contract.Execution, args getArgs) (r *reading, page bool) {
 	if args.Wait > 0 {
-		r = c.read(args.ID, args.Offset, false)
+		r = c.read(args.ID, render.Options{From: args.Offset})
 		if args.Offset == 0 || !e.Status.Finished() || !r.col.HasSaved() {
 			return r, false
 		}
 		r.col.Close()
 	}
-	return c.read(args.ID, args.Offset, true), true
+	return c.read(args.ID, render.Options{From: args.Offset, Page: true}), true
 }
 
 type listArgs struct {

@@ -58,7 +58,7 @@ func saveState() tool {
 			"What can't be saved (open files, generators, threads …) is omitted and named in skipped with the reason. Earlier versions are kept until the new one is complete. " +
 			"A large state may take several calls: with status \"saving\" (can_continue true) call again with the same arguments and run nothing in between, or it starts again. " +
 			"Objects of your own classes and of less common libraries (up to 64 MB each) are loaded once as a test in a forked copy of the kernel; warnings name what failed. Their __setstate__ and constructors run there, including what they do to files or the network. " + pickleWarning,
-		openWorld: true,
+		openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args saveArgs) (*SavedState, *Problem) {
 		got, err := kernelstate.Save(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
 			Name: args.Name, Runtime: c.target.Name, Keep: int(args.Keep), Until: time.Now().Add(c.waitBudget()),
@@ -102,7 +102,7 @@ func restoreState() tool {
 		description: "Load what save_kernel_state saved into the kernel: variables, functions, classes and imports, on the same VM or a new one. Use it when a warning says that the kernel or VM is new, before you continue. " +
 			"Names that exist in the kernel are replaced and listed in overwritten. The file's SHA-256 is checked here and on the VM before anything is loaded. If the newest version is damaged, a warning says so and the one before it is loaded; warnings also name differences in Python and library versions. " +
 			"A large state may take several calls: with status \"restoring\" (can_continue true) call again with the same arguments. " + pickleWarning,
-		destructive: true, idempotent: true, openWorld: true,
+		destructive: true, idempotent: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args restoreArgs) (*RestoredState, *Problem) {
 		got, err := kernelstate.Restore(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
 			Name: args.Name, Runtime: c.target.Name, Version: args.Version, Until: time.Now().Add(c.waitBudget()),

@@ -26,14 +26,17 @@ type progressNotifier struct {
 	out     *lineWriter
 	token   any
 	started time.Time
-	quit    chan struct{}
-	ended   sync.WaitGroup
+
+	sending sync.Mutex // held while a message is sent
+	timer   *time.Timer
+	stopped bool
+	sent    time.Time // when the last message was sent
+	last    float64   // the value sent last
 
 	mu      sync.Mutex
 	line    string
 	changed bool
 	measure func() (line string, a amount) // nil: send line
-	last    float64                        // the value sent last
 }
 
 // amount is how much of a call's work is done, in bytes or iterations. A total of 0 means
@@ -41,12 +44,15 @@ type progressNotifier struct {
 type amount struct{ done, total int64 }
 
 // startProgress returns nil, whose methods do nothing, if the host sent no token.
-func (r *Relay) startProgress(req mcp.CallToolRequest) *progressNotifier {
-	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
+func (r *Relay) startProgress(token any) *progressNotifier {
+	if token == nil {
 		return nil
 	}
-	p := &progressNotifier{out: &r.out, token: req.Params.Meta.ProgressToken, started: time.Now(), quit: make(chan struct{})}
-	p.ended.Go(p.run)
+	p := &progressNotifier{out: &r.out, token: token, started: time.Now()}
+	p.sent = p.started
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	p.timer = time.AfterFunc(progressLeast, p.tick)
 	return p
 }
 
@@ -77,25 +83,23 @@ func (p *progressNotifier) stop() {
 	if p == nil {
 		return
 	}
-	close(p.quit)
-	p.ended.Wait()
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	p.stopped = true
+	p.timer.Stop()
 }
 
-func (p *progressNotifier) run() {
-	tick := time.NewTicker(progressLeast)
-	defer tick.Stop()
-	last := p.started
-	for {
-		select {
-		case <-p.quit:
-			return
-		case <-tick.C:
-		}
-		if line, a, changed := p.take(); changed || time.Since(last) >= progressMost {
-			p.send(line, a)
-			last = time.Now()
-		}
+func (p *progressNotifier) tick() {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if p.stopped {
+		return
 	}
+	if line, a, changed := p.take(); changed || time.Since(p.sent) >= progressMost {
+		p.send(line, a)
+		p.sent = time.Now()
+	}
+	p.timer.Reset(progressLeast)
 }
 
 func (p *progressNotifier) take() (string, amount, bool) {

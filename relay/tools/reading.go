@@ -22,9 +22,10 @@ type reading struct {
 	cut  bool               // events remain for the next page
 }
 
-// read starts reading the execution id at the offset from.
-func (c *call) read(id string, from int64, page bool) *reading {
-	return &reading{c: c, col: render.New(render.Options{Dir: c.outputDir(id), From: from, Page: page, Instance: c.target.Client.InstanceID()})}
+// read starts reading the execution id with the options o, whose Dir and Instance it sets.
+func (c *call) read(id string, o render.Options) *reading {
+	o.Dir, o.Instance = c.outputDir(id), c.target.Client.InstanceID()
+	return &reading{c: c, col: render.New(o)}
 }
 
 // outputDir returns the folder for the output of an execution; empty to save nothing.
@@ -46,7 +47,9 @@ func (r *reading) take(e contract.Execution) (more bool) {
 		}
 		r.col.Add(ev)
 	}
-	r.c.progress.show(r.col.Newest())
+	if r.c.progress != nil {
+		r.c.progress.show(r.col.Newest())
+	}
 	return !r.col.Full()
 }
 

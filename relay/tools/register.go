@@ -11,10 +11,8 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"colabrelay/relay/client"
@@ -23,14 +21,13 @@ import (
 
 // Bounds of concurrent calls.
 const (
-	// workers is the maximum that the SDK allows; with fewer, calls that wait for runs
-	// would block all others.
-	workers = 100
-	// queued bounds the calls that wait for a worker; beyond it the SDK would run calls on
-	// its read loop and answer nothing else.
-	queued = 10_000
+	// maxCalls bounds the calls in progress. Further calls wait for the end of one.
+	maxCalls = 100
+	// maxRead bounds the calls that were read, with those in progress. Beyond it nothing is
+	// read from stdin.
+	maxRead = 10_000
 	// maxHolding bounds the calls that wait for runs concurrently (an executor accepts 64).
-	// Further calls wait shortHold only, so that other tools get workers; a request may still
+	// Further calls wait shortHold only, so that other tools can begin; a request may still
 	// take shortLimit, because an answer that is cut off loses the run's id.
 	maxHolding = 60
 	shortHold  = time.Second
@@ -58,13 +55,16 @@ type Config struct {
 	Problems      []error         // wrong settings; every tool then reports them
 	Version       string
 	Log           *slog.Logger // nil for none
+	// UseAllProcessors lets Go use all processors until done is called; nil if it may always.
+	UseAllProcessors func() (done func())
 }
 
 // Relay serves the tools.
 type Relay struct {
 	cfg     Config
-	tools   []tool
+	tools   map[string]tool
 	mcp     *server.MCPServer
+	modern  []byte        // see modernFields
 	holding chan struct{} // one entry for each call that may wait long
 	cancels *cancels
 	kernels lastKernels
@@ -78,34 +78,39 @@ func New(cfg Config) *Relay {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Relay{cfg: cfg, tools: allTools(), holding: make(chan struct{}, maxHolding), cancels: newCancels(), kernels: lastKernels{stored: cfg.LastSeen}}
-	hooks := &server.Hooks{}
-	hooks.AddBeforeCallTool(func(_ context.Context, id any, req *mcp.CallToolRequest) { req.Header.Set(callIDHeader, callKey(id)) })
-	r.mcp = server.NewMCPServer("colab-relay", cfg.Version,
-		server.WithToolCapabilities(false),
-		server.WithInstructions(instructions),
-		server.WithHooks(hooks),
-	)
-	for _, t := range r.tools {
+	if cfg.UseAllProcessors == nil {
+		cfg.UseAllProcessors = func() (done func()) { return func() {} }
+	}
+	r := &Relay{
+		cfg: cfg, tools: map[string]tool{}, modern: modernFields(cfg.Version),
+		holding: make(chan struct{}, maxHolding), cancels: newCancels(), kernels: lastKernels{stored: cfg.LastSeen},
+	}
+	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithToolCapabilities(false), server.WithInstructions(instructions))
+	for _, t := range allTools() {
+		r.tools[t.def.Name] = t
 		r.mcp.AddTool(t.def, r.handler(t))
 	}
 	return r
 }
 
+// serverName is the relay's name in the protocol.
+const serverName = "colab-relay"
+
 // Serve speaks MCP on stdin and stdout until stdin or ctx ends. Only one Serve
 // may run in a process: the SDK keeps the stdio session in a global.
 func (r *Relay) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	r.out.w = stdout
-	std := server.NewStdioServer(r.mcp)
-	logger := slog.NewLogLogger(r.cfg.Log.Handler(), slog.LevelWarn)
-	for _, opt := range []server.StdioOption{
-		server.WithErrorLogger(logger),
-		server.WithWorkerPoolSize(workers),
-		server.WithQueueSize(queued),
-	} {
-		opt(std)
-	}
-	return std.Listen(ctx, r.cancels.watch(stdin), &r.out)
+	sdk := server.NewStdioServer(r.mcp)
+	sdk.SetErrorLogger(slog.NewLogLogger(r.cfg.Log.Handler(), slog.LevelWarn))
+	forSDK, lines := io.Pipe()
+	ctx, cancel := context.WithCancel(ctx)
+	s := newStdio(r, stdin, lines)
+	go s.work(ctx)
+	err := sdk.Listen(ctx, forSDK, &r.out)
+	cancel()
+	forSDK.Close()
+	s.wait()
+	return err
 }
 
 // allTools returns every tool, in the order in which people read them.
@@ -128,16 +133,3 @@ Files: upload_to_colab and download_from_colab copy files and folders both ways;
 When an answer warns that the kernel is a new one, the old variables are gone: restore a saved state that it names, or run the setup code again.
 On an error read error.hint: it names the next step.
 `)
-
-// lineWriter lets answers, which the SDK writes, and progress messages, which we write,
-// share stdout: each Write is one complete line.
-type lineWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lineWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
-}

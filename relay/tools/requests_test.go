@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
@@ -84,32 +82,15 @@ func (d *direct) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// callWithProgress calls a tool past the SDK, whose stdio session listens to a
+// callWithProgress calls a tool without stdio, because the SDK's session listens to a
 // channel outside of every bubble. Most hosts ask for progress.
 func callWithProgress(t *testing.T, r *Relay, name, args string) Run {
 	t.Helper()
-	var req mcp.CallToolRequest
-	req.Params.Name, req.Params.RawArguments = name, json.RawMessage(args)
-	req.Params.Meta = &mcp.Meta{ProgressToken: "p"}
-	for _, one := range r.tools {
-		if one.def.Name != name {
-			continue
-		}
-		res, err := r.handler(one)(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := json.Marshal(res.StructuredContent)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res.IsError {
-			t.Fatalf("%s: %s", name, raw)
-		}
-		return decode[Run](t, raw)
+	a := r.perform(t.Context(), r.tools[name], "", "p", json.RawMessage(args))
+	if a.isError {
+		t.Fatalf("%s: %s", name, a.structured)
 	}
-	t.Fatalf("no tool %q", name)
-	return Run{}
+	return decode[Run](t, a.structured)
 }
 
 // advisedWait is the wait_seconds that run_code_long's description tells agents to use.

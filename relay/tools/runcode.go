@@ -11,6 +11,7 @@ import (
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 )
 
@@ -88,7 +89,7 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 		}
 		return nil, c.unsure(p, s.RequestID)
 	}
-	r := c.read(e.ExecutionID, 0, false)
+	r := c.read(e.ExecutionID, render.Options{New: true})
 	defer r.col.Close()
 	followed := r.follow(ctx, e, time.Until(until), client.FollowOptions{MaxBytes: contract.MaxReadBytes})
 	c.checkKernel(r.exec.KernelID)

@@ -14,9 +14,9 @@ type object = map[string]any
 
 // inputSchema returns the schema of a tool's arguments. It is flat because some model
 // providers refuse a complete tool list that contains one anyOf.
-func inputSchema[A any]() json.RawMessage {
+func inputSchema(arguments []argument) json.RawMessage {
 	properties, required := object{}, []string{}
-	for _, a := range argumentsOf(reflect.TypeFor[A]()) {
+	for _, a := range arguments {
 		p := object{"type": a.jsonType(), "description": a.doc}
 		least, most := "minimum", "maximum"
 		if a.typ == reflect.String {
@@ -31,11 +31,11 @@ func inputSchema[A any]() json.RawMessage {
 		if a.def == nil {
 			required = append(required, a.name)
 		} else {
-			p["default"] = a.defaultJSON()
+			p["default"] = a.def
 		}
 		properties[a.name] = p
 	}
-	return encodeSchema(object{"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+	return encode(object{"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
 // outputSchema returns the schema of an answer: the fields of Outcome and of P. Only those
@@ -49,13 +49,14 @@ func outputSchema[P any]() json.RawMessage {
 		}
 		properties[name] = p
 	}
-	return encodeSchema(s)
+	return encode(s)
 }
 
-func encodeSchema(s object) json.RawMessage {
-	b, err := json.Marshal(s)
+// encode returns the JSON of strings, numbers and maps of them, which can always be encoded.
+func encode(v any) json.RawMessage {
+	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // maps of strings and numbers
+		panic(err)
 	}
 	return b
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -29,12 +30,15 @@ type spec struct {
 	readOnly, destructive, idempotent, openWorld bool
 	// A local tool sends nothing to the VM and works without a runtime.
 	local bool
+	// A bulk tool may move much data.
+	bulk bool
 }
 
 // tool is a definition and its handler. The handler returns a payload, a Problem, or both:
 // a run that failed has output and an error.
 type tool struct {
 	def    mcp.Tool
+	bulk   bool
 	handle func(ctx context.Context, c *call, arguments json.RawMessage) (payload, *Problem)
 }
 
@@ -66,10 +70,12 @@ func define[A interface{ runtime() string }, P any, PP interface {
 	*P
 	payload
 }](s spec, handle func(ctx context.Context, c *call, args A) (PP, *Problem)) tool {
+	arguments := argumentsOf(reflect.TypeFor[A]())
 	return tool{
+		bulk: s.bulk,
 		def: mcp.Tool{
 			Name: s.name, Title: s.title, Description: s.description,
-			RawInputSchema:  inputSchema[A](),
+			RawInputSchema:  inputSchema(arguments),
 			RawOutputSchema: outputSchema[P](),
 			// To a host, a missing hint means destructive and open-world.
 			Annotations: mcp.ToolAnnotation{
@@ -78,7 +84,7 @@ func define[A interface{ runtime() string }, P any, PP interface {
 			},
 		},
 		handle: func(ctx context.Context, c *call, raw json.RawMessage) (payload, *Problem) {
-			args, problem := parseArguments[A](raw)
+			args, problem := parseArguments[A](arguments, raw)
 			if problem == nil {
 				problem = c.resolve(args.runtime(), s.local)
 			}
@@ -122,25 +128,45 @@ func (c *call) warn(format string, args ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }
 
-// handler wraps a tool for the SDK. It handles time limits, cancellation, progress and
-// panics, and turns every outcome into a result of the tool's own schema.
+// handler wraps a tool for the SDK.
 func (r *Relay) handler(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		ctx, done := r.cancels.begin(ctx, req.Header.Get(callIDHeader))
-		defer done()
-		hold, limit, release := r.takeHold()
-		defer release()
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-
-		c := &call{Relay: r, hold: hold, started: time.Now(), progress: r.startProgress(req)}
-		got, problem := r.guarded(ctx, t, c, req.Params.RawArguments)
-		c.progress.stop()
-		if problem != nil {
-			r.cfg.Log.Info("tool call", "tool", t.def.Name, "runtime", c.target.Name, "code", problem.Code, "dur", time.Since(c.started))
+		var token any
+		if req.Params.Meta != nil {
+			token = req.Params.Meta.ProgressToken
 		}
-		return c.result(got, problem), nil
+		a := r.perform(ctx, t, "", token, req.Params.RawArguments)
+		return &mcp.CallToolResult{Content: a.content, StructuredContent: a.structured, IsError: a.isError}, nil
 	}
+}
+
+// perform makes a call. It handles time limits, cancellation, progress and panics, and turns
+// every outcome into an answer of the tool's own schema. key names the call in a
+// cancellation. token is for its progress messages, nil for none.
+func (r *Relay) perform(ctx context.Context, t tool, key string, token any, arguments json.RawMessage) (a answer) {
+	hold, limit, release := r.takeHold()
+	defer release()
+	ctx, done := r.cancels.begin(ctx, key, limit)
+	defer done()
+	if t.bulk {
+		defer r.cfg.UseAllProcessors()()
+	}
+	c := &call{Relay: r, hold: hold, started: time.Now(), progress: r.startProgress(token)}
+	defer c.progress.stop()
+	defer func() {
+		if p := recover(); p != nil {
+			r.cfg.Log.Error("panic in a tool", "tool", t.def.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			a = c.answer(nil, internalProblem(fmt.Sprintf("the relay failed in %s", t.def.Name)))
+		}
+	}()
+	got, problem := payload(nil), cancelledProblem
+	if ctx.Err() == nil {
+		got, problem = t.handle(client.WithReachLimit(ctx), c, arguments)
+	}
+	if problem != nil {
+		r.cfg.Log.Info("tool call", "tool", t.def.Name, "runtime", c.target.Name, "code", problem.Code, "dur", time.Since(c.started))
+	}
+	return c.answer(got, problem)
 }
 
 // takeHold returns how long a call may wait for a run, which is less if many wait already,
@@ -154,27 +180,19 @@ func (r *Relay) takeHold() (hold, limit time.Duration, release func()) {
 	}
 }
 
-// guarded turns a panic into an answer, because the SDK would send a JSON-RPC error, which
-// most hosts show as a broken server.
-func (r *Relay) guarded(ctx context.Context, t tool, c *call, raw json.RawMessage) (got payload, problem *Problem) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.cfg.Log.Error("panic in a tool", "tool", t.def.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			got, problem = nil, internalProblem(fmt.Sprintf("the relay failed in %s", t.def.Name))
-		}
-	}()
-	if ctx.Err() != nil {
-		return nil, cancelledProblem
-	}
-	return t.handle(client.WithReachLimit(ctx), c, raw)
-}
-
 // shown applies to every string of an answer: it makes names of files, and other text from
 // outside without a special rule, plain.
 var shown = map[string]plain.Rule{"": plain.Text}
 
-// result assembles an answer: structured content, text and pictures.
-func (c *call) result(got payload, problem *Problem) *mcp.CallToolResult {
+// answer is the answer to a call.
+type answer struct {
+	content    []mcp.Content
+	structured json.RawMessage
+	isError    bool
+}
+
+// answer assembles an answer: structured content, text and pictures.
+func (c *call) answer(got payload, problem *Problem) answer {
 	out := Outcome{Success: problem == nil, Runtime: c.target.Name, Warning: strings.Join(c.warnings, " "), Error: problem.copy()}
 	plain.Deep(&out, shown)
 	plain.Deep(&got, shown)
@@ -191,18 +209,16 @@ func (c *call) result(got payload, problem *Problem) *mcp.CallToolResult {
 	}
 	text, _ := render.Clip(b.String(), maxTextRunes)
 	text = plain.Text(text) // a payload's text may contain more than its fields
-	res := &mcp.CallToolResult{
-		StructuredContent: structured,
-		IsError:           out.Error != nil,
-		Content:           []mcp.Content{mcp.NewTextContent(text)},
+	a := answer{content: []mcp.Content{mcp.NewTextContent(text)}, structured: structured, isError: out.Error != nil}
+	if len(c.pictures) > 0 {
+		c.addPictures(&a, len(structured)+jsonLen(text))
 	}
-	c.addPictures(res, len(structured)+jsonLen(text))
-	return res
+	return a
 }
 
 // addPictures appends the pictures that still fit. It prefers the newest ones, and appends
 // them in order.
-func (c *call) addPictures(res *mcp.CallToolResult, used int) {
+func (c *call) addPictures(a *answer, used int) {
 	first := len(c.pictures)
 	for first > 0 {
 		size := len(c.pictures[first-1].Data)*4/3 + 200
@@ -213,10 +229,10 @@ func (c *call) addPictures(res *mcp.CallToolResult, used int) {
 		first--
 	}
 	if first > 0 {
-		res.Content = append(res.Content, mcp.NewTextContent(plain.Count(first, "picture")+" did not fit into this result; the files are named above."))
+		a.content = append(a.content, mcp.NewTextContent(plain.Count(first, "picture")+" did not fit into this result; the files are named above."))
 	}
 	for _, p := range c.pictures[first:] {
-		res.Content = append(res.Content, mcp.NewImageContent(p.Base64(), p.MIMEType))
+		a.content = append(a.content, mcp.NewImageContent(p.Base64(), p.MIMEType))
 	}
 }
 

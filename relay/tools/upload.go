@@ -28,7 +28,7 @@ func uploadToColab() tool {
 		description: "Copy a file or a whole folder from this computer to the VM, so that code there can read it; the answer gives the path. Use it for data, scripts and models that the user has here; the VM itself downloads files from the web faster (run_code_quick with !wget). " +
 			"The copy is checked by SHA-256 and appears only when it is complete; a different file of the same name is never replaced unless overwrite is true. " +
 			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it resumes where it stopped, also after a lost connection. Files that exist already are skipped. Files that usually contain keys or passwords (.ssh, .aws, *.pem, browser profiles and the like) are refused, and so is a folder that contains one.",
-		idempotent: true, openWorld: true,
+		idempotent: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args uploadArgs) (*Upload, *Problem) {
 		local := localPath(c.cfg.SaveDir, args.Local)
 		known := c.target.Client.InstanceID()

@@ -1,0 +1,102 @@
+package tools
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"colabrelay/shared/contract"
+)
+
+// Hosts must not notice which calls the relay handles itself.
+func TestCallsAreAnsweredAsTheSDKAnswers(t *testing.T) {
+	r := New(Config{Resolve: func(string) (Runtime, error) { return Runtime{}, errors.New("no <runtime> & none") }, Hold: time.Second, Version: "1.2"})
+	stdin, in := io.Pipe()
+	out, stdout := io.Pipe()
+	served := make(chan error)
+	go func() { served <- r.Serve(context.Background(), stdin, stdout) }()
+	answers := bufio.NewReader(out)
+	modern := func(fields string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions","_meta":{"io.modelcontextprotocol/protocolVersion":` + fields + `}}}`
+	}
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions","arguments":{}}}`,
+		`{"jsonrpc":"2.0","id":"<a> \u00e9\"","method":"tools/call","params":{"name":"list_executions"}}`,
+		` { "id" : -7.5 , "params" : { "arguments" : null , "name" : "list_executions" , "_meta" : { "progressToken" : null } } , "method" : "tools/call" , "jsonrpc" : "2.0" } `,
+		`{"jsonrpc":"2.0","id":1,"method":"tools\/call","params":{"name":"list_executions","_meta":null}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions","arguments":[1]}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_code_quick","arguments":{"code":"` + strings.Repeat("x", 1<<20) + `"}}}`,
+		modern(`"2025-06-18"`),
+		modern(`"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`),
+		modern(`"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"host","version":"1"}`),
+		modern(`"2026-07-28"`),
+		modern(`"2026-07-28","io.modelcontextprotocol/clientCapabilities":7`),
+		modern(`"9999-01-01","io.modelcontextprotocol/clientCapabilities":{}`),
+		modern(`5`),
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"no such tool"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`,
+		`{"jsonrpc":"1.0","id":1,"method":"tools/call","params":{"name":"list_executions"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"tools/call":"tools/call"}}`,
+	} {
+		want, err := json.Marshal(r.mcp.HandleMessage(t.Context(), json.RawMessage(line)))
+		if !json.Valid([]byte(line)) {
+			want = []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(in, line+"\n")
+		got, err := answers.ReadBytes('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(decode[map[string]any](t, want), decode[map[string]any](t, got)); diff != "" {
+			t.Errorf("%.200s: (-SDK +relay)\n%s", line, diff)
+		}
+	}
+	in.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// A host may close stdin while a call waits. Nothing may be written after Serve has returned.
+func TestTheEndOfStdinEndsCallsInProgress(t *testing.T) {
+	f := newFake(t)
+	rt, arrived := f.runtime(t), make(chan bool)
+	f.on("POST", contract.PathExecutions, func(r *http.Request, _ []byte) (int, any) {
+		arrived <- true
+		<-r.Context().Done()
+		return http.StatusOK, contract.Execution{}
+	})
+	r := New(Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: time.Minute})
+	stdin, in := io.Pipe()
+	var stdout strings.Builder
+	served := make(chan error)
+	go func() { served <- r.Serve(context.Background(), stdin, &stdout) }()
+	const calls = 2 * maxSpare
+	for i := range calls {
+		fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run_code_quick","arguments":{"code":"x"}}}`+"\n", i)
+	}
+	for range calls {
+		<-arrived
+	}
+	in.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(stdout.String(), codeCancelled); n < calls {
+		t.Errorf("%d answers say that the call was cancelled, want %d", n, calls)
+	}
+}
