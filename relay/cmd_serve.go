@@ -34,7 +34,7 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
 		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, Keep: cfg.Keep, Guard: cfg.Guard,
-		Problems: cfg.Problems, Version: version, Log: log,
+		Problems: cfg.Problems, Version: version, Log: log, UseAllProcessors: oneProcessor().useAll,
 	})
 	err := relay.Serve(ctx, std.In, std.Out)
 	if errors.Is(err, context.Canceled) {
