@@ -127,19 +127,20 @@ func statLocal(path string) (fs.FileInfo, error) {
 // contentDir is the destination of uploads that name none.
 const contentDir = "/content"
 
-// fileTarget returns the remote path of a file uploaded to remote.
-func (j *job) fileTarget(ctx context.Context, local, remote string) (string, error) {
+// fileTarget returns the remote path of a file uploaded to remote, and whether it is known to
+// be absent.
+func (j *job) fileTarget(ctx context.Context, local, remote string) (target string, absent bool, err error) {
 	if target := folderTarget(local, remote); target != remote {
-		return target, nil
+		return target, false, nil
 	}
 	st, err := j.client.Stat(ctx, remote, false, 0)
 	switch {
 	case refusalCode(err) == contract.CodeNotFound:
-		return remote, nil
+		return remote, true, nil
 	case err == nil && st.IsDir:
-		return remote + "/" + baseName(local), nil
+		return remote + "/" + baseName(local), false, nil
 	}
-	return remote, err
+	return remote, false, err
 }
 
 // folderTarget returns the remote path of a folder uploaded to remote.

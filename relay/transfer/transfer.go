@@ -182,12 +182,12 @@ func Upload(ctx context.Context, c *client.Client, local, remote string, o Optio
 	if info.IsDir() {
 		return j.uploadFolder(ctx, local, folderTarget(local, remote))
 	}
-	target, err := j.fileTarget(ctx, local, remote)
+	target, absent, err := j.fileTarget(ctx, local, remote)
 	if err != nil {
 		return Result{}, j.annotate(ctx, fmt.Sprintf("uploading %q", local), err)
 	}
 	j.meter.plan(1, info.Size())
-	sent, err := j.uploadFile(ctx, sourceFile{name: local, target: target, open: func() (localFile, error) { return j.byPath().open(local) }})
+	sent, err := j.uploadFile(ctx, sourceFile{name: local, target: target, absent: absent, open: func() (localFile, error) { return j.byPath().open(local) }})
 	r, err := j.resultOf(ctx, sent, err)
 	if err == nil {
 		var renamed renames

@@ -52,10 +52,14 @@ func TestTheDestinationOfAnUpload(t *testing.T) {
 		"missing folders":    {v.path("x/y/b.bin"), "x/y/b.bin"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			v.counts.reset()
 			r, err := Upload(t.Context(), v.client, local, c.remote, Options{})
 			must(t, err)
 			if _, err := os.Stat(v.path(c.want)); err != nil {
 				t.Errorf("%+v: %v", r, err)
+			}
+			if looks := v.counts.of(askStat); looks != 1 && c.remote != v.path("there") {
+				t.Errorf("the target was looked at %d times before the upload started", looks)
 			}
 		})
 	}
