@@ -205,16 +205,15 @@ func TestManySmallFilesTravelInFewRequests(t *testing.T) {
 
 const (
 	largeFile = 256 << 20
-	// mostPartRequests is for largeFile: 64 parts of 4 MiB, and what begins and ends a
-	// transfer. Smaller parts exceed it.
-	mostPartRequests = 75
-	// mostOverhead is the bytes on the wire beyond largeFile. Base64, or headers or seals for
-	// every few KiB, exceed it.
-	mostOverhead = largeFile / 200
-	// mostTransferMemory is how much a program may grow, in MiB: parts at once times their
-	// buffers, and garbage. A part's copy for each layer, or a file that is read whole,
-	// exceeds it.
-	mostTransferMemory = 160
+	// mostPartRequests is for largeFile: 32 parts of 8 MiB, of which the last are smaller, and
+	// what begins and ends a transfer. Parts of 4 MiB exceed it.
+	mostPartRequests = 50
+	// mostOverhead is the bytes on the wire beyond largeFile: 16 for each record of 64 KiB,
+	// and about 2 KiB for each part. Base64, smaller records, or sending 256 KiB again exceed it.
+	mostOverhead = largeFile / 1000
+	// mostTransferMemory is how much a program may grow, in MiB: a few records for each of
+	// the parts that travel at once. Holding even half of these parts in memory exceeds it.
+	mostTransferMemory = 24
 )
 
 func TestALargeFileTakesLittleMemoryEachWay(t *testing.T) {
