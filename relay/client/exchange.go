@@ -126,8 +126,12 @@ func (c *Client) newRequest(ctx context.Context, r request) *http.Request {
 	return req
 }
 
-// sealRequest adds query and body of r to req. Whenever a piece of the body is sent, the timer
-// starts again with span.
+// smallBody is the size of a body that is sent at once, in one packet with the headers if it
+// fits: net/http does so only if the body is a plain reader of memory.
+const smallBody = 16 << 10
+
+// sealRequest adds query and body of r to req. Whenever a piece of a larger body is sent, the
+// timer starts again with span.
 func sealRequest(x *auth.Exchange, req *http.Request, r request, timer *stallTimer, span time.Duration) {
 	line.SetQuery(x, req, r.query.Encode())
 	switch {
@@ -135,7 +139,8 @@ func sealRequest(x *auth.Exchange, req *http.Request, r request, timer *stallTim
 		line.SetPart(x, req, r.part.Length, r.part.open)
 	case r.body != nil:
 		line.SetMessage(x, req, r.body)
-	default:
+	}
+	if req.ContentLength <= smallBody {
 		return
 	}
 	open := req.GetBody

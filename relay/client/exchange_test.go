@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -38,6 +39,38 @@ func TestWarmQuickCallIsOneRoundTripOnOneConnection(t *testing.T) {
 	if got := e.connections.Load(); got != 1 {
 		t.Errorf("%d connections", got)
 	}
+}
+
+// Two writes are two packets, which wake the executor twice.
+func TestAQuickCallIsOneWrite(t *testing.T) {
+	e, _ := newRunningExecutor(t)
+	var writes atomic.Int64
+	transport := newTransport()
+	dial := transport.DialContext
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return countingConn{conn, &writes}, err
+	}
+	c := newClient(t, Config{BaseURL: e.URL, Secret: testSecret(t, testKey), Transport: transport})
+	for i := range int64(3) { // the first call asks for the instance too
+		if _, err := c.Submit(t.Context(), contract.Submit{Code: "1+1", WaitSeconds: 10}); err != nil {
+			t.Fatal(err)
+		}
+		if got := writes.Load(); got != i+2 {
+			t.Errorf("%d writes after %d calls", got, i+1)
+		}
+	}
+}
+
+// countingConn counts what is written to it.
+type countingConn struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c countingConn) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
 }
 
 func TestManyAtOnceEachGetTheirOwn(t *testing.T) {

@@ -48,11 +48,6 @@ func TestAPartIsSentOnceAndUncompressed(t *testing.T) {
 	}
 }
 
-// unreadable is a file that can't be read.
-type unreadable struct{ err error }
-
-func (u unreadable) ReadAt([]byte, int64) (int, error) { return 0, u.err }
-
 func TestFilesAndUploadsAreAskedForUntilAnswered(t *testing.T) {
 	up := contract.Upload{UploadID: "u", Status: contract.UploadHashing}
 	for name, tc := range map[string]struct {
