@@ -162,7 +162,6 @@ func (d *download) fetchAll(ctx context.Context, sum *digest) error {
 	})
 	if d.stat.SizeBytes > partBytes {
 		g.Go(func() error { return d.hashReceived(inner, sum, fetched) })
-		g.Go(func() error { return d.syncReceived(fetched) })
 	}
 	err := g.Wait()
 	if refusalCode(err) == contract.CodeChanged {
@@ -180,21 +179,6 @@ func (d *download) hashReceived(ctx context.Context, sum *digest, fetched <-chan
 		}
 		select {
 		case <-d.part.grown:
-		case <-fetched:
-			return nil
-		}
-	}
-}
-
-// syncReceived syncs bytes as they arrive, so that little is left to write to the disk when
-// the last byte of a large file is there.
-func (d *download) syncReceived(fetched <-chan struct{}) error {
-	for {
-		select {
-		case <-d.part.unsynced:
-			if err := d.part.sync(); err != nil {
-				return err
-			}
 		case <-fetched:
 			return nil
 		}

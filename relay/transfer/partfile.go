@@ -21,12 +21,9 @@ type part struct {
 
 	mu      sync.Mutex
 	journal journal
-	unsaved int64     // bytes that the journal on disk does not have
-	saved   time.Time // when the journal was written last
-	dirty   int64     // bytes that arrived since unsynced was signalled
-
-	// Signals, each with a buffer of one: that bytes arrived, and that syncBytes did.
-	grown, unsynced chan struct{}
+	unsaved int64         // bytes that the journal on disk does not have
+	saved   time.Time     // when the journal was written last
+	grown   chan struct{} // signals that bytes arrived; buffers one signal
 }
 
 // The journal on disk is up to saveBytes and one piece of the file behind, or saveAfter. A
@@ -36,10 +33,6 @@ const (
 	saveAfter = time.Second
 )
 
-// syncBytes is how much of a file is synced at once. If a large file were synced only at its
-// end, its last byte would be followed by seconds of writing to the disk.
-const syncBytes = 32 << 20
-
 // maxTakenNames bounds how many part names may belong to other files.
 const maxTakenNames = 20
 
@@ -47,7 +40,7 @@ const maxTakenNames = 20
 // numbered name that is free. It keeps the bytes in it that are of the same remote file.
 func openPart(root *os.Root, name, remote string, st contract.FileStat) (*part, error) {
 	for i := range maxTakenNames + 1 {
-		p := &part{root: root, name: filename.Numbered(name, i), grown: make(chan struct{}, 1), unsynced: make(chan struct{}, 1)}
+		p := &part{root: root, name: filename.Numbered(name, i), grown: make(chan struct{}, 1)}
 		if ours, err := p.claim(); err != nil {
 			return nil, err
 		} else if !ours {
@@ -134,30 +127,14 @@ func (p *part) write(offset int64, b []byte) error {
 	defer p.mu.Unlock()
 	p.journal.Received = p.journal.Received.add(contract.Range{Offset: offset, Length: int64(len(b))})
 	p.unsaved += int64(len(b))
-	signal(p.grown)
-	if p.dirty += int64(len(b)); p.dirty >= syncBytes {
-		p.dirty = 0
-		signal(p.unsynced)
+	select {
+	case p.grown <- struct{}{}:
+	default:
 	}
 	if p.unsaved < saveBytes && time.Since(p.saved) < saveAfter || p.journal.Received.total() == p.journal.SizeBytes {
 		return nil // a complete file needs no journal: it will be removed
 	}
 	return p.saveLocked()
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// sync writes all bytes to the disk.
-func (p *part) sync() error {
-	if err := p.file.Sync(); err != nil {
-		return fmt.Errorf("writing %q: %w", absolute(p.root, p.name), markDiskFull(err))
-	}
-	return nil
 }
 
 func (p *part) setDigest(sha string) {
@@ -214,8 +191,10 @@ func (p *part) close() error {
 // a kill before it costs one more verification. In the opposite order, the part could be
 // a second name of the finished file, and the next download would write to it.
 func (p *part) finish(name string, st contract.FileStat, overwrite bool) (string, error) {
-	if err := p.sync(); err != nil {
-		return "", err
+	// Syncing pieces of a large file while others arrive takes longer in all, because the
+	// file system holds up writes meanwhile.
+	if err := p.file.Sync(); err != nil {
+		return "", fmt.Errorf("writing %q: %w", absolute(p.root, p.name), markDiskFull(err))
 	}
 	if err := p.file.Close(); err != nil {
 		return "", fmt.Errorf("writing %q: %w", absolute(p.root, p.name), markDiskFull(err))
