@@ -116,7 +116,7 @@ func only(far []farWay) []way {
 
 func perCall(t harness.Traffic, calls int) string {
 	n := float64(calls)
-	return fmt.Sprintf("a call: %.3g requests, %.3g new connections, %.0f bytes up, %.0f down",
+	return fmt.Sprintf("of a call: requests %.3g, new connections %.3g, bytes %.0f up, %.0f down",
 		float64(t.Requests)/n, float64(t.Connections)/n, float64(t.Up)/n, float64(t.Down)/n)
 }
 

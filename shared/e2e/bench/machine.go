@@ -26,7 +26,7 @@ type machine struct {
 func describe(ctx context.Context, b *bench) machine {
 	return machine{
 		cpu:    field("/proc/cpuinfo", "model name"),
-		memory: field("/proc/meminfo", "MemTotal"),
+		memory: memorySize(),
 		kernel: output(ctx, "uname", "-sr"),
 		python: output(ctx, b.python, "-c", versions("ipykernel")),
 		bridge: bridgeVersions(ctx, b),
@@ -73,6 +73,14 @@ func field(path, name string) string {
 	return "unknown"
 }
 
+func memorySize() string {
+	var kib float64
+	if _, err := fmt.Sscanf(field("/proc/meminfo", "MemTotal"), "%f kB", &kib); err != nil {
+		return "unknown size"
+	}
+	return fmt.Sprintf("%.0f GiB", kib/(1<<20))
+}
+
 func loadAverage() string {
 	data, _ := os.ReadFile("/proc/loadavg")
 	all := strings.Fields(string(data))
@@ -88,6 +96,16 @@ func fileSystem(ctx context.Context, dir string) string {
 	return lines[len(lines)-1]
 }
 
+// busy returns a warning if other programs used the machine before. load is that of
+// loadAverage.
+func busy(load string, cores int) string {
+	var before float64
+	if _, err := fmt.Sscanf(load, "%f,", &before); err != nil || before <= float64(cores)/4 {
+		return ""
+	}
+	return "\n**The machine was busy with other work.** Programs that use more than one core then lose more than those that use one: measure again on a quiet machine before you compare ratios.\n"
+}
+
 // writeReport writes the page that docs/BENCH.md keeps.
 func writeReport(w io.Writer, m machine, sections []section) {
 	fmt.Fprintf(w, `# Measurements
@@ -97,10 +115,10 @@ func writeReport(w io.Writer, m machine, sections []section) {
 - Machine: %s, %d cores, %s of memory, %s; load average before: %s.
 - Go %s; the kernel's %s; the old-style bridge's %s.
 - Files: %s.
-
+%s
 `, m.took.Seconds(), m.began.Format("2006-01-02 15:04 MST"), m.commit,
 		m.cpu, runtime.NumCPU(), m.memory, m.kernel, m.load,
-		strings.TrimPrefix(runtime.Version(), "go"), m.python, m.bridge, m.disk)
+		strings.TrimPrefix(runtime.Version(), "go"), m.python, m.bridge, m.disk, busy(m.load, runtime.NumCPU()))
 	writeTable(w, sections)
 	fmt.Fprint(w, howMeasured)
 }
