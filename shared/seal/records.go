@@ -94,8 +94,8 @@ func (r *records) open(record []byte) (text []byte, last bool, err error) {
 	return text[:end], false, nil
 }
 
-// advance makes the nonce of the next record. 1<<64 records never wrap around: open refuses
-// the last number, and seal would need longer than anything lives to reach it.
+// advance makes the nonce of the next record. It panics rather than use a nonce twice: open
+// refuses that record before, and no sealer lives long enough to reach it.
 func (r *records) advance() {
 	if r.number == math.MaxUint64 {
 		panic("seal: too many records")

@@ -9,8 +9,8 @@ import (
 )
 
 // Wire is a TCP proxy for one address. It counts connections, HTTP requests and the bytes
-// in both directions, can be slow, and closes all connections when the bytes reach given
-// totals.
+// in both directions, can be slow, can record the bytes, and closes all connections when the
+// bytes reach given totals.
 type Wire struct {
 	Addr string // where it listens
 
@@ -20,6 +20,7 @@ type Wire struct {
 	up, down  atomic.Int64
 	requests  atomic.Int64
 	accepted  atomic.Int64
+	recorder  recorder
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -95,10 +96,14 @@ func (w *Wire) accept() {
 		w.add(near, far)
 		w.accepted.Add(1)
 		var request requestCounter
+		keepUp, keepDown := w.recorder.open()
 		w.ended.Go(func() {
-			w.copy(w.slow(far, near, time.Now().Add(w.roundTrip)), near, &w.up, func(p []byte) { w.requests.Add(request.count(p)) })
+			w.copy(w.slow(far, near, time.Now().Add(w.roundTrip)), near, &w.up, func(p []byte) {
+				keepUp(p)
+				w.requests.Add(request.count(p))
+			})
 		})
-		w.ended.Go(func() { w.copy(w.slow(near, far, time.Time{}), far, &w.down, func([]byte) {}) })
+		w.ended.Go(func() { w.copy(w.slow(near, far, time.Time{}), far, &w.down, keepDown) })
 	}
 }
 
