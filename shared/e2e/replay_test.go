@@ -15,7 +15,7 @@ import (
 
 func TestARequestSentTwiceRunsOnce(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t)
+	u := newTunnel(t, "30s")
 	for i, which := range []string{"first", "second"} {
 		first := true
 		a := u.during("the "+which+" answer", isSubmit, func(m *middleman, request message) message {
@@ -36,7 +36,7 @@ func TestARequestSentTwiceRunsOnce(t *testing.T) {
 // The operator sends everything again that it has seen, to the same executor.
 func TestAllRequestsOfASessionSentAgainDoNothing(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t)
+	u := newTunnel(t, "30s")
 	asked := quick(t, u.host, "runs.append(input())")
 	want(t, call(t, u.host, "provide_input", map[string]any{"execution_id": asked.String("execution_id"), "text": "1"}), map[string]any{"success": true})
 	want(t, call(t, u.host, "get_execution", map[string]any{"execution_id": asked.String("execution_id"), "wait_seconds": 20}), map[string]any{"status": "succeeded"})
@@ -71,7 +71,7 @@ func TestAllRequestsOfASessionSentAgainDoNothing(t *testing.T) {
 // An old request is delivered in the place of each new one.
 func TestAnOldRequestInsteadOfANewOneDoesNothing(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t)
+	u := newTunnel(t, "30s")
 	want(t, quick(t, u.host, "runs.append('old')"), map[string]any{"success": true})
 	old, _ := u.before(isSubmit)
 	if ran := u.ran(); ran != "['old']" {
@@ -125,7 +125,7 @@ func (u *tunnel) pairs(swap func(m *middleman, a, b message) (message, message))
 
 func TestSwappedRequestsAndAnswersAreRefused(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t)
+	u := newTunnel(t, "30s")
 	for what, c := range map[string]struct {
 		swap func(m *middleman, a, b message) (message, message)
 		ran  bool
@@ -167,7 +167,7 @@ func isList(m message) bool { return m.method == http.MethodGet && m.path == con
 
 func TestAChangedQueryIsRefused(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t)
+	u := newTunnel(t, "30s")
 	want(t, quick(t, u.host, "import os\nos.mkdir('forged')\nopen('forged/file', 'w').close()\nos.mkdir('asked')"), map[string]any{"success": true})
 	want(t, call(t, u.host, "list_colab_files", map[string]any{"path": "forged"}), map[string]any{"success": true, "file_count": 1})
 	old, ok := u.before(isList)
@@ -209,7 +209,7 @@ func TestAChangedQueryIsRefused(t *testing.T) {
 
 func TestBytesAfterAMessageWithoutABodyAreRefused(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t)
+	u := newTunnel(t, "5s") // how long run_code_long waits
 	long := call(t, u.host, "run_code_long", map[string]any{"code": "import time\nfor n in range(600): time.sleep(.1)"})
 	id := map[string]any{"execution_id": long.String("execution_id")}
 	old, ok := u.before(isSubmit)

@@ -94,12 +94,12 @@ type tunnel struct {
 	dir  string // the laptop's
 }
 
-func newTunnel(t *testing.T) *tunnel {
+func newTunnel(t *testing.T, hold string) *tunnel {
 	t.Helper()
 	e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python})
 	m := newMiddleman(t, e.Ready.LocalURL)
 	dir := t.TempDir()
-	h := startHost(t, m.URL, harness.HostConfig{Dir: dir, Env: []string{"RELAY_HOLD=5s", "LOCAL_SAVE_DIR=" + dir + "/saved"}})
+	h := startHost(t, m.URL, harness.HostConfig{Dir: dir, Env: []string{"RELAY_HOLD=" + hold, "LOCAL_SAVE_DIR=" + dir + "/saved"}})
 	u := &tunnel{m, t, e, h, dir}
 	want(t, quick(t, h, "runs = []"), map[string]any{"success": true})
 	return u
@@ -171,7 +171,7 @@ var refusals = []string{"wrong_secret", "bad_request"}
 
 func TestAChangedRequestDoesNothing(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t)
+	u := newTunnel(t, "30s")
 	all := changes()
 	all["another method"] = func(m message) message { m.method = http.MethodPut; return m }
 	all["another route"] = func(m message) message { m.path = contract.PathKernelRestart; return m }
@@ -218,7 +218,7 @@ func TestAChangedRequestDoesNothing(t *testing.T) {
 
 func TestAChangedAnswerIsNotBelieved(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t)
+	u := newTunnel(t, "5s") // how long the relay tries while bodies are cut
 	all := map[string]func(request, answer message) message{}
 	for what, change := range changes() {
 		all[what] = func(_, answer message) message { return change(answer) }

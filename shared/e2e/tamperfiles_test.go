@@ -46,7 +46,7 @@ func mayEnd(what string) bool {
 
 func TestAChangedPartOfADownloadIsNotWritten(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t)
+	u := newTunnel(t, "30s")
 	sum := bigFile(t, filepath.Join(u.vm.Config.Dir, "file.bin"), fileBytes)
 	download := func(name string) map[string]any {
 		return map[string]any{"remote_path": "file.bin", "local_filename": name}
@@ -100,7 +100,7 @@ func (u *tunnel) whole(what string, always, failed bool, path, sum string) {
 
 func TestAChangedPartOfAnUploadIsNotWritten(t *testing.T) {
 	t.Parallel()
-	u := newTunnel(t)
+	u := newTunnel(t, "30s")
 	local := filepath.Join(u.dir, "file.bin")
 	sum := bigFile(t, local, fileBytes)
 	upload := func(name string) map[string]any {
