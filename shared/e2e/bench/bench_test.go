@@ -118,7 +118,7 @@ func TestTimesAndBytesHaveUnits(t *testing.T) {
 }
 
 func TestABusyMachineIsSaid(t *testing.T) {
-	for load, want := range map[string]bool{"0.40, 9.00, 9.00": false, "0.60, 0.00, 0.00": true, "12.50, 1.00, 1.00": true, "unknown": false} {
+	for load, want := range map[string]bool{"0.90, 9.00, 9.00": false, "1.10, 0.00, 0.00": true, "12.50, 1.00, 1.00": true, "unknown": false} {
 		if got := busy(load, 2) != ""; got != want {
 			t.Errorf("load %q on two cores: busy %t, want %t", load, got, want)
 		}

@@ -96,11 +96,11 @@ func fileSystem(ctx context.Context, dir string) string {
 	return lines[len(lines)-1]
 }
 
-// busy returns a warning if other programs used the machine before. load is that of
-// loadAverage.
+// busy returns a warning if other programs used the machine before, more than the build of
+// the programs does. load is that of loadAverage.
 func busy(load string, cores int) string {
 	var before float64
-	if _, err := fmt.Sscanf(load, "%f,", &before); err != nil || before <= float64(cores)/4 {
+	if _, err := fmt.Sscanf(load, "%f,", &before); err != nil || before <= float64(cores)/2 {
 		return ""
 	}
 	return "\n**The machine was busy with other work.** Programs that use more than one core then lose more than those that use one: measure again on a quiet machine before you compare ratios.\n"
