@@ -1,5 +1,5 @@
-// Command executor runs on the VM: it keeps an ipykernel alive and serves it,
-// signed, over a tunnel.
+// Command executor runs on the VM: it keeps an ipykernel alive and serves it over a tunnel,
+// signed and encrypted.
 //
 // This package is wiring only: settings, the order of start and end, and what a
 // person at the console sees. Start reading at run, then at executor.run.

@@ -46,7 +46,7 @@ func (n *notice) local(url string) {
 	n.localURL = url
 	n.line("local", url)
 	if where := beyondLoopback(n.cfg.listen); where != "" {
-		n.line("note", "plain HTTP on "+where+": requests must be signed, but anyone on the network path can read them")
+		n.line("note", "plain HTTP on "+where+": content is encrypted; anyone on the network path can read /health, sizes and times")
 	}
 	if n.cfg.tunnel.kind == tunnelNone {
 		n.reachable(url)
@@ -72,7 +72,7 @@ func (n *notice) public(url string) {
 	defer n.mu.Unlock()
 	n.line("public", url)
 	if n.cfg.tunnel.kind == tunnelSSH && strings.HasPrefix(url, "http:") {
-		n.line("note", "plain HTTP to the SSH server: requests must be signed, but anyone on the network path can read them")
+		n.line("note", "plain HTTP to the SSH server: content is encrypted; anyone on the network path can read /health, sizes and times")
 	}
 	n.reachable(url)
 }

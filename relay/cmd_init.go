@@ -149,7 +149,7 @@ func warnOfSharedSecret(store *pairing.Store, r pairing.Runtime, std terminal.St
 	}
 	for _, other := range all {
 		if other.Name != r.Name && other.Secret.Equal(r.Secret) {
-			fmt.Fprintf(std.Err, "note: %q has the same secret, so a request captured on its way to one executor is also valid at the other: give %q its own secret with `relay init --name %s --rotate`\n", other.Name, other.Name, other.Name)
+			fmt.Fprintf(std.Err, "note: %q has the same secret, so whoever learns it on one VM can use the other and decrypt its traffic: give %q its own secret with `relay init --name %s --rotate`\n", other.Name, other.Name, other.Name)
 		}
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 )
 
 // sharedName is a file of an earlier release, which used one secret for every runtime.
-// Only the runtime named default takes that secret over, because a request signed for one
-// executor must not be valid at another.
+// Only the runtime named default takes that secret over, because whoever learns the secret
+// of one executor must not be able to use another.
 const sharedName = "executor-secret"
 
 // ErrNoSecret: the runtime has no secret yet.

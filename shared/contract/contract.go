@@ -74,7 +74,7 @@ const (
 	ClockSkew         = 300 * time.Second
 )
 
-// Health is the answer of PathHealth, the only unsigned one.
+// Health is the answer of PathHealth, the only one that is neither signed nor sealed.
 type Health struct {
 	Status            string  `json:"status"`
 	UptimeMinutes     float64 `json:"uptime_minutes"`

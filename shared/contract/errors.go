@@ -46,7 +46,7 @@ type Error struct {
 	RequestID string `json:"request_id"`
 	// ServerTime is the executor's time in Unix seconds. It is set for clock_skew, and for a
 	// rate_limited that replaces any refusal of an unverified request: clock_skew,
-	// new_instance, new_start, replayed or a wrong digest.
+	// new_instance, new_start, or replayed.
 	ServerTime int64 `json:"server_time,omitempty"`
 }
 
