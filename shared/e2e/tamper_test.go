@@ -127,6 +127,9 @@ func (u *tunnel) refused(what, code string, is func(message) bool, change func(*
 	if !a.IsError || !slices.Contains(errors, a.Error()) {
 		u.t.Errorf("%s: the answer: %s; want the error %q", what, a.Text, errors)
 	}
+	if a.Error() == "bad_request" && !strings.Contains(a.Text, "another network") {
+		u.t.Errorf("%s: the answer does not name the cause: %s", what, a.Text)
+	}
 }
 
 // ran returns what the kernel did since the last call.
