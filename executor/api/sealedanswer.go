@@ -5,7 +5,9 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"time"
 
+	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/line"
 )
@@ -54,23 +56,31 @@ type answerWriter struct {
 
 func (c answerWriter) Unwrap() http.ResponseWriter { return c.under }
 
+// seal signs the head and returns the sealed body.
+func (a *answer) seal(x *auth.Exchange, method string, created time.Time) (io.Reader, error) {
+	switch {
+	case a.part != nil:
+		return line.SealPart(x, a.header, a.status, created, a.part, a.part.length)
+	case method == http.MethodHead: // net/http sends no body to a HEAD
+		return http.NoBody, x.SignAnswer(a.header, a.status, created)
+	}
+	sealed, err := line.SealAnswer(x, a.header, a.status, created, a.body.Bytes())
+	return bytes.NewReader(sealed), err
+}
+
 // seal signs and seals the answer of next, and sends it.
 func (a *API) seal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &answer{header: make(http.Header)}
 		next.ServeHTTP(answerWriter{out, w}, r)
 		out.WriteHeader(http.StatusOK)
-		body, x := io.Reader(http.NoBody), callOf(r).exchange
-		switch {
-		case out.part != nil:
+		if out.part != nil {
 			defer out.part.Close()
-			body = line.SealPart(x, out.header, out.part, out.part.length)
-		case r.Method != http.MethodHead: // net/http sends no body to a HEAD
-			body = bytes.NewReader(line.SealAnswer(x, out.header, out.body.Bytes()))
 		}
 		out.header.Set("Cache-Control", "no-store, no-transform") // some tunnels compress answers again, and then they don't open
 		out.header.Set(contract.HeaderInstance, a.Instance.String())
-		if err := x.SignAnswer(out.header, out.status, a.clock.now()); err != nil {
+		body, err := out.seal(callOf(r).exchange, r.Method, a.clock.now())
+		if err != nil {
 			a.Log.Error("signing an answer", "component", "api", "request_id", requestIDOf(r), "err", err)
 			panic(http.ErrAbortHandler)
 		}

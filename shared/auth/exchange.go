@@ -18,6 +18,7 @@ type Exchange struct {
 	caller Caller
 	nonce  string
 	mac    []byte // of the request; nil until it is signed
+	answer []byte // the answer's MAC; nil until that is signed or verified
 }
 
 // Caller is the program that signed the request.
@@ -31,8 +32,17 @@ func (x *Exchange) QueryKey(method, path string) seal.Key {
 // BodyKey is the key of the request's body.
 func (x *Exchange) BodyKey() seal.Key { return x.secret.derive(labelRequest, x.nonce) }
 
-// AnswerKey is the key of the answer's body. The request must have been signed.
-func (x *Exchange) AnswerKey() seal.Key { return x.secret.derive(labelAnswer, string(x.mac)) }
+// AnswerKey is the key of the answer's body. The answer must have been signed or verified.
+//
+// A request that is repeated has several answers: that to the first copy and the refusals of
+// the others. Each has its own key, so that the body of one does not open after the head of
+// another.
+func (x *Exchange) AnswerKey() seal.Key {
+	if x.answer == nil {
+		panic("auth: key of an answer that is neither signed nor verified")
+	}
+	return x.secret.derive(labelAnswer, string(x.answer))
+}
 
 // SignRequest adds Signature-Input and Signature to req, whose method, URL and
 // Content-Encoding must not change afterwards. Unless it is a GET, its headers must contain
@@ -70,8 +80,8 @@ func (x *Exchange) SignAnswer(h http.Header, status int, created time.Time) erro
 		return fmt.Errorf("signing an answer: %s must be %q or absent", HeaderContentEncoding, Encoding)
 	}
 	params := parameters{created: created.Unix(), keyID: x.secret.KeyID()}.write(answerComponents(sealed))
-	mac := x.secret.mac(answerBase(status, h.Get(contract.HeaderInstance), sealed, x.mac, params))
-	setSignature(h, params, mac)
+	x.answer = x.secret.mac(answerBase(status, h.Get(contract.HeaderInstance), sealed, x.mac, params))
+	setSignature(h, params, x.answer)
 	return nil
 }
 
@@ -105,6 +115,7 @@ func (x *Exchange) VerifyAnswer(res *http.Response) error {
 	if !x.secret.verifies(claim, base) {
 		return ErrBadSignature
 	}
+	x.answer = claim.mac
 	return nil
 }
 

@@ -14,14 +14,15 @@ import (
 //	key(label, fields…) = HKDF-Expand(prk, label ‖ 0x00 ‖ length(field) ‖ field …, 32)
 //
 // A length has four bytes in big-endian order (HKDF: RFC 5869). The fields bind a key to
-// one direction of one request, so that a sealed text opens nowhere else.
+// one query, one body of a request or one head of an answer, so that a sealed text opens
+// nowhere else.
 const (
 	keySalt = "colab-relay v3"
 
 	labelSign    = "sign"    // no fields; the HMAC key of RFC 9421
 	labelQuery   = "query"   // method, path, nonce
 	labelRequest = "request" // nonce
-	labelAnswer  = "answer"  // the raw bytes of the request's MAC
+	labelAnswer  = "answer"  // the raw bytes of the answer's MAC, which covers the request's
 )
 
 // pseudorandomKey is the prk of secret.

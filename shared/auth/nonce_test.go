@@ -34,7 +34,7 @@ func TestVerifyReturnsTheExchangeOfEveryCorrectMAC(t *testing.T) {
 		t.Fatalf("exchange %v, %v", first, err)
 	}
 	again, err := v.Verify(got.req)
-	if !errors.Is(err, ErrReplayed) || again.Caller() != first.Caller() || again.AnswerKey() != got.AnswerKey() {
+	if !errors.Is(err, ErrReplayed) || again.Caller() != first.Caller() {
 		t.Errorf("of a replay: %v, %v", again, err)
 	}
 	old := send(t, "GET", testTarget, false, began.Add(-time.Hour))

@@ -74,7 +74,7 @@ type signed struct {
 
 const how = "Keys and signatures of colab-relay, protocol 3. prk = HKDF-Extract(SHA-256, salt \"colab-relay v3\", UTF-8 text of secret). " +
 	"key(label, fields) = HKDF-Expand(prk, label, a zero byte, then each field after its length as 4 bytes big-endian; 32 bytes). " +
-	"sign_key = key(\"sign\"); query_key = key(\"query\", method, path, nonce); body_key of a request = key(\"request\", nonce), of an answer = key(\"answer\", raw MAC of the request). " +
+	"sign_key = key(\"sign\"); query_key = key(\"query\", method, path, nonce); body_key of a request = key(\"request\", nonce), of an answer = key(\"answer\", raw MAC of the answer). " +
 	"key_id is the first 16 hex digits of the SHA-256 of secret. signature (RFC 9421, hmac-sha256) is base64 of HMAC-SHA256 with sign_key over signature_base. " +
 	"A request of any method but GET names the executor it is meant for. A message with a body has Content-Encoding: aes128gcm. " +
 	"The response is bound to the request: its base holds the request's signature."
@@ -126,7 +126,7 @@ func TestVectorsFollowTheRFCs(t *testing.T) {
 			q, r := v.Request, v.Response
 			equalHex(t, "query key", q.QueryKey, expand(prk, "query\x00"+field(q.Method)+field(q.Path)+field(q.Nonce)))
 			equalHex(t, "body key", q.BodyKey, expand(prk, "request\x00"+field(q.Nonce)))
-			mac := strings.Trim(strings.TrimPrefix(q.Signed.Signature, "sig1="), ":")
+			mac := strings.Trim(strings.TrimPrefix(r.Signed.Signature, "sig1="), ":")
 			raw, err := base64.StdEncoding.DecodeString(mac)
 			if err != nil {
 				t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
@@ -56,23 +57,29 @@ func RequestPart(x *auth.Exchange, r *http.Request, body io.Reader) (io.Reader, 
 	return seal.NewPartOpener(x.BodyKey(), body), nil
 }
 
-// SealAnswer returns text sealed as the body of an answer, and sets the headers that describe
-// it. An empty text is no body.
-func SealAnswer(x *auth.Exchange, h http.Header, text []byte) []byte {
+// SealAnswer signs h, the head of an answer, and returns text sealed as its body. It sets the
+// headers that describe the body; h must contain Executor-Instance. An empty text is no body.
+func SealAnswer(x *auth.Exchange, h http.Header, status int, created time.Time, text []byte) ([]byte, error) {
 	if len(text) == 0 {
 		h["Content-Length"] = contentLength(0)
-		return nil
+		return nil, x.SignAnswer(h, status, created)
+	}
+	announceBody(h)
+	if err := x.SignAnswer(h, status, created); err != nil {
+		return nil, err
 	}
 	sealed := seal.SealMessage(x.AnswerKey(), text)
-	announceBody(h)
 	h["Content-Length"] = contentLength(int64(len(sealed)))
-	return sealed
+	return sealed, nil
 }
 
-// SealPart returns a reader of the part of a file in src, sealed as the body of an answer, and
-// sets the headers that describe it. src must yield length bytes.
-func SealPart(x *auth.Exchange, h http.Header, src io.Reader, length int64) io.Reader {
+// SealPart is SealAnswer for the part of a file in src, which must yield length bytes. It is
+// sealed while the reader is read.
+func SealPart(x *auth.Exchange, h http.Header, status int, created time.Time, src io.Reader, length int64) (io.Reader, error) {
 	announceBody(h)
 	h["Content-Length"] = contentLength(seal.PartSize(length))
-	return seal.NewPartSealer(x.AnswerKey(), src)
+	if err := x.SignAnswer(h, status, created); err != nil {
+		return nil, err
+	}
+	return seal.NewPartSealer(x.AnswerKey(), src), nil
 }

@@ -105,25 +105,23 @@ func (e *Executor) refusal(err error) contract.Error {
 
 // Answer seals, signs and sends text.
 func (e *Executor) Answer(w http.ResponseWriter, x *auth.Exchange, status int, text []byte) {
-	sealed := line.SealAnswer(x, w.Header(), text)
-	e.Sign(w, x, status)
+	w.Header().Set(contract.HeaderInstance, e.Instance.String())
+	sealed, err := line.SealAnswer(x, w.Header(), status, e.now(), text)
+	if err != nil {
+		panic(err)
+	}
+	w.WriteHeader(status)
 	_, _ = w.Write(sealed)
 }
 
 // AnswerPart seals, signs and sends a part of a file.
 func (e *Executor) AnswerPart(w http.ResponseWriter, x *auth.Exchange, part io.Reader, length int64) {
-	sealed := line.SealPart(x, w.Header(), part, length)
-	e.Sign(w, x, http.StatusOK)
-	_, _ = io.Copy(w, sealed)
-}
-
-// Sign signs the headers in w and sends them.
-func (e *Executor) Sign(w http.ResponseWriter, x *auth.Exchange, status int) {
 	w.Header().Set(contract.HeaderInstance, e.Instance.String())
-	if err := x.SignAnswer(w.Header(), status, e.now()); err != nil {
+	sealed, err := line.SealPart(x, w.Header(), http.StatusOK, e.now(), part, length)
+	if err != nil {
 		panic(err)
 	}
-	w.WriteHeader(status)
+	_, _ = io.Copy(w, sealed)
 }
 
 // Seal seals the query and the text of the body into req and signs it, as a relay does. A
