@@ -29,7 +29,7 @@ func (o *upload) commit(sum string) error {
 		return files.ErrBusy // another sender has the same version of another file
 	case o.status != contract.UploadReceiving:
 		return nil
-	case len(o.got.missing(o.whole())) > 0:
+	case o.got.Total() < o.spec.SizeBytes:
 		return o.failure
 	}
 	if !o.enqueueLocked() {

@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
 
 const (
@@ -33,31 +34,31 @@ func (p *piece) free() { pieces.Put(p) }
 // never writes into a file that is complete.
 type incoming struct {
 	*upload
-	prefix  *prefixHash // identifies the part file that file is
-	file    *os.File    // nil if all bytes of the upload had arrived before
-	left    span        // of the part
-	unsaved ranges      // written, but not yet in the journal
+	prefix  *prefixHash    // identifies the part file that file is
+	file    *os.File       // nil if all bytes of the upload had arrived before
+	left    contract.Range // of the part
+	unsaved ranges.Set     // written, but not yet in the journal
 }
 
-// put receives the bytes of s from body.
-func (o *upload) put(s span, body io.Reader) (contract.Upload, error) {
-	p, err := o.open(s)
+// put receives the bytes of r from body.
+func (o *upload) put(r contract.Range, body io.Reader) (contract.Upload, error) {
+	p, err := o.open(r)
 	if err != nil {
 		return contract.Upload{}, err
 	}
 	return p.close(p.receive(body))
 }
 
-func (o *upload) open(s span) (*incoming, error) {
+func (o *upload) open(r contract.Range) (*incoming, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.dropped:
 		return nil, ErrNoUpload
-	case s.from < 0 || s.to < s.from || s.to > o.spec.SizeBytes:
-		return nil, fmt.Errorf("%w: bytes %d to %d, size %d", files.ErrBadRange, s.from, s.to, o.spec.SizeBytes)
+	case r.Offset < 0 || r.Length < 0 || r.Length > o.spec.SizeBytes || r.Offset > o.spec.SizeBytes-r.Length:
+		return nil, fmt.Errorf("%w: offset %d, length %d, size %d", files.ErrBadRange, r.Offset, r.Length, o.spec.SizeBytes)
 	case o.status != contract.UploadReceiving:
-		return &incoming{upload: o, prefix: o.prefix, left: s}, nil
+		return &incoming{upload: o, prefix: o.prefix, left: r}, nil
 	}
 	dir, f, err := o.openLocked(os.O_WRONLY)
 	if err != nil {
@@ -65,20 +66,20 @@ func (o *upload) open(s span) (*incoming, error) {
 	}
 	dir.Close()
 	o.failure = nil
-	return &incoming{upload: o, prefix: o.prefix, file: f, left: s}, nil
+	return &incoming{upload: o, prefix: o.prefix, file: f, left: r}, nil
 }
 
 // receive reads and writes all of the part. It keeps what arrived before an error.
 func (p *incoming) receive(body io.Reader) error {
 	buf := newPiece()
 	defer buf.free()
-	for p.left.from < p.left.to {
-		n, err := io.ReadFull(body, buf[:min(pieceBytes, p.left.to-p.left.from)])
+	for p.left.Length > 0 {
+		n, err := io.ReadFull(body, buf[:min(pieceBytes, p.left.Length)])
 		if err := p.write(buf[:n]); err != nil {
 			return err
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return fmt.Errorf("%w: %d bytes of the part did not arrive", files.ErrBadRange, p.left.to-p.left.from)
+			return fmt.Errorf("%w: %d bytes of the part did not arrive", files.ErrBadRange, p.left.Length)
 		}
 		if err != nil {
 			return err
@@ -97,8 +98,8 @@ func (p *incoming) receive(body io.Reader) error {
 func (p *incoming) write(data []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := span{p.left.from, p.left.from + int64(len(data))}
-	p.left.from = s.to
+	r := contract.Range{Offset: p.left.Offset, Length: int64(len(data))}
+	p.left = p.left.After(r.Length)
 	switch {
 	case p.dropped:
 		return ErrNoUpload
@@ -107,19 +108,19 @@ func (p *incoming) write(data []byte) error {
 	case p.status != contract.UploadReceiving:
 		return nil // all bytes have arrived
 	}
-	needed := p.got.missing(s)
+	needed := p.got.Missing(r)
 	if len(p.got)+len(needed) > maxPieces {
 		return fmt.Errorf("%w: more than %d pieces", files.ErrBadRange, maxPieces)
 	}
 	for _, w := range needed {
-		n, err := p.file.WriteAt(data[w.from-s.from:w.to-s.from], w.from)
-		w.to = w.from + int64(n)
-		p.got, p.unsaved = p.got.add(w), p.unsaved.add(w)
+		n, err := p.file.WriteAt(data[w.Offset-r.Offset:w.End()-r.Offset], w.Offset)
+		w.Length = int64(n)
+		p.got, p.unsaved = p.got.Add(w), p.unsaved.Add(w)
 		if err != nil {
 			return files.WriteError(err)
 		}
 	}
-	if p.unsaved.bytes() < saveBytes {
+	if p.unsaved.Total() < saveBytes {
 		return nil
 	}
 	return p.saveLocked()
@@ -136,13 +137,13 @@ func (p *incoming) saveLocked() error {
 	if err := p.journal.restoreIfDeleted(p.record, p.got); err != nil {
 		return files.WriteError(err)
 	}
-	for _, s := range p.unsaved {
-		if err := p.journal.append(p.got, s); err != nil {
+	for _, r := range p.unsaved {
+		if err := p.journal.append(p.got, r); err != nil {
 			return files.WriteError(err)
 		}
 	}
 	p.unsaved = nil
-	if p.got.prefix()-p.prefix.done.Load() >= saveBytes {
+	if p.got.Prefix()-p.prefix.done.Load() >= saveBytes {
 		p.enqueueLocked()
 	}
 	return nil

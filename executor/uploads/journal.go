@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
 
 const (
@@ -61,29 +62,30 @@ type journal struct {
 	size int64
 }
 
-func line(s span) []byte { return fmt.Appendf(nil, "%d %d\n", s.from, s.to) }
+func line(r contract.Range) []byte { return fmt.Appendf(nil, "%d %d\n", r.Offset, r.End()) }
 
 // parseRanges reads the ranges file of an upload of size bytes. It stops at the first
 // incomplete or damaged line; whole is the number of bytes before that.
-func parseRanges(raw []byte, size int64) (got ranges, whole int64) {
+func parseRanges(raw []byte, size int64) (got ranges.Set, whole int64) {
 	for {
 		text, rest, ok := bytes.Cut(raw, []byte("\n"))
 		if !ok {
 			return got, whole
 		}
-		var s span
-		n, err := fmt.Sscanf(string(text), "%d %d", &s.from, &s.to)
-		if err != nil || n != 2 || s.from < 0 || s.from >= s.to || s.to > size || !bytes.Equal(line(s), raw[:len(text)+1]) {
+		var from, to int64
+		n, err := fmt.Sscanf(string(text), "%d %d", &from, &to)
+		r := contract.Range{Offset: from, Length: to - from}
+		if err != nil || n != 2 || from < 0 || from >= to || to > size || !bytes.Equal(line(r), raw[:len(text)+1]) {
 			return got, whole
 		}
-		got = got.add(s)
+		got = got.Add(r)
 		whole += int64(len(text)) + 1
 		raw = rest
 	}
 }
 
 // openJournal reads the journal in the folder dir.
-func openJournal(dir string) (*journal, record, ranges, error) {
+func openJournal(dir string) (*journal, record, ranges.Set, error) {
 	j := &journal{dir: dir}
 	var rec record
 	raw, err := readBounded(j.path(recordFile), maxRecord)
@@ -140,7 +142,7 @@ func (j *journal) replace(name string, raw []byte) error {
 }
 
 // restoreIfDeleted creates the folder again, with its content, if it was deleted.
-func (j *journal) restoreIfDeleted(rec record, got ranges) error {
+func (j *journal) restoreIfDeleted(rec record, got ranges.Set) error {
 	if _, err := os.Stat(j.path(recordFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -150,9 +152,9 @@ func (j *journal) restoreIfDeleted(rec record, got ranges) error {
 	return j.rewrite(got)
 }
 
-// append records s, which is in got, all that was received. If the line does not fit on the
+// append records r, which is in got, all that was received. If the line does not fit on the
 // disk, append removes the written part, so that the next one starts on a new line.
-func (j *journal) append(got ranges, s span) error {
+func (j *journal) append(got ranges.Set, r contract.Range) error {
 	if j.size >= maxJournal {
 		if err := j.rewrite(got); err != nil {
 			return err
@@ -165,7 +167,7 @@ func (j *journal) append(got ranges, s span) error {
 		}
 		j.file = f
 	}
-	n, err := j.file.Write(line(s))
+	n, err := j.file.Write(line(r))
 	if err != nil {
 		return errors.Join(err, j.file.Truncate(j.size))
 	}
@@ -174,10 +176,10 @@ func (j *journal) append(got ranges, s span) error {
 }
 
 // rewrite replaces the ranges file with the ranges in got.
-func (j *journal) rewrite(got ranges) error {
+func (j *journal) rewrite(got ranges.Set) error {
 	var raw []byte
-	for _, s := range got {
-		raw = append(raw, line(s)...)
+	for _, r := range got {
+		raw = append(raw, line(r)...)
 	}
 	j.close()
 	if err := j.replace(rangesFile, raw); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
 
 func TestADeletedJournalIsRestoredWithTheNextPart(t *testing.T) {
@@ -15,12 +16,12 @@ func TestADeletedJournalIsRestoredWithTheNextPart(t *testing.T) {
 	if err := j.save(rec); err != nil {
 		t.Fatal(err)
 	}
-	var got ranges
-	for _, s := range []span{{0, 10}, {20, 30}} {
-		if err := j.append(got.add(s), s); err != nil {
+	var got ranges.Set
+	for _, r := range []contract.Range{{Offset: 0, Length: 10}, {Offset: 20, Length: 10}} {
+		if err := j.append(got.Add(r), r); err != nil {
 			t.Fatal(err)
 		}
-		got = got.add(s)
+		got = got.Add(r)
 	}
 	if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
 		t.Fatal(err)
@@ -28,12 +29,13 @@ func TestADeletedJournalIsRestoredWithTheNextPart(t *testing.T) {
 	if err := j.restoreIfDeleted(rec, got); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.append(got.add(span{10, 20}), span{10, 20}); err != nil {
+	between := contract.Range{Offset: 10, Length: 10}
+	if err := j.append(got.Add(between), between); err != nil {
 		t.Fatal(err)
 	}
 	j.close()
 	_, again, restored, err := openJournal(dir)
-	if err != nil || again.SizeBytes != 100 || restored.bytes() != 30 {
+	if err != nil || again.SizeBytes != 100 || restored.Total() != 30 {
 		t.Errorf("%+v, %+v, %v", again, restored, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,58 +13,8 @@ import (
 
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
-
-// set is a simple, slow implementation of ranges to compare with.
-type set map[int64]bool
-
-func (s set) spans() ranges {
-	var out ranges
-	for at := int64(0); at < 200; at++ {
-		if !s[at] {
-			continue
-		}
-		from := at
-		for s[at] {
-			at++
-		}
-		out = append(out, span{from, at})
-	}
-	return out
-}
-
-func TestRangesAreASetOfBytes(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
-		var r ranges
-		want := set{}
-		for range 12 {
-			from := rnd.Int64N(100)
-			s := span{from, from + rnd.Int64N(20)}
-			missing := set{}
-			for at := s.from; at < s.to; at++ {
-				if !want[at] {
-					missing[at] = true
-				}
-			}
-			if got := r.missing(s); !slices.Equal(got, missing.spans()) {
-				t.Fatalf("%v lacks %v of %v, want %v", r, got, s, missing.spans())
-			}
-			before := slices.Clone(r)
-			next := r.add(s)
-			if !slices.Equal(r, before) {
-				t.Fatalf("adding %v changed %v to %v", s, before, r)
-			}
-			r = next
-			for at := s.from; at < s.to; at++ {
-				want[at] = true
-			}
-			if !slices.Equal(r, want.spans()) || r.bytes() != int64(len(want)) {
-				t.Fatalf("with %v it is %v, want %v", s, r, want.spans())
-			}
-		}
-	}
-}
 
 // After a kill at any byte, the upload is resumed, has all bytes that it counts as received,
 // and results in the correct file.
@@ -126,8 +75,8 @@ func TestADamagedJournalIsUsedUpToTheDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			good := "0 10\n20 30\n"
 			got, whole := parseRanges([]byte(good+tail+"90 100\n"), 100)
-			want := ranges{{0, 10}, {20, 30}}
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(span{})); diff != "" || whole != int64(len(good)) {
+			want := ranges.Set{{Offset: 0, Length: 10}, {Offset: 20, Length: 10}}
+			if diff := cmp.Diff(want, got); diff != "" || whole != int64(len(good)) {
 				t.Fatalf("%d bytes are read, want %d: %s", whole, len(good), diff)
 			}
 		})
@@ -185,14 +134,14 @@ func TestTheJournalOfManyPiecesStaysBounded(t *testing.T) {
 	must(t, err)
 	const from, lines = 1 << 40, maxJournal / 20
 	for n := int64(from); n < from+lines; n++ {
-		must(t, one.journal.append(ranges{{from, n + 1}}, span{n, n + 1}))
+		must(t, one.journal.append(ranges.Set{{Offset: from, Length: n + 1 - from}}, contract.Range{Offset: n, Length: 1}))
 		if one.journal.size > maxJournal+100 {
 			t.Fatalf("the journal has %d bytes", one.journal.size)
 		}
 	}
 	raw, err := os.ReadFile(one.journal.path(rangesFile))
 	must(t, err)
-	if got, _ := parseRanges(raw, 1<<50); len(got) != 1 || got[0] != (span{from, from + lines}) {
+	if got, _ := parseRanges(raw, 1<<50); len(got) != 1 || got[0] != (contract.Range{Offset: from, Length: lines}) {
 		t.Fatalf("the journal of %d bytes holds %v", len(raw), got)
 	}
 }
@@ -241,10 +190,8 @@ func FuzzRangesFile(f *testing.F) {
 		if whole > int64(len(raw)) || whole > 0 && raw[whole-1] != '\n' {
 			t.Fatalf("%d bytes of %q are whole", whole, raw)
 		}
-		for i, s := range got {
-			if s.from < 0 || s.from >= s.to || s.to > 100 || i > 0 && s.from <= got[i-1].to {
-				t.Fatalf("%q holds %v", raw, got)
-			}
+		if !got.Valid(100) {
+			t.Fatalf("%q holds %v", raw, got)
 		}
 		j := &journal{dir: t.TempDir()}
 		must(t, j.rewrite(got))

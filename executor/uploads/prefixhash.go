@@ -102,5 +102,5 @@ func (o *upload) unhashed() (*os.File, *prefixHash, int64) {
 		return nil, nil, 0
 	}
 	dir.Close()
-	return f, o.prefix, o.got.prefix()
+	return f, o.prefix, o.got.Prefix()
 }

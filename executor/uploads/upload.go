@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
 
 // upload is a file that is being received. Its part file and its journal are on disk; the
@@ -24,7 +25,7 @@ type upload struct {
 
 	mu      sync.Mutex
 	record  record
-	got     ranges
+	got     ranges.Set
 	prefix  *prefixHash // of the part file; a new part file gets a new one
 	status  contract.UploadStatus
 	dropped bool
@@ -44,17 +45,16 @@ func partName(s contract.UploadStart) string {
 // hiddenPart is the name of the part file of an upload with a key of at least 16 characters.
 func hiddenPart(key string) string { return "." + key[:16] + files.PartSuffix }
 
-func (o *upload) whole() span { return span{0, o.spec.SizeBytes} }
-
 // answerLocked is the state of the upload for an answer.
 func (o *upload) answerLocked() contract.Upload {
+	missing := o.got.Missing(contract.Range{Length: o.spec.SizeBytes})
 	out := contract.Upload{
 		UploadID:      o.id,
 		Status:        o.status,
 		Path:          o.shownLocked(),
 		SizeBytes:     o.spec.SizeBytes,
-		ReceivedBytes: o.got.bytes(),
-		Missing:       o.got.missing(o.whole()).answer(contract.MaxUploadRanges),
+		ReceivedBytes: o.got.Total(),
+		Missing:       missing[:min(len(missing), contract.MaxUploadRanges)],
 	}
 	switch o.status {
 	case contract.UploadHashing:
@@ -107,7 +107,7 @@ func (o *upload) start() (contract.Upload, error) {
 	}
 	defer dir.Close()
 	defer f.Close()
-	if err := checkSpace(dir, o.spec.SizeBytes-o.got.bytes()); err != nil {
+	if err := checkSpace(dir, o.spec.SizeBytes-o.got.Total()); err != nil {
 		return contract.Upload{}, err
 	}
 	return o.answerLocked(), nil

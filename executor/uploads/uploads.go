@@ -218,7 +218,9 @@ func (s *Store) makeFolder(path string) (contract.Upload, error) {
 // ErrDiskFull, the bytes that fit are kept. ErrBadRange means that the bytes are not inside
 // the file, or that body is shorter or longer than length.
 func (s *Store) Put(id string, offset, length int64, body io.Reader) (contract.Upload, error) {
-	return s.with(id, func(one *upload) (contract.Upload, error) { return one.put(span{offset, offset + length}, body) })
+	return s.with(id, func(one *upload) (contract.Upload, error) {
+		return one.put(contract.Range{Offset: offset, Length: length}, body)
+	})
 }
 
 // Get is the state of an upload. While it is being hashed, Get waits for the end of that,

@@ -264,39 +264,6 @@ func TestTwoDownloadsWithOneNameDoNotMix(t *testing.T) {
 	wantNames(t, dir, "a.bin", "b.bin")
 }
 
-// An earlier release listed the bytes of interrupted answers as unproven. They are wrong
-// here. They alone are fetched again.
-func TestUnprovenBytesOfAnEarlierReleaseAreFetchedAgain(t *testing.T) {
-	v := newVM(t)
-	const size = 16 * partBytes
-	want := fill(t, v.path("a.bin"), size, 1)
-	dir := t.TempDir()
-	ctx, report := stopAfter(t, partBytes)
-	first, err := Download(ctx, v.client, v.path("a.bin"), Local{Dir: dir}, Options{Report: report})
-	if !errors.Is(err, errEnough) {
-		t.Fatal(err)
-	}
-	root, err := openLocal(dir)
-	must(t, err)
-	defer root.Close()
-	j, err := readJournal(root, "a.bin.part.json")
-	must(t, err)
-	wrong := contract.Range{Offset: j.Received[0].Offset + 100, Length: 1000}
-	must(t, saveOwn(root, "a.bin.part.json", struct {
-		journal
-		Unproven ranges `json:"unproven"`
-	}{j, ranges{wrong}}))
-	f, err := root.OpenFile("a.bin.part", os.O_WRONLY, 0)
-	must(t, err)
-	_, err = f.WriteAt(make([]byte, wrong.Length), wrong.Offset)
-	must(t, errors.Join(err, f.Close()))
-	second, err := Download(t.Context(), v.client, v.path("a.bin"), Local{Dir: dir}, Options{})
-	must(t, err)
-	if sha(t, second.Path) != want || second.MovedBytes != size-first.DoneBytes+wrong.Length {
-		t.Errorf("%+v, want %d bytes moved", second, size-first.DoneBytes+wrong.Length)
-	}
-}
-
 // Bytes that the journal lists are wrong, as after a power cut.
 func TestWrongBytesOnTheDiskAreNeverAccepted(t *testing.T) {
 	v := newVM(t)

@@ -11,6 +11,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
 
 // requestedFile is one remote file and its destination in a root.
@@ -109,7 +110,7 @@ func (d *download) run(ctx context.Context, got fileResult) (_ fileResult, err e
 	err = d.fetchVerified(ctx)
 	got.done, got.sha = p.received(), d.stat.SHA256
 	if errors.Is(err, ErrLocalDisk) {
-		err = fmt.Errorf("%w; %d of %d bytes are still missing", err, p.missing().total(), d.stat.SizeBytes)
+		err = fmt.Errorf("%w; %d of %d bytes are still missing", err, p.missing().Total(), d.stat.SizeBytes)
 	}
 	if err != nil {
 		return got, err
@@ -186,18 +187,18 @@ func (d *download) hashReceived(ctx context.Context, sum *digest, fetched <-chan
 }
 
 // fetchPart is the partFunc of a download. What arrived before an error is kept.
-func (d *download) fetchPart(ctx context.Context, piece contract.Range, _ bool) (ranges, error) {
+func (d *download) fetchPart(ctx context.Context, piece contract.Range, _ bool) (ranges.Set, error) {
 	w := &pieceWriter{download: d, rest: piece}
 	var err error
 	if d.content != nil {
-		_, err = w.Write(d.content[piece.Offset:end(piece)])
+		_, err = w.Write(d.content[piece.Offset:piece.End()])
 	} else {
 		_, err = d.client.Content(ctx, client.Part{Path: d.remote, ETag: d.stat.ETag, Offset: piece.Offset}, piece.Length, w)
 	}
 	if err == nil && w.rest == piece {
 		err = errStale // shorter than the file with this ETag
 	}
-	return ranges(nil).add(w.rest), err
+	return ranges.Set(nil).Add(w.rest), err
 }
 
 // pieceWriter writes a piece of the file to the part file as it arrives.
@@ -215,7 +216,7 @@ func (w *pieceWriter) Write(b []byte) (int, error) {
 	if err := w.part.write(w.rest.Offset, b); err != nil {
 		return 0, err
 	}
-	w.rest = contract.Range{Offset: w.rest.Offset + n, Length: w.rest.Length - n}
+	w.rest = w.rest.After(n)
 	w.meter.moved.Add(n)
 	w.meter.add(w.name, StageMoving, n)
 	return len(b), nil
@@ -230,7 +231,7 @@ func (d *download) verify(ctx context.Context, sum *digest) (bool, error) {
 
 // checkSpace fails early if the disk cannot hold the missing bytes.
 func (d *download) checkSpace() error {
-	need := d.part.missing().total()
+	need := d.part.missing().Total()
 	free, known := freeBytes(d.root.Name())
 	if !known || need <= free {
 		return nil

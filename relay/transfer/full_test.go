@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
 
 // onSmallDisk returns a program that starts the executor with its workdir on a private file
@@ -86,7 +87,7 @@ func TestAFileOver4GiBIsResumed(t *testing.T) {
 	p, err := openPart(root, "a.bin.part", remote, st)
 	must(t, err)
 	must(t, p.file.Truncate(have))
-	p.journal.Received = whole(have)
+	p.journal.Received = ranges.Set{{Length: have}}
 	must(t, p.close())
 	r, err := Download(t.Context(), v.client, remote, Local{Dir: dir}, Options{})
 	must(t, err)

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
 
 const (
@@ -22,12 +23,12 @@ var errNotOurs = errors.New("not a journal of a download")
 // the old or the new one. It is not synced, so after a power cut it may list bytes that the
 // disk lost; the digest of the whole file detects that.
 type journal struct {
-	Format    string `json:"format"`
-	Remote    string `json:"remote_path"`
-	ETag      string `json:"etag"`
-	SizeBytes int64  `json:"size_bytes"`
-	SHA256    string `json:"sha256,omitempty"` // empty until the executor computed it
-	Received  ranges `json:"have"`
+	Format    string     `json:"format"`
+	Remote    string     `json:"remote_path"`
+	ETag      string     `json:"etag"`
+	SizeBytes int64      `json:"size_bytes"`
+	SHA256    string     `json:"sha256,omitempty"` // empty until the executor computed it
+	Received  ranges.Set `json:"have"`
 }
 
 // matches reports whether the part's bytes are of the file that st describes. The same
@@ -48,21 +49,14 @@ func readJournal(root *os.Root, name string) (journal, error) {
 }
 
 // parseJournal accepts only what part.saveLocked writes, and journals of earlier releases.
-// These list bytes whose answer was interrupted before its signature, in "unproven": they
-// count as missing.
+// Their list "unproven" is ignored: the digest of the whole file detects wrong bytes.
 func parseJournal(text []byte) (journal, error) {
-	var j struct {
-		journal
-		Unproven ranges `json:"unproven"`
-	}
+	var j journal
 	if len(text) > maxJournal || json.Unmarshal(text, &j) != nil || j.Format != journalFormat {
 		return journal{}, errNotOurs
 	}
-	sound := j.SizeBytes >= 0 && j.Received.valid(j.SizeBytes) && j.Unproven.valid(j.SizeBytes) &&
-		(j.SHA256 == "" || digestPattern.MatchString(j.SHA256))
-	if !sound {
+	if j.SizeBytes < 0 || !j.Received.Valid(j.SizeBytes) || j.SHA256 != "" && !digestPattern.MatchString(j.SHA256) {
 		return journal{}, errNotOurs
 	}
-	j.Received = j.Received.minus(j.Unproven)
-	return j.journal, nil
+	return j, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/ranges"
 )
 
 // part is an unfinished file with its journal, which records the bytes that the file has.
@@ -111,8 +112,8 @@ func (p *part) open(remote string, st contract.FileStat) error {
 	// A power cut loses bytes that the journal lists. Bytes beyond those in the journal
 	// cannot be attributed to anything.
 	onDisk := contract.Range{Length: info.Size()}
-	p.journal.Received = p.journal.Received.within(onDisk)
-	if err := f.Truncate(p.journal.Received.last()); err != nil {
+	p.journal.Received = p.journal.Received.Within(onDisk)
+	if err := f.Truncate(p.journal.Received.End()); err != nil {
 		return errors.Join(fmt.Errorf("truncating %q: %w", f.Name(), err), f.Close())
 	}
 	return nil
@@ -125,13 +126,13 @@ func (p *part) write(offset int64, b []byte) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.journal.Received = p.journal.Received.add(contract.Range{Offset: offset, Length: int64(len(b))})
+	p.journal.Received = p.journal.Received.Add(contract.Range{Offset: offset, Length: int64(len(b))})
 	p.unsaved += int64(len(b))
 	select {
 	case p.grown <- struct{}{}:
 	default:
 	}
-	if p.unsaved < saveBytes && time.Since(p.saved) < saveAfter || p.journal.Received.total() == p.journal.SizeBytes {
+	if p.unsaved < saveBytes && time.Since(p.saved) < saveAfter || p.journal.Received.Total() == p.journal.SizeBytes {
 		return nil // a complete file needs no journal: it will be removed
 	}
 	return p.saveLocked()
@@ -146,20 +147,20 @@ func (p *part) setDigest(sha string) {
 func (p *part) received() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.journal.Received.total()
+	return p.journal.Received.Total()
 }
 
-func (p *part) missing() ranges {
+func (p *part) missing() ranges.Set {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return whole(p.journal.SizeBytes).minus(p.journal.Received)
+	return p.journal.Received.Missing(contract.Range{Length: p.journal.SizeBytes})
 }
 
 // dropAll marks all bytes as missing and returns their number.
 func (p *part) dropAll() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.journal.Received.total()
+	n := p.journal.Received.Total()
 	p.journal.Received = nil
 	return n
 }
@@ -168,10 +169,7 @@ func (p *part) dropAll() int64 {
 func (p *part) contiguous() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.journal.Received) == 0 || p.journal.Received[0].Offset > 0 {
-		return 0
-	}
-	return p.journal.Received[0].Length
+	return p.journal.Received.Prefix()
 }
 
 // close saves the journal and keeps both files for the next call.

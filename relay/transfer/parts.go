@@ -9,19 +9,20 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
 )
 
 // partFunc transfers one piece of a file, at most contract.MaxFilePart long, in one
 // attempt. It returns what is left of the piece, with or without an error. again says that
 // an earlier attempt at the same piece was interrupted.
-type partFunc func(ctx context.Context, piece contract.Range, again bool) (left ranges, err error)
+type partFunc func(ctx context.Context, piece contract.Range, again bool) (left ranges.Set, err error)
 
 // moveParts transfers all of todo, up to inFlight pieces of the job at the same time.
 // Interrupted pieces are resumed until ctx ends; any other error ends all of them.
-func (j *job) moveParts(ctx context.Context, todo ranges, transfer partFunc) error {
+func (j *job) moveParts(ctx context.Context, todo ranges.Set, transfer partFunc) error {
 	q := &queue{left: todo}
 	g, ctx := errgroup.WithContext(ctx)
-	for range min(int64(inFlight), todo.total()/partBytes+int64(len(todo))) {
+	for range min(int64(inFlight), todo.Total()/partBytes+int64(len(todo))) {
 		g.Go(func() error {
 			for {
 				piece, ok := q.next()
@@ -46,17 +47,17 @@ func (j *job) movePiece(ctx context.Context, piece contract.Range, transfer part
 	defer done()
 	pause := client.NewBackOff()
 	again := false
-	for left := (ranges{piece}); len(left) > 0; {
-		first, rest := left.front(contract.MaxFilePart)
+	for left := (ranges.Set{piece}); len(left) > 0; {
+		first, rest := left.Front(contract.MaxFilePart)
 		unsent, err := transfer(ctx, first, again)
 		if err != nil && !client.Transient(err) {
 			return err
 		}
-		if unsent.total() < first.Length {
+		if unsent.Total() < first.Length {
 			pause.Reset()
 		}
 		for _, r := range unsent {
-			rest = rest.add(r)
+			rest = rest.Add(r)
 		}
 		left, again = rest, err != nil
 		if err == nil {
@@ -74,7 +75,7 @@ func (j *job) movePiece(ctx context.Context, piece contract.Range, transfer part
 // queue hands out pieces in order.
 type queue struct {
 	mu   sync.Mutex
-	left ranges
+	left ranges.Set
 }
 
 func (q *queue) next() (contract.Range, bool) {
@@ -85,10 +86,10 @@ func (q *queue) next() (contract.Range, bool) {
 	}
 	// The last pieces are smaller, so that all workers end at about the same time.
 	size := int64(partBytes)
-	if q.left.total() > inFlight*partBytes {
+	if q.left.Total() > inFlight*partBytes {
 		size = contract.MaxFilePart
 	}
 	var piece contract.Range
-	piece, q.left = q.left.front(size)
+	piece, q.left = q.left.Front(size)
 	return piece, true
 }

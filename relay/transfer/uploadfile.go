@@ -17,6 +17,7 @@ import (
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
+	"colabrelay/shared/ranges"
 )
 
 // maxRounds bounds how often the executor may report missing bytes although all were sent: it
@@ -193,8 +194,8 @@ func (u *upload) run(ctx context.Context, got fileResult) (fileResult, error) {
 // the commit, even of a committed upload, whose digest may be that of an earlier content. The
 // returned upload is committed, or receiving if bytes are still missing.
 func (u *upload) sendAndCommit(ctx context.Context, up contract.Upload) (contract.Upload, error) {
-	missing := ranges(up.Missing)
-	if !missing.valid(u.size) {
+	missing := ranges.Set(up.Missing)
+	if !missing.Valid(u.size) {
 		return up, fmt.Errorf("the executor reports missing bytes that a file of %d bytes does not have", u.size)
 	}
 	g, inner := errgroup.WithContext(ctx)
@@ -232,23 +233,23 @@ func (u *upload) countHashed(n int64) {
 
 // sendPart is the partFunc of an upload. After an interruption it first queries which bytes
 // of the piece arrived, because the executor keeps the beginning of an interrupted part.
-func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool) (ranges, error) {
-	rest := ranges(nil)
+func (u *upload) sendPart(ctx context.Context, piece contract.Range, again bool) (ranges.Set, error) {
+	rest := ranges.Set(nil)
 	if again {
 		left, err := u.notReceived(ctx, piece)
 		if err != nil {
-			return ranges{piece}, err
+			return ranges.Set{piece}, err
 		}
-		u.addSent(piece.Length - left.total())
+		u.addSent(piece.Length - left.Total())
 		if len(left) == 0 {
 			return nil, nil
 		}
-		piece, rest = left.front(contract.MaxFilePart)
+		piece, rest = left.Front(contract.MaxFilePart)
 	}
 	from := &partSource{file: u.file}
 	_, err := u.client.PutPart(ctx, u.id, from, piece)
 	if err := cmp.Or(from.failure(), err); err != nil {
-		return rest.add(piece), err
+		return rest.Add(piece), err
 	}
 	u.addSent(piece.Length)
 	return rest, nil
@@ -285,17 +286,17 @@ func (s *partSource) ReadAt(b []byte, at int64) (int, error) {
 
 // notReceived returns the bytes of piece that the executor does not have. Bytes beyond the
 // last range of a full answer count as missing.
-func (u *upload) notReceived(ctx context.Context, piece contract.Range) (ranges, error) {
+func (u *upload) notReceived(ctx context.Context, piece contract.Range) (ranges.Set, error) {
 	up, err := u.client.Upload(ctx, u.id, 0)
 	if err != nil {
 		return nil, err
 	}
-	missing := ranges(up.Missing)
+	missing := ranges.Set(up.Missing)
 	if len(missing) >= contract.MaxUploadRanges {
-		last := missing.last()
-		missing = missing.add(contract.Range{Offset: last, Length: max(0, u.size-last)})
+		last := missing.End()
+		missing = missing.Add(contract.Range{Offset: last, Length: max(0, u.size-last)})
 	}
-	return missing.within(piece), nil
+	return missing.Within(piece), nil
 }
 
 // addSent counts bytes that this call sent and the executor received.
