@@ -136,11 +136,17 @@ func (b *bench) client(url string) (*client.Client, error) {
 
 // host starts an MCP host with a relay that is set to the executor at an address.
 func (b *bench) host(ctx context.Context, url string) (*harness.Host, error) {
-	dir, err := b.folder(b.memory)
+	c, err := b.relayConfig(url)
 	if err != nil {
 		return nil, err
 	}
-	return b.startHost(ctx, harness.HostConfig{Binary: b.binaries.Relay, Dir: dir, Env: []string{"COLAB_URL=" + url, "COLAB_SECRET=" + secret}})
+	return b.startHost(ctx, c)
+}
+
+// relayConfig is a relay that is set to the executor at an address.
+func (b *bench) relayConfig(url string) (harness.HostConfig, error) {
+	dir, err := b.folder(b.memory)
+	return harness.HostConfig{Binary: b.binaries.Relay, Dir: dir, Env: []string{"COLAB_URL=" + url, "COLAB_SECRET=" + secret}}, err
 }
 
 func (b *bench) startHost(ctx context.Context, c harness.HostConfig) (*harness.Host, error) {

@@ -66,8 +66,12 @@ func awaitHTTP(ctx context.Context, url string) error {
 // bridgeHost starts an MCP host with the laptop's side of the old-style bridge, whose other
 // side is at url.
 func (b *bench) bridgeHost(ctx context.Context, url string) (*harness.Host, error) {
-	return b.startHost(ctx, harness.HostConfig{
+	return b.startHost(ctx, b.bridgeConfig(url))
+}
+
+func (b *bench) bridgeConfig(url string) harness.HostConfig {
+	return harness.HostConfig{
 		Binary: b.bridge, Args: []string{bridgeScript("mcp_server.py")}, Dir: b.memory,
 		Env: []string{"BRIDGE_URL=" + url, "BRIDGE_TOKEN=" + bridgeToken},
-	})
+	}
 }

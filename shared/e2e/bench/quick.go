@@ -22,13 +22,25 @@ func quickRuns(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	ways := []way{bareRun(kernel), post(p.client), toolCall(p.host)}
+	relay, err := b.relayConfig(p.executor.Ready.LocalURL)
+	if err != nil {
+		return nil, err
+	}
+	servers := []harness.HostConfig{relay}
 	if b.bridge != "" {
-		bridge, err := b.bridgeOnLoopback(ctx)
+		url, err := b.flask(ctx)
 		if err != nil {
 			return nil, err
 		}
-		ways = append(ways, toolCall(bridge))
+		servers = append(servers, b.bridgeConfig(url))
+	}
+	ways := []way{bareRun(kernel), post(p.client)}
+	for _, server := range servers {
+		h, err := b.lineHost(server)
+		if err != nil {
+			return nil, err
+		}
+		ways = append(ways, quickLine(h))
 	}
 	s, err := timing{n: 1000, warmUps: 100}.inTurn(ctx, ways...)
 	if err != nil {
@@ -46,14 +58,6 @@ func quickRuns(ctx context.Context, b *bench) ([]row, error) {
 	bridge := s[3]
 	r := row{what: "run_code_quick against the old-style bridge"}.comparedTo("old-style bridge", tools, bridge)
 	return append(rows, latency("the old-style bridge's tool over stdio", bridge).comparedTo("bare kernel", bridge, bare), ratioAtMost(r, 1)), nil
-}
-
-func (b *bench) bridgeOnLoopback(ctx context.Context) (*harness.Host, error) {
-	url, err := b.flask(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return b.bridgeHost(ctx, url)
 }
 
 func bareRun(kernel *jupyter.Client) way {

@@ -24,6 +24,15 @@ type HostConfig struct {
 	Progress func(message string)
 }
 
+// Command returns the command of the relay.
+func (c HostConfig) Command() *exec.Cmd {
+	cmd := exec.Command(c.Binary, c.Args...)
+	cmd.Dir = c.Dir
+	cmd.Env = append(cleanEnviron(), "HOME="+c.Dir, "XDG_CONFIG_HOME="+c.Dir+"/config", "XDG_CACHE_HOME="+c.Dir+"/cache")
+	cmd.Env = append(cmd.Env, c.Env...)
+	return cmd
+}
+
 // Host is an MCP host that runs a relay as its child process, on stdio.
 type Host struct {
 	Stderr *Output // what the relay logged
@@ -37,14 +46,11 @@ type Host struct {
 // StartHost starts a relay and completes the MCP handshake.
 func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
 	h := &Host{Stderr: &Output{}}
-	command := func(_ context.Context, name string, env, args []string) (*exec.Cmd, error) {
-		h.cmd = exec.Command(name, args...)
-		h.cmd.Dir = c.Dir
-		h.cmd.Env = append(cleanEnviron(), env...)
+	command := func(context.Context, string, []string, []string) (*exec.Cmd, error) {
+		h.cmd = c.Command()
 		return h.cmd, nil
 	}
-	env := append([]string{"HOME=" + c.Dir, "XDG_CONFIG_HOME=" + c.Dir + "/config", "XDG_CACHE_HOME=" + c.Dir + "/cache"}, c.Env...)
-	stdio := transport.NewStdioWithOptions(c.Binary, env, c.Args,
+	stdio := transport.NewStdioWithOptions(c.Binary, nil, c.Args,
 		transport.WithCommandFunc(command), transport.WithCommandStderrWriter(h.Stderr))
 	h.client = client.NewClient(stdio)
 	if err := h.client.Start(context.WithoutCancel(ctx)); err != nil {
