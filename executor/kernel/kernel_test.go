@@ -300,7 +300,7 @@ func TestRunReturnsWhyTheFirstKernelCannotStart(t *testing.T) {
 	}
 }
 
-func TestAKernelHoldsOutputsForAReaderThatIsBehind(t *testing.T) {
+func TestAKernelHoldsOutputsForASlowReaderAndSendsThemSoon(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		_, kernel := running(t, Config{Python: find(t, s)})
@@ -309,6 +309,9 @@ func TestAKernelHoldsOutputsForAReaderThatIsBehind(t *testing.T) {
 			"while socket.getsockopt(23) != 200000 and time.time() < end: time.sleep(0.01)", "socket.getsockopt(23)")
 		if got != "200000" {
 			t.Errorf("the limit is %s", got)
+		}
+		if got := evaluate(t, kernel, "import sys", "[sys.stdout.flush_interval, sys.stderr.flush_interval]"); got != "[0.02, 0.02]" {
+			t.Errorf("prints are sent after %s s", got)
 		}
 	})
 }

@@ -13,9 +13,14 @@ import (
 // before that.
 const iopubLimit = 200_000
 
-// tune has a new kernel hold more outputs. A kernel of another kind may ignore it.
+// flushSeconds is how long the kernel collects what is printed without flush. With
+// ipykernel's 0.2 s, a line of a long run reached the relay 200 ms late.
+const flushSeconds = 0.02
+
+// tune has a new kernel hold more outputs and send prints sooner. A kernel of another kind
+// may ignore it.
 func (k *Kernel) tune(ctx context.Context) error {
-	call := kernelpy.Call{Function: "tune.set_iopub_limit", Arguments: []any{iopubLimit}, Delivery: kernelpy.Reply}
+	call := kernelpy.Call{Function: "tune.set_output", Arguments: []any{iopubLimit, flushSeconds}, Delivery: kernelpy.Reply}
 	_, err := k.Client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Silent:          true,
 		UserExpressions: map[string]string{"tune": call.Code(true)},

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+
 from IPython.core.getipython import get_ipython
 
 SNDHWM = 23  # ZMQ_SNDHWM
 
 
-def set_iopub_limit(limit: int) -> None:
-    """Sets how many iopub messages the kernel buffers for a slow reader.
+def set_output(iopub_limit: int, flush_seconds: float) -> None:
+    """Has the kernel lose no output to a slow reader, and send prints soon.
 
-    By default ipykernel's socket buffers a thousand and then silently drops messages: hundreds of
-    twenty thousand small displays in a row were lost. libzmq applies a new limit to existing
-    connections too. The socket belongs to ipykernel's own thread, so that thread sets the limit."""
+    By default ipykernel's socket buffers a thousand messages and then silently drops more:
+    hundreds of twenty thousand small displays in a row were lost. libzmq applies a new limit to
+    existing connections too. The socket belongs to ipykernel's own thread, so that thread sets the
+    limit. By default ipykernel also sends what is printed without flush only every 0.2 s."""
     thread = get_ipython().kernel.iopub_thread
-    thread.schedule(lambda: thread.socket.setsockopt(SNDHWM, limit))
+    thread.schedule(lambda: thread.socket.setsockopt(SNDHWM, iopub_limit))
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "flush_interval"):
+            stream.flush_interval = flush_seconds
