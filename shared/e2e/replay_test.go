@@ -33,6 +33,25 @@ func TestARequestSentTwiceRunsOnce(t *testing.T) {
 	}
 }
 
+// Both answers belong to the same request, but the head of one does not open the body of the
+// other.
+func TestTheTwoAnswersToARequestSentTwiceCannotBeMixed(t *testing.T) {
+	t.Parallel()
+	u := newTunnel(t, "30s")
+	for what, mix := range map[string]func(first, second message) message{
+		"the result under the refusal's head": func(first, second message) message { second.body = first.body; return second },
+		"the refusal under the result's head": func(first, second message) message { first.body = second.body; return first },
+	} {
+		u.refused(what, "runs.append(1)", isSubmit, func(m *middleman, request message) message {
+			first := m.forward(request)
+			return mix(first, m.forward(request))
+		}, "bad_answer")
+		if ran := u.ran(); ran != "[1]" {
+			t.Errorf("%s: the code ran %s", what, ran)
+		}
+	}
+}
+
 // The operator sends everything again that it has seen, to the same executor.
 func TestAllRequestsOfASessionSentAgainDoNothing(t *testing.T) {
 	t.Parallel()

@@ -134,7 +134,7 @@ func across(t *testing.T, e *harness.Executor, h *harness.Host, tool string, arg
 	<-stopped
 	t.Logf("%s: %s; resident MB executor %.0f to %.0f, relay %.0f to %.0f", tool, time.Since(began).Round(time.Millisecond), before[0], peak[0], before[1], peak[1])
 	for k, name := range []string{"executor", "relay"} {
-		if grown := peak[k] - before[k]; grown > 150 {
+		if grown := peak[k] - before[k]; grown > 40 {
 			t.Errorf("%s: the %s grew by %.0f MB", tool, name, grown)
 		}
 	}
