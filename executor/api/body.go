@@ -93,7 +93,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 }
 
 // readable gives the body of r its bounds. done reads what a handler left, so that a sender
-// that is still sending reads the answer.
+// that is still sending reads the answer. The deadline of a body that stalled stays: net/http
+// discards its rest before it sends the answer, and would wait for ever. It removes the
+// deadline itself at the end of a body.
 func (a *API) readable(w http.ResponseWriter, r *http.Request) (body *requestBody, done func()) {
 	if r.ContentLength == 0 {
 		return &requestBody{Reader: http.NoBody, tooLarge: errBodyTooLarge}, func() {}
@@ -111,7 +113,6 @@ func (a *API) readable(w http.ResponseWriter, r *http.Request) (body *requestBod
 		if !body.ended && r.ContentLength <= most {
 			io.Copy(io.Discard, body)
 		}
-		conn.SetReadDeadline(time.Time{})
 	}
 }
 
