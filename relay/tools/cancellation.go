@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,11 +28,9 @@ func (c *cancels) begin(ctx context.Context, key string, limit time.Duration) (c
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, k := range c.early {
-		if k == key {
-			c.early[i] = ""
-			cancel()
-		}
+	if slices.Contains(c.early, key) {
+		c.early = slices.DeleteFunc(c.early, func(k string) bool { return k == key })
+		cancel()
 	}
 	c.running[key] = cancel
 	return ctx, func() {

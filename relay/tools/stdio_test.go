@@ -100,3 +100,16 @@ func TestTheEndOfStdinEndsCallsInProgress(t *testing.T) {
 		t.Errorf("%d answers say that the call was cancelled, want %d", n, calls)
 	}
 }
+
+// A cancellation that has ended its call must not end calls that the SDK handles, which have
+// no key.
+func TestAnEarlyCancellationEndsOneCallOnly(t *testing.T) {
+	r := New(Config{Resolve: func(string) (Runtime, error) { return Runtime{}, errors.New("no runtime") }, Hold: time.Second})
+	r.cancels.cancel("1")
+	for _, c := range []struct{ key, want string }{{"1", codeCancelled}, {"", "no runtime"}, {"1", "no runtime"}} {
+		a := r.perform(t.Context(), r.tools["list_executions"], c.key, nil, nil)
+		if !strings.Contains(string(a.structured), c.want) {
+			t.Errorf("call %q: %s, want %q", c.key, a.structured, c.want)
+		}
+	}
+}
