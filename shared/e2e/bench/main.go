@@ -44,7 +44,14 @@ var topics = [][]topic{
 	{{"scale", "Cost of many", scale}},
 }
 
+// plainCommand makes this program the other end of a plain HTTP exchange.
+const plainCommand = "serve-plain"
+
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == plainCommand {
+		_ = servePlain(os.Stdin, os.Stdout) // the bench reports what it cannot reach
+		return
+	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
