@@ -16,9 +16,6 @@ func (a *API) accessLog(next http.Handler) http.Handler {
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		c := callOf(r)
 		defer func() {
-			if ww.Header().Get("Content-Length") != "" { // otherwise net/http determines it now
-				_ = http.NewResponseController(ww).Flush() // the caller need not wait for the log
-			}
 			a.Log.LogAttrs(r.Context(), slog.LevelInfo, "request",
 				slog.String("component", "api"),
 				slog.String("request_id", c.id),

@@ -12,7 +12,7 @@ import (
 
 // openHealth answers unsigned GET and HEAD requests of the health path, the only ones open
 // to everybody. It passes all others to next, including signed ones, whose answers must be
-// signed.
+// sealed.
 func (a *API) openHealth(next http.Handler) http.Handler {
 	health := a.json(a.health)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

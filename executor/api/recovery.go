@@ -9,8 +9,8 @@ import (
 
 var errPanic = errors.New("handler panicked")
 
-// recovery turns a panic into an internal error. It is in the chain twice: inside signing,
-// so that the relay gets a signed answer, and outside everything else.
+// recovery turns a panic into an internal error. It is in the chain twice: inside seal, so
+// that the relay gets a sealed answer, and outside everything else.
 func (a *API) recovery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -43,9 +43,7 @@ type filePart struct {
 // answerPart answers with a part of a file, which is read while it is sent. If it fails, the
 // connection is closed: the caller uses what arrived, and the next request has the cause.
 func answerPart(w http.ResponseWriter, part filePart) {
-	if c, ok := w.(answerWriter); ok {
-		c.part = &part
-	}
+	w.(answerWriter).part = &part
 }
 
 // answerWriter lets http.ResponseController reach the connection behind an answer.

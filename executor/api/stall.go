@@ -7,8 +7,8 @@ import (
 )
 
 // bodyLimits is how slowly a body may be transferred. A short limit for the whole body
-// would cut parts of files on a slow connection: six parts of 4 MiB in parallel over
-// 1 Mbit/s take more than three minutes each.
+// would cut parts of files on a slow connection: eight parts of 8 MiB in parallel over
+// 1 Mbit/s take nine minutes each.
 type bodyLimits struct {
 	stall time.Duration // for each piece
 	total time.Duration // for the whole body, so that a peer that sends a byte now and then is cut too
@@ -40,8 +40,8 @@ func (p *stallReader) Read(b []byte) (int, error) {
 	return p.body.Read(b)
 }
 
-// pieceBytes is how many bytes of an answer share one deadline, one record at most. At a
-// sixth of 1 Mbit/s they are sent within 4 s.
+// pieceBytes is how many bytes of an answer share one deadline, one record at most. At an
+// eighth of 1 Mbit/s they are sent within 5 s.
 const pieceBytes = 64 << 10
 
 // send writes an answer, and does not wait for the handler's end: what follows, such as the

@@ -163,11 +163,15 @@ func (d *Digests) compute(ctx context.Context, one *digest) {
 // compute hashes the open file. It fails with ErrChanged if the file changes.
 func (one *digest) compute(ctx context.Context, o *opened) {
 	one.started = time.Now()
-	sum, err := one.hash.Sum(ctx, o)
+	err := one.hash.ReadTo(ctx, o, o.Size)
 	if err == nil {
 		err = o.Unchanged(o.File)
 	}
-	one.end(sum, err)
+	if err != nil {
+		one.end("", err)
+		return
+	}
+	one.end(one.hash.Sum(), nil)
 }
 
 func (one *digest) end(sum string, err error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"hash"
 	"io"
 	"os"
 	"sync"
@@ -14,36 +16,54 @@ import (
 )
 
 const (
-	maxHashing = 2       // files hashed at the same time: Colab's VM has two cores
-	hashBuffer = 1 << 20 // bytes of one read; ctx is checked between reads
+	maxHashing = 2         // files hashed at the same time: Colab's VM has two cores
+	hashBuffer = 256 << 10 // bytes of one read: more would leave the CPU's cache before they are hashed
 )
 
-// Hash is the computation of a SHA-256, and its progress.
+var hashBuffers = sync.Pool{New: func() any { return new([hashBuffer]byte) }}
+
+// Hash is the computation of a file's SHA-256, and its progress. One goroutine at a time may
+// use it; any may call Progress.
 type Hash struct {
 	total int64 // bytes to read
+	sum   hash.Hash
 	done  atomic.Int64
 }
 
 // NewHash is a hash of total bytes, of which none is read yet.
-func NewHash(total int64) *Hash { return &Hash{total: total} }
+func NewHash(total int64) *Hash { return &Hash{total: total, sum: sha256.New()} }
 
-// Sum reads from until its end and returns the digest in lower-case hex.
-func (h *Hash) Sum(ctx context.Context, from io.Reader) (string, error) {
-	sum := sha256.New()
-	buf := make([]byte, min(hashBuffer, max(512, h.total)))
-	for ctx.Err() == nil {
-		n, err := from.Read(buf)
-		sum.Write(buf[:n])
-		h.done.Add(int64(n))
-		if err == io.EOF {
-			return hex.EncodeToString(sum.Sum(nil)), nil
+// ReadTo reads on, from where the last call ended, up to the offset to. ErrChanged means that
+// from is shorter. After another error, the next call continues.
+func (h *Hash) ReadTo(ctx context.Context, from io.ReaderAt, to int64) error {
+	buf := hashBuffers.Get().(*[hashBuffer]byte)
+	defer hashBuffers.Put(buf)
+	for at := h.done.Load(); at < to; at = h.done.Load() {
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		if err != nil {
-			return "", err
+		n, err := from.ReadAt(buf[:min(hashBuffer, to-at)], at)
+		h.sum.Write(buf[:n])
+		h.done.Add(int64(n))
+		switch {
+		case at+int64(n) == to:
+		case errors.Is(err, io.EOF):
+			return ErrChanged
+		case err != nil:
+			return err
 		}
 	}
-	return "", ctx.Err()
+	return nil
 }
+
+// Reset makes h a hash of which nothing is read.
+func (h *Hash) Reset() {
+	h.sum.Reset()
+	h.done.Store(0)
+}
+
+// Sum is the digest of the bytes read so far, in lower-case hex.
+func (h *Hash) Sum() string { return hex.EncodeToString(h.sum.Sum(nil)) }
 
 // SumOf is the digest of a file. It fails with ErrChanged if the file changes while it is read.
 func (h *Hash) SumOf(ctx context.Context, f *os.File) (string, error) {
@@ -51,11 +71,10 @@ func (h *Hash) SumOf(ctx context.Context, f *os.File) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum, err := h.Sum(ctx, f)
-	if err != nil {
+	if err := h.ReadTo(ctx, f, v.Size); err != nil {
 		return "", err
 	}
-	return sum, v.Unchanged(f)
+	return h.Sum(), v.Unchanged(f)
 }
 
 // Progress is how much of the total has been hashed.

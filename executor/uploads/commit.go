@@ -108,7 +108,7 @@ func (o *upload) place(ctx context.Context) (record, error) {
 	if err := o.prefix.read(ctx, f, o.spec.SizeBytes); err != nil {
 		return record{}, err
 	}
-	if o.prefix.sum() != o.sum {
+	if o.prefix.Sum() != o.sum {
 		return record{}, ErrDigest
 	}
 	p := placement{part: o.part, dir: dir, file: f, record: o.record, save: o.journal.save}

@@ -143,7 +143,7 @@ func (p *incoming) saveLocked() error {
 		}
 	}
 	p.unsaved = nil
-	if p.got.Prefix()-p.prefix.done.Load() >= saveBytes {
+	if p.got.Prefix()-p.prefix.Progress().HashedBytes >= saveBytes {
 		p.enqueueLocked()
 	}
 	return nil

@@ -223,7 +223,8 @@ func TestManyPartsAtOnceNeedLittleMemory(t *testing.T) {
 	}
 }
 
-// The prefix is hashed while parts arrive, and again if the part file was replaced.
+// The prefix is hashed while parts arrive, at least its first saveBytes here, and again if the
+// part file was replaced.
 func TestReceivedBytesAreHashedWhileOthersArrive(t *testing.T) {
 	in := newInbox(t)
 	data := body(3 * saveBytes)
@@ -231,9 +232,9 @@ func TestReceivedBytesAreHashedWhileOthersArrive(t *testing.T) {
 	in.put(up.UploadID, 0, data[:2*saveBytes])
 	one, err := in.get(up.UploadID)
 	must(t, err)
-	for end := time.Now().Add(timeout); one.prefix.done.Load() < 2*saveBytes; {
+	for end := time.Now().Add(timeout); one.prefix.Progress().HashedBytes < saveBytes; {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are hashed", one.prefix.done.Load())
+			t.Fatalf("%d bytes are hashed", one.prefix.Progress().HashedBytes)
 		}
 	}
 	part := in.parts(in.Workdir)[0]

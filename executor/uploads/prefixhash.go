@@ -2,14 +2,8 @@ package uploads
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"hash"
-	"io"
 	"io/fs"
 	"os"
-	"sync/atomic"
 
 	"colabrelay/executor/files"
 	"colabrelay/shared/contract"
@@ -20,12 +14,11 @@ import (
 // file: parts arrive side by side, so most bytes can't be hashed when they arrive. They are
 // still in the system's memory.
 type prefixHash struct {
-	hash hash.Hash
-	done atomic.Int64 // bytes hashed
-	of   fs.FileInfo  // the part file, once it was read
+	*files.Hash
+	of fs.FileInfo // the part file, once it was read
 }
 
-func newPrefixHash() *prefixHash { return &prefixHash{hash: sha256.New()} }
+func newPrefixHash(size int64) *prefixHash { return &prefixHash{Hash: files.NewHash(size)} }
 
 // read hashes f up to the offset to. It starts again if f is not the file that it read
 // before. ErrChanged means that f is shorter.
@@ -35,31 +28,11 @@ func (h *prefixHash) read(ctx context.Context, f *os.File, to int64) error {
 		return err
 	}
 	if h.of != nil && !os.SameFile(h.of, info) {
-		h.hash.Reset()
-		h.done.Store(0)
+		h.Reset()
 	}
 	h.of = info
-	piece := newPiece()
-	defer piece.free()
-	for at := h.done.Load(); at < to; at = h.done.Load() {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		n, err := f.ReadAt(piece[:min(pieceBytes, to-at)], at)
-		h.hash.Write(piece[:n])
-		h.done.Add(int64(n))
-		if errors.Is(err, io.EOF) {
-			return files.ErrChanged
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return h.ReadTo(ctx, f, to)
 }
-
-// sum is the digest of the bytes read so far, in lower-case hex.
-func (h *prefixHash) sum() string { return hex.EncodeToString(h.hash.Sum(nil)) }
 
 // enqueueLocked has the upload hashed soon. It reports whether that will happen.
 func (o *upload) enqueueLocked() bool {

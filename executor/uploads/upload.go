@@ -58,7 +58,7 @@ func (o *upload) answerLocked() contract.Upload {
 	}
 	switch o.status {
 	case contract.UploadHashing:
-		out.Hashing = &contract.Hashing{HashedBytes: o.prefix.done.Load(), TotalBytes: o.spec.SizeBytes}
+		out.Hashing = o.prefix.Progress()
 	case contract.UploadCommitted:
 		out.ReceivedBytes, out.Missing = out.SizeBytes, []contract.Range{}
 		out.SHA256, out.ETag = o.record.SHA256, o.record.ETag
@@ -180,7 +180,7 @@ func (o *upload) restartLocked() error {
 	if err := o.journal.clear(); err != nil {
 		return files.WriteError(err)
 	}
-	o.got, o.prefix, o.status = nil, newPrefixHash(), contract.UploadReceiving
+	o.got, o.prefix, o.status = nil, newPrefixHash(o.spec.SizeBytes), contract.UploadReceiving
 	o.record = record{UploadStart: o.spec, Folder: []byte(t.Folder()), Name: []byte(t.Name)}
 	if err := o.journal.save(o.record); err != nil {
 		return files.WriteError(err)

@@ -145,7 +145,7 @@ func (s *Store) recover(id string) (*usedUpload, error) {
 func (s *Store) newUpload(id string, start contract.UploadStart) *upload {
 	return &upload{
 		id: id, spec: start, part: partName(start), roots: s.roots, journal: &journal{dir: filepath.Join(s.dir, id)}, work: s.work,
-		record: record{UploadStart: start}, prefix: newPrefixHash(), status: contract.UploadReceiving,
+		record: record{UploadStart: start}, prefix: newPrefixHash(start.SizeBytes), status: contract.UploadReceiving,
 	}
 }
 
@@ -214,9 +214,9 @@ func (s *Store) makeFolder(path string) (contract.Upload, error) {
 // Put stores length bytes from body at offset. body must return only bytes that the sender
 // sent, and io.EOF only at the end of the part: what it returned before an error is kept, and
 // Put returns the error. Only body's errors end Put early: the context of a request that was
-// cut has ended although its last bytes are still to be read. Bytes that were received before are read, but not written again. With
-// ErrDiskFull, the bytes that fit are kept. ErrBadRange means that the bytes are not inside
-// the file, or that body is shorter or longer than length.
+// cut has ended although its last bytes are still to be read. Bytes that were received before
+// are read, but not written again. With ErrDiskFull, the bytes that fit are kept. ErrBadRange
+// means that the bytes are not inside the file, or that body is shorter or longer than length.
 func (s *Store) Put(id string, offset, length int64, body io.Reader) (contract.Upload, error) {
 	return s.with(id, func(one *upload) (contract.Upload, error) {
 		return one.put(contract.Range{Offset: offset, Length: length}, body)

@@ -18,7 +18,7 @@ import (
 const maxBlobBytes = 256 << 20
 
 // Blob writes a blob's bytes to w, in parts of at most contract.MaxBlobPart, each of which is
-// signed and retried until ctx ends. It never writes more than blob.Bytes. The digest is
+// requested until ctx ends. It never writes more than blob.Bytes. The digest is
 // checked at the end: after an error, the bytes in w are meaningless.
 func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.Writer) error {
 	path, err := executionPath(contract.PathBlob, id)

@@ -21,8 +21,8 @@ import (
 // Another executor refuses them with new_instance, which they return; only submits and the
 // starts of uploads continue there automatically.
 
-// Health requests the executor's health once, unsigned and not encrypted. Unlike a signed call, it proves nothing
-// about the secret.
+// Health requests the executor's health once, neither signed nor sealed. Unlike a signed call,
+// it proves nothing about the secret.
 func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 	var health contract.Health
 	ctx, timer := startStallTimer(ctx, c.timeouts.answer)
@@ -48,7 +48,7 @@ func (c *Client) Health(ctx context.Context) (contract.Health, error) {
 	return health, nil
 }
 
-// SignedHealth requests the executor's health, with signatures in both directions. Use it for
+// SignedHealth requests the executor's health by a sealed call. Use it for
 // everything that is shown, because anybody in between can forge what Health reads.
 func (c *Client) SignedHealth(ctx context.Context) (contract.Health, error) {
 	health, err := call[contract.Health](ctx, c, idempotent, get(contract.PathHealth, nil))

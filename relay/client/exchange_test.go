@@ -140,8 +140,10 @@ func TestUnsignedAnswerIsBounded(t *testing.T) {
 	wantKind(t, err, KindNotExecutor)
 	_, err = c.Kernel(t.Context())
 	wantKind(t, err, KindNotExecutor)
-	if n := sent.Load(); n == 3*64<<20 {
-		t.Errorf("all %d bytes were read", n)
+	// Three requests were made: the second call asked for the executor's protocol. Of each
+	// answer, the system buffers some.
+	if n := sent.Load(); n > 3*16<<20 {
+		t.Errorf("%d bytes were taken of 192 MiB", n)
 	}
 }
 

@@ -283,13 +283,13 @@ func TestTransientIsWhatMayPass(t *testing.T) {
 	}
 }
 
-// Six parts in parallel, repeatedly, open six connections, or one of HTTP/2.
+// Eight parts in parallel, repeatedly, open eight connections, or one of HTTP/2.
 func TestPartsInParallelKeepTheirConnections(t *testing.T) {
-	content := noise(6 << 18)
+	content := noise(8 << 18)
 	parts := func(t *testing.T, c *Client) {
 		for range 4 {
 			var wg sync.WaitGroup
-			for i := range 6 {
+			for i := range 8 {
 				wg.Go(func() {
 					offset := int64(i) << 18
 					got, err := fetch(t, c, Part{"f", "e", offset}, 1<<18)
@@ -304,7 +304,7 @@ func TestPartsInParallelKeepTheirConnections(t *testing.T) {
 	t.Run("HTTP/1.1", func(t *testing.T) {
 		e := newFile(t, content)
 		parts(t, e.client(t))
-		if got := e.connections.Load(); got > 6 {
+		if got := e.connections.Load(); got > 8 {
 			t.Errorf("%d connections", got)
 		}
 	})
@@ -320,7 +320,7 @@ func TestPartsInParallelKeepTheirConnections(t *testing.T) {
 		pool.AddCert(secure.Certificate())
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 		c := newClient(t, Config{BaseURL: secure.URL, Secret: testSecret(t, testKey), Transport: transport})
-		if _, err := fetch(t, c, Part{"f", "e", 0}, 1); err != nil { // or all six dial together
+		if _, err := fetch(t, c, Part{"f", "e", 0}, 1); err != nil { // or all eight dial together
 			t.Fatal(err)
 		}
 		parts(t, c)

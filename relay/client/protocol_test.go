@@ -68,3 +68,15 @@ func TestAHealthThatIsNotAnsweredChangesNothing(t *testing.T) {
 	_, err := c.Kernel(t.Context())
 	wantKind(t, err, KindWrongSecret)
 }
+
+// An executor of a later protocol may name itself in another form, and sign that.
+func TestAnExecutorWithANameOfAnotherFormIsOfAnotherProtocol(t *testing.T) {
+	c := newExecutor(t, anything).client(t)
+	for _, name := range []string{"", "instance-1", "a/b/c"} {
+		res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{contract.HeaderInstance: {name}}}
+		_, err := c.open(t.Context(), c.signer.NewExchange(), res, http.NoBody, nil)
+		if wantKind(t, err, KindWrongProtocol); !mayHaveArrived(err) || c.InstanceID() != "" {
+			t.Errorf("%q: may have arrived: %v; instance %q", name, mayHaveArrived(err), c.InstanceID())
+		}
+	}
+}

@@ -23,7 +23,7 @@ func newTransport() *http.Transport {
 		// Ten concurrent agents opened and closed a connection for each call.
 		MaxIdleConnsPerHost: 32,
 		IdleConnTimeout:     5 * time.Minute,
-		// Bodies are sealed, so nothing on the way can compress them.
+		// A sealed body cannot be compressed, and an answer that is must not pass for one.
 		DisableCompression:     true,
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"colabrelay/shared/bounded"
@@ -78,12 +77,10 @@ type Omission struct {
 	Reason string `json:"reason"`
 }
 
-var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
 // check returns why the contents are unusable.
 func (c Contents) check() error {
 	switch {
-	case !digestForm.MatchString(c.SHA256):
+	case !contract.SHA256Pattern.MatchString(c.SHA256):
 		return errors.New("the SHA-256 is missing")
 	case c.Bytes <= 0:
 		return errors.New("the size is missing")

@@ -7,10 +7,7 @@ import (
 	"errors"
 	"hash"
 	"io"
-	"regexp"
 )
-
-var digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // digest computes the SHA-256 of a file that may still grow.
 type digest struct {

@@ -207,15 +207,12 @@ type pieceWriter struct {
 	rest contract.Range // of the piece
 }
 
-// Write implements io.Writer. It refuses more bytes than the piece has.
+// Write implements io.Writer. relay/client writes no more bytes than the piece has.
 func (w *pieceWriter) Write(b []byte) (int, error) {
-	n := int64(len(b))
-	if n > w.rest.Length {
-		return 0, fmt.Errorf("the executor sent more than the requested part of %q", w.remote)
-	}
 	if err := w.part.write(w.rest.Offset, b); err != nil {
 		return 0, err
 	}
+	n := int64(len(b))
 	w.rest = w.rest.After(n)
 	w.meter.moved.Add(n)
 	w.meter.add(w.name, StageMoving, n)

@@ -76,7 +76,7 @@ func (j *job) digestOf(ctx context.Context, remote string, st contract.FileStat)
 		switch {
 		case now.ETag != st.ETag || now.SizeBytes != st.SizeBytes:
 			return "", errStale
-		case digestPattern.MatchString(now.SHA256):
+		case contract.SHA256Pattern.MatchString(now.SHA256):
 			return now.SHA256, nil
 		case now.Hashing == nil:
 			return "", fmt.Errorf("the executor sent no SHA-256 of %q", remote)

@@ -85,28 +85,3 @@ func TestAPartOfAnotherLengthIsRefused(t *testing.T) {
 		})
 	}
 }
-
-// Nothing is written beyond a piece, whatever arrives.
-func TestAPieceIsNeverExceeded(t *testing.T) {
-	root, err := openLocal(t.TempDir())
-	must(t, err)
-	defer root.Close()
-	st := contract.FileStat{File: contract.File{SizeBytes: 100}, ETag: "e"}
-	p, err := openPart(root, "a.part", "/content/a", st)
-	must(t, err)
-	defer p.close()
-	d := &download{job: newJob(nil, Options{}), requestedFile: requestedFile{remote: "/content/a", name: "a"}, part: p}
-	w := &pieceWriter{download: d, rest: contract.Range{Offset: 10, Length: 20}}
-	if n, err := w.Write(make([]byte, 15)); n != 15 || err != nil {
-		t.Errorf("%d bytes, %v", n, err)
-	}
-	if n, err := w.Write(make([]byte, 6)); n != 0 || err == nil {
-		t.Errorf("one byte too many: %d bytes, %v", n, err)
-	}
-	if n, err := w.Write(make([]byte, 5)); n != 5 || err != nil || w.rest != (contract.Range{Offset: 30}) {
-		t.Errorf("the rest: %d bytes, %v; %+v is left", n, err, w.rest)
-	}
-	if got := p.received(); got != 20 || p.journal.Received[0] != (contract.Range{Offset: 10, Length: 20}) {
-		t.Errorf("%d bytes are received: %v", got, p.journal.Received)
-	}
-}

@@ -90,7 +90,7 @@ func (v *Verifier) authenticate(req *http.Request) (r authentic, err error) {
 func instanceOf(h http.Header) (contract.Instance, error) {
 	text, ok := single(h, contract.HeaderInstance, maxInstanceBytes)
 	if !ok {
-		return contract.Instance{}, fmt.Errorf("the response must have one %s of at most %d bytes", contract.HeaderInstance, maxInstanceBytes)
+		return contract.Instance{}, fmt.Errorf("the message must have one %s of at most %d bytes", contract.HeaderInstance, maxInstanceBytes)
 	}
 	return contract.ParseInstance(text)
 }

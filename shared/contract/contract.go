@@ -40,7 +40,7 @@ const (
 	PathShutdown      = "/v1/shutdown"
 )
 
-// The contract's own headers. shared/auth has those of RFC 9421 and RFC 9530.
+// The contract's own headers. shared/auth has those of RFC 9421 and Content-Encoding.
 const (
 	// HeaderInstance is an Instance: in a signed answer the executor that sent it, in a
 	// request other than GET the executor that it is intended for.
