@@ -2,11 +2,13 @@ package api
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
 	"time"
 
+	"colabrelay/executor/files"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/line"
@@ -84,7 +86,7 @@ func (a *API) seal(next http.Handler) http.Handler {
 		}
 		maps.Copy(w.Header(), out.header)
 		if err := a.bodyLimits.send(w, out.status, body); err != nil && out.part != nil {
-			a.Log.Info("a part of a file was cut", "component", "api", "request_id", requestIDOf(r), "err", err)
+			a.Log.Info("a part of a file was cut", "component", "api", "request_id", requestIDOf(r), "changed", errors.Is(err, files.ErrChanged))
 			panic(http.ErrAbortHandler) // the relay sees a cut, not an end
 		}
 	})
