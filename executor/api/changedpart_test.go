@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,9 @@ func TestAPartOfAFileThatChangesMeanwhileIsCut(t *testing.T) {
 		cut := err != nil && len(got) <= (pieces-1)*pieceBytes
 		if last := piece == pieces-1; last && !whole || !last && !cut {
 			t.Errorf("changed when %d of %d pieces had been sent: %d bytes, %v", piece, pieces, len(got), err)
+		}
+		if strings.Contains(s.log.String(), s.work) {
+			t.Errorf("the log names the file: %s", s.log)
 		}
 	}
 }

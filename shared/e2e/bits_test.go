@@ -28,7 +28,7 @@ func TestAChangedBitOfARequestDoesNothing(t *testing.T) {
 	want(t, quick(t, h, "runs = []"), map[string]any{"success": true})
 
 	r, instance := rand.New(rand.NewPCG(1, 1)), instanceOf(t, e)
-	raw, covered := rawSubmit(t, e, instance, 0)
+	raw, _ := rawSubmit(t, e, instance, 0)
 	covers := map[int]bool{}
 	sent := 0
 	for at := range raw {
@@ -38,7 +38,7 @@ func TestAChangedBitOfARequestDoesNothing(t *testing.T) {
 		}
 		for _, bit := range bits {
 			sent++
-			raw, covered = rawSubmit(t, e, instance, sent)
+			raw, covered := rawSubmit(t, e, instance, sent)
 			covers[sent] = covered[at]
 			raw[at] ^= 1 << bit
 			deliver(t, e, sent, raw)
