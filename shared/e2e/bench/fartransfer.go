@@ -32,16 +32,8 @@ func farTransfers(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := b.client(url)
+	m, err := b.mover(e, url, farSize)
 	if err != nil {
-		return nil, err
-	}
-	dir, err := b.folder(b.disk)
-	if err != nil {
-		return nil, err
-	}
-	m := mover{client: c, local: dir, remote: e.Config.Dir}
-	if err := m.prepare(farSize); err != nil {
 		return nil, err
 	}
 	s, err := timing{n: 3}.inTurn(ctx,

@@ -103,7 +103,7 @@ func busy(load string, cores int) string {
 	if _, err := fmt.Sscanf(load, "%f,", &before); err != nil || before <= float64(cores)/2 {
 		return ""
 	}
-	return "\n**The machine was busy with other work.** Programs that use more than one core then lose more than those that use one: measure again on a quiet machine before you compare ratios.\n"
+	return "\n**The machine was busy with other work.** This slows programs that use several cores more than others. Measure again on a quiet machine before you compare ratios.\n"
 }
 
 // writeReport writes the page that docs/BENCH.md keeps.

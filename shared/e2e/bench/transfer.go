@@ -26,16 +26,8 @@ func transfers(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := b.client(e.Ready.LocalURL)
+	m, err := b.mover(e, e.Ready.LocalURL, gib)
 	if err != nil {
-		return nil, err
-	}
-	dir, err := b.folder(b.disk)
-	if err != nil {
-		return nil, err
-	}
-	m := mover{client: c, local: dir, remote: e.Config.Dir}
-	if err := m.prepare(gib); err != nil {
 		return nil, err
 	}
 	plain := httptest.NewServer(http.HandlerFunc(m.servePlain))
@@ -82,6 +74,20 @@ const (
 	sourceName = "source.bin" // in both folders, the same bytes
 	resultName = "result.bin"
 )
+
+// mover makes a file of size bytes in a new folder and in that of e, which answers at url.
+func (b *bench) mover(e *harness.Executor, url string, size int) (*mover, error) {
+	c, err := b.client(url)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := b.folder(b.disk)
+	if err != nil {
+		return nil, err
+	}
+	m := &mover{client: c, local: dir, remote: e.Config.Dir}
+	return m, m.prepare(size)
+}
 
 func (m *mover) prepare(size int) error {
 	source := filepath.Join(m.local, sourceName)
