@@ -19,7 +19,7 @@ RELAYS    = $(EXECUTORS) darwin-arm64 darwin-amd64 windows-amd64
 BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$(VERSION)$(if $(RELEASES), -X main.releases=$(RELEASES))"
 
 # Tests use these programs; without the variables they build their own.
-PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/relay
+PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/colab-relay
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -28,9 +28,9 @@ PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/relay
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-build: ## build bin/executor and bin/relay, static
+build: ## build bin/executor and bin/colab-relay, static
 	$(BUILD) -o bin/executor ./executor
-	$(BUILD) -o bin/relay ./relay
+	$(BUILD) -o bin/colab-relay ./relay
 
 python: ## set up the Python environments of the tests and the demo, in .python
 	@shared/stacks/setup.sh .python

@@ -107,8 +107,8 @@ func claudeEntry(t *testing.T) entry {
 
 func TestClaudeDesktopConfigNamesTheRelayAndItsSettings(t *testing.T) {
 	e := claudeEntry(t)
-	if filepath.Base(e.Command) != "relay" || !filepath.IsAbs(e.Command) {
-		t.Errorf("the command is %q, not the full path of relay: a host's PATH differs from the shell's", e.Command)
+	if filepath.Base(e.Command) != "colab-relay" || !filepath.IsAbs(e.Command) {
+		t.Errorf("the command is %q, not the full path of colab-relay: a host's PATH differs from the shell's", e.Command)
 	}
 	known := variablesOf(t, "relay")
 	for name := range e.Env {

@@ -84,7 +84,7 @@ func (n *notice) reachable(url string) {
 	n.publicURL = url
 	n.line("check", "curl -s "+url+contract.PathHealth)
 	if n.cfg.generated {
-		n.line("pair", "run `relay pair` on the laptop and paste this line:")
+		n.line("pair", "run `colab-relay pair` on the laptop and paste this line:")
 		n.line("", n.pairing())
 		if n.cfg.tunnel.kind == tunnelNone {
 			n.line("note", "this address works on this machine only, because there is no tunnel")

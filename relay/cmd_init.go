@@ -20,7 +20,7 @@ import (
 // secret's name in Colab.
 const secretVariable = "EXECUTOR_SECRET"
 
-// initOptions are the flags of `relay init`.
+// initOptions are the flags of `colab-relay init`.
 type initOptions struct {
 	name, domain string
 	rotate       bool
@@ -77,7 +77,7 @@ func (o initOptions) run(std terminal.Streams) error {
 		fmt.Fprintf(std.Out, "An executor that is running still uses the old secret and refuses this computer: replace %s where you stored it, then start the executor again.\n", bootstrap.SecretName(secretVariable, o.name))
 	}
 	if r.URL != "" {
-		fmt.Fprintf(std.Out, "%s. Once the executor is running, `relay doctor` checks the connection.\n", paired)
+		fmt.Fprintf(std.Out, "%s. Once the executor is running, `colab-relay doctor` checks the connection.\n", paired)
 	} else {
 		o.printWaysToPair(std.Out)
 	}
@@ -136,8 +136,8 @@ func (o initOptions) printWaysToPair(out io.Writer) {
 	if o.name != pairing.DefaultName {
 		name = " --name " + o.name
 	}
-	fmt.Fprintf(out, "With a static domain, run `relay init%s --domain YOUR-NAME.ngrok-free.app` now; then you never have to paste anything.\n"+
-		"Without one, the URL changes with each start: run `relay pair%s URL` with the URL that the executor prints.\n", name, name)
+	fmt.Fprintf(out, "With a static domain, run `colab-relay init%s --domain YOUR-NAME.ngrok-free.app` now; then you never have to paste anything.\n"+
+		"Without one, the URL changes with each start: run `colab-relay pair%s URL` with the URL that the executor prints.\n", name, name)
 }
 
 // warnOfSharedSecret warns if other runtimes have the same secret, which an earlier
@@ -149,7 +149,7 @@ func warnOfSharedSecret(store *pairing.Store, r pairing.Runtime, std terminal.St
 	}
 	for _, other := range all {
 		if other.Name != r.Name && other.Secret.Equal(r.Secret) {
-			fmt.Fprintf(std.Err, "note: %q has the same secret, so whoever learns it on one VM can use the other and decrypt its traffic: give %q its own secret with `relay init --name %s --rotate`\n", other.Name, other.Name, other.Name)
+			fmt.Fprintf(std.Err, "note: %q has the same secret, so whoever learns it on one VM can use the other and decrypt its traffic: give %q its own secret with `colab-relay init --name %s --rotate`\n", other.Name, other.Name, other.Name)
 		}
 	}
 	return nil

@@ -95,6 +95,6 @@ func listHosts(user hostconfig.User, std terminal.Streams) error {
 	if err := table.Flush(); err != nil || !missing {
 		return err
 	}
-	_, err := fmt.Fprintln(std.Out, "Run `relay install HOST` to add the relay.")
+	_, err := fmt.Fprintln(std.Out, "Run `colab-relay install HOST` to add the relay.")
 	return err
 }

@@ -24,7 +24,7 @@ func pairCommand(std terminal.Streams) *cobra.Command {
 		Use:   "pair [STRING | URL]",
 		Short: "Pair this computer with an executor",
 		Long: "Pair this computer with the executor whose cell printed the pairing STRING. Without an argument, the string is read from stdin; a terminal does not show it. As an argument it would stay in the shell's history.\n" +
-			"Give a URL (https://…) instead if the executor has the secret that `relay init` made: then its address is enough.\n" +
+			"Give a URL (https://…) instead if the executor has the secret that `colab-relay init` made: then its address is enough.\n" +
 			"If the name is already paired with another executor, that pairing is replaced only once the new executor answers.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return pair(cmd.Context(), name, args, std)
@@ -59,7 +59,7 @@ func pair(ctx context.Context, name string, args []string, std terminal.Streams)
 	if replacing && !printExecutor(ctx, r, std.Out) {
 		kept := "is still paired with " + old.URL
 		if old.URL == "" {
-			kept = "keeps the secret that `relay init` made"
+			kept = "keeps the secret that `colab-relay init` made"
 		}
 		return fmt.Errorf("no executor with this secret answers at %s, so %q %s; run the same command again once the new executor runs, or keep both with --name ANOTHER", r.URL, r.Name, kept)
 	}
@@ -69,7 +69,7 @@ func pair(ctx context.Context, name string, args []string, std terminal.Streams)
 	}
 	fmt.Fprintln(std.Out, paired)
 	if !replacing && !printExecutor(ctx, r, std.Out) {
-		fmt.Fprintln(std.Out, "The pairing was saved. Run `relay status` to check it again.")
+		fmt.Fprintln(std.Out, "The pairing was saved. Run `colab-relay status` to check it again.")
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func pairingOf(text, name string, store *pairing.Store) (auth.Pairing, error) {
 	}
 	secret, err := store.SecretOf(name)
 	if errors.Is(err, pairing.ErrNoSecret) {
-		return auth.Pairing{}, fmt.Errorf("%q has no secret yet, so an address is not enough: either run `relay init --name %s` and give the secret to the executor, or run `relay pair --name %s` and paste the pairing string that the executor prints", name, name, name)
+		return auth.Pairing{}, fmt.Errorf("%q has no secret yet, so an address is not enough: either run `colab-relay init --name %s` and give the secret to the executor, or run `colab-relay pair --name %s` and paste the pairing string that the executor prints", name, name, name)
 	}
 	return auth.Pairing{URL: text, Secret: secret}, err
 }

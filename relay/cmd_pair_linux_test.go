@@ -109,7 +109,7 @@ func TestAPairingStringIsNotShown(t *testing.T) {
 			var out bytes.Buffer
 			code := make(chan int, 1)
 			go func() {
-				code <- run(t.Context(), []string{"pair"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: &out, Err: s.slave})
+				code <- run(t.Context(), []string{commandName, "pair"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: &out, Err: s.slave})
 			}()
 			for _, line := range broken(vm.Pairing()) {
 				s.awaitHidden(t)
@@ -131,7 +131,7 @@ func TestAnInterruptRestoresTheTerminal(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"pair"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: &bytes.Buffer{}, Err: s.slave})
+		code <- run(ctx, []string{commandName, "pair"}, configtest.Environ(), terminal.Streams{In: s.slave, Out: &bytes.Buffer{}, Err: s.slave})
 	}()
 	s.awaitHidden(t)
 	interrupt()

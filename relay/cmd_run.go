@@ -24,7 +24,7 @@ import (
 // maxCode leaves room for JSON's escapes within contract.MaxBodyBytes.
 const maxCode = 4 << 20
 
-// runOptions are the flags of `relay run`.
+// runOptions are the flags of `colab-relay run`.
 type runOptions struct {
 	code    string
 	runtime string
@@ -102,7 +102,7 @@ func (o runOptions) read(given bool, args []string, stdin io.Reader) (code strin
 	b, err := bounded.ReadAll(in, maxCode)
 	switch {
 	case errors.Is(err, bounded.ErrTooLong):
-		return "", false, fmt.Errorf("the code is %v: put data into a file on the VM with `relay put`", err)
+		return "", false, fmt.Errorf("the code is %v: put data into a file on the VM with `colab-relay put`", err)
 	case err != nil:
 		return "", false, fmt.Errorf("read the code: %v", err)
 	case strings.TrimSpace(string(b)) == "":

@@ -18,7 +18,7 @@ import (
 	"colabrelay/relay/config/configtest"
 )
 
-// The script of `relay run` cannot close a pipe.
+// The script of `colab-relay run` cannot close a pipe.
 func TestABrokenPipeInterruptsTheCode(t *testing.T) {
 	binary, err := buildExecutor()
 	if err != nil {
@@ -34,7 +34,7 @@ func TestABrokenPipeInterruptsTheCode(t *testing.T) {
 	}
 	defer e.Stop(ctx)
 	relayRun := func(code string) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, "relay", "run", "-c", code) // this test program; see TestMain
+		cmd := exec.CommandContext(ctx, "colab-relay", "run", "-c", code) // this test program; see TestMain
 		cmd.Env = append(os.Environ(), "COLAB_URL="+e.Ready.LocalURL, "COLAB_SECRET="+secret)
 		cmd.WaitDelay = 5 * time.Second
 		return cmd

@@ -17,7 +17,7 @@ func runtimesCommand(set *config.Settings, std terminal.Streams) *cobra.Command 
 	return &cobra.Command{
 		Use:   "runtimes",
 		Short: "List the paired runtimes",
-		Long:  "List the paired runtimes without contacting them; `relay status` does that. The key id identifies a secret without revealing it.",
+		Long:  "List the paired runtimes without contacting them; `colab-relay status` does that. The key id identifies a secret without revealing it.",
 		Args:  arguments(0, 0),
 		RunE:  func(*cobra.Command, []string) error { return listRuntimes(*set, std) },
 	}

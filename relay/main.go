@@ -32,25 +32,28 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program as it would any other
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	os.Exit(run(ctx, os.Args, os.Getenv, terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// run is the whole program. It returns the exit code; only run reads the environment.
+// run is the whole program. args begins with the name by which it was called. It returns
+// the exit code; only run reads the environment.
 func run(ctx context.Context, args []string, getenv func(string) string, std terminal.Streams) int {
+	name := calledAs(args[0])
 	root := rootCommand(getenv, std)
-	root.SetArgs(args)
+	showName(root, name)
+	root.SetArgs(args[1:])
 	root.SetIn(std.In)
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
-	return exitStatus(root.ExecuteContext(ctx), std)
+	return exitStatus(root.ExecuteContext(ctx), name, std)
 }
 
 func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Command {
 	set := &config.Settings{Getenv: getenv}
 	root := &cobra.Command{
-		Use:           "relay",
+		Use:           commandName,
 		Short:         "Run Python on a paired Colab VM from an MCP host",
-		Long:          "Run Python on a paired Colab VM. Without a subcommand, relay is the stdio MCP server that an MCP host starts.",
+		Long:          "Run Python on a paired Colab VM. Without a subcommand, it is the stdio MCP server that an MCP host starts.",
 		Version:       version, // without a template of ours, which adds 3 MB to the program
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
@@ -95,7 +98,7 @@ func arguments(least, most int) cobra.PositionalArgs {
 }
 
 // exitStatus prints an error and its next step, and returns the exit code.
-func exitStatus(err error, std terminal.Streams) int {
+func exitStatus(err error, name string, std terminal.Streams) int {
 	if exit, ok := errors.AsType[remoterun.ExitCode](err); ok {
 		return int(exit)
 	}
@@ -105,7 +108,7 @@ func exitStatus(err error, std terminal.Streams) int {
 	case errors.Is(err, remoterun.ErrPrinted):
 		return 1
 	}
-	fmt.Fprintf(std.Err, "relay: %s\n", plain.Text(err.Error()))
+	fmt.Fprintf(std.Err, "%s: %s\n", name, plain.Text(err.Error()))
 	if step := hint.Person(err); step != "" {
 		fmt.Fprintf(std.Err, "  next step: %s\n", plain.Line(step))
 	}

@@ -19,7 +19,7 @@ func relay(t *testing.T, getenv func(string) string, stdin string, args ...strin
 	var o, e bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	code = run(ctx, args, getenv, terminal.Streams{In: strings.NewReader(stdin), Out: &o, Err: &e})
+	code = run(ctx, append([]string{commandName}, args...), getenv, terminal.Streams{In: strings.NewReader(stdin), Out: &o, Err: &e})
 	return code, o.String(), e.String()
 }
 
@@ -31,7 +31,7 @@ func TestServeStartsWithWrongSettingsAndEndsWithStdin(t *testing.T) {
 		var errs bytes.Buffer
 		ended := make(chan int, 1)
 		go func() {
-			ended <- run(t.Context(), args, configtest.Environ("RELAY_HOLD", "soon"), terminal.Streams{In: inR, Out: outW, Err: &errs})
+			ended <- run(t.Context(), append([]string{commandName}, args...), configtest.Environ("RELAY_HOLD", "soon"), terminal.Streams{In: inR, Out: outW, Err: &errs})
 			outW.Close()
 		}()
 		lines := bufio.NewScanner(outR)

@@ -28,7 +28,7 @@ import (
 // TestMain lets tests start this test program as relay, and looks for goroutines that the
 // Go tests leave behind.
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecker{m}, map[string]func(){"relay": main})
+	testscript.Main(leakChecker{m}, map[string]func(){"colab-relay": main})
 }
 
 type leakChecker struct{ *testing.M }
@@ -97,7 +97,7 @@ func folderOfRelay(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.Symlink(path, filepath.Join(dir, "relay")); err != nil {
+	if err := os.Symlink(path, filepath.Join(dir, "colab-relay")); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -93,8 +93,8 @@ func TestCtrlCStopsATransferAndTheSameCommandResumesIt(t *testing.T) {
 			return fakevm.ErrGone
 		})
 		var out, errs harness.Output
-		code := run(ctx, c.args, getenv, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
-		if code != 1 || out.String() != "" || !strings.Contains(errs.String(), "relay: stopped at ") || !strings.Contains(errs.String(), "run the same command again to resume") {
+		code := run(ctx, append([]string{commandName}, c.args...), getenv, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		if code != 1 || out.String() != "" || !strings.Contains(errs.String(), "colab-relay: stopped at ") || !strings.Contains(errs.String(), "run the same command again to resume") {
 			t.Errorf("%v: %d %q %q", c.args, code, out.String(), errs.String())
 		}
 		vm.On(func(context.Context, *http.Request) error { return nil })

@@ -51,7 +51,7 @@ func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
 func (e *Error) Unwrap() error { return e.Err }
 
 // rerunCell is the end of most hints.
-const rerunCell = "run the executor's cell in Colab again; if it prints a pairing string, run `relay pair` on this computer and paste it there."
+const rerunCell = "run the executor's cell in Colab again; if it prints a pairing string, run `colab-relay pair` on this computer and paste it there."
 
 var hints = map[Kind]string{
 	KindUnreachable:   "Check that this computer is online and that the executor is running: " + rerunCell,
@@ -59,8 +59,8 @@ var hints = map[Kind]string{
 	KindTunnelOffline: "The VM has ended or the executor's cell was stopped: " + rerunCell,
 	KindTunnelQuota:   "See the usage page of the tunnel's account. Wait for the next month, use another plan or account, or start the executor with another --tunnel.",
 	KindTunnelError:   "Try again in a minute. If the error persists, " + rerunCell,
-	KindRateLimited:   "Wait a minute, then try again. If that does not help, the secret is wrong: run `relay pair` on this computer and paste what the executor's cell printed.",
-	KindWrongSecret:   "This computer and the executor have different secrets: run `relay pair` on this computer and paste what the executor's cell printed, or set COLAB_SECRET to the value that EXECUTOR_SECRET has on the VM. If they are the same, a proxy changes the requests: try another network.",
+	KindRateLimited:   "Wait a minute, then try again. If that does not help, the secret is wrong: run `colab-relay pair` on this computer and paste what the executor's cell printed.",
+	KindWrongSecret:   "This computer and the executor have different secrets: run `colab-relay pair` on this computer and paste what the executor's cell printed, or set COLAB_SECRET to the value that EXECUTOR_SECRET has on the VM. If they are the same, a proxy changes the requests: try another network.",
 	KindNotExecutor:   "Check COLAB_URL, or pair again: " + rerunCell,
 	KindBadAnswer:     "A proxy or virus scanner between this computer and the VM changes the traffic: try another network, or an address with https.",
 	KindWrongProtocol: "Use a relay and an executor of the same release.",

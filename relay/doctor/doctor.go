@@ -151,20 +151,20 @@ func (r *report) hosts(getenv func(string) string) {
 		switch {
 		case err != nil:
 			r.line(warn, "host", "%s: %v", h.Title, err)
-			r.step("correct the file; `relay install %s` says what is wrong with it", h.Name)
+			r.step("correct the file; `colab-relay install %s` says what is wrong with it", h.Name)
 		case program == this:
 			r.line(ok, "host", "%s starts this relay", h.Title)
 		case exists(program):
 			r.line(warn, "host", "%s starts another program: %s", h.Title, program)
-			r.step("to use this relay instead, run `relay install %s`", h.Name)
+			r.step("to use this relay instead, run `colab-relay install %s`", h.Name)
 		default:
 			r.line(fail, "host", "%s is set up to start %s, which does not exist", h.Title, program)
-			r.step("run `relay install %s`", h.Name)
+			r.step("run `colab-relay install %s`", h.Name)
 		}
 	}
 	if !found {
 		r.line(warn, "host", "no supported MCP host is set up to start the relay")
-		r.step("run `relay install HOST` to set one up; `relay install` lists the supported hosts")
+		r.step("run `colab-relay install HOST` to set one up; `colab-relay install` lists the supported hosts")
 	}
 }
 
@@ -196,7 +196,7 @@ func (r *report) pairings(store *pairing.Store, unclear error) {
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		r.line(warn, "pairings", "other users of this computer can read the secrets in %s", store.Path())
-		r.step("run `chmod 600 %q`; if other people use this computer, also make new secrets with `relay init --rotate`", store.Path())
+		r.step("run `chmod 600 %q`; if other people use this computer, also make new secrets with `colab-relay init --rotate`", store.Path())
 		return
 	}
 	if unclear == nil {

@@ -29,7 +29,7 @@ type runtimeCheck struct {
 func (c *runtimeCheck) run(ctx context.Context) {
 	if c.runtime.URL == "" {
 		c.line(warn, c.runtime.Name, "%v, key id %s", pairing.ErrNoAddress, c.runtime.Secret.KeyID())
-		c.step("start its executor, then run `relay pair --name %s URL` with the URL it prints", c.runtime.Name)
+		c.step("start its executor, then run `colab-relay pair --name %s URL` with the URL it prints", c.runtime.Name)
 		return
 	}
 	c.line(ok, c.runtime.Name, "%s, key id %s", c.runtime.URL, c.runtime.Secret.KeyID())

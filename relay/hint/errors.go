@@ -28,7 +28,7 @@ const (
 // operations are the hints for errors of the relay's own packages.
 var operations = []row{
 	{transfer.ErrGuarded, Hint{forbidden,
-		"Do not work around this: ask the user. The user may upload it with `relay put` in a terminal, or list the path in RELAY_UPLOAD_ALLOW in the relay's environment, which permits everything except the relay's own folders.",
+		"Do not work around this: ask the user. The user may upload it with `colab-relay put` in a terminal, or list the path in RELAY_UPLOAD_ALLOW in the relay's environment, which permits everything except the relay's own folders.",
 		"To upload it anyway, run the same command with --force."}},
 	{transfer.ErrUnexpected, Hint{fileChanged,
 		"Call again; the kernel then saves the state once more. If the error persists, code in the kernel interferes with saving: call restart_kernel.",

@@ -10,8 +10,8 @@ func both(text string) step { return step{text, text} }
 
 // refusals are the hints for an executor's refusals.
 var refusals = map[contract.Code]step{
-	contract.CodeUnauthorized: {"This computer's secret is not the executor's: run `relay pair` in a terminal on this computer and paste what the executor's cell printed.",
-		"Run `relay pair` on this computer and paste what the executor's cell printed."},
+	contract.CodeUnauthorized: {"This computer's secret is not the executor's: run `colab-relay pair` in a terminal on this computer and paste what the executor's cell printed.",
+		"Run `colab-relay pair` on this computer and paste what the executor's cell printed."},
 	contract.CodeClockSkew: {"Set this computer's clock, or call again: the relay corrects a wrong clock once automatically.",
 		"Set this computer's clock."},
 	contract.CodeReplayed: {"Call again. If the error persists, something between the relay and the executor repeats requests.",
@@ -23,7 +23,7 @@ var refusals = map[contract.Code]step{
 	contract.CodeConflict: {"Look at the state of the run with get_execution before you call again.",
 		"The run or the file is not in the expected state. Check it before you run the same command again."},
 	contract.CodeTooLarge: {"Send less at a time: split the code, or put data into a file on the VM.",
-		"Send less at a time: put data into a file on the VM (`relay put`)."},
+		"Send less at a time: put data into a file on the VM (`colab-relay put`)."},
 	contract.CodeRateLimited: {"Wait a minute, then call again, and less often: use wait_seconds instead of repeated calls.",
 		"Wait a minute. All relays with this secret share the limit."},
 	contract.CodeQueueFull: {"Wait for earlier runs (list_executions) or end one with interrupt_execution, then call again.",

@@ -9,7 +9,7 @@ import (
 
 // Host is an MCP host whose configuration file this package can edit.
 type Host struct {
-	Name  string // as `relay install` accepts it
+	Name  string // as `colab-relay install` accepts it
 	Title string // as people know it
 	After string // what a person does next
 

@@ -74,6 +74,7 @@ func amend(text []byte, h Host, old hujson.Value, target entry) ([]byte, error) 
 func isRelay(program string) bool {
 	name := program[strings.LastIndexAny(program, `/\`)+1:]
 	name = strings.TrimSuffix(name, ".exe")
+	name = strings.TrimPrefix(name, "colab-")
 	return name == "relay" || strings.HasPrefix(name, "relay-")
 }
 

@@ -50,12 +50,12 @@ func (r Runtime) connected() (Runtime, error) {
 	if r.URL != "" {
 		return r, nil
 	}
-	return Runtime{}, fmt.Errorf("runtime %q is %w: start its executor with the secret that `relay init --name %s` prints, then run `relay pair --name %s URL` with the public URL that the executor prints",
+	return Runtime{}, fmt.Errorf("runtime %q is %w: start its executor with the secret that `colab-relay init --name %s` prints, then run `colab-relay pair --name %s URL` with the public URL that the executor prints",
 		r.Name, ErrNoAddress, r.Name, r.Name)
 }
 
 // howToPair completes the errors of a computer without any pairing.
-const howToPair = "start the executor's Colab cell, then run `relay pair` and paste the pairing string that the cell prints"
+const howToPair = "start the executor's Colab cell, then run `colab-relay pair` and paste the pairing string that the cell prints"
 
 // fromEnv makes a runtime of COLAB_URL and COLAB_SECRET or COLAB_SECRET_FILE.
 func fromEnv(getenv func(string) string) (Runtime, error) {
@@ -83,7 +83,7 @@ func secretOf(getenv func(string) string) (secret auth.Secret, err error) {
 		source = "COLAB_SECRET_FILE"
 		secret, err = auth.ReadSecretFile(file)
 	default:
-		return secret, errors.New("COLAB_URL is set without COLAB_SECRET or COLAB_SECRET_FILE: set one of them, or unset COLAB_URL to use the runtimes paired by `relay pair`")
+		return secret, errors.New("COLAB_URL is set without COLAB_SECRET or COLAB_SECRET_FILE: set one of them, or unset COLAB_URL to use the runtimes paired by `colab-relay pair`")
 	}
 	if err != nil {
 		return secret, fmt.Errorf("%s: %v", source, err)

@@ -3,7 +3,7 @@
 // saw. It also decides which runtime a call uses.
 //
 // It must not talk to a runtime, use a list that has changed since (a running relay uses a
-// pairing made by `relay pair` from its next call on), or drop a pairing it cannot read.
+// pairing made by `colab-relay pair` from its next call on), or drop a pairing it cannot read.
 // Start reading at Store here and Resolve.
 package pairing
 
@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// DefaultName is the name that `relay pair` uses without --name.
+	// DefaultName is the name that `colab-relay pair` uses without --name.
 	DefaultName = "default"
 	// EnvName names the runtime that COLAB_URL and COLAB_SECRET describe. It is
 	// never stored.

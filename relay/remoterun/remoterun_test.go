@@ -227,7 +227,7 @@ func TestANewVMDuringARunIsReported(t *testing.T) {
 	if err := Run(t.Context(), vm, Code{Text: "print(3)", Timeout: time.Minute}, next.console(t)); err != nil {
 		t.Fatal(err)
 	}
-	if next.out.String() != "3\n" || !strings.HasPrefix(next.err.String(), "relay: this is a new kernel on a new VM: ") {
+	if next.out.String() != "3\n" || !strings.HasPrefix(next.err.String(), "colab-relay: this is a new kernel on a new VM: ") {
 		t.Errorf("the next run says %q %q", next.out.String(), next.err.String())
 	}
 }

@@ -78,7 +78,7 @@ const (
 )
 
 // LastSeen loads and saves what a user sees of each runtime. It saves everything twice:
-// for this user, and as the newest that any user saw, which `relay doctor` compares with.
+// for this user, and as the newest that any user saw, which `colab-relay doctor` compares with.
 func (p *Pool) LastSeen(user User) tools.LastSeen {
 	if p.cfg.Pairings == nil {
 		return tools.LastSeen{}

@@ -30,13 +30,13 @@ func (o *Outage) Attempt(err error) {
 	switch {
 	case err == nil:
 		if o.reported {
-			fmt.Fprintln(o.Out, "relay: the VM answers again")
+			fmt.Fprintln(o.Out, "colab-relay: the VM answers again")
 		}
 		o.since, o.reported = time.Time{}, false
 	case o.since.IsZero():
 		o.since = time.Now()
 	case !o.reported && time.Since(o.since) > QuietTime:
 		o.reported = true
-		fmt.Fprintf(o.Out, "relay: waiting for the VM; code that has started there keeps running: %s\n", plain.Line(err.Error()))
+		fmt.Fprintf(o.Out, "colab-relay: waiting for the VM; code that has started there keeps running: %s\n", plain.Line(err.Error()))
 	}
 }

@@ -27,7 +27,7 @@ func TestOnlyALongOutageIsReported(t *testing.T) {
 		attempt(2*time.Second, down)
 		attempt(time.Hour, down)
 		attempt(time.Second, nil)
-		want := "relay: waiting for the VM; code that has started there keeps running: down\nrelay: the VM answers again\n"
+		want := "colab-relay: waiting for the VM; code that has started there keeps running: down\ncolab-relay: the VM answers again\n"
 		if out.String() != want {
 			t.Errorf("%q, want %q", out.String(), want)
 		}

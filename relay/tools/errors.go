@@ -157,7 +157,7 @@ func resolveProblem(err error) *Problem {
 	p := &Problem{
 		Code:    codeNotConfigured,
 		Message: err.Error(),
-		Hint:    "Start the executor's cell in Colab, run `relay pair` in a terminal on this computer and paste what the cell printed; then call again; no restart is needed. If another runtime is paired, omit `runtime` to use it.",
+		Hint:    "Start the executor's cell in Colab, run `colab-relay pair` in a terminal on this computer and paste what the cell printed; then call again; no restart is needed. If another runtime is paired, omit `runtime` to use it.",
 	}
 	if errors.Is(err, pairing.ErrNoAddress) {
 		p.Hint = "Run the commands that the message names, in a terminal on this computer, then call again; no restart is needed."

@@ -20,7 +20,7 @@ func TestAPastedPairingIsAccepted(t *testing.T) {
 		"double quotes":       `"` + line + `"`,
 		"single quotes":       "relay pair '" + line + "'",
 		"curly quotes":        "“" + line + "”",
-		"backquotes":          "`relay pair " + line + "`",
+		"backquotes":          "`colab-relay pair " + line + "`",
 		"wrapped by terminal": line[:half] + "\n    " + line[half:],
 		"wrapped with CRLF":   line[:20] + "\r\n" + line[20:half] + "\r\n" + line[half:],
 		"wrapped in prefix":   line[:5] + "\n" + line[5:],

@@ -50,7 +50,7 @@ func run(ctx context.Context, out io.Writer) error {
 		transcript: newTranscript(out),
 		binaries: harness.Binaries{
 			Executor: filepath.Join(root, "bin", "executor"),
-			Relay:    filepath.Join(root, "bin", "relay"),
+			Relay:    filepath.Join(root, "bin", "colab-relay"),
 		},
 		python: filepath.Join(root, ".python", "old", "bin", "python"),
 		dir:    dir,

@@ -69,7 +69,7 @@ func NewWith(secret auth.Secret) *VM {
 	}
 }
 
-// Pairing returns the pairing string for `relay pair`.
+// Pairing returns the pairing string for `colab-relay pair`.
 func (v *VM) Pairing() string { return auth.Pairing{URL: v.URL, Secret: v.Secret}.String() }
 
 // On sets the hook.
