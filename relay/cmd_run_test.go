@@ -54,7 +54,7 @@ func TestABrokenPipeInterruptsTheCode(t *testing.T) {
 	}
 	out.Close()
 	cmd.Wait()
-	want := `^relay: cannot write to stdout \(.*broken pipe\): the run ended as interrupted on the VM\n$`
+	want := `^colab-relay: cannot write to stdout \(.*broken pipe\): the run ended as interrupted on the VM\n$`
 	if cmd.ProcessState.ExitCode() != 1 || !regexp.MustCompile(want).MatchString(errs.String()) {
 		t.Errorf("%v %q", cmd.ProcessState, errs.String())
 	}

@@ -87,7 +87,9 @@ func (p *printer) write(w io.Writer, text string) {
 }
 
 // note prints a message of the relay's own.
-func (p *printer) note(format string, args ...any) { p.line("colab-relay: " + fmt.Sprintf(format, args...)) }
+func (p *printer) note(format string, args ...any) {
+	p.line("colab-relay: " + fmt.Sprintf(format, args...))
+}
 
 // line prints a separate line to stderr.
 func (p *printer) line(text string) {
