@@ -9,7 +9,7 @@ import (
 )
 
 func doctorCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check everything the tools need, and print what to do about problems",
 		Long: "Check the settings, the folders, the MCP hosts and each paired runtime up to its kernel. Each line says ok, warn (it works, with a drawback) or fail, and what to do.\n" +
@@ -19,4 +19,6 @@ func doctorCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			return doctor.Run(cmd.Context(), doctor.Checkup{Config: config.Load(*set), Settings: *set, Version: version}, std.Out)
 		},
 	}
+	set.AddFlags(cmd.Flags())
+	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,7 +25,7 @@ func getCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {
-				return errors.New("REMOTE is empty: name a file or folder on the VM, such as /content/model.bin")
+				return usagef("REMOTE is empty: name a file or folder on the VM, such as /content/model.bin")
 			}
 			to := localTarget(append(args, "")[1])
 			return c.run(cmd.Context(), args[0], func(ctx context.Context, vm tools.Runtime, o transfer.Options) (transfer.Result, error) {
@@ -35,7 +34,7 @@ func getCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			})
 		},
 	}
-	c.addFlags(cmd.Flags())
+	c.addFlags(cmd)
 	return cmd
 }
 

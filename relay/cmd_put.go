@@ -46,7 +46,7 @@ func putCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			})
 		},
 	}
-	c.addFlags(cmd.Flags())
+	c.addFlags(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "upload files that usually contain keys or passwords without asking")
 	return cmd
 }

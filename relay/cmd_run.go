@@ -42,7 +42,7 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.timeout < 0 || o.timeout > contract.MaxTimeout {
-				return fmt.Errorf("--timeout %s: must be from 0 to 24h", o.timeout)
+				return usagef("--timeout %s: must be from 0 to 24h", o.timeout)
 			}
 			code, fromStdin, err := o.read(cmd.Flags().Changed("code"), args, std.In)
 			if err != nil {
@@ -52,7 +52,8 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&o.code, "code", "c", "", "the code to run")
-	cmd.Flags().StringVar(&o.runtime, "runtime", "", "the paired runtime to use (default: the default runtime)")
+	addRuntimeFlag(cmd, &o.runtime)
+	set.AddFlags(cmd.Flags(), "LOCAL_SAVE_DIR")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "interrupt the code after this time, at most 24h; 0 means 10m")
 	return cmd
 }
@@ -84,11 +85,11 @@ func (o runOptions) read(given bool, args []string, stdin io.Reader) (code strin
 	in := stdin
 	switch {
 	case given && len(args) > 0:
-		return "", false, errors.New("give either a file or -c CODE, not both")
+		return "", false, usagef("give either a file or -c CODE, not both")
 	case given:
 		in = strings.NewReader(o.code)
 	case len(args) == 0 && terminal.Is(stdin):
-		return "", false, errors.New("nothing to run: give a file, -c CODE, or code on stdin")
+		return "", false, usagef("nothing to run: give a file, -c CODE, or code on stdin")
 	case len(args) == 0 || args[0] == "-":
 		fromStdin = true
 	default:

@@ -14,10 +14,14 @@ import (
 )
 
 func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	return &cobra.Command{
-		Use: "serve", Short: "Serve MCP on stdin and stdout; MCP hosts start this", Args: arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve MCP on stdin and stdout; MCP hosts start this",
+		Args:  arguments(0, 0),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
 	}
+	set.AddFlags(cmd.Flags())
+	return cmd
 }
 
 // serve runs the MCP server until the host closes stdin or ctx ends. It starts even if

@@ -14,13 +14,15 @@ import (
 )
 
 func statusCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the settings and whether each paired executor answers",
 		Long:  "Show the settings and whether each paired executor answers. The exit code is 1 unless the default runtime answers.",
 		Args:  arguments(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return status(cmd.Context(), *set, std) },
 	}
+	set.AddFlags(cmd.Flags())
+	return cmd
 }
 
 // status prints the settings of the MCP server, and what answers at each runtime. It

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"colabrelay/relay/config"
 	"colabrelay/relay/plain"
@@ -26,9 +26,10 @@ type transferCommand struct {
 	overwrite bool
 }
 
-func (c *transferCommand) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.runtime, "runtime", "", "the paired runtime to use (default: the default runtime)")
-	fs.BoolVar(&c.overwrite, "overwrite", false, `if a different file has the same name, replace it; without this flag the new file is saved as "name (1).ext"`)
+func (c *transferCommand) addFlags(cmd *cobra.Command) {
+	addRuntimeFlag(cmd, &c.runtime)
+	c.set.AddFlags(cmd.Flags(), "CHECKPOINT_DIR")
+	cmd.Flags().BoolVar(&c.overwrite, "overwrite", false, `if a different file has the same name, replace it; without this flag the new file is saved as "name (1).ext"`)
 }
 
 // run transfers something and shows the progress; name is what it transfers. It retries

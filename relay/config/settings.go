@@ -4,7 +4,11 @@
 // Settings and Load.
 package config
 
-import "github.com/spf13/pflag"
+import (
+	"slices"
+
+	"github.com/spf13/pflag"
+)
 
 // Settings reads one setting at a time: a flag if it is given, else the environment. An
 // empty value counts as unset.
@@ -13,21 +17,43 @@ type Settings struct {
 	flags  map[string]*string // by the name of the environment variable
 }
 
-// flags are the settings that also have a flag. Secrets have none, because other users
-// of a computer can see a program's arguments.
-var flags = []struct{ name, variable, usage string }{
-	{"url", "COLAB_URL", "the executor's public URL, used instead of a pairing"},
-	{"secret-file", "COLAB_SECRET_FILE", "file that contains the executor's secret"},
-	{"save-dir", "LOCAL_SAVE_DIR", "folder for downloads, pictures and long outputs"},
-	{"checkpoint-dir", "CHECKPOINT_DIR", "folder for chunked runs, kernel states and saved answers"},
-	{"hold", "RELAY_HOLD", "longest wait for a result, 1s to 230s (default 45s)"},
+// Setting describes a setting.
+type Setting struct {
+	Variable string // of the environment
+	Flag     string // without dashes; empty if it has none
+	Usage    string
 }
 
-// AddFlags defines the flags of the settings.
-func (s *Settings) AddFlags(fs *pflag.FlagSet) {
-	s.flags = map[string]*string{}
-	for _, f := range flags {
-		s.flags[f.variable] = fs.String(f.name, "", f.usage+"; env "+f.variable)
+// All lists the settings. Secrets have no flag, because other users of a computer can see
+// a program's arguments.
+var All = []Setting{
+	{"COLAB_URL", "url", "the executor's public `URL`, used instead of a pairing"},
+	{"COLAB_SECRET", "", "the executor's secret, with COLAB_URL"},
+	{"COLAB_SECRET_FILE", "secret-file", "`FILE` that contains the executor's secret"},
+	{"LOCAL_SAVE_DIR", "save-dir", "`FOLDER` for downloads, pictures and long outputs (default ~/colab_results)"},
+	{"CHECKPOINT_DIR", "checkpoint-dir", "`FOLDER` for chunked runs, kernel states and saved answers"},
+	{"RELAY_HOLD", "hold", "longest `TIME` that a tool call waits for a result, 1s to 230s (default 45s)"},
+	{"RELAY_KEEP_EVERY", "", "shortest time between two saves of a chunked run's variables (default 30s)"},
+	{"RELAY_KEEP_PERCENT", "", "largest share of a chunked run's time that such saves take (default 5)"},
+	{"RELAY_KEEP_MB", "", "largest such save in MB; 0 saves nothing (default 64)"},
+	{"RELAY_KEEP_TUNNEL_MB", "", "largest sum of such saves in MB per run through a tunnel (default 100)"},
+	{"RELAY_UPLOAD_ALLOW", "", "paths that may be uploaded although they look like keys, separated as in PATH"},
+}
+
+// AddFlags defines the flags of the settings with these variables, of all without any. A
+// flag that several commands have sets the same setting.
+func (s *Settings) AddFlags(fs *pflag.FlagSet, variables ...string) {
+	if s.flags == nil {
+		s.flags = map[string]*string{}
+	}
+	for _, each := range All {
+		if each.Flag == "" || len(variables) > 0 && !slices.Contains(variables, each.Variable) {
+			continue
+		}
+		if s.flags[each.Variable] == nil {
+			s.flags[each.Variable] = new(string)
+		}
+		fs.StringVar(s.flags[each.Variable], each.Flag, "", each.Usage+"; env "+each.Variable)
 	}
 }
 

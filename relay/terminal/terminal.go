@@ -23,3 +23,16 @@ func Is(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
+
+// fallbackWidth is that of a stream which is no terminal.
+const fallbackWidth = 100
+
+// Width returns the number of characters in a line of a stream.
+func Width(stream any) int {
+	if f, ok := stream.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return fallbackWidth
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"colabrelay/relay/config"
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/suggest"
+	"colabrelay/relay/terminal"
+)
+
+// newRoot returns the command without its subcommands.
+func newRoot(set *config.Settings, std terminal.Streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   commandName,
+		Short: "Run Python on a paired Colab VM",
+		Long: "Run Python on a Google Colab VM, or on any other machine, from this computer.\n" +
+			"Called without a command by an MCP host, it is the MCP server of the AI agent there.",
+		Example: "  colab-relay pair                       # paste what the executor's cell printed\n" +
+			"  colab-relay run train.py               # run a file on the VM\n" +
+			"  colab-relay get /content/model.pt      # download a result\n" +
+			"  colab-relay install claude-desktop     # let an agent use the VM",
+		Version:       version, // without a template of ours, which adds 3 MB to the program
+		Args:          noSuchCommand,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
+	}
+	set.AddFlags(root.Flags())
+	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = true }) // those of serve, which it is then
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(showHelp)
+	root.CompletionOptions.DisableDefaultCmd = true
+	cobra.EnableCommandSorting = false
+	return root
+}
+
+// addGroup adds commands under a title in the list of commands.
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = id
+		root.AddCommand(cmd)
+	}
+}
+
+// addRuntimeFlag adds --runtime to a command that talks to a VM.
+func addRuntimeFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "runtime", "", "use the paired runtime `NAME` instead of the default one")
+	if err := cmd.RegisterFlagCompletionFunc("runtime", completeRuntimes); err != nil {
+		panic(err) // the flag exists
+	}
+}
+
+// completeRuntimes offers the names of the paired runtimes to the shell.
+func completeRuntimes(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	store, err := pairing.OpenDefault()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	all, err := store.List()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, r := range all {
+		names = append(names, cobra.CompletionWithDesc(r.Name, r.URL))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// arguments accepts from least to most arguments.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch n := len(args); {
+		case n < least:
+			return usagef("%s is missing; usage: %s", strings.Fields(cmd.Use)[n+1], cmd.UseLine())
+		case n > most:
+			return usagef("unexpected argument %q; usage: %s", args[most], cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// noSuchCommand refuses what follows the program's name and is no command.
+func noSuchCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var known []string
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() {
+			known = append(known, cmd.Name())
+		}
+	}
+	return usagef("unknown command %q%s", args[0], suggest.Meant(args[0], known))
+}
+
+// flagError describes a wrong flag.
+func flagError(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return usageError{err}
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, "--"+f.Name)
+		}
+	})
+	return usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), suggest.Meant("--"+unknown.GetSpecifiedName(), known))
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/remoterun"
+	"colabrelay/relay/terminal"
+)
+
+// Exit codes. Those above 1 are the ones of BSD's sysexits.h. `run` also returns the code
+// that the program on the VM gave to sys.exit.
+const (
+	exitFailure     = 1
+	exitUsage       = 64 // EX_USAGE
+	exitUnreachable = 69 // EX_UNAVAILABLE
+)
+
+// usageError is an error in the command line itself: nothing was tried.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// usagef returns a usageError.
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// unreachable are the kinds of errors after which the same command may work once the VM
+// answers. The others need a person to correct something first.
+var unreachable = map[client.Kind]bool{
+	client.KindUnreachable:   true,
+	client.KindNoSuchHost:    true,
+	client.KindTunnelOffline: true,
+	client.KindTunnelQuota:   true,
+	client.KindTunnelError:   true,
+	client.KindNotExecutor:   true, // such as the login page of a hotel's network
+	client.KindBadAnswer:     true,
+	client.KindTimeout:       true,
+	client.KindRateLimited:   true,
+	client.KindWrongSecret:   false,
+	client.KindWrongProtocol: false,
+}
+
+// exitCode returns the exit code for the error of a command.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if exit, ok := errors.AsType[remoterun.ExitCode](err); ok {
+		return int(exit)
+	}
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	if lost, ok := errors.AsType[*client.Error](err); ok && unreachable[lost.Kind] {
+		return exitUnreachable
+	}
+	return exitFailure
+}
+
+// finish prints an error of cmd and its next step, and returns the exit code.
+func finish(err error, cmd *cobra.Command, std terminal.Streams) int {
+	code := exitCode(err)
+	if _, silent := errors.AsType[remoterun.ExitCode](err); err == nil || silent || errors.Is(err, remoterun.ErrPrinted) {
+		return code
+	}
+	step := hint.Person(err)
+	if code == exitUsage {
+		step = fmt.Sprintf("run `%s --help`", cmd.CommandPath())
+	}
+	fmt.Fprintf(std.Err, "%s: %s\n", cmd.Root().Name(), plain.Text(err.Error()))
+	if step != "" {
+		fmt.Fprintf(std.Err, "  next step: %s\n", plain.Line(step))
+	}
+	return code
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/config"
+	"colabrelay/relay/suggest"
+	"colabrelay/relay/terminal"
+)
+
+// helpWidth is the longest line of a help text, in characters.
+const helpWidth = 100
+
+// helpCommand replaces cobra's own, which succeeds for a command that does not exist.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND | TOPIC]",
+		Short:   "Show the help of a command or topic",
+		Example: "  colab-relay help run\n  colab-relay help exit-codes",
+		Args:    arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Root().Help()
+			}
+			var known []string
+			for _, each := range cmd.Root().Commands() {
+				if each.Name() == args[0] {
+					each.InitDefaultHelpFlag()
+					return each.Help()
+				}
+				known = append(known, each.Name())
+			}
+			return usagef("no help for %q%s", args[0], suggest.Meant(args[0], known))
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				for _, each := range cmd.Root().Commands() {
+					names = append(names, cobra.CompletionWithDesc(each.Name(), each.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
+// helpTopics are texts about all commands. cobra shows a command that cannot run as a
+// help topic.
+func helpTopics() []*cobra.Command {
+	return []*cobra.Command{
+		{Use: "environment", Short: "The settings, as environment variables", Long: environmentText()},
+		{Use: "exit-codes", Short: "What the exit codes mean", Long: "The exit code of a command is\n\n" +
+			"  0   if it succeeded;\n" +
+			"  1   after an error, or if the code on the VM raised an exception;\n" +
+			"  64  if the command line was wrong: nothing was done;\n" +
+			"  69  if the VM did not answer: the same command may work later.\n\n" +
+			"`colab-relay run` also ends with the code that the program on the VM gave to sys.exit (0 to 255)."},
+	}
+}
+
+func environmentText() string {
+	var b strings.Builder
+	b.WriteString("Settings are environment variables; an empty one counts as unset. In an MCP host's configuration they go into the relay's \"env\" block. Some commands have a flag for a setting, which takes precedence.\n\n")
+	for _, s := range config.All {
+		fmt.Fprintf(&b, "  %-22s %s\n", s.Variable, strings.ReplaceAll(s.Usage, "`", ""))
+	}
+	return b.String()
+}
+
+// showHelp prints what --help shows.
+func showHelp(cmd *cobra.Command, _ []string) {
+	out := cmd.OutOrStdout()
+	width := min(terminal.Width(out), helpWidth)
+	text := cmd.Long
+	if text == "" {
+		text = cmd.Short + "."
+	}
+	fmt.Fprintln(out, wrap(strings.TrimSpace(text), width))
+	if cmd.Runnable() {
+		fmt.Fprintf(out, "\nUsage:\n  %s\n", useLine(cmd))
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(out, "\nExamples:\n%s\n", cmd.Example)
+	}
+	for _, group := range cmd.Groups() {
+		fmt.Fprintf(out, "\n%s\n", group.Title)
+		for _, each := range cmd.Commands() {
+			if each.GroupID == group.ID && each.IsAvailableCommand() {
+				fmt.Fprintf(out, "  %-12s %s\n", each.Name(), each.Short)
+			}
+		}
+	}
+	if cmd.HasHelpSubCommands() {
+		fmt.Fprintf(out, "\nHelp topics:\n")
+		for _, each := range cmd.Commands() {
+			if each.IsAdditionalHelpTopicCommand() {
+				fmt.Fprintf(out, "  %-12s %s\n", each.Name(), each.Short)
+			}
+		}
+	}
+	if cmd.HasAvailableLocalFlags() && cmd.Runnable() {
+		fmt.Fprintf(out, "\nFlags:\n%s", cmd.LocalFlags().FlagUsagesWrapped(width))
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(out, "\n`%s COMMAND --help` shows more about a command.\n", cmd.CommandPath())
+	}
+}
+
+// useLine returns how to call cmd.
+func useLine(cmd *cobra.Command) string {
+	if cmd.HasAvailableSubCommands() {
+		return cmd.CommandPath() + " COMMAND [flags]"
+	}
+	return cmd.UseLine()
+}
+
+// wrap breaks the lines of text at spaces so that none is longer than width. It continues
+// an indented line below its last column, which two spaces separate from the others.
+func wrap(text string, width int) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		indent := ""
+		if strings.HasPrefix(line, " ") {
+			indent = strings.Repeat(" ", lastColumn(line))
+		}
+		for len([]rune(line)) > width {
+			at := strings.LastIndex(string([]rune(line)[:width+1]), " ")
+			if at <= len(indent) {
+				break // a word that is longer than a line
+			}
+			lines = append(lines, strings.TrimRight(line[:at], " "))
+			line = indent + line[at+1:]
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// lastColumn returns where the last column of an indented line begins.
+func lastColumn(line string) int {
+	begins := len(line) - len(strings.TrimLeft(line, " "))
+	if at := strings.LastIndex(line[begins:], "  "); at >= 0 {
+		return begins + at + 2
+	}
+	if at := strings.Index(line[begins:], " "); at >= 0 {
+		return begins + at + 1
+	}
+	return begins
+}
