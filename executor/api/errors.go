@@ -62,6 +62,7 @@ var codeRows = map[contract.Code]codeRow{
 	contract.CodeNewStart:       {http.StatusConflict, true, "Sign again for the executor named in the Executor-Instance header of this answer."},
 	contract.CodeDiskFull:       {http.StatusInsufficientStorage, false, "Delete files on the VM."},
 	contract.CodeShuttingDown:   {http.StatusServiceUnavailable, false, "Start the executor again."},
+	contract.CodePasswordPrompt: {http.StatusConflict, false, "The person types the password in a terminal: run `colab-relay input ID` there."},
 	contract.CodeNotSupported:   {http.StatusNotImplemented, false, "Update the executor."},
 	contract.CodeInternal:       {http.StatusInternalServerError, true, "Try again. The executor's log has the cause under this request_id."},
 }
@@ -89,6 +90,8 @@ var errorRows = []errorRow{
 	{err: execution.ErrLowMemory, code: contract.CodeLowMemory},
 	{err: execution.ErrKernelBusy, code: contract.CodeKernelBusy},
 	{err: execution.ErrNotWaiting, code: contract.CodeConflict, hint: "Read the execution: it is not waiting for input now."},
+	{err: execution.ErrOtherPrompt, code: contract.CodeConflict, hint: "Read the execution: the prompt that this text answers is no longer open."},
+	{err: execution.ErrPassword, code: contract.CodePasswordPrompt},
 	{err: execution.ErrFinished, code: contract.CodeConflict, hint: "Read the execution to get its outcome."},
 	{err: journal.ErrDiskFull, code: contract.CodeDiskFull},
 	{err: execution.ErrShuttingDown, code: contract.CodeShuttingDown},

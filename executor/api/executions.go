@@ -121,14 +121,24 @@ func (a *API) giveInput(r *http.Request) (any, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	var in contract.Input
-	if err := decode(r, &in); err != nil {
+	in, err := readInput(bodyOf(r))
+	if err != nil {
 		return nil, err
 	}
-	if err := a.Queue.Input(r.Context(), id, in.Text); err != nil {
+	if err := a.Queue.Input(r.Context(), id, in); err != nil {
 		return nil, err
 	}
 	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{NoEvents: true}))
+}
+
+func readInput(body []byte) (in contract.Input, err error) {
+	if err := decodeBytes(body, &in); err != nil {
+		return in, err
+	}
+	if in.Offset != nil && *in.Offset < 0 {
+		return in, badRequest("offset: must not be negative")
+	}
+	return in, nil
 }
 
 // blob serves a part of a large payload: length bytes, or fewer at its end.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"colabrelay/shared/contract"
 )
@@ -154,6 +155,42 @@ func TestInvalidIDsAreUnknown(t *testing.T) {
 	} {
 		s.call("GET", path, nil).want(t, http.StatusNotFound, contract.CodeNotFound)
 	}
+}
+
+func TestInputBodies(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"text":"a"}`:                               "",
+		`{"text":"a","offset":0}`:                    "",
+		`{"text":"a","offset":9223372036854775807}`:  "",
+		`{"text":"a","offset":null,"password":true}`: "",
+		`{"text":"a","offset":-1}`:                   "offset: must not be negative",
+		`{"text":"a","offset":9223372036854775808}`:  "offset: a number",
+		`{"text":"a","offset":1.5}`:                  "offset: a number",
+		`{"text":"a","offset":"1"}`:                  "offset: a string",
+		`{"text":"a","offset":1,"password":1}`:       "password: a number",
+		`{"text":1}`:                                 "text: a number",
+		`{"text":"a"} {"text":"b"}`:                  "more than one",
+		"{\"text\":\"\xff\"}":                        "UTF-8",
+	} {
+		in, err := readInput([]byte(body))
+		switch {
+		case want == "" && (err != nil || in.Text != "a"):
+			t.Errorf("%s: %+v, %v", body, in, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", body, err, want)
+		}
+	}
+}
+
+func FuzzDecodeInput(f *testing.F) {
+	f.Add([]byte(`{"text":"a","offset":3,"password":true}`))
+	f.Add([]byte(`{"text":"a","offset":-0}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		in, err := readInput(body)
+		if err == nil && (in.Offset != nil && *in.Offset < 0 || !utf8.ValidString(in.Text)) {
+			t.Fatalf("let through: %+v", in)
+		}
+	})
 }
 
 func FuzzDecodeSubmit(f *testing.F) {

@@ -200,9 +200,17 @@ func checkInput(t *testing.T, s *stand) {
 		t.Fatalf("status is %s", e.Status)
 	}
 	path := contract.PathExecutions + "/" + e.ExecutionID + "/input"
-	into[contract.Execution](s, s.call("POST", path, contract.Input{Text: "Ada"}))
+	s.call("POST", path, map[string]any{"text": "Ada", "offset": -1}).want(t, http.StatusBadRequest, contract.CodeBadRequest)
+	s.call("POST", path, contract.Input{Text: "Ada", Offset: &e.NextOffset}).want(t, http.StatusConflict, contract.CodeConflict)
+	into[contract.Execution](s, s.call("POST", path, contract.Input{Text: "Ada", Offset: &e.Events[len(e.Events)-1].Offset}))
 	eventually(t, func() bool { return s.read(e.ExecutionID, "?wait_seconds=5").Status == contract.StatusSucceeded })
 	s.call("POST", path, contract.Input{Text: "late"}).want(t, http.StatusConflict, contract.CodeConflict)
+
+	e = s.submit("import getpass\nprint(len(getpass.getpass('key: ')))", 20)
+	path = contract.PathExecutions + "/" + e.ExecutionID + "/input"
+	s.call("POST", path, contract.Input{Text: "hunter2"}).want(t, http.StatusConflict, contract.CodePasswordPrompt)
+	into[contract.Execution](s, s.call("POST", path, contract.Input{Text: "hunter2", Password: true}))
+	eventually(t, func() bool { return s.read(e.ExecutionID, "?wait_seconds=5").Status == contract.StatusSucceeded })
 }
 
 func checkBlob(t *testing.T, s *stand) {

@@ -42,8 +42,9 @@ func (q *Queue) Interrupt(ctx context.Context, id string) (contract.Execution, e
 }
 
 // Input answers the input() call that the execution waits in. The error is ErrNotWaiting
-// if it does not wait in one.
-func (q *Queue) Input(ctx context.Context, id, text string) error {
+// if it does not wait in one, ErrOtherPrompt if it waits in another one than in.Offset names,
+// and ErrPassword if it asks for a password and in does not say that it is one.
+func (q *Queue) Input(ctx context.Context, id string, in contract.Input) error {
 	record, err := q.journal.Find(id)
 	if err != nil {
 		return err
@@ -51,7 +52,7 @@ func (q *Queue) Input(ctx context.Context, id, text string) error {
 	if record.Snapshot().Status.Finished() {
 		return ErrFinished
 	}
-	err = q.send(ctx, id, func(r *runner) error { return r.current.answerInput(ctx, r.kernel.Client, text) })
+	err = q.send(ctx, id, func(r *runner) error { return r.current.answerInput(ctx, r.kernel.Client, in) })
 	if errors.Is(err, errNotCurrent) {
 		err = ErrNotWaiting
 	}

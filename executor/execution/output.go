@@ -141,9 +141,9 @@ func (r *run) flush(now time.Time) {
 	r.joined.flushed = now
 }
 
-// emit writes an event. If the disk is full, the event is counted, and a gap replaces
-// it once there is room again.
-func (r *run) emit(event contract.Event) {
+// emit writes an event and reports whether it could. If the disk is full, the event is
+// counted, and a gap replaces it once there is room again.
+func (r *run) emit(event contract.Event) (written bool) {
 	if r.lost.events > 0 {
 		gap := contract.Event{Time: event.Time, Type: contract.EventGap, Bytes: r.lost.bytes, Events: r.lost.events}
 		if r.record.Append(gap) == nil {
@@ -152,7 +152,9 @@ func (r *run) emit(event contract.Event) {
 	}
 	if err := r.record.Append(event); err != nil {
 		r.countLost(event, err)
+		return false
 	}
+	return true
 }
 
 func (r *run) countLost(event contract.Event, err error) {

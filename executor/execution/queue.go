@@ -25,6 +25,8 @@ var (
 	ErrLowMemory    = errors.New("too little memory is free")
 	ErrKernelBusy   = errors.New("a run is using the kernel")
 	ErrNotWaiting   = errors.New("the execution is not waiting for input")
+	ErrOtherPrompt  = errors.New("the execution waits at another prompt than the one that this text answers")
+	ErrPassword     = errors.New("the execution asks for a password, which only the person may type")
 	ErrFinished     = errors.New("the execution has finished")
 	ErrShuttingDown = errors.New("the executor is shutting down")
 )

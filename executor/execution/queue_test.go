@@ -126,14 +126,14 @@ func TestSubmitIsRefused(t *testing.T) {
 	if x, err = q.Interrupt(t.Context(), first); err != nil || x.Status != contract.StatusCancelled {
 		t.Errorf("cancel: %+v, %v", x, err)
 	}
-	if err := q.Input(t.Context(), holder, "done"); err != nil {
+	if err := q.Input(t.Context(), holder, contract.Input{Text: "done"}); err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, q.settle(second), contract.StatusSucceeded)
 	if _, err := q.Interrupt(t.Context(), second); !errors.Is(err, ErrFinished) {
 		t.Errorf("interrupting what has finished: %v", err)
 	}
-	if err := q.Input(t.Context(), second, ""); !errors.Is(err, ErrFinished) {
+	if err := q.Input(t.Context(), second, contract.Input{}); !errors.Is(err, ErrFinished) {
 		t.Errorf("input to what has finished: %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
 	if x = read(t, q.journal, id); x.Status != contract.StatusWaitingForInput {
 		t.Fatalf("status = %s", x.Status)
 	}
-	if err := q.Input(t.Context(), id, "late"); err != nil {
+	if err := q.Input(t.Context(), id, contract.Input{Text: "late"}); err != nil {
 		t.Fatal(err)
 	}
 	x = q.settle(id)

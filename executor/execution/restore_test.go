@@ -28,7 +28,7 @@ func TestDeletedStateDirectoryIsRestoredAsFarAsItIsKnown(t *testing.T) {
 	if x := read(t, q.journal, running); text(x, contract.Stdout) != "before\n" {
 		t.Errorf("the open segment reads as %+v", x.Events)
 	}
-	if err := q.Input(t.Context(), running, ""); err != nil {
+	if err := q.Input(t.Context(), running, contract.Input{}); err != nil {
 		t.Fatal(err)
 	}
 	x := q.settle(running)
@@ -74,7 +74,7 @@ func TestStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := q.Input(t.Context(), running, ""); err != nil {
+	if err := q.Input(t.Context(), running, contract.Input{}); err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, q.settle(running), contract.StatusSucceeded)

@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -33,6 +32,7 @@ type run struct {
 	interrupted  time.Time // when SIGINT was sent
 	inputRequest *jupyter.Message
 	inputSince   time.Time
+	prompt       prompt // of inputRequest
 
 	joined joinedText
 	lost   lostOutput
@@ -106,40 +106,4 @@ func (r *run) interrupt(why cause, now time.Time) {
 	if r.cause == causeNone {
 		r.cause, r.askedAt = why, now
 	}
-}
-
-func (r *run) requestInput(m *jupyter.Message, now time.Time) {
-	var request jupyter.InputRequest
-	if err := m.Decode(&request); err != nil {
-		r.log.Warn("decoding an input_request", "execution_id", r.record.ID, "err", err)
-	}
-	r.flush(now)
-	var omitted cuts
-	if n := len(request.Prompt) - contract.MaxStreamEvent; n > 0 {
-		omitted.add("%s of the prompt", counted(n, "byte"))
-	}
-	r.emit(contract.Event{
-		Time: now.UTC(), Type: contract.EventInputRequest,
-		Prompt: journal.Shorten(request.Prompt, contract.MaxStreamEvent), Password: request.Password, Cut: omitted.String(),
-	})
-	r.inputRequest, r.inputSince = m.Keep(), now
-	_ = r.record.Update(func(x *contract.Execution) { x.Status = contract.StatusWaitingForInput })
-}
-
-// answerInput lets the code continue. The deadline moves by the time that it waited.
-func (r *run) answerInput(ctx context.Context, client *jupyter.Client, text string) error {
-	if r.inputRequest == nil {
-		return ErrNotWaiting
-	}
-	if err := client.Reply(ctx, r.inputRequest, jupyter.MsgInputReply, jupyter.InputReply{Value: text}); err != nil {
-		return fmt.Errorf("sending the input: %w", err)
-	}
-	r.inputAnswered(time.Now())
-	return nil
-}
-
-func (r *run) inputAnswered(now time.Time) {
-	r.deadline = r.deadline.Add(now.Sub(r.inputSince))
-	r.inputRequest = nil
-	_ = r.record.Update(func(x *contract.Execution) { x.Status = contract.StatusRunning })
 }

@@ -313,7 +313,7 @@ func TestBatchWaitsItsTurnAndForInput(t *testing.T) {
 			t.Fatalf("%v %s %s", a.err, a.Status, a.why())
 		}
 	}
-	if _, err := m.Input(t.Context(), a.Batch.ExecutionID, "Ada"); err != nil {
+	if _, err := m.Input(t.Context(), a.Batch.ExecutionID, contract.Input{Text: "Ada"}); err != nil {
 		t.Fatal(err)
 	}
 	if a = finish(t, dir, s, m); !strings.Contains(a.printed, "Ada\n2\n") {

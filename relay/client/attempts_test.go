@@ -39,9 +39,16 @@ var changing = map[string]struct {
 	"commit":    {func(ctx context.Context, c *Client) error { _, err := c.CommitUpload(ctx, "u", "s", 0); return err }, false, true},
 	"interrupt": {func(ctx context.Context, c *Client) error { _, err := c.Interrupt(ctx, "e"); return err }, false, true},
 	"restart":   {func(ctx context.Context, c *Client) error { _, err := c.RestartKernel(ctx, "k"); return err }, false, true},
-	"input":     {func(ctx context.Context, c *Client) error { _, err := c.Input(ctx, "e", "x"); return err }, false, false},
-	"cleanup":   {func(ctx context.Context, c *Client) error { _, err := c.Cleanup(ctx, "k"); return err }, false, false},
-	"shutdown":  {func(ctx context.Context, c *Client) error { _, err := c.Shutdown(ctx); return err }, false, false},
+	"input": {func(ctx context.Context, c *Client) error {
+		_, err := c.Input(ctx, "e", contract.Input{Text: "x"})
+		return err
+	}, false, false},
+	"input at a prompt": {func(ctx context.Context, c *Client) error {
+		_, err := c.Input(ctx, "e", contract.Input{Text: "x", Offset: new(int64)})
+		return err
+	}, false, true},
+	"cleanup":  {func(ctx context.Context, c *Client) error { _, err := c.Cleanup(ctx, "k"); return err }, false, false},
+	"shutdown": {func(ctx context.Context, c *Client) error { _, err := c.Shutdown(ctx); return err }, false, false},
 }
 
 // intendedFor returns the executors that the received requests were signed for.
@@ -182,7 +189,7 @@ func TestAStartThatChangesAgainAndAgainEnds(t *testing.T) {
 		e.becomes("instance-1/start-" + string(n))
 		return false
 	})
-	_, err := client.Input(t.Context(), "e", "x")
+	_, err := client.Input(t.Context(), "e", contract.Input{Text: "x"})
 	wantCode(t, err, contract.CodeNewStart)
 	if got := len(e.intendedFor()); got != 2 {
 		t.Errorf("%d tries", got)

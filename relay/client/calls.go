@@ -15,8 +15,8 @@ import (
 )
 
 // Every call returns a *contract.Error if the executor refused it, and an *Error if no
-// executor answered. Calls that only read, Interrupt and RestartKernel are retried until ctx
-// ends; others that change something only after attempts that certainly were not sent. Calls
+// executor answered. Calls that only read, Interrupt, RestartKernel and Input with an offset
+// are retried until ctx ends; others that change something only after attempts that certainly were not sent. Calls
 // that change something are intended for the executor that answered last when they started.
 // Another executor refuses them with new_instance, which they return; only submits and the
 // starts of uploads continue there automatically.
@@ -110,8 +110,8 @@ func (c *Client) Cleanup(ctx context.Context, kernelID string) (contract.Cleanup
 	return call[contract.Cleanup](ctx, c, ifUnsent, c.post(contract.PathCleanup, encode(contract.KernelRef{KernelID: kernelID})))
 }
 
-// encode returns the JSON of a body that consists of strings and whole numbers, which can
-// always be encoded.
+// encode returns the JSON of a body that consists of strings, whole numbers and booleans,
+// which can always be encoded.
 func encode(body any) []byte {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -152,15 +152,6 @@ func (c *Client) Interrupt(ctx context.Context, id string) (contract.Execution, 
 		return contract.Execution{}, err
 	}
 	return call[contract.Execution](ctx, c, idempotent, c.post(path, nil))
-}
-
-// Input answers a waiting input().
-func (c *Client) Input(ctx context.Context, id, text string) (contract.Execution, error) {
-	path, err := executionPath(contract.PathInput, id)
-	if err != nil {
-		return contract.Execution{}, err
-	}
-	return call[contract.Execution](ctx, c, ifUnsent, c.post(path, encode(contract.Input{Text: text})))
 }
 
 // Shutdown ends kernel, tunnel and executor.

@@ -31,8 +31,15 @@ func TestCallsAskWhatTheContractSays(t *testing.T) {
 		"list":      {func(ctx context.Context, c *Client) error { _, err := c.List(ctx, 20); return err }, "GET", "/v1/executions", "limit=20", ""},
 		"list all":  {func(ctx context.Context, c *Client) error { _, err := c.List(ctx, 0); return err }, "GET", "/v1/executions", "", ""},
 		"interrupt": {func(ctx context.Context, c *Client) error { _, err := c.Interrupt(ctx, "e-1"); return err }, "POST", "/v1/executions/e-1/interrupt", "", ""},
-		"input":     {func(ctx context.Context, c *Client) error { _, err := c.Input(ctx, "e-1", "yes"); return err }, "POST", "/v1/executions/e-1/input", "", `{"text":"yes"}`},
-		"shutdown":  {func(ctx context.Context, c *Client) error { _, err := c.Shutdown(ctx); return err }, "POST", "/v1/shutdown", "", ""},
+		"input": {func(ctx context.Context, c *Client) error {
+			_, err := c.Input(ctx, "e-1", contract.Input{Text: "yes"})
+			return err
+		}, "POST", "/v1/executions/e-1/input", "", `{"text":"yes"}`},
+		"input at": {func(ctx context.Context, c *Client) error {
+			_, err := c.Input(ctx, "e-1", contract.Input{Text: "yes", Offset: new(int64), Password: true})
+			return err
+		}, "POST", "/v1/executions/e-1/input", "", `{"text":"yes","offset":0,"password":true}`},
+		"shutdown": {func(ctx context.Context, c *Client) error { _, err := c.Shutdown(ctx); return err }, "POST", "/v1/shutdown", "", ""},
 		"read": {func(ctx context.Context, c *Client) error {
 			_, err := c.Execution(ctx, "e-1", 7, 1500*time.Millisecond, 0)
 			return err
@@ -70,7 +77,7 @@ func TestIDsThatNoExecutorMadeAreNotAskedFor(t *testing.T) {
 		wantCode(t, err, contract.CodeNotFound)
 		_, err = c.Interrupt(t.Context(), id)
 		wantCode(t, err, contract.CodeNotFound)
-		_, err = c.Input(t.Context(), id, "x")
+		_, err = c.Input(t.Context(), id, contract.Input{Text: "x"})
 		wantCode(t, err, contract.CodeNotFound)
 		wantCode(t, c.Blob(t.Context(), id, contract.Blob{Number: 1, SHA256: strings.Repeat("0", 64)}, io.Discard), contract.CodeNotFound)
 	}

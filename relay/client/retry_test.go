@@ -74,10 +74,17 @@ func TestLostAnswers(t *testing.T) {
 	}{
 		"read":      {func(ctx context.Context, c *Client) error { _, err := c.Execution(ctx, "e", 0, 0, 0); return err }, 2},
 		"interrupt": {func(ctx context.Context, c *Client) error { _, err := c.Interrupt(ctx, "e"); return err }, 2},
-		"input":     {func(ctx context.Context, c *Client) error { _, err := c.Input(ctx, "e", "x"); return err }, 1},
-		"restart":   {func(ctx context.Context, c *Client) error { _, err := c.RestartKernel(ctx, "k"); return err }, 2},
-		"cleanup":   {func(ctx context.Context, c *Client) error { _, err := c.Cleanup(ctx, "k"); return err }, 1},
-		"shutdown":  {func(ctx context.Context, c *Client) error { _, err := c.Shutdown(ctx); return err }, 1},
+		"input": {func(ctx context.Context, c *Client) error {
+			_, err := c.Input(ctx, "e", contract.Input{Text: "x"})
+			return err
+		}, 1},
+		"input at a prompt": {func(ctx context.Context, c *Client) error {
+			_, err := c.Input(ctx, "e", contract.Input{Text: "x", Offset: new(int64)})
+			return err
+		}, 2},
+		"restart":  {func(ctx context.Context, c *Client) error { _, err := c.RestartKernel(ctx, "k"); return err }, 2},
+		"cleanup":  {func(ctx context.Context, c *Client) error { _, err := c.Cleanup(ctx, "k"); return err }, 1},
+		"shutdown": {func(ctx context.Context, c *Client) error { _, err := c.Shutdown(ctx); return err }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExecutor(t, func(seen) (int, any) { return 200, struct{}{} })
@@ -125,7 +132,7 @@ func TestCallsThatWereSurelyNotSentAreTriedAgain(t *testing.T) {
 	network := &refused{RoundTripper: newTransport()}
 	network.left.Store(2)
 	c := newClient(t, Config{BaseURL: e.URL, Secret: testSecret(t, testKey), Transport: network})
-	if _, err := c.Input(t.Context(), "e", "x"); err != nil {
+	if _, err := c.Input(t.Context(), "e", contract.Input{Text: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := len(e.all()); got != 2 { // the first asks who is there
@@ -138,7 +145,7 @@ func TestReplayedInputIsNotSentAgain(t *testing.T) {
 	e, _ := newRunningExecutor(t)
 	c := e.acquainted(t)
 	e.respond = refusing(1, contract.CodeReplayed)
-	_, err := c.Input(t.Context(), "e", "x")
+	_, err := c.Input(t.Context(), "e", contract.Input{Text: "x"})
 	wantCode(t, err, contract.CodeReplayed)
 	if got := len(e.all()); got != 1 {
 		t.Errorf("%d requests", got)

@@ -47,6 +47,8 @@ var refusals = map[contract.Code]step{
 		"Free disk space on the VM (delete files), then run the same command again: a transfer resumes where it stopped."},
 	contract.CodeShuttingDown: {"The executor is shutting down: start its cell in Colab again, then call again.",
 		"The executor is shutting down: start its cell in Colab again."},
+	contract.CodePasswordPrompt: {"Ask the user to type it: the user runs `colab-relay input ID` in a terminal on this computer, with this run's execution_id in place of ID. Never ask the user to tell it to you. Then call get_execution with wait_seconds.",
+		"Type it in a terminal, where it is not shown: `colab-relay input ID`."},
 	contract.CodeNotSupported: both("Use a relay and an executor of the same release."),
 	contract.CodeInternal: {"Call again. If the error persists, look at the executor's output in its Colab cell.",
 		"Run the same command again. If the error persists, look at the executor's output in its Colab cell."},

@@ -21,9 +21,10 @@ type printer struct {
 	std      terminal.Streams
 	out, err *plain.Terminal // filters; nil for a stream that is not a terminal
 	pictures pictureFolder
-	openLine bool  // the last character printed is not a line break
-	password bool  // the input request asks for a password
-	broken   error // of a write to stdout; after it nothing more is printed
+	openLine bool   // the last character printed is not a line break
+	prompt   *int64 // offset of the last input request; nil before the first
+	password bool   // it asks for a password
+	broken   error  // of a write to stdout; after it nothing more is printed
 	stdin    *bufio.Reader
 }
 
@@ -62,7 +63,7 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 		}
 		p.line(text)
 	case contract.EventInputRequest:
-		p.password = ev.Password
+		p.prompt, p.password = &ev.Offset, ev.Password
 		p.write(p.std.Err, ev.Prompt)
 	case contract.EventGap:
 		p.note("missing here: %s of output, because the VM does not keep that much of one run", plain.Count(ev.Bytes, "byte"))

@@ -217,6 +217,6 @@ func (r *run) input(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.Client.Input(ctx, r.answer.ExecutionID, text)
+	_, err = r.Client.Input(ctx, r.answer.ExecutionID, contract.Input{Text: text, Offset: r.out.prompt, Password: r.out.password})
 	return r.explain(err)
 }

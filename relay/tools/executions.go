@@ -174,9 +174,9 @@ type inputArgs struct {
 func provideInput() tool {
 	return define(spec{
 		name: "provide_input", title: "Answer input()",
-		description: "Give a run whose status is waiting_for_input the line its input() or getpass() asks for. Then call get_execution with wait_seconds to read on.",
+		description: "Give a run whose status is waiting_for_input the line its input() asks for. Then call get_execution with wait_seconds to read on. A password (getpass) is refused: the user types it with `colab-relay input ID` in a terminal.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, *Problem) {
-		return c.standing(c.target.Client.Input(ctx, args.ID, args.Text))
+		return c.standing(c.target.Client.Input(ctx, args.ID, contract.Input{Text: args.Text}))
 	})
 }

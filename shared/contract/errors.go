@@ -23,6 +23,7 @@ const (
 	CodeNewInstance    Code = "new_instance" // the request is intended for another executor
 	CodeNewStart       Code = "new_start"    // the executor was restarted: the request must be signed again
 	CodeDiskFull       Code = "disk_full"
+	CodePasswordPrompt Code = "password_prompt" // the code asks for a password, and the sender did not say that it is one
 	CodeShuttingDown   Code = "shutting_down"
 	CodeNotSupported   Code = "not_supported"
 	CodeInternal       Code = "internal"
@@ -34,7 +35,7 @@ var Codes = []Code{
 	CodeConflict, CodeTooLarge, CodeRateLimited, CodeQueueFull, CodeKernelDead,
 	CodeKernelStarting, CodeLowMemory, CodeForbiddenPath, CodeChanged,
 	CodeKernelBusy, CodeNewInstance, CodeNewStart, CodeDiskFull, CodeShuttingDown,
-	CodeNotSupported, CodeInternal,
+	CodeNotSupported, CodePasswordPrompt, CodeInternal,
 }
 
 // Error is the answer to a failed request, inside ErrorBody.

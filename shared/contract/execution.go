@@ -97,9 +97,17 @@ type ExecutionList struct {
 	Executions []Execution `json:"executions"`
 }
 
-// Input is the body of POST PathInput.
+// Input is the body of POST PathInput. The executor gives Text to the code if it waits at the
+// prompt that the body means, and refuses it otherwise: with conflict at any other prompt or
+// none, with password_prompt at a prompt for a password that the sender did not expect.
 type Input struct {
-	Text string `json:"text"`
+	Text string `json:"text"` // the line, without the line break
+	// Offset is that of the input_request event that Text answers; nil means whichever prompt
+	// is open. With it, a body that arrives late or twice answers no other prompt.
+	Offset *int64 `json:"offset,omitempty"`
+	// Password says that the sender knows that the prompt asks for a password, and has not
+	// shown Text to anyone.
+	Password bool `json:"password,omitempty"`
 }
 
 // EventType is the kind of an event: Jupyter's message types, and gap.

@@ -1,0 +1,64 @@
+package execution
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"colabrelay/executor/journal"
+	"colabrelay/executor/jupyter"
+	"colabrelay/shared/contract"
+)
+
+// noOffset is the offset of a prompt whose event could not be written.
+const noOffset = -1
+
+// prompt is what an input() call asks.
+type prompt struct {
+	offset   int64 // of its event, or noOffset
+	password bool
+}
+
+func (r *run) requestInput(m *jupyter.Message, now time.Time) {
+	var request jupyter.InputRequest
+	if err := m.Decode(&request); err != nil {
+		r.log.Warn("decoding an input_request", "execution_id", r.record.ID, "err", err)
+	}
+	r.flush(now)
+	var omitted cuts
+	if n := len(request.Prompt) - contract.MaxStreamEvent; n > 0 {
+		omitted.add("%s of the prompt", counted(n, "byte"))
+	}
+	r.prompt = prompt{offset: noOffset, password: request.Password}
+	if r.emit(contract.Event{
+		Time: now.UTC(), Type: contract.EventInputRequest,
+		Prompt: journal.Shorten(request.Prompt, contract.MaxStreamEvent), Password: request.Password, Cut: omitted.String(),
+	}) {
+		r.prompt.offset = r.record.Snapshot().NextOffset - 1 // only the runner writes events
+	}
+	r.inputRequest, r.inputSince = m.Keep(), now
+	_ = r.record.Update(func(x *contract.Execution) { x.Status = contract.StatusWaitingForInput })
+}
+
+// answerInput lets the code continue. The deadline moves by the time that it waited.
+func (r *run) answerInput(ctx context.Context, client *jupyter.Client, in contract.Input) error {
+	switch {
+	case r.inputRequest == nil:
+		return ErrNotWaiting
+	case in.Offset != nil && *in.Offset != r.prompt.offset:
+		return ErrOtherPrompt
+	case r.prompt.password && !in.Password:
+		return ErrPassword
+	}
+	if err := client.Reply(ctx, r.inputRequest, jupyter.MsgInputReply, jupyter.InputReply{Value: in.Text}); err != nil {
+		return fmt.Errorf("sending the input: %w", err)
+	}
+	r.inputAnswered(time.Now())
+	return nil
+}
+
+func (r *run) inputAnswered(now time.Time) {
+	r.deadline = r.deadline.Add(now.Sub(r.inputSince))
+	r.inputRequest = nil
+	_ = r.record.Update(func(x *contract.Execution) { x.Status = contract.StatusRunning })
+}
