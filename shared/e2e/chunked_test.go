@@ -16,6 +16,9 @@ import (
 // soak reports whether the long random suites run completely.
 func soak() bool { return os.Getenv("SOAK") != "" }
 
+// likeColab reports whether s is Colab's stack, on which long tests run in full.
+func likeColab(s stacks.Stack) bool { return s.Name == "old" }
+
 // diary makes each iteration append its number to a file on the VM, with the process id
 // and start time that identify the kernel.
 const diarySetup = `

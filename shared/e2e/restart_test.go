@@ -36,7 +36,11 @@ func TestARestartByAnotherRelayIsNoErrorOfTheRun(t *testing.T) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python, Dir: dir})
 		mine := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
 		other := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
-		for round := range 6 {
+		rounds := 2
+		if soak() {
+			rounds = 12
+		}
+		for round := range rounds {
 			restartDuringAChunkedRun(t, relays{dir, mine, other}, round)
 		}
 		restartDuringAPlainRun(t, relays{dir, mine, other})
