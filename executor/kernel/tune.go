@@ -17,10 +17,10 @@ const iopubLimit = 200_000
 // ipykernel's 0.2 s, a line of a long run reached the relay 200 ms late.
 const flushSeconds = 0.02
 
-// tune has a new kernel hold more outputs and send prints sooner. A kernel of another kind
-// may ignore it.
+// tune has a new kernel hold more outputs, send prints sooner and show sys.exit without a
+// traceback. A kernel of another kind may ignore it.
 func (k *Kernel) tune(ctx context.Context) error {
-	call := kernelpy.Call{Function: "tune.set_output", Arguments: []any{iopubLimit, flushSeconds}, Delivery: kernelpy.Reply}
+	call := kernelpy.Call{Function: "tune.start", Arguments: []any{iopubLimit, flushSeconds}, Delivery: kernelpy.Reply}
 	_, err := k.Client.Request(ctx, jupyter.Shell, jupyter.MsgExecuteRequest, jupyter.ExecuteRequest{
 		Silent:          true,
 		UserExpressions: map[string]string{"tune": call.Code(true)},

@@ -45,8 +45,12 @@ var SHA256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // Submit is the body of POST PathExecutions.
 type Submit struct {
 	// RequestID makes submitting idempotent: the same one returns the same execution.
-	RequestID      string  `json:"request_id"`
-	Code           string  `json:"code"`
+	RequestID string `json:"request_id"`
+	Code      string `json:"code"`
+	// Source is the code as a person wrote it, if Code wraps it, with its name, such as the
+	// file's. The relay keeps them for its own lists; they are not sent.
+	Source         string  `json:"-"`
+	SourceName     string  `json:"-"`
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"` // from start to interrupt; 0 means DefaultTimeout, at most MaxTimeout
 	WaitSeconds    float64 `json:"wait_seconds,omitempty"`    // at most MaxWait
 	// OutputAfterSeconds, if set, is the time after which output ends the wait too. So a

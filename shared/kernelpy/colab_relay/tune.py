@@ -6,7 +6,15 @@ import sys
 
 from IPython.core.getipython import get_ipython
 
+from .ending import quiet_exits
+
 SNDHWM = 23  # ZMQ_SNDHWM
+
+
+def start(iopub_limit: int, flush_seconds: float) -> None:
+    """Changes a new kernel's settings."""
+    set_output(iopub_limit, flush_seconds)
+    quiet_exits(get_ipython())
 
 
 def set_output(iopub_limit: int, flush_seconds: float) -> None:

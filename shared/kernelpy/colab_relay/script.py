@@ -1,0 +1,116 @@
+"""Runs a program that lies on the laptop as `python FILE` would, but in the user's namespace, so
+that its variables stay. Tracebacks are Python's own, with the frames of the program only.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import linecache
+import os
+import posixpath
+import sys
+import traceback
+import zlib
+from typing import Any, Iterator
+
+from IPython.core.getipython import get_ipython
+
+from .ending import exit_text, show
+
+ABSENT = object()
+
+
+def run(path: str, packed: str, arguments: list[str]) -> None:
+    """Runs the program. path is how the person named it, packed its source as base64 of zlib.
+
+    sys.exit() and sys.exit(0) end it like its last line. Everything else that it raises is raised
+    here too; only the traceback that IPython shows is another one."""
+    source = zlib.decompress(base64.b64decode(packed)).decode()
+    shell = get_ipython()
+    with program(shell.user_ns, path, source, arguments), own_event_loop():
+        try:
+            exec(compile(source, path, "exec", dont_inherit=True), shell.user_ns)
+            return
+        except SystemExit as error:
+            raised: BaseException = error
+            lines = exit_text(error)
+            if not lines:
+                status = error.code if isinstance(error.code, int) else 0
+                raised = SystemExit(int(status) & 0xFF)
+                if raised.code == 0:
+                    return
+        except BaseException as error:
+            raised = error
+            lines = traceback_of(error)
+    show(shell, raised, lines)
+    raise raised
+
+
+@contextlib.contextmanager
+def program(names: dict[str, Any], path: str, source: str, arguments: list[str]) -> Iterator[None]:
+    """What a program finds around it: its arguments, its own name and file, its lines of source.
+
+    The file does not exist on the VM. Its folder is the working directory, because that is where
+    `colab-relay put` puts files. Inside IPython, exit would end the kernel."""
+    file = os.path.join(os.getcwd(), posixpath.basename(path.replace("\\", "/")))
+    lines = source.splitlines(True)
+    for name in (path, file):  # the frames have path; inspect looks for __file__
+        linecache.cache[name] = (len(source), None, lines, name)
+    own = {"__name__": "__main__", "__file__": file, "__doc__": None}
+    exits = {"exit": sys.exit, "quit": sys.exit}
+    before = {name: names.get(name, ABSENT) for name in {**own, **exits}}
+    before_arguments = sys.argv
+    names.update(own)
+    names.update(exits)
+    sys.argv = [path, *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = before_arguments
+        for name, value in before.items():
+            if name in exits and names.get(name) is not exits[name]:
+                continue  # the program has defined it
+            if value is ABSENT:
+                names.pop(name, None)
+            else:
+                names[name] = value
+
+
+@contextlib.contextmanager
+def own_event_loop() -> Iterator[None]:
+    """Makes asyncio.run possible, which refuses to start while another loop runs in this thread,
+    as the kernel's does."""
+    import asyncio
+    from asyncio import events, tasks
+
+    kernels = events._get_running_loop()
+    if kernels is None:
+        yield
+        return
+    task = tasks.current_task(kernels)
+    if task is not None:
+        tasks._leave_task(kernels, task)
+    events._set_running_loop(None)
+    programs = asyncio.new_event_loop()
+    asyncio.set_event_loop(programs)
+    try:
+        yield
+    finally:
+        programs.close()
+        asyncio.set_event_loop(kernels)
+        events._set_running_loop(kernels)
+        if task is not None:
+            tasks._enter_task(kernels, task)
+
+
+def traceback_of(error: BaseException) -> list[str]:
+    """The lines that Python prints for an exception of the program."""
+    if isinstance(error, SyntaxError) and error.text is None and error.filename and error.lineno:
+        error.text = linecache.getline(error.filename, error.lineno)  # Python looks into the file
+    own = error.__traceback__
+    frames = own.tb_next if own is not None else None  # without the frame of run
+    lines = "".join(traceback.TracebackException(type(error), error, frames).format())
+    if frames is None:  # a syntax error in the program itself
+        lines = lines.replace("Traceback (most recent call last):\n", "", 1)
+    return lines.rstrip("\n").split("\n")
