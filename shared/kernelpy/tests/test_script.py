@@ -46,14 +46,15 @@ def test_a_path_of_windows_names_the_file_too(shell):
 
 
 SOURCES = {
-    "chained": "def f():\n    1/0\ntry:\n    f()\nexcept Exception as e:\n    raise ValueError('no') from e\n",
+    "chained": "def f():\n    1/0\ntry:\n    f()\nexcept Exception as e:\n    raise ValueError('') from e\n",
     "during": "try:\n    {}['x']\nexcept KeyError:\n    [][1]\n",
     "deep": "def f(n):\n    return f(n + 1)\nf(0)\n",
     "syntax": "x = 1\nif x\n    pass\n",
     "indentation": "if 1:\npass\n",
     "imported": "import ast\nast.parse('a b')\n",
     "own": "class Oops(Exception):\n    pass\ndef f():\n    raise Oops('ä')\nf()\n",
-    "frozen": "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass E(Exception):\n    a: int\nraise E(3)\n",
+    "frozen": "from dataclasses import dataclass as d\n"
+    "@d(frozen=True)\nclass E(Exception):\n    a: int\nraise E(3)\n",
     "interrupt": "def f():\n    raise KeyboardInterrupt\nf()\n",
     "await": "await x\n",
 }
@@ -124,7 +125,8 @@ def test_names_of_the_program_stay(shell):
     start(
         shell,
         "from __future__ import annotations\nimport dataclasses\n"
-        "@dataclasses.dataclass\nclass Point:\n    x: int\n\ndef twice(n):\n    return 2 * n\n\np = Point(1)\n",
+        "@dataclasses.dataclass\nclass Point:\n    x: int\n\n"
+        "def twice(n):\n    return 2 * n\n\np = Point(1)\n",
     )
     names = shell.names
     assert pickle.loads(pickle.dumps(names["p"])) == names["Point"](1)
