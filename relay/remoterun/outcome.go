@@ -3,7 +3,7 @@ package remoterun
 import (
 	"errors"
 	"fmt"
-	"strconv"
+	"math/big"
 	"strings"
 
 	"colabrelay/relay/plain"
@@ -43,20 +43,34 @@ func (e *endedError) Error() string {
 func (e *endedError) Outcome() contract.Status { return e.status }
 
 // exception returns the outcome of code that raised an exception. sys.exit gives the same
-// exit code as if the code had run on this computer.
+// exit code as if the code had run on this computer: a number counts modulo 256, and a text,
+// which is the traceback, means 1.
 func exception(e *contract.ExecutionError) error {
-	if e == nil || e.EName != "SystemExit" {
+	if e == nil || e.EName != "SystemExit" || len(e.Traceback) > 0 {
 		return ErrPrinted
 	}
-	if e.EValue == "" || e.EValue == "None" {
+	switch e.EValue {
+	case "", "None", "False":
 		return nil
+	case "True":
+		return ExitCode(1)
 	}
-	switch code, err := strconv.ParseUint(e.EValue, 10, 8); {
-	case err != nil:
+	code, ok := new(big.Int), len(e.EValue) <= maxDigits
+	if ok {
+		code, ok = code.SetString(e.EValue, 10)
+	}
+	if !ok {
 		return ErrPrinted
-	case code == 0:
-		return nil
-	default:
-		return ExitCode(code)
 	}
+	// Python cannot pass on a number of over 64 bits, and exits with 255.
+	if !code.IsInt64() {
+		return ExitCode(255)
+	}
+	if code := ExitCode(code.Int64() & 0xff); code != 0 {
+		return code
+	}
+	return nil
 }
+
+// maxDigits bounds the exit codes that are parsed. Python makes no text of a longer number.
+const maxDigits = 4300

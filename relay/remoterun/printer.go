@@ -57,6 +57,9 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 	case contract.EventExecuteResult, contract.EventDisplayData, contract.EventUpdateDisplayData:
 		p.display(ctx, id, ev)
 	case contract.EventError:
+		if len(ev.Traceback) == 0 { // of sys.exit with a number
+			return
+		}
 		text := strings.Join(ev.Traceback, "\n")
 		if p.err == nil {
 			text = plain.Text(text)
