@@ -41,7 +41,7 @@ func (a *API) submit(r *http.Request) (any, error) {
 		return nil, err
 	}
 	outputAfter := time.Duration(s.OutputAfterSeconds * float64(time.Second))
-	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{Wait: wait, UntilEnd: true, EventsAfter: outputAfter}))
+	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{Wait: wait, UntilEnd: true, EventsAfter: outputAfter, BehindInput: s.BehindInput}))
 }
 
 // checkSubmit checks s against the contract's bounds.
@@ -79,6 +79,8 @@ func (a *API) readExecution(r *http.Request) (any, error) {
 		Offset:   p.number("offset", 0, 0, math.MaxInt64),
 		MaxBytes: p.number("max_bytes", contract.DefaultReadBytes, 1, contract.MaxReadBytes),
 		Wait:     p.wait(),
+
+		BehindInput: p.flag(contract.QueryBehindInput),
 	}
 	if p.err != nil {
 		return nil, p.err

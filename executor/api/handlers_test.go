@@ -93,6 +93,7 @@ func TestASubmitIsCheckedBeforeItReachesTheQueue(t *testing.T) {
 		"timeout over 24 h":    {`{"request_id":"a","code":"1","timeout_seconds":86401}`, "timeout_seconds"},
 		"negative timeout":     {`{"request_id":"a","code":"1","timeout_seconds":-1}`, "timeout_seconds"},
 		"timeout as text":      {`{"request_id":"a","code":"1","timeout_seconds":"9"}`, "timeout_seconds"},
+		"behind input, number": {`{"request_id":"a","code":"1","behind_input":1}`, "behind_input"},
 		"wait over 50 s":       {`{"request_id":"a","code":"1","wait_seconds":50.1}`, "wait_seconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,6 +131,7 @@ func TestQueryNumbersAreCheckedByName(t *testing.T) {
 		{"/v1/executions/x?wait_seconds=-0.1", "wait_seconds"},
 		{"/v1/executions/x?wait_seconds=NaN", "wait_seconds"},
 		{"/v1/executions/x?wait_seconds=soon", "wait_seconds"},
+		{"/v1/executions/x?behind_input=1", "behind_input"},
 		{"/v1/executions?limit=0", "limit"},
 		{"/v1/executions?limit=1001", "limit"},
 		{"/v1/executions/x/blobs/1?offset=-1", "offset"},

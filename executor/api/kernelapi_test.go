@@ -209,6 +209,16 @@ func checkInput(t *testing.T, s *stand) {
 	e = s.submit("import getpass\nprint(len(getpass.getpass('key: ')))", 20)
 	path = contract.PathExecutions + "/" + e.ExecutionID + "/input"
 	s.call("POST", path, contract.Input{Text: "hunter2"}).want(t, http.StatusConflict, contract.CodePasswordPrompt)
+	next := into[contract.Execution](s, s.call("POST", contract.PathExecutions, contract.Submit{
+		RequestID: "behind-" + e.ExecutionID, Code: "1", WaitSeconds: 50, BehindInput: true,
+	}))
+	want := &contract.Behind{ExecutionID: e.ExecutionID, Status: contract.StatusWaitingForInput, Prompt: "key: ", Password: true}
+	if diff := cmp.Diff(want, next.Behind); diff != "" || next.Status != contract.StatusQueued {
+		t.Errorf("%s behind (-want +got):\n%s", next.Status, diff)
+	}
+	if again := s.read(next.ExecutionID, "?wait_seconds=50&behind_input=true"); again.Behind == nil {
+		t.Errorf("a read: %+v", again)
+	}
 	into[contract.Execution](s, s.call("POST", path, contract.Input{Text: "hunter2", Password: true}))
 	eventually(t, func() bool { return s.read(e.ExecutionID, "?wait_seconds=5").Status == contract.StatusSucceeded })
 }

@@ -60,6 +60,18 @@ func (p *parameters) wait() time.Duration {
 	return wait
 }
 
+// flag is true or false. The default is false.
+func (p *parameters) flag(name string) bool {
+	switch p.query.Get(name) {
+	case "true":
+		return true
+	case "", "false":
+		return false
+	}
+	p.fail(badRequest("%s: must be true or false", name))
+	return false
+}
+
 func (p *parameters) fail(err error) { p.err = cmp.Or(p.err, err) }
 
 // seconds converts s to a duration. It fails unless s is from 0 to most.

@@ -52,7 +52,10 @@ func (q *Queue) Input(ctx context.Context, id string, in contract.Input) error {
 	if record.Snapshot().Status.Finished() {
 		return ErrFinished
 	}
-	err = q.send(ctx, id, func(r *runner) error { return r.current.answerInput(ctx, r.kernel.Client, in) })
+	err = q.send(ctx, id, func(r *runner) error {
+		defer q.runningChanged(r.current.prompt)
+		return r.current.answerInput(ctx, r.kernel.Client, in)
+	})
 	if errors.Is(err, errNotCurrent) {
 		err = ErrNotWaiting
 	}

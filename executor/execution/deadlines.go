@@ -138,6 +138,7 @@ func (r *runner) sendInterrupt(c *run, now time.Time) {
 	}
 	if c.inputRequest != nil {
 		c.inputAnswered(now)
+		r.q.runningChanged(c.prompt)
 	}
 }
 
@@ -148,4 +149,5 @@ func (r *runner) endIfUnyielding(c *run, now time.Time) {
 	}
 	r.end(c.cause.status(), fmt.Sprintf(
 		"the code ignored the interrupt and is still running after %s; restart_kernel ends it and deletes the variables", yieldTime))
+	r.q.runningChanged(c.prompt)
 }

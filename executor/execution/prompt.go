@@ -16,6 +16,7 @@ const noOffset = -1
 // prompt is what an input() call asks.
 type prompt struct {
 	offset   int64 // of its event, or noOffset
+	text     string
 	password bool
 }
 
@@ -29,10 +30,10 @@ func (r *run) requestInput(m *jupyter.Message, now time.Time) {
 	if n := len(request.Prompt) - contract.MaxStreamEvent; n > 0 {
 		omitted.add("%s of the prompt", counted(n, "byte"))
 	}
-	r.prompt = prompt{offset: noOffset, password: request.Password}
+	r.prompt = prompt{offset: noOffset, text: journal.Shorten(request.Prompt, contract.MaxStreamEvent), password: request.Password}
 	if r.emit(contract.Event{
 		Time: now.UTC(), Type: contract.EventInputRequest,
-		Prompt: journal.Shorten(request.Prompt, contract.MaxStreamEvent), Password: request.Password, Cut: omitted.String(),
+		Prompt: r.prompt.text, Password: request.Password, Cut: omitted.String(),
 	}) {
 		r.prompt.offset = r.record.Snapshot().NextOffset - 1 // only the runner writes events
 	}

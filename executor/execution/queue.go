@@ -64,6 +64,7 @@ type Queue struct {
 	pending []*submission   // in the order in which they run
 	round   int             // of the one that started last
 	running *journal.Record // has the kernel; it may have finished without yielding it
+	prompt  prompt          // the newest of running
 	lent    bool            // the kernel is lent to a caller of WithIdleKernel
 	freed   chan struct{}   // closed when the kernel becomes free, then replaced
 	closing bool
@@ -126,15 +127,44 @@ func (q *Queue) refuseLocked(caller string) error {
 	return nil
 }
 
-// renumberLocked sets the position of each waiting execution.
+// renumberLocked sets the position of each waiting execution, and what it waits for.
 func (q *Queue) renumberLocked() {
+	if len(q.pending) == 0 {
+		return
+	}
 	ahead := 0
-	if q.running != nil {
+	behind := q.behindLocked()
+	if behind != nil {
 		ahead = 1
 	}
 	for i, s := range q.pending {
 		s.SetQueuePosition(i + ahead)
+		s.SetBehind(behind)
 	}
+}
+
+// behindLocked describes the execution that has the kernel; nil if none has it.
+func (q *Queue) behindLocked() *contract.Behind {
+	if q.running == nil {
+		return nil
+	}
+	b := &contract.Behind{ExecutionID: q.running.ID, Status: q.running.Status()}
+	switch b.Status {
+	case contract.StatusQueued: // about to start
+		b.Status = contract.StatusRunning
+	case contract.StatusWaitingForInput:
+		b.Prompt, b.Password = journal.Shorten(q.prompt.text, contract.MaxBehindPrompt), q.prompt.password
+	}
+	return b
+}
+
+// runningChanged tells the waiting executions that the running one began or ended to wait at
+// a prompt, or ended for its readers without yielding the kernel.
+func (q *Queue) runningChanged(p prompt) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.prompt = p
+	q.renumberLocked()
 }
 
 // signal wakes the runner.
@@ -201,7 +231,7 @@ func (q *Queue) next() *submission {
 	s := q.pending[0]
 	q.pending = slices.Delete(q.pending, 0, 1) // which also releases its code
 	q.round = s.round
-	q.running = s.Record
+	q.running, q.prompt = s.Record, prompt{}
 	q.renumberLocked()
 	return s
 }

@@ -42,7 +42,7 @@ type run struct {
 func start(record *journal.Record, kernelID string, now time.Time) (timeout time.Duration, err error) {
 	err = record.Update(func(x *contract.Execution) {
 		at := now.UTC()
-		x.Status, x.StartedAt, x.KernelID, x.QueuePosition = contract.StatusRunning, &at, kernelID, 0
+		x.Status, x.StartedAt, x.KernelID, x.QueuePosition, x.Behind = contract.StatusRunning, &at, kernelID, 0, nil
 		timeout = time.Duration(x.TimeoutSeconds * float64(time.Second))
 	})
 	return timeout, err

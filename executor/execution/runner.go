@@ -190,6 +190,7 @@ func (r *runner) message(ctx context.Context, m *jupyter.Message) {
 	case jupyter.MsgInputRequest:
 		if target == r.current {
 			target.requestInput(m, time.Now())
+			r.q.runningChanged(target.prompt)
 		}
 	case msgColabRequest:
 		answerColab(ctx, r.kernel.Client, m)

@@ -16,6 +16,9 @@ type ReadRequest struct {
 	UntilEnd bool  // wait for the end or an input request, not for the first event
 	// EventsAfter, when not 0, limits UntilEnd: after this time an event ends the wait too.
 	EventsAfter time.Duration
+	// BehindInput ends the wait as soon as the execution is queued behind one that waits for
+	// input.
+	BehindInput bool
 	NoEvents    bool // return the state only
 }
 
@@ -57,7 +60,7 @@ func (j *Journal) Read(ctx context.Context, id string, r ReadRequest) (contract.
 // satisfies reports whether r can be answered now.
 func (r *Record) satisfies(request ReadRequest) bool {
 	x := r.Snapshot()
-	if settled(x.Status) {
+	if settled(x.Status) || request.BehindInput && behindInput(x) {
 		return true
 	}
 	return !request.UntilEnd && x.NextOffset > request.Offset

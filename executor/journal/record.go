@@ -127,7 +127,7 @@ func (r *Record) UpdateInMemory(change func(x *contract.Execution)) {
 func (r *Record) Finish(status contract.Status, reason string, memoryAfter uint64) {
 	_ = r.Update(func(x *contract.Execution) { // saved later if it can't be now
 		now := time.Now().UTC()
-		x.Status, x.FinishedAt, x.QueuePosition = status, &now, 0
+		x.Status, x.FinishedAt, x.QueuePosition, x.Behind = status, &now, 0, nil
 		x.MemoryAfterBytes, x.Reason = memoryAfter, reason
 	})
 }
@@ -140,6 +140,18 @@ func (r *Record) SetQueuePosition(n int) {
 		r.state.QueuePosition = n
 		r.broadcastLocked()
 	}
+}
+
+// SetBehind says which execution has the kernel while this one is queued. Like the queue
+// position, it is for readers only.
+func (r *Record) SetBehind(b *contract.Behind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state.Behind == b || r.state.Behind != nil && b != nil && *r.state.Behind == *b {
+		return
+	}
+	r.state.Behind = b
+	r.broadcastLocked()
 }
 
 // Append adds an event and wakes the readers. On a full disk the event is kept in
@@ -183,7 +195,7 @@ func (r *Record) CloseLog() {
 // wake one takes longer than to write an event.
 func (r *Record) broadcastLocked() {
 	wake(&r.changed)
-	if settled(r.state.Status) {
+	if settled(r.state.Status) || behindInput(r.state) {
 		wake(&r.settled)
 	}
 }
@@ -198,6 +210,11 @@ func wake(readers *chan struct{}) {
 // settled reports whether no more events will follow on their own.
 func settled(s contract.Status) bool { return s.Finished() || s == contract.StatusWaitingForInput }
 
+// behindInput reports whether the execution is queued behind one that waits for input.
+func behindInput(x contract.Execution) bool {
+	return x.Status == contract.StatusQueued && x.Behind != nil && x.Behind.Status == contract.StatusWaitingForInput
+}
+
 // changes returns a channel that is closed at the next change or, with untilSettled, at
 // the next one after which the status is settled.
 func (r *Record) changes(untilSettled bool) <-chan struct{} {
@@ -211,6 +228,13 @@ func (r *Record) changes(untilSettled bool) <-chan struct{} {
 		*readers = make(chan struct{})
 	}
 	return *readers
+}
+
+// Status returns the execution's status.
+func (r *Record) Status() contract.Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.Status
 }
 
 // Snapshot returns the execution without its events.
@@ -248,7 +272,7 @@ func (r *Record) saveLocked() error {
 
 func (r *Record) writeStateLocked() (line []byte, err error) {
 	state := stateLine{Execution: r.state, CodeSHA256: r.digest, Unstored: r.Unstored}
-	state.NextOffset = r.events.end()
+	state.NextOffset, state.Behind = r.events.end(), nil
 	if line, err = json.Marshal(state); err == nil {
 		line = append(line, '\n')
 		err = r.file.append(line)

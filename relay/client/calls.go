@@ -181,7 +181,7 @@ func executionPath(route, id string) (string, error) {
 // idPath inserts the id of a thing into a route. It fails for an id that no executor creates,
 // such as one that a model invented, because it could lead to another route.
 func idPath(route, id, thing, hint string) (string, error) {
-	if !contract.RequestIDPattern.MatchString(id) || strings.Trim(id, ".") == "" {
+	if !validID(id) {
 		return "", &contract.Error{
 			Code:    contract.CodeNotFound,
 			Message: fmt.Sprintf("there is no %s %.40q", thing, id),

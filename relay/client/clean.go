@@ -12,6 +12,7 @@ var rules = map[string]plain.Rule{
 	"": plain.Line,
 	// Texts of several lines.
 	"EValue": plain.Text, "Traceback": plain.Text, "Preview": plain.Text,
+	"Prompt": promptLine, // of the run that an execution waits for
 	// Output of the user's code is cleaned when it is rendered, by relay/render or for a
 	// terminal.
 	"Events": nil,

@@ -83,6 +83,9 @@ func (c *Client) eventsOnce(ctx context.Context, r eventQuery) (contract.Executi
 		wait := fitWait(ctx, r.wait)
 		query := url.Values{"offset": {strconv.FormatInt(r.offset, 10)}}
 		query.Set("wait_seconds", decimal(wait))
+		if ctx.Value(behindInputKey{}) != nil {
+			query.Set(contract.QueryBehindInput, "true")
+		}
 		if r.maxBytes > 0 {
 			query.Set("max_bytes", strconv.FormatInt(r.maxBytes, 10))
 		}

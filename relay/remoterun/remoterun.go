@@ -67,6 +67,7 @@ type run struct {
 	out      *printer
 	answer   contract.Execution // to the submit; once it is printed, its id alone
 	exec     contract.Execution // as last printed, without events
+	blocked  bool               // it was last seen queued behind a run that waits for input
 }
 
 // Run runs code to its end and prints its output. If ctx ends or stdout breaks, it
@@ -92,7 +93,7 @@ func (r *run) submit(ctx context.Context) error {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(submitGrace, cancel) })
 	defer stop()
-	e, err := r.Client.Submit(submitting, contract.Submit{Code: r.Text, TimeoutSeconds: r.Timeout.Seconds(), WaitSeconds: firstWait.Seconds()})
+	e, err := r.Client.Submit(submitting, contract.Submit{Code: r.Text, TimeoutSeconds: r.Timeout.Seconds(), WaitSeconds: firstWait.Seconds(), BehindInput: true})
 	if err != nil {
 		return r.explain(err)
 	}
@@ -173,14 +174,32 @@ func (r *run) print(ctx context.Context) error {
 func (r *run) read(ctx context.Context) error {
 	alreadyBroken, answer := r.out.broken != nil, r.answer
 	r.answer = contract.Execution{ExecutionID: answer.ExecutionID}
-	_, err := client.Follow(ctx, r.Client, answer, client.FollowOptions{
+	following := ctx
+	if !r.blocked {
+		following = client.WithBehindInput(ctx)
+	}
+	_, err := client.Follow(following, r.Client, answer, client.FollowOptions{
 		From: r.exec.NextOffset,
 		Visit: func(e contract.Execution) bool {
 			r.visit(ctx, e)
-			return alreadyBroken || r.out.broken == nil
+			return !r.noteBlocked(e) && (alreadyBroken || r.out.broken == nil)
 		},
 	})
 	return r.explain(err)
+}
+
+// noteBlocked says once that the run is queued behind one that waits for input.
+func (r *run) noteBlocked(e contract.Execution) (noted bool) {
+	b := client.BehindInput(e)
+	noted = b != nil && !r.blocked
+	r.blocked = b != nil
+	switch {
+	case noted && b.Password:
+		r.out.note("the run %s is first and asks for a password; type it with `colab-relay input %s` in another terminal", b.ExecutionID, b.ExecutionID)
+	case noted:
+		r.out.note("the run %s is first and waits for input (%q); answer it with `colab-relay input %s` in another terminal", b.ExecutionID, b.Prompt, b.ExecutionID)
+	}
+	return noted
 }
 
 // interrupt interrupts the run. A run that has already finished is no error.

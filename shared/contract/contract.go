@@ -71,6 +71,7 @@ const (
 	MaxListExecutions = 1000
 	MaxRequestIDLen   = 128
 	CodePreviewRunes  = 120
+	MaxBehindPrompt   = 1000 // bytes
 	ClockSkew         = 300 * time.Second
 )
 

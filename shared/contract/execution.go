@@ -61,16 +61,24 @@ type Submit struct {
 	// execution count (Jupyter's store_history false). The code must end with a statement
 	// or None, because IPython stores the value of a last expression in _ and Out anyway.
 	Unstored bool `json:"unstored,omitempty"`
+	// BehindInput ends the wait as soon as the execution is queued behind one that waits for
+	// input: only somebody's answer can end that. QueryBehindInput is the same for a read.
+	BehindInput bool `json:"behind_input,omitempty"`
 }
+
+// QueryBehindInput is the query parameter of GET PathExecution that does what
+// Submit.BehindInput does. Its value is true or false.
+const QueryBehindInput = "behind_input"
 
 // Execution is one execute_request and everything that it produced.
 type Execution struct {
 	ExecutionID       string          `json:"execution_id"`
 	RequestID         string          `json:"request_id"`
 	Status            Status          `json:"status"`
-	QueuePosition     int             `json:"queue_position"`  // number of executions before this one; 0 if it is running or finished
-	ExecutionCount    int             `json:"execution_count"` // the kernel's In[n]; 0 if it has none
-	KernelID          string          `json:"kernel_id"`       // the kernel that ran it; empty while queued
+	QueuePosition     int             `json:"queue_position"`   // number of executions before this one; 0 if it is running or finished
+	Behind            *Behind         `json:"behind,omitempty"` // only while it is queued behind another execution
+	ExecutionCount    int             `json:"execution_count"`  // the kernel's In[n]; 0 if it has none
+	KernelID          string          `json:"kernel_id"`        // the kernel that ran it; empty while queued
 	CreatedAt         time.Time       `json:"created_at"`
 	StartedAt         *time.Time      `json:"started_at"`
 	FinishedAt        *time.Time      `json:"finished_at"`
@@ -86,6 +94,14 @@ type Execution struct {
 	// SessionMinutesLeft estimates the rest of the VM's session from the platform's
 	// published limit. It is 0 while the executor shuts down and null if no limit is known.
 	SessionMinutesLeft *float64 `json:"session_minutes_left,omitempty"`
+}
+
+// Behind is the execution that occupies the kernel while another one is queued.
+type Behind struct {
+	ExecutionID string `json:"execution_id"`
+	Status      Status `json:"status"`             // a final one if its code has ignored the interrupt and still runs
+	Prompt      string `json:"prompt,omitempty"`   // what it asks while it waits for input, at most MaxBehindPrompt bytes
+	Password    bool   `json:"password,omitempty"` // it asks for a password
 }
 
 // ExecutionError is the exception that Python raised. Traceback may contain ANSI colour
