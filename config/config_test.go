@@ -24,6 +24,9 @@ var forTests = []string{"COLAB_RELAY_NGROK_CA", "COLAB_RELAY_NGROK_SERVER"}
 // read.
 var printed = []string{"EXECUTOR_SECRET", "NGROK_AUTHTOKEN", "NGROK_DOMAIN"}
 
+// ofTheSystem are variables that the relay reads and the user's system sets.
+var ofTheSystem = []string{"XDG_DATA_HOME"}
+
 // readers are the packages of each program that read its settings.
 var readers = map[string][]string{"executor": {"executor"}, "relay": {"relay", "relay/config", "relay/pairing"}}
 
@@ -58,7 +61,7 @@ func variablesOf(t *testing.T, program string) []string {
 			t.Fatal(err)
 		}
 		for _, match := range literal.FindAllSubmatch(b, -1) {
-			if name := string(match[1]); !strings.HasSuffix(file, "_test.go") && !slices.Contains(forTests, name) && (program != "relay" || !slices.Contains(printed, name)) {
+			if name := string(match[1]); !strings.HasSuffix(file, "_test.go") && !slices.Contains(forTests, name) && !slices.Contains(ofTheSystem, name) && (program != "relay" || !slices.Contains(printed, name)) {
 				found[name] = true
 			}
 		}

@@ -64,7 +64,9 @@ func (o runOptions) run(ctx context.Context, set *config.Settings, code remoteru
 		return err
 	}
 	outage := &terminal.Outage{Out: std.Err}
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt})
+	kept := openHistory(cfg, nil)
+	defer kept.close()
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt, Record: kept.record()})
 	defer pool.Close()
 	target, err := pool.Resolve(o.runtime)
 	if err != nil {

@@ -33,7 +33,9 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	for _, err := range cfg.Problems {
 		log.Error("a setting is wrong", "err", err)
 	}
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log})
+	kept := openHistory(cfg, log)
+	defer kept.close()
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: kept.record()})
 	defer pool.Close()
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),

@@ -27,6 +27,7 @@ type attempts struct {
 
 	instance contract.Instance // that a call other than GET is intended for
 	arrived  bool              // an attempt may have been accepted
+	answered contract.Instance // that sent the last signed answer; zero before
 }
 
 // attempt makes one attempt, and one more for each error that a refusal corrects.
@@ -34,6 +35,9 @@ func (a *attempts) attempt(ctx context.Context) (answer, error) {
 	corrected := map[contract.Code]bool{}
 	for {
 		got, err := a.once(ctx)
+		if !got.instance.IsZero() {
+			a.answered = got.instance
+		}
 		refused := refusal(err)
 		if refused == nil || !a.correct(got, refused) || corrected[refused.Code] {
 			a.arrived = a.arrived || mayHaveArrived(err)

@@ -33,17 +33,19 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 	}
 	path = strings.Replace(path, "{number}", strconv.Itoa(blob.Number), 1)
 	whole := sha256.New()
+	var only blobPart // the last one, which is all of a blob that has one part
 	for offset := int64(0); ; {
 		part, err := c.blobPart(ctx, path, offset, blob.Bytes-offset)
 		if err != nil {
 			return err
 		}
-		offset += int64(len(part))
-		if offset > blob.Bytes || len(part) == 0 && offset < blob.Bytes {
+		only = part
+		offset += int64(len(part.content))
+		if offset > blob.Bytes || len(part.content) == 0 && offset < blob.Bytes {
 			return breaksBounds(fmt.Sprintf("the blob does not have the %d bytes that the executor stated", blob.Bytes), nil)
 		}
-		whole.Write(part)
-		if _, err := w.Write(part); err != nil {
+		whole.Write(part.content)
+		if _, err := w.Write(part.content); err != nil {
 			return fmt.Errorf("writing a blob: %w", err)
 		}
 		if offset == blob.Bytes {
@@ -53,6 +55,9 @@ func (c *Client) Blob(ctx context.Context, id string, blob contract.Blob, w io.W
 	if hex.EncodeToString(whole.Sum(nil)) != blob.SHA256 {
 		return problem(KindBadAnswer, "the blob's SHA-256 is not the one that its event states", nil)
 	}
+	if c.recorder != nil && int64(len(only.content)) == blob.Bytes {
+		c.recorder.Fetched(only.instance.ID, id, blob, only.content)
+	}
 	return nil
 }
 
@@ -61,11 +66,17 @@ func (c *Client) Blobs(id string) func(ctx context.Context, blob contract.Blob, 
 	return func(ctx context.Context, blob contract.Blob, w io.Writer) error { return c.Blob(ctx, id, blob, w) }
 }
 
-func (c *Client) blobPart(ctx context.Context, path string, offset, left int64) ([]byte, error) {
+// blobPart is a part of a blob, and the executor that sent it.
+type blobPart struct {
+	content  []byte
+	instance contract.Instance
+}
+
+func (c *Client) blobPart(ctx context.Context, path string, offset, left int64) (blobPart, error) {
 	query := url.Values{}
 	query.Set("offset", strconv.FormatInt(offset, 10))
 	query.Set("length", strconv.FormatInt(min(max(left, 1), contract.MaxBlobPart), 10))
 	a := &attempts{client: c, build: get(path, query)}
 	got, err := c.retry(ctx, idempotent, func() (answer, error) { return a.attempt(ctx) })
-	return got.body, err
+	return blobPart{got.body, got.instance}, err
 }

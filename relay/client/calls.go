@@ -151,7 +151,7 @@ func (c *Client) Interrupt(ctx context.Context, id string) (contract.Execution, 
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	return call[contract.Execution](ctx, c, idempotent, c.post(path, nil))
+	return c.execution(ctx, idempotent, c.post(path, nil))
 }
 
 // Shutdown ends kernel, tunnel and executor.

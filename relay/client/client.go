@@ -35,6 +35,8 @@ type Config struct {
 	// for a success. An attempt that the caller's context ended is not reported. It may
 	// be called concurrently.
 	OnAttempt func(err error)
+	// Recorder, unless nil, is told of all executions that this client submits or reads.
+	Recorder Recorder
 }
 
 // Client calls one executor. It is safe for concurrent use.
@@ -44,6 +46,7 @@ type Client struct {
 	transport http.RoundTripper
 	log       *slog.Logger
 	onAttempt func(err error)
+	recorder  Recorder // nil for none
 	timeouts  timeouts
 	offset    atomic.Int64 // nanoseconds the executor's clock is ahead of ours
 	instance  atomic.Pointer[contract.Instance]
@@ -74,6 +77,7 @@ func New(cfg Config) (*Client, error) {
 		transport: cfg.Transport,
 		log:       cfg.Log,
 		onAttempt: cfg.OnAttempt,
+		recorder:  cfg.Recorder,
 		timeouts:  timeouts{answer: 20 * time.Second, stall: 20 * time.Second, reach: reachLimit},
 		maxAnswer: maxAnswerBytes,
 		asking:    make(chan struct{}, 1),

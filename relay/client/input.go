@@ -20,10 +20,10 @@ func (c *Client) Input(ctx context.Context, id string, in contract.Input) (contr
 	}
 	build := c.post(path, encode(in))
 	if in.Offset == nil {
-		return call[contract.Execution](ctx, c, ifUnsent, build)
+		return c.execution(ctx, ifUnsent, build)
 	}
 	arrived := false
-	x, err := call[contract.Execution](ctx, c, func(err error, bad int) bool {
+	x, err := c.execution(ctx, func(err error, bad int) bool {
 		arrived = arrived || mayHaveArrived(err)
 		return idempotent(err, bad)
 	}, build)

@@ -79,7 +79,7 @@ func (c *Client) tooLongAt(first, next int64, cause error) error {
 }
 
 func (c *Client) eventsOnce(ctx context.Context, r eventQuery) (contract.Execution, error) {
-	return call[contract.Execution](ctx, c, idempotent, func() request {
+	return c.execution(ctx, idempotent, func() request {
 		wait := fitWait(ctx, r.wait)
 		query := url.Values{"offset": {strconv.FormatInt(r.offset, 10)}}
 		query.Set("wait_seconds", decimal(wait))

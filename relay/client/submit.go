@@ -39,7 +39,10 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 	a.build = func() request { return submitRequest(ctx, s) }
 	e, err := finish[contract.Execution](ctx, a, idempotent)
 	if errors.Is(err, bounded.ErrTooLong) {
-		return c.submitted(ctx, s.RequestID, err)
+		e, err = c.submitted(ctx, s.RequestID, err)
+	}
+	if err == nil && c.recorder != nil {
+		c.recorder.Submitted(a.answered.ID, s, e)
 	}
 	return e, err
 }

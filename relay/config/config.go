@@ -29,6 +29,8 @@ type Config struct {
 	CheckpointDir string
 	Hold          time.Duration
 	Keep          tools.Keep
+	HistoryDir    string         // of the runs that are kept; empty when none are
+	HistoryBytes  int64          // bound of that folder
 	Pairings      *pairing.Store // nil when there is no folder for it, which is a problem
 	Guard         *transfer.Guard
 	Problems      []error
@@ -43,6 +45,9 @@ func Load(s Settings) Config {
 		problem("RELAY_HOLD %v", err)
 	}
 	c.Keep = loadKeep(s, problem)
+	if c.HistoryDir, c.HistoryBytes, err = loadHistory(s); err != nil {
+		problem("%v", err)
+	}
 	if c.SaveDir, err = folder(s, "LOCAL_SAVE_DIR", os.UserHomeDir, "colab_results"); err != nil {
 		problem("LOCAL_SAVE_DIR: %v", err)
 	}
@@ -138,6 +143,6 @@ func (c Config) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("save_dir", c.SaveDir), slog.String("checkpoint_dir", c.CheckpointDir),
 		slog.Duration("hold", c.Hold), slog.Duration("keep_every", c.Keep.Every), slog.Float64("keep_percent", c.Keep.Percent),
-		slog.Int64("keep_bytes", c.Keep.MaxBytes), slog.Int64("keep_tunnel_bytes", c.Keep.TunnelBytes), slog.Int("wrong_settings", len(c.Problems)),
+		slog.Int64("keep_bytes", c.Keep.MaxBytes), slog.Int64("keep_tunnel_bytes", c.Keep.TunnelBytes), slog.Int64("history_bytes", c.HistoryBytes), slog.Int("wrong_settings", len(c.Problems)),
 	)
 }

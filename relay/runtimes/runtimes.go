@@ -21,6 +21,8 @@ type Config struct {
 	Pairings  *pairing.Store
 	Log       *slog.Logger    // nil for none
 	OnAttempt func(err error) // see client.Config
+	// Record returns the recorder of a runtime's executions. Nil records none.
+	Record func(runtime string) client.Recorder
 }
 
 // Pool has one client for each runtime, which keeps the executor's instance and clock
@@ -55,7 +57,7 @@ func (p *Pool) Resolve(name string) (tools.Runtime, error) {
 	defer p.mu.Unlock()
 	have, ok := p.clients[found.Name]
 	if !ok || have.URL != found.URL || !have.Secret.Equal(found.Secret) {
-		c, err := client.New(client.Config{BaseURL: found.URL, Secret: found.Secret, Log: p.cfg.Log, OnAttempt: p.cfg.OnAttempt})
+		c, err := client.New(p.clientConfig(found))
 		if err != nil {
 			return tools.Runtime{}, err
 		}
@@ -66,6 +68,14 @@ func (p *Pool) Resolve(name string) (tools.Runtime, error) {
 		p.clients[found.Name] = have
 	}
 	return tools.Runtime{Name: found.Name, URL: found.URL, Client: have.client}, nil
+}
+
+func (p *Pool) clientConfig(r pairing.Runtime) client.Config {
+	cfg := client.Config{BaseURL: r.URL, Secret: r.Secret, Log: p.cfg.Log, OnAttempt: p.cfg.OnAttempt}
+	if p.cfg.Record != nil {
+		cfg.Recorder = p.cfg.Record(r.Name)
+	}
+	return cfg
 }
 
 // User says on whose behalf the relay uses a runtime. Each user is warned of a new kernel

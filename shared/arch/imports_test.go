@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"executor/tunnel":           {},
 	"executor/uploads":          {"executor/files", "shared/contract", "shared/filename", "shared/ranges"},
 	"executor/tunnel/ngroktest": {},
-	"relay":                     {"colab-bootstrap", "relay/client", "relay/config", "relay/doctor", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/progress", "relay/remoterun", "relay/runtimes", "relay/suggest", "relay/terminal", "relay/tools", "relay/transfer", "shared/auth", "shared/bounded", "shared/contract"},
+	"relay":                     {"colab-bootstrap", "relay/client", "relay/config", "relay/doctor", "relay/hint", "relay/history", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/progress", "relay/remoterun", "relay/runtimes", "relay/suggest", "relay/terminal", "relay/tools", "relay/transfer", "shared/auth", "shared/bounded", "shared/contract"},
 	"relay/checkpoint":          {"shared/bounded", "shared/filename"},
 	"relay/chunked":             {"relay/checkpoint", "relay/client", "relay/kernelstate", "relay/plain", "shared/contract", "shared/kernelpy"},
 	"relay/client":              {"relay/plain", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
@@ -42,7 +42,9 @@ var allowed = map[string][]string{
 	"relay/config/configtest":   {},
 	"relay/doctor":              {"relay/client", "relay/config", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/progress", "shared/contract"},
 	"relay/hint":                {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/kernelstate", "relay/transfer", "shared/contract"},
+	"relay/history":             {"relay/client", "shared/bounded", "shared/contract", "shared/ranges"},
 	"relay/hostconfig":          {},
+	"relay/notebook":            {"shared/bounded"},
 	"relay/progress":            {"relay/transfer"},
 	"relay/pairing":             {"shared/bounded", "shared/auth"},
 	"relay/plain":               {"shared/filename"},
@@ -100,7 +102,7 @@ var homes = map[string][]string{
 
 	// Small modules may be used where they are needed.
 	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client"},
-	"github.com/gofrs/flock":             {"executor/statedir", "relay/checkpoint", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
+	"github.com/gofrs/flock":             {"executor/statedir", "relay/checkpoint", "relay/history", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
 	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/kernelstate"},

@@ -1,0 +1,203 @@
+package history
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+// folderBytes returns what the folder's files take, in whole blocks.
+func folderBytes(t testing.TB, dir string) (total int64, runs int) {
+	t.Helper()
+	all, total, err := filesByRun(dir)
+	must(t, err)
+	return total, len(all)
+}
+
+func TestALongRunKeepsItsBeginningAndItsEnd(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir, 1<<20) // 128 KiB a run
+	r := s.Record("work")
+	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning))
+	const events = 4000
+	for n := range int64(events) {
+		r.Answered("vm", answer("e1", contract.StatusRunning, stream(n, fmt.Sprintf("line %d %s", n, strings.Repeat("x", 200)))))
+		if n%100 == 0 {
+			written(t, s)
+		}
+	}
+	last := answer("e1", contract.StatusSucceeded)
+	last.NextOffset = events
+	r.Answered("vm", last)
+	written(t, s)
+	run, err := s.Get("e1")
+	must(t, err)
+	kept, err := s.Events(run)
+	must(t, err)
+	gaps, n := 0, int64(0)
+	for _, ev := range kept {
+		n = ev.Offset + 1
+		if ev.Type == contract.EventGap {
+			gaps, n = gaps+1, ev.Offset+ev.Events
+		}
+	}
+	if first, end := kept[0].Text, kept[len(kept)-1].Text; gaps != 1 || n != events || !strings.HasPrefix(first, "line 0 ") || !strings.HasPrefix(end, fmt.Sprintf("line %d ", events-1)) || run.Status != contract.StatusSucceeded {
+		t.Errorf("%d gaps, to %d, from %.20q to %.20q, %s", gaps, n, first, end, run.Status)
+	}
+	if total, _ := folderBytes(t, dir); total > 128<<10+3*diskBlock {
+		t.Errorf("the run takes %d bytes", total)
+	}
+}
+
+// An executor may send anything within the bounds of package client.
+func TestAHostileExecutorFillsNeitherDiskNorMemory(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir, 8<<20) // 1 MiB a run
+	r := s.Record("work")
+	huge := strings.Repeat("x", 3<<20)
+	all := []contract.Event{stream(-1, "before the start"), stream(1<<62, "far"), stream(3, huge), {Offset: 1, Type: contract.EventGap, Events: 1 << 62}, {Offset: 2, Type: contract.EventGap, Events: -5}}
+	for n := range int64(2000) {
+		all = append(all, stream(1_000_000-2*n, "backwards"))
+	}
+	for n := range int64(50_000) {
+		all = append(all, stream(2_000_000+n, ""))
+	}
+	wild := answer("e1", "no such status", all...)
+	wild.Reason, wild.CodePreview = huge, huge
+	wild.Error = &contract.ExecutionError{EName: huge, EValue: huge, Traceback: []string{huge}}
+	wild.CreatedAt = time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC) // JSON has no such year
+	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning))
+	r.Answered("vm", wild)
+	written(t, s)
+	for n := range 30 {
+		e := answer("e1", contract.Status(fmt.Sprint("status ", n)))
+		e.Reason = huge
+		r.Answered("vm", e)
+		r.Fetched("vm", "e1", contract.Blob{SHA256: fmt.Sprintf("%064d", n)}, make([]byte, 100<<10))
+		written(t, s)
+	}
+	if total, _ := folderBytes(t, dir); total > 2<<20+20*diskBlock {
+		t.Errorf("the run takes %d bytes", total)
+	}
+	run, err := s.Get("e1")
+	must(t, err)
+	kept, err := s.Events(run)
+	if err != nil || len(kept) < 1000 || len(run.Reason) > maxStateText {
+		t.Errorf("%d events, a reason of %d bytes, %v", len(kept), len(run.Reason), err)
+	}
+	for i := 1; i < len(kept); i++ {
+		if kept[i].Offset <= kept[i-1].Offset {
+			t.Fatalf("event %d has offset %d after %d", i, kept[i].Offset, kept[i-1].Offset)
+		}
+	}
+}
+
+func TestTheOldestFinishedRunsAreDeletedFirst(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir, DefaultBytes)
+	r := s.Record("work")
+	r.Submitted("vm", submit("1"), answer("running", contract.StatusRunning))
+	for n := range 40 {
+		r.Submitted("vm", submit("1"), answer(fmt.Sprintf("e%d", n), contract.StatusSucceeded, stream(0, "x")))
+	}
+	written(t, s)
+	runs, err := s.List()
+	must(t, err)
+	for i, run := range runs { // the newest first
+		at := time.Now().Add(-time.Duration(i) * time.Minute)
+		must(t, os.Chtimes(filepath.Join(dir, run.key+headSuffix), at, at))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "notes.txt"), make([]byte, 1<<20), 0o600)) // not ours
+	old := time.Now().Add(-2 * time.Hour)
+	orphan := filepath.Join(dir, strings.Repeat("a", 24)+tailSuffix)
+	must(t, os.WriteFile(orphan, nil, 0o600))
+	must(t, os.Chtimes(orphan, old, old))
+
+	must(t, pruneTo(dir, 20*diskBlock, maxRuns, time.Now()))
+	left, err := s.List()
+	if err != nil || len(left) != 19 || left[len(left)-1].ExecutionID != "running" || left[0].ExecutionID != "e39" {
+		t.Errorf("%d runs are left, %v", len(left), err)
+	}
+	must(t, pruneTo(dir, DefaultBytes, 10, time.Now()))
+	if _, n := folderBytes(t, dir); n != 10 {
+		t.Errorf("%d runs are left", n)
+	}
+	must(t, pruneTo(dir, 0, maxRuns, time.Now())) // nothing but unfinished runs are left at the end
+	if total, n := folderBytes(t, dir); total != 0 || n != 0 {
+		t.Errorf("%d runs with %d bytes are left", n, total)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "notes.txt")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(orphan); err == nil {
+		t.Error("the remains of a killed program are still there")
+	}
+	r.Answered("vm", answer("running", contract.StatusSucceeded, stream(0, "late")))
+	written(t, s)
+	if _, n := folderBytes(t, dir); n != 0 {
+		t.Error("a deleted run came back")
+	}
+}
+
+func TestTheFolderStaysWithinItsBound(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir, 1<<20)
+	r := s.Record("work")
+	for n := range 600 {
+		r.Submitted("vm", submit("1"), answer(fmt.Sprintf("e%d", n), contract.StatusSucceeded, stream(0, strings.Repeat("x", 3000))))
+		if n%20 == 0 {
+			written(t, s)
+		}
+	}
+	written(t, s)
+	if total, n := folderBytes(t, dir); total > (1<<20)*11/10 || n < 100 {
+		t.Errorf("%d runs take %d bytes", n, total)
+	}
+}
+
+func TestAFolderThatCannotBeWrittenIsReportedOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	var log bytes.Buffer
+	s := New(Config{Dir: filepath.Join(file, "history"), MaxBytes: DefaultBytes, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	r := s.Record("work")
+	for n := range 5 {
+		r.Submitted("vm", submit("secret code"), answer(fmt.Sprintf("e%d", n), contract.StatusSucceeded))
+		written(t, s)
+	}
+	s.Close()
+	r.Submitted("vm", submit("1"), answer("late", contract.StatusSucceeded)) // after Close it is ignored
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "runs are missing from the history") || strings.Contains(got, "secret") {
+		t.Errorf("logged %q", got)
+	}
+}
+
+func TestReportsBeyondTheQueueAreDropped(t *testing.T) {
+	s := New(Config{Dir: t.TempDir(), MaxBytes: DefaultBytes})
+	s.delay = time.Hour
+	r := s.Record("work")
+	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning))
+	for n := range int64(maxQueued + 100) {
+		r.Answered("vm", answer("e1", contract.StatusRunning, stream(n, "")))
+	}
+	big := strings.Repeat("x", maxQueuedBytes/2)
+	r.Answered("vm", answer("e1", contract.StatusRunning, stream(1<<20, big)))
+	if n := len(s.queue.reports); n != maxQueued {
+		t.Errorf("%d reports wait", n)
+	}
+	written(t, s)
+	for range 3 {
+		r.Answered("vm", answer("e1", contract.StatusRunning, stream(1<<20, big)))
+	}
+	if n := len(s.queue.reports); n != 1 {
+		t.Errorf("%d large reports wait", n)
+	}
+	s.Close()
+}

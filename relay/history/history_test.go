@@ -1,0 +1,249 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/shared/contract"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newStore(t testing.TB, dir string, most int64) *Store {
+	t.Helper()
+	s := New(Config{Dir: dir, MaxBytes: most})
+	t.Cleanup(s.Close)
+	return s
+}
+
+// written waits until everything is on disk.
+func written(t testing.TB, s *Store) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	must(t, s.Flush(ctx))
+}
+
+func stream(offset int64, text string) contract.Event {
+	return contract.Event{Offset: offset, Type: contract.EventStream, Name: contract.Stdout, Text: text, Time: time.Unix(1, 0).UTC()}
+}
+
+func answer(id string, status contract.Status, events ...contract.Event) contract.Execution {
+	e := contract.Execution{ExecutionID: id, RequestID: "request-" + id, Status: status, Events: events, CreatedAt: time.Unix(1, 0).UTC()}
+	if n := len(events); n > 0 {
+		e.NextOffset = events[n-1].Offset + 1
+	}
+	e.End = status.Finished()
+	return e
+}
+
+func submit(code string) contract.Submit { return contract.Submit{RequestID: "r", Code: code} }
+
+// texts returns the texts of events, and "gap FROM-TO" for gaps.
+func texts(events []contract.Event) []string {
+	var all []string
+	for _, ev := range events {
+		if ev.Type == contract.EventGap {
+			all = append(all, fmt.Sprintf("gap %d-%d %t", ev.Offset, ev.Offset+ev.Events, ev.Cut == notKept))
+			continue
+		}
+		all = append(all, ev.Text)
+	}
+	return all
+}
+
+func wantTexts(t testing.TB, s *Store, id string, want ...string) Run {
+	t.Helper()
+	run, err := s.Get(id)
+	must(t, err)
+	events, err := s.Events(run)
+	must(t, err)
+	if got := texts(events); !reflect.DeepEqual(got, want) {
+		t.Errorf("%s has %q, want %q", id, got, want)
+	}
+	return run
+}
+
+func TestARunIsKeptWithItsCodeAndOutput(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "yet")
+	s := newStore(t, dir, DefaultBytes)
+	r := s.Record("work")
+	r.Submitted("vm", submit("print('ü')\nx"), answer("e1", contract.StatusRunning, stream(0, "a")))
+	r.Answered("vm", answer("e1", contract.StatusRunning, stream(1, "b"), stream(2, "c")))
+	failed := answer("e1", contract.StatusFailed, stream(1, "b"), stream(2, "c"), contract.Event{Offset: 3, Type: contract.EventError, Text: "e", Traceback: []string{"long"}})
+	failed.Error = &contract.ExecutionError{EName: "E", EValue: "v", Traceback: []string{"long"}}
+	r.Answered("vm", failed)
+	r.Submitted("vm", submit("2"), answer("e2", contract.StatusSucceeded))
+	written(t, s)
+
+	other := newStore(t, dir, DefaultBytes) // another program
+	run := wantTexts(t, other, "e1", "a", "b", "c", "e")
+	if run.Runtime != "work" || run.InstanceID != "vm" || run.Code != "print('ü')\nx" || run.Status != contract.StatusFailed || run.RequestID != "r" || run.Error.EName != "E" || run.Error.Traceback != nil {
+		t.Errorf("%+v", run)
+	}
+	runs, err := other.List()
+	if err != nil || len(runs) != 2 || runs[0].ExecutionID != "e2" || !runs[0].End {
+		t.Errorf("%+v, %v", runs, err)
+	}
+	if _, err := other.Get("e3"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	for path, mode := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, keyOf("vm", "e1")+headSuffix): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+}
+
+func TestMissingEventsAreMarkedAsGaps(t *testing.T) {
+	s := newStore(t, t.TempDir(), DefaultBytes)
+	r := s.Record("work")
+	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning))
+	r.Answered("vm", answer("e1", contract.StatusRunning, stream(5, "f"), stream(6, "g")))
+	r.Answered("vm", answer("e1", contract.StatusRunning, stream(2, "c"), contract.Event{Offset: 3, Type: contract.EventGap, Events: 4}))
+	last := answer("e1", contract.StatusSucceeded)
+	last.NextOffset = 9
+	r.Answered("vm", last)
+	written(t, s)
+	wantTexts(t, s, "e1", "gap 0-2 true", "c", "gap 3-5 false", "f", "g", "gap 7-9 true")
+}
+
+func TestRunsOfOthersAreNotRecorded(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir, DefaultBytes)
+	r := s.Record("work")
+	r.Answered("vm", answer("e1", contract.StatusRunning, stream(0, "a")))
+	r.Submitted("vm", submit("1"), answer("../e2", contract.StatusRunning))
+	r.Submitted("", submit("1"), answer("e3", contract.StatusRunning))
+	written(t, s)
+	if runs, err := s.List(); err != nil || len(runs) != 0 {
+		t.Errorf("%+v, %v", runs, err)
+	}
+}
+
+func TestTheRelaysOwnRunsAreMarked(t *testing.T) {
+	s := newStore(t, t.TempDir(), DefaultBytes)
+	own := contract.Submit{RequestID: "r", Code: "# colab-relay: batch\n" + strings.Repeat("package", 1e5), Unstored: true}
+	s.Record("work").Submitted("vm", own, answer("e1", contract.StatusSucceeded, stream(0, "a")))
+	written(t, s)
+	if run := wantTexts(t, s, "e1", "a"); !run.Internal || run.Code != "# colab-relay: batch" {
+		t.Errorf("%+v", run)
+	}
+}
+
+func TestAPersonsSourceIsKeptInPlaceOfTheCodeThatWrapsIt(t *testing.T) {
+	s := newStore(t, t.TempDir(), DefaultBytes)
+	wrapped := contract.Submit{RequestID: "r", Code: "exec(…)", Source: "print(1)", SourceName: "train.py", Unstored: true}
+	s.Record("work").Submitted("vm", wrapped, answer("e1", contract.StatusSucceeded, stream(0, "1")))
+	written(t, s)
+	if run := wantTexts(t, s, "e1", "1"); run.Internal || run.Code != "print(1)" || run.Name != "train.py" {
+		t.Errorf("%+v", run)
+	}
+}
+
+func TestPicturesThatWereFetchedAreKept(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir, DefaultBytes)
+	content := []byte("png")
+	sum := sha256.Sum256(content)
+	blob := contract.Blob{Number: 1, SHA256: hex.EncodeToString(sum[:]), Bytes: 3}
+	r := s.Record("work")
+	r.Fetched("vm", "e0", blob, content)
+	r.Submitted("vm", submit("1"), answer("e1", contract.StatusSucceeded))
+	r.Fetched("vm", "e1", blob, content)
+	written(t, s)
+	run, err := s.Get("e1")
+	must(t, err)
+	fetch := s.Fetch(run)
+	var got bytes.Buffer
+	if err := fetch(t.Context(), blob, &got); err != nil || got.String() != "png" {
+		t.Errorf("%q, %v", got.String(), err)
+	}
+	for _, sum := range []string{strings.Repeat("0", 64), "../x", ""} {
+		if err := fetch(t.Context(), contract.Blob{SHA256: sum}, &got); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%q: %v", sum, err)
+		}
+	}
+	must(t, os.WriteFile(blobPath(dir, run.key, blob.SHA256), []byte("pn"), 0o600)) // a kill cut it
+	if err := fetch(t.Context(), blob, &got); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// However a program is killed, each file is a prefix of what it would have written. Whatever
+// follows from another program must be readable.
+func TestAKillAtAnyByteLeavesAReadableHistory(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir, DefaultBytes)
+	s.Record("work").Submitted("vm", submit("1"), answer("e1", contract.StatusRunning, stream(0, "a"), stream(1, "b")))
+	written(t, s)
+	path := filepath.Join(dir, keyOf("vm", "e1")+headSuffix)
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	headEnd := bytes.IndexByte(whole, '\n') + 1
+	for n := range len(whole) {
+		must(t, os.WriteFile(path, whole[:n], 0o600))
+		runs, err := s.List()
+		if err != nil || (len(runs) == 1) != (n >= headEnd) {
+			t.Fatalf("after %d bytes: %+v, %v", n, runs, err)
+		}
+		if n < headEnd || n%7 > 0 {
+			continue
+		}
+		after := New(Config{Dir: dir, MaxBytes: DefaultBytes})
+		after.delay = 0
+		after.Record("work").Answered("vm", answer("e1", contract.StatusSucceeded, stream(0, "a"), stream(1, "b"), stream(2, "c")))
+		after.Close()
+		wantTexts(t, after, "e1", "a", "b", "c")
+	}
+}
+
+func TestManyProgramsRecordAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	const programs, runs = 8, 30
+	var wait sync.WaitGroup
+	for p := range programs {
+		wait.Go(func() {
+			s := New(Config{Dir: dir, MaxBytes: DefaultBytes})
+			r := s.Record("work")
+			for n := range runs {
+				r.Submitted("vm", submit("1"), answer(fmt.Sprintf("own-%d-%d", p, n), contract.StatusSucceeded, stream(0, "x")))
+			}
+			for n := range int64(runs) { // all follow one run
+				r.Submitted("vm", submit("shared"), answer("shared", contract.StatusRunning, stream(n, fmt.Sprint(n))))
+			}
+			s.Close()
+		})
+	}
+	wait.Wait()
+	s := newStore(t, dir, DefaultBytes)
+	all, err := s.List()
+	if err != nil || len(all) != programs*runs+1 {
+		t.Errorf("%d runs, %v", len(all), err)
+	}
+	var want []string
+	for n := range runs {
+		want = append(want, fmt.Sprint(n))
+	}
+	wantTexts(t, s, "shared", want...)
+}

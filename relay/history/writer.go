@@ -1,0 +1,290 @@
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/ranges"
+)
+
+// Bounds of what the writer remembers of runs that are under way. Beyond the first, it reads
+// the file of the least recent one again; beyond the second, it drops events.
+const (
+	maxOpen   = 64
+	maxRanges = 1000
+)
+
+// flushBytes is how many bytes of lines are appended at a time; less in a small history.
+const flushBytes = 256 << 10
+
+// writer appends reports to the files of their runs. It is used by one goroutine at a time.
+// Other programs may append to the same files: each append is one write of whole lines.
+type writer struct {
+	dir      string
+	maxBytes int64
+	log      *slog.Logger
+	open     map[string]*openRun // by key
+	uses     int64
+	faulty   bool // the last fault was logged
+	written  int64
+	created  int
+	pruned   bool
+}
+
+// openRun is what the writer remembers of a run.
+type openRun struct {
+	key       string
+	have      ranges.Set // offsets of the events in the files
+	state     []byte     // the last state line
+	head      int64      // bytes of the files
+	tail      int64
+	blobs     int64        // of the payloads; -1 while it is unknown
+	pending   bytes.Buffer // lines to append
+	used      int64
+	exists    bool // the head file exists
+	unaligned bool // the file may end with an incomplete line of a program that was killed
+	full      bool // the head file is full
+}
+
+// runBytes returns the bound of one run's events.
+func (w *writer) runBytes() int64 { return min(maxRunBytes, w.maxBytes/8) }
+
+func (w *writer) write(all []report) {
+	touched := map[string]*openRun{}
+	for i := range all {
+		r := &all[i]
+		if r.instance == "" || !contract.RequestIDPattern.MatchString(r.e.ExecutionID) {
+			continue
+		}
+		key := keyOf(r.instance, r.e.ExecutionID)
+		run, err := w.run(key, r)
+		if err == nil && run != nil {
+			touched[key] = run
+			err = w.add(run, r)
+		}
+		w.report(key, err)
+	}
+	for key, run := range touched {
+		w.report(key, w.flush(run))
+		if run.complete() {
+			delete(w.open, key)
+		}
+	}
+	w.close()
+	w.prune()
+}
+
+// report logs the first of several faults, and forgets what it remembered of the run.
+func (w *writer) report(key string, err error) {
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, fs.ErrNotExist): // another program pruned it
+	case !w.faulty:
+		w.log.Warn("runs are missing from the history", "err", err)
+		w.faulty = true
+	}
+	delete(w.open, key)
+}
+
+// run returns the run of a report; nil for one that is not in the history: it was submitted
+// elsewhere, or has been pruned.
+func (w *writer) run(key string, r *report) (*openRun, error) {
+	w.uses++
+	if run := w.open[key]; run != nil {
+		run.used = w.uses
+		return run, nil
+	}
+	run := &openRun{key: key, used: w.uses}
+	found, err := read(w.dir, key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && r.submit == nil:
+		return nil, nil
+	case errors.Is(err, fs.ErrNotExist):
+		w.begin(run, r)
+	case err != nil:
+		return nil, fmt.Errorf("read a run of the history: %w", err)
+	default:
+		run.exists, run.unaligned, run.have, run.blobs = true, true, found.have, -1
+		run.head, run.tail, run.full = found.sizes[headSuffix], found.sizes[tailSuffix], found.sizes[tailSuffix]+found.sizes[oldSuffix] > 0
+	}
+	w.open[key] = run
+	return run, nil
+}
+
+// close forgets the least recent runs.
+func (w *writer) close() {
+	if excess := len(w.open) - maxOpen; excess > 0 {
+		byUse := slices.SortedFunc(maps.Values(w.open), func(a, b *openRun) int { return cmp.Compare(a.used, b.used) })
+		for _, run := range byUse[:excess] {
+			delete(w.open, run.key)
+		}
+	}
+}
+
+func (w *writer) begin(run *openRun, r *report) {
+	h := headOf(r)
+	if most := int(w.runBytes() / 4); len(h.Code) > most {
+		h.Code, h.CodeCut = shorten(h.Code, most), true
+	}
+	run.pending.Write(encode(line{Head: &h}))
+	w.created++
+}
+
+// add adds the lines of a report.
+func (w *writer) add(run *openRun, r *report) error {
+	if r.blob != nil {
+		return w.keep(run, r)
+	}
+	for i := range r.e.Events {
+		ev := &r.e.Events[i]
+		at, ok := rangeOf(ev)
+		if !ok || eventSize(ev) > maxEventLine || len(run.have.Missing(at)) == 0 {
+			continue
+		}
+		text := encode(line{Event: ev})
+		if text == nil || int64(len(text)) > min(maxEventLine, w.runBytes()/4) {
+			continue
+		}
+		have := extend(run.have, at)
+		if len(have) > maxRanges {
+			continue
+		}
+		run.have = have
+		run.pending.Write(text)
+		if int64(run.pending.Len()) >= min(flushBytes, w.runBytes()/8) {
+			if err := w.flush(run); err != nil {
+				return err
+			}
+		}
+	}
+	state := stateOf(r.e)
+	if text := encode(line{State: &state}); !bytes.Equal(text, run.state) || run.pending.Len() > 0 {
+		run.state = text
+		run.pending.Write(text)
+	}
+	return nil
+}
+
+// flush appends the pending lines.
+func (w *writer) flush(run *openRun) error {
+	if run.pending.Len() == 0 {
+		return nil
+	}
+	text := run.pending.Bytes()
+	if run.unaligned {
+		text = append([]byte("\n"), text...)
+	}
+	defer run.pending.Reset()
+	size := int64(len(text))
+	if run.full = run.full || run.head > 0 && run.head+size > w.runBytes()/2; run.full {
+		return w.appendTail(run, text)
+	}
+	flags := os.O_WRONLY | os.O_APPEND
+	if !run.exists {
+		flags |= os.O_CREATE
+	}
+	if err := w.append(run.key+headSuffix, flags, text); err != nil {
+		return err
+	}
+	run.exists, run.unaligned = true, false
+	run.head += size
+	return nil
+}
+
+// appendTail appends to the tail, and replaces the older tail when this one is full.
+func (w *writer) appendTail(run *openRun, text []byte) error {
+	if _, err := os.Stat(filepath.Join(w.dir, run.key+headSuffix)); err != nil {
+		return err // another program pruned it
+	}
+	if run.tail > 0 && run.tail+int64(len(text)) > w.runBytes()/4 {
+		if err := os.Rename(filepath.Join(w.dir, run.key+tailSuffix), filepath.Join(w.dir, run.key+oldSuffix)); err != nil {
+			return err
+		}
+		run.tail = 0
+	}
+	if err := w.append(run.key+tailSuffix, os.O_WRONLY|os.O_APPEND|os.O_CREATE, text); err != nil {
+		return err
+	}
+	run.unaligned = false
+	run.tail += int64(len(text))
+	return nil
+}
+
+// append appends text to a file by one write.
+func (w *writer) append(name string, flags int, text []byte) error {
+	path := filepath.Join(w.dir, name)
+	f, err := os.OpenFile(path, flags, 0o600)
+	if errors.Is(err, fs.ErrNotExist) && flags&os.O_CREATE != 0 {
+		if err := os.MkdirAll(w.dir, 0o700); err != nil {
+			return err
+		}
+		f, err = os.OpenFile(path, flags, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	w.written += int64(len(text))
+	w.faulty = false
+	return nil
+}
+
+// keep keeps a payload that was fetched, as far as the run's bound allows.
+func (w *writer) keep(run *openRun, r *report) error {
+	if err := w.flush(run); err != nil {
+		return err
+	}
+	size := int64(len(r.content))
+	if run.blobs < 0 {
+		run.blobs = blobBytes(w.dir, run.key)
+	}
+	if run.blobs+size > w.runBytes() {
+		return nil
+	}
+	path := blobPath(w.dir, run.key, r.blob.SHA256)
+	if info, err := os.Stat(path); err == nil && info.Size() == size {
+		return nil
+	}
+	run.blobs += size
+	w.written += size
+	return os.WriteFile(path, r.content, 0o600)
+}
+
+// blobBytes returns how many bytes of payloads are kept of a run.
+func blobBytes(dir, key string) (sum int64) {
+	entries, _ := os.ReadDir(dir) // a folder that cannot be read has none
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), key) && strings.HasSuffix(e.Name(), blobSuffix) {
+			sum += info.Size()
+		}
+	}
+	return sum
+}
+
+// complete reports whether nothing of the run is missing, so that nothing more will arrive.
+func (run *openRun) complete() bool {
+	var last line
+	if !bytes.Contains(run.state, []byte(`"end":true`)) || decode(run.state, &last) != nil || last.State == nil {
+		return false
+	}
+	return last.State.Status.Finished() && run.have.Prefix() >= last.State.NextOffset
+}
+
+// staleAfter is how long after its last line a run is taken for finished. No run takes longer
+// than contract.MaxTimeout, unless it waits for input.
+const staleAfter = contract.MaxTimeout + time.Hour
