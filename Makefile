@@ -13,17 +13,27 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 GO_DIRS   = $(wildcard executor relay shared colab-bootstrap config)
 PY_FILES  = $(shell find $(GO_DIRS) -name '*.py' -not -path '*/testdata/*')
 EXECUTORS = linux-amd64 linux-arm64
-RELAYS    = $(EXECUTORS) darwin-arm64 darwin-amd64 windows-amd64
+RELAYS    = $(EXECUTORS) darwin-arm64 darwin-amd64 windows-amd64 windows-arm64
+
+# The names of the packages of a release. Nowhere else are they set.
+PACKAGE          = colab-relay-mcp
+EXECUTOR_PACKAGE = colab-relay-executor
+
+# The URL of the folder that holds a folder for each version, such as
+# https://github.com/OWNER/REPO/releases/download. A release needs it; none waives it, and
+# omits the files that name it.
+RELEASES ?=
+ADDRESS   = $(filter-out none,$(RELEASES))
 
 # -buildid= and -buildvcs=false make builds reproducible in any checkout.
-BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$(VERSION)$(if $(RELEASES), -X main.releases=$(RELEASES))"
+BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$(VERSION)$(if $(ADDRESS), -X main.releases=$(ADDRESS))"
 
 # Tests use these programs; without the variables they build their own.
 PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/colab-relay
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python demo test check vuln soak bench fuzz release verify clean
+.PHONY: help build python demo test check vuln soak bench fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -65,23 +75,22 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) || exit 1; \
 	done
 
-release: ## build dist/: static programs for all platforms, SHA256SUMS; with RELEASES=URL also cell and notebook
-	rm -rf $(DIST) && mkdir -p $(DIST)
+programs: ## build the programs for all platforms, static, in dist/
+	@mkdir -p $(DIST)
 	@for p in $(EXECUTORS); do echo "executor-$$p"; \
 		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -o $(DIST)/executor-$$p ./executor || exit 1; done
 	@for p in $(RELAYS); do exe=; [ $${p%-*} != windows ] || exe=.exe; echo "relay-$$p$$exe"; \
 		GOOS=$${p%-*} GOARCH=$${p#*-} $(BUILD) -o $(DIST)/relay-$$p$$exe ./relay || exit 1; done
-	cd $(DIST) && $(SHA256SUM) executor-* relay-* >SHA256SUMS && cat SHA256SUMS
-ifneq ($(RELEASES),)
-	go run ./colab-bootstrap/fill -releases $(RELEASES) -version $(VERSION) <$(DIST)/SHA256SUMS >$(DIST)/cell.ipy
-	go run ./colab-bootstrap/fill -releases $(RELEASES) -version $(VERSION) -notebook <$(DIST)/SHA256SUMS >$(DIST)/colab-relay.ipynb
-endif
 
-verify: ## check that two builds of a release are identical
-	@a=$$(mktemp -d) && b=$$(mktemp -d) && trap 'rm -rf '"$$a $$b" EXIT && cp -r $(GO_DIRS) go.mod go.sum Makefile $$b/ && \
-		$(MAKE) --no-print-directory release VERSION=$(VERSION) DIST=$$a/dist >/dev/null && \
-		GOCACHE=$$b/cache $(MAKE) --no-print-directory -C $$b release VERSION=$(VERSION) DIST=$$b/dist >/dev/null && \
-		cat $$a/dist/SHA256SUMS && diff $$a/dist/SHA256SUMS $$b/dist/SHA256SUMS && echo "reproducible"
+release: ## build all files of a release in dist/; needs RELEASES=URL or RELEASES=none
+	@[ -n "$(RELEASES)" ] || { echo "make release: RELEASES is empty: set it to the URL of the folder that will hold the folder $(VERSION), or to none for a release without cell, notebook and what else names that URL" >&2; exit 1; }
+	rm -rf $(DIST)
+	@$(MAKE) --no-print-directory programs
+	go run ./config/packaging -version $(VERSION) -releases "$(ADDRESS)" -package $(PACKAGE) -executor-package $(EXECUTOR_PACKAGE) -programs $(DIST) -dist $(DIST)
+	@rm -f $(DIST)/relay-*
+
+verify: python ## check that two builds of a release are identical, and install it in every way
+	@config/packaging/verify.sh $(if $(filter v%,$(VERSION)),$(VERSION),v0.1.0-rc.1)
 
 clean: ## delete built files; with PYTHON=1 also .python
 	rm -rf bin dist $(if $(PYTHON),.python)

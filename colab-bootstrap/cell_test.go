@@ -17,6 +17,7 @@ import (
 // and arguments to the file seen.
 const standIn = `#!/bin/sh
 echo "stand-in executor runs"
+if [ "$1" = --python ]; then echo "$2" > python; shift 2; fi
 printf '%s\n' "$EXECUTOR_SECRET" "$NGROK_AUTHTOKEN" "$NGROK_DOMAIN" "$#" "$@" > seen
 `
 
@@ -68,6 +69,20 @@ func TestTheCellStartsTheReleaseWithSecretsFromTheEnvironment(t *testing.T) {
 	}
 	if *downloads != 1 {
 		t.Errorf("the release was downloaded %d times", *downloads)
+	}
+}
+
+func TestTheKernelGetsTheNotebooksPythonUnlessTheFormNamesAnother(t *testing.T) {
+	r, _ := serve(t, standIn)
+	v := newVM(t, r)
+	v.fill("FLAGS", `"--python /opt/other"`)
+	v.run()
+	python, err := os.ReadFile(filepath.Join(v.dir, "python"))
+	if err != nil || string(python) != v.env["KERNEL_PYTHON"]+"\n" {
+		t.Errorf("the executor was told to use %q (%v), the notebook's Python is %s", python, err, v.env["KERNEL_PYTHON"])
+	}
+	if got := v.seen(); !strings.HasSuffix(got, "\n--python\n/opt/other\n") {
+		t.Errorf("the form's flag does not come last:\n%s", got)
 	}
 }
 

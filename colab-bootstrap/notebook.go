@@ -37,7 +37,8 @@ func notebook(cell string) ([]byte, error) {
 			},
 		},
 		"metadata": object{
-			"colab":         object{"name": "colab-relay.ipynb", "provenance": []any{}},
+			"accelerator":   "GPU", // with gpuType, what Colab offers when the notebook is opened
+			"colab":         object{"gpuType": "T4", "name": "colab-relay.ipynb", "provenance": []any{}},
 			"kernelspec":    object{"display_name": "Python 3", "name": "python3"},
 			"language_info": object{"name": "python"},
 		},

@@ -22,7 +22,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// made is a release for this machine, built once by make release.
+// made holds the programs of a release for this machine, built once by make programs.
 var made struct {
 	once sync.Once
 	dir  string
@@ -47,15 +47,11 @@ func realRelease(t *testing.T) (r Release, relay string) {
 	}
 	server := httptest.NewServer(http.StripPrefix("/releases/v0-test/", http.FileServer(http.Dir(made.dir))))
 	t.Cleanup(server.Close)
-	sums, err := os.Open(filepath.Join(made.dir, "SHA256SUMS"))
+	executor, err := os.ReadFile(filepath.Join(made.dir, "executor-linux-"+runtime.GOARCH))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sums.Close()
-	r = Release{Releases: server.URL + "/releases", Version: "v0-test", SHA256AMD64: digestOf("none"), SHA256ARM64: digestOf("none")}
-	if err := r.ReadSums(sums); err != nil {
-		t.Fatal(err)
-	}
+	r = Release{Releases: server.URL + "/releases", Version: "v0-test", SHA256AMD64: digestOf(string(executor)), SHA256ARM64: digestOf(string(executor))}
 	return r, filepath.Join(made.dir, "relay-linux-"+runtime.GOARCH)
 }
 
@@ -65,7 +61,7 @@ func makeRelease() (string, error) {
 		return "", err
 	}
 	dir, platform := filepath.Join(tmp, "dist"), "linux-"+runtime.GOARCH
-	cmd := exec.Command("make", "release", "DIST="+dir, "VERSION=v0-test", "EXECUTORS="+platform, "RELAYS="+platform, "RELEASES=")
+	cmd := exec.Command("make", "programs", "DIST="+dir, "VERSION=v0-test", "EXECUTORS="+platform, "RELAYS="+platform, "RELEASES=")
 	cmd.Dir = stacks.Root()
 	for _, pair := range os.Environ() { // the settings of make test are not for this make
 		if !strings.HasPrefix(pair, "MAKE") && !strings.HasPrefix(pair, "MFLAGS") {
@@ -73,7 +69,7 @@ func makeRelease() (string, error) {
 		}
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return dir, errors.New("make release: " + err.Error() + "\n" + string(out))
+		return dir, errors.New("make programs: " + err.Error() + "\n" + string(out))
 	}
 	return dir, nil
 }

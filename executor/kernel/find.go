@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -28,11 +29,15 @@ type Python struct {
 	IPython   string `json:"ipython"`
 }
 
-// Find returns the first interpreter that has ipykernel: python or, if that is empty,
-// python3 on PATH or /usr/bin/python3. environ is from Environ. The error is ErrNoPython
+// Find returns the first interpreter that has ipykernel: python or, if that is empty, the
+// one of the virtual environment that this program is installed in, python3 on PATH or
+// /usr/bin/python3. environ is from Environ. The error is ErrNoPython
 // and says what each interpreter lacks.
 func Find(ctx context.Context, python string, environ []string) (Python, error) {
 	candidates := []string{"python3", "/usr/bin/python3"}
+	if own, err := os.Executable(); err == nil {
+		candidates = append(inEnvironment(own), candidates...)
+	}
 	if python != "" {
 		candidates = []string{python}
 	}
@@ -49,6 +54,16 @@ func Find(ctx context.Context, python string, environ []string) (Python, error) 
 	}
 	return Python{}, fmt.Errorf("%w (%w): install it with `python3 -m pip install ipykernel`, or name another interpreter with --python",
 		ErrNoPython, errors.Join(faults...))
+}
+
+// inEnvironment returns the interpreter of the virtual environment that contains a program,
+// if one does: pipx and uv install packages there, without that folder on PATH.
+func inEnvironment(program string) []string {
+	bin := filepath.Dir(program)
+	if _, err := os.Stat(filepath.Join(bin, "..", "pyvenv.cfg")); err != nil {
+		return nil
+	}
+	return []string{filepath.Join(bin, "python3")}
 }
 
 func query(ctx context.Context, candidate string, environ []string) (Python, error) {

@@ -273,6 +273,24 @@ func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 	<-bystander.done
 }
 
+// pipx and uv put a program beside its environment's Python, and not that folder on PATH.
+func TestAnInstalledExecutorUsesThePythonOfItsEnvironment(t *testing.T) {
+	environment := t.TempDir()
+	program := filepath.Join(environment, "bin", "colab-relay-executor")
+	if got := inEnvironment(program); got != nil {
+		t.Errorf("a folder that is no environment offers %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(environment, "pyvenv.cfg"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(environment, "bin"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := inEnvironment(program), filepath.Join(environment, "bin", "python3"); len(got) != 1 || got[0] != want {
+		t.Errorf("an environment offers %q, want %q", got, want)
+	}
+}
+
 func TestFindReportsWhatEachInterpreterLacks(t *testing.T) {
 	bare := filepath.Join(t.TempDir(), "python3")
 	if err := os.WriteFile(bare, []byte("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'ipykernel'\" >&2\nexit 1\n"), 0o700); err != nil {

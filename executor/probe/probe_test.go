@@ -147,7 +147,7 @@ func TestRecommendationsNameScarceResources(t *testing.T) {
 		Storage:  []contract.Disk{{Path: "/content", FreeGB: 0.4}},
 	}
 	all := strings.Join(recommendations(bad, publishedLimit(bad)), "\n")
-	for _, want := range []string{"has no GPU", "Runtime > Change runtime type", "0.7 GB of memory", "0.4 GB of disk is free under /content", "at most 12 hours"} {
+	for _, want := range []string{"has no GPU", "Runtime > Change runtime type > T4 GPU", "0.7 GB of memory", "0.4 GB of disk is free under /content", "at most 12 hours"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is missing in:\n%s", want, all)
 		}

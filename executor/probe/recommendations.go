@@ -20,9 +20,9 @@ func recommendations(p contract.Probe, limit sessionLimit) []string {
 		where := ""
 		switch p.Platform.Name {
 		case colab:
-			where = "; to get one, choose Runtime > Change runtime type, which starts a new VM"
+			where = "; to get one, choose Runtime > Change runtime type > T4 GPU in the notebook, which starts a new VM"
 		case kaggle:
-			where = "; to get one, choose Settings > Accelerator, which starts a new VM"
+			where = "; to get one, choose Settings > Accelerator in the notebook, which starts a new VM"
 		}
 		add("This machine has no GPU: train small models, or use a machine with a GPU%s.", where)
 	}

@@ -17,8 +17,10 @@ var allowed = map[string][]string{
 	"executor/logfile":            {},
 	"executor/statedir":           {},
 
+	"config/packaging":           {"colab-bootstrap"},
+	"config/packaging/installed": {},
+
 	"colab-bootstrap":           {},
-	"colab-bootstrap/fill":      {"colab-bootstrap"},
 	"config":                    {},
 	"executor":                  {"executor/api", "executor/console", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract"},
 	"executor/api":              {"executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
@@ -84,6 +86,8 @@ var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest",
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may
 // import all of them.
 var homes = map[string][]string{
+	"github.com/CycloneDX/cyclonedx-go": {"config/packaging"},
+
 	"github.com/charmbracelet/x/ansi": {"relay/render"},
 	"github.com/go-chi/chi/v5":        {"executor/api"},
 	"github.com/go-chi/httprate":      {"executor/api"},

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"debug/macho"
+	"encoding/binary"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+var placeholder = regexp.MustCompile(`@[A-Z0-9_]+@`)
+
+// machO returns the smallest program for macOS: a header without contents, and a body.
+func machO(cpu macho.Cpu, subCPU uint32, body string) []byte {
+	var file bytes.Buffer
+	header := []uint32{macho.Magic64, uint32(cpu), subCPU, uint32(macho.TypeExec), 0, 0, 0, 0}
+	_ = binary.Write(&file, binary.LittleEndian, header) // a buffer accepts all
+	file.WriteString(body)
+	return file.Bytes()
+}
+
+func TestTheUniversalProgramHoldsBothUnchanged(t *testing.T) {
+	both := [][]byte{machO(macho.CpuAmd64, 3, strings.Repeat("amd64 ", 5000)), machO(macho.CpuArm64, 0, "arm64")}
+	file, err := fat(both...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := macho.NewFatFile(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(read.Arches) != 2 || read.Arches[0].Cpu != macho.CpuAmd64 || read.Arches[0].SubCpu != 3 || read.Arches[1].Cpu != macho.CpuArm64 {
+		t.Fatalf("it has the processors %v", read.Arches)
+	}
+	for i, arch := range read.Arches {
+		if arch.Offset%(1<<14) != 0 || arch.Align != 14 {
+			t.Errorf("%v begins at %d, not at a page", arch.Cpu, arch.Offset)
+		}
+		if !bytes.Equal(file[arch.Offset:arch.Offset+arch.Size], both[i]) {
+			t.Errorf("%v was changed", arch.Cpu)
+		}
+	}
+}
+
+func TestWhatIsNoProgramForMacOSIsRefused(t *testing.T) {
+	if _, err := fat([]byte("#!/bin/sh\n")); err == nil {
+		t.Error("a script became a universal program")
+	}
+}
+
+// The record lists every file of the wheel, with digests that other tools compute too.
+func TestAWheelsRecordIsComplete(t *testing.T) {
+	for name, data := range madeOf(t, sample("v1.2.3", "")) {
+		if filepath.Ext(name) != ".whl" {
+			continue
+		}
+		files := unpacked(t, name, data)
+		base, _, _ := strings.Cut(name, "-py3-")
+		record := string(files[base+".dist-info/RECORD"].data)
+		if got := strings.Count(record, "\n"); got != len(files) {
+			t.Errorf("%s: the record has %d lines for %d files:\n%s", name, got, len(files), record)
+		}
+		for file := range files {
+			if !strings.Contains("\n"+record, "\n"+file+",") {
+				t.Errorf("%s: %s is not in the record", name, file)
+			}
+		}
+		tags := strings.TrimSuffix(name[strings.LastIndex(name, "-")+1:], ".whl")
+		for tag := range strings.SplitSeq(tags, ".") {
+			if !strings.Contains(string(files[base+".dist-info/WHEEL"].data), "\nTag: py3-none-"+tag+"\n") {
+				t.Errorf("%s: WHEEL does not name the tag %s", name, tag)
+			}
+		}
+	}
+}
+
+// The package for all platforms must not name packages of npm that could be somebody
+// else's.
+func TestTheNpmPackageInstallsFromTheReleaseOnly(t *testing.T) {
+	made := madeOf(t, sample("v1.2.3", address))
+	var description struct {
+		Dependencies map[string]string `json:"optionalDependencies"`
+	}
+	if err := json.Unmarshal(unpacked(t, "x.tgz", made["some-relay-1.2.3.tgz"])["package/package.json"].data, &description); err != nil {
+		t.Fatal(err)
+	}
+	if len(description.Dependencies) != len(npmPlatforms) {
+		t.Errorf("it depends on %v", description.Dependencies)
+	}
+	for name, source := range description.Dependencies {
+		file, ok := strings.CutPrefix(source, address+"/v1.2.3/")
+		if _, exists := made[file]; !ok || !exists || !strings.HasPrefix(file, name+"-") {
+			t.Errorf("%s comes from %q, which is no file of this release", name, source)
+		}
+	}
+}
+
+func TestTheRegistryEntryNamesTheBundle(t *testing.T) {
+	made := madeOf(t, sample("v1.2.3", address))
+	entry := string(made["server.json"])
+	for _, want := range []string{`"io.github.someone/colab-relay"`, address + "/v1.2.3/some-relay-1.2.3.mcpb", artifact{data: made["some-relay-1.2.3.mcpb"]}.sha256()} {
+		if !strings.Contains(entry, want) {
+			t.Errorf("server.json lacks %q:\n%s", want, entry)
+		}
+	}
+	if got := registryName("https://downloads.example.org:8443/x"); got != "org.example.downloads/colab-relay" {
+		t.Errorf("another publisher is named %q", got)
+	}
+}
+
+func TestTheMarketplaceNamesThePlugin(t *testing.T) {
+	made := madeOf(t, sample("v1.2.3", address))
+	archive := made["colab-relay-claude-code-1.2.3.zip"]
+	for _, want := range []string{address + "/v1.2.3/colab-relay-claude-code-1.2.3.zip", artifact{data: archive}.sha256()} {
+		if !strings.Contains(string(made["marketplace.json"]), want) {
+			t.Errorf("marketplace.json lacks %q:\n%s", want, made["marketplace.json"])
+		}
+	}
+	if !json.Valid(made["marketplace.json"]) {
+		t.Errorf("marketplace.json is not JSON:\n%s", made["marketplace.json"])
+	}
+}
+
+// The official schemas are part of the Go module of the library that writes the list.
+func TestTheBillOfMaterialsFollowsItsSchema(t *testing.T) {
+	folder, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	for _, name := range []string{"bom-1.6.schema.json", "spdx.schema.json", "jsf-0.82.schema.json"} {
+		file := filepath.Join(strings.TrimSpace(string(folder)), "schema", strings.Replace(name, "jsf-0.82.schema.json", "jsf-0.82.schemax.json", 1))
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := jsonschema.UnmarshalJSON(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := compiler.AddResource("http://cyclonedx.org/schema/"+name, document); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	schema, err := compiler.Compile("http://cyclonedx.org/schema/bom-1.6.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := listOfThisTest(t)
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(list))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(document); err != nil {
+		t.Errorf("%v\n%s", err, list)
+	}
+	if !strings.Contains(string(list), `"pkg:golang/stdlib@1.`) || !strings.Contains(string(list), `"pkg:golang/github.com/CycloneDX/cyclonedx-go@v`) {
+		t.Errorf("it lacks Go's library or a module:\n%s", list)
+	}
+}
+
+// listOfThisTest returns the list for a release whose every program is this test, a Go
+// program with modules.
+func listOfThisTest(t *testing.T) []byte {
+	t.Helper()
+	name, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	test, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := sample("v1.2.3", "")
+	for _, programs := range []map[string][]byte{r.relay, r.executor} {
+		for platform := range programs {
+			programs[platform] = test
+		}
+	}
+	files, err := billOfMaterials(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files[0].data
+}

@@ -1,0 +1,105 @@
+//go:build release
+
+package installed
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	wheelName    = "colab_relay_mcp-*-manylinux*_x86_64.whl"
+	executorName = "colab_relay_executor-*-manylinux*_x86_64.whl"
+	npmName      = "colab-relay-mcp-linux-x64-*.tgz"
+)
+
+// environment makes a Python environment and returns its folder of commands.
+func (m *machine) environment() string {
+	m.t.Helper()
+	m.run("python3", "-m", "venv", "venv")
+	return filepath.Join(m.home, "venv", "bin")
+}
+
+func TestPipInstallsTheRelayFromAFileAndRemovesIt(t *testing.T) {
+	m := newMachine(t)
+	bin := m.environment()
+	m.run(bin+"/pip", "install", "--no-index", file(t, wheelName))
+	m.isRelay(bin + "/colab-relay")
+	if out := m.run(bin+"/pip", "show", "--files", "colab-relay-mcp"); !strings.Contains(out, "MIT") || !strings.Contains(out, "bin/colab-relay") {
+		t.Errorf("pip shows\n%s", out)
+	}
+	m.run(bin+"/pip", "uninstall", "--yes", "colab-relay-mcp")
+	if exists(bin + "/colab-relay") {
+		t.Error("pip uninstall left the program behind")
+	}
+}
+
+func TestPipInstallsFromTheReleasesAddress(t *testing.T) {
+	m := newMachine(t)
+	bin := m.environment()
+	m.run(bin+"/pip", "install", "--no-index", at(t, wheelName))
+	m.isRelay(bin + "/colab-relay")
+}
+
+func TestPipxInstallsTheRelay(t *testing.T) {
+	m := newMachine(t)
+	m.run("pipx", "install", file(t, wheelName))
+	m.isRelay(m.home + "/.local/bin/colab-relay")
+}
+
+func TestUvxRunsTheRelay(t *testing.T) {
+	m := newMachine(t)
+	m.isRelay("uvx", "--from", file(t, wheelName), "colab-relay")
+	m.isRelay("uvx", "--from", at(t, wheelName), "colab-relay")
+}
+
+// As in Colab: !pip install FILE, then !colab-relay-executor.
+func TestTheExecutorsWheelFindsItsPython(t *testing.T) {
+	m := newMachine(t)
+	bin := m.environment()
+	m.run(bin+"/pip", "install", file(t, executorName))
+	if got := m.run(bin+"/colab-relay-executor", "version"); got != version {
+		t.Errorf("its version is %q, want %q", got, version)
+	}
+	out, _ := m.try("", bin+"/colab-relay-executor", "doctor") // its exit code depends on this machine
+	if !strings.Contains(out, bin+"/python3") || !strings.Contains(out, "ipykernel") {
+		t.Errorf("doctor printed\n%s", out)
+	}
+}
+
+func TestNpxRunsTheRelayFromOneFile(t *testing.T) {
+	m := newMachine(t)
+	m.isRelay("npx", "--yes", file(t, npmName))
+	m.holdsOnly(".npm", "colab_results", ".config", ".cache", ".local")
+}
+
+func TestNpmInstallsTheRelayFromOneFile(t *testing.T) {
+	m := newMachine(t)
+	m.run("npm", "install", "--global", "--prefix", m.home+"/.local", file(t, npmName))
+	m.isRelay(m.home + "/.local/bin/colab-relay")
+}
+
+// The package for all platforms gets the right program from the release.
+func TestNpmInstallsTheRelayFromTheReleasesAddress(t *testing.T) {
+	m := newMachine(t)
+	m.isRelay("npx", "--yes", at(t, "colab-relay-mcp-"+number+".tgz"))
+	m.run("npm", "install", "--global", "--prefix", m.home+"/.local", at(t, "colab-relay-mcp-"+number+".tgz"))
+	m.isRelay(m.home + "/.local/bin/colab-relay")
+	if out, err := m.try("", m.home+"/.local/bin/colab-relay", "no-such-command"); err == nil || !strings.Contains(out, "no-such-command") {
+		t.Errorf("an error ended with %v and\n%s", err, out)
+	}
+	m.run("npm", "uninstall", "--global", "--prefix", m.home+"/.local", "colab-relay-mcp")
+	if exists(m.home + "/.local/bin/colab-relay") {
+		t.Error("npm uninstall left the command behind")
+	}
+}
+
+func TestTheLauncherSaysThatTheProgramIsMissing(t *testing.T) {
+	m := newMachine(t)
+	m.run("npm", "install", "--global", "--omit=optional", "--prefix", m.home+"/.local", at(t, "colab-relay-mcp-"+number+".tgz"))
+	out, err := m.try("", m.home+"/.local/bin/colab-relay", "version")
+	if err == nil || !strings.Contains(out, "colab-relay-mcp-linux-x64 is not installed") {
+		t.Errorf("it ended with %v and\n%s", err, out)
+	}
+}

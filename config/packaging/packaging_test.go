@@ -1,0 +1,199 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sample returns a release of small texts in place of programs.
+func sample(version, releases string) *release {
+	r := &release{
+		version: version, number: number(version), pack: "some-relay", executorPack: "some-executor", releases: releases,
+		relay: map[string][]byte{}, executor: map[string][]byte{}, licence: []byte("licence\n"),
+	}
+	for _, platform := range relayPlatforms {
+		r.relay[platform] = []byte("program relay " + platform)
+	}
+	for _, platform := range linuxes {
+		r.executor[platform] = []byte("program executor " + platform)
+	}
+	return r
+}
+
+const address = "https://github.com/someone/colab-relay/releases/download"
+
+// readsPrograms says whether a format needs real programs, which a sample has none of.
+func readsPrograms(f format) bool { return f.name == "bill of materials" }
+
+func madeOf(t *testing.T, r *release) map[string][]byte {
+	t.Helper()
+	files, err := r.make(slices.DeleteFunc(slices.Clone(formats), readsPrograms)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string][]byte{}
+	for _, f := range files {
+		byName[f.name] = f.data
+	}
+	return byName
+}
+
+func TestAReleaseHasAFileForEveryWayToInstall(t *testing.T) {
+	for name, want := range map[string]struct {
+		releases string
+		only     []string // files that need an address
+	}{
+		"with an address": {address, []string{"cell.ipy", "colab-relay.ipynb", "marketplace.json", "server.json", "some-relay-1.2.3.tgz"}},
+		"without":         {"", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := append([]string{
+				"SHA256SUMS", "executor-linux-amd64", "executor-linux-arm64",
+				"colab-relay_1.2.3_darwin_universal.tar.gz", "colab-relay_1.2.3_linux_amd64.tar.gz", "colab-relay_1.2.3_linux_arm64.tar.gz",
+				"colab-relay_1.2.3_windows_amd64.zip", "colab-relay_1.2.3_windows_arm64.zip",
+				"some-executor_1.2.3_linux_amd64.tar.gz", "some-executor_1.2.3_linux_arm64.tar.gz",
+				"some_relay-1.2.3-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64.whl",
+				"some_relay-1.2.3-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64.whl",
+				"some_relay-1.2.3-py3-none-macosx_12_0_universal2.whl", "some_relay-1.2.3-py3-none-win_amd64.whl", "some_relay-1.2.3-py3-none-win_arm64.whl",
+				"some_executor-1.2.3-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64.whl",
+				"some_executor-1.2.3-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64.whl",
+				"some-relay-linux-x64-1.2.3.tgz", "some-relay-linux-arm64-1.2.3.tgz", "some-relay-darwin-1.2.3.tgz",
+				"some-relay-win32-x64-1.2.3.tgz", "some-relay-win32-arm64-1.2.3.tgz",
+				"some-relay-1.2.3.mcpb", "colab-relay-claude-code-1.2.3.zip",
+				"linux.x64.colab-relay.tar.gz", "linux.arm64.colab-relay.tar.gz", "darwin.colab-relay.tar.gz", "win32.x64.colab-relay.tar.gz", "win32.arm64.colab-relay.tar.gz",
+			}, want.only...)
+			slices.Sort(files)
+			if got := slices.Sorted(maps.Keys(madeOf(t, sample("v1.2.3", want.releases)))); !slices.Equal(got, files) {
+				t.Errorf("the release has\n%q\nwant\n%q", got, files)
+			}
+		})
+	}
+}
+
+func TestSumsCoverEveryOtherFile(t *testing.T) {
+	made := madeOf(t, sample("v1.2.3", address))
+	var want strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(made)) {
+		if name != "SHA256SUMS" {
+			want.WriteString(artifact{data: made[name]}.sha256() + "  " + name + "\n")
+		}
+	}
+	if got := string(made["SHA256SUMS"]); got != want.String() {
+		t.Errorf("SHA256SUMS is\n%s\nwant\n%s", got, want.String())
+	}
+}
+
+func TestEqualProgramsMakeEqualReleases(t *testing.T) {
+	first, second := madeOf(t, sample("v1.2.3", address)), madeOf(t, sample("v1.2.3", address))
+	if !maps.EqualFunc(first, second, bytes.Equal) {
+		t.Error("two releases of the same programs differ")
+	}
+}
+
+// unpacked returns the files of an archive and their modes.
+func unpacked(t *testing.T, name string, data []byte) map[string]entry {
+	t.Helper()
+	files := map[string]entry{}
+	if strings.HasSuffix(name, "gz") {
+		plain, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		archive := tar.NewReader(plain)
+		for {
+			header, err := archive.Next()
+			if err == io.EOF {
+				return files
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !header.ModTime.Equal(entryTime) || header.Uid != 0 || header.Uname != "" {
+				t.Errorf("%s: %s depends on who packed it and when: %+v", name, header.Name, header)
+			}
+			content, err := io.ReadAll(archive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[header.Name] = entry{header.Name, fs.FileMode(header.Mode), content}
+		}
+	}
+	archive, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range archive.File {
+		content, err := fs.ReadFile(archive, f.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[f.Name] = entry{f.Name, f.Mode(), content}
+	}
+	return files
+}
+
+// Every text is filled in, every JSON file is JSON, and programs, and only they, may be
+// run.
+func TestPackagesAreFilledInAndTheirProgramsCanRun(t *testing.T) {
+	for archive, data := range madeOf(t, sample("v1.2.3", address)) {
+		if !slices.Contains([]string{".whl", ".tgz", ".gz", ".zip", ".mcpb"}, filepath.Ext(archive)) {
+			continue
+		}
+		runs := 0
+		for name, file := range unpacked(t, archive, data) {
+			script := bytes.HasPrefix(file.data, []byte("#!"))
+			isProgram := script || bytes.HasPrefix(file.data, []byte("program "))
+			if want := map[bool]fs.FileMode{true: 0o755, false: 0o644}[isProgram]; file.mode != want {
+				t.Errorf("%s: %s has mode %v, want %v", archive, name, file.mode, want)
+			}
+			if isProgram {
+				runs++
+			}
+			if strings.HasSuffix(name, ".json") && !json.Valid(file.data) {
+				t.Errorf("%s: %s is not JSON:\n%s", archive, name, file.data)
+			}
+			if (!isProgram || script) && placeholder.Match(file.data) {
+				t.Errorf("%s: %s is not filled in:\n%s", archive, name, file.data)
+			}
+		}
+		if runs == 0 {
+			t.Errorf("%s holds no program", archive)
+		}
+	}
+}
+
+func TestBadSettingsAreRefused(t *testing.T) {
+	for name, args := range map[string][]string{
+		"package name":    {"-version=v1.0.0", "-package=Relay", "-executor-package=x"},
+		"release address": {"-version=v1.0.0", "-package=r", "-executor-package=x", `-releases=https://e.example/"`},
+		"no version":      {"-package=r", "-executor-package=x"},
+		"no such file":    {"-version=v1.0.0", "-package=r", "-executor-package=x", "-licence=../../LICENSE", "-programs=/nonexistent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := run(args, io.Discard); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("packaging %q ended with %v, want an error with %q", args, err, name)
+			}
+		})
+	}
+}
+
+func TestABuildThatIsNoReleaseHasANumberBeforeAllReleases(t *testing.T) {
+	for version, want := range map[string][2]string{
+		"v1.2.3": {"1.2.3", "1.2.3"}, "v1.2.3-rc.1": {"1.2.3-rc.1", "1.2.3rc1"}, "v1.2.3-beta2": {"1.2.3-beta2", "1.2.3b2"},
+		"v1.2.3-4-gabc123": {"1.2.3-4-gabc123", "1.2.3.dev0"}, "304f487-dirty": {"0.0.0-dev", "0.0.0.dev0"},
+	} {
+		if n := number(version); n != want[0] || pep440(n) != want[1] {
+			t.Errorf("%q has the numbers %q and %q, want %q", version, n, pep440(n), want)
+		}
+	}
+}

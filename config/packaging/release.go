@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	bootstrap "colabrelay/colab-bootstrap"
+)
+
+// command is the name of the relay's program in every package.
+const command = "colab-relay"
+
+// The platforms that a release is for, as GOOS-GOARCH. darwin-universal is made of the two
+// programs for darwin.
+var (
+	linuxes        = []string{"linux-amd64", "linux-arm64"}
+	windowses      = []string{"windows-amd64", "windows-arm64"}
+	relayPlatforms = []string{"linux-amd64", "linux-arm64", universal, "windows-amd64", "windows-arm64"}
+)
+
+const universal = "darwin-universal"
+
+// release is what the formats need to know.
+type release struct {
+	version      string // of the programs: "v1.2.3", or a commit
+	number       string // of the packages: a semantic version without the v
+	pack         string // name of the relay's packages
+	executorPack string
+	releases     string            // URL without a slash at the end, or ""
+	relay        map[string][]byte // programs by platform
+	executor     map[string][]byte
+	licence      []byte
+}
+
+var (
+	semantic    = regexp.MustCompile(`^v(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)$`)
+	packageName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	// plainURL has no character that JSON, Python or a shell reads as more than itself.
+	plainURL = regexp.MustCompile(`^https?://[A-Za-z0-9._:/~-]+$`)
+)
+
+// number returns the number of the packages of a version. A build that is no release, whose
+// version is a commit, has a number before all releases.
+func number(version string) string {
+	if match := semantic.FindStringSubmatch(version); match != nil {
+		return match[1]
+	}
+	return "0.0.0-dev"
+}
+
+// load checks the settings and reads the programs.
+func (r *release) load(programs, licence string) error {
+	for _, name := range []string{r.pack, r.executorPack} {
+		if !packageName.MatchString(name) {
+			return fmt.Errorf("package name %q: use lower-case words with dashes between them", name)
+		}
+	}
+	r.releases = strings.TrimRight(r.releases, "/")
+	if r.releases != "" && !plainURL.MatchString(r.releases) {
+		return fmt.Errorf("release address %q: not a plain URL", r.releases)
+	}
+	if r.version == "" {
+		return errors.New("no version: give one with -version, such as v1.2.3")
+	}
+	r.number = number(r.version)
+	var err error
+	if r.licence, err = os.ReadFile(licence); err != nil {
+		return err
+	}
+	r.relay, r.executor = map[string][]byte{}, map[string][]byte{}
+	for _, platform := range append([]string{"darwin-amd64", "darwin-arm64"}, relayPlatforms...) {
+		if platform == universal {
+			continue
+		}
+		if r.relay[platform], err = os.ReadFile(filepath.Join(programs, "relay-"+platform+exe(platform))); err != nil {
+			return err
+		}
+	}
+	for _, platform := range linuxes {
+		if r.executor[platform], err = os.ReadFile(filepath.Join(programs, "executor-"+platform)); err != nil {
+			return err
+		}
+	}
+	r.relay[universal], err = fat(r.relay["darwin-amd64"], r.relay["darwin-arm64"])
+	return err
+}
+
+// exe returns the ending of a program's name.
+func exe(platform string) string {
+	if strings.HasPrefix(platform, "windows-") {
+		return ".exe"
+	}
+	return ""
+}
+
+// url returns the address of a file of this release.
+func (r *release) url(file string) string { return r.releases + "/" + r.version + "/" + file }
+
+// fill replaces the names in a text of the packages, such as @NUMBER@, and more pairs of a
+// name and its value.
+func (r *release) fill(text string, more ...string) []byte {
+	pairs := append([]string{
+		"@NUMBER@", r.number, "@VERSION@", r.version, "@PACKAGE@", r.pack, "@EXECUTOR_PACKAGE@", r.executorPack, "@RELEASES@", r.releases,
+	}, more...)
+	return []byte(strings.NewReplacer(pairs...).Replace(text))
+}
+
+// executors returns the programs that the Colab cell downloads, under the names it asks
+// for.
+func executors(r *release) ([]artifact, error) {
+	var files []artifact
+	for _, platform := range linuxes {
+		files = append(files, artifact{"executor-" + platform, r.executor[platform]})
+	}
+	return files, nil
+}
+
+// cellAndNotebook returns the Colab cell of this release, which needs no filling in.
+func cellAndNotebook(r *release) ([]artifact, error) {
+	if r.releases == "" {
+		return nil, nil
+	}
+	source := bootstrap.Release{
+		Releases: r.releases, Version: r.version,
+		SHA256AMD64: artifact{data: r.executor["linux-amd64"]}.sha256(),
+		SHA256ARM64: artifact{data: r.executor["linux-arm64"]}.sha256(),
+	}
+	cell, err := bootstrap.Cell(source)
+	if err != nil {
+		return nil, err
+	}
+	notebook, err := bootstrap.Notebook(source)
+	return []artifact{{"cell.ipy", []byte(cell)}, {"colab-relay.ipynb", notebook}}, err
+}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# What make verify runs: it makes a release twice, in different folders and with different
+# caches, compares the files, and installs them in every way that they are for. Tools and
+# homes are in a temporary folder; nothing else changes. It needs PyPI, npm and Go's proxy.
+#
+# usage: config/packaging/verify.sh VERSION
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+top=$PWD
+uv=0.13.9 pipx=1.18.4 mcpb=2.1.2
+
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
+export DIST=$work/first/dist VERSION=$1 TOOLS=$work/tools
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+export RELEASES=http://127.0.0.1:$port/releases
+
+echo "--- the first build"
+make --no-print-directory release DIST="$DIST" VERSION="$VERSION" RELEASES="$RELEASES"
+echo "--- the second build"
+mkdir "$work/second"
+cp -r executor relay shared colab-bootstrap config go.mod go.sum Makefile LICENSE "$work/second/"
+GOCACHE=$work/cache make --no-print-directory -C "$work/second" release DIST="$work/second/dist" VERSION="$VERSION" RELEASES="$RELEASES" >"$work/second.log" 2>&1 ||
+	{ cat "$work/second.log"; exit 1; }
+diff -r "$DIST" "$work/second/dist"
+echo "reproducible"
+
+echo "--- installing it"
+python3 -m venv "$TOOLS"
+"$TOOLS/bin/pip" install --quiet --disable-pip-version-check "uv==$uv" "pipx==$pipx"
+npm install --silent --no-fund --no-audit --prefix "$TOOLS" "@anthropic-ai/mcpb@$mcpb"
+PYTHON=$top/.python/new/bin/python go test -count=1 -timeout 10m -tags release -v ./config/packaging/installed

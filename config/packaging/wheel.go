@@ -1,0 +1,98 @@
+package main
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+//go:embed wheel/relay-METADATA
+var relayMetadata string
+
+//go:embed wheel/executor-METADATA
+var executorMetadata string
+
+// wheelTags are the platforms of wheels (PyPA, Platform compatibility tags). The programs are
+// static, so any libc will do; the tags name the oldest ones that installers know. Go 1.26
+// needs macOS 12.
+var wheelTags = map[string][]string{
+	"linux-amd64":   {"manylinux_2_17_x86_64", "manylinux2014_x86_64", "musllinux_1_1_x86_64"},
+	"linux-arm64":   {"manylinux_2_17_aarch64", "manylinux2014_aarch64", "musllinux_1_1_aarch64"},
+	universal:       {"macosx_12_0_universal2"},
+	"windows-amd64": {"win_amd64"},
+	"windows-arm64": {"win_arm64"},
+}
+
+// wheels returns the packages for pip, pipx and uv. The command they install is the
+// program itself, not a Python script.
+func wheels(r *release) ([]artifact, error) {
+	var files []artifact
+	for _, platform := range relayPlatforms {
+		w := wheel{r.pack, command, platform, string(r.fill(relayMetadata, "@PEP440@", pep440(r.number)))}
+		file, err := w.pack(r, r.relay[platform])
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	for _, platform := range linuxes {
+		w := wheel{r.executorPack, r.executorPack, platform, string(r.fill(executorMetadata, "@PEP440@", pep440(r.number)))}
+		file, err := w.pack(r, r.executor[platform])
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// wheel describes a binary distribution (PyPA, Binary distribution format 1.0).
+type wheel struct{ name, command, platform, metadata string }
+
+func (w wheel) pack(r *release, data []byte) (artifact, error) {
+	base := strings.ReplaceAll(w.name, "-", "_") + "-" + pep440(r.number)
+	info := base + ".dist-info/"
+	head := "Wheel-Version: 1.0\nGenerator: colab-relay packaging\nRoot-Is-Purelib: false\n"
+	for _, tag := range wheelTags[w.platform] {
+		head += "Tag: py3-none-" + tag + "\n"
+	}
+	entries := []entry{
+		program(base+".data/scripts/"+w.command+exe(w.platform), data),
+		text(info+"licenses/LICENSE", r.licence),
+		text(info+"METADATA", []byte(w.metadata)),
+		text(info+"WHEEL", []byte(head)),
+	}
+	entries = append(entries, text(info+"RECORD", record(entries, info)))
+	file, err := zipFile(entries...)
+	return artifact{base + "-py3-none-" + strings.Join(wheelTags[w.platform], ".") + ".whl", file}, err
+}
+
+// record lists the files of a wheel with their digests and sizes, and itself without.
+func record(entries []entry, info string) []byte {
+	var lines []byte
+	for _, e := range entries {
+		sum := sha256.Sum256(e.data)
+		lines = fmt.Appendf(lines, "%s,sha256=%s,%d\n", e.name, base64.RawURLEncoding.EncodeToString(sum[:]), len(e.data))
+	}
+	return append(lines, info+"RECORD,,\n"...)
+}
+
+var preRelease = regexp.MustCompile(`^(alpha|beta|rc)[.-]?(\d+)$`)
+
+// pep440 writes a semantic version as PEP 440 has it: 1.2.3-rc.1 is 1.2.3rc1. A
+// pre-release that PEP 440 has no word for is a development release, which comes before
+// all others of its number.
+func pep440(number string) string {
+	base, pre, ok := strings.Cut(number, "-")
+	if !ok {
+		return number
+	}
+	match := preRelease.FindStringSubmatch(pre)
+	if match == nil {
+		return base + ".dev0"
+	}
+	return base + map[string]string{"alpha": "a", "beta": "b", "rc": "rc"}[match[1]] + match[2]
+}
