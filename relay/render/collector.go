@@ -240,8 +240,8 @@ type Raised struct {
 
 // File is a file saved on this machine.
 type File struct {
-	Kind string `json:"kind" doc:"stdout, stderr, result, traceback, picture or output"`
-	Path string `json:"path" doc:"Absolute path on the machine the relay runs on."`
+	Kind string `json:"kind"` // stdout, stderr, result, traceback, picture or output
+	Path string `json:"path"` // absolute path on the machine the relay runs on
 }
 
 // View renders the collected events, saves what does not fit, and closes the Collector.

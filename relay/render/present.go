@@ -25,11 +25,11 @@ const (
 
 // Output is one display_data or execute_result.
 type Output struct {
-	Offset    int64    `json:"offset" doc:"Its event's offset."`
-	Type      string   `json:"type" doc:"display_data or execute_result."`
-	MIMETypes []string `json:"mime_types"`
-	Text      string   `json:"text" doc:"Its text/plain form, shortened; empty when it is the result field's."`
-	Path      string   `json:"path,omitempty" doc:"Where the original was saved on the relay's machine."`
+	Offset    int64    `json:"offset"` // its event's offset
+	Type      string   `json:"type"`   // display_data or execute_result
+	MIMETypes []string `json:"mime_types,omitzero"`
+	Text      string   `json:"text"`           // its text/plain form, shortened; empty when it is the result field's
+	Path      string   `json:"path,omitempty"` // where the original was saved on the relay's machine
 }
 
 // presenter turns displays into Outputs, Pictures and Files of a view.

@@ -15,7 +15,7 @@ import (
 )
 
 type checkpointArgs struct {
-	Operation string `json:"operation" min:"1" max:"200" doc:"The checkpoint_name given to run_chunked_operation or run_code_long."`
+	Operation string `json:"operation" min:"1" max:"200" doc:"The checkpoint_name of the run."`
 	target
 }
 
@@ -23,22 +23,22 @@ type checkpointArgs struct {
 type Checkpoint struct {
 	Exists    bool            `json:"exists"`
 	Operation string          `json:"operation"`
-	Timestamp *time.Time      `json:"timestamp" doc:"When it was last written; null if there is none."`
-	Path      string          `json:"path" doc:"Its complete file on the relay's machine."`
-	Data      json.RawMessage `json:"data" doc:"Of a chunked run: status, completed, ranges, results (values of result by iteration) and more. Of a long run: its answer."`
-	Truncated bool            `json:"truncated" doc:"Long texts and lists of data are shortened here; the file is complete."`
-	Names     []string        `json:"names" doc:"If no checkpoint has that name: the names that exist."`
+	Timestamp *time.Time      `json:"timestamp,omitzero"` // when it was last written; absent if there is none
+	Path      string          `json:"path"`               // its complete file on the relay's machine
+	Data      json.RawMessage `json:"data,omitzero"`      // of a chunked run: status, completed, ranges, results (values of result by iteration) and more. Of a long run: its answer
+	Truncated bool            `json:"truncated"`          // long texts and lists of data are shortened here; the file is complete
+	Names     []string        `json:"names,omitzero"`     // if no checkpoint has that name: the names that exist
 }
 
 func getCheckpoint() tool {
 	return define(spec{
 		name: "get_checkpoint", title: "Read a checkpoint",
-		description: "Read what is saved on this computer under a checkpoint_name: the progress of a run_chunked_operation, which iterations ran in which kernel, the values of result, why it stopped; or the answer that run_code_long saved. " +
-			"It sends nothing to the VM, so it works when the VM is gone. For a name that does not exist it lists those that do.",
-		readOnly: true, idempotent: true, local: true,
+		summary:     "returns the progress of a chunked run, or an answer kept by `checkpoint_name`",
+		description: "Use it to read what is saved on this computer under a checkpoint_name: the progress and results of run_chunked_operation, or the answer of run_code_long. It works without the VM. For an unknown name it lists those that exist.",
+		readOnly:    true, idempotent: true, local: true,
 	}, func(_ context.Context, c *call, args checkpointArgs) (*Checkpoint, *Problem) {
 		dir := c.cfg.CheckpointDir
-		got := &Checkpoint{Operation: args.Operation, Data: json.RawMessage("null"), Names: []string{}}
+		got := &Checkpoint{Operation: args.Operation, Names: []string{}}
 		entry, err := checkpoint.Load(dir, args.Operation, nil)
 		switch {
 		case errors.Is(err, checkpoint.ErrNotFound):
@@ -48,7 +48,7 @@ func getCheckpoint() tool {
 			}
 			got.Names, got.Truncated = fitList(names)
 			return got, nil
-		case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrTooLarge):
+		case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrTooLarge), err == nil && !isObject(entry.Data):
 			return nil, problemOf(fmt.Errorf("%q in %s: %w", args.Operation, checkpoint.Path(dir, args.Operation), chunked.ErrDamaged))
 		case err != nil:
 			return nil, problemOf(err)
@@ -61,6 +61,10 @@ func getCheckpoint() tool {
 		return got, nil
 	})
 }
+
+// isObject reports whether raw, which is valid JSON, is an object, as everything is that the
+// relay itself saves.
+func isObject(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
 
 // maxDataBytes bounds data, which the text repeats.
 const maxDataBytes = 24_000
@@ -90,7 +94,7 @@ func fitData(raw json.RawMessage) (json.RawMessage, bool, error) {
 			return short, true, nil
 		}
 	}
-	return json.RawMessage("null"), true, nil
+	return nil, true, nil
 }
 
 func shorten(v any, runes, items int) any {

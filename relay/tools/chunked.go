@@ -15,42 +15,41 @@ import (
 )
 
 type chunkedArgs struct {
-	Setup     string `json:"setup_code" doc:"Python that runs once per kernel, before the iterations: imports, data, models. May be empty."`
-	Loop      string `json:"loop_code" min:"1" doc:"Python that runs for each i from 0 to n_iterations-1; i is an ordinary variable. Several lines, def, try, continue, lines with ! or % all work; break and await at the top level do not. The value of result is saved for each iteration that sets it."`
-	N         int64  `json:"n_iterations" min:"1" max:"1000000000" doc:"Total number of iterations."`
-	BatchSize int64  `json:"batch_size" default:"10" min:"1" max:"1000000" doc:"Maximum number of iterations in one execution; a batch also ends after about 30 s. Use a large number, such as 100000, for iterations of milliseconds."`
-	Name      string `json:"checkpoint_name" default:"chunked_op" min:"1" max:"200" doc:"Name of the saved progress on this computer; the same name resumes where the run stopped."`
-	OnChange  string `json:"on_change" default:"refuse" max:"20" doc:"What to do if setup_code, loop_code or n_iterations differ from those saved under the name: refuse; continue (keep completed iterations and continue with the new code, as after a failed iteration); restart (start at 0, also to run a finished name again)."`
-	OnNew     string `json:"on_new_kernel" default:"" max:"20" doc:"What to do if the kernel is lost together with variables that iterations build on, and these were not saved: by default the call stops and says so; continue resumes at the next iteration with what setup_code creates (correct if iterations do not depend on each other; nothing is saved then); restart starts at iteration 0."`
+	Setup     string `json:"setup_code" doc:"Runs once per kernel, before the loop: imports, data, models. May be empty."`
+	Loop      string `json:"loop_code" min:"1" doc:"Runs for each i; no break or await at the top level. What it assigns to result is saved for each i."`
+	N         int64  `json:"n_iterations" min:"1" max:"1000000000" doc:"Number of iterations."`
+	BatchSize int64  `json:"batch_size" default:"10" min:"1" max:"1000000" doc:"Most iterations per execution, which also ends after about 30 s; 100000 for iterations of milliseconds."`
+	Name      string `json:"checkpoint_name" default:"chunked_op" min:"1" max:"200" doc:"Name of the saved progress; the same name resumes."`
+	OnChange  string `json:"on_change" default:"refuse" max:"20" doc:"If code or n_iterations changed: refuse; continue (keep completed iterations); restart (at 0, also a finished run)."`
+	OnNew     string `json:"on_new_kernel" default:"" max:"20" doc:"If a new kernel lacks variables that iterations build on: stop if omitted; continue (right if iterations are independent); restart (at 0)."`
 	target
 }
 
 // Chunked is the answer of run_chunked_operation.
 type Chunked struct {
-	Status          string          `json:"status" doc:"running (call again), finished, waiting_for_input, or the status of the batch that stopped the run: failed, timed_out, interrupted, cancelled, kernel_died, kernel_restarted, lost; variables_lost: the kernel lacks variables that iterations build on."`
-	Completed       int64           `json:"completed" doc:"Iterations that the VM has confirmed: 0 to completed-1."`
+	Status          string          `json:"status"`    // running (call again), finished, waiting_for_input, or the status of the batch that stopped the run: failed, timed_out, interrupted, cancelled, kernel_died, kernel_restarted, lost; variables_lost: the kernel lacks variables that iterations build on
+	Completed       int64           `json:"completed"` // iterations that the VM has confirmed: 0 to completed-1
 	Remaining       int64           `json:"remaining"`
 	ProgressPct     float64         `json:"progress_pct"`
-	Output          string          `json:"output" doc:"Output of this call's batches; head and tail if it is long."`
-	CanContinue     bool            `json:"can_continue" doc:"Iterations remain, and calling again continues with them."`
-	NextCommand     string          `json:"next_command" doc:"The next step; empty when the run is finished."`
-	FailedIteration *int64          `json:"failed_iteration" doc:"The iteration that raised an exception; it is not counted. Null if none did."`
+	Output          string          `json:"output"`                    // output of this call's batches; head and tail if it is long
+	CanContinue     bool            `json:"can_continue"`              // iterations remain, and calling again continues with them
+	NextCommand     string          `json:"next_command"`              // the next step; empty when the run is finished
+	FailedIteration *int64          `json:"failed_iteration,omitzero"` // the iteration that raised an exception; it is not counted; absent if none did
 	CheckpointPath  string          `json:"checkpoint_path"`
-	ExecutionID     string          `json:"execution_id" doc:"The last batch on the VM, for get_execution and interrupt_execution."`
+	ExecutionID     string          `json:"execution_id"` // the last batch on the VM, for get_execution and interrupt_execution
 	KernelID        string          `json:"kernel_id"`
-	TimeSec         float64         `json:"execution_time_sec" doc:"Total time of the timed iterations, in all calls."`
-	Results         []chunked.Value `json:"results" doc:"The newest values of result; get_checkpoint and the file have more."`
-	InputPrompt     *string         `json:"input_prompt,omitempty" doc:"What input() asks, with status waiting_for_input; provide_input answers."`
-	SavedFiles      []render.File   `json:"saved_files" doc:"Pictures and full texts, on the relay's machine."`
-	Notes           []string        `json:"notes,omitempty" doc:"What else happened: iterations that run again and why, omitted output."`
+	TimeSec         float64         `json:"execution_time_sec"`     // total time of the timed iterations, in all calls
+	Results         []chunked.Value `json:"results,omitzero"`       // the newest values of result; get_checkpoint and the file have more
+	InputPrompt     *string         `json:"input_prompt,omitempty"` // what input() asks, with status waiting_for_input; provide_input answers
+	SavedFiles      []render.File   `json:"saved_files,omitzero"`   // pictures and full texts, on the relay's machine
+	Notes           []string        `json:"notes,omitempty"`        // what else happened: iterations that run again and why, omitted output
 }
 
 func runChunked() tool {
 	return define(spec{
 		name: "run_chunked_operation", title: "Run a loop in resumable batches",
-		description: "Run setup_code once and loop_code for i = 0 … n_iterations-1 on the VM, in batches, with the progress saved on this computer: use it for long loops (training epochs, files, API calls) that must survive interrupted calls, dead tunnels and dead VMs. " +
-			"One call takes about 45 s, then returns can_continue=true: call again with the same arguments until completed = n_iterations. An iteration that raises an exception stops the run and is not counted: call again with corrected loop_code and on_change=\"continue\". " +
-			"Variables that iterations build up (total += i, xs.append(i)) are saved on this computer between batches, up to a limit, and are restored automatically in a new kernel or VM; the answer says once what can't be saved, and after a loss the run stops instead of continuing without it. Values of result are saved per iteration.",
+		summary:     "runs `setup_code` once per kernel and `loop_code` for each `i`, in batches, and records the progress on the laptop; the same call continues the run, also on a new VM",
+		description: "Use it for long loops that must survive interrupted calls and dead VMs: training epochs, files, API calls. It runs setup_code once, then loop_code for i = 0 … n_iterations-1 in batches, and saves the progress on this computer. A call takes about 45 s; while can_continue is true, call again with the same arguments. Variables that iterations build up (total += i, xs.append(i)) are saved between batches and restored in a new kernel or VM.",
 		destructive: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args chunkedArgs) (*Chunked, *Problem) {
 		switch chunked.OnChange(args.OnChange) {

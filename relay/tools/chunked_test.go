@@ -252,6 +252,12 @@ func TestGetCheckpointShortensWhatDoesNotFitAndSaysSo(t *testing.T) {
 			t.Errorf("%s of a damaged file: %+v", tool, o.Error)
 		}
 	}
+	if _, err := checkpoint.Save(dir, "list", []int{1}); err != nil { // not what the relay saves
+		t.Fatal(err)
+	}
+	if o := h.call("get_checkpoint", map[string]any{"operation": "list"}).outcome(t); o.Error == nil || o.Error.Code != hint.CodeDamaged {
+		t.Errorf("a list is shown as data: %+v", o.Error)
+	}
 }
 
 func TestRunCodeLongDoesNotOverwriteAChunkedRun(t *testing.T) {

@@ -14,22 +14,23 @@ type noArgs struct{ target }
 
 // Connection is the answer of check_colab_connection.
 type Connection struct {
-	Status            string   `json:"status" doc:"connected or disconnected."`
-	UptimeMinutes     *float64 `json:"uptime_minutes"`
-	MemoryAvailableGB *float64 `json:"memory_available_gb"`
-	MemoryUsedPct     *float64 `json:"memory_used_pct"`
+	Status            string   `json:"status"` // connected or disconnected
+	UptimeMinutes     *float64 `json:"uptime_minutes,omitzero"`
+	MemoryAvailableGB *float64 `json:"memory_available_gb,omitzero"`
+	MemoryUsedPct     *float64 `json:"memory_used_pct,omitzero"`
 	ColabURL          string   `json:"colab_url"`
-	LatencyMS         *float64 `json:"latency_ms" doc:"Round trip time of one signed request."`
-	KernelStatus      *string  `json:"kernel_status" doc:"starting, idle, busy or dead."`
-	Version           *string  `json:"version" doc:"Release of the executor."`
+	LatencyMS         *float64 `json:"latency_ms,omitzero"`    // round trip time of one signed request
+	KernelStatus      *string  `json:"kernel_status,omitzero"` // starting, idle, busy or dead
+	Version           *string  `json:"version,omitzero"`       // release of the executor
 	RelayVersion      string   `json:"relay_version"`
-	SessionLeft       *float64 `json:"session_minutes_left" doc:"Estimated minutes until the VM ends, from the newest run or probe; null if unknown."`
+	SessionLeft       *float64 `json:"session_minutes_left,omitzero"` // estimated minutes until the VM ends, from the newest run or probe; absent if unknown
 }
 
 func checkConnection() tool {
 	return define(spec{
 		name: "check_colab_connection", title: "Check the connection",
-		description: "Check whether the remote VM can be reached and is the paired one: uptime, free memory, latency, kernel status. Use it at the start of a session and after connection errors; its error says what to do.",
+		summary:     "reports whether the VM answers, its memory and the kernel's state",
+		description: "Use it at the start of a session and after connection errors: it says whether the remote VM answers, with its uptime, free memory, latency and kernel status, or what to do if it does not.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Connection, *Problem) {
 		ctx, cancel := context.WithTimeout(ctx, connectionTime)

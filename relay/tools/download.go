@@ -12,25 +12,24 @@ import (
 )
 
 type downloadArgs struct {
-	Remote    string `json:"remote_path" min:"1" max:"4096" doc:"File or folder on the VM. If /content does not exist, it means the executor's working directory."`
-	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, optionally with subfolders, such as run1/model.bin; if it ends in / it is a folder to put the download into. By default the name in remote_path, or the runtime's name for /content."`
-	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name. Without it the new file gets a number, such as \"model (1).bin\", and so does a new folder if one of that name exists that is not from the same download."`
+	Remote    string `json:"remote_path" min:"1" max:"4096" doc:"File or folder on the VM."`
+	Local     string `json:"local_filename" default:"" max:"4096" doc:"Name below LOCAL_SAVE_DIR, such as run1/model.bin, or a folder if it ends in /. By default the remote name."`
+	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name; otherwise the new one gets a number, such as \"model (1).bin\"."`
 	target
 }
 
 // Download is the answer of download_from_colab.
 type Download struct {
 	Moved
-	LocalPath string `json:"local_path" doc:"Path of the file or folder on the relay's machine, where it is or will be once it is complete."`
+	LocalPath string `json:"local_path"` // path of the file or folder on the relay's machine, where it is or will be once it is complete
 }
 
 func downloadFromColab() tool {
 	return define(spec{
 		name: "download_from_colab", title: "Download from the VM",
-		description: "Copy a file or a whole folder from the VM to this computer, below LOCAL_SAVE_DIR; the answer gives the path. Use it for results worth keeping (models, data sets, archives), before the VM ends: its disk is deleted with it. " +
-			"The copy is checked by SHA-256, and a different file of the same name is never replaced unless overwrite is true. " +
-			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it resumes where it stopped, also after a lost connection. Files that exist already are skipped. For many small files a folder or an archive is faster than one by one.",
-		idempotent: true, openWorld: true, bulk: true,
+		summary:     "copies a file or folder to the laptop; resumes, verifies the SHA-256, and overwrites a different file only if asked",
+		description: "Use it to keep a file or folder of the VM on this computer, below LOCAL_SAVE_DIR: the VM's disk is deleted with the VM. A large one may take several calls: with status \"partial\" call again with the same arguments. For many small files, download their folder.",
+		idempotent:  true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args downloadArgs) (*Download, *Problem) {
 		to := transfer.Local{Dir: c.cfg.SaveDir, Name: belowSaveDir(c.cfg.SaveDir, args.Local), Runtime: c.target.Name}
 		r, m, problem := c.move(ctx, args.Overwrite, func(ctx context.Context, o transfer.Options) (transfer.Result, error) {

@@ -16,11 +16,11 @@ import (
 
 // Problem is the error object of an answer.
 type Problem struct {
-	Code      string `json:"code" doc:"What went wrong, for programs."`
-	Message   string `json:"message" doc:"What happened."`
-	Hint      string `json:"hint" doc:"The next step."`
-	EName     string `json:"ename,omitempty" doc:"Class of the Python exception."`
-	EValue    string `json:"evalue,omitempty" doc:"Its text."`
+	Code      string `json:"code"`             // what went wrong, for programs
+	Message   string `json:"message"`          // what happened
+	Hint      string `json:"hint"`             // the next step
+	EName     string `json:"ename,omitempty"`  // class of the Python exception
+	EValue    string `json:"evalue,omitempty"` // its text
 	Traceback string `json:"traceback,omitempty"`
 }
 

@@ -13,19 +13,18 @@ import (
 )
 
 type getArgs struct {
-	ID     string  `json:"execution_id" min:"1" max:"200" doc:"From an earlier answer or list_executions."`
-	Offset int64   `json:"offset" default:"0" min:"0" doc:"First event to read: next_offset of the answer before, 0 for all."`
-	Wait   float64 `json:"wait_seconds" default:"0" min:"0" doc:"How long to wait for the end, at most the relay's own limit (45 by default)."`
+	ID     string  `json:"execution_id" min:"1" max:"200" doc:"From an answer or list_executions."`
+	Offset int64   `json:"offset" default:"0" min:"0" doc:"First event to read: next_offset of the last answer; 0 for all."`
+	Wait   float64 `json:"wait_seconds" default:"0" min:"0" doc:"Longest wait for the end, usually at most 45."`
 	target
 }
 
 func getExecution() tool {
 	return define(spec{
 		name: "get_execution", title: "Read a run's output",
-		description: "Read the status of a run and its output from offset on. Use it after run_code_quick or run_code_long answered \"running\" or \"queued\" or was truncated, and to page through long output. " +
-			"With wait_seconds it waits until the run ends, asks for input, or the time is over, and shows the head and tail of the output; output that an earlier call showed and saved to a file is not fetched again. " +
-			"With wait_seconds=0 it answers immediately with one page of whole events: call it again with offset=next_offset while truncated is true, and no output is missing or repeated.",
-		readOnly: true, idempotent: true, openWorld: true,
+		summary:     "returns a run's state and its output from an offset; can wait for more",
+		description: "Use it when a run is still running, queued or waiting for input, and to read output that an answer omitted. With wait_seconds it waits for the end of the run and shows head and tail of the output from offset on. With wait_seconds=0 it returns one page of the whole output; call again with offset=next_offset while truncated is true, and nothing is missing.",
+		readOnly:    true, idempotent: true, openWorld: true, upfront: true,
 	}, func(ctx context.Context, c *call, args getArgs) (*Run, *Problem) {
 		wait := min(time.Duration(min(args.Wait, 3600)*float64(time.Second)), c.waitBudget())
 		until := time.Now().Add(wait)
@@ -73,14 +72,14 @@ func (c *call) readAs(e contract.Execution, args getArgs) (r *reading, page bool
 }
 
 type listArgs struct {
-	Limit int64 `json:"limit" default:"20" min:"1" max:"1000" doc:"Maximum number of runs."`
+	Limit int64 `json:"limit" default:"20" min:"1" max:"1000" doc:"Most runs to list."`
 	target
 }
 
 // Executions is the answer of list_executions.
 type Executions struct {
-	Executions []Listed `json:"executions" doc:"Newest first."`
-	Truncated  bool     `json:"truncated" doc:"Not all of them fit into the answer."`
+	Executions []Listed `json:"executions,omitzero"` // newest first
+	Truncated  bool     `json:"truncated"`           // not all of them fit into the answer
 }
 
 // Listed is one line of list_executions.
@@ -89,14 +88,15 @@ type Listed struct {
 	RequestID        string    `json:"request_id"`
 	Status           string    `json:"status"`
 	CreatedAt        time.Time `json:"created_at"`
-	ExecutionTimeSec *float64  `json:"execution_time_sec"`
+	ExecutionTimeSec *float64  `json:"execution_time_sec,omitzero"`
 	CodePreview      string    `json:"code_preview"`
 }
 
 func listExecutions() tool {
 	return define(spec{
 		name: "list_executions", title: "List runs",
-		description: "List the newest runs on the VM with status, time and the first line of their code. Use it to find an execution_id again, to see what runs or waits now, or to check whether a run whose answer was lost was accepted.",
+		summary:     "lists past and present runs, newest first",
+		description: "Use it to find an execution_id again, to see what runs or waits on the VM, or to check whether a run whose answer was lost was accepted.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args listArgs) (*Executions, *Problem) {
 		list, err := c.target.Client.List(ctx, int(args.Limit))
@@ -132,7 +132,7 @@ func (l *Executions) text(b *strings.Builder) {
 type Standing struct {
 	ExecutionID string `json:"execution_id"`
 	Status      string `json:"status"`
-	Reason      string `json:"reason" doc:"The reason for the status, if there is one."`
+	Reason      string `json:"reason"` // the reason for the status, if there is one
 }
 
 func (c *call) standing(e contract.Execution, err error) (*Standing, *Problem) {
@@ -151,14 +151,15 @@ func (s *Standing) text(b *strings.Builder) {
 }
 
 type interruptArgs struct {
-	ID string `json:"execution_id" min:"1" max:"200" doc:"From the run's answer or list_executions."`
+	ID string `json:"execution_id" min:"1" max:"200" doc:"From an answer or list_executions."`
 	target
 }
 
 func interruptExecution() tool {
 	return define(spec{
 		name: "interrupt_execution", title: "Interrupt a run",
-		description: "Stop a run on the VM, as the stop button of a notebook does: it gets a KeyboardInterrupt, and variables stay. A queued run is cancelled. Use it for an endless loop or a run that is no longer needed. If the run does not yield, call restart_kernel.",
+		summary:     "interrupts a run or removes it from the queue; variables are kept",
+		description: "Use it to stop a run that hangs or is no longer needed, as a notebook's stop button does. Variables are kept; a queued run is cancelled. If the run ignores it, call restart_kernel.",
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args interruptArgs) (*Standing, *Problem) {
 		return c.standing(c.target.Client.Interrupt(ctx, args.ID))
@@ -174,7 +175,8 @@ type inputArgs struct {
 func provideInput() tool {
 	return define(spec{
 		name: "provide_input", title: "Answer input()",
-		description: "Give a run whose status is waiting_for_input the line its input() asks for. Then call get_execution with wait_seconds to read on. A password (getpass) is refused: the user types it with `colab-relay input ID` in a terminal.",
+		summary:     "answers a run that waits in `input()`",
+		description: "Use it when a run's status is waiting_for_input, to type the line that its input() asks for. Then call get_execution with wait_seconds. A password is refused: the user types it with `colab-relay input ID`.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, *Problem) {
 		return c.standing(c.target.Client.Input(ctx, args.ID, contract.Input{Text: args.Text}))

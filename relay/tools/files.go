@@ -13,14 +13,14 @@ import (
 )
 
 type filesArgs struct {
-	Path string `json:"path" default:"/content" max:"4096" doc:"Folder on the VM. If /content does not exist, it means the executor's working directory."`
+	Path string `json:"path" default:"/content" max:"4096" doc:"Folder on the VM; /content means the working directory if it does not exist."`
 	target
 }
 
 // Files is the answer of list_colab_files.
 type Files struct {
 	folder
-	More string `json:"more,omitempty" doc:"If truncated: how to list the rest."`
+	More string `json:"more,omitempty"` // if truncated: how to list the rest
 }
 
 // folder gives the embedded contract.Files a name that differs from its own field Files.
@@ -29,7 +29,8 @@ type folder = contract.Files
 func listFiles() tool {
 	return define(spec{
 		name: "list_colab_files", title: "List files on the VM",
-		description: "List one folder on the remote VM: names, sizes, times, and which entries are folders. Use it to find data and results; /content/drive/MyDrive is Google Drive if it was mounted in the notebook.",
+		summary:     "lists a folder on the VM",
+		description: "Use it to find data and results on the remote VM: the names, sizes and times in one folder. Google Drive is /content/drive/MyDrive, if it was mounted in the notebook.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args filesArgs) (*Files, *Problem) {
 		got, err := c.target.Client.Files(ctx, args.Path)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"colabrelay/relay/hint"
 	"colabrelay/shared/contract"
@@ -12,17 +11,16 @@ import (
 
 // Kernel is the answer of restart_kernel.
 type Kernel struct {
-	KernelID  string     `json:"kernel_id"`
-	Status    string     `json:"kernel_status"`
-	Python    string     `json:"python"`
-	StartedAt *time.Time `json:"started_at"`
-	Lives     int        `json:"lives" doc:"Kernels started so far by this executor."`
+	KernelID string `json:"kernel_id"`
+	Status   string `json:"kernel_status"`
+	Python   string `json:"python"`
 }
 
 func restartKernel() tool {
 	return define(spec{
 		name: "restart_kernel", title: "Restart the kernel",
-		description: "End the VM's Python process and start a new one. All variables, imports and functions are lost, a run in progress ends, queued runs are cancelled; files are kept. Use it when the kernel does not react to interrupt_execution, when memory stays full after cleanup_colab, or for a clean start.",
+		summary:     "starts a new kernel; variables are lost and waiting runs are cancelled",
+		description: "Use it when a run ignores interrupt_execution, when memory stays full after cleanup_colab, or for a clean start. All variables and imports are lost, a run in progress ends, queued runs are cancelled; files are kept.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Kernel, *Problem) {
 		old, p := c.intendedKernel(ctx, c.target.Client.Kernel)
@@ -34,7 +32,7 @@ func restartKernel() tool {
 			return nil, problemAbout(hint.Kernel, err)
 		}
 		c.kernels.record(c.target.Name, k.KernelID) // requested, so no warning
-		return &Kernel{KernelID: k.KernelID, Status: string(k.Status), Python: k.Python, StartedAt: k.StartedAt, Lives: k.KernelsStarted}, nil
+		return &Kernel{KernelID: k.KernelID, Status: string(k.Status), Python: k.Python}, nil
 	})
 }
 

@@ -14,51 +14,46 @@ import (
 	"colabrelay/relay/transfer"
 )
 
-// pickleWarning is part of both descriptions.
-const pickleWarning = "The state is a pickle, and a pickle runs code when it is loaded: only states that this relay itself saved here are ever loaded; never put a stranger's files into CHECKPOINT_DIR/state. "
-
 type saveArgs struct {
-	Name string `json:"name" min:"1" max:"200" doc:"Name of the state on this computer. Saving under the same name again adds a version."`
-	Keep int64  `json:"keep_versions" default:"3" min:"1" max:"100" doc:"How many versions to keep; older ones are deleted once the new one is complete."`
+	Name string `json:"name" min:"1" max:"200" doc:"Name of the state; saving under it again adds a version."`
+	Keep int64  `json:"keep_versions" default:"3" min:"1" max:"100" doc:"Versions to keep; older ones are deleted."`
 	target
 }
 
 // KernelState is the common part of the answers of save_kernel_state and restore_kernel_state.
 type KernelState struct {
 	Name          string                 `json:"name"`
-	Version       string                 `json:"version" doc:"Version of the state; empty until it is known."`
-	Created       time.Time              `json:"created" doc:"The time of which this version has the variables."`
+	Version       string                 `json:"version"` // version of the state; empty until it is known
+	Created       time.Time              `json:"created"` // the time of which this version has the variables
 	VariableCount int                    `json:"variable_count"`
-	Variables     []kernelstate.Variable `json:"variables" doc:"Name, type and bytes; data that variables share counts for one of them. At most 36 kB are listed."`
-	Modules       []kernelstate.Module   `json:"modules" doc:"Names that are restored as imports."`
+	Variables     []kernelstate.Variable `json:"variables,omitzero"` // name, type and bytes; data that variables share counts for one of them. At most 36 kB are listed
+	Modules       []kernelstate.Module   `json:"modules,omitzero"`   // names that are restored as imports
 	SkippedCount  int                    `json:"skipped_count"`
-	Skipped       []kernelstate.Omission `json:"skipped" doc:"What could not be saved or restored, each with the reason."`
-	Bytes         int64                  `json:"bytes" doc:"Size of the data file."`
-	SHA256        string                 `json:"sha256" doc:"SHA-256 of the data file, compared on both sides."`
-	Pickler       string                 `json:"pickler" doc:"dill, cloudpickle, or pickle, which loses functions and classes defined in the notebook."`
-	Python        string                 `json:"python" doc:"Version of the kernel's Python."`
-	ExecutionID   string                 `json:"execution_id" doc:"The run in the kernel that does the work; interrupt_execution ends it."`
-	Doing         string                 `json:"doing" doc:"The current step, and the current variable if it takes long; empty when done."`
-	Warnings      []string               `json:"warnings"`
-	CanContinue   bool                   `json:"can_continue" doc:"Not done yet; the same call continues."`
-	NextCommand   string                 `json:"next_command" doc:"The next step; empty when done."`
+	Skipped       []kernelstate.Omission `json:"skipped,omitzero"` // what could not be saved or restored, each with the reason
+	Bytes         int64                  `json:"bytes"`            // size of the data file
+	SHA256        string                 `json:"sha256"`           // SHA-256 of the data file, compared on both sides
+	Pickler       string                 `json:"pickler"`          // dill, cloudpickle, or pickle, which loses functions and classes defined in the notebook
+	Python        string                 `json:"python"`           // version of the kernel's Python
+	ExecutionID   string                 `json:"execution_id"`     // the run in the kernel that does the work; interrupt_execution ends it
+	Doing         string                 `json:"doing"`            // the current step, and the current variable if it takes long; empty when done
+	Warnings      []string               `json:"warnings,omitzero"`
+	CanContinue   bool                   `json:"can_continue"` // not done yet; the same call continues
+	NextCommand   string                 `json:"next_command"` // the next step; empty when done
 }
 
 // SavedState is the answer of save_kernel_state.
 type SavedState struct {
-	Status string `json:"status" doc:"saved; saving: not done yet, call again; failed."`
-	Path   string `json:"path" doc:"The version's folder on the relay's machine."`
+	Status string `json:"status"` // saved; saving: not done yet, call again; failed
+	Path   string `json:"path"`   // the version's folder on the relay's machine
 	KernelState
 }
 
 func saveState() tool {
 	return define(spec{
 		name: "save_kernel_state", title: "Save the kernel's variables",
-		description: "Save all variables, functions, classes and imports of the kernel on this computer, so that restore_kernel_state can load them into a kernel of another VM. Use it before a VM ends (answers warn of that), and after expensive work. " +
-			"What can't be saved (open files, generators, threads …) is omitted and named in skipped with the reason. Earlier versions are kept until the new one is complete. " +
-			"A large state may take several calls: with status \"saving\" (can_continue true) call again with the same arguments and run nothing in between, or it starts again. " +
-			"Objects of your own classes and of less common libraries (up to 64 MB each) are loaded once as a test in a forked copy of the kernel; warnings name what failed. Their __setstate__ and constructors run there, including what they do to files or the network. " + pickleWarning,
-		openWorld: true, bulk: true,
+		summary:     "saves the kernel's variables on the laptop, in versions",
+		description: "Use it before a VM ends (answers warn of that) and after expensive work: it saves variables, functions, classes and imports on this computer for restore_kernel_state; skipped names what can't be saved. With status \"saving\" call again with the same arguments and run nothing in between. As a test, it loads objects of your own classes in a copy of the kernel, which runs their __setstate__.",
+		openWorld:   true, bulk: true,
 	}, func(ctx context.Context, c *call, args saveArgs) (*SavedState, *Problem) {
 		got, err := kernelstate.Save(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{
 			Name: args.Name, Runtime: c.target.Name, Keep: int(args.Keep), Until: time.Now().Add(c.waitBudget()),
@@ -84,24 +79,23 @@ func keepValue(keep int64) any {
 }
 
 type restoreArgs struct {
-	Name    string `json:"name" min:"1" max:"200" doc:"The name the state was saved under."`
-	Version string `json:"version" default:"" max:"100" doc:"Name or number of the version; by default the newest intact one."`
+	Name    string `json:"name" min:"1" max:"200" doc:"Name of the saved state."`
+	Version string `json:"version" default:"" max:"100" doc:"Name or number of a version; by default the newest intact one."`
 	target
 }
 
 // RestoredState is the answer of restore_kernel_state.
 type RestoredState struct {
-	Status      string   `json:"status" doc:"restored; restoring: not done yet, call again; failed."`
-	Overwritten []string `json:"overwritten" doc:"Names that existed in the kernel and were replaced."`
+	Status      string   `json:"status"`               // restored; restoring: not done yet, call again; failed
+	Overwritten []string `json:"overwritten,omitzero"` // names that existed in the kernel and were replaced
 	KernelState
 }
 
 func restoreState() tool {
 	return define(spec{
 		name: "restore_kernel_state", title: "Restore the kernel's variables",
-		description: "Load what save_kernel_state saved into the kernel: variables, functions, classes and imports, on the same VM or a new one. Use it when a warning says that the kernel or VM is new, before you continue. " +
-			"Names that exist in the kernel are replaced and listed in overwritten. The file's SHA-256 is checked here and on the VM before anything is loaded. If the newest version is damaged, a warning says so and the one before it is loaded; warnings also name differences in Python and library versions. " +
-			"A large state may take several calls: with status \"restoring\" (can_continue true) call again with the same arguments. " + pickleWarning,
+		summary:     "restores saved variables in any kernel, also on a new VM",
+		description: "Use it when a warning says that the kernel or VM is new: it loads what save_kernel_state saved. Names that exist in the kernel are replaced and listed in overwritten. With status \"restoring\" call again with the same arguments. Loading runs code: never put a stranger's files into CHECKPOINT_DIR/state.",
 		destructive: true, idempotent: true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args restoreArgs) (*RestoredState, *Problem) {
 		got, err := kernelstate.Restore(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{

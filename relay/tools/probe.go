@@ -21,7 +21,8 @@ type Probe struct {
 func probeEnvironment() tool {
 	return define(spec{
 		name: "probe_colab_environment", title: "Describe the VM",
-		description: "Describe the remote VM: platform, CPU, memory, GPU, TPU, disks, Python and installed packages with versions, limits, session time, loaded variables and recommendations. Use it once before planning work, to choose libraries and sizes that fit. Nothing is imported or changed.",
+		summary:     "describes CPU, GPU, TPU, disks, Python packages, limits and loaded variables",
+		description: "Use it once before planning work, to choose libraries and sizes that fit the remote VM: CPU, memory, GPU, TPU, disks, Python packages with versions, limits, time left, loaded variables. It changes nothing.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Probe, *Problem) {
 		got, err := c.target.Client.Probe(ctx)

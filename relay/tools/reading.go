@@ -78,6 +78,7 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	run := newRun(r.exec, view)
 	more := !r.exec.End && (r.exec.Status.Finished() || r.col.Full())
 	run.Truncated = view.Truncated || r.cut || more
+	run.NextCommand = r.nextCommand(run)
 	if problem == nil {
 		problem = runProblem(r.exec)
 	}
@@ -89,6 +90,21 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 		problem.EName, problem.EValue, problem.Traceback = view.Error.EName, view.Error.EValue, view.Error.Traceback
 	}
 	return run, problem
+}
+
+// nextCommand returns the call that continues with a run that has not ended, or reads the
+// output that is missing in its answer; empty if nothing remains.
+func (r *reading) nextCommand(run *Run) string {
+	switch {
+	case r.exec.Status == contract.StatusWaitingForInput:
+		return command("provide_input", "execution_id", run.ExecutionID, "text", "…", "runtime", r.c.asked)
+	case !r.exec.Status.Finished():
+		wait := int(r.c.cfg.Hold.Seconds())
+		return command("get_execution", "execution_id", run.ExecutionID, "offset", run.NextOffset, "wait_seconds", wait, "runtime", r.c.asked)
+	case run.Truncated:
+		return command("get_execution", "execution_id", run.ExecutionID, "offset", run.NextOffset, "runtime", r.c.asked)
+	}
+	return ""
 }
 
 // explain translates the error of follow. The executor's refusal is an error; a broken

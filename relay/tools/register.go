@@ -10,7 +10,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
@@ -85,7 +84,7 @@ func New(cfg Config) *Relay {
 		cfg: cfg, tools: map[string]tool{}, modern: modernFields(cfg.Version),
 		holding: make(chan struct{}, maxHolding), cancels: newCancels(), kernels: lastKernels{stored: cfg.LastSeen},
 	}
-	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithToolCapabilities(false), server.WithInstructions(instructions))
+	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithToolCapabilities(false), server.WithInstructions(Guide))
 	for _, t := range allTools() {
 		r.tools[t.def.Name] = t
 		r.mcp.AddTool(t.def, r.handler(t))
@@ -124,12 +123,3 @@ func allTools() []tool {
 		saveState(), restoreState(),
 	}
 }
-
-// instructions reach the model with the tool list; hosts cut them at 2 KB.
-var instructions = strings.TrimSpace(`
-These tools run Python on a remote VM (Google Colab or another machine) in one Jupyter kernel: variables, imports and files persist between calls.
-Use run_code_quick for code that takes up to two minutes, run_code_long for more. A run belongs to the VM: when a call returns with status "running", it is still running there; call get_execution with its execution_id and next_offset (and wait_seconds) for the rest. Never run the same code again just because a call returned early.
-Files: upload_to_colab and download_from_colab copy files and folders both ways; with status "partial" call again with the same arguments. The VM's disk is lost with the VM: download what is worth keeping.
-When an answer warns that the kernel is a new one, the old variables are gone: restore a saved state that it names, or run the setup code again.
-On an error read error.hint: it names the next step.
-`)

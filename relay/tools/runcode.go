@@ -19,36 +19,34 @@ import (
 const quickTimeout = 120 * time.Second
 
 type quickArgs struct {
-	Code string `json:"code" min:"1" doc:"Python code for the VM's Jupyter kernel. Lines with ! or % work as in a notebook."`
+	Code string `json:"code" min:"1" doc:"Python; lines with ! or % work as in a notebook."`
 	target
 }
 
 func runQuick() tool {
 	return define(spec{
 		name: "run_code_quick", title: "Run Python (up to 2 minutes)",
-		description: "Run Python on the remote VM and get stdout, stderr, the value of the last expression, pictures and errors. Use it for everything that takes under two minutes: inspecting data, small computations, plots, installing a package. " +
-			"Variables persist between calls. The code is interrupted after 120 seconds, with variables kept; use run_code_long for more. " +
-			"If the answer says \"running\" or \"queued\", the code is still running or waiting: call get_execution with its execution_id, don't run it again.",
-		destructive: true, openWorld: true,
+		summary:     "runs code for up to 120 s",
+		description: "Use it to run Python on the remote VM for up to two minutes: look at data, compute, plot, install a package. It answers with stdout, stderr, the value of the last expression, pictures and errors. Variables persist between calls. After 120 s the code is interrupted and variables are kept.",
+		destructive: true, openWorld: true, upfront: true,
 	}, func(ctx context.Context, c *call, args quickArgs) (*Run, *Problem) {
 		return c.submit(ctx, args.Code, quickTimeout)
 	})
 }
 
 type longArgs struct {
-	Code       string  `json:"code" min:"1" doc:"Python code for the VM's Jupyter kernel. Lines with ! or % work as in a notebook."`
-	Checkpoint string  `json:"checkpoint_name" default:"" max:"200" doc:"If given, the answer is also saved on this computer under this name."`
-	Timeout    float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"Seconds after which the code is interrupted on the VM; variables are kept."`
+	Code       string  `json:"code" min:"1" doc:"Python; lines with ! or % work as in a notebook."`
+	Checkpoint string  `json:"checkpoint_name" default:"" max:"200" doc:"Also save the answer on this computer under this name."`
+	Timeout    float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"The code is interrupted after this time; variables are kept."`
 	target
 }
 
 func runLong() tool {
 	return define(spec{
 		name: "run_code_long", title: "Run Python (long)",
-		description: "Start Python that may take minutes to hours on the remote VM: training, downloads, large computations. Returns early with status \"running\", the output so far, an execution_id and next_offset; the run continues on the VM, whatever happens to this call or this computer. " +
-			"Then call get_execution(execution_id, offset=next_offset, wait_seconds=45) until the run has ended. " +
-			"timeout_seconds is the deadline on the VM (default 600, at most 86400). One run executes at a time; others wait in a queue.",
-		destructive: true, openWorld: true,
+		summary:     "runs code for up to 24 h and answers early with the output so far; `get_execution` reads on",
+		description: "Use it to run Python on the remote VM that takes minutes to hours: training, downloads, large computations. It answers early with status \"running\" and the output so far; the run continues on the VM, whatever happens to this call, and get_execution with wait_seconds=45 reads on. One run executes at a time; others wait.",
+		destructive: true, openWorld: true, upfront: true,
 	}, func(ctx context.Context, c *call, args longArgs) (*Run, *Problem) {
 		timeout := time.Duration(args.Timeout * float64(time.Second))
 		if args.Checkpoint == "" {

@@ -14,24 +14,25 @@ import (
 
 // Run is the answer of run_code_quick, run_code_long and get_execution.
 type Run struct {
-	Status           string          `json:"status" doc:"queued, running, waiting_for_input, succeeded, failed, timed_out, interrupted, cancelled, kernel_died, kernel_restarted or lost."`
-	ExecutionID      string          `json:"execution_id" doc:"Id of the run on the VM, for get_execution."`
-	Stdout           string          `json:"stdout" doc:"What was printed; head and tail when it is long. Progress bars are folded."`
+	Status           string          `json:"status"`       // queued, running, waiting_for_input, succeeded, failed, timed_out, interrupted, cancelled, kernel_died, kernel_restarted or lost
+	ExecutionID      string          `json:"execution_id"` // id of the run on the VM, for get_execution
+	Stdout           string          `json:"stdout"`       // what was printed; head and tail when it is long. Progress bars are folded
 	Stderr           string          `json:"stderr"`
-	Result           *string         `json:"result" doc:"Value of the last expression as text; null when there is none."`
-	Outputs          []render.Output `json:"outputs" doc:"Display outputs; PNG and JPEG pictures come as image content too."`
-	ExecutionTimeSec *float64        `json:"execution_time_sec" doc:"Since it started, to its end or until now; null while queued."`
-	MemoryBeforeGB   *float64        `json:"memory_before_gb" doc:"Memory in use on the VM when it started."`
-	MemoryAfterGB    *float64        `json:"memory_after_gb" doc:"When it ended."`
-	MemoryDeltaMB    *float64        `json:"memory_delta_mb"`
-	Truncated        bool            `json:"truncated" doc:"Output is missing here; it starts at next_offset."`
-	NextOffset       int64           `json:"next_offset" doc:"Where to continue reading: pass it to get_execution as offset."`
-	QueuePosition    int             `json:"queue_position" doc:"Number of runs before this one."`
-	KernelID         string          `json:"kernel_id" doc:"The kernel that it ran in; a different one has none of its variables."`
-	InputPrompt      *string         `json:"input_prompt,omitempty" doc:"What input() asks, with status waiting_for_input; provide_input answers."`
-	SavedFiles       []render.File   `json:"saved_files" doc:"Originals of pictures and full texts, on the relay's machine."`
-	Notes            []string        `json:"notes,omitempty" doc:"What could not be shown or saved, and why."`
-	CheckpointSaved  *bool           `json:"checkpoint_saved,omitempty" doc:"With checkpoint_name: whether this answer was saved."`
+	Result           *string         `json:"result,omitzero"`             // value of the last expression as text; absent when there is none
+	Outputs          []render.Output `json:"outputs,omitzero"`            // display outputs; PNG and JPEG pictures come as image content too
+	ExecutionTimeSec *float64        `json:"execution_time_sec,omitzero"` // since it started, to its end or until now; absent while queued
+	MemoryBeforeGB   *float64        `json:"memory_before_gb,omitzero"`   // memory in use on the VM when it started
+	MemoryAfterGB    *float64        `json:"memory_after_gb,omitzero"`    // when it ended
+	MemoryDeltaMB    *float64        `json:"memory_delta_mb,omitzero"`
+	Truncated        bool            `json:"truncated"`                  // output is missing here; it starts at next_offset
+	NextOffset       int64           `json:"next_offset"`                // where to continue reading: pass it to get_execution as offset
+	NextCommand      string          `json:"next_command,omitempty"`     // what to call next, if the run has not ended or output is omitted
+	QueuePosition    int             `json:"queue_position"`             // number of runs before this one
+	KernelID         string          `json:"kernel_id"`                  // the kernel that it ran in; a different one has none of its variables
+	InputPrompt      *string         `json:"input_prompt,omitempty"`     // what input() asks, with status waiting_for_input; provide_input answers
+	SavedFiles       []render.File   `json:"saved_files,omitzero"`       // originals of pictures and full texts, on the relay's machine
+	Notes            []string        `json:"notes,omitempty"`            // what could not be shown or saved, and why
+	CheckpointSaved  *bool           `json:"checkpoint_saved,omitempty"` // with checkpoint_name: whether this answer was saved
 	CheckpointPath   string          `json:"checkpoint_path,omitempty"`
 }
 
@@ -119,22 +120,23 @@ func (r *Run) text(b *strings.Builder) {
 	}
 }
 
-// next says what to do about a run that has not ended or was not read completely.
+// next says what to do about a run that has not ended or whose output is not complete here.
 func (r *Run) next(b *strings.Builder) {
 	switch contract.Status(r.Status) {
 	case contract.StatusQueued:
-		fmt.Fprintf(b, "It waits for %s. Call get_execution with this id, offset=%d and wait_seconds.\n", plain.Count(r.QueuePosition, "other run"), r.NextOffset)
+		fmt.Fprintf(b, "Waits for %s on the VM. Next: %s\n", plain.Count(r.QueuePosition, "other run"), r.NextCommand)
 	case contract.StatusRunning:
-		fmt.Fprintf(b, "It is still running on the VM. Call get_execution with this id, offset=%d and wait_seconds for the rest; do not run the code again.\n", r.NextOffset)
+		fmt.Fprintf(b, "Still running on the VM; do not run the code again. Next: %s\n", r.NextCommand)
 	case contract.StatusWaitingForInput:
 		prompt := ""
 		if r.InputPrompt != nil {
 			prompt = *r.InputPrompt
 		}
-		fmt.Fprintf(b, "It waits for input: %q. Answer with provide_input, then call get_execution with offset=%d.\n", prompt, r.NextOffset)
-	}
-	if r.Truncated && contract.Status(r.Status).Finished() {
-		fmt.Fprintf(b, "There is more output: call get_execution with offset=%d to read on.\n", r.NextOffset)
+		fmt.Fprintf(b, "Waits for input: %q. Next: %s\n", prompt, r.NextCommand)
+	default:
+		if r.Truncated {
+			fmt.Fprintf(b, "There is more output. Next: %s\n", r.NextCommand)
+		}
 	}
 }
 

@@ -18,38 +18,42 @@ func inputSchema(arguments []argument) json.RawMessage {
 	properties, required := object{}, []string{}
 	for _, a := range arguments {
 		p := object{"type": a.jsonType(), "description": a.doc}
-		least, most := "minimum", "maximum"
-		if a.typ == reflect.String {
-			least, most = "minLength", "maxLength"
+		if a.typ != reflect.String { // the lengths of texts would only cost: few calls exceed them
+			if a.min != nil {
+				p["minimum"] = *a.min
+			}
+			if a.max != nil {
+				p["maximum"] = *a.max
+			}
 		}
-		if a.min != nil {
-			p[least] = *a.min
-		}
-		if a.max != nil {
-			p[most] = *a.max
-		}
-		if a.def == nil {
+		switch {
+		case a.def == nil:
 			required = append(required, a.name)
-		} else {
+		case string(a.def) != `""`: // an empty text says nothing to a model
 			p["default"] = a.def
 		}
 		properties[a.name] = p
 	}
-	return encode(object{"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+	s := object{"type": "object", "properties": properties, "additionalProperties": false}
+	if len(required) > 0 {
+		s["required"] = required
+	}
+	return encode(s)
 }
 
-// outputSchema returns the schema of an answer: the fields of Outcome and of P. Only those
-// of Outcome are required, because a failure has no payload.
+// outputSchema returns the schema of an answer: the fields of Outcome and of P. Only success
+// is required, because a failure has no payload. A model pays for the tool list in every
+// session, so the schema has names and types only: no descriptions, and nothing of what the
+// objects in a field contain.
 func outputSchema[P any]() json.RawMessage {
-	s := structSchema(reflect.TypeFor[Outcome]())
-	properties := s["properties"].(object)
-	for name, p := range structSchema(reflect.TypeFor[P]())["properties"].(object) {
+	properties := fieldSchemas(reflect.TypeFor[Outcome]())
+	for name, p := range fieldSchemas(reflect.TypeFor[P]()) {
 		if _, twice := properties[name]; twice {
 			panic(fmt.Sprintf("%s: field %q is the outcome's", reflect.TypeFor[P](), name))
 		}
 		properties[name] = p
 	}
-	return encode(s)
+	return encode(object{"type": "object", "properties": properties, "required": []string{"success"}})
 }
 
 // encode returns the JSON of strings, numbers and maps of them, which can always be encoded.
@@ -61,33 +65,40 @@ func encode(v any) json.RawMessage {
 	return b
 }
 
-func structSchema(t reflect.Type) object {
-	properties, required := object{}, []string{}
+// fieldSchemas returns the schemas of a struct's fields.
+func fieldSchemas(t reflect.Type) object {
+	properties := object{}
 	for _, f := range reflect.VisibleFields(t) {
-		name, opt, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous || name == "-" || !f.IsExported() {
 			continue
 		}
-		p := typeSchema(f.Type)
-		if doc := f.Tag.Get("doc"); doc != "" {
-			p["description"] = doc
+		if nilable(f.Type) && options == "" {
+			panic(fmt.Sprintf("field %q of %s may be null: omit it with omitzero or omitempty", name, t))
 		}
-		properties[name] = p
-		if opt != "omitempty" {
-			required = append(required, name)
-		}
+		properties[name] = typeSchema(f.Type)
 	}
-	return object{"type": "object", "properties": properties, "required": required}
+	return properties
 }
 
-// typeSchema returns the schema of a type that answers contain. A value that encoding/json
-// may write as null is nullable, except a pointer to a struct, which is omitted instead.
-func typeSchema(t reflect.Type) object {
-	if t == reflect.TypeFor[time.Time]() {
-		return object{"type": "string", "format": "date-time"}
+// nilable reports whether encoding/json may write a value of the type as null.
+func nilable(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
+		return true
 	}
-	if t == reflect.TypeFor[json.RawMessage]() {
-		return object{} // any JSON
+	return false
+}
+
+// typeSchema returns the schema of a type that answers contain. It has a single type and
+// never null, because some clients map schemas to languages that have no such union: what
+// is unknown is absent.
+func typeSchema(t reflect.Type) object {
+	switch t {
+	case reflect.TypeFor[time.Time]():
+		return object{"type": "string"}
+	case reflect.TypeFor[json.RawMessage]():
+		return object{"type": "object"} // the only JSON that answers contain unparsed
 	}
 	switch t.Kind() {
 	case reflect.Bool:
@@ -98,18 +109,12 @@ func typeSchema(t reflect.Type) object {
 		return object{"type": "integer"}
 	case reflect.Float64:
 		return object{"type": "number"}
-	case reflect.Struct:
-		return structSchema(t)
+	case reflect.Struct, reflect.Map:
+		return object{"type": "object"}
 	case reflect.Slice:
-		return object{"type": []string{"array", "null"}, "items": typeSchema(t.Elem())}
-	case reflect.Map:
-		return object{"type": []string{"object", "null"}, "additionalProperties": typeSchema(t.Elem())}
+		return object{"type": "array", "items": typeSchema(t.Elem())}
 	case reflect.Pointer:
-		s := typeSchema(t.Elem())
-		if name := s["type"].(string); name != "object" {
-			s["type"] = []string{name, "null"}
-		}
-		return s
+		return typeSchema(t.Elem())
 	}
 	panic(fmt.Sprintf("no schema for %s", t))
 }

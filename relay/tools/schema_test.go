@@ -6,7 +6,11 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -64,14 +68,20 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 	}
 	for _, tool := range allTools() {
 		var schema struct {
-			Properties map[string]struct{ Default any }
-			Required   []string
+			Properties map[string]struct {
+				Type    string
+				Default any
+			}
+			Required []string
 		}
 		if err := json.Unmarshal(tool.def.RawInputSchema, &schema); err != nil {
 			t.Fatal(err)
 		}
 		got := map[string]any{}
 		for name, p := range schema.Properties {
+			if p.Default == nil && p.Type == "string" && !slices.Contains(schema.Required, name) {
+				p.Default = "" // which the schema need not say
+			}
 			if name != "runtime" {
 				got[name] = p.Default
 			}
@@ -103,8 +113,8 @@ func mustJSON(v any) string {
 func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
 	for _, tool := range allTools() {
 		d, a := tool.def, tool.def.Annotations
-		if d.Title == "" || d.Description == "" || len(d.Description) >= 1000 {
-			t.Errorf("%s: title %q, description of %d bytes", d.Name, d.Title, len(d.Description))
+		if a.Title == "" || d.Description == "" || len(d.Description) >= 1000 {
+			t.Errorf("%s: title %q, description of %d bytes", d.Name, a.Title, len(d.Description))
 		}
 		if a.ReadOnlyHint == nil || a.DestructiveHint == nil || a.IdempotentHint == nil || a.OpenWorldHint == nil {
 			t.Errorf("%s: an annotation is left to the host's default", d.Name)
@@ -123,7 +133,59 @@ func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
 			}
 		}
 	}
-	if len(instructions) > 2048 {
-		t.Errorf("instructions of %d bytes are cut by hosts", len(instructions))
+}
+
+// TestTheToolListIsCheap bounds what every session pays for the tool list, as a host
+// receives it.
+func TestTheToolListIsCheap(t *testing.T) {
+	h := startHost(t, Config{})
+	if n := utf8.RuneCount(h.list); n >= 26_000 {
+		t.Errorf("the tool list has %d characters", n)
+	}
+	for _, word := range []string{`"null"`, `"$ref"`, `"anyOf"`} {
+		if bytes.Contains(h.list, []byte(word)) {
+			t.Errorf("the tool list contains %s", word)
+		}
+	}
+	for _, tool := range allTools() {
+		if bytes.Contains(tool.def.RawOutputSchema, []byte(`"description"`)) {
+			t.Errorf("%s: the output schema has descriptions", tool.def.Name)
+		}
+	}
+}
+
+// TestHintsForClaudeCode: three tools are loaded from the start, and their pages of output
+// stay in the conversation.
+func TestHintsForClaudeCode(t *testing.T) {
+	upfront := map[string]bool{"run_code_quick": true, "run_code_long": true, "get_execution": true}
+	for _, tool := range allTools() {
+		got, want := mustJSON(tool.def.Meta), "null"
+		if upfront[tool.def.Name] {
+			want = `{"anthropic/alwaysLoad":true,"anthropic/maxResultSizeChars":200000}`
+		}
+		if got != want {
+			t.Errorf("%s: _meta %s, want %s", tool.def.Name, got, want)
+		}
+	}
+}
+
+// TestTheGuideNamesToolsThatExist: it is the server's instructions, which hosts cut at 2 KB.
+func TestTheGuideNamesToolsThatExist(t *testing.T) {
+	if len(Guide) >= 2000 {
+		t.Errorf("the guide has %d bytes", len(Guide))
+	}
+	known := map[string]bool{ // words with an underscore that are not tools
+		"wait_seconds": true, "next_offset": true, "next_command": true, "waiting_for_input": true,
+	}
+	for _, tool := range allTools() {
+		known[tool.def.Name] = true
+		if !strings.Contains(Guide, tool.def.Name) {
+			t.Errorf("the guide does not mention %s", tool.def.Name)
+		}
+	}
+	for _, word := range regexp.MustCompile(`[a-z]+(?:_[a-z]+)+`).FindAllString(Guide, -1) {
+		if !known[word] {
+			t.Errorf("the guide names %q, which is no tool", word)
+		}
 	}
 }

@@ -27,19 +27,35 @@ const (
 // spec is the description of a tool for hosts, without its schemas.
 type spec struct {
 	name, title, description                     string
+	summary                                      string // for README: what the tool does, in one line
 	readOnly, destructive, idempotent, openWorld bool
 	// A local tool sends nothing to the VM and works without a runtime.
 	local bool
 	// A bulk tool may move much data.
 	bulk bool
+	// An upfront tool should be loaded from the start by hosts that load tools on demand.
+	upfront bool
+}
+
+// maxResultChars asks Claude Code to keep a result of this many characters in the
+// conversation. Its own bound would move a page of output into a file.
+const maxResultChars = 200_000
+
+// meta returns the hints for Claude Code; nil if the tool needs none.
+func (s spec) meta() *mcp.Meta {
+	if !s.upfront {
+		return nil
+	}
+	return mcp.NewMetaFromMap(map[string]any{"anthropic/alwaysLoad": true, "anthropic/maxResultSizeChars": maxResultChars})
 }
 
 // tool is a definition and its handler. The handler returns a payload, a Problem, or both:
 // a run that failed has output and an error.
 type tool struct {
-	def    mcp.Tool
-	bulk   bool
-	handle func(ctx context.Context, c *call, arguments json.RawMessage) (payload, *Problem)
+	def     mcp.Tool
+	summary string
+	bulk    bool
+	handle  func(ctx context.Context, c *call, arguments json.RawMessage) (payload, *Problem)
 }
 
 // payload is the tool's own part of an answer: a pointer to a struct of JSON fields, or nil
@@ -51,15 +67,15 @@ type payload interface {
 
 // Outcome is the part that all answers have in common.
 type Outcome struct {
-	Success bool     `json:"success" doc:"False if something went wrong; error says what."`
-	Runtime string   `json:"runtime" doc:"Name of the runtime that the call used; empty if none could be chosen."`
-	Warning string   `json:"warning,omitempty" doc:"Something to know before you continue, such as a new kernel without the old variables."`
+	Success bool     `json:"success"`           // false if something went wrong; error says what
+	Runtime string   `json:"runtime"`           // name of the runtime that the call used; empty if none could be chosen
+	Warning string   `json:"warning,omitempty"` // something to know before you continue, such as a new kernel without the old variables
 	Error   *Problem `json:"error,omitempty"`
 }
 
 // target is embedded in every tool's arguments.
 type target struct {
-	Runtime string `json:"runtime" default:"" doc:"Which paired runtime to use; omit it for the default one."`
+	Runtime string `json:"runtime" default:"" doc:"Omit for the default runtime."`
 }
 
 func (t target) runtime() string { return t.Runtime }
@@ -72,12 +88,13 @@ func define[A interface{ runtime() string }, P any, PP interface {
 }](s spec, handle func(ctx context.Context, c *call, args A) (PP, *Problem)) tool {
 	arguments := argumentsOf(reflect.TypeFor[A]())
 	return tool{
-		bulk: s.bulk,
+		bulk: s.bulk, summary: s.summary,
 		def: mcp.Tool{
-			Name: s.name, Title: s.title, Description: s.description,
+			Meta: s.meta(), Name: s.name, Description: s.description,
 			RawInputSchema:  inputSchema(arguments),
 			RawOutputSchema: outputSchema[P](),
-			// To a host, a missing hint means destructive and open-world.
+			// To a host, a missing hint means destructive and open-world. The title is only
+			// here, where old and new hosts look for it.
 			Annotations: mcp.ToolAnnotation{
 				Title: s.title, ReadOnlyHint: &s.readOnly, DestructiveHint: &s.destructive,
 				IdempotentHint: &s.idempotent, OpenWorldHint: &s.openWorld,
@@ -104,6 +121,7 @@ func define[A interface{ runtime() string }, P any, PP interface {
 type call struct {
 	*Relay
 	target   Runtime
+	asked    string        // the runtime argument; empty for the default one
 	hold     time.Duration // how long it may wait for a run
 	started  time.Time
 	progress *progressNotifier // nil if the host wants none
@@ -113,6 +131,7 @@ type call struct {
 
 // resolve finds the runtime of the call; a local tool works without one.
 func (c *call) resolve(name string, local bool) *Problem {
+	c.asked = name
 	if len(c.cfg.Problems) > 0 {
 		return badSettings(c.cfg.Problems)
 	}

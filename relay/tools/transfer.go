@@ -24,16 +24,16 @@ const (
 
 // Moved is the common part of the answers of download_from_colab and upload_to_colab.
 type Moved struct {
-	Status           string   `json:"status" doc:"done; unchanged: the same file exists already; partial: the call's time was over, call again with the same arguments; failed."`
-	SizeBytes        int64    `json:"size_bytes" doc:"Size of the file, or of all files of a folder."`
-	SHA256           string   `json:"sha256" doc:"SHA-256 of the complete file, compared on both sides; empty for a folder, whose files are compared one by one."`
-	ResumedFrom      int64    `json:"resumed_from" doc:"Bytes that earlier calls transferred."`
-	TransferredBytes int64    `json:"transferred_bytes" doc:"Bytes that this call transferred."`
+	Status           string   `json:"status"`            // done; unchanged: the same file exists already; partial: the call's time was over, call again with the same arguments; failed
+	SizeBytes        int64    `json:"size_bytes"`        // size of the file, or of all files of a folder
+	SHA256           string   `json:"sha256"`            // SHA-256 of the complete file, compared on both sides; empty for a folder, whose files are compared one by one
+	ResumedFrom      int64    `json:"resumed_from"`      // bytes that earlier calls transferred
+	TransferredBytes int64    `json:"transferred_bytes"` // bytes that this call transferred
 	Files            int      `json:"files"`
-	Skipped          int      `json:"skipped" doc:"Number of files that existed already."`
-	CanContinue      bool     `json:"can_continue" doc:"The same call resumes where this one stopped."`
-	NextCommand      string   `json:"next_command,omitempty" doc:"That call."`
-	Notes            []string `json:"notes,omitempty" doc:"What was skipped or failed, and why; which files have a different name at the destination."`
+	Skipped          int      `json:"skipped"`                // number of files that existed already
+	CanContinue      bool     `json:"can_continue"`           // the same call resumes where this one stopped
+	NextCommand      string   `json:"next_command,omitempty"` // that call
+	Notes            []string `json:"notes,omitempty"`        // what was skipped or failed, and why; which files have a different name at the destination
 
 	done int64 // bytes of SizeBytes that all calls have transferred
 }

@@ -10,25 +10,24 @@ import (
 )
 
 type uploadArgs struct {
-	Local     string `json:"local_path" min:"1" max:"4096" doc:"File or folder on this computer: an absolute path, one that begins with ~/, or one below LOCAL_SAVE_DIR."`
-	Remote    string `json:"remote_path" default:"" max:"4096" doc:"Target path on the VM; missing folders are created. If it ends in / it is a folder to put a file into. By default the local name in /content. If /content does not exist, it means the executor's working directory."`
-	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name. Without it the new file gets a number, such as \"data (1).csv\"."`
+	Local     string `json:"local_path" min:"1" max:"4096" doc:"File or folder on this computer: absolute, beginning with ~/, or below LOCAL_SAVE_DIR."`
+	Remote    string `json:"remote_path" default:"" max:"4096" doc:"Path on the VM, or a folder if it ends in /; missing folders are created. By default the local name in /content."`
+	Overwrite bool   `json:"overwrite" default:"false" doc:"Replace a different file of that name; otherwise the new one gets a number, such as \"data (1).csv\"."`
 	target
 }
 
 // Upload is the answer of upload_to_colab.
 type Upload struct {
 	Moved
-	RemotePath string `json:"remote_path" doc:"Path of the file or folder on the VM, where it is or will be once it is complete."`
+	RemotePath string `json:"remote_path"` // path of the file or folder on the VM, where it is or will be once it is complete
 }
 
 func uploadToColab() tool {
 	return define(spec{
 		name: "upload_to_colab", title: "Upload to the VM",
-		description: "Copy a file or a whole folder from this computer to the VM, so that code there can read it; the answer gives the path. Use it for data, scripts and models that the user has here; the VM itself downloads files from the web faster (run_code_quick with !wget). " +
-			"The copy is checked by SHA-256 and appears only when it is complete; a different file of the same name is never replaced unless overwrite is true. " +
-			"A large one may take several calls: with status \"partial\" (can_continue true) call again with the same arguments, and it resumes where it stopped, also after a lost connection. Files that exist already are skipped. Files that usually contain keys or passwords (.ssh, .aws, *.pem, browser profiles and the like) are refused, and so is a folder that contains one.",
-		idempotent: true, openWorld: true, bulk: true,
+		summary:     "copies a file or folder to the VM in the same way",
+		description: "Use it to copy a file or folder of this computer to the VM, so that code there can read it; the VM itself downloads files from the web faster. A large one may take several calls: with status \"partial\" call again with the same arguments. Files that usually contain keys or passwords are refused.",
+		idempotent:  true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args uploadArgs) (*Upload, *Problem) {
 		local := localPath(c.cfg.SaveDir, args.Local)
 		known := c.target.Client.InstanceID()

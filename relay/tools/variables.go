@@ -11,15 +11,16 @@ import (
 
 // Variables is the answer of list_colab_variables.
 type Variables struct {
-	Count     int                 `json:"count" doc:"Number of all variables, including those not listed."`
-	Variables []contract.Variable `json:"variables"`
-	Truncated bool                `json:"truncated" doc:"Not all fit into the answer; inspect_variable finds any of them by name."`
+	Count     int                 `json:"count"` // number of all variables, including those not listed
+	Variables []contract.Variable `json:"variables,omitzero"`
+	Truncated bool                `json:"truncated"` // not all fit into the answer; inspect_variable finds any of them by name
 }
 
 func listVariables() tool {
 	return define(spec{
 		name: "list_colab_variables", title: "List variables",
-		description: "List the variables in the VM's kernel with type, size, shape, dtype and bytes. Use it to see what earlier code left, or what takes up memory. Runs no user code; answers kernel_busy while a run occupies the kernel.",
+		summary:     "lists the user's variables without running any of their code",
+		description: "Use it to see what earlier code left in the kernel, or what takes up memory: name, type, size, shape, dtype and bytes of each variable. It runs no user code.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Variables, *Problem) {
 		got, err := c.target.Client.Variables(ctx)
@@ -59,20 +60,21 @@ func describe(v contract.Variable) string {
 }
 
 type inspectArgs struct {
-	Name string `json:"name" min:"1" max:"1000" doc:"The variable's name, not an expression."`
+	Name string `json:"name" min:"1" max:"1000" doc:"A variable's name, not an expression."`
 	target
 }
 
 // Inspection is the answer of inspect_variable.
 type Inspection struct {
 	contract.Variable
-	Preview string `json:"preview" doc:"The beginning of its value, for known types only."`
+	Preview string `json:"preview"` // the beginning of its value, for known types only
 }
 
 func inspectVariable() tool {
 	return define(spec{
 		name: "inspect_variable", title: "Inspect a variable",
-		description: "Describe one variable of the VM's kernel: type, shape, dtype, bytes and a preview of its value. Never runs user code such as __repr__, so it is safe for any object; for other views use run_code_quick. Fails with kernel_busy while a run occupies the kernel.",
+		summary:     "describes one variable, with a preview of its value, without running its code",
+		description: "Use it to look at one variable: type, shape, dtype, bytes and a preview of its value. It runs no user code such as __repr__, so it is safe for any object.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, *Problem) {
 		got, err := c.target.Client.Inspect(ctx, args.Name)
@@ -90,10 +92,10 @@ func (i *Inspection) text(b *strings.Builder) {
 
 // Cleaned is the answer of cleanup_colab.
 type Cleaned struct {
-	MemoryFreedMB        *float64 `json:"memory_freed_mb"`
-	MemoryAvailableNowGB *float64 `json:"memory_available_now_gb"`
+	MemoryFreedMB        *float64 `json:"memory_freed_mb,omitzero"`
+	MemoryAvailableNowGB *float64 `json:"memory_available_now_gb,omitzero"`
 	VariablesCleared     int      `json:"variables_cleared"`
-	ClearedVariables     []string `json:"cleared_variables"`
+	ClearedVariables     []string `json:"cleared_variables,omitzero"`
 	GPUCacheCleared      bool     `json:"gpu_cache_cleared"`
 	FiguresClosed        int      `json:"figures_closed"`
 }
@@ -101,7 +103,8 @@ type Cleaned struct {
 func cleanup() tool {
 	return define(spec{
 		name: "cleanup_colab", title: "Free memory on the VM",
-		description: "Delete all variables of the VM's kernel, collect garbage, close figures and empty the GPU cache. Files and imports stay. Use it when memory runs low (error low_memory) or between unrelated tasks. Save what you still need first.",
+		summary:     "deletes variables, closes figures and empties torch's GPU cache; deletes no files",
+		description: "Use it when memory runs low (error low_memory) or between unrelated tasks. It deletes all variables of the kernel, closes figures and empties the GPU cache; files and imports stay.",
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Cleaned, *Problem) {
 		kernelID, p := c.intendedKernel(ctx, c.target.Client.CurrentKernel)

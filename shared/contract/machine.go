@@ -8,15 +8,15 @@ type Probe struct {
 	Compute              Compute           `json:"compute"`
 	GPU                  GPU               `json:"gpu"`
 	TPU                  TPU               `json:"tpu"`
-	Storage              []Disk            `json:"storage"`
+	Storage              []Disk            `json:"storage,omitzero"`
 	Python               Python            `json:"python"`
-	Packages             map[string]string `json:"packages"` // version of each distribution, found without importing any
+	Packages             map[string]string `json:"packages,omitzero"` // version of each distribution, found without importing any
 	Limits               Limits            `json:"limits"`
 	SessionUptimeMinutes float64           `json:"session_uptime_minutes"`
-	// LoadedVariables is null while code runs.
-	LoadedVariables      []string `json:"loaded_variables"`
-	LoadedVariablesCount *int     `json:"loaded_variables_count"`
-	Recommendations      []string `json:"recommendations"`
+	// LoadedVariables is absent while code runs.
+	LoadedVariables      []string `json:"loaded_variables,omitzero"`
+	LoadedVariablesCount *int     `json:"loaded_variables_count,omitzero"`
+	Recommendations      []string `json:"recommendations,omitzero"`
 }
 
 // Platform is where the executor runs.
@@ -43,22 +43,22 @@ type Compute struct {
 type GPU struct {
 	Available bool        `json:"available"`
 	Driver    string      `json:"driver"`
-	Devices   []GPUDevice `json:"devices"`
+	Devices   []GPUDevice `json:"devices,omitzero"`
 }
 
-// GPUDevice is one GPU. Fields for which nvidia-smi has no number are null.
+// GPUDevice is one GPU. Fields for which nvidia-smi has no number are absent.
 type GPUDevice struct {
-	Index          *int     `json:"index"`
+	Index          *int     `json:"index,omitzero"`
 	Name           string   `json:"name"`
-	MemoryUsedMB   *float64 `json:"memory_used_mb"`
-	MemoryTotalMB  *float64 `json:"memory_total_mb"`
-	UtilizationPct *float64 `json:"utilization_pct"`
+	MemoryUsedMB   *float64 `json:"memory_used_mb,omitzero"`
+	MemoryTotalMB  *float64 `json:"memory_total_mb,omitzero"`
+	UtilizationPct *float64 `json:"utilization_pct,omitzero"`
 }
 
 // TPU is detected by device files and the environment.
 type TPU struct {
 	Available bool     `json:"available"`
-	Devices   []string `json:"devices"`
+	Devices   []string `json:"devices,omitzero"`
 }
 
 // Disk is one file system that matters to a user.
@@ -84,19 +84,19 @@ type Limits struct {
 	MaxCodeBytes      int     `json:"max_code_bytes"`
 	MaxLogBytes       int64   `json:"max_log_bytes"` // output kept per execution
 	MinMemoryGB       float64 `json:"min_memory_gb"` // below this, runs are refused
-	// SessionMinutesLeft is an estimate from the platform's published limit, or null if none is known.
-	SessionMinutesLeft *float64 `json:"session_minutes_left"`
+	// SessionMinutesLeft is an estimate from the platform's published limit; absent if none is known.
+	SessionMinutesLeft *float64 `json:"session_minutes_left,omitzero"`
 }
 
 // Variable is one user variable. Fields that can't be determined without running user code
-// are null.
+// are absent.
 type Variable struct {
 	Name  string  `json:"name"`
 	Type  string  `json:"type"`
-	Size  *int64  `json:"size"`  // items: len() of built-in and known array types
-	Shape []int64 `json:"shape"` // arrays, frames, tensors
-	Dtype *string `json:"dtype"`
-	Bytes *int64  `json:"bytes"` // memory of the object itself, without what it refers to
+	Size  *int64  `json:"size,omitzero"`  // items: len() of built-in and known array types
+	Shape []int64 `json:"shape,omitzero"` // arrays, frames, tensors
+	Dtype *string `json:"dtype,omitzero"`
+	Bytes *int64  `json:"bytes,omitzero"` // memory of the object itself, without what it refers to
 }
 
 // Variables is the answer of PathVariables, sorted by name.
@@ -131,7 +131,7 @@ type Files struct {
 	Path      string `json:"path"`
 	FileCount int    `json:"file_count"`
 	DirCount  int    `json:"dir_count"`
-	Files     []File `json:"files"`
+	Files     []File `json:"files,omitzero"`
 	Truncated bool   `json:"truncated"` // there are more entries; the counts are of all
 }
 
