@@ -36,8 +36,9 @@ func bootstrapCommand(std terminal.Streams) *cobra.Command {
 		Short: "Print the Colab cell that fetches and starts the executor",
 		Long: "Print the Colab cell that fetches and starts the executor, with the release's URL and digests filled in.\n" +
 			"The digests are read from the release's SHA256SUMS, which is fetched unless --sums names a copy.",
-		Args: arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.print(cmd.Context(), std) },
+		Example: "  colab-relay bootstrap\n  colab-relay bootstrap --notebook > colab-relay.ipynb",
+		Args:    arguments(0, 0),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return s.print(cmd.Context(), std) },
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&s.Version, "version", "", "the release (default: this relay's own)")

@@ -22,7 +22,8 @@ func getCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Long: "Download a file or folder from the VM and check it by SHA-256. If the download is stopped or the connection breaks, run the same command again to resume it.\n" +
 			"Without LOCAL, the download goes into the current folder under the last part of REMOTE (for /content: under the runtime's name). If LOCAL is a folder or ends in a slash, the download goes into it.\n" +
 			"A folder becomes LOCAL itself if nothing is there, or if an earlier run of the same download created it. It is not merged into any other folder unless you give --overwrite.",
-		Args: arguments(1, 2),
+		Example: "  colab-relay get /content/model.pt\n  colab-relay get results plots/           # a folder, into the folder plots\n  colab-relay get log.txt --json",
+		Args:    arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return usagef("REMOTE is empty: name a file or folder on the VM, such as /content/model.bin")

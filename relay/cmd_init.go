@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -33,8 +32,9 @@ func initCommand(std terminal.Streams) *cobra.Command {
 		Short: "Make a secret for a runtime, and show where to put it",
 		Long: "Make a secret for a runtime, and show what to put into Colab's Secrets, where the executor reads it at each start. Each runtime has its own secret. If you run the command again, it shows the same secret.\n" +
 			"With --domain, a static domain of your ngrok account, the runtime is also paired, and you never have to paste anything.",
-		Args: arguments(0, 0),
-		RunE: func(*cobra.Command, []string) error { return o.run(std) },
+		Example: "  colab-relay init\n  colab-relay init --domain my-name.ngrok-free.app\n  colab-relay init --name gpu-lab",
+		Args:    arguments(0, 0),
+		RunE:    func(*cobra.Command, []string) error { return o.run(std) },
 	}
 	cmd.Flags().StringVar(&o.domain, "domain", "", "a static domain of your ngrok account (https://dashboard.ngrok.com/domains)")
 	cmd.Flags().StringVar(&o.name, "name", o.name, "name of the runtime")
@@ -44,7 +44,7 @@ func initCommand(std terminal.Streams) *cobra.Command {
 
 func (o initOptions) run(std terminal.Streams) error {
 	if o.name == "" {
-		return errors.New("--name is empty: give a name or omit the flag")
+		return usagef("--name is empty: give a name or omit the flag")
 	}
 	host, err := domainOf(o.domain)
 	if err != nil {
@@ -94,7 +94,7 @@ func (o initOptions) checkSecretName(store *pairing.Store) error {
 	secret := bootstrap.SecretName(secretVariable, o.name)
 	for _, other := range all {
 		if other.Name != o.name && bootstrap.SecretName(secretVariable, other.Name) == secret {
-			return fmt.Errorf("--name %s: Colab would store its secret under %s, which runtime %q already uses; choose another name", o.name, secret, other.Name)
+			return usagef("--name %s: Colab would store its secret under %s, which runtime %q already uses; choose another name", o.name, secret, other.Name)
 		}
 	}
 	return nil
@@ -166,7 +166,7 @@ func domainOf(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Port() != "" || u.User != nil ||
 		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || !strings.Contains(u.Hostname(), ".") {
-		return "", fmt.Errorf("--domain %q: use a name such as your-name.ngrok-free.app", strings.TrimPrefix(text, "https://"))
+		return "", usagef("--domain %q: use a name such as your-name.ngrok-free.app", strings.TrimPrefix(text, "https://"))
 	}
 	return u.Hostname(), nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func putCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	c := &transferCommand{set: set, std: std}
+	c := &transferCommand{set: set, std: std, upload: true}
 	force := false
 	cmd := &cobra.Command{
 		Use:   "put LOCAL [REMOTE]",
@@ -22,7 +22,8 @@ func putCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Long: "Upload a file or folder to the VM and check it by SHA-256. If the upload is stopped or the connection breaks, run the same command again to resume it.\n" +
 			"Without REMOTE, the upload goes into /content, or into the executor's working directory if the VM has no /content. If REMOTE is a folder or ends in a slash, a file goes into it.\n" +
 			"Files that usually contain keys or passwords are uploaded only after you confirm, or with --force.",
-		Args: arguments(1, 2),
+		Example: "  colab-relay put data.csv\n  colab-relay put photos /content/photos\n  colab-relay put train.py --overwrite",
+		Args:    arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			remote := append(args, "")[1]
 			cfg := config.Load(*set)

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -14,18 +13,30 @@ import (
 )
 
 func runtimesCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	return &cobra.Command{
-		Use:   "runtimes",
-		Short: "List the paired runtimes",
-		Long:  "List the paired runtimes without contacting them; `colab-relay status` does that. The key id identifies a secret without revealing it.",
-		Args:  arguments(0, 0),
-		RunE:  func(*cobra.Command, []string) error { return listRuntimes(*set, std) },
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:     "runtimes",
+		Short:   "List the paired runtimes",
+		Long:    "List the paired runtimes without contacting them; `colab-relay status` does that. The key id identifies a secret without revealing it; an executor prints its own.",
+		Example: "  colab-relay runtimes\n  colab-relay runtimes --json",
+		Args:    arguments(0, 0),
+		RunE:    func(*cobra.Command, []string) error { return listRuntimes(set, asJSON, std) },
 	}
+	addJSONFlag(cmd, &asJSON)
+	return cmd
 }
 
-// listRuntimes prints the paired runtimes. The key id distinguishes secrets without
-// revealing them; an executor prints its own.
-func listRuntimes(set config.Settings, std terminal.Streams) error {
+// listedRuntime is a paired runtime in a list.
+type listedRuntime struct {
+	Runtime string `json:"runtime"`
+	URL     string `json:"colab_url"` // empty before it is known
+	KeyID   string `json:"key_id"`
+	Default bool   `json:"default"` // a call that names no runtime uses it
+	Chosen  bool   `json:"chosen"`  // by `colab-relay use`
+}
+
+// listRuntimes prints the paired runtimes.
+func listRuntimes(set *config.Settings, asJSON bool, std terminal.Streams) error {
 	store, err := pairing.OpenDefault()
 	if err != nil {
 		return err
@@ -35,23 +46,31 @@ func listRuntimes(set config.Settings, std terminal.Streams) error {
 		return err
 	}
 	inUse, unclear := pairing.Resolve("", set.Get, store)
-	if len(all) == 0 && unclear != nil {
-		return unclear
-	}
 	if inUse.Name == pairing.EnvName {
 		all = append(all, inUse)
 	}
-	table := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tURL\tKEY ID\tIN USE")
+	listed := []listedRuntime{}
 	for _, r := range all {
+		listed = append(listed, listedRuntime{r.Name, r.URL, r.Secret.KeyID(), r.Name == inUse.Name, r.Chosen})
+	}
+	if asJSON {
+		return printJSON(std.Out, struct {
+			Runtimes []listedRuntime `json:"runtimes"`
+		}{listed})
+	}
+	if len(all) == 0 && unclear != nil {
+		return unclear
+	}
+	colours := terminal.ColoursFor(std.Out, set.Getenv)
+	table := terminal.NewTable(terminal.Column{Title: "NAME"}, terminal.Column{Title: "URL"}, terminal.Column{Title: "KEY ID", Style: colours.Dim}, terminal.Column{Title: "DEFAULT", Style: colours.Good})
+	for _, r := range listed {
 		mark := ""
-		if r.Name == inUse.Name {
+		if r.Default {
 			mark = "yes"
 		}
-		address := cmp.Or(plain.Line(r.URL), pairing.ErrNoAddress.Error())
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Name, address, r.Secret.KeyID(), mark)
+		table.Add(r.Runtime, cmp.Or(r.URL, pairing.ErrNoAddress.Error()), r.KeyID, mark)
 	}
-	if err := table.Flush(); err != nil {
+	if err := table.Print(std.Out); err != nil {
 		return err
 	}
 	if unclear != nil {

@@ -15,10 +15,12 @@ import (
 
 func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Serve MCP on stdin and stdout; MCP hosts start this",
-		Args:  arguments(0, 0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
+		Use:     "serve",
+		Short:   "Serve MCP on stdin and stdout; MCP hosts start this",
+		Long:    "Serve MCP on stdin and stdout until stdin ends. MCP hosts start this; `colab-relay install HOST` sets one up. It starts even if settings are wrong: its tools then say what is wrong.",
+		Example: "  colab-relay serve --hold 30s",
+		Args:    arguments(0, 0),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
 	}
 	set.AddFlags(cmd.Flags())
 	return cmd

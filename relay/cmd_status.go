@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -14,57 +15,89 @@ import (
 )
 
 func statusCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	asJSON := false
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show the settings and whether each paired executor answers",
-		Long:  "Show the settings and whether each paired executor answers. The exit code is 1 unless the default runtime answers.",
-		Args:  arguments(0, 0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return status(cmd.Context(), *set, std) },
+		Use:     "status",
+		Short:   "Show whether each paired VM answers, and the settings",
+		Long:    "Show whether the executor of each paired runtime answers, and the settings. The exit code is 0 only if the default runtime answers.",
+		Example: "  colab-relay status\n  colab-relay status --json",
+		Args:    arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := statusOf(cmd.Context(), config.Load(*set), set)
+			if s.pairings == nil {
+				return err
+			}
+			if asJSON {
+				if err := printJSON(std.Out, s); err != nil {
+					return err
+				}
+			} else {
+				s.print(std.Out, terminal.ColoursFor(std.Out, set.Getenv))
+			}
+			return err
+		},
 	}
 	set.AddFlags(cmd.Flags())
+	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
 
-// status prints the settings of the MCP server, and what answers at each runtime. It
-// returns an error unless the default runtime answers.
-func status(ctx context.Context, set config.Settings, std terminal.Streams) error {
-	cfg := config.Load(set)
-	fmt.Fprintf(std.Out, "relay %s\nfolder for downloads, pictures and long outputs: %s\nfolder for chunked runs, kernel states and saved answers: %s\na call waits at most %s for a result\n", version, cfg.SaveDir, cfg.CheckpointDir, cfg.Hold)
+// statusReport is what `colab-relay status` shows.
+type statusReport struct {
+	RelayVersion  string          `json:"relay_version"`
+	SaveDir       string          `json:"save_dir"`
+	CheckpointDir string          `json:"checkpoint_dir"`
+	HoldSeconds   float64         `json:"hold_seconds"`
+	WrongSettings []string        `json:"wrong_settings"`
+	Runtimes      []runtimeStatus `json:"runtimes"`
+
+	pairings *pairing.Store
+}
+
+type runtimeStatus struct {
+	Runtime string `json:"runtime"`
+	Default bool   `json:"default"` // a call that names no runtime uses it
+	connection
+}
+
+// statusOf returns the settings, and what answers at each runtime. It also returns an
+// error unless the settings are right and the default runtime answers.
+func statusOf(ctx context.Context, cfg config.Config, set *config.Settings) (statusReport, error) {
+	s := statusReport{RelayVersion: version, SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, HoldSeconds: cfg.Hold.Seconds(),
+		WrongSettings: []string{}, Runtimes: []runtimeStatus{}, pairings: cfg.Pairings}
 	for _, err := range cfg.Problems {
-		fmt.Fprintf(std.Out, "wrong setting: %s\n", plain.Line(err.Error()))
+		s.WrongSettings = append(s.WrongSettings, plain.Line(err.Error()))
 	}
 	if cfg.Pairings == nil {
-		return errors.New(plain.Count(len(cfg.Problems), "wrong setting"))
+		return s, cfg.Err()
 	}
 	all, err := cfg.Pairings.List()
 	if err != nil {
-		return err
+		s.pairings = nil
+		return s, err
 	}
 	inUse, unclear := pairing.Resolve("", set.Get, cfg.Pairings)
 	if inUse.Name == pairing.EnvName {
 		all = append([]pairing.Runtime{inUse}, all...)
 	}
-	connected := false
-	for _, r := range all {
-		mark := ""
-		if r.Name == inUse.Name {
-			mark = " (default)"
-		}
-		if r.URL == "" {
-			fmt.Fprintf(std.Out, "%q %v%s\n", r.Name, pairing.ErrNoAddress, mark)
-			continue
-		}
-		fmt.Fprintf(std.Out, "%q %s%s\n", r.Name, plain.Line(r.URL), mark)
-		answers := printExecutor(ctx, r, std.Out)
-		connected = connected || answers && r.Name == inUse.Name
+	s.Runtimes = make([]runtimeStatus, len(all))
+	var checks sync.WaitGroup
+	for i, r := range all {
+		checks.Go(func() {
+			s.Runtimes[i] = runtimeStatus{r.Name, r.Name == inUse.Name, connect(ctx, r)}
+		})
 	}
+	checks.Wait()
 	switch {
 	case len(cfg.Problems) > 0:
-		return errors.New(plain.Count(len(cfg.Problems), "wrong setting"))
+		return s, errors.New(plain.Count(len(cfg.Problems), "wrong setting"))
 	case unclear != nil:
-		return unclear
-	case !connected:
-		return fmt.Errorf("the default runtime %q does not answer", inUse.Name)
+		return s, unclear
 	}
-	return nil
+	for _, r := range s.Runtimes {
+		if r.Default && r.err != nil {
+			return s, reportedError{fmt.Errorf("the default runtime %q does not answer", r.Runtime), exitCode(r.err)}
+		}
+	}
+	return s, nil
 }

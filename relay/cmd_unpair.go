@@ -11,7 +11,11 @@ import (
 
 func unpairCommand(std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: "unpair NAME", Short: "Remove a paired runtime", Args: arguments(1, 1),
+		Use:     "unpair NAME",
+		Short:   "Remove a paired runtime",
+		Long:    "Remove a paired runtime and its secret from this computer. The VM is not told.",
+		Example: "  colab-relay unpair gpu-lab",
+		Args:    arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			store, err := pairing.OpenDefault()
 			if err != nil {
@@ -23,5 +27,6 @@ func unpairCommand(std terminal.Streams) *cobra.Command {
 			fmt.Fprintf(std.Out, "Removed %q. A running relay stops using it with its next call.\n", args[0])
 			return nil
 		},
+		ValidArgsFunction: firstArgument(completeRuntimes),
 	}
 }

@@ -2,15 +2,42 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"colabrelay/relay/terminal"
+	"colabrelay/shared/contract"
 )
 
 func versionCommand(std terminal.Streams) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the relay's version", Args: arguments(0, 0),
-		Run: func(*cobra.Command, []string) { fmt.Fprintln(std.Out, version) },
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Long:    "Print the version. With --json, print also the protocol, which must be the executor's, and where this program is.",
+		Example: "  colab-relay version\n  colab-relay version --json",
+		Args:    arguments(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			if !asJSON {
+				_, err := fmt.Fprintln(std.Out, version)
+				return err
+			}
+			program, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("find this program's own path: %v", err)
+			}
+			return printJSON(std.Out, struct {
+				Version    string `json:"version"`
+				Protocol   int    `json:"protocol"`
+				Go         string `json:"go"`
+				OS         string `json:"os"`
+				Arch       string `json:"arch"`
+				Executable string `json:"executable"`
+			}{version, contract.Protocol, runtime.Version(), runtime.GOOS, runtime.GOARCH, program})
+		},
 	}
+	addJSONFlag(cmd, &asJSON)
+	return cmd
 }

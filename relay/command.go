@@ -28,13 +28,18 @@ func newRoot(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Args:          noSuchCommand,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), *set, std) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if terminal.Is(std.In) {
+				return welcome(cmd.Name(), set, std)
+			}
+			return serve(cmd.Context(), *set, std)
+		},
 	}
 	set.AddFlags(root.Flags())
 	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = true }) // those of serve, which it is then
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(showHelp)
-	root.CompletionOptions.DisableDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true // completionCommand is shorter
 	cobra.EnableCommandSorting = false
 	return root
 }
@@ -71,6 +76,16 @@ func completeRuntimes(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 		names = append(names, cobra.CompletionWithDesc(r.Name, r.URL))
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// firstArgument uses complete for the first argument only.
+func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, typed)
+	}
 }
 
 // arguments accepts from least to most arguments.

@@ -8,9 +8,11 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
+	"colabrelay/shared/auth"
 )
 
 // Exit codes. Those above 1 are the ones of BSD's sysexits.h. `run` also returns the code
@@ -29,6 +31,12 @@ func (e usageError) Unwrap() error { return e.err }
 
 // usagef returns a usageError.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// reportedError is an error whose next step was printed before.
+type reportedError struct {
+	error
+	code int // the exit code
+}
 
 // unreachable are the kinds of errors after which the same command may work once the VM
 // answers. The others need a person to correct something first.
@@ -54,8 +62,11 @@ func exitCode(err error) int {
 	if exit, ok := errors.AsType[remoterun.ExitCode](err); ok {
 		return int(exit)
 	}
-	if _, ok := errors.AsType[usageError](err); ok {
+	if _, ok := errors.AsType[usageError](err); ok || errors.Is(err, pairing.ErrBadName) || errors.Is(err, auth.ErrPairing) {
 		return exitUsage
+	}
+	if reported, ok := errors.AsType[reportedError](err); ok {
+		return reported.code
 	}
 	if lost, ok := errors.AsType[*client.Error](err); ok && unreachable[lost.Kind] {
 		return exitUnreachable

@@ -14,6 +14,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
+	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
 
@@ -33,6 +34,9 @@ func TestExitCodes(t *testing.T) {
 		{remoterun.ExitCode(64), 64},
 		{fmt.Errorf("listing: %w", &contract.Error{Code: contract.CodeNotFound}), 1},
 		{usagef("x"), 64},
+		{fmt.Errorf("%w: cut", auth.ErrPairing), 64},
+		{pairing.ErrBadName, 64},
+		{reportedError{errors.New("x"), 69}, 69},
 		{fmt.Errorf("run: %w", usagef("x")), 64},
 		{fmt.Errorf("getting: %w", &client.Error{Kind: client.KindTunnelOffline}), 69},
 		{&client.Error{Kind: client.KindWrongSecret}, 1},

@@ -144,8 +144,5 @@ func lastColumn(line string) int {
 	if at := strings.LastIndex(line[begins:], "  "); at >= 0 {
 		return begins + at + 2
 	}
-	if at := strings.Index(line[begins:], " "); at >= 0 {
-		return begins + at + 1
-	}
-	return begins
+	return begins + 2
 }

@@ -44,21 +44,26 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 	set := &config.Settings{Getenv: getenv}
 	root := newRoot(set, std)
 	addGroup(root, "run", "Run code:",
+		probeCommand(set, std),
 		runCommand(set, std),
+		varsCommand(set, std),
 	)
 	addGroup(root, "files", "Files and data:",
 		getCommand(set, std),
+		lsCommand(set, std),
 		putCommand(set, std),
 	)
 	addGroup(root, "setup", "Set up:",
 		bootstrapCommand(std),
+		completionCommand(std),
 		doctorCommand(set, std),
 		initCommand(std),
 		installCommand(set, std),
-		pairCommand(std),
+		pairCommand(set, std),
 		runtimesCommand(set, std),
 		statusCommand(set, std),
 		unpairCommand(std),
+		useCommand(set, std),
 	)
 	addGroup(root, "other", "Other:",
 		helpCommand(),

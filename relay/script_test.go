@@ -50,6 +50,7 @@ func (l leakChecker) Run() int {
 //
 //	fakevm NAME [SECRET]      start a fake VM; set NAME_URL, NAME_SECRET, NAME_PAIRING, NAME_KEY_ID
 //	executor NAME             start a real executor and set the same variables
+//	stranger NAME             start a web server that is no executor; set NAME_URL
 //	vmwrite NAME PATH FILE    copy a file to a fake VM
 //	vmcmp NAME PATH FILE      compare a file on a fake VM
 //	refuse NAME WHAT          make a fake VM refuse uploads (disk-full) or unsigned requests (unsigned)
@@ -75,7 +76,7 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(filepath.Join(env.WorkDir, "home"), 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"fakevm": startFakeVM, "executor": func(ts *testscript.TestScript, _ bool, args []string) { startRealVM(ts, args[0], python) }, "vmwrite": writeToVM, "vmcmp": compareOnVM,
+			"fakevm": startFakeVM, "executor": func(ts *testscript.TestScript, _ bool, args []string) { startRealVM(ts, args[0], python) }, "stranger": startStranger, "vmwrite": writeToVM, "vmcmp": compareOnVM,
 			"refuse": makeVMRefuse, "releases": serveReleases, "ownsecret": setOwnSecret, "wrongsecret": setPairingOfNewSecret, "write": writeText, "hardlink": hardlink, "exits": exits, "await": awaitFile,
 		},
 	})
@@ -133,6 +134,14 @@ func startFakeVM(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(s.Close)
 	vms(ts)[args[0]] = vm
 	setVM(ts, args[0], s.URL, secret)
+}
+
+// startStranger starts what a wrong address may lead to. Unlike at an address where nothing
+// listens, the relay gives up immediately.
+func startStranger(ts *testscript.TestScript, _ bool, args []string) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	ts.Defer(s.Close)
+	ts.Setenv(args[0]+"_URL", s.URL)
 }
 
 // buildExecutor builds the executor once, into executorDir, unless EXECUTOR_BIN names one.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,12 +23,15 @@ type transferCommand struct {
 	std       terminal.Streams
 	runtime   string
 	overwrite bool
+	asJSON    bool
+	upload    bool
 }
 
 func (c *transferCommand) addFlags(cmd *cobra.Command) {
 	addRuntimeFlag(cmd, &c.runtime)
 	c.set.AddFlags(cmd.Flags(), "CHECKPOINT_DIR")
-	cmd.Flags().BoolVar(&c.overwrite, "overwrite", false, `if a different file has the same name, replace it; without this flag the new file is saved as "name (1).ext"`)
+	addJSONFlag(cmd, &c.asJSON)
+	cmd.Flags().BoolVar(&c.overwrite, "overwrite", false, `replace a different file of the same name; without this flag the new file is saved as "name (1).ext"`)
 }
 
 // run transfers something and shows the progress; name is what it transfers. It retries
@@ -68,8 +70,11 @@ func (c *transferCommand) run(ctx context.Context, name string, move func(contex
 	case err != nil:
 		return err
 	}
-	fmt.Fprintln(c.std.Out, summary(r, time.Since(began)))
-	return nil
+	if c.asJSON {
+		return printJSON(c.std.Out, transferred(target.Name, c.upload, r))
+	}
+	_, err = fmt.Fprintln(c.std.Out, summary(r, time.Since(began)))
+	return err
 }
 
 // lastAttempt keeps the outcome of the newest attempt to reach the VM: a transfer
@@ -103,27 +108,4 @@ func progressLine(meter *progress.Meter, failure error, now time.Time) string {
 		return fmt.Sprintf("waiting for the VM: %v", failure)
 	}
 	return fmt.Sprintf("%s, waiting for the VM: %v", progress.Share(p.Done, p.Total), failure)
-}
-
-// summary is the line that a finished transfer prints: its path, size and duration.
-func summary(r transfer.Result, took time.Duration) string {
-	parts := []string{progress.Bytes(r.SizeBytes)}
-	if r.IsDir {
-		parts = []string{plain.Count(r.Files, "file"), progress.Bytes(r.SizeBytes)}
-		if r.Skipped > 0 {
-			parts = append(parts, fmt.Sprintf("%d unchanged", r.Skipped))
-		}
-	}
-	switch {
-	case r.Skipped == r.Files && !r.IsDir:
-		parts = append(parts, "unchanged")
-	case r.ResumedFrom > 0:
-		parts = append(parts, fmt.Sprintf("in %s, resumed from %s", progress.Duration(took), progress.Bytes(r.ResumedFrom)))
-	default:
-		parts = append(parts, "in "+progress.Duration(took))
-	}
-	if r.SHA256 != "" {
-		parts = append(parts, "SHA-256 "+r.SHA256)
-	}
-	return plain.Line(r.Path) + ": " + strings.Join(parts, ", ")
 }

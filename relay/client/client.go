@@ -58,7 +58,7 @@ type Client struct {
 type timeouts struct {
 	answer time.Duration // until the first byte of an answer, in addition to the requested wait
 	stall  time.Duration // between two pieces of a body, in either direction
-	// reach is reachLimit, less in tests.
+	// reach is ReachLimit, less in tests.
 	reach time.Duration
 }
 
@@ -78,7 +78,7 @@ func New(cfg Config) (*Client, error) {
 		log:       cfg.Log,
 		onAttempt: cfg.OnAttempt,
 		recorder:  cfg.Recorder,
-		timeouts:  timeouts{answer: 20 * time.Second, stall: 20 * time.Second, reach: reachLimit},
+		timeouts:  timeouts{answer: 20 * time.Second, stall: 20 * time.Second, reach: ReachLimit},
 		maxAnswer: maxAnswerBytes,
 		asking:    make(chan struct{}, 1),
 	}

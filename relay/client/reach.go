@@ -10,10 +10,11 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// reachLimit bounds how long the calls under one WithReachLimit retry while none of them has
-// reached an executor. Without it a caller waited 45 s and more for an executor that was not
-// running. After a connection has worked once, calls retry as long as the caller allows.
-const reachLimit = 12 * time.Second
+// ReachLimit is how long to wait for an executor that has not answered yet. It bounds how
+// long the calls under one WithReachLimit retry while none of them has reached an executor.
+// Without it a caller waited 45 s and more for an executor that was not running. After a
+// connection has worked once, calls retry as long as the caller allows.
+const ReachLimit = 10 * time.Second
 
 type reachKey struct{}
 
@@ -24,7 +25,7 @@ type reach struct {
 	reached atomic.Bool // something answered, or a request may have arrived
 }
 
-// WithReachLimit returns a ctx whose calls stop retrying after reachLimit, counted for all of
+// WithReachLimit returns a ctx whose calls stop retrying after ReachLimit, counted for all of
 // them together, if none of them has reached an executor.
 func WithReachLimit(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reachKey{}, &reach{began: time.Now()})
@@ -48,7 +49,7 @@ func absent(err error) bool {
 }
 
 // retryDelays are the delays between the attempts of one call. They end in time for
-// reachLimit while no executor was reached, assuming that the next attempt takes as long as
+// ReachLimit while no executor was reached, assuming that the next attempt takes as long as
 // the last one.
 type retryDelays struct {
 	backoff.BackOff

@@ -27,12 +27,12 @@ type Setting struct {
 // All lists the settings. Secrets have no flag, because other users of a computer can see
 // a program's arguments.
 var All = []Setting{
-	{"COLAB_URL", "url", "the executor's public `URL`, used instead of a pairing"},
-	{"COLAB_SECRET", "", "the executor's secret, with COLAB_URL"},
-	{"COLAB_SECRET_FILE", "secret-file", "`FILE` that contains the executor's secret"},
-	{"LOCAL_SAVE_DIR", "save-dir", "`FOLDER` for downloads, pictures and long outputs (default ~/colab_results)"},
-	{"CHECKPOINT_DIR", "checkpoint-dir", "`FOLDER` for chunked runs, kernel states and saved answers"},
-	{"RELAY_HOLD", "hold", "longest `TIME` that a tool call waits for a result, 1s to 230s (default 45s)"},
+	{"COLAB_URL", "url", "use the executor at this `URL` instead of a paired one"},
+	{"COLAB_SECRET", "", "the executor's secret, needed with COLAB_URL"},
+	{"COLAB_SECRET_FILE", "secret-file", "read the executor's secret from this `FILE` instead"},
+	{"LOCAL_SAVE_DIR", "save-dir", "save downloads, pictures and long outputs in this `FOLDER` (default ~/colab_results)"},
+	{"CHECKPOINT_DIR", "checkpoint-dir", "keep chunked runs, kernel states and saved answers in this `FOLDER`"},
+	{"RELAY_HOLD", "hold", "let a tool call wait for at most this `TIME`, 1s to 230s (default 45s)"},
 	{"RELAY_KEEP_EVERY", "", "shortest time between two saves of a chunked run's variables (default 30s)"},
 	{"RELAY_KEEP_PERCENT", "", "largest share of a chunked run's time that such saves take (default 5)"},
 	{"RELAY_KEEP_MB", "", "largest such save in MB; 0 saves nothing (default 64)"},

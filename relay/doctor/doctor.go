@@ -186,7 +186,7 @@ func (r *report) pairings(store *pairing.Store, unclear error) {
 	switch {
 	case errors.Is(unclear, pairing.ErrAmbiguous):
 		r.line(warn, "pairings", "%v", unclear)
-		r.step("name the runtime in each call, or pair the one you use most again as %q", pairing.DefaultName)
+		r.step("name the runtime in each call, or run `colab-relay use NAME` to choose the one that a call without a name uses")
 	case unclear != nil:
 		r.problem(fail, "pairings", unclear)
 	}

@@ -13,9 +13,6 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// checkTime bounds each of the checks that need the network.
-const checkTime = 10 * time.Second
-
 // runtimeCheck checks one runtime step by step, along the path of a call. It ends at the
 // first step that fails.
 type runtimeCheck struct {
@@ -54,7 +51,7 @@ func (c *runtimeCheck) network(ctx context.Context) bool {
 		c.line(ok, c.runtime.Name, "network: through the proxy %s", proxy)
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, client.ReachLimit)
 	defer cancel()
 	u, err := url.Parse(c.runtime.URL)
 	if err != nil {
@@ -80,7 +77,7 @@ func (c *runtimeCheck) network(ctx context.Context) bool {
 // tunnel requests the executor's health, unsigned. Strangers can use up the limit on
 // unsigned requests, so that error does not end the checks.
 func (c *runtimeCheck) tunnel(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, client.ReachLimit)
 	defer cancel()
 	_, err := c.client.Health(ctx)
 	lost, isLost := errors.AsType[*client.Error](err)
@@ -98,7 +95,7 @@ func (c *runtimeCheck) tunnel(ctx context.Context) bool {
 // executor sends signed requests, which check the secret, the clock, the VM and the
 // kernel.
 func (c *runtimeCheck) executor(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, client.ReachLimit)
 	defer cancel()
 	sent := time.Now()
 	kernel, err := c.client.Kernel(ctx)

@@ -21,6 +21,7 @@ const (
 // file is runtimes.json.
 type file struct {
 	Version  int              `json:"version"`
+	Chosen   string           `json:"chosen,omitempty"` // the runtime that Choose named
 	Runtimes map[string]entry `json:"runtimes"`
 }
 
@@ -59,7 +60,7 @@ func decode(r io.Reader) (map[string]Runtime, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: runtime %q: %v", ErrDamaged, name, err)
 		}
-		all[name] = Runtime{Name: name, URL: e.URL, Secret: secret}
+		all[name] = Runtime{Name: name, URL: e.URL, Secret: secret, Chosen: name == f.Chosen}
 	}
 	return all, nil
 }
@@ -67,6 +68,9 @@ func decode(r io.Reader) (map[string]Runtime, error) {
 func encode(all map[string]Runtime) (io.Reader, error) {
 	f := file{Version: fileVersion, Runtimes: make(map[string]entry, len(all))}
 	for name, r := range all {
+		if r.Chosen {
+			f.Chosen = name
+		}
 		f.Runtimes[name] = entry{URL: r.URL, Secret: r.Secret.Reveal()}
 	}
 	text, err := json.MarshalIndent(f, "", "  ")

@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"colabrelay/relay/suggest"
 	"colabrelay/shared/auth"
 )
 
 // Resolve returns the runtime that a call uses: the one it names; without a name, the
-// one that COLAB_URL describes if that is set; then the one named default; then the only
-// one paired. Otherwise it returns ErrNotPaired or ErrAmbiguous with a list of the names.
+// one that COLAB_URL describes if that is set; then the one that Choose named; then the one
+// named default; then the only one paired. Otherwise it returns ErrNotPaired or ErrAmbiguous with a list of the names.
 func Resolve(name string, getenv func(string) string, store *Store) (Runtime, error) {
 	if name == EnvName || name == "" && getenv("COLAB_URL") != "" {
 		return fromEnv(getenv)
@@ -28,6 +29,9 @@ func Resolve(name string, getenv func(string) string, store *Store) (Runtime, er
 	if err != nil {
 		return Runtime{}, err
 	}
+	if r, ok := chosen(all); ok {
+		return r.connected()
+	}
 	if r, ok := all[DefaultName]; ok {
 		return r.connected()
 	}
@@ -42,7 +46,7 @@ func Resolve(name string, getenv func(string) string, store *Store) (Runtime, er
 			return only.connected()
 		}
 	}
-	return Runtime{}, fmt.Errorf("%w and none of them is named %q: name one of %s", ErrAmbiguous, DefaultName, names(all))
+	return Runtime{}, fmt.Errorf("%w and none is the default: name one of %s, or choose one with `colab-relay use NAME`", ErrAmbiguous, names(all))
 }
 
 // connected returns r, or ErrNoAddress and what to do if its address is not known yet.
@@ -96,10 +100,11 @@ func unknown(name string, all map[string]Runtime) error {
 	if len(all) == 0 {
 		return fmt.Errorf("runtime %q is %w, and no runtime is paired on this computer: %s", name, ErrNotPaired, howToPair)
 	}
+	meant := suggest.Meant(name, slices.Sorted(maps.Keys(all)))
 	if len(all) == 1 {
-		return fmt.Errorf("runtime %q is %w; the only paired runtime is %s", name, ErrNotPaired, names(all))
+		return fmt.Errorf("runtime %q is %w%s; the only paired runtime is %s", name, ErrNotPaired, meant, names(all))
 	}
-	return fmt.Errorf("runtime %q is %w; the paired runtimes are %s", name, ErrNotPaired, names(all))
+	return fmt.Errorf("runtime %q is %w%s; the paired runtimes are %s", name, ErrNotPaired, meant, names(all))
 }
 
 // names lists the runtimes, sorted and quoted.

@@ -57,6 +57,7 @@ type Runtime struct {
 	Name   string
 	URL    string // base URL without a trailing slash; empty before it is known
 	Secret auth.Secret
+	Chosen bool // by Choose; Put keeps what it was
 }
 
 // Store is the file of paired runtimes in a folder. Any number of programs may
@@ -125,6 +126,7 @@ func (s *Store) Put(r Runtime) (Before, error) {
 	if old := all[r.Name].URL; old != r.URL {
 		before.URL = old
 	}
+	r.Chosen = all[r.Name].Chosen
 	all[r.Name] = r
 	return before, s.writeLocked(all)
 }

@@ -260,17 +260,17 @@ func TestANewerFileIsNotChanged(t *testing.T) {
 func TestPutRefuses(t *testing.T) {
 	secret := auth.GenerateSecret()
 	for name, r := range map[string]Runtime{
-		"no name":       {"", "http://h", secret},
-		"env":           {EnvName, "http://h", secret},
-		"a path":        {"../x", "http://h", secret},
-		"long name":     {strings.Repeat("n", 65), "http://h", secret},
-		"no URL":        {"a", "", secret},
-		"no host":       {"a", "http://", secret},
-		"other scheme":  {"a", "ftp://h", secret},
-		"user in URL":   {"a", "http://me:pw@h", secret},
-		"query in URL":  {"a", "http://h?x=1", secret},
-		"no secret":     {"a", "http://h", auth.Secret{}},
-		"unreadable %%": {"a", "http://h/%zz", secret},
+		"no name":       {"", "http://h", secret, false},
+		"env":           {EnvName, "http://h", secret, false},
+		"a path":        {"../x", "http://h", secret, false},
+		"long name":     {strings.Repeat("n", 65), "http://h", secret, false},
+		"no URL":        {"a", "", secret, false},
+		"no host":       {"a", "http://", secret, false},
+		"other scheme":  {"a", "ftp://h", secret, false},
+		"user in URL":   {"a", "http://me:pw@h", secret, false},
+		"query in URL":  {"a", "http://h?x=1", secret, false},
+		"no secret":     {"a", "http://h", auth.Secret{}, false},
+		"unreadable %%": {"a", "http://h/%zz", secret, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Open(t.TempDir())

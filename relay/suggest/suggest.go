@@ -22,7 +22,7 @@ func Meant(typed string, known []string) string {
 // it. It ignores case. It returns "" if there is none.
 func Closest(typed string, known []string) string {
 	typed = strings.ToLower(typed)
-	best, least := "", min(3, (len([]rune(typed))+2)/3)+1
+	best, least := "", min(3, len([]rune(typed))/3)+1
 	for _, name := range known {
 		lower := strings.ToLower(name)
 		if len(typed) > 1 && strings.HasPrefix(lower, typed) {

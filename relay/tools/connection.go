@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
-)
 
-// connectionTime bounds check_colab_connection, which should report a dead VM soon.
-const connectionTime = 10 * time.Second
+	"colabrelay/relay/client"
+)
 
 type noArgs struct{ target }
 
@@ -33,7 +32,7 @@ func checkConnection() tool {
 		description: "Use it at the start of a session and after connection errors: it says whether the remote VM answers, with its uptime, free memory, latency and kernel status, or what to do if it does not.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Connection, *Problem) {
-		ctx, cancel := context.WithTimeout(ctx, connectionTime)
+		ctx, cancel := context.WithTimeout(ctx, client.ReachLimit)
 		defer cancel()
 		got := &Connection{Status: "disconnected", ColabURL: c.target.URL, RelayVersion: c.cfg.Version}
 		health, err := c.target.Client.SignedHealth(ctx)
