@@ -33,6 +33,7 @@ var All = []Setting{
 	{"LOCAL_SAVE_DIR", "save-dir", "save downloads, pictures and long outputs in this `FOLDER` (default ~/colab_results)"},
 	{"CHECKPOINT_DIR", "checkpoint-dir", "keep chunked runs, kernel states and saved answers in this `FOLDER`"},
 	{"RELAY_HOLD", "hold", "let a tool call wait for at most this `TIME`, 1s to 230s (default 45s)"},
+	{"RELAY_HISTORY", "", "megabytes of past runs to keep on this computer, or off (default 200)"},
 	{"RELAY_KEEP_EVERY", "", "shortest time between two saves of a chunked run's variables (default 30s)"},
 	{"RELAY_KEEP_PERCENT", "", "largest share of a chunked run's time that such saves take (default 5)"},
 	{"RELAY_KEEP_MB", "", "largest such save in MB; 0 saves nothing (default 64)"},
