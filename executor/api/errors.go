@@ -151,6 +151,9 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 func (a *API) explain(r *http.Request, err error) (int, contract.Error) {
 	status, e := translate(err)
 	e.RequestID = requestIDOf(r)
+	if busy, ok := errors.AsType[*execution.BusyError](err); ok {
+		e.Behind = &busy.Behind
+	}
 	if e.Code == contract.CodeClockSkew || err == errRefusedRate || errors.Is(err, auth.ErrTooManyNonces) {
 		e.ServerTime = a.clock.now().Unix()
 	}

@@ -6,12 +6,31 @@ import (
 	"time"
 
 	"colabrelay/executor/kernel"
+	"colabrelay/shared/contract"
 )
 
 // soonFree bounds the wait for a kernel that is about to become free. Two concurrent
 // inspections of the variables take about 10 ms each. A cleanup may take longer, and an
 // execution that has ended for its readers may never yield the kernel.
 const soonFree = 2 * time.Second
+
+// BusyError is ErrKernelBusy, and the execution that has the kernel.
+type BusyError struct{ Behind contract.Behind }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("run %s is using the kernel", e.Behind.ExecutionID)
+}
+
+// Is makes it an ErrKernelBusy.
+func (e *BusyError) Is(target error) bool { return target == ErrKernelBusy }
+
+// busyLocked returns why the kernel is not idle.
+func (q *Queue) busyLocked() error {
+	if b := q.behindLocked(); b != nil {
+		return &BusyError{*b}
+	}
+	return ErrKernelBusy
+}
 
 // WithIdleKernel calls f with an idle kernel, which no execution gets until f returns.
 // f's context ends with the kernel. The error is ErrKernelBusy if an execution has the
@@ -61,9 +80,9 @@ func (q *Queue) borrow() (k *kernel.Kernel, freed <-chan struct{}, err error) {
 	defer q.mu.Unlock()
 	switch {
 	case len(q.pending) > 0, q.running != nil && !q.running.Snapshot().Status.Finished():
-		return nil, nil, ErrKernelBusy
+		return nil, nil, q.busyLocked()
 	case q.lent, q.running != nil:
-		return nil, q.freed, ErrKernelBusy
+		return nil, q.freed, q.busyLocked()
 	}
 	k, err = q.cfg.Kernel.Ready()
 	q.lent = err == nil

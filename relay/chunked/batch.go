@@ -82,7 +82,7 @@ func (run *runner) send(ctx context.Context) (contract.Execution, error) {
 	}
 	return run.vm.SubmitTo(ctx, b.InstanceID, contract.Submit{
 		RequestID: b.RequestID, Code: run.batchCode(b),
-		TimeoutSeconds: b.Timeout, WaitSeconds: max(0, wait.Seconds()), Unstored: true,
+		TimeoutSeconds: b.Timeout, WaitSeconds: max(0, wait.Seconds()), Unstored: true, BehindInput: true,
 	})
 }
 
@@ -179,13 +179,13 @@ func (run *runner) interruptAbandoned(ctx context.Context) {
 }
 
 // follow reads the batch from its answer e on: to its end, until the call's time is over or
-// until the batch waits for input.
+// until the batch, or the run that it is queued behind, waits for input.
 func (run *runner) follow(ctx context.Context, e contract.Execution) (contract.Execution, error) {
 	b := run.record.InFlight
 	b.ExecutionID = e.ExecutionID
-	return client.Follow(ctx, run.vm, e, client.FollowOptions{
+	return client.Follow(client.WithBehindInput(ctx), run.vm, e, client.FollowOptions{
 		From: b.Offset, Until: run.opt.Until, MaxBytes: contract.MaxReadBytes, Instance: b.InstanceID,
-		Visit:   func(e contract.Execution) bool { run.readEvents(e); return true },
+		Visit:   func(e contract.Execution) bool { run.readEvents(e); return client.BehindInput(e) == nil },
 		Spacing: run.spacing,
 	})
 }

@@ -19,13 +19,10 @@ func WithBehindInput(ctx context.Context) context.Context {
 
 // BehindInput returns the run that waits for input while e is queued behind it; nil for none.
 func BehindInput(e contract.Execution) *contract.Behind {
-	if b := Behind(e); b != nil && b.Status == contract.StatusWaitingForInput {
-		return b
-	}
-	return nil
+	return WaitsForInput(Behind(e))
 }
 
-// Behind returns the run that occupies the kernel while e is queued; nil for none.
+// Behind returns the run that has the kernel while e is queued; nil for none.
 func Behind(e contract.Execution) *contract.Behind {
 	if e.Status != contract.StatusQueued || e.Behind == nil || !validID(e.Behind.ExecutionID) {
 		return nil
@@ -33,7 +30,16 @@ func Behind(e contract.Execution) *contract.Behind {
 	return e.Behind
 }
 
-// validID reports whether an executor may have created the id. It can stand in a command.
+// WaitsForInput returns b if that run waits for input and its id is one that an executor may
+// have created, so that it can stand in a command; otherwise nil.
+func WaitsForInput(b *contract.Behind) *contract.Behind {
+	if b == nil || b.Status != contract.StatusWaitingForInput || !validID(b.ExecutionID) {
+		return nil
+	}
+	return b
+}
+
+// validID reports whether an executor may have created the id.
 func validID(id string) bool {
 	return contract.RequestIDPattern.MatchString(id) && strings.Trim(id, ".") != ""
 }

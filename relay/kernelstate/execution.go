@@ -81,6 +81,7 @@ func (j *job) submit(ctx context.Context, w work) (contract.Execution, error) {
 	e, err := j.c.SubmitTo(ctx, j.c.InstanceID(), contract.Submit{
 		RequestID: w.RequestID, Code: w.operation.code(w.WithPackage), Unstored: true,
 		TimeoutSeconds: cmp.Or(w.Deadline, deadline).Seconds(), WaitSeconds: max(0, j.left().Seconds()),
+		BehindInput: j.stopsAtPrompt(),
 	})
 	if err != nil {
 		return e, err
@@ -101,12 +102,22 @@ type reading struct {
 	packageMissing bool // the kernel reported that it does not have the Python package
 }
 
+// stopsAtPrompt reports whether the call returns when its execution is queued behind one that
+// waits for input. A Keeper has no one to tell, and its time is short.
+func (j *job) stopsAtPrompt() bool { return j.o.run == nil }
+
 // follow reads an execution from its answer e on, until its end or until the call must
 // return.
 func (j *job) follow(ctx context.Context, e contract.Execution) (r reading, err error) {
+	if j.stopsAtPrompt() {
+		ctx = client.WithBehindInput(ctx)
+	}
 	r.last, err = client.Follow(ctx, j.c, e, client.FollowOptions{
-		Until:   j.o.Until,
-		Visit:   func(e contract.Execution) bool { r.apply(e.Events); return true },
+		Until: j.o.Until,
+		Visit: func(e contract.Execution) bool {
+			r.apply(e.Events)
+			return !j.stopsAtPrompt() || client.BehindInput(e) == nil
+		},
 		Spacing: func() time.Duration { return 0 }, // reports of progress are few
 	})
 	return r, err

@@ -19,7 +19,7 @@ func TestARunBehindAPromptSaysSoOnceAndWaits(t *testing.T) {
 	go func() {
 		ended <- Run(t.Context(), VM{Runtime: "vm", Client: vm}, Code{Text: "print(1)", Timeout: time.Minute}, c.console(t))
 	}()
-	note := "waits for input (\"name? \"); answer it with `colab-relay input " + holder.ExecutionID + "`"
+	note := "which waits for input (\"name? \"). Answer it with `colab-relay input " + holder.ExecutionID + "`"
 	await(t, func() bool { return strings.Contains(c.err.String(), note) })
 	if _, err := vm.Input(t.Context(), holder.ExecutionID, contract.Input{Text: "Ada"}); err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestARunBehindAPromptSaysSoOnceAndWaits(t *testing.T) {
 	if _, err := vm.Input(t.Context(), holder.ExecutionID, contract.Input{Text: "secret", Password: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; err != nil || c.out.String() != "1\n" || strings.Count(c.err.String(), "is first") != 1 {
+	if err := <-ended; err != nil || c.out.String() != "1\n" || strings.Count(c.err.String(), "waiting for run") != 1 {
 		t.Errorf("%v %q %q", err, c.out.String(), c.err.String())
 	}
 }

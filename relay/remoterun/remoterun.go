@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/tools"
@@ -193,11 +194,8 @@ func (r *run) noteBlocked(e contract.Execution) (noted bool) {
 	b := client.BehindInput(e)
 	noted = b != nil && !r.blocked
 	r.blocked = b != nil
-	switch {
-	case noted && b.Password:
-		r.out.note("the run %s is first and asks for a password; type it with `colab-relay input %s` in another terminal", b.ExecutionID, b.ExecutionID)
-	case noted:
-		r.out.note("the run %s is first and waits for input (%q); answer it with `colab-relay input %s` in another terminal", b.ExecutionID, b.Prompt, b.ExecutionID)
+	if noted {
+		r.out.note("waiting for %s. %s", hint.Asking(b), hint.ForPrompt(b).Person)
 	}
 	return noted
 }

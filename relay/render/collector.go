@@ -62,7 +62,7 @@ type Collector struct {
 	errorText      string
 	hasError       bool
 	ename, evalue  string
-	prompt         *string
+	prompt         *Prompt
 	cuts           int // events that the executor shortened
 	cutNotes       []string
 	clearNext      bool // clear_output with wait: clear before the next output
@@ -105,6 +105,9 @@ func (c *Collector) Full() bool { return c.opt.Page && c.complete }
 // Next returns the offset after the newest event.
 func (c *Collector) Next() int64 { return c.next }
 
+// Prompt returns what the code asks, if the newest event is its request; nil otherwise.
+func (c *Collector) Prompt() *Prompt { return c.prompt }
+
 // Newest returns the newest line of text, for a progress message.
 func (c *Collector) Newest() string { return c.last.folder.newest() }
 
@@ -132,7 +135,7 @@ func (c *Collector) Add(ev contract.Event) {
 		c.hasError, c.ename, c.evalue = true, ev.EName, ev.EValue
 		c.errorText = strings.Join(ev.Traceback, "\n")
 	case contract.EventInputRequest:
-		c.prompt = &ev.Prompt
+		c.prompt = &Prompt{Text: ev.Prompt, Offset: ev.Offset, Password: ev.Password}
 	case contract.EventClearOutput:
 		if c.clearNext = ev.Wait; !ev.Wait {
 			c.clear()
@@ -223,13 +226,20 @@ type View struct {
 	Outputs        []Output
 	Pictures       []Picture // to show; Outputs may have more
 	Files          []File
-	Prompt         *string // of input(), while the newest event is its request
+	Prompt         *Prompt // of input(), while the newest event is its request
 	// Truncated says that text in the middle was omitted. NextOffset is the offset of the
 	// next page: after the head if text was omitted, otherwise after the newest event.
 	Truncated  bool
 	NextOffset int64
 	// Notes describe what could not be shown or saved, and why.
 	Notes []string
+}
+
+// Prompt is what code asks that waits in input().
+type Prompt struct {
+	Text     string // as the VM sent it
+	Offset   int64  // of its event
+	Password bool
 }
 
 // Raised is a Python exception.

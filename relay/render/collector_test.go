@@ -226,7 +226,7 @@ func TestAGapIsMarked(t *testing.T) {
 
 func TestPromptIsShownWhileItIsTheNewestEvent(t *testing.T) {
 	l := log{{Offset: 0, Type: contract.EventInputRequest, Prompt: "name? ", Password: true}}
-	if diff := cmp.Diff(new("name? "), view(t, l, Options{}).Prompt); diff != "" {
+	if diff := cmp.Diff("name? ", view(t, l, Options{}).Prompt.Text); diff != "" {
 		t.Errorf("prompt (-want +got):\n%s", diff)
 	}
 	l.print("stdout", "thanks")

@@ -29,7 +29,7 @@ type batchOutput struct {
 	files   []render.File
 	notes   []string
 	raised  *render.Raised // by the last batch
-	prompt  *string        // while it waits for input
+	prompt  *render.Prompt // while it waits for input
 	mu      sync.Mutex
 	done, n int64
 	mean    float64

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +16,21 @@ import (
 )
 
 type checkpointArgs struct {
-	Operation string `json:"operation" min:"1" max:"200" doc:"The checkpoint_name of the run."`
+	Name      string `json:"checkpoint_name" default:"" max:"200" doc:"The checkpoint_name of the run."`
+	Operation string `json:"operation" default:"" max:"200" doc:"The same."`
 	target
+}
+
+// name returns the checkpoint's name, whichever argument has it.
+func (a checkpointArgs) name() (string, *Problem) {
+	name := cmp.Or(a.Name, a.Operation)
+	switch {
+	case name == "":
+		return "", &Problem{Code: codeBadRequest, Message: "bad arguments: checkpoint_name is missing", Hint: "Call again with the checkpoint_name given to run_chunked_operation or run_code_long."}
+	case a.Name != "" && a.Operation != "" && a.Name != a.Operation:
+		return "", &Problem{Code: codeBadRequest, Message: fmt.Sprintf("bad arguments: checkpoint_name is %q and operation is %q", clipName(a.Name), clipName(a.Operation)), Hint: "Call again with checkpoint_name only."}
+	}
+	return name, nil
 }
 
 // Checkpoint is the answer of get_checkpoint.
@@ -37,9 +51,13 @@ func getCheckpoint() tool {
 		description: "Use it to read what is saved on this computer under a checkpoint_name: the progress and results of run_chunked_operation, or the answer of run_code_long. It works without the VM. For an unknown name it lists those that exist.",
 		readOnly:    true, idempotent: true, local: true,
 	}, func(_ context.Context, c *call, args checkpointArgs) (*Checkpoint, *Problem) {
+		name, problem := args.name()
+		if problem != nil {
+			return nil, problem
+		}
 		dir := c.cfg.CheckpointDir
-		got := &Checkpoint{Operation: args.Operation, Names: []string{}}
-		entry, err := checkpoint.Load(dir, args.Operation, nil)
+		got := &Checkpoint{Operation: name, Names: []string{}}
+		entry, err := checkpoint.Load(dir, name, nil)
 		switch {
 		case errors.Is(err, checkpoint.ErrNotFound):
 			names, err := checkpoint.Names(dir)
@@ -49,11 +67,11 @@ func getCheckpoint() tool {
 			got.Names, got.Truncated = fitList(names)
 			return got, nil
 		case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrTooLarge), err == nil && !isObject(entry.Data):
-			return nil, problemOf(fmt.Errorf("%q in %s: %w", args.Operation, checkpoint.Path(dir, args.Operation), chunked.ErrDamaged))
+			return nil, problemOf(fmt.Errorf("%q in %s: %w", name, checkpoint.Path(dir, name), chunked.ErrDamaged))
 		case err != nil:
 			return nil, problemOf(err)
 		}
-		got.Exists, got.Timestamp, got.Path = true, &entry.Timestamp, checkpoint.Path(dir, args.Operation)
+		got.Exists, got.Timestamp, got.Path = true, &entry.Timestamp, checkpoint.Path(dir, name)
 		got.Data, got.Truncated, err = fitData(entry.Data)
 		if err != nil {
 			return nil, internalProblem("reading the checkpoint: " + err.Error())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"colabrelay/relay/chunked"
+	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/render"
@@ -43,6 +44,8 @@ type Chunked struct {
 	InputPrompt     *string         `json:"input_prompt,omitempty"` // what input() asks, with status waiting_for_input; provide_input answers
 	SavedFiles      []render.File   `json:"saved_files,omitzero"`   // pictures and full texts, on the relay's machine
 	Notes           []string        `json:"notes,omitempty"`        // what else happened: iterations that run again and why, omitted output
+
+	password bool // the prompt asks for a password
 }
 
 func runChunked() tool {
@@ -112,7 +115,10 @@ func newChunked(run *chunked.Run, batchSize int64, o chunked.Outcome, out *batch
 		SavedFiles: append([]render.File{}, out.files...), Notes: append(o.Notes, fewer(out.notes)...),
 	}
 	if o.Batch.Status == contract.StatusWaitingForInput {
-		got.Status, got.InputPrompt = string(o.Batch.Status), out.prompt
+		got.Status = string(o.Batch.Status)
+		if out.prompt != nil {
+			got.InputPrompt, got.password = &out.prompt.Text, out.prompt.Password
+		}
 	}
 	if s.ResultsDropped > 0 {
 		got.Notes = append(got.Notes, fmt.Sprintf("values of result that were not saved, because all together may have 16 MiB: %d", s.ResultsDropped))
@@ -174,8 +180,13 @@ func (r *Chunked) next(o chunked.Outcome) string {
 	switch {
 	case !r.CanContinue:
 		return ""
+	case r.Status == string(contract.StatusWaitingForInput) && r.password:
+		return fmt.Sprintf("the code asks for a password. %s Then %s", hint.ForPassword(r.ExecutionID), again)
 	case r.Status == string(contract.StatusWaitingForInput):
 		return fmt.Sprintf("call provide_input with execution_id %q, then %s", r.ExecutionID, again)
+	case client.BehindInput(o.Batch) != nil:
+		b := client.BehindInput(o.Batch)
+		return fmt.Sprintf("the batch waits for %s. %s Then %s", hint.Asking(b), hint.ForPrompt(b).Model, again)
 	case o.Stop != nil && o.Stop.Lost != nil:
 		return "restore_kernel_state, or run_chunked_operation with on_new_kernel=\"restart\" or \"continue\": see the error's hint"
 	case o.Stop != nil && o.Stop.Execution.Status == contract.StatusFailed:

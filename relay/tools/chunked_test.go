@@ -223,6 +223,16 @@ func TestGetCheckpointReadsBothKindsAndNamesWhatThereIs(t *testing.T) {
 	if kept := decode[Run](t, got.Data); !got.Exists || kept.Stdout != "long one\n" {
 		t.Errorf("%+v", got)
 	}
+	for _, args := range []map[string]any{{"checkpoint_name": "train"}, {"checkpoint_name": "train", "operation": "train"}} {
+		if got := decode[Checkpoint](t, h.call("get_checkpoint", args).Structured); !got.Exists || got.Operation != "train" {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	for _, args := range []map[string]any{{"checkpoint_name": "train", "operation": "other"}, {}, {"checkpoint_name": "", "operation": ""}, {"checkpoint_name": strings.Repeat("n", 201)}} {
+		if o := h.call("get_checkpoint", args).outcome(t); o.Error == nil || o.Error.Code != codeBadRequest || o.Error.Hint == "" {
+			t.Errorf("%v: %+v", args, o.Error)
+		}
+	}
 	got = decode[Checkpoint](t, h.call("get_checkpoint", map[string]any{"operation": "none"}).Structured)
 	if got.Exists || fmt.Sprint(got.Names) != "[train Über/all]" {
 		t.Errorf("%+v", got)

@@ -126,6 +126,10 @@ func refusalCode(err error) contract.Code {
 func refusalProblem(e *contract.Error) *Problem {
 	h := hint.ForRefusal(e)
 	p := &Problem{Code: h.Code, Message: e.Message, Hint: h.Model}
+	if b := client.WaitsForInput(e.Behind); b != nil && e.Code == contract.CodeKernelBusy {
+		p.Message = "the kernel is occupied by " + hint.Asking(b)
+		p.Hint += " Then call again."
+	}
 	if e.Code == contract.CodeNewInstance {
 		p.Message = "the VM behind this address is a new one; the code was not run again there, and the variables of the old VM are gone"
 	}

@@ -28,7 +28,7 @@ func getExecution() tool {
 	}, func(ctx context.Context, c *call, args getArgs) (*Run, *Problem) {
 		wait := min(time.Duration(min(args.Wait, 3600)*float64(time.Second)), c.waitBudget())
 		until := time.Now().Add(wait)
-		e, err := c.target.Client.Execution(ctx, args.ID, args.Offset, min(wait, contract.MaxWait), firstBytes)
+		e, err := c.target.Client.Execution(client.WithBehindInput(ctx), args.ID, args.Offset, min(wait, contract.MaxWait), firstBytes)
 		if err != nil {
 			return nil, problemAbout(hint.Execution, err)
 		}

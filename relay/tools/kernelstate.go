@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/kernelstate"
 	"colabrelay/relay/plain"
@@ -169,7 +170,9 @@ func newState(name string, p kernelstate.Progress, m kernelstate.Manifest) Kerne
 	if !p.Done() {
 		s.Doing = doing(p)
 	}
-	if p.Queued {
+	if b := client.BehindInput(p.Execution); b != nil {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("this waits for %s. %s", hint.Asking(b), hint.ForPrompt(b).Model))
+	} else if p.Queued {
 		s.Warnings = append(s.Warnings, "another run occupies the kernel; this waits until it has ended")
 	}
 	return s

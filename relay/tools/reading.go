@@ -50,11 +50,11 @@ func (r *reading) take(e contract.Execution) (more bool) {
 	if r.c.progress != nil {
 		r.c.progress.show(r.col.Newest())
 	}
-	return !r.col.Full()
+	return !r.col.Full() && client.BehindInput(e) == nil
 }
 
 // follow reads on, beginning with the answer e, until the run's end is read, the page
-// is full, the run asks for input, or wait is over. An error means that reading failed; it
+// is full, the run or the one that it is queued behind asks for input, or wait is over. An error means that reading failed; it
 // does not affect the run.
 func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Duration, o client.FollowOptions) error {
 	o.From, o.Until, o.Instance = r.col.Next(), time.Now().Add(wait), r.c.target.Client.InstanceID()
@@ -65,7 +65,7 @@ func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Du
 		r.col.Skip()
 		return r.col.Next()
 	}
-	_, err := client.Follow(ctx, r.c.target.Client, e, o)
+	_, err := client.Follow(client.WithBehindInput(ctx), r.c.target.Client, e, o)
 	return err
 }
 
@@ -76,6 +76,7 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	view := r.col.View(ctx, r.c.target.Client.Blobs(r.exec.ExecutionID))
 	r.c.pictures = view.Pictures
 	run := newRun(r.exec, view)
+	r.warnOfPrompt(run)
 	more := !r.exec.End && (r.exec.Status.Finished() || r.col.Full())
 	run.Truncated = view.Truncated || r.cut || more
 	run.NextCommand = r.nextCommand(run)
@@ -95,8 +96,11 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 // nextCommand returns the call that continues with a run that has not ended, or reads the
 // output that is missing in its answer; empty if nothing remains.
 func (r *reading) nextCommand(run *Run) string {
+	asking := client.BehindInput(r.exec)
 	switch {
-	case r.exec.Status == contract.StatusWaitingForInput:
+	case asking != nil && !asking.Password:
+		return command("provide_input", "execution_id", asking.ExecutionID, "text", "…", "runtime", r.c.asked)
+	case r.exec.Status == contract.StatusWaitingForInput && !run.password:
 		return command("provide_input", "execution_id", run.ExecutionID, "text", "…", "runtime", r.c.asked)
 	case !r.exec.Status.Finished():
 		wait := int(r.c.cfg.Hold.Seconds())
@@ -105,6 +109,17 @@ func (r *reading) nextCommand(run *Run) string {
 		return command("get_execution", "execution_id", run.ExecutionID, "offset", run.NextOffset, "runtime", r.c.asked)
 	}
 	return ""
+}
+
+// warnOfPrompt says what only a person or another call can end: the run is queued behind one
+// that waits for input, or asks for a password.
+func (r *reading) warnOfPrompt(run *Run) {
+	if b := client.BehindInput(r.exec); b != nil {
+		r.c.warn("This run waits for %s. %s", hint.Asking(b), hint.ForPrompt(b).Model)
+	}
+	if run.password {
+		r.c.warn("The code asks for a password, which provide_input does not accept. %s", hint.ForPassword(run.ExecutionID))
+	}
 }
 
 // explain translates the error of follow. The executor's refusal is an error; a broken

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
@@ -29,11 +30,14 @@ type Run struct {
 	NextCommand      string          `json:"next_command,omitempty"`     // what to call next, if the run has not ended or output is omitted
 	QueuePosition    int             `json:"queue_position"`             // number of runs before this one
 	KernelID         string          `json:"kernel_id"`                  // the kernel that it ran in; a different one has none of its variables
+	Behind           string          `json:"behind,omitempty"`           // with status queued: execution_id of the run that has the kernel
 	InputPrompt      *string         `json:"input_prompt,omitempty"`     // what input() asks, with status waiting_for_input; provide_input answers
 	SavedFiles       []render.File   `json:"saved_files,omitzero"`       // originals of pictures and full texts, on the relay's machine
 	Notes            []string        `json:"notes,omitempty"`            // what could not be shown or saved, and why
 	CheckpointSaved  *bool           `json:"checkpoint_saved,omitempty"` // with checkpoint_name: whether this answer was saved
 	CheckpointPath   string          `json:"checkpoint_path,omitempty"`
+
+	password bool // the prompt asks for a password
 }
 
 func newRun(e contract.Execution, v render.View) *Run {
@@ -47,8 +51,11 @@ func newRun(e contract.Execution, v render.View) *Run {
 	if v.HasResult {
 		r.Result = &v.Result
 	}
-	if e.Status == contract.StatusWaitingForInput {
-		r.InputPrompt = v.Prompt
+	if e.Status == contract.StatusWaitingForInput && v.Prompt != nil {
+		r.InputPrompt, r.password = &v.Prompt.Text, v.Prompt.Password
+	}
+	if b := client.Behind(e); b != nil {
+		r.Behind = b.ExecutionID
 	}
 	r.memory(e)
 	return r

@@ -51,7 +51,7 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 		"run_code_quick":          `{"code":null}`,
 		"run_code_long":           `{"code":null,"checkpoint_name":"","timeout_seconds":600}`,
 		"run_chunked_operation":   `{"setup_code":null,"loop_code":null,"n_iterations":null,"batch_size":10,"checkpoint_name":"chunked_op","on_change":"refuse","on_new_kernel":""}`,
-		"get_checkpoint":          `{"operation":null}`,
+		"get_checkpoint":          `{"checkpoint_name":"","operation":""}`,
 		"list_colab_files":        `{"path":"/content"}`,
 		"cleanup_colab":           `{}`,
 		"list_colab_variables":    `{}`,

@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"relay/progress":            {"relay/transfer"},
 	"relay/pairing":             {"relay/suggest", "shared/bounded", "shared/auth"},
 	"relay/plain":               {"shared/filename"},
-	"relay/remoterun":           {"relay/client", "relay/plain", "relay/render", "relay/terminal", "relay/tools", "shared/contract"},
+	"relay/remoterun":           {"relay/client", "relay/hint", "relay/plain", "relay/render", "relay/terminal", "relay/tools", "shared/contract"},
 	"relay/render":              {"shared/bounded", "shared/contract"},
 	"relay/runtimes":            {"relay/client", "relay/pairing", "relay/tools"},
 	"relay/suggest":             {},

@@ -49,6 +49,8 @@ type Error struct {
 	// rate_limited that replaces any refusal of an unverified request: clock_skew,
 	// new_instance, new_start, or replayed.
 	ServerTime int64 `json:"server_time,omitempty"`
+	// Behind is the execution that has the kernel; only for kernel_busy.
+	Behind *Behind `json:"behind,omitempty"`
 }
 
 // Error is the code and the message.

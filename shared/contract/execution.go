@@ -96,7 +96,8 @@ type Execution struct {
 	SessionMinutesLeft *float64 `json:"session_minutes_left,omitempty"`
 }
 
-// Behind is the execution that occupies the kernel while another one is queued.
+// Behind is the execution that occupies the kernel while another one is queued, or while
+// another request needs an idle kernel.
 type Behind struct {
 	ExecutionID string `json:"execution_id"`
 	Status      Status `json:"status"`             // a final one if its code has ignored the interrupt and still runs
