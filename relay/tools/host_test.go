@@ -149,6 +149,10 @@ func (h *host) begin(method string, params any) (string, <-chan message) {
 	return id, ch
 }
 
+func (h *host) cancel(id string) {
+	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}})
+}
+
 func (h *host) await(ch <-chan message) message {
 	h.t.Helper()
 	select {

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"encoding/json"
+	"io"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ const (
 // progress of a transfer. It writes to stdout itself, because the SDK's channel drops messages
 // that come fast and may send some after the answer.
 type progressNotifier struct {
-	out     *lineWriter
+	out     io.Writer
 	token   any
 	started time.Time
 
@@ -43,12 +44,13 @@ type progressNotifier struct {
 // that it is unknown.
 type amount struct{ done, total int64 }
 
-// startProgress returns nil, whose methods do nothing, if the host sent no token.
-func (r *Relay) startProgress(token any) *progressNotifier {
+// startProgress sends messages to out, one line in each Write. It returns nil, whose methods
+// do nothing, if the host sent no token.
+func startProgress(out io.Writer, token any) *progressNotifier {
 	if token == nil {
 		return nil
 	}
-	p := &progressNotifier{out: &r.out, token: token, started: time.Now()}
+	p := &progressNotifier{out: out, token: token, started: time.Now()}
 	p.sent = p.started
 	p.sending.Lock()
 	defer p.sending.Unlock()

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"colabrelay/relay/client"
@@ -22,9 +23,6 @@ import (
 const (
 	// maxCalls bounds the calls in progress. Further calls wait for the end of one.
 	maxCalls = 100
-	// maxRead bounds the calls that were read, with those in progress. Beyond it nothing is
-	// read from stdin.
-	maxRead = 10_000
 	// maxHolding bounds the calls that wait for runs concurrently (an executor accepts 64).
 	// Further calls wait shortHold only, so that other tools can begin; a request may still
 	// take shortLimit, because an answer that is cut off loses the run's id.
@@ -65,11 +63,9 @@ type Relay struct {
 	mcp     *server.MCPServer
 	modern  []byte        // see modernFields
 	holding chan struct{} // one entry for each call that may wait long
-	cancels *cancels
 	kernels lastKernels
 	vmEnds  vmEnds
 	saves   pendingSaves
-	out     lineWriter // to the host, set by Serve
 }
 
 // New makes a Relay. It starts nothing.
@@ -82,9 +78,11 @@ func New(cfg Config) *Relay {
 	}
 	r := &Relay{
 		cfg: cfg, tools: map[string]tool{}, modern: modernFields(cfg.Version),
-		holding: make(chan struct{}, maxHolding), cancels: newCancels(), kernels: lastKernels{stored: cfg.LastSeen},
+		holding: make(chan struct{}, maxHolding), kernels: lastKernels{stored: cfg.LastSeen},
 	}
-	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithToolCapabilities(false), server.WithInstructions(Guide))
+	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithInstructions(Guide),
+		server.WithToolCapabilities(false), // the list never changes while a relay runs
+		server.WithCacheHints(listsKeep.Milliseconds(), mcp.CacheScopePublic))
 	for _, t := range allTools() {
 		r.tools[t.def.Name] = t
 		r.mcp.AddTool(t.def, r.handler(t))
@@ -95,21 +93,13 @@ func New(cfg Config) *Relay {
 // serverName is the relay's name in the protocol.
 const serverName = "colab-relay"
 
-// Serve speaks MCP on stdin and stdout until stdin or ctx ends. Only one Serve
-// may run in a process: the SDK keeps the stdio session in a global.
+// listsKeep is how long a client may keep the list of tools and the answer to
+// server/discover. Both are the same for everyone until the relay is replaced.
+const listsKeep = time.Hour
+
+// Serve speaks MCP on stdin and stdout until stdin or ctx ends.
 func (r *Relay) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	r.out.w = stdout
-	sdk := server.NewStdioServer(r.mcp)
-	sdk.SetErrorLogger(slog.NewLogLogger(r.cfg.Log.Handler(), slog.LevelWarn))
-	forSDK, lines := io.Pipe()
-	ctx, cancel := context.WithCancel(ctx)
-	s := newStdio(r, stdin, lines)
-	go s.work(ctx)
-	err := sdk.Listen(ctx, forSDK, &r.out)
-	cancel()
-	forSDK.Close()
-	s.wait()
-	return err
+	return newStdio(r, stdin, stdout, maxHeld).serve(ctx)
 }
 
 // allTools returns every tool, in the order in which people read them.

@@ -32,7 +32,6 @@ func TestSilentTenMinutesCostFewRequests(t *testing.T) {
 		}
 		rt := Runtime{Name: "test", Client: c}
 		r := New(Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: 45 * time.Second}) // the default
-		r.out.w = io.Discard
 
 		<-time.After(time.Hour)
 		if n := line.asked.Load(); n != 0 {
@@ -82,11 +81,10 @@ func (d *direct) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// callWithProgress calls a tool without stdio, because the SDK's session listens to a
-// channel outside of every bubble. Most hosts ask for progress.
+// callWithProgress calls a tool without stdio. Most hosts ask for progress.
 func callWithProgress(t *testing.T, r *Relay, name, args string) Run {
 	t.Helper()
-	a := r.perform(t.Context(), r.tools[name], "", "p", json.RawMessage(args))
+	a := r.perform(t.Context(), r.tools[name], startProgress(io.Discard, "p"), json.RawMessage(args))
 	if a.isError {
 		t.Fatalf("%s: %s", name, a.structured)
 	}

@@ -6,54 +6,84 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/sync/semaphore"
 )
 
-// maxSpare bounds the goroutines that wait for their turn to read.
-const maxSpare = 4
+// Bounds of what a host can make the relay hold, in case it is broken: it may send without
+// reading answers, or messages of any length. Nothing is read beyond the first two.
+const (
+	// maxHeld bounds the bytes of requests that were read and not answered.
+	maxHeld = 256 << 20
+	// maxRead bounds their number: each counts as requestCost bytes more than it has.
+	maxRead     = 10_000
+	requestCost = maxHeld / maxRead
+	// maxLine bounds one message, in bytes. A longer one is skipped and answered with an
+	// error. The longest that the tools can use has the 8 MiB that an executor accepts.
+	maxLine = 32 << 20
+	// maxSpare bounds the goroutines that wait for their turn to read.
+	maxSpare = 4
+)
+
+var errLongLine = fmt.Errorf("the message is longer than %d MiB", maxLine>>20)
 
 // stdio exchanges messages with the host. It handles tools/call itself: the SDK parses a
-// call ten times and passes it through three goroutines. The SDK gets all other messages,
+// call ten times and passes it through three goroutines. The SDK answers all other requests,
 // and calls that are not valid.
 //
-// One goroutine reads at a time. When it has read a call, it passes the turn to another one
-// and makes the call, so that no hand-over delays a call.
+// One goroutine reads at a time. When it has read a request, it passes the turn to another
+// one and answers the request, so that no hand-over delays a call.
 type stdio struct {
-	relay   *Relay
-	in      *bufio.Reader
-	sdk     *io.PipeWriter // what the SDK reads
-	out     *lineWriter
-	turn    chan struct{} // passes the turn to read
-	spare   chan struct{} // one entry for each goroutine that waits for its turn
-	read    chan struct{} // one entry for each call that was read and not answered
-	running chan struct{} // one entry for each call in progress
+	relay    *Relay
+	in       *bufio.Reader
+	out      lineWriter
+	inFlight inFlight
+	asked    asked
+	ended    chan error          // why reading has ended, nil for the end of stdin
+	turn     chan struct{}       // passes the turn to read
+	spare    chan struct{}       // one entry for each goroutine that waits for its turn
+	held     *semaphore.Weighted // the bytes of requests in flight, up to maxHeld
+	maxHeld  int64
+	running  chan struct{} // one entry for each call in progress
 }
 
-func newStdio(r *Relay, stdin io.Reader, sdk *io.PipeWriter) *stdio {
+// newStdio makes a stdio that holds at most the given bytes of requests.
+func newStdio(r *Relay, stdin io.Reader, stdout io.Writer, held int64) *stdio {
 	return &stdio{
-		relay: r, in: bufio.NewReaderSize(stdin, 64<<10), sdk: sdk, out: &r.out,
-		turn: make(chan struct{}), spare: make(chan struct{}, maxSpare),
-		read: make(chan struct{}, maxRead), running: make(chan struct{}, maxCalls),
+		relay: r, in: bufio.NewReaderSize(stdin, 64<<10), out: lineWriter{w: stdout},
+		ended: make(chan error, 1), turn: make(chan struct{}), spare: make(chan struct{}, maxSpare),
+		held: semaphore.NewWeighted(held), maxHeld: held, running: make(chan struct{}, maxCalls),
 	}
 }
 
-// wait returns when all calls have ended, and lets none begin. It may be called once, when
-// the context of work has ended.
-func (s *stdio) wait() {
-	for range cap(s.read) {
-		s.read <- struct{}{}
+// serve returns when stdin or ctx has ended and nothing more will be written.
+func (s *stdio) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	go s.work(ctx)
+	var err error
+	select {
+	case err = <-s.ended:
+	case <-ctx.Done():
+		err = ctx.Err()
 	}
+	cancel()
+	// All requests have been answered once all bytes are free. Taking them lets none begin.
+	if held := s.held.Acquire(context.WithoutCancel(ctx), s.maxHeld); held != nil {
+		return held // cannot happen: that context does not end
+	}
+	return err
 }
 
-// work reads messages and makes calls until stdin or ctx ends. It starts with the turn to
-// read.
+// work reads messages and answers requests until stdin or ctx ends. It starts with the turn
+// to read.
 func (s *stdio) work(ctx context.Context) {
 	for {
-		m := s.next(ctx)
-		if m == nil {
+		q := s.next(ctx)
+		if q == nil {
 			return
 		}
 		select {
@@ -61,8 +91,8 @@ func (s *stdio) work(ctx context.Context) {
 		default:
 			go s.work(ctx)
 		}
-		s.answer(ctx, m)
-		<-s.read
+		s.answer(ctx, q)
+		s.held.Release(q.cost)
 		select {
 		case s.spare <- struct{}{}:
 		default:
@@ -77,134 +107,109 @@ func (s *stdio) work(ctx context.Context) {
 	}
 }
 
-// next reads up to the next call. It returns nil when stdin or ctx has ended.
-func (s *stdio) next(ctx context.Context) *callRequest {
+// next reads up to the next request. It returns nil when stdin or ctx has ended.
+func (s *stdio) next(ctx context.Context) *request {
 	for {
 		line, err := readLine(s.in)
-		if err != nil {
-			s.sdk.CloseWithError(err)
+		if errors.Is(err, errLongLine) {
+			line = nil
+		} else if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			s.ended <- err
 			return nil
 		}
-		s.relay.cancels.inspect(line)
-		m := parseCall(line, s.relay.tools)
-		if m == nil {
-			if _, err := s.sdk.Write(line); err != nil {
-				return nil // the SDK has ended
-			}
+		m := parseEnvelope(line)
+		switch {
+		case m.isNotification():
+			s.notified(ctx, m, line)
+			continue
+		case m.isAnswer():
+			s.asked.answered(m)
 			continue
 		}
-		select {
-		case s.read <- struct{}{}:
-			return m
-		case <-ctx.Done():
+		q := &request{id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
+		if s.held.Acquire(ctx, q.cost) != nil {
 			return nil
 		}
+		switch {
+		case line == nil:
+			q.refusal = errLongLine.Error()
+		case q.id == nil && !isNull(m.ID):
+			q.refusal = fmt.Sprintf("the request's id is not a string or number of at most %d bytes", maxID)
+		default:
+			if q.call = parseCall(m, s.relay.tools); q.call == nil {
+				q.line = bytes.Clone(line) // line is valid until the next read
+			}
+		}
+		s.inFlight.add(q)
+		return q
 	}
 }
 
-// readLine returns the next line with its end. The line is valid until the next read.
+// notified handles a notification. The SDK need not know of cancellations: it answers at
+// once.
+func (s *stdio) notified(ctx context.Context, m envelope, line []byte) {
+	if m.Method != string(mcp.MethodNotificationCancelled) {
+		s.relay.mcp.HandleMessage(ctx, line)
+		return
+	}
+	var params struct {
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	if json.Unmarshal(m.Params, &params) == nil {
+		s.inFlight.cancel(params.RequestID)
+	}
+}
+
+// readLine returns the next line with its end. The line is valid until the next read. After
+// errLongLine the line's rest has been skipped.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		return line, err
 	}
-	line = bytes.Clone(line)
-	rest, err := in.ReadBytes('\n')
-	return append(line, rest...), err
+	long, tooLong := bytes.Clone(line), false
+	for errors.Is(err, bufio.ErrBufferFull) {
+		line, err = in.ReadSlice('\n')
+		if tooLong = tooLong || len(long)+len(line) > maxLine; !tooLong {
+			long = append(long, line...)
+		} else {
+			long = nil
+		}
+	}
+	if err == nil && tooLong {
+		return nil, errLongLine
+	}
+	return long, err
 }
 
-// answer makes a call and writes its answer.
-func (s *stdio) answer(ctx context.Context, m *callRequest) {
+// answer answers a request and forgets it.
+func (s *stdio) answer(ctx context.Context, q *request) {
+	ctx = s.inFlight.begin(ctx, q)
+	defer s.inFlight.end(q)
+	switch {
+	case q.refusal != "":
+		q.send(mcp.NewJSONRPCError(mcp.NewRequestId(nil), mcp.INVALID_REQUEST, q.refusal, nil))
+	case q.call == nil:
+		s.relay.answerBySDK(ctx, q)
+	default:
+		s.call(ctx, q)
+	}
+}
+
+// call makes a tool call. A call that ends before its turn gets no answer: it was cancelled,
+// or stdin has ended.
+func (s *stdio) call(ctx context.Context, q *request) {
 	select {
 	case s.running <- struct{}{}:
 		defer func() { <-s.running }()
 	case <-ctx.Done():
 		return
 	}
-	var token any
-	if m.Params.Meta.Token != nil {
-		token = m.Params.Meta.Token
-	}
-	a := s.relay.perform(ctx, s.relay.tools[m.Params.Name], m.key(), token, m.Params.Arguments)
-	s.out.Write(m.encode(a, s.relay.modern)) // if the host is gone, the end of stdin ends the relay
-}
-
-// callRequest is a tools/call request.
-type callRequest struct {
-	JSONRPC string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
-	Method  string          `json:"method"`
-	Result  json.RawMessage `json:"result"` // none: it would make the message an answer
-	Params  struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-		Meta      struct {
-			Token json.RawMessage `json:"progressToken"`
-			// Since protocol version 2026-07-28, each request has these two.
-			Version      string                  `json:"io.modelcontextprotocol/protocolVersion"`
-			Capabilities *mcp.ClientCapabilities `json:"io.modelcontextprotocol/clientCapabilities"`
-		} `json:"_meta"`
-	} `json:"params"`
-}
-
-// parseCall returns the call in line, or nil if it contains none or one that the SDK refuses.
-func parseCall(line []byte, tools map[string]tool) *callRequest {
-	if !bytes.Contains(line, []byte(`"`+string(mcp.MethodToolsCall)+`"`)) {
-		return nil
-	}
-	var m callRequest
-	if json.Unmarshal(line, &m) != nil || m.JSONRPC != mcp.JSONRPC_VERSION || m.Method != string(mcp.MethodToolsCall) ||
-		isNull(m.ID) || m.Result != nil {
-		return nil
-	}
-	if meta := m.Params.Meta; m.modern() && (!mcp.IsValidProtocolVersion(meta.Version) || meta.Capabilities == nil) {
-		return nil
-	}
-	if isNull(m.Params.Meta.Token) {
-		m.Params.Meta.Token = nil
-	}
-	if _, known := tools[m.Params.Name]; !known {
-		return nil
-	}
-	return &m
-}
-
-func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
-
-// modern reports whether the call is of protocol version 2026-07-28 or later.
-func (m *callRequest) modern() bool { return mcp.IsModernProtocol(m.Params.Meta.Version) }
-
-func (m *callRequest) key() string { return string(m.ID) }
-
-// modernFields returns the fields that protocol version 2026-07-28 requires of a result.
-func modernFields(version string) []byte {
-	var meta mcp.Meta
-	meta.SetServerInfo(mcp.Implementation{Name: serverName, Version: version})
-	return append(append([]byte(`"_meta":`), encode(&meta)...), `,"resultType":"`+string(mcp.ResultTypeComplete)+`",`...)
-}
-
-// encode returns the answer as a line.
-func (m *callRequest) encode(a answer, modern []byte) []byte {
-	var b bytes.Buffer
-	b.Grow(256 + len(m.ID) + len(modern) + 2*len(a.structured))
-	b.WriteString(`{"jsonrpc":"` + mcp.JSONRPC_VERSION + `","id":`)
-	b.Write(m.ID)
-	b.WriteString(`,"result":{`)
-	if m.modern() {
-		b.Write(modern)
-	}
-	b.WriteString(`"content":`)
-	if err := json.NewEncoder(&b).Encode(a.content); err != nil {
-		panic(err) // texts and pictures
-	}
-	b.Truncate(b.Len() - 1) // the line break
-	if a.isError {
-		b.WriteString(`,"isError":true`)
-	}
-	b.WriteString(`,"structuredContent":`)
-	b.Write(a.structured)
-	b.WriteString("}}\n")
-	return b.Bytes()
+	a := s.relay.perform(ctx, s.relay.tools[q.call.Name], startProgress(q, q.call.token()), q.call.Arguments)
+	_, _ = q.Write(q.call.encode(q.id, a, s.relay.modern)) // if the host is gone, the end of stdin ends the relay
 }
 
 // lineWriter lets answers and progress messages share stdout: each Write is one complete
@@ -214,8 +219,12 @@ type lineWriter struct {
 	w  io.Writer
 }
 
-func (l *lineWriter) Write(p []byte) (int, error) {
+// writeUnless writes p unless dropped reports true once all earlier writes are done.
+func (l *lineWriter) writeUnless(dropped func() bool, p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if dropped() {
+		return len(p), nil
+	}
 	return l.w.Write(p)
 }

@@ -147,30 +147,25 @@ func (c *call) warn(format string, args ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }
 
-// handler wraps a tool for the SDK.
+// handler wraps a tool for the SDK, which gets calls only that stdio finds not valid.
 func (r *Relay) handler(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		var token any
-		if req.Params.Meta != nil {
-			token = req.Params.Meta.ProgressToken
-		}
-		a := r.perform(ctx, t, "", token, req.Params.RawArguments)
+		a := r.perform(ctx, t, nil, req.Params.RawArguments)
 		return &mcp.CallToolResult{Content: a.content, StructuredContent: a.structured, IsError: a.isError}, nil
 	}
 }
 
-// perform makes a call. It handles time limits, cancellation, progress and panics, and turns
-// every outcome into an answer of the tool's own schema. key names the call in a
-// cancellation. token is for its progress messages, nil for none.
-func (r *Relay) perform(ctx context.Context, t tool, key string, token any, arguments json.RawMessage) (a answer) {
+// perform makes a call. It handles time limits, progress and panics, and turns every outcome
+// into an answer of the tool's own schema.
+func (r *Relay) perform(ctx context.Context, t tool, progress *progressNotifier, arguments json.RawMessage) (a answer) {
 	hold, limit, release := r.takeHold()
 	defer release()
-	ctx, done := r.cancels.begin(ctx, key, limit)
+	ctx, done := context.WithTimeout(ctx, limit)
 	defer done()
 	if t.bulk {
 		defer r.cfg.UseAllProcessors()()
 	}
-	c := &call{Relay: r, hold: hold, started: time.Now(), progress: r.startProgress(token)}
+	c := &call{Relay: r, hold: hold, started: time.Now(), progress: progress}
 	defer c.progress.stop()
 	defer func() {
 		if p := recover(); p != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -60,62 +59,6 @@ func TestOtherToolsAnswerWhileMoreCallsWaitThanMayBeInProgress(t *testing.T) {
 	run.end(contract.StatusSucceeded)
 	for _, ch := range answers {
 		h.await(ch)
-	}
-}
-
-func TestACancelEndsTheWaitAndNotTheRun(t *testing.T) {
-	h, f := serveFake(t, 20*time.Second)
-	run := f.run("e1")
-	id, ch := h.begin("tools/call", params("run_code_long", map[string]any{"code": "x"}))
-	eventually(t, "the submit", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
-	began := time.Now()
-	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}})
-	o := h.result("run_code_long", h.await(ch)).outcome(t)
-	if o.Error == nil || o.Error.Code != codeCancelled || time.Since(began) > 5*time.Second {
-		t.Errorf("%+v after %s", o, time.Since(began))
-	}
-	if n := f.count("POST", contract.PathExecutions+"/e1/interrupt"); n != 0 {
-		t.Error("the run was interrupted")
-	}
-	run.end(contract.StatusSucceeded)
-	if r := h.call("get_execution", map[string]any{"execution_id": "e1"}); r.run(t).Status != "succeeded" {
-		t.Errorf("%s", r.Structured)
-	}
-}
-
-// A call may wait for the end of others before it begins. No one would read the result of
-// one that was cancelled meanwhile.
-func TestACancelBeforeTheHandlerRunsIsKept(t *testing.T) {
-	h, f := serveFake(t, 20*time.Second)
-	f.on("POST", contract.PathExecutions, func(*http.Request, []byte) (int, any) {
-		return 200, contract.Execution{ExecutionID: "e1", Status: contract.StatusSucceeded, End: true}
-	})
-	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": "r3"}})
-	id, ch := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x"}))
-	if id != "r3" {
-		t.Fatalf("the call's id is %s: fix this test", id)
-	}
-	o := h.result("run_code_quick", h.await(ch)).outcome(t)
-	if o.Error == nil || o.Error.Code != codeCancelled || f.count("POST", contract.PathExecutions) != 0 {
-		t.Errorf("%+v, %d submits", o, f.count("POST", contract.PathExecutions))
-	}
-	if o := h.call("run_code_quick", map[string]any{"code": "x"}).outcome(t); !o.Success {
-		t.Errorf("the next call: %+v", o)
-	}
-}
-
-func TestEarlyCancelsAreBounded(t *testing.T) {
-	c := newCancels()
-	for i := range 10 * maxEarly {
-		c.cancel(fmt.Sprint(i))
-	}
-	if len(c.early) != maxEarly {
-		t.Errorf("remembers %d", len(c.early))
-	}
-	ctx, done := c.begin(t.Context(), fmt.Sprint(10*maxEarly-1), time.Minute)
-	defer done()
-	if ctx.Err() == nil {
-		t.Error("the newest cancel is forgotten")
 	}
 }
 

@@ -110,7 +110,7 @@ var homes = map[string][]string{
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
 	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/kernelstate"},
-	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/transfer"},
+	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/tools", "relay/transfer"},
 	"golang.org/x/sys":                   {"executor", "executor/files", "executor/kernel", "executor/uploads"},
 }
 

@@ -1,0 +1,132 @@
+package tools
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"no longer needed"}}`
+
+// The run goes on; only the call ends.
+func TestNothingFollowsForACancelledCallAndItsRunGoesOn(t *testing.T) {
+	h, f := serveFake(t, 20*time.Second)
+	run := f.run("e1")
+	run.print("started\n")
+	p := params("run_code_long", map[string]any{"code": "x"})
+	p["_meta"] = map[string]any{"progressToken": "t"}
+	id, ch := h.begin("tools/call", p)
+	eventually(t, "progress", func() bool { return h.noteCount() > 0 })
+	h.cancel(id)
+	h.request("ping", map[string]any{}) // the relay has read the cancellation
+	notes := h.noteCount()
+	run.print("a line\n")
+	run.end(contract.StatusSucceeded)
+	if r := h.call("get_execution", map[string]any{"execution_id": "e1"}); r.run(t).Status != "succeeded" {
+		t.Errorf("%s", r.Structured)
+	}
+	if n := f.count("POST", contract.PathExecutions+"/e1/interrupt"); n != 0 {
+		t.Error("the run was interrupted")
+	}
+	select {
+	case m := <-ch:
+		t.Errorf("an answer to the cancelled call: %+v", m)
+	default:
+	}
+	if n := h.noteCount(); n != notes {
+		t.Errorf("%d progress messages after the cancellation", n-notes)
+	}
+}
+
+func (h *host) noteCount() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.notes)
+}
+
+// The answers are on their way when the cancellation comes: stdout is full.
+func TestNothingFollowsForCancelledRequestsOfEveryKind(t *testing.T) {
+	for id, request := range map[string]string{
+		`2`:        `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`,
+		`"\u0061"`: `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"list_executions"}}`,
+		`-2`:       `{"jsonrpc":"2.0","id":-2,"method":"tools/call","params":{"name":"no such tool"}}`,
+		`"listen"`: listen(`"listen"`),
+		`7`:        `{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`,
+	} {
+		t.Run(request, func(t *testing.T) {
+			l := serveLines(t, withoutRuntime(), maxHeld)
+			l.send(`{"jsonrpc":"2.0","id":"first","method":"ping"}`)
+			l.await()
+			l.send("%s", request)
+			l.send(cancelled, id)
+			l.send(`{"jsonrpc":"2.0","method":"notifications/unknown"}`) // is read after the cancellation took effect
+			if m := l.next(); m.ID != "first" {
+				t.Errorf("%+v", m)
+			}
+			l.quiet()
+		})
+	}
+}
+
+// A call may wait for the end of others before it begins.
+func TestACallCancelledBeforeItBeginsIsNotMade(t *testing.T) {
+	h, f := serveFake(t, 20*time.Second)
+	held := make(chan bool)
+	f.on("GET", contract.PathKernel, func(*http.Request, []byte) (int, any) {
+		<-held
+		return 200, contract.Kernel{Status: contract.KernelIdle, KernelID: "kernel-1"}
+	})
+	for range maxCalls {
+		h.begin("tools/call", params("check_colab_connection", map[string]any{}))
+	}
+	eventually(t, "the calls", func() bool { return f.count("GET", contract.PathKernel) == maxCalls })
+	id, _ := h.begin("tools/call", params("run_code_quick", map[string]any{"code": "x"}))
+	h.cancel(id)
+	h.request("ping", map[string]any{}) // is answered although all places are taken
+	close(held)
+	h.call("check_colab_connection", map[string]any{})
+	if n := f.count("POST", contract.PathExecutions); n != 0 {
+		t.Errorf("%d submits", n)
+	}
+}
+
+func TestACancellationEndsOneRequestOnly(t *testing.T) {
+	l := serveLines(t, withoutRuntime(), maxHeld)
+	for _, id := range []string{`1`, `"1"`, `1.0`, `null`, `{"a":1}`, `[1]`, `true`, `""`, `"\ud800"`} {
+		l.send(cancelled, id) // of a request that was never made
+	}
+	for _, id := range []string{`1`, `"1"`, `1`} { // one id after the other may be used again
+		l.send(`{"jsonrpc":"2.0","id":%s,"method":"ping"}`, id)
+		if m := l.next(); fmt.Sprint(m.ID) != "1" || m.Error != nil {
+			t.Errorf("%+v", m)
+		}
+	}
+}
+
+// Two requests in flight have the same id: the host is broken. Each gets its answer.
+func TestAnIDMayBeUsedTwice(t *testing.T) {
+	l := serveLines(t, withoutRuntime(), maxHeld)
+	for range 2 {
+		l.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_executions"}}`)
+	}
+	for range 2 {
+		if m := l.next(); fmt.Sprint(m.ID) != "1" {
+			t.Errorf("%+v", m)
+		}
+	}
+	l.quiet()
+}
+
+func TestCancellationsOfUnknownIDsAreForgotten(t *testing.T) {
+	l := serveLines(t, withoutRuntime(), maxHeld)
+	for i := range 20_000 {
+		l.send(cancelled, fmt.Sprint(i))
+	}
+	if n := l.inFlight(); n != 0 {
+		t.Errorf("remembers %d", n)
+	}
+	l.quiet()
+}

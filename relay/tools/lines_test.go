@@ -1,0 +1,93 @@
+package tools
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+)
+
+// lines is a host that sees each line as it is, and reads only when it is told to.
+type lines struct {
+	t     *testing.T
+	stdio *stdio
+	in    *io.PipeWriter
+	raw   io.Reader
+	out   *bufio.Reader
+}
+
+// serveLines serves r to a host. The relay holds at most the given bytes of requests.
+func serveLines(t *testing.T, r *Relay, held int64) *lines {
+	t.Helper()
+	stdin, in := io.Pipe()
+	out, stdout := io.Pipe()
+	l := &lines{t: t, stdio: newStdio(r, stdin, stdout, held), in: in, raw: out, out: bufio.NewReader(out)}
+	served := make(chan error)
+	go func() { served <- l.stdio.serve(context.Background()) }()
+	t.Cleanup(func() {
+		in.Close()
+		go io.Copy(io.Discard, l.out)
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		stdout.Close()
+	})
+	return l
+}
+
+// withoutRuntime is a relay whose calls all fail at once.
+func withoutRuntime() *Relay {
+	return New(Config{Resolve: func(string) (Runtime, error) { return Runtime{}, errors.New("no runtime") }, Hold: time.Second, Version: "1.2"})
+}
+
+func (l *lines) send(format string, args ...any) {
+	l.t.Helper()
+	if _, err := fmt.Fprintf(l.in, format+"\n", args...); err != nil {
+		l.t.Error(err)
+	}
+}
+
+// next reads the next line.
+func (l *lines) next() message {
+	l.t.Helper()
+	line, err := l.out.ReadBytes('\n')
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var m message
+	if err := json.Unmarshal(line, &m); err != nil || m.JSONRPC != "2.0" {
+		l.t.Fatalf("not JSON-RPC: %.300q", line)
+	}
+	return m
+}
+
+// await returns when the relay writes an answer, which it can finish only when the host reads.
+func (l *lines) await() {
+	l.t.Helper()
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(l.raw, first); err != nil {
+		l.t.Fatal(err)
+	}
+	l.out.Reset(io.MultiReader(bytes.NewReader(first), l.raw))
+}
+
+// quiet waits until no request is in flight, and checks that the next answer is a ping's.
+func (l *lines) quiet() {
+	l.t.Helper()
+	eventually(l.t, "the end of all requests", func() bool { return l.inFlight() == 0 })
+	l.send(`{"jsonrpc":"2.0","id":"quiet","method":"ping"}`)
+	if m := l.next(); m.ID != "quiet" {
+		l.t.Errorf("a message that must not be sent: %+v", m)
+	}
+}
+
+func (l *lines) inFlight() int {
+	l.stdio.inFlight.mu.Lock()
+	defer l.stdio.inFlight.mu.Unlock()
+	return len(l.stdio.inFlight.requests)
+}

@@ -1,0 +1,139 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// maxID bounds the JSON text of a request id and of a progress token, in bytes: the relay
+// keeps them during a call, and repeats the token in each progress message.
+const maxID = 256
+
+// envelope is a JSON-RPC message of any kind.
+type envelope struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   json.RawMessage `json:"error"`
+}
+
+// parseEnvelope returns the zero envelope for a line that is no message. The SDK answers it
+// with an error.
+func parseEnvelope(line []byte) envelope {
+	var m envelope
+	if json.Unmarshal(line, &m) != nil {
+		return envelope{}
+	}
+	return m
+}
+
+func (m envelope) isNotification() bool { return m.JSONRPC == mcp.JSONRPC_VERSION && isNull(m.ID) }
+
+// isAnswer reports whether m answers a request of the relay's.
+func (m envelope) isAnswer() bool {
+	return m.Method == "" && !isNull(m.ID) && (m.Result != nil || m.Error != nil)
+}
+
+// validID returns an id or a progress token, or nil if it is not a string or a number of at
+// most maxID bytes.
+func validID(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || len(raw) > maxID || !utf8.Valid(raw) {
+		return nil
+	}
+	if c := raw[0]; c != '"' && c != '-' && (c < '0' || c > '9') {
+		return nil
+	}
+	return raw
+}
+
+// idKey returns the text by which valid ids are compared. Two texts of one string are the
+// same id ("a" and "\u0061"), two of one number are not (1 and 1.0): no client writes a
+// number in two ways.
+func idKey(id json.RawMessage) string {
+	if !bytes.ContainsRune(id, '\\') {
+		return strings.TrimSuffix(string(id), `"`)
+	}
+	var text string
+	_ = json.Unmarshal(id, &text) // it was read from JSON
+	return `"` + text
+}
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+// callParams is the parameters of a tools/call request.
+type callParams struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	Meta      struct {
+		Token json.RawMessage `json:"progressToken"`
+		// Since protocol version 2026-07-28, each request has these two.
+		Version      string                  `json:"io.modelcontextprotocol/protocolVersion"`
+		Capabilities *mcp.ClientCapabilities `json:"io.modelcontextprotocol/clientCapabilities"`
+	} `json:"_meta"`
+}
+
+// parseCall returns the call in m, or nil if m is no call or one that the SDK refuses.
+func parseCall(m envelope, tools map[string]tool) *callParams {
+	if m.JSONRPC != mcp.JSONRPC_VERSION || m.Method != string(mcp.MethodToolsCall) || m.Result != nil {
+		return nil
+	}
+	var c callParams
+	if json.Unmarshal(m.Params, &c) != nil {
+		return nil
+	}
+	if c.modern() && (!mcp.IsValidProtocolVersion(c.Meta.Version) || c.Meta.Capabilities == nil) {
+		return nil
+	}
+	if _, known := tools[c.Name]; !known {
+		return nil
+	}
+	return &c
+}
+
+// modern reports whether the call is of protocol version 2026-07-28 or later.
+func (c *callParams) modern() bool { return mcp.IsModernProtocol(c.Meta.Version) }
+
+// token returns the progress token, nil for none.
+func (c *callParams) token() any {
+	if token := validID(c.Meta.Token); token != nil {
+		return token
+	}
+	return nil
+}
+
+// modernFields returns the fields that protocol version 2026-07-28 requires of a result.
+func modernFields(version string) []byte {
+	var meta mcp.Meta
+	meta.SetServerInfo(mcp.Implementation{Name: serverName, Version: version})
+	return append(append([]byte(`"_meta":`), encode(&meta)...), `,"resultType":"`+string(mcp.ResultTypeComplete)+`",`...)
+}
+
+// encode returns the answer as a line.
+func (c *callParams) encode(id json.RawMessage, a answer, modern []byte) []byte {
+	var b bytes.Buffer
+	b.Grow(256 + len(id) + len(modern) + 2*len(a.structured))
+	b.WriteString(`{"jsonrpc":"` + mcp.JSONRPC_VERSION + `","id":`)
+	b.Write(id)
+	b.WriteString(`,"result":{`)
+	if c.modern() {
+		b.Write(modern)
+	}
+	b.WriteString(`"content":`)
+	if err := json.NewEncoder(&b).Encode(a.content); err != nil {
+		panic(err) // texts and pictures
+	}
+	b.Truncate(b.Len() - 1) // the line break
+	if a.isError {
+		b.WriteString(`,"isError":true`)
+	}
+	b.WriteString(`,"structuredContent":`)
+	b.Write(a.structured)
+	b.WriteString("}}\n")
+	return b.Bytes()
+}

@@ -1,0 +1,204 @@
+package tools
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+
+func listen(id string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`
+}
+
+// subscription is what the messages of one subscriptions/listen have in common.
+type subscription struct {
+	Meta struct {
+		ID any `json:"io.modelcontextprotocol/subscriptionId"`
+	} `json:"_meta"`
+	Notifications map[string]any `json:"notifications"`
+	ResultType    string         `json:"resultType"`
+}
+
+// The list of tools never changes, so the relay ends a subscription as soon as it has
+// acknowledged that it contains nothing.
+func TestASubscriptionIsAcknowledgedBeforeItEnds(t *testing.T) {
+	l := serveLines(t, withoutRuntime(), maxHeld)
+	for i := range 300 {
+		l.send("%s", listen(`"l"`)) // again and again with the same id
+		ack, end := l.next(), l.next()
+		got := decode[subscription](t, ack.Params)
+		if ack.Method != "notifications/subscriptions/acknowledged" || got.Meta.ID != "l" || got.Notifications == nil || len(got.Notifications) != 0 {
+			t.Fatalf("message %d: %s %s", i, ack.Method, ack.Params)
+		}
+		if got := decode[subscription](t, end.Result); end.ID != "l" || got.Meta.ID != "l" || got.ResultType != "complete" {
+			t.Fatalf("answer %d: %+v", i, end)
+		}
+	}
+	l.send(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{}}}`)
+	if m := l.next(); m.Error == nil || m.Error.Code != mcp.METHOD_NOT_FOUND {
+		t.Errorf("in the initialize era: %+v", m)
+	}
+}
+
+func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
+	l := serveLines(t, withoutRuntime(), maxHeld)
+	const many = 10_000
+	sent := make(chan bool)
+	go func() {
+		defer close(sent)
+		for i := range many {
+			l.send("%s", listen(fmt.Sprint(i)))
+		}
+	}()
+	acknowledged := map[string]bool{}
+	for range 2 * many {
+		m := l.next()
+		if m.Method != "" {
+			acknowledged[fmt.Sprint(decode[subscription](t, m.Params).Meta.ID)] = true
+		} else if id := fmt.Sprint(m.ID); m.Error != nil || !acknowledged[id] {
+			t.Fatalf("subscription %s: %+v", id, m)
+		}
+	}
+	<-sent
+	l.quiet()
+}
+
+func TestListsMayBeKeptForAnHourByAnyone(t *testing.T) {
+	l := serveLines(t, withoutRuntime(), maxHeld)
+	for _, method := range []string{"server/discover", "tools/list"} {
+		l.send(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, method, modernMeta)
+		got := decode[struct {
+			TTL          int    `json:"ttlMs"`
+			Scope        string `json:"cacheScope"`
+			ResultType   string
+			Capabilities *json.RawMessage
+		}](t, l.next().Result)
+		if got.TTL != 3600000 || got.Scope != "public" || got.ResultType != "complete" {
+			t.Errorf("%s: %+v", method, got)
+		}
+		if got.Capabilities != nil && string(*got.Capabilities) != `{"tools":{}}` {
+			t.Errorf("capabilities %s", *got.Capabilities)
+		}
+	}
+	l.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	got := decode[map[string]any](t, l.next().Result)
+	if diff := cmp.Diff(map[string]any{"tools": map[string]any{}}, got["capabilities"]); diff != "" || got["ttlMs"] != nil {
+		t.Errorf("initialize: %v %s", got, diff)
+	}
+}
+
+func TestIDsAreRepeatedExactlyOrRefused(t *testing.T) {
+	l := serveLines(t, withoutRuntime(), maxHeld)
+	digits, letters := strings.Repeat("9", maxID), `"`+strings.Repeat("é", (maxID-2)/2)+`"`
+	for _, method := range []string{`"ping"`, `"tools/call","params":{"name":"list_executions"}`, `"no such method"`} {
+		for _, id := range []string{`0`, `-7.5`, `1e3`, `9007199254740993`, `18446744073709551616`, `""`, `"\u0061\n"`, `"<a>"`, digits, letters} {
+			l.send(`{"jsonrpc":"2.0","id":%s,"method":%s}`, id, method)
+			line, err := l.out.ReadBytes('\n')
+			if err != nil || !bytes.HasPrefix(line, []byte(`{"jsonrpc":"2.0","id":`)) {
+				t.Fatalf("%.100s: %q %v", id, line, err)
+			}
+			got := decode[struct{ ID json.RawMessage }](t, line).ID
+			if id[0] != '"' && string(got) != id || id[0] == '"' && decode[string](t, got) != decode[string](t, json.RawMessage(id)) {
+				t.Errorf("id %.100s came back as %.100s", id, got)
+			}
+		}
+		for _, id := range []string{`true`, `{}`, `{"a":1}`, `[]`, `[1]`, `1` + digits, `"x` + letters[1:] + ``, `"` + strings.Repeat("x", 1<<20) + `"`, "\"\xff\""} {
+			l.send(`{"jsonrpc":"2.0","id":%s,"method":%s}`, id, method)
+			if m := l.next(); m.ID != nil || m.Error == nil || m.Error.Code != mcp.INVALID_REQUEST || !strings.Contains(m.Error.Message, "256 bytes") {
+				t.Errorf("id %.100s: %+v", id, m)
+			}
+		}
+	}
+	l.quiet()
+}
+
+func TestAProgressTokenIsRepeatedOnlyIfItIsValid(t *testing.T) {
+	for token, want := range map[string]bool{
+		`7`: true, `"t"`: true, `null`: false, `{}`: false, `[1]`: false, `true`: false, `"` + strings.Repeat("x", maxID) + `"`: false,
+	} {
+		var c callParams
+		c.Meta.Token = json.RawMessage(token)
+		if got := c.token() != nil; got != want {
+			t.Errorf("token %.50s: %t, want %t", token, got, want)
+		}
+	}
+}
+
+func TestAMessageThatIsTooLongIsSkipped(t *testing.T) {
+	l := serveLines(t, withoutRuntime(), maxHeld)
+	long := strings.Repeat("x", maxLine)
+	l.send(`{"jsonrpc":"2.0","id":1,"method":"ping","x":"%s"}`, long)
+	if m := l.next(); m.ID != nil || m.Error == nil || m.Error.Message != "the message is longer than 32 MiB" {
+		t.Errorf("%+v", m)
+	}
+	l.quiet()
+	for length, want := range map[int]error{maxLine: nil, maxLine + 1: errLongLine} {
+		in := bufio.NewReader(io.MultiReader(strings.NewReader(long[:length-1-len("x")]), strings.NewReader("x\nnext\n")))
+		if line, err := readLine(in); err != want || err == nil && len(line) != length {
+			t.Errorf("%d bytes: %d bytes, %v", length, len(line), err)
+		}
+		if line, err := readLine(in); string(line) != "next\n" || err != nil {
+			t.Errorf("then: %q %v", line, err)
+		}
+	}
+}
+
+// The host sends and does not read.
+func TestNothingIsReadBeyondWhatTheRelayMayHold(t *testing.T) {
+	const room = 10
+	l := serveLines(t, withoutRuntime(), room*requestCost)
+	ping := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"ping","x":"%s"}`+"\n", strings.Repeat("x", requestCost/2))
+	sent := make(chan int)
+	go func() {
+		for i := range 100 * room {
+			if _, err := io.WriteString(l.in, ping); err != nil {
+				t.Error(err)
+			}
+			sent <- i
+		}
+		close(sent)
+	}()
+	last, stopped := 0, false
+	for !stopped {
+		select {
+		case last = <-sent:
+		case <-time.After(300 * time.Millisecond):
+			stopped = true
+		}
+	}
+	// Each ping counts as one and a half; the reader's buffer takes a few more.
+	if last < room*2/3-1 || last > room*2/3+1+(64<<10)/len(ping)+1 {
+		t.Errorf("took %d messages", last)
+	}
+	go func() {
+		for range sent {
+		}
+	}()
+	for range 100 * room {
+		l.next()
+	}
+	l.quiet()
+}
+
+func TestAPanicOfTheSDKIsAnErrorOfThatRequest(t *testing.T) {
+	r := withoutRuntime()
+	r.mcp.AddTool(mcp.NewTool("broken"), func(server.ToolHandlerFunc) server.ToolHandlerFunc { return nil }(nil))
+	l := serveLines(t, r, maxHeld)
+	l.send(`{"jsonrpc":"2.0","id":9007199254740993,"method":"tools/call","params":{"name":"broken"}}`)
+	line, err := l.out.ReadString('\n')
+	if err != nil || !strings.Contains(line, `"id":9007199254740993`) || !strings.Contains(line, "-32603") {
+		t.Errorf("%s %v", line, err)
+	}
+	l.quiet()
+}
