@@ -66,6 +66,7 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		useCommand(set, std),
 	)
 	addGroup(root, "other", "Other:",
+		guideCommand(std),
 		helpCommand(),
 		serveCommand(set, std),
 		versionCommand(std),

@@ -18,6 +18,7 @@ import (
 	"colabrelay/relay/hostconfig"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
+	"colabrelay/relay/terminal"
 )
 
 // Checkup is what Run checks.
@@ -36,23 +37,43 @@ const (
 	fail verdict = "fail" // a tool call would fail
 )
 
-// report prints findings and counts the failures.
+// Finding is the result of one check.
+type Finding struct {
+	Verdict  verdict `json:"verdict"`
+	Subject  string  `json:"subject"` // such as settings, or the name of a runtime
+	Message  string  `json:"message"`
+	NextStep string  `json:"next_step,omitempty"`
+}
+
+// report prints findings as they come, and keeps them.
 type report struct {
-	out    io.Writer
-	width  int // of the subjects' column
-	failed int
+	out      io.Writer
+	colours  terminal.Colours
+	width    int // of the subjects' column
+	findings []Finding
 }
 
 func (r *report) line(v verdict, subject, format string, args ...any) {
-	if v == fail {
-		r.failed++
-	}
-	fmt.Fprintf(r.out, "%-5s %-*s  %s\n", v, r.width, subject, plain.Line(fmt.Sprintf(format, args...)))
+	f := Finding{Verdict: v, Subject: subject, Message: plain.Line(fmt.Sprintf(format, args...))}
+	r.findings = append(r.findings, f)
+	mark := map[verdict]func(string) string{ok: r.colours.Good, warn: r.colours.Warning, fail: r.colours.Bad}[v]
+	fmt.Fprintf(r.out, "%s %-*s  %s\n", mark(fmt.Sprintf("%-5s", v)), r.width, subject, f.Message)
 }
 
 // step prints what to do about the line before it.
 func (r *report) step(format string, args ...any) {
-	fmt.Fprintf(r.out, "%-5s %-*s  next step: %s\n", "", r.width, "", plain.Line(fmt.Sprintf(format, args...)))
+	last := &r.findings[len(r.findings)-1]
+	last.NextStep = plain.Line(fmt.Sprintf(format, args...))
+	fmt.Fprintf(r.out, "%-5s %-*s  next step: %s\n", "", r.width, "", last.NextStep)
+}
+
+func (r *report) failures() (n int) {
+	for _, f := range r.findings {
+		if f.Verdict == fail {
+			n++
+		}
+	}
+	return n
 }
 
 // problem prints a line for err and its next step.
@@ -63,10 +84,11 @@ func (r *report) problem(v verdict, subject string, err error) {
 	}
 }
 
-// Run prints a report to out. It returns an error if a check failed.
-func Run(ctx context.Context, c Checkup, out io.Writer) error {
+// Run prints a report to out, line by line as the checks end, and returns its findings. It
+// also returns an error if a check failed.
+func Run(ctx context.Context, c Checkup, out io.Writer) ([]Finding, error) {
 	all, inUse, unclear := runtimesOf(c)
-	r := &report{out: out, width: len("checkpoints")}
+	r := &report{out: out, colours: terminal.ColoursFor(out, c.Settings.Getenv), width: len("checkpoints")}
 	for _, each := range all {
 		r.width = max(r.width, len(each.Name))
 	}
@@ -83,10 +105,10 @@ func Run(ctx context.Context, c Checkup, out io.Writer) error {
 		}
 		check.run(ctx)
 	}
-	if r.failed > 0 {
-		return fmt.Errorf("%s failed", plain.Count(r.failed, "check"))
+	if n := r.failures(); n > 0 {
+		return r.findings, fmt.Errorf("%s failed", plain.Count(n, "check"))
 	}
-	return nil
+	return r.findings, nil
 }
 
 // runtimesOf returns all runtimes, and the one that a call uses if it names none, or why

@@ -218,6 +218,6 @@ func examine(t *testing.T, env map[string]string) (string, error) {
 	defer cancel()
 	set := config.Settings{Getenv: func(name string) string { return env[name] }}
 	var out bytes.Buffer
-	err := Run(ctx, Checkup{Config: config.Load(set), Settings: set, Version: "dev"}, &out)
+	_, err := Run(ctx, Checkup{Config: config.Load(set), Settings: set, Version: "dev"}, &out)
 	return out.String(), err
 }

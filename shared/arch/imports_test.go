@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"relay/client":              {"relay/plain", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
 	"relay/config":              {"relay/pairing", "relay/tools", "relay/transfer"},
 	"relay/config/configtest":   {},
-	"relay/doctor":              {"relay/client", "relay/config", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/progress", "shared/contract"},
+	"relay/doctor":              {"relay/client", "relay/config", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/progress", "relay/terminal", "shared/contract"},
 	"relay/hint":                {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/kernelstate", "relay/transfer", "shared/contract"},
 	"relay/history":             {"relay/client", "shared/bounded", "shared/contract", "shared/ranges"},
 	"relay/hostconfig":          {},
