@@ -1,100 +1,213 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"colabrelay/relay/config"
 	"colabrelay/relay/hostconfig"
 	"colabrelay/relay/plain"
+	"colabrelay/relay/program"
 	"colabrelay/relay/terminal"
 )
 
 func installCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	dryRun := false
+	var all, onlyPrint, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "install [HOST]",
-		Short: "Add this relay to an MCP host's configuration; without HOST, list the hosts",
-		Long:  "Add this relay to an MCP host's configuration file, and show the entry. Nothing else in the file is changed. Without HOST, list the supported hosts.",
-		Args:  arguments(0, 1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		Short: "Add the relay to an MCP host; without HOST, list the hosts",
+		Long: "Add the relay to an MCP host's configuration file, and show the entry. Everything else in the file stays as it is, and a copy of the file is kept beside it (NAME.before-colab-relay). Without HOST, list the supported hosts.\n" +
+			"\nThe host starts a copy of this program in your data folder, because a download or the cache of a package runner may be deleted. Run the command again after an update. A newer release there is not replaced by an older one.",
+		Example: "  colab-relay install                    # list the hosts\n" +
+			"  colab-relay install claude-desktop     # add the relay to Claude Desktop\n" +
+			"  colab-relay install cursor --print     # show what would be done\n" +
+			"  colab-relay install --all              # add it to every host that is found",
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkInstall(args, all, onlyPrint, asJSON); err != nil {
+				return err
+			}
 			user, err := hostconfig.ThisUser(set.Getenv)
 			if err != nil {
 				return err
 			}
-			if len(args) == 0 {
-				return listHosts(user, std)
+			i := installer{user: user, std: std, onlyPrint: onlyPrint}
+			switch {
+			case all:
+				return i.all(cmd.Context())
+			case len(args) == 0:
+				return listHosts(user, asJSON, std)
 			}
-			return install(args[0], user, dryRun, std)
+			host, err := findHost(args[0])
+			if err != nil {
+				return err
+			}
+			return i.install(cmd.Context(), host)
 		},
+		ValidArgsFunction: completeHosts,
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the entry without writing it")
+	cmd.Flags().BoolVar(&all, "all", false, "add the relay to every host that is found on this computer")
+	cmd.Flags().BoolVar(&onlyPrint, "print", false, "show what would be done, and change nothing")
+	cmd.Flags().BoolVar(&onlyPrint, "dry-run", false, "the same as --print")
+	cmd.Flags().Lookup("dry-run").Hidden = true
+	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
 
-func install(name string, user hostconfig.User, dryRun bool, std terminal.Streams) error {
-	host, err := hostconfig.Find(name)
-	if err != nil {
-		return err
+func checkInstall(args []string, all, onlyPrint, asJSON bool) error {
+	switch {
+	case all && len(args) > 0:
+		return usagef("give a HOST or --all, not both")
+	case asJSON && (all || onlyPrint || len(args) > 0):
+		return usagef("--json is for the list of hosts, without HOST and other flags")
+	case onlyPrint && !all && len(args) == 0:
+		return usagef("--print needs a HOST or --all")
 	}
-	program, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program's own path: %v", err)
-	}
-	command := hostconfig.Command{Path: program, Args: []string{"serve"}}
-	err = edit(host, user, command, dryRun, std)
-	if err != nil && !errors.Is(err, hostconfig.ErrChanged) {
-		return fmt.Errorf("%w\nTo use the relay in %s anyway, %s", err, host.Title, strings.TrimSuffix(host.ByHand(command), "\n"))
-	}
-	return err
-}
-
-// edit changes the host's file so that the host starts command, or only shows the change.
-func edit(host hostconfig.Host, user hostconfig.User, command hostconfig.Command, dryRun bool, std terminal.Streams) error {
-	change, err := hostconfig.Plan(host, user, command)
-	if err != nil {
-		return err
-	}
-	if change.None() {
-		fmt.Fprintf(std.Out, "%s already starts this relay (%s).\n", host.Title, change.Path)
-		return nil
-	}
-	if dryRun {
-		fmt.Fprintf(std.Out, "Would add this entry to %s:\n%s", plain.Line(change.Path), plain.Text(change.Entry))
-		return nil
-	}
-	fmt.Fprintf(std.Out, "Adding this entry to %s:\n%s", plain.Line(change.Path), plain.Text(change.Entry))
-	if err := change.Write(); err != nil {
-		return err
-	}
-	fmt.Fprintf(std.Out, "Done. %s\n", host.After)
 	return nil
 }
 
-// listHosts prints the supported hosts and which program each starts as the relay.
-func listHosts(user hostconfig.User, std terminal.Streams) error {
-	missing := false
-	table := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "HOST\tNAME\tRELAY")
-	for _, h := range hostconfig.Hosts {
-		program, err := hostconfig.Installed(h, user)
-		switch {
-		case errors.Is(err, hostconfig.ErrNotInstalled):
-			program = "not installed"
-			missing = true
-		case err != nil:
-			program = err.Error()
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", h.Name, h.Title, plain.Line(program))
+// findHost returns the host of that name.
+func findHost(name string) (hostconfig.Host, error) {
+	host, err := hostconfig.Find(name)
+	if err != nil {
+		return host, usageError{err}
 	}
-	if err := table.Flush(); err != nil || !missing {
+	return host, nil
+}
+
+func completeHosts(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		for _, h := range hostconfig.Hosts {
+			names = append(names, cobra.CompletionWithDesc(h.Name, h.Title))
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// installer adds the relay to hosts, or only prints what it would do.
+type installer struct {
+	user      hostconfig.User
+	std       terminal.Streams
+	onlyPrint bool
+}
+
+// all installs into every host that is found. One that fails does not stop the others.
+func (i installer) all(ctx context.Context) error {
+	var found []hostconfig.Host
+	for _, h := range hostconfig.Hosts {
+		if h.Found(i.user) {
+			found = append(found, h)
+		}
+	}
+	if len(found) == 0 {
+		return errors.New("find MCP hosts on this computer: there is none; name the HOST to install into it anyway")
+	}
+	return i.install(ctx, found...)
+}
+
+// install copies this program and makes the hosts start the copy.
+func (i installer) install(ctx context.Context, hosts ...hostconfig.Host) error {
+	from, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's own path: %v", err)
+	}
+	if !i.onlyPrint {
+		unlock, err := i.user.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	command := hostconfig.Command{Path: program.PathIn(i.user.Data, i.user.OS), Args: []string{"serve"}}
+	if err := i.copy(ctx, from, command.Path); err != nil {
+		command.Path = from
+		return byHand(err, hosts[0], command)
+	}
+	var failed []error
+	for _, h := range hosts {
+		failed = append(failed, i.add(h, command))
+	}
+	fmt.Fprint(i.std.Out, pathHint(i.user, from, command.Path))
+	return errors.Join(failed...)
+}
+
+// copy copies this program to path, and says so.
+func (i installer) copy(ctx context.Context, from, path string) error {
+	plan, err := program.Plan(ctx, from, version, path)
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(std.Out, "Run `colab-relay install HOST` to add the relay.")
-	return err
+	will := "Copied"
+	if i.onlyPrint {
+		will = "Would copy"
+	} else if err := plan.Write(); err != nil {
+		return err
+	}
+	switch plan.Action {
+	case program.Create:
+		fmt.Fprintf(i.std.Out, "%s this program (%s) to %s.\n", will, version, plain.Line(path))
+	case program.Replace:
+		before := "another build"
+		if plan.Before != "" {
+			before = plan.Before
+		}
+		fmt.Fprintf(i.std.Out, "%s this program (%s) over %s in %s.\n", will, version, before, plain.Line(path))
+	case program.Newer:
+		fmt.Fprintf(i.std.Out, "%s is a newer release (%s) than this program (%s), and is kept. To go back, delete it and run this command again.\n", plain.Line(path), plan.Before, version)
+	}
+	return nil
+}
+
+// add makes a host start command.
+func (i installer) add(h hostconfig.Host, command hostconfig.Command) error {
+	changed, found := false, h.Found(i.user)
+	for _, t := range h.Targets(i.user) {
+		change, err := hostconfig.Plan(t, command)
+		if err == nil && !change.None() && !i.onlyPrint {
+			changed = true
+			err = change.Write()
+		}
+		if errors.Is(err, hostconfig.ErrChanged) {
+			return err
+		}
+		if err != nil {
+			return byHand(err, h, command)
+		}
+		i.report(h, change)
+	}
+	if !found {
+		fmt.Fprintf(i.std.Out, "%s itself was not found on this computer.\n", h.Title)
+	}
+	if changed {
+		fmt.Fprintf(i.std.Out, "Done. %s\n", h.After)
+	}
+	return nil
+}
+
+func (i installer) report(h hostconfig.Host, c hostconfig.Change) {
+	if c.None() {
+		fmt.Fprintf(i.std.Out, "%s already starts this relay (%s).\n", h.Title, plain.Line(c.Path))
+		return
+	}
+	added, kept := "Added", "is kept"
+	if i.onlyPrint {
+		added, kept = "Would add", "would be kept"
+	}
+	fmt.Fprintf(i.std.Out, "%s this entry to %s:\n%s", added, plain.Line(c.Path), plain.Text(c.Entry))
+	if c.Replaces != "" {
+		fmt.Fprintf(i.std.Out, "It replaces an entry that starts %q.\n", c.Replaces)
+	}
+	if c.Backup != "" {
+		fmt.Fprintf(i.std.Out, "The file as it was before %s as %s.\n", kept, plain.Line(c.Backup))
+	}
+}
+
+// byHand adds to an error what a person can do instead.
+func byHand(err error, h hostconfig.Host, command hostconfig.Command) error {
+	return fmt.Errorf("%w\nTo use the relay in %s anyway, %s", err, h.Title, strings.TrimSuffix(h.ByHand(command), "\n"))
 }

@@ -62,6 +62,7 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		pairCommand(set, std),
 		runtimesCommand(set, std),
 		statusCommand(set, std),
+		uninstallCommand(set, std),
 		unpairCommand(std),
 		useCommand(set, std),
 	)

@@ -11,11 +11,9 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"strings"
 
 	"colabrelay/relay/config"
 	"colabrelay/relay/hint"
-	"colabrelay/relay/hostconfig"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/terminal"
@@ -96,7 +94,7 @@ func Run(ctx context.Context, c Checkup, out io.Writer) ([]Finding, error) {
 	r.settings(c.Config)
 	r.folder("downloads", c.Config.SaveDir)
 	r.folder("checkpoints", c.Config.CheckpointDir)
-	r.hosts(c.Settings.Getenv)
+	r.hosts(ctx, c)
 	r.pairings(c.Config.Pairings, unclear)
 	for _, each := range all {
 		check := runtimeCheck{report: r, runtime: each, pairings: c.Config.Pairings, failed: fail}
@@ -153,51 +151,6 @@ func (r *report) folder(subject, dir string) {
 	f.Close()
 	os.Remove(f.Name())
 	r.line(ok, subject, "%s", dir)
-}
-
-// hosts checks which MCP hosts start this relay.
-func (r *report) hosts(getenv func(string) string) {
-	user, err := hostconfig.ThisUser(getenv)
-	if err != nil {
-		r.line(warn, "host", "%v", err)
-		return
-	}
-	this, _ := os.Executable()
-	found := false
-	for _, h := range hostconfig.Hosts {
-		program, err := hostconfig.Installed(h, user)
-		if errors.Is(err, hostconfig.ErrNotInstalled) {
-			continue
-		}
-		found = true
-		switch {
-		case err != nil:
-			r.line(warn, "host", "%s: %v", h.Title, err)
-			r.step("correct the file; `colab-relay install %s` says what is wrong with it", h.Name)
-		case program == this:
-			r.line(ok, "host", "%s starts this relay", h.Title)
-		case exists(program):
-			r.line(warn, "host", "%s starts another program: %s", h.Title, program)
-			r.step("to use this relay instead, run `colab-relay install %s`", h.Name)
-		default:
-			r.line(fail, "host", "%s is set up to start %s, which does not exist", h.Title, program)
-			r.step("run `colab-relay install %s`", h.Name)
-		}
-	}
-	if !found {
-		r.line(warn, "host", "no supported MCP host is set up to start the relay")
-		r.step("run `colab-relay install HOST` to set one up; `colab-relay install` lists the supported hosts")
-	}
-}
-
-// exists reports whether a host can find a program. One without a folder counts as
-// found, because the host looks for it on its own PATH.
-func exists(program string) bool {
-	if !strings.ContainsAny(program, `/\`) {
-		return true
-	}
-	_, err := os.Stat(program)
-	return err == nil
 }
 
 // pairings checks the list of pairings, and whether it is clear which runtime a call uses.

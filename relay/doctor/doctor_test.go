@@ -3,6 +3,7 @@ package doctor
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -172,7 +173,15 @@ func TestTheDoctorChecksSettingsHostsAndPairings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, program := range map[string]string{".cursor/mcp.json": this, ".gemini/settings.json": "/gone/relay"} {
+	programs := map[string]string{".cursor/mcp.json": this, ".gemini/settings.json": "/gone/relay", ".gemini/config/mcp_config.json": "no-such-relay-on-path", ".codeium/windsurf/mcp_config.json": "/bin/sh"}
+	for name, text := range map[string]string{"same": "echo dev", "older": "echo v0.9.0", "broken": "exit 1"} {
+		path := filepath.Join(dir, name, "colab-relay")
+		if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		programs[map[string]string{"same": ".claude.json", "older": "config/Claude/claude_desktop_config.json", "broken": ".config/devin/mcp_config.json"}[name]] = path
+	}
+	for file, program := range programs {
 		path := filepath.Join(dir, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -185,11 +194,15 @@ func TestTheDoctorChecksSettingsHostsAndPairings(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := examine(t, map[string]string{"RELAY_HOLD": "soon"})
-	if err == nil || err.Error() != "2 checks failed" {
+	if err == nil || err.Error() != "3 checks failed" {
 		t.Errorf("%v", err)
 	}
 	wantLines(t, out, []string{
-		`fail .*settings .*RELAY_HOLD`, `ok .*Cursor starts this relay`, `fail .*Gemini CLI is set up to start /gone/relay, which does not exist`, `next step: .*relay install gemini`,
+		`fail .*settings .*RELAY_HOLD`, `warn .*Claude Desktop starts colab-relay v0.9.0 \(.*/older/colab-relay\); this program is dev`, `next step: .*relay install claude-desktop`,
+		`ok .*Claude Code starts colab-relay dev \(.*/same/colab-relay\)`, `ok .*Cursor starts this relay`, `fail .*Gemini CLI is set up to start /gone/relay, which does not exist`, `next step: .*relay install gemini`,
+		`warn .*Antigravity starts no-such-relay-on-path, which this shell does not find on PATH`, `next step: .*relay install antigravity`,
+		`warn .*Windsurf .* starts another program: /bin/sh`, `next step: .*relay install windsurf`,
+		`fail .*Windsurf .*broken/colab-relay, which does not work: .*exit status 1`, `next step: .*relay install windsurf`,
 		`warn .*pairings .*other users of this computer can read`, `warn .*an-older-one +unreachable: nothing listens`, `ok .*default .*kernel: idle`,
 	})
 	width := strings.Index(out, "dev,")

@@ -1,8 +1,8 @@
-// Package hostconfig adds the relay to an MCP host's own configuration file, and keeps
-// everything else in the file byte for byte.
+// Package hostconfig adds the relay to an MCP host's own configuration file and removes
+// it again. It keeps everything else in the file byte for byte.
 //
 // It must not change a file that it cannot parse, and it starts no host. Start reading at
-// Hosts and Plan; json.go and toml.go edit the texts.
+// Hosts, Plan and PlanRemoval; json.go and toml.go edit the texts.
 package hostconfig
 
 import (
@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/natefinch/atomic"
 )
@@ -21,7 +22,7 @@ const serverName = "colab-relay"
 
 // maxFile bounds a file, in bytes. It is large because Claude Code also keeps histories
 // in its file.
-const maxFile = 64 << 20
+const maxFile = 32 << 20
 
 // Errors that callers distinguish.
 var (
@@ -29,6 +30,8 @@ var (
 	ErrForm = errors.New("the file was not changed")
 	// ErrNotInstalled: the host does not start a relay.
 	ErrNotInstalled = errors.New("not installed")
+	// ErrOther: the relay's name stands for another program.
+	ErrOther = errors.New("it starts another program")
 	// ErrChanged: another program wrote the file between Plan and Write.
 	ErrChanged = errors.New("another program has just written the file")
 )
@@ -42,18 +45,25 @@ type Command struct {
 // Change is what Write does to a file.
 type Change struct {
 	Path     string // with symbolic links followed
-	Entry    string // the relay's entry after the change
+	Entry    string // the relay's entry after the change, or the entry that is removed
+	Replaces string // the program that the host starts until now under the relay's name, if it is no relay
+	Backup   string // the copy of the file as it was before the relay's first change; empty if there is none
+	Deletes  bool   // the file is deleted, because the relay created it
+	Restored bool   // the file becomes what it was before the relay's first change
+
 	old, new []byte
-	missing  bool // the file does not exist yet
+	missing  bool   // the file does not exist yet
+	backUp   bool   // Write makes the backup
+	root     string // the host's folder, which is deleted with the file if it is empty then
 }
 
 // None reports that the file needs no change.
-func (c Change) None() bool { return !c.missing && bytes.Equal(c.old, c.new) }
+func (c Change) None() bool { return !c.missing && !c.Deletes && bytes.Equal(c.old, c.new) }
 
 // Plan computes the change that makes the host start command. It writes nothing. If it
 // returns ErrForm, ByHand says what a person can do.
-func Plan(h Host, u User, command Command) (Change, error) {
-	path, err := u.path(h)
+func Plan(t Target, command Command) (Change, error) {
+	path, err := resolve(t.Path)
 	if err != nil {
 		return Change{}, err
 	}
@@ -61,15 +71,92 @@ func Plan(h Host, u User, command Command) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	edited, err := h.edit(old, command)
+	edited, err := t.Host.edit(old, command)
 	if err != nil {
 		return Change{}, fmt.Errorf("%q: %w: %w", path, ErrForm, err)
 	}
-	after, _, _ := h.entry(edited)
-	return Change{Path: path, Entry: h.show(after), old: old, new: edited, missing: missing}, nil
+	c := Change{Path: path, old: old, new: edited, missing: missing}
+	after, _, _ := t.Host.entry(edited)
+	c.Entry = t.Host.show(after)
+	if before, exists, _ := t.Host.entry(old); exists && !IsRelay(before.Command) {
+		c.Replaces = before.Command
+	}
+	if !missing && !c.None() {
+		_, none, err := read(backupOf(path))
+		if err != nil {
+			return Change{}, err
+		}
+		c.Backup, c.backUp = backupOf(path), none
+	}
+	return c, nil
 }
 
-// Write changes the file atomically.
+// PlanRemoval computes the change that removes the relay's entry. If nothing else has
+// changed since the relay was added, the file becomes what it was before. It returns
+// ErrNotInstalled if there is no entry, ErrOther if the entry starts another program, and
+// ErrForm if a person must remove it.
+func PlanRemoval(t Target) (Change, error) {
+	path, err := resolve(t.Path)
+	if err != nil {
+		return Change{}, err
+	}
+	old, missing, err := read(path)
+	if err != nil {
+		return Change{}, err
+	}
+	have, exists, err := t.Host.entry(old)
+	switch {
+	case err != nil:
+		return Change{}, fmt.Errorf("%q: %w: %w", path, ErrForm, err)
+	case missing || !exists:
+		return Change{}, fmt.Errorf("%q: %w", path, ErrNotInstalled)
+	case !IsRelay(have.Command):
+		return Change{}, fmt.Errorf("the entry %q in %q was not removed: %w, %q", serverName, path, ErrOther, have.Command)
+	}
+	c := Change{Path: path, Entry: t.Host.show(have), old: old, root: t.sign}
+	if !strings.HasPrefix(path, t.sign) {
+		c.root = filepath.Dir(path)
+	}
+	link, _ := os.Lstat(t.Path)
+	err = c.undo(t.Host, have, link != nil && link.Mode().IsRegular())
+	if err != nil {
+		return Change{}, fmt.Errorf("%q: %w: %w", path, ErrForm, err)
+	}
+	return c, nil
+}
+
+// undo computes the text without the relay's entry. The relay's first change is known to
+// be the only one if it gives the present text when it is applied to the backup again. A
+// file behind a link is not deleted.
+func (c *Change) undo(h Host, have entry, mayDelete bool) (err error) {
+	command := Command{have.Command, have.Args}
+	backup, none, err := read(backupOf(c.Path))
+	if err != nil {
+		return err
+	}
+	again, err := h.edit(backup, command)
+	same := err == nil && bytes.Equal(again, c.old)
+	if none {
+		if c.Deletes = same && mayDelete; c.Deletes {
+			return nil
+		}
+		c.new, err = h.remove(c.old)
+		return err
+	}
+	c.Backup = backupOf(c.Path)
+	before, existed, _ := h.entry(backup)
+	if same && !(existed && IsRelay(before.Command)) {
+		c.new, c.Restored = backup, true
+		return nil
+	}
+	if c.new, err = h.remove(c.old); err == nil {
+		c.Restored = bytes.Equal(c.new, backup)
+	}
+	return err
+}
+
+// Write changes the file atomically, after a backup if there is none yet. A backup that
+// has become equal to the file is deleted.
 func (c Change) Write() error {
 	now, missing, err := read(c.Path)
 	if err != nil {
@@ -78,19 +165,60 @@ func (c Change) Write() error {
 	if missing != c.missing || !bytes.Equal(now, c.old) {
 		return fmt.Errorf("%q: %w", c.Path, ErrChanged)
 	}
+	if c.Deletes {
+		if err := os.Remove(c.Path); err != nil {
+			return fmt.Errorf("delete %q: %v", c.Path, err)
+		}
+		c.removeFolders()
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o700); err != nil {
 		return fmt.Errorf("write %q: create its folder: %v", c.Path, err)
 	}
+	if c.backUp {
+		if err := c.writeBackup(); err != nil {
+			return err
+		}
+	}
 	if err := atomic.WriteFile(c.Path, bytes.NewReader(c.new)); err != nil {
 		return fmt.Errorf("write %q: %v", c.Path, err)
+	}
+	if c.Restored {
+		os.Remove(c.Backup)
+	}
+	return nil
+}
+
+// removeFolders deletes the folders of a deleted file up to the host's own, if they are
+// empty: the host would count as found because of them.
+func (c Change) removeFolders() {
+	dir := filepath.Dir(c.Path)
+	for strings.HasPrefix(dir, c.root) && os.Remove(dir) == nil {
+		dir = filepath.Dir(dir)
+	}
+}
+
+// backupOf is where the copy of a file is kept: the only one, with the mode of the file.
+func backupOf(path string) string { return path + ".before-colab-relay" }
+
+func (c Change) writeBackup() error {
+	info, err := os.Stat(c.Path)
+	if err == nil {
+		err = atomic.WriteFile(c.Backup, bytes.NewReader(c.old)) // with mode 0600
+	}
+	if err == nil {
+		err = os.Chmod(c.Backup, info.Mode().Perm())
+	}
+	if err != nil {
+		return fmt.Errorf("back up %q, which was not changed: %v", c.Path, err)
 	}
 	return nil
 }
 
 // Installed returns the program that the host starts as the relay. It returns
-// ErrNotInstalled if the host's file names no program.
-func Installed(h Host, u User) (program string, err error) {
-	path, err := u.path(h)
+// ErrNotInstalled if the file names no program.
+func Installed(t Target) (program string, err error) {
+	path, err := resolve(t.Path)
 	if err != nil {
 		return "", err
 	}
@@ -101,7 +229,7 @@ func Installed(h Host, u User) (program string, err error) {
 	case err != nil:
 		return "", fmt.Errorf("unreadable: %s", path)
 	}
-	have, exists, err := h.entry(text)
+	have, exists, err := t.Host.entry(text)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("unreadable: %s", path)
@@ -124,6 +252,9 @@ func read(path string) (text []byte, missing bool, err error) {
 	text, err = os.ReadFile(path)
 	if err != nil {
 		return nil, false, fmt.Errorf("read the host's config: %v", err)
+	}
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) || bytes.IndexByte(text, 0) >= 0 {
+		return nil, false, fmt.Errorf("%q: %w: it is not UTF-8 but probably UTF-16; save it as UTF-8", path, ErrForm)
 	}
 	return text, false, nil
 }

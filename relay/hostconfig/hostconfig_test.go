@@ -28,12 +28,18 @@ func host(t testing.TB, name string) Host {
 func user(t *testing.T) User {
 	t.Helper()
 	dir := t.TempDir()
-	return User{Home: dir, Config: filepath.Join(dir, "config"), Getenv: func(string) string { return "" }}
+	return User{
+		OS: "linux", Home: dir, Config: filepath.Join(dir, "config"), Cache: filepath.Join(dir, "cache"), Data: filepath.Join(dir, "data"),
+		Getenv: func(string) string { return "" },
+	}
 }
+
+// target is the file of a host that is not found, or has one version only.
+func target(h Host, u User) Target { return h.Targets(u)[0] }
 
 func put(t *testing.T, h Host, u User, text string) string {
 	t.Helper()
-	path := h.file(u)
+	path := target(h, u).Path
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +92,20 @@ func TestEdits(t *testing.T) {
 			"a = \"\"\"\n[mcp_servers.colab-relay]\n\"\"\"\r\n\r\n[mcp_servers.colab-relay]\r\ncommand = \"/opt/relay\"\r\nargs = [\"serve\"]\r\n",
 		},
 		"TOML, this relay already": {
-			"codex", "[mcp_servers.\"colab-relay\"] # ours\ncommand = '/opt/relay'\ntool_timeout_sec = 90\n",
-			"[mcp_servers.\"colab-relay\"] # ours\ncommand = '/opt/relay'\ntool_timeout_sec = 90\n",
+			"codex", "[mcp_servers.\"colab-relay\"] # ours\ncommand = '/opt/relay'\nargs = []\ntool_timeout_sec = 90\n",
+			"[mcp_servers.\"colab-relay\"] # ours\ncommand = '/opt/relay'\nargs = []\ntool_timeout_sec = 90\n",
+		},
+		"TOML, a relay moved: args and comments stay": {
+			"codex", "[mcp_servers.\"colab-relay\"] # ours\r\nargs = [\"--hold\"] # long\r\ncommand = 'C:\\relay.exe' # here\r\n[mcp_servers.colab-relay.env]\r\nA = \"b\"\r\n",
+			"[mcp_servers.\"colab-relay\"] # ours\r\nargs = [\"--hold\"] # long\r\ncommand = \"/opt/relay\" # here\r\n[mcp_servers.colab-relay.env]\r\nA = \"b\"\r\n",
+		},
+		"TOML, another program replaced": {
+			"codex", "[mcp_servers.colab-relay]\ncommand = \"uvx\"\nargs = [\n  \"x\", # y\n]\nenabled = true\n",
+			"[mcp_servers.colab-relay]\ncommand = \"/opt/relay\"\nargs = [\"serve\"]\nenabled = true\n",
+		},
+		"TOML, a program without args replaced": {
+			"codex", "\xef\xbb\xbf[mcp_servers.colab-relay]\ncommand = \"uvx\"\n[a]\nx = nan",
+			"\xef\xbb\xbf[mcp_servers.colab-relay]\ncommand = \"/opt/relay\"\nargs = [\"serve\"]\n[a]\nx = nan",
 		},
 		"comments and trailing commas": {
 			"vscode", "// mine\n{\n  \"servers\": {\n    \"a\": {}, // about a\n    // about what follows\n  },\n}\n",
@@ -133,28 +151,28 @@ func TestAFileThatCannotBeEditedIsNotChanged(t *testing.T) {
 		"{":                                     "cursor",
 		"{ // open\n":                           "cursor",
 		`{"mcpServers": {}} x`:                  "cursor",
-		"[mcp_servers.\"colab-relay\"]\r\nargs = [\"--hold\"]\r\ncommand = 'C:\\relay.exe'\r\n": "codex",
-		"[mcp_servers.colab-relay]\ncommand = \"uvx\"\n":                                        "codex",
-		"mcp_servers = {a = {command = \"x\"}}":                                                 "codex",
-		"a = \"\"\"\nopen":                                                                      "codex",
-		"broken = [":                                                                            "codex",
-		"broken = [1, 2\n[mcp_servers.a]\n":                                                     "codex",
-		"broken = \"x\n":                                                                        "codex",
-		"broken = {a = 1\n":                                                                     "codex",
-		"broken = [1}\n":                                                                        "codex",
-		"broken = 1]\n":                                                                         "codex",
-		"broken =\n":                                                                            "codex",
-		"broken = # 1\n":                                                                        "codex",
-		"[broken\n":                                                                             "codex",
-		"[[broken]\n":                                                                           "codex",
-		"{\"mcpServers\": {}}\n":                                                                "codex",
-		"[mcp_servers]\ncolab-relay = {}":                                                       "codex",
-		"[mcp_servers.colab-relay]\nargs = [\n]\n":                                              "codex",
-		"mcp_servers.colab-relay.command = \"x\"":                                               "codex",
+		"mcp_servers = {a = {command = \"x\"}}": "codex",
+		"a = \"\"\"\nopen":                      "codex",
+		"broken = 00:":                          "codex",
+		"broken = [":                            "codex",
+		"broken = [1, 2\n[mcp_servers.a]\n":     "codex",
+		"broken = \"x\n":                        "codex",
+		"broken = {a = 1\n":                     "codex",
+		"broken = [1}\n":                        "codex",
+		"broken = 1]\n":                         "codex",
+		"broken =\n":                            "codex",
+		"broken = # 1\n":                        "codex",
+		"[broken\n":                             "codex",
+		"[[broken]\n":                           "codex",
+		"{\"mcpServers\": {}}\n":                "codex",
+		"[mcp_servers]\ncolab-relay = {}":       "codex",
+		"[mcp_servers.colab-relay]\nargs = [\n]\n":             "codex",
+		"[mcp_servers]\ncolab-relay = {command = \"relay\"}\n": "codex",
+		"mcp_servers.colab-relay.command = \"x\"":              "codex",
 	} {
 		u, h := user(t), host(t, name)
 		path := put(t, h, u, text)
-		if _, err := Plan(h, u, relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), path) {
+		if _, err := Plan(target(h, u), relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %v", text, err)
 		}
 		if got, _ := os.ReadFile(path); string(got) != text {
@@ -183,20 +201,20 @@ func TestInstalledReadsTOMLWithTextsOfSeveralLines(t *testing.T) {
 func TestAChangeIsWrittenOnce(t *testing.T) {
 	for _, h := range Hosts {
 		u := user(t)
-		change, err := Plan(h, u, relay)
+		change, err := Plan(target(h, u), relay)
 		if err != nil || change.None() {
 			t.Fatalf("%s: %v", h.Name, err)
 		}
-		if _, err := Installed(h, u); !errors.Is(err, ErrNotInstalled) {
+		if _, err := Installed(target(h, u)); !errors.Is(err, ErrNotInstalled) {
 			t.Errorf("%s: installed before it was written", h.Name)
 		}
 		if err := change.Write(); err != nil {
 			t.Fatal(err)
 		}
-		if program, err := Installed(h, u); err != nil || program != relay.Path {
+		if program, err := Installed(target(h, u)); err != nil || program != relay.Path {
 			t.Errorf("%s: starts %q", h.Name, program)
 		}
-		if again, err := Plan(h, u, relay); err != nil || !again.None() {
+		if again, err := Plan(target(h, u), relay); err != nil || !again.None() {
 			t.Errorf("%s: %v, a second change\n%s", h.Name, err, again.Entry)
 		}
 		if err := change.Write(); !errors.Is(err, ErrChanged) {
@@ -215,7 +233,7 @@ func TestALinkIsFollowedAndTheModeKept(t *testing.T) {
 	if err := os.Symlink(real, path); err != nil {
 		t.Fatal(err)
 	}
-	change, err := Plan(h, u, relay)
+	change, err := Plan(target(h, u), relay)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +258,7 @@ func TestADanglingLinkIsKept(t *testing.T) {
 		if err := os.Symlink(to, path); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Plan(h, u, relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), to) {
+		if _, err := Plan(target(h, u), relay); !errors.Is(err, ErrForm) || !strings.Contains(err.Error(), to) {
 			t.Errorf("a link to %q: %v", to, err)
 		}
 		if got, err := os.Readlink(path); err != nil || got != to {
@@ -253,7 +271,7 @@ func TestADanglingLinkIsKept(t *testing.T) {
 func TestAChangeShowsOnlyWhatItSets(t *testing.T) {
 	u, h := user(t), host(t, "cursor")
 	put(t, h, u, `{"mcpServers": {"a": {"env": {"TOKEN": "t"}}, "colab-relay": {"command": "x", "env": {"COLAB_SECRET": "s"}}}}`)
-	change, err := Plan(h, u, relay)
+	change, err := Plan(target(h, u), relay)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,12 +297,23 @@ func FuzzEditJSON(f *testing.F) {
 			t.Fatalf("%q became %q", text, got)
 		}
 		before, after := withoutRelay(t, text, h.list), withoutRelay(t, got, h.list)
+		without, err := h.remove(got)
+		if err != nil {
+			if bytes.Count(got, []byte(serverName)) < 2 {
+				t.Fatalf("%q: the entry cannot be removed: %v", got, err)
+			}
+		} else if _, exists, err := h.entry(without); err != nil || exists {
+			t.Fatalf("%q became %q without the relay: %v", got, without, err)
+		} else if diff := cmp.Diff(before, withoutRelay(t, without, h.list)); diff != "" {
+			t.Fatalf("%q became %q without the relay\n%s", got, without, diff)
+		}
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Fatalf("%q became %q\n%s", text, got, diff)
 		}
 		for _, comment := range []string{"//", "/*", "*/"} {
-			if bytes.Count(got, []byte(comment)) < bytes.Count(text, []byte(comment)) && !bytes.Contains(text, []byte(serverName)) {
-				t.Fatalf("%q became %q: a comment is gone", text, got)
+			n := bytes.Count(text, []byte(comment))
+			if !bytes.Contains(text, []byte(serverName)) && (bytes.Count(got, []byte(comment)) < n || bytes.Count(without, []byte(comment)) < n) {
+				t.Fatalf("%q became %q, and %q without the relay: a comment is gone", text, got, without)
 			}
 		}
 	})
@@ -310,20 +339,35 @@ func withoutRelay(t *testing.T, text []byte, list string) map[string]any {
 	return all
 }
 
-// An edit of any TOML appends to it, and a second edit changes nothing.
+// An edit of any TOML keeps the values of other tables, and a second edit changes nothing.
 func FuzzEditTOML(f *testing.F) {
-	f.Add([]byte("[mcp_servers.colab-relay]\r\ncommand = 'x'\r\nargs = []\r\n[a]\r\n"))
-	f.Add([]byte("a = \"\"\"\n[mcp_servers.a]\n\"\"\""))
+	for _, text := range []string{
+		"[mcp_servers.colab-relay]\r\ncommand = 'x'\r\nargs = []\r\n[a]\r\n", "a = \"\"\"\n[mcp_servers.a]\n\"\"\"",
+		"\xef\xbb\xbf[mcp_servers.colab-relay] # a\ncommand = 'colab-relay'\n[mcp_servers.colab-relay.env]\nA = 'b'\n# c\n\n[d]\nx = nan\n",
+	} {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, err := editTOML(text, relay)
 		if err != nil {
 			return
 		}
-		if have, _, err := entryTOML(got); err != nil || have.Command != relay.Path || !bytes.HasPrefix(got, text) {
+		have, had, _ := entryTOML(text)
+		if now, _, err := entryTOML(got); err != nil || now.Command != relay.Path || !had && !bytes.HasPrefix(got, text) || !sameOthers(text, got) {
 			t.Fatalf("%q became %q", text, got)
 		}
 		if again, err := editTOML(got, relay); err != nil || !bytes.Equal(again, got) {
 			t.Fatalf("%q became %q and then %q: %v", text, got, again, err)
+		}
+		without, err := removeTOML(got)
+		if err != nil {
+			if have.Command == "" {
+				t.Fatalf("%q: the entry of this program cannot be removed: %v", got, err)
+			}
+			return
+		}
+		if _, exists, err := entryTOML(without); err != nil || exists || !sameOthers(text, without) {
+			t.Fatalf("%q became %q without the relay", got, without)
 		}
 	})
 }

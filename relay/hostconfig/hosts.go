@@ -2,51 +2,123 @@ package hostconfig
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+)
+
+// Source is where the path and the form of a host's file are known from.
+type Source string
+
+// Sources.
+const (
+	Vendor  Source = "vendor"  // the vendor's documentation or source code
+	Reports Source = "reports" // reports of users and of other projects
 )
 
 // Host is an MCP host whose configuration file this package can edit.
 type Host struct {
-	Name  string // as `colab-relay install` accepts it
-	Title string // as people know it
-	After string // what a person does next
+	Name   string // as `colab-relay install` accepts it
+	Title  string // as people know it
+	After  string // what a person does next
+	Source Source
 
-	file    func(User) string
-	list    string // the JSON key of its servers; empty for Codex's TOML
-	typed   bool   // entries have "type": "stdio"
-	command string // its own command that adds a server, if it has one
+	places  func(User) []place // at least one; those with the first sign are the usual version's
+	list    string             // the JSON key of its servers; empty for Codex's TOML
+	typed   bool               // entries have "type": "stdio"
+	command string             // its own command that adds a server, if it has one
 }
 
 // Hosts are the supported hosts, in the order in which people read them.
 var Hosts = []Host{
 	{
-		Name: "claude-desktop", Title: "Claude Desktop", After: "Quit Claude Desktop and start it again.",
-		file: func(u User) string { return filepath.Join(u.Config, "Claude", "claude_desktop_config.json") }, list: "mcpServers",
+		Name: "claude-desktop", Title: "Claude Desktop", After: "Quit Claude Desktop and start it again.", Source: Vendor,
+		places: claudeDesktop, list: "mcpServers",
 	},
 	{
-		Name: "claude-code", Title: "Claude Code", After: "Start Claude Code again; /mcp shows the relay.", command: "claude mcp add --scope user",
-		file: func(u User) string { return filepath.Join(u.or("CLAUDE_CONFIG_DIR", u.Home), ".claude.json") }, list: "mcpServers", typed: true,
+		Name: "claude-code", Title: "Claude Code", After: "Start Claude Code again; /mcp shows the relay.", Source: Vendor,
+		places: func(u User) []place {
+			file := filepath.Join(u.or("CLAUDE_CONFIG_DIR", u.Home), ".claude.json")
+			return []place{{file, file}}
+		}, list: "mcpServers", typed: true, command: "claude mcp add --scope user",
 	},
 	{
-		Name: "cursor", Title: "Cursor", After: "Turn it on in Cursor's settings, under MCP.",
-		file: func(u User) string { return filepath.Join(u.Home, ".cursor", "mcp.json") }, list: "mcpServers",
+		Name: "cursor", Title: "Cursor", After: "Turn it on in Cursor's settings, under MCP.", Source: Vendor,
+		places: func(u User) []place { return in(filepath.Join(u.Home, ".cursor"), "mcp.json") }, list: "mcpServers",
 	},
 	{
-		Name: "gemini", Title: "Gemini CLI", After: "Start Gemini CLI again; /mcp shows the relay.",
-		file: func(u User) string { return filepath.Join(u.Home, ".gemini", "settings.json") }, list: "mcpServers",
+		Name: "vscode", Title: "VS Code", After: "Run \"MCP: List Servers\" in VS Code and start the relay.", Source: Vendor,
+		places: visualStudioCode, list: "servers", typed: true,
 	},
 	{
-		Name: "vscode", Title: "VS Code", After: "Run \"MCP: List Servers\" in VS Code and start the relay.",
-		file: func(u User) string { return filepath.Join(u.Config, "Code", "User", "mcp.json") }, list: "servers", typed: true,
+		Name: "codex", Title: "Codex CLI", After: "Start Codex again; /mcp shows the relay.", Source: Vendor,
+		places: func(u User) []place {
+			return in(u.or("CODEX_HOME", filepath.Join(u.Home, ".codex")), "config.toml")
+		}, command: "codex mcp add",
 	},
 	{
-		Name: "codex", Title: "Codex CLI", After: "Start Codex again; /mcp shows the relay.", command: "codex mcp add",
-		file: func(u User) string {
-			return filepath.Join(u.or("CODEX_HOME", filepath.Join(u.Home, ".codex")), "config.toml")
-		},
+		Name: "gemini", Title: "Gemini CLI", After: "Start Gemini CLI again; /mcp shows the relay.", Source: Vendor,
+		places: func(u User) []place {
+			file := filepath.Join(u.Home, ".gemini", "settings.json")
+			return []place{{file, file}} // Antigravity has the same folder
+		}, list: "mcpServers",
 	},
+	{
+		Name: "antigravity", Title: "Antigravity", After: "Start Antigravity again; /mcp shows the relay.", Source: Reports,
+		places: func(u User) []place { return in(filepath.Join(u.Home, ".gemini", "config"), "mcp_config.json") }, list: "mcpServers",
+	},
+	{
+		Name: "windsurf", Title: "Windsurf (Devin Desktop)", After: "Refresh the list of MCP servers in its agent panel.", Source: Reports,
+		places: windsurf, list: "mcpServers",
+	},
+	{
+		Name: "zed", Title: "Zed", After: "Zed starts the relay at once; its agent settings list it under MCP servers.", Source: Vendor,
+		places: zed, list: "context_servers",
+	},
+}
+
+func in(folder string, names ...string) []place {
+	return []place{{folder, filepath.Join(append([]string{folder}, names...)...)}}
+}
+
+// claudeDesktop has two places on Windows: a packaged (MSIX) app reads its own copy of
+// the roaming folder.
+func claudeDesktop(u User) []place {
+	const file = "claude_desktop_config.json"
+	all := in(filepath.Join(u.Config, "Claude"), file)
+	if u.OS == "windows" {
+		all = append(all, in(filepath.Join(u.Data, "Packages", "Claude_*"), "LocalCache", "Roaming", "Claude", file)...)
+	}
+	return all
+}
+
+func visualStudioCode(u User) []place {
+	var all []place
+	for _, edition := range []string{"Code", "Code - Insiders", "VSCodium"} {
+		all = append(all, in(filepath.Join(u.Config, edition), "User", "mcp.json")...)
+	}
+	return all
+}
+
+// windsurf became Devin Desktop in June 2026, which reads another file but keeps
+// Windsurf's folder.
+func windsurf(u User) []place {
+	const file = "mcp_config.json"
+	before, now := filepath.Join(u.Home, ".codeium", "windsurf"), filepath.Join(u.Home, ".config", "devin")
+	if u.OS == "windows" {
+		now = filepath.Join(u.Config, "devin")
+	}
+	return []place{{before, filepath.Join(before, file)}, {before, filepath.Join(now, file)}, {now, filepath.Join(now, file)}}
+}
+
+func zed(u User) []place {
+	switch u.OS {
+	case "windows":
+		return in(filepath.Join(u.Config, "Zed"), "settings.json")
+	case "darwin":
+		return in(filepath.Join(u.Home, ".config", "zed"), "settings.json")
+	}
+	return in(filepath.Join(u.Config, "zed"), "settings.json")
 }
 
 // Find returns the host of that name.
@@ -62,49 +134,45 @@ func Find(name string) (Host, error) {
 	return Host{}, fmt.Errorf("MCP host %q is not supported: use %s or %s", name, strings.Join(names[:last], ", "), names[last])
 }
 
-// User is where a user's configuration files are.
-type User struct {
-	Home   string // the home folder
-	Config string // os.UserConfigDir
-	Getenv func(string) string
+// Found reports whether the host seems to be installed on this computer.
+func (h Host) Found(u User) bool {
+	for _, p := range h.places(u) {
+		if len(p.found()) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
-// ThisUser is the user who runs this program.
-func ThisUser(getenv func(string) string) (User, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return User{}, fmt.Errorf("find the user's home folder: %v", err)
-	}
-	config, err := os.UserConfigDir()
-	if err != nil {
-		return User{}, fmt.Errorf("find the user's config folder: %v", err)
-	}
-	return User{Home: home, Config: config, Getenv: getenv}, nil
+// Target is one configuration file of a host.
+type Target struct {
+	Host Host
+	Path string // links are not followed yet
+
+	sign string // see place
 }
 
-// or returns the folder that an environment variable names, or else folder.
-func (u User) or(variable, folder string) string {
-	if v := u.Getenv(variable); v != "" {
-		return v
+// Targets returns the files that the installed versions of the host read. If none is
+// found, it returns the files of the usual version.
+func (h Host) Targets(u User) []Target {
+	var found, usual []place
+	places := h.places(u)
+	for _, p := range places {
+		found = append(found, p.found()...)
+		if p.sign == places[0].sign {
+			usual = append(usual, p)
+		}
 	}
-	return folder
-}
-
-// path returns the host's file. It follows a link, because replacing the link would
-// separate the host from the file that the user keeps elsewhere. It refuses a link
-// without a target, which may only be missing for now, as on a drive that is not mounted.
-func (u User) path(h Host) (string, error) {
-	path, err := filepath.Abs(h.file(u))
-	if err != nil {
-		return "", fmt.Errorf("find the host's config: %v", err)
+	if len(found) == 0 {
+		found = usual
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real, nil
+	var all []Target
+	for _, p := range found {
+		if !slices.ContainsFunc(all, func(t Target) bool { return t.Path == p.file }) {
+			all = append(all, Target{h, p.file, p.sign})
+		}
 	}
-	if to, err := os.Readlink(path); err == nil {
-		return "", fmt.Errorf("%q: %w: it is a link to %q, which cannot be followed", path, ErrForm, to)
-	}
-	return path, nil
+	return all
 }
 
 func (h Host) edit(text []byte, c Command) ([]byte, error) {
@@ -112,6 +180,14 @@ func (h Host) edit(text []byte, c Command) ([]byte, error) {
 		return editTOML(text, c)
 	}
 	return editJSON(text, h, c)
+}
+
+// remove deletes the relay's entry, which must exist.
+func (h Host) remove(text []byte) ([]byte, error) {
+	if h.list == "" {
+		return removeTOML(text)
+	}
+	return removeJSON(text, h)
 }
 
 func (h Host) entry(text []byte) (have entry, exists bool, err error) {
@@ -129,7 +205,7 @@ func (h Host) show(e entry) string {
 	return string(marshal(map[string]any{h.list: map[string]any{serverName: e}}, "", "  ")) + "\n"
 }
 
-// ByHand says how a person can edit the file if this package cannot.
+// ByHand says how a person can add the relay if this package cannot.
 func (h Host) ByHand(c Command) string {
 	e := entry{Command: c.Path, Args: c.Args}
 	if h.typed {
@@ -140,6 +216,14 @@ func (h Host) ByHand(c Command) string {
 		text += fmt.Sprintf("or run: %s %s -- %s\n", h.command, serverName, shellLine(c))
 	}
 	return text
+}
+
+// ByHandRemove says how a person can remove the relay if this package cannot.
+func (h Host) ByHandRemove() string {
+	if h.list == "" {
+		return fmt.Sprintf("delete the table [mcp_servers.%s] from the file", serverName)
+	}
+	return fmt.Sprintf("delete %q from %q in the file", serverName, h.list)
 }
 
 // shellLine is a command that a person can paste into a shell.

@@ -63,16 +63,16 @@ func amend(text []byte, h Host, old hujson.Value, target entry) ([]byte, error) 
 	if have.Command != target.Command {
 		change("command", target.Command)
 	}
-	if have.Args == nil || !isRelay(have.Command) && !slices.Equal(have.Args, target.Args) {
+	if have.Args == nil || !IsRelay(have.Command) && !slices.Equal(have.Args, target.Args) {
 		change("args", target.Args)
 	}
 	return text, err
 }
 
-// isRelay reports whether a program is a relay, perhaps in another folder or of another
+// IsRelay reports whether a program is a relay, perhaps in another folder or of another
 // release.
-func isRelay(program string) bool {
-	name := program[strings.LastIndexAny(program, `/\`)+1:]
+func IsRelay(program string) bool {
+	name := strings.ToLower(program[strings.LastIndexAny(program, `/\`)+1:])
 	name = strings.TrimSuffix(name, ".exe")
 	name = strings.TrimPrefix(name, "colab-")
 	return name == "relay" || strings.HasPrefix(name, "relay-")
@@ -99,6 +99,9 @@ func entryJSON(text []byte, h Host) (have entry, exists bool, err error) {
 // parse parses JSON with comments. Its errors have the form "line 1, column 2: not valid
 // JSON: cause".
 func parse(text []byte) (hujson.Value, error) {
+	if err := checkSize(text); err != nil {
+		return hujson.Value{}, err
+	}
 	root, err := hujson.Parse(text)
 	if err != nil {
 		place, cause, _ := strings.Cut(strings.TrimPrefix(err.Error(), "hujson: "), ": ")

@@ -1,0 +1,204 @@
+package hostconfig
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write docs/hosts.md")
+
+func paths(h Host, u User) (all []string) {
+	for _, t := range h.Targets(u) {
+		path, _ := filepath.Rel(u.Home, t.Path)
+		all = append(all, path)
+	}
+	return all
+}
+
+// on returns a user of that operating system, who has these folders.
+func on(t *testing.T, system string, folders ...string) User {
+	t.Helper()
+	u := user(t)
+	u.OS = system
+	switch system {
+	case "windows":
+		u.Config, u.Data = filepath.Join(u.Home, "AppData", "Roaming"), filepath.Join(u.Home, "AppData", "Local")
+	case "darwin":
+		u.Config = filepath.Join(u.Home, "Library", "Application Support")
+	}
+	for _, folder := range folders {
+		if err := os.MkdirAll(filepath.Join(u.Home, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return u
+}
+
+func TestTheFilesThatInstalledHostsRead(t *testing.T) {
+	const msix = "AppData/Local/Packages/Claude_pzs8sxrjxfjjc"
+	const packaged = msix + "/LocalCache/Roaming/Claude/claude_desktop_config.json"
+	const roaming = "AppData/Roaming/Claude/claude_desktop_config.json"
+	for name, c := range map[string]struct {
+		host, system string
+		folders      []string
+		want         []string
+	}{
+		"no Claude Desktop":             {"claude-desktop", "windows", nil, []string{roaming}},
+		"Claude Desktop":                {"claude-desktop", "windows", []string{"AppData/Roaming/Claude", "AppData/Local/Packages/Other_x"}, []string{roaming}},
+		"Claude Desktop, packaged":      {"claude-desktop", "windows", []string{msix}, []string{packaged}},
+		"both":                          {"claude-desktop", "windows", []string{"AppData/Roaming/Claude", msix}, []string{roaming, packaged}},
+		"Claude Desktop on a Mac":       {"claude-desktop", "darwin", []string{msix}, []string{"Library/Application Support/Claude/claude_desktop_config.json"}},
+		"no VS Code":                    {"vscode", "linux", nil, []string{"config/Code/User/mcp.json"}},
+		"VSCodium":                      {"vscode", "linux", []string{"config/VSCodium"}, []string{"config/VSCodium/User/mcp.json"}},
+		"VS Code and its Insiders":      {"vscode", "darwin", []string{"Library/Application Support/Code", "Library/Application Support/Code - Insiders"}, []string{"Library/Application Support/Code/User/mcp.json", "Library/Application Support/Code - Insiders/User/mcp.json"}},
+		"Zed":                           {"zed", "linux", nil, []string{"config/zed/settings.json"}},
+		"Zed on a Mac":                  {"zed", "darwin", nil, []string{".config/zed/settings.json"}},
+		"Zed on Windows":                {"zed", "windows", nil, []string{"AppData/Roaming/Zed/settings.json"}},
+		"Windsurf, perhaps updated":     {"windsurf", "linux", []string{".codeium/windsurf"}, []string{".codeium/windsurf/mcp_config.json", ".config/devin/mcp_config.json"}},
+		"Devin Desktop":                 {"windsurf", "linux", []string{".config/devin"}, []string{".config/devin/mcp_config.json"}},
+		"Devin Desktop, first Windsurf": {"windsurf", "windows", []string{"AppData/Roaming/devin", ".codeium/windsurf"}, []string{".codeium/windsurf/mcp_config.json", "AppData/Roaming/devin/mcp_config.json"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, h := on(t, c.system, c.folders...), host(t, c.host)
+			if got := paths(h, u); !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+			if found := c.folders != nil && c.system != "darwin" || name == "VS Code and its Insiders"; h.Found(u) != found {
+				t.Errorf("found is %t", !found)
+			}
+		})
+	}
+}
+
+// Any program may add folders where packages are.
+func TestTheSearchForPackagesIsBounded(t *testing.T) {
+	u := on(t, "windows")
+	for i := range 2 * maxMatches {
+		if err := os.MkdirAll(filepath.Join(u.Data, "Packages", fmt.Sprintf("Claude_%d", i)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(host(t, "claude-desktop").Targets(u)); n != maxMatches {
+		t.Errorf("%d files", n)
+	}
+}
+
+func TestTheDataFolder(t *testing.T) {
+	for want, u := range map[string]User{
+		"/h/.local/share":                {OS: "linux", Home: "/h", Getenv: func(string) string { return "" }},
+		"/h/.local/share/":               {OS: "linux", Home: "/h", Getenv: func(string) string { return "relative" }},
+		"/data":                          {OS: "linux", Home: "/h", Getenv: func(string) string { return "/data" }},
+		"/h/Library/Application Support": {OS: "darwin", Home: "/h", Getenv: func(string) string { return "/data" }},
+		"/h/AppData/Local":               {OS: "windows", Home: "/h", Getenv: func(string) string { return "" }},
+		"/local":                         {OS: "windows", Home: "/h", Getenv: func(string) string { return "/local" }},
+	} {
+		if got := u.dataFolder(); got != filepath.Clean(want) {
+			t.Errorf("%s: %q, want %q", u.OS, got, want)
+		}
+	}
+}
+
+func TestOnlyOneInstallsAtATime(t *testing.T) {
+	u := user(t)
+	unlock, err := u.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := u.Lock(ctx); err == nil || !strings.Contains(err.Error(), "another colab-relay is installing") {
+		t.Errorf("a second lock: %v", err)
+	}
+	unlock()
+	if unlock, err = u.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}
+
+// docs/hosts.md lists the hosts as the code knows them; `go test ./relay/hostconfig
+// -run TestTheTableOfHosts -update` writes it.
+func TestTheTableOfHosts(t *testing.T) {
+	const file = "../../docs/hosts.md"
+	const begin, end = "<!-- hosts -->\n", "<!-- end of hosts -->\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no table", file)
+	}
+	want := before + begin + table() + end + after
+	if string(text) == want {
+		return
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("%s does not list the hosts as hosts.go does: run this test with -update", file)
+}
+
+func table() string {
+	var b strings.Builder
+	b.WriteString("| HOST | program | files | key | known from |\n|---|---|---|---|---|\n")
+	getenv := func(string) string { return "" }
+	systems := []struct {
+		name string
+		user User
+	}{
+		{"Linux", User{OS: "linux", Home: "~", Config: "~/.config", Getenv: getenv}},
+		{"macOS", User{OS: "darwin", Home: "~", Config: "~/Library/Application Support", Getenv: getenv}},
+		{"Windows", User{OS: "windows", Home: "%USERPROFILE%", Config: "%APPDATA%", Data: "%LOCALAPPDATA%", Getenv: getenv}},
+	}
+	known := map[Source]string{Vendor: "its documentation or source code", Reports: "reports"}
+	for _, h := range Hosts {
+		var lines []string
+		names := map[string]string{} // the systems with these files
+		for _, s := range systems {
+			list := filesOn(h, s.user)
+			portable := strings.ReplaceAll(strings.ReplaceAll(list, `\`, "/"), "%USERPROFILE%", "~")
+			if names[portable] == "" {
+				lines = append(lines, portable)
+				names[portable] = s.name + ": " + list
+				continue
+			}
+			names[portable] = strings.Replace(names[portable], ":", ", "+s.name+":", 1)
+		}
+		for i, portable := range lines {
+			lines[i] = names[portable]
+		}
+		lines[0] = strings.TrimPrefix(lines[0], "Linux, macOS, Windows: ")
+		key := h.list
+		if key == "" {
+			key = tomlList
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s |\n", h.Name, h.Title, strings.Join(lines, "<br>"), key, known[h.Source])
+	}
+	return b.String()
+}
+
+func filesOn(h Host, u User) string {
+	var all []string
+	for _, p := range h.places(u) {
+		path := "`" + p.file + "`"
+		if u.OS == "windows" {
+			path = strings.ReplaceAll(path, "/", `\`)
+		}
+		if !slices.Contains(all, path) {
+			all = append(all, path)
+		}
+	}
+	return strings.Join(all, ", ")
+}
