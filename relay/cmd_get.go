@@ -24,6 +24,12 @@ func getCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			"A folder becomes LOCAL itself if nothing is there, or if an earlier run of the same download created it. It is not merged into any other folder unless you give --overwrite.",
 		Example: "  colab-relay get /content/model.pt\n  colab-relay get results plots/           # a folder, into the folder plots\n  colab-relay get log.txt --json",
 		Args:    arguments(1, 2),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return nil, cobra.ShellCompDirectiveDefault // LOCAL
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return usagef("REMOTE is empty: name a file or folder on the VM, such as /content/model.bin")

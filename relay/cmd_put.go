@@ -24,6 +24,12 @@ func putCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			"Files that usually contain keys or passwords are uploaded only after you confirm, or with --force.",
 		Example: "  colab-relay put data.csv\n  colab-relay put photos /content/photos\n  colab-relay put train.py --overwrite",
 		Args:    arguments(1, 2),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return nil, cobra.ShellCompDirectiveDefault // LOCAL
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			remote := append(args, "")[1]
 			cfg := config.Load(*set)

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"colabrelay/relay/config"
-	"colabrelay/relay/pairing"
 	"colabrelay/relay/suggest"
 	"colabrelay/relay/terminal"
 )
@@ -58,33 +57,6 @@ func addRuntimeFlag(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "runtime", "", "use the paired runtime `NAME` instead of the default one")
 	if err := cmd.RegisterFlagCompletionFunc("runtime", completeRuntimes); err != nil {
 		panic(err) // the flag exists
-	}
-}
-
-// completeRuntimes offers the names of the paired runtimes to the shell.
-func completeRuntimes(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	store, err := pairing.OpenDefault()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	all, err := store.List()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, r := range all {
-		names = append(names, cobra.CompletionWithDesc(r.Name, r.URL))
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// firstArgument uses complete for the first argument only.
-func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return complete(cmd, args, typed)
 	}
 }
 

@@ -73,5 +73,6 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		versionCommand(std),
 	)
 	root.AddCommand(helpTopics()...)
+	addCompletions(root, set)
 	return root
 }
