@@ -60,7 +60,6 @@ func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-
 // completeRuns offers the ids of the runs that this computer keeps, newest first, from the
 // argument with that index on.
 func completeRuns(set *config.Settings, first int) cobra.CompletionFunc {
