@@ -89,7 +89,7 @@ release: ## build all files of a release in dist/; needs RELEASES=URL or RELEASE
 	go run ./config/packaging -version $(VERSION) -releases "$(ADDRESS)" -package $(PACKAGE) -executor-package $(EXECUTOR_PACKAGE) -programs $(DIST) -dist $(DIST)
 	@rm -f $(DIST)/relay-*
 
-verify: python ## check that two builds of a release are identical, and install it in every way
+verify: ## check that two builds of a release are identical, and install it in every way
 	@config/packaging/verify.sh $(if $(filter v%,$(VERSION)),$(VERSION),v0.1.0-rc.1)
 
 clean: ## delete built files; with PYTHON=1 also .python

@@ -8,6 +8,9 @@ var pluginManifest string
 //go:embed plugin/mcp.json
 var pluginServers string
 
+//go:embed plugin/README.md
+var pluginReadme string
+
 //go:embed plugin/marketplace.json
 var pluginMarketplace string
 
@@ -18,6 +21,7 @@ func plugin(r *release) ([]artifact, error) {
 		text(".claude-plugin/plugin.json", r.fill(pluginManifest)),
 		text(".claude-plugin/marketplace.json", r.fill(pluginMarketplace, "@SOURCE@", `"./"`)),
 		text(".mcp.json", r.fill(pluginServers)),
+		text("README.md", r.fill(pluginReadme)),
 	}, r.bundle("bin")...)
 	file, err := zipFile(append(entries, text("LICENSE", r.licence))...)
 	if err != nil {

@@ -6,8 +6,7 @@
 # usage: config/packaging/verify.sh VERSION
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-top=$PWD
-uv=0.13.9 pipx=1.18.4 mcpb=2.1.2
+uv=0.13.9 pipx=1.18.4 mcpb=2.1.2 claude=2.1.330 gemini=0.61.0
 
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
@@ -28,5 +27,5 @@ echo "reproducible"
 echo "--- installing it"
 python3 -m venv "$TOOLS"
 "$TOOLS/bin/pip" install --quiet --disable-pip-version-check "uv==$uv" "pipx==$pipx"
-npm install --silent --no-fund --no-audit --prefix "$TOOLS" "@anthropic-ai/mcpb@$mcpb"
-PYTHON=$top/.python/new/bin/python go test -count=1 -timeout 10m -tags release -v ./config/packaging/installed
+npm install --silent --no-fund --no-audit --prefix "$TOOLS" "@anthropic-ai/mcpb@$mcpb" "@anthropic-ai/claude-code@$claude" "@google/gemini-cli@$gemini"
+go test -count=1 -timeout 10m -tags release -v ./config/packaging/installed

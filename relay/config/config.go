@@ -60,7 +60,7 @@ func Load(s Settings) Config {
 	if c.Guard, err = newGuard(s, c.CheckpointDir); err != nil {
 		problem("%v", err)
 	}
-	if s.Get("COLAB_URL") != "" {
+	if pairing.InEnvironment(s.Get) {
 		if _, err := pairing.Resolve(pairing.EnvName, s.Get, c.Pairings); err != nil {
 			problem("%v", err)
 		}

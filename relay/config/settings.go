@@ -30,6 +30,7 @@ var All = []Setting{
 	{"COLAB_URL", "url", "use the executor at this `URL` instead of a paired one"},
 	{"COLAB_SECRET", "", "the executor's secret, needed with COLAB_URL"},
 	{"COLAB_SECRET_FILE", "secret-file", "read the executor's secret from this `FILE` instead"},
+	{"COLAB_PAIRING", "", "the pairing string that the executor printed, instead of COLAB_URL and COLAB_SECRET"},
 	{"LOCAL_SAVE_DIR", "save-dir", "save downloads, pictures and long outputs in this `FOLDER` (default ~/colab_results)"},
 	{"CHECKPOINT_DIR", "checkpoint-dir", "keep chunked runs, kernel states and saved answers in this `FOLDER`"},
 	{"RELAY_HOLD", "hold", "let a tool call wait for at most this `TIME`, 1s to 230s (default 45s)"},

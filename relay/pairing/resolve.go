@@ -12,10 +12,10 @@ import (
 )
 
 // Resolve returns the runtime that a call uses: the one it names; without a name, the
-// one that COLAB_URL describes if that is set; then the one that Choose named; then the one
+// one that the environment describes, if it does; then the one that Choose named; then the one
 // named default; then the only one paired. Otherwise it returns ErrNotPaired or ErrAmbiguous with a list of the names.
 func Resolve(name string, getenv func(string) string, store *Store) (Runtime, error) {
-	if name == EnvName || name == "" && getenv("COLAB_URL") != "" {
+	if name == EnvName || name == "" && InEnvironment(getenv) {
 		return fromEnv(getenv)
 	}
 	if name != "" {
@@ -61,9 +61,23 @@ func (r Runtime) connected() (Runtime, error) {
 // howToPair completes the errors of a computer without any pairing.
 const howToPair = "start the executor's Colab cell, then run `colab-relay pair` and paste the pairing string that the cell prints"
 
-// fromEnv makes a runtime of COLAB_URL and COLAB_SECRET or COLAB_SECRET_FILE.
+// InEnvironment says whether the environment describes a runtime, by COLAB_URL or
+// COLAB_PAIRING.
+func InEnvironment(getenv func(string) string) bool {
+	return getenv("COLAB_URL") != "" || getenv("COLAB_PAIRING") != ""
+}
+
+// fromEnv makes a runtime of COLAB_URL and COLAB_SECRET or COLAB_SECRET_FILE, or else of the
+// pairing string in COLAB_PAIRING, which the settings dialog of an MCP host can ask for.
 func fromEnv(getenv func(string) string) (Runtime, error) {
 	address := getenv("COLAB_URL")
+	if pairing := getenv("COLAB_PAIRING"); address == "" && pairing != "" {
+		p, err := auth.ParsePairing(pairing)
+		if err != nil {
+			return Runtime{}, fmt.Errorf("COLAB_PAIRING is %w: paste the whole line that begins with colab-relay: and that the executor printed", err)
+		}
+		return Runtime{Name: EnvName, URL: strings.TrimRight(p.URL, "/"), Secret: p.Secret}, nil
+	}
 	if address == "" {
 		return Runtime{}, fmt.Errorf("runtime %q is %w: COLAB_URL is not set", EnvName, ErrNotPaired)
 	}

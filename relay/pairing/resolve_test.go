@@ -114,3 +114,30 @@ func TestTheEnvironmentWorksWithADamagedList(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestThePairingStringInTheEnvironmentIsARuntime(t *testing.T) {
+	secret, err := auth.NewSecret(envSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := auth.Pairing{URL: "https://paired.example/", Secret: secret}.String()
+	for name, test := range map[string]struct {
+		env        map[string]string
+		url, error string
+	}{
+		"alone":              {map[string]string{"COLAB_PAIRING": text}, "https://paired.example", ""},
+		"with an empty URL":  {map[string]string{"COLAB_PAIRING": text, "COLAB_URL": ""}, "https://paired.example", ""},
+		"COLAB_URL precedes": {map[string]string{"COLAB_PAIRING": text, "COLAB_URL": "https://e", "COLAB_SECRET": envSecret}, "https://e", ""},
+		"cut":                {map[string]string{"COLAB_PAIRING": text[:len(text)-9]}, "", "COLAB_PAIRING is not a pairing string"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Resolve("", func(name string) string { return test.env[name] }, nil)
+			if test.error == "" && (err != nil || r.Name != EnvName || r.URL != test.url || r.Secret.Reveal() != envSecret) {
+				t.Errorf("it is runtime %q at %q, %v", r.Name, r.URL, err)
+			}
+			if test.error != "" && (err == nil || !strings.Contains(err.Error(), test.error) || strings.Contains(err.Error(), text[20:40])) {
+				t.Errorf("the error is %v, want one with %q and without the string", err, test.error)
+			}
+		})
+	}
+}

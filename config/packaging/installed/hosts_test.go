@@ -112,44 +112,48 @@ func quoted(text string) string {
 	return string(b)
 }
 
-// entry is how hosts describe a server.
-type entry struct {
-	Command string
-	Args    []string
-}
-
-// server reads the entry of the relay from a file and fills in the host's variables.
-func (m *machine) server(name string, variables ...string) entry {
-	m.t.Helper()
-	var settings struct{ MCPServers map[string]entry }
-	text := strings.NewReplacer(variables...).Replace(string(read(m.t, name)))
-	if err := json.Unmarshal([]byte(text), &settings); err != nil {
-		m.t.Fatal(err)
-	}
-	return settings.MCPServers["colab-relay"]
-}
-
-func TestThePluginRuns(t *testing.T) {
+// Claude Code itself accepts the plugin, installs it and connects to the relay in it.
+func TestClaudeCodeInstallsThePlugin(t *testing.T) {
 	m := newMachine(t)
 	m.run("mcpb", "unpack", file(t, "colab-relay-claude-code-*.zip"), "plugin") // keeps the modes
-	for _, name := range []string{".claude-plugin/plugin.json", ".claude-plugin/marketplace.json"} {
-		if !exists(m.home + "/plugin/" + name) {
-			t.Errorf("it has no %s", name)
-		}
+	m.run("claude", "plugin", "validate", "--strict", "plugin")
+	m.run("claude", "plugin", "marketplace", "add", m.home+"/plugin")
+	m.run("claude", "plugin", "install", "colab-relay@colab-relay")
+	if out := m.run("claude", "mcp", "list"); !strings.Contains(out, "colab-relay serve - ✔ Connected") {
+		t.Errorf("claude mcp list:\n%s", out)
 	}
-	relay := m.server(m.home+"/plugin/.mcp.json", "${CLAUDE_PLUGIN_ROOT}", m.home+"/plugin")
-	m.answersHost(relay.Command, relay.Args...)
 }
 
-func TestTheGeminiExtensionRuns(t *testing.T) {
+// Claude Code accepts addresses of other computers only, so the test names another one.
+func TestClaudeCodeAcceptsTheMarketplaceOfTheRelease(t *testing.T) {
+	m := newMachine(t)
+	text := strings.ReplaceAll(string(read(t, file(t, "marketplace.json"))), releases, "https://example.com/releases")
+	folder := m.home + "/market/.claude-plugin"
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(folder+"/marketplace.json", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.run("claude", "plugin", "validate", "--strict", "market")
+}
+
+// Gemini CLI itself accepts the extension, installs it and connects to the relay in it.
+func TestGeminiInstallsTheExtension(t *testing.T) {
 	m := newMachine(t)
 	if err := os.Mkdir(m.home+"/extension", 0o700); err != nil {
 		t.Fatal(err)
 	}
 	m.run("tar", "xzf", file(t, "linux.x64.colab-relay.tar.gz"), "-C", "extension")
-	relay := m.server(m.home+"/extension/gemini-extension.json", "${extensionPath}", m.home+"/extension", "${/}", "/")
-	m.isRelay(relay.Command)
-	m.answersHost(relay.Command, relay.Args...)
+	m.run("gemini", "extensions", "validate", "extension")
+	if out, err := m.try("y\n", "gemini", "extensions", "install", "--consent", m.home+"/extension"); err != nil {
+		t.Fatalf("gemini extensions install: %v\n%s", err, out)
+	}
+	out, err := m.try("", "gemini", "mcp", "list")
+	if err != nil || !strings.Contains(out, "Connected") {
+		t.Errorf("gemini mcp list: %v\n%s", err, out)
+	}
+	m.isRelay(m.home + "/.gemini/extensions/colab-relay/bin/colab-relay")
 }
 
 // The schema is part of the registry's own Go module.

@@ -9,7 +9,6 @@ package installed
 
 import (
 	"bytes"
-	"errors"
 	"io/fs"
 	"net"
 	"net/http"
@@ -24,7 +23,7 @@ import (
 // What make verify passes on.
 var (
 	dist     = os.Getenv("DIST")     // the files of the release
-	tools    = os.Getenv("TOOLS")    // an environment with uv, pipx and mcpb
+	tools    = os.Getenv("TOOLS")    // an environment with uv, pipx, mcpb, claude and gemini
 	version  = os.Getenv("VERSION")  // of the release
 	releases = os.Getenv("RELEASES") // its address, on loopback
 	number   = strings.TrimPrefix(version, "v")
@@ -50,47 +49,59 @@ func TestMain(m *testing.M) {
 type machine struct {
 	t    *testing.T
 	home string
+	path string
 	env  []string
 }
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	home := t.TempDir()
-	return &machine{t, home, []string{
-		"HOME=" + home, "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(), "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_CACHE_DIR=1", "NPM_CONFIG_UPDATE_NOTIFIER=false",
-		"PATH=" + filepath.Join(home, ".local", "bin") + ":" + filepath.Join(tools, "bin") + ":" + filepath.Join(tools, "node_modules", ".bin") + ":" + os.Getenv("PATH"),
+	path := strings.Join([]string{home + "/.local/bin", tools + "/bin", tools + "/node_modules/.bin", os.Getenv("PATH")}, ":")
+	return &machine{t, home, path, []string{
+		"HOME=" + home, "PATH=" + path, "TMPDIR=" + t.TempDir(), "LANG=C.UTF-8",
+		"PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_CACHE_DIR=1", "NPM_CONFIG_UPDATE_NOTIFIER=false", "DISABLE_AUTOUPDATER=1",
 	}}
 }
 
-// run runs a program in the home and returns what it printed, without newlines at the end.
+// run runs a program in the home and returns its standard output, without newlines at the
+// end.
 func (m *machine) run(name string, args ...string) string {
 	m.t.Helper()
-	out, err := m.try("", name, args...)
+	out, other, err := m.start("", name, args)
 	if err != nil {
-		m.t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+		m.t.Fatalf("%s %q: %v\n%s%s", name, args, err, out, other)
 	}
 	return strings.TrimSpace(out)
 }
 
-// try returns the standard output, and after an error also the other.
+// try returns all that a program printed, and whether it ended well.
 func (m *machine) try(stdin, name string, args ...string) (string, error) {
 	m.t.Helper()
-	if !strings.Contains(name, "/") { // exec looks in the PATH of this process
-		for _, pair := range m.env {
-			for folder := range strings.SplitSeq(strings.TrimPrefix(pair, "PATH="), ":") {
-				if file := filepath.Join(folder, name); strings.HasPrefix(pair, "PATH=") && !strings.Contains(name, "/") && exists(file) {
-					name = file
-				}
-			}
+	out, other, err := m.start(stdin, name, args)
+	return out + other, err
+}
+
+func (m *machine) start(stdin, name string, args []string) (string, string, error) {
+	m.t.Helper()
+	cmd := exec.CommandContext(m.t.Context(), m.find(name), args...)
+	var out, other strings.Builder
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = m.home, m.env, strings.NewReader(stdin), &out, &other
+	err := cmd.Run()
+	return out.String(), other.String(), err
+}
+
+// find returns the path of a program that the machine has on PATH.
+func (m *machine) find(name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	for folder := range strings.SplitSeq(m.path, ":") {
+		if file := filepath.Join(folder, name); exists(file) {
+			return file
 		}
 	}
-	cmd := exec.CommandContext(m.t.Context(), name, args...)
-	cmd.Dir, cmd.Env, cmd.Stdin = m.home, m.env, strings.NewReader(stdin)
-	out, err := cmd.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		out = append(out, exit.Stderr...)
-	}
-	return string(out), err
+	m.t.Fatalf("there is no %s", name)
+	return ""
 }
 
 func exists(file string) bool {

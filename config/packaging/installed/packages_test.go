@@ -26,7 +26,7 @@ func TestPipInstallsTheRelayFromAFileAndRemovesIt(t *testing.T) {
 	bin := m.environment()
 	m.run(bin+"/pip", "install", "--no-index", file(t, wheelName))
 	m.isRelay(bin + "/colab-relay")
-	if out := m.run(bin+"/pip", "show", "--files", "colab-relay-mcp"); !strings.Contains(out, "MIT") || !strings.Contains(out, "bin/colab-relay") {
+	if out := m.run(bin+"/pip", "show", "--files", "colab-relay-mcp"); !strings.Contains(out, "bin/colab-relay") {
 		t.Errorf("pip shows\n%s", out)
 	}
 	m.run(bin+"/pip", "uninstall", "--yes", "colab-relay-mcp")
@@ -70,8 +70,10 @@ func TestTheExecutorsWheelFindsItsPython(t *testing.T) {
 
 func TestNpxRunsTheRelayFromOneFile(t *testing.T) {
 	m := newMachine(t)
-	m.isRelay("npx", "--yes", file(t, npmName))
-	m.holdsOnly(".npm", "colab_results", ".config", ".cache", ".local")
+	m.run("cp", file(t, npmName), "relay.tgz")
+	m.isRelay("npx", "--yes", "./relay.tgz")
+	m.isRelay("npx", "--yes", "--package", file(t, npmName), "colab-relay") // with a full path, npx needs the name
+	m.holdsOnly("relay.tgz", ".npm", "colab_results", ".config", ".cache", ".local")
 }
 
 func TestNpmInstallsTheRelayFromOneFile(t *testing.T) {
@@ -97,7 +99,8 @@ func TestNpmInstallsTheRelayFromTheReleasesAddress(t *testing.T) {
 
 func TestTheLauncherSaysThatTheProgramIsMissing(t *testing.T) {
 	m := newMachine(t)
-	m.run("npm", "install", "--global", "--omit=optional", "--prefix", m.home+"/.local", at(t, "colab-relay-mcp-"+number+".tgz"))
+	m.run("npm", "install", "--global", "--prefix", m.home+"/.local", at(t, "colab-relay-mcp-"+number+".tgz"))
+	m.run("rm", "-r", m.home+"/.local/lib/node_modules/colab-relay-mcp/node_modules")
 	out, err := m.try("", m.home+"/.local/bin/colab-relay", "version")
 	if err == nil || !strings.Contains(out, "colab-relay-mcp-linux-x64 is not installed") {
 		t.Errorf("it ended with %v and\n%s", err, out)
