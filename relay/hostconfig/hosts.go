@@ -57,7 +57,7 @@ var Hosts = []Host{
 		}, command: "codex mcp add",
 	},
 	{
-		Name: "gemini", Title: "Gemini CLI", After: "Start Gemini CLI again; /mcp shows the relay.", Source: Vendor,
+		Name: "gemini", Title: "Gemini CLI", After: "Start Gemini CLI again, in a folder that it trusts; /mcp shows the relay.", Source: Vendor,
 		places: func(u User) []place {
 			file := filepath.Join(u.Home, ".gemini", "settings.json")
 			return []place{{file, file}} // Antigravity has the same folder

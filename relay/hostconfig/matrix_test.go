@@ -138,6 +138,7 @@ func TestUninstallKeepsLaterChanges(t *testing.T) {
 		},
 		"TOML, at the end without a line end": {"codex", "[a]\r\n\r\n[mcp_servers.colab-relay]\r\ncommand = 'relay'", "[a]\r\n"},
 		"TOML, first, with a mark":            {"codex", "\xef\xbb\xbf[mcp_servers.colab-relay]\ncommand = 'relay'\n[a]\n", "\xef\xbb\xbf[a]\n"},
+		"TOML, first, an empty line after":    {"codex", "[mcp_servers.colab-relay]\r\ncommand = 'relay'\r\n\r\n[a]\r\n", "[a]\r\n"},
 		"TOML, spread over the file":          {"codex", "[mcp_servers.colab-relay.env]\nA = 'b'\n[a]\n[mcp_servers.\"colab-relay\"]\ncommand = 'relay'\n[[b]]\n", "[a]\n[[b]]\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

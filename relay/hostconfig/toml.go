@@ -73,7 +73,7 @@ func amendTOML(text []byte, have entry, c Command) ([]byte, error) {
 }
 
 // removeTOML deletes the relay's tables, from each header to the last line of its values,
-// and an empty line before them.
+// and an empty line before them, or after them at the beginning of the text.
 func removeTOML(text []byte) ([]byte, error) {
 	own, err := findTOML(text)
 	if err != nil || len(own.tables) == 0 {
@@ -82,8 +82,12 @@ func removeTOML(text []byte) ([]byte, error) {
 	var edits []edit
 	for _, table := range own.tables {
 		before := bytes.TrimSuffix(bytes.TrimSuffix(text[:table.start], []byte("\n")), []byte("\r"))
-		if bytes.HasSuffix(before, []byte("\n")) {
+		after := text[table.end:lineEnd(text, table.end)]
+		switch {
+		case bytes.HasSuffix(before, []byte("\n")):
 			table.start = len(before)
+		case len(bytes.TrimPrefix(before, byteOrderMark)) == 0 && len(bytes.TrimSpace(after)) == 0:
+			table.end += len(after)
 		}
 		edits = append(edits, edit{span: table})
 	}

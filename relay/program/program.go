@@ -146,7 +146,7 @@ func Remove(path string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("delete the copy of this program: %w", err)
+		return false, fmt.Errorf("delete %q yourself when no program runs it any more: %w", path, err)
 	}
 	if os.Remove(filepath.Dir(path)) == nil {
 		os.Remove(filepath.Dir(filepath.Dir(path)))
