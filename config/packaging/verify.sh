@@ -9,7 +9,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 uv=0.13.9 pipx=1.18.4 mcpb=2.1.2 claude=2.1.330 gemini=0.61.0
 
 work=$(mktemp -d)
-trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
+trap 'rm -rf "$work"' EXIT
+export npm_config_cache=$work/npm PIP_NO_CACHE_DIR=1
 export DIST=$work/first/dist VERSION=$1 TOOLS=$work/tools
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 export RELEASES=http://127.0.0.1:$port/releases
