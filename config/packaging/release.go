@@ -18,7 +18,6 @@ const command = "colab-relay"
 // programs for darwin.
 var (
 	linuxes        = []string{"linux-amd64", "linux-arm64"}
-	windowses      = []string{"windows-amd64", "windows-arm64"}
 	relayPlatforms = []string{"linux-amd64", "linux-arm64", universal, "windows-amd64", "windows-arm64"}
 )
 
