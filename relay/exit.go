@@ -21,6 +21,7 @@ const (
 	exitFailure     = 1
 	exitUsage       = 64 // EX_USAGE
 	exitUnreachable = 69 // EX_UNAVAILABLE
+	exitRunning     = 75 // EX_TEMPFAIL
 )
 
 // usageError is an error in the command line itself: nothing was tried.
@@ -70,6 +71,9 @@ func exitCode(err error) int {
 	}
 	if lost, ok := errors.AsType[*client.Error](err); ok && unreachable[lost.Kind] {
 		return exitUnreachable
+	}
+	if errors.Is(err, remoterun.ErrStillRunning) {
+		return exitRunning
 	}
 	return exitFailure
 }

@@ -55,7 +55,8 @@ func helpTopics() []*cobra.Command {
 			"  0   if it succeeded;\n" +
 			"  1   after an error, or if the code on the VM raised an exception;\n" +
 			"  64  if the command line was wrong: nothing was done;\n" +
-			"  69  if the VM did not answer: the same command may work later.\n\n" +
+			"  69  if the VM did not answer: the same command may work later;\n" +
+			"  75  if a run was left while it was still running on the VM.\n\n" +
 			"`colab-relay run` also ends with the code that the program on the VM gave to sys.exit (0 to 255)."},
 	}
 }

@@ -44,7 +44,12 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 	set := &config.Settings{Getenv: getenv}
 	root := newRoot(set, std)
 	addGroup(root, "run", "Run code:",
+		attachCommand(set, std),
+		inputCommand(set, std),
+		interruptCommand(set, std),
+		logsCommand(set, std),
 		probeCommand(set, std),
+		restartCommand(set, std),
 		runCommand(set, std),
 		varsCommand(set, std),
 	)

@@ -57,6 +57,7 @@ func (l leakChecker) Run() int {
 //	releases                  start a server of releases and set RELEASES
 //	ownsecret VARIABLE NAME   set a variable to the secret of a runtime on this computer
 //	wrongsecret VARIABLE URL  set a variable to a pairing string of URL with a new secret
+//	setfrom VARIABLE FILE [N] set a variable to the first line of a file, or its first N characters
 //	write FILE TEXT           write a text and a line break to a file
 //	hardlink FILE LINK        make a hard link
 //	exits CODE PROGRAM ARG... run a program and compare its exit code
@@ -78,7 +79,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"fakevm": startFakeVM, "executor": func(ts *testscript.TestScript, _ bool, args []string) { startRealVM(ts, args[0], python) }, "stranger": startStranger, "vmwrite": writeToVM, "vmcmp": compareOnVM,
-			"refuse": makeVMRefuse, "releases": serveReleases, "ownsecret": setOwnSecret, "wrongsecret": setPairingOfNewSecret, "write": writeText, "hardlink": hardlink, "exits": exits, "await": awaitFile,
+			"refuse": makeVMRefuse, "releases": serveReleases, "ownsecret": setOwnSecret, "wrongsecret": setPairingOfNewSecret, "write": writeText, "setfrom": setFromFile, "hardlink": hardlink, "exits": exits, "await": awaitFile,
 		},
 	})
 }
@@ -226,6 +227,16 @@ func setPairingOfNewSecret(ts *testscript.TestScript, _ bool, args []string) {
 
 func writeText(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(args[1]+"\n"), 0o600))
+}
+
+func setFromFile(ts *testscript.TestScript, _ bool, args []string) {
+	line, _, _ := strings.Cut(ts.ReadFile(args[1]), "\n")
+	if len(args) > 2 {
+		n, err := strconv.Atoi(args[2])
+		ts.Check(err)
+		line = line[:n]
+	}
+	ts.Setenv(args[0], line)
 }
 
 func hardlink(ts *testscript.TestScript, _ bool, args []string) {

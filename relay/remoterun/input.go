@@ -2,12 +2,36 @@ package remoterun
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"colabrelay/relay/terminal"
+	"colabrelay/shared/contract"
 )
+
+// input passes a line from the person to code that waits for input.
+func (r *run) input(ctx context.Context) error {
+	if r.exec.Status != contract.StatusWaitingForInput {
+		return nil
+	}
+	if r.FromStdin {
+		return ErrNoInput
+	}
+	text, err := r.out.readInput(ctx)
+	if err != nil {
+		return err
+	}
+	r.out.asked = false
+	_, err = r.Client.Input(ctx, r.answer.ExecutionID, contract.Input{Text: text, Offset: r.out.prompt, Password: r.out.password})
+	if refused, ok := errors.AsType[*contract.Error](err); ok && refused.Code == contract.CodeConflict {
+		r.out.note("that prompt has been answered elsewhere")
+		r.exec.Status = contract.StatusRunning // what it is now, the next answer tells
+		return nil
+	}
+	return r.explain(err)
+}
 
 // readInput reads a line from the person; a terminal does not show a password. If ctx
 // ends, the read is left running, because the program ends soon after.
@@ -18,7 +42,7 @@ func (p *printer) readInput(ctx context.Context) (string, error) {
 	}
 	got := make(chan line, 1)
 	go func() {
-		text, err := p.readLine()
+		text, err := p.readLine(ctx)
 		got <- line{text, err}
 	}()
 	select {
@@ -26,13 +50,16 @@ func (p *printer) readInput(ctx context.Context) (string, error) {
 		p.openLine = p.openLine && l.err != nil // the person's Enter ended the line
 		return l.text, l.err
 	case <-ctx.Done():
+		if p.password && terminal.Is(p.std.In) {
+			<-got // ReadPassword makes the terminal show again what is typed
+		}
 		return "", context.Cause(ctx)
 	}
 }
 
-func (p *printer) readLine() (string, error) {
+func (p *printer) readLine(ctx context.Context) (string, error) {
 	if p.password && terminal.Is(p.std.In) {
-		text, err := terminal.ReadPassword(p.std.In)
+		text, err := terminal.ReadPassword(ctx, p.std.In)
 		fmt.Fprintln(p.std.Err)
 		return text, err
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"colabrelay/relay/render"
+	"colabrelay/relay/terminal/inline"
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -34,6 +36,34 @@ func pictureOf(ev contract.Event) (picture, bool) {
 		}
 	}
 	return picture{}, false
+}
+
+// Bounds of pictures shown on a terminal.
+const (
+	shownEdge     = 800 // pixels of the long edge
+	maxShown      = 100 // of one run
+	maxShownBytes = 32 << 20
+)
+
+// show shows a saved picture on the terminal, redrawn from its pixels. A picture that cannot
+// be shown, such as an SVG, is only saved.
+func (p *printer) show(ctx context.Context, path, mime string) {
+	if p.shown++; p.shownAs == inline.None || p.out == nil || p.shown > maxShown || mime != "image/png" && mime != "image/jpeg" {
+		return
+	}
+	original, err := bounded.ReadFile(path, maxShownBytes)
+	if err != nil {
+		return
+	}
+	drawn, err := render.Redraw(ctx, original, shownEdge)
+	if err != nil {
+		return
+	}
+	p.endLine(p.std.Out)
+	if _, err := io.WriteString(p.std.Out, p.out.Reset()+p.shownAs.Sequence(drawn)); err != nil {
+		p.broken = err
+	}
+	p.openLine = false
 }
 
 // pictureFolder saves pictures below dir, at most maxPictureBytes.

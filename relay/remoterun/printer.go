@@ -7,30 +7,36 @@ import (
 	"io"
 	"strings"
 
-	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/relay/terminal"
+	"colabrelay/relay/terminal/inline"
 	"colabrelay/shared/contract"
 )
+
+// blobs returns what reads the large payloads of an execution.
+type blobs func(executionID string) func(ctx context.Context, blob contract.Blob, w io.Writer) error
 
 // printer prints the events of a run. It writes the code's output to a file or pipe
 // unchanged, as if the code ran on this computer, and filters it for a terminal.
 type printer struct {
-	client   *client.Client
+	blobs    blobs
 	std      terminal.Streams
 	out, err *plain.Terminal // filters; nil for a stream that is not a terminal
 	pictures pictureFolder
 	openLine bool   // the last character printed is not a line break
 	prompt   *int64 // offset of the last input request; nil before the first
 	password bool   // it asks for a password
-	broken   error  // of a write to stdout; after it nothing more is printed
+	shownAs  inline.Protocol
+	shown    int   // pictures
+	asked    bool  // the last event was an input request that nobody here has answered yet
+	broken   error // of a write to stdout; after it nothing more is printed
 	stdin    *bufio.Reader
 }
 
-func newPrinter(c *client.Client, console Console) *printer {
+func newPrinter(from blobs, console Console) *printer {
 	return &printer{
-		client: c, std: console.Streams, out: filterFor(console.Out), err: filterFor(console.Err),
+		blobs: from, shownAs: console.Pictures, std: console.Streams, out: filterFor(console.Out), err: filterFor(console.Err),
 		pictures: pictureFolder{dir: console.PictureDir}, stdin: bufio.NewReader(console.In),
 	}
 }
@@ -44,6 +50,10 @@ func filterFor(w io.Writer) *plain.Terminal {
 
 // event prints one event of the execution id.
 func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
+	if p.asked { // somebody else has answered, or it was long ago
+		p.endLine(p.std.Err)
+	}
+	p.asked = ev.Type == contract.EventInputRequest
 	if ev.Cut != "" {
 		p.note("part of the output at offset %d is missing: %s", ev.Offset, plain.Line(ev.Cut))
 	}
@@ -69,6 +79,9 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 		p.prompt, p.password = &ev.Offset, ev.Password
 		p.write(p.std.Err, ev.Prompt)
 	case contract.EventGap:
+		if ev.Cut != "" { // which says why
+			return
+		}
 		p.note("missing here: %s of output, because the VM does not keep that much of one run", plain.Count(ev.Bytes, "byte"))
 	}
 }
@@ -125,10 +138,11 @@ func (p *printer) close() {
 
 // display saves the picture of an object, or else prints the object's text.
 func (p *printer) display(ctx context.Context, id string, ev contract.Event) {
-	fetch := p.client.Blobs(id)
+	fetch := p.blobs(id)
 	if pic, ok := pictureOf(ev); ok {
 		path, err := p.pictures.save(ctx, fetch, id, pic)
 		if err == nil {
+			p.show(ctx, path, pic.mime)
 			p.note("saved a picture as %s", plain.Line(path))
 			return
 		}

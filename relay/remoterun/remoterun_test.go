@@ -163,7 +163,7 @@ func TestAnInterruptWithoutConnectionIsReported(t *testing.T) {
 	toVM := newClient(t, address, func(err error) { failed.Store(err != nil) })
 	r := &run{
 		VM: VM{Runtime: "vm", Client: toVM}, Code: Code{Text: endless, Timeout: time.Minute},
-		endWait: 300 * time.Millisecond, out: newPrinter(toVM, c.console(t)),
+		endWait: 300 * time.Millisecond, out: newPrinter(toVM.Blobs, c.console(t)),
 	}
 	ended := make(chan error)
 	go func() { ended <- r.run(ctx) }()
@@ -214,7 +214,7 @@ func TestANewVMDuringARunIsReported(t *testing.T) {
 	vm := VM{Runtime: resolved.Name, Client: resolved.Client, LastSeen: pool.LastSeen(runtimes.People)}
 	var c console
 	ended := make(chan error)
-	r := &run{VM: vm, Code: Code{Text: endless, Timeout: time.Minute}, endWait: time.Second, out: newPrinter(vm.Client, c.console(t))}
+	r := &run{VM: vm, Code: Code{Text: endless, Timeout: time.Minute}, endWait: time.Second, out: newPrinter(vm.Client.Blobs, c.console(t))}
 	go func() { ended <- r.run(t.Context()) }()
 	await(t, func() bool { return strings.Contains(c.out.String(), "here") })
 	target.Store(&second)

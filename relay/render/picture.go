@@ -43,34 +43,59 @@ func (p Picture) Base64() string { return base64.StdEncoding.EncodeToString(p.Da
 
 var errPixels = fmt.Errorf("picture has more than %d million pixels, or half as many with 16 bits per channel", maxPixels>>20)
 
-// shrink reduces a PNG or JPEG to at most maxEdge pixels on its long edge and maxBase64
-// bytes in base64. It keeps a picture that fits already. It checks the size before decoding
-// anything, because a few kilobytes can encode gigabytes of pixels. It returns when ctx
-// ends.
-func shrink(ctx context.Context, original []byte) (Picture, error) {
+// Redraw returns a PNG or JPEG as a new PNG of at most edge pixels on its long edge. Nothing
+// of the original's bytes but its pixels is in it. It bounds its work as for a model.
+func Redraw(ctx context.Context, original []byte, edge int) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, decodeTime, errSlowPicture)
 	defer cancel()
+	img, _, err := decode(ctx, original)
+	if err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	if err := png.Encode(&buf, resize(img, edge)); err != nil {
+		return nil, fmt.Errorf("drawing the picture: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+// decode decodes a PNG or JPEG. It checks the size before decoding anything, because a few
+// kilobytes can encode gigabytes of pixels. It returns when ctx ends.
+func decode(ctx context.Context, original []byte) (image.Image, string, error) {
 	cfg, format, err := image.DecodeConfig(bytes.NewReader(original))
 	if err != nil {
-		return Picture{}, fmt.Errorf("reading the picture: %w", err)
+		return nil, "", fmt.Errorf("reading the picture: %w", err)
 	}
 	most := maxPixels
 	if cfg.ColorModel == color.NRGBA64Model || cfg.ColorModel == color.RGBA64Model {
 		most /= 2 // 16 bits a channel take twice the memory
 	}
 	if cfg.Width <= 0 || cfg.Height <= 0 || cfg.Width > most/cfg.Height {
-		return Picture{}, errPixels
+		return nil, "", errPixels
 	}
 	img, _, err := image.Decode(untilDone(ctx, bytes.NewReader(original)))
 	if ctx.Err() != nil {
-		return Picture{}, context.Cause(ctx)
+		return nil, "", context.Cause(ctx)
 	}
 	if err != nil {
-		return Picture{}, fmt.Errorf("decoding the picture: %w", err)
+		return nil, "", fmt.Errorf("decoding the picture: %w", err)
 	}
-	edge := max(cfg.Width, cfg.Height)
+	return img, format, nil
+}
+
+// shrink reduces a PNG or JPEG to at most maxEdge pixels on its long edge and maxBase64
+// bytes in base64. It keeps a picture that fits already. It returns when ctx ends.
+func shrink(ctx context.Context, original []byte) (Picture, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, decodeTime, errSlowPicture)
+	defer cancel()
+	img, format, err := decode(ctx, original)
+	if err != nil {
+		return Picture{}, err
+	}
+	size := img.Bounds()
+	edge := long(img)
 	if edge <= maxEdge && len(original) <= bytesAllowed {
-		return Picture{MIMEType: "image/" + format, Data: original, Width: cfg.Width, Height: cfg.Height}, nil
+		return Picture{MIMEType: "image/" + format, Data: original, Width: size.Dx(), Height: size.Dy()}, nil
 	}
 	sharp := format != "jpeg"
 	for edge = min(edge, maxEdge); edge >= leastEdge && ctx.Err() == nil; edge = edge * 3 / 4 {

@@ -37,19 +37,35 @@ func Confirm(std Streams, question string) bool {
 // piece of a broken paste that is left unread would go to the shell.
 func ReadHidden(ctx context.Context, std Streams, prompt string, complete func(text string) bool) (string, error) {
 	fd := int(std.In.(*os.File).Fd())
+	fmt.Fprint(std.Err, prompt)
+	defer fmt.Fprintln(std.Err)
+	return untilInterrupted(ctx, fd, func() (string, error) { return readPieces(fd, complete) })
+}
+
+// ReadPassword reads a line from the terminal in without showing what is typed. It returns
+// ErrInterrupted when ctx ends.
+func ReadPassword(ctx context.Context, in io.Reader) (string, error) {
+	fd := int(in.(*os.File).Fd())
+	return untilInterrupted(ctx, fd, func() (string, error) {
+		line, err := term.ReadPassword(fd)
+		return string(line), err
+	})
+}
+
+// untilInterrupted calls read, which hides what is typed on the terminal fd. After an
+// interrupt read still waits for a line; the program ends soon after.
+func untilInterrupted(ctx context.Context, fd int, read func() (string, error)) (string, error) {
 	before, err := term.GetState(fd)
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprint(std.Err, prompt)
-	defer fmt.Fprintln(std.Err)
 	type answer struct {
 		text string
 		err  error
 	}
 	done := make(chan answer, 1)
-	go func() { // after an interrupt it still waits for a line; the program ends right after
-		text, err := readPieces(fd, complete)
+	go func() {
+		text, err := read()
 		done <- answer{text, err}
 	}()
 	select {
@@ -59,12 +75,6 @@ func ReadHidden(ctx context.Context, std Streams, prompt string, complete func(t
 		_ = term.Restore(fd, before) // otherwise the shell would not show what is typed
 		return "", ErrInterrupted
 	}
-}
-
-// ReadPassword reads a line from the terminal in without showing what is typed.
-func ReadPassword(in io.Reader) (string, error) {
-	line, err := term.ReadPassword(int(in.(*os.File).Fd()))
-	return string(line), err
 }
 
 func readPieces(fd int, complete func(text string) bool) (string, error) {

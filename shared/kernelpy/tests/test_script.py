@@ -46,7 +46,7 @@ def test_a_path_of_windows_names_the_file_too(shell):
 
 
 SOURCES = {
-    "chained": "def f():\n    1/0\ntry: f()\nexcept Exception as e:\n    raise KeyError(1) from e\n",
+    "chained": "def f(): 1/0\ntry: f()\nexcept Exception as e:\n    raise KeyError(1) from e\n",
     "during": "try:\n    {}['x']\nexcept KeyError:\n    [][1]\n",
     "deep": "def f(n):\n    return f(n + 1)\nf(0)\n",
     "syntax": "x = 1\nif x\n    pass\n",

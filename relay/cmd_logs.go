@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/config"
+	"colabrelay/relay/history"
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/remoterun"
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/contract"
+)
+
+func logsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	c := logsOptions{runsCommand: runsCommand{set: set, std: std}}
+	cmd := &cobra.Command{
+		Use:   "logs [ID]",
+		Short: "Print a run's output",
+		Long: "Print the output of a run so far. It answers no input() and interrupts nothing; `colab-relay attach` does.\n" +
+			"ID may be the beginning of an id that `colab-relay ps` lists. Without it, the newest run is meant.\n" +
+			"The output comes from the VM. If the VM does not answer, is gone, or no longer has the run, it comes from this computer's history.",
+		Example: "  colab-relay logs\n  colab-relay logs -f 3f2a\n  colab-relay logs --json 3f2a | jq -r 'select(.type==\"stream\").text'",
+		Args:    arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), args)
+		},
+	}
+	addRuntimeFlag(cmd, &c.runtime)
+	cmd.Flags().BoolVar(&c.json, "json", false, "print one event a line, as JSON")
+	cmd.Flags().BoolVarP(&c.follow, "follow", "f", false, "go on until the run ends; Ctrl-C leaves it running")
+	set.AddFlags(cmd.Flags(), "LOCAL_SAVE_DIR")
+	return cmd
+}
+
+type logsOptions struct {
+	runsCommand
+	follow bool
+}
+
+func (c *logsOptions) run(ctx context.Context, args []string) error {
+	var missing error // why the VM does not have the run
+	err := c.session(ctx, func(ctx context.Context, s runSession) error {
+		e, err := s.find(ctx, args, remoterun.FindNewest)
+		if err != nil {
+			missing = err
+			return nil
+		}
+		return remoterun.Logs(ctx, s.VM, e.ExecutionID, remoterun.LogOptions{Follow: c.follow, JSON: c.json}, s.console)
+	})
+	switch {
+	case errors.Is(missing, remoterun.ErrAmbiguous):
+		return usageError{missing}
+	case missing != nil:
+		return c.printKept(ctx, args, missing)
+	case isAway(err):
+		return c.printKept(ctx, args, err)
+	}
+	return err
+}
+
+// isAway reports whether the history may have what the VM does not answer. That no runtime
+// is paired, or not this one, is such an error too.
+func isAway(err error) bool {
+	if _, unanswered := errors.AsType[*client.Error](err); unanswered {
+		return true
+	}
+	if refused, ok := errors.AsType[*contract.Error](err); ok {
+		return refused.Code == contract.CodeNotFound || refused.Code == contract.CodeNewInstance
+	}
+	return errors.Is(err, pairing.ErrNotPaired) || errors.Is(err, pairing.ErrNoAddress)
+}
+
+// printKept prints the run from the history. missing is why the VM does not answer for it.
+func (c *logsOptions) printKept(ctx context.Context, args []string, missing error) error {
+	cfg := config.Load(*c.set)
+	if err := cfg.Err(); err != nil {
+		return err
+	}
+	kept := openHistory(cfg, nil)
+	defer kept.close()
+	run, err := kept.find(args)
+	if err != nil {
+		return usageOfRun(missing)
+	}
+	events, err := kept.Events(run)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.std.Err, "colab-relay: this is from the history on this computer: %s\n", plain.Line(missing.Error()))
+	run.Execution.Events = events
+	return remoterun.PrintKept(ctx, remoterun.Kept{Execution: run.Execution, Blobs: kept.Fetch(run)}, c.json, c.console(cfg))
+}
+
+// find returns the run whose id begins with the first of args, or else the newest.
+func (h runHistory) find(args []string) (history.Run, error) {
+	if h.Store == nil {
+		return history.Run{}, history.ErrNotFound
+	}
+	runs, err := h.List()
+	if err != nil {
+		return history.Run{}, err
+	}
+	executions := make([]contract.Execution, 0, len(runs))
+	for _, run := range runs {
+		if len(args) == 0 && !run.Internal {
+			return run, nil
+		}
+		executions = append(executions, run.Execution)
+	}
+	if len(args) == 0 {
+		return history.Run{}, history.ErrNotFound
+	}
+	e, err := remoterun.Find(executions, args[0])
+	if err != nil {
+		return history.Run{}, err
+	}
+	return h.Get(e.ExecutionID)
+}

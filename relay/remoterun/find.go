@@ -1,0 +1,92 @@
+package remoterun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"colabrelay/relay/plain"
+	"colabrelay/shared/contract"
+)
+
+// Errors of Find and FindCurrent.
+var (
+	ErrNoSuchRun = errors.New("no such run")
+	ErrAmbiguous = errors.New("several runs begin with that id")
+	ErrNoneRuns  = errors.New("no run is under way on the VM; give the id of one: colab-relay ps")
+)
+
+// maxListed bounds the runs that an ErrAmbiguous names.
+const maxListed = 10
+
+// Find returns the run whose id begins with prefix.
+func Find(runs []contract.Execution, prefix string) (contract.Execution, error) {
+	var found []contract.Execution
+	for _, e := range runs {
+		if e.ExecutionID == prefix {
+			return e, nil
+		}
+		if prefix != "" && strings.HasPrefix(e.ExecutionID, prefix) {
+			found = append(found, e)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return contract.Execution{}, fmt.Errorf("%w: %.80q; `colab-relay ps` lists them", ErrNoSuchRun, prefix)
+	case 1:
+		return found[0], nil
+	}
+	var b strings.Builder
+	for i, e := range found {
+		if i == maxListed {
+			fmt.Fprintf(&b, "\n  and %d more", len(found)-i)
+			break
+		}
+		fmt.Fprintf(&b, "\n  %s  %s  %s", plain.Line(e.ExecutionID), plain.Line(string(e.Status)), plain.Line(e.CodePreview))
+	}
+	return contract.Execution{}, fmt.Errorf("%w, %q:%s", ErrAmbiguous, prefix, b.String())
+}
+
+// FindOnVM returns the run of the VM whose id begins with prefix. A whole id may be older
+// than the runs that the VM lists.
+func FindOnVM(ctx context.Context, vm VM, prefix string) (contract.Execution, error) {
+	list, err := vm.Client.List(ctx, contract.MaxListExecutions)
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	e, err := Find(list.Executions, prefix)
+	if errors.Is(err, ErrNoSuchRun) && len(prefix) == idLength {
+		return vm.Client.Execution(ctx, prefix, 0, 0, 1)
+	}
+	return e, err
+}
+
+// idLength is that of an execution's id, a UUID.
+const idLength = 36
+
+// FindCurrent returns the run that has the kernel.
+func FindCurrent(ctx context.Context, vm VM) (contract.Execution, error) {
+	list, err := vm.Client.List(ctx, contract.MaxListExecutions)
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	for _, e := range list.Executions {
+		if e.Status == contract.StatusRunning || e.Status == contract.StatusWaitingForInput {
+			return e, nil
+		}
+	}
+	return contract.Execution{}, ErrNoneRuns
+}
+
+// FindNewest returns the run that was submitted last.
+func FindNewest(ctx context.Context, vm VM) (contract.Execution, error) {
+	list, err := vm.Client.List(ctx, 1)
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	if len(list.Executions) == 0 {
+		return contract.Execution{}, errors.New("the VM has no runs yet")
+	}
+	return list.Executions[0], nil
+}

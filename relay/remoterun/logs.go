@@ -1,0 +1,118 @@
+package remoterun
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/plain"
+	"colabrelay/shared/contract"
+)
+
+// promptPoll is how often Logs looks whether an input request has been answered: the VM
+// answers a reader of a waiting run at once.
+const promptPoll = 2 * time.Second
+
+// LogOptions are what differs between readers of a run.
+type LogOptions struct {
+	Follow bool // until the run's end
+	JSON   bool // print one event a line, as the contract has it, and nothing else
+}
+
+// Logs prints the output of the run id from its beginning. It answers no input() and never
+// interrupts: if ctx ends, the run goes on. The outcome of the run is no error.
+func Logs(ctx context.Context, vm VM, id string, o LogOptions, console Console) error {
+	l := newLog(vm.Client.Blobs, o, console)
+	defer l.printer.close()
+	last := contract.Execution{ExecutionID: id}
+	for {
+		e, err := client.Follow(ctx, vm.Client, contract.Execution{ExecutionID: id}, client.FollowOptions{
+			From: last.NextOffset, Available: !o.Follow,
+			Visit: func(e contract.Execution) bool { return l.print(ctx, id, e.Events) },
+		})
+		switch {
+		case l.printer.broken != nil:
+			return l.printer.broken
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case e.End || !o.Follow:
+			l.end(e)
+			return nil
+		case e.NextOffset > last.NextOffset:
+			l.note("the run waits for input: colab-relay input %s", id)
+		}
+		last = e
+		select {
+		case <-time.After(promptPoll):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Kept is a run that this computer has kept.
+type Kept struct {
+	contract.Execution // with its events
+	Blobs              func(ctx context.Context, blob contract.Blob, w io.Writer) error
+}
+
+// PrintKept prints a run as Logs does.
+func PrintKept(ctx context.Context, run Kept, asJSON bool, console Console) error {
+	l := newLog(func(string) func(context.Context, contract.Blob, io.Writer) error { return run.Blobs }, LogOptions{JSON: asJSON}, console)
+	defer l.printer.close()
+	l.print(ctx, run.ExecutionID, run.Events)
+	l.end(run.Execution)
+	return l.printer.broken
+}
+
+// log prints events for a reader.
+type log struct {
+	LogOptions
+	printer *printer
+}
+
+func newLog(from blobs, o LogOptions, console Console) *log {
+	return &log{o, newPrinter(from, console)}
+}
+
+// print prints events and reports whether stdout still takes them.
+func (l *log) print(ctx context.Context, id string, events []contract.Event) bool {
+	for _, ev := range events {
+		if l.JSON {
+			l.json(ev)
+		} else {
+			l.printer.event(ctx, id, ev)
+		}
+	}
+	return l.printer.broken == nil
+}
+
+func (l *log) json(ev contract.Event) {
+	if l.printer.broken != nil {
+		return
+	}
+	text, err := plain.JSON(ev, "")
+	if err == nil {
+		_, err = l.printer.std.Out.Write(text)
+	}
+	l.printer.broken = err
+}
+
+// end says how a run ended, unless its output shows it.
+func (l *log) end(e contract.Execution) {
+	switch {
+	case !e.Status.Finished():
+		l.note("the run is %s; `colab-relay logs -f %s` prints what follows", plain.Line(string(e.Status)), e.ExecutionID)
+	case e.Status != contract.StatusSucceeded && e.Status != contract.StatusFailed:
+		l.note("%s", outcome(e))
+	}
+}
+
+func (l *log) note(format string, args ...any) {
+	if !l.JSON {
+		l.printer.note(format, args...)
+	}
+}

@@ -1,0 +1,93 @@
+package remoterun
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"encoding/base64"
+	"errors"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"colabrelay/relay/plain"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/kernelpy"
+)
+
+// errUnanswered: the person did not wait for the answer to the submit.
+var errUnanswered = errors.New("the VM did not answer before the interrupt, so it is not known whether the run has started: `colab-relay ps` lists the runs")
+
+// submit submits the code. If ctx ends, it still waits for the answer, because only a run
+// whose id is known can be interrupted, for at most submitGrace or until another signal.
+func (r *run) submit(ctx context.Context, withPackage bool) error {
+	submitting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		waiting, done := signal.NotifyContext(submitting, os.Interrupt, syscall.SIGTERM)
+		defer done()
+		select {
+		case <-waiting.Done():
+		case <-time.After(submitGrace):
+		}
+		cancel()
+	})
+	defer stop()
+	s := r.submission(withPackage)
+	s.WaitSeconds, s.BehindInput = firstWait.Seconds(), true
+	e, err := r.Client.Submit(submitting, s)
+	if err != nil && submitting.Err() != nil {
+		return errUnanswered
+	}
+	if err != nil {
+		return r.explain(err)
+	}
+	r.instance = r.Client.InstanceID()
+	r.answer = e
+	if e.Status == contract.StatusQueued && e.QueuePosition > 0 {
+		r.out.note("waiting for %s before this one", plain.Count(e.QueuePosition, "run"))
+	}
+	return nil
+}
+
+// submission is the submit of the code. A program is an argument of our function in the
+// kernel, which knows the file's name and arguments.
+func (r *run) submission(withPackage bool) contract.Submit {
+	s := contract.Submit{Code: r.Text, TimeoutSeconds: r.Timeout.Seconds()}
+	if r.Program == "" {
+		return s
+	}
+	call := kernelpy.Call{Function: "script.run", Arguments: []any{r.Program, packed(r.Text), append([]string{}, r.Arguments...)}, Delivery: kernelpy.Display}
+	s.Code = "# " + r.preview() + "\n" + call.Code(withPackage)
+	s.Source, s.SourceName, s.Unstored = r.Text, r.commandLine(), true
+	return s
+}
+
+// packed returns the text as base64 of zlib. A program in JSON in a literal in JSON would
+// take up to eight times its size.
+func packed(text string) string {
+	var buf bytes.Buffer
+	w := zlib.NewWriter(&buf)
+	_, err := w.Write([]byte(text))
+	if err = errors.Join(err, w.Close()); err != nil {
+		panic(err) // a buffer takes everything
+	}
+	return base64.StdEncoding.EncodeToString(buf.Bytes())
+}
+
+// commandLine is the program's name and its arguments.
+func (r *run) commandLine() string {
+	return strings.Join(append([]string{r.Program}, r.Arguments...), " ")
+}
+
+// preview is what lists of runs show of a program: how it was called, and its first line.
+func (r *run) preview() string {
+	for line := range strings.Lines(r.Text) {
+		if line = strings.TrimSpace(line); line != "" {
+			return plain.Line(r.commandLine() + ": " + line)
+		}
+	}
+	return plain.Line(r.commandLine())
+}

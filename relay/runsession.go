@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os/signal"
+	"syscall"
+
+	"colabrelay/relay/config"
+	"colabrelay/relay/remoterun"
+	"colabrelay/relay/runtimes"
+	"colabrelay/relay/terminal"
+	"colabrelay/relay/terminal/inline"
+	"colabrelay/shared/contract"
+)
+
+// runsCommand is what the commands about runs have in common.
+type runsCommand struct {
+	set     *config.Settings
+	std     terminal.Streams
+	runtime string
+	json    bool
+}
+
+// runSession is a VM that answers, what a person sees of it, and the history of runs.
+type runSession struct {
+	remoterun.VM
+	console remoterun.Console
+	history runHistory
+}
+
+// session calls f with the VM. If the VM does not answer at the beginning, it returns that
+// error at once.
+func (c *runsCommand) session(ctx context.Context, f func(ctx context.Context, s runSession) error) error {
+	cfg := config.Load(*c.set)
+	if err := cfg.Err(); err != nil {
+		return err
+	}
+	outage := &terminal.Outage{Out: c.std.Err}
+	kept := openHistory(cfg, nil)
+	defer kept.close()
+	pool := runtimes.New(runtimes.Config{Getenv: c.set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt, Record: kept.record()})
+	defer pool.Close()
+	target, err := pool.Resolve(c.runtime)
+	if err != nil {
+		return err
+	}
+	if err := reach(ctx, target.Client); err != nil {
+		return err
+	}
+	// Writing to a broken pipe must be an error: the signal would end this program and
+	// leave the code running.
+	signal.Ignore(syscall.SIGPIPE)
+	return f(ctx, runSession{
+		VM:      remoterun.VM{Runtime: target.Name, Client: target.Client, LastSeen: pool.LastSeen(runtimes.People)},
+		console: c.console(cfg), history: kept,
+	})
+}
+
+func (c *runsCommand) console(cfg config.Config) remoterun.Console {
+	return remoterun.Console{Streams: c.std, PictureDir: cfg.SaveDir, Pictures: inline.Detect(c.set.Getenv)}
+}
+
+// find returns the run that args name by its id or the beginning of it, or else the one that
+// otherwise returns.
+func (s runSession) find(ctx context.Context, args []string, otherwise func(context.Context, remoterun.VM) (contract.Execution, error)) (contract.Execution, error) {
+	if len(args) == 0 {
+		return otherwise(ctx, s.VM)
+	}
+	return remoterun.FindOnVM(ctx, s.VM, args[0])
+}
+
+// runState is what a command answers about a run, with the names of the tools' answers.
+type runState struct {
+	ExecutionID string          `json:"execution_id"`
+	Status      contract.Status `json:"status"`
+	Reason      string          `json:"reason,omitempty"`
+	Runtime     string          `json:"runtime"`
+}
+
+func (s runSession) state(e contract.Execution) runState {
+	return runState{e.ExecutionID, e.Status, e.Reason, s.Runtime}
+}
+
+// usageOfRun marks errors of a run's id as errors of the command line.
+func usageOfRun(err error) error {
+	if errors.Is(err, remoterun.ErrAmbiguous) || errors.Is(err, remoterun.ErrNoSuchRun) {
+		return usageError{err}
+	}
+	return err
+}

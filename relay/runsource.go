@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"colabrelay/relay/notebook"
+	"colabrelay/relay/remoterun"
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/bounded"
+)
+
+// maxCode leaves room for JSON's escapes within contract.MaxBodyBytes.
+const maxCode = 4 << 20
+
+// source is what `colab-relay run` runs: code, or the cells of a notebook.
+type source struct {
+	code  remoterun.Code
+	cells []string
+}
+
+// source reads what args and -c name.
+func (o *runOptions) source(args []string) (source, error) {
+	switch {
+	case o.given && len(args) > 0:
+		return source{}, usagef("give either a file or -c CODE, not both")
+	case o.given:
+		return o.cell(strings.NewReader(o.code), false)
+	case len(args) == 0 && terminal.Is(o.std.In):
+		return source{}, usagef("nothing to run: give a file, -c CODE, or code on stdin")
+	case len(args) == 0 || args[0] == "-":
+		if len(args) > 1 {
+			return source{}, usagef("unexpected argument %q: code on stdin takes no arguments", args[1])
+		}
+		return o.cell(o.std.In, true)
+	}
+	f, err := os.Open(args[0])
+	if err != nil {
+		return source{}, fmt.Errorf("%w: name a file on this computer, or give code with -c", err)
+	}
+	defer f.Close()
+	if strings.EqualFold(filepath.Ext(args[0]), ".ipynb") {
+		return o.notebook(f, args)
+	}
+	text, err := readCode(f)
+	if err != nil {
+		return source{}, err
+	}
+	return source{code: remoterun.Code{Text: text, Program: args[0], Arguments: args[1:], Timeout: o.timeout}}, nil
+}
+
+// cell reads code that runs like a notebook's cell.
+func (o *runOptions) cell(in io.Reader, fromStdin bool) (source, error) {
+	text, err := readCode(in)
+	return source{code: remoterun.Code{Text: text, FromStdin: fromStdin, Timeout: o.timeout}}, err
+}
+
+func (o *runOptions) notebook(f io.Reader, args []string) (source, error) {
+	switch {
+	case len(args) > 1:
+		return source{}, usagef("unexpected argument %q: a notebook takes no arguments", args[1])
+	case o.detach:
+		return source{}, usagef("--detach: this computer starts a notebook's cells one after another; run it without --detach")
+	}
+	cells, err := notebook.CodeCells(f)
+	if err != nil {
+		return source{}, fmt.Errorf("%q: %w", args[0], err)
+	}
+	var s source
+	for _, cell := range cells {
+		if strings.TrimSpace(cell.Source) != "" {
+			s.cells = append(s.cells, cell.Source)
+		}
+	}
+	if s.cells == nil {
+		return source{}, fmt.Errorf("nothing to run: %q has no code cells", args[0])
+	}
+	return s, nil
+}
+
+func readCode(in io.Reader) (string, error) {
+	b, err := bounded.ReadAll(in, maxCode)
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some editors on Windows write it
+	switch {
+	case errors.Is(err, bounded.ErrTooLong):
+		return "", fmt.Errorf("the code is %v: put data into a file on the VM with `colab-relay put`", err)
+	case err != nil:
+		return "", fmt.Errorf("read the code: %v", err)
+	case len(bytes.TrimSpace(b)) == 0:
+		return "", errors.New("nothing to run: the code is empty")
+	case !utf8.Valid(b):
+		return "", errors.New("the code is not UTF-8 text: save it as UTF-8")
+	}
+	return string(b), nil
+}
