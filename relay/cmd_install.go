@@ -13,6 +13,7 @@ import (
 	"colabrelay/relay/hostconfig"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/program"
+	"colabrelay/relay/suggest"
 	"colabrelay/relay/terminal"
 )
 
@@ -73,9 +74,13 @@ func checkInstall(args []string, all, onlyPrint, asJSON bool) error {
 
 // findHost returns the host of that name.
 func findHost(name string) (hostconfig.Host, error) {
+	var known []string
+	for _, h := range hostconfig.Hosts {
+		known = append(known, h.Name)
+	}
 	host, err := hostconfig.Find(name)
 	if err != nil {
-		return host, usageError{err}
+		return host, usagef("%w%s", err, suggest.Meant(name, known))
 	}
 	return host, nil
 }

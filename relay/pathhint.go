@@ -21,11 +21,10 @@ func pathHint(user hostconfig.User, from, installed string) string {
 	if found, err := exec.LookPath(commandName); err == nil && !(sameFile(found, from) && passing(user, from)) {
 		return ""
 	}
-	command := fmt.Sprintf("export PATH=%q", folder+":$PATH")
 	if user.OS == "windows" {
-		command = fmt.Sprintf(`[Environment]::SetEnvironmentVariable("Path", "%s;" + [Environment]::GetEnvironmentVariable("Path", "User"), "User")`, folder)
+		return fmt.Sprintf(`To call colab-relay in a terminal, run this in PowerShell once: [Environment]::SetEnvironmentVariable("Path", "%s;" + [Environment]::GetEnvironmentVariable("Path", "User"), "User")`+"\n", folder)
 	}
-	return fmt.Sprintf("To call colab-relay in a terminal, put its folder on PATH: %s\n", command)
+	return fmt.Sprintf("To call colab-relay in a terminal, add this line to your shell's profile, such as ~/.profile: export PATH=%q\n", folder+":$PATH")
 }
 
 // passing reports whether a program will probably disappear: package runners put

@@ -74,6 +74,46 @@ func TestUninstallDeletesTheFileThatInstallMade(t *testing.T) {
 	}
 }
 
+// An entry that an earlier release wrote keeps what the person added to it.
+func TestAnOlderEntryIsMovedAndRemoved(t *testing.T) {
+	for _, h := range Hosts {
+		u := user(t)
+		text := `{"` + h.list + `": {"colab-relay": {"command": "/usr/local/bin/relay", "args": ["serve"], "env": {"RELAY_HOLD": "50s"}}, "a": {"command": "colab-relay"}}}`
+		if h.list == "" {
+			text = "[mcp_servers.colab-relay]\ncommand = '/usr/local/bin/relay'\nargs = [\"serve\"]\nenv = { RELAY_HOLD = \"50s\" }\n\n[mcp_servers.a]\ncommand = \"colab-relay\"\n"
+		}
+		path := put(t, h, u, text)
+		installTwice(t, target(h, u))
+		if got, _ := os.ReadFile(path); !bytes.Contains(got, []byte("50s")) {
+			t.Errorf("%s: became %q", h.Name, got)
+		}
+		uninstallTwice(t, target(h, u))
+		if got, _ := os.ReadFile(path); bytes.Contains(got, []byte("50s")) || !bytes.Contains(got, []byte(`"colab-relay"`)) {
+			t.Errorf("%s: became %q", h.Name, got)
+		}
+	}
+}
+
+func TestAnInvalidFileIsNotChanged(t *testing.T) {
+	for _, h := range Hosts {
+		u := user(t)
+		text := `{"` + h.list + `": {"a": [}}`
+		path := put(t, h, u, text)
+		if _, err := Plan(target(h, u), relay); !errors.Is(err, ErrForm) {
+			t.Errorf("%s: %v", h.Name, err)
+		}
+		if _, err := PlanRemoval(target(h, u)); !errors.Is(err, ErrForm) {
+			t.Errorf("%s: %v", h.Name, err)
+		}
+		if got, _ := os.ReadFile(path); string(got) != text {
+			t.Errorf("%s: became %q", h.Name, got)
+		}
+		if _, err := os.Stat(backupOf(path)); err == nil {
+			t.Errorf("%s: a backup of a file that does not change", h.Name)
+		}
+	}
+}
+
 // The person moved the file and put a link in its place.
 func TestUninstallDeletesNoFileBehindALink(t *testing.T) {
 	h, u := host(t, "cursor"), user(t)
