@@ -41,9 +41,9 @@ func bootstrapCommand(std terminal.Streams) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return s.print(cmd.Context(), std) },
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&s.Version, "version", "", "the release (default: this relay's own)")
-	fs.StringVar(&s.Releases, "releases", releases, "URL of the folder that contains a folder for each release")
-	fs.StringVar(&s.sums, "sums", "", "read the release's SHA256SUMS from this file (- for stdin) instead of fetching it")
+	fs.StringVar(&s.Version, "version", "", "the release `VERSION` (default: this relay's own)")
+	fs.StringVar(&s.Releases, "releases", releases, "`URL` of the folder that contains a folder for each release")
+	fs.StringVar(&s.sums, "sums", "", "read the release's SHA256SUMS from this `FILE` (- for stdin) instead of fetching it")
 	fs.BoolVar(&s.notebook, "notebook", false, "print a notebook (.ipynb) that contains the cell")
 	return cmd
 }

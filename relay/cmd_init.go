@@ -36,8 +36,8 @@ func initCommand(std terminal.Streams) *cobra.Command {
 		Args:    arguments(0, 0),
 		RunE:    func(*cobra.Command, []string) error { return o.run(std) },
 	}
-	cmd.Flags().StringVar(&o.domain, "domain", "", "a static domain of your ngrok account (https://dashboard.ngrok.com/domains)")
-	cmd.Flags().StringVar(&o.name, "name", o.name, "name of the runtime")
+	cmd.Flags().StringVar(&o.domain, "domain", "", "the static `DOMAIN` of your ngrok account (https://dashboard.ngrok.com/domains)")
+	cmd.Flags().StringVar(&o.name, "name", o.name, "`NAME` of the runtime")
 	cmd.Flags().BoolVar(&o.rotate, "rotate", false, "replace the runtime's secret with a new one")
 	return cmd
 }

@@ -25,7 +25,7 @@ func pairCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	name := pairing.DefaultName
 	cmd := &cobra.Command{
 		Use:   "pair [STRING | URL]",
-		Short: "Pair this computer with an executor",
+		Short: "Pair this computer with a VM: paste what its cell printed",
 		Long: "Pair this computer with the executor whose cell printed the pairing STRING. Without an argument, the string is read from stdin; a terminal does not show it. As an argument it would stay in the shell's history.\n" +
 			"Give a URL (https://…) instead if the executor has the secret that `colab-relay init` made: then its address is enough.\n" +
 			"If the name is already paired with another executor, that pairing is replaced only once the new executor answers.",

@@ -31,6 +31,9 @@ func putCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return usagef("LOCAL is empty: name a file or folder on this computer")
+			}
 			remote := append(args, "")[1]
 			cfg := config.Load(*set)
 			if err := cfg.Err(); err != nil {

@@ -18,7 +18,7 @@ func newRoot(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Use:   commandName,
 		Short: "Run Python on a paired Colab VM",
 		Long: "Run Python on a Google Colab VM, or on any other machine, from this computer.\n" +
-			"Called without a command by an MCP host, it is the MCP server of the AI agent there.",
+			"A runtime is a VM that this computer is paired with. The executor is the program that runs there; its Colab cell starts it. Called without a command by an MCP host, colab-relay is the MCP server of the AI agent there.",
 		Example: "  colab-relay pair                       # paste what the executor's cell printed\n" +
 			"  colab-relay run train.py               # run a file on the VM\n" +
 			"  colab-relay get /content/model.pt      # download a result\n" +

@@ -78,7 +78,7 @@ func showHelp(cmd *cobra.Command, _ []string) {
 	if text == "" {
 		text = cmd.Short + "."
 	}
-	fmt.Fprintln(out, wrap(strings.TrimSpace(text), width))
+	fmt.Fprintln(out, wrap(spaced(strings.TrimSpace(text)), width))
 	if cmd.Runnable() {
 		fmt.Fprintf(out, "\nUsage:\n  %s\n", useLine(cmd))
 	}
@@ -115,6 +115,21 @@ func useLine(cmd *cobra.Command) string {
 		return cmd.CommandPath() + " COMMAND [flags]"
 	}
 	return cmd.UseLine()
+}
+
+// spaced puts an empty line between the paragraphs of a text, which are lines that are
+// not indented.
+func spaced(text string) string {
+	var b strings.Builder
+	before := ""
+	for line := range strings.SplitSeq(text, "\n") {
+		if before != "" && line != "" && !strings.HasPrefix(before, " ") && !strings.HasPrefix(line, " ") {
+			b.WriteString("\n")
+		}
+		b.WriteString(line + "\n")
+		before = line
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // wrap breaks the lines of text at spaces so that none is longer than width. It continues

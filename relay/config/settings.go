@@ -32,7 +32,7 @@ var All = []Setting{
 	{"COLAB_SECRET_FILE", "secret-file", "read the executor's secret from this `FILE` instead"},
 	{"COLAB_PAIRING", "", "the pairing string that the executor printed, instead of COLAB_URL and COLAB_SECRET"},
 	{"LOCAL_SAVE_DIR", "save-dir", "save downloads, pictures and long outputs in this `FOLDER` (default ~/colab_results)"},
-	{"CHECKPOINT_DIR", "checkpoint-dir", "keep chunked runs, kernel states and saved answers in this `FOLDER`"},
+	{"CHECKPOINT_DIR", "checkpoint-dir", "keep checkpoints, kernel states and unfinished transfers in this `FOLDER`"},
 	{"RELAY_HOLD", "hold", "let a tool call wait for at most this `TIME`, 1s to 230s (default 45s)"},
 	{"RELAY_HISTORY", "", "megabytes of past runs to keep on this computer, or off (default 200)"},
 	{"RELAY_KEEP_EVERY", "", "shortest time between two saves of a chunked run's variables (default 30s)"},

@@ -89,7 +89,7 @@ func TestTheDoctorNamesEachFault(t *testing.T) {
 		"kernel dead": {func(e *fakeExecutor) {
 			e.kernel = contract.Kernel{Status: contract.KernelDead, KernelID: "k", Reason: "out of memory"}
 		}, true, []string{
-			`fail .*kernel: dead: out of memory`, `next step: .*restart_kernel`,
+			`fail .*kernel: dead: out of memory`, `next step: run .colab-relay restart.`,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

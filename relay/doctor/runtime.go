@@ -138,7 +138,7 @@ func (c *runtimeCheck) vmAndKernel(kernel contract.Kernel) {
 	switch {
 	case kernel.Status == contract.KernelDead:
 		c.line(c.failed, c.runtime.Name, "kernel: dead: %s", kernel.Reason)
-		c.step("call the tool restart_kernel, or run the executor's cell again")
+		c.step("run `colab-relay restart`, or the executor's cell again")
 	case before.KernelID != "" && before.KernelID != kernel.KernelID:
 		c.line(warn, c.runtime.Name, "kernel: %s, Python %s; a different one than last time, without the earlier kernel's variables", kernel.Status, kernel.Python)
 	default:

@@ -59,7 +59,7 @@ func (r Runtime) connected() (Runtime, error) {
 }
 
 // howToPair completes the errors of a computer without any pairing.
-const howToPair = "start the executor's Colab cell, then run `colab-relay pair` and paste the pairing string that the cell prints"
+const howToPair = "start the executor's Colab cell (`colab-relay bootstrap` prints it), then run `colab-relay pair` and paste the pairing string that the cell prints"
 
 // InEnvironment says whether the environment describes a runtime, by COLAB_URL or
 // COLAB_PAIRING.
