@@ -29,6 +29,7 @@ type Config struct {
 	CheckpointDir string
 	Hold          time.Duration
 	Keep          tools.Keep
+	Elicit        bool           // forms in the MCP host may ask the person for what input() waits for
 	HistoryDir    string         // of the runs that are kept; empty when none are
 	HistoryBytes  int64          // bound of that folder
 	Pairings      *pairing.Store // nil when there is no folder for it, which is a problem
@@ -43,6 +44,9 @@ func Load(s Settings) Config {
 	var err error
 	if c.Hold, err = duration(s.Get("RELAY_HOLD"), defaultHold, leastHold, mostHold); err != nil {
 		problem("RELAY_HOLD %v", err)
+	}
+	if c.Elicit, err = elicit(s.Get("RELAY_ELICIT")); err != nil {
+		problem("RELAY_ELICIT %v", err)
 	}
 	c.Keep = loadKeep(s, problem)
 	if c.HistoryDir, c.HistoryBytes, err = loadHistory(s); err != nil {
@@ -86,6 +90,17 @@ func duration(text string, usual, least, most time.Duration) (time.Duration, err
 		return usual, fmt.Errorf("is %q: use a duration from %gs to %gs, such as %s", text, least.Seconds(), most.Seconds(), usual)
 	}
 	return d, nil
+}
+
+// elicit parses RELAY_ELICIT.
+func elicit(text string) (input bool, err error) {
+	switch text {
+	case "", "off":
+		return false, nil
+	case "input":
+		return true, nil
+	}
+	return false, fmt.Errorf("is %q: use input or off", text)
 }
 
 // newGuard makes the guard of uploads: it refuses the relay's own secrets, and keys of
@@ -142,7 +157,7 @@ func under(base func() (string, error), name string) (string, error) {
 func (c Config) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("save_dir", c.SaveDir), slog.String("checkpoint_dir", c.CheckpointDir),
-		slog.Duration("hold", c.Hold), slog.Duration("keep_every", c.Keep.Every), slog.Float64("keep_percent", c.Keep.Percent),
+		slog.Duration("hold", c.Hold), slog.Bool("elicit", c.Elicit), slog.Duration("keep_every", c.Keep.Every), slog.Float64("keep_percent", c.Keep.Percent),
 		slog.Int64("keep_bytes", c.Keep.MaxBytes), slog.Int64("keep_tunnel_bytes", c.Keep.TunnelBytes), slog.Int64("history_bytes", c.HistoryBytes), slog.Int("wrong_settings", len(c.Problems)),
 	)
 }

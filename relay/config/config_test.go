@@ -68,6 +68,21 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+func TestElicit(t *testing.T) {
+	configtest.Home(t)
+	for text, want := range map[string]bool{"": false, "off": false, "input": true} {
+		if got := Load(Settings{Getenv: configtest.Environ("RELAY_ELICIT", text)}); got.Elicit != want || len(got.Problems) > 0 {
+			t.Errorf("%q: %v %v", text, got.Elicit, got.Problems)
+		}
+	}
+	for _, text := range []string{"on", "true", "Input", "input "} {
+		got := Load(Settings{Getenv: configtest.Environ("RELAY_ELICIT", text)})
+		if got.Elicit || len(got.Problems) != 1 || !strings.Contains(got.Err().Error(), "RELAY_ELICIT is") {
+			t.Errorf("%q: %v %v", text, got.Elicit, got.Problems)
+		}
+	}
+}
+
 func TestKeepSettings(t *testing.T) {
 	configtest.Home(t)
 	if got := Load(Settings{Getenv: configtest.Environ()}).Keep; got != defaultKeep {

@@ -41,7 +41,7 @@ func getExecution() tool {
 		case r.col.HasSaved(): // only the head: what follows it is saved already
 			o.FirstBytes = firstBytes
 		}
-		followed := r.follow(ctx, e, time.Until(until), o)
+		followed := r.followAsking(ctx, e, until, o)
 		run, problem := r.finish(ctx, followed)
 		if name := c.saves.get(c.target.Name, args.ID); name != "" && args.Offset == 0 && r.exec.Status.Finished() {
 			c.saveLater(run, problem, name)

@@ -69,6 +69,16 @@ func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Du
 	return err
 }
 
+// followAsking is follow that also asks the person at the host for what the run waits for,
+// and then reads on.
+func (r *reading) followAsking(ctx context.Context, e contract.Execution, until time.Time, o client.FollowOptions) error {
+	err := r.follow(ctx, e, time.Until(until), o)
+	for err == nil && r.askPerson(ctx, until) {
+		err = r.follow(ctx, contract.Execution{ExecutionID: e.ExecutionID}, time.Until(until), o)
+	}
+	return err
+}
+
 // finish makes the answer from what was read. followed is the error of follow.
 func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	problem := r.explain(followed)

@@ -49,6 +49,7 @@ type Config struct {
 	Keep          Keep            // bounds of what is saved of chunked runs
 	Guard         *transfer.Guard // decides what upload_to_colab may read; nil for everything
 	LastSeen      LastSeen        // kernels that earlier relay processes saw
+	Elicit        bool            // forms may ask the person for what input() waits for
 	Problems      []error         // wrong settings; every tool then reports them
 	Version       string
 	Log           *slog.Logger // nil for none

@@ -84,7 +84,7 @@ func (d *direct) RoundTrip(req *http.Request) (*http.Response, error) {
 // callWithProgress calls a tool without stdio. Most hosts ask for progress.
 func callWithProgress(t *testing.T, r *Relay, name, args string) Run {
 	t.Helper()
-	a := r.perform(t.Context(), r.tools[name], startProgress(io.Discard, "p"), json.RawMessage(args))
+	a := r.perform(t.Context(), r.tools[name], asker{progress: startProgress(io.Discard, "p")}, json.RawMessage(args))
 	if a.isError {
 		t.Fatalf("%s: %s", name, a.structured)
 	}

@@ -89,7 +89,7 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 	}
 	r := c.read(e.ExecutionID, render.Options{New: true})
 	defer r.col.Close()
-	followed := r.follow(ctx, e, time.Until(until), client.FollowOptions{MaxBytes: contract.MaxReadBytes})
+	followed := r.followAsking(ctx, e, until, client.FollowOptions{MaxBytes: contract.MaxReadBytes})
 	c.checkKernel(r.exec.KernelID)
 	return r.finish(ctx, followed)
 }

@@ -43,6 +43,7 @@ type stdio struct {
 	out      lineWriter
 	inFlight inFlight
 	asked    asked
+	forms    forms
 	ended    chan error          // why reading has ended, nil for the end of stdin
 	turn     chan struct{}       // passes the turn to read
 	spare    chan struct{}       // one entry for each goroutine that waits for its turn
@@ -53,11 +54,13 @@ type stdio struct {
 
 // newStdio makes a stdio that holds at most the given bytes of requests.
 func newStdio(r *Relay, stdin io.Reader, stdout io.Writer, held int64) *stdio {
-	return &stdio{
+	s := &stdio{
 		relay: r, in: bufio.NewReaderSize(stdin, 64<<10), out: lineWriter{w: stdout},
 		ended: make(chan error, 1), turn: make(chan struct{}), spare: make(chan struct{}, maxSpare),
 		held: semaphore.NewWeighted(held), maxHeld: held, running: make(chan struct{}, maxCalls),
 	}
+	s.forms.host, s.forms.turn = s, make(chan struct{}, 1)
+	return s
 }
 
 // serve returns when stdin or ctx has ended and nothing more will be written.
@@ -128,6 +131,9 @@ func (s *stdio) next(ctx context.Context) *request {
 		case m.isAnswer():
 			s.asked.answered(m)
 			continue
+		}
+		if m.Method == string(mcp.MethodInitialize) {
+			s.forms.initialize(m.Params)
 		}
 		q := &request{id: validID(m.ID), out: &s.out, cost: int64(len(line)) + requestCost}
 		if s.held.Acquire(ctx, q.cost) != nil {
@@ -208,7 +214,8 @@ func (s *stdio) call(ctx context.Context, q *request) {
 	case <-ctx.Done():
 		return
 	}
-	a := s.relay.perform(ctx, s.relay.tools[q.call.Name], startProgress(q, q.call.token()), q.call.Arguments)
+	by := asker{progress: startProgress(q, q.call.token()), forms: s.forms.forCall(q.call)}
+	a := s.relay.perform(ctx, s.relay.tools[q.call.Name], by, q.call.Arguments)
 	_, _ = q.Write(q.call.encode(q.id, a, s.relay.modern)) // if the host is gone, the end of stdin ends the relay
 }
 

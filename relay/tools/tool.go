@@ -120,13 +120,14 @@ func define[A interface{ runtime() string }, P any, PP interface {
 // call is one tool call in progress. Only one goroutine may use it.
 type call struct {
 	*Relay
-	target   Runtime
-	asked    string        // the runtime argument; empty for the default one
-	hold     time.Duration // how long it may wait for a run
-	started  time.Time
-	progress *progressNotifier // nil if the host wants none
-	warnings []string
-	pictures []render.Picture
+	target  Runtime
+	asked   string        // the runtime argument; empty for the default one
+	hold    time.Duration // how long it may wait for a run
+	started time.Time
+	asker
+	formsShown int
+	warnings   []string
+	pictures   []render.Picture
 }
 
 // resolve finds the runtime of the call; a local tool works without one.
@@ -150,14 +151,20 @@ func (c *call) warn(format string, args ...any) {
 // handler wraps a tool for the SDK, which gets calls only that stdio finds not valid.
 func (r *Relay) handler(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		a := r.perform(ctx, t, nil, req.Params.RawArguments)
+		a := r.perform(ctx, t, asker{}, req.Params.RawArguments)
 		return &mcp.CallToolResult{Content: a.content, StructuredContent: a.structured, IsError: a.isError}, nil
 	}
 }
 
+// asker is what the host of a call accepts besides the answer.
+type asker struct {
+	progress *progressNotifier // nil if it wants none
+	forms    *forms            // nil if it shows none
+}
+
 // perform makes a call. It handles time limits, progress and panics, and turns every outcome
 // into an answer of the tool's own schema.
-func (r *Relay) perform(ctx context.Context, t tool, progress *progressNotifier, arguments json.RawMessage) (a answer) {
+func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.RawMessage) (a answer) {
 	hold, limit, release := r.takeHold()
 	defer release()
 	ctx, done := context.WithTimeout(ctx, limit)
@@ -165,7 +172,7 @@ func (r *Relay) perform(ctx context.Context, t tool, progress *progressNotifier,
 	if t.bulk {
 		defer r.cfg.UseAllProcessors()()
 	}
-	c := &call{Relay: r, hold: hold, started: time.Now(), progress: progress}
+	c := &call{Relay: r, hold: hold, started: time.Now(), asker: by}
 	defer c.progress.stop()
 	defer func() {
 		if p := recover(); p != nil {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -99,4 +101,146 @@ func TestACallInTheQueueAnswersWhenTheRunBeforeItBeginsToAsk(t *testing.T) {
 	wantAtOnce(t, a, `which waits for input ("now? ")`)
 	_, err = c.Interrupt(t.Context(), holder.ExecutionID)
 	must(t, err)
+}
+
+// typist answers forms, and knows which there were.
+type typist struct {
+	answers func(n int, message string) (action, text string) // n counts from 1
+	mu      sync.Mutex
+	seen    []string
+}
+
+func (p *typist) form(message string) (action, text string) {
+	p.mu.Lock()
+	p.seen = append(p.seen, message)
+	n := len(p.seen)
+	p.mu.Unlock()
+	return p.answers(n, message)
+}
+
+func (p *typist) messages() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.seen)
+}
+
+func accept(n int, _ string) (action, text string) { return "accept", fmt.Sprintf("answer %d", n) }
+
+const elicit = "RELAY_ELICIT=input"
+
+func TestAPersonAnswersInputInAForm(t *testing.T) {
+	t.Parallel()
+	e := startExecutor(t, harness.ExecutorConfig{})
+	person := &typist{answers: accept}
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Initialize: true, Form: person.form, Env: []string{elicit}})
+
+	a := quick(t, h, "print(input('name? '), '/', input('place? '))")
+	want(t, a, map[string]any{"success": true, "status": "succeeded", "stdout": "answer 1 / answer 2\n"})
+	seen := person.messages()
+	if len(seen) != 2 || !strings.Contains(seen[0], "name? ") || !strings.Contains(seen[1], "place? ") ||
+		!strings.Contains(seen[0], `runtime "env" (run `+a.String("execution_id")) {
+		t.Errorf("forms %q", seen)
+	}
+
+	a = quick(t, h, "import getpass\ngetpass.getpass('key: ')")
+	want(t, a, map[string]any{"success": true, "status": "waiting_for_input"})
+	wantAtOnce(t, a, "colab-relay input "+a.String("execution_id"))
+	call(t, h, "interrupt_execution", map[string]any{"execution_id": a.String("execution_id")})
+	if n := len(person.messages()); n != 2 {
+		t.Errorf("a password was asked for in a form: %q", person.messages())
+	}
+
+	a = quick(t, h, "print([input(f'{i}? ') for i in range(6)])")
+	want(t, a, map[string]any{"status": "waiting_for_input", "input_prompt": "5? "})
+	if n := len(person.messages()); n != 7 {
+		t.Errorf("%d forms in one call", n-2)
+	}
+	a = call(t, h, "get_execution", map[string]any{"execution_id": a.String("execution_id"), "wait_seconds": 30})
+	want(t, a, map[string]any{"status": "succeeded"})
+	if !strings.Contains(a.String("stdout"), "'answer 8'") {
+		t.Errorf("stdout %q", a.String("stdout"))
+	}
+}
+
+// Declined, cancelled and unanswered: the agent gets the prompt, and the person is not
+// asked again.
+func TestAFormThatIsNotAnsweredIsNotShownAgain(t *testing.T) {
+	t.Parallel()
+	e := startExecutor(t, harness.ExecutorConfig{})
+	late := make(chan struct{})
+	person := &typist{answers: func(n int, _ string) (string, string) {
+		if n < 3 {
+			return []string{"decline", "cancel"}[n-1], ""
+		}
+		<-late
+		return "accept", "too late"
+	}}
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Initialize: true, Form: person.form, Env: []string{elicit, "RELAY_HOLD=6s"}})
+	for n := 1; n <= 3; n++ {
+		a := quick(t, h, "print(input('name? '))")
+		want(t, a, map[string]any{"success": true, "status": "waiting_for_input", "input_prompt": "name? "})
+		id := a.String("execution_id")
+		a = call(t, h, "get_execution", map[string]any{"execution_id": id, "wait_seconds": 5})
+		want(t, a, map[string]any{"status": "waiting_for_input"})
+		if got := len(person.messages()); got != n {
+			t.Errorf("%d forms for %d prompts", got, n)
+		}
+		if n == 3 {
+			close(late)
+		}
+		want(t, call(t, h, "provide_input", map[string]any{"execution_id": id, "text": "Ada"}), map[string]any{"success": true})
+		out, _ := follow(t, h, id, 0)
+		if out != "Ada\n" {
+			t.Errorf("stdout %q", out)
+		}
+	}
+}
+
+// The prompt is answered elsewhere while the form is open, and the code asks something else.
+func TestAnAnswerGoesToItsOwnPromptOnly(t *testing.T) {
+	t.Parallel()
+	e := startExecutor(t, harness.ExecutorConfig{})
+	c := relayClient(t, e)
+	person := &typist{answers: func(n int, message string) (string, string) {
+		if n > 1 {
+			return "accept", "the second answer"
+		}
+		list, err := c.List(t.Context(), 1)
+		if err == nil {
+			_, err = c.Input(t.Context(), list.Executions[0].ExecutionID, contract.Input{Text: "Grace"})
+		}
+		if err == nil {
+			err = harness.Poll(t.Context(), func() (bool, error) {
+				x, err := c.Execution(t.Context(), list.Executions[0].ExecutionID, 0, 0, 0)
+				return x.Status == contract.StatusWaitingForInput && len(x.Events) == 2, err
+			})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return "accept", "for the first prompt"
+	}}
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Initialize: true, Form: person.form, Env: []string{elicit}})
+	a := quick(t, h, "print(input('delete what? '), '/', input('really? '))")
+	want(t, a, map[string]any{"status": "succeeded", "stdout": "Grace / the second answer\n"})
+	wantAtOnce(t, a, `The user's answer to "delete what? " was not used`)
+}
+
+func TestNoFormsUnlessSwitchedOnAndDeclaredAndInitialized(t *testing.T) {
+	t.Parallel()
+	e := startExecutor(t, harness.ExecutorConfig{})
+	person := &typist{answers: accept}
+	for name, c := range map[string]harness.HostConfig{
+		"not switched on":     {Initialize: true, Form: person.form},
+		"no capability":       {Initialize: true, Env: []string{elicit}},
+		"revision 2026-07-28": {Form: person.form, Env: []string{elicit}},
+	} {
+		h := startHost(t, e.Ready.LocalURL, c)
+		a := quick(t, h, "input('name? ')")
+		want(t, a, map[string]any{"success": true, "status": "waiting_for_input", "input_prompt": "name? "})
+		if n := len(person.messages()); n != 0 || a.Took > 20*time.Second {
+			t.Errorf("%s: %d forms, %s", name, n, a.Took)
+		}
+		call(t, h, "interrupt_execution", map[string]any{"execution_id": a.String("execution_id")})
+	}
 }

@@ -22,6 +22,24 @@ type HostConfig struct {
 	Env    []string // COLAB_URL and so on
 	// Progress is called with each progress notification's message.
 	Progress func(message string)
+	// Form answers the forms that the relay shows (elicitation) with an action and the field
+	// text. With nil, the host does not declare that it shows forms.
+	Form func(message string) (action, text string)
+	// Initialize makes the host use the newest revision of MCP that has initialize, instead
+	// of the newest one.
+	Initialize bool
+}
+
+// form makes a function the client's handler of forms.
+type form func(message string) (action, text string)
+
+func (f form) Elicit(_ context.Context, r mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
+	action, text := f(r.Params.Message)
+	answer := mcp.ElicitationResponse{Action: mcp.ElicitationResponseAction(action)}
+	if answer.Action == mcp.ElicitationResponseActionAccept {
+		answer.Content = map[string]any{"text": text}
+	}
+	return &mcp.ElicitationResult{ElicitationResponse: answer}, nil
 }
 
 // Command returns the command of the relay.
@@ -52,7 +70,11 @@ func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
 	}
 	stdio := transport.NewStdioWithOptions(c.Binary, nil, c.Args,
 		transport.WithCommandFunc(command), transport.WithCommandStderrWriter(h.Stderr))
-	h.client = client.NewClient(stdio)
+	var options []client.ClientOption
+	if c.Form != nil {
+		options = append(options, client.WithElicitationHandler(form(c.Form)))
+	}
+	h.client = client.NewClient(stdio, options...)
 	if err := h.client.Start(context.WithoutCancel(ctx)); err != nil {
 		return nil, fmt.Errorf("starting the relay: %w", err)
 	}
@@ -66,6 +88,9 @@ func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
 	}
 	var hello mcp.InitializeRequest
 	hello.Params.ProtocolVersion = mcp.LATEST_PROTOCOL_VERSION
+	if c.Initialize {
+		hello.Params.ProtocolVersion = mcp.LATEST_LEGACY_PROTOCOL_VERSION
+	}
 	hello.Params.ClientInfo = mcp.Implementation{Name: "colab-relay e2e", Version: "1"}
 	if _, err := h.client.Initialize(ctx, hello); err != nil {
 		h.Kill()
