@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Clip shortens s to at most max runes, which must be at least 200. It keeps the head and
+// Clip shortens s to at most max runes, which must be at least 100. It keeps the head and
 // the tail with a marker line between them, and cuts at line breaks if there is one near.
 // It reports whether it shortened s.
 func Clip(s string, max int) (string, bool) {

@@ -18,16 +18,15 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Bounds of a View, in characters (runes). Together they are below 40,000, because hosts
-// truncate longer results without saying where.
+// Bounds of a View.
 const (
-	headRunes   = 8 << 10 // the event that exceeds it completes the head
-	tailRunes   = 4 << 10 // of each stream
-	streamRunes = 30_000  // of one stream; events within the contract never reach it
-	viewRunes   = 38_000  // of streams, result, traceback and other texts together
-	leastRunes  = 2_000   // what a result or traceback gets at least
-	textRunes   = 500     // the text of one display output
-	maxOutputs  = 100     // the newest display outputs are kept
+	defaultLimit = 5_000 // characters of all texts together
+	headPart     = 0.4   // of the limit, for the beginning of both streams
+	leastRunes   = 100   // what a result, traceback or output gets at least
+	leastPage    = 4     // a page's other texts get at least the limit by this number
+	textRunes    = 500   // the text of one display output
+	maxOutputs   = 100   // the newest display outputs are kept
+	maxNotes     = 12
 )
 
 // Fetch writes a blob to w.
@@ -45,8 +44,11 @@ type Options struct {
 	// New means that no call has read the execution before, so none has saved anything.
 	New bool
 	// Page makes the view one page of complete events instead of head and tail: add events
-	// until Full.
+	// while there is Room. A page exceeds the limit if its first event alone does.
 	Page bool
+	// Limit is how many characters (runes) all texts of the view have together, not counting
+	// markers; 0 means 5,000. If some are longer, each gets a fair share.
+	Limit int
 }
 
 // Collector collects the events of one execution, in order, from Options.From on. It is not
@@ -55,8 +57,9 @@ type Collector struct {
 	opt            Options
 	stdout, stderr stream
 	last           *stream // the one written to last
-	next           int64   // offset after the newest event added
-	headEnd        int64   // offset after the head, once it is complete
+	newest         int64   // offset of the newest event added
+	next           int64   // offset after it
+	headEnd        int64   // offset of the first event that the head does not contain completely
 	complete       bool
 	displays       displays
 	errorText      string
@@ -74,6 +77,9 @@ type Collector struct {
 // New returns an empty Collector. The caller must call View or Close in the end.
 func New(opt Options) *Collector {
 	dir := opt.Dir
+	if opt.Limit == 0 {
+		opt.Limit = defaultLimit
+	}
 	if opt.Page {
 		dir = "" // a page omits nothing
 	}
@@ -87,8 +93,8 @@ func New(opt Options) *Collector {
 	if c.spoolFrom < opt.From { // the events between are missing, so the saved text cannot be extended
 		dir = ""
 	}
-	c.stdout.start(c.saved.spoolFor(dir, contract.Stdout))
-	c.stderr.start(c.saved.spoolFor(dir, contract.Stderr))
+	c.stdout.start(c.saved.spoolFor(dir, contract.Stdout), opt.Limit)
+	c.stderr.start(c.saved.spoolFor(dir, contract.Stderr), opt.Limit)
 	c.last = &c.stdout
 	return c
 }
@@ -102,6 +108,18 @@ func (c *Collector) Close() {
 // Full reports whether a page is complete.
 func (c *Collector) Full() bool { return c.opt.Page && c.complete }
 
+// Room reports whether the next event belongs to this page.
+func (c *Collector) Room(ev contract.Event) bool {
+	if !c.opt.Page {
+		return true
+	}
+	shown := c.shown()
+	return !c.complete && (shown == 0 || shown+runes(Plain(ev.Text)) <= c.opt.Limit)
+}
+
+// shown returns how many characters of the streams a view would have.
+func (c *Collector) shown() int { return c.stdout.shown() + c.stderr.shown() }
+
 // Next returns the offset after the newest event.
 func (c *Collector) Next() int64 { return c.next }
 
@@ -113,7 +131,7 @@ func (c *Collector) Newest() string { return c.last.folder.newest() }
 
 // Add adds the next event. It ignores unknown types, because a newer executor may send them.
 func (c *Collector) Add(ev contract.Event) {
-	c.next = ev.Offset + 1
+	c.newest, c.next = ev.Offset, ev.Offset+1
 	if ofOurs(ev) {
 		return
 	}
@@ -148,7 +166,7 @@ func (c *Collector) Add(ev contract.Event) {
 }
 
 // maxCuts bounds the notes on shortened events: a loop may produce thousands.
-const maxCuts = 10
+const maxCuts = 5
 
 // noteCut records what the executor omitted from an event.
 func (c *Collector) noteCut(ev contract.Event) {
@@ -156,7 +174,7 @@ func (c *Collector) noteCut(ev contract.Event) {
 		return
 	}
 	if c.cuts++; c.cuts <= maxCuts {
-		c.cutNotes = append(c.cutNotes, fmt.Sprintf("omitted from the output at offset %d: %s", ev.Offset, clipLine(ev.Cut)))
+		c.cutNotes = append(c.cutNotes, fmt.Sprintf("omitted from the output at offset %d: %s", ev.Offset, clipLine(ev.Cut, 2*leastRunes)))
 	}
 }
 
@@ -206,15 +224,30 @@ func (c *Collector) clear() {
 	c.complete = false
 }
 
-// freeze completes the head once it is long enough. The head ends between two events, so
-// that the next page can start there.
+// freeze completes the head once it is long enough. If the newest event does not fit into
+// it completely, the next page starts with this event.
 func (c *Collector) freeze() {
-	if c.complete || c.stdout.shown()+c.stderr.shown() < headRunes && !c.displays.pageFull() {
+	if c.complete {
+		return
+	}
+	if c.opt.Page {
+		c.complete = c.shown() >= c.opt.Limit || c.displays.pageFull()
+		return
+	}
+	most := int(headPart * float64(c.opt.Limit))
+	if c.shown() < most && !c.displays.pageFull() {
 		return
 	}
 	c.complete, c.headEnd = true, c.next
-	c.stdout.freeze()
-	c.stderr.freeze()
+	other := &c.stdout
+	if c.last == other {
+		other = &c.stderr
+	}
+	room := max(0, most-other.shown())
+	other.freeze(other.shown())
+	if cut := c.last.freeze(room); cut {
+		c.headEnd = c.newest
+	}
 }
 
 // View is the readable form of an execution.
@@ -258,37 +291,87 @@ type File struct {
 func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 	defer c.Close()
 	v := View{NextOffset: c.next, Prompt: c.prompt}
-	c.viewStreams(&v)
 	c.viewCuts(&v)
-	left := viewRunes - runes(v.Stdout) - runes(v.Stderr)
-	if c.hasError {
-		text := Plain(c.errorText)
-		v.Error = &Raised{EName: clipLine(c.ename), EValue: clipLine(Plain(c.evalue))}
-		v.Error.Traceback = c.fit(&v, "traceback", text, max(leastRunes, left/3))
-		left -= runes(v.Error.Traceback) + runes(v.Error.EValue)
-	}
-	p := presenter{dir: c.opt.Dir, fetch: fetch, view: &v}
+	p := presenter{dir: c.opt.Dir, fetch: fetch, view: &v, listed: c.listed()}
 	p.present(ctx, &c.displays)
-	for i := range v.Outputs {
-		left -= runes(v.Outputs[i].Text)
+	trace := Plain(c.errorText)
+	room := c.share(&v, trace)
+	c.viewStreams(&v, room)
+	if c.hasError {
+		most := max(2*leastRunes, c.opt.Limit/6)
+		v.Error = &Raised{EName: clipLine(c.ename, most), EValue: clipLine(Plain(c.evalue), most)}
+		v.Error.Traceback = c.fit(&v, "traceback", trace, room.traceback)
 	}
+	p.thin(room.outputs)
 	if v.HasResult {
-		v.Result = c.fit(&v, "result", v.Result, max(leastRunes, left))
+		v.Result = c.fit(&v, "result", v.Result, room.result)
+	}
+	if more := len(v.Notes) - maxNotes; more > 0 {
+		v.Notes = append(v.Notes[:maxNotes:maxNotes], fmt.Sprintf("further notes: %d", more))
 	}
 	return v
 }
 
-func (c *Collector) viewStreams(v *View) {
+// room is how many characters the parts of a view may have. The heads of the streams are
+// fixed before.
+type room struct{ stdout, stderr, traceback, result, outputs int }
+
+// share divides the limit, less what is fixed, among the parts.
+func (c *Collector) share(v *View, trace string) room {
+	outputs := 0
+	for i := range v.Outputs {
+		outputs += runes(v.Outputs[i].Text)
+	}
+	left := c.opt.Limit - c.stdout.fixed() - c.stderr.fixed()
+	if c.opt.Page {
+		left = max(left, c.opt.Limit/leastPage)
+	}
+	all := fairShares(left, c.stdout.rest(), c.stderr.rest(), runes(trace), runes(v.Result), outputs)
+	return room{all[0], all[1], all[2], all[3], all[4]}
+}
+
+// fairShares divides total among needs: what one does not need, the others get.
+func fairShares(total int, needs ...int) []int {
+	given := make([]int, len(needs))
+	for range needs {
+		open := 0
+		for i := range needs {
+			if given[i] < needs[i] {
+				open++
+			}
+		}
+		if open == 0 {
+			break
+		}
+		part := max(0, total) / open
+		for i := range needs {
+			more := min(part, needs[i]-given[i])
+			given[i] += more
+			total -= more
+		}
+	}
+	return given
+}
+
+// listed returns how many display outputs the view describes.
+func (c *Collector) listed() int {
+	if c.opt.Page {
+		return maxOutputs
+	}
+	return min(max(5, c.opt.Limit/200), maxOutputs)
+}
+
+func (c *Collector) viewStreams(v *View, room room) {
 	var kinds []string
 	for _, s := range []struct {
 		kind   string
 		stream *stream
 		into   *string
-	}{{contract.Stdout, &c.stdout, &v.Stdout}, {contract.Stderr, &c.stderr, &v.Stderr}} {
-		text, cut := s.stream.text(c.headEnd)
-		text, over := Clip(text, streamRunes) // one event far longer than the contract allows
+		room   int
+	}{{contract.Stdout, &c.stdout, &v.Stdout, room.stdout}, {contract.Stderr, &c.stderr, &v.Stderr, room.stderr}} {
+		text, cut := s.stream.text(c.headEnd, s.room)
 		*s.into = text
-		if !cut && !over {
+		if !cut {
 			continue
 		}
 		v.Truncated, v.NextOffset = true, c.headEnd
@@ -326,9 +409,10 @@ func (c *Collector) saveStreams(v *View, kinds []string) {
 	}
 }
 
-// fit shortens text to max runes. If that omits something, it saves the whole text.
-func (c *Collector) fit(v *View, kind, text string, max int) string {
-	short, cut := Clip(text, max)
+// fit shortens text to most runes, or a few more. If that omits something, it saves the
+// whole text.
+func (c *Collector) fit(v *View, kind, text string, most int) string {
+	short, cut := Clip(text, max(leastRunes, most))
 	if !cut {
 		return text
 	}

@@ -124,7 +124,7 @@ func text(raw json.RawMessage) string {
 func runes(s string) int { return utf8.RuneCountInString(s) }
 
 // clipLine bounds a text on one line of a result.
-func clipLine(s string) string {
-	s, _ = Clip(s, 1000)
+func clipLine(s string, most int) string {
+	s, _ = Clip(s, most)
 	return s
 }

@@ -34,16 +34,18 @@ type Output struct {
 
 // presenter turns displays into Outputs, Pictures and Files of a view.
 type presenter struct {
-	dir   string
-	fetch Fetch
-	view  *View
-	read  int // bytes of payloads so far
+	dir    string
+	fetch  Fetch
+	view   *View
+	listed int // how many outputs, the newest ones, the view has
+	read   int // bytes of payloads so far
 }
 
 // present renders the outputs in order. Only the newest pictures are shown and decoded.
 func (p *presenter) present(ctx context.Context, d *displays) {
-	if d.dropped > 0 {
-		p.note("earlier display outputs that are not listed here: %d; get_execution pages through them", d.dropped)
+	first := max(0, len(d.all)-p.listed)
+	if first+d.dropped > 0 {
+		p.note("earlier display outputs that are not listed here: %d; get_execution pages through them", first+d.dropped)
 	}
 	if d.tooLong > 0 {
 		p.note("display outputs dropped because one message exceeds %d MiB, which no executor sends: %d", contract.MaxEventBytes>>20, d.tooLong)
@@ -53,6 +55,9 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 		p.note("earlier pictures that are saved but not shown: %d", shown.earlier)
 	}
 	for i := range d.all {
+		if i == first { // the earlier ones are saved, but not listed
+			p.view.Outputs, p.view.Files = nil, nil
+		}
 		out := p.output(ctx, &d.all[i], i >= shown.from)
 		if i == result {
 			p.view.Result, p.view.HasResult = p.plain(ctx, &d.all[i]), true
@@ -61,12 +66,10 @@ func (p *presenter) present(ctx context.Context, d *displays) {
 		}
 		p.view.Outputs = append(p.view.Outputs, out)
 	}
-	p.thin()
 }
 
 // thin bounds the total text of all outputs.
-func (p *presenter) thin() {
-	left := 4 * leastRunes
+func (p *presenter) thin(left int) {
 	for i := range p.view.Outputs {
 		out := &p.view.Outputs[i]
 		if left -= runes(out.Text); left < 0 {

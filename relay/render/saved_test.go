@@ -25,6 +25,7 @@ func lines(n int) []contract.Event {
 // another call has saved later ones, it reads the newest of these.
 func read(t *testing.T, events []contract.Event, until int, opt Options) (View, int) {
 	t.Helper()
+	opt.Limit = 20_000
 	c := New(opt)
 	fetched := 0
 	for c.Next() < int64(until) {

@@ -11,18 +11,19 @@ import (
 type stream struct {
 	folder folder
 	spool  spool
+	limit  int // runes of the tail that may be shown
 
 	head      []byte
 	headRunes int
 	frozen    bool   // the head is complete, further text goes to the tail
 	skipped   bool   // text after the head was skipped
-	atFreeze  string // rows that could still change at the freeze
+	atFreeze  string // rows that could still change at the freeze and belong to the head
 	tail      tail
 }
 
 // start makes s an empty stream.
-func (s *stream) start(sp spool) {
-	*s = stream{spool: sp, tail: tail{max: tailRunes}, folder: folder{emit: s.line}}
+func (s *stream) start(sp spool, limit int) {
+	*s = stream{spool: sp, limit: limit, tail: tail{max: limit}, folder: folder{emit: s.line}}
 }
 
 func (s *stream) line(text string) {
@@ -44,41 +45,77 @@ func (s *stream) write(text string, keep bool) {
 
 // skip drops the text after the head. The text written next does not follow the head.
 func (s *stream) skip() {
-	s.skipped, s.tail, s.folder = true, tail{max: tailRunes}, folder{emit: s.line}
+	s.skipped, s.tail, s.folder = true, tail{max: s.limit}, folder{emit: s.line}
 }
 
 func (s *stream) shown() int { return s.headRunes + utf8.RuneCountInString(s.folder.pending()) }
 
-func (s *stream) freeze() {
-	s.atFreeze = s.folder.pending()
-	// The tail may repeat these rows, which does not count as an omission.
-	s.tail.max = tailRunes + utf8.RuneCountInString(s.atFreeze)
+// freeze completes the head with at most most runes. It reports whether text did not fit,
+// which then begins the tail.
+func (s *stream) freeze(most int) (cut bool) {
+	pending := s.folder.pending()
+	// The tail repeats these rows, which does not count as an omission.
+	s.tail.max = s.limit + utf8.RuneCountInString(pending)
 	s.frozen = true
+	if s.headRunes > most {
+		kept := firstLines(string(s.head), most)
+		s.tail.write(string(s.head[len(kept):]))
+		s.head, s.headRunes = s.head[:len(kept)], utf8.RuneCountInString(kept)
+		return true
+	}
+	s.atFreeze = firstLines(pending, most-s.headRunes)
+	return s.atFreeze != pending
+}
+
+// firstLines returns the first lines of s with at most most runes; if the first line is
+// longer, its beginning.
+func firstLines(s string, most int) string {
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return headLines(string([]rune(s)[:most]))
 }
 
 // clear drops the shown text, as clear_output requests. The spool keeps everything.
-func (s *stream) clear() { s.start(s.spool) }
+func (s *stream) clear() { s.start(s.spool, s.limit) }
 
-// text returns the shown text and whether some was omitted, which can be read at offset.
-func (s *stream) text(offset int64) (string, bool) {
+// fixed returns how many runes the view has in any case, and rest how many more it would
+// have if nothing were omitted.
+func (s *stream) fixed() int {
+	if !s.frozen {
+		return s.shown()
+	}
+	return s.headRunes + utf8.RuneCountInString(s.atFreeze)
+}
+
+func (s *stream) rest() int {
+	if !s.frozen {
+		return 0
+	}
+	after := utf8.RuneCount(s.tail.buf) + utf8.RuneCountInString(s.folder.pending())
+	return max(0, after-utf8.RuneCountInString(s.atFreeze))
+}
+
+// text returns the head and at most room runes of the rest, and whether text between them
+// was omitted, which can be read at offset.
+func (s *stream) text(offset int64, room int) (string, bool) {
 	if !s.frozen {
 		return string(s.head) + s.folder.pending(), false
 	}
 	rest := s.tail
 	rest.buf = bytes.Clone(rest.buf)
 	rest.write(s.folder.pending())
-	rest.shrink()
-	if rest.dropped == 0 && !s.skipped {
+	repeated := utf8.RuneCountInString(s.atFreeze)
+	if rest.dropped == 0 && !s.skipped && utf8.RuneCount(rest.buf) <= room+repeated {
 		return string(s.head) + string(rest.buf), false
 	}
-	rest.max = tailRunes
+	rest.max = room
 	rest.shrink()
-	head := string(s.head) + s.atFreeze
-	where := fmt.Sprintf("; get_execution with offset=%d continues there", offset)
 	last := tailLines(string(rest.buf))
-	marker := fmt.Sprintf("[… about %d characters omitted%s …]", rest.dropped, where)
+	left := rest.dropped + int64(utf8.RuneCount(rest.buf)-utf8.RuneCountInString(last)-repeated)
+	marker := fmt.Sprintf("[… about %d characters omitted; get_execution with offset=%d shows them …]", left, offset)
 	if s.skipped {
-		marker = fmt.Sprintf("[… text omitted that was read before%s …]", where)
+		marker = fmt.Sprintf("[… text omitted that was read before; get_execution with offset=%d shows it …]", offset)
 	}
-	return join(head, marker, last), true
+	return join(string(s.head)+s.atFreeze, marker, last), true
 }
