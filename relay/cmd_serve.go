@@ -41,7 +41,7 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	defer pool.Close()
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
-		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard,
+		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, TextLimit: cfg.TextLimit, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard,
 		Problems: cfg.Problems, Version: version, Log: log, UseAllProcessors: oneProcessor().useAll,
 	})
 	err := relay.Serve(ctx, std.In, std.Out)

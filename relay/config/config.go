@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ type Config struct {
 	SaveDir       string
 	CheckpointDir string
 	Hold          time.Duration
+	TextLimit     int // characters of a run's text
 	Keep          tools.Keep
 	Elicit        bool           // forms in the MCP host may ask the person for what input() waits for
 	HistoryDir    string         // of the runs that are kept; empty when none are
@@ -47,6 +49,9 @@ func Load(s Settings) Config {
 	}
 	if c.Elicit, err = elicit(s.Get("RELAY_ELICIT")); err != nil {
 		problem("RELAY_ELICIT %v", err)
+	}
+	if c.TextLimit, err = textLimit(s.Get("RELAY_TEXT_LIMIT")); err != nil {
+		problem("RELAY_TEXT_LIMIT %v", err)
 	}
 	c.Keep = loadKeep(s, problem)
 	if c.HistoryDir, c.HistoryBytes, err = loadHistory(s); err != nil {
@@ -103,6 +108,18 @@ func elicit(text string) (input bool, err error) {
 	return false, fmt.Errorf("is %q: use input or off", text)
 }
 
+// textLimit parses RELAY_TEXT_LIMIT. If it is unset or wrong, it returns the default.
+func textLimit(text string) (int, error) {
+	if text == "" {
+		return tools.DefaultTextLimit, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < tools.LeastTextLimit || n > tools.MostTextLimit {
+		return tools.DefaultTextLimit, fmt.Errorf("is %q: use a number of characters from %d to %d, such as %d", text, tools.LeastTextLimit, tools.MostTextLimit, tools.DefaultTextLimit)
+	}
+	return n, nil
+}
+
 // newGuard makes the guard of uploads: it refuses the relay's own secrets, and keys of
 // the user that RELAY_UPLOAD_ALLOW does not list.
 func newGuard(s Settings, checkpointDir string) (*transfer.Guard, error) {
@@ -157,7 +174,7 @@ func under(base func() (string, error), name string) (string, error) {
 func (c Config) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("save_dir", c.SaveDir), slog.String("checkpoint_dir", c.CheckpointDir),
-		slog.Duration("hold", c.Hold), slog.Bool("elicit", c.Elicit), slog.Duration("keep_every", c.Keep.Every), slog.Float64("keep_percent", c.Keep.Percent),
+		slog.Duration("hold", c.Hold), slog.Int("text_limit", c.TextLimit), slog.Bool("elicit", c.Elicit), slog.Duration("keep_every", c.Keep.Every), slog.Float64("keep_percent", c.Keep.Percent),
 		slog.Int64("keep_bytes", c.Keep.MaxBytes), slog.Int64("keep_tunnel_bytes", c.Keep.TunnelBytes), slog.Int64("history_bytes", c.HistoryBytes), slog.Int("wrong_settings", len(c.Problems)),
 	)
 }

@@ -45,6 +45,9 @@ func TestLoad(t *testing.T) {
 		{name: "hold and home", env: []string{"RELAY_HOLD", "230s", "LOCAL_SAVE_DIR", "~/a/b"}, hold: 230 * time.Second, save: filepath.Join(dir, "a", "b")},
 		{name: "hold too long", env: []string{"RELAY_HOLD", "231s"}, fault: true},
 		{name: "hold too short", env: []string{"RELAY_HOLD", "0"}, fault: true},
+		{name: "text limit too small", env: []string{"RELAY_TEXT_LIMIT", "999"}, fault: true},
+		{name: "text limit too large", env: []string{"RELAY_TEXT_LIMIT", "40001"}, fault: true},
+		{name: "text limit in words", env: []string{"RELAY_TEXT_LIMIT", "6k"}, fault: true},
 		{name: "hold negative", env: []string{"RELAY_HOLD", "-5s"}, fault: true},
 		{name: "keep too often", env: []string{"RELAY_KEEP_EVERY", "999ms"}, fault: true},
 		{name: "keep too seldom", env: []string{"RELAY_KEEP_EVERY", "24h1s"}, fault: true},
@@ -79,6 +82,15 @@ func TestElicit(t *testing.T) {
 		got := Load(Settings{Getenv: configtest.Environ("RELAY_ELICIT", text)})
 		if got.Elicit || len(got.Problems) != 1 || !strings.Contains(got.Err().Error(), "RELAY_ELICIT is") {
 			t.Errorf("%q: %v %v", text, got.Elicit, got.Problems)
+		}
+	}
+}
+
+func TestTextLimit(t *testing.T) {
+	configtest.Home(t)
+	for text, want := range map[string]int{"": 6000, "1000": 1000, "40000": 40_000} {
+		if got := Load(Settings{Getenv: configtest.Environ("RELAY_TEXT_LIMIT", text)}); got.TextLimit != want || len(got.Problems) > 0 {
+			t.Errorf("%q: %d, %v", text, got.TextLimit, got.Problems)
 		}
 	}
 }

@@ -35,6 +35,7 @@ var All = []Setting{
 	{"CHECKPOINT_DIR", "checkpoint-dir", "keep checkpoints, kernel states and unfinished transfers in this `FOLDER`"},
 	{"RELAY_HOLD", "hold", "let a tool call wait for at most this `TIME`, 1s to 230s (default 45s)"},
 	{"RELAY_ELICIT", "", "input lets the MCP host ask you in a form for what input() waits for (default off)"},
+	{"RELAY_TEXT_LIMIT", "", "characters of a run's text in one answer, 1000 to 40000 (default 6000)"},
 	{"RELAY_HISTORY", "", "megabytes of past runs to keep on this computer, or off (default 200)"},
 	{"RELAY_KEEP_EVERY", "", "shortest time between two saves of a chunked run's variables (default 30s)"},
 	{"RELAY_KEEP_PERCENT", "", "largest share of a chunked run's time that such saves take (default 5)"},

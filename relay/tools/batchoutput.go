@@ -13,9 +13,8 @@ import (
 
 // Bounds of what a chunked run's answer shows.
 const (
-	batchesRunes = 20_000  // of all output
-	batchesBytes = 400_000 // collected until the answer is made
-	batchFiles   = 50
+	batchesBytes = 400_000 // of output, collected until the answer is made
+	batchFiles   = 20
 	batchNotes   = 30
 )
 
@@ -39,7 +38,7 @@ type batchOutput struct {
 func (o *batchOutput) add(ctx context.Context, id string, events []contract.Event) {
 	if o.col == nil || o.id != id {
 		o.flush(ctx)
-		o.id, o.col = id, render.New(render.Options{Dir: o.c.outputDir(id), From: events[0].Offset})
+		o.id, o.col = id, render.New(render.Options{Dir: o.c.outputDir(id), From: events[0].Offset, Limit: viewLimit(o.c.cfg.TextLimit)})
 	}
 	for _, ev := range events {
 		o.col.Add(ev)
@@ -77,7 +76,7 @@ func (o *batchOutput) print(view render.View) {
 		o.parts.WriteString(ensureLine(out.Text))
 	}
 	if o.parts.Len() > batchesBytes {
-		short, _ := render.Clip(o.parts.String(), batchesRunes)
+		short := o.text()
 		o.parts.Reset()
 		o.parts.WriteString(short)
 	}
@@ -89,8 +88,13 @@ func (o *batchOutput) note(format string, args ...any) {
 	}
 }
 
+// text returns the output of all batches, shortened so that a traceback also fits.
 func (o *batchOutput) text() string {
-	text, _ := render.Clip(o.parts.String(), batchesRunes)
+	limit := viewLimit(o.c.cfg.TextLimit)
+	if o.raised != nil {
+		limit -= min(len(o.raised.Traceback), limit/2)
+	}
+	text, _ := render.Clip(o.parts.String(), limit)
 	return text
 }
 

@@ -42,11 +42,14 @@ type Chunked struct {
 	TimeSec         float64         `json:"execution_time_sec"`     // total time of the timed iterations, in all calls
 	Results         []chunked.Value `json:"results,omitzero"`       // the newest values of result; get_checkpoint and the file have more
 	InputPrompt     *string         `json:"input_prompt,omitempty"` // what input() asks, with status waiting_for_input; provide_input answers
-	SavedFiles      []render.File   `json:"saved_files,omitzero"`   // pictures and full texts, on the relay's machine
+	SavedFiles      []render.File   `json:"saved_files,omitempty"`  // pictures and full texts, on the relay's machine
 	Notes           []string        `json:"notes,omitempty"`        // what else happened: iterations that run again and why, omitted output
 
 	password bool // the prompt asks for a password
+	limit    int  // characters of the text
 }
+
+func (r *Chunked) maxText() int { return r.limit }
 
 func runChunked() tool {
 	return define(spec{
@@ -102,6 +105,7 @@ func (c *call) chunked(ctx context.Context, args chunkedArgs) (*Chunked, *Proble
 	c.warnOfEnd(outcome.Batch.SessionMinutesLeft)
 	c.kernels.record(c.target.Name, run.Record().KernelID) // notes mention a new one
 	got := newChunked(run, args.BatchSize, outcome, out)
+	got.limit = c.cfg.TextLimit
 	return got, got.problem(outcome, err, out)
 }
 
@@ -112,7 +116,7 @@ func newChunked(run *chunked.Run, batchSize int64, o chunked.Outcome, out *batch
 		ProgressPct: *round(100*float64(min(s.Done, s.N))/float64(s.N), 10),
 		Output:      out.text(), CheckpointPath: run.Path(), ExecutionID: o.Batch.ExecutionID, KernelID: s.KernelID,
 		TimeSec: *round(s.MeanSeconds*float64(s.Timed), 1000), Results: newest(s.Results),
-		SavedFiles: append([]render.File{}, out.files...), Notes: append(o.Notes, fewer(out.notes)...),
+		SavedFiles: out.files, Notes: append(o.Notes, fewer(out.notes)...),
 	}
 	if o.Batch.Status == contract.StatusWaitingForInput {
 		got.Status = string(o.Batch.Status)

@@ -19,14 +19,19 @@ type reading struct {
 	c    *call
 	col  *render.Collector
 	exec contract.Execution // as last read, without events
+	page bool               // of complete events
 	cut  bool               // events remain for the next page
 }
 
 // read starts reading the execution id with the options o, whose Dir and Instance it sets.
 func (c *call) read(id string, o render.Options) *reading {
-	o.Dir, o.Instance = c.outputDir(id), c.target.Client.InstanceID()
-	return &reading{c: c, col: render.New(o)}
+	o.Dir, o.Instance, o.Limit = c.outputDir(id), c.target.Client.InstanceID(), viewLimit(c.cfg.TextLimit)
+	return &reading{c: c, col: render.New(o), page: o.Page}
 }
+
+// viewLimit returns how many characters of an answer's text are for the run's own texts. The
+// rest is for status, advice and file names.
+func viewLimit(textLimit int) int { return textLimit - min(max(textLimit/6, 400), 4000) }
 
 // outputDir returns the folder for the output of an execution; empty to save nothing.
 func (c *call) outputDir(id string) string {
@@ -41,7 +46,7 @@ func (r *reading) take(e contract.Execution) (more bool) {
 	r.exec = e
 	r.exec.Events = nil
 	for _, ev := range e.Events {
-		if r.col.Full() {
+		if !r.col.Room(ev) {
 			r.cut = true
 			return false
 		}
@@ -87,6 +92,7 @@ func (r *reading) finish(ctx context.Context, followed error) (*Run, *Problem) {
 	r.c.pictures = view.Pictures
 	run := newRun(r.exec, view)
 	r.warnOfPrompt(run)
+	run.page, run.runtime, run.limit = r.page, r.c.target.Name, r.c.cfg.TextLimit
 	more := !r.exec.End && (r.exec.Status.Finished() || r.col.Full())
 	run.Truncated = view.Truncated || r.cut || more
 	run.NextCommand = r.nextCommand(run)
@@ -114,7 +120,11 @@ func (r *reading) nextCommand(run *Run) string {
 		return command("provide_input", "execution_id", run.ExecutionID, "text", "…", "runtime", r.c.asked)
 	case !r.exec.Status.Finished():
 		wait := int(r.c.cfg.Hold.Seconds())
-		return command("get_execution", "execution_id", run.ExecutionID, "offset", run.NextOffset, "wait_seconds", wait, "runtime", r.c.asked)
+		offset := r.col.Next() // what comes now; the run's text says how to read what was omitted
+		if r.page {
+			offset = run.NextOffset
+		}
+		return command("get_execution", "execution_id", run.ExecutionID, "offset", offset, "wait_seconds", wait, "runtime", r.c.asked)
 	case run.Truncated:
 		return command("get_execution", "execution_id", run.ExecutionID, "offset", run.NextOffset, "runtime", r.c.asked)
 	}

@@ -31,6 +31,13 @@ const (
 	shortLimit = 10 * time.Second
 )
 
+// Bounds of Config.TextLimit. Hosts cut longer texts without saying where.
+const (
+	LeastTextLimit   = 1_000
+	DefaultTextLimit = 6_000
+	MostTextLimit    = 40_000
+)
+
 // Runtime is an executor that calls can use.
 type Runtime struct {
 	Name   string // env, or the pairing's name
@@ -46,6 +53,7 @@ type Config struct {
 	SaveDir       string          // pictures and long outputs go to its folder executions
 	CheckpointDir string          // of run_code_long, chunked runs and kernel states
 	Hold          time.Duration   // how long a call may wait
+	TextLimit     int             // characters of a run's text; 0 means DefaultTextLimit
 	Keep          Keep            // bounds of what is saved of chunked runs
 	Guard         *transfer.Guard // decides what upload_to_colab may read; nil for everything
 	LastSeen      LastSeen        // kernels that earlier relay processes saw
@@ -73,6 +81,9 @@ type Relay struct {
 func New(cfg Config) *Relay {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.TextLimit == 0 {
+		cfg.TextLimit = DefaultTextLimit
 	}
 	if cfg.UseAllProcessors == nil {
 		cfg.UseAllProcessors = func() (done func()) { return func() {} }

@@ -28,16 +28,28 @@ type Run struct {
 	Truncated        bool            `json:"truncated"`                  // output is missing here; it starts at next_offset
 	NextOffset       int64           `json:"next_offset"`                // where to continue reading: pass it to get_execution as offset
 	NextCommand      string          `json:"next_command,omitempty"`     // what to call next, if the run has not ended or output is omitted
-	QueuePosition    int             `json:"queue_position"`             // number of runs before this one
+	QueuePosition    int             `json:"queue_position,omitempty"`   // number of runs before this one
 	KernelID         string          `json:"kernel_id"`                  // the kernel that it ran in; a different one has none of its variables
 	Behind           string          `json:"behind,omitempty"`           // with status queued: execution_id of the run that has the kernel
 	InputPrompt      *string         `json:"input_prompt,omitempty"`     // what input() asks, with status waiting_for_input; provide_input answers
-	SavedFiles       []render.File   `json:"saved_files,omitzero"`       // originals of pictures and full texts, on the relay's machine
+	SavedFiles       []render.File   `json:"saved_files,omitempty"`      // originals of pictures and full texts, on the relay's machine
 	Notes            []string        `json:"notes,omitempty"`            // what could not be shown or saved, and why
 	CheckpointSaved  *bool           `json:"checkpoint_saved,omitempty"` // with checkpoint_name: whether this answer was saved
 	CheckpointPath   string          `json:"checkpoint_path,omitempty"`
 
-	password bool // the prompt asks for a password
+	password bool   // the prompt asks for a password
+	page     bool   // of complete events, not head and tail
+	runtime  string // name of the runtime
+	limit    int    // characters of the text
+}
+
+// maxText returns how many characters the text may have. A page omits nothing, and its
+// events bound it.
+func (r *Run) maxText() int {
+	if r.page {
+		return maxPageRunes
+	}
+	return r.limit
 }
 
 func newRun(e contract.Execution, v render.View) *Run {
@@ -45,7 +57,7 @@ func newRun(e contract.Execution, v render.View) *Run {
 		Status: string(e.Status), ExecutionID: e.ExecutionID,
 		Stdout: v.Stdout, Stderr: v.Stderr, Outputs: append([]render.Output{}, v.Outputs...),
 		Truncated: v.Truncated, NextOffset: v.NextOffset, QueuePosition: e.QueuePosition,
-		KernelID: e.KernelID, SavedFiles: append([]render.File{}, v.Files...), Notes: v.Notes,
+		KernelID: e.KernelID, SavedFiles: v.Files, Notes: v.Notes,
 		ExecutionTimeSec: seconds(e),
 	}
 	if v.HasResult {
@@ -115,8 +127,13 @@ func (r *Run) text(b *strings.Builder) {
 		fmt.Fprintf(b, "\n%s", ensureLine(o.Text))
 	}
 	for _, f := range r.SavedFiles {
-		if f.Kind != "picture" && f.Kind != "output" {
-			fmt.Fprintf(b, "The saved text of %s is in %s\n", f.Kind, f.Path)
+		switch f.Kind {
+		case "result", "traceback":
+			fmt.Fprintf(b, "The complete %s is in %s\n", f.Kind, f.Path)
+		case contract.Stdout, contract.Stderr:
+			if r.page {
+				fmt.Fprintf(b, "The text of %s is saved in %s\n", f.Kind, f.Path)
+			}
 		}
 	}
 	for _, n := range r.Notes {
@@ -131,20 +148,49 @@ func (r *Run) text(b *strings.Builder) {
 func (r *Run) next(b *strings.Builder) {
 	switch contract.Status(r.Status) {
 	case contract.StatusQueued:
-		fmt.Fprintf(b, "Waits for %s on the VM. Next: %s\n", plain.Count(r.QueuePosition, "other run"), r.NextCommand)
+		behind := plain.Count(r.QueuePosition, "other run")
+		if r.Behind != "" {
+			behind = fmt.Sprintf("run %s, the first of %s", r.Behind, behind)
+		}
+		fmt.Fprintf(b, "Waiting on runtime %q for %s; do not submit the code again. ", r.runtime, behind)
 	case contract.StatusRunning:
-		fmt.Fprintf(b, "Still running on the VM; do not run the code again. Next: %s\n", r.NextCommand)
+		fmt.Fprintf(b, "Still running on runtime %q; do not run the code again. ", r.runtime)
 	case contract.StatusWaitingForInput:
 		prompt := ""
 		if r.InputPrompt != nil {
 			prompt = *r.InputPrompt
 		}
-		fmt.Fprintf(b, "Waits for input: %q. Next: %s\n", prompt, r.NextCommand)
+		fmt.Fprintf(b, "Waiting for input on runtime %q: %q. ", r.runtime, prompt)
 	default:
-		if r.Truncated {
-			fmt.Fprintf(b, "There is more output. Next: %s\n", r.NextCommand)
+		switch {
+		case r.Truncated && r.page:
+			b.WriteString("More output follows. ")
+		case r.Truncated:
+			fmt.Fprintf(b, "The output is shortened here%s. To page through it: ", r.savedStreams())
+			b.WriteString(r.NextCommand + "\n")
+			return
 		}
 	}
+	if r.NextCommand != "" {
+		fmt.Fprintf(b, "Next: %s\n", r.NextCommand)
+	}
+	if r.Truncated && !r.page {
+		fmt.Fprintf(b, "The output so far is shortened here%s; get_execution with offset=%d pages through it.\n", r.savedStreams(), r.NextOffset)
+	}
+}
+
+// savedStreams names the files that have the complete output.
+func (r *Run) savedStreams() string {
+	var paths []string
+	for _, f := range r.SavedFiles {
+		if f.Kind == contract.Stdout || f.Kind == contract.Stderr {
+			paths = append(paths, f.Path)
+		}
+	}
+	if len(paths) == 0 {
+		return ""
+	}
+	return " and saved in " + strings.Join(paths, " and ")
 }
 
 func section(b *strings.Builder, name, text string) {

@@ -21,6 +21,7 @@ import (
 const (
 	maxResultBytes = 880_000
 	maxTextRunes   = 39_500
+	maxPageRunes   = 60_000 // a page of the largest events at the largest limit has less
 	maxListBytes   = 36_000 // of a list in structuredContent
 )
 
@@ -228,7 +229,11 @@ func (c *call) answer(got payload, problem *Problem) answer {
 	if got != nil {
 		got.text(&b)
 	}
-	text, _ := render.Clip(b.String(), maxTextRunes)
+	limit := maxTextRunes
+	if short, ok := got.(interface{ maxText() int }); ok {
+		limit = short.maxText()
+	}
+	text, _ := render.Clip(b.String(), limit)
 	text = plain.Text(text) // a payload's text may contain more than its fields
 	a := answer{content: []mcp.Content{mcp.NewTextContent(text)}, structured: structured, isError: out.Error != nil}
 	if len(c.pictures) > 0 {
