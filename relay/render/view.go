@@ -1,0 +1,196 @@
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"colabrelay/shared/contract"
+)
+
+// View is the readable form of an execution.
+type View struct {
+	Stdout, Stderr string
+	Result         string // text of the last execute_result
+	HasResult      bool
+	Error          *Raised // the Python exception among these events
+	Outputs        []Output
+	Pictures       []Picture // to show; Outputs may have more
+	Files          []File
+	Prompt         *Prompt // of input(), while the newest event is its request
+	// Truncated says that text in the middle was omitted. NextOffset is the offset of the
+	// next page: after the head if text was omitted, otherwise after the newest event.
+	Truncated  bool
+	NextOffset int64
+	// Notes describe what could not be shown or saved, and why.
+	Notes []string
+}
+
+// Prompt is what code asks that waits in input().
+type Prompt struct {
+	Text     string // as the VM sent it
+	Offset   int64  // of its event
+	Password bool
+}
+
+// Raised is a Python exception.
+type Raised struct {
+	EName, EValue string
+	Traceback     string // without colours
+}
+
+// File is a file saved on this machine.
+type File struct {
+	Kind string `json:"kind"` // stdout, stderr, result, traceback, picture or output
+	Path string `json:"path"` // absolute path on the machine the relay runs on
+}
+
+// View renders the collected events, saves what does not fit, and closes the Collector.
+func (c *Collector) View(ctx context.Context, fetch Fetch) View {
+	defer c.Close()
+	v := View{NextOffset: c.next, Prompt: c.prompt}
+	c.viewCuts(&v)
+	p := presenter{dir: c.opt.Dir, fetch: fetch, view: &v, listed: c.listed()}
+	p.present(ctx, &c.displays)
+	trace := Plain(c.errorText)
+	room := c.share(&v, trace)
+	c.viewStreams(&v, room)
+	if c.hasError {
+		most := max(2*leastRunes, c.opt.Limit/6)
+		v.Error = &Raised{EName: clipLine(c.ename, most), EValue: clipLine(Plain(c.evalue), most)}
+		v.Error.Traceback = c.fit(&v, "traceback", trace, room.traceback)
+	}
+	p.thin(room.outputs)
+	if v.HasResult {
+		v.Result = c.fit(&v, "result", v.Result, room.result)
+	}
+	if more := len(v.Notes) - maxNotes; more > 0 {
+		v.Notes = append(v.Notes[:maxNotes:maxNotes], fmt.Sprintf("further notes: %d", more))
+	}
+	return v
+}
+
+// room is how many characters the parts of a view may have. The heads of the streams are
+// fixed before.
+type room struct{ stdout, stderr, traceback, result, outputs int }
+
+// share divides the limit, less what is fixed, among the parts.
+func (c *Collector) share(v *View, trace string) room {
+	outputs := 0
+	for i := range v.Outputs {
+		outputs += runes(v.Outputs[i].Text)
+	}
+	left := c.opt.Limit - c.stdout.fixed() - c.stderr.fixed()
+	if c.opt.Page {
+		left = max(left, c.opt.Limit/leastPage)
+	}
+	all := fairShares(left, c.stdout.rest(), c.stderr.rest(), runes(trace), runes(v.Result), outputs)
+	return room{all[0], all[1], all[2], all[3], all[4]}
+}
+
+// fairShares divides total among needs: what one does not need, the others get.
+func fairShares(total int, needs ...int) []int {
+	given := make([]int, len(needs))
+	for range needs {
+		open := 0
+		for i := range needs {
+			if given[i] < needs[i] {
+				open++
+			}
+		}
+		if open == 0 {
+			break
+		}
+		part := max(0, total) / open
+		for i := range needs {
+			more := min(part, needs[i]-given[i])
+			given[i] += more
+			total -= more
+		}
+	}
+	return given
+}
+
+// listed returns how many display outputs the view describes.
+func (c *Collector) listed() int {
+	if c.opt.Page {
+		return maxOutputs
+	}
+	return min(max(5, c.opt.Limit/200), maxOutputs)
+}
+
+func (c *Collector) viewStreams(v *View, room room) {
+	var kinds []string
+	for _, s := range []struct {
+		kind   string
+		stream *stream
+		into   *string
+		room   int
+	}{{contract.Stdout, &c.stdout, &v.Stdout, room.stdout}, {contract.Stderr, &c.stderr, &v.Stderr, room.stderr}} {
+		text, cut := s.stream.text(c.headEnd, s.room)
+		*s.into = text
+		if !cut {
+			continue
+		}
+		v.Truncated, v.NextOffset = true, c.headEnd
+		kinds = append(kinds, s.kind)
+	}
+	switch {
+	case c.opt.Page && c.HasSaved():
+		c.nameSaved(v)
+	case len(kinds) > 0, !c.opt.Page && c.saved != nil:
+		c.saveStreams(v, kinds)
+	}
+}
+
+// nameSaved names the files of the texts that this page is a part of.
+func (c *Collector) nameSaved(v *View) {
+	for _, kind := range []string{contract.Stdout, contract.Stderr} {
+		if c.saved.Bytes[kind] > 0 {
+			v.saved(kind, filepath.Join(c.opt.Dir, c.saved.file(kind)), nil)
+		}
+	}
+}
+
+// saveStreams saves the texts of both streams and names the files of the given kinds.
+func (c *Collector) saveStreams(v *View, kinds []string) {
+	text, err := c.saved, error(nil)
+	if c.spoolFrom >= c.opt.From {
+		text, err = c.extend()
+	}
+	for _, kind := range kinds {
+		path := ""
+		if err == nil {
+			path = filepath.Join(c.opt.Dir, text.file(kind))
+		}
+		v.saved(kind, path, err)
+	}
+}
+
+// fit shortens text to most runes, or a few more. If that omits something, it saves the
+// whole text.
+func (c *Collector) fit(v *View, kind, text string, most int) string {
+	short, cut := Clip(text, max(leastRunes, most))
+	if !cut {
+		return text
+	}
+	name := fmt.Sprintf("%s-%d.txt", kind, c.next)
+	path, err := SaveFile(c.opt.Dir, name, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+	v.saved(kind, path, err)
+	return short
+}
+
+// saved records a file, or the reason why there is none.
+func (v *View) saved(kind, path string, err error) {
+	switch {
+	case err == nil:
+		v.Files = append(v.Files, File{Kind: kind, Path: path})
+	case !errors.Is(err, errNoFolder):
+		v.Notes = append(v.Notes, fmt.Sprintf("the %s could not be saved on this machine: %v", kind, err))
+	}
+}
