@@ -21,7 +21,7 @@ type Probe struct {
 func probeEnvironment() tool {
 	return define(spec{
 		name: "probe_colab_environment", title: "Describe the VM",
-		summary:     "describes CPU, GPU, TPU, disks, Python packages, limits and loaded variables",
+		summary:     "reports CPU, GPU, TPU, disks, Python packages, limits and loaded variables",
 		description: "Use it once before planning work, to choose libraries and sizes that fit the remote VM: CPU, memory, GPU, TPU, disks, Python packages with versions, limits, time left, loaded variables. It changes nothing.",
 		readOnly:    true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, _ noArgs) (*Probe, *Problem) {

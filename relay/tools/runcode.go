@@ -44,7 +44,7 @@ type longArgs struct {
 func runLong() tool {
 	return define(spec{
 		name: "run_code_long", title: "Run Python (long)",
-		summary:     "runs code for up to 24 h and answers early with the output so far; `get_execution` reads on",
+		summary:     "runs code for up to 24 h and answers within `RELAY_HOLD` with the output so far; with `checkpoint_name`, keeps the answer on the laptop",
 		description: "Use it to run Python on the remote VM that takes minutes to hours: training, downloads, large computations. It answers early with status \"running\" and the output so far; the run continues on the VM, whatever happens to this call, and get_execution with wait_seconds=45 reads on. One run executes at a time; others wait.",
 		destructive: true, openWorld: true, upfront: true,
 	}, func(ctx context.Context, c *call, args longArgs) (*Run, *Problem) {

@@ -25,7 +25,7 @@ type Upload struct {
 func uploadToColab() tool {
 	return define(spec{
 		name: "upload_to_colab", title: "Upload to the VM",
-		summary:     "copies a file or folder to the VM in the same way",
+		summary:     "copies a file or folder to the VM; resumes, verifies and overwrites in the same way",
 		description: "Use it to copy a file or folder of this computer to the VM, so that code there can read it; the VM itself downloads files from the web faster. A large one may take several calls: with status \"partial\" call again with the same arguments. Files that usually contain keys or passwords are refused.",
 		idempotent:  true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args uploadArgs) (*Upload, *Problem) {
