@@ -45,18 +45,22 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 	root := newRoot(set, std)
 	addGroup(root, "run", "Run code:",
 		attachCommand(set, std),
+		exportCommand(set, std),
 		inputCommand(set, std),
 		interruptCommand(set, std),
 		logsCommand(set, std),
 		probeCommand(set, std),
+		psCommand(set, std),
 		restartCommand(set, std),
 		runCommand(set, std),
 		varsCommand(set, std),
 	)
 	addGroup(root, "files", "Files and data:",
+		checkpointsCommand(set, std),
 		getCommand(set, std),
 		lsCommand(set, std),
 		putCommand(set, std),
+		statesCommand(set, std),
 	)
 	addGroup(root, "setup", "Set up:",
 		bootstrapCommand(std),

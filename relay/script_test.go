@@ -50,6 +50,8 @@ func (l leakChecker) Run() int {
 //
 //	fakevm NAME [SECRET]      start a fake VM; set NAME_URL, NAME_SECRET, NAME_PAIRING, NAME_KEY_ID
 //	executor NAME             start a real executor and set the same variables
+//	killvm NAME               kill a real executor
+//	cutruns TEXT              cut the histories of runs with this text as a kill soon after their start does
 //	stranger NAME             start a web server that is no executor; set NAME_URL
 //	vmwrite NAME PATH FILE    copy a file to a fake VM
 //	vmcmp NAME PATH FILE      compare a file on a fake VM
@@ -63,11 +65,12 @@ func (l leakChecker) Run() int {
 //	exits CODE PROGRAM ARG... run a program and compare its exit code
 //	await FILE                wait until a file exists
 func TestScripts(t *testing.T) {
-	python, built := stacks.Old(t).Python, folderOfRelay(t)
+	python, notebookPython, built := stacks.Old(t).Python, stacks.Notebook(t), folderOfRelay(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
-			env.Values[vmsKey{}] = map[string]*fakevm.VM{}
+			env.Values[vmsKey{}], env.Values[realVMsKey{}] = map[string]*fakevm.VM{}, map[string]*harness.Executor{}
+			env.Setenv("NOTEBOOK_PYTHON", notebookPython)
 			if built != "" {
 				env.Setenv("PATH", built+string(filepath.ListSeparator)+env.Getenv("PATH"))
 			}
@@ -80,6 +83,8 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"fakevm": startFakeVM, "executor": func(ts *testscript.TestScript, _ bool, args []string) { startRealVM(ts, args[0], python) }, "stranger": startStranger, "vmwrite": writeToVM, "vmcmp": compareOnVM,
 			"refuse": makeVMRefuse, "releases": serveReleases, "ownsecret": setOwnSecret, "wrongsecret": setPairingOfNewSecret, "write": writeText, "setfrom": setFromFile, "hardlink": hardlink, "exits": exits, "await": awaitFile,
+			"cutruns": cutRuns,
+			"killvm":  func(ts *testscript.TestScript, _ bool, args []string) { realVMs(ts)[args[0]].Kill() },
 		},
 	})
 }
@@ -111,6 +116,13 @@ var executorDir string
 
 // vmsKey is the key of a script's fake VMs.
 type vmsKey struct{}
+
+// realVMsKey is the key of a script's executors.
+type realVMsKey struct{}
+
+func realVMs(ts *testscript.TestScript) map[string]*harness.Executor {
+	return ts.Value(realVMsKey{}).(map[string]*harness.Executor)
+}
 
 func vms(ts *testscript.TestScript) map[string]*fakevm.VM {
 	return ts.Value(vmsKey{}).(map[string]*fakevm.VM)
@@ -167,6 +179,7 @@ func startRealVM(ts *testscript.TestScript, name, python string) {
 		defer cancel()
 		ts.Check(e.Stop(ctx))
 	})
+	realVMs(ts)[name] = e
 	setVM(ts, name, e.Ready.LocalURL, secret)
 }
 
@@ -267,4 +280,20 @@ func awaitFile(ts *testscript.TestScript, _ bool, args []string) {
 		_, err := os.Stat(path)
 		return err == nil, nil
 	}))
+}
+
+func cutRuns(ts *testscript.TestScript, _ bool, args []string) {
+	paths, err := filepath.Glob(filepath.Join(ts.Getenv("HOME"), ".local", "share", "colab-relay", "history", "*.ndjson"))
+	ts.Check(err)
+	cut := 0
+	for _, path := range paths {
+		text := ts.ReadFile(path)
+		if head, _, _ := strings.Cut(text, "\n"); strings.Contains(head, args[0]) {
+			ts.Check(os.WriteFile(path, []byte(head+"\n{\"event\":{\"off"), 0o600))
+			cut++
+		}
+	}
+	if cut == 0 {
+		ts.Fatalf("no run with %q in %q", args[0], paths)
+	}
 }

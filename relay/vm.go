@@ -17,7 +17,9 @@ func withVM(ctx context.Context, set *config.Settings, name string, std terminal
 		return err
 	}
 	outage := &terminal.Outage{Out: std.Err}
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt})
+	kept := openHistory(cfg, nil)
+	defer kept.close()
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt, Record: kept.record()})
 	defer pool.Close()
 	vm, err := pool.Resolve(name)
 	if err != nil {

@@ -36,3 +36,10 @@ func (s *Store) Complete(ctx context.Context, vm client.ExecutionReader, run Run
 	}
 	return run, err
 }
+
+// Lacks reports whether the VM may know more of a run than the history: the run had not ended,
+// or events are missing.
+func (s *Store) Lacks(run Run) bool {
+	found, err := read(s.cfg.Dir, run.key)
+	return err == nil && (!run.Status.Finished() || len(found.missing()) > 0)
+}

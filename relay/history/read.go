@@ -3,6 +3,7 @@ package history
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -266,6 +267,7 @@ func (c *contents) missing() ranges.Set {
 func (c *contents) run(key string) Run {
 	e := c.state
 	e.ExecutionID, e.RequestID = c.head.ExecutionID, c.head.RequestID
+	e.Status = cmp.Or(e.Status, contract.StatusQueued) // a program was killed before it wrote more
 	return Run{
 		Execution: e, Runtime: c.head.Runtime, InstanceID: c.head.InstanceID, Recorded: c.head.Recorded,
 		Internal: c.head.Internal, Name: c.head.Name, Code: c.head.Code, CodeCut: c.head.CodeCut, key: key,

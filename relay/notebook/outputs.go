@@ -1,0 +1,257 @@
+package notebook
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"colabrelay/shared/contract"
+)
+
+// MaxPayload bounds a picture or other payload that is fetched. A larger one is left out, and
+// its place says so.
+const MaxPayload = 32 << 20
+
+// Fetch writes a payload that is not in its event.
+type Fetch func(ctx context.Context, blob contract.Blob, w io.Writer) error
+
+// Collector makes outputs from the events of executions, as a notebook's page does: it joins
+// streams, folds progress bars, and follows clear_output and update_display_data, also into
+// earlier cells. The zero value is ready for use.
+type Collector struct {
+	displays map[string][]*Output // by display id
+}
+
+// cell is a cell whose outputs are being collected.
+type cell struct {
+	*Collector
+	ctx     context.Context
+	fetch   Fetch
+	outputs []*Output
+	text    strings.Builder // of the last output while that is a stream
+	clear   bool            // before the next output
+}
+
+// Cell returns the outputs of one execution with these events, in order. They may change while
+// later cells are collected.
+func (c *Collector) Cell(ctx context.Context, events []contract.Event, fetch Fetch) []*Output {
+	if c.displays == nil {
+		c.displays = map[string][]*Output{}
+	}
+	x := &cell{Collector: c, ctx: ctx, fetch: fetch}
+	for i := range events {
+		x.add(&events[i])
+	}
+	x.endStream()
+	return x.outputs
+}
+
+func (c *cell) add(ev *contract.Event) {
+	if c.clear && ev.Type != contract.EventClearOutput && ev.Type != contract.EventUpdateDisplayData {
+		c.reset()
+		c.clear = false
+	}
+	if ev.Cut != "" || ev.Type == contract.EventGap {
+		c.missing(ev)
+	}
+	switch ev.Type {
+	case contract.EventStream:
+		c.stream(ev.Name, ev.Text)
+	case contract.EventDisplayData, contract.EventExecuteResult:
+		c.display(ev)
+	case contract.EventUpdateDisplayData:
+		for _, o := range c.displays[ev.DisplayID] {
+			o.Data, o.Metadata = c.data(ev), object(ev.Metadata)
+		}
+	case contract.EventError:
+		c.append(&Output{Type: Error, EName: ev.EName, EValue: ev.EValue, Traceback: ev.Traceback})
+	case contract.EventClearOutput:
+		if c.clear = ev.Wait; !ev.Wait {
+			c.reset()
+		}
+	case contract.EventInputRequest: // a page shows the prompt in an input box, which is not kept
+		c.stream(contract.Stdout, ev.Prompt+"\n")
+	}
+}
+
+// missing marks output that is not there.
+func (c *cell) missing(ev *contract.Event) {
+	why := ev.Cut
+	if why == "" {
+		why = fmt.Sprintf("%d bytes, because the VM does not keep that much of one run", ev.Bytes)
+	}
+	c.stream(contract.Stderr, "[output is missing here: "+why+"]\n")
+}
+
+func (c *cell) stream(name, text string) {
+	if name != contract.Stderr {
+		name = contract.Stdout
+	}
+	if n := len(c.outputs); n == 0 || c.outputs[n-1].Type != Stream || c.outputs[n-1].Name != name {
+		c.append(&Output{Type: Stream, Name: name})
+	}
+	c.text.WriteString(text)
+}
+
+// append begins a new output.
+func (c *cell) append(o *Output) {
+	c.endStream()
+	c.outputs = append(c.outputs, o)
+}
+
+// endStream completes the last output if it is a stream.
+func (c *cell) endStream() {
+	if n := len(c.outputs); n > 0 && c.outputs[n-1].Type == Stream {
+		c.outputs[n-1].Text = fold(c.text.String())
+		c.text.Reset()
+	}
+}
+
+// reset deletes all outputs.
+func (c *cell) reset() {
+	c.outputs = nil
+	c.text.Reset()
+}
+
+func (c *cell) display(ev *contract.Event) {
+	if ofRelay(ev) {
+		return
+	}
+	o := &Output{Type: DisplayData, Data: c.data(ev), Metadata: object(ev.Metadata)}
+	if ev.Type == contract.EventExecuteResult {
+		o.Type, o.ExecutionCount = ExecuteResult, ev.ExecutionCount
+	}
+	c.append(o)
+	if ev.DisplayID != "" {
+		c.displays[ev.DisplayID] = append(c.displays[ev.DisplayID], o)
+	}
+}
+
+// ofRelay reports whether a display is a report of the relay's own code in the kernel.
+func ofRelay(ev *contract.Event) bool {
+	for mime := range ev.Data {
+		if strings.HasPrefix(mime, contract.OwnMIME) {
+			return true
+		}
+	}
+	return false
+}
+
+// data returns an event's payloads. What cannot be read is named in text/plain.
+func (c *cell) data(ev *contract.Event) map[string]any {
+	data := map[string]any{}
+	var lost []string
+	for mime, raw := range ev.Data {
+		payload, err := c.payload(mime, raw)
+		if err != nil {
+			lost = append(lost, strings.ToValidUTF8(mime, "?"))
+			continue
+		}
+		data[strings.ToValidUTF8(mime, "?")] = payload
+	}
+	if slices.Sort(lost); len(lost) > 0 {
+		text, _ := data["text/plain"].(string)
+		data["text/plain"] = strings.TrimPrefix(text+"\n", "\n") + "[not kept: " + strings.Join(lost, ", ") + "]"
+	}
+	return data
+}
+
+func (c *cell) payload(mime string, raw json.RawMessage) (any, error) {
+	var ref contract.BlobRef
+	if len(raw) < 300 && bytes.HasPrefix(raw, []byte("{")) && json.Unmarshal(raw, &ref) == nil && ref.Blob.SHA256 != "" {
+		return c.blob(mime, ref.Blob)
+	}
+	if IsJSON(mime) {
+		return parse(raw)
+	}
+	var text source // a kernel may send a list of lines too
+	err := text.UnmarshalJSON(raw)
+	return validText(string(text)), err
+}
+
+func (c *cell) blob(mime string, blob contract.Blob) (any, error) {
+	if blob.Bytes > MaxPayload || c.fetch == nil {
+		return nil, fmt.Errorf("a payload of %d bytes is not read", blob.Bytes)
+	}
+	var b bytes.Buffer
+	if err := c.fetch(c.ctx, blob, &b); err != nil {
+		return nil, err
+	}
+	switch {
+	case IsJSON(mime):
+		return parse(b.Bytes())
+	case IsBase64(mime):
+		return base64.StdEncoding.EncodeToString(b.Bytes()), nil
+	}
+	return validText(b.String()), nil
+}
+
+// IsBase64 reports whether payloads of this type are written as base64. SVG is text.
+func IsBase64(mime string) bool {
+	kind, _, _ := strings.Cut(mime, "/")
+	return mime != "image/svg+xml" && slices.Contains([]string{"image", "audio", "video"}, kind) || mime == "application/pdf"
+}
+
+// parse returns JSON as a value that is written with its keys in order and its numbers as they
+// are.
+func parse(raw []byte) (value any, err error) {
+	if !json.Valid(raw) {
+		return nil, errForm
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	err = decoder.Decode(&value)
+	return value, err
+}
+
+// object returns raw as an object, or nil if it is none.
+func object(raw json.RawMessage) map[string]any {
+	value, _ := parse(raw)
+	found, _ := value.(map[string]any)
+	return found
+}
+
+// fold returns a text with each line in the state that carriage returns leave it in, so that a
+// progress bar is one line. Colours stay.
+func fold(text string) string {
+	if !strings.Contains(text, "\r") {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		body, isLine := strings.CutSuffix(line, "\n")
+		shown := ""
+		for part := range strings.SplitSeq(body, "\r") {
+			shown = overwrite(shown, part)
+		}
+		b.WriteString(shown)
+		if isLine {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// overwrite returns what is shown after part was printed over a line. Where escape sequences
+// make columns unknown, part replaces the line.
+func overwrite(shown, part string) string {
+	switch n := utf8.RuneCountInString(part); {
+	case part == "":
+		return shown
+	case strings.ContainsRune(part+shown, '\x1b') || n >= utf8.RuneCountInString(shown):
+		return part
+	default:
+		rest := shown
+		for range n {
+			_, size := utf8.DecodeRuneInString(rest)
+			rest = rest[size:]
+		}
+		return part + rest
+	}
+}

@@ -1,0 +1,140 @@
+package notebook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/stacks"
+)
+
+func print(text string) contract.Event {
+	return contract.Event{Type: contract.EventStream, Name: contract.Stdout, Text: text}
+}
+
+func show(typ contract.EventType, id, data string) contract.Event {
+	ev := contract.Event{Type: typ, DisplayID: id, Metadata: json.RawMessage(`{"isolated": true}`), ExecutionCount: 7}
+	if err := json.Unmarshal([]byte(data), &ev.Data); err != nil {
+		panic(err)
+	}
+	return ev
+}
+
+// joined returns the outputs as JSON without white space.
+func joined(t *testing.T, outputs []*Output) string {
+	t.Helper()
+	var all []string
+	for _, o := range outputs {
+		text, err := json.Marshal(o.object())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(text))
+	}
+	return strings.Join(all, "\n")
+}
+
+func fetchWord(_ context.Context, blob contract.Blob, w io.Writer) error {
+	if blob.Number > 1 {
+		return errors.New("it is gone")
+	}
+	_, err := io.WriteString(w, "bytes")
+	return err
+}
+
+const blobRef = `{"blob":{"number":1,"sha256":"x","bytes":5}}`
+
+func TestOutputsOfEvents(t *testing.T) {
+	for name, test := range map[string]struct {
+		events []contract.Event
+		want   string
+	}{
+		"streams are joined": {
+			[]contract.Event{print("a\nb"), print("c"), {Type: contract.EventStream, Name: contract.Stderr, Text: "e"}, print("d")},
+			`{"name":"stdout","output_type":"stream","text":["a\n","bc"]}` + "\n" + `{"name":"stderr","output_type":"stream","text":["e"]}` + "\n" + `{"name":"stdout","output_type":"stream","text":["d"]}`,
+		},
+		"progress bars are folded": {
+			[]contract.Event{print("10%\r20%"), print("\r100%\r\nok\rX\nlong line\rshort\n")},
+			`{"name":"stdout","output_type":"stream","text":["100%\n","Xk\n","shortline\n"]}`,
+		},
+		"clear_output": {[]contract.Event{print("a"), {Type: contract.EventClearOutput}, print("b")}, `{"name":"stdout","output_type":"stream","text":["b"]}`},
+		"clear_output that waits": {
+			[]contract.Event{print("a"), {Type: contract.EventClearOutput, Wait: true}}, `{"name":"stdout","output_type":"stream","text":["a"]}`,
+		},
+		"clear_output that waited": {
+			[]contract.Event{print("a"), {Type: contract.EventClearOutput, Wait: true}, print("b")}, `{"name":"stdout","output_type":"stream","text":["b"]}`,
+		},
+		"a result": {
+			[]contract.Event{show(contract.EventExecuteResult, "", `{"text/plain": "1\n2", "application/json": {"a": [1]}}`)},
+			`{"data":{"application/json":{"a":[1]},"text/plain":["1\n","2"]},"execution_count":7,"metadata":{"isolated":true},"output_type":"execute_result"}`,
+		},
+		"an update": {
+			[]contract.Event{show(contract.EventDisplayData, "d", `{"text/plain": "old"}`), print("x"), show(contract.EventUpdateDisplayData, "d", `{"text/plain": "new"}`)},
+			`{"data":{"text/plain":["new"]},"metadata":{"isolated":true},"output_type":"display_data"}` + "\n" + `{"name":"stdout","output_type":"stream","text":["x"]}`,
+		},
+		"blobs": {
+			[]contract.Event{show(contract.EventDisplayData, "", `{"image/png": `+blobRef+`, "text/html": `+blobRef+`, "image/gif": {"blob":{"number":2,"sha256":"x","bytes":5}}}`)},
+			`{"data":{"image/png":"Ynl0ZXM=","text/html":["bytes"],"text/plain":["[not kept: image/gif]"]},"metadata":{"isolated":true},"output_type":"display_data"}`,
+		},
+		"an error":  {[]contract.Event{{Type: contract.EventError, EName: "E", EValue: "v"}}, `{"ename":"E","evalue":"v","output_type":"error","traceback":[]}`},
+		"a prompt":  {[]contract.Event{{Type: contract.EventInputRequest, Prompt: "who? "}}, `{"name":"stdout","output_type":"stream","text":["who? \n"]}`},
+		"a gap":     {[]contract.Event{{Type: contract.EventGap, Cut: "reason"}}, `{"name":"stderr","output_type":"stream","text":["[output is missing here: reason]\n"]}`},
+		"our own":   {[]contract.Event{show(contract.EventDisplayData, "", `{"`+contract.OwnMIME+`progress+json": {}}`)}, ""},
+		"no text":   {[]contract.Event{show(contract.EventDisplayData, "", `{"image/png": {"a": 1}}`)}, `{"data":{"text/plain":["[not kept: image/png]"]},"metadata":{"isolated":true},"output_type":"display_data"}`},
+		"metadata":  {[]contract.Event{{Type: contract.EventDisplayData, Metadata: json.RawMessage("[1]")}}, `{"data":{},"metadata":{},"output_type":"display_data"}`},
+		"no stream": {[]contract.Event{{Type: contract.EventStream, Name: "other", Text: "x"}}, `{"name":"stdout","output_type":"stream","text":["x"]}`},
+	} {
+		var c Collector
+		if got := joined(t, c.Cell(t.Context(), test.events, fetchWord)); got != test.want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, test.want)
+		}
+	}
+}
+
+func TestAnUpdateReachesAnEarlierCell(t *testing.T) {
+	var c Collector
+	first := c.Cell(t.Context(), []contract.Event{show(contract.EventDisplayData, "d", `{"text/plain": "old"}`)}, nil)
+	second := c.Cell(t.Context(), []contract.Event{show(contract.EventUpdateDisplayData, "d", `{"text/plain": "new"}`)}, nil)
+	if len(second) != 0 || first[0].Data["text/plain"] != "new" {
+		t.Errorf("%+v, %+v", first[0], second)
+	}
+}
+
+// nbformat itself must accept what Write writes, without a warning, and write the same bytes.
+func TestNbformatReadsWhatIsWritten(t *testing.T) {
+	hostile := "a\x00\x1b[31m\xff<b>&amp;\u0085\u2029\r\n\x0b\x1c" + strings.Repeat("`", 3)
+	var c Collector
+	outputs := c.Cell(t.Context(), []contract.Event{
+		print(hostile), {Type: contract.EventError, EName: hostile, EValue: hostile, Traceback: []string{hostile}},
+		show(contract.EventExecuteResult, "", `{"image/png": `+blobRef+`, "text/html": "<p>\n</p>", "application/vnd.x+json": {"z": 1, "a": null}, "image/svg+xml": "<svg/>\n"}`),
+		show(contract.EventDisplayData, "", `{"text/plain": ["a\n", "b"], "weird\u0000type": "x", "application/json": 3}`),
+	}, fetchWord)
+	n := Notebook{Cells: []Cell{{Seed: "same", Source: "%pip install x\nprint('ü')", Outputs: outputs, ExecutionCount: 3}, {Seed: "same"}, {Seed: hostile, Source: hostile}}}
+	for _, n := range []Notebook{n, {}} {
+		var b bytes.Buffer
+		if err := n.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(stacks.Notebook(t), "-W", "error", "-c", `
+import sys, nbformat
+text = sys.stdin.buffer.read().decode()
+notebook = nbformat.reads(text, as_version=4)
+nbformat.validate(notebook)
+assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5), notebook
+again = nbformat.writes(notebook) + "\n"
+for escape, character in {"\\u2028": "\u2028", "\\u2029": "\u2029"}.items():
+    text = text.replace(escape, character)
+assert again == text, again + "\n---\n" + text
+`)
+		cmd.Stdin = &b
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+// Package runlist knows which runs there are: those in this laptop's history, and those that
+// VMs list. It merges and selects them; it must not read files, call a VM, or print.
+//
+// Start reading at Merge and Selection.
+package runlist
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"colabrelay/relay/history"
+	"colabrelay/shared/contract"
+)
+
+// VM is what one VM lists.
+type VM struct {
+	Runtime    string // the name of the pairing
+	InstanceID string
+	Executions []contract.Execution
+}
+
+// Entry is one run. Its JSON has the field names of list_executions, and more.
+type Entry struct {
+	ExecutionID      string    `json:"execution_id"`
+	RequestID        string    `json:"request_id"`
+	Status           string    `json:"status"`
+	CreatedAt        time.Time `json:"created_at"`
+	ExecutionTimeSec *float64  `json:"execution_time_sec"` // null before the start, and if it is unknown
+	CodePreview      string    `json:"code_preview"`       // not cleaned: code of the person or the agent
+	Name             string    `json:"name,omitempty"`     // of the code, such as its file's
+	Runtime          string    `json:"runtime"`
+	InstanceID       string    `json:"instance_id"`
+	OnVM             bool      `json:"on_vm"` // the VM answered and lists it
+	Kept             bool      `json:"kept"`  // it is in the history
+	Internal         bool      `json:"internal,omitempty"`
+}
+
+// Unsure reports whether the status is only the last one that was seen.
+func (e *Entry) Unsure() bool { return !e.OnVM && !contract.Status(e.Status).Finished() }
+
+// Merge returns all runs, newest first. Of a run that is in both, the VM knows the status.
+func Merge(kept []history.Run, vms []VM, now time.Time) []Entry {
+	type key struct{ instance, id string }
+	live := map[key]contract.Execution{}
+	for _, vm := range vms {
+		for _, e := range vm.Executions {
+			live[key{vm.InstanceID, e.ExecutionID}] = e
+		}
+	}
+	var all []Entry
+	for _, run := range kept {
+		at := key{run.InstanceID, run.ExecutionID}
+		e, onVM := live[at]
+		delete(live, at)
+		if !onVM || run.Status.Finished() {
+			e = run.Execution
+		}
+		entry := entryOf(e, run.Runtime, run.InstanceID, now)
+		entry.CreatedAt, entry.Name, entry.Internal, entry.Kept, entry.OnVM = run.Recorded, run.Name, run.Internal, true, onVM
+		entry.CodePreview = preview(run.Code)
+		if entry.Unsure() {
+			entry.ExecutionTimeSec = nil
+		}
+		all = append(all, entry)
+	}
+	for _, vm := range vms {
+		for _, e := range vm.Executions {
+			if _, alone := live[key{vm.InstanceID, e.ExecutionID}]; !alone {
+				continue
+			}
+			entry := entryOf(e, vm.Runtime, vm.InstanceID, now)
+			entry.OnVM, entry.Internal, entry.CodePreview = true, isInternal(e.CodePreview), preview(e.CodePreview)
+			all = append(all, entry)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Entry) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return all
+}
+
+func entryOf(e contract.Execution, runtime, instance string, now time.Time) Entry {
+	entry := Entry{ExecutionID: e.ExecutionID, RequestID: e.RequestID, Status: string(e.Status), CreatedAt: e.CreatedAt, Runtime: runtime, InstanceID: instance}
+	if e.StartedAt != nil {
+		end := now
+		if e.FinishedAt != nil {
+			end = *e.FinishedAt
+		}
+		seconds := max(0, end.Sub(*e.StartedAt).Round(time.Millisecond).Seconds())
+		entry.ExecutionTimeSec = &seconds
+	}
+	return entry
+}
+
+// preview returns the first line of code that is not blank, at most
+// contract.CodePreviewRunes long.
+func preview(code string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(code[:min(len(code), 16<<10)]), "\n")
+	if runes := []rune(line); len(runes) > contract.CodePreviewRunes {
+		line = string(runes[:contract.CodePreviewRunes-1]) + "…"
+	}
+	return strings.TrimSpace(line)
+}
+
+// isInternal reports whether a run that another laptop submitted is of its relay's own code,
+// whose first line is a title.
+func isInternal(code string) bool {
+	return strings.HasPrefix(code, "# colab-relay: ") || strings.HasPrefix(code, "# chunked run \"")
+}
+
+// Newest returns at most n entries that a person or an agent ran.
+func Newest(all []Entry, n int) (some []Entry, more bool) {
+	some = []Entry{}
+	for _, e := range all {
+		switch {
+		case e.Internal:
+		case len(some) == n:
+			return some, true
+		default:
+			some = append(some, e)
+		}
+	}
+	return some, false
+}
+
+// shortID is how much of an id a person needs, unless two runs begin alike.
+const shortID = 8
+
+// ShortIDs returns the beginning of each run's id, or all of it where another run's id begins
+// alike.
+func ShortIDs(all []Entry) map[string]string {
+	begin := func(id string) string { return id[:min(len(id), shortID)] }
+	count := map[string]int{}
+	for _, e := range all {
+		count[begin(e.ExecutionID)]++
+	}
+	short := map[string]string{}
+	for _, e := range all {
+		short[e.ExecutionID] = e.ExecutionID
+		if count[begin(e.ExecutionID)] == 1 {
+			short[e.ExecutionID] = begin(e.ExecutionID)
+		}
+	}
+	return short
+}
+
+// OfRuntime returns the runs of one runtime, or all if name is empty.
+func OfRuntime(runs []history.Run, name string) []history.Run {
+	return slices.DeleteFunc(slices.Clone(runs), func(r history.Run) bool { return name != "" && r.Runtime != name })
+}
+
+// Selection says which runs of the history are wanted. Without any field, it means those of the
+// VM that Runtime was paired with last.
+type Selection struct {
+	IDs     []string // exactly these, of any runtime
+	Runtime string   // empty means that of the newest run
+	Last    int      // the newest so many, of all VMs of the runtime; 0 for no limit
+	Since   time.Time
+}
+
+// Choose returns the selected runs, oldest first. Runs of the relay's own code are selected
+// only by their ids.
+func (s Selection) Choose(newestFirst []history.Run) (chosen []history.Run) {
+	if len(s.IDs) > 0 {
+		chosen = slices.DeleteFunc(slices.Clone(newestFirst), func(r history.Run) bool { return !slices.Contains(s.IDs, r.ExecutionID) })
+		slices.Reverse(chosen)
+		return chosen
+	}
+	for _, r := range newestFirst {
+		s.Runtime = cmp.Or(s.Runtime, r.Runtime)
+		switch {
+		case r.Internal || r.Runtime != s.Runtime:
+			continue
+		case s.Last > 0 && len(chosen) == s.Last, r.Recorded.Before(s.Since):
+			continue
+		case s.Last == 0 && s.Since.IsZero() && len(chosen) > 0 && chosen[0].InstanceID != r.InstanceID:
+			continue
+		}
+		chosen = append(chosen, r)
+	}
+	slices.Reverse(chosen)
+	return chosen
+}

@@ -1,0 +1,107 @@
+package runlist
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/history"
+	"colabrelay/shared/contract"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// at returns noon and some minutes.
+func at(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+
+func kept(id, runtime, instance string, minutes int, status contract.Status) history.Run {
+	return history.Run{
+		Execution: contract.Execution{ExecutionID: id, Status: status, CreatedAt: noon}, Runtime: runtime, InstanceID: instance,
+		Recorded: at(minutes), Code: "\n  code of " + id + "\nmore",
+	}
+}
+
+func TestMergeListsEachRunOnceTheNewestFirst(t *testing.T) {
+	internal := kept("batch", "work", "vm", 3, contract.StatusSucceeded)
+	internal.Internal = true
+	runs := []history.Run{
+		kept("same", "work", "vm", 1, contract.StatusRunning), kept("gone", "work", "old", 0, contract.StatusRunning),
+		internal, kept("done", "work", "vm", 2, contract.StatusSucceeded),
+	}
+	started, finished := at(0), at(2)
+	vms := []VM{{"work", "vm", []contract.Execution{
+		{ExecutionID: "same", Status: contract.StatusSucceeded, StartedAt: &started, FinishedAt: &finished, CodePreview: "cut"},
+		{ExecutionID: "done", Status: contract.StatusRunning}, // an executor that lies about the past
+		{ExecutionID: "foreign", Status: contract.StatusRunning, CreatedAt: at(9), StartedAt: &finished, CodePreview: "x = 1"},
+		{ExecutionID: "theirs", Status: contract.StatusRunning, CreatedAt: at(8), CodePreview: "# chunked run \"a\": iterations 0 to 9 of 10"},
+	}}, {"other", "vm2", []contract.Execution{{ExecutionID: "same", Status: contract.StatusFailed, CreatedAt: at(-5), CodePreview: strings.Repeat("ü", 200)}}}}
+	var lines []string
+	for _, e := range Merge(runs, vms, at(10)) {
+		seconds := -1.0
+		if e.ExecutionTimeSec != nil {
+			seconds = *e.ExecutionTimeSec
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s %g %.12s vm=%t kept=%t internal=%t unsure=%t", e.ExecutionID, e.Runtime, e.Status, seconds, e.CodePreview, e.OnVM, e.Kept, e.Internal, e.Unsure()))
+	}
+	want := []string{
+		"foreign work running 480 x = 1 vm=true kept=false internal=false unsure=false",
+		"theirs work running -1 # chunked ru vm=true kept=false internal=true unsure=false",
+		"batch work succeeded -1 code of batc vm=false kept=true internal=true unsure=false",
+		"done work succeeded -1 code of done vm=true kept=true internal=false unsure=false",
+		"same work succeeded 120 code of same vm=true kept=true internal=false unsure=false",
+		"gone work running -1 code of gone vm=false kept=true internal=false unsure=true",
+		"same other failed -1 üüüüüüüüüüüü vm=true kept=false internal=false unsure=false",
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+	}
+	some, more := Newest(Merge(runs, vms, at(10)), 2)
+	if len(some) != 2 || some[0].ExecutionID != "foreign" || some[1].ExecutionID != "done" || !more {
+		t.Errorf("%+v, %t", some, more)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	batch := kept("batch", "work", "new", 6, contract.StatusSucceeded)
+	batch.Internal = true
+	runs := []history.Run{
+		batch, kept("e5", "work", "new", 5, contract.StatusSucceeded), kept("e4", "home", "h", 4, contract.StatusSucceeded),
+		kept("e3", "work", "new", 3, contract.StatusSucceeded), kept("e2", "work", "old", 2, contract.StatusSucceeded), kept("e1", "home", "h", 1, contract.StatusSucceeded),
+	}
+	for name, test := range map[string]struct {
+		choice Selection
+		want   string
+	}{
+		"the last VM":          {Selection{}, "e3 e5"},
+		"of a runtime":         {Selection{Runtime: "home"}, "e1 e4"},
+		"the last two":         {Selection{Last: 2}, "e3 e5"},
+		"the last, of all VMs": {Selection{Last: 9}, "e2 e3 e5"},
+		"since":                {Selection{Since: at(2)}, "e2 e3 e5"},
+		"since, the last":      {Selection{Since: at(2), Last: 1, Runtime: "work"}, "e5"},
+		"by id":                {Selection{IDs: []string{"e4", "batch", "e1"}}, "e1 e4 batch"},
+		"unknown ids":          {Selection{IDs: []string{"x", "e1", "y"}}, "e1"},
+		"of no runtime":        {Selection{Runtime: "lab"}, ""},
+	} {
+		var ids []string
+		for _, r := range test.choice.Choose(runs) {
+			ids = append(ids, r.ExecutionID)
+		}
+		if got := strings.Join(ids, " "); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	if left := OfRuntime(runs, "home"); len(left) != 2 || len(runs) != 6 || runs[5].ExecutionID != "e1" {
+		t.Errorf("%d runs of home", len(left))
+	}
+}
+
+func TestShortIDsAreUnique(t *testing.T) {
+	ids := ShortIDs([]Entry{{ExecutionID: "1edc033a-e23e"}, {ExecutionID: "7eb4d1be-1"}, {ExecutionID: "7eb4d1be-2"}, {ExecutionID: "x"}})
+	for id, want := range map[string]string{"1edc033a-e23e": "1edc033a", "7eb4d1be-1": "7eb4d1be-1", "7eb4d1be-2": "7eb4d1be-2", "x": "x"} {
+		if ids[id] != want {
+			t.Errorf("%s is shown as %q", id, ids[id])
+		}
+	}
+}
