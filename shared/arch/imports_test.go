@@ -60,7 +60,7 @@ var allowed = map[string][]string{
 	"relay/terminal":            {"relay/plain", "relay/transfer"},
 	"relay/terminal/inline":     {},
 	"relay/kernelstate":         {"relay/checkpoint", "relay/client", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
-	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/progress", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/contract"},
+	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/progress", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/contract", "shared/filename"},
 	"relay/transfer":            {"relay/client", "shared/bounded", "shared/contract", "shared/filename", "shared/ranges"},
 	"shared/arch":               {},
 	"shared/auth":               {"shared/bounded", "shared/contract", "shared/seal"},
