@@ -96,7 +96,7 @@ func statusOf(ctx context.Context, cfg config.Config, set *config.Settings) (sta
 	}
 	for _, r := range s.Runtimes {
 		if r.Default && r.err != nil {
-			return s, reportedError{fmt.Errorf("the default runtime %q does not answer", r.Runtime), exitCode(r.err)}
+			return s, reportedError{fmt.Errorf("the default runtime %q is not connected", r.Runtime), exitCode(r.err)}
 		}
 	}
 	return s, nil

@@ -35,6 +35,23 @@ func TestCommandsDocument(t *testing.T) {
 	}
 }
 
+func TestEachCommandHasAnExampleAndHelp(t *testing.T) {
+	for _, cmd := range rootCommand(configtest.Environ(), terminal.Streams{}).Commands() {
+		if cmd.Long == "" && cmd.Name() != "help" || cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") || len(cmd.Short) > 75 {
+			t.Errorf("%s: a Long and a Short of up to 75 characters without a full stop, not %q", cmd.Name(), cmd.Short)
+		}
+		if !cmd.Runnable() {
+			continue
+		}
+		if !strings.Contains(cmd.Example, "  "+commandName+" "+cmd.Name()) {
+			t.Errorf("%s: no example", cmd.Name())
+		}
+		if cmd.GroupID == "" {
+			t.Errorf("%s: no group", cmd.Name())
+		}
+	}
+}
+
 // TestExamplesAreRight parses the flags and the number of arguments of each example.
 func TestExamplesAreRight(t *testing.T) {
 	root := rootCommand(configtest.Environ(), terminal.Streams{})

@@ -101,16 +101,22 @@ func (c *connection) print(out io.Writer, colours terminal.Colours) {
 		fmt.Fprintf(out, "  %s\n", colours.Warning(c.err.Error()))
 		return
 	case "connected":
-		fmt.Fprintf(out, "  %s executor %s, up %s, %.1f GB of memory available, kernel %s (Python %s)\n", colours.Good("connected:"),
+		line := fmt.Sprintf("  connected: executor %s, up %s, %.1f GB of memory available, kernel %s (Python %s)\n",
 			c.Version, progress.Duration(time.Duration(*c.UptimeMinutes*float64(time.Minute))), *c.MemoryAvailableGB, c.KernelStatus, c.Python)
+		fmt.Fprint(out, strings.Replace(fitted(out, line), "connected:", colours.Good("connected:"), 1))
 		return
 	}
 	text := "  not connected: " + plain.Line(c.err.Error()) + "\n"
 	if c.Error.Hint != "" {
 		text += "  next step: " + plain.Line(c.Error.Hint) + "\n"
 	}
-	if terminal.Is(out) {
-		text = wrap(text, terminal.Width(out))
+	fmt.Fprint(out, strings.Replace(fitted(out, text), "not connected:", colours.Bad("not connected:"), 1))
+}
+
+// fitted breaks the lines of text that are too long for the terminal out.
+func fitted(out io.Writer, text string) string {
+	if !terminal.Is(out) {
+		return text
 	}
-	fmt.Fprint(out, strings.Replace(text, "not connected:", colours.Bad("not connected:"), 1))
+	return wrap(text, terminal.Width(out))
 }
