@@ -31,6 +31,7 @@ func TestUninstallRestoresTheFile(t *testing.T) {
 	for _, h := range Hosts {
 		for name, c := range contents {
 			t.Run(h.Name+"/"+name, func(t *testing.T) {
+				t.Parallel() // each write waits for the disk
 				u := user(t)
 				text := strings.ReplaceAll(c.json, "LIST", h.list)
 				if h.list == "" {
