@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"colabrelay/relay/config/configtest"
+	"colabrelay/relay/terminal"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// startExecutor starts an executor and returns the settings that name it.
+func startExecutor(t *testing.T) map[string]string {
+	t.Helper()
+	binary, err := buildExecutor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := auth.GenerateSecret().Reveal()
+	e, err := harness.StartExecutor(t.Context(), harness.ExecutorConfig{Binary: binary, Python: stacks.Old(t).Python, Dir: t.TempDir(), Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		e.Stop(ctx)
+	})
+	return map[string]string{"COLAB_URL": e.Ready.LocalURL, "COLAB_SECRET": secret}
+}
+
+func TestOnATerminal(t *testing.T) {
+	configtest.Home(t)
+	settings := startExecutor(t)
+	settings["TERM_PROGRAM"], settings["LOCAL_SAVE_DIR"] = "iTerm.app", t.TempDir()
+	environ := configtest.Environ()
+	getenv := func(name string) string {
+		if value, ok := settings[name]; ok {
+			return value
+		}
+		return environ(name)
+	}
+	start := func(ctx context.Context, s *screen, args ...string) chan int {
+		code := make(chan int, 1)
+		go func() {
+			code <- run(ctx, append([]string{commandName}, args...), getenv, terminal.Streams{In: s.slave, Out: s.slave, Err: s.slave})
+		}()
+		return code
+	}
+
+	t.Run("a password is not shown", func(t *testing.T) {
+		s := newScreen(t)
+		code := start(t.Context(), s, "run", "-c", "import getpass\nprint(len(getpass.getpass('Enter: ')))")
+		s.awaitHidden(t)
+		fmt.Fprintln(s.master, "s3cret")
+		if got := <-code; got != 0 || !s.echoes(t) {
+			t.Errorf("%d, shown %q, echoes: %v", got, s.text(), s.echoes(t))
+		}
+		await(t, func() bool { return strings.HasSuffix(s.text(), "6\r\n") })
+		if strings.Contains(s.text(), "s3cret") {
+			t.Errorf("shown %q", s.text())
+		}
+	})
+	t.Run("another terminal types the password", func(t *testing.T) {
+		s, other := newScreen(t), newScreen(t)
+		code := start(t.Context(), s, "run", "--detach", "-c", "import getpass\nprint(len(getpass.getpass('Enter: ')))")
+		if got := <-code; got != 0 {
+			t.Fatal(got, s.text())
+		}
+		awaitPrompt(t, getenv)
+		code = start(t.Context(), other, "input")
+		other.awaitHidden(t)
+		fmt.Fprintln(other.master, "s3cret")
+		if got := <-code; got != 0 || strings.Contains(other.text(), "s3cret") || !other.echoes(t) {
+			t.Errorf("%d, shown %q, echoes: %v", got, other.text(), other.echoes(t))
+		}
+	})
+	t.Run("an interrupt at a password restores the terminal", func(t *testing.T) {
+		s := newScreen(t)
+		ctx, interrupt := context.WithCancel(t.Context())
+		code := start(ctx, s, "run", "-c", "import getpass\ngetpass.getpass('Enter: ')")
+		s.awaitHidden(t)
+		interrupt()
+		if got := <-code; got != 1 || !s.echoes(t) {
+			t.Errorf("%d, shown %q, echoes: %v", got, s.text(), s.echoes(t))
+		}
+		await(t, func() bool { return strings.Contains(s.text(), "KeyboardInterrupt") })
+		fmt.Fprintln(s.master) // ends the read that the interrupt left running
+	})
+	t.Run("a picture is shown", func(t *testing.T) {
+		s := newScreen(t)
+		code := start(t.Context(), s, "run", "-c", "from IPython.display import display, Image\nimport base64\n"+
+			`display(Image(data=base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")))`)
+		if got := <-code; got != 0 {
+			t.Errorf("%d, shown %q", got, s.text())
+		}
+		shown := regexp.MustCompile(`\x1b\]1337;File=inline=1;size=\d+:iVBOR[^\x1b]+\a\r\ncolab-relay: saved a picture as \S+\.png`)
+		await(t, func() bool { return shown.MatchString(s.text()) })
+	})
+	t.Run("a restart asks", func(t *testing.T) {
+		for answer, want := range map[string]int{"n": 1, "y": 0} {
+			s := newScreen(t)
+			code := start(t.Context(), s, "restart")
+			await(t, func() bool { return strings.Contains(s.text(), "All variables are lost. [y/N] ") })
+			fmt.Fprintln(s.master, answer)
+			if got := <-code; got != want {
+				t.Errorf("%q: exit code %d, shown %q", answer, got, s.text())
+			}
+		}
+	})
+}
+
+// await polls until f is true.
+func await(t *testing.T, f func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := harness.Poll(ctx, func() (bool, error) { return f(), nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitPrompt waits until the newest run asks for something.
+func awaitPrompt(t *testing.T, getenv func(string) string) {
+	t.Helper()
+	await(t, func() bool {
+		var out bytes.Buffer
+		code := run(t.Context(), []string{commandName, "logs", "--json"}, getenv, terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		return code == 0 && strings.Contains(out.String(), `"input_request"`)
+	})
+}
+
+func TestASecondInterruptLeavesTheRunWithItsOwnExitCode(t *testing.T) {
+	configtest.Home(t)
+	settings := startExecutor(t)
+	dir := t.TempDir()
+	relay := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), commandName, args...) // this test program; see TestMain
+		cmd.Env = append(os.Environ(), "COLAB_URL="+settings["COLAB_URL"], "COLAB_SECRET="+settings["COLAB_SECRET"])
+		cmd.WaitDelay = 5 * time.Second
+		return cmd
+	}
+	var errs harness.Output
+	file := func(name string) string { return filepath.Join(dir, name) }
+	cmd := relay("run", "-c", fmt.Sprintf(`
+import os, time
+os.chdir(%q)
+try:
+    open('started', 'w')
+    time.sleep(60)
+except KeyboardInterrupt:
+    open('interrupted', 'w')
+    while not os.path.exists('go'):
+        time.sleep(0.01)
+    print('ended')`, dir))
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exists := func(name string) func() bool {
+		return func() bool { _, err := os.Stat(file(name)); return err == nil }
+	}
+	await(t, exists("started"))
+	cmd.Process.Signal(syscall.SIGINT)
+	await(t, exists("interrupted"))
+	cmd.Process.Signal(syscall.SIGINT)
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitRunning {
+		t.Errorf("it ended with %v and printed %q", err, errs.String())
+	}
+	back := regexp.MustCompile(`to come back: colab-relay (attach \S+)\n`).FindStringSubmatch(errs.String())
+	if back == nil {
+		t.Fatalf("%q", errs.String())
+	}
+	again := relay(strings.Fields(back[1])...)
+	if err := os.WriteFile(file("go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := again.Output(); err != nil || string(out) != "ended\n" {
+		t.Errorf("%v %q", err, out)
+	}
+}
