@@ -15,11 +15,14 @@ export DIST=$work/first/dist VERSION=$1 TOOLS=$work/tools
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 export RELEASES=http://127.0.0.1:$port/releases
 
+sources=(executor relay shared colab-bootstrap config go.mod go.sum Makefile LICENSE)
+mkdir -p "$work/first" "$work/second" # both from the same moment
+cp -r "${sources[@]}" "$work/first/"
+cp -r "${sources[@]}" "$work/second/"
+
 echo "--- the first build"
-make --no-print-directory release DIST="$DIST" VERSION="$VERSION" RELEASES="$RELEASES"
+make --no-print-directory -C "$work/first" release DIST="$DIST" VERSION="$VERSION" RELEASES="$RELEASES"
 echo "--- the second build"
-mkdir "$work/second"
-cp -r executor relay shared colab-bootstrap config go.mod go.sum Makefile LICENSE "$work/second/"
 GOCACHE=$work/cache make --no-print-directory -C "$work/second" release DIST="$work/second/dist" VERSION="$VERSION" RELEASES="$RELEASES" >"$work/second.log" 2>&1 ||
 	{ cat "$work/second.log"; exit 1; }
 diff -r "$DIST" "$work/second/dist"
