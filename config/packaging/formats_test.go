@@ -171,14 +171,7 @@ func TestTheBillOfMaterialsFollowsItsSchema(t *testing.T) {
 // program with modules.
 func listOfThisTest(t *testing.T) []byte {
 	t.Helper()
-	name, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	test, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	test := thisTest(t)
 	r := sample("v1.2.3", "")
 	for _, programs := range []map[string][]byte{r.relay, r.executor} {
 		for platform := range programs {
@@ -190,4 +183,18 @@ func listOfThisTest(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return files[0].data
+}
+
+// thisTest returns the program that runs this test.
+func thisTest(t *testing.T) []byte {
+	t.Helper()
+	name, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
 }

@@ -58,7 +58,7 @@ func TestAReleaseHasAFileForEveryWayToInstall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := append([]string{
-				"SHA256SUMS", "executor-linux-amd64", "executor-linux-arm64",
+				"SHA256SUMS", "LICENSE", "executor-linux-amd64", "executor-linux-arm64",
 				"colab-relay_1.2.3_darwin_universal.tar.gz", "colab-relay_1.2.3_linux_amd64.tar.gz", "colab-relay_1.2.3_linux_arm64.tar.gz",
 				"colab-relay_1.2.3_windows_amd64.zip", "colab-relay_1.2.3_windows_arm64.zip",
 				"some-executor_1.2.3_linux_amd64.tar.gz", "some-executor_1.2.3_linux_arm64.tar.gz",

@@ -32,7 +32,7 @@ type release struct {
 	releases     string            // URL without a slash at the end, or ""
 	relay        map[string][]byte // programs by platform
 	executor     map[string][]byte
-	licence      []byte
+	licence      []byte // ours, and those of the modules in the programs
 }
 
 var (
@@ -84,6 +84,11 @@ func (r *release) load(programs, licence string) error {
 			return err
 		}
 	}
+	others, err := thirdParty(r.relay, r.executor)
+	if err != nil {
+		return err
+	}
+	r.licence = append(r.licence, others...)
 	r.relay[universal], err = fat(r.relay["darwin-amd64"], r.relay["darwin-arm64"])
 	return err
 }
@@ -109,9 +114,9 @@ func (r *release) fill(text string, more ...string) []byte {
 }
 
 // executors returns the programs that the Colab cell downloads, under the names it asks
-// for.
+// for, and their licence.
 func executors(r *release) ([]artifact, error) {
-	var files []artifact
+	files := []artifact{{"LICENSE", r.licence}}
 	for _, platform := range linuxes {
 		files = append(files, artifact{"executor-" + platform, r.executor[platform]})
 	}
