@@ -17,7 +17,8 @@ import (
 
 // sentences reports whether a text is made of full sentences.
 func sentences(text string) bool {
-	return text != "" && strings.ToUpper(text[:1]) == text[:1] || strings.HasPrefix(text, "notes ") || strings.HasPrefix(text, "get_checkpoint ") || strings.HasPrefix(text, "list_executions ")
+	first, _, _ := strings.Cut(text, " ")
+	return text != "" && (strings.ToUpper(text[:1]) == text[:1] || first == "notes" || strings.Contains(first, "_")) // a tool's name
 }
 
 func TestEveryRefusalHasBothHints(t *testing.T) {

@@ -22,7 +22,7 @@ const (
 const (
 	resumes      = "Call again with the same arguments: it resumes where it stopped."
 	versionsSafe = "Versions saved before are intact. "
-	missingPath  = "Check the path: list_colab_files shows what a folder on the VM contains. A replaced VM's files are gone with it, except those on Drive."
+	missingPath  = "list_colab_files shows what a folder on the VM contains. A replaced VM's files are gone with it, except those on Drive."
 	rerunsSetup  = "Call again with the same arguments: the setup code runs first. If iterations build on variables, the run goes back to the iteration at which the relay saved them, and repeats the iterations since then."
 )
 
@@ -30,11 +30,12 @@ const (
 // executor's refusal only.
 var subjects = map[Subject]map[string]string{
 	Execution: {
-		string(contract.CodeNotFound):    "Check execution_id: list_executions shows the runs that the VM still knows. A replaced VM's runs are gone with it.",
+		string(contract.CodeNotFound):    "list_executions shows the runs that the VM knows. A replaced VM's runs are gone with it.",
+		string(contract.CodeConflict):    "get_execution shows its status and its output.",
 		string(contract.CodeNewInstance): "list_executions shows what runs on the new VM.",
 	},
 	Variable: {
-		string(contract.CodeNotFound): "Check the name: list_colab_variables shows the kernel's variables. A new kernel has none of the old one's.",
+		string(contract.CodeNotFound): "list_colab_variables shows those there are. A new kernel has none of the old one's.",
 	},
 	RemotePath: {
 		string(contract.CodeNotFound): missingPath,

@@ -38,10 +38,10 @@ type Checkpoint struct {
 	Exists    bool            `json:"exists"`
 	Operation string          `json:"operation"`
 	Timestamp *time.Time      `json:"timestamp,omitzero"` // when it was last written; absent if there is none
-	Path      string          `json:"path"`               // its complete file on the relay's machine
+	Path      string          `json:"path,omitempty"`     // its complete file on the relay's machine
 	Data      json.RawMessage `json:"data,omitzero"`      // of a chunked run: status, completed, ranges, results (values of result by iteration) and more. Of a long run: its answer
 	Truncated bool            `json:"truncated"`          // long texts and lists of data are shortened here; the file is complete
-	Names     []string        `json:"names,omitzero"`     // if no checkpoint has that name: the names that exist
+	Names     []string        `json:"names,omitempty"`    // if no checkpoint has that name: the names that exist
 }
 
 func getCheckpoint() tool {
@@ -56,7 +56,7 @@ func getCheckpoint() tool {
 			return nil, problem
 		}
 		dir := c.cfg.CheckpointDir
-		got := &Checkpoint{Operation: name, Names: []string{}}
+		got := &Checkpoint{Operation: name}
 		entry, err := checkpoint.Load(dir, name, nil)
 		switch {
 		case errors.Is(err, checkpoint.ErrNotFound):

@@ -103,6 +103,23 @@ func problemAbout(subject hint.Subject, err error) *Problem {
 	return p
 }
 
+// nouns are what a message calls the items of a subject.
+var nouns = map[hint.Subject]string{hint.Execution: "run", hint.Variable: "variable"}
+
+// problemOn is problemAbout with the name of the item in the message, where the executor's
+// refusal lacks it.
+func problemOn(subject hint.Subject, item string, err error) *Problem {
+	p := problemAbout(subject, err)
+	item = clipName(item)
+	switch code := refusalCode(err); {
+	case code == contract.CodeNotFound:
+		p.Message = fmt.Sprintf("no such %s %q", nouns[subject], item)
+	case code != "" && code != contract.CodeNewInstance && !strings.Contains(p.Message, item):
+		p.Message = fmt.Sprintf("%s %q: %s", nouns[subject], item, p.Message)
+	}
+	return p
+}
+
 // withHintAbout returns a copy of p, the problem of err, with its subject's hint.
 func withHintAbout(subject hint.Subject, p *Problem, err error) *Problem {
 	if p.Code == string(contract.CodeNotFound) && refusalCode(err) == "" {
@@ -161,10 +178,10 @@ func resolveProblem(err error) *Problem {
 	p := &Problem{
 		Code:    codeNotConfigured,
 		Message: err.Error(),
-		Hint:    "Start the executor's cell in Colab, run `colab-relay pair` in a terminal on this computer and paste what the cell printed; then call again; no restart is needed. If another runtime is paired, omit `runtime` to use it.",
+		Hint:    "Ask the user to do that, then call again; no restart is needed. To use another runtime that is paired, omit runtime.",
 	}
 	if errors.Is(err, pairing.ErrNoAddress) {
-		p.Hint = "Run the commands that the message names, in a terminal on this computer, then call again; no restart is needed."
+		p.Hint = "Ask the user to run these commands in a terminal on this computer, then call again; no restart is needed."
 	}
 	if errors.Is(err, pairing.ErrAmbiguous) {
 		p.Hint = "Call again with runtime set to one of these names."

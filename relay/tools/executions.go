@@ -30,7 +30,7 @@ func getExecution() tool {
 		until := time.Now().Add(wait)
 		e, err := c.target.Client.Execution(client.WithBehindInput(ctx), args.ID, args.Offset, min(wait, contract.MaxWait), firstBytes)
 		if err != nil {
-			return nil, problemAbout(hint.Execution, err)
+			return nil, problemOn(hint.Execution, args.ID, err)
 		}
 		r, page := c.readAs(e, args)
 		defer r.col.Close()
@@ -132,21 +132,27 @@ func (l *Executions) text(b *strings.Builder) {
 type Standing struct {
 	ExecutionID string `json:"execution_id"`
 	Status      string `json:"status"`
-	Reason      string `json:"reason"` // the reason for the status, if there is one
+	Reason      string `json:"reason,omitempty"`       // the reason for the status, if there is one
+	NextCommand string `json:"next_command,omitempty"` // what to call next, if the run has not ended
 }
 
-func (c *call) standing(e contract.Execution, err error) (*Standing, *Problem) {
+// standing is the answer about the run id, with the result of the request.
+func (c *call) standing(id string, e contract.Execution, err error) (*Standing, *Problem) {
 	if err != nil {
-		return nil, problemAbout(hint.Execution, err)
+		return nil, problemOn(hint.Execution, id, err)
 	}
 	c.warnOfEnd(e.SessionMinutesLeft)
-	return &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: e.Reason}, nil
+	s := &Standing{ExecutionID: e.ExecutionID, Status: string(e.Status), Reason: e.Reason}
+	if !e.Status.Finished() {
+		s.NextCommand = command("get_execution", "execution_id", id, "wait_seconds", c.waitSeconds(), "runtime", c.asked)
+	}
+	return s, nil
 }
 
 func (s *Standing) text(b *strings.Builder) {
 	fmt.Fprintf(b, "Run %s: %s\n%s", s.ExecutionID, s.Status, ensureLine(s.Reason))
-	if s.Status == string(contract.StatusRunning) {
-		b.WriteString("Call get_execution with wait_seconds to read on.\n")
+	if s.NextCommand != "" {
+		fmt.Fprintf(b, "Next: %s\n", s.NextCommand)
 	}
 }
 
@@ -162,7 +168,8 @@ func interruptExecution() tool {
 		description: "Use it to stop a run that hangs or is no longer needed, as a notebook's stop button does. Variables are kept; a queued run is cancelled. If the run ignores it, call restart_kernel.",
 		destructive: true, idempotent: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args interruptArgs) (*Standing, *Problem) {
-		return c.standing(c.target.Client.Interrupt(ctx, args.ID))
+		e, err := c.target.Client.Interrupt(ctx, args.ID)
+		return c.standing(args.ID, e, err)
 	})
 }
 
@@ -179,6 +186,7 @@ func provideInput() tool {
 		description: "Use it when a run's status is waiting_for_input, to type the line that its input() asks for. Then call get_execution with wait_seconds. A password is refused: the user types it with `colab-relay input ID`.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args inputArgs) (*Standing, *Problem) {
-		return c.standing(c.target.Client.Input(ctx, args.ID, contract.Input{Text: args.Text}))
+		e, err := c.target.Client.Input(ctx, args.ID, contract.Input{Text: args.Text})
+		return c.standing(args.ID, e, err)
 	})
 }

@@ -1,7 +1,9 @@
 package tools
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -17,7 +19,7 @@ const (
 	progressLeast = 500 * time.Millisecond // between two messages
 	progressMost  = 5 * time.Second        // between two messages: some hosts restart their timeout at each
 	progressRunes = 300
-	noOutputYet   = "running, no output yet"
+	noOutputYet   = "waiting for the VM's answer"
 )
 
 // progressNotifier sends the host, while a call waits, the newest line of output or the
@@ -36,6 +38,7 @@ type progressNotifier struct {
 
 	mu      sync.Mutex
 	line    string
+	waiting string // what the call waits for, shown while there is no line
 	changed bool
 	measure func() (line string, a amount) // nil: send line
 }
@@ -68,6 +71,13 @@ func (p *progressNotifier) show(line string) {
 	defer p.mu.Unlock()
 	p.changed = p.changed || p.line != line
 	p.line = line
+}
+
+// waitFor sets what to say while there is no line.
+func (p *progressNotifier) waitFor(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = what
 }
 
 // measureWith makes each message use measure, which must not block, instead of show.
@@ -116,13 +126,13 @@ func (p *progressNotifier) take() (string, amount, bool) {
 	}
 	changed := p.changed
 	p.changed = false
+	if p.line == "" {
+		return fmt.Sprintf("%s, %.0f s", cmp.Or(p.waiting, noOutputYet), time.Since(p.started).Seconds()), a, changed
+	}
 	return p.line, a, changed
 }
 
 func (p *progressNotifier) send(line string, a amount) {
-	if line == "" {
-		line = noOutputYet
-	}
 	params := map[string]any{"progressToken": p.token, "progress": p.value(a), "message": plain.Line(line)}
 	if a.total > 0 {
 		params["total"] = a.total

@@ -3,12 +3,14 @@ package tools
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
@@ -53,9 +55,22 @@ func (r *reading) take(e contract.Execution) (more bool) {
 		r.col.Add(ev)
 	}
 	if r.c.progress != nil {
+		r.c.progress.waitFor(waitingFor(r.exec, r.c.target.Name))
 		r.c.progress.show(r.col.Newest())
 	}
 	return !r.col.Full() && client.BehindInput(e) == nil
+}
+
+// waitingFor says for what and where a call waits that has no output to show yet.
+func waitingFor(e contract.Execution, runtime string) string {
+	behind := client.Behind(e)
+	switch {
+	case behind != nil:
+		return fmt.Sprintf("waiting for run %s on runtime %q", behind.ExecutionID, runtime)
+	case e.Status == contract.StatusQueued:
+		return fmt.Sprintf("waiting for %s on runtime %q", plain.Count(e.QueuePosition, "other run"), runtime)
+	}
+	return fmt.Sprintf("running on runtime %q, no output yet", runtime)
 }
 
 // follow reads on, beginning with the answer e, until the run's end is read, the page
@@ -119,12 +134,11 @@ func (r *reading) nextCommand(run *Run) string {
 	case r.exec.Status == contract.StatusWaitingForInput && !run.password:
 		return command("provide_input", "execution_id", run.ExecutionID, "text", "…", "runtime", r.c.asked)
 	case !r.exec.Status.Finished():
-		wait := int(r.c.cfg.Hold.Seconds())
 		offset := r.col.Next() // what comes now; the run's text says how to read what was omitted
 		if r.page {
 			offset = run.NextOffset
 		}
-		return command("get_execution", "execution_id", run.ExecutionID, "offset", offset, "wait_seconds", wait, "runtime", r.c.asked)
+		return command("get_execution", "execution_id", run.ExecutionID, "offset", offset, "wait_seconds", r.c.waitSeconds(), "runtime", r.c.asked)
 	case run.Truncated:
 		return command("get_execution", "execution_id", run.ExecutionID, "offset", run.NextOffset, "runtime", r.c.asked)
 	}
@@ -153,7 +167,7 @@ func (r *reading) explain(followed error) *Problem {
 	case errors.Is(followed, context.DeadlineExceeded) && !unreachable(followed):
 		return nil // only the call's time is over
 	}
-	p := problemAbout(hint.Execution, followed)
+	p := problemOn(hint.Execution, r.exec.ExecutionID, followed)
 	if !unreachable(followed) {
 		return p
 	}

@@ -101,6 +101,9 @@ const quietFor = 2 * time.Second
 // maxCodeBytes leaves room for JSON's escapes within contract.MaxBodyBytes.
 const maxCodeBytes = 4 << 20
 
+// waitSeconds is the wait_seconds of a call that this answer recommends.
+func (c *call) waitSeconds() int { return int(c.cfg.Hold.Seconds()) }
+
 // waitBudget is how long a call may wait for a run: its time less what the answer itself
 // needs (fetching pictures, writing files).
 func (c *call) waitBudget() time.Duration {

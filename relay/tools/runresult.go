@@ -29,7 +29,7 @@ type Run struct {
 	NextOffset       int64           `json:"next_offset"`                // where to continue reading: pass it to get_execution as offset
 	NextCommand      string          `json:"next_command,omitempty"`     // what to call next, if the run has not ended or output is omitted
 	QueuePosition    int             `json:"queue_position,omitempty"`   // number of runs before this one
-	KernelID         string          `json:"kernel_id"`                  // the kernel that it ran in; a different one has none of its variables
+	KernelID         string          `json:"kernel_id,omitempty"`        // the kernel that it ran in; a different one has none of its variables
 	Behind           string          `json:"behind,omitempty"`           // with status queued: execution_id of the run that has the kernel
 	InputPrompt      *string         `json:"input_prompt,omitempty"`     // what input() asks, with status waiting_for_input; provide_input answers
 	SavedFiles       []render.File   `json:"saved_files,omitempty"`      // originals of pictures and full texts, on the relay's machine
@@ -149,10 +149,13 @@ func (r *Run) next(b *strings.Builder) {
 	switch contract.Status(r.Status) {
 	case contract.StatusQueued:
 		behind := plain.Count(r.QueuePosition, "other run")
-		if r.Behind != "" {
-			behind = fmt.Sprintf("run %s, the first of %s", r.Behind, behind)
+		switch {
+		case r.Behind != "" && r.QueuePosition > 1:
+			behind += ", now run " + r.Behind
+		case r.Behind != "":
+			behind = "run " + r.Behind
 		}
-		fmt.Fprintf(b, "Waiting on runtime %q for %s; do not submit the code again. ", r.runtime, behind)
+		fmt.Fprintf(b, "Waiting for %s on runtime %q; do not submit the code again. ", behind, r.runtime)
 	case contract.StatusRunning:
 		fmt.Fprintf(b, "Still running on runtime %q; do not run the code again. ", r.runtime)
 	case contract.StatusWaitingForInput:

@@ -79,7 +79,7 @@ func inspectVariable() tool {
 	}, func(ctx context.Context, c *call, args inspectArgs) (*Inspection, *Problem) {
 		got, err := c.target.Client.Inspect(ctx, args.Name)
 		if err != nil {
-			return nil, problemAbout(hint.Variable, err)
+			return nil, problemOn(hint.Variable, args.Name, err)
 		}
 		c.checkKernel(got.KernelID)
 		return &Inspection{Variable: got.Variable, Preview: got.Preview}, nil
