@@ -33,7 +33,7 @@ PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/colab-rel
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python demo test check vuln soak bench fuzz programs release verify clean
+.PHONY: help build python demo test check vuln soak bench interop fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,10 @@ bench: build ## measure all in one table, 8 minutes; BENCH_ONLY='quick|far' a pa
 	@shared/stacks/setup.sh .python bridge
 	@$(PROGRAMS) go run ./shared/e2e/bench $(if $(BENCH_ONLY),-only '$(BENCH_ONLY)') $(if $(BENCH_KEEP),-keep docs/BENCH.md)
 
+interop: build python ## drive the relay with the official MCP clients, installed in .interop, 3 minutes
+	@shared/e2e/interop/setup.sh .interop
+	@$(PROGRAMS) go run ./shared/e2e/interop
+
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(GO_DIRS) | sed 's/:func / /' | while read -r file target; do \
 		echo "fuzz $$target in $$(dirname $$file)"; \
@@ -93,5 +97,5 @@ release: ## build all files of a release in dist/; needs RELEASES=URL or RELEASE
 verify: ## check that two builds of a release are identical, and install it in every way
 	@config/packaging/verify.sh $(if $(filter v%,$(VERSION)),$(VERSION),v0.1.0-rc.1)
 
-clean: ## delete built files; with PYTHON=1 also .python
-	rm -rf bin dist $(if $(PYTHON),.python)
+clean: ## delete built files; with PYTHON=1 also .python and .interop
+	rm -rf bin dist $(if $(PYTHON),.python .interop)
