@@ -99,6 +99,11 @@ func TestAHostileExecutorFillsNeitherDiskNorMemory(t *testing.T) {
 	}
 }
 
+func prune(dir string, most int64, runs int) error {
+	_, _, err := pruneTo(dir, most, runs, time.Now())
+	return err
+}
+
 func TestTheOldestFinishedRunsAreDeletedFirst(t *testing.T) {
 	dir := t.TempDir()
 	s := newStore(t, dir, DefaultBytes)
@@ -120,16 +125,16 @@ func TestTheOldestFinishedRunsAreDeletedFirst(t *testing.T) {
 	must(t, os.WriteFile(orphan, nil, 0o600))
 	must(t, os.Chtimes(orphan, old, old))
 
-	must(t, pruneTo(dir, 20*diskBlock, maxRuns, time.Now()))
+	must(t, prune(dir, 20*diskBlock, maxRuns))
 	left, err := s.List()
 	if err != nil || len(left) != 19 || left[len(left)-1].ExecutionID != "running" || left[0].ExecutionID != "e39" {
 		t.Errorf("%d runs are left, %v", len(left), err)
 	}
-	must(t, pruneTo(dir, DefaultBytes, 10, time.Now()))
+	must(t, prune(dir, DefaultBytes, 10))
 	if _, n := folderBytes(t, dir); n != 10 {
 		t.Errorf("%d runs are left", n)
 	}
-	must(t, pruneTo(dir, 0, maxRuns, time.Now())) // nothing but unfinished runs are left at the end
+	must(t, prune(dir, 0, maxRuns)) // nothing but unfinished runs are left at the end
 	if total, n := folderBytes(t, dir); total != 0 || n != 0 {
 		t.Errorf("%d runs with %d bytes are left", n, total)
 	}
@@ -200,4 +205,14 @@ func TestReportsBeyondTheQueueAreDropped(t *testing.T) {
 		t.Errorf("%d large reports wait", n)
 	}
 	s.Close()
+}
+
+func BenchmarkRecord(b *testing.B) {
+	s := newStore(b, b.TempDir(), DefaultBytes)
+	r := s.Record("work")
+	b.ReportAllocs()
+	for n := range b.N {
+		r.Submitted("vm", submit("1+1"), answer(fmt.Sprintf("e%d", n), contract.StatusSucceeded, stream(0, "2")))
+		written(b, s)
+	}
 }

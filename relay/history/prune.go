@@ -14,11 +14,13 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// How much may be written between two looks at the whole folder: this share of the bound, or
-// this many runs.
+// pruneShare: a prune that deletes runs leaves this share of a bound free. At least so much is
+// written before the next look at the folder, because each look takes time in proportion to the
+// number of runs. spareShare is the share of the free space after which another look is due:
+// several programs may be writing.
 const (
 	pruneShare = 20
-	pruneRuns  = 100
+	spareShare = 4
 )
 
 // lockName is the file of the lock that a program holds while it prunes.
@@ -39,7 +41,7 @@ type onDisk struct {
 // prune deletes the oldest runs if the history is over its bounds. It looks at the folder only
 // now and then, and leaves the work to another program that does it already.
 func (w *writer) prune() {
-	if w.pruned && w.written < w.maxBytes/pruneShare && w.created < pruneRuns {
+	if w.written < w.nextBytes && w.created < w.nextRuns {
 		return
 	}
 	lock := flock.New(filepath.Join(w.dir, lockName), flock.SetPermissions(0o600))
@@ -47,8 +49,11 @@ func (w *writer) prune() {
 		return
 	}
 	defer lock.Close()
-	w.pruned, w.written, w.created = true, 0, 0
-	if err := pruneTo(w.dir, w.maxBytes, maxRuns, time.Now()); err != nil && !w.faulty {
+	bytes, runs, err := pruneTo(w.dir, w.maxBytes, maxRuns, time.Now())
+	w.written, w.created = 0, 0
+	w.nextBytes = max(w.maxBytes/pruneShare, (w.maxBytes-bytes)/spareShare)
+	w.nextRuns = max(maxRuns/pruneShare, (maxRuns-runs)/spareShare)
+	if err != nil && !w.faulty {
 		w.log.Warn("old runs of the history cannot be deleted", "err", err)
 		w.faulty = true
 	}
@@ -56,13 +61,12 @@ func (w *writer) prune() {
 
 // pruneTo deletes runs until those that are left take at most most bytes less one
 // pruneShare-th, and are at most runs less one pruneShare-th. Finished ones go first, the
-// oldest first.
-func pruneTo(dir string, most int64, runs int, now time.Time) error {
+// oldest first. It returns what is left.
+func pruneTo(dir string, most int64, runs int, now time.Time) (total int64, left int, failed error) {
 	all, total, err := filesByRun(dir)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	var failed error
 	all = slices.DeleteFunc(all, func(r *onDisk) bool {
 		if r.hasHead || now.Sub(r.newest) < time.Hour {
 			return false
@@ -71,9 +75,9 @@ func pruneTo(dir string, most int64, runs int, now time.Time) error {
 		total -= r.bytes
 		return true
 	})
-	left := len(all)
+	left = len(all)
 	if total <= most && left <= runs {
-		return failed
+		return total, left, failed
 	}
 	most, runs = most-most/pruneShare, runs-runs/pruneShare
 	slices.SortFunc(all, func(a, b *onDisk) int { return a.newest.Compare(b.newest) })
@@ -88,7 +92,7 @@ func pruneTo(dir string, most int64, runs int, now time.Time) error {
 			return true
 		})
 	}
-	return failed
+	return total, left, failed
 }
 
 // filesByRun returns the runs in a folder, and how many bytes they take. It ignores files that

@@ -37,9 +37,9 @@ type writer struct {
 	open     map[string]*openRun // by key
 	uses     int64
 	faulty   bool // the last fault was logged
-	written  int64
-	created  int
-	pruned   bool
+
+	written, nextBytes int64 // since the last prune, and when the next is due
+	created, nextRuns  int
 }
 
 // openRun is what the writer remembers of a run.
@@ -47,6 +47,7 @@ type openRun struct {
 	key       string
 	have      ranges.Set // offsets of the events in the files
 	state     []byte     // the last state line
+	end       int64      // offset after the last event; -1 while the run goes on
 	head      int64      // bytes of the files
 	tail      int64
 	blobs     int64        // of the payloads; -1 while it is unknown
@@ -106,7 +107,7 @@ func (w *writer) run(key string, r *report) (*openRun, error) {
 		run.used = w.uses
 		return run, nil
 	}
-	run := &openRun{key: key, used: w.uses}
+	run := &openRun{key: key, used: w.uses, end: -1}
 	found, err := read(w.dir, key)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.submit == nil:
@@ -170,6 +171,9 @@ func (w *writer) add(run *openRun, r *report) error {
 		}
 	}
 	state := stateOf(r.e)
+	if run.end = -1; state.End && state.Status.Finished() {
+		run.end = state.NextOffset
+	}
 	if text := encode(line{State: &state}); !bytes.Equal(text, run.state) || run.pending.Len() > 0 {
 		run.state = text
 		run.pending.Write(text)
@@ -277,13 +281,7 @@ func blobBytes(dir, key string) (sum int64) {
 }
 
 // complete reports whether nothing of the run is missing, so that nothing more will arrive.
-func (run *openRun) complete() bool {
-	var last line
-	if !bytes.Contains(run.state, []byte(`"end":true`)) || decode(run.state, &last) != nil || last.State == nil {
-		return false
-	}
-	return last.State.Status.Finished() && run.have.Prefix() >= last.State.NextOffset
-}
+func (run *openRun) complete() bool { return run.end >= 0 && run.have.Prefix() >= run.end }
 
 // staleAfter is how long after its last line a run is taken for finished. No run takes longer
 // than contract.MaxTimeout, unless it waits for input.
