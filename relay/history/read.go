@@ -215,6 +215,7 @@ func (c *contents) ordered() []contract.Event {
 			next = to
 		}
 	}
+	known := c.nextKnown()
 	for i, ev := range c.events {
 		at, _ := rangeOf(&ev)
 		if at.End() <= next {
@@ -223,7 +224,7 @@ func (c *contents) ordered() []contract.Event {
 		fill(at.Offset)
 		if ev.Type == contract.EventGap { // other events may be known within it
 			ev.Offset = next
-			ev.Events = min(at.End(), c.firstAfter(i, next)) - next
+			ev.Events = min(at.End(), known[i]) - next
 			if ev.Events <= 0 {
 				continue
 			}
@@ -236,15 +237,18 @@ func (c *contents) ordered() []contract.Event {
 	return all
 }
 
-// firstAfter returns the offset of the first event from index i on that is no gap, and at least
-// next.
-func (c *contents) firstAfter(i int, next int64) int64 {
-	for _, ev := range c.events[i:] {
-		if ev.Type != contract.EventGap && ev.Offset >= next {
-			return ev.Offset
+// nextKnown returns, for each of the sorted events, the offset of the first from it on that is
+// no gap.
+func (c *contents) nextKnown() []int64 {
+	known := make([]int64, len(c.events))
+	offset := int64(maxOffset)
+	for i, ev := range slices.Backward(c.events) {
+		if ev.Type != contract.EventGap {
+			offset = ev.Offset
 		}
+		known[i] = offset
 	}
-	return maxOffset
+	return known
 }
 
 func boolOrder(b bool) int {

@@ -1,0 +1,42 @@
+package notebook
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+// Whatever an executor sends, the notebook is JSON, has each source and text as its lines, and
+// is read again as it was written.
+func FuzzOutputs(f *testing.F) {
+	f.Add("a\rb\n\u2028c", "image/png", `"cG5n"`, `{"a": 1}`)
+	f.Add("\x00\xff", "application/json", `{"z": [1e999, null]}`, `[]`)
+	f.Add("", "text/html", `["a", "b"]`, `{`)
+	f.Fuzz(func(t *testing.T, text, mime, payload, metadata string) {
+		events := []contract.Event{
+			{Type: contract.EventStream, Name: text, Text: text},
+			{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{mime: json.RawMessage(payload)}, Metadata: json.RawMessage(metadata), DisplayID: "d"},
+			{Type: contract.EventUpdateDisplayData, DisplayID: "d", Data: map[string]json.RawMessage{"text/plain": json.RawMessage(payload)}},
+			{Type: contract.EventError, EName: text, EValue: text, Traceback: []string{text}},
+		}
+		var c Collector
+		var b bytes.Buffer
+		if err := (Notebook{Cells: []Cell{{Seed: text, Source: text, Outputs: c.Cell(t.Context(), events, nil)}}}).Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if !json.Valid(b.Bytes()) {
+			t.Fatalf("no JSON: %s", b.Bytes())
+		}
+		cells, err := CodeCells(&b)
+		if want := []CodeCell{{0, newID(text, map[string]bool{}), validText(text)}}; err != nil || !reflect.DeepEqual(cells, want) {
+			t.Fatalf("%+v, %v, want %+v", cells, err, want)
+		}
+		if lines := splitLines(text); strings.Join(lines, "") != validText(text) {
+			t.Fatalf("%q has the lines %q", text, lines)
+		}
+	})
+}
