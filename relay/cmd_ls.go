@@ -87,17 +87,23 @@ func (o lsOptions) list(ctx context.Context, vm tools.Runtime, path string, std 
 	return nil
 }
 
-// listFolder reads a folder, or the entry of a file, up to maxPages answers. Truncated says whether there is more.
+// listFolder reads a folder, or the entry of a file.
 func listFolder(ctx context.Context, vm tools.Runtime, path string) (contract.Files, error) {
-	all, err := vm.Client.Files(ctx, path)
+	all, err := readPages(func(after string) (contract.Files, error) { return vm.Client.FilesAfter(ctx, path, after) })
 	if refused, ok := errors.AsType[*contract.Error](err); ok && refused.Code == contract.CodeBadRequest {
 		if file, err := vm.Client.Stat(ctx, path, false, 0); err == nil && !file.IsDir {
 			return contract.Files{Path: file.Path, FileCount: 1, Files: []contract.File{file.File}}, nil
 		}
 	}
+	return all, err
+}
+
+// readPages reads up to maxPages answers. Truncated says whether there is more.
+func readPages(read func(after string) (contract.Files, error)) (contract.Files, error) {
+	all, err := read("")
 	for page := 1; err == nil && all.Truncated && len(all.Files) > 0 && page < maxPages; page++ {
 		var next contract.Files
-		next, err = vm.Client.FilesAfter(ctx, path, all.Files[len(all.Files)-1].Name)
+		next, err = read(all.Files[len(all.Files)-1].Name)
 		all.Files, all.Truncated = append(all.Files, next.Files...), next.Truncated
 	}
 	return all, err

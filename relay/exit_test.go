@@ -29,6 +29,7 @@ func TestExitCodes(t *testing.T) {
 		{context.Canceled, 1},
 		{pairing.ErrNotPaired, 1},
 		{remoterun.ErrPrinted, 1},
+		{fmt.Errorf("run x: %w", remoterun.ErrStillRunning), 75},
 		{remoterun.ExitCode(0), 0},
 		{remoterun.ExitCode(7), 7},
 		{remoterun.ExitCode(64), 64},
