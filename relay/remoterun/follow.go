@@ -56,7 +56,7 @@ func (r *run) read(ctx context.Context) error {
 	alreadyBroken, answer := r.out.broken != nil, r.answer
 	r.answer = contract.Execution{ExecutionID: answer.ExecutionID}
 	following := ctx
-	if !r.blocked {
+	if !r.blockNoted {
 		following = client.WithBehindInput(ctx)
 	}
 	_, err := client.Follow(following, r.Client, answer, client.FollowOptions{
@@ -69,15 +69,16 @@ func (r *run) read(ctx context.Context) error {
 	return r.explain(err)
 }
 
-// noteBlocked says once that the run is queued behind one that waits for input.
+// noteBlocked says that the run is queued behind one that waits for input. It says so once:
+// a hostile executor could report another such run in each answer.
 func (r *run) noteBlocked(e contract.Execution) (noted bool) {
 	b := client.BehindInput(e)
-	noted = b != nil && !r.blocked
-	r.blocked = b != nil
-	if noted {
-		r.out.note("waiting for %s. %s", hint.Asking(b), hint.ForPrompt(b).Person)
+	if b == nil || r.blockNoted {
+		return false
 	}
-	return noted
+	r.blockNoted = true
+	r.out.note("waiting for %s. %s", hint.Asking(b), hint.ForPrompt(b).Person)
+	return true
 }
 
 // visit prints the events of an answer.

@@ -73,7 +73,7 @@ type run struct {
 	// packageMissing: the kernel does not have our Python package, so the program did not
 	// start.
 	packageMissing bool
-	blocked        bool // it was last seen queued behind a run that waits for input
+	blockNoted     bool // see noteBlocked
 }
 
 // Run runs code to its end and prints its output. If ctx ends or stdout breaks, it
