@@ -29,13 +29,14 @@ func restartCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Short: "Restart the kernel; variables are lost, files stay",
 		Long: "End the VM's Python process and start a new one. Its variables, imports and functions are lost, the run under way ends, and those that wait are cancelled. Files stay.\n" +
 			"It asks before it does so. Without a terminal it needs --yes.",
-		Example: "  colab-relay restart\n  colab-relay restart --yes --json",
-		Args:    arguments(0, 0),
+		Example:           "  colab-relay restart\n  colab-relay restart --yes --json",
+		Args:              arguments(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes && !terminal.Is(std.In) {
 				return usagef("restart deletes all variables on the VM: confirm it with --yes")
 			}
-			return c.session(cmd.Context(), func(ctx context.Context, s runSession) error {
+			return c.session(cmd.Context(), nil, func(ctx context.Context, s runSession) error {
 				old, err := s.Client.Kernel(ctx)
 				if err != nil {
 					return err

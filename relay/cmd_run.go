@@ -66,7 +66,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return o.session(ctx, func(ctx context.Context, s runSession) error {
+	return o.session(ctx, nil, func(ctx context.Context, s runSession) error {
 		switch {
 		case source.cells != nil:
 			return remoterun.RunCells(ctx, s.VM, remoterun.Cells{Sources: source.cells, Timeout: o.timeout}, s.console)

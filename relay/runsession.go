@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"colabrelay/relay/config"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
@@ -29,9 +33,10 @@ type runSession struct {
 	history runHistory
 }
 
-// session calls f with the VM. If the VM does not answer at the beginning, it returns that
-// error at once.
-func (c *runsCommand) session(ctx context.Context, f func(ctx context.Context, s runSession) error) error {
+// session calls f with the VM: that of the run that args name, if the history knows it and
+// no flag names another one. If the VM does not answer at the beginning, it returns that error
+// at once.
+func (c *runsCommand) session(ctx context.Context, args []string, f func(ctx context.Context, s runSession) error) error {
 	cfg := config.Load(*c.set)
 	if err := cfg.Err(); err != nil {
 		return err
@@ -41,7 +46,13 @@ func (c *runsCommand) session(ctx context.Context, f func(ctx context.Context, s
 	defer kept.close()
 	pool := runtimes.New(runtimes.Config{Getenv: c.set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt, Record: kept.record()})
 	defer pool.Close()
-	target, err := pool.Resolve(c.runtime)
+	name := c.runtime
+	if name == "" && len(args) > 0 {
+		if run, err := kept.find(args); err == nil {
+			name = run.Runtime
+		}
+	}
+	target, err := pool.Resolve(name)
 	if err != nil {
 		return err
 	}
@@ -69,6 +80,26 @@ func (s runSession) find(ctx context.Context, args []string, otherwise func(cont
 	}
 	return remoterun.FindOnVM(ctx, s.VM, args[0])
 }
+
+// completeRuns offers the runs of the history to the shell.
+func (c *runsCommand) completeRuns(_ *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
+	kept := openHistory(config.Load(*c.set), nil)
+	defer kept.close()
+	if kept.Store == nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	runs, err := kept.List()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, run := range runs[:min(len(runs), maxOffered)] {
+		ids = append(ids, cobra.CompletionWithDesc(plain.Line(run.ExecutionID), plain.Line(cmp.Or(run.Name, run.CodePreview))))
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// maxOffered bounds the runs that a shell is offered.
+const maxOffered = 50
 
 // runState is what a command answers about a run, with the names of the tools' answers.
 type runState struct {

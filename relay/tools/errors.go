@@ -204,6 +204,9 @@ func runProblem(e contract.Execution) *Problem {
 	p := &Problem{Code: h.Code, Message: brief(e.Reason), Hint: h.Model}
 	if e.Error != nil {
 		p.EName, p.EValue = brief(e.Error.EName), brief(e.Error.EValue)
+		if e.Error.EName == "SystemExit" {
+			p.Hint = "The code called sys.exit, which ended only this run: the kernel and its variables are still there."
+		}
 	}
 	if p.Message == "" && p.EName != "" {
 		p.Message = strings.TrimSuffix(fmt.Sprintf("%s: %s", p.EName, p.EValue), ": ")

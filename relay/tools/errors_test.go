@@ -289,3 +289,10 @@ func FuzzParseArguments(f *testing.F) {
 		}
 	})
 }
+
+func TestAnExitIsExplained(t *testing.T) {
+	p := runProblem(contract.Execution{Status: contract.StatusFailed, Error: &contract.ExecutionError{EName: "SystemExit", EValue: "3"}})
+	if p.Message != "SystemExit: 3" || !strings.Contains(p.Hint, "its variables are still there") {
+		t.Errorf("%+v", p)
+	}
+}
