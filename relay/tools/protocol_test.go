@@ -202,3 +202,14 @@ func TestAPanicOfTheSDKIsAnErrorOfThatRequest(t *testing.T) {
 	}
 	l.quiet()
 }
+
+// Clients that try both eras start a relay only to ask which it knows.
+func TestAStartAndTheListsAskTheVMNothing(t *testing.T) {
+	h, f := serveFake(t, time.Second) // has asked for initialize and tools/list
+	h.request("server/discover", json.RawMessage("{"+modernMeta+"}"))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.asked) != 0 {
+		t.Errorf("the VM was asked for %v", f.asked)
+	}
+}
