@@ -155,7 +155,7 @@ func TestTheFolderStaysWithinItsBound(t *testing.T) {
 	dir := t.TempDir()
 	s := newStore(t, dir, 1<<20)
 	r := s.Record("work")
-	for n := range 600 {
+	for n := range 400 {
 		r.Submitted("vm", submit("1"), answer(fmt.Sprintf("e%d", n), contract.StatusSucceeded, stream(0, strings.Repeat("x", 3000))))
 		if n%20 == 0 {
 			written(t, s)

@@ -207,7 +207,7 @@ func TestAKillAtAnyByteLeavesAReadableHistory(t *testing.T) {
 		if err != nil || (len(runs) == 1) != (n >= headEnd) {
 			t.Fatalf("after %d bytes: %+v, %v", n, runs, err)
 		}
-		if n < headEnd || n%7 > 0 {
+		if n < headEnd || n%23 > 0 {
 			continue
 		}
 		after := New(Config{Dir: dir, MaxBytes: DefaultBytes})
