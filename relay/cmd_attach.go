@@ -17,9 +17,8 @@ func attachCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Short: "Print a run's output from its beginning and take over",
 		Long: "Print the output of a run from its beginning and go on as if `colab-relay run` had started it here: answer its input(), interrupt it with Ctrl-C, and end with its exit code.\n" +
 			"ID may be the beginning of an id that `colab-relay ps` lists. Without it, the run that is under way is meant, whoever started it.",
-		Example:           "  colab-relay attach\n  colab-relay attach 3f2a",
-		Args:              arguments(0, 1),
-		ValidArgsFunction: c.completeRuns,
+		Example: "  colab-relay attach\n  colab-relay attach 3f2a",
+		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.session(cmd.Context(), args, func(ctx context.Context, s runSession) error {
 				e, err := s.find(ctx, args, remoterun.FindCurrent)

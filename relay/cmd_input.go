@@ -19,9 +19,8 @@ func inputCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Short: "Answer a run that waits in input() or getpass()",
 		Long: "Show what a run asks for and send it one line, typed or from a pipe. A password is not shown while you type it, and goes to no agent.\n" +
 			"ID may be the beginning of an id that `colab-relay ps` lists. Without it, the run that is under way is meant, whoever started it.",
-		Example:           "  colab-relay input\n  echo yes | colab-relay input 3f2a",
-		Args:              arguments(0, 1),
-		ValidArgsFunction: c.completeRuns,
+		Example: "  colab-relay input\n  echo yes | colab-relay input 3f2a",
+		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.session(cmd.Context(), args, func(ctx context.Context, s runSession) error {
 				e, err := s.find(ctx, args, remoterun.FindCurrent)

@@ -19,9 +19,8 @@ func interruptCommand(set *config.Settings, std terminal.Streams) *cobra.Command
 		Short: "Stop a run; variables stay",
 		Long: "Stop a run on the VM, as the stop button of a notebook does: the code gets a KeyboardInterrupt, and the kernel keeps its variables. A run that has not started is cancelled. The command waits up to 10 s for the end.\n" +
 			"ID may be the beginning of an id that `colab-relay ps` lists. Without it, the run that is under way is meant, whoever started it.",
-		Example:           "  colab-relay interrupt\n  colab-relay interrupt 3f2a --json",
-		Args:              arguments(0, 1),
-		ValidArgsFunction: c.completeRuns,
+		Example: "  colab-relay interrupt\n  colab-relay interrupt 3f2a --json",
+		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.session(cmd.Context(), args, func(ctx context.Context, s runSession) error {
 				e, err := s.find(ctx, args, remoterun.FindCurrent)

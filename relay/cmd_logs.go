@@ -25,9 +25,8 @@ func logsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Long: "Print the output of a run so far. It answers no input() and interrupts nothing; `colab-relay attach` does.\n" +
 			"ID may be the beginning of an id that `colab-relay ps` lists. Without it, the newest run is meant.\n" +
 			"The output comes from the VM. If the VM does not answer, is gone, or no longer has the run, it comes from this computer's history.",
-		Example:           "  colab-relay logs\n  colab-relay logs -f 3f2a\n  colab-relay logs --json 3f2a | jq -r 'select(.type==\"stream\").text'",
-		Args:              arguments(0, 1),
-		ValidArgsFunction: c.completeRuns,
+		Example: "  colab-relay logs\n  colab-relay logs -f 3f2a\n  colab-relay logs --json 3f2a | jq -r 'select(.type==\"stream\").text'",
+		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.run(cmd.Context(), args)
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ func addCompletions(root *cobra.Command, set *config.Settings) {
 		case len(arguments) == 0:
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		case strings.HasPrefix(arguments[len(arguments)-1], "[ID"):
-			cmd.ValidArgsFunction = completeRuns(set, len(arguments)-1)
+			cmd.ValidArgsFunction = completeRuns(set, len(arguments)-1, strings.Contains(cmd.Use, "[ID...]"))
 		}
 	}
 }
@@ -60,12 +61,15 @@ func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// completeRuns offers the ids of the runs that this computer keeps, newest first, from the
-// argument with that index on.
-func completeRuns(set *config.Settings, first int) cobra.CompletionFunc {
+// completeRuns offers the ids of the runs that this computer keeps, newest first, for the
+// argument with that index, and for those after it if several is true.
+func completeRuns(set *config.Settings, first int, several bool) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) < first {
 			return nil, cobra.ShellCompDirectiveDefault // a file
+		}
+		if len(args) > first && !several {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		found := make(chan []history.Run, 1)
 		go func() {
@@ -81,7 +85,7 @@ func completeRuns(set *config.Settings, first int) cobra.CompletionFunc {
 		select {
 		case all := <-found:
 			for _, r := range all[:min(len(all), maxCompletions)] {
-				ids = append(ids, cobra.CompletionWithDesc(plain.Line(r.ExecutionID), plain.Line(fmt.Sprintf("%s, %s: %.40s", r.Runtime, r.Status, r.CodePreview))))
+				ids = append(ids, cobra.CompletionWithDesc(plain.Line(r.ExecutionID), plain.Line(fmt.Sprintf("%s, %s: %.40s", r.Runtime, r.Status, cmp.Or(r.Name, r.CodePreview)))))
 			}
 		case <-time.After(completionTime):
 		}

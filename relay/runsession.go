@@ -1,16 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"colabrelay/relay/config"
-	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
@@ -80,26 +76,6 @@ func (s runSession) find(ctx context.Context, args []string, otherwise func(cont
 	}
 	return remoterun.FindOnVM(ctx, s.VM, args[0])
 }
-
-// completeRuns offers the runs of the history to the shell.
-func (c *runsCommand) completeRuns(_ *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
-	kept := openHistory(config.Load(*c.set), nil)
-	defer kept.close()
-	if kept.Store == nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	runs, err := kept.List()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	for _, run := range runs[:min(len(runs), maxOffered)] {
-		ids = append(ids, cobra.CompletionWithDesc(plain.Line(run.ExecutionID), plain.Line(cmp.Or(run.Name, run.CodePreview))))
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
-}
-
-// maxOffered bounds the runs that a shell is offered.
-const maxOffered = 50
 
 // runState is what a command answers about a run, with the names of the tools' answers.
 type runState struct {
