@@ -64,10 +64,13 @@ func (l leakChecker) Run() int {
 //	hardlink FILE LINK        make a hard link
 //	exits CODE PROGRAM ARG... run a program and compare its exit code
 //	await FILE                wait until a file exists
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script")) }
+
+// scripts returns how the scripts of a folder are run.
+func scripts(t *testing.T, dir string) testscript.Params {
 	python, notebookPython, built := stacks.Old(t).Python, stacks.Notebook(t), folderOfRelay(t)
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script", RequireUniqueNames: true,
+	return testscript.Params{
+		Dir: dir, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[vmsKey{}], env.Values[realVMsKey{}] = map[string]*fakevm.VM{}, map[string]*harness.Executor{}
 			env.Setenv("NOTEBOOK_PYTHON", notebookPython)
@@ -86,7 +89,7 @@ func TestScripts(t *testing.T) {
 			"cutruns": cutRuns,
 			"killvm":  func(ts *testscript.TestScript, _ bool, args []string) { realVMs(ts)[args[0]].Kill() },
 		},
-	})
+	}
 }
 
 // folderOfRelay returns a folder with the relay that RELAY_BIN names, empty for none. It

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// readmeScript runs the commands of README.md. A comment "# $ LINE" precedes the lines that
+// run the command LINE.
+const readmeScript = "testdata/readme/readme.txtar"
+
+// TestREADMECommandsRun checks that the script has every command of README.md, and runs it.
+// CI runs the make targets.
+func TestREADMECommandsRun(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile(readmeScript)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scripted []string
+	for _, m := range regexp.MustCompile(`(?m)^# \$ (.+)$`).FindAllStringSubmatch(string(script), -1) {
+		scripted = append(scripted, m[1])
+	}
+	for _, command := range readmeCommands(t, string(readme)) {
+		if !strings.HasPrefix(command, "make ") && !slices.Contains(scripted, command) {
+			t.Errorf("%s does not run the README's command %q", readmeScript, command)
+		}
+	}
+	testscript.Run(t, scripts(t, "testdata/readme"))
+}
+
+// readmeCommands returns the lines of the fenced sh blocks, without their comments.
+func readmeCommands(t *testing.T, readme string) (commands []string) {
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(readme, -1) {
+		for line := range strings.Lines(block[1]) {
+			command, _, _ := strings.Cut(line, " #")
+			if command = strings.TrimSpace(command); command != "" {
+				commands = append(commands, command)
+			}
+		}
+	}
+	if len(commands) < 10 {
+		t.Fatalf("the README has only the commands %q", commands)
+	}
+	return commands
+}
