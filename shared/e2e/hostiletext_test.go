@@ -89,6 +89,7 @@ func TestNoCommandShowsEscapes(t *testing.T) {
 	commands := map[string][]string{
 		"status": {"status"}, "doctor": {"doctor"}, "runtimes": {"runtimes"}, "get": {"get", "data"}, "get of nothing": {"get", "gone"},
 		"put": {"put", "up.txt"}, "pair": {"pair", "--name", "other"}, "run": {"run", "-c", "1"},
+		"attach": {"attach", "a"}, "input": {"input"}, "interrupt": {"interrupt"}, "detach": {"run", "--detach", "-c", "1"}, "restart": {"restart", "--yes"},
 	}
 	for _, name := range textCases {
 		vm := hostilevm.Start(t, name)
