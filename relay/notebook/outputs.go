@@ -70,7 +70,7 @@ func (c *cell) add(ev *contract.Event) {
 			o.Data, o.Metadata = c.data(ev), object(ev.Metadata)
 		}
 	case contract.EventError:
-		c.append(&Output{Type: Error, EName: ev.EName, EValue: ev.EValue, Traceback: ev.Traceback})
+		c.append(failure(ev))
 	case contract.EventClearOutput:
 		if c.clear = ev.Wait; !ev.Wait {
 			c.reset()
@@ -78,6 +78,16 @@ func (c *cell) add(ev *contract.Event) {
 	case contract.EventInputRequest: // a page shows the prompt in an input box, which is not kept
 		c.stream(contract.Stdout, ev.Prompt+"\n")
 	}
+}
+
+// failure returns the output of an exception. One without a traceback, as of sys.exit, shows
+// its name: programs display nothing else of an error.
+func failure(ev *contract.Event) *Output {
+	o := &Output{Type: Error, EName: ev.EName, EValue: ev.EValue, Traceback: ev.Traceback}
+	if len(o.Traceback) == 0 {
+		o.Traceback = []string{strings.TrimSuffix(ev.EName+": "+ev.EValue, ": ")}
+	}
+	return o
 }
 
 // missing marks output that is not there.
