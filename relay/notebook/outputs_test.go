@@ -82,7 +82,7 @@ func TestOutputsOfEvents(t *testing.T) {
 			[]contract.Event{show(contract.EventDisplayData, "", `{"image/png": `+blobRef+`, "text/html": `+blobRef+`, "image/gif": {"blob":{"number":2,"sha256":"x","bytes":5}}}`)},
 			`{"data":{"image/png":"Ynl0ZXM=","text/html":["bytes"],"text/plain":["[not kept: image/gif]"]},"metadata":{"isolated":true},"output_type":"display_data"}`,
 		},
-		"an error":  {[]contract.Event{{Type: contract.EventError, EName: "E", EValue: "v"}}, `{"ename":"E","evalue":"v","output_type":"error","traceback":[]}`},
+		"an error":  {[]contract.Event{{Type: contract.EventError, EName: "E", EValue: "v"}}, `{"ename":"E","evalue":"v","output_type":"error","traceback":["E: v"]}`},
 		"a prompt":  {[]contract.Event{{Type: contract.EventInputRequest, Prompt: "who? "}}, `{"name":"stdout","output_type":"stream","text":["who? \n"]}`},
 		"a gap":     {[]contract.Event{{Type: contract.EventGap, Cut: "reason"}}, `{"name":"stderr","output_type":"stream","text":["[output is missing here: reason]\n"]}`},
 		"our own":   {[]contract.Event{show(contract.EventDisplayData, "", `{"`+contract.OwnMIME+`progress+json": {}}`)}, ""},
