@@ -106,14 +106,6 @@ func TestAnUpdateReachesAnEarlierCell(t *testing.T) {
 	}
 }
 
-func TestAnErrorWithoutATracebackShowsItsName(t *testing.T) {
-	var c Collector
-	got := c.Cell(t.Context(), []contract.Event{{Type: contract.EventError, EName: "SystemExit", EValue: "3"}}, nil)
-	if len(got) != 1 || strings.Join(got[0].Traceback, "") != "SystemExit: 3" {
-		t.Errorf("%+v", got)
-	}
-}
-
 // nbformat itself must accept what Write writes, without a warning, and write the same bytes.
 func TestNbformatReadsWhatIsWritten(t *testing.T) {
 	hostile := "a\x00\x1b[31m\xff<b>&amp;\u0085\u2029\r\n\x0b\x1c" + strings.Repeat("`", 3)
