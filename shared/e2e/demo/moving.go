@@ -127,9 +127,9 @@ func (d *demo) pair(ctx context.Context) error {
 	pair.Env = append(os.Environ(), d.home()...)
 	out, err := pair.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("relay pair: %w\n%s", err, out)
+		return fmt.Errorf("colab-relay pair: %w\n%s", err, out)
 	}
-	d.line("$ relay pair")
+	d.line("$ colab-relay pair")
 	fmt.Fprintln(d.out, indent(string(out), "      "))
 	return nil
 }
