@@ -177,6 +177,7 @@ func TestBadSettingsAreRefused(t *testing.T) {
 		"package name":    {"-version=v1.0.0", "-package=Relay", "-executor-package=x"},
 		"release address": {"-version=v1.0.0", "-package=r", "-executor-package=x", `-releases=https://e.example/"`},
 		"no version":      {"-package=r", "-executor-package=x"},
+		"three numbers":   {"-version=v1.2.3beta", "-package=r", "-executor-package=x"},
 		"no such file":    {"-version=v1.0.0", "-package=r", "-executor-package=x", "-licence=../../LICENSE", "-programs=/nonexistent"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,6 +65,9 @@ func (r *release) load(programs, licence string) error {
 	if r.version == "" {
 		return errors.New("no version: give one with -version, such as v1.2.3")
 	}
+	if strings.HasPrefix(r.version, "v") && !semantic.MatchString(r.version) {
+		return fmt.Errorf("version %q: a release has three numbers, such as v1.2.3 or v1.2.3-rc.1", r.version)
+	}
 	r.number = number(r.version)
 	var err error
 	if r.licence, err = os.ReadFile(licence); err != nil {

@@ -35,7 +35,10 @@ func TestACopyIsMadeAndReplaced(t *testing.T) {
 		{"an older release", "v1.9.1", "echo v1.9.1", Newer, "v1.10.0"},
 		{"another build of the release", "v1.10.0-1-gabc", "echo colab-relay v1.10.0-1-gabc", Replace, "v1.10.0"},
 		{"an older release than the build", "v1.9.1", "echo v1.9.1", Newer, "v1.10.0-1-gabc"},
-		{"a build without a release", "dev", "echo dev", Replace, "v1.10.0-1-gabc"},
+		{"a pre-release of the release", "v1.10.0-rc.2", "echo v1.10.0-rc.2", Newer, "v1.10.0-1-gabc"},
+		{"a pre-release of the next one", "v1.11.0-rc.10", "echo v1.11.0-rc.10", Replace, "v1.10.0-1-gabc"},
+		{"an earlier pre-release", "v1.11.0-rc.9", "echo v1.11.0-rc.9", Newer, "v1.11.0-rc.10"},
+		{"a build without a release", "dev", "echo dev", Replace, "v1.11.0-rc.10"},
 		{"a release over it", "v1.0.0", "exit 1", Replace, "dev"},
 		{"over a broken one", "v0.1.0", "echo v0.1.0", Replace, ""},
 	} {

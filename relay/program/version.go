@@ -1,10 +1,13 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,20 +45,25 @@ func Version(ctx context.Context, path string) (string, error) {
 
 // older reports whether a is an older release than b. It is false for other builds.
 func older(a, b string) bool {
-	var x, y [3]int
-	if !release(a, &x) || !release(b, &y) {
-		return false
-	}
-	for i := range x {
-		if x[i] != y[i] {
-			return x[i] < y[i]
-		}
-	}
-	return false
+	x, y := release(a), release(b)
+	return x != nil && y != nil && slices.Compare(x, y) < 0
 }
 
-// release reads the numbers of a version such as v1.2.3 or v1.2.3-4-gabcdef.
-func release(version string, numbers *[3]int) bool {
-	n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &numbers[0], &numbers[1], &numbers[2])
-	return n == 3
+// releasePattern is a version such as v1.2.3, v1.2.3-rc.1 or, for a build after a release,
+// v1.2.3-4-gabcdef.
+var releasePattern = regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)(?:-(alpha|beta|rc)\.?(\d+))?`)
+
+// release returns the numbers of a release, which have its order, or nil. A pre-release
+// comes before its release.
+func release(version string) (numbers []int) {
+	match := releasePattern.FindStringSubmatch(version)
+	if match == nil {
+		return nil
+	}
+	stage := map[string]string{"alpha": "0", "beta": "1", "rc": "2", "": "3"}[match[4]]
+	for _, digits := range []string{match[1], match[2], match[3], stage, cmp.Or(match[5], "0")} {
+		n, _ := strconv.Atoi(digits) // the largest int if there are too many
+		numbers = append(numbers, n)
+	}
+	return numbers
 }
