@@ -95,7 +95,7 @@ release: ## build all files of a release in dist/; needs RELEASES=URL or RELEASE
 	@rm -f $(DIST)/relay-*
 
 verify: ## check that two builds of a release are identical, and install it in every way
-	@config/packaging/verify.sh $(if $(filter v%,$(VERSION)),$(VERSION),v0.1.0-rc.1)
+	@PACKAGE=$(PACKAGE) EXECUTOR_PACKAGE=$(EXECUTOR_PACKAGE) config/packaging/verify.sh $(if $(filter v%,$(VERSION)),$(VERSION),v0.1.0-rc.1)
 
 clean: ## delete built files; with PYTHON=1 also .python and .interop
 	rm -rf bin dist $(if $(PYTHON),.python .interop)

@@ -3,7 +3,7 @@
 # caches, compares the files, and installs them in every way that they are for. Tools and
 # homes are in a temporary folder; nothing else changes. It needs PyPI, npm and Go's proxy.
 #
-# usage: config/packaging/verify.sh VERSION
+# usage: PACKAGE=NAME EXECUTOR_PACKAGE=NAME config/packaging/verify.sh VERSION
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 uv=0.13.9 pipx=1.18.4 mcpb=2.1.2 claude=2.1.330 gemini=0.61.0

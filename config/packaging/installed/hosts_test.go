@@ -25,8 +25,8 @@ func TestTheArchivesHoldTheProgram(t *testing.T) {
 	}
 	m.run("tar", "xzf", file(t, "colab-relay_*_linux_amd64.tar.gz"))
 	m.isRelay(m.home + "/colab-relay_" + number + "_linux_amd64/colab-relay")
-	m.run("tar", "xzf", file(t, "colab-relay-executor_*_linux_amd64.tar.gz"))
-	executor := m.home + "/colab-relay-executor_" + number + "_linux_amd64/colab-relay-executor"
+	m.run("tar", "xzf", file(t, executorPack+"_*_linux_amd64.tar.gz"))
+	executor := m.home + "/" + executorPack + "_" + number + "_linux_amd64/" + executorPack
 	if got := m.run(executor, "version"); got != version {
 		t.Errorf("the executor is version %q", got)
 	}

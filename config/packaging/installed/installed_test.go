@@ -27,13 +27,16 @@ var (
 	version  = os.Getenv("VERSION")  // of the release
 	releases = os.Getenv("RELEASES") // its address, on loopback
 	number   = strings.TrimPrefix(version, "v")
+
+	pack         = os.Getenv("PACKAGE") // name of the relay's packages
+	executorPack = os.Getenv("EXECUTOR_PACKAGE")
 )
 
 // TestMain serves the release at the address that is built into it.
 func TestMain(m *testing.M) {
 	address, err := url.Parse(releases)
-	if err != nil || dist == "" || tools == "" || version == "" {
-		panic("run make verify: it sets DIST, TOOLS, VERSION and RELEASES")
+	if err != nil || dist == "" || tools == "" || version == "" || pack == "" || executorPack == "" {
+		panic("run make verify: it sets DIST, TOOLS, VERSION, RELEASES, PACKAGE and EXECUTOR_PACKAGE")
 	}
 	listener, err := net.Listen("tcp", address.Host)
 	if err != nil {

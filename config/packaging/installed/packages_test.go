@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-const (
-	wheelName    = "colab_relay_mcp-*-manylinux*_x86_64.whl"
-	executorName = "colab_relay_executor-*-manylinux*_x86_64.whl"
-	npmName      = "colab-relay-mcp-linux-x64-*.tgz"
+var (
+	wheelName    = strings.ReplaceAll(pack, "-", "_") + "-*-manylinux*_x86_64.whl"
+	executorName = strings.ReplaceAll(executorPack, "-", "_") + "-*-manylinux*_x86_64.whl"
+	npmName      = pack + "-linux-x64-*.tgz"
 )
 
 // environment makes a Python environment and returns its folder of commands.
@@ -26,10 +26,10 @@ func TestPipInstallsTheRelayFromAFileAndRemovesIt(t *testing.T) {
 	bin := m.environment()
 	m.run(bin+"/pip", "install", "--no-index", file(t, wheelName))
 	m.isRelay(bin + "/colab-relay")
-	if out := m.run(bin+"/pip", "show", "--files", "colab-relay-mcp"); !strings.Contains(out, "bin/colab-relay") {
+	if out := m.run(bin+"/pip", "show", "--files", pack); !strings.Contains(out, "bin/colab-relay") {
 		t.Errorf("pip shows\n%s", out)
 	}
-	m.run(bin+"/pip", "uninstall", "--yes", "colab-relay-mcp")
+	m.run(bin+"/pip", "uninstall", "--yes", pack)
 	if exists(bin + "/colab-relay") {
 		t.Error("pip uninstall left the program behind")
 	}
@@ -54,15 +54,15 @@ func TestUvxRunsTheRelay(t *testing.T) {
 	m.isRelay("uvx", "--from", at(t, wheelName), "colab-relay")
 }
 
-// As in Colab: !pip install FILE, then !colab-relay-executor.
+// As in Colab: !pip install FILE, then !COMMAND.
 func TestTheExecutorsWheelFindsItsPython(t *testing.T) {
 	m := newMachine(t)
 	bin := m.environment()
 	m.run(bin+"/pip", "install", file(t, executorName))
-	if got := m.run(bin+"/colab-relay-executor", "version"); got != version {
+	if got := m.run(bin+"/"+executorPack, "version"); got != version {
 		t.Errorf("its version is %q, want %q", got, version)
 	}
-	out, _ := m.try("", bin+"/colab-relay-executor", "doctor") // its exit code depends on this machine
+	out, _ := m.try("", bin+"/"+executorPack, "doctor") // its exit code depends on this machine
 	if !strings.Contains(out, bin+"/python3") || !strings.Contains(out, "ipykernel") {
 		t.Errorf("doctor printed\n%s", out)
 	}
@@ -85,13 +85,13 @@ func TestNpmInstallsTheRelayFromOneFile(t *testing.T) {
 // The package for all platforms gets the right program from the release.
 func TestNpmInstallsTheRelayFromTheReleasesAddress(t *testing.T) {
 	m := newMachine(t)
-	m.isRelay("npx", "--yes", at(t, "colab-relay-mcp-"+number+".tgz"))
-	m.run("npm", "install", "--global", "--prefix", m.home+"/.local", at(t, "colab-relay-mcp-"+number+".tgz"))
+	m.isRelay("npx", "--yes", at(t, pack+"-"+number+".tgz"))
+	m.run("npm", "install", "--global", "--prefix", m.home+"/.local", at(t, pack+"-"+number+".tgz"))
 	m.isRelay(m.home + "/.local/bin/colab-relay")
 	if out, err := m.try("", m.home+"/.local/bin/colab-relay", "no-such-command"); err == nil || !strings.Contains(out, "no-such-command") {
 		t.Errorf("an error ended with %v and\n%s", err, out)
 	}
-	m.run("npm", "uninstall", "--global", "--prefix", m.home+"/.local", "colab-relay-mcp")
+	m.run("npm", "uninstall", "--global", "--prefix", m.home+"/.local", pack)
 	if exists(m.home + "/.local/bin/colab-relay") {
 		t.Error("npm uninstall left the command behind")
 	}
@@ -99,10 +99,10 @@ func TestNpmInstallsTheRelayFromTheReleasesAddress(t *testing.T) {
 
 func TestTheLauncherSaysThatTheProgramIsMissing(t *testing.T) {
 	m := newMachine(t)
-	m.run("npm", "install", "--global", "--prefix", m.home+"/.local", at(t, "colab-relay-mcp-"+number+".tgz"))
-	m.run("rm", "-r", m.home+"/.local/lib/node_modules/colab-relay-mcp/node_modules")
+	m.run("npm", "install", "--global", "--prefix", m.home+"/.local", at(t, pack+"-"+number+".tgz"))
+	m.run("rm", "-r", m.home+"/.local/lib/node_modules/"+pack+"/node_modules")
 	out, err := m.try("", m.home+"/.local/bin/colab-relay", "version")
-	if err == nil || !strings.Contains(out, "colab-relay-mcp-linux-x64 is not installed") {
+	if err == nil || !strings.Contains(out, pack+"-linux-x64 is not installed") {
 		t.Errorf("it ended with %v and\n%s", err, out)
 	}
 }
