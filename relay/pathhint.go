@@ -22,7 +22,7 @@ func pathHint(user hostconfig.User, from, installed string) string {
 		return ""
 	}
 	if user.OS == "windows" {
-		return fmt.Sprintf(`To call colab-relay in a terminal, run this in PowerShell once: [Environment]::SetEnvironmentVariable("Path", "%s;" + [Environment]::GetEnvironmentVariable("Path", "User"), "User")`+"\n", folder)
+		return fmt.Sprintf(`To call colab-relay in a terminal, run this in PowerShell once: [Environment]::SetEnvironmentVariable("Path", '%s;' + [Environment]::GetEnvironmentVariable("Path", "User"), "User")`+"\n", strings.ReplaceAll(folder, "'", "''"))
 	}
 	return fmt.Sprintf("To call colab-relay in a terminal, add this line to your shell's profile, such as ~/.profile: export PATH=%q\n", folder+":$PATH")
 }

@@ -23,7 +23,7 @@ func TestTheLineForPATH(t *testing.T) {
 		return path
 	}
 	t.Setenv("TMPDIR", filepath.Join(dir, "tmp"))
-	copied := program("home", "my data", "bin")
+	copied := program("home", "o'my data", "bin")
 	own := program("home", "bin")
 	for name, c := range map[string]struct {
 		onPath, from string
@@ -45,7 +45,7 @@ func TestTheLineForPATH(t *testing.T) {
 				t.Errorf("%q", line)
 			}
 			user.OS = "windows"
-			if line := pathHint(user, c.from, copied); c.want && !strings.Contains(line, "PowerShell") {
+			if line := pathHint(user, c.from, copied); c.want && !strings.Contains(line, "/o''my data/bin;' + ") {
 				t.Errorf("%q", line)
 			}
 		})

@@ -226,12 +226,17 @@ func (h Host) ByHandRemove() string {
 	return fmt.Sprintf("delete %q from %q in the file", serverName, h.list)
 }
 
-// shellLine is a command that a person can paste into a shell.
+// shellLine is a command that a person can paste into a shell: on Windows, where paths
+// have backslashes, cmd or PowerShell.
 func shellLine(c Command) string {
 	words := append([]string{c.Path}, c.Args...)
 	for i, word := range words {
-		if strings.ContainsAny(word, " ()&'") {
+		switch {
+		case !strings.ContainsAny(word, " ()&'`$;!*?<>|\""):
+		case strings.Contains(c.Path, `\`):
 			words[i] = `"` + word + `"`
+		default:
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 		}
 	}
 	return strings.Join(words, " ")

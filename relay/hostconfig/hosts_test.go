@@ -202,3 +202,15 @@ func filesOn(h Host, u User) string {
 	}
 	return strings.Join(all, ", ")
 }
+
+func TestACommandByHandIsQuotedForAShell(t *testing.T) {
+	for path, want := range map[string]string{
+		"/opt/colab-relay":                  "/opt/colab-relay serve",
+		"/Users/o'me/Application Support/$": `'/Users/o'\''me/Application Support/$' serve`,
+		`C:\Users\A B\colab-relay.exe`:      `"C:\Users\A B\colab-relay.exe" serve`,
+	} {
+		if got := shellLine(Command{path, []string{"serve"}}); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
