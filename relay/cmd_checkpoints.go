@@ -19,7 +19,7 @@ func checkpointsCommand(set *config.Settings, std terminal.Streams) *cobra.Comma
 		Use:   "checkpoints",
 		Short: "List chunked runs and kept answers on this computer",
 		Long: "List what is kept on this computer under a checkpoint_name: the progress of chunked runs, and answers of run_code_long. It contacts no VM.\n" +
-			"The same call of run_chunked_operation continues a run that has not finished.",
+			"To continue an unfinished chunked run, the agent repeats the same call of run_chunked_operation.",
 		Example:           "  colab-relay checkpoints\n  colab-relay checkpoints --json",
 		Args:              arguments(0, 0),
 		RunE:              func(*cobra.Command, []string) error { return listCheckpoints(set, asJSON, std) },

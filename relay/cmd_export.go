@@ -37,7 +37,7 @@ func exportCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			"  .ipynb  a Jupyter notebook with outputs and pictures\n" +
 			"  .md     Markdown; the pictures go into a folder FILE_files beside it\n" +
 			"  .py     Python cells; lines such as %pip and !ls become comments\n" +
-			"Without IDs, --last or --since, these are all runs on the VM that the runtime used last. It works when the VM is gone; if it answers, missing output is fetched first. ID may be the beginning of an id that `colab-relay ps` lists.",
+			"ID may be the first characters of an id that `colab-relay ps` lists. Without IDs, --last or --since, it writes all runs on the runtime's latest VM. It also works after the VM is gone; if the VM answers, missing output is fetched first.",
 		Example: "  colab-relay export work.ipynb\n  colab-relay export report.md --last 3\n  colab-relay export today.ipynb --since 8h --runtime work\n  colab-relay export --force fit.py 3f2a",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -52,7 +52,7 @@ func exportCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			return o.export(cmd.Context(), set, args[0], std)
 		},
 	}
-	cmd.Flags().IntVar(&o.choice.Last, "last", 0, "only the newest `NUMBER` of runs of the runtime")
+	cmd.Flags().IntVar(&o.choice.Last, "last", 0, "only the newest `NUMBER` runs of the runtime")
 	cmd.Flags().StringVar(&o.since, "since", "", "only runs since `TIME`: 90m, 8h, 2026-01-31, or \"2026-01-31 15:00\"")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace FILE if it exists")
 	cmd.Flags().StringVar(&o.choice.Runtime, "runtime", "", "export runs of the runtime `NAME` (default: that of the newest run)")
@@ -72,7 +72,7 @@ func (o *exportOptions) parse(args []string, now time.Time) error {
 	case o.choice.Last < 0:
 		return usagef("--last %d: must be 1 or more", o.choice.Last)
 	case len(o.choice.IDs) > 0 && (o.choice.Last > 0 || o.since != "" || o.choice.Runtime != ""):
-		return usagef("give either IDs, or --last, --since and --runtime")
+		return usagef("IDs cannot be combined with --last, --since or --runtime")
 	case o.since == "":
 		return nil
 	}
@@ -145,7 +145,7 @@ func wholeIDs(kept []history.Run, beginnings []string) (ids []string, err error)
 	for _, beginning := range beginnings {
 		e, err := remoterun.Find(executions, beginning)
 		if errors.Is(err, remoterun.ErrNoSuchRun) {
-			return nil, fmt.Errorf("this computer kept no run %.80q; `colab-relay ps` lists the runs, and export needs one that was submitted from here", beginning)
+			return nil, fmt.Errorf("%w in this computer's history: %.80q; export writes only runs that were submitted from here", remoterun.ErrNoSuchRun, beginning)
 		}
 		if err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
+	"colabrelay/shared/contract"
 )
 
 func inputCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
@@ -17,24 +18,20 @@ func inputCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "input [ID]",
 		Short: "Answer a run that waits in input() or getpass()",
-		Long: "Show what a run asks for and send it one line, typed or from a pipe. A password is not shown while you type it, and goes to no agent.\n" +
-			"ID may be the beginning of an id that `colab-relay ps` lists. Without it, the run that is under way is meant, whoever started it.",
+		Long: "Show the prompt of a run that waits for input, and send it one line, typed or from a pipe. A password is not shown while you type it, and no agent sees it.\n" +
+			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the run that is running now, whoever started it.",
 		Example: "  colab-relay input\n  echo yes | colab-relay input 3f2a",
 		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.session(cmd.Context(), args, func(ctx context.Context, s runSession) error {
-				e, err := s.find(ctx, args, remoterun.FindCurrent)
-				if err != nil {
-					return usageOfRun(err)
-				}
-				e, err = remoterun.Answer(ctx, s.VM, e, s.console)
+			return c.withRun(cmd.Context(), args, func(ctx context.Context, s runSession, e contract.Execution) error {
+				e, err := remoterun.Answer(ctx, s.VM, e, s.console)
 				switch {
 				case err != nil:
 					return err
 				case c.json:
 					return printJSON(std.Out, s.state(e))
 				}
-				_, err = fmt.Fprintf(std.Err, "colab-relay: answered; the run goes on: colab-relay logs -f %s\n", plain.Line(e.ExecutionID))
+				_, err = fmt.Fprintf(std.Err, "colab-relay: answered; to follow the run: colab-relay logs -f %s\n", plain.Line(e.ExecutionID))
 				return err
 			})
 		},

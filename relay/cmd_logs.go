@@ -13,6 +13,7 @@ import (
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
+	"colabrelay/relay/runlist"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
 )
@@ -22,8 +23,8 @@ func logsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [ID]",
 		Short: "Print a run's output",
-		Long: "Print the output of a run so far. It answers no input() and interrupts nothing; `colab-relay attach` does.\n" +
-			"ID may be the beginning of an id that `colab-relay ps` lists. Without it, the newest run is meant.\n" +
+		Long: "Print the output of a run so far, without changing anything. To answer its input() or to interrupt it, use `colab-relay attach`.\n" +
+			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, it is the newest run.\n" +
 			"The output comes from the VM. If the VM does not answer, is gone, or no longer has the run, it comes from this computer's history.",
 		Example: "  colab-relay logs\n  colab-relay logs -f 3f2a\n  colab-relay logs --json 3f2a | jq -r 'select(.type==\"stream\").text'",
 		Args:    arguments(0, 1),
@@ -33,7 +34,7 @@ func logsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	}
 	addRuntimeFlag(cmd, &c.runtime)
 	cmd.Flags().BoolVar(&c.json, "json", false, "print one event a line, as JSON")
-	cmd.Flags().BoolVarP(&c.follow, "follow", "f", false, "go on until the run ends; Ctrl-C leaves it running")
+	cmd.Flags().BoolVarP(&c.follow, "follow", "f", false, "keep printing until the run ends; Ctrl-C leaves it running")
 	set.AddFlags(cmd.Flags(), "LOCAL_SAVE_DIR")
 	return cmd
 }
@@ -45,20 +46,26 @@ type logsOptions struct {
 
 func (c *logsOptions) run(ctx context.Context, args []string) error {
 	var missing error // why the VM does not have the run
+	reading := false
 	err := c.session(ctx, args, func(ctx context.Context, s runSession) error {
-		e, err := s.find(ctx, args, remoterun.FindNewest)
-		if err != nil {
-			missing = err
+		var e contract.Execution
+		if len(args) > 0 {
+			e, missing = remoterun.FindOnVM(ctx, s.VM, args[0])
+		} else {
+			e, missing = remoterun.FindNewest(ctx, s.VM, runlist.IsInternal)
+		}
+		if missing != nil {
 			return nil
 		}
+		reading = true
 		return remoterun.Logs(ctx, s.VM, e.ExecutionID, remoterun.LogOptions{Follow: c.follow, JSON: c.json}, s.console)
 	})
 	switch {
-	case errors.Is(missing, remoterun.ErrAmbiguous):
-		return usageError{missing}
+	case errors.Is(missing, remoterun.ErrAmbiguous), missing != nil && ctx.Err() != nil:
+		return missing
 	case missing != nil:
 		return c.printKept(ctx, args, missing)
-	case isAway(err):
+	case isAway(err) && !reading && ctx.Err() == nil:
 		return c.printKept(ctx, args, err)
 	}
 	return err
@@ -84,21 +91,22 @@ func (c *logsOptions) printKept(ctx context.Context, args []string, missing erro
 	}
 	kept := openHistory(cfg, nil)
 	defer kept.close()
-	run, err := kept.find(args)
+	run, err := kept.find(args, c.runtime)
 	if err != nil {
-		return usageOfRun(missing)
+		return missing
 	}
 	events, err := kept.Events(run)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.std.Err, "colab-relay: this is from the history on this computer: %s\n", plain.Line(missing.Error()))
+	fmt.Fprintf(c.std.Err, "note: this is from the history on this computer: %s\n", plain.Line(missing.Error()))
 	run.Execution.Events = events
 	return remoterun.PrintKept(ctx, remoterun.Kept{Execution: run.Execution, Blobs: kept.Fetch(run)}, c.json, c.console(cfg))
 }
 
-// find returns the run whose id begins with the first of args, or else the newest.
-func (h runHistory) find(args []string) (history.Run, error) {
+// find returns the run of a runtime, of any if that is empty, whose id begins with the first
+// of args, or else the newest.
+func (h runHistory) find(args []string, runtime string) (history.Run, error) {
 	if h.Store == nil {
 		return history.Run{}, history.ErrNotFound
 	}
@@ -106,6 +114,7 @@ func (h runHistory) find(args []string) (history.Run, error) {
 	if err != nil {
 		return history.Run{}, err
 	}
+	runs = runlist.OfRuntime(runs, runtime)
 	executions := make([]contract.Execution, 0, len(runs))
 	for _, run := range runs {
 		if len(args) == 0 && !run.Internal {

@@ -29,7 +29,7 @@ func lsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [PATH]",
 		Short: "List a folder on the VM",
-		Long: "List a folder or file on the VM: size, time of the last change, and name. Without PATH it is /content, or the executor's working directory if the VM has no /content. The name of a folder ends in a slash.\n" +
+		Long: "List a folder or file on the VM: size, time of the last change, and name. Without PATH, it lists /content, or the executor's working directory if the VM has no /content. The name of a folder ends in a slash.\n" +
 			fmt.Sprintf("At most %d entries are listed; a note says if there are more.", maxPages*contract.MaxListFiles),
 		Example: "  colab-relay ls\n  colab-relay ls -a /content/drive/MyDrive\n  colab-relay ls results --json",
 		Args:    arguments(0, 1),

@@ -25,7 +25,7 @@ func probeCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "probe",
 		Short:   "Describe the VM: processor, GPU, memory, disks, Python, limits",
-		Long:    "Describe the VM: processor, GPU, memory, disks, Python, packages, limits, and what would make it better. Nothing is imported or changed. With --json all packages are listed.",
+		Long:    "Describe the VM: processor, GPU, memory, disks, Python, packages, limits, and what would make it better. Nothing is imported or changed. --json also lists the packages.",
 		Example: "  colab-relay probe\n  colab-relay probe --json | jq .packages.torch",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -20,7 +20,7 @@ import (
 // psOptions are the flags of `colab-relay ps`.
 type psOptions struct {
 	runtime string
-	limit   int
+	limit   int // 0 for none
 	all     bool
 	asJSON  bool
 }
@@ -30,21 +30,24 @@ func psCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List runs, present and past",
-		Long: "List the runs of all runtimes, newest first: those that this computer kept, and those that the VMs list. It works when a VM is gone. The ids are shortened; --json has all of them.\n" +
-			"A status with a question mark is the last one that was seen: the VM does not answer, or is gone.\n" +
-			"Batches of chunked runs and other code of the relay's own are listed only with --all.",
+		Long: "List the runs of all runtimes, newest first: those in this computer's history, and those on the VMs. It also works after a VM is gone. Ids are shortened; --json prints them whole.\n" +
+			"A question mark after a status means that it may have changed since: the VM does not answer, or is gone.\n" +
+			"Batches of chunked runs, and other code that the relay runs for itself, are listed only with --all.",
 		Example: "  colab-relay ps\n  colab-relay ps -n 5 --runtime work\n  colab-relay ps --all --json",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.limit < 1 {
 				return usagef("-n %d: must be 1 or more", o.limit)
 			}
+			if o.all && !cmd.Flags().Changed("number") {
+				o.limit = 0
+			}
 			return o.list(cmd.Context(), set, std)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().IntVarP(&o.limit, "number", "n", 20, "list at most this `NUMBER` of runs")
-	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "list all runs, also those of the relay's own code")
+	cmd.Flags().IntVarP(&o.limit, "number", "n", 20, "list at most `NUMBER` runs")
+	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "list all runs, also those that the relay made for itself")
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "list only the runs of the runtime `NAME`")
 	if err := cmd.RegisterFlagCompletionFunc("runtime", completeRuntimes); err != nil {
 		panic(err) // the flag exists
@@ -80,9 +83,13 @@ func (o psOptions) list(ctx context.Context, set *config.Settings, std terminal.
 }
 
 func (o psOptions) print(all []runlist.Entry, std terminal.Streams) error {
-	entries, more := all, false
+	entries := all
 	if !o.all {
-		entries, more = runlist.Newest(all, o.limit)
+		entries = runlist.OfPeople(all)
+	}
+	more := o.limit > 0 && len(entries) > o.limit
+	if more {
+		entries = entries[:o.limit]
 	}
 	if o.asJSON {
 		return printJSON(std.Out, struct {

@@ -45,7 +45,7 @@ func putCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			}
 			err := transfer.CheckUpload(cmd.Context(), args[0], guard)
 			switch {
-			case errors.Is(err, transfer.ErrGuarded) && terminal.Confirm(std, plain.Text(err.Error())+"\nUpload it anyway?"):
+			case errors.Is(err, transfer.ErrGuarded) && terminal.Confirm(cmd.Context(), std, plain.Text(err.Error())+"\nUpload it anyway?"):
 				guard = nil
 			case err != nil:
 				return err

@@ -27,8 +27,8 @@ func restartCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restart",
 		Short: "Restart the kernel; variables are lost, files stay",
-		Long: "End the VM's Python process and start a new one. Its variables, imports and functions are lost, the run under way ends, and those that wait are cancelled. Files stay.\n" +
-			"It asks before it does so. Without a terminal it needs --yes.",
+		Long: "End the VM's Python process and start a new one. Its variables, imports and functions are lost, the current run ends, and queued runs are cancelled. Files stay.\n" +
+			"It asks for confirmation first; without a terminal, --yes is required.",
 		Example:           "  colab-relay restart\n  colab-relay restart --yes --json",
 		Args:              arguments(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -42,7 +42,7 @@ func restartCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 					return err
 				}
 				question := fmt.Sprintf("Restart the kernel of %q, which is %s? All variables are lost.", s.Runtime, plain.Line(string(old.Status)))
-				if !yes && !terminal.Confirm(std, question) {
+				if !yes && !terminal.Confirm(ctx, std, question) {
 					return errors.New("not restarted")
 				}
 				k, err := s.Client.RestartKernel(ctx, old.KernelID)
@@ -62,6 +62,6 @@ func restartCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	}
 	addRuntimeFlag(cmd, &c.runtime)
 	addJSONFlag(cmd, &c.json)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }

@@ -29,7 +29,7 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Use:   "run [flags] [FILE [ARGUMENT]... | -c CODE | -]",
 		Short: "Run Python on the VM and print its output; Ctrl-C interrupts it",
 		Long: "Run a program, a notebook's code cells, CODE or the code on stdin in the VM's kernel, and print the output as it arrives.\n\n" +
-			"FILE runs as `python FILE ARGUMENT...` would: sys.argv, __file__, __name__ and tracebacks are as usual. Its variables stay in the kernel for later runs. Everything after FILE belongs to the program; flags of run come before it. Only FILE itself is sent: modules beside it have to be on the VM (`colab-relay put`), and magics such as %pip work only in notebooks and with -c.\n" +
+			"FILE runs as `python FILE ARGUMENT...` would: sys.argv, __file__, __name__ and tracebacks are as usual. Its variables stay in the kernel for later runs. Everything after FILE belongs to the program; flags of run come before it. Only FILE itself is sent: upload the modules beside it with `colab-relay put`. Magics such as %pip work only in notebooks and with -c.\n" +
 			"FILE.ipynb runs its code cells one after another and stops at the first that fails.\n" +
 			"CODE, and code on stdin, runs like a notebook's cell: magics and !commands work, and the value of the last expression is printed.\n\n" +
 			"Ctrl-C interrupts the code on the VM; variables stay. A second Ctrl-C leaves the code running; `colab-relay attach` comes back to it.\n" +
@@ -49,7 +49,7 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	addRuntimeFlag(cmd, &o.runtime)
 	cmd.Flags().BoolVar(&o.json, "json", false, "with --detach: print one JSON document")
 	cmd.Flags().StringVarP(&o.code, "code", "c", "", "run `CODE`")
-	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "print the run's id and return while it runs")
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "start the code, print the run's id and return at once")
 	set.AddFlags(cmd.Flags(), "LOCAL_SAVE_DIR")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "interrupt the code after this time, at most 24h; 0 means 10m")
 	return cmd
@@ -62,7 +62,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if o.json && !o.detach {
 		return usagef("--json needs --detach; `colab-relay logs --json` prints a run's output as JSON")
 	}
-	source, err := o.source(args)
+	source, err := o.source(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -90,6 +90,6 @@ func (o *runOptions) start(ctx context.Context, s runSession, code remoterun.Cod
 	if _, err := fmt.Fprintln(o.std.Out, id); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.std.Err, "colab-relay: %s on %s; its output: colab-relay logs -f %s\n", plain.Line(string(e.Status)), s.Runtime, id)
+	fmt.Fprintf(o.std.Err, "colab-relay: the run is %s on %s; to see its output: colab-relay logs -f %s\n", plain.Line(string(e.Status)), s.Runtime, id)
 	return nil
 }

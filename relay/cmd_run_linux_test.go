@@ -120,6 +120,26 @@ func TestOnATerminal(t *testing.T) {
 			}
 		}
 	})
+	for _, typed := range [][]string{{"restart"}, {"run", "-"}} {
+		t.Run("an interrupt ends "+typed[0], func(t *testing.T) {
+			s := newScreen(t)
+			ctx, interrupt := context.WithCancel(t.Context())
+			code := start(ctx, s, typed...)
+			if typed[0] == "restart" {
+				await(t, func() bool { return strings.Contains(s.text(), "[y/N] ") })
+			}
+			interrupt()
+			select {
+			case got := <-code:
+				if got != 1 {
+					t.Errorf("exit code %d, shown %q", got, s.text())
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("it did not end")
+			}
+			fmt.Fprint(s.master, "\n\x04") // ends the read that the interrupt left running
+		})
+	}
 }
 
 // await polls until f is true.

@@ -13,7 +13,7 @@ func unpairCommand(std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:     "unpair NAME",
 		Short:   "Remove a paired runtime",
-		Long:    "Remove a paired runtime and its secret from this computer. The VM is not told.",
+		Long:    "Remove a paired runtime and its secret from this computer. Nothing changes on the VM.",
 		Example: "  colab-relay unpair gpu-lab",
 		Args:    arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -16,8 +16,8 @@ func useCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "use [NAME]",
 		Short: "Choose the default runtime, or show which one it is",
-		Long: "Make the paired runtime NAME the default one, for the commands here and for the tools of a running MCP server. Without NAME, show which runtime is the default one. `colab-relay use -` takes the choice back.\n" +
-			"A call uses the first of these: the runtime that it names (--runtime); the one that COLAB_URL describes; the chosen one; the one named default; the only one paired.",
+		Long: "Make the paired runtime NAME the default one, for the commands on this computer and for MCP servers that are running. Without NAME, show which runtime is the default one. `colab-relay use -` undoes the choice.\n" +
+			"A command or tool uses the first of these that exists: the runtime that it names (--runtime), the one that COLAB_URL describes, the chosen one, the one named \"default\", the only one paired.",
 		Example: "  colab-relay use gpu-lab\n  colab-relay use\n  colab-relay use -",
 		Args:    arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -25,7 +25,7 @@ func varsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "vars [NAME]",
 		Short: "List the variables in the VM's kernel, or show one",
-		Long: "List the variables in the VM's kernel, or show the type, shape and beginning of one. No code of theirs is run, so it is safe for any object.\n" +
+		Long: "List the variables in the VM's kernel, or show the type, shape and beginning of one. None of their code is run, so this is safe for any object.\n" +
 			"It fails with kernel_busy while a run occupies the kernel.",
 		Example: "  colab-relay vars\n  colab-relay vars df\n  colab-relay vars --json",
 		Args:    arguments(0, 1),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -63,19 +64,34 @@ func exitCode(err error) int {
 	if exit, ok := errors.AsType[remoterun.ExitCode](err); ok {
 		return int(exit)
 	}
-	if _, ok := errors.AsType[usageError](err); ok || errors.Is(err, pairing.ErrBadName) || errors.Is(err, auth.ErrPairing) {
+	if _, ok := errors.AsType[usageError](err); ok || errors.Is(err, pairing.ErrBadName) || errors.Is(err, auth.ErrPairing) || isWrongID(err) {
 		return exitUsage
 	}
 	if reported, ok := errors.AsType[reportedError](err); ok {
 		return reported.code
 	}
+	if errors.Is(err, remoterun.ErrStillRunning) { // before a lost connection: a script must not run the code again
+		return exitRunning
+	}
 	if lost, ok := errors.AsType[*client.Error](err); ok && unreachable[lost.Kind] {
 		return exitUnreachable
 	}
-	if errors.Is(err, remoterun.ErrStillRunning) {
-		return exitRunning
-	}
 	return exitFailure
+}
+
+// isWrongID reports whether err is about a run's id that a person gave.
+func isWrongID(err error) bool {
+	return errors.Is(err, remoterun.ErrNoSuchRun) || errors.Is(err, remoterun.ErrAmbiguous)
+}
+
+// interrupted replaces the error of a request that a signal ended: that the VM did not answer
+// in time is not its cause.
+func interrupted(ctx context.Context, err error) error {
+	_, unanswered := errors.AsType[*client.Error](err)
+	if ctx.Err() == nil || errors.Is(err, remoterun.ErrStillRunning) || !unanswered && !errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return terminal.ErrInterrupted
 }
 
 // finish prints an error of cmd and its next step, and returns the exit code.
@@ -85,7 +101,7 @@ func finish(err error, cmd *cobra.Command, std terminal.Streams) int {
 		return code
 	}
 	step := hint.Person(err)
-	if code == exitUsage {
+	if code == exitUsage && !isWrongID(err) {
 		step = fmt.Sprintf("run `%s --help`", cmd.CommandPath())
 	}
 	fmt.Fprintf(std.Err, "%s: %s\n", cmd.Root().Name(), plain.Text(err.Error()))

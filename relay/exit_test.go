@@ -30,6 +30,8 @@ func TestExitCodes(t *testing.T) {
 		{pairing.ErrNotPaired, 1},
 		{remoterun.ErrPrinted, 1},
 		{fmt.Errorf("run x: %w", remoterun.ErrStillRunning), 75},
+		{fmt.Errorf("%w: %w", remoterun.ErrStillRunning, &client.Error{Kind: client.KindTunnelOffline}), 75},
+		{fmt.Errorf("%w: %q", remoterun.ErrNoSuchRun, "x"), 64},
 		{remoterun.ExitCode(0), 0},
 		{remoterun.ExitCode(7), 7},
 		{remoterun.ExitCode(64), 64},
@@ -56,6 +58,24 @@ func TestEachKindOfConnectionErrorHasAnExitCode(t *testing.T) {
 	}
 	if len(unreachable) != len(client.Kinds) {
 		t.Errorf("%d kinds in the table, want %d", len(unreachable), len(client.Kinds))
+	}
+}
+
+func TestASignalIsNotReportedAsAVMThatDoesNotAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	unanswered := &client.Error{Kind: client.KindTimeout}
+	if err := interrupted(ctx, unanswered); err != unanswered {
+		t.Error(err)
+	}
+	cancel()
+	left := fmt.Errorf("%w: %w", remoterun.ErrStillRunning, unanswered)
+	for _, c := range []struct{ err, want error }{
+		{nil, nil}, {unanswered, terminal.ErrInterrupted}, {context.Canceled, terminal.ErrInterrupted},
+		{remoterun.ErrPrinted, remoterun.ErrPrinted}, {left, left},
+	} {
+		if err := interrupted(ctx, c.err); err != c.want {
+			t.Errorf("%v became %v", c.err, err)
+		}
 	}
 }
 

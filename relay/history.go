@@ -94,7 +94,7 @@ func (p *pastRuns) paired() []string {
 			names = append(names, r.Name)
 		}
 	}
-	if p.getenv("COLAB_URL") != "" {
+	if pairing.InEnvironment(p.getenv) {
 		names = append(names, pairing.EnvName)
 	}
 	return names

@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, std ter
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
 	cmd, err := root.ExecuteContextC(ctx)
-	return finish(err, cmd, std)
+	return finish(interrupted(ctx, err), cmd, std)
 }
 
 func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Command {

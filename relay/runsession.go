@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/signal"
 	"syscall"
 
@@ -44,7 +45,7 @@ func (c *runsCommand) session(ctx context.Context, args []string, f func(ctx con
 	defer pool.Close()
 	name := c.runtime
 	if name == "" && len(args) > 0 {
-		if run, err := kept.find(args); err == nil {
+		if run, err := kept.find(args, ""); err == nil {
 			name = run.Runtime
 		}
 	}
@@ -68,13 +69,28 @@ func (c *runsCommand) console(cfg config.Config) remoterun.Console {
 	return remoterun.Console{Streams: c.std, PictureDir: cfg.SaveDir, Pictures: inline.Detect(c.set.Getenv)}
 }
 
-// find returns the run that args name by its id or the beginning of it, or else the one that
-// otherwise returns.
-func (s runSession) find(ctx context.Context, args []string, otherwise func(context.Context, remoterun.VM) (contract.Execution, error)) (contract.Execution, error) {
-	if len(args) == 0 {
-		return otherwise(ctx, s.VM)
-	}
-	return remoterun.FindOnVM(ctx, s.VM, args[0])
+// withRun calls f with the run that args name by its id or the beginning of it, or else with
+// the one that is running.
+func (c *runsCommand) withRun(ctx context.Context, args []string, f func(ctx context.Context, s runSession, e contract.Execution) error) error {
+	return c.session(ctx, args, func(ctx context.Context, s runSession) error {
+		if len(args) == 0 {
+			e, err := remoterun.FindCurrent(ctx, s.VM)
+			if err != nil {
+				return err
+			}
+			return f(ctx, s, e)
+		}
+		e, err := remoterun.FindOnVM(ctx, s.VM, args[0])
+		if errors.Is(err, remoterun.ErrNoSuchRun) {
+			if kept, unknown := s.history.find(args, ""); unknown == nil {
+				return fmt.Errorf("the VM no longer has the run %s; `colab-relay logs %[1]s` prints what this computer kept of it", kept.ExecutionID)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return f(ctx, s, e)
+	})
 }
 
 // runState is what a command answers about a run, with the names of the tools' answers.
@@ -87,12 +103,4 @@ type runState struct {
 
 func (s runSession) state(e contract.Execution) runState {
 	return runState{e.ExecutionID, e.Status, e.Reason, s.Runtime}
-}
-
-// usageOfRun marks errors of a run's id as errors of the command line.
-func usageOfRun(err error) error {
-	if errors.Is(err, remoterun.ErrAmbiguous) || errors.Is(err, remoterun.ErrNoSuchRun) {
-		return usageError{err}
-	}
-	return err
 }

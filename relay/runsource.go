@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,19 +27,19 @@ type source struct {
 }
 
 // source reads what args and -c name.
-func (o *runOptions) source(args []string) (source, error) {
+func (o *runOptions) source(ctx context.Context, args []string) (source, error) {
 	switch {
 	case o.given && len(args) > 0:
 		return source{}, usagef("give either a file or -c CODE, not both")
 	case o.given:
-		return o.cell(strings.NewReader(o.code), false)
+		return o.cell(ctx, strings.NewReader(o.code), false)
 	case len(args) == 0 && terminal.Is(o.std.In):
 		return source{}, usagef("nothing to run: give a file, -c CODE, or code on stdin")
 	case len(args) == 0 || args[0] == "-":
 		if len(args) > 1 {
 			return source{}, usagef("unexpected argument %q: code on stdin takes no arguments", args[1])
 		}
-		return o.cell(o.std.In, true)
+		return o.cell(ctx, o.std.In, true)
 	}
 	f, err := os.Open(args[0])
 	if err != nil {
@@ -56,8 +57,8 @@ func (o *runOptions) source(args []string) (source, error) {
 }
 
 // cell reads code that runs like a notebook's cell.
-func (o *runOptions) cell(in io.Reader, fromStdin bool) (source, error) {
-	text, err := readCode(in)
+func (o *runOptions) cell(ctx context.Context, in io.Reader, fromStdin bool) (source, error) {
+	text, err := terminal.UntilInterrupted(ctx, func() (string, error) { return readCode(in) })
 	return source{code: remoterun.Code{Text: text, FromStdin: fromStdin, Timeout: o.timeout}}, err
 }
 

@@ -49,7 +49,7 @@ func (l leakChecker) Run() int {
 // testscript they have:
 //
 //	fakevm NAME [SECRET]      start a fake VM; set NAME_URL, NAME_SECRET, NAME_PAIRING, NAME_KEY_ID
-//	executor NAME             start a real executor and set the same variables
+//	executor NAME             start a real executor in the script's folder, a further one in the folder NAME, and set the same variables
 //	killvm NAME               kill a real executor
 //	cutruns TEXT              cut the histories of runs with this text as a kill soon after their start does
 //	stranger NAME             start a web server that is no executor; set NAME_URL
@@ -174,8 +174,12 @@ func startRealVM(ts *testscript.TestScript, name, python string) {
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	secret := auth.GenerateSecret()
-	e, err := harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: binary, Python: python, Dir: ts.MkAbs("."), Secret: secret.Reveal()})
+	secret, dir := auth.GenerateSecret(), ts.MkAbs(".")
+	if len(realVMs(ts)) > 0 { // two cannot share a folder
+		dir = ts.MkAbs(name)
+		ts.Check(os.MkdirAll(dir, 0o700))
+	}
+	e, err := harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: binary, Python: python, Dir: dir, Secret: secret.Reveal()})
 	ts.Check(err)
 	ts.Defer(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

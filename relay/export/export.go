@@ -6,6 +6,7 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,10 @@ type Run struct {
 	Fetch   notebook.Fetch
 }
 
-// ErrExists: the file exists, and Options.Force is not set.
+// ErrExists: the file exists, and must not be replaced.
 var ErrExists = errors.New("already exists")
 
-// Document is a document that is complete in memory, so that a fault leaves no partial file.
+// document is a document that is complete in memory, so that a fault leaves no partial file.
 type document struct {
 	text  []byte
 	files map[string][]byte // pictures, by their name beside the text
@@ -69,7 +70,7 @@ func Write(ctx context.Context, path string, runs []Run, force bool) error {
 		return fmt.Errorf("%q %w", path, ErrExists)
 	}
 	d, err := formats[ext](ctx, stem, runs)
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil { // outputs that were not fetched any more are missing
 		return err
 	}
 	dir := filepath.Dir(path)

@@ -30,7 +30,7 @@ type report struct {
 func (r *report) size() int64 {
 	n := 1000 + len(r.content)
 	if r.submit != nil {
-		n += len(r.submit.Code)
+		n += len(r.submit.Code) + len(r.submit.Source) + len(r.submit.SourceName)
 	}
 	for i := range r.e.Events {
 		n += eventSize(&r.e.Events[i])

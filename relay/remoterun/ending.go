@@ -70,8 +70,31 @@ func (r *run) end(ctx context.Context) error {
 // interrupt interrupts the run. A run that has already finished is no error.
 func (r *run) interrupt(ctx context.Context) error {
 	_, err := r.Client.Interrupt(ctx, r.answer.ExecutionID)
-	if refused, ok := errors.AsType[*contract.Error](err); ok && refused.Code == contract.CodeConflict {
+	if hasEnded(err) {
 		return nil
 	}
 	return r.explain(err)
+}
+
+// hasEnded reports whether an interrupt was refused because the run had ended before it.
+func hasEnded(err error) bool {
+	refused, ok := errors.AsType[*contract.Error](err)
+	return ok && refused.Code == contract.CodeConflict
+}
+
+// Interrupt interrupts a run, or cancels it if it is queued. It returns the run as it is then,
+// and whether it had ended before. The error of a run that does not react is ErrStillRunning.
+func Interrupt(ctx context.Context, vm VM, run contract.Execution) (now contract.Execution, ended bool, err error) {
+	if run.Status.Finished() {
+		return run, true, nil
+	}
+	now, err = vm.Client.Interrupt(ctx, run.ExecutionID)
+	switch {
+	case hasEnded(err):
+		now, err = vm.Client.Execution(ctx, run.ExecutionID, 0, 0, 1)
+		return now, true, err
+	case err == nil && !now.Status.Finished():
+		err = fmt.Errorf("%w: it has not reacted to the interrupt yet; wait, or run `colab-relay restart`, which ends it and deletes all variables", ErrStillRunning)
+	}
+	return now, false, err
 }

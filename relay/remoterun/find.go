@@ -14,7 +14,7 @@ import (
 var (
 	ErrNoSuchRun = errors.New("no such run")
 	ErrAmbiguous = errors.New("several runs begin with that id")
-	ErrNoneRuns  = errors.New("no run is under way on the VM; give the id of one: colab-relay ps")
+	ErrNoneRuns  = errors.New("the VM is not running anything; `colab-relay ps` lists the runs: name one by its id")
 )
 
 // maxListed bounds the runs that an ErrAmbiguous names.
@@ -56,10 +56,14 @@ func FindOnVM(ctx context.Context, vm VM, prefix string) (contract.Execution, er
 		return contract.Execution{}, err
 	}
 	e, err := Find(list.Executions, prefix)
-	if errors.Is(err, ErrNoSuchRun) && len(prefix) == idLength {
-		return vm.Client.Execution(ctx, prefix, 0, 0, 1)
+	if !errors.Is(err, ErrNoSuchRun) || len(prefix) != idLength {
+		return e, err
 	}
-	return e, err
+	e, unlisted := vm.Client.Execution(ctx, prefix, 0, 0, 1)
+	if refused, ok := errors.AsType[*contract.Error](unlisted); ok && refused.Code == contract.CodeNotFound {
+		return contract.Execution{}, err
+	}
+	return e, unlisted
 }
 
 // idLength is that of an execution's id, a UUID.
@@ -79,14 +83,17 @@ func FindCurrent(ctx context.Context, vm VM) (contract.Execution, error) {
 	return contract.Execution{}, ErrNoneRuns
 }
 
-// FindNewest returns the run that was submitted last.
-func FindNewest(ctx context.Context, vm VM) (contract.Execution, error) {
-	list, err := vm.Client.List(ctx, 1)
+// FindNewest returns the run that was submitted last, of those whose code preview is not that
+// of a relay's own code.
+func FindNewest(ctx context.Context, vm VM, internal func(codePreview string) bool) (contract.Execution, error) {
+	list, err := vm.Client.List(ctx, contract.MaxListExecutions)
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	if len(list.Executions) == 0 {
-		return contract.Execution{}, errors.New("the VM has no runs yet")
+	for _, e := range list.Executions {
+		if !internal(e.CodePreview) {
+			return e, nil
+		}
 	}
-	return list.Executions[0], nil
+	return contract.Execution{}, errors.New("the VM has no runs yet")
 }

@@ -41,6 +41,10 @@ func TestAnInterruptAfterTheEndChangesNoOutcome(t *testing.T) {
 	if err != nil || !done.End {
 		t.Fatalf("%+v, %v", done, err)
 	}
+	now, ended, err := Interrupt(t.Context(), VM{Client: toVM}, contract.Execution{ExecutionID: done.ExecutionID, Status: contract.StatusRunning})
+	if err != nil || !ended || now.Status != contract.StatusSucceeded {
+		t.Errorf("%s, ended %t, %v", now.Status, ended, err)
+	}
 	interrupted, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, answer := range map[string]contract.Execution{"with the answer": done, "without the answer": {ExecutionID: done.ExecutionID}} {

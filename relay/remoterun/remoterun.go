@@ -83,17 +83,21 @@ func Run(ctx context.Context, vm VM, code Code, console Console) error {
 	return (&run{VM: vm, Code: code, endWait: endWait, out: newPrinter(vm.Client.Blobs, console)}).run(ctx)
 }
 
-// Start starts code and does not wait for it. Nobody answers its input() but Attach and the
-// like.
+// Start starts code and does not wait for it. Its input() waits for an Attach or an Answer.
 func Start(ctx context.Context, vm VM, code Code) (contract.Execution, error) {
 	r := &run{VM: vm, Code: code}
 	e, err := vm.Client.Submit(ctx, r.submission(true))
+	if err != nil && ctx.Err() != nil {
+		return e, errUnanswered
+	}
 	return e, r.explain(err)
 }
 
-// Attach prints the output of the run id from its beginning and goes on like Run.
+// Attach prints the output of the run id from its beginning and goes on like Run. The run may
+// be of an earlier kernel, so it says nothing of a new one.
 func Attach(ctx context.Context, vm VM, id string, console Console) error {
-	r := &run{VM: vm, endWait: endWait, out: newPrinter(vm.Client.Blobs, console), answer: contract.Execution{ExecutionID: id}}
+	vm.LastSeen = tools.LastSeen{}
+	r := &run{VM: vm, endWait: endWait, instance: vm.Client.InstanceID(), out: newPrinter(vm.Client.Blobs, console), answer: contract.Execution{ExecutionID: id}}
 	defer r.out.close()
 	if err := r.follow(ctx); err != nil {
 		return err

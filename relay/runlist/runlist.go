@@ -67,11 +67,13 @@ func Merge(kept []history.Run, vms []VM, now time.Time) []Entry {
 	}
 	for _, vm := range vms {
 		for _, e := range vm.Executions {
-			if _, alone := live[key{vm.InstanceID, e.ExecutionID}]; !alone {
+			at := key{vm.InstanceID, e.ExecutionID}
+			if _, alone := live[at]; !alone {
 				continue
 			}
+			delete(live, at) // two names may be paired with one VM
 			entry := entryOf(e, vm.Runtime, vm.InstanceID, now)
-			entry.OnVM, entry.Internal, entry.CodePreview = true, isInternal(e.CodePreview), preview(e.CodePreview)
+			entry.OnVM, entry.Internal, entry.CodePreview = true, IsInternal(e.CodePreview), preview(e.CodePreview)
 			all = append(all, entry)
 		}
 	}
@@ -102,25 +104,15 @@ func preview(code string) string {
 	return strings.TrimSpace(line)
 }
 
-// isInternal reports whether a run that another laptop submitted is of its relay's own code,
-// whose first line is a title.
-func isInternal(code string) bool {
+// IsInternal reports whether code that a VM lists is of a relay's own, whose first line is a
+// title.
+func IsInternal(code string) bool {
 	return strings.HasPrefix(code, "# colab-relay: ") || strings.HasPrefix(code, "# chunked run \"")
 }
 
-// Newest returns at most n entries that a person or an agent ran.
-func Newest(all []Entry, n int) (some []Entry, more bool) {
-	some = []Entry{}
-	for _, e := range all {
-		switch {
-		case e.Internal:
-		case len(some) == n:
-			return some, true
-		default:
-			some = append(some, e)
-		}
-	}
-	return some, false
+// OfPeople returns the entries that a person or an agent ran.
+func OfPeople(all []Entry) []Entry {
+	return slices.DeleteFunc(slices.Clone(all), func(e Entry) bool { return e.Internal })
 }
 
 // shortID is how much of an id a person needs, unless two runs begin alike.
