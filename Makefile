@@ -6,7 +6,6 @@ VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 endif
 FUZZTIME   ?= 20s
 DIST       ?= dist
-SHA256SUM   = $(shell command -v sha256sum || echo shasum -a 256)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 

@@ -35,6 +35,22 @@ func TestPipInstallsTheRelayFromAFileAndRemovesIt(t *testing.T) {
 	}
 }
 
+// pip itself says which wheel it would choose on other systems.
+func TestPipFindsTheWheelOfEachPlatform(t *testing.T) {
+	m := newMachine(t)
+	pip := m.environment() + "/pip"
+	for platform, want := range map[string]string{
+		"macosx_12_0_x86_64": "macosx_12_0_universal2", "macosx_15_0_arm64": "macosx_12_0_universal2",
+		"win_amd64": "win_amd64", "win_arm64": "win_arm64",
+		"manylinux_2_17_aarch64": "manylinux2014_aarch64", "musllinux_1_1_x86_64": "manylinux2014_x86_64",
+	} {
+		m.run(pip, "download", "--pre", "--no-index", "--no-deps", "--only-binary=:all:", "--find-links", dist, "--dest", platform, "--platform", platform, pack)
+		if found, _ := filepath.Glob(m.home + "/" + platform + "/*" + want + "*.whl"); len(found) != 1 {
+			t.Errorf("on %s, pip did not choose the wheel for %s", platform, want)
+		}
+	}
+}
+
 func TestPipInstallsFromTheReleasesAddress(t *testing.T) {
 	m := newMachine(t)
 	bin := m.environment()
