@@ -66,29 +66,41 @@ func Write(ctx context.Context, path string, runs []Run, force bool) error {
 		return err
 	}
 	stem := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-	if _, err := os.Lstat(path); err == nil && !force {
-		return fmt.Errorf("%q %w", path, ErrExists)
+	if err := free(path, force); err != nil {
+		return err
 	}
 	d, err := formats[ext](ctx, stem, runs)
 	if err = cmp.Or(err, ctx.Err()); err != nil { // outputs that were not fetched any more are missing
 		return err
 	}
 	dir := filepath.Dir(path)
-	for name, content := range d.files { // first, so that the text refers to no missing picture
-		if err := save(filepath.Join(dir, name), content, force); err != nil {
+	for name := range d.files {
+		if err := free(filepath.Join(dir, name), force); err != nil {
 			return err
 		}
 	}
-	return save(path, d.text, force)
+	for name, content := range d.files { // first, so that the text refers to no missing picture
+		if err := save(filepath.Join(dir, name), content); err != nil {
+			return err
+		}
+	}
+	return save(path, d.text)
+}
+
+// free returns an error if a file must not be written.
+func free(path string, force bool) error {
+	_, err := os.Lstat(path)
+	switch {
+	case err == nil && !force:
+		return fmt.Errorf("%q %w", path, ErrExists)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
 }
 
 // save writes a file completely or not at all.
-func save(path string, content []byte, force bool) error {
-	if _, err := os.Lstat(path); err == nil && !force {
-		return fmt.Errorf("%q %w", path, ErrExists)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
+func save(path string, content []byte) error {
 	_, err := render.SaveFile(filepath.Dir(path), filepath.Base(path), func(w io.Writer) error {
 		_, err := w.Write(content)
 		return err

@@ -16,6 +16,10 @@ var pictures = []struct{ mime, ext string }{
 	{"image/png", ".png"}, {"image/jpeg", ".jpg"}, {"image/gif", ".gif"}, {"image/svg+xml", ".svg"},
 }
 
+// markup makes a text that a VM may have sent mean itself in a line of Markdown: no HTML, link
+// or picture, which a viewer would fetch.
+var markup = strings.NewReplacer("\\", `\\`, "<", `\<`, "[", `\[`, "]", `\]`, "`", "\\`", "&", `\&`, "://", `\://`, "www.", `www\.`)
+
 // page is a Markdown text that is being made.
 type page struct {
 	text  strings.Builder
@@ -28,7 +32,7 @@ type page struct {
 func markdown(ctx context.Context, stem string, runs []Run) (document, error) {
 	p := page{stem: stem, files: map[string][]byte{}}
 	for i, c := range cells(ctx, runs) {
-		fmt.Fprintf(&p.text, "## Run %d: %s\n\n", i+1, runs[i].title())
+		fmt.Fprintf(&p.text, "## Run %d: %s\n\n", i+1, markup.Replace(runs[i].title()))
 		p.fence("python", c.Source)
 		for n, o := range c.Outputs {
 			p.output(fmt.Sprintf("%s_files/%d-%d", stem, i+1, n+1), o)
@@ -78,9 +82,13 @@ func decoded(mime string, payload any) []byte {
 
 // fence adds a block of code whose fence is longer than any in the text.
 func (p *page) fence(language, text string) {
-	fence := "```"
-	for strings.Contains(text, fence) {
-		fence += "`"
+	longest, run := 2, 0
+	for i := range len(text) {
+		if run++; text[i] != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
 	}
+	fence := strings.Repeat("`", longest+1)
 	fmt.Fprintf(&p.text, "%s%s\n%s\n%s\n\n", fence, language, strings.TrimRight(text, "\n"), fence)
 }

@@ -15,8 +15,8 @@ func python(_ context.Context, _ string, runs []Run) (document, error) {
 			b.WriteByte('\n')
 		}
 		fmt.Fprintf(&b, "# %%%% %s\n", r.title())
-		source := r.source()
-		foreign := strings.HasPrefix(strings.TrimSpace(source), "%%") // another language
+		source := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(r.source()) // Python ends lines at \r too
+		foreign := strings.HasPrefix(strings.TrimSpace(source), "%%")               // another language
 		for line := range strings.SplitSeq(source, "\n") {
 			if foreign || strings.HasPrefix(line, "%") || strings.HasPrefix(line, "!") {
 				b.WriteString("# ")

@@ -7,16 +7,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"colabrelay/shared/contract"
 )
 
-// MaxPayload bounds a picture or other payload that is fetched. A larger one is left out, and
-// its place says so.
-const MaxPayload = 32 << 20
+// MaxPayload bounds a picture or other payload that is fetched, and maxFetched all that one
+// Collector fetches: a run's events may name one payload a million times. What is larger is
+// left out, and its place says so.
+const (
+	MaxPayload = 32 << 20
+	maxFetched = 256 << 20
+)
+
+// maxUpdated bounds the displays of one id that an update changes: the newest.
+const maxUpdated = 100
+
+// maxDepth bounds JSON payloads, because each level indents all that is in it.
+const maxDepth = 32
 
 // Fetch writes a payload that is not in its event.
 type Fetch func(ctx context.Context, blob contract.Blob, w io.Writer) error
@@ -26,6 +36,7 @@ type Fetch func(ctx context.Context, blob contract.Blob, w io.Writer) error
 // earlier cells. The zero value is ready for use.
 type Collector struct {
 	displays map[string][]*Output // by display id
+	fetched  int64
 }
 
 // cell is a cell whose outputs are being collected.
@@ -34,8 +45,9 @@ type cell struct {
 	ctx     context.Context
 	fetch   Fetch
 	outputs []*Output
-	text    strings.Builder // of the last output while that is a stream
-	clear   bool            // before the next output
+	text    strings.Builder            // of the last output while that is a stream
+	clear   bool                       // before the next output
+	updates map[string]*contract.Event // by display id: the newest, not yet applied
 }
 
 // Cell returns the outputs of one execution with these events, in order. They may change while
@@ -44,9 +56,12 @@ func (c *Collector) Cell(ctx context.Context, events []contract.Event, fetch Fet
 	if c.displays == nil {
 		c.displays = map[string][]*Output{}
 	}
-	x := &cell{Collector: c, ctx: ctx, fetch: fetch}
+	x := &cell{Collector: c, ctx: ctx, fetch: fetch, updates: map[string]*contract.Event{}}
 	for i := range events {
 		x.add(&events[i])
+	}
+	for _, id := range slices.Sorted(maps.Keys(x.updates)) {
+		x.update(id)
 	}
 	x.endStream()
 	return x.outputs
@@ -66,8 +81,8 @@ func (c *cell) add(ev *contract.Event) {
 	case contract.EventDisplayData, contract.EventExecuteResult:
 		c.display(ev)
 	case contract.EventUpdateDisplayData:
-		for _, o := range c.displays[ev.DisplayID] {
-			o.Data, o.Metadata = c.data(ev), object(ev.Metadata)
+		if len(c.displays[ev.DisplayID]) > 0 {
+			c.updates[ev.DisplayID] = ev
 		}
 	case contract.EventError:
 		c.append(failure(ev))
@@ -138,8 +153,25 @@ func (c *cell) display(ev *contract.Event) {
 		o.Type, o.ExecutionCount = ExecuteResult, ev.ExecutionCount
 	}
 	c.append(o)
-	if ev.DisplayID != "" {
-		c.displays[ev.DisplayID] = append(c.displays[ev.DisplayID], o)
+	if ev.DisplayID == "" {
+		return
+	}
+	c.update(ev.DisplayID) // which is older than this display
+	shown := c.displays[ev.DisplayID]
+	c.displays[ev.DisplayID] = append(shown[max(0, len(shown)-maxUpdated+1):], o)
+}
+
+// update changes the displays of an id as its newest update says. The updates before that one
+// leave no trace, so nobody reads their payloads.
+func (c *cell) update(id string) {
+	ev := c.updates[id]
+	if ev == nil {
+		return
+	}
+	delete(c.updates, id)
+	data, metadata := c.data(ev), object(ev.Metadata)
+	for _, o := range c.displays[id] {
+		o.Data, o.Metadata = data, metadata
 	}
 }
 
@@ -186,11 +218,13 @@ func (c *cell) payload(mime string, raw json.RawMessage) (any, error) {
 }
 
 func (c *cell) blob(mime string, blob contract.Blob) (any, error) {
-	if blob.Bytes > MaxPayload || c.fetch == nil {
+	if blob.Bytes > min(MaxPayload, maxFetched-c.fetched) || c.fetched >= maxFetched || c.fetch == nil {
 		return nil, fmt.Errorf("a payload of %d bytes is not read", blob.Bytes)
 	}
 	var b bytes.Buffer
-	if err := c.fetch(c.ctx, blob, &b); err != nil {
+	err := c.fetch(c.ctx, blob, &b)
+	c.fetched += int64(b.Len()) // which need not be blob.Bytes
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -211,7 +245,7 @@ func IsBase64(mime string) bool {
 // parse returns JSON as a value that is written with its keys in order and its numbers as they
 // are.
 func parse(raw []byte) (value any, err error) {
-	if !json.Valid(raw) {
+	if !json.Valid(raw) || depth(raw) > maxDepth {
 		return nil, errForm
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -220,48 +254,29 @@ func parse(raw []byte) (value any, err error) {
 	return value, err
 }
 
+// depth returns how deep the arrays and objects of a JSON text are nested.
+func depth(raw []byte) (deepest int) {
+	level, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch b := raw[i]; {
+		case quoted && b == '\\':
+			i++
+		case b == '"':
+			quoted = !quoted
+		case quoted:
+		case b == '{', b == '[':
+			level++
+			deepest = max(deepest, level)
+		case b == '}', b == ']':
+			level--
+		}
+	}
+	return deepest
+}
+
 // object returns raw as an object, or nil if it is none.
 func object(raw json.RawMessage) map[string]any {
 	value, _ := parse(raw)
 	found, _ := value.(map[string]any)
 	return found
-}
-
-// fold returns a text with each line in the state that carriage returns leave it in, so that a
-// progress bar is one line. Colours stay.
-func fold(text string) string {
-	if !strings.Contains(text, "\r") {
-		return text
-	}
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		body, isLine := strings.CutSuffix(line, "\n")
-		shown := ""
-		for part := range strings.SplitSeq(body, "\r") {
-			shown = overwrite(shown, part)
-		}
-		b.WriteString(shown)
-		if isLine {
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
-}
-
-// overwrite returns what is shown after part was printed over a line. Where escape sequences
-// make columns unknown, part replaces the line.
-func overwrite(shown, part string) string {
-	switch n := utf8.RuneCountInString(part); {
-	case part == "":
-		return shown
-	case strings.ContainsRune(part+shown, '\x1b') || n >= utf8.RuneCountInString(shown):
-		return part
-	default:
-		rest := shown
-		for range n {
-			_, size := utf8.DecodeRuneInString(rest)
-			rest = rest[size:]
-		}
-		return part + rest
-	}
 }

@@ -1,0 +1,62 @@
+package export
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+func TestAHeadingOfMarkdownHasNoMarkupOfTheVM(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.md")
+	runs := []Run{{Execution: contract.Execution{Status: "<img src=https://a.example/p> ![](http://b.example) `x`"}, Code: "1"}}
+	if err := Write(t.Context(), path, runs, false); err != nil {
+		t.Fatal(err)
+	}
+	heading, _, _ := strings.Cut(readFile(t, path), "\n")
+	if want := "\\<img src=https\\://a.example/p> !\\[\\](http\\://b.example) \\`x\\`"; !strings.HasSuffix(heading, want) {
+		t.Errorf("%s, want %s", heading, want)
+	}
+}
+
+func TestAMillionBackticksAreFencedInTime(t *testing.T) {
+	path, began := filepath.Join(t.TempDir(), "x.md"), time.Now()
+	text := strings.Repeat("`", 1<<20)
+	if err := Write(t.Context(), path, []Run{{Code: "1", Events: []contract.Event{{Type: contract.EventStream, Text: text}}}}, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := readFile(t, path); time.Since(began) > 2*time.Second || !strings.Contains(got, "\n"+text+"`\n"+text+"\n"+text+"`\n") {
+		t.Errorf("%d bytes after %s", len(got), time.Since(began))
+	}
+}
+
+func TestPythonHasNoHiddenLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.py")
+	if err := Write(t.Context(), path, []Run{{Code: "%%bash\necho\rimport os\r\n"}}, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := readFile(t, path); !strings.HasSuffix(got, "\n# %%bash\n# echo\n# import os\n# \n") {
+		t.Errorf("%q", got)
+	}
+}
+
+// A picture that may not be replaced must not leave others behind.
+func TestNothingIsWrittenIfAPictureExists(t *testing.T) {
+	dir := t.TempDir()
+	existing := filepath.Join(dir, "x_files", "1-3.svg")
+	if err := errors.Join(os.Mkdir(filepath.Dir(existing), 0o700), os.WriteFile(existing, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 { // pictures have no order
+		if err := Write(t.Context(), filepath.Join(dir, "x.md"), pictureRuns(), false); !errors.Is(err, ErrExists) {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "x_files", "1-2.png")); err == nil {
+			t.Fatal("the other picture was written")
+		}
+	}
+}
