@@ -13,6 +13,8 @@ var rules = map[string]plain.Rule{
 	// Texts of several lines.
 	"EValue": plain.Text, "Traceback": plain.Text, "Preview": plain.Text,
 	"Prompt": promptLine, // of the run that an execution waits for
+	// People paste commands with this id into a shell.
+	"ExecutionID": executionID,
 	// Output of the user's code is cleaned when it is rendered, by relay/render or for a
 	// terminal.
 	"Events": nil,
@@ -23,6 +25,14 @@ var rules = map[string]plain.Rule{
 
 // clean cleans the strings of an answer.
 func clean(answer any) { plain.Deep(answer, rules) }
+
+// executionID returns an id that an executor may have created, or else nothing.
+func executionID(id string) string {
+	if !validID(id) || id[0] == '-' {
+		return ""
+	}
+	return id
+}
 
 // versionForm matches the version of a release.
 var versionForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$`)
