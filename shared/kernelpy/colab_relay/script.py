@@ -36,15 +36,28 @@ def run(path: str, packed: str, arguments: list[str]) -> None:
             raised: BaseException = error
             lines = exit_text(error)
             if not lines:
-                status = error.code if isinstance(error.code, int) else 0
-                raised = SystemExit(int(status) & 0xFF)
+                raised = SystemExit(status_of(error.code))
                 if raised.code == 0:
                     return
         except BaseException as error:
             raised = error
-            lines = traceback_of(error)
+            lines = shown(error)
     show(shell, raised, lines)
     raise raised
+
+
+def status_of(code: object) -> int:
+    """The exit status of a Python that gets the number or None. C has 64 bits for the number."""
+    number = int(code) if isinstance(code, int) else 0
+    return number & 0xFF if -(2**63) <= number < 2**63 else 0xFF
+
+
+def working_directory() -> str:
+    """Empty if the directory has been deleted: Python runs programs there too."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 @contextlib.contextmanager
@@ -53,7 +66,7 @@ def program(names: dict[str, Any], path: str, source: str, arguments: list[str])
 
     The file does not exist on the VM. Its folder is the working directory, because that is where
     `colab-relay put` puts files. Inside IPython, exit would end the kernel."""
-    file = os.path.join(os.getcwd(), posixpath.basename(path.replace("\\", "/")))
+    file = os.path.join(working_directory(), posixpath.basename(path.replace("\\", "/")))
     lines = source.splitlines(True)
     for name in (path, file):  # the frames have path; inspect looks for __file__
         linecache.cache[name] = (len(source), None, lines, name)
@@ -102,6 +115,14 @@ def own_event_loop() -> Iterator[None]:
         events._set_running_loop(kernels)
         if task is not None:
             tasks._enter_task(kernels, task)
+
+
+def shown(error: BaseException) -> list[str]:
+    """traceback_of, or less after a program that changed linecache or the like."""
+    try:
+        return traceback_of(error)
+    except Exception:
+        return [f"{type(error).__name__}: its traceback cannot be shown"]
 
 
 def traceback_of(error: BaseException) -> list[str]:

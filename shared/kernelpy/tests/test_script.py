@@ -87,6 +87,7 @@ EXITS = {
     "sys.exit(True)": (1, ""),
     "sys.exit(256)": (0, ""),
     "sys.exit(-1)": (255, ""),
+    "sys.exit(2**64)": (255, ""),
     "sys.exit('bad')": ("bad", "bad"),
     "sys.exit('3')": ("3", "3"),
     "raise SystemExit(3)": (3, ""),
@@ -104,6 +105,22 @@ def test_exits_are_quiet(shell, capsys, recwarn, code):
     assert error is None or isinstance(want, str) or type(error) is SystemExit
     assert not recwarn.list
     assert "exit" not in capsys.readouterr().err
+
+
+def test_a_program_runs_in_a_folder_that_was_deleted(shell, tmp_path, monkeypatch):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    error, shown = start(shell, "found = __file__", path="src/job.py")
+    assert (error, shown, shell.names["found"]) == (None, "", "job.py")
+
+
+def test_a_program_that_breaks_tracebacks_still_raises_its_own_error(shell, monkeypatch):
+    monkeypatch.setattr(linecache, "cache", linecache.cache)
+    error, shown = start(shell, "import linecache\nlinecache.cache = None\nraise ValueError(1)")
+    assert type(error) is ValueError
+    assert shown == "ValueError: its traceback cannot be shown"
 
 
 def test_exits_of_cells_are_quiet_too(shell, recwarn):
