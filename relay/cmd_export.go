@@ -55,10 +55,7 @@ func exportCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd.Flags().IntVar(&o.choice.Last, "last", 0, "only the newest `NUMBER` runs of the runtime")
 	cmd.Flags().StringVar(&o.since, "since", "", "only runs since `TIME`: 90m, 8h, 2026-01-31, or \"2026-01-31 15:00\"")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace FILE if it exists")
-	cmd.Flags().StringVar(&o.choice.Runtime, "runtime", "", "export runs of the runtime `NAME` (default: that of the newest run)")
-	if err := cmd.RegisterFlagCompletionFunc("runtime", completeRuntimes); err != nil {
-		panic(err) // the flag exists
-	}
+	addRuntimeFlagFor(cmd, &o.choice.Runtime, "export runs of the runtime `NAME` (default: that of the newest run)")
 	return cmd
 }
 

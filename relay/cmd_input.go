@@ -19,7 +19,7 @@ func inputCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Use:   "input [ID]",
 		Short: "Answer a run that waits in input() or getpass()",
 		Long: "Show the prompt of a run that waits for input, and send it one line, typed or from a pipe. A password is not shown while you type it, and no agent sees it.\n" +
-			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the run that is running now, whoever started it.",
+			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
 		Example: "  colab-relay input\n  echo yes | colab-relay input 3f2a",
 		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -20,7 +20,7 @@ func interruptCommand(set *config.Settings, std terminal.Streams) *cobra.Command
 		Use:   "interrupt [ID]",
 		Short: "Stop a run; variables are kept",
 		Long: "Stop a run on the VM, as the stop button of a notebook does: the code gets a KeyboardInterrupt, and the kernel keeps its variables. A queued run is cancelled. The command waits up to 10 s for the run to end; if it does not, the exit code is 75.\n" +
-			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the run that is running now, whoever started it.",
+			"ID may be the first characters of an id that `colab-relay ps` lists. Without ID, the command applies to the current run, whoever started it.",
 		Example: "  colab-relay interrupt\n  colab-relay interrupt 3f2a --json",
 		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

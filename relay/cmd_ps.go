@@ -48,10 +48,7 @@ func psCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&o.limit, "number", "n", 20, "list at most `NUMBER` runs")
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "list all runs, also those that the relay made for itself")
-	cmd.Flags().StringVar(&o.runtime, "runtime", "", "list only the runs of the runtime `NAME`")
-	if err := cmd.RegisterFlagCompletionFunc("runtime", completeRuntimes); err != nil {
-		panic(err) // the flag exists
-	}
+	addRuntimeFlagFor(cmd, &o.runtime, "list only the runs of the runtime `NAME`")
 	addJSONFlag(cmd, &o.asJSON)
 	return cmd
 }

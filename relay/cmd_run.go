@@ -51,7 +51,7 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd.Flags().StringVarP(&o.code, "code", "c", "", "run `CODE`")
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "start the code, print the run's id and return at once")
 	set.AddFlags(cmd.Flags(), "LOCAL_SAVE_DIR")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "interrupt the code after this time, at most 24h; 0 means 10m")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "interrupt the code after this `TIME`, such as 90m, at most 24h; 0 means 10m")
 	return cmd
 }
 

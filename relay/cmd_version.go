@@ -16,7 +16,7 @@ func versionCommand(std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Long:    "Print the version. With --json, print also the protocol, which must be the executor's, and where this program is.",
+		Long:    "Print the version. --json also prints the protocol, which must equal the executor's, and the path of this program.",
 		Example: "  colab-relay version\n  colab-relay version --json",
 		Args:    arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {

@@ -18,7 +18,7 @@ func newRoot(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Use:   commandName,
 		Short: "Run Python on a paired Colab VM",
 		Long: "Run Python on a Google Colab VM, or on any other machine, from this computer.\n" +
-			"A runtime is a VM that this computer is paired with. The executor is the program that runs there; its Colab cell starts it. Called without a command by an MCP host, colab-relay is the MCP server of the AI agent there.",
+			"A runtime is a VM that this computer is paired with. The executor is the program that runs there; its Colab cell starts it. Started without a command by an MCP host, it is the MCP server for that host's AI agent.",
 		Example: "  colab-relay pair                       # paste what the executor's cell printed\n" +
 			"  colab-relay run train.py               # run a file on the VM\n" +
 			"  colab-relay get /content/model.pt      # download a result\n" +
@@ -54,7 +54,12 @@ func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command)
 
 // addRuntimeFlag adds --runtime to a command that talks to a VM.
 func addRuntimeFlag(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "runtime", "", "use the paired runtime `NAME` instead of the default one")
+	addRuntimeFlagFor(cmd, name, "use the paired runtime `NAME` instead of the default one")
+}
+
+// addRuntimeFlagFor adds a --runtime of another meaning.
+func addRuntimeFlagFor(cmd *cobra.Command, name *string, usage string) {
+	cmd.Flags().StringVar(name, "runtime", "", usage)
 	if err := cmd.RegisterFlagCompletionFunc("runtime", completeRuntimes); err != nil {
 		panic(err) // the flag exists
 	}

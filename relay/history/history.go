@@ -7,9 +7,9 @@
 // is bounded, whatever an executor sends. It must not delay or fail a run: it writes from its
 // own goroutine, and a full disk costs only history. It knows neither terminals nor MCP.
 //
-// Start reading at Store; queue.go takes what a client reports, writer.go writes it, file.go
-// has the format, read.go reads it, prune.go deletes the oldest runs, complete.go fetches what
-// is missing.
+// Start reading at Store; queue.go takes what a client reports, writer.go makes lines of it,
+// append.go appends them, file.go has the format, read.go and contents.go read it, prune.go
+// deletes the oldest runs, complete.go fetches what is missing.
 package history
 
 import (

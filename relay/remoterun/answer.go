@@ -12,14 +12,14 @@ import (
 )
 
 // ErrNotWaiting: the run does not ask for input.
-var ErrNotWaiting = errors.New("the run does not wait for input")
+var ErrNotWaiting = errors.New("the run is not waiting for input")
 
 // recentEvents is how far before the end of a waiting run's output its input request is
 // looked for: threads of the code may print after it.
 const recentEvents = 1000
 
-// Answer shows the prompt of a run, as a list of runs has it, and answers it with a line from the person or from
-// stdin. It returns the run as it is then.
+// Answer shows the prompt of a run, as a list of runs has it, and answers it with a line from
+// the person or from stdin. It returns the run as it is then.
 func Answer(ctx context.Context, vm VM, run contract.Execution, console Console) (contract.Execution, error) {
 	id := run.ExecutionID
 	prompt, err := promptOf(ctx, vm.Client, run)
@@ -59,7 +59,7 @@ func promptOf(ctx context.Context, c *client.Client, run contract.Execution) (co
 	case err != nil:
 		return contract.Event{}, err
 	case e.Status != contract.StatusWaitingForInput:
-		return contract.Event{}, fmt.Errorf("%w: it is %s", ErrNotWaiting, plain.Line(string(e.Status)))
+		return contract.Event{}, fmt.Errorf("%w: its status is %s", ErrNotWaiting, plain.Line(string(e.Status)))
 	case prompt == nil:
 		return contract.Event{}, fmt.Errorf("%w: its output has no prompt", ErrNotWaiting)
 	}

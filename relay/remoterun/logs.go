@@ -64,7 +64,11 @@ func PrintKept(ctx context.Context, run Kept, asJSON bool, console Console) erro
 	l := newLog(func(string) func(context.Context, contract.Blob, io.Writer) error { return run.Blobs }, LogOptions{JSON: asJSON}, console)
 	defer l.printer.close()
 	l.print(ctx, run.ExecutionID, run.Events)
-	l.end(run.Execution)
+	if run.Status.Finished() {
+		l.end(run.Execution)
+	} else {
+		l.note("the run was %s when the VM last answered", plain.Line(string(run.Status)))
+	}
 	return l.printer.broken
 }
 
