@@ -110,7 +110,7 @@ func (i installer) all(ctx context.Context) error {
 		}
 	}
 	if len(found) == 0 {
-		return errors.New("find MCP hosts on this computer: there is none; name the HOST to install into it anyway")
+		return errors.New("no supported MCP host was found on this computer: name the HOST to install anyway")
 	}
 	return i.install(ctx, found...)
 }

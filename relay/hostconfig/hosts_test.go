@@ -2,6 +2,7 @@ package hostconfig
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -121,6 +122,13 @@ func TestOnlyOneInstallsAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlock()
+	lock := filepath.Join(u.Cache, "colab-relay", "install.lock")
+	if err := errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Lock(t.Context()); err == nil || strings.Contains(err.Error(), "another") {
+		t.Errorf("a folder in place of the lock: %v", err)
+	}
 }
 
 // docs/hosts.md lists the hosts as the code knows them; `go test ./relay/hostconfig

@@ -3,6 +3,7 @@ package hostconfig
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,8 +77,12 @@ func (u User) Lock(ctx context.Context) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	lock := flock.New(path)
-	if _, err := lock.TryLockContext(ctx, 50*time.Millisecond); err != nil {
-		return nil, fmt.Errorf("another colab-relay is installing or uninstalling (it holds %q): %w", path, err)
+	_, err = lock.TryLockContext(ctx, 50*time.Millisecond)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("another colab-relay is installing or uninstalling (it holds %q): try again when it has ended", path)
+	case err != nil:
+		return nil, fmt.Errorf("lock %q: %w", path, err)
 	}
 	return func() { lock.Unlock() }, nil
 }
