@@ -147,48 +147,49 @@ func TestFailedIterationIsReportedWithItsErrorAndTheWayOn(t *testing.T) {
 }
 
 func TestChunkedRunReportsThatTheVMIsGoneAndWhatIsKept(t *testing.T) {
-	h, f := serveFake(t, 700*time.Millisecond)
-	f.batches(t, 17)
-	kept := decode[Chunked](t, h.call("run_chunked_operation", chunkedCall(nil)).Structured).Completed
-	f.CloseClientConnections()
-	f.Close()
-	r := h.call("run_chunked_operation", chunkedCall(nil))
-	got, o := decode[Chunked](t, r.Structured), r.outcome(t)
-	if o.Error == nil || o.Error.Code != string(client.KindUnreachable) || kept == 0 || got.Completed != kept || !got.CanContinue || got.NextCommand == "" {
-		t.Errorf("%s", r.Structured)
-	}
+	onOwnClock(t, 3*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
+		f.batches(t, 17)
+		kept := decode[Chunked](t, h.call("run_chunked_operation", chunkedCall(nil)).Structured).Completed
+		f.on("POST", contract.PathExecutions, func(*http.Request, []byte) (int, any) { panic(http.ErrAbortHandler) })
+		r := h.call("run_chunked_operation", chunkedCall(nil))
+		got, o := decode[Chunked](t, r.Structured), r.outcome(t)
+		if o.Error == nil || o.Error.Code != string(client.KindUnreachable) || kept == 0 || got.Completed != kept || !got.CanContinue || got.NextCommand == "" {
+			t.Errorf("%s", r.Structured)
+		}
+	})
 }
 
 func TestChunkedRunReportsItsProgressInIterations(t *testing.T) {
-	h, f := serveFake(t, 3*time.Second)
-	f.batches(t, -1)
-	served := f.answers["POST "+contract.PathExecutions]
-	f.on("POST", contract.PathExecutions, func(r *http.Request, body []byte) (int, any) {
-		timer := time.NewTimer(700 * time.Millisecond)
-		defer timer.Stop()
-		<-timer.C
-		return served(r, body)
-	})
-	p := params("run_chunked_operation", chunkedCall(nil))
-	p["_meta"] = map[string]any{"progressToken": 5}
-	_, ch := h.begin("tools/call", p)
-	h.result("run_chunked_operation", h.await(ch))
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var lines []string
-	for _, m := range h.notes {
-		note := decode[struct {
-			Message string
-			Total   float64
-		}](t, m.Params)
-		lines = append(lines, note.Message)
-		if note.Total != 25 {
-			t.Errorf("total %v", note.Total)
+	onOwnClock(t, 3*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
+		f.batches(t, -1)
+		served := f.answers["POST "+contract.PathExecutions]
+		f.on("POST", contract.PathExecutions, func(r *http.Request, body []byte) (int, any) {
+			timer := time.NewTimer(700 * time.Millisecond)
+			defer timer.Stop()
+			<-timer.C
+			return served(r, body)
+		})
+		p := params("run_chunked_operation", chunkedCall(nil))
+		p["_meta"] = map[string]any{"progressToken": 5}
+		_, ch := h.begin("tools/call", p)
+		h.result("run_chunked_operation", h.await(ch))
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		var lines []string
+		for _, m := range h.notes {
+			note := decode[struct {
+				Message string
+				Total   float64
+			}](t, m.Params)
+			lines = append(lines, note.Message)
+			if note.Total != 25 {
+				t.Errorf("total %v", note.Total)
+			}
 		}
-	}
-	if !strings.Contains(strings.Join(lines, "\n"), "10/25 iterations, 0.1 s each") {
-		t.Errorf("%q", lines)
-	}
+		if !strings.Contains(strings.Join(lines, "\n"), "10/25 iterations, 0.1 s each") {
+			t.Errorf("%q", lines)
+		}
+	})
 }
 
 func TestGetCheckpointReadsBothKindsAndNamesWhatThereIs(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,6 +20,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/pairing"
+	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 )
 
@@ -109,10 +111,11 @@ func thisFile() string {
 func TestEveryToolsEveryRefusalFitsItsSchema(t *testing.T) {
 	retried := []contract.Code{contract.CodeRateLimited, contract.CodeKernelStarting, contract.CodeQueueFull, contract.CodeReplayed}
 	t.Run("retried", func(t *testing.T) {
-		checkRefusals(t, time.Second, retried)
+		onOwnClock(t, 10*time.Second, func(t *testing.T, h *host, f *fakeExecutor) { checkRefusals(t, h, f, retried) })
 	})
 	t.Run("returned immediately", func(t *testing.T) {
-		checkRefusals(t, 10*time.Second, slices.DeleteFunc(slices.Clone(contract.Codes), func(c contract.Code) bool {
+		h, f := serveFake(t, 10*time.Second)
+		checkRefusals(t, h, f, slices.DeleteFunc(slices.Clone(contract.Codes), func(c contract.Code) bool {
 			// The client corrects its clock and sends the request again; its own tests check that.
 			return c == contract.CodeClockSkew || slices.Contains(retried, c)
 		}))
@@ -121,9 +124,8 @@ func TestEveryToolsEveryRefusalFitsItsSchema(t *testing.T) {
 
 // checkRefusals calls all tools concurrently, in two groups: what one group's executor
 // refuses, tools of the other one need.
-func checkRefusals(t *testing.T, hold time.Duration, codes []contract.Code) {
+func checkRefusals(t *testing.T, h *host, f *fakeExecutor, codes []contract.Code) {
 	t.Helper()
-	h, f := serveFake(t, hold)
 	neededByOthers := func(c toolCall) bool {
 		return c.method == "GET" && slices.Contains([]string{contract.PathKernel, contract.PathExecutions, contract.PathStat}, c.path)
 	}
@@ -178,18 +180,20 @@ func TestEveryToolHasACallHere(t *testing.T) {
 }
 
 func TestEveryToolReportsThatTheVMIsGone(t *testing.T) {
-	f := newFake(t)
-	f.Close()
-	// Each call has its own client: calls of one client wait for the first that requests
-	// the instance.
-	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return f.runtime(t), nil }, Hold: time.Second, CheckpointDir: t.TempDir()})
-	remote := maps.Clone(calls)
-	maps.DeleteFunc(remote, func(_ string, c toolCall) bool { return c.method == "" })
-	for name, r := range callAll(h, remote) {
-		if o := r.outcome(t); o.Error == nil || o.Error.Code != string(client.KindUnreachable) {
-			t.Errorf("%s: %+v", name, o)
+	synctest.Test(t, func(t *testing.T) {
+		gone := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		// Each call has its own client: calls of one client wait for the first that requests
+		// the instance.
+		resolve := func(string) (Runtime, error) { return directly(t, auth.GenerateSecret(), gone), nil }
+		h := startHost(t, Config{Resolve: resolve, CheckpointDir: t.TempDir()})
+		remote := maps.Clone(calls)
+		maps.DeleteFunc(remote, func(_ string, c toolCall) bool { return c.method == "" })
+		for name, r := range callAll(h, remote) {
+			if o := r.outcome(t); o.Error == nil || o.Error.Code != string(client.KindUnreachable) {
+				t.Errorf("%s: %+v", name, o)
+			}
 		}
-	}
+	})
 }
 
 func TestEveryToolReportsWrongSettings(t *testing.T) {

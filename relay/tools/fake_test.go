@@ -106,6 +106,18 @@ func (f *fakeExecutor) runtime(t *testing.T) Runtime {
 	return Runtime{Name: "test", URL: f.URL, Client: c}
 }
 
+// directly is a runtime whose executor is a handler, without a network.
+func directly(t *testing.T, secret auth.Secret, executor http.Handler) Runtime {
+	t.Helper()
+	const url = "http://executor.test"
+	c, err := client.New(client.Config{BaseURL: url, Secret: secret, Transport: &direct{handler: executor}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return Runtime{Name: "test", URL: url, Client: c}
+}
+
 // fakeRun is an execution on the fake: a test appends events and sets the status.
 type fakeRun struct {
 	mu      sync.Mutex

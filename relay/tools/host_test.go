@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -252,6 +253,21 @@ func serveFake(t *testing.T, hold time.Duration) (*host, *fakeExecutor) {
 		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test",
 	})
 	return h, f
+}
+
+// onOwnClock is serveFake on a clock of the test's, for calls that take all of the hold: it
+// stands still while the relay works, so that the machine's speed changes nothing.
+func onOwnClock(t *testing.T, hold time.Duration, test func(t *testing.T, h *host, f *fakeExecutor)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := unserved()
+		rt := directly(t, f.secret, f)
+		h := startHost(t, Config{
+			Resolve: func(string) (Runtime, error) { return rt, nil },
+			SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test",
+		})
+		test(t, h, f)
+	})
 }
 
 // sameFields compares the named fields of two structs.

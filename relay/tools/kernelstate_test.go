@@ -59,43 +59,44 @@ func (r result) state(t *testing.T) stateAnswer {
 }
 
 func TestSaveThatOutlivesItsCallIsSavedByTheSameCall(t *testing.T) {
-	h, f := serveFake(t, 2*time.Second)
-	run := stateOn(f)
-	run.set(func(e *contract.Execution) { e.Status = contract.StatusQueued })
-	first := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})
-	a := first.state(t)
-	want := `save_kernel_state(name="my \"state\"", keep_versions=5)`
-	sameFields(t, stateAnswer{Status: "saving", CanContinue: true, NextCommand: want}, a, "Status", "CanContinue", "NextCommand")
-	if len(a.Warnings) != 1 {
-		t.Errorf("%s", first.Structured)
-	}
-	run.set(func(e *contract.Execution) { e.Status = contract.StatusRunning })
-	run.event(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
-		"application/vnd.colab-relay.state-progress+json": json.RawMessage(`{"variable":"x","number":3,"of":12}`),
-	}})
-	between := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})
-	if at := `collecting: at variable 3 of 12, "x"`; between.state(t).Doing != at || !strings.Contains(between.Content[0].Text, at) {
-		t.Errorf("%s", between.Structured)
-	}
-	run.end(contract.StatusSucceeded)
-	second := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})
-	a = second.state(t)
-	sameFields(t, stateAnswer{Status: "saved", Count: 2}, a, "Status", "CanContinue", "NextCommand", "Count")
-	if a.Path == "" || len(a.Skipped) != 1 {
-		t.Errorf("%s", second.Structured)
-	}
-	for _, part := range []string{"2 variables, 1 module,", "with dill", "Skipped gen: it holds a generator", a.Path} {
-		if !strings.Contains(second.Content[0].Text, part) {
-			t.Errorf("the text lacks %q: %s", part, second.Content[0].Text)
+	onOwnClock(t, 2*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
+		run := stateOn(f)
+		run.set(func(e *contract.Execution) { e.Status = contract.StatusQueued })
+		first := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})
+		a := first.state(t)
+		want := `save_kernel_state(name="my \"state\"", keep_versions=5)`
+		sameFields(t, stateAnswer{Status: "saving", CanContinue: true, NextCommand: want}, a, "Status", "CanContinue", "NextCommand")
+		if len(a.Warnings) != 1 {
+			t.Errorf("%s", first.Structured)
 		}
-	}
-	if !run.submits[0].Unstored || run.submits[0].RequestID == "" {
-		t.Errorf("submitted %+v", run.submits[0])
-	}
+		run.set(func(e *contract.Execution) { e.Status = contract.StatusRunning })
+		run.event(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
+			"application/vnd.colab-relay.state-progress+json": json.RawMessage(`{"variable":"x","number":3,"of":12}`),
+		}})
+		between := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})
+		if at := `collecting: at variable 3 of 12, "x"`; between.state(t).Doing != at || !strings.Contains(between.Content[0].Text, at) {
+			t.Errorf("%s", between.Structured)
+		}
+		run.end(contract.StatusSucceeded)
+		second := h.call("save_kernel_state", map[string]any{"name": "my \"state\"", "keep_versions": 5})
+		a = second.state(t)
+		sameFields(t, stateAnswer{Status: "saved", Count: 2}, a, "Status", "CanContinue", "NextCommand", "Count")
+		if a.Path == "" || len(a.Skipped) != 1 {
+			t.Errorf("%s", second.Structured)
+		}
+		for _, part := range []string{"2 variables, 1 module,", "with dill", "Skipped gen: it holds a generator", a.Path} {
+			if !strings.Contains(second.Content[0].Text, part) {
+				t.Errorf("the text lacks %q: %s", part, second.Content[0].Text)
+			}
+		}
+		if !run.submits[0].Unstored || run.submits[0].RequestID == "" {
+			t.Errorf("submitted %+v", run.submits[0])
+		}
+	})
 }
 
 func TestFailedSaveSaysThatEarlierVersionsAreIntact(t *testing.T) {
-	h, f := serveFake(t, 2*time.Second)
+	h, f := serveFake(t, 10*time.Second)
 	run := stateOn(f)
 	run.end(contract.StatusKernelDied)
 	r := h.call("save_kernel_state", map[string]any{"name": "s"})
@@ -106,7 +107,7 @@ func TestFailedSaveSaysThatEarlierVersionsAreIntact(t *testing.T) {
 }
 
 func TestRestoreOfAnUnknownNameReportsTheNamesThereAre(t *testing.T) {
-	h, f := serveFake(t, 2*time.Second)
+	h, f := serveFake(t, 10*time.Second)
 	r := h.call("restore_kernel_state", map[string]any{"name": "nothing"})
 	if o := r.outcome(t); o.Error == nil || o.Error.Code != "not_found" || !strings.Contains(o.Error.Hint, "save_kernel_state") {
 		t.Errorf("%s", r.Structured)

@@ -52,14 +52,15 @@ func TestWaitingSaysForWhatAndWhere(t *testing.T) {
 			t.Errorf("%q, want %q", got, test.want)
 		}
 	}
-	h, f := serveFake(t, time.Second)
-	f.run("e2").set(func(e *contract.Execution) {
-		e.Status, e.QueuePosition, e.Behind = contract.StatusQueued, 1, &other
-	})
-	r := h.call("run_code_quick", map[string]any{"code": "x"})
-	for _, want := range []string{`Waiting for run e1 on runtime "test"; do not submit the code again.`, `Next: get_execution(execution_id="e2", offset=0, wait_seconds=1)`} {
-		if !strings.Contains(r.Content[0].Text, want) {
-			t.Errorf("%q is not in %q", want, r.Content[0].Text)
+	onOwnClock(t, time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
+		f.run("e2").set(func(e *contract.Execution) {
+			e.Status, e.QueuePosition, e.Behind = contract.StatusQueued, 1, &other
+		})
+		r := h.call("run_code_quick", map[string]any{"code": "x"})
+		for _, want := range []string{`Waiting for run e1 on runtime "test"; do not submit the code again.`, `Next: get_execution(execution_id="e2", offset=0, wait_seconds=1)`} {
+			if !strings.Contains(r.Content[0].Text, want) {
+				t.Errorf("%q is not in %q", want, r.Content[0].Text)
+			}
 		}
-	}
+	})
 }

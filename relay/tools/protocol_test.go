@@ -159,6 +159,7 @@ func TestNothingIsReadBeyondWhatTheRelayMayHold(t *testing.T) {
 	const room = 10
 	l := serveLines(t, withoutRuntime(), room*requestCost)
 	ping := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"ping","x":"%s"}`+"\n", strings.Repeat("x", requestCost/2))
+	cost := int64(len(ping)) + requestCost
 	sent := make(chan int)
 	go func() {
 		for i := range 100 * room {
@@ -174,7 +175,10 @@ func TestNothingIsReadBeyondWhatTheRelayMayHold(t *testing.T) {
 		select {
 		case last = <-sent:
 		case <-time.After(300 * time.Millisecond):
-			stopped = true
+			// Full, not only slow?
+			if stopped = !l.stdio.held.TryAcquire(cost); !stopped {
+				l.stdio.held.Release(cost)
+			}
 		}
 	}
 	// Each ping counts as one and a half; the reader's buffer takes a few more.

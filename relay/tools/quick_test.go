@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"colabrelay/relay/client"
@@ -81,23 +82,25 @@ func (h *quickHost) submit(t testing.TB) {
 }
 
 func TestAQuickCallIsOneRequestAndOneWrite(t *testing.T) {
-	h := startQuickHost(t)
-	before := h.line.asked.Load()
-	const calls = 50
-	for range calls {
-		answer := h.call()
-		if !strings.HasPrefix(answer, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{`, h.calls)) || !strings.HasSuffix(answer, "}\n") || strings.Count(answer, "\n") != 1 {
-			t.Fatalf("a write that is not one answer: %q", answer)
+	synctest.Test(t, func(t *testing.T) {
+		h := startQuickHost(t)
+		before := h.line.asked.Load()
+		const calls = 50
+		for range calls {
+			answer := h.call()
+			if !strings.HasPrefix(answer, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{`, h.calls)) || !strings.HasSuffix(answer, "}\n") || strings.Count(answer, "\n") != 1 {
+				t.Fatalf("a write that is not one answer: %q", answer)
+			}
 		}
-	}
-	if n := h.line.asked.Load() - before; n != calls {
-		t.Errorf("%d requests in %d calls", n, calls)
-	}
-	select {
-	case more := <-h.writes:
-		t.Errorf("the relay also wrote %q", more)
-	default:
-	}
+		if n := h.line.asked.Load() - before; n != calls {
+			t.Errorf("%d requests in %d calls", n, calls)
+		}
+		select {
+		case more := <-h.writes:
+			t.Errorf("the relay also wrote %q", more)
+		default:
+		}
+	})
 }
 
 // mostAllocations is how often a quick call may allocate in addition to its request.

@@ -69,7 +69,16 @@ type direct struct {
 	asked   atomic.Int64
 }
 
-func (d *direct) RoundTrip(req *http.Request) (*http.Response, error) {
+func (d *direct) RoundTrip(req *http.Request) (answer *http.Response, err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			answer, err = nil, io.EOF // what a client sees of it
+		default:
+			panic(p)
+		}
+	}()
 	d.asked.Add(1)
 	if req.Body != nil {
 		defer req.Body.Close() // as http.RoundTripper demands

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"colabrelay/relay/checkpoint"
@@ -56,29 +57,30 @@ func TestQuickRunIsOneRequest(t *testing.T) {
 }
 
 func TestLongRunReturnsWithinTheHoldAndTheRestFollowsWithoutLossOrDoubling(t *testing.T) {
-	h, f := serveFake(t, 2*time.Second)
-	run := f.run("e1")
-	run.print("one\n")
-	began := time.Now()
-	r := h.call("run_code_long", map[string]any{"code": "x", "timeout_seconds": 300.5})
-	first := r.run(t)
-	if took := time.Since(began); took < time.Second || took > 4*time.Second {
-		t.Errorf("returned after %s", took)
-	}
-	sameFields(t, Run{Status: "running", Stdout: "one\n", NextOffset: 1, ExecutionID: "e1"}, first, "Status", "Stdout", "NextOffset", "ExecutionID")
-	if r.IsError || !strings.Contains(r.Content[0].Text, "get_execution") {
-		t.Errorf("an error, or the text does not say how to continue: %s", r.Content[0].Text)
-	}
-	if run.submits[0].TimeoutSeconds != 300.5 {
-		t.Errorf("timeout %v", run.submits[0].TimeoutSeconds)
-	}
-	run.print("two\n")
-	go func() {
-		run.print("three\n")
-		run.end(contract.StatusSucceeded)
-	}()
-	rest := h.call("get_execution", map[string]any{"execution_id": "e1", "offset": first.NextOffset, "wait_seconds": 600}).run(t)
-	sameFields(t, Run{Status: "succeeded", Stdout: "two\nthree\n", NextOffset: 3}, rest, "Status", "Stdout", "NextOffset")
+	onOwnClock(t, 2*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
+		run := f.run("e1")
+		run.print("one\n")
+		began := time.Now()
+		r := h.call("run_code_long", map[string]any{"code": "x", "timeout_seconds": 300.5})
+		first := r.run(t)
+		if took := time.Since(began); took < time.Second || took > 4*time.Second {
+			t.Errorf("returned after %s", took)
+		}
+		sameFields(t, Run{Status: "running", Stdout: "one\n", NextOffset: 1, ExecutionID: "e1"}, first, "Status", "Stdout", "NextOffset", "ExecutionID")
+		if r.IsError || !strings.Contains(r.Content[0].Text, "get_execution") {
+			t.Errorf("an error, or the text does not say how to continue: %s", r.Content[0].Text)
+		}
+		if run.submits[0].TimeoutSeconds != 300.5 {
+			t.Errorf("timeout %v", run.submits[0].TimeoutSeconds)
+		}
+		run.print("two\n")
+		go func() {
+			run.print("three\n")
+			run.end(contract.StatusSucceeded)
+		}()
+		rest := h.call("get_execution", map[string]any{"execution_id": "e1", "offset": first.NextOffset, "wait_seconds": 600}).run(t)
+		sameFields(t, Run{Status: "succeeded", Stdout: "two\nthree\n", NextOffset: 3}, rest, "Status", "Stdout", "NextOffset")
+	})
 }
 
 func TestGetExecutionWithoutWaitingPagesThroughEverything(t *testing.T) {
@@ -219,17 +221,18 @@ func TestAnotherKernelIsWarnedOfOnce(t *testing.T) {
 }
 
 func TestABrokenConnectionWhileWaitingIsAWarningAndTheRunContinues(t *testing.T) {
-	h, f := serveFake(t, 2*time.Second)
-	f.on("POST", contract.PathExecutions, func(*http.Request, []byte) (int, any) {
-		return 200, contract.Execution{ExecutionID: "e1", Status: contract.StatusRunning, KernelID: "kernel-1", NextOffset: 1,
-			Events: []contract.Event{{Type: contract.EventStream, Name: "stdout", Text: "so far\n"}}}
+	onOwnClock(t, 2*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
+		f.on("POST", contract.PathExecutions, func(*http.Request, []byte) (int, any) {
+			return 200, contract.Execution{ExecutionID: "e1", Status: contract.StatusRunning, KernelID: "kernel-1", NextOffset: 1,
+				Events: []contract.Event{{Type: contract.EventStream, Name: "stdout", Text: "so far\n"}}}
+		})
+		f.on("GET", contract.PathExecutions+"/e1", func(*http.Request, []byte) (int, any) { panic(http.ErrAbortHandler) })
+		r := h.call("run_code_long", map[string]any{"code": "x"})
+		got, o := r.run(t), r.outcome(t)
+		if r.IsError || got.Status != "running" || got.Stdout != "so far\n" || got.NextOffset != 1 || !strings.Contains(o.Warning, "the run continues") {
+			t.Errorf("%s", r.Structured)
+		}
 	})
-	f.on("GET", contract.PathExecutions+"/e1", func(*http.Request, []byte) (int, any) { panic(http.ErrAbortHandler) })
-	r := h.call("run_code_long", map[string]any{"code": "x"})
-	got, o := r.run(t), r.outcome(t)
-	if r.IsError || got.Status != "running" || got.Stdout != "so far\n" || got.NextOffset != 1 || !strings.Contains(o.Warning, "the run continues") {
-		t.Errorf("%s", r.Structured)
-	}
 }
 
 func TestALostAnswerToASubmitSaysHowToFindTheRun(t *testing.T) {
@@ -256,71 +259,75 @@ func TestANewVMIsReportedInPlainWords(t *testing.T) {
 }
 
 func TestCheckpointIsKeptAndCompletedLater(t *testing.T) {
-	f := newFake(t)
-	rt := f.runtime(t)
-	dir := t.TempDir()
-	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, CheckpointDir: dir, Hold: time.Second})
-	run := f.run("e1")
-	got := h.call("run_code_long", map[string]any{"code": "x", "checkpoint_name": "my run"}).run(t)
-	if got.CheckpointSaved == nil || !*got.CheckpointSaved || filepath.Dir(got.CheckpointPath) != dir {
-		t.Fatalf("%+v", got)
-	}
-	var data struct{ Status, Stdout string }
-	if _, err := checkpoint.Load(dir, "my run", &data); err != nil || data.Status != "running" {
-		t.Errorf("%+v %v", data, err)
-	}
-	run.print("done\n")
-	run.end(contract.StatusSucceeded)
-	h.call("get_execution", map[string]any{"execution_id": "e1", "wait_seconds": 5})
-	if _, err := checkpoint.Load(dir, "my run", &data); err != nil || data.Status != "succeeded" || data.Stdout != "done\n" {
-		t.Errorf("%+v %v", data, err)
-	}
-	if plain := h.call("run_code_long", map[string]any{"code": "x"}).run(t); plain.CheckpointSaved != nil {
-		t.Error("a checkpoint without a request for it")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := unserved()
+		rt := directly(t, f.secret, f)
+		dir := t.TempDir()
+		h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, CheckpointDir: dir, Hold: time.Second})
+		run := f.run("e1")
+		got := h.call("run_code_long", map[string]any{"code": "x", "checkpoint_name": "my run"}).run(t)
+		if got.CheckpointSaved == nil || !*got.CheckpointSaved || filepath.Dir(got.CheckpointPath) != dir {
+			t.Fatalf("%+v", got)
+		}
+		var data struct{ Status, Stdout string }
+		if _, err := checkpoint.Load(dir, "my run", &data); err != nil || data.Status != "running" {
+			t.Errorf("%+v %v", data, err)
+		}
+		run.print("done\n")
+		run.end(contract.StatusSucceeded)
+		h.call("get_execution", map[string]any{"execution_id": "e1", "wait_seconds": 5})
+		if _, err := checkpoint.Load(dir, "my run", &data); err != nil || data.Status != "succeeded" || data.Stdout != "done\n" {
+			t.Errorf("%+v %v", data, err)
+		}
+		if plain := h.call("run_code_long", map[string]any{"code": "x"}).run(t); plain.CheckpointSaved != nil {
+			t.Error("a checkpoint without a request for it")
+		}
+	})
 }
 
 // A chunked run and a long run under one name: the second one fails, and neither
 // overwrites what the other keeps.
 func TestALongRunAndAChunkedRunDoNotShareACheckpoint(t *testing.T) {
-	f := newFake(t)
-	rt := f.runtime(t)
-	dir := t.TempDir()
-	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, CheckpointDir: dir, Hold: time.Second})
-	spec := chunked.Spec{Name: "shared", Loop: "i", N: 3}
-	long := map[string]any{"code": "x", "checkpoint_name": "shared"}
-	run := f.run("e1")
+	synctest.Test(t, func(t *testing.T) {
+		f := unserved()
+		rt := directly(t, f.secret, f)
+		dir := t.TempDir()
+		h := startHost(t, Config{Resolve: func(string) (Runtime, error) { return rt, nil }, CheckpointDir: dir, Hold: time.Second})
+		spec := chunked.Spec{Name: "shared", Loop: "i", N: 3}
+		long := map[string]any{"code": "x", "checkpoint_name": "shared"}
+		run := f.run("e1")
 
-	loop, err := chunked.Open(dir, spec) // it has written nothing yet
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o := h.call("run_code_long", long).outcome(t); o.Error == nil || o.Error.Code != hint.CodeBusy || !strings.Contains(o.Error.Hint, "checkpoint_name") {
-		t.Errorf("during a chunked run: %+v", o.Error)
-	}
-	if len(run.submits) != 0 {
-		t.Errorf("the refused call ran code: %+v", run.submits)
-	}
-	loop.Close()
+		loop, err := chunked.Open(dir, spec) // it has written nothing yet
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := h.call("run_code_long", long).outcome(t); o.Error == nil || o.Error.Code != hint.CodeBusy || !strings.Contains(o.Error.Hint, "checkpoint_name") {
+			t.Errorf("during a chunked run: %+v", o.Error)
+		}
+		if len(run.submits) != 0 {
+			t.Errorf("the refused call ran code: %+v", run.submits)
+		}
+		loop.Close()
 
-	answered := make(chan result)
-	go func() { answered <- h.call("run_code_long", long) }()
-	eventually(t, "the long run is submitted", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
-	if _, err := chunked.Open(dir, spec); !errors.Is(err, checkpoint.ErrBusy) {
-		t.Errorf("a chunked run during the long run: %v", err)
-	}
-	<-answered
+		answered := make(chan result)
+		go func() { answered <- h.call("run_code_long", long) }()
+		eventually(t, "the long run is submitted", func() bool { return f.count("POST", contract.PathExecutions) == 1 })
+		if _, err := chunked.Open(dir, spec); !errors.Is(err, checkpoint.ErrBusy) {
+			t.Errorf("a chunked run during the long run: %v", err)
+		}
+		<-answered
 
-	spec.OnChange = chunked.Restart
-	if loop, err = chunked.Open(dir, spec); err != nil {
-		t.Fatal(err)
-	}
-	defer loop.Close()
-	run.end(contract.StatusSucceeded)
-	got := h.call("get_execution", map[string]any{"execution_id": "e1"}).run(t)
-	if got.CheckpointSaved == nil || *got.CheckpointSaved || !strings.Contains(strings.Join(got.Notes, ""), "not saved") {
-		t.Errorf("after the chunked run took the name over: %+v", got)
-	}
+		spec.OnChange = chunked.Restart
+		if loop, err = chunked.Open(dir, spec); err != nil {
+			t.Fatal(err)
+		}
+		defer loop.Close()
+		run.end(contract.StatusSucceeded)
+		got := h.call("get_execution", map[string]any{"execution_id": "e1"}).run(t)
+		if got.CheckpointSaved == nil || *got.CheckpointSaved || !strings.Contains(strings.Join(got.Notes, ""), "not saved") {
+			t.Errorf("after the chunked run took the name over: %+v", got)
+		}
+	})
 }
 
 func TestPicturesAreImagesNeverTextAndBoundedInAll(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"colabrelay/relay/client"
@@ -34,6 +35,20 @@ func serveVM(t *testing.T, hold time.Duration) (h *host, vm *fakevm.VM, saveDir 
 		SaveDir: saveDir, CheckpointDir: t.TempDir(), Hold: hold,
 	})
 	return h, vm, saveDir
+}
+
+// vmOnOwnClock is serveVM on a clock of the test's, as onOwnClock is.
+func vmOnOwnClock(t *testing.T, hold time.Duration, test func(t *testing.T, h *host, vm *fakevm.VM, saveDir string)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		vm, saveDir := fakevm.New(), filepath.Join(t.TempDir(), "saved")
+		rt := directly(t, vm.Secret, vm)
+		h := startHost(t, Config{
+			Resolve: func(string) (Runtime, error) { return rt, nil },
+			SaveDir: saveDir, CheckpointDir: t.TempDir(), Hold: hold,
+		})
+		test(t, h, vm, saveDir)
+	})
 }
 
 // randomBytes don't compress, and are the same in each run of a test.
@@ -211,92 +226,95 @@ func TestATransferThatOutlastsItsCallIsResumedByTheNext(t *testing.T) {
 		{"download_from_colab", "GET", contract.PathContent, map[string]any{"remote_path": "/content/big", "local_filename": "x/", "overwrite": true, "runtime": "test"}},
 		{"upload_to_colab", "PUT", contract.PathUploads, map[string]any{"local_path": "local/big"}},
 	} {
-		h, vm, dir := serveVM(t, 3*time.Second)
-		vm.Put("big", content)
-		write(t, filepath.Join(dir, "local", "big"), content)
-		if c.tool == "upload_to_colab" {
-			c.args["remote_path"] = "/content/up"
-		}
-		onlyFirst(vm, c.method, c.path)
-		began := time.Now()
-		r := h.call(c.tool, c.args)
-		if took := time.Since(began); took > 6*time.Second {
-			t.Errorf("%s: answered after %s", c.tool, took)
-		}
-		first := decode[Moved](t, r.Structured)
-		if !r.outcome(t).Success {
-			t.Fatalf("%s: %s", c.tool, r.Structured)
-		}
-		sameFields(t, Moved{Status: "partial", CanContinue: true, TransferredBytes: 4 << 20, SizeBytes: large}, first, "Status", "CanContinue", "TransferredBytes", "SizeBytes")
-		if !strings.HasPrefix(first.NextCommand, c.tool+"(") || !strings.Contains(r.Content[0].Text, first.NextCommand) {
-			t.Errorf("%s: next is %q", c.tool, first.NextCommand)
-		}
-		for name, value := range c.args {
-			b, _ := json.Marshal(value)
-			if !strings.Contains(first.NextCommand, name+"="+string(b)) {
-				t.Errorf("%s: %s is not in %q", c.tool, name, first.NextCommand)
+		vmOnOwnClock(t, 3*time.Second, func(t *testing.T, h *host, vm *fakevm.VM, dir string) {
+			vm.Put("big", content)
+			write(t, filepath.Join(dir, "local", "big"), content)
+			if c.tool == "upload_to_colab" {
+				c.args["remote_path"] = "/content/up"
 			}
-		}
-		vm.On(calm)
-		second := decode[Moved](t, h.call(c.tool, c.args).Structured)
-		want := Moved{Status: "done", ResumedFrom: 4 << 20, TransferredBytes: large - 4<<20, SHA256: fakevm.Digest(content)}
-		sameFields(t, want, second, "Status", "CanContinue", "ResumedFrom", "TransferredBytes", "SHA256")
+			onlyFirst(vm, c.method, c.path)
+			began := time.Now()
+			r := h.call(c.tool, c.args)
+			if took := time.Since(began); took > 6*time.Second {
+				t.Errorf("%s: answered after %s", c.tool, took)
+			}
+			first := decode[Moved](t, r.Structured)
+			if !r.outcome(t).Success {
+				t.Fatalf("%s: %s", c.tool, r.Structured)
+			}
+			sameFields(t, Moved{Status: "partial", CanContinue: true, TransferredBytes: 4 << 20, SizeBytes: large}, first, "Status", "CanContinue", "TransferredBytes", "SizeBytes")
+			if !strings.HasPrefix(first.NextCommand, c.tool+"(") || !strings.Contains(r.Content[0].Text, first.NextCommand) {
+				t.Errorf("%s: next is %q", c.tool, first.NextCommand)
+			}
+			for name, value := range c.args {
+				b, _ := json.Marshal(value)
+				if !strings.Contains(first.NextCommand, name+"="+string(b)) {
+					t.Errorf("%s: %s is not in %q", c.tool, name, first.NextCommand)
+				}
+			}
+			vm.On(calm)
+			second := decode[Moved](t, h.call(c.tool, c.args).Structured)
+			want := Moved{Status: "done", ResumedFrom: 4 << 20, TransferredBytes: large - 4<<20, SHA256: fakevm.Digest(content)}
+			sameFields(t, want, second, "Status", "CanContinue", "ResumedFrom", "TransferredBytes", "SHA256")
+		})
 	}
 }
 
 func TestAFolderThatOutlastsItsCallIsResumedByTheNext(t *testing.T) {
-	h, vm, dir := serveVM(t, 2*time.Second)
-	const files = 5
-	for i := range files {
-		vm.Put(fmt.Sprintf("tree/%d", i), randomBytes(contract.MaxBatchFile+1+i)) // each in its own request
-	}
-	var seen atomic.Int32
-	vm.On(func(ctx context.Context, r *http.Request) error {
-		if r.URL.Path == contract.PathContent && seen.Add(1) > 2 {
-			<-ctx.Done()
-			return fakevm.ErrGone
+	vmOnOwnClock(t, 2*time.Second, func(t *testing.T, h *host, vm *fakevm.VM, dir string) {
+		const files = 5
+		for i := range files {
+			vm.Put(fmt.Sprintf("tree/%d", i), randomBytes(contract.MaxBatchFile+1+i)) // each in its own request
 		}
-		return nil
+		var seen atomic.Int32
+		vm.On(func(ctx context.Context, r *http.Request) error {
+			if r.URL.Path == contract.PathContent && seen.Add(1) > 2 {
+				<-ctx.Done()
+				return fakevm.ErrGone
+			}
+			return nil
+		})
+		args := map[string]any{"remote_path": "tree"}
+		first := decode[Download](t, h.call("download_from_colab", args).Structured)
+		sameFields(t, Moved{Status: "partial", CanContinue: true, Files: files}, first.Moved, "Status", "CanContinue", "Files")
+		if first.LocalPath != filepath.Join(dir, "tree") {
+			t.Errorf("%+v", first)
+		}
+		vm.On(calm)
+		second := decode[Download](t, h.call("download_from_colab", args).Structured)
+		if second.Status != "done" || second.Skipped != 2 || first.TransferredBytes+second.TransferredBytes != second.SizeBytes {
+			t.Errorf("%+v after %+v", second, first)
+		}
 	})
-	args := map[string]any{"remote_path": "tree"}
-	first := decode[Download](t, h.call("download_from_colab", args).Structured)
-	sameFields(t, Moved{Status: "partial", CanContinue: true, Files: files}, first.Moved, "Status", "CanContinue", "Files")
-	if first.LocalPath != filepath.Join(dir, "tree") {
-		t.Errorf("%+v", first)
-	}
-	vm.On(calm)
-	second := decode[Download](t, h.call("download_from_colab", args).Structured)
-	if second.Status != "done" || second.Skipped != 2 || first.TransferredBytes+second.TransferredBytes != second.SizeBytes {
-		t.Errorf("%+v after %+v", second, first)
-	}
 }
 
 func TestAVMThatDisappearsInTheMiddleIsAWarning(t *testing.T) {
-	h, vm, _ := serveVM(t, 2*time.Second)
-	vm.Put("big", randomBytes(large))
-	var seen atomic.Int32
-	vm.On(func(_ context.Context, r *http.Request) error {
-		if r.URL.Path == contract.PathContent && seen.Add(1) > 1 {
-			return fakevm.ErrGone
+	vmOnOwnClock(t, 2*time.Second, func(t *testing.T, h *host, vm *fakevm.VM, _ string) {
+		vm.Put("big", randomBytes(large))
+		var seen atomic.Int32
+		vm.On(func(_ context.Context, r *http.Request) error {
+			if r.URL.Path == contract.PathContent && seen.Add(1) > 1 {
+				return fakevm.ErrGone
+			}
+			return nil
+		})
+		r := h.call("download_from_colab", map[string]any{"remote_path": "big"})
+		got, o := decode[Moved](t, r.Structured), r.outcome(t)
+		if !o.Success || got.Status != "partial" || !strings.Contains(o.Warning, "could not continue") {
+			t.Errorf("%s", r.Structured)
 		}
-		return nil
-	})
-	r := h.call("download_from_colab", map[string]any{"remote_path": "big"})
-	got, o := decode[Moved](t, r.Structured), r.outcome(t)
-	if !o.Success || got.Status != "partial" || !strings.Contains(o.Warning, "could not continue") {
-		t.Errorf("%s", r.Structured)
-	}
-	vm.On(func(_ context.Context, r *http.Request) error {
-		if r.URL.Path == contract.PathContent {
-			return fakevm.ErrGone
+		vm.On(func(_ context.Context, r *http.Request) error {
+			if r.URL.Path == contract.PathContent {
+				return fakevm.ErrGone
+			}
+			return nil
+		})
+		r = h.call("download_from_colab", map[string]any{"remote_path": "big"})
+		got, o = decode[Moved](t, r.Structured), r.outcome(t)
+		if o.Success || o.Error.Code != string(client.KindUnreachable) || got.Status != "partial" || !got.CanContinue || got.ResumedFrom == 0 {
+			t.Errorf("a call that moved nothing: %s", r.Structured)
 		}
-		return nil
 	})
-	r = h.call("download_from_colab", map[string]any{"remote_path": "big"})
-	got, o = decode[Moved](t, r.Structured), r.outcome(t)
-	if o.Success || o.Error.Code != string(client.KindUnreachable) || got.Status != "partial" || !got.CanContinue || got.ResumedFrom == 0 {
-		t.Errorf("a call that moved nothing: %s", r.Structured)
-	}
 }
 
 func TestASecondDownloadOfTheSameNameIsBusyAndACancelledOneIsResumed(t *testing.T) {
@@ -324,31 +342,32 @@ func TestASecondDownloadOfTheSameNameIsBusyAndACancelledOneIsResumed(t *testing.
 }
 
 func TestProgressOfATransferIsInBytes(t *testing.T) {
-	h, vm, _ := serveVM(t, 3*time.Second)
-	vm.Put("big", randomBytes(large))
-	onlyFirst(vm, "GET", contract.PathContent)
-	p := params("download_from_colab", map[string]any{"remote_path": "big"})
-	p["_meta"] = map[string]any{"progressToken": "t"}
-	_, ch := h.begin("tools/call", p)
-	h.result("download_from_colab", h.await(ch))
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	last := -1.0
-	message := ""
-	for _, n := range h.notes {
-		got := decode[struct {
-			Progress, Total float64
-			Message         string
-		}](t, n.Params)
-		if got.Progress <= last {
-			t.Errorf("progress went from %v to %v", last, got.Progress)
+	vmOnOwnClock(t, 3*time.Second, func(t *testing.T, h *host, vm *fakevm.VM, _ string) {
+		vm.Put("big", randomBytes(large))
+		onlyFirst(vm, "GET", contract.PathContent)
+		p := params("download_from_colab", map[string]any{"remote_path": "big"})
+		p["_meta"] = map[string]any{"progressToken": "t"}
+		_, ch := h.begin("tools/call", p)
+		h.result("download_from_colab", h.await(ch))
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		last := -1.0
+		message := ""
+		for _, n := range h.notes {
+			got := decode[struct {
+				Progress, Total float64
+				Message         string
+			}](t, n.Params)
+			if got.Progress <= last {
+				t.Errorf("progress went from %v to %v", last, got.Progress)
+			}
+			last = got.Progress
+			if got.Total == large && got.Progress >= 4<<20 {
+				message = got.Message
+			}
 		}
-		last = got.Progress
-		if got.Total == large && got.Progress >= 4<<20 {
-			message = got.Message
+		if !strings.HasPrefix(message, "33% of 13 MB, ") || !strings.HasSuffix(message, " left") {
+			t.Errorf("progress message %q in %d messages", message, len(h.notes))
 		}
-	}
-	if !strings.HasPrefix(message, "33% of 13 MB, ") || !strings.HasSuffix(message, " left") {
-		t.Errorf("progress message %q in %d messages", message, len(h.notes))
-	}
+	})
 }

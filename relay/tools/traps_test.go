@@ -113,15 +113,16 @@ func TestProgressCarriesTheNewestLineIsPacedAndEndsBeforeTheAnswer(t *testing.T)
 }
 
 func TestNoProgressWithoutAToken(t *testing.T) {
-	h, f := serveFake(t, 2*time.Second)
-	run := f.run("e1")
-	run.print("line\n")
-	h.call("run_code_long", map[string]any{"code": "x"})
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.notes) != 0 {
-		t.Errorf("%d notifications", len(h.notes))
-	}
+	onOwnClock(t, 2*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
+		run := f.run("e1")
+		run.print("line\n")
+		h.call("run_code_long", map[string]any{"code": "x"})
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.notes) != 0 {
+			t.Errorf("%d notifications", len(h.notes))
+		}
+	})
 }
 
 // The SDK answers a panic with a JSON-RPC error, which hosts show as a broken server.
