@@ -64,7 +64,7 @@ var hints = map[Kind]string{
 	KindNotExecutor:   "Check COLAB_URL, or pair again: " + rerunCell,
 	KindBadAnswer:     "A proxy or virus scanner between this computer and the VM changes the traffic: try another network, or an address with https.",
 	KindWrongProtocol: "Use a relay and an executor of the same release.",
-	KindTimeout:       "Try again. If the error persists, look at the executor's cell in Colab: " + rerunCell,
+	KindTimeout:       "Try again. If the error persists, look at the executor's cell in Colab; if it has ended, " + rerunCell,
 }
 
 // problem returns an Error of kind with its usual hint.

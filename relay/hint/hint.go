@@ -58,8 +58,8 @@ func ForOperation(err error) (Hint, bool) { return find(operations, err) }
 func ForLocalFile(err error) (Hint, bool) { return find(localFiles, err) }
 
 // ForRefusal returns the hint for an executor's refusal. One by kernel_busy may name the run
-// that has the kernel. A code that this relay does not
-// know, as a newer executor may send, keeps the executor's own hint.
+// that has the kernel. A code that this relay does not know, as a newer executor may send,
+// keeps the executor's own hint.
 func ForRefusal(e *contract.Error) Hint {
 	if b := client.WaitsForInput(e.Behind); b != nil && e.Code == contract.CodeKernelBusy {
 		return ForPrompt(b)

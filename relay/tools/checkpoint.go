@@ -17,7 +17,7 @@ import (
 
 type checkpointArgs struct {
 	Name      string `json:"checkpoint_name" default:"" max:"200" doc:"The checkpoint_name of the run."`
-	Operation string `json:"operation" default:"" max:"200" doc:"The same."`
+	Operation string `json:"operation" default:"" max:"200" doc:"Another name for checkpoint_name."`
 	target
 }
 

@@ -28,7 +28,7 @@ func downloadFromColab() tool {
 	return define(spec{
 		name: "download_from_colab", title: "Download from the VM",
 		summary:     "copies a file or folder to the laptop; resumes, verifies the SHA-256, and overwrites a different file only if asked",
-		description: "Use it to keep a file or folder of the VM on this computer, below LOCAL_SAVE_DIR: the VM's disk is deleted with the VM. A large one may take several calls: with status \"partial\" call again with the same arguments. For many small files, download their folder.",
+		description: "Use it to copy a file or folder of the VM to this computer, below LOCAL_SAVE_DIR: the VM's disk is deleted with the VM. A large one may take several calls: with status \"partial\" call again with the same arguments. For many small files, download their folder.",
 		idempotent:  true, openWorld: true, bulk: true,
 	}, func(ctx context.Context, c *call, args downloadArgs) (*Download, *Problem) {
 		to := transfer.Local{Dir: c.cfg.SaveDir, Name: belowSaveDir(c.cfg.SaveDir, args.Local), Runtime: c.target.Name}

@@ -15,7 +15,7 @@ import (
 type getArgs struct {
 	ID     string  `json:"execution_id" min:"1" max:"200" doc:"From an answer or list_executions."`
 	Offset int64   `json:"offset" default:"0" min:"0" doc:"First event to read: next_offset of the last answer; 0 for all."`
-	Wait   float64 `json:"wait_seconds" default:"0" min:"0" doc:"Longest wait for the end, usually at most 45."`
+	Wait   float64 `json:"wait_seconds" default:"0" min:"0" doc:"How long to wait for the end, usually at most 45."`
 	target
 }
 
@@ -72,7 +72,7 @@ func (c *call) readAs(e contract.Execution, args getArgs) (r *reading, page bool
 }
 
 type listArgs struct {
-	Limit int64 `json:"limit" default:"20" min:"1" max:"1000" doc:"Most runs to list."`
+	Limit int64 `json:"limit" default:"20" min:"1" max:"1000" doc:"How many runs to list at most."`
 	target
 }
 

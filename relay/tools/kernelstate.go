@@ -53,7 +53,7 @@ func saveState() tool {
 	return define(spec{
 		name: "save_kernel_state", title: "Save the kernel's variables",
 		summary:     "saves the kernel's variables on the laptop, in versions",
-		description: "Use it before a VM ends (answers warn of that) and after expensive work: it saves variables, functions, classes and imports on this computer for restore_kernel_state; skipped names what can't be saved. With status \"saving\" call again with the same arguments and run nothing in between. As a test, it loads objects of your own classes in a copy of the kernel, which runs their __setstate__.",
+		description: "Use it before a VM ends (answers warn of that) and after expensive work: it saves variables, functions, classes and imports on this computer for restore_kernel_state; skipped lists what can't be saved. With status \"saving\" call again with the same arguments and run nothing in between. As a test, it loads objects of your own classes in a copy of the kernel, which runs their __setstate__.",
 		openWorld:   true, bulk: true,
 	}, func(ctx context.Context, c *call, args saveArgs) (*SavedState, *Problem) {
 		got, err := kernelstate.Save(ctx, c.target.Client, c.cfg.CheckpointDir, kernelstate.Options{

@@ -74,8 +74,8 @@ func waitingFor(e contract.Execution, runtime string) string {
 }
 
 // follow reads on, beginning with the answer e, until the run's end is read, the page
-// is full, the run or the one that it is queued behind asks for input, or wait is over. An error means that reading failed; it
-// does not affect the run.
+// is full, the run or the one that it is queued behind asks for input, or wait is over. An
+// error means that reading failed; it does not affect the run.
 func (r *reading) follow(ctx context.Context, e contract.Execution, wait time.Duration, o client.FollowOptions) error {
 	o.From, o.Until, o.Instance = r.col.Next(), time.Now().Add(wait), r.c.target.Client.InstanceID()
 	o.Visit = func(e contract.Execution) bool {
