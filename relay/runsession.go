@@ -69,6 +69,18 @@ func (c *runsCommand) console(cfg config.Config) remoterun.Console {
 	return remoterun.Console{Streams: c.std, PictureDir: cfg.SaveDir, Pictures: inline.Detect(c.set.Getenv)}
 }
 
+// whereIs returns in place of unknown what the history knows of a run that the VM does not have.
+func (s runSession) whereIs(args []string, unknown error) error {
+	kept, err := s.history.find(args, "")
+	switch {
+	case err != nil:
+		return unknown
+	case kept.Runtime != s.Runtime:
+		return fmt.Errorf("the run %s is not on runtime %q: it was submitted to %q", kept.ExecutionID, s.Runtime, kept.Runtime)
+	}
+	return fmt.Errorf("the VM no longer has the run %s; `colab-relay logs %[1]s` prints what this computer kept of it", kept.ExecutionID)
+}
+
 // withRun calls f with the run that args name by its id or the beginning of it, or else with
 // the one that is running.
 func (c *runsCommand) withRun(ctx context.Context, args []string, f func(ctx context.Context, s runSession, e contract.Execution) error) error {
@@ -82,9 +94,7 @@ func (c *runsCommand) withRun(ctx context.Context, args []string, f func(ctx con
 		}
 		e, err := remoterun.FindOnVM(ctx, s.VM, args[0])
 		if errors.Is(err, remoterun.ErrNoSuchRun) {
-			if kept, unknown := s.history.find(args, ""); unknown == nil {
-				return fmt.Errorf("the VM no longer has the run %s; `colab-relay logs %[1]s` prints what this computer kept of it", kept.ExecutionID)
-			}
+			err = s.whereIs(args, err)
 		}
 		if err != nil {
 			return err
