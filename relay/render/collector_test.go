@@ -272,7 +272,7 @@ func TestALongResultAndTracebackAreShortenedAndSaved(t *testing.T) {
 }
 
 func TestOriginalsAreSavedAndBlobsFetched(t *testing.T) {
-	big, svg := noisePNG(t, 1700, 300), "<svg xmlns='http://www.w3.org/2000/svg'/>"
+	big, svg := noisePNG(t, 1700, 80), "<svg xmlns='http://www.w3.org/2000/svg'/>"
 	var l log
 	l.display(contract.EventDisplayData, "", map[string]string{"image/png": base64.StdEncoding.EncodeToString(tinyPNG(t)), "text/plain": "<Figure>"})
 	l.display(contract.EventDisplayData, "", map[string]string{"image/svg+xml": svg})

@@ -41,15 +41,18 @@ func tinyPNG(t testing.TB) []byte {
 
 func TestShrinkFitsAModel(t *testing.T) {
 	var photo bytes.Buffer
-	if err := jpeg.Encode(&photo, noise(1000, 1000), &jpeg.Options{Quality: 95}); err != nil {
+	if err := jpeg.Encode(&photo, noise(600, 600), &jpeg.Options{Quality: 95}); err != nil {
 		t.Fatal(err)
 	}
 	line := image.NewRGBA(image.Rect(0, 0, 5000, 2))
 	for name, original := range map[string][]byte{
-		"noise": noisePNG(t, 1800, 600), "noise within the edge": noisePNG(t, 900, 900),
-		"a chart":      encodePNG(t, image.NewRGBA(image.Rect(0, 0, 3000, 1000))),
+		"noise": noisePNG(t, 1800, 100), "noise within the edge": noisePNG(t, 400, 400),
+		"a chart":      encodePNG(t, image.NewRGBA(image.Rect(0, 0, 3200, 100))),
 		"a photograph": photo.Bytes(), "a line": encodePNG(t, line),
 	} {
+		if before, _, err := image.DecodeConfig(bytes.NewReader(original)); err != nil || max(before.Width, before.Height) <= maxEdge && len(original) <= bytesAllowed {
+			t.Errorf("%s fits already, or %v", name, err)
+		}
 		p, err := shrink(t.Context(), original)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -74,9 +77,9 @@ func TestShrinkKeepsWhatFits(t *testing.T) {
 }
 
 func TestTransparencyBecomesWhiteInJPEG(t *testing.T) {
-	img := noise(800, 800)
-	for y := range 400 {
-		for x := range 800 {
+	img := noise(500, 500)
+	for y := range 250 {
+		for x := range 500 {
 			img.Set(x, y, color.RGBA{})
 		}
 	}
