@@ -103,8 +103,9 @@ func TestAQuickCallIsOneRequestAndOneWrite(t *testing.T) {
 	})
 }
 
-// mostAllocations is how often a quick call may allocate in addition to its request.
-const mostAllocations = 125
+// mostAllocations is how often a quick call may allocate in addition to its request: 113
+// times when this was written, up to 129 times with the race detector.
+const mostAllocations = 135
 
 func TestAQuickCallAllocatesLittleMoreThanItsRequest(t *testing.T) {
 	h := startQuickHost(t)
