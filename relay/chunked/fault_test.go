@@ -18,12 +18,12 @@ import (
 // random. The relay is also killed at random. make soak runs more of them.
 func TestNoIterationRunsTwiceInAKernelWhateverFails(t *testing.T) {
 	t.Parallel()
-	seeds := 40
+	first, last := 24, 39 // together these seeds have all faults
 	if os.Getenv("SOAK") != "" {
-		seeds = 5_000
+		first, last = 0, 4_999
 	}
 	faults := map[string]int{}
-	for seed := range seeds {
+	for seed := first; seed <= last; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { oneRun(t, uint64(seed), faults) })
 		})

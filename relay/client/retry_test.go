@@ -30,6 +30,7 @@ func TestPassingRefusalsAreTriedAgainOthersReturned(t *testing.T) {
 	}
 	for _, code := range contract.Codes {
 		t.Run(string(code), func(t *testing.T) {
+			t.Parallel()
 			e := newExecutor(t, refusing(2, code))
 			_, err := e.client(t).Kernel(t.Context())
 			tries := len(e.all())

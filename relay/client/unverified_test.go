@@ -124,6 +124,7 @@ func TestAnswerChangedOnItsWay(t *testing.T) {
 		"claims to have no body": func(a *httptest.ResponseRecorder) { a.Header().Del("Content-Encoding") },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e, _ := newRunningExecutor(t)
 			e.setAfter(func(_ http.ResponseWriter, a *httptest.ResponseRecorder) bool { change(a); return false })
 			_, err := e.client(t).Kernel(t.Context())

@@ -38,7 +38,7 @@ func TestAnErrorNamesTheItemAndTheTool(t *testing.T) {
 	}
 }
 
-func TestWaitingSaysForWhatWhereAndHowLong(t *testing.T) {
+func TestWaitingSaysForWhatAndWhere(t *testing.T) {
 	other := contract.Behind{ExecutionID: "e1", Status: contract.StatusRunning}
 	for _, test := range []struct {
 		exec contract.Execution
@@ -57,7 +57,7 @@ func TestWaitingSaysForWhatWhereAndHowLong(t *testing.T) {
 			e.Status, e.QueuePosition, e.Behind = contract.StatusQueued, 1, &other
 		})
 		r := h.call("run_code_quick", map[string]any{"code": "x"})
-		for _, want := range []string{`Waiting for run e1 on runtime "test", 0.`, `s so far; do not submit the code again.`, `Next: get_execution(execution_id="e2", offset=0, wait_seconds=1)`} {
+		for _, want := range []string{`Waiting for run e1 on runtime "test"; do not submit the code again.`, `Next: get_execution(execution_id="e2", offset=0, wait_seconds=1)`} {
 			if !strings.Contains(r.Content[0].Text, want) {
 				t.Errorf("%q is not in %q", want, r.Content[0].Text)
 			}

@@ -37,11 +37,10 @@ type Run struct {
 	CheckpointSaved  *bool           `json:"checkpoint_saved,omitempty"` // with checkpoint_name: whether this answer was saved
 	CheckpointPath   string          `json:"checkpoint_path,omitempty"`
 
-	password bool    // the prompt asks for a password
-	page     bool    // of complete events, not head and tail
-	runtime  string  // name of the runtime
-	queued   float64 // seconds since it was submitted
-	limit    int     // characters of the text
+	password bool   // the prompt asks for a password
+	page     bool   // of complete events, not head and tail
+	runtime  string // name of the runtime
+	limit    int    // characters of the text
 }
 
 // maxText returns how many characters the text may have. A page omits nothing, and its
@@ -66,9 +65,6 @@ func newRun(e contract.Execution, v render.View) *Run {
 	}
 	if e.Status == contract.StatusWaitingForInput && v.Prompt != nil {
 		r.InputPrompt, r.password = &v.Prompt.Text, v.Prompt.Password
-	}
-	if !e.CreatedAt.IsZero() {
-		r.queued = max(0, time.Since(e.CreatedAt).Seconds()) // the VM's clock may differ
 	}
 	if b := client.Behind(e); b != nil {
 		r.Behind = b.ExecutionID
@@ -159,7 +155,7 @@ func (r *Run) next(b *strings.Builder) {
 		case r.Behind != "":
 			behind = "run " + r.Behind
 		}
-		fmt.Fprintf(b, "Waiting for %s on runtime %q, %.3g s so far; do not submit the code again. ", behind, r.runtime, r.queued)
+		fmt.Fprintf(b, "Waiting for %s on runtime %q; do not submit the code again. ", behind, r.runtime)
 	case contract.StatusRunning:
 		fmt.Fprintf(b, "Still running on runtime %q; do not run the code again. ", r.runtime)
 	case contract.StatusWaitingForInput:
