@@ -49,7 +49,7 @@ demo: build python ## show an MCP host driving a real kernel through both progra
 
 test: build python ## run all tests, with the race detector, on both kernel stacks
 	@shared/stacks/pytest.sh .python shared/kernelpy/tests
-	$(PROGRAMS) go test -race -timeout 15m ./shared/e2e ./... # the longest first
+	$(PROGRAMS) go test -race -p 3 -timeout 15m ./shared/e2e ./... # the longest first; three packages, because they often wait
 
 check: python ## check format, vet, staticcheck, Python files and go.mod; changes nothing
 	@unformatted=$$(gofmt -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):" $$unformatted; exit 1; fi

@@ -38,6 +38,7 @@ func TestFilesInTheWorkdirShadowNoModuleOfPythonOrTheKernel(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		for name, pythonPath := range map[string]string{"plain": "", "an empty entry in PYTHONPATH": ":/nonexistent", "the workdir in PYTHONPATH": "."} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				dir, mark := shadowed(t)
 				p := start(t, in(dir), withArgs("--python", s.Python), withEnv("PYTHONPATH="+pythonPath))
 				p.ready()
