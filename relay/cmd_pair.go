@@ -134,6 +134,9 @@ func save(store *pairing.Store, r pairing.Runtime, std terminal.Streams) (paired
 // runtime's own secret, because an executor that was given that secret prints no pairing
 // string.
 func pairingOf(text, name string, store *pairing.Store) (auth.Pairing, error) {
+	if text == "" {
+		return auth.Pairing{}, usagef("no pairing string was given: paste the one that the executor prints, colab-relay:…")
+	}
 	if !strings.HasPrefix(text, "https://") && !strings.HasPrefix(text, "http://") {
 		p, err := auth.ParsePairing(text)
 		if err != nil && !strings.Contains(text, "colab-relay:") {

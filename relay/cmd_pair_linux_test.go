@@ -77,7 +77,7 @@ func (s *screen) awaitHidden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if state.Lflag&unix.ECHO == 0 && strings.Contains(s.text(), "Enter: ") {
+		if state.Lflag&unix.ECHO == 0 && strings.Contains(s.text(), ": ") {
 			return
 		}
 		select {

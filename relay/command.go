@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,6 +84,9 @@ func noSuchCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	if ext := filepath.Ext(args[0]); ext == ".py" || ext == ".ipynb" {
+		return usagef("unknown command %q: `%s run %s` runs a file", args[0], root.Name(), args[0])
+	}
 	var known []string
 	for _, cmd := range root.Commands() {
 		if cmd.IsAvailableCommand() {
@@ -94,9 +98,15 @@ func noSuchCommand(root *cobra.Command, args []string) error {
 
 // flagError describes a wrong flag.
 func flagError(cmd *cobra.Command, err error) error {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return usagef("--%s %q: %s", wrong.GetFlag().Name, wrong.GetValue(), badValue(wrong.GetFlag().Value.Type(), wrong))
+	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok || unknown.GetSpecifiedShortnames() != "" {
+	switch {
+	case !ok:
 		return usageError{err}
+	case unknown.GetSpecifiedShortnames() != "":
+		return usagef("unknown flag -%s", unknown.GetSpecifiedName())
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -105,4 +115,17 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	})
 	return usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), suggest.Meant("--"+unknown.GetSpecifiedName(), known))
+}
+
+// badValue says what a flag of a type takes.
+func badValue(kind string, err error) string {
+	switch kind {
+	case "int", "int64":
+		return "use a whole number"
+	case "duration":
+		return "use a time such as 90s, 10m or 2h"
+	case "bool":
+		return "use true or false"
+	}
+	return errors.Unwrap(err).Error()
 }

@@ -33,7 +33,7 @@ func helpCommand() *cobra.Command {
 				}
 				known = append(known, each.Name())
 			}
-			return usagef("no help for %q%s", args[0], suggest.Meant(args[0], known))
+			return usagef("no help for %q%s; `%s help` lists all commands and topics", args[0], suggest.Meant(args[0], known), cmd.Root().Name())
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 			if len(args) == 0 {

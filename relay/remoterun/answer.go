@@ -35,7 +35,7 @@ func Answer(ctx context.Context, vm VM, run contract.Execution, console Console)
 		return contract.Execution{}, err
 	}
 	if !terminal.Is(console.In) { // nobody's Enter ended the line
-		p.openLine = prompt.Prompt != ""
+		p.openLine = prompt.Prompt != "" || prompt.Password
 		p.endLine(p.std.Err)
 	}
 	return vm.Client.Input(ctx, id, contract.Input{Text: text, Offset: &prompt.Offset, Password: prompt.Password})

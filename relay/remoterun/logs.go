@@ -63,6 +63,7 @@ type Kept struct {
 func PrintKept(ctx context.Context, run Kept, asJSON bool, console Console) error {
 	l := newLog(func(string) func(context.Context, contract.Blob, io.Writer) error { return run.Blobs }, LogOptions{JSON: asJSON}, console)
 	defer l.printer.close()
+	l.kept = true
 	l.print(ctx, run.ExecutionID, run.Events)
 	if run.Status.Finished() {
 		l.end(run.Execution)
@@ -76,10 +77,11 @@ func PrintKept(ctx context.Context, run Kept, asJSON bool, console Console) erro
 type log struct {
 	LogOptions
 	printer *printer
+	kept    bool // it is from the history: the VM does not answer
 }
 
 func newLog(from blobs, o LogOptions, console Console) *log {
-	return &log{o, newPrinter(from, console)}
+	return &log{LogOptions: o, printer: newPrinter(from, console)}
 }
 
 // print prints events and reports whether stdout still takes them.
@@ -108,6 +110,10 @@ func (l *log) json(ev contract.Event) {
 // end says how a run ended, unless its output shows it.
 func (l *log) end(e contract.Execution) {
 	switch {
+	case l.kept && !e.Status.Finished():
+		l.note("the run was %s when the VM last answered", plain.Line(string(e.Status)))
+	case e.Status == contract.StatusWaitingForInput:
+		l.note("the run waits for input: colab-relay input %s", e.ExecutionID)
 	case !e.Status.Finished():
 		l.note("the run is %s; `colab-relay logs -f %s` prints what follows", plain.Line(string(e.Status)), e.ExecutionID)
 	case e.Status != contract.StatusSucceeded && e.Status != contract.StatusFailed:

@@ -77,7 +77,11 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 		p.line(text)
 	case contract.EventInputRequest:
 		p.prompt, p.password = &ev.Offset, ev.Password
-		p.write(p.std.Err, ev.Prompt)
+		prompt := ev.Prompt
+		if prompt == "" && ev.Password { // ipykernel's getpass() has no prompt of its own
+			prompt = "Password: "
+		}
+		p.write(p.std.Err, prompt)
 	case contract.EventGap:
 		if ev.Cut != "" { // which says why
 			return
