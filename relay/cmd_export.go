@@ -176,12 +176,18 @@ func (p *pastRuns) whole(ctx context.Context, r history.Run) (export.Run, error)
 	}, nil
 }
 
+// completeTime bounds what is fetched of one run before an export: a hostile VM has output
+// without end.
+const completeTime = 5 * time.Minute
+
 // complete returns a run after it has fetched what the history lacks and the VM has.
 func (p *pastRuns) complete(ctx context.Context, r history.Run) history.Run {
 	vm := p.reach(ctx, r.Runtime)
 	if vm == nil || vm.InstanceID() != r.InstanceID {
 		return r
 	}
+	ctx, cancel := context.WithTimeout(ctx, completeTime)
+	defer cancel()
 	now, err := p.history.Complete(ctx, vm, r)
 	if err != nil {
 		p.note("the output of run %s may be incomplete: %v", r.ExecutionID, err)

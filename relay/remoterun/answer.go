@@ -28,6 +28,8 @@ func Answer(ctx context.Context, vm VM, run contract.Execution, console Console)
 	}
 	p := newPrinter(vm.Client.Blobs, console)
 	defer p.close()
+	// A prompt may look like a question of this program's, such as for a pairing string.
+	p.note("code on runtime %q (run %s) asks:", vm.Runtime, plain.Line(id))
 	p.event(ctx, id, prompt)
 	p.asked = false
 	text, err := p.readInput(ctx)
