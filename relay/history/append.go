@@ -14,7 +14,7 @@ func (w *writer) flush(run *openRun) error {
 		return nil
 	}
 	text := run.pending.Bytes()
-	if run.unaligned {
+	if run.exists { // another program may have been killed while it wrote a line
 		text = append([]byte("\n"), text...)
 	}
 	defer run.pending.Reset()
@@ -29,7 +29,7 @@ func (w *writer) flush(run *openRun) error {
 	if err := w.append(run.key+headSuffix, flags, text); err != nil {
 		return err
 	}
-	run.exists, run.unaligned = true, false
+	run.exists = true
 	run.head += size
 	return nil
 }
@@ -48,7 +48,6 @@ func (w *writer) appendTail(run *openRun, text []byte) error {
 	if err := w.append(run.key+tailSuffix, os.O_WRONLY|os.O_APPEND|os.O_CREATE, text); err != nil {
 		return err
 	}
-	run.unaligned = false
 	run.tail += int64(len(text))
 	return nil
 }

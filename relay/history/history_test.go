@@ -247,3 +247,18 @@ func TestManyProgramsRecordAtOnce(t *testing.T) {
 	}
 	wantTexts(t, s, "shared", want...)
 }
+
+func TestAProgramThatIsKilledWhileItWritesCostsOthersNothing(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir, DefaultBytes)
+	r := s.Record("work")
+	r.Submitted("vm", submit("1"), answer("e1", contract.StatusRunning))
+	written(t, s)
+	killed, err := os.OpenFile(filepath.Join(dir, keyOf("vm", "e1")+headSuffix), os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = killed.WriteString(`{"event":{"offset":7,"te`)
+	must(t, errors.Join(err, killed.Close()))
+	r.Answered("vm", answer("e1", contract.StatusRunning, stream(0, "a")))
+	written(t, s)
+	wantTexts(t, s, "e1", "a")
+}

@@ -41,18 +41,17 @@ type writer struct {
 
 // openRun is what the writer remembers of a run.
 type openRun struct {
-	key       string
-	have      ranges.Set // offsets of the events in the files
-	state     []byte     // the last state line
-	end       int64      // offset after the last event; -1 while the run goes on
-	head      int64      // bytes of the files
-	tail      int64
-	blobs     int64        // of the payloads; -1 while it is unknown
-	pending   bytes.Buffer // lines to append
-	used      int64
-	exists    bool // the head file exists
-	unaligned bool // the file may end with an incomplete line of a program that was killed
-	full      bool // the head file is full
+	key     string
+	have    ranges.Set // offsets of the events in the files
+	state   []byte     // the last state line
+	end     int64      // offset after the last event; -1 while the run goes on
+	head    int64      // bytes of the files
+	tail    int64
+	blobs   int64        // of the payloads; -1 while it is unknown
+	pending bytes.Buffer // lines to append
+	used    int64
+	exists  bool // the head file exists
+	full    bool // the head file is full
 }
 
 // runBytes returns the bound of one run's events.
@@ -114,7 +113,7 @@ func (w *writer) run(key string, r *report) (*openRun, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read a run of the history: %w", err)
 	default:
-		run.exists, run.unaligned, run.have, run.blobs = true, true, found.have, -1
+		run.exists, run.have, run.blobs = true, found.have, -1
 		run.head, run.tail, run.full = found.sizes[headSuffix], found.sizes[tailSuffix], found.sizes[tailSuffix]+found.sizes[oldSuffix] > 0
 	}
 	w.open[key] = run
