@@ -73,6 +73,24 @@ func TestOnATerminal(t *testing.T) {
 			t.Errorf("shown %q", s.text())
 		}
 	})
+	t.Run("what was typed before is no password", func(t *testing.T) {
+		s, typed := newScreen(t), filepath.Join(t.TempDir(), "typed")
+		code := start(t.Context(), s, "run", "-c", fmt.Sprintf("import getpass, os, time\nwhile not os.path.exists(%q): time.sleep(0.01)\nprint(len(getpass.getpass()))", typed))
+		fmt.Fprintln(s.master, "too early")
+		await(t, func() bool { return strings.Contains(s.text(), "too early") })
+		if err := os.WriteFile(typed, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitHidden(t)
+		fmt.Fprintln(s.master, "s3cret")
+		if got := <-code; got != 0 {
+			t.Errorf("%d, shown %q", got, s.text())
+		}
+		await(t, func() bool { return strings.HasSuffix(s.text(), "\n6\r\n") })
+		if strings.Contains(s.text(), "s3cret") {
+			t.Errorf("shown %q", s.text())
+		}
+	})
 	t.Run("another terminal types the password", func(t *testing.T) {
 		s, other := newScreen(t), newScreen(t)
 		code := start(t.Context(), s, "run", "--detach", "-c", "import getpass\nprint(len(getpass.getpass('Enter: ')))")

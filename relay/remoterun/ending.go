@@ -53,8 +53,12 @@ func (r *run) end(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("interrupt it: %w", err)
 	}
+	asked := r.out.prompt
 	for err == nil && !r.exec.End {
-		err = r.read(waiting)
+		if err = r.read(waiting); err == nil && r.out.prompt != asked {
+			// Nobody reads an answer here any more: it would go to the shell.
+			return r.leave(errors.New("it asks for input again"))
+		}
 	}
 	switch {
 	case err == nil, isNewInstance(err):

@@ -68,10 +68,13 @@ func ReadHidden(ctx context.Context, std Streams, prompt string, complete func(t
 	return untilRestored(ctx, fd, func() (string, error) { return readPieces(fd, complete) })
 }
 
-// ReadPassword reads a line from the terminal in without showing what is typed. It returns
-// ErrInterrupted when ctx ends.
+// ReadPassword reads a line from the terminal in without showing what is typed. It drops what
+// was typed before: a line that was meant for another prompt would be taken for the password,
+// and the password, typed next, would answer a prompt that shows it. It returns ErrInterrupted
+// when ctx ends.
 func ReadPassword(ctx context.Context, in io.Reader) (string, error) {
 	fd := int(in.(*os.File).Fd())
+	flushInput(fd)
 	return untilRestored(ctx, fd, func() (string, error) {
 		line, err := term.ReadPassword(fd)
 		return string(line), err

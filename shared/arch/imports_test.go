@@ -116,7 +116,7 @@ var homes = map[string][]string{
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
 	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/program", "relay/kernelstate"},
 	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/tools", "relay/transfer"},
-	"golang.org/x/sys":                   {"executor", "executor/files", "executor/kernel", "executor/uploads"},
+	"golang.org/x/sys":                   {"executor", "executor/files", "executor/kernel", "executor/uploads", "relay/terminal"},
 }
 
 // testModules may be imported by all tests, and by neither program.
