@@ -105,7 +105,14 @@ func (s *stand) read(id, query string) contract.Execution {
 func (s *stand) running() (id string, stop func()) {
 	s.t.Helper()
 	id = s.submit("print('in it', flush=True)\nimport time\nwhile True: time.sleep(0.01)", 0).ExecutionID
-	s.read(id, "?wait_seconds=20")
+	text, next := "", int64(0)
+	for text != "in it\n" { // the line break may be an event of its own
+		page := s.read(id, fmt.Sprintf("?offset=%d&wait_seconds=20", next))
+		for _, event := range page.Events {
+			text += event.Text
+		}
+		next = page.NextOffset
+	}
 	return id, func() {
 		s.t.Helper()
 		if e := into[contract.Execution](s, s.call("POST", contract.PathExecutions+"/"+id+"/interrupt", nil)); e.Status != contract.StatusInterrupted {
@@ -256,6 +263,7 @@ func checkListing(t *testing.T, s *stand) {
 }
 
 func checkKernel(t *testing.T, s *stand) {
+	eventually(t, func() bool { return !s.api.Queue.Busy() }) // an earlier check's run may be ending
 	before := into[contract.Kernel](s, s.call("GET", contract.PathKernel, nil))
 	if before.Status != contract.KernelIdle || before.KernelID == "" || before.PID == 0 || before.IPyKernel == "" {
 		t.Errorf("kernel is %+v", before)

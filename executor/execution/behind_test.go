@@ -42,7 +42,8 @@ func TestAQueuedRunSaysWhatItWaitsFor(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	holder := q.submit(wait+"input('a? ')\nimport getpass\ngetpass.getpass('b' * 5000)\n"+wait, 0)
+	holder := q.submit("print('on')\n"+wait+"input('a? ')\nimport getpass\ngetpass.getpass('b' * 5000)\n"+wait, 0)
+	q.awaitEvent(holder, 0)
 	first, second := q.submit("1", 0), q.submit("2", 0)
 	for _, id := range []string{first, second} {
 		x := read(t, q.journal, id)

@@ -2,6 +2,7 @@ package execution
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,15 +10,18 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// openPrompt is the event of the prompt that the run waits at.
+// openPrompt is the event of the prompt that the run waits at. Output that was printed before
+// may follow it: it comes from another socket.
 func openPrompt(t *testing.T, x contract.Execution) contract.Event {
 	t.Helper()
 	wantStatus(t, x, contract.StatusWaitingForInput)
-	last := x.Events[len(x.Events)-1]
-	if last.Type != contract.EventInputRequest {
-		t.Fatalf("last event = %+v", last)
+	for _, event := range slices.Backward(x.Events) {
+		if event.Type == contract.EventInputRequest {
+			return event
+		}
 	}
-	return last
+	t.Fatalf("no prompt among %+v", x.Events)
+	return contract.Event{}
 }
 
 func TestTextAnswersOnlyThePromptThatItNames(t *testing.T) {
