@@ -52,7 +52,7 @@ func installCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		},
 		ValidArgsFunction: completeHosts,
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "add the relay to every host that is found on this computer")
+	cmd.Flags().BoolVar(&all, "all", false, "add the relay to every host found on this computer")
 	cmd.Flags().BoolVar(&onlyPrint, "print", false, "show what would be done, and change nothing")
 	cmd.Flags().BoolVar(&onlyPrint, "dry-run", false, "the same as --print")
 	cmd.Flags().Lookup("dry-run").Hidden = true
@@ -110,7 +110,7 @@ func (i installer) all(ctx context.Context) error {
 		}
 	}
 	if len(found) == 0 {
-		return errors.New("no supported MCP host was found on this computer: name the HOST to install anyway")
+		return errors.New("no supported MCP host was found on this computer: `colab-relay install HOST` adds the relay anyway")
 	}
 	return i.install(ctx, found...)
 }

@@ -11,7 +11,6 @@ import (
 	"colabrelay/relay/config"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/tools"
 	"colabrelay/shared/contract"
 )
 
@@ -38,7 +37,7 @@ func lsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			if path == "" {
 				return usagef("PATH is empty: name a folder on the VM, such as /content")
 			}
-			return withVM(cmd.Context(), set, o.runtime, std, func(vm tools.Runtime) error {
+			return withVM(cmd.Context(), set, named(o.runtime), std, func(vm openVM) error {
 				return o.list(cmd.Context(), vm, path, std)
 			})
 		},
@@ -50,7 +49,7 @@ func lsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-func (o lsOptions) list(ctx context.Context, vm tools.Runtime, path string, std terminal.Streams) error {
+func (o lsOptions) list(ctx context.Context, vm openVM, path string, std terminal.Streams) error {
 	got, err := listFolder(ctx, vm, path)
 	if err != nil {
 		return fmt.Errorf("listing %q: %w", path, err)
@@ -88,7 +87,7 @@ func (o lsOptions) list(ctx context.Context, vm tools.Runtime, path string, std 
 }
 
 // listFolder reads a folder, or the entry of a file.
-func listFolder(ctx context.Context, vm tools.Runtime, path string) (contract.Files, error) {
+func listFolder(ctx context.Context, vm openVM, path string) (contract.Files, error) {
 	all, err := readPages(func(after string) (contract.Files, error) { return vm.Client.FilesAfter(ctx, path, after) })
 	if refused, ok := errors.AsType[*contract.Error](err); ok && refused.Code == contract.CodeBadRequest {
 		if file, err := vm.Client.Stat(ctx, path, false, 0); err == nil && !file.IsDir {

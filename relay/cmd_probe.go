@@ -29,7 +29,7 @@ func probeCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Example: "  colab-relay probe\n  colab-relay probe --json | jq .packages.torch",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withVM(cmd.Context(), set, runtime, std, func(vm tools.Runtime) error {
+			return withVM(cmd.Context(), set, named(runtime), std, func(vm openVM) error {
 				got, err := vm.Client.Probe(cmd.Context())
 				if err != nil {
 					return err

@@ -13,7 +13,6 @@ import (
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/terminal"
-	"colabrelay/relay/tools"
 	"colabrelay/shared/contract"
 )
 
@@ -30,7 +29,7 @@ func varsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Example: "  colab-relay vars\n  colab-relay vars df\n  colab-relay vars --json",
 		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withVM(cmd.Context(), set, runtime, std, func(vm tools.Runtime) error {
+			return withVM(cmd.Context(), set, named(runtime), std, func(vm openVM) error {
 				if len(args) > 0 {
 					return showVariable(cmd.Context(), vm, args[0], asJSON, std)
 				}
@@ -44,7 +43,7 @@ func varsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-func listVariables(ctx context.Context, vm tools.Runtime, asJSON bool, std terminal.Streams) error {
+func listVariables(ctx context.Context, vm openVM, asJSON bool, std terminal.Streams) error {
 	got, err := vm.Client.Variables(ctx)
 	if err != nil {
 		return err
@@ -72,7 +71,7 @@ func listVariables(ctx context.Context, vm tools.Runtime, asJSON bool, std termi
 	return err
 }
 
-func showVariable(ctx context.Context, vm tools.Runtime, name string, asJSON bool, std terminal.Streams) error {
+func showVariable(ctx context.Context, vm openVM, name string, asJSON bool, std terminal.Streams) error {
 	got, err := vm.Client.Inspect(ctx, name)
 	if refused, ok := errors.AsType[*contract.Error](err); ok && refused.Code == contract.CodeNotFound {
 		return fmt.Errorf("the kernel has no variable %q; `colab-relay vars` lists those it has", name)

@@ -34,34 +34,22 @@ type runSession struct {
 // no flag names another one. If the VM does not answer at the beginning, it returns that error
 // at once.
 func (c *runsCommand) session(ctx context.Context, args []string, f func(ctx context.Context, s runSession) error) error {
-	cfg := config.Load(*c.set)
-	if err := cfg.Err(); err != nil {
-		return err
-	}
-	outage := &terminal.Outage{Out: c.std.Err}
-	kept := openHistory(cfg, nil)
-	defer kept.close()
-	pool := runtimes.New(runtimes.Config{Getenv: c.set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt, Record: kept.record()})
-	defer pool.Close()
-	name := c.runtime
-	if name == "" && len(args) > 0 {
-		if run, err := kept.find(args, ""); err == nil {
-			name = run.Runtime
+	choose := func(kept runHistory) string {
+		if c.runtime == "" && len(args) > 0 {
+			if run, err := kept.find(args, ""); err == nil {
+				return run.Runtime
+			}
 		}
+		return c.runtime
 	}
-	target, err := pool.Resolve(name)
-	if err != nil {
-		return err
-	}
-	if err := reach(ctx, target.Client); err != nil {
-		return err
-	}
-	// Writing to a broken pipe must be an error: the signal would end this program and
-	// leave the code running.
-	signal.Ignore(syscall.SIGPIPE)
-	return f(ctx, runSession{
-		VM:      remoterun.VM{Runtime: target.Name, Client: target.Client, LastSeen: pool.LastSeen(runtimes.People)},
-		console: c.console(cfg), history: kept,
+	return withVM(ctx, c.set, choose, c.std, func(vm openVM) error {
+		// Writing to a broken pipe must be an error: the signal would end this program and
+		// leave the code running.
+		signal.Ignore(syscall.SIGPIPE)
+		return f(ctx, runSession{
+			VM:      remoterun.VM{Runtime: vm.Name, Client: vm.Client, LastSeen: vm.pool.LastSeen(runtimes.People)},
+			console: c.console(vm.cfg), history: vm.history,
+		})
 	})
 }
 

@@ -9,9 +9,23 @@ import (
 	"colabrelay/relay/tools"
 )
 
-// withVM calls use with the runtime of that name, the default one if name is empty, after
-// its executor has answered. During an outage it tells the person.
-func withVM(ctx context.Context, set *config.Settings, name string, std terminal.Streams, use func(tools.Runtime) error) error {
+// openVM is a VM that answers, and what a command needs beside it.
+type openVM struct {
+	tools.Runtime
+	cfg     config.Config
+	pool    *runtimes.Pool
+	history runHistory
+}
+
+// named chooses the runtime of that name, the default one if name is empty.
+func named(name string) func(runHistory) string {
+	return func(runHistory) string { return name }
+}
+
+// withVM calls use with the runtime that choose names, after its executor has answered. If it
+// does not answer at the beginning, withVM returns that error at once. During an outage it
+// tells the person.
+func withVM(ctx context.Context, set *config.Settings, choose func(runHistory) string, std terminal.Streams, use func(openVM) error) error {
 	cfg := config.Load(*set)
 	if err := cfg.Err(); err != nil {
 		return err
@@ -21,12 +35,12 @@ func withVM(ctx context.Context, set *config.Settings, name string, std terminal
 	defer kept.close()
 	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt, Record: kept.record()})
 	defer pool.Close()
-	vm, err := pool.Resolve(name)
+	vm, err := pool.Resolve(choose(kept))
 	if err != nil {
 		return err
 	}
 	if err := reach(ctx, vm.Client); err != nil {
 		return err
 	}
-	return use(vm)
+	return use(openVM{vm, cfg, pool, kept})
 }

@@ -131,7 +131,7 @@ func (s *Store) report(r report) {
 	start, added := s.queue.add(r)
 	if !added {
 		s.queue.full.do(func() {
-			s.cfg.Log.Warn("some output is missing from the history, because it arrived faster than the disk takes it")
+			s.cfg.Log.Warn("some output is missing from the history, because it arrived faster than the disk could store it")
 		})
 	}
 	if start {

@@ -74,7 +74,7 @@ func fromEnv(getenv func(string) string) (Runtime, error) {
 	if pairing := getenv("COLAB_PAIRING"); address == "" && pairing != "" {
 		p, err := auth.ParsePairing(pairing)
 		if err != nil {
-			return Runtime{}, fmt.Errorf("COLAB_PAIRING is %w: paste the whole line that begins with colab-relay: and that the executor printed", err)
+			return Runtime{}, fmt.Errorf("COLAB_PAIRING is %w: paste the whole line that the executor printed, from colab-relay: to its end", err)
 		}
 		return Runtime{Name: EnvName, URL: strings.TrimRight(p.URL, "/"), Secret: p.Secret}, nil
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // errUnanswered: the person did not wait for the answer to the submit.
-var errUnanswered = errors.New("the VM did not answer before the interrupt, so it is not known whether the run has started: `colab-relay ps` lists the runs")
+var errUnanswered = errors.New("the VM did not answer before the interrupt, so the run may have started: `colab-relay ps` lists the runs")
 
 // submit submits the code. If ctx ends, it still waits for the answer, because only a run
 // whose id is known can be interrupted, for at most submitGrace or until another signal.
