@@ -109,7 +109,7 @@ func TestTwoImmediateInterruptsDrainAndTheNextExecutorKnowsTheRun(t *testing.T) 
 		t.Errorf("instance is %s, was %s", info.InstanceID, before.InstanceID)
 	}
 	e := call[contract.Execution](again, "GET", contract.PathExecutions+"/"+id, nil)
-	if e.Status != contract.StatusInterrupted || e.Events[0].Text != "started\n" || e.Reason == "" {
+	if e.Status != contract.StatusInterrupted || printed(e) != "started\n" || e.Reason == "" {
 		t.Errorf("the execution is %s (%s): %+v", e.Status, e.Reason, e.Events)
 	}
 }

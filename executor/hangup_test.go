@@ -41,7 +41,7 @@ func TestAHangUpEndsNeitherTheExecutorNorItsRun(t *testing.T) {
 		e = call[contract.Execution](p, "GET", contract.PathExecutions+"/"+id+"?wait_seconds=5", nil)
 		return e.Status.Finished()
 	})
-	if e.Status != contract.StatusSucceeded || !strings.Contains(e.Events[len(e.Events)-1].Text, "to the end") {
+	if e.Status != contract.StatusSucceeded || !strings.Contains(printed(e), "to the end") {
 		t.Errorf("the run ended %s: %+v", e.Status, e.Events)
 	}
 
