@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"colabrelay/relay/notebook"
+	"colabrelay/relay/output"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/render"
@@ -32,7 +32,7 @@ type Run struct {
 	Code    string
 	CodeCut bool // Code is only the beginning
 	Events  []contract.Event
-	Fetch   notebook.Fetch
+	Fetch   output.Fetch
 }
 
 // ErrExists: the file exists, and must not be replaced.

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/output"
 	"colabrelay/shared/contract"
 )
 
@@ -17,7 +18,7 @@ func ipynb(ctx context.Context, _ string, runs []Run) (document, error) {
 
 // cells returns a cell with outputs for each run.
 func cells(ctx context.Context, runs []Run) []notebook.Cell {
-	var c notebook.Collector
+	var c output.Collector
 	var all []notebook.Cell
 	for _, r := range runs {
 		events := r.Events

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"colabrelay/relay/notebook"
+	"colabrelay/relay/output"
 	"colabrelay/relay/render"
 )
 
@@ -42,12 +42,12 @@ func markdown(ctx context.Context, stem string, runs []Run) (document, error) {
 }
 
 // output adds an output; name is its file without the extension, if it needs one.
-func (p *page) output(name string, o *notebook.Output) {
+func (p *page) output(name string, o *output.Output) {
 	switch o.Type {
-	case notebook.Stream:
+	case output.Stream:
 		p.fence("", render.Plain(o.Text))
 		return
-	case notebook.Error:
+	case output.Error:
 		p.fence("", render.Plain(strings.Join(o.Traceback, "\n")))
 		return
 	}
@@ -70,7 +70,7 @@ func decoded(mime string, payload any) []byte {
 	if !ok || text == "" {
 		return nil
 	}
-	if !notebook.IsBase64(mime) {
+	if !output.IsBase64(mime) {
 		return []byte(text)
 	}
 	content, err := base64.StdEncoding.DecodeString(strings.NewReplacer("\n", "", "\r", "", " ", "").Replace(text))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"colabrelay/relay/output"
 	"colabrelay/shared/contract"
 )
 
@@ -23,7 +24,7 @@ func FuzzOutputs(f *testing.F) {
 			{Type: contract.EventUpdateDisplayData, DisplayID: "d", Data: map[string]json.RawMessage{"text/plain": json.RawMessage(payload)}},
 			{Type: contract.EventError, EName: text, EValue: text, Traceback: []string{text}},
 		}
-		var c Collector
+		var c output.Collector
 		var b bytes.Buffer
 		if err := (Notebook{Cells: []Cell{{Seed: text, Source: text, Outputs: c.Cell(t.Context(), events, nil)}}}).Write(&b); err != nil {
 			t.Fatal(err)
@@ -32,10 +33,10 @@ func FuzzOutputs(f *testing.F) {
 			t.Fatalf("no JSON: %s", b.Bytes())
 		}
 		cells, err := CodeCells(&b)
-		if want := []CodeCell{{0, newID(text, map[string]bool{}), validText(text)}}; err != nil || !reflect.DeepEqual(cells, want) {
+		if want := []CodeCell{{0, newID(text, map[string]bool{}), output.ValidText(text)}}; err != nil || !reflect.DeepEqual(cells, want) {
 			t.Fatalf("%+v, %v, want %+v", cells, err, want)
 		}
-		if lines := splitLines(text); strings.Join(lines, "") != validText(text) {
+		if lines := output.SplitLines(text); strings.Join(lines, "") != output.ValidText(text) {
 			t.Fatalf("%q has the lines %q", text, lines)
 		}
 	})

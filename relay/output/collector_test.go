@@ -1,17 +1,14 @@
-package notebook
+package output
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"colabrelay/shared/contract"
-	"colabrelay/shared/stacks"
 )
 
 func print(text string) contract.Event {
@@ -31,7 +28,7 @@ func joined(t *testing.T, outputs []*Output) string {
 	t.Helper()
 	var all []string
 	for _, o := range outputs {
-		text, err := json.Marshal(o.object())
+		text, err := json.Marshal(o.Object())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,38 +100,5 @@ func TestAnUpdateReachesAnEarlierCell(t *testing.T) {
 	second := c.Cell(t.Context(), []contract.Event{show(contract.EventUpdateDisplayData, "d", `{"text/plain": "new"}`)}, nil)
 	if len(second) != 0 || first[0].Data["text/plain"] != "new" {
 		t.Errorf("%+v, %+v", first[0], second)
-	}
-}
-
-// nbformat itself must accept what Write writes, without a warning, and write the same bytes.
-func TestNbformatReadsWhatIsWritten(t *testing.T) {
-	hostile := "a\x00\x1b[31m\xff<b>&amp;\u0085\u2029\r\n\x0b\x1c" + strings.Repeat("`", 3)
-	var c Collector
-	outputs := c.Cell(t.Context(), []contract.Event{
-		print(hostile), {Type: contract.EventError, EName: hostile, EValue: hostile, Traceback: []string{hostile}},
-		show(contract.EventExecuteResult, "", `{"image/png": `+blobRef+`, "text/html": "<p>\n</p>", "application/vnd.x+json": {"z": 1, "a": null}, "image/svg+xml": "<svg/>\n"}`),
-		show(contract.EventDisplayData, "", `{"text/plain": ["a\n", "b"], "weird\u0000type": "x", "application/json": 3}`),
-	}, fetchWord)
-	n := Notebook{Cells: []Cell{{Seed: "same", Source: "%pip install x\nprint('ü')", Outputs: outputs, ExecutionCount: 3}, {Seed: "same"}, {Seed: hostile, Source: hostile}}}
-	for _, n := range []Notebook{n, {}} {
-		var b bytes.Buffer
-		if err := n.Write(&b); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(stacks.Notebook(t), "-W", "error", "-c", `
-import sys, nbformat
-text = sys.stdin.buffer.read().decode()
-notebook = nbformat.reads(text, as_version=4)
-nbformat.validate(notebook)
-assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5), notebook
-again = nbformat.writes(notebook) + "\n"
-for escape, character in {"\\u2028": "\u2028", "\\u2029": "\u2029"}.items():
-    text = text.replace(escape, character)
-assert again == text, again + "\n---\n" + text
-`)
-		cmd.Stdin = &b
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
 	}
 }

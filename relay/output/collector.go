@@ -1,4 +1,10 @@
-package notebook
+// Package output makes the outputs of a notebook's cell from the events of its execution, as a
+// notebook's page does.
+//
+// It must not know notebooks' files or where events come from. Whatever an executor sends, an
+// output is valid for nbformat, and its size and the time it takes are bounded. Start reading at
+// Collector.
+package output
 
 import (
 	"bytes"
@@ -27,6 +33,9 @@ const maxUpdated = 100
 
 // maxDepth bounds JSON payloads, because each level indents all that is in it.
 const maxDepth = 32
+
+// errDepth is JSON that is none, or nested deeper than maxDepth.
+var errDepth = fmt.Errorf("no JSON, or nested deeper than %d", maxDepth)
 
 // Fetch writes a payload that is not in its event.
 type Fetch func(ctx context.Context, blob contract.Blob, w io.Writer) error
@@ -212,9 +221,18 @@ func (c *cell) payload(mime string, raw json.RawMessage) (any, error) {
 	if IsJSON(mime) {
 		return parse(raw)
 	}
-	var text source // a kernel may send a list of lines too
-	err := text.UnmarshalJSON(raw)
-	return validText(string(text)), err
+	return lines(raw)
+}
+
+// lines returns a text that is a string or, as a kernel may also send it, a list of lines.
+func lines(raw json.RawMessage) (text string, err error) {
+	if !bytes.HasPrefix(raw, []byte("[")) {
+		err = json.Unmarshal(raw, &text)
+		return ValidText(text), err
+	}
+	var all []string
+	err = json.Unmarshal(raw, &all)
+	return ValidText(strings.Join(all, "")), err
 }
 
 func (c *cell) blob(mime string, blob contract.Blob) (any, error) {
@@ -233,7 +251,7 @@ func (c *cell) blob(mime string, blob contract.Blob) (any, error) {
 	case IsBase64(mime):
 		return base64.StdEncoding.EncodeToString(b.Bytes()), nil
 	}
-	return validText(b.String()), nil
+	return ValidText(b.String()), nil
 }
 
 // IsBase64 reports whether payloads of this type are written as base64. SVG is text.
@@ -246,7 +264,7 @@ func IsBase64(mime string) bool {
 // are.
 func parse(raw []byte) (value any, err error) {
 	if !json.Valid(raw) || depth(raw) > maxDepth {
-		return nil, errForm
+		return nil, errDepth
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
