@@ -44,7 +44,8 @@ var SHA256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // Submit is the body of POST PathExecutions.
 type Submit struct {
-	// RequestID makes submitting idempotent: the same one returns the same execution.
+	// RequestID makes submitting idempotent: the same one returns the same execution. Another
+	// Code, Unstored, AfterRequestID or AfterAny under the same one is a conflict.
 	RequestID string `json:"request_id"`
 	Code      string `json:"code"`
 	// Source is the code as a person wrote it, if Code wraps it, with its name, such as the
@@ -64,6 +65,15 @@ type Submit struct {
 	// BehindInput ends the wait as soon as the execution is queued behind one that waits for
 	// input: only somebody's answer can end that. QueryBehindInput is the same for a read.
 	BehindInput bool `json:"behind_input,omitempty"`
+	// AfterRequestID, if set, is the RequestID of the execution that this one follows. It
+	// starts only if that one has succeeded in the same kernel: while that one is queued or
+	// runs, it waits; otherwise it is cancelled, with a Reason that names that one, and so is
+	// everything that follows it. An unknown RequestID, or one that is only submitted later,
+	// counts as not succeeded. Limits.AfterRequestID says whether the executor knows the field.
+	AfterRequestID string `json:"after_request_id,omitempty"`
+	// AfterAny lets it start after any end of that one, such as an exception, in the same
+	// kernel. One that was cancelled never ran, so that it counts as no end.
+	AfterAny bool `json:"after_any,omitempty"`
 }
 
 // QueryBehindInput is the query parameter of GET PathExecution that does what

@@ -84,6 +84,9 @@ type Limits struct {
 	MaxCodeBytes      int     `json:"max_code_bytes"`
 	MaxLogBytes       int64   `json:"max_log_bytes"` // output kept per execution
 	MinMemoryGB       float64 `json:"min_memory_gb"` // below this, runs are refused
+	// AfterRequestID says that the executor knows Submit.AfterRequestID and Submit.AfterAny. One
+	// that does not ignores them, and runs what it should cancel.
+	AfterRequestID bool `json:"after_request_id"`
 	// SessionMinutesLeft is an estimate from the platform's published limit; absent if none is known.
 	SessionMinutesLeft *float64 `json:"session_minutes_left,omitzero"`
 }
