@@ -17,15 +17,15 @@ func ipynb(ctx context.Context, _ string, runs []Run) (document, error) {
 }
 
 // cells returns a cell with outputs for each run.
-func cells(ctx context.Context, runs []Run) []notebook.Cell {
+func cells(ctx context.Context, runs []Run) []notebook.RunCell {
 	var c output.Collector
-	var all []notebook.Cell
+	var all []notebook.RunCell
 	for _, r := range runs {
 		events := r.Events
 		if text := r.ending(); text != "" {
 			events = append(events[:len(events):len(events)], contract.Event{Type: contract.EventStream, Name: contract.Stderr, Text: text})
 		}
-		all = append(all, notebook.Cell{
+		all = append(all, notebook.RunCell{
 			Seed: r.ExecutionID, Source: r.source(), ExecutionCount: r.ExecutionCount, Outputs: c.Cell(ctx, events, r.Fetch),
 		})
 	}

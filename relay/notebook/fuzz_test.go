@@ -26,7 +26,7 @@ func FuzzOutputs(f *testing.F) {
 		}
 		var c output.Collector
 		var b bytes.Buffer
-		if err := (Notebook{Cells: []Cell{{Seed: text, Source: text, Outputs: c.Cell(t.Context(), events, nil)}}}).Write(&b); err != nil {
+		if err := (Notebook{Cells: []RunCell{{Seed: text, Source: text, Outputs: c.Cell(t.Context(), events, nil)}}}).Write(&b); err != nil {
 			t.Fatal(err)
 		}
 		if !json.Valid(b.Bytes()) {

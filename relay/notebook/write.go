@@ -19,11 +19,11 @@ const (
 
 // Notebook is a notebook for Python that is to be written.
 type Notebook struct {
-	Cells []Cell
+	Cells []RunCell
 }
 
-// Cell is a code cell with its outputs.
-type Cell struct {
+// RunCell is a code cell with its outputs.
+type RunCell struct {
 	// Seed determines the cell's id: equal notebooks have equal ids.
 	Seed           string
 	Source         string
@@ -65,7 +65,7 @@ func marshal(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func (c Cell) object(taken map[string]bool) map[string]any {
+func (c RunCell) object(taken map[string]bool) map[string]any {
 	outputs := []any{}
 	for _, o := range c.Outputs {
 		outputs = append(outputs, o.Object())

@@ -26,7 +26,7 @@ func TestNbformatReadsWhatIsWritten(t *testing.T) {
 			"text/plain": json.RawMessage(`["a\n", "b"]`), "weird\x00type": json.RawMessage(`"x"`), "application/json": json.RawMessage("3"),
 		}},
 	}, nil)
-	n := Notebook{Cells: []Cell{{Seed: "same", Source: "%pip install x\nprint('ü')", Outputs: outputs, ExecutionCount: 3}, {Seed: "same"}, {Seed: hostile, Source: hostile}}}
+	n := Notebook{Cells: []RunCell{{Seed: "same", Source: "%pip install x\nprint('ü')", Outputs: outputs, ExecutionCount: 3}, {Seed: "same"}, {Seed: hostile, Source: hostile}}}
 	for _, n := range []Notebook{n, {}} {
 		var b bytes.Buffer
 		if err := n.Write(&b); err != nil {
