@@ -47,6 +47,7 @@ var allowed = map[string][]string{
 	"relay/export":              {"relay/notebook", "relay/output", "relay/plain", "relay/progress", "relay/render", "shared/contract"},
 	"relay/history":             {"relay/client", "shared/bounded", "shared/contract", "shared/ranges"},
 	"relay/hostconfig":          {},
+	"relay/nbrun":               {"relay/checkpoint", "relay/client", "shared/contract"},
 	"relay/notebook":            {"relay/output", "shared/bounded"},
 	"relay/output":              {"shared/contract"},
 	"relay/program":             {"shared/bounded"},

@@ -1,0 +1,186 @@
+package nbrun
+
+import (
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+const (
+	kind    = "notebook"
+	version = 1
+)
+
+// Bounds of a record.
+const (
+	maxAttempts  = 50   // of one cell; beyond it the oldest are dropped
+	maxName      = 200  // bytes of an exception's name
+	maxValue     = 2000 // bytes of its message
+	maxBecause   = 20   // causes of one skipped cell
+	maxNotes     = 100
+	maxHistory   = 20_000 // cells of which the last success is kept
+	maxKernelID  = 128    // bytes; an executor's answer with a longer one is refused
+	maxTitleRune = 80
+)
+
+// Status is the status of a run.
+type Status string
+
+// Statuses of a run.
+const (
+	StatusPlanned         Status = "planned" // a dry run
+	StatusRunning         Status = "running"
+	StatusWaitingForInput Status = "waiting_for_input" // a cell calls input()
+	StatusSucceeded       Status = "succeeded"         // finished, and nothing failed or was skipped
+	StatusFailed          Status = "failed"            // finished, but some cells failed or were skipped
+	StatusInterrupted     Status = "interrupted"       // a cell was interrupted, or the kernel restarted, from outside
+	StatusTimedOut        Status = "timed_out"         // run_timeout_seconds are over
+	StatusKernelDied      Status = "kernel_died"       // one cell ended two kernels
+	StatusNewKernel       Status = "new_kernel"        // the kernel is new, and the run must not rerun
+)
+
+// Finished reports whether the next call with the same arguments starts a new run.
+func (s Status) Finished() bool {
+	switch s {
+	case StatusSucceeded, StatusFailed, StatusTimedOut, StatusKernelDied, StatusPlanned:
+		return true
+	}
+	return false
+}
+
+// CellStatus is the status of a cell in a run.
+type CellStatus string
+
+// Statuses of a cell.
+const (
+	CellNotRun          CellStatus = "not_run"
+	CellQueued          CellStatus = "queued"
+	CellRunning         CellStatus = "running"
+	CellSucceeded       CellStatus = "succeeded"
+	CellFailed          CellStatus = "failed"
+	CellExpectedFailure CellStatus = "expected_failure" // it is tagged raises-exception
+	CellTimedOut        CellStatus = "timed_out"
+	CellInterrupted     CellStatus = "interrupted"
+	CellKernelDied      CellStatus = "kernel_died"
+	CellLost            CellStatus = "lost"    // the executor or the VM ended while it ran
+	CellSkipped         CellStatus = "skipped" // because of other cells
+)
+
+// Record is the content of a run's file. It also says, of every cell that was run through this
+// computer, when it last succeeded.
+type Record struct {
+	Kind    string `json:"kind"`
+	Version int    `json:"version"`
+	Path    string `json:"path"`        // of the notebook, links resolved
+	Work    string `json:"output_path"` // the file that outputs go to; Path unless it is a copy
+	Runtime string `json:"runtime"`
+
+	Run RunRecord `json:"run"`
+
+	Sequence int64              `json:"sequence"` // of the last cell that ran
+	History  map[string]LastRun `json:"history"`  // by handle
+	Singles  []Flight           `json:"singles"`  // of RunCell
+
+	KernelID   string `json:"kernel_id"`
+	InstanceID string `json:"instance_id"`
+
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// RunRecord is the last run of the whole notebook.
+type RunRecord struct {
+	ID     string `json:"run_id"` // empty: there was none
+	Spec   Spec   `json:"spec"`
+	Status Status `json:"status"`
+
+	Plan    []CellRecord `json:"plan"`    // the selected cells, in order
+	Flights []Flight     `json:"flights"` // submitted, in order; their ends or outputs are not recorded yet
+
+	Retries int        `json:"retries"`  // so far
+	RetryAt *time.Time `json:"retry_at"` // of the first cell of the plan that has not run
+	Notes   []string   `json:"notes"`
+
+	StartedAt  time.Time  `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at"`
+}
+
+// CellRecord is one selected cell.
+type CellRecord struct {
+	Handle         string     `json:"cell_id"`
+	Index          int        `json:"index"` // in the notebook, from 0
+	Title          string     `json:"title"` // or its first line; at most 80 characters
+	Source         string     `json:"source_sha256"`
+	Sent           string     `json:"sent_sha256"` // of what was last sent, with its parameters
+	Status         CellStatus `json:"status"`
+	Why            string     `json:"why,omitempty"` // why it was not run, or what else is to be said
+	Attempts       []Attempt  `json:"attempts"`
+	SkippedBecause []Because  `json:"skipped_because,omitempty"`
+}
+
+// Attempt is one execution of a cell that was submitted.
+type Attempt struct {
+	RequestID   string          `json:"request_id"`
+	ExecutionID string          `json:"execution_id"`
+	KernelID    string          `json:"kernel_id"`
+	InstanceID  string          `json:"instance_id"`
+	Status      contract.Status `json:"status"` // empty until the VM confirmed its end
+	Sent        time.Time       `json:"sent"`
+	Started     *time.Time      `json:"started"`
+	Seconds     float64         `json:"seconds"`
+	Error       *Failure        `json:"error"`
+}
+
+// Failure is why an attempt did not succeed. Its texts come from the kernel or the executor
+// and are bounded, but not sanitised.
+type Failure struct {
+	EName  string `json:"ename"` // empty unless Python raised
+	EValue string `json:"evalue"`
+	Reason string `json:"reason,omitempty"` // the executor's explanation
+}
+
+// Because says why a cell was skipped: another cell would have made names that it uses.
+type Because struct {
+	Cell  string   `json:"cell_id"`
+	Names []string `json:"names"` // empty if they can't be determined
+}
+
+// Flight is an execution that was, or is about to be, submitted, and whose end and outputs are
+// not recorded yet. With the source of Sent it makes the same submit again.
+type Flight struct {
+	Handle         string    `json:"cell_id"`
+	RequestID      string    `json:"request_id"`
+	InstanceID     string    `json:"instance_id"`
+	ExecutionID    string    `json:"execution_id"` // empty until the submit was answered
+	AfterRequestID string    `json:"after_request_id,omitempty"`
+	AfterAny       bool      `json:"after_any,omitempty"`
+	Source         string    `json:"source_sha256"`
+	Sent           string    `json:"sent_sha256"`
+	Timeout        float64   `json:"timeout_seconds"`
+	SubmittedAt    time.Time `json:"submitted_at"`
+	Ended          bool      `json:"ended"` // its end is recorded, its outputs are not in the file yet
+}
+
+// LastRun is the last time a cell ran through this computer.
+type LastRun struct {
+	Sequence int64      `json:"sequence"` // a later run has a larger one
+	KernelID string     `json:"kernel_id"`
+	Source   string     `json:"source_sha256"`
+	Status   CellStatus `json:"status"`
+	// Succeeded is the same of the last time it succeeded; 0 if it never has.
+	Succeeded       int64  `json:"succeeded"`
+	SucceededKernel string `json:"succeeded_kernel_id"`
+	SucceededSource string `json:"succeeded_source_sha256"`
+}
+
+// State is the state of a cell for readers of the notebook.
+type State string
+
+// States of a cell.
+const (
+	NeverRun State = "never_run"
+	Clean    State = "clean"
+	Dirty    State = "dirty" // it has not succeeded in this kernel, or with another source
+	Failed   State = "failed"
+	Running  State = "running" // or queued
+)
