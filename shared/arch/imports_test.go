@@ -42,6 +42,7 @@ var allowed = map[string][]string{
 	"relay/client":              {"relay/plain", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
 	"relay/config":              {"relay/pairing", "relay/tools", "relay/transfer"},
 	"relay/config/configtest":   {},
+	"relay/dataflow":            {"shared/contract"},
 	"relay/doctor":              {"relay/client", "relay/config", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/program", "relay/progress", "relay/terminal", "shared/contract"},
 	"relay/hint":                {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/kernelstate", "relay/transfer", "shared/contract"},
 	"relay/export":              {"relay/notebook", "relay/output", "relay/plain", "relay/progress", "relay/render", "shared/contract"},
