@@ -1,0 +1,99 @@
+package parameters
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"colabrelay/relay/notebook"
+)
+
+// Tags of papermill's.
+const (
+	defaultsTag = "parameters"
+	injectedTag = "injected-parameters"
+)
+
+// Inject writes the cell that assigns the parameters: it replaces an earlier injected cell,
+// otherwise it follows the cell tagged "parameters", otherwise it goes first. Parameters that
+// #@param lines have are not in it: Fill sets them. It returns warnings for the person or model
+// that gave the parameters. A second call with the same values changes nothing.
+func (v *Values) Inject(d *notebook.Document) (warnings []string, err error) {
+	names := v.withoutForms(d)
+	if len(names) == 0 {
+		return nil, nil
+	}
+	source, defaults := v.cell(names), tagged(d, defaultsTag)
+	if defaults >= 0 {
+		warnings = unknown(names, d.Cell(defaults).Source)
+	}
+	if at := tagged(d, injectedTag); at >= 0 {
+		if cell := d.Cell(at); cell.Source == source && cell.Type == notebook.Code {
+			return warnings, nil
+		}
+		return warnings, d.SetSource(at, source, notebook.Code)
+	}
+	if defaults < 0 {
+		warnings = []string{`no cell has the tag "parameters", so the parameters are assigned in a new first cell: a later cell that assigns the same names replaces the values`}
+	}
+	_, err = d.Insert(defaults+1, notebook.NewCell{Type: notebook.Code, Source: source, Tags: []string{injectedTag}})
+	return warnings, err
+}
+
+// withoutForms returns the names that no #@param line of the notebook has.
+func (v *Values) withoutForms(d *notebook.Document) (names []string) {
+	forms := map[string]bool{}
+	for i := range d.Len() {
+		cell := d.Cell(i)
+		if cell.Type != notebook.Code || !strings.Contains(cell.Source, "@param") {
+			continue
+		}
+		for line := range strings.Lines(cell.Source) {
+			if f, ok := formOf(line); ok {
+				forms[f.name] = true
+			}
+		}
+	}
+	for _, name := range v.names {
+		if !forms[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// tagged returns the first cell with a tag, or -1.
+func tagged(d *notebook.Document, tag string) int {
+	for i := range d.Len() {
+		if slices.Contains(d.Cell(i).Tags, tag) {
+			return i
+		}
+	}
+	return -1
+}
+
+// assignment matches a line that assigns one or more names, up to the equals sign.
+var assignment = regexp.MustCompile(`^[ \t]*([\pL_][\pL\pN_, \t]*?)[ \t]*(?::[^=#]*)?=(?:[^=]|$)`)
+
+// unknown warns of the names that the cell of the defaults does not assign.
+func unknown(names []string, defaults string) []string {
+	assigned := map[string]bool{}
+	for line := range strings.Lines(defaults) {
+		if m := assignment.FindStringSubmatch(line); m != nil {
+			for name := range strings.SplitSeq(m[1], ",") {
+				assigned[strings.TrimSpace(name)] = true
+			}
+		}
+	}
+	var missing []string
+	for _, name := range names {
+		if !assigned[name] {
+			missing = append(missing, name)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf(`the cell tagged "parameters" does not assign %s: check the spelling; the notebook may not use what you set`, strings.Join(missing, ", "))}
+}
