@@ -45,6 +45,7 @@ var limits = contract.Limits{
 	MaxCodeBytes:      contract.MaxBodyBytes,
 	MaxLogBytes:       journal.DefaultLimits.LogBytes,
 	MinMemoryGB:       minMemoryGB,
+	AfterRequestID:    true,
 }
 
 // executor is the running program.

@@ -49,6 +49,9 @@ func checkSubmit(s contract.Submit) (wait time.Duration, err error) {
 	if !contract.RequestIDPattern.MatchString(s.RequestID) {
 		return 0, badRequest("request_id: must be 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxRequestIDLen)
 	}
+	if err := checkAfter(s); err != nil {
+		return 0, err
+	}
 	if strings.TrimSpace(s.Code) == "" {
 		return 0, badRequest("code: must not be empty")
 	}
@@ -62,6 +65,21 @@ func checkSubmit(s contract.Submit) (wait time.Duration, err error) {
 		return 0, err
 	}
 	return seconds("wait_seconds", s.WaitSeconds, contract.MaxWait)
+}
+
+// checkAfter checks which execution s follows.
+func checkAfter(s contract.Submit) error {
+	switch {
+	case s.AfterRequestID == "" && s.AfterAny:
+		return badRequest("after_any: needs after_request_id")
+	case s.AfterRequestID == "":
+		return nil
+	case !contract.RequestIDPattern.MatchString(s.AfterRequestID):
+		return badRequest("after_request_id: must be 1 to %d characters of A-Z a-z 0-9 . _ -", contract.MaxRequestIDLen)
+	case s.AfterRequestID == s.RequestID:
+		return badRequest("after_request_id: must not be the request_id itself")
+	}
+	return nil
 }
 
 // waitFor takes a slot for a long poll, unless wait is 0.

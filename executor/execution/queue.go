@@ -63,6 +63,7 @@ type Queue struct {
 	mu      sync.Mutex
 	pending []*submission   // in the order in which they run
 	round   int             // of the one that started last
+	life    string          // id of the kernel that they run on; empty while there is none
 	running *journal.Record // has the kernel; it may have finished without yielding it
 	prompt  prompt          // the newest of running
 	lent    bool            // the kernel is lent to a caller of WithIdleKernel
@@ -103,8 +104,8 @@ func (q *Queue) Submit(caller string, s contract.Submit) (id string, err error) 
 	if err != nil {
 		return "", err
 	}
-	q.enqueueLocked(&submission{Record: record, code: s.Code, caller: caller})
-	q.renumberLocked()
+	q.enqueueLocked(&submission{Record: record, code: s.Code, caller: caller, follows: q.followedBy(s)})
+	q.updateLocked()
 	return record.ID, nil
 }
 
@@ -127,8 +128,10 @@ func (q *Queue) refuseLocked(caller string) error {
 	return nil
 }
 
-// renumberLocked sets the position of each waiting execution, and what it waits for.
-func (q *Queue) renumberLocked() {
+// updateLocked cancels the waiting executions that must not start any more, and sets the
+// position of each of the others, and what it waits for.
+func (q *Queue) updateLocked() {
+	q.cancelFollowersLocked()
 	if len(q.pending) == 0 {
 		return
 	}
@@ -164,7 +167,7 @@ func (q *Queue) runningChanged(p prompt) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.prompt = p
-	q.renumberLocked()
+	q.updateLocked()
 }
 
 // signal wakes the runner.
@@ -198,14 +201,22 @@ func (q *Queue) cancel(id, reason string) bool {
 	}
 	q.pending[i].Finish(contract.StatusCancelled, reason, 0)
 	q.pending = slices.Delete(q.pending, i, i+1)
-	q.renumberLocked()
+	q.updateLocked()
 	return true
 }
 
-// cancelAll empties the queue.
+// kernelStarted names the kernel that runs the executions from now on.
+func (q *Queue) kernelStarted(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.life = id
+}
+
+// cancelAll empties the queue, because there is no kernel any more.
 func (q *Queue) cancelAll(reason string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.life = ""
 	for _, s := range q.pending {
 		s.Finish(contract.StatusCancelled, reason, 0)
 	}
@@ -232,7 +243,7 @@ func (q *Queue) next() *submission {
 	q.pending = slices.Delete(q.pending, 0, 1) // which also releases its code
 	q.round = s.round
 	q.running, q.prompt = s.Record, prompt{}
-	q.renumberLocked()
+	q.updateLocked()
 	return s
 }
 
@@ -242,7 +253,7 @@ func (q *Queue) yield() {
 	defer q.mu.Unlock()
 	q.running = nil
 	q.kernelFreedLocked()
-	q.renumberLocked()
+	q.updateLocked()
 }
 
 // makeSpare prepares the journal's next folder while the kernel is idle.

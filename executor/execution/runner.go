@@ -62,6 +62,7 @@ func (q *Queue) Run(ctx context.Context) error {
 // serve runs executions on k until k or ctx ends.
 func (q *Queue) serve(ctx context.Context, k *kernel.Kernel) {
 	r := &runner{q: q, kernel: k}
+	q.kernelStarted(k.ID)
 	defer func() {
 		for _, recent := range r.runs {
 			recent.record.CloseLog()

@@ -9,15 +9,20 @@ import (
 // submission is an execution that waits for the kernel.
 type submission struct {
 	*journal.Record
-	code   string
-	caller string
-	round  int // in which of the rounds of all callers it runs
+	code    string
+	caller  string
+	follows *journal.Record // what AfterRequestID names; nil if that is empty or unknown
+	round   int             // in which of the rounds of all callers it runs
 }
 
-// lastRoundLocked is the round of the caller's last waiting execution, 0 if none waits.
-func (q *Queue) lastRoundLocked(caller string) (round int) {
+// chained reports whether the submission follows another one, as the cells of a notebook do.
+func (s *submission) chained() bool { return s.AfterRequestID != "" }
+
+// lastRoundLocked is the highest round of the waiting executions that match reports, 0 if
+// there are none.
+func (q *Queue) lastRoundLocked(match func(*submission) bool) (round int) {
 	for _, s := range q.pending {
-		if s.caller == caller {
+		if match(s) {
 			round = s.round
 		}
 	}
@@ -26,20 +31,33 @@ func (q *Queue) lastRoundLocked(caller string) (round int) {
 
 // fullLocked reports whether there is no place for an execution of this caller. All
 // callers share Limits.Queue places. As many again are for callers that have nothing
-// waiting, one place each, so that a caller with many executions keeps no other out.
+// waiting, one place each, so that a caller with many executions keeps no other out. An
+// execution that follows another one needs a place like any other.
 func (q *Queue) fullLocked(caller string) bool {
 	waiting, limit := len(q.pending), q.cfg.Limits.Queue
-	return waiting >= limit && (q.lastRoundLocked(caller) > 0 || waiting >= 2*limit)
+	hasPlace := slices.ContainsFunc(q.pending, func(s *submission) bool { return s.caller == caller })
+	return waiting >= limit && (hasPlace || waiting >= 2*limit)
 }
 
-// enqueueLocked gives a submission its turn. In each round every caller runs one
-// execution, in the order of submission. A caller whose execution still waits gets its
-// next one in the next round, after all others of this one.
+// enqueueLocked gives a submission its turn. In each round every caller runs one execution,
+// in the order of submission; then every caller runs one that follows another. A caller's
+// next one of either kind is in the next round. So all chains of a caller together have one
+// turn a round, and other runs go between their executions, the same caller's too.
 func (q *Queue) enqueueLocked(s *submission) {
-	s.round = max(q.round, q.lastRoundLocked(s.caller)) + 1
+	s.round = 1 + max(q.round, q.lastRoundLocked(func(p *submission) bool {
+		return p.caller == s.caller && p.chained() == s.chained() || p.Record == s.follows
+	}))
 	at := len(q.pending)
-	for at > 0 && q.pending[at-1].round > s.round {
+	for at > 0 && s.before(q.pending[at-1]) {
 		at--
 	}
 	q.pending = slices.Insert(q.pending, at, s)
+}
+
+// before reports whether s, which was submitted later than p, runs before it.
+func (s *submission) before(p *submission) bool {
+	if s.round == p.round {
+		return !s.chained() && p.chained()
+	}
+	return s.round < p.round
 }

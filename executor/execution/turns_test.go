@@ -30,14 +30,30 @@ func unstarted(t *testing.T) *Queue {
 	return New(Config{Journal: j, Log: log})
 }
 
-// add makes an execution wait.
-func (q *Queue) add(t *testing.T, name, caller string) {
+// add makes an execution wait, behind the one that is named after, if any.
+func (q *Queue) add(t *testing.T, name, caller string, after ...string) {
 	t.Helper()
-	record, err := q.journal.Create(contract.Submit{RequestID: name})
+	s := contract.Submit{RequestID: name, AfterRequestID: strings.Join(after, "")}
+	record, err := q.journal.Create(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.enqueueLocked(&submission{Record: record, code: name, caller: caller})
+	q.enqueueLocked(&submission{Record: record, code: name, caller: caller, follows: q.followedBy(s)})
+}
+
+// addChain makes a chain of n executions wait: name1, name2 and so on.
+func (q *Queue) addChain(t *testing.T, name, caller string, n int) {
+	t.Helper()
+	q.add(t, name+"1", caller)
+	for i := 2; i <= n; i++ {
+		q.add(t, fmt.Sprint(name, i), caller, fmt.Sprint(name, i-1))
+	}
+}
+
+// begin takes the next execution out of the queue and finishes it.
+func (q *Queue) begin() {
+	q.next().Finish(contract.StatusSucceeded, "", 0)
+	q.running = nil
 }
 
 func TestCallersTakeTurns(t *testing.T) {
@@ -49,7 +65,7 @@ func TestCallersTakeTurns(t *testing.T) {
 	if got := q.order(); got != "a1 b1 c1 a2 b2 a3" {
 		t.Errorf("the order is %s", got)
 	}
-	q.renumberLocked()
+	q.updateLocked()
 	for n, s := range q.pending {
 		if got := s.Snapshot().QueuePosition; got != n {
 			t.Errorf("%s has position %d, want %d", s.code, got, n)
@@ -59,6 +75,75 @@ func TestCallersTakeTurns(t *testing.T) {
 	q.add(t, "d1", "d")
 	if got := q.order(); got != "b1 c1 a2 b2 d1 a3" {
 		t.Errorf("with a new caller the order is %s", got)
+	}
+}
+
+// Each case begins with four waiting cells of a notebook, of which the first one runs.
+func TestOtherRunsGoBetweenTheCellsOfAChain(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		add  func(q *Queue)
+		want string
+	}{
+		"the same caller": {func(q *Queue) { q.add(t, "q", "a") }, "q a2 a3 a4"},
+		"many of the same caller": {func(q *Queue) {
+			for n := range 4 {
+				q.add(t, fmt.Sprint("q", n), "a")
+			}
+		}, "q0 a2 q1 a3 q2 a4 q3"},
+		"other callers": {func(q *Queue) {
+			q.add(t, "b", "b")
+			q.add(t, "c", "c")
+		}, "b c a2 a3 a4"},
+		"another notebook":                    {func(q *Queue) { q.addChain(t, "b", "b", 3) }, "b1 a2 a3 b2 a4 b3"},
+		"another notebook of the same caller": {func(q *Queue) { q.addChain(t, "b", "a", 3) }, "b1 a2 a3 a4 b2 b3"},
+		"another caller continues the chain":  {func(q *Queue) { q.add(t, "b", "b", "a4") }, "a2 a3 a4 b"},
+		"a second branch":                     {func(q *Queue) { q.add(t, "b", "b", "a2") }, "a2 a3 b a4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := unstarted(t)
+			q.addChain(t, "a", "a", 4)
+			q.begin()
+			test.add(q)
+			if got := q.order(); got != test.want {
+				t.Errorf("the order is %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// Quick runs of which each is submitted while the one before it runs do not keep a notebook
+// from going on, nor does it keep them.
+func TestAStreamOfQuickRunsAndAChainAlternate(t *testing.T) {
+	t.Parallel()
+	q := unstarted(t)
+	q.addChain(t, "a", "a", 4)
+	var got []string
+	for n := range 6 {
+		q.add(t, fmt.Sprint("q", n), "a")
+		got = append(got, q.pending[0].code)
+		q.begin()
+	}
+	if got := strings.Join(got, " "); got != "a1 q0 a2 q1 a3 q2" {
+		t.Errorf("the order is %s", got)
+	}
+}
+
+func TestAChainTakesPlacesAsOtherRunsDo(t *testing.T) {
+	t.Parallel()
+	q := unstarted(t)
+	for n := range 4 {
+		q.addChain(t, fmt.Sprint("notebook", n, "-"), fmt.Sprint(n), 16)
+	}
+	for caller, want := range map[string]bool{"0": true, "3": true, "other": false} {
+		if got := q.fullLocked(caller); got != want {
+			t.Errorf("four notebooks wait: full for caller %s: %v", caller, got)
+		}
+	}
+	q.add(t, "quick", "other")
+	if got := q.pending[4].code; got != "quick" {
+		t.Errorf("after the first cells comes %s", got)
 	}
 }
 

@@ -135,20 +135,29 @@ func (j *Journal) addLocked(r *Record) {
 // request_id created, or an empty id. The error is ErrConflict when that submit
 // differs from s.
 func (j *Journal) Submitted(s contract.Submit) (id string, err error) {
-	j.mu.Lock()
-	r, ok := j.byRequest[s.RequestID]
-	j.mu.Unlock()
-	if !ok {
-		old, ok := j.tombstones.byRequest(s.RequestID)
-		if !ok {
-			return "", nil
-		}
-		r = old.record(j.cfg.Dir)
+	r := j.ByRequest(s.RequestID)
+	if r == nil {
+		return "", nil
 	}
-	if r.digest != digest(s.Code) || r.Unstored != s.Unstored {
+	if !r.isOf(s) {
 		return "", ErrConflict
 	}
 	return r.ID, nil
+}
+
+// ByRequest returns the execution that a submit with the request_id created, nil if there
+// was none. Of one that only a tombstone remembers, the events are a single gap.
+func (j *Journal) ByRequest(requestID string) *Record {
+	j.mu.Lock()
+	r, ok := j.byRequest[requestID]
+	j.mu.Unlock()
+	if ok {
+		return r
+	}
+	if old, ok := j.tombstones.byRequest(requestID); ok {
+		return old.record(j.cfg.Dir)
+	}
+	return nil
 }
 
 // Find returns an execution. Of one that only a tombstone remembers, the events

@@ -20,8 +20,10 @@ import (
 // Record is one execution. Its folder holds what must outlive the executor: the
 // state file, the event log and the blobs.
 type Record struct {
-	ID       string
-	Unstored bool // leaves no trace in the kernel's history
+	ID             string
+	Unstored       bool   // leaves no trace in the kernel's history
+	AfterRequestID string // see contract.Submit
+	AfterAny       bool
 
 	requestID string
 	digest    string // of the code
@@ -50,8 +52,10 @@ func createRecord(f *folder, s contract.Submit, logBytes int64, reserve *reserve
 			TimeoutSeconds: cmp.Or(s.TimeoutSeconds, contract.DefaultTimeout.Seconds()),
 			CodePreview:    preview(s.Code),
 		},
-		CodeSHA256: digest(s.Code),
-		Unstored:   s.Unstored,
+		CodeSHA256:     digest(s.Code),
+		Unstored:       s.Unstored,
+		AfterRequestID: s.AfterRequestID,
+		AfterAny:       s.AfterAny,
 	}
 	r := newRecord(f.dir, line, newEventLog(f, logBytes, reserve), &blobStore{dir: f.dir, limit: logBytes})
 	r.file.file, r.reserve = f.state, reserve
@@ -68,16 +72,24 @@ func createRecord(f *folder, s contract.Submit, logBytes int64, reserve *reserve
 
 func newRecord(dir string, line stateLine, events *eventLog, blobs *blobStore) *Record {
 	return &Record{
-		ID:        line.ExecutionID,
-		Unstored:  line.Unstored,
-		requestID: line.RequestID,
-		digest:    line.CodeSHA256,
-		dir:       dir,
-		events:    events,
-		blobs:     blobs,
-		state:     line.Execution,
-		file:      stateFile{path: filepath.Join(dir, stateFileName)},
+		ID:             line.ExecutionID,
+		Unstored:       line.Unstored,
+		AfterRequestID: line.AfterRequestID,
+		AfterAny:       line.AfterAny,
+		requestID:      line.RequestID,
+		digest:         line.CodeSHA256,
+		dir:            dir,
+		events:         events,
+		blobs:          blobs,
+		state:          line.Execution,
+		file:           stateFile{path: filepath.Join(dir, stateFileName)},
 	}
+}
+
+// isOf reports whether a submit that differs from s in no way that matters created r.
+func (r *Record) isOf(s contract.Submit) bool {
+	return r.digest == digest(s.Code) && r.Unstored == s.Unstored &&
+		r.AfterRequestID == s.AfterRequestID && r.AfterAny == s.AfterAny
 }
 
 func digest(code string) string {
@@ -271,7 +283,10 @@ func (r *Record) saveLocked() error {
 }
 
 func (r *Record) writeStateLocked() (line []byte, err error) {
-	state := stateLine{Execution: r.state, CodeSHA256: r.digest, Unstored: r.Unstored}
+	state := stateLine{
+		Execution: r.state, CodeSHA256: r.digest, Unstored: r.Unstored,
+		AfterRequestID: r.AfterRequestID, AfterAny: r.AfterAny,
+	}
 	state.NextOffset, state.Behind = r.events.end(), nil
 	if line, err = json.Marshal(state); err == nil {
 		line = append(line, '\n')

@@ -19,8 +19,10 @@ const stateFileName = "state.ndjson"
 // last line counts.
 type stateLine struct {
 	contract.Execution
-	CodeSHA256 string `json:"code_sha256"`
-	Unstored   bool   `json:"unstored,omitempty"`
+	CodeSHA256     string `json:"code_sha256"`
+	Unstored       bool   `json:"unstored,omitempty"`
+	AfterRequestID string `json:"after_request_id,omitempty"`
+	AfterAny       bool   `json:"after_any,omitempty"`
 }
 
 // stateFile is the file of an execution's states. Its Record's lock guards it.

@@ -34,6 +34,8 @@ type tombstone struct {
 	RequestID string          `json:"r"`
 	Code      string          `json:"h"` // SHA-256, base64
 	Unstored  bool            `json:"u,omitempty"`
+	After     string          `json:"a,omitempty"` // its AfterRequestID
+	AfterAny  bool            `json:"y,omitempty"`
 	Status    contract.Status `json:"s"`
 	KernelID  string          `json:"k,omitempty"`
 	Count     int             `json:"n,omitempty"`
@@ -54,6 +56,7 @@ func tombstoneOf(r *Record) tombstone {
 	sum, _ := hex.DecodeString(r.digest)
 	t := tombstone{
 		ID: r.ID, RequestID: r.requestID, Code: base64.RawStdEncoding.EncodeToString(sum), Unstored: r.Unstored,
+		After: r.AfterRequestID, AfterAny: r.AfterAny,
 		Status: x.Status, KernelID: x.KernelID, Count: x.ExecutionCount,
 		Created: x.CreatedAt, Started: x.StartedAt, Finished: x.FinishedAt, Timeout: x.TimeoutSeconds,
 		Next: x.NextOffset, Bytes: r.events.everWritten(), Reason: Shorten(x.Reason, maxTombstoneText),
@@ -72,10 +75,13 @@ func (t tombstone) record(dir string) *Record {
 	if t.Reason != "" {
 		reason = t.Reason + "; " + reason
 	}
-	line := stateLine{CodeSHA256: hex.EncodeToString(sum), Unstored: t.Unstored, Execution: contract.Execution{
-		ExecutionID: t.ID, RequestID: t.RequestID, Status: t.Status, KernelID: t.KernelID, ExecutionCount: t.Count,
-		CreatedAt: t.Created, StartedAt: t.Started, FinishedAt: t.Finished, TimeoutSeconds: t.Timeout, Reason: reason,
-	}}
+	line := stateLine{
+		CodeSHA256: hex.EncodeToString(sum), Unstored: t.Unstored, AfterRequestID: t.After, AfterAny: t.AfterAny,
+		Execution: contract.Execution{
+			ExecutionID: t.ID, RequestID: t.RequestID, Status: t.Status, KernelID: t.KernelID, ExecutionCount: t.Count,
+			CreatedAt: t.Created, StartedAt: t.Started, FinishedAt: t.Finished, TimeoutSeconds: t.Timeout, Reason: reason,
+		},
+	}
 	if t.EName != "" {
 		line.Error = &contract.ExecutionError{EName: t.EName, EValue: t.EValue}
 	}
