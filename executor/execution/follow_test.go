@@ -3,7 +3,6 @@ package execution
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,39 +223,15 @@ func TestAChainEndsWithTheExecutor(t *testing.T) {
 func TestACancelledFollowerIsSubmittedOnce(t *testing.T) {
 	t.Parallel()
 	q := unstarted(t)
-	q.cfg.Limits = DefaultLimits
-	var ids []string
-	for range 2 {
-		ids = append(ids, q.submitUnstarted(t, contract.Submit{RequestID: "b", Code: "1", AfterRequestID: "a"}))
+	b := contract.Submit{RequestID: "b", AfterRequestID: "a"}
+	if first, again := q.addSubmit(t, "", b), q.addSubmit(t, "", b); first != again || len(q.pending) != 0 {
+		t.Errorf("executions %s and %s, %d wait", first, again, len(q.pending))
 	}
-	if ids[0] != ids[1] || len(q.pending) != 0 {
-		t.Errorf("executions %v, %d wait", ids, len(q.pending))
-	}
-	q.submitUnstarted(t, contract.Submit{RequestID: "a", Code: "1", AfterRequestID: "b"}) // no cycle
+	q.add(t, "a", "", "b") // no cycle
 	if len(q.pending) != 0 {
 		t.Error("what follows a cancelled run waits")
 	}
-	if _, err := q.journal.Submitted(contract.Submit{RequestID: "b", Code: "1"}); !errors.Is(err, journal.ErrConflict) {
+	if _, err := q.journal.Submitted(contract.Submit{RequestID: "b", Code: "b"}); !errors.Is(err, journal.ErrConflict) {
 		t.Errorf("without after_request_id: %v", err)
 	}
-}
-
-// submitUnstarted is Submit without its checks, which need a kernel.
-func (q *Queue) submitUnstarted(t *testing.T, s contract.Submit) string {
-	t.Helper()
-	if id, err := q.journal.Submitted(s); id != "" || err != nil {
-		return id
-	}
-	record, err := q.journal.Create(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.enqueueLocked(&submission{Record: record, code: s.RequestID, caller: "", follows: q.followedBy(s)})
-	q.updateLocked()
-	return record.ID
-}
-
-// waits reports whether the request waits.
-func (q *Queue) waits(request string) bool {
-	return slices.ContainsFunc(q.pending, func(s *submission) bool { return s.code == request })
 }
