@@ -15,17 +15,23 @@ import (
 	"colabrelay/relay/program"
 	"colabrelay/relay/suggest"
 	"colabrelay/relay/terminal"
+	"colabrelay/relay/tools"
 )
 
 func installCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
-	var all, onlyPrint, asJSON bool
+	var (
+		all, onlyPrint, asJSON bool
+		toolsets               string
+	)
 	cmd := &cobra.Command{
 		Use:   "install [HOST]",
 		Short: "Add the relay to an MCP host; without HOST, list the hosts",
 		Long: "Add the relay to an MCP host's configuration file, and show the entry. Everything else in the file stays as it is, and a copy of the file is kept beside it (NAME.before-colab-relay). Without HOST, list the supported hosts.\n" +
-			"\nThe host starts a copy of this program in your data folder, because a download or the cache of a package runner may be deleted. Run the command again after an update. A newer release there is not replaced by an older one.",
+			"\nThe host starts a copy of this program in your data folder, because a download or the cache of a package runner may be deleted. Run the command again after an update. A newer release there is not replaced by an older one.\n" +
+			"\n--toolsets writes which tools the host gets into the entry, instead of what is there; with an empty value the relay chooses. Without --toolsets, the arguments of an entry that starts a relay stay.",
 		Example: "  colab-relay install                    # list the hosts\n" +
 			"  colab-relay install claude-desktop     # add the relay to Claude Desktop\n" +
+			"  colab-relay install cursor --toolsets all    # with the tools for notebooks and data\n" +
 			"  colab-relay install cursor --print     # show what would be done\n" +
 			"  colab-relay install --all              # add it to every host that is found",
 		Args: arguments(0, 1),
@@ -33,11 +39,17 @@ func installCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 			if err := checkInstall(args, all, onlyPrint, asJSON); err != nil {
 				return err
 			}
+			if err := checkToolsets(toolsets); err != nil {
+				return err
+			}
 			user, err := hostconfig.ThisUser(set.Getenv)
 			if err != nil {
 				return err
 			}
 			i := installer{user: user, std: std, onlyPrint: onlyPrint}
+			if cmd.Flags().Changed("toolsets") {
+				i.toolsets = &toolsets
+			}
 			switch {
 			case all:
 				return i.all(cmd.Context())
@@ -56,8 +68,20 @@ func installCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd.Flags().BoolVar(&onlyPrint, "print", false, "show what would be done, and change nothing")
 	cmd.Flags().BoolVar(&onlyPrint, "dry-run", false, "the same as --print")
 	cmd.Flags().Lookup("dry-run").Hidden = true
+	cmd.Flags().StringVar(&toolsets, "toolsets", "", "serve these `SETS` of tools: core, notebook, data or all, separated by commas; empty: the relay chooses")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
+}
+
+// checkToolsets checks the value of --toolsets.
+func checkToolsets(text string) error {
+	if text == "" {
+		return nil
+	}
+	if _, err := tools.ParseToolsets(text); err != nil {
+		return usagef("--toolsets %w", err)
+	}
+	return nil
 }
 
 func checkInstall(args []string, all, onlyPrint, asJSON bool) error {
@@ -99,6 +123,36 @@ type installer struct {
 	user      hostconfig.User
 	std       terminal.Streams
 	onlyPrint bool
+	toolsets  *string // nil to leave those of an entry
+}
+
+// command returns what hosts start: the program at path.
+func (i installer) command(path string) hostconfig.Command {
+	c := hostconfig.Command{Path: path, Args: []string{"serve"}}
+	if i.toolsets != nil {
+		c.Amend = func(args []string) []string { return withToolsets(args, *i.toolsets) }
+		c.Args = c.Amend(c.Args)
+	}
+	return c
+}
+
+// withToolsets returns the arguments of a relay with another --toolsets; without it, if
+// toolsets is empty.
+func withToolsets(args []string, toolsets string) []string {
+	const flag = "--toolsets"
+	kept := []string{}
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == flag:
+			i++ // its value
+		case !strings.HasPrefix(args[i], flag+"="):
+			kept = append(kept, args[i])
+		}
+	}
+	if toolsets == "" {
+		return kept
+	}
+	return append(kept, flag+"="+toolsets)
 }
 
 // all installs into every host that is found. One that fails does not stop the others.
@@ -128,7 +182,7 @@ func (i installer) install(ctx context.Context, hosts ...hostconfig.Host) error 
 		}
 		defer unlock()
 	}
-	command := hostconfig.Command{Path: program.PathIn(i.user.Data, i.user.OS), Args: []string{"serve"}}
+	command := i.command(program.PathIn(i.user.Data, i.user.OS))
 	if err := i.copy(ctx, from, command.Path); err != nil {
 		command.Path = from
 		return byHand(err, hosts[0], command)

@@ -31,7 +31,8 @@ func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 func serve(ctx context.Context, set config.Settings, std terminal.Streams) error {
 	log := slog.New(slog.NewTextHandler(std.Err, nil)).With("component", "relay")
 	cfg := config.Load(set)
-	log.Info("relay serves MCP on stdio", "version", version, "config", cfg)
+	toolsets, _ := config.Toolsets(set) // cfg.Problems has its error
+	log.Info("relay serves MCP on stdio", "version", version, "toolsets", toolsets, "config", cfg)
 	for _, err := range cfg.Problems {
 		log.Error("a setting is wrong", "err", err)
 	}
@@ -41,7 +42,7 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	defer pool.Close()
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
-		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, TextLimit: cfg.TextLimit, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard,
+		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, TextLimit: cfg.TextLimit, Toolsets: toolsets, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard,
 		Problems: cfg.Problems, Version: version, Log: log, UseAllProcessors: oneProcessor().useAll,
 	})
 	err := relay.Serve(ctx, std.In, std.Out)

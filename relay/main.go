@@ -76,7 +76,7 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		useCommand(set, std),
 	)
 	addGroup(root, "other", "Other:",
-		guideCommand(std),
+		guideCommand(set, std),
 		helpCommand(),
 		serveCommand(set, std),
 		versionCommand(std),

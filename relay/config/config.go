@@ -31,6 +31,7 @@ type Config struct {
 	Hold          time.Duration
 	TextLimit     int // characters of a run's text
 	Keep          tools.Keep
+	NotebookDirs  []string       // where tools may use notebooks, beside the usual folders
 	Elicit        bool           // forms in the MCP host may ask the person for what input() waits for
 	HistoryDir    string         // of the runs that are kept; empty when none are
 	HistoryBytes  int64          // bound of that folder
@@ -52,6 +53,14 @@ func Load(s Settings) Config {
 	}
 	if c.TextLimit, err = textLimit(s.Get("RELAY_TEXT_LIMIT")); err != nil {
 		problem("RELAY_TEXT_LIMIT %v", err)
+	}
+	if text := s.Get("RELAY_TOOLSETS"); text != "" {
+		if _, err = tools.ParseToolsets(text); err != nil {
+			problem("RELAY_TOOLSETS %v", err)
+		}
+	}
+	if c.NotebookDirs, err = pathList(s, "RELAY_NOTEBOOK_DIRS"); err != nil {
+		problem("%v", err)
 	}
 	c.Keep = loadKeep(s, problem)
 	if c.HistoryDir, c.HistoryBytes, err = loadHistory(s); err != nil {
@@ -129,16 +138,8 @@ func newGuard(s Settings, checkpointDir string) (*transfer.Guard, error) {
 	}
 	g := &transfer.Guard{Never: []string{own, checkpointDir}}
 	g.Home, _ = os.UserHomeDir() // a user without a home folder has no keys in it
-	for _, path := range filepath.SplitList(s.Get("RELAY_UPLOAD_ALLOW")) {
-		if path, err = expandHome(path); err != nil {
-			return g, fmt.Errorf("RELAY_UPLOAD_ALLOW: %v", err)
-		}
-		if !filepath.IsAbs(path) {
-			return g, fmt.Errorf("RELAY_UPLOAD_ALLOW contains %q: use absolute paths or paths that begin with ~/, separated by %q", path, filepath.ListSeparator)
-		}
-		g.Permit = append(g.Permit, path)
-	}
-	return g, nil
+	g.Permit, err = pathList(s, "RELAY_UPLOAD_ALLOW")
+	return g, err
 }
 
 // folder returns the folder that a setting names, or name below base, and creates it.

@@ -34,6 +34,8 @@ var All = []Setting{
 	{"LOCAL_SAVE_DIR", "save-dir", "save downloads, pictures and long outputs in this `FOLDER` (default ~/colab_results)"},
 	{"CHECKPOINT_DIR", "checkpoint-dir", "keep checkpoints, kernel states and unfinished transfers in this `FOLDER`"},
 	{"RELAY_HOLD", "hold", "let a tool call wait for at most this `TIME`, 1s to 230s (default 45s)"},
+	{"RELAY_TOOLSETS", "toolsets", "serve these `SETS` of tools: core, notebook, data or all, separated by commas (default core, and notebook where notebooks are)"},
+	{"RELAY_NOTEBOOK_DIRS", "", "folders outside your home folder in which tools may use notebooks, separated as in PATH"},
 	{"RELAY_ELICIT", "", "set to input to answer input() in a form of the MCP host (default off)"},
 	{"RELAY_TEXT_LIMIT", "", "characters of a run's text in one answer, 1000 to 40000 (default 6000)"},
 	{"RELAY_HISTORY", "", "megabytes of past runs to keep on this computer, or off (default 200)"},

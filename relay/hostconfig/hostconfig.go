@@ -40,6 +40,19 @@ var (
 type Command struct {
 	Path string
 	Args []string
+	// Amend returns the arguments of an entry that already starts a relay; nil keeps them.
+	Amend func(args []string) []string
+}
+
+// argsAfter returns the arguments of an entry that has these until now.
+func (c Command) argsAfter(have entry) []string {
+	switch {
+	case have.Args == nil || !IsRelay(have.Command):
+		return c.Args
+	case c.Amend != nil:
+		return c.Amend(have.Args)
+	}
+	return have.Args
 }
 
 // Change is what Write does to a file.
@@ -129,7 +142,7 @@ func PlanRemoval(t Target) (Change, error) {
 // be the only one if it gives the present text when it is applied to the backup again. A
 // file behind a link is not deleted.
 func (c *Change) undo(h Host, have entry, mayDelete bool) (err error) {
-	command := Command{have.Command, have.Args}
+	command := Command{Path: have.Command, Args: have.Args}
 	backup, none, err := read(backupOf(c.Path))
 	if err != nil {
 		return err

@@ -197,21 +197,26 @@ func (h Host) entry(text []byte) (have entry, exists bool, err error) {
 	return entryJSON(text, h)
 }
 
+// entryOf returns a new entry that starts c.
+func (h Host) entryOf(c Command) entry {
+	e := entry{Command: c.Path, Args: c.Args}
+	if h.typed {
+		e.Type = "stdio"
+	}
+	return e
+}
+
 // show returns an entry as it is in the file, without members that may contain secrets.
 func (h Host) show(e entry) string {
 	if h.list == "" {
-		return tableOf(Command{e.Command, e.Args})
+		return tableOf(Command{Path: e.Command, Args: e.Args})
 	}
 	return string(marshal(map[string]any{h.list: map[string]any{serverName: e}}, "", "  ")) + "\n"
 }
 
 // ByHand says how a person can add the relay if this package cannot.
 func (h Host) ByHand(c Command) string {
-	e := entry{Command: c.Path, Args: c.Args}
-	if h.typed {
-		e.Type = "stdio"
-	}
-	text := "edit the file so that it contains this entry:\n" + h.show(e)
+	text := "edit the file so that it contains this entry:\n" + h.show(h.entryOf(c))
 	if h.command != "" {
 		text += fmt.Sprintf("or run: %s %s -- %s\n", h.command, serverName, shellLine(c))
 	}

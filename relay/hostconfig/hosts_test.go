@@ -217,7 +217,7 @@ func TestACommandByHandIsQuotedForAShell(t *testing.T) {
 		"/Users/o'me/Application Support/$": `'/Users/o'\''me/Application Support/$' serve`,
 		`C:\Users\A B\colab-relay.exe`:      `"C:\Users\A B\colab-relay.exe" serve`,
 	} {
-		if got := shellLine(Command{path, []string{"serve"}}); got != want {
+		if got := shellLine(Command{Path: path, Args: []string{"serve"}}); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -23,7 +23,7 @@ type entry struct {
 
 // editJSON sets the relay's command in a host's JSON, which may contain comments and
 // trailing commas. An existing entry keeps its other members, such as env, and also its
-// args if it already starts a relay.
+// args if it already starts a relay and c does not amend them.
 func editJSON(text []byte, h Host, c Command) ([]byte, error) {
 	bare := bytes.TrimPrefix(text, byteOrderMark)
 	mark := text[:len(text)-len(bare)]
@@ -34,24 +34,21 @@ func editJSON(text []byte, h Host, c Command) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	target := entry{Command: c.Path, Args: c.Args}
-	if h.typed {
-		target.Type = "stdio"
-	}
 	if old := find(&root, h.list, serverName); old != nil {
-		bare, err = amend(bare, h, *old, target)
+		bare, err = amend(bare, h, *old, c)
 	} else {
-		bare, err = set(bare, target, h.list, serverName)
+		bare, err = set(bare, h.entryOf(c), h.list, serverName)
 	}
 	return slices.Concat(mark, bare), err
 }
 
-// amend changes the members of an existing entry that differ from target.
-func amend(text []byte, h Host, old hujson.Value, target entry) ([]byte, error) {
+// amend changes the members of an existing entry that differ from what c wants.
+func amend(text []byte, h Host, old hujson.Value, c Command) ([]byte, error) {
 	have, err := decode(old)
 	if err != nil || old.Value.Kind() != '{' {
 		return nil, fmt.Errorf("its entry %q does not describe a server", serverName)
 	}
+	target := h.entryOf(Command{Path: c.Path, Args: c.argsAfter(have)})
 	change := func(member string, value any) {
 		if err == nil {
 			text, err = set(text, value, h.list, serverName, member)
@@ -63,7 +60,7 @@ func amend(text []byte, h Host, old hujson.Value, target entry) ([]byte, error) 
 	if have.Command != target.Command {
 		change("command", target.Command)
 	}
-	if have.Args == nil || !IsRelay(have.Command) && !slices.Equal(have.Args, target.Args) {
+	if have.Args == nil || !slices.Equal(have.Args, target.Args) {
 		change("args", target.Args)
 	}
 	return text, err

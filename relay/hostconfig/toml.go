@@ -27,7 +27,7 @@ func editTOML(text []byte, c Command) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case exists && have.Command == c.Path && have.Args != nil:
+	case exists && have.Command == c.Path && have.Args != nil && slices.Equal(have.Args, c.argsAfter(have)):
 		return text, nil
 	case exists:
 		return amendTOML(text, have, c)
@@ -47,18 +47,17 @@ func editTOML(text []byte, c Command) ([]byte, error) {
 }
 
 // amendTOML changes the members of the relay's table that differ from c. As in JSON, args
-// stay if the table already starts a relay.
+// stay if the table already starts a relay and c does not amend them.
 func amendTOML(text []byte, have entry, c Command) ([]byte, error) {
 	own, err := findTOML(text)
 	if err != nil || own.command.end == 0 {
 		return nil, errTOMLForm
 	}
 	command := "command = " + string(marshal(c.Path, "", ""))
-	args := "args = " + string(marshal(c.Args, "", ""))
-	want := entry{Command: c.Path, Args: have.Args}
+	want := entry{Command: c.Path, Args: c.argsAfter(have)}
+	args := "args = " + string(marshal(want.Args, "", ""))
 	edits := []edit{{own.command, command}}
-	if have.Args == nil || !IsRelay(have.Command) {
-		want.Args = c.Args
+	if have.Args == nil || !slices.Equal(have.Args, want.Args) {
 		if own.args.end == 0 {
 			edits[0].text += newlineOf(text) + args
 		} else {

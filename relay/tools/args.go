@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -66,7 +67,7 @@ func parseArguments[A any](defs []argument, raw json.RawMessage) (A, *Problem) {
 			return args, badArguments(defs, []string{"arguments must be a JSON object"})
 		}
 	}
-	var faults []string
+	faults := spelled(defs, given)
 	v := reflect.ValueOf(&args).Elem()
 	for _, d := range defs {
 		value, ok := given[d.name]
@@ -88,6 +89,31 @@ func parseArguments[A any](defs []argument, raw json.RawMessage) (A, *Problem) {
 	}
 	return args, nil
 }
+
+// spelled gives arguments in the other spelling (cellId, cell_id) the name of their schema,
+// and returns the faults of those that are given in both.
+func spelled(defs []argument, given map[string]json.RawMessage) (faults []string) {
+	names := map[string]string{}
+	for _, d := range defs {
+		names[bare(d.name)] = d.name
+	}
+	for _, each := range slices.Sorted(maps.Keys(given)) {
+		name, known := names[bare(each)]
+		if !known || name == each {
+			continue
+		}
+		if _, twice := given[name]; twice {
+			faults = append(faults, fmt.Sprintf("%q is given twice, also as %q", name, clipName(each)))
+		} else {
+			given[name] = given[each]
+		}
+		delete(given, each)
+	}
+	return faults
+}
+
+// bare returns what the spellings of a name have in common.
+func bare(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
 // set writes the argument to field and returns its fault; empty if there is none.
 func (a *argument) set(field reflect.Value, raw json.RawMessage, given bool) string {

@@ -78,7 +78,7 @@ func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
 	l.quiet()
 }
 
-func TestListsMayBeKeptForAnHourByAnyone(t *testing.T) {
+func TestListsMayBeKeptForFiveMinutesByTheirUser(t *testing.T) {
 	l := serveLines(t, withoutRuntime(), maxHeld)
 	for _, method := range []string{"server/discover", "tools/list"} {
 		l.send(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, method, modernMeta)
@@ -88,7 +88,7 @@ func TestListsMayBeKeptForAnHourByAnyone(t *testing.T) {
 			ResultType   string
 			Capabilities *json.RawMessage
 		}](t, l.next().Result)
-		if got.TTL != 3600000 || got.Scope != "public" || got.ResultType != "complete" {
+		if got.TTL != 300_000 || got.Scope != "private" || got.ResultType != "complete" {
 			t.Errorf("%s: %+v", method, got)
 		}
 		if got.Capabilities != nil && string(*got.Capabilities) != `{"tools":{}}` {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -57,6 +58,7 @@ type Config struct {
 	Keep          Keep            // bounds of what is saved of chunked runs
 	Guard         *transfer.Guard // decides what upload_to_colab may read; nil for everything
 	LastSeen      LastSeen        // kernels that earlier relay processes saw
+	Toolsets      []Toolset       // what is served beside Core; fixed while the relay runs
 	Elicit        bool            // forms may ask the person for what input() waits for
 	Problems      []error         // wrong settings; every tool then reports them
 	Version       string
@@ -92,36 +94,33 @@ func New(cfg Config) *Relay {
 		cfg: cfg, tools: map[string]tool{}, modern: modernFields(cfg.Version),
 		holding: make(chan struct{}, maxHolding), kernels: lastKernels{stored: cfg.LastSeen},
 	}
-	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithInstructions(Guide),
+	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithInstructions(Guide(cfg.Toolsets)),
 		server.WithToolCapabilities(false), // the list never changes while a relay runs
-		server.WithCacheHints(listsKeep.Milliseconds(), mcp.CacheScopePublic))
-	for _, t := range allTools() {
+		server.WithCacheHints(listsKeep.Milliseconds(), mcp.CacheScopePrivate))
+	for _, s := range Toolsets {
+		if s == Core || slices.Contains(cfg.Toolsets, s) {
+			r.add(s.tools())
+		}
+	}
+	return r
+}
+
+func (r *Relay) add(tools []tool) {
+	for _, t := range tools {
 		r.tools[t.def.Name] = t
 		r.mcp.AddTool(t.def, r.handler(t))
 	}
-	return r
 }
 
 // serverName is the relay's name in the protocol.
 const serverName = "colab-relay"
 
 // listsKeep is how long a client may keep the list of tools and the answer to
-// server/discover. Both are the same for everyone until the relay is replaced.
-const listsKeep = time.Hour
+// server/discover, for its user alone: the toolsets may be others in another folder, or
+// after the next start.
+const listsKeep = 5 * time.Minute
 
 // Serve speaks MCP on stdin and stdout until stdin or ctx ends.
 func (r *Relay) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	return newStdio(r, stdin, stdout, maxHeld).serve(ctx)
-}
-
-// allTools returns every tool, in the order in which people read them.
-func allTools() []tool {
-	return []tool{
-		checkConnection(), probeEnvironment(),
-		runQuick(), runLong(), runChunked(), getCheckpoint(),
-		getExecution(), listExecutions(), interruptExecution(), provideInput(),
-		restartKernel(), listVariables(), inspectVariable(), cleanup(),
-		listFiles(), downloadFromColab(), uploadToColab(),
-		saveState(), restoreState(),
-	}
 }

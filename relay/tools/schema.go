@@ -13,7 +13,8 @@ import (
 type object = map[string]any
 
 // inputSchema returns the schema of a tool's arguments. It is flat because some model
-// providers refuse a complete tool list that contains one anyOf.
+// providers refuse a complete tool list that contains one anyOf. It does not forbid other
+// names, because every name also has another spelling (see spelled).
 func inputSchema(arguments []argument) json.RawMessage {
 	properties, required := object{}, []string{}
 	for _, a := range arguments {
@@ -34,7 +35,7 @@ func inputSchema(arguments []argument) json.RawMessage {
 		}
 		properties[a.name] = p
 	}
-	s := object{"type": "object", "properties": properties, "additionalProperties": false}
+	s := object{"type": "object", "properties": properties}
 	if len(required) > 0 {
 		s["required"] = required
 	}
@@ -43,8 +44,8 @@ func inputSchema(arguments []argument) json.RawMessage {
 
 // outputSchema returns the schema of an answer: the fields of Outcome and of P. Only success
 // is required, because a failure has no payload. A model pays for the tool list in every
-// session, so the schema has names and types only: no descriptions, and nothing of what the
-// objects in a field contain.
+// session, so the schema has names and types only: no descriptions, nothing of what the
+// objects in a field contain, and no fields with the tag schema:"-", which few callers need.
 func outputSchema[P any]() json.RawMessage {
 	properties := fieldSchemas(reflect.TypeFor[Outcome]())
 	for name, p := range fieldSchemas(reflect.TypeFor[P]()) {
@@ -70,7 +71,7 @@ func fieldSchemas(t reflect.Type) object {
 	properties := object{}
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous || name == "-" || !f.IsExported() {
+		if f.Anonymous || name == "-" || !f.IsExported() || f.Tag.Get("schema") == "-" {
 			continue
 		}
 		if nilable(f.Type) && options == "" {

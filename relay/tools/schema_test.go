@@ -136,15 +136,23 @@ func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
 }
 
 // TestTheToolListIsCheap bounds what every session pays for the tool list, as a host
-// receives it.
+// receives it, and what each further toolset adds.
 func TestTheToolListIsCheap(t *testing.T) {
-	h := startHost(t, Config{})
-	if n := utf8.RuneCount(h.list); n >= 26_000 {
-		t.Errorf("the tool list has %d characters", n)
-	}
-	for _, word := range []string{`"null"`, `"$ref"`, `"anyOf"`} {
-		if bytes.Contains(h.list, []byte(word)) {
-			t.Errorf("the tool list contains %s", word)
+	core := startHost(t, Config{}).list
+	for set, most := range map[Toolset]int{Core: 26_000, Notebook: 12_000, Data: 3_000} {
+		list := startHost(t, Config{Toolsets: []Toolset{set}}).list
+		n := utf8.RuneCount(list)
+		if set != Core {
+			n -= utf8.RuneCount(core)
+		}
+		t.Logf("%s: %d characters", set, n)
+		if n >= most {
+			t.Errorf("the tool list of %s has %d characters", set, n)
+		}
+		for _, word := range []string{`"null"`, `"$ref"`, `"anyOf"`} {
+			if bytes.Contains(list, []byte(word)) {
+				t.Errorf("the tool list of %s contains %s", set, word)
+			}
 		}
 	}
 	for _, tool := range allTools() {
@@ -171,21 +179,30 @@ func TestHintsForClaudeCode(t *testing.T) {
 
 // TestTheGuideNamesToolsThatExist: it is the server's instructions, which hosts cut at 2 KB.
 func TestTheGuideNamesToolsThatExist(t *testing.T) {
-	if len(Guide) >= 2000 {
-		t.Errorf("the guide has %d bytes", len(Guide))
-	}
-	known := map[string]bool{ // words with an underscore that are not tools
-		"wait_seconds": true, "next_offset": true, "next_command": true, "waiting_for_input": true,
-	}
-	for _, tool := range allTools() {
-		known[tool.def.Name] = true
-		if !strings.Contains(Guide, tool.def.Name) {
-			t.Errorf("the guide does not mention %s", tool.def.Name)
+	for _, served := range [][]Toolset{nil, {Core}, {Core, Notebook}, {Core, Data}, Toolsets} {
+		guide := Guide(served)
+		if len(guide) >= 2000 {
+			t.Errorf("the guide of %s has %d bytes", served, len(guide))
 		}
-	}
-	for _, word := range regexp.MustCompile(`[a-z]+(?:_[a-z]+)+`).FindAllString(Guide, -1) {
-		if !known[word] {
-			t.Errorf("the guide names %q, which is no tool", word)
+		known := map[string]bool{ // words with an underscore that are not tools
+			"wait_seconds": true, "next_command": true, "waiting_for_input": true, "can_continue": true,
+		}
+		for _, set := range Toolsets {
+			on := set == Core || slices.Contains(served, set)
+			if named := strings.Contains(guide, string(set)+" ("); named == on {
+				t.Errorf("the guide of %s names %s as off: %t", served, set, named)
+			}
+			for _, tool := range set.tools() {
+				known[tool.def.Name] = on
+				if on && !strings.Contains(guide, tool.def.Name) {
+					t.Errorf("the guide of %s does not mention %s", served, tool.def.Name)
+				}
+			}
+		}
+		for _, word := range regexp.MustCompile(`[a-z]+(?:_[a-z]+)+`).FindAllString(guide, -1) {
+			if !known[word] {
+				t.Errorf("the guide of %s names %q, which is no tool of them", served, word)
+			}
 		}
 	}
 }

@@ -76,7 +76,7 @@ type Outcome struct {
 
 // target is embedded in every tool's arguments.
 type target struct {
-	Runtime string `json:"runtime" default:"" doc:"Omit for the default runtime."`
+	Runtime string `json:"runtime" default:"" doc:"Omit for the default."`
 }
 
 func (t target) runtime() string { return t.Runtime }

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/config/configtest"
+	"colabrelay/relay/tools"
+)
+
+// touch creates an empty file and its folders.
+func touch(t *testing.T, parts ...string) {
+	t.Helper()
+	path := filepath.Join(parts...)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNotebooksInTheWorkingFolderTurnTheirToolsOn(t *testing.T) {
+	configtest.Home(t)
+	for path, want := range map[string]bool{
+		"a.ipynb": true, "a/b.ipynb": true, "a/b/c.ipynb": true, "a/b/c/d.ipynb": false,
+		".hidden/a.ipynb": false, ".ipynb_checkpoints/a.ipynb": false, "node_modules/a.ipynb": false,
+		"a.ipynb/x": false, "a.IPYNB": false, ".a.ipynb": false, "a.py": false,
+	} {
+		dir := t.TempDir()
+		touch(t, dir, path)
+		t.Chdir(dir)
+		got, err := Toolsets(Settings{Getenv: configtest.Environ()})
+		if err != nil || slices.Contains(got, tools.Notebook) != want || slices.Contains(got, tools.Data) {
+			t.Errorf("with %s: %v %v", path, got, err)
+		}
+		t.Chdir(t.TempDir())
+		got, err = Toolsets(Settings{Getenv: configtest.Environ("RELAY_NOTEBOOK_DIRS", t.TempDir()+string(filepath.ListSeparator)+dir)})
+		if err != nil || slices.Contains(got, tools.Notebook) != want {
+			t.Errorf("with RELAY_NOTEBOOK_DIRS and %s: %v %v", path, got, err)
+		}
+	}
+}
+
+func TestALinkToANotebookIsNotFollowed(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	touch(t, other, "a.ipynb")
+	for name, target := range map[string]string{"folder": other, "b.ipynb": filepath.Join(other, "a.ipynb"), "loop": dir} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if holdsNotebook([]string{dir}) {
+		t.Error("a link was followed")
+	}
+}
+
+// The look ends after its number of entries and its time, whatever is there.
+func TestTheLookForNotebooksIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	for i := range lookEntries + 300 {
+		touch(t, dir, "sub", fmt.Sprintf("%05d.txt", i))
+	}
+	touch(t, dir, "sub", "zz", "a.ipynb")
+	l := look{ctx: t.Context(), left: lookEntries}
+	if l.through([]string{dir}) || l.left != 0 {
+		t.Errorf("%d entries were left to look at", l.left)
+	}
+	started := time.Now()
+	holdsNotebook([]string{dir})
+	if took := time.Since(started); took > 10*lookTime {
+		t.Errorf("the look took %s", took)
+	}
+}
+
+func TestTheRootFolderIsNotSearched(t *testing.T) {
+	configtest.Home(t)
+	t.Chdir("/")
+	if got, err := Toolsets(Settings{Getenv: configtest.Environ()}); err != nil || !slices.Equal(got, []tools.Toolset{tools.Core}) {
+		t.Errorf("%v %v", got, err)
+	}
+}
+
+func TestToolsetsThatAreNamed(t *testing.T) {
+	configtest.Home(t)
+	dir := t.TempDir()
+	touch(t, dir, "a.ipynb")
+	t.Chdir(dir)
+	for text, want := range map[string][]tools.Toolset{"core": {tools.Core}, "data": {tools.Core, tools.Data}, "all": tools.Toolsets} {
+		s := Settings{Getenv: configtest.Environ("RELAY_TOOLSETS", text)}
+		if got, err := Toolsets(s); err != nil || !slices.Equal(got, want) || len(Load(s).Problems) > 0 {
+			t.Errorf("%q: %v %v %v", text, got, err, Load(s).Problems)
+		}
+	}
+	s := Settings{Getenv: configtest.Environ("RELAY_TOOLSETS", "notebooks", "RELAY_NOTEBOOK_DIRS", "relative")}
+	got, err := Toolsets(s)
+	if err == nil || !slices.Contains(got, tools.Notebook) { // as if it were unset
+		t.Errorf("%v %v", got, err)
+	}
+	if all := Load(s).Err(); all == nil || !strings.Contains(all.Error(), `RELAY_TOOLSETS is "notebooks": use all, or some of`) || !strings.Contains(all.Error(), `RELAY_NOTEBOOK_DIRS contains "relative"`) {
+		t.Errorf("problems: %v", all)
+	}
+	if got := Load(Settings{Getenv: configtest.Environ("RELAY_NOTEBOOK_DIRS", "~/nb")}).NotebookDirs; len(got) != 1 || !filepath.IsAbs(got[0]) {
+		t.Errorf("folders %v", got)
+	}
+}
