@@ -48,7 +48,7 @@ var allowed = map[string][]string{
 	"relay/export":              {"relay/notebook", "relay/output", "relay/plain", "relay/progress", "relay/render", "shared/contract"},
 	"relay/history":             {"relay/client", "shared/bounded", "shared/contract", "shared/ranges"},
 	"relay/hostconfig":          {},
-	"relay/nbrun":               {"relay/checkpoint", "relay/client", "relay/suggest", "shared/contract"},
+	"relay/nbrun":               {"relay/checkpoint", "relay/client", "relay/plain", "relay/suggest", "shared/contract"},
 	"relay/notebook":            {"relay/output", "shared/bounded"},
 	"relay/output":              {"shared/contract"},
 	"relay/program":             {"shared/bounded"},
@@ -118,7 +118,7 @@ var homes = map[string][]string{
 	"github.com/gofrs/flock":             {"executor/statedir", "relay/checkpoint", "relay/history", "relay/hostconfig", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
-	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/pairing", "relay/program", "relay/kernelstate"},
+	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/nbrun", "relay/pairing", "relay/program", "relay/kernelstate"},
 	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/tools", "relay/transfer"},
 	"golang.org/x/sys":                   {"executor", "executor/files", "executor/kernel", "executor/uploads", "relay/terminal"},
 }

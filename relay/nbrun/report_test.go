@@ -1,0 +1,141 @@
+package nbrun
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+var reportStart = time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("east", 3600))
+
+func attempt(status contract.Status, seconds float64, failure *Failure) Attempt {
+	return Attempt{RequestID: "request", ExecutionID: "execution", KernelID: "kernel", Status: status, Seconds: seconds, Error: failure}
+}
+
+// failedRun is a record with a cell of each kind.
+func failedRun() *Record {
+	end := reportStart.Add(time.Minute)
+	return &Record{Path: "/home/ada/my `nb`.ipynb", Work: "/home/ada/out.ipynb", Runtime: "default", Run: RunRecord{
+		ID: "run", Status: StatusFailed, Retries: 1, StartedAt: reportStart, FinishedAt: &end,
+		Plan: []CellRecord{
+			{Handle: "a1", Index: 0, Title: "load_data <b>|_now_", Source: "aa", Status: CellSucceeded, Attempts: []Attempt{
+				attempt(contract.StatusFailed, 1.25, &Failure{EName: "ConnectionError", EValue: "reset `by` |\x1b[31m peer\nline"}), attempt(contract.StatusSucceeded, 70, nil)}},
+			{Handle: "b|2", Index: 2, Title: "x = 1/0", Status: CellFailed, Attempts: []Attempt{attempt(contract.StatusFailed, 0, &Failure{EName: "ZeroDivisionError", EValue: strings.Repeat("v", 400)})}},
+			{Handle: "c3", Index: 3, Title: "use x", Status: CellSkipped, SkippedBecause: []Because{{"b|2", []string{"x", "y"}}, {"a1", nil}}},
+			{Handle: "d4", Index: 5, Title: "kill", Status: CellKernelDied, Attempts: []Attempt{attempt(contract.StatusKernelDied, 2, &Failure{Reason: "the kernel *died*"})}},
+			{Handle: "e5", Index: 6, Title: "frozen", Status: CellNotRun, Why: "it is tagged frozen & had succeeded"},
+			{Handle: "f6", Index: 7, Title: "lost", Status: CellLost, Attempts: []Attempt{attempt("", 0, nil)}},
+		},
+		Notes: []string{"the kernel is new"},
+	}}
+}
+
+const wantMarkdown = "# Run of ``my `nb`.ipynb``\n\n" +
+	"**failed**: 6 cells; 1 succeeded, 1 failed, 1 kernel died, 1 lost, 1 skipped, 1 not run in 1m13s, 1 retry.\n\n" +
+	"Started: 2026-01-02 02:04:05 UTC; finished: 2026-01-02 02:05:05 UTC.\n\n" +
+	"Outputs: `/home/ada/out.ipynb`.\n\n" +
+	"Runtime: `default`.\n\n" +
+	"| cell | id | title | status | attempts | seconds |\n" +
+	"|---:|---|---|---|---:|---:|\n" +
+	"| 0 | `a1` | load_data \\<b\\>\\|\\_now\\_ | succeeded | 2 | 71.2 |\n" +
+	"| 2 | `b\\|2` | x = 1/0 | failed | 1 | 0.0 |\n" +
+	"| 3 | `c3` | use x | skipped | 0 | 0.0 |\n" +
+	"| 5 | `d4` | kill | kernel died | 1 | 2.0 |\n" +
+	"| 6 | `e5` | frozen | not run | 0 | 0.0 |\n" +
+	"| 7 | `f6` | lost | lost | 1 | 0.0 |\n" +
+	"\n## Cell 0: succeeded\n\n`a1` load_data \\<b\\>\\|\\_now\\_\n\n" +
+	"- attempt 1: failed after 1.2 s: ``ConnectionError: reset `by` | peer line``\n" +
+	"- attempt 2: succeeded after 1m10s\n" +
+	"\n## Cell 2: failed\n\n`b|2` x = 1/0\n\n" +
+	"- attempt 1: failed after 0.0 s: `ZeroDivisionError: VALUE…`\n" +
+	"\n## Cell 3: skipped\n\n`c3` use x\n\n" +
+	"- skipped because of cell `b|2`: it uses `x`, `y`\n" +
+	"- skipped because of cell `a1`: what it uses cannot be determined\n" +
+	"\n## Cell 5: kernel died\n\n`d4` kill\n\n" +
+	"- attempt 1: kernel died after 2.0 s: the kernel \\*died\\*\n" +
+	"\n## Cell 6: not run\n\n`e5` frozen\n\n" +
+	"- it is tagged frozen \\& had succeeded\n" +
+	"\n## Notes\n\n- the kernel is new\n"
+
+func TestReportSaysWhatHappenedToEachCell(t *testing.T) {
+	record := filepath.Join(t.TempDir(), "name-0a1b.json")
+	path, err := writeReport(record, failedRun())
+	if err != nil || path != strings.TrimSuffix(record, ".json")+".report.md" {
+		t.Fatalf("%q, %v", path, err)
+	}
+	got, err := os.ReadFile(path)
+	want := strings.ReplaceAll(wantMarkdown, "VALUE", strings.Repeat("v", 280))
+	if err != nil || string(got) != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	text, err := os.ReadFile(strings.TrimSuffix(path, "md") + "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report Report
+	if err := json.Unmarshal(text, &report); err != nil || strings.Contains(string(text), "\x1b") {
+		t.Errorf("%v: %s", err, text)
+	}
+	if want := failedRun(); !reflect.DeepEqual(report.Cells, want.Run.Plan) || report.Success || report.Seconds != 73.25 || report.Counts[CellSkipped] != 1 || report.RunID != "run" {
+		t.Errorf("%+v", report)
+	}
+	for _, file := range []string{path, strings.TrimSuffix(path, "md") + "json"} {
+		if info, err := os.Stat(file); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+			t.Errorf("%v %v", info, err)
+		}
+	}
+}
+
+func TestSuccessNeedsNothingFailedOrSkipped(t *testing.T) {
+	for status, want := range map[CellStatus]bool{
+		CellSucceeded: true, CellExpectedFailure: true, CellNotRun: true,
+		CellFailed: false, CellTimedOut: false, CellInterrupted: false, CellKernelDied: false, CellLost: false, CellSkipped: false,
+	} {
+		r := &Record{Run: RunRecord{Status: StatusSucceeded, Plan: []CellRecord{{Status: CellSucceeded}, {Status: status}}}}
+		if got := r.Report().Success; got != want {
+			t.Errorf("%s: success is %t", status, got)
+		}
+	}
+	for _, status := range []Status{StatusRunning, StatusFailed, StatusTimedOut, StatusPlanned} {
+		if (&Record{Run: RunRecord{Status: status}}).Report().Success {
+			t.Errorf("%s is a success", status)
+		}
+	}
+}
+
+func TestReportOfAnEmptyRun(t *testing.T) {
+	r := &Record{Path: "/nb.ipynb", Work: "/nb.ipynb", Run: RunRecord{Status: StatusSucceeded, StartedAt: reportStart}}
+	want := "# Run of `nb.ipynb`\n\n**succeeded**: 0 cells; none ran in 0.0 s.\n\nStarted: 2026-01-02 02:04:05 UTC.\n"
+	if got := r.Report().Markdown(); got != want {
+		t.Errorf("%q, want\n%q", got, want)
+	}
+	text, err := r.Report().JSON()
+	if err != nil || !strings.Contains(string(text), `"cells": []`) || !strings.Contains(string(text), `"notes": []`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
+	if _, err := writeReport(filepath.Join(t.TempDir(), "missing", "name.json"), failedRun()); err == nil {
+		t.Error("written into a folder that does not exist")
+	}
+}
+
+func TestLongListsInAReportAreCut(t *testing.T) {
+	names, because := make([]string, 12), make([]Because, 12)
+	for i := range names {
+		names[i], because[i] = "n", Because{Cell: "c", Names: []string{"x"}}
+	}
+	because[0].Names = names
+	text := Report{Cells: []CellRecord{{Status: CellSkipped, SkippedBecause: because}}}.Markdown()
+	if !strings.Contains(text, "and 2 more\n") || !strings.Contains(text, "- and 2 more causes\n") || strings.Count(text, "- skipped because") != 10 {
+		t.Error(text)
+	}
+}
