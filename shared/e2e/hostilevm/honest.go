@@ -67,7 +67,7 @@ func probe() contract.Probe {
 		TPU:      contract.TPU{Devices: []string{"accel0"}},
 		Storage:  []contract.Disk{{Path: "/content", TotalGB: 100, FreeGB: 60, UsedPct: 40}},
 		Python:   contract.Python{Version: python, Executable: "/usr/bin/python3", IPyKernel: "6.29.5", IPython: "7.34.0"},
-		Packages: map[string]string{"numpy": "1.26.4"}, Limits: contract.Limits{MaxTimeoutSeconds: 86400, MaxQueue: 64, MaxCodeBytes: 8 << 20, MaxLogBytes: 256 << 20},
+		Packages: map[string]string{"numpy": "1.26.4"}, Limits: contract.Limits{MaxTimeoutSeconds: 86400, MaxQueue: 64, MaxCodeBytes: 8 << 20, MaxLogBytes: 256 << 20, AfterRequestID: true},
 		LoadedVariables: []string{"x"}, LoadedVariablesCount: &one, Recommendations: []string{"use the GPU"},
 	}
 }
