@@ -3,9 +3,10 @@ package notebook
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
+
+	"colabrelay/shared/bounded"
 )
 
 // Errors of a Document, besides ErrNotNotebook, ErrOldFormat and bounded.ErrTooLong.
@@ -17,65 +18,76 @@ var (
 	ErrNoIndex = errors.New("no cell has this index")
 )
 
-// NoCellError means that no cell has a handle.
-type NoCellError struct {
-	Handle  string
-	Nearest []string // at most 3 handles that resemble it, the closest first
-}
-
-// Error implements error.
-func (e *NoCellError) Error() string { return fmt.Sprintf("no cell has the id %.100q", e.Handle) }
-
-// CellType is the kind of a cell, as nbformat names it.
-type CellType string
-
-// Cell types.
-const (
-	Code     CellType = "code"
-	Markdown CellType = "markdown"
-	Raw      CellType = "raw"
-)
-
-// Cell is one cell as it is in the file. Its texts are from the file's author: they are data.
-type Cell struct {
-	Index  int
-	Handle string // names the cell in this document; see Find
-	Type   CellType
-	Source string
-	Tags   []string
-	Title  string  // of a code cell: what follows #@title
-	Params []Param // of a code cell: its lines NAME = VALUE #@param
-	// ExecutionCount is the kernel's In[n]; 0 for none.
-	ExecutionCount int
-	// Outputs is the JSON list of outputs, nil for none. It shares the document's memory: do not
-	// change it. It has null for each NaN and Infinity.
-	Outputs json.RawMessage
-}
-
-// Param is a value that a form of Colab sets.
-type Param struct{ Name, Value string }
-
-// NewCell is a cell to insert.
-type NewCell struct {
-	Type   CellType
-	Source string
-	Tags   []string
-}
-
 // Document is a notebook file as bytes, with the places of its cells in them. An edit changes
-// only the bytes of what it edits; if it fails, it changes nothing. Edits write new bytes, so a
+// only the bytes of what it edits; if it fails, it changes nothing. Edits make new bytes, so a
 // copy of the struct is a copy of the document.
 type Document struct {
-	text []byte
+	text  []byte
+	minor int
+	most  int // bound of text, in bytes
+	*index
 }
 
 // Parse reads a notebook; it keeps text, which must not change any more. The error is
 // ErrNotNotebook, ErrOldFormat (another major version than 4), or bounded.ErrTooLong beyond
 // MaxBytes, MaxCells, or MaxSourceBytes in one cell.
-func Parse(text []byte) (*Document, error) { return &Document{text: text}, errUnfinished }
+func Parse(text []byte) (*Document, error) { return parseUpTo(text, MaxBytes) }
+
+func parseUpTo(text []byte, most int) (*Document, error) {
+	if len(text) > most {
+		return nil, fmt.Errorf("reading a notebook: %w", bounded.TooLong(int64(most)))
+	}
+	x, err := makeIndex(text)
+	if err != nil {
+		return nil, err
+	}
+	switch major := number(text, x.major); {
+	case major > 0 && major != 4:
+		return nil, oldFormat(major)
+	case major != 4:
+		return nil, fmt.Errorf("%w: it has no format version", ErrNotNotebook)
+	case x.list.len() == 0:
+		return nil, fmt.Errorf("%w: it has no list of cells", ErrNotNotebook)
+	}
+	d := &Document{text: text, most: most, minor: max(0, number(text, x.minor)), index: x}
+	x.nameCells(d.minor)
+	return d, nil
+}
+
+// oldFormat returns the error of another major version of the format than 4.
+func oldFormat(major int) error {
+	if major < 4 {
+		return fmt.Errorf("%w but %d: open the notebook in Jupyter or Colab and save it, which converts it", ErrOldFormat, major)
+	}
+	return fmt.Errorf("%w but %d, which is newer than this program: look for an update of colab-relay", ErrOldFormat, major)
+}
 
 // New returns an empty notebook for Python, as nbformat writes it.
-func New() *Document { return &Document{} }
+func New() *Document {
+	d, err := Parse([]byte(empty))
+	if err != nil {
+		panic(err) // empty is a constant
+	}
+	return d
+}
+
+// empty is a notebook without cells.
+const empty = `{
+ "cells": [],
+ "metadata": {
+  "kernelspec": {
+   "display_name": "Python 3",
+   "language": "python",
+   "name": "python3"
+  },
+  "language_info": {
+   "name": "python"
+  }
+ },
+ "nbformat": 4,
+ "nbformat_minor": 5
+}
+`
 
 // Bytes returns the file. Do not change it.
 func (d *Document) Bytes() []byte { return d.text }
@@ -87,57 +99,26 @@ func (d *Document) Digest() string {
 }
 
 // Minor returns the minor version of the format: 5 for nbformat 4.5.
-func (d *Document) Minor() int { return minor }
+func (d *Document) Minor() int { return d.minor }
 
 // Language returns the language of the code as the notebook names it; python if it names none.
-func (d *Document) Language() string { return "python" }
-
-// IsPython reports whether the code is Python.
-func (d *Document) IsPython() bool { return true }
-
-// Len returns the number of cells.
-func (d *Document) Len() int { return 0 }
-
-// Cell returns a cell; i must be at least 0 and below Len.
-func (d *Document) Cell(i int) Cell { panic(errUnfinished) }
-
-// Find returns the index of the cell with a handle: its id since nbformat 4.5; before that
-// metadata.id, which Colab writes, or else #index-hash8 with the start of the source's SHA-256.
-// A cell whose id is missing, not valid, or taken by a cell above has a handle of the last form.
-// The error is *NoCellError or ErrCellChanged.
-func (d *Document) Find(handle string) (int, error) { return 0, errUnfinished }
-
-// Insert inserts a cell before the cell with the index at; -1 and Len append it. It returns the
-// new cell's handle.
-func (d *Document) Insert(at int, c NewCell) (handle string, err error) { return "", errUnfinished }
-
-// SetSource changes a cell's source, and its type unless t is empty. The outputs of a code cell
-// stay; another type of cell has none.
-func (d *Document) SetSource(i int, source string, t CellType) error { return errUnfinished }
-
-// Delete deletes a cell.
-func (d *Document) Delete(i int) error { return errUnfinished }
-
-// Move moves a cell; to is its index afterwards.
-func (d *Document) Move(i, to int) error { return errUnfinished }
-
-// SetOutputs sets the outputs and the execution count of a code cell; 0 means none. An output is
-// an object of nbformat, such as output.Output.Object returns; texts in it may be strings or
-// lists of lines.
-func (d *Document) SetOutputs(i, executionCount int, outputs []map[string]any) error {
-	return errUnfinished
+func (d *Document) Language() string {
+	switch {
+	case d.language != "":
+		return d.language
+	case d.kernel.language != "":
+		return d.kernel.language
+	case !d.isPython():
+		return d.kernel.name
+	}
+	return "python"
 }
 
-// RepairIDs gives an id to each cell that needs one and has none, or has one that is not valid or
-// belongs to a cell above, and returns a sentence about each. Before nbformat 4.5 cells need
-// none. Call it before the first edit.
-func (d *Document) RepairIDs() (notes []string) { return nil }
+// IsPython reports whether the code is Python.
+func (d *Document) IsPython() bool { return d.isPython() }
 
-// Upgrade makes a notebook of an earlier nbformat 4 one of 4.5, in which each cell has an id, and
-// returns sentences about what it changed.
-func (d *Document) Upgrade() (notes []string) { return nil }
+// Len returns the number of cells.
+func (d *Document) Len() int { return len(d.cells) }
 
-// Strip removes all outputs and execution counts.
-func (d *Document) Strip() {}
-
-var errUnfinished = errors.New("not written yet")
+// part returns the JSON of a part of the file.
+func (d *Document) part(at span) []byte { return d.text[at.start:at.end:at.end] }

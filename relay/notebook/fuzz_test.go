@@ -33,7 +33,7 @@ func FuzzOutputs(f *testing.F) {
 			t.Fatalf("no JSON: %s", b.Bytes())
 		}
 		cells, err := CodeCells(&b)
-		if want := []CodeCell{{0, newID(text, map[string]bool{}), output.ValidText(text)}}; err != nil || !reflect.DeepEqual(cells, want) {
+		if want := []CodeCell{{0, seededID(text, map[string]bool{}), output.ValidText(text)}}; err != nil || !reflect.DeepEqual(cells, want) {
 			t.Fatalf("%+v, %v, want %+v", cells, err, want)
 		}
 		if lines := output.SplitLines(text); strings.Join(lines, "") != output.ValidText(text) {

@@ -28,7 +28,7 @@ const (
 // Errors of CodeCells, besides those of the reader.
 var (
 	ErrNotNotebook = errors.New("not a Jupyter notebook")
-	ErrOldFormat   = errors.New("the notebook has an old format")
+	ErrOldFormat   = errors.New("the notebook's format is not nbformat 4")
 	ErrNotPython   = errors.New("the notebook is not for Python")
 )
 
@@ -177,7 +177,7 @@ func (f *file) readCells() error {
 func (f *file) check() error {
 	switch language := f.metadata.Kernelspec.Language + f.metadata.Info.Name; {
 	case f.major > 0 && f.major < 4:
-		return fmt.Errorf("%w: nbformat %d; open it in Jupyter or Colab and save it, which converts it", ErrOldFormat, f.major)
+		return fmt.Errorf("%w but %d: open the notebook in Jupyter or Colab and save it, which converts it", ErrOldFormat, f.major)
 	case f.major != 4 || !f.hasCells:
 		return fmt.Errorf("%w: %v", ErrNotNotebook, errForm)
 	case language != "" && !strings.Contains(strings.ToLower(language), "python"):

@@ -71,13 +71,13 @@ func (c RunCell) object(taken map[string]bool) map[string]any {
 		outputs = append(outputs, o.Object())
 	}
 	return map[string]any{
-		"cell_type": "code", "id": newID(c.Seed, taken), "metadata": map[string]any{},
+		"cell_type": "code", "id": seededID(c.Seed, taken), "metadata": map[string]any{},
 		"source": output.SplitLines(c.Source), "execution_count": count(c.ExecutionCount), "outputs": outputs,
 	}
 }
 
-// newID returns an id of eight hexadecimal digits that is not taken yet.
-func newID(seed string, taken map[string]bool) string {
+// seededID returns an id of eight hexadecimal digits that is not taken yet.
+func seededID(seed string, taken map[string]bool) string {
 	for {
 		sum := sha256.Sum256([]byte(seed))
 		id := hex.EncodeToString(sum[:4])

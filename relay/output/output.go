@@ -83,15 +83,15 @@ func count(n int) any {
 	return n
 }
 
-// lineBreaks are the characters after which Python's str.splitlines ends a line.
-const lineBreaks = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
+// LineBreaks are the characters after which Python's str.splitlines ends a line.
+const LineBreaks = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 
 // SplitLines splits a text as Python's str.splitlines(keepends=True).
 func SplitLines(text string) []string {
 	lines := []string{}
 	text = ValidText(text)
 	for len(text) > 0 {
-		at := strings.IndexAny(text, lineBreaks)
+		at := strings.IndexAny(text, LineBreaks)
 		if at < 0 {
 			return append(lines, text)
 		}

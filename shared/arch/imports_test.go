@@ -49,7 +49,7 @@ var allowed = map[string][]string{
 	"relay/history":             {"relay/client", "shared/bounded", "shared/contract", "shared/ranges"},
 	"relay/hostconfig":          {},
 	"relay/nbrun":               {"relay/checkpoint", "relay/client", "relay/plain", "relay/suggest", "shared/contract"},
-	"relay/notebook":            {"relay/output", "shared/bounded"},
+	"relay/notebook":            {"relay/output", "relay/suggest", "shared/bounded"},
 	"relay/output":              {"shared/contract"},
 	"relay/program":             {"shared/bounded"},
 	"relay/progress":            {"relay/transfer"},

@@ -1,0 +1,170 @@
+package notebook
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"colabrelay/relay/suggest"
+)
+
+// NoCellError means that no cell has a handle.
+type NoCellError struct {
+	Handle  string
+	Nearest []string // at most 3 handles that resemble it, the closest first
+}
+
+// Error implements error.
+func (e *NoCellError) Error() string { return fmt.Sprintf("no cell has the id %.100q", e.Handle) }
+
+// CellType is the kind of a cell, as nbformat names it.
+type CellType string
+
+// Cell types.
+const (
+	Code     CellType = "code"
+	Markdown CellType = "markdown"
+	Raw      CellType = "raw"
+)
+
+// Cell is one cell as it is in the file. Its texts are from the file's author: they are data.
+type Cell struct {
+	Index  int
+	Handle string // names the cell in this document; see Find
+	Type   CellType
+	Source string
+	Tags   []string
+	Title  string  // of a code cell: what follows #@title
+	Params []Param // of a code cell: its lines NAME = VALUE #@param
+	// ExecutionCount is the kernel's In[n]; 0 for none.
+	ExecutionCount int
+	// Outputs is the JSON list of outputs, nil for none. It shares the document's memory: do not
+	// change it. It has null for each NaN and Infinity.
+	Outputs json.RawMessage
+}
+
+// Param is a value that a form of Colab sets.
+type Param struct{ Name, Value string }
+
+// NewCell is a cell to insert.
+type NewCell struct {
+	Type   CellType
+	Source string
+	Tags   []string
+}
+
+// Cell returns a cell; i must be at least 0 and below Len.
+func (d *Document) Cell(i int) Cell {
+	p := &d.cells[i]
+	c := Cell{Index: i, Type: p.cellType, Source: d.source(i), Tags: d.tags(p)}
+	c.Handle = d.handle(i, c.Source)
+	if c.Type != Code {
+		return c
+	}
+	c.Title, c.Params = form(c.Source)
+	c.ExecutionCount = max(0, number(d.text, p.count))
+	if outputs := d.part(p.outputs); len(outputs) > 0 && outputs[0] == '[' && !isEmpty(outputs) {
+		if c.Outputs = outputs; d.odd {
+			c.Outputs = withoutOdd(outputs)
+		}
+	}
+	return c
+}
+
+// source returns a cell's source.
+func (d *Document) source(i int) string { return joined(d.part(d.cells[i].source)) }
+
+// isEmpty reports whether a list has no elements.
+func isEmpty(list []byte) bool {
+	s := scanner{text: list, at: 1}
+	return s.next() == ']'
+}
+
+// tags returns the tags in a cell's metadata.
+func (d *Document) tags(p *place) (tags []string) {
+	s := &scanner{text: d.part(p.metadata)}
+	if len(s.text) == 0 {
+		return nil
+	}
+	_ = passKeys(s, map[string]func() error{"tags": func() error {
+		tags = nil
+		if s.next() != '[' {
+			_, err := s.value()
+			return err
+		}
+		return s.array(func() error {
+			var tag string
+			err := textTo(s, &tag)()
+			if tag != "" {
+				tags = append(tags, tag)
+			}
+			return err
+		})
+	}})
+	return tags
+}
+
+// handle returns the handle of a cell with this source.
+func (d *Document) handle(i int, source string) string {
+	if name := d.cells[i].name; name != "" {
+		return name
+	}
+	sum := sha256.Sum256([]byte(source))
+	return fmt.Sprintf("#%d-%s", i, hex.EncodeToString(sum[:4]))
+}
+
+// Find returns the index of the cell with a handle: its id since nbformat 4.5; without one, or
+// before 4.5, metadata.id, which Colab writes; or else #index-hash8 with the start of the source's
+// SHA-256. An id that is not valid or that a cell above has is none. The error is *NoCellError,
+// or ErrCellChanged for a handle of the last form whose cell has another source now.
+func (d *Document) Find(handle string) (int, error) {
+	if at, ok := strings.CutPrefix(handle, "#"); ok {
+		return d.findByPlace(handle, at)
+	}
+	for i := range d.cells {
+		if d.cells[i].name == handle && handle != "" {
+			return i, nil
+		}
+	}
+	return 0, &NoCellError{Handle: handle, Nearest: d.nearest(handle)}
+}
+
+func (d *Document) findByPlace(handle, place string) (int, error) {
+	number, hash, _ := strings.Cut(place, "-")
+	i, err := strconv.Atoi(number)
+	if err != nil || i < 0 || i >= d.Len() || len(hash) != 8 {
+		return 0, &NoCellError{Handle: handle}
+	}
+	sum := sha256.Sum256([]byte(d.source(i)))
+	if hash != hex.EncodeToString(sum[:4]) {
+		return 0, fmt.Errorf("%w: %s names cell %d as it was before; it is %s now", ErrCellChanged, handle, i, d.handle(i, d.source(i)))
+	}
+	return i, nil
+}
+
+// nearest returns up to 3 handles that resemble one.
+func (d *Document) nearest(handle string) (found []string) {
+	const most, longest = 3, 100
+	if len(handle) > longest {
+		return nil
+	}
+	var names []string
+	for i := range d.cells {
+		if name := d.cells[i].name; name != "" {
+			names = append(names, name)
+		}
+	}
+	for len(found) < most {
+		name := suggest.Closest(handle, names)
+		if name == "" {
+			break
+		}
+		found = append(found, name)
+		names = slices.DeleteFunc(names, func(n string) bool { return n == name })
+	}
+	return found
+}

@@ -1,0 +1,210 @@
+package notebook
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"colabrelay/relay/output"
+)
+
+// splice is new text for a part of a file.
+type splice struct {
+	at   span
+	text []byte
+}
+
+// apply replaces parts of the file, which do not overlap.
+func (d *Document) apply(splices ...splice) error {
+	size := len(d.text)
+	for _, s := range splices {
+		size += len(s.text) - s.at.len()
+	}
+	slices.SortStableFunc(splices, func(a, b splice) int { return cmp.Compare(a.at.start, b.at.start) })
+	text, at := make([]byte, 0, size), 0
+	for _, s := range splices {
+		text = append(append(text, d.text[at:s.at.start]...), s.text...)
+		at = s.at.end
+	}
+	edited, err := parseUpTo(append(text, d.text[at:]...), d.most)
+	if err != nil {
+		return fmt.Errorf("the edited notebook is not written: %w", err)
+	}
+	*d = *edited
+	return nil
+}
+
+// check reports an index that no cell has.
+func (d *Document) check(i int) error {
+	if i < 0 || i >= d.Len() {
+		return fmt.Errorf("%w: %d of %d cells, counted from 0", ErrNoIndex, i, d.Len())
+	}
+	return nil
+}
+
+// Insert inserts a cell before the cell with the index at; -1 and Len append it. It returns the
+// new cell's handle. Key order and white space are those of its neighbours.
+func (d *Document) Insert(at int, c NewCell) (handle string, err error) {
+	if at == -1 {
+		at = d.Len()
+	}
+	if at != d.Len() {
+		if err := d.check(at); err != nil {
+			return "", err
+		}
+	}
+	if err := c.check(); err != nil {
+		return "", err
+	}
+	text, err := d.compose(at, c)
+	if err != nil {
+		return "", err
+	}
+	if err := d.apply(d.insertion(at, text)); err != nil {
+		return "", err
+	}
+	return d.handle(at, d.source(at)), nil
+}
+
+// check reports what is wrong with a cell.
+func (c NewCell) check() error {
+	if err := c.Type.check(); err != nil {
+		return err
+	}
+	for i, tag := range c.Tags {
+		if tag == "" || strings.Contains(tag, ",") || slices.Contains(c.Tags[:i], tag) {
+			return fmt.Errorf("%q cannot be a tag: a tag has at least one character and no comma, and occurs once", tag)
+		}
+	}
+	return nil
+}
+
+func (t CellType) check() error {
+	if t != Code && t != Markdown && t != Raw {
+		return fmt.Errorf("%.40q is no type of cell: use code, markdown or raw", t)
+	}
+	return nil
+}
+
+// insertion returns the splice that puts a cell at an index.
+func (d *Document) insertion(at int, cell []byte) splice {
+	if d.Len() == 0 {
+		st := d.style()
+		indent := st.unit
+		b, _ := st.list(nil, "[]", 1, indent, func(b []byte, _ int) ([]byte, error) { return append(b, cell...), nil })
+		return splice{d.list, b}
+	}
+	if at == 0 {
+		start := d.cells[0].all.start
+		return splice{span{start, start}, append(cell, d.separator(1)...)}
+	}
+	end := d.cells[at-1].all.end
+	return splice{span{end, end}, append([]byte(d.separator(at)), cell...)}
+}
+
+// separator returns what stands before the cell at an index, or would if there were one.
+func (d *Document) separator(at int) string {
+	if d.Len() > 1 {
+		at = min(at, d.Len()-1)
+		return string(d.text[d.cells[at-1].all.end:d.cells[at].all.start])
+	}
+	return d.layoutOf(d.list, []span{d.cells[0].all}).separator
+}
+
+// Delete deletes a cell.
+func (d *Document) Delete(i int) error {
+	if err := d.check(i); err != nil {
+		return err
+	}
+	at := d.list
+	switch {
+	case i < d.Len()-1:
+		at = span{d.cells[i].all.start, d.cells[i+1].all.start}
+	case i > 0:
+		at = span{d.cells[i-1].all.end, d.cells[i].all.end}
+	default:
+		return d.apply(splice{at, []byte("[]")})
+	}
+	return d.apply(splice{at: at})
+}
+
+// Move moves a cell; to is its index afterwards.
+func (d *Document) Move(i, to int) error {
+	if err := errors.Join(d.check(i), d.check(to)); err != nil || i == to {
+		return err
+	}
+	order := make([]int, d.Len())
+	for k := range order {
+		order[k] = k
+	}
+	order = slices.Insert(slices.Delete(order, i, i+1), to, i)
+	var splices []splice
+	for k := min(i, to); k <= max(i, to); k++ {
+		splices = append(splices, splice{d.cells[k].all, d.part(d.cells[order[k]].all)})
+	}
+	return d.apply(splices...)
+}
+
+// SetSource changes a cell's source, and its type unless t is empty. The outputs of a code cell
+// stay; another type of cell has none. Lines that stay keep their bytes.
+func (d *Document) SetSource(i int, source string, t CellType) error {
+	if err := d.check(i); err != nil {
+		return err
+	}
+	p := &d.cells[i]
+	if t == "" {
+		t = p.cellType
+	} else if err := t.check(); err != nil {
+		return err
+	}
+	c := d.changing(i)
+	if source = output.ValidText(source); source != d.source(i) || p.source.len() == 0 {
+		c.set("source", d.newSource(i, source, c.indent), nil)
+	}
+	if t != p.cellType {
+		c.setType(t)
+	}
+	return c.apply()
+}
+
+// SetOutputs sets the outputs and the execution count of a code cell; 0 means none. An output is
+// an object as output.Output.Object returns it.
+func (d *Document) SetOutputs(i, executionCount int, outputs []map[string]any) error {
+	if err := d.check(i); err != nil {
+		return err
+	}
+	if t := d.cells[i].cellType; t != Code {
+		return fmt.Errorf("cell %d has the type %.40q: only code cells have outputs", i, t)
+	}
+	c := d.changing(i)
+	text, err := c.write(nil, outputs, c.indent)
+	if err != nil {
+		return err
+	}
+	c.set("outputs", text, nil)
+	text, err = c.write(nil, count(executionCount), c.indent)
+	c.set("execution_count", text, nil)
+	return errors.Join(err, c.apply())
+}
+
+// Strip removes all outputs and execution counts.
+func (d *Document) Strip() {
+	var splices []splice
+	for i := range d.cells {
+		p := &d.cells[i]
+		if p.cellType != Code {
+			continue
+		}
+		if list := d.part(p.outputs); len(list) > 0 && (list[0] != '[' || !isEmpty(list)) {
+			splices = append(splices, splice{p.outputs, []byte("[]")})
+		}
+		if n := d.part(p.count); len(n) > 0 && string(n) != "null" {
+			splices = append(splices, splice{p.count, []byte("null")})
+		}
+	}
+	if len(splices) > 0 {
+		_ = d.apply(splices...) // fewer bytes of the same form
+	}
+}

@@ -1,0 +1,31 @@
+package notebook
+
+import (
+	"regexp"
+	"strings"
+)
+
+// titleLine and paramLine are what Colab makes forms of.
+var (
+	titleLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*@title\b[ \t]*(.*)$`)
+	paramLine = regexp.MustCompile(`(?m)^[ \t]*([\pL_][\pL\pN_]*)[ \t]*=([^=\n].*)#[ \t]*@param\b`)
+	options   = regexp.MustCompile(`[ \t]*\{[^{}]*\}[ \t\r]*$`)
+)
+
+// maxTitle bounds a title, in bytes.
+const maxTitle = 200
+
+// form returns the title and the parameters of a cell's form.
+func form(source string) (title string, params []Param) {
+	if !strings.Contains(source, "@") {
+		return "", nil
+	}
+	if found := titleLine.FindStringSubmatch(source); found != nil {
+		title = strings.TrimSpace(options.ReplaceAllString(found[1], ""))
+		title = strings.ToValidUTF8(title[:min(len(title), maxTitle)], "")
+	}
+	for _, found := range paramLine.FindAllStringSubmatch(source, -1) {
+		params = append(params, Param{Name: found[1], Value: strings.TrimSpace(found[2])})
+	}
+	return title, params
+}

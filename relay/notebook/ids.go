@@ -1,0 +1,114 @@
+package notebook
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"slices"
+)
+
+// maxNotes bounds the sentences about repaired ids.
+const maxNotes = 10
+
+// newID returns an id of eight hexadecimal digits that is not taken.
+func newID(taken func(id string) bool) string {
+	return untaken(taken, func() string {
+		var random [4]byte
+		_, _ = rand.Read(random[:]) // never fails
+		return hex.EncodeToString(random[:])
+	})
+}
+
+// newColabID returns an id of twelve characters, as Colab makes them, that is not taken.
+func newColabID(taken func(id string) bool) string {
+	return untaken(taken, func() string {
+		var random [9]byte
+		_, _ = rand.Read(random[:])
+		return base64.RawURLEncoding.EncodeToString(random[:])
+	})
+}
+
+func untaken(taken func(id string) bool, random func() string) string {
+	id := random()
+	for taken(id) {
+		id = random()
+	}
+	return id
+}
+
+// isTaken reports whether a cell has an id.
+func (d *Document) isTaken(id string) bool {
+	return slices.ContainsFunc(d.cells, func(p place) bool { return p.own == id || p.colab == id })
+}
+
+// RepairIDs gives an id to each cell that needs one and has none, or has one that is not valid or
+// belongs to a cell above, and returns sentences about them. Before nbformat 4.5 cells need none.
+// Call it before the first edit.
+func (d *Document) RepairIDs() (notes []string) {
+	if d.minor < 5 {
+		return nil
+	}
+	return d.giveIDs()
+}
+
+// Upgrade makes a notebook of an earlier nbformat 4 one of 4.5, in which each cell has an id: its
+// metadata.id if it has one, as Colab writes it. It returns sentences about what it changed.
+func (d *Document) Upgrade() (notes []string) {
+	if d.minor >= minor {
+		return d.RepairIDs()
+	}
+	version := splice{d.index.minor, fmt.Append(nil, minor)}
+	if version.at.len() == 0 {
+		l := d.objectLayout(d.top, d.members(d.top))
+		version = splice{span{d.major.end, d.major.end}, fmt.Appendf(nil, "%s%q%s%d", l.separator, "nbformat_minor", l.colon, minor)}
+	}
+	notes = []string{fmt.Sprintf("The notebook was nbformat 4.%d and is nbformat 4.%d now, in which each cell has an id.", d.minor, minor)}
+	return append(notes, d.giveIDs(version)...)
+}
+
+// giveIDs gives an id to each cell that has none of its own, makes more splices, and returns
+// sentences about them; none if the file would be too long.
+func (d *Document) giveIDs(splices ...splice) (notes []string) {
+	taken := map[string]bool{}
+	var without []int
+	for i := range d.cells {
+		if own := d.cells[i].own; own == "" || taken[own] {
+			without = append(without, i)
+		} else {
+			taken[own] = true
+		}
+	}
+	order := d.orderWith("id", 0)
+	for n, i := range without {
+		id := d.cells[i].colab
+		if id == "" || taken[id] {
+			id = newID(func(id string) bool { return taken[id] })
+		}
+		taken[id] = true
+		c := d.changing(i)
+		c.set("id", c.quote(nil, id), order)
+		splices = append(splices, c.splice())
+		if n < maxNotes {
+			notes = append(notes, fmt.Sprintf("Cell %d, counted from 0, %s; its id is %s now.", i, d.fault(i), id))
+		}
+	}
+	if more := len(without) - maxNotes; more > 0 {
+		notes = append(notes, fmt.Sprintf("So it was with %d more cells.", more))
+	}
+	if len(splices) == 0 || d.apply(splices...) != nil {
+		return nil
+	}
+	return notes
+}
+
+// fault says what is wrong with a cell's id.
+func (d *Document) fault(i int) string {
+	switch p := &d.cells[i]; {
+	case p.id.len() == 0:
+		return "had no id"
+	case p.own == "":
+		return "had an id that is not valid"
+	}
+	return "had the id of a cell above"
+}

@@ -1,0 +1,285 @@
+package notebook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"colabrelay/shared/bounded"
+)
+
+// maxKeys bounds the keys of the notebook and of one cell. A schema knows at most 7.
+const maxKeys = 1000
+
+// maxLanguage bounds the name of a language, in bytes.
+const maxLanguage = 100
+
+// index says where in a file its parts are. A span is empty if the part is not there; of a key
+// that occurs twice the last one counts, as for Python.
+type index struct {
+	top, list    span // the notebook, and its list of cells
+	metadata     span
+	major, minor span
+	gap          span // between the first value and the second key
+	cells        []place
+	language     string // in language_info
+	kernel       struct{ name, language string }
+	notes
+}
+
+// place says where the parts of a cell are.
+type place struct {
+	all, id, kind, metadata, source, outputs, count span
+	cellType                                        CellType
+	// name is the cell's id if that is valid and no cell above has it.
+	name string
+	// own and colab are the ids in the cell and in its metadata, if they are valid.
+	own, colab string
+}
+
+// valid is what an id may be.
+var valid = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// makeIndex finds the parts of a file and checks their form.
+func makeIndex(text []byte) (*index, error) {
+	if !utf8.Valid(text) {
+		return nil, fmt.Errorf("%w: it is not UTF-8 text", ErrNotNotebook)
+	}
+	x := &index{}
+	s := &scanner{text: text}
+	if bytes.HasPrefix(text, []byte("\ufeff")) {
+		s.at = 3
+	}
+	s.next()
+	x.top.start = s.at
+	keys := 0
+	err := s.object(func(m *member) error {
+		if keys++; keys > maxKeys {
+			return s.fail(fmt.Sprintf("the notebook has more than %d keys", maxKeys))
+		}
+		if keys == 2 {
+			x.gap.end = m.name.start
+		}
+		err := x.topMember(s, m)
+		if keys == 1 {
+			x.gap = span{s.at, s.at}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	x.top.end = s.at
+	if s.next(); s.at < len(text) {
+		return nil, s.fail("something follows the notebook")
+	}
+	x.notes = s.notes
+	return x, nil
+}
+
+// topMember passes a value of the notebook's object.
+func (x *index) topMember(s *scanner, m *member) (err error) {
+	switch m.key {
+	case "cells":
+		x.cells, x.list = nil, span{start: s.at}
+		err = s.array(func() error { return x.addCell(s) })
+		x.list.end = s.at
+	case "metadata":
+		x.metadata, x.language, x.kernel = span{start: s.at}, "", struct{ name, language string }{}
+		err = passKeys(s, map[string]func() error{
+			"kernelspec": func() error {
+				return passKeys(s, map[string]func() error{"language": textTo(s, &x.kernel.language), "name": textTo(s, &x.kernel.name)})
+			},
+			"language_info": func() error { return passKeys(s, map[string]func() error{"name": textTo(s, &x.language)}) },
+		})
+		x.metadata.end = s.at
+	case "nbformat":
+		x.major, err = s.value()
+	case "nbformat_minor":
+		x.minor, err = s.value()
+	default:
+		_, err = s.value()
+	}
+	return err
+}
+
+// addCell passes a cell.
+func (x *index) addCell(s *scanner) error {
+	if len(x.cells) == MaxCells {
+		return fmt.Errorf("reading a notebook: %w: over %d cells", bounded.ErrTooLong, MaxCells)
+	}
+	p := place{all: span{start: s.at}}
+	keys := 0
+	err := s.object(func(m *member) error {
+		if keys++; keys > maxKeys {
+			return s.fail(fmt.Sprintf("a cell has more than %d keys", maxKeys))
+		}
+		return p.pass(s, m)
+	})
+	p.all.end = s.at
+	x.cells = append(x.cells, p)
+	return err
+}
+
+// pass passes a value of a cell.
+func (p *place) pass(s *scanner, m *member) (err error) {
+	switch m.key {
+	case "id":
+		p.own = ""
+		p.id, err = s.value()
+		p.own = validID(s.text[p.id.start:p.id.end])
+	case "cell_type":
+		var kind string
+		err = textTo(s, &kind)()
+		p.kind, p.cellType = span{m.value.start, s.at}, CellType(kind)
+	case "metadata":
+		p.colab = ""
+		err = passKeys(s, map[string]func() error{"id": func() error {
+			at, err := s.value()
+			p.colab = validID(s.text[at.start:at.end])
+			return err
+		}})
+		p.metadata = span{m.value.start, s.at}
+	case "source":
+		err = passSource(s)
+		p.source = span{m.value.start, s.at}
+	case "outputs":
+		p.outputs, err = s.value()
+	case "execution_count":
+		p.count, err = s.value()
+	default:
+		_, err = s.value()
+	}
+	return err
+}
+
+// validID returns the id that JSON stands for, "" if it is not valid.
+func validID(value []byte) string {
+	if len(value) < 3 || len(value) > 6*64+2 || value[0] != '"' {
+		return ""
+	}
+	if id := decode(value); valid.MatchString(id) {
+		return id
+	}
+	return ""
+}
+
+// passKeys passes a value. If it is an object, some of its keys are passed by their functions.
+func passKeys(s *scanner, keys map[string]func() error) error {
+	if s.next() != '{' {
+		_, err := s.value()
+		return err
+	}
+	return s.object(func(m *member) error {
+		if pass := keys[m.key]; pass != nil {
+			return pass()
+		}
+		_, err := s.value()
+		return err
+	})
+}
+
+// textTo returns a function that passes a value and stores the start of its text, if it is one
+// and not empty.
+func textTo(s *scanner, to *string) func() error {
+	return func() error {
+		at, err := s.value()
+		if err == nil && s.text[at.start] == '"' && at.len() > 2 {
+			text := decode(s.text[at.start:at.end])
+			*to = strings.ToValidUTF8(text[:min(len(text), maxLanguage)], "")
+		}
+		return err
+	}
+}
+
+// passSource passes a source: a text, a list of texts, or null.
+func passSource(s *scanner) error {
+	start, raw := s.at, 0
+	pass := func() error {
+		if s.next() != '"' {
+			return s.fail("a cell's source is not text")
+		}
+		at, err := s.value()
+		raw += max(1, at.len()-2) // an empty text counts too, so that the number of texts is bounded
+		return err
+	}
+	var err error
+	switch s.next() {
+	case '[':
+		err = s.array(pass)
+	case 'n':
+		_, err = s.value()
+	default:
+		err = pass()
+	}
+	if err != nil || raw <= MaxSourceBytes {
+		return err
+	}
+	// A byte needs at most the six of an escape sequence.
+	if raw > 6*MaxSourceBytes || len(joined(s.text[start:s.at])) > MaxSourceBytes {
+		return fmt.Errorf("reading a notebook: a cell's source is %w", bounded.TooLong(MaxSourceBytes))
+	}
+	return nil
+}
+
+// lines returns the texts of a source that passSource has passed.
+func lines(source []byte) []string {
+	var found []string
+	s := scanner{text: source}
+	pass := func() error {
+		at, err := s.value()
+		if source[at.start] == '"' {
+			found = append(found, decode(source[at.start:at.end]))
+		}
+		return err
+	}
+	if len(source) > 0 && source[0] == '[' {
+		_ = s.array(pass)
+	} else if len(source) > 0 {
+		_ = pass()
+	}
+	return found
+}
+
+// joined returns the text of a source.
+func joined(source []byte) string { return strings.Join(lines(source), "") }
+
+// nameCells sets the name of each cell, by which a handle finds it. The ids of cells go before
+// those in their metadata.
+func (x *index) nameCells(minor int) {
+	taken := map[string]bool{}
+	name := func(id func(p *place) string) {
+		for i := range x.cells {
+			p := &x.cells[i]
+			if id := id(p); p.name == "" && id != "" && !taken[id] {
+				p.name, taken[id] = id, true
+			}
+		}
+	}
+	if minor >= 5 {
+		name(func(p *place) string { return p.own })
+	}
+	name(func(p *place) string { return p.colab })
+}
+
+// number returns the JSON number of a part, or -1.
+func number(text []byte, at span) int {
+	n := -1
+	if json.Unmarshal(text[at.start:at.end], &n) != nil {
+		return -1
+	}
+	return n
+}
+
+// isPython reports whether the names of language and kernel are those of Python. A notebook that
+// names no language is for Python unless its kernel is one of R or Julia.
+func (x *index) isPython() bool {
+	language := strings.ToLower(x.language + x.kernel.language)
+	if language == "" {
+		return x.kernel.name != "ir" && !strings.HasPrefix(x.kernel.name, "julia")
+	}
+	return strings.Contains(language, "python")
+}

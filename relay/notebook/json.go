@@ -1,0 +1,151 @@
+package notebook
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"colabrelay/relay/output"
+)
+
+// style is how a file writes JSON. Two styles differ only in white space and escapes.
+type style struct {
+	newline string // between values; empty if a value is one line
+	unit    string // by which a level is indented
+	comma   string // with the space after it, if a value is one line
+	colon   string // with the space after it
+	ascii   bool   // characters that are not ASCII are escape sequences
+}
+
+// jupyterStyle is how nbformat writes a notebook.
+var jupyterStyle = style{newline: "\n", unit: " ", comma: ",", colon: ": "}
+
+// field is a key of an object that has an order, with its value.
+type field struct {
+	key   string
+	value any
+}
+
+// write appends a value as Python's json does: nil, a bool, int, float64, json.Number, string,
+// list, or map with its keys in order; json.RawMessage as it is. indent is the indentation of
+// the line that it begins in.
+func (st style) write(b []byte, value any, indent string) ([]byte, error) {
+	switch v := value.(type) {
+	case nil:
+		return append(b, "null"...), nil
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	case int:
+		return strconv.AppendInt(b, int64(v), 10), nil
+	case float64:
+		return append(b, float(v)...), nil
+	case json.Number:
+		return append(b, v...), nil
+	case string:
+		return st.quote(b, v), nil
+	case json.RawMessage:
+		return append(b, v...), nil
+	case []string:
+		return writeList(st, b, v, indent)
+	case []any:
+		return writeList(st, b, v, indent)
+	case []map[string]any:
+		return writeList(st, b, v, indent)
+	case map[string]any:
+		fields := make([]field, 0, len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			fields = append(fields, field{key, v[key]})
+		}
+		return st.object(b, fields, indent)
+	}
+	return nil, fmt.Errorf("a notebook has no values of type %T", value)
+}
+
+func writeList[T any](st style, b []byte, values []T, indent string) ([]byte, error) {
+	return st.list(b, "[]", len(values), indent, func(b []byte, i int) ([]byte, error) {
+		return st.write(b, values[i], indent+st.unit)
+	})
+}
+
+// object appends an object with its keys in this order.
+func (st style) object(b []byte, fields []field, indent string) ([]byte, error) {
+	return st.list(b, "{}", len(fields), indent, func(b []byte, i int) ([]byte, error) {
+		b = append(st.quote(b, fields[i].key), st.colon...)
+		return st.write(b, fields[i].value, indent+st.unit)
+	})
+}
+
+// list appends n elements between two delimiters.
+func (st style) list(b []byte, delimiters string, n int, indent string, element func([]byte, int) ([]byte, error)) (_ []byte, err error) {
+	if n == 0 {
+		return append(b, delimiters...), nil
+	}
+	b = append(b, delimiters[0])
+	for i := range n {
+		if i > 0 {
+			b = append(b, st.comma...)
+		}
+		if st.newline != "" {
+			b = append(append(append(b, st.newline...), indent...), st.unit...)
+		}
+		if b, err = element(b, i); err != nil {
+			return nil, err
+		}
+	}
+	if st.newline != "" {
+		b = append(append(b, st.newline...), indent...)
+	}
+	return append(b, delimiters[1]), nil
+}
+
+// quote appends a text as a string of JSON. Bytes that are not UTF-8 become U+FFFD.
+func (st style) quote(b []byte, text string) []byte {
+	const short = `"\`
+	b = append(b, '"')
+	for _, r := range output.ValidText(text) {
+		switch {
+		case strings.ContainsRune(short, r):
+			b = append(b, '\\', byte(r))
+		case r < ' ':
+			b = appendControl(b, r)
+		case r < 0x7f || !st.ascii:
+			b = utf8.AppendRune(b, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)
+		default:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		}
+	}
+	return append(b, '"')
+}
+
+func appendControl(b []byte, r rune) []byte {
+	if i := strings.IndexRune("\b\f\n\r\t", r); i >= 0 {
+		return append(b, '\\', "bfnrt"[i])
+	}
+	return fmt.Appendf(b, `\u%04x`, r)
+}
+
+// float returns a number as Python's repr.
+func float(f float64) string {
+	switch {
+	case math.IsNaN(f):
+		return "NaN"
+	case math.IsInf(f, 0):
+		return strings.TrimPrefix(strconv.FormatFloat(f, 'f', -1, 64), "+") + "inity"
+	case f == 0 || math.Abs(f) >= 1e-4 && math.Abs(f) < 1e16:
+		text := strconv.FormatFloat(f, 'f', -1, 64)
+		if !strings.Contains(text, ".") {
+			text += ".0"
+		}
+		return text
+	}
+	return strconv.FormatFloat(f, 'e', -1, 64)
+}

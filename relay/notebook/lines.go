@@ -1,0 +1,108 @@
+package notebook
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"colabrelay/relay/output"
+)
+
+// newSource returns the source of a cell with another text, whose lines begin in lines with this
+// indentation. A source that is one string stays one.
+func (d *Document) newSource(i int, source, indent string) []byte {
+	old := d.cells[i].source
+	text := d.part(old)
+	if len(text) > 0 && text[0] == '"' {
+		return d.style().quote(nil, source)
+	}
+	if len(text) == 0 || text[0] != '[' || isEmpty(text) {
+		return d.writeLines(i, source, indent)
+	}
+	if source == "" {
+		return []byte("[]")
+	}
+	return d.replaceLines(old, source)
+}
+
+// writeLines returns the lines of a text as a list like the one nearest to a cell.
+func (d *Document) writeLines(near int, source, indent string) []byte {
+	l, ok := d.sourceLayout(near)
+	if !ok {
+		st := d.style()
+		b, _ := st.write(nil, output.SplitLines(source), indent) // texts can always be written
+		return b
+	}
+	return l.lay(nil, "[]", l.quoteAll(output.SplitLines(source)))
+}
+
+func (st style) quoteAll(texts []string) [][]byte {
+	quoted := make([][]byte, len(texts))
+	for i, text := range texts {
+		quoted[i] = st.quote(nil, text)
+	}
+	return quoted
+}
+
+// replaceLines returns a list of lines with those of another text. Equal lines at its start and
+// its end keep their bytes, and so does the white space between lines.
+func (d *Document) replaceLines(list span, source string) []byte {
+	places, before := d.elements(list), lines(d.part(list))
+	head, at := sharedStart(before, source)
+	tail, end := sharedEnd(before[head:], source[at:])
+	middle := output.SplitLines(source[at : at+end])
+	l := d.layoutOf(list, places)
+	from, to := places[0].start, places[len(places)-1].end
+	if head > 0 {
+		from = places[head-1].end
+	}
+	if tail > 0 {
+		to = places[len(places)-tail].start
+	}
+	b := append([]byte(nil), d.text[list.start:from]...)
+	for i, line := range middle {
+		if i+head > 0 {
+			b = append(b, l.separator...)
+		}
+		b = l.quote(b, line)
+	}
+	if tail > 0 && head+len(middle) > 0 {
+		b = append(b, l.separator...)
+	}
+	return append(b, d.text[to:list.end]...)
+}
+
+// sharedStart returns how many of the lines a text begins with, and where the rest begins: with
+// a line, or at the end.
+func sharedStart(lines []string, text string) (n, at int) {
+	for n < len(lines) && strings.HasPrefix(text[at:], lines[n]) {
+		at += len(lines[n])
+		n++
+	}
+	for n > 0 && at < len(text) && !isLineStart(text, at) {
+		n--
+		at -= len(lines[n])
+	}
+	return n, at
+}
+
+// sharedEnd returns how many of the lines a text ends with, and where they begin.
+func sharedEnd(lines []string, text string) (n, at int) {
+	last := func() string { return lines[len(lines)-1-n] }
+	for at = len(text); n < len(lines) && strings.HasSuffix(text[:at], last()); n++ {
+		at -= len(last())
+	}
+	for n > 0 && !isLineStart(text, at) {
+		n--
+		at += len(last())
+	}
+	return n, at
+}
+
+// isLineStart reports whether Python's splitlines begins a line at a place in a text.
+func isLineStart(text string, at int) bool {
+	if at == 0 || at == len(text) {
+		return at == 0
+	}
+	last, _ := utf8.DecodeLastRuneInString(text[:at])
+	return strings.ContainsRune(output.LineBreaks, last) && !(last == '\r' && text[at] == '\n')
+}

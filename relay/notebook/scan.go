@@ -1,0 +1,292 @@
+package notebook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxNesting bounds how deep values are nested. Python's own reader fails at about this depth.
+const maxNesting = 900
+
+// span is a part of a file: the bytes from start to before end.
+type span struct{ start, end int }
+
+func (s span) len() int { return s.end - s.start }
+
+// member is a key of an object with its value.
+type member struct {
+	key   string
+	name  span // of the key, with its quotes
+	value span
+}
+
+// scanner finds the places of values in JSON and checks its form. Like Python it also accepts
+// NaN, Infinity and -Infinity.
+type scanner struct {
+	text  []byte
+	at    int
+	depth int
+	notes
+}
+
+// notes are what a scanner notices on its way.
+type notes struct {
+	raw     bool // a character is not ASCII
+	escaped bool // an escape sequence stands for a character that is not ASCII
+	odd     bool // there is a NaN or Infinity
+}
+
+// fail returns the error of a text that is not JSON.
+func (s *scanner) fail(what string) error {
+	if s.at >= len(s.text) {
+		return fmt.Errorf("%w: it ends too early", ErrNotNotebook)
+	}
+	line := bytes.Count(s.text[:s.at], []byte("\n")) + 1
+	return fmt.Errorf("%w: %s at byte %d, in line %d", ErrNotNotebook, what, s.at, line)
+}
+
+// next skips white space and returns the byte after it, 0 at the end.
+func (s *scanner) next() byte {
+	for ; s.at < len(s.text); s.at++ {
+		switch b := s.text[s.at]; b {
+		case ' ', '\n', '\r', '\t':
+		default:
+			return b
+		}
+	}
+	return 0
+}
+
+// value passes one value and returns its place.
+func (s *scanner) value() (span, error) {
+	first := s.next()
+	start, err := s.at, error(nil)
+	switch {
+	case first == '"':
+		err = s.string()
+	case first == '{':
+		err = s.object(nil)
+	case first == '[':
+		err = s.array(nil)
+	case first == '-' || first >= '0' && first <= '9':
+		err = s.number()
+	default:
+		err = s.word("true", "false", "null", "NaN", "Infinity")
+	}
+	return span{start, s.at}, err
+}
+
+// object passes an object. visit gets each key and passes its value; nil passes all of them.
+func (s *scanner) object(visit func(m *member) error) error {
+	return s.list('{', '}', func() error {
+		if s.next() != '"' {
+			return s.fail("a key is missing")
+		}
+		m := member{name: span{start: s.at}}
+		if err := s.string(); err != nil {
+			return err
+		}
+		m.name.end = s.at
+		if s.next() != ':' {
+			return s.fail("a colon is missing")
+		}
+		s.at++
+		s.next()
+		if visit == nil {
+			_, err := s.value()
+			return err
+		}
+		m.key, m.value.start = decode(s.text[m.name.start:m.name.end]), s.at
+		return visit(&m)
+	})
+}
+
+// array passes an array. visit passes each element, which begins at s.at; nil passes all.
+func (s *scanner) array(visit func() error) error {
+	if visit == nil {
+		visit = func() error { _, err := s.value(); return err }
+	}
+	return s.list('[', ']', func() error {
+		s.next()
+		return visit()
+	})
+}
+
+// list passes elements between two delimiters.
+func (s *scanner) list(opening, closing byte, element func() error) error {
+	if s.next() != opening {
+		return s.fail(fmt.Sprintf("another value stands where %q is expected", opening))
+	}
+	if s.depth++; s.depth > maxNesting {
+		return s.fail(fmt.Sprintf("values are nested more than %d deep", maxNesting))
+	}
+	s.at++
+	for count := 0; ; count++ {
+		switch b := s.next(); {
+		case b == closing && count == 0:
+			return s.leave()
+		case count == 0:
+		case b == closing:
+			return s.leave()
+		case b != ',':
+			return s.fail("a comma is missing")
+		default:
+			s.at++
+		}
+		if err := element(); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *scanner) leave() error {
+	s.depth--
+	s.at++
+	return nil
+}
+
+// plainBytes are the bytes of a string that need no attention.
+var plainBytes = func() (plain [256]bool) {
+	for b := 0x20; b < utf8.RuneSelf; b++ {
+		plain[b] = b != '"' && b != '\\'
+	}
+	return plain
+}()
+
+// string passes a string.
+func (s *scanner) string() error {
+	text := s.text
+	for at := s.at + 1; at < len(text); at++ {
+		b := text[at]
+		switch {
+		case plainBytes[b]:
+		case b == '"':
+			s.at = at + 1
+			return nil
+		case b >= utf8.RuneSelf:
+			s.raw = true
+		case b == '\\':
+			n, err := s.escape(at)
+			if err != nil {
+				return err
+			}
+			at += n
+		default:
+			s.at = at
+			return s.fail("a control character stands in a text")
+		}
+	}
+	s.at = len(text)
+	return s.fail("")
+}
+
+// escape returns the number of bytes of an escape sequence after its backslash.
+func (s *scanner) escape(at int) (int, error) {
+	rest := s.text[at+1:]
+	switch {
+	case len(rest) == 0:
+		s.at = len(s.text)
+	case bytes.IndexByte([]byte(`"\/bfnrt`), rest[0]) >= 0:
+		return 1, nil
+	case rest[0] == 'u' && len(rest) < 5:
+		s.at = len(s.text)
+	case rest[0] == 'u' && isHex(rest[1:5]):
+		s.escaped = s.escaped || string(rest[1:3]) != "00" || rest[3] > '7'
+		return 5, nil
+	default:
+		s.at = at
+	}
+	return 0, s.fail("a backslash begins no escape sequence of JSON")
+}
+
+func isHex(digits []byte) bool {
+	return len(bytes.Trim(digits, "0123456789abcdefABCDEF")) == 0
+}
+
+// number passes a number.
+func (s *scanner) number() error {
+	if s.text[s.at] == '-' {
+		s.at++
+		if s.at < len(s.text) && s.text[s.at] == 'I' {
+			return s.word("Infinity")
+		}
+	}
+	start := s.at
+	if whole := s.digits(); whole == 0 || whole > 1 && s.text[start] == '0' {
+		s.at = start
+		return s.fail("a number has no valid form")
+	}
+	if s.accept(".") && s.digits() == 0 {
+		return s.fail("a number has no valid form")
+	}
+	if s.accept("eE") {
+		s.accept("+-")
+		if s.digits() == 0 {
+			return s.fail("a number has no valid form")
+		}
+	}
+	return nil
+}
+
+func (s *scanner) digits() (n int) {
+	for ; s.accept("0123456789"); n++ {
+	}
+	return n
+}
+
+// accept passes one byte if it is one of these.
+func (s *scanner) accept(set string) bool {
+	if s.at >= len(s.text) || strings.IndexByte(set, s.text[s.at]) < 0 {
+		return false
+	}
+	s.at++
+	return true
+}
+
+// word passes one of these words.
+func (s *scanner) word(words ...string) error {
+	for _, word := range words {
+		if bytes.HasPrefix(s.text[s.at:], []byte(word)) {
+			s.at += len(word)
+			s.odd = s.odd || word == "NaN" || word == "Infinity"
+			return nil
+		}
+	}
+	return s.fail("a value is missing or has no valid form")
+}
+
+// decode returns the text that a JSON string stands for. Half a surrogate pair becomes U+FFFD.
+func decode(quoted []byte) string {
+	if inner := quoted[1 : len(quoted)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner)
+	}
+	var decoded string
+	_ = json.Unmarshal(quoted, &decoded) // a scanner has checked it
+	return decoded
+}
+
+// withoutOdd returns a copy of JSON with null for each NaN and Infinity, which encoding/json
+// does not read.
+func withoutOdd(text []byte) []byte {
+	replaced := make([]byte, 0, len(text))
+	for at := 0; at < len(text); {
+		s := scanner{text: text, at: at}
+		switch b := text[at]; {
+		case b == '"':
+			_ = s.string()
+			replaced = append(replaced, text[at:s.at]...)
+			at = s.at
+		case b == 'N', b == 'I', b == '-' && at+1 < len(text) && text[at+1] == 'I':
+			_, _ = s.value()
+			replaced = append(replaced, "null"...)
+			at = s.at
+		default:
+			replaced = append(replaced, b)
+			at++
+		}
+	}
+	return replaced
+}
