@@ -1,0 +1,5 @@
+package notebook
+
+import "errors"
+
+var errUnfinished = errors.New("not written yet")
