@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"colabrelay/executor/jupyter"
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
+)
+
+const (
+	// notebookCells is how many cells of trivial code the measured notebook has.
+	notebookCells = 1000
+	// cellsAhead is how many of them wait in the executor's queue.
+	cellsAhead = 16
+	// perCell is how much longer than the kernel a cell may take.
+	perCell = 15 * time.Millisecond
+)
+
+// notebook measures a notebook's cells, each as a part of the whole.
+func notebook(ctx context.Context, b *bench) ([]row, error) {
+	p, err := b.pair(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kernel, err := b.kernelOf(ctx, p.executor)
+	if err != nil {
+		return nil, err
+	}
+	s, err := timing{n: 3, warmUps: 1}.inTurn(ctx, bareCells(kernel), chainedCells(p.client))
+	if err != nil {
+		return nil, err
+	}
+	bare, chained := s[0].each(notebookCells), s[1].each(notebookCells)
+	return []row{
+		latency("a cell on the bare kernel", bare),
+		overBare(latency(fmt.Sprintf("a cell of a chain through relay/client, %d ahead", cellsAhead), chained), chained, bare),
+	}, nil
+}
+
+// each divides the samples by n.
+func (s samples) each(n time.Duration) (parts samples) {
+	for _, d := range s {
+		parts = append(parts, d/n)
+	}
+	return parts
+}
+
+// overBare compares a cell with the same one on the bare kernel.
+func overBare(r row, s, bare samples) row {
+	r = r.comparedTo("bare kernel", s, bare)
+	more := s.median() - bare.median()
+	r.target = target{"at most " + short(perCell) + " more", more <= perCell}
+	r.note = short(more) + " more"
+	return r
+}
+
+func bareCells(kernel *jupyter.Client) way {
+	return way{name: "bare kernel", do: func(ctx context.Context) error {
+		for range notebookCells {
+			if err := executeBare(ctx, kernel, onePlusOne); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// chainedCells submits each cell behind the one before it, and reads the output of each.
+func chainedCells(c *client.Client) way {
+	rounds := 0
+	return way{name: "chain", do: func(ctx context.Context) error {
+		rounds++
+		var ids []string
+		for n := range notebookCells + cellsAhead {
+			if n < notebookCells {
+				id, err := submitCell(ctx, c, rounds, n)
+				if err != nil {
+					return err
+				}
+				ids = append(ids, id)
+			}
+			if n >= cellsAhead {
+				if err := awaitCell(ctx, c, ids[n-cellsAhead]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}}
+}
+
+func submitCell(ctx context.Context, c *client.Client, round, n int) (id string, err error) {
+	s := contract.Submit{RequestID: fmt.Sprintf("bench-%d-%d", round, n), Code: onePlusOne}
+	if n > 0 {
+		s.AfterRequestID = fmt.Sprintf("bench-%d-%d", round, n-1)
+	}
+	x, err := c.Submit(ctx, s)
+	return x.ExecutionID, err
+}
+
+func awaitCell(ctx context.Context, c *client.Client, id string) error {
+	for offset := int64(0); ; {
+		x, err := c.Execution(ctx, id, offset, 30*time.Second, contract.DefaultReadBytes)
+		switch {
+		case err != nil:
+			return err
+		case x.Status.Finished() && x.Status != contract.StatusSucceeded:
+			return fmt.Errorf("a cell ended as %s: %s", x.Status, x.Reason)
+		case x.End:
+			return nil
+		}
+		offset = x.NextOffset
+	}
+}
