@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"relay/hostconfig":          {},
 	"relay/nbrun":               {"relay/checkpoint", "relay/client", "relay/plain", "relay/suggest", "shared/contract"},
 	"relay/notebook":            {"relay/output", "relay/suggest", "shared/bounded"},
-	"relay/output":              {"shared/contract"},
+	"relay/output":              {"shared/contract", "shared/filename"},
 	"relay/program":             {"shared/bounded"},
 	"relay/progress":            {"relay/transfer"},
 	"relay/pairing":             {"relay/suggest", "shared/bounded", "shared/auth"},
