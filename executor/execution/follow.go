@@ -23,12 +23,10 @@ func (q *Queue) followedBy(s contract.Submit) *journal.Record {
 func (q *Queue) cancelFollowersLocked() {
 	q.pending = slices.DeleteFunc(q.pending, func(s *submission) bool {
 		reason := s.obstacle(q.life)
-		if reason == "" {
-			return false
+		if reason != "" {
+			s.Finish(contract.StatusCancelled, reason, 0)
 		}
-		s.Finish(contract.StatusCancelled, reason, 0)
-		q.ended.Store(true)
-		return true
+		return reason != ""
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
@@ -60,7 +59,6 @@ type Queue struct {
 	commands chan command
 	wake     chan struct{} // buffered: something to run, or the kernel is free again
 	stopped  chan struct{} // closed when Run ends
-	ended    atomic.Bool   // executions have ended that the runner has not tidied up after
 
 	mu      sync.Mutex
 	pending []*submission   // in the order in which they run
@@ -202,7 +200,6 @@ func (q *Queue) cancel(id, reason string) bool {
 		return false
 	}
 	q.pending[i].Finish(contract.StatusCancelled, reason, 0)
-	q.ended.Store(true)
 	q.pending = slices.Delete(q.pending, i, i+1)
 	q.updateLocked()
 	return true
@@ -255,7 +252,6 @@ func (q *Queue) yield() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.running = nil
-	q.ended.Store(true)
 	q.kernelFreedLocked()
 	q.updateLocked()
 }

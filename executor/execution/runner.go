@@ -28,6 +28,7 @@ type runner struct {
 	kernel  *kernel.Kernel
 	runs    []*run    // the newest last; current is one of them
 	current *run      // has the kernel; nil when the kernel is free
+	ended   bool      // a run has ended since the last call of tidy
 	flushed time.Time // when the journal was last flushed
 }
 
@@ -103,7 +104,8 @@ func (r *runner) receive(ctx context.Context) {
 // tidy does what no reader waits for: the next run has begun, and the readers of one that
 // has ended run first.
 func (r *runner) tidy() {
-	if r.q.ended.Swap(false) {
+	if r.ended {
+		r.ended = false
 		runtime.Gosched()
 		r.q.journal.Trim()
 	}
@@ -243,7 +245,7 @@ func (r *runner) end(status contract.Status, reason string) {
 
 // release frees the kernel for the next execution.
 func (r *runner) release() {
-	r.current = nil
+	r.current, r.ended = nil, true
 	r.q.yield()
 }
 

@@ -156,12 +156,11 @@ func (d *Document) SetSource(i int, source string, t CellType) error {
 	p := &d.cells[i]
 	if t == "" {
 		t = p.cellType
-	}
-	if err := t.check(); err != nil && t != p.cellType {
+	} else if err := t.check(); err != nil {
 		return err
 	}
 	c := d.changing(i)
-	if source = output.ValidText(source); source != d.source(i) {
+	if source = output.ValidText(source); source != d.source(i) || p.source.len() == 0 {
 		c.set("source", d.newSource(i, source, c.indent), nil)
 	}
 	if t != p.cellType {

@@ -93,6 +93,9 @@ var calls = map[string]toolCall{
 	"download_from_colab":     {`{"remote_path":"/content/x"}`, "GET", contract.PathStat},
 	"save_kernel_state":       {`{"name":"s"}`, "POST", contract.PathExecutions},
 	"restore_kernel_state":    {`{"name":"s"}`, "", ""}, // nothing is saved
+	"install_packages":        {`{"packages":"x"}`, "POST", contract.PathExecutions},
+	"preview_dataframe":       {`{"name":"df"}`, "POST", contract.PathExecutions},
+	"query_dataframes":        {`{"sql":"SELECT 1"}`, "POST", contract.PathExecutions},
 	"upload_to_colab":         {`{"local_path":"` + thisFile() + `"}`, "POST", contract.PathUploads},
 }
 
@@ -185,7 +188,7 @@ func TestEveryToolReportsThatTheVMIsGone(t *testing.T) {
 		// Each call has its own client: calls of one client wait for the first that requests
 		// the instance.
 		resolve := func(string) (Runtime, error) { return directly(t, auth.GenerateSecret(), gone), nil }
-		h := startHost(t, Config{Resolve: resolve, CheckpointDir: t.TempDir()})
+		h := startHost(t, Config{Toolsets: Toolsets, Resolve: resolve, CheckpointDir: t.TempDir()})
 		remote := maps.Clone(calls)
 		maps.DeleteFunc(remote, func(_ string, c toolCall) bool { return c.method == "" })
 		for name, r := range callAll(h, remote) {
@@ -197,7 +200,7 @@ func TestEveryToolReportsThatTheVMIsGone(t *testing.T) {
 }
 
 func TestEveryToolReportsWrongSettings(t *testing.T) {
-	h := startHost(t, Config{Problems: []error{errors.New("RELAY_HOLD is bad"), errors.New("COLAB_URL is bad")}})
+	h := startHost(t, Config{Toolsets: Toolsets, Problems: []error{errors.New("RELAY_HOLD is bad"), errors.New("COLAB_URL is bad")}})
 	for name, c := range calls {
 		o := h.call(name, json.RawMessage(c.args)).outcome(t)
 		if o.Error == nil || o.Error.Code != codeNotConfigured || !strings.Contains(o.Error.Message, "RELAY_HOLD") || !strings.Contains(o.Error.Message, "COLAB_URL") {
@@ -207,7 +210,7 @@ func TestEveryToolReportsWrongSettings(t *testing.T) {
 }
 
 func TestEveryToolReportsThatNothingIsPaired(t *testing.T) {
-	h := startHost(t, Config{Resolve: func(name string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing named %q", name) }})
+	h := startHost(t, Config{Toolsets: Toolsets, Resolve: func(name string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing named %q", name) }})
 	for name, c := range calls {
 		o := h.call(name, json.RawMessage(c.args)).outcome(t)
 		if name == "get_checkpoint" { // reads a file of this computer
@@ -246,6 +249,9 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 			`{"setup_code":"","loop_code":"1","n_iterations":1,"batch_size":0}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"checkpoint_name":""}`, `{"setup_code":"","loop_code":"1","n_iterations":1,"on_change":"maybe"}`,
 		},
 		"download_from_colab": {`{}`, `{"remote_path":""}`, `{"remote_path":"x","overwrite":"yes"}`, `{"remote_path":"x","local_filename":7}`},
+		"preview_dataframe":   {`{}`, `{"name":""}`, `{"name":"df","rows":201}`, `{"name":"df","offset":-1}`, `{"name":"df","filter":5}`},
+		"query_dataframes":    {`{}`, `{"sql":""}`, `{"sql":"SELECT 1","rows":-1}`, `{"sql":"SELECT 1","timeout_seconds":301}`},
+		"install_packages":    {`{"packages":["x"]}`, `{"packages":"x","upgrade":"yes"}`, `{"packages":"x","timeout_seconds":0}`},
 		"upload_to_colab":     {`{}`, `{"local_path":""}`, `{"local_path":"x","remote_path":1}`, `{"local_path":"x","overwrite":1}`},
 	}
 	for _, tool := range allTools() {

@@ -10,10 +10,13 @@ const coreGuide = `Look for these tools when Python should run on a remote machi
 - Of long output you get head and tail. For the rest, read the saved file that is named, or page with get_execution.
 - Long loops: run_chunked_operation, again with the same arguments until it is finished; get_checkpoint shows the progress.
 - Files: upload_to_colab, download_from_colab, list_colab_files. With status "partial", call again with the same arguments. The VM's disk is lost with the VM.
+- Packages: install_packages.
 - Variables: list_colab_variables, inspect_variable; cleanup_colab frees memory. save_kernel_state before a VM ends; restore_kernel_state, or the setup code, when a warning says that the kernel is new.
 - waiting_for_input: provide_input answers input(). Passwords are the user's to type, never yours.
 - After an error do what error.hint says. interrupt_execution stops a run and keeps variables; restart_kernel loses them.
 - Don't poll or sleep: use wait_seconds. Don't print whole data sets or secrets. Don't work around a refusal: ask the user.`
 
 // setGuides is what the other toolsets add, one line each.
-var setGuides = map[Toolset]string{}
+var setGuides = map[Toolset]string{
+	Data: "- Data frames: preview_dataframe shows rows, query_dataframes runs SQL over them.",
+}

@@ -23,6 +23,8 @@ type reading struct {
 	exec contract.Execution // as last read, without events
 	page bool               // of complete events
 	cut  bool               // events remain for the next page
+
+	watch func(contract.Event) // gets every event that is read; may be nil
 }
 
 // read starts reading the execution id with the options o, whose Dir and Instance it sets.
@@ -53,6 +55,9 @@ func (r *reading) take(e contract.Execution) (more bool) {
 			return false
 		}
 		r.col.Add(ev)
+		if r.watch != nil {
+			r.watch(ev)
+		}
 	}
 	if r.c.progress != nil {
 		r.c.progress.waitFor(waitingFor(r.exec, r.c.target.Name))

@@ -70,11 +70,17 @@ func runLong() tool {
 
 // submit runs code and waits for its end as long as this call may.
 func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (*Run, *Problem) {
-	if len(code) > maxCodeBytes {
+	return c.submitWatched(ctx, contract.Submit{Code: code, TimeoutSeconds: timeout.Seconds()}, nil)
+}
+
+// submitWatched is submit of a run that watch, unless it is nil, gets every event of that is
+// read. It sets how the run is identified and waited for.
+func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(contract.Event)) (*Run, *Problem) {
+	if len(s.Code) > maxCodeBytes {
 		return nil, &Problem{Code: string(contract.CodeTooLarge), Message: fmt.Sprintf("the code is over %d MiB", maxCodeBytes>>20), Hint: hint.ForRefusal(&contract.Error{Code: contract.CodeTooLarge}).Model}
 	}
 	wait := c.waitBudget()
-	s := contract.Submit{RequestID: rand.Text(), Code: code, TimeoutSeconds: timeout.Seconds(), WaitSeconds: wait.Seconds(), BehindInput: true}
+	s.RequestID, s.WaitSeconds, s.BehindInput = rand.Text(), wait.Seconds(), true
 	if c.progress != nil { // it shows lines of output before the end
 		s.OutputAfterSeconds = min(wait, quietFor).Seconds()
 	}
@@ -88,6 +94,7 @@ func (c *call) submit(ctx context.Context, code string, timeout time.Duration) (
 		return nil, c.unsure(p, s.RequestID)
 	}
 	r := c.read(e.ExecutionID, render.Options{New: true})
+	r.watch = watch
 	defer r.col.Close()
 	followed := r.followAsking(ctx, e, until, client.FollowOptions{MaxBytes: contract.MaxReadBytes})
 	c.checkKernel(r.exec.KernelID)

@@ -100,6 +100,8 @@ func typeSchema(t reflect.Type) object {
 		return object{"type": "string"}
 	case reflect.TypeFor[json.RawMessage]():
 		return object{"type": "object"} // the only JSON that answers contain unparsed
+	case reflect.TypeFor[Row]():
+		return object{"type": "array"} // of values of different types
 	}
 	switch t.Kind() {
 	case reflect.Bool:

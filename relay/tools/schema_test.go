@@ -65,6 +65,9 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 		"upload_to_colab":         `{"local_path":null,"remote_path":"","overwrite":false}`,
 		"save_kernel_state":       `{"name":null,"keep_versions":3}`,
 		"restore_kernel_state":    `{"name":null,"version":""}`,
+		"install_packages":        `{"packages":"","requirements_path":"","upgrade":false,"timeout_seconds":600}`,
+		"preview_dataframe":       `{"name":null,"rows":20,"offset":0,"columns":"","filter":"","sort_by":""}`,
+		"query_dataframes":        `{"sql":null,"rows":20,"timeout_seconds":30}`,
 	}
 	for _, tool := range allTools() {
 		var schema struct {

@@ -58,13 +58,13 @@ func coreTools() []tool {
 		getExecution(), listExecutions(), interruptExecution(), provideInput(),
 		restartKernel(), listVariables(), inspectVariable(), cleanup(),
 		listFiles(), downloadFromColab(), uploadToColab(),
-		saveState(), restoreState(),
+		saveState(), restoreState(), installPackages(),
 	}
 }
 
 func notebookTools() []tool { return nil }
 
-func dataTools() []tool { return nil }
+func dataTools() []tool { return []tool{previewDataframe(), queryDataframes()} }
 
 // allTools returns the tools of every set.
 func allTools() (all []tool) {

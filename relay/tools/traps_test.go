@@ -127,7 +127,7 @@ func TestNoProgressWithoutAToken(t *testing.T) {
 
 // The SDK answers a panic with a JSON-RPC error, which hosts show as a broken server.
 func TestAPanicIsAnInternalErrorOfThatCall(t *testing.T) {
-	h := startHost(t, Config{Resolve: func(string) (Runtime, error) { panic("a fault of ours") }})
+	h := startHost(t, Config{Toolsets: Toolsets, Resolve: func(string) (Runtime, error) { panic("a fault of ours") }})
 	for name, c := range calls {
 		o := h.call(name, json.RawMessage(c.args)).outcome(t)
 		if o.Error == nil || o.Error.Code != codeInternal || strings.Contains(o.Error.Message, "fault of ours") {

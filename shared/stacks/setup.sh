@@ -5,6 +5,7 @@
 #
 #   FOLDER/old       Colab's kernel stack (ipykernel 6.17.1, IPython 7.34.0)
 #   FOLDER/new       the newest kernel stack
+#   FOLDER/data      the same with polars, pyarrow, duckdb and uv; its other packages are new's
 #   FOLDER/tools     ruff and mypy for make check, pytest for make test
 #   FOLDER/notebook  nbclient, which runs the notebook as its page would
 #   FOLDER/bridge    the old-style bridge that make bench compares with; on request only
@@ -18,7 +19,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${1:-$here/../../.python}
-environments=(old new tools notebook "${@:2}")
+environments=(old new data tools notebook "${@:2}")
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 log=$folder/setup.log
@@ -89,12 +90,21 @@ install() {
 	"$folder/$1/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$2" >>"$log" 2>&1
 }
 
+# see_packages_of BASE NAME lets NAME import the packages of BASE, which pip then takes for
+# installed.
+see_packages_of() {
+	local site
+	site=$(echo "$folder/$2"/lib/python*/site-packages)
+	echo "$folder/$1"/lib/python*/site-packages >"$site/base.pth"
+}
+
 # from_index NAME installs the full pins, or, where they have no wheels for this
 # Python, the short list.
 from_index() {
 	local name=$1 short=$here/requirements-$1.in
 	say "setting up $name"
 	python3 -m venv --clear "$folder/$name" >>"$log" 2>&1
+	[ "$name" != data ] || see_packages_of new "$name"
 	if install "$name" "$here/requirements-$name.txt"; then
 		:
 	elif [ -f "$short" ] && install "$name" "$short"; then
@@ -151,6 +161,7 @@ without_index() {
 	is_ready old || old_from_system
 	is_ready notebook || notebook_from_system
 	is_ready new || leave_out new "pip reaches no index; tests run on the old kernel stack only"
+	is_ready data || leave_out data "pip reaches no index; query_dataframes, and previews of polars and Arrow frames, are not tested"
 	! is_wanted bridge || is_ready bridge || leave_out bridge "pip reaches no index; make bench does not compare with an old-style bridge"
 	is_ready tools || leave_out tools "pip reaches no index; make check compiles Python files and checks nothing else, make test runs no pytest"
 }

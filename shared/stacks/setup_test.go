@@ -94,6 +94,7 @@ func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
 	}
 	m.mustHave("old/bin/python")
 	m.mustHave("new.left-out")
+	m.mustHave("data.left-out")
 	m.mustHave("tools.left-out")
 	m.mustHave("notebook.left-out")
 	m.mustHave("bridge.left-out")

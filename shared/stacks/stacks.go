@@ -63,6 +63,22 @@ func All(t testing.TB) []Stack {
 	return append(all, s)
 }
 
+// Data returns the newest stack with polars, pyarrow, duckdb and uv; false if make python had
+// to omit it.
+func Data(t testing.TB) (Stack, bool) {
+	t.Helper()
+	root := filepath.Join(Root(), ".python", "data")
+	if why, err := os.ReadFile(root + ".left-out"); err == nil {
+		t.Logf("duckdb, polars and uv are not tested: %s", why)
+		return Stack{}, false
+	}
+	s := Stack{Name: "data", Python: filepath.Join(root, "bin", "python")}
+	if _, err := os.Stat(s.Python); err != nil {
+		t.Fatalf("no Python with duckdb at %q: run make python", s.Python)
+	}
+	return s, true
+}
+
 // Each runs f as a subtest on every stack.
 func Each(t *testing.T, f func(t *testing.T, s Stack)) {
 	t.Helper()

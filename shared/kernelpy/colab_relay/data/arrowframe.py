@@ -1,0 +1,111 @@
+"""Tables and record batches of pyarrow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow
+from pyarrow import compute
+
+from ..safe import class_module, is_any, text
+from .filters import Condition
+from .frames import Column, Frame, check_type, label, mismatch, of_other_objects
+
+FUNCTIONS = {
+    "==": "equal",
+    "!=": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+
+
+class ArrowFrame(Frame):
+    engine = "pyarrow"
+
+    def __init__(self, table: Any) -> None:
+        if is_any(type(table), [pyarrow.RecordBatch]):
+            table = pyarrow.Table.from_batches([table])
+        self.data = table
+        self.positions: Any = None  # all rows
+        self.columns = [self.column(field) for field in table.schema]
+
+    @staticmethod
+    def column(field: Any) -> Column:
+        plain = is_plain(field.type)
+        return Column(
+            label(field.name), text(str(field.type))[:200] if plain else "?", not plain, plain
+        )
+
+    def array(self, column: int) -> Any:
+        if not self.columns[column].readable:
+            raise of_other_objects(self.columns[column])
+        return self.data.column(column)
+
+    def narrow(self, column: int, condition: Condition) -> None:
+        array, facts = self.array(column), self.columns[column]
+        types = pyarrow.types
+        is_number = types.is_integer(array.type) or types.is_floating(array.type)
+        check_type(facts, condition, is_number, types.is_string(array.type))
+        try:
+            mask = self.mask(array, condition)
+        except (pyarrow.ArrowException, TypeError, OverflowError) as e:
+            raise mismatch(facts, str(e)) from None
+        if self.positions is None:
+            self.positions = compute.indices_nonzero(mask)
+        else:
+            self.positions = self.positions.filter(mask.take(self.positions).combine_chunks())
+
+    @staticmethod
+    def mask(array: Any, condition: Condition) -> Any:
+        op, literal = condition.op, condition.literal
+        if op in ("is", "is not"):
+            found = compute.is_null(array, nan_is_null=True)
+            return found if op == "is" else compute.invert(found)
+        if op in ("in", "not in"):
+            values = pyarrow.array(literal)
+            if not pyarrow.types.is_dictionary(array.type):
+                values = values.cast(array.type)
+            found = compute.is_in(array, value_set=values)
+            found = found if op == "in" else compute.invert(found)
+            return compute.and_(found, compute.is_valid(array))
+        return compute.fill_null(compute.call_function(FUNCTIONS[op], [array, literal]), False)
+
+    def sort(self, column: int, descending: bool) -> None:
+        array = self.array(column)
+        if self.positions is not None:
+            array = array.take(self.positions)
+        keys = [("", "descending" if descending else "ascending")]
+        try:
+            order = compute.sort_indices(array, sort_keys=keys, null_placement="at_end")
+        except pyarrow.ArrowException as e:
+            raise mismatch(self.columns[column], str(e)) from None
+        self.positions = order if self.positions is None else self.positions.take(order)
+
+    def count(self) -> int:
+        return self.data.num_rows if self.positions is None else len(self.positions)
+
+    def cells(self, column: int, start: int, stop: int) -> list[Any]:
+        if not self.columns[column].readable:
+            return ["<?>"] * max(0, min(stop, self.count()) - start)
+        array = self.data.column(column)
+        if self.positions is None:
+            return array.slice(start, stop - start).to_pylist()
+        return array.take(self.positions.slice(start, stop - start)).to_pylist()
+
+    def table(self) -> tuple[Any, list[str]]:
+        keep = [n for n, c in enumerate(self.columns) if c.readable]
+        left_out = [c.label for c in self.columns if not c.readable]
+        return self.data.select(keep), left_out
+
+
+def is_plain(kind: Any) -> bool:
+    """Whether a type is Arrow's own through and through: extension types may be the user's."""
+    if isinstance(kind, pyarrow.BaseExtensionType) or class_module(type(kind)) != "pyarrow.lib":
+        return False
+    if pyarrow.types.is_dictionary(kind):
+        return is_plain(kind.index_type) and is_plain(kind.value_type)
+    if pyarrow.types.is_map(kind):
+        return is_plain(kind.key_type) and is_plain(kind.item_type)
+    return all(is_plain(kind.field(n).type) for n in range(kind.num_fields))

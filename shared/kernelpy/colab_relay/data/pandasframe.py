@@ -1,0 +1,210 @@
+"""Frames and series of pandas. Columns are read from their arrays, because methods of frames copy
+attrs, which may hold the user's objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pandas
+
+from ..safe import belongs_to, is_any, is_library_array, is_library_frame, is_library_index, text
+from .filters import Condition
+from .frames import (
+    OPERATIONS,
+    Column,
+    Frame,
+    check_type,
+    label,
+    meets,
+    mismatch,
+    of_other_objects,
+)
+from .problem import Problem
+from .values import all_scalars, is_library_zone
+
+READABLE_KINDS = "biufmM"  # of numpy, by DuckDB
+READABLE_ARRAYS = (
+    "StringArray ArrowStringArray ArrowStringArrayNumpySemantics StringArrayNumpySemantics "
+    "ArrowExtensionArray IntegerArray FloatingArray BooleanArray DatetimeArray TimedeltaArray"
+).split()
+
+
+def open_frame(frame: Any) -> Frame:
+    index = frame._mgr.axes[-1]
+    levels = index.levels if is_any(type(index), [pandas.MultiIndex]) else []
+    if not is_library_frame(frame) or not all(map(is_library_index, levels)):
+        raise Problem(
+            "not_supported",
+            "the frame has columns or an index whose arrays are not of numpy or pandas",
+            "inspect_variable shows it, or convert these columns with run_code_quick.",
+        )
+    return PandasFrame(frame)
+
+
+class PandasFrame(Frame):
+    engine = "pandas"
+
+    def __init__(self, frame: Any) -> None:
+        self.arrays: list[Any] = []
+        self.columns = []
+        self.positions: Any = None  # all rows
+        self.rows = len(frame._mgr.axes[-1])
+        self.add_index(frame._mgr.axes[-1])
+        if is_any(type(frame), [pandas.Series]):
+            self.add(label(frame._name) or "value", frame._values)
+            return
+        labels = frame._mgr.axes[0]
+        for n in range(len(labels)):
+            self.add(label(labels[n]), frame._mgr.iget_values(n))
+
+    def add_index(self, index: Any) -> None:
+        """Adds the levels of an index that says more than the number of the row."""
+        if is_any(type(index), [pandas.RangeIndex]) and (index.start, index.step) == (0, 1):
+            return
+        for n in range(index.nlevels):
+            level = index._get_level_values(n) if index.nlevels > 1 else index
+            self.add(
+                label(level._name) or ("index" if n == 0 else "index_%d" % n), level._values, True
+            )
+
+    def add(self, name: str, array: Any, is_index: bool = False) -> None:
+        dtype = array.dtype
+        of_objects = may_hold_objects(array)
+        zone = getattr(dtype, "tz", None) if belongs_to(type(dtype), "pandas") else None
+        readable = is_library_array(array) and is_library_zone(zone) and knows(dtype)
+        shown = (
+            text(str(dtype))
+            if readable and not is_any(type(array), [pandas.arrays.SparseArray])
+            else "?"
+        )
+        self.arrays.append(array)
+        self.columns.append(Column(name, shown[:200], of_objects, readable, is_index))
+
+    def checked(self, column: int) -> Any:
+        """A series of a column whose comparisons run no code of the user's."""
+        if not self.columns[column].readable:
+            raise of_other_objects(self.columns[column])
+        array = self.arrays[column]
+        if not all_scalars(objects_of(array)):
+            raise of_other_objects(self.columns[column])
+        return pandas.Series(array, copy=False)
+
+    def narrow(self, column: int, condition: Condition) -> None:
+        series, facts = self.checked(column), self.columns[column]
+        if facts.of_objects:
+            mask = numpy.array([meets(value, condition) for value in series.tolist()], dtype=bool)
+        else:
+            check_type(
+                facts,
+                condition,
+                pandas.api.types.is_numeric_dtype(series.dtype),
+                facts.dtype in ("str", "string"),
+            )
+            mask = self.mask(series, facts, condition)
+        found = numpy.flatnonzero(mask)
+        self.positions = found if self.positions is None else self.positions[mask[self.positions]]
+
+    def mask(self, series: Any, facts: Column, condition: Condition) -> Any:
+        op, literal = condition.op, condition.literal
+        gone = series.isna().to_numpy(dtype=bool)
+        if op in ("is", "is not"):
+            return gone if op == "is" else ~gone
+        try:
+            if op in ("in", "not in"):
+                found = series.isin(literal)
+                found = found if op == "in" else ~found
+            else:
+                found = OPERATIONS[op](series, literal)
+            return found.to_numpy(dtype=bool, na_value=False) & ~gone
+        except (TypeError, ValueError, OverflowError) as e:
+            raise mismatch(facts, str(e)) from None
+
+    def sort(self, column: int, descending: bool) -> None:
+        series = self.checked(column)
+        if self.positions is not None:
+            series = series.take(self.positions)
+        try:
+            ordered = series.sort_values(ascending=not descending, kind="stable")
+        except TypeError as e:
+            raise mismatch(self.columns[column], str(e)) from None
+        self.positions = ordered.index.to_numpy()
+
+    def count(self) -> int:
+        return self.rows if self.positions is None else len(self.positions)
+
+    def cells(self, column: int, start: int, stop: int) -> list[Any]:
+        array = self.arrays[column]
+        if not self.columns[column].readable:
+            return ["<%s>" % self.columns[column].dtype] * max(0, min(stop, self.count()) - start)
+        some = (
+            array[start:stop] if self.positions is None else array.take(self.positions[start:stop])
+        )
+        is_plain = is_any(type(some), [numpy.ndarray]) and some.dtype.kind not in "mM"
+        return [None if is_nan(v) else v for v in (some.tolist() if is_plain else some)]
+
+    def table(self) -> tuple[Any, list[str]]:
+        data, labels, left_out = {}, [], []
+        for n, (array, facts) in enumerate(zip(self.arrays, self.columns)):
+            if facts.readable and self.is_for_duckdb(array):
+                data[n] = array
+                labels.append(facts.label)
+            else:
+                left_out.append(facts.label)
+        frame = pandas.DataFrame(data, copy=False)
+        frame.columns = pandas.Index(labels, dtype=object)
+        return frame, left_out
+
+    def is_for_duckdb(self, array: Any) -> bool:
+        cls = type(array)
+        if is_any(cls, [pandas.Categorical]):
+            return text_only(array.categories._values)
+        if is_any(cls, [numpy.ndarray]):
+            kind = array.dtype.kind
+            return kind in READABLE_KINDS or kind == "O" and all_scalars(array.tolist())
+        return cls.__name__ in READABLE_ARRAYS and all_scalars(objects_of(array))
+
+
+def may_hold_objects(array: Any) -> bool:
+    """Whether the items may be of any class: also the categories of a categorical."""
+    if is_any(type(array), [pandas.Categorical]):
+        return may_hold_objects(array.categories._values)
+    if is_any(type(array), [pandas.arrays.SparseArray]):
+        return may_hold_objects(array.sp_values)
+    dtype = getattr(array.dtype, "numpy_dtype", array.dtype)
+    return isinstance(dtype, numpy.dtype) and bool(dtype.hasobject)
+
+
+def objects_of(array: Any) -> list[Any]:
+    """The Python objects in an array or its categories, all of which are in memory anyway."""
+    if is_any(type(array), [pandas.Categorical]):
+        return objects_of(array.categories._values)
+    if is_any(type(array), [pandas.arrays.SparseArray]):
+        return objects_of(array.sp_values)
+    inner = getattr(array, "_ndarray", array)  # of texts, for one
+    if is_any(type(inner), [numpy.ndarray]) and inner.dtype == object:
+        return inner.tolist()
+    return []
+
+
+def is_nan(value: Any) -> bool:
+    return type(value) is float and value != value
+
+
+def text_only(values: Any) -> bool:
+    items = values.tolist()
+    return all(type(item) is str for item in items)
+
+
+def knows(dtype: Any) -> bool:
+    """Whether a dtype is of numpy or pandas, with parts of theirs."""
+    if isinstance(dtype, numpy.dtype):
+        return True
+    if not belongs_to(type(dtype), "pandas"):
+        return False
+    arrow = getattr(dtype, "pyarrow_dtype", None)
+    if arrow is None:
+        return True
+    from .arrowframe import is_plain
+
+    return is_plain(arrow)

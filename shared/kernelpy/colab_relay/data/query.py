@@ -1,0 +1,223 @@
+"""SQL over the user's frames by DuckDB, which must run no code of the user's, write nothing, and
+read nothing but the frames."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+
+from ..safe import module_dict, short
+from ..variables.listing import everything
+from . import answer, frames
+from .problem import Problem, nearest
+
+MAX_SQL = 100_000  # characters
+MAX_COUNTING = 5.0  # seconds to count the rows of a long result
+SETTINGS = {
+    "python_enable_replacements": "false",
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "temp_directory": "",
+}
+LEAST_MEMORY, MOST_THREADS = 256 << 20, 4
+ONLY_SELECT = (
+    "Give one SELECT over frames, such as: SELECT city, avg(price) FROM df GROUP BY city. For "
+    "anything else use run_code_quick."
+)
+
+
+def query(sql: str, rows: int, seconds: float) -> dict[str, Any]:
+    """The first rows of the result of one SELECT over the user's frames."""
+    return answer.answered(lambda: run(sql, rows, seconds))
+
+
+def run(sql: str, rows: int, seconds: float) -> dict[str, Any]:
+    duckdb = library()
+    try:
+        connection = duckdb.connect(
+            ":memory:", config=dict(SETTINGS, threads=threads(), memory_limit=memory())
+        )
+    except duckdb.Error as e:
+        raise Problem(
+            "not_supported", "this release of DuckDB can't be restricted: " + short(str(e)), UPGRADE
+        ) from None
+    deadline = threading.Timer(seconds, connection.interrupt)
+    deadline.daemon = True
+    deadline.start()
+    notes: list[str] = []
+    try:
+        check(connection, sql)
+        register(connection, sql, notes)
+        connection.execute("SET enable_progress_bar=false")
+        connection.execute("SET lock_configuration=true")
+        return result(connection.sql(sql), rows, notes, connection)
+    except duckdb.InterruptException:
+        raise Problem(
+            "timed_out",
+            "the query took longer than %g s and was interrupted" % seconds,
+            "Ask for less, raise timeout_seconds, or run the query with duckdb in run_code_long.",
+        ) from None
+    except duckdb.Error as e:
+        raise explained(e, notes) from None
+    finally:
+        deadline.cancel()
+        deadline.join()
+        connection.close()
+
+
+UPGRADE = 'Call install_packages with packages="duckdb" and upgrade=true, then call again.'
+
+
+def library() -> Any:
+    try:
+        import duckdb
+    except ImportError:
+        raise Problem(
+            "not_supported",
+            "the kernel has no DuckDB",
+            'Call install_packages with packages="duckdb", then call again. preview_dataframe '
+            "works without it.",
+        ) from None
+    return duckdb
+
+
+def threads() -> int:
+    return max(1, min(MOST_THREADS, os.cpu_count() or 1))
+
+
+def memory() -> str:
+    """Half of the free memory, for DuckDB's buffers. The frames are not copied into them."""
+    free = 0
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    free = int(line.split()[1]) << 10
+    except (OSError, ValueError):
+        pass
+    return "%dMiB" % (max(LEAST_MEMORY, free // 2) >> 20)
+
+
+def check(connection: Any, sql: str) -> None:
+    """Refuses what is not one SELECT. Other statements run as soon as they are parsed by sql()."""
+    if len(sql) > MAX_SQL:
+        raise Problem("bad_request", "the SQL is over %d characters" % MAX_SQL, ONLY_SELECT)
+    statements = connection.extract_statements(sql)
+    if len(statements) != 1:
+        raise Problem("bad_request", "the SQL has %d statements" % len(statements), ONLY_SELECT)
+    kind = statements[0].type.name
+    if kind == "MULTI":
+        raise Problem(
+            "bad_request",
+            "this PIVOT is several statements",
+            "Name its values: PIVOT df ON city IN ('Bonn', 'Ulm') USING sum(price).",
+        )
+    if kind not in ("SELECT", "SELECT_STATEMENT"):
+        raise Problem("bad_request", "the SQL is not a SELECT but %s" % kind, ONLY_SELECT)
+
+
+def register(connection: Any, sql: str, notes: list[str]) -> None:
+    shell = get_ipython()
+    variables = dict(everything(shell))
+    found: dict[str, str] = {}
+    for wanted in sorted(tables(connection, sql, variables)):
+        name = named(wanted, variables)
+        if name is None:
+            raise frames.missing(shell, wanted)
+        if found.setdefault(name.casefold(), name) != name:
+            raise Problem(
+                "bad_request",
+                "%s and %s are two frames, and SQL takes them for one"
+                % (short(name), short(found[name.casefold()])),
+                "Give one of them another name with run_code_quick.",
+            )
+        table, left_out = frames.adapt(name, variables[name]).table()
+        if left_out:
+            notes.append(
+                "%s is queried without the columns %s: DuckDB can't read them, or would run code "
+                "of the objects in them" % (short(name), nearest("", left_out))
+            )
+        if not len(table.columns):
+            raise Problem(
+                "not_supported",
+                "%s has no column that DuckDB can read" % short(name),
+                " ".join(notes),
+            )
+        connection.register(name, table)
+
+
+def tables(connection: Any, sql: str, variables: dict[str, Any]) -> set[str]:
+    """The names of tables in the SQL that DuckDB does not know, and those of its own views that
+    frames hide."""
+    views = connection.execute("SELECT view_name FROM duckdb_views()").fetchall()
+    hidden = {view for (view,) in views if view in variables and view in sql}
+    return set(connection.get_table_names(sql)) | hidden
+
+
+def named(wanted: str, variables: dict[str, Any]) -> str | None:
+    """The variable that a table's name means: SQL does not tell capitals from small letters."""
+    if wanted in variables:
+        return wanted
+    alike = [
+        n for n, v in variables.items() if n.casefold() == wanted.casefold() and frames.is_frame(v)
+    ]
+    return alike[0] if alike else None
+
+
+def result(relation: Any, rows: int, notes: list[str], connection: Any) -> dict[str, Any]:
+    names, types = relation.columns, [str(kind) for kind in relation.types]
+    kept = names[: answer.MAX_COLUMNS]
+    most = max(0, min(rows, answer.MAX_ROWS))
+    got = relation.project(projection(types[: len(kept)])).limit(most + 1).fetchall()
+    shown = answer.rows_within([[row[n] for row in got[:most]] for n in range(len(kept))])
+    report = {
+        "columns": [{"name": short(n), "dtype": short(t)} for n, t in zip(kept, types)],
+        "column_count": len(names),
+        "rows": shown,
+        "truncated": len(shown) < len(got) or len(kept) < len(names),
+        "engine": "duckdb",
+        "notes": notes,
+    }
+    count = len(got) if len(got) <= most else counted(relation, connection)
+    if count is not None:
+        report["row_count"] = count
+    return report
+
+
+def projection(types: list[str]) -> str:
+    """All columns; times with a zone as texts, because as objects they need another package."""
+    columns = ["#%d" % (n + 1) for n in range(len(types))]
+    return ", ".join(
+        "CAST(%s AS VARCHAR) AS c%d" % (c, n) if "TIME ZONE" in types[n] else "%s AS c%d" % (c, n)
+        for n, c in enumerate(columns)
+    )
+
+
+def counted(relation: Any, connection: Any) -> int | None:
+    """How many rows a result has, None if counting them takes long."""
+    duckdb = module_dict("duckdb")
+    limit = threading.Timer(MAX_COUNTING, connection.interrupt)
+    limit.daemon = True
+    limit.start()
+    try:
+        return int(relation.aggregate("count(*)").fetchall()[0][0])
+    except duckdb["Error"]:
+        return None
+    finally:
+        limit.cancel()
+        limit.join()
+
+
+def explained(error: Exception, notes: list[str]) -> Problem:
+    existing = nearest("", frames.names(get_ipython()))
+    hint = (
+        "Frames that SQL can name: %s." % existing if existing else "No frame exists in the kernel."
+    )
+    if "OutOfMemory" in type(error).__name__:
+        hint = "Ask for less: fewer columns, a WHERE, or an aggregate."
+    code = "not_found" if type(error).__name__ == "CatalogException" else "bad_request"
+    return Problem(code, short(str(error), answer.MAX_LIBRARY_ERROR), " ".join([hint] + notes))

@@ -1,0 +1,1 @@
+"""Installs packages into the kernel's environment, by uv or pip."""
