@@ -69,9 +69,9 @@ bench: build ## measure all in one table, 8 minutes; BENCH_ONLY='quick|far' a pa
 	@shared/stacks/setup.sh .python bridge
 	@$(PROGRAMS) go run ./shared/e2e/bench $(if $(BENCH_ONLY),-only '$(BENCH_ONLY)') $(if $(BENCH_KEEP),-keep docs/BENCH.md)
 
-interop: build python ## drive the relay with the official MCP clients, installed in .interop, 3 minutes
-	@shared/e2e/interop/setup.sh .interop
-	@$(PROGRAMS) go run ./shared/e2e/interop
+interop: build python ## check the relay with the official MCP clients and Jupyter's packages, installed in .interop, 4 minutes; INTEROP_ONLY=notebooks a part
+	@shared/e2e/interop/setup.sh .interop $(INTEROP_ONLY)
+	@$(PROGRAMS) go run ./shared/e2e/interop $(if $(INTEROP_ONLY),-only '$(INTEROP_ONLY)')
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(GO_DIRS) | sed 's/:func / /' | while read -r file target; do \

@@ -23,10 +23,12 @@ func (q *Queue) followedBy(s contract.Submit) *journal.Record {
 func (q *Queue) cancelFollowersLocked() {
 	q.pending = slices.DeleteFunc(q.pending, func(s *submission) bool {
 		reason := s.obstacle(q.life)
-		if reason != "" {
-			s.Finish(contract.StatusCancelled, reason, 0)
+		if reason == "" {
+			return false
 		}
-		return reason != ""
+		s.Finish(contract.StatusCancelled, reason, 0)
+		q.ended.Store(true)
+		return true
 	})
 }
 

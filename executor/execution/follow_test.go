@@ -235,3 +235,21 @@ func TestACancelledFollowerIsSubmittedOnce(t *testing.T) {
 		t.Errorf("without after_request_id: %v", err)
 	}
 }
+
+// Runs that are cancelled as they are submitted are deleted like others: nothing else ends
+// here that would have the runner delete them.
+func TestRunsThatAreCancelledAtOnceAreForgotten(t *testing.T) {
+	t.Parallel()
+	const kept = 3
+	q := newBench(t, stacks.Old(t), settings{keep: journal.Limits{Kept: kept}})
+	for n := range 4 * kept {
+		q.after(fmt.Sprint("f", n), "never-submitted", "1")
+	}
+	for limit := time.After(20 * time.Second); len(q.journal.List(100)) > kept; {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-limit:
+			t.Fatalf("%d executions are kept", len(q.journal.List(100)))
+		}
+	}
+}

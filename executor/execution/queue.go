@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
@@ -59,6 +60,7 @@ type Queue struct {
 	commands chan command
 	wake     chan struct{} // buffered: something to run, or the kernel is free again
 	stopped  chan struct{} // closed when Run ends
+	ended    atomic.Bool   // executions have ended that the runner has not tidied up after
 
 	mu      sync.Mutex
 	pending []*submission   // in the order in which they run
@@ -200,6 +202,7 @@ func (q *Queue) cancel(id, reason string) bool {
 		return false
 	}
 	q.pending[i].Finish(contract.StatusCancelled, reason, 0)
+	q.ended.Store(true)
 	q.pending = slices.Delete(q.pending, i, i+1)
 	q.updateLocked()
 	return true
@@ -252,6 +255,7 @@ func (q *Queue) yield() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.running = nil
+	q.ended.Store(true)
 	q.kernelFreedLocked()
 	q.updateLocked()
 }

@@ -28,7 +28,6 @@ type runner struct {
 	kernel  *kernel.Kernel
 	runs    []*run    // the newest last; current is one of them
 	current *run      // has the kernel; nil when the kernel is free
-	ended   bool      // a run has ended since the last call of tidy
 	flushed time.Time // when the journal was last flushed
 }
 
@@ -104,8 +103,7 @@ func (r *runner) receive(ctx context.Context) {
 // tidy does what no reader waits for: the next run has begun, and the readers of one that
 // has ended run first.
 func (r *runner) tidy() {
-	if r.ended {
-		r.ended = false
+	if r.q.ended.Swap(false) {
 		runtime.Gosched()
 		r.q.journal.Trim()
 	}
@@ -245,7 +243,7 @@ func (r *runner) end(status contract.Status, reason string) {
 
 // release frees the kernel for the next execution.
 func (r *runner) release() {
-	r.current, r.ended = nil, true
+	r.current = nil
 	r.q.yield()
 }
 

@@ -27,7 +27,7 @@ func (r Report) Markdown() string {
 		b.WriteString("\n| cell | id | title | status | attempts | seconds |\n|---:|---|---|---|---:|---:|\n")
 	}
 	for _, c := range r.Cells {
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %d | %.1f |\n", c.Index, inTable(code(c.Handle)), escape(c.Title), label(c.Status), len(c.Attempts), c.seconds())
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %d | %.1f |\n", c.Index, inTable(code(c.Handle)), escape(c.Title), c.Status.Words(), len(c.Attempts), c.Seconds())
 	}
 	for _, c := range r.Cells {
 		writeDetails(&b, c)
@@ -43,17 +43,7 @@ func (r Report) Markdown() string {
 
 // summary says in a few lines how the run ended and where its outputs are.
 func (r Report) summary() string {
-	var counts []string
-	for _, status := range reportOrder {
-		if n := r.Counts[status]; n > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", n, label(status)))
-		}
-	}
-	lines := []string{fmt.Sprintf("**%s**: %s; %s in %s", label(r.Status), plain.Count(len(r.Cells), "cell"), cmp.Or(strings.Join(counts, ", "), "none ran"), seconds(r.Seconds))}
-	if r.Retries > 0 {
-		lines[0] += ", " + retries(r.Retries)
-	}
-	lines[0] += "."
+	lines := []string{fmt.Sprintf("**%s**: %s.", escape(r.Status.Words()), r.counts())}
 	lines = append(lines, "Started: "+when(r.StartedAt)+".")
 	if r.FinishedAt != nil {
 		lines[1] = fmt.Sprintf("Started: %s; finished: %s.", when(r.StartedAt), when(*r.FinishedAt))
@@ -67,6 +57,64 @@ func (r Report) summary() string {
 	return strings.Join(lines, "\n\n")
 }
 
+// Summary says in one line how the run ended.
+func (r Report) Summary() string { return r.Status.Words() + ": " + r.counts() }
+
+// counts says how many cells ended how, and how long they took.
+func (r Report) counts() string {
+	var counts []string
+	for _, status := range reportOrder {
+		if n := r.Counts[status]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, status.Words()))
+		}
+	}
+	text := fmt.Sprintf("%s; %s in %s", plain.Count(len(r.Cells), "cell"), cmp.Or(strings.Join(counts, ", "), "none ran"), seconds(r.Seconds))
+	switch {
+	case r.Retries == 1:
+		text += ", 1 retry"
+	case r.Retries > 1:
+		text += fmt.Sprintf(", %d retries", r.Retries)
+	}
+	return text
+}
+
+// Problem says what a person should know of a cell that did not succeed, or did not run; empty
+// for other cells. It is not sanitised.
+func (c *CellRecord) Problem() string {
+	head := fmt.Sprintf("cell %d (%s) %s", c.Index, c.Handle, c.Status.Words())
+	switch {
+	case c.Status == CellSkipped && len(c.SkippedBecause) > 0:
+		because := c.SkippedBecause[0]
+		if len(because.Names) == 0 {
+			return fmt.Sprintf("%s: it may use what cell %s would have made", head, because.Cell)
+		}
+		return fmt.Sprintf("%s: it uses %s, which cell %s would have made", head, strings.Join(because.Names[:min(len(because.Names), maxReportNames)], ", "), because.Cell)
+	case c.Why != "":
+		return head + ": " + c.Why
+	case slices.Contains(unsuccessful, c.Status) && c.failure() != nil:
+		return head + ": " + c.failure().text()
+	case slices.Contains(unsuccessful, c.Status):
+		return head
+	}
+	return ""
+}
+
+// failure is why the last attempt did not succeed; nil for no reason.
+func (c *CellRecord) failure() *Failure {
+	if n := len(c.Attempts); n > 0 {
+		return c.Attempts[n-1].Error
+	}
+	return nil
+}
+
+// text returns the exception, or else the executor's explanation.
+func (f *Failure) text() string {
+	if f.EName == "" {
+		return cut(cmp.Or(f.Reason, f.EValue))
+	}
+	return cut(strings.TrimSuffix(f.EName+": "+f.EValue, ": "))
+}
+
 // reportOrder is the order in which a summary counts the statuses.
 var reportOrder = []CellStatus{
 	CellSucceeded, CellExpectedFailure, CellFailed, CellTimedOut, CellInterrupted, CellKernelDied, CellLost, CellSkipped, CellRunning, CellQueued, CellNotRun,
@@ -78,7 +126,7 @@ func writeDetails(b *strings.Builder, c CellRecord) {
 	if !failed && len(c.SkippedBecause) == 0 && c.Why == "" {
 		return
 	}
-	fmt.Fprintf(b, "\n## Cell %d: %s\n\n%s %s\n", c.Index, label(c.Status), code(c.Handle), escape(c.Title))
+	fmt.Fprintf(b, "\n## Cell %d: %s\n\n%s %s\n", c.Index, c.Status.Words(), code(c.Handle), escape(c.Title))
 	if c.Why != "" {
 		fmt.Fprintf(b, "\n- %s\n", escape(c.Why))
 	} else {
@@ -92,7 +140,7 @@ func writeDetails(b *strings.Builder, c CellRecord) {
 		fmt.Fprintf(b, "- skipped because of cell %s: %s\n", code(because.Cell), because.uses())
 	}
 	for i, attempt := range c.Attempts {
-		fmt.Fprintf(b, "- attempt %d: %s after %s%s\n", i+1, label(attempt.Status), seconds(attempt.Seconds), attempt.Error.markdown())
+		fmt.Fprintf(b, "- attempt %d: %s after %s%s\n", i+1, escape(words(attempt.Status)), seconds(attempt.Seconds), attempt.Error.markdown())
 	}
 }
 
@@ -114,14 +162,12 @@ func (w Because) uses() string {
 // markdown returns the failure, with a colon before it.
 func (f *Failure) markdown() string {
 	switch {
-	case f == nil:
+	case f == nil || *f == Failure{}:
 		return ""
 	case f.EName == "":
-		return ": " + escape(cut(cmp.Or(f.Reason, f.EValue)))
-	case f.EValue == "":
-		return ": " + code(f.EName)
+		return ": " + escape(f.text())
 	}
-	return ": " + code(cut(f.EName+": "+f.EValue))
+	return ": " + code(f.text())
 }
 
 // cut bounds a message.
@@ -133,9 +179,14 @@ func cut(text string) string {
 	return string(runes[:maxReportValue-1]) + "…"
 }
 
-// label returns a status as a person reads it.
-func label[S ~string](status S) string {
-	return cmp.Or(escape(strings.ReplaceAll(string(status), "_", " ")), "not ended")
+// Words returns the status as a person reads it.
+func (s Status) Words() string { return words(s) }
+
+// Words returns the status as a person reads it.
+func (s CellStatus) Words() string { return words(s) }
+
+func words[S ~string](status S) string {
+	return cmp.Or(strings.ReplaceAll(string(status), "_", " "), "not ended")
 }
 
 // seconds returns a duration as a person reads it.
@@ -147,13 +198,6 @@ func seconds(s float64) string {
 }
 
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
-
-func retries(n int) string {
-	if n == 1 {
-		return "1 retry"
-	}
-	return fmt.Sprintf("%d retries", n)
-}
 
 // escape returns text on one line, without markup in Markdown. An underscore within a word is
 // none.

@@ -42,7 +42,7 @@ func (r *Record) Report() Report {
 	}
 	for _, cell := range run.Plan {
 		report.Counts[cell.Status]++
-		report.Seconds += cell.seconds()
+		report.Seconds += cell.Seconds()
 	}
 	report.Success = run.Status == StatusSucceeded
 	for _, status := range unsuccessful {
@@ -51,8 +51,8 @@ func (r *Record) Report() Report {
 	return report
 }
 
-// seconds returns how long the attempts at a cell took in all.
-func (c *CellRecord) seconds() (total float64) {
+// Seconds returns how long the attempts at a cell took in all.
+func (c *CellRecord) Seconds() (total float64) {
 	for _, attempt := range c.Attempts {
 		total += attempt.Seconds
 	}

@@ -139,3 +139,24 @@ func TestLongListsInAReportAreCut(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+func TestProblemsSayWhyInOneLine(t *testing.T) {
+	problems := []string{}
+	for _, cell := range failedRun().Run.Plan {
+		problems = append(problems, cell.Problem())
+	}
+	want := []string{
+		"", "cell 2 (b|2) failed: ZeroDivisionError: " + strings.Repeat("v", 280) + "…", "cell 3 (c3) skipped: it uses x, y, which cell b|2 would have made",
+		"cell 5 (d4) kernel died: the kernel *died*", "cell 6 (e5) not run: it is tagged frozen & had succeeded", "cell 7 (f6) lost",
+	}
+	if !reflect.DeepEqual(problems, want) {
+		t.Errorf("%q, want\n%q", problems, want)
+	}
+	opaque := CellRecord{Index: 1, Handle: "x", Status: CellSkipped, SkippedBecause: []Because{{Cell: "y"}}}
+	if got := opaque.Problem(); got != "cell 1 (x) skipped: it may use what cell y would have made" {
+		t.Error(got)
+	}
+	if got := failedRun().Report().Summary(); got != "failed: 6 cells; 1 succeeded, 1 failed, 1 kernel died, 1 lost, 1 skipped, 1 not run in 1m13s, 1 retry" {
+		t.Error(got)
+	}
+}

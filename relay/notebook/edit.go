@@ -156,11 +156,12 @@ func (d *Document) SetSource(i int, source string, t CellType) error {
 	p := &d.cells[i]
 	if t == "" {
 		t = p.cellType
-	} else if err := t.check(); err != nil {
+	}
+	if err := t.check(); err != nil && t != p.cellType {
 		return err
 	}
 	c := d.changing(i)
-	if source = output.ValidText(source); source != d.source(i) || p.source.len() == 0 {
+	if source = output.ValidText(source); source != d.source(i) {
 		c.set("source", d.newSource(i, source, c.indent), nil)
 	}
 	if t != p.cellType {

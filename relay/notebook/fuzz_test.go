@@ -24,9 +24,10 @@ func FuzzOutputs(f *testing.F) {
 			{Type: contract.EventUpdateDisplayData, DisplayID: "d", Data: map[string]json.RawMessage{"text/plain": json.RawMessage(payload)}},
 			{Type: contract.EventError, EName: text, EValue: text, Traceback: []string{text}},
 		}
-		var c output.Collector
+		cell := new(output.Collector).Begin("")
+		cell.Add(t.Context(), events, nil)
 		var b bytes.Buffer
-		if err := (Notebook{Cells: []RunCell{{Seed: text, Source: text, Outputs: c.Cell(t.Context(), events, nil)}}}).Write(&b); err != nil {
+		if err := (Notebook{Cells: []RunCell{{Seed: text, Source: text, Outputs: cell.Outputs()}}}).Write(&b); err != nil {
 			t.Fatal(err)
 		}
 		if !json.Valid(b.Bytes()) {

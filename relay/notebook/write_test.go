@@ -15,8 +15,8 @@ import (
 // nbformat itself must accept what Write writes, without a warning, and write the same bytes.
 func TestNbformatReadsWhatIsWritten(t *testing.T) {
 	hostile := "a\x00\x1b[31m\xff<b>&amp;\u0085\u2029\r\n\x0b\x1c" + strings.Repeat("`", 3)
-	var c output.Collector
-	outputs := c.Cell(t.Context(), []contract.Event{
+	cell := new(output.Collector).Begin("")
+	cell.Add(t.Context(), []contract.Event{
 		{Type: contract.EventStream, Name: contract.Stdout, Text: hostile}, {Type: contract.EventError, EName: hostile, EValue: hostile, Traceback: []string{hostile}},
 		{Type: contract.EventExecuteResult, ExecutionCount: 7, Metadata: json.RawMessage(`{"isolated": true}`), Data: map[string]json.RawMessage{
 			"image/png": json.RawMessage(`"Ynl0ZXM="`), "text/html": json.RawMessage(`"<p>\n</p>"`),
@@ -26,7 +26,7 @@ func TestNbformatReadsWhatIsWritten(t *testing.T) {
 			"text/plain": json.RawMessage(`["a\n", "b"]`), "weird\x00type": json.RawMessage(`"x"`), "application/json": json.RawMessage("3"),
 		}},
 	}, nil)
-	n := Notebook{Cells: []RunCell{{Seed: "same", Source: "%pip install x\nprint('ü')", Outputs: outputs, ExecutionCount: 3}, {Seed: "same"}, {Seed: hostile, Source: hostile}}}
+	n := Notebook{Cells: []RunCell{{Seed: "same", Source: "%pip install x\nprint('ü')", Outputs: cell.Outputs(), ExecutionCount: 3}, {Seed: "same"}, {Seed: hostile, Source: hostile}}}
 	for _, n := range []Notebook{n, {}} {
 		var b bytes.Buffer
 		if err := n.Write(&b); err != nil {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -88,7 +91,7 @@ func TestOutputsOfEvents(t *testing.T) {
 		"no stream": {[]contract.Event{{Type: contract.EventStream, Name: "other", Text: "x"}}, `{"name":"stdout","output_type":"stream","text":["x"]}`},
 	} {
 		var c Collector
-		if got := joined(t, c.Cell(t.Context(), test.events, fetchWord)); got != test.want {
+		if got := joined(t, collect(t, &c, test.events, fetchWord)); got != test.want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, test.want)
 		}
 	}
@@ -96,9 +99,60 @@ func TestOutputsOfEvents(t *testing.T) {
 
 func TestAnUpdateReachesAnEarlierCell(t *testing.T) {
 	var c Collector
-	first := c.Cell(t.Context(), []contract.Event{show(contract.EventDisplayData, "d", `{"text/plain": "old"}`)}, nil)
-	second := c.Cell(t.Context(), []contract.Event{show(contract.EventUpdateDisplayData, "d", `{"text/plain": "new"}`)}, nil)
-	if len(second) != 0 || first[0].Data["text/plain"] != "new" {
-		t.Errorf("%+v, %+v", first[0], second)
+	first, second := c.Begin("first"), c.Begin("second")
+	first.Add(t.Context(), []contract.Event{show(contract.EventDisplayData, "d", `{"text/plain": "old"}`)}, nil)
+	before := first.Outputs()
+	second.Add(t.Context(), []contract.Event{show(contract.EventUpdateDisplayData, "d", `{"image/png": `+blobRef+`}`)}, fetchWord)
+	if got := c.Changed(); !slices.Equal(got, []string{"first"}) || len(c.Changed()) > 0 || len(second.Outputs()) > 0 {
+		t.Errorf("%q changed; %+v", got, second.Outputs())
 	}
+	if after := c.Outputs("first"); before[0].Data["text/plain"] != "old" || after[0].Data["image/png"] != "Ynl0ZXM=" {
+		t.Errorf("%+v, then %+v", before[0], after[0])
+	}
+	second.Add(t.Context(), []contract.Event{show(contract.EventDisplayData, "d", `{"text/plain": "new"}`)}, nil)
+	if after := c.Outputs("first"); after[0].Data["text/plain"] != "new" || !slices.Equal(c.Changed(), []string{"first"}) {
+		t.Errorf("a display with the id of an earlier one: %+v", after[0])
+	}
+	c.Begin("first")
+	second.Add(t.Context(), []contract.Event{show(contract.EventUpdateDisplayData, "d", `{"text/plain": "newer"}`)}, nil)
+	if got := c.Outputs("first"); len(got) > 0 || len(c.Changed()) > 0 || second.Outputs()[0].Data["text/plain"] != "newer" {
+		t.Errorf("a cell that began anew has %+v", got)
+	}
+	if c.Outputs("third") != nil {
+		t.Error("an unknown cell has outputs")
+	}
+}
+
+// A page's payload may arrive after Changed was called: then the cell has changed again.
+func TestAnUpdateThatIsFetchedLaterChangesTheCellAgain(t *testing.T) {
+	var c Collector
+	first, second := c.Begin("first"), c.Begin("second")
+	first.Add(t.Context(), []contract.Event{show(contract.EventDisplayData, "d", `{}`)}, nil)
+	second.Add(t.Context(), []contract.Event{show(contract.EventUpdateDisplayData, "d", `{"image/png": `+blobRef+`}`)}, nil)
+	before := c.Changed()
+	second.Add(t.Context(), nil, fetchWord)
+	if after := c.Changed(); !slices.Equal(before, []string{"first"}) || !slices.Equal(after, before) {
+		t.Errorf("%q, then %q", before, after)
+	}
+}
+
+func TestTheOldestCellsAreForgotten(t *testing.T) {
+	limits := ForNotebooks
+	limits.Kept = 10_000
+	c := Collector{Limits: limits}
+	for i := range 100 {
+		event := show(contract.EventDisplayData, strconv.Itoa(i%50), fmt.Sprintf(`{"text/plain": "%01000d"}`, i))
+		c.Begin(strconv.Itoa(i)).Add(t.Context(), []contract.Event{event}, nil)
+	}
+	if n := len(c.cells); n > 10 || len(c.displays) != n || c.Outputs("0") != nil || c.Outputs("99") == nil {
+		t.Errorf("%d cells, %d displays", n, len(c.displays))
+	}
+}
+
+// collect returns the outputs of one cell.
+func collect(t *testing.T, c *Collector, events []contract.Event, fetch Fetch) []*Output {
+	t.Helper()
+	cell := c.Begin("")
+	cell.Add(t.Context(), events, fetch)
+	return cell.Outputs()
 }

@@ -1,6 +1,9 @@
 package output
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // OutputType is the kind of an output, as nbformat names it.
 type OutputType string
@@ -110,3 +113,9 @@ func SplitLines(text string) []string {
 
 // ValidText returns text with a replacement for each sequence of bytes that is not UTF-8.
 func ValidText(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
+
+// IsBase64 reports whether payloads of this type are written as base64. SVG is text.
+func IsBase64(mime string) bool {
+	kind, _, _ := strings.Cut(mime, "/")
+	return mime != "image/svg+xml" && slices.Contains([]string{"image", "audio", "video"}, kind) || mime == "application/pdf"
+}

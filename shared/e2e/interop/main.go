@@ -1,15 +1,18 @@
-// The interop command drives the relay with the official MCP clients: the two TypeScript
-// SDKs, the two Python SDKs, the Inspector's command line and the conformance suite. All of
-// them start the real relay, which talks to a real executor with a real kernel. It prints a
-// line for each check and a table at the end; the exit code is 1 if a check failed.
+// The interop command compares the programs with those of others. Its part clients drives the
+// relay with the official MCP clients: the two TypeScript SDKs, the two Python SDKs, the
+// Inspector's command line and the conformance suite. All of them start the real relay, which
+// talks to a real executor with a real kernel. Its part notebooks edits the sample notebooks of
+// Jupyter's packages and checks them with these packages. It prints a line for each check and a
+// table at the end; the exit code is 1 if a check failed. -only NAME does one part.
 //
-// setup.sh has installed the clients. What each SDK does is in node/checks.mjs and
-// python/checks.py. Start reading at clients.
+// setup.sh has installed the packages. What each SDK does is in node/checks.mjs and
+// python/checks.py. Start reading at clients and at notebooks.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -32,9 +35,9 @@ func main() {
 	}
 }
 
-// lab is what all clients share.
+// lab is what all parts share.
 type lab struct {
-	installed string // where setup.sh has put the clients
+	installed string // where setup.sh has put the packages
 	drivers   string // the folder of this package
 	relay     string
 	env       []string // of a relay, and of the clients that start one
@@ -42,39 +45,59 @@ type lab struct {
 }
 
 func run(ctx context.Context) (err error) {
-	root := stacks.Root()
+	only := flag.String("only", "", "the part to do, clients or notebooks; empty for both")
+	flag.Parse()
 	dir, err := os.MkdirTemp("", "colab-relay-interop-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	binaries, err := harness.Build(ctx, dir)
+	l := &lab{installed: filepath.Join(stacks.Root(), ".interop"), drivers: filepath.Join(stacks.Root(), "shared", "e2e", "interop")}
+	parts := map[string]func(context.Context, string) error{"clients": l.mcp, "notebooks": l.notebooks}
+	if *only != "" && parts[*only] == nil {
+		return fmt.Errorf("-only %q: the parts are clients and notebooks", *only)
+	}
+	for _, name := range []string{"clients", "notebooks"} {
+		if *only != "" && *only != name {
+			continue
+		}
+		if err := parts[name](ctx, dir); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return l.report.finish()
+}
+
+// mcp drives the relay with the official MCP clients.
+func (l *lab) mcp(ctx context.Context, dir string) (err error) {
+	stop, err := l.start(ctx, dir, filepath.Join(stacks.Root(), ".python", "old", "bin", "python"))
 	if err != nil {
 		return err
 	}
-	secret := auth.GenerateSecret().Reveal()
-	executor, err := harness.StartExecutor(ctx, harness.ExecutorConfig{
-		Binary: binaries.Executor, Python: filepath.Join(root, ".python", "old", "bin", "python"), Dir: dir, Secret: secret,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		stopping, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-		defer cancel()
-		err = errors.Join(err, executor.Stop(stopping))
-	}()
-	l := &lab{installed: filepath.Join(root, ".interop"), drivers: filepath.Join(root, "shared", "e2e", "interop"), relay: binaries.Relay}
-	l.env = []string{
-		"COLAB_URL=" + executor.Ready.LocalURL, "COLAB_SECRET=" + secret, "HOME=" + dir,
-		"PATH=" + filepath.Join(l.installed, "node", "node_modules", "node", "bin") + ":" + os.Getenv("PATH"),
-	}
+	defer func() { err = errors.Join(err, stop()) }()
+	l.env = append(l.env, "PATH="+filepath.Join(l.installed, "node", "node_modules", "node", "bin")+":"+os.Getenv("PATH"))
 	for _, c := range l.clients() {
 		l.drive(ctx, c)
 	}
 	l.inspect(ctx)
-	if err := l.conform(ctx); err != nil {
-		return err
+	return l.conform(ctx)
+}
+
+// start starts an executor whose kernel is an interpreter's, and sets the environment of a relay.
+func (l *lab) start(ctx context.Context, dir, python string) (stop func() error, err error) {
+	binaries, err := harness.Build(ctx, dir)
+	if err != nil {
+		return nil, err
 	}
-	return l.report.finish()
+	secret := auth.GenerateSecret().Reveal()
+	executor, err := harness.StartExecutor(ctx, harness.ExecutorConfig{Binary: binaries.Executor, Python: python, Dir: dir, Secret: secret})
+	if err != nil {
+		return nil, err
+	}
+	l.relay, l.env = binaries.Relay, []string{"COLAB_URL=" + executor.Ready.LocalURL, "COLAB_SECRET=" + secret, "HOME=" + dir}
+	return func() error {
+		stopping, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		defer cancel()
+		return executor.Stop(stopping)
+	}, nil
 }

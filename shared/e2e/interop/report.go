@@ -48,7 +48,7 @@ func (r *report) tally(client string) *tally {
 func (r *report) finish() error {
 	fmt.Println()
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "client\tpassed\tfailed\tknown")
+	fmt.Fprintln(table, "checked with\tpassed\tfailed\tknown")
 	failed := 0
 	for _, client := range r.clients {
 		t := r.checks[client]

@@ -1,0 +1,56 @@
+package output
+
+// SaveText stores the whole text of a cell that is too long for a notebook: it writes text at the
+// offset in the cell's file, which ends there, and returns the name by which the notebook mentions
+// the file. No text at offset 0 deletes it.
+type SaveText func(key string, offset int64, text []byte) (name string, err error)
+
+// spill is the file that has the whole text of a cell.
+type spill struct {
+	save    SaveText
+	key     string
+	most    int64
+	active  bool
+	full    bool
+	name    string
+	err     error
+	size    int64 // of what is in the file for good
+	pending []byte
+}
+
+// spillBuffer is how much text a spill collects before it writes.
+const spillBuffer = 256 << 10
+
+func (s *spill) write(text []byte) {
+	if !s.active || s.full || s.err != nil || s.save == nil {
+		return
+	}
+	if s.size+int64(len(s.pending)+len(text)) > s.most {
+		s.full = true
+		return
+	}
+	if s.pending = append(s.pending, text...); len(s.pending) >= spillBuffer {
+		s.flush(nil)
+	}
+}
+
+// flush writes what is pending, followed by a line that may still change.
+func (s *spill) flush(line []byte) {
+	if !s.active || s.save == nil || s.err != nil || len(s.pending)+len(line) == 0 {
+		return
+	}
+	if s.full || s.size+int64(len(s.pending)+len(line)) > s.most {
+		line = nil
+	}
+	s.name, s.err = s.save(s.key, s.size, append(s.pending, line...))
+	s.size += int64(len(s.pending))
+	s.pending = s.pending[:0]
+}
+
+// discard deletes the file.
+func (s *spill) discard() {
+	if s.name != "" {
+		_, _ = s.save(s.key, 0, nil)
+	}
+	*s = spill{save: s.save, key: s.key, most: s.most}
+}
