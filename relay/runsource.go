@@ -69,13 +69,13 @@ func (o *runOptions) notebook(f io.Reader, args []string) (source, error) {
 	case o.detach:
 		return source{}, usagef("--detach: this computer starts a notebook's cells one after another; run it without --detach")
 	}
-	cells, err := notebook.CodeCells(f)
+	document, err := readNotebook(f)
 	if err != nil {
 		return source{}, fmt.Errorf("%q: %w", args[0], err)
 	}
 	var s source
-	for _, cell := range cells {
-		if strings.TrimSpace(cell.Source) != "" {
+	for i := range document.Len() {
+		if cell := document.Cell(i); cell.Type == notebook.Code && strings.TrimSpace(cell.Source) != "" {
 			s.cells = append(s.cells, cell.Source)
 		}
 	}
@@ -83,6 +83,19 @@ func (o *runOptions) notebook(f io.Reader, args []string) (source, error) {
 		return source{}, fmt.Errorf("nothing to run: %q has no code cells", args[0])
 	}
 	return s, nil
+}
+
+// readNotebook reads a notebook for Python.
+func readNotebook(f io.Reader) (*notebook.Document, error) {
+	text, err := bounded.ReadAll(f, notebook.MaxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading a notebook: %w", err)
+	}
+	document, err := notebook.Parse(text)
+	if err == nil && !document.IsPython() {
+		err = fmt.Errorf("%w but for %.40q", notebook.ErrNotPython, document.Language())
+	}
+	return document, err
 }
 
 func readCode(in io.Reader) (string, error) {

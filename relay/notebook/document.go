@@ -1,3 +1,10 @@
+// Package notebook reads, edits and writes Jupyter notebook files: nbformat 4, as
+// https://nbformat.readthedocs.io/en/latest/format_description.html describes it.
+//
+// It knows files and cells; it must not know where they come from or run anything. A notebook
+// may come from anybody: reading is bounded, and no text in it selects a file. Files are never
+// written anew: an edit replaces bytes, so all that it does not mean to change stays as it is.
+// Start reading at Document.
 package notebook
 
 import (
@@ -9,8 +16,21 @@ import (
 	"colabrelay/shared/bounded"
 )
 
-// Errors of a Document, besides ErrNotNotebook, ErrOldFormat and bounded.ErrTooLong.
+// Bounds of a notebook that is read or edited.
+const (
+	MaxBytes       = 256 << 20 // of the file
+	MaxCells       = 10_000
+	MaxSourceBytes = 4 << 20 // of one cell's source
+)
+
+// Errors of a Document, besides bounded.ErrTooLong.
 var (
+	// ErrNotNotebook means that a file is damaged or no notebook at all. Its text says where.
+	ErrNotNotebook = errors.New("not a Jupyter notebook")
+	// ErrOldFormat means another major version of the format than 4.
+	ErrOldFormat = errors.New("the notebook's format is not nbformat 4")
+	// ErrNotPython is for callers that need code of Python: see IsPython.
+	ErrNotPython = errors.New("the notebook is not for Python")
 	// ErrCellChanged means that a handle of the form #index-hash8 names a cell whose source is
 	// another one now.
 	ErrCellChanged = errors.New("the cell has changed")
@@ -64,30 +84,16 @@ func oldFormat(major int) error {
 
 // New returns an empty notebook for Python, as nbformat writes it.
 func New() *Document {
-	d, err := Parse([]byte(empty))
+	text, err := Notebook{}.text()
 	if err != nil {
-		panic(err) // empty is a constant
+		panic(err) // it depends on nothing
+	}
+	d, err := Parse(text)
+	if err != nil {
+		panic(err)
 	}
 	return d
 }
-
-// empty is a notebook without cells.
-const empty = `{
- "cells": [],
- "metadata": {
-  "kernelspec": {
-   "display_name": "Python 3",
-   "language": "python",
-   "name": "python3"
-  },
-  "language_info": {
-   "name": "python"
-  }
- },
- "nbformat": 4,
- "nbformat_minor": 5
-}
-`
 
 // Bytes returns the file. Do not change it.
 func (d *Document) Bytes() []byte { return d.text }

@@ -197,13 +197,14 @@ func textTo(s *scanner, to *string) func() error {
 
 // passSource passes a source: a text, a list of texts, or null.
 func passSource(s *scanner) error {
-	start, raw := s.at, 0
+	start, raw, count := s.at, 0, 0
 	pass := func() error {
 		if s.next() != '"' {
 			return s.fail("a cell's source is not text")
 		}
 		at, err := s.value()
-		raw += max(1, at.len()-2) // an empty text counts too, so that the number of texts is bounded
+		raw += at.len() - 2
+		count++
 		return err
 	}
 	var err error
@@ -215,11 +216,11 @@ func passSource(s *scanner) error {
 	default:
 		err = pass()
 	}
-	if err != nil || raw <= MaxSourceBytes {
+	if err != nil || max(raw, count) <= MaxSourceBytes {
 		return err
 	}
 	// A byte needs at most the six of an escape sequence.
-	if raw > 6*MaxSourceBytes || len(joined(s.text[start:s.at])) > MaxSourceBytes {
+	if raw > 6*MaxSourceBytes || count > MaxSourceBytes || len(joined(s.text[start:s.at])) > MaxSourceBytes {
 		return fmt.Errorf("reading a notebook: a cell's source is %w", bounded.TooLong(MaxSourceBytes))
 	}
 	return nil

@@ -1,10 +1,8 @@
 package notebook
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -34,19 +32,7 @@ type RunCell struct {
 // Write writes the notebook as nbformat itself does: keys in order, one space of indentation,
 // texts as lists of lines.
 func (n Notebook) Write(w io.Writer) error {
-	cells, taken := []any{}, map[string]bool{}
-	for _, c := range n.Cells {
-		cells = append(cells, c.object(taken))
-	}
-	text, err := marshal(map[string]any{
-		"cells":          cells,
-		"nbformat":       major,
-		"nbformat_minor": minor,
-		"metadata": map[string]any{
-			"kernelspec":    map[string]any{"display_name": "Python 3", "language": "python", "name": "python3"},
-			"language_info": map[string]any{"name": "python"},
-		},
-	})
+	text, err := n.text()
 	if err != nil {
 		return fmt.Errorf("writing a notebook: %w", err)
 	}
@@ -54,15 +40,21 @@ func (n Notebook) Write(w io.Writer) error {
 	return err
 }
 
-// marshal returns v as JSON with a line break. Unlike json.Marshal it writes <, > and & as they
-// are, as Python does.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", " ")
-	err := encoder.Encode(v)
-	return b.Bytes(), err
+func (n Notebook) text() ([]byte, error) {
+	cells, taken := []any{}, map[string]bool{}
+	for _, c := range n.Cells {
+		cells = append(cells, c.object(taken))
+	}
+	text, err := jupyterStyle.write(nil, map[string]any{
+		"cells":          cells,
+		"nbformat":       major,
+		"nbformat_minor": minor,
+		"metadata": map[string]any{
+			"kernelspec":    map[string]any{"display_name": "Python 3", "language": "python", "name": "python3"},
+			"language_info": map[string]any{"name": "python"},
+		},
+	}, "")
+	return append(text, '\n'), err
 }
 
 func (c RunCell) object(taken map[string]bool) map[string]any {

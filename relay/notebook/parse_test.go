@@ -1,0 +1,179 @@
+package notebook
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/bounded"
+)
+
+func TestTheCellsOfANotebook(t *testing.T) {
+	d := parsed(t, "\ufeff"+`{"metadata": {"kernelspec": {"language": "python"}, "language_info": {"name": "ipython"}},
+	"nbformat_minor": 5, "nbformat": 4, "cells": [
+	{"cell_type": "markdown", "id": "a", "source": "# no code\n#@title none", "metadata": {"tags": ["x", 1, "y"]}},
+	{"cell_type": "code", "id": "b", "source": ["%pip install x\n", "!ls\n", "x = 1"], "outputs": [{"output_type": "stream", "text": ["y"]}], "execution_count": 12},
+	{"cell_type": "raw", "source": null, "id": "c", "metadata": {"tags": "x"}},
+	{"cell_type": "code", "id": "d", "source": "print('ü\ud83d\ude00\udc00')", "outputs": [ ], "execution_count": null},
+	{"cell_type": "code", "id": "e", "source": [], "outputs": [{"data": {"application/json": [NaN, -Infinity, Infinity, "NaN\\"]}}]}]}`)
+	want := []Cell{
+		{Index: 0, Handle: "a", Type: Markdown, Source: "# no code\n#@title none", Tags: []string{"x", "y"}},
+		{Index: 1, Handle: "b", Type: Code, Source: "%pip install x\n!ls\nx = 1", ExecutionCount: 12, Outputs: []byte(`[{"output_type": "stream", "text": ["y"]}]`)},
+		{Index: 2, Handle: "c", Type: Raw},
+		{Index: 3, Handle: "d", Type: Code, Source: "print('ü😀\ufffd')"},
+		{Index: 4, Handle: "e", Type: Code, Outputs: []byte(`[{"data": {"application/json": [null, null, null, "NaN\\"]}}]`)},
+	}
+	for i, want := range want {
+		if got := d.Cell(i); !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	if d.Len() != len(want) || d.Minor() != 5 || !d.IsPython() || d.Language() != "ipython" || len(d.Digest()) != 64 {
+		t.Errorf("%d cells, 4.%d, %s", d.Len(), d.Minor(), d.Language())
+	}
+}
+
+// Python takes the last of two equal keys, and so does an edit.
+func TestOfEqualKeysTheLastCounts(t *testing.T) {
+	d := parsed(t, `{"nbformat": 3, "nbformat": 4, "cells": [{}], "cells": [{"source": "a", "cell_type": "raw", "source": "b", "cell_type": "code", "outputs": [1], "outputs": []}]}`)
+	if c := d.Cell(0); d.Len() != 1 || c.Source != "b" || c.Type != Code || c.Outputs != nil {
+		t.Errorf("%+v", c)
+	}
+	if err := d.SetSource(0, "c", Markdown); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"nbformat": 3, "nbformat": 4, "cells": [{}], "cells": [{"source": "a", "cell_type": "raw", "source": "c", "cell_type": "markdown"}]}`
+	if got := string(d.Bytes()); got != want {
+		t.Error(got)
+	}
+}
+
+func TestFormsOfColab(t *testing.T) {
+	for source, want := range map[string]Cell{
+		"#@title Train { display-mode: \"form\" }\nx = 1": {Title: "Train"},
+		"x = 1\n  # @title  A {b} c\n#@title second":      {Title: "A {b} c"},
+		"#@titles":                  {},
+		"# " + "@title " + "ü" + "": {Title: "ü"},
+		"rate = 0.1 #@param {type:\"number\"}\nname = \"a # b\"  # @param [\"a\", \"b\"]\nx == 1 #@param\ny = 2 # param": {
+			Params: []Param{{"rate", "0.1"}, {"name", `"a # b"`}}},
+		"#@title T\n  größe = [1,\n 2] #@param\nz=3#@param": {Title: "T", Params: []Param{{"z", "3"}}},
+		"#@title " + strings.Repeat("ü", maxTitle):          {Title: strings.Repeat("ü", maxTitle/2)},
+	} {
+		if title, params := form(source); title != want.Title || !reflect.DeepEqual(params, want.Params) {
+			t.Errorf("%q: %q, %q", source, title, params)
+		}
+	}
+}
+
+func TestTheLanguageOfANotebook(t *testing.T) {
+	for metadata, want := range map[string]struct {
+		language string
+		isPython bool
+	}{
+		`{}`:                                  {"python", true},
+		`{"kernelspec": {"name": "python3"}}`: {"python", true},
+		`{"kernelspec": {"name": "my-env", "language": "python"}}`:                   {"python", true},
+		`{"kernelspec": {"name": "ir", "display_name": "R"}}`:                        {"ir", false},
+		`{"kernelspec": {"name": "julia-1.11"}}`:                                     {"julia-1.11", false},
+		`{"kernelspec": {"language": "R"}}`:                                          {"R", false},
+		`{"language_info": {"name": "R"}, "kernelspec": 7}`:                          {"R", false},
+		`{"language_info": {"name": 7}}`:                                             {"python", true},
+		`{"kernelspec": {"language": "` + strings.Repeat("x", 2*maxLanguage) + `"}}`: {strings.Repeat("x", maxLanguage), false},
+		`[]`: {"python", true},
+	} {
+		d := parsed(t, `{"nbformat": 4, "cells": [], "metadata": `+metadata+`}`)
+		if d.Language() != want.language || d.IsPython() != want.isPython {
+			t.Errorf("%s: %q, %t", metadata, d.Language(), d.IsPython())
+		}
+	}
+}
+
+func TestWhatIsNoNotebook(t *testing.T) {
+	for file, want := range map[string]struct {
+		err  error
+		text string
+	}{
+		"":                                         {ErrNotNotebook, "it ends too early"},
+		"print(1)":                                 {ErrNotNotebook, "at byte 0, in line 1"},
+		"[]":                                       {ErrNotNotebook, "'{'"},
+		"{}":                                       {ErrNotNotebook, "no format version"},
+		"{\n\n\"a\" 1}":                            {ErrNotNotebook, "a colon is missing at byte 7, in line 3"},
+		`{"nbformat": 4}`:                          {ErrNotNotebook, "no list of cells"},
+		`{"nbformat": 4, "cells": []`:              {ErrNotNotebook, "it ends too early"},
+		`{"nbformat": 4, "cells": []} x`:           {ErrNotNotebook, "something follows"},
+		`{"nbformat": "4", "cells": []}`:           {ErrNotNotebook, "no format version"},
+		`{"nbformat": 4, "cells": {}}`:             {ErrNotNotebook, "'['"},
+		`{"nbformat": 4, "cells": [1]}`:            {ErrNotNotebook, "'{'"},
+		`{"nbformat": 4, "cells": [{},]}`:          {ErrNotNotebook, "'{'"},
+		`{"nbformat": 4, "cells": [{}], }`:         {ErrNotNotebook, "a key is missing"},
+		`{"nbformat": 5, "cells": []}`:             {ErrOldFormat, "newer than this program"},
+		`{"nbformat": 3, "worksheets": [{}]}`:      {ErrOldFormat, "open the notebook in Jupyter or Colab and save it"},
+		`{"nbformat": 4, "cells": [{"source":7}]}`: {ErrNotNotebook, "source is not text"},
+		`{"nbformat": 4, "cells": [{"source":["a", 7]}]}`:   {ErrNotNotebook, "source is not text"},
+		"{\"nbformat\": 4, \"cells\": [], \"a\": \"\n\"}":   {ErrNotNotebook, "a control character"},
+		`{"nbformat": 4, "cells": [], "a": "\x"}`:           {ErrNotNotebook, "a backslash"},
+		`{"nbformat": 4, "cells": [], "a": "\u12g4"}`:       {ErrNotNotebook, "a backslash"},
+		`{"nbformat": 4, "cells": [], "a": "\u12`:           {ErrNotNotebook, "too early"},
+		`{"nbformat": 4, "cells": [], "a": "\`:              {ErrNotNotebook, "too early"},
+		`{"nbformat": 4, "cells": [], "a": 01}`:             {ErrNotNotebook, "a number"},
+		`{"nbformat": 4, "cells": [], "a": 1.}`:             {ErrNotNotebook, "a number"},
+		`{"nbformat": 4, "cells": [], "a": 1e+}`:            {ErrNotNotebook, "a number"},
+		`{"nbformat": 4, "cells": [], "a": -}`:              {ErrNotNotebook, "a number"},
+		`{"nbformat": 4, "cells": [], "a": nul}`:            {ErrNotNotebook, "a value"},
+		"{\"nbformat\": 4, \"cells\": [], \"a\": \"\xff\"}": {ErrNotNotebook, "UTF-8"},
+	} {
+		if d, err := Parse([]byte(file)); !errors.Is(err, want.err) || !strings.Contains(err.Error(), want.text) || d != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+func TestANotebookHasBounds(t *testing.T) {
+	cells := func(n int, source string) string {
+		return `{"nbformat":4,"cells":[` + strings.TrimSuffix(strings.Repeat(`{"cell_type":"code","source":`+source+`},`, n), ",") + `]}`
+	}
+	repeat := func(n int, text string) string { return strings.Repeat(text, n) }
+	keys := func(n int) (text string) {
+		for i := range n {
+			text += fmt.Sprintf(`"%d":1,`, i)
+		}
+		return text
+	}
+	const small = 1000
+	for name, test := range map[string]struct {
+		fits, over string
+		err        error
+	}{
+		"bytes":              {cells(0, "") + repeat(small-len(cells(0, "")), " "), cells(0, "") + repeat(small-len(cells(0, ""))+1, " "), bounded.ErrTooLong},
+		"cells":              {cells(MaxCells, `""`), cells(MaxCells+1, `""`), bounded.ErrTooLong},
+		"source":             {cells(2, `"`+repeat(MaxSourceBytes, "x")+`"`), cells(1, `"`+repeat(MaxSourceBytes+1, "x")+`"`), bounded.ErrTooLong},
+		"escapes":            {cells(1, `["`+repeat(MaxSourceBytes-1, `\n`)+`", "\u0041"]`), cells(1, `["`+repeat(MaxSourceBytes, `\n`)+`", "a"]`), bounded.ErrTooLong},
+		"lines":              {cells(1, `[""`+repeat(MaxSourceBytes-1, `,""`)+`]`), cells(1, `[""`+repeat(MaxSourceBytes, `,""`)+`]`), bounded.ErrTooLong},
+		"nesting":            {cells(1, `"", "a":`+repeat(maxNesting-3, "[")+repeat(maxNesting-3, "]")), cells(1, `"", "a":`+repeat(maxNesting-2, "[")+repeat(maxNesting-2, "]")), ErrNotNotebook},
+		"keys of a cell":     {cells(1, `"",`+keys(maxKeys-3)+`"b":1`), cells(1, `"",`+keys(maxKeys-2)+`"b":1`), ErrNotNotebook},
+		"keys of a notebook": {`{` + keys(maxKeys-2) + cells(0, "")[1:], `{` + keys(maxKeys-1) + cells(0, "")[1:], ErrNotNotebook},
+	} {
+		most := MaxBytes
+		if name == "bytes" {
+			most = small
+		}
+		if _, err := parseUpTo([]byte(test.fits), most); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := parseUpTo([]byte(test.over), most); !errors.Is(err, test.err) {
+			t.Errorf("more %s: %v", name, err)
+		}
+	}
+}
+
+// parsed parses a notebook that is one.
+func parsed(t *testing.T, text string) *Document {
+	t.Helper()
+	d, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
