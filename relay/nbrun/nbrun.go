@@ -7,18 +7,18 @@
 // confirmed, and no other. The package must not know MCP, nor how outputs are shown.
 //
 // Start reading at Open (this file) and Run.Advance (advance.go). record.go is the record on
-// disk, plan.go which cells run, chain.go submits them, flight.go reads them, outcome.go
-// decides what follows from how a cell ended. resume.go finds what is on the VM, outputs.go
-// writes into the notebook.
+// disk, plan.go which cells run, chain.go submits them, flight.go reads them, landing.go decides
+// what follows from how a cell ended. resume.go finds what is on the VM, newkernel.go acts on
+// a new kernel, changes.go on edits of the notebook. outputs.go writes into the notebook.
 package nbrun
 
 import (
 	"context"
 	"errors"
-	"io"
 	"time"
 
-	"colabrelay/relay/client"
+	"colabrelay/relay/dataflow"
+	"colabrelay/relay/output"
 	"colabrelay/shared/contract"
 )
 
@@ -82,27 +82,27 @@ const (
 // Spec is the requested run: the arguments of run_notebook. The zero value of each field but
 // Path is its default, except of MaxRetries and RetryBudget; see Defaults.
 type Spec struct {
-	Path       string // of the notebook
-	Save       Save
-	OutputPath string // of SaveCopy
-	Cells      string // all, dirty, stale, ids, 3-7, from:ID
-	Parameters string // a JSON object
-	OnError    OnError
-	Force      string // ids of cells that run whatever failed before, separated by commas
+	Path       string `json:"notebook_path"`
+	Save       Save   `json:"save"`
+	OutputPath string `json:"output_path"` // of SaveCopy
+	Cells      string `json:"cells"`       // all, dirty, stale, ids, 3-7, from:ID
+	Parameters string `json:"parameters"`  // a JSON object
 
-	MaxRetries  int    // of one cell
-	RetryBudget int    // of the run
-	RetryOn     string // further names and messages; "none" empties the list
+	OnError     OnError `json:"on_error"`
+	Force       string  `json:"force"`        // ids of cells that run whatever failed before, separated by commas
+	MaxRetries  int     `json:"max_retries"`  // of one cell
+	RetryBudget int     `json:"retry_budget"` // of the run
+	RetryOn     string  `json:"retry_on"`     // further names and messages; "none" empties the list
 
-	CellTimeout time.Duration // 0 means contract.DefaultTimeout
-	RunTimeout  time.Duration // wall clock since the run began; 0 means none
+	CellTimeout time.Duration `json:"cell_timeout"` // 0 means contract.DefaultTimeout
+	RunTimeout  time.Duration `json:"run_timeout"`  // wall clock since the run began; 0 means none
 
-	Restart     bool // restart the kernel before the first cell
-	OnNewKernel OnNewKernel
-	OnChange    OnChange
-	StateName   string // where cells tagged save-state save the variables
-	DryRun      bool   // make the plan and submit nothing
-	Runtime     string // the runtime's name, for the record
+	Restart     bool        `json:"restart"` // restart the kernel before the first cell
+	OnNewKernel OnNewKernel `json:"on_new_kernel"`
+	OnChange    OnChange    `json:"on_change"`
+	StateName   string      `json:"state_name"` // where cells tagged save-state save the variables
+	DryRun      bool        `json:"dry_run"`    // make the plan and submit nothing
+	Runtime     string      `json:"runtime"`    // the runtime's name, for the record
 }
 
 // Defaults returns the Spec of a run without arguments.
@@ -115,10 +115,9 @@ func Defaults(path string) Spec {
 
 // Executions are what the executor does with code.
 type Executions interface {
-	client.ExecutionReader
+	dataflow.VM
 	SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error)
 	List(ctx context.Context, limit int) (contract.ExecutionList, error)
-	Interrupt(ctx context.Context, id string) (contract.Execution, error)
 }
 
 // Machine is what the executor says of itself.
@@ -126,7 +125,6 @@ type Machine interface {
 	Probe(ctx context.Context) (contract.Probe, error)
 	CurrentKernel(ctx context.Context) (contract.Kernel, error)
 	RestartKernel(ctx context.Context, kernelID string) (contract.Kernel, error)
-	Blob(ctx context.Context, executionID string, blob contract.Blob, w io.Writer) error
 }
 
 // VM is the executor as a run uses it; *client.Client implements it.
@@ -154,9 +152,9 @@ type Options struct {
 	Output func(cell CellRecord, executionID string, events []contract.Event)
 	// States keeps the variables of cells tagged save-state. With nil, such cells are only noted.
 	States States
-	// SaveDir receives whole texts that are too long for the notebook; empty keeps only what
-	// fits into the notebook.
-	SaveDir string
+	// SaveText stores whole texts that are too long for the notebook; nil keeps only what fits
+	// into the notebook.
+	SaveText output.SaveText
 }
 
 // Progress is how far a run is.
@@ -180,7 +178,7 @@ type Outcome struct {
 	Prompt      *Prompt            // what the current cell asks; with StatusWaitingForInput
 	Behind      *contract.Behind   // the run that waits for input, while ours is queued behind it
 	Execution   contract.Execution // the last one that was read, without events
-	SavedFiles  []string           // whole texts in Options.SaveDir
+	SavedFiles  []string           // names of whole texts, by Options.SaveText
 	Notes       []string
 }
 

@@ -3,6 +3,7 @@ package nbrun
 import (
 	"time"
 
+	"colabrelay/relay/dataflow"
 	"colabrelay/shared/contract"
 )
 
@@ -13,14 +14,16 @@ const (
 
 // Bounds of a record.
 const (
-	maxAttempts  = 50   // of one cell; beyond it the oldest are dropped
-	maxName      = 200  // bytes of an exception's name
-	maxValue     = 2000 // bytes of its message
-	maxBecause   = 20   // causes of one skipped cell
-	maxNotes     = 100
-	maxHistory   = 20_000 // cells of which the last success is kept
-	maxKernelID  = 128    // bytes; an executor's answer with a longer one is refused
-	maxTitleRune = 80
+	maxAttempts = 50   // of one cell; beyond it the oldest are dropped
+	maxName     = 200  // bytes of an exception's name
+	maxValue    = 2000 // bytes of its message
+	maxBecause  = 20   // causes of one skipped cell
+	maxNotes    = 100
+	maxHistory  = 20_000 // cells of which the last run is kept
+	maxRuns     = 20_000 // of one kernel
+	maxSingles  = 64
+	maxKernelID = 128 // bytes; an executor's answer with a longer one is refused
+	maxTitle    = 80  // characters
 )
 
 // Status is the status of a run.
@@ -67,22 +70,20 @@ const (
 )
 
 // Record is the content of a run's file. It also says, of every cell that was run through this
-// computer, when it last succeeded.
+// computer, how it ended, and in which order cells ran in the present kernel.
 type Record struct {
 	Kind    string `json:"kind"`
 	Version int    `json:"version"`
 	Path    string `json:"path"`        // of the notebook, links resolved
-	Work    string `json:"output_path"` // the file that outputs go to; Path unless it is a copy
-	Runtime string `json:"runtime"`
+	Work    string `json:"output_path"` // the file that the last run's outputs go to; empty for none
+	Runtime string `json:"runtime"`     // that was used last
 
-	Run RunRecord `json:"run"`
-
-	Sequence int64              `json:"sequence"` // of the last cell that ran
-	History  map[string]LastRun `json:"history"`  // by handle
-	Singles  []Flight           `json:"singles"`  // of RunCell
-
-	KernelID   string `json:"kernel_id"`
-	InstanceID string `json:"instance_id"`
+	Run     RunRecord                 `json:"run"`
+	Singles []*Single                 `json:"singles"` // of RunCell, not yet ended
+	History map[string]LastRun        `json:"history"` // by handle
+	Life    Life                      `json:"life"`
+	Facts   map[string]dataflow.Facts `json:"facts"` // by digest of the code that is sent
+	Chains  Chains                    `json:"chains"`
 
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -93,16 +94,36 @@ type RunRecord struct {
 	ID     string `json:"run_id"` // empty: there was none
 	Spec   Spec   `json:"spec"`
 	Status Status `json:"status"`
+	// KernelID is the kernel whose variables the cells that have run made.
+	KernelID string `json:"kernel_id"`
 
-	Plan    []CellRecord `json:"plan"`    // the selected cells, in order
-	Flights []Flight     `json:"flights"` // submitted, in order; their ends or outputs are not recorded yet
+	Copied  bool         `json:"copied,omitempty"` // the copy of SaveCopy was, or is about to be, made
+	Planned bool         `json:"planned"`          // Plan is complete
+	Plan    []CellRecord `json:"plan"`             // the selected cells, in the notebook's order
+	View    string       `json:"view"`             // digest of the notebook's code when it was last compared
+	Flights []*Flight    `json:"flights"`          // submitted, in order; their ends or outputs are not recorded yet
 
 	Retries int        `json:"retries"`  // so far
 	RetryAt *time.Time `json:"retry_at"` // of the first cell of the plan that has not run
-	Notes   []string   `json:"notes"`
+	// Undecided: a cell failed, and which cells depend on it has not been determined.
+	Undecided bool `json:"undecided,omitempty"`
+	// Stopping is the status that the run gets when what is in flight has ended; empty if it goes on.
+	Stopping Status `json:"stopping,omitempty"`
+	Restart  string `json:"restart,omitempty"` // the kernel that Spec.Restart ends, or doneRestart
 
+	Saving    string      `json:"saving,omitempty"` // the cell after which the state is being saved
+	Saved     *SavedState `json:"saved,omitempty"`
+	Restoring bool        `json:"restoring,omitempty"` // Saved is being loaded into a new kernel
+
+	Notes      []string   `json:"notes"`
 	StartedAt  time.Time  `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
+}
+
+// SavedState is a version of Spec.StateName, saved after a cell.
+type SavedState struct {
+	Cell    string `json:"cell_id"`
+	Version string `json:"version"`
 }
 
 // CellRecord is one selected cell.
@@ -113,12 +134,17 @@ type CellRecord struct {
 	Source         string     `json:"source_sha256"`
 	Sent           string     `json:"sent_sha256"` // of what was last sent, with its parameters
 	Status         CellStatus `json:"status"`
-	Why            string     `json:"why,omitempty"` // why it was not run, or what else is to be said
-	Attempts       []Attempt  `json:"attempts"`
+	Why            string     `json:"why,omitempty"` // why it is not to be run, or what else is to be said
+	Attempts       []Attempt  `json:"attempts"`      // the last maxAttempts
 	SkippedBecause []Because  `json:"skipped_because,omitempty"`
+
+	Stopped   bool `json:"stopped,omitempty"`   // Why is the end of the run, not the notebook's wish
+	Retries   int  `json:"retries,omitempty"`   // in this kernel
+	Kills     int  `json:"kills,omitempty"`     // kernels that ended while it ran
+	Withdrawn int  `json:"withdrawn,omitempty"` // how often it was cancelled on the VM for no reason that we know
 }
 
-// Attempt is one execution of a cell that was submitted.
+// Attempt is one execution of a cell that was submitted and may have run.
 type Attempt struct {
 	RequestID   string          `json:"request_id"`
 	ExecutionID string          `json:"execution_id"`
@@ -146,7 +172,7 @@ type Because struct {
 }
 
 // Flight is an execution that was, or is about to be, submitted, and whose end and outputs are
-// not recorded yet. With the source of Sent it makes the same submit again.
+// not recorded yet. With the code of Sent it makes the same submit again.
 type Flight struct {
 	Handle         string    `json:"cell_id"`
 	RequestID      string    `json:"request_id"`
@@ -158,19 +184,48 @@ type Flight struct {
 	Sent           string    `json:"sent_sha256"`
 	Timeout        float64   `json:"timeout_seconds"`
 	SubmittedAt    time.Time `json:"submitted_at"`
-	Ended          bool      `json:"ended"` // its end is recorded, its outputs are not in the file yet
+	Withdrawn      bool      `json:"withdrawn,omitempty"` // we cancelled it
+	Ended          bool      `json:"ended"`               // its end is recorded; its outputs are not in the file yet
 }
 
-// LastRun is the last time a cell ran through this computer.
+// Single is a cell that RunCell runs.
+type Single struct {
+	Flight
+	Index   int        `json:"index"`
+	Title   string     `json:"title"`
+	Started *time.Time `json:"started"`
+	Save    Save       `json:"save"`
+}
+
+// LastRun is how a cell ended the last time it ran through this computer.
 type LastRun struct {
-	Sequence int64      `json:"sequence"` // a later run has a larger one
 	KernelID string     `json:"kernel_id"`
 	Source   string     `json:"source_sha256"`
 	Status   CellStatus `json:"status"`
-	// Succeeded is the same of the last time it succeeded; 0 if it never has.
-	Succeeded       int64  `json:"succeeded"`
-	SucceededKernel string `json:"succeeded_kernel_id"`
-	SucceededSource string `json:"succeeded_source_sha256"`
+}
+
+// Life is what ran in the present kernel.
+type Life struct {
+	KernelID   string    `json:"kernel_id"`
+	InstanceID string    `json:"instance_id"`
+	Runs       []CellRun `json:"runs"` // in order; the last maxRuns
+	// The last execution, which the next one follows, so that it runs in no other kernel.
+	LastRequestID   string `json:"last_request_id,omitempty"`
+	LastExecutionID string `json:"last_execution_id,omitempty"`
+}
+
+// CellRun is one cell that ran.
+type CellRun struct {
+	Handle string     `json:"cell_id"`
+	Source string     `json:"source_sha256"`
+	Sent   string     `json:"sent_sha256"`
+	Status CellStatus `json:"status"`
+}
+
+// Chains says whether an executor knows Submit.AfterRequestID.
+type Chains struct {
+	InstanceID string `json:"instance_id"`
+	Known      bool   `json:"known"`
 }
 
 // State is the state of a cell for readers of the notebook.

@@ -67,6 +67,14 @@ def attempt(step: Callable[[], Result], default: Result) -> Result:
         return default
 
 
+def free_gpu() -> None:
+    """Frees the GPU's memory as far as the last exception and torch's cache hold it."""
+    shell = get_ipython()
+    attempt(lambda: forget_tracebacks(shell), None)
+    gc.collect()
+    attempt(empty_gpu_cache, False)
+
+
 def cleanup() -> dict[str, Any]:
     shell = get_ipython()
     names = [name for name, _ in user_variables(shell)]
