@@ -16,18 +16,19 @@ import (
 func TestALongTextHasHeadAndTailAndIsSavedAsAWhole(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	c := Collector{Save: SaveIn(dir, "~/saved", "my/book")}
-	cell, whole := c.Begin("#3-ab"), ""
-	for i := 0; len(whole) < 3<<20; i++ {
+	cell := c.Begin("#3-ab")
+	var b strings.Builder
+	for i := 0; b.Len() < 3<<20; i++ {
 		var events []contract.Event
 		for range 200 {
 			line := fmt.Sprintf("%d %s\n", i, strings.Repeat("ü", i%100))
 			events = append(events, print(line[:1]), print(line[1:]))
-			whole += line
+			b.WriteString(line)
 		}
 		cell.Add(t.Context(), events, nil)
 	}
 	cell.Add(t.Context(), []contract.Event{print("50%\r51%"), show(contract.EventDisplayData, "", `{"text/plain": "a"}`), print("end")}, nil)
-	whole += "51%end"
+	whole := b.String() + "51%end"
 	name := onlyFile(t, dir)
 	if saved, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(saved) != whole || !strings.HasPrefix(name, "my_book-") {
 		t.Errorf("%s has %d of %d bytes: %v", name, len(saved), len(whole), err)

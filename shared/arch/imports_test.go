@@ -115,12 +115,12 @@ var homes = map[string][]string{
 
 	// Small modules may be used where they are needed.
 	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client"},
-	"github.com/gofrs/flock":             {"executor/statedir", "relay/checkpoint", "relay/history", "relay/hostconfig", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
+	"github.com/gofrs/flock":             {"executor/statedir", "relay/checkpoint", "relay/history", "relay/hostconfig", "relay/notebook", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
-	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/nbrun", "relay/pairing", "relay/program", "relay/kernelstate"},
+	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/nbrun", "relay/notebook", "relay/pairing", "relay/program", "relay/kernelstate"},
 	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/tools", "relay/transfer"},
-	"golang.org/x/sys":                   {"executor", "executor/files", "executor/kernel", "executor/uploads", "relay/terminal"},
+	"golang.org/x/sys":                   {"executor", "executor/files", "executor/kernel", "executor/uploads", "relay/notebook", "relay/terminal"},
 }
 
 // testModules may be imported by all tests, and by neither program.

@@ -1,0 +1,111 @@
+package notebook
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// Edit changes the file: it locks it, reads it again, calls change with that document, and writes
+// the result if its bytes differ, by a rename. An error of change leaves the file as it is and is
+// returned as it is. change is called again, with a new document, if another program writes the
+// file meanwhile. With expectDigest the file must have that digest, else the error is ErrChanged;
+// it is ErrBusy if another relay holds the lock for too long.
+func (f *File) Edit(ctx context.Context, expectDigest string, change func(*Document) error) (Change, error) {
+	unlock, err := f.acquire(ctx)
+	if err != nil {
+		return Change{}, err
+	}
+	defer unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known, restless := f.last.Document, false
+	for range maxAttempts {
+		done, err := f.attempt(ctx, expectDigest, change)
+		if errors.Is(err, errOvertaken) {
+			restless = true
+			continue
+		}
+		if err == nil {
+			done.Notes = notesOf(known, done.Before, restless)
+		}
+		return done, err
+	}
+	return Change{}, fmt.Errorf("%w: close it there, or wait until it is saved, and try again", ErrRestless)
+}
+
+// errOvertaken means that another program wrote the file during an attempt.
+var errOvertaken = errors.New("another program wrote the notebook")
+
+// attempt makes one edit of the file as it is now.
+func (f *File) attempt(ctx context.Context, expectDigest string, change func(*Document) error) (Change, error) {
+	before, err := f.load(ctx)
+	if err != nil {
+		return Change{}, err
+	}
+	if expectDigest != "" && before.Digest() != expectDigest {
+		return Change{}, fmt.Errorf("%w: its digest is %s, not %s: read the cells again", ErrChanged, before.Digest(), expectDigest)
+	}
+	f.last = before
+	edited := *before.Document
+	if err := change(&edited); err != nil {
+		return Change{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Change{}, err
+	}
+	if bytes.Equal(edited.Bytes(), before.Bytes()) {
+		return Change{Before: before.Document, After: before.Document}, nil
+	}
+	if err := f.replace(before, &edited); err != nil {
+		return Change{}, err
+	}
+	return Change{Before: before.Document, After: &edited, Written: true}, nil
+}
+
+// notesOf describes what other programs did: since the document that is known, which may be nil,
+// and during the edit.
+func notesOf(known, before *Document, restless bool) (notes []string) {
+	switch {
+	case restless:
+		notes = append(notes, "Another program saved the notebook during this edit. The edit was made to what that program saved.")
+	case known != nil && !bytes.Equal(known.Bytes(), before.Bytes()):
+		notes = append(notes, "Another program has changed the notebook since it was last read. Its changes are kept.")
+	}
+	return notes
+}
+
+// lockPath returns the file whose lock all relays take while they edit the notebook at path.
+func lockPath(path, lockDir string) string {
+	sum := sha256.Sum256([]byte(strings.ToLower(filepath.ToSlash(path)))) // two spellings of one file share the lock
+	return filepath.Join(lockDir, "notebook-"+hex.EncodeToString(sum[:12])+".lock")
+}
+
+// acquire takes the lock. Its file stays, because deleting it would let two callers have it.
+func (f *File) acquire(ctx context.Context) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(f.lock), 0o700); err != nil {
+		return nil, fmt.Errorf("creating the folder of the notebook's lock: %w", err)
+	}
+	lock := flock.New(f.lock, flock.SetPermissions(0o600))
+	waiting, done := context.WithTimeout(ctx, maxLockWait)
+	defer done()
+	got, err := lock.TryLockContext(waiting, 10*time.Millisecond)
+	switch {
+	case got:
+		return func() { _ = lock.Close() }, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case waiting.Err() != nil:
+		return nil, fmt.Errorf("%q: %w for over %.0f s: wait until it has ended, then try again", f.path, ErrBusy, maxLockWait.Seconds())
+	}
+	return nil, fmt.Errorf("locking the notebook: %w", err)
+}

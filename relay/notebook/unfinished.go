@@ -1,5 +1,0 @@
-package notebook
-
-import "errors"
-
-var errUnfinished = errors.New("not written yet")
