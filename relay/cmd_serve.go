@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"colabrelay/relay/config"
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/tools"
@@ -42,7 +44,7 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	defer pool.Close()
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
-		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, TextLimit: cfg.TextLimit, Toolsets: toolsets, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard,
+		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, TextLimit: cfg.TextLimit, Toolsets: toolsets, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
 		Problems: cfg.Problems, Version: version, Log: log, UseAllProcessors: oneProcessor().useAll,
 	})
 	err := relay.Serve(ctx, std.In, std.Out)
@@ -50,4 +52,11 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 		return nil
 	}
 	return err
+}
+
+// notebookRoots returns the folders whose notebooks tools may use.
+func notebookRoots(cfg config.Config) notebook.Roots {
+	home, _ := os.UserHomeDir() // a user without a home folder has no notebooks in it
+	working, _ := os.Getwd()
+	return notebook.Roots{Home: home, Save: cfg.SaveDir, Dirs: cfg.NotebookDirs, Working: working}
 }

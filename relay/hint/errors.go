@@ -8,6 +8,8 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/hostconfig"
 	"colabrelay/relay/kernelstate"
+	"colabrelay/relay/nbrun"
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 )
@@ -18,6 +20,8 @@ var (
 	notFound    = string(contract.CodeNotFound)
 	tooLarge    = string(contract.CodeTooLarge)
 	fileChanged = string(contract.CodeChanged)
+
+	notSupported = string(contract.CodeNotSupported)
 )
 
 const (
@@ -61,6 +65,53 @@ var operations = []row{
 	{chunked.ErrChanged, Hint{Code: conflict, Model: "Call again with on_change=\"continue\" to keep the iterations already done and continue with the new code, with on_change=\"restart\" to start at iteration 0, or with another checkpoint_name."}},
 	{chunked.ErrDamaged, Hint{Code: CodeDamaged, Model: "The file was not changed. Use another checkpoint_name, or call run_chunked_operation with on_change=\"restart\": the file is then kept under another name and the run starts at iteration 0."}},
 	{chunked.ErrNotChunked, Hint{Code: conflict, Model: "get_checkpoint shows what is saved under this name. Use another checkpoint_name, or on_change=\"restart\", which keeps that file under another name."}},
+
+	{notebook.ErrNotNotebook, Hint{CodeNotebookDamaged,
+		"The file was not changed. Ask the user for an intact copy, or check that notebook_path names the right file.",
+		"Check that this is the right file, or look for an intact copy."}},
+	{notebook.ErrOldFormat, Hint{notSupported,
+		"Ask the user to open the notebook in Jupyter or Colab and to save it there, which converts it; then call again.",
+		"Open the notebook in Jupyter or Colab and save it there, which converts it."}},
+	{notebook.ErrCellChanged, Hint{fileChanged,
+		"Call get_cells again: the cell has another source now, and another id.",
+		"List the cells again: the cell has another source now, and another id."}},
+	{notebook.ErrNoIndex, Hint{CodeBadRequest,
+		"Call get_cells for the number of cells; indexes count from 0.",
+		"Indexes count from 0."}},
+	{notebook.ErrChanged, Hint{fileChanged,
+		"The file is not the one with this digest, and was not changed. Call get_cells again, look at what is different, then repeat the edit with the new digest.",
+		"Look at the notebook again, then repeat the command."}},
+	{notebook.ErrBusy, Hint{CodeBusy,
+		"Another call or relay is writing this notebook. Wait some seconds, then call again.",
+		"Wait some seconds, then run the same command again."}},
+	{notebook.ErrRestless, Hint{CodeBusy,
+		"Another program, such as an editor, keeps saving this notebook. Wait some seconds, then call again; if that does not help, ask the user to close it there.",
+		"Close the notebook in other programs, then run the same command again."}},
+	{notebook.ErrForbiddenPath, Hint{forbidden,
+		"Do not work around this: use a notebook below the home folder or LOCAL_SAVE_DIR, or ask the user to list its folder in RELAY_NOTEBOOK_DIRS in the relay's environment.",
+		"Use a notebook below your home folder, or list its folder in RELAY_NOTEBOOK_DIRS."}},
+
+	{nbrun.ErrBusy, Hint{CodeBusy,
+		"Wait until the other call has answered, then call again with the same arguments.",
+		"Wait until the other call or command has ended, then run the same command again."}},
+	{nbrun.ErrSpec, Hint{CodeBadRequest,
+		"Correct the arguments that the message names, then call again.",
+		"Correct what the message names; `colab-relay nb run --help` shows the values."}},
+	{nbrun.ErrChanged, Hint{fileChanged,
+		"Call again with on_change=\"continue\" to run the cells that are left as they are now, or with on_change=\"restart\" to begin again.",
+		"Use --on-change continue to run the cells that are left as they are now, or --on-change restart to begin again."}},
+	{nbrun.ErrConflict, Hint{conflict,
+		"The cell was edited while it runs. Wait for its end with get_execution, or call interrupt_execution, then call again.",
+		"Wait for the end of the cell, or interrupt it, then run the same command again."}},
+	{nbrun.ErrDamaged, Hint{CodeDamaged,
+		"Ask the user to move this file away; then every cell counts as never run, and a new run begins.",
+		"Move this file away; then every cell counts as never run, and a new run begins."}},
+	{nbrun.ErrNotPython, Hint{notSupported,
+		"Only Python notebooks can be run; get_cells and the tools that edit cells work with this one.",
+		"Only Python notebooks can be run."}},
+	{nbrun.ErrOutputPath, Hint{conflict,
+		"Choose another output_path: a file that exists is never replaced. Omit it to save outputs in the notebook itself.",
+		"Choose another file for the outputs: one that exists is never replaced."}},
 
 	{kernelstate.ErrUntrustedReport, Hint{Code: string(client.KindBadAnswer), Model: "Call again. If the error persists, code in the kernel interferes with saving: call restart_kernel."}},
 	{kernelstate.ErrNotFound, Hint{Code: notFound, Model: "Call save_kernel_state first."}},

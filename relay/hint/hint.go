@@ -24,6 +24,8 @@ const (
 	CodeBusy          = "busy"
 	CodeSomeFailed    = "some_failed"
 	CodeDamaged       = "checkpoint_damaged"
+
+	CodeNotebookDamaged = "notebook_damaged"
 )
 
 // Hint is what to do next. Both texts are full sentences.

@@ -83,9 +83,9 @@ func decode(ctx context.Context, original []byte) (image.Image, string, error) {
 	return img, format, nil
 }
 
-// shrink reduces a PNG or JPEG to at most maxEdge pixels on its long edge and maxBase64
+// Shrink reduces a PNG or JPEG to at most maxEdge pixels on its long edge and maxBase64
 // bytes in base64. It keeps a picture that fits already. It returns when ctx ends.
-func shrink(ctx context.Context, original []byte) (Picture, error) {
+func Shrink(ctx context.Context, original []byte) (Picture, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, decodeTime, errSlowPicture)
 	defer cancel()
 	img, format, err := decode(ctx, original)

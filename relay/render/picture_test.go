@@ -53,7 +53,7 @@ func TestShrinkFitsAModel(t *testing.T) {
 		if before, _, err := image.DecodeConfig(bytes.NewReader(original)); err != nil || max(before.Width, before.Height) <= maxEdge && len(original) <= bytesAllowed {
 			t.Errorf("%s fits already, or %v", name, err)
 		}
-		p, err := shrink(t.Context(), original)
+		p, err := Shrink(t.Context(), original)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -70,7 +70,7 @@ func TestShrinkFitsAModel(t *testing.T) {
 
 func TestShrinkKeepsWhatFits(t *testing.T) {
 	original := tinyPNG(t)
-	p, err := shrink(t.Context(), original)
+	p, err := Shrink(t.Context(), original)
 	if err != nil || !bytes.Equal(p.Data, original) || p.Width != 3 || p.Height != 2 {
 		t.Errorf("%+v %v", p, err)
 	}
@@ -83,7 +83,7 @@ func TestTransparencyBecomesWhiteInJPEG(t *testing.T) {
 			img.Set(x, y, color.RGBA{})
 		}
 	}
-	p, err := shrink(t.Context(), encodePNG(t, img))
+	p, err := Shrink(t.Context(), encodePNG(t, img))
 	if err != nil || p.MIMEType != "image/jpeg" {
 		t.Fatalf("%s %v", p.MIMEType, err)
 	}
@@ -107,12 +107,12 @@ func bomb(w, h uint32) []byte {
 
 func TestShrinkRefusesDamagedAndHugePictures(t *testing.T) {
 	for name, b := range map[string][]byte{"empty": nil, "text": []byte("<html>"), "torn": noisePNG(t, 100, 100)[:2000], "header only": bomb(10, 10)} {
-		if _, err := shrink(t.Context(), b); err == nil {
+		if _, err := Shrink(t.Context(), b); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
 	for _, size := range [][2]uint32{{100_000, 100_000}, {1 << 30, 1}, {4096, 4097}} {
-		if _, err := shrink(t.Context(), bomb(size[0], size[1])); !errors.Is(err, errPixels) {
+		if _, err := Shrink(t.Context(), bomb(size[0], size[1])); !errors.Is(err, errPixels) {
 			t.Errorf("%v: %v", size, err)
 		}
 	}
@@ -125,7 +125,7 @@ func FuzzShrink(f *testing.F) {
 		if cfg, _, err := image.DecodeConfig(bytes.NewReader(b)); err == nil && cfg.Width > 1<<20/max(cfg.Height, 1) {
 			return // valid but slow
 		}
-		p, err := shrink(t.Context(), b)
+		p, err := Shrink(t.Context(), b)
 		if err == nil && (max(p.Width, p.Height) > maxEdge || len(p.Base64()) > maxBase64) {
 			t.Errorf("%d×%d in %d bytes", p.Width, p.Height, len(p.Data))
 		}

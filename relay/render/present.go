@@ -115,7 +115,7 @@ func (p *presenter) output(ctx context.Context, d *display, shown bool) Output {
 func isPicture(mime string) bool { return mime == "image/png" || mime == "image/jpeg" }
 
 func (p *presenter) picture(ctx context.Context, d *display, original []byte) {
-	pic, err := shrink(ctx, original)
+	pic, err := Shrink(ctx, original)
 	if err != nil {
 		p.note("the picture at offset %d is not shown: %v", d.offset, err)
 		return

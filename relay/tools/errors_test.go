@@ -19,6 +19,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/pairing"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
@@ -91,12 +92,33 @@ var calls = map[string]toolCall{
 	"list_colab_variables":    {`{}`, "GET", contract.PathVariables},
 	"inspect_variable":        {`{"name":"x"}`, "GET", contract.PathInspect},
 	"download_from_colab":     {`{"remote_path":"/content/x"}`, "GET", contract.PathStat},
+	"get_cells":               {`{"notebook_path":"` + sample + `"}`, "", ""},
+	"add_code_cell":           {`{"notebook_path":"` + sample + `","code":"1","dry_run":true}`, "", ""},
+	"add_text_cell":           {`{"notebook_path":"` + sample + `","content":"a","dry_run":true}`, "", ""},
+	"update_cell":             {`{"notebook_path":"` + sample + `","cellId":"one","content":"1","dry_run":true}`, "", ""},
+	"delete_cell":             {`{"notebook_path":"` + sample + `","cellId":"one","dry_run":true}`, "", ""},
+	"move_cell":               {`{"notebook_path":"` + sample + `","cellId":"one","cellIndex":0,"dry_run":true}`, "", ""},
+	"run_code_cell":           {`{"notebook_path":"` + sample + `","cellId":"one"}`, "", ""},
+	"run_notebook":            {`{"notebook_path":"` + sample + `"}`, "", ""},
 	"save_kernel_state":       {`{"name":"s"}`, "POST", contract.PathExecutions},
 	"restore_kernel_state":    {`{"name":"s"}`, "", ""}, // nothing is saved
 	"install_packages":        {`{"packages":"x"}`, "POST", contract.PathExecutions},
 	"preview_dataframe":       {`{"name":"df"}`, "POST", contract.PathExecutions},
 	"query_dataframes":        {`{"sql":"SELECT 1"}`, "POST", contract.PathExecutions},
 	"upload_to_colab":         {`{"local_path":"` + thisFile() + `"}`, "POST", contract.PathUploads},
+}
+
+// sample is a notebook with a single cell, whose id is one.
+const sample = "notebooks/one.ipynb"
+
+// sampleRoots are where it is.
+func sampleRoots(t *testing.T) notebook.Roots {
+	t.Helper()
+	dir, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return notebook.Roots{Dirs: []string{dir}, Working: dir}
 }
 
 // thisFile is one that can be uploaded.
@@ -209,11 +231,17 @@ func TestEveryToolReportsWrongSettings(t *testing.T) {
 	}
 }
 
+// localTools use nothing but files of this computer.
+var localTools = []string{"get_checkpoint", "get_cells", "add_code_cell", "add_text_cell", "update_cell", "delete_cell", "move_cell"}
+
 func TestEveryToolReportsThatNothingIsPaired(t *testing.T) {
-	h := startHost(t, Config{Toolsets: Toolsets, Resolve: func(name string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing named %q", name) }})
+	h := startHost(t, Config{
+		Resolve:  func(name string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing named %q", name) },
+		Toolsets: Toolsets, Notebooks: sampleRoots(t), CheckpointDir: t.TempDir(),
+	})
 	for name, c := range calls {
 		o := h.call(name, json.RawMessage(c.args)).outcome(t)
-		if name == "get_checkpoint" { // reads a file of this computer
+		if slices.Contains(localTools, name) {
 			if o.Error != nil || !o.Success {
 				t.Errorf("%s: %+v", name, o)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/transfer"
 )
 
@@ -56,6 +57,7 @@ type Config struct {
 	Hold          time.Duration   // how long a call may wait
 	TextLimit     int             // characters of a run's text; 0 means DefaultTextLimit
 	Keep          Keep            // bounds of what is saved of chunked runs
+	Notebooks     notebook.Roots  // where notebooks may be
 	Guard         *transfer.Guard // decides what upload_to_colab may read; nil for everything
 	LastSeen      LastSeen        // kernels that earlier relay processes saw
 	Toolsets      []Toolset       // what is served beside Core; fixed while the relay runs

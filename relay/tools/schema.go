@@ -30,7 +30,7 @@ func inputSchema(arguments []argument) json.RawMessage {
 		switch {
 		case a.def == nil:
 			required = append(required, a.name)
-		case string(a.def) != `""`: // an empty text says nothing to a model
+		case string(a.def) != `""` && string(a.def) != "false": // which say nothing to a model
 			p["default"] = a.def
 		}
 		properties[a.name] = p

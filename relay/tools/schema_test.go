@@ -68,6 +68,17 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 		"install_packages":        `{"packages":"","requirements_path":"","upgrade":false,"timeout_seconds":600}`,
 		"preview_dataframe":       `{"name":null,"rows":20,"offset":0,"columns":"","filter":"","sort_by":""}`,
 		"query_dataframes":        `{"sql":null,"rows":20,"timeout_seconds":30}`,
+
+		"get_cells":     `{"notebook_path":"","cellIndexStart":0,"limit":50,"cellId":"","includeOutputs":true,"query":""}`,
+		"add_code_cell": `{"notebook_path":"","code":null,"cellIndex":-1,"afterCellId":"","language":"python","dry_run":false,"expect_digest":""}`,
+		"add_text_cell": `{"notebook_path":"","content":null,"cellIndex":-1,"afterCellId":"","dry_run":false,"expect_digest":""}`,
+		"update_cell":   `{"notebook_path":"","cellId":null,"content":null,"find":"","cell_type":"","dry_run":false,"expect_digest":""}`,
+		"delete_cell":   `{"notebook_path":"","cellId":null,"dry_run":false,"expect_digest":""}`,
+		"move_cell":     `{"notebook_path":"","cellId":null,"cellIndex":null,"dry_run":false,"expect_digest":""}`,
+		"run_code_cell": `{"notebook_path":"","cellId":null,"timeout_seconds":600}`,
+		"run_notebook": `{"notebook_path":"","output_path":"","cells":"all","parameters":"","on_error":"skip_dependents","force":"",
+			"max_retries":2,"retry_budget":10,"retry_on":"","cell_timeout_seconds":600,"run_timeout_seconds":0,"restart":false,
+			"on_new_kernel":"rerun","on_change":"continue","state_name":"","dry_run":false}`,
 	}
 	for _, tool := range allTools() {
 		var schema struct {
@@ -82,8 +93,8 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 		}
 		got := map[string]any{}
 		for name, p := range schema.Properties {
-			if p.Default == nil && p.Type == "string" && !slices.Contains(schema.Required, name) {
-				p.Default = "" // which the schema need not say
+			if usual, ok := map[string]any{"string": "", "boolean": false}[p.Type]; ok && p.Default == nil && !slices.Contains(schema.Required, name) {
+				p.Default = usual // which the schema need not say
 			}
 			if name != "runtime" {
 				got[name] = p.Default

@@ -297,6 +297,9 @@ func (o Outcome) text(b *strings.Builder) {
 	}
 }
 
+// jsonSize returns the length of v as JSON, in bytes.
+func jsonSize(v any) int { return len(encode(v)) }
+
 // firsts is fitList for callers that need not know whether it dropped any.
 func firsts[T any](items []T) []T {
 	kept, _ := fitList(items)

@@ -62,7 +62,12 @@ func coreTools() []tool {
 	}
 }
 
-func notebookTools() []tool { return nil }
+func notebookTools() []tool {
+	return []tool{
+		getCells(), addCodeCell(), addTextCell(), updateCell(), deleteCell(), moveCell(),
+		runCodeCell(), runNotebook(),
+	}
+}
 
 func dataTools() []tool { return []tool{previewDataframe(), queryDataframes()} }
 

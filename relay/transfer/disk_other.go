@@ -10,7 +10,7 @@ import (
 // freeBytes is unknown on this system.
 func freeBytes(string) (int64, bool) { return 0, false }
 
-// isDiskFull reports whether err means that the disk is full.
-func isDiskFull(err error) bool {
+// DiskFull reports whether err means that the disk is full.
+func DiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EFBIG)
 }

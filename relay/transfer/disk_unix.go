@@ -18,8 +18,8 @@ func freeBytes(dir string) (int64, bool) {
 	return int64(min(free, math.MaxInt64/2)), true
 }
 
-// isDiskFull reports whether err means no space, a quota reached, or a file at the size
+// DiskFull reports whether err means no space, a quota reached, or a file at the size
 // limit of the file system or the process.
-func isDiskFull(err error) bool {
+func DiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

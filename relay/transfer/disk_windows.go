@@ -28,9 +28,9 @@ const (
 	errorDiskQuota      = syscall.Errno(1295)
 )
 
-// isDiskFull reports whether err means no space, a quota reached, or a file at the size
+// DiskFull reports whether err means no space, a quota reached, or a file at the size
 // limit of the file system.
-func isDiskFull(err error) bool {
+func DiskFull(err error) bool {
 	return errors.Is(err, errorDiskFull) || errors.Is(err, errorHandleDiskFull) ||
 		errors.Is(err, errorFileTooLarge) || errors.Is(err, errorDiskQuota)
 }

@@ -44,7 +44,7 @@ func absolute(root *os.Root, name string) string {
 
 // markDiskFull adds ErrLocalDisk to an error that means a full disk.
 func markDiskFull(err error) error {
-	if isDiskFull(err) {
+	if DiskFull(err) {
 		return fmt.Errorf("%w: %w", ErrLocalDisk, err)
 	}
 	return err

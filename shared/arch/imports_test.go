@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"relay/config/configtest":   {},
 	"relay/dataflow":            {"shared/contract"},
 	"relay/doctor":              {"relay/client", "relay/config", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/program", "relay/progress", "relay/terminal", "shared/contract"},
-	"relay/hint":                {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/kernelstate", "relay/transfer", "shared/contract"},
+	"relay/hint":                {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hostconfig", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/transfer", "shared/contract"},
 	"relay/export":              {"relay/notebook", "relay/output", "relay/plain", "relay/progress", "relay/render", "shared/contract"},
 	"relay/history":             {"relay/client", "shared/bounded", "shared/contract", "shared/ranges"},
 	"relay/hostconfig":          {},
@@ -64,7 +64,7 @@ var allowed = map[string][]string{
 	"relay/terminal":            {"relay/plain", "relay/transfer"},
 	"relay/terminal/inline":     {},
 	"relay/kernelstate":         {"relay/checkpoint", "relay/client", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
-	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/progress", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
+	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/nbrun", "relay/notebook", "relay/output", "relay/progress", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
 	"relay/transfer":            {"relay/client", "shared/bounded", "shared/contract", "shared/filename", "shared/ranges"},
 	"shared/arch":               {},
 	"shared/auth":               {"shared/bounded", "shared/contract", "shared/seal"},
@@ -114,6 +114,7 @@ var homes = map[string][]string{
 	"golang.org/x/term":               {"relay/terminal"},
 
 	// Small modules may be used where they are needed.
+	"github.com/aymanbagabas/go-udiff":   {"relay/tools"},
 	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client"},
 	"github.com/gofrs/flock":             {"executor/statedir", "relay/checkpoint", "relay/history", "relay/hostconfig", "relay/notebook", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel"},

@@ -1,0 +1,188 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"colabrelay/relay/notebook"
+	"colabrelay/relay/render"
+)
+
+// removedSource is how many characters of a deleted cell's source are shown.
+const removedSource = 22_000
+
+type updateArgs struct {
+	editArgs
+	Cell    string `json:"cellId" min:"1" max:"200" doc:"From get_cells."`
+	Content string `json:"content" doc:"The new source, or what replaces find."`
+	Find    string `json:"find" default:"" doc:"A part of the source that occurs once; only it is replaced."`
+	Type    string `json:"cell_type" default:"" max:"20" doc:"code, markdown or raw, to change the type."`
+}
+
+// UpdatedCell is the answer of update_cell.
+type UpdatedCell struct{ Edited }
+
+func updateCell() tool {
+	return define(spec{
+		name: "update_cell", title: "Change a cell's source",
+		summary:     "replaces a cell's source, or one part of it",
+		description: "Use it to change a cell of an .ipynb file: all of its source, or with find one part. Outputs stay. If the user should see the edit first, call it with dry_run=true, then with the expect_digest of get_cells.",
+		idempotent:  true, local: true,
+	}, func(ctx context.Context, c *call, args updateArgs) (*UpdatedCell, *Problem) {
+		kind := notebook.CellType(args.Type)
+		switch kind {
+		case "", notebook.Code, notebook.Markdown, notebook.Raw:
+		default:
+			return nil, badChoice("cell_type", args.Type, "code, markdown or raw")
+		}
+		var before notebook.Cell
+		var source string
+		edited, problem := c.edit(ctx, args.editArgs, cellEdit{
+			change: func(d *notebook.Document) (func() error, error) {
+				at, err := d.Find(args.Cell)
+				if err != nil {
+					return nil, err
+				}
+				before = d.Cell(at)
+				source, err = replaced(before.Source, args.Find, args.Content)
+				if err != nil || source == before.Source && (kind == "" || kind == before.Type) {
+					return nil, err
+				}
+				return func() error {
+					before.Handle = d.Cell(at).Handle
+					return d.SetSource(at, source, kind)
+				}, nil
+			},
+			diff: func() string {
+				name := cellName(before.Index, before.Handle)
+				return sourceDiff(name, name, before.Source, source)
+			},
+			did: func() string {
+				if kind != "" && kind != before.Type {
+					return fmt.Sprintf("cell %s is changed, and is a %s cell instead of a %s cell", before.Handle, kind, before.Type)
+				}
+				return fmt.Sprintf("cell %s is changed", before.Handle)
+			},
+		})
+		if problem != nil {
+			return nil, problem
+		}
+		return &UpdatedCell{edited}, nil
+	})
+}
+
+// replaced returns a source with content in place of find, or content if there is no find.
+func replaced(source, find, content string) (string, error) {
+	if find == "" {
+		return content, nil
+	}
+	at := strings.Index(source, find)
+	if at >= 0 && at == strings.LastIndex(source, find) {
+		return source[:at] + content + source[at+len(find):], nil
+	}
+	p := &Problem{Code: codeBadRequest, Message: "bad arguments: find occurs more than once in the cell's source", Hint: "Make find longer, so that it occurs once, or omit it and give the whole source as content."}
+	if at < 0 {
+		p.Message = "bad arguments: find does not occur in the cell's source"
+		p.Hint = "Read the cell with get_cells and cellId, and copy find from there exactly, spaces and line breaks included. Or omit find and give the whole source as content."
+	}
+	return "", p
+}
+
+type deleteArgs struct {
+	editArgs
+	Cell string `json:"cellId" min:"1" max:"200" doc:"From get_cells."`
+}
+
+// DeletedCell is the answer of delete_cell.
+type DeletedCell struct {
+	Source string `json:"source"` // the removed one; head and tail if it is long
+	Edited
+}
+
+func deleteCell() tool {
+	return define(spec{
+		name: "delete_cell", title: "Delete a cell",
+		summary:     "deletes a cell and returns its source",
+		description: "Use it to delete a cell of an .ipynb file, with its outputs. It returns the removed source. Variables that the cell made stay in the kernel.",
+		destructive: true, local: true,
+	}, func(ctx context.Context, c *call, args deleteArgs) (*DeletedCell, *Problem) {
+		var cell notebook.Cell
+		edited, problem := c.edit(ctx, args.editArgs, cellEdit{
+			change: func(d *notebook.Document) (func() error, error) {
+				at, err := d.Find(args.Cell)
+				if err != nil {
+					return nil, err
+				}
+				cell = d.Cell(at)
+				return func() error { return d.Delete(at) }, nil
+			},
+			diff: func() string { return sourceDiff(cellName(cell.Index, cell.Handle), "/dev/null", cell.Source, "") },
+			did: func() string {
+				return fmt.Sprintf("%s cell %s, at index %d, is deleted", cell.Type, cell.Handle, cell.Index)
+			},
+		})
+		if problem != nil {
+			return nil, problem
+		}
+		got := &DeletedCell{Edited: edited}
+		got.Source, _ = render.Clip(cell.Source, removedSource)
+		return got, nil
+	})
+}
+
+type moveArgs struct {
+	editArgs
+	Cell  string `json:"cellId" min:"1" max:"200" doc:"From get_cells."`
+	Index int64  `json:"cellIndex" min:"-1" doc:"Its final index, from 0; -1 is the end."`
+}
+
+// MovedCell is the answer of move_cell.
+type MovedCell struct {
+	CellIndex int `json:"cellIndex"`
+	Edited
+}
+
+func moveCell() tool {
+	return define(spec{
+		name: "move_cell", title: "Move a cell",
+		summary:     "moves a cell to another index",
+		description: "Use it to move a cell of an .ipynb file to another index.",
+		idempotent:  true, local: true,
+	}, func(ctx context.Context, c *call, args moveArgs) (*MovedCell, *Problem) {
+		got := &MovedCell{}
+		from, handle := 0, ""
+		edited, problem := c.edit(ctx, args.editArgs, cellEdit{
+			change: func(d *notebook.Document) (func() error, error) {
+				at, err := d.Find(args.Cell)
+				if err != nil {
+					return nil, err
+				}
+				if args.Index >= int64(d.Len()) {
+					return nil, noIndex(args.Index, d.Len(), d.Len()-1)
+				}
+				got.CellIndex = int(args.Index)
+				if args.Index < 0 {
+					got.CellIndex = d.Len() - 1
+				}
+				from, handle = at, d.Cell(at).Handle
+				if from == got.CellIndex {
+					return nil, nil
+				}
+				return func() error {
+					handle = d.Cell(at).Handle
+					return d.Move(at, got.CellIndex)
+				}, nil
+			},
+			diff: func() string {
+				return fmt.Sprintf("--- %s\n+++ %s\n", cellName(from, handle), cellName(got.CellIndex, handle))
+			},
+			did: func() string { return fmt.Sprintf("cell %s is at index %d, before at %d", handle, got.CellIndex, from) },
+		})
+		if problem != nil {
+			return nil, problem
+		}
+		got.Edited = edited
+		return got, nil
+	})
+}

@@ -1,0 +1,106 @@
+package tools
+
+import (
+	"context"
+	"time"
+
+	"colabrelay/relay/hint"
+	"colabrelay/relay/nbrun"
+	"colabrelay/relay/render"
+	"colabrelay/shared/contract"
+)
+
+type runCellArgs struct {
+	notebookTarget
+	Cell    string  `json:"cellId" min:"1" max:"200" doc:"From get_cells."`
+	Timeout float64 `json:"timeout_seconds" default:"600" min:"1" max:"86400" doc:"The cell is interrupted then."`
+}
+
+func runCodeCell() tool {
+	return define(spec{
+		name: "run_code_cell", title: "Run one cell",
+		summary:     "runs one code cell of a notebook and saves its outputs in the file",
+		description: "Use it to run one code cell of an .ipynb file on the VM. Its outputs are saved in the file. It answers early with status \"running\"; the cell continues on the VM, and the same call waits on and saves the rest.",
+		destructive: true, openWorld: true,
+	}, func(ctx context.Context, c *call, args runCellArgs) (*Run, *Problem) {
+		path, problem := c.notebookPath(args.Path)
+		if problem != nil {
+			return nil, problem
+		}
+		r := &cellRun{c: c, args: args, path: path, until: time.Now().Add(c.waitBudget())}
+		return r.run(ctx)
+	})
+}
+
+// cellRun is one call's run of a cell.
+type cellRun struct {
+	c       *call
+	args    runCellArgs
+	path    string
+	until   time.Time
+	reading *reading // nil until the cell's first output
+}
+
+// run runs the cell, and asks the person at the host for what it waits for.
+func (r *cellRun) run(ctx context.Context) (*Run, *Problem) {
+	var (
+		o   nbrun.Outcome
+		err error
+	)
+	for {
+		o, err = nbrun.RunCell(ctx, r.c.target.Client, r.c.cfg.CheckpointDir, nbrun.CellSpec{
+			Path: r.path, Handle: r.args.Cell, Timeout: inSeconds(r.args.Timeout), Runtime: r.c.target.Name,
+		}, nbrun.Options{Until: r.until, Output: r.add, SaveText: r.c.saveTexts(r.path)})
+		if r.reading != nil {
+			r.reading.exec = o.Execution
+		}
+		if err != nil || r.reading == nil || !r.reading.askPerson(ctx, r.until) {
+			break
+		}
+	}
+	if o.Execution.ExecutionID == "" {
+		if err == nil {
+			err = context.DeadlineExceeded
+		}
+		return nil, r.c.notebookProblem(err)
+	}
+	return r.answer(ctx, o, err)
+}
+
+// add collects what the cell prints.
+func (r *cellRun) add(_ nbrun.CellRecord, id string, events []contract.Event) {
+	if len(events) == 0 {
+		return
+	}
+	if r.reading == nil {
+		r.reading = r.c.read(id, render.Options{From: events[0].Offset, New: events[0].Offset == 0})
+	}
+	for _, ev := range events {
+		r.reading.col.Add(ev)
+	}
+	if r.c.progress != nil {
+		r.c.progress.show(r.reading.col.Newest())
+	}
+}
+
+// answer is that of run_code_long, with another next step.
+func (r *cellRun) answer(ctx context.Context, o nbrun.Outcome, err error) (*Run, *Problem) {
+	if r.reading == nil {
+		r.reading = r.c.read(o.Execution.ExecutionID, render.Options{})
+	}
+	defer r.reading.col.Close()
+	r.reading.exec = o.Execution
+	r.c.checkKernel(o.Execution.KernelID)
+	if err != nil && refusalCode(err) == "" && !unreachable(err) {
+		return nil, r.c.notebookProblem(err)
+	}
+	run, problem := r.reading.finish(ctx, err)
+	run.Notes = append(run.Notes, o.Notes...)
+	if !contract.Status(run.Status).Finished() && run.InputPrompt == nil && run.Behind == "" {
+		run.NextCommand = command("run_code_cell", "notebook_path", r.args.Path, "cellId", r.args.Cell, "timeout_seconds", r.args.Timeout, "runtime", r.args.Runtime)
+	}
+	if problem != nil && problem.Code == string(contract.CodeNotFound) {
+		problem = withHintAbout(hint.Execution, problem, err)
+	}
+	return run, problem
+}
