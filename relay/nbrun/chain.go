@@ -41,7 +41,7 @@ func (a *advance) fill(ctx context.Context) error {
 	} else if !chains {
 		most = 1
 	}
-	if len(flying) > most/2 || len(flying) == most {
+	if len(flying) > most/2 || len(flying) == most || a.isBroken(flying) {
 		return nil
 	}
 	a.run().RetryAt = nil
@@ -54,6 +54,22 @@ func (a *advance) fill(ctx context.Context) error {
 		return err
 	}
 	return a.send(ctx, added)
+}
+
+// isBroken reports whether what is in flight is being cancelled, because a cell before it did not
+// succeed. What is submitted before the last of it has landed would be cancelled too.
+func (a *advance) isBroken(flying []*Flight) bool {
+	if len(flying) == 0 {
+		return false
+	}
+	f, life := flying[0], &a.record.Life
+	switch {
+	case f.Withdrawn:
+		return true
+	case f.AfterRequestID == "":
+		return false
+	}
+	return f.AfterRequestID != life.LastRequestID || !f.AfterAny && !life.lastSucceeded()
 }
 
 // knowsChains reports whether the executor heeds after_request_id. It asks each one once.

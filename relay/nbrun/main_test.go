@@ -179,6 +179,9 @@ func (b *book) outputs(handle string) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	if len(d.Cell(i).Outputs) == 0 {
+		return ""
+	}
 	var outputs []struct {
 		Text   any
 		EName  string

@@ -1,0 +1,177 @@
+package nbrun
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+)
+
+func TestInANewKernelTheRunStartsAgain(t *testing.T) {
+	each(t, func(t *testing.T, m *machine, vm *faults) {
+		dies := "import os\nif open('ran').read().count('c1') == 1: os.kill(os.getpid(), 9)"
+		b := write(t, src(says("c0")+"\nx = 1"), src(says("c1")+"\n"+dies), src(says("c2")+"\nprint(x)"))
+		got := b.finish(b.spec(), vm, StatusSucceeded)
+		m.ranIs("c0", "c1", "c0", "c1", "c2")
+		if attempts := got.Run.cell("c1").Attempts; len(attempts) != 2 || attempts[0].Status != contract.StatusKernelDied || attempts[1].KernelID == attempts[0].KernelID {
+			t.Errorf("attempts %+v", attempts)
+		}
+		if b.outputs("c2") != "1\n" || !strings.Contains(strings.Join(got.Outcome.Notes, ""), "starts again") {
+			t.Errorf("output %q, notes %q", b.outputs("c2"), got.Outcome.Notes)
+		}
+	})
+}
+
+func TestACellThatEndsTwoKernelsStopsTheRun(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")), src(says("c1")+"\nimport os; os.kill(os.getpid(), 9)"), src(says("c2")))
+	got := b.finish(b.spec(), m, StatusKernelDied)
+	got.cellsAre(t, "c0:succeeded c1:kernel_died c2:not_run")
+	m.ranIs("c0", "c1", "c0", "c1")
+	if got.CanContinue || got.Run.cell("c2").Why == "" {
+		t.Errorf("can continue %v, why %q", got.CanContinue, got.Run.cell("c2").Why)
+	}
+}
+
+func TestInANewKernelTheRunMayStop(t *testing.T) {
+	each(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(.5)"), src(says("c2")))
+		s := b.spec()
+		s.OnNewKernel = StopOnNewKernel
+		b.advance(s, vm, 250*time.Millisecond)
+		if _, err := m.RestartKernel(t.Context(), m.kernelID()); err != nil {
+			t.Fatal(err)
+		}
+		got := b.advance(s, vm, long)
+		if got.err != nil || got.Status() != StatusInterrupted && got.Status() != StatusNewKernel || !got.CanContinue {
+			t.Fatalf("%v %s %s %q", got.err, got.Status(), got.cells(), got.Outcome.Notes)
+		}
+		if got = b.advance(s, vm, long); got.Status() != StatusNewKernel {
+			t.Fatalf("again: %v %s %s", got.err, got.Status(), got.cells())
+		}
+		s.OnNewKernel = Rerun
+		b.finish(s, vm, StatusSucceeded)
+		if all := strings.Join(m.ran(), " "); !strings.HasSuffix(all, "c0 c1 c2") || strings.Count(all, "c2") != 1 {
+			t.Errorf("these ran: %s", all)
+		}
+	})
+}
+
+func TestAnInterruptFromOutsideStopsTheRunAndTheNextCallContinues(t *testing.T) {
+	each(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")), src(says("c1")+"\nimport time\nif open('ran').read().count('c1') == 1: time.sleep(60)"), src(says("c2")))
+		got := b.advance(b.spec(), vm, 700*time.Millisecond)
+		if got.Current == nil || got.Current.CellID != "c1" {
+			t.Fatalf("%v %s", got.err, got.cells())
+		}
+		if _, err := m.Interrupt(t.Context(), got.Current.ExecutionID); err != nil {
+			t.Fatal(err)
+		}
+		got = b.advance(b.spec(), vm, long)
+		got.cellsAre(t, "c0:succeeded c1:interrupted c2:not_run")
+		if got.Status() != StatusInterrupted || !got.CanContinue {
+			t.Fatalf("%v %s", got.err, got.Status())
+		}
+		b.finish(b.spec(), vm, StatusSucceeded)
+		m.ranIs("c0", "c1", "c1", "c2")
+	})
+}
+
+func TestACancelledCellStopsTheRun(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")+"\nimport time; time.sleep(.6)"), src(says("c1")), src(says("c2")))
+	got := b.advance(b.spec(), m, 300*time.Millisecond)
+	if _, err := m.Interrupt(t.Context(), got.Run.Flights[1].ExecutionID); err != nil {
+		t.Fatal(err)
+	}
+	got = b.advance(b.spec(), m, long)
+	got.cellsAre(t, "c0:succeeded c1:not_run c2:not_run")
+	if got.Status() != StatusInterrupted || !got.CanContinue {
+		t.Fatalf("%v %s %q", got.err, got.Status(), got.Outcome.Notes)
+	}
+	b.finish(b.spec(), m, StatusSucceeded)
+	m.ranIs("c0", "c1", "c2")
+}
+
+func TestARunWaitsForInput(t *testing.T) {
+	each(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, "name = input('Who? ')", "print(name)")
+		got := b.advance(b.spec(), vm, long)
+		if got.err != nil || got.Status() != StatusWaitingForInput || got.Prompt == nil || got.Prompt.Text != "Who? " || got.Prompt.ExecutionID == "" {
+			t.Fatalf("%v %s %+v", got.err, got.Status(), got.Prompt)
+		}
+		if again := b.advance(b.spec(), vm, long); again.Status() != StatusWaitingForInput || again.Prompt == nil {
+			t.Fatalf("again: %v %s %+v", again.err, again.Status(), again.Prompt)
+		}
+		if _, err := m.Input(t.Context(), got.Prompt.ExecutionID, contract.Input{Text: "Ada", Offset: &got.Prompt.Offset}); err != nil {
+			t.Fatal(err)
+		}
+		b.finish(b.spec(), vm, StatusSucceeded)
+		if b.outputs("c1") != "Ada\n" {
+			t.Errorf("it shows %q", b.outputs("c1"))
+		}
+	})
+}
+
+func TestARestartBeforeTheRunHappensOnce(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	before := m.kernelID()
+	b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(.5)"))
+	s := b.spec()
+	s.Restart = true
+	b.advance(s, m, 250*time.Millisecond)
+	during := m.kernelID()
+	b.finish(s, m, StatusSucceeded)
+	if during == before || m.kernelID() != during {
+		t.Errorf("kernels %s, %s, %s", before, during, m.kernelID())
+	}
+	m.ranIs("c0", "c1")
+}
+
+func TestOnANewVMTheRunStartsAgain(t *testing.T) {
+	t.Parallel()
+	old, dir := start(t, oldStack(t), t.TempDir()), t.TempDir()
+	b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(60 if '"+dir+"' not in __import__('os').getcwd() else 0)"), src(says("c2")))
+	got := b.advance(b.spec(), old, 700*time.Millisecond)
+	if got.Current == nil || got.Current.CellID != "c1" {
+		t.Fatalf("%v %s", got.err, got.cells())
+	}
+	old.Kill()
+	again := start(t, oldStack(t), dir)
+	got = b.finish(b.spec(), again, StatusSucceeded)
+	old.ranIs("c0", "c1")
+	again.ranIs("c0", "c1", "c2")
+	if attempts := got.Run.cell("c1").Attempts; len(attempts) != 2 || attempts[0].Status != contract.StatusLost {
+		t.Errorf("attempts %+v", attempts)
+	}
+}
+
+func TestAnExecutorThatWasKilledAndStartedAgainContinues(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	old := start(t, oldStack(t), dir)
+	b := write(t, src(says("c0")), src(says("c1")+"\nimport time\nif open('ran').read().count('c1') == 1: time.sleep(60)"), src(says("c2")))
+	b.advance(b.spec(), old, 700*time.Millisecond)
+	old.Kill()
+	again := start(t, oldStack(t), dir)
+	b.finish(b.spec(), again, StatusSucceeded)
+	again.ranIs("c0", "c1", "c0", "c1", "c2")
+}
+
+func TestTheRunsOwnTimeIsBounded(t *testing.T) {
+	each(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(60)"), src(says("c2")))
+		s := b.spec()
+		s.RunTimeout = 1500 * time.Millisecond
+		got := b.finish(s, vm, StatusTimedOut)
+		got.cellsAre(t, "c0:succeeded c1:timed_out c2:not_run")
+		m.ranIs("c0", "c1")
+		if got.CanContinue || got.Run.cell("c2").Why == "" {
+			t.Errorf("can continue %v, why %q", got.CanContinue, got.Run.cell("c2").Why)
+		}
+	})
+}
