@@ -30,7 +30,7 @@ func (d *Document) apply(splices ...splice) error {
 	}
 	edited, err := parseUpTo(append(text, d.text[at:]...), d.most)
 	if err != nil {
-		return fmt.Errorf("the edited notebook is not written: %w", err)
+		return fmt.Errorf("the edit is not made, because the notebook could not be read after it: %w", err)
 	}
 	*d = *edited
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -266,13 +267,13 @@ func (x *index) nameCells(minor int) {
 	name(func(p *place) string { return p.colab })
 }
 
-// number returns the JSON number of a part, or -1.
+// number returns the whole JSON number of a part, such as 4 or 4.0, or -1.
 func number(text []byte, at span) int {
-	n := -1
-	if json.Unmarshal(text[at.start:at.end], &n) != nil {
+	var n float64
+	if json.Unmarshal(text[at.start:at.end], &n) != nil || n != math.Trunc(n) || math.Abs(n) > math.MaxInt32 {
 		return -1
 	}
-	return n
+	return int(n)
 }
 
 // isPython reports whether the names of language and kernel are those of Python. A notebook that

@@ -33,7 +33,7 @@ type field struct {
 }
 
 // write appends a value as Python's json does: nil, a bool, int, float64, json.Number, string,
-// list, or map with its keys in order; json.RawMessage as it is. indent is the indentation of
+// list, fields, or map with its keys in order; json.RawMessage as it is. indent is the indentation of
 // the line that it begins in.
 func (st style) write(b []byte, value any, indent string) ([]byte, error) {
 	switch v := value.(type) {
@@ -57,6 +57,8 @@ func (st style) write(b []byte, value any, indent string) ([]byte, error) {
 		return writeList(st, b, v, indent)
 	case []map[string]any:
 		return writeList(st, b, v, indent)
+	case []field:
+		return st.object(b, v, indent)
 	case map[string]any:
 		fields := make([]field, 0, len(v))
 		for _, key := range slices.Sorted(maps.Keys(v)) {

@@ -51,22 +51,29 @@ func (d *Document) replaceLines(list span, source string) []byte {
 	tail, end := sharedEnd(before[head:], source[at:])
 	middle := output.SplitLines(source[at : at+end])
 	l := d.layoutOf(list, places)
+	old := len(places) - tail         // the first one of the tail
+	gap := func(k, last int) string { // before the line k, which is as before up to a last one
+		if k == 0 || k > last {
+			return l.separator
+		}
+		return string(d.text[places[k-1].end:places[k].start])
+	}
 	from, to := places[0].start, places[len(places)-1].end
 	if head > 0 {
 		from = places[head-1].end
 	}
-	if tail > 0 {
-		to = places[len(places)-tail].start
-	}
 	b := append([]byte(nil), d.text[list.start:from]...)
 	for i, line := range middle {
-		if i+head > 0 {
-			b = append(b, l.separator...)
+		if k := head + i; k > 0 {
+			b = append(b, gap(k, old-1)...)
 		}
 		b = l.quote(b, line)
 	}
-	if tail > 0 && head+len(middle) > 0 {
-		b = append(b, l.separator...)
+	if tail > 0 {
+		to = places[old].start
+		if head+len(middle) > 0 {
+			b = append(b, gap(old, old)...)
+		}
 	}
 	return append(b, d.text[to:list.end]...)
 }

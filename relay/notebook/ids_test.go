@@ -1,0 +1,137 @@
+package notebook
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// named returns a notebook with one cell for each id; "" for none.
+func named(t *testing.T, minor int, key string, ids ...string) *Document {
+	t.Helper()
+	var cells []string
+	for i, id := range ids {
+		member := ""
+		switch {
+		case id != "" && key == "id":
+			member = fmt.Sprintf(`"id": %q, `, id)
+		case id != "":
+			member = fmt.Sprintf(`"metadata": {"id": %q}, `, id)
+		}
+		cells = append(cells, fmt.Sprintf(`{"cell_type": "code", %s"source": "x = %d"}`, member, i))
+	}
+	return parsed(t, fmt.Sprintf(`{"nbformat": 4, "nbformat_minor": %d, "cells": [%s]}`, minor, strings.Join(cells, ", ")))
+}
+
+func handles(d *Document) (all []string) {
+	for i := range d.Len() {
+		all = append(all, d.Cell(i).Handle)
+	}
+	return all
+}
+
+func TestHandles(t *testing.T) {
+	long := strings.Repeat("a", 65)
+	for name, test := range map[string]struct {
+		d    *Document
+		want string
+	}{
+		"ids":             {named(t, 5, "id", "a", "b-_9Z"), "a b-_9Z"},
+		"bad ids":         {named(t, 5, "id", "a", "", "a", "a b", long), "a #1-8ff436de #2-1431b986 #3-b8478134 #4-b31bbd46"},
+		"ids before 4.5":  {named(t, 4, "id", "a"), "#0-bc3b5864"},
+		"Colab":           {named(t, 0, "metadata", "AbC-_1234567", "AbC-_1234567", ""), "AbC-_1234567 #1-8ff436de #2-1431b986"},
+		"Colab, 4.5":      {named(t, 5, "metadata", "AbC-_1234567"), "AbC-_1234567"},
+		"a later cell's":  {parsed(t, `{"nbformat": 4, "nbformat_minor": 5, "cells": [{"metadata": {"id": "a"}, "source": "x = 0"}, {"id": "a"}]}`), "#0-bc3b5864 a"},
+		"no text for ids": {parsed(t, `{"nbformat": 4, "nbformat_minor": 5, "cells": [{"id": 7, "source": "x = 0", "metadata": {"id": []}}]}`), "#0-bc3b5864"},
+	} {
+		got := handles(test.d)
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
+		for i, handle := range got {
+			if found, err := test.d.Find(handle); found != i || err != nil {
+				t.Errorf("%s: %s is found at %d, %v", name, handle, found, err)
+			}
+		}
+	}
+}
+
+func TestCellsThatAreNotFound(t *testing.T) {
+	d := named(t, 5, "id", "first-cell", "second-cell", "third", "")
+	for handle, nearest := range map[string][]string{
+		"":                        nil,
+		"frist-cell":              {"first-cell"},
+		"sec":                     {"second-cell"},
+		"x":                       nil,
+		strings.Repeat("x", 1000): nil,
+		"#9-00000000":             nil,
+		"#1":                      nil,
+		"#-1-00000000":            nil,
+		"#x-00000000":             nil,
+		"#":                       nil,
+	} {
+		_, err := d.Find(handle)
+		missing, ok := errors.AsType[*NoCellError](err)
+		if !ok || missing.Handle != handle || !reflect.DeepEqual(missing.Nearest, nearest) || len(err.Error()) > 200 {
+			t.Errorf("%q: %v, %v", handle, err, missing)
+		}
+	}
+	handle := d.Cell(3).Handle
+	if err := d.SetSource(3, "another source", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Find(handle); !errors.Is(err, ErrCellChanged) || !strings.Contains(err.Error(), d.Cell(3).Handle) {
+		t.Error(err)
+	}
+}
+
+func TestIDsAreRepaired(t *testing.T) {
+	d := named(t, 5, "id", "a", "", "a", "a b", "c")
+	notes := d.RepairIDs()
+	ids := handles(d)
+	want := []string{
+		"Cell 1, counted from 0, had no id; its id is " + ids[1] + " now.",
+		"Cell 2, counted from 0, had the id of a cell above; its id is " + ids[2] + " now.",
+		"Cell 3, counted from 0, had an id that is not valid; its id is " + ids[3] + " now.",
+	}
+	if !reflect.DeepEqual(notes, want) || ids[0] != "a" || ids[4] != "c" {
+		t.Errorf("%q, %q", notes, ids)
+	}
+	text := fmt.Sprintf(`"id": %q, "source": "x = 1"}, {"cell_type": "code", "id": %q, "source": "x = 2"}, {"cell_type": "code", "id": %q,`, ids[1], ids[2], ids[3])
+	if !strings.Contains(string(d.Bytes()), text) {
+		t.Errorf("%s", d.Bytes())
+	}
+	if notes := d.RepairIDs(); notes != nil {
+		t.Errorf("repaired again: %q", notes)
+	}
+	many := named(t, 5, "id", make([]string, 100)...)
+	if notes := many.RepairIDs(); len(notes) != maxNotes+1 || notes[maxNotes] != "So it was with 90 more cells." {
+		t.Errorf("%q", notes)
+	}
+	if notes := named(t, 4, "id", "", "a").RepairIDs(); notes != nil {
+		t.Errorf("before 4.5: %q", notes)
+	}
+}
+
+func TestUpgrade(t *testing.T) {
+	d := named(t, 0, "metadata", "AbC-_1234567", "", "AbC-_1234567")
+	notes := d.Upgrade()
+	ids := handles(d)
+	if len(notes) != 4 || notes[0] != "The notebook was nbformat 4.0 and is nbformat 4.5 now, in which each cell has an id." || d.Minor() != 5 || ids[0] != "AbC-_1234567" {
+		t.Errorf("%q, %q", notes, ids)
+	}
+	want := fmt.Sprintf(`{"nbformat": 4, "nbformat_minor": 5, "cells": [{"cell_type": "code", "id": "AbC-_1234567", "metadata": {"id": "AbC-_1234567"}, "source": "x = 0"}, `+
+		`{"cell_type": "code", "id": %q, "source": "x = 1"}, {"cell_type": "code", "id": %q, "metadata": {"id": "AbC-_1234567"}, "source": "x = 2"}]}`, ids[1], ids[2])
+	if got := string(d.Bytes()); got != want {
+		t.Error(got)
+	}
+	if notes := d.Upgrade(); notes != nil {
+		t.Errorf("upgraded again: %q", notes)
+	}
+	d = parsed(t, "{\n  \"nbformat\": 4,\n  \"cells\": []\n}")
+	if d.Upgrade(); string(d.Bytes()) != "{\n  \"nbformat\": 4,\n  \"nbformat_minor\": 5,\n  \"cells\": []\n}" {
+		t.Errorf("%s", d.Bytes())
+	}
+}
