@@ -225,8 +225,8 @@ func (m *model) setOutputs(d *Document, i int) error {
 	return err
 }
 
-// tree decodes a file.
-func tree(t *testing.T, text []byte) (cells []map[string]any) {
+// decoded returns the cells of a file as trees.
+func decoded(t *testing.T, text []byte) (cells []map[string]any) {
 	t.Helper()
 	var notebook struct{ Cells []map[string]any }
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -259,7 +259,7 @@ func TestRandomEditsFollowAModel(t *testing.T) {
 			d := parsed(t, string(text))
 			for range 12 {
 				m.step(t, d)
-				if got := tree(t, d.Bytes()); !reflect.DeepEqual(got, append([]map[string]any{}, m.cells...)) {
+				if got := decoded(t, d.Bytes()); !reflect.DeepEqual(got, append([]map[string]any{}, m.cells...)) {
 					t.Fatalf("seed %d, %s:\n%s\nbut the model has\n%s", seed, w.python, d.Bytes(), m.file(w.style, orders[0]))
 				}
 				written = append(written, map[string]string{"python": w.python, "text": string(d.Bytes())})
