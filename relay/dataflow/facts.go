@@ -64,6 +64,8 @@ type Function struct {
 	Use
 	// ChangesArguments: it may change the values that it gets.
 	ChangesArguments bool `json:"changes_arguments,omitempty"`
+	// ChangesSelf: methods may change their object.
+	ChangesSelf bool `json:"changes_self,omitempty"`
 	// Lasting: what it returns may call it, as instances of a class, generators and inner
 	// functions do.
 	Lasting bool `json:"lasting,omitempty"`

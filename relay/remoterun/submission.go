@@ -1,10 +1,7 @@
 package remoterun
 
 import (
-	"bytes"
-	"compress/zlib"
 	"context"
-	"encoding/base64"
 	"errors"
 	"os"
 	"os/signal"
@@ -59,22 +56,10 @@ func (r *run) submission(withPackage bool) contract.Submit {
 	if r.Program == "" {
 		return s
 	}
-	call := kernelpy.Call{Function: "script.run", Arguments: []any{r.Program, packed(r.Text), append([]string{}, r.Arguments...)}, Delivery: kernelpy.Display}
+	call := kernelpy.Call{Function: "script.run", Arguments: []any{r.Program, kernelpy.Packed(r.Text), append([]string{}, r.Arguments...)}, Delivery: kernelpy.Display}
 	s.Code = "# " + r.preview() + "\n" + call.Code(withPackage)
 	s.Source, s.SourceName, s.Unstored = r.Text, r.commandLine(), true
 	return s
-}
-
-// packed returns the text as base64 of zlib. A program in JSON in a literal in JSON would
-// take up to eight times its size.
-func packed(text string) string {
-	var buf bytes.Buffer
-	w := zlib.NewWriter(&buf)
-	_, err := w.Write([]byte(text))
-	if err = errors.Join(err, w.Close()); err != nil {
-		panic(err) // a buffer takes everything
-	}
-	return base64.StdEncoding.EncodeToString(buf.Bytes())
 }
 
 // commandLine is the program's name and its arguments.

@@ -7,10 +7,14 @@
 package kernelpy
 
 import (
+	"bytes"
+	"compress/zlib"
 	"crypto/sha256"
 	"embed"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -116,6 +120,18 @@ func template() string {
 		_, python, _ = strings.Cut(python, "\n")
 	}
 	return python
+}
+
+// Packed is a text as an argument of a call: base64 of zlib. As it is, a text in JSON in a
+// literal in JSON would take up to eight times its size.
+func Packed(text string) string {
+	var buf bytes.Buffer
+	w := zlib.NewWriter(&buf)
+	_, err := w.Write([]byte(text))
+	if err = errors.Join(err, w.Close()); err != nil {
+		panic(err) // a buffer takes everything
+	}
+	return base64.StdEncoding.EncodeToString(buf.Bytes())
 }
 
 // literal is v as JSON. Of strings, and of lists and objects of them, that is a Python literal
