@@ -3,6 +3,7 @@ package tools
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -71,6 +72,9 @@ func (c *call) edit(ctx context.Context, args editArgs, e cellEdit) (Edited, *Pr
 		change, err = tryEdit(file, args.Digest, apply)
 	} else {
 		change, err = file.Edit(ctx, args.Digest, apply)
+	}
+	if errors.Is(err, context.DeadlineExceeded) { // while it waited for the lock
+		err = notebook.ErrBusy
 	}
 	if err != nil {
 		return Edited{}, c.notebookProblem(err)

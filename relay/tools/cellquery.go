@@ -13,7 +13,7 @@ import (
 // Bounds of a search. A regular expression takes time in proportion to the text and to its own
 // size, and both come from others.
 const (
-	queryTime = 3 * time.Second // of one call; the next one continues
+	queryTime = 2 * time.Second // of one call; the next one continues
 	maxRegex  = 5_000           // instructions of the compiled expression
 )
 
