@@ -67,6 +67,9 @@ func (s *single) run(ctx context.Context) (err error) {
 	if err := s.attach(ctx, c); err != nil {
 		return err
 	}
+	if s.was != "" {
+		return nil
+	}
 	if s.now == nil {
 		if err := s.start(ctx, c); err != nil {
 			return err
@@ -99,16 +102,18 @@ func (s *single) attach(ctx context.Context, c *cell) error {
 		}
 	}
 	for _, one := range slices.Clone(s.record.Singles) {
+		if one.Handle == c.handle && one.Source == c.source {
+			s.now = one // its end, if it has ended meanwhile, is this call's answer
+		}
 		if err := s.catchUp(ctx, one); err != nil {
 			return err
 		}
-		switch {
-		case one.Handle != c.handle || !slices.Contains(s.record.Singles, one):
-		case one.Source != c.source:
+		if one.Handle == c.handle && one != s.now && slices.Contains(s.record.Singles, one) {
 			return fmt.Errorf("%w: wait for its end, or interrupt the execution %s", ErrConflict, one.ExecutionID)
-		default:
-			s.now = one
 		}
+	}
+	if s.now != nil && s.was == "" && !slices.Contains(s.record.Singles, s.now) {
+		s.now = nil // it did not run
 	}
 	return nil
 }
@@ -247,6 +252,10 @@ func (s *single) landSingle(one *Single, e contract.Execution) {
 	s.dropSingle(one)
 	s.outputs.end(&one.Flight, e)
 	status := endOf(e.Status)
+	now := s.view.byHandle[one.Handle]
+	if status == CellFailed && now != nil && now.has(tagExpectFailure) {
+		status = CellExpectedFailure
+	}
 	if one == s.now {
 		s.was = status
 	}
@@ -255,7 +264,7 @@ func (s *single) landSingle(one *Single, e contract.Execution) {
 	}
 	s.record.enter(e.KernelID, s.vm.InstanceID())
 	s.record.ran(&one.Flight, status, s.vm.InstanceID())
-	if now := s.view.byHandle[one.Handle]; now == nil || now.source != one.Source {
+	if now == nil || now.source != one.Source {
 		s.addNote("cell %d (%s) was edited while it ran: its outputs are not in the notebook, and it is dirty", one.Index, one.Handle)
 	}
 }
@@ -273,6 +282,11 @@ func endOf(s contract.Status) CellStatus {
 
 func (s *single) dropSingle(one *Single) {
 	s.record.Singles = slices.DeleteFunc(s.record.Singles, func(x *Single) bool { return x == one })
+}
+
+// addNote adds a remark for the answer; the report of the last run does not get it.
+func (s *single) addNote(format string, args ...any) {
+	s.notes = appendNote(s.notes, fmt.Sprintf(format, args...))
 }
 
 // closeSingle writes what the call has read.

@@ -126,14 +126,23 @@ func (a *advance) passOver(c *CellRecord) bool {
 	switch {
 	case now == nil:
 		c.Why = "the cell was deleted before it ran"
-	case now.has(tagSkip):
-		c.Why = "the cell has the tag " + tagSkip
-	case now.has(tagFrozen) && a.cleanSince(now):
-		c.Why = "the cell has the tag " + tagFrozen + " and has succeeded in this kernel"
+	case a.passedOver(now) != "":
+		c.Why = a.passedOver(now)
 	case a.spec.OnError == StopOnError && !a.isForced(now) && a.run().firstFailed() != nil:
 		c.Why, c.Stopped = "the run stopped because the cell "+a.run().firstFailed().Handle+" did not succeed", true
 	}
 	return c.Why != ""
+}
+
+// passedOver says why the notebook itself asks not to run a cell; empty if it does not.
+func (a *advance) passedOver(c *cell) string {
+	switch {
+	case c.has(tagSkip):
+		return "the cell has the tag " + tagSkip
+	case c.has(tagFrozen) && a.record.cleanSince(c):
+		return "the cell has the tag " + tagFrozen + " and has succeeded in this kernel"
+	}
+	return ""
 }
 
 // firstFailed returns the first cell that did not succeed; nil for none.

@@ -1,6 +1,99 @@
 package nbrun
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
-// dryRun makes the plan and submits no cell.
-func (a *advance) dryRun(ctx context.Context) (Outcome, error) { return Outcome{}, nil }
+	"colabrelay/relay/dataflow"
+	"colabrelay/relay/plain"
+	"colabrelay/shared/contract"
+)
+
+// dryRun makes the plan of a new run: it submits no cell and writes no file.
+func (a *advance) dryRun(ctx context.Context) (Outcome, error) {
+	if old := a.recorded; old != nil {
+		a.addNote("an unfinished run of this notebook exists: %s; the same call without dry_run continues it if its arguments are the same", old.summary())
+	}
+	k, err := a.vm.CurrentKernel(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	a.enter(k.KernelID)
+	a.spec.Save = SaveNone // parameters are injected in memory only
+	if err := a.look(); err != nil {
+		return Outcome{}, err
+	}
+	chosen, err := a.choose(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	facts, err := a.factsForWarnings(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	p, err := a.vm.Probe(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return a.describePlan(chosen, facts, p), nil
+}
+
+// factsForWarnings is facts, but the kernel may be busy: then there are fewer warnings.
+func (a *advance) factsForWarnings(ctx context.Context) ([]*dataflow.Facts, error) {
+	facts, err := a.facts(ctx, a.view.cells)
+	if errors.Is(err, errEnough) {
+		a.addNote("the kernel is busy, so the cells could not be checked for what they need")
+		return make([]*dataflow.Facts, len(a.view.cells)), nil
+	}
+	return facts, err
+}
+
+// describePlan says of each cell whether it would run.
+func (a *advance) describePlan(chosen []*cell, facts []*dataflow.Facts, p contract.Probe) Outcome {
+	out := Outcome{Status: StatusPlanned, Counts: map[CellStatus]int{}}
+	if len(chosen) == 0 {
+		a.addNote("no cell is selected: there is nothing to run")
+	}
+	for i, c := range a.view.cells {
+		planned := PlannedCell{CellID: c.handle, Index: c.index, Title: c.title, Run: slices.Contains(chosen, c)}
+		switch {
+		case !planned.Run:
+			planned.Why = "it is not selected"
+		case a.passedOver(c) != "":
+			planned.Run, planned.Why = false, a.passedOver(c)
+		case a.dirt != nil && i < len(a.dirt.Reasons):
+			planned.Why = string(a.dirt.Reasons[i])
+		}
+		if planned.Run {
+			planned.Warnings = warnings(facts[i], p)
+		}
+		out.Plan = append(out.Plan, planned)
+	}
+	if a.dirt != nil && len(a.dirt.Linger) > 0 {
+		a.addNote("the kernel still has %s, which no cell makes any more", plain.Line(strings.Join(a.dirt.Linger, ", ")))
+	}
+	out.Notes = a.notes
+	return out
+}
+
+// warnings says what a cell needs that this VM may not have.
+func warnings(f *dataflow.Facts, p contract.Probe) (all []string) {
+	if f == nil {
+		return nil
+	}
+	if f.Problem != "" {
+		all = append(all, "Python cannot read the cell: "+plain.Line(f.Problem))
+	}
+	for _, call := range f.PageCalls {
+		all = append(all, fmt.Sprintf("%s needs Colab's page in a browser; here it fails or waits for ever", plain.Line(call)))
+	}
+	for _, need := range f.Accelerators {
+		if need == "gpu" && !p.GPU.Available || need == "tpu" && !p.TPU.Available {
+			all = append(all, fmt.Sprintf("it asks for a %s, and this VM has none", strings.ToUpper(need)))
+		}
+	}
+	return all
+}

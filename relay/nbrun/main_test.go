@@ -106,6 +106,14 @@ func (m *machine) ranIs(want ...string) {
 	}
 }
 
+// touch creates a file in the machine's working directory.
+func (m *machine) touch(name string) {
+	m.t.Helper()
+	if err := os.WriteFile(filepath.Join(m.dir, name), nil, 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 // says is code that appends a word to the file "ran".
 func says(word string) string { return fmt.Sprintf("open('ran', 'a').write('%s\\n')", word) }
 

@@ -129,6 +129,7 @@ func (a *advance) choose(ctx context.Context) ([]*cell, error) {
 		if err != nil {
 			return nil, err
 		}
+		a.dirt = &sync
 		for i := range candidates {
 			candidates[i].Dirty, candidates[i].Stale = sync.Dirty[i], sync.Stale[i]
 		}

@@ -135,7 +135,7 @@ func (r *Record) prune() {
 func (r *RunRecord) summary() string {
 	done := 0
 	for i := range r.Plan {
-		if c := &r.Plan[i]; c.Status != CellNotRun || c.Why != "" {
+		if !r.Plan[i].pending() {
 			done++
 		}
 	}

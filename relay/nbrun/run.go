@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/dataflow"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/parameters"
 	"colabrelay/shared/contract"
@@ -29,8 +30,10 @@ type Run struct {
 
 	readings map[string]*reading // by request_id, of what this process has read
 	outputs  outputs
-	replaced []*Flight // of the run that this one replaced
-	notes    []string  // of this call
+	replaced []*Flight      // of the run that this one replaced
+	recorded *RunRecord     // the unfinished run, of a dry run
+	dirt     *dataflow.Plan // what is dirty, if the selection depends on it
+	notes    []string       // of this call
 	savedAt  time.Time
 	reports  string // the path of the report
 }
@@ -116,6 +119,15 @@ func (r *Run) prepare() (err error) {
 // reconcile decides whether the recorded run goes on or a new one starts.
 func (r *Run) reconcile() {
 	old := &r.record.Run
+	if r.spec.DryRun {
+		if old.ID != "" && !old.Status.Finished() {
+			r.recorded = old
+		}
+		own := *r.record
+		own.Run = newRunRecord(r.spec)
+		r.record = &own
+		return
+	}
 	same := old.Spec.identity() == r.spec.identity()
 	if old.ID != "" && !old.Status.Finished() && same {
 		r.goOn()

@@ -3,8 +3,10 @@ package nbrun
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"colabrelay/relay/dataflow"
+	"colabrelay/relay/notebook"
 )
 
 // State returns the state of a cell with this handle and source, as far as the record knows. It
@@ -55,11 +57,37 @@ func (a *advance) sync(ctx context.Context) (dataflow.Plan, error) {
 }
 
 // cleanSince reports whether a cell has succeeded in this kernel with its present source.
-func (a *advance) cleanSince(c *cell) bool {
-	for i := len(a.record.Life.Runs) - 1; i >= 0; i-- {
-		if ran := a.record.Life.Runs[i]; ran.Handle == c.handle {
+func (r *Record) cleanSince(c *cell) bool {
+	for i := len(r.Life.Runs) - 1; i >= 0; i-- {
+		if ran := r.Life.Runs[i]; ran.Handle == c.handle {
 			return ran.Source == c.source && (ran.Status == CellSucceeded || ran.Status == CellExpectedFailure)
 		}
 	}
 	return false
+}
+
+// States returns the state of each cell of a document; of cells that can't run, it is empty. A
+// cell is also dirty if a cell above it ran after it.
+func (r *Record) States(d *notebook.Document) []State {
+	at := map[string]int{}
+	for i, ran := range r.Life.Runs {
+		at[ran.Handle] = i
+	}
+	states := make([]State, d.Len())
+	newest := -1
+	for i := range states {
+		c := d.Cell(i)
+		if c.Type != notebook.Code || strings.TrimSpace(c.Source) == "" {
+			continue
+		}
+		states[i] = r.State(c.Handle, c.Source)
+		ran, known := at[c.Handle]
+		if states[i] == Clean && ran < newest {
+			states[i] = Dirty
+		}
+		if known {
+			newest = max(newest, ran)
+		}
+	}
+	return states
 }

@@ -1,0 +1,125 @@
+package nbrun
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"colabrelay/relay/notebook"
+	"colabrelay/shared/contract"
+)
+
+// runCell does what one call of run_code_cell does in this package.
+func (b *book) runCell(vm VM, handle string, callTime time.Duration) (Outcome, error) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), callTime+20*time.Second)
+	defer cancel()
+	return RunCell(ctx, vm, b.dir, CellSpec{Path: b.path, Handle: handle}, Options{Until: time.Now().Add(callTime)})
+}
+
+func TestOneCellRunsAndItsOutputsAreInTheFile(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")+"\nx = 1"), "print(x)", "1 / 0", "raises-exception| 1 / 0")
+	for _, test := range []struct {
+		handle string
+		status Status
+		state  State
+	}{{"c1", "failed", Failed}, {"c0", "succeeded", Clean}, {"c1", "succeeded", Clean}, {"c2", "failed", Failed}, {"c3", "expected_failure", Clean}} {
+		got, err := b.runCell(m, test.handle, long)
+		if err != nil || got.Status != test.status || got.CanContinue || got.Execution.ExecutionID == "" {
+			t.Fatalf("%s: %v %s, want %s", test.handle, err, got.Status, test.status)
+		}
+		if state := b.state(test.handle); state != test.state {
+			t.Errorf("%s is %s, want %s", test.handle, state, test.state)
+		}
+	}
+	m.ranIs("c0")
+	if b.outputs("c1") != "1\n" {
+		t.Errorf("it shows %q", b.outputs("c1"))
+	}
+}
+
+// state is what get_cells says of a cell.
+func (b *book) state(handle string) State {
+	b.t.Helper()
+	r, err := Load(b.dir, b.path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	file, err := notebook.OpenFile(b.path, b.dir)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	d, err := file.Read()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	i, err := d.Find(handle)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r.States(d)[i]
+}
+
+func TestACellThatRunsIsAttachedToUnlessItWasEdited(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")+slow+"\nprint('done')"), "2")
+	got, err := b.runCell(m, "c0", 300*time.Millisecond)
+	if err != nil || got.Status != StatusRunning || !got.CanContinue || got.Current == nil || b.state("c0") != Running {
+		t.Fatalf("%v %+v", err, got)
+	}
+	again, err := b.runCell(m, "c0", 100*time.Millisecond)
+	if err != nil || again.Current.ExecutionID != got.Current.ExecutionID {
+		t.Fatalf("%v %+v", err, again)
+	}
+	b.rewrite("3", "2")
+	if _, err = b.runCell(m, "c0", 100*time.Millisecond); !errors.Is(err, ErrConflict) {
+		t.Fatalf("with another source: %v", err)
+	}
+	b.rewrite(src(says("c0")+slow+"\nprint('done')"), "2")
+	m.touch("go")
+	if got, err = b.runCell(m, "c0", long); err != nil || got.Status != "succeeded" || b.outputs("c0") != "done\n" {
+		t.Fatalf("%v %s %q", err, got.Status, b.outputs("c0"))
+	}
+	m.ranIs("c0")
+}
+
+func TestLostAnswersOfOneCell(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")+"\nprint('out')"))
+	vm := &faults{VM: m, answer: func(contract.Execution, error) (contract.Execution, error) { return contract.Execution{}, errCut }}
+	if _, err := b.runCell(vm, "c0", long); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	vm.answer = nil
+	got, err := b.runCell(vm, "c0", long)
+	if err != nil || got.Status != "succeeded" || b.outputs("c0") != "out\n" {
+		t.Fatalf("%v %s %q", err, got.Status, b.outputs("c0"))
+	}
+	m.ranIs("c0")
+}
+
+func TestOneCellRefuses(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, "1", "  ")
+	var none *notebook.NoCellError
+	if _, err := b.runCell(m, "c7", long); !errors.As(err, &none) {
+		t.Errorf("an unknown cell: %v", err)
+	}
+	if _, err := b.runCell(m, "c1", long); !errors.Is(err, ErrSpec) {
+		t.Errorf("a blank cell: %v", err)
+	}
+	r, err := Open(b.dir, b.spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := b.runCell(m, "c0", long); !errors.Is(err, ErrBusy) {
+		t.Errorf("during a call of a run: %v", err)
+	}
+}

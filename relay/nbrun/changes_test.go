@@ -1,0 +1,116 @@
+package nbrun
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slow waits until the test writes the file "go" into the working directory.
+const slow = "\nimport os, time\nwhile not os.path.exists('go'): time.sleep(.01)"
+
+func TestCellsEditedWhileQueuedRunWithTheirNewSource(t *testing.T) {
+	each(t, func(t *testing.T, m *machine, vm *faults) {
+		before := []src{src(says("c0")), src(says("c1") + slow), src(says("c2")), src(says("c3"))}
+		b := write(t, before...)
+		got := b.advance(b.spec(), vm, 700*time.Millisecond)
+		if got.Current == nil || got.Current.CellID != "c1" {
+			t.Fatalf("%v %s", got.err, got.cells())
+		}
+		before[2], before[3] = src(says("edited")+"\nprint('new')"), before[3]+"\n'also'"
+		b.rewrite(before...)
+		b.advance(b.spec(), vm, 300*time.Millisecond)
+		m.touch("go")
+		b.finish(b.spec(), vm, StatusSucceeded)
+		m.ranIs("c0", "c1", "edited", "c3")
+		if b.outputs("c2") != "new\n" || b.outputs("c3") != "'also'" {
+			t.Errorf("outputs %q, %q", b.outputs("c2"), b.outputs("c3"))
+		}
+	})
+}
+
+func TestOutputsOfACellEditedWhileItRanAreNotInTheNotebook(t *testing.T) {
+	each(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")), src(says("c1")+slow+"\nprint('old')"), src(says("c2")))
+		b.advance(b.spec(), vm, 700*time.Millisecond)
+		b.rewrite(src(says("c0")+"#"), "print('new')", src(says("c2")))
+		m.touch("go")
+		got := b.finish(b.spec(), vm, StatusSucceeded)
+		m.ranIs("c0", "c1", "c2")
+		if text := b.outputs("c1"); text != "" {
+			t.Errorf("the edited cell shows %q", text)
+		}
+		if notes := strings.Join(got.Outcome.Notes, "\n"); !strings.Contains(notes, "cell 0 (c0) was edited after it had run") || !strings.Contains(notes, "cell 1 (c1) was edited while it ran") {
+			t.Errorf("notes %q", notes)
+		}
+		if state := got.Record.State("c1", "print('new')"); state != Dirty {
+			t.Errorf("its state is %s", state)
+		}
+	})
+}
+
+func TestCellsInsertedDeletedAndMovedMeanwhile(t *testing.T) {
+	each(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")), src(says("c3")), src(says("c4")))
+		b.advance(b.spec(), vm, 700*time.Millisecond)
+		b.rewriteCells(
+			cellJSON("above", src(says("above"))), cellJSON("c0", src(says("c0"))), cellJSON("c1", src(says("c1")+slow)),
+			cellJSON("c4", src(says("c4"))), cellJSON("new", src(says("new"))), cellJSON("c2", src(says("c2"))),
+		)
+		b.advance(b.spec(), vm, 300*time.Millisecond)
+		m.touch("go")
+		got := b.finish(b.spec(), vm, StatusSucceeded)
+		m.ranIs("c0", "c1", "c4", "new", "c2")
+		if notes := strings.Join(got.Run.Notes, "\n"); !strings.Contains(notes, "above cells that have run") {
+			t.Errorf("notes %q", notes)
+		}
+		if why := got.Run.cell("c3").Why; !strings.Contains(why, "deleted") {
+			t.Errorf("the deleted cell: %q", why)
+		}
+	})
+}
+
+func TestARunMayRefuseEdits(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
+	s := b.spec()
+	s.OnChange = RefuseChanged
+	b.advance(s, m, 700*time.Millisecond)
+	b.rewrite(src(says("c0")), src(says("c1")+slow), src(says("edited")))
+	got := b.advance(s, m, 300*time.Millisecond)
+	if !errors.Is(got.err, ErrChanged) || !got.CanContinue {
+		t.Fatalf("%v %s", got.err, got.Status())
+	}
+	m.touch("go")
+	s.OnChange = ContinueChanged
+	b.advance(s, m, long)
+}
+
+func TestARunMayStartAgainAfterEdits(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
+	s := b.spec()
+	s.OnChange = RestartChanged
+	b.advance(s, m, 700*time.Millisecond)
+	b.rewrite(src(says("c0")), src(says("edited")), src(says("c2")))
+	b.finish(s, m, StatusSucceeded)
+	m.ranIs("c0", "c1", "c0", "edited", "c2")
+}
+
+func TestOtherArgumentsReplaceAnUnfinishedRun(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
+	b.advance(b.spec(), m, 700*time.Millisecond)
+	s := b.spec()
+	s.Cells = "c2"
+	got := b.finish(s, m, StatusSucceeded)
+	got.cellsAre(t, "c2:succeeded")
+	m.ranIs("c0", "c1", "c2")
+	if notes := strings.Join(got.Outcome.Notes, ""); !strings.Contains(notes, "is replaced: 1 of 3 cells were done") {
+		t.Errorf("notes %q", notes)
+	}
+}

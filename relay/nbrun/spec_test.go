@@ -1,0 +1,168 @@
+package nbrun
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParametersAreInjectedIntoTheNotebook(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, "parameters| n = 1", "k = 2 #@param\nprint(n, k)")
+	s := b.spec()
+	s.Parameters, s.Cells = `{"n": 5, "k": 7}`, "c1"
+	got := b.finish(s, m, StatusSucceeded)
+	if b.outputs("c1") != "5 7\n" || len(got.Run.Plan) != 2 {
+		t.Errorf("it shows %q, plan %s", b.outputs("c1"), got.cells())
+	}
+	if text := b.text(); !strings.Contains(text, "injected-parameters") || !strings.Contains(text, "n = 5") || strings.Contains(text, "k = 7") {
+		t.Errorf("the file: %s", text)
+	}
+}
+
+func (b *book) text() string {
+	b.t.Helper()
+	text, err := os.ReadFile(b.path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestOutputsMayGoIntoACopyOrNowhere(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, "parameters| n = 1", "print(n)")
+	before := b.text()
+	s := b.spec()
+	s.Parameters, s.Save = `{"n": 5}`, SaveNone
+	if got := b.finish(s, m, StatusSucceeded); got.printed != "5\n" || b.text() != before {
+		t.Errorf("printed %q; the file changed: %v", got.printed, b.text() != before)
+	}
+	s.Save, s.OutputPath = SaveCopy, filepath.Join(t.TempDir(), "copy.ipynb")
+	got := b.finish(s, m, StatusSucceeded)
+	if b.text() != before || got.Work != s.OutputPath {
+		t.Errorf("the file changed: %v; outputs are in %q", b.text() != before, got.Work)
+	}
+	copied := &book{t: t, path: s.OutputPath}
+	if copied.outputs("c1") != "5\n" {
+		t.Errorf("the copy shows %q", copied.outputs("c1"))
+	}
+	if got := b.advance(s, m, long); !errors.Is(got.err, ErrOutputPath) {
+		t.Errorf("over an existing file: %v", got.err)
+	}
+}
+
+func TestACopyIsMadeOnceInARun(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")), src(says("c1")+slow), "print('end')")
+	s := b.spec()
+	s.Save, s.OutputPath = SaveCopy, filepath.Join(t.TempDir(), "copy.ipynb")
+	b.advance(s, m, 700*time.Millisecond)
+	m.touch("go")
+	b.finish(s, m, StatusSucceeded)
+	if copied := (&book{t: t, path: s.OutputPath}); copied.outputs("c2") != "end\n" {
+		t.Errorf("the copy shows %q", copied.outputs("c2"))
+	}
+	m.ranIs("c0", "c1")
+}
+
+func TestFrozenCellsRunOnceInAKernel(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src("frozen| "+says("c0")), src(says("c1")))
+	b.finish(b.spec(), m, StatusSucceeded)
+	got := b.finish(b.spec(), m, StatusSucceeded)
+	if why := got.Run.cell("c0").Why; !strings.Contains(why, "frozen") {
+		t.Errorf("why %q", why)
+	}
+	m.ranIs("c0", "c1", "c1")
+	if _, err := m.RestartKernel(t.Context(), m.kernelID()); err != nil {
+		t.Fatal(err)
+	}
+	b.finish(b.spec(), m, StatusSucceeded)
+	m.ranIs("c0", "c1", "c1", "c0", "c1")
+}
+
+func TestADryRunSubmitsNothing(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")), src("skip-execution| "+says("c1")), src(says("c2")))
+	before := b.text()
+	s := b.spec()
+	s.DryRun, s.Cells = true, "0-1"
+	got := b.advance(s, m, long)
+	if got.err != nil || got.Status() != StatusPlanned || len(got.Plan) != 3 || got.CanContinue {
+		t.Fatalf("%v %+v", got.err, got.Outcome)
+	}
+	for i, want := range []bool{true, false, false} {
+		if p := got.Plan[i]; p.Run != want || !want && p.Why == "" {
+			t.Errorf("cell %d: %+v", i, p)
+		}
+	}
+	m.ranIs()
+	if b.text() != before {
+		t.Error("the file changed")
+	}
+	if _, err := Load(b.dir, b.path); err == nil {
+		t.Error("there is a record")
+	}
+}
+
+func TestArgumentsThatDoNotFitAreRefused(t *testing.T) {
+	t.Parallel()
+	b := write(t, "1")
+	for name, change := range map[string]func(*Spec){
+		"on_error":      func(s *Spec) { s.OnError = "explode" },
+		"on_new_kernel": func(s *Spec) { s.OnNewKernel = "x" },
+		"on_change":     func(s *Spec) { s.OnChange = "x" },
+		"max_retries":   func(s *Spec) { s.MaxRetries = MaxRetries + 1 },
+		"retry_budget":  func(s *Spec) { s.RetryBudget = -1 },
+		"cell_timeout":  func(s *Spec) { s.CellTimeout = 25 * time.Hour },
+		"run_timeout":   func(s *Spec) { s.RunTimeout = -1 },
+		"output_path":   func(s *Spec) { s.OutputPath = "x.ipynb" },
+		"parameters":    func(s *Spec) { s.Parameters = "[1]" },
+	} {
+		s := b.spec()
+		change(&s)
+		if r, err := Open(b.dir, s); !errors.Is(err, ErrSpec) {
+			t.Errorf("%s: %v %v", name, r, err)
+		}
+	}
+	if err := os.WriteFile(b.path, []byte(`{"cells": [], "metadata": {"kernelspec": {"language": "R", "name": "ir", "display_name": "R"}, "language_info": {"name": "R"}}, "nbformat": 4, "nbformat_minor": 5}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(b.dir, b.spec()); !errors.Is(err, ErrNotPython) {
+		t.Errorf("a notebook for R: %v", err)
+	}
+	var missing Spec
+	missing.Path = filepath.Join(t.TempDir(), "none.ipynb")
+	if _, err := Open(b.dir, missing); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+func TestADamagedRecordIsKeptAside(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")))
+	got := b.finish(b.spec(), m, StatusSucceeded)
+	path := filepath.Join(b.dir, filepath.Base(strings.TrimSuffix(got.ReportPath, ".report.md")+".json"))
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got = b.advance(b.spec(), m, long); !errors.Is(got.err, ErrDamaged) {
+		t.Fatalf("%v", got.err)
+	}
+	s := b.spec()
+	s.OnChange = RestartChanged
+	b.finish(s, m, StatusSucceeded)
+	if aside, _ := filepath.Glob(path + ".damaged-*"); len(aside) != 1 {
+		t.Errorf("kept aside: %v", aside)
+	}
+}
