@@ -168,18 +168,47 @@ func (s snapshot) isStill(info fs.FileInfo) bool {
 		s.at.Sub(info.ModTime()) > settled
 }
 
-// parse reads and parses the file.
+// parse reads and parses the file, unless it still has the bytes of the last one.
 func (f *File) parse(now snapshot) (snapshot, error) {
+	if f.last.Document != nil {
+		if info := hasBytes(f.path, f.last.Bytes()); info != nil {
+			now.info, now.Document = info, f.last.Document
+			return now, nil
+		}
+	}
 	text, info, err := readWhole(f.path)
 	if err != nil {
 		return now, fmt.Errorf("reading the notebook: %w", err)
 	}
-	if now.info = info; f.last.Document != nil && bytes.Equal(text, f.last.Bytes()) {
-		now.Document = f.last.Document
-		return now, nil
-	}
+	now.info = info
 	now.Document, err = Parse(text)
 	return now, err
+}
+
+// hasBytes returns the information about a file with this content, or nil if it has another one.
+// It does not read the whole file into memory.
+func hasBytes(path string, want []byte) fs.FileInfo {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || info.Size() != int64(len(want)) {
+		return nil
+	}
+	for piece := make([]byte, 256<<10); ; {
+		n, err := file.Read(piece)
+		switch {
+		case n > len(want) || !bytes.Equal(piece[:n], want[:n]):
+			return nil
+		case err == io.EOF && n == len(want):
+			return info
+		case err != nil:
+			return nil
+		}
+		want = want[n:]
+	}
 }
 
 // readWhole reads a file with the information that belongs to these bytes.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -43,6 +44,10 @@ func (f *File) Edit(ctx context.Context, expectDigest string, change func(*Docum
 	return Change{}, fmt.Errorf("%w: close it there, or wait until it is saved, and try again", ErrRestless)
 }
 
+// largeFile is the size in bytes from which on an edit collects garbage first. That takes a
+// millisecond, because a notebook has no pointers.
+const largeFile = 16 << 20
+
 // errOvertaken means that another program wrote the file during an attempt.
 var errOvertaken = errors.New("another program wrote the notebook")
 
@@ -56,6 +61,9 @@ func (f *File) attempt(ctx context.Context, expectDigest string, change func(*Do
 		return Change{}, fmt.Errorf("%w: its digest is %s, not %s: read the cells again", ErrChanged, before.Digest(), expectDigest)
 	}
 	f.last = before
+	if len(before.Bytes()) > largeFile {
+		runtime.GC() // else the versions before this one double the memory that edits need
+	}
 	edited := *before.Document
 	if err := change(&edited); err != nil {
 		return Change{}, err

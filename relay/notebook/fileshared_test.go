@@ -105,7 +105,7 @@ func TestExternalProgram(t *testing.T) {
 // Other programs save the notebook between our read and our write, at each step. Neither their
 // changes nor ours may be lost.
 func TestEditsOfOtherProgramsSurviveOurs(t *testing.T) {
-	rounds := 150
+	rounds := 60
 	if os.Getenv("SOAK") != "" {
 		rounds = 5_000
 	}
@@ -203,7 +203,7 @@ func TestRelayThatEdits(t *testing.T) {
 // A process that is killed while it writes leaves the old or the new file, and at most one
 // temporary file, which the next edit removes.
 func TestAKilledEditLeavesTheOldOrTheNewFile(t *testing.T) {
-	kills := 12
+	kills := 8
 	if os.Getenv("SOAK") != "" {
 		kills = 300
 	}

@@ -1,7 +1,6 @@
 package notebook
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -103,11 +102,7 @@ func (f *File) isStill(before snapshot) bool {
 	if before.info == nil || err != nil {
 		return before.info == nil && errors.Is(err, fs.ErrNotExist)
 	}
-	if before.isStill(info) {
-		return true
-	}
-	text, _, err := readWhole(f.path)
-	return err == nil && bytes.Equal(text, before.Bytes())
+	return before.isStill(info) || hasBytes(f.path, before.Bytes()) != nil
 }
 
 // create gives a new file its name, unless there is one of that name now.

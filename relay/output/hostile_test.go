@@ -18,10 +18,10 @@ import (
 func TestNoOutputIsExpensiveToCollect(t *testing.T) {
 	var displays []contract.Event
 	shown := map[string]json.RawMessage{"text/plain": json.RawMessage(`"a"`)}
-	for range 20_000 {
+	for range 10_000 {
 		displays = append(displays, contract.Event{Type: contract.EventDisplayData, DisplayID: "d", Data: shown})
 	}
-	for range 20_000 {
+	for range 10_000 {
 		displays = append(displays, contract.Event{Type: contract.EventUpdateDisplayData, DisplayID: "d", Data: shown})
 	}
 	var mixed []contract.Event

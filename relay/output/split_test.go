@@ -104,7 +104,7 @@ func inPieces(r *rand.Rand, events []contract.Event) (pieces [][]contract.Event)
 }
 
 func TestOutputsDoNotDependOnThePiecesInWhichEventsArrive(t *testing.T) {
-	rounds := 300
+	rounds := 60
 	if os.Getenv("SOAK") != "" {
 		rounds = 20_000
 	}
