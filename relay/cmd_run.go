@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"colabrelay/relay/config"
+	"colabrelay/relay/nbrun"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
@@ -30,7 +32,7 @@ func runCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Short: "Run Python on the VM and print its output; Ctrl-C interrupts it",
 		Long: "Run a program, a notebook's code cells, CODE or the code on stdin in the VM's kernel, and print the output as it arrives.\n\n" +
 			"FILE runs as `python FILE ARGUMENT...` would: sys.argv, __file__, __name__ and tracebacks are as usual. Its variables stay in the kernel for later runs. Everything after FILE belongs to the program; flags of run come before it. Only FILE itself is sent: upload the modules beside it with `colab-relay put`. Magics such as %pip work only in notebooks and with -c.\n" +
-			"FILE.ipynb runs its code cells one after another and stops at the first that fails.\n" +
+			"FILE.ipynb runs its code cells one after another and stops at the first that fails. The file stays as it is; `colab-relay nb run` writes the outputs into it.\n" +
 			"CODE, and code on stdin, runs like a notebook's cell: magics and !commands work, and the value of the last expression is printed.\n\n" +
 			"Ctrl-C interrupts the code on the VM; variables stay. A second Ctrl-C leaves the code running; `colab-relay attach` comes back to it.\n" +
 			"The exit code is 0 if the code succeeded, the value that it passed to sys.exit, and otherwise 1; `colab-relay help exit-codes` lists the others.",
@@ -66,15 +68,63 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if source.notebook != "" {
+		return o.runNotebook(ctx, source.notebook)
+	}
 	return o.session(ctx, nil, func(ctx context.Context, s runSession) error {
-		switch {
-		case source.cells != nil:
-			return remoterun.RunCells(ctx, s.VM, remoterun.Cells{Sources: source.cells, Timeout: o.timeout}, s.console)
-		case o.detach:
+		if o.detach {
 			return o.start(ctx, s, source.code)
 		}
 		return remoterun.Run(ctx, s.VM, source.code, s.console)
 	})
+}
+
+// runNotebook runs the code cells of a notebook and prints their outputs. It does not change the
+// file.
+func (o *runOptions) runNotebook(ctx context.Context, path string) error {
+	run, _, err := openNotebookRun(o.set, nbrun.Spec{Path: path, Save: nbrun.SaveNone, OnError: nbrun.StopOnError, CellTimeout: o.timeout})
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	return o.session(ctx, nil, func(ctx context.Context, s runSession) error {
+		cells := remoterun.NewCells(s.VM, s.console)
+		defer cells.Close()
+		view := newNotebookView(o.std, cells)
+		view.outputs, view.quiet = true, true
+		loop := notebookLoop{run: run, vm: s.VM, view: view}
+		if _, err := loop.toEnd(ctx); err != nil {
+			return err
+		}
+		return notebookError(run.Record().Report(), cells)
+	})
+}
+
+// notebookError returns the error of the first cell that did not succeed, whose traceback was
+// printed, and says which cell it is.
+func notebookError(report nbrun.Report, cells *remoterun.Cells) error {
+	switch {
+	case len(report.Cells) == 0:
+		return errors.New("nothing to run: the notebook has no code cells")
+	case report.Success:
+		return nil
+	}
+	for i, cell := range report.Cells {
+		if cell.Status == nbrun.CellSucceeded || cell.Status == nbrun.CellExpectedFailure || cell.Status == nbrun.CellNotRun {
+			continue
+		}
+		note := fmt.Sprintf("code cell %d of %d did not succeed", i+1, len(report.Cells))
+		if rest := len(report.Cells) - i - 1; rest > 0 {
+			note += fmt.Sprintf("; %s after it did not run", plain.Count(rest, "cell"))
+		}
+		failed := cell.Failure()
+		if failed != nil && failed.EName != "" && cell.Status == nbrun.CellFailed {
+			cells.Note("%s", note)
+			return remoterun.CellError(failed.EName, failed.EValue)
+		}
+		return fmt.Errorf("%s: %s", note, cell.Problem())
+	}
+	return fmt.Errorf("the run is not finished: %s", report.Summary())
 }
 
 // start starts the code and prints its id.

@@ -79,16 +79,16 @@ func arguments(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// noSuchCommand refuses what follows the program's name and is no command.
-func noSuchCommand(root *cobra.Command, args []string) error {
+// noSuchCommand refuses what follows the name of a program or command and is no command.
+func noSuchCommand(parent *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if ext := filepath.Ext(args[0]); ext == ".py" || ext == ".ipynb" {
-		return usagef("unknown command %q: `%s run %s` runs a file", args[0], root.Name(), args[0])
+	if ext := filepath.Ext(args[0]); ext == ".ipynb" || ext == ".py" && !parent.HasParent() {
+		return usagef("unknown command %q: `%s run %s` runs a file", args[0], parent.CommandPath(), args[0])
 	}
 	var known []string
-	for _, cmd := range root.Commands() {
+	for _, cmd := range parent.Commands() {
 		if cmd.IsAvailableCommand() {
 			known = append(known, cmd.Name())
 		}

@@ -36,17 +36,17 @@ func TestCommandsDocument(t *testing.T) {
 }
 
 func TestEachCommandHasAnExampleAndHelp(t *testing.T) {
-	for _, cmd := range rootCommand(configtest.Environ(), terminal.Streams{}).Commands() {
+	for _, cmd := range allCommands(rootCommand(configtest.Environ(), terminal.Streams{})) {
 		if cmd.Long == "" && cmd.Name() != "help" || cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") || len(cmd.Short) > 75 {
 			t.Errorf("%s: a Long and a Short of up to 75 characters without a full stop, not %q", cmd.Name(), cmd.Short)
 		}
 		if !cmd.Runnable() {
 			continue
 		}
-		if !strings.Contains(cmd.Example, "  "+commandName+" "+cmd.Name()) {
+		if !strings.Contains(cmd.Example, "  "+cmd.CommandPath()) {
 			t.Errorf("%s: no example", cmd.Name())
 		}
-		if cmd.GroupID == "" {
+		if cmd.GroupID == "" && cmd.Parent() == cmd.Root() {
 			t.Errorf("%s: no group", cmd.Name())
 		}
 	}
@@ -55,7 +55,7 @@ func TestEachCommandHasAnExampleAndHelp(t *testing.T) {
 // TestExamplesAreRight parses the flags and the number of arguments of each example.
 func TestExamplesAreRight(t *testing.T) {
 	root := rootCommand(configtest.Environ(), terminal.Streams{})
-	for _, cmd := range append(root.Commands(), root) {
+	for _, cmd := range append(allCommands(root), root) {
 		for line := range strings.Lines(cmd.Example) {
 			words := exampleWords(line)
 			if len(words) == 0 || words[0] != commandName {
@@ -73,6 +73,19 @@ func TestExamplesAreRight(t *testing.T) {
 			}
 		}
 	}
+}
+
+// allCommands returns the commands below another one, each before those below it.
+func allCommands(parent *cobra.Command) (all []*cobra.Command) {
+	for _, cmd := range parent.Commands() {
+		all = append(append(all, cmd), allCommands(cmd)...)
+	}
+	return all
+}
+
+// title is a command's name after that of the program.
+func title(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
 // exampleWords splits the first command of an example's line as a shell does.
@@ -109,7 +122,9 @@ func commandsDocument(root *cobra.Command) string {
 		fmt.Fprintf(&b, "\n## %s\n\n| | |\n|---|---|\n", strings.TrimSuffix(group.Title, ":"))
 		for _, cmd := range root.Commands() {
 			if cmd.GroupID == group.ID {
-				fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", cmd.Name(), cmd.Name(), cell(cmd.Short))
+				for _, each := range append([]*cobra.Command{cmd}, allCommands(cmd)...) {
+					fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", title(each), strings.ReplaceAll(title(each), " ", "-"), cell(each.Short))
+				}
 			}
 		}
 	}
@@ -118,7 +133,9 @@ func commandsDocument(root *cobra.Command) string {
 		case !cmd.Runnable():
 			fmt.Fprintf(&b, "\n## %s\n\n%s", cmd.Short, paragraphs(cmd.Long))
 		case cmd.GroupID != "":
-			describeCommand(&b, cmd)
+			for _, each := range append([]*cobra.Command{cmd}, allCommands(cmd)...) {
+				describeCommand(&b, each)
+			}
 		}
 	}
 	return b.String()
@@ -129,7 +146,7 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 	if text == "" {
 		text = cmd.Short + "."
 	}
-	fmt.Fprintf(b, "\n### %s\n\n%s\nUsage: `%s`\n", cmd.Name(), paragraphs(text), cmd.UseLine())
+	fmt.Fprintf(b, "\n### %s\n\n%s\nUsage: `%s`\n", title(cmd), paragraphs(text), cmd.UseLine())
 	if cmd.HasExample() {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", unindent(cmd.Example))
 	}

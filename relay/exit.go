@@ -9,6 +9,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
@@ -79,8 +80,11 @@ func exitCode(err error) int {
 	return exitFailure
 }
 
-// isWrongID reports whether err is about a run's id that a person gave.
+// isWrongID reports whether err is about the id of a run or a cell that a person gave.
 func isWrongID(err error) bool {
+	if _, ok := errors.AsType[*notebook.NoCellError](err); ok {
+		return true
+	}
 	return errors.Is(err, remoterun.ErrNoSuchRun) || errors.Is(err, remoterun.ErrAmbiguous)
 }
 

@@ -20,30 +20,43 @@ func helpCommand() *cobra.Command {
 		Use:     "help [COMMAND | TOPIC]",
 		Short:   "Show the help of a command or topic",
 		Example: "  colab-relay help run\n  colab-relay help exit-codes",
-		Args:    arguments(0, 1),
+		Args:    arguments(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Root().Help()
-			}
-			var known []string
-			for _, each := range cmd.Root().Commands() {
-				if each.Name() == args[0] {
-					each.InitDefaultHelpFlag()
-					return each.Help()
+			about := cmd.Root()
+			for _, name := range args {
+				next, known := child(about, name)
+				if next == nil {
+					return usagef("no help for %q%s; `%s help` lists all commands and topics", name, suggest.Meant(name, known), cmd.Root().Name())
 				}
-				known = append(known, each.Name())
+				about = next
 			}
-			return usagef("no help for %q%s; `%s help` lists all commands and topics", args[0], suggest.Meant(args[0], known), cmd.Root().Name())
+			about.InitDefaultHelpFlag()
+			return about.Help()
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				for _, each := range cmd.Root().Commands() {
-					names = append(names, cobra.CompletionWithDesc(each.Name(), each.Short))
+			about := cmd.Root()
+			for _, name := range args {
+				if about, _ = child(about, name); about == nil {
+					return nil, cobra.ShellCompDirectiveNoFileComp
 				}
+			}
+			for _, each := range about.Commands() {
+				names = append(names, cobra.CompletionWithDesc(each.Name(), each.Short))
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
+}
+
+// child returns the command of that name below another one, or nil, and the names of all.
+func child(parent *cobra.Command, name string) (found *cobra.Command, known []string) {
+	for _, each := range parent.Commands() {
+		if each.Name() == name {
+			found = each
+		}
+		known = append(known, each.Name())
+	}
+	return found, known
 }
 
 // helpTopics are texts about all commands. cobra shows a command that cannot run as a
@@ -85,7 +98,7 @@ func showHelp(cmd *cobra.Command, _ []string) {
 	if cmd.HasExample() {
 		fmt.Fprintf(out, "\nExamples:\n%s\n", cmd.Example)
 	}
-	for _, group := range cmd.Groups() {
+	for _, group := range groups(cmd) {
 		fmt.Fprintf(out, "\n%s\n", group.Title)
 		for _, each := range cmd.Commands() {
 			if each.GroupID == group.ID && each.IsAvailableCommand() {
@@ -107,6 +120,14 @@ func showHelp(cmd *cobra.Command, _ []string) {
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(out, "\n`%s COMMAND --help` shows more about a command.\n", cmd.CommandPath())
 	}
+}
+
+// groups returns the groups of cmd's commands; those of a command without groups are one.
+func groups(cmd *cobra.Command) []*cobra.Group {
+	if cmd.HasAvailableSubCommands() && len(cmd.Groups()) == 0 {
+		return []*cobra.Group{{Title: "Commands:"}}
+	}
+	return cmd.Groups()
 }
 
 // useLine returns how to call cmd.

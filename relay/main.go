@@ -59,6 +59,7 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		checkpointsCommand(set, std),
 		getCommand(set, std),
 		lsCommand(set, std),
+		nbCommand(set, std),
 		putCommand(set, std),
 		statesCommand(set, std),
 	)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"colabrelay/relay/notebook"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/bounded"
@@ -20,10 +19,10 @@ import (
 // maxCode leaves room for JSON's escapes within contract.MaxBodyBytes.
 const maxCode = 4 << 20
 
-// source is what `colab-relay run` runs: code, or the cells of a notebook.
+// source is what `colab-relay run` runs: code, or the notebook at a path.
 type source struct {
-	code  remoterun.Code
-	cells []string
+	code     remoterun.Code
+	notebook string
 }
 
 // source reads what args and -c name.
@@ -41,14 +40,14 @@ func (o *runOptions) source(ctx context.Context, args []string) (source, error) 
 		}
 		return o.cell(ctx, o.std.In, true)
 	}
+	if strings.EqualFold(filepath.Ext(args[0]), ".ipynb") {
+		return o.notebook(args)
+	}
 	f, err := os.Open(args[0])
 	if err != nil {
 		return source{}, fmt.Errorf("%w: name a file on this computer, or give code with -c", err)
 	}
 	defer f.Close()
-	if strings.EqualFold(filepath.Ext(args[0]), ".ipynb") {
-		return o.notebook(f, args)
-	}
 	text, err := readCode(f)
 	if err != nil {
 		return source{}, err
@@ -62,40 +61,14 @@ func (o *runOptions) cell(ctx context.Context, in io.Reader, fromStdin bool) (so
 	return source{code: remoterun.Code{Text: text, FromStdin: fromStdin, Timeout: o.timeout}}, err
 }
 
-func (o *runOptions) notebook(f io.Reader, args []string) (source, error) {
+func (o *runOptions) notebook(args []string) (source, error) {
 	switch {
 	case len(args) > 1:
 		return source{}, usagef("unexpected argument %q: a notebook takes no arguments", args[1])
 	case o.detach:
 		return source{}, usagef("--detach: this computer starts a notebook's cells one after another; run it without --detach")
 	}
-	document, err := readNotebook(f)
-	if err != nil {
-		return source{}, fmt.Errorf("%q: %w", args[0], err)
-	}
-	var s source
-	for i := range document.Len() {
-		if cell := document.Cell(i); cell.Type == notebook.Code && strings.TrimSpace(cell.Source) != "" {
-			s.cells = append(s.cells, cell.Source)
-		}
-	}
-	if s.cells == nil {
-		return source{}, fmt.Errorf("nothing to run: %q has no code cells", args[0])
-	}
-	return s, nil
-}
-
-// readNotebook reads a notebook for Python.
-func readNotebook(f io.Reader) (*notebook.Document, error) {
-	text, err := bounded.ReadAll(f, notebook.MaxBytes)
-	if err != nil {
-		return nil, fmt.Errorf("reading a notebook: %w", err)
-	}
-	document, err := notebook.Parse(text)
-	if err == nil && !document.IsPython() {
-		err = fmt.Errorf("%w but for %.40q", notebook.ErrNotPython, document.Language())
-	}
-	return document, err
+	return source{notebook: args[0]}, nil
 }
 
 func readCode(in io.Reader) (string, error) {

@@ -129,10 +129,10 @@ func (a *advance) visit(ctx context.Context, f *Flight, e contract.Execution) er
 	}
 	a.outputs.add(ctx, f, e)
 	rd.see(f.ExecutionID, e.Events)
+	a.progress(c, rd)
 	if a.opt.Output != nil && len(e.Events) > 0 {
 		a.opt.Output(*c, f.ExecutionID, e.Events)
 	}
-	a.progress(c, rd)
 	if err := a.outputs.flush(ctx, a.work, false); err != nil {
 		return err
 	}

@@ -91,16 +91,16 @@ func (c *CellRecord) Problem() string {
 		return fmt.Sprintf("%s: it uses %s, which cell %s would have made", head, strings.Join(because.Names[:min(len(because.Names), maxReportNames)], ", "), because.Cell)
 	case c.Why != "":
 		return head + ": " + c.Why
-	case slices.Contains(unsuccessful, c.Status) && c.failure() != nil:
-		return head + ": " + c.failure().text()
+	case slices.Contains(unsuccessful, c.Status) && c.Failure() != nil:
+		return head + ": " + c.Failure().text()
 	case slices.Contains(unsuccessful, c.Status):
 		return head
 	}
 	return ""
 }
 
-// failure is why the last attempt did not succeed; nil for no reason.
-func (c *CellRecord) failure() *Failure {
+// Failure is why the last attempt did not succeed; nil for no reason.
+func (c *CellRecord) Failure() *Failure {
 	if n := len(c.Attempts); n > 0 {
 		return c.Attempts[n-1].Error
 	}

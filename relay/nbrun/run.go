@@ -129,11 +129,13 @@ func (r *Run) reconcile() {
 		return
 	}
 	same := old.Spec.identity() == r.spec.identity()
-	if old.ID != "" && !old.Status.Finished() && same {
+	ended := old.ID == "" || old.Status.Finished() ||
+		old.Status == StatusInterrupted && old.Spec.Save == SaveNone // nothing tells a person where it stopped
+	if !ended && same {
 		r.goOn()
 		return
 	}
-	if old.ID != "" && !old.Status.Finished() {
+	if !ended {
 		r.replaced = old.Flights
 		r.addNote("an unfinished run with other arguments is replaced: %s", old.summary())
 	}

@@ -2,33 +2,53 @@ package remoterun
 
 import (
 	"context"
-	"time"
 
 	"colabrelay/relay/plain"
+	"colabrelay/shared/contract"
 )
 
-// Cells are the code cells of a notebook.
-type Cells struct {
-	Sources []string
-	Timeout time.Duration // of each cell
+// Cells prints the output of a notebook's cells, which somebody else runs, and passes input on.
+type Cells struct{ r *run }
+
+// NewCells returns what prints the output of cells on vm. A caller must close it.
+func NewCells(vm VM, console Console) *Cells {
+	return &Cells{&run{VM: vm, instance: vm.Client.InstanceID(), out: newPrinter(vm.Client.Blobs, console)}}
 }
 
-// RunCells runs the cells one after another, like Run, and stops at the first one that does
-// not succeed.
-func RunCells(ctx context.Context, vm VM, cells Cells, console Console) error {
-	out := newPrinter(vm.Client.Blobs, console)
-	for i, source := range cells.Sources {
-		r := &run{VM: vm, Code: Code{Text: source, Timeout: cells.Timeout}, endWait: endWait, out: out}
-		err := r.run(ctx)
-		if err == nil {
-			continue
-		}
-		if rest := len(cells.Sources) - i - 1; rest > 0 {
-			out.note("code cell %d of %d did not succeed; %s after it did not run", i+1, len(cells.Sources), plain.Count(rest, "cell"))
-		} else {
-			out.note("code cell %d of %d did not succeed", i+1, len(cells.Sources))
-		}
-		return err
+// Print prints events of an execution, but no prompts: those are for Answer. It warns once if
+// the kernel is a new one.
+func (c *Cells) Print(ctx context.Context, executionID, kernelID string, events []contract.Event) {
+	if kernelID != c.r.exec.KernelID {
+		c.r.checkKernel(kernelID)
+		c.r.exec.KernelID = kernelID
 	}
-	return nil
+	for _, ev := range events {
+		if ev.Type != contract.EventInputRequest {
+			c.r.out.event(ctx, executionID, ev)
+		}
+	}
+}
+
+// Broken returns the error of a write to stdout; after it nothing more is printed.
+func (c *Cells) Broken() error { return c.r.out.broken }
+
+// Note prints a message of the relay's own on a line of its own.
+func (c *Cells) Note(format string, args ...any) { c.r.out.note(format, args...) }
+
+// Close leaves a terminal without colours and with the cursor at the beginning of a line.
+func (c *Cells) Close() { c.r.out.close() }
+
+// Answer shows the prompt of an execution that waits for input, and passes a line from the
+// person or from stdin on. The error is ErrNoInput if stdin has none.
+func (c *Cells) Answer(ctx context.Context, executionID string, prompt contract.Event) error {
+	c.r.answer.ExecutionID = executionID
+	c.r.exec.Status = contract.StatusWaitingForInput
+	c.r.out.event(ctx, executionID, prompt)
+	return c.r.input(ctx)
+}
+
+// CellError returns the error of a cell that raised an exception whose traceback was printed: an
+// ExitCode of sys.exit, nil for sys.exit(0), and otherwise ErrPrinted.
+func CellError(ename, evalue string) error {
+	return exception(&contract.ExecutionError{EName: ename, EValue: plain.Line(evalue)})
 }

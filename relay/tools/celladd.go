@@ -73,7 +73,7 @@ func (c *call) add(ctx context.Context, args editArgs, p place, cell notebook.Ne
 				return err
 			}, err
 		},
-		diff: func() string { return sourceDiff("/dev/null", cellName(got.CellIndex, got.NewCellID), "", cell.Source) },
+		diff: func() string { return SourceDiff("/dev/null", cellName(got.CellIndex, got.NewCellID), "", cell.Source) },
 		did: func() string {
 			return fmt.Sprintf("%s cell %s is new at index %d", cell.Type, got.NewCellID, got.CellIndex)
 		},

@@ -56,7 +56,7 @@ func updateCell() tool {
 			},
 			diff: func() string {
 				name := cellName(before.Index, before.Handle)
-				return sourceDiff(name, name, before.Source, source)
+				return SourceDiff(name, name, before.Source, source)
 			},
 			did: func() string {
 				if kind != "" && kind != before.Type {
@@ -117,7 +117,7 @@ func deleteCell() tool {
 				cell = d.Cell(at)
 				return func() error { return d.Delete(at) }, nil
 			},
-			diff: func() string { return sourceDiff(cellName(cell.Index, cell.Handle), "/dev/null", cell.Source, "") },
+			diff: func() string { return SourceDiff(cellName(cell.Index, cell.Handle), "/dev/null", cell.Source, "") },
 			did: func() string {
 				return fmt.Sprintf("%s cell %s, at index %d, is deleted", cell.Type, cell.Handle, cell.Index)
 			},

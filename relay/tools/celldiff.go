@@ -18,8 +18,8 @@ const (
 // cellName names a cell in a diff.
 func cellName(index int, handle string) string { return fmt.Sprintf("cell %d %s", index, handle) }
 
-// sourceDiff returns a unified diff of two sources; it is empty if they are equal.
-func sourceDiff(from, to, before, after string) string {
+// SourceDiff returns a unified diff of two sources; it is empty if they are equal.
+func SourceDiff(from, to, before, after string) string {
 	if before == after {
 		return ""
 	}

@@ -14,7 +14,13 @@ import papermill
 from checks import check
 
 # The parameters of the folder "command" as papermill's command line takes them.
-COMMAND = [*("-p a True -p b None -p c 3 -p d 2.50".split()), "-p", "e", "it's", *("-p f -7 -p g inf".split())]
+COMMAND = [
+    *("-p a True -p b None -p c 3 -p d 2.50".split()),
+    "-p",
+    "e",
+    "it's",
+    *("-p f -7 -p g inf".split()),
+]
 
 
 def cells(path):
@@ -50,8 +56,18 @@ def main(folder):
     with check("the injected cell is that of papermill -p"):
         each = folder / "command"
         subprocess.run(
-            [sys.executable, "-m", "papermill", "before.ipynb", "papermill.ipynb", "--prepare-only", *COMMAND],
-            cwd=each, check=True, stderr=subprocess.DEVNULL,
+            [
+                sys.executable,
+                "-m",
+                "papermill",
+                "before.ipynb",
+                "papermill.ipynb",
+                "--prepare-only",
+                *COMMAND,
+            ],
+            cwd=each,
+            check=True,
+            stderr=subprocess.DEVNULL,
         )
         compare(each)
 

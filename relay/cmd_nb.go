@@ -1,0 +1,199 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/config"
+	"colabrelay/relay/notebook"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/suggest"
+	"colabrelay/relay/terminal"
+)
+
+func nbCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "nb COMMAND",
+		Short: "Read, edit and run notebooks on this computer",
+		Long: "Read, edit and run .ipynb files of this computer. Edits change only the lines they are about, so a file keeps its form, its outputs and its metadata.\n" +
+			"A cell is named by its id, which `colab-relay nb cells FILE` lists, or by its index, which counts from 0.",
+		Example: "  colab-relay nb cells analysis.ipynb\n" +
+			"  colab-relay nb add analysis.ipynb -c 'df.describe()'\n" +
+			"  colab-relay nb run analysis.ipynb",
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		nbCellsCommand(set, std),
+		nbAddCommand(set, std),
+		nbEditCommand(set, std),
+		nbRmCommand(set, std),
+		nbMvCommand(set, std),
+		nbRunCommand(set, std),
+		nbReportCommand(set, std),
+		nbUpgradeCommand(set, std),
+		nbStripCommand(set, std),
+	)
+	return cmd
+}
+
+// nbFile is what the commands about a notebook have in common.
+type nbFile struct {
+	set  *config.Settings
+	std  terminal.Streams
+	json bool
+	cfg  config.Config
+}
+
+// open opens and reads the notebook at path.
+func (c *nbFile) open(path string) (*notebook.File, *notebook.Document, error) {
+	return c.openWith(notebook.OpenFile, path)
+}
+
+// openWith is open with one of notebook's functions.
+func (c *nbFile) openWith(open func(path, lockDir string) (*notebook.File, error), path string) (*notebook.File, *notebook.Document, error) {
+	if !strings.EqualFold(filepath.Ext(path), ".ipynb") {
+		return nil, nil, usagef("%q is not a notebook: its name must end in .ipynb", path)
+	}
+	c.cfg = config.Load(*c.set)
+	if err := c.cfg.Err(); err != nil {
+		return nil, nil, err
+	}
+	file, err := open(path, c.cfg.CheckpointDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := file.Read()
+	if err != nil {
+		err = fmt.Errorf("%q: %w", path, err)
+	}
+	return file, d, err
+}
+
+// edited is what the commands answer about an edit, with the names of the tools' answers.
+type edited struct {
+	CellID    string   `json:"cell_id,omitempty"`
+	CellIndex *int     `json:"cell_index,omitempty"` // absent for a deleted cell
+	Source    string   `json:"source,omitempty"`     // of a deleted cell
+	CellCount int      `json:"cell_count"`
+	Digest    string   `json:"digest"`
+	Notes     []string `json:"notes,omitempty"`
+	written   bool
+}
+
+// edit edits the notebook at path.
+func (c *nbFile) edit(ctx context.Context, path string, change func(d *notebook.Document, e *edited) error) (edited, error) {
+	file, _, err := c.open(path)
+	if err != nil {
+		return edited{}, err
+	}
+	return c.change(ctx, file, path, change)
+}
+
+// change edits a notebook and prints what a person or a program needs to know of any edit.
+func (c *nbFile) change(ctx context.Context, file *notebook.File, path string, change func(d *notebook.Document, e *edited) error) (edited, error) {
+	var e edited
+	done, err := file.Edit(ctx, "", func(d *notebook.Document) error {
+		e = edited{}
+		return change(d, &e)
+	})
+	if err != nil {
+		return e, err
+	}
+	e.CellCount, e.Digest, e.written = done.After.Len(), done.After.Digest(), done.Written
+	e.Notes = append(e.Notes, done.Notes...)
+	if c.json {
+		return e, printJSON(c.std.Out, e)
+	}
+	for _, note := range e.Notes {
+		fmt.Fprintf(c.std.Err, "note: %s\n", plain.Line(note))
+	}
+	if !e.written {
+		fmt.Fprintf(c.std.Err, "%s was not changed: it is like that already\n", plain.Line(path))
+	}
+	return e, nil
+}
+
+// say tells a person what an edit did.
+func (c *nbFile) say(e edited, format string, args ...any) {
+	if e.written && !c.json {
+		fmt.Fprintln(c.std.Err, plain.Line(fmt.Sprintf(format, args...)))
+	}
+}
+
+// findCell returns the index of the cell that a person names by its id or its index.
+func findCell(d *notebook.Document, name, path string) (int, error) {
+	at, err := d.Find(name)
+	if err == nil {
+		return at, nil
+	}
+	if errors.Is(err, notebook.ErrCellChanged) {
+		return 0, fmt.Errorf("%w since its id %q was shown; `colab-relay nb cells %s` shows the ids of now", err, name, path)
+	}
+	if at, wrong := strconv.Atoi(name); wrong == nil && at >= 0 && at < d.Len() {
+		return at, nil
+	}
+	meant := ""
+	if missing, ok := errors.AsType[*notebook.NoCellError](err); ok && len(missing.Nearest) > 0 {
+		meant = suggest.Meant(name, missing.Nearest)
+	}
+	return 0, fmt.Errorf("%w%s; `colab-relay nb cells %s` lists the ids", err, meant, path)
+}
+
+// headline returns what tells a person which cell it is: its title, or its first line.
+func headline(cell notebook.Cell) string {
+	for line := range strings.Lines(cell.Source) {
+		if line = strings.TrimSpace(line); line != "" {
+			return cmp.Or(cell.Title, line)
+		}
+	}
+	return cell.Title
+}
+
+// completeNotebooks completes a notebook's name, and after it names of files.
+func completeNotebooks(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return []string{"ipynb"}, cobra.ShellCompDirectiveFilterFileExt
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// completeCells completes a notebook's name, and as the second argument its cells.
+func completeCells(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return []string{"ipynb"}, cobra.ShellCompDirectiveFilterFileExt
+	case 1:
+		return cellIDs(args[0]), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// cellIDs returns the ids of a notebook's cells with their headlines, none if that takes long.
+func cellIDs(path string) []string {
+	found := make(chan []string, 1)
+	go func() {
+		var ids []string
+		if d, err := readNotebook(path); err == nil {
+			for i := range d.Len() {
+				cell := d.Cell(i)
+				ids = append(ids, cobra.CompletionWithDesc(plain.Line(cell.Handle), plain.Line(fmt.Sprintf("%d: %.40s", i, headline(cell)))))
+			}
+		}
+		found <- ids
+	}()
+	select {
+	case ids := <-found:
+		return ids
+	case <-time.After(completionTime):
+		return nil
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/checkpoint"
+	"colabrelay/relay/config"
+	"colabrelay/relay/nbrun"
+	"colabrelay/relay/notebook"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/terminal"
+)
+
+func nbCellsCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	c := &nbFile{set: set, std: std}
+	cmd := &cobra.Command{
+		Use:   "cells FILE [ID]",
+		Short: "List the cells of a notebook, or print the source of one",
+		Long: "List the cells of a notebook with their ids, or print the source of one. It contacts no VM.\n" +
+			"The state says what this computer knows: a cell is clean if it succeeded with its present source in the kernel that was used last, otherwise it is dirty, failed, running or never run. Cells that were run elsewhere count as never run.",
+		Example:           "  colab-relay nb cells analysis.ipynb\n  colab-relay nb cells analysis.ipynb 3\n  colab-relay nb cells --json analysis.ipynb",
+		Args:              arguments(1, 2),
+		ValidArgsFunction: completeCells,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return c.printCell(args[0], args[1])
+			}
+			return c.listCells(args[0])
+		},
+	}
+	addJSONFlag(cmd, &c.json)
+	return cmd
+}
+
+// listedCell is a cell in a list, with the names of get_cells' answer.
+type listedCell struct {
+	Index          int              `json:"index"`
+	ID             string           `json:"id"`
+	Type           string           `json:"cell_type"`
+	Source         string           `json:"source"`
+	Title          string           `json:"title,omitempty"`
+	Params         []notebook.Param `json:"params,omitempty"`
+	Tags           []string         `json:"tags,omitempty"`
+	State          string           `json:"state,omitempty"` // of a code cell
+	ExecutionCount int              `json:"execution_count,omitempty"`
+}
+
+func (c *nbFile) listCells(path string) error {
+	file, d, err := c.open(path)
+	if err != nil {
+		return err
+	}
+	record, err := c.record(file)
+	if err != nil {
+		return err
+	}
+	cells := []listedCell{}
+	for i := range d.Len() {
+		cells = append(cells, describeCell(d.Cell(i), record))
+	}
+	if c.json {
+		return printJSON(c.std.Out, struct {
+			Path     string       `json:"path"`
+			Format   string       `json:"nbformat"`
+			Language string       `json:"language"`
+			Digest   string       `json:"digest"`
+			Cells    []listedCell `json:"cells"`
+		}{file.Path(), fmt.Sprintf("4.%d", d.Minor()), d.Language(), d.Digest(), cells})
+	}
+	if len(cells) == 0 {
+		fmt.Fprintf(c.std.Err, "the notebook has no cells; `colab-relay nb add %s -c CODE` adds one\n", plain.Line(path))
+		return nil
+	}
+	table := terminal.NewTable(terminal.Column{Title: "INDEX", Right: true}, terminal.Column{Title: "ID"}, terminal.Column{Title: "TYPE"}, terminal.Column{Title: "STATE"}, terminal.Column{Title: "CELL"})
+	for i, cell := range cells {
+		table.Add(strconv.Itoa(cell.Index), cell.ID, cell.Type, strings.ReplaceAll(cell.State, "_", " "), headline(d.Cell(i)))
+	}
+	return table.Print(c.std.Out)
+}
+
+// record returns what this computer knows of the runs of a notebook, nil for none.
+func (c *nbFile) record(file *notebook.File) (*nbrun.Record, error) {
+	record, err := nbrun.Load(c.cfg.CheckpointDir, file.Path())
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return nil, nil
+	}
+	return record, err
+}
+
+// describeCell returns a cell with its state in the record, which may be nil.
+func describeCell(cell notebook.Cell, record *nbrun.Record) listedCell {
+	l := listedCell{
+		Index: cell.Index, ID: cell.Handle, Type: string(cell.Type), Source: cell.Source, Title: cell.Title,
+		Params: cell.Params, Tags: cell.Tags, ExecutionCount: cell.ExecutionCount,
+	}
+	if cell.Type == notebook.Code {
+		l.State = string(nbrun.NeverRun)
+		if record != nil {
+			l.State = string(record.State(cell.Handle, cell.Source))
+		}
+	}
+	return l
+}
+
+// printCell prints the source of a cell: to a file or pipe unchanged, to a terminal without
+// what the terminal would obey.
+func (c *nbFile) printCell(path, id string) error {
+	file, d, err := c.open(path)
+	if err != nil {
+		return err
+	}
+	at, err := findCell(d, id, path)
+	if err != nil {
+		return err
+	}
+	cell := d.Cell(at)
+	if c.json {
+		record, err := c.record(file)
+		if err != nil {
+			return err
+		}
+		return printJSON(c.std.Out, describeCell(cell, record))
+	}
+	text := cell.Source
+	if terminal.Is(c.std.Out) {
+		text = new(plain.Terminal).Filter(text)
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	_, err = io.WriteString(c.std.Out, text)
+	return err
+}
