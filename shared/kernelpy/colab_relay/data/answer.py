@@ -22,7 +22,7 @@ def rows_within(columns: list[list[Any]]) -> list[list[Any]]:
     used = 0
     for values in zip(*columns):
         row = [cell(value) for value in values]
-        used += len(json.dumps(row, ensure_ascii=False).encode()) + 1
+        used += len(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()) + 1
         if rows and used > MAX_BYTES:
             break
         rows.append(row)

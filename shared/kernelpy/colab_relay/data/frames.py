@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Callable, NamedTuple
 
-from ..safe import class_title, is_any, known, short
+from ..safe import class_title, is_any, known, module_dict, short
 from ..variables.listing import everything
 from .filters import Condition
 from .problem import Problem, nearest
@@ -56,26 +57,36 @@ def label(value: Any) -> str:
     return short(str(cell(value)), MAX_LABEL) if value is not None else ""
 
 
+def module(name: str) -> Any:
+    """A module of this package that imports a library, which must be there. In a kernel only the
+    package's own loader finds it."""
+    full = __name__.rpartition(".")[0] + "." + name
+    loader = module_dict(__name__.partition(".")[0]).get("loader")
+    return loader.load(full) if loader is not None else importlib.import_module(full)
+
+
 def adapters() -> list[tuple[list[Any], Callable[[Any], Frame]]]:
     """The classes of frames in the libraries that are imported, with their Frame."""
     found: list[tuple[list[Any], Callable[[Any], Frame]]] = []
     if known("pandas", "DataFrame"):
-        from .pandasframe import open_frame
-
-        found.append((known("pandas", "DataFrame", "Series"), open_frame))
+        opened = module("pandasframe").open_frame
+        found.append((known("pandas", "DataFrame", "Series"), opened))
     if known("polars", "DataFrame"):
-        from .polarsframe import PolarsFrame
-
-        found.append((known("polars", "DataFrame", "Series"), PolarsFrame))
+        found.append((known("polars", "DataFrame", "Series"), module("polarsframe").PolarsFrame))
     if known("pyarrow", "Table"):
-        from .arrowframe import ArrowFrame
-
-        found.append((known("pyarrow", "Table", "RecordBatch"), ArrowFrame))
+        found.append((known("pyarrow", "Table", "RecordBatch"), module("arrowframe").ArrowFrame))
     return found
 
 
 def is_frame(value: Any) -> bool:
     return any(is_any(type(value), classes) for classes, _ in adapters())
+
+
+def is_readable(name: str, value: Any) -> bool:
+    try:
+        return is_frame(value) and bool(adapt(name, value).columns)
+    except Problem:
+        return False
 
 
 def names(shell: Any) -> list[str]:

@@ -18,6 +18,7 @@ from .frames import (
     label,
     meets,
     mismatch,
+    module,
     of_other_objects,
 )
 from .problem import Problem
@@ -205,6 +206,4 @@ def knows(dtype: Any) -> bool:
     arrow = getattr(dtype, "pyarrow_dtype", None)
     if arrow is None:
         return True
-    from .arrowframe import is_plain
-
-    return is_plain(arrow)
+    return bool(module("arrowframe").is_plain(arrow))

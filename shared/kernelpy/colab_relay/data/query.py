@@ -52,7 +52,7 @@ def run(sql: str, rows: int, seconds: float) -> dict[str, Any]:
     try:
         check(connection, sql)
         register(connection, sql, notes)
-        connection.execute("SET enable_progress_bar=false")
+        hide_progress(connection)
         connection.execute("SET lock_configuration=true")
         return result(connection.sql(sql), rows, notes, connection)
     except duckdb.InterruptException:
@@ -102,6 +102,14 @@ def memory() -> str:
     return "%dMiB" % (max(LEAST_MEMORY, free // 2) >> 20)
 
 
+def hide_progress(connection: Any) -> None:
+    """In a notebook, DuckDB refuses even to turn it off if it could not show it."""
+    try:
+        connection.execute("SET enable_progress_bar=false")
+    except module_dict("duckdb")["Error"]:
+        pass
+
+
 def check(connection: Any, sql: str) -> None:
     """Refuses what is not one SELECT. Other statements run as soon as they are parsed by sql()."""
     if len(sql) > MAX_SQL:
@@ -120,11 +128,18 @@ def check(connection: Any, sql: str) -> None:
         raise Problem("bad_request", "the SQL is not a SELECT but %s" % kind, ONLY_SELECT)
 
 
+LEFT_OUT = (
+    "of %s the columns %s are left out: DuckDB can't read them, or would run code of the objects "
+    "in them"
+)
+
+
 def register(connection: Any, sql: str, notes: list[str]) -> None:
     shell = get_ipython()
     variables = dict(everything(shell))
     found: dict[str, str] = {}
-    for wanted in sorted(tables(connection, sql, variables)):
+    wanted_names, certain = tables(connection, sql, variables)
+    for wanted in sorted(wanted_names):
         name = named(wanted, variables)
         if name is None:
             raise frames.missing(shell, wanted)
@@ -137,25 +152,34 @@ def register(connection: Any, sql: str, notes: list[str]) -> None:
             )
         table, left_out = frames.adapt(name, variables[name]).table()
         if left_out:
-            notes.append(
-                "%s is queried without the columns %s: DuckDB can't read them, or would run code "
-                "of the objects in them" % (short(name), nearest("", left_out))
-            )
-        if not len(table.columns):
-            raise Problem(
-                "not_supported",
-                "%s has no column that DuckDB can read" % short(name),
-                " ".join(notes),
-            )
-        connection.register(name, table)
+            notes.append(LEFT_OUT % (short(name), nearest("", left_out)))
+        if len(table.columns):
+            connection.register(name, table)
+        elif certain:
+            raise Problem("not_supported", notes[-1], "Convert them with run_code_quick.")
 
 
-def tables(connection: Any, sql: str, variables: dict[str, Any]) -> set[str]:
+def tables(connection: Any, sql: str, variables: dict[str, Any]) -> tuple[set[str], bool]:
     """The names of tables in the SQL that DuckDB does not know, and those of its own views that
-    frames hide."""
+    frames hide. DuckDB does not say them for SQL that depends on the columns, as USING does: then
+    all frames count that the SQL may name, and the second value is False."""
     views = connection.execute("SELECT view_name FROM duckdb_views()").fetchall()
     hidden = {view for (view,) in views if view in variables and view in sql}
-    return set(connection.get_table_names(sql)) | hidden
+    try:
+        return set(connection.get_table_names(sql)) | hidden, True
+    except module_dict("duckdb")["InterruptException"]:
+        raise
+    except module_dict("duckdb")["Error"]:
+        return mentioned(sql, variables) | hidden, False
+
+
+def mentioned(sql: str, variables: dict[str, Any]) -> set[str]:
+    """The frames whose names occur in the SQL, in the same letters if there are such."""
+    known = [name for name, value in variables.items() if frames.is_readable(name, value)]
+    exact = {name for name in known if name in sql}
+    folded, taken = sql.casefold(), {name.casefold() for name in exact}
+    loose = [n for n in known if n.casefold() in folded and n.casefold() not in taken]
+    return exact | set({name.casefold(): name for name in loose}.values())
 
 
 def named(wanted: str, variables: dict[str, Any]) -> str | None:

@@ -29,13 +29,13 @@ def is_scalar(value: Any) -> bool:
     cls = type(value)
     if is_any(cls, (datetime.datetime, datetime.time)) or is_timestamp(cls):
         return is_library_zone(cls.tzinfo.__get__(value))
-    if is_any(cls, SCALARS) or is_missing(value):
+    if is_any(cls, SCALARS + tuple(known("pandas", "Timedelta"))) or is_missing(value):
         return True
     return belongs_to(cls, "numpy") and not cls.dtype.__get__(value).hasobject
 
 
 def is_timestamp(cls: type) -> bool:
-    return is_any(cls, known("pandas", "Timestamp", "Timedelta")) and hasattr(cls, "tzinfo")
+    return is_any(cls, known("pandas", "Timestamp"))
 
 
 def all_scalars(values: list[Any]) -> bool:
@@ -65,7 +65,7 @@ def cell(value: Any) -> Any:
     if cls is int:
         return value if abs(value) <= MAX_EXACT else clip(preview(value))
     if cls is float:
-        return value if math.isfinite(value) else "NaN" if value != value else str(value)
+        return value if math.isfinite(value) else unusual(value)
     if cls is str:
         return clip(value)
     if is_timestamp(cls) or is_any(cls, known("pandas", "Timedelta")):
@@ -88,6 +88,11 @@ def library_cell(cls: type, value: Any) -> Any:
         item = value.item()
         return cell(item) if type(item) is not cls else clip(str(item))
     return clip(preview(value))
+
+
+def unusual(value: float) -> str:
+    """What JSON has no number for."""
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
 
 
 def preview(value: Any) -> str:

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// allTools starts an executor on a stack, and a host whose relay serves all toolsets.
+func allTools(t *testing.T, s stacks.Stack, hold string) *harness.Host {
+	t.Helper()
+	e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+	return startHost(t, e.Ready.LocalURL, harness.HostConfig{Env: []string{"RELAY_TOOLSETS=all", "RELAY_HOLD=" + hold}})
+}
+
+const someFrames = `
+import pandas as pd
+class Loud:
+    def __str__(self): print("__str__ ran"); return "loud"
+    __repr__ = __str__
+df = pd.DataFrame({"city": ["Bonn", "Ulm", "Bonn", None], "price": [3.5, 1.0, 2.0, None]})
+loud = pd.DataFrame({"x": [1, 2], "o": pd.Series([Loud(), Loud()], dtype=object)})
+many = pd.DataFrame({"n": range(1000), "text": ["é" * 300] * 1000})
+`
+
+func TestPreviewDataframe(t *testing.T) {
+	t.Parallel()
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		t.Parallel()
+		h := allTools(t, s, "40s")
+		want(t, quick(t, h, someFrames), map[string]any{"status": "succeeded"})
+		preview := func(args map[string]any) harness.Answer { return call(t, h, "preview_dataframe", args) }
+
+		a := preview(map[string]any{"name": "df", "filter": "price >= 2 and city is not None", "sort_by": "price", "columns": "price,city"})
+		want(t, a, map[string]any{"success": true, "rows": "[[2 Bonn] [3.5 Bonn]]", "row_count": 2, "truncated": false, "engine": "pandas"})
+		if !strings.Contains(a.Text, "2 rows, 2 columns (pandas)\nprice (float64) | city (") || !strings.Contains(a.Text, "\n2 | Bonn\n") {
+			t.Error(a.Text)
+		}
+		want(t, preview(map[string]any{"name": "df", "offset": 3}), map[string]any{"rows": "[[<nil> <nil>]]", "row_count": 4})
+		a = preview(map[string]any{"name": "many", "rows": 200, "offset": 100})
+		if rows, _ := a.Fields["rows"].([]any); len(rows) < 50 || len(rows) == 200 || a.Fields["truncated"] != true || !strings.Contains(a.Text, "Rows 100 to ") {
+			t.Errorf("%d rows: %.300s", len(rows), a.Text)
+		}
+		want(t, preview(map[string]any{"name": "loud"}), map[string]any{"rows": "[[1 <__main__.Loud>] [2 <__main__.Loud>]]"})
+		for args, code := range map[string]string{"dff": "not_found", "Loud": "not_supported"} {
+			wantError(t, preview(map[string]any{"name": args}), code)
+		}
+		wantError(t, preview(map[string]any{"name": "df", "filter": "f(price) > 1"}), "bad_request")
+		wantError(t, preview(map[string]any{"name": "loud", "sort_by": "o"}), "bad_request")
+		wantError(t, call(t, h, "query_dataframes", map[string]any{"sql": "FROM df"}), "not_supported")
+		want(t, quick(t, h, "len(In), [n for n in dir() if 'relay' in n or 'preview' in n]"), map[string]any{"result": "(3, [])"})
+	})
+}
+
+func wantError(t *testing.T, a harness.Answer, code string) {
+	t.Helper()
+	if a.Error() != code || strings.Contains(a.Text, "__str__ ran") {
+		t.Errorf("%s, want %s: %s", a.Error(), code, a.Text)
+	}
+}
+
+func TestQueryDataframes(t *testing.T) {
+	t.Parallel()
+	s, ok := stacks.Data(t)
+	if !ok {
+		return
+	}
+	h := allTools(t, s, "12s")
+	want(t, quick(t, h, someFrames+"import polars\npl = polars.DataFrame({'city': ['Ulm'], 'km': [7]})"), map[string]any{"status": "succeeded"})
+	query := func(sql string, more ...any) harness.Answer {
+		args := map[string]any{"sql": sql}
+		if len(more) > 0 {
+			args["timeout_seconds"] = more[0]
+		}
+		return call(t, h, "query_dataframes", args)
+	}
+	want(t, query("SELECT city, sum(price) FROM df GROUP BY city ORDER BY city"), map[string]any{
+		"success": true, "rows": "[[Bonn 5.5] [Ulm 1] [<nil> <nil>]]", "row_count": 3, "engine": "duckdb", "truncated": false,
+	})
+	want(t, query("SELECT km FROM df JOIN pl USING (city)"), map[string]any{"rows": "[[7]]"})
+	a := query("FROM loud")
+	want(t, a, map[string]any{"rows": "[[1] [2]]", "row_count": 2})
+	if !strings.Contains(a.Text, "Note: of loud the columns o are left out") || strings.Contains(a.Text, "__str__ ran") {
+		t.Error(a.Text)
+	}
+	for sql, code := range map[string]string{
+		"FROM nope": "not_found", "FROM Loud": "not_supported", "FROM read_csv('/etc/passwd')": "bad_request", "SELECT 1; SELECT 2": "bad_request",
+	} {
+		wantError(t, query(sql), code)
+	}
+	wantError(t, call(t, h, "preview_dataframe", map[string]any{"name": "pl", "filter": "km > 'x'"}), "bad_request")
+	endless := "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
+	wantError(t, query(endless, 1), "timed_out")
+	began := time.Now()
+	wantError(t, query(endless, 300), "timed_out") // the call's own time is shorter
+	if d := time.Since(began); d > 20*time.Second {
+		t.Errorf("a call of 12 s took %s", d)
+	}
+	want(t, quick(t, h, "1"), map[string]any{"result": "1"})
+}
+
+// TestDataToolsLeaveNothingInTheQueue: a call that ends before the kernel is free gives up its
+// place, and says which run has the kernel.
+func TestDataToolsLeaveNothingInTheQueue(t *testing.T) {
+	t.Parallel()
+	h := allTools(t, stacks.Old(t), "3s")
+	want(t, quick(t, h, someFrames), map[string]any{"status": "succeeded"})
+	long := call(t, h, "run_code_long", map[string]any{"code": "input('name?')"})
+	want(t, long, map[string]any{"status": "waiting_for_input"})
+	a := call(t, h, "preview_dataframe", map[string]any{"name": "df"})
+	wantError(t, a, "kernel_busy")
+	if !strings.Contains(a.Text, "provide_input") || !strings.Contains(a.Text, long.String("execution_id")) {
+		t.Error(a.Text)
+	}
+	call(t, h, "interrupt_execution", map[string]any{"execution_id": long.String("execution_id")})
+	long = call(t, h, "run_code_long", map[string]any{"code": "import time; time.sleep(60)"})
+	a = call(t, h, "preview_dataframe", map[string]any{"name": "df"})
+	wantError(t, a, "kernel_busy")
+	if !strings.Contains(a.Text, long.String("execution_id")) || !strings.Contains(a.Text, "get_execution") {
+		t.Error(a.Text)
+	}
+	list := call(t, h, "list_executions", map[string]any{})
+	if strings.Contains(list.Text, "queued") {
+		t.Error(list.Text)
+	}
+	call(t, h, "interrupt_execution", map[string]any{"execution_id": long.String("execution_id")})
+	want(t, call(t, h, "preview_dataframe", map[string]any{"name": "df", "rows": 0}), map[string]any{"success": true, "row_count": 4, "rows": "[]"})
+}
