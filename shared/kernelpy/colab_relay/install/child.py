@@ -15,7 +15,7 @@ MAX_LAST_LINES = 15
 MAX_LINE = 1000  # characters
 PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-PATIENCE = 5  # seconds until an installer that ignores the interrupt is killed
+PATIENCE = 3  # seconds until an installer that ignores the interrupt is killed
 
 
 def run(argv: list[str]) -> tuple[int, list[str]]:

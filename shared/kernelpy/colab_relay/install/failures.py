@@ -26,16 +26,16 @@ KINDS = [
         "again.",
     ),
     (
-        r"resolutionimpossible|conflict|because .* depends on|unsatisfiable",
-        "conflict",
-        "These requirements exclude each other: loosen a version, or install in separate calls.",
-    ),
-    (
         r"no matching distribution|could not find a version|was not found in the|"
-        r"no versions? of|not found in the package registry|there (?:is|are) no version",
+        r"no versions? of|only .* (?:is|are) available|not found in the package registry",
         "no_version",
         "Check the spelling of the name and the version, and whether the release supports this "
         "Python.",
+    ),
+    (
+        r"resolutionimpossible|conflict|because .* depends on|unsatisfiable",
+        "conflict",
+        "These requirements exclude each other: loosen a version, or install in separate calls.",
     ),
     (
         r"failed building wheel|failed to build|build backend|subprocess-exited-with-error|"

@@ -59,9 +59,10 @@ def read(path: str) -> list[str]:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
     except (OSError, ValueError) as e:
         raise Refused("requirements_path %r can't be read: %s" % (path[:200], e)) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise Refused("requirements_path %r is not a file" % path[:200])
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise Refused("requirements_path %r is not a file" % path[:200])
         content = file.read(MAX_FILE + 1)
     if len(content) > MAX_FILE:
         raise Refused("requirements_path %r is over %d KiB" % (path[:200], MAX_FILE >> 10))

@@ -25,20 +25,32 @@ class InstallFailed(Exception):
 
 
 def install(packages: str, path: str, upgrade: bool) -> None:
-    """Installs requirements, displays what changed, and raises InstallFailed if it failed."""
+    """Installs requirements, displays what changed, and raises InstallFailed if it failed. Of no
+    error it shows the traceback, which would quote this package."""
     try:
-        wanted = requirements.split(packages) + (requirements.read(path) if path else [])
-        if not wanted:
-            raise requirements.Refused("packages is empty")
+        perform(packages, path, upgrade)
+    except KeyboardInterrupt as error:
+        show(get_ipython(), error, ["KeyboardInterrupt: the installation was interrupted."])
+        raise
+    except InstallFailed:
+        raise
     except requirements.Refused as e:
         fail(str(e), {"kind": "bad_request", "hint": requirements.EXAMPLE})
+    except Exception as e:
+        fail("%s: %s" % (type(e).__name__, e), {"kind": "failed", "hint": UNEXPECTED})
+
+
+UNEXPECTED = "Install with a line such as !pip install NAME in run_code_long."
+
+
+def perform(packages: str, path: str, upgrade: bool) -> None:
+    wanted = requirements.split(packages) + (requirements.read(path) if path else [])
+    if not wanted:
+        raise requirements.Refused("packages is empty")
     before = distributions.installed()
     name, argv = command(wanted, upgrade)
     try:
         code, last = child.run(argv)
-    except KeyboardInterrupt as error:
-        show(get_ipython(), error, ["KeyboardInterrupt: the installation was interrupted."])
-        raise
     finally:
         importlib.invalidate_caches()
         report = changed(before, name)
@@ -46,10 +58,8 @@ def install(packages: str, path: str, upgrade: bool) -> None:
         publish(report)
     if code:
         kind, hint = failures.kind_of(last)
-        fail(
-            "%s ended with code %d:\n%s" % (name, code, "\n".join(last)),
-            dict(report, kind=kind, hint=hint),
-        )
+        message = "%s ended with code %d:\n%s" % (name, code, "\n".join(last))
+        fail(message, dict(report, kind=kind, hint=hint))
 
 
 def command(wanted: list[str], upgrade: bool) -> tuple[str, list[str]]:
