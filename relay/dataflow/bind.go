@@ -130,6 +130,9 @@ func (b *binder) isLasting(o Origin) bool {
 // links returns, for each name, those whose values it may share after the cell.
 func (b *binder) links() map[string]set {
 	links := map[string]set{}
+	if b.entangled {
+		return links
+	}
 	for name, origin := range b.facts.Origins {
 		if b.next[name].imported {
 			continue

@@ -21,8 +21,17 @@ type walk struct {
 	writers        map[string]int // the last cell above that may write a name
 	anyWriter      int            // the last cell above that may write everything; -1 for none
 	selectedAbove  bool
-	latest         int // the latest of the last runs of the cells above
+	latest         int      // the latest of the last runs of the cells above
+	needs          [][]need // of each cell so far
 	added          bool
+}
+
+// need is a name that a cell needs, with its wanted version and the cells that may have
+// written that; -1 for none.
+type need struct {
+	name              string
+	wanted            version
+	writer, anyWriter int
 }
 
 func (w *walk) cell(i int) {
@@ -31,6 +40,7 @@ func (w *walk) cell(i int) {
 			w.added = w.need(i, why) || w.added
 		}
 	}
+	w.needs = append(w.needs, w.needsOf(i))
 	x, by := w.effects[i], version(w.last[i]+1)
 	if w.reasons[i] != "" {
 		w.repair(i)
@@ -44,6 +54,19 @@ func (w *walk) cell(i int) {
 		w.anyWriter = i
 	}
 	w.latest = max(w.latest, w.last[i])
+}
+
+func (w *walk) needsOf(i int) (needs []need) {
+	eachInput(w.cells[i].Facts, w.effects[i], func(name string) { needs = append(needs, w.needed(name)) })
+	return needs
+}
+
+func (w *walk) needed(name string) need {
+	writer, ok := w.writers[name]
+	if !ok {
+		writer = -1
+	}
+	return need{name, w.wanted.get(name), writer, w.anyWriter}
 }
 
 // mismatch returns why the last run of a cell can't stand.
@@ -81,28 +104,43 @@ func (w *walk) repair(i int) {
 		w.repairAll()
 		return
 	}
-	eachInput(w.cells[i].Facts, x, w.restore)
+	for _, n := range w.needs[i] {
+		w.restore(n.name)
+	}
 }
 
 func (w *walk) repairAll() {
 	for name := range w.wanted.names {
 		w.restore(name)
 	}
-	if w.anyWriter >= 0 && w.actual.all.by != w.wanted.all.by {
-		w.added = w.need(w.anyWriter, Overwritten) || w.added
+	if w.actual.all.by != w.wanted.all.by {
+		w.rewrite(w.anyWriter)
 	}
 }
 
 // restore selects the cells that give a name its wanted value.
 func (w *walk) restore(name string) {
-	if w.actual.get(name) == w.wanted.get(name) {
-		return
+	if w.actual.get(name) != w.wanted.get(name) {
+		n := w.needed(name)
+		w.rewrite(n.writer)
+		w.rewrite(n.anyWriter)
 	}
-	if at, ok := w.writers[name]; ok {
-		w.added = w.need(at, Overwritten) || w.added
-	}
-	if w.anyWriter >= 0 {
-		w.added = w.need(w.anyWriter, Overwritten) || w.added
+}
+
+// rewrite selects a cell above whose names were changed later, and those that it needs.
+func (w *walk) rewrite(cell int) {
+	pending := []int{cell}
+	for len(pending) > 0 {
+		cell, pending = pending[len(pending)-1], pending[:len(pending)-1]
+		if cell < 0 || !w.need(cell, Overwritten) {
+			continue
+		}
+		w.added = true
+		for _, n := range w.needs[cell] {
+			if w.kernel.get(n.name) != n.wanted {
+				pending = append(pending, n.writer, n.anyWriter)
+			}
+		}
 	}
 }
 

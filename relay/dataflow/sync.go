@@ -116,7 +116,7 @@ func sameCode(a, b *Facts) bool {
 
 // maxRounds bounds the work of settle: after as many rounds it runs everything from the
 // notebook's first cell.
-const maxRounds = 200
+const maxRounds = 50
 
 // settle adds the cells that must run as well, until none is missing.
 func (s *syncer) settle() {

@@ -80,7 +80,7 @@ def test_a_function_tells_what_it_does_when_it_is_called():
         "reads": ["g", "h", "log"],
         "may_store": ["n"],
         "methods": ["log"],
-        "calls": {"g": {"passed": ["h"]}},
+        "calls": {"g": {"passed": ["h"]}, "log": {}},
         "changes_arguments": True,
     }
 
@@ -220,6 +220,40 @@ def test_the_kernel_s_variables_are_no_magics(shell):
     shell.run("ls = 1")
     packed = b64encode(zlib.compress(json.dumps(["ls"]).encode())).decode()
     assert words(of_packed(packed)[0]) == "ls"
+
+
+DEMANDS = {
+    "from google.colab import drive\ndrive.mount('/content/drive')": "google.colab drive.mount",
+    "import google.colab\ngoogle.colab.files.upload()": "google.colab files.upload",
+    "from google.colab import userdata as secrets\nsecrets.get('KEY')": "google.colab userdata.get",
+    "from google.colab.auth import authenticate_user as login\nlogin()": (
+        "auth.authenticate_user google.colab"
+    ),
+    "from google.colab import data_table": "google.colab",
+    "drive.mount(x)": "drive.mount",
+    "files.sort()": "",
+    "net.to('cuda')": "+gpu",
+    "net.to(device='cuda:1')": "+gpu",
+    "net.cuda()": "+gpu",
+    "with tf.device('/GPU:0'): pass": "+gpu",
+    "import cudf": "+gpu",
+    "!nvidia-smi": "+gpu",
+    "tf.distribute.cluster_resolver.TPUClusterResolver()": "+tpu",
+    "jax.devices('tpu')": "+tpu",
+    "import torch_xla.core.xla_model as xm": "+tpu",
+    "d = torch.device('cuda' if torch.cuda.is_available() else 'cpu')": "",
+    "if torch.cuda.is_available():\n    net.cuda()": "",
+    "print(torch.cuda.is_available())": "",
+    "tf.config.list_physical_devices('GPU')": "",
+    "print('all of cuda')": "",
+}
+
+
+@pytest.mark.parametrize("source", DEMANDS)
+def test_what_a_cell_needs_besides_python(source):
+    found = one(source)
+    got = found.get("page_calls", []) + ["+" + name for name in found.get("accelerators", [])]
+    assert sorted(got) == sorted(DEMANDS[source].split())
 
 
 def library():

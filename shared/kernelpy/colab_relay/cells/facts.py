@@ -14,6 +14,7 @@ from typing import Any, Callable
 from IPython.core.getipython import get_ipython
 from IPython.core.inputtransformer2 import TransformerManager
 
+from .demands import Demands
 from .functions import Function
 from .magics import automagic
 from .reader import OutOfTime
@@ -71,7 +72,7 @@ def read(
         reader = Reader(transform, deadline)
         reader.body(tree)
         reader.settle()
-        return dict(plain(reader), digest=digest(ast.dump(tree)))
+        return dict(plain(reader), **demanded(tree), digest=digest(ast.dump(tree)))
     except UNREADABLE as error:
         return unknown(source, problem(error))
     except OutOfTime:
@@ -94,6 +95,13 @@ def plain(reader: Reader) -> dict[str, Any]:
         ),
     )
     return filled(found)
+
+
+def demanded(tree: ast.Module) -> dict[str, Any]:
+    demands = Demands(tree)
+    return filled(
+        {"page_calls": names(demands.page_calls), "accelerators": names(demands.accelerators)}
+    )
 
 
 def merged(functions: list[Function]) -> dict[str, Any]:

@@ -126,6 +126,7 @@ class Function(Effects, ast.NodeVisitor):
         outside = {p for p in passed if self.is_global(p)}
         if self.is_global(name):
             call = self.use.call(name)
+            call.is_called = True
             call.passed |= outside
             call.bare |= bare
         elif bare:

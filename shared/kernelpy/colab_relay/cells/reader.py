@@ -154,6 +154,7 @@ class Names(Effects, dependence.Reader):
         if known:
             return
         call = self.use.call(name)
+        call.is_called = True
         call.passed |= passed
         call.bare |= bare
 

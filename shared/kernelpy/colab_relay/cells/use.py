@@ -28,6 +28,7 @@ class CallOf:
     """How a name is called."""
 
     def __init__(self) -> None:
+        self.is_called = False  # or else only read
         self.passed: set[str] = set()
         self.bare = False
         self.bound: set[str] | None = None  # None: not read from outside
@@ -58,6 +59,7 @@ class Use:
         self.opaque_read |= other.opaque_read
         self.opaque_write |= other.opaque_write
         for name, call in other.calls.items():
+            self.call(name).is_called |= call.is_called
             self.call(name).passed |= call.passed
             self.call(name).bare |= call.bare
 
@@ -67,7 +69,11 @@ class Use:
             "may_store": names(self.may_store),
             "changes": names(self.changes),
             "methods": names(self.methods),
-            "calls": filled({name: plain_call(self.calls[name]) for name in names(self.calls)}),
+            "calls": {
+                name: plain_call(self.calls[name])
+                for name in names(self.calls)
+                if self.calls[name].is_called
+            },
             "opaque_read": self.opaque_read,
             "opaque_write": self.opaque_write,
         }
