@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -98,8 +99,8 @@ var calls = map[string]toolCall{
 	"update_cell":             {`{"notebook_path":"` + sample + `","cellId":"one","content":"1","dry_run":true}`, "", ""},
 	"delete_cell":             {`{"notebook_path":"` + sample + `","cellId":"one","dry_run":true}`, "", ""},
 	"move_cell":               {`{"notebook_path":"` + sample + `","cellId":"one","cellIndex":0,"dry_run":true}`, "", ""},
-	"run_code_cell":           {`{"notebook_path":"` + sample + `","cellId":"one"}`, "", ""},
-	"run_notebook":            {`{"notebook_path":"` + sample + `"}`, "", ""},
+	"run_code_cell":           {`{"notebook_path":"` + sample + `","cellId":"one"}`, "POST", contract.PathExecutions},
+	"run_notebook":            {`{"notebook_path":"` + otherSample + `"}`, "POST", contract.PathExecutions},
 	"save_kernel_state":       {`{"name":"s"}`, "POST", contract.PathExecutions},
 	"restore_kernel_state":    {`{"name":"s"}`, "", ""}, // nothing is saved
 	"install_packages":        {`{"packages":"x"}`, "POST", contract.PathExecutions},
@@ -108,15 +109,18 @@ var calls = map[string]toolCall{
 	"upload_to_colab":         {`{"local_path":"` + thisFile() + `"}`, "POST", contract.PathUploads},
 }
 
-// sample is a notebook with a single cell, whose id is one.
-const sample = "notebooks/one.ipynb"
+// Notebooks with a single cell, whose id is one. A run and the run of a cell may not use the same.
+const sample, otherSample = "one.ipynb", "other.ipynb"
 
-// sampleRoots are where it is.
+// sampleRoots are where they are.
 func sampleRoots(t *testing.T) notebook.Roots {
 	t.Helper()
-	dir, err := filepath.Abs("testdata")
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	for _, name := range []string{sample, otherSample} {
+		text := `{"cells": [` + codeCell("one", "print(1)") + `], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return notebook.Roots{Dirs: []string{dir}, Working: dir}
 }
@@ -210,7 +214,7 @@ func TestEveryToolReportsThatTheVMIsGone(t *testing.T) {
 		// Each call has its own client: calls of one client wait for the first that requests
 		// the instance.
 		resolve := func(string) (Runtime, error) { return directly(t, auth.GenerateSecret(), gone), nil }
-		h := startHost(t, Config{Toolsets: Toolsets, Resolve: resolve, CheckpointDir: t.TempDir()})
+		h := startHost(t, Config{Toolsets: Toolsets, Resolve: resolve, CheckpointDir: t.TempDir(), Notebooks: sampleRoots(t)})
 		remote := maps.Clone(calls)
 		maps.DeleteFunc(remote, func(_ string, c toolCall) bool { return c.method == "" })
 		for name, r := range callAll(h, remote) {

@@ -250,7 +250,7 @@ func serveFake(t *testing.T, hold time.Duration) (*host, *fakeExecutor) {
 	rt := f.runtime(t)
 	h := startHost(t, Config{
 		Resolve: func(string) (Runtime, error) { return rt, nil },
-		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test", Toolsets: Toolsets,
+		SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test", Toolsets: Toolsets, Notebooks: sampleRoots(t),
 	})
 	return h, f
 }
@@ -264,7 +264,7 @@ func onOwnClock(t *testing.T, hold time.Duration, test func(t *testing.T, h *hos
 		rt := directly(t, f.secret, f)
 		h := startHost(t, Config{
 			Resolve: func(string) (Runtime, error) { return rt, nil },
-			SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test", Toolsets: Toolsets,
+			SaveDir: t.TempDir(), CheckpointDir: t.TempDir(), Hold: hold, Version: "test", Toolsets: Toolsets, Notebooks: sampleRoots(t),
 		})
 		test(t, h, f)
 	})
