@@ -83,7 +83,10 @@ func getCells() tool {
 		if err != nil {
 			return nil, c.notebookProblem(err)
 		}
-		r := cellReader{ctx: ctx, doc: doc, record: c.record(file.Path()), outputs: args.Outputs}
+		r := cellReader{ctx: ctx, doc: doc, outputs: args.Outputs}
+		if record := c.record(file.Path()); record != nil {
+			r.states = record.States(doc)
+		}
 		got := &Cells{NBFormat: fmt.Sprintf("4.%d", doc.Minor()), Language: doc.Language(), Digest: doc.Digest(), CellCount: doc.Len()}
 		if args.Cell != "" {
 			return c.oneCell(got, &r, args.Cell)
@@ -112,7 +115,7 @@ func (c *call) oneCell(got *Cells, r *cellReader, id string) (*Cells, *Problem) 
 type cellReader struct {
 	ctx     context.Context
 	doc     *notebook.Document
-	record  *nbrun.Record // nil if there is none
+	states  []nbrun.State // of all cells; nil if none of them was run
 	outputs bool
 	hidden  []string // ids of cells with characters that are not shown
 }
@@ -184,11 +187,11 @@ func (r *cellReader) view(cell notebook.Cell, most int) CellView {
 	for _, p := range cell.Params[:min(len(cell.Params), maxParams)] {
 		v.Params = append(v.Params, CellParam{clipTo(p.Name, maxTagRunes), clipTo(p.Value, maxTitle)})
 	}
-	if cell.Type == notebook.Code {
+	switch {
+	case r.states != nil:
+		v.State = string(r.states[cell.Index])
+	case cell.Type == notebook.Code:
 		v.State = string(nbrun.NeverRun)
-		if r.record != nil {
-			v.State = string(r.record.State(cell.Handle, cell.Source))
-		}
 	}
 	return v
 }
