@@ -59,7 +59,7 @@ func run(ctx context.Context, out io.Writer) error {
 	defer d.close()
 	for _, part := range []func(context.Context) error{
 		d.setUp, d.executorUp, d.hostConnects, d.probe, d.quickRuns, d.plot,
-		d.longRun, d.endlessLoop, d.kernelDeath,
+		d.longRun, d.endlessLoop, d.kernelDeath, d.notebook,
 		d.upload, d.chunkedRun, d.anotherVM, d.resumed, d.savedState, d.download, d.cost,
 	} {
 		if err := part(ctx); err != nil {

@@ -114,7 +114,7 @@ func (d *demo) startHost(ctx context.Context, progress func(string)) (err error)
 	d.host, err = harness.StartHost(ctx, harness.HostConfig{
 		Binary:   d.binaries.Relay,
 		Dir:      d.dir,
-		Env:      []string{"RELAY_HOLD=6s", "LOCAL_SAVE_DIR=" + filepath.Join(d.dir, "results")},
+		Env:      []string{"RELAY_HOLD=6s", "RELAY_TOOLSETS=core,notebook", "LOCAL_SAVE_DIR=" + filepath.Join(d.dir, "results")},
 		Progress: progress,
 	})
 	return err
