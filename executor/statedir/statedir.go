@@ -4,6 +4,7 @@
 package statedir
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ import (
 const (
 	lockFile     = "lock"
 	instanceFile = "instance.json"
+	// lockTime is how long to wait for the lock: a process that a killed executor was just
+	// starting holds it until its exec.
+	lockTime = time.Second
 )
 
 // Dir is a state directory that this process has locked.
@@ -110,8 +114,10 @@ func InUse(path string) bool {
 func lock(path string) (*flock.Flock, os.FileInfo, error) {
 	file := filepath.Join(path, lockFile)
 	lock := flock.New(file, flock.SetPermissions(0o600))
-	ok, err := lock.TryLock()
-	if err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
+	defer cancel()
+	ok, err := lock.TryLockContext(ctx, lockTime/50)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return nil, nil, fmt.Errorf("lock the state folder %q: %w", path, err)
 	}
 	if !ok {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func must(t testing.TB, err error) {
@@ -44,6 +45,17 @@ func TestTheStateDirIsForItsUserOnly(t *testing.T) {
 			t.Errorf("%s has mode %v, want %v", path, info.Mode().Perm(), want)
 		}
 	}
+}
+
+func TestTheLockOfAProcessThatIsEndingIsAwaited(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir)
+	must(t, err)
+	ended := time.AfterFunc(lockTime/4, s.Close)
+	defer ended.Stop()
+	next, err := Open(dir)
+	must(t, err)
+	next.Close()
 }
 
 func TestTwoExecutorsNeverShareAStateDir(t *testing.T) {
