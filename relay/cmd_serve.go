@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -28,12 +29,19 @@ func serveCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
+// memoryGoal is how many bytes the relay takes before Go collects garbage more often instead of
+// letting the heap double: calls on a notebook of 50 MB took 360 MiB. Larger notebooks exceed it.
+const memoryGoal = 150 << 20
+
 // serve runs the MCP server until the host closes stdin or ctx ends. It starts even if
 // settings are wrong, so that the tools can report them.
 func serve(ctx context.Context, set config.Settings, std terminal.Streams) error {
 	log := slog.New(slog.NewTextHandler(std.Err, nil)).With("component", "relay")
 	cfg := config.Load(set)
 	toolsets, _ := config.Toolsets(set) // cfg.Problems has its error
+	if set.Get("GOMEMLIMIT") == "" {    // which a user may set, as for any Go program
+		debug.SetMemoryLimit(memoryGoal)
+	}
 	log.Info("relay serves MCP on stdio", "version", version, "toolsets", toolsets, "config", cfg)
 	for _, err := range cfg.Problems {
 		log.Error("a setting is wrong", "err", err)
