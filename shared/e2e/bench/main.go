@@ -33,6 +33,7 @@ type topic struct {
 var topics = [][]topic{
 	{{"quick", "`1+1` on loopback", quickRuns}},
 	{{"notebook", "A notebook of 1,000 cells on loopback", notebook}},
+	{{"bignotebook", "A notebook of 50 MB", bigNotebook}},
 	{{"far", "`1+1` at a distance", farRuns}},
 	{
 		{"print", "From a print in a long run to its reader", printDelay},
@@ -66,7 +67,7 @@ type options struct {
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	only := flags.String("only", "", "measure only the topics whose names match this `pattern`: quick, notebook, far, print, hour, flood, transfer, fartransfer, start, scale")
+	only := flags.String("only", "", "measure only the topics whose names match this `pattern`: quick, notebook, bignotebook, far, print, hour, flood, transfer, fartransfer, start, scale")
 	flags.StringVar(&o.keep, "keep", "", "write the table to this `file` too, if all of it was measured")
 	flags.StringVar(&o.memory, "memory", "/dev/shm", "`folder` in memory, for everything but transfers")
 	flags.StringVar(&o.disk, "disk", "", "`folder` on disk, for transfers (default: TMPDIR)")

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"colabrelay/executor/jupyter"
@@ -29,15 +31,44 @@ func notebook(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := timing{n: 3, warmUps: 1}.inTurn(ctx, bareCells(kernel), chainedCells(p.client))
+	tool, err := b.notebookTool(ctx, p.executor.Ready.LocalURL)
 	if err != nil {
 		return nil, err
 	}
-	bare, chained := s[0].each(notebookCells), s[1].each(notebookCells)
+	s, err := timing{n: 3, warmUps: 1}.inTurn(ctx, bareCells(kernel), chainedCells(p.client), tool)
+	if err != nil {
+		return nil, err
+	}
+	bare, chained, run := s[0].each(notebookCells), s[1].each(notebookCells), s[2].each(notebookCells)
 	return []row{
 		latency("a cell on the bare kernel", bare),
 		overBare(latency(fmt.Sprintf("a cell of a chain through relay/client, %d ahead", cellsAhead), chained), chained, bare),
+		overBare(latency("a cell of run_notebook, with its outputs saved", run), run, bare),
 	}, nil
+}
+
+// notebookTool runs a notebook as an agent does. The relay's files are on disk, because it
+// syncs its record.
+func (b *bench) notebookTool(ctx context.Context, url string) (w way, err error) {
+	c, err := b.relayConfig(url)
+	if err != nil {
+		return w, err
+	}
+	c.Dir = b.disk
+	c.Env = append(c.Env, "RELAY_TOOLSETS=core,notebook", "CHECKPOINT_DIR="+filepath.Join(b.disk, "checkpoints"))
+	path := filepath.Join(b.disk, "bench.ipynb")
+	if err := os.WriteFile(path, cellsWith(notebookCells, onePlusOne, ""), 0o600); err != nil {
+		return w, err
+	}
+	h, err := b.startHost(ctx, c)
+	return way{name: "run_notebook", do: func(ctx context.Context) error {
+		for {
+			a, err := call(ctx, h, "run_notebook", map[string]any{"notebook_path": path})
+			if err != nil || a.Fields["can_continue"] != true {
+				return err
+			}
+		}
+	}}, err
 }
 
 // each divides the samples by n.
