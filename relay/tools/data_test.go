@@ -1,0 +1,126 @@
+package tools
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/kernelpy"
+)
+
+// reports makes the next run of the fake end with a report of the kernel's.
+func reports(f *fakeExecutor, mime, report string) *fakeRun {
+	run := f.run("e1")
+	run.event(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{mime: json.RawMessage(report)}})
+	run.end(contract.StatusSucceeded)
+	return run
+}
+
+func TestAFrameIsAnswered(t *testing.T) {
+	h, f := serveFake(t, time.Second)
+	run := reports(f, frameMIME, `{"columns":[{"name":"a\u001b[31m","dtype":"int64"},{"name":"b","dtype":"str"}],"column_count":3,"rows":[[1,"x\ny"],[null,true]],"row_count":7,"truncated":true,"engine":"pandas"}`)
+	r := h.call("preview_dataframe", map[string]any{"name": "df", "offset": 5})
+	got := decode[Frame](t, r.Structured)
+	if got.Columns[0].Name != "a" || len(got.Rows) != 2 || got.Rows[0][0] != 1.0 || got.Rows[1][0] != nil || *got.RowCount != 7 {
+		t.Errorf("%s", r.Structured)
+	}
+	for _, line := range []string{"Rows 5 to 6 of 7, 3 columns (pandas)\n", "a (int64) | b (str)\n", "1 | \"x\\ny\"\n", "null | true\n", "[… 1 column not shown …]\n"} {
+		if !strings.Contains(r.Content[0].Text, line) {
+			t.Errorf("no %q in:\n%s", line, r.Content[0].Text)
+		}
+	}
+	s := run.submits[0]
+	if !s.Unstored || !s.BehindInput || s.TimeoutSeconds != previewLimit.Seconds() {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestUnsoundFramesAreRefused: code in the kernel may display what it wants.
+func TestUnsoundFramesAreRefused(t *testing.T) {
+	h, f := serveFake(t, time.Second)
+	rows := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("[1],", n), ",") + "]" }
+	for _, report := range []string{
+		`7`, `"x"`, `[]`, `{"columns":7}`, `{"columns":[{"name":"a"}],"rows":[[1,2]]}`, `{"columns":[{"name":"a"}],"rows":[[{}]]}`,
+		`{"columns":[{"name":"a"}],"rows":[[[1]]]}`, `{"rows":` + rows(201) + `}`, `{"rows":` + rows(20_000) + `}`,
+		`{"columns":[` + strings.Repeat(`{},`, 50) + `{}]}`,
+	} {
+		reports(f, frameMIME, report)
+		if o := h.call("preview_dataframe", map[string]any{"name": "df"}).outcome(t); o.Error == nil || o.Error.Code != codeInternal {
+			t.Errorf("%.60s: %+v", report, o)
+		}
+	}
+	reports(f, frameMIME, `{"error":{"code":"own_code","message":"a\u001b[0mb","hint":"c"}}`)
+	if o := h.call("preview_dataframe", map[string]any{"name": "df"}).outcome(t); o.Error == nil || o.Error.Code != "failed" || o.Error.Message != "ab" {
+		t.Errorf("%+v", o)
+	}
+	reports(f, frameMIME, `{"columns":[{"name":"a"}],"rows":`+strings.Replace(rows(200), "1", `"`+strings.Repeat("x", 40_000)+`"`, 1)+`,"row_count":200}`)
+	if got := decode[Frame](t, h.call("preview_dataframe", map[string]any{"name": "df"}).Structured); len(got.Rows) != 0 || !got.Truncated {
+		t.Errorf("%d rows", len(got.Rows))
+	}
+}
+
+func TestTheKernelGetsThePackageIfItLacksIt(t *testing.T) {
+	h, f := serveFake(t, time.Second)
+	missing := `{"package":"` + kernelpy.Package() + `"}`
+	run := reports(f, missingMIME, missing)
+	if o := h.call("query_dataframes", map[string]any{"sql": "SELECT 1"}).outcome(t); o.Error == nil || o.Error.Code != codeInternal {
+		t.Errorf("%+v", o)
+	}
+	if len(run.submits) != 2 || len(run.submits[0].Code) >= len(run.submits[1].Code) {
+		t.Errorf("%d submits", len(run.submits))
+	}
+}
+
+// TestACallThatEndsFirstEndsItsRun: a run whose answer nobody reads must not stay in the queue.
+func TestACallThatEndsFirstEndsItsRun(t *testing.T) {
+	for status, code := range map[contract.Status]string{contract.StatusQueued: "kernel_busy", contract.StatusRunning: "timed_out"} {
+		onOwnClock(t, 4*time.Second, func(t *testing.T, h *host, f *fakeExecutor) {
+			run := f.run("e1")
+			run.set(func(e *contract.Execution) {
+				e.Status = status
+				if status == contract.StatusQueued {
+					e.QueuePosition, e.Behind = 1, &contract.Behind{ExecutionID: "e0", Status: contract.StatusRunning}
+				}
+			})
+			f.on("POST", contract.PathExecutions+"/e1/interrupt", func(*http.Request, []byte) (int, any) {
+				return http.StatusOK, contract.Execution{ExecutionID: "e1", Status: contract.StatusCancelled}
+			})
+			o := h.call("preview_dataframe", map[string]any{"name": "df"}).outcome(t)
+			if o.Error == nil || o.Error.Code != code || status == contract.StatusQueued && !strings.Contains(o.Error.Message, "run e0") {
+				t.Errorf("%s: %+v", status, o)
+			}
+			if n := f.count("POST", contract.PathExecutions+"/e1/interrupt"); n != 1 {
+				t.Errorf("%s: %d interrupts", status, n)
+			}
+		})
+	}
+}
+
+func TestAnInstallationIsAnswered(t *testing.T) {
+	h, f := serveFake(t, time.Second)
+	run := f.run("e1")
+	run.print("Resolved\n")
+	run.event(contract.Event{Type: contract.EventDisplayData, Data: map[string]json.RawMessage{
+		installMIME: json.RawMessage(`{"installed":[{"name":"x\u001b[0m","old":"","new":"1"}],"restart_needed":["x"]}`),
+	}})
+	run.end(contract.StatusSucceeded)
+	got := decode[Installed](t, h.call("install_packages", map[string]any{"packages": "x"}).Structured)
+	if len(got.Installed) != 1 || got.Installed[0] != (InstalledChange{Name: "x", New: "1"}) || len(got.RestartNeeded) != 1 || got.Stdout != "Resolved\n" {
+		t.Errorf("%+v", got)
+	}
+	if s := run.submits[0]; !s.Unstored || s.TimeoutSeconds != 600 || !strings.Contains(s.Code, "package_loader.py") {
+		t.Errorf("%+v", s)
+	}
+	for _, report := range []string{`7`, `{"installed":7}`, `{"installed":[` + strings.Repeat(`{},`, 20_000) + `{}]}`} {
+		reports(f, installMIME, report)
+		r := h.call("install_packages", map[string]any{"packages": "x"})
+		if o := r.outcome(t); !o.Success {
+			t.Errorf("%.40s: %+v", report, o)
+		}
+	}
+}
+
+const missingMIME = contract.OwnMIME + "missing+json"
