@@ -173,6 +173,10 @@ def test_comparisons_that_would_find_nothing_are_refused(frames):
     for name in engines(frames):
         for filter in ("a == '1'", "b == 1", "a in ['1']", "b > True"):
             assert refused(name, filter=filter)[0] == "bad_request", (name, filter)
+    frames.run("objects = pd.DataFrame({'b': pd.Series(['x', None], dtype=object)})")
+    assert refused("objects", filter="b == 1")[0] == "bad_request"
+    assert rows("objects", filter="b == 'x'") == [["x"]]
+    assert refused("df", filter="k == 1")[0] == "bad_request"
 
 
 def test_missing_names_come_with_those_that_exist(frames):

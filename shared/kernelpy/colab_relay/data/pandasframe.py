@@ -22,7 +22,7 @@ from .frames import (
     of_other_objects,
 )
 from .problem import Problem
-from .values import all_scalars, is_library_zone
+from .values import all_scalars, all_texts, is_library_zone
 
 READABLE_KINDS = "biufmM"  # of numpy, by DuckDB
 READABLE_ARRAYS = (
@@ -93,18 +93,19 @@ class PandasFrame(Frame):
 
     def narrow(self, column: int, condition: Condition) -> None:
         series, facts = self.checked(column), self.columns[column]
-        if facts.of_objects:
-            mask = numpy.array([meets(value, condition) for value in series.tolist()], dtype=bool)
-        else:
-            check_type(
-                facts,
-                condition,
-                pandas.api.types.is_numeric_dtype(series.dtype),
-                facts.dtype in ("str", "string"),
-            )
-            mask = self.mask(series, facts, condition)
+        is_number = pandas.api.types.is_numeric_dtype(series.dtype)
+        is_text = facts.dtype in ("str", "string") or all_texts(objects_of(self.arrays[column]))
+        check_type(facts, condition, is_number, is_text)
+        mask = (self.mask_of_objects if facts.of_objects else self.mask)(series, facts, condition)
         found = numpy.flatnonzero(mask)
         self.positions = found if self.positions is None else self.positions[mask[self.positions]]
+
+    def mask_of_objects(self, series: Any, facts: Column, condition: Condition) -> Any:
+        try:
+            return self.mask(series, facts, condition)
+        except Problem:  # of different types: compared one by one, which is slow
+            values = (meets(value, condition) for value in series.tolist())
+            return numpy.fromiter(values, bool, len(series))
 
     def mask(self, series: Any, facts: Column, condition: Condition) -> Any:
         op, literal = condition.op, condition.literal

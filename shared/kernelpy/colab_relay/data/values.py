@@ -39,13 +39,27 @@ def is_timestamp(cls: type) -> bool:
 
 
 def all_scalars(values: list[Any]) -> bool:
-    """Whether all of them are scalars, quickly: a set of the classes would run __hash__ of a
-    metaclass."""
-    samples = dict(zip(map(id, map(type, values)), values))
-    if not all(is_scalar(value) for value in samples.values()):
+    """Whether all of them are scalars. Only time zones are of each value, not of its class."""
+    samples = one_of_each_class(values)
+    if not all(map(is_scalar, samples)):
         return False
-    zoned = [v for v in samples.values() if hasattr(type(v), "tzinfo")]
+    zoned = any(is_any(type(v), (datetime.datetime, datetime.time)) for v in samples)
+    zoned = zoned or any(is_timestamp(type(v)) for v in samples)
     return not zoned or all(map(is_scalar, values))
+
+
+def one_of_each_class(values: list[Any]) -> list[Any]:
+    """A value of each class in values, quickly. Their ids are the keys, because a class itself
+    would run __hash__ of its metaclass."""
+    return list(dict(zip(map(id, map(type, values)), values)).values())
+
+
+def all_texts(values: list[Any]) -> bool:
+    """Whether they are texts and missing values, and at least one a text."""
+    samples = one_of_each_class(values)
+    return any(type(v) is str for v in samples) and all(
+        type(v) is str or is_missing(v) or type(v) is float and v != v for v in samples
+    )
 
 
 def is_missing(value: Any) -> bool:
