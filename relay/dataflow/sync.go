@@ -30,6 +30,20 @@ const (
 	Overwritten Reason = "overwritten"  // what it wrote was changed later, and is needed
 )
 
+// words are the reasons as a person or a model reads them.
+var words = map[Reason]string{
+	NeverRan:    "it has not run in this kernel",
+	Edited:      "what ran is not its present code",
+	LastFailed:  "its last run failed",
+	OutOfOrder:  "what it uses was made again, or by another cell, after it ran",
+	LostSource:  "no cell above it makes what it used when it ran",
+	BelowDirty:  "it uses what a cell makes that must run",
+	Overwritten: "what it made was changed later and is needed",
+}
+
+// Words says why the cell must run, in a few words; nothing if it is clean.
+func (r Reason) Words() string { return words[r] }
+
 // Plan is what must run so that the kernel agrees with the notebook.
 type Plan struct {
 	// Reasons has one for each cell that is dirty itself or depends on one, and "" for others.

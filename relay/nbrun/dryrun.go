@@ -65,7 +65,7 @@ func (a *advance) describePlan(chosen []*cell, facts []*dataflow.Facts, p contra
 		case a.passedOver(c) != "":
 			planned.Run, planned.Why = false, a.passedOver(c)
 		case a.dirt != nil && i < len(a.dirt.Reasons):
-			planned.Why = string(a.dirt.Reasons[i])
+			planned.Why = a.dirt.Reasons[i].Words()
 		}
 		if planned.Run {
 			planned.Warnings = warnings(facts[i], p)

@@ -25,6 +25,7 @@ type batchOutput struct {
 	id      string
 	col     *render.Collector // nil until the first event of a batch
 	parts   strings.Builder
+	heading string // stands before the output of the execution, if it is not empty
 	files   []render.File
 	notes   []string
 	raised  *render.Raised // by the last batch
@@ -68,13 +69,25 @@ func (o *batchOutput) flush(ctx context.Context) {
 	o.c.pictures = o.c.pictures[max(0, len(o.c.pictures)-render.MaxPictures):]
 }
 
-// print appends a batch's text: stdout, stderr and display outputs.
+// print appends an execution's text: stdout, stderr and display outputs; with a heading also the
+// result and the traceback.
 func (o *batchOutput) print(view render.View) {
-	o.parts.WriteString(ensureLine(view.Stdout))
-	section(&o.parts, "[stderr]", view.Stderr)
+	var b strings.Builder
+	b.WriteString(ensureLine(view.Stdout))
+	section(&b, "[stderr]", view.Stderr)
 	for _, out := range view.Outputs {
-		o.parts.WriteString(ensureLine(out.Text))
+		b.WriteString(ensureLine(out.Text))
 	}
+	if o.heading != "" {
+		b.WriteString(ensureLine(view.Result))
+	}
+	if o.heading != "" && view.Error != nil {
+		b.WriteString(ensureLine(view.Error.Traceback))
+	}
+	if o.heading != "" && b.Len() > 0 {
+		o.parts.WriteString(o.heading + "\n")
+	}
+	o.parts.WriteString(b.String())
 	if o.parts.Len() > batchesBytes {
 		short := o.text()
 		o.parts.Reset()

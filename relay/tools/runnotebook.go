@@ -152,15 +152,32 @@ func (c *call) runNotebook(ctx context.Context, args runNotebookArgs, s nbrun.Sp
 	outcome, err := run.Advance(ctx, c.target.Client, nbrun.Options{
 		Until: time.Now().Add(c.waitBudget()), Progress: steps.set, SaveText: c.saveTexts(s.Path),
 		States: nbrun.KernelStates(c.target.Client, c.cfg.CheckpointDir, c.target.Name),
-		Output: func(_ nbrun.CellRecord, id string, events []contract.Event) { out.add(ctx, id, events) },
+		Output: func(cell nbrun.CellRecord, id string, events []contract.Event) {
+			out.addCell(ctx, cell, id, events)
+		},
 	})
 	out.flush(ctx)
 	c.warnOfEnd(outcome.Execution.SessionMinutesLeft)
-	c.kernels.record(c.target.Name, run.Record().Life.KernelID) // notes mention a new one
+	c.kernels.record(c.target.Name, run.Record().Life.KernelID)      // notes mention a new one
+	if err != nil && len(outcome.Counts) == 0 && !unreachable(err) { // nothing is known of a run
+		return nil, c.notebookProblem(err)
+	}
 	got := newNotebookRun(outcome, out)
 	got.limit = c.cfg.TextLimit
 	got.NextCommand = got.next(c, args, outcome)
 	return got, got.problem(c, outcome, err)
+}
+
+// addCell appends events of a cell, in order.
+func (o *batchOutput) addCell(ctx context.Context, cell nbrun.CellRecord, id string, events []contract.Event) {
+	if len(events) == 0 {
+		return
+	}
+	if o.id != id {
+		o.flush(ctx)
+		o.heading = fmt.Sprintf("[cell %d %s]", cell.Index, cell.Handle)
+	}
+	o.add(ctx, id, events)
 }
 
 // cellProgress is how far a run is, for the messages to the host.
@@ -245,7 +262,11 @@ func failedCell(cell nbrun.CellRecord) FailedCell {
 }
 
 func (r *NotebookRun) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%d of %s done, status %s%s\n", r.done, plain.Count(r.total, "cell"), r.Status, r.countsText())
+	if r.Status == string(nbrun.StatusPlanned) {
+		b.WriteString("This is the plan; nothing was run.\n")
+	} else {
+		fmt.Fprintf(b, "%d of %s done, status %s%s\n", r.done, plain.Count(r.total, "cell"), r.Status, r.countsText())
+	}
 	if n := r.Current; n != nil {
 		fmt.Fprintf(b, "Current: cell %s (index %d), attempt %d, %.3g s, execution_id %s\n", n.CellID, n.Index, n.Attempt, n.Seconds, n.ExecutionID)
 	}
