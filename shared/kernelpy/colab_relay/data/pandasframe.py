@@ -94,8 +94,7 @@ class PandasFrame(Frame):
     def narrow(self, column: int, condition: Condition) -> None:
         series, facts = self.checked(column), self.columns[column]
         is_number = pandas.api.types.is_numeric_dtype(series.dtype)
-        is_text = facts.dtype in ("str", "string") or all_texts(objects_of(self.arrays[column]))
-        check_type(facts, condition, is_number, is_text)
+        check_type(facts, condition, is_number, holds_texts(self.arrays[column]))
         mask = (self.mask_of_objects if facts.of_objects else self.mask)(series, facts, condition)
         found = numpy.flatnonzero(mask)
         self.positions = found if self.positions is None else self.positions[mask[self.positions]]
@@ -187,6 +186,12 @@ def objects_of(array: Any) -> list[Any]:
     if is_any(type(inner), [numpy.ndarray]) and inner.dtype == object:
         return inner.tolist()
     return []
+
+
+def holds_texts(array: Any) -> bool:
+    if is_any(type(array), [pandas.Categorical]):
+        return holds_texts(array.categories._values)
+    return isinstance(array.dtype, pandas.StringDtype) or all_texts(objects_of(array))
 
 
 def is_nan(value: Any) -> bool:
