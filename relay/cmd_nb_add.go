@@ -62,7 +62,7 @@ func (o *addOptions) add(ctx context.Context, path string, args []string) error 
 	}
 	edit, temp := false, ""
 	if cell.Source, edit, err = o.cellText.text(ctx, args, o.std); edit {
-		cell.Source, temp, err = writeInEditor(ctx, "", cell.Type, o.set.Getenv, o.std)
+		cell.Source, temp, err = writeInEditor("", cell.Type, o.set.Getenv, o.std)
 	}
 	if err != nil {
 		return err

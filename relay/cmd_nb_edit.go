@@ -127,7 +127,7 @@ func (o *editOptions) newSource(ctx context.Context, cell notebook.Cell, args []
 	if !inEditor {
 		return source, "", err
 	}
-	return writeInEditor(ctx, cell.Source, cell.Type, o.set.Getenv, o.std)
+	return writeInEditor(cell.Source, cell.Type, o.set.Getenv, o.std)
 }
 
 // replaceOnce replaces a text that must occur once.

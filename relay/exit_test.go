@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/notebook"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
@@ -32,6 +33,8 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("run x: %w", remoterun.ErrStillRunning), 75},
 		{fmt.Errorf("%w: %w", remoterun.ErrStillRunning, &client.Error{Kind: client.KindTunnelOffline}), 75},
 		{fmt.Errorf("%w: %q", remoterun.ErrNoSuchRun, "x"), 64},
+		{fmt.Errorf("%w: x", &notebook.NoCellError{Handle: "x"}), 64},
+		{&leftNotebook{&client.Error{Kind: client.KindTunnelOffline}}, 75},
 		{remoterun.ExitCode(0), 0},
 		{remoterun.ExitCode(7), 7},
 		{remoterun.ExitCode(64), 64},

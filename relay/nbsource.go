@@ -73,7 +73,7 @@ func readSource(in io.Reader) (string, error) {
 
 // writeInEditor lets a person edit a source in the editor that VISUAL or EDITOR names. It
 // returns the new source, and the file that has it: the caller deletes that after use.
-func writeInEditor(ctx context.Context, source string, t notebook.CellType, getenv func(string) string, std terminal.Streams) (edited, file string, err error) {
+func writeInEditor(source string, t notebook.CellType, getenv func(string) string, std terminal.Streams) (edited, file string, err error) {
 	if !terminal.Is(std.In) || !terminal.Is(std.Err) {
 		return "", "", errors.New("there is no terminal for an editor: give the source with -c CODE, as a file or on stdin")
 	}
@@ -83,23 +83,32 @@ func writeInEditor(ctx context.Context, source string, t notebook.CellType, gete
 		return "", "", err
 	}
 	_, err = f.WriteString(source + "\n")
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", f.Name(), err
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = runEditor(append(editor(getenv), f.Name()), std)
 	}
-	words := append(editor(getenv), f.Name())
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.In, std.Out, std.Err
-	cmd.Cancel = func() error { return nil } // Ctrl-C belongs to the editor
-	if err := cmd.Run(); err != nil {
-		return "", f.Name(), fmt.Errorf("the editor %q: %w; set EDITOR to the command of your editor", words[0], err)
+	if err != nil { // the person gave it up
+		os.Remove(f.Name())
+		return "", "", err
 	}
 	after, err := os.Open(f.Name())
 	if err != nil {
-		return "", f.Name(), err
+		return "", "", err
 	}
 	defer after.Close()
-	edited, err = readSource(after)
+	if edited, err = readSource(after); err != nil {
+		err = forget(f.Name(), err)
+	}
 	return edited, f.Name(), err
+}
+
+// runEditor runs the command of an editor on the person's terminal. Ctrl-C belongs to the editor.
+func runEditor(words []string, std terminal.Streams) error {
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.In, std.Out, std.Err
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("the editor %q: %w; set EDITOR to the command of your editor", words[0], err)
+	}
+	return nil
 }
 
 // forget deletes the file of an editor after its text was used. If it could not be used because
