@@ -127,6 +127,24 @@ func TestOnATerminal(t *testing.T) {
 		shown := regexp.MustCompile(`\x1b\]1337;File=inline=1;size=\d+:iVBOR[^\x1b]+\a\r\ncolab-relay: saved a picture as \S+\.png`)
 		await(t, func() bool { return shown.MatchString(s.text()) })
 	})
+	t.Run("the progress of a notebook is one line, and it asks for input", func(t *testing.T) {
+		s, path := newScreen(t), filepath.Join(t.TempDir(), "a.ipynb")
+		source := "import getpass, time\\nprint('one\\x1b[2J', flush=True)\\ntime.sleep(0.3)\\nkey = getpass.getpass('Key: ')\\nassert key == 's3cret'"
+		text := `{"cells": [{"cell_type": "code", "execution_count": null, "id": "a", "metadata": {}, "outputs": [], "source": "` + strings.ReplaceAll(source, `\x1b`, `\\x1b`) + `"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code := start(t.Context(), s, "nb", "run", path)
+		s.awaitHidden(t)
+		fmt.Fprintln(s.master, "s3cret")
+		if got := <-code; got != 0 || !s.echoes(t) {
+			t.Errorf("%d, shown %q", got, s.text())
+		}
+		await(t, func() bool { return strings.Contains(s.text(), "succeeded: 1 cell; 1 succeeded in ") })
+		if shown := s.text(); !strings.Contains(shown, "\r\x1b[K0 of 1 cells done; cell 0: import getpass, time | one") || !strings.Contains(shown, "\r\x1b[KKey: ") || strings.Contains(shown, "\x1b[2J") {
+			t.Errorf("shown %q", shown)
+		}
+	})
 	t.Run("a restart asks", func(t *testing.T) {
 		for answer, want := range map[string]int{"n": 1, "y": 0} {
 			s := newScreen(t)
