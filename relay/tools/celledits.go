@@ -30,11 +30,11 @@ type Edited struct {
 }
 
 func (e *Edited) text(b *strings.Builder) {
-	verb := "Done"
+	verb, has := "Done", "has"
 	if e.dryRun {
-		verb = "Nothing was written. The edit would be"
+		verb, has = "Nothing was written. The edit would be", "would have"
 	}
-	fmt.Fprintf(b, "%s: %s. The notebook has %s, digest %s.\n", verb, e.did, plain.Count(e.CellCount, "cell"), e.Digest)
+	fmt.Fprintf(b, "%s: %s. The notebook %s %s, digest %s.\n", verb, e.did, has, plain.Count(e.CellCount, "cell"), e.Digest)
 	section(b, "diff", e.Diff)
 	for _, n := range e.Notes {
 		fmt.Fprintf(b, "Note: %s\n", n)

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"colabrelay/relay/hint"
@@ -67,6 +68,16 @@ func (r *cellRun) run(ctx context.Context) (*Run, *Problem) {
 	return r.answer(ctx, o, err)
 }
 
+// next returns the step after an answer about a cell that has not ended: get_execution would not
+// save its outputs.
+func (r *cellRun) next(usual string) string {
+	again := command("run_code_cell", "notebook_path", r.args.Path, "cellId", r.args.Cell, "timeout_seconds", r.args.Timeout, "runtime", r.args.Runtime)
+	if strings.HasPrefix(usual, "provide_input(") {
+		return usual + ", then " + again
+	}
+	return again
+}
+
 // add collects what the cell prints.
 func (r *cellRun) add(_ nbrun.CellRecord, id string, events []contract.Event) {
 	if len(events) == 0 {
@@ -96,8 +107,8 @@ func (r *cellRun) answer(ctx context.Context, o nbrun.Outcome, err error) (*Run,
 	}
 	run, problem := r.reading.finish(ctx, err)
 	run.Notes = append(run.Notes, o.Notes...)
-	if !contract.Status(run.Status).Finished() && run.InputPrompt == nil && run.Behind == "" {
-		run.NextCommand = command("run_code_cell", "notebook_path", r.args.Path, "cellId", r.args.Cell, "timeout_seconds", r.args.Timeout, "runtime", r.args.Runtime)
+	if !contract.Status(run.Status).Finished() {
+		run.NextCommand = r.next(run.NextCommand)
 	}
 	if problem != nil && problem.Code == string(contract.CodeNotFound) {
 		problem = withHintAbout(hint.Execution, problem, err)

@@ -202,7 +202,7 @@ func TestACellOutlastsItsCall(t *testing.T) {
 		return a.String("status") == "waiting_for_input", nil
 	}))
 	want(t, a, map[string]any{"success": true, "input_prompt": "name? "})
-	if next := a.String("next_command"); !strings.HasPrefix(next, "provide_input(") {
+	if next := a.String("next_command"); !strings.HasPrefix(next, "provide_input(") || !strings.Contains(next, ", then run_code_cell(") {
 		t.Errorf("next_command %s", next)
 	}
 	want(t, call(t, h, "provide_input", map[string]any{"execution_id": a.String("execution_id"), "text": "Ada"}), map[string]any{"success": true})
