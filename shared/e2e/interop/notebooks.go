@@ -8,13 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"colabrelay/relay/notebook"
 )
-
-// notebooksLimit bounds the time of a Python driver of this part.
-const notebooksLimit = 5 * time.Minute
 
 // sample is a notebook of a package.
 type sample struct {
