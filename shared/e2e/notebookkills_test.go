@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"colabrelay/relay/nbrun"
+	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
@@ -139,7 +140,7 @@ func (n *killedNotebook) run() harness.Answer {
 	n.t.Helper()
 	kills := n.kills()
 	deadline := time.Now().Add(time.Minute)
-	for call := 1; time.Now().Before(deadline); call++ {
+	for calls := 1; time.Now().Before(deadline); calls++ {
 		answered := make(chan harness.Answer, 1)
 		host, failed := n.l.host, false
 		ctx := within(n.t, time.Minute)
@@ -155,7 +156,10 @@ func (n *killedNotebook) run() harness.Answer {
 			kills = kills[1:]
 		}
 		a := <-answered
-		n.t.Logf("%s, call %d: %s", n.name, call, firstLine(a.Text))
+		n.t.Logf("%s, call %d: %s", n.name, calls, firstLine(a.Text))
+		if a.Error() == string(contract.CodeKernelDead) { // kernels died in a row: the agent is told to do this
+			call(n.t, n.l.host, "restart_kernel", nil)
+		}
 		if !failed && a.Fields["can_continue"] != true && nbrun.Status(a.String("status")).Finished() {
 			return a
 		}
