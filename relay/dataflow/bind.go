@@ -1,6 +1,9 @@
 package dataflow
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // apply records what a cell bound. certain: it ran to its end, so that its Stores are bound.
 func (s *scope) apply(f *Facts, certain bool) {
@@ -18,9 +21,13 @@ func (s *scope) apply(f *Facts, certain bool) {
 	for b.functions() {
 	}
 	links := b.links()
+	old := map[string]*binding{}
 	for name, next := range b.next {
-		s.separate(name, next.shares)
+		old[name] = b.get(name)
 		s.names[name] = next
+	}
+	for name, next := range b.next {
+		s.separate(name, old[name].shares, next.shares)
 	}
 	for name, others := range links {
 		for other := range others {
@@ -142,7 +149,7 @@ func (b *binder) links() map[string]set {
 			from = append(append([]string{}, from...), origin.Passed...)
 		}
 		others := set{}
-		for _, other := range from {
+		for other := range b.madeFrom(from) {
 			if b.imports.has(other) || b.get(other).imported && b.next[other] == nil {
 				continue
 			}
@@ -161,6 +168,22 @@ func (b *binder) links() map[string]set {
 	return links
 }
 
+// madeFrom are the names and those that the cell made their values from.
+func (b *binder) madeFrom(names []string) set {
+	all := setOf(names)
+	for pending := slices.Clone(names); len(pending) > 0; {
+		name := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		for _, other := range b.facts.Origins[name].Same {
+			if !all.has(other) {
+				all.add(other)
+				pending = append(pending, other)
+			}
+		}
+	}
+	return all
+}
+
 func merged(a, b set) set {
 	a = maps.Clone(a)
 	if a == nil {
@@ -170,10 +193,11 @@ func merged(a, b set) set {
 	return a
 }
 
-// separate makes a name share values with these names only.
-func (s *scope) separate(name string, kept set) {
-	for other := range s.get(name).shares {
-		if !kept.has(other) {
+// separate ends the sharing of a name with those that it shared values with before and does
+// not share values with any more.
+func (s *scope) separate(name string, before, now set) {
+	for other := range before {
+		if !now.has(other) {
 			delete(s.get(other).shares, name)
 		}
 	}
@@ -195,4 +219,14 @@ func (s *scope) owned(name string) *binding {
 		s.names[name] = &binding{functions: map[*Function]struct{}{}, shares: set{}}
 	}
 	return s.names[name]
+}
+
+func (s *scope) clone() *scope {
+	c := &scope{names: make(map[string]*binding, len(s.names)), entangled: s.entangled}
+	for name, b := range s.names {
+		copied := *b
+		copied.functions, copied.shares = maps.Clone(b.functions), maps.Clone(b.shares)
+		c.names[name] = &copied
+	}
+	return c
 }

@@ -18,7 +18,7 @@ func (w *writer) pick(options ...string) string { return options[w.IntN(len(opti
 
 func (w *writer) name(kind string) string { return fmt.Sprintf("%s%d%s", kind, w.IntN(3), w.suffix) }
 
-// fill replaces #a by a name of numbers, and so on.
+// fill replaces #a by a name of numbers, and so on, #n by a digit and @ by the suffix.
 func (w *writer) fill(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -33,16 +33,16 @@ func (w *writer) fill(text string) string {
 		}
 		b.WriteByte(text[i])
 	}
-	return b.String()
+	return strings.ReplaceAll(b.String(), "@", w.suffix)
 }
 
 var numberStatements = []string{
 	"#a = #n", "#a = #n", "#a = #n", "#a = (#a * 2 + #a) % 97", "#a = #a + 1", "#a += #n", "#a = len(#p)", "#a = sum(#p) % 97",
-	"#a = #f(#a) % 97", "#a = #f(#n)", "#f(#a)", "#a, #a = #a, #a", "for i#n in range(3):\n    #a += i0 if 'i0' in dir() else 1",
+	"#a = #f(#a) % 97", "#a = #f(#n)", "#f(#a)", "#a, #a = #a, #a", "for #i in range(3):\n    #a += #n", "for #i in range(#n):\n    #a = #a\n    #a = 3",
 	"for #a in range(#n): pass", "if #a % 2:\n    #a = #n\nelse:\n    #a = #n", "if #a % 2:\n    #a = #a\nelse:\n    #a = #n",
 	"try:\n    #a = #a\nexcept NameError:\n    #a = 0", "try:\n    #a = #p[#n]\nexcept IndexError as e:\n    #a = 7\nfinally:\n    #a = 1",
 	"#a = ([x * 2 for x in #p] + [5])[0]", "#a = (#a := #n)", "#a: int = #n", "#a = sum(x + #a for x in #p)",
-	"#a = [y for x in #p if (y := x)][0]", "while #a > 5:\n    #a = #n\n    break", "globals()['a0'] = #n", "#a = globals()['a1']",
+	"#a = [y for x in #p if (y := x)][0]", "while #a > 5:\n    #a = #n\n    break", "globals()['a0@'] = #n", "#a = globals()['a1@']",
 	"import math as #m\n#a = #m.floor(#a)", "#m.floor(#a)", "assert #a >= -99", "#a = max(#p, default=#a)", "#a = (lambda x: x + #a)(#n)",
 	"match_ = #a", "#a = #a if #a else #n", "#a = #a or #a", "with open('/dev/null') as #h:\n    #a = #n", "def inner#n(x=#a): return x", "del #a",
 }
@@ -55,13 +55,13 @@ var listStatements = []string{
 }
 
 var functionStatements = []string{
-	"def #f(x):\n    return x + #a", "def #f(x):\n    return x + #n", "def #f(x):\n    global a0\n    a0 = (x + 1) % 97\n    return #a", "def #f(x):\n    #p.append(x)\n    return len(#p)",
+	"def #f(x):\n    return x + #a", "def #f(x):\n    return x + #n", "def #f(x):\n    global a0@\n    a0@ = (x + 1) % 97\n    return #a", "def #f(x):\n    #p.append(x)\n    return len(#p)",
 	"#f = lambda x: x + #a", "#f = #f", "def #s(q):\n    q.append(#n)", "def #s(q):\n    q.append(#a)", "def #s(q):\n    w = q\n    w[:1] = [#n]",
 	"def make#n():\n    def inner(x):\n        return x + #a\n    return inner\n#f = make0()", "def #f(x):\n    t = #p\n    t.append(1)\n    return x",
 	"class #K:\n    size = #a\n    def __init__(self, q):\n        self.q = q\n    def go(self, x):\n        self.q.append(x)\n        return #a",
 	"#k = #K(#p)", "#a = #k.go(#n)", "#k.go(#a)", "#k.q = [#n]", "#a = len(#k.q)", "#f = #k.go", "#g = (x + #a for x in #p[:2])", "#a = next(#g, 3)",
 	"from functools import partial\n#f = partial(#f)", "def #f(x, y=#a):\n    return x + y",
-	"def deco#n(g):\n    def inner(x):\n        return g(x) + #a\n    return inner", "@deco0\ndef #f(x):\n    return x", "#u = [#f]", "#a = #u[0](#n)", "def #f(x):\n    return [i for i in #p][:1] + [x] and x",
+	"def deco#n(g):\n    def inner(x):\n        return g(x) + #a\n    return inner", "#f = deco0(#f)", "#u = [#f]", "#a = #u[0](#n)", "def #f(x):\n    return [i for i in #p][:1] + [x] and x",
 }
 
 // statement returns a random statement.

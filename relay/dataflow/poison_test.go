@@ -50,6 +50,8 @@ var poisonCases = []notebookCase{
 	{"an argument of an unknown function", []string{"! f(p)", "- print(p)", "- r = 1"}, "1(p of 0)"},
 	{"another name of the value", []string{"- a = []", "- b = a", "! b.append(1)", "- print(a)"}, "3(a of 2)"},
 	{"another name before it was bound again", []string{"- a = []", "- b = a", "- a = []", "! b.append(1)", "- print(a)"}, ""},
+	{"another name that was added to", []string{"- a = []", "- b = a", "- b += [1]", "! b.append(1)", "- print(a)"}, "4(a of 3)"},
+	{"another name by way of a list", []string{"- a = []", "- l = [a]\nb = l[0]", "! b.append(1)", "- print(a)"}, "3(a of 2)"},
 	{"a part of the value", []string{"- rows = [[1]]", "- row = rows[0]", "! row.append(1)", "- print(rows)"}, "3(rows of 2)"},
 	{"an object that holds the value", []string{"- net = 1", "- opt = Adam(net.parameters())", "! opt.step()", "- print(net)"}, "3(net of 2)"},
 	{"an object that changes itself", []string{"- class A:\n    def go(self):\n        self.n = 1", "- a = A()", "! r = a.go()", "- print(a)", "- A"}, "3(a of 2)"},

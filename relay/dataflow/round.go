@@ -6,7 +6,7 @@ import "slices"
 // (wanted), and as this kernel would have them if the selected cells ran in order (actual). It
 // selects cells where the two differ, and reports whether it selected any.
 func (s *syncer) round() bool {
-	w := walk{syncer: s, wanted: newVersions(), actual: s.kernel.clone(), writers: map[string]int{}, anyWriter: -1}
+	w := walk{syncer: s, wanted: newVersions(), actual: s.kernel.clone(), scope: s.scope.clone(), writers: map[string]int{}, anyWriter: -1}
 	for i := range s.cells {
 		w.cell(i)
 	}
@@ -18,6 +18,7 @@ func (s *syncer) round() bool {
 type walk struct {
 	*syncer
 	wanted, actual *versions
+	scope          *scope         // of the actual values: earlier runs may have left more names of a value
 	writers        map[string]int // the last cell above that may write a name
 	anyWriter      int            // the last cell above that may write everything; -1 for none
 	selectedAbove  bool
@@ -46,7 +47,8 @@ func (w *walk) cell(i int) {
 		w.repair(i)
 		w.selectedAbove = true
 		by = version(len(w.runs) + 1 + i)
-		w.actual.write(x, by)
+		w.actual.write(w.scope.resolve(w.cells[i].Facts), by)
+		w.scope.apply(w.cells[i].Facts, true)
 	}
 	w.wanted.write(x, by)
 	x.writes(func(name string) { w.writers[name] = i })

@@ -80,13 +80,14 @@ type syncer struct {
 	runs    []Run                // of the kernel
 	inputs  []map[string]version // of each run
 	kernel  *versions            // after all runs
+	scope   scope                // of the kernel, after all runs
 	linger  []string
 }
 
 func newSyncer(cells []Cell, runs []Run) *syncer {
 	s := &syncer{cells: cells, runs: runs, reasons: make([]Reason, len(cells)), kernel: newVersions()}
-	var kernel, notebook scope
-	last := map[string]int{}
+	var notebook scope
+	kernel, last := &s.scope, map[string]int{}
 	for i, run := range runs {
 		x := kernel.resolve(run.Facts)
 		s.inputs = append(s.inputs, s.kernel.inputs(run.Facts, x))

@@ -50,6 +50,7 @@ class Reader(Names):
             self.read(name)
             self.visit(node.value)
             self.change(name)
+            self.alias(name, ast.Name(name, ast.Load()))  # a list is still the same list
             self.store(name)
         else:
             dependence.Reader.visit_AugAssign(self, node)
