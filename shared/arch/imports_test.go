@@ -77,7 +77,7 @@ var allowed = map[string][]string{
 	"shared/e2e/fakevm":         {"shared/auth", "shared/contract", "shared/line/linetest"},
 	"shared/e2e/bench":          {"executor/jupyter", "relay/client", "relay/transfer", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/demo":           {"shared/e2e/harness", "shared/stacks"},
-	"shared/e2e/interop":        {"relay/notebook", "relay/parameters", "shared/auth", "shared/e2e/harness", "shared/stacks"},
+	"shared/e2e/interop":        {"relay/client", "relay/nbrun", "relay/notebook", "relay/parameters", "shared/auth", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/harness":        {"shared/contract", "shared/stacks"},
 	"shared/e2e/hostile":        {"shared/auth", "shared/e2e/hostilevm"},
 	"shared/e2e/hostilevm":      {"shared/contract", "shared/e2e/fakevm"},

@@ -33,7 +33,7 @@ def install_kernel(folder):
 def run(path, folder):
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
-        if cell.cell_type == "code":
+        if cell.cell_type == "code" and cell.source.strip():  # blank cells do not run
             cell.outputs, cell.execution_count = [], None
     with tempfile.TemporaryDirectory() as specs:
         install_kernel(specs)
@@ -106,4 +106,5 @@ def main(source, ours, folder):
     sys.exit(different)
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])
