@@ -14,10 +14,7 @@ func TestCellsEditedWhileQueuedRunWithTheirNewSource(t *testing.T) {
 	each(t, func(t *testing.T, m *machine, vm *faults) {
 		before := []src{src(says("c0")), src(says("c1") + slow), src(says("c2")), src(says("c3"))}
 		b := write(t, before...)
-		got := b.advance(b.spec(), vm, 700*time.Millisecond)
-		if got.Current == nil || got.Current.CellID != "c1" {
-			t.Fatalf("%v %s", got.err, got.cells())
-		}
+		b.reach(m, b.spec(), vm, "c1")
 		before[2], before[3] = src(says("edited")+"\nprint('new')"), before[3]+"\n'also'"
 		b.rewrite(before...)
 		b.advance(b.spec(), vm, 300*time.Millisecond)
@@ -33,7 +30,7 @@ func TestCellsEditedWhileQueuedRunWithTheirNewSource(t *testing.T) {
 func TestOutputsOfACellEditedWhileItRanAreNotInTheNotebook(t *testing.T) {
 	each(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+slow+"\nprint('old')"), src(says("c2")))
-		b.advance(b.spec(), vm, 700*time.Millisecond)
+		b.reach(m, b.spec(), vm, "c1")
 		b.rewrite(src(says("c0")+"#"), "print('new')", src(says("c2")))
 		m.touch("go")
 		got := b.finish(b.spec(), vm, StatusSucceeded)
@@ -53,7 +50,7 @@ func TestOutputsOfACellEditedWhileItRanAreNotInTheNotebook(t *testing.T) {
 func TestCellsInsertedDeletedAndMovedMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")), src(says("c3")), src(says("c4")))
-		b.advance(b.spec(), vm, 700*time.Millisecond)
+		b.reach(m, b.spec(), vm, "c1")
 		b.rewriteCells(
 			cellJSON("above", src(says("above"))), cellJSON("c0", src(says("c0"))), cellJSON("c1", src(says("c1")+slow)),
 			cellJSON("c4", src(says("c4"))), cellJSON("new", src(says("new"))), cellJSON("c2", src(says("c2"))),
@@ -77,7 +74,7 @@ func TestARunMayRefuseEdits(t *testing.T) {
 	b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
 	s := b.spec()
 	s.OnChange = RefuseChanged
-	b.advance(s, m, 700*time.Millisecond)
+	b.reach(m, s, m, "c1")
 	b.rewrite(src(says("c0")), src(says("c1")+slow), src(says("edited")))
 	got := b.advance(s, m, 300*time.Millisecond)
 	if !errors.Is(got.err, ErrChanged) || !got.CanContinue {
@@ -94,7 +91,7 @@ func TestARunMayStartAgainAfterEdits(t *testing.T) {
 	b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
 	s := b.spec()
 	s.OnChange = RestartChanged
-	b.advance(s, m, 700*time.Millisecond)
+	b.reach(m, s, m, "c1")
 	b.rewrite(src(says("c0")), src(says("edited")), src(says("c2")))
 	b.finish(s, m, StatusSucceeded)
 	m.ranIs("c0", "c1", "c0", "edited", "c2")
@@ -104,7 +101,7 @@ func TestOtherArgumentsReplaceAnUnfinishedRun(t *testing.T) {
 	t.Parallel()
 	m := borrow(t, oldStack(t))
 	b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
-	b.advance(b.spec(), m, 700*time.Millisecond)
+	b.reach(m, b.spec(), m, "c1")
 	s := b.spec()
 	s.Cells = "c2"
 	got := b.finish(s, m, StatusSucceeded)

@@ -37,10 +37,10 @@ func TestACellThatEndsTwoKernelsStopsTheRun(t *testing.T) {
 
 func TestInANewKernelTheRunMayStop(t *testing.T) {
 	each(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(.5)"), src(says("c2")))
+		b := write(t, src(says("c0")), src(says("c1")+slow), src(says("c2")))
 		s := b.spec()
 		s.OnNewKernel = StopOnNewKernel
-		b.advance(s, vm, 250*time.Millisecond)
+		b.reach(m, s, vm, "c1")
 		if _, err := m.RestartKernel(t.Context(), m.kernelID()); err != nil {
 			t.Fatal(err)
 		}
@@ -51,6 +51,7 @@ func TestInANewKernelTheRunMayStop(t *testing.T) {
 		if got = b.advance(s, vm, long); got.Status() != StatusNewKernel {
 			t.Fatalf("again: %v %s %s", got.err, got.Status(), got.cells())
 		}
+		m.touch("go")
 		s.OnNewKernel = Rerun
 		b.finish(s, vm, StatusSucceeded)
 		if all := strings.Join(m.ran(), " "); !strings.HasSuffix(all, "c0 c1 c2") || strings.Count(all, "c2") != 1 {
@@ -62,10 +63,7 @@ func TestInANewKernelTheRunMayStop(t *testing.T) {
 func TestAnInterruptFromOutsideStopsTheRunAndTheNextCallContinues(t *testing.T) {
 	each(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+"\nimport time\nif open('ran').read().count('c1') == 1: time.sleep(60)"), src(says("c2")))
-		got := b.advance(b.spec(), vm, 700*time.Millisecond)
-		if got.Current == nil || got.Current.CellID != "c1" {
-			t.Fatalf("%v %s", got.err, got.cells())
-		}
+		got := b.reach(m, b.spec(), vm, "c1")
 		if _, err := m.Interrupt(t.Context(), got.Current.ExecutionID); err != nil {
 			t.Fatal(err)
 		}
@@ -82,11 +80,12 @@ func TestAnInterruptFromOutsideStopsTheRunAndTheNextCallContinues(t *testing.T) 
 func TestACancelledCellStopsTheRun(t *testing.T) {
 	t.Parallel()
 	m := borrow(t, oldStack(t))
-	b := write(t, src(says("c0")+"\nimport time; time.sleep(.6)"), src(says("c1")), src(says("c2")))
-	got := b.advance(b.spec(), m, 300*time.Millisecond)
+	b := write(t, src(says("c0")+slow), src(says("c1")), src(says("c2")))
+	got := b.reach(m, b.spec(), m, "c0")
 	if _, err := m.Interrupt(t.Context(), got.Run.Flights[1].ExecutionID); err != nil {
 		t.Fatal(err)
 	}
+	m.touch("go")
 	got = b.advance(b.spec(), m, long)
 	got.cellsAre(t, "c0:succeeded c1:not_run c2:not_run")
 	if got.Status() != StatusInterrupted || !got.CanContinue {
@@ -136,13 +135,10 @@ func TestOnANewVMTheRunStartsAgain(t *testing.T) {
 	t.Parallel()
 	old, dir := start(t, oldStack(t), t.TempDir()), t.TempDir()
 	b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(60 if '"+dir+"' not in __import__('os').getcwd() else 0)"), src(says("c2")))
-	got := b.advance(b.spec(), old, 700*time.Millisecond)
-	if got.Current == nil || got.Current.CellID != "c1" {
-		t.Fatalf("%v %s", got.err, got.cells())
-	}
+	b.reach(old, b.spec(), old, "c1")
 	old.Kill()
 	again := start(t, oldStack(t), dir)
-	got = b.finish(b.spec(), again, StatusSucceeded)
+	got := b.finish(b.spec(), again, StatusSucceeded)
 	old.ranIs("c0", "c1")
 	again.ranIs("c0", "c1", "c2")
 	if attempts := got.Run.cell("c1").Attempts; len(attempts) != 2 || attempts[0].Status != contract.StatusLost {
@@ -155,7 +151,7 @@ func TestAnExecutorThatWasKilledAndStartedAgainContinues(t *testing.T) {
 	dir := t.TempDir()
 	old := start(t, oldStack(t), dir)
 	b := write(t, src(says("c0")), src(says("c1")+"\nimport time\nif open('ran').read().count('c1') == 1: time.sleep(60)"), src(says("c2")))
-	b.advance(b.spec(), old, 700*time.Millisecond)
+	b.reach(old, b.spec(), old, "c1")
 	old.Kill()
 	again := start(t, oldStack(t), dir)
 	b.finish(b.spec(), again, StatusSucceeded)
@@ -166,7 +162,7 @@ func TestTheRunsOwnTimeIsBounded(t *testing.T) {
 	each(t, func(t *testing.T, m *machine, vm *faults) {
 		b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(60)"), src(says("c2")))
 		s := b.spec()
-		s.RunTimeout = 1500 * time.Millisecond
+		s.RunTimeout = 3 * time.Second
 		got := b.finish(s, vm, StatusTimedOut)
 		got.cellsAre(t, "c0:succeeded c1:timed_out c2:not_run")
 		m.ranIs("c0", "c1")

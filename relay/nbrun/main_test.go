@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -260,6 +261,22 @@ func (b *book) advance(s Spec, vm VM, callTime time.Duration, change ...func(*Op
 	}
 	got.Outcome, got.err = r.Advance(ctx, vm, o)
 	got.Record = *r.Record()
+	return got
+}
+
+// reach repeats a short call until the cell runs. Its code begins with says(handle).
+func (b *book) reach(m *machine, s Spec, vm VM, handle string) call {
+	b.t.Helper()
+	var got call
+	for range 100 {
+		got = b.advance(s, vm, 200*time.Millisecond)
+		if got.err != nil || got.Current != nil && got.Current.CellID == handle && slices.Contains(m.ran(), handle) {
+			break
+		}
+	}
+	if got.err != nil || got.Status() != StatusRunning || got.Current == nil || got.Current.CellID != handle {
+		b.t.Fatalf("%s does not run: error %v, status %s, %s", handle, got.err, got.Status(), got.cells())
+	}
 	return got
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/notebook"
@@ -156,11 +155,12 @@ func TestAKilledRelayNeitherLosesNorRepeatsCells(t *testing.T) {
 
 func TestARunGoesOnAfterTheCallsTime(t *testing.T) {
 	each(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, src(says("c0")), src(says("c1")+"\nimport time; time.sleep(1.2); print('slept')"), src(says("c2")))
-		got := b.advance(b.spec(), vm, 700*time.Millisecond)
-		if got.err != nil || got.Status() != StatusRunning || !got.CanContinue || got.Current == nil || got.Current.CellID != "c1" || got.Current.ExecutionID == "" {
+		b := write(t, src(says("c0")), src(says("c1")+slow+"\nprint('slept')"), src(says("c2")))
+		got := b.reach(m, b.spec(), vm, "c1")
+		if !got.CanContinue || got.Current.ExecutionID == "" {
 			t.Fatalf("after the first call: %v %s %+v", got.err, got.cells(), got.Current)
 		}
+		m.touch("go")
 		got = b.finish(b.spec(), vm, StatusSucceeded)
 		m.ranIs("c0", "c1", "c2")
 		if b.outputs("c1") != "slept\n" {

@@ -63,7 +63,7 @@ func TestACopyIsMadeOnceInARun(t *testing.T) {
 	b := write(t, src(says("c0")), src(says("c1")+slow), "print('end')")
 	s := b.spec()
 	s.Save, s.OutputPath = SaveCopy, filepath.Join(t.TempDir(), "copy.ipynb")
-	b.advance(s, m, 700*time.Millisecond)
+	b.reach(m, s, m, "c1")
 	m.touch("go")
 	b.finish(s, m, StatusSucceeded)
 	if copied := (&book{t: t, path: s.OutputPath}); copied.outputs("c2") != "end\n" {
