@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/ranges"
@@ -109,11 +110,12 @@ const notKept = "this laptop's history does not have this output"
 
 // ordered returns the events by offset, each once, with gaps for those that are missing.
 func (c *contents) ordered() []contract.Event {
-	slices.SortStableFunc(c.events, func(a, b contract.Event) int {
+	sort.SliceStable(c.events, func(i, j int) bool {
+		a, b := c.events[i], c.events[j]
 		if a.Offset == b.Offset {
-			return boolOrder(a.Type == contract.EventGap) - boolOrder(b.Type == contract.EventGap)
+			return a.Type != contract.EventGap && b.Type == contract.EventGap
 		}
-		return int(max(-1, min(1, a.Offset-b.Offset)))
+		return a.Offset < b.Offset
 	})
 	var all []contract.Event
 	next := int64(0)
@@ -157,13 +159,6 @@ func (c *contents) nextKnown() []int64 {
 		known[i] = offset
 	}
 	return known
-}
-
-func boolOrder(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // missing returns the offsets of the events that are not in the history. Those of a run whose

@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -56,7 +56,7 @@ func (s *Store) List() ([]Run, error) {
 			runs = append(runs, run)
 		}
 	}
-	slices.SortStableFunc(runs, func(a, b Run) int { return b.Recorded.Compare(a.Recorded) })
+	sort.SliceStable(runs, func(i, j int) bool { return runs[i].Recorded.After(runs[j].Recorded) })
 	return runs, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -107,7 +108,7 @@ type edit struct {
 
 // apply replaces spans of a text, which must not overlap.
 func apply(text []byte, edits []edit) (edited []byte) {
-	slices.SortFunc(edits, func(a, b edit) int { return a.start - b.start })
+	sort.Slice(edits, func(i, j int) bool { return edits[i].start < edits[j].start })
 	done := 0
 	for _, e := range edits {
 		edited = append(append(edited, text[done:e.start]...), e.text...)

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"time"
 )
 
@@ -40,7 +40,7 @@ func List(dir string) ([]Listed, error) {
 		}
 		found = append(found, describe(folder, all))
 	}
-	slices.SortStableFunc(found, func(a, b Listed) int { return b.Created.Compare(a.Created) })
+	sort.SliceStable(found, func(i, j int) bool { return found[i].Created.After(found[j].Created) })
 	return found, nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +46,7 @@ func versions(folder string) ([]version, error) {
 			all = append(all, version{e.Name(), number})
 		}
 	}
-	slices.SortFunc(all, func(a, b version) int { return strings.Compare(b.name, a.name) })
+	sort.Slice(all, func(i, j int) bool { return all[i].name > all[j].name })
 	return all, nil
 }
 
@@ -206,7 +206,7 @@ func States(dir, runtime string) []Manifest {
 			all = append(all, m)
 		}
 	}
-	slices.SortFunc(all, func(a, b Manifest) int { return b.Created.Compare(a.Created) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Created.After(all[j].Created) })
 	return all
 }
 

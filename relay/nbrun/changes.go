@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 )
 
 // changed reports whether the notebook's code was edited since the run last compared it. A
@@ -147,7 +148,7 @@ func (a *advance) adaptPlan(added []*cell, edited []*CellRecord) {
 			}
 		}
 	}
-	slices.SortStableFunc(plan, func(x, y CellRecord) int { return x.Index - y.Index })
+	sort.SliceStable(plan, func(i, j int) bool { return plan[i].Index < plan[j].Index })
 	a.run().Plan = plan
 	if a.run().firstFailed() != nil {
 		a.run().Undecided = a.spec.OnError == SkipDependents

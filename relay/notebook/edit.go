@@ -1,10 +1,10 @@
 package notebook
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"colabrelay/relay/output"
@@ -22,7 +22,7 @@ func (d *Document) apply(splices ...splice) error {
 	for _, s := range splices {
 		size += len(s.text) - s.at.len()
 	}
-	slices.SortStableFunc(splices, func(a, b splice) int { return cmp.Compare(a.at.start, b.at.start) })
+	sort.SliceStable(splices, func(i, j int) bool { return splices[i].at.start < splices[j].at.start })
 	text, at := make([]byte, 0, size), 0
 	for _, s := range splices {
 		text = append(append(text, d.text[at:s.at.start]...), s.text...)

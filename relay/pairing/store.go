@@ -200,7 +200,11 @@ func (s *Store) List() ([]Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.SortedFunc(maps.Values(all), func(a, b Runtime) int { return strings.Compare(a.Name, b.Name) }), nil
+	var sorted []Runtime
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		sorted = append(sorted, all[name])
+	}
+	return sorted, nil
 }
 
 func (s *Store) load() (map[string]Runtime, error) {

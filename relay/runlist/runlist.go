@@ -7,6 +7,7 @@ package runlist
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -77,7 +78,7 @@ func Merge(kept []history.Run, vms []VM, now time.Time) []Entry {
 			all = append(all, entry)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Entry) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].CreatedAt.After(all[j].CreatedAt) })
 	return all
 }
 

@@ -25,7 +25,7 @@ type argument struct {
 // (makes it optional), min and max (of a number's value, or of a string's length in bytes).
 // It panics at start-up if a tag is wrong.
 func argumentsOf(t reflect.Type) []argument {
-	var all []argument
+	var own, embedded []argument // a tool's own arguments come first
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Anonymous {
 			continue
@@ -38,11 +38,13 @@ func argumentsOf(t reflect.Type) []argument {
 			}
 		}
 		a.min, a.max = boundTag(f, "min"), boundTag(f, "max")
-		all = append(all, a)
+		if len(f.Index) == 1 {
+			own = append(own, a)
+		} else {
+			embedded = append(embedded, a)
+		}
 	}
-	// A tool's own arguments come before the embedded ones.
-	slices.SortStableFunc(all, func(a, b argument) int { return len(a.index) - len(b.index) })
-	return all
+	return append(own, embedded...)
 }
 
 func boundTag(f reflect.StructField, key string) *float64 {
@@ -57,22 +59,20 @@ func boundTag(f reflect.StructField, key string) *float64 {
 	return &v
 }
 
-// parseArguments reads a call's arguments. It reports all faults together, in words that a
-// model understands; the SDK's own validation prints Go structs.
-func parseArguments[A any](defs []argument, raw json.RawMessage) (A, *Problem) {
-	var args A
+// parseArguments reads a call's arguments into args, a struct. It reports all faults together,
+// in words that a model understands; the SDK's own validation prints Go structs.
+func parseArguments(defs []argument, raw json.RawMessage, args reflect.Value) *Problem {
 	given := map[string]json.RawMessage{}
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) > 0 && string(trimmed) != "null" {
 		if json.Unmarshal(raw, &given) != nil {
-			return args, badArguments(defs, []string{"arguments must be a JSON object"})
+			return badArguments(defs, []string{"arguments must be a JSON object"})
 		}
 	}
 	faults := spelled(defs, given)
-	v := reflect.ValueOf(&args).Elem()
 	for _, d := range defs {
 		value, ok := given[d.name]
 		delete(given, d.name)
-		if fault := d.set(v.FieldByIndex(d.index), value, ok); fault != "" {
+		if fault := d.set(args.FieldByIndex(d.index), value, ok); fault != "" {
 			faults = append(faults, fault)
 		}
 	}
@@ -85,9 +85,9 @@ func parseArguments[A any](defs []argument, raw json.RawMessage) (A, *Problem) {
 		faults = append(faults, fmt.Sprintf("there is no argument %q", clipName(name)))
 	}
 	if len(faults) > 0 {
-		return args, badArguments(defs, faults)
+		return badArguments(defs, faults)
 	}
-	return args, nil
+	return nil
 }
 
 // spelled gives arguments in the other spelling (cellId, cell_id) the name of their schema,

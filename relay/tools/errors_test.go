@@ -305,8 +305,14 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 	}
 }
 
+// parsed reads arguments of the type A.
+func parsed[A any](raw string) (args A, p *Problem) {
+	p = parseArguments(argumentsOf(reflect.TypeFor[A]()), json.RawMessage(raw), reflect.ValueOf(&args).Elem())
+	return args, p
+}
+
 func TestAllBadArgumentsAreReportedTogether(t *testing.T) {
-	_, p := parseArguments[longArgs](argumentsOf(reflect.TypeFor[longArgs]()), json.RawMessage(`{"timeout_seconds":-5,"foo":1,"checkpoint_name":2}`))
+	_, p := parsed[longArgs](`{"timeout_seconds":-5,"foo":1,"checkpoint_name":2}`)
 	if p == nil {
 		t.Fatal("accepted")
 	}
@@ -315,7 +321,7 @@ func TestAllBadArgumentsAreReportedTogether(t *testing.T) {
 			t.Errorf("%q is not in %q", want, p.Message)
 		}
 	}
-	args, p := parseArguments[longArgs](argumentsOf(reflect.TypeFor[longArgs]()), json.RawMessage(`{"code":"x"}`))
+	args, p := parsed[longArgs](`{"code":"x"}`)
 	if p != nil || args.Timeout != 600 || args.Checkpoint != "" || args.Code != "x" {
 		t.Errorf("%+v %v", args, p)
 	}
@@ -327,9 +333,8 @@ func TestArgumentsMayBeSpelledInCamelOrSnakeCase(t *testing.T) {
 		Index int64  `json:"cell_index" default:"-1"`
 		target
 	}
-	defs := argumentsOf(reflect.TypeFor[args]())
 	for _, raw := range []string{`{"cellId":"a","cell_index":3}`, `{"cell_id":"a","cellIndex":3}`, `{"CellID":"a","CELL_INDEX":3,"Runtime":""}`} {
-		if got, p := parseArguments[args](defs, json.RawMessage(raw)); p != nil || got.Cell != "a" || got.Index != 3 {
+		if got, p := parsed[args](raw); p != nil || got.Cell != "a" || got.Index != 3 {
 			t.Errorf("%s: %+v %v", raw, got, p)
 		}
 	}
@@ -340,7 +345,7 @@ func TestArgumentsMayBeSpelledInCamelOrSnakeCase(t *testing.T) {
 		`{"cell_id":1}`:                  `"cellId" must be a string`,
 		`{"cellId":"a","cellindex":1.5}`: `"cell_index" must be a whole number`,
 	} {
-		if _, p := parseArguments[args](defs, json.RawMessage(raw)); p == nil || !strings.Contains(p.Message, want) {
+		if _, p := parsed[args](raw); p == nil || !strings.Contains(p.Message, want) {
 			t.Errorf("%s: %v, want %q", raw, p, want)
 		}
 	}
@@ -350,7 +355,7 @@ func FuzzParseArguments(f *testing.F) {
 	f.Add([]byte(`{"code":"x","timeout_seconds":1e3,"runtime":null}`))
 	f.Add([]byte(`{"code":1e999}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		args, p := parseArguments[longArgs](argumentsOf(reflect.TypeFor[longArgs]()), raw)
+		args, p := parsed[longArgs](string(raw))
 		if p == nil && (args.Code == "" || args.Timeout < 1 || args.Timeout > 86400) {
 			t.Errorf("%q gives %+v", raw, args)
 		}

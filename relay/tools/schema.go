@@ -42,15 +42,15 @@ func inputSchema(arguments []argument) json.RawMessage {
 	return encode(s)
 }
 
-// outputSchema returns the schema of an answer: the fields of Outcome and of P. Only success
-// is required, because a failure has no payload. A model pays for the tool list in every
-// session, so the schema has names and types only: no descriptions, nothing of what the
+// outputSchema returns the schema of an answer: the fields of Outcome and of the payload. Only
+// success is required, because a failure has no payload. A model pays for the tool list in
+// every session, so the schema has names and types only: no descriptions, nothing of what the
 // objects in a field contain, and no fields with the tag schema:"-", which few callers need.
-func outputSchema[P any]() json.RawMessage {
+func outputSchema(payload reflect.Type) json.RawMessage {
 	properties := fieldSchemas(reflect.TypeFor[Outcome]())
-	for name, p := range fieldSchemas(reflect.TypeFor[P]()) {
+	for name, p := range fieldSchemas(payload) {
 		if _, twice := properties[name]; twice {
-			panic(fmt.Sprintf("%s: field %q is the outcome's", reflect.TypeFor[P](), name))
+			panic(fmt.Sprintf("%s: field %q is the outcome's", payload, name))
 		}
 		properties[name] = p
 	}

@@ -81,19 +81,34 @@ type target struct {
 
 func (t target) runtime() string { return t.Runtime }
 
+// targeted is what the arguments of every tool have.
+type targeted interface{ runtime() string }
+
 // define makes a tool with typed arguments A and payload P. Both schemas come from the types,
-// so they always match what is parsed and sent.
-func define[A interface{ runtime() string }, P any, PP interface {
+// so they always match what is parsed and sent. Only what needs the types is here, because the
+// program contains it once for each tool.
+func define[A targeted, P any, PP interface {
 	*P
 	payload
 }](s spec, handle func(ctx context.Context, c *call, args A) (PP, *Problem)) tool {
-	arguments := argumentsOf(reflect.TypeFor[A]())
+	return s.tool(reflect.TypeFor[A](), reflect.TypeFor[P](), func(ctx context.Context, c *call, args targeted) (payload, *Problem) {
+		got, problem := handle(ctx, c, args.(A))
+		if got == nil {
+			return nil, problem
+		}
+		return got, problem
+	})
+}
+
+// tool makes a tool whose handler gets a value of the type args.
+func (s *spec) tool(args, answer reflect.Type, handle func(ctx context.Context, c *call, args targeted) (payload, *Problem)) tool {
+	arguments := argumentsOf(args)
 	return tool{
 		bulk: s.bulk, summary: s.summary,
 		def: mcp.Tool{
 			Meta: s.meta(), Name: s.name, Description: s.description,
 			RawInputSchema:  inputSchema(arguments),
-			RawOutputSchema: outputSchema[P](),
+			RawOutputSchema: outputSchema(answer),
 			// To a host, a missing hint means destructive and open-world. The title is only
 			// here, where old and new hosts look for it.
 			Annotations: mcp.ToolAnnotation{
@@ -102,18 +117,15 @@ func define[A interface{ runtime() string }, P any, PP interface {
 			},
 		},
 		handle: func(ctx context.Context, c *call, raw json.RawMessage) (payload, *Problem) {
-			args, problem := parseArguments[A](arguments, raw)
-			if problem == nil {
-				problem = c.resolve(args.runtime(), s.local)
-			}
-			if problem != nil {
+			value := reflect.New(args).Elem()
+			if problem := parseArguments(arguments, raw, value); problem != nil {
 				return nil, problem
 			}
-			got, problem := handle(ctx, c, args)
-			if got == nil {
+			given := value.Interface().(targeted)
+			if problem := c.resolve(given.runtime(), s.local); problem != nil {
 				return nil, problem
 			}
-			return got, problem
+			return handle(ctx, c, given)
 		},
 	}
 }
