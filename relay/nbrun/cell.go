@@ -156,6 +156,7 @@ func (s *single) start(ctx context.Context, c *cell) error {
 		Source: c.source, Sent: c.sent, Timeout: timeout, SubmittedAt: time.Now().UTC(),
 	}}
 	s.record.Singles = append(s.record.Singles, s.now)
+	s.record.keepCode(c)
 	if err := s.save(); err != nil {
 		s.dropSingle(s.now)
 		return err
@@ -249,7 +250,7 @@ func (s *single) visitSingle(ctx context.Context, one *Single, e contract.Execut
 
 // landSingle records the end of a cell.
 func (s *single) landSingle(one *Single, e contract.Execution) {
-	s.dropSingle(one)
+	defer s.dropSingle(one) // after its code is known to have run in this kernel
 	s.outputs.end(&one.Flight, e)
 	status := endOf(e.Status)
 	now := s.view.byHandle[one.Handle]

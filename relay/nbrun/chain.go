@@ -13,9 +13,6 @@ const (
 	// window is how many cells are submitted ahead. The VM goes on with them while this
 	// computer sleeps.
 	window = 16
-	// refillAt is how many of them are left when more are submitted: each submit of several
-	// cells takes one write of the record.
-	refillAt = window / 2
 	// singleWait is how long the submit of a cell waits for its end where an executor does not
 	// know chains: a quick cell then takes one request.
 	singleWait = 5 * time.Second
@@ -41,6 +38,7 @@ func (a *advance) fill(ctx context.Context) error {
 	} else if !chains {
 		most = 1
 	}
+	// Half of them at a time: each submit of several cells takes one write of the record.
 	if len(flying) > most/2 || len(flying) == most || a.isBroken(flying) {
 		return nil
 	}
@@ -178,6 +176,7 @@ func (a *advance) newFlight(c *CellRecord, before *Flight) *Flight {
 	c.Source, c.Sent, c.Index, c.Title = now.source, now.sent, now.index, now.title
 	c.addAttempt(Attempt{RequestID: f.RequestID, InstanceID: f.InstanceID, Sent: f.SubmittedAt})
 	a.run().Flights = append(a.run().Flights, f)
+	a.record.keepCode(now)
 	return f
 }
 

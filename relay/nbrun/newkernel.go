@@ -45,6 +45,7 @@ func (a *advance) enter(kernelID string) {
 func (r *Record) enter(kernelID, instanceID string) {
 	if r.Life.KernelID != kernelID {
 		r.Life = Life{KernelID: kernelID}
+		r.dropCode()
 	}
 	r.Life.InstanceID = instanceID
 }

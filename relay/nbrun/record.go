@@ -83,10 +83,13 @@ type Record struct {
 	History map[string]LastRun        `json:"history"` // by handle
 	Life    Life                      `json:"life"`
 	Facts   map[string]dataflow.Facts `json:"facts"` // by digest of the code that is sent
+	Code    map[string]string         `json:"code"`  // that was sent and has no facts yet, by its digest
 	Chains  Chains                    `json:"chains"`
 
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
+
+	codeBytes int // of Code
 }
 
 // RunRecord is the last run of the whole notebook.

@@ -67,13 +67,20 @@ func newRecord(realPath string) *Record {
 	return r
 }
 
-// fill makes the maps that are missing.
+// fill makes the maps that are missing, and counts.
 func (r *Record) fill() {
 	if r.History == nil {
 		r.History = map[string]LastRun{}
 	}
 	if r.Facts == nil {
 		r.Facts = map[string]dataflow.Facts{}
+	}
+	if r.Code == nil {
+		r.Code = map[string]string{}
+	}
+	r.codeBytes = 0
+	for _, text := range r.Code {
+		r.codeBytes += len(text)
 	}
 }
 

@@ -2,12 +2,8 @@ package nbrun
 
 import (
 	"context"
-	"errors"
-	"slices"
 
-	"colabrelay/relay/client"
 	"colabrelay/relay/dataflow"
-	"colabrelay/relay/plain"
 )
 
 // skipDependents makes sure that the next cells are chosen by what they use.
@@ -75,52 +71,3 @@ func (l *Life) last(handle string) CellStatus {
 	}
 	return ""
 }
-
-// facts returns what is known of each cell's names; nil where nothing is. The kernel analyses
-// the sources that the record does not have.
-func (a *advance) facts(ctx context.Context, cells []*cell) ([]*dataflow.Facts, error) {
-	var missing []*cell
-	var sources []string
-	for _, c := range cells {
-		if _, known := a.record.Facts[c.sent]; !known && !slices.ContainsFunc(missing, func(m *cell) bool { return m.sent == c.sent }) {
-			missing, sources = append(missing, c), append(sources, c.code)
-		}
-	}
-	if len(missing) > 0 {
-		if err := a.analyse(ctx, missing, sources); err != nil {
-			return nil, err
-		}
-	}
-	all := make([]*dataflow.Facts, len(cells))
-	for i, c := range cells {
-		if f, known := a.record.Facts[c.sent]; known {
-			all[i] = &f
-		}
-	}
-	return all, nil
-}
-
-// analyse asks the kernel for the facts of cells. Without an answer, nothing is known of them. An
-// error means that the VM can't be reached, or that the call's time is over.
-func (a *advance) analyse(ctx context.Context, missing []*cell, sources []string) error {
-	due, cancel := context.WithDeadline(ctx, a.opt.Until)
-	defer cancel()
-	found, err := dataflow.Analyse(due, a.vm, sources)
-	var unreachable *client.Error
-	switch {
-	case due.Err() != nil && ctx.Err() == nil:
-		return errEnough
-	case errors.As(err, &unreachable) || ctx.Err() != nil:
-		return err
-	case err != nil:
-		a.addNote("which cells depend on each other could not be determined: %s", plain.Line(err.Error()))
-		return nil
-	}
-	for i, c := range missing[:min(len(missing), len(found))] {
-		a.record.Facts[c.sent] = found[i]
-	}
-	return nil
-}
-
-// errEnough ends a call: there is more to do, and the next call does it.
-var errEnough = errors.New("the call's time is over")

@@ -45,15 +45,15 @@ func (a *advance) sync(ctx context.Context) (dataflow.Plan, error) {
 	for i, c := range a.view.cells {
 		cells[i] = dataflow.Cell{ID: c.handle, Facts: facts[i]}
 	}
-	var runs []dataflow.Run
-	for _, ran := range a.record.Life.Runs {
-		of := dataflow.Run{Cell: ran.Handle, Outcome: outcomes[ran.Status]}
-		if f, known := a.record.Facts[ran.Sent]; known {
-			of.Facts = &f
-		}
-		runs = append(runs, of)
+	return dataflow.Sync(cells, a.record.runs()), nil
+}
+
+// runs returns what ran in the present kernel, as dataflow sees it.
+func (r *Record) runs() (runs []dataflow.Run) {
+	for _, ran := range r.Life.Runs {
+		runs = append(runs, dataflow.Run{Cell: ran.Handle, Outcome: outcomes[ran.Status], Facts: r.factsOf(ran.Sent)})
 	}
-	return dataflow.Sync(cells, runs), nil
+	return runs
 }
 
 // cleanSince reports whether a cell has succeeded in this kernel with its present source.
@@ -66,28 +66,71 @@ func (r *Record) cleanSince(c *cell) bool {
 	return false
 }
 
-// States returns the state of each cell of a document; of cells that can't run, it is empty. A
-// cell is also dirty if a cell above it ran after it.
+// States returns the state of each cell of a document; of cells that can't run, it is empty. With
+// the facts of all code, it agrees with sync. Without them, a cell is also dirty if its text
+// changed at all, or if a cell above it ran after it.
 func (r *Record) States(d *notebook.Document) []State {
+	states := make([]State, d.Len())
+	var cells []notebook.Cell
+	for i := range states {
+		if c := d.Cell(i); c.Type == notebook.Code && strings.TrimSpace(c.Source) != "" {
+			states[i] = r.State(c.Handle, c.Source)
+			cells = append(cells, c)
+		}
+	}
+	if reasons, known := r.reasons(cells); known {
+		for i, c := range cells {
+			states[c.Index] = precise(states[c.Index], reasons[i])
+		}
+		return states
+	}
+	r.compareOrder(cells, states)
+	return states
+}
+
+// reasons says why each cell is dirty; known is false if the facts of some code are missing.
+func (r *Record) reasons(cells []notebook.Cell) (reasons []dataflow.Reason, known bool) {
+	all := make([]dataflow.Cell, len(cells))
+	for i, c := range cells {
+		all[i] = dataflow.Cell{ID: c.Handle, Facts: r.factsOf(hash(c.Source))}
+		if all[i].Facts == nil {
+			return nil, false
+		}
+	}
+	runs := r.runs()
+	for _, ran := range runs {
+		if ran.Facts == nil {
+			return nil, false
+		}
+	}
+	return dataflow.Sync(all, runs).Reasons, true
+}
+
+// precise replaces what State can only guess.
+func precise(s State, why dataflow.Reason) State {
+	switch {
+	case s != Clean && s != Dirty:
+		return s
+	case why == "":
+		return Clean
+	}
+	return Dirty
+}
+
+// compareOrder makes the cells dirty that ran before a cell above them.
+func (r *Record) compareOrder(cells []notebook.Cell, states []State) {
 	at := map[string]int{}
 	for i, ran := range r.Life.Runs {
 		at[ran.Handle] = i
 	}
-	states := make([]State, d.Len())
 	newest := -1
-	for i := range states {
-		c := d.Cell(i)
-		if c.Type != notebook.Code || strings.TrimSpace(c.Source) == "" {
-			continue
-		}
-		states[i] = r.State(c.Handle, c.Source)
+	for _, c := range cells {
 		ran, known := at[c.Handle]
-		if states[i] == Clean && ran < newest {
-			states[i] = Dirty
+		if states[c.Index] == Clean && ran < newest {
+			states[c.Index] = Dirty
 		}
 		if known {
 			newest = max(newest, ran)
 		}
 	}
-	return states
 }
