@@ -1,5 +1,6 @@
 """What the tests share: an IPython shell whose displays are recorded."""
 
+import atexit
 import json
 import os
 import sys
@@ -46,7 +47,9 @@ def shell(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "colab_relay_runs", raising=False)
     main = sys.modules["__main__"]
     InteractiveShell.clear_instance()
-    yield Shell(InteractiveShell.instance(user_module=types.ModuleType("__main__")))
+    ipython = InteractiveShell.instance(user_module=types.ModuleType("__main__"))
+    yield Shell(ipython)
+    atexit.unregister(ipython.atexit_operations)  # takes 60 ms for each shell
     InteractiveShell.clear_instance()
     sys.modules["__main__"] = main
     sys.modules.pop("colab_relay_runs", None)
