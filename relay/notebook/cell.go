@@ -84,6 +84,9 @@ func isEmpty(list []byte) bool {
 	return s.next() == ']'
 }
 
+// maxTags bounds the tags of a cell. The rest is ignored.
+const maxTags = 200
+
 // tags returns the tags in a cell's metadata.
 func (d *Document) tags(p *place) (tags []string) {
 	s := &scanner{text: d.part(p.metadata)}
@@ -99,7 +102,7 @@ func (d *Document) tags(p *place) (tags []string) {
 		return s.array(func() error {
 			var tag string
 			err := textTo(s, &tag)()
-			if tag != "" {
+			if tag != "" && len(tags) < maxTags {
 				tags = append(tags, tag)
 			}
 			return err

@@ -1,32 +1,48 @@
 package notebook
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // change is a cell of which some members are being changed.
 type change struct {
 	document *Document
 	index    int
-	members  []member
-	values   [][]byte // new values by member; nil if it stays
+	items    []item
 	layout
 	dirty bool
 }
 
+// item is a member of a cell that is being changed. A new one has no place in the file.
+type item struct {
+	member
+	gap   string // before it, with the comma
+	value []byte // its new value; nil if it stays
+}
+
 // changing begins a change of a cell.
 func (d *Document) changing(i int) *change {
-	c := &change{document: d, index: i, members: d.members(d.cells[i].all)}
-	c.values = make([][]byte, len(c.members))
-	c.layout = layout{open: "", separator: d.style().comma, colon: d.style().colon, style: d.style()}
-	if len(c.members) > 0 {
-		c.layout = d.objectLayout(d.cells[i].all, c.members)
+	c := &change{document: d, index: i}
+	members := d.members(d.cells[i].all)
+	c.layout = layout{separator: d.style().comma, colon: d.style().colon, style: d.style()}
+	if len(members) > 0 {
+		c.layout = d.objectLayout(d.cells[i].all, members)
+	}
+	for k, m := range members {
+		gap := c.separator
+		if k > 0 {
+			gap = string(d.text[members[k-1].value.end:m.name.start])
+		}
+		c.items = append(c.items, item{member: m, gap: gap})
 	}
 	return c
 }
 
 // keys returns the keys of the cell.
 func (c *change) keys() []string {
-	keys := make([]string, len(c.members))
-	for i, m := range c.members {
+	keys := make([]string, len(c.items))
+	for i, m := range c.items {
 		keys[i] = m.key
 	}
 	return keys
@@ -38,25 +54,21 @@ func (c *change) set(key string, value []byte, order []string) {
 	keys := c.keys()
 	for i := len(keys) - 1; i >= 0; i-- {
 		if keys[i] == key { // the last one counts
-			c.dirty = c.dirty || string(c.document.part(c.members[i].value)) != string(value)
-			c.values[i] = value
+			c.dirty = c.dirty || !bytes.Equal(c.document.part(c.items[i].member.value), value)
+			c.items[i].value = value
 			return
 		}
 	}
-	at := placeFor(key, keys, order)
-	c.members = slices.Insert(c.members, at, member{key: key})
-	c.values = slices.Insert(c.values, at, value)
+	added := item{member: member{key: key}, gap: c.separator, value: value}
+	c.items = slices.Insert(c.items, placeFor(key, keys, order), added)
 	c.dirty = true
 }
 
 // drop removes all members with a key.
 func (c *change) drop(key string) {
-	for i := len(c.members) - 1; i >= 0; i-- {
-		if c.members[i].key == key {
-			c.members, c.values = slices.Delete(c.members, i, i+1), slices.Delete(c.values, i, i+1)
-			c.dirty = true
-		}
-	}
+	count := len(c.items)
+	c.items = slices.DeleteFunc(c.items, func(m item) bool { return m.key == key })
+	c.dirty = c.dirty || len(c.items) < count
 }
 
 // setType changes the type, and adds and removes members as nbformat's schema asks.
@@ -87,26 +99,19 @@ func (c *change) apply() error {
 // splice returns the cell's new text. Members that stay keep their bytes and the white space
 // before them.
 func (c *change) splice() splice {
-	d, all := c.document, c.document.cells[c.index].all
-	before := map[int]string{} // by the place of a key in the file
-	old := d.members(all)
-	for i := 1; i < len(old); i++ {
-		before[old[i].name.start] = string(d.text[old[i-1].value.end:old[i].name.start])
-	}
+	text, all := c.document.text, c.document.cells[c.index].all
 	b := append([]byte{'{'}, c.open...)
-	for i, m := range c.members {
-		if gap, ok := before[m.name.start]; i > 0 && ok {
-			b = append(b, gap...)
-		} else if i > 0 {
-			b = append(b, c.separator...)
+	for i, m := range c.items {
+		if i > 0 {
+			b = append(b, m.gap...)
 		}
 		switch {
 		case m.name.len() == 0:
-			b = append(append(c.quote(b, m.key), c.layout.colon...), c.values[i]...)
-		case c.values[i] != nil:
-			b = append(append(b, d.text[m.name.start:m.value.start]...), c.values[i]...)
+			b = append(append(c.quote(b, m.key), c.layout.colon...), m.value...)
+		case m.value != nil:
+			b = append(append(b, text[m.name.start:m.member.value.start]...), m.value...)
 		default:
-			b = append(b, d.text[m.name.start:m.value.end]...)
+			b = append(b, text[m.name.start:m.member.value.end]...)
 		}
 	}
 	return splice{all, append(append(b, c.close...), '}')}

@@ -40,7 +40,8 @@ var (
 
 // Document is a notebook file as bytes, with the places of its cells in them. An edit changes
 // only the bytes of what it edits; if it fails, it changes nothing. Edits make new bytes, so a
-// copy of the struct is a copy of the document.
+// copy of the struct is a copy of the document. Goroutines may read a document together while none
+// edits it.
 type Document struct {
 	text  []byte
 	minor int

@@ -12,8 +12,11 @@ var (
 	options   = regexp.MustCompile(`[ \t]*\{[^{}]*\}[ \t\r]*$`)
 )
 
-// maxTitle bounds a title, in bytes.
-const maxTitle = 200
+// maxTitle bounds a title, in bytes, and maxParams the parameters of a cell. The rest is ignored.
+const (
+	maxTitle  = 200
+	maxParams = 200
+)
 
 // form returns the title and the parameters of a cell's form.
 func form(source string) (title string, params []Param) {
@@ -24,7 +27,7 @@ func form(source string) (title string, params []Param) {
 		title = strings.TrimSpace(options.ReplaceAllString(found[1], ""))
 		title = strings.ToValidUTF8(title[:min(len(title), maxTitle)], "")
 	}
-	for _, found := range paramLine.FindAllStringSubmatch(source, -1) {
+	for _, found := range paramLine.FindAllStringSubmatch(source, maxParams) {
 		params = append(params, Param{Name: found[1], Value: strings.TrimSpace(found[2])})
 	}
 	return title, params

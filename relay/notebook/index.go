@@ -15,8 +15,8 @@ import (
 // maxKeys bounds the keys of the notebook and of one cell. A schema knows at most 7.
 const maxKeys = 1000
 
-// maxLanguage bounds the name of a language, in bytes.
-const maxLanguage = 100
+// maxName bounds what a language, a kernel, a type or a tag is called, in bytes. The rest is ignored.
+const maxName = 100
 
 // index says where in a file its parts are. A span is empty if the part is not there; of a key
 // that occurs twice the last one counts, as for Python.
@@ -183,14 +183,15 @@ func passKeys(s *scanner, keys map[string]func() error) error {
 	})
 }
 
-// textTo returns a function that passes a value and stores the start of its text, if it is one
-// and not empty.
+// textTo returns a function that passes a value and stores its text, up to maxName bytes, if
+// it is one and not empty.
 func textTo(s *scanner, to *string) func() error {
 	return func() error {
 		at, err := s.value()
 		if err == nil && s.text[at.start] == '"' && at.len() > 2 {
-			text := decode(s.text[at.start:at.end])
-			*to = strings.ToValidUTF8(text[:min(len(text), maxLanguage)], "")
+			if *to = decode(s.text[at.start:at.end]); len(*to) > maxName {
+				*to = strings.ToValidUTF8((*to)[:maxName], "")
+			}
 		}
 		return err
 	}

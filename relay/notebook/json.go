@@ -33,8 +33,8 @@ type field struct {
 }
 
 // write appends a value as Python's json does: nil, a bool, int, float64, json.Number, string,
-// list, fields, or map with its keys in order; json.RawMessage as it is. indent is the indentation of
-// the line that it begins in.
+// list, fields, or map with its keys in order. indent is the indentation of the line that it begins
+// in.
 func (st style) write(b []byte, value any, indent string) ([]byte, error) {
 	switch v := value.(type) {
 	case nil:
@@ -49,8 +49,6 @@ func (st style) write(b []byte, value any, indent string) ([]byte, error) {
 		return append(b, v...), nil
 	case string:
 		return st.quote(b, v), nil
-	case json.RawMessage:
-		return append(b, v...), nil
 	case []string:
 		return writeList(st, b, v, indent)
 	case []any:

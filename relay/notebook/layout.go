@@ -50,7 +50,7 @@ func newline(space string) string {
 }
 
 // layoutOf returns the layout of the elements between two delimiters, of which there is one at
-// least. gaps are the places of the elements.
+// least.
 func (d *Document) layoutOf(whole span, elements []span) layout {
 	l := layout{open: string(d.text[whole.start+1 : elements[0].start]), style: d.style()}
 	l.close = string(d.text[elements[len(elements)-1].end : whole.end-1])

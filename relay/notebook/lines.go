@@ -1,6 +1,7 @@
 package notebook
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -51,9 +52,9 @@ func (d *Document) replaceLines(list span, source string) []byte {
 	tail, end := sharedEnd(before[head:], source[at:])
 	middle := output.SplitLines(source[at : at+end])
 	l := d.layoutOf(list, places)
-	old := len(places) - tail         // the first one of the tail
-	gap := func(k, last int) string { // before the line k, which is as before up to a last one
-		if k == 0 || k > last {
+	old := len(places) - tail         // the first line of the tail
+	separator := func(k int) string { // as it was before the line k
+		if k == 0 {
 			return l.separator
 		}
 		return string(d.text[places[k-1].end:places[k].start])
@@ -62,17 +63,21 @@ func (d *Document) replaceLines(list span, source string) []byte {
 	if head > 0 {
 		from = places[head-1].end
 	}
-	b := append([]byte(nil), d.text[list.start:from]...)
+	b := slices.Clone(d.text[list.start:from])
 	for i, line := range middle {
-		if k := head + i; k > 0 {
-			b = append(b, gap(k, old-1)...)
+		switch k := head + i; {
+		case k == 0:
+		case k < old:
+			b = append(b, separator(k)...)
+		default:
+			b = append(b, l.separator...)
 		}
 		b = l.quote(b, line)
 	}
 	if tail > 0 {
 		to = places[old].start
 		if head+len(middle) > 0 {
-			b = append(b, gap(old, old)...)
+			b = append(b, separator(old)...)
 		}
 	}
 	return append(b, d.text[to:list.end]...)

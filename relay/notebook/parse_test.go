@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,13 @@ func TestTheCellsOfANotebook(t *testing.T) {
 	}
 }
 
+func TestTagsHaveABound(t *testing.T) {
+	d := parsed(t, `{"nbformat": 4, "cells": [{"metadata": {"tags": ["a"`+strings.Repeat(`, "b"`, maxTags)+`]}}]}`)
+	if tags := d.Cell(0).Tags; len(tags) != maxTags || tags[0] != "a" {
+		t.Errorf("%d tags", len(tags))
+	}
+}
+
 // Python takes the last of two equal keys, and so does an edit.
 func TestOfEqualKeysTheLastCounts(t *testing.T) {
 	d := parsed(t, `{"nbformat": 3, "nbformat": 4, "cells": [{}], "cells": [{"source": "a", "cell_type": "raw", "source": "b", "cell_type": "code", "outputs": [1], "outputs": []}]}`)
@@ -58,6 +66,7 @@ func TestFormsOfColab(t *testing.T) {
 		"# " + "@title " + "ü" + "": {Title: "ü"},
 		"rate = 0.1 #@param {type:\"number\"}\nname = \"a # b\"  # @param [\"a\", \"b\"]\nx == 1 #@param\ny = 2 # param": {
 			Params: []Param{{"rate", "0.1"}, {"name", `"a # b"`}}},
+		strings.Repeat("a=1#@param\n", maxParams+1):         {Params: slices.Repeat([]Param{{"a", "1"}}, maxParams)},
 		"#@title T\n  größe = [1,\n 2] #@param\nz=3#@param": {Title: "T", Params: []Param{{"z", "3"}}},
 		"#@title " + strings.Repeat("ü", maxTitle):          {Title: strings.Repeat("ü", maxTitle/2)},
 	} {
@@ -74,13 +83,13 @@ func TestTheLanguageOfANotebook(t *testing.T) {
 	}{
 		`{}`:                                  {"python", true},
 		`{"kernelspec": {"name": "python3"}}`: {"python", true},
-		`{"kernelspec": {"name": "my-env", "language": "python"}}`:                   {"python", true},
-		`{"kernelspec": {"name": "ir", "display_name": "R"}}`:                        {"ir", false},
-		`{"kernelspec": {"name": "julia-1.11"}}`:                                     {"julia-1.11", false},
-		`{"kernelspec": {"language": "R"}}`:                                          {"R", false},
-		`{"language_info": {"name": "R"}, "kernelspec": 7}`:                          {"R", false},
-		`{"language_info": {"name": 7}}`:                                             {"python", true},
-		`{"kernelspec": {"language": "` + strings.Repeat("x", 2*maxLanguage) + `"}}`: {strings.Repeat("x", maxLanguage), false},
+		`{"kernelspec": {"name": "my-env", "language": "python"}}`:               {"python", true},
+		`{"kernelspec": {"name": "ir", "display_name": "R"}}`:                    {"ir", false},
+		`{"kernelspec": {"name": "julia-1.11"}}`:                                 {"julia-1.11", false},
+		`{"kernelspec": {"language": "R"}}`:                                      {"R", false},
+		`{"language_info": {"name": "R"}, "kernelspec": 7}`:                      {"R", false},
+		`{"language_info": {"name": 7}}`:                                         {"python", true},
+		`{"kernelspec": {"language": "` + strings.Repeat("x", 2*maxName) + `"}}`: {strings.Repeat("x", maxName), false},
 		`[]`: {"python", true},
 	} {
 		d := parsed(t, `{"nbformat": 4, "cells": [], "metadata": `+metadata+`}`)
@@ -97,6 +106,7 @@ func TestWhatIsNoNotebook(t *testing.T) {
 	}{
 		"":                                         {ErrNotNotebook, "it ends too early"},
 		"print(1)":                                 {ErrNotNotebook, "at byte 0, in line 1"},
+		"{\"nbformat\": 4,\n<<<<<<< HEAD\n":        {ErrNotNotebook, "line 2 is a conflict marker of git"},
 		"[]":                                       {ErrNotNotebook, "'{'"},
 		"{}":                                       {ErrNotNotebook, "no format version"},
 		"{\n\n\"a\" 1}":                            {ErrNotNotebook, "a colon is missing at byte 7, in line 3"},

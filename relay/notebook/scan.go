@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -39,12 +40,18 @@ type notes struct {
 	odd     bool // there is a NaN or Infinity
 }
 
+// conflict is the start of a line that git writes between two versions.
+var conflict = regexp.MustCompile(`^(<{7}|={7}|>{7})(\s|$)`)
+
 // fail returns the error of a text that is not JSON.
 func (s *scanner) fail(what string) error {
 	if s.at >= len(s.text) {
 		return fmt.Errorf("%w: it ends too early", ErrNotNotebook)
 	}
 	line := bytes.Count(s.text[:s.at], []byte("\n")) + 1
+	if start := s.text[bytes.LastIndexByte(s.text[:s.at], '\n')+1:]; conflict.Match(start[:min(len(start), 8)]) {
+		return fmt.Errorf("%w: line %d is a conflict marker of git: resolve the conflict first", ErrNotNotebook, line)
+	}
 	return fmt.Errorf("%w: %s at byte %d, in line %d", ErrNotNotebook, what, s.at, line)
 }
 
