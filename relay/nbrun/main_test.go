@@ -306,6 +306,17 @@ func (c call) cells() string {
 func (c call) cellsAre(t *testing.T, want string) {
 	t.Helper()
 	if diff := cmp.Diff(want, c.cells()); diff != "" {
-		t.Fatalf("statuses (-want +got):\n%s\nnotes %q", diff, c.Outcome.Notes)
+		t.Fatalf("statuses (-want +got):\n%s\nnotes %q\nbecause %v", diff, c.Outcome.Notes, c.because())
 	}
+}
+
+// because returns why cells were skipped.
+func (c call) because() map[string][]Because {
+	all := map[string][]Because{}
+	for _, planned := range c.Run.Plan {
+		if planned.SkippedBecause != nil {
+			all[planned.Handle] = planned.SkippedBecause
+		}
+	}
+	return all
 }
