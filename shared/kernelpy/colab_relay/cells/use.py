@@ -152,7 +152,7 @@ class Effects:
 
     def call_method(self, node: ast.Call, func: ast.Attribute, used: bool) -> None:
         start = start_of(func.value)
-        if start is None:
+        if start is None or start in HARMLESS:  # as in open(path, "w").write(text)
             return
         known = func.attr in MUTATING
         if func.attr in SETTINGS or known and not isinstance(func.value, ast.Name):
