@@ -94,7 +94,7 @@ plt.plot([1, 2]); plt.title("ü"); plt.show(); plt.hist([1, 2, 2])`,
 // kernel, and nbformat must accept it.
 func TestOutputsAreThoseOfNbclient(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		e := pool.Borrow(t, s.Python)
+		e := start(t, s)
 		source := notebook.New()
 		for _, code := range cellsOfAllKinds {
 			if _, err := source.Insert(-1, notebook.NewCell{Type: notebook.Code, Source: code}); err != nil {
@@ -112,6 +112,26 @@ func TestOutputsAreThoseOfNbclient(t *testing.T) {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
+}
+
+// start starts an executor whose kernel counts from 1, as nbclient's does.
+func start(t *testing.T, s stacks.Stack) *harness.Executor {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	temp := filepath.Join(dir, harness.TempFolder)
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := harness.ExecutorConfig{Binary: pool.Binary, Python: s.Python, Dir: dir, Secret: pool.Secret, Env: []string{"TMPDIR=" + temp}}
+	e, err := harness.StartExecutor(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Kill)
+	return e
 }
 
 func write(t *testing.T, path string, d *notebook.Document) {
