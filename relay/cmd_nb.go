@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -136,7 +137,7 @@ func findCell(d *notebook.Document, name, path string) (int, error) {
 		return at, nil
 	}
 	if errors.Is(err, notebook.ErrCellChanged) {
-		return 0, fmt.Errorf("%w since its id %q was shown; `colab-relay nb cells %s` shows the ids of now", err, name, path)
+		return 0, fmt.Errorf("%w since its id %q was shown; `colab-relay nb cells %s` shows the ids of now", err, name, pasted(path))
 	}
 	if at, wrong := strconv.Atoi(name); wrong == nil && at >= 0 && at < d.Len() {
 		return at, nil
@@ -145,7 +146,22 @@ func findCell(d *notebook.Document, name, path string) (int, error) {
 	if missing, ok := errors.AsType[*notebook.NoCellError](err); ok && len(missing.Nearest) > 0 {
 		meant = suggest.Meant(name, missing.Nearest)
 	}
-	return 0, fmt.Errorf("%w%s; `colab-relay nb cells %s` lists the ids", err, meant, path)
+	return 0, fmt.Errorf("%w%s; `colab-relay nb cells %s` lists the ids", err, meant, pasted(path))
+}
+
+// shellSafe is a path that means itself in any shell.
+var shellSafe = regexp.MustCompile(`^[A-Za-z0-9_./\\:@%+=,-]+$`)
+
+// pasted returns a path for a command that a person may paste into a shell: the names of files
+// come from anybody.
+func pasted(path string) string {
+	if path = plain.Line(path); strings.HasPrefix(path, "-") {
+		path = "./" + path
+	}
+	if shellSafe.MatchString(path) && (filepath.Separator == '\\' || !strings.Contains(path, `\`)) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // headline returns what tells a person which cell it is: its title, or its first line.

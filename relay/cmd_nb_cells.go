@@ -74,7 +74,7 @@ func (c *nbFile) listCells(path string) error {
 		}{file.Path(), fmt.Sprintf("4.%d", d.Minor()), d.Language(), d.Digest(), cells})
 	}
 	if len(cells) == 0 {
-		fmt.Fprintf(c.std.Err, "the notebook has no cells; `colab-relay nb add %s -c CODE` adds one\n", plain.Line(path))
+		fmt.Fprintf(c.std.Err, "the notebook has no cells; `colab-relay nb add %s -c CODE` adds one\n", pasted(path))
 		return nil
 	}
 	table := terminal.NewTable(terminal.Column{Title: "INDEX", Right: true}, terminal.Column{Title: "ID"}, terminal.Column{Title: "TYPE"}, terminal.Column{Title: "STATE"}, terminal.Column{Title: "CELL"})

@@ -44,7 +44,7 @@ func (c *nbFile) report(path string, markdown bool) error {
 	}
 	record, err := nbrun.Load(c.cfg.CheckpointDir, file.Path())
 	if errors.Is(err, checkpoint.ErrNotFound) || err == nil && record.Run.ID == "" {
-		return fmt.Errorf("the notebook %s was not run as a whole from this computer yet: `colab-relay nb run %[1]s` runs it", plain.Line(path))
+		return fmt.Errorf("the notebook %s was not run as a whole from this computer yet: `colab-relay nb run %s` runs it", plain.Line(path), pasted(path))
 	}
 	if err != nil {
 		return err

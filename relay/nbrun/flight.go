@@ -147,11 +147,16 @@ func checkAnswer(f *Flight, e contract.Execution) error {
 		return fmt.Errorf("%w: it is about another execution", errAnswer)
 	case len(e.KernelID) > maxKernelID:
 		return fmt.Errorf("%w: the kernel_id has %d bytes", errAnswer, len(e.KernelID))
+	case !isTime(e.StartedAt) || !isTime(e.FinishedAt):
+		return fmt.Errorf("%w: its times are not of these centuries", errAnswer)
 	case e.Status.Finished() && e.Status != contract.StatusCancelled && !known(e.Status):
 		return fmt.Errorf("%w: the status is %.40q", errAnswer, e.Status)
 	}
 	return nil
 }
+
+// isTime reports whether a time, which may be missing, can be written as JSON in any time zone.
+func isTime(t *time.Time) bool { return t == nil || t.Year() > 1 && t.Year() < 9999 }
 
 // known reports whether a final status is one of the contract's.
 func known(s contract.Status) bool {

@@ -18,6 +18,8 @@ const (
 	maxName     = 200  // bytes of an exception's name
 	maxValue    = 2000 // bytes of its message
 	maxBecause  = 20   // causes of one skipped cell
+	maxLacking  = 100  // names of one cause; beyond it they are dropped
+	shedBytes   = 100  // of each text of a failure in a record that would be too large
 	maxNotes    = 100
 	maxHistory  = 20_000 // cells of which the last run is kept
 	maxRuns     = 20_000 // of one kernel

@@ -138,6 +138,26 @@ func (r *Record) prune() {
 	}
 }
 
+// shed makes a record that is too large small enough: it drops facts, which the kernel finds
+// again, and details of failures. What a run needs to go on stays.
+func (r *Record) shed() {
+	clear(r.Facts)
+	for i := range r.Run.Plan {
+		c := &r.Run.Plan[i]
+		c.Attempts = c.Attempts[max(0, len(c.Attempts)-2):] // one may be in flight
+		for k := range c.Attempts {
+			if e := c.Attempts[k].Error; e != nil {
+				e.EName, e.EValue, e.Reason = shorten(e.EName, shedBytes), shorten(e.EValue, shedBytes), shorten(e.Reason, shedBytes)
+			}
+		}
+		c.SkippedBecause = c.SkippedBecause[:min(len(c.SkippedBecause), 1)]
+		for k := range c.SkippedBecause {
+			names := &c.SkippedBecause[k].Names
+			*names = (*names)[:min(len(*names), 1)]
+		}
+	}
+}
+
 // summary says in a few words how far a run is.
 func (r *RunRecord) summary() string {
 	done := 0

@@ -263,6 +263,10 @@ func (r *Run) save() error {
 	r.record.UpdatedAt = time.Now().UTC()
 	r.record.prune()
 	_, err := checkpoint.Save(r.dir, Name(r.record.Path), r.record)
+	if errors.Is(err, checkpoint.ErrTooLarge) {
+		r.record.shed()
+		_, err = checkpoint.Save(r.dir, Name(r.record.Path), r.record)
+	}
 	r.savedAt = time.Now()
 	return err
 }

@@ -39,7 +39,7 @@ func (a *advance) decideOne(c *CellRecord, because []dataflow.Because, forced bo
 	}
 	c.Status = CellSkipped
 	for _, b := range because[:min(len(because), maxBecause)] {
-		c.SkippedBecause = append(c.SkippedBecause, Because{b.Cell, b.Names})
+		c.SkippedBecause = append(c.SkippedBecause, Because{b.Cell, b.Names[:min(len(b.Names), maxLacking)]})
 	}
 }
 

@@ -20,15 +20,23 @@ const (
 
 // form returns the title and the parameters of a cell's form.
 func form(source string) (title string, params []Param) {
-	if !strings.Contains(source, "@") {
+	if !strings.Contains(source, "@title") && !strings.Contains(source, "@param") {
 		return "", nil
 	}
 	if found := titleLine.FindStringSubmatch(source); found != nil {
 		title = strings.TrimSpace(options.ReplaceAllString(found[1], ""))
 		title = strings.ToValidUTF8(title[:min(len(title), maxTitle)], "")
 	}
-	for _, found := range paramLine.FindAllStringSubmatch(source, maxParams) {
-		params = append(params, Param{Name: found[1], Value: strings.TrimSpace(found[2])})
+	for line := range strings.Lines(source) {
+		if len(params) == maxParams {
+			break
+		}
+		if !strings.Contains(line, "@param") { // expressions take their time
+			continue
+		}
+		if found := paramLine.FindStringSubmatch(line); found != nil {
+			params = append(params, Param{Name: found[1], Value: strings.TrimSpace(found[2])})
+		}
 	}
 	return title, params
 }

@@ -187,3 +187,15 @@ func parsed(t *testing.T, text string) *Document {
 	}
 	return d
 }
+
+func TestTagsAndParametersOfACellAreBounded(t *testing.T) {
+	many := strings.Repeat(`"t",`, 2*maxTags) + `"t"`
+	d, err := Parse([]byte(`{"cells": [{"cell_type": "code", "id": "a", "metadata": {"tags": [` + many + `]}, "outputs": [], "execution_count": null,
+		"source": "` + strings.Repeat(`a = 1 #@param\n`, 2*maxParams) + `"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := d.Cell(0); len(c.Tags) != maxTags || len(c.Params) != maxParams || c.Params[0] != (Param{"a", "1"}) {
+		t.Errorf("%d tags, %d parameters, the first %+v", len(c.Tags), len(c.Params), c.Params[0])
+	}
+}

@@ -81,8 +81,9 @@ func seededID(seed string, taken map[string]bool) string {
 	}
 }
 
+// count returns an execution count as nbformat allows it.
 func count(n int) any {
-	if n == 0 {
+	if n <= 0 {
 		return nil
 	}
 	return n

@@ -79,8 +79,9 @@ func IsJSON(mime string) bool {
 	return mime == "application/json" || strings.HasPrefix(mime, "application/") && strings.HasSuffix(mime, "+json")
 }
 
+// count returns an execution count as nbformat allows it.
 func count(n int) any {
-	if n == 0 {
+	if n <= 0 {
 		return nil
 	}
 	return n

@@ -87,7 +87,7 @@ func getCells() tool {
 		if record := c.record(file.Path()); record != nil {
 			r.states = record.States(doc)
 		}
-		got := &Cells{NBFormat: fmt.Sprintf("4.%d", doc.Minor()), Language: doc.Language(), Digest: doc.Digest(), CellCount: doc.Len()}
+		got := &Cells{NBFormat: fmt.Sprintf("4.%d", doc.Minor()), Language: clipTo(doc.Language(), maxTagRunes), Digest: doc.Digest(), CellCount: doc.Len()}
 		if args.Cell != "" {
 			return c.oneCell(got, &r, args.Cell)
 		}
@@ -171,7 +171,7 @@ func (r *cellReader) preview(cell notebook.Cell) CellView {
 // view is a cell without its outputs.
 func (r *cellReader) view(cell notebook.Cell, most int) CellView {
 	v := CellView{
-		Index: cell.Index, ID: cell.Handle, Type: string(cell.Type), Title: clipTo(cell.Title, maxTitle),
+		Index: cell.Index, ID: cell.Handle, Type: clipTo(string(cell.Type), maxTagRunes), Title: clipTo(cell.Title, maxTitle),
 		Execution: cell.ExecutionCount,
 	}
 	source, cut := render.Clip(cell.Source, most)
