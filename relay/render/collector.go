@@ -121,7 +121,9 @@ func (c *Collector) shown() int { return c.stdout.shown() + c.stderr.shown() }
 // Next returns the offset after the newest event.
 func (c *Collector) Next() int64 { return c.next }
 
-// Prompt returns what the code asks, if the newest event is its request; nil otherwise.
+// Prompt returns what the code asked last; nil if it asked nothing. It may have been answered:
+// only the run's status says whether it waits. Events after the request do not say that, because
+// what the code printed before it may arrive later.
 func (c *Collector) Prompt() *Prompt { return c.prompt }
 
 // Newest returns the newest line of text, for a progress message.
@@ -134,9 +136,6 @@ func (c *Collector) Add(ev contract.Event) {
 		return
 	}
 	c.noteCut(ev)
-	if ev.Type != contract.EventInputRequest {
-		c.prompt = nil
-	}
 	if c.clearNext && ev.Type != contract.EventClearOutput && ev.Type != contract.EventInputRequest {
 		c.clear()
 	}

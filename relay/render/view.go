@@ -19,7 +19,7 @@ type View struct {
 	Outputs        []Output
 	Pictures       []Picture // to show; Outputs may have more
 	Files          []File
-	Prompt         *Prompt // of input(), while the newest event is its request
+	Prompt         *Prompt // the last one of input(), even if it was answered
 	// Truncated says that text in the middle was omitted. NextOffset is the offset of the
 	// next page: after the head if text was omitted, otherwise after the newest event.
 	Truncated  bool

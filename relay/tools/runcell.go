@@ -87,7 +87,9 @@ func (r *cellRun) add(_ nbrun.CellRecord, id string, events []contract.Event) {
 		r.reading = r.c.read(id, render.Options{From: events[0].Offset, New: events[0].Offset == 0})
 	}
 	for _, ev := range events {
-		r.reading.col.Add(ev)
+		if ev.Offset >= r.reading.col.Next() { // after a form, the cell is read again from its start
+			r.reading.col.Add(ev)
+		}
 	}
 	if r.c.progress != nil {
 		r.c.progress.show(r.reading.col.Newest())

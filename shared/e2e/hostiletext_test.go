@@ -47,6 +47,21 @@ func eachString(v any, visit func(string)) {
 	}
 }
 
+// hostileNotebook has escapes wherever a notebook has text.
+var hostileNotebook = func() string {
+	text := `{"cells": [
+ {"cell_type": "code", "id": "a", "metadata": {"tags": ["ESC"]}, "execution_count": 1, "source": "#@title ESC\nx = 'ESC' #@param\nESC", "outputs": [
+  {"output_type": "stream", "name": "ESC", "text": "ESC"}, {"output_type": "error", "ename": "ESC", "evalue": "ESC", "traceback": ["ESC"]},
+  {"output_type": "display_data", "metadata": {}, "data": {"text/plain": "ESC", "ESC": "ESC"}}]},
+ {"cell_type": "code", "id": "b", "metadata": {}, "execution_count": null, "source": "ESC", "outputs": []}
+], "metadata": {"language_info": {"name": "python", "version": "ESC"}}, "nbformat": 4, "nbformat_minor": 5}`
+	escape, err := json.Marshal(hostilevm.Escape)
+	if err != nil {
+		panic(err) // a string
+	}
+	return strings.ReplaceAll(text, "ESC", strings.Trim(string(escape), `"`))
+}()
+
 func TestNoToolShowsEscapes(t *testing.T) {
 	t.Parallel()
 	arguments := map[string]map[string]any{
@@ -55,6 +70,11 @@ func TestNoToolShowsEscapes(t *testing.T) {
 		"inspect_variable": {"name": "x"}, "download_from_colab": {"remote_path": "data"}, "upload_to_colab": {"local_path": "up.txt"},
 		"save_kernel_state": {"name": "s"}, "restore_kernel_state": {"name": "s"}, "get_checkpoint": {"operation": "c"},
 		"run_chunked_operation": {"setup_code": "x = 1", "loop_code": "x += 1", "n_iterations": 3, "batch_size": 1},
+		"install_packages":      {"packages": "x"}, "preview_dataframe": {"name": "x"}, "query_dataframes": {"sql": "SELECT 1"},
+		"get_cells": {"notebook_path": "n.ipynb"}, "run_code_cell": {"notebook_path": "n.ipynb", "cellId": "a"}, "run_notebook": {"notebook_path": "n.ipynb"},
+		"add_code_cell": {"notebook_path": "n.ipynb", "code": "1"}, "add_text_cell": {"notebook_path": "n.ipynb", "content": "x"},
+		"update_cell": {"notebook_path": "n.ipynb", "cellId": "b", "content": "2"}, "move_cell": {"notebook_path": "n.ipynb", "cellId": "b", "cellIndex": 0},
+		"delete_cell": {"notebook_path": "n.ipynb", "cellId": "b"},
 	}
 	for _, name := range textCases {
 		t.Run(name, func(t *testing.T) {
@@ -64,12 +84,19 @@ func TestNoToolShowsEscapes(t *testing.T) {
 			if err := os.WriteFile(dir+"/up.txt", []byte("x"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_HOLD=2s"}, Progress: func(message string) { wantPlain(t, "progress", message) }})
+			if err := os.WriteFile(dir+"/n.ipynb", []byte(hostileNotebook), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			env := []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_NOTEBOOK_DIRS=" + dir, "RELAY_TOOLSETS=all", "RELAY_HOLD=2s"}
+			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: env, Progress: func(message string) { wantPlain(t, "progress", message) }})
 			tools, err := h.Tools(within(t, 10*time.Second))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, tool := range tools {
+				if len(tool.InputSchema.Required) > 0 && arguments[tool.Name] == nil {
+					t.Errorf("%s is called without arguments", tool.Name)
+				}
 				a := call(t, h, tool.Name, arguments[tool.Name])
 				wantPlain(t, tool.Name, a.Text)
 				eachString(a.Fields, func(s string) { wantPlain(t, tool.Name+"'s fields", s) })

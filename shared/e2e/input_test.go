@@ -162,6 +162,30 @@ func TestAPersonAnswersInputInAForm(t *testing.T) {
 	}
 }
 
+// A cell of a notebook asks in a form, too. Its output is shown once, and saved whole.
+func TestAPersonAnswersACellInAForm(t *testing.T) {
+	t.Parallel()
+	e := startExecutor(t, harness.ExecutorConfig{})
+	person := &typist{answers: accept}
+	dir := t.TempDir()
+	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Initialize: true, Form: person.form, Env: []string{elicit, "RELAY_TOOLSETS=all", "RELAY_NOTEBOOK_DIRS=" + dir}})
+	cell := map[string]any{"notebook_path": dir + "/n.ipynb"}
+	cell["code"] = "print('before')\nprint(input('name? '), '/', input('place? '))"
+	added := call(t, h, "add_code_cell", cell)
+	delete(cell, "code")
+	cell["cellId"] = added.String("newCellId")
+
+	a := call(t, h, "run_code_cell", cell)
+	want(t, a, map[string]any{"success": true, "status": "succeeded", "stdout": "before\nanswer 1 / answer 2\n"})
+	if seen := person.messages(); len(seen) != 2 || !strings.Contains(seen[0], "name? ") || !strings.Contains(seen[1], "place? ") {
+		t.Errorf("forms %q", seen)
+	}
+	saved := call(t, h, "get_cells", cell)
+	if !strings.Contains(saved.Text, "\nanswer 1 / answer 2\n") {
+		t.Errorf("the notebook has %s", saved.Text)
+	}
+}
+
 // Declined, cancelled and unanswered: the agent gets the prompt, and the person is not
 // asked again.
 func TestAFormThatIsNotAnsweredIsNotShownAgain(t *testing.T) {
