@@ -45,6 +45,8 @@ var syncCases = []struct {
 	{"an opaque cell below", []string{"a=x = 1", "b=!echo"}, []string{"a=x = 2", "b=!echo"}, "edited depends", 0, ""},
 	{"an opaque cell above", []string{"a=!echo", "b=x = y"}, []string{"a=!echo 2", "b=x = y"}, "edited depends", 0, ""},
 	{"an opaque cell ran before one above it", []string{"a=x = 1", "b=!echo", "a=x = 1"}, []string{"a=x = 1", "b=!echo"}, "- out_of_order", 1, ""},
+	{"an opaque cell, twice", []string{"a=print(1)", "b=!echo", "a=print(1)", "b=!echo"}, []string{"a=print(1)", "b=!echo"}, "- -", -1, ""},
+	{"a built-in name of the notebook's own", []string{"a=print = max", "b=!echo", "c=print(1)"}, []string{"b=!echo", "c=print(1)"}, "overwritten deleted", 0, "print"},
 	{"code from nowhere", []string{"a=y = x"}, []string{"a=y = x"}, "-", -1, ""},
 	{"tolerated", []string{"a~x = 1"}, []string{"a=x = 1"}, "-", -1, ""},
 	{"an empty notebook", []string{"a=x = 1"}, nil, "", -1, "x"},

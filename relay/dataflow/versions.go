@@ -22,7 +22,7 @@ func newVersions() *versions { return &versions{names: map[string]written{}} }
 
 func (v *versions) get(name string) version {
 	w := v.names[name]
-	if v.all.at > w.at {
+	if v.all.at > w.at && !builtins.has(name) {
 		w = v.all
 	}
 	return w.by
