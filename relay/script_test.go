@@ -85,7 +85,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"fakevm": startFakeVM, "executor": func(ts *testscript.TestScript, _ bool, args []string) { startRealVM(ts, args[0], python) }, "stranger": startStranger, "vmwrite": writeToVM, "vmcmp": compareOnVM,
-			"refuse": makeVMRefuse, "releases": serveReleases, "ownsecret": setOwnSecret, "wrongsecret": setPairingOfNewSecret, "write": writeText, "setfrom": setFromFile, "hardlink": hardlink, "exits": exits, "await": awaitFile,
+			"refuse": makeVMRefuse, "releases": serveReleases, "ownsecret": setOwnSecret, "wrongsecret": setPairingOfNewSecret, "write": writeText, "setfrom": setFromFile, "hardlink": hardlink, "exits": exits, "await": awaitFile, "awaitlogs": awaitLogs,
 			"cutruns": cutRuns,
 			"killvm":  func(ts *testscript.TestScript, _ bool, args []string) { realVMs(ts)[args[0]].Kill() },
 		},
@@ -286,6 +286,16 @@ func awaitFile(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(harness.Poll(ctx, func() (bool, error) {
 		_, err := os.Stat(path)
 		return err == nil, nil
+	}))
+}
+
+// awaitLogs waits until the newest run's events have a text.
+func awaitLogs(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	ts.Check(harness.Poll(ctx, func() (bool, error) {
+		err := ts.Exec(commandName, "logs", "--json")
+		return err == nil && strings.Contains(ts.ReadFile("stdout"), args[0]), nil
 	}))
 }
 
