@@ -23,7 +23,9 @@ def valid(path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            nbformat.validate(nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=nbformat.NO_CONVERT))
+            nbformat.validate(
+                nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=nbformat.NO_CONVERT)
+            )
         except Exception as e:
             return f"{type(e).__name__}: {str(e)[:500]}"
 
@@ -33,7 +35,8 @@ def write(notebook, path):
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [
-                nbformat.from_dict({"output_type": "stream", **json.loads(text)}) for text in outputs(cell)
+                nbformat.from_dict({"output_type": "stream", **json.loads(text)})
+                for text in outputs(cell)
             ]
     nbformat.write(notebook, path)
 
@@ -45,7 +48,9 @@ def difference(folder, work, temp):
     write(ours, temp / "ours.ipynb")
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        nbdiffapp.main(["-I", "-M", "-D", "--no-color", str(temp / "theirs.ipynb"), str(temp / "ours.ipynb")])
+        nbdiffapp.main(
+            ["-I", "-M", "-D", "--no-color", str(temp / "theirs.ipynb"), str(temp / "ours.ipynb")]
+        )
     return "" if "\n## " not in text.getvalue() else text.getvalue()  # a diff of ids is only a head
 
 
@@ -55,9 +60,13 @@ def main(folder, work, count):
     with check("a valid notebook is valid after a run, without a warning"):
         assert len(folders) == count, len(folders)
         for each in folders:
-            assert valid(each / "source.ipynb") or not valid(each / "ours.ipynb"), f"{each.name}: {valid(each / 'ours.ipynb')}"
+            assert valid(each / "source.ipynb") or not valid(each / "ours.ipynb"), (
+                f"{each.name}: {valid(each / 'ours.ipynb')}"
+            )
 
-    with check("outputs are those of nbclient, by nbdiff -I -M -D"), tempfile.TemporaryDirectory() as temp:
+    with check(
+        "outputs are those of nbclient, by nbdiff -I -M -D"
+    ), tempfile.TemporaryDirectory() as temp:
         warnings.simplefilter("ignore")
         assert count > 15, f"only {count} notebooks"
         different = {}
