@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import sys
 import time
 
 import pytest
@@ -23,6 +24,18 @@ def refused(sql, seconds=30.0):
     error = ask(sql, seconds=seconds).get("error")
     assert error, "%s is not refused" % sql
     return error["code"], error["message"] + " " + error["hint"]
+
+
+@pytest.mark.parametrize("name", ["duckdb.py", "duckdb/__init__.py"])
+def test_a_module_of_the_working_folder_is_not_taken_for_duckdb(shell, tmp_path, monkeypatch, name):
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("open('ran', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    monkeypatch.delitem(sys.modules, "duckdb", raising=False)
+    code, text = refused("SELECT 1")
+    assert code == "not_supported" and "hides DuckDB" in text and not os.path.exists("ran")
 
 
 if not HAS_DUCKDB:

@@ -3,6 +3,8 @@ read nothing but the frames."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import threading
 from typing import Any
@@ -73,16 +75,35 @@ UPGRADE = 'Call install_packages with packages="duckdb" and upgrade=true, then c
 
 
 def library() -> Any:
+    """DuckDB, and no module of that name in the working folder: importing that would run it."""
     try:
-        import duckdb
-    except ImportError:
+        spec = importlib.util.find_spec("duckdb")
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
         raise Problem(
             "not_supported",
             "the kernel has no DuckDB",
             'Call install_packages with packages="duckdb", then call again. preview_dataframe '
             "works without it.",
-        ) from None
-    return duckdb
+        )
+    if in_working_folder(str(spec.origin)):
+        raise Problem(
+            "not_supported",
+            "the working folder has a module named duckdb, which hides DuckDB: "
+            + short(str(spec.origin)),
+            "Rename it or change the working folder, restart the kernel if it was imported, and "
+            "call again. preview_dataframe works without DuckDB.",
+        )
+    return importlib.import_module("duckdb")
+
+
+def in_working_folder(origin: str) -> bool:
+    """Whether a file is a module, or the start of a package, in the working folder."""
+    folder = os.path.dirname(os.path.realpath(origin))
+    if os.path.basename(origin).startswith("__init__."):
+        folder = os.path.dirname(folder)
+    return folder == os.path.realpath(os.curdir)
 
 
 def threads() -> int:
