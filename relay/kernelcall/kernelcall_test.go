@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"colabrelay/shared/bounded"
@@ -64,13 +65,17 @@ func missing() contract.Execution {
 	return ended(contract.StatusSucceeded, contract.OwnMIME+"missing+json", `{"package":"`+kernelpy.Package()+`"}`)
 }
 
-func ask(t *testing.T, v *vm) (string, error) {
+func ask(t *testing.T, v *vm) (report string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	o := Options{Until: time.Now().Add(100 * time.Millisecond), Limit: time.Second, MaxReport: 20, MaxItems: map[string]int{"few": 2}}
-	report, _, err := Ask(ctx, v, kernelpy.Call{Function: "m.f", MIME: mime}, o)
-	return string(report), err
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		o := Options{Until: time.Now().Add(100 * time.Millisecond), Limit: time.Second, MaxReport: 20, MaxItems: map[string]int{"few": 2}}
+		var raw []byte
+		raw, _, err = Ask(ctx, v, kernelpy.Call{Function: "m.f", MIME: mime}, o)
+		report = string(raw)
+	})
+	return report, err
 }
 
 func TestReports(t *testing.T) {

@@ -68,7 +68,7 @@ func TestQueryDataframes(t *testing.T) {
 	if !ok {
 		return
 	}
-	h := allTools(t, s, "6s")
+	h := allTools(t, s, "8s")
 	want(t, quick(t, h, someFrames+"import polars\npl = polars.DataFrame({'city': ['Ulm'], 'km': [7]})"), map[string]any{"status": "succeeded"})
 	query := func(sql string, more ...any) harness.Answer {
 		args := map[string]any{"sql": sql}
@@ -97,7 +97,7 @@ func TestQueryDataframes(t *testing.T) {
 	began := time.Now()
 	wantError(t, query(endless, 300), "timed_out") // the call's own time is shorter
 	if d := time.Since(began); d > 15*time.Second {
-		t.Errorf("a call of 6 s took %s", d)
+		t.Errorf("a call of 8 s took %s", d)
 	}
 	want(t, quick(t, h, "1"), map[string]any{"result": "1"})
 }

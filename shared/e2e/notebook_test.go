@@ -187,7 +187,15 @@ func TestACellOutlastsItsCall(t *testing.T) {
 	if next := a.String("next_command"); next != fmt.Sprintf(`run_code_cell(notebook_path=%q, cellId=%q, timeout_seconds=60)`, d.path, id) {
 		t.Errorf("next_command %s", next)
 	}
-	if got := d.cell(id); got["state"] != "running" || !strings.Contains(fmt.Sprint(got["outputs"]), "begun") {
+	var got map[string]any
+	must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) {
+		if got = d.cell(id); strings.Contains(fmt.Sprint(got["outputs"]), "begun") {
+			return true, nil
+		}
+		d.call("run_code_cell", "cellId", id, "timeout_seconds", 60)
+		return false, nil
+	}))
+	if got["state"] != "running" {
 		t.Errorf("%v", got)
 	}
 	a = d.call("update_cell", "cellId", id, "find", "name? ", "content", "who? ")
