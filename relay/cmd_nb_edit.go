@@ -105,7 +105,7 @@ func (o *editOptions) edit(ctx context.Context, path, id string, args []string) 
 		return nil
 	}
 	if o.dryRun {
-		return o.preview(d, before, apply)
+		return errors.Join(o.preview(d, before, apply), forget(temp, nil))
 	}
 	e, err := o.change(ctx, file, path, apply)
 	if err = forget(temp, err); err == nil {

@@ -45,11 +45,19 @@ func TestCellsAreWrittenInThePersonsEditor(t *testing.T) {
 	if got := nb(0, "", "cells", path, "0"); !strings.HasPrefix(got, "x = 1\r\nprint(x)\r\n") {
 		t.Errorf("%q", got)
 	}
-	if file, err := os.ReadFile(kept); err != nil || !strings.HasSuffix(strings.TrimSpace(string(file)), ".py") {
-		t.Errorf("%q, %v", file, err)
-	} else if _, err := os.Stat(strings.TrimSpace(string(file))); err == nil {
-		t.Errorf("%q is left", file)
+	left := func() {
+		t.Helper()
+		if file, err := os.ReadFile(kept); err != nil || !strings.HasSuffix(strings.TrimSpace(string(file)), ".py") {
+			t.Errorf("%q, %v", file, err)
+		} else if _, err := os.Stat(strings.TrimSpace(string(file))); err == nil {
+			t.Errorf("%q is left", file)
+		}
 	}
+	left()
+	if got := nb(0, script("dry", `echo "$1" >`+kept+`; echo 'y = 2' >>"$1"`), "edit", "--dry-run", path, "0"); !strings.Contains(got, "+y = 2\r\n") {
+		t.Errorf("%q", got)
+	}
+	left()
 
 	// Another program changes the cell meanwhile: what the person wrote is not lost.
 	other := `echo '# mine' >"$1"; sed -i 's/x = 1/x = 2/' ` + path

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -92,11 +91,6 @@ func (o *nbRunOptions) run(ctx context.Context, given bool) error {
 	case o.spec.OutputPath != "":
 		o.spec.Save = nbrun.SaveCopy
 	}
-	for flag, d := range map[string]time.Duration{"cell-timeout": o.spec.CellTimeout, "run-timeout": o.spec.RunTimeout} {
-		if d < 0 {
-			return usagef("--%s %s: must not be below 0", flag, d)
-		}
-	}
 	if len(o.values) > 0 {
 		var err error
 		if o.spec.Parameters, err = parametersOf(o.values); err != nil {
@@ -122,10 +116,20 @@ func openNotebookRun(set *config.Settings, spec nbrun.Spec) (*nbrun.Run, config.
 		return nil, c.cfg, err
 	}
 	run, err := nbrun.Open(c.cfg.CheckpointDir, spec)
-	if errors.Is(err, nbrun.ErrSpec) {
-		err = usageError{err}
+	return run, c.cfg, asUsage(err)
+}
+
+// asUsage makes an error about the arguments of a run one of the command line, and names the
+// flag instead of the tool's argument.
+func asUsage(err error) error {
+	if wrong, ok := errors.AsType[*nbrun.ArgumentError](err); ok {
+		flag := strings.ReplaceAll(strings.TrimSuffix(wrong.Name, "_seconds"), "_", "-")
+		return usagef("--%s: %s", flag, wrong.Problem)
 	}
-	return run, c.cfg, err
+	if errors.Is(err, nbrun.ErrSpec) {
+		return usageError{err}
+	}
+	return err
 }
 
 // saveTexts stores texts that are too long for the notebook of a run, below LOCAL_SAVE_DIR.
@@ -142,11 +146,8 @@ func (o *nbRunOptions) follow(ctx context.Context, s runSession, run *nbrun.Run,
 	view.outputs, view.quiet = o.outputs, o.json && !terminal.Is(o.std.Err)
 	loop := notebookLoop{run: run, vm: s.VM, view: view, opts: opts}
 	outcome, err := loop.toEnd(ctx)
-	if errors.Is(err, nbrun.ErrSpec) {
-		return usageError{err}
-	}
 	if err != nil {
-		return err
+		return asUsage(err)
 	}
 	cells.Close()
 	report := run.Record().Report()

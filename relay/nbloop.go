@@ -22,9 +22,6 @@ const (
 	// notebookEndTime is how long an interrupted run may take to end. An executor gives the
 	// cell 10 s.
 	notebookEndTime = 20 * time.Second
-	// behindPause is how long to wait before asking again whether another run still waits for
-	// input.
-	behindPause = 2 * time.Second
 )
 
 // notebookLoop follows the run of a notebook on this computer's behalf to its end.
@@ -33,7 +30,6 @@ type notebookLoop struct {
 	vm     remoterun.VM
 	view   *notebookView
 	opts   nbrun.Options
-	behind bool // the person knows that another run waits for input
 	ending bool // the run is being interrupted
 }
 
@@ -58,7 +54,7 @@ func (l *notebookLoop) toEnd(ctx context.Context) (nbrun.Outcome, error) {
 		case o.Prompt != nil:
 			err = l.answer(ctx, *o.Prompt)
 		case o.Behind != nil:
-			err = l.waitBehind(ctx, o.Behind)
+			l.noteBehind(o.Behind)
 		case o.Status != nbrun.StatusRunning:
 			return o, nil
 		}
@@ -96,17 +92,11 @@ func (l *notebookLoop) answer(ctx context.Context, prompt nbrun.Prompt) error {
 	})
 }
 
-// waitBehind says once that another run has to be answered first, and waits.
-func (l *notebookLoop) waitBehind(ctx context.Context, b *contract.Behind) error {
-	if !l.behind {
-		l.behind = true
-		l.view.note("waiting for %s. %s", hint.Asking(b), hint.ForPrompt(b).Person)
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(behindPause):
-	}
-	return nil
+// noteBehind says that another run has to be answered first. It says so once: a hostile executor
+// could report another such run in each answer.
+func (l *notebookLoop) noteBehind(b *contract.Behind) {
+	l.opts.BehindInput = true
+	l.view.note("waiting for %s. %s", hint.Asking(b), hint.ForPrompt(b).Person)
 }
 
 // interrupt interrupts the run and records how it ended, for at most notebookEndTime or until a

@@ -75,9 +75,10 @@ const stopLimit = 5 * time.Second
 func Ask(ctx context.Context, vm VM, f kernelpy.Call, o Options) (json.RawMessage, contract.Execution, error) {
 	f.Delivery = kernelpy.Display
 	q := &question{vm: vm, o: o, mime: f.MIME}
+	title := fmt.Sprintf("# colab-relay: %s\n", f.Function) // for lists of executions
 	for _, withPackage := range []bool{false, true} {
 		q.missing, q.report = false, nil
-		report, err := q.put(ctx, f.Code(withPackage))
+		report, err := q.put(ctx, title+f.Code(withPackage))
 		if err != nil || !q.missing {
 			return report, q.last, err
 		}

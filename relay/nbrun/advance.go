@@ -130,7 +130,7 @@ func (a *advance) checkDeadline(ctx context.Context) error {
 	if end.IsZero() || a.run().Stopping != "" || time.Now().Before(end) {
 		return nil
 	}
-	a.addNote("run_timeout_seconds are over: the running cell was interrupted, and the others were not run")
+	a.addNote("the time of the run, %s, is over: the running cell was interrupted, and the others were not run", a.spec.RunTimeout)
 	return a.stop(ctx, StatusTimedOut, 0)
 }
 

@@ -31,7 +31,7 @@ func (a *advance) followChanges(ctx context.Context) error {
 	switch {
 	case !affected:
 	case a.spec.OnChange == RefuseChanged:
-		return fmt.Errorf("%w, as on_change=\"refuse\" does not allow: %s", ErrChanged, changesText(added, edited))
+		return fmt.Errorf("%w, which this run is to refuse: %s", ErrChanged, changesText(added, edited))
 	case a.spec.OnChange == RestartChanged:
 		return a.planAgain(ctx)
 	default:
@@ -175,6 +175,6 @@ func (a *advance) planAgain(ctx context.Context) error {
 	run := a.run()
 	run.Plan, run.Flights, run.Planned, run.Retries, run.RetryAt, run.Undecided = nil, nil, false, 0, nil, false
 	run.Saved, run.Saving, run.Restoring = nil, "", false
-	a.addNote("the notebook was edited: the run starts again, as on_change=\"restart\" requests")
+	a.addNote("the notebook was edited: the run starts again, as was asked for")
 	return a.plan(ctx)
 }

@@ -60,12 +60,16 @@ func (a *advance) read(ctx context.Context, f *Flight) (more bool, err error) {
 	}
 	var failed error
 	changed := false
-	e, err := client.Follow(client.WithBehindInput(ctx), &peeker{a.vm, rd, &a.outputs}, from, client.FollowOptions{
+	following := client.WithBehindInput(ctx)
+	if a.opt.BehindInput {
+		following = ctx
+	}
+	e, err := client.Follow(following, &peeker{a.vm, rd, &a.outputs}, from, client.FollowOptions{
 		From: rd.offset, Until: a.until(), MaxBytes: contract.MaxReadBytes, Instance: f.InstanceID,
 		Visit: func(e contract.Execution) bool {
 			failed = a.visit(ctx, f, e)
 			changed = a.changed()
-			return failed == nil && !changed && client.BehindInput(e) == nil
+			return failed == nil && !changed && (a.opt.BehindInput || client.BehindInput(e) == nil)
 		},
 	})
 	switch {
@@ -81,7 +85,7 @@ func (a *advance) read(ctx context.Context, f *Flight) (more bool, err error) {
 	case e.Status == contract.StatusWaitingForInput && rd.prompt != nil:
 		a.run().Status, a.out.Prompt = StatusWaitingForInput, rd.prompt
 		return false, nil
-	case client.BehindInput(e) != nil:
+	case client.BehindInput(e) != nil && !a.opt.BehindInput:
 		a.out.Behind = client.BehindInput(e)
 		return false, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
 
@@ -170,4 +171,33 @@ func TestTheRunsOwnTimeIsBounded(t *testing.T) {
 			t.Errorf("can continue %v, why %q", got.CanContinue, got.Run.cell("c2").Why)
 		}
 	})
+}
+
+// A command for a person waits on while another run waits for input, without asking the VM again
+// and again; a tool's call returns and says so.
+func TestARunBehindOneThatWaitsForInput(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, "1")
+	other, err := m.Submit(t.Context(), contract.Submit{Code: "input('first? ')", Unstored: true, BehindInput: true, WaitSeconds: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := b.advance(b.spec(), m, long)
+	if got.Behind == nil || got.Behind.ExecutionID != other.ExecutionID || !got.CanContinue {
+		t.Fatalf("%+v, %v", got.Outcome, got.err)
+	}
+	vm := &faults{VM: m}
+	vm.read = func(e contract.Execution, err error) (contract.Execution, error) {
+		if client.BehindInput(e) != nil { // seen: now somebody answers
+			if _, err := m.Input(t.Context(), other.ExecutionID, contract.Input{Text: "x"}); err != nil {
+				t.Error(err)
+			}
+		}
+		return e, err
+	}
+	got = b.advance(b.spec(), vm, long, func(o *Options) { o.BehindInput = true })
+	if got.err != nil || got.Status() != StatusSucceeded || vm.reads > 3 {
+		t.Errorf("%s, %v, after %d reads", got.Status(), got.err, vm.reads)
+	}
 }

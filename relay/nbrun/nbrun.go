@@ -15,6 +15,7 @@ package nbrun
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"colabrelay/relay/dataflow"
@@ -39,6 +40,23 @@ var (
 	ErrNotPython  = errors.New("the notebook is not for Python")
 	ErrOutputPath = errors.New("the file for the outputs exists already")
 )
+
+// ArgumentError is an ErrSpec about one argument.
+type ArgumentError struct {
+	Name    string // as run_notebook has it; commands have a flag for it
+	Problem string
+}
+
+// Error names the argument as run_notebook has it.
+func (e *ArgumentError) Error() string { return fmt.Sprintf("%v: %s: %s", ErrSpec, e.Name, e.Problem) }
+
+// Unwrap returns ErrSpec.
+func (e *ArgumentError) Unwrap() error { return ErrSpec }
+
+// wrong returns an ArgumentError.
+func wrong(name, format string, args ...any) error {
+	return &ArgumentError{name, fmt.Sprintf(format, args...)}
+}
 
 // Save says where outputs go.
 type Save string
@@ -150,6 +168,9 @@ type Options struct {
 	Progress func(Progress)
 	// Output receives what a cell printed and displayed, in order. It may be nil.
 	Output func(cell CellRecord, executionID string, events []contract.Event)
+	// BehindInput lets the call wait on while another run waits for input before ours; without
+	// it, the call returns with Outcome.Behind.
+	BehindInput bool
 	// States keeps the variables of cells tagged save-state. With nil, such cells are only noted.
 	States States
 	// SaveText stores whole texts that are too long for the notebook; nil keeps only what fits

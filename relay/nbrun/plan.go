@@ -41,12 +41,12 @@ func (a *advance) makeCopy() error {
 	if _, err := os.Lstat(a.spec.OutputPath); run.Copied && err == nil {
 		return nil
 	} else if err == nil {
-		return fmt.Errorf("%s: %w: use another output_path, or delete that file", a.spec.OutputPath, ErrOutputPath)
+		return fmt.Errorf("%s: %w: name another one for the outputs, or delete this one", a.spec.OutputPath, ErrOutputPath)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if run.Planned {
-		return fmt.Errorf("%s: the copy with the outputs of this run was deleted: start a new run with another output_path", a.spec.OutputPath)
+		return fmt.Errorf("%s: the copy with the outputs of this run was deleted: start a new run with another file for them", a.spec.OutputPath)
 	}
 	d, err := a.file.Read()
 	if err != nil {
@@ -155,7 +155,7 @@ func (a *advance) choose(ctx context.Context) ([]*cell, error) {
 func (a *advance) checkForce() error {
 	for _, handle := range a.forced() {
 		if a.view.byHandle[handle] == nil {
-			return fmt.Errorf("%w: force: no code cell has the id %.80q", ErrSpec, handle)
+			return wrong("force", "no code cell has the id %.80q", handle)
 		}
 	}
 	return nil

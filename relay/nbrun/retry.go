@@ -1,7 +1,6 @@
 package nbrun
 
 import (
-	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -61,7 +60,7 @@ func NewRetryPolicy(retryOn string) (RetryPolicy, error) {
 		p, entries = RetryPolicy{}, entries[1:]
 	}
 	if len(entries) > maxRetryOn {
-		return RetryPolicy{}, fmt.Errorf("%w: retry_on: %d entries, and at most %d are accepted", ErrSpec, len(entries), maxRetryOn)
+		return RetryPolicy{}, wrong("retry_on", "it has %d entries, and at most %d are accepted", len(entries), maxRetryOn)
 	}
 	for _, entry := range entries {
 		entry = strings.TrimSpace(entry)
@@ -70,7 +69,7 @@ func NewRetryPolicy(retryOn string) (RetryPolicy, error) {
 		case entry == "":
 			continue
 		case len(entry) > maxRetryOnText:
-			return RetryPolicy{}, fmt.Errorf("%w: retry_on: an entry has more than %d bytes: name the exception, or a part of its message", ErrSpec, maxRetryOnText)
+			return RetryPolicy{}, wrong("retry_on", "an entry has more than %d bytes: name the exception, or a part of its message", maxRetryOnText)
 		case err == nil:
 			p.names = append(slices.Clip(p.names), entry)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"colabrelay/relay/checkpoint"
@@ -198,26 +199,26 @@ func check(name string, value *string, allowed []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %s is %.40q: use one of %q", ErrSpec, name, *value, allowed)
+	return wrong(name, "%.40q is not one of %s", *value, strings.Join(allowed, ", "))
 }
 
 func (s Spec) bounded() (Spec, error) {
 	switch {
 	case s.MaxRetries < 0 || s.MaxRetries > MaxRetries:
-		return s, fmt.Errorf("%w: max_retries is %d: use 0 to %d", ErrSpec, s.MaxRetries, MaxRetries)
+		return s, wrong("max_retries", "%d is not from 0 to %d", s.MaxRetries, MaxRetries)
 	case s.RetryBudget < 0 || s.RetryBudget > MaxRetryBudget:
-		return s, fmt.Errorf("%w: retry_budget is %d: use 0 to %d", ErrSpec, s.RetryBudget, MaxRetryBudget)
+		return s, wrong("retry_budget", "%d is not from 0 to %d", s.RetryBudget, MaxRetryBudget)
 	case s.CellTimeout < 0 || s.CellTimeout > contract.MaxTimeout:
-		return s, fmt.Errorf("%w: cell_timeout_seconds is %g: use up to %g", ErrSpec, s.CellTimeout.Seconds(), contract.MaxTimeout.Seconds())
+		return s, wrong("cell_timeout_seconds", "%s is not from 0 to %s", s.CellTimeout, contract.MaxTimeout)
 	case s.RunTimeout < 0 || s.RunTimeout > MaxRunTimeout:
-		return s, fmt.Errorf("%w: run_timeout_seconds is %g: use up to %g", ErrSpec, s.RunTimeout.Seconds(), MaxRunTimeout.Seconds())
+		return s, wrong("run_timeout_seconds", "%s is not from 0 to %s", s.RunTimeout, MaxRunTimeout)
 	case (s.Save == SaveCopy) != (s.OutputPath != ""):
 		return s, fmt.Errorf("%w: output_path and saving into a copy belong together", ErrSpec)
 	}
 	if s.OutputPath != "" {
 		path, err := filepath.Abs(s.OutputPath)
 		if err != nil {
-			return s, fmt.Errorf("%w: output_path: %w", ErrSpec, err)
+			return s, wrong("output_path", "%v", err)
 		}
 		s.OutputPath = path
 	}

@@ -57,7 +57,7 @@ func selectCells(selection string, cells []candidate) ([]int, error) {
 	for _, part := range selectionParts(selection) {
 		test, err := partTest(part, cells)
 		if err != nil {
-			return nil, fmt.Errorf("%w: cells: %w", ErrSpec, err)
+			return nil, wrong("cells", "%v", err)
 		}
 		for i, c := range cells {
 			if test(c) {

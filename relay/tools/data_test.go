@@ -107,11 +107,11 @@ func TestAnInstallationIsAnswered(t *testing.T) {
 		installMIME: json.RawMessage(`{"installed":[{"name":"x\u001b[0m","old":"","new":"1"}],"restart_needed":["x"]}`),
 	}})
 	run.end(contract.StatusSucceeded)
-	got := decode[Installed](t, h.call("install_packages", map[string]any{"packages": "x"}).Structured)
+	got := decode[Installed](t, h.call("install_packages", map[string]any{"packages": "\r\nx\n"}).Structured)
 	if len(got.Installed) != 1 || got.Installed[0] != (InstalledChange{Name: "x", New: "1"}) || len(got.RestartNeeded) != 1 || got.Stdout != "Resolved\n" {
 		t.Errorf("%+v", got)
 	}
-	if s := run.submits[0]; !s.Unstored || s.TimeoutSeconds != 600 || !strings.Contains(s.Code, "package_loader.py") {
+	if s := run.submits[0]; !strings.HasPrefix(s.Code, "# install_packages x\n") || !s.Unstored || s.TimeoutSeconds != 600 || !strings.Contains(s.Code, "package_loader.py") {
 		t.Errorf("%+v", s)
 	}
 	for _, report := range []string{`7`, `{"installed":7}`, `{"installed":[` + strings.Repeat(`{},`, 20_000) + `{}]}`} {

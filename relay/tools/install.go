@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
 )
@@ -49,12 +50,14 @@ func installPackages() tool {
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args installArgs) (*Installed, *Problem) {
 		var w installWatch
+		// Lists of executions show it: the relay's own as a source, and the VM's as the first line.
+		title := plain.Line("install_packages " + strings.Join(strings.Fields(args.Packages+" "+args.Path), " "))
 		run, p := c.submitWatched(ctx, contract.Submit{
-			Code: kernelpy.Call{
+			Code: "# " + title + "\n" + kernelpy.Call{
 				Function: "install.run.install", Arguments: []any{args.Packages, args.Path, args.Upgrade},
 				MIME: installMIME, Delivery: kernelpy.Display,
 			}.Code(true), // by the time it runs, nobody may be there to send the package
-			Source: strings.TrimSpace("install_packages " + args.Packages + " " + args.Path), SourceName: "install_packages",
+			Source: title, SourceName: "install_packages",
 			Unstored: true, TimeoutSeconds: args.Timeout,
 		}, w.see)
 		if run == nil {
