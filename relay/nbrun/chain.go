@@ -13,6 +13,8 @@ const (
 	// window is how many cells are submitted ahead. The VM goes on with them while this
 	// computer sleeps.
 	window = 16
+	// afterFailure is how many they are right after a cell failed.
+	afterFailure = 4
 	// singleWait is how long the submit of a cell waits for its end where an executor does not
 	// know chains: a quick cell then takes one request.
 	singleWait = 5 * time.Second
@@ -32,7 +34,7 @@ func (a *advance) fill(ctx context.Context) error {
 			return err
 		}
 	}
-	most := window
+	most := a.ahead()
 	if chains, err := a.knowsChains(ctx); err != nil {
 		return err
 	} else if !chains {
@@ -52,6 +54,22 @@ func (a *advance) fill(ctx context.Context) error {
 		return err
 	}
 	return a.send(ctx, added)
+}
+
+// ahead is how many cells may be in flight: fewer after a failure, which cancels all that follow
+// it, because where one cell failed others may fail too. Each success doubles them again.
+func (a *advance) ahead() int {
+	runs, most := a.record.Life.Runs, afterFailure
+	for i := len(runs) - 1; i >= 0 && most < window && runs[i].Status != CellFailed; i-- {
+		most *= 2
+		if i == 0 {
+			return window
+		}
+	}
+	if len(runs) == 0 {
+		return window
+	}
+	return min(most, window)
 }
 
 // isBroken reports whether what is in flight is being cancelled, because a cell before it did not

@@ -156,3 +156,28 @@ func TestARecordThatWouldBeTooLargeLosesDetailsOnly(t *testing.T) {
 		t.Errorf("%v, %d cells", err, len(got.Run.Plan))
 	}
 }
+
+// Each failure cancels the cells that were submitted behind it. A notebook of cells that all fail
+// must not make the relay submit sixteen for each.
+func TestFailuresDoNotMultiplySubmits(t *testing.T) {
+	t.Parallel()
+	const cells = 40
+	sources, ended, submits := make([]src, cells), map[string]contract.Status{}, 0
+	for i := range sources {
+		sources[i] = "1 / 0"
+	}
+	b := write(t, sources...)
+	s := b.spec()
+	s.OnError = ContinueAfter
+	b.finish(s, &enemy{answer: func(e *contract.Execution, s contract.Submit) {
+		submits++
+		e.Status, e.Error = contract.StatusFailed, &contract.ExecutionError{EName: "ZeroDivisionError"}
+		if before := ended[s.AfterRequestID]; s.AfterRequestID != "" && !s.AfterAny && before != contract.StatusSucceeded {
+			e.Status, e.Error, e.KernelID = contract.StatusCancelled, nil, ""
+		}
+		ended[s.RequestID] = e.Status
+	}}, StatusFailed)
+	if most := afterFailure*cells + window; submits > most {
+		t.Errorf("%d submits for %d cells, more than %d", submits, cells, most)
+	}
+}
