@@ -29,8 +29,6 @@ var (
 	ErrNotNotebook = errors.New("not a Jupyter notebook")
 	// ErrOldFormat means another major version of the format than 4.
 	ErrOldFormat = errors.New("the notebook's format is not nbformat 4")
-	// ErrNotPython is for callers that need code of Python: see IsPython.
-	ErrNotPython = errors.New("the notebook is not for Python")
 	// ErrCellChanged means that a handle of the form #index-hash8 names a cell whose source is
 	// another one now.
 	ErrCellChanged = errors.New("the cell has changed")

@@ -37,7 +37,7 @@ func (f *File) Edit(ctx context.Context, expectDigest string, change func(*Docum
 			continue
 		}
 		if err == nil {
-			done.Notes = notesOf(known, done.Before, restless)
+			done.Notes = notesOf(known, done, restless)
 		}
 		return done, err
 	}
@@ -80,14 +80,21 @@ func (f *File) attempt(ctx context.Context, expectDigest string, change func(*Do
 	return Change{Before: before.Document, After: &edited, Written: true}, nil
 }
 
+// slowSize is the size in bytes above which a notebook is slow to open in Jupyter and Colab.
+const slowSize = 50_000_000
+
 // notesOf describes what other programs did: since the document that is known, which may be nil,
-// and during the edit.
-func notesOf(known, before *Document, restless bool) (notes []string) {
+// and during the edit. It also notes an edit that makes the notebook very large.
+func notesOf(known *Document, done Change, restless bool) (notes []string) {
+	before, after := done.Before.Bytes(), done.After.Bytes()
 	switch {
 	case restless:
 		notes = append(notes, "Another program saved the notebook during this edit. The edit was made to what that program saved.")
-	case known != nil && !bytes.Equal(known.Bytes(), before.Bytes()):
+	case known != nil && !bytes.Equal(known.Bytes(), before):
 		notes = append(notes, "Another program has changed the notebook since it was last read. Its changes are kept.")
+	}
+	if len(before) <= slowSize && len(after) > slowSize {
+		notes = append(notes, "The notebook has over 50 MB now, and opens slowly in Jupyter and Colab: clear outputs that nobody needs, or save pictures and data in files.")
 	}
 	return notes
 }

@@ -43,6 +43,19 @@ func TestEditsOfALargeFileNeedLittleMemory(t *testing.T) {
 	}
 }
 
+func TestANoteSaysWhenANotebookBecomesVeryLarge(t *testing.T) {
+	small, limit, large := &Document{}, &Document{text: make([]byte, slowSize)}, &Document{text: make([]byte, slowSize+1)}
+	for _, test := range []struct {
+		before, after *Document
+		notes         int
+	}{{small, limit, 0}, {limit, large, 1}, {large, large, 0}, {large, small, 0}} {
+		notes := notesOf(nil, Change{Before: test.before, After: test.after}, false)
+		if len(notes) != test.notes || test.notes > 0 && !strings.Contains(notes[0], "50 MB") {
+			t.Errorf("from %d to %d bytes: %q", len(test.before.text), len(test.after.text), notes)
+		}
+	}
+}
+
 func BenchmarkEdit(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "large.ipynb")
 	if err := os.WriteFile(path, large(50<<20), 0o600); err != nil {

@@ -12,10 +12,12 @@ var (
 	options   = regexp.MustCompile(`[ \t]*\{[^{}]*\}[ \t\r]*$`)
 )
 
-// maxTitle bounds a title, in bytes, and maxParams the parameters of a cell. The rest is ignored.
+// maxTitle bounds a title, maxTitleLine a title with its options, both in bytes, and maxParams the
+// parameters of a cell. The rest is ignored.
 const (
-	maxTitle  = 200
-	maxParams = 200
+	maxTitle     = 200
+	maxTitleLine = 2000
+	maxParams    = 200
 )
 
 // form returns the title and the parameters of a cell's form.
@@ -24,7 +26,8 @@ func form(source string) (title string, params []Param) {
 		return "", nil
 	}
 	if found := titleLine.FindStringSubmatch(source); found != nil {
-		title = strings.TrimSpace(options.ReplaceAllString(found[1], ""))
+		line := found[1][:min(len(found[1]), maxTitleLine)]
+		title = strings.TrimSpace(options.ReplaceAllString(line, ""))
 		title = strings.ToValidUTF8(title[:min(len(title), maxTitle)], "")
 	}
 	for line := range strings.Lines(source) {

@@ -3,6 +3,7 @@ package notebook
 import (
 	"encoding/json"
 	"testing"
+	"unicode/utf8"
 
 	"colabrelay/relay/output"
 )
@@ -98,9 +99,10 @@ func must(t *testing.T, err error) {
 }
 
 // The scanner passes what encoding/json holds for JSON and nothing else, but for the numbers
-// that only Python writes.
+// that only Python writes. A text is decoded as encoding/json does.
 func FuzzScanner(f *testing.F) {
-	for _, text := range []string{`{"a": [1, -0.5e+7, true, "\u00e9\n"]}`, `[NaN]`, `"` + "\x7f", `-`, `01`, `[1,]`, `{"a" 1}`, ` null `, `"\ud800"`, "\"\xff\""} {
+	for _, text := range []string{`{"a": [1, -0.5e+7, true, "\u00e9\n"]}`, `[NaN]`, `"` + "\x7f", `-`, `01`, `[1,]`, `{"a" 1}`, ` null `, `"\ud800"`, "\"\xff\"",
+		`"\"\\\/\b\f\n\r\t\u0041\u00e9\u2028\uD83D\ude00"`, `"\ud83d\u0041\udc00\ud83d"`, `"\ud83d\ud83d\ude00\ud83dx"`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -113,6 +115,12 @@ func FuzzScanner(f *testing.F) {
 		}
 		if valid := json.Valid(text); passed != valid {
 			t.Fatalf("%q: %t, %v", text, passed, err)
+		}
+		var want string
+		if utf8.Valid(text) && json.Unmarshal(text, &want) == nil && text[at.start] == '"' {
+			if got := decode(text[at.start:at.end]); got != want {
+				t.Fatalf("%q is %q, not %q", text, got, want)
+			}
 		}
 	})
 }

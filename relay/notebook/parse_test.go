@@ -66,9 +66,11 @@ func TestFormsOfColab(t *testing.T) {
 		"# " + "@title " + "ü" + "": {Title: "ü"},
 		"rate = 0.1 #@param {type:\"number\"}\nname = \"a # b\"  # @param [\"a\", \"b\"]\nx == 1 #@param\ny = 2 # param": {
 			Params: []Param{{"rate", "0.1"}, {"name", `"a # b"`}}},
-		strings.Repeat("a=1#@param\n", maxParams+1):         {Params: slices.Repeat([]Param{{"a", "1"}}, maxParams)},
-		"#@title T\n  größe = [1,\n 2] #@param\nz=3#@param": {Title: "T", Params: []Param{{"z", "3"}}},
-		"#@title " + strings.Repeat("ü", maxTitle):          {Title: strings.Repeat("ü", maxTitle/2)},
+		strings.Repeat("a=1#@param\n", maxParams+1):           {Params: slices.Repeat([]Param{{"a", "1"}}, maxParams)},
+		"#@title T\n  größe = [1,\n 2] #@param\nz=3#@param":   {Title: "T", Params: []Param{{"z", "3"}}},
+		"#@title " + strings.Repeat("ü", maxTitle):            {Title: strings.Repeat("ü", maxTitle/2)},
+		"#@title " + strings.Repeat("{", maxTitleLine+1):      {Title: strings.Repeat("{", maxTitle)},
+		"#@title A" + strings.Repeat(" ", maxTitleLine) + "{": {Title: "A"},
 	} {
 		if title, params := form(source); title != want.Title || !reflect.DeepEqual(params, want.Params) {
 			t.Errorf("%q: %q, %q", source, title, params)

@@ -2,7 +2,6 @@ package notebook
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -196,7 +195,7 @@ func (s *scanner) escape(at int) (int, error) {
 	switch {
 	case len(rest) == 0:
 		s.at = len(s.text)
-	case bytes.IndexByte([]byte(`"\/bfnrt`), rest[0]) >= 0:
+	case strings.IndexByte(escapes, rest[0]) >= 0:
 		return 1, nil
 	case rest[0] == 'u' && len(rest) < 5:
 		s.at = len(s.text)
@@ -210,7 +209,12 @@ func (s *scanner) escape(at int) (int, error) {
 }
 
 func isHex(digits []byte) bool {
-	return len(bytes.Trim(digits, "0123456789abcdefABCDEF")) == 0
+	for _, b := range digits {
+		if strings.IndexByte("0123456789abcdefABCDEF", b) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // number passes a number.
@@ -263,37 +267,4 @@ func (s *scanner) word(words ...string) error {
 		}
 	}
 	return s.fail("a value is missing or has no valid form")
-}
-
-// decode returns the text that a JSON string stands for. Half a surrogate pair becomes U+FFFD.
-func decode(quoted []byte) string {
-	if inner := quoted[1 : len(quoted)-1]; bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner)
-	}
-	var decoded string
-	_ = json.Unmarshal(quoted, &decoded) // a scanner has checked it
-	return decoded
-}
-
-// withoutOdd returns a copy of JSON with null for each NaN and Infinity, which encoding/json
-// does not read.
-func withoutOdd(text []byte) []byte {
-	replaced := make([]byte, 0, len(text))
-	for at := 0; at < len(text); {
-		s := scanner{text: text, at: at}
-		switch b := text[at]; {
-		case b == '"':
-			_ = s.string()
-			replaced = append(replaced, text[at:s.at]...)
-			at = s.at
-		case b == 'N', b == 'I', b == '-' && at+1 < len(text) && text[at+1] == 'I':
-			_, _ = s.value()
-			replaced = append(replaced, "null"...)
-			at = s.at
-		default:
-			replaced = append(replaced, b)
-			at++
-		}
-	}
-	return replaced
 }

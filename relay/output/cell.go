@@ -13,6 +13,7 @@ type Cell struct {
 	collector *Collector
 	key       string
 	forgotten bool
+	touched   bool // it is among those that the collector names as changed
 
 	entries
 	line  line // the end of the last entry, if that is a stream

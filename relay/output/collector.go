@@ -72,6 +72,7 @@ func (c *Collector) Changed() []string {
 	var keys []string
 	for _, cell := range c.changed {
 		keys = append(keys, cell.key)
+		cell.touched = false
 	}
 	c.changed = nil
 	return keys
@@ -104,7 +105,8 @@ func (c *Collector) forget(at int) {
 
 // touched notes that another cell changed the outputs of this one.
 func (c *Collector) touched(cell *Cell) {
-	if !slices.Contains(c.changed, cell) {
+	if !cell.touched {
+		cell.touched = true
 		c.changed = append(c.changed, cell)
 	}
 }

@@ -114,7 +114,7 @@ func (c *content) bundle() map[string]any {
 
 // inline returns a payload that is in its event.
 func inline(mime string, raw json.RawMessage) (any, error) {
-	if IsJSON(mime) {
+	if isJSON(mime) {
 		return parse(raw)
 	}
 	text, err := joinedLines(raw)
@@ -194,7 +194,7 @@ func (p *payload) read(ctx context.Context, fetch Fetch) (any, error) {
 	switch {
 	case w.left != 0:
 		return nil, errSize
-	case IsJSON(p.mime):
+	case isJSON(p.mime):
 		return parse(w.got.Bytes())
 	case IsBase64(p.mime):
 		return base64.StdEncoding.EncodeToString(w.got.Bytes()), nil

@@ -74,8 +74,8 @@ func isLines(mime string) bool {
 	return strings.HasPrefix(mime, "text/") || mime == "image/svg+xml" || mime == "application/javascript"
 }
 
-// IsJSON reports whether a payload of this type is JSON and not a text.
-func IsJSON(mime string) bool {
+// isJSON reports whether a payload of this type is JSON and not a text.
+func isJSON(mime string) bool {
 	return mime == "application/json" || strings.HasPrefix(mime, "application/") && strings.HasSuffix(mime, "+json")
 }
 

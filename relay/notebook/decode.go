@@ -1,0 +1,81 @@
+package notebook
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// escapes are the bytes after the backslash of a short escape sequence, and unescaped what they
+// stand for.
+const (
+	escapes   = `"\/bfnrt`
+	unescaped = "\"\\/\b\f\n\r\t"
+)
+
+// decode returns the text that a JSON string stands for, which a scanner has passed. Half a
+// surrogate pair becomes U+FFFD.
+func decode(quoted []byte) string {
+	inner := quoted[1 : len(quoted)-1]
+	at := bytes.IndexByte(inner, '\\')
+	if at < 0 {
+		return string(inner)
+	}
+	text := make([]byte, 0, len(inner))
+	for ; at >= 0; at = bytes.IndexByte(inner, '\\') {
+		r, length := unescape(inner[at:])
+		text = utf8.AppendRune(append(text, inner[:at]...), r)
+		inner = inner[at+length:]
+	}
+	return string(append(text, inner...))
+}
+
+// unescape returns the character that the escape sequence at the start of a text stands for, and
+// the sequence's length.
+func unescape(text []byte) (r rune, length int) {
+	if text[1] != 'u' {
+		return rune(unescaped[strings.IndexByte(escapes, text[1])]), 2
+	}
+	r = unit(text)
+	if !utf16.IsSurrogate(r) {
+		return r, 6
+	}
+	if r = utf16.DecodeRune(r, unit(text[6:])); r == utf8.RuneError {
+		return r, 6
+	}
+	return r, 12
+}
+
+// unit returns the number in the sequence \uXXXX at the start of a text; 0 if there is none.
+func unit(text []byte) rune {
+	if !bytes.HasPrefix(text, []byte(`\u`)) {
+		return 0
+	}
+	n, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(n)
+}
+
+// withoutOdd returns a copy of JSON with null for each NaN and Infinity, which encoding/json
+// does not read.
+func withoutOdd(text []byte) []byte {
+	replaced := make([]byte, 0, len(text))
+	for at := 0; at < len(text); {
+		s := scanner{text: text, at: at}
+		switch b := text[at]; {
+		case b == '"':
+			_ = s.string()
+			replaced = append(replaced, text[at:s.at]...)
+			at = s.at
+		case b == 'N', b == 'I', b == '-' && at+1 < len(text) && text[at+1] == 'I':
+			_, _ = s.value()
+			replaced = append(replaced, "null"...)
+			at = s.at
+		default:
+			replaced = append(replaced, b)
+			at++
+		}
+	}
+	return replaced
+}
