@@ -37,8 +37,8 @@ var words = map[Reason]string{
 	LastFailed:  "its last run failed",
 	OutOfOrder:  "what it uses was made again, or by another cell, after it ran",
 	LostSource:  "no cell above it makes what it used when it ran",
-	BelowDirty:  "it uses what a cell makes that must run",
-	Overwritten: "what it made was changed later and is needed",
+	BelowDirty:  "it uses what a cell that must run makes",
+	Overwritten: "what it made was changed later, but is needed as it was",
 }
 
 // Words says why the cell must run, in a few words; nothing if it is clean.

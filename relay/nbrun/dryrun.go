@@ -55,17 +55,17 @@ func (a *advance) factsForWarnings(ctx context.Context) ([]*dataflow.Facts, erro
 func (a *advance) describePlan(chosen []*cell, facts []*dataflow.Facts, p contract.Probe) Outcome {
 	out := Outcome{Status: StatusPlanned, Counts: map[CellStatus]int{}}
 	if len(chosen) == 0 {
-		a.addNote("no cell is selected: there is nothing to run")
+		a.noteNothing()
 	}
 	for i, c := range a.view.cells {
 		planned := PlannedCell{CellID: c.handle, Index: c.index, Title: c.title, Run: slices.Contains(chosen, c)}
 		switch {
 		case !planned.Run:
-			planned.Why = "it is not selected"
+			planned.Why = a.notSelected(i)
 		case a.passedOver(c) != "":
 			planned.Run, planned.Why = false, a.passedOver(c)
-		case a.dirt != nil && i < len(a.dirt.Reasons):
-			planned.Why = a.dirt.Reasons[i].Words()
+		default:
+			planned.Why = a.selectedBecause(i)
 		}
 		if planned.Run {
 			planned.Warnings = warnings(facts[i], p)
@@ -77,6 +77,36 @@ func (a *advance) describePlan(chosen []*cell, facts []*dataflow.Facts, p contra
 	}
 	out.Notes = a.notes
 	return out
+}
+
+// selectedBecause says why the i-th cell of the view must run; empty if the selection names it.
+func (a *advance) selectedBecause(i int) string {
+	switch {
+	case a.dirt == nil || i >= len(a.dirt.Reasons):
+		return ""
+	case a.dirt.Reasons[i] != "":
+		return a.dirt.Reasons[i].Words()
+	case a.dirt.Dirty[i]:
+		return "a cell above it must run"
+	}
+	return ""
+}
+
+// notSelected says why the run leaves out the i-th cell of the view.
+func (a *advance) notSelected(i int) string {
+	if a.dirt != nil && i < len(a.dirt.Reasons) && a.dirt.Reasons[i] == "" {
+		return "it is in step with the kernel"
+	}
+	return "it is not selected"
+}
+
+// noteNothing notes that the run selects no cell.
+func (a *advance) noteNothing() {
+	if a.dirt != nil && len(a.view.cells) > 0 {
+		a.addNote("every cell is in step with the kernel: there is nothing to run")
+		return
+	}
+	a.addNote("no cell is selected: there is nothing to run")
 }
 
 // warnings says what a cell needs that this VM may not have.

@@ -93,7 +93,7 @@ func (a *advance) plan(ctx context.Context) error {
 	}
 	run.Planned, run.View = true, a.view.digest
 	if len(run.Plan) == 0 {
-		a.addNote("no cell is selected: there is nothing to run")
+		a.noteNothing()
 	}
 	return nil
 }
