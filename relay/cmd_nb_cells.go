@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -61,8 +62,9 @@ func (c *nbFile) listCells(path string) error {
 		return err
 	}
 	cells := []listedCell{}
+	states := c.states(d, record)
 	for i := range d.Len() {
-		cells = append(cells, describeCell(d.Cell(i), record))
+		cells = append(cells, describeCell(d.Cell(i), states[i]))
 	}
 	if c.json {
 		return printJSON(c.std.Out, struct {
@@ -93,19 +95,31 @@ func (c *nbFile) record(file *notebook.File) (*nbrun.Record, error) {
 	return record, err
 }
 
-// describeCell returns a cell with its state in the record, which may be nil.
-func describeCell(cell notebook.Cell, record *nbrun.Record) listedCell {
-	l := listedCell{
-		Index: cell.Index, ID: cell.Handle, Type: string(cell.Type), Source: cell.Source, Title: cell.Title,
-		Params: cell.Params, Tags: cell.Tags, ExecutionCount: cell.ExecutionCount,
+// states returns the state of each cell by a record, which may be nil, and by the kernel that
+// this computer saw last.
+func (c *nbFile) states(d *notebook.Document, record *nbrun.Record) []nbrun.State {
+	states := make([]nbrun.State, d.Len())
+	if record != nil {
+		if c.cfg.Pairings != nil {
+			seen := c.cfg.Pairings.LastSeen(record.Runtime)
+			record.Meet(seen.KernelID, seen.Since)
+		}
+		states = record.States(d)
 	}
-	if cell.Type == notebook.Code {
-		l.State = string(nbrun.NeverRun)
-		if record != nil {
-			l.State = string(record.State(cell.Handle, cell.Source))
+	for i := range states {
+		if d.Cell(i).Type == notebook.Code {
+			states[i] = cmp.Or(states[i], nbrun.NeverRun)
 		}
 	}
-	return l
+	return states
+}
+
+// describeCell returns a cell with its state.
+func describeCell(cell notebook.Cell, state nbrun.State) listedCell {
+	return listedCell{
+		Index: cell.Index, ID: cell.Handle, Type: string(cell.Type), Source: cell.Source, Title: cell.Title,
+		Params: cell.Params, Tags: cell.Tags, ExecutionCount: cell.ExecutionCount, State: string(state),
+	}
 }
 
 // printCell prints the source of a cell: to a file or pipe unchanged, to a terminal without
@@ -125,7 +139,7 @@ func (c *nbFile) printCell(path, id string) error {
 		if err != nil {
 			return err
 		}
-		return printJSON(c.std.Out, describeCell(cell, record))
+		return printJSON(c.std.Out, describeCell(cell, c.states(d, record)[at]))
 	}
 	text := cell.Source
 	if terminal.Is(c.std.Out) {

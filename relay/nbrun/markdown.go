@@ -91,6 +91,8 @@ func (c *CellRecord) Problem() string {
 		return fmt.Sprintf("%s: it uses %s, which cell %s would have made", head, strings.Join(because.Names[:min(len(because.Names), maxReportNames)], ", "), because.Cell)
 	case c.Why != "":
 		return head + ": " + c.Why
+	case c.Status == CellTimedOut && len(c.Attempts) > 0: // its exception is only the interrupt
+		return head + " after " + seconds(c.Attempts[len(c.Attempts)-1].Seconds)
 	case slices.Contains(unsuccessful, c.Status) && c.Failure() != nil:
 		return head + ": " + c.Failure().text()
 	case slices.Contains(unsuccessful, c.Status):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"colabrelay/relay/dataflow"
 	"colabrelay/relay/notebook"
@@ -26,6 +27,14 @@ func (r *Record) State(handle, source string) State {
 		return Dirty
 	}
 	return Clean
+}
+
+// Meet tells a loaded record which kernel its runtime has, and since when that is known: if the
+// kernel is newer than what the record says, no cell has run in it.
+func (r *Record) Meet(kernelID string, since time.Time) {
+	if kernelID != "" && kernelID != r.Life.KernelID && since.After(r.UpdatedAt) {
+		r.enter(kernelID, r.Life.InstanceID)
+	}
 }
 
 // isRunning reports whether a cell is in flight.

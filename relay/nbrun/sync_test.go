@@ -3,6 +3,7 @@ package nbrun
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"colabrelay/relay/notebook"
 )
@@ -103,3 +104,28 @@ func TestCodeIsKeptUpToItsBound(t *testing.T) {
 }
 
 func newCode(text string) *cell { return &cell{code: text, sent: hash(text)} }
+
+// After a restart that was asked for, nothing of the old kernel is clean.
+func TestAKernelSeenSinceTheRunHasRunNoCell(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	for _, c := range []struct {
+		kernel string
+		since  time.Time
+		want   State
+	}{
+		{"k1", began.Add(time.Second), Clean},
+		{"", began.Add(time.Second), Clean},
+		{"k2", began.Add(-time.Second), Clean}, // seen before the run: it is the older one
+		{"k2", began.Add(time.Second), Dirty},
+	} {
+		r := newRecord("/n.ipynb")
+		r.enter("k1", "i1")
+		r.History["c0"] = LastRun{KernelID: "k1", Source: hash("x = 1"), Status: CellSucceeded}
+		r.UpdatedAt = began
+		r.Meet(c.kernel, c.since)
+		if got := r.State("c0", "x = 1"); got != c.want {
+			t.Errorf("kernel %q, %v later: %s, want %s", c.kernel, c.since.Sub(began), got, c.want)
+		}
+	}
+}

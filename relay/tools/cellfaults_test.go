@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -206,5 +207,32 @@ func TestANotebookThatAnotherRelayWrites(t *testing.T) {
 	d.wants("busy", "Wait some seconds", "update_cell", args("cellId", "a", "content", "3"))
 	if got := d.cells().Cells[0].Source; got != "2" { // reading needs no lock
 		t.Errorf("source %q", got)
+	}
+}
+
+func TestSkippedAndTimedOutCellsSayWhy(t *testing.T) {
+	t.Parallel()
+	plan := []nbrun.CellRecord{
+		{Handle: "a", Index: 1, Status: nbrun.CellTimedOut, Attempts: []nbrun.Attempt{{Seconds: 3, Error: &nbrun.Failure{EName: "KeyboardInterrupt"}}}},
+		{Handle: "b", Index: 2, Status: nbrun.CellSkipped, SkippedBecause: []nbrun.Because{{Cell: "a", Names: []string{"x"}}}},
+	}
+	if got := failedCell(plan[0]).Error; got != "interrupted after 3 s, its deadline" {
+		t.Errorf("%q", got)
+	}
+	want := "cell 2 (b) skipped: it uses x, which cell a would have made"
+	if got := skipped(plan, nbrun.StatusFailed); !slices.Equal(got, []string{want}) {
+		t.Errorf("%q", got)
+	}
+	if got := skipped(plan, nbrun.StatusPlanned); got != nil {
+		t.Errorf("a dry run: %q", got)
+	}
+	many := slices.Repeat(plan[1:], maxSkipped+1)
+	if got := skipped(many, nbrun.StatusFailed); len(got) != maxSkipped {
+		t.Errorf("%d cells", len(got))
+	}
+	var b strings.Builder
+	(&NotebookRun{Skipped: []string{want}}).text(&b)
+	if !strings.Contains(b.String(), "\nC"+want[1:]+"\n") {
+		t.Errorf("%q", b.String())
 	}
 }

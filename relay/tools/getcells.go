@@ -85,6 +85,8 @@ func getCells() tool {
 		}
 		r := cellReader{ctx: ctx, doc: doc, outputs: args.Outputs}
 		if record := c.record(file.Path()); record != nil {
+			seen := c.kernels.seen(record.Runtime)
+			record.Meet(seen.KernelID, seen.Since)
 			r.states = record.States(doc)
 		}
 		got := &Cells{NBFormat: fmt.Sprintf("4.%d", doc.Minor()), Language: clipTo(doc.Language(), maxTagRunes), Digest: doc.Digest(), CellCount: doc.Len()}

@@ -22,6 +22,17 @@ type lastKernels struct {
 	last map[string]pairing.LastSeen
 }
 
+// seen returns what was last seen of a runtime.
+func (k *lastKernels) seen(runtime string) pairing.LastSeen {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last, known := k.last[runtime]
+	if !known && k.stored.Load != nil {
+		return k.stored.Load(runtime)
+	}
+	return last
+}
+
 // record saves a kernel that needs no warning.
 func (k *lastKernels) record(runtime, id string) { k.update(runtime, "", id) }
 

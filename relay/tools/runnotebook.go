@@ -38,8 +38,9 @@ type NotebookRun struct {
 	Counts      map[string]int `json:"counts,omitempty"`
 	Current     *CurrentCell   `json:"current,omitempty"`
 	Failed      []FailedCell   `json:"failed_cells,omitempty"`
-	Plan        []PlanCell     `json:"plan,omitempty"` // of a dry run
-	Output      string         `json:"output"`         // of this call's cells; head and tail if it is long
+	Skipped     []string       `json:"skipped_cells,omitempty" schema:"-"` // why each was skipped; at most maxSkipped
+	Plan        []PlanCell     `json:"plan,omitempty"`                     // of a dry run
+	Output      string         `json:"output"`                             // of this call's cells; head and tail if it is long
 	ReportPath  string         `json:"report_path,omitempty"`
 	CanContinue bool           `json:"can_continue"` // the same call continues
 	NextCommand string         `json:"next_command,omitempty"`
@@ -163,6 +164,7 @@ func (c *call) runNotebook(ctx context.Context, args runNotebookArgs, s nbrun.Sp
 		return nil, c.notebookProblem(err)
 	}
 	got := newNotebookRun(outcome, out)
+	got.Skipped = skipped(run.Record().Run.Plan, outcome.Status)
 	got.limit = c.cfg.TextLimit
 	got.NextCommand = got.next(c, args, outcome)
 	return got, got.problem(c, outcome, err)
@@ -244,6 +246,19 @@ func newNotebookRun(o nbrun.Outcome, out *batchOutput) *NotebookRun {
 	return got
 }
 
+// maxSkipped bounds the skipped cells of one answer.
+const maxSkipped = 20
+
+// skipped says of each skipped cell of a plan why, unless the status is that of a dry run.
+func skipped(plan []nbrun.CellRecord, status nbrun.Status) (all []string) {
+	for _, cell := range plan {
+		if cell.Status == nbrun.CellSkipped && status != nbrun.StatusPlanned && len(all) < maxSkipped {
+			all = append(all, clipped(plain.Line(cell.Problem())))
+		}
+	}
+	return all
+}
+
 // failedCell describes a cell that did not succeed.
 func failedCell(cell nbrun.CellRecord) FailedCell {
 	f := FailedCell{CellID: cell.Handle, Index: cell.Index, Title: clipped(cell.Title), Status: string(cell.Status), Attempts: len(cell.Attempts)}
@@ -252,6 +267,10 @@ func failedCell(cell nbrun.CellRecord) FailedCell {
 	}
 	last := cell.Attempts[len(cell.Attempts)-1]
 	f.ExecutionID = last.ExecutionID
+	if cell.Status == nbrun.CellTimedOut {
+		f.Error = fmt.Sprintf("interrupted after %.3g s, its deadline", last.Seconds)
+		return f
+	}
 	if e := last.Error; e != nil {
 		f.Error = clipped(strings.TrimSuffix(strings.TrimPrefix(e.EName+": "+e.EValue, ": "), ": "))
 		if e.EName == "" {
@@ -282,6 +301,9 @@ func (r *NotebookRun) text(b *strings.Builder) {
 			fmt.Fprintf(b, ": %s", f.Error)
 		}
 		b.WriteString("\n")
+	}
+	for _, why := range r.Skipped {
+		fmt.Fprintf(b, "C%s\n", strings.TrimPrefix(why, "c")) // "Cell 3 …", as the lines above
 	}
 	for _, p := range r.Plan {
 		p.write(b)
