@@ -128,11 +128,11 @@ func (r *cellReader) list(got *Cells, match cellQuery, args getCellsArgs) {
 	defer search.close()
 	used := 0
 	got.Cells = []CellView{}
-	i := int(min(args.Start, int64(r.doc.Len())))
+	i, stopped := int(min(args.Start, int64(r.doc.Len()))), false
 	for ; i < r.doc.Len() && len(got.Cells) < int(args.Limit); i++ {
 		cell := r.doc.Cell(i)
 		if !search.matches(cell.Source) {
-			if search.over() {
+			if stopped = search.over(); stopped {
 				break
 			}
 			continue
@@ -149,7 +149,7 @@ func (r *cellReader) list(got *Cells, match cellQuery, args getCellsArgs) {
 		got.Cells = append(got.Cells, v)
 	}
 	got.Notes = notePlain(nil, r.hidden)
-	if search.over() {
+	if stopped {
 		got.Notes = append(got.Notes, search.note(i))
 		i = max(i, int(args.Start)+1)
 	}
