@@ -25,7 +25,7 @@ func nbCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Use:   "nb COMMAND",
 		Short: "Read, edit and run notebooks on this computer",
 		Long: "Read, edit and run .ipynb files of this computer. Edits change only the lines they are about, so a file keeps its form, its outputs and its metadata.\n" +
-			"A cell is named by its id, which `colab-relay nb cells FILE` lists, or by its index, which counts from 0.",
+			"A cell is named by its id, which `colab-relay nb cells FILE` lists, or by its index, which counts from 0. Quote ids that begin with #, because a shell takes them for comments.",
 		Example: "  colab-relay nb cells analysis.ipynb\n" +
 			"  colab-relay nb add analysis.ipynb -c 'df.describe()'\n" +
 			"  colab-relay nb run analysis.ipynb",

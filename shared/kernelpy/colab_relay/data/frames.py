@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any, Callable, NamedTuple
 
 from ..safe import class_title, is_any, known, module_dict, short
@@ -12,6 +13,7 @@ from .problem import Problem, nearest
 from .values import cell, is_scalar
 
 MAX_LABEL = 200  # characters
+KEPT = re.compile(r"_+|_\d+")  # names of results that IPython keeps
 
 
 class Column(NamedTuple):
@@ -90,9 +92,9 @@ def is_readable(name: str, value: Any) -> bool:
 
 
 def names(shell: Any) -> list[str]:
-    """The names of the frames, hidden ones last."""
-    found = sorted(name for name, value in everything(shell) if is_frame(value))
-    return sorted(found, key=lambda name: name.startswith("_"))
+    """The names of the frames, without the results that IPython keeps, such as _ and _20."""
+    found = (name for name, value in everything(shell) if is_frame(value))
+    return sorted(name for name in found if not KEPT.fullmatch(name))
 
 
 def find(shell: Any, name: str) -> Frame:
@@ -118,7 +120,7 @@ def adapt(name: str, value: Any) -> Frame:
 def unknown(name: str, what: str) -> Problem:
     return Problem(
         "not_supported",
-        "%s is a %s, not a frame or series of pandas or polars, or an Arrow table"
+        "%s has the type %s; it is not a frame or series of pandas or polars, or an Arrow table"
         % (short(name), short(what)),
         "inspect_variable shows it, or make such a frame of it with run_code_quick.",
     )
