@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"colabrelay/relay/notebook"
@@ -14,6 +15,9 @@ const (
 	// closeTime is how long the end of a call may take to write what it has read, also if the
 	// call was cancelled.
 	closeTime = 20 * time.Second
+	// overtime is how long after the end of a call it goes on with what needs no waiting, such as
+	// the end of the last cell.
+	overtime = 2 * time.Second
 	// savePause is the least time between two writes of the record that nothing waits for.
 	savePause = 2 * time.Second
 )
@@ -36,7 +40,7 @@ func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 		return a.dryRun(ctx)
 	}
 	err := a.begin(ctx)
-	for more := err == nil; more && err == nil; {
+	for more := err == nil; more && err == nil && time.Since(o.Until) < overtime; {
 		more, err = a.step(ctx)
 	}
 	if errors.Is(err, errEnough) {
@@ -104,8 +108,17 @@ func (a *advance) step(ctx context.Context) (more bool, err error) {
 		return a.read(ctx, f)
 	case a.run().RetryAt != nil && a.run().Stopping == "":
 		return a.awaitRetry(ctx)
+	case a.hasMore(): // the VM was replaced while cells were sent to it
+		return true, nil
 	}
 	return false, a.finish(ctx)
+}
+
+// hasMore reports whether cells are to be run.
+func (a *advance) hasMore() bool {
+	run := a.run()
+	pending := func(c CellRecord) bool { return c.pending() }
+	return run.Stopping == "" && !run.Status.Finished() && run.Status != StatusNewKernel && (run.Restoring || slices.ContainsFunc(run.Plan, pending))
 }
 
 // until is when the call must stop waiting: at its end, or at the run's.
@@ -266,14 +279,21 @@ func (r *Record) currentOf(f *Flight) *Current {
 	return got
 }
 
-// cell returns the record of a planned cell; nil for none.
+// cell returns the record of a planned cell; nil for none. It is asked of each cell in turn, so it
+// remembers the places.
 func (r *RunRecord) cell(handle string) *CellRecord {
-	for i := range r.Plan {
-		if r.Plan[i].Handle == handle {
-			return &r.Plan[i]
+	i, known := r.places[handle]
+	if len(r.places) != len(r.Plan) || known && r.Plan[i].Handle != handle {
+		r.places = make(map[string]int, len(r.Plan))
+		for k := range r.Plan {
+			r.places[r.Plan[k].Handle] = k
 		}
+		i, known = r.places[handle]
 	}
-	return nil
+	if !known {
+		return nil
+	}
+	return &r.Plan[i]
 }
 
 // pending reports whether the cell is to be run.

@@ -265,7 +265,7 @@ func (a *advance) send(ctx context.Context, n int) error {
 		a.unboard(n - i)
 		switch {
 		case refused.Code == contract.CodeNewInstance:
-			return a.meetKernel(ctx)
+			return a.meetVM(ctx)
 		case refused.Code == contract.CodeQueueFull && len(a.flying()) > 0:
 			return nil // those before make room
 		}

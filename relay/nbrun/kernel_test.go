@@ -201,3 +201,35 @@ func TestARunBehindOneThatWaitsForInput(t *testing.T) {
 		t.Errorf("%s, %v, after %d reads", got.Status(), got.err, vm.reads)
 	}
 }
+
+// A call ends after some new kernels in a row. What ran in the kernels before does not count then,
+// either.
+func TestAfterManyNewKernelsTheNextCallStartsAgain(t *testing.T) {
+	t.Parallel()
+	m := start(t, oldStack(t), t.TempDir()) // after five deaths in a row a kernel is given up
+	dies := func(handle string) src {
+		return src(says(handle) + "\nimport os\nif open('ran').read().count('" + handle + "') == 1: os.kill(os.getpid(), 9)")
+	}
+	b := write(t, src(says("c0")+"\nx = 1"), dies("c1"), dies("c2"), dies("c3"), dies("c4"), src(says("c5")+"\nx"))
+	got := b.advance(b.spec(), m, long)
+	if got.err != nil || got.Status() != StatusRunning || !got.CanContinue {
+		t.Fatalf("%v, status %s, %s", got.err, got.Status(), got.cells())
+	}
+	if got.cells() != "c0:not_run c1:not_run c2:not_run c3:not_run c4:not_run c5:not_run" {
+		t.Errorf("in the new kernel nothing ran: %s", got.cells())
+	}
+	b.finish(b.spec(), m, StatusSucceeded)
+	m.ranIs(strings.Fields("c0 c1 c0 c1 c2 c0 c1 c2 c3 c0 c1 c2 c3 c4 c0 c1 c2 c3 c4 c5")...)
+}
+
+// An executor that calls itself a new one with each answer ends the call.
+func TestAnExecutorThatIsAlwaysNewEndsTheCall(t *testing.T) {
+	t.Parallel()
+	b := write(t, "1")
+	vm := &faults{VM: &enemy{}, before: func(contract.Submit) error { return &contract.Error{Code: contract.CodeNewInstance} }}
+	began := time.Now()
+	got := b.advance(b.spec(), vm, long)
+	if got.err != nil || !got.CanContinue || time.Since(began) > long/2 || got.cells() != "c0:not_run" {
+		t.Errorf("after %s: %v %+v", time.Since(began), got.err, got.Outcome)
+	}
+}

@@ -59,6 +59,16 @@ func (a *advance) meetKernel(ctx context.Context) error {
 	return a.meet(ctx, k.KernelID)
 }
 
+// meetVM acts on a new VM or executor: no kernel of the one before is left, whatever the new one
+// calls its own.
+func (a *advance) meetVM(ctx context.Context) error {
+	k, err := a.vm.CurrentKernel(ctx)
+	if err != nil {
+		return err
+	}
+	return a.newKernel(ctx, k.KernelID)
+}
+
 func (a *advance) meet(ctx context.Context, kernelID string) error {
 	if a.run().KernelID == kernelID {
 		return nil
@@ -98,8 +108,10 @@ func (a *advance) newKernel(ctx context.Context, kernelID string) error {
 	began := a.run().ranAny("")
 	a.enter(kernelID)
 	switch {
-	case !began || a.run().Stopping != "":
+	case a.run().Stopping != "":
 		return nil
+	case !began:
+		return a.boundReruns()
 	case a.spec.OnNewKernel == StopOnNewKernel:
 		a.run().Status = StatusNewKernel
 		a.addNote("the kernel is new, without the variables of the cells that ran: the run stopped, as on_new_kernel requests; on_new_kernel=\"rerun\" continues it")
@@ -133,21 +145,24 @@ func (a *advance) abandon(ctx context.Context) error {
 // rerun starts the run again at its first cell, or after the cell whose state can be restored.
 func (a *advance) rerun(ctx context.Context) error {
 	run := a.run()
-	a.reruns++
-	if a.reruns > maxReruns {
-		a.addNote("the kernel was replaced %d times in this call: the same call tries again", maxReruns)
-		run.Status = StatusRunning
-		return errEnough
-	}
 	run.Status, run.RetryAt, run.Saving = StatusRunning, nil, ""
 	if run.Saved != nil && a.savesStates() && run.cell(run.Saved.Cell) != nil {
 		run.Restoring = true
 		a.addNote("the kernel is new: the state saved after the cell %s is restored, and the run continues after it", run.Saved.Cell)
+	} else {
+		a.resetAfter("")
+		a.addNote("the kernel is new, without the variables of the cells that ran: the run starts again at its first cell")
+	}
+	return a.boundReruns()
+}
+
+// boundReruns ends the call after too many new kernels. The plan is already that of the newest.
+func (a *advance) boundReruns() error {
+	if a.reruns++; a.reruns <= maxReruns {
 		return nil
 	}
-	a.resetAfter("")
-	a.addNote("the kernel is new, without the variables of the cells that ran: the run starts again at its first cell")
-	return nil
+	a.addNote("the kernel was replaced more than %d times in this call: the same call tries again", maxReruns)
+	return errEnough
 }
 
 // resetAfter makes the cells after one run again; an empty handle means all of them.

@@ -142,6 +142,7 @@ func (o *outputs) flush(ctx context.Context, file *notebook.File, force bool) er
 // write sets the outputs of the cells that wait. A cell that was deleted, or has another source
 // now, is left as it is: the outputs are not its own.
 func (o *outputs) write(d *notebook.Document) error {
+	var all []notebook.NewOutputs
 	for _, c := range o.pending {
 		i, err := d.Find(c.handle)
 		var none *notebook.NoCellError
@@ -151,14 +152,11 @@ func (o *outputs) write(d *notebook.Document) error {
 		case err != nil:
 			return err
 		}
-		if now := d.Cell(i); now.Type != notebook.Code || hash(now.Source) != c.source {
-			continue
-		}
-		if err := d.SetOutputs(i, c.count, c.objects()); err != nil {
-			return err
+		if now := d.Cell(i); now.Type == notebook.Code && hash(now.Source) == c.source {
+			all = append(all, notebook.NewOutputs{Index: i, ExecutionCount: c.count, Outputs: c.objects()})
 		}
 	}
-	return nil
+	return d.SetAllOutputs(all)
 }
 
 // objects returns the outputs as the notebook has them.

@@ -91,7 +91,7 @@ func (a *advance) plan(ctx context.Context) error {
 	for _, c := range chosen {
 		run.Plan = append(run.Plan, newCellRecord(c))
 	}
-	run.Planned, run.View = true, a.view.digest
+	run.Planned, run.View, run.places = true, a.view.digest, nil
 	if len(run.Plan) == 0 {
 		a.noteNothing()
 	}

@@ -123,6 +123,8 @@ type RunRecord struct {
 	Notes      []string   `json:"notes"`
 	StartedAt  time.Time  `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
+
+	places map[string]int // of the cells in Plan, by handle; see cell
 }
 
 // SavedState is a version of Spec.StateName, saved after a cell.
@@ -143,10 +145,9 @@ type CellRecord struct {
 	Attempts       []Attempt  `json:"attempts"`      // the last maxAttempts
 	SkippedBecause []Because  `json:"skipped_because,omitempty"`
 
-	Stopped   bool `json:"stopped,omitempty"`   // Why is the end of the run, not the notebook's wish
-	Retries   int  `json:"retries,omitempty"`   // in this kernel
-	Kills     int  `json:"kills,omitempty"`     // kernels that ended while it ran
-	Withdrawn int  `json:"withdrawn,omitempty"` // how often it was cancelled on the VM for no reason that we know
+	Stopped bool `json:"stopped,omitempty"` // Why is the end of the run, not the notebook's wish
+	Retries int  `json:"retries,omitempty"` // in this kernel
+	Kills   int  `json:"kills,omitempty"`   // kernels that ended while it ran
 }
 
 // Attempt is one execution of a cell that was submitted and may have run.

@@ -89,7 +89,7 @@ func (a *advance) submitAgain(ctx context.Context, flying []*Flight) error {
 func (a *advance) unreadable(ctx context.Context, f *Flight, err error) (more bool, _ error) {
 	switch {
 	case refusedAs(err, contract.CodeNewInstance):
-		return true, a.meetKernel(ctx)
+		return true, a.meetVM(ctx)
 	case refusedAs(err, contract.CodeNotFound) && f.Ended:
 		a.reading(f).end = true
 		a.addNote("the VM no longer has the outputs of the cell %s, which had ended", f.Handle)

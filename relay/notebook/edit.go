@@ -170,24 +170,52 @@ func (d *Document) SetSource(i int, source string, t CellType) error {
 	return c.apply()
 }
 
-// SetOutputs sets the outputs and the execution count of a code cell; 0 means none. An output is
-// an object as output.Output.Object returns it.
+// NewOutputs are the outputs and the execution count that a code cell gets; 0 means none. An
+// output is an object as output.Output.Object returns it.
+type NewOutputs struct {
+	Index, ExecutionCount int
+	Outputs               []map[string]any
+}
+
+// SetOutputs sets the outputs and the execution count of a code cell.
 func (d *Document) SetOutputs(i, executionCount int, outputs []map[string]any) error {
-	if err := d.check(i); err != nil {
-		return err
+	return d.SetAllOutputs([]NewOutputs{{i, executionCount, outputs}})
+}
+
+// SetAllOutputs sets those of several cells, each of which occurs once, in one edit.
+func (d *Document) SetAllOutputs(all []NewOutputs) error {
+	var splices []splice
+	for _, n := range all {
+		c, err := d.changingOutputs(n)
+		if err != nil {
+			return err
+		}
+		if c.dirty {
+			splices = append(splices, c.splice())
+		}
 	}
-	if t := d.cells[i].cellType; t != Code {
-		return fmt.Errorf("cell %d has the type %.40q: only code cells have outputs", i, t)
+	if len(splices) == 0 {
+		return nil
 	}
-	c := d.changing(i)
-	text, err := c.write(nil, outputs, c.indent)
+	return d.apply(splices...)
+}
+
+func (d *Document) changingOutputs(n NewOutputs) (*change, error) {
+	if err := d.check(n.Index); err != nil {
+		return nil, err
+	}
+	if t := d.cells[n.Index].cellType; t != Code {
+		return nil, fmt.Errorf("cell %d has the type %.40q: only code cells have outputs", n.Index, t)
+	}
+	c := d.changing(n.Index)
+	text, err := c.write(nil, n.Outputs, c.indent)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.set("outputs", text, nil)
-	text, err = c.write(nil, count(executionCount), c.indent)
+	text, err = c.write(nil, count(n.ExecutionCount), c.indent)
 	c.set("execution_count", text, nil)
-	return errors.Join(err, c.apply())
+	return c, err
 }
 
 // Strip removes all outputs and execution counts.
