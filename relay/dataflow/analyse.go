@@ -101,11 +101,12 @@ func (f *Facts) check() {
 		f.Digest = ""
 	}
 	f.Problem = plain.Line(f.Problem)
+	f.Passing = f.Passing && f.Problem != ""
 	if f.Problem == "" && f.Digest == "" || !f.namesAreSafe() {
 		f.Problem = "the kernel's answer about the cell can't be read"
 	}
 	if f.Problem != "" {
-		*f = Facts{Digest: f.Digest, Problem: f.Problem}
+		*f = Facts{Digest: f.Digest, Problem: f.Problem, Passing: f.Passing}
 	}
 }
 

@@ -12,7 +12,7 @@ type Machine struct{ GPU, TPU bool }
 // Demand is something that a cell needs and that is not there.
 type Demand struct {
 	Cell string `json:"cell"`
-	Text string `json:"text"` // a sentence for a person or a model
+	Text string `json:"text"` // for a person or a model
 }
 
 // colab is in PageCalls of a cell that imports Colab's own module.
@@ -29,11 +29,11 @@ func Unmet(cells []Cell, m Machine) (unmet []Demand) {
 		}
 		calls := slices.DeleteFunc(slices.Clone(c.Facts.PageCalls), func(call string) bool { return call == colab || !fromColab })
 		if len(calls) > 0 {
-			unmet = append(unmet, Demand{c.ID, fmt.Sprintf("%s needs Colab's page in a browser and will fail or wait here.", strings.Join(calls, ", "))})
+			unmet = append(unmet, Demand{c.ID, fmt.Sprintf("%s needs Colab's page in a browser: here it fails or waits for ever", strings.Join(calls, ", "))})
 		}
 		for _, kind := range c.Facts.Accelerators {
 			if kind == "gpu" && !m.GPU || kind == "tpu" && !m.TPU {
-				unmet = append(unmet, Demand{c.ID, fmt.Sprintf("The cell uses a %s, and the runtime has none.", strings.ToUpper(kind))})
+				unmet = append(unmet, Demand{c.ID, fmt.Sprintf("it uses a %s, and this VM has none", strings.ToUpper(kind))})
 			}
 		}
 	}

@@ -15,10 +15,10 @@ func TestUnmetDemands(t *testing.T) {
 		m     Machine
 		want  string
 	}{
-		{[]Cell{{"a", imports}, {"b", mount}}, Machine{}, "[{b drive.mount, files.upload needs Colab's page in a browser and will fail or wait here.}]"},
+		{[]Cell{{"a", imports}, {"b", mount}}, Machine{}, "[{b drive.mount, files.upload needs Colab's page in a browser: here it fails or waits for ever}]"},
 		{[]Cell{{"b", mount}}, Machine{}, "[]"},
-		{[]Cell{{"c", both}}, Machine{GPU: true}, "[{c The cell uses a TPU, and the runtime has none.}]"},
-		{[]Cell{{"c", both}}, Machine{TPU: true}, "[{c The cell uses a GPU, and the runtime has none.}]"},
+		{[]Cell{{"c", both}}, Machine{GPU: true}, "[{c it uses a TPU, and this VM has none}]"},
+		{[]Cell{{"c", both}}, Machine{TPU: true}, "[{c it uses a GPU, and this VM has none}]"},
 		{[]Cell{{"c", both}, {"d", nil}}, Machine{true, true}, "[]"},
 	} {
 		if got := fmt.Sprint(Unmet(test.cells, test.m)); got != test.want {

@@ -25,6 +25,9 @@ type Facts struct {
 	// Problem says why nothing else is known of the cell; empty if it was understood. Such a
 	// cell may read and write everything.
 	Problem string `json:"problem,omitempty"`
+	// Passing: Problem lies in all cells of the call, such as their number, and not in this one.
+	// Another call may know more, so such facts are not to be stored.
+	Passing bool `json:"passing,omitempty"`
 	// PageCalls are calls that need Colab's page in a browser, such as drive.mount.
 	PageCalls []string `json:"page_calls,omitempty"`
 	// Accelerators are what the cell asks for: "gpu" or "tpu".

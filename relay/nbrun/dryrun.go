@@ -3,7 +3,6 @@ package nbrun
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -57,6 +56,7 @@ func (a *advance) describePlan(chosen []*cell, facts []*dataflow.Facts, p contra
 	if len(chosen) == 0 {
 		a.noteNothing()
 	}
+	warnings := a.warnings(facts, p)
 	for i, c := range a.view.cells {
 		planned := PlannedCell{CellID: c.handle, Index: c.index, Title: c.title, Run: slices.Contains(chosen, c)}
 		switch {
@@ -68,7 +68,7 @@ func (a *advance) describePlan(chosen []*cell, facts []*dataflow.Facts, p contra
 			planned.Why = a.selectedBecause(i)
 		}
 		if planned.Run {
-			planned.Warnings = warnings(facts[i], p)
+			planned.Warnings = warnings[c.handle]
 		}
 		out.Plan = append(out.Plan, planned)
 	}
@@ -109,21 +109,18 @@ func (a *advance) noteNothing() {
 	a.addNote("no cell is selected: there is nothing to run")
 }
 
-// warnings says what a cell needs that this VM may not have.
-func warnings(f *dataflow.Facts, p contract.Probe) (all []string) {
-	if f == nil {
-		return nil
-	}
-	if f.Problem != "" {
-		all = append(all, "Python cannot read the cell: "+plain.Line(f.Problem))
-	}
-	for _, call := range f.PageCalls {
-		all = append(all, fmt.Sprintf("%s needs Colab's page in a browser; here it fails or waits for ever", plain.Line(call)))
-	}
-	for _, need := range f.Accelerators {
-		if need == "gpu" && !p.GPU.Available || need == "tpu" && !p.TPU.Available {
-			all = append(all, fmt.Sprintf("it asks for a %s, and this VM has none", strings.ToUpper(need)))
+// warnings says, by cell, what Python cannot read, and what cells need that this VM does not have.
+func (a *advance) warnings(facts []*dataflow.Facts, p contract.Probe) map[string][]string {
+	all := map[string][]string{}
+	cells := make([]dataflow.Cell, len(a.view.cells))
+	for i, c := range a.view.cells {
+		cells[i] = dataflow.Cell{ID: c.handle, Facts: facts[i]}
+		if facts[i] != nil && facts[i].Problem != "" {
+			all[c.handle] = append(all[c.handle], "which names the cell uses is not known: "+plain.Line(facts[i].Problem))
 		}
+	}
+	for _, d := range dataflow.Unmet(cells, dataflow.Machine{GPU: p.GPU.Available, TPU: p.TPU.Available}) {
+		all[d.Cell] = append(all[d.Cell], plain.Line(d.Text))
 	}
 	return all
 }

@@ -33,7 +33,7 @@ type sentCode struct{ sent, text string }
 func (r *Record) withoutFacts(cells []*cell) (missing []sentCode) {
 	seen := map[string]bool{}
 	add := func(c sentCode) {
-		if _, known := r.Facts[c.sent]; !known && !seen[c.sent] {
+		if r.factsOf(c.sent) == nil && !seen[c.sent] {
 			seen[c.sent] = true
 			missing = append(missing, c)
 		}
@@ -51,10 +51,14 @@ func (r *Record) withoutFacts(cells []*cell) (missing []sentCode) {
 
 // factsOf returns the facts of code with this digest; nil if there are none.
 func (r *Record) factsOf(sent string) *dataflow.Facts {
-	if f, known := r.Facts[sent]; known {
-		return &f
+	f, known := r.Facts[sent]
+	if !known {
+		f, known = r.passing[sent]
 	}
-	return nil
+	if !known {
+		return nil
+	}
+	return &f
 }
 
 // keepCode keeps the code of a cell that is sent until its facts are known: what ran must be
@@ -113,10 +117,20 @@ func (a *advance) analyse(ctx context.Context, missing []sentCode) error {
 		return nil
 	}
 	for i, c := range missing[:min(len(missing), len(found))] {
-		a.record.Facts[c.sent] = found[i]
-		a.record.learned(c.sent)
+		a.record.learn(c.sent, found[i])
 	}
 	return nil
+}
+
+// learn keeps the facts of code. Those that another call may know better are kept for this call
+// only, and their code stays.
+func (r *Record) learn(sent string, f dataflow.Facts) {
+	if f.Passing {
+		r.passing[sent] = f
+		return
+	}
+	r.Facts[sent] = f
+	r.learned(sent)
 }
 
 // errEnough ends a call: there is more to do, and the next call does it.

@@ -1,6 +1,7 @@
 package nbrun
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"colabrelay/relay/notebook"
+	"colabrelay/shared/bounded"
 )
 
 // look reads the notebook if it changed, or for the first time.
@@ -38,10 +40,8 @@ func (r *Run) look() error {
 // makeCopy creates the file at Spec.OutputPath, once in a run.
 func (a *advance) makeCopy() error {
 	run := a.run()
-	if _, err := os.Lstat(a.spec.OutputPath); run.Copied && err == nil {
-		return nil
-	} else if err == nil {
-		return fmt.Errorf("%s: %w: name another one for the outputs, or delete this one", a.spec.OutputPath, ErrOutputPath)
+	if _, err := os.Lstat(a.spec.OutputPath); err == nil {
+		return a.checkCopy()
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -57,7 +57,28 @@ func (a *advance) makeCopy() error {
 	if err := a.save(); err != nil {
 		return err
 	}
-	return create(a.spec.OutputPath, d.Bytes())
+	if err := create(a.spec.OutputPath, d.Bytes()); err != nil {
+		return err
+	}
+	run.Created = true
+	return a.save()
+}
+
+// checkCopy refuses a file at Spec.OutputPath that is not the run's. If an earlier call ended
+// while it made the copy, only a file with the notebook's own bytes is taken for it.
+func (a *advance) checkCopy() error {
+	run := a.run()
+	if run.Created || run.Copied && run.Planned {
+		return nil
+	}
+	if run.Copied {
+		text, err := bounded.ReadFile(a.spec.OutputPath, notebook.MaxBytes)
+		d, readErr := a.file.Read()
+		if err == nil && readErr == nil && bytes.Equal(text, d.Bytes()) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %w: name another one for the outputs, or delete this one", a.spec.OutputPath, ErrOutputPath)
 }
 
 // create writes a new file, with all of text or not at all.

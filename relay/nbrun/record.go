@@ -91,7 +91,8 @@ type Record struct {
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	codeBytes int // of Code
+	codeBytes int                       // of Code
+	passing   map[string]dataflow.Facts // like Facts, for this call only
 }
 
 // RunRecord is the last run of the whole notebook.
@@ -102,11 +103,12 @@ type RunRecord struct {
 	// KernelID is the kernel whose variables the cells that have run made.
 	KernelID string `json:"kernel_id"`
 
-	Copied  bool         `json:"copied,omitempty"` // the copy of SaveCopy was, or is about to be, made
-	Planned bool         `json:"planned"`          // Plan is complete
-	Plan    []CellRecord `json:"plan"`             // the selected cells, in the notebook's order
-	View    string       `json:"view"`             // digest of the notebook's code when it was last compared
-	Flights []*Flight    `json:"flights"`          // submitted, in order; their ends or outputs are not recorded yet
+	Copied  bool         `json:"copied,omitempty"`  // the copy of SaveCopy was, or is about to be, made
+	Created bool         `json:"created,omitempty"` // the copy was certainly made
+	Planned bool         `json:"planned"`           // Plan is complete
+	Plan    []CellRecord `json:"plan"`              // the selected cells, in the notebook's order
+	View    string       `json:"view"`              // digest of the notebook's code when it was last compared
+	Flights []*Flight    `json:"flights"`           // submitted, in order; their ends or outputs are not recorded yet
 
 	Retries int        `json:"retries"`  // so far
 	RetryAt *time.Time `json:"retry_at"` // of the first cell of the plan that has not run

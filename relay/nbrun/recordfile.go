@@ -78,7 +78,7 @@ func (r *Record) fill() {
 	if r.Code == nil {
 		r.Code = map[string]string{}
 	}
-	r.codeBytes = 0
+	r.codeBytes, r.passing = 0, map[string]dataflow.Facts{}
 	for _, text := range r.Code {
 		r.codeBytes += len(text)
 	}

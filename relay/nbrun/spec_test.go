@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"colabrelay/shared/contract"
 )
 
 func TestParametersAreInjectedIntoTheNotebook(t *testing.T) {
@@ -70,6 +72,55 @@ func TestACopyIsMadeOnceInARun(t *testing.T) {
 		t.Errorf("the copy shows %q", copied.outputs("c2"))
 	}
 	m.ranIs("c0", "c1")
+}
+
+// A call ended before it could make the copy, and then another program made a file there.
+func TestACopyIsNeverWrittenOverAnotherFile(t *testing.T) {
+	t.Parallel()
+	b := write(t, "1")
+	folder := filepath.Join(t.TempDir(), "later")
+	s := b.spec()
+	s.Save, s.OutputPath = SaveCopy, filepath.Join(folder, "copy.ipynb")
+	vm := &enemy{answer: func(*contract.Execution, contract.Submit) {}}
+	if got := b.advance(s, vm, long); got.err == nil {
+		t.Fatal("a copy was made in a folder that is missing")
+	}
+	other := write(t, "'mine'")
+	if err := os.Rename(filepath.Dir(other.path), folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(folder, "book.ipynb"), s.OutputPath); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.advance(s, vm, long); !errors.Is(got.err, ErrOutputPath) {
+		t.Errorf("%v", got.err)
+	}
+	if err := os.WriteFile(s.OutputPath, []byte(b.text()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.finish(s, vm, StatusSucceeded) // it may be the copy that an ended call made
+}
+
+// Only cells of notebooks that use Colab's module need its page, and the module alone needs none.
+func TestADryRunWarnsOfWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, "from google.colab import drive", "drive.mount('/content/drive')", "model.cuda()", "x = (")
+	s := b.spec()
+	s.DryRun = true
+	got := b.advance(s, m, long)
+	if got.err != nil || len(got.Plan) != 4 || len(got.Plan[0].Warnings) != 0 {
+		t.Fatalf("%v %+v", got.err, got.Plan)
+	}
+	for i, want := range []string{1: "drive.mount", 2: "GPU", 3: "syntax error"} {
+		if all := strings.Join(got.Plan[i].Warnings, "|"); !strings.Contains(all, want) {
+			t.Errorf("cell %d: %q", i, all)
+		}
+	}
+	b.rewrite("drive.mount()")
+	if got = b.advance(s, m, long); got.err != nil || len(got.Plan[0].Warnings) != 0 {
+		t.Errorf("without Colab's module: %v %+v", got.err, got.Plan)
+	}
 }
 
 func TestFrozenCellsRunOnceInAKernel(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"colabrelay/relay/dataflow"
 	"colabrelay/relay/notebook"
 )
 
@@ -127,5 +128,25 @@ func TestAKernelSeenSinceTheRunHasRunNoCell(t *testing.T) {
 		if got := r.State("c0", "x = 1"); got != c.want {
 			t.Errorf("kernel %q, %v later: %s, want %s", c.kernel, c.since.Sub(began), got, c.want)
 		}
+	}
+}
+
+// Facts that are missing because of the other cells of a call are asked for again by the next one.
+func TestPassingFactsAreNotStored(t *testing.T) {
+	t.Parallel()
+	r := newRecord("/book.ipynb")
+	c := &cell{code: "x = 1", sent: "digest"}
+	r.Life.Runs = []CellRun{{Sent: c.sent}}
+	r.keepCode(c)
+	r.learn(c.sent, dataflow.Facts{Problem: "reading the cells took too long", Passing: true})
+	if r.factsOf(c.sent) == nil || len(r.withoutFacts([]*cell{c})) != 0 {
+		t.Error("the same call asks twice")
+	}
+	if len(r.Facts) != 0 || r.Code[c.sent] == "" {
+		t.Errorf("facts %v, code %q", r.Facts, r.Code)
+	}
+	r.fill()
+	if missing := r.withoutFacts(nil); len(missing) != 1 {
+		t.Errorf("the next call asks for %v", missing)
 	}
 }

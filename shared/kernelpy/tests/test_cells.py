@@ -180,6 +180,7 @@ def test_bounds(monkeypatch):
     assert "problem" not in one("\n".join("v%d = 1" % n for n in range(5000)))
     assert "too many names" in one("x" * 201 + " = 1")["problem"]
     assert "too long" in facts(["x = y"], seconds=-1)[0]["problem"]
+    assert facts(["x = y"], seconds=-1)[0]["passing"] and "passing" not in one("x = ")
     monkeypatch.setattr(module, "MAX_ANSWER", 2 * len(json.dumps(one("x = y"))) + 1)
     assert ["problem" in f for f in facts(["x = y", "y = z", "z = a", "b = c"])] == [
         False,

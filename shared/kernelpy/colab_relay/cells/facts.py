@@ -50,7 +50,7 @@ def facts(
 ) -> list[dict[str, Any]]:
     """The facts of each source. Names that are variables, or that a cell stores, are no magics."""
     if len(sources) > MAX_CELLS or sum(map(len, sources)) > MAX_CHARS:
-        return [unknown(source, "the notebook is too long") for source in sources[:MAX_CELLS]]
+        return [passing(source, "the notebook is too long") for source in sources[:MAX_CELLS]]
     deadline, left = time.monotonic() + seconds, MAX_ANSWER
     # Its own transformer, because the shell's may run functions of the user.
     transform = TransformerManager().transform_cell
@@ -59,7 +59,7 @@ def facts(
         facts_of = read(automagic(source, magics, taken), source, transform, deadline)
         taken.update(facts_of.get("may_store", ()))
         left -= len(json.dumps(facts_of))
-        found.append(facts_of if left > 0 else unknown(source, "the notebook has too many names"))
+        found.append(facts_of if left > 0 else passing(source, "the notebook has too many names"))
     return found
 
 
@@ -76,7 +76,7 @@ def read(
     except UNREADABLE as error:
         return unknown(source, problem(error))
     except OutOfTime:
-        return unknown(source, "reading the cells took too long")
+        return passing(source, "reading the cells took too long")
     except TooMuch:
         return unknown(source, "the cell has too many names")
 
@@ -114,6 +114,11 @@ def merged(functions: list[Function]) -> dict[str, Any]:
 
 def unknown(source: str, why: str) -> dict[str, Any]:
     return {"digest": digest("text " + source), "problem": why}
+
+
+def passing(source: str, why: str) -> dict[str, Any]:
+    """The reason lies in the whole call: another one may know more of the cell."""
+    return dict(unknown(source, why), passing=True)
 
 
 def digest(text: str) -> str:
