@@ -10,7 +10,11 @@ import (
 // changed reports whether the notebook's code was edited since the run last compared it. A
 // notebook that can't be read just now is compared later.
 func (a *advance) changed() bool {
-	return a.run().Stopping == "" && a.look() == nil && a.view.digest != a.run().View
+	if a.run().Stopping != "" || a.look() != nil || a.view.digest == a.run().View {
+		return false
+	}
+	a.followHandles()
+	return true
 }
 
 // followChanges adapts the run to edits of the notebook, as Spec.OnChange says.
@@ -22,6 +26,7 @@ func (a *advance) followChanges(ctx context.Context) error {
 	if a.view.digest == run.View || run.Stopping != "" {
 		return nil
 	}
+	a.followHandles()
 	added, err := a.added()
 	if err != nil {
 		return err
