@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"colabrelay/relay/notebook"
-	"colabrelay/shared/bounded"
 )
 
 // look reads the notebook if it changed, or for the first time.
@@ -72,13 +71,22 @@ func (a *advance) checkCopy() error {
 		return nil
 	}
 	if run.Copied {
-		text, err := bounded.ReadFile(a.spec.OutputPath, notebook.MaxBytes)
+		there, err := a.copied()
 		d, readErr := a.file.Read()
-		if err == nil && readErr == nil && bytes.Equal(text, d.Bytes()) {
+		if err == nil && readErr == nil && bytes.Equal(there.Bytes(), d.Bytes()) {
 			return nil
 		}
 	}
 	return fmt.Errorf("%s: %w: name another one for the outputs, or delete this one", a.spec.OutputPath, ErrOutputPath)
+}
+
+// copied reads the file at Spec.OutputPath.
+func (a *advance) copied() (*notebook.Document, error) {
+	file, err := notebook.OpenFile(a.spec.OutputPath, a.dir)
+	if err != nil {
+		return nil, err
+	}
+	return file.Read()
 }
 
 // create writes a new file, with all of text or not at all.

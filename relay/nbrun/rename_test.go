@@ -31,6 +31,7 @@ func TestCellsWithNewHandlesAreNotRunAgain(t *testing.T) {
 			}
 		}
 		c.edit(b)
+		b.advance(b.spec(), m, 200*time.Millisecond) // queued cells are withdrawn while c1 waits
 		m.touch("go")
 		got := b.advance(b.spec(), m, long)
 		if got.err != nil || got.Status() != StatusSucceeded || len(got.Run.Plan) != 3 {
