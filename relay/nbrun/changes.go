@@ -121,11 +121,23 @@ func (a *advance) withdrawQueued(ctx context.Context, edited []*CellRecord) erro
 	if len(flying) == 0 {
 		return nil
 	}
-	first := a.run().cell(flying[0].Handle)
+	from, first := 1, a.run().cell(flying[0].Handle)
 	if first.Status != CellRunning && slices.Contains(edited, first) {
-		return a.withdraw(ctx, 0)
+		from = 0
 	}
-	return a.withdraw(ctx, 1)
+	for from < len(flying) && a.hasStarted(ctx, flying[from]) {
+		from++
+	}
+	return a.withdraw(ctx, from)
+}
+
+// hasStarted asks the VM, which may be ahead of what was read: a cell that runs is not queued.
+func (a *advance) hasStarted(ctx context.Context, f *Flight) bool {
+	if f.ExecutionID == "" {
+		return false
+	}
+	e, err := a.vm.Execution(ctx, f.ExecutionID, 0, 0, 1)
+	return err == nil && e.KernelID != ""
 }
 
 // adaptPlan takes over the notebook's new cells, sources and order.
