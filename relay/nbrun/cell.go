@@ -104,11 +104,16 @@ func (s *single) attach(ctx context.Context, c *cell) error {
 	for _, one := range slices.Clone(s.record.Singles) {
 		if one.Handle == c.handle && one.Source == c.source {
 			s.now = one // its end, if it has ended meanwhile, is this call's answer
+			s.noteEnded(one)
 		}
 		if err := s.catchUp(ctx, one); err != nil {
 			return err
 		}
-		if one.Handle == c.handle && one != s.now && slices.Contains(s.record.Singles, one) {
+		switch {
+		case one.Handle != c.handle || one == s.now || !slices.Contains(s.record.Singles, one):
+		case one.Ended:
+			s.dropSingle(one) // of a source that nobody asks for any more
+		default:
 			return fmt.Errorf("%w: wait for its end, or interrupt the execution %s", ErrConflict, one.ExecutionID)
 		}
 	}
@@ -120,6 +125,9 @@ func (s *single) attach(ctx context.Context, c *cell) error {
 
 // catchUp reads what the VM has of a cell that an earlier call started.
 func (s *single) catchUp(ctx context.Context, one *Single) error {
+	if one.Ended && one != s.now { // a call for this cell reports it
+		return nil
+	}
 	if one.InstanceID != s.vm.InstanceID() {
 		s.dropSingle(one)
 		s.addNote("cell %d (%s) was running on a VM that was replaced: its end is not known", one.Index, one.Handle)
@@ -143,6 +151,7 @@ func (s *single) catchUp(ctx context.Context, one *Single) error {
 
 // start submits the cell, after recording it on disk.
 func (s *single) start(ctx context.Context, c *cell) error {
+	s.record.forgetEnded()
 	if len(s.record.Singles) >= maxSingles {
 		return fmt.Errorf("%w: %d cells of this notebook are waiting or running already", ErrSpec, maxSingles)
 	}
@@ -250,7 +259,6 @@ func (s *single) visitSingle(ctx context.Context, one *Single, e contract.Execut
 
 // landSingle records the end of a cell.
 func (s *single) landSingle(one *Single, e contract.Execution) {
-	defer s.dropSingle(one) // after its code is known to have run in this kernel
 	s.outputs.end(&one.Flight, e)
 	status := endOf(e.Status)
 	now := s.view.byHandle[one.Handle]
@@ -260,11 +268,15 @@ func (s *single) landSingle(one *Single, e contract.Execution) {
 	if one == s.now {
 		s.was = status
 	}
-	if status == CellNotRun {
+	if one == s.now || status == CellNotRun {
+		defer s.dropSingle(one) // after its code is known to have run in this kernel
+	}
+	if one.Ended || status == CellNotRun {
 		return
 	}
 	s.record.enter(e.KernelID, s.vm.InstanceID())
 	s.record.ran(&one.Flight, status, s.vm.InstanceID())
+	one.Ended = true // and kept for a call that asks what became of the cell: it must not run again
 	if now == nil || now.source != one.Source {
 		s.addNote("cell %d (%s) was edited while it ran: its outputs are not in the notebook, and it is dirty", one.Index, one.Handle)
 	}
@@ -279,6 +291,24 @@ func endOf(s contract.Status) CellStatus {
 		return CellInterrupted
 	}
 	return CellStatus(s)
+}
+
+// noteEnded says that the answer is about an execution that ended before this call.
+func (s *single) noteEnded(one *Single) {
+	if one.Ended {
+		s.addNote("this is the end of the execution that an earlier call started; the same call runs the cell again")
+	}
+}
+
+// forgetEnded drops the oldest ends that nobody asked for if there are too many.
+func (r *Record) forgetEnded() {
+	for i := 0; i < len(r.Singles) && len(r.Singles) >= maxSingles; {
+		if !r.Singles[i].Ended {
+			i++
+			continue
+		}
+		r.Singles = slices.Delete(r.Singles, i, i+1)
+	}
 }
 
 func (s *single) dropSingle(one *Single) {

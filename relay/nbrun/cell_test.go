@@ -3,6 +3,7 @@ package nbrun
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,5 +122,37 @@ func TestOneCellRefuses(t *testing.T) {
 	defer r.Close()
 	if _, err := b.runCell(m, "c0", long); !errors.Is(err, ErrBusy) {
 		t.Errorf("during a call of a run: %v", err)
+	}
+}
+
+// A call about another cell records the end of the first one. The call that asks what became of
+// the first must not run it again.
+func TestACellWhoseEndAnotherCallReadDoesNotRunAgain(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")+slow+"\nprint('done')"), src(says("c1")))
+	for range 100 {
+		got, err := b.runCell(m, "c0", 200*time.Millisecond)
+		if err != nil || got.Status != StatusRunning {
+			t.Fatal(err, got.Status)
+		}
+		if len(m.ran()) > 0 {
+			break
+		}
+	}
+	m.touch("go")
+	for _, test := range []struct{ handle, ran string }{{"c1", "c0 c1"}, {"c1", "c0 c1 c1"}, {"c0", "c0 c1 c1"}, {"c0", "c0 c1 c1 c0"}} {
+		got, err := b.runCell(m, test.handle, long)
+		if err != nil || got.Status != "succeeded" {
+			t.Fatal(err, got.Status)
+		}
+		m.ranIs(strings.Fields(test.ran)...)
+		reported := test.handle == "c0" && test.ran == "c0 c1 c1"
+		if noted := strings.Contains(strings.Join(got.Notes, ""), "earlier call"); noted != reported {
+			t.Errorf("%s: notes %q", test.handle, got.Notes)
+		}
+	}
+	if b.outputs("c0") != "done\n" {
+		t.Errorf("it shows %q", b.outputs("c0"))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"time"
 
 	"colabrelay/shared/contract"
@@ -195,6 +196,7 @@ func (a *advance) newFlight(c *CellRecord, before *Flight) *Flight {
 	c.addAttempt(Attempt{RequestID: f.RequestID, InstanceID: f.InstanceID, Sent: f.SubmittedAt})
 	a.run().Flights = append(a.run().Flights, f)
 	a.record.keepCode(now)
+	a.record.Singles = slices.DeleteFunc(a.record.Singles, func(s *Single) bool { return s.Ended && s.Handle == f.Handle })
 	return f
 }
 

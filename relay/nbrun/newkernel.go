@@ -2,6 +2,7 @@ package nbrun
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"colabrelay/shared/contract"
@@ -45,6 +46,7 @@ func (a *advance) enter(kernelID string) {
 func (r *Record) enter(kernelID, instanceID string) {
 	if r.Life.KernelID != kernelID {
 		r.Life = Life{KernelID: kernelID}
+		r.Singles = slices.DeleteFunc(r.Singles, func(s *Single) bool { return s.Ended }) // their results are gone
 		r.dropCode()
 	}
 	r.Life.InstanceID = instanceID

@@ -81,7 +81,7 @@ type Record struct {
 	Runtime string `json:"runtime"`     // that was used last
 
 	Run     RunRecord                 `json:"run"`
-	Singles []*Single                 `json:"singles"` // of RunCell, not yet ended
+	Singles []*Single                 `json:"singles"` // of RunCell: not yet ended, or its end is not reported yet
 	History map[string]LastRun        `json:"history"` // by handle
 	Life    Life                      `json:"life"`
 	Facts   map[string]dataflow.Facts `json:"facts"` // by digest of the code that is sent
