@@ -58,8 +58,11 @@ func TestAfterAFailureARunMayGoOnWithAllCells(t *testing.T) {
 
 func TestExpectedFailuresAndTagsOfCells(t *testing.T) {
 	each(t, func(t *testing.T, m *machine, vm *faults) {
-		b := write(t, src("raises-exception| "+says("c0")+"\n1 / 0"), src(says("c1")), src("skip-execution| "+says("c2")), src(says("c3")))
+		b := write(t, src("raises-exception| "+says("c0")+"\n1 / 0"), src(says("c1")), src("skip-execution| "+says("c2")), src("timeout=NaN| "+says("c3")))
 		got := b.finish(b.spec(), vm, StatusSucceeded)
+		if notes := strings.Join(got.Outcome.Notes, "\n"); !strings.Contains(notes, `cell 3 (c3) has the tag "timeout=NaN"`) {
+			t.Errorf("notes %q", notes)
+		}
 		got.cellsAre(t, "c0:expected_failure c1:succeeded c2:not_run c3:succeeded")
 		m.ranIs("c0", "c1", "c3")
 		if len(got.Run.cell("c0").Attempts) != 1 {

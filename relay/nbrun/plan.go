@@ -175,6 +175,7 @@ func (a *advance) choose(ctx context.Context) ([]*cell, error) {
 		injected := len(a.values.Names()) > 0 && c.has(tagInjected)
 		if injected || slices.Contains(places, i) {
 			chosen = append(chosen, c)
+			a.noteTimeout(c)
 		}
 	}
 	return chosen, nil

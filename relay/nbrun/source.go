@@ -43,14 +43,34 @@ func (c *cell) has(tag string) bool { return slices.Contains(c.tags, tag) }
 // timeout is how many seconds the cell may take, when the run allows it usual.
 func (c *cell) timeout(usual time.Duration) float64 {
 	seconds := usual.Seconds()
-	for _, tag := range c.tags {
-		if text, ok := strings.CutPrefix(tag, tagTimeout); ok {
-			if own, err := strconv.ParseFloat(text, 64); err == nil && own > 0 {
-				seconds = own
-			}
-		}
+	if own, _ := c.ownTimeout(); own > 0 {
+		seconds = own
 	}
 	return min(seconds, contract.MaxTimeout.Seconds())
+}
+
+// ownTimeout returns the seconds of the cell's tag for its timeout, 0 without one, and a tag that
+// does not say how many.
+func (c *cell) ownTimeout() (seconds float64, wrong string) {
+	for _, tag := range c.tags {
+		text, ok := strings.CutPrefix(tag, tagTimeout)
+		if !ok {
+			continue
+		}
+		if own, err := strconv.ParseFloat(text, 64); err == nil && own > 0 {
+			seconds = own
+		} else {
+			wrong = tag
+		}
+	}
+	return seconds, wrong
+}
+
+// noteTimeout says that a cell's tag does not set its timeout.
+func (a *advance) noteTimeout(c *cell) {
+	if _, wrong := c.ownTimeout(); wrong != "" {
+		a.addNote("cell %d (%s) has the tag %.40q, which is no number of seconds such as timeout=3600: the usual timeout applies", c.index, c.handle, wrong)
+	}
 }
 
 // view is the notebook's code as a run sees it.
