@@ -51,6 +51,7 @@ var allowed = map[string][]string{
 	"relay/nbrun":               {"relay/checkpoint", "relay/client", "relay/dataflow", "relay/kernelstate", "relay/notebook", "relay/output", "relay/parameters", "relay/plain", "relay/suggest", "shared/contract", "shared/kernelpy"},
 	"relay/notebook":            {"relay/output", "relay/suggest", "shared/bounded"},
 	"relay/output":              {"shared/contract", "shared/filename"},
+	"relay/page":                {},
 	"relay/program":             {"shared/bounded"},
 	"relay/progress":            {"relay/transfer"},
 	"relay/pairing":             {"relay/suggest", "shared/bounded", "shared/auth"},
@@ -99,6 +100,7 @@ var homes = map[string][]string{
 	"github.com/CycloneDX/cyclonedx-go": {"config/packaging"},
 
 	"github.com/charmbracelet/x/ansi": {"relay/render", "relay/terminal"},
+	"github.com/coder/websocket":      {"relay/page"},
 	"github.com/go-chi/chi/v5":        {"executor/api"},
 	"github.com/go-chi/httprate":      {"executor/api"},
 	"github.com/mark3labs/mcp-go":     {"relay/tools"},
