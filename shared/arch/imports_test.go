@@ -67,6 +67,7 @@ var allowed = map[string][]string{
 	"relay/kernelcall":          {"relay/client", "shared/bounded", "shared/contract", "shared/kernelpy"},
 	"relay/kernelstate":         {"relay/checkpoint", "relay/client", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
 	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/nbrun", "relay/notebook", "relay/output", "relay/progress", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
+	"relay/vm":                  {},
 	"relay/transfer":            {"relay/client", "shared/bounded", "shared/contract", "shared/filename", "shared/ranges"},
 	"shared/arch":               {},
 	"shared/auth":               {"shared/bounded", "shared/contract", "shared/seal"},
