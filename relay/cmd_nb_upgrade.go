@@ -22,9 +22,9 @@ func nbUpgradeCommand(set *config.Settings, std terminal.Streams) *cobra.Command
 		Args:              arguments(1, 1),
 		ValidArgsFunction: completeNotebooks,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := c.edit(cmd.Context(), args[0], func(d *notebook.Document, e *edited) error {
-				e.Notes = d.Upgrade()
-				return nil
+			e, err := c.edit(cmd.Context(), args[0], func(d *notebook.Document, e *edited) (err error) {
+				e.Notes, err = d.Upgrade()
+				return err
 			})
 			if err == nil {
 				c.say(e, "upgraded %s", args[0])

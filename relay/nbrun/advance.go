@@ -276,9 +276,12 @@ func (a *advance) openWork(ctx context.Context) error {
 	return a.look()
 }
 
-// interruptReplaced interrupts what a replaced run has on the VM. It ignores refusals, because
-// the cells or their VM may have ended.
+// interruptReplaced interrupts what a replaced run has on the VM, also the cells whose submits
+// were not answered. It ignores refusals, because the cells or their VM may have ended.
 func (a *advance) interruptReplaced(ctx context.Context) error {
+	if err := a.findIDs(ctx, a.replaced); err != nil {
+		return err
+	}
 	for i := len(a.replaced) - 1; i >= 0; i-- {
 		f := a.replaced[i]
 		if f.ExecutionID == "" || f.Ended || f.InstanceID != a.vm.InstanceID() {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"colabrelay/shared/contract"
 )
 
 // slow waits until the test writes the file "go" into the working directory.
@@ -110,4 +112,19 @@ func TestOtherArgumentsReplaceAnUnfinishedRun(t *testing.T) {
 	if notes := strings.Join(got.Outcome.Notes, ""); !strings.Contains(notes, "is replaced: 1 of 3 cells were done") {
 		t.Errorf("notes %q", notes)
 	}
+}
+
+// Nothing would interrupt such a cell later: the new run does not know its request_id.
+func TestAReplacedRunsUnansweredCellIsInterruptedToo(t *testing.T) {
+	each(t, func(t *testing.T, m *machine, vm *faults) {
+		b := write(t, src(says("c0")+slow), src(says("c1")))
+		vm.answer = func(contract.Execution, error) (contract.Execution, error) { return contract.Execution{}, errCut }
+		if got := b.advance(b.spec(), vm, long); !errors.Is(got.err, errCut) {
+			t.Fatalf("%v %s", got.err, got.cells())
+		}
+		vm.answer = nil
+		s := b.spec()
+		s.Cells = "c1"
+		b.finish(s, vm, StatusSucceeded)
+	})
 }

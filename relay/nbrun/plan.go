@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -56,8 +55,8 @@ func (a *advance) makeCopy() error {
 	if err := a.save(); err != nil {
 		return err
 	}
-	if err := create(a.spec.OutputPath, d.Bytes()); err != nil {
-		return err
+	if err := notebook.CreateFile(a.spec.OutputPath, d.Bytes()); err != nil {
+		return fmt.Errorf("creating the copy for the outputs: %w", err)
 	}
 	run.Created = true
 	return a.save()
@@ -87,24 +86,6 @@ func (a *advance) copied() (*notebook.Document, error) {
 		return nil, err
 	}
 	return file.Read()
-}
-
-// create writes a new file, with all of text or not at all.
-func create(path string, text []byte) error {
-	part, err := os.CreateTemp(filepath.Dir(path), ".colab-relay-*.part")
-	if err != nil {
-		return fmt.Errorf("creating the copy for the outputs: %w", err)
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(text)
-	err = errors.Join(err, part.Sync(), part.Close())
-	if err == nil {
-		err = os.Link(part.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("creating the copy for the outputs: %w", err)
-	}
-	return nil
 }
 
 // plan chooses the cells of a new run.

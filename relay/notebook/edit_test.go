@@ -63,7 +63,7 @@ func TestAFailedEditChangesNothing(t *testing.T) {
 	cell := `{"cell_type":"code","source":""}`
 	full := parsed(t, `{"nbformat":4,"cells":[`+cell+strings.Repeat(","+cell, MaxCells-1)+`]}`)
 	small := parsed(t, `{"nbformat":4,"cells":[`+cell+`, {"cell_type": "markdown"}]}`)
-	small.most = 1000
+	small.most = len(small.Bytes()) + 10
 	insert := func(d *Document, at int, c NewCell) error { _, err := d.Insert(at, c); return err }
 	nested := any("x")
 	for range maxNesting {
@@ -80,6 +80,7 @@ func TestAFailedEditChangesNothing(t *testing.T) {
 		"source":           {full, full.SetSource(0, strings.Repeat("x", MaxSourceBytes+1), ""), bounded.ErrTooLong},
 		"file":             {small, small.SetSource(0, long, ""), bounded.ErrTooLong},
 		"new cell":         {small, insert(small, 0, NewCell{Type: Raw, Source: long}), bounded.ErrTooLong},
+		"upgrade":          {small, func() error { _, err := small.Upgrade(); return err }(), bounded.ErrTooLong},
 		"nested output":    {small, outputs(nested), nil},
 		"unknown value":    {small, outputs(struct{}{}), nil},
 		"markdown outputs": {small, small.SetOutputs(1, 0, nil), nil},

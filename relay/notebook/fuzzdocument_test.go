@@ -80,7 +80,7 @@ func replace(t *testing.T, d Document, i int, source string) {
 func whole(t *testing.T, d Document) {
 	cells := d.Len()
 	d.Strip()
-	d.Upgrade()
+	_, _ = d.Upgrade() // the file may become too long
 	if d.Minor() < minor || d.Len() != cells || len(d.RepairIDs()) > 0 {
 		t.Fatalf("%q", d.Bytes())
 	}

@@ -49,14 +49,16 @@ func (d *Document) RepairIDs() (notes []string) {
 	if d.minor < 5 {
 		return nil
 	}
-	return d.giveIDs()
+	notes, _ = d.giveIDs() // a repair that makes the file too long is left out
+	return notes
 }
 
 // Upgrade makes a notebook of an earlier nbformat 4 one of 4.5, in which each cell has an id: its
-// metadata.id if it has one, as Colab writes it. It returns sentences about what it changed.
-func (d *Document) Upgrade() (notes []string) {
+// metadata.id if it has one, as Colab writes it. It returns sentences about what it changed. The
+// error is bounded.ErrTooLong if the file would be too long; the document is then as it was.
+func (d *Document) Upgrade() (notes []string, err error) {
 	if d.minor >= minor {
-		return d.RepairIDs()
+		return d.giveIDs()
 	}
 	version := splice{d.index.minor, fmt.Append(nil, minor)}
 	if version.at.len() == 0 {
@@ -64,12 +66,16 @@ func (d *Document) Upgrade() (notes []string) {
 		version = splice{span{d.major.end, d.major.end}, fmt.Appendf(nil, "%s%q%s%d", l.separator, "nbformat_minor", l.colon, minor)}
 	}
 	notes = []string{fmt.Sprintf("The notebook was nbformat 4.%d and is nbformat 4.%d now, in which each cell has an id.", d.minor, minor)}
-	return append(notes, d.giveIDs(version)...)
+	given, err := d.giveIDs(version)
+	if err != nil {
+		return nil, err
+	}
+	return append(notes, given...), nil
 }
 
 // giveIDs gives an id to each cell that has none of its own, makes more splices, and returns
-// sentences about them; none if the file would be too long.
-func (d *Document) giveIDs(splices ...splice) (notes []string) {
+// sentences about them.
+func (d *Document) giveIDs(splices ...splice) (notes []string, err error) {
 	taken := map[string]bool{}
 	var without []int
 	for i := range d.cells {
@@ -96,10 +102,13 @@ func (d *Document) giveIDs(splices ...splice) (notes []string) {
 	if more := len(without) - maxNotes; more > 0 {
 		notes = append(notes, fmt.Sprintf("So it was with %d more cells.", more))
 	}
-	if len(splices) == 0 || d.apply(splices...) != nil {
-		return nil
+	if len(splices) == 0 {
+		return nil, nil
 	}
-	return notes
+	if err := d.apply(splices...); err != nil {
+		return nil, err
+	}
+	return notes, nil
 }
 
 // fault says what is wrong with a cell's id.

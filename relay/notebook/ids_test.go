@@ -117,9 +117,9 @@ func TestIDsAreRepaired(t *testing.T) {
 
 func TestUpgrade(t *testing.T) {
 	d := named(t, 0, "metadata", "AbC-_1234567", "", "AbC-_1234567")
-	notes := d.Upgrade()
+	notes, err := d.Upgrade()
 	ids := handles(d)
-	if len(notes) != 4 || notes[0] != "The notebook was nbformat 4.0 and is nbformat 4.5 now, in which each cell has an id." || d.Minor() != 5 || ids[0] != "AbC-_1234567" {
+	if err != nil || len(notes) != 4 || notes[0] != "The notebook was nbformat 4.0 and is nbformat 4.5 now, in which each cell has an id." || d.Minor() != 5 || ids[0] != "AbC-_1234567" {
 		t.Errorf("%q, %q", notes, ids)
 	}
 	want := fmt.Sprintf(`{"nbformat": 4, "nbformat_minor": 5, "cells": [{"cell_type": "code", "id": "AbC-_1234567", "metadata": {"id": "AbC-_1234567"}, "source": "x = 0"}, `+
@@ -127,11 +127,11 @@ func TestUpgrade(t *testing.T) {
 	if got := string(d.Bytes()); got != want {
 		t.Error(got)
 	}
-	if notes := d.Upgrade(); notes != nil {
-		t.Errorf("upgraded again: %q", notes)
+	if notes, err := d.Upgrade(); notes != nil || err != nil {
+		t.Errorf("upgraded again: %q, %v", notes, err)
 	}
 	d = parsed(t, "{\n  \"nbformat\": 4,\n  \"cells\": []\n}")
-	if d.Upgrade(); string(d.Bytes()) != "{\n  \"nbformat\": 4,\n  \"nbformat_minor\": 5,\n  \"cells\": []\n}" {
+	if _, err := d.Upgrade(); err != nil || string(d.Bytes()) != "{\n  \"nbformat\": 4,\n  \"nbformat_minor\": 5,\n  \"cells\": []\n}" {
 		t.Errorf("%s", d.Bytes())
 	}
 }

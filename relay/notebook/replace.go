@@ -1,6 +1,7 @@
 package notebook
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -32,9 +33,12 @@ func (f *File) replace(before snapshot, edited *Document) error {
 		f.beforeReplace()
 	}
 	if before.info == nil {
-		err = create(temp, f.path)
+		err = unchanged(create(temp, f.path))
 	} else {
 		err = f.exchange(temp, info, before)
+	}
+	if before.info == nil && errors.Is(err, fs.ErrExist) {
+		return errOvertaken
 	}
 	if err != nil {
 		return err
@@ -105,20 +109,29 @@ func (f *File) isStill(before snapshot) bool {
 	return before.isStill(info) || hasBytes(f.path, before.Bytes()) != nil
 }
 
+// CreateFile writes a new file, with all of text or not at all. If there is a file of that name,
+// the error matches fs.ErrExist.
+func CreateFile(path string, text []byte) error {
+	temp := filepath.Join(filepath.Dir(path), ".colab-relay-"+rand.Text()+".tmp")
+	file, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask, as editors do
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp)
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return create(temp, path)
+}
+
 // create gives a new file its name, unless there is one of that name now.
 func create(temp, path string) error {
 	err := os.Link(temp, path)
 	if err == nil || errors.Is(err, fs.ErrExist) {
-		return overtakenIf(err)
+		return err
 	}
-	return overtakenIf(unchanged(copyTo(path, temp))) // the file system has no links
-}
-
-func overtakenIf(err error) error {
-	if errors.Is(err, fs.ErrExist) {
-		return errOvertaken
-	}
-	return err
+	return copyTo(path, temp) // the file system has no links
 }
 
 // copyTo copies a file to a path at which there must be none.

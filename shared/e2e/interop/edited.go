@@ -30,7 +30,7 @@ var kinds = []struct {
 	{"delete-last", func(d *notebook.Document) error { return d.Delete(d.Len() - 1) }},
 	{"move", func(d *notebook.Document) error { return d.Move(0, d.Len()-1) }},
 	{"set-outputs", setOutputs},
-	{"upgrade", func(d *notebook.Document) error { d.Upgrade(); return nil }},
+	{"upgrade", func(d *notebook.Document) error { _, err := d.Upgrade(); return err }},
 	{"strip", func(d *notebook.Document) error { d.Strip(); return nil }},
 }
 
