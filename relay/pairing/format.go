@@ -15,7 +15,10 @@ const (
 	// fileVersion 2 allows runtimes without a URL; relays that know version 1 only would
 	// call that damage.
 	fileVersion = 2
-	maxFile     = 1 << 20 // bytes; thousands of runtimes
+	// providerVersion is the version of a file with a runtime that has a provider. Relays that
+	// know version 2 only would not reach it, and would drop its provider when they write.
+	providerVersion = 3
+	maxFile         = 1 << 20 // bytes; thousands of runtimes
 )
 
 // file is runtimes.json.
@@ -27,8 +30,10 @@ type file struct {
 
 // entry contains the secret in clear text: only this user may read the file (0600).
 type entry struct {
-	URL    string `json:"url,omitempty"`
-	Secret string `json:"secret"`
+	URL      string `json:"url,omitempty"`
+	Secret   string `json:"secret"`
+	Provider string `json:"provider,omitempty"`
+	VMID     string `json:"vm_id,omitempty"`
 }
 
 // decode reads the file. It returns ErrDamaged when the content is unusable. A newer
@@ -46,8 +51,8 @@ func decode(r io.Reader) (map[string]Runtime, error) {
 		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
 	switch {
-	case f.Version > fileVersion:
-		return nil, fmt.Errorf("the list of paired runtimes has version %d, but this relay reads only up to version %d: use the newer relay", f.Version, fileVersion)
+	case f.Version > providerVersion:
+		return nil, fmt.Errorf("the list of paired runtimes has version %d, but this relay reads only up to version %d: use the newer relay", f.Version, providerVersion)
 	case f.Version < 1:
 		return nil, fmt.Errorf("%w: version %d", ErrDamaged, f.Version)
 	}
@@ -60,7 +65,7 @@ func decode(r io.Reader) (map[string]Runtime, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: runtime %q: %v", ErrDamaged, name, err)
 		}
-		all[name] = Runtime{Name: name, URL: e.URL, Secret: secret, Chosen: name == f.Chosen}
+		all[name] = Runtime{Name: name, URL: e.URL, Secret: secret, Chosen: name == f.Chosen, Provider: e.Provider, VMID: e.VMID}
 	}
 	return all, nil
 }
@@ -71,7 +76,10 @@ func encode(all map[string]Runtime) (io.Reader, error) {
 		if r.Chosen {
 			f.Chosen = name
 		}
-		f.Runtimes[name] = entry{URL: r.URL, Secret: r.Secret.Reveal()}
+		if r.Provider != "" {
+			f.Version = providerVersion
+		}
+		f.Runtimes[name] = entry{URL: r.URL, Secret: r.Secret.Reveal(), Provider: r.Provider, VMID: r.VMID}
 	}
 	text, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {

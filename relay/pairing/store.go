@@ -58,6 +58,10 @@ type Runtime struct {
 	URL    string // base URL without a trailing slash; empty before it is known
 	Secret auth.Secret
 	Chosen bool // by Choose; Put keeps what it was
+	// Provider names what makes the connections to URL if they need more than the URL, such
+	// as the tokens of Google's proxy; empty for all others. VMID is the VM's id there.
+	Provider string
+	VMID     string
 }
 
 // Store is the file of paired runtimes in a folder. Any number of programs may
@@ -148,6 +152,9 @@ func (r Runtime) check() error {
 	}
 	if r.Secret.IsZero() {
 		return fmt.Errorf("runtime %q has no secret", r.Name)
+	}
+	if (r.Provider == "") != (r.VMID == "") {
+		return fmt.Errorf("runtime %q has provider %q and VM %q: it needs both or neither", r.Name, r.Provider, r.VMID)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func put(t testing.TB, s *Store, runtimes ...Runtime) {
 }
 
 func same(a, b Runtime) bool {
-	return a.Name == b.Name && a.URL == b.URL && a.Secret.Equal(b.Secret)
+	return a.Name == b.Name && a.URL == b.URL && a.Secret.Equal(b.Secret) && a.Provider == b.Provider && a.VMID == b.VMID
 }
 
 func TestAnotherStoreReadsAPairingImmediately(t *testing.T) {
@@ -242,7 +242,7 @@ func TestADamagedFileIsReportedAndKept(t *testing.T) {
 
 func TestANewerFileIsNotChanged(t *testing.T) {
 	s := Open(t.TempDir())
-	const content = `{"version":3,"runtimes":{}}`
+	const content = `{"version":4,"runtimes":{}}`
 	if err := os.WriteFile(s.Path(), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -257,20 +257,54 @@ func TestANewerFileIsNotChanged(t *testing.T) {
 	}
 }
 
+// Older relays go on reading a list that they understand, and leave one that they do not.
+func TestAProviderIsKeptAndShownToOlderRelays(t *testing.T) {
+	s := Open(t.TempDir())
+	versionIs := func(want string) {
+		t.Helper()
+		if text, err := os.ReadFile(s.Path()); err != nil || !strings.Contains(string(text), `"version": `+want) {
+			t.Errorf("want version %s, got %s, %v", want, text, err)
+		}
+	}
+	put(t, s, made(t, "a"))
+	versionIs("2")
+	proxied := made(t, "b")
+	proxied.Provider, proxied.VMID = "colab-api", "colab-relay-0123456789abcdef"
+	put(t, s, proxied)
+	versionIs("3")
+	if got, err := Open(s.dir).Get("b"); err != nil || !same(got, proxied) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if err := s.Choose("b"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Get("b"); err != nil || got.Provider != proxied.Provider || got.VMID != proxied.VMID {
+		t.Errorf("Choose changed it to %+v, %v", got, err)
+	}
+	again := made(t, "b") // paired anew by its URL
+	put(t, s, again)
+	if got, err := s.Get("b"); err != nil || got.Provider != "" || got.VMID != "" {
+		t.Errorf("the new pairing has the provider of the old one: %+v, %v", got, err)
+	}
+	versionIs("2")
+}
+
 func TestPutRefuses(t *testing.T) {
 	secret := auth.GenerateSecret()
 	for name, r := range map[string]Runtime{
-		"no name":       {"", "http://h", secret, false},
-		"env":           {EnvName, "http://h", secret, false},
-		"a path":        {"../x", "http://h", secret, false},
-		"long name":     {strings.Repeat("n", 65), "http://h", secret, false},
-		"no URL":        {"a", "", secret, false},
-		"no host":       {"a", "http://", secret, false},
-		"other scheme":  {"a", "ftp://h", secret, false},
-		"user in URL":   {"a", "http://me:pw@h", secret, false},
-		"query in URL":  {"a", "http://h?x=1", secret, false},
-		"no secret":     {"a", "http://h", auth.Secret{}, false},
-		"unreadable %%": {"a", "http://h/%zz", secret, false},
+		"no name":       {Name: "", URL: "http://h", Secret: secret},
+		"env":           {Name: EnvName, URL: "http://h", Secret: secret},
+		"a path":        {Name: "../x", URL: "http://h", Secret: secret},
+		"long name":     {Name: strings.Repeat("n", 65), URL: "http://h", Secret: secret},
+		"no URL":        {Name: "a", URL: "", Secret: secret},
+		"no host":       {Name: "a", URL: "http://", Secret: secret},
+		"other scheme":  {Name: "a", URL: "ftp://h", Secret: secret},
+		"user in URL":   {Name: "a", URL: "http://me:pw@h", Secret: secret},
+		"query in URL":  {Name: "a", URL: "http://h?x=1", Secret: secret},
+		"no secret":     {Name: "a", URL: "http://h", Secret: auth.Secret{}},
+		"VM alone":      {Name: "a", URL: "http://h", Secret: secret, VMID: "v"},
+		"provider only": {Name: "a", URL: "http://h", Secret: secret, Provider: "p"},
+		"unreadable %%": {Name: "a", URL: "http://h/%zz", Secret: secret},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Open(t.TempDir())
@@ -291,6 +325,7 @@ func TestPutRefuses(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(`{"version":1,"runtimes":{"a":{"url":"http://h","secret":"` + strings.Repeat("s", 40) + `"}}}`)
 	f.Add(`{"version":3}`)
+	f.Add(`{"version":3,"runtimes":{"a":{"url":"http://h","provider":"p","vm_id":"v","secret":"` + strings.Repeat("s", 40) + `"}}}`)
 	f.Add(`{"version":2,"runtimes":{"a":{"secret":"` + strings.Repeat("s", 40) + `"}}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		all, err := decode(strings.NewReader(text))

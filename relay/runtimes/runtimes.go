@@ -8,6 +8,7 @@ package runtimes
 import (
 	"errors"
 	"log/slog"
+	"net/http"
 	"sync"
 
 	"colabrelay/relay/client"
@@ -23,6 +24,9 @@ type Config struct {
 	OnAttempt func(err error) // see client.Config
 	// Record returns the recorder of a runtime's executions. Nil records none.
 	Record func(runtime string) client.Recorder
+	// Transport returns what makes the connections to a runtime that has a Provider. Nil, or
+	// a nil result, is the default transport.
+	Transport func(pairing.Runtime) http.RoundTripper
 }
 
 // Pool has one client for each runtime, which keeps the executor's instance and clock
@@ -37,6 +41,11 @@ type Pool struct {
 type connected struct {
 	pairing.Runtime
 	client *client.Client
+}
+
+// changed reports whether r needs another client.
+func (c connected) changed(r pairing.Runtime) bool {
+	return c.URL != r.URL || c.Provider != r.Provider || c.VMID != r.VMID || !c.Secret.Equal(r.Secret)
 }
 
 // New returns a Pool without clients. A caller must Close it.
@@ -56,7 +65,7 @@ func (p *Pool) Resolve(name string) (tools.Runtime, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	have, ok := p.clients[found.Name]
-	if !ok || have.URL != found.URL || !have.Secret.Equal(found.Secret) {
+	if !ok || have.changed(found) {
 		c, err := client.New(p.clientConfig(found))
 		if err != nil {
 			return tools.Runtime{}, err
@@ -72,6 +81,9 @@ func (p *Pool) Resolve(name string) (tools.Runtime, error) {
 
 func (p *Pool) clientConfig(r pairing.Runtime) client.Config {
 	cfg := client.Config{BaseURL: r.URL, Secret: r.Secret, Log: p.cfg.Log, OnAttempt: p.cfg.OnAttempt}
+	if p.cfg.Transport != nil && r.Provider != "" {
+		cfg.Transport = p.cfg.Transport(r)
+	}
 	if p.cfg.Record != nil {
 		cfg.Recorder = p.cfg.Record(r.Name)
 	}

@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"net/http"
 	"testing"
 
 	"colabrelay/relay/pairing"
@@ -30,6 +31,44 @@ func TestANewPairingIsUsedImmediately(t *testing.T) {
 		}
 	}
 }
+
+func TestARuntimeOfAProviderUsesItsTransport(t *testing.T) {
+	store, vm := pairing.Open(t.TempDir()), fakevm.Start(t)
+	plain := pairing.Runtime{Name: "a", URL: vm.URL, Secret: vm.Secret}
+	proxied := plain
+	proxied.Provider, proxied.VMID = "p", "v"
+	var asked []pairing.Runtime
+	var used int
+	p := New(Config{Getenv: func(string) string { return "" }, Pairings: store, Transport: func(r pairing.Runtime) http.RoundTripper {
+		asked = append(asked, r)
+		return roundTripper(func(r *http.Request) (*http.Response, error) { used++; return http.DefaultTransport.RoundTrip(r) })
+	}})
+	defer p.Close()
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	for i, r := range []pairing.Runtime{plain, proxied, plain} {
+		if _, err := store.Put(r); err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Resolve("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := used
+		if _, err := got.Client.Kernel(t.Context()); err != nil {
+			t.Fatalf("runtime %d: %v", i, err)
+		}
+		if (used > before) != (r.Provider != "") {
+			t.Errorf("runtime %d used the provider's transport %d times", i, used-before)
+		}
+	}
+	if len(asked) != 1 || asked[0].VMID != "v" {
+		t.Errorf("asked for the transports of %+v", asked)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestEachUserIsWarnedOnceAndARemovedRuntimeIsForgotten(t *testing.T) {
 	store := pairing.Open(t.TempDir())
