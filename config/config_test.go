@@ -22,7 +22,7 @@ var forTests = []string{"COLAB_RELAY_NGROK_CA", "COLAB_RELAY_NGROK_SERVER"}
 
 // printed are variables of the executor that relay init prints and the relay does not
 // read.
-var printed = []string{"EXECUTOR_SECRET", "NGROK_AUTHTOKEN", "NGROK_DOMAIN"}
+var printed = []string{"EXECUTOR_SECRET"}
 
 // ofTheSystem are variables that the relay reads and the user's system sets.
 var ofTheSystem = []string{"XDG_DATA_HOME"}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,17 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	bootstrap "colabrelay/colab-bootstrap"
-	"colabrelay/relay/client"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/bounded"
 )
-
-// releases is the URL of the folder that contains a folder for each release. The linker
-// sets it; it is empty in a build of one's own.
-var releases string
-
-// maxSums bounds SHA256SUMS, in bytes.
-const maxSums = 64 << 10
 
 // cellSource describes the release that the cell fetches.
 type cellSource struct {
@@ -61,16 +52,7 @@ func (s *cellSource) print(ctx context.Context, std terminal.Streams) error {
 	s.Releases = strings.TrimRight(s.Releases, "/")
 	sums, err := s.digests(ctx, std)
 	if err == nil {
-		err = s.ReadSums(bytes.NewReader(sums))
-	}
-	switch {
-	case err != nil:
-	case s.SHA256AMD64 == "" && s.SHA256ARM64 == "":
-		err = errors.New("SHA256SUMS lists no executor")
-	case s.SHA256AMD64 == "":
-		err = errors.New("SHA256SUMS lists no executor-linux-amd64")
-	case s.SHA256ARM64 == "":
-		err = errors.New("SHA256SUMS lists no executor-linux-arm64")
+		err = readDigests(&s.Release, sums)
 	}
 	if err != nil {
 		return fmt.Errorf("the digests of release %q: %w", s.Version, err)
@@ -99,7 +81,7 @@ func (s *cellSource) digests(ctx context.Context, std terminal.Streams) ([]byte,
 		if strings.HasPrefix(s.Releases, "http://") {
 			fmt.Fprintln(std.Err, "note: the digests are fetched over http, so anyone on the network path can change them; compare them with a copy that you trust")
 		}
-		return client.ReleaseFile(ctx, s.Releases+"/"+s.Version+"/SHA256SUMS", maxSums)
+		return fetchSums(ctx, s.Release)
 	case "-":
 		return bounded.ReadAll(std.In, maxSums)
 	}

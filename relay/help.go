@@ -78,7 +78,7 @@ func environmentText() string {
 	var b strings.Builder
 	b.WriteString("Settings are environment variables; an empty one counts as unset. In an MCP host's configuration they go into the relay's \"env\" block. Some commands have a flag for a setting, which takes precedence.\n\n")
 	for _, s := range config.All {
-		fmt.Fprintf(&b, "  %-22s %s\n", s.Variable, strings.ReplaceAll(s.Usage, "`", ""))
+		fmt.Fprintf(&b, "  %-24s %s\n", s.Variable, strings.ReplaceAll(s.Usage, "`", ""))
 	}
 	return b.String()
 }

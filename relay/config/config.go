@@ -63,6 +63,9 @@ func Load(s Settings) Config {
 		problem("%v", err)
 	}
 	c.Keep = loadKeep(s, problem)
+	if _, err = LoadNgrok(s); err != nil {
+		problem("%v", err)
+	}
 	if c.HistoryDir, c.HistoryBytes, err = loadHistory(s); err != nil {
 		problem("%v", err)
 	}

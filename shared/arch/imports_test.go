@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"relay/checkpoint":          {"shared/bounded", "shared/filename"},
 	"relay/chunked":             {"relay/checkpoint", "relay/client", "relay/kernelstate", "relay/plain", "shared/contract", "shared/kernelpy"},
 	"relay/client":              {"relay/plain", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
-	"relay/config":              {"relay/pairing", "relay/tools", "relay/transfer"},
+	"relay/config":              {"relay/pairing", "relay/tools", "relay/transfer", "shared/bounded"},
 	"relay/config/configtest":   {},
 	"relay/dataflow":            {"relay/kernelcall", "relay/plain", "shared/kernelpy"},
 	"relay/doctor":              {"relay/client", "relay/config", "relay/hint", "relay/hostconfig", "relay/pairing", "relay/plain", "relay/program", "relay/progress", "relay/terminal", "shared/contract"},
