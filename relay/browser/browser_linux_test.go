@@ -1,0 +1,346 @@
+package browser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/shared/e2e/harness"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const target = "https://colab.research.google.com/notebooks/empty.ipynb?p=5#mcpProxyToken=SECRETTOKEN&mcpProxyPort=5"
+
+// computer is a system whose programs are scripts in one folder.
+type computer struct {
+	system
+	dir string
+	env map[string]string
+}
+
+// newComputer returns a computer with no programs and no environment.
+func newComputer(t *testing.T, goos string) *computer {
+	t.Helper()
+	c := &computer{dir: t.TempDir(), env: map[string]string{}}
+	t.Setenv("PATH", c.dir)
+	c.system = system{
+		goos: goos, getenv: func(name string) string { return c.env[name] },
+		environ: func() []string { return []string{"KEPT=yes", "COLAB_SECRET=x", "NGROK_AUTHTOKEN=x", "RELAY_HOLD=1s"} },
+		version: func() string { return "Linux version 6.1.0 (gcc)" }, windows: filepath.Join(c.dir, "System32"), wait: 20 * time.Second,
+	}
+	return c
+}
+
+// add adds a program that records its arguments and environment, and then does what a line
+// of shell says.
+func (c *computer) add(t *testing.T, name, then string) {
+	t.Helper()
+	path := filepath.Join(c.dir, name)
+	script := fmt.Sprintf("#!/bin/sh\n{ printf '%%s\\n' \"$@\"; /usr/bin/env; } > %[1]s.new && /bin/mv %[1]s.new %[1]s.got\n%s\n", path, then)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(script), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// got waits for what a program recorded: its arguments and environment, a line each.
+func (c *computer) got(t *testing.T, name string) []string {
+	t.Helper()
+	var lines []string
+	await(t, name+" was not started", func() bool {
+		text, err := os.ReadFile(filepath.Join(c.dir, name+".got"))
+		lines = strings.Split(strings.TrimSpace(string(text)), "\n")
+		return err == nil
+	})
+	return lines
+}
+
+// await waits until a condition holds.
+func await(t *testing.T, otherwise string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if harness.Poll(ctx, func() (bool, error) { return holds(), nil }) != nil {
+		t.Fatal(otherwise)
+	}
+}
+
+func (c *computer) started(name string) bool {
+	_, err := os.Stat(filepath.Join(c.dir, name+".got"))
+	return err == nil
+}
+
+// follow loads a link once as a browser does, and returns where it leads.
+func follow(t *testing.T, link string) string {
+	t.Helper()
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get(link)
+	if err != nil {
+		return err.Error()
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusFound {
+		return answer.Status
+	}
+	return answer.Header.Get("Location")
+}
+
+// Each system's program gets the URL, or a link that leads to it.
+func TestEachSystemsProgram(t *testing.T) {
+	for name, c := range map[string]struct {
+		goos, version string
+		env           map[string]string
+		programs      []string // that exist
+		started       string   // the one that is expected
+		arguments     []string // before the link or URL
+		direct        bool
+	}{
+		"Linux":                    {goos: "linux", env: map[string]string{"DISPLAY": ":0"}, programs: []string{"xdg-open", "wslview", "open"}, started: "xdg-open"},
+		"Wayland":                  {goos: "linux", env: map[string]string{"WAYLAND_DISPLAY": "wayland-0"}, programs: []string{"xdg-open"}, started: "xdg-open"},
+		"X over SSH":               {goos: "linux", env: map[string]string{"DISPLAY": "localhost:10.0", "SSH_CONNECTION": "x"}, programs: []string{"xdg-open"}, started: "xdg-open"},
+		"FreeBSD":                  {goos: "freebsd", env: map[string]string{"DISPLAY": ":0"}, programs: []string{"xdg-open"}, started: "xdg-open"},
+		"BROWSER":                  {goos: "linux", env: map[string]string{"DISPLAY": ":0", "BROWSER": "firefox"}, programs: []string{"xdg-open", "firefox"}, started: "firefox"},
+		"BROWSER without a screen": {goos: "linux", env: map[string]string{"BROWSER": "helper", "SSH_TTY": "/dev/pts/0"}, programs: []string{"helper"}, started: "helper"},
+		"BROWSER with arguments":   {goos: "linux", env: map[string]string{"BROWSER": "none:firefox --new-window:xdg-open"}, programs: []string{"xdg-open", "firefox"}, started: "firefox", arguments: []string{"--new-window"}},
+		"empty BROWSER":            {goos: "linux", env: map[string]string{"DISPLAY": ":0", "BROWSER": ": :"}, programs: []string{"xdg-open"}, started: "xdg-open"},
+		"macOS":                    {goos: "darwin", env: map[string]string{"BROWSER": "xdg-open"}, programs: []string{"xdg-open", "open"}, started: "open"},
+		"Windows":                  {goos: "windows", programs: []string{"rundll32"}, started: "rundll32", arguments: []string{fileProtocolHandler}, direct: true},
+		"WSL":                      {goos: "linux", version: "Linux version 5.15.90.1-microsoft-standard-WSL2", env: map[string]string{"DISPLAY": ":0"}, programs: []string{"rundll32.exe", "wslview", "xdg-open"}, started: "rundll32.exe", arguments: []string{fileProtocolHandler}, direct: true},
+		"WSL by its variable":      {goos: "linux", env: map[string]string{"WSL_DISTRO_NAME": "Debian"}, programs: []string{"rundll32.exe"}, started: "rundll32.exe", arguments: []string{fileProtocolHandler}, direct: true},
+		"WSL by its socket":        {goos: "linux", env: map[string]string{"WSL_INTEROP": "/run/WSL/1_interop"}, programs: []string{"rundll32.exe"}, started: "rundll32.exe", arguments: []string{fileProtocolHandler}, direct: true},
+		"WSL without Windows PATH": {goos: "linux", version: "4.4.0-19041-Microsoft", programs: []string{"System32/rundll32.exe", "wslview"}, started: "System32/rundll32.exe", arguments: []string{fileProtocolHandler}, direct: true},
+		"WSL with wslview":         {goos: "linux", version: "microsoft", programs: []string{"wslview", "xdg-open"}, started: "wslview", direct: true},
+		"BROWSER in WSL":           {goos: "linux", version: "microsoft", env: map[string]string{"BROWSER": "chrome.exe"}, programs: []string{"wslview", "chrome.exe"}, started: "chrome.exe", direct: true},
+		"a container in WSL":       {goos: "linux", version: "microsoft", env: map[string]string{"DISPLAY": ":0"}, programs: []string{"xdg-open"}, started: "xdg-open"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			on := newComputer(t, c.goos)
+			on.env = c.env
+			on.version = func() string { return c.version }
+			for _, p := range c.programs {
+				on.add(t, p, "")
+			}
+			done := make(chan error, 1)
+			go func() { done <- on.open(t.Context(), target) }()
+			got := on.got(t, c.started)
+			for i, want := range c.arguments {
+				if got[i] != want {
+					t.Errorf("argument %d is %q, want %q", i, got[i], want)
+				}
+			}
+			opened := got[len(c.arguments)]
+			if !c.direct {
+				if all := strings.Join(got, "\n"); strings.Contains(all, "SECRETTOKEN") || !strings.HasPrefix(opened, "http://127.0.0.1:") {
+					t.Errorf("the program got %q", all)
+				}
+				opened = follow(t, opened)
+			}
+			if opened != target {
+				t.Errorf("it opens %q", opened)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			for _, p := range c.programs {
+				if p != c.started && on.started(p) {
+					t.Errorf("%s was started, too", p)
+				}
+			}
+		})
+	}
+}
+
+func TestThePlaceOfTheURLInBROWSER(t *testing.T) {
+	for text, want := range map[string]string{
+		"firefox":                  "[[firefox URL]]",
+		"firefox --url=%s -x":      "[[firefox --url=URL -x]]",
+		"  a  b : c %s %s: ":       "[[a b URL] [c URL URL]]",
+		"chromium --app=%s:w3m -T": "[[chromium --app=URL] [w3m -T URL]]",
+	} {
+		var got [][]string
+		for _, p := range fromBrowser(text) {
+			got = append(got, p.arguments("URL"))
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%q: %v, want %s", text, got, want)
+		}
+	}
+}
+
+func TestTheBrowserGetsNoSecretsOfTheRelay(t *testing.T) {
+	c := newComputer(t, "windows")
+	c.add(t, "rundll32", "")
+	if err := c.open(t.Context(), target); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(c.got(t, "rundll32"), "\n")
+	if !strings.Contains(got, "KEPT=yes") || strings.Contains(got, "COLAB_SECRET") || strings.Contains(got, "NGROK") || strings.Contains(got, "RELAY_") {
+		t.Errorf("the environment is %q", got)
+	}
+}
+
+// A browser that runs in the foreground outlives the call, in a session of its own, and
+// leaves no zombie when it ends.
+func TestTheBrowserLivesOn(t *testing.T) {
+	c := newComputer(t, "linux")
+	c.env["BROWSER"] = "browser"
+	stop := filepath.Join(c.dir, "stop")
+	c.add(t, "browser", `echo $$ > `+c.dir+`/pid.new && /bin/mv `+c.dir+`/pid.new `+c.dir+`/pid.got; while ! [ -e `+stop+` ]; do /bin/sleep 0.02; done`)
+	done := make(chan error, 1)
+	go func() { done <- c.open(t.Context(), target) }()
+	pid := c.got(t, "pid")[0]
+	follow(t, c.got(t, "browser")[0])
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		t.Fatalf("the browser ended with the call: %v", err)
+	}
+	if fields := strings.Fields(string(stat)); fields[5] != pid {
+		t.Errorf("its session is %s, its process %s", fields[5], pid)
+	}
+	if err := os.WriteFile(stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the browser ended, and its process stays as a zombie", func() bool {
+		_, err := os.Stat("/proc/" + pid)
+		return os.IsNotExist(err)
+	})
+}
+
+func TestFailures(t *testing.T) {
+	screen := map[string]string{"DISPLAY": ":0"}
+	for name, c := range map[string]struct {
+		goos string
+		env  map[string]string
+		then string // what xdg-open does; "" for no such program
+		want string
+	}{
+		"no screen":            {goos: "linux", want: "this session has no screen"},
+		"SSH":                  {goos: "linux", env: map[string]string{"SSH_CONNECTION": "a 1 b 2"}, want: "forward the relay's port"},
+		"SSH to macOS":         {goos: "darwin", env: map[string]string{"SSH_CONNECTION": "a 1 b 2"}, want: "this session has no screen"},
+		"SSH to Windows":       {goos: "windows", env: map[string]string{"SSH_CONNECTION": "a 1 b 2"}, want: "this session has no screen"},
+		"no program":           {goos: "linux", env: screen, want: `start "xdg-open": executable file not found in $PATH; open the URL yourself`},
+		"the program fails":    {goos: "linux", env: screen, then: "exit 3", want: `"xdg-open" ended with exit status 3`},
+		"nothing comes":        {goos: "linux", env: screen, then: "exit 0", want: `"xdg-open" was started, but no browser loaded the page within 0.3 s`},
+		"no command of many":   {goos: "linux", env: map[string]string{"BROWSER": "one:two"}, want: "start \"one\": executable file not found in $PATH\nstart \"two\""},
+		"Windows without it":   {goos: "windows", want: `start "rundll32": executable file not found`},
+		"WSL's interop is off": {goos: "linux", env: map[string]string{"WSL_INTEROP": "x"}, want: "this session has no screen"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			on := newComputer(t, c.goos)
+			on.env, on.wait = c.env, 300*time.Millisecond
+			if c.then != "" {
+				on.add(t, "xdg-open", c.then)
+			}
+			err := on.open(t.Context(), target)
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "SECRETTOKEN") {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestTheCallEndsWithItsContext(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	c := newComputer(t, "linux")
+	c.env["DISPLAY"] = ":0"
+	c.add(t, "xdg-open", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.open(ctx, target) }()
+	c.got(t, "xdg-open")
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestOnlyWebPagesAreOpened(t *testing.T) {
+	c := newComputer(t, "linux")
+	c.env["BROWSER"] = "browser"
+	c.add(t, "browser", "")
+	for _, address := range []string{
+		"", "file:///etc/passwd", "javascript:alert(1)", "--help", "/etc/passwd", "C:\\x", "vscode://x/y", "https:", "https:///x", "https://user@host/",
+		"https://host/a b", "https://host/\n", "https://host/\"x", "https://host/'x", "https://höst/", "https://host/" + strings.Repeat("a", maxURL),
+	} {
+		if err := c.open(t.Context(), address); err == nil || len(err.Error()) > 200 {
+			t.Errorf("%.40q: %v", address, err)
+		}
+	}
+	if c.started("browser") {
+		t.Error("the browser was started")
+	}
+}
+
+// Strangers on loopback, who do not know the path, get nothing and can't stop the browser.
+func TestStrangersAtTheLink(t *testing.T) {
+	l, err := newLink(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, request := range map[string]string{
+		"another path":   "GET /x HTTP/1.1\r\nHost: " + l.host + "\r\n\r\n",
+		"a longer path":  "GET " + l.path + "x HTTP/1.1\r\nHost: " + l.host + "\r\n\r\n",
+		"another host":   "GET " + l.path + " HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+		"POST":           "POST " + l.path + " HTTP/1.1\r\nHost: " + l.host + "\r\n\r\n",
+		"HEAD":           "HEAD " + l.path + " HTTP/1.1\r\nHost: " + l.host + "\r\n\r\n",
+		"a long header":  "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 2*maxHeader) + "\r\n\r\n",
+		"no HTTP at all": "\x16\x03\x01 hello\r\n\r\n",
+	} {
+		if got := raw(t, l.host, request); !strings.HasPrefix(got, "HTTP/1.1 4") || strings.Contains(got, "SECRETTOKEN") {
+			t.Errorf("%s: %.80q", name, got)
+		}
+	}
+	var idle []net.Conn
+	for range maxConnections + 1 {
+		conn, err := net.Dial("tcp", l.host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle = append(idle, conn)
+	}
+	if got := follow(t, l.URL()); got != target {
+		t.Errorf("after %d silent connections the link leads to %q", len(idle), got)
+	}
+	if got := follow(t, l.URL()); !strings.HasPrefix(got, "404") {
+		t.Errorf("the second time the link leads to %q", got)
+	}
+	<-l.loaded
+	l.close()
+	for _, conn := range idle {
+		conn.Close()
+	}
+	if got := follow(t, l.URL()); !strings.Contains(got, "refused") {
+		t.Errorf("after its end the link leads to %q", got)
+	}
+}
+
+// raw sends a request and returns the beginning of the answer.
+func raw(t *testing.T, host, request string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(conn, request) // the server may answer before it read all
+	answer, _ := io.ReadAll(io.LimitReader(conn, 4096))
+	return string(answer)
+}
