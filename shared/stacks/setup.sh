@@ -8,18 +8,19 @@
 #   FOLDER/data      the same with polars, pyarrow, duckdb and uv; its other packages are new's
 #   FOLDER/tools     ruff and mypy for make check, pytest for make test
 #   FOLDER/notebook  nbclient, which runs the notebook as its page would
+#   FOLDER/server    jupyter_server, which stands in for a Colab VM's; its other packages are new's
 #   FOLDER/bridge    the old-style bridge that make bench compares with; on request only
 #
 # Each is made once and again when its requirements change. Where pip reaches no
-# index, old and notebook come from the system's own ipykernel and nbclient,
-# installed by apt-get when we are root, and the others are left out: said aloud,
-# with FOLDER/NAME.left-out as the mark that tests read. It touches nothing but
-# FOLDER and, only then, the system's packages.
+# index, old, notebook and server come from the system's own ipykernel, nbclient
+# and jupyter_server, installed by apt-get when we are root, and the others are
+# left out: said aloud, with FOLDER/NAME.left-out as the mark that tests read. It
+# touches nothing but FOLDER and, only then, the system's packages.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${1:-$here/../../.python}
-environments=(old new data tools notebook "${@:2}")
+environments=(old new data tools notebook server "${@:2}")
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 log=$folder/setup.log
@@ -104,7 +105,7 @@ from_index() {
 	local name=$1 short=$here/requirements-$1.in
 	say "setting up $name"
 	python3 -m venv --clear "$folder/$name" >>"$log" 2>&1
-	[ "$name" != data ] || see_packages_of new "$name"
+	case $name in data | server) see_packages_of new "$name" ;; esac
 	if install "$name" "$here/requirements-$name.txt"; then
 		:
 	elif [ -f "$short" ] && install "$name" "$short"; then
@@ -142,24 +143,26 @@ old_from_system() {
 	say "old is the system's: ipykernel $("$folder/old/bin/python" -c 'import ipykernel; print(ipykernel.__version__)')"
 }
 
-# notebook_from_system makes notebook a view of the system's own packages.
-notebook_from_system() {
+# module_from_system NAME MODULE PACKAGE makes NAME, whose module is in that Debian package, a
+# view of the system's own packages.
+module_from_system() {
 	local python
 	python=$(system_python) || python=python3
-	if ! "$python" -c 'import nbclient' 2>>"$log" && can_install_debian; then
-		install_debian python3-nbclient
+	if ! "$python" -c "import $2" 2>>"$log" && can_install_debian; then
+		install_debian "$3"
 	fi
-	if ! "$python" -c 'import nbclient' 2>>"$log"; then
-		leave_out notebook "pip reaches no index; to run the notebook's test install the package python3-nbclient, then run make python"
+	if ! "$python" -c "import $2" 2>>"$log"; then
+		leave_out "$1" "pip reaches no index; to run the tests of $2 install the package $3, then run make python"
 		return
 	fi
-	"$python" -m venv --clear --without-pip --system-site-packages "$folder/notebook" >>"$log" 2>&1
-	mark notebook
+	"$python" -m venv --clear --without-pip --system-site-packages "$folder/$1" >>"$log" 2>&1
+	mark "$1"
 }
 
 without_index() {
 	is_ready old || old_from_system
-	is_ready notebook || notebook_from_system
+	is_ready notebook || module_from_system notebook nbclient python3-nbclient
+	is_ready server || module_from_system server jupyter_server python3-jupyter-server
 	is_ready new || leave_out new "pip reaches no index; tests run on the old kernel stack only"
 	is_ready data || leave_out data "pip reaches no index; query_dataframes, and previews of polars and Arrow frames, are not tested"
 	! is_wanted bridge || is_ready bridge || leave_out bridge "pip reaches no index; make bench does not compare with an old-style bridge"

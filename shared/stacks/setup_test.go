@@ -97,6 +97,7 @@ func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
 	m.mustHave("data.left-out")
 	m.mustHave("tools.left-out")
 	m.mustHave("notebook.left-out")
+	m.mustHave("server.left-out")
 	m.mustHave("bridge.left-out")
 }
 
@@ -108,15 +109,19 @@ func TestSetupMakesTheBridgeOnRequestOnly(t *testing.T) {
 	}
 }
 
-func TestSetupWithoutIndexTakesTheSystemsNbclient(t *testing.T) {
+func TestSetupWithoutIndexTakesTheSystemsModules(t *testing.T) {
 	m := newMachine(t)
 	m.ipykernel(`__version__ = "6.17.0"`)
 	m.user(0)
-	m.aptGet(`case "$*" in *python3-nbclient*) : >` + m.modules + `/nbclient.py;; esac`)
+	m.aptGet(`case "$*" in
+*python3-nbclient*) : >` + m.modules + `/nbclient.py;;
+*python3-jupyter-server*) : >` + m.modules + `/jupyter_server.py;;
+esac`)
 	if _, err := m.setUp(); err != nil {
 		t.Fatalf("setup.sh: %v", err)
 	}
 	m.mustHave("notebook/bin/python")
+	m.mustHave("server/bin/python")
 }
 
 func TestSetupWithoutIndexAsRootInstallsDebiansIPyKernel(t *testing.T) {

@@ -34,15 +34,21 @@ func Old(t testing.TB) Stack {
 
 // Notebook returns the interpreter that has nbclient. It fails the test if there is none
 // and says what to do.
-func Notebook(t testing.TB) string {
+func Notebook(t testing.TB) string { return withModule(t, "notebook", "nbclient") }
+
+// Server returns the interpreter that has jupyter_server and ipykernel. It fails the test if
+// there is none and says what to do.
+func Server(t testing.TB) string { return withModule(t, "server", "jupyter_server") }
+
+func withModule(t testing.TB, environment, module string) string {
 	t.Helper()
-	root := filepath.Join(Root(), ".python", "notebook")
+	root := filepath.Join(Root(), ".python", environment)
 	if why, err := os.ReadFile(root + ".left-out"); err == nil {
-		t.Fatalf("no nbclient: %s", why)
+		t.Fatalf("no %s: %s", module, why)
 	}
 	python := filepath.Join(root, "bin", "python")
 	if _, err := os.Stat(python); err != nil {
-		t.Fatalf("no Python with nbclient at %q: run make python", python)
+		t.Fatalf("no Python with %s at %q: run make python", module, python)
 	}
 	return python
 }
