@@ -69,6 +69,7 @@ var allowed = map[string][]string{
 	"relay/kernelstate":         {"relay/checkpoint", "relay/client", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
 	"relay/tools":               {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/nbrun", "relay/notebook", "relay/output", "relay/progress", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
 	"relay/vm":                  {},
+	"relay/vm/vmtest":           {"relay/vm", "shared/e2e/harness", "shared/stacks"},
 	"relay/transfer":            {"relay/client", "shared/bounded", "shared/contract", "shared/filename", "shared/ranges"},
 	"shared/arch":               {},
 	"shared/auth":               {"shared/bounded", "shared/contract", "shared/seal"},
@@ -93,7 +94,7 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "shared/e2e", "shared/e2e/bench", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/interop", "shared/line/linetest", "shared/smalldisk", "shared/stacks"}
+var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/vmtest", "shared/e2e", "shared/e2e/bench", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/interop", "shared/line/linetest", "shared/smalldisk", "shared/stacks"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may

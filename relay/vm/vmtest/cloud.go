@@ -1,0 +1,323 @@
+package vmtest
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"colabrelay/relay/vm"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+//go:embed exec.py
+var execScript string
+
+// Cloud is a service whose VMs are folders of this computer, where code runs with the real
+// Python. It is a vm.Backend, and any number of Managers may use it at once.
+type Cloud struct {
+	t      testing.TB
+	python string
+
+	mu       sync.Mutex
+	machines map[string]machine
+	refusals []error // of the next Creates
+	broken   bool
+	hook     func(ctx context.Context, call Call) error
+	touched  []string
+}
+
+type machine struct {
+	vm.Machine
+	dir string
+}
+
+// Call is a call of the service, as a hook sees it.
+type Call struct {
+	Method string // create, list, delete, upload, exec or touch
+	ID     string
+	Code   string // of exec; the path of upload
+	Done   bool   // the call had its effect, and its answer is on the way
+}
+
+// NewCloud returns a service without VMs. Those that run at the end of the test are ended.
+func NewCloud(t testing.TB) *Cloud {
+	c := &Cloud{t: t, python: stacks.Old(t).Python, machines: map[string]machine{}}
+	t.Cleanup(func() {
+		for id := range c.machines {
+			c.End(id)
+		}
+	})
+	return c
+}
+
+// Fixture returns the fixture of Suite.
+func (c *Cloud) Fixture() Fixture {
+	return Fixture{Backend: c, Refuse: c.Refuse, End: c.End, Break: c.Break,
+		Reasons: []error{vm.ErrNoneFree, vm.ErrNotEligible, vm.ErrQuota, vm.ErrDenied, vm.ErrTooMany}}
+}
+
+// Hook makes the service call f before and after the effect of every call. An error of f is
+// the answer of the call.
+func (c *Cloud) Hook(f func(context.Context, Call) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hook = f
+}
+
+// Refuse adds the answer of a following Create; nil lets one through.
+func (c *Cloud) Refuse(reason error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refusals = append(c.refusals, reason)
+}
+
+// Break makes the service unreachable.
+func (c *Cloud) Break() { c.SetBroken(true) }
+
+// SetBroken makes the service unreachable, or reachable again.
+func (c *Cloud) SetBroken(broken bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = broken
+}
+
+// Add adds a VM that somebody else started.
+func (c *Cloud) Add(m vm.Machine) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.machines[m.ID] = machine{Machine: m, dir: c.t.TempDir()}
+}
+
+// End ends a VM and all its processes.
+func (c *Cloud) End(id string) {
+	c.mu.Lock()
+	m, found := c.machines[id]
+	delete(c.machines, id)
+	c.mu.Unlock()
+	if found {
+		killIn(m.dir)
+	}
+}
+
+// KillExecutor ends the processes of a VM, which itself continues.
+func (c *Cloud) KillExecutor(id string) {
+	c.mu.Lock()
+	dir := c.machines[id].dir
+	c.mu.Unlock()
+	killIn(dir)
+}
+
+// Dir returns the folder of a VM; empty if there is no such VM.
+func (c *Cloud) Dir(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.machines[id].dir
+}
+
+// Running returns the ids of all VMs.
+func (c *Cloud) Running() (ids []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range c.machines {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// Touched returns the ids that keep-alives were sent for, in order.
+func (c *Cloud) Touched() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string{}, c.touched...)
+}
+
+// killIn kills the processes whose arguments name a folder, and waits until they have ended.
+// The folder is a test's own, so they are too.
+func killIn(dir string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_ = harness.Poll(ctx, func() (bool, error) {
+		left := 0
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, path := range lines {
+			if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte(dir+"/")) {
+				pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				left++
+			}
+		}
+		return left == 0, nil
+	})
+}
+
+// begin calls the hook before a call's effect; end, after it.
+func (c *Cloud) begin(ctx context.Context, call Call) (end func(error) error, err error) {
+	c.mu.Lock()
+	hook, broken := c.hook, c.broken
+	c.mu.Unlock()
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w", call.Method, err)
+	}
+	if broken {
+		return nil, fmt.Errorf("%s: connection refused", call.Method)
+	}
+	if hook == nil {
+		return func(err error) error { return err }, nil
+	}
+	if err := hook(ctx, call); err != nil {
+		return nil, err
+	}
+	return func(err error) error {
+		if err != nil {
+			return err
+		}
+		call.Done = true
+		return hook(ctx, call)
+	}, nil
+}
+
+// Name implements vm.Backend.
+func (c *Cloud) Name() string { return "api" }
+
+// Specs implements vm.Backend.
+func (c *Cloud) Specs(context.Context) ([]vm.Spec, error) { return nil, nil }
+
+// Create implements vm.Backend.
+func (c *Cloud) Create(ctx context.Context, id string, s vm.Spec) (vm.Machine, error) {
+	end, err := c.begin(ctx, Call{Method: "create", ID: id, Code: s.Accelerator})
+	if err != nil {
+		return vm.Machine{}, err
+	}
+	m, err := c.create(id, s)
+	if err := end(err); err != nil {
+		return vm.Machine{}, err
+	}
+	return m, nil
+}
+
+func (c *Cloud) create(id string, s vm.Spec) (vm.Machine, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, found := c.machines[id]; found {
+		return vm.Machine{}, vm.ErrExists
+	}
+	if len(c.refusals) > 0 {
+		reason := c.refusals[0]
+		c.refusals = c.refusals[1:]
+		if reason != nil {
+			return vm.Machine{}, fmt.Errorf("%w: the service's reason", reason)
+		}
+	}
+	dir, err := os.MkdirTemp("", "vmtest-")
+	if err != nil {
+		return vm.Machine{}, err
+	}
+	c.t.Cleanup(func() { os.RemoveAll(dir) })
+	m := vm.Machine{ID: id, Spec: s, Ready: true, Expires: time.Now().Add(time.Hour)}
+	c.machines[id] = machine{m, dir}
+	return m, nil
+}
+
+// List implements vm.Backend.
+func (c *Cloud) List(ctx context.Context) ([]vm.Machine, error) {
+	end, err := c.begin(ctx, Call{Method: "list"})
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	var all []vm.Machine
+	for _, m := range c.machines {
+		all = append(all, m.Machine)
+	}
+	c.mu.Unlock()
+	return all, end(nil)
+}
+
+// Delete implements vm.Backend.
+func (c *Cloud) Delete(ctx context.Context, id string) error {
+	end, err := c.begin(ctx, Call{Method: "delete", ID: id})
+	if err != nil {
+		return err
+	}
+	c.End(id)
+	return end(nil)
+}
+
+// Upload implements vm.Backend.
+func (c *Cloud) Upload(ctx context.Context, id, remotePath string, content []byte) error {
+	end, err := c.begin(ctx, Call{Method: "upload", ID: id, Code: remotePath})
+	if err != nil {
+		return err
+	}
+	if c.Dir(id) == "" {
+		return vm.ErrGone
+	}
+	return end(os.WriteFile(remotePath, content, 0o644))
+}
+
+// Touch implements vm.Backend.
+func (c *Cloud) Touch(ctx context.Context, id string) error {
+	end, err := c.begin(ctx, Call{Method: "touch", ID: id})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, found := c.machines[id]; !found {
+		return vm.ErrGone
+	}
+	c.touched = append(c.touched, id)
+	return end(nil)
+}
+
+// Exec implements vm.Backend.
+func (c *Cloud) Exec(ctx context.Context, id, code string, timeout time.Duration) (string, error) {
+	end, err := c.begin(ctx, Call{Method: "exec", ID: id, Code: code})
+	if err != nil {
+		return "", err
+	}
+	dir := c.Dir(id)
+	if dir == "" {
+		return "", vm.ErrGone
+	}
+	out, err := c.python3(ctx, dir, code, timeout)
+	return out, end(err)
+}
+
+func (c *Cloud) python3(ctx context.Context, dir, code string, timeout time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, c.python, "-c", execScript)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, strings.NewReader(code), &stdout, &stderr
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "PYTHONIOENCODING=utf-8"}
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	out := stdout.String()
+	out = out[max(0, len(out)-vm.MaxOutput):]
+	if ctx.Err() != nil {
+		return out, fmt.Errorf("exec: %w", ctx.Err())
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 97 {
+		text := stderr.String()
+		var raised [2]string
+		if err := json.Unmarshal([]byte(text[strings.LastIndex(text, "\n")+1:]), &raised); err != nil {
+			return out, err
+		}
+		return out, &vm.ExecError{Name: raised[0], Value: raised[1][:min(len(raised[1]), 1000)]}
+	}
+	return out, err
+}
