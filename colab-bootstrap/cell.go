@@ -48,21 +48,35 @@ var (
 // Cell returns the cell to paste for a release. It refuses values that Python could
 // read as code.
 func Cell(r Release) (string, error) {
+	if err := r.check(); err != nil {
+		return "", err
+	}
+	return r.fill().Replace(template), nil
+}
+
+// check refuses values that Python could read as code.
+func (r Release) check() error {
 	if u, err := url.Parse(r.Releases); err != nil || u.Host == "" || strings.ContainsAny(r.Releases, `"\{}$ `) {
-		return "", fmt.Errorf("release folder %q: not a plain URL", r.Releases)
+		return fmt.Errorf("release folder %q: not a plain URL", r.Releases)
 	}
 	if !versionPattern.MatchString(r.Version) {
-		return "", fmt.Errorf("release version %q: must be letters, digits, dots and dashes", r.Version)
+		return fmt.Errorf("release version %q: must be letters, digits, dots and dashes", r.Version)
 	}
 	for _, digest := range []string{r.SHA256AMD64, r.SHA256ARM64} {
 		if !digestPattern.MatchString(digest) {
-			return "", fmt.Errorf("release digest %q: must be 64 hex digits", digest)
+			return fmt.Errorf("release digest %q: must be 64 hex digits", digest)
 		}
 	}
-	return strings.NewReplacer(
+	return nil
+}
+
+// fill replaces the release's blanks in a template, and more of them, as
+// strings.NewReplacer does.
+func (r Release) fill(more ...string) *strings.Replacer {
+	return strings.NewReplacer(append([]string{
 		"@RELEASES@", strings.TrimRight(r.Releases, "/"),
 		"@VERSION@", r.Version,
 		"@SHA256_AMD64@", r.SHA256AMD64,
 		"@SHA256_ARM64@", r.SHA256ARM64,
-	).Replace(template), nil
+	}, more...)...)
 }

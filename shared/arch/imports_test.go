@@ -20,7 +20,7 @@ var allowed = map[string][]string{
 	"config/packaging":           {"colab-bootstrap"},
 	"config/packaging/installed": {},
 
-	"colab-bootstrap":           {},
+	"colab-bootstrap":           {"shared/enrollment"},
 	"config":                    {},
 	"executor":                  {"executor/api", "executor/console", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract"},
 	"executor/api":              {"executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
@@ -85,6 +85,7 @@ var allowed = map[string][]string{
 	"shared/e2e/harness":        {"shared/contract", "shared/stacks"},
 	"shared/e2e/hostile":        {"shared/auth", "shared/e2e/hostilevm"},
 	"shared/e2e/hostilevm":      {"shared/contract", "shared/e2e/fakevm"},
+	"shared/enrollment":         {"shared/auth"},
 	"shared/filename":           {},
 	"shared/kernelpy":           {},
 	"shared/ranges":             {"shared/contract"},

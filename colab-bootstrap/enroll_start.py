@@ -1,0 +1,113 @@
+"""Fetches the executor, starts it for an enrollment and shows its public key."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+
+from enrollment import FOLDER, JOB, awaited, ours, path, read, report, running
+from fetch import HOME, install
+
+VERSION = "@VERSION@"
+RELEASES = "@RELEASES@"
+SHA256 = {"amd64": "@SHA256_AMD64@", "arm64": "@SHA256_ARM64@"}
+CLOUDFLARED = "@CLOUDFLARED@"
+CLOUDFLARED_SHA256 = {"amd64": "@CLOUDFLARED_AMD64@", "arm64": "@CLOUDFLARED_ARM64@"}
+TUNNEL = "@TUNNEL@"  # "secrets": ngrok with a token of this machine; without one, cloudflared
+RELAY_KEY = "@RELAY_KEY@"
+ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "")
+
+
+def token_of_machine():
+    """Return an ngrok token from the page, which asks the person, or the environment, or ""."""
+    try:
+        from google.colab import userdata
+
+        token = (userdata.get("NGROK_AUTHTOKEN") or "").strip()
+    except Exception:  # not on Colab, refused, or no answer
+        token = ""
+    return token or os.environ.get("NGROK_AUTHTOKEN", "").strip()
+
+
+def cloudflared():
+    """Get cloudflared if there is none. Return its folder, and why there is none or ""."""
+    if shutil.which("cloudflared"):
+        return "", ""
+    wanted = CLOUDFLARED_SHA256[ARCH]
+    folder = os.path.join(os.path.expanduser("~"), ".cache", "colab-relay", wanted[:16])
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    url = f"{CLOUDFLARED}/cloudflared-linux-{ARCH}"
+    return folder, install(url, wanted, os.path.join(folder, "cloudflared"))
+
+
+def start(program, token, folder):
+    """Start the executor in its own session, where neither a stop nor a restart of this
+    notebook's session reaches it. The token goes through a pipe."""
+    log = os.path.join(os.path.expanduser("~"), ".colab-relay-executor.log")
+    if os.path.lexists(log):
+        os.remove(log)
+    command = [program, "enroll", "--job", JOB, "--relay-key", RELAY_KEY, "--dir", FOLDER]
+    command += ["--listen", "127.0.0.1:0", "--python", sys.executable]
+    searched = os.environ.get("PATH", os.defpath) + (os.pathsep + folder if folder else "")
+    out = os.open(log, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PATH": searched},
+            start_new_session=True,
+        )
+    finally:
+        os.close(out)
+    try:
+        process.communicate(token.encode(), timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        pass
+    return process
+
+
+def enroll():
+    """Start the executor unless it runs, and report its key. Return why there is none, or ""."""
+    if running():
+        report(key=read("key"), tunnel=read("tunnel"))
+        return ""
+    if len(SHA256.get(ARCH, "")) != 64:
+        return f"the release has no executor for this CPU ({platform.machine()})"
+    tunnel, token, folder, problem = TUNNEL, "", "", ""
+    if tunnel == "secrets":
+        token = token_of_machine()
+        tunnel = "ngrok" if token else "cloudflared"
+    if tunnel == "cloudflared":
+        folder, problem = cloudflared()
+    if problem and TUNNEL == "secrets":
+        problem += "; add NGROK_AUTHTOKEN to Colab's Secrets (the key on the left) instead"
+    program = os.path.join(HOME, "executor")
+    releases = os.environ.get("COLAB_RELAY_RELEASE_URL") or f"{RELEASES}/{VERSION}"
+    problem = problem or install(
+        f"{releases.rstrip('/')}/executor-linux-{ARCH}", SHA256[ARCH], program
+    )
+    if problem:
+        return problem
+    if ours():
+        shutil.rmtree(FOLDER)  # of a process that was killed
+    os.mkdir(FOLDER, 0o700)
+    process = start(program, token, folder)
+    key = awaited("key", lambda: process.poll() is None, 30)
+    if key:
+        with open(path("tunnel"), "w") as file:
+            file.write(tunnel)
+        report(key=key, tunnel=tunnel)
+    return ""
+
+
+try:
+    trouble = enroll()
+except KeyboardInterrupt:
+    trouble = "the cell was stopped"
+except Exception as error:
+    trouble = f"{type(error).__name__}: {error}"
+if trouble:
+    report(error=trouble[:1000])
