@@ -104,7 +104,7 @@ func (t *Tab) cells(a arguments) []Cell {
 		from = min(max(*a.Start, 0), to)
 	}
 	if a.End != nil {
-		to = min(max(*a.End, from), to)
+		to = min(max(*a.End+1, from), to) // users ask for one cell with two equal numbers
 	}
 	cells = cells[from:to]
 	if !a.Outputs {
@@ -167,7 +167,7 @@ func (t *Tab) run(id string) (any, error) {
 	case err := <-ended:
 		return map[string]any{"outputs": outputs}, err
 	case <-late:
-		return nil, errors.New("Request timed out") // the cell runs on
+		return nil, fmt.Errorf("timed out after %v", t.options.CallTimeout) // the cell runs on
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 // notebook, whose person agreed to the connection, and without a VM.
 type Options struct {
 	// Notebook is the notebook that the tab shows, so that a second Tab can show the same one
-	// as after a reload. Nil is a new one without cells.
+	// as after a reload. Nil is a new one, with one empty code cell as on Colab.
 	Notebook *Notebook
 	// Execute runs a cell's code in the notebook's kernel and returns its outputs in nbformat's
 	// form and its execution count. Nil: there is no VM, and run_code_cell answers with an error.
@@ -98,7 +98,7 @@ func Dial(ctx context.Context, openedURL string, o Options) (*Tab, error) {
 
 func start(openedURL string, conn *websocket.Conn, o Options) *Tab {
 	if o.Notebook == nil {
-		o.Notebook = NewNotebook()
+		o.Notebook = NewNotebook(NewCell("code", ""))
 	}
 	conn.SetReadLimit(maxFrame)
 	t := &Tab{Notebook: o.Notebook, options: o, conn: conn, record: &record{}, frozen: make(chan struct{})}

@@ -123,7 +123,7 @@ func TestTabDialsAsThePageDoes(t *testing.T) {
 }
 
 func TestTabEditsItsNotebook(t *testing.T) {
-	tab, p := open(t, Options{Execute: Fake(func(_ context.Context, code string) []map[string]any {
+	tab, p := open(t, Options{Notebook: NewNotebook(), Execute: Fake(func(_ context.Context, code string) []map[string]any {
 		return []map[string]any{Stream("ran " + code)}
 	})})
 	added, _ := p.call("add_code_cell", map[string]any{"cellIndex": 0, "language": "python", "code": "a = 1\nb = 2"})
@@ -141,7 +141,7 @@ func TestTabEditsItsNotebook(t *testing.T) {
 	if got, failed := p.call("run_code_cell", map[string]any{"cellId": id}); failed || !strings.Contains(got, "ran c = 3") {
 		t.Errorf("run_code_cell answers %s", got)
 	}
-	if got, _ := p.call("get_cells", map[string]any{"cellIndexEnd": 1, "includeOutputs": true}); !strings.Contains(got, `"execution_count":1`) || !strings.Contains(got, "ran c = 3") || strings.Contains(got, "Title") {
+	if got, _ := p.call("get_cells", map[string]any{"cellIndexStart": 0, "cellIndexEnd": 0, "includeOutputs": true}); !strings.Contains(got, `"execution_count":1`) || !strings.Contains(got, "ran c = 3") || strings.Contains(got, "Title") {
 		t.Errorf("get_cells answers %s", got)
 	}
 	for tool, arguments := range map[string]map[string]any{
@@ -177,9 +177,7 @@ func TestTabWithFaults(t *testing.T) {
 			t.Error("the cell has ended")
 		}
 		close(release)
-		for tab.Notebook.Cells()[0].Count == nil {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, func() bool { return tab.Notebook.Cells()[0].Count != nil })
 	})
 	t.Run("Run anyway", func(t *testing.T) {
 		clicked := make(chan struct{})
@@ -248,16 +246,30 @@ func TestKernelRunsCells(t *testing.T) {
 	if outputs, _ := k.Execute(t.Context(), "print('a')\nfrom IPython.display import clear_output\nclear_output(wait=True)\n1/0"); len(outputs) != 1 || outputs[0]["ename"] != "ZeroDivisionError" {
 		t.Errorf("the outputs are %v", outputs)
 	}
-	go func() { // until the loop's code runs
-		for t.Context().Err() == nil {
-			if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
-				_ = k.Interrupt()
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
+	ended := make(chan []map[string]any, 1)
+	go func() {
+		outputs, _ := k.Execute(t.Context(), "open('started', 'w').close()\nwhile True: pass")
+		ended <- outputs
 	}()
-	if outputs, _ := k.Execute(t.Context(), "open('started', 'w').close()\nwhile True: pass"); len(outputs) != 1 || outputs[0]["ename"] != "KeyboardInterrupt" {
+	eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "started")); return err == nil })
+	if err := k.Interrupt(); err != nil {
+		t.Fatal(err)
+	}
+	if outputs := <-ended; len(outputs) != 1 || outputs[0]["ename"] != "KeyboardInterrupt" {
 		t.Errorf("the outputs are %v", outputs)
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	every, late := time.NewTicker(time.Millisecond), time.After(20*time.Second)
+	defer every.Stop()
+	for !holds() {
+		select {
+		case <-every.C:
+		case <-late:
+			t.Fatal("it does not happen in time")
+		}
 	}
 }
