@@ -33,6 +33,8 @@ type Config struct {
 	Keep          tools.Keep
 	NotebookDirs  []string       // where tools may use notebooks, beside the usual folders
 	Elicit        bool           // forms in the MCP host may ask the person for what input() waits for
+	PagePort      int            // where Colab's page connects, on loopback; 0 for a free port
+	PageDir       string         // of the control files of relays that Colab's page can connect to; empty for none
 	HistoryDir    string         // of the runs that are kept; empty when none are
 	HistoryBytes  int64          // bound of that folder
 	Pairings      *pairing.Store // nil when there is no folder for it, which is a problem
@@ -69,6 +71,10 @@ func Load(s Settings) Config {
 	if c.HistoryDir, c.HistoryBytes, err = loadHistory(s); err != nil {
 		problem("%v", err)
 	}
+	if c.PagePort, err = pagePort(s.Get("RELAY_PAGE_PORT")); err != nil {
+		problem("RELAY_PAGE_PORT %v", err)
+	}
+	c.PageDir = pageDir()
 	if c.SaveDir, err = folder(s, "LOCAL_SAVE_DIR", os.UserHomeDir, "colab_results"); err != nil {
 		problem("LOCAL_SAVE_DIR: %v", err)
 	}

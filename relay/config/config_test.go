@@ -95,6 +95,22 @@ func TestTextLimit(t *testing.T) {
 	}
 }
 
+func TestPagePort(t *testing.T) {
+	dir := configtest.Home(t)
+	for text, want := range map[string]int{"": 0, "0": 0, "1024": 1024, "65535": 65535} {
+		got := Load(Settings{Getenv: configtest.Environ("RELAY_PAGE_PORT", text)})
+		if got.PagePort != want || len(got.Problems) > 0 || got.PageDir != filepath.Join(dir, "data", "colab-relay", "pages") {
+			t.Errorf("%q: %d, %q, %v", text, got.PagePort, got.PageDir, got.Problems)
+		}
+	}
+	for _, text := range []string{"1023", "65536", "-1", "http", "8080 ", "0x2000"} {
+		got := Load(Settings{Getenv: configtest.Environ("RELAY_PAGE_PORT", text)})
+		if got.PagePort != 0 || len(got.Problems) != 1 || !strings.Contains(got.Err().Error(), "RELAY_PAGE_PORT is") {
+			t.Errorf("%q: %d, %v", text, got.PagePort, got.Problems)
+		}
+	}
+}
+
 func TestKeepSettings(t *testing.T) {
 	configtest.Home(t)
 	if got := Load(Settings{Getenv: configtest.Environ()}).Keep; got != defaultKeep {

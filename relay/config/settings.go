@@ -40,6 +40,7 @@ var All = []Setting{
 	{"RELAY_HOLD", "hold", "let a tool call wait for at most this `TIME`, 1s to 230s (default 45s)"},
 	{"RELAY_TOOLSETS", "toolsets", "serve these `SETS` of tools: core, notebook, data or all, separated by commas (default core, and notebook where notebooks are)"},
 	{"RELAY_NOTEBOOK_DIRS", "", "folders outside your home folder in which tools may use notebooks, separated as in PATH"},
+	{"RELAY_PAGE_PORT", "page-port", "let Colab's page connect to this `PORT` of this computer, 1024 to 65535; an SSH forward needs one (default a free port)"},
 	{"RELAY_ELICIT", "", "set to input to answer input() in a form of the MCP host (default off)"},
 	{"RELAY_TEXT_LIMIT", "", "characters of a run's text in one answer, 1000 to 40000 (default 6000)"},
 	{"RELAY_HISTORY", "", "megabytes of past runs to keep on this computer, or off (default 200)"},
