@@ -1,0 +1,194 @@
+// Package colabclitest installs a stand-in for Google's command line, colab.py, and reads the
+// source of the real one. It is for tests only. Start reading at Install.
+package colabclitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"colabrelay/shared/stacks"
+)
+
+// Program is an installed stand-in, with a Google of its own.
+type Program struct {
+	Path string // of the program colab
+
+	t        testing.TB
+	google   string // folder of the VMs and the faults
+	home     string
+	faulting sync.Mutex
+}
+
+// Install installs the stand-in in a folder of its own. All its VMs end with the test.
+func Install(t testing.TB) *Program {
+	t.Helper()
+	p := &Program{Path: filepath.Join(t.TempDir(), "colab"), t: t, google: t.TempDir(), home: t.TempDir()}
+	for _, name := range []string{"colab.py", "standin.py", "table.json"} {
+		if _, err := os.ReadFile(source(name)); err != nil { // so that go test's cache knows of it
+			t.Fatal(err)
+		}
+	}
+	script := fmt.Sprintf("#!/bin/sh\nSTANDIN='%s' PYTHONDONTWRITEBYTECODE=1 exec '%s' '%s' \"$@\"\n", p.google, stacks.Old(t).Python, source("colab.py"))
+	if err := os.WriteFile(p.Path, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.end(p.Endpoints()...) })
+	return p
+}
+
+func source(name string) string {
+	return filepath.Join(stacks.Root(), "relay", "vm", "colabcli", "colabclitest", name)
+}
+
+// Environ is the environment of a relay that uses the stand-in.
+func (p *Program) Environ() []string {
+	return []string{"HOME=" + p.home, "PATH=" + filepath.Dir(p.Path) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.Getenv("TMPDIR")}
+}
+
+// Fault makes something go wrong from now on; a value of nil ends it. The names are:
+// logged_out, unreachable, lost, banner, stop_does_nothing: true; slow_new: seconds;
+// and for one call only, refuse: an HTTP status, kill_new: true.
+func (p *Program) Fault(name string, value any) {
+	p.t.Helper()
+	p.faulting.Lock()
+	defer p.faulting.Unlock()
+	path, faults := filepath.Join(p.google, "faults.json"), map[string]any{}
+	if data, err := os.ReadFile(path); err == nil {
+		if err := json.Unmarshal(data, &faults); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	faults[name] = value
+	data, err := json.Marshal(faults)
+	if err == nil {
+		err = os.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Endpoints returns Google's names of all VMs.
+func (p *Program) Endpoints() []string {
+	files, err := filepath.Glob(filepath.Join(p.google, "vms", "*.json"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for i, file := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(file), ".json")
+	}
+	return files
+}
+
+// Names returns the endpoints of the VMs that the program knows, by name.
+func (p *Program) Names() map[string]string {
+	names := map[string]string{}
+	data, err := os.ReadFile(filepath.Join(p.home, ".config", "colab-cli", "sessions.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &names)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		p.t.Fatal(err)
+	}
+	return names
+}
+
+// Start starts a VM as the user would with options of `colab new`.
+func (p *Program) Start(options ...string) {
+	p.t.Helper()
+	p.run(append([]string{"new"}, options...)...)
+}
+
+// End ends the VM with that name, as Google does at any time.
+func (p *Program) End(name string) { p.end(p.Names()[name]) }
+
+func (p *Program) end(endpoints ...string) { p.run(append([]string{"standin-end"}, endpoints...)...) }
+
+func (p *Program) run(args ...string) {
+	cmd := exec.Command(p.Path, args...)
+	cmd.Env = p.Environ()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		p.t.Errorf("colab %q: %v: %s", args, err, out)
+	}
+}
+
+// Call is one call of the program.
+type Call struct {
+	Argv    []string
+	Environ map[string]string
+}
+
+// Calls returns all calls of the program.
+func (p *Program) Calls() []Call {
+	p.t.Helper()
+	data, err := os.ReadFile(filepath.Join(p.google, "calls"))
+	if err != nil && !os.IsNotExist(err) {
+		p.t.Fatal(err)
+	}
+	var calls []Call
+	for line := range bytes.Lines(data) {
+		var c Call
+		if err := json.Unmarshal(line, &c); err != nil {
+			p.t.Fatal(err)
+		}
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// Interface is what a program offers.
+type Interface struct {
+	Commands map[string]Command
+	Texts    []string // all strings in its source
+}
+
+// Command is the options of a command, and how many arguments it takes, least and most.
+type Command struct {
+	Options   []Option `json:"options"`
+	Arguments [2]int   `json:"arguments"`
+}
+
+// Option is an option by all its flags, and whether a value follows it.
+type Option struct {
+	Flags []string `json:"flags"`
+	Value bool     `json:"value"`
+}
+
+// ReadWheel reads the interface of Google's program from a wheel's source.
+func ReadWheel(t testing.TB, wheel string) Interface {
+	t.Helper()
+	if _, err := os.ReadFile(source("wheel.py")); err != nil { // so that go test's cache knows of it
+		t.Fatal(err)
+	}
+	cmd := exec.Command(stacks.Old(t).Python, source("wheel.py"), wheel)
+	out, err := cmd.Output()
+	var read Interface
+	if err == nil {
+		err = json.Unmarshal(out, &read)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	return read
+}
+
+// Table is the interface of the stand-in.
+func Table(t testing.TB) map[string]Command {
+	t.Helper()
+	data, err := os.ReadFile(source("table.json"))
+	table := map[string]Command{}
+	if err == nil {
+		err = json.Unmarshal(data, &table)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
