@@ -1,24 +1,42 @@
 package page
 
 import (
-	"context"
-	"time"
+	"encoding/json"
+	"net/http"
+	"strings"
 )
 
-// Other is a Page of another process of this user, known by its control file.
-type Other struct {
-	PID     int
-	Port    int
-	Started time.Time
-	secret  string
+// The paths by which another process of this user asks about a page.
+const (
+	controlStatus = "/control/status"
+	controlClose  = "/control/close"
+)
+
+// control lets another process of this user, such as "colab-relay page close", ask about the
+// page. The secret is in a file that only this user can read.
+type control struct {
+	secret string // "" lets nobody
+	path   string // of the file
 }
 
-// ControlAll returns the pages of all living processes whose control files are in dir. It
-// removes the files of processes that ended.
-func ControlAll(dir string) ([]*Other, error) { return nil, nil }
+// handles reports whether a request shows the secret. All others get the answer of a path
+// that does not exist. No browser can send such a request.
+func (c *control) handles(r *http.Request, port int) bool {
+	headers := r.Header.Values("Authorization")
+	return c.secret != "" && strings.HasPrefix(r.URL.Path, "/control/") && checkTarget(r, port) == nil &&
+		len(r.Header.Values("Origin")) == 0 && len(headers) == 1 && sameSecret(headers[0], "Bearer "+c.secret)
+}
 
-// Status asks the other process what its page does.
-func (o *Other) Status(ctx context.Context) (State, error) { return State{}, nil }
-
-// Close asks the other process to close its page.
-func (o *Other) Close(ctx context.Context) error { return nil }
+func (s *server) serveControl(w http.ResponseWriter, r *http.Request) {
+	switch r.Method + " " + r.URL.Path {
+	case "GET " + controlStatus:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(s.page.State()) // the other process may be gone
+	case "POST " + controlClose:
+		w.WriteHeader(http.StatusNoContent)
+		_ = http.NewResponseController(w).Flush() // before the connection ends
+		go s.page.stop()                          // waits for this request
+	default:
+		http.NotFound(w, r)
+	}
+}

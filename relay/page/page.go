@@ -4,52 +4,81 @@
 //
 // Everything on loopback is a stranger until it showed the token of the URL that this Page
 // made, and even then what it sends is bounded and checked. The package shows nothing to a
-// model or terminal: its callers pass a tab's texts through relay/plain. It never logs a
-// URL with a token. Start reading at Page.Connect.
+// model or terminal: its callers pass the texts of cells through relay/plain. It never logs
+// a URL or a token. Start reading at Page.Connect.
 package page
 
 import (
 	"context"
 	"log/slog"
+	"net"
+	"sync"
 	"time"
+
+	"github.com/coder/websocket"
 )
 
 // Config is what a Page needs.
 type Config struct {
-	Port    int                                         // of the listener on loopback; 0 takes a free one, which the Page keeps
-	Open    func(ctx context.Context, url string) error // opens the person's browser; nil never opens one
-	Dir     string                                      // folder of the control file; "" writes none
-	Version string                                      // of the relay, told to the tab
-	Log     *slog.Logger                                // nil logs nothing
+	// Port is the listener's port on loopback; 0 takes a free one, which the Page keeps.
+	Port int
+	// Open opens the person's browser and returns when ctx ends. nil never opens one.
+	Open    func(ctx context.Context, url string) error
+	Dir     string       // folder of the control file; "" writes none
+	Version string       // of the relay, told to the tab
+	Log     *slog.Logger // nil logs nothing
 }
 
 // Page is the place where a tab of Colab connects. Its methods may be called concurrently.
 type Page struct {
-	cfg Config
+	cfg    Config
+	log    *slog.Logger
+	timing timing
+
+	turn sync.Mutex // one start or stop of the server at a time
+
+	mu       sync.Mutex
+	closed   bool
+	server   *server
+	port     int    // of the last server
+	token    string // what the next tab must show
+	notebook string // what the token's URL opens
+	slot     *Tab   // the one tab, from the end of its handshake over HTTP on
+	tab      *Tab   // the same, once its tools are known
+	wait     *wait  // for a tab; nil if nobody asked for one
 }
 
 // New returns a Page. It starts nothing: the Page listens from the first Connect on.
-func New(cfg Config) *Page { return &Page{cfg: cfg} }
-
-// Close ends the listener and the tab. All goroutines have ended when it returns.
-func (p *Page) Close() {}
-
-// Request says which notebook to open.
-type Request struct {
-	NotebookURL string // "" is Colab's empty notebook
+func New(cfg Config) *Page {
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Page{cfg: cfg, log: log.With("component", "page"), timing: defaultTiming, port: cfg.Port, token: newToken()}
 }
 
-// Step is how far a Connect has come, of StepCount.
-type Step int
+// Close ends the listener and the tab. All goroutines have ended when it returns.
+func (p *Page) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.stop()
+}
 
-const (
-	Listening Step = 1 // the listener is open
-	Opened    Step = 2 // the browser was asked to open the notebook
-	Connected Step = 3 // the tab is connected and its tools are known
-)
-
-// StepCount is the number of steps of a Connect.
-const StepCount = 3
+// stop ends the server, the tab and the waiting. A later Connect starts them again.
+func (p *Page) stop() {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	p.mu.Lock()
+	s := p.server
+	p.server = nil
+	p.finish(nil, ErrClosed)
+	p.token = newToken()
+	p.mu.Unlock()
+	if s != nil {
+		s.stop()
+	}
+}
 
 // State is what a Page does at the moment.
 type State struct {
@@ -60,19 +89,79 @@ type State struct {
 	Waiting        bool      `json:"waiting"` // a notebook was opened and its tab has not connected yet
 }
 
-// Connect returns the connected tab. It starts what is missing, opens the notebook in the
-// browser and waits. When ctx ends it returns *WaitingError and the waiting goes on: the
-// same call later joins it and opens no second window. It returns *NoTabError when no tab
-// connected in time. step, which may be nil, gets each step once.
-func (p *Page) Connect(ctx context.Context, r Request, step func(Step)) (*Tab, error) {
-	if err := CheckNotebookURL(r.NotebookURL); err != nil {
-		return nil, err
+// State returns what the Page does at the moment.
+func (p *Page) State() State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	state := State{Listening: p.server != nil, Waiting: p.wait != nil}
+	if state.Listening {
+		state.Port = p.port
 	}
-	return nil, &NoTabError{}
+	if p.tab != nil {
+		state.Connected, state.ConnectedSince = true, p.tab.since
+	}
+	return state
 }
 
 // Tab returns the connected tab, if there is one.
-func (p *Page) Tab() (*Tab, bool) { return nil, false }
+func (p *Page) Tab() (*Tab, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tab, p.tab != nil
+}
 
-// State returns what the Page does at the moment.
-func (p *Page) State() State { return State{} }
+func (p *Page) currentToken() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.token
+}
+
+// receive serves a tab that showed the token, until it is lost.
+func (p *Page) receive(s *server, conn *websocket.Conn, raw net.Conn, token string) {
+	tab := p.take(conn, raw, token)
+	if tab == nil {
+		p.refused("another tab is connected")
+		s.refuseBusy(conn, raw)
+		return
+	}
+	tab.serve(s.ctx, p.cfg.Version, func() { p.connected(tab) }, func() { p.lost(tab) })
+}
+
+// take gives the slot to a tab. It returns nil if there is a tab already, or if the token
+// changed meanwhile.
+func (p *Page) take(conn *websocket.Conn, raw net.Conn, token string) *Tab {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.slot != nil || token != p.token {
+		return nil
+	}
+	p.slot = newTab(conn, raw, p.notebook, p.timing)
+	return p.slot
+}
+
+// connected says that a tab's tools are known.
+func (p *Page) connected(t *Tab) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.slot != t {
+		return
+	}
+	t.since = time.Now()
+	p.tab = t
+	p.finish(t, nil)
+	p.log.Info("a tab of Colab connected", "missing_tools", len(t.Missing()))
+}
+
+// lost frees the slot of a tab. The URL of a tab that was connected opens no further one.
+func (p *Page) lost(t *Tab) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slot = nil
+	if p.tab == t {
+		p.tab, p.token = nil, newToken()
+		p.log.Info("the tab of Colab was lost")
+	}
+	if p.wait != nil && p.wait.expired {
+		p.giveUp()
+	}
+}

@@ -1,0 +1,161 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"colabrelay/relay/plain"
+)
+
+// Bounds of what a tab answers to a call, besides those of its message. Beyond one the call
+// fails with errAnswer.
+const (
+	maxCells   = 10_000    // cells of a notebook
+	maxLines   = 1_000_000 // lines of a cell's source
+	maxOutputs = 100_000   // outputs of a cell
+	maxCellID  = 200       // bytes of a cell's id
+	// maxError bounds the text of an error, in bytes.
+	maxError = 4 << 10
+)
+
+var errAnswer = errors.New("the answer of Colab's page can't be read, or is beyond a limit")
+
+// toolResult is the result of tools/call. Colab's page puts JSON into the text.
+type toolResult struct {
+	Content []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	} `json:"content"`
+	IsError bool `json:"isError"`
+}
+
+// call calls a tool of the page and decodes the JSON object of its answer into result. An
+// answer without text leaves result as it is.
+func (t *Tab) call(ctx context.Context, tool string, arguments map[string]any, result any) error {
+	if err := t.has(ctx, tool); err != nil {
+		return err
+	}
+	// The SDK's own call of tools would send a call again if the answer asked for that, which
+	// runs a cell twice.
+	a, err := t.wire.request(ctx, "tools/call", map[string]any{"name": tool, "arguments": arguments})
+	if err != nil {
+		return callError(tool, err)
+	}
+	defer t.wire.release(a)
+	if a.err != nil {
+		return newToolError(tool, a.err.Code, a.err.Message)
+	}
+	return decodeAnswer(tool, a.result, result)
+}
+
+// callError returns the error of a call that has no answer.
+func callError(tool string, err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("waiting for the answer of Colab's page to %s: %w; it may still do this: read the cells before you repeat it", tool, err)
+	}
+	return err
+}
+
+func newToolError(tool string, code int, text string) *ToolError {
+	if len(text) > maxError {
+		text = text[:maxError] + "…"
+	}
+	return &ToolError{Tool: tool, Code: code, Text: plain.Text(text)}
+}
+
+func decodeAnswer(tool string, raw json.RawMessage, result any) error {
+	var r toolResult
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return fmt.Errorf("%w: %s: %w", errAnswer, tool, err)
+	}
+	var text string
+	for _, c := range r.Content {
+		if c.Type == "text" {
+			text = strings.TrimSpace(c.Text)
+			break
+		}
+	}
+	switch {
+	case r.IsError:
+		return newToolError(tool, 0, text)
+	case text == "":
+		return nil
+	case text[0] != '{': // the page's own words, such as that there is no such cell
+		return newToolError(tool, 0, text)
+	}
+	if depth, _ := shape([]byte(text)); depth > maxDepth {
+		return fmt.Errorf("%w: %s: values are nested more than %d deep", errAnswer, tool, maxDepth)
+	}
+	if err := json.Unmarshal([]byte(text), result); err != nil {
+		return fmt.Errorf("%w: %s: %w", errAnswer, tool, err)
+	}
+	return nil
+}
+
+// cellList are cells in an answer.
+type cellList []Cell
+
+func (l *cellList) UnmarshalJSON(data []byte) error {
+	if n := elements(data); n > maxCells {
+		return fmt.Errorf("the notebook has up to %d cells, over %d", n, maxCells)
+	}
+	var raw []struct {
+		Type    string      `json:"cell_type"`
+		ID      string      `json:"id"`
+		Source  source      `json:"source"`
+		Count   *int        `json:"execution_count"`
+		Outputs *outputList `json:"outputs"`
+	}
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	for _, c := range raw {
+		if c.ID == "" || len(c.ID) > maxCellID {
+			return fmt.Errorf("a cell's id has %d bytes, not 1 to %d", len(c.ID), maxCellID)
+		}
+		cell := Cell{ID: c.ID, Type: c.Type, Source: string(c.Source), ExecutionCount: c.Count}
+		if c.Outputs != nil {
+			cell.Outputs = json.RawMessage(*c.Outputs)
+		}
+		*l = append(*l, cell)
+	}
+	return nil
+}
+
+// source is a cell's text: a string, or a list of lines that keep their line ends.
+type source string
+
+func (s *source) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		return json.Unmarshal(data, (*string)(s))
+	}
+	if n := elements(data); n > maxLines {
+		return fmt.Errorf("a cell has up to %d lines, over %d", n, maxLines)
+	}
+	var lines []string
+	if err := json.Unmarshal(data, &lines); err != nil {
+		return err
+	}
+	*s = source(strings.Join(lines, ""))
+	return nil
+}
+
+// outputList is a list of outputs, as it came.
+type outputList json.RawMessage
+
+func (o *outputList) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	if len(data) == 0 || data[0] != '[' {
+		return errors.New("the outputs of a cell are no list")
+	}
+	if n := elements(data); n > maxOutputs {
+		return fmt.Errorf("a cell has up to %d outputs, over %d", n, maxOutputs)
+	}
+	*o = append(outputList{}, data...)
+	return nil
+}
