@@ -1,0 +1,100 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/shared/e2e/standin"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of these tests.
+const patience = 20 * time.Second
+
+// desk is a Page with a person whose browser opens what the Page asks for.
+type desk struct {
+	*Page
+	t      *testing.T
+	mu     sync.Mutex
+	opened []string
+	tabs   []*standin.Tab
+}
+
+// newDesk returns a Page whose times are short. open dials; nil opens a tab with options.
+func newDesk(t *testing.T, o standin.Options, change ...func(*Page)) *desk {
+	t.Helper()
+	d := &desk{t: t}
+	d.Page = New(Config{Version: "1.2.3", Open: func(ctx context.Context, url string) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.opened = append(d.opened, url)
+		tab, err := standin.Dial(ctx, url, o)
+		if errors.Is(err, standin.ErrDeclined) {
+			return nil
+		}
+		d.tabs = append(d.tabs, tab)
+		return err
+	}})
+	for _, f := range change {
+		f(d.Page)
+	}
+	t.Cleanup(func() {
+		d.Close()
+		for _, tab := range d.tabs {
+			if tab != nil {
+				tab.Close()
+			}
+		}
+	})
+	return d
+}
+
+func (d *desk) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.opened)
+}
+
+func (d *desk) connect(r Request) (*Tab, error) {
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	defer cancel()
+	return d.Connect(ctx, r, nil)
+}
+
+func (d *desk) connected() *Tab {
+	d.t.Helper()
+	tab, err := d.connect(Request{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return tab
+}
+
+func TestConnectGoesThroughItsSteps(t *testing.T) {
+	d := newDesk(t, standin.Options{})
+	var steps []Step
+	tab, err := d.Connect(t.Context(), Request{}, func(s Step) { steps = append(steps, s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(steps) != StepCount || steps[0] != Listening || steps[1] != Opened || steps[2] != Connected {
+		t.Errorf("the steps are %v", steps)
+	}
+	if missing := tab.Missing(); len(missing) > 0 {
+		t.Errorf("missing tools: %q", missing)
+	}
+	state := d.State()
+	if !state.Listening || !state.Connected || state.Waiting || state.Port == 0 || time.Since(state.ConnectedSince) > patience {
+		t.Errorf("the state is %+v", state)
+	}
+	again := d.connected()
+	if again != tab || d.count() != 1 {
+		t.Errorf("a second Connect returned another tab, or opened the browser again (%d times)", d.count())
+	}
+}
