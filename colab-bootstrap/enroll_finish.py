@@ -1,6 +1,5 @@
 """Gives the sealed grant to the executor that waits for it, and shows its answer."""
 
-import json
 import os
 import signal
 
@@ -21,7 +20,7 @@ def finish():
         os.rename(path("grant.new"), path("grant"))
     answer = awaited("answer", running, 400)
     if answer:
-        report(answer=json.loads(answer))
+        report(answer=answer)
     return ""
 
 
@@ -30,7 +29,7 @@ try:
 except KeyboardInterrupt:
     trouble = "the cell was stopped"
     if running():
-        os.kill(running(), signal.SIGINT)
+        os.kill(read("pid"), signal.SIGINT)
 except Exception as error:
     trouble = f"{type(error).__name__}: {error}"
 if trouble:

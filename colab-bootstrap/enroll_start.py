@@ -1,5 +1,6 @@
 """Fetches the executor, starts it for an enrollment and shows its public key."""
 
+import json
 import os
 import platform
 import shutil
@@ -48,7 +49,7 @@ def start(program, token, folder):
     if os.path.lexists(log):
         os.remove(log)
     command = [program, "enroll", "--job", JOB, "--relay-key", RELAY_KEY, "--dir", FOLDER]
-    command += ["--listen", "127.0.0.1:0", "--python", sys.executable]
+    command += ["--listen", "127.0.0.1:0", "--python", sys.executable, "--ngrok-token-stdin"]
     searched = os.environ.get("PATH", os.defpath) + (os.pathsep + folder if folder else "")
     out = os.open(log, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
     try:
@@ -63,16 +64,18 @@ def start(program, token, folder):
     finally:
         os.close(out)
     try:
-        process.communicate(token.encode(), timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        pass
+        with process.stdin as pipe:
+            pipe.write(token.encode())
+    except BrokenPipeError:
+        pass  # it has ended, and says why
     return process
 
 
 def enroll():
     """Start the executor unless it runs, and report its key. Return why there is none, or ""."""
     if running():
-        report(key=read("key"), tunnel=read("tunnel"))
+        if awaited("key", running, 30):
+            report(key=read("key"), tunnel=read("tunnel"))
         return ""
     if len(SHA256.get(ARCH, "")) != 64:
         return f"the release has no executor for this CPU ({platform.machine()})"
@@ -98,7 +101,7 @@ def enroll():
     key = awaited("key", lambda: process.poll() is None, 30)
     if key:
         with open(path("tunnel"), "w") as file:
-            file.write(tunnel)
+            json.dump(tunnel, file)
         report(key=key, tunnel=tunnel)
     return ""
 

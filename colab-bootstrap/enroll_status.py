@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from enrollment import running
+from enrollment import read, running
 
 
 def stop(*_):
@@ -13,7 +13,7 @@ def stop(*_):
 
 
 stops, told = [], 0
-executor = running()
+executor = read("pid") if running() else 0
 before = signal.signal(signal.SIGINT, stop)
 try:
     if executor:

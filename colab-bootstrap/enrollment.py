@@ -24,10 +24,10 @@ def path(name):
 
 
 def read(name):
-    """Return the text of one of the folder's files, or ""."""
+    """Return the content of one of the executor's files, or "". They appear whole."""
     try:
-        with open(path(name), encoding="utf-8", errors="replace") as file:
-            return file.read(1 << 16).strip()
+        with open(path(name), encoding="utf-8") as file:
+            return json.loads(file.read(1 << 16))
     except FileNotFoundError:
         return ""
 
@@ -42,17 +42,15 @@ def ours():
 
 
 def running():
-    """Return the process id of this job's executor, or 0. It keeps its pid file locked."""
-    if not ours():
-        return 0
-    try:
-        with open(path("pid")) as file:
+    """Say whether this job's executor runs: it keeps a file locked."""
+    if not ours() or not os.path.exists(path("lock")):
+        return False
+    with open(path("lock")) as file:
+        try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return 0
-    except BlockingIOError:
-        return int(read("pid") or 0)
-    except FileNotFoundError:
-        return 0
+        except BlockingIOError:
+            return True
+    return False
 
 
 def awaited(name, alive, seconds):

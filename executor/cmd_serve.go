@@ -15,8 +15,8 @@ import (
 )
 
 // serve runs the executor until a signal, a shutdown request or a fault ends it.
-// It returns the exit code.
-func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.Writer) int {
+// It returns its error after it has shown it.
+func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.Writer) error {
 	started := time.Now()
 	notPrivate := keepPrivate()
 	out, errs := console.New(stdout), console.New(stderr)
@@ -29,13 +29,13 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	state, err := statedir.Open(cfg.stateDir)
 	if err != nil {
 		complain(errs, err)
-		return 1
+		return err
 	}
 	defer state.Close()
 	file, err := logfile.Open(state.Path("executor.log"))
 	if err != nil {
 		complain(errs, err)
-		return 1
+		return err
 	}
 	defer file.Close()
 
@@ -58,10 +58,10 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	}
 	if err != nil {
 		complain(errs, err)
-		return 1
+		return err
 	}
 	fmt.Fprintln(out, "stopped; past executions are kept in", cfg.stateDir)
-	return 0
+	return nil
 }
 
 // newLog logs everything to the file, where a person can later look up the

@@ -41,6 +41,14 @@ type config struct {
 
 	secret    auth.Secret
 	generated bool // the executor made the secret, so the console must show it
+
+	enroll enrollHooks // of the command enroll; else empty
+}
+
+// enrollHooks tell the command enroll what happens. Nil functions are not called.
+type enrollHooks struct {
+	ready    func(url, instanceID string) // kernel and tunnel are up, or the URL has changed
+	verified func()                       // a holder of the secret has made a request
 }
 
 // twoDashes writes flags in the errors of package flag as the usage does.
@@ -50,6 +58,15 @@ var twoDashes = strings.NewReplacer("for flag -", "for flag --", "defined: -", "
 // flag.ErrHelp means that help was requested and written to w.
 func parseConfig(args []string, getenv func(string) string, w io.Writer) (config, error) {
 	var c config
+	flags := c.flagSet()
+	if err := parseFlags(flags, args, w); err != nil {
+		return c, err
+	}
+	return c, c.finish(flags, getenv)
+}
+
+// flagSet returns the flags, which set c.
+func (c *config) flagSet() *flag.FlagSet {
 	flags := flag.NewFlagSet("executor", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // the caller prints errors
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:8000", "")
@@ -59,20 +76,32 @@ func parseConfig(args []string, getenv func(string) string, w io.Writer) (config
 	flags.StringVar(&c.python, "python", "", "")
 	flags.Func("allow-path", "", func(s string) error { c.allow = append(c.allow, s); return nil })
 	flags.StringVar(&c.readyFile, "ready-file", "", "")
+	return flags
+}
+
+// parseFlags reads flags. flag.ErrHelp means that help was requested and written to w.
+func parseFlags(flags *flag.FlagSet, args []string, w io.Writer) error {
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(w, usage)
-		return c, err
+		return err
 	}
 	if err != nil {
-		return c, fmt.Errorf("%s (executor --help lists the flags)", twoDashes.Replace(err.Error()))
+		return fmt.Errorf("%s (executor --help lists the flags)", twoDashes.Replace(err.Error()))
 	}
-	var faults []error
-	if flags.NArg() > 0 {
-		faults = append(faults, fmt.Errorf("unknown argument %q (executor --help lists the commands and flags)", flags.Arg(0)))
+	return nil
+}
+
+// finish reads the rest from the environment, and checks all of it.
+func (c *config) finish(flags *flag.FlagSet, getenv func(string) string) error {
+	return errors.Join(unknownArgument(flags), c.checkListen(), c.tunnel.finish(flags, getenv), c.readSecret(getenv), c.readFolders())
+}
+
+func unknownArgument(flags *flag.FlagSet) error {
+	if flags.NArg() == 0 {
+		return nil
 	}
-	faults = append(faults, c.checkListen(), c.tunnel.finish(flags, getenv), c.readSecret(getenv), c.readFolders())
-	return c, errors.Join(faults...)
+	return fmt.Errorf("unknown argument %q (executor --help lists the commands and flags)", flags.Arg(0))
 }
 
 func (c *config) checkListen() error {

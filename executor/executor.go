@@ -75,6 +75,7 @@ func (x *executor) run(ctx context.Context) error {
 	x.api = api.New(api.Config{
 		Secret: x.cfg.secret, Instance: contract.Instance{ID: x.state.InstanceID(), Start: x.start}, Version: version, Started: x.started,
 		Shutdown: stop, Ending: ctx.Done(), Log: x.log, ClientAddr: tunnel.ClientAddr,
+		Verified: x.cfg.enroll.verified,
 	})
 	x.server = api.Server(tunnel.Restrict(x.cfg.tunnel.allow, x.api), tunnel.ConnContext)
 	x.server.BaseContext = func(net.Listener) context.Context { return requests }

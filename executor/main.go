@@ -25,9 +25,9 @@ func main() {
 
 // run is the whole program; it returns the exit code. Only run reads the
 // environment.
-func run(ctx context.Context, args []string, getenv func(string) string, _ io.Reader, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	command := ""
-	if len(args) > 0 && slices.Contains([]string{"version", "--version", "doctor"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"version", "--version", "doctor", "enroll"}, args[0]) {
 		command, args = args[0], args[1:]
 	}
 	if command == "version" || command == "--version" {
@@ -35,6 +35,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, _ io.Re
 		return 0
 	}
 	getenv = withholdSecrets(getenv)
+	if command == "enroll" {
+		return enroll(ctx, args, getenv, stdin, stdout, stderr)
+	}
 	cfg, err := parseConfig(args, getenv, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -46,7 +49,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, _ io.Re
 	if command == "doctor" {
 		return doctor(ctx, cfg, getenv, stdout)
 	}
-	return serve(ctx, cfg, os.Environ(), stdout, stderr)
+	if serve(ctx, cfg, os.Environ(), stdout, stderr) != nil {
+		return 1
+	}
+	return 0
 }
 
 // complain writes each fault on a separate line.

@@ -122,4 +122,7 @@ func (n *notice) writeReady() {
 	if err != nil {
 		n.log.Warn("the ready file can't be written", "component", "executor", "err", err)
 	}
+	if n.cfg.enroll.ready != nil {
+		n.cfg.enroll.ready(n.publicURL, n.instanceID)
+	}
 }

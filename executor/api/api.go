@@ -39,6 +39,8 @@ type Config struct {
 	// ClientAddr returns the address by which unsigned requests are limited. If it is nil
 	// or returns "", the address of the connection's peer is used.
 	ClientAddr func(*http.Request) string
+	// Verified is called for each request that a holder of the secret made. Nil is not called.
+	Verified func()
 }
 
 // Backend is what the handlers call. Building it takes seconds on a cold disk, because the

@@ -18,6 +18,9 @@ func (a *API) authenticate(next http.Handler) http.Handler {
 		switch {
 		case err == nil:
 			markVerified(r)
+			if a.Verified != nil {
+				a.Verified()
+			}
 			next.ServeHTTP(w, r)
 		case !errors.Is(err, auth.ErrUnauthorized):
 			refuse := func(w http.ResponseWriter, r *http.Request) { a.refuse(w, r, err) }

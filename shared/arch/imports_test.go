@@ -14,6 +14,7 @@ var allowed = map[string][]string{
 	"executor/tunnel/ssh":         {"executor/tunnel"},
 	"executor/tunnel/tunneltest":  {"executor/tunnel"},
 	"executor/console":            {},
+	"executor/enrolldir":          {"executor/statedir"},
 	"executor/logfile":            {},
 	"executor/statedir":           {},
 
@@ -22,7 +23,7 @@ var allowed = map[string][]string{
 
 	"colab-bootstrap":                {"shared/enrollment"},
 	"config":                         {},
-	"executor":                       {"executor/api", "executor/console", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract"},
+	"executor":                       {"executor/api", "executor/console", "executor/enrolldir", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract", "shared/enrollment"},
 	"executor/api":                   {"executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
 	"executor/execution":             {"executor/journal", "executor/jupyter", "executor/kernel", "shared/contract"},
 	"executor/files":                 {"shared/contract", "shared/filename"},
@@ -126,7 +127,7 @@ var homes = map[string][]string{
 	// Small modules may be used where they are needed.
 	"github.com/aymanbagabas/go-udiff":   {"relay/tools"},
 	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client"},
-	"github.com/gofrs/flock":             {"executor/statedir", "relay/checkpoint", "relay/history", "relay/hostconfig", "relay/notebook", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
+	"github.com/gofrs/flock":             {"executor/enrolldir", "executor/statedir", "relay/checkpoint", "relay/history", "relay/hostconfig", "relay/notebook", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
 	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/nbrun", "relay/notebook", "relay/pairing", "relay/program", "relay/kernelstate"},

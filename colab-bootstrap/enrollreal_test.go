@@ -1,0 +1,221 @@
+package bootstrap
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"colabrelay/executor/tunnel/ngroktest"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/enrollment"
+	"colabrelay/shared/stacks"
+)
+
+// enrollee is a machine whose notebook gets the enrollment's cells of one offer.
+type enrollee struct {
+	*vm
+	release Release
+	offer   *enrollment.Offer
+	shownAt []string // everything that the notebook held or showed
+}
+
+// newEnrollee returns a plain machine and a new offer.
+func newEnrollee(t *testing.T, r Release) *enrollee {
+	t.Helper()
+	v := newVM(t, r)
+	v.env["TMPDIR"] = t.TempDir()
+	e := &enrollee{vm: v, release: r}
+	e.renew()
+	return e
+}
+
+// renew makes another offer.
+func (e *enrollee) renew() {
+	e.t.Helper()
+	var err error
+	if e.offer, err = enrollment.NewOffer(); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// folder is where cells and executor meet.
+func (e *enrollee) folder() string {
+	return filepath.Join(e.env["TMPDIR"], "colab-relay-enroll-"+e.offer.JobID())
+}
+
+// shows runs a cell and reads its report.
+func (e *enrollee) shows(cell string, err error) (Report, error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.cell = cell
+	out := e.run()
+	e.shownAt = append(e.shownAt, cell, out)
+	return ReadEnrollment(e.offer.JobID(), out)
+}
+
+func (e *enrollee) start(tunnel string) (Report, error) {
+	e.t.Helper()
+	return e.shows(EnrollStart(e.release, Start{Job: e.offer.JobID(), RelayKey: e.offer.PublicKey(), Tunnel: tunnel}))
+}
+
+// finish seals the grant for the key and runs the cell that hands it over.
+func (e *enrollee) finish(key string, g enrollment.Grant) (Report, error) {
+	e.t.Helper()
+	sealed, err := e.offer.Seal(key, g)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return e.shows(EnrollFinish(e.offer.JobID(), sealed))
+}
+
+// pid is the executor's process. The test ends it.
+func (e *enrollee) pid() int {
+	e.t.Helper()
+	pid := 0
+	readJSON(e.t, filepath.Join(e.folder(), "pid"), &pid)
+	e.t.Cleanup(func() {
+		_ = syscall.Kill(pid, syscall.SIGTERM)
+		eventually(e.t, 15*time.Second, "the executor ends", func() bool { return gone(pid) })
+	})
+	return pid
+}
+
+func TestTwoCellsPairARealExecutorAndNothingShowsASecret(t *testing.T) {
+	stacks.Each(t, pairsWithTwoCells)
+}
+
+func pairsWithTwoCells(t *testing.T, s stacks.Stack) {
+	r, relay := realRelease(t)
+	edge := ngroktest.Start(t)
+	e := newEnrollee(t, r)
+	e.python(s.Python)
+	e.env["COLAB_RELAY_NGROK_SERVER"], e.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
+	secret := auth.GenerateSecret()
+
+	started, err := e.start(TunnelNgrok)
+	if err != nil || started.Tunnel != TunnelNgrok {
+		t.Fatalf("the start cell reports %+v, %v", started, err)
+	}
+	executor := e.pid()
+	again, err := e.start(TunnelNgrok)
+	if err != nil || again != started {
+		t.Errorf("a second run of the start cell reports %+v, %v; the first one %+v", again, err, started)
+	}
+	finished, err := e.finish(started.Key, enrollment.Grant{Secret: secret.Reveal(), Tunnel: started.Tunnel, NgrokToken: testToken})
+	if err != nil || finished.Answer == nil {
+		t.Fatalf("the finish cell reports %+v, %v", finished, err)
+	}
+	if err := e.offer.Check(*finished.Answer); err != nil || finished.Answer.URL != edge.URL() {
+		t.Fatalf("the answer %+v: %v", finished.Answer, err)
+	}
+	repeated, err := e.shows(e.cell, nil)
+	if err != nil || *repeated.Answer != *finished.Answer {
+		t.Errorf("a second run of the finish cell reports %+v, %v", repeated.Answer, err)
+	}
+
+	h := paired(t, relay, auth.Pairing{URL: finished.Answer.URL, Secret: secret}.String())
+	kernel, parent := pids(t, h)
+	if parent != executor {
+		t.Errorf("the kernel's parent is %d, the enrolled executor is %d", parent, executor)
+	}
+	e.noSecretIn(secret.Reveal(), testToken)
+
+	if err := syscall.Kill(executor, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 15*time.Second, "executor, kernel, tunnel and folder are gone", func() bool {
+		_, err := os.Stat(e.folder())
+		return gone(kernel) && gone(executor) && !edge.Online(edge.URL()) && os.IsNotExist(err)
+	})
+	if _, err := e.shows(e.cell, nil); err == nil || !strings.Contains(err.Error(), "has ended: connect again") {
+		t.Errorf("after the end the finish cell reports %v", err)
+	}
+}
+
+// noSecretIn looks for secrets in everything that the notebook showed, in the arguments and
+// the environment of all processes, and in all files of the machine.
+func (e *enrollee) noSecretIn(secrets ...string) {
+	e.t.Helper()
+	places := map[string][]byte{"the notebook": []byte(strings.Join(e.shownAt, "\n"))}
+	for _, pattern := range []string{"/proc/[0-9]*/cmdline", "/proc/[0-9]*/environ"} {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			places[file], _ = os.ReadFile(file) // which may have ended
+		}
+	}
+	for _, root := range []string{e.dir, e.env["HOME"], e.env["TMPDIR"]} {
+		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				places[path], _ = os.ReadFile(path)
+			}
+			return nil
+		})
+	}
+	if len(places) < 20 || places["/proc/self/cmdline"] == nil && len(places["the notebook"]) < 1000 {
+		e.t.Fatalf("only %d places were searched", len(places))
+	}
+	for place, content := range places {
+		for _, secret := range secrets {
+			if bytes.Contains(content, []byte(secret)) {
+				e.t.Errorf("%s holds a secret", place)
+			}
+		}
+	}
+}
+
+func TestTheStatusCellEndsWithTheExecutorAndItsStopEndsTheExecutor(t *testing.T) {
+	r, relay := realRelease(t)
+	for name, end := range map[string]func(t *testing.T, p *page, executor int){
+		"stop of the cell": func(t *testing.T, p *page, _ int) { p.stop(t) },
+		"end of the executor": func(t *testing.T, _ *page, executor int) {
+			if err := syscall.Kill(executor, syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnrollee(t, r)
+			secret := auth.GenerateSecret()
+			started, err := e.start(TunnelNone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			executor := e.pid()
+			finished, err := e.finish(started.Key, enrollment.Grant{Secret: secret.Reveal(), Tunnel: TunnelNone})
+			if err != nil {
+				t.Fatal(err)
+			}
+			kernel, _ := pids(t, paired(t, relay, auth.Pairing{URL: finished.Answer.URL, Secret: secret}.String()))
+			if e.cell, err = StatusCell(e.offer.JobID()); err != nil {
+				t.Fatal(err)
+			}
+			p := e.open()
+			eventually(t, 30*time.Second, "the cell shows the status", func() bool { return strings.Contains(p.Shown.String(), "The executor runs as process ") })
+			end(t, p, executor)
+			eventually(t, 15*time.Second, "executor and kernel are gone", func() bool { return gone(executor) && gone(kernel) })
+			p.await(t)
+			if shown := e.shown(p.Shown.String()); strings.Count(shown, "\n") != 1 || !strings.HasSuffix(shown, "\nThe executor has ended.") {
+				t.Errorf("the cell showed:\n%s", shown)
+			}
+		})
+	}
+}
+
+func readJSON(t *testing.T, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

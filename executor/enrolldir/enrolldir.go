@@ -1,0 +1,144 @@
+// Package enrolldir is the folder in which an executor that enrolls and a notebook's cells
+// meet. The cell creates it for this user only, and everything in it is public or sealed:
+//
+//	lock    locked while the executor runs
+//	pid     its process id
+//	key     its public key
+//	tunnel  by the cell: the tunnel that the machine is prepared for
+//	grant   by the cell: the sealed grant, as text
+//	answer  where the executor is reachable
+//	error   why there is no executor, a sentence; the cell that reads it removes the folder
+//
+// Files of the executor are JSON and appear whole, by a rename. The package must not know
+// what the files mean. Start reading at Open.
+package enrolldir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"colabrelay/executor/statedir"
+)
+
+// poll is how often AwaitGrant looks for the grant.
+const poll = 50 * time.Millisecond
+
+// Names of the files.
+const (
+	lockFile   = "lock"
+	pidFile    = "pid"
+	keyFile    = "key"
+	grantFile  = "grant"
+	answerFile = "answer"
+	errorFile  = "error"
+)
+
+// all are the files that may be in the folder, but for the error.
+var all = []string{pidFile, keyFile, "tunnel", grantFile, grantFile + ".new", answerFile, lockFile}
+
+// Dir is a folder that this process has locked.
+type Dir struct {
+	path string
+	lock *flock.Flock
+}
+
+// Open locks the folder and records this process in it. It refuses a folder that other
+// users may enter or that another process has locked.
+func Open(path string) (*Dir, error) {
+	if err := checkPrivate(path); err != nil {
+		return nil, err
+	}
+	d := &Dir{path: path, lock: flock.New(filepath.Join(path, lockFile), flock.SetPermissions(0o600))}
+	ok, err := d.lock.TryLock()
+	if err == nil && !ok {
+		err = errors.New("another executor waits there")
+	}
+	if err == nil {
+		err = d.write(pidFile, os.Getpid())
+	}
+	if err != nil {
+		d.lock.Close()
+		return nil, fmt.Errorf("use the enrollment folder %q: %w", path, err)
+	}
+	return d, nil
+}
+
+// checkPrivate checks that only this user can enter the folder.
+func checkPrivate(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("use the enrollment folder: %w", err)
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !ok || int(owner.Uid) != os.Geteuid() {
+		return fmt.Errorf("the enrollment folder %q must be a folder of this user with mode 0700", path)
+	}
+	return nil
+}
+
+// WriteKey shows the executor's public key.
+func (d *Dir) WriteKey(key string) error { return d.write(keyFile, key) }
+
+// WriteAnswer shows or replaces the answer.
+func (d *Dir) WriteAnswer(answer any) error { return d.write(answerFile, answer) }
+
+func (d *Dir) write(name string, v any) error {
+	return statedir.WriteJSON(filepath.Join(d.path, name), v)
+}
+
+// AwaitGrant waits for the grant and returns its text, of at most limit bytes. It fails
+// when ctx ends, with its cause.
+func (d *Dir) AwaitGrant(ctx context.Context, limit int64) (string, error) {
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for {
+		text, err := readFile(filepath.Join(d.path, grantFile), limit)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return text, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+}
+
+func readFile(path string, limit int64) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > limit {
+		return "", fmt.Errorf("%q: not a file of at most %d bytes", path, limit)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, limit))
+	return string(text), err
+}
+
+// Close unlocks the folder and removes it. If there is a reason why no executor was
+// started, it leaves that for the cell.
+func (d *Dir) Close(reason string) {
+	if reason != "" {
+		_ = d.write(errorFile, reason) // without it the cell says that there is no reason
+	}
+	for _, name := range all {
+		os.Remove(filepath.Join(d.path, name))
+	}
+	os.Remove(d.path) // fails if it holds the reason, or files of others
+	d.lock.Close()
+}
