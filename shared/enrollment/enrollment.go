@@ -36,6 +36,8 @@ const (
 	MaxSealedBytes = 64 << 10
 	// maxFieldBytes bounds an answer's URL and instance id.
 	maxFieldBytes = 2048
+	// maxSettingBytes bounds each of a grant's tunnel settings.
+	maxSettingBytes = 512
 )
 
 // Errors that callers distinguish.

@@ -103,8 +103,8 @@ func (g Grant) check() error {
 	if g.Tunnel == "" {
 		return errors.New("the grant names no tunnel")
 	}
-	if len(g.NgrokToken) > maxFieldBytes || len(g.Domain) > maxFieldBytes || len(g.Tunnel) > maxFieldBytes {
-		return fmt.Errorf("the grant's tunnel settings are longer than %d bytes", maxFieldBytes)
+	if max(len(g.NgrokToken), len(g.Domain), len(g.Tunnel)) > maxSettingBytes {
+		return fmt.Errorf("the grant's tunnel settings are longer than %d bytes", maxSettingBytes)
 	}
 	return nil
 }

@@ -1,0 +1,106 @@
+package enrollment
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+func TestThousandsOfDamagedGrantsOpenNothingAndTheGoodOneStillOpens(t *testing.T) {
+	o, r := pair(t)
+	sealed, err := o.Seal(r.PublicKey(), someGrant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := encoding.DecodeString(sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := range len(raw) * 8 {
+		bad := append([]byte(nil), raw...)
+		bad[bit/8] ^= 1 << (bit % 8)
+		refused(t, r, encoding.EncodeToString(bad))
+	}
+	for end := range len(raw) {
+		refused(t, r, encoding.EncodeToString(raw[:end]))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		bad := make([]byte, random.IntN(300))
+		for i := range bad {
+			bad[i] = byte(random.Uint32())
+		}
+		refused(t, r, encoding.EncodeToString(bad))
+	}
+	for _, bad := range []string{sealed + "A", sealed + "=", sealed + "\n", "\r\n" + sealed, sealed[:10] + "\n" + sealed[10:], strings.Repeat("A", MaxSealedBytes+1), strings.Repeat("A", 64<<20), "ü"} {
+		refused(t, r, bad)
+	}
+	if _, err := r.Open(sealed); err != nil {
+		t.Errorf("after all these, the good grant: %v", err)
+	}
+}
+
+func refused(t *testing.T, r *Response, sealed string) {
+	t.Helper()
+	if g, err := r.Open(sealed); !errors.Is(err, ErrGrant) || g != (Grant{}) {
+		t.Fatalf("%.60q: %v", sealed, err)
+	}
+}
+
+// A holder of the keys of both sides, such as a relay of another release, can seal anything.
+func TestSealedTextThatIsNoGrantIsRefusedWithoutBeingQuoted(t *testing.T) {
+	for _, text := range []string{"", "null", "[]", `"` + longSecret + `"`, `{"secret":5,"tunnel":"` + longSecret + `"}`, `{"secret":"short"}`, `{"secret":"` + longSecret + `"}`, "{"} {
+		_, r := pair(t)
+		sealed := encoding.EncodeToString(r.keys.grant.Seal(nil, nil, []byte(text), nil))
+		g, err := r.Open(sealed)
+		if err == nil || g != (Grant{}) || strings.Contains(err.Error(), longSecret) {
+			t.Errorf("%s: %v", text, err)
+		}
+		if _, err := r.Answer("http://a", "i"); err == nil {
+			t.Errorf("%s: it counts as open", text)
+		}
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	o, r := pair(f)
+	sealed, err := o.Seal(r.PublicKey(), someGrant)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(sealed)
+	f.Add("")
+	f.Add(strings.Repeat("A", 100))
+	f.Fuzz(func(t *testing.T, text string) {
+		fresh := &Response{made: r.made, public: r.public, keys: r.keys}
+		g, err := fresh.Open(text)
+		if (err == nil) != (text == sealed) {
+			t.Errorf("%q opened as %v, %v", text, g, err)
+		}
+	})
+}
+
+func FuzzCheck(f *testing.F) {
+	o, _, good := granted(f)
+	f.Add(good.URL, good.InstanceID, good.MAC)
+	f.Add("", "", "")
+	f.Fuzz(func(t *testing.T, url, instance, mac string) {
+		fresh := &Offer{job: o.job, made: o.made, private: o.private, keys: o.keys}
+		a := Answer{URL: url, InstanceID: instance, MAC: mac}
+		if err := fresh.Check(a); (err == nil) != (a == good) {
+			t.Errorf("%+v: %v", a, err)
+		}
+	})
+}
+
+func FuzzPublicKey(f *testing.F) {
+	_, r := pair(f)
+	f.Add(r.PublicKey())
+	f.Fuzz(func(t *testing.T, text string) {
+		key, err := publicKey(text)
+		if err == nil && encoding.EncodeToString(key.Bytes()) != text {
+			t.Errorf("%q was read as %q", text, encoding.EncodeToString(key.Bytes()))
+		}
+	})
+}
