@@ -126,12 +126,12 @@ func TestAnOfferAndItsAnswerExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, r := pair(t)
 		early, waiting, answer := granted(t)
-		time.Sleep(Lifetime - time.Nanosecond)
+		<-time.After(Lifetime - time.Nanosecond)
 		sealed, err := o.Seal(r.PublicKey(), someGrant)
 		if err != nil {
 			t.Fatalf("at the last moment: %v", err)
 		}
-		time.Sleep(time.Nanosecond)
+		<-time.After(time.Nanosecond)
 		if _, err := r.Open(sealed); !errors.Is(err, ErrExpired) {
 			t.Errorf("a late grant: %v", err)
 		}
