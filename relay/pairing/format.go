@@ -34,6 +34,7 @@ type entry struct {
 	Secret   string `json:"secret"`
 	Provider string `json:"provider,omitempty"`
 	VMID     string `json:"vm_id,omitempty"`
+	FromPage bool   `json:"from_page,omitempty"` // an older relay drops it, and the pairing is then kept
 }
 
 // decode reads the file. It returns ErrDamaged when the content is unusable. A newer
@@ -65,7 +66,7 @@ func decode(r io.Reader) (map[string]Runtime, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: runtime %q: %v", ErrDamaged, name, err)
 		}
-		all[name] = Runtime{Name: name, URL: e.URL, Secret: secret, Chosen: name == f.Chosen, Provider: e.Provider, VMID: e.VMID}
+		all[name] = Runtime{Name: name, URL: e.URL, Secret: secret, Chosen: name == f.Chosen, Provider: e.Provider, VMID: e.VMID, FromPage: e.FromPage}
 	}
 	return all, nil
 }
@@ -79,7 +80,7 @@ func encode(all map[string]Runtime) (io.Reader, error) {
 		if r.Provider != "" {
 			f.Version = providerVersion
 		}
-		f.Runtimes[name] = entry{URL: r.URL, Secret: r.Secret.Reveal(), Provider: r.Provider, VMID: r.VMID}
+		f.Runtimes[name] = entry{URL: r.URL, Secret: r.Secret.Reveal(), Provider: r.Provider, VMID: r.VMID, FromPage: r.FromPage}
 	}
 	text, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {

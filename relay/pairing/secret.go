@@ -32,7 +32,7 @@ const (
 // none, and replaces it if rotate is true. The runtime has no address until a Put sets one.
 func (s *Store) Own(name string, rotate bool) (Runtime, Origin, Before, error) {
 	fail := func(err error) (Runtime, Origin, Before, error) { return Runtime{}, Kept, Before{}, err }
-	if err := checkName(name); err != nil {
+	if err := CheckName(name); err != nil {
 		return fail(err)
 	}
 	unlock, err := s.lockForChange()
@@ -45,11 +45,17 @@ func (s *Store) Own(name string, rotate bool) (Runtime, Origin, Before, error) {
 		return fail(err)
 	}
 	r, found := all[name]
+	shown := found && r.FromPage // from now on the person may keep its secret, as in Colab's Secrets
+	r.FromPage = false
 	if found && !rotate {
 		if shared, err := s.shared(name); err == nil && shared.Equal(r.Secret) {
 			_ = os.Remove(s.sharedPath()) // nothing reads this copy any more
 		}
-		return r, Kept, before, nil
+		if shown {
+			all[name] = r
+			err = s.writeLocked(all)
+		}
+		return r, Kept, before, err
 	}
 	origin := Made
 	r.Name, r.Secret = name, auth.GenerateSecret()
@@ -76,7 +82,7 @@ func (s *Store) Own(name string, rotate bool) (Runtime, Origin, Before, error) {
 // SecretOf returns the secret of the runtime of that name, or ErrNoSecret. An invalid
 // name is ErrBadName.
 func (s *Store) SecretOf(name string) (auth.Secret, error) {
-	if err := checkName(name); err != nil {
+	if err := CheckName(name); err != nil {
 		return auth.Secret{}, err
 	}
 	r, err := s.Get(name)

@@ -119,3 +119,26 @@ func TestSecretsMadeConcurrentlyAreAllKept(t *testing.T) {
 		t.Errorf("%d are kept, %v", len(kept), err)
 	}
 }
+
+// A bridge may replace what a bridge made, but not a secret that a person has seen.
+func TestOwnMakesAPairingOfAPageThePersons(t *testing.T) {
+	s := Open(t.TempDir())
+	for _, rotate := range []bool{false, true} {
+		r := made(t, "a")
+		r.FromPage = true
+		put(t, s, r)
+		if got, err := Open(s.dir).Get("a"); err != nil || !got.FromPage {
+			t.Fatalf("stored as %+v, %v", got, err)
+		}
+		if got, _, _, err := s.Own("a", rotate); err != nil || got.FromPage || got.Secret.Equal(r.Secret) == rotate {
+			t.Errorf("rotate %t: Own returned %+v, %v", rotate, got, err)
+		}
+		if got, err := Open(s.dir).Get("a"); err != nil || got.FromPage {
+			t.Errorf("rotate %t: still a page's: %+v, %v", rotate, got, err)
+		}
+	}
+	put(t, s, made(t, "a"))
+	if got, err := s.Get("a"); err != nil || got.FromPage {
+		t.Errorf("a new pairing is a page's: %+v, %v", got, err)
+	}
+}

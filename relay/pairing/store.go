@@ -62,6 +62,9 @@ type Runtime struct {
 	// as the tokens of Google's proxy; empty for all others. VMID is the VM's id there.
 	Provider string
 	VMID     string
+	// FromPage says that a bridge over Colab's page made the pairing. Its executor ends with
+	// the VM and its secret exists nowhere else, so a later bridge may replace it.
+	FromPage bool
 }
 
 // Store is the file of paired runtimes in a folder. Any number of programs may
@@ -135,7 +138,8 @@ func (s *Store) Put(r Runtime) (Before, error) {
 	return before, s.writeLocked(all)
 }
 
-func checkName(name string) error {
+// CheckName returns ErrBadName and the rule for a name that no runtime may have.
+func CheckName(name string) error {
 	if !namePattern.MatchString(name) || name == EnvName {
 		return fmt.Errorf("%w %q: use at most 64 letters, digits, dots, dashes and underscores, begin with a letter or digit, and do not use %q", ErrBadName, name, EnvName)
 	}
@@ -144,7 +148,7 @@ func checkName(name string) error {
 
 // check returns an error for a runtime that must not be stored.
 func (r Runtime) check() error {
-	if err := checkName(r.Name); err != nil {
+	if err := CheckName(r.Name); err != nil {
 		return err
 	}
 	if err := auth.CheckURL(r.URL); err != nil {
