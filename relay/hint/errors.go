@@ -3,6 +3,7 @@ package hint
 import (
 	"io/fs"
 
+	"colabrelay/relay/bridge"
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
@@ -112,6 +113,40 @@ var operations = []row{
 	{nbrun.ErrOutputPath, Hint{conflict,
 		"Choose another output_path: a file that exists is never replaced. Omit it to save outputs in the notebook itself.",
 		"Choose another file for the outputs: one that exists is never replaced."}},
+
+	{bridge.ErrStarting, Hint{CodePageWaiting,
+		"Tell the user what the message says there is to click. Then call open_colab_browser_connection again with the same arguments, which joins the same start.",
+		"Run the same command again; it begins anew."}},
+	{bridge.ErrNotReady, Hint{CodePageWaiting,
+		"Ask the user to look at the Colab tab: to sign in, to click \"Run anyway\" or \"Connect\", and to wait for or stop a cell that runs. Then call again with the same arguments.",
+		"Look at the Colab tab: sign in, click \"Run anyway\" or \"Connect\", and wait for or stop a cell that runs. Then run the same command again."}},
+	{bridge.ErrPage, Hint{CodePageRefused,
+		"Tell the user what the page says, and do not repeat the call at once. If there is no VM or GPU: the user chooses another one under Runtime, Change runtime type, or waits; then call again.",
+		"If there is no VM or GPU: choose another one under Runtime, Change runtime type, or wait. Then run the same command again."}},
+	{bridge.ErrCell, Hint{CodeNoExecutor,
+		"Nothing was paired and the cell was removed. The message says what failed on the VM: correct that, or tell the user; then call again with the same arguments.",
+		"Nothing was paired and the cell was removed. The message says what failed on the VM: correct that, then run the same command again."}},
+	{bridge.ErrExpired, Hint{CodeNoExecutor,
+		"Nothing was paired; an executor that still starts on the VM ends by itself. Call again with the same arguments: the second start is faster, because the executor is already downloaded.",
+		"Nothing was paired; an executor that still starts on the VM ends by itself. Run the same command again: the second start is faster."}},
+	{bridge.ErrNotGenuine, Hint{CodeNoExecutor,
+		"Do not repeat the call at once: tell the user that something between the page and the VM changes what the relay sends or gets, for example a browser extension. An executor that runs ends by itself within minutes.",
+		"Something between the page and the VM changes what the relay sends or gets, for example a browser extension: try another browser profile."}},
+	{bridge.ErrUnreachable, Hint{CodeNoExecutor,
+		"The message says what is wrong with the connection to the tunnel. The executor ends by itself within minutes; call again then.",
+		"The message says what is wrong with the connection to the tunnel. The executor ends by itself within minutes; run the same command again then."}},
+	{bridge.ErrNameTaken, Hint{conflict,
+		"The pairing of that name stays as it is. Call again with another runtime, or without one: then a free name is used.",
+		"The pairing of that name stays as it is: give another name, or remove that pairing with `colab-relay unpair`."}},
+	{bridge.ErrBusy, Hint{CodeBusy,
+		"Call again with the arguments of the call that is in progress, and wait for its end.",
+		"Wait until the other start has ended, then run the same command again."}},
+	{bridge.ErrNoRelease, Hint{CodeNoExecutor,
+		"Nothing was changed in the notebook. Tell the user what the message says: the VM must know which executor to fetch.",
+		"Nothing was changed in the notebook."}},
+	{bridge.ErrClosed, Hint{CodeNoExecutor,
+		"Call again once the relay runs.",
+		"Nothing was paired."}},
 
 	{kernelstate.ErrUntrustedReport, Hint{Code: string(client.KindBadAnswer), Model: "Call again. If the error persists, code in the kernel interferes with saving: call restart_kernel."}},
 	{kernelstate.ErrNotFound, Hint{Code: notFound, Model: "Call save_kernel_state first."}},

@@ -26,6 +26,10 @@ const (
 	CodeDamaged       = "checkpoint_damaged"
 
 	CodeNotebookDamaged = "notebook_damaged"
+
+	CodePageWaiting = "page_waiting" // Colab's page waits for the user, or is not ready yet
+	CodePageRefused = "page_refused"
+	CodeNoExecutor  = "executor_not_started" // start_executor ended without a pairing
 )
 
 // Hint is what to do next. Both texts are full sentences.

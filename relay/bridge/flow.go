@@ -1,0 +1,234 @@
+package bridge
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	bootstrap "colabrelay/colab-bootstrap"
+	"colabrelay/relay/page"
+	"colabrelay/relay/pairing"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/enrollment"
+)
+
+const (
+	// readyLimit is how long the page may take to run a first cell: a person may have to sign
+	// in or to click "Run anyway", and the VM starts meanwhile.
+	readyLimit = 300 * time.Second
+	// reachLimit is how long a tunnel's new name may take until this computer resolves it.
+	reachLimit = 60 * time.Second
+)
+
+// Steps, as callers read them.
+const (
+	stepReady  = `waiting until the notebook runs a first cell; if the page shows "Run anyway", "Connect" or a sign-in, the user must click there; if another cell runs, it must end first`
+	stepStart  = "the VM fetches the executor and starts it"
+	stepTunnel = "the executor opens its tunnel"
+	stepCheck  = "checking the connection to the executor"
+)
+
+// build is the work of a job.
+func (b *Bridge) build(ctx context.Context, j *job) (paired Paired, err error) {
+	release, err := b.cfg.Release(ctx)
+	if err != nil {
+		return paired, fmt.Errorf("%w: %w", ErrNoRelease, err)
+	}
+	tunnel, err := b.cfg.Tunnel()
+	if err != nil {
+		return paired, err
+	}
+	look := b.lookForEarlier(ctx)
+	defer look.end()
+	if paired, found := b.besideStatusCell(ctx, j, look); found {
+		return paired, nil
+	}
+	c := &cell{nb: j.nb}
+	defer func() {
+		if left := c.remove(); left != "" && err != nil {
+			err = fmt.Errorf("%w; %s", err, left)
+		} else if left != "" {
+			paired.Notes = append(paired.Notes, "Note that "+left+".")
+		}
+	}()
+	j.say(stepReady)
+	if err := ready(ctx, c); err != nil {
+		return paired, err
+	}
+	earlier := look.result()
+	if found, err := onThisVM(ctx, c, earlier); found != nil || err != nil {
+		return b.already(ctx, j, found), err
+	}
+	if _, err := b.nameFor(j.request.Name, earlier); err != nil {
+		return paired, err
+	}
+	e, err := b.handOver(ctx, j, c, release, tunnel)
+	if err != nil {
+		return paired, err
+	}
+	if paired, err = b.save(e.runtime, j.request.Name, earlier); err == nil {
+		b.last = started{instance: e.instance, job: e.offer.JobID()}
+		paired.Notes = append(paired.Notes, b.statusNote(ctx, j))
+	}
+	return paired, err
+}
+
+// ready inserts the cell and waits until the page has run it.
+func ready(ctx context.Context, c *cell) error {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails: it ends the program instead
+	job := hex.EncodeToString(id[:])
+	source, err := bootstrap.ReadyCell(job)
+	if err != nil {
+		return err
+	}
+	if err := c.insert(ctx, source); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readyLimit, ErrNotReady)
+	defer cancel()
+	_, err = c.report(ctx, job, func(r bootstrap.Report) bool { return r.Ready })
+	return err
+}
+
+// handover is one exchange of keys, by which an executor gets its secret. It survives the loss of a tab, because its executor waits
+// on the VM, and ends with its offer.
+type handover struct {
+	offer    *enrollment.Offer
+	made     time.Time
+	sealed   string          // the grant; empty until the executor has shown its key
+	runtime  pairing.Runtime // without a name; its URL is empty until the answer was checked
+	instance string          // of the executor, from its answer
+}
+
+// handOver gets an executor started and returns it once it has answered a signed request. It
+// continues the handover that a lost tab interrupted, unless that one's executor is gone.
+func (b *Bridge) handOver(ctx context.Context, j *job, c *cell, release bootstrap.Release, tunnel Tunnel) (*handover, error) {
+	if e := b.pending; e != nil {
+		b.pending = nil
+		if time.Since(e.made) < enrollment.Lifetime {
+			if err := b.exchange(ctx, j, c, e, release, tunnel); !errors.Is(err, ErrCell) {
+				return e, err
+			}
+		}
+	}
+	offer, err := enrollment.NewOffer()
+	if err != nil {
+		return nil, err
+	}
+	e := &handover{offer: offer, made: time.Now(), runtime: pairing.Runtime{Secret: auth.GenerateSecret(), FromPage: true}}
+	return e, b.exchange(ctx, j, c, e, release, tunnel)
+}
+
+// exchange does what is left of a handover.
+func (b *Bridge) exchange(ctx context.Context, j *job, c *cell, e *handover, release bootstrap.Release, tunnel Tunnel) (err error) {
+	defer func() {
+		if errors.Is(err, page.ErrTabLost) {
+			b.pending = e
+		}
+	}()
+	ctx, cancel := context.WithDeadlineCause(ctx, e.made.Add(enrollment.Lifetime), ErrExpired)
+	defer cancel()
+	if e.sealed == "" {
+		j.say(stepStart)
+		if err := e.offerTo(ctx, c, release, tunnel); err != nil {
+			return err
+		}
+	}
+	j.say(stepTunnel)
+	if err := e.finish(ctx, c); err != nil {
+		return err
+	}
+	j.say(stepCheck)
+	return b.reach(e)
+}
+
+// offerTo starts the executor and seals the grant to its key.
+func (e *handover) offerTo(ctx context.Context, c *cell, release bootstrap.Release, tunnel Tunnel) error {
+	start := bootstrap.Start{Job: e.offer.JobID(), RelayKey: e.offer.PublicKey(), Tunnel: bootstrap.TunnelSecrets}
+	if tunnel.Token != "" {
+		start.Tunnel = bootstrap.TunnelNgrok
+	}
+	source, err := bootstrap.EnrollStart(release, start)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoRelease, err)
+	}
+	if err := c.change(ctx, source); err != nil {
+		return err
+	}
+	report, err := c.report(ctx, start.Job, func(r bootstrap.Report) bool { return r.Key != "" })
+	if err != nil {
+		return err
+	}
+	grant, err := e.grant(start.Tunnel, report.Tunnel, tunnel)
+	if err == nil {
+		e.sealed, err = e.offer.Seal(report.Key, grant)
+	}
+	return refused(err)
+}
+
+// grant returns what the executor gets. The VM may choose the tunnel only if the relay has no
+// token.
+func (e *handover) grant(asked, prepared string, tunnel Tunnel) (enrollment.Grant, error) {
+	g := enrollment.Grant{Secret: e.runtime.Secret.Reveal(), Tunnel: prepared}
+	switch {
+	case asked == prepared:
+		g.NgrokToken, g.Domain = tunnel.Token, tunnel.Domain
+	case asked != bootstrap.TunnelSecrets || prepared != bootstrap.TunnelNgrok && prepared != bootstrap.TunnelCloudflared:
+		return g, fmt.Errorf("the VM prepared the tunnel %q in place of %q", shown(prepared), asked)
+	}
+	return g, nil
+}
+
+// finish hands over the grant and checks the executor's answer.
+func (e *handover) finish(ctx context.Context, c *cell) error {
+	source, err := bootstrap.EnrollFinish(e.offer.JobID(), e.sealed)
+	if err != nil {
+		return err
+	}
+	if err := c.change(ctx, source); err != nil {
+		return err
+	}
+	report, err := c.report(ctx, e.offer.JobID(), func(r bootstrap.Report) bool { return r.Answer != nil })
+	if err != nil {
+		return err
+	}
+	if err := e.offer.Check(*report.Answer); err != nil {
+		return refused(err)
+	}
+	e.runtime.URL, e.instance = report.Answer.URL, report.Answer.InstanceID
+	return nil
+}
+
+// refused describes an error of package enrollment.
+func refused(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, enrollment.ErrExpired):
+		return ErrExpired
+	}
+	return fmt.Errorf("%w: %s", ErrNotGenuine, shown(err.Error()))
+}
+
+// reach proves that the executor answers with the secret. It needs no tab, so the loss of one
+// does not end it.
+func (b *Bridge) reach(e *handover) error {
+	ctx, cancel := context.WithTimeout(b.ctx, reachLimit)
+	defer cancel()
+	probed := e.runtime
+	probed.Name = "new"
+	instance, err := b.cfg.Reach(ctx, probed)
+	switch {
+	case b.ctx.Err() != nil:
+		return context.Cause(b.ctx)
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	case instance != e.instance:
+		return fmt.Errorf("%w: another executor answers at its address", ErrNotGenuine)
+	}
+	return nil
+}
