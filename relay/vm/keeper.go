@@ -1,0 +1,174 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// When VMs are kept alive.
+const (
+	// KeepInterval is the time between two keep-alives of a VM. Colab has been seen to end idle
+	// VMs after 7 minutes.
+	KeepInterval = 5 * time.Minute
+	// KeepLimit is the age at which a VM is no longer kept alive, whatever runs on it.
+	KeepLimit = 24 * time.Hour
+	// keepTime bounds one question to an executor and one keep-alive.
+	keepTime = 2 * time.Minute
+	// maxReported bounds the executions that are remembered of a VM: their ids come from
+	// outside. The executor knows the others.
+	maxReported = 100
+)
+
+// KeepText says to people what the keeper does.
+const KeepText = "The relay keeps this VM alive while code runs on it (every 5 minutes, until 24 hours after its start). Without running code it does not, and Google may end the VM. Stop the VM when you no longer need it."
+
+// Kept is a VM that this computer started and paired.
+type Kept struct {
+	ID      string
+	Backend string
+	Runtime string    // the name of its pairing
+	Since   time.Time // when it was started
+}
+
+// Work is what an executor does.
+type Work int
+
+// What it does.
+const (
+	Idle    Work = iota // all executions are finished
+	Waiting             // one is unfinished, but none runs: it waits for input
+	Working             // one runs
+)
+
+// KeeperConfig is what a Keeper needs.
+type KeeperConfig struct {
+	// VMs returns the VMs that this computer started and paired. It makes no request.
+	VMs func() ([]Kept, error)
+	// Work asks a VM's executor, in one request, what it does.
+	Work func(ctx context.Context, runtime string) (Work, error)
+	// Touch sends one keep-alive to Google.
+	Touch func(ctx context.Context, v Kept) error
+	// Resume lets Run ask all VMs once at its start for executions of an earlier relay.
+	Resume bool
+	Log    *slog.Logger
+}
+
+// Keeper keeps VMs alive while executions run on them. Every KeepInterval it asks the executor
+// of each VM on which an execution was last seen unfinished, and sends one keep-alive if it
+// answers that one is running. It sends none on a guess, and asks nothing of a VM where all
+// executions are finished.
+type Keeper struct {
+	cfg KeeperConfig
+
+	mu       sync.Mutex
+	reported map[string]map[string]bool // unfinished executions, by runtime and id
+}
+
+// NewKeeper returns a Keeper. It starts nothing.
+func NewKeeper(cfg KeeperConfig) *Keeper {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Keeper{cfg: cfg, reported: map[string]map[string]bool{}}
+}
+
+// Report tells the Keeper what was seen of an execution on any runtime. It returns at once.
+func (k *Keeper) Report(runtime, executionID string, finished bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ids := k.reported[runtime]
+	switch {
+	case finished:
+		delete(ids, executionID)
+		if len(ids) == 0 {
+			delete(k.reported, runtime)
+		}
+	case ids == nil:
+		k.reported[runtime] = map[string]bool{executionID: true}
+	case len(ids) < maxReported:
+		ids[executionID] = true
+	}
+}
+
+// Run keeps VMs alive until ctx ends. All its goroutines have ended when it returns.
+func (k *Keeper) Run(ctx context.Context) {
+	if k.cfg.Resume {
+		k.round(ctx, func(Kept) bool { return true })
+	}
+	tick := time.NewTicker(KeepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			k.round(ctx, func(v Kept) bool { return k.isBusy(v.Runtime) })
+		}
+	}
+}
+
+func (k *Keeper) isBusy(runtime string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.reported[runtime]) > 0
+}
+
+// round keeps those VMs alive for which wanted returns true.
+func (k *Keeper) round(ctx context.Context, wanted func(Kept) bool) {
+	all, err := k.cfg.VMs()
+	if err != nil {
+		k.cfg.Log.Warn("no VM is kept alive, because the record of VMs cannot be read", "err", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTime)
+	defer cancel()
+	var wait sync.WaitGroup
+	for _, v := range all {
+		if age := time.Since(v.Since); age < KeepLimit && wanted(v) {
+			wait.Go(func() { k.keep(ctx, v) })
+		}
+	}
+	wait.Wait()
+}
+
+// resumed stands for executions of an earlier relay, whose ids are not known.
+const resumed = ""
+
+// keep sends one keep-alive if an execution is running on the VM.
+func (k *Keeper) keep(ctx context.Context, v Kept) {
+	work, err := k.cfg.Work(ctx, v.Runtime)
+	switch {
+	case err != nil:
+		k.warn("whether code runs on a VM is unknown, so it is not kept alive now", v, err)
+		return
+	case work == Idle:
+		k.forget(v.Runtime)
+		return
+	case !k.isBusy(v.Runtime):
+		k.Report(v.Runtime, resumed, false)
+	}
+	if work == Waiting {
+		return
+	}
+	if err := k.cfg.Touch(ctx, v); err != nil {
+		if errors.Is(err, ErrGone) {
+			k.forget(v.Runtime)
+		}
+		k.warn("a VM was not kept alive", v, err)
+		return
+	}
+	k.cfg.Log.Info("a VM is kept alive, because code runs on it", "vm", v.ID, "runtime", v.Runtime)
+}
+
+func (k *Keeper) warn(text string, v Kept, err error) {
+	k.cfg.Log.Warn(text, "vm", v.ID, "runtime", v.Runtime, "err", err)
+}
+
+func (k *Keeper) forget(runtime string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.reported, runtime)
+}

@@ -1,0 +1,215 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// world is what a Keeper sees in a test, and what it did.
+type world struct {
+	mu      sync.Mutex
+	vms     []Kept
+	vmsErr  error
+	work    map[string]Work
+	workErr error
+	touched error
+	asked   []string
+	touches []time.Duration // since the start
+	start   time.Time
+}
+
+// keepAlive runs a Keeper in w until the end of the test.
+func keepAlive(t *testing.T, w *world, resume bool) *Keeper {
+	w.start = time.Now()
+	k := NewKeeper(KeeperConfig{
+		VMs: func() ([]Kept, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.vms, w.vmsErr
+		},
+		Work: func(_ context.Context, runtime string) (Work, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.asked = append(w.asked, runtime)
+			return w.work[runtime], w.workErr
+		},
+		Touch: func(context.Context, Kept) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.touches = append(w.touches, time.Since(w.start))
+			return w.touched
+		},
+		Resume: resume,
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); k.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return k
+}
+
+// after waits, and returns how often the Keeper asked executors and touched VMs meanwhile.
+func (w *world) after(d time.Duration) (asked, touched int) {
+	askedBefore, touchedBefore := w.counts()
+	<-time.After(d) // of synctest's clock
+	synctest.Wait()
+	asked, touched = w.counts()
+	return asked - askedBefore, touched - touchedBefore
+}
+
+func (w *world) counts() (asked, touched int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.asked), len(w.touches)
+}
+
+// fail sets the errors that the Keeper gets from now on.
+func (w *world) fail(vms, work error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.vmsErr, w.workErr = vms, work
+}
+
+func one(since time.Time) []Kept {
+	return []Kept{{ID: "colab-relay-0", Backend: "cli", Runtime: "vm", Since: since}}
+}
+
+func TestAVMIsKeptAliveOnlyWhileCodeRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{vms: one(time.Now()), work: map[string]Work{"vm": Working}}
+		k := keepAlive(t, w, false)
+		if asked, touched := w.after(time.Hour); asked != 0 || touched != 0 {
+			t.Errorf("an idle VM: %d questions and %d keep-alives", asked, touched)
+		}
+		k.Report("vm", "e1", false)
+		if asked, touched := w.after(time.Hour); asked != 12 || touched != 12 {
+			t.Errorf("an hour of running code: %d questions and %d keep-alives", asked, touched)
+		}
+		for i, at := range w.touches[1:] {
+			if at-w.touches[i] != KeepInterval {
+				t.Errorf("keep-alives at %v", w.touches)
+				break
+			}
+		}
+		k.Report("vm", "e1", true)
+		if asked, touched := w.after(time.Hour); asked != 0 || touched != 0 {
+			t.Errorf("after the end: %d questions and %d keep-alives", asked, touched)
+		}
+	})
+}
+
+func TestWhatTheExecutorSaysDecides(t *testing.T) {
+	for name, test := range map[string]struct {
+		work           Work
+		asked, touched int // in the next hour
+	}{
+		"the run ended while nobody looked": {Idle, 1, 0},
+		"the run waits for input":           {Waiting, 12, 0},
+		"the run goes on":                   {Working, 12, 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{vms: one(time.Now()), work: map[string]Work{"vm": test.work}}
+				keepAlive(t, w, false).Report("vm", "e1", false)
+				if asked, touched := w.after(time.Hour); asked != test.asked || touched != test.touched {
+					t.Errorf("%d questions and %d keep-alives", asked, touched)
+				}
+			})
+		})
+	}
+}
+
+func TestNothingIsSentOnAGuess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{vms: one(time.Now()), work: map[string]Work{"vm": Working}, workErr: errors.New("no answer")}
+		keepAlive(t, w, true).Report("vm", "e1", false)
+		if asked, touched := w.after(time.Hour); asked != 13 || touched != 0 {
+			t.Errorf("%d questions and %d keep-alives", asked, touched)
+		}
+		w.fail(nil, nil)
+		if _, touched := w.after(KeepInterval); touched != 1 {
+			t.Error("not kept alive after the executor answered again")
+		}
+		w.fail(errors.New("damaged"), nil)
+		if asked, touched := w.after(time.Hour); asked != 0 || touched != 0 {
+			t.Errorf("without a record of VMs: %d questions and %d keep-alives", asked, touched)
+		}
+	})
+}
+
+func TestAVMIsKeptAliveFor24HoursAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{vms: one(time.Now().Add(-time.Hour)), work: map[string]Work{"vm": Working}}
+		keepAlive(t, w, false).Report("vm", "e1", false)
+		w.after(48 * time.Hour)
+		if last := w.touches[len(w.touches)-1]; len(w.touches) != 23*12-1 || last >= 23*time.Hour {
+			t.Errorf("%d keep-alives, the last after %v", len(w.touches), last)
+		}
+	})
+}
+
+func TestARestartedRelayAsksEachVMOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		w := &world{
+			vms:  []Kept{{ID: "1", Runtime: "idle", Since: now}, {ID: "2", Runtime: "busy", Since: now}, {ID: "3", Runtime: "old", Since: now.Add(-KeepLimit)}},
+			work: map[string]Work{"busy": Working, "old": Working},
+		}
+		keepAlive(t, w, true)
+		if _, touched := w.after(time.Second); touched != 1 {
+			t.Errorf("%d keep-alives at the start", touched)
+		}
+		slices.Sort(w.asked)
+		if !slices.Equal(w.asked, []string{"busy", "idle"}) {
+			t.Errorf("asked %q", w.asked)
+		}
+		if asked, touched := w.after(time.Hour); asked != 12 || touched != 12 {
+			t.Errorf("%d questions and %d keep-alives in an hour", asked, touched)
+		}
+	})
+}
+
+func TestOnlyVMsOfThisComputerAreKeptAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{vms: one(time.Now()), work: map[string]Work{"elsewhere": Working}}
+		keepAlive(t, w, true).Report("elsewhere", "e1", false)
+		if asked, touched := w.after(time.Hour); asked != 1 || touched != 0 {
+			t.Errorf("%d questions and %d keep-alives", asked, touched)
+		}
+	})
+}
+
+func TestAVMThatIsGoneIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{vms: one(time.Now()), work: map[string]Work{"vm": Working}, touched: fmt.Errorf("touch: %w", ErrGone)}
+		keepAlive(t, w, false).Report("vm", "e1", false)
+		if asked, touched := w.after(time.Hour); asked != 1 || touched != 1 {
+			t.Errorf("%d questions and %d keep-alives", asked, touched)
+		}
+	})
+}
+
+func TestEveryExecutionMustEndAndTheirNumberIsBounded(t *testing.T) {
+	k := NewKeeper(KeeperConfig{})
+	for i := range 10_000 {
+		k.Report("vm", fmt.Sprint(i), false)
+	}
+	if n := len(k.reported["vm"]); n != maxReported {
+		t.Errorf("%d executions are remembered", n)
+	}
+	for i := range maxReported {
+		if !k.isBusy("vm") {
+			t.Fatalf("forgotten after the end of %d executions", i)
+		}
+		k.Report("vm", fmt.Sprint(i), true)
+	}
+	if k.isBusy("vm") || len(k.reported) != 0 {
+		t.Error("busy after the end of all executions")
+	}
+}
