@@ -14,11 +14,35 @@ var (
 	ErrDenied      = errors.New("Google refuses to start VMs for this account")
 	ErrTooMany     = errors.New("the account runs as many VMs as it may")
 	ErrNotLoggedIn = errors.New("not logged in to Google")
-	ErrNotEnabled  = errors.New("VMs are not enabled on this computer")
 	ErrExists      = errors.New("a VM with this id exists already")
 	ErrGone        = errors.New("the VM does not exist")
-	ErrUnknown     = errors.New("unknown VM")
 )
+
+// Errors of the Manager.
+var (
+	ErrNotEnabled   = errors.New("starting VMs is not enabled on this computer")
+	ErrUnknown      = errors.New("unknown VM")
+	ErrNotOurs      = errors.New("this computer did not start the VM")
+	ErrNameTaken    = errors.New("the name is in use")
+	ErrOther        = errors.New("a VM of another kind runs under this name")
+	ErrTooManyKept  = errors.New("too many VMs are on record")
+	ErrNoTunnel     = errors.New("nothing would make the VM's executor reachable")
+	ErrLaunch       = errors.New("the executor does not run on the VM")
+	ErrUnreachable  = errors.New("the VM's executor does not answer")
+	ErrNotConfirmed = errors.New("it is not certain yet that the VM is gone")
+	ErrBadRequest   = errors.New("wrong argument")
+	ErrStopped      = errors.New("the VM is being stopped")
+)
+
+// StartingError means that the caller stopped waiting. The start continues as long as this
+// process runs; the same request waits for it again.
+type StartingError struct {
+	Name, Step string
+}
+
+func (e *StartingError) Error() string {
+	return fmt.Sprintf("VM %q is still starting: %s", e.Name, e.Step)
+}
 
 // ExecError is an exception of the code that Exec ran.
 type ExecError struct {

@@ -45,6 +45,14 @@ func ParseLadder(text string) ([]string, error) {
 	return ladder, nil
 }
 
+// spec returns what to ask for on a rung of the ladder.
+func spec(accelerator string, highRAM bool) Spec {
+	if accelerator == CPU {
+		accelerator = ""
+	}
+	return Spec{Accelerator: accelerator, HighRAM: highRAM}
+}
+
 // String names a kind of VM for people.
 func (s Spec) String() string {
 	name := s.Accelerator

@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 	"relay/kernelcall":               {"relay/client", "shared/bounded", "shared/contract", "shared/kernelpy"},
 	"relay/kernelstate":              {"relay/checkpoint", "relay/client", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
 	"relay/tools":                    {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/nbrun", "relay/notebook", "relay/output", "relay/progress", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
-	"relay/vm":                       {},
+	"relay/vm":                       {"colab-bootstrap", "relay/client", "relay/pairing", "relay/plain", "relay/suggest", "shared/auth", "shared/bounded"},
 	"relay/vm/colabcli":              {"relay/plain", "relay/vm", "shared/bounded"},
 	"relay/vm/colabcli/colabclitest": {"shared/stacks"},
 	"relay/vm/vmtest":                {"relay/vm", "shared/e2e/harness", "shared/stacks"},
@@ -128,10 +128,10 @@ var homes = map[string][]string{
 	// Small modules may be used where they are needed.
 	"github.com/aymanbagabas/go-udiff":   {"relay/tools"},
 	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client"},
-	"github.com/gofrs/flock":             {"executor/enrolldir", "executor/statedir", "relay/checkpoint", "relay/history", "relay/hostconfig", "relay/notebook", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer"},
+	"github.com/gofrs/flock":             {"executor/enrolldir", "executor/statedir", "relay/checkpoint", "relay/history", "relay/hostconfig", "relay/notebook", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer", "relay/vm"},
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
-	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/nbrun", "relay/notebook", "relay/pairing", "relay/program", "relay/kernelstate"},
+	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/nbrun", "relay/notebook", "relay/pairing", "relay/program", "relay/kernelstate", "relay/vm"},
 	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/tools", "relay/transfer"},
 	"golang.org/x/sys":                   {"executor", "executor/files", "executor/kernel", "executor/uploads", "relay/notebook", "relay/terminal"},
 }

@@ -1,0 +1,146 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/suggest"
+)
+
+// Down stops a VM and returns after it was seen to be gone. A VM that this computer did not
+// start is stopped only with force. It ends a start in progress, also one of another
+// process. The pairing is removed if it is still this VM's.
+//
+// If it returns ErrNotConfirmed, the record stays, so the VM is still listed.
+func (m *Manager) Down(ctx context.Context, idOrName string, force bool) (VM, error) {
+	rec, err := m.markStopping(idOrName)
+	if errors.Is(err, ErrUnknown) {
+		return m.downForeign(ctx, idOrName, force, err)
+	}
+	if err != nil {
+		return VM{}, err
+	}
+	v := m.status(rec)
+	if err := m.stop(ctx, rec); err != nil {
+		return v, fmt.Errorf("stop VM %q (%s): %w", rec.Name, rec.ID, err)
+	}
+	return v, nil
+}
+
+// markStopping notes on disk that the VM is to end, so that no start goes on with it. The
+// step of the returned record is the one before.
+func (m *Manager) markStopping(idOrName string) (rec Record, err error) {
+	_, err = m.store.change(func(all []Record) ([]Record, error) {
+		r := find(all, idOrName)
+		if r == nil {
+			return nil, fmt.Errorf("%w %q%s", ErrUnknown, clip(idOrName), suggest.Meant(clip(idOrName), namesOf(all)))
+		}
+		rec = *r
+		r.Step, r.Unconfirmed = Stopping, r.Unconfirmed || r.Step == Asked
+		rec.Unconfirmed = r.Unconfirmed
+		return all, nil
+	})
+	return rec, err
+}
+
+func namesOf(all []Record) (names []string) {
+	for _, r := range all {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// stop ends the VM of a record that is marked.
+func (m *Manager) stop(ctx context.Context, rec Record) error {
+	b, err := m.cfg.Open(rec.Backend)
+	if err != nil {
+		return err
+	}
+	release, err := m.store.own(ctx, rec.ID) // a start of it ends soon, because of the mark
+	if err != nil {
+		return err
+	}
+	defer release()
+	found, err := deleted(ctx, b, rec.ID)
+	if err != nil {
+		return err
+	}
+	if left := appearLimit - time.Since(rec.Asked); !found && rec.Unconfirmed && left > 0 {
+		return fmt.Errorf("%w: Google was asked for it %s ago and does not list it, but may still create it; stop it again in %s", ErrNotConfirmed, time.Since(rec.Asked).Round(time.Second), left.Round(time.Second))
+	}
+	if err := m.unpair(rec); err != nil {
+		return err
+	}
+	return m.store.remove(rec.ID)
+}
+
+// deleted deletes a VM and makes sure that it is gone. It reports whether it was there.
+func deleted(ctx context.Context, b Backend, id string) (found bool, err error) {
+	before, err := machines(ctx, b)
+	if err != nil {
+		return false, err
+	}
+	_, found = machineWith(before, id)
+	if err := b.Delete(ctx, id); err != nil && !errors.Is(err, ErrGone) {
+		return found, err
+	}
+	after, err := machines(ctx, b)
+	if err != nil {
+		return found, fmt.Errorf("%w: %w", ErrNotConfirmed, err)
+	}
+	if _, still := machineWith(after, id); still {
+		return found, fmt.Errorf("%w: Google still lists it", ErrNotConfirmed)
+	}
+	return found, nil
+}
+
+// unpair removes the VM's runtime, unless the name was paired with another one since.
+func (m *Manager) unpair(rec Record) error {
+	r, err := m.cfg.Pairings.Get(rec.Name)
+	if err == nil && rec.pairedAs(r) {
+		err = m.cfg.Pairings.Remove(rec.Name)
+	}
+	if errors.Is(err, pairing.ErrNotPaired) {
+		return nil
+	}
+	return err
+}
+
+// downForeign stops a VM that is not on record, as unknown says.
+func (m *Manager) downForeign(ctx context.Context, id string, force bool, unknown error) (VM, error) {
+	b, err := m.open("")
+	if err != nil {
+		return VM{}, errors.Join(unknown, err)
+	}
+	all, err := machines(ctx, b)
+	if err != nil {
+		return VM{}, errors.Join(unknown, err)
+	}
+	seen, found := machineWith(all, id)
+	v := VM{ID: shownID(id), Backend: b.Name(), Accelerator: acceleratorOf(seen.Spec), HighRAM: seen.Spec.HighRAM, State: StateForeign}
+	switch {
+	case !found:
+		return VM{}, unknown
+	case !force:
+		return VM{}, fmt.Errorf("%w %q", ErrNotOurs, v.ID)
+	}
+	if _, err := deleted(ctx, b, id); err != nil {
+		return VM{}, fmt.Errorf("stop VM %q: %w", v.ID, err)
+	}
+	return v, nil
+}
+
+// Names returns the names of the VMs on record, sorted.
+func (m *Manager) Names() []string {
+	all, err := m.store.read()
+	if err != nil {
+		return nil
+	}
+	names := namesOf(all)
+	slices.Sort(names)
+	return names
+}

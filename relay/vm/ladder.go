@@ -1,0 +1,86 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// climb asks for the accelerators in turn until there is a VM. A relay that was killed may
+// have asked already: the id is the same, so it gets that VM.
+func (a *ascent) climb(ctx context.Context) error {
+	offered, err := a.b.Specs(ctx)
+	if err != nil {
+		return fmt.Errorf("look up what the account may start: %w", err)
+	}
+	var refused []string
+	var last error
+	for _, accelerator := range a.rungs() {
+		s := spec(accelerator, a.rec.HighRAM)
+		err := ErrNotEligible
+		if offered == nil || slices.Contains(offered, s) {
+			err = a.ask(ctx, accelerator, s)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrNoneFree), errors.Is(err, ErrNotEligible):
+			refused, last = append(refused, fmt.Sprintf("%s: %s", s, shown(err))), err
+		case errors.Is(err, ErrQuota), errors.Is(err, ErrDenied), errors.Is(err, ErrTooMany):
+			return errors.Join(fmt.Errorf("%w; %s", err, a.runningText(ctx)), a.remove())
+		default: // the VM may exist
+			return fmt.Errorf("ask for a VM with %s: %w", s, err)
+		}
+	}
+	err = fmt.Errorf("none of them could be started (%s): %w", strings.Join(refused, "; "), kindOf(last))
+	return errors.Join(err, a.remove())
+}
+
+// rungs are the accelerators that are left.
+func (a *ascent) rungs() []string {
+	return a.rec.Ladder[max(0, slices.Index(a.rec.Ladder, a.rec.Accelerator)):]
+}
+
+// ask asks for a VM.
+func (a *ascent) ask(ctx context.Context, accelerator string, s Spec) error {
+	a.say("asking Google for a VM with " + s.String())
+	if err := a.update(func(r *Record) { r.Accelerator, r.Asked = accelerator, time.Now().UTC() }); err != nil {
+		return err
+	}
+	if _, err := a.b.Create(ctx, a.rec.ID, s); err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
+	return a.update(func(r *Record) { r.Step = Created })
+}
+
+// kindOf returns the error of this package that err wraps, so that a text is not repeated.
+func kindOf(err error) error {
+	for _, kind := range []error{ErrNoneFree, ErrNotEligible} {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return err
+}
+
+// runningText says what the account runs.
+func (a *ascent) runningText(ctx context.Context) string {
+	all, err := machines(ctx, a.b)
+	if err != nil {
+		return "what runs is unknown: " + shown(err)
+	}
+	if len(all) == 0 {
+		return "no VM of the account is visible"
+	}
+	var texts []string
+	for _, m := range all[:min(len(all), 10)] {
+		texts = append(texts, fmt.Sprintf("%s (%s)", shownID(m.ID), shownSpec(m.Spec)))
+	}
+	if len(all) > len(texts) {
+		texts = append(texts, fmt.Sprintf("and %d more", len(all)-len(texts)))
+	}
+	return "these VMs run: " + strings.Join(texts, ", ")
+}

@@ -1,0 +1,198 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
+)
+
+// DefaultName is the name of a VM, and of its runtime, that is started without one.
+const DefaultName = "vm"
+
+// Config is what a Manager needs.
+type Config struct {
+	Dir      string // folder of the record and of the login
+	Pairings *pairing.Store
+	// Open returns the backend of that name.
+	Open func(name string) (Backend, error)
+	// Program returns the executor for a VM's processor, amd64 or arm64.
+	Program     func(ctx context.Context, arch string) (Program, error)
+	NgrokToken  string // may be empty
+	NgrokDomain string // may be empty
+	Log         *slog.Logger
+}
+
+// Manager starts, lists and stops VMs. Its methods are safe for concurrent use, also by
+// Managers of other processes with the same folder.
+type Manager struct {
+	cfg    Config
+	store  store
+	ctx    context.Context // of the starts in progress
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu   sync.Mutex
+	jobs map[string]*job // by name
+}
+
+// New returns a Manager. It starts nothing. A caller must Close it.
+func New(cfg Config) *Manager {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Log = cfg.Log.With("component", "vm")
+	m := &Manager{cfg: cfg, store: store{cfg.Dir}, jobs: map[string]*job{}}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	return m
+}
+
+// Close ends the starts in progress; the record has all that was started. It returns when
+// they have ended.
+func (m *Manager) Close() {
+	m.cancel()
+	m.work.Wait()
+}
+
+// Request is what to start.
+type Request struct {
+	Name    string   // of the VM and its runtime; empty for DefaultName
+	Ladder  []string // as ParseLadder returns it
+	HighRAM bool
+	Backend string // empty for the one of the login
+	Way     Way    // empty for the first that works
+}
+
+// job is a start in progress, or one whose result nobody has collected.
+type job struct {
+	request Request
+	done    chan struct{} // closed at the end
+	vm      VM            // valid after done
+	err     error
+
+	mu      sync.Mutex
+	step    string
+	changed chan struct{} // closed when step changes
+}
+
+func (j *job) say(step string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.step = step
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+func (j *job) now() (step string, changed <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.step, j.changed
+}
+
+// Up starts a VM with an executor and pairs it, or continues a start that a killed relay
+// left. If ctx ends before, it returns a *StartingError, and the start goes on: the same
+// request joins it, and gets its result even if it ended meanwhile. It calls say with each step.
+func (m *Manager) Up(ctx context.Context, r Request, say func(step string)) (VM, error) {
+	if r.Name == "" {
+		r.Name = DefaultName
+	}
+	if len(r.Ladder) == 0 {
+		r.Ladder = []string{CPU}
+	}
+	j, err := m.job(r)
+	if err != nil {
+		return VM{}, err
+	}
+	for {
+		step, changed := j.now()
+		if step != "" {
+			say(step)
+		}
+		select {
+		case <-changed:
+		case <-j.done:
+			m.collect(r.Name, j)
+			return j.vm, j.err
+		case <-ctx.Done():
+			return VM{}, &StartingError{Name: r.Name, Step: step}
+		}
+	}
+}
+
+// job returns the start of that name, and begins it if there is none.
+func (m *Manager) job(r Request) (*job, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if j := m.jobs[r.Name]; j != nil {
+		if !slices.Equal(j.request.Ladder, r.Ladder) || j.request.HighRAM != r.HighRAM {
+			return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, ladderText(j.request.Ladder, j.request.HighRAM))
+		}
+		return j, nil
+	}
+	if m.ctx.Err() != nil {
+		return nil, errors.New("the relay is ending")
+	}
+	j := &job{request: r, done: make(chan struct{}), changed: make(chan struct{})}
+	m.jobs[r.Name] = j
+	m.work.Go(func() {
+		defer close(j.done)
+		j.vm, j.err = m.start(m.ctx, r, j.say)
+		if j.err != nil {
+			m.cfg.Log.Warn("a VM was not started", "name", r.Name, "err", j.err)
+		}
+	})
+	return j, nil
+}
+
+// collect forgets a start whose result a caller has.
+func (m *Manager) collect(name string, j *job) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.jobs[name] == j {
+		delete(m.jobs, name)
+	}
+}
+
+// open returns a backend; the one of the login if name is empty.
+func (m *Manager) open(name string) (Backend, error) {
+	login, err := LoadLogin(m.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		name = login.Backend
+	}
+	return m.cfg.Open(name)
+}
+
+// machines returns the VMs that a backend sees, within bounds.
+func machines(ctx context.Context, b Backend) ([]Machine, error) {
+	all, err := b.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the VMs: %w", err)
+	}
+	if len(all) > MaxMachines {
+		return nil, fmt.Errorf("list the VMs: the service names %d, over %d", len(all), MaxMachines)
+	}
+	return all, nil
+}
+
+// machineWith returns the VM with that id.
+func machineWith(all []Machine, id string) (Machine, bool) {
+	i := slices.IndexFunc(all, func(m Machine) bool { return m.ID == id })
+	if i < 0 {
+		return Machine{}, false
+	}
+	return all[i], true
+}
+
+// shown makes an error's text safe and short enough to keep.
+func shown(err error) string {
+	text := []rune(plain.Line(err.Error()))
+	return string(text[:min(len(text), maxFailure)])
+}

@@ -1,0 +1,139 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/pairing"
+	"colabrelay/shared/auth"
+)
+
+// How long an executor that is ready has to answer. A new tunnel's name takes seconds to be
+// known everywhere; the proxy answers at once or never.
+const (
+	proxyLimit  = 20 * time.Second
+	tunnelLimit = time.Minute
+)
+
+// providerPrefix precedes a backend's name in the provider of a runtime that is reached
+// through its proxy.
+const providerPrefix = "colab-"
+
+// reach pairs the executor if it answers in this way with a signed answer.
+func (a *ascent) reach(ctx context.Context, w Way, ready readyExecutor, secret auth.Secret) error {
+	r := pairing.Runtime{Name: a.rec.Name, URL: strings.TrimRight(ready.URL, "/"), Secret: secret}
+	port, err := portOf(ready.LocalURL)
+	if err != nil {
+		return fmt.Errorf("%w: %v", ErrLaunch, err)
+	}
+	limit, transport := tunnelLimit, http.RoundTripper(nil)
+	if w == Proxy {
+		limit, r.Provider, r.VMID = proxyLimit, providerPrefix+a.b.Name(), a.rec.ID
+		if r.URL, transport, err = a.b.(Proxied).Proxy(ctx, a.rec.ID, port); err != nil {
+			return fmt.Errorf("%w: %v", ErrUnreachable, err)
+		}
+	}
+	a.say("looking whether the executor answers by " + string(w))
+	if err := awaitAnswer(ctx, r, transport, limit); err != nil {
+		return err
+	}
+	return a.pair(r, w, port)
+}
+
+// portOf returns the port of the executor's local URL.
+func portOf(local string) (int, error) {
+	u, err := url.Parse(local)
+	if err != nil {
+		return 0, errors.New("the executor's local URL cannot be parsed")
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil || port == 0 {
+		return 0, errors.New("the executor's local URL has no port")
+	}
+	return int(port), nil
+}
+
+// awaitAnswer waits for an answer that the executor with this secret has signed.
+func awaitAnswer(ctx context.Context, r pairing.Runtime, transport http.RoundTripper, limit time.Duration) error {
+	c, err := client.New(client.Config{BaseURL: r.URL, Secret: r.Secret, Transport: transport})
+	if err != nil {
+		return fmt.Errorf("%w: %v", ErrUnreachable, err)
+	}
+	defer c.Close()
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	var last error
+	for {
+		_, err := c.SignedHealth(within)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case within.Err() == nil || last == nil:
+			last = err // not that the time is over
+		}
+		select {
+		case <-every.C:
+		case <-within.Done():
+			return fmt.Errorf("%w at %s: %w", ErrUnreachable, r.URL, last)
+		}
+	}
+}
+
+// pair stores the runtime. From then on tools and commands use it.
+func (a *ascent) pair(r pairing.Runtime, w Way, port int) error {
+	if old, err := a.cfg.Pairings.Get(r.Name); err == nil && !a.rec.pairedAs(old) {
+		return fmt.Errorf("%w: meanwhile this computer was paired with another runtime named %q", ErrNameTaken, r.Name)
+	}
+	before, err := a.cfg.Pairings.Put(r)
+	if before.Damage != nil {
+		a.say(before.Damage.Error())
+	}
+	if err != nil {
+		return err
+	}
+	return a.update(func(rec *Record) { rec.Step, rec.Via, rec.Port, rec.Failure = Paired, w, port, "" })
+}
+
+// check looks at a VM that was paired before. It returns done if its executor answers. An
+// executor that has ended is to be started again; one that runs and does not answer is left
+// alone, because it may hold a person's work.
+func (a *ascent) check(ctx context.Context) (done bool, err error) {
+	r, err := a.cfg.Pairings.Get(a.rec.Name)
+	if err == nil && a.rec.pairedAs(r) {
+		a.say("looking whether the executor answers")
+		if err = awaitAnswer(ctx, r, a.Manager.Transport(r), client.ReachLimit); err == nil {
+			return true, nil
+		}
+	} else if err == nil {
+		return false, fmt.Errorf("%w: %q is now another runtime; VM %s still runs", ErrNameTaken, a.rec.Name, a.rec.ID)
+	}
+	var e executorReport
+	if err := a.call(ctx, &e, "poll", a.rec.ID, 0); err != nil {
+		return false, err
+	}
+	if e.Running && !errors.Is(err, pairing.ErrNotPaired) {
+		return false, fmt.Errorf("%w, although it runs on the VM; nothing was changed: %v", ErrUnreachable, err)
+	}
+	return false, nil
+}
+
+// pairedAs reports whether a runtime is this VM's executor.
+func (r Record) pairedAs(p pairing.Runtime) bool {
+	for _, id := range r.KeyIDs {
+		if id == p.Secret.KeyID() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,104 @@
+package vm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Step is how far the start of a VM has come. It is on disk before the next step begins.
+type Step string
+
+// Steps.
+const (
+	Asked     Step = "asked"     // Google was asked for the VM, or is about to be
+	Created   Step = "created"   // the VM exists
+	Uploading Step = "uploading" // the executor is being copied to the VM
+	Started   Step = "started"   // the executor runs, or is about to
+	Paired    Step = "paired"    // the runtime is stored under the VM's name
+	Stopping  Step = "stopping"  // somebody asked for its end
+)
+
+var steps = []Step{Asked, Created, Uploading, Started, Paired, Stopping}
+
+// Record is what this computer knows of a VM that it started. It contains no secret.
+type Record struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"` // of the runtime
+	Backend     string    `json:"backend"`
+	Ladder      []string  `json:"ladder"`      // accelerators in the order in which they are tried
+	Accelerator string    `json:"accelerator"` // the one that was asked for last, CPU for none
+	HighRAM     bool      `json:"high_ram,omitempty"`
+	Step        Step      `json:"step"`
+	Asked       time.Time `json:"asked"`                 // when Google was asked for the VM last
+	KeyIDs      []string  `json:"key_ids,omitempty"`     // of the executor's secrets, by which its pairing is recognised
+	Port        int       `json:"port,omitempty"`        // of the executor on the VM
+	Via         Way       `json:"via,omitempty"`         // how the executor is reached
+	Unconfirmed bool      `json:"unconfirmed,omitempty"` // it is stopped before it was known to exist
+	Failure     string    `json:"failure,omitempty"`     // why the last start ended
+}
+
+const (
+	recordVersion = 1
+	maxRecordFile = 1 << 20 // bytes
+	// MaxRecords bounds the VMs of which this computer keeps a record.
+	MaxRecords = 1000
+	// maxFailure bounds the text of an error that is kept, in characters.
+	maxFailure = 500
+)
+
+// ErrDamaged means that the record of VMs cannot be read. It is renamed, never deleted.
+var ErrDamaged = errors.New("the record of VMs is damaged")
+
+// recordFile is vms.json.
+type recordFile struct {
+	Version int      `json:"version"`
+	VMs     []Record `json:"vms"`
+}
+
+// decodeRecords reads vms.json. It returns ErrDamaged if the content is unusable. A newer
+// version is another error, because a newer relay can still read it.
+func decodeRecords(text []byte) ([]Record, error) {
+	var f recordFile
+	if err := json.Unmarshal(text, &f); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	switch {
+	case f.Version > recordVersion:
+		return nil, fmt.Errorf("the record of VMs has version %d, but this relay reads only version %d: use the newer relay", f.Version, recordVersion)
+	case f.Version < 1:
+		return nil, fmt.Errorf("%w: version %d", ErrDamaged, f.Version)
+	}
+	for _, r := range f.VMs {
+		if !idPattern.MatchString(r.ID) || !slices.Contains(steps, r.Step) || r.Name == "" || r.Backend == "" || len(r.Ladder) == 0 {
+			return nil, fmt.Errorf("%w: the VM %q", ErrDamaged, clip(r.ID))
+		}
+	}
+	return f.VMs, nil
+}
+
+func encodeRecords(all []Record) ([]byte, error) {
+	if all == nil {
+		all = []Record{}
+	}
+	text, err := json.MarshalIndent(recordFile{Version: recordVersion, VMs: all}, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("write the record of VMs: %v", err)
+	}
+	if len(text) >= maxRecordFile {
+		return nil, fmt.Errorf("the record of VMs would be larger than %d bytes: remove old entries with `colab-relay vm down`", maxRecordFile)
+	}
+	return append(text, '\n'), nil
+}
+
+// find returns the record with that id or name, nil if there is none.
+func find(all []Record, idOrName string) *Record {
+	for i, r := range all {
+		if r.ID == idOrName || r.Name == idOrName {
+			return &all[i]
+		}
+	}
+	return nil
+}

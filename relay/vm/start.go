@@ -1,0 +1,230 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"colabrelay/relay/pairing"
+)
+
+const (
+	// watchEvery is how often a start looks whether somebody stops the VM.
+	watchEvery = 300 * time.Millisecond
+	// readyLimit bounds the wait for a VM that was created.
+	readyLimit = 3 * time.Minute
+	// appearLimit is how long after it was asked for a VM may be missing in Google's list.
+	appearLimit = 2 * time.Minute
+	// maxKeyIDs bounds the secrets of a VM that are remembered. Each start of its executor has one.
+	maxKeyIDs = 8
+)
+
+// ascent is the start of one VM, up the ladder and on to its pairing.
+type ascent struct {
+	*Manager
+	b       Backend
+	rec     Record // as on disk
+	removed bool   // from disk
+	way     Way    // the one that was asked for
+	say     func(string)
+}
+
+// remove forgets the VM, which does not exist.
+func (a *ascent) remove() error {
+	a.removed = true
+	return a.store.remove(a.rec.ID)
+}
+
+// start starts a VM or continues its start.
+func (m *Manager) start(ctx context.Context, r Request, say func(string)) (VM, error) {
+	b, err := m.open(r.Backend)
+	if err != nil {
+		return VM{}, err
+	}
+	for {
+		rec, err := m.claim(r, b, say)
+		if err != nil {
+			return VM{}, err
+		}
+		got, err := m.ascend(ctx, &ascent{Manager: m, b: b, rec: rec, way: r.Way, say: say})
+		if !errors.Is(err, errEnded) {
+			return got, err
+		}
+		say("Colab has ended the earlier VM; starting another one")
+	}
+}
+
+// errEnded means that the VM of a record was created and is gone.
+var errEnded = errors.New("Colab has ended the VM")
+
+// ascend does the work while it owns the VM, unless somebody stops the VM.
+func (m *Manager) ascend(ctx context.Context, a *ascent) (VM, error) {
+	if m.store.isOwned(a.rec.ID) {
+		a.say("another process of the relay works on this VM; waiting for it")
+	}
+	release, err := m.store.own(ctx, a.rec.ID)
+	if err != nil {
+		return VM{}, err
+	}
+	defer release()
+	if err := a.update(func(*Record) {}); err != nil { // what the other process has done
+		return VM{}, err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer m.watch(ctx, a.rec.ID, stop)()
+	err = a.up(ctx)
+	if err != nil && !a.removed && context.Cause(ctx) == ErrStopped {
+		err = ErrStopped
+	}
+	if errors.Is(err, errEnded) {
+		return VM{}, errors.Join(err, a.remove())
+	}
+	if err != nil {
+		_ = a.update(func(r *Record) { r.Failure = shown(err) }) // it only explains
+		return VM{}, fmt.Errorf("start VM %q: %w", a.rec.Name, err)
+	}
+	return m.status(a.rec), nil
+}
+
+// watch stops ctx when somebody asks for the VM's end.
+func (m *Manager) watch(ctx context.Context, id string, stop context.CancelCauseFunc) (end func()) {
+	every := time.NewTicker(watchEvery)
+	done := make(chan struct{})
+	m.work.Go(func() {
+		defer close(done)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-every.C:
+			}
+			if all, err := m.store.read(); err == nil {
+				if r := find(all, id); r == nil || r.Step == Stopping {
+					stop(ErrStopped)
+				}
+			}
+		}
+	})
+	return func() { stop(nil); <-done; every.Stop() }
+}
+
+// claim returns the record of that name, and makes it if there is none: from then on the VM
+// is listed.
+func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, err error) {
+	damage, err := m.store.change(func(all []Record) ([]Record, error) {
+		if known := findName(all, r.Name); known != nil {
+			rec = *known
+			return all, joins(rec, r, b.Name())
+		}
+		if len(all) >= MaxRecords {
+			return nil, fmt.Errorf("%w: %d", ErrTooManyKept, len(all))
+		}
+		if err := errors.Join(m.nameIsFree(r.Name), m.checkWay(b, r.Way)); err != nil {
+			return nil, err
+		}
+		rec = Record{ID: NewID(), Name: r.Name, Backend: b.Name(), Ladder: r.Ladder, Accelerator: r.Ladder[0], HighRAM: r.HighRAM, Step: Asked, Asked: time.Now().UTC()}
+		return append(all, rec), nil
+	})
+	if damage != nil {
+		say(damage.Error())
+		m.cfg.Log.Warn("the record of VMs was damaged", "err", damage)
+	}
+	return rec, err
+}
+
+// findName returns the record of that name, nil if there is none.
+func findName(all []Record, name string) *Record {
+	i := slices.IndexFunc(all, func(r Record) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// joins returns an error if the request is not for the VM of this record.
+func joins(rec Record, r Request, backend string) error {
+	switch {
+	case rec.Step == Stopping:
+		return fmt.Errorf("%w: %q", ErrStopped, rec.Name)
+	case rec.Backend != backend:
+		return fmt.Errorf("%w: %q was started with the backend %s", ErrOther, rec.Name, rec.Backend)
+	case rec.HighRAM != r.HighRAM || rec.Step != Asked && !slices.Contains(r.Ladder, rec.Accelerator):
+		return fmt.Errorf("%w: %q has %s", ErrOther, rec.Name, spec(rec.Accelerator, rec.HighRAM))
+	case rec.Step == Asked && !slices.Equal(rec.Ladder, r.Ladder):
+		return fmt.Errorf("%w: %q is being started as %s", ErrOther, rec.Name, ladderText(rec.Ladder, rec.HighRAM))
+	}
+	return nil
+}
+
+// nameIsFree returns an error if a runtime of that name is paired with another executor, or
+// cannot have that name.
+func (m *Manager) nameIsFree(name string) error {
+	if err := pairing.CheckName(name); err != nil {
+		return err
+	}
+	if idPattern.MatchString(name) {
+		return fmt.Errorf("%w %q: it has the form of a VM's id", pairing.ErrBadName, name)
+	}
+	switch _, err := m.cfg.Pairings.Get(name); {
+	case errors.Is(err, pairing.ErrNotPaired):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%w: this computer is already paired with a runtime named %q", ErrNameTaken, name)
+}
+
+// update changes the record on disk and this copy of it.
+func (a *ascent) update(f func(*Record)) error {
+	return a.store.update(a.rec.ID, func(r *Record) {
+		f(r)
+		a.rec = *r
+	})
+}
+
+// up goes on from the step on record.
+func (a *ascent) up(ctx context.Context) error {
+	if a.rec.Step == Asked {
+		if err := a.climb(ctx); err != nil {
+			return err
+		}
+	}
+	if err := a.awaitReady(ctx); err != nil {
+		return err
+	}
+	if a.rec.Step == Paired {
+		if done, err := a.check(ctx); done || err != nil {
+			return err
+		}
+	}
+	return a.launch(ctx)
+}
+
+// awaitReady waits until the VM can be used.
+func (a *ascent) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyLimit, errors.New("the VM was created, but was not ready within 3 minutes"))
+	defer cancel()
+	every := time.NewTicker(2 * time.Second)
+	defer every.Stop()
+	for {
+		all, err := machines(ctx, a.b)
+		if err != nil {
+			return err
+		}
+		found, there := machineWith(all, a.rec.ID)
+		switch {
+		case found.Ready:
+			return nil
+		case !there && time.Since(a.rec.Asked) > appearLimit:
+			return errEnded
+		}
+		a.say("waiting until the VM is ready")
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
