@@ -10,6 +10,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/page"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 	"colabrelay/relay/remoterun"
@@ -73,6 +74,9 @@ func exitCode(err error) int {
 	}
 	if errors.Is(err, remoterun.ErrStillRunning) { // before a lost connection: a script must not run the code again
 		return exitRunning
+	}
+	if _, ok := errors.AsType[*page.NoTabError](err); ok {
+		return exitUnreachable
 	}
 	if lost, ok := errors.AsType[*client.Error](err); ok && unreachable[lost.Kind] {
 		return exitUnreachable

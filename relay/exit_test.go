@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/page"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/remoterun"
 	"colabrelay/relay/terminal"
@@ -46,6 +47,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("run: %w", usagef("x")), 64},
 		{fmt.Errorf("getting: %w", &client.Error{Kind: client.KindTunnelOffline}), 69},
 		{&client.Error{Kind: client.KindWrongSecret}, 1},
+		{fmt.Errorf("x: %w", &page.NoTabError{}), 69},
 	} {
 		if got := exitCode(c.err); got != c.want {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)

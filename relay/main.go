@@ -69,6 +69,7 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		doctorCommand(set, std),
 		initCommand(std),
 		installCommand(set, std),
+		pageCommand(set, std),
 		pairCommand(set, std),
 		runtimesCommand(set, std),
 		statusCommand(set, std),

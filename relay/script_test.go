@@ -28,7 +28,7 @@ import (
 // TestMain lets tests start this test program as relay, and looks for goroutines that the
 // Go tests leave behind.
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecker{m}, map[string]func(){"colab-relay": main})
+	testscript.Main(leakChecker{m}, map[string]func(){"colab-relay": main, "colab-tab": colabTab})
 }
 
 type leakChecker struct{ *testing.M }
@@ -64,6 +64,10 @@ func (l leakChecker) Run() int {
 //	hardlink FILE LINK        make a hard link
 //	exits CODE PROGRAM ARG... run a program and compare its exit code
 //	await FILE                wait until a file exists
+//	awaittext FILE TEXT       wait until a file has a text
+//	freeport VARIABLE         set a variable to a free port of loopback
+//
+// The program colab-tab stands in for a browser; see colabTab.
 func TestScripts(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script")) }
 
 // scripts returns how the scripts of a folder are run.
@@ -86,8 +90,8 @@ func scripts(t *testing.T, dir string) testscript.Params {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"fakevm": startFakeVM, "executor": func(ts *testscript.TestScript, _ bool, args []string) { startRealVM(ts, args[0], python) }, "stranger": startStranger, "vmwrite": writeToVM, "vmcmp": compareOnVM,
 			"refuse": makeVMRefuse, "releases": serveReleases, "ownsecret": setOwnSecret, "wrongsecret": setPairingOfNewSecret, "write": writeText, "setfrom": setFromFile, "hardlink": hardlink, "exits": exits, "await": awaitFile, "awaitlogs": awaitLogs,
-			"cutruns": cutRuns,
-			"killvm":  func(ts *testscript.TestScript, _ bool, args []string) { realVMs(ts)[args[0]].Kill() },
+			"cutruns": cutRuns, "awaittext": awaitText, "freeport": setFreePort,
+			"killvm": func(ts *testscript.TestScript, _ bool, args []string) { realVMs(ts)[args[0]].Kill() },
 		},
 	}
 }

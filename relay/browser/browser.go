@@ -30,11 +30,11 @@ const (
 	maxURL = 8 << 10
 	// loadTime is how long a browser may take from its start until it loads the link. The
 	// first start of a packaged Firefox on a slow laptop takes about 20 s.
-	loadTime = 45 * time.Second
+	loadTime = 25 * time.Second
 )
 
 // Open opens an http or https URL in the person's browser. On Linux and macOS it returns
-// when the browser has loaded the link that leads to the URL, or an error after 45 s; on
+// when the browser has loaded the link that leads to the URL, or an error after 25 s; on
 // Windows and WSL as soon as the browser was asked to open it. It does not wait for the end
 // of the browser, which goes on when this process ends. An error says what to do; the caller
 // still has to show the URL, because people open it by hand then.

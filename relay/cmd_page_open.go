@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"colabrelay/relay/browser"
+	"colabrelay/relay/config"
+	"colabrelay/relay/page"
+	"colabrelay/relay/plain"
+	"colabrelay/relay/terminal"
+)
+
+// cellsTime is how long a connected tab may take to list its cells.
+const cellsTime = 30 * time.Second
+
+func pageOpenCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
+	o := pageOpener{set: set, std: std}
+	cmd := &cobra.Command{
+		Use:   "open [NOTEBOOK_URL]",
+		Short: "Open a notebook in Colab and try the connection",
+		Long: "Open a notebook in Colab, wait until its tab is connected, and say what an agent would find there. The connection was a test then, and ends: an agent connects a tab of its own.\n" +
+			"Without NOTEBOOK_URL, Colab's empty notebook is opened. The address of any notebook in Colab works: copy it from the browser's address bar.\n" +
+			"The link to open is always printed. If your browser is on another computer, forward a port to this one, as with `ssh -L 8765:127.0.0.1:8765 HOST`, and use --page-port 8765 --no-browser.",
+		Example: "  colab-relay page open\n" +
+			"  colab-relay page open https://colab.research.google.com/drive/1A2b3C\n" +
+			"  colab-relay page open --page-port 8765 --no-browser    # the browser is on another computer",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := arguments(0, 1)(cmd, args); err != nil || len(args) == 0 {
+				return err
+			}
+			if err := page.CheckNotebookURL(args[0]); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.notebook = args[0]
+			}
+			return o.run(cmd.Context())
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	set.AddFlags(cmd.Flags(), "RELAY_PAGE_PORT")
+	cmd.Flags().BoolVar(&o.byHand, "no-browser", false, "only print the link, and wait until you opened it or press Ctrl-C")
+	addJSONFlag(cmd, &o.json)
+	return cmd
+}
+
+// pageOpener is a call of `colab-relay page open`.
+type pageOpener struct {
+	set      *config.Settings
+	std      terminal.Streams
+	notebook string
+	json     bool
+	byHand   bool // the person opens the link
+}
+
+// openedPage is the answer of `colab-relay page open`.
+type openedPage struct {
+	Port      int `json:"port"`
+	CellCount int `json:"cell_count"`
+	CodeCells int `json:"code_cells"`
+}
+
+func (o *pageOpener) run(ctx context.Context) error {
+	cfg := config.Load(*o.set)
+	if err := cfg.Err(); err != nil {
+		return err
+	}
+	p := page.New(page.Config{Port: cfg.PagePort, Open: o.open, Dir: cfg.PageDir, Version: version})
+	defer p.Close()
+	tab, err := o.connect(ctx, p)
+	if err != nil {
+		return err
+	}
+	listing, cancel := context.WithTimeout(ctx, cellsTime)
+	defer cancel()
+	cells, err := tab.Cells(listing, 0, -1, false)
+	if err != nil {
+		return fmt.Errorf("the tab is connected, but does not list its cells: %w", err)
+	}
+	answer := openedPage{Port: p.State().Port, CellCount: len(cells)}
+	for _, cell := range cells {
+		if cell.Type == "code" {
+			answer.CodeCells++
+		}
+	}
+	return o.print(answer)
+}
+
+// connect waits for the tab. A link that the person opens by hand is renewed when its time is
+// over; a second window of the browser would help nobody.
+func (o *pageOpener) connect(ctx context.Context, p *page.Page) (*page.Tab, error) {
+	for {
+		tab, err := p.Connect(ctx, page.Request{NotebookURL: o.notebook}, nil)
+		waits, waiting := errors.AsType[*page.WaitingError](err)
+		_, late := errors.AsType[*page.NoTabError](err)
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case waiting:
+			o.askForHand(waits)
+		case !late || !o.byHand:
+			return tab, err
+		}
+	}
+}
+
+// open shows the link, and opens it in the browser.
+func (o *pageOpener) open(ctx context.Context, address string) error {
+	if o.byHand {
+		return errByHand
+	}
+	fmt.Fprintf(o.std.Err, "Opening Colab in your browser. If no page appears, open this link, which is for you alone:\n  %s\n%s\n", address, confirmIt)
+	return browser.Open(ctx, address)
+}
+
+// errByHand is why no browser is opened for a person who opens the link.
+var errByHand = errors.New("the link is opened by hand")
+
+const confirmIt = "Colab asks you to confirm the connection. Waiting for that; Ctrl-C ends it ..."
+
+// askForHand asks the person to open the link.
+func (o *pageOpener) askForHand(w *page.WaitingError) {
+	if !o.byHand {
+		o.byHand = true
+		fmt.Fprintf(o.std.Err, "note: %s\n", plain.Line(w.Browser.Error()))
+	}
+	fmt.Fprintf(o.std.Err, "Open this link in your browser, within a minute; it is for you alone:\n  %[1]s\n"+
+		"If the browser is on another computer, first run there: ssh -L %[2]s:127.0.0.1:%[2]s HOST    (HOST is this computer)\n%[3]s\n", w.URL, portOf(w.URL), confirmIt)
+}
+
+// portOf returns the port to which the page of a link connects.
+func portOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Query().Get("p")
+}
+
+func (o *pageOpener) print(answer openedPage) error {
+	if o.json {
+		return printJSON(o.std.Out, answer)
+	}
+	_, err := fmt.Fprintf(o.std.Out, "Connected: the notebook has %s, %d of them with code.\n", plain.Count(answer.CellCount, "cell"), answer.CodeCells)
+	fmt.Fprintln(o.std.Err, "This was a test, and the connection ends now. An agent connects a tab with its tool open_colab_browser_connection.")
+	return err
+}
