@@ -9,6 +9,7 @@
 #   FOLDER/tools     ruff and mypy for make check, pytest for make test
 #   FOLDER/notebook  nbclient, which runs the notebook as its page would
 #   FOLDER/server    jupyter_server, which stands in for a Colab VM's; its other packages are new's
+#   FOLDER/colabcli  the wheel of Google's command line for Colab, whose source a test reads
 #   FOLDER/bridge    the old-style bridge that make bench compares with; on request only
 #
 # Each is made once and again when its requirements change. Where pip reaches no
@@ -166,7 +167,24 @@ without_index() {
 	is_ready new || leave_out new "pip reaches no index; tests run on the old kernel stack only"
 	is_ready data || leave_out data "pip reaches no index; query_dataframes, and previews of polars and Arrow frames, are not tested"
 	! is_wanted bridge || is_ready bridge || leave_out bridge "pip reaches no index; make bench does not compare with an old-style bridge"
+	has_colabcli || leave_out colabcli "pip reaches no index; what relay/vm/colabcli uses is not compared with Google's program, only with the stand-in"
 	is_ready tools || leave_out tools "pip reaches no index; make check compiles Python files and checks nothing else, make test runs no pytest"
+}
+
+# has_colabcli: downloaded after today's requirements. It is no environment.
+has_colabcli() {
+	[ "$(cat "$folder/colabcli/.stamp" 2>/dev/null)" = "$(stamp colabcli)" ]
+}
+
+# download_colabcli takes the wheel, whatever Python it is for.
+download_colabcli() {
+	say "downloading google-colab-cli"
+	rm -rf "$folder/colabcli"
+	"$folder/old/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--python-version 3.12 --only-binary=:all: --dest "$folder/colabcli" \
+		--requirement "$here/requirements-colabcli.txt" >>"$log" 2>&1 ||
+		give_up "pip could not download google-colab-cli; the last lines of $log: $(tail -n 3 "$log" | tr '\n' ' ')"
+	mark colabcli
 }
 
 # system_has_sshd looks where packages put it, which is on the PATH of root only.
@@ -229,6 +247,7 @@ all_ready() {
 	for name in "${environments[@]}"; do
 		is_ready "$name" || return 1
 	done
+	has_colabcli
 }
 
 main() {
@@ -248,6 +267,7 @@ main() {
 	for name in "${environments[@]}"; do
 		is_ready "$name" || from_index "$name"
 	done
+	has_colabcli || download_colabcli
 }
 
 main

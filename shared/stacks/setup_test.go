@@ -99,6 +99,7 @@ func TestSetupWithoutIndexTakesTheSystemsIPyKernel(t *testing.T) {
 	m.mustHave("notebook.left-out")
 	m.mustHave("server.left-out")
 	m.mustHave("bridge.left-out")
+	m.mustHave("colabcli.left-out")
 }
 
 func TestSetupMakesTheBridgeOnRequestOnly(t *testing.T) {

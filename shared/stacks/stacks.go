@@ -85,6 +85,22 @@ func Data(t testing.TB) (Stack, bool) {
 	return s, true
 }
 
+// ColabCLI returns the wheel of Google's command line for Colab; false if make python had to
+// omit it.
+func ColabCLI(t testing.TB) (wheel string, found bool) {
+	t.Helper()
+	root := filepath.Join(Root(), ".python", "colabcli")
+	if why, err := os.ReadFile(root + ".left-out"); err == nil {
+		t.Logf("Google's command line is not tested: %s", why)
+		return "", false
+	}
+	wheels, err := filepath.Glob(filepath.Join(root, "google_colab_cli-*.whl"))
+	if err != nil || len(wheels) != 1 {
+		t.Fatalf("no wheel of google-colab-cli in %q: run make python", root)
+	}
+	return wheels[0], true
+}
+
 // Each runs f as a subtest on every stack.
 func Each(t *testing.T, f func(t *testing.T, s Stack)) {
 	t.Helper()
