@@ -26,7 +26,7 @@ func BenchmarkPlainHTTP(b *testing.B) {
 		writeJSON(w, http.StatusOK, contract.Execution{Status: contract.StatusSucceeded})
 		return true
 	})
-	transport := newTransport()
+	transport := NewTransport()
 	defer transport.CloseIdleConnections()
 	for b.Loop() {
 		req, err := http.NewRequest(http.MethodPost, e.URL+contract.PathExecutions, bytes.NewReader([]byte(`{"request_id":"r","code":"1+1"}`)))

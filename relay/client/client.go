@@ -2,8 +2,8 @@
 // request, verifies every answer before reading it, retries what is safe to retry, and
 // describes in plain words what is wrong with the connection.
 //
-// It is the only package that makes HTTP calls (release.go makes the only one that does not go
-// to an executor). It must not log or keep code, output, headers or keys, must not parse
+// Except for relay/vm/colabapi, which calls Google, it is the only package that makes HTTP
+// calls (release.go makes the only one here that does not go to an executor). It must not log or keep code, output, headers or keys, must not parse
 // what an executor has not signed (except /health), and must not follow redirects of an
 // executor.
 //
@@ -83,7 +83,7 @@ func New(cfg Config) (*Client, error) {
 		asking:    make(chan struct{}, 1),
 	}
 	if c.transport == nil {
-		c.transport = newTransport()
+		c.transport = NewTransport()
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)

@@ -45,7 +45,7 @@ func TestWarmQuickCallIsOneRoundTripOnOneConnection(t *testing.T) {
 func TestAQuickCallIsOneWrite(t *testing.T) {
 	e, _ := newRunningExecutor(t)
 	var writes atomic.Int64
-	transport := newTransport()
+	transport := NewTransport()
 	dial := transport.DialContext
 	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -250,7 +250,7 @@ func TestHTTP2AndTLS(t *testing.T) {
 	defer secure.Close()
 
 	t.Run("trusted", func(t *testing.T) {
-		transport := newTransport()
+		transport := NewTransport()
 		pool := x509.NewCertPool()
 		pool.AddCert(secure.Certificate())
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}

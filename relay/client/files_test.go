@@ -315,7 +315,7 @@ func TestPartsInParallelKeepTheirConnections(t *testing.T) {
 		secure.Config.ConnState = e.Config.ConnState
 		secure.StartTLS()
 		defer secure.Close()
-		transport := newTransport()
+		transport := NewTransport()
 		pool := x509.NewCertPool()
 		pool.AddCert(secure.Certificate())
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}

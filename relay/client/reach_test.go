@@ -62,7 +62,7 @@ func TestACallWithoutAnExecutorEndsSoonAndSaysWhatWasTried(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			ctx = WithReachLimit(ctx)
-			c := impatient(t, e, &away{RoundTripper: newTransport(), gone: test.gone})
+			c := impatient(t, e, &away{RoundTripper: NewTransport(), gone: test.gone})
 			began := time.Now()
 			_, err := c.Submit(ctx, contract.Submit{Code: "1"})
 			if took := time.Since(began); took < soon/2 || took > 5*soon {
@@ -95,7 +95,7 @@ func TestAConnectionThatBreaksAfterItWorkedIsRetriedUntilItWorksAgain(t *testing
 			t.Parallel()
 			e := newExecutor(t, func(seen) (int, any) { return 200, contract.Execution{ExecutionID: "e"} })
 			start := time.Now()
-			c := impatient(t, e, &away{RoundTripper: newTransport(), gone: func(attempt int32) bool {
+			c := impatient(t, e, &away{RoundTripper: NewTransport(), gone: func(attempt int32) bool {
 				return time.Since(start) < outage && !test.works(attempt)
 			}})
 			if test.hang {
@@ -114,7 +114,7 @@ func TestAConnectionThatBreaksAfterItWorkedIsRetriedUntilItWorksAgain(t *testing
 func TestATryThatMayHaveArrivedIsRememberedPastTheLastOne(t *testing.T) {
 	e := newExecutor(t, func(seen) (int, any) { return 200, contract.Execution{ExecutionID: "e"} })
 	e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
-	c := impatient(t, e, &away{RoundTripper: newTransport(), gone: func(try int32) bool { return try > 1 }})
+	c := impatient(t, e, &away{RoundTripper: NewTransport(), gone: func(try int32) bool { return try > 1 }})
 	known := e.served().Instance
 	c.instance.Store(&known)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)

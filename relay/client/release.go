@@ -27,7 +27,7 @@ func ReleaseFile(ctx context.Context, url string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("fetch %q: the URL cannot be parsed", url)
 	}
 	req.Header.Set("User-Agent", "colab-relay")
-	transport := newTransport()
+	transport := NewTransport()
 	defer transport.CloseIdleConnections()
 	res, err := (&http.Client{Transport: transport, CheckRedirect: onward}).Do(req)
 	if err != nil {

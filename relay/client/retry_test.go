@@ -130,7 +130,7 @@ func refusedPort(req *http.Request) *http.Request {
 
 func TestCallsThatWereSurelyNotSentAreTriedAgain(t *testing.T) {
 	e := newExecutor(t, func(seen) (int, any) { return 200, struct{}{} })
-	network := &refused{RoundTripper: newTransport()}
+	network := &refused{RoundTripper: NewTransport()}
 	network.left.Store(2)
 	c := newClient(t, Config{BaseURL: e.URL, Secret: testSecret(t, testKey), Transport: network})
 	if _, err := c.Input(t.Context(), "e", contract.Input{Text: "x"}); err != nil {

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// newTransport keeps connections open, so that a call minutes after the last one costs one
+// NewTransport returns the default transport. It keeps connections open, so that a call minutes
+// after the last one costs one
 // round trip. The comment of each setting names the failure seen without it.
-func newTransport() *http.Transport {
+func NewTransport() *http.Transport {
 	dialer := &net.Dialer{
 		// A laptop that moved to another network hung in connect for minutes.
 		Timeout: 10 * time.Second,

@@ -12,6 +12,19 @@ import (
 	"colabrelay/shared/bounded"
 )
 
+// RouteError is the error of a Config.Transport that knows why no executor got the request.
+type RouteError struct {
+	Message string // what happened; no secret
+	Hint    string // the next step
+	Err     error  // the cause; may be nil
+}
+
+// Error returns the message without the hint.
+func (e *RouteError) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *RouteError) Unwrap() error { return e.Err }
+
 // TransportError classifies err, the error of a look-up or connection that the caller itself
 // made to this executor.
 func (c *Client) TransportError(ctx context.Context, err error) *Error {
@@ -34,12 +47,15 @@ func (c *Client) classifyTransportError(ctx context.Context, err error) *Error {
 		authority   x509.UnknownAuthorityError
 		record      tls.RecordHeaderError
 		op          *net.OpError
+		route       *RouteError
 	)
 	switch {
 	case errors.Is(context.Cause(ctx), errStalled):
 		return problem(KindTimeout, fmt.Sprintf("%s stopped answering", host), errStalled)
 	case ctx.Err() != nil:
 		return problem(KindTimeout, fmt.Sprintf("no answer arrived from %s in time", host), context.Cause(ctx))
+	case errors.As(err, &route):
+		return problemWithHint(KindTunnelOffline, route.Message, route.Hint, route.Err)
 	case errors.Is(err, bounded.ErrTooLong):
 		return problem(KindBadAnswer, fmt.Sprintf("the answer from %s is longer than an executor's can be", host), err)
 	case errors.As(err, &dns) && dns.IsNotFound:

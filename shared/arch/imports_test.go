@@ -70,6 +70,8 @@ var allowed = map[string][]string{
 	"relay/kernelcall":               {"relay/client", "shared/bounded", "shared/contract", "shared/kernelpy"},
 	"relay/kernelstate":              {"relay/checkpoint", "relay/client", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
 	"relay/tools":                    {"relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/nbrun", "relay/notebook", "relay/output", "relay/progress", "relay/pairing", "relay/plain", "relay/render", "relay/kernelstate", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
+	"relay/vm/colabapi":              {"relay/client", "relay/plain", "relay/vm", "shared/bounded"},
+	"relay/vm/colabapi/colabapitest": {"relay/vm", "relay/vm/colabapi", "shared/contract", "shared/e2e/harness", "shared/stacks"},
 	"relay/vm":                       {"colab-bootstrap", "relay/client", "relay/pairing", "relay/plain", "relay/suggest", "shared/auth", "shared/bounded"},
 	"relay/vm/colabcli":              {"relay/plain", "relay/vm", "shared/bounded"},
 	"relay/vm/colabcli/colabclitest": {"shared/stacks"},
@@ -100,7 +102,7 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/vmtest", "shared/e2e", "shared/e2e/bench", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/interop", "shared/e2e/standin", "shared/line/linetest", "shared/smalldisk", "shared/stacks"}
+var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/e2e", "shared/e2e/bench", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/interop", "shared/e2e/standin", "shared/line/linetest", "shared/smalldisk", "shared/stacks"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may
@@ -109,7 +111,7 @@ var homes = map[string][]string{
 	"github.com/CycloneDX/cyclonedx-go": {"config/packaging"},
 
 	"github.com/charmbracelet/x/ansi": {"relay/render", "relay/terminal"},
-	"github.com/coder/websocket":      {"relay/page"},
+	"github.com/coder/websocket":      {"relay/page", "relay/vm/colabapi"},
 	"github.com/go-chi/chi/v5":        {"executor/api"},
 	"github.com/go-chi/httprate":      {"executor/api"},
 	"github.com/mark3labs/mcp-go":     {"relay/page", "relay/tools"},
@@ -127,11 +129,12 @@ var homes = map[string][]string{
 
 	// Small modules may be used where they are needed.
 	"github.com/aymanbagabas/go-udiff":   {"relay/tools"},
-	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client"},
+	"github.com/cenkalti/backoff/v5":     {"executor/tunnel", "relay/client", "relay/vm/colabapi"},
 	"github.com/gofrs/flock":             {"executor/enrolldir", "executor/statedir", "relay/checkpoint", "relay/history", "relay/hostconfig", "relay/notebook", "relay/pairing", "relay/render", "relay/kernelstate", "relay/transfer", "relay/vm"},
-	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel"},
+	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel", "relay/vm/colabapi"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
-	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/nbrun", "relay/notebook", "relay/pairing", "relay/program", "relay/kernelstate", "relay/vm"},
+	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/nbrun", "relay/notebook", "relay/pairing", "relay/program", "relay/kernelstate", "relay/vm", "relay/vm/colabapi"},
+	"golang.org/x/oauth2":                {"relay/vm/colabapi"},
 	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/tools", "relay/transfer"},
 	"golang.org/x/sys":                   {"executor", "executor/files", "executor/kernel", "executor/uploads", "relay/notebook", "relay/terminal"},
 }

@@ -1,0 +1,166 @@
+// Package colabapitest imitates Google on this computer: the Colab API, the OAuth pages, and
+// the proxies of VMs in front of a real Jupyter server with real kernels. Its VMs are this
+// computer. It is for tests only.
+//
+// It imitates what the API's reference says, and what others reported; it proves nothing about
+// Google. Start reading at Google, then api.go, oauth.go and proxy.go.
+package colabapitest
+
+import (
+	"context"
+	"crypto/rand"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"colabrelay/relay/vm/colabapi"
+)
+
+// Google is one imitation with its own accounts and VMs. Its fields may be changed until the
+// first request; its methods are safe at any time.
+type Google struct {
+	URL string // http://127.0.0.1:PORT
+
+	// PageSize splits lists of VMs. 0 gives all at once, as the API does today.
+	PageSize int
+	// WaitsForCreation is how many calls of operations.wait find a VM unfinished.
+	WaitsForCreation int
+	// NoWait makes operations.wait unimplemented, as the API's reference allows.
+	NoWait bool
+	// TokenRequests is after how many requests a VM's token expires; 0 for never.
+	TokenRequests int
+	// OnlyJupyter makes the proxies answer 404 for all ports but Jupyter's.
+	OnlyJupyter bool
+	// EatSignatures makes the proxies drop the headers that prove an executor.
+	EatSignatures bool
+	// Scope replaces the scope that a login is given.
+	Scope string
+
+	t       testing.TB
+	server  *httptest.Server
+	account *account
+
+	mu         sync.Mutex
+	vms        map[string]*machine
+	order      []string            // of creation
+	operations map[string]*pending // by name
+	byRequest  map[string]*pending // by requestId
+	refusals   []rpcError          // of the next creations
+	intercepts []func(http.ResponseWriter, *http.Request) bool
+	requests   []string // method and path of every request
+	secrets    []string // all tokens ever given
+	sockets    map[net.Conn]bool
+	release    func() // of the Jupyter server
+}
+
+// Start starts an imitation without VMs.
+func Start(t testing.TB) *Google {
+	t.Helper()
+	g := &Google{t: t, vms: map[string]*machine{}, operations: map[string]*pending{}, byRequest: map[string]*pending{}, sockets: map[net.Conn]bool{}}
+	g.account = newAccount(g)
+	g.server = httptest.NewUnstartedServer(g)
+	g.server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	g.server.Start()
+	g.URL = g.server.URL
+	t.Cleanup(g.close)
+	return g
+}
+
+func (g *Google) close() {
+	g.DropSockets()
+	g.server.CloseClientConnections()
+	g.server.Close()
+	for _, id := range g.Running() {
+		g.End(id)
+	}
+	if g.release != nil {
+		g.release()
+	}
+}
+
+// Break makes everything unreachable.
+func (g *Google) Break() {
+	g.server.Listener.Close()
+	g.server.CloseClientConnections()
+}
+
+// Getenv is an environment in which the backend uses this imitation.
+func (g *Google) Getenv(name string) string {
+	if name == colabapi.TestVariable {
+		return g.URL
+	}
+	return ""
+}
+
+// Env is the same for a program.
+func (g *Google) Env() []string { return []string{colabapi.TestVariable + "=" + g.URL} }
+
+// Intercept lets f answer requests first. It returns whether it did.
+func (g *Google) Intercept(f func(http.ResponseWriter, *http.Request) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.intercepts = append(g.intercepts, f)
+}
+
+// Requests counts the requests whose method and path, such as "GET /v1beta/runtimes", begin
+// with prefix.
+func (g *Google) Requests(prefix string) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.requests {
+		if strings.HasPrefix(r, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// Secrets returns every token, code and secret that was ever given to anybody.
+func (g *Google) Secrets() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.secrets)
+}
+
+// newSecret returns a random text that begins with prefix, and remembers it.
+func (g *Google) newSecret(prefix string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.newSecretLocked(prefix)
+}
+
+func (g *Google) newSecretLocked(prefix string) string {
+	s := prefix + rand.Text()
+	g.secrets = append(g.secrets, s)
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (g *Google) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	g.requests = append(g.requests, r.Method+" "+r.URL.Path)
+	intercepts := slices.Clone(g.intercepts)
+	g.mu.Unlock()
+	for _, f := range intercepts {
+		if f(w, r) {
+			return
+		}
+	}
+	host, _, _ := strings.Cut(r.Host, ":")
+	switch {
+	case strings.HasSuffix(host, ".localhost"):
+		g.proxy(w, r, strings.TrimSuffix(host, ".localhost"))
+	case r.URL.Path == "/o/oauth2/auth":
+		g.account.page(w, r)
+	case r.URL.Path == "/token":
+		g.account.token(w, r)
+	case strings.HasPrefix(r.URL.Path, "/v1"):
+		g.api(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
