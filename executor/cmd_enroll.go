@@ -20,9 +20,9 @@ import (
 // maxTokenBytes bounds an ngrok token from stdin.
 const maxTokenBytes = 1 << 10
 
-// enrollLifetime bounds the time until the executor is reachable, and then the time until
-// the relay uses it. Only tests change it.
-var enrollLifetime = enrollment.Lifetime
+// enrollLimits bound the time until the executor is reachable, and then the time until the
+// relay uses it. Only tests change them.
+var enrollLimits = struct{ reachable, used time.Duration }{enrollment.Lifetime, enrollment.Lifetime}
 
 // Causes why an enrollment ends without an executor.
 var (
@@ -106,7 +106,7 @@ func (e *enroller) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watchSignals(func() { cancel(nil) })
-	go e.limit(ctx, cancel, enrollLifetime)
+	go e.limit(ctx, cancel)
 
 	response, err := e.await(ctx)
 	if err != nil {
@@ -148,7 +148,7 @@ func (e *enroller) await(ctx context.Context) (*enrollment.Response, error) {
 	sealed, err := e.dir.AwaitGrant(ctx, enrollment.MaxSealedBytes)
 	switch {
 	case errors.Is(err, errLate):
-		return nil, fmt.Errorf("no grant arrived within %v: connect again", enrollLifetime)
+		return nil, fmt.Errorf("no grant arrived within %v: connect again", enrollLimits.reachable)
 	case ctx.Err() != nil:
 		return nil, errStopped
 	case err != nil:
@@ -225,13 +225,14 @@ func (e *enroller) ready(response *enrollment.Response) func(url, instanceID str
 
 // limit ends ctx if the executor is not reachable in time, or if the relay does not use it
 // in time after that: an executor that nobody knows would block the next enrollment.
-func (e *enroller) limit(ctx context.Context, cancel context.CancelCauseFunc, lifetime time.Duration) {
+func (e *enroller) limit(ctx context.Context, cancel context.CancelCauseFunc) {
 	stages := []struct {
 		reached chan struct{}
+		limit   time.Duration
 		late    error
-	}{{e.answered, errLate}, {e.used, errUnused}}
+	}{{e.answered, enrollLimits.reachable, errLate}, {e.used, enrollLimits.used, errUnused}}
 	for _, stage := range stages {
-		timer := time.NewTimer(lifetime)
+		timer := time.NewTimer(stage.limit)
 		select {
 		case <-stage.reached:
 			timer.Stop()
@@ -250,7 +251,7 @@ func (e *enroller) why(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errLate):
-		return fmt.Errorf("the executor was not reachable within %v; its last message: %s", enrollLifetime, cmp.Or(e.stderr.last(), "none"))
+		return fmt.Errorf("the executor was not reachable within %v; its last message: %s", enrollLimits.reachable, cmp.Or(e.stderr.last(), "none"))
 	case errors.Is(cause, errUnused):
 		return errUnused
 	}

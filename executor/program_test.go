@@ -82,6 +82,15 @@ func ignoringInterrupts(p *program) {
 // start runs the executor on the old stack and a free port.
 func start(t *testing.T, options ...option) *program {
 	t.Helper()
+	p := newProgram(t, options...)
+	p.cmd.Args = append(p.cmd.Args, "--workdir", p.dir, "--ready-file", p.readyFile())
+	p.run()
+	return p
+}
+
+// newProgram prepares the executor with flags and environment that all tests need.
+func newProgram(t *testing.T, options ...option) *program {
+	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
 	p := &program{t: t, dir: t.TempDir(), out: &output{}, errs: &output{}, ended: make(chan struct{})}
@@ -92,20 +101,24 @@ func start(t *testing.T, options ...option) *program {
 		o(p)
 	}
 	p.cmd.Dir = p.dir
-	p.cmd.Args = append(p.cmd.Args, "--workdir", p.dir, "--ready-file", p.readyFile())
-	must(t, p.cmd.Start())
+	return p
+}
+
+// run starts the program. The test ends it.
+func (p *program) run() {
+	p.t.Helper()
+	must(p.t, p.cmd.Start())
 	go func() {
 		defer close(p.ended)
 		p.cmd.Wait()
 	}()
-	t.Cleanup(func() {
+	p.t.Cleanup(func() {
 		p.cmd.Process.Kill()
 		<-p.ended
-		if t.Failed() {
-			t.Logf("stdout:\n%s\nstderr:\n%s", p.out, p.errs)
+		if p.t.Failed() {
+			p.t.Logf("stdout:\n%s\nstderr:\n%s", p.out, p.errs)
 		}
 	})
-	return p
 }
 
 func (p *program) readyFile() string { return filepath.Join(p.dir, "ready.json") }

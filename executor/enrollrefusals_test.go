@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"colabrelay/executor/tunnel/ngroktest"
+	"colabrelay/shared/enrollment"
+)
+
+// within sets enrollLimits of the program.
+func within(reachable, used time.Duration) option {
+	return withEnv(fmt.Sprintf("%s=%d %d", asEnrollLimits, reachable, used))
+}
+
+func withNgrok(edge *ngroktest.Edge) option {
+	return withEnv(envNgrokServer+"="+edge.Addr, envNgrokCA+"="+edge.CAFile)
+}
+
+// refused checks the reason of an end.
+func (e *enrolling) refused(says ...string) {
+	e.t.Helper()
+	reason := e.refusal()
+	for _, part := range says {
+		if !strings.Contains(reason, part) || strings.Contains(reason, "\n") {
+			e.t.Errorf("the reason is %q, want one line with %q", reason, part)
+		}
+	}
+}
+
+func TestWithoutAGrantTheEnrollmentEnds(t *testing.T) {
+	t.Parallel()
+	e := startEnroll(t, within(300*time.Millisecond, time.Minute))
+	e.refused("no grant arrived within 300ms: connect again")
+	e.give("late")
+	if left := e.left(); len(left) != 2 {
+		t.Errorf("somebody read a late grant: %q", left)
+	}
+}
+
+func TestAGrantThatDoesNotOpenEndsTheEnrollment(t *testing.T) {
+	t.Parallel()
+	other, err := enrollment.NewOffer()
+	must(t, err)
+	for name, sealed := range map[string]func(e *enrolling, good string) string{
+		"of another relay": func(e *enrolling, _ string) string {
+			sealed, err := other.Seal(e.key(), enrollment.Grant{Secret: longSecret, Tunnel: "none"})
+			must(t, err)
+			return sealed
+		},
+		"cut":       func(_ *enrolling, good string) string { return good[:len(good)-1] },
+		"empty":     func(*enrolling, string) string { return "" },
+		"words":     func(*enrolling, string) string { return "not a grant" },
+		"too large": func(*enrolling, string) string { return strings.Repeat("A", enrollment.MaxSealedBytes+1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := startEnroll(t)
+			good, err := e.offer.Seal(e.key(), enrollment.Grant{Secret: e.secret.Reveal(), Tunnel: "none"})
+			must(t, err)
+			e.give(sealed(e, good))
+			if reason := e.refusal(); !strings.Contains(reason, "grant") {
+				t.Errorf("the reason is %q", reason)
+			}
+		})
+	}
+}
+
+func TestAPipeAsGrantIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	e := startEnroll(t)
+	e.key()
+	must(t, syscall.Mkfifo(filepath.Join(e.folder, "grant"), 0o600))
+	e.refused("not a file of at most")
+}
+
+func TestTheReasonOfARefusedTunnelHasItsCodeAndNoSecret(t *testing.T) {
+	t.Parallel()
+	edge := ngroktest.Start(t)
+	edge.RefuseToken("ERR_NGROK_105")
+	e := startEnroll(t, withNgrok(edge))
+	e.grant(enrollment.Grant{Tunnel: "ngrok", NgrokToken: ngrokToken})
+	e.refused("ngrok refused the tunnel", "(ERR_NGROK_105)")
+}
+
+func TestAnExecutorThatIsNotReachableInTimeEndsAndSaysWhatHeldItUp(t *testing.T) {
+	t.Parallel()
+	edge := ngroktest.Start(t)
+	edge.RefuseBind("ERR_NGROK_334")
+	e := startEnroll(t, withNgrok(edge), within(4*time.Second, time.Minute))
+	e.grant(enrollment.Grant{Tunnel: "ngrok", NgrokToken: ngrokToken})
+	e.refused("not reachable within 4s", "ERR_NGROK_334")
+}
+
+func TestGrantsThatThisMachineCanNotServeAreExplained(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		grant enrollment.Grant
+		says  string
+	}{
+		"no token":       {enrollment.Grant{Tunnel: "ngrok"}, "NGROK_AUTHTOKEN is not set"},
+		"unknown tunnel": {enrollment.Grant{Tunnel: "wireguard"}, "--tunnel wireguard: must be ngrok"},
+		"bad domain":     {enrollment.Grant{Tunnel: "ngrok", NgrokToken: ngrokToken, Domain: "a b"}, `ngrok domain "a b"`},
+		"no program":     {enrollment.Grant{Tunnel: "cloudflared"}, "not on PATH"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := startEnroll(t, func(p *program) { p.cmd.Env = append(p.cmd.Env, "PATH="+t.TempDir()) })
+			e.grant(c.grant)
+			e.refused(c.says)
+		})
+	}
+}
+
+func TestAnExecutorThatTheRelayDoesNotUseEnds(t *testing.T) {
+	t.Parallel()
+	e := startEnroll(t, within(time.Minute, 300*time.Millisecond))
+	e.grant(enrollment.Grant{Tunnel: "none"})
+	e.refused("the relay did not use the executor in time")
+}
+
+func TestOnlyTheRelaysRequestsCountAsUse(t *testing.T) {
+	t.Parallel()
+	e := startEnroll(t, within(time.Minute, 4*time.Second))
+	strangers := startEnroll(t, within(time.Minute, 2*time.Second))
+	for _, x := range []*enrolling{strangers, e} {
+		x.grant(enrollment.Grant{Tunnel: "none"})
+	}
+	var a enrollment.Answer
+	strangers.eventually(func() bool { return strangers.read("answer", &a) })
+	for _, path := range []string{"/health", "/v1/kernel"} {
+		if status, _ := get(a.URL + path); status == 0 {
+			t.Errorf("%s was not answered", path)
+		}
+	}
+	e.eventually(func() bool { return e.read("answer", &a) })
+	e.url, e.program.secret = a.URL, e.secret
+	if got := resultOf(e.submit("longer", "import time\nend = time.monotonic() + 4.5\nwhile time.monotonic() < end: time.sleep(.1)\n6*7", 20)); got != "42" {
+		t.Errorf("after the limit a run gave %q", got)
+	}
+	strangers.refused("the relay did not use the executor in time")
+}
+
+func TestAnotherExecutorOnTheMachineIsReportedBeforeAnythingIsSealed(t *testing.T) {
+	t.Parallel()
+	first := start(t)
+	first.ready()
+	e := startEnroll(t, in(first.dir))
+	e.refused("another executor already runs on this VM", `end it with "!pkill -x executor"`)
+	if _, err := os.Stat(filepath.Join(e.folder, "key")); err == nil {
+		t.Error("it showed a key")
+	}
+}
+
+func TestASignalEndsTheWaiting(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		e := startEnroll(t)
+		e.key()
+		e.signal(sig)
+		e.refused("stopped before it was reachable")
+	}
+}
+
+func TestATokenOnStdinIsBoundedInSizeAndTime(t *testing.T) {
+	t.Parallel()
+	e := startEnroll(t, func(p *program) {
+		p.cmd.Args, p.cmd.Stdin = append(p.cmd.Args, "--ngrok-token-stdin"), strings.NewReader(strings.Repeat("t", maxTokenBytes+1))
+	})
+	e.refused("at most 1024 bytes")
+	read, write, err := os.Pipe()
+	must(t, err)
+	defer write.Close()
+	defer read.Close()
+	e = startEnroll(t, within(300*time.Millisecond, time.Minute), func(p *program) {
+		p.cmd.Args, p.cmd.Stdin = append(p.cmd.Args, "--ngrok-token-stdin"), read
+	})
+	e.refused("stdin was not closed")
+}
