@@ -24,6 +24,7 @@ type fakeVM struct {
 	url      string
 	tunnel   string // what the start cell prepares; empty: what it is asked for
 	starts   int
+	change   func(source string) string // what runs in place of a cell's source; nil: the source
 
 	responses map[string]*enrollment.Response // by job
 	answers   map[string]enrollment.Answer
@@ -53,6 +54,9 @@ func (v *fakeVM) run(ctx context.Context, source string) string {
 			panic(err)
 		}
 		return "colab-relay-enrollment: " + string(text) + "\n"
+	}
+	if v.change != nil {
+		source = v.change(source)
 	}
 	title, _, _ := strings.Cut(source, "\n")
 	switch {
@@ -124,6 +128,13 @@ func newNotebook(vm *fakeVM) *fakeNotebook {
 }
 
 func (n *fakeNotebook) Done() <-chan struct{} { return n.done }
+
+// again returns a new tab with the same notebook, as after a reload.
+func (n *fakeNotebook) again() *fakeNotebook {
+	fresh := newNotebook(n.vm)
+	fresh.cells, fresh.next = n.cells, n.next
+	return fresh
+}
 
 // lose ends the tab.
 func (n *fakeNotebook) lose() { close(n.done) }
@@ -208,7 +219,7 @@ func (n *fakeNotebook) Run(ctx context.Context, id string) (page.Result, error) 
 	if ctx.Err() != nil {
 		return page.Result{}, page.ErrRunning
 	}
-	outputs := `[{"output_type": "stream", "name": "stdout", "text": ` + quoted(text) + `}]`
+	outputs := stream(text)
 	if n.show != nil {
 		shown, err := n.show(source, text)
 		if err != nil {
@@ -218,6 +229,11 @@ func (n *fakeNotebook) Run(ctx context.Context, id string) (page.Result, error) 
 	}
 	n.seen.WriteString(outputs)
 	return page.Result{Outputs: json.RawMessage(outputs)}, nil
+}
+
+// stream is the outputs of a cell that printed text.
+func stream(text string) string {
+	return `[{"output_type": "stream", "name": "stdout", "text": ` + quoted(text) + `}]`
 }
 
 func quoted(text string) string {
@@ -283,6 +299,17 @@ func (s *setup) start(r Request) (Paired, error) {
 	return s.b.Start(s.t.Context(), s.nb, r, func(step string) { s.steps = append(s.steps, step) })
 }
 
+// pairs is start for a bridge that must stand. It leaves no cell.
+func (s *setup) pairs(r Request) Paired {
+	s.t.Helper()
+	paired, err := s.start(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.clean()
+	return paired
+}
+
 // put pairs a runtime of a person.
 func (s *setup) put(name, url string) pairing.Runtime {
 	s.t.Helper()
@@ -306,12 +333,18 @@ func (s *setup) stored() (all []string) {
 	return all
 }
 
-// untouched fails unless the notebook is as before and nothing was paired.
-func (s *setup) untouched() {
+// clean fails unless the notebook is as before.
+func (s *setup) clean() {
 	s.t.Helper()
 	if titles := s.nb.titles(); !slices.Equal(titles, []string{"x = 1"}) {
 		s.t.Errorf("the notebook has the cells %q", titles)
 	}
+}
+
+// untouched fails unless the notebook is as before and nothing was paired.
+func (s *setup) untouched() {
+	s.t.Helper()
+	s.clean()
 	if all := s.stored(); len(all) > 0 {
 		s.t.Errorf("paired: %q", all)
 	}

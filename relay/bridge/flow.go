@@ -163,7 +163,7 @@ func (e *handover) offerTo(ctx context.Context, c *cell, release bootstrap.Relea
 	if err != nil {
 		return err
 	}
-	grant, err := e.grant(start.Tunnel, report.Tunnel, tunnel)
+	grant, err := e.grant(report.Tunnel, tunnel)
 	if err == nil {
 		e.sealed, err = e.offer.Seal(report.Key, grant)
 	}
@@ -172,13 +172,13 @@ func (e *handover) offerTo(ctx context.Context, c *cell, release bootstrap.Relea
 
 // grant returns what the executor gets. The VM may choose the tunnel only if the relay has no
 // token.
-func (e *handover) grant(asked, prepared string, tunnel Tunnel) (enrollment.Grant, error) {
+func (e *handover) grant(prepared string, tunnel Tunnel) (enrollment.Grant, error) {
 	g := enrollment.Grant{Secret: e.runtime.Secret.Reveal(), Tunnel: prepared}
 	switch {
-	case asked == prepared:
+	case prepared == bootstrap.TunnelNgrok && tunnel.Token != "":
 		g.NgrokToken, g.Domain = tunnel.Token, tunnel.Domain
-	case asked != bootstrap.TunnelSecrets || prepared != bootstrap.TunnelNgrok && prepared != bootstrap.TunnelCloudflared:
-		return g, fmt.Errorf("the VM prepared the tunnel %q in place of %q", shown(prepared), asked)
+	case tunnel.Token != "" || prepared != bootstrap.TunnelNgrok && prepared != bootstrap.TunnelCloudflared:
+		return g, fmt.Errorf("the VM prepared the tunnel %q, which it was not asked for", shown(prepared))
 	}
 	return g, nil
 }

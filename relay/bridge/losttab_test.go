@@ -1,0 +1,141 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"colabrelay/relay/page"
+	"colabrelay/relay/pairing"
+)
+
+// The tab is lost at each call of the page in turn, before the page saw it or after. The next
+// call, in the tab that came back, pairs, leaves no cell and starts no second executor.
+func TestATabThatIsLostAndComesBack(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for at := 1; ; at++ {
+			lost := false
+			synctest.Test(t, func(t *testing.T) {
+				s := newSetup(t)
+				calls := 0
+				s.nb.before = func(context.Context, string, string) error {
+					if calls++; calls == at {
+						lost = true
+						s.nb.lose()
+						if !after {
+							return page.ErrTabLost
+						}
+					}
+					return nil
+				}
+				_, err := s.start(Request{})
+				if !lost {
+					return
+				}
+				if err != nil && !errors.Is(err, page.ErrTabLost) {
+					t.Errorf("call %d: %v", at, err)
+				}
+				if left := len(s.nb.titles()) > 1; err != nil && left != strings.Contains(err.Error(), "colab-relay:") && !strings.Contains(err.Error(), "may be left") {
+					t.Errorf("call %d: a cell is left: %t; the error says %v", at, left, err)
+				}
+				s.nb = s.nb.again()
+				if paired, err := s.start(Request{}); err != nil || paired.Runtime.Name != "default" {
+					t.Errorf("call %d: the next call: %+v, %v", at, paired, err)
+				}
+				s.clean()
+				if s.vm.starts != 1 {
+					t.Errorf("call %d: %d executors were started", at, s.vm.starts)
+				}
+			})
+			if !lost {
+				t.Logf("lost at %d calls, after the page acted: %t", at-1, after)
+				break
+			}
+		}
+	}
+}
+
+// After the executor's answer was checked, the tab is not needed any more.
+func TestATabThatIsLostAtTheEndDoesNotMatter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		reach := s.b.cfg.Reach
+		s.b.cfg.Reach = func(ctx context.Context, r pairing.Runtime) (string, error) {
+			s.nb.lose()
+			time.Sleep(time.Second)
+			return reach(ctx, r)
+		}
+		paired, err := s.start(Request{})
+		if err != nil || len(s.stored()) != 1 || !strings.Contains(paired.Notes[len(paired.Notes)-1], `cell "cell-1"`) {
+			t.Errorf("%+v, %v", paired, err)
+		}
+	})
+}
+
+func TestAnInterruptedStartThatExpiredBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.loseAt("pairs the executor")
+		time.Sleep(3 * time.Minute)
+		clear(s.vm.responses) // the executor that waited ended by itself
+		s.pairs(Request{})
+		if len(s.vm.jobs) != 2 || s.vm.jobs[0] == s.vm.jobs[1] {
+			t.Errorf("jobs %q", s.vm.jobs)
+		}
+	})
+}
+
+// The tab comes back with a notebook on another VM, where nobody knows the first job.
+func TestAnInterruptedStartOnAnotherVMBeginsAnew(t *testing.T) {
+	for _, title := range []string{"starts the executor", "pairs the executor"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSetup(t)
+			s.loseAt(title)
+			*s.vm = *newVM()
+			paired := s.pairs(Request{})
+			if len(s.vm.grants) != 1 || s.vm.grants[0].Secret != paired.Runtime.Secret.Reveal() {
+				t.Errorf("%s: %d grants", title, len(s.vm.grants))
+			}
+		})
+	}
+}
+
+// loseAt loses the tab while the cell with this title runs, and brings it back.
+func (s *setup) loseAt(title string) {
+	s.t.Helper()
+	s.nb.show = func(source, text string) (string, error) {
+		if in(source, title) {
+			s.nb.lose()
+			return "", page.ErrTabLost
+		}
+		return stream(text), nil
+	}
+	if _, err := s.start(Request{}); !errors.Is(err, page.ErrTabLost) {
+		s.t.Fatal(err)
+	}
+	s.nb = s.nb.again()
+}
+
+// A relay that was killed left a cell. It can't know its id.
+func TestTheCellOfAKilledRelayIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		about := "# about colab-relay" + mark + "print(1)"
+		s.nb.cells = append(s.nb.cells, page.Cell{ID: "left", Type: "code", Source: "#@title colab-relay: starts the executor\n" + mark},
+			page.Cell{ID: "mine", Type: "code", Source: about}, page.Cell{ID: "text", Type: "markdown", Source: mark})
+		if _, err := s.start(Request{}); err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, c := range s.nb.cells {
+			ids = append(ids, c.ID)
+		}
+		if !slices.Equal(ids, []string{"user", "mine", "text"}) {
+			t.Errorf("cells %q", ids)
+		}
+	})
+}
