@@ -26,9 +26,11 @@ func pageOpenCommand(set *config.Settings, std terminal.Streams) *cobra.Command 
 		Short: "Open a notebook in Colab and try the connection",
 		Long: "Open a notebook in Colab, wait until its tab is connected, and say what an agent would find there. The connection was a test then, and ends: an agent connects a tab of its own.\n" +
 			"Without NOTEBOOK_URL, Colab's empty notebook is opened. The address of any notebook in Colab works: copy it from the browser's address bar.\n" +
+			"With --start-executor, the executor is also started on the notebook's VM and paired, without copy and paste: `colab-relay run` and agents then use that VM. Its tunnel uses NGROK_AUTHTOKEN of this command's environment, else the secret of that name in Colab, else cloudflared.\n" +
 			"The link to open is always printed. If your browser is on another computer, forward a port to this one, as with `ssh -L 8765:127.0.0.1:8765 HOST`, and use --page-port 8765 --no-browser.",
 		Example: "  colab-relay page open\n" +
 			"  colab-relay page open https://colab.research.google.com/drive/1A2b3C\n" +
+			"  colab-relay page open --start-executor\n" +
 			"  colab-relay page open --page-port 8765 --no-browser    # the browser is on another computer",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := arguments(0, 1)(cmd, args); err != nil || len(args) == 0 {
@@ -43,12 +45,16 @@ func pageOpenCommand(set *config.Settings, std terminal.Streams) *cobra.Command 
 			if len(args) > 0 {
 				o.notebook = args[0]
 			}
+			if err := o.start.check(); err != nil {
+				return err
+			}
 			return o.run(cmd.Context())
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	set.AddFlags(cmd.Flags(), "RELAY_PAGE_PORT")
 	cmd.Flags().BoolVar(&o.byHand, "no-browser", false, "only print the link, and wait until you opened it or press Ctrl-C")
+	o.start.addFlags(cmd.Flags())
 	addJSONFlag(cmd, &o.json)
 	return cmd
 }
@@ -60,6 +66,7 @@ type pageOpener struct {
 	notebook string
 	json     bool
 	byHand   bool // the person opens the link
+	start    pageStart
 }
 
 // openedPage is the answer of `colab-relay page open`.
@@ -67,6 +74,8 @@ type openedPage struct {
 	Port      int `json:"port"`
 	CellCount int `json:"cell_count"`
 	CodeCells int `json:"code_cells"`
+
+	Executor *startedExecutor `json:"executor,omitempty"`
 }
 
 func (o *pageOpener) run(ctx context.Context) error {
@@ -90,6 +99,11 @@ func (o *pageOpener) run(ctx context.Context) error {
 	for _, cell := range cells {
 		if cell.Type == "code" {
 			answer.CodeCells++
+		}
+	}
+	if o.start.executor {
+		if answer.Executor, err = o.startExecutor(ctx, cfg, tab); err != nil {
+			return err
 		}
 	}
 	return o.print(answer)
@@ -151,6 +165,11 @@ func (o *pageOpener) print(answer openedPage) error {
 		return printJSON(o.std.Out, answer)
 	}
 	_, err := fmt.Fprintf(o.std.Out, "Connected: the notebook has %s, %d of them with code.\n", plain.Count(answer.CellCount, "cell"), answer.CodeCells)
+	if answer.Executor != nil {
+		answer.Executor.print(o)
+		fmt.Fprintln(o.std.Err, "The connection with the page ends now; the executor runs on.")
+		return err
+	}
 	fmt.Fprintln(o.std.Err, "This was a test, and the connection ends now. An agent connects a tab with its tool open_colab_browser_connection.")
 	return err
 }

@@ -89,7 +89,7 @@ func TestTheSameCallJoins(t *testing.T) {
 		}
 		close(clicked)
 		synctest.Wait()
-		time.Sleep(time.Minute) // nobody waits; the outcome is kept
+		<-time.After(time.Minute) // nobody waits; the outcome is kept
 		s.pairs(Request{})
 		if s.vm.starts != 1 || s.nb.next != 1 {
 			t.Errorf("%d executors were started, %d cells inserted", s.vm.starts, s.nb.next)
@@ -123,7 +123,7 @@ func TestAnOldOutcomeIsNotToldLater(t *testing.T) {
 			synctest.Wait()
 		}
 		s.nb.show = nil
-		time.Sleep(keepResult)
+		<-time.After(keepResult)
 		s.pairs(Request{})
 	})
 }
@@ -159,7 +159,7 @@ func TestCloseRemovesTheCell(t *testing.T) {
 			_, err := s.b.Start(t.Context(), s.nb, Request{}, nil)
 			result <- err
 		}()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		s.b.Close()
 		if err := <-result; !errors.Is(err, ErrClosed) {
 			t.Errorf("got %v", err)

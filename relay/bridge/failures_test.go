@@ -146,7 +146,7 @@ func TestLateAnswersAreRefused(t *testing.T) {
 			s := newSetup(t)
 			s.nb.show = func(source, text string) (string, error) {
 				if in(source, c.title) {
-					time.Sleep(c.after)
+					<-time.After(c.after)
 				}
 				return stream(text), nil
 			}

@@ -25,7 +25,7 @@ const (
 
 // Steps, as callers read them.
 const (
-	stepReady  = `waiting until the notebook runs a first cell; if the page shows "Run anyway", "Connect" or a sign-in, the user must click there; if another cell runs, it must end first`
+	stepReady  = `waiting until the notebook runs a first cell; the page may need a click on "Run anyway" or "Connect", or a sign-in, and a cell that runs there must end first`
 	stepStart  = "the VM fetches the executor and starts it"
 	stepTunnel = "the executor opens its tunnel"
 	stepCheck  = "checking the connection to the executor"

@@ -66,7 +66,7 @@ func TestATabThatIsLostAtTheEndDoesNotMatter(t *testing.T) {
 		reach := s.b.cfg.Reach
 		s.b.cfg.Reach = func(ctx context.Context, r pairing.Runtime) (string, error) {
 			s.nb.lose()
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			return reach(ctx, r)
 		}
 		paired, err := s.start(Request{})
@@ -80,7 +80,7 @@ func TestAnInterruptedStartThatExpiredBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.loseAt("pairs the executor")
-		time.Sleep(3 * time.Minute)
+		<-time.After(3 * time.Minute)
 		clear(s.vm.responses) // the executor that waited ended by itself
 		s.pairs(Request{})
 		if len(s.vm.jobs) != 2 || s.vm.jobs[0] == s.vm.jobs[1] {

@@ -23,7 +23,7 @@ type started struct {
 
 // What is said of the status cell.
 const (
-	noteOffer  = "No cell of the page runs, so Colab may count the page as idle and end the VM. To prevent that, call again with status_cell: it leaves a visible cell that runs as long as the executor; stopping it stops the executor. While it runs, the notebook's own cells wait, so run code on the executor then."
+	noteOffer  = "No cell of the page runs, so Colab may count the page as idle and end the VM. To prevent that, call again with status_cell (or use --status-cell): it leaves a visible cell that runs as long as the executor; stopping it stops the executor. While it runs, the notebook's own cells wait, so run code on the executor then."
 	noteStatus = "A cell at the end of the notebook now runs as long as the executor, so that Colab does not count the page as idle; stopping it stops the executor. While it runs, the notebook's own cells wait: run code on the executor."
 	noteFailed = "The status cell could not be added, so Colab may count the page as idle and end the VM: "
 )
