@@ -69,7 +69,7 @@ func (m *Manager) stop(ctx context.Context, rec Record) error {
 	if err != nil {
 		return err
 	}
-	if left := appearLimit - time.Since(rec.Asked); !found && rec.Unconfirmed && left > 0 {
+	if left := m.limits.appear - time.Since(rec.Asked); !found && rec.Unconfirmed && left > 0 {
 		return fmt.Errorf("%w: Google was asked for it %s ago and does not list it, but may still create it; stop it again in %s", ErrNotConfirmed, time.Since(rec.Asked).Round(time.Second), left.Round(time.Second))
 	}
 	if err := m.unpair(rec); err != nil {

@@ -115,14 +115,19 @@ def free_port():
     raise OSError("no port between 8100 and 8999 is free")
 
 
+def empty(settings):
+    """Remove all that the folder contains, but leave an empty private file for the next settings."""
+    shutil.rmtree(settings, ignore_errors=True)
+    make_private(settings)
+    os.close(os.open(os.path.join(settings, "start.json"), os.O_CREAT | os.O_WRONLY, 0o600))
+
+
 def prepare(vm_id):
     """Make the folders and say what the VM is and has."""
     folder = folder_of(vm_id)
     make_private(folder)
     settings = os.path.join(folder, "settings")
-    shutil.rmtree(settings, ignore_errors=True)
-    make_private(settings)
-    os.close(os.open(os.path.join(settings, "start.json"), os.O_CREAT | os.O_WRONLY, 0o600))
+    empty(settings)
     return {
         "folder": folder,
         "machine": platform.machine(),
@@ -150,7 +155,7 @@ def start(vm_id, sha256, flags):
     try:
         environment = read_json(os.path.join(settings, "start.json"))
     finally:
-        shutil.rmtree(settings)
+        empty(settings)
     if not environment:
         raise ValueError("the executor's settings did not arrive on the VM")
     program = place(folder, sha256)

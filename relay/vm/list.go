@@ -142,7 +142,7 @@ func (m *Manager) statusOf(r Record, seen Machine, found bool, failure error) VM
 		v.State = StateReady
 	case found:
 		v.State = StateInterrupted
-	case r.Step == Asked || time.Since(r.Asked) < appearLimit:
+	case r.Step == Asked || time.Since(r.Asked) < m.limits.appear:
 		v.State = StateNotFound
 	default:
 		v.State = StateEnded

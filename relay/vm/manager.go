@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
 )
@@ -36,10 +38,23 @@ type Manager struct {
 	ctx    context.Context // of the starts in progress
 	cancel context.CancelFunc
 	work   sync.WaitGroup
+	limits limits
 
 	mu   sync.Mutex
 	jobs map[string]*job // by name
 }
+
+// limits are how long to wait for something.
+type limits struct {
+	ready  time.Duration // for a VM that was created
+	appear time.Duration // after a VM was asked for, until its absence in Google's list counts
+	// For an answer of an executor that is ready. A new tunnel's name takes seconds to be known
+	// everywhere; the proxy answers at once or never.
+	proxy, tunnel time.Duration
+	check         time.Duration // for an answer of an executor that was paired before
+}
+
+var usual = limits{ready: 3 * time.Minute, appear: 2 * time.Minute, proxy: 20 * time.Second, tunnel: time.Minute, check: client.ReachLimit}
 
 // New returns a Manager. It starts nothing. A caller must Close it.
 func New(cfg Config) *Manager {
@@ -47,7 +62,7 @@ func New(cfg Config) *Manager {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Log = cfg.Log.With("component", "vm")
-	m := &Manager{cfg: cfg, store: store{cfg.Dir}, jobs: map[string]*job{}}
+	m := &Manager{cfg: cfg, store: store{cfg.Dir}, limits: usual, jobs: map[string]*job{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }

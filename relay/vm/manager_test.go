@@ -121,6 +121,7 @@ func (l *laptop) list() map[string]vm.VM {
 }
 
 func TestAVMIsStartedPairedAndStopped(t *testing.T) {
+	t.Parallel()
 	l := newLaptop(t)
 	m := l.process()
 	got := l.up(m, vm.Request{Ladder: []string{"T4"}})
@@ -152,6 +153,7 @@ func TestAVMIsStartedPairedAndStopped(t *testing.T) {
 }
 
 func TestNoSecretIsInCodeOutputOrTheRecord(t *testing.T) {
+	t.Parallel()
 	l := newLaptop(t)
 	l.cfg.NgrokToken = "ngrok-token-of-the-user"
 	var seen strings.Builder

@@ -15,13 +15,6 @@ import (
 	"colabrelay/shared/auth"
 )
 
-// How long an executor that is ready has to answer. A new tunnel's name takes seconds to be
-// known everywhere; the proxy answers at once or never.
-const (
-	proxyLimit  = 20 * time.Second
-	tunnelLimit = time.Minute
-)
-
 // providerPrefix precedes a backend's name in the provider of a runtime that is reached
 // through its proxy.
 const providerPrefix = "colab-"
@@ -33,9 +26,9 @@ func (a *ascent) reach(ctx context.Context, w Way, ready readyExecutor, secret a
 	if err != nil {
 		return fmt.Errorf("%w: %v", ErrLaunch, err)
 	}
-	limit, transport := tunnelLimit, http.RoundTripper(nil)
+	limit, transport := a.limits.tunnel, http.RoundTripper(nil)
 	if w == Proxy {
-		limit, r.Provider, r.VMID = proxyLimit, providerPrefix+a.b.Name(), a.rec.ID
+		limit, r.Provider, r.VMID = a.limits.proxy, providerPrefix+a.b.Name(), a.rec.ID
 		if r.URL, transport, err = a.b.(Proxied).Proxy(ctx, a.rec.ID, port); err != nil {
 			return fmt.Errorf("%w: %v", ErrUnreachable, err)
 		}
@@ -112,7 +105,7 @@ func (a *ascent) check(ctx context.Context) (done bool, err error) {
 	r, err := a.cfg.Pairings.Get(a.rec.Name)
 	if err == nil && a.rec.pairedAs(r) {
 		a.say("looking whether the executor answers")
-		if err = awaitAnswer(ctx, r, a.Manager.Transport(r), client.ReachLimit); err == nil {
+		if err = awaitAnswer(ctx, r, a.Transport(r), a.limits.check); err == nil {
 			return true, nil
 		}
 	} else if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -13,10 +14,6 @@ import (
 const (
 	// watchEvery is how often a start looks whether somebody stops the VM.
 	watchEvery = 300 * time.Millisecond
-	// readyLimit bounds the wait for a VM that was created.
-	readyLimit = 3 * time.Minute
-	// appearLimit is how long after it was asked for a VM may be missing in Google's list.
-	appearLimit = 2 * time.Minute
 	// maxKeyIDs bounds the secrets of a VM that are remembered. Each start of its executor has one.
 	maxKeyIDs = 8
 )
@@ -27,14 +24,26 @@ type ascent struct {
 	b       Backend
 	rec     Record // as on disk
 	removed bool   // from disk
-	way     Way    // the one that was asked for
+	request Request
 	say     func(string)
 }
 
-// remove forgets the VM, which does not exist.
+// remove forgets the VM, which does not exist, and its runtime.
 func (a *ascent) remove() error {
 	a.removed = true
-	return a.store.remove(a.rec.ID)
+	return errors.Join(a.unpair(a.rec), a.store.remove(a.rec.ID))
+}
+
+// renew makes the record one of another VM, for which Google was not asked yet. The runtime of
+// the old one stays until the new one replaces it.
+func (a *ascent) renew(ladder []string) error {
+	a.removed = true
+	old := a.rec.ID
+	err := a.update(func(r *Record) {
+		*r = Record{ID: NewID(), Name: r.Name, Backend: r.Backend, Ladder: ladder, Accelerator: ladder[0], HighRAM: r.HighRAM, Step: Asked, Asked: time.Now().UTC(), KeyIDs: r.KeyIDs}
+	})
+	_ = os.Remove(a.store.ownPath(old))
+	return err
 }
 
 // start starts a VM or continues its start.
@@ -48,7 +57,7 @@ func (m *Manager) start(ctx context.Context, r Request, say func(string)) (VM, e
 		if err != nil {
 			return VM{}, err
 		}
-		got, err := m.ascend(ctx, &ascent{Manager: m, b: b, rec: rec, way: r.Way, say: say})
+		got, err := m.ascend(ctx, &ascent{Manager: m, b: b, rec: rec, request: r, say: say})
 		if !errors.Is(err, errEnded) {
 			return got, err
 		}
@@ -79,7 +88,7 @@ func (m *Manager) ascend(ctx context.Context, a *ascent) (VM, error) {
 		err = ErrStopped
 	}
 	if errors.Is(err, errEnded) {
-		return VM{}, errors.Join(err, a.remove())
+		return VM{}, errors.Join(err, a.renew(a.request.Ladder))
 	}
 	if err != nil {
 		_ = a.update(func(r *Record) { r.Failure = shown(err) }) // it only explains
@@ -204,7 +213,7 @@ func (a *ascent) up(ctx context.Context) error {
 
 // awaitReady waits until the VM can be used.
 func (a *ascent) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyLimit, errors.New("the VM was created, but was not ready within 3 minutes"))
+	ctx, cancel := context.WithTimeoutCause(ctx, a.limits.ready, fmt.Errorf("the VM was created, but was not ready within %s", a.limits.ready))
 	defer cancel()
 	every := time.NewTicker(2 * time.Second)
 	defer every.Stop()
@@ -217,7 +226,7 @@ func (a *ascent) awaitReady(ctx context.Context) error {
 		switch {
 		case found.Ready:
 			return nil
-		case !there && time.Since(a.rec.Asked) > appearLimit:
+		case !there && time.Since(a.rec.Asked) > a.limits.appear:
 			return errEnded
 		}
 		a.say("waiting until the VM is ready")

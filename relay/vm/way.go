@@ -44,11 +44,11 @@ func (m *Manager) checkWay(b Backend, w Way) error {
 
 // ways returns what to try in turn on a VM.
 func (a *ascent) ways(v vmReport) ([]Way, error) {
-	if a.way != AnyWay {
-		if a.way == Cloudflared && !v.Cloudflared {
+	if a.request.Way != AnyWay {
+		if a.request.Way == Cloudflared && !v.Cloudflared {
 			return nil, fmt.Errorf("%w: the VM has no program cloudflared", ErrNoTunnel)
 		}
-		return []Way{a.way}, nil
+		return []Way{a.request.Way}, nil
 	}
 	var ways []Way
 	if _, ok := a.b.(Proxied); ok {

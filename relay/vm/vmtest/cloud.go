@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +39,7 @@ type Cloud struct {
 	broken   bool
 	hook     func(ctx context.Context, call Call) error
 	touched  []string
+	environ  []string // of the VMs, besides their own
 }
 
 type machine struct {
@@ -83,6 +85,13 @@ func (c *Cloud) Refuse(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refusals = append(c.refusals, reason)
+}
+
+// Setenv sets a variable of all VMs' environment.
+func (c *Cloud) Setenv(name, value string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.environ = append(c.environ, name+"="+value)
 }
 
 // Break makes the service unreachable.
@@ -304,7 +313,10 @@ func (c *Cloud) python3(ctx context.Context, dir, code string, timeout time.Dura
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.python, "-c", execScript)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, strings.NewReader(code), &stdout, &stderr
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "PYTHONIOENCODING=utf-8"}
+	c.mu.Lock()
+	environ := slices.Clone(c.environ)
+	c.mu.Unlock()
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "PYTHONIOENCODING=utf-8"}, environ...)
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	out := stdout.String()

@@ -1,0 +1,14 @@
+package vm
+
+import "time"
+
+// Hurry makes the Manager wait for less.
+func (m *Manager) Hurry(appear, answer time.Duration) {
+	m.limits.appear, m.limits.proxy, m.limits.tunnel, m.limits.check = appear, answer, answer, answer
+}
+
+// Forms of what is on disk.
+var (
+	DecodeRecords = decodeRecords
+	EncodeRecords = encodeRecords
+)

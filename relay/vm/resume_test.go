@@ -1,0 +1,157 @@
+package vm_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/executor/tunnel/ngroktest"
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/vm"
+	"colabrelay/relay/vm/vmtest"
+)
+
+func TestAStartGoesOnWhenItsCallerStopsWaiting(t *testing.T) {
+	t.Parallel()
+	l := withoutProgram(t)
+	entered, free := l.held("create", false)
+	m := l.process()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-entered; cancel() }()
+	_, err := m.Up(ctx, vm.Request{Ladder: ladder}, l.say)
+	if still, ok := errors.AsType[*vm.StartingError](err); !ok || still.Step != "asking Google for a VM with T4" {
+		t.Fatalf("%v", err)
+	}
+	if all, err := l.process().List(t.Context()); err != nil || all.VMs[0].State != vm.StateStarting {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, err := m.Up(t.Context(), vm.Request{Ladder: []string{"A100"}}, l.say); !errors.Is(err, vm.ErrOther) {
+		t.Errorf("another request joined: %v", err)
+	}
+	free()
+	if _, err := m.Up(within(t, time.Minute), vm.Request{Ladder: ladder}, l.say); !errors.Is(err, errNoProgram) {
+		t.Errorf("the result: %v", err)
+	}
+}
+
+func TestAVMThatColabEndedIsReplaced(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t)
+	old := l.up(l.process(), vm.Request{Ladder: ladder})
+	before := l.mustAnswer(vm.DefaultName)
+	l.cloud.End(old.ID)
+	process := func() *vm.Manager { m := l.process(); m.Hurry(0, time.Second); return m }
+	if all, err := process().List(t.Context()); err != nil || all.VMs[0].State != vm.StateEnded {
+		t.Errorf("%+v, %v", all, err)
+	}
+	got := l.up(process(), vm.Request{Ladder: ladder})
+	if after := l.mustAnswer(vm.DefaultName); got.ID == old.ID || after.Secret.Equal(before.Secret) || after.VMID != got.ID {
+		t.Errorf("%+v", got)
+	}
+	if len(l.list()) != 1 {
+		t.Errorf("%v", l.list())
+	}
+	l.cloud.End(got.ID)
+	if _, err := process().Down(t.Context(), got.ID, false); err != nil || len(l.list()) > 0 {
+		t.Errorf("a VM that is gone was not removed: %v", err)
+	}
+	if _, err := l.cfg.Pairings.Get(vm.DefaultName); !errors.Is(err, pairing.ErrNotPaired) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAnExecutorThatEndedIsStartedAgainOnItsVM(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t)
+	old := l.up(l.process(), vm.Request{})
+	l.cloud.KillExecutor(old.ID)
+	m := l.process()
+	m.Hurry(time.Minute, 2*time.Second)
+	if got := l.up(m, vm.Request{}); got.ID != old.ID {
+		t.Errorf("%+v", got)
+	}
+	l.mustAnswer(vm.DefaultName)
+}
+
+// What runs on a VM is worth more than the connection to it.
+func TestAnExecutorThatRunsAndDoesNotAnswerIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t)
+	l.up(l.process(), vm.Request{})
+	l.cloud.Hook(func(_ context.Context, c vmtest.Call) error {
+		if c.Method == "proxy" {
+			return errors.New("HTTP 404")
+		}
+		return nil
+	})
+	m := l.process()
+	m.Hurry(time.Minute, time.Second)
+	if _, err := m.Up(within(t, time.Minute), vm.Request{}, l.say); !errors.Is(err, vm.ErrUnreachable) || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Errorf("%v", err)
+	}
+	l.cloud.Hook(nil)
+	l.mustAnswer(vm.DefaultName)
+}
+
+func TestWithoutAProxyThatWorksTheExecutorGetsATunnel(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t)
+	edge := ngroktest.Start(t)
+	l.cloud.Setenv("COLAB_RELAY_NGROK_SERVER", edge.Addr)
+	l.cloud.Setenv("COLAB_RELAY_NGROK_CA", edge.CAFile)
+	l.cfg.NgrokToken = "token-of-a-person"
+	l.cloud.Hook(func(_ context.Context, c vmtest.Call) error {
+		if c.Method == "proxy" {
+			return errors.New("HTTP 404")
+		}
+		return nil
+	})
+	m := l.process()
+	m.Hurry(time.Minute, 20*time.Second)
+	got := l.up(m, vm.Request{})
+	r := l.mustAnswer(vm.DefaultName)
+	if got.Via != vm.Ngrok || r.Provider != "" || r.VMID != "" {
+		t.Errorf("%+v %+v", got, r)
+	}
+	holders := filesWith(t, l.cloud.Dir(got.ID), l.cfg.NgrokToken)
+	if said := strings.Join(l.said, "\n"); len(holders) > 0 || strings.Contains(said, l.cfg.NgrokToken) || !strings.Contains(said, "not reached by proxy") {
+		t.Errorf("%q %s", holders, said)
+	}
+}
+
+func TestNothingIsAskedForThatNobodyCouldReach(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t)
+	l.backend = l.cloud // offers no proxy
+	for way, says := range map[vm.Way]string{vm.AnyWay: "NGROK_AUTHTOKEN", vm.Ngrok: "NGROK_AUTHTOKEN", vm.Proxy: "no proxy"} {
+		if _, err := l.process().Up(within(t, time.Minute), vm.Request{Way: way}, l.say); !errors.Is(err, vm.ErrNoTunnel) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", way, err)
+		}
+	}
+	if len(l.cloud.Running())+len(l.list()) > 0 {
+		t.Errorf("%q run, %v are listed", l.cloud.Running(), l.list())
+	}
+	l.cloud.Setenv("PATH", t.TempDir())
+	if _, err := l.process().Up(within(t, time.Minute), vm.Request{Way: vm.Cloudflared}, l.say); !errors.Is(err, vm.ErrNoTunnel) || !strings.Contains(err.Error(), "the VM has no program cloudflared") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAnExecutorThatDoesNotStartIsSaid(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t)
+	l.cfg.NgrokToken = "token-of-a-person"
+	l.cloud.Setenv("COLAB_RELAY_NGROK_SERVER", "127.0.0.1:1")
+	l.cloud.Setenv("COLAB_RELAY_NGROK_CA", "/none")
+	_, err := l.process().Up(within(t, time.Minute), vm.Request{Way: vm.Ngrok}, l.say)
+	if !errors.Is(err, vm.ErrLaunch) || !strings.Contains(err.Error(), "/none") || strings.Contains(err.Error(), l.cfg.NgrokToken) {
+		t.Errorf("%v", err)
+	}
+	for id, v := range l.list() {
+		if v.State != vm.StateInterrupted || !strings.Contains(v.Note, "it ended") {
+			t.Errorf("%s: %+v", id, v)
+		}
+	}
+}
