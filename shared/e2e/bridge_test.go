@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+)
+
+// pageURL is the link in what `colab-relay page open` prints.
+var pageURL = regexp.MustCompile(`https://colab\.research\.google\.com/\S+`)
+
+func TestOneCommandPairsTheVMOfColabsPage(t *testing.T) {
+	t.Parallel()
+	p := newColabPage(t)
+	var out, errs harness.Output
+	cmd := exec.CommandContext(within(t, time.Minute), binaries.Relay, "page", "open", "--no-browser", "--start-executor", "--json")
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, p.env()...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	must(t, cmd.Start())
+	must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) { return pageURL.MatchString(errs.String()), nil }))
+	p.open(pageURL.FindString(errs.String()))
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, errs.String())
+	}
+	var answer struct {
+		Executor struct {
+			Runtime string `json:"runtime"`
+			URL     string `json:"colab_url"`
+		} `json:"executor"`
+	}
+	must(t, json.Unmarshal([]byte(out.String()), &answer))
+	if answer.Executor.Runtime != "default" || answer.Executor.URL != p.edge.URL() {
+		t.Errorf("answer %s", out.String())
+	}
+	if !slices.Equal(p.cells(), []string{"x = 1"}) {
+		t.Errorf("the notebook has the cells %q", p.cells())
+	}
+	run := exec.CommandContext(within(t, time.Minute), binaries.Relay, "run", "-c", "print(6 * 7)")
+	run.Env = cmd.Env
+	if text, err := run.CombinedOutput(); err != nil || !strings.Contains(string(text), "42") {
+		t.Errorf("run: %v\n%s", err, text)
+	}
+}
