@@ -68,7 +68,7 @@ func installCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 	cmd.Flags().BoolVar(&onlyPrint, "print", false, "show what would be done, and change nothing")
 	cmd.Flags().BoolVar(&onlyPrint, "dry-run", false, "the same as --print")
 	cmd.Flags().Lookup("dry-run").Hidden = true
-	cmd.Flags().StringVar(&toolsets, "toolsets", "", "serve these `SETS` of tools: core, notebook, data or all, separated by commas; empty: the relay chooses")
+	cmd.Flags().StringVar(&toolsets, "toolsets", "", "serve these `SETS` of tools: "+tools.ToolsetNames("or", "all")+", separated by commas; empty: the relay chooses")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }

@@ -6,11 +6,14 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"colabrelay/relay/browser"
 	"colabrelay/relay/config"
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/page"
 	"colabrelay/relay/runtimes"
 	"colabrelay/relay/terminal"
 	"colabrelay/relay/tools"
@@ -50,9 +53,13 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	defer kept.close()
 	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: kept.record()})
 	defer pool.Close()
+	colab := newPage(cfg, toolsets, log)
+	if colab != nil {
+		defer colab.Close()
+	}
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
-		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, TextLimit: cfg.TextLimit, Toolsets: toolsets, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
+		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, TextLimit: cfg.TextLimit, Toolsets: toolsets, Page: colab, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
 		Problems: cfg.Problems, Version: version, Log: log, UseAllProcessors: oneProcessor().useAll,
 	})
 	err := relay.Serve(ctx, std.In, std.Out)
@@ -60,6 +67,15 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 		return nil
 	}
 	return err
+}
+
+// newPage returns Colab's page; nil unless its toolset is served. It listens from the first call
+// that connects it.
+func newPage(cfg config.Config, toolsets []tools.Toolset, log *slog.Logger) *page.Page {
+	if !slices.Contains(toolsets, tools.Page) {
+		return nil
+	}
+	return page.New(page.Config{Port: cfg.PagePort, Open: browser.Open, Dir: cfg.PageDir, Version: version, Log: log})
 }
 
 // notebookRoots returns the folders whose notebooks tools may use.

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
+
+	"colabrelay/relay/tools"
 )
 
 // Settings reads one setting at a time: a flag if it is given, else the environment. An
@@ -38,7 +40,7 @@ var All = []Setting{
 	{"LOCAL_SAVE_DIR", "save-dir", "save downloads, pictures and long outputs in this `FOLDER` (default ~/colab_results)"},
 	{"CHECKPOINT_DIR", "checkpoint-dir", "keep checkpoints, kernel states and unfinished transfers in this `FOLDER`"},
 	{"RELAY_HOLD", "hold", "let a tool call wait for at most this `TIME`, 1s to 230s (default 45s)"},
-	{"RELAY_TOOLSETS", "toolsets", "serve these `SETS` of tools: core, notebook, data or all, separated by commas (default core, and notebook where notebooks are)"},
+	{"RELAY_TOOLSETS", "toolsets", "serve these `SETS` of tools: " + tools.ToolsetNames("or", "all") + ", separated by commas (default core, and notebook where notebooks are)"},
 	{"RELAY_NOTEBOOK_DIRS", "", "folders outside your home folder in which tools may use notebooks, separated as in PATH"},
 	{"RELAY_PAGE_PORT", "page-port", "let Colab's page connect to this `PORT` of this computer, 1024 to 65535; an SSH forward needs one (default a free port)"},
 	{"RELAY_ELICIT", "", "set to input to answer input() in a form of the MCP host (default off)"},

@@ -44,6 +44,8 @@ type Options struct {
 	// Page makes the view one page of complete events instead of head and tail: add events
 	// while there is Room. A page exceeds the limit if its first event alone does.
 	Page bool
+	// Unpaged says that no call can page through the execution, so no text names one.
+	Unpaged bool
 	// Limit is how many characters (runes) all texts of the view have together, not counting
 	// markers; 0 means 5,000. If some are longer, each gets a fair share.
 	Limit int

@@ -34,18 +34,23 @@ type Output struct {
 
 // presenter turns displays into Outputs, Pictures and Files of a view.
 type presenter struct {
-	dir    string
-	fetch  Fetch
-	view   *View
-	listed int // how many outputs, the newest ones, the view has
-	read   int // bytes of payloads so far
+	dir     string
+	fetch   Fetch
+	view    *View
+	listed  int // how many outputs, the newest ones, the view has
+	read    int // bytes of payloads so far
+	unpaged bool
 }
 
 // present renders the outputs in order. Only the newest pictures are shown and decoded.
 func (p *presenter) present(ctx context.Context, d *displays) {
 	first := max(0, len(d.all)-p.listed)
-	if first+d.dropped > 0 {
-		p.note("earlier display outputs that are not listed here: %d; get_execution pages through them", first+d.dropped)
+	if earlier := first + d.dropped; earlier > 0 {
+		note := fmt.Sprintf("earlier display outputs that are not listed here: %d", earlier)
+		if !p.unpaged {
+			note += "; get_execution pages through them"
+		}
+		p.note("%s", note)
 	}
 	if d.tooLong > 0 {
 		p.note("display outputs dropped because one message exceeds %d MiB, which no executor sends: %d", contract.MaxEventBytes>>20, d.tooLong)

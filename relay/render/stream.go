@@ -98,7 +98,7 @@ func (s *stream) rest() int {
 
 // text returns the head and at most room runes of the rest, and whether text between them
 // was omitted, which can be read at offset.
-func (s *stream) text(offset int64, room int) (string, bool) {
+func (s *stream) text(offset int64, room int, unpaged bool) (string, bool) {
 	if !s.frozen {
 		return string(s.head) + s.folder.pending(), false
 	}
@@ -114,7 +114,10 @@ func (s *stream) text(offset int64, room int) (string, bool) {
 	last := tailLines(string(rest.buf))
 	left := rest.dropped + int64(utf8.RuneCount(rest.buf)-utf8.RuneCountInString(last)-repeated)
 	marker := fmt.Sprintf("[… about %d characters omitted; get_execution with offset=%d shows them …]", left, offset)
-	if s.skipped {
+	switch {
+	case unpaged:
+		marker = fmt.Sprintf("[… about %d characters omitted …]", left)
+	case s.skipped:
 		marker = fmt.Sprintf("[… text omitted that was read before; get_execution with offset=%d shows it …]", offset)
 	}
 	return join(string(s.head)+s.atFreeze, marker, last), true

@@ -52,7 +52,7 @@ func (c *Collector) View(ctx context.Context, fetch Fetch) View {
 	defer c.Close()
 	v := View{NextOffset: c.next, Prompt: c.prompt}
 	c.viewCuts(&v)
-	p := presenter{dir: c.opt.Dir, fetch: fetch, view: &v, listed: c.listed()}
+	p := presenter{dir: c.opt.Dir, fetch: fetch, view: &v, listed: c.listed(), unpaged: c.opt.Unpaged}
 	p.present(ctx, &c.displays)
 	trace := Plain(c.errorText)
 	room := c.share(&v, trace)
@@ -129,7 +129,7 @@ func (c *Collector) viewStreams(v *View, room room) {
 		into   *string
 		room   int
 	}{{contract.Stdout, &c.stdout, &v.Stdout, room.stdout}, {contract.Stderr, &c.stderr, &v.Stderr, room.stderr}} {
-		text, cut := s.stream.text(c.headEnd, s.room)
+		text, cut := s.stream.text(c.headEnd, s.room, c.opt.Unpaged)
 		*s.into = text
 		if !cut {
 			continue

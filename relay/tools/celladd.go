@@ -3,9 +3,11 @@ package tools
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/page"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 )
@@ -54,28 +56,85 @@ type AddedCell struct {
 	Edited
 }
 
+// addition is a cell to add.
+type addition struct {
+	editArgs
+	place
+	cell     notebook.NewCell
+	language string // of a code cell
+}
+
+// check refuses a code cell of another language than the notebook's.
+func (a addition) check(d *notebook.Document) error {
+	if a.cell.Type != notebook.Code || d.Len() == 0 && d.IsPython() || strings.EqualFold(a.language, d.Language()) || strings.EqualFold(a.language, "python") && d.IsPython() {
+		return nil
+	}
+	return &Problem{
+		Code:    string(contract.CodeNotSupported),
+		Message: fmt.Sprintf("the notebook's language is %s, not %s", clipTo(d.Language(), 40), clipTo(a.language, 40)),
+		Hint:    "Give the notebook's own language, or use another notebook. Only Python cells can be run.",
+	}
+}
+
+// tabLanguages are the languages of code cells that Colab's page knows.
+var tabLanguages = []string{"python", "r", "julia"}
+
+// checkTab refuses a code cell in a language that Colab does not know. The page does not tell the
+// notebook's language.
+func (a addition) checkTab(*notebook.Document) error {
+	if a.cell.Type != notebook.Code || slices.Contains(tabLanguages, strings.ToLower(a.language)) {
+		return nil
+	}
+	return badChoice("language", a.language, "python, r or julia")
+}
+
+// inTab asks the page for the cell and returns its id.
+func (a addition) inTab(ctx context.Context, tab *page.Tab, at int) (id string, err error) {
+	if a.cell.Type == notebook.Code {
+		return tab.AddCode(ctx, at, strings.ToLower(a.language), a.cell.Source)
+	}
+	return tab.AddText(ctx, at, a.cell.Source)
+}
+
 // add adds a cell.
-func (c *call) add(ctx context.Context, args editArgs, p place, cell notebook.NewCell, check func(d *notebook.Document) error) (*AddedCell, *Problem) {
-	if problem := p.check(); problem != nil {
+func (c *call) add(ctx context.Context, a addition) (*AddedCell, *Problem) {
+	if problem := a.place.check(); problem != nil {
 		return nil, problem
 	}
+	check := a.check
+	if c.inTab(a.Path) {
+		check = a.checkTab
+	}
 	got := &AddedCell{}
-	edited, problem := c.edit(ctx, args, cellEdit{
+	var id string // the page's
+	edited, problem := c.edit(ctx, a.editArgs, cellEdit{
 		create: true,
 		change: func(d *notebook.Document) (func() error, error) {
 			if err := check(d); err != nil {
 				return nil, err
 			}
-			at, err := p.in(d)
+			at, err := a.in(d)
 			got.CellIndex = at
 			return func() error {
-				got.NewCellID, err = d.Insert(at, cell)
+				got.NewCellID, err = d.Insert(at, a.cell)
 				return err
 			}, err
 		},
-		diff: func() string { return SourceDiff("/dev/null", cellName(got.CellIndex, got.NewCellID), "", cell.Source) },
+		inTab: func(ctx context.Context, n *tabNotebook) (err error) {
+			id, err = a.inTab(ctx, n.tab, got.CellIndex)
+			return err
+		},
+		found: func(n *tabNotebook) {
+			got.NewCellID = plain.Line(id) // unless another edit removed it already
+			if at := slices.IndexFunc(n.cells, func(cell page.Cell) bool { return cell.ID == id }); at >= 0 {
+				got.CellIndex, got.NewCellID = at, n.doc.Cell(at).Handle
+			}
+		},
+		diff: func() string {
+			return SourceDiff("/dev/null", cellName(got.CellIndex, got.NewCellID), "", a.cell.Source)
+		},
 		did: func() string {
-			return fmt.Sprintf("%s cell %s is new at index %d", cell.Type, got.NewCellID, got.CellIndex)
+			return fmt.Sprintf("%s cell %s is new at index %d", a.cell.Type, got.NewCellID, got.CellIndex)
 		},
 	})
 	if problem != nil {
@@ -97,20 +156,10 @@ func addCodeCell() tool {
 	return define(spec{
 		name: "add_code_cell", title: "Add a code cell",
 		summary:     "adds a code cell; creates a missing notebook",
-		description: "Use it to add a code cell to an .ipynb file, or to a new one if the file is missing. It does not run the cell: call run_code_cell with newCellId.",
+		description: "Use it to add a code cell to a notebook; a missing file is created. To run it, call run_code_cell with newCellId.",
 		local:       true,
 	}, func(ctx context.Context, c *call, args addCodeArgs) (*AddedCell, *Problem) {
-		sameLanguage := func(d *notebook.Document) error {
-			if d.Len() == 0 && d.IsPython() || strings.EqualFold(args.Language, d.Language()) || strings.EqualFold(args.Language, "python") && d.IsPython() {
-				return nil
-			}
-			return &Problem{
-				Code:    string(contract.CodeNotSupported),
-				Message: fmt.Sprintf("the notebook's language is %s, not %s", clipTo(d.Language(), 40), clipTo(args.Language, 40)),
-				Hint:    "Give the notebook's own language, or use another notebook. Only Python cells can be run.",
-			}
-		}
-		return c.add(ctx, args.editArgs, place{args.Index, args.After}, notebook.NewCell{Type: notebook.Code, Source: args.Code}, sameLanguage)
+		return c.add(ctx, addition{args.editArgs, place{args.Index, args.After}, notebook.NewCell{Type: notebook.Code, Source: args.Code}, args.Language})
 	})
 }
 
@@ -125,10 +174,9 @@ func addTextCell() tool {
 	return define(spec{
 		name: "add_text_cell", title: "Add a text cell",
 		summary:     "adds a Markdown cell; creates a missing notebook",
-		description: "Use it to add a Markdown cell to an .ipynb file, or to a new one if the file is missing.",
+		description: "Use it to add a Markdown cell; a missing file is created.",
 		local:       true,
 	}, func(ctx context.Context, c *call, args addTextArgs) (*AddedCell, *Problem) {
-		any := func(*notebook.Document) error { return nil }
-		return c.add(ctx, args.editArgs, place{args.Index, args.After}, notebook.NewCell{Type: notebook.Markdown, Source: args.Content}, any)
+		return c.add(ctx, addition{args.editArgs, place{args.Index, args.After}, notebook.NewCell{Type: notebook.Markdown, Source: args.Content}, ""})
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/render"
+	"colabrelay/shared/contract"
 )
 
 // removedSource is how many characters of a deleted cell's source are shown.
@@ -27,7 +28,7 @@ func updateCell() tool {
 	return define(spec{
 		name: "update_cell", title: "Change a cell's source",
 		summary:     "replaces a cell's source, or one part of it",
-		description: "Use it to change a cell of an .ipynb file: all of its source, or with find one part. Outputs stay. If the user should see the edit first, call it with dry_run=true, then with the expect_digest of get_cells.",
+		description: "Use it to change a cell of a notebook: its source, or with find a part of it. Outputs stay. To show the user the edit first, call it with dry_run=true, then with get_cells' digest as expect_digest.",
 		idempotent:  true, local: true,
 	}, func(ctx context.Context, c *call, args updateArgs) (*UpdatedCell, *Problem) {
 		kind := notebook.CellType(args.Type)
@@ -46,6 +47,9 @@ func updateCell() tool {
 				}
 				before = d.Cell(at)
 				source, err = replaced(before.Source, args.Find, args.Content)
+				if err == nil && kind != "" && kind != before.Type && c.inTab(args.Path) {
+					err = noTypeChange
+				}
 				if err != nil || source == before.Source && (kind == "" || kind == before.Type) {
 					return nil, err
 				}
@@ -53,6 +57,14 @@ func updateCell() tool {
 					before.Handle = d.Cell(at).Handle
 					return d.SetSource(at, source, kind)
 				}, nil
+			},
+			inTab: func(ctx context.Context, n *tabNotebook) error {
+				id, err := n.id(before.Index)
+				if err != nil {
+					return err
+				}
+				c.tabRuns.end(n.tab, id) // the next run is of the new source
+				return n.tab.Update(ctx, id, source)
 			},
 			diff: func() string {
 				name := cellName(before.Index, before.Handle)
@@ -70,6 +82,11 @@ func updateCell() tool {
 		}
 		return &UpdatedCell{edited}, nil
 	})
+}
+
+var noTypeChange = &Problem{
+	Code: string(contract.CodeNotSupported), Message: "Colab's page cannot change the type of a cell",
+	Hint: "Add a cell of the other type with the same source, then delete this one; or ask the user to change it in Colab.",
 }
 
 // replaced returns a source with content in place of find, or content if there is no find.
@@ -104,7 +121,7 @@ func deleteCell() tool {
 	return define(spec{
 		name: "delete_cell", title: "Delete a cell",
 		summary:     "deletes a cell and returns its source",
-		description: "Use it to delete a cell of an .ipynb file, with its outputs. It returns the removed source. Variables that the cell made stay in the kernel.",
+		description: "Use it to delete a cell with its outputs. It returns the removed source. Variables that the cell made stay in the kernel.",
 		destructive: true, local: true,
 	}, func(ctx context.Context, c *call, args deleteArgs) (*DeletedCell, *Problem) {
 		var cell notebook.Cell
@@ -116,6 +133,14 @@ func deleteCell() tool {
 				}
 				cell = d.Cell(at)
 				return func() error { return d.Delete(at) }, nil
+			},
+			inTab: func(ctx context.Context, n *tabNotebook) error {
+				id, err := n.id(cell.Index)
+				if err != nil {
+					return err
+				}
+				c.tabRuns.end(n.tab, id)
+				return n.tab.Delete(ctx, id)
 			},
 			diff: func() string { return SourceDiff(cellName(cell.Index, cell.Handle), "/dev/null", cell.Source, "") },
 			did: func() string {
@@ -147,7 +172,7 @@ func moveCell() tool {
 	return define(spec{
 		name: "move_cell", title: "Move a cell",
 		summary:     "moves a cell to another index",
-		description: "Use it to move a cell of an .ipynb file to another index.",
+		description: "Use it to move a cell to another index.",
 		idempotent:  true, local: true,
 	}, func(ctx context.Context, c *call, args moveArgs) (*MovedCell, *Problem) {
 		got := &MovedCell{}
@@ -173,6 +198,13 @@ func moveCell() tool {
 					handle = d.Cell(at).Handle
 					return d.Move(at, got.CellIndex)
 				}, nil
+			},
+			inTab: func(ctx context.Context, n *tabNotebook) error {
+				id, err := n.id(from)
+				if err != nil {
+					return err
+				}
+				return n.tab.Move(ctx, id, got.CellIndex)
 			},
 			diff: func() string {
 				return fmt.Sprintf("--- %s\n+++ %s\n", cellName(from, handle), cellName(got.CellIndex, handle))

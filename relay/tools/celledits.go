@@ -47,6 +47,11 @@ type cellEdit struct {
 	// change finds the cell in a document and returns what changes the document then; nil if
 	// nothing is to be changed. It is called again if the file changed meanwhile.
 	change func(d *notebook.Document) (act func() error, err error)
+	// inTab asks the page for the same edit of the tab that n was read from. It is called after
+	// change and after what that returned.
+	inTab func(ctx context.Context, n *tabNotebook) error
+	// found, which may be nil, gets the tab's notebook after the edit.
+	found func(n *tabNotebook)
 	// diff and did describe what change did.
 	diff func() string
 	did  func() string
@@ -54,6 +59,9 @@ type cellEdit struct {
 
 // edit does an edit, or only tries it.
 func (c *call) edit(ctx context.Context, args editArgs, e cellEdit) (Edited, *Problem) {
+	if c.inTab(args.Path) {
+		return c.editTab(ctx, args, e)
+	}
 	file, problem := c.openNotebook(args.Path, e.create)
 	if problem != nil {
 		return Edited{}, problem

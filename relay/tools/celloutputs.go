@@ -161,7 +161,7 @@ func (r *outputReader) picture(mime string, payload []byte) string {
 		return name + ", not shown: earlier ones are"
 	}
 	original := bounded.Buffer{Max: maxPicture}
-	err := render.WritePayload(r.ctx, mime, payload, nil, &original)
+	err := render.WritePayload(r.ctx, mime, payload, noPayload, &original)
 	if err != nil {
 		return name + ", not shown: its base64 is damaged"
 	}

@@ -77,36 +77,37 @@ type toolCall struct{ args, method, path string }
 
 // calls is one call of every tool.
 var calls = map[string]toolCall{
-	"check_colab_connection":  {`{}`, "GET", contract.PathKernel},
-	"probe_colab_environment": {`{}`, "GET", contract.PathProbe},
-	"run_code_quick":          {`{"code":"1"}`, "POST", contract.PathExecutions},
-	"run_code_long":           {`{"code":"1","timeout_seconds":5}`, "POST", contract.PathExecutions},
-	"get_execution":           {`{"execution_id":"e1"}`, "GET", contract.PathExecutions + "/e1"},
-	"list_executions":         {`{}`, "GET", contract.PathExecutions},
-	"interrupt_execution":     {`{"execution_id":"e1"}`, "POST", contract.PathExecutions + "/e1/interrupt"},
-	"provide_input":           {`{"execution_id":"e1","text":""}`, "POST", contract.PathExecutions + "/e1/input"},
-	"restart_kernel":          {`{}`, "POST", contract.PathKernelRestart},
-	"run_chunked_operation":   {`{"setup_code":"","loop_code":"1","n_iterations":3}`, "POST", contract.PathExecutions},
-	"get_checkpoint":          {`{"operation":"chunked_op"}`, "", ""},
-	"list_colab_files":        {`{}`, "GET", contract.PathFiles},
-	"cleanup_colab":           {`{}`, "POST", contract.PathCleanup},
-	"list_colab_variables":    {`{}`, "GET", contract.PathVariables},
-	"inspect_variable":        {`{"name":"x"}`, "GET", contract.PathInspect},
-	"download_from_colab":     {`{"remote_path":"/content/x"}`, "GET", contract.PathStat},
-	"get_cells":               {`{"notebook_path":"` + sample + `"}`, "", ""},
-	"add_code_cell":           {`{"notebook_path":"` + sample + `","code":"1","dry_run":true}`, "", ""},
-	"add_text_cell":           {`{"notebook_path":"` + sample + `","content":"a","dry_run":true}`, "", ""},
-	"update_cell":             {`{"notebook_path":"` + sample + `","cellId":"one","content":"1","dry_run":true}`, "", ""},
-	"delete_cell":             {`{"notebook_path":"` + sample + `","cellId":"one","dry_run":true}`, "", ""},
-	"move_cell":               {`{"notebook_path":"` + sample + `","cellId":"one","cellIndex":0,"dry_run":true}`, "", ""},
-	"run_code_cell":           {`{"notebook_path":"` + sample + `","cellId":"one"}`, "POST", contract.PathExecutions},
-	"run_notebook":            {`{"notebook_path":"` + otherSample + `"}`, "POST", contract.PathExecutions},
-	"save_kernel_state":       {`{"name":"s"}`, "POST", contract.PathExecutions},
-	"restore_kernel_state":    {`{"name":"s"}`, "", ""}, // nothing is saved
-	"install_packages":        {`{"packages":"x"}`, "POST", contract.PathExecutions},
-	"preview_dataframe":       {`{"name":"df"}`, "POST", contract.PathExecutions},
-	"query_dataframes":        {`{"sql":"SELECT 1"}`, "POST", contract.PathExecutions},
-	"upload_to_colab":         {`{"local_path":"` + thisFile() + `"}`, "POST", contract.PathUploads},
+	"check_colab_connection":        {`{}`, "GET", contract.PathKernel},
+	"probe_colab_environment":       {`{}`, "GET", contract.PathProbe},
+	"run_code_quick":                {`{"code":"1"}`, "POST", contract.PathExecutions},
+	"run_code_long":                 {`{"code":"1","timeout_seconds":5}`, "POST", contract.PathExecutions},
+	"get_execution":                 {`{"execution_id":"e1"}`, "GET", contract.PathExecutions + "/e1"},
+	"list_executions":               {`{}`, "GET", contract.PathExecutions},
+	"interrupt_execution":           {`{"execution_id":"e1"}`, "POST", contract.PathExecutions + "/e1/interrupt"},
+	"provide_input":                 {`{"execution_id":"e1","text":""}`, "POST", contract.PathExecutions + "/e1/input"},
+	"restart_kernel":                {`{}`, "POST", contract.PathKernelRestart},
+	"run_chunked_operation":         {`{"setup_code":"","loop_code":"1","n_iterations":3}`, "POST", contract.PathExecutions},
+	"get_checkpoint":                {`{"operation":"chunked_op"}`, "", ""},
+	"list_colab_files":              {`{}`, "GET", contract.PathFiles},
+	"cleanup_colab":                 {`{}`, "POST", contract.PathCleanup},
+	"list_colab_variables":          {`{}`, "GET", contract.PathVariables},
+	"inspect_variable":              {`{"name":"x"}`, "GET", contract.PathInspect},
+	"download_from_colab":           {`{"remote_path":"/content/x"}`, "GET", contract.PathStat},
+	"get_cells":                     {`{"notebook_path":"` + sample + `"}`, "", ""},
+	"add_code_cell":                 {`{"notebook_path":"` + sample + `","code":"1","dry_run":true}`, "", ""},
+	"add_text_cell":                 {`{"notebook_path":"` + sample + `","content":"a","dry_run":true}`, "", ""},
+	"update_cell":                   {`{"notebook_path":"` + sample + `","cellId":"one","content":"1","dry_run":true}`, "", ""},
+	"delete_cell":                   {`{"notebook_path":"` + sample + `","cellId":"one","dry_run":true}`, "", ""},
+	"move_cell":                     {`{"notebook_path":"` + sample + `","cellId":"one","cellIndex":0,"dry_run":true}`, "", ""},
+	"run_code_cell":                 {`{"notebook_path":"` + sample + `","cellId":"one"}`, "POST", contract.PathExecutions},
+	"run_notebook":                  {`{"notebook_path":"` + otherSample + `"}`, "POST", contract.PathExecutions},
+	"save_kernel_state":             {`{"name":"s"}`, "POST", contract.PathExecutions},
+	"restore_kernel_state":          {`{"name":"s"}`, "", ""}, // nothing is saved
+	"install_packages":              {`{"packages":"x"}`, "POST", contract.PathExecutions},
+	"preview_dataframe":             {`{"name":"df"}`, "POST", contract.PathExecutions},
+	"query_dataframes":              {`{"sql":"SELECT 1"}`, "POST", contract.PathExecutions},
+	"open_colab_browser_connection": {`{}`, "", ""},
+	"upload_to_colab":               {`{"local_path":"` + thisFile() + `"}`, "POST", contract.PathUploads},
 }
 
 // Notebooks with a single cell, whose id is one. A run and the run of a cell may not use the same.
@@ -201,7 +202,7 @@ func callAll(h *host, calls map[string]toolCall) map[string]result {
 }
 
 func TestEveryToolHasACallHere(t *testing.T) {
-	for _, tool := range allTools() {
+	for _, tool := range toolsOf(sets) {
 		if _, ok := calls[tool.def.Name]; !ok {
 			t.Errorf("no call of %s", tool.def.Name)
 		}
@@ -286,7 +287,7 @@ func TestEveryToolAnswersBadArguments(t *testing.T) {
 		"install_packages":    {`{"packages":["x"]}`, `{"packages":"x","upgrade":"yes"}`, `{"packages":"x","timeout_seconds":0}`},
 		"upload_to_colab":     {`{}`, `{"local_path":""}`, `{"local_path":"x","remote_path":1}`, `{"local_path":"x","overwrite":1}`},
 	}
-	for _, tool := range allTools() {
+	for _, tool := range toolsOf(sets) {
 		cases[tool.def.Name] = append(cases[tool.def.Name], `{"no_such_argument":1}`, `{"runtime":5}`, `[1]`)
 	}
 	for name, all := range cases {

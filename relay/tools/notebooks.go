@@ -17,26 +17,47 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// notebookTarget is embedded in the arguments of every notebook tool.
+// notebookTarget is embedded in the arguments of the tools for cells.
 type notebookTarget struct {
+	Path string `json:"notebook_path" default:"" max:"4096" doc:"Local .ipynb file; empty: Colab's tab."`
+	target
+}
+
+// fileTarget is embedded in the arguments of the tools that need a file.
+type fileTarget struct {
 	Path string `json:"notebook_path" default:"" max:"4096" doc:"Local .ipynb file."`
 	target
 }
 
-// notebookPath resolves a path as the model gave it. An empty one will mean the notebook in the
-// browser's tab, as in colab-mcp.
+// emptyPath reports whether no file is named. The notebook is that of the connected tab then, as in
+// colab-mcp.
+func (t notebookTarget) emptyPath() bool { return t.Path == "" }
+func (t fileTarget) emptyPath() bool     { return t.Path == "" }
+
+// notebookPath resolves the path of a file as the model gave it.
 func (c *call) notebookPath(path string) (string, *Problem) {
 	if path == "" {
-		return "", &Problem{
-			Code: codeBadRequest, Message: "bad arguments: notebook_path is missing",
-			Hint: "Give the path of an .ipynb file on this computer: absolute, beginning with ~/, or below " + c.startFolder() + ". A notebook that is only open in a browser must be downloaded first.",
-		}
+		return "", c.noPath()
 	}
 	real, err := c.cfg.Notebooks.Resolve(path)
 	if err != nil {
 		return "", c.notebookProblem(err)
 	}
 	return real, nil
+}
+
+// noPath says that a tool needs a file.
+func (c *call) noPath() *Problem {
+	p := &Problem{
+		Code: codeBadRequest, Message: "bad arguments: notebook_path is missing",
+		Hint: "Give the path of an .ipynb file on this computer: absolute, beginning with ~/, or below " + c.startFolder() + ". ",
+	}
+	if c.cfg.Page == nil {
+		p.Hint += "For the notebook that is open in the browser, toolset page must be on: the user runs `colab-relay install HOST --toolsets all` and restarts the host, or downloads the notebook."
+	} else {
+		p.Hint += "The notebook in Colab's tab must be downloaded for that (File > Download > Download .ipynb); or run its cells with run_code_cell, one at a time."
+	}
+	return p
 }
 
 // startFolder names the folder at which relative paths start.

@@ -90,6 +90,22 @@ func (p *progressNotifier) measureWith(measure func() (string, amount)) {
 	p.measure = measure
 }
 
+// milestone shows a line and how much is done, and sends both at once, however fast the steps of a
+// call follow one another.
+func (p *progressNotifier) milestone(line string, a amount) {
+	if p == nil {
+		return
+	}
+	p.measureWith(func() (string, amount) { return line, a })
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if p.stopped {
+		return
+	}
+	p.send(line, a)
+	p.sent = time.Now()
+}
+
 // stop ends the messages. None is written after it has returned.
 func (p *progressNotifier) stop() {
 	if p == nil {

@@ -10,7 +10,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -18,6 +17,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/notebook"
+	"colabrelay/relay/page"
 	"colabrelay/relay/transfer"
 )
 
@@ -61,6 +61,8 @@ type Config struct {
 	Guard         *transfer.Guard // decides what upload_to_colab may read; nil for everything
 	LastSeen      LastSeen        // kernels that earlier relay processes saw
 	Toolsets      []Toolset       // what is served beside Core; fixed while the relay runs
+	Page          *page.Page      // Colab's page, with Toolset Page; nil if that is off
+	StartExecutor StartExecutor   // of open_colab_browser_connection; nil if this relay can't
 	Elicit        bool            // forms may ask the person for what input() waits for
 	Problems      []error         // wrong settings; every tool then reports them
 	Version       string
@@ -79,6 +81,9 @@ type Relay struct {
 	kernels lastKernels
 	vmEnds  vmEnds
 	saves   pendingSaves
+	tabRuns tabRuns
+	// tabEditing holds an element while a call edits the notebook in the tab.
+	tabEditing chan struct{}
 }
 
 // New makes a Relay. It starts nothing.
@@ -95,23 +100,16 @@ func New(cfg Config) *Relay {
 	r := &Relay{
 		cfg: cfg, tools: map[string]tool{}, modern: modernFields(cfg.Version),
 		holding: make(chan struct{}, maxHolding), kernels: lastKernels{stored: cfg.LastSeen},
+		tabEditing: make(chan struct{}, 1),
 	}
 	r.mcp = server.NewMCPServer(serverName, cfg.Version, server.WithInstructions(Guide(cfg.Toolsets)),
 		server.WithToolCapabilities(false), // the list never changes while a relay runs
 		server.WithCacheHints(listsKeep.Milliseconds(), mcp.CacheScopePrivate))
-	for _, s := range Toolsets {
-		if s == Core || slices.Contains(cfg.Toolsets, s) {
-			r.add(s.tools())
-		}
-	}
-	return r
-}
-
-func (r *Relay) add(tools []tool) {
-	for _, t := range tools {
+	for _, t := range toolsOf(servedSets(cfg.Toolsets)) {
 		r.tools[t.def.Name] = t
 		r.mcp.AddTool(t.def, r.handler(t))
 	}
+	return r
 }
 
 // serverName is the relay's name in the protocol.

@@ -21,9 +21,12 @@ func runCodeCell() tool {
 	return define(spec{
 		name: "run_code_cell", title: "Run one cell",
 		summary:     "runs one code cell of a notebook and saves its outputs in the file",
-		description: "Use it to run one code cell of an .ipynb file on the VM. Its outputs are saved in the file. It answers early with status \"running\"; the cell continues on the VM, and the same call waits on and saves the rest.",
+		description: "Use it to run one code cell: a file's on the VM, with outputs saved in the file; the tab's in its own kernel. It answers early with status \"running\"; the cell continues, and the same call waits on and saves the rest.",
 		destructive: true, openWorld: true,
 	}, func(ctx context.Context, c *call, args runCellArgs) (*Run, *Problem) {
+		if c.inTab(args.Path) {
+			return c.runInTab(ctx, args)
+		}
 		path, problem := c.notebookPath(args.Path)
 		if problem != nil {
 			return nil, problem

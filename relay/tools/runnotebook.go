@@ -14,7 +14,7 @@ import (
 )
 
 type runNotebookArgs struct {
-	notebookTarget
+	fileTarget
 	Output      string  `json:"output_path" default:"" max:"4096" doc:"Save outputs in this new copy; omitted: in the notebook."`
 	Cells       string  `json:"cells" default:"all" max:"20000" doc:"all; dirty (from the first changed or outdated cell on); stale (only those and their dependants); or ids, ranges such as 3-7, from:ID, with commas."`
 	Parameters  string  `json:"parameters" default:"" doc:"JSON object of variables, as papermill's."`

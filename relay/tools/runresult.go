@@ -39,6 +39,7 @@ type Run struct {
 
 	password bool   // the prompt asks for a password
 	page     bool   // of complete events, not head and tail
+	inTab    bool   // it has no id, because Colab's page runs it, and no executor
 	runtime  string // name of the runtime
 	limit    int    // characters of the text
 }
@@ -109,8 +110,12 @@ func (r *Run) text(b *strings.Builder) {
 	if r.ExecutionTimeSec != nil {
 		fmt.Fprintf(b, ", %.3g s", *r.ExecutionTimeSec)
 	}
-	fmt.Fprintf(b, ", execution_id %s\n", r.ExecutionID)
-	r.next(b)
+	if r.inTab {
+		r.nextInTab(b)
+	} else {
+		fmt.Fprintf(b, ", execution_id %s\n", r.ExecutionID)
+		r.next(b)
+	}
 	section(b, "stdout", r.Stdout)
 	section(b, "stderr", r.Stderr)
 	if r.Result != nil {
@@ -179,6 +184,17 @@ func (r *Run) next(b *strings.Builder) {
 	}
 	if r.Truncated && !r.page {
 		fmt.Fprintf(b, "The output so far is shortened here%s; get_execution with offset=%d pages through it.\n", r.savedStreams(), r.NextOffset)
+	}
+}
+
+// nextInTab is next for a run in Colab's tab.
+func (r *Run) nextInTab(b *strings.Builder) {
+	b.WriteString("\n")
+	switch {
+	case contract.Status(r.Status) == contract.StatusRunning:
+		fmt.Fprintf(b, "Still running in Colab's tab. The same call waits on and does not start the cell again; get_cells shows the outputs so far. Next: %s\n", r.NextCommand)
+	case r.Truncated:
+		fmt.Fprintf(b, "The output is shortened here%s. More of it: %s\n", r.savedStreams(), r.NextCommand)
 	}
 }
 

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 func TestToolSchemasAreAsInTheGoldenFiles(t *testing.T) {
 	seen := map[string]bool{}
-	for _, tool := range allTools() {
+	for _, tool := range toolsOf(sets) {
 		b, err := json.MarshalIndent(tool.def, "", "  ")
 		if err != nil {
 			t.Fatal(err)
@@ -46,28 +46,30 @@ func TestToolSchemasAreAsInTheGoldenFiles(t *testing.T) {
 // TestArgumentsAreThoseOfTheBridge holds names and defaults agents have learned.
 func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 	want := map[string]string{
-		"check_colab_connection":  `{}`,
-		"probe_colab_environment": `{}`,
-		"run_code_quick":          `{"code":null}`,
-		"run_code_long":           `{"code":null,"checkpoint_name":"","timeout_seconds":600}`,
-		"run_chunked_operation":   `{"setup_code":null,"loop_code":null,"n_iterations":null,"batch_size":10,"checkpoint_name":"chunked_op","on_change":"refuse","on_new_kernel":""}`,
-		"get_checkpoint":          `{"checkpoint_name":"","operation":""}`,
-		"list_colab_files":        `{"path":"/content"}`,
-		"cleanup_colab":           `{}`,
-		"list_colab_variables":    `{}`,
-		"get_execution":           `{"execution_id":null,"offset":0,"wait_seconds":0}`,
-		"list_executions":         `{"limit":20}`,
-		"interrupt_execution":     `{"execution_id":null}`,
-		"provide_input":           `{"execution_id":null,"text":null}`,
-		"restart_kernel":          `{}`,
-		"inspect_variable":        `{"name":null}`,
-		"download_from_colab":     `{"remote_path":null,"local_filename":"","overwrite":false}`,
-		"upload_to_colab":         `{"local_path":null,"remote_path":"","overwrite":false}`,
-		"save_kernel_state":       `{"name":null,"keep_versions":3}`,
-		"restore_kernel_state":    `{"name":null,"version":""}`,
-		"install_packages":        `{"packages":"","requirements_path":"","upgrade":false,"timeout_seconds":600}`,
-		"preview_dataframe":       `{"name":null,"rows":20,"offset":0,"columns":"","filter":"","sort_by":""}`,
-		"query_dataframes":        `{"sql":null,"rows":20,"timeout_seconds":30}`,
+		"check_colab_connection":        `{}`,
+		"probe_colab_environment":       `{}`,
+		"run_code_quick":                `{"code":null}`,
+		"run_code_long":                 `{"code":null,"checkpoint_name":"","timeout_seconds":600}`,
+		"run_chunked_operation":         `{"setup_code":null,"loop_code":null,"n_iterations":null,"batch_size":10,"checkpoint_name":"chunked_op","on_change":"refuse","on_new_kernel":""}`,
+		"get_checkpoint":                `{"checkpoint_name":"","operation":""}`,
+		"list_colab_files":              `{"path":"/content"}`,
+		"cleanup_colab":                 `{}`,
+		"list_colab_variables":          `{}`,
+		"get_execution":                 `{"execution_id":null,"offset":0,"wait_seconds":0}`,
+		"list_executions":               `{"limit":20}`,
+		"interrupt_execution":           `{"execution_id":null}`,
+		"provide_input":                 `{"execution_id":null,"text":null}`,
+		"restart_kernel":                `{}`,
+		"inspect_variable":              `{"name":null}`,
+		"download_from_colab":           `{"remote_path":null,"local_filename":"","overwrite":false}`,
+		"upload_to_colab":               `{"local_path":null,"remote_path":"","overwrite":false}`,
+		"save_kernel_state":             `{"name":null,"keep_versions":3}`,
+		"restore_kernel_state":          `{"name":null,"version":""}`,
+		"install_packages":              `{"packages":"","requirements_path":"","upgrade":false,"timeout_seconds":600}`,
+		"open_colab_browser_connection": `{"notebook_url":"","start_executor":false}`,
+
+		"preview_dataframe": `{"name":null,"rows":20,"offset":0,"columns":"","filter":"","sort_by":""}`,
+		"query_dataframes":  `{"sql":null,"rows":20,"timeout_seconds":30}`,
 
 		"get_cells":     `{"notebook_path":"","cellIndexStart":0,"limit":50,"cellId":"","includeOutputs":true,"query":""}`,
 		"add_code_cell": `{"notebook_path":"","code":null,"cellIndex":-1,"afterCellId":"","language":"python","dry_run":false,"expect_digest":""}`,
@@ -80,7 +82,7 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 			"max_retries":2,"retry_budget":10,"retry_on":"","cell_timeout_seconds":600,"run_timeout_seconds":0,"restart":false,
 			"on_new_kernel":"rerun","on_change":"continue","state_name":"","dry_run":false}`,
 	}
-	for _, tool := range allTools() {
+	for _, tool := range toolsOf(sets) {
 		var schema struct {
 			Properties map[string]struct {
 				Type    string
@@ -125,7 +127,7 @@ func mustJSON(v any) string {
 }
 
 func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
-	for _, tool := range allTools() {
+	for _, tool := range toolsOf(sets) {
 		d, a := tool.def, tool.def.Annotations
 		if a.Title == "" || d.Description == "" || len(d.Description) >= 1000 {
 			t.Errorf("%s: title %q, description of %d bytes", d.Name, a.Title, len(d.Description))
@@ -153,12 +155,17 @@ func TestEveryToolReportsAHostWhatItNeeds(t *testing.T) {
 // receives it, and what each further toolset adds.
 func TestTheToolListIsCheap(t *testing.T) {
 	core := startHost(t, Config{}).list
-	for set, most := range map[Toolset]int{Core: 26_000, Notebook: 12_000, Data: 3_000} {
-		list := startHost(t, Config{Toolsets: []Toolset{set}}).list
-		n := utf8.RuneCount(list)
-		if set != Core {
-			n -= utf8.RuneCount(core)
+	notebook := startHost(t, Config{Toolsets: []Toolset{Notebook}}).list
+	for set, most := range map[Toolset]int{Core: 26_000, Notebook: 12_000, Page: 1_600, Data: 3_000} {
+		served, less := []Toolset{set}, core
+		switch set {
+		case Core:
+			less = nil
+		case Page: // the tools that it shares count once
+			served, less = []Toolset{Notebook, Page}, notebook
 		}
+		list := startHost(t, Config{Toolsets: served}).list
+		n := utf8.RuneCount(list) - utf8.RuneCount(less)
 		t.Logf("%s: %d characters", set, n)
 		if n >= most {
 			t.Errorf("the tool list of %s has %d characters", set, n)
@@ -169,7 +176,7 @@ func TestTheToolListIsCheap(t *testing.T) {
 			}
 		}
 	}
-	for _, tool := range allTools() {
+	for _, tool := range toolsOf(sets) {
 		if bytes.Contains(tool.def.RawOutputSchema, []byte(`"description"`)) {
 			t.Errorf("%s: the output schema has descriptions", tool.def.Name)
 		}
@@ -180,7 +187,7 @@ func TestTheToolListIsCheap(t *testing.T) {
 // stay in the conversation.
 func TestHintsForClaudeCode(t *testing.T) {
 	upfront := map[string]bool{"run_code_quick": true, "run_code_long": true, "get_execution": true}
-	for _, tool := range allTools() {
+	for _, tool := range toolsOf(sets) {
 		got, want := mustJSON(tool.def.Meta), "null"
 		if upfront[tool.def.Name] {
 			want = `{"anthropic/alwaysLoad":true,"anthropic/maxResultSizeChars":200000}`
@@ -193,21 +200,22 @@ func TestHintsForClaudeCode(t *testing.T) {
 
 // TestTheGuideNamesToolsThatExist: it is the server's instructions, which hosts cut at 2 KB.
 func TestTheGuideNamesToolsThatExist(t *testing.T) {
-	for _, served := range [][]Toolset{nil, {Core}, {Core, Notebook}, {Core, Data}, Toolsets} {
+	for _, served := range [][]Toolset{nil, {Core}, {Core, Notebook}, {Core, Data}, {Core, Page}, {Core, Notebook, Page}, Toolsets} {
 		guide := Guide(served)
 		if len(guide) >= 2000 {
 			t.Errorf("the guide of %s has %d bytes", served, len(guide))
 		}
 		known := map[string]bool{ // words with an underscore that are not tools
-			"wait_seconds": true, "next_command": true, "waiting_for_input": true, "can_continue": true,
+			"notebook_path": true,
+			"wait_seconds":  true, "next_command": true, "waiting_for_input": true, "can_continue": true,
 		}
-		for _, set := range Toolsets {
-			on := set == Core || slices.Contains(served, set)
-			if named := strings.Contains(guide, string(set)+" ("); named == on {
-				t.Errorf("the guide of %s names %s as off: %t", served, set, named)
+		for _, set := range sets {
+			on := set.name == Core || slices.Contains(served, set.name)
+			if named := strings.Contains(guide, string(set.name)+" ("); named == on {
+				t.Errorf("the guide of %s names %s as off: %t", served, set.name, named)
 			}
 			for _, tool := range set.tools() {
-				known[tool.def.Name] = on
+				known[tool.def.Name] = known[tool.def.Name] || on
 				if on && !strings.Contains(guide, tool.def.Name) {
 					t.Errorf("the guide of %s does not mention %s", served, tool.def.Name)
 				}

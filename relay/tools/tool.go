@@ -122,7 +122,11 @@ func (s *spec) tool(args, answer reflect.Type, handle func(ctx context.Context, 
 				return nil, problem
 			}
 			given := value.Interface().(targeted)
-			if problem := c.resolve(given.runtime(), s.local); problem != nil {
+			local := s.local
+			if n, ok := given.(interface{ emptyPath() bool }); ok {
+				local = local || n.emptyPath() // a tab needs no runtime, and nothing else has no path
+			}
+			if problem := c.resolve(given.runtime(), local); problem != nil {
 				return nil, problem
 			}
 			return handle(ctx, c, given)

@@ -14,16 +14,46 @@ type Toolset string
 const (
 	Core     Toolset = "core"
 	Notebook Toolset = "notebook"
+	Page     Toolset = "page"
 	Data     Toolset = "data"
 )
 
-// Toolsets are all of them, in the order in which people read them.
-var Toolsets = []Toolset{Core, Notebook, Data}
+// set is what a toolset consists of.
+type set struct {
+	name    Toolset
+	purpose string // what a person or a model would want it for; core needs none
+	guide   string // its line of the Guide
+	tools   func() []tool
+}
 
-// purposes says for each set but core what a person or a model would want it for.
-var purposes = map[Toolset]string{
-	Notebook: "reads, edits and runs .ipynb files",
-	Data:     "previews DataFrames and queries them with SQL",
+// sets are all toolsets, in the order in which people read them. Two sets may share tools.
+var sets = []set{
+	{Core, "", coreGuide, coreTools},
+	{Notebook, "edits and runs .ipynb files", notebookGuide, notebookTools},
+	{Page, "the notebook open in Colab", pageGuide, pageTools},
+	{Data, "rows of DataFrames, SQL", dataGuide, dataTools},
+}
+
+// Toolsets are the names of all of them.
+var Toolsets = namesOf(sets)
+
+func namesOf(sets []set) (names []Toolset) {
+	for _, s := range sets {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// ToolsetNames returns the names of all toolsets and of what else is a choice as prose, with a
+// word such as "or" before the last one.
+func ToolsetNames(word string, more ...string) string {
+	var names []string
+	for _, s := range Toolsets {
+		names = append(names, string(s))
+	}
+	names = append(names, more...)
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " " + word + " " + names[last]
 }
 
 // ParseToolsets reads names that are separated by commas; "all" stands for every set. The
@@ -33,22 +63,30 @@ func ParseToolsets(text string) ([]Toolset, error) {
 	for name := range strings.SplitSeq(text, ",") {
 		set := Toolset(strings.TrimSpace(name))
 		if set != "all" && !slices.Contains(Toolsets, set) {
-			return nil, fmt.Errorf("is %q: use all, or some of core, notebook and data, separated by commas", clipName(text))
+			return nil, fmt.Errorf("is %q: use all, or some of %s, separated by commas", clipName(text), ToolsetNames("and"))
 		}
 		wanted[set] = true
 	}
 	return slices.DeleteFunc(slices.Clone(Toolsets), func(s Toolset) bool { return !wanted[s] && !wanted["all"] }), nil
 }
 
-// tools returns the set's tools, in the order in which people read them.
-func (s Toolset) tools() []tool {
-	switch s {
-	case Notebook:
-		return notebookTools()
-	case Data:
-		return dataTools()
+// toolsOf returns the tools of sets, each tool once, in the order in which people read them.
+func toolsOf(sets []set) (all []tool) {
+	known := map[string]bool{}
+	for _, s := range sets {
+		for _, t := range s.tools() {
+			if !known[t.def.Name] {
+				known[t.def.Name] = true
+				all = append(all, t)
+			}
+		}
 	}
-	return coreTools()
+	return all
+}
+
+// servedSets returns the sets with these names, and core.
+func servedSets(names []Toolset) []set {
+	return slices.DeleteFunc(slices.Clone(sets), func(s set) bool { return s.name != Core && !slices.Contains(names, s.name) })
 }
 
 func coreTools() []tool {
@@ -62,38 +100,34 @@ func coreTools() []tool {
 	}
 }
 
-func notebookTools() []tool {
-	return []tool{
-		getCells(), addCodeCell(), addTextCell(), updateCell(), deleteCell(), moveCell(),
-		runCodeCell(), runNotebook(),
-	}
+// cellTools act on a notebook file, or on the tab that is connected.
+func cellTools() []tool {
+	return []tool{getCells(), addCodeCell(), addTextCell(), updateCell(), deleteCell(), moveCell(), runCodeCell()}
 }
+
+func notebookTools() []tool { return append(cellTools(), runNotebook()) }
+
+func pageTools() []tool { return append([]tool{openConnection()}, cellTools()...) }
 
 func dataTools() []tool { return []tool{previewDataframe(), queryDataframes()} }
-
-// allTools returns the tools of every set.
-func allTools() (all []tool) {
-	for _, s := range Toolsets {
-		all = append(all, s.tools()...)
-	}
-	return all
-}
 
 // Guide returns what tells an agent what the tools of these sets are for and how to work
 // with them. It is the server's instructions, which Claude Code cuts at 2 KB.
 func Guide(served []Toolset) string {
-	var b strings.Builder
-	b.WriteString(coreGuide)
-	var off []string
-	for _, s := range Toolsets[1:] {
-		if slices.Contains(served, s) {
-			b.WriteString("\n" + setGuides[s])
-		} else {
-			off = append(off, fmt.Sprintf("%s (%s)", s, purposes[s]))
+	var on, off []string
+	for _, s := range sets {
+		switch {
+		case s.name == Core || slices.Contains(served, s.name):
+			on = append(on, s.guide)
+		default:
+			off = append(off, fmt.Sprintf("%s (%s)", s.name, s.purpose))
 		}
 	}
-	if len(off) > 0 {
-		fmt.Fprintf(&b, "\n- Toolsets that are off: %s. If needed, the user runs `colab-relay install HOST --toolsets all` and restarts the host.", strings.Join(off, ", "))
+	if slices.Contains(served, Notebook) || slices.Contains(served, Page) {
+		on = append(on, cellGuide)
 	}
-	return b.String()
+	if len(off) > 0 {
+		on = append(on, fmt.Sprintf("- Toolsets that are off: %s. The user's `colab-relay install HOST --toolsets all` adds them.", strings.Join(off, ", ")))
+	}
+	return strings.Join(on, "\n")
 }

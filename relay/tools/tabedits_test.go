@@ -1,0 +1,133 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/e2e/standin"
+)
+
+func TestEachEditChangesTheTab(t *testing.T) {
+	d := connected(t, standin.Options{Notebook: standin.NewNotebook(cell("a", "x = 1\nprint(x)", standin.Stream("1")), standin.Cell{Type: "markdown", ID: "b", Source: []string{"text"}})})
+	edit := func(tool, want string, pairs ...any) json.RawMessage {
+		t.Helper()
+		before := d.sources()
+		dry := d.ask(tool, append(pairs, "dry_run", true)...)
+		if d.sources() != before || !strings.Contains(dry.Content[0].Text, "Nothing was written") {
+			t.Errorf("%s: dry_run: %s", tool, dry.Structured)
+		}
+		digest := d.cells().Digest
+		r := d.ask(tool, append(pairs, "expectDigest", digest)...)
+		tried, done := decode[Edited](t, dry.Structured), decode[Edited](t, r.Structured)
+		if dry.IsError || r.IsError || tried.Diff != done.Diff && tool[:3] != "add" || tried.CellCount != done.CellCount {
+			t.Errorf("%s: dry %s\nreal %s", tool, dry.Structured, r.Structured)
+		}
+		if got := fmt.Sprint(done.Notes); !strings.Contains(got, "no lock") || strings.Contains(got, "differs") {
+			t.Errorf("%s: notes %s", tool, got)
+		}
+		if now := d.cells(); now.Digest != done.Digest || now.CellCount != done.CellCount {
+			t.Errorf("%s: %+v, read %+v", tool, done, now)
+		}
+		if got := d.sources(); got != want {
+			t.Errorf("%s: the tab has %q, want %q", tool, got, want)
+		}
+		d.refused(d.ask(tool, append(pairs, "expect_digest", digest)...), "changed", "get_cells")
+		return r.Structured
+	}
+	got := edit("update_cell", "x = 2\nprint(x)|text", "cellId", "a", "find", "x = 1", "content", "x = 2")
+	if want := "--- cell 0 a\n+++ cell 0 a\n@@ -1,2 +1,2 @@\n-x = 1\n+x = 2\n print(x)\n"; decode[Edited](t, got).Diff != want {
+		t.Errorf("diff %q", decode[Edited](t, got).Diff)
+	}
+	edit("move_cell", "text|x = 2\nprint(x)", "cellId", "a", "cellIndex", 1)
+	edit("move_cell", "x = 2\nprint(x)|text", "cellId", "b", "cellIndex", -1)
+	deleted := decode[DeletedCell](t, edit("delete_cell", "x = 2\nprint(x)", "cellId", "b"))
+	if deleted.Source != "text" || !strings.Contains(deleted.Diff, "+++ /dev/null\n") {
+		t.Errorf("%+v", deleted)
+	}
+	added := decode[AddedCell](t, edit("add_code_cell", "y|x = 2\nprint(x)", "code", "y", "cellIndex", 0))
+	if cells := d.tab().Notebook.Cells(); added.NewCellID != cells[0].ID || added.CellIndex != 0 {
+		t.Errorf("%+v", added)
+	}
+	edit("add_text_cell", "y|# T|x = 2\nprint(x)", "content", "# T", "afterCellId", added.NewCellID)
+	edit("add_code_cell", "y|# T|x = 2\nprint(x)|z", "code", "z", "language", "R")
+	if r := d.ask("update_cell", "cellId", "a", "content", "x = 2\nprint(x)"); !strings.Contains(string(r.Structured), "changes nothing") {
+		t.Errorf("%s", r.Structured)
+	}
+}
+
+func TestWhatThePageCannotEditIsRefused(t *testing.T) {
+	d := connected(t, standin.Options{Notebook: standin.NewNotebook(cell("abcd", "1"))})
+	before := d.tab().Notebook.Saved()
+	d.refused(d.ask("update_cell", "cellId", "abcd", "content", "1", "cell_type", "markdown", "dry_run", true), "not_supported", "cannot change the type")
+	d.refused(d.ask("add_code_cell", "code", "1", "language", "cobol"), "bad_request", "julia")
+	d.refused(d.ask("add_code_cell", "code", "1", "cellIndex", 3), "bad_request", "0 to 1")
+	d.refused(d.ask("add_code_cell", "code", "1", "cellIndex", 0, "afterCellId", "abcd"), "bad_request")
+	d.refused(d.ask("update_cell", "cellId", "abce", "content", "1"), "not_found", `"abcd"`)
+	d.refused(d.ask("update_cell", "cellId", "abcd", "content", "2", "find", "x"), "bad_request", "does not occur")
+	d.refused(d.ask("move_cell", "cellId", "abcd", "cellIndex", 1), "bad_request")
+	d.refused(d.ask("delete_cell", "cellId", ""), "bad_request")
+	d.refused(d.ask("update_cell", "cellId", "abcd", "content", strings.Repeat("x", 4<<20+1)), "too_large")
+	if after := d.tab().Notebook.Saved(); after != before {
+		t.Errorf("the tab was changed: %s", after)
+	}
+	if r := d.ask("update_cell", "cellId", "abcd", "content", "2", "cell_type", "code"); r.IsError {
+		t.Errorf("%s", r.Structured)
+	}
+}
+
+// A person edits while a call waits for the page's answer.
+func TestAPersonsEditInBetweenIsNoticed(t *testing.T) {
+	notebook := standin.NewNotebook(cell("a", "1"), cell("b", "2"))
+	d := connected(t, standin.Options{Notebook: notebook, Answer: func(tool string, _ json.RawMessage) (string, bool) {
+		if tool == "update_cell" {
+			notebook.Edit(func(cells []standin.Cell) []standin.Cell {
+				cells[1].Source = []string{"a person's"}
+				return cells
+			})
+		}
+		return "", false
+	}})
+	r := d.ask("update_cell", "cellId", "a", "content", "3")
+	if got := d.sources(); r.IsError || got != "3|a person's" || !strings.Contains(string(r.Structured), "somebody may have edited") {
+		t.Errorf("%q %s", got, r.Structured)
+	}
+	if done := decode[Edited](t, r.Structured); done.Digest != d.cells().Digest {
+		t.Error("the digest is not that of the tab")
+	}
+}
+
+// A call that reads and then edits is not interleaved with another one of this relay.
+func TestConcurrentEditsOfTheTabAllArrive(t *testing.T) {
+	d := connected(t, standin.Options{Notebook: standin.NewNotebook(cell("a", "0"))})
+	var waiting []<-chan message
+	for i := range 20 {
+		_, ch := d.begin("tools/call", map[string]any{"name": "update_cell", "arguments": object{"cellId": "a", "find": fmt.Sprint(i), "content": fmt.Sprint(i + 1)}})
+		waiting = append(waiting, ch)
+		if i%4 == 3 { // each needs the one before
+			for _, ch := range waiting {
+				if r := d.result("update_cell", d.await(ch)); r.IsError && !strings.Contains(string(r.Structured), "does not occur") {
+					t.Errorf("%s", r.Structured)
+				}
+			}
+			waiting = nil
+		}
+	}
+	for range 20 {
+		_, ch := d.begin("tools/call", map[string]any{"name": "add_code_cell", "arguments": object{"code": "x"}})
+		waiting = append(waiting, ch)
+	}
+	ids := map[string]bool{}
+	for _, ch := range waiting {
+		r := d.result("add_code_cell", d.await(ch))
+		added := decode[AddedCell](t, r.Structured)
+		if r.IsError || ids[added.NewCellID] || strings.Contains(string(r.Structured), "somebody") {
+			t.Errorf("%s", r.Structured)
+		}
+		ids[added.NewCellID] = true
+	}
+	if got := d.cells().CellCount; got != 21 {
+		t.Errorf("%d cells, want 21", got)
+	}
+}

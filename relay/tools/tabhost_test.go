@@ -1,0 +1,155 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"colabrelay/relay/page"
+	"colabrelay/shared/e2e/standin"
+)
+
+// tabDesk is a host whose relay has no runtime, and a person whose browser shows Colab's page.
+type tabDesk struct {
+	*host
+	page *page.Page
+	save string // LOCAL_SAVE_DIR
+	log  *lockedBuffer
+
+	mu     sync.Mutex
+	opened []string // URLs that the browser got
+	tabs   []*standin.Tab
+}
+
+// lockedBuffer is a log that goroutines write to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newTabDesk returns a desk whose browser opens tabs with these options.
+func newTabDesk(t *testing.T, o standin.Options, cfg Config) *tabDesk {
+	t.Helper()
+	d := &tabDesk{save: t.TempDir(), log: &lockedBuffer{}}
+	log := slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	d.page = page.New(page.Config{Version: "1", Log: log, Open: func(ctx context.Context, url string) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.opened = append(d.opened, url)
+		tab, err := standin.Dial(ctx, url, o)
+		if err == nil {
+			d.tabs = append(d.tabs, tab)
+		}
+		return nil // the browser has opened, whatever its person does
+	}})
+	cfg.Resolve = func(string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing is paired") }
+	cfg.Toolsets, cfg.Page, cfg.Log, cfg.SaveDir, cfg.CheckpointDir = Toolsets, d.page, log, d.save, t.TempDir()
+	t.Cleanup(func() {
+		for _, tab := range d.tabs {
+			tab.Close()
+		}
+		d.page.Close()
+	})
+	d.host = startHost(t, cfg)
+	return d
+}
+
+// connected is newTabDesk with a tab that is connected.
+func connected(t *testing.T, o standin.Options) *tabDesk {
+	t.Helper()
+	d := newTabDesk(t, o, Config{})
+	d.connect()
+	return d
+}
+
+func (d *tabDesk) connect() {
+	d.t.Helper()
+	r := d.call("open_colab_browser_connection", object{})
+	if got := decode[PageConnection](d.t, r.Structured); r.IsError || !got.Connected {
+		d.t.Fatalf("%s", r.Structured)
+	}
+}
+
+// tab is the newest tab.
+func (d *tabDesk) tab() *standin.Tab {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.tabs[len(d.tabs)-1]
+}
+
+func (d *tabDesk) url() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.opened[len(d.opened)-1]
+}
+
+// ask calls a tool without notebook_path, with arguments in pairs.
+func (d *tabDesk) ask(tool string, pairs ...any) result {
+	d.t.Helper()
+	arguments := args(pairs...)
+	delete(arguments, "notebook_path")
+	return d.call(tool, arguments)
+}
+
+func (d *tabDesk) cells(pairs ...any) Cells {
+	d.t.Helper()
+	r := d.ask("get_cells", pairs...)
+	if r.IsError {
+		d.t.Fatalf("get_cells %v: %s", pairs, r.Structured)
+	}
+	return decode[Cells](d.t, r.Structured)
+}
+
+// refused checks that a call ends with an error of this code, whose texts have these words.
+func (d *tabDesk) refused(r result, code string, words ...string) {
+	d.t.Helper()
+	p := r.outcome(d.t).Error
+	if p == nil || p.Code != code || p.Hint == "" {
+		d.t.Errorf("%s, want the code %q", r.Structured, code)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(p.Message+" "+p.Hint, word) {
+			d.t.Errorf("%+v does not say %q", p, word)
+		}
+	}
+}
+
+// sources are the sources of the tab's cells, one a line.
+func (d *tabDesk) sources() string {
+	var all []string
+	for _, cell := range d.tab().Notebook.Cells() {
+		all = append(all, strings.Join(cell.Source, ""))
+	}
+	return strings.Join(all, "|")
+}
+
+// cell is a code cell of a stand-in's notebook.
+func cell(id, source string, outputs ...map[string]any) standin.Cell {
+	c := standin.NewCell("code", source)
+	c.ID, c.Outputs = id, outputs
+	return c
+}
+
+// printing is an Execute that prints what it runs.
+func printing() func(context.Context, string) ([]map[string]any, int) {
+	return standin.Fake(func(_ context.Context, code string) []map[string]any {
+		return []map[string]any{standin.Stream("ran " + code + "\n")}
+	})
+}
