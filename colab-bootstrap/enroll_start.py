@@ -1,5 +1,6 @@
 """Fetches the executor, starts it for an enrollment and shows its public key."""
 
+import fcntl
 import json
 import os
 import platform
@@ -17,6 +18,9 @@ CLOUDFLARED = "@CLOUDFLARED@"
 CLOUDFLARED_SHA256 = {"amd64": "@CLOUDFLARED_AMD64@", "arm64": "@CLOUDFLARED_ARM64@"}
 TUNNEL = "@TUNNEL@"  # "secrets": ngrok with a token of this machine; without one, cloudflared
 RELAY_KEY = "@RELAY_KEY@"
+REMEDY = (
+    "add NGROK_AUTHTOKEN to Colab's Secrets (the key on the left), or set it where the relay runs"
+)
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "")
 
 
@@ -73,10 +77,6 @@ def start(program, token, folder):
 
 def enroll():
     """Start the executor unless it runs, and report its key. Return why there is none, or ""."""
-    if running():
-        if awaited("key", running, 30):
-            report(key=read("key"), tunnel=read("tunnel"))
-        return ""
     if len(SHA256.get(ARCH, "")) != 64:
         return f"the release has no executor for this CPU ({platform.machine()})"
     tunnel, token, folder, problem = TUNNEL, "", "", ""
@@ -85,18 +85,14 @@ def enroll():
         tunnel = "ngrok" if token else "cloudflared"
     if tunnel == "cloudflared":
         folder, problem = cloudflared()
-    if problem and TUNNEL == "secrets":
-        problem += "; add NGROK_AUTHTOKEN to Colab's Secrets (the key on the left) instead"
+    if problem:
+        return f"no cloudflared: {problem}; {REMEDY}"
     program = os.path.join(HOME, "executor")
     releases = os.environ.get("COLAB_RELAY_RELEASE_URL") or f"{RELEASES}/{VERSION}"
-    problem = problem or install(
-        f"{releases.rstrip('/')}/executor-linux-{ARCH}", SHA256[ARCH], program
-    )
+    asset = f"{releases.rstrip('/')}/executor-linux-{ARCH}"
+    problem = install(asset, SHA256[ARCH], program)
     if problem:
-        return problem
-    if ours():
-        shutil.rmtree(FOLDER)  # of a process that was killed
-    os.mkdir(FOLDER, 0o700)
+        return f"no executor: {problem}"
     process = start(program, token, folder)
     key = awaited("key", lambda: process.poll() is None, 30)
     if key:
@@ -106,11 +102,32 @@ def enroll():
     return ""
 
 
+def once():
+    """Enroll, unless this cell already did. A second run of it waits for the first."""
+    try:
+        os.mkdir(FOLDER, 0o700)
+    except FileExistsError:
+        if not ours():
+            return f"another user has made {FOLDER}"
+    with open(path("cell"), "w") as cell:
+        fcntl.flock(cell, fcntl.LOCK_EX)
+        if running():
+            if awaited("key", running, 30):
+                report(key=read("key"), tunnel=read("tunnel"))
+            return ""
+        for name in os.listdir(FOLDER):  # of an executor that was killed
+            if name != "cell":
+                os.remove(path(name))
+        return enroll()
+
+
 try:
-    trouble = enroll()
+    trouble = once()
 except KeyboardInterrupt:
     trouble = "the cell was stopped"
 except Exception as error:
     trouble = f"{type(error).__name__}: {error}"
 if trouble:
     report(error=trouble[:1000])
+    if ours() and not running():
+        shutil.rmtree(FOLDER)

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/auth"
+	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/enrollment"
 	"colabrelay/shared/stacks"
 )
@@ -84,7 +86,11 @@ func (e *enrollee) pid() int {
 	readJSON(e.t, filepath.Join(e.folder(), "pid"), &pid)
 	e.t.Cleanup(func() {
 		_ = syscall.Kill(pid, syscall.SIGTERM)
-		eventually(e.t, 15*time.Second, "the executor ends", func() bool { return gone(pid) })
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second) // the test's has ended
+		defer cancel()
+		if harness.Poll(ctx, func() (bool, error) { return gone(pid), nil }) != nil {
+			e.t.Error("the executor did not end within 15 s")
+		}
 	})
 	return pid
 }
@@ -127,7 +133,7 @@ func pairsWithTwoCells(t *testing.T, s stacks.Stack) {
 	if parent != executor {
 		t.Errorf("the kernel's parent is %d, the enrolled executor is %d", parent, executor)
 	}
-	e.noSecretIn(secret.Reveal(), token)
+	e.hidesSecrets(secret.Reveal(), token)
 
 	if err := syscall.Kill(executor, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -141,9 +147,9 @@ func pairsWithTwoCells(t *testing.T, s stacks.Stack) {
 	}
 }
 
-// noSecretIn looks for secrets in everything that the notebook showed, in the arguments and
+// hidesSecrets looks for secrets in everything that the notebook showed, in the arguments and
 // the environment of all processes, and in all files of the machine.
-func (e *enrollee) noSecretIn(secrets ...string) {
+func (e *enrollee) hidesSecrets(secrets ...string) {
 	e.t.Helper()
 	places := map[string][]byte{"the notebook": []byte(strings.Join(e.shownAt, "\n"))}
 	for _, pattern := range []string{"/proc/[0-9]*/cmdline", "/proc/[0-9]*/environ"} {

@@ -22,6 +22,12 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 
+# Colab's page keeps its Secrets out of the kernel's environment. Kaggle's client runs there.
+SECRETS = os.environ.get("PAGE_SECRETS")
+if SECRETS is not None and "KAGGLE_KERNEL_RUN_TYPE" not in os.environ:
+    del os.environ["PAGE_SECRETS"]
+
+
 def report(**what):
     print(json.dumps(what), flush=True)
 
@@ -53,11 +59,9 @@ class Page(NotebookClient):
         reply = {"type": "colab_reply", "colab_msg_id": metadata["colab_msg_id"]}
         if metadata["colab_request_type"] == "GetSecret":
             report(asked=request["key"])
-            if "PAGE_SECRETS" not in os.environ:
+            if SECRETS is None:
                 return
-            reply["data"] = json.loads(os.environ["PAGE_SECRETS"]).get(
-                request["key"], {"exists": False}
-            )
+            reply["data"] = json.loads(SECRETS).get(request["key"], {"exists": False})
         elif "PAGE_DENIES" in os.environ:
             reply["error"] = "Error: credential propagation was unsuccessful"
         self.channel.input(reply)

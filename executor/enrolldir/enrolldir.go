@@ -1,6 +1,7 @@
 // Package enrolldir is the folder in which an executor that enrolls and a notebook's cells
 // meet. The cell creates it for this user only, and everything in it is public or sealed:
 //
+//	cell    locked while a cell starts the executor
 //	lock    locked while the executor runs
 //	pid     its process id
 //	key     its public key
@@ -43,7 +44,7 @@ const (
 )
 
 // all are the files that may be in the folder, but for the error.
-var all = []string{pidFile, keyFile, "tunnel", grantFile, grantFile + ".new", answerFile, lockFile}
+var all = []string{"cell", pidFile, keyFile, "tunnel", grantFile, grantFile + ".new", answerFile, lockFile}
 
 // Dir is a folder that this process has locked.
 type Dir struct {

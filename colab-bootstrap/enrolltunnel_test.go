@@ -1,0 +1,240 @@
+package bootstrap
+
+import (
+	"crypto/rand"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"colabrelay/executor/tunnel/ngroktest"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/enrollment"
+)
+
+// showsOnPage runs a cell in a notebook's page, whose Secrets it may ask for.
+func (e *enrollee) showsOnPage(cell string, err error) (Report, *page, error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.cell = cell
+	out, p := e.runPage()
+	e.shownAt = append(e.shownAt, cell, out)
+	r, err := ReadEnrollment(e.offer.JobID(), out)
+	return r, p, err
+}
+
+// prepared returns the start cell for a tunnel.
+func (e *enrollee) prepared(tunnel string) (string, error) {
+	return EnrollStart(e.release, Start{Job: e.offer.JobID(), RelayKey: e.offer.PublicKey(), Tunnel: tunnel})
+}
+
+func TestATokenInColabsSecretsReachesNgrokAndNothingElse(t *testing.T) {
+	r, _ := realRelease(t)
+	edge := ngroktest.Start(t)
+	e := newEnrollee(t, r)
+	e.env["COLAB_RELAY_NGROK_SERVER"], e.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
+	token, secret := "2abc"+rand.Text(), auth.GenerateSecret()
+	page := map[string]pageSecret{"NGROK_AUTHTOKEN": granted(" " + token + "\n")}
+	e.onColab(page)
+
+	started, p, err := e.showsOnPage(e.prepared(TunnelSecrets))
+	if err != nil || started.Tunnel != TunnelNgrok || !slices.Equal(p.asked, []string{"NGROK_AUTHTOKEN"}) {
+		t.Fatalf("the cell reports %+v, %v; the page was asked for %q", started, err, p.asked)
+	}
+	e.pid()
+	delete(e.env, "PAGE_SECRETS") // from here on the test's own page must not show it
+	finished, err := e.finish(started.Key, enrollment.Grant{Secret: secret.Reveal(), Tunnel: started.Tunnel})
+	if err != nil || e.offer.Check(*finished.Answer) != nil || finished.Answer.URL != edge.URL() {
+		t.Fatalf("the finish cell reports %+v, %v", finished.Answer, err)
+	}
+	if got := edge.Auths()[0].Extra.Authtoken; got != token {
+		t.Errorf("ngrok saw the token %q", got)
+	}
+	e.hidesSecrets(secret.Reveal(), token)
+}
+
+func TestThePageIsNotAskedIfTheRelayHasAToken(t *testing.T) {
+	r, _ := serveEnding(t, digestOf(ends))
+	e := newEnrollee(t, r)
+	e.onColab(allSecrets())
+	if _, p, err := e.showsOnPage(e.prepared(TunnelNgrok)); err == nil || len(p.asked) != 0 {
+		t.Errorf("the page was asked for %q; %v", p.asked, err)
+	}
+}
+
+// fakeCloudflared prints what cloudflared prints once its tunnel is up.
+const fakeCloudflared = `#!/bin/sh
+echo "2023-04-18T14:06:49Z INF |  https://a-quick-one.trycloudflare.com  |" >&2
+echo "2024-02-08T06:25:48Z INF Registered tunnel connection connIndex=0 ip=198.41.192.167" >&2
+exec tail -f /dev/null
+`
+
+// withCloudflared makes the start cell fetch text as cloudflared, if its digest is wanted.
+func (e *enrollee) withCloudflared(cell, text, wanted string) string {
+	e.t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/cloudflared-"+strings.TrimPrefix(asset, "executor-") {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write([]byte(text))
+	}))
+	e.t.Cleanup(server.Close)
+	return strings.NewReplacer(cloudflaredURL, server.URL, cloudflaredAMD64, digestOf(wanted), cloudflaredARM64, digestOf(wanted)).Replace(cell)
+}
+
+func TestWithoutATokenCloudflaredIsFetchedAndServes(t *testing.T) {
+	for name, answers := range map[string]map[string]pageSecret{
+		"not in Secrets": {}, "no access": {"NGROK_AUTHTOKEN": {Exists: true}}, "empty": {"NGROK_AUTHTOKEN": granted(" ")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := realRelease(t)
+			e := newEnrollee(t, r)
+			e.onColab(answers)
+			cell, err := e.prepared(TunnelSecrets)
+			started, _, err := e.showsOnPage(e.withCloudflared(cell, fakeCloudflared, fakeCloudflared), err)
+			if err != nil || started.Tunnel != TunnelCloudflared {
+				t.Fatalf("the cell reports %+v, %v", started, err)
+			}
+			e.pid()
+			finished, err := e.finish(started.Key, enrollment.Grant{Secret: testSecret, Tunnel: started.Tunnel})
+			if err != nil || e.offer.Check(*finished.Answer) != nil || finished.Answer.URL != "https://a-quick-one.trycloudflare.com" {
+				t.Errorf("the finish cell reports %+v, %v", finished.Answer, err)
+			}
+		})
+	}
+}
+
+func TestACloudflaredThatIsNotThePinnedOneIsNotUsed(t *testing.T) {
+	r, _ := serveEnding(t, digestOf(ends))
+	e := newEnrollee(t, r)
+	cell, err := e.prepared(TunnelSecrets)
+	_, err = e.shows(e.withCloudflared(cell, "#!/bin/sh\ntouch ran\n", fakeCloudflared), err)
+	if err == nil || !strings.HasPrefix(err.Error(), "no cloudflared: http://") || !strings.Contains(err.Error(), "its SHA-256 differs") ||
+		!strings.HasSuffix(err.Error(), "; add NGROK_AUTHTOKEN to Colab's Secrets (the key on the left), or set it where the relay runs") {
+		t.Errorf("the cell reports %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(e.dir, "ran")); err == nil {
+		t.Error("it was run")
+	}
+}
+
+func TestACloudflaredOfTheMachineIsUsed(t *testing.T) {
+	r, _ := realRelease(t)
+	e := newEnrollee(t, r)
+	bin := t.TempDir()
+	write(t, filepath.Join(bin, "cloudflared"), fakeCloudflared)
+	if err := os.Chmod(filepath.Join(bin, "cloudflared"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e.env["PATH"] += ":" + bin
+	cell, err := e.prepared(TunnelCloudflared)
+	started, err := e.shows(e.withCloudflared(cell, "", fakeCloudflared), err)
+	if err != nil || started.Tunnel != TunnelCloudflared {
+		t.Fatalf("the cell reports %+v, %v", started, err)
+	}
+	e.pid()
+}
+
+func TestARefusedTokenIsReportedWithNgroksCode(t *testing.T) {
+	r, _ := realRelease(t)
+	edge := ngroktest.Start(t)
+	edge.RefuseToken("ERR_NGROK_105")
+	e := newEnrollee(t, r)
+	e.env["COLAB_RELAY_NGROK_SERVER"], e.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
+	started, err := e.start(TunnelNgrok)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.finish(started.Key, enrollment.Grant{Secret: testSecret, Tunnel: TunnelNgrok, NgrokToken: testToken}); err == nil || !strings.Contains(err.Error(), "(ERR_NGROK_105)") {
+		t.Errorf("the cell reports %v", err)
+	}
+	if _, err := os.Stat(e.folder()); !os.IsNotExist(err) {
+		t.Errorf("the folder: %v", err)
+	}
+}
+
+func TestAStopOfTheFinishCellEndsTheExecutor(t *testing.T) {
+	r, _ := realRelease(t)
+	edge := ngroktest.Start(t)
+	edge.RefuseBind("ERR_NGROK_334") // which is retried for minutes
+	e := newEnrollee(t, r)
+	e.env["COLAB_RELAY_NGROK_SERVER"], e.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
+	started, err := e.start(TunnelNgrok)
+	if err != nil {
+		t.Fatal(err)
+	}
+	executor := e.pid()
+	sealed, err := e.offer.Seal(started.Key, enrollment.Grant{Secret: testSecret, Tunnel: TunnelNgrok, NgrokToken: testToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.cell, err = EnrollFinish(e.offer.JobID(), sealed); err != nil {
+		t.Fatal(err)
+	}
+	p := e.open()
+	eventually(t, 60*time.Second, "the executor asks ngrok", func() bool { return len(edge.Binds()) > 0 })
+	p.stop(t)
+	p.await(t)
+	if _, err := ReadEnrollment(e.offer.JobID(), e.shown(p.Shown.String())); err == nil || err.Error() != "the cell was stopped" {
+		t.Errorf("the cell reports %v", err)
+	}
+	eventually(t, 15*time.Second, "the executor is gone", func() bool { return gone(executor) })
+}
+
+func TestAStartCellThatRunsTwiceAtOnceStartsOneExecutor(t *testing.T) {
+	r, _ := realRelease(t)
+	e := newEnrollee(t, r)
+	var err error
+	if e.cell, err = e.prepared(TunnelNone); err != nil {
+		t.Fatal(err)
+	}
+	pages := []*page{e.open(), e.open(), e.open()}
+	var reports []Report
+	for _, p := range pages {
+		p.await(t)
+		got, err := ReadEnrollment(e.offer.JobID(), p.Shown.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		reports = append(reports, got)
+	}
+	e.pid()
+	if reports[0].Key == "" || reports[1] != reports[0] || reports[2] != reports[0] {
+		t.Errorf("the cells report %+v", reports)
+	}
+	if finished, err := e.finish(reports[2].Key, enrollment.Grant{Secret: testSecret, Tunnel: TunnelNone}); err != nil || e.offer.Check(*finished.Answer) != nil {
+		t.Errorf("the finish cell reports %+v, %v", finished, err)
+	}
+}
+
+func TestAfterAKillTheStartCellStartsAnotherExecutor(t *testing.T) {
+	r, _ := realRelease(t)
+	e := newEnrollee(t, r)
+	first, err := e.start(TunnelNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := e.pid()
+	write(t, filepath.Join(e.folder(), "grant"), "a grant for the first one")
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "it is gone", func() bool { return gone(killed) })
+	second, err := e.start(TunnelNone)
+	if err != nil || second.Key == first.Key {
+		t.Fatalf("the second executor: %+v, %v", second, err)
+	}
+	e.pid()
+	finished, err := e.finish(second.Key, enrollment.Grant{Secret: testSecret, Tunnel: TunnelNone})
+	if err != nil || e.offer.Check(*finished.Answer) != nil {
+		t.Errorf("the finish cell reports %+v, %v", finished, err)
+	}
+}
