@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from typing import Any, List, NoReturn, Optional, Tuple
 
@@ -160,10 +161,18 @@ def kernel_of(endpoint: str, vm: Json) -> Any:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-    client = BlockingKernelClient(connection_file=file)
-    client.load_connection_file()
-    client.start_channels()
-    return client
+    deadline = time.monotonic() + 60
+    while True:
+        client = BlockingKernelClient(connection_file=file)
+        client.load_connection_file()
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=60)
+            return client
+        except RuntimeError:  # a kernel that is still starting has no heartbeat
+            client.stop_channels()
+            if time.monotonic() > deadline:
+                raise
 
 
 def show(message: Json) -> None:
@@ -192,7 +201,6 @@ def execute(options: Json) -> None:
         lost(str(name))
     client = kernel_of(endpoint, vm)
     try:
-        client.wait_for_ready(timeout=60)
         client.execute_interactive(
             code, timeout=float(options.get("--timeout", 30)), output_hook=show, allow_stdin=False
         )
