@@ -109,6 +109,9 @@ func (p *Program) Start(options ...string) {
 // End ends the VM with that name, as Google does at any time.
 func (p *Program) End(name string) { p.end(p.Names()[name]) }
 
+// EndEndpoint ends the VM with that name of Google's.
+func (p *Program) EndEndpoint(endpoint string) { p.end(endpoint) }
+
 func (p *Program) end(endpoints ...string) { p.run(append([]string{"standin-end"}, endpoints...)...) }
 
 func (p *Program) run(args ...string) {

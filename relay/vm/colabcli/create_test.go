@@ -1,0 +1,208 @@
+package colabcli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"colabrelay/relay/vm"
+	"colabrelay/relay/vm/colabcli/colabclitest"
+)
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// calls returns the arguments of the program's calls of a command.
+func calls(p *colabclitest.Program, command string) []string {
+	var all []string
+	for _, c := range p.Calls() {
+		if c.Argv[0] == command {
+			all = append(all, strings.Join(c.Argv[1:], " "))
+		}
+	}
+	return all
+}
+
+func TestEachKindOfVMIsAskedForByItsName(t *testing.T) {
+	b, program := open(t)
+	id := vm.NewID()
+	for spec, want := range map[vm.Spec]string{
+		{}:                                 "-s " + id,
+		{HighRAM: true}:                    "-s " + id + " --high-mem",
+		{Accelerator: "G4"}:                "-s " + id + " --gpu G4",
+		{Accelerator: "A100"}:              "-s " + id + " --gpu A100",
+		{Accelerator: "V5E1"}:              "-s " + id + " --tpu v5e1",
+		{Accelerator: "T4", HighRAM: true}: "-s " + id + " --gpu T4 --high-mem",
+	} {
+		before := len(calls(program, "new"))
+		m, err := b.Create(within(t), id, spec)
+		if err != nil || m.Spec != spec || !m.Ready {
+			t.Errorf("%v: %+v, %v", spec, m, err)
+		}
+		if got := calls(program, "new")[before:]; !slices.Equal(got, []string{want}) {
+			t.Errorf("%v: called with %q", spec, got)
+		}
+		if err := b.Delete(within(t), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, unknown := range []string{"t4", "B200", "--tpu", "CPU"} { // of which the program would make an A100
+		if _, err := b.Create(within(t), id, vm.Spec{Accelerator: unknown}); err == nil {
+			t.Errorf("%q was created", unknown)
+		}
+	}
+}
+
+// Two relays, or two calls of one, ask for the same VM at once.
+func TestAVMIsCreatedOnceByManyCalls(t *testing.T) {
+	first, program := open(t)
+	second := New(first.cfg)
+	program.Fault("slow_new", 1)
+	id := vm.NewID()
+	var wait sync.WaitGroup
+	errs := make([]error, 6)
+	for i := range errs {
+		b := []*Backend{first, second}[i%2]
+		wait.Go(func() { _, errs[i] = b.Create(within(t), id, vm.Spec{}) })
+	}
+	wait.Wait()
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, vm.ErrExists) {
+			t.Error(err)
+		}
+	}
+	if n := len(calls(program, "new")); n != 1 || len(program.Endpoints()) != 1 {
+		t.Errorf("`colab new` was called %d times, and %d VMs run", n, len(program.Endpoints()))
+	}
+}
+
+// A caller that goes away does not end `colab new`: the VM would have no name.
+func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
+	b, program := open(t)
+	program.Fault("slow_new", 1)
+	id := vm.NewID()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for len(calls(program, "new")) == 0 {
+			<-time.After(10 * time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := b.Create(ctx, id, vm.Spec{}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := New(b.cfg).Delete(within(t), id); err == nil || !strings.Contains(err.Error(), "still starting it") {
+		t.Errorf("deleted by another relay while it is created: %v", err)
+	}
+	other := New(b.cfg) // such as the next relay, after this one was killed
+	if _, err := other.Create(within(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
+		t.Errorf("the next Create: %v", err)
+	}
+	if len(program.Endpoints()) != 1 {
+		t.Errorf("%d VMs run", len(program.Endpoints()))
+	}
+	if err := other.Delete(within(t), id); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
+	b, program := open(t)
+	program.Start("-s", "mine")
+	program.Fault("kill_new", true)
+	id := vm.NewID()
+	_, err := b.Create(within(t), id, vm.Spec{Accelerator: "T4"})
+	if err == nil || !strings.Contains(err.Error(), "Manage sessions") {
+		t.Fatalf("a killed `colab new`: %v", err)
+	}
+	all, err := b.List(within(t))
+	if err != nil || len(all) != 2 || !slices.Contains(all, vm.Machine{ID: id, Spec: vm.Spec{Accelerator: "T4"}}) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, err := b.Create(within(t), id, vm.Spec{Accelerator: "T4"}); err == nil || errors.Is(err, vm.ErrExists) || len(program.Endpoints()) != 2 {
+		t.Errorf("created again: %v", err)
+	}
+	if err := b.Delete(within(t), id); err == nil || !strings.Contains(err.Error(), "Manage sessions") {
+		t.Errorf("delete: %v", err)
+	}
+	for _, endpoint := range program.Endpoints() {
+		if endpoint != program.Names()["mine"] {
+			program.EndEndpoint(endpoint) // the person stops it on Colab's page
+		}
+	}
+	if err := b.Delete(within(t), id); err != nil {
+		t.Errorf("delete of a VM that is gone: %v", err)
+	}
+	if all, err := b.List(within(t)); err != nil || len(all) != 1 || all[0].ID != "mine" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// The program forgets the name of a VM whose proxy answers 404 once.
+func TestAVMThatTheProgramForgotIsNotGone(t *testing.T) {
+	b, program := open(t)
+	id := vm.NewID()
+	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	program.Fault("lost", true)
+	uploadError := b.Upload(within(t), id, "/tmp/x", nil)
+	_, execError := b.Exec(within(t), id, "print(1)", time.Minute)
+	for call, err := range map[string]error{"upload": uploadError, "exec": execError, "delete": b.Delete(within(t), id)} {
+		if err == nil || errors.Is(err, vm.ErrGone) {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	if all, err := New(b.cfg).List(within(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id}}) {
+		t.Errorf("another relay lists %+v, %v", all, err)
+	}
+	program.EndEndpoint(program.Endpoints()[0])
+	if _, err := b.Exec(within(t), id, "print(1)", time.Minute); !errors.Is(err, vm.ErrGone) {
+		t.Errorf("after its end: %v", err)
+	}
+	if known, err := b.records.all(); err != nil || len(known) != 0 {
+		t.Errorf("remembered: %v, %v", known, err)
+	}
+}
+
+func TestAVMThatGoesOnAfterStopIsNotGone(t *testing.T) {
+	b, program := open(t)
+	id := vm.NewID()
+	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	program.Fault("stop_does_nothing", true)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if err := b.Delete(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	if all, err := b.List(within(t)); err != nil || len(all) != 1 || all[0].ID != id {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func TestADamagedRecordIsAnErrorThatNamesTheVM(t *testing.T) {
+	b, _ := open(t)
+	file, err := b.records.lock(t.Context(), "colab-relay-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := b.List(within(t)); err != nil { // an empty record: a Create that has just begun
+		t.Error(err)
+	}
+	if _, err := file.WriteString(`{"endpoint":`); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := b.List(within(t)); err == nil || !strings.Contains(err.Error(), `"colab-relay-1"`) {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
