@@ -31,12 +31,11 @@ func calls(p *colabclitest.Program, command string) []string {
 }
 
 func TestEachKindOfVMIsAskedForByItsName(t *testing.T) {
+	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()
 	for spec, want := range map[vm.Spec]string{
-		{}:                                 "-s " + id,
 		{HighRAM: true}:                    "-s " + id + " --high-mem",
-		{Accelerator: "G4"}:                "-s " + id + " --gpu G4",
 		{Accelerator: "A100"}:              "-s " + id + " --gpu A100",
 		{Accelerator: "V5E1"}:              "-s " + id + " --tpu v5e1",
 		{Accelerator: "T4", HighRAM: true}: "-s " + id + " --gpu T4 --high-mem",
@@ -62,6 +61,7 @@ func TestEachKindOfVMIsAskedForByItsName(t *testing.T) {
 
 // Two relays, or two calls of one, ask for the same VM at once.
 func TestAVMIsCreatedOnceByManyCalls(t *testing.T) {
+	t.Parallel()
 	first, program := open(t)
 	second := New(first.cfg)
 	program.Fault("slow_new", 1)
@@ -85,6 +85,7 @@ func TestAVMIsCreatedOnceByManyCalls(t *testing.T) {
 
 // A caller that goes away does not end `colab new`: the VM would have no name.
 func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
+	t.Parallel()
 	b, program := open(t)
 	program.Fault("slow_new", 1)
 	id := vm.NewID()
@@ -114,6 +115,7 @@ func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 }
 
 func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
+	t.Parallel()
 	b, program := open(t)
 	program.Start("-s", "mine")
 	program.Fault("kill_new", true)
@@ -147,6 +149,7 @@ func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
 
 // The program forgets the name of a VM whose proxy answers 404 once.
 func TestAVMThatTheProgramForgotIsNotGone(t *testing.T) {
+	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()
 	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil {
@@ -173,6 +176,7 @@ func TestAVMThatTheProgramForgotIsNotGone(t *testing.T) {
 }
 
 func TestAVMThatGoesOnAfterStopIsNotGone(t *testing.T) {
+	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()
 	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil {
@@ -190,6 +194,7 @@ func TestAVMThatGoesOnAfterStopIsNotGone(t *testing.T) {
 }
 
 func TestADamagedRecordIsAnErrorThatNamesTheVM(t *testing.T) {
+	t.Parallel()
 	b, _ := open(t)
 	file, err := b.records.lock(t.Context(), "colab-relay-1")
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 )
 
 func TestWithoutALoginEveryCallSaysWhatToDo(t *testing.T) {
+	t.Parallel()
 	b, program := open(t)
 	id := vm.NewID()
 	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil {
@@ -61,6 +62,7 @@ func TestWhatTheProgramPrintsHasItsError(t *testing.T) {
 }
 
 func TestTokensAreNotShown(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		"500 Server Error: Internal Server Error for url: https://8080-m.prod.colab.dev/api/contents/x?authuser=0&colab-runtime-proxy-token=SECRET",
 		"HTTPSConnectionPool(host='8080-m', port=443): Max retries exceeded with url: /api/contents/x?colab-runtime-proxy-token=SECRET (Caused by X)",
@@ -89,6 +91,7 @@ func TestTokensAreNotShown(t *testing.T) {
 }
 
 func TestTheProgramGetsNoSecrets(t *testing.T) {
+	t.Parallel()
 	b, program := open(t)
 	b.cfg.Environ = append(b.cfg.Environ, "NGROK_AUTHTOKEN=S", "COLAB_SECRET=S", "RELAY_HOLD=1s", "AWS_SECRET_ACCESS_KEY=S", "PYTHONSTARTUP=S", "PYTHONPATH=S", "HTTPS_PROXY=http://proxy", "LC_ALL=C.UTF-8")
 	if _, err := b.List(within(t)); err != nil {
@@ -157,6 +160,7 @@ func TestAProgramThatIsNotThereSaysHowToInstallIt(t *testing.T) {
 }
 
 func TestLoginShowsGooglesQuestionAndChecksTheAnswer(t *testing.T) {
+	t.Parallel()
 	b, program := open(t)
 	program.Fault("logged_out", true)
 	var out, errs bytes.Buffer

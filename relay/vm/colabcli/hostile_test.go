@@ -101,6 +101,7 @@ func TestManyVMsAreListed(t *testing.T) {
 
 // Processes that the program leaves behind keep its output open.
 func TestChildrenThatHoldTheOutputDoNotHoldTheCall(t *testing.T) {
+	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "pid")
 	b := hostile(t, fmt.Sprintf("sleep 600 & echo $! >%s; echo '[colab] No active sessions found on server.'", mark))
 	begin := time.Now()
