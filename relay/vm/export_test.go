@@ -12,3 +12,6 @@ var (
 	DecodeRecords = decodeRecords
 	EncodeRecords = encodeRecords
 )
+
+// Kept returns the VMs that a Keeper may keep alive.
+func (m *Manager) Kept() ([]Kept, error) { return m.kept() }
