@@ -20,7 +20,8 @@ func doctorCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Example: "  colab-relay doctor\n  colab-relay doctor --json",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checkup := doctor.Checkup{Config: config.Load(*set), Settings: *set, Version: version}
+			cfg := config.Load(*set)
+			checkup := doctor.Checkup{Config: cfg, Settings: *set, Version: version, Transport: vmTransport(*set, cfg)}
 			if !asJSON {
 				_, err := doctor.Run(cmd.Context(), checkup, std.Out)
 				return err

@@ -68,7 +68,7 @@ func pair(ctx context.Context, name string, args []string, std terminal.Streams,
 	}
 	var answer connection
 	if replacing {
-		answer = connect(ctx, r)
+		answer = connect(ctx, r, nil)
 	}
 	if answer.err != nil {
 		answer.print(std.Out, colours)
@@ -84,7 +84,7 @@ func pair(ctx context.Context, name string, args []string, std terminal.Streams,
 	}
 	fmt.Fprintln(std.Out, paired)
 	if !replacing {
-		answer = connect(ctx, r)
+		answer = connect(ctx, r, nil)
 	}
 	answer.print(std.Out, colours)
 	if answer.err != nil {

@@ -84,7 +84,7 @@ func statusOf(ctx context.Context, cfg config.Config, set *config.Settings) (sta
 	var checks sync.WaitGroup
 	for i, r := range all {
 		checks.Go(func() {
-			s.Runtimes[i] = runtimeStatus{r.Name, r.Name == inUse.Name, connect(ctx, r)}
+			s.Runtimes[i] = runtimeStatus{r.Name, r.Name == inUse.Name, connect(ctx, r, vmTransport(*set, cfg))}
 		})
 	}
 	checks.Wait()

@@ -77,7 +77,7 @@ func openPastRuns(set *config.Settings, std terminal.Streams) (*pastRuns, error)
 		return nil, err
 	}
 	kept := openHistory(cfg, nil)
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Record: kept.record()})
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Record: kept.record(), Transport: vmTransport(*set, cfg)})
 	return &pastRuns{history: kept, pool: pool, store: cfg.Pairings, getenv: set.Get, std: std, reached: map[string]*client.Client{}}, nil
 }
 

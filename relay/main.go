@@ -76,6 +76,7 @@ func rootCommand(getenv func(string) string, std terminal.Streams) *cobra.Comman
 		uninstallCommand(set, std),
 		unpairCommand(std),
 		useCommand(set, std),
+		vmCommand(set, std),
 	)
 	addGroup(root, "other", "Other:",
 		guideCommand(set, std),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -50,13 +51,14 @@ type failure struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-// connect checks what answers at a runtime's address.
-func connect(ctx context.Context, r pairing.Runtime) connection {
+// connect checks what answers at a runtime's address. transport is runtimes.Config.Transport;
+// nil for a runtime that has no provider.
+func connect(ctx context.Context, r pairing.Runtime, transport func(pairing.Runtime) http.RoundTripper) connection {
 	if r.URL == "" {
 		return connection{Status: "unknown", err: pairing.ErrNoAddress}
 	}
 	got := connection{Status: "disconnected", ColabURL: r.URL}
-	if got.err = got.ask(ctx, r); got.err == nil {
+	if got.err = got.ask(ctx, r, transport); got.err == nil {
 		got.Status = "connected"
 		return got
 	}
@@ -69,10 +71,14 @@ func connect(ctx context.Context, r pairing.Runtime) connection {
 	return got
 }
 
-func (c *connection) ask(ctx context.Context, r pairing.Runtime) error {
+func (c *connection) ask(ctx context.Context, r pairing.Runtime, transport func(pairing.Runtime) http.RoundTripper) error {
 	ctx, cancel := context.WithTimeout(ctx, client.ReachLimit)
 	defer cancel()
-	vm, err := client.New(client.Config{BaseURL: r.URL, Secret: r.Secret})
+	cfg := client.Config{BaseURL: r.URL, Secret: r.Secret}
+	if r.Provider != "" && transport != nil {
+		cfg.Transport = transport(r)
+	}
+	vm, err := client.New(cfg)
 	if err != nil {
 		return err
 	}

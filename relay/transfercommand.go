@@ -43,7 +43,7 @@ func (c *transferCommand) run(ctx context.Context, name string, move func(contex
 		return err
 	}
 	var newest lastAttempt
-	pool := runtimes.New(runtimes.Config{Getenv: c.set.Get, Pairings: cfg.Pairings, OnAttempt: newest.record})
+	pool := runtimes.New(runtimes.Config{Getenv: c.set.Get, Pairings: cfg.Pairings, OnAttempt: newest.record, Transport: vmTransport(*c.set, cfg)})
 	defer pool.Close()
 	target, err := pool.Resolve(c.runtime)
 	if err != nil {

@@ -33,7 +33,7 @@ func withVM(ctx context.Context, set *config.Settings, choose func(runHistory) s
 	outage := &terminal.Outage{Out: std.Err}
 	kept := openHistory(cfg, nil)
 	defer kept.close()
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt, Record: kept.record()})
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt, Record: kept.record(), Transport: vmTransport(*set, cfg)})
 	defer pool.Close()
 	vm, err := pool.Resolve(choose(kept))
 	if err != nil {

@@ -34,6 +34,7 @@ type Config struct {
 	NotebookDirs  []string       // where tools may use notebooks, beside the usual folders
 	Elicit        bool           // forms in the MCP host may ask the person for what input() waits for
 	PagePort      int            // where Colab's page connects, on loopback; 0 for a free port
+	VMDir         string         // of the record of VMs that this computer started, and of the login for them
 	PageDir       string         // of the control files of relays that Colab's page can connect to; empty for none
 	HistoryDir    string         // of the runs that are kept; empty when none are
 	HistoryBytes  int64          // bound of that folder
@@ -74,7 +75,7 @@ func Load(s Settings) Config {
 	if c.PagePort, err = pagePort(s.Get("RELAY_PAGE_PORT")); err != nil {
 		problem("RELAY_PAGE_PORT %v", err)
 	}
-	c.PageDir = pageDir()
+	c.PageDir, c.VMDir = ownDir("pages"), ownDir("vms")
 	if c.SaveDir, err = folder(s, "LOCAL_SAVE_DIR", os.UserHomeDir, "colab_results"); err != nil {
 		problem("LOCAL_SAVE_DIR: %v", err)
 	}
@@ -146,6 +147,9 @@ func newGuard(s Settings, checkpointDir string) (*transfer.Guard, error) {
 		return nil, err
 	}
 	g := &transfer.Guard{Never: []string{own, checkpointDir}}
+	if vms := ownDir("vms"); vms != "" {
+		g.Never = append(g.Never, vms)
+	}
 	g.Home, _ = os.UserHomeDir() // a user without a home folder has no keys in it
 	g.Permit, err = pathList(s, "RELAY_UPLOAD_ALLOW")
 	return g, err

@@ -24,12 +24,12 @@ func pagePort(text string) (int, error) {
 	return n, nil
 }
 
-// pageDir returns the folder of the control files of this user's relays to which Colab's page
-// can connect. A user without a home folder has none.
-func pageDir() string {
+// ownDir returns the folder of that name in the relay's data folder. A user without a home
+// folder has none.
+func ownDir(name string) string {
 	data, err := DataDir()
 	if err != nil {
 		return ""
 	}
-	return filepath.Join(data, "colab-relay", "pages")
+	return filepath.Join(data, "colab-relay", name)
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"runtime"
 
@@ -24,6 +25,8 @@ type Checkup struct {
 	Config   config.Config
 	Settings config.Settings
 	Version  string // of this relay
+	// Transport makes the connections to runtimes that have a provider; nil for none.
+	Transport func(pairing.Runtime) http.RoundTripper
 }
 
 // verdict begins each line of the report.
@@ -97,7 +100,7 @@ func Run(ctx context.Context, c Checkup, out io.Writer) ([]Finding, error) {
 	r.hosts(ctx, c)
 	r.pairings(c.Config.Pairings, unclear)
 	for _, each := range all {
-		check := runtimeCheck{report: r, runtime: each, pairings: c.Config.Pairings, failed: fail}
+		check := runtimeCheck{report: r, runtime: each, pairings: c.Config.Pairings, failed: fail, transport: c.Transport}
 		if unclear == nil && each.Name != inUse.Name {
 			check.failed = warn // only a call that names this runtime would fail
 		}

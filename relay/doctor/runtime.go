@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -21,6 +22,8 @@ type runtimeCheck struct {
 	pairings *pairing.Store
 	failed   verdict // of a step that fails
 	client   *client.Client
+	// transport is runtimes.Config.Transport; nil for none.
+	transport func(pairing.Runtime) http.RoundTripper
 }
 
 func (c *runtimeCheck) run(ctx context.Context) {
@@ -31,7 +34,11 @@ func (c *runtimeCheck) run(ctx context.Context) {
 	}
 	c.line(ok, c.runtime.Name, "%s, key id %s", c.runtime.URL, c.runtime.Secret.KeyID())
 	var err error
-	if c.client, err = client.New(client.Config{BaseURL: c.runtime.URL, Secret: c.runtime.Secret}); err != nil {
+	cfg := client.Config{BaseURL: c.runtime.URL, Secret: c.runtime.Secret}
+	if c.transport != nil && c.runtime.Provider != "" {
+		cfg.Transport = c.transport(c.runtime)
+	}
+	if c.client, err = client.New(cfg); err != nil {
 		c.failure(err)
 		return
 	}

@@ -25,6 +25,10 @@ const (
 	CodeSomeFailed    = "some_failed"
 	CodeDamaged       = "checkpoint_damaged"
 
+	CodeNotEnabled = "not_enabled"
+	CodeQuota      = "quota"
+	CodeDenied     = "denied"
+
 	CodeNotebookDamaged = "notebook_damaged"
 
 	CodePageWaiting = "page_waiting" // Colab's page waits for the user, or is not ready yet

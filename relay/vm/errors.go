@@ -31,6 +31,7 @@ var (
 	ErrUnreachable  = errors.New("the VM's executor does not answer")
 	ErrNotConfirmed = errors.New("it is not certain yet that the VM is gone")
 	ErrBadRequest   = errors.New("wrong argument")
+	ErrInterrupted  = errors.New("the VM may exist")
 	ErrStopped      = errors.New("the VM is being stopped")
 )
 

@@ -45,8 +45,8 @@ type VM struct {
 
 // Listing is the answer of List.
 type Listing struct {
-	VMs   []VM     // those of this computer first, the oldest first
-	Notes []string // what may be missing, and why
+	VMs   []VM     `json:"vms"`   // those of this computer first, the oldest first
+	Notes []string `json:"notes"` // what may be missing, and why
 }
 
 // maxForeign bounds the VMs of a listing that this computer did not start.
@@ -54,7 +54,7 @@ const maxForeign = 50
 
 // List returns all VMs on record and all that the backends see.
 func (m *Manager) List(ctx context.Context) (Listing, error) {
-	var l Listing
+	l := Listing{VMs: []VM{}, Notes: []string{}}
 	records, err := m.store.read()
 	if errors.Is(err, ErrDamaged) {
 		_, err = m.store.change(func(all []Record) ([]Record, error) { return all, nil })

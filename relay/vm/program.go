@@ -30,15 +30,19 @@ type Program struct {
 // machines of ELF files, by Go's names of the processors.
 var elfMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// FileProgram returns the executor in a file, which must be for Linux and the processor.
+// FileProgram returns the executor in a file, which must be for Linux and the processor; for
+// any if arch is empty.
 func FileProgram(path, arch string) (Program, error) {
 	content, err := bounded.ReadFile(path, maxProgram)
 	if err != nil {
 		return Program{}, fmt.Errorf("read the executor: %w", err)
 	}
 	f, err := elf.NewFile(bytes.NewReader(content))
-	if err != nil || f.Machine != elfMachines[arch] {
-		return Program{}, fmt.Errorf("%w: %q is not an executor for linux/%s, which the VM needs", ErrBadRequest, path, arch)
+	switch {
+	case err != nil:
+		return Program{}, fmt.Errorf("%w: %q is not an executor for Linux", ErrBadRequest, path)
+	case arch != "" && f.Machine != elfMachines[arch]:
+		return Program{}, fmt.Errorf("%w: %q is for another processor than the VM's, linux/%s", ErrBadRequest, path, arch)
 	}
 	return Program{digestOf(content), func(context.Context) ([]byte, error) { return content, nil }}, nil
 }
