@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"colabrelay/relay/bridge"
 	"colabrelay/relay/browser"
 	"colabrelay/relay/config"
 	"colabrelay/relay/notebook"
@@ -54,12 +55,18 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: kept.record()})
 	defer pool.Close()
 	colab := newPage(cfg, toolsets, log)
+	var start tools.StartExecutor
 	if colab != nil {
 		defer colab.Close()
+		b := newBridge(set, cfg.Pairings, log)
+		defer b.Close() // while the tab is still connected
+		start = func(ctx context.Context, tab *page.Tab, r bridge.Request, step func(string)) (bridge.Paired, error) {
+			return b.Start(ctx, tab, r, step)
+		}
 	}
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
-		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, TextLimit: cfg.TextLimit, Toolsets: toolsets, Page: colab, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
+		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, TextLimit: cfg.TextLimit, Toolsets: toolsets, Page: colab, StartExecutor: start, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
 		Problems: cfg.Problems, Version: version, Log: log, UseAllProcessors: oneProcessor().useAll,
 	})
 	err := relay.Serve(ctx, std.In, std.Out)

@@ -22,8 +22,8 @@ var (
 	ErrNameTaken = errors.New("the name belongs to another pairing")
 	// ErrBusy: a bridge for another runtime is being built in this tab.
 	ErrBusy = errors.New("an executor is already being started in this tab")
-	// ErrNoRelease: the relay does not know, or could not ask, which executor the VM should fetch.
-	ErrNoRelease = errors.New("no release of the executor is known")
+	// ErrPrepare: a setting is wrong, or the release could not be asked for its executor.
+	ErrPrepare = errors.New("the start of an executor could not be prepared")
 	// ErrClosed: the relay ends.
 	ErrClosed = errors.New("the relay ended before the executor was paired")
 )

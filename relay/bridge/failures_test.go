@@ -91,12 +91,12 @@ func TestWhatGoesWrong(t *testing.T) {
 			s.b.cfg.Release = func(context.Context) (bootstrap.Release, error) {
 				return bootstrap.Release{}, errors.New("this relay is not a release")
 			}
-		}, ErrNoRelease, "this relay is not a release", 0},
+		}, ErrPrepare, "this relay is not a release", 0},
 		"the release is not usable": {func(s *setup) {
 			s.b.cfg.Release = func(context.Context) (bootstrap.Release, error) {
 				return bootstrap.Release{Releases: `https://x"`}, nil
 			}
-		}, ErrNoRelease, "plain URL", 0},
+		}, ErrPrepare, "plain URL", 0},
 		"the token file is wrong": {func(s *setup) {
 			s.b.cfg.Tunnel = func() (Tunnel, error) { return Tunnel{}, errToken }
 		}, errToken, "NGROK_AUTHTOKEN_FILE", 0},

@@ -35,11 +35,11 @@ const (
 func (b *Bridge) build(ctx context.Context, j *job) (paired Paired, err error) {
 	release, err := b.cfg.Release(ctx)
 	if err != nil {
-		return paired, fmt.Errorf("%w: %w", ErrNoRelease, err)
+		return paired, fmt.Errorf("%w: %w", ErrPrepare, err)
 	}
 	tunnel, err := b.cfg.Tunnel()
 	if err != nil {
-		return paired, err
+		return paired, fmt.Errorf("%w: %w", ErrPrepare, err)
 	}
 	look := b.lookForEarlier(ctx)
 	defer look.end()
@@ -154,7 +154,7 @@ func (e *handover) offerTo(ctx context.Context, c *cell, release bootstrap.Relea
 	}
 	source, err := bootstrap.EnrollStart(release, start)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoRelease, err)
+		return fmt.Errorf("%w: %w", ErrPrepare, err)
 	}
 	if err := c.change(ctx, source); err != nil {
 		return err

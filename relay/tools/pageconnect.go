@@ -10,20 +10,12 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// StartExecutor starts an executor on the VM of the notebook in a tab and pairs it. It goes on
-// past ctx; the same call joins it. step gets what it does, in a line.
-type StartExecutor func(ctx context.Context, tab *page.Tab, step func(string)) (StartedExecutor, error)
-
-// StartedExecutor is the outcome of a StartExecutor.
-type StartedExecutor struct {
-	Waiting bool     // ctx ended before there is an executor, which is still being started
-	Runtime string   // name of the runtime that was paired
-	Notes   []string // sentences to know
-}
-
 type openArgs struct {
 	URL      string `json:"notebook_url" default:"" max:"2000" doc:"Of a notebook in Colab; omitted: the connected tab, or an empty notebook."`
 	Executor bool   `json:"start_executor" default:"false" doc:"Also start and pair the executor on the page's VM, for the other tools."`
+	// The rest is for Executor.
+	Runtime    string `json:"runtime" default:"" doc:"With start_executor: the name to pair it under; omit for a free one."`
+	StatusCell bool   `json:"status_cell" default:"false" doc:"With start_executor: leave a cell that runs as long as the executor, so that Colab does not count the page as idle."`
 }
 
 // runtime makes openArgs targeted: a tab belongs to no runtime.
@@ -52,6 +44,8 @@ func openConnection() tool {
 			return nil, notServed
 		case err != nil:
 			return nil, &Problem{Code: codeBadRequest, Message: "bad arguments: " + err.Error(), Hint: "Ask the user for the address of the notebook in Colab, or omit notebook_url for an empty notebook."}
+		case !args.Executor && (args.Runtime != "" || args.StatusCell):
+			return nil, &Problem{Code: codeBadRequest, Message: "bad arguments: runtime and status_cell need start_executor", Hint: "Give start_executor too, or omit them."}
 		case args.Executor && c.cfg.StartExecutor == nil:
 			return nil, &Problem{Code: codeBadRequest, Message: "bad arguments: this relay cannot start an executor", Hint: "Call without start_executor. The user can start the executor with the cell that `colab-relay bootstrap` prints."}
 		}
@@ -76,26 +70,7 @@ func (c *call) connectPage(ctx context.Context, args openArgs) (*PageConnection,
 	if !args.Executor {
 		return got, nil
 	}
-	started, err := c.cfg.StartExecutor(waiting, tab, c.progress.show)
-	if err != nil {
-		return got, c.executorProblem(ctx, err)
-	}
-	got.Waiting, got.Executor, got.Notes = started.Waiting, started.Runtime, started.Notes
-	if got.Waiting {
-		got.NextCommand = args.again()
-	}
-	return got, nil
-}
-
-// executorProblem translates an error of StartExecutor.
-func (c *call) executorProblem(ctx context.Context, err error) *Problem {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return cancelledProblem
-	}
-	if p := problemOf(err); p.Code != codeInternal {
-		return p
-	}
-	return c.tabProblem(err)
+	return got, c.startExecutor(ctx, waiting, tab, args, got)
 }
 
 // stepLines are what the person at the host reads about the steps.
@@ -133,7 +108,7 @@ func (p *PageConnection) notConnected(err error, args openArgs, c *call) *Proble
 
 // again is the call that waits on.
 func (a openArgs) again() string {
-	return command("open_colab_browser_connection", "notebook_url", a.URL, "start_executor", a.Executor)
+	return command("open_colab_browser_connection", "notebook_url", a.URL, "start_executor", a.Executor, "runtime", a.Runtime, "status_cell", a.StatusCell)
 }
 
 func (p *PageConnection) text(b *strings.Builder) {

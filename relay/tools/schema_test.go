@@ -66,7 +66,7 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 		"save_kernel_state":             `{"name":null,"keep_versions":3}`,
 		"restore_kernel_state":          `{"name":null,"version":""}`,
 		"install_packages":              `{"packages":"","requirements_path":"","upgrade":false,"timeout_seconds":600}`,
-		"open_colab_browser_connection": `{"notebook_url":"","start_executor":false}`,
+		"open_colab_browser_connection": `{"notebook_url":"","start_executor":false,"status_cell":false}`,
 
 		"preview_dataframe": `{"name":null,"rows":20,"offset":0,"columns":"","filter":"","sort_by":""}`,
 		"query_dataframes":  `{"sql":null,"rows":20,"timeout_seconds":30}`,

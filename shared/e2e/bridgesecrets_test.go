@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -57,12 +58,27 @@ func (a *agent) connect(args map[string]any) *standin.Tab {
 	var url string
 	must(a.p.t, harness.Poll(within(a.p.t, 30*time.Second), func() (bool, error) {
 		text, err := os.ReadFile(a.opened)
-		url = string(text)
+		if err == nil {
+			url, err = redirected(string(text))
+		}
 		return err == nil, nil
 	}))
 	tab := a.p.open(url)
 	must(a.p.t, <-answered)
 	return tab
+}
+
+// redirected returns where a page on loopback leads, as a browser follows it, but to nobody.
+func redirected(url string) (string, error) {
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		return "", err
+	}
+	return answer.Header.Get("Location"), answer.Body.Close()
 }
 
 // start repeats the call that starts an executor until it is answered.
