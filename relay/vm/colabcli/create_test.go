@@ -3,6 +3,8 @@ package colabcli
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -90,8 +92,9 @@ func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 	program.Fault("slow_new", 1)
 	id := vm.NewID()
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	go func() {
-		for len(calls(program, "new")) == 0 {
+		for len(calls(program, "new")) == 0 && t.Context().Err() == nil {
 			<-time.After(10 * time.Millisecond)
 		}
 		cancel()
@@ -111,6 +114,39 @@ func TestColabNewGoesOnAfterItsCaller(t *testing.T) {
 	}
 	if err := other.Delete(within(t), id); err != nil {
 		t.Error(err)
+	}
+}
+
+// A relay that is killed in the middle leaves `colab new`, which stores the VM's name.
+func TestAKilledRelayLosesNoVM(t *testing.T) {
+	t.Parallel()
+	b, program := open(t)
+	program.Fault("slow_new", 1)
+	id := vm.NewID()
+	relay := exec.Command(os.Args[0])
+	relay.Env = append(program.Environ(), "RELAY_THAT_CREATES="+id, "PROGRAM="+program.Path, "DIR="+b.cfg.Dir)
+	if err := relay.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := within(t); len(calls(program, "new")) == 0; {
+		select {
+		case <-deadline.Done():
+			t.Fatal("`colab new` was not called")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err := relay.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = relay.Wait()
+	if len(program.Endpoints()) != 0 {
+		t.Fatal("killed too late")
+	}
+	if _, err := b.Create(within(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
+		t.Errorf("the next relay: %v", err)
+	}
+	if all, err := b.List(within(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id, Ready: true}}) || len(program.Endpoints()) != 1 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 

@@ -193,6 +193,8 @@ def execute(options: Json) -> None:
     endpoint = known.need(name)
     vm = google.vm(endpoint)
     code = sys.stdin.read()
+    with open(os.path.join(STANDIN, "code"), "a", encoding="utf-8") as history:
+        history.write(code)
     if not code.strip():
         sys.exit(0)
     if fault("unreachable"):

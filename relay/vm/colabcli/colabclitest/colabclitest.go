@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,6 +146,29 @@ func (p *Program) Calls() []Call {
 		calls = append(calls, c)
 	}
 	return calls
+}
+
+// Mentions returns the files with a text in them among those that Google's program could see
+// or keep: its arguments, environment and input, and what it remembers.
+func (p *Program) Mentions(text string) []string {
+	p.t.Helper()
+	var found []string
+	for _, dir := range []string{p.google, p.home} {
+		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.Type().IsRegular() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if bytes.Contains(data, []byte(text)) {
+				found = append(found, path)
+			}
+			return err
+		})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	return found
 }
 
 // Interface is what a program offers.
