@@ -21,7 +21,7 @@ type ending struct {
 // run exchanges messages until the connection is lost or ctx ends. It then calls lost, ends
 // the connection and returns when all goroutines have ended.
 func (w *wire) run(ctx context.Context, lost func()) {
-	w.conn.SetReadLimit(maxMessage)
+	w.conn.SetReadLimit(w.limit)
 	ends := make(chan ending, 3)
 	var goroutines sync.WaitGroup
 	for _, part := range []func() ending{w.read, w.write, w.watch} {
@@ -74,8 +74,11 @@ type heard struct {
 	w *wire
 }
 
+// heardPart is the number of bytes that count once. A read waits until it has all of them.
+const heardPart = 8 << 10
+
 func (h heard) Read(p []byte) (int, error) {
-	n, err := h.Reader.Read(p)
+	n, err := h.Reader.Read(p[:min(len(p), heardPart)])
 	h.w.heard.Add(1)
 	return n, err
 }

@@ -34,6 +34,7 @@ type Page struct {
 	cfg    Config
 	log    *slog.Logger
 	timing timing
+	limit  int64 // bytes of one message of a tab
 
 	turn sync.Mutex // one start or stop of the server at a time
 
@@ -54,7 +55,7 @@ func New(cfg Config) *Page {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Page{cfg: cfg, log: log.With("component", "page"), timing: defaultTiming, port: cfg.Port, token: newToken()}
+	return &Page{cfg: cfg, log: log.With("component", "page"), timing: defaultTiming, limit: maxMessage, port: cfg.Port, token: newToken()}
 }
 
 // Close ends the listener and the tab. All goroutines have ended when it returns.
@@ -135,7 +136,7 @@ func (p *Page) take(conn *websocket.Conn, raw net.Conn, token string) *Tab {
 	if p.slot != nil || token != p.token {
 		return nil
 	}
-	p.slot = newTab(conn, raw, p.notebook, p.timing)
+	p.slot = newTab(newWire(conn, raw, p.timing, p.limit), p.notebook)
 	return p.slot
 }
 

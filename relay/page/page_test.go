@@ -24,6 +24,7 @@ type desk struct {
 	mu     sync.Mutex
 	opened []string
 	tabs   []*standin.Tab
+	turns  int
 }
 
 // newDesk returns a Page whose times are short. open dials; nil opens a tab with options.

@@ -126,7 +126,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *server) check(r *http.Request, token string) *refusal {
 	switch {
 	case r.URL.Path != "/":
-		return &refusal{http.StatusNotFound, "there is nothing at this path"}
+		return &refusal{http.StatusForbidden, "there is nothing at this path"}
 	case r.Method != http.MethodGet:
 		return &refusal{http.StatusMethodNotAllowed, "the method is not GET"}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,9 +40,8 @@ type Tab struct {
 	runs runs
 }
 
-func newTab(conn *websocket.Conn, raw net.Conn, notebook string, t timing) *Tab {
-	w := newWire(conn, raw, t)
-	return &Tab{wire: w, client: client.NewClient(w, client.WithProtocolVersion(protocolVersion)), timing: t, notebook: notebook}
+func newTab(w *wire, notebook string) *Tab {
+	return &Tab{wire: w, client: client.NewClient(w, client.WithProtocolVersion(protocolVersion)), timing: w.timing, notebook: notebook}
 }
 
 // Done is closed when the tab is lost.

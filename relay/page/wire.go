@@ -37,6 +37,7 @@ type wire struct {
 	conn   *websocket.Conn
 	raw    net.Conn // below conn
 	timing timing
+	limit  int64 // bytes of one message of the tab
 	out    chan []byte
 	failed chan ending   // why the connection must end, from outside its goroutines
 	done   chan struct{} // closed when the connection is lost
@@ -58,9 +59,9 @@ type answer struct {
 	lost   error // why there is no answer
 }
 
-func newWire(conn *websocket.Conn, raw net.Conn, t timing) *wire {
+func newWire(conn *websocket.Conn, raw net.Conn, t timing, limit int64) *wire {
 	return &wire{
-		conn: conn, raw: raw, timing: t, out: make(chan []byte, maxQueued), failed: make(chan ending, 1),
+		conn: conn, raw: raw, timing: t, limit: limit, out: make(chan []byte, maxQueued), failed: make(chan ending, 1),
 		done: make(chan struct{}), pending: map[int64]chan answer{},
 	}
 }
