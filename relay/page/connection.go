@@ -75,7 +75,7 @@ type heard struct {
 }
 
 // heardPart is the number of bytes that count once. A read waits until it has all of them.
-const heardPart = 8 << 10
+const heardPart = 64 << 10
 
 func (h heard) Read(p []byte) (int, error) {
 	n, err := h.Reader.Read(p[:min(len(p), heardPart)])

@@ -14,6 +14,7 @@ const maxWaiting = 64
 
 // crowd are the connections that have not finished a handshake, oldest first.
 type crowd struct {
+	open  sync.WaitGroup // counts all of them, also those that are being ended
 	mu    sync.Mutex
 	conns []net.Conn
 }
@@ -24,12 +25,14 @@ func (c *crowd) change(conn net.Conn, state http.ConnState) {
 	defer c.mu.Unlock()
 	switch state {
 	case http.StateNew:
+		c.open.Add(1)
 		if len(c.conns) == maxWaiting {
 			_ = c.conns[0].Close()
 			c.conns = slices.Delete(c.conns, 0, 1)
 		}
 		c.conns = append(c.conns, conn)
 	case http.StateHijacked, http.StateClosed:
+		c.open.Done()
 		if i := slices.Index(c.conns, conn); i >= 0 {
 			c.conns = slices.Delete(c.conns, i, i+1)
 		}

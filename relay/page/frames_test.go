@@ -216,22 +216,30 @@ func TestFloodsAreAnsweredInOrder(t *testing.T) {
 	}
 }
 
-// A tab that sends and does not read is ended after the time for one message.
+// A tab that does not read is ended after the time for one message, also while it sends.
 func TestTabThatDoesNotReadIsEnded(t *testing.T) {
 	d := newQuietDesk(t, func(p *Page) {
 		p.timing.write, p.timing.closing = 200*time.Millisecond, 100*time.Millisecond
 	})
 	p := d.ready(t)
-	ping := bytes.Repeat(frame(opText|fin, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%q,"method":"ping"}`, strings.Repeat("x", maxID-2))), 1000)
+	tab, _ := d.Tab()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := tab.AddText(t.Context(), 0, strings.Repeat("x", maxText))
+		failed <- err
+	}()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
 		for ctx.Err() == nil {
-			if _, err := p.conn.Write(ping); err != nil {
+			if _, err := p.conn.Write(frame(opText|fin, []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))); err != nil {
 				return
 			}
 		}
 	}()
+	if err := <-failed; !errors.Is(err, ErrTabLost) {
+		t.Errorf("the call ended with %v", err)
+	}
 	d.free(t)
 }
 
@@ -251,7 +259,7 @@ func TestSilentTabFreesTheSlot(t *testing.T) {
 func TestSlowMessageIsASignOfLife(t *testing.T) {
 	d := newQuietDesk(t, short)
 	p := d.ready(t)
-	p.write(frame(opText|fin, bytes.Repeat([]byte(" "), 1<<20))[:1<<10])
+	p.write(frame(opText|fin, bytes.Repeat([]byte(" "), 40*heardPart))[:1<<10])
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for range 20 { // five times as long as a ping may take

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -63,11 +64,12 @@ func (p *peer) shakeHands(tools ...string) {
 }
 
 func toolsResult(names ...string) string {
-	list := []string{}
+	list := []map[string]any{}
 	for _, name := range names {
-		list = append(list, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
+		list = append(list, map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}})
 	}
-	return `{"tools":[` + strings.Join(list, ",") + `]}`
+	text, _ := json.Marshal(map[string]any{"tools": list})
+	return string(text)
 }
 
 // rpc is a message of the relay.
@@ -221,3 +223,6 @@ func short(p *Page) {
 	p.timing.ping, p.timing.pong = 20*time.Millisecond, 200*time.Millisecond
 	p.timing.closing = 100 * time.Millisecond
 }
+
+// newRandom returns random numbers that are the same in every run.
+func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, seed)) }

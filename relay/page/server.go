@@ -74,6 +74,7 @@ func (s *server) stop() {
 	s.cancel()
 	_ = s.http.Close()
 	s.goroutines.Wait()
+	s.crowd.open.Wait() // the HTTP server gives some connections half a second to end
 }
 
 // begin runs f in a goroutine that stop waits for, unless the server was stopped.

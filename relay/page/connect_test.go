@@ -1,0 +1,317 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"colabrelay/shared/e2e/standin"
+)
+
+// waitedOut returns a ctx that has ended.
+func waitedOut(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+func TestWaitingGoesOnAfterTheCaller(t *testing.T) {
+	d := &desk{t: t}
+	release, dialed, opened := make(chan struct{}), make(chan *standin.Tab, 1), 0
+	d.Page = New(Config{Open: func(_ context.Context, url string) error {
+		opened++
+		go func() {
+			<-release
+			tab, err := standin.Dial(context.Background(), url, standin.Options{})
+			if err != nil {
+				t.Error(err)
+			}
+			dialed <- tab
+		}()
+		return nil
+	}})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := d.Connect(ctx, Request{}, nil)
+	var waiting *WaitingError
+	if !errors.As(err, &waiting) || waiting.Browser != nil || !strings.Contains(waiting.URL, d.currentToken()) {
+		t.Fatalf("got %v", err)
+	}
+	if state := d.State(); !state.Waiting || state.Connected {
+		t.Errorf("the state is %+v", state)
+	}
+	close(release)
+	d.connected()
+	if opened != 1 {
+		t.Errorf("the browser was opened %d times", opened)
+	}
+	d.Close()
+	(<-dialed).Close()
+}
+
+func TestCallersJoinOneWaiting(t *testing.T) {
+	d := newDesk(t, standin.Options{})
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			if _, err := d.connect(Request{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if n := d.count(); n != 1 {
+		t.Errorf("the browser was opened %d times", n)
+	}
+}
+
+func TestNobodyConnectsInTime(t *testing.T) {
+	var log bytes.Buffer
+	d := newDesk(t, standin.Options{Declined: true}, func(p *Page) {
+		p.timing.wait = 300 * time.Millisecond
+		p.log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	d.start()
+	old := d.currentToken()
+	for range 3 {
+		d.try(t, target("/?access_token=wrong")).conn.Close()
+		d.try(t, origin("https://evil.example")).conn.Close()
+	}
+	_, err := d.connect(Request{})
+	var none *NoTabError
+	if !errors.As(err, &none) {
+		t.Fatalf("got %v", err)
+	}
+	fresh := d.currentToken()
+	if fresh == old || !strings.Contains(none.URL, fresh) || d.State().Waiting {
+		t.Errorf("the URL has an old token, or the Page waits: %+v", d.State())
+	}
+	if len(none.Refused) != 2 {
+		t.Errorf("the reasons are %q, want each once", none.Refused)
+	}
+	for _, text := range []string{err.Error(), log.String()} {
+		if strings.Contains(text, fresh) || strings.Contains(text, old) || strings.Contains(text, "mcpProxyToken") {
+			t.Errorf("the token is in %q", text)
+		}
+	}
+	if answer := d.try(t, target("/?access_token="+old)); answer.StatusCode != 403 {
+		t.Errorf("the old URL is answered with %d", answer.StatusCode)
+	}
+	// A person who opens the URL of the error later connects without a further call.
+	tab, err := standin.Dial(t.Context(), none.URL, standin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tab.Close()
+	eventually(t, "the tab is connected", func() bool { return d.State().Connected })
+	d.Close()
+}
+
+// The next call after NoTabError opens the browser again.
+func TestConnectAfterNobodyCame(t *testing.T) {
+	d := newDesk(t, standin.Options{Declined: true}, func(p *Page) { p.timing.wait = 20 * time.Millisecond })
+	for i := range 3 {
+		var none *NoTabError
+		if _, err := d.connect(Request{}); !errors.As(err, &none) || d.count() != i+1 {
+			t.Fatalf("call %d: %v, the browser was opened %d times", i, err, d.count())
+		}
+	}
+}
+
+// A tab that is connecting when the time is over still counts.
+func TestTabThatComesAtTheLastMoment(t *testing.T) {
+	for name, arrives := range map[string]bool{"and arrives": true, "and fails": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newQuietDesk(t, func(p *Page) { p.timing.wait = 150 * time.Millisecond })
+			p := d.peer(t)
+			d.taken(t)
+			w, err := d.begin("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the time is over", func() bool {
+				d.Page.mu.Lock()
+				defer d.Page.mu.Unlock()
+				return w.expired
+			})
+			if arrives {
+				p.shakeHands(tools...)
+			} else {
+				p.conn.Close()
+			}
+			<-w.done
+			var none *NoTabError
+			if arrives != (w.err == nil) || !arrives && !errors.As(w.err, &none) {
+				t.Errorf("the waiting ended with %v", w.err)
+			}
+		})
+	}
+}
+
+// Without a browser the caller gets the URL at once, and the next call waits.
+func TestNoBrowser(t *testing.T) {
+	for name, test := range map[string]struct {
+		open func(context.Context, string) error
+		want string
+	}{
+		"none":  {nil, "set up to open none"},
+		"fails": {func(_ context.Context, url string) error { return fmt.Errorf("xdg-open %s: not found", url) }, "not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := New(Config{Open: test.open})
+			defer p.Close()
+			_, err := p.Connect(t.Context(), Request{}, nil)
+			var waiting *WaitingError
+			if !errors.As(err, &waiting) || waiting.Browser == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("got %v", err)
+			}
+			if strings.Contains(err.Error(), p.currentToken()) {
+				t.Errorf("the error holds the token: %v", err)
+			}
+			tab, err := standin.Dial(t.Context(), waiting.URL, standin.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tab.Close()
+			if _, err := p.Connect(t.Context(), Request{}, nil); err != nil {
+				t.Error(err)
+			}
+			p.Close()
+		})
+	}
+}
+
+func TestOneNotebookAtATime(t *testing.T) {
+	const x, y = "https://colab.research.google.com/drive/X", "https://colab.research.google.com/drive/Y"
+	d := newDesk(t, standin.Options{})
+	tab, err := d.connect(Request{NotebookURL: x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, same := range []string{x, ""} {
+		if again, err := d.connect(Request{NotebookURL: same}); again != tab || err != nil {
+			t.Errorf("%q: another tab, %v", same, err)
+		}
+	}
+	_, err = d.connect(Request{NotebookURL: y})
+	var other *OtherNotebookError
+	if !errors.As(err, &other) || other.Notebook != x || !other.Connected {
+		t.Errorf("got %v", err)
+	}
+	if d.count() != 1 {
+		t.Errorf("the browser was opened %d times", d.count())
+	}
+}
+
+// A call for another notebook ends the waiting for the first one, whose URL is refused.
+func TestAnotherNotebookReplacesTheWaiting(t *testing.T) {
+	const x, y = "https://colab.research.google.com/drive/X", "https://colab.research.google.com/drive/Y"
+	d := newDesk(t, standin.Options{Declined: true})
+	first, err := d.begin(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := d.currentToken()
+	second, err := d.begin(y)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-first.done
+	if !errors.Is(first.err, errReplaced) || first == second || d.currentToken() == token {
+		t.Errorf("the first waiting ended with %v", first.err)
+	}
+	if answer := d.try(t, target("/?access_token="+token)); answer.StatusCode != 403 {
+		t.Errorf("the first URL is answered with %d", answer.StatusCode)
+	}
+	d.peer(t) // its handshake over MCP is not finished
+	d.taken(t)
+	var other *OtherNotebookError
+	if _, err := d.begin(x); !errors.As(err, &other) || other.Connected {
+		t.Errorf("got %v while a tab connects", err)
+	}
+}
+
+func TestTabIsLostAndComesBack(t *testing.T) {
+	d := newDesk(t, standin.Options{Execute: standin.Fake(func(ctx context.Context, _ string) []map[string]any {
+		<-ctx.Done()
+		return nil
+	})})
+	tab := d.connected()
+	token := d.currentToken()
+	cells, err := tab.Cells(t.Context(), 0, -1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := tab.Run(t.Context(), cells[0].ID)
+		failed <- err
+	}()
+	eventually(t, "the cell runs", func() bool { return strings.Contains(d.tabs[0].Everything(), toolRun) })
+	d.tabs[0].Drop()
+	if err := <-failed; !errors.Is(err, ErrTabLost) || !strings.Contains(err.Error(), "may run on") {
+		t.Errorf("the run ended with %v", err)
+	}
+	<-tab.Done()
+	if _, err := tab.Cells(t.Context(), 0, -1, false); !errors.Is(err, ErrTabLost) {
+		t.Errorf("a call to a lost tab ended with %v", err)
+	}
+	if _, err := tab.Run(t.Context(), "x"); !errors.Is(err, ErrTabLost) {
+		t.Errorf("a run in a lost tab ended with %v", err)
+	}
+	d.free(t)
+	if _, connected := d.Tab(); connected || d.currentToken() == token {
+		t.Error("the tab counts as connected, or its URL opens another one")
+	}
+	if again := d.connected(); again == tab || d.count() != 2 {
+		t.Errorf("the browser was opened %d times", d.count())
+	}
+}
+
+// A second tab with the right token is told that there is one; the first one is not disturbed.
+func TestSecondTabIsRefused(t *testing.T) {
+	d := newQuietDesk(t)
+	p := d.ready(t)
+	tab, _ := d.Tab()
+	second := d.peer(t)
+	if code := second.closed(); code != 1013 {
+		t.Errorf("the second tab was closed with %d, want 1013", code)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- tab.Delete(t.Context(), "c") }()
+	p.answerText(p.request("tools/call"), "{}")
+	if err := <-ended; err != nil {
+		t.Errorf("the first tab was disturbed: %v", err)
+	}
+}
+
+// Thousands of further tabs that never end their connections hold nothing for long.
+func TestManySecondTabs(t *testing.T) {
+	d := newQuietDesk(t, short)
+	p := d.ready(t)
+	go func() { // answers pings
+		for {
+			opcode, payload, err := p.readFrame()
+			if err != nil {
+				return
+			}
+			if opcode == opPing {
+				p.write(frame(opPong|fin, payload))
+			}
+		}
+	}()
+	for range 300 {
+		d.peer(t) // answers no close frame
+	}
+	eventually(t, "no further tab is being told", func() bool { return len(d.server.busy) == 0 })
+	if !d.State().Connected {
+		t.Error("the first tab was disturbed")
+	}
+	p.conn.Close()
+}
