@@ -32,7 +32,7 @@ PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/colab-rel
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python demo test check vuln soak bench interop fuzz programs release verify clean
+.PHONY: help build python demo test check vuln soak bench interop browser fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -55,7 +55,9 @@ check: python ## check format, vet, staticcheck, Python files and go.mod; change
 	@unformatted=$$(gofmt -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):" $$unformatted; exit 1; fi
 	go vet ./...
 	go vet -tags release ./config/...
+	go vet -tags chromium ./shared/e2e/browser
 	go run $(STATICCHECK) ./...
+	go run $(STATICCHECK) -tags chromium ./shared/e2e/browser
 	go mod tidy -diff
 	@shared/stacks/check.sh .python $(PY_FILES)
 
@@ -72,6 +74,10 @@ bench: build ## measure all in one table, 8 minutes; BENCH_ONLY='quick|far' a pa
 interop: build python ## check the relay with the official MCP clients and Jupyter's packages, installed in .interop, 4 minutes; INTEROP_ONLY=notebooks a part
 	@shared/e2e/interop/setup.sh .interop $(INTEROP_ONLY)
 	@$(PROGRAMS) go run ./shared/e2e/interop $(if $(INTEROP_ONLY),-only '$(INTEROP_ONLY)')
+
+browser: build python ## check the relay with a stand-in of Colab's page in a real Chromium, which it installs if it may, 1 minute
+	@shared/e2e/browser/setup.sh
+	$(PROGRAMS) go test -tags chromium -count=1 -timeout 15m ./shared/e2e/browser
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(GO_DIRS) | sed 's/:func / /' | while read -r file target; do \

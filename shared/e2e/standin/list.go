@@ -2,8 +2,8 @@ package standin
 
 import "maps"
 
-// toolList is the page's answer to tools/list.
-func toolList() []map[string]any {
+// Tools is the page's answer to tools/list.
+func Tools() []map[string]any {
 	number, text := map[string]any{"type": "integer"}, map[string]any{"type": "string"}
 	cellID, index := map[string]any{"cellId": text}, map[string]any{"cellIndex": number}
 	and := func(all ...map[string]any) map[string]any {
