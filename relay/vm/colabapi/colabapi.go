@@ -25,10 +25,6 @@ import (
 	"colabrelay/relay/vm"
 )
 
-// Provider is the pairing.Runtime.Provider of runtimes that are reached through Google's
-// proxy, with what Transport returns.
-const Provider = "colab-api"
-
 // TestVariable names the environment variable with the address of a stand-in for Google on
 // this computer. Addresses elsewhere are refused, so that nobody is led to send tokens away.
 const TestVariable = "RELAY_TEST_COLAB_API"

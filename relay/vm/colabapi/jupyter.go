@@ -30,7 +30,7 @@ type jupyter struct {
 }
 
 func (b *Backend) jupyterOf(id string) (jupyter, error) {
-	return jupyter{b.Transport(id, jupyterPort), id}, checkID(id)
+	return jupyter{&portTransport{b, id, jupyterPort}, id}, checkID(id)
 }
 
 // newRequest returns a request whose host the transport replaces.
@@ -132,7 +132,7 @@ func (j jupyter) endKernel(ctx context.Context, kernel string) {
 	_, _ = j.do(ctx, http.MethodDelete, "/api/kernels/"+kernel, nil)
 }
 
-// readFile compares a file of the VM with what it should contain.
+// compareFile compares a file of the VM with what it should contain.
 func (j jupyter) compareFile(ctx context.Context, path string, content []byte) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()

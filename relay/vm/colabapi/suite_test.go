@@ -9,7 +9,7 @@ import (
 )
 
 func TestTheBackendPassesTheSuiteOfAllBackends(t *testing.T) {
-	colabapitest.KeepServer(t)
+	t.Parallel()
 	vmtest.Suite(t, func(t *testing.T) vmtest.Fixture {
 		g := colabapitest.Start(t)
 		return vmtest.Fixture{

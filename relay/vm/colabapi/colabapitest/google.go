@@ -41,7 +41,7 @@ type Google struct {
 	Scope string
 
 	t       testing.TB
-	server  *httptest.Server
+	http    *httptest.Server
 	account *account
 
 	mu         sync.Mutex
@@ -54,7 +54,7 @@ type Google struct {
 	requests   []string // method and path of every request
 	secrets    []string // all tokens ever given
 	sockets    map[net.Conn]bool
-	release    func() // of the Jupyter server
+	server     *jupyterServer // nil until it is needed
 }
 
 // Start starts an imitation without VMs.
@@ -62,30 +62,30 @@ func Start(t testing.TB) *Google {
 	t.Helper()
 	g := &Google{t: t, vms: map[string]*machine{}, operations: map[string]*pending{}, byRequest: map[string]*pending{}, sockets: map[net.Conn]bool{}}
 	g.account = newAccount(g)
-	g.server = httptest.NewUnstartedServer(g)
-	g.server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
-	g.server.Start()
-	g.URL = g.server.URL
+	g.http = httptest.NewUnstartedServer(g)
+	g.http.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	g.http.Start()
+	g.URL = g.http.URL
 	t.Cleanup(g.close)
 	return g
 }
 
 func (g *Google) close() {
 	g.DropSockets()
-	g.server.CloseClientConnections()
-	g.server.Close()
+	g.http.CloseClientConnections()
+	g.http.Close()
 	for _, id := range g.Running() {
 		g.End(id)
 	}
-	if g.release != nil {
-		g.release()
+	if g.server != nil {
+		leave()
 	}
 }
 
 // Break makes everything unreachable.
 func (g *Google) Break() {
-	g.server.Listener.Close()
-	g.server.CloseClientConnections()
+	g.http.Listener.Close()
+	g.http.CloseClientConnections()
 }
 
 // Getenv is an environment in which the backend uses this imitation.
@@ -150,6 +150,11 @@ func (g *Google) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	g.Serve(w, r)
+}
+
+// Serve gives a request its effect, without what Intercept added.
+func (g *Google) Serve(w http.ResponseWriter, r *http.Request) {
 	host, _, _ := strings.Cut(r.Host, ":")
 	switch {
 	case strings.HasSuffix(host, ".localhost"):

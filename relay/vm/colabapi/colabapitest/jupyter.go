@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -45,40 +46,47 @@ var shared struct {
 	server *jupyterServer
 }
 
-// KeepServer keeps the Jupyter server until the end of the test, for subtests.
-func KeepServer(t testing.TB) {
-	_, release := acquire(t)
-	t.Cleanup(release)
+// KeepServer keeps the Jupyter server, once a test has started it, until release is called.
+// Tests of a whole package then share it.
+func KeepServer() (release func()) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.users++
+	return leave
+}
+
+func leave() {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.users--; shared.users == 0 && shared.server != nil {
+		shared.server.close()
+		shared.server = nil
+	}
 }
 
 // jupyter returns the server, started if needed.
 func (g *Google) jupyter() *jupyterServer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.release == nil {
-		_, g.release = acquire(g.t)
+	if g.server == nil {
+		g.server = acquire(g.t)
 	}
-	return shared.server
+	return g.server
 }
 
-func acquire(t testing.TB) (s *jupyterServer, release func()) {
+// acquire returns the shared server, for a user who calls leave at the end.
+func acquire(t testing.TB) *jupyterServer {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.server == nil {
-		var err error
-		if shared.server, err = startJupyter(stacks.Server(t)); err != nil {
+		s, err := startJupyter(stacks.Server(t))
+		if err != nil {
 			t.Fatal(err)
 		}
+		shared.server = s
 	}
 	shared.users++
-	return shared.server, func() {
-		shared.mu.Lock()
-		defer shared.mu.Unlock()
-		if shared.users--; shared.users == 0 {
-			shared.server.close()
-			shared.server = nil
-		}
-	}
+	return shared.server
 }
 
 func startJupyter(python string) (*jupyterServer, error) {
@@ -107,7 +115,7 @@ func startJupyter(python string) (*jupyterServer, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	if err := harness.Poll(ctx, func() (bool, error) { _, err := s.call(http.MethodGet, "/api/kernels"); return err == nil, nil }); err != nil {
+	if err := harness.Poll(ctx, func() (bool, error) { _, err := s.kernels(); return err == nil, nil }); err != nil {
 		s.close()
 		return nil, fmt.Errorf("the Jupyter server does not start: %v: %s", err, said)
 	}
@@ -122,42 +130,39 @@ func (s *jupyterServer) close() {
 	os.RemoveAll(s.dir)
 }
 
-func (s *jupyterServer) call(method, path string) (*http.Response, error) {
+// call sends a request and decodes the answer into out unless that is nil.
+func (s *jupyterServer) call(method, path string, out any) error {
 	req, err := http.NewRequest(method, "http://"+s.host+path, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	req.Header.Set("Authorization", "token "+s.token)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	res, err := client.Do(req)
-	if err == nil && res.StatusCode/100 != 2 {
-		res.Body.Close()
-		err = fmt.Errorf("%s", res.Status)
-	}
-	return res, err
-}
-
-func (s *jupyterServer) kernels() (ids []string) {
-	res, err := s.call(http.MethodGet, "/api/kernels")
 	if err != nil {
-		return nil
+		return err
 	}
 	defer res.Body.Close()
+	if res.StatusCode/100 != 2 {
+		return errors.New(res.Status)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.NewDecoder(res.Body).Decode(out)
+}
+
+func (s *jupyterServer) kernels() (ids []string, err error) {
 	var all []struct{ ID string }
-	_ = json.NewDecoder(res.Body).Decode(&all)
+	err = s.call(http.MethodGet, "/api/kernels", &all)
 	for _, k := range all {
 		ids = append(ids, k.ID)
 	}
-	return ids
+	return ids, err
 }
 
-func (s *jupyterServer) endKernel(id string) {
-	if slices.Contains(s.kernels(), id) {
-		if res, err := s.call(http.MethodDelete, "/api/kernels/"+id); err == nil {
-			res.Body.Close()
-		}
-	}
-}
+// endKernel ends a kernel, if it is still there.
+func (s *jupyterServer) endKernel(id string) { _ = s.call(http.MethodDelete, "/api/kernels/"+id, nil) }
 
 // endPrograms ends the programs that name a temporary folder as the place of their files.
 func endPrograms(folders []string) {

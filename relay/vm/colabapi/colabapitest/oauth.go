@@ -240,3 +240,12 @@ func (g *Google) Revoke() {
 	clear(g.account.access)
 	clear(g.account.refresh)
 }
+
+// Code returns an authorization code of somebody else's login.
+func (g *Google) Code(challenge, redirect string) string {
+	code := g.newSecret("4/")
+	g.account.mu.Lock()
+	defer g.account.mu.Unlock()
+	g.account.grants[code] = grant{challenge, redirect}
+	return code
+}

@@ -131,7 +131,10 @@ func (g *Google) DropSockets() {
 
 // Kernels returns how many kernels of a VM's run.
 func (g *Google) Kernels(id string) (n int) {
-	running := g.jupyter().kernels()
+	running, err := g.jupyter().kernels()
+	if err != nil {
+		g.t.Errorf("list the kernels: %v", err)
+	}
 	g.note(id, func(m *machine) {
 		for _, k := range m.kernels {
 			if slices.Contains(running, k) {

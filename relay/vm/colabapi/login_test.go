@@ -1,0 +1,225 @@
+package colabapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"colabrelay/relay/vm"
+	"colabrelay/relay/vm/colabapi"
+	"colabrelay/relay/vm/colabapi/colabapitest"
+)
+
+const loginFile = "google-login.json"
+
+func TestALoginIsKeptInAFileOfThisUserOnly(t *testing.T) {
+	g := colabapitest.Start(t)
+	dir := filepath.Join(t.TempDir(), "made", "when", "missing")
+	if colabapi.LoggedIn(dir) {
+		t.Error("logged in without a file")
+	}
+	var shown string
+	err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: g.Approve, Show: func(url string) { shown = url }})
+	if err != nil || !colabapi.LoggedIn(dir) {
+		t.Fatalf("login: %v", err)
+	}
+	info, err := os.Stat(filepath.Join(dir, loginFile))
+	if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	for _, secret := range g.Secrets() {
+		if strings.Contains(shown, secret) {
+			t.Error("the address that people see contains a secret")
+		}
+	}
+	b, err := colabapi.New(colabapi.Config{Dir: dir, Getenv: g.Getenv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if specs, err := b.Specs(within(t)); err != nil || len(specs) != 5 {
+		t.Errorf("%v, %v", specs, err)
+	}
+}
+
+// A login file that others could read is closed before it gets the new token.
+func TestALoginReplacesAnOpenFile(t *testing.T) {
+	g, dir := colabapitest.Start(t), t.TempDir()
+	path := filepath.Join(dir, loginFile)
+	if err := os.WriteFile(path, []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: dir, ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: g.Approve}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+func TestLoginsThatGoogleOrThePersonRefuse(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*colabapitest.Google, *colabapi.LoginRequest)
+		want   string
+	}{
+		"declined":        {func(g *colabapitest.Google, r *colabapi.LoginRequest) { r.Open = g.Decline }, "declined"},
+		"unticked":        {func(g *colabapitest.Google, _ *colabapi.LoginRequest) { g.Scope = "openid" }, "was not allowed"},
+		"code refused":    {func(g *colabapitest.Google, _ *colabapi.LoginRequest) { g.RefuseTokens("invalid_grant") }, "run the login again"},
+		"deleted client":  {func(g *colabapitest.Google, _ *colabapi.LoginRequest) { g.RefuseTokens("deleted_client") }, "OAuth client"},
+		"unknown refusal": {func(g *colabapitest.Google, _ *colabapi.LoginRequest) { g.RefuseTokens("\x1b[31mbad") }, "login service says"},
+		"no browser": {func(_ *colabapitest.Google, r *colabapi.LoginRequest) {
+			r.Open = func(context.Context, string) error { return errors.New("no browser") }
+		}, "no browser"},
+		"not on loopback": {func(_ *colabapitest.Google, r *colabapi.LoginRequest) {
+			r.Getenv = env(colabapi.TestVariable, "http://example.com:80")
+		}, "for tests"},
+		"a name": {func(_ *colabapitest.Google, r *colabapi.LoginRequest) {
+			r.Getenv = env(colabapi.TestVariable, "http://localhost.evil.org:80")
+		}, "for tests"},
+		"user in address": {func(_ *colabapitest.Google, r *colabapi.LoginRequest) {
+			r.Getenv = env(colabapi.TestVariable, "http://x@127.0.0.1:80")
+		}, "for tests"},
+		"Google's service": {func(_ *colabapitest.Google, r *colabapi.LoginRequest) { r.Getenv = env("", "") }, "is not Google's"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := colabapitest.Start(t)
+			r := colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Getenv: g.Getenv, Open: g.Approve}
+			test.change(g, &r)
+			err := colabapi.Login(within(t), r)
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.ContainsRune(err.Error(), '\x1b') {
+				t.Errorf("got %q", err)
+			}
+			if colabapi.LoggedIn(r.Dir) {
+				t.Error("a login was saved")
+			}
+			for _, secret := range g.Secrets() {
+				if err != nil && strings.Contains(err.Error(), secret) {
+					t.Errorf("the error contains a secret: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func env(name, value string) func(string) string {
+	return func(asked string) string {
+		if asked == name {
+			return value
+		}
+		return ""
+	}
+}
+
+func TestALoginThatIsCancelledEnds(t *testing.T) {
+	g := colabapitest.Start(t)
+	ctx, cancel := context.WithCancel(within(t))
+	err := colabapi.Login(ctx, colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: g.ClientFile(t), Getenv: g.Getenv, Show: func(string) { cancel() }})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestClientFilesThatAreRefused(t *testing.T) {
+	good := map[string]string{"client_id": "i", "client_secret": "s", "auth_uri": "https://accounts.google.com/o/oauth2/auth", "token_uri": "https://oauth2.googleapis.com/token"}
+	with := func(name, value string) any {
+		changed := map[string]string{name: value}
+		for k, v := range good {
+			if k != name {
+				changed[k] = v
+			}
+		}
+		return map[string]any{"installed": changed}
+	}
+	for name, test := range map[string]struct {
+		content any
+		want    string
+	}{
+		"no object":        {map[string]any{}, `no object "installed"`},
+		"web client":       {map[string]any{"web": good}, "type Desktop app"},
+		"a list":           {[]string{}, "not JSON"},
+		"service account":  {map[string]any{"type": "service_account"}, "type Desktop app"},
+		"no id":            {with("client_id", ""), "lacks"},
+		"foreign page":     {with("auth_uri", "https://evil.example/auth"), "auth_uri"},
+		"page over http":   {with("auth_uri", "http://accounts.google.com/o/oauth2/auth"), "auth_uri"},
+		"longer host":      {with("auth_uri", "https://accounts.google.com.evil.example/auth"), "auth_uri"},
+		"user in address":  {with("auth_uri", "https://accounts.google.com@evil.example/auth"), "auth_uri"},
+		"other port":       {with("token_uri", "https://oauth2.googleapis.com:8443/token"), "token_uri"},
+		"foreign tokens":   {with("token_uri", "https://evil.example/token"), "token_uri"},
+		"tokens on a file": {with("token_uri", "file:///etc/passwd"), "token_uri"},
+		"loopback":         {with("token_uri", "http://127.0.0.1:1/token"), "token_uri"},
+		"too long":         {with("client_id", strings.Repeat("x", 70<<10)), "too long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := json.Marshal(test.content)
+			path := filepath.Join(t.TempDir(), "client.json")
+			if err == nil {
+				err = os.WriteFile(path, text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened := false
+			err = colabapi.Login(within(t), colabapi.LoginRequest{Dir: t.TempDir(), ClientFile: path, Getenv: env("", ""), Open: func(context.Context, string) error { opened = true; return errors.New("opened") }})
+			if err == nil || !strings.Contains(err.Error(), test.want) || opened {
+				t.Errorf("got %v, opened %t", err, opened)
+			}
+		})
+	}
+}
+
+func TestApplicationDefaultCredentials(t *testing.T) {
+	for kind, want := range map[string]string{
+		"authorized_user":              "",
+		"service_account":              "belong to a person",
+		"external_account":             "belong to a person",
+		"impersonated_service_account": "belong to a person",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			g, dir := colabapitest.Start(t), t.TempDir()
+			getenv := both(g.Getenv, env("GOOGLE_APPLICATION_CREDENTIALS", g.DefaultsFile(t, kind)))
+			err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: dir, Getenv: getenv})
+			if want != "" {
+				if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, vm.ErrNotLoggedIn) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := os.ReadFile(filepath.Join(dir, loginFile))
+			for _, secret := range g.Secrets() {
+				if strings.Contains(string(text), secret) {
+					t.Error("the login file repeats a secret of the credentials")
+				}
+			}
+			mustSendProject(t, g, dir, "quota-project")
+		})
+	}
+}
+
+func both(first, second func(string) string) func(string) string {
+	return func(name string) string {
+		if v := first(name); v != "" {
+			return v
+		}
+		return second(name)
+	}
+}
+
+func TestGcloudsFolderHasApplicationDefaultCredentials(t *testing.T) {
+	g := colabapitest.Start(t)
+	folder := filepath.Dir(g.DefaultsFile(t, "authorized_user"))
+	if err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: t.TempDir(), Getenv: both(g.Getenv, env("CLOUDSDK_CONFIG", folder))}); err != nil {
+		t.Error(err)
+	}
+	err := colabapi.Login(within(t), colabapi.LoginRequest{Dir: t.TempDir(), Getenv: both(g.Getenv, env("CLOUDSDK_CONFIG", t.TempDir()))})
+	if !errors.Is(err, vm.ErrNotLoggedIn) || !strings.Contains(err.Error(), "gcloud auth application-default login") {
+		t.Errorf("without a file: %v", err)
+	}
+}

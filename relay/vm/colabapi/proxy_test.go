@@ -1,0 +1,198 @@
+package colabapi_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"colabrelay/relay/client"
+	"colabrelay/relay/vm"
+	"colabrelay/relay/vm/colabapi/colabapitest"
+)
+
+// onVM starts a program that answers HTTP on the VM, and returns how it is reached.
+func onVM(t *testing.T, b vm.Proxied, id string, h http.HandlerFunc) (base string, rt http.RoundTripper) {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	u, _ := url.Parse(s.URL)
+	port, _ := strconv.Atoi(u.Port())
+	base, rt, err := b.Proxy(within(t), id, port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(base, "http://"+u.Port()+"-"+id+".localhost:") {
+		t.Errorf("base URL %q", base)
+	}
+	return base, rt
+}
+
+func get(t *testing.T, rt http.RoundTripper, target string) (*http.Response, string, error) {
+	req, err := http.NewRequestWithContext(within(t), http.MethodPost, target, strings.NewReader("body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := rt.RoundTrip(req)
+	if req.Header.Get("X-Colab-Runtime-Proxy-Token") != "" {
+		t.Error("the caller's request was changed")
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return res, string(text), err
+}
+
+func TestAPortOfTheVMIsReached(t *testing.T) {
+	_, b, id := started(t)
+	base, rt := onVM(t, b, id, func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		for name := range r.Header {
+			if strings.HasPrefix(name, "X-Colab-") {
+				t.Errorf("the VM gets %s", name)
+			}
+		}
+		fmt.Fprintf(w, "%s %s %s %s", r.Method, r.URL, text, r.Header.Get("Signature"))
+	})
+	if res, text, err := get(t, rt, base+"/v1/x?y=z"); err != nil || res.StatusCode != 200 || text != "POST /v1/x?y=z body " {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+func TestAnExpiredTokenIsRenewedOnceForAllRequests(t *testing.T) {
+	g, b, id := started(t)
+	base, rt := onVM(t, b, id, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	if _, _, err := get(t, rt, base); err != nil { // the token is known to work
+		t.Fatal(err)
+	}
+	g.ExpireToken(id)
+	before := g.Requests("GET /v1beta/runtimes/")
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, text, err := get(t, rt, base); err != nil || text != "body" {
+				t.Errorf("%q, %v", text, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := g.Requests("GET /v1beta/runtimes/") - before; n != 1 {
+		t.Errorf("%d renewals", n)
+	}
+}
+
+// A refusal by the proxy says nothing about the VM. Only the API does.
+func TestOnlyTheAPISaysThatAVMIsGone(t *testing.T) {
+	for name, status := range map[string]int{"404": 404, "401": 401} {
+		t.Run(name, func(t *testing.T) {
+			g, b, id := started(t)
+			base, rt := onVM(t, b, id, func(http.ResponseWriter, *http.Request) {})
+			g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasPrefix(r.URL.Path, "/v1") {
+					http.Error(w, "<html>", status)
+					return true
+				}
+				return false
+			})
+			for range 10 {
+				_, _, err := get(t, rt, base)
+				route, ok := errors.AsType[*client.RouteError](err)
+				if !ok || errors.Is(err, vm.ErrGone) || route.Hint == "" {
+					t.Fatalf("got %v", err)
+				}
+			}
+			if n := g.Requests("GET /v1beta/runtimes/"); n > 4 {
+				t.Errorf("10 refusals caused %d calls of the API", n)
+			}
+			if err := b.Touch(within(t), id); err == nil || errors.Is(err, vm.ErrGone) {
+				t.Errorf("touch: %v", err)
+			}
+		})
+	}
+}
+
+func TestAnExecutorsOwnRefusalsPass(t *testing.T) {
+	_, b, id := started(t)
+	var calls atomic.Int32
+	base, rt := onVM(t, b, id, func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		if r.URL.Path == "/signed" {
+			w.Header().Set("Signature", "x")
+			w.WriteHeader(404)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(401)
+		fmt.Fprint(w, `{"error":{"code":"unauthorized"}}`)
+	})
+	if res, _, err := get(t, rt, base+"/signed"); err != nil || res.StatusCode != 404 || calls.Load() != 1 {
+		t.Errorf("signed: %v after %d calls", err, calls.Load())
+	}
+	if res, text, err := get(t, rt, base+"/unsigned"); err != nil || res.StatusCode != 401 || !strings.Contains(text, "unauthorized") {
+		t.Errorf("unsigned: %q, %v", text, err)
+	}
+}
+
+func TestAddressesThatAreNotGooglesGetNothing(t *testing.T) {
+	var visited atomic.Int32
+	evil := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { visited.Add(1) }))
+	defer evil.Close()
+	for name, connection := range map[string]string{
+		"foreign host":   `"url":"` + evil.URL + `","token":"t"`,
+		"no host":        `"url":"","token":"t"`,
+		"https":          `"url":"https://127.0.0.1:1","token":"t"`,
+		"longer host":    `"url":"https://8080-a.colab.dev.evil.example","token":"t"`,
+		"user":           `"url":"https://u@8080-a.prod.colab.dev","token":"t"`,
+		"path":           `"url":"http://8080-a.localhost:1/x","token":"t"`,
+		"line in token":  `"url":"http://8080-a.localhost:1","token":"a\r\nX: y"`,
+		"no token":       `"url":"http://8080-a.localhost:1"`,
+		"long token":     `"url":"http://8080-a.localhost:1","token":"` + strings.Repeat("t", 9000) + `"`,
+		"other port":     `"url":"http://9000-a.localhost:1","token":"t"`,
+		"no information": ``,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, b, id := started(t)
+			g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path == "/v1beta/runtimes/"+id {
+					fmt.Fprintf(w, `{"name":"runtimes/%s","connectionInfo":{%s}}`, id, connection)
+					return true
+				}
+				return false
+			})
+			if err := b.Touch(within(t), id); err == nil || strings.Contains(err.Error(), "u@") {
+				t.Errorf("touch: %v", err)
+			}
+			if _, _, err := b.Proxy(within(t), id, 8000); err == nil {
+				t.Error("there is a proxy")
+			}
+			if visited.Load() != 0 {
+				t.Error("the foreign host was visited")
+			}
+		})
+	}
+}
+
+func TestIDsThatAreNoLabelsAreNotSent(t *testing.T) {
+	g := colabapitest.Start(t)
+	b := g.Backend(t)
+	for _, id := range []string{"", "A", "a/b", "../x", "a?b", "1a", "a-", strings.Repeat("a", 64), "a\nb"} {
+		_, createError := b.Create(within(t), id, vm.Spec{})
+		for call, err := range map[string]error{"create": createError, "delete": b.Delete(within(t), id), "touch": b.Touch(within(t), id)} {
+			if err == nil {
+				t.Errorf("%s %q", call, id)
+			}
+		}
+	}
+	if n := g.Requests("GET /v1") + g.Requests("POST /v1") + g.Requests("DELETE "); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
