@@ -1,49 +1,18 @@
 package colabapi_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"colabrelay/relay/vm"
-	"colabrelay/relay/vm/colabapi"
 	"colabrelay/relay/vm/colabapi/colabapitest"
 )
-
-// mustSendProject checks the project whose quota calls name; empty for none.
-func mustSendProject(t *testing.T, g *colabapitest.Google, dir, want string) {
-	t.Helper()
-	var got atomic.Value
-	g.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
-		if strings.HasPrefix(r.URL.Path, "/v1") {
-			got.Store(r.Header.Get("X-Goog-User-Project"))
-		}
-		return false
-	})
-	b, err := colabapi.New(colabapi.Config{Dir: dir, Getenv: g.Getenv})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if _, err := b.List(within(t)); err != nil || got.Load() != want {
-		t.Errorf("sent project %q, %v", got.Load(), err)
-	}
-}
-
-func TestALoginOfOnesOwnClientNamesNoProject(t *testing.T) {
-	g := colabapitest.Start(t)
-	mustSendProject(t, g, g.Login(t), "")
-}
 
 func TestEachRefusalOfACallHasItsError(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -127,138 +96,6 @@ func flood(w http.ResponseWriter) {
 	}
 }
 
-func TestEachRefusalOfACreationHasItsError(t *testing.T) {
-	for name, test := range map[string]struct {
-		code        int
-		reason      string
-		accelerator string
-		class       error
-	}{
-		"none free":               {9, "", "T4", vm.ErrNoneFree},
-		"none free, other word":   {9, "STOCKOUT", "T4", vm.ErrNoneFree},
-		"no CPU is no stockout":   {9, "", "", nil},
-		"too many":                {9, "TOO_MANY_ACTIVE_RUNTIMES", "T4", vm.ErrTooMany},
-		"too many, as others saw": {8, "TOO_MANY_ACTIVE_RUNTIMES", "", vm.ErrTooMany},
-		"usage":                   {9, "QUOTA_EXCEEDED_USAGE_TIME", "T4", vm.ErrQuota},
-		"exhausted":               {8, "", "T4", vm.ErrQuota},
-		"blocked":                 {9, "DENYLISTED", "T4", vm.ErrDenied},
-		"forbidden":               {7, "", "T4", vm.ErrDenied},
-		"exists":                  {6, "", "", vm.ErrExists},
-		"argument":                {3, "", "T4", vm.ErrNotEligible},
-		"internal":                {13, "", "T4", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := colabapitest.Start(t)
-			g.RefuseWith(test.code, test.reason)
-			_, err := g.Backend(t).Create(within(t), vm.NewID(), vm.Spec{Accelerator: test.accelerator})
-			known := []error{vm.ErrNoneFree, vm.ErrNotEligible, vm.ErrQuota, vm.ErrDenied, vm.ErrTooMany, vm.ErrExists, vm.ErrGone}
-			is := func(class error) bool { return errors.Is(err, class) }
-			if err == nil || test.class != nil && !is(test.class) || test.class == nil && slices.ContainsFunc(known, is) {
-				t.Errorf("got %v", err)
-			}
-			if len(g.Running()) != 0 {
-				t.Errorf("runs: %q", g.Running())
-			}
-		})
-	}
-}
-
-func TestWhatIsAskedForIsWhatGoogleLists(t *testing.T) {
-	g := colabapitest.Start(t)
-	b := g.Backend(t)
-	for _, test := range []struct {
-		spec vm.Spec
-		want vm.Spec
-		err  error
-	}{
-		{vm.Spec{}, vm.Spec{}, nil},
-		{vm.Spec{HighRAM: true}, vm.Spec{HighRAM: true}, nil},
-		{vm.Spec{Accelerator: "V5E1"}, vm.Spec{Accelerator: "V5E1"}, nil},
-		{vm.Spec{Accelerator: "L4"}, vm.Spec{Accelerator: "L4", HighRAM: true}, nil}, // its only shape
-		{vm.Spec{Accelerator: "T4", HighRAM: true}, vm.Spec{}, vm.ErrNotEligible},
-		{vm.Spec{Accelerator: "A100"}, vm.Spec{}, vm.ErrNotEligible},
-		{vm.Spec{Accelerator: "H100"}, vm.Spec{}, vm.ErrNotEligible},
-	} {
-		before := g.Requests("POST /v1beta/runtimes")
-		got, err := b.Create(within(t), vm.NewID(), test.spec)
-		if !errors.Is(err, test.err) || got.Spec != test.want {
-			t.Errorf("%v: %+v, %v", test.spec, got, err)
-		}
-		if test.err != nil && g.Requests("POST /v1beta/runtimes") != before {
-			t.Errorf("%v was asked for", test.spec)
-		}
-	}
-}
-
-func TestACreationWhoseAnswerIsLostStartsOneVM(t *testing.T) {
-	t.Parallel()
-	g := colabapitest.Start(t)
-	b := g.Backend(t)
-	var lost atomic.Int32
-	g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodPost || r.URL.Path != "/v1beta/runtimes" || lost.Add(1) > 2 {
-			return false
-		}
-		g.Serve(discardWriter{}, r) // it has its effect
-		panic(http.ErrAbortHandler)
-	})
-	id := vm.NewID()
-	m, err := b.Create(within(t), id, vm.Spec{})
-	if err != nil || m.ID != id || !slices.Equal(g.Running(), []string{id}) {
-		t.Errorf("%+v, %v; runs: %q", m, err, g.Running())
-	}
-	if n := g.Requests("POST /v1beta/runtimes"); n != 3 {
-		t.Errorf("asked %d times", n)
-	}
-}
-
-// discardWriter is an answer that nobody gets.
-type discardWriter struct{}
-
-func (discardWriter) Header() http.Header         { return http.Header{} }
-func (discardWriter) Write(b []byte) (int, error) { return len(b), nil }
-func (discardWriter) WriteHeader(int)             {}
-
-func TestASlowCreationIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	for name, noWait := range map[string]bool{"with wait": false, "without wait": true} {
-		t.Run(name, func(t *testing.T) {
-			g := colabapitest.Start(t)
-			g.WaitsForCreation, g.NoWait = 2, noWait
-			if m, err := g.Backend(t).Create(within(t), vm.NewID(), vm.Spec{}); err != nil || !m.Ready {
-				t.Errorf("%+v, %v", m, err)
-			}
-		})
-	}
-}
-
-func TestACreationEndsWithItsContext(t *testing.T) {
-	g := colabapitest.Start(t)
-	g.WaitsForCreation = 1000
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if _, err := g.Backend(t).Create(ctx, vm.NewID(), vm.Spec{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestOperationsWithHostileNamesAreNotFollowed(t *testing.T) {
-	for _, name := range []string{"", "operations/", "operations/../v1beta/runtimes/x", "runtimes/x", "operations/a?b", "operations/a b", "operations/" + strings.Repeat("a", 300), "//evil.example/x"} {
-		g := colabapitest.Start(t)
-		b := g.Backend(t)
-		g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
-			if r.Method == http.MethodPost && r.URL.Path == "/v1beta/runtimes" {
-				_ = json.NewEncoder(w).Encode(map[string]string{"name": name})
-				return true
-			}
-			return false
-		})
-		if _, err := b.Create(within(t), vm.NewID(), vm.Spec{}); err == nil || g.Requests("GET /v1/") != 0 {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-}
-
 func TestAllPagesOfAListAreRead(t *testing.T) {
 	g := colabapitest.Start(t)
 	g.PageSize = 3
@@ -331,85 +168,5 @@ func TestALongPauseIsAnErrorAtOnce(t *testing.T) {
 	})
 	if _, err := b.List(within(t)); err == nil || !strings.Contains(err.Error(), "wait 1h") || g.Requests("GET /v1beta/runtimes") != 1 {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestOneRenewalServesAllCallers(t *testing.T) {
-	g := colabapitest.Start(t)
-	b := g.Backend(t)
-	if _, err := b.List(within(t)); err != nil {
-		t.Fatal(err)
-	}
-	g.ExpireAccess()
-	before := g.Requests("POST /token")
-	var callers sync.WaitGroup
-	for range 20 {
-		callers.Go(func() {
-			if _, err := b.List(within(t)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	callers.Wait()
-	if n := g.Requests("POST /token") - before; n != 1 {
-		t.Errorf("%d renewals", n)
-	}
-}
-
-func TestATokenIsRenewedBeforeItsEnd(t *testing.T) {
-	g := colabapitest.Start(t)
-	b := g.Backend(t)
-	g.SetAccessLife(30 * time.Second) // less than the reserve
-	for range 2 {
-		if _, err := b.List(within(t)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := g.Requests("POST /token"); n != 3 { // the login, and each call
-		t.Errorf("%d requests for tokens", n)
-	}
-}
-
-func TestAnEndedLoginSaysWhatToDoAndANewOneWorks(t *testing.T) {
-	g := colabapitest.Start(t)
-	dir := g.Login(t)
-	b, err := colabapi.New(colabapi.Config{Dir: dir, Getenv: g.Getenv})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	g.Revoke()
-	_, err = b.List(within(t))
-	if !errors.Is(err, vm.ErrNotLoggedIn) || !strings.Contains(err.Error(), "7 days") || !strings.Contains(err.Error(), "vm login") {
-		t.Errorf("got %v", err)
-	}
-	text, err := os.ReadFile(filepath.Join(g.Login(t), loginFile))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, loginFile), text, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.List(within(t)); err != nil {
-		t.Errorf("after a new login: %v", err)
-	}
-}
-
-func TestWithoutALogin(t *testing.T) {
-	g := colabapitest.Start(t)
-	for name, content := range map[string]string{"missing": "", "damaged": `{"version":`, "no version": `{}`} {
-		dir := t.TempDir()
-		if content != "" {
-			if err := os.WriteFile(filepath.Join(dir, loginFile), []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		b, err := colabapi.New(colabapi.Config{Dir: dir, Getenv: g.Getenv})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.List(within(t)); !errors.Is(err, vm.ErrNotLoggedIn) || !strings.Contains(err.Error(), "vm login") {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
