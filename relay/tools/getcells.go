@@ -194,7 +194,7 @@ func (r *cellReader) preview(cell notebook.Cell) CellView {
 	}
 	outputs, err := r.outputsOf(cell)
 	if err != nil {
-		v.omit("outputs: " + err.Error())
+		v.omit("outputs: " + plain.Line(problemOf(err).Message))
 		return v
 	}
 	shown := readOutputs(r.ctx, outputs, previewOutputs)

@@ -5,15 +5,16 @@ import (
 	"errors"
 
 	"colabrelay/relay/client"
+	"colabrelay/relay/hint"
 	"colabrelay/relay/page"
 )
 
 // Codes of errors of Colab's page.
 const (
-	codeNoTab      = "no_tab"      // no tab is connected
-	codeTabLost    = "tab_lost"    // in the call
-	codeTabRefused = "tab_refused" // the page does not do it
-	codeNotRun     = "not_run"     // the page answered without running the cell
+	codeNoTab      = "no_tab"   // no tab is connected
+	codeTabLost    = "tab_lost" // in the call
+	codeTabRefused = hint.CodePageRefused
+	codeNotRun     = "not_run" // the page answered without running the cell
 )
 
 var noTab = &Problem{

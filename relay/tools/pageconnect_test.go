@@ -1,0 +1,165 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/page"
+	"colabrelay/shared/e2e/standin"
+)
+
+func TestConnectingATab(t *testing.T) {
+	d := newTabDesk(t, standin.Options{}, Config{})
+	for _, tool := range []string{"open_colab_browser_connection", "get_cells", "run_code_cell", "move_cell"} { // before any tab
+		if !strings.Contains(string(d.list), `"name":"`+tool+`"`) {
+			t.Errorf("%s is not in the list", tool)
+		}
+	}
+	d.refused(d.ask("get_cells"), "no_tab", "open_colab_browser_connection first")
+	if len(d.opened) > 0 {
+		t.Error("get_cells opened a browser")
+	}
+	_, ch := d.begin("tools/call", map[string]any{"name": "open_colab_browser_connection", "arguments": object{}, "_meta": object{"progressToken": "p"}})
+	r := d.result("open_colab_browser_connection", d.await(ch))
+	got := decode[PageConnection](t, r.Structured)
+	if r.IsError || !got.Connected || got.Waiting || got.URL != "" || got.NextCommand != "" {
+		t.Errorf("%s", r.Structured)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var steps []string
+	for _, n := range d.notes {
+		p := decode[struct {
+			Progress, Total float64
+			Message         string
+		}](t, n.Params)
+		steps = append(steps, fmt.Sprintf("%.0f/%.0f", p.Progress, p.Total))
+		if strings.Contains(p.Message, "Token") {
+			t.Errorf("progress says %q", p.Message)
+		}
+	}
+	if strings.Join(steps, " ") != "1/3 2/3 3/3" {
+		t.Errorf("progress %v", steps)
+	}
+}
+
+func TestWaitingForTheTabGoesOn(t *testing.T) {
+	d := newTabDesk(t, standin.Options{Declined: true}, Config{Hold: time.Second})
+	const notebook = "https://colab.research.google.com/drive/1aB?authuser=1#scrollTo=x"
+	r := d.ask("open_colab_browser_connection", "notebook_url", notebook)
+	got := decode[PageConnection](t, r.Structured)
+	if r.IsError || got.Connected || !got.Waiting || got.URL != d.opened[0] || got.NextCommand != `open_colab_browser_connection(notebook_url="`+notebook+`")` {
+		t.Errorf("%s", r.Structured)
+	}
+	if text := r.Content[0].Text; !strings.Contains(text, got.URL) || !strings.Contains(text, "Next: open_colab") {
+		t.Error(text)
+	}
+	tab, err := standin.Dial(t.Context(), got.URL, standin.Options{}) // the person opens the URL after all
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tab.Close)
+	r = d.ask("open_colab_browser_connection", "notebook_url", notebook)
+	if got := decode[PageConnection](t, r.Structured); r.IsError || !got.Connected || got.URL != "" {
+		t.Errorf("%s", r.Structured)
+	}
+	if len(d.opened) != 1 {
+		t.Errorf("%d pages were opened", len(d.opened))
+	}
+	d.refused(d.ask("open_colab_browser_connection", "notebook_url", "https://colab.research.google.com/drive/other"), "conflict", "close that tab")
+	if token := d.opened[0][strings.Index(d.opened[0], "#"):]; strings.Contains(d.log.String(), token) || strings.Contains(d.log.String(), tokenOf(got.URL)) || d.log.String() == "" {
+		t.Errorf("the log is %s", d.log)
+	}
+}
+
+func tokenOf(url string) string {
+	_, rest, _ := strings.Cut(url, "mcpProxyToken=")
+	token, _, _ := strings.Cut(rest, "&")
+	return token
+}
+
+func TestTheNotebooksAddressIsChecked(t *testing.T) {
+	d := newTabDesk(t, standin.Options{}, Config{})
+	for _, bad := range []string{"http://colab.research.google.com/x", "https://evil.example/#", "https://colab.research.google.com.evil.example/", "javascript:alert(1)", "file:///etc/passwd", "https://colab.research.google.com/a#b#c", "https://u@colab.google.com/", "colab.research.google.com", strings.Repeat("x", 2001)} {
+		d.refused(d.ask("open_colab_browser_connection", "notebook_url", bad), "bad_request")
+	}
+	d.refused(d.ask("open_colab_browser_connection", "start_executor", "yes"), "bad_request", "true or false")
+	d.refused(d.ask("open_colab_browser_connection", "start_executor", true), "bad_request", "cannot start an executor", "colab-relay bootstrap")
+	if len(d.opened) > 0 {
+		t.Errorf("it opened %s", d.opened)
+	}
+}
+
+// These errors take a minute, or another program, to happen.
+func TestWhyNoTabIsConnected(t *testing.T) {
+	c := &call{Relay: New(Config{})}
+	const url = "https://colab.research.google.com/#mcpProxyToken=fresh"
+	for name, test := range map[string]struct {
+		err     error
+		code    string
+		waiting bool
+		words   string
+	}{
+		"late":       {&page.NoTabError{URL: url, Refused: []string{"wrong token"}}, "no_tab", false, "dialog"},
+		"no browser": {&page.WaitingError{URL: url, Browser: errors.New("xdg-open is missing")}, "", true, "xdg-open is missing"},
+		"closed":     {page.ErrClosed, "tab_lost", false, "call again"},
+		"no port":    {errors.New("listen tcp 127.0.0.1:99: permission denied"), "page_refused", false, "permission denied"},
+	} {
+		got := &PageConnection{}
+		p := got.notConnected(test.err, openArgs{}, c)
+		if (p == nil) != (test.code == "") || p != nil && (p.Code != test.code || !strings.Contains(p.Message, test.words)) || got.Waiting != test.waiting {
+			t.Errorf("%s: %+v %+v", name, got, p)
+		}
+		if test.code == "no_tab" || test.waiting {
+			var b strings.Builder
+			got.text(&b)
+			if got.URL != url || !strings.Contains(b.String(), url) || !strings.Contains(b.String()+fmt.Sprint(p), test.words) {
+				t.Errorf("%s: %s", name, b.String())
+			}
+		}
+	}
+}
+
+func TestStartingTheExecutor(t *testing.T) {
+	calls := 0
+	d := newTabDesk(t, standin.Options{}, Config{StartExecutor: func(ctx context.Context, tab *page.Tab, step func(string)) (StartedExecutor, error) {
+		step("downloading the executor")
+		switch calls++; {
+		case tab == nil || ctx.Err() != nil:
+			return StartedExecutor{}, errors.New("no tab")
+		case calls == 1:
+			return StartedExecutor{Waiting: true}, nil
+		case calls == 2:
+			return StartedExecutor{}, &Problem{Code: "no_executor", Message: "the download failed", Hint: "Call again."}
+		}
+		return StartedExecutor{Runtime: "colab", Notes: []string{"the status cell runs"}}, nil
+	}})
+	r := d.ask("open_colab_browser_connection", "start_executor", true)
+	got := decode[PageConnection](t, r.Structured)
+	if r.IsError || !got.Connected || !got.Waiting || got.NextCommand != "open_colab_browser_connection(start_executor=true)" || !strings.Contains(r.Content[0].Text, "still being started") {
+		t.Errorf("%s", r.Structured)
+	}
+	r = d.ask("open_colab_browser_connection", "start_executor", true)
+	d.refused(r, "no_executor", "the download failed")
+	if got := decode[PageConnection](t, r.Structured); !got.Connected {
+		t.Errorf("%s", r.Structured)
+	}
+	r = d.ask("open_colab_browser_connection", "start_executor", true)
+	if got := decode[PageConnection](t, r.Structured); r.IsError || got.Executor != "colab" || got.Waiting || !strings.Contains(r.Content[0].Text, `runtime "colab"`) || !strings.Contains(r.Content[0].Text, "status cell") {
+		t.Errorf("%s", r.Structured)
+	}
+}
+
+func TestANotebookNeedsAFileOrATab(t *testing.T) {
+	d := connected(t, standin.Options{})
+	d.refused(d.ask("run_notebook"), "bad_request", "Download .ipynb", "run_code_cell")
+	d.refused(d.ask("run_notebook", "dry_run", true), "bad_request", "notebook_path is missing")
+	off := newDesk(t)
+	if p := off.call("get_cells", object{}).outcome(t).Error; p == nil || p.Code != "bad_request" || !strings.Contains(p.Hint, "toolset page") {
+		t.Errorf("%+v", p)
+	}
+}

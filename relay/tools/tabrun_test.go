@@ -1,0 +1,168 @@
+package tools
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/stacks"
+)
+
+func TestRunInTheTabsOwnKernel(t *testing.T) {
+	kernel, err := standin.StartKernel(t.Context(), standin.KernelOptions{Python: stacks.Old(t).Python, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kernel.Close)
+	d := connected(t, standin.Options{Execute: kernel.Execute})
+	run := func(code string) result {
+		t.Helper()
+		added := decode[AddedCell](t, d.ask("add_code_cell", "code", code).Structured)
+		return d.ask("run_code_cell", "cellId", added.NewCellID)
+	}
+	r := run("import sys\nx = 6\nprint('printed')\nprint('warned', file=sys.stderr)\nx * 7")
+	got := r.run(t)
+	if r.IsError || got.Status != "succeeded" || got.Stdout != "printed\n" || got.Stderr != "warned\n" || got.Result == nil || *got.Result != "42" || got.ExecutionID != "" || got.NextCommand != "" {
+		t.Errorf("%s", r.Structured)
+	}
+	if !slices.Contains(got.Notes, ownKernelNote) || strings.Contains(r.Content[0].Text, "execution_id") || r.outcome(t).Runtime != "" {
+		t.Errorf("%s", r.Content[0].Text)
+	}
+	r = run("print(x)\nraise ValueError('no ' + str(x))")
+	p := r.outcome(t).Error
+	if p == nil || p.Code != "failed" || p.EName != "ValueError" || p.EValue != "no 6" || !strings.Contains(p.Traceback, "ValueError: no 6") || strings.Contains(p.Traceback, "\x1b") || r.run(t).Stdout != "6\n" {
+		t.Errorf("%s", r.Structured)
+	}
+	r = run("print('\\n'.join(str(i) for i in range(100_000)))")
+	got = r.run(t)
+	if r.IsError || !got.Truncated || !strings.HasPrefix(got.Stdout, "0\n1\n") || !strings.HasSuffix(got.Stdout, "99999\n") || strings.Contains(r.Content[0].Text, "get_execution") || !strings.HasPrefix(got.NextCommand, "get_cells(cellId=") {
+		t.Errorf("%s", r.Structured)
+	}
+	if len(got.SavedFiles) != 1 || !strings.HasPrefix(got.SavedFiles[0].Path, filepath.Join(d.save, "executions", "tab-")) {
+		t.Fatalf("%+v", got.SavedFiles)
+	}
+	if saved, err := os.ReadFile(got.SavedFiles[0].Path); err != nil || strings.Count(string(saved), "\n") != 100_000 {
+		t.Errorf("%d bytes, %v", len(saved), err)
+	}
+	r = run("from IPython.display import Image, display\nimport base64\ndisplay(Image(base64.b64decode('" + picture(t, 300) + "')))\n{'a': 1}")
+	if got = r.run(t); r.IsError || len(r.Content) != 2 || r.Content[1].MimeType != "image/png" || len(got.Outputs) != 2 || got.Outputs[0].Path == "" {
+		t.Errorf("%d contents %s", len(r.Content), r.Structured)
+	}
+}
+
+func TestASecondCallJoinsTheRunInTheTab(t *testing.T) {
+	runs, release := 0, make(chan struct{})
+	d := newTabDesk(t, standin.Options{Notebook: standin.NewNotebook(cell("slow", "1")), Execute: standin.Fake(func(context.Context, string) []map[string]any {
+		runs++
+		<-release
+		return []map[string]any{standin.Stream("done\n")}
+	})}, Config{Hold: time.Second})
+	d.connect()
+	r := d.ask("run_code_cell", "cellId", "slow", "timeout_seconds", 5)
+	got := r.run(t)
+	if r.IsError || got.Status != "running" || got.NextCommand != `run_code_cell(cellId="slow")` || !strings.Contains(r.Content[0].Text, "Still running in Colab's tab") {
+		t.Errorf("%s", r.Structured)
+	}
+	if !slices.Contains(got.Notes, noTimeoutNote) {
+		t.Errorf("notes %v", got.Notes)
+	}
+	if cells := d.cells(); cells.Cells[0].State != "running" {
+		t.Errorf("%+v", cells.Cells[0])
+	}
+	close(release)
+	r = d.ask("run_code_cell", "cellId", "slow")
+	if got := r.run(t); got.Status != "succeeded" || got.Stdout != "done\n" || got.ExecutionTimeSec == nil || *got.ExecutionTimeSec < 0.8 {
+		t.Errorf("%s", r.Structured)
+	}
+	if cells := d.cells(); cells.Cells[0].State != "" || cells.Cells[0].Execution != 1 {
+		t.Errorf("%+v", cells.Cells[0])
+	}
+	if runs != 1 {
+		t.Errorf("the cell ran %d times", runs)
+	}
+	d.ask("run_code_cell", "cellId", "slow")
+	if runs != 2 {
+		t.Errorf("a call after the end ran the cell %d times", runs-1)
+	}
+}
+
+func TestRunsInTheTabThatCannotWork(t *testing.T) {
+	text := standin.Cell{Type: "markdown", ID: "text", Source: []string{"# T"}}
+	for name, test := range map[string]struct {
+		o          standin.Options
+		cell, code string
+		words      []string
+	}{
+		"a text cell":     {standin.Options{Execute: printing()}, "text", "bad_request", []string{"markdown cell"}},
+		"no such cell":    {standin.Options{Execute: printing()}, "texts", "not_found", []string{`"text"`}},
+		"no VM":           {standin.Options{NoVM: "Cannot connect to GPU backend\x1b[0m"}, "a", "page_refused", []string{"Cannot connect to GPU backend", "runtime"}},
+		"not confirmed":   {standin.Options{Execute: printing(), RunAnyway: make(chan struct{})}, "a", "not_run", []string{"Run anyway"}},
+		"an id of spaces": {standin.Options{Execute: printing()}, "   ", "not_found", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.o.Notebook = standin.NewNotebook(cell("a", "1"), text)
+			d := connected(t, test.o)
+			d.refused(d.ask("run_code_cell", "cellId", test.cell), test.code, test.words...)
+			if cells := d.cells(); cells.Cells[0].State != "" {
+				t.Errorf("%+v", cells.Cells[0])
+			}
+		})
+	}
+}
+
+// A cell that ran before keeps its number while the page waits for "Run anyway".
+func TestANoteIfTheTabShowsNothing(t *testing.T) {
+	one := cell("a", "x = 1")
+	one.Count = new(int)
+	*one.Count = 4
+	clicked := make(chan struct{})
+	d := connected(t, standin.Options{Notebook: standin.NewNotebook(one), RunAnyway: clicked, Execute: standin.Fake(func(context.Context, string) []map[string]any { return nil })})
+	r := d.ask("run_code_cell", "cellId", "a")
+	if got := r.run(t); r.IsError || !slices.Contains(got.Notes, noOutputNote) {
+		t.Errorf("%s", r.Structured)
+	}
+	close(clicked)
+	r = d.ask("run_code_cell", "cellId", "a")
+	if got := r.run(t); r.IsError || got.Status != "succeeded" || slices.Contains(got.Notes, noOutputNote) {
+		t.Errorf("%s", r.Structured)
+	}
+}
+
+func TestATabThatIsLost(t *testing.T) {
+	running, release := make(chan struct{}), make(chan struct{})
+	d := connected(t, standin.Options{Notebook: standin.NewNotebook(cell("a", "1")), Execute: standin.Fake(func(context.Context, string) []map[string]any {
+		close(running)
+		<-release
+		return nil
+	})})
+	_, ch := d.begin("tools/call", map[string]any{"name": "run_code_cell", "arguments": object{"cellId": "a"}})
+	<-running
+	first := d.url()
+	go d.tab().Drop()
+	d.refused(d.result("run_code_cell", d.await(ch)), "tab_lost", "may run on", "open_colab_browser_connection")
+	close(release)
+	eventually(t, "the end of the tab", func() bool { _, there := d.page.Tab(); return !there })
+	for _, tool := range []string{"get_cells", "add_text_cell", "run_code_cell"} {
+		d.refused(d.ask(tool, map[string][]any{"add_text_cell": {"content", "x"}, "run_code_cell": {"cellId", "a"}}[tool]...), "no_tab", "open_colab_browser_connection first")
+	}
+	d.connect()
+	if d.url() == first {
+		t.Error("the lost tab's URL is used again")
+	}
+	if got := d.cells(); got.CellCount != 1 || got.Cells[0].State != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAFrozenTabEndsTheCall(t *testing.T) {
+	d := newTabDesk(t, standin.Options{}, Config{Hold: time.Second})
+	d.connect()
+	d.tab().Freeze()
+	d.ask("get_cells") // one message may still be read
+	d.refused(d.ask("get_cells"), "timeout", "dialog")
+}
