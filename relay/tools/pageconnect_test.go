@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"colabrelay/relay/bridge"
+	"colabrelay/relay/hint"
 	"colabrelay/relay/page"
+	"colabrelay/relay/pairing"
 	"colabrelay/shared/e2e/standin"
 )
 
@@ -45,6 +49,21 @@ func TestConnectingATab(t *testing.T) {
 	if strings.Join(steps, " ") != "1/3 2/3 3/3" {
 		t.Errorf("progress %v", steps)
 	}
+}
+
+// What starting the executor says comes after the last step of connecting.
+func TestLinesAfterAMilestone(t *testing.T) {
+	p := startProgress(io.Discard, "token")
+	defer p.stop()
+	p.milestone("connected", amount{3, 3})
+	p.show("downloading")
+	if line, a, changed := p.take(); line != "downloading" || a != (amount{3, 3}) || !changed {
+		t.Errorf("%q %v %t", line, a, changed)
+	}
+	if first, second := p.value(amount{3, 3}), p.value(amount{3, 3}); second <= first {
+		t.Errorf("progress %g after %g", second, first)
+	}
+	(*progressNotifier)(nil).milestone("no token", amount{1, 3})
 }
 
 func TestWaitingForTheTabGoesOn(t *testing.T) {
@@ -126,31 +145,42 @@ func TestWhyNoTabIsConnected(t *testing.T) {
 
 func TestStartingTheExecutor(t *testing.T) {
 	calls := 0
-	d := newTabDesk(t, standin.Options{}, Config{StartExecutor: func(ctx context.Context, tab *page.Tab, step func(string)) (StartedExecutor, error) {
+	d := newTabDesk(t, standin.Options{}, Config{StartExecutor: func(ctx context.Context, tab *page.Tab, r bridge.Request, step func(string)) (bridge.Paired, error) {
 		step("downloading the executor")
 		switch calls++; {
-		case tab == nil || ctx.Err() != nil:
-			return StartedExecutor{}, errors.New("no tab")
+		case tab == nil || ctx.Err() != nil || r != bridge.Request{Name: "mine", StatusCell: true}:
+			return bridge.Paired{}, fmt.Errorf("tab %v, request %+v", tab, r)
 		case calls == 1:
-			return StartedExecutor{Waiting: true}, nil
+			return bridge.Paired{}, &bridge.StartingError{Step: "running a cell"}
 		case calls == 2:
-			return StartedExecutor{}, &Problem{Code: "no_executor", Message: "the download failed", Hint: "Call again."}
+			return bridge.Paired{}, bridge.ErrExpired
+		case calls == 3:
+			return bridge.Paired{}, page.ErrTabLost
 		}
-		return StartedExecutor{Runtime: "colab", Notes: []string{"the status cell runs"}}, nil
+		return bridge.Paired{Runtime: pairing.Runtime{Name: "mine"}, Notes: []string{"the status cell runs"}}, nil
 	}})
-	r := d.ask("open_colab_browser_connection", "start_executor", true)
-	got := decode[PageConnection](t, r.Structured)
-	if r.IsError || !got.Connected || !got.Waiting || got.NextCommand != "open_colab_browser_connection(start_executor=true)" || !strings.Contains(r.Content[0].Text, "still being started") {
+	start := func() (result, PageConnection) {
+		t.Helper()
+		r := d.ask("open_colab_browser_connection", "start_executor", true, "runtime", "mine", "statusCell", true)
+		return r, decode[PageConnection](t, r.Structured)
+	}
+	r, got := start()
+	if r.IsError || !got.Connected || !got.Waiting || !strings.HasPrefix(got.NextCommand, "open_colab_browser_connection(start_executor=true, ") || !strings.Contains(r.Content[0].Text, "still being started") {
 		t.Errorf("%s", r.Structured)
 	}
-	r = d.ask("open_colab_browser_connection", "start_executor", true)
-	d.refused(r, "no_executor", "the download failed")
-	if got := decode[PageConnection](t, r.Structured); !got.Connected {
+	r, got = start()
+	d.refused(r, hint.CodeNoExecutor, "180 s")
+	if !got.Connected {
 		t.Errorf("%s", r.Structured)
 	}
-	r = d.ask("open_colab_browser_connection", "start_executor", true)
-	if got := decode[PageConnection](t, r.Structured); r.IsError || got.Executor != "colab" || got.Waiting || !strings.Contains(r.Content[0].Text, `runtime "colab"`) || !strings.Contains(r.Content[0].Text, "status cell") {
+	r, _ = start()
+	d.refused(r, "tab_lost", "open_colab_browser_connection")
+	r, got = start()
+	if r.IsError || got.Executor != "mine" || got.Waiting || !strings.Contains(r.Content[0].Text, `runtime "mine"`) || !strings.Contains(r.Content[0].Text, "status cell") {
 		t.Errorf("%s", r.Structured)
+	}
+	for _, without := range [][]any{{"runtime", "x"}, {"status_cell", true}} {
+		d.refused(d.ask("open_colab_browser_connection", without...), "bad_request", "start_executor")
 	}
 }
 

@@ -40,6 +40,7 @@ type progressNotifier struct {
 	line    string
 	waiting string // what the call waits for, shown while there is no line
 	changed bool
+	reached amount                         // by the last milestone
 	measure func() (line string, a amount) // nil: send line
 }
 
@@ -96,7 +97,9 @@ func (p *progressNotifier) milestone(line string, a amount) {
 	if p == nil {
 		return
 	}
-	p.measureWith(func() (string, amount) { return line, a })
+	p.mu.Lock()
+	p.line, p.reached, p.changed = line, a, false
+	p.mu.Unlock()
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	if p.stopped {
@@ -133,7 +136,7 @@ func (p *progressNotifier) tick() {
 func (p *progressNotifier) take() (string, amount, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var a amount
+	a := p.reached
 	if p.measure != nil {
 		var line string
 		line, a = p.measure()
