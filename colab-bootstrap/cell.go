@@ -16,7 +16,10 @@ import (
 )
 
 //go:embed cell.ipy
-var template string
+var cellIpy string
+
+// template is the cell with blanks for a release.
+var template = strings.Replace(cellIpy, "@FETCH@\n", fetchPy, 1)
 
 // Release is what a cell downloads.
 type Release struct {

@@ -11,7 +11,8 @@ import (
 	"colabrelay/shared/enrollment"
 )
 
-// The parts of the enrollment's cells. Each is a Python file; cellOf makes a cell of them.
+// The parts of the enrollment's cells, of which the first is in the executor's cell too.
+// Each is a Python file; cellOf makes a cell of them.
 var (
 	//go:embed fetch.py
 	fetchPy string

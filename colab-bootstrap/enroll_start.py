@@ -3,17 +3,13 @@
 import fcntl
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
 
 from enrollment import FOLDER, JOB, awaited, ours, path, read, report, running
-from fetch import HOME, install
+from fetch import ARCH, HOME, executor, install, unavailable
 
-VERSION = "@VERSION@"
-RELEASES = "@RELEASES@"
-SHA256 = {"amd64": "@SHA256_AMD64@", "arm64": "@SHA256_ARM64@"}
 CLOUDFLARED = "@CLOUDFLARED@"
 CLOUDFLARED_SHA256 = {"amd64": "@CLOUDFLARED_AMD64@", "arm64": "@CLOUDFLARED_ARM64@"}
 TUNNEL = "@TUNNEL@"  # "secrets": ngrok with a token of this machine; without one, cloudflared
@@ -21,7 +17,6 @@ RELAY_KEY = "@RELAY_KEY@"
 REMEDY = (
     "add NGROK_AUTHTOKEN to Colab's Secrets (the key on the left), or set it where the relay runs"
 )
-ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "")
 
 
 def token_of_machine():
@@ -43,7 +38,7 @@ def cloudflared():
     folder = os.path.join(os.path.expanduser("~"), ".cache", "colab-relay", wanted[:16])
     os.makedirs(folder, mode=0o700, exist_ok=True)
     url = f"{CLOUDFLARED}/cloudflared-linux-{ARCH}"
-    return folder, install(url, wanted, os.path.join(folder, "cloudflared"))
+    return folder, install(url, wanted, os.path.join(folder, "cloudflared"), "it")
 
 
 def start(program, token, folder):
@@ -77,8 +72,8 @@ def start(program, token, folder):
 
 def enroll():
     """Start the executor unless it runs, and report its key. Return why there is none, or ""."""
-    if len(SHA256.get(ARCH, "")) != 64:
-        return f"the release has no executor for this CPU ({platform.machine()})"
+    if unavailable():
+        return f"no executor: {unavailable()}"
     tunnel, token, folder, problem = TUNNEL, "", "", ""
     if tunnel == "secrets":
         token = token_of_machine()
@@ -88,9 +83,7 @@ def enroll():
     if problem:
         return f"no cloudflared: {problem}; {REMEDY}"
     program = os.path.join(HOME, "executor")
-    releases = os.environ.get("COLAB_RELAY_RELEASE_URL") or f"{RELEASES}/{VERSION}"
-    asset = f"{releases.rstrip('/')}/executor-linux-{ARCH}"
-    problem = install(asset, SHA256[ARCH], program)
+    problem = executor(program)
     if problem:
         return f"no executor: {problem}"
     process = start(program, token, folder)

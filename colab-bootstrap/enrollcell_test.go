@@ -67,7 +67,7 @@ func TestTheStartCellReportsWhyThereIsNoExecutor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := c.release.Releases + "/" + c.release.Version + "/" + asset
-			newEnrollee(t, c.release).refuses(TunnelNgrok, "no executor: "+url+": ", c.says, asset+" was not uploaded here or to Drive")
+			newEnrollee(t, c.release).refuses(TunnelNgrok, "no executor: "+url+": ", c.says, asset+" of "+c.release.Version+" was not uploaded here or to Drive")
 		})
 	}
 	t.Run("an executor that ends", func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestTheStartCellReportsWhyThereIsNoExecutor(t *testing.T) {
 		e := newEnrollee(t, good)
 		e.env["PYTHONPATH"] = t.TempDir()
 		write(t, filepath.Join(e.env["PYTHONPATH"], "sitecustomize.py"), "import platform\nplatform.machine = lambda: 'riscv64'\n")
-		e.refuses(TunnelNgrok, "the release has no executor for this CPU (riscv64)")
+		e.refuses(TunnelNgrok, "no executor: the release has none for this CPU (riscv64)")
 	})
 }
 
@@ -155,7 +155,7 @@ func TestCellsLeaveTheNotebooksNamesAlone(t *testing.T) {
 	}
 	e.cell = "path, report, install, trouble = 1, 2, 3, 4\n_names = set(globals())\n" + start + finish + status +
 		"\nprint('new:', sorted(set(globals()) - _names - {'_names'}), path, report, install, trouble)\n"
-	out := e.run()
+	out := e.run() // in IPython, which has names of its own
 	if !strings.HasSuffix(out, "\nThe executor has ended.\nnew: [] 1 2 3 4") {
 		t.Errorf("the cells showed:\n%s", out)
 	}

@@ -1,9 +1,10 @@
-"""Gets a program of a release onto this machine, checked by its SHA-256."""
+"""Gets the release's executor onto this machine, checked by its SHA-256."""
 
 import glob
 import hashlib
 import http.client
 import os
+import platform
 import shutil
 import ssl
 import tempfile
@@ -11,12 +12,32 @@ import time
 import urllib.error
 import urllib.request
 
+VERSION = "@VERSION@"
+RELEASES = "@RELEASES@"
+SHA256 = {"amd64": "@SHA256_AMD64@", "arm64": "@SHA256_ARM64@"}
+ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "")
 HOME = "/content" if os.path.isdir("/content") else os.getcwd()
 LARGEST = 256 << 20  # bytes of a download
 SLOWEST = 150  # seconds of a download
 
 
-def digest(path: str) -> str:
+def unavailable():
+    """Return why this cell has no executor for this machine, or ""."""
+    if not ARCH:
+        return f"the release has none for this CPU ({platform.machine()})"
+    if len(SHA256[ARCH]) != 64:
+        return "this cell is only the template. Use the cell from a release"
+    return ""
+
+
+def executor(program):
+    """Make program the release's executor. Return why that was not possible, or ""."""
+    folder = (os.environ.get("COLAB_RELAY_RELEASE_URL") or f"{RELEASES}/{VERSION}").rstrip("/")
+    asset = f"executor-linux-{ARCH}"
+    return install(f"{folder}/{asset}", SHA256[ARCH], program, f"{asset} of {VERSION}")
+
+
+def digest(path):
     """Return the file's SHA-256 in hex, or "" if there is no file."""
     if not os.path.isfile(path):
         return ""
@@ -24,7 +45,7 @@ def digest(path: str) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def uploaded(asset: str, wanted: str) -> tuple:
+def uploaded(asset, wanted):
     """Find a file that a person uploaded here, to Drive or as a Kaggle dataset. Return its
     path or "", and a remark on files of that name that are different."""
     my_drive = os.path.join(HOME, "drive", "MyDrive")
@@ -40,7 +61,7 @@ def uploaded(asset: str, wanted: str) -> tuple:
     return "", "".join(f"; {path} is a different file" for path in others)
 
 
-def download(url: str, target: str) -> str:
+def download(url, target):
     """Download a file. Return why that was not possible, or ""."""
     problem = ""
     for _ in range(3):
@@ -59,7 +80,7 @@ def download(url: str, target: str) -> str:
     return problem
 
 
-def copy(url: str, target: str) -> str:
+def copy(url, target):
     """Download a file within the bounds. Return why it exceeds them, or ""."""
     end, size = time.monotonic() + SLOWEST, 0
     with urllib.request.urlopen(url, timeout=30) as answer, open(target, "wb") as file:
@@ -74,13 +95,12 @@ def copy(url: str, target: str) -> str:
                 return f"it took longer than {SLOWEST} s"
 
 
-def install(url: str, wanted: str, program: str) -> str:
+def install(url, wanted, program, called):
     """Make program the file that has the SHA-256 wanted: it is there, was uploaded, or is
     downloaded. Return why that was not possible, or ""."""
     if digest(program) == wanted:
         return ""
-    asset = url.rsplit("/", 1)[1]
-    source, others = uploaded(asset, wanted)
+    source, others = uploaded(url.rsplit("/", 1)[1], wanted)
     handle, new = tempfile.mkstemp(prefix=".executor-", dir=os.path.dirname(program))
     os.close(handle)
     try:
@@ -90,7 +110,7 @@ def install(url: str, wanted: str, program: str) -> str:
         if not problem and digest(new) != wanted:
             problem = "it is not the file that this cell expects (its SHA-256 differs)"
         if problem:
-            return f"{url}: {problem}; and {asset} was not uploaded here or to Drive{others}"
+            return f"{url}: {problem}; and {called} was not uploaded here or to Drive{others}"
         os.chmod(new, 0o755)
         os.replace(new, program)  # a running program can't be overwritten
         return ""
