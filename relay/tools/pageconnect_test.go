@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"colabrelay/relay/bridge"
 	"colabrelay/relay/hint"
 	"colabrelay/relay/page"
@@ -48,6 +50,34 @@ func TestConnectingATab(t *testing.T) {
 	}
 	if strings.Join(steps, " ") != "1/3 2/3 3/3" {
 		t.Errorf("progress %v", steps)
+	}
+}
+
+// A host that never asks for the list again has all tools, as the SDK's own client.
+func TestTheToolsForTheTabAreThereFromTheStart(t *testing.T) {
+	p := page.New(page.Config{})
+	t.Cleanup(p.Close)
+	c := sdkClient(t, New(Config{Toolsets: []Toolset{Page}, Page: p, Hold: time.Second, Resolve: func(string) (Runtime, error) { return Runtime{}, errors.New("nothing is paired") }}))
+	list, err := c.ListTools(t.Context(), mcp.ListToolsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]int{}
+	for _, tool := range list.Tools {
+		names[tool.Name]++
+	}
+	for _, tool := range pageTools() {
+		if names[tool.def.Name] != 1 {
+			t.Errorf("%s is listed %d times", tool.def.Name, names[tool.def.Name])
+		}
+	}
+	if names["run_notebook"] > 0 {
+		t.Error("run_notebook is listed, which needs a file")
+	}
+	var req mcp.CallToolRequest
+	req.Params.Name = "get_cells"
+	if res, err := c.CallTool(t.Context(), req); err != nil || !res.IsError || !strings.Contains(fmt.Sprint(res.StructuredContent), "open_colab_browser_connection first") {
+		t.Errorf("%+v %v", res, err)
 	}
 }
 

@@ -155,7 +155,19 @@ func TestTheSDKsOwnClientIsServed(t *testing.T) {
 	run := f.run("e1")
 	run.print("hello\n")
 	run.end(contract.StatusSucceeded)
-	r := New(Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: 5 * time.Second, Version: "test"})
+	c := sdkClient(t, New(Config{Resolve: func(string) (Runtime, error) { return rt, nil }, Hold: 5 * time.Second, Version: "test"}))
+	var req mcp.CallToolRequest
+	req.Params.Name = "run_code_quick"
+	req.Params.Arguments = map[string]any{"code": "print('hello')"}
+	res, err := c.CallTool(t.Context(), req)
+	if err != nil || res.IsError || !strings.Contains(fmt.Sprint(res.StructuredContent), "hello") {
+		t.Errorf("%+v %v", res, err)
+	}
+}
+
+// sdkClient connects the SDK's client to a relay.
+func sdkClient(t *testing.T, r *Relay) *mcpclient.Client {
+	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	served := make(chan error, 1)
@@ -170,19 +182,15 @@ func TestTheSDKsOwnClientIsServed(t *testing.T) {
 	if _, err := c.Initialize(t.Context(), init); err != nil {
 		t.Fatal(err)
 	}
-	var req mcp.CallToolRequest
-	req.Params.Name = "run_code_quick"
-	req.Params.Arguments = map[string]any{"code": "print('hello')"}
-	res, err := c.CallTool(t.Context(), req)
-	if err != nil || res.IsError || !strings.Contains(fmt.Sprint(res.StructuredContent), "hello") {
-		t.Errorf("%+v %v", res, err)
-	}
-	inW.Close()
-	if err := <-served; err != nil {
-		t.Errorf("after stdin closed: %v", err)
-	}
-	outW.Close()
-	c.Close()
+	t.Cleanup(func() {
+		inW.Close()
+		if err := <-served; err != nil {
+			t.Errorf("after stdin closed: %v", err)
+		}
+		outW.Close()
+		c.Close()
+	})
+	return c
 }
 
 // eventually polls until what holds.
