@@ -13,10 +13,10 @@ import (
 // Bounds of what a tab answers to a call, besides those of its message. Beyond one the call
 // fails with errAnswer.
 const (
-	maxCells   = 10_000    // cells of a notebook
-	maxLines   = 1_000_000 // lines of a cell's source
-	maxOutputs = 100_000   // outputs of a cell
-	maxCellID  = 200       // bytes of a cell's id
+	maxCells   = 10_000  // cells of a notebook
+	maxLines   = 200_000 // lines of a cell's source
+	maxOutputs = 100_000 // outputs of a cell
+	maxCellID  = 200     // bytes of a cell's id
 	// maxError bounds the text of an error, in bytes.
 	maxError = 4 << 10
 )

@@ -37,7 +37,7 @@ type Cell struct {
 func (t *Tab) Cells(ctx context.Context, from, to int, outputs bool) ([]Cell, error) {
 	arguments := map[string]any{"includeOutputs": outputs}
 	if from > 0 || to >= 0 {
-		arguments["cellIndexStart"] = from
+		arguments["cellIndexStart"] = max(from, 0)
 	}
 	if to >= 0 {
 		arguments["cellIndexEnd"] = to

@@ -99,7 +99,13 @@ const smallLimit = 2 << 20
 func TestMessageOf65MiBEndsTheConnection(t *testing.T) {
 	d := newQuietDesk(t, func(p *Page) { p.timing.closing = 5 * time.Second })
 	p := d.ready(t)
-	go p.write(frame(opText|fin, bytes.Repeat([]byte("x"), 65<<20)))
+	go func() {
+		p.write([]byte{opText | fin, 0xff, 0, 0, 0, 0, 65 >> 4, 65 << 4 & 0xff, 0, 0, 0, 0, 0, 0}) // 65 MiB, and a mask of zeros
+		part := bytes.Repeat([]byte("x"), 1<<20)
+		for range 65 {
+			p.write(part)
+		}
+	}()
 	if code := p.closed(); code != 1009 {
 		t.Errorf("closed with %d, want 1009", code)
 	}
@@ -192,7 +198,7 @@ func TestRequestsOfTheTab(t *testing.T) {
 func TestFloodsAreAnsweredInOrder(t *testing.T) {
 	d := newQuietDesk(t)
 	p := d.ready(t)
-	const many = 5_000
+	const many = 2_000
 	go func() {
 		for i := range many {
 			p.write(frame(opPing|fin, []byte("p")))
@@ -260,9 +266,9 @@ func TestSlowMessageIsASignOfLife(t *testing.T) {
 	d := newQuietDesk(t, short)
 	p := d.ready(t)
 	p.write(frame(opText|fin, bytes.Repeat([]byte(" "), 40*heardPart))[:1<<10])
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
-	for range 20 { // five times as long as a ping may take
+	for range 20 { // twice as long as a ping may take
 		<-tick.C
 		p.write(bytes.Repeat([]byte(" "), heardPart))
 	}

@@ -159,6 +159,7 @@ func TestAnyBytesOfATab(t *testing.T) {
 	random := newRandom(1)
 	for i := range 150 {
 		p := d.peer(t)
+		d.taken(t)
 		var sent []byte
 		for range 1 + random.IntN(4) {
 			payload := make([]byte, random.IntN(200))

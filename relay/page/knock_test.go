@@ -51,6 +51,7 @@ func TestHostileConnections(t *testing.T) {
 			if extensions := answer.Header.Get("Sec-WebSocket-Extensions"); extensions != "" {
 				t.Errorf("the answer agrees to %q", extensions)
 			}
+			d.taken(t)
 			answer.conn.Close()
 			d.free(t)
 		})

@@ -70,32 +70,33 @@ func (m *message) answerable() bool {
 // shape returns how deep the values of a JSON text are nested, and an upper bound of their
 // number. It accepts every text.
 func shape(text []byte) (depth, values int) {
-	level, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch b := text[i]; {
-		case quoted && b == '\\':
-			i++
-		case b == '"':
-			quoted = !quoted
-		case quoted:
-		case b == '{' || b == '[':
-			level++
-			values++
-			depth = max(depth, level)
-		case b == '}' || b == ']':
-			level--
-		case b == ',' || b == ':':
+	structure(text, func(b byte, level int) {
+		if b != '}' && b != ']' {
 			values++
 		}
-	}
+		depth = max(depth, level)
+	})
 	return depth, values
 }
 
 // elements returns an upper bound of the number of elements of a list, as JSON.
 func elements(list []byte) int {
-	level, count, quoted := 0, 1, false
-	for i := 0; i < len(list); i++ {
-		switch b := list[i]; {
+	count := 1
+	structure(list, func(b byte, level int) {
+		if b == ',' && level == 1 {
+			count++
+		}
+	})
+	return count
+}
+
+// structure calls visit with each bracket, comma and colon of a JSON text that stands outside
+// strings, and how deep it is; a closing bracket is outside of what it closes.
+func structure(text []byte, visit func(b byte, level int)) {
+	level, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		b := text[i]
+		switch {
 		case quoted && b == '\\':
 			i++
 		case b == '"':
@@ -103,11 +104,12 @@ func elements(list []byte) int {
 		case quoted:
 		case b == '{' || b == '[':
 			level++
+			visit(b, level)
 		case b == '}' || b == ']':
 			level--
-		case b == ',' && level == 1:
-			count++
+			visit(b, level)
+		case b == ',' || b == ':':
+			visit(b, level)
 		}
 	}
-	return count
 }

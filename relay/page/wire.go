@@ -69,6 +69,9 @@ func newWire(conn *websocket.Conn, raw net.Conn, t timing, limit int64) *wire {
 // request sends a request and returns its answer. The end of ctx leaves the connection as it
 // is: the tab may still do what was asked.
 func (w *wire) request(ctx context.Context, method string, params any) (answer, error) {
+	if err := ctx.Err(); err != nil {
+		return answer{}, err
+	}
 	id, reply, err := w.expect()
 	if err != nil {
 		return answer{}, err
