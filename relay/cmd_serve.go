@@ -52,7 +52,9 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	}
 	kept := openHistory(cfg, log)
 	defer kept.close()
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: kept.record()})
+	vms := newVMs(set, cfg, "", log)
+	defer vms.Close()
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: kept.record(), Transport: vms.Transport})
 	defer pool.Close()
 	colab := newPage(cfg, toolsets, log)
 	var start tools.StartExecutor
@@ -66,7 +68,7 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	}
 	relay := tools.New(tools.Config{
 		Resolve: pool.Resolve, LastSeen: pool.LastSeen(runtimes.Agents),
-		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, TextLimit: cfg.TextLimit, Toolsets: toolsets, Page: colab, StartExecutor: start, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
+		SaveDir: cfg.SaveDir, CheckpointDir: cfg.CheckpointDir, Hold: cfg.Hold, TextLimit: cfg.TextLimit, Toolsets: toolsets, Page: colab, VMs: vms, StartExecutor: start, Elicit: cfg.Elicit, Keep: cfg.Keep, Guard: cfg.Guard, Notebooks: notebookRoots(cfg),
 		Problems: cfg.Problems, Version: version, Log: log, UseAllProcessors: oneProcessor().useAll,
 	})
 	err := relay.Serve(ctx, std.In, std.Out)

@@ -107,6 +107,9 @@ var calls = map[string]toolCall{
 	"preview_dataframe":             {`{"name":"df"}`, "POST", contract.PathExecutions},
 	"query_dataframes":              {`{"sql":"SELECT 1"}`, "POST", contract.PathExecutions},
 	"open_colab_browser_connection": {`{}`, "", ""},
+	"start_colab_vm":                {`{}`, "", ""},
+	"list_colab_vms":                {`{}`, "", ""},
+	"stop_colab_vm":                 {`{"id":"vm"}`, "", ""},
 	"upload_to_colab":               {`{"local_path":"` + thisFile() + `"}`, "POST", contract.PathUploads},
 }
 

@@ -18,9 +18,10 @@ const coreGuide = `Look for these tools when Python should run on a remote machi
 
 // What the other toolsets add, one line each.
 const (
-	notebookGuide = "- Notebook files: cell tools with notebook_path; run_notebook runs many cells."
-	pageGuide     = "- The notebook open in Colab: open_colab_browser_connection, then cell tools without notebook_path."
-	dataGuide     = "- DataFrames: preview_dataframe shows rows, query_dataframes runs SQL."
+	notebookGuide  = "- Notebook files: cell tools with notebook_path; run_notebook runs many cells."
+	pageGuide      = "- The notebook open in Colab: open_colab_browser_connection, then cell tools without notebook_path."
+	dataGuide      = "- DataFrames: preview_dataframe shows rows, query_dataframes runs SQL."
+	provisionGuide = "- VMs: start_colab_vm if the user asks for one, list_colab_vms, stop_colab_vm."
 	// cellGuide names the tools that Notebook and Page share.
 	cellGuide = "- Cell tools: get_cells, add_code_cell, add_text_cell, update_cell, delete_cell, move_cell, run_code_cell."
 )

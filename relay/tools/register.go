@@ -19,6 +19,7 @@ import (
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/page"
 	"colabrelay/relay/transfer"
+	"colabrelay/relay/vm"
 )
 
 // Bounds of concurrent calls.
@@ -63,6 +64,7 @@ type Config struct {
 	Toolsets      []Toolset       // what is served beside Core; fixed while the relay runs
 	Page          *page.Page      // Colab's page, with Toolset Page; nil if that is off
 	StartExecutor StartExecutor   // of open_colab_browser_connection; nil if this relay can't
+	VMs           *vm.Manager     // Colab's VMs, with Toolset Provision; nil if this relay can't start any
 	Elicit        bool            // forms may ask the person for what input() waits for
 	Problems      []error         // wrong settings; every tool then reports them
 	Version       string

@@ -67,6 +67,9 @@ func TestArgumentsAreThoseOfTheBridge(t *testing.T) {
 		"restore_kernel_state":          `{"name":null,"version":""}`,
 		"install_packages":              `{"packages":"","requirements_path":"","upgrade":false,"timeout_seconds":600}`,
 		"open_colab_browser_connection": `{"notebook_url":"","start_executor":false,"status_cell":false}`,
+		"start_colab_vm":                `{"accelerators":"","high_ram":false,"name":"vm"}`,
+		"list_colab_vms":                `{}`,
+		"stop_colab_vm":                 `{"id":null,"force":false}`,
 
 		"preview_dataframe": `{"name":null,"rows":20,"offset":0,"columns":"","filter":"","sort_by":""}`,
 		"query_dataframes":  `{"sql":null,"rows":20,"timeout_seconds":30}`,

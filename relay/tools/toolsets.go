@@ -12,10 +12,11 @@ type Toolset string
 
 // Toolsets.
 const (
-	Core     Toolset = "core"
-	Notebook Toolset = "notebook"
-	Page     Toolset = "page"
-	Data     Toolset = "data"
+	Core      Toolset = "core"
+	Notebook  Toolset = "notebook"
+	Page      Toolset = "page"
+	Data      Toolset = "data"
+	Provision Toolset = "provision"
 )
 
 // set is what a toolset consists of.
@@ -32,6 +33,7 @@ var sets = []set{
 	{Notebook, "edits and runs .ipynb files", notebookGuide, notebookTools},
 	{Page, "the notebook open in Colab", pageGuide, pageTools},
 	{Data, "rows of DataFrames, SQL", dataGuide, dataTools},
+	{Provision, "starts Colab VMs", provisionGuide, provisionTools},
 }
 
 // Toolsets are the names of all of them.
@@ -110,6 +112,9 @@ func notebookTools() []tool { return append(cellTools(), runNotebook()) }
 func pageTools() []tool { return append([]tool{openConnection()}, cellTools()...) }
 
 func dataTools() []tool { return []tool{previewDataframe(), queryDataframes()} }
+
+// provisionTools start nothing before `colab-relay vm login`.
+func provisionTools() []tool { return []tool{startVM(), listVMs(), stopVM()} }
 
 // Guide returns what tells an agent what the tools of these sets are for and how to work
 // with them. It is the server's instructions, which Claude Code cuts at 2 KB.

@@ -17,7 +17,7 @@ func TestParseToolsets(t *testing.T) {
 	}
 	for _, text := range []string{"", ",", "notebooks", "Core", "core;data", "core,", "all,x", "x,all"} {
 		got, err := ParseToolsets(text)
-		if err == nil || got != nil || !strings.Contains(err.Error(), "use all, or some of core, notebook, page and data") {
+		if err == nil || got != nil || !strings.Contains(err.Error(), "use all, or some of core, notebook, page, data and provision") {
 			t.Errorf("%q: %v %v", text, got, err)
 		}
 	}

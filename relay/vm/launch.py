@@ -116,7 +116,7 @@ def free_port():
 
 
 def empty(settings):
-    """Remove all that the folder contains, but leave an empty private file for the next settings."""
+    """Remove what the folder contains, but leave a private file for the next settings."""
     shutil.rmtree(settings, ignore_errors=True)
     make_private(settings)
     os.close(os.open(os.path.join(settings, "start.json"), os.O_CREAT | os.O_WRONLY, 0o600))

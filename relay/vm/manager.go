@@ -185,6 +185,12 @@ func (m *Manager) open(name string) (Backend, error) {
 	return m.cfg.Open(name)
 }
 
+// Enabled returns ErrNotEnabled unless a person has read the rules and logged in.
+func (m *Manager) Enabled() error {
+	_, err := LoadLogin(m.cfg.Dir)
+	return err
+}
+
 // machines returns the VMs that a backend sees, within bounds.
 func machines(ctx context.Context, b Backend) ([]Machine, error) {
 	all, err := b.List(ctx)

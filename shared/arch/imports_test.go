@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"relay/terminal/inline":          {},
 	"relay/kernelcall":               {"relay/client", "shared/bounded", "shared/contract", "shared/kernelpy"},
 	"relay/kernelstate":              {"relay/checkpoint", "relay/client", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
-	"relay/tools":                    {"relay/bridge", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/output", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/render", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy"},
+	"relay/tools":                    {"relay/bridge", "relay/checkpoint", "relay/chunked", "relay/client", "relay/hint", "relay/kernelcall", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/output", "relay/page", "relay/pairing", "relay/plain", "relay/progress", "relay/render", "relay/transfer", "shared/bounded", "shared/contract", "shared/filename", "shared/kernelpy", "relay/vm"},
 	"relay/vm/colabapi":              {"relay/client", "relay/plain", "relay/vm", "shared/bounded"},
 	"relay/vm/colabapi/colabapitest": {"relay/vm", "relay/vm/colabapi", "shared/contract", "shared/e2e/harness", "shared/stacks"},
 	"relay/vm":                       {"colab-bootstrap", "relay/client", "relay/pairing", "relay/plain", "relay/suggest", "shared/auth", "shared/bounded"},

@@ -44,7 +44,8 @@ type Cloud struct {
 
 type machine struct {
 	vm.Machine
-	dir string
+	dir  string
+	used bool // code ran there, so processes may be left
 }
 
 // Call is a call of the service, as a hook sees it.
@@ -117,7 +118,7 @@ func (c *Cloud) End(id string) {
 	m, found := c.machines[id]
 	delete(c.machines, id)
 	c.mu.Unlock()
-	if found {
+	if found && m.used {
 		killIn(m.dir)
 	}
 }
@@ -237,7 +238,7 @@ func (c *Cloud) create(id string, s vm.Spec) (vm.Machine, error) {
 	}
 	c.t.Cleanup(func() { os.RemoveAll(dir) })
 	m := vm.Machine{ID: id, Spec: s, Ready: true, Expires: time.Now().Add(time.Hour)}
-	c.machines[id] = machine{m, dir}
+	c.machines[id] = machine{Machine: m, dir: dir}
 	return m, nil
 }
 
@@ -299,11 +300,17 @@ func (c *Cloud) Exec(ctx context.Context, id, code string, timeout time.Duration
 	if err != nil {
 		return "", err
 	}
-	dir := c.Dir(id)
-	if dir == "" {
+	c.mu.Lock()
+	m, found := c.machines[id]
+	if found {
+		m.used = true
+		c.machines[id] = m
+	}
+	c.mu.Unlock()
+	if !found {
 		return "", vm.ErrGone
 	}
-	out, err := c.python3(ctx, dir, code, timeout)
+	out, err := c.python3(ctx, m.dir, code, timeout)
 	return out, end(err)
 }
 

@@ -1,0 +1,208 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"colabrelay/relay/hint"
+	"colabrelay/relay/vm"
+)
+
+type startVMArgs struct {
+	Accelerators string `json:"accelerators" default:"" max:"200" doc:"Tried in turn: T4, L4, G4, A100, H100, V5E1, V6E1, CPU, separated by commas. Empty: no accelerator."`
+	HighRAM      bool   `json:"high_ram" default:"false" doc:"More memory; may cost more."`
+	Name         string `json:"name" default:"vm" min:"1" max:"64" doc:"Of the VM and of its runtime."`
+}
+
+// runtime makes startVMArgs targeted: the runtime does not exist yet.
+func (startVMArgs) runtime() string { return "" }
+
+// StartedVM is the answer of start_colab_vm.
+type StartedVM struct {
+	Starting    bool   `json:"starting"` // the same call waits on
+	Step        string `json:"step,omitempty"`
+	VM          *vm.VM `json:"vm,omitempty"`
+	NextCommand string `json:"next_command,omitempty"`
+}
+
+func startVM() tool {
+	return define(spec{
+		name: "start_colab_vm", title: "Start a Colab VM",
+		summary:     "starts a Colab VM with the first accelerator of a list that is free, starts the executor there and pairs it as a runtime",
+		description: "Use it only if the user asked for a VM: it uses the user's Google account, and paid accelerators use compute units until stop_colab_vm. Google forbids remote control to accounts without compute units, and may block them. It starts a VM with the executor as a runtime of that name, for the argument runtime of other tools. While starting is true, call again with the same arguments. A VM of that name that runs is kept.",
+		idempotent:  true, openWorld: true, local: true,
+	}, func(ctx context.Context, c *call, args startVMArgs) (*StartedVM, *Problem) {
+		c.target = Runtime{}
+		ladder, err := vm.ParseLadder(args.Accelerators)
+		switch {
+		case c.cfg.VMs == nil:
+			return nil, noVMs
+		case err != nil:
+			return nil, &Problem{Code: codeBadRequest, Message: "bad arguments: " + err.Error(), Hint: "Call again with accelerators from this list."}
+		}
+		waiting, done := context.WithTimeout(ctx, c.waitBudget())
+		defer done()
+		got, err := c.cfg.VMs.Up(waiting, vm.Request{Name: args.Name, Ladder: ladder, HighRAM: args.HighRAM}, c.progress.show)
+		if still, ok := errors.AsType[*vm.StartingError](err); ok && !errors.Is(ctx.Err(), context.Canceled) {
+			return &StartedVM{Starting: true, Step: still.Step, NextCommand: args.again()}, nil
+		}
+		if err != nil {
+			return nil, vmProblem(ctx, err)
+		}
+		c.target.Name = got.Name
+		return &StartedVM{VM: &got}, nil
+	})
+}
+
+func (a startVMArgs) again() string {
+	return command("start_colab_vm", "accelerators", a.Accelerators, "high_ram", a.HighRAM, "name", a.Name)
+}
+
+func (s *StartedVM) text(b *strings.Builder) {
+	if s.Starting {
+		fmt.Fprintf(b, "The VM is still starting: %s. Next: %s\n", s.Step, s.NextCommand)
+		return
+	}
+	if s.VM != nil {
+		fmt.Fprintf(b, "VM %q runs; use it with runtime=%q. It runs until stop_colab_vm or until Colab ends it: %s\n", s.VM.Name, s.VM.Name, vmLine(*s.VM))
+	}
+}
+
+// noVMs answers calls of a relay that has no place to record VMs.
+var noVMs = &Problem{Code: codeNotConfigured, Message: "this relay cannot start VMs, because there is no folder for its records", Hint: "Ask the user to set HOME in the relay's environment, and to restart the MCP host."}
+
+// vmProblem translates an error about VMs. Google's services are no executors, so the hints
+// of executors do not fit.
+func vmProblem(ctx context.Context, err error) *Problem {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return cancelledProblem
+	}
+	if _, known := hint.ForOperation(err); known {
+		return problemOf(err)
+	}
+	return &Problem{Code: codeInternal, Message: err.Error(), Hint: "list_colab_vms shows what runs. Calling again with the same arguments goes on where it stopped."}
+}
+
+type listVMsArgs struct{}
+
+func (listVMsArgs) runtime() string { return "" }
+
+// ListedVMs is the answer of list_colab_vms.
+type ListedVMs struct {
+	VMs       []vm.VM  `json:"vms,omitzero"`
+	Truncated bool     `json:"truncated"` // there are more
+	Notes     []string `json:"notes,omitempty"`
+}
+
+func listVMs() tool {
+	return define(spec{
+		name: "list_colab_vms", title: "List Colab VMs",
+		summary:     "lists the VMs that this computer started, also those that Colab ended, and the others of the account",
+		description: "Use it to see which Colab VMs run with the user's account. ours: this computer started it. State ready means that its runtime can be used.",
+		readOnly:    true, idempotent: true, openWorld: true, local: true,
+	}, func(ctx context.Context, c *call, _ listVMsArgs) (*ListedVMs, *Problem) {
+		c.target = Runtime{}
+		if c.cfg.VMs == nil {
+			return nil, noVMs
+		}
+		if problem := c.vmsEnabled(); problem != nil {
+			return nil, problem
+		}
+		all, err := c.cfg.VMs.List(ctx)
+		if err != nil {
+			return nil, vmProblem(ctx, err)
+		}
+		kept, cut := fitList(all.VMs)
+		return &ListedVMs{VMs: kept, Truncated: cut, Notes: all.Notes}, nil
+	})
+}
+
+// vmsEnabled says how to enable VMs, unless they are, or there are some to see.
+func (c *call) vmsEnabled() *Problem {
+	if err := c.cfg.VMs.Enabled(); err != nil && len(c.cfg.VMs.Names()) == 0 {
+		return problemOf(err)
+	}
+	return nil
+}
+
+func (l *ListedVMs) text(b *strings.Builder) {
+	if len(l.VMs) == 0 {
+		b.WriteString("No VMs.\n")
+	}
+	for _, v := range l.VMs {
+		b.WriteString(vmLine(v) + "\n")
+	}
+	if l.Truncated {
+		b.WriteString("[… more VMs are not shown …]\n")
+	}
+	for _, n := range l.Notes {
+		fmt.Fprintf(b, "Note: %s\n", n)
+	}
+}
+
+// vmLine describes a VM.
+func vmLine(v vm.VM) string {
+	line := fmt.Sprintf("%s %s: %s, %s", v.Name, v.ID, v.Accelerator, v.State)
+	if v.HighRAM {
+		line += ", high RAM"
+	}
+	if v.Via != "" {
+		line += ", reached by " + string(v.Via)
+	}
+	if !v.Expires.IsZero() {
+		line += ", until " + v.Expires.UTC().Format(time.RFC3339)
+	}
+	if v.Note != "" && v.State != vm.StateReady {
+		line += " (" + v.Note + ")"
+	}
+	return strings.TrimSpace(oneLine(line))
+}
+
+type stopVMArgs struct {
+	ID    string `json:"id" min:"1" max:"200" doc:"The VM's id or name."`
+	Force bool   `json:"force" default:"false" doc:"Also a VM that this computer did not start, if the user said so."`
+}
+
+func (stopVMArgs) runtime() string { return "" }
+
+// StoppedVM is the answer of stop_colab_vm.
+type StoppedVM struct {
+	VM *vm.VM `json:"vm,omitempty"`
+}
+
+func stopVM() tool {
+	return define(spec{
+		name: "stop_colab_vm", title: "Stop a Colab VM",
+		summary:     "stops a VM and waits until Google no longer lists it; others' VMs only with `force`",
+		description: "Use it when the user no longer needs the VM: everything on it is lost (save_kernel_state and download_from_colab first). It returns when the VM is gone.",
+		destructive: true, idempotent: true, openWorld: true, local: true,
+	}, func(ctx context.Context, c *call, args stopVMArgs) (*StoppedVM, *Problem) {
+		c.target = Runtime{}
+		if c.cfg.VMs == nil {
+			return nil, noVMs
+		}
+		if problem := c.vmsEnabled(); problem != nil {
+			return nil, problem
+		}
+		c.progress.show("stopping the VM")
+		waiting, done := context.WithTimeout(ctx, c.waitBudget())
+		defer done()
+		got, err := c.cfg.VMs.Down(waiting, args.ID, args.Force)
+		switch {
+		case err != nil && waiting.Err() != nil && ctx.Err() == nil:
+			return nil, &Problem{Code: hint.CodeBusy, Message: "the VM is being stopped, but is not gone yet", Hint: "Call stop_colab_vm again with the same arguments, until it reports that the VM is gone."}
+		case err != nil:
+			return nil, vmProblem(ctx, err)
+		}
+		return &StoppedVM{VM: &got}, nil
+	})
+}
+
+func (s *StoppedVM) text(b *strings.Builder) {
+	if s.VM != nil {
+		fmt.Fprintf(b, "VM %s is gone: Google no longer lists it.\n", strings.TrimSpace(oneLine(s.VM.Name+" "+s.VM.ID)))
+	}
+}

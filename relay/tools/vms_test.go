@@ -1,0 +1,177 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/pairing"
+	"colabrelay/relay/vm"
+	"colabrelay/relay/vm/vmtest"
+)
+
+// vmDesk is a host whose relay may start VMs. Their start ends before the executor's.
+type vmDesk struct {
+	*host
+	cloud   *vmtest.Cloud
+	manager *vm.Manager
+}
+
+func newVMDesk(t *testing.T, hold time.Duration, login bool) *vmDesk {
+	t.Helper()
+	d := &vmDesk{cloud: vmtest.NewCloud(t)}
+	dir := t.TempDir()
+	d.manager = vm.New(vm.Config{
+		Dir: dir, Pairings: pairing.Open(t.TempDir()), NgrokToken: "t",
+		Open:    func(string) (vm.Backend, error) { return d.cloud, nil },
+		Program: func(context.Context, string) (vm.Program, error) { return vm.Program{}, errors.New("no program") },
+	})
+	t.Cleanup(d.manager.Close)
+	if login {
+		if err := vm.SaveLogin(dir, vm.Login{Backend: "api"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.host = startHost(t, Config{Hold: hold, Toolsets: []Toolset{Provision}, VMs: d.manager,
+		Resolve: unpaired})
+	return d
+}
+
+func unpaired(string) (Runtime, error) { return Runtime{}, errors.New("nothing is paired") }
+
+// named makes arguments of pairs of names and values.
+func named(pairs ...any) object {
+	all := args(pairs...)
+	delete(all, "notebook_path")
+	return all
+}
+
+// problem checks that a call is refused with this code, and returns what it says.
+func (d *vmDesk) problem(code, tool string, pairs ...any) string {
+	d.t.Helper()
+	p := d.call(tool, named(pairs...)).outcome(d.t).Error
+	if p == nil || p.Code != code || p.Hint == "" {
+		d.t.Fatalf("%s: %+v, want %s", tool, p, code)
+	}
+	return p.Message + " " + p.Hint
+}
+
+func TestVMToolsSayHowToEnableThem(t *testing.T) {
+	d := newVMDesk(t, 10*time.Second, false)
+	for tool, pairs := range map[string][]any{"start_colab_vm": nil, "list_colab_vms": nil, "stop_colab_vm": {"id", "vm"}} {
+		if text := d.problem("not_enabled", tool, pairs...); !strings.Contains(text, "`colab-relay vm login`") {
+			t.Errorf("%s: %s", tool, text)
+		}
+	}
+	if len(d.cloud.Running()) > 0 {
+		t.Error("a VM was started")
+	}
+	without := startHost(t, Config{Toolsets: []Toolset{Provision}, Resolve: unpaired})
+	if p := without.call("list_colab_vms", named()).outcome(t).Error; p == nil || p.Code != codeNotConfigured {
+		t.Errorf("%+v", p)
+	}
+}
+
+// A start goes on past the time of a call, and the same call gets its result.
+func TestAVMStartsInTheBackground(t *testing.T) {
+	d := newVMDesk(t, time.Second, true)
+	free := make(chan struct{})
+	d.cloud.Hook(func(ctx context.Context, c vmtest.Call) error {
+		if c.Method == "create" && !c.Done {
+			select {
+			case <-free:
+			case <-ctx.Done():
+			}
+		}
+		return ctx.Err()
+	})
+	r := d.call("start_colab_vm", named("accelerators", "T4, l4", "name", "lab"))
+	got := decode[StartedVM](t, r.Structured)
+	if r.IsError || !got.Starting || got.Step != "asking Google for a VM with T4" || got.NextCommand != `start_colab_vm(accelerators="T4, l4", name="lab")` {
+		t.Fatalf("%s", r.Structured)
+	}
+	listed := decode[ListedVMs](t, d.call("list_colab_vms", named()).Structured).VMs
+	if len(listed) != 1 || listed[0].Name != "lab" || listed[0].State != vm.StateStarting {
+		t.Errorf("%+v", listed)
+	}
+	close(free)
+	text := "" // of the end, which a call may have to wait for twice
+	for text == "" {
+		if p := d.call("start_colab_vm", named("accelerators", "T4, l4", "name", "lab")).outcome(t).Error; p != nil {
+			text = p.Message
+		}
+	}
+	if !strings.Contains(text, "no program") || len(d.cloud.Running()) != 1 {
+		t.Errorf("%q, %q run", text, d.cloud.Running())
+	}
+	r = d.call("stop_colab_vm", named("id", listed[0].ID))
+	if got := decode[StoppedVM](t, r.Structured); r.IsError || got.VM.Name != "lab" || len(d.cloud.Running()) > 0 {
+		t.Errorf("%s, %q run", r.Structured, d.cloud.Running())
+	}
+}
+
+func TestErrorsOfVMToolsSayWhatToDo(t *testing.T) {
+	d := newVMDesk(t, 10*time.Second, true)
+	d.cloud.Add(vm.Machine{ID: "a-notebook's", Ready: true})
+	if text := d.problem(codeBadRequest, "start_colab_vm", "accelerators", "T5"); !strings.Contains(text, "T4, L4, G4, A100, H100, V5E1, V6E1 and CPU") {
+		t.Error(text)
+	}
+	for reason, code := range map[error]string{vm.ErrQuota: "quota", vm.ErrTooMany: "quota", vm.ErrDenied: "denied", vm.ErrNoneFree: "busy", vm.ErrNotEligible: "denied"} {
+		d.cloud.Refuse(reason)
+		if text := d.problem(code, "start_colab_vm", "accelerators", "A100"); !strings.Contains(text, reason.Error()) {
+			t.Error(text)
+		}
+	}
+	d.problem("not_found", "stop_colab_vm", "id", "none")
+	if text := d.problem("forbidden_path", "stop_colab_vm", "id", "a-notebook's"); !strings.Contains(text, "force=true") {
+		t.Error(text)
+	}
+	if r := d.call("stop_colab_vm", named("id", "a-notebook's", "force", true)); r.IsError || len(d.cloud.Running()) > 0 {
+		t.Errorf("%s", r.Structured)
+	}
+	d.cloud.Break()
+	if text := d.problem(codeInternal, "start_colab_vm"); strings.Contains(text, "executor") || !strings.Contains(text, "connection refused") {
+		t.Error(text)
+	}
+}
+
+// Google's answers are outside text: names, numbers and lengths.
+func TestHostileListsOfVMs(t *testing.T) {
+	d := newVMDesk(t, 10*time.Second, true)
+	d.cloud.Add(vm.Machine{ID: "a\x1b]0;title\x07\u202eb\n" + strings.Repeat("x", 1<<16), Spec: vm.Spec{Accelerator: "T4\x1b[31m" + strings.Repeat("y", 1<<16)}})
+	for i := range 500 {
+		d.cloud.Add(vm.Machine{ID: fmt.Sprintf("vm-%d", i), Ready: true})
+	}
+	r := d.call("list_colab_vms", named())
+	got := decode[ListedVMs](t, r.Structured)
+	if r.IsError || len(got.VMs) == 0 || len(got.VMs) > 51 || len(got.Notes) != 1 || r.bytes > 60_000 {
+		t.Errorf("%d VMs, %q, %d bytes", len(got.VMs), got.Notes, r.bytes)
+	}
+	for _, text := range []string{r.Content[0].Text, string(r.Structured)} {
+		if strings.ContainsAny(text, "\x1b\x07\u202e") || strings.Contains(text, "title") || strings.Contains(text, strings.Repeat("x", 200)) {
+			t.Errorf("%.300q", text)
+		}
+	}
+	for i := range vm.MaxMachines {
+		d.cloud.Add(vm.Machine{ID: fmt.Sprintf("more-%d", i)})
+	}
+	if got := decode[ListedVMs](t, d.call("list_colab_vms", named()).Structured); len(got.VMs) > 0 || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "over 1000") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// maxProvisionList bounds what the toolset adds to the list of tools, in characters.
+const maxProvisionList = 4_500
+
+func TestTheToolsetProvisionIsSmall(t *testing.T) {
+	size := 0
+	for _, tool := range provisionTools() {
+		size += len(encode(tool.def))
+	}
+	if size >= maxProvisionList {
+		t.Errorf("%d characters, at most %d", size, maxProvisionList)
+	}
+}
