@@ -32,10 +32,10 @@ PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/colab-rel
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python demo test check vuln soak bench interop browser fuzz programs release verify clean
+.PHONY: help build python demo demo-page test check vuln soak bench interop browser fuzz programs release verify clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 build: ## build bin/executor and bin/colab-relay, static
 	$(BUILD) -o bin/executor ./executor
@@ -46,6 +46,10 @@ python: ## set up the Python environments of the tests and the demo, in .python
 
 demo: build python ## show an MCP host driving a real kernel through both programs
 	@go run ./shared/e2e/demo
+
+demo-page: build python ## show an agent at work in a stand-in of Colab's page, in a real Chromium; writes a picture of it
+	@shared/e2e/browser/setup.sh
+	@go run ./shared/e2e/demo -page
 
 test: build python ## run all tests, with the race detector, on both kernel stacks
 	@shared/stacks/pytest.sh .python shared/kernelpy/tests
@@ -103,4 +107,4 @@ verify: ## check that two builds of a release are identical, and install it in e
 	@PACKAGE=$(PACKAGE) EXECUTOR_PACKAGE=$(EXECUTOR_PACKAGE) config/packaging/verify.sh $(if $(filter v%,$(VERSION)),$(VERSION),v0.1.0-rc.1)
 
 clean: ## delete built files; with PYTHON=1 also .python and .interop
-	rm -rf bin dist $(if $(PYTHON),.python .interop)
+	rm -rf bin dist .demo $(if $(PYTHON),.python .interop)

@@ -11,17 +11,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"testing"
 	"time"
 )
 
-// makeCertificate makes a self-signed certificate for 127.0.0.1, and a PEM file from
+// makeCertificate makes a self-signed certificate for 127.0.0.1, and a PEM file in dir from
 // which an agent trusts it.
-func makeCertificate(t testing.TB) (tls.Certificate, string) {
-	t.Helper()
+func makeCertificate(dir string) (certificate tls.Certificate, caFile string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		return certificate, "", err
 	}
 	now := time.Now()
 	template := &x509.Certificate{
@@ -36,12 +34,12 @@ func makeCertificate(t testing.TB) (tls.Certificate, string) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		t.Fatal(err)
+		return certificate, "", err
 	}
-	path := filepath.Join(t.TempDir(), "ngrok-ca.pem")
+	path := filepath.Join(dir, "ngrok-ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
+		return certificate, "", err
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, path
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, path, nil
 }

@@ -43,10 +43,23 @@ type Edge struct {
 // Start runs an edge until the test has ended.
 func Start(t testing.TB) *Edge {
 	t.Helper()
-	certificate, caFile := makeCertificate(t)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
+	e, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+// Open runs an edge until Close. It writes its certificate into dir.
+func Open(dir string) (*Edge, error) {
+	certificate, caFile, err := makeCertificate(dir)
+	if err != nil {
+		return nil, err
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
+	if err != nil {
+		return nil, err
 	}
 	e := &Edge{
 		Addr:     l.Addr().String(),
@@ -56,11 +69,11 @@ func Start(t testing.TB) *Edge {
 		conns:    map[net.Conn]bool{},
 	}
 	e.work.Go(e.acceptAgents)
-	t.Cleanup(e.close)
-	return e
+	return e, nil
 }
 
-func (e *Edge) close() {
+// Close ends the edge and all that it started.
+func (e *Edge) Close() {
 	close(e.done)
 	e.listener.Close()
 	e.DropSessions()

@@ -53,12 +53,14 @@ type Colab struct {
 	cancel context.CancelFunc
 	mu     sync.Mutex
 	saved  map[string][]byte // notebooks by their path
+	all    strings.Builder   // see Everything
 }
 
-// New starts the stand-in, with a kernel that works in dir. Close ends both.
-func New(ctx context.Context, dir string) (*Colab, error) {
+// New starts the stand-in, with a kernel that works in dir and has these variables in its
+// environment. Close ends both.
+func New(ctx context.Context, dir string, env ...string) (*Colab, error) {
 	python := filepath.Join(stacks.Root(), ".python", "old", "bin", "python")
-	kernel, err := standin.StartKernel(ctx, standin.KernelOptions{Python: python, Dir: dir, Env: []string{"MPLBACKEND=module://matplotlib_inline.backend_inline"}})
+	kernel, err := standin.StartKernel(ctx, standin.KernelOptions{Python: python, Dir: dir, Env: append([]string{"MPLBACKEND=module://matplotlib_inline.backend_inline"}, env...)})
 	if err != nil {
 		return nil, fmt.Errorf("%w (make python sets up %q)", err, python)
 	}
@@ -86,18 +88,19 @@ func (c *Colab) Close() {
 	c.kernel.Close()
 }
 
-// Interrupt is a click on the page's stop button.
-func (c *Colab) Interrupt() error { return c.kernel.Interrupt() }
-
-// Saved returns every notebook as it was saved last, for a search for what must not be there.
-func (c *Colab) Saved() string {
+// Everything returns all code that the page ran, all its outputs and every notebook that it
+// saved, for a search for what must not be there.
+func (c *Colab) Everything() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all strings.Builder
-	for path, notebook := range c.saved {
-		fmt.Fprintf(&all, "%s: %s\n", path, notebook)
-	}
-	return all.String()
+	return c.all.String()
+}
+
+func (c *Colab) record(text []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all.Write(text)
+	c.all.WriteByte('\n')
 }
 
 // certificate makes a certificate for this run.
@@ -143,11 +146,18 @@ func (c *Colab) execute(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	c.record(code)
 	outputs, count := c.kernel.Execute(c.ctx, string(code))
 	if outputs == nil {
 		outputs = []map[string]any{}
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"outputs": outputs, "count": count}) // the tab may have gone
+	answer, err := json.Marshal(map[string]any{"outputs": outputs, "count": count})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	c.record(answer)
+	_, _ = w.Write(answer) // the tab may have gone
 }
 
 func (c *Colab) load(w http.ResponseWriter, r *http.Request) {
@@ -167,6 +177,7 @@ func (c *Colab) save(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	c.record(notebook)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.saved[r.PathValue("path")] = notebook

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"colabrelay/relay/pairing"
+	"colabrelay/shared/e2e/browser"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+const openTool = "open_colab_browser_connection"
+
+// notebookURL is the notebook of the demo. Saved notebooks survive their tab.
+const notebookURL = "https://" + browser.Host + "/drive/rides"
+
+func (d *demo) pageUp(ctx context.Context) error {
+	d.title("the page, its VM and an MCP host", "A stand-in of Colab's page in a real Chromium: its address and Origin are Colab's, its cells run in a real kernel. The relay is real.")
+	if err := d.page.open(ctx, d.binaries.Executor); err != nil {
+		return err
+	}
+	tokenFile := filepath.Join(d.dir, "ngrok-token")
+	if err := os.WriteFile(tokenFile, []byte(d.page.token+"\n"), 0o600); err != nil {
+		return err
+	}
+	var err error
+	d.host, err = harness.StartHost(ctx, harness.HostConfig{Binary: d.binaries.Relay, Args: []string{"serve"}, Dir: d.dir, Env: []string{
+		"BROWSER=" + d.page.chromium.Program, "RELAY_TOOLSETS=page", "NGROK_AUTHTOKEN_FILE=" + tokenFile, "COLAB_RELAY_RELEASE_URL=" + d.page.release.URL + "/v1.0.0",
+	}})
+	if err != nil {
+		return err
+	}
+	d.line("page    %s, served at %s", notebookURL, d.page.colab.Secure.URL)
+	d.line("relay   pid %d, with the toolset page", d.host.PID())
+	return nil
+}
+
+// connect calls the tool that opens the page, while the person clicks "Connect" there.
+func (d *demo) connect(ctx context.Context) error {
+	clicked := make(chan error, 1)
+	go func() {
+		tab, err := d.page.tab(ctx)
+		if err == nil {
+			err = tab.Confirm(ctx)
+		}
+		clicked <- err
+	}()
+	a, err := d.call(ctx, d.host, openTool, map[string]any{"notebook_url": notebookURL})
+	if err != nil {
+		return err
+	}
+	if err := <-clicked; err != nil {
+		return err
+	}
+	d.line("(in the page, the person clicked \"Connect\")")
+	if a.Fields["connected"] != true {
+		return errors.New("the page is not connected")
+	}
+	return nil
+}
+
+func (d *demo) pageConnects(ctx context.Context) error {
+	d.title("connect the notebook", "The relay opens the browser, the page asks the person, and the tab connects.")
+	if err := d.connect(ctx); err != nil {
+		return err
+	}
+	a, err := d.call(ctx, d.host, "get_cells", map[string]any{})
+	if err != nil {
+		return err
+	}
+	cells, _ := a.Fields["cells"].([]any)
+	if len(cells) != 1 {
+		return fmt.Errorf("a new notebook has %d cells, not 1", len(cells))
+	}
+	empty, _ := cells[0].(map[string]any)
+	a, err = d.call(ctx, d.host, "delete_cell", map[string]any{"cellId": empty["id"]})
+	if err == nil && a.IsError {
+		err = errors.New("the empty cell was not deleted")
+	}
+	return err
+}
+
+// pageCells are the cells that the agent writes, with a text that the answer of each must have.
+var pageCells = [][2]string{
+	{"import pandas as pd\n\n# one row for each day\nrides = pd.DataFrame({\n    'rides': [412, 388, 405, 431, 520, 688, 654],\n    'km': [1.9, 2.0, 1.8, 2.1, 2.4, 4.2, 3.9],\n}, index=['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun'])\nrides.T", "Mon"},
+	{"import matplotlib.pyplot as plt\n\nplt.rcParams['figure.dpi'] = 150\nax = rides['rides'].plot.bar(figsize=(8, 2.6), color='#c75b12', rot=0)\nax.set_ylabel('rides')\nax.spines[['top', 'right']].set_visible(False)\nplt.show()", ""},
+	{"weekend = rides.loc[['Sat', 'Sun'], 'rides'].sum()\nprint(f'{weekend} of {rides.rides.sum()} rides are at the weekend')", "1342 of 3498 rides are at the weekend"},
+}
+
+func (d *demo) pageNotebook(ctx context.Context) error {
+	d.title("the agent works in the notebook", "Without notebook_path, the tools for cells act on the tab. The person sees each step in the browser.")
+	if _, err := d.call(ctx, d.host, "add_text_cell", map[string]any{"cellIndex": 0, "content": "# Rides in a week\n\nAn agent wrote these cells through `colab-relay`. The **kernel of the page** ran them."}); err != nil {
+		return err
+	}
+	for i, cell := range pageCells {
+		id, err := d.addToPage(ctx, i+1, cell[0])
+		if err != nil {
+			return err
+		}
+		a, err := d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
+		if err != nil {
+			return err
+		}
+		if a.IsError || !strings.Contains(a.Text, cell[1]) || i == 1 && len(a.Images) != 1 {
+			return fmt.Errorf("cell %d did not give the expected result", i)
+		}
+	}
+	return nil
+}
+
+func (d *demo) addToPage(ctx context.Context, at int, code string) (id string, err error) {
+	a, err := d.call(ctx, d.host, "add_code_cell", map[string]any{"cellIndex": at, "language": "python", "code": code})
+	return a.String("newCellId"), err
+}
+
+func (d *demo) pageLost(ctx context.Context) error {
+	d.title("the tab is closed while a cell runs", "The agent is told that the cell may run on. A new tab connects with a new token, and finds the notebook.")
+	began := filepath.Join(d.page.vm, "content", "began")
+	id, err := d.addToPage(ctx, 4, "import time\nopen('began', 'w').close()\ntime.sleep(3)\nfinished = 'the cell ran to its end without the tab'")
+	if err != nil {
+		return err
+	}
+	closed := make(chan error, 1)
+	go func() {
+		err := harness.Poll(ctx, func() (bool, error) { _, err := os.Stat(began); return err == nil, nil })
+		closed <- errors.Join(err, d.page.current().Close(ctx))
+	}()
+	a, err := d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
+	if err = errors.Join(err, <-closed); err != nil {
+		return err
+	}
+	if !a.IsError {
+		return errors.New("the lost tab was not reported")
+	}
+	if err := d.connect(ctx); err != nil {
+		return err
+	}
+	if _, err := d.call(ctx, d.host, "update_cell", map[string]any{"cellId": id, "content": "finished"}); err != nil {
+		return err
+	}
+	a, err = d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
+	if err == nil && !strings.Contains(a.Text, "to its end") {
+		err = errors.New("the cell did not run on")
+	}
+	return err
+}
+
+func (d *demo) pageExecutor(ctx context.Context) error {
+	d.title("one call starts the executor", "Two cells appear, hand over the secret sealed, and go. Then this computer is paired with the VM, and all other tools work, too.")
+	a, err := d.call(ctx, d.host, openTool, map[string]any{"start_executor": true})
+	for err == nil && a.Fields["waiting"] == true {
+		a, err = d.call(ctx, d.host, openTool, map[string]any{"start_executor": true})
+	}
+	if err != nil {
+		return err
+	}
+	if a.String("executor") == "" {
+		return errors.New("no executor was paired")
+	}
+	note := filepath.Join(d.page.vm, "content", "note.txt")
+	a, err = d.call(ctx, d.host, "run_code_quick", map[string]any{"code": fmt.Sprintf("open(%q, 'w').write('written by the executor')", note)})
+	if err != nil {
+		return err
+	}
+	if a.IsError {
+		return errors.New("the executor did not run code")
+	}
+	id, err := d.addToPage(ctx, 5, "print(open('note.txt').read())  # the page and the executor share the VM")
+	if err != nil {
+		return err
+	}
+	a, err = d.call(ctx, d.host, "run_code_cell", map[string]any{"cellId": id})
+	if err == nil && !strings.Contains(a.Text, "written by the executor") {
+		err = errors.New("the notebook does not see the executor's file")
+	}
+	return err
+}
+
+func (d *demo) pageSecrets(context.Context) error {
+	d.title("no secret was shown", "All code that the page ran, all outputs and every saved state of the notebook are searched.")
+	r, err := pairing.Open(filepath.Join(d.dir, "config", "colab-relay")).Get("default")
+	if err != nil {
+		return err
+	}
+	all := d.page.colab.Everything()
+	for name, secret := range map[string]string{"the executor's secret": r.Secret.Reveal(), "ngrok's authtoken": d.page.token} {
+		if strings.Contains(all, secret) {
+			return fmt.Errorf("the page saw %s", name)
+		}
+		d.line("%-22s not in %d KB", name, len(all)>>10)
+	}
+	if log := d.host.Stderr.String(); strings.Contains(log, "mcpProxyToken") {
+		return errors.New("the relay logged a link")
+	}
+	return nil
+}
+
+// pagePicture saves a picture of the page, and checks what a person sees there.
+func (d *demo) pagePicture(ctx context.Context) error {
+	d.title("the page", "What the person sees at the end.")
+	tab := d.page.current()
+	text, err := tab.Text(ctx, "#cells")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(text, "1342 of 3498") || strings.Contains(text, "enroll") {
+		return fmt.Errorf("the page shows %q", text)
+	}
+	picture, err := tab.Picture(ctx, 900)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(stacks.Root(), ".demo", "page.png")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, picture, 0o644); err != nil {
+		return err
+	}
+	d.line("%s, %d KB; all took %s", path, len(picture)>>10, took(time.Since(d.began)))
+	return nil
+}
