@@ -24,6 +24,10 @@ const maxTokenBytes = 1 << 10
 // relay uses it. Only tests change them.
 var enrollLimits = struct{ reachable, used time.Duration }{enrollment.Lifetime, enrollment.Lifetime}
 
+// unusedEnd is how long executors that no relay used may take to end, less than the cell waits
+// for this one's key.
+const unusedEnd = 15 * time.Second
+
 // Causes why an enrollment ends without an executor.
 var (
 	errLate    = errors.New("too late")
@@ -112,7 +116,7 @@ func (e *enroller) run(ctx context.Context) error {
 	if err != nil {
 		return e.shown(err)
 	}
-	e.cfg.enroll = enrollHooks{ready: e.ready(response), verified: sync.OnceFunc(func() { close(e.used) })}
+	e.cfg.enroll = enrollHooks{ready: e.ready(response), verified: sync.OnceFunc(e.isUsed)}
 	if err := serve(ctx, e.cfg, os.Environ(), e.stdout, e.stderr); err != nil {
 		return err
 	}
@@ -130,6 +134,11 @@ func (e *enroller) shown(err error) error {
 func (e *enroller) await(ctx context.Context) (*enrollment.Response, error) {
 	if err := e.cfg.readFolders(); err != nil {
 		return nil, err
+	}
+	if statedir.InUse(e.cfg.stateDir) {
+		ending, done := context.WithTimeout(ctx, unusedEnd)
+		e.dir.EndUnused(ending)
+		done()
 	}
 	if statedir.InUse(e.cfg.stateDir) {
 		return nil, fmt.Errorf("another executor already runs on this VM (it uses the state folder %q): use that one, or end it with \"!pkill -x executor\" in a cell, and connect again", e.cfg.stateDir)
@@ -220,6 +229,14 @@ func (e *enroller) ready(response *enrollment.Response) func(url, instanceID str
 			return
 		}
 		answered()
+	}
+}
+
+// isUsed notes that a relay has made a request.
+func (e *enroller) isUsed() {
+	close(e.used)
+	if err := e.dir.WriteUsed(); err != nil {
+		complain(e.stderr, err)
 	}
 }
 

@@ -8,6 +8,7 @@
 //	tunnel  by the cell: the tunnel that the machine is prepared for
 //	grant   by the cell: the sealed grant, as text
 //	answer  where the executor is reachable
+//	used    a relay has used the executor
 //	error   why there is no executor, a sentence; the cell that reads it removes the folder
 //
 // Files of the executor are JSON and appear whole, by a rename. The package must not know
@@ -40,11 +41,12 @@ const (
 	keyFile    = "key"
 	grantFile  = "grant"
 	answerFile = "answer"
+	usedFile   = "used"
 	errorFile  = "error"
 )
 
 // all are the files that may be in the folder, but for the error.
-var all = []string{"cell", pidFile, keyFile, "tunnel", grantFile, grantFile + ".new", answerFile, lockFile}
+var all = []string{"cell", pidFile, keyFile, "tunnel", grantFile, grantFile + ".new", answerFile, usedFile, lockFile}
 
 // Dir is a folder that this process has locked.
 type Dir struct {

@@ -130,10 +130,15 @@ func (p *colabPage) endExecutors() {
 	}
 }
 
+// store is the laptop's list of paired runtimes.
+func (p *colabPage) store() *pairing.Store {
+	return pairing.Open(filepath.Join(p.laptop, "config", "colab-relay"))
+}
+
 // paired returns the runtime of that name on the laptop.
 func (p *colabPage) paired(name string) pairing.Runtime {
 	p.t.Helper()
-	r, err := pairing.Open(filepath.Join(p.laptop, "config", "colab-relay")).Get(name)
+	r, err := p.store().Get(name)
 	must(p.t, err)
 	return r
 }
