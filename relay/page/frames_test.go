@@ -64,7 +64,7 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 		"nothing, and the end of the tab": {nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newQuietDesk(t, func(p *Page) { p.timing.closing, p.limit = 2*time.Second, smallLimit })
+			d := newQuietDesk(t, func(p *Page) { p.timing.closing, p.limit = 10*time.Second, smallLimit })
 			p := d.ready(t)
 			tab, _ := d.Tab()
 			failed := make(chan error, 1)
@@ -97,7 +97,7 @@ const smallLimit = 2 << 20
 
 // The real limit holds too.
 func TestMessageOf65MiBEndsTheConnection(t *testing.T) {
-	d := newQuietDesk(t, func(p *Page) { p.timing.closing = 5 * time.Second })
+	d := newQuietDesk(t, func(p *Page) { p.timing.closing = 30 * time.Second })
 	p := d.ready(t)
 	go func() {
 		p.write([]byte{opText | fin, 0xff, 0, 0, 0, 0, 65 >> 4, 65 << 4 & 0xff, 0, 0, 0, 0, 0, 0}) // 65 MiB, and a mask of zeros

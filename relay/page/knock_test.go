@@ -15,7 +15,7 @@ import (
 )
 
 // hostileRows is the number of rows of the table of hostile connections.
-const hostileRows = 200
+const hostileRows = 202
 
 func TestHostileConnections(t *testing.T) {
 	d := newDesk(t, standin.Options{Declined: true})

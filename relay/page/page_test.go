@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of these tests.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // desk is a Page with a person whose browser opens what the Page asks for.
 type desk struct {

@@ -187,9 +187,10 @@ func (p *Page) openBrowser(ctx context.Context, url string) error {
 	if err == nil {
 		return nil
 	}
-	_, fragment, _ := strings.Cut(url, "#")
-	if text := err.Error(); strings.Contains(text, fragment) {
-		return errors.New(strings.ReplaceAll(text, fragment, "…"))
+	_, token, _ := strings.Cut(url, "#mcpProxyToken=")
+	token, _, _ = strings.Cut(token, "&")
+	if text := err.Error(); strings.Contains(text, token) {
+		return errors.New(strings.ReplaceAll(text, token, "…"))
 	}
 	return err
 }

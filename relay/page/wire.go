@@ -27,7 +27,7 @@ const (
 )
 
 var (
-	errPending = fmt.Errorf("Colab's page has not answered %d calls: wait for their answers, or close the tab", maxPending)
+	errPending = fmt.Errorf("%d calls wait for an answer of Colab's page: wait for those first, or close the tab", maxPending)
 	errHeld    = fmt.Errorf("the answers of Colab's page to several calls have more than %d MiB together: call again, one at a time", maxHeld>>20)
 )
 
