@@ -56,7 +56,7 @@ func TestEachRefusalOfACallHasItsError(t *testing.T) {
 func TestAnswersThatAreNotTheAPIs(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"404 page":       func(w http.ResponseWriter) { http.Error(w, "<html>login</html>", 404) },
-		"409 page":       func(w http.ResponseWriter) { http.Error(w, "{}", 409) },
+		"409 page":       func(w http.ResponseWriter) { http.Error(w, "{}", http.StatusConflict) },
 		"other code":     func(w http.ResponseWriter) { w.WriteHeader(404); fmt.Fprint(w, `{"error":{"code":403}}`) },
 		"page":           func(w http.ResponseWriter) { fmt.Fprint(w, "<html>login</html>") },
 		"endless":        func(w http.ResponseWriter) { flood(w) },

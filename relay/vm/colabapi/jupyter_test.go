@@ -122,11 +122,8 @@ func TestPathsThatAreNotUploaded(t *testing.T) {
 func TestTheHelperKernelIsDeleted(t *testing.T) {
 	t.Parallel()
 	g, b, id := started(t)
-	for code, failure := range map[string]any{"print(1)": nil, "1/0": new(vm.ExecError), "import time; time.sleep(600)": context.DeadlineExceeded} {
-		_, err := b.Exec(within(t), id, code, 5*time.Second)
-		if (err == nil) != (failure == nil) {
-			t.Errorf("%q: %v", code, err)
-		}
+	if _, err := b.Exec(within(t), id, "import time; time.sleep(600)", 100*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a timeout: %v", err)
 	}
 	ctx, cancel := context.WithCancel(within(t))
 	g.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -102,13 +103,29 @@ func (l *laptop) mustHideSecrets(t *testing.T, g *colabapitest.Google, others ..
 	}
 }
 
+func (l *laptop) up(t *testing.T) (vm.VM, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	return l.manager.Up(ctx, vm.Request{Way: vm.Proxy}, func(step string) { l.steps = append(l.steps, step) })
+}
+
+// A proxy that eats our signatures is no way to an executor: the relay says so and stores no
+// pairing. When it passes them on, the same VM is reached.
 func TestARealExecutorIsReachedThroughTheProxy(t *testing.T) {
 	t.Parallel()
 	g := colabapitest.Start(t)
 	l := newLaptop(t, g)
-	got, err := l.manager.Up(within(t), vm.Request{Way: vm.Proxy}, func(step string) { l.steps = append(l.steps, step) })
-	if err != nil {
-		t.Fatalf("up: %v (%q)\n%s", err, l.steps, l.log.String())
+	g.EatSignatures(true)
+	if got, err := l.up(t); err == nil || !strings.Contains(err.Error(), "not an executor") {
+		t.Errorf("without signatures: %+v, %v", got, err)
+	}
+	if all, err := l.pairs.List(); err != nil || len(all) != 0 {
+		t.Errorf("paired %v, %v", all, err)
+	}
+	g.EatSignatures(false)
+	got, err := l.up(t)
+	if err != nil || !slices.Equal(g.Running(), []string{got.ID}) {
+		t.Fatalf("up: %v (%q); runs: %q\n%s", err, l.steps, g.Running(), l.log.String())
 	}
 	r, err := l.pairs.Get(got.Name)
 	if err != nil || r.VMID != got.ID || !strings.Contains(r.URL, "-"+got.ID+".localhost:") {
@@ -129,31 +146,5 @@ func TestARealExecutorIsReachedThroughTheProxy(t *testing.T) {
 	}
 	if _, err := c.Kernel(client.WithReachLimit(within(t))); err == nil || !strings.Contains(err.Error(), "does not exist any more") {
 		t.Errorf("after down: %v", err)
-	}
-}
-
-// A proxy that eats our signatures, or passes no other ports on, is no way to an executor:
-// the relay says so and stores no pairing.
-func TestAProxyThatDoesNotPassSignedRequestsOn(t *testing.T) {
-	for name, spoil := range map[string]func(*colabapitest.Google){
-		"eats signatures": func(g *colabapitest.Google) { g.EatSignatures = true },
-		"only Jupyter":    func(g *colabapitest.Google) { g.OnlyJupyter = true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := colabapitest.Start(t)
-			spoil(g)
-			l := newLaptop(t, g)
-			if got, err := l.manager.Up(within(t), vm.Request{Way: vm.Proxy}, func(step string) { l.steps = append(l.steps, step) }); err == nil {
-				t.Errorf("%+v", got)
-			}
-			if all, err := l.pairs.List(); err != nil || len(all) != 0 {
-				t.Errorf("paired %v, %v", all, err)
-			}
-			if len(g.Running()) != 1 {
-				t.Errorf("runs: %q", g.Running())
-			}
-			l.mustHideSecrets(t, g)
-		})
 	}
 }

@@ -68,6 +68,19 @@ func TestAPortOfTheVMIsReached(t *testing.T) {
 	}
 }
 
+func TestAProxyThatPassesNoOtherPortOn(t *testing.T) {
+	g, b, id := started(t)
+	g.OnlyJupyter(true)
+	base, rt := onVM(t, b, id, func(http.ResponseWriter, *http.Request) { t.Error("the port was reached") })
+	_, _, err := get(t, rt, base)
+	if route, ok := errors.AsType[*client.RouteError](err); !ok || !strings.Contains(route.Message, "does not pass") {
+		t.Errorf("got %v", err)
+	}
+	if err := b.Touch(within(t), id); err != nil {
+		t.Errorf("Jupyter: %v", err)
+	}
+}
+
 func TestAnExpiredTokenIsRenewedOnceForAllRequests(t *testing.T) {
 	g, b, id := started(t)
 	base, rt := onVM(t, b, id, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -129,15 +130,21 @@ func uploads(t *testing.T, f Fixture) {
 	for i := range big {
 		big[i] = byte(rand.Uint32())
 	}
-	for name, content := range map[string][]byte{"big": big, "empty": {}, "text": []byte("a\r\nb\x00\xff"), "mib": big[:2<<20], "a b'\"ü": []byte("odd name")} {
-		path := folder + "/" + name
+	files := map[string][]byte{"big": big, "empty": {}, "text": []byte("a\r\nb\x00\xff"), "mib": big[:2<<20], "a b'\"ü": []byte("odd name")}
+	for name, content := range files {
 		for _, each := range [][]byte{[]byte("earlier"), content} { // the second replaces the first
-			if err := f.Backend.Upload(within(t), id, path, each); err != nil {
+			if err := f.Backend.Upload(within(t), id, folder+"/"+name, each); err != nil {
 				t.Fatalf("%q: %v", name, err)
 			}
 		}
-		want := sha256.Sum256(content)
-		if got := run(t, f.Backend, id, fmt.Sprintf("import hashlib; print(hashlib.sha256(open(%q, 'rb').read()).hexdigest())", path)); got != hex.EncodeToString(want[:]) {
+	}
+	var there map[string]string
+	code := fmt.Sprintf("import hashlib, json, os; print(json.dumps({n: hashlib.sha256(open(os.path.join(%[1]q, n), 'rb').read()).hexdigest() for n in os.listdir(%[1]q)}))", folder)
+	if err := json.Unmarshal([]byte(run(t, f.Backend, id, code)), &there); err != nil || len(there) != len(files) {
+		t.Errorf("%d files, %v", len(there), err)
+	}
+	for name, content := range files {
+		if want := sha256.Sum256(content); there[name] != hex.EncodeToString(want[:]) {
 			t.Errorf("%q arrived changed", name)
 		}
 	}

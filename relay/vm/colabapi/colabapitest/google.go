@@ -33,10 +33,6 @@ type Google struct {
 	NoWait bool
 	// TokenRequests is after how many requests a VM's token expires; 0 for never.
 	TokenRequests int
-	// OnlyJupyter makes the proxies answer 404 for all ports but Jupyter's.
-	OnlyJupyter bool
-	// EatSignatures makes the proxies drop the headers that prove an executor.
-	EatSignatures bool
 	// Scope replaces the scope that a login is given.
 	Scope string
 
@@ -46,6 +42,8 @@ type Google struct {
 
 	mu         sync.Mutex
 	vms        map[string]*machine
+	eat        bool                // signatures
+	only       bool                // Jupyter's port is reached
 	order      []string            // of creation
 	operations map[string]*pending // by name
 	byRequest  map[string]*pending // by requestId
@@ -86,6 +84,20 @@ func (g *Google) close() {
 func (g *Google) Break() {
 	g.http.Listener.Close()
 	g.http.CloseClientConnections()
+}
+
+// EatSignatures makes the proxies drop the headers that prove an executor, or pass them on.
+func (g *Google) EatSignatures(eat bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.eat = eat
+}
+
+// OnlyJupyter makes the proxies answer 404 for all ports but Jupyter's, or pass all on.
+func (g *Google) OnlyJupyter(only bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.only = only
 }
 
 // Getenv is an environment in which the backend uses this imitation.

@@ -31,7 +31,10 @@ type connKey struct{}
 func (g *Google) proxy(w http.ResponseWriter, r *http.Request, host string) {
 	port, id, _ := strings.Cut(host, "-")
 	jupyter := port == "8080"
-	if !g.admit(r, id) || g.OnlyJupyter && !jupyter {
+	g.mu.Lock()
+	eat, refuse := g.eat, g.only && !jupyter
+	g.mu.Unlock()
+	if !g.admit(r, id) || refuse {
 		http.NotFound(w, r)
 		return
 	}
@@ -48,7 +51,7 @@ func (g *Google) proxy(w http.ResponseWriter, r *http.Request, host string) {
 	}}
 	if jupyter {
 		g.forwardJupyter(p, r, id)
-	} else if g.EatSignatures {
+	} else if eat {
 		eatSignatures(r.Header)
 		p.ModifyResponse = func(res *http.Response) error { eatSignatures(res.Header); return nil }
 	}

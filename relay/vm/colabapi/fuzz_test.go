@@ -1,0 +1,119 @@
+package colabapi
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"colabrelay/relay/vm"
+)
+
+// A kernel on the VM is not trusted.
+func FuzzReceive(f *testing.F) {
+	f.Add([]byte(`{"header":{"msg_type":"stream"},"parent_header":{"msg_id":"r"},"content":{"text":"a\u001b"}}`))
+	f.Add([]byte(`{"header":{"msg_type":"error"},"parent_header":{"msg_id":"r"},"content":{"ename":"E","evalue":"v"}}`))
+	f.Add([]byte(`{"header":{"msg_type":"status"},"content":{"execution_state":"dead"}}`))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		e := execution{id: "r"}
+		for range 3 {
+			if err := e.receive(frame); err != nil && !errors.Is(err, errKernelDied) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if out := e.output.String(); len(out) > vm.MaxOutput || !utf8.ValidString(out) {
+			t.Errorf("%d bytes of output", len(out))
+		}
+		if e.raised != nil && (len(e.raised.Name) > maxErrorText || len(e.raised.Value) > maxErrorText) {
+			t.Error("the exception is too long")
+		}
+	})
+}
+
+// Everybody on this computer can send to the listener of a login.
+func FuzzReadRedirect(f *testing.F) {
+	for _, query := range []string{"", "state=s&code=c", "state=s&error=access_denied", "state=s&code=c&code=d", "code=c", "state=s&error=%1b[31m", "%zz"} {
+		f.Add(query)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		got, err := readRedirect(query, "s")
+		values, unreadable := url.ParseQuery(query)
+		if err == nil && (unreadable != nil || values.Get("state") != "s" || (got.code == "") == (got.err == nil)) {
+			t.Errorf("%q was accepted: %+v", query, got)
+		}
+		if got.err != nil && strings.ContainsRune(got.err.Error(), '\x1b') {
+			t.Errorf("the error is not plain: %q", got.err)
+		}
+	})
+}
+
+// An answer of the API decides which error people see, and whether a VM counts as gone.
+func FuzzParseFailure(f *testing.F) {
+	f.Add(404, []byte(`{"error":{"code":404,"message":"m","details":[{"reason":"R"}]}}`))
+	f.Add(404, []byte(`{"error":{"code":403}}`))
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		failure := parseFailure(status, body)
+		err := failure.meaning("p")
+		if errors.Is(err, vm.ErrGone) && (status != 404 || failure.rpc.Code != 404) || len(err.Error()) > 2000 || strings.ContainsAny(err.Error(), "\n\x1b") {
+			t.Errorf("HTTP %d, %q: %v", status, body, err)
+		}
+	})
+}
+
+func TestAddressesOfProxies(t *testing.T) {
+	for text, port := range map[string]string{
+		"https://8080-abc-1.us-central1.prod.colab.dev":  "https://8000-abc-1.us-central1.prod.colab.dev",
+		"https://8080-abc.us-central1.prod.colab.dev/":   "https://8000-abc.us-central1.prod.colab.dev",
+		"https://8080-abc.prod.colab.dev:443":            "",
+		"http://8080-abc.prod.colab.dev":                 "",
+		"https://colab.dev":                              "",
+		"https://8080-abc.colab.dev.evil.example":        "",
+		"https://8080-abc.evilcolab.dev":                 "",
+		"https://8080-abc.prod.colab.dev@evil.example":   "",
+		"https://evil.example#8080-abc.prod.colab.dev":   "",
+		"https://evil.example?x=8080-abc.prod.colab.dev": "",
+		"https://evil.example/8080-abc.prod.colab.dev":   "",
+		"http://8080-abc.localhost:1":                    "", // only beside a stand-in
+		"":                                               "",
+	} {
+		base, err := site{}.checkProxyURL(text)
+		if err == nil {
+			base, err = address{base: base}.ofPort(8000)
+		}
+		if (err == nil) != (port != "") || err == nil && base.String() != port {
+			t.Errorf("%q: %v, %v", text, base, err)
+		}
+	}
+}
+
+// The laptop's clock may be wrong by hours: only Google's counts.
+func TestTheLifeOfATokenIsByGooglesClock(t *testing.T) {
+	date := time.Now().Add(-7 * time.Hour)
+	for life, want := range map[time.Duration]time.Duration{
+		time.Hour:        55 * time.Minute,
+		10 * time.Minute: 8 * time.Minute,
+		-time.Hour:       48 * time.Second,
+		100 * time.Hour:  115 * time.Minute,
+	} {
+		if got := usable(date.Add(life), date); got != want {
+			t.Errorf("a token of %s is used for %s, want %s", life, got, want)
+		}
+	}
+	if got := usable(time.Time{}, time.Time{}); got != 48*time.Second {
+		t.Errorf("a token without an end is used for %s", got)
+	}
+}
+
+func TestRetryAfterIsReadInBothForms(t *testing.T) {
+	date := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-1": 0, "x": 0, "99999999": 24 * time.Hour,
+		"Sun, 22 Nov 2026 10:00:09 GMT": 9 * time.Second, "Sun, 22 Nov 2026 09:00:00 GMT": 0,
+	} {
+		if got := retryAfter(text, date); got != want {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+}
