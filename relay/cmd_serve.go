@@ -54,8 +54,13 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 	defer kept.close()
 	vms := newVMs(set, cfg, "", log)
 	defer vms.Close()
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: kept.record(), Transport: vms.Transport})
+	alive := newKeepAlive(vms, true)
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, Log: log, Record: alive.record(kept.record()), Transport: vms.Transport})
 	defer pool.Close()
+	if len(cfg.Problems) == 0 {
+		alive.start(ctx, pool)
+		defer alive.close()
+	}
 	colab := newPage(cfg, toolsets, log)
 	var start tools.StartExecutor
 	if colab != nil {

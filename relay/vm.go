@@ -33,14 +33,19 @@ func withVM(ctx context.Context, set *config.Settings, choose func(runHistory) s
 	outage := &terminal.Outage{Out: std.Err}
 	kept := openHistory(cfg, nil)
 	defer kept.close()
-	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt, Record: kept.record(), Transport: vmTransport(*set, cfg)})
+	vms := newVMs(*set, cfg, "", nil)
+	defer vms.Close()
+	alive := newKeepAlive(vms, false)
+	pool := runtimes.New(runtimes.Config{Getenv: set.Get, Pairings: cfg.Pairings, OnAttempt: outage.Attempt, Record: alive.record(kept.record()), Transport: vms.Transport})
 	defer pool.Close()
-	vm, err := pool.Resolve(choose(kept))
+	alive.start(ctx, pool)
+	defer alive.close()
+	target, err := pool.Resolve(choose(kept))
 	if err != nil {
 		return err
 	}
-	if err := reach(ctx, vm.Client); err != nil {
+	if err := reach(ctx, target.Client); err != nil {
 		return err
 	}
-	return use(openVM{vm, cfg, pool, kept})
+	return use(openVM{target, cfg, pool, kept})
 }
