@@ -164,7 +164,7 @@ func (o *pageOpener) print(answer openedPage) error {
 	if o.json {
 		return printJSON(o.std.Out, answer)
 	}
-	_, err := fmt.Fprintf(o.std.Out, "Connected: the notebook has %s, %d of them with code.\n", plain.Count(answer.CellCount, "cell"), answer.CodeCells)
+	_, err := fmt.Fprintf(o.std.Out, "Connected: the notebook has %s (%d with code).\n", plain.Count(answer.CellCount, "cell"), answer.CodeCells)
 	if answer.Executor != nil {
 		answer.Executor.print(o)
 		fmt.Fprintln(o.std.Err, "The connection with the page ends now; the executor runs on.")

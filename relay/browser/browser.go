@@ -39,20 +39,21 @@ const (
 // of the browser, which goes on when this process ends. An error says what to do; the caller
 // still has to show the URL, because people open it by hand then.
 func Open(ctx context.Context, address string) error {
-	return system{goos: runtime.GOOS, getenv: os.Getenv, environ: os.Environ, version: kernelVersion, windows: windowsFolder, wait: loadTime}.open(ctx, address)
+	return system{goos: runtime.GOOS, environ: withSession(os.Environ(), ancestors()), version: kernelVersion, windows: windowsFolder, wait: loadTime}.open(ctx, address)
 }
 
 // system is what decides how a browser is opened.
 type system struct {
 	goos    string
-	getenv  func(string) string
-	environ func() []string
+	environ []string
 	version func() string // of the kernel, as /proc/version has it
 	windows string        // where WSL has Windows' own programs
 	wait    time.Duration // how long a browser may take to load the link
 }
 
 const windowsFolder = "/mnt/c/Windows/System32"
+
+func (s system) getenv(name string) string { return lookUp(s.environ, name) }
 
 func kernelVersion() string {
 	text, _ := os.ReadFile("/proc/version") // there is none on other systems
@@ -109,7 +110,7 @@ func (p program) arguments(address string) []string {
 func (s system) start(p program, address string) (<-chan error, error) {
 	args := p.arguments(address)
 	cmd := exec.Command(args[0], args[1:]...) // without a context: the browser outlives the call
-	cmd.Env = withoutSecrets(s.environ())
+	cmd.Env = withoutSecrets(s.environ)
 	detach(cmd)
 	if err := cmd.Start(); err != nil {
 		if failed, ok := errors.AsType[*exec.Error](err); ok {

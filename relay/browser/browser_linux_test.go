@@ -26,20 +26,25 @@ const target = "https://colab.research.google.com/notebooks/empty.ipynb?p=5#mcpP
 type computer struct {
 	system
 	dir string
-	env map[string]string
 }
 
 // newComputer returns a computer with no programs and no environment.
 func newComputer(t *testing.T, goos string) *computer {
 	t.Helper()
-	c := &computer{dir: t.TempDir(), env: map[string]string{}}
+	c := &computer{dir: t.TempDir()}
 	t.Setenv("PATH", c.dir)
 	c.system = system{
-		goos: goos, getenv: func(name string) string { return c.env[name] },
-		environ: func() []string { return []string{"KEPT=yes", "COLAB_SECRET=x", "NGROK_AUTHTOKEN=x", "RELAY_HOLD=1s"} },
+		goos: goos, environ: []string{"KEPT=yes", "COLAB_SECRET=x", "NGROK_AUTHTOKEN=x", "RELAY_HOLD=1s"},
 		version: func() string { return "Linux version 6.1.0 (gcc)" }, windows: filepath.Join(c.dir, "System32"), wait: 20 * time.Second,
 	}
 	return c
+}
+
+// set sets variables of the environment.
+func (c *computer) set(variables map[string]string) {
+	for name, value := range variables {
+		c.environ = append(c.environ, name+"="+value)
+	}
 }
 
 // add adds a program that records its arguments and environment, and then does what a line
@@ -126,7 +131,7 @@ func TestEachSystemsProgram(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
 			on := newComputer(t, c.goos)
-			on.env = c.env
+			on.set(c.env)
 			on.version = func() string { return c.version }
 			for _, p := range c.programs {
 				on.add(t, p, "")
@@ -194,7 +199,7 @@ func TestTheBrowserGetsNoSecretsOfTheRelay(t *testing.T) {
 // leaves no zombie when it ends.
 func TestTheBrowserLivesOn(t *testing.T) {
 	c := newComputer(t, "linux")
-	c.env["BROWSER"] = "browser"
+	c.set(map[string]string{"BROWSER": "browser"})
 	stop := filepath.Join(c.dir, "stop")
 	c.add(t, "browser", `echo $$ > `+c.dir+`/pid.new && /bin/mv `+c.dir+`/pid.new `+c.dir+`/pid.got; while ! [ -e `+stop+` ]; do /bin/sleep 0.02; done`)
 	done := make(chan error, 1)
@@ -242,7 +247,8 @@ func TestFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
 			on := newComputer(t, c.goos)
-			on.env, on.wait = c.env, 300*time.Millisecond
+			on.set(c.env)
+			on.wait = 300 * time.Millisecond
 			if c.then != "" {
 				on.add(t, "xdg-open", c.then)
 			}
@@ -257,7 +263,7 @@ func TestFailures(t *testing.T) {
 func TestTheCallEndsWithItsContext(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	c := newComputer(t, "linux")
-	c.env["DISPLAY"] = ":0"
+	c.set(map[string]string{"DISPLAY": ":0"})
 	c.add(t, "xdg-open", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -271,7 +277,7 @@ func TestTheCallEndsWithItsContext(t *testing.T) {
 
 func TestOnlyWebPagesAreOpened(t *testing.T) {
 	c := newComputer(t, "linux")
-	c.env["BROWSER"] = "browser"
+	c.set(map[string]string{"BROWSER": "browser"})
 	c.add(t, "browser", "")
 	for _, address := range []string{
 		"", "file:///etc/passwd", "javascript:alert(1)", "--help", "/etc/passwd", "C:\\x", "vscode://x/y", "https:", "https:///x", "https://user@host/",

@@ -149,6 +149,9 @@ func (t *Tab) Confirm(ctx context.Context) error {
 
 // Picture returns the whole page as a PNG, width pixels of CSS wide.
 func (t *Tab) Picture(ctx context.Context, width int) ([]byte, error) {
+	if err := t.tools.call(ctx, t.session, "Emulation.setScrollbarsHidden", map[string]any{"hidden": true}, nil); err != nil {
+		return nil, err
+	}
 	for _, height := range []int{800, 0} { // first with any height, so that the page has its own
 		if height == 0 {
 			if err := t.Eval(ctx, "document.documentElement.offsetHeight", &height); err != nil {
