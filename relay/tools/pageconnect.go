@@ -102,8 +102,10 @@ func (p *PageConnection) notConnected(err error, args openArgs, c *call) *Proble
 		return &Problem{Code: codeNoTab, Message: err.Error(), Hint: "Ask the user to look at the browser, and give the user url to open there. Then call again."}
 	case errors.As(err, &other):
 		return &Problem{Code: string(contract.CodeConflict), Message: err.Error(), Hint: otherHint}
+	case errors.Is(err, page.ErrClosed):
+		return c.tabProblem(err)
 	}
-	return c.tabProblem(err)
+	return &Problem{Code: codeNoTab, Message: err.Error(), Hint: "Call again. If the message names a port, the user can set RELAY_PAGE_PORT to another one in the MCP host's configuration and restart the host."}
 }
 
 // again is the call that waits on.

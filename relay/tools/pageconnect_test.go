@@ -156,14 +156,14 @@ func TestWhyNoTabIsConnected(t *testing.T) {
 		"late":       {&page.NoTabError{URL: url, Refused: []string{"wrong token"}}, "no_tab", false, "dialog"},
 		"no browser": {&page.WaitingError{URL: url, Browser: errors.New("xdg-open is missing")}, "", true, "xdg-open is missing"},
 		"closed":     {page.ErrClosed, "tab_lost", false, "call again"},
-		"no port":    {errors.New("listen tcp 127.0.0.1:99: permission denied"), "page_refused", false, "permission denied"},
+		"no port":    {errors.New("listen tcp 127.0.0.1:99: permission denied"), "no_tab", false, "permission denied"},
 	} {
 		got := &PageConnection{}
 		p := got.notConnected(test.err, openArgs{}, c)
 		if (p == nil) != (test.code == "") || p != nil && (p.Code != test.code || !strings.Contains(p.Message, test.words)) || got.Waiting != test.waiting {
 			t.Errorf("%s: %+v %+v", name, got, p)
 		}
-		if test.code == "no_tab" || test.waiting {
+		if _, late := test.err.(*page.NoTabError); late || test.waiting {
 			var b strings.Builder
 			got.text(&b)
 			if got.URL != url || !strings.Contains(b.String(), url) || !strings.Contains(b.String()+fmt.Sprint(p), test.words) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"colabrelay/relay/notebook"
@@ -68,7 +69,7 @@ func (r *tabCellRun) wait(ctx context.Context) (*Run, *Problem) {
 	defer done()
 	result, err := r.n.tab.Run(waiting, r.id)
 	if errors.Is(err, page.ErrRunning) {
-		if ctx.Err() != nil && context.Cause(ctx) == context.Canceled {
+		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, cancelledProblem
 		}
 		return r.running(), nil
@@ -90,7 +91,7 @@ func (r *tabCellRun) running() *Run {
 // ended is the answer about a cell that has ended.
 func (r *tabCellRun) ended(ctx context.Context, result page.Result) (*Run, *Problem) {
 	var notes []string
-	if isEmptyList(result.Outputs) {
+	if isEmptyList(result.Outputs) && strings.TrimSpace(r.n.cells[r.at].Source) != "" { // a kernel runs no empty code
 		cells, err := r.n.tab.Cells(ctx, r.at, r.at, false)
 		same := err == nil && len(cells) == 1 && cells[0].ID == r.id
 		switch {
@@ -110,6 +111,9 @@ func (r *tabCellRun) ended(ctx context.Context, result page.Result) (*Run, *Prob
 	r.c.pictures = view.Pictures
 	if view.Error != nil {
 		exec.Status, exec.Error = contract.StatusFailed, &contract.ExecutionError{EName: view.Error.EName, EValue: view.Error.EValue}
+		if exec.Error.EName == "KeyboardInterrupt" { // by the person at the page
+			exec.Status = contract.StatusInterrupted
+		}
 	}
 	run, problem := r.answer(exec, view), runProblem(exec)
 	if problem != nil {

@@ -38,6 +38,12 @@ func TestRunInTheTabsOwnKernel(t *testing.T) {
 	if p == nil || p.Code != "failed" || p.EName != "ValueError" || p.EValue != "no 6" || !strings.Contains(p.Traceback, "ValueError: no 6") || strings.Contains(p.Traceback, "\x1b") || r.run(t).Stdout != "6\n" {
 		t.Errorf("%s", r.Structured)
 	}
+	if r = run("raise KeyboardInterrupt"); r.outcome(t).Error == nil || r.outcome(t).Error.Code != "interrupted" {
+		t.Errorf("%s", r.Structured)
+	}
+	if r = run(" "); r.IsError || r.run(t).Status != "succeeded" {
+		t.Errorf("%s", r.Structured)
+	}
 	r = run("print('\\n'.join(str(i) for i in range(100_000)))")
 	got = r.run(t)
 	if r.IsError || !got.Truncated || !strings.HasPrefix(got.Stdout, "0\n1\n") || !strings.HasSuffix(got.Stdout, "99999\n") || strings.Contains(r.Content[0].Text, "get_execution") || !strings.HasPrefix(got.NextCommand, "get_cells(cellId=") {
