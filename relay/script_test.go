@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/vm/colabcli/colabclitest"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/fakevm"
@@ -65,6 +66,7 @@ func (l leakChecker) Run() int {
 //	exits CODE PROGRAM ARG... run a program and compare its exit code
 //	await FILE                wait until a file exists
 //	awaittext FILE TEXT       wait until a file has a text
+//	colabcli                  install the stand-in for Google's command line
 //	freeport VARIABLE         set a variable to a free port of loopback
 //
 // The program colab-tab stands in for a browser; see colabTab.
@@ -90,10 +92,17 @@ func scripts(t *testing.T, dir string) testscript.Params {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"fakevm": startFakeVM, "executor": func(ts *testscript.TestScript, _ bool, args []string) { startRealVM(ts, args[0], python) }, "stranger": startStranger, "vmwrite": writeToVM, "vmcmp": compareOnVM,
 			"refuse": makeVMRefuse, "releases": serveReleases, "ownsecret": setOwnSecret, "wrongsecret": setPairingOfNewSecret, "write": writeText, "setfrom": setFromFile, "hardlink": hardlink, "exits": exits, "await": awaitFile, "awaitlogs": awaitLogs,
-			"cutruns": cutRuns, "awaittext": awaitText, "freeport": setFreePort,
+			"colabcli": func(ts *testscript.TestScript, _ bool, _ []string) { installColab(ts, t) },
+			"cutruns":  cutRuns, "awaittext": awaitText, "freeport": setFreePort,
 			"killvm": func(ts *testscript.TestScript, _ bool, args []string) { realVMs(ts)[args[0]].Kill() },
 		},
 	}
+}
+
+// installColab puts a stand-in for Google's command line on PATH.
+func installColab(ts *testscript.TestScript, t *testing.T) {
+	program := colabclitest.Install(t)
+	ts.Setenv("PATH", filepath.Dir(program.Path)+string(filepath.ListSeparator)+ts.Getenv("PATH"))
 }
 
 // folderOfRelay returns a folder with the relay that RELAY_BIN names, empty for none. It
