@@ -55,7 +55,7 @@ func ReadyCell(job string) (string, error) {
 	if err := enrollment.CheckJobID(job); err != nil {
 		return "", err
 	}
-	return "#@title colab-relay: waits for the VM; it is removed automatically\n" +
+	return "#@title colab-relay: waits for the VM; this cell is removed automatically\n" +
 		`print('` + marker + `{"job": "` + job + `", "ready": true}')` + "\n", nil
 }
 
@@ -72,7 +72,7 @@ func EnrollStart(r Release, s Start) (string, error) {
 	if kinds := []string{TunnelNgrok, TunnelSecrets, TunnelCloudflared, TunnelNone}; !slices.Contains(kinds, s.Tunnel) {
 		return "", fmt.Errorf("tunnel %q: must be one of %s", s.Tunnel, strings.Join(kinds, ", "))
 	}
-	return cellOf("starts the executor", r.fill(
+	return cellOf("starts the executor; this cell is removed automatically", r.fill(
 		"@JOB@", s.Job, "@RELAY_KEY@", s.RelayKey, "@TUNNEL@", s.Tunnel,
 		"@CLOUDFLARED@", cloudflaredURL, "@CLOUDFLARED_AMD64@", cloudflaredAMD64, "@CLOUDFLARED_ARM64@", cloudflaredARM64,
 	), fetchPy, enrollmentPy, enrollStartPy), nil
@@ -88,7 +88,7 @@ func EnrollFinish(job, sealed string) (string, error) {
 	if err := enrollment.CheckSealed(sealed); err != nil {
 		return "", err
 	}
-	return cellOf("pairs the executor", strings.NewReplacer("@JOB@", job, "@GRANT@", sealed), enrollmentPy, enrollFinishPy), nil
+	return cellOf("pairs the executor; this cell is removed automatically", strings.NewReplacer("@JOB@", job, "@GRANT@", sealed), enrollmentPy, enrollFinishPy), nil
 }
 
 // StatusCell returns a cell that runs for as long as the executor of the job, and whose

@@ -1,9 +1,8 @@
 """Gives the sealed grant to the executor that waits for it, and shows its answer."""
 
 import os
-import signal
 
-from enrollment import awaited, path, read, report, running
+from enrollment import awaited, path, read, report, running, stop
 
 GRANT = "@GRANT@"  # only the waiting process can open it
 ENDED = "the executor that waited for this cell has ended: connect again"
@@ -28,8 +27,7 @@ try:
     trouble = finish()
 except KeyboardInterrupt:
     trouble = "the cell was stopped"
-    if running():
-        os.kill(read("pid"), signal.SIGINT)
+    stop()
 except Exception as error:
     trouble = f"{type(error).__name__}: {error}"
 if trouble:

@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import sys
 
-from enrollment import FOLDER, JOB, awaited, ours, path, read, report, running
-from fetch import ARCH, HOME, executor, install, unavailable
+from enrollment import FOLDER, JOB, LOG, awaited, ours, path, read, report, running, stop
+from fetch import ARCH, HOME, SHA256, digest, executor, install, unavailable
 
 CLOUDFLARED = "@CLOUDFLARED@"
 CLOUDFLARED_SHA256 = {"amd64": "@CLOUDFLARED_AMD64@", "arm64": "@CLOUDFLARED_ARM64@"}
@@ -30,27 +30,33 @@ def token_of_machine():
     return token or os.environ.get("NGROK_AUTHTOKEN", "").strip()
 
 
+def cached(wanted, name):
+    """Return where a program with this SHA-256 is kept: not in the notebook's own folder,
+    which may be on Drive, where nothing can be run."""
+    folder = os.path.join(os.path.expanduser("~"), ".cache", "colab-relay", wanted[:16])
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return os.path.join(folder, name)
+
+
 def cloudflared():
     """Get cloudflared if there is none. Return its folder, and why there is none or ""."""
     if shutil.which("cloudflared"):
         return "", ""
     wanted = CLOUDFLARED_SHA256[ARCH]
-    folder = os.path.join(os.path.expanduser("~"), ".cache", "colab-relay", wanted[:16])
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    url = f"{CLOUDFLARED}/cloudflared-linux-{ARCH}"
-    return folder, install(url, wanted, os.path.join(folder, "cloudflared"), "it")
+    program = cached(wanted, "cloudflared")
+    problem = install(f"{CLOUDFLARED}/cloudflared-linux-{ARCH}", wanted, program, "it")
+    return os.path.dirname(program), problem
 
 
 def start(program, token, folder):
     """Start the executor in its own session, where neither a stop nor a restart of this
     notebook's session reaches it. The token goes through a pipe."""
-    log = os.path.join(os.path.expanduser("~"), ".colab-relay-executor.log")
-    if os.path.lexists(log):
-        os.remove(log)
+    if os.path.lexists(LOG):
+        os.remove(LOG)
     command = [program, "enroll", "--job", JOB, "--relay-key", RELAY_KEY, "--dir", FOLDER]
     command += ["--listen", "127.0.0.1:0", "--python", sys.executable, "--ngrok-token-stdin"]
     searched = os.environ.get("PATH", os.defpath) + (os.pathsep + folder if folder else "")
-    out = os.open(log, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+    out = os.open(LOG, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
     try:
         process = subprocess.Popen(
             command,
@@ -82,7 +88,9 @@ def enroll():
         folder, problem = cloudflared()
     if problem:
         return f"no cloudflared: {problem}; {REMEDY}"
-    program = os.path.join(HOME, "executor")
+    program = os.path.join(HOME, "executor")  # of the release's notebook
+    if digest(program) != SHA256[ARCH]:
+        program = cached(SHA256[ARCH], "executor")
     problem = executor(program)
     if problem:
         return f"no executor: {problem}"
@@ -92,6 +100,8 @@ def enroll():
         with open(path("tunnel"), "w") as file:
             json.dump(tunnel, file)
         report(key=key, tunnel=tunnel)
+    elif process.poll() is None:
+        process.kill()
     return ""
 
 
@@ -118,6 +128,7 @@ try:
     trouble = once()
 except KeyboardInterrupt:
     trouble = "the cell was stopped"
+    stop()
 except Exception as error:
     trouble = f"{type(error).__name__}: {error}"
 if trouble:

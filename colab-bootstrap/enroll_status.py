@@ -7,14 +7,14 @@ import time
 from enrollment import read, running
 
 
-def stop(*_):
+def stopped(*_):
     """Remember when the stop button was pressed; Colab sends its signal twice."""
     stops.append(time.monotonic())
 
 
 stops, told = [], 0
 executor = read("pid") if running() else 0
-before = signal.signal(signal.SIGINT, stop)
+before = signal.signal(signal.SIGINT, stopped)
 try:
     if executor:
         print(f"The executor runs as process {executor}. Stop this cell to stop it.", flush=True)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"colabrelay/shared/enrollment"
 )
@@ -39,7 +40,7 @@ func (e *enrollee) refuses(tunnel string, says ...string) {
 	if shown := e.shownAt[len(e.shownAt)-1]; strings.Count(shown, "\n") != 0 {
 		e.t.Errorf("the cell showed:\n%s", shown)
 	}
-	for _, pattern := range []string{e.dir + "/.executor-*", e.env["TMPDIR"] + "/colab-relay-*", e.env["HOME"] + "/.cache/colab-relay/*/*"} {
+	for _, pattern := range []string{e.dir + "/.executor-*", e.env["TMPDIR"] + "/colab-relay-*", e.env["HOME"] + "/.cache/colab-relay/*/.executor-*"} {
 		if left, _ := filepath.Glob(pattern); left != nil {
 			e.t.Errorf("left behind: %q", left)
 		}
@@ -71,7 +72,7 @@ func TestTheStartCellReportsWhyThereIsNoExecutor(t *testing.T) {
 		})
 	}
 	t.Run("an executor that ends", func(t *testing.T) {
-		newEnrollee(t, good).refuses(TunnelNgrok, "the executor ended without a reason; its log is ~/.colab-relay-executor.log")
+		newEnrollee(t, good).refuses(TunnelNgrok, "the executor ended without a reason; its log on the VM is /")
 	})
 	t.Run("upload of another version", func(t *testing.T) {
 		e := newEnrollee(t, missing)
@@ -125,6 +126,21 @@ func TestTheStartCellDownloadsOnlyWhatIsMissing(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAnExecutorThatShowsNoKeyIsEnded(t *testing.T) {
+	hangs := "#!/bin/sh\necho $$ >pid\nexec tail -f /dev/null\n"
+	r, _ := serve(t, hangs)
+	r.SHA256AMD64, r.SHA256ARM64 = digestOf(hangs), digestOf(hangs)
+	e := newEnrollee(t, r)
+	cell, err := e.prepared(TunnelNone)
+	_, err = e.shows(strings.Replace(cell, "process.poll() is None, 30)", "process.poll() is None, 2)", 1), err)
+	if err == nil || !strings.HasPrefix(err.Error(), "the executor did not answer within 2 s; ") {
+		t.Errorf("the cell reports %v", err)
+	}
+	pid := 0
+	readJSON(t, filepath.Join(e.dir, "pid"), &pid)
+	eventually(t, 10*time.Second, "it is gone", func() bool { return gone(pid) })
 }
 
 func TestTheReleaseMayBeElsewhere(t *testing.T) {

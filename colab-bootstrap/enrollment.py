@@ -5,12 +5,14 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import stat
 import tempfile
 import time
 
 JOB = "@JOB@"
 FOLDER = os.path.join(tempfile.gettempdir(), "colab-relay-enroll-" + JOB)
+LOG = os.path.join(os.path.expanduser("~"), ".colab-relay-executor.log")
 
 
 def report(**what):
@@ -53,9 +55,15 @@ def running():
     return False
 
 
+def stop():
+    """Ask the executor to end, if it runs."""
+    if running():
+        os.kill(read("pid"), signal.SIGINT)
+
+
 def awaited(name, alive, seconds):
-    """Wait until the executor has written a file, and return its text. Otherwise report why
-    there is none, remove the folder and return ""."""
+    """Wait until the executor has written a file, and return its content. Otherwise report
+    why there is none, remove the folder and return ""."""
     end = time.monotonic() + seconds
     going = True
     while going:
@@ -65,9 +73,8 @@ def awaited(name, alive, seconds):
         if read("error"):
             break
         time.sleep(0.1)
-    report(
-        error=read("error")[:1000]
-        or "the executor ended without a reason; its log is ~/.colab-relay-executor.log on the VM"
-    )
+    why = f"did not answer within {seconds} s" if alive() else "ended without a reason"
+    report(error=read("error")[:1000] or f"the executor {why}; its log on the VM is {LOG}")
+    stop()
     shutil.rmtree(FOLDER, ignore_errors=True)
     return ""
