@@ -9,7 +9,7 @@ var (
 	// ErrNotReady: the page answered for 300 s that it ran nothing.
 	ErrNotReady = errors.New("the notebook did not run a cell within 300 s")
 	// ErrPage: the page refused to run a cell, as when there is no VM or no GPU.
-	ErrPage = errors.New("Colab's page could not run a cell")
+	ErrPage = errors.New("the page in Colab could not run a cell")
 	// ErrCell: a cell said why there is no executor, as after a failed download.
 	ErrCell = errors.New("the executor could not be started on the VM")
 	// ErrExpired: keys and answers are valid for 180 s.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -51,13 +52,7 @@ func (a *agent) connect(args map[string]any) (tab *standin.Tab, end func() harne
 	ctx := within(a.p.t, time.Minute)
 	answered := make(chan harness.Answer, 1)
 	var calls sync.WaitGroup
-	calls.Go(func() {
-		got, _ := a.Call(ctx, "open_colab_browser_connection", args) // fails if the relay is killed
-		for got.Fields["waiting"] == true {
-			got, _ = a.Call(ctx, "open_colab_browser_connection", args)
-		}
-		answered <- got
-	})
+	calls.Go(func() { answered <- a.repeat(ctx, args) })
 	a.p.t.Cleanup(calls.Wait)
 	var url string
 	must(a.p.t, harness.Poll(within(a.p.t, 30*time.Second), func() (bool, error) {
@@ -68,6 +63,15 @@ func (a *agent) connect(args map[string]any) (tab *standin.Tab, end func() harne
 		return err == nil, nil
 	}))
 	return a.p.open(url), func() harness.Answer { return <-answered }
+}
+
+// repeat calls the tool until its answer does not say to call again.
+func (a *agent) repeat(ctx context.Context, args map[string]any) harness.Answer {
+	got, _ := a.Call(ctx, "open_colab_browser_connection", args) // fails if the relay is killed
+	for got.Fields["waiting"] == true {
+		got, _ = a.Call(ctx, "open_colab_browser_connection", args)
+	}
+	return got
 }
 
 // redirected returns where a page on loopback leads, as a browser follows it, but to nobody.

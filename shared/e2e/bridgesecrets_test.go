@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"colabrelay/shared/auth"
+	"colabrelay/shared/e2e/harness"
 )
 
 var startExecutorArgs = map[string]any{"start_executor": true}
@@ -27,14 +29,21 @@ func TestOneCallPairsAndNothingShowsASecret(t *testing.T) {
 	if auths := p.edge.Auths(); len(auths) == 0 || auths[0].Extra.Authtoken != p.token {
 		t.Error("the executor did not log in with the relay's token")
 	}
-	again := call(t, a.Host, "open_colab_browser_connection", startExecutorArgs)
-	want(t, again, map[string]any{"success": true, "executor": "default"})
-	if len(p.executors()) != 1 {
-		t.Errorf("the executors %v run", p.executors())
+	ctx := within(t, time.Minute)
+	for _, args := range []map[string]any{startExecutorArgs, {"start_executor": true, "status_cell": true}, startExecutorArgs} {
+		want(t, a.repeat(ctx, args), map[string]any{"success": true, "executor": "default"})
+		if len(p.executors()) != 1 {
+			t.Errorf("the executors %v run", p.executors())
+		}
+	}
+	if cells := p.cells(); len(cells) != 2 || !strings.Contains(cells[1], "stop this cell to stop it") {
+		t.Errorf("the notebook has the cells %q", cells)
 	}
 	p.showNo(a, 1, map[string]string{
 		"secret": r.Secret.Reveal(), "authtoken": p.token, "pairing string": auth.Pairing{URL: r.URL, Secret: r.Secret}.String(),
 	})
+	must(t, p.kernel.Interrupt()) // the person stops the status cell
+	must(t, harness.Poll(ctx, func() (bool, error) { return len(p.executors()) == 0, nil }))
 }
 
 // keyShown matches the public keys in the cells and outputs of an enrollment.
