@@ -81,7 +81,7 @@ interop: build python ## check the relay with the official MCP clients and Jupyt
 
 browser: build python ## check the relay with a stand-in of Colab's page in a real Chromium, which it installs if it may, 1 minute
 	@shared/e2e/browser/setup.sh
-	$(PROGRAMS) go test -tags chromium -count=1 -timeout 15m ./shared/e2e/browser
+	$(PROGRAMS) go test -race -tags chromium -count=1 -timeout 15m ./shared/e2e/browser
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(GO_DIRS) | sed 's/:func / /' | while read -r file target; do \

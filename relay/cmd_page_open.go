@@ -132,8 +132,12 @@ func (o *pageOpener) open(ctx context.Context, address string) error {
 	if o.byHand {
 		return errByHand
 	}
-	fmt.Fprintf(o.std.Err, "Opening Colab in your browser. If no page appears, open this link, which is for you alone:\n  %s\n%s\n", address, confirmIt)
-	return browser.Open(ctx, address)
+	fmt.Fprintf(o.std.Err, "Opening Colab in your browser. If no page appears, open this link, which is for you alone:\n  %s\n", address)
+	if err := browser.Open(ctx, address); err != nil {
+		return err
+	}
+	fmt.Fprintln(o.std.Err, confirmIt)
+	return nil
 }
 
 // errByHand is why no browser is opened for a person who opens the link.
@@ -141,14 +145,15 @@ var errByHand = errors.New("the link is opened by hand")
 
 const confirmIt = "Colab asks you to confirm the connection. Waiting for that; Ctrl-C ends it ..."
 
-// askForHand asks the person to open the link.
+// askForHand asks the person to open the link, which open has shown if it was called.
 func (o *pageOpener) askForHand(w *page.WaitingError) {
-	if !o.byHand {
+	if o.byHand {
+		fmt.Fprintf(o.std.Err, "Open this link in your browser, within a minute; it is for you alone:\n  %s\n", w.URL)
+	} else {
 		o.byHand = true
 		fmt.Fprintf(o.std.Err, "note: %s\n", plain.Line(w.Browser.Error()))
 	}
-	fmt.Fprintf(o.std.Err, "Open this link in your browser, within a minute; it is for you alone:\n  %[1]s\n"+
-		"If the browser is on another computer, first run there: ssh -L %[2]s:127.0.0.1:%[2]s HOST    (HOST is this computer)\n%[3]s\n", w.URL, portOf(w.URL), confirmIt)
+	fmt.Fprintf(o.std.Err, "If the browser is on another computer, first run there: ssh -L %[1]s:127.0.0.1:%[1]s HOST    (HOST is this computer)\n%[2]s\n", portOf(w.URL), confirmIt)
 }
 
 // portOf returns the port to which the page of a link connects.

@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,4 +83,18 @@ func TestTheDialogIsDeclined(t *testing.T) {
 	s.must(tab.Reload(s.ctx))
 	s.must(tab.Confirm(s.ctx))
 	s.end(call)
+}
+
+// Another process of this user sees the connection, and ends it.
+func TestAnotherProcessEndsTheConnection(t *testing.T) {
+	s := newStage(t)
+	tab := s.connect(map[string]any{})
+	s.has(s.command("page", "status", "--json"), `"tab": "connected"`, `"connected_since": "`, fmt.Sprintf(`"pid": %d`, s.host.PID()))
+	s.has(s.command("page", "close"), fmt.Sprintf("Closed the connection of the relay with the pid %d", s.host.PID()))
+	s.must(tab.Await(s.ctx, "document.querySelector('#status').dataset.state === 'lost'"))
+	if got := <-s.begin("get_cells", map[string]any{}); got.err != nil || !got.IsError {
+		t.Errorf("a call without a tab: %v %s", got.err, got.Text)
+	}
+	s.connect(map[string]any{})
+	s.cells()
 }

@@ -39,6 +39,7 @@ type stage struct {
 	ctx      context.Context
 	colab    *Colab
 	chromium *Chromium
+	laptop   harness.HostConfig
 	host     *harness.Host
 	tools    *DevTools // nil until the first tab
 	tabs     []*Tab    // all that the relay opened
@@ -62,8 +63,9 @@ func newStage(t *testing.T) *stage {
 	})
 	binaries, err := harness.Build(ctx, t.TempDir())
 	s.must(err)
-	s.host, err = harness.StartHost(ctx, harness.HostConfig{Binary: binaries.Relay, Args: []string{"serve"}, Dir: t.TempDir(),
-		Env: []string{"BROWSER=" + s.chromium.Program, "RELAY_TOOLSETS=page"}})
+	s.laptop = harness.HostConfig{Binary: binaries.Relay, Args: []string{"serve"}, Dir: t.TempDir(),
+		Env: []string{"BROWSER=" + s.chromium.Program, "RELAY_TOOLSETS=page"}}
+	s.host, err = harness.StartHost(ctx, s.laptop)
 	s.must(err)
 	t.Cleanup(func() {
 		s.host.Close()
@@ -79,6 +81,18 @@ func (s *stage) must(err error) {
 	if err != nil {
 		s.Fatal(err)
 	}
+}
+
+// command runs a command of the relay on the same laptop and returns what it prints.
+func (s *stage) command(args ...string) string {
+	s.Helper()
+	c := s.laptop
+	c.Args = args
+	text, err := c.Command().CombinedOutput()
+	if err != nil {
+		s.Fatalf("colab-relay %q: %v\n%s", args, err, text)
+	}
+	return string(text)
 }
 
 // outcome is the answer of a call, or why there is none.
