@@ -40,6 +40,7 @@ var keyFolders = []string{
 var keyFiles = []string{
 	".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf", ".vault-token", ".htpasswd",
 	"*.pem", "*.ppk", "*.p12", "*.pfx", "*.kdbx", "*.keychain", "*.keychain-db", "id_*", "executor-secret", "runtimes.json",
+	"client_secret*.json", "google-login.json", "application_default_credentials.json",
 }
 
 // keyPaths are files with keys, by the end of their path.

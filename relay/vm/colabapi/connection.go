@@ -15,9 +15,10 @@ const (
 	// token. Others saw about an hour (unverified).
 	leastLifetime = time.Minute
 	mostLifetime  = 2 * time.Hour
-	// renewEvery is the shortest time between two renewals if the proxy refuses every token,
-	// as for a VM whose executor has ended: the API has a quota.
-	renewEvery = 15 * time.Second
+	// renewEvery is the shortest time between two renewals after the proxy has refused
+	// freeRenewals tokens in a row, as for a VM whose executor has ended: the API has a quota.
+	renewEvery   = 15 * time.Second
+	freeRenewals = 3
 )
 
 // jupyterPort is the port of Colab's Jupyter server, with which a VM's address begins.
@@ -44,10 +45,10 @@ type connection struct {
 	turn chan struct{} // contains one element while a call reads or renews what follows
 
 	// Only the owner of turn changes these.
-	current address
-	renew   time.Time // when to get a new token before it is refused
-	asked   time.Time // when the last one was asked for
-	proven  bool      // the proxy accepted the current token
+	current  address
+	renew    time.Time // when to get a new token before it is refused
+	asked    time.Time // when the last one was asked for
+	unproven int       // tokens since the last one that the proxy accepted
 }
 
 // connectionTo returns the connection of a VM, which may hold no address yet.
@@ -70,8 +71,8 @@ func (b *Backend) forget(id string) {
 }
 
 // address returns where a VM's proxy is. The token differs from stale, which the proxy
-// refused, unless a new one was asked for only seconds ago. Many callers with an expired
-// token cause one call of the API.
+// refused, unless several were refused and the last one is only seconds old. Many callers
+// with an expired token cause one call of the API.
 func (b *Backend) address(ctx context.Context, id, stale string) (address, error) {
 	c := b.connectionTo(id)
 	select {
@@ -86,7 +87,7 @@ func (b *Backend) address(ctx context.Context, id, stale string) (address, error
 	switch {
 	case known && !refused && now.Before(c.renew):
 		return c.current, nil
-	case refused && !c.proven && now.Sub(c.asked) < renewEvery:
+	case refused && c.unproven >= freeRenewals && now.Sub(c.asked) < renewEvery:
 		return c.current, nil
 	}
 	c.asked = now
@@ -97,7 +98,7 @@ func (b *Backend) address(ctx context.Context, id, stale string) (address, error
 		}
 		return address{}, err
 	}
-	c.current, c.renew, c.proven = fresh, renew, false
+	c.current, c.renew, c.unproven = fresh, renew, c.unproven+1
 	return c.current, nil
 }
 
@@ -106,7 +107,9 @@ func (b *Backend) accepted(ctx context.Context, id, token string) {
 	c := b.connectionTo(id)
 	select {
 	case c.turn <- struct{}{}:
-		c.proven = c.proven || c.current.token == token
+		if c.current.token == token {
+			c.unproven = 0
+		}
 		<-c.turn
 	case <-ctx.Done():
 	}

@@ -39,7 +39,7 @@ func mustContain(t *testing.T, path string, want []byte) {
 func TestTokensExpireInTheMiddleOfAnUpload(t *testing.T) {
 	t.Parallel()
 	g, b, id := started(t)
-	g.TokenRequests = 2
+	g.TokensExpireAfter(2)
 	path, content := uploaded(t)
 	if err := b.Upload(within(t), id, path, content); err != nil {
 		t.Fatal(err)

@@ -31,8 +31,6 @@ type Google struct {
 	WaitsForCreation int
 	// NoWait makes operations.wait unimplemented, as the API's reference allows.
 	NoWait bool
-	// TokenRequests is after how many requests a VM's token expires; 0 for never.
-	TokenRequests int
 	// Scope replaces the scope that a login is given.
 	Scope string
 
@@ -44,6 +42,7 @@ type Google struct {
 	vms        map[string]*machine
 	eat        bool                // signatures
 	only       bool                // Jupyter's port is reached
+	uses       int                 // requests until a VM's token expires; 0 for never
 	order      []string            // of creation
 	operations map[string]*pending // by name
 	byRequest  map[string]*pending // by requestId
@@ -98,6 +97,13 @@ func (g *Google) OnlyJupyter(only bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.only = only
+}
+
+// TokensExpireAfter makes VMs' tokens expire after so many requests; 0 for never.
+func (g *Google) TokensExpireAfter(requests int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.uses = requests
 }
 
 // Getenv is an environment in which the backend uses this imitation.

@@ -76,7 +76,7 @@ func (g *Google) admit(r *http.Request, id string) bool {
 		return false
 	}
 	m.used++
-	if g.TokenRequests > 0 && m.used > g.TokenRequests {
+	if g.uses > 0 && m.used > g.uses {
 		m.token = ""
 		return false
 	}
