@@ -71,7 +71,7 @@ func (u *vmUp) run(ctx context.Context, set *config.Settings, std terminal.Strea
 			return printJSON(std.Out, started)
 		}
 		fmt.Fprintf(std.Out, "VM %q (%s) runs and is paired as runtime %q, reached by %s.\n", started.Name, hardware(started), started.Name, started.Via)
-		fmt.Fprintf(std.Err, "It runs, and may use compute units, until `colab-relay vm down %s` or until Colab ends it.\n", started.Name)
+		fmt.Fprintf(std.Err, "It runs, and may use compute units, until `colab-relay vm down %s` or until Colab ends it.\n%s\n", started.Name, vm.KeepText)
 		return nil
 	})
 }

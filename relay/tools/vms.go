@@ -67,7 +67,7 @@ func (s *StartedVM) text(b *strings.Builder) {
 		return
 	}
 	if s.VM != nil {
-		fmt.Fprintf(b, "VM %q runs; use it with runtime=%q. It runs until stop_colab_vm or until Colab ends it: %s\n", s.VM.Name, s.VM.Name, vmLine(*s.VM))
+		fmt.Fprintf(b, "VM %q runs; use it with runtime=%q. It runs until stop_colab_vm or until Colab ends it: %s\n%s\n", s.VM.Name, s.VM.Name, vmLine(*s.VM), vm.KeepText)
 	}
 }
 

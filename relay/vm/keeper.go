@@ -23,7 +23,7 @@ const (
 )
 
 // KeepText says to people what the keeper does.
-const KeepText = "The relay keeps this VM alive while code runs on it (every 5 minutes, until 24 hours after its start). Without running code it does not, and Google may end the VM. Stop the VM when you no longer need it."
+const KeepText = "The relay keeps a VM alive only while code runs on it, for at most 24 hours after its start: every 5 minutes it sends Colab a request for the VM. This needs a relay that runs on this computer, such as one that an MCP host started, or `colab-relay run`. Colab may end a VM on which no code runs."
 
 // Kept is a VM that this computer started and paired.
 type Kept struct {

@@ -79,6 +79,9 @@ func (m *Manager) List(ctx context.Context) (Listing, error) {
 	for _, name := range slices.Sorted(maps.Keys(backends)) {
 		l.addForeign(name, backends[name], records)
 	}
+	if slices.ContainsFunc(l.VMs, func(v VM) bool { return v.State == StateReady }) {
+		l.Notes = append(l.Notes, KeepText)
+	}
 	return l, nil
 }
 
