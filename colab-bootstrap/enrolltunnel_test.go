@@ -92,7 +92,7 @@ func (e *enrollee) withCloudflared(cell, text, wanted string) string {
 
 func TestWithoutATokenCloudflaredIsFetchedAndServes(t *testing.T) {
 	for name, answers := range map[string]map[string]pageSecret{
-		"not in Secrets": {}, "no access": {"NGROK_AUTHTOKEN": {Exists: true}}, "empty": {"NGROK_AUTHTOKEN": granted(" ")},
+		"no access": {"NGROK_AUTHTOKEN": {Exists: true}}, "empty": {"NGROK_AUTHTOKEN": granted(" ")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := realRelease(t)
