@@ -1,11 +1,14 @@
 package page
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/mark3labs/mcp-go/client/transport"
 
 	"colabrelay/shared/e2e/standin"
 )
@@ -167,6 +170,43 @@ func TestLongTextIsNotSent(t *testing.T) {
 	for _, err := range []error{code, text, tab.Update(t.Context(), "c", long)} {
 		if err == nil || !strings.Contains(err.Error(), "16 MiB") {
 			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestShapeOfJSON(t *testing.T) {
+	for text, want := range map[string][2]int{
+		`1`: {0, 0}, `[]`: {1, 1}, `[[],{"a":1}]`: {2, 5}, `"\\[[["`: {0, 0}, `["\"[[,:","\\",[]]`: {2, 4}, `["]]\\\"",[`: {2, 3}, `]]]]`: {0, 0}, `"[`: {0, 0}, `"\`: {0, 0},
+	} {
+		if depth, values := shape([]byte(text)); depth != want[0] || values != want[1] {
+			t.Errorf("%s: %d deep, %d values, want %v", text, depth, values, want)
+		}
+	}
+	for text, want := range map[string]int{`[]`: 1, `[1,[2,3],{"a":4,"b":5}]`: 3, `["a,\",b",","]`: 2} {
+		if n := elements([]byte(text)); n != want {
+			t.Errorf("%s: %d elements, want %d", text, n, want)
+		}
+	}
+}
+
+// A call that was cancelled before it began sends nothing.
+func TestCancelledCallSendsNothing(t *testing.T) {
+	w := newWire(nil, nil, defaultTiming, maxMessage)
+	if _, err := w.request(waitedOut(t), "tools/call", nil); !errors.Is(err, context.Canceled) || len(w.out) != 0 || w.next != 0 {
+		t.Errorf("got %v, %d messages", err, len(w.out))
+	}
+}
+
+// The SDK's client handles pings only, whatever else it would answer.
+func TestOnlyPingsReachTheClient(t *testing.T) {
+	w := newWire(nil, nil, defaultTiming, maxMessage)
+	w.SetRequestHandler(func(context.Context, transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+		return &transport.JSONRPCResponse{Result: json.RawMessage("{}")}, nil
+	})
+	for method, want := range map[string]string{"ping": `"result":{}`, "roots/list": `"error":`} {
+		w.receive([]byte(`{"jsonrpc":"2.0","id":1,"method":"` + method + `"}`))
+		if sent := string(<-w.out); !strings.Contains(sent, want) {
+			t.Errorf("%s is answered with %s", method, sent)
 		}
 	}
 }

@@ -160,6 +160,10 @@ func TestUnaskedMessagesAreIgnored(t *testing.T) {
 	if opcode, payload := p.rawFrame(); opcode != opPong || string(payload) != "x" {
 		t.Errorf("a ping between fragments was answered with %d %q", opcode, payload)
 	}
+	p.text(`{"jsonrpc":"2.0","method":"ping","id":99}`)
+	if m := p.message(); string(m.ID) != "99" { // answers are sent in order
+		t.Errorf("the relay answered the request %s", m.ID)
+	}
 	p.answerText(call, `{"outputs":["right"]}`)
 	if got := <-ended; got.err != nil || string(got.result.Outputs) != `["right"]` {
 		t.Errorf("the run ended with %s, %v", got.result.Outputs, got.err)
@@ -277,16 +281,50 @@ func TestSlowMessageIsASignOfLife(t *testing.T) {
 	}
 }
 
+// answerLists answers every tools/list until the relay closes the connection, and puts the
+// close frame back for the next reader.
+func (p *peer) answerLists() {
+	for {
+		opcode, payload, err := p.readFrame()
+		switch {
+		case err != nil:
+			return
+		case opcode == opClose:
+			p.in = bytes.NewReader(append([]byte{opClose | fin, byte(len(payload))}, payload...))
+			return
+		case strings.Contains(string(payload), "tools/list"):
+			p.text(`{"jsonrpc":"2.0","id":2,"result":` + toolsResult(tools...) + `}`)
+		}
+	}
+}
+
+// A tab that sends without end can't keep the relay from ending.
+func TestEndlessMessageDoesNotDelayTheEnd(t *testing.T) {
+	d := newQuietDesk(t, func(p *Page) { p.timing.closing = 100 * time.Millisecond })
+	p := d.ready(t)
+	go func() {
+		junk := bytes.Repeat([]byte(" "), 1<<16)
+		_, err := p.conn.Write([]byte{opText | fin, 0xff, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}) // 2^40 bytes
+		for err == nil {
+			_, err = p.conn.Write(junk)
+		}
+	}()
+	d.Close()
+}
+
 func TestHandshakeThatFails(t *testing.T) {
 	hello := func(version string) string {
 		return `{"protocolVersion":"` + version + `","capabilities":{},"serverInfo":{"name":"x","version":"1"}}`
 	}
 	for name, test := range map[string]func(p *peer){
-		"no answer":        func(p *peer) {},
-		"an error":         func(p *peer) { p.text(`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}`) },
-		"no object":        func(p *peer) { p.reply(p.request("initialize"), `"x"`) },
-		"unknown version":  func(p *peer) { p.reply(p.request("initialize"), hello("1.0")) },
-		"newer version":    func(p *peer) { p.reply(p.request("initialize"), hello("2026-07-28")) },
+		"no answer":       func(p *peer) {},
+		"an error":        func(p *peer) { p.text(`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}`) },
+		"no object":       func(p *peer) { p.reply(p.request("initialize"), `"x"`) },
+		"unknown version": func(p *peer) { p.reply(p.request("initialize"), hello("1.0")) },
+		"newer version": func(p *peer) {
+			p.reply(p.request("initialize"), hello("2026-07-28"))
+			p.answerLists()
+		},
 		"no list of tools": func(p *peer) { p.reply(p.request("initialize"), hello("2025-06-18")) },
 		"tools that are no list": func(p *peer) {
 			p.reply(p.request("initialize"), hello("2025-06-18"))

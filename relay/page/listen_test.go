@@ -41,6 +41,16 @@ func TestThousandsOfStrangers(t *testing.T) {
 	d.ready(t)
 }
 
+// A tab whose token changed between the check and the connection does not get the slot.
+func TestTokenThatChangedMeanwhile(t *testing.T) {
+	p := New(Config{})
+	old := p.currentToken()
+	p.stop()
+	if p.take(nil, nil, old) != nil || p.slot != nil {
+		t.Error("a tab with an old token has the slot")
+	}
+}
+
 func TestCloseEndsEverything(t *testing.T) {
 	d := newDesk(t, standin.Options{})
 	tab := d.connected()
