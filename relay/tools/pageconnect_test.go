@@ -112,10 +112,7 @@ func TestWaitingForTheTabGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(tab.Close)
-	r = d.ask("open_colab_browser_connection", "notebook_url", notebook)
-	if got := decode[PageConnection](t, r.Structured); r.IsError || !got.Connected || got.URL != "" {
-		t.Errorf("%s", r.Structured)
-	}
+	d.connect("notebook_url", notebook)
 	if len(d.opened) != 1 {
 		t.Errorf("%d pages were opened", len(d.opened))
 	}

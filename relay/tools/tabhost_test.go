@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"colabrelay/relay/page"
 	"colabrelay/shared/e2e/standin"
@@ -58,6 +59,9 @@ func newTabDesk(t *testing.T, o standin.Options, cfg Config) *tabDesk {
 		}
 		return nil // the browser has opened, whatever its person does
 	}})
+	if cfg.Hold == 0 {
+		cfg.Hold = 25 * time.Second // below the host's patience, for a machine with much to do
+	}
 	cfg.Resolve = func(string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing is paired") }
 	cfg.Toolsets, cfg.Page, cfg.Log, cfg.SaveDir, cfg.CheckpointDir = Toolsets, d.page, log, d.save, t.TempDir()
 	t.Cleanup(func() {
@@ -78,12 +82,26 @@ func connected(t *testing.T, o standin.Options) *tabDesk {
 	return d
 }
 
-func (d *tabDesk) connect() {
+func (d *tabDesk) connect(pairs ...any) {
 	d.t.Helper()
-	r := d.call("open_colab_browser_connection", object{})
+	r := d.untilEnd("open_colab_browser_connection", pairs...)
 	if got := decode[PageConnection](d.t, r.Structured); r.IsError || !got.Connected {
 		d.t.Fatalf("%s", r.Structured)
 	}
+}
+
+// untilEnd repeats a call as its answer says, until that is about something that has ended.
+func (d *tabDesk) untilEnd(tool string, pairs ...any) (r result) {
+	d.t.Helper()
+	eventually(d.t, "the end of "+tool, func() bool {
+		r = d.ask(tool, pairs...)
+		state := decode[struct {
+			Waiting bool
+			Status  string
+		}](d.t, r.Structured)
+		return !state.Waiting && state.Status != "running"
+	})
+	return r
 }
 
 // tab is the newest tab.

@@ -81,7 +81,7 @@ func TestASecondCallJoinsTheRunInTheTab(t *testing.T) {
 		t.Errorf("%+v", cells.Cells[0])
 	}
 	close(release)
-	r = d.ask("run_code_cell", "cellId", "slow")
+	r = d.untilEnd("run_code_cell", "cellId", "slow")
 	if got := r.run(t); got.Status != "succeeded" || got.Stdout != "done\n" || got.ExecutionTimeSec == nil || *got.ExecutionTimeSec < 0.8 {
 		t.Errorf("%s", r.Structured)
 	}
@@ -91,7 +91,7 @@ func TestASecondCallJoinsTheRunInTheTab(t *testing.T) {
 	if runs != 1 {
 		t.Errorf("the cell ran %d times", runs)
 	}
-	d.ask("run_code_cell", "cellId", "slow")
+	d.untilEnd("run_code_cell", "cellId", "slow")
 	if runs != 2 {
 		t.Errorf("a call after the end ran the cell %d times", runs-1)
 	}
@@ -166,7 +166,7 @@ func TestATabThatIsLost(t *testing.T) {
 }
 
 func TestAFrozenTabEndsTheCall(t *testing.T) {
-	d := newTabDesk(t, standin.Options{}, Config{Hold: time.Second})
+	d := newTabDesk(t, standin.Options{}, Config{Hold: 2 * time.Second})
 	d.connect()
 	d.tab().Freeze()
 	d.ask("get_cells") // one message may still be read
