@@ -10,17 +10,20 @@ import (
 	"colabrelay/shared/bounded"
 )
 
-// releaseTime bounds the download of a release's file.
-const releaseTime = 30 * time.Second
+// releaseTime bounds the download of a release's file of at most limit bytes: 30 seconds, and
+// what the bytes take at 2 Mbit/s.
+func releaseTime(limit int64) time.Duration {
+	return 30*time.Second + time.Duration(limit/(256<<10))*time.Second
+}
 
 // maxRedirects bounds the redirects of a release's host: GitHub redirects to a separate store.
 const maxRedirects = 5
 
-// ReleaseFile fetches a small file of a release, at most limit bytes. The server is not an
+// ReleaseFile fetches a file of a release, at most limit bytes. The server is not an
 // executor: nothing is signed and no secret is involved, so it follows redirects, but never
 // from https to http.
 func ReleaseFile(ctx context.Context, url string, limit int64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, releaseTime)
+	ctx, cancel := context.WithTimeout(ctx, releaseTime(limit))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -20,6 +20,8 @@ type vmDesk struct {
 	manager *vm.Manager
 }
 
+var noProgram = vm.Program{SHA256: "0", Content: func(context.Context) ([]byte, error) { return nil, errors.New("no program") }}
+
 func newVMDesk(t *testing.T, hold time.Duration, login bool) *vmDesk {
 	t.Helper()
 	d := &vmDesk{cloud: vmtest.NewCloud(t)}
@@ -27,7 +29,7 @@ func newVMDesk(t *testing.T, hold time.Duration, login bool) *vmDesk {
 	d.manager = vm.New(vm.Config{
 		Dir: dir, Pairings: pairing.Open(t.TempDir()), NgrokToken: "t",
 		Open:    func(string) (vm.Backend, error) { return d.cloud, nil },
-		Program: func(context.Context, string) (vm.Program, error) { return vm.Program{}, errors.New("no program") },
+		Program: func(context.Context, string) (vm.Program, error) { return noProgram, nil },
 	})
 	t.Cleanup(d.manager.Close)
 	if login {

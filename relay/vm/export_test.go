@@ -11,6 +11,7 @@ func (m *Manager) Hurry(appear, answer time.Duration) {
 var (
 	DecodeRecords = decodeRecords
 	EncodeRecords = encodeRecords
+	DigestOf      = digestOf
 )
 
 // Kept returns the VMs that a Keeper may keep alive.

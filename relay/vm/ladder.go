@@ -14,7 +14,7 @@ import (
 func (a *ascent) climb(ctx context.Context) error {
 	offered, err := a.b.Specs(ctx)
 	if err != nil {
-		return fmt.Errorf("look up what the account may start: %w", err)
+		return a.notAsked(fmt.Errorf("look up what the account may start: %w", err))
 	}
 	var refused []string
 	var last error
@@ -31,12 +31,22 @@ func (a *ascent) climb(ctx context.Context) error {
 			refused, last = append(refused, fmt.Sprintf("%s: %s", s, shown(err))), err
 		case errors.Is(err, ErrQuota), errors.Is(err, ErrDenied), errors.Is(err, ErrTooMany):
 			return errors.Join(fmt.Errorf("%w; %s", err, a.runningText(ctx)), a.remove())
+		case errors.Is(err, ErrNotLoggedIn):
+			return a.notAsked(err)
 		default: // the VM may exist
 			return fmt.Errorf("ask for a VM with %s: %w", s, err)
 		}
 	}
 	err = fmt.Errorf("none of them could be started (%s): %w", strings.Join(refused, "; "), kindOf(last))
 	return errors.Join(err, a.remove())
+}
+
+// notAsked returns err, after which Google does not know of the VM, unless an earlier relay asked.
+func (a *ascent) notAsked(err error) error {
+	if a.fresh {
+		err = errors.Join(err, a.remove())
+	}
+	return err
 }
 
 // rungs are the accelerators that are left.

@@ -16,10 +16,12 @@ import (
 // errNoProgram ends a start once the VM exists.
 var errNoProgram = errors.New("there is no program in this test")
 
+var noProgram = vm.Program{SHA256: "0", Content: func(context.Context) ([]byte, error) { return nil, errNoProgram }}
+
 // withoutProgram returns a laptop whose starts end once the VM exists.
 func withoutProgram(t *testing.T) *laptop {
 	l := newLaptop(t)
-	l.cfg.Program = func(context.Context, string) (vm.Program, error) { return vm.Program{}, errNoProgram }
+	l.cfg.Program = func(context.Context, string) (vm.Program, error) { return noProgram, nil }
 	return l
 }
 

@@ -77,7 +77,7 @@ def start_time(pid):
 def running(folder):
     """Return the pid of the executor that an earlier start made, or 0 if it has ended."""
     process = read_json(os.path.join(folder, "process.json"))
-    if process and process["started"] == start_time(process["pid"]):
+    if process and process["started"] and process["started"] == start_time(process["pid"]):
         return process["pid"]
     return 0
 

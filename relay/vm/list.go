@@ -22,6 +22,7 @@ const (
 	StateInterrupted State = "start interrupted"                 // it exists, and nobody works on it
 	StateNotFound    State = "asked for; not found on Colab"     // it may not have been created
 	StateEnded       State = "ended by Colab"                    // it existed
+	StateUnpaired    State = "runs, but is not paired"           // somebody removed its pairing, or used its name
 	StateStopping    State = "stopping"                          // somebody asked for its end
 	StateForeign     State = "not started by this computer"      // another one, or a notebook
 	StateUnknown     State = "unknown: Colab did not answer"     // see Note
@@ -142,7 +143,10 @@ func (m *Manager) statusOf(r Record, seen Machine, found bool, failure error) VM
 	case m.store.isOwned(r.ID) && r.Step != Paired:
 		v.State = StateStarting
 	case found && r.Step == Paired:
-		v.State = StateReady
+		v.State = StateUnpaired
+		if p, err := m.cfg.Pairings.Get(r.Name); err == nil && r.pairedAs(p) {
+			v.State = StateReady
+		}
 	case found:
 		v.State = StateInterrupted
 	case r.Step == Asked || time.Since(r.Asked) < m.limits.appear:

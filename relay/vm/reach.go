@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/relay/pairing"
+	"colabrelay/relay/plain"
 	"colabrelay/shared/auth"
 )
 
@@ -78,7 +79,7 @@ func awaitAnswer(ctx context.Context, r pairing.Runtime, transport http.RoundTri
 		select {
 		case <-every.C:
 		case <-within.Done():
-			return fmt.Errorf("%w at %s: %w", ErrUnreachable, r.URL, last)
+			return fmt.Errorf("%w at %s: %w", ErrUnreachable, plain.Line(r.URL), last)
 		}
 	}
 }

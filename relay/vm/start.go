@@ -23,6 +23,7 @@ type ascent struct {
 	*Manager
 	b       Backend
 	rec     Record // as on disk
+	fresh   bool   // Google was never asked for it before
 	removed bool   // from disk
 	request Request
 	say     func(string)
@@ -52,17 +53,34 @@ func (m *Manager) start(ctx context.Context, r Request, say func(string)) (VM, e
 	if err != nil {
 		return VM{}, err
 	}
+	if err := checkName(r.Name); err != nil {
+		return VM{}, err
+	}
+	if err := m.checkProgram(ctx, r.Name); err != nil {
+		return VM{}, err
+	}
 	for {
-		rec, err := m.claim(r, b, say)
+		rec, fresh, err := m.claim(r, b, say)
 		if err != nil {
 			return VM{}, err
 		}
-		got, err := m.ascend(ctx, &ascent{Manager: m, b: b, rec: rec, request: r, say: say})
+		got, err := m.ascend(ctx, &ascent{Manager: m, b: b, rec: rec, fresh: fresh, request: r, say: say})
 		if !errors.Is(err, errEnded) {
 			return got, err
 		}
 		say("Colab has ended the earlier VM; starting another one")
 	}
+}
+
+// checkProgram makes sure that there is an executor, before a VM is asked for that could not
+// be used. Colab's VMs have processors of this kind.
+func (m *Manager) checkProgram(ctx context.Context, name string) error {
+	all, err := m.store.read()
+	if err == nil && findName(all, name) != nil {
+		return nil
+	}
+	_, err = m.cfg.Program(ctx, "amd64")
+	return err
 }
 
 // errEnded means that the VM of a record was created and is gone.
@@ -119,9 +137,9 @@ func (m *Manager) watch(ctx context.Context, id string, stop context.CancelCause
 	return func() { stop(nil); <-done; every.Stop() }
 }
 
-// claim returns the record of that name, and makes it if there is none: from then on the VM
-// is listed.
-func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, err error) {
+// claim returns the record of that name, and makes a fresh one if there is none: from then on
+// the VM is listed.
+func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, fresh bool, err error) {
 	damage, err := m.store.change(func(all []Record) ([]Record, error) {
 		if known := findName(all, r.Name); known != nil {
 			rec = *known
@@ -134,13 +152,14 @@ func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, err
 			return nil, err
 		}
 		rec = Record{ID: NewID(), Name: r.Name, Backend: b.Name(), Ladder: r.Ladder, Accelerator: r.Ladder[0], HighRAM: r.HighRAM, Step: Asked, Asked: time.Now().UTC()}
+		fresh = true
 		return append(all, rec), nil
 	})
 	if damage != nil {
 		say(damage.Error())
 		m.cfg.Log.Warn("the record of VMs was damaged", "err", damage)
 	}
-	return rec, err
+	return rec, fresh, err
 }
 
 // findName returns the record of that name, nil if there is none.
@@ -167,15 +186,16 @@ func joins(rec Record, r Request, backend string) error {
 	return nil
 }
 
-// nameIsFree returns an error if a runtime of that name is paired with another executor, or
-// cannot have that name.
-func (m *Manager) nameIsFree(name string) error {
-	if err := pairing.CheckName(name); err != nil {
-		return err
-	}
+// checkName returns an error for a name that no VM can have.
+func checkName(name string) error {
 	if idPattern.MatchString(name) {
 		return fmt.Errorf("%w %q: it has the form of a VM's id", pairing.ErrBadName, name)
 	}
+	return pairing.CheckName(name)
+}
+
+// nameIsFree returns an error if a runtime of that name is paired with another executor.
+func (m *Manager) nameIsFree(name string) error {
 	switch _, err := m.cfg.Pairings.Get(name); {
 	case errors.Is(err, pairing.ErrNotPaired):
 		return nil

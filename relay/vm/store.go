@@ -21,7 +21,7 @@ const (
 	recordName = "vms.json"
 	lockName   = "vms.lock"
 	// lockLimit bounds the wait for another relay's lock of the record, which takes milliseconds.
-	lockLimit = 5 * time.Second
+	lockLimit = 15 * time.Second
 	lockRetry = 20 * time.Millisecond
 )
 
@@ -35,7 +35,7 @@ func (s store) read() ([]Record, error) {
 	if _, err := os.Stat(s.path()); errors.Is(err, fs.ErrNotExist) { // creates no folder
 		return nil, nil
 	}
-	unlock, err := s.lock()
+	unlock, err := s.lock((*flock.Flock).TryRLockContext) // on Windows an open file cannot be replaced
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s store) change(f func([]Record) ([]Record, error)) (damage, err error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder for the record of VMs: %v", err)
 	}
-	unlock, err := s.lock()
+	unlock, err := s.lock((*flock.Flock).TryLockContext)
 	if err != nil {
 		return nil, err
 	}
@@ -111,17 +111,20 @@ func (s store) setAsideLocked(cause error) (damage, err error) {
 	return fmt.Errorf("%w; it is kept as %q, and a new record was started: check the VMs of your Google account with `colab-relay vm list`", cause, kept), nil
 }
 
+// acquire is a method of a lock: shared or exclusive.
+type acquire func(*flock.Flock, context.Context, time.Duration) (bool, error)
+
 // lock takes the lock of the record.
-func (s store) lock() (unlock func(), err error) {
+func (s store) lock(by acquire) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockLimit)
 	defer cancel()
-	return takeLock(ctx, filepath.Join(s.dir, lockName))
+	return takeLock(ctx, filepath.Join(s.dir, lockName), by)
 }
 
 // own reserves a VM for the caller until it calls release or its process ends: only the owner
 // may start or stop the VM. It waits as long as ctx lasts.
 func (s store) own(ctx context.Context, id string) (release func(), err error) {
-	return takeLock(ctx, s.ownPath(id))
+	return takeLock(ctx, s.ownPath(id), (*flock.Flock).TryLockContext)
 }
 
 func (s store) ownPath(id string) string { return filepath.Join(s.dir, id+".lock") }
@@ -138,9 +141,9 @@ func (s store) isOwned(id string) bool {
 }
 
 // takeLock opens its own file handle, so the lock also works between goroutines.
-func takeLock(ctx context.Context, path string) (unlock func(), err error) {
+func takeLock(ctx context.Context, path string, by acquire) (unlock func(), err error) {
 	l := flock.New(path, flock.SetPermissions(0o600))
-	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {
+	if _, err := by(l, ctx, lockRetry); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", path, err)
 	}
 	return func() { _ = l.Close() }, nil

@@ -25,7 +25,7 @@ func ParseWay(text string) (Way, error) {
 	if w := Way(text); w == AnyWay || slices.Contains(Ways, w) {
 		return w, nil
 	}
-	return AnyWay, fmt.Errorf("%w: tunnel %q: use proxy, ngrok or cloudflared", ErrBadRequest, clip(text))
+	return AnyWay, fmt.Errorf("tunnel %q: use proxy, ngrok or cloudflared", clip(text))
 }
 
 // checkWay returns an error before a VM is asked for that nothing could reach.
