@@ -143,6 +143,9 @@ func TestKeysThatATabChangesPairNothing(t *testing.T) {
 			t.Errorf("the key %s: the notebook has the cells %q", name, p.cells())
 		}
 		tab.Close()
+		must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) {
+			return call(t, a.Host, "get_cells", nil).Error() == "no_tab", nil // the relay has seen the end
+		}))
 	}
 	if all, err := p.store().List(); err != nil || len(all) > 0 {
 		t.Errorf("paired: %v, %v", all, err)
