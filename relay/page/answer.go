@@ -147,9 +147,6 @@ func (s *source) UnmarshalJSON(data []byte) error {
 type outputList json.RawMessage
 
 func (o *outputList) UnmarshalJSON(data []byte) error {
-	if string(data) == "null" {
-		return nil
-	}
 	if len(data) == 0 || data[0] != '[' {
 		return errors.New("the outputs of a cell are no list")
 	}

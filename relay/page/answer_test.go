@@ -141,6 +141,10 @@ func TestWordsInsteadOfJSON(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+	failed := json.RawMessage(`{"isError":true,"content":[{"type":"text","text":"{\"a\":1}"}]}`)
+	if err := decodeAnswer(toolMove, failed, &struct{}{}); err == nil || !strings.Contains(err.Error(), "refused move_cell") {
+		t.Errorf("an answer that is an error: %v", err)
+	}
 	for _, raw := range []string{`{}`, `{"content":[]}`, `{"content":[{"type":"image","data":"x"}]}`, `{"content":[{"type":"text","text":" \n"}]}`} {
 		if err := decodeAnswer(toolMove, json.RawMessage(raw), &struct{}{}); err != nil {
 			t.Errorf("%s: %v", raw, err)
