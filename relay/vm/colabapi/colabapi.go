@@ -32,7 +32,7 @@ const TestVariable = "RELAY_TEST_COLAB_API"
 // Config is what a Backend needs.
 type Config struct {
 	Dir    string              // folder of the login file
-	Getenv func(string) string // for application default credentials, and TestVariable
+	Getenv func(string) string // only TestVariable is read
 	Log    *slog.Logger        // nil for none; never gets tokens, code, or what VMs send
 }
 
@@ -65,7 +65,7 @@ func New(cfg Config) (*Backend, error) {
 		site: google, transport: google.newTransport(), log: cfg.Log.With("component", "colabapi"),
 		connections: map[string]*connection{},
 	}
-	b.tokens = newTokens(func() (credentials, error) { return loadCredentials(cfg.Dir, google, cfg.Getenv) }, b.transport)
+	b.tokens = newTokens(func() (credentials, error) { return loadCredentials(cfg.Dir, google) }, b.transport)
 	return b, nil
 }
 

@@ -55,7 +55,7 @@ func LoggedIn(dir string) bool {
 }
 
 // loadCredentials reads the login file, and the file that it names.
-func loadCredentials(dir string, s site, getenv func(string) string) (credentials, error) {
+func loadCredentials(dir string, s site) (credentials, error) {
 	text, err := bounded.ReadFile(filepath.Join(dir, loginName), maxLogin)
 	if errors.Is(err, fs.ErrNotExist) {
 		return credentials{}, fmt.Errorf("%w: run %s", vm.ErrNotLoggedIn, loginCommand)

@@ -23,12 +23,7 @@ func (b *Backend) Proxy(ctx context.Context, id string, port int) (string, http.
 	if err != nil {
 		return "", nil, fmt.Errorf("VM %q: %w", id, err)
 	}
-	return base.String(), b.Transport(id, port), nil
-}
-
-// Transport returns a transport for requests to a port of a VM. It sends nothing now.
-func (b *Backend) Transport(id string, port int) http.RoundTripper {
-	return &portTransport{b, id, port}
+	return base.String(), &portTransport{b, id, port}, nil
 }
 
 // portTransport adds the proxy's token to requests, and renews it. Whatever host a request
