@@ -28,7 +28,7 @@ func vmUpCommand(set *config.Settings, std terminal.Streams) *cobra.Command {
 		Short: "Start a VM with the executor, and pair this computer with it",
 		Long: "Start a VM, start the executor there, and pair this computer with it. The accelerators of --gpu are tried in turn; without --gpu, the VM has none, and CPU can also stand in the list.\n" +
 			"The same command goes on with a start that was interrupted, and starts the executor again if it has ended. If the VM runs and its executor answers, nothing is changed.\n" +
-			"The executor is reached through Google's proxy where that works, else by ngrok if NGROK_AUTHTOKEN is set, else by cloudflared if the VM has that program. --tunnel chooses one of them.",
+			"The executor is reached through Google's proxy where that works, else by ngrok if NGROK_AUTHTOKEN is set, else by cloudflared if the VM has that program. --tunnel chooses one of them; without NGROK_AUTHTOKEN, --backend cli needs --tunnel cloudflared.",
 		Example: "  colab-relay vm up\n  colab-relay vm up --gpu T4,L4,A100 --high-ram\n  colab-relay vm up --gpu A100 --name training",
 		Args:    arguments(0, 0),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return u.run(cmd.Context(), set, std) },
