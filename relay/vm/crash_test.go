@@ -19,7 +19,7 @@ import (
 // How many points a start has at which the relay is killed: one before and one after each call.
 const (
 	leastPoints = 17
-	maxPoints   = 30
+	maxPoints   = 26
 )
 
 var errKilled = errors.New("the relay was killed")

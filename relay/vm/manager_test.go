@@ -123,8 +123,14 @@ func (l *laptop) list() map[string]vm.VM {
 func TestAVMIsStartedPairedAndStopped(t *testing.T) {
 	t.Parallel()
 	l := newLaptop(t)
-	m := l.process()
-	got := l.up(m, vm.Request{Ladder: []string{"T4"}})
+	l.cfg.NgrokToken = "ngrok-token-of-the-user"
+	var seen strings.Builder
+	l.cloud.Hook(func(_ context.Context, c vmtest.Call) error {
+		seen.WriteString(c.Code + "\n")
+		return nil
+	})
+	got := l.up(l.process(), vm.Request{Ladder: []string{"T4"}})
+	l.cloud.Hook(nil)
 	if got.Name != vm.DefaultName || got.Accelerator != "T4" || got.State != vm.StateReady || got.Via != vm.Proxy {
 		t.Errorf("%+v", got)
 	}
@@ -132,6 +138,7 @@ func TestAVMIsStartedPairedAndStopped(t *testing.T) {
 	if r.Provider != "colab-api" || r.VMID != got.ID {
 		t.Errorf("%+v", r)
 	}
+	l.mustHideSecrets(seen.String(), got.ID)
 	if again := l.up(l.process(), vm.Request{Ladder: []string{"T4", "L4"}}); again.ID != got.ID {
 		t.Errorf("the same request started another VM: %+v", again)
 	}
@@ -152,30 +159,22 @@ func TestAVMIsStartedPairedAndStopped(t *testing.T) {
 	}
 }
 
-func TestNoSecretIsInCodeOutputOrTheRecord(t *testing.T) {
-	t.Parallel()
-	l := newLaptop(t)
-	l.cfg.NgrokToken = "ngrok-token-of-the-user"
-	var seen strings.Builder
-	l.cloud.Hook(func(_ context.Context, c vmtest.Call) error {
-		seen.WriteString(c.Code + "\n")
-		return nil
-	})
-	got := l.up(l.process(), vm.Request{})
-	secret := l.mustAnswer(vm.DefaultName).Secret.Reveal()
+// mustHideSecrets checks that no secret is in what was sent as code, in what the relay said, in
+// the record, or in files on the VM.
+func (l *laptop) mustHideSecrets(code, id string) {
+	l.t.Helper()
 	record, err := os.ReadFile(l.cfg.Dir + "/vms.json")
 	if err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
-	seen.Write(record)
-	seen.WriteString(strings.Join(l.said, "\n"))
-	for _, text := range []string{secret, l.cfg.NgrokToken} {
-		if strings.Contains(seen.String(), text) {
-			t.Error("a secret is in the code, in what the relay says, or in the record")
+	for _, secret := range []string{l.mustAnswer(vm.DefaultName).Secret.Reveal(), l.cfg.NgrokToken} {
+		for where, text := range map[string]string{"code": code, "the record": string(record), "the steps": strings.Join(l.said, "\n")} {
+			if strings.Contains(text, secret) {
+				l.t.Errorf("a secret is in %s", where)
+			}
 		}
-	}
-	holders := filesWith(t, l.cloud.Dir(got.ID), secret)
-	if len(holders) > 0 {
-		t.Errorf("the secret is in files on the VM: %q", holders)
+		if holders := filesWith(l.t, l.cloud.Dir(id), secret); len(holders) > 0 {
+			l.t.Errorf("a secret is in files on the VM: %q", holders)
+		}
 	}
 }
