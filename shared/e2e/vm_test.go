@@ -171,3 +171,34 @@ func (l *vmLaptop) mustListAll() {
 		l.t.Errorf("one VM was asked for, listed are %v", ours)
 	}
 }
+
+// An agent's host has the release's executor and the tools only.
+func TestAnAgentStartsUsesAndStopsAVM(t *testing.T) {
+	t.Parallel()
+	l := onAPI(t)
+	env := append(l.env, "RELAY_TOOLSETS=core,provision", "RELAY_HOLD=5s", "COLAB_RELAY_RELEASE_URL="+serveRelease(t))
+	h, err := harness.StartHost(within(t, 30*time.Second), harness.HostConfig{Binary: binaries.Relay, Dir: l.dir, Env: env})
+	must(t, err)
+	defer h.Close()
+	call := func(tool string, args map[string]any) harness.Answer {
+		t.Helper()
+		a, err := h.Call(within(t, time.Minute), tool, args)
+		must(t, err)
+		if a.Error() != "" {
+			t.Fatalf("%s: %s\n%s", tool, a.Error(), h.Stderr)
+		}
+		return a
+	}
+	start := map[string]any{"accelerators": "T4", "name": "lab"}
+	a := call("start_colab_vm", start)
+	for a.Fields["starting"] == true {
+		a = call("start_colab_vm", start)
+	}
+	if out := call("run_code_quick", map[string]any{"runtime": "lab", "code": "print(6 * 7)"}).String("stdout"); out != "42\n" {
+		t.Errorf("printed %q", out)
+	}
+	call("stop_colab_vm", map[string]any{"id": "lab"})
+	if left := l.running(); len(left) > 0 {
+		t.Errorf("%q run", left)
+	}
+}
