@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 // Bounds of the link's listener. Any program and any web page of this computer may connect
@@ -45,7 +47,7 @@ func newLink(target string) (*link, error) {
 	l.server.SetKeepAlivesEnabled(false)
 	go func() {
 		defer close(l.served)
-		_ = l.server.Serve(bounded{listener, make(chan struct{}, maxConnections)})
+		_ = l.server.Serve(netutil.LimitListener(listener, maxConnections))
 	}()
 	return l, nil
 }
@@ -78,35 +80,6 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Location", l.target)
 	w.WriteHeader(http.StatusFound)
 	close(l.loaded)
-}
-
-// bounded is a listener that accepts no connection while maxConnections are open.
-type bounded struct {
-	net.Listener
-	open chan struct{}
-}
-
-// Accept implements net.Listener.
-func (b bounded) Accept() (net.Conn, error) {
-	b.open <- struct{}{} // connections end within connectionTime
-	conn, err := b.Listener.Accept()
-	if err != nil {
-		<-b.open
-		return nil, err
-	}
-	return &counted{Conn: conn, release: sync.OnceFunc(func() { <-b.open })}, nil
-}
-
-// counted is a connection of a bounded listener.
-type counted struct {
-	net.Conn
-	release func()
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	defer c.release()
-	return c.Conn.Close()
 }
 
 // openByLink starts the programs, one after the other, until one of them brought a browser

@@ -135,6 +135,7 @@ var homes = map[string][]string{
 	"github.com/google/uuid":             {"executor/statedir", "executor/api", "executor/journal", "executor/kernel", "relay/vm/colabapi"},
 	"github.com/hashicorp/golang-lru/v2": {"executor/files", "executor/uploads"},
 	"github.com/natefinch/atomic":        {"relay/checkpoint", "relay/hostconfig", "relay/nbrun", "relay/notebook", "relay/pairing", "relay/program", "relay/kernelstate", "relay/vm", "relay/vm/colabapi"},
+	"golang.org/x/net":                   {"relay/browser", "relay/vm/colabapi"},
 	"golang.org/x/oauth2":                {"relay/vm/colabapi"},
 	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/tools", "relay/transfer"},
 	"golang.org/x/sys":                   {"executor", "executor/files", "executor/kernel", "executor/uploads", "relay/notebook", "relay/terminal"},

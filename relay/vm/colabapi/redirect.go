@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"colabrelay/relay/vm"
 )
 
@@ -52,7 +54,7 @@ func listenForRedirect(state string) (*redirect, error) {
 	}
 	go func() {
 		defer close(r.served)
-		_ = r.server.Serve(newVisitors(l, maxVisitors))
+		_ = r.server.Serve(netutil.LimitListener(l, maxVisitors))
 	}()
 	return r, nil
 }
