@@ -11,7 +11,7 @@ var (
 	ErrNoneFree    = errors.New("no VM of this kind is free")
 	ErrNotEligible = errors.New("this account may not start a VM of this kind")
 	ErrQuota       = errors.New("the account's usage limit is reached")
-	ErrDenied      = errors.New("Google refuses to start VMs for this account")
+	ErrDenied      = errors.New("this account may not start VMs, says Google")
 	ErrTooMany     = errors.New("the account runs as many VMs as it may")
 	ErrNotLoggedIn = errors.New("not logged in to Google")
 	ErrExists      = errors.New("a VM with this id exists already")

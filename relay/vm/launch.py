@@ -18,16 +18,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any, Callable, Dict, List, Optional
+
+Json = Dict[str, Any]
 
 WAIT = 10.0  # seconds that an executor has to end, before it is killed
 TAIL = 2000  # bytes of its log that a report contains
 
 
-def folder_of(vm_id):
+def folder_of(vm_id: str) -> str:
     return os.path.join(tempfile.gettempdir(), vm_id)
 
 
-def make_private(path):
+def make_private(path: str) -> None:
     """Make a folder that only this user may enter; another user's folder or a link is an error."""
     try:
         os.mkdir(path, 0o700)
@@ -38,7 +41,7 @@ def make_private(path):
         raise PermissionError(f"{path} is not a private folder of this user")
 
 
-def digest(path):
+def digest(path: str) -> str:
     """Return the file's SHA-256 in hex, or "" if there is no file."""
     if not os.path.isfile(path):
         return ""
@@ -49,7 +52,7 @@ def digest(path):
     return found.hexdigest()
 
 
-def read_json(path):
+def read_json(path: str) -> Any:
     """Return the content of a JSON file, or None if there is none or it was cut off."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -58,13 +61,13 @@ def read_json(path):
         return None
 
 
-def write_json(path, content):
+def write_json(path: str, content: Json) -> None:
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(content, file)
     os.replace(path + ".new", path)
 
 
-def start_time(pid):
+def start_time(pid: int) -> str:
     """Return when a process started, in ticks since the boot; "" if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
@@ -74,15 +77,15 @@ def start_time(pid):
     return "" if fields[0] in "ZX" else fields[19]
 
 
-def running(folder):
+def running(folder: str) -> int:
     """Return the pid of the executor that an earlier start made, or 0 if it has ended."""
     process = read_json(os.path.join(folder, "process.json"))
     if process and process["started"] and process["started"] == start_time(process["pid"]):
-        return process["pid"]
+        return int(process["pid"])
     return 0
 
 
-def end(folder):
+def end(folder: str) -> None:
     """End the executor of an earlier start."""
     pid = running(folder)
     for sign in (signal.SIGTERM, signal.SIGKILL):
@@ -95,7 +98,7 @@ def end(folder):
             time.sleep(0.05)
 
 
-def reap(pid):
+def reap(pid: int) -> None:
     """Collect an ended executor, which is a child if the same kernel started it."""
     try:
         os.waitpid(pid, os.WNOHANG)
@@ -103,7 +106,7 @@ def reap(pid):
         pass
 
 
-def free_port():
+def free_port() -> int:
     """Return a port for the executor, below those of outgoing connections."""
     for port in random.sample(range(8100, 9000), 50):
         with socket.socket() as probe:
@@ -115,14 +118,14 @@ def free_port():
     raise OSError("no port between 8100 and 8999 is free")
 
 
-def empty(settings):
+def empty(settings: str) -> None:
     """Remove what the folder contains, but leave a private file for the next settings."""
     shutil.rmtree(settings, ignore_errors=True)
     make_private(settings)
     os.close(os.open(os.path.join(settings, "start.json"), os.O_CREAT | os.O_WRONLY, 0o600))
 
 
-def prepare(vm_id):
+def prepare(vm_id: str) -> Json:
     """Make the folders and say what the VM is and has."""
     folder = folder_of(vm_id)
     make_private(folder)
@@ -136,7 +139,7 @@ def prepare(vm_id):
     }
 
 
-def place(folder, sha256):
+def place(folder: str, sha256: str) -> str:
     """Make the uploaded file the executor, if it is the expected one, by a rename."""
     uploaded, program = os.path.join(folder, "upload"), os.path.join(folder, "executor")
     if digest(uploaded) == sha256:
@@ -147,7 +150,7 @@ def place(folder, sha256):
     return program
 
 
-def start(vm_id, sha256, flags):
+def start(vm_id: str, sha256: str, flags: List[str]) -> Json:
     """Start the executor with the variables in the file of settings, which is removed first."""
     folder = folder_of(vm_id)
     make_private(folder)
@@ -183,7 +186,7 @@ def start(vm_id, sha256, flags):
     return {"pid": process.pid}
 
 
-def look(folder):
+def look(folder: str) -> Optional[Json]:
     """Return what the executor says of itself when it is ready, or None.
 
     Its ready file contains the secret, so it is removed; the rest of it is kept.
@@ -193,10 +196,11 @@ def look(folder):
     if content:
         write_json(public, {key: content[key] for key in ("url", "local_url", "instance_id")})
         os.remove(ready)
-    return read_json(public)
+    found: Optional[Json] = read_json(public)
+    return found
 
 
-def poll(vm_id, seconds):
+def poll(vm_id: str, seconds: float) -> Json:
     """Wait until the executor is ready or has ended, and report that."""
     folder = folder_of(vm_id)
     deadline = time.monotonic() + seconds
@@ -214,8 +218,8 @@ def poll(vm_id, seconds):
     return {"running": pid != 0, "ready": ready, "log": tail}
 
 
-def call(marker, function, arguments):
+def call(marker: str, function: str, arguments: str) -> None:
     """Print the report of one function on a line of its own, after the marker."""
-    functions = {"prepare": prepare, "start": start, "poll": poll}
+    functions: Dict[str, Callable[..., Json]] = {"prepare": prepare, "start": start, "poll": poll}
     report = functions[function](*json.loads(arguments))
     print("\n" + marker + json.dumps(report))

@@ -91,22 +91,26 @@ type job struct {
 	err     error
 
 	mu      sync.Mutex
-	step    string
-	changed chan struct{} // closed when step changes
+	steps   []string      // a start has few: at most some for each accelerator and way
+	changed chan struct{} // closed when there is another one
 }
 
 func (j *job) say(step string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.step = step
+	if n := len(j.steps); n > 0 && j.steps[n-1] == step {
+		return
+	}
+	j.steps = append(j.steps, step)
 	close(j.changed)
 	j.changed = make(chan struct{})
 }
 
-func (j *job) now() (step string, changed <-chan struct{}) {
+// after returns the steps from the nth on.
+func (j *job) after(n int) (steps []string, changed <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.step, j.changed
+	return slices.Clone(j.steps[n:]), j.changed
 }
 
 // Up starts a VM with an executor and pairs it, or continues a start that a killed relay
@@ -123,14 +127,20 @@ func (m *Manager) Up(ctx context.Context, r Request, say func(step string)) (VM,
 	if err != nil {
 		return VM{}, err
 	}
+	seen, step := 0, ""
 	for {
-		step, changed := j.now()
-		if step != "" {
+		steps, changed := j.after(seen)
+		for _, step = range steps {
 			say(step)
 		}
+		seen += len(steps)
 		select {
 		case <-changed:
 		case <-j.done:
+			rest, _ := j.after(seen)
+			for _, step := range rest {
+				say(step)
+			}
 			m.collect(r.Name, j)
 			return j.vm, j.err
 		case <-ctx.Done():

@@ -84,7 +84,7 @@ func (m *Manager) checkProgram(ctx context.Context, name string) error {
 }
 
 // errEnded means that the VM of a record was created and is gone.
-var errEnded = errors.New("Colab has ended the VM")
+var errEnded = errors.New("the VM was ended by Colab")
 
 // ascend does the work while it owns the VM, unless somebody stops the VM.
 func (m *Manager) ascend(ctx context.Context, a *ascent) (VM, error) {
