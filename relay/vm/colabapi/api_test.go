@@ -21,14 +21,14 @@ func TestEachRefusalOfACallHasItsError(t *testing.T) {
 		class  error // nil for none of relay/vm's
 		want   string
 	}{
-		"token":       {401, "", vm.ErrNotLoggedIn, "vm login"},
-		"scope":       {403, "ACCESS_TOKEN_SCOPE_INSUFFICIENT", vm.ErrNotLoggedIn, "vm login"},
-		"API off":     {403, "SERVICE_DISABLED", vm.ErrDenied, "console.cloud.google.com/apis/library/colaboratory.googleapis.com"},
-		"project":     {403, "USER_PROJECT_DENIED", vm.ErrDenied, "set-quota-project"},
-		"allowlist":   {403, "", vm.ErrDenied, "beta"},
-		"no such VM":  {404, "", vm.ErrGone, ""},
-		"bad request": {400, "", nil, "HTTP 400"},
-		"redirect":    {302, "", nil, "HTTP 302"},
+		"token":        {401, "", vm.ErrNotLoggedIn, "vm login"},
+		"scope":        {403, "ACCESS_TOKEN_SCOPE_INSUFFICIENT", vm.ErrNotLoggedIn, "vm login"},
+		"API off":      {403, "SERVICE_DISABLED", vm.ErrDenied, "console.cloud.google.com/apis/library/colaboratory.googleapis.com"},
+		"project":      {403, "USER_PROJECT_DENIED", vm.ErrDenied, "set-quota-project"},
+		"allowlist":    {403, "", vm.ErrDenied, "beta"},
+		"no such call": {404, "", nil, "HTTP 404"},
+		"bad request":  {400, "", nil, "HTTP 400"},
+		"redirect":     {302, "", nil, "HTTP 302"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := colabapitest.Start(t)
@@ -42,7 +42,7 @@ func TestEachRefusalOfACallHasItsError(t *testing.T) {
 				return true
 			})
 			_, err := b.List(within(t))
-			if err == nil || test.class != nil && !errors.Is(err, test.class) || !strings.Contains(err.Error(), test.want) || strings.ContainsAny(err.Error(), "\x1b\n") {
+			if err == nil || test.class != nil && !errors.Is(err, test.class) || errors.Is(err, vm.ErrGone) || !strings.Contains(err.Error(), test.want) || strings.ContainsAny(err.Error(), "\x1b\n") {
 				t.Errorf("got %q", err)
 			}
 			if n := g.Requests("GET /v1beta/runtimes"); n > 2 || g.Requests("GET /elsewhere") != 0 {
@@ -55,11 +55,17 @@ func TestEachRefusalOfACallHasItsError(t *testing.T) {
 // A login page of a hotel's network, or a proxy's error, proves nothing about VMs.
 func TestAnswersThatAreNotTheAPIs(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
-		"404 page":       func(w http.ResponseWriter) { http.Error(w, "<html>login</html>", 404) },
-		"409 page":       func(w http.ResponseWriter) { http.Error(w, "{}", http.StatusConflict) },
-		"other code":     func(w http.ResponseWriter) { w.WriteHeader(404); fmt.Fprint(w, `{"error":{"code":403}}`) },
-		"page":           func(w http.ResponseWriter) { fmt.Fprint(w, "<html>login</html>") },
-		"endless":        func(w http.ResponseWriter) { flood(w) },
+		"404 page":     func(w http.ResponseWriter) { http.Error(w, "<html>login</html>", 404) },
+		"409 page":     func(w http.ResponseWriter) { http.Error(w, "{}", http.StatusConflict) },
+		"other code":   func(w http.ResponseWriter) { w.WriteHeader(404); fmt.Fprint(w, `{"error":{"code":403}}`) },
+		"page":         func(w http.ResponseWriter) { fmt.Fprint(w, "<html>login</html>") },
+		"endless":      func(w http.ResponseWriter) { flood(w) },
+		"null":         func(w http.ResponseWriter) { fmt.Fprint(w, " null") },
+		"no such call": func(w http.ResponseWriter) { colabapitest.WriteError(w, 404, "", "Method not found.") },
+		"aborted": func(w http.ResponseWriter) {
+			w.WriteHeader(409)
+			fmt.Fprint(w, `{"error":{"code":409,"status":"ABORTED"}}`)
+		},
 		"another's VM":   func(w http.ResponseWriter) { fmt.Fprint(w, `{"name":"runtimes/another"}`) },
 		"deep":           func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("[", 1<<20)) },
 		"wrong types":    func(w http.ResponseWriter) { fmt.Fprint(w, `{"runtimes":7,"name":[]}`) },
@@ -68,7 +74,7 @@ func TestAnswersThatAreNotTheAPIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, b, id := started(t)
 			g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
-				if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v1beta/runtimes/") {
+				if r.Method != http.MethodDelete && r.URL.Path != "/v1beta/runtimespecs" {
 					answer(w)
 					return true
 				}
@@ -80,10 +86,28 @@ func TestAnswersThatAreNotTheAPIs(t *testing.T) {
 			if err := b.Delete(within(t), id); err == nil || errors.Is(err, vm.ErrGone) {
 				t.Errorf("delete: %v", err)
 			}
-			if _, err := b.Create(within(t), vm.NewID(), vm.Spec{}); err == nil || errors.Is(err, vm.ErrExists) {
+			if all, err := b.List(within(t)); err == nil && name != "another's VM" {
+				t.Errorf("list: %+v", all)
+			}
+			if _, err := b.Create(within(t), vm.NewID(), vm.Spec{}); err == nil || errors.Is(err, vm.ErrExists) || errors.Is(err, vm.ErrGone) {
 				t.Errorf("create: %v", err)
 			}
 		})
+	}
+}
+
+// A call that the API no longer has, and a VM that a lookup misses, are no proof of its end.
+func TestAVMThatIsListedIsNotGone(t *testing.T) {
+	g, b, id := started(t)
+	g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || r.URL.Path != "/v1beta/runtimes/"+id {
+			return false
+		}
+		colabapitest.WriteError(w, 404, "", "Method not found.")
+		return true
+	})
+	if err := b.Touch(within(t), id); err == nil || errors.Is(err, vm.ErrGone) || !strings.Contains(err.Error(), "is listed") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -57,7 +57,8 @@ func (b *Backend) do(ctx context.Context, c call, out any) (time.Time, error) {
 	if out == nil {
 		return res.date, nil
 	}
-	if err := json.Unmarshal(res.body, out); err != nil {
+	// null is valid JSON for every type, and would look like an empty list.
+	if err := json.Unmarshal(res.body, out); err != nil || !bytes.HasPrefix(bytes.TrimSpace(res.body), []byte("{")) {
 		return time.Time{}, fmt.Errorf("%s: Google's answer is not the JSON that the API documents", c.doing)
 	}
 	return res.date, nil
@@ -102,7 +103,7 @@ func (b *Backend) attempt(ctx context.Context, c call) (answer, error) {
 func (b *Backend) refusal(f *failure, res answer) error {
 	err := f.meaning(b.tokens.project())
 	switch {
-	case f.status != http.StatusTooManyRequests && f.status/100 != 5 || f.status == http.StatusNotImplemented:
+	case !f.temporary():
 		return backoff.Permanent(err)
 	case res.retryAfter > maxRetryAfter:
 		return backoff.Permanent(fmt.Errorf("%w; Google asks to wait %s", err, res.retryAfter.Round(time.Second)))

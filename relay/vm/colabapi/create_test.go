@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -48,6 +49,54 @@ func TestEachRefusalOfACreationHasItsError(t *testing.T) {
 				t.Errorf("runs: %q", g.Running())
 			}
 		})
+	}
+}
+
+// The API may refuse a creation at once, without an Operation.
+func TestEachRefusalAtOnceHasItsError(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int
+		rpc    string
+		reason string
+		class  error
+	}{
+		"argument":     {400, "INVALID_ARGUMENT", "", vm.ErrNotEligible},
+		"none free":    {400, "FAILED_PRECONDITION", "", vm.ErrNoneFree},
+		"too many":     {400, "FAILED_PRECONDITION", "TOO_MANY_ACTIVE_RUNTIMES", vm.ErrTooMany},
+		"too many 429": {429, "RESOURCE_EXHAUSTED", "TOO_MANY_ACTIVE_RUNTIMES", vm.ErrTooMany},
+		"usage":        {429, "RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED_USAGE_TIME", vm.ErrQuota},
+		"blocked":      {403, "PERMISSION_DENIED", "DENYLISTED", vm.ErrDenied},
+		"exists":       {409, "ALREADY_EXISTS", "", vm.ErrExists},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := colabapitest.Start(t)
+			b := g.Backend(t)
+			g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodPost || r.URL.Path != "/v1beta/runtimes" {
+					return false
+				}
+				w.WriteHeader(test.status)
+				fmt.Fprintf(w, `{"error":{"code":%d,"status":%q,"message":"no","details":[{"reason":%q}]}}`, test.status, test.rpc, test.reason)
+				return true
+			})
+			_, err := b.Create(within(t), vm.NewID(), vm.Spec{Accelerator: "T4"})
+			if !errors.Is(err, test.class) || g.Requests("POST /v1beta/runtimes") != 1 {
+				t.Errorf("asked %d times: %v", g.Requests("POST /v1beta/runtimes"), err)
+			}
+		})
+	}
+}
+
+// The manager asks only for what Specs contains.
+func TestTheOnlyShapeOfAnAcceleratorIsOfferedWithoutHighRAM(t *testing.T) {
+	specs, err := colabapitest.Start(t).Backend(t).Specs(within(t))
+	for _, s := range []vm.Spec{{}, {HighRAM: true}, {Accelerator: "L4"}, {Accelerator: "L4", HighRAM: true}} {
+		if err != nil || !slices.Contains(specs, s) {
+			t.Errorf("%v is missing: %v, %v", s, specs, err)
+		}
+	}
+	if slices.Contains(specs, vm.Spec{Accelerator: "A100"}) || slices.Contains(specs, vm.Spec{Accelerator: "T4", HighRAM: true}) {
+		t.Errorf("not eligible: %v", specs)
 	}
 }
 

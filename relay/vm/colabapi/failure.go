@@ -73,10 +73,18 @@ func (f *failure) unauthenticated() bool { return f.status == http.StatusUnautho
 // console is where the Colab API is enabled for a project.
 const console = "https://console.cloud.google.com/apis/library/colaboratory.googleapis.com"
 
-// meaning returns the error that callers know. A 404 or 409 counts only in the API's own
-// form, because login pages of hotels answer 404 too.
+// temporary reports whether the same call may succeed later.
+func (f *failure) temporary() bool {
+	return f.rpc.class() == nil && (f.status == http.StatusTooManyRequests || f.status/100 == 5 && f.status != http.StatusNotImplemented)
+}
+
+// meaning returns the error that callers know. A status counts only in the API's own form,
+// because login pages of hotels answer 404 too.
 func (f *failure) meaning(project string) error {
 	said := f.rpc.said()
+	if class := f.rpc.class(); class != nil {
+		return fmt.Errorf("%w (%s)", class, said)
+	}
 	switch {
 	case f.rpc.Code == 0:
 		return fmt.Errorf("HTTP %d, in a form that the Colab API does not use: something between this computer and Google may have answered", f.status)
@@ -91,9 +99,11 @@ func (f *failure) meaning(project string) error {
 	case f.status == http.StatusForbidden:
 		return fmt.Errorf("%w: the project%s may not use the Colab API, which is in beta and needs Google's permission (%s)", vm.ErrDenied, inProject(project), said)
 	case f.status == http.StatusNotFound:
-		return fmt.Errorf("%w (%s)", vm.ErrGone, said)
-	case f.status == http.StatusConflict:
+		return fmt.Errorf("%w (HTTP 404): %s", errNotFound, said)
+	case f.status == http.StatusConflict && f.rpc.Status == "ALREADY_EXISTS": // the others are ABORTED
 		return fmt.Errorf("%w (%s)", vm.ErrExists, said)
+	case f.status == http.StatusBadRequest && f.rpc.Status == "FAILED_PRECONDITION":
+		return fmt.Errorf("%w (HTTP 400): %s", errPrecondition, said)
 	case f.status == http.StatusTooManyRequests:
 		return fmt.Errorf("the limit on calls per minute of the Google Cloud project%s is reached: wait a minute and try again (%s)", inProject(project), said)
 	}
@@ -109,6 +119,8 @@ func (f *failure) meaning(project string) error {
 // Refusals that this package itself acts on.
 var (
 	errInvalidArgument = errors.New("the API does not accept the request")
+	errPrecondition    = errors.New("the API cannot do this now")
+	errNotFound        = errors.New("the API knows nothing of that name")
 	errUnimplemented   = errors.New("the API does not offer this call")
 )
 
@@ -119,18 +131,25 @@ func inProject(project string) string {
 	return fmt.Sprintf(" %q", plain.Line(project))
 }
 
+// class returns the error that a documented reason stands for; nil for other reasons.
+func (s rpcStatus) class() error {
+	switch s.reason() {
+	case "TOO_MANY_ACTIVE_RUNTIMES":
+		return vm.ErrTooMany
+	case "QUOTA_EXCEEDED_USAGE_TIME":
+		return vm.ErrQuota
+	case "DENYLISTED":
+		return vm.ErrDenied
+	}
+	return nil
+}
+
 // refused returns the error of an Operation that was to start a VM with an accelerator.
 func (s rpcStatus) refused(accelerator string) error {
 	class := func() error {
-		switch s.reason() {
-		case "TOO_MANY_ACTIVE_RUNTIMES":
-			return vm.ErrTooMany
-		case "QUOTA_EXCEEDED_USAGE_TIME":
-			return vm.ErrQuota
-		case "DENYLISTED":
-			return vm.ErrDenied
-		}
 		switch {
+		case s.class() != nil:
+			return s.class()
 		case s.Code == codeAlreadyExists:
 			return vm.ErrExists
 		case s.Code == codePermissionDenied:

@@ -56,7 +56,7 @@ func FuzzParseFailure(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		failure := parseFailure(status, body)
 		err := failure.meaning("p")
-		if errors.Is(err, vm.ErrGone) && (status != 404 || failure.rpc.Code != 404) || len(err.Error()) > 2000 || strings.ContainsAny(err.Error(), "\n\x1b") {
+		if errors.Is(err, vm.ErrGone) || errors.Is(err, errNotFound) && (status != 404 || failure.rpc.Code != 404) || len(err.Error()) > 2000 || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("HTTP %d, %q: %v", status, body, err)
 		}
 	})

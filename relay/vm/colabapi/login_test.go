@@ -42,7 +42,7 @@ func TestALoginIsKeptInAFileOfThisUserOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if specs, err := b.Specs(within(t)); err != nil || len(specs) != 5 {
+	if specs, err := b.Specs(within(t)); err != nil || len(specs) != 6 {
 		t.Errorf("%v, %v", specs, err)
 	}
 }

@@ -70,11 +70,16 @@ func (b *Backend) wait(ctx context.Context, op operation, accelerator string) er
 	return nil
 }
 
-// notEligible makes a refused argument the next accelerator's turn. Whether Google answers
-// like this for an accelerator that an account may not use is unverified.
-func notEligible(err error, key specKey) error {
-	if errors.Is(err, errInvalidArgument) && key.Accelerator != noAccelerator {
+// refusedSpec makes a refused request for an accelerator the next accelerator's turn. Whether
+// Google refuses one like this, and not by an Operation, is unverified.
+func refusedSpec(err error, key specKey) error {
+	switch {
+	case key.Accelerator == noAccelerator:
+		return err
+	case errors.Is(err, errInvalidArgument):
 		return fmt.Errorf("%w: %v", vm.ErrNotEligible, err)
+	case errors.Is(err, errPrecondition):
+		return fmt.Errorf("%w: %v", vm.ErrNoneFree, err)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,8 +96,15 @@ func (b *Backend) Specs(ctx context.Context) ([]vm.Spec, error) {
 	}
 	specs := []vm.Spec{}
 	for _, k := range keys {
-		if s := k.Key.spec(); k.Eligible && acceleratorPattern.MatchString(s.Accelerator) {
-			specs = append(specs, s)
+		s := k.Key.spec()
+		if !k.Eligible || !acceleratorPattern.MatchString(s.Accelerator) {
+			continue
+		}
+		// What has high RAM only is also what somebody gets who does not ask for high RAM.
+		for _, s := range []vm.Spec{s, {Accelerator: s.Accelerator}} {
+			if !slices.Contains(specs, s) {
+				specs = append(specs, s)
+			}
 		}
 	}
 	return specs, nil
@@ -157,7 +165,7 @@ func (b *Backend) Create(ctx context.Context, id string, s vm.Spec) (vm.Machine,
 	query := url.Values{"requestId": {uuid.NewString()}, "runtimeId": {id}}
 	var op operation
 	if _, err := b.do(ctx, call{doing: "start a VM", method: http.MethodPost, path: "/v1beta/runtimes", query: query, body: runtimeResource{Spec: key}}, &op); err != nil {
-		return vm.Machine{}, notEligible(err, key)
+		return vm.Machine{}, refusedSpec(err, key)
 	}
 	if err := b.wait(ctx, op, key.Accelerator); err != nil {
 		return vm.Machine{}, err
@@ -185,18 +193,33 @@ func (b *Backend) whenReady(ctx context.Context, id string) (vm.Machine, error) 
 	return got, err
 }
 
-// runtime returns a VM with a fresh token, and Google's time. Without such a VM it returns
-// ErrGone.
+// runtime returns a VM with a fresh token, and Google's time. It returns ErrGone only if the
+// account's list lacks the VM too: 404 is also the answer to a call that the API no longer has.
 func (b *Backend) runtime(ctx context.Context, id string) (runtimeResource, time.Time, error) {
 	if err := checkID(id); err != nil {
 		return runtimeResource{}, time.Time{}, err
 	}
 	var found runtimeResource
 	date, err := b.do(ctx, call{doing: fmt.Sprintf("look up VM %q", id), method: http.MethodGet, path: "/v1beta/runtimes/" + id}, &found)
-	if err == nil && found.Name != "runtimes/"+id {
+	switch {
+	case errors.Is(err, errNotFound):
+		err = b.missing(ctx, id, err)
+	case err == nil && found.Name != "runtimes/"+id:
 		err = fmt.Errorf("look up VM %q: Google answered with another VM", id)
 	}
 	return found, date, err
+}
+
+// missing returns ErrGone for a VM that a lookup did not find if it is not listed either.
+func (b *Backend) missing(ctx context.Context, id string, notFound error) error {
+	all, err := b.List(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%v; whether the VM still exists is unknown: %v", notFound, err)
+	case slices.ContainsFunc(all, func(m vm.Machine) bool { return m.ID == id }):
+		return fmt.Errorf("%w; the VM is listed all the same: try again in a minute", notFound)
+	}
+	return fmt.Errorf("%w: %q", vm.ErrGone, id)
 }
 
 // List implements vm.Backend.
@@ -235,7 +258,7 @@ func (b *Backend) Delete(ctx context.Context, id string) error {
 		return err
 	}
 	_, err := b.do(ctx, call{doing: fmt.Sprintf("stop VM %q", id), method: http.MethodDelete, path: "/v1beta/runtimes/" + id, query: url.Values{"allowMissing": {"true"}}}, nil)
-	if err != nil && !gone(err) {
+	if err != nil && !errors.Is(err, errNotFound) {
 		return err
 	}
 	b.forget(id)
@@ -244,7 +267,7 @@ func (b *Backend) Delete(ctx context.Context, id string) error {
 		switch _, _, err := b.runtime(ctx, id); {
 		case gone(err):
 			return struct{}{}, nil
-		case err != nil:
+		case err != nil && !errors.Is(err, errNotFound):
 			return struct{}{}, backoff.Permanent(err)
 		}
 		return struct{}{}, still

@@ -35,7 +35,15 @@ func (e rpcError) body(code int) map[string]any {
 func WriteError(w http.ResponseWriter, status int, reason, message string) {
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": rpcError{0, reason, message}.body(status)})
+	body := rpcError{0, reason, message}.body(status)
+	body["status"] = statuses[status]
+	_ = json.NewEncoder(w).Encode(map[string]any{"error": body})
+}
+
+// statuses are the names of google.rpc.Code for the API's HTTP statuses.
+var statuses = map[int]string{
+	400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ALREADY_EXISTS",
+	429: "RESOURCE_EXHAUSTED", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE",
 }
 
 // refusals are how the API refuses a creation.
