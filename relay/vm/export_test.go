@@ -1,6 +1,9 @@
 package vm
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Hurry makes the Manager wait for less.
 func (m *Manager) Hurry(appear, answer time.Duration) {
@@ -16,3 +19,6 @@ var (
 
 // Kept returns the VMs that a Keeper may keep alive.
 func (m *Manager) Kept() ([]Kept, error) { return m.kept() }
+
+// Touch is what a Keeper calls.
+func (m *Manager) Touch(ctx context.Context, v Kept) error { return m.touch(ctx, v) }

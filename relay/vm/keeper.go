@@ -15,6 +15,9 @@ const (
 	KeepInterval = 5 * time.Minute
 	// KeepLimit is the age at which a VM is no longer kept alive, whatever runs on it.
 	KeepLimit = 24 * time.Hour
+	// keepApart is the least time between two keep-alives of one VM by all relays on this
+	// computer. A relay that takes over from another one is still in time.
+	keepApart = 90 * time.Second
 	// keepTime bounds one question to an executor and one keep-alive.
 	keepTime = 2 * time.Minute
 	// maxReported bounds the executions that are remembered of a VM: their ids come from
@@ -49,7 +52,7 @@ type KeeperConfig struct {
 	VMs func() ([]Kept, error)
 	// Work asks a VM's executor, in one request, what it does.
 	Work func(ctx context.Context, runtime string) (Work, error)
-	// Touch sends one keep-alive to Google.
+	// Touch sends one keep-alive to Google, unless another relay has just done it.
 	Touch func(ctx context.Context, v Kept) error
 	// Resume lets Run ask all VMs once at its start for executions of an earlier relay.
 	Resume bool
@@ -127,7 +130,8 @@ func (k *Keeper) round(ctx context.Context, wanted func(Kept) bool) {
 	defer cancel()
 	var wait sync.WaitGroup
 	for _, v := range all {
-		if age := time.Since(v.Since); age < KeepLimit && wanted(v) {
+		// An age below zero comes from a clock that was set back: the true age is unknown.
+		if age := time.Since(v.Since); age >= 0 && age < KeepLimit && wanted(v) {
 			wait.Go(func() { k.keep(ctx, v) })
 		}
 	}

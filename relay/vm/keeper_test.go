@@ -154,6 +154,16 @@ func TestAVMIsKeptAliveFor24HoursAtMost(t *testing.T) {
 	})
 }
 
+func TestAVMFromTheFutureIsNotKeptAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{vms: one(time.Now().Add(30 * 24 * time.Hour)), work: map[string]Work{"vm": Working}}
+		keepAlive(t, w, false).Report("vm", "e1", false)
+		if _, touched := w.after(48 * time.Hour); touched != 0 {
+			t.Errorf("%d keep-alives", touched)
+		}
+	})
+}
+
 func TestARestartedRelayAsksEachVMOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()

@@ -1,6 +1,9 @@
 package vm
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Keeper returns the Keeper of the VMs that this computer started and paired. work asks a
 // runtime's executor what it does, in one request; see KeeperConfig for resume.
@@ -26,9 +29,20 @@ func (m *Manager) kept() ([]Kept, error) {
 	return kept, nil
 }
 
+// touch sends one keep-alive, unless any relay on this computer has just sent one.
 func (m *Manager) touch(ctx context.Context, v Kept) error {
 	b, err := m.cfg.Open(v.Backend)
 	if err != nil {
+		return err
+	}
+	due := false
+	err = m.store.update(v.ID, func(r *Record) {
+		now := time.Now().UTC()
+		if due = now.Sub(r.Touched).Abs() >= keepApart; due {
+			r.Touched = now
+		}
+	})
+	if err != nil || !due {
 		return err
 	}
 	return b.Touch(ctx, v.ID)

@@ -33,6 +33,7 @@ type Record struct {
 	HighRAM     bool      `json:"high_ram,omitempty"`
 	Step        Step      `json:"step"`
 	Asked       time.Time `json:"asked"`                 // when Google was asked for the VM last
+	Touched     time.Time `json:"touched,omitzero"`      // when a keep-alive was last sent for it
 	KeyIDs      []string  `json:"key_ids,omitempty"`     // of the executor's secrets, by which its pairing is recognised
 	Port        int       `json:"port,omitempty"`        // of the executor on the VM
 	Via         Way       `json:"via,omitempty"`         // how the executor is reached
