@@ -131,7 +131,7 @@ func TestAKilledRelayLeavesNoVMUnlisted(t *testing.T) {
 		points int64 // more than a start has
 		sample int
 	}{
-		"API": {onAPI, 120, 2}, "CLI": {onCLI, 16, 1},
+		"API": {onAPI, 120, 1}, "CLI": {onCLI, 16, 1},
 	} {
 		points := rand.Perm(int(c.points))
 		if os.Getenv("SOAK") == "" {
