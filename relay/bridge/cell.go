@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,12 +22,22 @@ const (
 	maxSwept    = 20               // cells of earlier bridges that one bridge removes
 )
 
-// mark is the last line of each cell that is removed again. By it a later bridge finds the
+// mark begins the last line of each cell that is removed again. By it a later bridge finds the
 // cell of one that was killed, or whose tab was lost.
-const mark = "\n# colab-relay: this cell is temporary and is removed automatically\n"
+const mark = "\n# colab-relay: this cell is temporary and is removed automatically, unless it is edited: "
 
+// marked adds that line, which ends in a digest of the source.
+func marked(source string) string {
+	digest := sha256.Sum256([]byte(source))
+	return source + mark + hex.EncodeToString(digest[:8]) + "\n"
+}
+
+// temporary reports whether a bridge wrote the cell and nobody changed it: a person may have
+// typed into it, or copied its last line.
 func temporary(c page.Cell) bool {
-	return c.Type == "code" && strings.HasSuffix(strings.TrimRight(c.Source, "\n"), strings.TrimSpace(mark))
+	text := strings.TrimRight(c.Source, "\n")
+	at := strings.LastIndex(text, mark)
+	return c.Type == "code" && at >= 0 && text == strings.TrimRight(marked(text[:at]), "\n")
 }
 
 // cell is the one cell that a bridge uses for everything that it runs.
@@ -51,7 +63,7 @@ func (c *cell) insert(ctx context.Context, source string) error {
 			}
 		}
 	}
-	id, err := c.nb.AddCode(ctx, end, "python", source+mark)
+	id, err := c.nb.AddCode(ctx, end, "python", marked(source))
 	if err == nil && (id == "" || len(id) > maxCellID) {
 		err = fmt.Errorf("the new cell has an id of %d bytes", len(id))
 	}
@@ -66,7 +78,7 @@ func (c *cell) insert(ctx context.Context, source string) error {
 func (c *cell) change(ctx context.Context, source string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, editLimit, fmt.Errorf("%w: it did not change one within %.0f s", ErrPage, editLimit.Seconds()))
 	defer cancel()
-	return pageError(ctx, c.nb.Update(ctx, c.id, source+mark))
+	return pageError(ctx, c.nb.Update(ctx, c.id, marked(source)))
 }
 
 // outputs runs the cell until the page shows outputs that answered accepts, or ctx ends. The
@@ -126,7 +138,7 @@ func (c *cell) remove() (left string) {
 	cells, err := c.nb.Cells(ctx, 0, -1, false)
 	gone := err == nil
 	for _, each := range cells {
-		if each.ID == c.id || temporary(each) {
+		if c.id != "" && each.ID == c.id || temporary(each) {
 			gone = c.nb.Delete(ctx, each.ID) == nil && gone
 		}
 	}

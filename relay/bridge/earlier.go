@@ -16,7 +16,8 @@ const (
 	// lookLimit bounds the look for executors of earlier bridges. Most of them ended with their
 	// VMs, and a tunnel's service may take its time to say so.
 	lookLimit = 10 * time.Second
-	// maxLooked bounds the pairings that are tried.
+	// maxLooked bounds the pairings that are tried. Those whose names this bridge may take are
+	// among them, however many there are.
 	maxLooked = 8
 )
 
@@ -39,12 +40,15 @@ type look struct {
 	found []executor
 }
 
-// lookForEarlier starts a look. The caller must end it.
-func (b *Bridge) lookForEarlier(ctx context.Context) *look {
+// lookForEarlier starts a look for a bridge of that name. The caller must end it.
+func (b *Bridge) lookForEarlier(ctx context.Context, asked string) *look {
 	l := &look{}
 	ctx, l.cancel = context.WithTimeout(ctx, lookLimit)
 	stored, _ := b.cfg.Store.List() // what is wrong with the list is reported when it is written
 	stored = slices.DeleteFunc(stored, func(r pairing.Runtime) bool { return !r.FromPage || r.URL == "" })
+	slices.SortStableFunc(stored, func(x, y pairing.Runtime) int {
+		return rank(x.Name, asked) - rank(y.Name, asked)
+	})
 	for _, r := range stored[:min(len(stored), maxLooked)] {
 		l.all.Go(func() {
 			if instance, err := b.cfg.Reach(ctx, r); err == nil && instance != "" {
@@ -55,6 +59,14 @@ func (b *Bridge) lookForEarlier(ctx context.Context) *look {
 		})
 	}
 	return l
+}
+
+// rank orders names: first those whose pairings a bridge could replace.
+func rank(name, asked string) int {
+	if name == asked || slices.Contains(names, name) {
+		return 0
+	}
+	return 1
 }
 
 // result waits for the end of the look and returns what answered.

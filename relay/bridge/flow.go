@@ -41,7 +41,7 @@ func (b *Bridge) build(ctx context.Context, j *job) (paired Paired, err error) {
 	if err != nil {
 		return paired, fmt.Errorf("%w: %w", ErrPrepare, err)
 	}
-	look := b.lookForEarlier(ctx)
+	look := b.lookForEarlier(ctx, j.request.Name)
 	defer look.end()
 	if paired, found := b.besideStatusCell(ctx, j, look); found {
 		return paired, nil
@@ -94,11 +94,11 @@ func ready(ctx context.Context, c *cell) error {
 	return err
 }
 
-// handover is one exchange of keys, by which an executor gets its secret. It survives the loss of a tab, because its executor waits
-// on the VM, and ends with its offer.
+// handover is one exchange of keys, by which an executor gets its secret. It survives the loss
+// of a tab, because its executor waits on the VM, and ends with its offer.
 type handover struct {
 	offer    *enrollment.Offer
-	made     time.Time
+	made     time.Time       // by the wall clock
 	sealed   string          // the grant; empty until the executor has shown its key
 	runtime  pairing.Runtime // without a name; its URL is empty until the answer was checked
 	instance string          // of the executor, from its answer
@@ -119,7 +119,8 @@ func (b *Bridge) handOver(ctx context.Context, j *job, c *cell, release bootstra
 	if err != nil {
 		return nil, err
 	}
-	e := &handover{offer: offer, made: time.Now(), runtime: pairing.Runtime{Secret: auth.GenerateSecret(), FromPage: true}}
+	made := time.Now().Round(0) // the other clock stops while this computer sleeps
+	e := &handover{offer: offer, made: made, runtime: pairing.Runtime{Secret: auth.GenerateSecret(), FromPage: true}}
 	return e, b.exchange(ctx, j, c, e, release, tunnel)
 }
 

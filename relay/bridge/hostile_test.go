@@ -233,7 +233,7 @@ func TestTheCellsThatAreSweptAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		for range 1000 {
-			s.nb.cells = append(s.nb.cells, page.Cell{ID: "left", Type: "code", Source: mark})
+			s.nb.cells = append(s.nb.cells, page.Cell{ID: "left", Type: "code", Source: marked("")})
 		}
 		deleted := 0
 		s.nb.before = func(_ context.Context, call, _ string) error {

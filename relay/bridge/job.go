@@ -22,7 +22,7 @@ type job struct {
 
 	paired Paired
 	err    error
-	ended  time.Time
+	ended  time.Time // by the wall clock, which goes on while this computer sleeps
 
 	mu        sync.Mutex
 	steps     []string      // so far, in order; a bridge has few
@@ -31,7 +31,8 @@ type job struct {
 }
 
 // jobFor returns the job that a call joins: the one in progress, one whose outcome nobody got,
-// or else a new one, and whether it is not new. A job in a tab that was lost ends by itself; jobFor waits for that.
+// or else a new one, and whether it is not new. A job in a tab that was lost ends by itself;
+// jobFor waits for that.
 func (b *Bridge) jobFor(ctx context.Context, nb Notebook, r Request) (j *job, joined bool, err error) {
 	for {
 		j, joined, err = b.joinOrStart(nb, r)
@@ -100,7 +101,7 @@ func (b *Bridge) work(j *job) {
 	cancel(nil)
 	watch.Wait()
 	b.cfg.Log.Info("bridge ended", "runtime", paired.Runtime.Name, "already", paired.Already, "ok", err == nil, "dur", time.Since(began))
-	j.paired, j.err, j.ended = paired, err, time.Now()
+	j.paired, j.err, j.ended = paired, err, time.Now().Round(0)
 	close(j.done)
 }
 

@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -120,22 +119,40 @@ func (s *setup) loseAt(title string) {
 	s.nb = s.nb.again()
 }
 
-// A relay that was killed left a cell. It can't know its id.
+// A relay that was killed left a cell. It can't know its id. What a person wrote stays, also
+// in that cell.
 func TestTheCellOfAKilledRelayIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
-		about := "# about colab-relay" + mark + "print(1)"
-		s.nb.cells = append(s.nb.cells, page.Cell{ID: "left", Type: "code", Source: "#@title colab-relay: starts the executor\n" + mark},
-			page.Cell{ID: "mine", Type: "code", Source: about}, page.Cell{ID: "text", Type: "markdown", Source: mark})
+		left := marked("#@title colab-relay: starts the executor\n")
+		for id, source := range map[string]string{
+			"left": left, "left without its last line break": strings.TrimRight(left, "\n"),
+			"mine: about it": "# about colab-relay" + mark + "print(1)", "mine: begins with more": "x = 1\n" + left, "mine: ends with more": left + "x = 1\n",
+			"mine: has its last line": "x = 1" + left[strings.Index(left, mark):], "mine: empty": "",
+		} {
+			s.nb.cells = append(s.nb.cells, page.Cell{ID: id, Type: "code", Source: source})
+		}
+		s.nb.cells = append(s.nb.cells, page.Cell{ID: "mine: text", Type: "markdown", Source: left})
+		before := len(s.nb.cells)
 		if _, err := s.start(Request{}); err != nil {
 			t.Fatal(err)
 		}
-		var ids []string
 		for _, c := range s.nb.cells {
-			ids = append(ids, c.ID)
+			if strings.HasPrefix(c.ID, "left") {
+				t.Errorf("the cell %q is still there", c.ID)
+			}
 		}
-		if !slices.Equal(ids, []string{"user", "mine", "text"}) {
-			t.Errorf("cells %q", ids)
+		if len(s.nb.cells) != before-2 {
+			t.Errorf("of %d cells, %d are left", before, len(s.nb.cells))
 		}
 	})
+}
+
+// The page did not say which cell it inserted, and shows a person's cell without an id.
+func TestACellWithoutAnIDIsNotRemoved(t *testing.T) {
+	s := newSetup(t)
+	s.nb.cells = append(s.nb.cells, page.Cell{Type: "code", Source: "mine = 1"})
+	if left := (&cell{nb: s.nb}).remove(); left != "" || len(s.nb.cells) != 2 {
+		t.Errorf("%q; cells %q", left, s.nb.titles())
+	}
 }

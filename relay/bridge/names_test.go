@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/shared/auth"
 )
 
 func TestAPersonsPairingStays(t *testing.T) {
@@ -69,6 +71,25 @@ func TestThePairingOfAnotherVMStays(t *testing.T) {
 		if all := s.stored(); !slices.Equal(all, []string{"colab-page https://other.example", "default https://vm.example"}) || paired.Runtime.Name != "colab-page" {
 			t.Errorf("stored %q", all)
 		}
+	})
+}
+
+// However many pairings there are, the one whose name is asked for is looked at.
+func TestThePairingOfAnotherVMStaysAmongMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		for i := range maxLooked + 1 {
+			r := pairing.Runtime{Name: fmt.Sprintf("lab-%d", i), URL: fmt.Sprintf("https://%d.example", i), Secret: auth.GenerateSecret(), FromPage: true}
+			if _, err := s.store.Put(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.b.cfg.Reach = func(_ context.Context, r pairing.Runtime) (string, error) { return "instance of " + r.Name, nil }
+		name := fmt.Sprintf("lab-%d", maxLooked)
+		if _, err := s.start(Request{Name: name}); !errors.Is(err, ErrNameTaken) {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.clean()
 	})
 }
 
