@@ -101,4 +101,8 @@ func (o *Offer) Check(a Answer) error {
 	return nil
 }
 
-func expired(since time.Time) bool { return time.Since(since) >= Lifetime }
+// expired asks the wall clock too: the monotonic one of Linux and macOS stops while the computer
+// sleeps, and the wall clock may be set back.
+func expired(made time.Time) bool {
+	return time.Since(made) >= Lifetime || time.Since(made.Round(0)) >= Lifetime
+}
