@@ -3,6 +3,8 @@ package bootstrap
 import (
 	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,6 +125,36 @@ func TestTheStartCellDownloadsOnlyWhatIsMissing(t *testing.T) {
 			log, err := os.ReadFile(filepath.Join(e.env["HOME"], ".colab-relay-executor.log"))
 			if *downloads != c.downloads || string(log) != "started\n" {
 				t.Errorf("%d downloads, and the executor's log is %q, %v", *downloads, log, err)
+			}
+		})
+	}
+}
+
+// A server may send for ever, or so slowly that it never ends.
+func TestDownloadsAreBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		piece, bound, less, says string
+		pause                    time.Duration
+	}{
+		"endless": {strings.Repeat("x", 64<<10), "LARGEST = 256 << 20", "LARGEST = 1 << 20", "it is larger than 1 MiB", 0},
+		"slow":    {"x", "SLOWEST = 150", "SLOWEST = 1", "it took longer than 1 s", 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				for tick := time.NewTimer(0); r.Context().Err() == nil; tick.Reset(c.pause) {
+					_, _ = w.Write([]byte(c.piece))
+					_ = http.NewResponseController(w).Flush()
+					select {
+					case <-tick.C:
+					case <-r.Context().Done():
+					}
+				}
+			}))
+			t.Cleanup(server.Close)
+			e := newEnrollee(t, Release{Releases: server.URL, Version: "v1", SHA256AMD64: digestOf("a"), SHA256ARM64: digestOf("a")})
+			cell, err := e.prepared(TunnelNone)
+			if _, err = e.shows(strings.Replace(cell, c.bound, c.less, 1), err); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the cell reports %v", err)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ SHA256 = {"amd64": "@SHA256_AMD64@", "arm64": "@SHA256_ARM64@"}
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "")
 HOME = "/content" if os.path.isdir("/content") else os.getcwd()
 LARGEST = 256 << 20  # bytes of a download
-SLOWEST = 150  # seconds of a download
+SLOWEST = 150  # seconds of a download, after which it is not tried again either
 
 
 def unavailable():
@@ -38,11 +38,11 @@ def executor(program):
 
 
 def digest(path):
-    """Return the file's SHA-256 in hex, or "" if there is no file."""
+    """Return the SHA-256 in hex of a file, as far as it is read; "" if there is no file."""
     if not os.path.isfile(path):
         return ""
     with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+        return hashlib.sha256(file.read(LARGEST + 1)).hexdigest()
 
 
 def uploaded(asset, wanted):
@@ -63,10 +63,10 @@ def uploaded(asset, wanted):
 
 def download(url, target):
     """Download a file. Return why that was not possible, or ""."""
-    problem = ""
+    end, problem = time.monotonic() + SLOWEST, ""
     for _ in range(3):
         try:
-            return copy(url, target)
+            return copy(url, target, end)
         except urllib.error.HTTPError as error:
             problem = f"the server answered {error.code} {error.reason}"
             if error.code in (404, 410):
@@ -80,12 +80,12 @@ def download(url, target):
     return problem
 
 
-def copy(url, target):
+def copy(url, target, end):
     """Download a file within the bounds. Return why it exceeds them, or ""."""
-    end, size = time.monotonic() + SLOWEST, 0
+    size = 0
     with urllib.request.urlopen(url, timeout=30) as answer, open(target, "wb") as file:
         while True:
-            piece = answer.read(1 << 20)
+            piece = answer.read1(1 << 20)  # read would wait for all of it, however slow
             if not piece:
                 return ""
             size += file.write(piece)
