@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,8 +30,8 @@ type host struct {
 	next    int
 	waiting map[string]chan message
 	notes   []message
-	order   []string // "note" and "answer <id>", in order of arrival
-	outputs map[string]*jsonschema.Schema
+	order   []string                   // "note" and "answer <id>", in order of arrival
+	outputs map[string]json.RawMessage // schemas of the tools' answers
 	list    json.RawMessage
 }
 
@@ -79,7 +80,7 @@ func serveHost(t *testing.T, r *Relay) *host {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	h := &host{t: t, stdin: inW, waiting: map[string]chan message{}, outputs: map[string]*jsonschema.Schema{}}
+	h := &host{t: t, stdin: inW, waiting: map[string]chan message{}, outputs: map[string]json.RawMessage{}}
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		if err := r.Serve(context.Background(), inR, outW); err != nil {
@@ -91,7 +92,7 @@ func serveHost(t *testing.T, r *Relay) *host {
 	t.Cleanup(func() { inW.Close(); ended.Wait() })
 	h.request("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "1"}})
 	h.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
-	h.compile()
+	h.listTools()
 	return h
 }
 
@@ -175,8 +176,8 @@ func (h *host) request(method string, params any) json.RawMessage {
 	return m.Result
 }
 
-// compile reads the tool list and compiles each tool's output schema.
-func (h *host) compile() {
+// listTools reads the tool list with each tool's output schema.
+func (h *host) listTools() {
 	h.t.Helper()
 	h.list = h.request("tools/list", map[string]any{})
 	var list struct {
@@ -189,17 +190,33 @@ func (h *host) compile() {
 		h.t.Fatal(err)
 	}
 	for _, tool := range list.Tools {
-		schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(tool.OutputSchema))
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		c := jsonschema.NewCompiler()
-		c.AssertFormat()
-		if err := c.AddResource(tool.Name, schema); err != nil {
-			h.t.Fatal(err)
-		}
-		h.outputs[tool.Name] = c.MustCompile(tool.Name)
+		h.outputs[tool.Name] = tool.OutputSchema
 	}
+}
+
+// compiled has the output schemas of all hosts, by their text: to compile all of them for each
+// host takes longer than most tests.
+var compiled sync.Map
+
+// schema is the compiled output schema of a tool.
+func (h *host) schema(tool string) *jsonschema.Schema {
+	h.t.Helper()
+	text := string(h.outputs[tool])
+	if known, ok := compiled.Load(text); ok {
+		return known.(*jsonschema.Schema)
+	}
+	parsed, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		h.t.Fatalf("the output schema of %q: %v", tool, err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource(tool, parsed); err != nil {
+		h.t.Fatal(err)
+	}
+	schema := c.MustCompile(tool)
+	compiled.Store(text, schema)
+	return schema
 }
 
 func params(name string, args any) map[string]any {
@@ -227,7 +244,7 @@ func (h *host) result(name string, m message) result {
 	if err != nil {
 		h.t.Fatalf("%s: structured content %q: %v", name, r.Structured, err)
 	}
-	if err := h.outputs[name].Validate(v); err != nil {
+	if err := h.schema(name).Validate(v); err != nil {
 		h.t.Errorf("%s: %s does not fit its schema: %v", name, r.Structured, err)
 	}
 	o := r.outcome(h.t)

@@ -46,13 +46,13 @@ func TestGetCellsShowsTheTab(t *testing.T) {
 	d.refused(d.ask("get_cells", "cellId", "rann"), "not_found", `"ran"`)
 }
 
-func TestThousandsOfCellsInTheTab(t *testing.T) {
+func TestHundredsOfCellsInTheTab(t *testing.T) {
 	var all []standin.Cell
-	for i := range 2_000 {
+	for i := range 600 {
 		all = append(all, cell(fmt.Sprintf("c%d", i), fmt.Sprintf("x = %d", i), standin.Stream("y")))
 	}
 	d := connected(t, standin.Options{Notebook: standin.NewNotebook(all...)})
-	start, calls := 1_000, 0
+	start, calls := 0, 0
 	for seen := start; ; calls++ {
 		got := d.cells("cellIndexStart", start, "limit", 1000)
 		for _, cell := range got.Cells {
@@ -68,12 +68,9 @@ func TestThousandsOfCellsInTheTab(t *testing.T) {
 	if calls < 2 {
 		t.Errorf("%d calls", calls)
 	}
-	if r := d.ask("update_cell", "cellId", "c1999", "find", "1999", "content", "1"); r.IsError || decode[Edited](t, r.Structured).CellCount != 2_000 {
+	if r := d.ask("update_cell", "cellId", "c599", "find", "599", "content", "1"); r.IsError || decode[Edited](t, r.Structured).CellCount != 600 {
 		t.Errorf("%s", r.Structured)
 	}
-	d.tab().Notebook.Edit(func(cells []standin.Cell) []standin.Cell { return slices.Repeat(cells, 5) })
-	d.tab().Notebook.Edit(func(cells []standin.Cell) []standin.Cell { return append(cells, cell("last", "1")) })
-	d.refused(d.ask("get_cells"), "page_refused", "10001 cells, over 10000")
 }
 
 // The cells of a hostile tab, which answers what it likes.
@@ -88,10 +85,10 @@ func TestAHostileTab(t *testing.T) {
 	}})
 	for name, bad := range map[string]string{
 		"no JSON": "<html>", "no object": `[1]`, "no list": `{"cells": 5}`, "nothing": `{}`, "wrong types": `{"cells": [{"id": 5}]}`, "no id": `{"cells": [{"cell_type": "code"}]}`,
-		"a huge id":   `{"cells": [{"id": "` + strings.Repeat("x", 10_000) + `"}]}`,
-		"nested":      `{"cells": ` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`,
-		"a huge cell": `{"cells": [{"id": "a", "cell_type": "code", "source": "` + strings.Repeat("x", 4<<20+1) + `"}]}`,
-		"no source":   `{"cells": [{"id": "a", "cell_type": "code", "source": {"a": 1}}]}`,
+		"a huge id":  `{"cells": [{"id": "` + strings.Repeat("x", 10_000) + `"}]}`,
+		"nested":     `{"cells": ` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`,
+		"many cells": `{"cells": [` + strings.Repeat("0,", 10_000) + `0]}`,
+		"no source":  `{"cells": [{"id": "a", "cell_type": "code", "source": {"a": 1}}]}`,
 	} {
 		answer = bad
 		for _, r := range []result{d.ask("delete_cell", "cellId", "a"), d.ask("run_code_cell", "cellId", "a")} {
@@ -100,6 +97,8 @@ func TestAHostileTab(t *testing.T) {
 			}
 		}
 	}
+	answer = `{"cells": [{"id": "a", "cell_type": "code", "source": "` + strings.Repeat("x", 4<<20+1) + `"}]}`
+	d.refused(d.ask("delete_cell", "cellId", "a"), "too_large")
 	answer = `{"cells": [
 		{"id": "a\u001b[31m\n[9] id x, code", "cell_type": "code\n[7] id y", "source": ["1\u0007\u202e"]},
 		{"id": "twice", "cell_type": "code", "source": ["2"], "outputs": "no list", "execution_count": -7},
@@ -147,16 +146,20 @@ func TestHostileOutputsOfTheTab(t *testing.T) {
 		}
 		return `{"outputs": ` + outputs + `}`, tool == "run_code_cell"
 	}})
-	small := `{"output_type": "stream", "name": "stdout", "text": "line\n"},`
+	small := `{"output_type": "stream", "text": "x"},`
+	var types strings.Builder
+	for i := range 2 * maxTabTypes {
+		fmt.Fprintf(&types, `"a/%d": 1, `, i)
+	}
 	for name, test := range map[string]struct{ outputs, want string }{
-		"many":           {"[" + strings.Repeat(small, 11_000) + `{}]`, "1001 further outputs"},
+		"many":           {"[" + strings.Repeat(small, maxTabOutputs+1) + `{}]`, "2 further outputs"},
 		"blobs":          {`[{"output_type": "display_data", "data": {"image/png": {"blob": {"number": 7, "sha256": "x", "bytes": 5}}, "text/plain": {"blob": {"number": -1, "sha256": "x"}}}}]`, "could not be read"},
 		"control":        {`[{"output_type": "stream", "name": "st\u001b[2J", "text": ["a\u001b[31mb\u0007\u202e"]}]`, "ab"},
 		"wrong types":    {`[5, null, [], "x", {"output_type": 7, "text": {"a": 1}, "data": [1], "traceback": "x", "ename": 5}, {"output_type": "stream", "text": "seen"}]`, "seen"},
-		"many types":     {`[{"output_type": "display_data", "data": {` + strings.Repeat(`"a/b": 1, "c/`+strings.Repeat("d", 50)+`": 2, `, 5_000) + `"text/plain": "seen"}}]`, "seen"},
-		"a huge text":    {`[{"output_type": "stream", "text": "` + strings.Repeat("x", 1<<20) + `"}]`, "omitted"},
+		"many types":     {`[{"output_type": "display_data", "data": {"text/plain": "seen", ` + types.String() + `"text/html": "beyond"}}]`, "seen"},
+		"a huge text":    {`[{"output_type": "stream", "text": "` + strings.Repeat("x", 1<<18) + `"}]`, "omitted"},
 		"broken picture": {`[{"output_type": "display_data", "data": {"image/png": "!!!", "text/plain": "seen"}}]`, "seen"},
-		"a huge picture": {`[{"output_type": "display_data", "data": {"image/png": "` + strings.Repeat("A", 3<<19) + `", "text/plain": "seen"}}]`, "seen"},
+		"a huge picture": {`[{"output_type": "display_data", "data": {"image/png": "` + strings.Repeat("A", 1<<18) + `", "text/plain": "seen"}}]`, "seen"},
 	} {
 		outputs = test.outputs
 		r := d.ask("run_code_cell", "cellId", "a")

@@ -9,7 +9,7 @@ import (
 
 // Notes about edits of the notebook in a tab.
 const (
-	noLockNote   = "Colab's page has no lock: an edit that a person made in the same moment can be overwritten"
+	noLockNote   = "Colab's page has no lock: an edit that a person makes in the same moment can be overwritten"
 	surpriseNote = "the notebook differs from what this edit alone makes of it: somebody may have edited it at the same time; look at it with get_cells"
 )
 
@@ -39,6 +39,9 @@ func (c *call) editTab(ctx context.Context, args editArgs, e cellEdit) (Edited, 
 	}
 	after := &planned
 	var notes []string
+	if act != nil && (args.DryRun || args.Digest != "") { // who asks for either may rely on a lock
+		notes = []string{noLockNote}
+	}
 	switch {
 	case act == nil:
 		notes = []string{"the notebook is as it was: the edit changes nothing"}
@@ -46,7 +49,6 @@ func (c *call) editTab(ctx context.Context, args editArgs, e cellEdit) (Edited, 
 		if after, problem = c.askTab(ctx, before, e); problem != nil {
 			return Edited{}, problem
 		}
-		notes = []string{noLockNote}
 		if !sameCells(&planned, after) {
 			notes = append(notes, surpriseNote)
 		}

@@ -166,7 +166,7 @@ func TestATabThatIsLost(t *testing.T) {
 }
 
 func TestAFrozenTabEndsTheCall(t *testing.T) {
-	d := newTabDesk(t, standin.Options{}, Config{Hold: 2 * time.Second})
+	d := newTabDesk(t, standin.Options{}, Config{Hold: time.Second / 2})
 	d.connect()
 	d.tab().Freeze()
 	d.ask("get_cells") // one message may still be read

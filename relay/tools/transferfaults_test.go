@@ -58,7 +58,7 @@ func TestLocalNamesNeverLeaveTheSaveDir(t *testing.T) {
 }
 
 func TestFailuresOfATransferAreReportedWithANextStep(t *testing.T) {
-	h, vm, dir := serveVM(t, 5*time.Second)
+	h, vm, dir := serveVM(t, 25*time.Second)
 	vm.Put("big", randomBytes(large))
 	write(t, filepath.Join(dir, "local.bin"), []byte("x"))
 	refuse := func(method, path string, code contract.Code) fakevm.Hook {

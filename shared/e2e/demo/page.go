@@ -152,7 +152,7 @@ func (d *demo) pageLost(ctx context.Context) error {
 }
 
 func (d *demo) pageExecutor(ctx context.Context) error {
-	d.title("one call starts the executor", "Two cells appear, hand over the secret sealed, and go. Then this computer is paired with the VM, and all other tools work, too.")
+	d.title("one call starts the executor", "A temporary cell starts the executor and hands it the encrypted secret; then it is deleted. This computer is now paired with the VM, and all other tools work there.")
 	a, err := d.call(ctx, d.host, openTool, map[string]any{"start_executor": true})
 	for err == nil && a.Fields["waiting"] == true {
 		a, err = d.call(ctx, d.host, openTool, map[string]any{"start_executor": true})
