@@ -21,13 +21,15 @@ func (m *Manager) Down(ctx context.Context, idOrName string, force bool) (VM, er
 	if errors.Is(err, ErrUnknown) {
 		return m.downForeign(ctx, idOrName, force, err)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errNotWritten) { // a full disk must not keep a VM running
 		return VM{}, err
 	}
 	v := m.status(rec)
 	if err := m.stop(ctx, rec); err != nil {
 		return v, fmt.Errorf("stop VM %q (%s): %w", rec.Name, rec.ID, err)
 	}
+	m.forgetResult(rec.Name)
+	v.State = StateStopped
 	return v, nil
 }
 
@@ -65,6 +67,9 @@ func (m *Manager) stop(ctx context.Context, rec Record) error {
 		return err
 	}
 	defer release()
+	if all, err := m.store.read(); err == nil && findID(all, rec.ID) == nil {
+		return nil // another process has stopped it meanwhile
+	}
 	found, err := deleted(ctx, b, rec.ID)
 	if err != nil {
 		return err
@@ -72,10 +77,10 @@ func (m *Manager) stop(ctx context.Context, rec Record) error {
 	if left := m.limits.appear - time.Since(rec.Asked); !found && rec.Unconfirmed && left > 0 {
 		return fmt.Errorf("%w: Google was asked for it %s ago and does not list it, but may still create it; stop it again in %s", ErrNotConfirmed, time.Since(rec.Asked).Round(time.Second), left.Round(time.Second))
 	}
-	if err := m.unpair(rec); err != nil {
-		return err
+	if err := errors.Join(m.unpair(rec), m.store.remove(rec.ID)); err != nil {
+		return fmt.Errorf("the VM is gone, but the list still has it: %w", err)
 	}
-	return m.store.remove(rec.ID)
+	return nil
 }
 
 // deleted deletes a VM and makes sure that it is gone. It reports whether it was there.
@@ -131,6 +136,7 @@ func (m *Manager) downForeign(ctx context.Context, id string, force bool, unknow
 	if _, err := deleted(ctx, b, id); err != nil {
 		return VM{}, fmt.Errorf("stop VM %q: %w", v.ID, err)
 	}
+	v.State = StateStopped
 	return v, nil
 }
 

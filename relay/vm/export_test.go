@@ -2,12 +2,22 @@ package vm
 
 import (
 	"context"
+	"errors"
+	"io"
 	"time"
 )
 
 // Hurry makes the Manager wait for less.
 func (m *Manager) Hurry(appear, answer time.Duration) {
 	m.limits.appear, m.limits.proxy, m.limits.tunnel, m.limits.check = appear, answer, answer, answer
+}
+
+// ForgetResults makes the results of starts useless as soon as they end.
+func (m *Manager) ForgetResults() { m.limits.result = 0 }
+
+// FillDisk makes every change of the record fail.
+func (m *Manager) FillDisk() {
+	m.store.writeFile = func(string, io.Reader) error { return errors.New("no space left on device") }
 }
 
 // Forms of what is on disk.

@@ -12,9 +12,12 @@ import (
 // climb asks for the accelerators in turn until there is a VM. A relay that was killed may
 // have asked already: the id is the same, so it gets that VM.
 func (a *ascent) climb(ctx context.Context) error {
+	if there, err := a.askedBefore(ctx); there || err != nil {
+		return err
+	}
 	offered, err := a.b.Specs(ctx)
 	if err != nil {
-		return a.notAsked(fmt.Errorf("look up what the account may start: %w", err))
+		return a.without(fmt.Errorf("look up what the account may start: %w", err))
 	}
 	var refused []string
 	var last error
@@ -30,27 +33,48 @@ func (a *ascent) climb(ctx context.Context) error {
 		case errors.Is(err, ErrNoneFree), errors.Is(err, ErrNotEligible):
 			refused, last = append(refused, fmt.Sprintf("%s: %s", s, shown(err))), err
 		case errors.Is(err, ErrQuota), errors.Is(err, ErrDenied), errors.Is(err, ErrTooMany):
-			return errors.Join(fmt.Errorf("%w; %s", err, a.runningText(ctx)), a.remove())
+			return a.without(fmt.Errorf("%w; %s", err, a.runningText(ctx)))
 		case errors.Is(err, ErrNotLoggedIn):
-			return a.notAsked(err)
+			return a.without(err)
 		default: // the VM may exist
 			return fmt.Errorf("ask for a VM with %s: %w", s, err)
 		}
 	}
-	err = fmt.Errorf("none of them could be started (%s): %w", strings.Join(refused, "; "), kindOf(last))
-	return errors.Join(err, a.remove())
+	return a.without(fmt.Errorf("none of them could be started (%s): %w", strings.Join(refused, "; "), kindOf(last)))
 }
 
-// notAsked returns err, after which Google does not know of the VM, unless an earlier relay asked.
-func (a *ascent) notAsked(err error) error {
-	if a.fresh {
+// askedBefore reports whether the VM exists because an earlier start asked for it. Google may
+// refuse to create what exists, and not say that it exists.
+func (a *ascent) askedBefore(ctx context.Context) (there bool, err error) {
+	if a.rec.Asked.IsZero() {
+		a.absent = true
+		return false, nil
+	}
+	all, err := machines(ctx, a.b)
+	if err != nil {
+		return false, err
+	}
+	if _, there = machineWith(all, a.rec.ID); there {
+		return true, a.update(func(r *Record) { r.Step = Created })
+	}
+	a.absent = time.Since(a.rec.Asked) > a.limits.appear
+	return false, nil
+}
+
+// without returns err, after which there is no VM, unless an earlier start's request is still
+// on its way: then the record stays.
+func (a *ascent) without(err error) error {
+	if a.absent {
 		err = errors.Join(err, a.remove())
 	}
 	return err
 }
 
-// rungs are the accelerators that are left.
+// rungs are the accelerators to try: all of them, or those that an earlier start has left.
 func (a *ascent) rungs() []string {
+	if a.absent {
+		return a.rec.Ladder
+	}
 	return a.rec.Ladder[max(0, slices.Index(a.rec.Ladder, a.rec.Accelerator)):]
 }
 

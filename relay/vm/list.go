@@ -24,6 +24,7 @@ const (
 	StateEnded       State = "ended by Colab"                    // it existed
 	StateUnpaired    State = "runs, but is not paired"           // somebody removed its pairing, or used its name
 	StateStopping    State = "stopping"                          // somebody asked for its end
+	StateStopped     State = "stopped"                           // seen to be gone; no longer listed
 	StateForeign     State = "not started by this computer"      // another one, or a notebook
 	StateUnknown     State = "unknown: Colab did not answer"     // see Note
 	StateLost        State = "started by a relay, not on record" // by another computer, or the record was lost
@@ -112,7 +113,7 @@ func (l *Listing) addForeign(backend string, all []Machine, records []Record) {
 	slices.SortFunc(all, func(a, b Machine) int { return cmp.Compare(a.ID, b.ID) })
 	n := 0
 	for _, machine := range all {
-		if find(records, machine.ID) != nil {
+		if findID(records, machine.ID) != nil {
 			continue
 		}
 		if n++; n > maxForeign {

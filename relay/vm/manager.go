@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/natefinch/atomic"
+
 	"colabrelay/relay/client"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/plain"
@@ -52,9 +54,10 @@ type limits struct {
 	// everywhere; the proxy answers at once or never.
 	proxy, tunnel time.Duration
 	check         time.Duration // for an answer of an executor that was paired before
+	result        time.Duration // how long the result of a start waits for its caller
 }
 
-var usual = limits{ready: 3 * time.Minute, appear: 2 * time.Minute, proxy: 20 * time.Second, tunnel: time.Minute, check: client.ReachLimit}
+var usual = limits{ready: 3 * time.Minute, appear: 2 * time.Minute, proxy: 20 * time.Second, tunnel: time.Minute, check: client.ReachLimit, result: 2 * time.Minute}
 
 // New returns a Manager. It starts nothing. A caller must Close it.
 func New(cfg Config) *Manager {
@@ -62,7 +65,7 @@ func New(cfg Config) *Manager {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Log = cfg.Log.With("component", "vm")
-	m := &Manager{cfg: cfg, store: store{cfg.Dir}, limits: usual, jobs: map[string]*job{}}
+	m := &Manager{cfg: cfg, store: store{cfg.Dir, atomic.WriteFile}, limits: usual, jobs: map[string]*job{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }
@@ -87,8 +90,9 @@ type Request struct {
 type job struct {
 	request Request
 	done    chan struct{} // closed at the end
-	vm      VM            // valid after done
+	vm      VM            // valid after done, like all below
 	err     error
+	ended   time.Time
 
 	mu      sync.Mutex
 	steps   []string      // a start has few: at most some for each accelerator and way
@@ -153,7 +157,7 @@ func (m *Manager) Up(ctx context.Context, r Request, say func(step string)) (VM,
 func (m *Manager) job(r Request) (*job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if j := m.jobs[r.Name]; j != nil {
+	if j := m.jobs[r.Name]; j != nil && !m.isStale(j) {
 		if !slices.Equal(j.request.Ladder, r.Ladder) || j.request.HighRAM != r.HighRAM {
 			return nil, fmt.Errorf("%w: %q is being started as %s", ErrOther, r.Name, ladderText(j.request.Ladder, j.request.HighRAM))
 		}
@@ -167,11 +171,35 @@ func (m *Manager) job(r Request) (*job, error) {
 	m.work.Go(func() {
 		defer close(j.done)
 		j.vm, j.err = m.start(m.ctx, r, j.say)
+		j.ended = time.Now()
 		if j.err != nil {
 			m.cfg.Log.Warn("a VM was not started", "name", r.Name, "err", j.err)
 		}
 	})
 	return j, nil
+}
+
+// isStale reports whether the start ended so long ago that its result may no longer be true.
+func (m *Manager) isStale(j *job) bool {
+	return j.isDone() && time.Since(j.ended) > m.limits.result
+}
+
+func (j *job) isDone() bool {
+	select {
+	case <-j.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// forgetResult drops the result of a start whose VM was stopped.
+func (m *Manager) forgetResult(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if j := m.jobs[name]; j != nil && j.isDone() {
+		delete(m.jobs, name)
+	}
 }
 
 // collect forgets a start whose result a caller has.

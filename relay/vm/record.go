@@ -32,7 +32,7 @@ type Record struct {
 	Accelerator string    `json:"accelerator"` // the one that was asked for last, CPU for none
 	HighRAM     bool      `json:"high_ram,omitempty"`
 	Step        Step      `json:"step"`
-	Asked       time.Time `json:"asked"`                 // when Google was asked for the VM last
+	Asked       time.Time `json:"asked"`                 // when Google was asked for the VM last; zero before that
 	Touched     time.Time `json:"touched,omitzero"`      // when a keep-alive was last sent for it
 	KeyIDs      []string  `json:"key_ids,omitempty"`     // of the executor's secrets, by which its pairing is recognised
 	Port        int       `json:"port,omitempty"`        // of the executor on the VM
@@ -94,12 +94,36 @@ func encodeRecords(all []Record) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// find returns the record with that id or name, nil if there is none.
-func find(all []Record, idOrName string) *Record {
+// leaveFuture corrects times that a clock which was ahead has written. Otherwise the VM would
+// seem just asked for until then, and could not be confirmed as gone.
+func leaveFuture(all []Record) {
+	now := time.Now().UTC()
 	for i, r := range all {
-		if r.ID == idOrName || r.Name == idOrName {
-			return &all[i]
+		if r.Asked.After(now) {
+			all[i].Asked = now
 		}
 	}
-	return nil
+}
+
+// findID returns the record with that id, nil if there is none.
+func findID(all []Record, id string) *Record {
+	return findRecord(all, func(r Record) bool { return r.ID == id })
+}
+
+// findName returns the record of that name, nil if there is none.
+func findName(all []Record, name string) *Record {
+	return findRecord(all, func(r Record) bool { return r.Name == name })
+}
+
+func findRecord(all []Record, matches func(Record) bool) *Record {
+	i := slices.IndexFunc(all, matches)
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// find returns the record with that id or name, nil if there is none.
+func find(all []Record, idOrName string) *Record {
+	return findRecord(all, func(r Record) bool { return r.ID == idOrName || r.Name == idOrName })
 }

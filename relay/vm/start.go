@@ -23,7 +23,7 @@ type ascent struct {
 	*Manager
 	b       Backend
 	rec     Record // as on disk
-	fresh   bool   // Google was never asked for it before
+	absent  bool   // Google knows of no VM with this id, so a refusal means that there is none
 	removed bool   // from disk
 	request Request
 	say     func(string)
@@ -41,7 +41,7 @@ func (a *ascent) renew(ladder []string) error {
 	a.removed = true
 	old := a.rec.ID
 	err := a.update(func(r *Record) {
-		*r = Record{ID: NewID(), Name: r.Name, Backend: r.Backend, Ladder: ladder, Accelerator: ladder[0], HighRAM: r.HighRAM, Step: Asked, Asked: time.Now().UTC(), KeyIDs: r.KeyIDs}
+		*r = Record{ID: NewID(), Name: r.Name, Backend: r.Backend, Ladder: ladder, Accelerator: ladder[0], HighRAM: r.HighRAM, Step: Asked, KeyIDs: r.KeyIDs}
 	})
 	_ = os.Remove(a.store.ownPath(old))
 	return err
@@ -60,11 +60,11 @@ func (m *Manager) start(ctx context.Context, r Request, say func(string)) (VM, e
 		return VM{}, err
 	}
 	for {
-		rec, fresh, err := m.claim(r, b, say)
+		rec, err := m.claim(r, b, say)
 		if err != nil {
 			return VM{}, err
 		}
-		got, err := m.ascend(ctx, &ascent{Manager: m, b: b, rec: rec, fresh: fresh, request: r, say: say})
+		got, err := m.ascend(ctx, &ascent{Manager: m, b: b, rec: rec, request: r, say: say})
 		if !errors.Is(err, errEnded) {
 			return got, err
 		}
@@ -110,9 +110,18 @@ func (m *Manager) ascend(ctx context.Context, a *ascent) (VM, error) {
 	}
 	if err != nil {
 		_ = a.update(func(r *Record) { r.Failure = shown(err) }) // it only explains
-		return VM{}, fmt.Errorf("start VM %q: %w", a.rec.Name, err)
+		return VM{}, a.failed(err)
 	}
 	return m.status(a.rec), nil
+}
+
+// failed says what the start's failure means for the VM.
+func (a *ascent) failed(err error) error {
+	err = fmt.Errorf("start VM %q: %w", a.rec.Name, err)
+	if a.removed || errors.Is(err, ErrStopped) || a.rec.Asked.IsZero() {
+		return err
+	}
+	return fmt.Errorf("%w; VM %s may run, and use compute units, until it is stopped", err, a.rec.ID)
 }
 
 // watch stops ctx when somebody asks for the VM's end.
@@ -137,9 +146,9 @@ func (m *Manager) watch(ctx context.Context, id string, stop context.CancelCause
 	return func() { stop(nil); <-done; every.Stop() }
 }
 
-// claim returns the record of that name, and makes a fresh one if there is none: from then on
-// the VM is listed.
-func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, fresh bool, err error) {
+// claim returns the record of that name, and makes one if there is none: from then on the VM
+// is listed.
+func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, err error) {
 	damage, err := m.store.change(func(all []Record) ([]Record, error) {
 		if known := findName(all, r.Name); known != nil {
 			rec = *known
@@ -151,24 +160,14 @@ func (m *Manager) claim(r Request, b Backend, say func(string)) (rec Record, fre
 		if err := errors.Join(m.nameIsFree(r.Name), m.checkWay(b, r.Way)); err != nil {
 			return nil, err
 		}
-		rec = Record{ID: NewID(), Name: r.Name, Backend: b.Name(), Ladder: r.Ladder, Accelerator: r.Ladder[0], HighRAM: r.HighRAM, Step: Asked, Asked: time.Now().UTC()}
-		fresh = true
+		rec = Record{ID: NewID(), Name: r.Name, Backend: b.Name(), Ladder: r.Ladder, Accelerator: r.Ladder[0], HighRAM: r.HighRAM, Step: Asked}
 		return append(all, rec), nil
 	})
 	if damage != nil {
 		say(damage.Error())
 		m.cfg.Log.Warn("the record of VMs was damaged", "err", damage)
 	}
-	return rec, fresh, err
-}
-
-// findName returns the record of that name, nil if there is none.
-func findName(all []Record, name string) *Record {
-	i := slices.IndexFunc(all, func(r Record) bool { return r.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &all[i]
+	return rec, err
 }
 
 // joins returns an error if the request is not for the VM of this record.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-	"github.com/natefinch/atomic"
 
 	"colabrelay/shared/bounded"
 )
@@ -25,8 +25,14 @@ const (
 	lockRetry = 20 * time.Millisecond
 )
 
+// errNotWritten means that the record is unchanged, such as on a full disk.
+var errNotWritten = errors.New("write the record of VMs")
+
 // store is the record of VMs in a folder. Any number of programs may use it at once.
-type store struct{ dir string }
+type store struct {
+	dir       string
+	writeFile func(path string, content io.Reader) error // replaces a file atomically
+}
 
 func (s store) path() string { return filepath.Join(s.dir, recordName) }
 
@@ -80,6 +86,7 @@ func (s store) change(f func([]Record) ([]Record, error)) (damage, err error) {
 	if err != nil {
 		return damage, err
 	}
+	leaveFuture(all)
 	if all, err = f(all); err != nil {
 		return damage, err
 	}
@@ -94,10 +101,10 @@ func (s store) change(f func([]Record) ([]Record, error)) (damage, err error) {
 func (s store) replaceLocked(text []byte) error {
 	err := os.Chmod(s.path(), 0o600) // WriteFile keeps the mode of the old file
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = atomic.WriteFile(s.path(), bytes.NewReader(text))
+		err = s.writeFile(s.path(), bytes.NewReader(text))
 	}
 	if err != nil {
-		return fmt.Errorf("write the record of VMs: %v", err)
+		return fmt.Errorf("%w: %v", errNotWritten, err)
 	}
 	return nil
 }
@@ -135,7 +142,7 @@ func (s store) isOwned(id string) bool {
 		return false
 	}
 	l := flock.New(s.ownPath(id), flock.SetPermissions(0o600))
-	got, err := l.TryLock()
+	got, err := l.TryRLock() // others that only look do not count
 	_ = l.Close()
 	return err == nil && !got
 }

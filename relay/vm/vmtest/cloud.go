@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -166,7 +165,9 @@ func killIn(dir string) {
 		for _, path := range lines {
 			if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte(dir+"/")) {
 				pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
-				_ = syscall.Kill(pid, syscall.SIGKILL)
+				if p, err := os.FindProcess(pid); err == nil {
+					_ = p.Kill()
+				}
 				left++
 			}
 		}

@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -179,7 +178,9 @@ func endPrograms(folders []string) {
 				continue
 			}
 			if pid, err := strconv.Atoi(strings.Split(line, "/")[2]); err == nil {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
+				if p, err := os.FindProcess(pid); err == nil {
+					_ = p.Kill()
+				}
 				left++
 			}
 		}
