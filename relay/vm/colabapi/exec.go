@@ -15,6 +15,8 @@ import (
 const (
 	// reconnects bounds how often the connection to a kernel is made again while code runs.
 	reconnects = 5
+	// reconnectPause follows an attempt that did not reach the kernel.
+	reconnectPause = time.Second
 	// silence is how long a kernel may say nothing after a reconnect before the relay asks
 	// whether the code still runs: the message that it has ended may be lost.
 	silence = 10 * time.Second
@@ -67,10 +69,15 @@ func (j jupyter) execute(ctx context.Context, kernel string, e *execution) error
 	var lost error
 	for range 1 + reconnects {
 		c, err := j.dial(ctx, kernel, e.session)
-		if err != nil {
+		if err != nil && (!sent || gone(err)) {
 			return fmt.Errorf("connect to the kernel: %w", err)
 		}
-		lost = nil
+		if lost = err; err != nil { // the network may come back
+			if err := pauseFor(ctx, reconnectPause); err != nil {
+				return err
+			}
+			continue
+		}
 		if !sent {
 			sent = true // even if the answer is an error: the code may have arrived
 			lost = c.Write(ctx, websocket.MessageText, e.request())

@@ -22,9 +22,9 @@ import (
 	"colabrelay/shared/e2e/harness"
 )
 
-// uploaded returns a temporary file's path and 5 MiB to upload there.
+// uploaded returns a temporary file's path and 4 chunks to upload there.
 func uploaded(t *testing.T) (path string, content []byte) {
-	content = make([]byte, 5<<20+1)
+	content = make([]byte, 3<<20+1)
 	_, _ = rand.Read(content)
 	return filepath.Join(t.TempDir(), "file"), content
 }
@@ -86,7 +86,7 @@ func TestAFileThatArrivesChangedIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, b, id := started(t)
-			path, content := uploaded(t)
+			path, content := "/tmp/file", bytes.Repeat([]byte("x"), 100_000)
 			g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
 				if strings.HasPrefix(r.URL.Path, "/files/") {
 					answer(w, content)
@@ -156,6 +156,14 @@ print("end")
 	go func() {
 		_ = harness.Poll(within(t), func() (bool, error) { _, err := os.Stat(dir + "/began"); return err == nil, nil })
 		g.ExpireToken(id)
+		var refused atomic.Bool
+		g.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/channels") || refused.Swap(true) {
+				return false
+			}
+			w.WriteHeader(http.StatusBadGateway) // the first attempt to connect again
+			return true
+		})
 		g.DropSockets()
 		_ = os.WriteFile(dir+"/go", nil, 0o600)
 	}()

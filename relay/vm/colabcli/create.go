@@ -143,8 +143,16 @@ func (b *Backend) created(ctx context.Context, id string, file *os.File, rec rec
 	if failure == nil {
 		return vm.Machine{}, fmt.Errorf("`colab new` ended without an error, but `colab sessions` does not list VM %q", id)
 	}
-	b.records.remove(id)
+	if isRefusal(failure) {
+		b.records.remove(id)
+	}
 	return vm.Machine{}, failure
+}
+
+// isRefusal reports whether Google refused to start a VM. After other errors, such as a lost
+// answer, it may still start one, which the record then recognises.
+func isRefusal(err error) bool {
+	return errors.Is(err, vm.ErrNoneFree) || errors.Is(err, vm.ErrNotEligible) || errors.Is(err, vm.ErrTooMany)
 }
 
 func endpoints(rows []row) []string {

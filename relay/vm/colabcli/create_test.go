@@ -183,6 +183,26 @@ func TestAVMWhoseNameWasNeverStoredIsListedByItsID(t *testing.T) {
 	}
 }
 
+// Google may start a VM after `colab new` has given up.
+func TestAVMThatComesLateIsListedByItsID(t *testing.T) {
+	t.Parallel()
+	b, program := open(t)
+	program.Fault("refuse", 504)
+	id, spec := vm.NewID(), vm.Spec{Accelerator: "T4"}
+	if _, err := b.Create(within(t), id, spec); err == nil {
+		t.Fatal("created")
+	}
+	program.Fault("kill_new", true) // leaves a VM without a name
+	other := b.cfg
+	other.Dir = t.TempDir()
+	if _, err := New(other).Create(within(t), vm.NewID(), spec); err == nil {
+		t.Fatal("created")
+	}
+	if all, err := b.List(within(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id, Spec: spec}}) {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
 // The program forgets the name of a VM whose proxy answers 404 once.
 func TestAVMThatTheProgramForgotIsNotGone(t *testing.T) {
 	t.Parallel()

@@ -126,17 +126,17 @@ func once(t *testing.T, f Fixture) {
 func uploads(t *testing.T, f Fixture) {
 	id := create(t, f.Backend)
 	folder := run(t, f.Backend, id, "import tempfile; print(tempfile.mkdtemp())")
-	big := make([]byte, 3<<20+17) // several chunks, the last one not full
-	for i := range big {
-		big[i] = byte(rand.Uint32())
-	}
+	big := make([]byte, 2<<20+17) // several chunks, the last one not full
+	_, _ = rand.NewChaCha8([32]byte{}).Read(big)
 	files := map[string][]byte{"big": big, "empty": {}, "text": []byte("a\r\nb\x00\xff"), "mib": big[:2<<20], "a b'\"ü": []byte("odd name")}
-	for name, content := range files {
-		for _, each := range [][]byte{[]byte("earlier"), content} { // the second replaces the first
-			if err := f.Backend.Upload(within(t), id, folder+"/"+name, each); err != nil {
-				t.Fatalf("%q: %v", name, err)
-			}
+	upload := func(name string, content []byte) {
+		if err := f.Backend.Upload(within(t), id, folder+"/"+name, content); err != nil {
+			t.Fatalf("%q: %v", name, err)
 		}
+	}
+	upload("text", []byte("earlier, which is longer"))
+	for name, content := range files {
+		upload(name, content)
 	}
 	var there map[string]string
 	code := fmt.Sprintf("import hashlib, json, os; print(json.dumps({n: hashlib.sha256(open(os.path.join(%[1]q, n), 'rb').read()).hexdigest() for n in os.listdir(%[1]q)}))", folder)
