@@ -117,6 +117,12 @@ type Before struct {
 // Put stores a runtime and replaces the one of the same name. It renames a damaged
 // file and starts a new list.
 func (s *Store) Put(r Runtime) (Before, error) {
+	return s.PutIf(r, func(Runtime) error { return nil })
+}
+
+// PutIf is Put, unless allow returns an error for the runtime that has the name now. Nobody
+// can change that one in between.
+func (s *Store) PutIf(r Runtime, allow func(old Runtime) error) (Before, error) {
 	if err := r.check(); err != nil {
 		return Before{}, err
 	}
@@ -130,10 +136,16 @@ func (s *Store) Put(r Runtime) (Before, error) {
 	if err != nil {
 		return Before{}, err
 	}
-	if old := all[r.Name].URL; old != r.URL {
-		before.URL = old
+	old, found := all[r.Name]
+	if found {
+		if err := allow(old); err != nil {
+			return before, err
+		}
 	}
-	r.Chosen = all[r.Name].Chosen
+	if old.URL != r.URL {
+		before.URL = old.URL
+	}
+	r.Chosen = old.Chosen
 	all[r.Name] = r
 	return before, s.writeLocked(all)
 }
@@ -166,6 +178,11 @@ func (r Runtime) check() error {
 // Remove deletes the runtime of that name and what was last seen of it, or returns
 // ErrNotPaired.
 func (s *Store) Remove(name string) error {
+	return s.RemoveIf(name, func(Runtime) error { return nil })
+}
+
+// RemoveIf is Remove, unless allow returns an error for that runtime.
+func (s *Store) RemoveIf(name string, allow func(Runtime) error) error {
 	if _, err := s.Get(name); err != nil { // creates no folder
 		return err
 	}
@@ -176,6 +193,13 @@ func (s *Store) Remove(name string) error {
 	defer unlock()
 	all, err := s.readLocked()
 	if err != nil {
+		return err
+	}
+	old, found := all[name]
+	if !found {
+		return unknown(name, all)
+	}
+	if err := allow(old); err != nil {
 		return err
 	}
 	delete(all, name)

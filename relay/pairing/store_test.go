@@ -347,3 +347,30 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestARuntimeThatMustStayIsNeitherReplacedNorRemoved(t *testing.T) {
+	s := Open(t.TempDir())
+	ours, others := Runtime{Name: "a", URL: "https://ours.example", Secret: auth.GenerateSecret()}, Runtime{Name: "a", URL: "https://others.example", Secret: auth.GenerateSecret()}
+	refused := errors.New("not ours")
+	allow := func(r Runtime) error {
+		if r.URL == others.URL {
+			return refused
+		}
+		return nil
+	}
+	if _, err := s.PutIf(ours, allow); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.PutIf(others, allow); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.PutIf(ours, allow); !errors.Is(err, refused) {
+		t.Errorf("%v", err)
+	}
+	if err := s.RemoveIf("a", allow); !errors.Is(err, refused) {
+		t.Errorf("%v", err)
+	}
+	if got, err := s.Get("a"); err != nil || got.URL != others.URL {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

@@ -78,7 +78,7 @@ func (m *Manager) stop(ctx context.Context, rec Record) error {
 		return fmt.Errorf("%w: Google was asked for it %s ago and does not list it, but may still create it; stop it again in %s", ErrNotConfirmed, time.Since(rec.Asked).Round(time.Second), left.Round(time.Second))
 	}
 	if err := errors.Join(m.unpair(rec), m.store.remove(rec.ID)); err != nil {
-		return fmt.Errorf("the VM is gone, but the list still has it: %w", err)
+		return fmt.Errorf("the VM is gone, but its entry or its pairing could not be removed: %w", err)
 	}
 	return nil
 }
@@ -105,11 +105,8 @@ func deleted(ctx context.Context, b Backend, id string) (found bool, err error) 
 
 // unpair removes the VM's runtime, unless the name was paired with another one since.
 func (m *Manager) unpair(rec Record) error {
-	r, err := m.cfg.Pairings.Get(rec.Name)
-	if err == nil && rec.pairedAs(r) {
-		err = m.cfg.Pairings.Remove(rec.Name)
-	}
-	if errors.Is(err, pairing.ErrNotPaired) {
+	err := m.cfg.Pairings.RemoveIf(rec.Name, rec.mustBe)
+	if errors.Is(err, pairing.ErrNotPaired) || errors.Is(err, ErrNameTaken) {
 		return nil
 	}
 	return err

@@ -5,6 +5,7 @@ The folder of a VM is private. In it, the folder "settings" receives the file wi
 which is removed before the executor starts.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -91,7 +92,8 @@ def end(folder: str) -> None:
     for sign in (signal.SIGTERM, signal.SIGKILL):
         if not running(folder):
             return
-        os.kill(pid, sign)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(pid, sign)
         deadline = time.monotonic() + WAIT
         while running(folder) and time.monotonic() < deadline:
             reap(pid)

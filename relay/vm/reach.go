@@ -86,10 +86,7 @@ func awaitAnswer(ctx context.Context, r pairing.Runtime, transport http.RoundTri
 
 // pair stores the runtime. From then on tools and commands use it.
 func (a *ascent) pair(r pairing.Runtime, w Way, port int) error {
-	if old, err := a.cfg.Pairings.Get(r.Name); err == nil && !a.rec.pairedAs(old) {
-		return fmt.Errorf("%w: meanwhile this computer was paired with another runtime named %q", ErrNameTaken, r.Name)
-	}
-	before, err := a.cfg.Pairings.Put(r)
+	before, err := a.cfg.Pairings.PutIf(r, a.rec.mustBe)
 	if before.Damage != nil {
 		a.say(before.Damage.Error())
 	}
@@ -120,6 +117,14 @@ func (a *ascent) check(ctx context.Context) (done bool, err error) {
 		return false, fmt.Errorf("%w, although it runs on the VM; nothing was changed: %v", ErrUnreachable, err)
 	}
 	return false, nil
+}
+
+// mustBe returns ErrNameTaken for a runtime that is not this VM's executor.
+func (r Record) mustBe(p pairing.Runtime) error {
+	if r.pairedAs(p) {
+		return nil
+	}
+	return fmt.Errorf("%w: meanwhile this computer was paired with another runtime named %q", ErrNameTaken, p.Name)
 }
 
 // pairedAs reports whether a runtime is this VM's executor.

@@ -73,7 +73,7 @@ func decodeRecords(text []byte) ([]Record, error) {
 		return nil, fmt.Errorf("%w: version %d", ErrDamaged, f.Version)
 	}
 	for _, r := range f.VMs {
-		if !idPattern.MatchString(r.ID) || !slices.Contains(steps, r.Step) || r.Name == "" || r.Backend == "" || len(r.Ladder) == 0 {
+		if !idPattern.MatchString(r.ID) || !slices.Contains(steps, r.Step) || checkName(r.Name) != nil || r.Backend == "" || len(r.Ladder) == 0 {
 			return nil, fmt.Errorf("%w: the VM %q", ErrDamaged, clip(r.ID))
 		}
 	}

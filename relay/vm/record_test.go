@@ -57,6 +57,7 @@ func TestADamagedRecordIsKeptAndSaid(t *testing.T) {
 		"no JSON":      "{",
 		"no version":   "{}",
 		"a bad id":     `{"version":1,"vms":[{"id":"../../x","name":"a","backend":"api","ladder":["T4"],"step":"asked"}]}`,
+		"a bad name":   `{"version":1,"vms":[{"id":"colab-relay-0123456789abcdef","name":"\u001b[2J","backend":"api","ladder":["T4"],"step":"asked"}]}`,
 		"a bad step":   `{"version":1,"vms":[{"id":"colab-relay-0123456789abcdef","name":"a","backend":"api","ladder":["T4"],"step":"x"}]}`,
 		"over a MiB":   `{"version":1,"vms":[` + strings.Repeat(" ", 1<<20) + `]}`,
 		"empty ladder": `{"version":1,"vms":[{"id":"colab-relay-0123456789abcdef","name":"a","backend":"api","step":"asked"}]}`,

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"colabrelay/executor/jupyter"
 )
@@ -61,7 +60,7 @@ func (k *Kernel) start(ctx context.Context, o KernelOptions) error {
 	k.cmd = exec.Command(o.Python, "-m", "ipykernel_launcher", "-f", file, "--HistoryManager.enabled=False")
 	k.cmd.Dir = o.Dir
 	k.cmd.Env = append(append(os.Environ(), "IPYTHONDIR="+k.files), o.Env...)
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	leadGroup(k.cmd)
 	if err := k.cmd.Start(); err != nil {
 		k.cmd = nil
 		return err
@@ -71,7 +70,7 @@ func (k *Kernel) start(ctx context.Context, o KernelOptions) error {
 }
 
 // Interrupt is a click on the page's stop button: SIGINT goes to the kernel's process group.
-func (k *Kernel) Interrupt() error { return syscall.Kill(-k.cmd.Process.Pid, syscall.SIGINT) }
+func (k *Kernel) Interrupt() error { return interruptGroup(k.cmd) }
 
 // Close ends the kernel and its process group. Programs that were started in sessions of their
 // own run on, as on Colab.
@@ -81,7 +80,7 @@ func (k *Kernel) Close() {
 			_ = k.client.Close()
 		}
 		if k.cmd != nil {
-			_ = syscall.Kill(-k.cmd.Process.Pid, syscall.SIGKILL)
+			_ = killGroup(k.cmd)
 			_ = k.cmd.Wait()
 		}
 		_ = os.RemoveAll(k.files)
