@@ -68,8 +68,9 @@ def awaited(name, alive, seconds):
     going = True
     while going:
         going = alive() and time.monotonic() < end  # asked before the files: it may just end
-        if read(name):
-            return read(name)
+        found = read(name)  # once: the folder may go now
+        if found:
+            return found
         if read("error"):
             break
         time.sleep(0.1)

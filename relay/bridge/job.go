@@ -57,7 +57,7 @@ func (b *Bridge) joinOrStart(nb Notebook, r Request) (j *job, joined bool, err e
 		return nil, false, ErrClosed
 	case j == nil || j.isDone() && !j.undelivered(nb, r):
 	case j.request.Name != r.Name:
-		return nil, false, fmt.Errorf("%w, for the runtime %q", ErrBusy, j.request.Name)
+		return nil, false, busyWith(j.request)
 	default:
 		return j, true, nil
 	}
@@ -65,6 +65,13 @@ func (b *Bridge) joinOrStart(nb Notebook, r Request) (j *job, joined bool, err e
 	b.job = j
 	b.jobs.Go(func() { b.work(j) })
 	return j, false, nil
+}
+
+func busyWith(r Request) error {
+	if r.Name == "" {
+		return fmt.Errorf("%w, by a call without a runtime", ErrBusy)
+	}
+	return fmt.Errorf("%w, for the runtime %q", ErrBusy, r.Name)
 }
 
 func (j *job) isDone() bool {
