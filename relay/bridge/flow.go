@@ -224,12 +224,12 @@ func (b *Bridge) reach(e *handover) error {
 	probed.Name = "new"
 	instance, err := b.cfg.Reach(ctx, probed)
 	switch {
+	case err == nil && instance == e.instance:
+		return nil // even if the relay ends now: the executor counts as used, and only e has its secret
 	case b.ctx.Err() != nil:
 		return context.Cause(b.ctx)
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
-	case instance != e.instance:
-		return fmt.Errorf("%w: another executor answers at its address", ErrNotGenuine)
 	}
-	return nil
+	return fmt.Errorf("%w: another executor answers at its address", ErrNotGenuine)
 }

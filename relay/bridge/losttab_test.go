@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -117,6 +118,24 @@ func (s *setup) loseAt(title string) {
 		s.t.Fatal(err)
 	}
 	s.nb = s.nb.again()
+}
+
+// The executor that answered would run on without anybody who knows its secret.
+func TestARelayThatEndsAfterTheExecutorAnsweredPairsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.b.cfg.Reach = func(ctx context.Context, r pairing.Runtime) (string, error) {
+			s.b.cancel(ErrClosed)
+			return s.reach(ctx, r)
+		}
+		if _, err := s.start(Request{}); err != nil {
+			t.Error(err)
+		}
+		if all := s.stored(); !slices.Equal(all, []string{"default https://vm.example"}) {
+			t.Errorf("stored %q", all)
+		}
+		s.clean()
+	})
 }
 
 // A relay that was killed left a cell. It can't know its id. What a person wrote stays, also

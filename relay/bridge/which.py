@@ -9,7 +9,7 @@ def colab_relay_instances():
         path = os.path.join(folder, ".colab-relay", "instance.json")
         try:
             with open(path, encoding="utf-8") as file:
-                found.append(str(json.load(file)["instance_id"]))
+                found.append(str(json.loads(file.read(1 << 16))["instance_id"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return found
