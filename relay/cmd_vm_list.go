@@ -41,10 +41,14 @@ func listVMs(ctx context.Context, m *vm.Manager, asJSON bool, std terminal.Strea
 		fmt.Fprintf(std.Err, "note: %s\n", plain.Line(note))
 	}
 	if len(all.VMs) == 0 {
+		if len(all.Notes) > 0 {
+			fmt.Fprintln(std.Err, "no VMs to show; the notes above say what may be missing")
+			return nil
+		}
 		fmt.Fprintln(std.Err, "no VMs: `colab-relay vm up` starts one")
 		return nil
 	}
-	table := terminal.NewTable(terminal.Column{Title: "NAME"}, terminal.Column{Title: "HARDWARE"}, terminal.Column{Title: "STATE"}, terminal.Column{Title: "ASKED FOR"}, terminal.Column{Title: "REACHED BY"}, terminal.Column{Title: "ID"})
+	table := terminal.NewTable(terminal.Column{Title: "NAME"}, terminal.Column{Title: "HARDWARE"}, terminal.Column{Title: "STATE"}, terminal.Column{Title: "REQUESTED"}, terminal.Column{Title: "REACHED BY"}, terminal.Column{Title: "ID"})
 	for _, v := range all.VMs {
 		asked := ""
 		if !v.Asked.IsZero() {

@@ -64,7 +64,11 @@ func (l *vmLogin) run(ctx context.Context) error {
 			return errors.New("nothing was enabled")
 		}
 	}
-	if err := l.logIn(ctx, cfg.VMDir); err != nil {
+	err := l.logIn(ctx, cfg.VMDir)
+	if errors.Is(err, vm.ErrNotEnabled) || errors.Is(err, vm.ErrNotLoggedIn) { // whose next step is this command
+		return reportedError{err, exitFailure}
+	}
+	if err != nil {
 		return err
 	}
 	if err := vm.SaveLogin(cfg.VMDir, vm.Login{Backend: l.backend, Accepted: time.Now().UTC()}); err != nil {

@@ -64,6 +64,9 @@ func (u *vmUp) run(ctx context.Context, set *config.Settings, std terminal.Strea
 		if still, ok := errors.AsType[*vm.StartingError](err); ok {
 			return fmt.Errorf("interrupted while VM %q was starting (%s): %w", still.Name, still.Step, vm.ErrInterrupted)
 		}
+		if errors.Is(err, errNotRelease) {
+			return fmt.Errorf("%w; or name an executor for Linux with --executor, as with bin/executor of `make build`", err)
+		}
 		if err != nil {
 			return err
 		}

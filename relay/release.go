@@ -21,6 +21,9 @@ var releases string
 // reads the same variable.
 const releaseVariable = "COLAB_RELAY_RELEASE_URL"
 
+// errNotRelease is the error of a relay that belongs to no release.
+var errNotRelease = fmt.Errorf("this relay is not a release, so it does not know which executor the VM should fetch: use a released relay, or set %s to the URL of a folder with SHA256SUMS and the executors", releaseVariable)
+
 // maxSums bounds SHA256SUMS, in bytes.
 const maxSums = 64 << 10
 
@@ -33,7 +36,7 @@ func executorRelease(ctx context.Context, getenv func(string) string) (bootstrap
 		cut := strings.LastIndex(folder, "/")
 		r.Releases, r.Version = folder[:max(cut, 0)], folder[cut+1:]
 	} else if releases == "" || version == "dev" {
-		return r, fmt.Errorf("this relay is not a release, so it does not know which executor the VM should fetch: use a released relay, or set %s to the URL of a folder with SHA256SUMS and the executors", releaseVariable)
+		return r, errNotRelease
 	}
 	u, err := url.Parse(r.Releases)
 	if err != nil || u.Hostname() == "" || u.Scheme != "https" && (u.Scheme != "http" || !onLoopback(u)) {

@@ -24,9 +24,9 @@ type WaitingError struct {
 
 func (e *WaitingError) Error() string {
 	if e.Browser != nil {
-		return fmt.Sprintf("no browser was opened (%v): open the URL on this computer, accept Colab's dialog, then call again", e.Browser)
+		return fmt.Sprintf("no browser was opened: %v. Once the URL is open, accept Colab's dialog there, then call again", e.Browser)
 	}
-	return "no tab of Colab has connected yet: accept the dialog in the page that was opened, then call again; that opens no second page"
+	return "no tab of Colab has connected yet: open the URL if no page shows it, accept Colab's dialog there, then call again; that opens no second page"
 }
 
 // NoTabError says that no tab connected in time. The next call opens the notebook again.

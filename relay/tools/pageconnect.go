@@ -76,7 +76,7 @@ func (c *call) connectPage(ctx context.Context, args openArgs) (*PageConnection,
 // stepLines are what the person at the host reads about the steps.
 var stepLines = map[page.Step]string{
 	page.Listening: "waiting for the browser to open Colab",
-	page.Opened:    "Colab was opened; waiting for the user to confirm the connection there",
+	page.Opened:    "waiting for the user to confirm the connection in Colab's page",
 	page.Connected: "the notebook in Colab is connected",
 }
 

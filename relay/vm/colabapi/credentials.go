@@ -128,7 +128,7 @@ const defaultsCommand = "`gcloud auth application-default login --scopes=openid,
 func readDefaults(path string, s site) (credentials, error) {
 	text, err := bounded.ReadFile(path, maxLogin)
 	if errors.Is(err, fs.ErrNotExist) {
-		return credentials{}, fmt.Errorf("%w: there are no application default credentials at %q: run %s, or log in with your own OAuth client: %s --client FILE", vm.ErrNotLoggedIn, path, defaultsCommand, loginCommand)
+		return credentials{}, fmt.Errorf("%w: there are no application default credentials at %q: run %s, or log in with your own OAuth client: %s with --client FILE", vm.ErrNotLoggedIn, path, defaultsCommand, loginCommand)
 	}
 	if err != nil {
 		return credentials{}, fmt.Errorf("read the application default credentials: %v", err)
@@ -144,7 +144,7 @@ func readDefaults(path string, s site) (credentials, error) {
 		return credentials{}, fmt.Errorf("%w: the application default credentials at %q are not JSON", vm.ErrNotLoggedIn, path)
 	}
 	if file.Type != "authorized_user" {
-		return credentials{}, fmt.Errorf("%w: the application default credentials at %q have type %q, but Colab's VMs belong to a person: only authorized_user works; run %s, or log in with your own OAuth client: %s --client FILE", vm.ErrNotLoggedIn, path, plain.Line(file.Type), defaultsCommand, loginCommand)
+		return credentials{}, fmt.Errorf("%w: the application default credentials at %q have type %q, but Colab's VMs belong to a person: only authorized_user works; run %s, or log in with your own OAuth client: %s with --client FILE", vm.ErrNotLoggedIn, path, plain.Line(file.Type), defaultsCommand, loginCommand)
 	}
 	if file.ClientID == "" || file.RefreshToken == "" {
 		return credentials{}, fmt.Errorf("%w: the application default credentials at %q lack a client_id or refresh_token: run %s", vm.ErrNotLoggedIn, path, defaultsCommand)

@@ -26,7 +26,7 @@ var texts = []struct {
 	{"To authorize colab-cli, visit this URL", vm.ErrNotLoggedIn, logIn},
 	{"Enter the authorization code", vm.ErrNotLoggedIn, logIn},
 	{noCredentials, vm.ErrNotLoggedIn, logIn},
-	{"Allocation refused (precondition failed)", vm.ErrTooMany, "or a usage or capacity limit is reached: Google's command line does not say which. Stop a VM, wait, or try another accelerator"},
+	{"Allocation refused (precondition failed)", vm.ErrTooMany, "it may also be a usage or capacity limit, Google's command line does not say which: stop a VM, wait, or try another accelerator"},
 	{"Backend rejected accelerator", vm.ErrNotEligible, "Google's command line says that the account may lack quota or entitlement for it"},
 }
 

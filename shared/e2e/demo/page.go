@@ -58,7 +58,7 @@ func (d *demo) connect(ctx context.Context) error {
 	if err := <-clicked; err != nil {
 		return err
 	}
-	d.line("(in the page, the person clicked \"Connect\")")
+	d.line("(meanwhile, in the page, the person clicked \"Connect\")")
 	if a.Fields["connected"] != true {
 		return errors.New("the page is not connected")
 	}

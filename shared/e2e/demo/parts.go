@@ -22,7 +22,7 @@ func (d *demo) setUp(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w: run make demo", err)
 		}
-		d.line("%-10s %s, %.1f MB", filepath.Base(path), path, float64(info.Size())/1e6)
+		d.line("%-11s %s, %.1f MB", filepath.Base(path), path, float64(info.Size())/1e6)
 	}
 	out, err := exec.CommandContext(ctx, d.python, "-c",
 		"import ipykernel, IPython, platform; print(platform.python_version(), ipykernel.__version__, IPython.__version__)").Output()
@@ -31,8 +31,8 @@ func (d *demo) setUp(ctx context.Context) error {
 	}
 	var python, ipykernel, ipython string
 	_, _ = fmt.Sscan(string(out), &python, &ipykernel, &ipython)
-	d.line("%-10s %s, ipykernel %s, IPython %s (Colab's kernel stack)", "python", python, ipykernel, ipython)
-	d.line("%-10s %s", "folder", d.dir)
+	d.line("%-11s %s, ipykernel %s, IPython %s (Colab's kernel stack)", "python", python, ipykernel, ipython)
+	d.line("%-11s %s", "folder", d.dir)
 	return nil
 }
 
