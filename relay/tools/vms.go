@@ -116,8 +116,30 @@ func listVMs() tool {
 			return nil, vmProblem(ctx, err)
 		}
 		kept, cut := fitList(all.VMs)
-		return &ListedVMs{VMs: kept, Truncated: cut, Notes: all.Notes}, nil
+		return &ListedVMs{VMs: kept, Truncated: cut, Notes: append(all.Notes, nextSteps(kept)...)}, nil
 	})
+}
+
+// stateSteps say what a model can do about a VM in a state.
+var stateSteps = map[vm.State]string{
+	vm.StateInterrupted: "it may use compute units: start_colab_vm with its name and accelerators goes on with the start, and stop_colab_vm stops it.",
+	vm.StateUnpaired:    "start_colab_vm with its name and accelerators pairs it again, but starts its executor anew: the variables there are lost. stop_colab_vm stops it.",
+	vm.StateNotFound:    "stop_colab_vm removes it from the list once it is certain that it was not created.",
+	vm.StateEnded:       "stop_colab_vm removes it from the list; start_colab_vm with its name starts another VM.",
+	vm.StateStopping:    "call stop_colab_vm again, until it reports that the VM is gone.",
+	vm.StateLost:        "it may use compute units. Ask the user; stop_colab_vm with its id and force=true stops it.",
+}
+
+// nextSteps returns the step for each state of these VMs, once.
+func nextSteps(all []vm.VM) (notes []string) {
+	said := map[vm.State]bool{}
+	for _, v := range all {
+		if step := stateSteps[v.State]; step != "" && !said[v.State] {
+			said[v.State] = true
+			notes = append(notes, fmt.Sprintf("State %q: %s", v.State, step))
+		}
+	}
+	return notes
 }
 
 // vmsEnabled says how to enable VMs, unless they are, or there are some to see.

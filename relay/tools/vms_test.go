@@ -109,8 +109,11 @@ func TestAVMStartsInTheBackground(t *testing.T) {
 	if !strings.Contains(text, "no program") || len(d.cloud.Running()) != 1 {
 		t.Errorf("%q, %q run", text, d.cloud.Running())
 	}
+	if notes := decode[ListedVMs](t, d.call("list_colab_vms", named()).Structured).Notes; len(notes) != 1 || !strings.HasPrefix(notes[0], `State "start interrupted": it may use compute units: start_colab_vm`) {
+		t.Errorf("%q", notes)
+	}
 	r = d.call("stop_colab_vm", named("id", listed[0].ID))
-	if got := decode[StoppedVM](t, r.Structured); r.IsError || got.VM.Name != "lab" || len(d.cloud.Running()) > 0 {
+	if got := decode[StoppedVM](t, r.Structured); r.IsError || got.VM.Name != "lab" || got.VM.State != vm.StateStopped || len(d.cloud.Running()) > 0 {
 		t.Errorf("%s, %q run", r.Structured, d.cloud.Running())
 	}
 }
