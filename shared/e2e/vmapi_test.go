@@ -69,8 +69,9 @@ func (u *vmUser) login() {
 			}
 		}
 	}
+	err = cmd.Wait() // before it, the command's output is still written to u.shown
 	u.shown.WriteString(said.String())
-	if err := cmd.Wait(); err != nil {
+	if err != nil {
 		u.t.Fatalf("login: %v\n%s", err, &said)
 	}
 }
