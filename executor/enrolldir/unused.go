@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 // Pattern matches the names of the folders that cells make.
 const Pattern = "colab-relay-enroll-*"
 
-// maxEnded bounds the executors that one EndUnused looks at.
+// maxEnded bounds the folders of this user that one EndUnused looks at. Those of others, who
+// may make many, do not count.
 const maxEnded = 100
 
 // WriteUsed records that the relay uses the executor, so that EndUnused spares it.
@@ -27,8 +29,9 @@ func (d *Dir) WriteUsed() error { return d.write(usedFile, true) }
 // such a one, which would occupy the state folder until its time is over.
 func (d *Dir) EndUnused(ctx context.Context) {
 	folders, _ := filepath.Glob(filepath.Join(filepath.Dir(d.path), Pattern)) // the pattern is right
+	folders = slices.DeleteFunc(folders, func(folder string) bool { return folder == d.path || checkPrivate(folder) != nil })
 	for _, folder := range folders[:min(len(folders), maxEnded)] {
-		if folder != d.path && checkPrivate(folder) == nil && unused(folder) {
+		if unused(folder) {
 			end(ctx, folder)
 		}
 	}
