@@ -121,7 +121,7 @@ func (p *PageConnection) text(b *strings.Builder) {
 		fmt.Fprintf(b, "Connected to the notebook in Colab. The executor is still being started. Next: %s\n", p.NextCommand)
 	case p.Connected:
 		b.WriteString("Connected to the notebook in Colab. The tools for cells act on it when notebook_path is omitted; begin with get_cells.\n")
-	default:
+	case p.URL != "": // else the problem says why there is no link
 		fmt.Fprintf(b, "No tab of Colab is connected. The user opens this URL, if no page has opened: %s\nNext: %s\n", p.URL, p.NextCommand)
 	}
 	for _, n := range p.Notes {

@@ -154,15 +154,19 @@ func TestWhyNoTabIsConnected(t *testing.T) {
 		"no browser": {&page.WaitingError{URL: url, Browser: errors.New("xdg-open is missing")}, "", true, "xdg-open is missing"},
 		"closed":     {page.ErrClosed, "tab_lost", false, "call again"},
 		"no port":    {errors.New("listen tcp 127.0.0.1:99: permission denied"), "no_tab", false, "permission denied"},
+		"other tab":  {&page.OtherNotebookError{Connected: true}, "conflict", false, "close that tab"},
 	} {
 		got := &PageConnection{}
 		p := got.notConnected(test.err, openArgs{}, c)
 		if (p == nil) != (test.code == "") || p != nil && (p.Code != test.code || !strings.Contains(p.Message, test.words)) || got.Waiting != test.waiting {
 			t.Errorf("%s: %+v %+v", name, got, p)
 		}
+		var b strings.Builder
+		got.text(&b)
+		if got.URL == "" && b.Len() > 0 {
+			t.Errorf("%s: without a link, the answer says %q", name, b.String())
+		}
 		if _, late := test.err.(*page.NoTabError); late || test.waiting {
-			var b strings.Builder
-			got.text(&b)
 			if got.URL != url || !strings.Contains(b.String(), url) || !strings.Contains(b.String()+fmt.Sprint(p), test.words) {
 				t.Errorf("%s: %s", name, b.String())
 			}
