@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,10 +151,25 @@ func TestARealExecutorIsReachedThroughTheProxy(t *testing.T) {
 		t.Errorf("after the tokens' end: %v", err)
 	}
 	l.mustHideSecrets(t, g, r.Secret.Reveal())
+	transport := l.manager.Transport(r)
+	ask := func() error { // once, where a client would try for 10 seconds
+		req, err := http.NewRequestWithContext(within(t), http.MethodGet, r.URL+contract.PathHealth, nil)
+		if err != nil {
+			return err
+		}
+		res, err := transport.RoundTrip(req)
+		if err == nil {
+			res.Body.Close()
+		}
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Error(err)
+	}
 	if _, err := l.manager.Down(within(t), got.Name, false); err != nil || len(g.Running()) != 0 {
 		t.Errorf("down: %v; runs: %q", err, g.Running())
 	}
-	if _, err := c.Kernel(client.WithReachLimit(within(t))); err == nil || !strings.Contains(err.Error(), "does not exist any more") {
+	if err := ask(); err == nil || !strings.Contains(err.Error(), "does not exist any more") {
 		t.Errorf("after down: %v", err)
 	}
 }
