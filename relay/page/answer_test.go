@@ -289,3 +289,20 @@ func TestEndlessListOfTools(t *testing.T) {
 		})
 	}
 }
+
+// The text of an error takes memory as a result does.
+func TestErrorsCountAsHeld(t *testing.T) {
+	w := newWire(nil, nil, defaultTiming, maxMessage)
+	id, reply, err := w.expect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.deliver(id, &message{Error: &rpcError{Message: "too long"}})
+	if held := w.held.Load(); held != 8 {
+		t.Errorf("%d bytes are held", held)
+	}
+	w.forget(id, reply)
+	if held := w.held.Load(); held != 0 {
+		t.Errorf("%d bytes are held after the end", held)
+	}
+}

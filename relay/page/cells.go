@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -81,19 +82,30 @@ func (t *Tab) add(ctx context.Context, tool string, arguments map[string]any, te
 	return result.ID, nil
 }
 
-// Update replaces the text of a cell. A run of the earlier text is not joined afterwards.
+// Update replaces the text of a cell. A run of the earlier text is not joined afterwards,
+// unless the page refused the new text.
 func (t *Tab) Update(ctx context.Context, id, content string) error {
 	if err := checkText(content); err != nil {
 		return err
 	}
-	t.runs.forget(id)
-	return t.call(ctx, toolUpdate, map[string]any{"cellId": id, "content": content}, &struct{}{})
+	return t.change(ctx, toolUpdate, map[string]any{"cellId": id, "content": content}, id)
 }
 
 // Delete removes a cell.
 func (t *Tab) Delete(ctx context.Context, id string) error {
-	t.runs.forget(id)
-	return t.call(ctx, toolDelete, map[string]any{"cellId": id}, &struct{}{})
+	return t.change(ctx, toolDelete, map[string]any{"cellId": id}, id)
+}
+
+// change does what makes a further run of a cell another run. If the page refused it, the
+// cell is as it was: to run it again then would do the same twice.
+func (t *Tab) change(ctx context.Context, tool string, arguments map[string]any, id string) error {
+	err := t.call(ctx, tool, arguments, &struct{}{})
+	_, refused := errors.AsType[*ToolError](err)
+	_, missing := errors.AsType[*MissingToolError](err)
+	if !refused && !missing {
+		t.runs.forget(id)
+	}
+	return err
 }
 
 // Move moves a cell to an index.

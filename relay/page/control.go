@@ -35,7 +35,7 @@ func (s *server) serveControl(w http.ResponseWriter, r *http.Request) {
 	case "POST " + controlClose:
 		w.WriteHeader(http.StatusNoContent)
 		_ = http.NewResponseController(w).Flush() // before the connection ends
-		go s.page.stop()                          // waits for this request
+		go s.page.stop(s)                         // waits for this request
 	default:
 		http.NotFound(w, r)
 	}

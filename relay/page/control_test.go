@@ -57,6 +57,18 @@ func TestControlFromAnotherProcess(t *testing.T) {
 	}
 }
 
+// A second request to close, handled late, leaves the next connection alone.
+func TestStopOfAnEarlierServer(t *testing.T) {
+	d, _, _ := controlled(t)
+	earlier := d.server
+	d.stop(earlier)
+	d.connected()
+	d.stop(earlier)
+	if state := d.State(); !state.Listening || !state.Connected {
+		t.Errorf("the state is %+v", state)
+	}
+}
+
 func entries(t *testing.T, dir string) []os.DirEntry {
 	t.Helper()
 	list, err := os.ReadDir(dir)

@@ -45,7 +45,7 @@ func TestThousandsOfStrangers(t *testing.T) {
 func TestTokenThatChangedMeanwhile(t *testing.T) {
 	p := New(Config{})
 	old := p.currentToken()
-	p.stop()
+	p.token = newToken() // as the end of a server does
 	if p.take(nil, nil, old) != nil || p.slot != nil {
 		t.Error("a tab with an old token has the slot")
 	}
@@ -116,12 +116,12 @@ func TestPortIsKept(t *testing.T) {
 	d := newDesk(t, standin.Options{})
 	d.connected()
 	port := d.State().Port
-	d.stop()
+	d.stop(d.server)
 	d.connected()
 	if got := d.State().Port; got != port {
 		t.Errorf("listens on %d, want %d", got, port)
 	}
-	d.stop()
+	d.stop(d.server)
 	squatter, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(port))
 	if err != nil {
 		t.Fatal(err)

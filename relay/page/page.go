@@ -62,23 +62,26 @@ func New(cfg Config) *Page {
 func (p *Page) Close() {
 	p.mu.Lock()
 	p.closed = true
+	s := p.server
 	p.mu.Unlock()
-	p.stop()
+	p.stop(s)
 }
 
-// stop ends the server, the tab and the waiting. A later Connect starts them again.
-func (p *Page) stop() {
+// stop ends a server, its tab and the waiting, unless that was done before: two processes may
+// ask for it at once. A later Connect starts another server.
+func (p *Page) stop(s *server) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	p.mu.Lock()
-	s := p.server
+	if s == nil || p.server != s {
+		p.mu.Unlock()
+		return
+	}
 	p.server = nil
 	p.finish(nil, ErrClosed)
 	p.token = newToken()
 	p.mu.Unlock()
-	if s != nil {
-		s.stop()
-	}
+	s.stop()
 }
 
 // State is what a Page does at the moment.

@@ -185,6 +185,26 @@ func TestUpdateStartsAnew(t *testing.T) {
 	}
 }
 
+// A cell that the page refused to change runs on, and the next call waits for it.
+func TestRefusedChangeKeepsTheRun(t *testing.T) {
+	_, tab, k, id := runner(t, standin.Options{Answer: func(tool string, _ json.RawMessage) (string, bool) {
+		return "Error: the notebook is read-only", tool == toolUpdate || tool == toolDelete
+	}})
+	leave(t, tab, id)
+	var refused *ToolError
+	if err := tab.Update(t.Context(), id, "y"); !errors.As(err, &refused) {
+		t.Fatalf("got %v", err)
+	}
+	if err := tab.Delete(t.Context(), id); !errors.As(err, &refused) {
+		t.Fatalf("got %v", err)
+	}
+	ended := run1(t, tab, id)
+	k.finish <- "hello"
+	if err := <-ended; err != nil || k.runs() != 1 {
+		t.Errorf("%v after %d runs", err, k.runs())
+	}
+}
+
 // The page gives up a long call while the cell runs on: the run ends when the cell does, with
 // what it printed, also if the cell was moved meanwhile.
 func TestCallThatThePageGivesUp(t *testing.T) {

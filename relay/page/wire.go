@@ -137,6 +137,9 @@ func (w *wire) deliver(id int64, m *message) {
 	}
 	delete(w.pending, id)
 	size := int64(len(m.Result))
+	if m.Error != nil {
+		size += int64(len(m.Error.Message))
+	}
 	if w.held.Add(size) > maxHeld {
 		w.held.Add(-size)
 		reply <- answer{lost: errHeld}
