@@ -155,3 +155,36 @@ func TestAnExecutorThatDoesNotStartIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// forgetful omits all VMs from its first list.
+type forgetful struct {
+	vmtest.ProxiedCloud
+	lists *int
+}
+
+func (f forgetful) List(ctx context.Context) ([]vm.Machine, error) {
+	if *f.lists++; *f.lists == 1 {
+		return nil, nil
+	}
+	return f.ProxiedCloud.List(ctx)
+}
+
+// A second VM beside the first would cost money, and nobody would stop it.
+func TestAVMThatOneListOmitsIsNotStartedTwice(t *testing.T) {
+	t.Parallel()
+	l := withoutProgram(t)
+	if _, err := l.process().Up(within(t, time.Minute), vm.Request{Ladder: ladder}, l.say); !errors.Is(err, errNoProgram) {
+		t.Fatal(err)
+	}
+	before := l.cloud.Running()
+	lists := 0
+	l.backend = forgetful{vmtest.ProxiedCloud{Cloud: l.cloud}, &lists}
+	m := l.process()
+	m.Hurry(0, time.Second)
+	if _, err := m.Up(within(t, time.Minute), vm.Request{Ladder: ladder}, l.say); !errors.Is(err, errNoProgram) {
+		t.Error(err)
+	}
+	if after := l.cloud.Running(); len(before) != 1 || len(after) != 1 || before[0] != after[0] {
+		t.Errorf("before %q, after %q", before, after)
+	}
+}

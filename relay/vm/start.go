@@ -230,22 +230,26 @@ func (a *ascent) up(ctx context.Context) error {
 	return a.launch(ctx)
 }
 
-// awaitReady waits until the VM can be used.
+// awaitReady waits until the VM can be used. Two lists in a row without the VM prove that it has
+// ended: after one alone, a second VM would be started beside it if the service only omitted it.
 func (a *ascent) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.limits.ready, fmt.Errorf("the VM was created, but was not ready within %s", a.limits.ready))
 	defer cancel()
 	every := time.NewTicker(2 * time.Second)
 	defer every.Stop()
-	for {
+	for missed := 0; ; {
 		all, err := machines(ctx, a.b)
 		if err != nil {
 			return err
 		}
 		found, there := machineWith(all, a.rec.ID)
+		if missed++; there || time.Since(a.rec.Asked) <= a.limits.appear {
+			missed = 0
+		}
 		switch {
 		case found.Ready:
 			return nil
-		case !there && time.Since(a.rec.Asked) > a.limits.appear:
+		case missed == 2:
 			return errEnded
 		}
 		a.say("waiting until the VM is ready")
