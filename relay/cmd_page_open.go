@@ -121,7 +121,9 @@ func (o *pageOpener) connect(ctx context.Context, p *page.Page) (*page.Tab, erro
 			return nil, context.Cause(ctx)
 		case waiting:
 			o.askForHand(waits)
-		case !late || !o.byHand:
+		case late && !o.byHand:
+			return nil, fmt.Errorf("%w; run the command again to get a new link", err)
+		case !late:
 			return tab, err
 		}
 	}

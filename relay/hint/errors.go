@@ -199,7 +199,7 @@ var operations = []row{
 		"Remove old entries with `colab-relay vm down`."}},
 	{vm.ErrNoTunnel, Hint{CodeNotEnabled,
 		"Ask the user to set NGROK_AUTHTOKEN in the relay's environment; the token is free at https://dashboard.ngrok.com.",
-		"Set NGROK_AUTHTOKEN to your token from https://dashboard.ngrok.com/get-started/your-authtoken; or add --tunnel cloudflared if the VM has that program. If a VM runs already, `colab-relay vm down` stops it."}},
+		"Set NGROK_AUTHTOKEN to your token from https://dashboard.ngrok.com/get-started/your-authtoken; or, if the VM has the program cloudflared, add --tunnel cloudflared. If a VM runs already, `colab-relay vm down` stops it."}},
 	{vm.ErrLaunch, Hint{CodeInternal,
 		"The VM runs. Call again to try it once more, or stop the VM with stop_colab_vm.",
 		"The VM runs. Run the same command to try it once more, or stop it with `colab-relay vm down`."}},

@@ -43,7 +43,7 @@ func (e *NoTabError) Error() string {
 	}
 	b.WriteString(". Usual reasons: Colab's dialog was not accepted; the browser is not signed in to Google; " +
 		"the browser was not allowed to connect to this computer (Chrome: site settings, local network access) or does not support it (Safari); " +
-		"the browser runs on another computer. Open the URL, or call again to open it")
+		"the browser runs on another computer")
 	return b.String()
 }
 

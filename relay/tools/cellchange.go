@@ -63,8 +63,10 @@ func updateCell() tool {
 				if err != nil {
 					return err
 				}
-				c.tabRuns.end(n.tab, id) // the next run is of the new source
-				return n.tab.Update(ctx, id, source)
+				if err = n.tab.Update(ctx, id, source); err == nil {
+					c.tabRuns.end(n.tab, id) // the next run is of the new source
+				}
+				return err
 			},
 			diff: func() string {
 				name := cellName(before.Index, before.Handle)
@@ -139,8 +141,10 @@ func deleteCell() tool {
 				if err != nil {
 					return err
 				}
-				c.tabRuns.end(n.tab, id)
-				return n.tab.Delete(ctx, id)
+				if err = n.tab.Delete(ctx, id); err == nil {
+					c.tabRuns.end(n.tab, id)
+				}
+				return err
 			},
 			diff: func() string { return SourceDiff(cellName(cell.Index, cell.Handle), "/dev/null", cell.Source, "") },
 			did: func() string {

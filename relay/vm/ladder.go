@@ -40,8 +40,20 @@ func (a *ascent) climb(ctx context.Context) error {
 			return fmt.Errorf("ask for a VM with %s: %w", s, err)
 		}
 	}
-	return a.without(fmt.Errorf("none of them could be started (%s): %w", strings.Join(refused, "; "), kindOf(last)))
+	return a.without(&refusals{refused, last})
 }
+
+// refusals is the error of a ladder on which every rung was refused. It matches the last one.
+type refusals struct {
+	all  []string
+	last error
+}
+
+func (r *refusals) Error() string {
+	return "no VM could be started: " + strings.Join(r.all, "; ")
+}
+
+func (r *refusals) Unwrap() error { return r.last }
 
 // askedBefore reports whether the VM exists because an earlier start asked for it. Google may
 // refuse to create what exists, and not say that it exists.
@@ -88,16 +100,6 @@ func (a *ascent) ask(ctx context.Context, accelerator string, s Spec) error {
 		return err
 	}
 	return a.update(func(r *Record) { r.Step = Created })
-}
-
-// kindOf returns the error of this package that err wraps, so that a text is not repeated.
-func kindOf(err error) error {
-	for _, kind := range []error{ErrNoneFree, ErrNotEligible} {
-		if errors.Is(err, kind) {
-			return kind
-		}
-	}
-	return err
 }
 
 // runningText says what the account runs.
