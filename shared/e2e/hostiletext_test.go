@@ -74,7 +74,7 @@ func TestNoToolShowsEscapes(t *testing.T) {
 		"get_cells": {"notebook_path": "n.ipynb"}, "run_code_cell": {"notebook_path": "n.ipynb", "cellId": "a"}, "run_notebook": {"notebook_path": "n.ipynb"},
 		"add_code_cell": {"notebook_path": "n.ipynb", "code": "1"}, "add_text_cell": {"notebook_path": "n.ipynb", "content": "x"},
 		"update_cell": {"notebook_path": "n.ipynb", "cellId": "b", "content": "2"}, "move_cell": {"notebook_path": "n.ipynb", "cellId": "b", "cellIndex": 0},
-		"delete_cell": {"notebook_path": "n.ipynb", "cellId": "b"},
+		"delete_cell": {"notebook_path": "n.ipynb", "cellId": "b"}, "stop_colab_vm": {"id": "x"},
 	}
 	for _, name := range textCases {
 		t.Run(name, func(t *testing.T) {
