@@ -32,7 +32,7 @@ PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/colab-rel
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python demo demo-page test check vuln soak bench interop browser fuzz programs release verify clean
+.PHONY: help build python check-go check-python demo demo-page test check vuln soak bench interop browser fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -55,7 +55,9 @@ test: build python ## run all tests, with the race detector, on both kernel stac
 	@shared/stacks/pytest.sh .python shared/kernelpy/tests
 	$(PROGRAMS) go test -race -p 3 -timeout 15m ./shared/e2e ./... # the longest first; three packages, because they often wait
 
-check: python ## check format, vet, staticcheck, Python files and go.mod; changes nothing
+check: check-go check-python ## check format, vet, staticcheck, Python files and go.mod; changes nothing
+
+check-go:
 	@unformatted=$$(gofmt -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):" $$unformatted; exit 1; fi
 	go vet ./...
 	go vet -tags release ./config/...
@@ -63,6 +65,8 @@ check: python ## check format, vet, staticcheck, Python files and go.mod; change
 	go run $(STATICCHECK) ./...
 	go run $(STATICCHECK) -tags chromium ./shared/e2e/browser
 	go mod tidy -diff
+
+check-python: python
 	@shared/stacks/check.sh .python $(PY_FILES)
 
 vuln: ## look for known vulnerabilities, in an online database

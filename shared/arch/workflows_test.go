@@ -66,8 +66,8 @@ func TestUnpinnedActionsAreFound(t *testing.T) {
 }
 
 var (
-	makeCall   = regexp.MustCompile(`^\s*(?:- run: )?make ([a-z]+)`)
-	makeTarget = regexp.MustCompile(`(?m)^([a-z]+):`)
+	makeCall   = regexp.MustCompile(`^\s*(?:- run: )?make (?:-j2 )?([a-z-]+)`)
+	makeTarget = regexp.MustCompile(`(?m)^([a-z-]+):`)
 )
 
 func TestWorkflowsUseTargetsOfTheMakefile(t *testing.T) {
