@@ -3,6 +3,8 @@ package execution
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -169,9 +171,14 @@ func TestARunFollowsNoneOfAnEarlierKernel(t *testing.T) {
 	q := newBench(t, stacks.Old(t), settings{dir: dir, keep: journal.Limits{Kept: 4}})
 	first := q.after("succeeded", "", "x = 1")
 	wantStatus(t, q.settle(first), contract.StatusSucceeded)
-	q.after("failed", "", "1/0")
-	dying := q.after("died", "succeeded", "print('on', flush=True)\nimport os, time\ntime.sleep(.3)\nos.kill(os.getpid(), 9)")
+	q.settle(q.after("failed", "", "1/0"))
+	submitted := filepath.Join(t.TempDir(), "all") // nothing of what follows may reach the next kernel
+	dying := q.after("died", "succeeded", fmt.Sprintf("print('on', flush=True)\nimport os, time\nwhile not os.path.exists(%q): time.sleep(.01)\nos.kill(os.getpid(), 9)", submitted))
+	q.awaitEvent(dying, 0)
 	waiting := []string{q.after("w1", "died", "1"), q.after("w2", "~died", "2"), q.after("w3", "w1", "3"), q.after("w4", "", "4"), q.after("w5", "w4", "5")}
+	if err := os.WriteFile(submitted, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	wantStatus(t, q.settle(dying), contract.StatusKernelDied)
 	for _, id := range waiting {
 		wantStatus(t, q.settle(id), contract.StatusCancelled)

@@ -15,16 +15,33 @@ if [ ! -d "$site/pytest" ]; then
 	echo "pytest: left out: $(cat "$folder/tools.left-out" 2>/dev/null || echo run make python)"
 	exit 0
 fi
-for stack in old new data; do
-	python=$folder/$stack/bin/python
-	[ -x "$python" ] || continue
-	echo "pytest: the $stack stack"
-	only=
-	[ $stack != data ] || only=test_data # the other tests are the same as on new
-	PYTHONDONTWRITEBYTECODE=1 "$python" -c '
+
+# run_on STACK
+run_on() {
+	local only=
+	[ "$1" != data ] || only=test_data # the other tests are the same as on new
+	echo "pytest: the $1 stack"
+	PYTHONDONTWRITEBYTECODE=1 "$folder/$1/bin/python" -c '
 import sys
 sys.path[:] = [path for path in sys.path if path] + [sys.argv.pop(1)]
 import pytest
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", sys.argv.pop(1), *sys.argv[1:]]))
-' "$site" "$only" "$@"
+' "$site" "$only" "${tests[@]}"
+}
+
+# The stacks run at the same time; what each prints is shown as a whole.
+tests=("$@")
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+started=() processes=()
+for stack in old new data; do
+	[ -x "$folder/$stack/bin/python" ] || continue
+	run_on "$stack" >"$results/$stack" 2>&1 &
+	started+=("$stack") processes+=($!)
 done
+failed=0
+for i in "${!started[@]}"; do
+	wait "${processes[i]}" || failed=1
+	cat "$results/${started[i]}"
+done
+exit $failed

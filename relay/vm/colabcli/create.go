@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"colabrelay/relay/plain"
 	"colabrelay/relay/vm"
@@ -163,8 +164,31 @@ func endpoints(rows []row) []string {
 	return all
 }
 
+// A creation's lock is looked at up to lockLooks times, lockPause apart. A process that is being
+// started shares the locks of its parent until it runs its program, so an ended creation can
+// look like one in progress for a moment.
+const (
+	lockPause = 50 * time.Millisecond
+	lockLooks = 20
+)
+
 // isCreating reports whether any relay is creating the VM.
-func (b *Backend) isCreating(id string) bool {
+func (b *Backend) isCreating(ctx context.Context, id string) bool {
+	for range lockLooks - 1 {
+		if !b.isLocked(id) {
+			return false
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return b.isLocked(id)
+}
+
+// isLocked reports whether a process holds the lock of the VM's creation.
+func (b *Backend) isLocked(id string) bool {
 	if usable(id) != nil {
 		return false
 	}

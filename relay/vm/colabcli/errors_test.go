@@ -151,9 +151,7 @@ func TestAProgramThatIsNotThereSaysHowToInstallIt(t *testing.T) {
 	if err := os.MkdirAll(local, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(local, "colab"), []byte("#!/bin/sh\necho '"+noRows+"'\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, filepath.Join(local, "colab"), "#!/bin/sh\necho '"+noRows+"'\n")
 	if all, err := b.List(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("in ~/.local/bin: %+v, %v", all, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,10 +30,19 @@ func TestMain(m *testing.M) {
 func hostile(t *testing.T, script string) *Backend {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "colab")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+	writeProgram(t, path, "#!/bin/sh\n"+script+"\n")
+	return New(Config{Program: path, Dir: t.TempDir()})
+}
+
+// writeProgram writes a program while no process is started: such a process would hold the open
+// file for a moment, and until then the program is "text file busy".
+func writeProgram(t *testing.T, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{Program: path, Dir: t.TempDir()})
 }
 
 // A program that does not do what Google's does: nothing that it prints is taken for an

@@ -144,7 +144,7 @@ func (b *Backend) find(ctx context.Context, id string) (identifiedRow, bool, err
 
 // Delete implements vm.Backend.
 func (b *Backend) Delete(ctx context.Context, id string) error {
-	if b.isCreating(id) {
+	if b.isCreating(ctx, id) {
 		return fmt.Errorf("delete VM %q: `colab new` is still starting it; try again when it has ended", id)
 	}
 	r, found, err := b.find(ctx, id)

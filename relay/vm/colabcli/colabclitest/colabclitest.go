@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"colabrelay/shared/stacks"
@@ -38,7 +39,10 @@ func Install(t testing.TB) *Program {
 	}
 	// Only exec needs packages; without them Python starts twice as fast.
 	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = exec ] || fast='-S -E -s'\nSTANDIN='%s' exec '%s' -B $fast '%s' \"$@\"\n", p.google, stacks.Old(t).Python, source("colab.py"))
-	if err := os.WriteFile(p.Path, []byte(script), 0o700); err != nil {
+	syscall.ForkLock.RLock() // a process that is started now would hold the file: "text file busy"
+	err := os.WriteFile(p.Path, []byte(script), 0o700)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.end(p.Endpoints()...) })
