@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Hurry makes the Manager wait for less.
+// Hurry makes the Manager wait for less; for the answer of an executor that was paired before,
+// at most 2 s.
 func (m *Manager) Hurry(appear, answer time.Duration) {
-	m.limits.appear, m.limits.proxy, m.limits.tunnel, m.limits.check = appear, answer, answer, answer
+	m.limits.appear, m.limits.proxy, m.limits.tunnel, m.limits.check = appear, answer, answer, min(answer, 2*time.Second)
 }
 
 // ForgetResults makes the results of starts useless as soon as they end.

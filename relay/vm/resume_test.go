@@ -42,7 +42,7 @@ func TestAVMThatColabEndedIsReplaced(t *testing.T) {
 	old := l.up(l.process(), vm.Request{Ladder: ladder})
 	before := l.mustAnswer(vm.DefaultName)
 	l.cloud.End(old.ID)
-	process := func() *vm.Manager { m := l.process(); m.Hurry(0, time.Second); return m }
+	process := func() *vm.Manager { m := l.process(); m.Hurry(0, 20*time.Second); return m }
 	if all, err := process().List(t.Context()); err != nil || all.VMs[0].State != vm.StateEnded {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -68,7 +68,7 @@ func TestAnExecutorThatEndedIsStartedAgainOnItsVM(t *testing.T) {
 	old := l.up(l.process(), vm.Request{})
 	l.cloud.KillExecutor(old.ID)
 	m := l.process()
-	m.Hurry(time.Minute, 2*time.Second)
+	m.Hurry(time.Minute, 20*time.Second)
 	if got := l.up(m, vm.Request{}); got.ID != old.ID {
 		t.Errorf("%+v", got)
 	}
