@@ -13,6 +13,7 @@ import (
 
 // world is what a Keeper sees in a test, and what it did.
 type world struct {
+	counted [2]int // questions and keep-alives until the last after
 	mu      sync.Mutex
 	vms     []Kept
 	vmsErr  error
@@ -56,11 +57,11 @@ func keepAlive(t *testing.T, w *world, resume bool) *Keeper {
 
 // after waits, and returns how often the Keeper asked executors and touched VMs meanwhile.
 func (w *world) after(d time.Duration) (asked, touched int) {
-	askedBefore, touchedBefore := w.counts()
 	<-time.After(d) // of synctest's clock
 	synctest.Wait()
-	asked, touched = w.counts()
-	return asked - askedBefore, touched - touchedBefore
+	before := w.counted
+	w.counted[0], w.counted[1] = w.counts()
+	return w.counted[0] - before[0], w.counted[1] - before[1]
 }
 
 func (w *world) counts() (asked, touched int) {
