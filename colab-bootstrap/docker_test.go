@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/freeport"
 	"colabrelay/shared/stacks"
 )
 
@@ -253,10 +254,9 @@ func TestTheDockerfilesStepsMakeAnExecutorThatRunsWithoutRights(t *testing.T) {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	must(t, err)
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
+	_, port, err := net.SplitHostPort(address)
 	must(t, err)
 	return port
 }

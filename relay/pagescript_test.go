@@ -13,6 +13,7 @@ import (
 
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/e2e/standin"
+	"colabrelay/shared/freeport"
 )
 
 // colabTab is a program of the scripts: a browser that shows the stand-in of Colab's page,
@@ -56,10 +57,9 @@ func awaitText(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func setFreePort(ts *testscript.TestScript, _ bool, args []string) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	ts.Check(err)
-	ts.Check(listener.Close())
-	_, port, err := net.SplitHostPort(listener.Addr().String())
+	_, port, err := net.SplitHostPort(address)
 	ts.Check(err)
 	ts.Setenv(args[0], port)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +22,7 @@ import (
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/freeport"
 	"colabrelay/shared/stacks"
 )
 
@@ -106,7 +106,9 @@ func startVMIn(t testing.TB, dir, binary string, args ...string) *vm {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(dir)
 	must(t, err)
-	v := &vm{t: t, dir: dir, listen: freeAddr(t), binary: binary, args: args}
+	listen, err := freeport.Address()
+	must(t, err)
+	v := &vm{t: t, dir: dir, listen: listen, binary: binary, args: args}
 	v.start()
 	t.Cleanup(func() { v.stop() })
 	v.wire, err = harness.NewWire(v.listen)
@@ -114,14 +116,6 @@ func startVMIn(t testing.TB, dir, binary string, args ...string) *vm {
 	t.Cleanup(v.wire.Close)
 	v.client, v.counts = newClient(t, "http://"+v.wire.Addr)
 	return v
-}
-
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func newClient(t testing.TB, address string) (*client.Client, *counting) {

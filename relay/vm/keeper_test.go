@@ -55,13 +55,21 @@ func keepAlive(t *testing.T, w *world, resume bool) *Keeper {
 	return k
 }
 
-// after waits, and returns how often the Keeper asked executors and touched VMs meanwhile.
+// after waits, and returns how often the Keeper asked executors and touched VMs since the
+// last call.
 func (w *world) after(d time.Duration) (asked, touched int) {
 	<-time.After(d) // of synctest's clock
 	synctest.Wait()
 	before := w.counted
 	w.counted[0], w.counted[1] = w.counts()
 	return w.counted[0] - before[0], w.counted[1] - before[1]
+}
+
+// all returns the runtimes asked and the times of the keep-alives since the start.
+func (w *world) all() ([]string, []time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.asked), slices.Clone(w.touches)
 }
 
 func (w *world) counts() (asked, touched int) {
@@ -92,9 +100,10 @@ func TestAVMIsKeptAliveOnlyWhileCodeRuns(t *testing.T) {
 		if asked, touched := w.after(time.Hour); asked != 12 || touched != 12 {
 			t.Errorf("an hour of running code: %d questions and %d keep-alives", asked, touched)
 		}
-		for i, at := range w.touches[1:] {
-			if at-w.touches[i] != KeepInterval {
-				t.Errorf("keep-alives at %v", w.touches)
+		_, touches := w.all()
+		for i, at := range touches[1:] {
+			if at-touches[i] != KeepInterval {
+				t.Errorf("keep-alives at %v", touches)
 				break
 			}
 		}
@@ -149,8 +158,9 @@ func TestAVMIsKeptAliveFor24HoursAtMost(t *testing.T) {
 		w := &world{vms: one(time.Now().Add(-time.Hour)), work: map[string]Work{"vm": Working}}
 		keepAlive(t, w, false).Report("vm", "e1", false)
 		w.after(48 * time.Hour)
-		if last := w.touches[len(w.touches)-1]; len(w.touches) != 23*12-1 || last >= 23*time.Hour {
-			t.Errorf("%d keep-alives, the last after %v", len(w.touches), last)
+		_, touches := w.all()
+		if last := touches[len(touches)-1]; len(touches) != 23*12-1 || last >= 23*time.Hour {
+			t.Errorf("%d keep-alives, the last after %v", len(touches), last)
 		}
 	})
 }
@@ -176,9 +186,10 @@ func TestARestartedRelayAsksEachVMOnce(t *testing.T) {
 		if _, touched := w.after(time.Second); touched != 1 {
 			t.Errorf("%d keep-alives at the start", touched)
 		}
-		slices.Sort(w.asked)
-		if !slices.Equal(w.asked, []string{"busy", "idle"}) {
-			t.Errorf("asked %q", w.asked)
+		runtimes, _ := w.all()
+		slices.Sort(runtimes)
+		if !slices.Equal(runtimes, []string{"busy", "idle"}) {
+			t.Errorf("asked %q", runtimes)
 		}
 		if asked, touched := w.after(time.Hour); asked != 12 || touched != 12 {
 			t.Errorf("%d questions and %d keep-alives in an hour", asked, touched)

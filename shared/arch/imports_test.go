@@ -12,7 +12,7 @@ var allowed = map[string][]string{
 	"executor/tunnel/cloudflared": {"executor/tunnel"},
 	"executor/tunnel/ngrok":       {"executor/tunnel"},
 	"executor/tunnel/ssh":         {"executor/tunnel"},
-	"executor/tunnel/tunneltest":  {"executor/tunnel"},
+	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/freeport"},
 	"executor/console":            {},
 	"executor/enrolldir":          {"executor/statedir"},
 	"executor/logfile":            {},
@@ -85,16 +85,17 @@ var allowed = map[string][]string{
 	"shared/contract":                {},
 	"shared/e2e":                     {},
 	"shared/e2e/fakevm":              {"shared/auth", "shared/contract", "shared/line/linetest"},
-	"shared/e2e/bench":               {"executor/jupyter", "relay/client", "relay/transfer", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/stacks"},
+	"shared/e2e/bench":               {"executor/jupyter", "relay/client", "relay/transfer", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
 	"shared/e2e/demo":                {"executor/tunnel/ngroktest", "relay/pairing", "shared/e2e/browser", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/interop":             {"relay/client", "relay/nbrun", "relay/notebook", "relay/parameters", "shared/auth", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/browser":             {"shared/e2e/harness", "shared/e2e/standin", "shared/stacks"},
-	"shared/e2e/harness":             {"shared/contract", "shared/stacks"},
+	"shared/e2e/harness":             {"shared/contract", "shared/freeport", "shared/stacks"},
 	"shared/e2e/hostile":             {"shared/auth", "shared/e2e/hostilevm"},
 	"shared/e2e/standin":             {"executor/jupyter"},
 	"shared/e2e/hostilevm":           {"shared/contract", "shared/e2e/fakevm"},
 	"shared/enrollment":              {"shared/auth"},
 	"shared/filename":                {},
+	"shared/freeport":                {},
 	"shared/kernelpy":                {},
 	"shared/ranges":                  {"shared/contract"},
 	"shared/seal":                    {"shared/bounded"},
@@ -103,7 +104,7 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/e2e", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/interop", "shared/e2e/standin", "shared/line/linetest", "shared/smalldisk", "shared/stacks"}
+var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/e2e", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/interop", "shared/e2e/standin", "shared/freeport", "shared/line/linetest", "shared/smalldisk", "shared/stacks"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may

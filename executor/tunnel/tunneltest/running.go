@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"colabrelay/executor/tunnel"
+	"colabrelay/shared/freeport"
 )
 
 const limit = 20 * time.Second
@@ -183,12 +184,11 @@ func Until(t *testing.T, what string, holds func() bool) {
 // FreeAddress returns a loopback address on which nothing listens.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // Log is a log that can be read while it is written.

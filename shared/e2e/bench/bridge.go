@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/freeport"
 	"colabrelay/shared/stacks"
 )
 
@@ -18,7 +19,7 @@ const bridgeToken = "token"
 
 // flask starts the VM's side of the old-style bridge and returns its address.
 func (b *bench) flask(ctx context.Context) (url string, err error) {
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return "", err
 	}
@@ -38,16 +39,6 @@ func (b *bench) flask(ctx context.Context) (url string, err error) {
 
 func bridgeScript(name string) string {
 	return filepath.Join(stacks.Root(), "shared", "e2e", "bench", "bridge", name)
-}
-
-// freeAddress returns a loopback address that nothing listens on.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // awaitHTTP returns when something answers at url.

@@ -11,6 +11,7 @@ import (
 	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/freeport"
 )
 
 // startUp measures how long the programs take to be ready, and how big they are.
@@ -64,7 +65,7 @@ func kernelStarts(ctx context.Context, b *bench) (kernels []samples, health samp
 // executorToKernel starts an executor, returns when its kernel is ready, and says when
 // /health answered.
 func (b *bench) executorToKernel(ctx context.Context) (health time.Duration, err error) {
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return 0, err
 	}

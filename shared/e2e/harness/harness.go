@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"colabrelay/shared/freeport"
 	"colabrelay/shared/stacks"
 )
 
@@ -64,7 +65,7 @@ type ExecutorConfig struct {
 	Python string
 	Dir    string
 	Secret string
-	Listen string   // default: 127.0.0.1:0
+	Listen string   // default: a free port of loopback
 	Env    []string // added to a minimal environment
 	Args   []string // added to the flags
 }
@@ -94,7 +95,11 @@ type Ready struct {
 // StartExecutor starts an executor and returns when it has written its ready file.
 func StartExecutor(ctx context.Context, c ExecutorConfig) (*Executor, error) {
 	if c.Listen == "" {
-		c.Listen = "127.0.0.1:0"
+		address, err := freeport.Address()
+		if err != nil {
+			return nil, err
+		}
+		c.Listen = address
 	}
 	readyDir, err := os.MkdirTemp("", "ready-")
 	if err != nil {
