@@ -32,7 +32,7 @@ PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/colab-rel
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python check-go check-python demo demo-page test check vuln soak bench interop browser fuzz programs release verify clean
+.PHONY: help build python check-go check-python demo demo-page test check vuln long bench interop browser fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -72,8 +72,8 @@ check-python: python
 vuln: ## look for known vulnerabilities, in an online database
 	go run $(GOVULNCHECK) ./...
 
-soak: build python ## run all tests with the long random suites
-	$(PROGRAMS) SOAK=1 go test -race -count=1 -timeout 3h ./...
+long: build python ## run all tests with their long random suites, 2 hours
+	$(PROGRAMS) LONG=1 go test -race -count=1 -timeout 3h ./...
 
 bench: build ## measure all in one table, 8 minutes; BENCH_ONLY='quick|far' a part; BENCH_KEEP=1 keeps docs/BENCH.md
 	@shared/stacks/setup.sh .python bridge

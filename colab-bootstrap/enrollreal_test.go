@@ -122,11 +122,11 @@ func (e *enrollee) pid() int {
 }
 
 // soak reports whether each test runs in full, as under make soak.
-func soak() bool { return os.Getenv("SOAK") != "" }
+func longSuites() bool { return os.Getenv("LONG") != "" }
 
-// Under SOAK the cells run in the IPython of each kernel stack, otherwise in plain Python.
+// Under LONG the cells run in the IPython of each kernel stack, otherwise in plain Python.
 func TestTwoCellsPairARealExecutorAndNothingShowsASecret(t *testing.T) {
-	if soak() {
+	if longSuites() {
 		stacks.Each(t, pairsWithTwoCells)
 		return
 	}
@@ -138,7 +138,7 @@ func pairsWithTwoCells(t *testing.T, s stacks.Stack) {
 	edge := ngroktest.Start(t)
 	e := newEnrollee(t, r)
 	e.python(s.Python)
-	e.ipython = soak()
+	e.ipython = longSuites()
 	e.env["COLAB_RELAY_NGROK_SERVER"], e.env["COLAB_RELAY_NGROK_CA"] = edge.Addr, edge.CAFile
 	secret, token := auth.GenerateSecret(), "2abc"+rand.Text()
 

@@ -10,10 +10,10 @@ import (
 )
 
 // soak reports whether each test of enrollments runs in full, as under make soak.
-func soak() bool { return os.Getenv("SOAK") != "" }
+func longSuites() bool { return os.Getenv("LONG") != "" }
 
 // A killed executor can't clean up. What it leaves must be public or sealed, and must not
-// keep another one away. Without SOAK, only the steps at which most of it exists are tried.
+// keep another one away. Without LONG, only the steps at which most of it exists are tried.
 func TestAKillAtAnyStepLeavesNoSecretAndNoLock(t *testing.T) {
 	t.Parallel()
 	for name, reach := range map[string]func(e *enrolling){
@@ -29,7 +29,7 @@ func TestAKillAtAnyStepLeavesNoSecretAndNoLock(t *testing.T) {
 			e.submit("one", "1", 20)
 		},
 	} {
-		if !soak() && name != "listening" && name != "use" {
+		if !longSuites() && name != "listening" && name != "use" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

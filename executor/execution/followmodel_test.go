@@ -218,7 +218,7 @@ func (p *program) check() {
 func TestChainsFollowTheModel(t *testing.T) {
 	t.Parallel()
 	programs, seed := 30, rand.Uint64()
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		programs = 2000
 	}
 	t.Logf("seed %d", seed)

@@ -210,7 +210,7 @@ func TestUploadsBeyondFourGiB(t *testing.T) {
 func TestAWholeFileBeyondFourGiB(t *testing.T) {
 	in := newInbox(t)
 	size := int64(1<<26 + 5)
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		size += 1 << 32
 	}
 	source, err := os.Create(filepath.Join(t.TempDir(), "source"))

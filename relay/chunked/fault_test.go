@@ -19,7 +19,7 @@ import (
 func TestNoIterationRunsTwiceInAKernelWhateverFails(t *testing.T) {
 	t.Parallel()
 	first, last := 24, 39 // together these seeds have all faults
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		first, last = 0, 4_999
 	}
 	faults := map[string]int{}

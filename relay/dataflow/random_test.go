@@ -13,16 +13,16 @@ import (
 
 // samples is how many random notebooks a test uses.
 func samples(n int) int {
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		return n * 25
 	}
 	return n
 }
 
-// seed is the same in every run unless SOAK_SEED asks for another.
+// seed is the same in every run unless SEED asks for another.
 func seed(n int) *rand.Rand {
 	var more uint64
-	fmt.Sscan(os.Getenv("SOAK_SEED"), &more)
+	fmt.Sscan(os.Getenv("SEED"), &more)
 	return rand.New(rand.NewPCG(uint64(n), more))
 }
 

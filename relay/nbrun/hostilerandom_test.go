@@ -89,7 +89,7 @@ func (v *liar) InstanceID() string {
 func TestAnExecutorThatLiesIsBounded(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		seeds = 2000
 	}
 	for seed := range seeds {

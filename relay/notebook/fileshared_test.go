@@ -106,7 +106,7 @@ func TestExternalProgram(t *testing.T) {
 // changes nor ours may be lost.
 func TestEditsOfOtherProgramsSurviveOurs(t *testing.T) {
 	rounds := 60
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		rounds = 5_000
 	}
 	process := externalProgram(t)
@@ -204,7 +204,7 @@ func TestRelayThatEdits(t *testing.T) {
 // temporary file, which the next edit removes.
 func TestAKilledEditLeavesTheOldOrTheNewFile(t *testing.T) {
 	kills := 8
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		kills = 300
 	}
 	f := newFile(t, strings.Repeat("# a long line\n", 50_000))

@@ -241,7 +241,7 @@ func decoded(t *testing.T, text []byte) (cells []map[string]any) {
 // write byte for byte with the options of the original.
 func TestRandomEditsFollowAModel(t *testing.T) {
 	rounds := uint64(4)
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		rounds = 300
 	}
 	var written []map[string]string

@@ -105,7 +105,7 @@ func inPieces(r *rand.Rand, events []contract.Event) (pieces [][]contract.Event)
 
 func TestOutputsDoNotDependOnThePiecesInWhichEventsArrive(t *testing.T) {
 	rounds := 60
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		rounds = 20_000
 	}
 	for seed := range rounds {

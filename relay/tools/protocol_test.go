@@ -54,7 +54,7 @@ func TestASubscriptionIsAcknowledgedBeforeItEnds(t *testing.T) {
 
 func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
 	many := 2_000
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		many = 10_000
 	}
 	l := serveLines(t, withoutRuntime(), int64(many)*requestCost) // less than all of them need

@@ -11,7 +11,7 @@ import (
 // are those on the wire, including headers.
 func TestTenInterruptionsCostAlmostNothing(t *testing.T) {
 	size := int64(256 << 20)
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		size = 4<<30 + 5
 	}
 	seed := uint64(4)

@@ -156,7 +156,7 @@ func TestFilesOfABatchThatChangedSinceTheListing(t *testing.T) {
 func TestShortCallsFinishALargeFolder(t *testing.T) {
 	v := newMemoryVM(t)
 	n := 2*pageFiles + contract.MaxBatchFiles
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		n = maxEntries - 200
 	}
 	local, memory := filepath.Join(memoryDir(t), "data"), memoryDir(t)

@@ -65,11 +65,11 @@ func copyFolder(t *testing.T, from, to string) {
 	}
 }
 
-// The points are sampled, unless SOAK is set.
+// The points are sampled, unless LONG is set.
 func TestNothingRunsUnlistedAfterAKillAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	stride, first := int64(1), int64(1)
-	if os.Getenv("SOAK") == "" {
+	if os.Getenv("LONG") == "" {
 		stride, first = 13, 1+rand.Int64N(13)
 	}
 	for n := first; n <= maxPoints; n += stride {

@@ -19,7 +19,7 @@ import (
 	"colabrelay/shared/stacks"
 )
 
-// One bit of each byte of a request is changed, under SOAK every bit. Each request is a new
+// One bit of each byte of a request is changed, under LONG every bit. Each request is a new
 // one, so that no nonce is used twice, and appends its number to a list.
 func TestAChangedBitOfARequestDoesNothing(t *testing.T) {
 	t.Parallel()
@@ -33,7 +33,7 @@ func TestAChangedBitOfARequestDoesNothing(t *testing.T) {
 	sent := 0
 	for at := range raw {
 		bits := []int{r.IntN(8)}
-		if soak() {
+		if longSuites() {
 			bits = r.Perm(8)
 		}
 		for _, bit := range bits {
@@ -54,7 +54,7 @@ func TestAChangedBitOfARequestDoesNothing(t *testing.T) {
 		}
 	}
 	t.Logf("%d bits changed, %d requests ran", sent, len(ran))
-	// A changed User-Agent, for example, is no reason to refuse. Under SOAK the executor's rate
+	// A changed User-Agent, for example, is no reason to refuse. Under LONG the executor's rate
 	// limit refuses most of these.
 	if len(ran) < 50 {
 		t.Errorf("only %d requests ran of those of which no covered bit was changed: the test does not reach the executor", len(ran))

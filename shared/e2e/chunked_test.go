@@ -14,7 +14,7 @@ import (
 )
 
 // soak reports whether the long random suites run completely.
-func soak() bool { return os.Getenv("SOAK") != "" }
+func longSuites() bool { return os.Getenv("LONG") != "" }
 
 // likeColab reports whether s is Colab's stack, on which long tests run in full.
 func likeColab(s stacks.Stack) bool { return s.Name == "old" }
@@ -47,7 +47,7 @@ var faults = []struct {
 func TestChunkedRunsLiveThroughKillsAndCuts(t *testing.T) {
 	t.Parallel()
 	runs, seed := 4, uint64(1)
-	if soak() {
+	if longSuites() {
 		runs, seed = 52, uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d", seed)

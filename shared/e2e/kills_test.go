@@ -116,7 +116,7 @@ func TestKillsDuringABurstOfQuickRunsLoseNoAnswer(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	kills := 4
-	if os.Getenv("SOAK") != "" {
+	if os.Getenv("LONG") != "" {
 		kills = 100
 	}
 	dir := t.TempDir()

@@ -104,7 +104,7 @@ func TestARunThatBuildsUpVariablesLivesThroughKernelAndVM(t *testing.T) {
 		want := valueOf(l, "whole")
 		for n, c := range strikes {
 			for _, saves := range []bool{false, true} {
-				if saves != likeColab(s) && !soak() { // half on each stack
+				if saves != likeColab(s) && !longSuites() { // half on each stack
 					continue
 				}
 				name := fmt.Sprintf("run %d %t", n, saves)

@@ -195,7 +195,7 @@ func (n *killedNotebook) awaitStep(answered chan harness.Answer) bool {
 func TestNotebookRunsLiveThroughKills(t *testing.T) {
 	t.Parallel()
 	runs, seed := 4, uint64(1)
-	if soak() {
+	if longSuites() {
 		runs, seed = 60, uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d", seed)

@@ -26,7 +26,7 @@ for n in range(%d):
 func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	longBytes := int64(8 << 20)
-	if soak() {
+	if longSuites() {
 		longBytes = 20 << 20
 	}
 	dir := t.TempDir()

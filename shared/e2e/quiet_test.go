@@ -16,12 +16,12 @@ import (
 const mostRequests = 15
 
 // TestSilentRunCostsOneRequestAWait counts the requests of the real programs at the edge.
-// Under SOAK it takes ten minutes; TestSilentTenMinutesCostFewRequests simulates them with
+// Under LONG it takes ten minutes; TestSilentTenMinutesCostFewRequests simulates them with
 // a fake executor and a fake clock.
 func TestSilentRunCostsOneRequestAWait(t *testing.T) {
 	t.Parallel()
 	length := 6 * time.Second
-	if soak() {
+	if longSuites() {
 		length = 10 * time.Minute
 	}
 	edge := ngroktest.Start(t)
@@ -45,7 +45,7 @@ func TestSilentRunCostsOneRequestAWait(t *testing.T) {
 	if asked > waits {
 		t.Errorf("%d requests for %d calls", asked, waits)
 	}
-	if soak() && asked > mostRequests {
+	if longSuites() && asked > mostRequests {
 		t.Errorf("%d requests for ten minutes, want at most %d", asked, mostRequests)
 	}
 }

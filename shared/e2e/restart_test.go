@@ -37,7 +37,7 @@ func TestARestartByAnotherRelayIsNoErrorOfTheRun(t *testing.T) {
 		mine := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
 		other := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
 		rounds := 2
-		if soak() {
+		if longSuites() {
 			rounds = 12
 		}
 		for round := range rounds {

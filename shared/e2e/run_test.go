@@ -101,7 +101,7 @@ func TestAMillionLinesAreAllKept(t *testing.T) {
 		dir := t.TempDir()
 		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"RELAY_HOLD=90s", "LOCAL_SAVE_DIR=" + dir + "/saved"}})
 		lines := 1_000_000
-		if !likeColab(s) && !soak() {
+		if !likeColab(s) && !longSuites() {
 			lines = 200_000
 		}
 		a := quick(t, h, fmt.Sprintf("for n in range(%d): print(n)", lines))
@@ -203,7 +203,7 @@ func TestABurstOfDisplaysLosesNone(t *testing.T) {
 		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
 		c := relayClient(t, e)
 		n := 20_000
-		if !likeColab(s) && !soak() {
+		if !likeColab(s) && !longSuites() {
 			n = 4_000 // more than the kernel's own queue holds
 		}
 		x, err := c.Submit(t.Context(), contract.Submit{

@@ -49,7 +49,7 @@ func fileDigest(t *testing.T, path string) string {
 func TestBigFilesTravelBothWaysAcrossTenCuts(t *testing.T) {
 	t.Parallel()
 	size := int64(256 << 20)
-	if soak() {
+	if longSuites() {
 		size = 2 << 30
 	}
 	laptop := t.TempDir()

@@ -124,7 +124,7 @@ func onCLI(t *testing.T) *vmLaptop {
 
 // The real relay is killed while it starts a VM, at a request to Google's API or a call of
 // Google's program: that call still has its effect. The next relay lists all that runs,
-// completes the start, and stops it. Without SOAK a few points are tried.
+// completes the start, and stops it. Without LONG a few points are tried.
 func TestAKilledRelayLeavesNoVMUnlisted(t *testing.T) {
 	for name, c := range map[string]struct {
 		open   func(*testing.T) *vmLaptop
@@ -134,7 +134,7 @@ func TestAKilledRelayLeavesNoVMUnlisted(t *testing.T) {
 		"API": {onAPI, 120, 1}, "CLI": {onCLI, 16, 1},
 	} {
 		points := rand.Perm(int(c.points))
-		if os.Getenv("SOAK") == "" {
+		if os.Getenv("LONG") == "" {
 			points = points[:c.sample]
 		}
 		for _, n := range points {
