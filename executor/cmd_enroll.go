@@ -31,7 +31,7 @@ const unusedEnd = 15 * time.Second
 // Causes why an enrollment ends without an executor.
 var (
 	errLate    = errors.New("too late")
-	errUnused  = errors.New("the relay did not use the executor in time, so it has ended: connect again")
+	errUnused  = errors.New("no relay used the executor in time, so the executor ended: connect again")
 	errStopped = errors.New("the executor was stopped before it was reachable")
 )
 

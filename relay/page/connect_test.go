@@ -255,7 +255,7 @@ func TestTabIsLostAndComesBack(t *testing.T) {
 	}()
 	eventually(t, "the cell runs", func() bool { return strings.Contains(d.tabs[0].Everything(), toolRun) })
 	d.tabs[0].Drop()
-	if err := <-failed; !errors.Is(err, ErrTabLost) || !strings.Contains(err.Error(), "may run on") {
+	if err := <-failed; !errors.Is(err, ErrTabLost) || !strings.Contains(err.Error(), "may still be running") {
 		t.Errorf("the run ended with %v", err)
 	}
 	<-tab.Done()

@@ -8,7 +8,7 @@ import (
 
 var (
 	// ErrTabLost says that the tab was lost during a call.
-	ErrTabLost = errors.New("the connection to Colab's tab was lost during the call; a cell that ran may run on in Colab: connect again and read the cells before you repeat anything")
+	ErrTabLost = errors.New("the connection to Colab's tab was lost during the call; a cell that ran may still be running in Colab: connect again and read the cells before you repeat anything")
 	// ErrRunning says that the caller's time ended while the cell still runs.
 	ErrRunning = errors.New("the cell still runs in Colab: run the same cell again to wait for its end; that does not start it twice")
 	// ErrClosed says that the Page was closed.

@@ -28,7 +28,7 @@ func updateCell() tool {
 	return define(spec{
 		name: "update_cell", title: "Change a cell's source",
 		summary:     "replaces a cell's source, or one part of it",
-		description: "Use it to change a cell of a notebook: its source, or with find a part of it. Outputs stay. To show the user the edit first, call it with dry_run=true, then with get_cells' digest as expect_digest.",
+		description: "Use it to replace a cell's source, or with find one part of it. Outputs stay. To show the user the edit first, call it with dry_run=true, then again with the digest from get_cells as expect_digest.",
 		idempotent:  true, local: true,
 	}, func(ctx context.Context, c *call, args updateArgs) (*UpdatedCell, *Problem) {
 		kind := notebook.CellType(args.Type)

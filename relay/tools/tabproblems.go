@@ -26,7 +26,7 @@ var noTab = &Problem{
 const (
 	refusedHint = "Read the cells with get_cells, then correct the call. If the message is about signing in, a runtime or a GPU, ask the user to do in the browser what it says."
 	missingHint = "Ask the user to reload the page, then call open_colab_browser_connection. If that does not help, ask the user to update colab-relay; notebook files still work with notebook_path."
-	lostHint    = "Call open_colab_browser_connection, then get_cells, before you repeat anything: a cell may have been changed, and one that ran may run on."
+	lostHint    = "Call open_colab_browser_connection, then get_cells, before you repeat anything: a cell may have been changed, and one that ran may still be running."
 	silentHint  = "Ask the user to look at the tab: a dialog may be open there, or the computer may have suspended the tab. Then read the cells with get_cells before you repeat anything."
 	otherHint   = "Ask the user which notebook is meant. For the one in the connected tab, call without notebook_url."
 )

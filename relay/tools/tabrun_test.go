@@ -150,7 +150,7 @@ func TestATabThatIsLost(t *testing.T) {
 	<-running
 	first := d.url()
 	go d.tab().Drop()
-	d.refused(d.result("run_code_cell", d.await(ch)), "tab_lost", "may run on", "open_colab_browser_connection")
+	d.refused(d.result("run_code_cell", d.await(ch)), "tab_lost", "may still be running", "open_colab_browser_connection")
 	close(release)
 	eventually(t, "the end of the tab", func() bool { _, there := d.page.Tab(); return !there })
 	for _, tool := range []string{"get_cells", "add_text_cell", "run_code_cell"} {

@@ -75,7 +75,7 @@ func (m *Manager) stop(ctx context.Context, rec Record) error {
 		return err
 	}
 	if left := m.limits.appear - time.Since(rec.Asked); !found && rec.Unconfirmed && left > 0 {
-		return fmt.Errorf("%w: Google was asked for it %s ago and does not list it, but may still create it; stop it again in %s", ErrNotConfirmed, time.Since(rec.Asked).Round(time.Second), left.Round(time.Second))
+		return fmt.Errorf("%w: Google was asked for it %s ago; it is not listed, but may still be created: stop it again in %s", ErrNotConfirmed, time.Since(rec.Asked).Round(time.Second), left.Round(time.Second))
 	}
 	if err := errors.Join(m.unpair(rec), m.store.remove(rec.ID)); err != nil {
 		return fmt.Errorf("the VM is gone, but its entry or its pairing could not be removed: %w", err)

@@ -87,6 +87,37 @@ func TestHostileAnswersOfAVM(t *testing.T) {
 	}
 }
 
+// hasty is a backend whose VM answers at once, although it was asked to wait.
+type hasty struct {
+	vm.Backend
+	polls atomic.Int32
+}
+
+func (h *hasty) Exec(_ context.Context, id, code string, _ time.Duration) (string, error) {
+	call := marked.FindStringSubmatch(code)
+	answer := map[string]string{"prepare": `{"folder":"/tmp/` + id + `","machine":"x86_64","sha256":"0","cloudflared":true}`, "start": `{"pid":1}`}[call[2]]
+	if call[2] == "poll" {
+		answer = fmt.Sprintf(`{"running":%t}`, h.polls.Add(1) < 3)
+	}
+	return call[1] + answer, nil
+}
+
+func (*hasty) Upload(context.Context, string, string, []byte) error { return nil }
+
+func TestAVMThatAnswersAtOnceIsAskedOnceASecond(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t)
+	l.cfg.NgrokToken = "t"
+	l.cfg.Program = func(context.Context, string) (vm.Program, error) { return vm.Program{SHA256: "0"}, nil }
+	h := &hasty{Backend: l.cloud}
+	l.backend = h
+	began := time.Now()
+	_, err := l.process().Up(within(t, time.Minute), vm.Request{Way: vm.Ngrok}, l.say)
+	if took := time.Since(began); !errors.Is(err, vm.ErrLaunch) || h.polls.Load() != 3 || took < 1900*time.Millisecond {
+		t.Errorf("%d questions in %v, %v", h.polls.Load(), took, err)
+	}
+}
+
 func quoted(s string) string {
 	text, _ := json.Marshal(s) // a string can always be encoded
 	return string(text)

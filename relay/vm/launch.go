@@ -177,6 +177,8 @@ func (a *ascent) try(ctx context.Context, v vmReport, sha256 string, w Way) erro
 // awaitExecutor waits until the executor is ready.
 func (a *ascent) awaitExecutor(ctx context.Context, secret auth.Secret) (readyExecutor, error) {
 	a.say("waiting for the executor")
+	pace := time.NewTicker(time.Second) // in case the VM answers at once
+	defer pace.Stop()
 	for deadline := time.Now().Add(executorLimit); ; {
 		var e executorReport
 		if err := a.call(ctx, &e, "poll", a.rec.ID, pollWait.Seconds()); err != nil {
@@ -189,6 +191,11 @@ func (a *ascent) awaitExecutor(ctx context.Context, secret auth.Secret) (readyEx
 			return readyExecutor{}, fmt.Errorf("%w: it ended; its last output: %s", ErrLaunch, a.redacted(e.Log, secret))
 		case time.Now().After(deadline):
 			return readyExecutor{}, fmt.Errorf("%w: it was not ready after %s; its last output: %s", ErrLaunch, executorLimit, a.redacted(e.Log, secret))
+		}
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			return readyExecutor{}, ctx.Err()
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"colabrelay/shared/e2e/harness"
 )
 
-// The person closes the tab while a cell runs. The agent is told that the cell may run on,
+// The person closes the tab while a cell runs. The agent is told that the cell may still be running,
 // and the next connection finds it, with its output.
 func TestTheTabIsClosedInACall(t *testing.T) {
 	s := newStage(t)
@@ -24,7 +24,7 @@ func TestTheTabIsClosedInACall(t *testing.T) {
 	call := s.begin("run_code_cell", map[string]any{"cellId": id})
 	s.must(harness.Poll(s.ctx, func() (bool, error) { _, err := os.Stat(began); return err == nil, nil }))
 	s.must(tab.Close(s.ctx))
-	if got := <-call; got.err != nil || !got.IsError || !strings.Contains(got.Text, "may run on") {
+	if got := <-call; got.err != nil || !got.IsError || !strings.Contains(got.Text, "may still be running") {
 		t.Errorf("the call in which the tab was closed: %v %s", got.err, got.Text)
 	}
 	if got := <-s.begin("get_cells", map[string]any{}); got.err != nil || !got.IsError || !strings.Contains(got.Text, "open_colab_browser_connection") {

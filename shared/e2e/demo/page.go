@@ -120,7 +120,7 @@ func (d *demo) addToPage(ctx context.Context, at int, code string) (id string, e
 }
 
 func (d *demo) pageLost(ctx context.Context) error {
-	d.title("the tab is closed while a cell runs", "The agent is told that the cell may run on. A new tab connects with a new token, and finds the notebook.")
+	d.title("the tab is closed while a cell runs", "The agent is told that the cell may still be running. A new tab connects with a new token, and finds the notebook.")
 	began := filepath.Join(d.page.vm, "content", "began")
 	id, err := d.addToPage(ctx, 4, "import time\nopen('began', 'w').close()\ntime.sleep(3)\nfinished = 'the cell ran to its end without the tab'")
 	if err != nil {
