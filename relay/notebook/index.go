@@ -129,18 +129,15 @@ func (x *index) addCell(s *scanner) error {
 func (p *place) pass(s *scanner, m *member) (err error) {
 	switch m.key {
 	case "id":
-		p.own = ""
-		p.id, err = s.value()
-		p.own = validID(s.text[p.id.start:p.id.end])
+		p.id, p.own, err = passID(s)
 	case "cell_type":
 		var kind string
 		err = textTo(s, &kind)()
 		p.kind, p.cellType = span{m.value.start, s.at}, CellType(kind)
 	case "metadata":
 		p.colab = ""
-		err = passKeys(s, map[string]func() error{"id": func() error {
-			at, err := s.value()
-			p.colab = validID(s.text[at.start:at.end])
+		err = passKeys(s, map[string]func() error{"id": func() (err error) {
+			_, p.colab, err = passID(s)
 			return err
 		}})
 		p.metadata = span{m.value.start, s.at}
@@ -155,6 +152,14 @@ func (p *place) pass(s *scanner, m *member) (err error) {
 		_, err = s.value()
 	}
 	return err
+}
+
+// passID passes a value, and returns its place and the id that it is, "" if it is not a valid one.
+func passID(s *scanner) (at span, id string, err error) {
+	if at, err = s.value(); err == nil {
+		id = validID(s.text[at.start:at.end])
+	}
+	return at, id, err
 }
 
 // validID returns the id that JSON stands for, "" if it is not valid.

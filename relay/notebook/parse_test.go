@@ -201,3 +201,15 @@ func TestTagsAndParametersOfACellAreBounded(t *testing.T) {
 		t.Errorf("%d tags, %d parameters, the first %+v", len(c.Tags), len(c.Params), c.Params[0])
 	}
 }
+
+// Escape sequences stand wherever a text can be cut within one.
+func TestANotebookThatIsCutAnywhereIsRefused(t *testing.T) {
+	whole := `{"metadata": {"kernelspec": {"name": "p\n3", "language": "\u0070y"}, "language_info": {"name": "i\b"}}, "nbformat": 4, "nbformat_minor": 5,
+	"cells": [{"cell_type": "c\u006fde", "id": "a\b", "metadata": {"id": "\u0062", "tags": ["\ud83d\ude00"]}, "source": ["\\\n", "x"], "outputs": [{"t\"": -1.5e3}], "execution_count": 12}]}`
+	parsed(t, whole)
+	for i := range len(whole) {
+		if _, err := Parse([]byte(whole[:i])); !errors.Is(err, ErrNotNotebook) {
+			t.Fatalf("cut after %d bytes: %v", i, err)
+		}
+	}
+}
