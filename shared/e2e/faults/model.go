@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/contract"
+)
+
+// model is what must be true of everything that was submitted.
+type model struct {
+	mu   sync.Mutex
+	runs []*submission // of this step
+	done []*submission // of earlier steps
+}
+
+func (m *model) submitted(x *submission) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.runs = append(m.runs, x)
+}
+
+// check compares what ran, what the executor lists and what the answers said. It is called
+// while nothing is disturbed.
+func (m *model) check(ctx context.Context, s *suite, e excuses) error {
+	ran, err := readLedger(s.world.ledgerPath())
+	if err != nil {
+		return err
+	}
+	c, err := s.world.direct()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	listed, err := listRuns(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, x := range m.runs {
+		if err := x.check(ctx, c, listed[x.id], e); err != nil {
+			return fmt.Errorf("run %s: %w", x.id, err)
+		}
+	}
+	if ran, err = readLedger(s.world.ledgerPath()); err != nil { // all have ended by now
+		return err
+	}
+	for _, x := range append(m.done, m.runs...) {
+		if err := x.checkCount(ran["run "+x.id]); err != nil {
+			return fmt.Errorf("run %s: %w", x.id, err)
+		}
+	}
+	s.tally.add("runs", len(m.runs))
+	m.done, m.runs = append(m.done, m.runs...), nil
+	return nil
+}
+
+// listRuns returns what the executor lists, by the id in the code's first line.
+func listRuns(ctx context.Context, c *client.Client) (map[string][]contract.Execution, error) {
+	list, err := c.List(ctx, 1000)
+	if err != nil {
+		return nil, err
+	}
+	byID := map[string][]contract.Execution{}
+	for _, x := range list.Executions {
+		if id, ok := strings.CutPrefix(x.CodePreview, "# "); ok {
+			byID[id] = append(byID[id], x)
+		}
+	}
+	return byID, nil
+}
+
+// check compares a run with what the executor lists of it.
+func (x *submission) check(ctx context.Context, c *client.Client, listed []contract.Execution, e excuses) error {
+	if len(listed) > 1 {
+		return fmt.Errorf("the executor lists it %d times", len(listed))
+	}
+	if len(listed) == 0 {
+		if e.any(vmReplaced) || x.reported == "" {
+			return nil
+		}
+		return fmt.Errorf("an answer called it %s, but the executor does not list it", x.reported)
+	}
+	got, err := ended(ctx, c, listed[0].ExecutionID)
+	if err != nil {
+		return err
+	}
+	if x.executionID != "" && x.executionID != got.ExecutionID {
+		return fmt.Errorf("an answer named the execution %s, the executor lists %s", x.executionID, got.ExecutionID)
+	}
+	if x.reported.Finished() && x.reported != "" && x.reported != got.Status {
+		return fmt.Errorf("an answer called it %s, the executor says %s (%s)", x.reported, got.Status, got.Reason)
+	}
+	x.executionID, x.reported = got.ExecutionID, got.Status
+	if allowed, known := outcomes[got.Status]; !known || allowed != always && !e.any(allowed) {
+		return fmt.Errorf("nothing in this step excuses that it is %s (%s)", got.Status, got.Reason)
+	}
+	if got.Status != contract.StatusSucceeded && got.Reason == "" {
+		return fmt.Errorf("it is %s, and no reason is given", got.Status)
+	}
+	return x.checkEvents(got)
+}
+
+// always excuses itself.
+const always excuses = -1
+
+// outcomes are the statuses in which a run may end, by what excuses them.
+var outcomes = map[contract.Status]excuses{
+	contract.StatusSucceeded:  always,
+	contract.StatusKernelDied: kernelEnds,
+	contract.StatusCancelled:  kernelEnds | executorEnds,
+	contract.StatusLost:       executorEnds,
+}
+
+// ended returns an execution with all its events. What nothing disturbs must end.
+func ended(ctx context.Context, c *client.Client, id string) (contract.Execution, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	var all []contract.Event
+	for offset := int64(0); ; {
+		x, err := c.Execution(ctx, id, offset, 5*time.Second, contract.MaxReadBytes)
+		if err != nil {
+			return x, fmt.Errorf("reading %s at %d: %w", id, offset, err)
+		}
+		all, offset = append(all, x.Events...), x.NextOffset
+		if x.End {
+			x.Events = all
+			return x, nil
+		}
+	}
+}
+
+// checkEvents checks that each event was read once and in order, and the output.
+func (x *submission) checkEvents(got contract.Execution) error {
+	var next int64
+	var text strings.Builder
+	for _, e := range got.Events {
+		if e.Offset != next {
+			return fmt.Errorf("an event at offset %d follows those up to %d", e.Offset, next)
+		}
+		next++
+		if e.Type == contract.EventGap {
+			return fmt.Errorf("%d bytes of its output are missing", e.Bytes)
+		}
+		text.WriteString(e.Text)
+	}
+	if next != got.NextOffset {
+		return fmt.Errorf("its %d events end at offset %d", next, got.NextOffset)
+	}
+	if !strings.HasPrefix(x.output, text.String()) || got.Status == contract.StatusSucceeded && text.String() != x.output {
+		return fmt.Errorf("it is %s with the output %q, it prints %q", got.Status, text.String(), x.output)
+	}
+	return nil
+}
+
+// checkCount compares how often the run ran with its outcome.
+func (x *submission) checkCount(ran int) error {
+	switch {
+	case ran > 1:
+		return fmt.Errorf("it ran %d times", ran)
+	case ran == 0 && x.reported == contract.StatusSucceeded:
+		return fmt.Errorf("it is said to have succeeded, and never ran")
+	case ran == 1 && x.reported == contract.StatusCancelled:
+		return fmt.Errorf("it is said to be cancelled, and ran")
+	}
+	return nil
+}
+
+// readLedger counts the marks in the ledger.
+func readLedger(path string) (map[string]int, error) {
+	marks := map[string]int{}
+	f, err := os.Open(path)
+	if os.IsNotExist(err) {
+		return marks, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		marks[lines.Text()]++
+	}
+	return marks, lines.Err()
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/freeport"
+)
+
+// secret is a valid secret that protects nothing.
+const secret = "the fault suite's secret, 32 bytes or more"
+
+// world is one VM at a time with an executor at a fixed address, the network to it, and the
+// laptops.
+type world struct {
+	dir     string
+	binary  harness.Binaries
+	network *network
+	laptops []*laptop
+
+	mu       sync.RWMutex // held for writing while the executor is not running
+	vm       harness.ExecutorConfig
+	vms      int // VMs so far
+	executor *harness.Executor
+}
+
+func newWorld(ctx context.Context, o options, dir string) (*world, error) {
+	w := &world{dir: dir, binary: o.binary}
+	address, err := freeport.Address()
+	if err != nil {
+		return nil, err
+	}
+	w.vm = harness.ExecutorConfig{Binary: o.binary.Executor, Python: o.python, Secret: secret, Listen: address}
+	if err := w.emptyVM(); err != nil {
+		return nil, err
+	}
+	if err := w.start(ctx); err != nil {
+		return nil, err
+	}
+	if w.network, err = newNetwork(ctx, address); err != nil {
+		return w, err
+	}
+	for number := range o.laptops {
+		l, err := newLaptop(ctx, w, number)
+		if err != nil {
+			return w, err
+		}
+		w.laptops = append(w.laptops, l)
+	}
+	return w, nil
+}
+
+// emptyVM makes the folders of the next VM. The temporary folder lies outside the working
+// directory, as /tmp does.
+func (w *world) emptyVM() error {
+	w.vms++
+	root := filepath.Join(w.dir, fmt.Sprint("vm", w.vms))
+	w.vm.Dir = filepath.Join(root, "content")
+	w.vm.Env = []string{"TMPDIR=" + filepath.Join(root, "tmp"), "LEDGER=" + w.ledgerPath()}
+	return errors.Join(os.MkdirAll(w.vm.Dir, 0o700), os.MkdirAll(filepath.Join(root, "tmp"), 0o700))
+}
+
+// ledgerPath is the file in which everything that runs in a kernel leaves a line.
+func (w *world) ledgerPath() string { return filepath.Join(w.dir, "ledger.txt") }
+
+func (w *world) start(ctx context.Context) (err error) {
+	w.executor, err = harness.StartExecutor(ctx, w.vm)
+	return err
+}
+
+// replaceExecutor kills the executor and, after a while, starts another one. With newVM that
+// one is on an empty VM.
+func (w *world) replaceExecutor(ctx context.Context, down time.Duration, newVM bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.executor.Kill()
+	pause(ctx, down)
+	if newVM {
+		if err := w.emptyVM(); err != nil {
+			return err
+		}
+	}
+	if err := w.start(ctx); err != nil {
+		return fmt.Errorf("starting the executor again: %w", err)
+	}
+	return nil
+}
+
+// kernelPID returns the process id of the kernel, or an error if none runs.
+func (w *world) kernelPID() (int, error) {
+	w.mu.RLock()
+	dir := w.vm.Dir
+	w.mu.RUnlock()
+	var record struct{ PID int }
+	data, err := os.ReadFile(filepath.Join(dir, ".colab-relay", "kernel.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &record)
+	}
+	if err == nil && record.PID <= 1 {
+		err = errors.New("no kernel is recorded")
+	}
+	return record.PID, err
+}
+
+// direct returns a client that does not pass the network.
+func (w *world) direct() (*client.Client, error) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	key, err := auth.NewSecret(secret)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.Config{BaseURL: w.executor.Ready.LocalURL, Secret: key})
+}
+
+// settle returns when the VM runs code again, after all faults are mended.
+func (w *world) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	c, err := w.direct()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for {
+		x, err := c.Submit(ctx, contract.Submit{RequestID: rand.Text(), Code: "# settle\nNone", Unstored: true, WaitSeconds: 10})
+		if err == nil && x.Status == contract.StatusSucceeded {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("the VM runs no code a minute after the faults: %s %s: %w", x.Status, x.Reason, err)
+		}
+	}
+}
+
+// close ends all that runs, as closing hosts and a terminated executor do.
+func (w *world) close() error {
+	var errs []error
+	for _, l := range w.laptops {
+		errs = append(errs, l.close())
+	}
+	if w.network != nil {
+		w.network.close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return errors.Join(append(errs, w.executor.Stop(ctx))...)
+}
+
+// send sends a signal to a process and reports whether it existed.
+func send(pid int, s syscall.Signal) bool { return syscall.Kill(pid, s) == nil }
