@@ -3,11 +3,13 @@
 package bounded
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 )
 
 // ErrTooLong matches the error of a text that is longer than its bound. The error says
@@ -34,14 +36,63 @@ func ReadAll(r io.Reader, max int64) ([]byte, error) {
 	return text, nil
 }
 
-// ReadFile reads a file. It fails with ErrTooLong when that has over max bytes.
+// ErrNotFile means that a path does not name a regular file. Reading a pipe could wait for
+// ever, and a device may have no end.
+var ErrNotFile = errors.New("not a regular file")
+
+// Open opens a regular file, or a link to one, for reading. It never waits; any other kind of
+// file is an ErrNotFile.
+func Open(path string) (*os.File, error) { return OpenFile(path, os.O_RDONLY) }
+
+// OpenFile is Open with these flags of os.OpenFile; a file that they create is for this user
+// only. It checks the file before it opens it, because opening a device can act on it, and
+// again afterwards, because another file may have taken the name.
+func OpenFile(path string, flag int) (*os.File, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%q: %w", path, ErrNotFile)
+	}
+	f, err := os.OpenFile(path, flag|syscall.O_NONBLOCK, 0o600) // else a pipe waits for its other end
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%q: %w", path, ErrNotFile)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// ReadFile reads a regular file. It fails with ErrNotFile for any other, and with ErrTooLong
+// for one of over max bytes.
 func ReadFile(path string, max int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	return ReadAll(f, max)
+}
+
+// ReadLine returns the next line with its line break, and how many bytes it has. A line of
+// over max bytes is skipped: its text is nil. At the end of r, the text may lack its line
+// break, and err is io.EOF.
+func ReadLine(r *bufio.Reader, max int) (text []byte, size int64, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if size += int64(len(part)); size <= int64(max) {
+			text = append(text, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if size > int64(max) {
+			text = nil
+		}
+		return text, size, err
+	}
 }
 
 // Buffer collects what is written to it. A write past Max bytes fails with ErrTooLong

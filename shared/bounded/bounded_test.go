@@ -1,10 +1,13 @@
 package bounded
 
 import (
+	"bufio"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 )
@@ -47,6 +50,48 @@ func TestTheErrorNamesTheBound(t *testing.T) {
 	for max, want := range map[int64]string{3: "too long: over 3 bytes", 2 << 20: "too long: over 2 MiB"} {
 		if got := TooLong(max).Error(); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestOnlyRegularFilesAreOpened(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("pipe", link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, pipe, link, "/dev/zero"} {
+		for _, flag := range []int{os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_CREATE} {
+			if _, err := OpenFile(path, flag); !errors.Is(err, ErrNotFile) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%q with flags %#x: %v, want %v", path, flag, err, ErrNotFile)
+			}
+		}
+		if _, err := ReadFile(path, 5); !errors.Is(err, ErrNotFile) {
+			t.Errorf("reading %q: %v", path, err)
+		}
+	}
+	made := filepath.Join(dir, "made")
+	f, err := OpenFile(made, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Mode() != 0o600 {
+		t.Errorf("a new file has mode %v, %v", info.Mode(), err)
+	}
+}
+
+func TestLinesUpToTheBoundAreRead(t *testing.T) {
+	long := strings.Repeat("x", 100)
+	r := bufio.NewReaderSize(strings.NewReader("1234\n"+"12345\n"+long+"\n\n"+"end"), 16)
+	for _, want := range []struct {
+		text string
+		size int64
+		err  error
+	}{{"1234\n", 5, nil}, {"", 6, nil}, {"", 101, nil}, {"\n", 1, nil}, {"end", 3, io.EOF}, {"", 0, io.EOF}} {
+		text, size, err := ReadLine(r, 5)
+		if string(text) != want.text || size != want.size || err != want.err {
+			t.Errorf("%q, %d, %v; want %+v", text, size, err, want)
 		}
 	}
 }

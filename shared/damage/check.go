@@ -1,0 +1,143 @@
+package damage
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// check is the test of one file.
+type check struct {
+	Files
+	dir, intact string
+	name        string // of the file, below dir
+	want        string // what Use finds in an intact folder
+	count       int    // of kinds that were tested
+}
+
+// one tests one kind of damage.
+func (c *check) one(t *testing.T, k kind, good []byte) {
+	mustDo(t, os.RemoveAll(c.dir))
+	mustDo(t, os.CopyFS(c.dir, os.DirFS(c.intact)))
+	path := filepath.Join(c.dir, c.name)
+	mustDo(t, k.do(path, good))
+	damaged := look(path)
+	found, said, allocated := c.use(t, k)
+	c.count++
+	if most := max(c.MaxAlloc, DefaultMaxAlloc); allocated > most {
+		t.Errorf("%s: %d MiB are allocated, at most %d are allowed", k.name, allocated>>20, most>>20)
+	}
+	if !c.isReported(k, damaged, found, said) {
+		t.Errorf("%s: nothing names the file\nfound: %s\nwant:  %s\nsaid:  %s", k.name, found, c.want, said)
+	}
+	if damaged.exists() && !matches(c.Worthless, c.name) && !damaged.isIn(t, c.dir) {
+		t.Errorf("%s: what was in place of the file is gone\nsaid: %s", k.name, said)
+	}
+	c.checkOthers(t, k)
+}
+
+// isReported says whether Use found what it should, or said that it did not.
+func (c *check) isReported(k kind, damaged thing, found, said string) bool {
+	return found == c.want || !damaged.exists() || matches(c.Worthless, c.name) ||
+		strings.Contains(said, filepath.Base(c.name)) || c.Harmless != nil && c.Harmless(c.name, found) ||
+		slices.ContainsFunc(c.Undetected, func(part string) bool { return strings.Contains(k.name, part) })
+}
+
+// use calls Use and fails when it takes too long.
+func (c *check) use(t *testing.T, k kind) (found, said string, allocated uint64) {
+	ended := make(chan struct{})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	go func() {
+		defer close(ended)
+		found, said = c.Use(t, c.dir)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(limit):
+		stacks := make([]byte, 1<<20)
+		t.Fatalf("%s: it hangs:\n%s", k.name, stacks[:runtime.Stack(stacks, true)])
+	}
+	if t.Failed() {
+		t.Fatalf("%s: see above", k.name)
+	}
+	runtime.ReadMemStats(&after)
+	return found, said, after.TotalAlloc - before.TotalAlloc
+}
+
+// checkOthers checks that the other files have their content.
+func (c *check) checkOthers(t *testing.T, k kind) {
+	mustDo(t, fs.WalkDir(os.DirFS(c.intact), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || name == c.name || matches(c.Rewritten, name) {
+			return err
+		}
+		want, err := os.ReadFile(filepath.Join(c.intact, name))
+		if err != nil {
+			return err
+		}
+		if got, err := os.ReadFile(filepath.Join(c.dir, name)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: the other file %q is changed: %.200q, %v", k.name, name, got, err)
+		}
+		return nil
+	}))
+}
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { ok, _ := filepath.Match(p, name); return ok })
+}
+
+// thing is what has the name of a file.
+type thing struct {
+	info   fs.FileInfo // nil if there is nothing
+	target string      // of a link
+	text   []byte      // the first bytes of a file
+}
+
+// look returns what is at path.
+func look(path string) (it thing) {
+	it.info, _ = os.Lstat(path)
+	switch {
+	case it.info == nil:
+	case it.info.Mode()&fs.ModeSymlink != 0:
+		it.target, _ = os.Readlink(path)
+	case it.info.Mode().IsRegular():
+		if f, err := os.Open(path); err == nil {
+			it.text, _ = io.ReadAll(io.LimitReader(f, 1<<20))
+			f.Close()
+		}
+	}
+	return it
+}
+
+// exists reports whether there is something that may be lost.
+func (it thing) exists() bool {
+	return it.info != nil && (!it.info.Mode().IsRegular() || len(it.text) > 0)
+}
+
+// isIn reports whether an equal thing is in dir or below, under any name.
+func (it thing) isIn(t *testing.T, dir string) bool {
+	found := false
+	mustDo(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		found = found || err == nil && it.equal(look(path))
+		return err
+	}))
+	return found
+}
+
+// equal reports whether another thing is the same, or a file with the same content.
+func (it thing) equal(other thing) bool {
+	switch {
+	case it.info.Mode().Type() != other.info.Mode().Type():
+		return false
+	case it.info.Mode().IsRegular():
+		return it.info.Size() == other.info.Size() && bytes.Equal(it.text, other.text)
+	}
+	return os.SameFile(it.info, other.info) || it.target != "" && it.target == other.target
+}
