@@ -43,6 +43,11 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	if notPrivate != nil {
 		log.Warn("the kernel's code can read the executor's secrets", "component", "executor", "err", notPrivate)
 	}
+	for _, damage := range []error{state.Damage(), file.Damage()} {
+		if damage != nil {
+			log.Warn("a damaged file of the state folder was set aside", "component", "executor", "err", damage)
+		}
+	}
 	untilEnd, end := context.WithCancel(context.WithoutCancel(ctx)) // includes the shutdown
 	defer end()
 	watchHangUp(untilEnd, log, out, errs)

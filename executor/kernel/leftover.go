@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"colabrelay/shared/aside"
+	"colabrelay/shared/bounded"
 )
+
+// maxRecord bounds kernel.json, in bytes.
+const maxRecord = 4 << 10
 
 // record identifies a kernel process. The pid alone is not enough: it may belong to
 // another process when the next executor reads the record.
@@ -34,23 +41,31 @@ func writeRecord(path string, pid int) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
+// readRecord reads the record of a killed executor's kernel. A damaged file is renamed: what
+// the kernel had started cannot be found then.
+func readRecord(path string) (old record, err error) {
+	data, err := bounded.ReadFile(path, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return old, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &old)
+	}
+	if err == nil && old.PID > 1 && old.BootID != "" {
+		return old, os.Remove(path)
+	}
+	kept, moved := aside.Move(path)
+	return record{}, errors.Join(fmt.Errorf("the record %q of the last kernel is damaged, and is kept as %q; programs that the kernel started may still run (%w)", path, kept, cmp.Or(err, errNoKernel)), moved)
+}
+
+var errNoKernel = errors.New("it names no kernel")
+
 // endLeftover kills the process group of a killed executor's kernel. Pdeathsig ends the
 // kernel itself, but not what the kernel started.
 func endLeftover(stateDir string) error {
-	data, err := os.ReadFile(recordPath(stateDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	old, err := readRecord(recordPath(stateDir))
+	if err != nil || old.PID == 0 || old.BootID != bootID() {
 		return err
-	}
-	defer os.Remove(recordPath(stateDir))
-	var old record
-	if err := json.Unmarshal(data, &old); err != nil {
-		return fmt.Errorf("reading %q: %w", recordPath(stateDir), err)
-	}
-	if old.PID <= 1 || old.BootID != bootID() {
-		return nil
 	}
 	start, _, err := processStat(old.PID)
 	if err == nil && start != old.StartTime {

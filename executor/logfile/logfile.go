@@ -3,9 +3,14 @@
 package logfile
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
+
+	"colabrelay/shared/aside"
+	"colabrelay/shared/bounded"
 )
 
 // maxBytes bounds the file. The previous file is kept next to it as PATH.1, so at
@@ -14,23 +19,43 @@ const maxBytes = 4 << 20
 
 // File is an open log file.
 type File struct {
-	path string
+	path   string
+	damage error
+
 	mu   sync.Mutex
 	f    *os.File
 	size int64
 }
 
-// Open opens or creates the file, readable by its user only.
+// Open opens or creates the file, readable by its user only. What has its name and is not a
+// file is renamed.
 func Open(path string) (*File, error) {
 	l := &File{path: path}
-	if err := l.openLocked(); err != nil {
+	err := l.openLocked()
+	if errors.Is(err, bounded.ErrNotFile) {
+		err = l.replace(err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	return l, nil
 }
 
+func (l *File) replace(why error) error {
+	kept, err := aside.Move(l.path)
+	if err != nil {
+		return err
+	}
+	l.damage = fmt.Errorf("open the log: %w; it is kept as %q, and a new log was started", why, kept)
+	return l.openLocked()
+}
+
+// Damage says that the log's name was that of something else, and what became of that. It is
+// nil if all was well.
+func (l *File) Damage() error { return l.damage }
+
 func (l *File) openLocked() error {
-	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := bounded.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -57,12 +82,28 @@ func (l *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// rotateLocked keeps the old file open until the new one is, so that a fault costs no more
+// than this line: the next one tries again.
 func (l *File) rotateLocked() error {
-	l.f.Close()
-	if err := os.Rename(l.path, l.path+".1"); err != nil {
+	if err := l.renameLocked(l.path + ".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return l.openLocked()
+	old := l.f
+	if err := l.openLocked(); err != nil {
+		return err
+	}
+	return old.Close()
+}
+
+func (l *File) renameLocked(previous string) error {
+	err := os.Rename(l.path, previous)
+	if info, statErr := os.Lstat(previous); err == nil || statErr != nil || info.Mode().IsRegular() {
+		return err
+	}
+	if _, err := aside.Move(previous); err != nil { // a folder
+		return err
+	}
+	return os.Rename(l.path, previous)
 }
 
 // Reopen continues in the file at the same path, and creates it if it was deleted.

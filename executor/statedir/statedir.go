@@ -15,6 +15,9 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/google/uuid"
+
+	"colabrelay/shared/aside"
+	"colabrelay/shared/bounded"
 )
 
 const (
@@ -23,12 +26,15 @@ const (
 	// lockTime is how long to wait for the lock: a process that a killed executor was just
 	// starting holds it until its exec.
 	lockTime = time.Second
+	// maxInstance bounds instance.json, in bytes.
+	maxInstance = 4 << 10
 )
 
 // Dir is a state directory that this process has locked.
 type Dir struct {
 	path     string
 	instance instance
+	damage   error
 	lock     *flock.Flock
 	locked   os.FileInfo // the file that lock holds
 }
@@ -55,12 +61,20 @@ func Open(path string) (*Dir, error) {
 	if d.lock, d.locked, err = lock(path); err != nil {
 		return nil, err
 	}
-	if d.instance, err = readInstance(d.Path(instanceFile)); err != nil {
+	d.instance, err = readInstance(d.Path(instanceFile))
+	if errors.Is(err, errDamaged) {
+		d.damage, d.instance, err = replaceInstance(d.Path(instanceFile), err)
+	}
+	if err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
+
+// Damage says that instance.json was damaged, where it is kept, and what a new instance_id
+// means. It is nil if the file was intact.
+func (d *Dir) Damage() error { return d.damage }
 
 // InstanceID identifies the directory.
 func (d *Dir) InstanceID() string { return d.instance.InstanceID }
@@ -113,6 +127,9 @@ func InUse(path string) bool {
 
 func lock(path string) (*flock.Flock, os.FileInfo, error) {
 	file := filepath.Join(path, lockFile)
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait
+		return nil, nil, fmt.Errorf("lock the state folder %q: %q is %w: remove it", path, file, bounded.ErrNotFile)
+	}
 	lock := flock.New(file, flock.SetPermissions(0o600))
 	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
 	defer cancel()
@@ -131,25 +148,43 @@ func lock(path string) (*flock.Flock, os.FileInfo, error) {
 	return lock, info, nil
 }
 
-// readInstance reads the id, or makes one. A damaged file is an error: a new id
-// would make relays forget executions that still exist.
-func readInstance(file string) (instance, error) {
-	raw, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		made := instance{InstanceID: uuid.NewString(), CreatedAt: time.Now().UTC()}
-		return made, WriteJSON(file, made)
-	}
-	var found instance
-	if err == nil {
-		err = json.Unmarshal(raw, &found)
-	}
-	if err == nil && uuid.Validate(found.InstanceID) != nil {
-		err = errors.New("it holds no instance_id")
-	}
-	if err != nil {
+var errDamaged = errors.New("the file is damaged")
+
+// readInstance reads the id, or makes one. The error is errDamaged if the file has none.
+func readInstance(file string) (found instance, err error) {
+	raw, err := bounded.ReadFile(file, maxInstance)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return newInstance(file)
+	case errors.Is(err, bounded.ErrNotFile), errors.Is(err, bounded.ErrTooLong):
+		return found, fmt.Errorf("%w: %v", errDamaged, err)
+	case err != nil:
 		return found, fmt.Errorf("read %q: %w", file, err)
 	}
+	if err := json.Unmarshal(raw, &found); err != nil {
+		return found, fmt.Errorf("%w: %q: %v", errDamaged, file, err)
+	}
+	if uuid.Validate(found.InstanceID) != nil {
+		return found, fmt.Errorf("%w: %q contains no instance_id", errDamaged, file)
+	}
 	return found, nil
+}
+
+func newInstance(file string) (instance, error) {
+	made := instance{InstanceID: uuid.NewString(), CreatedAt: time.Now().UTC()}
+	return made, WriteJSON(file, made)
+}
+
+// replaceInstance keeps a damaged file under another name and makes a new id. Relays then
+// take this for another VM: they report what they had submitted before as lost, and never
+// submit it again.
+func replaceInstance(file string, why error) (damage error, made instance, err error) {
+	kept, err := aside.Move(file)
+	if err != nil {
+		return nil, made, errors.Join(why, err)
+	}
+	made, err = newInstance(file)
+	return fmt.Errorf("%w; it is kept as %q. This executor has a new instance_id: relays treat it as a new VM", why, kept), made, err
 }
 
 // WriteJSON writes v to a file for this user only. It replaces the file

@@ -1,11 +1,16 @@
 package statedir
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"colabrelay/shared/bounded"
+	"colabrelay/shared/damage"
 )
 
 func must(t testing.TB, err error) {
@@ -77,13 +82,38 @@ func TestTwoExecutorsNeverShareAStateDir(t *testing.T) {
 	again.Close()
 }
 
-func TestABrokenInstanceFileIsAnErrorAndNotANewInstance(t *testing.T) {
-	for _, content := range []string{"", "{", `{"instance_id":"x"}`} {
-		dir := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, "instance.json"), []byte(content), 0o600))
-		if s, err := Open(dir); err == nil {
-			t.Errorf("content %q gives instance %q", content, s.InstanceID())
-		}
+func TestADamagedInstanceFileIsKeptAndReported(t *testing.T) {
+	damage.Files{
+		Make: func(t testing.TB, dir string) {
+			s, err := Open(dir)
+			must(t, err)
+			s.Close()
+			must(t, os.WriteFile(s.Path("kernel.json"), []byte("{}"), 0o600))
+		},
+		Use: func(t testing.TB, dir string) (found, said string) {
+			s, err := Open(dir)
+			must(t, err)
+			defer s.Close()
+			if s.Damage() != nil {
+				said = s.Damage().Error()
+			}
+			again, err := readInstance(s.Path("instance.json"))
+			must(t, err)
+			if s.InstanceID() == "" || again.InstanceID != s.InstanceID() {
+				t.Errorf("the id is %q, the file has %q", s.InstanceID(), again.InstanceID)
+			}
+			return s.InstanceID(), said
+		},
+		Damage:    []string{"instance.json"},
+		Rewritten: []string{"lock"},
+	}.Test(t)
+}
+
+func TestAPipeAsTheLockIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	must(t, syscall.Mkfifo(filepath.Join(dir, "lock"), 0o600))
+	if _, err := Open(dir); !errors.Is(err, bounded.ErrNotFile) || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("Open gave %v", err)
 	}
 }
 

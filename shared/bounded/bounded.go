@@ -52,6 +52,9 @@ func OpenFile(path string, flag int) (*os.File, error) {
 		return nil, fmt.Errorf("%q: %w", path, ErrNotFile)
 	}
 	f, err := os.OpenFile(path, flag|syscall.O_NONBLOCK, 0o600) // else a pipe waits for its other end
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%q: %w but a link to itself", path, ErrNotFile)
+	}
 	if err != nil {
 		return nil, err
 	}

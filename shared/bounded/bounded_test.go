@@ -56,11 +56,11 @@ func TestTheErrorNamesTheBound(t *testing.T) {
 
 func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	dir := t.TempDir()
-	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
-	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("pipe", link)); err != nil {
+	pipe, link, self := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "self")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("pipe", link), os.Symlink("self", self)); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{dir, pipe, link, "/dev/zero"} {
+	for _, path := range []string{dir, pipe, link, self, "/dev/zero"} {
 		for _, flag := range []int{os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_CREATE} {
 			if _, err := OpenFile(path, flag); !errors.Is(err, ErrNotFile) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%q with flags %#x: %v, want %v", path, flag, err, ErrNotFile)

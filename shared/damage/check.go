@@ -2,6 +2,7 @@ package damage
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -37,7 +38,7 @@ func (c *check) one(t *testing.T, k kind, good []byte) {
 	if !c.isReported(k, damaged, found, said) {
 		t.Errorf("%s: nothing names the file\nfound: %s\nwant:  %s\nsaid:  %s", k.name, found, c.want, said)
 	}
-	if damaged.exists() && !matches(c.Worthless, c.name) && !damaged.isIn(t, c.dir) {
+	if !damaged.isEmpty() && !matches(c.Worthless, c.name) && !damaged.isIn(t, c.dir) {
 		t.Errorf("%s: what was in place of the file is gone\nsaid: %s", k.name, said)
 	}
 	c.checkOthers(t, k)
@@ -45,7 +46,7 @@ func (c *check) one(t *testing.T, k kind, good []byte) {
 
 // isReported says whether Use found what it should, or said that it did not.
 func (c *check) isReported(k kind, damaged thing, found, said string) bool {
-	return found == c.want || !damaged.exists() || matches(c.Worthless, c.name) ||
+	return found == c.want || damaged.isMissing() || matches(c.Worthless, c.name) ||
 		strings.Contains(said, filepath.Base(c.name)) || c.Harmless != nil && c.Harmless(c.name, found) ||
 		slices.ContainsFunc(c.Undetected, func(part string) bool { return strings.Contains(k.name, part) })
 }
@@ -95,9 +96,10 @@ func matches(patterns []string, name string) bool {
 
 // thing is what has the name of a file.
 type thing struct {
-	info   fs.FileInfo // nil if there is nothing
-	target string      // of a link
-	text   []byte      // the first bytes of a file
+	info    fs.FileInfo // nil if there is nothing
+	target  string      // of a link
+	dangles bool        // it is a link to nothing
+	text    []byte      // the first bytes of a file
 }
 
 // look returns what is at path.
@@ -107,6 +109,8 @@ func look(path string) (it thing) {
 	case it.info == nil:
 	case it.info.Mode()&fs.ModeSymlink != 0:
 		it.target, _ = os.Readlink(path)
+		_, err := os.Stat(path)
+		it.dangles = errors.Is(err, fs.ErrNotExist)
 	case it.info.Mode().IsRegular():
 		if f, err := os.Open(path); err == nil {
 			it.text, _ = io.ReadAll(io.LimitReader(f, 1<<20))
@@ -116,9 +120,12 @@ func look(path string) (it thing) {
 	return it
 }
 
-// exists reports whether there is something that may be lost.
-func (it thing) exists() bool {
-	return it.info != nil && (!it.info.Mode().IsRegular() || len(it.text) > 0)
+// isMissing reports whether the file is not there: a link to nothing counts as nothing.
+func (it thing) isMissing() bool { return it.info == nil || it.dangles }
+
+// isEmpty reports whether nothing can be lost.
+func (it thing) isEmpty() bool {
+	return it.isMissing() || it.info.Mode().IsRegular() && len(it.text) == 0
 }
 
 // isIn reports whether an equal thing is in dir or below, under any name.
@@ -131,13 +138,13 @@ func (it thing) isIn(t *testing.T, dir string) bool {
 	return found
 }
 
-// equal reports whether another thing is the same, or a file with the same content.
+// equal reports whether another thing is the same, or a file that begins with its content.
 func (it thing) equal(other thing) bool {
 	switch {
 	case it.info.Mode().Type() != other.info.Mode().Type():
 		return false
 	case it.info.Mode().IsRegular():
-		return it.info.Size() == other.info.Size() && bytes.Equal(it.text, other.text)
+		return other.info.Size() >= it.info.Size() && bytes.HasPrefix(other.text, it.text)
 	}
 	return os.SameFile(it.info, other.info) || it.target != "" && it.target == other.target
 }
