@@ -18,8 +18,8 @@ const (
 	maxNameLen        = 1000 // bytes of a variable's name
 )
 
-// onIdleKernel runs f on the idle kernel. It fails with kernel_busy, without waiting, while
-// code runs.
+// onIdleKernel runs f on the idle kernel, between two executions. It fails with kernel_busy
+// while one execution occupies the kernel for long.
 func (a *API) onIdleKernel(ctx context.Context, f func(ctx context.Context, k *kernel.Kernel) error) error {
 	ctx, cancel := context.WithTimeout(ctx, idleKernelTimeout)
 	defer cancel()

@@ -3,16 +3,23 @@ package execution
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
 )
 
-// soonFree bounds the wait for a kernel that is about to become free. Two concurrent
-// inspections of the variables take about 10 ms each. A cleanup may take longer, and an
-// execution that has ended for its readers may never yield the kernel.
-const soonFree = 2 * time.Second
+const (
+	// soonFree is how long a call waits for the execution or the call that has the kernel.
+	// Two concurrent inspections of the variables take about 10 ms each. A cleanup may take
+	// longer, and an execution that has ended for its readers may never yield the kernel.
+	soonFree = 2 * time.Second
+	// maxTurnWait bounds the whole wait. Relays give up after 20 s without an answer.
+	maxTurnWait = 10 * time.Second
+	// maxGuests is how many calls wait at the same time.
+	maxGuests = 128
+)
 
 // BusyError is ErrKernelBusy, and the execution that has the kernel.
 type BusyError struct{ Behind contract.Behind }
@@ -32,17 +39,34 @@ func (q *Queue) busyLocked() error {
 	return ErrKernelBusy
 }
 
+// guests are the calls of WithIdleKernel.
+type guests struct {
+	waiting []chan struct{} // one for each call, closed when it gets the kernel
+	first   int             // how many of them get it before the next execution
+	lent    bool            // a call has the kernel
+	holders uint64          // executions and calls that have had the kernel
+	since   time.Time       // when the last of them got it
+}
+
 // WithIdleKernel calls f with an idle kernel, which no execution gets until f returns.
-// f's context ends with the kernel. The error is ErrKernelBusy if an execution has the
-// kernel or waits for it, and kernel.ErrStarting or kernel.ErrDead if there is none.
-// While another call of WithIdleKernel or an execution that has ended still has the
-// kernel, it waits up to soonFree.
+// f's context ends with the kernel. When an execution ends, all calls that wait have the
+// kernel before the next one, so that they get it also while the queue is never empty.
+//
+// The error is ErrKernelBusy if the execution that has the kernel goes on for soonFree, or has
+// done so already, and kernel.ErrStarting or kernel.ErrDead if there is no kernel.
 func (q *Queue) WithIdleKernel(ctx context.Context, f func(ctx context.Context, k *kernel.Kernel) error) error {
-	k, err := q.borrowSoon(ctx)
+	turn, err := q.visit()
+	if err == nil {
+		err = q.await(ctx, turn)
+	}
 	if err != nil {
 		return err
 	}
 	defer q.giveBack()
+	k, err := q.cfg.Kernel.Ready()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := k.WhileRunning(ctx)
 	defer cancel()
 	err = f(ctx, k)
@@ -54,50 +78,93 @@ func (q *Queue) WithIdleKernel(ctx context.Context, f func(ctx context.Context, 
 	}
 }
 
-// borrowSoon borrows the kernel and waits for it while it is about to become free.
-func (q *Queue) borrowSoon(ctx context.Context) (*kernel.Kernel, error) {
-	limit := time.NewTimer(soonFree)
+// visit queues a call. The channel is closed when the call has the kernel.
+func (q *Queue) visit() (turn chan struct{}, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, err := q.cfg.Kernel.Ready(); err != nil {
+		return nil, err
+	}
+	goesOn := q.running != nil && !q.running.Snapshot().Status.Finished() && time.Since(q.guests.since) >= soonFree
+	if goesOn || len(q.guests.waiting) >= maxGuests {
+		return nil, q.busyLocked()
+	}
+	turn = make(chan struct{})
+	q.guests.waiting = append(q.guests.waiting, turn)
+	q.lendLocked()
+	return turn, nil
+}
+
+// await waits until the call has the kernel. It fails if the kernel does not change hands
+// for soonFree.
+func (q *Queue) await(ctx context.Context, turn chan struct{}) error {
+	limit, same := time.NewTimer(maxTurnWait), time.NewTicker(soonFree)
 	defer limit.Stop()
-	for {
-		k, freed, err := q.borrow()
-		if freed == nil {
-			return k, err
-		}
+	defer same.Stop()
+	for holders := q.holders(); ; {
 		select {
-		case <-freed:
-		case <-limit.C:
-			return nil, err
+		case <-turn:
+			return nil
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return q.leave(turn, ctx.Err())
+		case <-limit.C:
+			return q.leave(turn, nil)
+		case <-same.C:
+			now := q.holders()
+			if now == holders {
+				return q.leave(turn, nil)
+			}
+			holders = now
 		}
 	}
 }
 
-// borrow takes the kernel. If it is about to become free, freed is closed when another
-// attempt may succeed.
-func (q *Queue) borrow() (k *kernel.Kernel, freed <-chan struct{}, err error) {
+func (q *Queue) holders() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case len(q.pending) > 0, q.running != nil && !q.running.Snapshot().Status.Finished():
-		return nil, nil, q.busyLocked()
-	case q.lent, q.running != nil:
-		return nil, q.freed, q.busyLocked()
+	return q.guests.holders
+}
+
+// leave gives up the turn of a call that waits. If the call has the kernel by now, there is no
+// error. Without a reason, the error says that the kernel is busy.
+func (q *Queue) leave(turn chan struct{}, reason error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.guests.waiting, turn)
+	if i < 0 {
+		return nil
 	}
-	k, err = q.cfg.Kernel.Ready()
-	q.lent = err == nil
-	return k, nil, err
+	q.guests.waiting = slices.Delete(q.guests.waiting, i, i+1)
+	q.guests.first = min(q.guests.first, len(q.guests.waiting))
+	if reason == nil {
+		reason = q.busyLocked()
+	}
+	return reason
+}
+
+// lendLocked lends the kernel to the next call if it is free and no execution comes first.
+func (q *Queue) lendLocked() {
+	g := &q.guests
+	if q.running != nil || g.lent || len(g.waiting) == 0 || g.first == 0 && len(q.pending) > 0 {
+		return
+	}
+	close(g.waiting[0])
+	g.waiting = slices.Delete(g.waiting, 0, 1)
+	g.first = max(g.first-1, 0)
+	g.lent = true
+	q.takenLocked()
+}
+
+// takenLocked notes that an execution or a call has just got the kernel.
+func (q *Queue) takenLocked() {
+	q.guests.holders++
+	q.guests.since = time.Now()
 }
 
 func (q *Queue) giveBack() {
 	q.mu.Lock()
-	q.lent = false
-	q.kernelFreedLocked()
+	q.guests.lent = false
+	q.lendLocked()
 	q.mu.Unlock()
 	q.signal()
-}
-
-func (q *Queue) kernelFreedLocked() {
-	close(q.freed)
-	q.freed = make(chan struct{})
 }

@@ -68,8 +68,7 @@ type Queue struct {
 	life    string          // id of the kernel that they run on; empty while there is none
 	running *journal.Record // has the kernel; it may have finished without yielding it
 	prompt  prompt          // the newest of running
-	lent    bool            // the kernel is lent to a caller of WithIdleKernel
-	freed   chan struct{}   // closed when the kernel becomes free, then replaced
+	guests  guests
 	closing bool
 }
 
@@ -85,7 +84,6 @@ func New(cfg Config) *Queue {
 		commands: make(chan command),
 		wake:     make(chan struct{}, 1),
 		stopped:  make(chan struct{}),
-		freed:    make(chan struct{}),
 	}
 }
 
@@ -204,6 +202,7 @@ func (q *Queue) cancel(id, reason string) bool {
 	q.pending[i].Finish(contract.StatusCancelled, reason, 0)
 	q.ended.Store(true)
 	q.pending = slices.Delete(q.pending, i, i+1)
+	q.lendLocked()
 	q.updateLocked()
 	return true
 }
@@ -239,13 +238,14 @@ func (q *Queue) close() {
 func (q *Queue) next() *submission {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.lent || q.closing || q.running != nil || len(q.pending) == 0 {
+	if q.guests.lent || q.closing || q.running != nil || len(q.pending) == 0 {
 		return nil
 	}
 	s := q.pending[0]
 	q.pending = slices.Delete(q.pending, 0, 1) // which also releases its code
 	q.round = s.round
 	q.running, q.prompt = s.Record, prompt{}
+	q.takenLocked()
 	q.updateLocked()
 	return s
 }
@@ -256,7 +256,8 @@ func (q *Queue) yield() {
 	defer q.mu.Unlock()
 	q.running = nil
 	q.ended.Store(true)
-	q.kernelFreedLocked()
+	q.guests.first = len(q.guests.waiting)
+	q.lendLocked()
 	q.updateLocked()
 }
 
