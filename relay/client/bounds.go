@@ -94,3 +94,19 @@ func (s *itemScan) comma() error {
 	}
 	return nil
 }
+
+// maxOffset bounds offsets of events, and how many of them a gap stands for. It is the largest
+// whole number that every reader of JSON keeps exactly, and sums of two do not overflow.
+const maxOffset = 1 << 53
+
+// possibleOffsets reports whether an execution's offsets are within maxOffset. A reader adds to
+// them: one that is near the largest number would become negative.
+func possibleOffsets(e *contract.Execution) bool {
+	possible := func(n int64) bool { return n >= 0 && n <= maxOffset }
+	for i := range e.Events {
+		if ev := &e.Events[i]; !possible(ev.Offset) || !possible(ev.Events) || !possible(ev.Bytes) {
+			return false
+		}
+	}
+	return possible(e.NextOffset)
+}

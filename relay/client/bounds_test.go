@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
@@ -105,4 +106,44 @@ type failingWriter struct{ t *testing.T }
 func (w failingWriter) Write(p []byte) (int, error) {
 	w.t.Errorf("%d bytes were written", len(p))
 	return len(p), nil
+}
+
+func TestEventsAtImpossibleOffsetsAreRefused(t *testing.T) {
+	for text, refused := range map[string]bool{
+		`{"events":[{"offset":9007199254740992,"events":9007199254740992}],"next_offset":9007199254740992}`: false,
+		`{"events":[{"offset":0},{"offset":9007199254740993}]}`:                                             true,
+		`{"events":[{"offset":9223372036854775807}]}`:                                                       true,
+		`{"events":[{"offset":-1}]}`:                                                                        true,
+		`{"events":[{"type":"gap","events":9223372036854775807}]}`:                                          true,
+		`{"events":[{"type":"gap","bytes":-1}]}`:                                                            true,
+		`{"next_offset":-1}`:                                                                                true,
+	} {
+		err := read([]byte(text), new(contract.Execution))
+		if !refused && err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if refused {
+			wantKind(t, err, KindBadAnswer)
+		}
+	}
+}
+
+// An executor that never says that an answer was the last one holds no call for ever.
+func TestAFinishedExecutionIsReadInABoundedNumberOfAnswers(t *testing.T) {
+	for name, page := range map[string]contract.Execution{
+		"empty answers":    {Status: contract.StatusSucceeded},
+		"unknown status":   {Status: "resting", NextOffset: 1},
+		"no status":        {},
+		"the same event":   {Status: contract.StatusFailed, Events: []contract.Event{{}}},
+		"an old execution": {Status: contract.StatusLost, NextOffset: maxOffset},
+	} {
+		p := anyPages{left: []contract.Execution{page}}
+		_, err := Follow(t.Context(), &p, contract.Execution{ExecutionID: "e"}, FollowOptions{
+			Visit: func(contract.Execution) bool { return true }, Spacing: func() time.Duration { return 0 },
+		})
+		wantKind(t, err, KindBadAnswer)
+		if p.reads != maxEndPages+1 {
+			t.Errorf("%s: %d answers were read", name, p.reads)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"colabrelay/shared/contract"
@@ -16,6 +17,9 @@ const (
 	// far, at most maxSpacing: without that such an execution costs 20 requests a second.
 	quickAnswer = 500 * time.Millisecond
 	maxSpacing  = 2 * time.Second
+	// maxEndPages bounds the answers that Follow reads after the execution has finished. An
+	// executor keeps 256 MiB of events, which pages of 64 KiB read in so many.
+	maxEndPages = 4096
 )
 
 // ExecutionReader reads pages of an execution's events. *Client implements it.
@@ -66,11 +70,26 @@ func Follow(ctx context.Context, vm ExecutionReader, e contract.Execution, o Fol
 			return f.last, err
 		}
 		e, err := f.read(ctx)
+		if err == nil {
+			err = f.countEndPage(e.Status)
+		}
 		if err != nil || !f.visit(e) {
 			return f.last, err
 		}
 	}
 	return f.last, nil
+}
+
+// countEndPage counts an answer of an execution that has finished. Without a bound, an executor
+// that never says that it was the last one would hold the caller for ever.
+func (f *follower) countEndPage(status contract.Status) error {
+	if !status.Finished() {
+		return nil
+	}
+	if f.endPages++; f.endPages > maxEndPages {
+		return breaksBounds(fmt.Sprintf("the execution has finished, but its events do not end after %d answers", maxEndPages), nil)
+	}
+	return nil
 }
 
 // follower is one call of Follow.
@@ -83,6 +102,8 @@ type follower struct {
 	behind  bool               // more events probably exist already
 	began   time.Time
 	elapsed time.Duration // of the last request; 0 before the first
+
+	endPages int // answers that said that it has finished
 }
 
 // visit passes e to the caller and reports whether to read on.

@@ -155,6 +155,9 @@ func read(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
 		return problem(KindWrongProtocol, "the executor's answer cannot be read", err)
 	}
+	if e, ok := into.(*contract.Execution); ok && !possibleOffsets(e) {
+		return breaksBounds("the executor's answer has events at offsets that no log has", nil)
+	}
 	clean(into)
 	return nil
 }

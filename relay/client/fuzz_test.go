@@ -1,0 +1,112 @@
+package client
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/relay/plain"
+	"colabrelay/shared/contract"
+)
+
+// answers are the structs that answers of an executor are read into.
+var answers = map[string]func() any{
+	"health": func() any { return new(contract.Health) }, "probe": func() any { return new(contract.Probe) },
+	"kernel": func() any { return new(contract.Kernel) }, "execution": func() any { return new(contract.Execution) },
+	"executions": func() any { return new(contract.ExecutionList) }, "variables": func() any { return new(contract.Variables) },
+	"inspection": func() any { return new(contract.Inspection) }, "cleanup": func() any { return new(contract.Cleanup) },
+	"error": func() any { return new(contract.ErrorBody) },
+}
+
+// FuzzAnswers reads any text as any answer. What was read has only plain strings, except for
+// the output of the user's code, which others clean.
+func FuzzAnswers(f *testing.F) {
+	f.Add("kernel", []byte("{\"status\":\"idle\",\"kernel_id\":\"k\x1b[2J\",\"python\":\"3.12\\u001b]0;t\\u0007\"}"))
+	f.Add("execution", []byte(`{"execution_id":"-e","status":"failed","error":{"ename":"E\u009b","traceback":["a\nb\u202e"]},"events":[{"offset":9223372036854775807}]}`))
+	f.Add("executions", []byte(`{"executions":[{},{"execution_id":"e;rm -rf /","behind":{"prompt":"p\u001b[1A"}}]}`))
+	f.Add("probe", []byte(`{"packages":{"a\u0000":"1"},"gpu":{"devices":[{"name":"T4\r"}]},"storage":[{}]}`))
+	f.Add("variables", []byte(`{"count":-1,"variables":[{"name":"x","shape":[9223372036854775807]}]}`))
+	f.Add("error", []byte(`{"error":{"code":"c\u001b","message":"m\u2066","hint":"h","request_id":"r\n"}}`))
+	f.Add("cleanup", []byte(strings.Repeat("[", 20_000)))
+	f.Fuzz(func(t *testing.T, name string, body []byte) {
+		fresh, known := answers[name]
+		if !known {
+			return
+		}
+		into := fresh()
+		if read(body, into) != nil {
+			return
+		}
+		unplain := func(s string) string {
+			if plain.Text(s) != s {
+				t.Errorf("%s: %q is not plain", name, s)
+			}
+			return s
+		}
+		plain.Deep(into, map[string]plain.Rule{"": unplain, "Events": nil, "Path": nil})
+		if e, ok := into.(*contract.Execution); ok && e.ExecutionID != "" && !validID(e.ExecutionID) {
+			t.Errorf("the id %q was kept", e.ExecutionID)
+		}
+	})
+}
+
+// anyPages are the answers of an executor to the reads of one execution; the last one repeats.
+type anyPages struct {
+	left  []contract.Execution
+	reads int
+}
+
+// Execution implements ExecutionReader.
+func (p *anyPages) Execution(context.Context, string, int64, time.Duration, int64) (contract.Execution, error) {
+	p.reads++
+	e := p.left[0]
+	if len(p.left) > 1 {
+		p.left = p.left[1:]
+	}
+	return e, nil
+}
+
+// InstanceID implements ExecutionReader.
+func (*anyPages) InstanceID() string { return "i" }
+
+// FuzzPages follows an execution whose pages, one a line, are any. Each event is visited at
+// most once and in order, and no page makes Follow read without end.
+func FuzzPages(f *testing.F) {
+	f.Add([]byte(`{"status":"running","events":[{"offset":0,"type":"stream","text":"a"},{"offset":1,"type":"gap","events":5}],"next_offset":6}` + "\n" +
+		`{"status":"succeeded","events":[{"offset":6}],"next_offset":7,"end":true}`))
+	f.Add([]byte(`{"status":"running","events":[{"offset":9223372036854775807}],"next_offset":-1}` + "\n" + `{"status":"x"}`))
+	f.Add([]byte(`{"status":"succeeded","events":[{"offset":5},{"offset":4},{"offset":5}],"next_offset":2}`))
+	f.Add([]byte(`{"status":"succeeded","events":[{"offset":1,"type":"gap","events":9223372036854775807}]}`))
+	f.Add([]byte(`{"next_offset":0}`))
+	f.Add([]byte(`{"status":"waiting_for_input","events":[{"offset":-3,"type":"input_request"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var p anyPages
+		for line := range strings.Lines(string(text)) {
+			var e contract.Execution
+			if read([]byte(line), &e) != nil {
+				return
+			}
+			p.left = append(p.left, e)
+		}
+		if len(p.left) == 0 {
+			return
+		}
+		last, lines := int64(-1), len(p.left)
+		_, _ = Follow(t.Context(), &p, contract.Execution{ExecutionID: "e"}, FollowOptions{
+			Spacing: func() time.Duration { return 0 },
+			Visit: func(e contract.Execution) bool {
+				for _, ev := range e.Events {
+					if ev.Offset <= last {
+						t.Fatalf("offset %d was visited after %d", ev.Offset, last)
+					}
+					last = ev.Offset
+				}
+				if e.NextOffset <= last {
+					t.Fatalf("after offset %d the next one is %d", last, e.NextOffset)
+				}
+				return e.Status.Finished() || p.reads <= lines // a run may take for ever, the reading of its end may not
+			},
+		})
+	})
+}
