@@ -96,7 +96,7 @@ func New(cfg Config) *API {
 func (a *API) authenticated(routes http.Handler) http.Handler {
 	inside := chain(routes, a.seal, a.recovery, a.openRequest, a.limitKey)
 	outside := a.openHealth(a.authenticate(inside))
-	return chain(outside, a.startCall, a.accessLog, a.recovery, a.boundHeaders, a.boundUnread)
+	return chain(outside, a.startCall, a.accessLog, a.recovery, a.boundHeaders, a.boundUnread, a.closeAfterChunks)
 }
 
 // Attach sets the backend. It must be called once.

@@ -44,6 +44,19 @@ func (a *API) boundUnread(next http.Handler) http.Handler {
 	})
 }
 
+// closeAfterChunks closes the connection after a request whose body came in chunks. Relays send
+// none. net/http ignores a Content-Length beside them, by which a tunnel may have found another
+// end of the request: what a stranger hid behind that end would be answered as if it were the
+// owner's next request on this connection.
+func (a *API) closeAfterChunks(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // openRequest opens the query and the body of a verified request. The body is read as a
 // whole, up to its bound, before anything of it is used. Only the part of a file in a PUT
 // is opened while the handler reads it.
