@@ -85,6 +85,7 @@ var allowed = map[string][]string{
 	"shared/bounded":                 {},
 	"shared/contract":                {},
 	"shared/e2e":                     {},
+	"shared/e2e/attack":              {"relay/client"},
 	"shared/e2e/fakevm":              {"shared/auth", "shared/contract", "shared/line/linetest"},
 	"shared/e2e/bench":               {"executor/jupyter", "relay/client", "relay/transfer", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
 	"shared/e2e/demo":                {"executor/tunnel/ngroktest", "relay/pairing", "shared/e2e/browser", "shared/e2e/harness", "shared/stacks"},
@@ -107,7 +108,7 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/damage", "shared/e2e", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/faults", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/interop", "shared/e2e/standin", "shared/freeport", "shared/line/linetest", "shared/smalldisk", "shared/stacks"}
+var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/damage", "shared/e2e", "shared/e2e/attack", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/faults", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/interop", "shared/e2e/standin", "shared/freeport", "shared/line/linetest", "shared/smalldisk", "shared/stacks"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may
