@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -50,8 +51,8 @@ func (b *blobStore) open(number int) (*os.File, error) {
 	if number < 1 || number > contract.MaxBlobs {
 		return nil, ErrNoBlob
 	}
-	f, err := os.Open(b.path(number))
-	if errors.Is(err, fs.ErrNotExist) {
+	f, err := bounded.Open(b.path(number))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, bounded.ErrNotFile) {
 		return nil, ErrNoBlob
 	}
 	return f, err

@@ -70,10 +70,18 @@ func (f *folder) remove() {
 	os.RemoveAll(f.dir)
 }
 
-// isSpare reports whether dir is a spare folder that was never used.
+// isSpare reports whether dir is a spare folder that was never used: it has only the two
+// files, which are empty.
 func isSpare(dir string) bool {
-	info, err := os.Stat(filepath.Join(dir, stateFileName))
-	return err == nil && info.Size() == 0
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		info, infoErr := e.Info()
+		own := e.Name() == stateFileName || e.Name() == filepath.Base(newSegment(dir, 0, 0).path)
+		if infoErr != nil || !own || !info.Mode().IsRegular() || info.Size() > 0 {
+			return false
+		}
+	}
+	return err == nil
 }
 
 // nextFolderLocked returns the spare folder, or a new one.

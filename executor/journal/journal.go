@@ -89,7 +89,7 @@ func Open(cfg Config) (*Journal, error) {
 		return nil, fmt.Errorf("making the execution log's folder: %w", err)
 	}
 	var err error
-	if j.tombstones, err = openTombstones(cfg.Dir, cfg.Limits.Tombstones); err != nil {
+	if j.tombstones, err = openTombstones(cfg.Dir, cfg.Limits.Tombstones, j.log); err != nil {
 		return nil, err
 	}
 	if err := j.recover(); err != nil {

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/google/uuid"
+
+	"colabrelay/shared/aside"
 	"colabrelay/shared/contract"
 )
 
@@ -47,7 +50,7 @@ func (j *Journal) readFolders(reserved map[string]stateLine) ([]*Record, error) 
 	}
 	var found []*Record
 	for _, folder := range folders {
-		if !folder.IsDir() {
+		if !folder.IsDir() || uuid.Validate(folder.Name()) != nil { // set aside, or of a user
 			continue
 		}
 		dir := filepath.Join(j.cfg.Dir, folder.Name())
@@ -62,8 +65,8 @@ func (j *Journal) readFolders(reserved map[string]stateLine) ([]*Record, error) 
 }
 
 // readFolder returns the last state of a folder. A spare folder, and one whose deletion
-// was interrupted, are deleted. One that can't be read is only logged: it was torn
-// before its submit was answered.
+// was interrupted, are deleted. One without a state is renamed: its request_id is unknown,
+// unless a kill has torn it before its submit was answered.
 func (j *Journal) readFolder(dir string) (line stateLine, ok bool) {
 	if isSpare(dir) {
 		os.RemoveAll(dir)
@@ -75,10 +78,20 @@ func (j *Journal) readFolder(dir string) (line stateLine, ok bool) {
 	}
 	if _, forgotten := j.tombstones.byID(filepath.Base(dir)); forgotten {
 		os.RemoveAll(dir)
-	} else {
-		j.log.Warn("reading an execution's folder", "err", err)
+		return line, false
 	}
-	return line, false
+	if line.ExecutionID == "" {
+		j.setAside(dir, err)
+		return line, false
+	}
+	return line, j.setAside(filepath.Join(dir, stateFileName), err)
+}
+
+// setAside renames something damaged and logs that.
+func (j *Journal) setAside(path string, why error) bool {
+	kept, err := aside.Move(path)
+	j.log.Warn("a damaged file of the execution log is kept under another name", "err", errors.Join(why, err), "path", path, "kept", kept)
+	return err == nil
 }
 
 // recoverRecord returns an execution as an earlier executor left it, and ends it if it
@@ -89,6 +102,9 @@ func (j *Journal) recoverRecord(dir string, line stateLine) *Record {
 	r.reserve = j.reserve
 	if line.Status.Finished() {
 		r.file.ended = true
+		if r.checkFile() { // it was damaged
+			j.reserve.add(r, nil)
+		}
 		return r
 	}
 	if err := r.endAfterKill(); err != nil {
@@ -100,7 +116,7 @@ func (j *Journal) recoverRecord(dir string, line stateLine) *Record {
 // endAfterKill ends what a killed executor left unfinished. Its events remain readable.
 func (r *Record) endAfterKill() error {
 	err := r.events.repair()
-	if torn := cutTornLine(r.file.path); !errors.Is(torn, fs.ErrNotExist) {
+	if torn := cutTornLine(r.file.path, stateBegins); !errors.Is(torn, fs.ErrNotExist) {
 		err = errors.Join(err, torn)
 	}
 	status, reason := contract.StatusLost, "the executor was killed while this was running; the output up to then is kept, the variables are gone"

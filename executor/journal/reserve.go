@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -12,6 +13,9 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+
+	"colabrelay/shared/aside"
+	"colabrelay/shared/bounded"
 )
 
 const (
@@ -56,32 +60,71 @@ type reserve struct {
 // executor left in it, the last one of each execution.
 func openReserve(dir string, log *slog.Logger) (*reserve, map[string]stateLine) {
 	r := &reserve{path: filepath.Join(dir, reserveFile), log: log, unsaved: map[*Record]bool{}}
-	lines := r.readLines()
+	lines, err := r.readLines()
+	if err != nil {
+		r.replace(err)
+	}
 	r.allocateLocked() // no other goroutine has it yet
+	if err != nil {
+		r.putAll(lines)
+	}
 	return r, lines
 }
 
-// readLines reads what the reserve holds. What can't be read is omitted.
-func (r *reserve) readLines() map[string]stateLine {
+// readLines reads what the reserve holds. With an error, something there is not from an
+// executor.
+func (r *reserve) readLines() (map[string]stateLine, error) {
 	found := map[string]stateLine{}
-	f, err := os.Open(r.path)
-	if err != nil {
-		return found
+	raw, err := bounded.ReadFile(r.path, reserveBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return found, nil
 	}
-	defer f.Close()
-	raw, _ := io.ReadAll(io.LimitReader(f, reserveBytes))
-	raw, _, _ = bytes.Cut(raw, []byte{0})
+	if err != nil {
+		return found, fmt.Errorf("%q: %w", r.path, err)
+	}
+	raw, unused, _ := bytes.Cut(raw, []byte{0})
+	damaged := 0
+	if len(bytes.Trim(unused, "\x00")) > 0 {
+		damaged++
+	}
 	for data := range bytes.Lines(raw) {
 		if !bytes.HasSuffix(data, []byte("\n")) {
+			if !isTorn(data, stateBegins) {
+				damaged++
+			}
 			break
 		}
-		var line stateLine
-		if json.Unmarshal(data, &line) == nil && line.ExecutionID != "" && line.RequestID != "" {
+		if line, ok := parseState(data); ok {
 			found[line.ExecutionID] = line
+		} else {
+			damaged++
 		}
 		r.used += int64(len(data))
 	}
-	return found
+	if damaged > 0 {
+		return found, fmt.Errorf("%w: %q has %d lines that are not states", errDamaged, r.path, damaged)
+	}
+	return found, nil
+}
+
+// replace renames a damaged reserve.
+func (r *reserve) replace(why error) {
+	kept, err := aside.Move(r.path)
+	r.log.Warn("the reserve of the execution log is damaged and kept under another name", "err", errors.Join(why, err), "kept", kept)
+	r.used = 0
+}
+
+// putAll writes the lines that were read from a damaged reserve into the new one.
+func (r *reserve) putAll(lines map[string]stateLine) {
+	for id, line := range lines {
+		data, err := json.Marshal(line)
+		if err == nil {
+			err = r.put(append(data, '\n'))
+		}
+		if err != nil {
+			r.log.Warn("writing a state into the reserve", "execution_id", id, "err", err)
+		}
+	}
 }
 
 // allocateLocked makes the file, again if it was deleted, and allocates its blocks.
@@ -94,7 +137,7 @@ func (r *reserve) allocateLocked() {
 	if r.file != nil {
 		return
 	}
-	f, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := bounded.OpenFile(r.path, os.O_RDWR|os.O_CREATE)
 	if err == nil {
 		_, err = f.WriteAt(make([]byte, reserveBytes-r.used), r.used)
 	}

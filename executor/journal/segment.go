@@ -14,6 +14,7 @@ import (
 	"slices"
 	"sort"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -56,8 +57,8 @@ func listSegments(dir string) []*segment {
 			continue
 		}
 		info, err := os.Stat(path)
-		if err != nil {
-			continue
+		if err != nil || !info.Mode().IsRegular() {
+			continue // a reader gets a gap
 		}
 		s.size = info.Size()
 		all = append(all, s)
@@ -84,45 +85,69 @@ func (s *segment) index() error {
 	s.end, s.count, s.marks = s.first, 0, nil
 	size := s.size
 	s.size = 0
-	err := s.each(0, func(line []byte) (more bool, err error) {
-		var e struct{ Offset, Events int64 }
-		if err := json.Unmarshal(line, &e); err != nil {
-			return false, err
+	err := s.each(0, func(line []byte, n int64) (more bool) {
+		var e struct {
+			Type           contract.EventType
+			Offset, Events int64
 		}
-		s.grow(e.Offset, int64(len(line)), e.Offset+max(1, e.Events))
-		return s.size < size, nil
+		if json.Unmarshal(line, &e) == nil && e.Type != "" && s.follows(e.Offset, e.Events) {
+			s.grow(e.Offset, n, e.Offset+max(1, e.Events))
+		} else {
+			s.size += n
+		}
+		return s.size < size
 	})
 	s.size = size
 	s.indexed = err == nil
 	return err
 }
 
-// read returns events from offset on, until they exceed maxBytes.
+// maxOffset is far above the offset of any event, so that sums do not overflow.
+const maxOffset = 1 << 53
+
+// follows reports whether an event may follow those before it. One that does not was not
+// written by an executor.
+func (s *segment) follows(offset, events int64) bool {
+	return offset >= s.end && offset < maxOffset && events >= 0 && events < maxOffset
+}
+
+// read returns events from offset on, until they exceed maxBytes. A gap stands for damaged
+// lines before an event.
 func (s *segment) read(offset, maxBytes int64) (events []contract.Event, used int64, err error) {
 	i := sort.Search(len(s.marks), func(i int) bool { return s.marks[i].offset > offset })
 	position := int64(0)
 	if i > 0 {
 		position = s.marks[i-1].position
 	}
-	err = s.each(position, func(line []byte) (more bool, err error) {
+	lost, next := int64(0), s.first // next is the offset after the event before
+	if i > 0 {
+		next = s.marks[i-1].offset
+	}
+	err = s.each(position, func(line []byte, n int64) (more bool) {
+		position += n
 		var e contract.Event
-		if err := json.Unmarshal(line, &e); err != nil {
-			return false, err
+		if json.Unmarshal(line, &e) != nil || e.Type == "" || e.Offset < next || e.Offset >= s.end {
+			lost += n
+			return position < s.size
 		}
-		position += int64(len(line))
-		if e.Offset+offsets(e) <= offset {
-			return position < s.size, nil
+		if e.Offset > max(next, offset) {
+			from := max(next, offset)
+			events = append(events, contract.Event{Offset: from, Type: contract.EventGap, Bytes: lost, Events: e.Offset - from})
+		}
+		lost, next = 0, e.Offset+offsets(e)
+		if next <= offset {
+			return position < s.size
 		}
 		events = append(events, e)
-		used += int64(len(line))
-		return used < maxBytes && position < s.size, nil
+		used += n
+		return used < maxBytes && position < s.size
 	})
 	return events, used, err
 }
 
-// each calls f with every complete line from position on, including its newline,
-// until f returns false.
-func (s *segment) each(position int64, f func(line []byte) (more bool, err error)) error {
+// each calls f with every complete line from position on, including its newline, and with
+// the line's size, until f returns false. The text of a line of over maxLine is nil.
+func (s *segment) each(position int64, f func(line []byte, size int64) (more bool)) error {
 	content, closeContent, err := s.content()
 	if err != nil {
 		return err
@@ -132,14 +157,11 @@ func (s *segment) each(position int64, f func(line []byte) (more bool, err error
 	buffer := min(64<<10, max(4<<10, s.size-position))                        // most logs are short
 	lines := bufio.NewReaderSize(section, int(buffer))
 	for {
-		line, err := lines.ReadBytes('\n')
+		line, size, err := bounded.ReadLine(lines, maxLine)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err != nil {
-			return err
-		}
-		if more, err := f(line); err != nil || !more {
+		if err != nil || !f(line, size) {
 			return err
 		}
 	}
@@ -153,36 +175,11 @@ func (s *segment) content() (content io.ReaderAt, closeContent func(), err error
 	if s.file != nil {
 		return s.file, nothing, nil
 	}
-	file, err := os.Open(s.path)
+	file, err := bounded.Open(s.path)
 	if err != nil {
 		return nil, nothing, err
 	}
 	return file, func() { file.Close() }, nil
-}
-
-// cutTornLine truncates a file after its last newline.
-func cutTornLine(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
-	buf := make([]byte, 64<<10)
-	for end > 0 {
-		n := min(end, int64(len(buf)))
-		if _, err := f.ReadAt(buf[:n], end-n); err != nil {
-			return err
-		}
-		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
-			return f.Truncate(end - n + int64(i) + 1)
-		}
-		end -= n
-	}
-	return f.Truncate(0)
 }
 
 // logReader gathers events from segment after segment.

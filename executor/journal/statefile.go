@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -63,27 +63,44 @@ func (s *stateFile) close() {
 	}
 }
 
-// readState returns the last complete line of the state file in dir.
-func readState(dir string) (stateLine, error) {
-	f, err := os.Open(filepath.Join(dir, stateFileName))
+// readState returns the last complete line of the state file in dir. With the error
+// errDamaged it is the last one that can be read, or empty.
+func readState(dir string) (last stateLine, err error) {
+	f, err := bounded.Open(filepath.Join(dir, stateFileName))
 	if err != nil {
-		return stateLine{}, err
+		return last, err
 	}
 	defer f.Close()
-	var last stateLine
+	damaged := 0
 	lines := bufio.NewReader(f)
 	for {
-		data, err := lines.ReadBytes('\n')
-		if err != nil { // what a torn last line says was never answered with
+		data, size, err := bounded.ReadLine(lines, maxLine)
+		if err != nil && err != io.EOF {
+			return last, err
+		}
+		if err == io.EOF { // what a torn last line says was never answered with
+			if size > maxLine || !isTorn(data, stateBegins) {
+				damaged++
+			}
 			break
 		}
-		var line stateLine
-		if json.Unmarshal(bytes.TrimSpace(data), &line) == nil {
+		if line, ok := parseState(data); ok && line.ExecutionID == filepath.Base(dir) {
 			last = line
+		} else {
+			damaged++
 		}
 	}
-	if last.ExecutionID == "" || last.RequestID == "" {
-		return stateLine{}, fmt.Errorf("no complete line in %q", f.Name())
+	switch {
+	case damaged > 0:
+		return last, fmt.Errorf("%w: %q has %d lines that are not states of this execution", errDamaged, f.Name(), damaged)
+	case last.ExecutionID == "":
+		return last, fmt.Errorf("%w: %q has no complete line", errDamaged, f.Name())
 	}
 	return last, nil
+}
+
+// parseState reads one line.
+func parseState(data []byte) (line stateLine, ok bool) {
+	err := json.Unmarshal(data, &line)
+	return line, err == nil && line.ExecutionID != "" && line.RequestID != ""
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -95,6 +96,7 @@ func (t tombstone) record(dir string) *Record {
 type tombstones struct {
 	dir   string
 	limit int // tombstones in one file
+	log   *slog.Logger
 
 	mu    sync.Mutex
 	newer *tombstoneFile
@@ -102,14 +104,14 @@ type tombstones struct {
 }
 
 // openTombstones reads the files that an earlier executor left in dir.
-func openTombstones(dir string, limit int) (*tombstones, error) {
-	t := &tombstones{dir: dir, limit: limit}
+func openTombstones(dir string, limit int, log *slog.Logger) (*tombstones, error) {
+	t := &tombstones{dir: dir, limit: limit, log: log}
 	var err error
-	if t.older, err = openTombstoneFile(filepath.Join(dir, olderFile), os.O_RDWR); errors.Is(err, fs.ErrNotExist) {
+	if t.older, err = openTombstoneFile(filepath.Join(dir, olderFile), os.O_RDWR, log); errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	if err == nil {
-		t.newer, err = openTombstoneFile(filepath.Join(dir, newerFile), os.O_RDWR|os.O_CREATE)
+		t.newer, err = openTombstoneFile(filepath.Join(dir, newerFile), os.O_RDWR|os.O_CREATE, log)
 	}
 	if err != nil {
 		t.close()
@@ -153,7 +155,7 @@ func (t *tombstones) rotateLocked() error {
 	if err := os.Rename(t.newer.path, older); err != nil {
 		return err
 	}
-	fresh, err := openTombstoneFile(t.newer.path, os.O_RDWR|os.O_CREATE)
+	fresh, err := openTombstoneFile(t.newer.path, os.O_RDWR|os.O_CREATE, t.log)
 	if err != nil {
 		return errors.Join(err, os.Rename(older, t.newer.path)) // keep using the newer one
 	}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,7 +23,7 @@ func numbered(n int) tombstone {
 
 func tombstonesIn(t *testing.T, dir string, limit int) *tombstones {
 	t.Helper()
-	stones, err := openTombstones(dir, limit)
+	stones, err := openTombstones(dir, limit, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"executor/execution":             {"executor/journal", "executor/jupyter", "executor/kernel", "shared/contract"},
 	"executor/files":                 {"shared/contract", "shared/filename"},
 	"executor/files/filestest":       {},
-	"executor/journal":               {"shared/contract"},
+	"executor/journal":               {"shared/aside", "shared/bounded", "shared/contract"},
 	"executor/jupyter":               {},
 	"executor/interpreter":           {},
 	"executor/kernel":                {"executor/interpreter", "executor/jupyter", "executor/statedir", "shared/aside", "shared/bounded", "shared/contract", "shared/kernelpy"},

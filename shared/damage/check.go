@@ -30,15 +30,19 @@ func (c *check) one(t *testing.T, k kind, good []byte) {
 	path := filepath.Join(c.dir, c.name)
 	mustDo(t, k.do(path, good))
 	damaged := look(path)
+	if intact := look(filepath.Join(c.intact, c.name)); damaged.info != nil && damaged.equal(intact) && intact.equal(damaged) {
+		return // the file has so many zeros
+	}
 	found, said, allocated := c.use(t, k)
 	c.count++
 	if most := max(c.MaxAlloc, DefaultMaxAlloc); allocated > most {
 		t.Errorf("%s: %d MiB are allocated, at most %d are allowed", k.name, allocated>>20, most>>20)
 	}
-	if !c.isReported(k, damaged, found, said) {
+	torn := strings.HasPrefix(k.name, cutName) && matches(c.Lines, c.name)
+	if !torn && !c.isReported(k, damaged, found, said) {
 		t.Errorf("%s: nothing names the file\nfound: %s\nwant:  %s\nsaid:  %s", k.name, found, c.want, said)
 	}
-	if !damaged.isEmpty() && !matches(c.Worthless, c.name) && !damaged.isIn(t, c.dir) {
+	if !torn && !damaged.isEmpty() && !matches(c.Worthless, c.name) && !damaged.isIn(t, c.dir) {
 		t.Errorf("%s: what was in place of the file is gone\nsaid: %s", k.name, said)
 	}
 	c.checkOthers(t, k)
@@ -47,8 +51,7 @@ func (c *check) one(t *testing.T, k kind, good []byte) {
 // isReported says whether Use found what it should, or said that it did not.
 func (c *check) isReported(k kind, damaged thing, found, said string) bool {
 	return found == c.want || damaged.isMissing() || matches(c.Worthless, c.name) ||
-		strings.Contains(said, filepath.Base(c.name)) || c.Harmless != nil && c.Harmless(c.name, found) ||
-		slices.ContainsFunc(c.Undetected, func(part string) bool { return strings.Contains(k.name, part) })
+		strings.Contains(said, filepath.Base(c.name)) || c.Harmless != nil && c.Harmless(c.name, k.name, found)
 }
 
 // use calls Use and fails when it takes too long.
@@ -73,19 +76,18 @@ func (c *check) use(t *testing.T, k kind) (found, said string, allocated uint64)
 	return found, said, after.TotalAlloc - before.TotalAlloc
 }
 
-// checkOthers checks that the other files have their content.
+// checkOthers checks that the other files are there with their content. The program may
+// append to them, and rename a folder in which one is damaged.
 func (c *check) checkOthers(t *testing.T, k kind) {
 	mustDo(t, fs.WalkDir(os.DirFS(c.intact), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || name == c.name || matches(c.Rewritten, name) {
 			return err
 		}
-		want, err := os.ReadFile(filepath.Join(c.intact, name))
-		if err != nil {
-			return err
+		want := look(filepath.Join(c.intact, name))
+		if got := look(filepath.Join(c.dir, name)); got.info != nil && want.equal(got) || want.isIn(t, c.dir) {
+			return nil
 		}
-		if got, err := os.ReadFile(filepath.Join(c.dir, name)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s: the other file %q is changed: %.200q, %v", k.name, name, got, err)
-		}
+		t.Errorf("%s: the content of the other file %q is gone", k.name, name)
 		return nil
 	}))
 }
@@ -113,7 +115,7 @@ func look(path string) (it thing) {
 		it.dangles = errors.Is(err, fs.ErrNotExist)
 	case it.info.Mode().IsRegular():
 		if f, err := os.Open(path); err == nil {
-			it.text, _ = io.ReadAll(io.LimitReader(f, 1<<20))
+			it.text, _ = io.ReadAll(io.LimitReader(f, 64<<10))
 			f.Close()
 		}
 	}
@@ -131,6 +133,9 @@ func (it thing) isEmpty() bool {
 // isIn reports whether an equal thing is in dir or below, under any name.
 func (it thing) isIn(t *testing.T, dir string) bool {
 	found := false
+	if it.info.Mode().IsRegular() && len(it.text) == 0 {
+		return true
+	}
 	mustDo(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		found = found || err == nil && it.equal(look(path))
 		return err

@@ -73,8 +73,11 @@ func kinds() []kind {
 	return all
 }
 
+// cutName begins the names of cuts.
+const cutName = "a cut at byte "
+
 func cut(at int) kind {
-	return kind{fmt.Sprintf("a cut at byte %d", at), func(path string, _ []byte) error { return os.Truncate(path, int64(at)) }}
+	return kind{fmt.Sprint(cutName, at), func(path string, _ []byte) error { return os.Truncate(path, int64(at)) }}
 }
 
 // noise returns random bytes without newlines for an even seed, with some for an odd one.
