@@ -159,6 +159,34 @@ func TestRunWithoutAReplyEndsAndFreesTheKernel(t *testing.T) {
 	})
 }
 
+// An interrupt after the last line of the code, but before the kernel has sent its reply, ends
+// the reply too.
+func TestAnInterruptThatTakesTheReplyIsAnInterrupt(t *testing.T) {
+	t.Parallel()
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		q := newBench(t, s, settings{})
+		id := q.submit(`import time
+kept, kernel = 1, get_ipython().kernel
+finish = kernel.finish_metadata
+def slow(*args):
+    kernel.finish_metadata = finish
+    print('the code has ended', flush=True)
+    time.sleep(60)
+    return finish(*args)
+kernel.finish_metadata = slow`, 0)
+		q.awaitEvent(id, 0)
+		if _, err := q.Interrupt(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if x := q.settle(id); x.Status != contract.StatusInterrupted || x.Reason != causeAsked.reason() {
+			t.Errorf("the run is %s: %s", x.Status, x.Reason)
+		}
+		if got := text(q.run("print(kept)"), contract.Stdout); got != "1\n" {
+			t.Errorf("the next run printed %q", got)
+		}
+	})
+}
+
 func TestPagerOutputIsKept(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {

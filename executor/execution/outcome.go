@@ -44,6 +44,8 @@ func (r *run) outcome() (contract.Status, string) {
 	switch {
 	case r.restarted:
 		return contract.StatusKernelRestarted, restartReason
+	case r.reply == nil && !r.interrupted.IsZero(): // it came between the code and the reply
+		return r.cause.status(), r.cause.reason()
 	case r.reply == nil:
 		return contract.StatusFailed, "the kernel ended the run without a reply, because it can't encode what the code raised or returned; variables are kept"
 	case r.interrupted.IsZero() && r.reply.Status == "ok":
