@@ -12,7 +12,7 @@ import (
 // allTools starts an executor on a stack, and a host whose relay serves all toolsets.
 func allTools(t *testing.T, s stacks.Stack, hold string) *harness.Host {
 	t.Helper()
-	e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+	e := borrowExecutor(t, s)
 	return startHost(t, e.Ready.LocalURL, harness.HostConfig{Env: []string{"RELAY_TOOLSETS=all", "RELAY_HOLD=" + hold}})
 }
 
@@ -31,7 +31,7 @@ func TestPreviewDataframe(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
 		t.Parallel()
 		h := allTools(t, s, "40s")
-		want(t, quick(t, h, someFrames), map[string]any{"status": "succeeded"})
+		want(t, quick(t, h, someFrames+"before = len(In)"), map[string]any{"status": "succeeded"})
 		preview := func(args map[string]any) harness.Answer { return call(t, h, "preview_dataframe", args) }
 
 		a := preview(map[string]any{"name": "df", "filter": "price >= 2 and city is not None", "sort_by": "price", "columns": "price,city"})
@@ -51,7 +51,7 @@ func TestPreviewDataframe(t *testing.T) {
 		wantError(t, preview(map[string]any{"name": "df", "filter": "f(price) > 1"}), "bad_request")
 		wantError(t, preview(map[string]any{"name": "loud", "sort_by": "o"}), "bad_request")
 		wantError(t, call(t, h, "query_dataframes", map[string]any{"sql": "FROM df"}), "not_supported")
-		want(t, quick(t, h, "len(In), [n for n in dir() if 'relay' in n or 'preview' in n]"), map[string]any{"result": "(3, [])"})
+		want(t, quick(t, h, "len(In) - before, [n for n in dir() if 'relay' in n or 'preview' in n]"), map[string]any{"result": "(1, [])"})
 	})
 }
 

@@ -130,7 +130,7 @@ const elicit = "RELAY_ELICIT=input"
 
 func TestAPersonAnswersInputInAForm(t *testing.T) {
 	t.Parallel()
-	e := startExecutor(t, harness.ExecutorConfig{})
+	e := borrowExecutor(t, stacks.Old(t))
 	person := &typist{answers: accept}
 	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Initialize: true, Form: person.form, Env: []string{elicit}})
 
@@ -165,7 +165,7 @@ func TestAPersonAnswersInputInAForm(t *testing.T) {
 // A cell of a notebook asks in a form, too. Its output is shown once, and saved whole.
 func TestAPersonAnswersACellInAForm(t *testing.T) {
 	t.Parallel()
-	e := startExecutor(t, harness.ExecutorConfig{})
+	e := borrowExecutor(t, stacks.Old(t))
 	person := &typist{answers: accept}
 	dir := t.TempDir()
 	h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Initialize: true, Form: person.form, Env: []string{elicit, "RELAY_TOOLSETS=all", "RELAY_NOTEBOOK_DIRS=" + dir}})
@@ -190,7 +190,7 @@ func TestAPersonAnswersACellInAForm(t *testing.T) {
 // asked again.
 func TestAFormThatIsNotAnsweredIsNotShownAgain(t *testing.T) {
 	t.Parallel()
-	e := startExecutor(t, harness.ExecutorConfig{})
+	e := borrowExecutor(t, stacks.Old(t))
 	late := make(chan struct{})
 	person := &typist{answers: func(n int, _ string) (string, string) {
 		if n < 3 {
@@ -223,7 +223,7 @@ func TestAFormThatIsNotAnsweredIsNotShownAgain(t *testing.T) {
 // The prompt is answered elsewhere while the form is open, and the code asks something else.
 func TestAnAnswerGoesToItsOwnPromptOnly(t *testing.T) {
 	t.Parallel()
-	e := startExecutor(t, harness.ExecutorConfig{})
+	e := borrowExecutor(t, stacks.Old(t))
 	c := relayClient(t, e)
 	person := &typist{answers: func(n int, message string) (string, string) {
 		if n > 1 {
@@ -252,7 +252,7 @@ func TestAnAnswerGoesToItsOwnPromptOnly(t *testing.T) {
 
 func TestNoFormsUnlessSwitchedOnAndDeclaredAndInitialized(t *testing.T) {
 	t.Parallel()
-	e := startExecutor(t, harness.ExecutorConfig{})
+	e := borrowExecutor(t, stacks.Old(t))
 	person := &typist{answers: accept}
 	for name, c := range map[string]harness.HostConfig{
 		"not switched on":     {Initialize: true, Form: person.form},

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"colabrelay/relay/client"
 	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/stacks"
 )
@@ -19,19 +21,31 @@ import (
 // secret is a valid secret that protects nothing.
 const secret = "an end-to-end test's secret, 32 bytes or more"
 
-var binaries harness.Binaries
+// atOnce is how many tests run at once: they mostly wait for programs.
+const atOnce = "4"
+
+var (
+	binaries harness.Binaries
+	pool     = harness.Pool{Secret: secret}
+)
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "e2e-")
-	if err != nil {
-		panic(err)
+	flag.Parse()
+	err := flag.Set("test.parallel", atOnce)
+	dir := ""
+	if err == nil {
+		dir, err = os.MkdirTemp("", "e2e-")
 	}
-	binaries, err = harness.Build(context.Background(), dir)
+	if err == nil {
+		binaries, err = harness.Build(context.Background(), dir)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	pool.Binary = binaries.Executor
 	code := m.Run()
+	pool.Close()
 	os.RemoveAll(dir)
 	os.Exit(code)
 }
@@ -69,6 +83,46 @@ func startExecutor(t testing.TB, c harness.ExecutorConfig) *harness.Executor {
 		}
 	})
 	return e
+}
+
+// borrowExecutor returns an executor that other tests used before. It is for tests that need
+// no new kernel and no folder of their own. They may kill it.
+func borrowExecutor(t testing.TB, s stacks.Stack) *harness.Executor {
+	t.Helper()
+	e := pool.Borrow(t, s.Python)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the executor printed:\n%s", e.Output)
+		}
+		select {
+		case <-e.Exited():
+			return
+		default:
+		}
+		if err := awaitIdle(e); err != nil { // a run of this test is not over
+			e.Kill()
+		}
+	})
+	return e
+}
+
+// awaitIdle waits until the kernel is idle, as it is a moment after an interrupt.
+func awaitIdle(e *harness.Executor) error {
+	key, err := auth.NewSecret(secret)
+	if err != nil {
+		return err
+	}
+	c, err := client.New(client.Config{BaseURL: e.Ready.LocalURL, Secret: key})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	return harness.Poll(ctx, func() (bool, error) {
+		k, err := c.Kernel(ctx)
+		return k.Status == contract.KernelIdle, err
+	})
 }
 
 // startHost starts an MCP host whose relay is set to url.
@@ -117,10 +171,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// pair starts an executor on a stack, and a host that is connected to it.
+// pair borrows an executor on a stack, and starts a host that is connected to it.
 func pair(t testing.TB, s stacks.Stack) (*harness.Executor, *harness.Host) {
 	t.Helper()
-	e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+	e := borrowExecutor(t, s)
 	return e, startHost(t, e.Ready.LocalURL, harness.HostConfig{})
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -83,6 +84,13 @@ func (m *middleman) before(is func(message) bool) (exchanged, bool) {
 		}
 	}
 	return exchanged{}, false
+}
+
+// all returns the past exchanges.
+func (m *middleman) all() []exchanged {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.past)
 }
 
 // forward sends a request to the executor and returns its answer.

@@ -30,7 +30,7 @@ func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
 		longBytes = 20 << 20
 	}
 	dir := t.TempDir()
-	e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python})
+	e := borrowExecutor(t, stacks.Old(t))
 	wire, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
 	if err != nil {
 		t.Fatal(err)

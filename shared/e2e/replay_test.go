@@ -63,9 +63,7 @@ func TestAllRequestsOfASessionSentAgainDoNothing(t *testing.T) {
 	want(t, call(t, u.host, "restart_kernel", nil), map[string]any{"success": true})
 	want(t, quick(t, u.host, "runs = ['after the restart']"), map[string]any{"success": true})
 
-	u.mu.Lock()
-	past := slices.Clone(u.past)
-	u.mu.Unlock()
+	past := u.all()
 	seen := map[string]bool{}
 	for _, e := range past {
 		seen[e.request.method+" "+e.request.path[strings.LastIndex(e.request.path, "/"):]] = true

@@ -48,10 +48,10 @@ func TestExceptionIsDataWithAReadableTraceback(t *testing.T) {
 func TestPlotComesAsImageAndIsSaved(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		e := borrowExecutor(t, s)
 		dir := t.TempDir()
 		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"LOCAL_SAVE_DIR=" + dir + "/saved"}})
-		a := quick(t, h, "import matplotlib.pyplot as plt, random\nplt.figure(figsize=(20, 16), dpi=150)\nplt.scatter([random.random() for _ in range(20000)], [random.random() for _ in range(20000)])\nplt.show()")
+		a := quick(t, h, "import matplotlib.pyplot as plt, random\nplt.figure(figsize=(17, 10), dpi=100)\nplt.scatter([random.random() for _ in range(20000)], [random.random() for _ in range(20000)])\nplt.show()")
 		want(t, a, map[string]any{"success": true})
 		if len(a.Images) != 1 {
 			t.Fatalf("%d images; %s", len(a.Images), a.Text)
@@ -97,7 +97,7 @@ func TestInputIsAskedForAndGiven(t *testing.T) {
 func TestAMillionLinesAreAllKept(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		e := borrowExecutor(t, s)
 		dir := t.TempDir()
 		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Dir: dir, Env: []string{"RELAY_HOLD=90s", "LOCAL_SAVE_DIR=" + dir + "/saved"}})
 		lines := 1_000_000
@@ -133,7 +133,7 @@ func TestAMillionLinesAreAllKept(t *testing.T) {
 func TestTenRelaysAtOnceGetTheirOwnOutput(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		e := borrowExecutor(t, s)
 		var hosts []*harness.Host
 		for range 10 {
 			hosts = append(hosts, startHost(t, e.Ready.LocalURL, harness.HostConfig{}))
@@ -163,7 +163,8 @@ func TestTenRelaysAtOnceGetTheirOwnOutput(t *testing.T) {
 func TestVariablesInspectAndCleanup(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		_, h := pair(t, s)
+		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
 		quick(t, h, "import numpy as np\nm = np.zeros((3, 4))\nwords = ['a', 'b']\n_ = open('train.log', 'w').write('kept')")
 		a := call(t, h, "list_colab_variables", nil)
 		want(t, a, map[string]any{"success": true, "count": 2})
@@ -200,7 +201,7 @@ func TestListColabFilesShowsTheWorkdir(t *testing.T) {
 func TestABurstOfDisplaysLosesNone(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		e := borrowExecutor(t, s)
 		c := relayClient(t, e)
 		n := 20_000
 		if !likeColab(s) && !longSuites() {

@@ -28,7 +28,7 @@ func lines(n int) string {
 func TestLongRunSurvivesTheEndOfItsCallAndItsRelay(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		e := borrowExecutor(t, s)
 		hold := harness.HostConfig{Env: []string{"RELAY_HOLD=2s"}}
 		first := startHost(t, e.Ready.LocalURL, hold)
 		a := call(t, first, "run_code_long", map[string]any{"code": counting(60, 0.1)})
@@ -64,8 +64,8 @@ func TestEndlessLoopIsInterruptedAtItsDeadlineAndVariablesAreKept(t *testing.T) 
 func TestInterruptExecutionStopsARun(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
-		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Env: []string{"RELAY_HOLD=1s"}})
+		e := borrowExecutor(t, s)
+		h := startHost(t, e.Ready.LocalURL, harness.HostConfig{Env: []string{"RELAY_HOLD=3s"}})
 		a := call(t, h, "run_code_long", map[string]any{"code": "n = 7\nwhile True: pass"})
 		want(t, a, map[string]any{"status": "running"})
 		busy := call(t, h, "list_colab_variables", nil)

@@ -53,7 +53,7 @@ func TestBigFilesTravelBothWaysAcrossTenCuts(t *testing.T) {
 		size = 2 << 30
 	}
 	laptop := t.TempDir()
-	e := startExecutor(t, harness.ExecutorConfig{Python: stacks.Old(t).Python})
+	e := borrowExecutor(t, stacks.Old(t))
 	w, err := harness.NewWire(strings.TrimPrefix(e.Ready.LocalURL, "http://"))
 	if err != nil {
 		t.Fatal(err)

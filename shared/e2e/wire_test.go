@@ -17,7 +17,7 @@ import (
 
 func TestHealthHasTheOldBridgesFieldsAndLeaksNothing(t *testing.T) {
 	t.Parallel()
-	e := startExecutor(t, harness.ExecutorConfig{})
+	e := borrowExecutor(t, stacks.Old(t))
 	var fields map[string]any
 	if err := json.Unmarshal([]byte(get(t, e.Ready.LocalURL+"/health")), &fields); err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestHealthHasTheOldBridgesFieldsAndLeaksNothing(t *testing.T) {
 
 func TestStrangersGetTheSameAnswerWhateverTheyAsk(t *testing.T) {
 	t.Parallel()
-	e := startExecutor(t, harness.ExecutorConfig{})
+	e := borrowExecutor(t, stacks.Old(t))
 	requestID := regexp.MustCompile(`"request_id":"[^"]*"`)
 	signed := func(input string) http.Header {
 		return http.Header{"Signature-Input": {input}, "Signature": {"sig1=:AAAA:"}}
@@ -133,7 +133,7 @@ func (l *line) seen() int {
 func TestLostAnswerDoesNotRunTheCodeTwice(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		e := startExecutor(t, harness.ExecutorConfig{Python: s.Python})
+		e := borrowExecutor(t, s)
 		l := newLine(t, e.Ready.LocalURL)
 		h := startHost(t, l.URL, harness.HostConfig{})
 		quick(t, h, "n = 0")
@@ -148,8 +148,8 @@ func TestLostAnswerDoesNotRunTheCodeTwice(t *testing.T) {
 
 func TestRetryThatReachesANewVMIsRefused(t *testing.T) {
 	t.Parallel()
-	old := startExecutor(t, harness.ExecutorConfig{})
-	other := startExecutor(t, harness.ExecutorConfig{})
+	old := borrowExecutor(t, stacks.Old(t))
+	other := borrowExecutor(t, stacks.Old(t))
 	l := newLine(t, old.Ready.LocalURL)
 	h := startHost(t, l.URL, harness.HostConfig{})
 	quick(t, h, "n = 0")

@@ -28,6 +28,8 @@ type HostConfig struct {
 	// Initialize makes the host use the newest revision of MCP that has initialize, instead
 	// of the newest one.
 	Initialize bool
+	// ClockOffset is by how much the relay's wall clock differs from the machine's; see SetClock.
+	ClockOffset time.Duration
 }
 
 // form makes a function the client's handler of forms.
@@ -64,10 +66,8 @@ type Host struct {
 // StartHost starts a relay and completes the MCP handshake.
 func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
 	h := &Host{Stderr: &Output{}}
-	command := func(context.Context, string, []string, []string) (*exec.Cmd, error) {
-		h.cmd = c.Command()
-		return h.cmd, nil
-	}
+	h.cmd = c.Command()
+	command := func(context.Context, string, []string, []string) (*exec.Cmd, error) { return h.cmd, nil }
 	stdio := transport.NewStdioWithOptions(c.Binary, nil, c.Args,
 		transport.WithCommandFunc(command), transport.WithCommandStderrWriter(h.Stderr))
 	var options []client.ClientOption
@@ -75,7 +75,8 @@ func StartHost(ctx context.Context, c HostConfig) (*Host, error) {
 		options = append(options, client.WithElicitationHandler(form(c.Form)))
 	}
 	h.client = client.NewClient(stdio, options...)
-	if err := h.client.Start(context.WithoutCancel(ctx)); err != nil {
+	err := start(h.cmd, c.ClockOffset, func() error { return h.client.Start(context.WithoutCancel(ctx)) })
+	if err != nil {
 		return nil, fmt.Errorf("starting the relay: %w", err)
 	}
 	if c.Progress != nil {

@@ -15,8 +15,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// Pool lends executors to tests, so that not every test has to start one. A test that kills
-// its executor, or that needs one with special settings, starts its own.
+// Pool lends executors to tests, so that not every test has to start one. A test that needs
+// an executor with special settings starts its own.
 type Pool struct {
 	Binary, Secret string
 
@@ -47,27 +47,39 @@ func (p *Pool) Borrow(t testing.TB, python string) *Executor {
 const TempFolder = "temp"
 
 func (p *Pool) take(python string) (*Executor, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.idle[python]); n > 0 {
-		e := p.idle[python][n-1]
-		p.idle[python] = p.idle[python][:n-1]
+	if e := p.waiting(python); e != nil {
 		return e, nil
 	}
-	e, err := p.startLocked(python)
+	dir, err := os.MkdirTemp("", "pool-")
+	if err != nil {
+		return nil, err
+	}
+	e, err := p.start(python, dir)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dirs = append(p.dirs, dir)
 	if err == nil {
 		p.all = append(p.all, e)
 	}
 	return e, err
 }
 
-func (p *Pool) startLocked(python string) (*Executor, error) {
-	dir, err := os.MkdirTemp("", "pool-")
-	if err != nil {
-		return nil, err
+// waiting returns an executor that no test uses, or nil.
+func (p *Pool) waiting(python string) *Executor {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle[python])
+	if n == 0 {
+		return nil
 	}
-	p.dirs = append(p.dirs, dir)
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+	e := p.idle[python][n-1]
+	p.idle[python] = p.idle[python][:n-1]
+	return e
+}
+
+func (p *Pool) start(python, dir string) (*Executor, error) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
 		return nil, err
 	}
 	temp := filepath.Join(dir, TempFolder)
@@ -79,8 +91,13 @@ func (p *Pool) startLocked(python string) (*Executor, error) {
 	return StartExecutor(ctx, ExecutorConfig{Binary: p.Binary, Python: python, Dir: dir, Secret: p.Secret, Env: []string{"TMPDIR=" + temp}})
 }
 
-// giveBack empties the folders and makes the executor available again.
+// giveBack empties the folders and makes the executor available again, unless it was killed.
 func (p *Pool) giveBack(e *Executor) error {
+	select {
+	case <-e.exited:
+		return nil
+	default:
+	}
 	if err := empty(e.Config.Dir, func(name string) bool { return name == TempFolder || strings.HasPrefix(name, ".colab-relay") }); err != nil {
 		return err
 	}
