@@ -147,6 +147,12 @@ for n in itertools.count():
     break
 `
 
+// stop ends a run of untilStopped.
+func stop(t *testing.T, e *harness.Executor) {
+	t.Helper()
+	must(t, os.WriteFile(filepath.Join(e.Config.Dir, "stop"), nil, 0o600))
+}
+
 // runAcrossDrops follows a run that ends after the tenth drop.
 func runAcrossDrops(t *testing.T, edge *ngroktest.Edge, e *harness.Executor, h *harness.Host) {
 	logins := len(edge.Auths())

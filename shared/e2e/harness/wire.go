@@ -125,6 +125,7 @@ func (w *Wire) copy(to io.WriteCloser, from net.Conn, passed *atomic.Int64, seen
 		n, err := from.Read(buf)
 		if n > 0 {
 			seen(buf[:n])
+			n = min(n, w.untilCut()) // the rest is lost
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
 			}
@@ -135,6 +136,16 @@ func (w *Wire) copy(to io.WriteCloser, from net.Conn, passed *atomic.Int64, seen
 			return
 		}
 	}
+}
+
+// untilCut returns how many bytes may pass before the connections are closed.
+func (w *Wire) untilCut() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.cuts) == 0 {
+		return wireChunk
+	}
+	return int(max(0, min(wireChunk, w.cuts[0]-w.up.Load()-w.down.Load())))
 }
 
 func (w *Wire) cutWhenDue() {

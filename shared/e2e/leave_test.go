@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+	"colabrelay/shared/stacks"
+)
+
+// A host cancels a call, or goes away and closes the relay's stdin during one. The run goes on,
+// it runs once, and another host reads all of its output.
+func TestAHostThatCancelsOrGoesAwayLosesNothing(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(t *testing.T, h *harness.Host, cancel func()){
+		"cancels": func(t *testing.T, h *harness.Host, cancel func()) {
+			cancel()
+			want(t, call(t, h, "check_colab_connection", nil), map[string]any{"success": true})
+		},
+		"goes away": func(t *testing.T, h *harness.Host, _ func()) {
+			h.Close()
+			gone(t, h.PID())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := borrowExecutor(t, stacks.Old(t))
+			h := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
+			ctx, cancel := context.WithCancel(within(t, time.Minute))
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := h.Call(ctx, "run_code_long", map[string]any{"code": "open('began', 'a').write('x')\n" + untilStopped})
+				ended <- err
+			}()
+			began := filepath.Join(e.Config.Dir, "began")
+			must(t, harness.Poll(within(t, 30*time.Second), func() (bool, error) {
+				_, err := os.Stat(began)
+				return err == nil, nil
+			}))
+			leave(t, h, cancel)
+			if err := <-ended; err == nil {
+				t.Error("the call was answered: the host left too late")
+			}
+			stop(t, e)
+			c := relayClient(t, e)
+			list, err := c.List(within(t, time.Minute), 1)
+			must(t, err)
+			other := startHost(t, e.Ready.LocalURL, harness.HostConfig{})
+			stdout, last := follow(t, other, list.Executions[0].ExecutionID, 0)
+			want(t, last, map[string]any{"status": "succeeded"})
+			if n := strings.Count(stdout, "\n"); n == 0 || stdout != lines(n) {
+				t.Errorf("the output is %q", stdout)
+			}
+			if text, err := os.ReadFile(began); err != nil || string(text) != "x" {
+				t.Errorf("the run began %d times, %v", len(text), err)
+			}
+		})
+	}
+}
