@@ -25,7 +25,7 @@ for n in range(%d):
 // is stored on the laptop once.
 func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	longBytes := int64(8 << 20)
+	longBytes := int64(4 << 20)
 	if longSuites() {
 		longBytes = 20 << 20
 	}
