@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/executor/audit"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
 	"colabrelay/executor/statedir"
@@ -66,6 +67,7 @@ func doctor(ctx context.Context, cfg config, getenv func(string) string, stdout 
 	}
 	r.workdir(cfg.workDir)
 	r.stateDir(cfg.stateDir)
+	r.audit(cfg.audit)
 	r.listen(ctx, cfg.listen)
 	r.tunnel(ctx, cfg.tunnel)
 	if r.failed {
@@ -152,6 +154,22 @@ func (r *report) stateDir(dir string) {
 		dir += ", which the executor will create"
 	}
 	r.say(ok, "state", "%s", dir)
+}
+
+// audit reports whether the audit log could be written.
+func (r *report) audit(c auditConfig) {
+	if c.path == "" {
+		return
+	}
+	if err := audit.Check(c.path); err != nil {
+		r.say(fail, "audit", "%q: %v", c.path, err)
+		return
+	}
+	what := "requests and executions"
+	if c.code {
+		what += " with their code"
+	}
+	r.say(ok, "audit", "%s in %s", what, c.path)
 }
 
 // listen reports whether the address is free.

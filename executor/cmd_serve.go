@@ -51,9 +51,14 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	untilEnd, end := context.WithCancel(context.WithoutCancel(ctx)) // includes the shutdown
 	defer end()
 	watchHangUp(untilEnd, log, out, errs)
+	records, err := cfg.audit.open(cfg.secret.KeyID(), state.InstanceID(), log)
+	if err != nil {
+		complain(errs, err)
+		return err
+	}
 	notice := newNotice(cfg, state.InstanceID(), out, log)
 	defer notice.ready.remove()
-	x := &executor{cfg: cfg, state: state, file: file, environ: environ, started: started, start: rand.Text(), log: log, notice: notice}
+	x := &executor{cfg: cfg, state: state, file: file, audit: records, environ: environ, started: started, start: rand.Text(), log: log, notice: notice}
 	done := make(chan error, 1)
 	go func() { done <- x.run(ctx) }()
 	select {

@@ -38,6 +38,7 @@ type config struct {
 	python    string // empty: look for one
 	allow     []string
 	readyFile string // empty: none
+	audit     auditConfig
 
 	secret    auth.Secret
 	generated bool // the executor made the secret, so the console must show it
@@ -76,6 +77,7 @@ func (c *config) flagSet() *flag.FlagSet {
 	flags.StringVar(&c.python, "python", "", "")
 	flags.Func("allow-path", "", func(s string) error { c.allow = append(c.allow, s); return nil })
 	flags.StringVar(&c.readyFile, "ready-file", "", "")
+	c.audit.addFlags(flags)
 	return flags
 }
 
@@ -94,7 +96,7 @@ func parseFlags(flags *flag.FlagSet, args []string, w io.Writer) error {
 
 // finish reads the rest from the environment, and checks all of it.
 func (c *config) finish(flags *flag.FlagSet, getenv func(string) string) error {
-	return errors.Join(unknownArgument(flags), c.checkListen(), c.tunnel.finish(flags, getenv), c.readSecret(getenv), c.readFolders())
+	return errors.Join(unknownArgument(flags), c.checkListen(), c.tunnel.finish(flags, getenv), c.readSecret(getenv), c.readFolders(), c.audit.finish(getenv, c))
 }
 
 func unknownArgument(flags *flag.FlagSet) error {

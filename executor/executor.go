@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"colabrelay/executor/api"
+	"colabrelay/executor/audit"
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
 	"colabrelay/executor/journal"
@@ -53,6 +54,7 @@ type executor struct {
 	cfg     config
 	state   *statedir.Dir
 	file    *logfile.File
+	audit   *audit.Log // nil: none
 	environ []string
 	started time.Time
 	start   string // identifies this process in contract.Instance
@@ -75,7 +77,7 @@ func (x *executor) run(ctx context.Context) error {
 	x.api = api.New(api.Config{
 		Secret: x.cfg.secret, Instance: contract.Instance{ID: x.state.InstanceID(), Start: x.start}, Version: version, Started: x.started,
 		Shutdown: stop, Ending: ctx.Done(), Log: x.log, ClientAddr: tunnel.ClientAddr,
-		Verified: x.cfg.enroll.verified,
+		Verified: x.cfg.enroll.verified, Audit: x.audit,
 	})
 	x.server = api.Server(tunnel.Restrict(x.cfg.tunnel.allow, x.api), tunnel.ConnContext)
 	x.server.BaseContext = func(net.Listener) context.Context { return requests }
@@ -87,6 +89,7 @@ func (x *executor) run(ctx context.Context) error {
 	if err := x.open(network, g); err != nil {
 		return err
 	}
+	g.Go(func() error { return x.audit.Run(network) })
 	g.Go(func() error {
 		err := x.work(ctx)
 		x.endHTTP(endRequests)
@@ -185,7 +188,7 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 	if b.Uploads, err = uploads.Open(b.Files, x.state.Path("uploads")); err != nil {
 		return b, err
 	}
-	if b.Journal, err = journal.Open(journal.Config{Dir: x.state.Path("executions"), Log: x.log}); err != nil {
+	if b.Journal, err = journal.Open(journal.Config{Dir: x.state.Path("executions"), Log: x.log, Finished: x.audit.Ended}); err != nil {
 		return b, err
 	}
 	b.Queue = execution.New(execution.Config{Kernel: b.Kernel, Journal: b.Journal, Memory: memory, Log: x.log})

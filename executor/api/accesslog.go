@@ -25,6 +25,9 @@ func (a *API) accessLog(next http.Handler) http.Handler {
 				slog.Int("bytes", ww.BytesWritten()),
 				slog.Duration("dur", time.Since(began)),
 			)
+			if c.exchange != nil {
+				a.auditRequest(r, ww, time.Since(began))
+			}
 		}()
 		next.ServeHTTP(ww, r)
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-chi/httprate"
 
+	"colabrelay/executor/audit"
 	"colabrelay/executor/execution"
 	"colabrelay/executor/files"
 	"colabrelay/executor/journal"
@@ -41,6 +42,7 @@ type Config struct {
 	ClientAddr func(*http.Request) string
 	// Verified is called for each request that a holder of the secret made. Nil is not called.
 	Verified func()
+	Audit    *audit.Log // nil: no audit log
 }
 
 // Backend is what the handlers call. Building it takes seconds on a cold disk, because the

@@ -95,12 +95,14 @@ func openBody(r *http.Request, body *requestBody) (err error) {
 // deadline.
 type requestBody struct {
 	io.Reader
+	call     *call // counts the bytes
 	tooLarge error // the refusal of a body that is too large
 	ended    bool  // by its end or an error
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
+	b.call.received += int64(n)
 	b.ended = b.ended || err != nil
 	return n, err
 }
@@ -111,14 +113,14 @@ func (b *requestBody) Read(p []byte) (int, error) {
 // deadline itself at the end of a body.
 func (a *API) readable(w http.ResponseWriter, r *http.Request) (body *requestBody, done func()) {
 	if r.ContentLength == 0 {
-		return &requestBody{Reader: http.NoBody, tooLarge: errBodyTooLarge}, func() {}
+		return &requestBody{Reader: http.NoBody, call: callOf(r), tooLarge: errBodyTooLarge}, func() {}
 	}
 	most, tooLarge := line.MaxSealedBody, errBodyTooLarge
 	if r.Method == http.MethodPut {
 		most, tooLarge = seal.PartSize(contract.MaxFilePart), errPartTooLarge
 	}
 	conn := http.NewResponseController(w)
-	body = &requestBody{tooLarge: tooLarge, Reader: &stallReader{
+	body = &requestBody{call: callOf(r), tooLarge: tooLarge, Reader: &stallReader{
 		body: http.MaxBytesReader(w, r.Body, most),
 		conn: conn, limits: a.bodyLimits, end: time.Now().Add(a.bodyLimits.total),
 	}}

@@ -19,6 +19,12 @@ type call struct {
 	exchange *auth.Exchange // nil until the request is verified
 	body     []byte         // its text; nil for a part of a file
 	part     io.Reader      // the part of a file in a PUT; see openBody
+
+	// For the audit log.
+	admitted  bool          // the request reached the routes
+	received  int64         // bytes of the sealed body
+	execution string        // id of the one that it submitted
+	failure   contract.Code // of the answer
 }
 
 type callKey struct{}

@@ -144,6 +144,7 @@ func answerWith(code contract.Code, message, hint string) (int, contract.Error) 
 // fail answers the request with err.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, e := a.explain(r, err)
+	callOf(r).failure = e.Code
 	a.write(w, r, status, contract.ErrorBody{Error: e})
 }
 

@@ -36,7 +36,7 @@ func (a *API) submit(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
-	id, err := a.Queue.Submit(callerOf(r).String(), s)
+	id, err := a.submitAudited(r, s)
 	if err != nil {
 		return nil, err
 	}

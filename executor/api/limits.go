@@ -78,6 +78,7 @@ func (a *API) limitKey(next http.Handler) http.Handler {
 			a.fail(w, r, errSignedRate)
 			return
 		}
+		callOf(r).admitted = true
 		next.ServeHTTP(w, r)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"colabrelay/shared/contract"
@@ -60,7 +61,7 @@ func Open(workdir string, extra []string, stateDir string) (*Roots, error) {
 		}
 	}
 	r.workdir = r.roots[0].real
-	for _, dir := range []string{os.TempDir(), contract.MemoryFolder, driveDir} {
+	for _, dir := range standing() {
 		if err := r.add(dir); err != nil {
 			return nil, err
 		}
@@ -80,6 +81,28 @@ func (r *Roots) add(dir string) error {
 	}
 	r.roots = append(r.roots, rt)
 	return nil
+}
+
+// standing are the roots that nobody has to name.
+func standing() []string { return []string{os.TempDir(), contract.MemoryFolder, driveDir} }
+
+// Served reports whether roots of the same folders would serve the file at path, which is
+// absolute. None of them needs to exist.
+func Served(workdir string, extra []string, stateDir, path string) bool {
+	real := func(dir string) string {
+		rt, err := newRoot(dir)
+		if err != nil {
+			return dir
+		}
+		return rt.real
+	}
+	folder := real(filepath.Dir(path))
+	if within(real(stateDir), folder) {
+		return false
+	}
+	return slices.ContainsFunc(slices.Concat([]string{workdir}, extra, standing()), func(dir string) bool {
+		return within(real(dir), folder)
+	})
 }
 
 func mustBeDir(dir string) error {

@@ -56,6 +56,9 @@ type Config struct {
 	Dir    string // holds one folder for each execution
 	Limits Limits
 	Log    *slog.Logger
+	// Finished is called once for each execution that finishes, also one that a killed
+	// executor left. It must not block. Nil is not called.
+	Finished func(x contract.Execution, codeSHA256 string)
 }
 
 // Journal holds the executions of one state directory.
@@ -118,6 +121,7 @@ func (j *Journal) Create(s contract.Submit) (*Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing the execution log: %w", err)
 	}
+	r.finished = j.cfg.Finished
 	j.addLocked(r)
 	return r, nil
 }

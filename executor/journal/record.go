@@ -31,7 +31,8 @@ type Record struct {
 	events    *eventLog
 	blobs     *blobStore
 	reserve   *reserve
-	output    *atomic.Int64 // of the journal: counts the bytes of events and blobs
+	output    *atomic.Int64                                 // of the journal: counts the bytes of events and blobs
+	finished  func(x contract.Execution, codeSHA256 string) // see Config
 
 	mu      sync.Mutex
 	state   contract.Execution
@@ -142,6 +143,9 @@ func (r *Record) Finish(status contract.Status, reason string, memoryAfter uint6
 		x.Status, x.FinishedAt, x.QueuePosition, x.Behind = status, &now, 0, nil
 		x.MemoryAfterBytes, x.Reason = memoryAfter, reason
 	})
+	if r.finished != nil {
+		r.finished(r.Snapshot(), r.digest)
+	}
 }
 
 // SetQueuePosition is for readers only: to the next executor it would mean nothing.

@@ -99,7 +99,7 @@ func (j *Journal) setAside(path string, why error) bool {
 func (j *Journal) recoverRecord(dir string, line stateLine) *Record {
 	limit := j.cfg.Limits.LogBytes
 	r := newRecord(dir, line, openEventLog(dir, limit, line.NextOffset, j.reserve), openBlobs(dir, limit))
-	r.reserve = j.reserve
+	r.reserve, r.finished = j.reserve, j.cfg.Finished
 	if line.Status.Finished() {
 		r.file.ended = true
 		if r.checkFile() { // it was damaged

@@ -13,6 +13,7 @@ var allowed = map[string][]string{
 	"executor/tunnel/ngrok":       {"executor/tunnel"},
 	"executor/tunnel/ssh":         {"executor/tunnel"},
 	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/freeport"},
+	"executor/audit":              {"shared/contract"},
 	"executor/console":            {},
 	"executor/enrolldir":          {"executor/statedir"},
 	"executor/logfile":            {"shared/aside", "shared/bounded"},
@@ -23,8 +24,8 @@ var allowed = map[string][]string{
 
 	"colab-bootstrap":                {"shared/enrollment"},
 	"config":                         {},
-	"executor":                       {"executor/api", "executor/console", "executor/enrolldir", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract", "shared/enrollment"},
-	"executor/api":                   {"executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
+	"executor":                       {"executor/api", "executor/audit", "executor/console", "executor/enrolldir", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract", "shared/enrollment"},
+	"executor/api":                   {"executor/audit", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
 	"executor/execution":             {"executor/journal", "executor/jupyter", "executor/kernel", "shared/contract"},
 	"executor/files":                 {"shared/contract", "shared/filename"},
 	"executor/files/filestest":       {},

@@ -1,0 +1,209 @@
+package audit
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/shared/contract"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func config(t *testing.T) Config {
+	return Config{Path: filepath.Join(t.TempDir(), "audit.log"), KeyID: "0123456789abcdef", Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+}
+
+func open(t *testing.T, cfg Config) *Log {
+	t.Helper()
+	l, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// running writes what l records until the returned function is called.
+func running(l *Log) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// lines reads a log. Each line must be a record.
+func lines(t *testing.T, path string) (records []record) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, maxLine)
+	for s.Scan() {
+		var r record
+		if err := json.Unmarshal(s.Bytes(), &r); err != nil {
+			t.Fatalf("line %q: %v", s.Text(), err)
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+// of returns the records of one event.
+func of(e event, records []record) (found []record) {
+	for _, r := range records {
+		if r.Event == e {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+var from = Source{RequestID: "r1", Caller: "c1", Address: "203.0.113.7"}
+
+func submit(id, code string) contract.Submit { return contract.Submit{RequestID: id, Code: code} }
+
+func TestAnExecutionIsRecordedWithItsSourceWhenItIsSubmittedAndWhenItEnds(t *testing.T) {
+	cfg := config(t)
+	l := open(t, cfg)
+	stop := running(l)
+	l.Submitted(from, submit("s1", "print(42)"))
+	if got := lines(t, cfg.Path); len(of(eventSubmitted, got)) != 1 {
+		t.Errorf("when Submitted returns, the file holds %+v", got)
+	}
+	started := time.Now()
+	finished := started.Add(1500 * time.Millisecond)
+	l.Ended(contract.Execution{ExecutionID: "x1", RequestID: "s1", KernelID: "k1", Status: contract.StatusFailed, StartedAt: &started, FinishedAt: &finished,
+		Reason: "a reason that may quote output", Error: &contract.ExecutionError{EValue: "a value"}}, "digest")
+	l.Submitted(from, submit("s2", "1"))
+	l.Refused("s2")
+	l.Ended(contract.Execution{ExecutionID: "x2", RequestID: "s2", Status: contract.StatusLost}, "digest")
+	stop()
+	got := lines(t, cfg.Path)
+	sum := sha256.Sum256([]byte("print(42)"))
+	submitted, ended := of(eventSubmitted, got)[0], of(eventEnded, got)
+	if submitted.CodeSHA256 != hex.EncodeToString(sum[:]) || submitted.CodeBytes != 9 || submitted.Code != "" || submitted.Source != from || submitted.KeyID != cfg.KeyID {
+		t.Errorf("submitted: %+v", submitted)
+	}
+	if e := ended[0]; e.Source != from || e.Outcome != contract.StatusFailed || *e.DurationMS != 1500 || e.ExecutionID != "x1" || e.SubmitID != "s1" || e.CodeSHA256 != "digest" {
+		t.Errorf("ended: %+v", e)
+	}
+	if ended[1].Source != (Source{}) || ended[1].DurationMS != nil {
+		t.Errorf("an execution of an earlier executor has %+v", ended[1])
+	}
+	if first, last := got[0], got[len(got)-1]; first.Event != eventStarted || first.PID != os.Getpid() || last.Event != eventStopped {
+		t.Errorf("the log begins with %+v and ends with %+v", first, last)
+	}
+	if raw, _ := os.ReadFile(cfg.Path); strings.Contains(string(raw), "quote output") || strings.Contains(string(raw), "a value") {
+		t.Error("the log holds output")
+	}
+}
+
+func TestANilLogRecordsNothing(t *testing.T) {
+	var l *Log
+	l.Request(Request{})
+	l.Submitted(from, submit("s", "1"))
+	l.Refused("s")
+	l.Ended(contract.Execution{}, "")
+	if err := l.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCodeIsRecordedUpToItsBoundOnlyIfAsked(t *testing.T) {
+	cfg := config(t)
+	cfg.Code = true
+	l := open(t, cfg)
+	stop := running(l)
+	for id, code := range map[string]string{"exact": strings.Repeat("x", maxCode), "past": strings.Repeat("x", maxCode+1), "half": strings.Repeat("é", maxCode)} {
+		l.Submitted(from, submit(id, code))
+	}
+	stop()
+	for _, r := range of(eventSubmitted, lines(t, cfg.Path)) {
+		if kept := len(r.Code); kept != maxCode || r.CodeCut != (r.SubmitID != "exact") {
+			t.Errorf("%s: %d bytes, cut %t", r.SubmitID, kept, r.CodeCut)
+		}
+	}
+}
+
+func TestCodeBeyondItsBudgetIsLeftOutButItsDigestIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(t)
+		cfg.Code = true
+		l := open(t, cfg)
+		l.code.most = 4 * maxCode
+		stop := running(l)
+		code := strings.Repeat("x", maxCode)
+		for range 4 + 1 {
+			l.Submitted(from, submit("s", code))
+		}
+		time.Sleep(maxCode / codePerSecond * time.Second)
+		l.Submitted(from, submit("s", code))
+		stop()
+		got := of(eventSubmitted, lines(t, cfg.Path))
+		refused, afterwards := got[len(got)-2], got[len(got)-1]
+		if refused.Code != "" || !refused.CodeCut || refused.CodeBytes != maxCode || refused.CodeSHA256 != afterwards.CodeSHA256 {
+			t.Errorf("the first one beyond the budget: %d bytes of code, cut %t", len(refused.Code), refused.CodeCut)
+		}
+		for _, r := range append(got[:len(got)-2], afterwards) {
+			if r.Code != code {
+				t.Fatal("code within the budget is missing")
+			}
+		}
+	})
+}
+
+// Whoever carries the traffic can repeat captured requests, and must not push other records
+// out of the log by that.
+func TestTurnedAwayRequestsAreLimitedAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(t)
+		l := open(t, cfg)
+		stop := running(l)
+		const sent = 10_000
+		for range sent {
+			l.Request(Request{Source: from, Error: contract.CodeReplayed})
+		}
+		l.Request(Request{Source: from, Admitted: true})
+		time.Sleep(summaryEvery)
+		l.Request(Request{Source: from, Error: contract.CodeReplayed})
+		stop()
+		got := lines(t, cfg.Path)
+		requests, omitted := of(eventRequest, got), of(eventOmitted, got)
+		if len(requests) != turnedAwayBurst+2 || len(omitted) != 1 || omitted[0].Count != sent-turnedAwayBurst {
+			t.Errorf("%d requests recorded, omitted %+v", len(requests), omitted)
+		}
+	})
+}
+
+func TestUnfinishedExecutionsInMemoryAreBounded(t *testing.T) {
+	l := open(t, config(t))
+	stop := running(l)
+	for i := range maxOpen + 1 {
+		l.Submitted(from, submit(string(rune('a'+i%26))+strings.Repeat("x", i/26), "1"))
+	}
+	stop()
+	if len(l.open) != maxOpen {
+		t.Errorf("%d are remembered", len(l.open))
+	}
+}
