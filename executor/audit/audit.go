@@ -25,7 +25,7 @@ import (
 const (
 	// maxDelay is how long a submission waits for its record to be in the file. After one
 	// that waited in vain, none waits until the file can be written again.
-	maxDelay = 250 * time.Millisecond
+	maxDelay = time.Second
 	// retryPause is the time between two attempts to write to a file that fails.
 	retryPause = time.Second
 	// closeTime is how long Run goes on writing after its context has ended.
@@ -61,7 +61,8 @@ type Log struct {
 	cfg     Config
 	file    *file
 	queue   *queue
-	stalled atomic.Bool // a record is overdue: nobody waits for the next ones
+	delay   time.Duration // see maxDelay
+	stalled atomic.Bool   // a record is overdue: nobody waits for the next ones
 
 	mu         sync.Mutex
 	open       map[string]Source // by submit id: unfinished executions
@@ -82,6 +83,7 @@ func Open(cfg Config) (*Log, error) {
 		cfg:        cfg,
 		file:       f,
 		queue:      newQueue(limits.QueueBytes),
+		delay:      maxDelay,
 		open:       map[string]Source{},
 		code:       bucket{most: codeBurst, perSecond: codePerSecond},
 		turnedAway: bucket{most: turnedAwayBurst, perSecond: turnedAwayPerSecond},
@@ -138,7 +140,7 @@ func (l *Log) await(written <-chan struct{}) {
 	if l.stalled.Load() {
 		return
 	}
-	timer := time.NewTimer(maxDelay)
+	timer := time.NewTimer(l.delay)
 	defer timer.Stop()
 	select {
 	case <-written:

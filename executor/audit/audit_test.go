@@ -32,6 +32,7 @@ func open(t *testing.T, cfg Config) *Log {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.delay = waitLimit
 	return l
 }
 

@@ -90,7 +90,7 @@ func TestAHangingDiskStopsNothingAndWhatItCostIsCounted(t *testing.T) {
 	must(t, err)
 	defer reader.Close()
 	limits := Limits{QueueBytes: 16 << 10}
-	l := &Log{cfg: cfg, file: &file{path: cfg.Path, limits: limits.withDefaults(), f: fifo}, queue: newQueue(limits.QueueBytes), open: map[string]Source{}}
+	l := &Log{cfg: cfg, file: &file{path: cfg.Path, limits: limits.withDefaults(), f: fifo}, queue: newQueue(limits.QueueBytes), delay: time.Millisecond, open: map[string]Source{}}
 	stop := running(l)
 	for range 2 { // returns, and only the first one waits
 		l.Submitted(from, submit("s", "1"))
