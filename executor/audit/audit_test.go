@@ -158,7 +158,7 @@ func TestCodeBeyondItsBudgetIsLeftOutButItsDigestIsNot(t *testing.T) {
 		for range 4 + 1 {
 			l.Submitted(from, submit("s", code))
 		}
-		time.Sleep(maxCode / codePerSecond * time.Second)
+		<-time.After(maxCode / codePerSecond * time.Second)
 		l.Submitted(from, submit("s", code))
 		stop()
 		got := of(eventSubmitted, lines(t, cfg.Path))
@@ -186,7 +186,7 @@ func TestTurnedAwayRequestsAreLimitedAndCounted(t *testing.T) {
 			l.Request(Request{Source: from, Error: contract.CodeReplayed})
 		}
 		l.Request(Request{Source: from, Admitted: true})
-		time.Sleep(summaryEvery)
+		<-time.After(summaryEvery)
 		l.Request(Request{Source: from, Error: contract.CodeReplayed})
 		stop()
 		got := lines(t, cfg.Path)

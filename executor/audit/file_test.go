@@ -95,23 +95,31 @@ func TestAFileThatIsNoLogIsSetAsideUnchanged(t *testing.T) {
 
 func TestOnlyARegularFileOfThisUserIsOpened(t *testing.T) {
 	for name, test := range map[string]struct {
-		make func(path string) error
+		make func(t *testing.T, path string) error
 		want string
 	}{
-		"a symbolic link": {func(p string) error {
+		"a symbolic link": {func(t *testing.T, p string) error {
 			must(t, os.WriteFile(p+".target", nil, 0o600))
 			return os.Symlink(p+".target", p)
 		}, "symbolic link"},
-		"a dangling link":      {func(p string) error { return os.Symlink("nowhere", p) }, "symbolic link"},
-		"a FIFO":               {func(p string) error { return syscall.Mkfifo(p, 0o600) }, "regular file"},
-		"a folder":             {func(p string) error { return os.Mkdir(p, 0o700) }, "regular file"},
-		"a missing folder":     {func(p string) error { return os.RemoveAll(filepath.Dir(p)) }, "no such file"},
-		"a second name":        {func(p string) error { must(t, os.WriteFile(p+".other", nil, 0o600)); return os.Link(p+".other", p) }, "hard link"},
-		"a log that is in use": {func(p string) error { cfg := config(t); cfg.Path = p; t.Cleanup(running(open(t, cfg))); return nil }, "another executor"},
+		"a dangling link":  {func(t *testing.T, p string) error { return os.Symlink("nowhere", p) }, "symbolic link"},
+		"a FIFO":           {func(t *testing.T, p string) error { return syscall.Mkfifo(p, 0o600) }, "regular file"},
+		"a folder":         {func(t *testing.T, p string) error { return os.Mkdir(p, 0o700) }, "regular file"},
+		"a missing folder": {func(t *testing.T, p string) error { return os.RemoveAll(filepath.Dir(p)) }, "no such file"},
+		"a second name": {func(t *testing.T, p string) error {
+			must(t, os.WriteFile(p+".other", nil, 0o600))
+			return os.Link(p+".other", p)
+		}, "hard link"},
+		"a log that is in use": {func(t *testing.T, p string) error {
+			cfg := config(t)
+			cfg.Path = p
+			t.Cleanup(running(open(t, cfg)))
+			return nil
+		}, "another executor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(t)
-			must(t, test.make(cfg.Path))
+			must(t, test.make(t, cfg.Path))
 			_, err := Open(cfg)
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), fmt.Sprintf("audit log %q: ", cfg.Path)) {
 				t.Errorf("the error is %v, want %q", err, test.want)
