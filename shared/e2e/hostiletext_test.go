@@ -62,31 +62,36 @@ var hostileNotebook = func() string {
 	return strings.ReplaceAll(text, "ESC", strings.Trim(string(escape), `"`))
 }()
 
+// hostileFolder puts the files into dir that hostileArguments name.
+func hostileFolder(t *testing.T, dir string) {
+	t.Helper()
+	must(t, os.WriteFile(dir+"/up.txt", []byte("x"), 0o600))
+	must(t, os.WriteFile(dir+"/n.ipynb", []byte(hostileNotebook), 0o600))
+}
+
+// hostileArguments are valid arguments of the tools that require some, in a folder that
+// hostileFolder has filled.
+var hostileArguments = map[string]map[string]any{
+	"run_code_quick": {"code": "1"}, "run_code_long": {"code": "1", "checkpoint_name": "c"}, "get_execution": {"execution_id": "execution-1"},
+	"interrupt_execution": {"execution_id": "execution-1"}, "provide_input": {"execution_id": "execution-1", "text": "x"},
+	"inspect_variable": {"name": "x"}, "download_from_colab": {"remote_path": "data"}, "upload_to_colab": {"local_path": "up.txt"},
+	"save_kernel_state": {"name": "s"}, "restore_kernel_state": {"name": "s"}, "get_checkpoint": {"operation": "c"},
+	"run_chunked_operation": {"setup_code": "x = 1", "loop_code": "x += 1", "n_iterations": 3, "batch_size": 1},
+	"install_packages":      {"packages": "x"}, "preview_dataframe": {"name": "x"}, "query_dataframes": {"sql": "SELECT 1"},
+	"get_cells": {"notebook_path": "n.ipynb"}, "run_code_cell": {"notebook_path": "n.ipynb", "cellId": "a"}, "run_notebook": {"notebook_path": "n.ipynb"},
+	"add_code_cell": {"notebook_path": "n.ipynb", "code": "1"}, "add_text_cell": {"notebook_path": "n.ipynb", "content": "x"},
+	"update_cell": {"notebook_path": "n.ipynb", "cellId": "b", "content": "2"}, "move_cell": {"notebook_path": "n.ipynb", "cellId": "b", "cellIndex": 0},
+	"delete_cell": {"notebook_path": "n.ipynb", "cellId": "b"}, "stop_colab_vm": {"id": "x"},
+}
+
 func TestNoToolShowsEscapes(t *testing.T) {
 	t.Parallel()
-	arguments := map[string]map[string]any{
-		"run_code_quick": {"code": "1"}, "run_code_long": {"code": "1", "checkpoint_name": "c"}, "get_execution": {"execution_id": "execution-1"},
-		"interrupt_execution": {"execution_id": "execution-1"}, "provide_input": {"execution_id": "execution-1", "text": "x"},
-		"inspect_variable": {"name": "x"}, "download_from_colab": {"remote_path": "data"}, "upload_to_colab": {"local_path": "up.txt"},
-		"save_kernel_state": {"name": "s"}, "restore_kernel_state": {"name": "s"}, "get_checkpoint": {"operation": "c"},
-		"run_chunked_operation": {"setup_code": "x = 1", "loop_code": "x += 1", "n_iterations": 3, "batch_size": 1},
-		"install_packages":      {"packages": "x"}, "preview_dataframe": {"name": "x"}, "query_dataframes": {"sql": "SELECT 1"},
-		"get_cells": {"notebook_path": "n.ipynb"}, "run_code_cell": {"notebook_path": "n.ipynb", "cellId": "a"}, "run_notebook": {"notebook_path": "n.ipynb"},
-		"add_code_cell": {"notebook_path": "n.ipynb", "code": "1"}, "add_text_cell": {"notebook_path": "n.ipynb", "content": "x"},
-		"update_cell": {"notebook_path": "n.ipynb", "cellId": "b", "content": "2"}, "move_cell": {"notebook_path": "n.ipynb", "cellId": "b", "cellIndex": 0},
-		"delete_cell": {"notebook_path": "n.ipynb", "cellId": "b"}, "stop_colab_vm": {"id": "x"},
-	}
 	for _, name := range textCases {
 		t.Run(name, func(t *testing.T) {
 			vm := hostilevm.Start(t, name)
 			vm.Put("data/a\x1b[2Jb\u202e", []byte("x"))
 			dir := t.TempDir()
-			if err := os.WriteFile(dir+"/up.txt", []byte("x"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(dir+"/n.ipynb", []byte(hostileNotebook), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			hostileFolder(t, dir)
 			env := []string{"COLAB_SECRET=" + vm.Secret.Reveal(), "LOCAL_SAVE_DIR=" + dir, "RELAY_NOTEBOOK_DIRS=" + dir, "RELAY_TOOLSETS=all", "RELAY_HOLD=2s"}
 			h := startHost(t, vm.URL, harness.HostConfig{Dir: dir, Env: env, Progress: func(message string) { wantPlain(t, "progress", message) }})
 			tools, err := h.Tools(within(t, 10*time.Second))
@@ -94,13 +99,13 @@ func TestNoToolShowsEscapes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, tool := range tools {
-				if len(tool.InputSchema.Required) > 0 && arguments[tool.Name] == nil {
+				if len(tool.InputSchema.Required) > 0 && hostileArguments[tool.Name] == nil {
 					t.Errorf("%s is called without arguments", tool.Name)
 				}
-				a := call(t, h, tool.Name, arguments[tool.Name])
+				a := call(t, h, tool.Name, hostileArguments[tool.Name])
 				wantPlain(t, tool.Name, a.Text)
 				eachString(a.Fields, func(s string) { wantPlain(t, tool.Name+"'s fields", s) })
-				if a.Error() == "bad_request" && arguments[tool.Name] != nil {
+				if a.Error() == "bad_request" && hostileArguments[tool.Name] != nil {
 					t.Errorf("%s refused its arguments: %s", tool.Name, a.Text)
 				}
 			}

@@ -34,6 +34,7 @@ type VM struct {
 	asked   map[string]int
 	hook    Hook
 	lie     Lie
+	wire    Wire
 }
 
 // Hook is called with each request, opened, before it is answered. It may wait until ctx
@@ -92,7 +93,7 @@ func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x, body, err := v.executor.Open(r)
 	v.mu.Lock()
 	v.asked[r.Method+" "+r.URL.Path]++
-	hook, lie := v.hook, v.lie
+	hook, lie, wire := v.hook, v.lie, v.wire
 	v.mu.Unlock()
 	err = cmp.Or(hook(r.Context(), r), err)
 	if errors.Is(err, ErrGone) {
@@ -102,7 +103,12 @@ func (v *VM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		reply = v.replyTo(r, body, lie)
 	}
-	v.executor.Reply(w, r, x, reply.Status, reply.Body)
+	if wire != nil {
+		w = wire(w, r)
+	}
+	if w != nil {
+		v.executor.Reply(w, r, x, reply.Status, reply.Body)
+	}
 }
 
 // replyTo returns the lie about a request, or else the truth.

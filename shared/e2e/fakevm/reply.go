@@ -18,3 +18,14 @@ func (v *VM) Lies(l Lie) {
 	defer v.mu.Unlock()
 	v.lie = l
 }
+
+// Wire returns where the answer to a request is written, such as a writer that changes its
+// bytes. With nil it has answered itself.
+type Wire func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
+
+// Wires sets the Wire.
+func (v *VM) Wires(w Wire) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.wire = w
+}

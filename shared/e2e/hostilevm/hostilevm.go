@@ -27,10 +27,14 @@ type Case struct {
 	routes func(vm *fakevm.VM) routes
 	// warp, if set, changes every answer, given as decoded JSON.
 	warp func(v any) any
+	// wire, if set, changes how answers are sent.
+	wire fakevm.Wire
+	// Slow says that a call of a tool usually takes as long as it may.
+	Slow bool
 }
 
 // Cases are all attacks. Add new ones here.
-var Cases = slices.Concat(honestCases, nameCases, bombCases, textCases, stateCases)
+var Cases = slices.Concat(honestCases, nameCases, bombCases, textCases, stateCases, wireCases, formCases, orderCases, fileCases, refusalCases)
 
 // routes are answers by route, in the syntax of http.ServeMux.
 type routes map[string]func(q question) fakevm.Reply
@@ -83,6 +87,7 @@ func corrupt(vm *fakevm.VM, name string) error {
 	for route := range answers {
 		table.Handle(route, http.NotFoundHandler())
 	}
+	vm.Wires(c.wire)
 	vm.Lies(func(r *http.Request, body []byte) (fakevm.Reply, bool) {
 		_, route := table.Handler(r)
 		answer, ok := answers[route]

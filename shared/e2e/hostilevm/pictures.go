@@ -64,11 +64,21 @@ func inBase64(b []byte) string { return `"` + base64.StdEncoding.EncodeToString(
 // decoded size.
 func emptyPNG(width, height int) []byte {
 	const rgba16 = "\x10\x06\x00\x00\x00"
+	return blackPNG(width, height, rgba16, (1+8*width)*height)
+}
+
+// bigPNG returns a black PNG with one bit per pixel.
+func bigPNG(width, height int) []byte {
+	const oneBit = "\x01\x00\x00\x00\x00"
+	return blackPNG(width, height, oneBit, (1+(width+7)/8)*height)
+}
+
+// blackPNG returns a PNG of this format whose data is n zeros.
+func blackPNG(width, height int, format string, n int) []byte {
 	header := binary.BigEndian.AppendUint32(nil, uint32(width))
 	header = binary.BigEndian.AppendUint32(header, uint32(height))
-	out := []byte("\x89PNG\r\n\x1a\n")
-	out = chunk(out, "IHDR", append(header, rgba16...))
-	out = chunk(out, "IDAT", zeros((1+8*width)*height))
+	out := chunk([]byte("\x89PNG\r\n\x1a\n"), "IHDR", append(header, format...))
+	out = chunk(out, "IDAT", zeros(n))
 	return chunk(out, "IEND", nil)
 }
 
