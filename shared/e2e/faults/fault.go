@@ -4,30 +4,15 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"syscall"
 	"time"
-
-	"colabrelay/shared/e2e/harness"
 )
-
-// excuses are the outcomes, other than success, that the faults of a step allow.
-type excuses int
-
-const (
-	kernelEnds   excuses = 1 << iota // runs may have ended with their kernel, or never begun
-	executorEnds                     // runs may be lost or cancelled
-	relayEnds                        // calls of the relay may have no answer
-	networkFails                     // calls may end with an error of the network
-	vmReplaced                       // what was on the VM is gone
-)
-
-func (e excuses) any(of excuses) bool { return e&of != 0 }
 
 // fault is something that a step survives. strike returns when it is over and mended; an
 // error means that the suite itself failed.
 type fault struct {
 	name    string
 	excuses excuses
+	weight  int    // how often the plan chooses it, relative to the others
 	kills   string // the process that it kills
 	strike  func(ctx context.Context, w *world, p planned) (struck bool, err error)
 }
@@ -39,38 +24,38 @@ type planned struct {
 	after time.Duration // or when the operations have ended, and then this much later
 	lasts time.Duration // how long it lasts, if it does
 	at    int           // number of the relay
+	bytes int           // after which a connection breaks, if it does
+	side  string        // of the network: upstream to the executor, downstream from it
 }
 
 func (p planned) String() string {
-	return fmt.Sprintf("%s (%d marks, %d ms, for %d ms)", p.fault.name, p.marks, p.after.Milliseconds(), p.lasts.Milliseconds())
-}
-
-// kinds are all faults.
-var kinds = []fault{
-	{"kernel killed", kernelEnds, "kernel", killKernel},
-	{"executor killed", executorEnds | kernelEnds | networkFails, "executor", func(ctx context.Context, w *world, p planned) (bool, error) {
-		return true, w.replaceExecutor(ctx, p.lasts, false)
-	}},
-	{"relay killed", relayEnds, "relay", func(ctx context.Context, w *world, p planned) (bool, error) {
-		return true, w.laptops[p.at].replace(ctx, (*harness.Host).Kill)
-	}},
-	{"tunnel cut", networkFails, "", func(ctx context.Context, w *world, p planned) (bool, error) {
-		return true, w.network.cut(ctx, p.lasts)
-	}},
+	return fmt.Sprintf("%s (%d marks, %d ms, for %d ms, %d, %d bytes %s)", p.fault.name, p.marks,
+		p.after.Milliseconds(), p.lasts.Milliseconds(), p.at, p.bytes, p.side)
 }
 
 func planFault(r *rand.Rand, laptops int) planned {
 	return planned{
-		fault: &kinds[r.IntN(len(kinds))],
+		fault: &kinds[pick(r)],
 		marks: r.IntN(6),
 		after: time.Duration(r.IntN(300)) * time.Millisecond,
 		lasts: time.Duration(r.IntN(1500)) * time.Millisecond,
 		at:    r.IntN(laptops),
+		bytes: 1 << r.IntN(18),
+		side:  [...]string{"upstream", "downstream"}[r.IntN(2)],
 	}
 }
 
-// killKernel kills the kernel, as the system does when memory runs out.
-func killKernel(_ context.Context, w *world, _ planned) (bool, error) {
-	pid, err := w.kernelPID()
-	return err == nil && send(pid, syscall.SIGKILL), nil // none if it ends or starts just now
+// pick returns the number of a kind.
+func pick(r *rand.Rand) int {
+	sum := 0
+	for _, k := range kinds {
+		sum += k.weight
+	}
+	left := r.IntN(sum)
+	for n, k := range kinds {
+		if left -= k.weight; left < 0 {
+			return n
+		}
+	}
+	panic("the weights of the faults have another sum than before")
 }

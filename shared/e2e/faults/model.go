@@ -93,28 +93,17 @@ func (x *submission) check(ctx context.Context, c *client.Client, listed []contr
 	if x.executionID != "" && x.executionID != got.ExecutionID {
 		return fmt.Errorf("an answer named the execution %s, the executor lists %s", x.executionID, got.ExecutionID)
 	}
-	if x.reported.Finished() && x.reported != "" && x.reported != got.Status {
+	if x.over() && x.reported != got.Status {
 		return fmt.Errorf("an answer called it %s, the executor says %s (%s)", x.reported, got.Status, got.Reason)
 	}
 	x.executionID, x.reported = got.ExecutionID, got.Status
-	if allowed, known := outcomes[got.Status]; !known || allowed != always && !e.any(allowed) {
+	if _, ok := x.expected[string(got.Status)]; !ok && !e.any(outcomes[got.Status]) {
 		return fmt.Errorf("nothing in this step excuses that it is %s (%s)", got.Status, got.Reason)
 	}
 	if got.Status != contract.StatusSucceeded && got.Reason == "" {
 		return fmt.Errorf("it is %s, and no reason is given", got.Status)
 	}
 	return x.checkEvents(got)
-}
-
-// always excuses itself.
-const always excuses = -1
-
-// outcomes are the statuses in which a run may end, by what excuses them.
-var outcomes = map[contract.Status]excuses{
-	contract.StatusSucceeded:  always,
-	contract.StatusKernelDied: kernelEnds,
-	contract.StatusCancelled:  kernelEnds | executorEnds,
-	contract.StatusLost:       executorEnds,
 }
 
 // ended returns an execution with all its events. What nothing disturbs must end.
@@ -152,10 +141,7 @@ func (x *submission) checkEvents(got contract.Execution) error {
 	if next != got.NextOffset {
 		return fmt.Errorf("its %d events end at offset %d", next, got.NextOffset)
 	}
-	if !strings.HasPrefix(x.output, text.String()) || got.Status == contract.StatusSucceeded && text.String() != x.output {
-		return fmt.Errorf("it is %s with the output %q, it prints %q", got.Status, text.String(), x.output)
-	}
-	return nil
+	return x.checkText("its events", got.Status, text.String())
 }
 
 // checkCount compares how often the run ran with its outcome.

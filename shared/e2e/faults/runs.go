@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -19,6 +18,8 @@ type submission struct {
 
 	executionID string          // "" until an answer names it
 	reported    contract.Status // that an answer gave; "" if none did
+	anything    bool            // its output is not known before
+	expected    accepted        // the statuses, besides succeeded, in which it may end without a fault
 }
 
 // submission returns a run whose code leaves a mark and then does the rest.
@@ -37,6 +38,9 @@ func (x *submission) take(a harness.Answer) {
 	x.reported = contract.Status(a.String("status"))
 }
 
+// over reports whether an answer said how the run ended.
+func (x *submission) over() bool { return x.reported != "" && x.reported.Finished() }
+
 // quick is some quick runs, one after another.
 type quick struct {
 	name string
@@ -53,7 +57,7 @@ func (q *quick) do(ctx context.Context, s *scene) error {
 		line := "out " + id + "\n"
 		x := s.submission(id, fmt.Sprintf("print('out %s')", id), line)
 		a, err := s.call(ctx, "run_code_quick", map[string]any{"code": x.code})
-		if errors.Is(err, errNoAnswer) {
+		if isNoAnswer(err) {
 			continue
 		}
 		if err != nil {
@@ -80,75 +84,24 @@ func newLong(r *rand.Rand, name string) operation {
 
 func (l *long) String() string { return fmt.Sprintf("a run of %d lines", l.lines) }
 
-func (l *long) do(ctx context.Context, s *scene) error {
+// submission returns the run.
+func (l *long) submission(s *scene) *submission {
 	var output strings.Builder
 	for n := range l.lines {
 		fmt.Fprintf(&output, "%s line %d\n", l.name, n)
 	}
-	x := s.submission(l.name, fmt.Sprintf("import time\nfor n in range(%d):\n  print('%s line', n, flush=True)\n  time.sleep(%g)",
+	return s.submission(l.name, fmt.Sprintf("import time\nfor n in range(%d):\n  print('%s line', n, flush=True)\n  time.sleep(%g)",
 		l.lines, l.name, float64(l.pauseMS)/1000), output.String())
-	a, err := s.call(ctx, "run_code_long", map[string]any{"code": x.code})
-	if err != nil && !errors.Is(err, errNoAnswer) {
+}
+
+func (l *long) do(ctx context.Context, s *scene) error {
+	x := l.submission(s)
+	a, begun, err := s.begin(ctx, x)
+	if err != nil || !begun {
 		return err
-	}
-	if err == nil {
-		x.take(a)
-	}
-	if x.executionID == "" {
-		if x.executionID, err = s.find(ctx, x.id); err != nil || x.executionID == "" {
-			return err
-		}
-		a = harness.Answer{}
 	}
 	return s.follow(ctx, x, a)
 }
 
-// find looks for a run whose submission has no answer, as an agent does. It returns "" if the
-// VM does not list it.
-func (s *scene) find(ctx context.Context, id string) (string, error) {
-	a, err := s.ask(ctx, "list_executions", map[string]any{"limit": 100})
-	if err != nil {
-		return "", err
-	}
-	list, _ := a.Fields["executions"].([]any)
-	for _, entry := range list {
-		fields, _ := entry.(map[string]any)
-		if fields["code_preview"] == "# "+id {
-			found, _ := fields["execution_id"].(string)
-			return found, nil
-		}
-	}
-	return "", nil
-}
-
-// follow reads the rest of a run page by page until its end. begun is the answer that had the
-// beginning.
-func (s *scene) follow(ctx context.Context, x *submission, begun harness.Answer) error {
-	text, offset := begun.String("stdout"), begun.Int("next_offset")
-	for {
-		a, err := s.ask(ctx, "get_execution", map[string]any{"execution_id": x.executionID, "offset": offset, "wait_seconds": 3}, finalErrors...)
-		if err != nil {
-			return err
-		}
-		if a.Error() == string(contract.CodeNotFound) {
-			return nil // excused: the VM is gone
-		}
-		x.take(a)
-		text += a.String("stdout")
-		next := a.Int("next_offset")
-		if x.reported.Finished() && (next == offset || a.Fields["truncated"] != true) {
-			break
-		}
-		offset = next
-	}
-	if !strings.HasPrefix(x.output, text) || x.reported == contract.StatusSucceeded && text != x.output {
-		return fmt.Errorf("run %s (%s) is read as %q, it prints %q", x.id, x.reported, text, x.output)
-	}
-	return nil
-}
-
-// finalErrors are the codes with which get_execution says how a run has ended.
-var finalErrors = []string{
-	string(contract.StatusKernelDied), string(contract.StatusLost), string(contract.StatusCancelled),
-	string(contract.StatusInterrupted), string(contract.StatusFailed), string(contract.CodeNotFound),
-}
+// newPaged returns a run whose output fills several pages.
+func newPaged(r *rand.Rand, name string) operation { return &long{name, 2000 + r.IntN(4000), 0} }

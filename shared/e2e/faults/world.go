@@ -100,11 +100,8 @@ func (w *world) replaceExecutor(ctx context.Context, down time.Duration, newVM b
 
 // kernelPID returns the process id of the kernel, or an error if none runs.
 func (w *world) kernelPID() (int, error) {
-	w.mu.RLock()
-	dir := w.vm.Dir
-	w.mu.RUnlock()
 	var record struct{ PID int }
-	data, err := os.ReadFile(filepath.Join(dir, ".colab-relay", "kernel.json"))
+	data, err := os.ReadFile(filepath.Join(w.folder(), ".colab-relay", "kernel.json"))
 	if err == nil {
 		err = json.Unmarshal(data, &record)
 	}
@@ -112,6 +109,20 @@ func (w *world) kernelPID() (int, error) {
 		err = errors.New("no kernel is recorded")
 	}
 	return record.PID, err
+}
+
+// executorPID returns the process id of the executor.
+func (w *world) executorPID() (int, error) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.executor.PID(), nil
+}
+
+// folder returns the working directory of the VM.
+func (w *world) folder() string {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.vm.Dir
 }
 
 // direct returns a client that does not pass the network.
@@ -125,9 +136,13 @@ func (w *world) direct() (*client.Client, error) {
 	return client.New(client.Config{BaseURL: w.executor.Ready.LocalURL, Secret: key})
 }
 
+// settleTime is the most that the VM may take to run code again; a kernel starts slowly on a
+// busy machine.
+const settleTime = 3 * time.Minute
+
 // settle returns when the VM runs code again, after all faults are mended.
 func (w *world) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	c, err := w.direct()
 	if err != nil {
@@ -139,10 +154,23 @@ func (w *world) settle(ctx context.Context) error {
 		if err == nil && x.Status == contract.StatusSucceeded {
 			return nil
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("the VM runs no code a minute after the faults: %s %s: %w", x.Status, x.Reason, err)
+		if refused, ok := errors.AsType[*contract.Error](err); ok && refused.Code == contract.CodeKernelDead {
+			err = restartDead(ctx, c)
 		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("the VM runs no code %s after the faults: %s %s: %w", settleTime, x.Status, x.Reason, err)
+		}
+		pause(ctx, 50*time.Millisecond)
 	}
+}
+
+// restartDead starts the kernel that died too often in a row.
+func restartDead(ctx context.Context, c *client.Client) error {
+	k, err := c.Kernel(ctx)
+	if err == nil {
+		_, err = c.RestartKernel(ctx, k.KernelID)
+	}
+	return err
 }
 
 // close ends all that runs, as closing hosts and a terminated executor do.

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+
+	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/harness"
+)
+
+// excuses are the outcomes, other than success, that the faults of a step allow.
+type excuses int
+
+const (
+	kernelEnds   excuses = 1 << iota // runs may have ended with their kernel, or never begun
+	executorEnds                     // runs may be lost or cancelled
+	relayEnds                        // calls of the relay may have no answer
+	networkFails                     // calls may end with an error of the network
+	vmReplaced                       // what was on the VM is gone
+	remoteIsFull                     // nothing more can be written on the VM
+	localIsFull                      // nothing more can be written on the laptops
+	always       excuses = -1        // whatever happens
+)
+
+// any reports whether the step has one of the excuses.
+func (e excuses) any(of excuses) bool { return of == always || e&of != 0 }
+
+// refusals are the codes of answers that faults excuse. After them an agent may call again.
+var refusals = map[string]excuses{
+	"unreachable":     networkFails | executorEnds,
+	"timeout":         networkFails | executorEnds,
+	"busy":            relayEnds, // the call whose answer was lost still works
+	"variables_lost":  kernelEnds,
+	"local_disk_full": localIsFull,
+
+	string(contract.CodeKernelStarting): kernelEnds | executorEnds,
+	string(contract.CodeKernelDead):     kernelEnds | executorEnds,
+	string(contract.CodeShuttingDown):   executorEnds,
+	string(contract.CodeReplayed):       networkFails | executorEnds, // the transport sent a request again
+	string(contract.CodeNewStart):       executorEnds,
+	string(contract.CodeNewInstance):    vmReplaced,
+	string(contract.CodeNotFound):       vmReplaced,
+	string(contract.CodeDiskFull):       remoteIsFull,
+	string(contract.CodeKernelBusy):     always, // another operation has the kernel
+}
+
+// outcomes are the statuses in which a run may end, by what excuses them.
+var outcomes = map[contract.Status]excuses{
+	contract.StatusSucceeded:  always,
+	contract.StatusKernelDied: kernelEnds,
+	contract.StatusCancelled:  kernelEnds | executorEnds,
+	contract.StatusLost:       executorEnds,
+}
+
+// accepted are codes of answers that an operation handles itself, by what excuses them.
+type accepted map[string]excuses
+
+// ends are the codes with which an answer says how a run has ended.
+var ends = accepted{
+	string(contract.StatusKernelDied): kernelEnds,
+	string(contract.StatusLost):       executorEnds,
+	string(contract.StatusCancelled):  kernelEnds | executorEnds,
+	string(contract.CodeNotFound):     vmReplaced,
+}
+
+// judge returns an error if the step does not excuse the answer's error. final says that the
+// answer needs no other call.
+func (s *scene) judge(tool string, a harness.Answer, takes accepted) (final bool, err error) {
+	code := a.Error()
+	if code == "" && !a.IsError {
+		return true, nil
+	}
+	s.tally.refused(tool, code)
+	if e, ok := takes[code]; ok && s.excuses.any(e) {
+		return true, nil
+	}
+	if s.excuses.any(refusals[code]) || s.excuses.any(outcomes[contract.Status(code)]) {
+		return false, nil
+	}
+	return false, fmt.Errorf("%s: nothing in this step excuses the error %q: %s", tool, code, a.Text)
+}
