@@ -10,7 +10,7 @@ import (
 const maxAllocations = 450
 
 func TestQuickRunAllocatesLittle(t *testing.T) {
-	b := newBench(t, stacks.Old(t), settings{})
+	b := newBench(t, stacks.Old(t), settings{ownKernel: true})
 	b.run("1+1")
 	if n := testing.AllocsPerRun(50, func() { b.run("1+1") }); n > maxAllocations {
 		t.Errorf("a run of 1+1 takes %.0f allocations, want at most %d", n, maxAllocations)

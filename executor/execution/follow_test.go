@@ -168,7 +168,7 @@ func (b *bench) tickAt(id string, later time.Duration) {
 func TestARunFollowsNoneOfAnEarlierKernel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	q := newBench(t, stacks.Old(t), settings{dir: dir, keep: journal.Limits{Kept: 4}})
+	q := newBench(t, stacks.Old(t), settings{ownKernel: true, dir: dir, keep: journal.Limits{Kept: 4}})
 	first := q.after("succeeded", "", "x = 1")
 	wantStatus(t, q.settle(first), contract.StatusSucceeded)
 	q.settle(q.after("failed", "", "1/0"))

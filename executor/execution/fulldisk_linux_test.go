@@ -18,7 +18,7 @@ func TestCodeStillRunsOnAFullDisk(t *testing.T) {
 		return
 	}
 	dir, filler := filepath.Join(disk, "executions"), filepath.Join(disk, "filler")
-	q := newBench(t, stacks.Old(t), settings{dir: dir})
+	q := newBench(t, stacks.Old(t), settings{ownKernel: true, dir: dir})
 	q.run("kept = 1")
 	smalldisk.Fill(t, filler)
 	first := q.run("print('on a full disk', kept)")

@@ -50,7 +50,7 @@ func TestBigPayloadsBecomeBlobs(t *testing.T) {
 
 func TestLateOutputOfAThreadIsKept(t *testing.T) {
 	t.Parallel()
-	q := newBench(t, stacks.Old(t), settings{})
+	q := newBench(t, stacks.Old(t), settings{ownKernel: true})
 	x := q.run("import threading, time\ndef late():\n  time.sleep(.3)\n  print('late', flush=True)\nthreading.Thread(target=late).start()")
 	wantStatus(t, x, contract.StatusSucceeded)
 	for limit := time.After(20 * time.Second); x.NextOffset == 0; x = read(t, q.journal, x.ExecutionID) {
@@ -148,7 +148,7 @@ func TestFloodIsCompleteForALateReader(t *testing.T) {
 func TestRunWithoutAReplyEndsAndFreesTheKernel(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := newBench(t, s, settings{})
+		q := newBench(t, s, settings{ownKernel: true})
 		q.run("kept = 1")
 		// ipykernel can't encode a lone surrogate and sends no reply.
 		x := q.run("raise ValueError(chr(0xd800))")
@@ -164,7 +164,7 @@ func TestRunWithoutAReplyEndsAndFreesTheKernel(t *testing.T) {
 func TestAnInterruptThatTakesTheReplyIsAnInterrupt(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := newBench(t, s, settings{})
+		q := newBench(t, s, settings{ownKernel: true})
 		id := q.submit(`import time
 kept, kernel = 1, get_ipython().kernel
 finish = kernel.finish_metadata

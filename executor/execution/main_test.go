@@ -4,20 +4,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"colabrelay/executor/journal"
 	"colabrelay/executor/kernel"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a queue on a real kernel; both end with the test.
 type bench struct {
@@ -31,6 +27,7 @@ type bench struct {
 
 // settings are a bench's. Zero values are replaced by defaults.
 type settings struct {
+	ownKernel  bool   // no other test uses the kernel, before or afterwards
 	dir        string // of the journal
 	limits     Limits
 	keep       journal.Limits
@@ -41,13 +38,14 @@ type settings struct {
 func newBench(t testing.TB, s stacks.Stack, set settings) *bench {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	python, err := kernel.Find(t.Context(), s.Python, os.Environ())
-	if err != nil {
-		t.Fatal(err)
+	shared := !set.ownKernel && set.maxMessage == 0
+	var k *life
+	if shared {
+		k = idle.take(s)
 	}
-	k := kernel.New(kernel.Config{
-		Python: python, WorkDir: t.TempDir(), StateDir: t.TempDir(), Environ: os.Environ(), MaxMessageBytes: set.maxMessage, Log: log,
-	})
+	if k == nil {
+		k = startKernel(t, s, set.maxMessage)
+	}
 	if set.dir == "" {
 		set.dir = t.TempDir()
 	}
@@ -58,30 +56,28 @@ func newBench(t testing.TB, s stacks.Stack, set settings) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := New(Config{Kernel: k, Journal: j, Memory: set.memory, Limits: set.limits, Log: log})
-	b := &bench{Queue: q, t: t, dir: set.dir, kernel: k}
-	queueCtx, stopQueue := context.WithCancel(context.Background())
-	kernelCtx, stopKernel := context.WithCancel(context.Background())
-	queueEnd, kernelEnd := make(chan error, 1), make(chan error, 1)
-	go func() { kernelEnd <- k.Run(kernelCtx) }()
-	go func() { queueEnd <- q.Run(queueCtx) }()
-	stopped := false
+	q := New(Config{Kernel: k.Supervisor, Journal: j, Memory: set.memory, Limits: set.limits, Log: log})
+	b := &bench{Queue: q, t: t, dir: set.dir, kernel: k.Supervisor}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- q.Run(ctx) }()
+	stopQueue := sync.OnceFunc(func() {
+		cancel()
+		<-ended
+	})
 	b.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
 		stopQueue()
-		<-queueEnd
-		stopKernel()
-		<-kernelEnd
+		k.stop()
 	}
-	t.Cleanup(b.stop)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := k.Await(ctx); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() {
+		free := !b.Busy() // else its code may go on
+		stopQueue()
+		if shared && free && !t.Failed() {
+			idle.put(s, k)
+		} else {
+			k.stop()
+		}
+	})
 	return b
 }
 

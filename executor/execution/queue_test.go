@@ -14,7 +14,7 @@ import (
 func TestRunKeepsEveryKindOfOutputInOrder(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := newBench(t, s, settings{})
+		q := newBench(t, s, settings{ownKernel: true})
 		x := q.run("import sys\nfrom IPython.display import display\nprint('a'); print('b', file=sys.stderr)\nh = display({'k': 1}, display_id='d1')\nh.update('new')\nfrom IPython.display import clear_output\nclear_output(wait=True)\n'value'")
 		wantStatus(t, x, contract.StatusSucceeded)
 		var types []string
@@ -184,7 +184,7 @@ func TestDeadlineIsPausedWhileWaitingForInput(t *testing.T) {
 
 func TestReasonSaysThatCodeDoesNotYield(t *testing.T) {
 	t.Parallel()
-	q := newBench(t, stacks.Old(t), settings{})
+	q := newBench(t, stacks.Old(t), settings{ownKernel: true})
 	id := q.submit("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(.1)", 60)
 	waiting := q.submit("'after'", 0)
 	q.awaitEvent(id, 0)
@@ -214,7 +214,7 @@ func TestReasonSaysThatCodeDoesNotYield(t *testing.T) {
 func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := newBench(t, s, settings{})
+		q := newBench(t, s, settings{ownKernel: true})
 		first := q.run("1")
 		dying := q.submit("print('before', flush=True)\nimport os, time\ntime.sleep(.3)\nos.kill(os.getpid(), 9)", 0)
 		waiting := q.submit("'never'", 0)

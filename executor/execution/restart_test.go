@@ -12,7 +12,7 @@ import (
 func TestARunThatARestartEndsHasNoError(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := newBench(t, s, settings{})
+		q := newBench(t, s, settings{ownKernel: true})
 		for _, test := range []struct{ name, code string }{
 			{"interrupted", "import time\nprint('on', flush=True)\ntime.sleep(3600)"},
 			{"another error", "import time\ntry:\n  print('on', flush=True)\n  time.sleep(3600)\nexcept KeyboardInterrupt: raise RuntimeError('a worker died')"},
@@ -45,7 +45,7 @@ func TestARunThatARestartEndsHasNoError(t *testing.T) {
 func TestARestartKeepsAnOutcomeThatTheCodeReached(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := newBench(t, s, settings{})
+		q := newBench(t, s, settings{ownKernel: true})
 		failed := q.run("1/0")
 		// The print is inside the try: its event can arrive while print still flushes, and
 		// an interrupt there would be the code's error.

@@ -28,7 +28,7 @@ func (b *bench) unstored(code string) contract.Execution {
 func TestUnstoredRunLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
-		q := newBench(t, s, settings{})
+		q := newBench(t, s, settings{ownKernel: true})
 		q.run("'before'")
 		before := text(q.unstored(trace), contract.Stdout)
 		for name, code := range map[string]string{
