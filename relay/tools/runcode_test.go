@@ -20,6 +20,7 @@ import (
 	"colabrelay/relay/chunked"
 	"colabrelay/relay/client"
 	"colabrelay/relay/hint"
+	"colabrelay/relay/render"
 	"colabrelay/shared/contract"
 )
 
@@ -53,6 +54,16 @@ func TestQuickRunIsOneRequest(t *testing.T) {
 	s := run.submits
 	if len(s) != 2 || s[0].TimeoutSeconds != 120 || s[0].RequestID == "" || s[0].RequestID == s[1].RequestID {
 		t.Errorf("submitted %+v", s)
+	}
+}
+
+// A run that succeeded on a full disk says that its output ends with the executor.
+func TestTheReasonOfARunThatSucceededIsANote(t *testing.T) {
+	for status, noted := range map[contract.Status]bool{contract.StatusSucceeded: true, contract.StatusRunning: true, contract.StatusLost: false} {
+		r := newRun(contract.Execution{Status: status, Reason: "the VM's disk\nis \x1b[31mfull"}, render.View{})
+		if got := strings.Join(r.Notes, "|"); noted != (got == "the VM's disk is full") {
+			t.Errorf("%s: notes %q", status, got)
+		}
 	}
 }
 

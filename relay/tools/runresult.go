@@ -3,6 +3,7 @@ package tools
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,6 +61,9 @@ func newRun(e contract.Execution, v render.View) *Run {
 		Truncated: v.Truncated, NextOffset: v.NextOffset, QueuePosition: e.QueuePosition,
 		KernelID: e.KernelID, SavedFiles: v.Files, Notes: v.Notes,
 		ExecutionTimeSec: seconds(e),
+	}
+	if e.Status.OK() && e.Reason != "" { // the Problem of any other run has it
+		r.Notes = append(slices.Clip(r.Notes), brief(plain.Line(e.Reason)))
 	}
 	if v.HasResult {
 		r.Result = &v.Result
