@@ -44,6 +44,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	pool.Binary = binaries.Executor
+	os.Setenv("EXECUTOR_BIN", binaries.Executor) // for smalldisk, which runs a test in a child
+	os.Setenv("RELAY_BIN", binaries.Relay)
 	code := m.Run()
 	pool.Close()
 	os.RemoveAll(dir)
