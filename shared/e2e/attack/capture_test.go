@@ -66,7 +66,7 @@ func (s *stand) instance() string {
 		req, err := http.NewRequest(http.MethodGet, s.vm.Ready.LocalURL+contract.PathKernel, nil)
 		must(s.t, err)
 		linetest.Seal(s.t, s.key, req, nil, time.Now())
-		res, err := new(http.Transport).RoundTrip(req)
+		res, err := s.http.RoundTrip(req)
 		must(s.t, err)
 		s.name = res.Header.Get(contract.HeaderInstance)
 		must(s.t, res.Body.Close())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,8 +26,9 @@ type stand struct {
 	address string
 	key     auth.Secret
 	relay   *client.Client
-	name    string // Executor-Instance; see instance
-	honest  int    // runs of the relay since the attacks began
+	http    *http.Transport // of key holders
+	name    string          // Executor-Instance; see instance
+	honest  int             // runs of the relay since the attacks began
 	before  usage
 }
 
@@ -39,7 +41,7 @@ func newStand(t *testing.T) *stand {
 	s.address = strings.TrimPrefix(s.vm.Ready.LocalURL, "http://")
 	s.relay, err = client.New(client.Config{BaseURL: s.vm.Ready.LocalURL, Secret: key})
 	must(t, err)
-	t.Cleanup(s.relay.Close)
+	s.http = &http.Transport{DisableCompression: true}
 	s.run("ran = []; honest = 0")
 	s.before = s.usage()
 	return s
@@ -132,6 +134,7 @@ func (s *stand) end(want []int) {
 		s.t.Errorf("submits %v ran, want %v", ran, want)
 	}
 	s.relay.Close()
+	s.http.CloseIdleConnections()
 	var after usage
 	ctx, cancel := context.WithTimeout(s.t.Context(), deadline)
 	defer cancel()

@@ -1,0 +1,222 @@
+package attack
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
+	"colabrelay/shared/line/linetest"
+	"colabrelay/shared/seal"
+)
+
+// sent is a request of a holder of the key, and the codes with which it may be refused. None
+// means that it must succeed.
+type sent struct {
+	name         string
+	method, path string // with the query
+	body         []byte
+	raw          bool // body is what is sealed, with the byte that tells the compression
+	codes        string
+}
+
+// A holder of the key sends texts that are well sealed and hostile in themselves. Each gets a
+// refusal that names the cause: "internal" would be a fault of the executor.
+func TestHostileTextsOfAKeyHolder(t *testing.T) {
+	s := newStand(t)
+	n := 0
+	tables := map[string][]sent{
+		"compression": bombs(), "queries": queries(), "JSON": texts(), "submits": submits(), "paths": s.paths(), "uploads": uploads(), "batches": batches(), "numbers": numbers(),
+	}
+	for _, kind := range slices.Sorted(maps.Keys(tables)) {
+		for _, r := range tables[kind] {
+			if n++; n%40 == 0 {
+				s.workHonestly()
+			}
+			status, code := s.send(r)
+			if status >= 200 && status < 300 {
+				code = ""
+			}
+			if !allowed(r.codes, code) {
+				t.Errorf("%s: %s: answered %d %q, want %q", kind, r.name, status, code, r.codes)
+			}
+		}
+		t.Logf("%s: %d cases", kind, len(tables[kind]))
+	}
+	t.Logf("%d cases", n)
+	s.workHonestly()
+	s.end([]int{})
+}
+
+func allowed(codes string, got contract.Code) bool {
+	for _, code := range strings.Split(codes, "|") {
+		if contract.Code(code) == got {
+			return true
+		}
+	}
+	return false
+}
+
+// send seals, signs and sends r, and opens the answer.
+func (s *stand) send(r sent) (status int, code contract.Code) {
+	s.t.Helper()
+	path, query, _ := strings.Cut(r.path, "?")
+	req, err := http.NewRequest(r.method, s.vm.Ready.LocalURL+path, nil)
+	must(s.t, err)
+	req.URL.RawQuery = query
+	if r.method != http.MethodGet {
+		req.Header.Set(contract.HeaderInstance, s.instance())
+	}
+	x := auth.NewSigner(s.key).NewExchange()
+	linetest.SealWith(s.t, x, req, r.body, time.Now())
+	if r.raw {
+		sealed := seal.Seal(x.BodyKey(), r.body)
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(sealed)), int64(len(sealed))
+	}
+	res, err := s.http.RoundTrip(req)
+	must(s.t, err)
+	defer res.Body.Close()
+	part := strings.HasPrefix(r.path, contract.PathContent+"?")
+	text, err := linetest.Open(x, res, res.Body, part)
+	if err != nil {
+		s.t.Fatalf("%s: the answer does not open: %v", r.name, err)
+	}
+	if bytes.Contains(text, []byte("root:")) {
+		s.t.Errorf("%s: the answer has a line of /etc/passwd", r.name)
+	}
+	var failed contract.ErrorBody
+	if res.StatusCode >= 300 {
+		must(s.t, json.Unmarshal(text, &failed))
+	}
+	return res.StatusCode, failed.Error.Code
+}
+
+func post(name, path string, body []byte, codes string) sent {
+	return sent{name, http.MethodPost, path, body, false, codes}
+}
+
+// gzipped is one member of a text.
+func gzipped(text io.Reader) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := io.Copy(w, text); err != nil {
+		panic(err)
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
+	return out.Bytes()
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// bombs are bodies that are compressed too well, or not as they say.
+func bombs() []sent {
+	small := gzipped(strings.NewReader(`{"request_id":"x"}`))
+	length := func(member []byte, n uint32) []byte {
+		return binary.LittleEndian.AppendUint32(bytes.Clone(member[:len(member)-4]), n)
+	}
+	giant := gzipped(io.LimitReader(zeros{}, 256<<20))
+	var all []sent
+	for _, c := range []struct {
+		name, codes string
+		body        []byte
+	}{
+		{"nothing", "bad_request", []byte{}}, {"only the leading byte", "bad_request", []byte{0}}, {"only gzip's", "bad_request", []byte{1}},
+		{"compression 2", "bad_request", append([]byte{2}, small...)}, {"compression 255", "bad_request", append([]byte{255}, small...)},
+		{"256 MiB of zeros", "too_large", append([]byte{1}, giant...)}, {"256 MiB that say 10 bytes", "bad_request", append([]byte{1}, length(giant, 10)...)},
+		{"256 MiB that say 8 MiB", "bad_request", append([]byte{1}, length(giant, 8<<20)...)}, {"256 MiB that say 0", "bad_request", append([]byte{1}, length(giant, 0)...)},
+		{"one byte over", "too_large", append([]byte{1}, gzipped(io.LimitReader(zeros{}, contract.MaxBodyBytes+1))...)},
+		{"as much as allowed", "bad_request", append([]byte{1}, gzipped(io.LimitReader(zeros{}, contract.MaxBodyBytes))...)}, // opens, and is no JSON
+		{"18 bytes that say 4 GiB", "too_large", append([]byte{1}, length(small, 1<<32-1)...)}, {"18 bytes that say 8 MiB", "bad_request", append([]byte{1}, length(small, 8<<20)...)},
+		{"18 bytes that say 17", "bad_request", append([]byte{1}, length(small, 17)...)}, {"two members", "bad_request", append([]byte{1}, append(small, small...)...)},
+		{"noise behind it", "bad_request", append([]byte{1}, append(small, 0, 0, 0)...)}, {"cut", "bad_request", append([]byte{1}, small[:len(small)-1]...)},
+		{"only a header", "bad_request|too_large", append([]byte{1}, small[:10]...)}, {"zlib", "bad_request|too_large", []byte("\x01\x78\x9c\x03\x00\x00\x00\x00\x01")}, {"zstd", "bad_request", []byte("\x01\x28\xb5\x2f\xfd\x00\x00\x01\x00\x00")},
+		{"gzip of gzip", "bad_request", append([]byte{1}, gzipped(bytes.NewReader(giant))...)}, {"a changed checksum", "bad_request", append([]byte{1}, flipped(small, len(small)-6)...)},
+		{"8 MiB of noise", "bad_request|too_large", append([]byte{1}, noise(8<<20)...)}, {"9 MiB of noise", "too_large", append([]byte{0}, noise(9<<20)...)},
+		{"a huge name in the header", "bad_request|too_large", append([]byte{1, 0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 255}, bytes.Repeat([]byte("x"), 4<<20)...)},
+	} {
+		all = append(all, sent{c.name, http.MethodPost, contract.PathExecutions, c.body, true, c.codes})
+	}
+	return all
+}
+
+func flipped(text []byte, i int) []byte {
+	text = bytes.Clone(text)
+	text[i] ^= 1
+	return text
+}
+
+func noise(n int) []byte {
+	text := make([]byte, n)
+	_, _ = rand.Read(text)
+	return text
+}
+
+// queries are long, or not as the executor writes them.
+func queries() []sent {
+	var all []sent
+	for query, codes := range map[string]string{
+		strings.Repeat("a", 64<<10): "", strings.Repeat("a", 64<<10+1): "bad_request", strings.Repeat("a", 1<<20): "bad_request", strings.Repeat("a", 8<<20): "bad_request", "limit=1": "", "limit=1&limit=2": "",
+		"limit=%zz": "", "limit=1;x": "|bad_request", "limit=%00": "bad_request", "limit=\x00": "bad_request", "limit=\xff": "bad_request", "&&&&": "", strings.Repeat("a=b&", 10_000): "", "=": "", "?": "", "limit=" + strings.Repeat("1", 1000): "bad_request",
+	} {
+		all = append(all, sent{"query " + clip(query), http.MethodGet, contract.PathExecutions + "?" + query, nil, false, codes})
+	}
+	return all
+}
+
+// texts are bodies that are no JSON, or too much of it, for each endpoint that reads one.
+func texts() []sent {
+	var all []sent
+	for name, body := range map[string]string{
+		"nested arrays": strings.Repeat("[", 1<<20), "nested objects": strings.Repeat(`{"a":`, 1<<20), "8 MiB of a text": `"` + strings.Repeat("x", 8<<20-2) + `"`, "8 MiB of escapes": `{"code":"` + strings.Repeat(`\\u0000`, 1<<20),
+		"a million fields": "{" + strings.Repeat(`"a":1,`, 1<<20) + `"a":1}`, "a million numbers": "[" + strings.Repeat("1,", 1<<20) + "1]",
+	} {
+		all = append(all, post(name, contract.PathExecutions, []byte(body), "bad_request"))
+	}
+	for _, path := range []string{
+		contract.PathExecutions, contract.PathCleanup, contract.PathKernelRestart, contract.PathCompare, contract.PathContents, contract.PathUploads, "/v1/executions/x/input", "/v1/uploads/x/commit",
+	} {
+		for name, body := range map[string]string{
+			"none": "", "a space": " ", "an array": "[]", "a text": `"x"`, "a number": "1", "cut": `{"a":`, "two": "{} {}", "noise behind": "{}x", "a NUL": "{}\x00", "a BOM": "\ufeff{}", "UTF-16": "{\x00}\x00", "no UTF-8": "{\"a\":\"\xff\"}",
+			"a comment": "/**/{}", "single quotes": "{'a':1}", "nested and closed": strings.Repeat(`{"a":[`, 9_000) + strings.Repeat("]}", 9_000),
+			"a huge number": `{"timeout_seconds":1e999999,"size_bytes":1e999999,"kernel_id":1,"files":1e999999,"paths":1e999999}`, "XML": "<x/>", "YAML": "a: b", "a form": "code=1", "NaN": `NaN`,
+			"wrong types": `{"code":1,"kernel_id":1,"files":1,"paths":1,"path":1,"text":1,"sha256":1}`,
+		} {
+			all = append(all, post(path+" "+name, path, []byte(body), "bad_request|not_found"))
+		}
+	}
+	return all
+}
+
+// submits have a field that is out of its bounds.
+func submits() []sent {
+	var all []sent
+	for _, fields := range []string{
+		`"request_id":""`, `"request_id":"` + strings.Repeat("x", contract.MaxRequestIDLen+1) + `"`, `"request_id":"a\n"`, `"request_id":"a/b"`, `"request_id":"\u0000"`, `"request_id":"é"`, `"request_id":null`, `"code":""`, `"code":" \n\t"`,
+		`"code":"\u0000"`, `"code":"1\u0000"`, `"timeout_seconds":-1`, `"timeout_seconds":86401`, `"timeout_seconds":1e308`, `"timeout_seconds":"1"`, `"wait_seconds":-0.1`, `"wait_seconds":50.1`, `"wait_seconds":1e300`,
+		`"output_after_seconds":-1`, `"output_after_seconds":51`, `"after_any":true`, `"after_request_id":"bound"`, `"after_request_id":"a b"`, `"after_request_id":"` + strings.Repeat("x", contract.MaxRequestIDLen+1) + `"`,
+	} {
+		name, _, _ := strings.Cut(fields, ":")
+		rest := ""
+		for field, value := range map[string]string{`"request_id"`: `"bound"`, `"code"`: `"ran.append(-1)"`} {
+			if field != name {
+				rest += "," + field + ":" + value
+			}
+		}
+		all = append(all, post(clip(fields), contract.PathExecutions, []byte("{"+fields+rest+"}"), "bad_request"))
+	}
+	return all
+}
