@@ -55,6 +55,17 @@ func TestABatchAnswersAboutEachFile(t *testing.T) {
 	}
 }
 
+func TestErrorsAboutManyFilesAreShort(t *testing.T) {
+	s := newStand(t)
+	for over := range 2 {
+		message := strings.Repeat("e", maxFileError+over)
+		e := s.api.fileError(new(http.Request), badRequest("%s", message))
+		if len(e.Message) > maxFileError || (e.Message == message) != (over == 0) {
+			t.Errorf("%d past the bound: a message of %d bytes", over, len(e.Message))
+		}
+	}
+}
+
 func TestABodyThatIsNotABatchIsRefused(t *testing.T) {
 	s := newFileStand(t)
 	for name, body := range map[string]string{

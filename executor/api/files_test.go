@@ -71,6 +71,10 @@ func TestTheBoundsOfTransferRequestsAreChecked(t *testing.T) {
 	if res := s.call("GET", contentPath("a", etag, 0, contract.MaxFilePart), nil); string(res.body) != "hello" {
 		t.Errorf("a part at the bound: %d %s", res.StatusCode, res.body)
 	}
+	s.call("GET", contentPath("a", strings.Repeat("x", maxETagLen), 0, 1), nil).want(t, http.StatusPreconditionFailed, contract.CodeChanged)
+	if res := s.call("POST", contract.PathUploads, contract.UploadStart{Path: "d", SizeBytes: 1, Version: strings.Repeat("v", contract.MaxUploadVersion)}); res.StatusCode != http.StatusOK {
+		t.Errorf("a version at the bound: %d %s", res.StatusCode, res.body)
+	}
 	id := s.start("b", []byte("hello")).UploadID
 	for _, tc := range []struct{ method, path, names string }{
 		{"GET", contentPath("a", etag, 0, contract.MaxFilePart+1), "length"},

@@ -2,11 +2,14 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"colabrelay/executor/journal"
 	"colabrelay/shared/contract"
 )
 
@@ -114,11 +117,24 @@ func TestASubmitIsCheckedBeforeItReachesTheQueue(t *testing.T) {
 
 func TestSubmitDefaultsAndBounds(t *testing.T) {
 	s := contract.Submit{
-		RequestID: strings.Repeat("a", 128), Code: "1", TimeoutSeconds: contract.MaxTimeout.Seconds(), WaitSeconds: 50,
+		RequestID: strings.Repeat("a", 128), Code: "1", TimeoutSeconds: contract.MaxTimeout.Seconds(), WaitSeconds: 50, OutputAfterSeconds: 50,
 		AfterRequestID: strings.Repeat("b", 128), AfterAny: true,
 	}
 	if wait, err := checkSubmit(s); err != nil || wait != contract.MaxWait {
 		t.Errorf("at every bound: wait %v, %v", wait, err)
+	}
+	for name, over := range map[string]func(s *contract.Submit){
+		"request_id":           func(s *contract.Submit) { s.RequestID += "a" },
+		"after_request_id":     func(s *contract.Submit) { s.AfterRequestID += "b" },
+		"timeout_seconds":      func(s *contract.Submit) { s.TimeoutSeconds = math.Nextafter(s.TimeoutSeconds, math.Inf(1)) },
+		"wait_seconds":         func(s *contract.Submit) { s.WaitSeconds = math.Nextafter(s.WaitSeconds, math.Inf(1)) },
+		"output_after_seconds": func(s *contract.Submit) { s.OutputAfterSeconds = math.Nextafter(s.OutputAfterSeconds, math.Inf(1)) },
+	} {
+		past := s
+		over(&past)
+		if _, err := checkSubmit(past); err == nil || !strings.HasPrefix(err.Error(), name+":") {
+			t.Errorf("%s past its bound: %v", name, err)
+		}
 	}
 	s = contract.Submit{RequestID: "a", Code: "1"}
 	if wait, err := checkSubmit(s); err != nil || wait != 0 {
@@ -151,6 +167,28 @@ func TestQueryNumbersAreCheckedByName(t *testing.T) {
 		if !strings.HasPrefix(e.Message, tc.names) {
 			t.Errorf("%.60s: message is %q, want it to name %q", tc.path, e.Message, tc.names)
 		}
+	}
+}
+
+// At its bound a number passes this check, and the answer is about the execution.
+func TestQueryNumbersAtTheirBounds(t *testing.T) {
+	s := newStand(t)
+	j, err := journal.Open(journal.Config{Dir: t.TempDir(), Log: s.api.Log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.api.Attach(Backend{Journal: j})
+	for at, bound := range map[string]int64{
+		"/v1/executions?limit=":                     contract.MaxListExecutions,
+		"/v1/executions/x?max_bytes=":               contract.MaxReadBytes,
+		"/v1/executions/x?wait_seconds=":            int64(contract.MaxWait.Seconds()),
+		"/v1/executions/x/blobs/1?length=":          contract.MaxBlobPart,
+		"/v1/executions/x/blobs/1?offset=1&length=": contract.MaxBlobPart,
+	} {
+		if res := s.call("GET", at+fmt.Sprint(bound), nil); res.StatusCode != http.StatusOK && res.error(t).Code != contract.CodeNotFound {
+			t.Errorf("%s%d: %d %s", at, bound, res.StatusCode, res.body)
+		}
+		s.call("GET", at+fmt.Sprint(bound+1), nil).want(t, http.StatusBadRequest, contract.CodeBadRequest)
 	}
 }
 

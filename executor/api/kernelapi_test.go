@@ -294,7 +294,9 @@ func checkNamespace(t *testing.T, s *stand) {
 	if v := into[contract.Inspection](s, s.call("GET", contract.PathInspect+"?name=mine", nil)); v.Preview == "" || v.KernelID == "" {
 		t.Errorf("inspection is %+v", v)
 	}
-	s.call("GET", contract.PathInspect+"?name=nobodys", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
+	for _, name := range []string{"nobodys", strings.Repeat("n", maxNameLen)} { // one byte more is refused: see TestQueryNumbersAreCheckedByName
+		s.call("GET", contract.PathInspect+"?name="+name, nil).want(t, http.StatusNotFound, contract.CodeNotFound)
+	}
 
 	_, stop := s.running()
 	here := contract.KernelRef{KernelID: all.KernelID}

@@ -61,8 +61,7 @@ const (
 	MaxEventBytes     = 1 << 20  // one event as JSON
 	InlineMIMEBytes   = 64 << 10 // a larger payload becomes a blob
 	MaxBlobs          = 10_000   // of one execution; its bound in bytes allows half as many of InlineMIMEBytes
-	CompressAbove     = 1 << 10
-	MaxReadBytes      = 4 << 20 // events in one answer
+	MaxReadBytes      = 4 << 20  // events in one answer
 	DefaultReadBytes  = 1 << 20
 	MaxWait           = 50 * time.Second
 	DefaultTimeout    = 10 * time.Minute
