@@ -42,13 +42,6 @@ func journalFolder(t testing.TB, dir string) {
 	must(t, os.Truncate(filepath.Join(dir, reserveFile), 4<<10)) // the next executor extends it
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // closeAll closes the files, as the end of a killed executor does.
 func closeAll(j *Journal) {
 	j.tombstones.close()

@@ -100,8 +100,9 @@ func TestAnOldRequestInsteadOfANewOneDoesNothing(t *testing.T) {
 	}
 }
 
-// pairs makes two concurrent calls meet and exchanges what swap says. It returns the answers.
-func (u *tunnel) pairs(swap func(m *middleman, a, b message) (message, message)) [2]harness.Answer {
+// pairs makes two concurrent calls, one through each host, meet and exchanges what swap says. It
+// returns the answers.
+func (u *tunnel) pairs(hosts [2]*harness.Host, swap func(m *middleman, a, b message) (message, message)) [2]harness.Answer {
 	u.t.Helper()
 	type visitor struct {
 		request message
@@ -126,7 +127,7 @@ func (u *tunnel) pairs(swap func(m *middleman, a, b message) (message, message))
 	for i := range answers {
 		both.Go(func() {
 			var err error
-			answers[i], err = u.host.Call(u.t.Context(), "run_code_quick", map[string]any{"code": fmt.Sprintf("runs.append(%d)\n'result %d'", i, i)})
+			answers[i], err = hosts[i].Call(u.t.Context(), "run_code_quick", map[string]any{"code": fmt.Sprintf("runs.append(%d)\n'result %d'", i, i)})
 			if err != nil {
 				u.t.Error(err)
 			}
@@ -143,6 +144,8 @@ func (u *tunnel) pairs(swap func(m *middleman, a, b message) (message, message))
 func TestSwappedRequestsAndAnswersAreRefused(t *testing.T) {
 	t.Parallel()
 	u := newTunnel(t, "30s")
+	another := startHost(t, u.URL, harness.HostConfig{})
+	want(t, quick(t, another, "None"), map[string]any{"success": true}) // it has asked for the instance
 	for what, c := range map[string]struct {
 		swap func(m *middleman, a, b message) (message, message)
 		ran  bool
@@ -165,17 +168,19 @@ func TestSwappedRequestsAndAnswersAreRefused(t *testing.T) {
 			return second, first
 		}, true},
 	} {
-		for i, a := range u.pairs(c.swap) {
-			if a.String("result") == fmt.Sprintf("'result %d'", 1-i) {
-				t.Errorf("%s swapped: call %d got the other one's result: %s", what, i, a.Text)
+		for _, second := range []*harness.Host{u.host, another} {
+			for i, a := range u.pairs([2]*harness.Host{u.host, second}, c.swap) {
+				if a.String("result") == fmt.Sprintf("'result %d'", 1-i) {
+					t.Errorf("%s swapped: call %d got the other one's result: %s", what, i, a.Text)
+				}
+				if !a.IsError {
+					t.Errorf("%s swapped: call %d succeeded: %s", what, i, a.Text)
+				}
 			}
-			if !a.IsError {
-				t.Errorf("%s swapped: call %d succeeded: %s", what, i, a.Text)
+			ran := u.ran()
+			if ran != "[]" && !c.ran || c.ran && ran != "[0, 1]" && ran != "[1, 0]" {
+				t.Errorf("%s swapped: the kernel ran %s", what, ran)
 			}
-		}
-		ran := u.ran()
-		if ran != "[]" && !c.ran || c.ran && ran != "[0, 1]" && ran != "[1, 0]" {
-			t.Errorf("%s swapped: the kernel ran %s", what, ran)
 		}
 	}
 }

@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+func isRead(m message) bool {
+	return m.method == http.MethodGet && strings.HasPrefix(m.path, contract.PathExecutions+"/")
+}
+
+// The operator answers each poll of a run with another poll's answer. What the relay returns
+// is complete and in order, whatever it refused meanwhile.
+func TestAnswersThatAreLateOrRepeatedLoseAndDoubleNothing(t *testing.T) {
+	t.Parallel()
+	u := newTunnel(t, "1s")
+	for what, give := range map[string]func(past []message) message{
+		"the one before":     func(past []message) message { return past[max(0, len(past)-2)] },
+		"the first one":      func(past []message) message { return past[0] },
+		"every other twice":  func(past []message) message { return past[(len(past)-1)/2*2] },
+		"the one in between": func(past []message) message { return past[len(past)/2] },
+	} {
+		a := call(t, u.host, "run_code_long", map[string]any{"code": counting(30, 0.1)})
+		id, stdout, offset := a.String("execution_id"), a.String("stdout"), a.Int("next_offset")
+		var past []message
+		others := 0 // answers that were not those to the request
+		u.tamper(isRead, func(m *middleman, request message) message {
+			past = append(past, m.forward(request))
+			given := give(past)
+			if !slices.Equal(given.body, past[len(past)-1].body) {
+				others++
+			}
+			return given
+		})
+		for range 4 {
+			a := call(t, u.host, "get_execution", map[string]any{"execution_id": id, "offset": offset, "wait_seconds": 1})
+			if !a.IsError {
+				stdout, offset = stdout+a.String("stdout"), a.Int("next_offset")
+				continue
+			}
+			if a.Error() != "bad_answer" {
+				t.Errorf("%s: %s", what, a.Text)
+			}
+		}
+		u.tamper(nil, nil)
+		rest, last := follow(t, u.host, id, offset)
+		want(t, last, map[string]any{"status": "succeeded"})
+		if got := stdout + rest; got != lines(30) || others == 0 {
+			t.Errorf("%s: after %d answers to other requests the output is %q", what, others, got)
+		}
+	}
+}
+
+// The operator holds a request back until the relay sends it again, and delivers it after that.
+func TestARequestDeliveredAfterItsRetryDoesNothing(t *testing.T) {
+	t.Parallel()
+	u := newTunnel(t, "30s")
+	for tool, args := range map[string]map[string]any{
+		"run_code_quick": {"code": "runs.append('retried')"},
+		"restart_kernel": {},
+	} {
+		var held message
+		a := u.during(tool, func(m message) bool { return m.method == http.MethodPost }, func(m *middleman, request message) message {
+			if held.path == "" {
+				held = request
+				panic(http.ErrAbortHandler)
+			}
+			return m.forward(request)
+		}, tool, args)
+		want(t, a, map[string]any{"success": true})
+		if tool == "restart_kernel" {
+			want(t, quick(t, u.host, "runs = ['after the restart']"), map[string]any{"success": true})
+		}
+		if answer := u.forward(held); answer.status != http.StatusOK {
+			t.Errorf("%s: the held request is answered %d", tool, answer.status)
+		}
+		if ran := u.ran(); !slices.Contains([]string{"['retried']", "['after the restart']"}, ran) {
+			t.Errorf("%s: the kernel has %s", tool, ran)
+		}
+	}
+}
+
+// The operator holds the answer to a submit back, and gives it to the relay's next attempt.
+func TestTheAnswerToAnAttemptIsNotThatToTheNext(t *testing.T) {
+	t.Parallel()
+	u := newTunnel(t, "30s")
+	var held []message
+	u.refused("a held answer", "runs.append(1)", isSubmit, func(m *middleman, request message) message {
+		held = append(held, m.forward(request))
+		if len(held) == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		return held[0]
+	}, "bad_answer")
+	if len(held) < 2 {
+		t.Error("the relay sent its request once")
+	}
+	if ran := u.ran(); ran != "[1]" {
+		t.Errorf("the code ran %s", ran)
+	}
+}
