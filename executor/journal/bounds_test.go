@@ -3,6 +3,7 @@ package journal
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,6 +123,37 @@ func TestThePreviewOfCodeIsBounded(t *testing.T) {
 		code := strings.Repeat("é", contract.CodePreviewRunes+over)
 		if got := preview(code + "\nmore"); len([]rune(got)) != contract.CodePreviewRunes || (got == code) != (over == 0) {
 			t.Errorf("%d past the bound: %d characters", over, len([]rune(got)))
+		}
+	}
+}
+
+// An event whose offset no execution reaches is damage, and no sum of offsets overflows.
+func TestOffsetsOfEventsAreBounded(t *testing.T) {
+	s := newSegment(t.TempDir(), 0, 0)
+	for over, want := range []bool{true, false} {
+		if got := s.follows(maxOffset-1+int64(over), 1); got != want {
+			t.Errorf("the offset %d: %v", maxOffset-1+over, got)
+		}
+		if got := s.follows(0, maxOffset-1+int64(over)); got != want {
+			t.Errorf("a gap of %d events: %v", maxOffset-1+over, got)
+		}
+	}
+}
+
+// A line over the bound is not read into memory, and hides none after it.
+func TestALineOfALogIsBounded(t *testing.T) {
+	for over := range 2 {
+		s := newSegment(t.TempDir(), 0, 0)
+		long := strings.Repeat("x", maxLine-1+over) + "\n"
+		must(t, os.WriteFile(s.path, []byte(long+"next\n"), 0o600))
+		s.size = int64(len(long) + 5)
+		var lines []string
+		must(t, s.each(0, func(line []byte, size int64) bool {
+			lines = append(lines, string(line))
+			return true
+		}))
+		if len(lines) != 2 || (lines[0] == "") != (over == 1) || !strings.HasPrefix(lines[1], "next") {
+			t.Errorf("%d past the bound: %d lines, the first of %d bytes", over, len(lines), len(lines[0]))
 		}
 	}
 }

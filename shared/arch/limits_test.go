@@ -79,6 +79,8 @@ var limits = map[string]string{
 	"executor/execution.maxTypes":      "executor/execution.TestThePartsOfADisplayAtTheirBounds",
 
 	"executor/journal.maxListedError":    "executor/journal.TestTextsOfErrorsAreShortened",
+	"executor/journal.maxLine":           "executor/journal.TestALineOfALogIsBounded",
+	"executor/journal.maxOffset":         "executor/journal.TestOffsetsOfEventsAreBounded",
 	"executor/journal.maxRecent":         "executor/journal.TestLogOverTheBoundOfMemoryIsReadFromDisk",
 	"executor/journal.maxTombstone":      "executor/journal.TestALineOfATombstoneIsBounded",
 	"executor/journal.maxTombstoneFile":  "executor/journal.TestAFileOfTombstonesIsBounded",
