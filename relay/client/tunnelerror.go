@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"colabrelay/shared/auth"
@@ -145,8 +146,9 @@ func unsignedCode(res *http.Response, body []byte) contract.Code {
 // contentType returns the media type that an answer claims, for a message.
 func contentType(res *http.Response) string {
 	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
-	if kind == "" || len(kind) > 40 {
+	quoted := strconv.Quote(kind) // an unusual byte takes four
+	if kind == "" || len(quoted) > 42 {
 		return "of unknown type"
 	}
-	return fmt.Sprintf("%q", kind)
+	return quoted
 }
