@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/executor/account"
 	"colabrelay/executor/audit"
 	"colabrelay/executor/kernel"
 	"colabrelay/executor/probe"
@@ -49,14 +50,14 @@ func (r *report) say(v verdict, what, format string, args ...any) {
 // itself would run with. It starts nothing. It returns the exit code.
 func doctor(ctx context.Context, cfg config, getenv func(string) string, stdout io.Writer) int {
 	r := &report{w: stdout}
-	python, err := kernel.Find(ctx, cfg.python, kernel.Environ(os.Environ(), cfg.workDir))
+	python, err := kernel.Find(ctx, cfg.user, cfg.python, kernel.Environ(cfg.user.Environ(os.Environ(), cfg.workDir), cfg.workDir))
 	if err != nil {
 		r.say(fail, "python", "%v", err)
 	} else {
 		r.say(ok, "python", "%s %s, ipykernel %s, IPython %s", python.Path, python.Version, python.IPyKernel, python.IPython)
 	}
 	r.ipythonConfig(getenv("HOME"))
-	found, err := probe.New(probe.Config{WorkDir: cfg.workDir, Python: python.Path, Started: time.Now(), Getenv: getenv}).Probe(ctx)
+	found, err := probe.New(probe.Config{WorkDir: cfg.workDir, Python: python.Path, User: cfg.user, Started: time.Now(), Getenv: getenv}).Probe(ctx)
 	if err != nil {
 		r.say(warn, "machine", "%v", err)
 	} else {
@@ -68,6 +69,7 @@ func doctor(ctx context.Context, cfg config, getenv func(string) string, stdout 
 	r.workdir(cfg.workDir)
 	r.stateDir(cfg.stateDir)
 	r.audit(cfg.audit)
+	r.user(cfg.user)
 	r.listen(ctx, cfg.listen)
 	r.tunnel(ctx, cfg.tunnel)
 	if r.failed {
@@ -170,6 +172,13 @@ func (r *report) audit(c auditConfig) {
 		what += " with their code"
 	}
 	r.say(ok, "audit", "%s in %s", what, c.path)
+}
+
+// user reports who runs the kernel. The settings have checked the rest.
+func (r *report) user(u *account.User) {
+	if u != nil {
+		r.say(ok, "user", "the kernel runs as %s and can't read the executor's memory and files", u)
+	}
 }
 
 // listen reports whether the address is free.

@@ -18,7 +18,7 @@ import (
 // It returns its error after it has shown it.
 func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.Writer) error {
 	started := time.Now()
-	notPrivate := keepPrivate()
+	notPrivate := errors.Join(keepPrivate(), keepDescriptors())
 	out, errs := console.New(stdout), console.New(stderr)
 	defer errs.Close()
 	defer out.Close()
@@ -39,6 +39,8 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	}
 	defer file.Close()
 
+	cfg.user = cfg.user.For(state.InstanceID())
+	environ = cfg.user.Environ(environ, cfg.workDir)
 	log := newLog(file, errs)
 	if notPrivate != nil {
 		log.Warn("the kernel's code can read the executor's secrets", "component", "executor", "err", notPrivate)

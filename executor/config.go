@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"colabrelay/executor/account"
 	"colabrelay/shared/auth"
 )
 
@@ -39,9 +40,12 @@ type config struct {
 	allow     []string
 	readyFile string // empty: none
 	audit     auditConfig
+	userName  string // empty: the kernel runs as the executor's own user
+	user      *account.User
 
-	secret    auth.Secret
-	generated bool // the executor made the secret, so the console must show it
+	secret     auth.Secret
+	secretFile string // empty: the secret is not from a file
+	generated  bool   // the executor made the secret, so the console must show it
 
 	enroll enrollHooks // of the command enroll; else empty
 }
@@ -78,6 +82,7 @@ func (c *config) flagSet() *flag.FlagSet {
 	flags.Func("allow-path", "", func(s string) error { c.allow = append(c.allow, s); return nil })
 	flags.StringVar(&c.readyFile, "ready-file", "", "")
 	c.audit.addFlags(flags)
+	flags.StringVar(&c.userName, "user", "", "")
 	return flags
 }
 
@@ -126,7 +131,7 @@ func (c *config) readSecret(getenv func(string) string) error {
 	case text != "" && file != "":
 		return fmt.Errorf("%s and %s are both set: set only one", envSecret, envSecretFile)
 	case file != "":
-		source = envSecretFile
+		source, c.secretFile = envSecretFile, file
 		c.secret, err = auth.ReadSecretFile(file)
 	case text != "":
 		c.secret, err = auth.NewSecret(text)
@@ -142,7 +147,10 @@ func (c *config) readSecret(getenv func(string) string) error {
 // workDirs are tried in this order: Colab's, Kaggle's, the current directory.
 var workDirs = []string{"/content", "/kaggle/working", "."}
 
+// readFolders sets and checks the folders, and the user who must be able to use some of
+// them and none of the others.
 func (c *config) readFolders() error {
+	faults := []error{c.findUser()}
 	if c.workDir == "" {
 		for _, c.workDir = range workDirs {
 			if isDir(c.workDir) {
@@ -150,7 +158,6 @@ func (c *config) readFolders() error {
 			}
 		}
 	}
-	var faults []error
 	absolute := func(flag string, path *string) {
 		abs, err := filepath.Abs(*path)
 		if err != nil {
@@ -159,6 +166,9 @@ func (c *config) readFolders() error {
 		*path = abs
 	}
 	absolute("--workdir", &c.workDir)
+	if c.stateDir == "" && c.user != nil {
+		c.stateDir = rootStateDir
+	}
 	c.stateDir = cmp.Or(c.stateDir, filepath.Join(c.workDir, ".colab-relay"))
 	absolute("--state-dir", &c.stateDir)
 	if c.readyFile != "" {
@@ -173,7 +183,10 @@ func (c *config) readFolders() error {
 	for _, dir := range c.allow {
 		mustExist("--allow-path", dir)
 	}
-	return errors.Join(faults...)
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	return c.checkUser()
 }
 
 func isDir(path string) bool {

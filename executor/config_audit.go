@@ -57,7 +57,7 @@ func (c *auditConfig) place(all *config) (err error) {
 	if files.Served(all.workDir, all.allow, all.stateDir, c.path) {
 		return fmt.Errorf("--audit %q: relays can read and replace files there; choose another folder, or %q", c.path, filepath.Join(all.stateDir, "audit.log"))
 	}
-	return nil
+	return all.protect("--audit", &c.path)
 }
 
 // open opens the audit log. It is nil if there is none.

@@ -138,7 +138,7 @@ func (x *executor) wait(ctx context.Context, g *errgroup.Group) error {
 // before the kernel: the running execution is interrupted and its log closed while
 // the kernel can still respond.
 func (x *executor) work(ctx context.Context) error {
-	python, err := kernel.Find(ctx, x.cfg.python, kernel.Environ(x.environ, x.cfg.workDir))
+	python, err := kernel.Find(ctx, x.cfg.user, x.cfg.python, kernel.Environ(x.environ, x.cfg.workDir))
 	if ctx.Err() != nil {
 		return nil // err, if any, is only the end of ctx
 	}
@@ -174,14 +174,14 @@ func (x *executor) work(ctx context.Context) error {
 func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 	b := api.Backend{
 		Kernel: kernel.New(kernel.Config{
-			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Instance: x.state.InstanceID(), Environ: x.environ, Log: x.log,
+			Python: python, WorkDir: x.cfg.workDir, StateDir: x.cfg.stateDir, Instance: x.state.InstanceID(), Environ: x.environ, User: x.cfg.user, Log: x.log,
 		}),
 		Prober: probe.New(probe.Config{
-			WorkDir: x.cfg.workDir, Python: python.Path, Started: x.started, Getenv: lookup(kernel.Environ(x.environ, x.cfg.workDir)), Limits: limits,
+			WorkDir: x.cfg.workDir, Python: python.Path, User: x.cfg.user, Started: x.started, Getenv: lookup(kernel.Environ(x.environ, x.cfg.workDir)), Limits: limits,
 		}),
 	}
 	var err error
-	if b.Files, err = files.Open(x.cfg.workDir, x.cfg.allow, x.cfg.stateDir); err != nil {
+	if b.Files, err = files.Open(x.cfg.workDir, x.cfg.allow, x.cfg.stateDir, x.cfg.user); err != nil {
 		return b, err
 	}
 	b.Digests = files.NewDigests(b.Files)

@@ -33,6 +33,9 @@ func newNotice(cfg config, instanceID string, out io.Writer, log *slog.Logger) *
 	fmt.Fprintf(out, "colab-relay executor %s\n", version)
 	n := &notice{cfg: cfg, instanceID: instanceID, out: out, log: log, ready: readyFile{path: cfg.readyFile}}
 	n.line("state", cfg.stateDir)
+	if cfg.user != nil {
+		n.line("user", cfg.user.Name+" runs the kernel")
+	}
 	return n
 }
 

@@ -87,3 +87,17 @@ func TestAPipeAsSecretFileIsRefusedImmediately(t *testing.T) {
 		t.Errorf("exit code is %d after %v, stderr:\n%s", code, took, p.errs)
 	}
 }
+
+func TestTheKernelInheritsNoOpenFiles(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(secret, []byte(longSecret), 0o600))
+	file, err := os.Open(secret)
+	must(t, err)
+	defer file.Close()
+	p := start(t, func(p *program) { p.cmd.ExtraFiles = []*os.File{file} })
+	p.ready()
+	e := p.submit("list", "import os\n[p for n in os.listdir('/proc/self/fd') if os.path.lexists('/proc/self/fd/' + n) and (p := os.readlink('/proc/self/fd/' + n)) == "+pyString(secret)+"]", 20)
+	if got := resultOf(e); got != "[]" {
+		t.Errorf("the kernel has inherited %s; %+v", got, e.Events)
+	}
+}

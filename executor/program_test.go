@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -40,6 +41,7 @@ type program struct {
 	ended  chan struct{}
 	secret auth.Secret
 	url    string
+	file   string // the ready file, if it is not in dir
 }
 
 type output struct {
@@ -121,7 +123,7 @@ func (p *program) run() {
 	})
 }
 
-func (p *program) readyFile() string { return filepath.Join(p.dir, "ready.json") }
+func (p *program) readyFile() string { return cmp.Or(p.file, filepath.Join(p.dir, "ready.json")) }
 
 // ready waits for the ready file.
 func (p *program) ready() readyInfo {

@@ -96,7 +96,7 @@ func TestPythonIsFoundByARelativePath(t *testing.T) {
 	must(t, err)
 	relative, err := filepath.Rel(here, real)
 	must(t, err)
-	found, err := kernel.Find(t.Context(), relative, os.Environ())
+	found, err := kernel.Find(t.Context(), nil, relative, os.Environ())
 	if err != nil || !filepath.IsAbs(found.Path) {
 		t.Errorf("%+v, %v", found, err)
 	}

@@ -40,7 +40,7 @@ func newFileStand(t testing.TB) fileStand {
 	}
 	t.Setenv("TMPDIR", temp) // so that base itself is not a root
 	var b Backend
-	if b.Files, err = files.Open(s.work, nil, state); err != nil {
+	if b.Files, err = files.Open(s.work, nil, state, nil); err != nil {
 		t.Fatal(err)
 	}
 	b.Digests = files.NewDigests(b.Files)

@@ -32,7 +32,7 @@ import (
 func newLiveStand(t testing.TB, stack stacks.Stack) *stand {
 	t.Helper()
 	s := newStand(t)
-	python, err := kernel.Find(t.Context(), stack.Python, os.Environ())
+	python, err := kernel.Find(t.Context(), nil, stack.Python, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func newLiveStand(t testing.TB, stack stacks.Stack) *stand {
 		Kernel: kernel.New(kernel.Config{Python: python, WorkDir: work, StateDir: state, Environ: os.Environ(), Instance: t.Name(), Log: log}),
 		Prober: probe.New(probe.Config{WorkDir: work, Python: python.Path, Started: time.Now(), Getenv: os.Getenv}),
 	}
-	if b.Files, err = files.Open(work, nil, state); err != nil {
+	if b.Files, err = files.Open(work, nil, state, nil); err != nil {
 		t.Fatal(err)
 	}
 	if b.Journal, err = journal.Open(journal.Config{Dir: filepath.Join(state, "executions"), Log: log}); err != nil {

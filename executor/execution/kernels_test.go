@@ -110,7 +110,7 @@ func pythonOf(s stacks.Stack) (kernel.Python, error) {
 	if found, ok := pythons.Load(s.Name); ok {
 		return found.(kernel.Python), nil
 	}
-	python, err := kernel.Find(context.Background(), s.Python, os.Environ())
+	python, err := kernel.Find(context.Background(), nil, s.Python, os.Environ())
 	if err == nil {
 		pythons.Store(s.Name, python)
 	}

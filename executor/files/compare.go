@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"time"
@@ -130,7 +129,7 @@ type inspector struct {
 	roots *Roots
 	path  string // the folder, as requested
 	at    location
-	dir   *os.Root // nil if err is set
+	dir   *Dir // nil if err is set
 	err   error
 }
 

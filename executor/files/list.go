@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,7 +53,7 @@ type listing struct {
 	shown string // the folder's absolute path as requested, with links
 	after string // the last name of the previous page, escaped
 
-	dir       *os.Root
+	dir       *Dir
 	ancestors []string // real paths of shown and of its parents; see isLoop
 	snapshot
 	partial bool // entries are only the first ones after after, because the folder is too large

@@ -33,7 +33,7 @@ func newTree(t testing.TB) tree {
 	t.Helper()
 	tr := tree{Tree: filestest.New(t)}
 	var err error
-	tr.roots, err = Open(tr.Workdir, []string{tr.Drive}, tr.State)
+	tr.roots, err = Open(tr.Workdir, []string{tr.Drive}, tr.State, nil)
 	must(t, err)
 	return tr
 }

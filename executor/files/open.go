@@ -15,7 +15,7 @@ import (
 
 // openDir opens the folder at p. It goes down folder by folder and follows no link: a link
 // swapped in since resolve could lead to the state dir, which os.Root alone would allow.
-func (p location) openDir() (*os.Root, error) {
+func (p location) openDir() (*Dir, error) {
 	dir, err := p.root.open()
 	if err != nil {
 		return nil, Classify(err)
@@ -32,15 +32,15 @@ func (p location) openDir() (*os.Root, error) {
 }
 
 // enter opens a folder in dir. It does not follow a link.
-func enter(dir *os.Root, name string) (*os.Root, error) {
-	below, err := dir.OpenRoot(name)
+func enter(dir *Dir, name string) (*Dir, error) {
+	below, err := dir.OpenDir(name)
 	if err != nil {
 		return nil, openError(dir, name, err)
 	}
 	seen, err := dir.Lstat(name)
 	if err == nil {
 		var opened fs.FileInfo
-		if opened, err = below.Stat("."); err == nil && !os.SameFile(seen, opened) {
+		if opened, err = below.Lstat("."); err == nil && !os.SameFile(seen, opened) {
 			err = ErrChanged
 		}
 	}
@@ -112,7 +112,7 @@ func isGenerated(f *os.File) bool {
 
 // OpenRegular opens a regular file in dir. It follows no link and does not wait for the
 // other end of a FIFO.
-func OpenRegular(dir *os.Root, name string, flag int) (*os.File, error) {
+func OpenRegular(dir *Dir, name string, flag int) (*os.File, error) {
 	f, err := dir.OpenFile(name, flag|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, openError(dir, name, err)
@@ -133,7 +133,7 @@ func OpenRegular(dir *os.Root, name string, flag int) (*os.File, error) {
 
 // openError is the error for a name that could not be opened and that was not a link
 // before. os.Root has no error to match for a link that leads out of it.
-func openError(dir *os.Root, name string, err error) error {
+func openError(dir *Dir, name string, err error) error {
 	if info, lstatErr := dir.Lstat(name); lstatErr == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return ErrChanged
 	}

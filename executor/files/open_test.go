@@ -10,7 +10,7 @@ import (
 // Files of /proc report 0 bytes, so a copy would be empty and look complete.
 func TestAFileThatTheKernelGeneratesIsNotServed(t *testing.T) {
 	tr := newTree(t)
-	roots, err := Open(tr.Workdir, []string{"/proc/sys/kernel", "/sys/devices/system/cpu"}, tr.State)
+	roots, err := Open(tr.Workdir, []string{"/proc/sys/kernel", "/sys/devices/system/cpu"}, tr.State, nil)
 	must(t, err)
 	for _, path := range []string{"/proc/sys/kernel/ostype", "/sys/devices/system/cpu/online"} {
 		if st, err := roots.Stat(path); !errors.Is(err, ErrNotRegular) {

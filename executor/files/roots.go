@@ -4,7 +4,7 @@
 // It must not open anything but folders and regular files, follow a link out of the
 // roots, or show the state dir and the hidden files of uploads. The roots contain mistakes
 // and careless agents. They do not stop a malicious caller, who may run any Python code as
-// the same user. Start reading at Roots.resolve, which every path goes through.
+// the same user. What code of another user can reach is decided by Linux: see Dir. Start reading at Roots.resolve, which every path goes through.
 package files
 
 import (
@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"colabrelay/executor/account"
 	"colabrelay/shared/contract"
 )
 
@@ -29,6 +30,7 @@ type Roots struct {
 	roots   []root
 	state   string // real path of the state dir, which is never served
 	content bool   // contentDir exists; if not, it stands for the workdir
+	user    *account.User
 
 	snapshots snapshots
 }
@@ -38,20 +40,22 @@ type Roots struct {
 type root struct {
 	name string // absolute and clean, as configured
 	real string // without links
+	user *account.User
 }
 
 // Open makes roots of the workdir and the extra folders, and hides the state dir. All
 // must exist, because a missing folder has no real path to compare with. Relative paths
-// are under the current directory.
-func Open(workdir string, extra []string, stateDir string) (*Roots, error) {
+// are under the current directory. Everything in the roots is done with the rights of the
+// user, who runs the kernel's code; nil means this process's own.
+func Open(workdir string, extra []string, stateDir string, user *account.User) (*Roots, error) {
 	if err := mustBeDir(stateDir); err != nil {
 		return nil, err
 	}
-	state, err := newRoot(stateDir)
+	state, err := newRoot(stateDir, nil)
 	if err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
-	r := &Roots{state: state.real, snapshots: snapshots{most: maxSnapshots}}
+	r := &Roots{user: user, state: state.real, snapshots: snapshots{most: maxSnapshots}}
 	for _, dir := range append([]string{workdir}, extra...) {
 		if err := mustBeDir(dir); err != nil {
 			return nil, err
@@ -72,7 +76,7 @@ func Open(workdir string, extra []string, stateDir string) (*Roots, error) {
 }
 
 func (r *Roots) add(dir string) error {
-	rt, err := newRoot(dir)
+	rt, err := newRoot(dir, r.user)
 	if err != nil {
 		return err
 	}
@@ -90,7 +94,7 @@ func standing() []string { return []string{os.TempDir(), contract.MemoryFolder, 
 // absolute. None of them needs to exist.
 func Served(workdir string, extra []string, stateDir, path string) bool {
 	real := func(dir string) string {
-		rt, err := newRoot(dir)
+		rt, err := newRoot(dir, nil)
 		if err != nil {
 			return dir
 		}
@@ -116,7 +120,7 @@ func mustBeDir(dir string) error {
 	return nil
 }
 
-func newRoot(dir string) (root, error) {
+func newRoot(dir string, user *account.User) (root, error) {
 	name, err := filepath.Abs(dir)
 	if err != nil {
 		return root{}, fmt.Errorf("folder %q: %w", dir, err)
@@ -125,12 +129,12 @@ func newRoot(dir string) (root, error) {
 	if err != nil {
 		real = name // it does not exist yet: Drive may be mounted later
 	}
-	return root{name: name, real: real}, nil
+	return root{name: name, real: real, user: user}, nil
 }
 
-// open opens the root. Every path inside it is used through os.Root, so that a link that
-// is swapped in after resolve can't lead out.
-func (rt root) open() (*os.Root, error) { return os.OpenRoot(rt.real) }
+// open opens the root. Every path inside it is used through Dir, so that a link that is
+// swapped in after resolve can't lead out.
+func (rt root) open() (*Dir, error) { return openDirectory(rt.real, rt.user) }
 
 // within reports whether path is dir or is under it. Both must be clean and absolute.
 func within(dir, path string) bool {

@@ -88,7 +88,7 @@ func TestRootsKnownByALinkServeBothNames(t *testing.T) {
 	must(t, os.Symlink(real, link))
 	must(t, os.Symlink(link+"/sub", filepath.Join(real, "via")))
 	t.Setenv("TMPDIR", "/proc/self/fdinfo")
-	roots, err := Open(link, nil, filepath.Join(link, ".state"))
+	roots, err := Open(link, nil, filepath.Join(link, ".state"), nil)
 	must(t, err)
 	for _, path := range []string{real + "/sub", link + "/sub", "sub", "via"} {
 		if _, err := roots.resolve(path); err != nil {
@@ -110,7 +110,7 @@ func TestOpenRefusesBadRoots(t *testing.T) {
 		"inside the state": filepath.Join(dir, "state", "in"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Open(dir, []string{extra}, filepath.Join(dir, "state")); err == nil {
+			if _, err := Open(dir, []string{extra}, filepath.Join(dir, "state"), nil); err == nil {
 				t.Fatalf("Open took %q", extra)
 			}
 		})

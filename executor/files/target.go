@@ -3,7 +3,6 @@ package files
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -114,7 +113,7 @@ func (w *walk) make(name string) error {
 }
 
 // OpenOrMake opens the folder, and creates it if it does not exist.
-func (t Target) OpenOrMake() (*os.Root, error) {
+func (t Target) OpenOrMake() (*Dir, error) {
 	dir, err := t.folder.openDir()
 	if !errors.Is(err, ErrNotFound) {
 		return dir, err
@@ -131,7 +130,7 @@ func (t Target) OpenOrMake() (*os.Root, error) {
 }
 
 // OpenFolder opens the folder, which must exist.
-func (t Target) OpenFolder() (*os.Root, error) { return t.folder.openDir() }
+func (t Target) OpenFolder() (*Dir, error) { return t.folder.openDir() }
 
 // Folder is the folder's real path.
 func (t Target) Folder() string { return t.folder.path() }

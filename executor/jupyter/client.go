@@ -35,6 +35,8 @@ type Options struct {
 	Log        *slog.Logger
 	MaxFrame   int64 // bytes held of one message
 	QueueBytes int64 // bytes of messages waiting for Receive
+	// As calls a function that connects to a socket, with the rights of the kernel's user.
+	As func(connect func())
 }
 
 func (o Options) withDefaults() Options {
@@ -44,6 +46,9 @@ func (o Options) withDefaults() Options {
 	o.Log = o.Log.With("component", "jupyter")
 	o.MaxFrame = cmp.Or(o.MaxFrame, defaultMaxFrame)
 	o.QueueBytes = cmp.Or(o.QueueBytes, defaultQueueBytes)
+	if o.As == nil {
+		o.As = func(connect func()) { connect() }
+	}
 	return o
 }
 
@@ -97,7 +102,7 @@ func newClient(conn ConnectionInfo, options Options) *Client {
 	}
 	start := func(channel Channel, kind socketType, port int) *socket {
 		s := &socket{
-			channel: channel, kind: kind, identity: c.session, bound: options.MaxFrame, pool: pool, key: c.key, log: options.Log,
+			channel: channel, kind: kind, identity: c.session, bound: options.MaxFrame, pool: pool, key: c.key, log: options.Log, as: options.As,
 			deliver: func(m wireMessage) { c.accept(channel, m) },
 			writing: make(chan struct{}, 1), changed: make(chan struct{}),
 		}

@@ -26,6 +26,7 @@ type socket struct {
 	key      signer
 	log      *slog.Logger
 	deliver  func(wireMessage)
+	as       func(connect func())
 
 	lastRead atomic.Int64  // when bytes last arrived, in Unix nanoseconds
 	writing  chan struct{} // holds an element during a write
@@ -57,7 +58,8 @@ func (s *socket) run(ctx context.Context) {
 // connect makes one connection and reads from it until it is lost. It returns how long
 // the connection existed after the handshake, 0 if the handshake failed.
 func (s *socket) connect(ctx context.Context) (existed time.Duration, err error) {
-	conn, err := (&net.Dialer{Timeout: handshakeTime}).DialContext(ctx, s.network, s.address)
+	var conn net.Conn
+	s.as(func() { conn, err = (&net.Dialer{Timeout: handshakeTime}).DialContext(ctx, s.network, s.address) })
 	if err != nil {
 		return 0, err
 	}

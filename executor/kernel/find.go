@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"colabrelay/executor/account"
 	"colabrelay/executor/interpreter"
 	"colabrelay/shared/kernelpy"
 )
@@ -31,9 +32,9 @@ type Python struct {
 
 // Find returns the first interpreter that has ipykernel: python or, if that is empty, the
 // one of the virtual environment that this program is installed in, python3 on PATH or
-// /usr/bin/python3. environ is from Environ. The error is ErrNoPython
-// and says what each interpreter lacks.
-func Find(ctx context.Context, python string, environ []string) (Python, error) {
+// /usr/bin/python3. The interpreters run with the rights of a user. environ is from Environ.
+// The error is ErrNoPython and says what each interpreter lacks.
+func Find(ctx context.Context, as *account.User, python string, environ []string) (Python, error) {
 	candidates := []string{"python3", "/usr/bin/python3"}
 	if own, err := os.Executable(); err == nil {
 		candidates = append(inEnvironment(own), candidates...)
@@ -43,7 +44,7 @@ func Find(ctx context.Context, python string, environ []string) (Python, error) 
 	}
 	var faults []error
 	for _, candidate := range candidates {
-		found, err := query(ctx, candidate, environ)
+		found, err := query(ctx, as, candidate, environ)
 		switch {
 		case err == nil:
 			return found, nil
@@ -66,7 +67,7 @@ func inEnvironment(program string) []string {
 	return []string{filepath.Join(bin, "python3")}
 }
 
-func query(ctx context.Context, candidate string, environ []string) (Python, error) {
+func query(ctx context.Context, as *account.User, candidate string, environ []string) (Python, error) {
 	path, err := exec.LookPath(candidate)
 	if err == nil {
 		path, err = filepath.Abs(path) // it runs in another folder
@@ -76,7 +77,7 @@ func query(ctx context.Context, candidate string, environ []string) (Python, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
-	out, err := interpreter.Run(ctx, path, kernelpy.Script("find"), environ)
+	out, err := interpreter.Run(ctx, as, path, kernelpy.Script("find"), environ)
 	if err != nil {
 		return Python{}, explain(err)
 	}

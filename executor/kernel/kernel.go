@@ -12,8 +12,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"colabrelay/executor/account"
 	"colabrelay/executor/jupyter"
 	"colabrelay/executor/statedir"
+	"colabrelay/shared/kernelpy"
 )
 
 const (
@@ -34,7 +36,8 @@ type Kernel struct {
 	Started time.Time
 
 	process *process
-	dir     string // for the connection file and the sockets
+	user    *account.User
+	dir     string // for the connection file and the sockets; belongs to user
 
 	mu           sync.Mutex
 	endedBecause string    // empty if we did not end it
@@ -44,20 +47,16 @@ type Kernel struct {
 // startKernel starts a process and returns when it answers. If it does not answer before
 // ctx ends, the process is ended again.
 func startKernel(ctx context.Context, cfg Config) (*Kernel, error) {
-	// Not in the work directory, because the path of a socket has at most 107 bytes.
-	dir, err := os.MkdirTemp("", runtimePrefix+ownerOf(cfg.Instance)+"-")
+	k := &Kernel{ID: uuid.NewString(), Started: time.Now(), user: cfg.User}
+	var conn jupyter.ConnectionInfo
+	var err error
+	k.user.Do(func() { k.dir, conn, err = runtimeFolder(ownerOf(cfg.Instance)) })
 	if err != nil {
 		return nil, fmt.Errorf("making the kernel's folder: %w", err)
 	}
-	conn, err := connection(dir)
+	k.process, err = startProcess(cfg, k.dir)
 	if err != nil {
-		os.RemoveAll(dir)
-		return nil, err
-	}
-	k := &Kernel{ID: uuid.NewString(), Started: time.Now(), dir: dir}
-	k.process, err = startProcess(cfg, dir)
-	if err != nil {
-		os.RemoveAll(dir)
+		k.close()
 		return nil, fmt.Errorf("starting %q: %w", cfg.Python.Path, err)
 	}
 	if err := k.connect(ctx, cfg, conn); err != nil {
@@ -68,6 +67,24 @@ func startKernel(ctx context.Context, cfg Config) (*Kernel, error) {
 	}
 	return k, nil
 }
+
+// runtimeFolder makes a folder with what the kernel needs to start. It is not in the work
+// directory, because the path of a socket has at most 107 bytes.
+func runtimeFolder(owner string) (dir string, conn jupyter.ConnectionInfo, err error) {
+	if dir, err = os.MkdirTemp("", runtimePrefix+owner+"-"); err != nil {
+		return "", conn, err
+	}
+	conn, err = connection(dir)
+	if err == nil {
+		err = os.WriteFile(startScript(dir), []byte(kernelpy.Script("start")), 0o600)
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+	}
+	return dir, conn, err
+}
+
+func startScript(dir string) string { return filepath.Join(dir, "start.py") }
 
 // connectionFile is the file in a kernel's folder that names the sockets for ipykernel.
 func connectionFile(dir string) string { return filepath.Join(dir, "kernel.json") }
@@ -91,7 +108,7 @@ func (k *Kernel) connect(ctx context.Context, cfg Config, conn jupyter.Connectio
 	ctx, cancel := k.WhileRunning(ctx)
 	defer cancel()
 	var err error
-	k.Client, err = jupyter.Dial(ctx, conn, jupyter.Options{Log: cfg.Log, MaxFrame: cfg.MaxMessageBytes})
+	k.Client, err = jupyter.Dial(ctx, conn, jupyter.Options{Log: cfg.Log, MaxFrame: cfg.MaxMessageBytes, As: k.user.Do})
 	if err != nil {
 		if k.process.exited() {
 			return fmt.Errorf("the kernel ended while starting: %s", k.process.reason())
@@ -208,5 +225,5 @@ func (k *Kernel) close() {
 	if k.Client != nil {
 		k.Client.Close()
 	}
-	os.RemoveAll(k.dir)
+	_ = k.user.RemoveAll(k.dir) // the next kernel's start tries again
 }

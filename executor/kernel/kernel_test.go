@@ -31,7 +31,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func find(t *testing.T, s stacks.Stack) Python {
 	t.Helper()
-	python, err := Find(within(t, time.Minute), s.Python, os.Environ())
+	python, err := Find(within(t, time.Minute), nil, s.Python, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,11 +296,11 @@ func TestFindReportsWhatEachInterpreterLacks(t *testing.T) {
 	if err := os.WriteFile(bare, []byte("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'ipykernel'\" >&2\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Find(t.Context(), bare, os.Environ())
+	_, err := Find(t.Context(), nil, bare, os.Environ())
 	if !errors.Is(err, ErrNoPython) || !strings.Contains(err.Error(), "No module named 'ipykernel'") || !strings.Contains(err.Error(), "pip install ipykernel") {
 		t.Errorf("error = %v", err)
 	}
-	if _, err := Find(t.Context(), "/nonexistent/python", os.Environ()); !errors.Is(err, ErrNoPython) {
+	if _, err := Find(t.Context(), nil, "/nonexistent/python", os.Environ()); !errors.Is(err, ErrNoPython) {
 		t.Errorf("error = %v", err)
 	}
 }

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
 
+	"colabrelay/executor/account"
 	"colabrelay/shared/contract"
-	"colabrelay/shared/kernelpy"
 )
 
 // process is the operating system's side of a kernel.
@@ -22,23 +21,21 @@ type process struct {
 
 	output      *tail
 	oom         oomCounter
+	user        *account.User
+	left        error            // why something that it started may still run; set before done is closed
 	state       *os.ProcessState // set before done is closed
 	outOfMemory bool
 }
 
 // startProcess starts ipykernel in its own session, because Colab's stop button
 // signals the executor's process group and "Restart session" kills it. dir holds the
-// connection file. Python starts there: see scripts/start.py of shared/kernelpy.
+// connection file and the script start.py of shared/kernelpy. Python starts there.
 func startProcess(cfg Config, dir string) (*process, error) {
-	script := filepath.Join(dir, "start.py")
-	if err := os.WriteFile(script, []byte(kernelpy.Script("start")), 0o600); err != nil {
-		return nil, err
-	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(cfg.Python.Path, arguments(script, cfg.WorkDir, connectionFile(dir))...)
+	cmd := exec.Command(cfg.Python.Path, arguments(startScript(dir), cfg.WorkDir, connectionFile(dir))...)
 	cmd.Dir = dir
 	// JPY_PARENT_PID makes ipykernel end itself when the executor is gone.
 	cmd.Env = append(Environ(cfg.Environ, cfg.WorkDir), "JPY_PARENT_PID="+strconv.Itoa(os.Getpid()), contract.EnvOwner+"="+ownerOf(cfg.Instance))
@@ -50,6 +47,7 @@ func startProcess(cfg Config, dir string) (*process, error) {
 		done:   make(chan struct{}),
 		output: &tail{},
 		oom:    newOOMCounter(),
+		user:   cfg.User,
 	}
 	started := make(chan error)
 	go p.run(cmd, started)
@@ -67,7 +65,7 @@ func startProcess(cfg Config, dir string) (*process, error) {
 // Linux sends Pdeathsig when the thread that forked ends, not when the process does.
 func (p *process) run(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	if err := cmd.Start(); err != nil {
+	if err := p.user.Start(cmd); err != nil {
 		started <- err
 		return
 	}
@@ -77,7 +75,8 @@ func (p *process) run(cmd *exec.Cmd, started chan<- error) {
 	// Not cmd.Wait: a forked child could keep the pipe open after the end.
 	p.state, _ = cmd.Process.Wait()
 	p.outOfMemory = p.oom.rose()
-	p.kill() // with all that it started
+	p.kill() // with all that it started in its process group
+	p.left = p.user.EndKernel()
 	if recorded == nil {
 		os.Remove(p.record)
 	}

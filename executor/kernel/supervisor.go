@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"colabrelay/executor/account"
 	"colabrelay/shared/contract"
 )
 
@@ -43,6 +44,8 @@ type Config struct {
 	StateDir string   // holds the record by which the next executor ends a leftover kernel
 	Instance string   // the executor's instance id; marks its folders in the temp folder
 	Environ  []string // like os.Environ; secrets are removed
+	// User runs the kernel; nil means this process's own user. It is marked by User.For.
+	User *account.User
 	// MaxMessageBytes bounds what is held of one message; 0 means jupyter's default.
 	MaxMessageBytes int64
 	Log             *slog.Logger
@@ -83,6 +86,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err := endLeftover(s.cfg.StateDir); err != nil {
 		s.log.Warn("ending a leftover kernel", "err", err)
 	}
+	s.endAll()
+	defer s.endAll()
 	deaths := 0
 	var waiting chan error // gets the result of the restart that was asked for
 	for ctx.Err() == nil {
@@ -125,6 +130,9 @@ func (s *Supervisor) watch(ctx context.Context, k *Kernel) (waiting chan error) 
 	s.set(nil, contract.KernelStarting)
 	s.setReason(k.Reason())
 	k.close()
+	if k.process.left != nil {
+		s.log.Warn("ending the kernel's processes", "kernel_id", k.ID, "err", k.process.left)
+	}
 	s.log.Info("kernel ended", "kernel_id", k.ID)
 	return waiting
 }
@@ -174,7 +182,7 @@ func answer(waiting chan error, err error) {
 func (s *Supervisor) start(ctx context.Context) (*Kernel, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := removeRemains(ownerOf(s.cfg.Instance)); err != nil {
+	if err := removeRemains(s.cfg.User, ownerOf(s.cfg.Instance)); err != nil {
 		s.log.Warn("removing the files of a killed kernel", "err", err)
 	}
 	k, err := startKernel(ctx, s.cfg)
@@ -186,6 +194,13 @@ func (s *Supervisor) start(ctx context.Context) (*Kernel, error) {
 	s.mu.Unlock()
 	s.log.Info("kernel ready", "kernel_id", k.ID, "pid", k.PID(), "dur", time.Since(k.Started))
 	return k, nil
+}
+
+// endAll ends whatever code of another user has left running.
+func (s *Supervisor) endAll() {
+	if err := s.cfg.User.EndAll(); err != nil {
+		s.log.Warn("ending the kernel's processes", "err", err)
+	}
 }
 
 func (s *Supervisor) set(k *Kernel, status contract.KernelStatus) {

@@ -4,17 +4,23 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 
+	"colabrelay/executor/account"
 	"colabrelay/shared/contract"
 )
 
 // runtimePrefix begins the name of a kernel's own folder in the temp folder.
 const runtimePrefix = "colab-relay-"
+
+// maxRemains is how many folders in one temp folder are removed at a time: code of the
+// kernel's user knows their names and may have made any number.
+const maxRemains = 1000
 
 // ownerOf marks this executor's folders in the temp folder. It is derived from the
 // instance id, which belongs to one state directory, and empty without one.
@@ -30,49 +36,62 @@ func ownerOf(instanceID string) string {
 // folders of their sockets, and the files of unfinished saves. It keeps the files of
 // finished saves, because the relay may still download them. No kernel of this executor
 // may be running.
-func removeRemains(owner string) error {
+func removeRemains(as *account.User, owner string) error {
 	if owner == "" {
 		return nil
 	}
 	var faults []error
 	for _, temp := range []string{os.TempDir(), contract.MemoryFolder} {
-		faults = append(faults, removeRemainsIn(temp, owner))
+		as.Do(func() { faults = append(faults, removeRemainsIn(temp, owner, as)) })
 	}
 	return errors.Join(faults...)
 }
 
-func removeRemainsIn(temp, owner string) error {
-	entries, err := os.ReadDir(temp)
+// removeRemainsIn reads the folder in pieces, because other users may have filled it.
+func removeRemainsIn(temp, owner string, as *account.User) error {
+	folder, err := os.Open(temp)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	faults := []error{err}
-	for _, entry := range entries {
-		if path := filepath.Join(temp, entry.Name()); isRemains(path, entry.Name(), owner) {
-			faults = append(faults, os.RemoveAll(path))
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	var faults []error
+	for {
+		names, err := folder.Readdirnames(1024)
+		for _, name := range names {
+			if path := filepath.Join(temp, name); isRemains(path, name, owner, as.UID()) && len(faults) < maxRemains {
+				faults = append(faults, as.RemoveAll(path))
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				faults = append(faults, err)
+			}
+			return errors.Join(faults...)
 		}
 	}
-	return errors.Join(faults...)
 }
 
-func isRemains(path, name, owner string) bool {
+func isRemains(path, name, owner string, uid int) bool {
 	switch {
 	case strings.HasPrefix(name, runtimePrefix+owner+"-"):
-		return isOwnFolder(path)
+		return isFolderOf(uid, path)
 	case strings.HasPrefix(name, contract.StateFolderPrefix+owner+"-"):
 		_, err := os.Lstat(filepath.Join(path, contract.StateUnfinished))
-		return err == nil && isOwnFolder(path)
+		return err == nil && isFolderOf(uid, path)
 	}
 	return false
 }
 
-// isOwnFolder reports whether path is a folder of this user and not a link. In a shared
-// temp folder, other users may have made one of that name.
-func isOwnFolder(path string) bool {
+// isFolderOf reports whether path is a folder of a user and not a link. In a shared temp
+// folder, other users may have made one of that name.
+func isFolderOf(uid int, path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() {
 		return false
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Geteuid()
+	return ok && int(st.Uid) == uid
 }

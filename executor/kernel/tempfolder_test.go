@@ -50,8 +50,8 @@ func TestOnlyRemainsOfThisExecutorAreRemoved(t *testing.T) {
 	}
 	want = append(want, filepath.Join(precious, contract.StateUnfinished))
 
-	must(removeRemains(mine))
-	must(removeRemains(""))
+	must(removeRemains(nil, mine))
+	must(removeRemains(nil, ""))
 	var got []string
 	for _, dir := range []string{temp, precious} {
 		must(filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"colabrelay/executor/account"
 	"colabrelay/shared/contract"
 )
 
@@ -23,12 +24,12 @@ const (
 // gpuFields are the fields that nvidia-smi prints, in the order that parseGPUs expects.
 const gpuFields = "index,name,memory.used,memory.total,utilization.gpu,utilization.memory"
 
-func gpu(ctx context.Context, root fs.FS) contract.GPU {
+func gpu(ctx context.Context, as *account.User, root fs.FS) contract.GPU {
 	ctx, cancel := context.WithTimeout(ctx, nvidiaLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu="+gpuFields, "--format=csv,nounits,noheader")
 	cmd.WaitDelay = nvidiaLimit
-	out, err := cmd.Output()
+	out, err := as.Output(cmd) // PATH may lead to a program of that user
 	if err != nil {
 		return contract.GPU{Devices: []contract.GPUDevice{}}
 	}

@@ -83,14 +83,14 @@ func TestGPUsAreReportedByNvidiaSMI(t *testing.T) {
 	want := contract.GPU{Available: true, Driver: "535.104.05", Devices: []contract.GPUDevice{
 		{Index: new(int), Name: "Tesla T4", MemoryUsedMB: &used, MemoryTotalMB: &total, UtilizationPct: &zero},
 	}}
-	if diff := cmp.Diff(want, gpu(t.Context(), root)); diff != "" {
+	if diff := cmp.Diff(want, gpu(t.Context(), nil, root)); diff != "" {
 		t.Errorf("GPU (-want +got):\n%s", diff)
 	}
 }
 
 func TestNoGPUWhenNvidiaSMIFails(t *testing.T) {
 	nvidiaSMI(t, "echo 'Failed to initialize NVML'; exit 18")
-	if got := gpu(t.Context(), tree(nil)); got.Available || got.Devices == nil {
+	if got := gpu(t.Context(), nil, tree(nil)); got.Available || got.Devices == nil {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -98,7 +98,7 @@ func TestNoGPUWhenNvidiaSMIFails(t *testing.T) {
 func TestNvidiaSMIThatHangsIsEnded(t *testing.T) {
 	nvidiaSMI(t, "sleep 300") // a child that holds the pipe open when the shell is killed
 	start := time.Now()
-	if got := gpu(t.Context(), tree(nil)); got.Available {
+	if got := gpu(t.Context(), nil, tree(nil)); got.Available {
 		t.Errorf("got %+v", got)
 	}
 	if took := time.Since(start); took > 30*time.Second {

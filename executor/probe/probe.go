@@ -16,14 +16,16 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"colabrelay/executor/account"
 	"colabrelay/shared/contract"
 )
 
 // Config selects what a Prober inspects.
 type Config struct {
 	WorkDir string
-	Python  string    // the kernel's interpreter
-	Started time.Time // of the executor
+	Python  string        // the kernel's interpreter
+	User    *account.User // runs the kernel's code; nil means this process's user
+	Started time.Time     // of the executor
 	Getenv  func(string) string
 	Limits  contract.Limits // reported unchanged, with SessionMinutesLeft added
 }
@@ -50,7 +52,7 @@ func (p *Prober) Probe(ctx context.Context) (contract.Probe, error) {
 	out := contract.Probe{
 		Platform: p.platform(ctx),
 		Compute:  compute(ctx),
-		GPU:      gpu(ctx, p.root),
+		GPU:      gpu(ctx, p.cfg.User, p.root),
 		TPU:      tpu(p.cfg.Getenv, p.root),
 		Storage:  p.storage(ctx),
 		Limits:   p.cfg.Limits,

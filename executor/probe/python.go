@@ -37,7 +37,7 @@ func (p *Prober) pythonAndPackages(ctx context.Context) (contract.Python, map[st
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.changed == nil || !maps.Equal(f.changed, changeTimes(f.facts.Paths)) {
-		facts, err := queryPython(ctx, p.cfg.Python, p.cfg.Getenv)
+		facts, err := p.queryPython(ctx)
 		if err != nil {
 			return contract.Python{Executable: p.cfg.Python}, map[string]string{}
 		}
@@ -46,16 +46,16 @@ func (p *Prober) pythonAndPackages(ctx context.Context) (contract.Python, map[st
 	return f.facts.Python, maps.Clone(f.facts.Packages)
 }
 
-func queryPython(ctx context.Context, python string, getenv func(string) string) (pythonAnswer, error) {
+func (p *Prober) queryPython(ctx context.Context) (pythonAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, pythonLimit)
 	defer cancel()
-	out, err := interpreter.Run(ctx, python, kernelpy.Script("packages"), pythonEnvironment(getenv))
+	out, err := interpreter.Run(ctx, p.cfg.User, p.cfg.Python, kernelpy.Script("packages"), pythonEnvironment(p.cfg.Getenv))
 	if err != nil {
-		return pythonAnswer{}, fmt.Errorf("listing the packages of %q: %w", python, err)
+		return pythonAnswer{}, fmt.Errorf("listing the packages of %q: %w", p.cfg.Python, err)
 	}
 	var answer pythonAnswer
 	if err := json.Unmarshal(out, &answer); err != nil {
-		return pythonAnswer{}, fmt.Errorf("reading the packages of %q: %w", python, err)
+		return pythonAnswer{}, fmt.Errorf("reading the packages of %q: %w", p.cfg.Python, err)
 	}
 	return answer, nil
 }

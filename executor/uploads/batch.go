@@ -83,8 +83,8 @@ type batch struct {
 	leftovers leftovers
 	part      string
 
-	folder string   // real path of the last file's folder
-	dir    *os.Root // the open folder, or nil
+	folder string     // real path of the last file's folder
+	dir    *files.Dir // the open folder, or nil
 }
 
 func (b *batch) close() {

@@ -81,7 +81,7 @@ func TestAFullDiskIsReportedAndReceivedBytesAreKept(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, "work"), 0o700))
 	in := &inbox{t: t, Tree: filestest.Tree{Workdir: filepath.Join(dir, "work"), State: realDir(t)}}
 	var err error
-	in.roots, err = files.Open(in.Workdir, nil, in.State)
+	in.roots, err = files.Open(in.Workdir, nil, in.State, nil)
 	must(t, err)
 	in.open()
 
@@ -134,7 +134,7 @@ func TestAFullStateDirIsReportedAndOnlyRecordedBytesCount(t *testing.T) {
 	}
 	in := &inbox{t: t, Tree: filestest.Tree{Workdir: realDir(t), State: dir}}
 	var err error
-	in.roots, err = files.Open(in.Workdir, nil, in.State)
+	in.roots, err = files.Open(in.Workdir, nil, in.State, nil)
 	must(t, err)
 	in.open()
 	data := body(2000)

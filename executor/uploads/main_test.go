@@ -41,7 +41,7 @@ func newInbox(t testing.TB) *inbox {
 	t.Helper()
 	in := &inbox{Tree: filestest.New(t), t: t}
 	var err error
-	in.roots, err = files.Open(in.Workdir, []string{in.Drive}, in.State)
+	in.roots, err = files.Open(in.Workdir, []string{in.Drive}, in.State, nil)
 	must(t, err)
 	in.open()
 	return in

@@ -19,7 +19,7 @@ import (
 
 // openPart opens the part file of an upload of size bytes. ErrNotFound means that it was
 // deleted or replaced, and that the upload has to start again.
-func openPart(dir *os.Root, name string, size int64, flag int) (*os.File, error) {
+func openPart(dir *files.Dir, name string, size int64, flag int) (*os.File, error) {
 	f, err := files.OpenRegular(dir, name, flag)
 	if errors.Is(err, files.ErrNotRegular) || errors.Is(err, files.ErrIsDir) || errors.Is(err, files.ErrChanged) {
 		return nil, files.ErrNotFound
@@ -45,7 +45,7 @@ func openPart(dir *os.Root, name string, size int64, flag int) (*os.File, error)
 
 // newPart creates a part file, in place of an old one, and has fill write it. If fill
 // fails, the file is deleted.
-func newPart(dir *os.Root, name string, fill func(*os.File) error) error {
+func newPart(dir *files.Dir, name string, fill func(*os.File) error) error {
 	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return files.WriteError(err)
 	}
@@ -60,7 +60,7 @@ func newPart(dir *os.Root, name string, fill func(*os.File) error) error {
 }
 
 // checkSpace fails with ErrDiskFull if the disk of dir has less than need bytes free.
-func checkSpace(dir *os.Root, need int64) error {
+func checkSpace(dir *files.Dir, need int64) error {
 	f, err := dir.Open(".")
 	if err != nil {
 		return files.Classify(err)

@@ -18,7 +18,7 @@ const maxTaken = 999
 // placement gives a complete part file its name in dir.
 type placement struct {
 	part   string // the part file's name in dir
-	dir    *os.Root
+	dir    *files.Dir
 	file   *os.File           // the open part file
 	record record             // the target and the digest; run adds the final name and the etag
 	save   func(record) error // stores the record before the part file gets its name

@@ -126,7 +126,7 @@ func (o *upload) unchangedLocked() bool {
 
 // openLocked opens the part file and its folder. If they were deleted, the upload starts
 // again from nothing.
-func (o *upload) openLocked(flag int) (*os.Root, *os.File, error) {
+func (o *upload) openLocked(flag int) (*files.Dir, *os.File, error) {
 	for range 2 {
 		dir, f, err := o.openPart(flag)
 		if !errors.Is(err, files.ErrNotFound) {
@@ -139,7 +139,7 @@ func (o *upload) openLocked(flag int) (*os.Root, *os.File, error) {
 	return nil, nil, files.ErrChanged
 }
 
-func (o *upload) openPart(flag int) (*os.Root, *os.File, error) {
+func (o *upload) openPart(flag int) (*files.Dir, *os.File, error) {
 	if o.record.Folder == nil {
 		return nil, nil, files.ErrNotFound
 	}

@@ -13,6 +13,7 @@ var allowed = map[string][]string{
 	"executor/tunnel/ngrok":       {"executor/tunnel"},
 	"executor/tunnel/ssh":         {"executor/tunnel"},
 	"executor/tunnel/tunneltest":  {"executor/tunnel", "shared/freeport"},
+	"executor/account":            {},
 	"executor/audit":              {"shared/contract"},
 	"executor/console":            {},
 	"executor/enrolldir":          {"executor/statedir"},
@@ -24,17 +25,17 @@ var allowed = map[string][]string{
 
 	"colab-bootstrap":                {"shared/enrollment"},
 	"config":                         {},
-	"executor":                       {"executor/api", "executor/audit", "executor/console", "executor/enrolldir", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract", "shared/enrollment"},
+	"executor":                       {"executor/account", "executor/api", "executor/audit", "executor/console", "executor/enrolldir", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/logfile", "executor/probe", "executor/statedir", "executor/tunnel", "executor/tunnel/cloudflared", "executor/tunnel/ngrok", "executor/tunnel/ssh", "executor/uploads", "shared/auth", "shared/contract", "shared/enrollment"},
 	"executor/api":                   {"executor/audit", "executor/execution", "executor/files", "executor/journal", "executor/kernel", "executor/variables", "executor/probe", "executor/uploads", "shared/bounded", "shared/auth", "shared/contract", "shared/line", "shared/seal"},
 	"executor/execution":             {"executor/journal", "executor/jupyter", "executor/kernel", "shared/contract"},
-	"executor/files":                 {"shared/contract", "shared/filename"},
+	"executor/files":                 {"executor/account", "shared/contract", "shared/filename"},
 	"executor/files/filestest":       {},
 	"executor/journal":               {"shared/aside", "shared/bounded", "shared/contract"},
 	"executor/jupyter":               {},
-	"executor/interpreter":           {},
-	"executor/kernel":                {"executor/interpreter", "executor/jupyter", "executor/statedir", "shared/aside", "shared/bounded", "shared/contract", "shared/kernelpy"},
+	"executor/interpreter":           {"executor/account"},
+	"executor/kernel":                {"executor/account", "executor/interpreter", "executor/jupyter", "executor/statedir", "shared/aside", "shared/bounded", "shared/contract", "shared/kernelpy"},
 	"executor/variables":             {"executor/jupyter", "shared/contract", "shared/kernelpy"},
-	"executor/probe":                 {"executor/interpreter", "shared/contract", "shared/kernelpy"},
+	"executor/probe":                 {"executor/account", "executor/interpreter", "shared/contract", "shared/kernelpy"},
 	"executor/tunnel":                {},
 	"executor/uploads":               {"executor/files", "shared/contract", "shared/filename", "shared/ranges"},
 	"executor/tunnel/ngroktest":      {},
@@ -102,6 +103,7 @@ var allowed = map[string][]string{
 	"shared/filename":                {},
 	"shared/freeport":                {},
 	"shared/kernelpy":                {},
+	"shared/privileged":              {"shared/stacks"},
 	"shared/ranges":                  {"shared/contract"},
 	"shared/seal":                    {"shared/bounded"},
 	"shared/smalldisk":               {},
@@ -109,7 +111,7 @@ var allowed = map[string][]string{
 }
 
 // testOnly are packages that must not be linked into either program.
-var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/damage", "shared/e2e", "shared/e2e/attack", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/faults", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/interop", "shared/e2e/standin", "shared/freeport", "shared/line/linetest", "shared/smalldisk", "shared/stacks"}
+var testOnly = []string{"executor/files/filestest", "executor/tunnel/ngroktest", "executor/tunnel/tunneltest", "relay/config/configtest", "relay/vm/colabapi/colabapitest", "relay/vm/vmtest", "shared/damage", "shared/e2e", "shared/e2e/attack", "shared/e2e/bench", "shared/e2e/browser", "shared/e2e/demo", "shared/e2e/fakevm", "shared/e2e/faults", "shared/e2e/harness", "shared/e2e/hostile", "shared/e2e/hostilevm", "shared/e2e/interop", "shared/e2e/standin", "shared/freeport", "shared/line/linetest", "shared/privileged", "shared/smalldisk", "shared/stacks"}
 
 // homes lists the packages that may import a third-party module. A large module has one
 // home, so that it can be replaced in one place. Tests and the packages in testOnly may
@@ -144,7 +146,7 @@ var homes = map[string][]string{
 	"golang.org/x/net":                   {"relay/browser", "relay/vm/colabapi"},
 	"golang.org/x/oauth2":                {"relay/vm/colabapi"},
 	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/tools", "relay/transfer"},
-	"golang.org/x/sys":                   {"executor", "executor/files", "executor/kernel", "executor/uploads", "relay/notebook", "relay/terminal"},
+	"golang.org/x/sys":                   {"executor", "executor/account", "executor/files", "executor/kernel", "executor/uploads", "relay/notebook", "relay/terminal"},
 }
 
 // testModules may be imported by all tests, and by neither program.

@@ -1,0 +1,230 @@
+package account
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"colabrelay/shared/privileged"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func nobody(t *testing.T) *User {
+	t.Helper()
+	u, err := Find("nobody")
+	must(t, err)
+	return u
+}
+
+func owner(t *testing.T, path string) int {
+	t.Helper()
+	info, err := os.Lstat(path)
+	must(t, err)
+	return int(info.Sys().(*syscall.Stat_t).Uid)
+}
+
+func TestOnlyUsersOtherThanRootAreFound(t *testing.T) {
+	if !privileged.Run(t) {
+		return
+	}
+	u := nobody(t)
+	if byNumber, err := Find(strconv.Itoa(u.UID())); err != nil || byNumber.UID() != u.UID() || byNumber.Name != "nobody" {
+		t.Errorf("by its number it is %v, %v", byNumber, err)
+	}
+	for name, want := range map[string]string{
+		"root": "is root: name a user without rights", "0": "is root: name a user without rights",
+		"no-such-user": "there is no user \"no-such-user\" on this machine: create one, for example with `useradd",
+		"":             "there is no user", "nobody:nogroup": "there is no user", "-1": "there is no user",
+	} {
+		if u, err := Find(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v", name, u, err)
+		}
+	}
+	var found *User
+	var err error
+	nobody(t).Do(func() { found, err = Find("nobody") })
+	if err != nil {
+		t.Errorf("within Do: %v, %v", found, err)
+	}
+}
+
+func TestWithoutTheRightToActForOthersThereIsAnError(t *testing.T) {
+	if !privileged.Run(t) {
+		return
+	}
+	cmd := exec.Command("setpriv", "--bounding-set=-setuid", "--inh-caps=-setuid", os.Args[0], "-test.run=^TestFindNobodyHelper$", "-test.v")
+	cmd.Env = append(os.Environ(), "TEST_FIND_NOBODY=1")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), `acting for user "nobody": setting the user: permission denied: start the executor as root`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestFindNobodyHelper prints the error of Find for the test above.
+func TestFindNobodyHelper(t *testing.T) {
+	if os.Getenv("TEST_FIND_NOBODY") != "" {
+		_, err := Find("nobody")
+		t.Log(err)
+	}
+}
+
+func TestDoHasTheRightsOfTheUserAndGivesThemBack(t *testing.T) {
+	if !privileged.Run(t) {
+		return
+	}
+	u := nobody(t)
+	own := privileged.Folder(t, u.uid, u.gid)
+	closed := filepath.Join(own, "..", "closed")
+	must(t, os.WriteFile(closed, nil, 0o640))
+	var group sync.WaitGroup
+	for i := range 50 { // at the same time, on many threads
+		group.Go(func() {
+			path := filepath.Join(own, strconv.Itoa(i))
+			u.Do(func() {
+				u.Do(func() {}) // within another one
+				if _, err := os.ReadFile(closed); !errors.Is(err, fs.ErrPermission) {
+					t.Errorf("as the user, reading a file of root: %v", err)
+				}
+				must(t, os.WriteFile(path, nil, 0o600))
+			})
+			if _, err := os.ReadFile(closed); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+			if uid := owner(t, path); uid != u.uid {
+				t.Errorf("the file belongs to %d", uid)
+			}
+			must(t, os.WriteFile(path+"-root", nil, 0o600))
+			if uid := owner(t, path+"-root"); uid != 0 {
+				t.Errorf("the file of afterwards belongs to %d", uid)
+			}
+		})
+	}
+	group.Wait()
+	func() {
+		defer func() { _ = recover() }()
+		u.Do(func() { panic("in f") })
+	}()
+	if _, err := os.ReadFile(closed); err != nil {
+		t.Errorf("after a panic: %v", err)
+	}
+}
+
+// The groups of root must not count, nor those of the user be missing.
+func TestDoHasTheGroupsOfTheUser(t *testing.T) {
+	if !privileged.Run(t) {
+		return
+	}
+	u := nobody(t)
+	u.groups = append(slices.Clone(u.groups), 4242)
+	top := filepath.Dir(privileged.Folder(t, u.uid, u.gid))
+	for gid, want := range map[int]error{0: fs.ErrPermission, 4242: nil, 4243: fs.ErrPermission, u.gid: nil} {
+		path := filepath.Join(top, strconv.Itoa(gid))
+		must(t, os.WriteFile(path, nil, 0o640))
+		must(t, os.Chown(path, 0, gid))
+		var err error
+		u.Do(func() { _, err = os.ReadFile(path) })
+		if !errors.Is(err, want) {
+			t.Errorf("a file of group %d: %v, want %v", gid, err, want)
+		}
+	}
+}
+
+// While a goroutine has the user's rights, the user's processes can't signal its thread.
+func TestThreadsWithTheUsersRightsStayOutOfItsReach(t *testing.T) {
+	if !privileged.Run(t) {
+		return
+	}
+	u := nobody(t)
+	u.Do(func() {
+		thread := strconv.Itoa(syscall.Gettid())
+		out, err := u.Output(exec.Command("python3", "-c", "import ctypes, sys; print(ctypes.CDLL(None).tgkill(int(sys.argv[1]), int(sys.argv[2]), 9))", strconv.Itoa(os.Getpid()), thread))
+		if err != nil || strings.TrimSpace(string(out)) != "-1" {
+			t.Errorf("killing the thread: %q, %v", out, err)
+		}
+	})
+}
+
+func TestOutputRunsAsTheUserAndIsBounded(t *testing.T) {
+	if !privileged.Run(t) {
+		return
+	}
+	u := nobody(t)
+	out, err := u.Output(exec.Command("sh", "-c", "id -u; grep -E '^(Cap(Eff|Prm|Inh|Bnd|Amb)|NoNewPrivs)' /proc/self/status"))
+	const none = "0000000000000000"
+	if text := string(out); err != nil || !strings.HasPrefix(text, strconv.Itoa(u.uid)+"\n") || strings.Count(text, none) != 5 || !strings.Contains(text, "NoNewPrivs:\t1") {
+		t.Errorf("%q, %v", out, err)
+	}
+	for _, user := range []*User{nil, u} {
+		out, err = user.Output(exec.Command("head", "-c", strconv.Itoa(maxOutput+1), "/dev/zero"))
+		if !errors.Is(err, ErrOutput) || len(out) != maxOutput {
+			t.Errorf("one byte too many: %d bytes, %v", len(out), err)
+		}
+		out, err = user.Output(exec.Command("head", "-c", strconv.Itoa(maxOutput), "/dev/zero"))
+		if err != nil || len(out) != maxOutput {
+			t.Errorf("as many as allowed: %d bytes, %v", len(out), err)
+		}
+		var exit *exec.ExitError
+		if _, err = user.Output(exec.Command("sh", "-c", "echo why >&2; exit 3")); !errors.As(err, &exit) || string(exit.Stderr) != "why\n" {
+			t.Errorf("a program that fails: %v", err)
+		}
+	}
+}
+
+// A forked process keeps its mark, whatever it does; another executor's has another mark.
+func TestOnlyMarkedProcessesEnd(t *testing.T) {
+	if !privileged.Run(t) {
+		return
+	}
+	one, other := nobody(t).For("instance-1"), nobody(t).For("instance-2")
+	start := func(u *User) *exec.Cmd {
+		t.Helper()
+		cmd := exec.Command("sleep", "600")
+		started := make(chan error)
+		go func() {
+			runtime.LockOSThread()
+			started <- u.Start(cmd)
+		}()
+		must(t, <-started)
+		return cmd
+	}
+	mine, theirs, unmarked := start(one), start(other), start(nobody(t))
+	must(t, one.EndAll())
+	if err := mine.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("the marked process ended with %v", err)
+	}
+	for _, cmd := range []*exec.Cmd{theirs, unmarked} {
+		if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
+			t.Errorf("another process ended: %v", err)
+		}
+		must(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+}
+
+func TestMarksFitWhereGroupsAreFew(t *testing.T) {
+	if first := firstMark(0xffffffff); first < lowestMark || first > 1<<31-2 || first%2 != 0 {
+		t.Errorf("the mark is %d", first)
+	}
+	a, b := (&User{}).For("a").marks, (&User{}).For("b").marks
+	if a.kernel == a.script || a == b || a != (&User{}).For("a").marks {
+		t.Errorf("the marks are %v and %v", a, b)
+	}
+}

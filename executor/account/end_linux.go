@@ -1,0 +1,139 @@
+package account
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// endLimit bounds the end of marked processes: some may start others faster than they can
+// be found.
+const endLimit = 5 * time.Second
+
+// ErrStillRunning means that processes remain that start others faster than they end.
+var ErrStillRunning = errors.New("some processes start others faster than they can be ended")
+
+// EndKernel kills every process that a kernel of this executor has started, in whatever
+// process group, session or namespace it is. No kernel may be starting.
+func (u *User) EndKernel() error { return u.end(u.mark(kernelMark)) }
+
+// EndAll is EndKernel for the scripts of this executor as well.
+func (u *User) EndAll() error { return errors.Join(u.EndKernel(), u.end(u.mark(scriptMark))) }
+
+// end kills the processes with a mark until a search of all processes finds none.
+func (u *User) end(mark int) error {
+	if mark == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	defer cancel()
+	for s := (search{mark: mark}); ; {
+		first := s.others == nil
+		switch found, err := s.kill(); {
+		case err != nil:
+			return fmt.Errorf("ending what user %q left running: %w", u.Name, err)
+		case !found && first:
+			return nil
+		case !found:
+			s.others = nil // for a last look at all
+		case ctx.Err() != nil:
+			return fmt.Errorf("ending what user %q left running: %w: end them with `pkill -KILL -u %s`", u.Name, ErrStillRunning, u.Name)
+		}
+	}
+}
+
+// search looks for the processes with a mark, again and again. One that forks and exits all
+// the time is another process a moment later, so a search kills each process as soon as it
+// finds it, and skips those that an earlier one has found to be others.
+type search struct {
+	mark   int
+	others map[string]bool // process ids; nil before the first search
+}
+
+func (s *search) kill() (found bool, err error) {
+	folder, err := os.Open("/proc")
+	if err != nil {
+		return false, err
+	}
+	defer folder.Close()
+	if s.others == nil {
+		s.others = map[string]bool{}
+	}
+	for {
+		names, err := folder.Readdirnames(1024)
+		for _, name := range names {
+			if s.others[name] {
+				continue
+			}
+			if pid, notPID := strconv.Atoi(name); notPID == nil && killIfMarked(pid, s.mark) {
+				found = true
+			} else {
+				s.others[name] = true
+			}
+		}
+		if err != nil {
+			return found, nil // the end
+		}
+	}
+}
+
+// killIfMarked holds the process by its descriptor, so it never kills another one that got
+// the same id.
+func killIfMarked(pid, mark int) bool {
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return false
+	}
+	defer process.Release()
+	return isMarked(pid, mark) && process.Kill() == nil
+}
+
+// isMarked reports whether a process that has not ended is in a group. A zombie holds
+// nothing, and only its parent can remove it.
+func isMarked(pid, mark int) bool {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	if state := field(status, "State:"); len(state) == 0 || state[0][0] == 'Z' || state[0][0] == 'X' {
+		return false
+	}
+	text := []byte(strconv.Itoa(mark))
+	for _, group := range field(status, "Groups:") {
+		if bytes.Equal(group, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// field returns the words of a line of /proc/PID/status. The first line, which a process
+// chooses, has its newlines escaped.
+func field(status []byte, name string) [][]byte {
+	_, rest, found := bytes.Cut(status, []byte("\n"+name))
+	if !found {
+		return nil
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	return bytes.Fields(line)
+}
+
+// highestGroup is the highest group id that this process can give to others.
+func highestGroup() int {
+	highest := 0
+	raw, _ := os.ReadFile("/proc/self/gid_map") // without user namespaces there is none, and no limit
+	for line := range bytes.Lines(raw) {
+		var inside, outside, count int
+		if n, _ := fmt.Sscan(string(line), &inside, &outside, &count); n == 3 {
+			highest = max(highest, inside+count-1)
+		}
+	}
+	if highest == 0 {
+		return 1<<32 - 2
+	}
+	return highest
+}
