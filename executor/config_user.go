@@ -49,8 +49,12 @@ func (c *config) checkWritable(what, dir, hint string) error {
 	return nil
 }
 
-// protect checks that the user can't replace what is at a path, and resolves its links.
+// protect checks that the user can't replace what is at a path, if there is one, and resolves
+// its links.
 func (c *config) protect(what string, path *string) error {
+	if *path == "" {
+		return nil
+	}
 	real, err := c.user.CheckOutOfReach(*path)
 	if err != nil {
 		return fmt.Errorf("--user %s: %s %w: choose a path that only root can change", c.user, what, err)
@@ -92,7 +96,12 @@ func (c *config) protectProgram() error {
 func (c *config) protectTunnel() error {
 	switch c.tunnel.kind {
 	case tunnelSSH:
-		return c.protectSecretFile("--ssh-key", c.tunnel.ssh.KeyFile)
+		folder, hosts := filepath.Join(c.tunnel.ssh.Home, ".ssh"), c.tunnel.ssh.KnownHosts
+		return errors.Join(
+			c.protectSecretFile("--ssh-key", c.tunnel.ssh.KeyFile),
+			c.protect("the folder of SSH keys and known hosts", &folder),
+			c.protect("--ssh-known-hosts", &hosts),
+		)
 	case tunnelCloudflared:
 		if program, err := exec.LookPath("cloudflared"); err == nil { // otherwise the tunnel reports it
 			return c.protect("the program", &program)

@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 	case "":
 	case asPlainUser:
 		becomePlain()
+	case asContained:
+		becomeContained()
 	default:
 		main()
 	}

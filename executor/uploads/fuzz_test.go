@@ -30,7 +30,7 @@ func FuzzFolder(f *testing.F) {
 		} {
 			must(t, os.WriteFile(path, text, 0o600))
 		}
-		roots, err := files.Open(work, nil, state)
+		roots, err := files.Open(work, nil, state, nil)
 		must(t, err)
 		s, err := Open(roots, state)
 		if err != nil {
