@@ -14,7 +14,14 @@ const (
 	foldRows   = 12      // rows that cursor movements can still change
 	foldColumn = 8 << 10 // runes of one row; a longer line is emitted in pieces
 	foldEscape = 4 << 10 // bytes of an escape sequence; longer ones are discarded
+	// foldWidth is how far to the right of a row's end the cursor writes, as a terminal has a
+	// width. Without it, five bytes that erase a row and write one character made 8,192 blanks:
+	// 2 MB of them took a minute.
+	foldWidth = 256
 )
+
+// blanks are what erases part of a row.
+var blanks = []rune(strings.Repeat(" ", foldColumn))
 
 // folder turns terminal output into the text that a person sees at the end. It applies
 // carriage returns, backspaces, erasures and small cursor movements, and drops colours and
@@ -101,9 +108,8 @@ func (f *folder) put(c rune) {
 		r.redrawn = true
 		return
 	}
-	for len(r.cells) < r.x {
-		r.cells = append(r.cells, ' ')
-	}
+	r.x = min(r.x, max(len(r.cells), foldWidth))
+	r.cells = append(r.cells, blanks[:r.x-len(r.cells)]...)
 	r.cells = append(r.cells, c)
 	r.x++
 	if len(r.cells) >= foldColumn {
@@ -172,9 +178,7 @@ func (r *row) erase(mode int) {
 	case 0:
 		r.cells = r.cells[:min(r.x, len(r.cells))]
 	case 1:
-		for i := range r.cells[:min(r.x+1, len(r.cells))] {
-			r.cells[i] = ' '
-		}
+		copy(r.cells[:min(r.x+1, len(r.cells))], blanks)
 	default:
 		r.cells = r.cells[:0]
 	}

@@ -59,6 +59,23 @@ func TestAnEndlessLineIsEmittedInPieces(t *testing.T) {
 	}
 }
 
+// Five bytes that erase a row and write far to the right must not make thousands of blanks each.
+func TestMovesOfTheCursorMakeFewBlanks(t *testing.T) {
+	for name, text := range map[string]string{
+		"to the right": "\x1b[9999Cx\n", "to a column": "\x1b[9999Gx\n", "above a longer row": strings.Repeat("a", 5000) + "\n\x1b[A\x1b[9999C\x1b[Bx\n",
+		"in an erased row": strings.Repeat("a", 5000) + "\x1b[2Kx\n",
+	} {
+		got := Plain(text)
+		if blanks := strings.Count(got, " "); blanks > 256 || !strings.HasSuffix(strings.TrimSpace(got), "x") {
+			t.Errorf("%s: %d blanks", name, blanks)
+		}
+	}
+	long := strings.Repeat("a", 5000)
+	if got := Plain(long + "\x1b[2D12"); got != long[2:]+"12" {
+		t.Errorf("a long row that is redrawn at its end ends with %q", got[len(got)-10:])
+	}
+}
+
 // FuzzFold checks that folding never fails, returns valid text and does not depend on how
 // the output was split into events.
 func FuzzFold(f *testing.F) {
