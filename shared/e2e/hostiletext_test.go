@@ -116,22 +116,25 @@ func TestNoToolShowsEscapes(t *testing.T) {
 	}
 }
 
+// hostileCommands are the arguments of the relay's commands, by titles. That of pair lacks the
+// pairing string.
+var hostileCommands = map[string][]string{
+	"status": {"status"}, "doctor": {"doctor"}, "runtimes": {"runtimes"}, "get": {"get", "data"}, "get of nothing": {"get", "gone"},
+	"put": {"put", "up.txt"}, "pair": {"pair", "--name", "other"}, "run": {"run", "-c", "1"},
+	"attach": {"attach", "a"}, "input": {"input"}, "interrupt": {"interrupt"}, "detach": {"run", "--detach", "-c", "1"}, "restart": {"restart", "--yes"},
+}
+
 func TestNoCommandShowsEscapes(t *testing.T) {
 	t.Parallel()
-	commands := map[string][]string{
-		"status": {"status"}, "doctor": {"doctor"}, "runtimes": {"runtimes"}, "get": {"get", "data"}, "get of nothing": {"get", "gone"},
-		"put": {"put", "up.txt"}, "pair": {"pair", "--name", "other"}, "run": {"run", "-c", "1"},
-		"attach": {"attach", "a"}, "input": {"input"}, "interrupt": {"interrupt"}, "detach": {"run", "--detach", "-c", "1"}, "restart": {"restart", "--yes"},
-	}
 	for _, name := range textCases {
 		vm := hostilevm.Start(t, name)
 		vm.Put("data/a\x1b[2Jb\u202e", []byte("x"))
-		for _, title := range slices.Sorted(maps.Keys(commands)) {
+		for _, title := range slices.Sorted(maps.Keys(hostileCommands)) {
 			dir := t.TempDir()
 			if err := os.WriteFile(dir+"/up.txt", []byte("x"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			args := commands[title]
+			args := hostileCommands[title]
 			if title == "pair" {
 				args = append(slices.Clone(args), vm.Pairing())
 			}
