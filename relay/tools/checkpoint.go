@@ -12,6 +12,7 @@ import (
 
 	"colabrelay/relay/checkpoint"
 	"colabrelay/relay/chunked"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/render"
 )
 
@@ -90,6 +91,10 @@ const maxDataBytes = 24_000
 // fitData shortens JSON until it fits into an answer: texts lose their middle, lists
 // their beginning.
 func fitData(raw json.RawMessage) (json.RawMessage, bool, error) {
+	raw, err := plainData(raw)
+	if err != nil {
+		return nil, false, err
+	}
 	var tight bytes.Buffer
 	if err := json.Compact(&tight, raw); err != nil {
 		return nil, false, err
@@ -113,6 +118,27 @@ func fitData(raw json.RawMessage) (json.RawMessage, bool, error) {
 		}
 	}
 	return nil, true, nil
+}
+
+// plainData returns JSON without control characters and invisible ones in its texts. A kept
+// answer has what the VM sent, and the rules for answers do not reach into JSON.
+func plainData(raw json.RawMessage) (json.RawMessage, error) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var v any
+	if err := decoder.Decode(&v); err != nil {
+		return nil, err
+	}
+	changed := false
+	plain.Deep(&v, map[string]plain.Rule{"": func(s string) string {
+		clean := plain.Text(s)
+		changed = changed || clean != s
+		return clean
+	}})
+	if !changed {
+		return raw, nil // with its keys in order
+	}
+	return json.Marshal(v)
 }
 
 func shorten(v any, runes, items int) any {
