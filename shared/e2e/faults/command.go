@@ -23,7 +23,7 @@ type command struct {
 }
 
 func newCommand(r *rand.Rand, name string) operation {
-	return &command{name, content{r.Uint64(), r.IntN(4 << 20)}, r.IntN(2) == 0, time.Duration(r.IntN(200)) * time.Millisecond}
+	return &command{name, content{r.Uint64(), r.IntN(4 << 20)}, r.IntN(4) > 0, time.Duration(r.IntN(200)) * time.Millisecond}
 }
 
 func (c *command) String() string {

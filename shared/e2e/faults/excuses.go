@@ -16,8 +16,6 @@ const (
 	relayEnds                        // calls of the relay may have no answer
 	networkFails                     // calls may end with an error of the network
 	vmReplaced                       // what was on the VM is gone
-	remoteIsFull                     // nothing more can be written on the VM
-	localIsFull                      // nothing more can be written on the laptops
 	always       excuses = -1        // whatever happens
 )
 
@@ -26,11 +24,10 @@ func (e excuses) any(of excuses) bool { return of == always || e&of != 0 }
 
 // refusals are the codes of answers that faults excuse. After them an agent may call again.
 var refusals = map[string]excuses{
-	"unreachable":     networkFails | executorEnds,
-	"timeout":         networkFails | executorEnds,
-	"busy":            relayEnds, // the call whose answer was lost still works
-	"variables_lost":  kernelEnds,
-	"local_disk_full": localIsFull,
+	"unreachable":    networkFails | executorEnds,
+	"timeout":        networkFails | executorEnds,
+	"busy":           relayEnds, // the call whose answer was lost still works
+	"variables_lost": kernelEnds,
 
 	string(contract.CodeKernelStarting): kernelEnds | executorEnds,
 	string(contract.CodeKernelDead):     kernelEnds | executorEnds,
@@ -39,7 +36,6 @@ var refusals = map[string]excuses{
 	string(contract.CodeNewStart):       executorEnds,
 	string(contract.CodeNewInstance):    vmReplaced,
 	string(contract.CodeNotFound):       vmReplaced,
-	string(contract.CodeDiskFull):       remoteIsFull,
 	string(contract.CodeKernelBusy):     always, // another operation has the kernel
 }
 

@@ -31,14 +31,17 @@ func newSuite(o options, dir string, out io.Writer) *suite {
 func (s *suite) run(ctx context.Context) (err error) {
 	fmt.Fprintf(s.out, "seed %d\n", s.seed)
 	if s.world, err = newWorld(ctx, s.options, s.dir); err != nil {
-		return err
+		return errors.Join(err, s.world.closeRelays(), s.world.close())
 	}
 	end := time.Now().Add(s.time)
 	for n := 1; err == nil && ctx.Err() == nil && time.Now().Before(end) && (s.steps == 0 || n <= s.steps); n++ {
 		err = s.step(ctx, plan(s.seed, n, s.laptops))
 	}
 	s.tally.print(s.out)
-	return errors.Join(err, ctx.Err(), s.world.close())
+	if err = errors.Join(err, ctx.Err(), s.world.closeRelays(), s.world.close()); err != nil {
+		return err
+	}
+	return eventually(ctx, s.world.nothingLeft)
 }
 
 // stepTime is the most that a step may take on a busy machine.

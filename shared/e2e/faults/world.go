@@ -36,18 +36,22 @@ type world struct {
 	executor *harness.Executor
 }
 
+// newWorld starts everything. With an error it returns what has been started.
 func newWorld(ctx context.Context, o options, dir string) (*world, error) {
 	w := &world{dir: dir, binary: o.binary}
 	address, err := freeport.Address()
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	w.vm = harness.ExecutorConfig{Binary: o.binary.Executor, Python: o.python, Secret: secret, Listen: address}
 	if err := w.emptyVM(); err != nil {
-		return nil, err
+		return w, err
 	}
 	if err := w.start(ctx); err != nil {
-		return nil, err
+		return w, err
+	}
+	if err := w.settle(ctx); err != nil {
+		return w, err
 	}
 	if w.network, err = newNetwork(ctx, address); err != nil {
 		return w, err
@@ -173,18 +177,26 @@ func restartDead(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// close ends all that runs, as closing hosts and a terminated executor do.
-func (w *world) close() error {
+// closeRelays ends the hosts, as closing them does.
+func (w *world) closeRelays() error {
 	var errs []error
 	for _, l := range w.laptops {
 		errs = append(errs, l.close())
 	}
+	return errors.Join(errs...)
+}
+
+// close ends the network and the executor, as a signal does.
+func (w *world) close() error {
 	if w.network != nil {
 		w.network.close()
 	}
+	if w.executor == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	return errors.Join(append(errs, w.executor.Stop(ctx))...)
+	return w.executor.Stop(ctx)
 }
 
 // send sends a signal to a process and reports whether it existed.

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"testing"
+
+	"colabrelay/shared/contract"
+)
+
+func TestTheModelRefusesWhatDidNotHappen(t *testing.T) {
+	for name, c := range map[string]struct {
+		reported contract.Status
+		ran      int
+		refused  bool
+	}{
+		"ran once":              {contract.StatusSucceeded, 1, false},
+		"ran twice":             {contract.StatusSucceeded, 2, true},
+		"succeeded, never ran":  {contract.StatusSucceeded, 0, true},
+		"cancelled, never ran":  {contract.StatusCancelled, 0, false},
+		"cancelled, ran":        {contract.StatusCancelled, 1, true},
+		"lost, ran":             {contract.StatusLost, 1, false},
+		"without answer, twice": {"", 2, true},
+	} {
+		x := &submission{id: "x", reported: c.reported}
+		if err := x.checkCount(c.ran); (err != nil) != c.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTheModelRefusesEventsThatAreMissingDoubledOrChanged(t *testing.T) {
+	line := func(offset int64, text string) contract.Event {
+		return contract.Event{Offset: offset, Type: contract.EventStream, Name: contract.Stdout, Text: text}
+	}
+	for name, c := range map[string]struct {
+		status  contract.Status
+		events  []contract.Event
+		refused bool
+	}{
+		"all":              {contract.StatusSucceeded, []contract.Event{line(0, "a\n"), line(1, "b\n")}, false},
+		"the beginning":    {contract.StatusKernelDied, []contract.Event{line(0, "a\n")}, false},
+		"the end missing":  {contract.StatusSucceeded, []contract.Event{line(0, "a\n")}, true},
+		"one missing":      {contract.StatusSucceeded, []contract.Event{line(0, "a\n"), line(2, "b\n")}, true},
+		"one doubled":      {contract.StatusSucceeded, []contract.Event{line(0, "a\n"), line(0, "b\n")}, true},
+		"other text":       {contract.StatusKernelDied, []contract.Event{line(0, "x\n")}, true},
+		"a gap":            {contract.StatusSucceeded, []contract.Event{{Type: contract.EventGap, Bytes: 4}}, true},
+		"in another order": {contract.StatusSucceeded, []contract.Event{line(1, "b\n"), line(0, "a\n")}, true},
+	} {
+		x := &submission{id: "x", output: "a\nb\n"}
+		got := contract.Execution{Status: c.status, Events: c.events, NextOffset: int64(len(c.events))}
+		if err := x.checkEvents(got); (err != nil) != c.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAFaultExcusesOnlyItsOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		step, of excuses
+		want     bool
+	}{
+		{0, kernelEnds, false}, {kernelEnds, kernelEnds, true}, {relayEnds, kernelEnds, false},
+		{0, always, true}, {executorEnds | networkFails, networkFails, true}, {always, 0, false},
+	} {
+		if got := c.step.any(c.of); got != c.want {
+			t.Errorf("excuses %b, outcome of %b: %v", c.step, c.of, got)
+		}
+	}
+}
