@@ -25,7 +25,7 @@ func (e excuses) any(of excuses) bool { return of == always || e&of != 0 }
 // refusals are the codes of answers that faults excuse. After them an agent may call again.
 var refusals = map[string]excuses{
 	"unreachable":    networkFails | executorEnds,
-	"timeout":        networkFails | executorEnds,
+	"timeout":        always,    // the call's 3 s were over: a kernel may take longer to start on a busy machine
 	"busy":           relayEnds, // the call whose answer was lost still works
 	"variables_lost": kernelEnds,
 
