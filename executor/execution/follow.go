@@ -26,7 +26,7 @@ func (q *Queue) cancelFollowersLocked() {
 		if reason == "" {
 			return false
 		}
-		s.Finish(contract.StatusCancelled, reason, 0)
+		s.cancel(reason)
 		q.ended.Store(true)
 		return true
 	})

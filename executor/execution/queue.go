@@ -199,7 +199,7 @@ func (q *Queue) cancel(id, reason string) bool {
 	if i < 0 {
 		return false
 	}
-	q.pending[i].Finish(contract.StatusCancelled, reason, 0)
+	q.pending[i].cancel(reason)
 	q.ended.Store(true)
 	q.pending = slices.Delete(q.pending, i, i+1)
 	q.lendLocked()
@@ -220,7 +220,7 @@ func (q *Queue) cancelAll(reason string) {
 	defer q.mu.Unlock()
 	q.life = ""
 	for _, s := range q.pending {
-		s.Finish(contract.StatusCancelled, reason, 0)
+		s.cancel(reason)
 	}
 	q.pending = nil
 }

@@ -127,6 +127,7 @@ func (r *runner) begin(ctx context.Context) {
 	timeout, err := start(s.Record, r.kernel.ID, now)
 	if err != nil {
 		s.Finish(contract.StatusFailed, fmt.Sprintf("its start could not be saved, so the code did not run: %v", err), 0)
+		s.CloseLog()
 		r.q.yield()
 		r.q.signal()
 		return

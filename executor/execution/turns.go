@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"colabrelay/executor/journal"
+	"colabrelay/shared/contract"
 )
 
 // submission is an execution that waits for the kernel.
@@ -17,6 +18,12 @@ type submission struct {
 
 // chained reports whether the submission follows another one, as the cells of a notebook do.
 func (s *submission) chained() bool { return s.AfterRequestID != "" }
+
+// cancel ends an execution that never gets the kernel. Its log is open since it was submitted.
+func (s *submission) cancel(reason string) {
+	s.Finish(contract.StatusCancelled, reason, 0)
+	s.CloseLog()
+}
 
 // lastRoundLocked is the highest round of the waiting executions that match reports, 0 if
 // there are none.
