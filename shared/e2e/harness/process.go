@@ -12,8 +12,9 @@ import (
 // Process is what a process has at one moment.
 type Process struct {
 	Memory      Memory
-	Descriptors int // open files, sockets and pipes
-	Sockets     int // of the descriptors
+	Descriptors int      // open files, sockets and pipes
+	Sockets     int      // of the descriptors
+	Files       []string // paths of the others that have one
 	Threads     int
 	Children    []int // process ids
 }
@@ -31,8 +32,11 @@ func ProcessOf(pid int) (p Process, err error) {
 	p.Descriptors = len(descriptors)
 	for _, d := range descriptors {
 		// A descriptor that was closed meanwhile has no target.
-		if target, _ := os.Readlink(filepath.Join(dir, "fd", d.Name())); strings.HasPrefix(target, "socket:") {
+		switch target, _ := os.Readlink(filepath.Join(dir, "fd", d.Name())); {
+		case strings.HasPrefix(target, "socket:"):
 			p.Sockets++
+		case strings.HasPrefix(target, "/"):
+			p.Files = append(p.Files, target)
 		}
 	}
 	threads, err := os.ReadDir(filepath.Join(dir, "task"))

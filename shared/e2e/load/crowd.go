@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"colabrelay/shared/e2e/harness"
+)
+
+const (
+	// One relay of ten makes several calls at a time.
+	greedyEvery = 10
+	greedyCalls = 4
+	// leastShare is the smallest part of another relay's operations that a relay may get.
+	leastShare = 0.1
+	// mostExecutor and mostRelay are the most resident memory of one program, in MiB.
+	mostExecutor = 160
+	mostRelay    = 80
+)
+
+func workersOf(number int) int {
+	if number%greedyEvery == 0 {
+		return greedyCalls
+	}
+	return 1
+}
+
+// crowd lets all relays make calls as fast as they get answers, and then checks that nothing is
+// left of it.
+func crowd(ctx context.Context, o options, out io.Writer) error {
+	usual, err := afterOneRound(ctx, o.seed)
+	if err != nil {
+		return fmt.Errorf("one relay, one round: %w", err)
+	}
+	w, err := newWorld(ctx, o.seed)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	if err := w.oneRound(ctx); err != nil {
+		return err
+	}
+	before, err := w.holdings()
+	if err != nil {
+		return err
+	}
+	w.tally = newTally()
+	if err := w.startAll(ctx, o.relays, workersOf); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := w.workHard(ctx, o); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d relays, one of %d with %d calls at a time, for %.0f s; seed %d\n", o.relays, greedyEvery, greedyCalls, time.Since(began).Seconds(), o.seed)
+	w.tally.print(out)
+	ran, err := w.runs.check()
+	fmt.Fprintf(out, "%d runs took place; each run that was accepted took place once: %t\n", ran, err == nil)
+	return errors.Join(err, w.honest(), w.fair(out), w.small(out), w.leftNothing(ctx, before, usual, out))
+}
+
+// workHard lets all workers work until the time is over and each has done its rounds.
+func (w *world) workHard(ctx context.Context, o options) error {
+	over := time.Now().Add(o.time)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	failed := w.eachWorker(ctx, func(ctx context.Context, worker *worker) error {
+		least := worker.done + o.rounds*len(deck())
+		err := worker.work(ctx, func() bool { return ctx.Err() != nil || worker.done >= least && time.Now().After(over) })
+		if err != nil {
+			cancel(err) // ends the others
+		}
+		return err
+	})
+	if failed != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// oneRound starts a relay that does each operation, and ends it.
+func (w *world) oneRound(ctx context.Context) error {
+	if err := w.startAll(ctx, 1, func(int) int { return 1 }); err != nil {
+		return err
+	}
+	return errors.Join(w.workHard(ctx, options{rounds: 1}), w.dismiss())
+}
+
+// fair fails if one relay got much less than another.
+func (w *world) fair(out io.Writer) error {
+	fewest, most := w.relays[0].done(), 0
+	for _, r := range w.relays {
+		fewest, most = min(fewest, r.done()), max(most, r.done())
+	}
+	_, err := fmt.Fprintf(out, "operations of one relay: %d to %d\n", fewest, most)
+	if float64(fewest) < leastShare*float64(most) {
+		err = fmt.Errorf("one relay did %d operations, another %d", fewest, most)
+	}
+	return err
+}
+
+// small fails if a program needed too much memory.
+func (w *world) small(out io.Writer) error {
+	executor, err := harness.MemoryOf(w.executor.PID())
+	if err != nil {
+		return err
+	}
+	var largest, sum float64
+	for _, r := range w.relays {
+		m, err := harness.MemoryOf(r.PID())
+		if err != nil {
+			return fmt.Errorf("relay %s: %w", r.name, err)
+		}
+		largest, sum = max(largest, m.Peak), sum+m.Now
+	}
+	_, err = fmt.Fprintf(out, "memory: the executor %.1f MiB, at most %.1f; the largest relay at most %.1f, all relays now %.0f\n", executor.Now, executor.Peak, largest, sum)
+	if executor.Peak > mostExecutor || largest > mostRelay {
+		err = fmt.Errorf("the executor took %.1f MiB, of %d; a relay took %.1f, of %d", executor.Peak, mostExecutor, largest, mostRelay)
+	}
+	return err
+}
