@@ -5,6 +5,8 @@ ifndef VERSION
 VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 endif
 FUZZTIME   ?= 20s
+MINUTES    ?= 30
+SEED       ?=
 DIST       ?= dist
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
@@ -32,7 +34,7 @@ PROGRAMS = EXECUTOR_BIN=$(CURDIR)/bin/executor RELAY_BIN=$(CURDIR)/bin/colab-rel
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build python check-go check-python demo demo-page test check vuln long bench interop browser fuzz programs release verify clean
+.PHONY: help build python check-go check-python demo demo-page test check vuln soak load steady long bench interop browser fuzz programs release verify clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +73,15 @@ check-python: python
 
 vuln: ## look for known vulnerabilities, in an online database
 	go run $(GOVULNCHECK) ./...
+
+soak: build python ## break programs, kernel and network at random for MINUTES (30), and check that nothing is lost; SEED=N repeats a run
+	@$(PROGRAMS) go run ./shared/e2e/faults -minutes $(MINUTES) $(if $(SEED),-seed $(SEED))
+
+load: build python ## drive one executor with 100 relays for two minutes
+	@$(PROGRAMS) go run ./shared/e2e/load
+
+steady: build python ## work at a low rate for an hour, and print memory and descriptors of both programs
+	@$(PROGRAMS) go run ./shared/e2e/load -steady
 
 long: build python ## run all tests with their long random suites, 2 hours
 	$(PROGRAMS) LONG=1 go test -race -count=1 -timeout 3h ./...
