@@ -185,7 +185,7 @@ func (x *executor) backend(python kernel.Python) (api.Backend, error) {
 		return b, err
 	}
 	b.Digests = files.NewDigests(b.Files)
-	if b.Uploads, err = uploads.Open(b.Files, x.state.Path("uploads")); err != nil {
+	if b.Uploads, err = uploads.Open(b.Files, x.state.Path("uploads"), x.log); err != nil {
 		return b, err
 	}
 	if b.Journal, err = journal.Open(journal.Config{Dir: x.state.Path("executions"), Log: x.log, Finished: x.audit.Ended}); err != nil {

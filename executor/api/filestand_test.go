@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -44,7 +45,7 @@ func newFileStand(t testing.TB) fileStand {
 		t.Fatal(err)
 	}
 	b.Digests = files.NewDigests(b.Files)
-	if b.Uploads, err = uploads.Open(b.Files, filepath.Join(state, "uploads")); err != nil {
+	if b.Uploads, err = uploads.Open(b.Files, filepath.Join(state, "uploads"), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/ranges"
 )
@@ -88,14 +89,17 @@ func parseRanges(raw []byte, size int64) (got ranges.Set, whole int64) {
 func openJournal(dir string) (*journal, record, ranges.Set, error) {
 	j := &journal{dir: dir}
 	var rec record
-	raw, err := readBounded(j.path(recordFile), maxRecord)
+	raw, err := bounded.ReadFile(j.path(recordFile), maxRecord)
 	if err == nil {
 		err = json.Unmarshal(raw, &rec)
 	}
-	if err != nil {
-		return nil, rec, nil, fmt.Errorf("upload in %q: %w", dir, err)
+	if err == nil && rec.Path == "" {
+		err = errors.New("it names no file")
 	}
-	raw, err = readBounded(j.path(rangesFile), 2*maxJournal)
+	if err != nil {
+		return nil, rec, nil, fmt.Errorf("upload record %q: %w", j.path(recordFile), err)
+	}
+	raw, err = readBeginning(j.path(rangesFile), 2*maxJournal)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, rec, nil, fmt.Errorf("upload in %q: %w", dir, err)
 	}
@@ -109,8 +113,8 @@ func openJournal(dir string) (*journal, record, ranges.Set, error) {
 	return j, rec, got, nil
 }
 
-func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+func readBeginning(path string, limit int64) ([]byte, error) {
+	f, err := bounded.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -2,10 +2,10 @@ package uploads
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"colabrelay/executor/files"
+	"colabrelay/shared/bounded"
 )
 
 // leftoversFile, in the folder of uploads, lists the part files of the batch in work.
@@ -28,6 +29,9 @@ type leftovers struct {
 	path string
 	file *os.File
 }
+
+// leftoverBegins is how each line begins.
+const leftoverBegins = `{"folder":`
 
 // leftover is one part file. Folder is bytes because JSON can't represent every name.
 type leftover struct {
@@ -63,9 +67,9 @@ func (l *leftovers) clear() {
 }
 
 // removeLeftovers deletes the part files of a batch whose executor was killed. If a folder
-// can't be opened now, its part file is kept.
+// can't be opened now, its part file is kept. An error means that the record is damaged.
 func removeLeftovers(roots *files.Roots, path string) error {
-	f, err := os.Open(path)
+	f, err := bounded.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -77,8 +81,12 @@ func removeLeftovers(roots *files.Roots, path string) error {
 	for {
 		text, err := lines.ReadBytes('\n')
 		var one leftover
-		if err != nil || json.Unmarshal(bytes.TrimSpace(text), &one) != nil {
+		beginning := min(len(text), len(leftoverBegins))
+		switch {
+		case err == io.EOF && string(text[:beginning]) == leftoverBegins[:beginning]:
 			return os.Remove(path) // the end of the file, or a line that the kill left incomplete
+		case err != nil, json.Unmarshal(text, &one) != nil, one.Part == "":
+			return fmt.Errorf("%q is damaged: part files named .*%s may stay in your folders (%v)", path, files.PartSuffix, err)
 		}
 		one.remove(roots)
 	}

@@ -2,6 +2,7 @@ package uploads
 
 import (
 	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,6 +36,7 @@ type inbox struct {
 	roots *files.Roots
 	t     testing.TB
 	stop  func()
+	log   bytes.Buffer // of the executors, while none runs
 }
 
 func newInbox(t testing.TB) *inbox {
@@ -51,7 +53,7 @@ func newInbox(t testing.TB) *inbox {
 func (in *inbox) open() {
 	in.t.Helper()
 	var err error
-	in.Store, err = Open(in.roots, filepath.Join(in.State, "uploads"))
+	in.Store, err = Open(in.roots, filepath.Join(in.State, "uploads"), slog.New(slog.NewTextHandler(&in.log, nil)))
 	must(in.t, err)
 	in.stop = runs(in.t, in.Run)
 }

@@ -12,8 +12,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -26,6 +28,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"colabrelay/executor/files"
+	"colabrelay/shared/aside"
 	"colabrelay/shared/contract"
 )
 
@@ -41,6 +44,7 @@ const (
 type Store struct {
 	roots   *files.Roots
 	dir     string
+	log     *slog.Logger
 	work    chan *upload  // uploads to be hashed, each at most once
 	batches chan struct{} // holds one value while a batch is processed
 
@@ -55,17 +59,18 @@ type usedUpload struct {
 	at time.Time
 }
 
-// Open resumes the uploads in dir, which is created if it does not exist. Uploads that
-// can't be read are dropped: their senders start again.
-func Open(roots *files.Roots, dir string) (*Store, error) {
+// Open resumes the uploads in dir, which is created if it does not exist. The folders of
+// uploads that can't be read are renamed: their senders start again.
+func Open(roots *files.Roots, dir string, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the folder of uploads: %w", err)
 	}
+	log = log.With("component", "uploads")
 	if err := removeLeftovers(roots, filepath.Join(dir, leftoversFile)); err != nil {
-		return nil, fmt.Errorf("removing the leftovers of a batch: %w", err)
+		setAside(log, filepath.Join(dir, leftoversFile), err)
 	}
 	s := &Store{
-		roots: roots, dir: dir, work: make(chan *upload, contract.MaxUploads), batches: make(chan struct{}, 1),
+		roots: roots, dir: dir, log: log, work: make(chan *upload, contract.MaxUploads), batches: make(chan struct{}, 1),
 		starts: map[contract.UploadStart]*upload{},
 	}
 	if err := s.recoverAll(); err != nil {
@@ -86,9 +91,15 @@ func (s *Store) recoverAll() error {
 	}
 	var all []*usedUpload
 	for _, folder := range folders {
-		if one, err := s.recover(folder.Name()); err != nil {
-			os.RemoveAll(filepath.Join(s.dir, folder.Name()))
-		} else {
+		if !isUploadID.MatchString(folder.Name()) {
+			continue // renamed, or not ours
+		}
+		one, err := s.recover(folder.Name())
+		switch {
+		case errors.Is(err, errEarlierRelease):
+		case err != nil:
+			setAside(s.log, filepath.Join(s.dir, folder.Name()), err)
+		default:
 			all = append(all, one)
 		}
 	}
@@ -108,6 +119,15 @@ func (s *Store) addLocked(one *usedUpload) {
 	s.starts[one.spec] = one.upload
 }
 
+// setAside renames what is damaged and logs that.
+func setAside(log *slog.Logger, path string, why error) {
+	kept, err := aside.Move(path)
+	log.Warn("a damaged record of uploads is kept under another name; its file is sent again", "err", errors.Join(why, err), "kept", kept)
+}
+
+// errEarlierRelease means that an upload was started by a release whose uploads differ.
+var errEarlierRelease = errors.New("an upload of an earlier release")
+
 var isUploadID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // newUploadID is random, because ids are visible to whoever carries the requests.
@@ -119,9 +139,6 @@ func newUploadID() string {
 
 // recover reads the folder of one upload.
 func (s *Store) recover(id string) (*usedUpload, error) {
-	if !isUploadID.MatchString(id) {
-		return nil, ErrNoUpload
-	}
 	j, rec, got, err := openJournal(filepath.Join(s.dir, id))
 	if err != nil {
 		return nil, err
@@ -131,7 +148,7 @@ func (s *Store) recover(id string) (*usedUpload, error) {
 	if err := checkStart(rec.UploadStart); err != nil { // an earlier release recorded a digest, and other ranges
 		one.part = hiddenPart(id)
 		one.drop()
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errEarlierRelease, err)
 	}
 	at, err := j.lastUsed()
 	if rec.ETag != "" {

@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"executor/variables":             {"executor/jupyter", "shared/contract", "shared/kernelpy"},
 	"executor/probe":                 {"executor/account", "executor/interpreter", "shared/contract", "shared/kernelpy"},
 	"executor/tunnel":                {},
-	"executor/uploads":               {"executor/files", "shared/contract", "shared/filename", "shared/ranges"},
+	"executor/uploads":               {"executor/files", "shared/aside", "shared/bounded", "shared/contract", "shared/filename", "shared/ranges"},
 	"executor/tunnel/ngroktest":      {},
 	"relay":                          {"colab-bootstrap", "relay/bridge", "relay/browser", "relay/checkpoint", "relay/chunked", "relay/client", "relay/config", "relay/doctor", "relay/export", "relay/hint", "relay/history", "relay/hostconfig", "relay/kernelstate", "relay/nbrun", "relay/notebook", "relay/output", "relay/page", "relay/pairing", "relay/plain", "relay/program", "relay/progress", "relay/remoterun", "relay/runlist", "relay/runtimes", "relay/suggest", "relay/terminal", "relay/terminal/inline", "relay/tools", "relay/transfer", "shared/auth", "shared/bounded", "shared/contract", "relay/vm", "relay/vm/colabapi", "relay/vm/colabcli"},
 	"relay/browser":                  {},
