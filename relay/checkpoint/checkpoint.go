@@ -89,6 +89,8 @@ func Load(dir, name string, v any) (Entry, error) {
 		return Entry{}, fmt.Errorf("%q: %w", name, ErrNotFound)
 	case errors.Is(err, bounded.ErrTooLong):
 		return Entry{}, fmt.Errorf("reading checkpoint %q: %w", name, ErrTooLarge)
+	case errors.Is(err, bounded.ErrNotFile):
+		return Entry{}, fmt.Errorf("%q: %w: %w", name, ErrCorrupt, err)
 	case err != nil:
 		return Entry{}, fmt.Errorf("reading checkpoint %q: %w", name, err)
 	}

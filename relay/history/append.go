@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"colabrelay/shared/bounded"
 )
 
 // flush appends the pending lines.
@@ -55,12 +57,12 @@ func (w *writer) appendTail(run *openRun, text []byte) error {
 // append appends text to a file by one write.
 func (w *writer) append(name string, flags int, text []byte) error {
 	path := filepath.Join(w.dir, name)
-	f, err := os.OpenFile(path, flags, 0o600)
+	f, err := bounded.OpenFile(path, flags)
 	if errors.Is(err, fs.ErrNotExist) && flags&os.O_CREATE != 0 {
 		if err := os.MkdirAll(w.dir, 0o700); err != nil {
 			return err
 		}
-		f, err = os.OpenFile(path, flags, 0o600)
+		f, err = bounded.OpenFile(path, flags)
 	}
 	if err != nil {
 		return err

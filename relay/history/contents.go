@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sort"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/ranges"
 )
@@ -44,15 +44,15 @@ func read(dir, key string) (*contents, error) {
 }
 
 func (c *contents) readFile(path, suffix string) error {
-	f, err := os.Open(path)
+	f, err := bounded.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	lines := bufio.NewReaderSize(io.LimitReader(f, 2*maxRunBytes), 64<<10)
 	for {
-		text, err := nextLine(lines)
-		c.sizes[suffix] += int64(len(text))
+		text, size, err := bounded.ReadLine(lines, maxLine)
+		c.sizes[suffix] += size
 		var l line
 		if decode(text, &l) == nil {
 			c.add(l)
@@ -62,20 +62,6 @@ func (c *contents) readFile(path, suffix string) error {
 			return nil
 		case err != nil:
 			return err
-		}
-	}
-}
-
-// nextLine returns the next line, or nothing in place of one over maxLine.
-func nextLine(r *bufio.Reader) ([]byte, error) {
-	var text []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(text)+len(part) <= maxLine {
-			text = append(text, part...)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return text, err
 		}
 	}
 }

@@ -46,6 +46,8 @@ type Store struct {
 	cfg   Config
 	delay time.Duration // writeDelay, except in tests
 
+	unreadable once // a file of the history is damaged
+
 	queue  queue
 	writer writer // used by the goroutine of queue alone
 }

@@ -40,7 +40,7 @@ type Run struct {
 	key string
 }
 
-// List returns all runs, newest first. It skips files that cannot be read.
+// List returns all runs, newest first. It skips files that cannot be read, and logs the first.
 func (s *Store) List() ([]Run, error) {
 	entries, err := os.ReadDir(s.cfg.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -49,12 +49,17 @@ func (s *Store) List() ([]Run, error) {
 	runs := []Run{}
 	for _, e := range entries {
 		key, ok := strings.CutSuffix(e.Name(), headSuffix)
-		if !ok || !keyPattern.MatchString(key) || !e.Type().IsRegular() {
+		if !ok || !keyPattern.MatchString(key) {
 			continue
 		}
-		if run, err := summary(s.cfg.Dir, key); err == nil {
-			runs = append(runs, run)
+		run, err := summary(s.cfg.Dir, key)
+		if err != nil {
+			s.unreadable.do(func() {
+				s.cfg.Log.Warn("a run of the history cannot be read; its files stay as they are", "file", e.Name(), "err", err)
+			})
+			continue
 		}
+		runs = append(runs, run)
 	}
 	sort.SliceStable(runs, func(i, j int) bool { return runs[i].Recorded.After(runs[j].Recorded) })
 	return runs, nil

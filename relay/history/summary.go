@@ -5,9 +5,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
+
+	"colabrelay/shared/bounded"
 )
 
 // edgeBytes is how much of the beginning and of the end of a run's files a summary reads. The
@@ -49,7 +50,7 @@ func summary(dir, key string) (Run, error) {
 
 // edge reads the first or last edgeBytes of a file.
 func edge(path string, last bool) (text []byte, size int64, err error) {
-	f, err := os.Open(path)
+	f, err := bounded.Open(path)
 	if err != nil {
 		return nil, 0, err
 	}

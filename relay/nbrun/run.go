@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"colabrelay/relay/dataflow"
 	"colabrelay/relay/notebook"
 	"colabrelay/relay/parameters"
+	"colabrelay/shared/aside"
 	"colabrelay/shared/contract"
 )
 
@@ -90,12 +90,12 @@ func openRecord(dir, path string, replaceDamaged bool) (*Run, error) {
 // moveAside renames a record that can't be read, and starts a new one.
 func (r *Run) moveAside() error {
 	path := checkpoint.Path(r.dir, Name(r.file.Path()))
-	aside := fmt.Sprintf("%s.damaged-%s", path, time.Now().UTC().Format("20060102T150405.000"))
-	if err := os.Rename(path, aside); err != nil {
-		return fmt.Errorf("renaming the damaged record: %w", err)
+	kept, err := aside.Move(path)
+	if err != nil {
+		return err
 	}
 	r.record = newRecord(r.file.Path())
-	r.addNote("the record of this notebook's runs could not be read; it is now %s", aside)
+	r.addNote("the record of this notebook's runs could not be read; it is now %s", kept)
 	return nil
 }
 

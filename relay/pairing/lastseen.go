@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
 )
 
@@ -75,6 +76,7 @@ func (s *Store) SaveLastSeen(key string, seen LastSeen) error {
 	entries, err := s.readLastSeenLocked()
 	if err != nil { // a damaged file loses only hints: start a new one
 		entries = map[string]LastSeen{}
+		_, _ = aside.Move(filepath.Join(s.dir, lastSeenName)) // if that fails, so does the write
 	}
 	entries[key] = seen
 	for len(entries) > maxLastSeen {

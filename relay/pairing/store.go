@@ -25,7 +25,9 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/natefinch/atomic"
 
+	"colabrelay/shared/aside"
 	"colabrelay/shared/auth"
+	"colabrelay/shared/bounded"
 )
 
 const (
@@ -305,9 +307,12 @@ func (s *Store) lock(acquire func(*flock.Flock, context.Context, time.Duration) 
 }
 
 func (s *Store) readLocked() (map[string]Runtime, error) {
-	f, err := os.Open(s.Path())
-	if errors.Is(err, fs.ErrNotExist) {
+	f, err := bounded.Open(s.Path())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return map[string]Runtime{}, nil
+	case errors.Is(err, bounded.ErrNotFile):
+		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the paired runtimes: %v", err)
@@ -355,9 +360,9 @@ func replace(path string, text io.Reader) error {
 
 // setAsideLocked renames the damaged file and reports its new name.
 func (s *Store) setAsideLocked(damage error) (report, err error) {
-	kept := s.Path() + ".damaged-" + time.Now().UTC().Format("20060102T150405.000000000")
-	if err := os.Rename(s.Path(), kept); err != nil {
-		return nil, fmt.Errorf("rename the damaged file: %v", err)
+	kept, err := aside.Move(s.Path())
+	if err != nil {
+		return nil, err
 	}
 	return fmt.Errorf("%w; the damaged file is kept as %q, and a new list was started", damage, kept), nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"colabrelay/shared/bounded"
 	"colabrelay/shared/contract"
 )
 
@@ -23,14 +24,17 @@ type saved struct {
 	Bytes    map[string]int64 `json:"bytes"` // valid bytes of each stream's file
 }
 
-const savedFile = "saved.json"
+const (
+	savedFile    = "saved.json"
+	maxSavedFile = 64 << 10 // bytes; a larger one is not ours
+)
 
 // loadSaved returns the description in dir, or nil if there is none of that instance.
 func loadSaved(dir, instance string) *saved {
 	if dir == "" {
 		return nil
 	}
-	b, err := os.ReadFile(filepath.Join(dir, savedFile))
+	b, err := bounded.ReadFile(filepath.Join(dir, savedFile), maxSavedFile)
 	var s saved
 	if err != nil || json.Unmarshal(b, &s) != nil || s.Instance != instance || s.Bytes == nil {
 		return nil

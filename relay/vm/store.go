@@ -14,6 +14,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
 )
 
@@ -54,7 +55,7 @@ func (s store) readLocked() ([]Record, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	case errors.Is(err, bounded.ErrTooLong):
+	case errors.Is(err, bounded.ErrTooLong), errors.Is(err, bounded.ErrNotFile):
 		return nil, fmt.Errorf("%w: %v (file %q)", ErrDamaged, err, s.path())
 	case err != nil:
 		return nil, fmt.Errorf("read the record of VMs: %v", err)
@@ -111,9 +112,9 @@ func (s store) replaceLocked(text []byte) error {
 
 // setAsideLocked renames the damaged file and says where it is.
 func (s store) setAsideLocked(cause error) (damage, err error) {
-	kept := s.path() + ".damaged-" + time.Now().UTC().Format("20060102T150405.000000000")
-	if err := os.Rename(s.path(), kept); err != nil {
-		return nil, fmt.Errorf("rename the damaged record of VMs: %v", err)
+	kept, err := aside.Move(s.path())
+	if err != nil {
+		return nil, err
 	}
 	return fmt.Errorf("%w; it is kept as %q, and a new record was started: check the VMs of your Google account with `colab-relay vm list`", cause, kept), nil
 }

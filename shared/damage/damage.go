@@ -25,7 +25,7 @@ type Files struct {
 	// filepath.Match below the folder. Each matches at least one file.
 	Damage []string
 	// Rewritten names files that Use changes or deletes although they are intact, such as
-	// locks and logs, by patterns.
+	// locks and logs, by patterns. One from which Use found all may be replaced.
 	Rewritten []string
 	// Worthless names files whose content may be lost without a word, such as hints, by
 	// patterns. Only the program and the other files must survive their damage.
