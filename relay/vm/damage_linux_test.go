@@ -24,7 +24,9 @@ func TestADamagedListOfVMsIsKeptAndReported(t *testing.T) {
 			s := store{dir: dir, writeFile: atomic.WriteFile}
 			all, readErr := s.read()
 			login, loginErr := LoadLogin(dir)
-			damaged, err := s.change(func(all []Record) ([]Record, error) { return append(all, Record{ID: NewID(), Name: "new", Backend: "api", Ladder: []string{"T4"}, Step: Paired}), nil })
+			damaged, err := s.change(func(all []Record) ([]Record, error) {
+				return append(all, Record{ID: NewID(), Name: "new", Backend: "api", Ladder: []string{"T4"}, Step: Paired}), nil
+			})
 			if after, err := s.read(); err == nil && find(after, "new") == nil {
 				t.Errorf("a new VM is not recorded: %+v", after)
 			}
