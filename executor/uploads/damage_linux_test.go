@@ -18,7 +18,7 @@ func inboxIn(t testing.TB, dir string) *inbox {
 	must(t, os.MkdirAll(in.Workdir, 0o700))
 	must(t, os.MkdirAll(in.State, 0o700))
 	var err error
-	in.roots, err = files.Open(in.Workdir, nil, in.State)
+	in.roots, err = files.Open(in.Workdir, nil, in.State, nil)
 	must(t, err)
 	in.open()
 	return in

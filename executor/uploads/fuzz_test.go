@@ -1,6 +1,7 @@
 package uploads
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,7 @@ func FuzzFolder(f *testing.F) {
 		}
 		roots, err := files.Open(work, nil, state, nil)
 		must(t, err)
-		s, err := Open(roots, state)
+		s, err := Open(roots, state, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return
 		}
