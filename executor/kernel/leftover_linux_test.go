@@ -3,7 +3,6 @@ package kernel
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"colabrelay/shared/damage"
@@ -19,15 +18,16 @@ func TestADamagedRecordIsKeptAndReported(t *testing.T) {
 			}
 		},
 		Use: func(t testing.TB, dir string) (found, said string) {
-			said = fmt.Sprint(endLeftover(dir))
+			old, err := readRecord(recordPath(dir))
+			found, said = fmt.Sprintf("%+v", old), fmt.Sprint(err)
 			if err := writeRecord(recordPath(dir), os.Getpid()); err != nil {
 				t.Error(err)
 			}
-			old, err := readRecord(recordPath(dir))
+			old, err = readRecord(recordPath(dir))
 			if err != nil || old.PID != os.Getpid() {
 				t.Errorf("a new record reads as %+v, %v", old, err)
 			}
-			return filepath.Base(recordPath(dir)) + " " + said, said
+			return found, said
 		},
 		Damage:    []string{"kernel.json"},
 		Rewritten: []string{"kernel.json"},
