@@ -85,5 +85,5 @@ func (s *cellSource) digests(ctx context.Context, std terminal.Streams) ([]byte,
 	case "-":
 		return bounded.ReadAll(std.In, maxSums)
 	}
-	return bounded.ReadFile(s.sums, maxSums)
+	return bounded.ReadInput(s.sums, maxSums)
 }

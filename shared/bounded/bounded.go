@@ -76,7 +76,26 @@ func ReadFile(path string, max int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > max { // not read: it may be huge
+		return nil, TooLong(max)
+	}
 	return ReadAll(f, max)
+}
+
+// ReadInput reads a file that a person names in a command. Unlike ReadFile it also reads a pipe,
+// such as that of the shell's <(command), and waits for it. It fails with ErrTooLong for a file
+// of over max bytes.
+func ReadInput(path string, max int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := ReadAll(f, max)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", path, err)
+	}
+	return text, nil
 }
 
 // ReadLine returns the next line with its line break, and how many bytes it has. A line of

@@ -22,10 +22,11 @@ func TestTextsUpToTheBoundAreRead(t *testing.T) {
 		_, writeErr := buffer.Write([]byte("12345"))
 		text, readErr := ReadAll(strings.NewReader("12345"), max)
 		file, fileErr := ReadFile(path, max)
+		input, inputErr := ReadInput(path, max)
 		for what, got := range map[string]struct {
 			text []byte
 			err  error
-		}{"Buffer": {buffer.Bytes(), writeErr}, "ReadAll": {text, readErr}, "ReadFile": {file, fileErr}} {
+		}{"Buffer": {buffer.Bytes(), writeErr}, "ReadAll": {text, readErr}, "ReadFile": {file, fileErr}, "ReadInput": {input, inputErr}} {
 			if fits && (got.err != nil || string(got.text) != "12345") {
 				t.Errorf("%s of at most %d bytes: %q, %v", what, max, got.text, got.err)
 			}
@@ -78,6 +79,28 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || info.Mode() != 0o600 {
 		t.Errorf("a new file has mode %v, %v", info.Mode(), err)
+	}
+}
+
+func TestInputMayBeAPipe(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, []byte("12345"), 0) }()
+	if text, err := ReadInput(pipe, 5); err != nil || string(text) != "12345" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	if _, err := ReadInput("/dev/zero", 5); !errors.Is(err, ErrTooLong) || !strings.Contains(err.Error(), "/dev/zero") {
+		t.Error(err)
+	}
+	if _, err := ReadInput(dir, 5); !errors.Is(err, syscall.EISDIR) {
+		t.Error(err)
 	}
 }
 

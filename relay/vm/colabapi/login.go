@@ -90,7 +90,7 @@ func readClientFile(path string, s site) (clientFile, error) {
 	fail := func(format string, args ...any) (clientFile, error) {
 		return clientFile{}, fmt.Errorf("OAuth client file %q: %w", path, fmt.Errorf(format, args...))
 	}
-	text, err := bounded.ReadFile(path, maxLogin)
+	text, err := bounded.ReadInput(path, maxLogin)
 	if err != nil {
 		return fail("%w", err)
 	}
