@@ -56,7 +56,7 @@ func NewSecret(s string) (Secret, error) {
 		return Secret{}, ErrShortSecret
 	case len(s) > maxSecretBytes:
 		return Secret{}, ErrLongSecret
-	case !utf8.ValidString(s):
+	case !utf8.ValidString(s), strings.Contains(s, "\x00"): // as in a file that a crash filled with zeros
 		return Secret{}, ErrBinarySecret
 	}
 	return secretOf(s), nil
