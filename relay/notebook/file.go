@@ -93,7 +93,7 @@ func openFile(path, lockDir string, isNew bool) (*File, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("there is no notebook %q: %w", path, fs.ErrNotExist)
 	case err != nil:
-		return nil, fmt.Errorf("opening a notebook: %w", err)
+		return nil, fmt.Errorf("opening the notebook %q: %w", path, err)
 	}
 	return &File{path: real, lock: lockPath(real, lockDir), isNew: isNew}, nil
 }

@@ -56,25 +56,26 @@ func LoggedIn(dir string) bool {
 
 // loadCredentials reads the login file, and the file that it names.
 func loadCredentials(dir string, s site) (credentials, error) {
-	text, err := bounded.ReadFile(filepath.Join(dir, loginName), maxLogin)
+	path := filepath.Join(dir, loginName)
+	text, err := bounded.ReadFile(path, maxLogin)
 	if errors.Is(err, fs.ErrNotExist) {
 		return credentials{}, fmt.Errorf("%w: run %s", vm.ErrNotLoggedIn, loginCommand)
 	}
 	if err != nil {
-		return credentials{}, fmt.Errorf("read the Google login: %v", err)
+		return credentials{}, fmt.Errorf("read the Google login %q: %v", path, err)
 	}
 	var l login
 	if err := json.Unmarshal(text, &l); err != nil || l.Version < 1 {
-		return credentials{}, fmt.Errorf("%w: the login file %q is damaged: run %s", vm.ErrNotLoggedIn, filepath.Join(dir, loginName), loginCommand)
+		return credentials{}, fmt.Errorf("%w: the login file %q is damaged: run %s", vm.ErrNotLoggedIn, path, loginCommand)
 	}
 	if l.Version > loginVersion {
-		return credentials{}, fmt.Errorf("the login file %q is one of a newer relay: use that, or run %s", filepath.Join(dir, loginName), loginCommand)
+		return credentials{}, fmt.Errorf("the login file %q is one of a newer relay: use that, or run %s", path, loginCommand)
 	}
 	if l.DefaultsFile != "" {
 		return readDefaults(l.DefaultsFile, s)
 	}
 	if err := s.checkOAuthURL(l.TokenURI, tokenHosts); err != nil {
-		return credentials{}, fmt.Errorf("%w: the token address in %q is wrong: %v", vm.ErrNotLoggedIn, filepath.Join(dir, loginName), err)
+		return credentials{}, fmt.Errorf("%w: the token address in %q is wrong: %v", vm.ErrNotLoggedIn, path, err)
 	}
 	return credentials{
 		clientID: l.ClientID, clientSecret: l.ClientSecret, refreshToken: l.RefreshToken, tokenURL: l.TokenURI,
@@ -131,7 +132,7 @@ func readDefaults(path string, s site) (credentials, error) {
 		return credentials{}, fmt.Errorf("%w: there are no application default credentials at %q: run %s, or log in with your own OAuth client: %s with --client FILE", vm.ErrNotLoggedIn, path, defaultsCommand, loginCommand)
 	}
 	if err != nil {
-		return credentials{}, fmt.Errorf("read the application default credentials: %v", err)
+		return credentials{}, fmt.Errorf("read the application default credentials %q: %v", path, err)
 	}
 	var file struct {
 		Type         string `json:"type"`
