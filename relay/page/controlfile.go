@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
+
+	"colabrelay/shared/bounded"
 )
 
 const (
@@ -99,19 +100,15 @@ func readControlFiles(dir string) (map[string]controlFile, error) {
 			continue
 		}
 		path := filepath.Join(dir, entry.Name())
-		if file, ok := readControlFile(path, entry); ok {
+		if file, ok := readControlFile(path); ok {
 			files[path] = file
 		}
 	}
 	return files, nil
 }
 
-func readControlFile(path string, entry fs.DirEntry) (file controlFile, ok bool) {
-	info, err := entry.Info()
-	if err != nil || info.Size() > maxControlFile {
-		return file, false
-	}
-	content, err := os.ReadFile(path)
+func readControlFile(path string) (file controlFile, ok bool) {
+	content, err := bounded.ReadFile(path, maxControlFile)
 	if err != nil || json.Unmarshal(content, &file) != nil {
 		return file, false
 	}

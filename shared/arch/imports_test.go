@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 	"relay/nbrun":                    {"relay/checkpoint", "relay/client", "relay/dataflow", "relay/kernelstate", "relay/notebook", "relay/output", "relay/parameters", "relay/plain", "relay/suggest", "shared/aside", "shared/contract", "shared/kernelpy"},
 	"relay/notebook":                 {"relay/output", "relay/suggest", "shared/bounded"},
 	"relay/output":                   {"shared/contract", "shared/filename"},
-	"relay/page":                     {"relay/plain"},
+	"relay/page":                     {"relay/plain", "shared/bounded"},
 	"relay/program":                  {"shared/bounded"},
 	"relay/progress":                 {"relay/transfer"},
 	"relay/pairing":                  {"relay/suggest", "shared/aside", "shared/bounded", "shared/auth"},
