@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,6 +20,12 @@ const (
 	// last one. Without it, a write within the same clock tick as the one before would
 	// leave the old digest in the cache for ever.
 	settledAfter = time.Second
+	// hashingTurn is how long a file is hashed while others wait. Its turn over, it waits
+	// again behind them, so that no file keeps the others waiting, however large it is.
+	hashingTurn = 5 * time.Second
+	// unwantedAfter is how long a waiting file is kept after the last request for its digest.
+	// It is longer than the wait of a request, after which a relay asks again.
+	unwantedAfter = 2 * contract.MaxWait
 )
 
 // Digests computes the SHA-256 of files, of large ones in the background, and caches
@@ -27,6 +34,8 @@ type Digests struct {
 	roots        *Roots
 	pending      chan *digest
 	settledAfter time.Duration
+	turn         time.Duration // hashingTurn
+	unwanted     time.Duration // unwantedAfter
 
 	mu        sync.Mutex
 	computing map[source]*digest // waiting to be hashed, or being hashed, in the background
@@ -41,7 +50,8 @@ type digest struct {
 	of      source
 	path    string // as requested
 	hash    *Hash
-	started time.Time
+	asked   time.Time // of the last request for it; Digests.mu guards it
+	started time.Time // of its first turn
 	ended   chan struct{}
 	sum     string
 	err     error
@@ -55,13 +65,18 @@ func NewDigests(roots *Roots) *Digests {
 	}
 	return &Digests{
 		roots: roots, pending: make(chan *digest, maxPending), settledAfter: settledAfter,
+		turn: hashingTurn, unwanted: unwantedAfter,
 		computing: map[source]*digest{}, finished: finished,
 	}
 }
 
-// Run hashes large files until ctx ends.
+// Run hashes large files until ctx ends. Files take turns.
 func (d *Digests) Run(ctx context.Context) error {
-	HashEach(ctx, d.pending, d.compute)
+	HashEach(ctx, d.pending, func(ctx context.Context, one *digest) {
+		for one != nil {
+			one = d.take(ctx, one)
+		}
+	})
 	return nil
 }
 
@@ -100,7 +115,7 @@ func (d *Digests) of(ctx context.Context, path string, o *opened) (*digest, erro
 	if cached != nil {
 		return cached, nil
 	}
-	one.compute(ctx, o)
+	one.end(one.read(ctx, o))
 	d.finish(one, o)
 	return one, nil
 }
@@ -119,8 +134,10 @@ func (d *Digests) queue(one *digest) (*digest, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known := d.lookUpLocked(one.of); known != nil {
+		known.asked = time.Now()
 		return known, nil
 	}
+	one.asked = time.Now()
 	select {
 	case d.pending <- one:
 		d.computing[one.of] = one
@@ -143,38 +160,81 @@ func (d *Digests) finish(one *digest, o *opened) {
 	}
 }
 
-// compute opens the file of one again and hashes it.
-func (d *Digests) compute(ctx context.Context, one *digest) {
-	o, err := d.roots.open(one.path)
+// take hashes one for a turn. It returns the file whose turn is next: one again if no other
+// waits, nil if one has ended and the next comes from the queue.
+func (d *Digests) take(ctx context.Context, one *digest) *digest {
+	if d.drop(one) {
+		return nil
+	}
+	turn, cancel := context.WithTimeout(ctx, d.turn)
+	defer cancel()
+	o, err := d.reopen(one)
 	if err == nil {
 		defer o.Close()
+		err = one.read(turn, o)
 	}
-	switch {
-	case err != nil:
-		one.end("", err)
-	case o.real != one.of.real || o.ETag != one.of.etag:
-		one.end("", ErrChanged)
-	default:
-		one.compute(ctx, o)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return d.next(one)
 	}
+	one.end(err)
 	d.finish(one, o)
+	return nil
 }
 
-// compute hashes the open file. It fails with ErrChanged if the file changes.
-func (one *digest) compute(ctx context.Context, o *opened) {
-	one.started = time.Now()
-	err := one.hash.ReadTo(ctx, o, o.Size)
-	if err == nil {
-		err = o.Unchanged(o.File)
+// drop ends one with ErrBusy if others wait and nobody asked for one lately.
+func (d *Digests) drop(one *digest) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.pending) == 0 || time.Since(one.asked) < d.unwanted {
+		return false
 	}
+	delete(d.computing, one.of)
+	one.end(ErrBusy)
+	return true
+}
+
+// next is the file whose turn follows that of one, which then waits behind all others.
+func (d *Digests) next(one *digest) *digest {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case other := <-d.pending:
+		d.pending <- one // has room: every sender holds mu
+		return other
+	default:
+		return one
+	}
+}
+
+// reopen opens the file of one again. It fails with ErrChanged if the file is another now.
+func (d *Digests) reopen(one *digest) (*opened, error) {
+	o, err := d.roots.open(one.path)
 	if err != nil {
-		one.end("", err)
-		return
+		return nil, err
 	}
-	one.end(one.hash.Sum(), nil)
+	if o.real != one.of.real || o.ETag != one.of.etag {
+		o.Close()
+		return nil, ErrChanged
+	}
+	return o, nil
 }
 
-func (one *digest) end(sum string, err error) {
-	one.sum, one.err = sum, err
+// read hashes the open file, from where the last call ended. It fails with ErrChanged if the
+// file changes. After ctx has ended, it can be called again.
+func (one *digest) read(ctx context.Context, o *opened) error {
+	if one.started.IsZero() {
+		one.started = time.Now()
+	}
+	if err := one.hash.ReadTo(ctx, o, o.Size); err != nil {
+		return err
+	}
+	return o.Unchanged(o.File)
+}
+
+// end makes the digest known, or the error that prevented it.
+func (one *digest) end(err error) {
+	if one.err = err; err == nil {
+		one.sum = one.hash.Sum()
+	}
 	close(one.ended)
 }

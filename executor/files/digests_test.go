@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -145,6 +146,68 @@ func TestManyRequestsForOneDigestHashTheFileOnce(t *testing.T) {
 	}
 	runs(t, d.Run)
 	group.Wait()
+}
+
+// hugeFiles makes sparse files that take hours to hash, and asks for the digest of each once.
+func hugeFiles(t *testing.T, tr tree, d *Digests, count int) (started []*digest) {
+	t.Helper()
+	for n := range count {
+		name := fmt.Sprintf("huge%d", n)
+		file := filepath.Join(tr.Workdir, name)
+		must(t, os.WriteFile(file, nil, 0o600))
+		must(t, os.Truncate(file, 1<<40))
+		o, err := tr.roots.open(name)
+		must(t, err)
+		one, err := d.of(t.Context(), name, o)
+		o.Close()
+		must(t, err)
+		started = append(started, one)
+	}
+	return started
+}
+
+func TestHugeFilesDoNotKeepOthersFromBeingHashed(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	if d.turn != hashingTurn || d.unwanted != unwantedAfter || unwantedAfter <= contract.MaxWait {
+		t.Fatalf("a turn takes %v, and a file is dropped after %v", d.turn, d.unwanted)
+	}
+	d.turn = 10 * time.Millisecond
+	huge := hugeFiles(t, tr, d, 2*maxHashing)
+	runs(t, d.Run)
+	data := body(4 * hashedAtOnce)
+	must(t, os.WriteFile(filepath.Join(tr.Workdir, "big"), data, 0o600))
+	if out, err := d.Stat(t.Context(), "big", timeout); err != nil || out.SHA256 != sha(data) {
+		t.Fatalf("a file behind huge ones: %+v, %v", out, err)
+	}
+	for n, one := range huge {
+		if Await(t.Context(), one.ended, 0) {
+			t.Errorf("hashing huge file %d ended: %q, %v", n, one.sum, one.err)
+		}
+	}
+}
+
+func TestAWaitingFileThatNobodyAsksForIsDropped(t *testing.T) {
+	tr := newTree(t)
+	d := NewDigests(tr.roots)
+	d.turn, d.unwanted = 10*time.Millisecond, 0
+	huge := hugeFiles(t, tr, d, 2*maxHashing)
+	runs(t, d.Run)
+	left := len(huge)
+	for end := time.Now().Add(timeout); left > maxHashing && time.Now().Before(end); {
+		d.mu.Lock()
+		left = len(d.computing)
+		d.mu.Unlock()
+		runtime.Gosched()
+	}
+	for _, one := range huge {
+		if Await(t.Context(), one.ended, 0) && !errors.Is(one.err, ErrBusy) {
+			t.Errorf("dropped with %v, want %v", one.err, ErrBusy)
+		}
+	}
+	if left == 0 || left > maxHashing { // nobody waits for the others
+		t.Errorf("%d files are hashed, want 1 to %d", left, maxHashing)
+	}
 }
 
 func TestDigestsAreBounded(t *testing.T) {
