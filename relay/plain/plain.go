@@ -55,13 +55,14 @@ func clean(s string) string {
 		return s
 	}
 	var b strings.Builder
+	var row joiners
 	for len(s) > 0 {
 		if n, _ := sequence(s); n > 0 {
 			s = s[min(n, len(s)):]
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(s)
-		if r != '\r' && !invisible(r) { // a byte that is not UTF-8 becomes U+FFFD
+		if r != '\r' && row.keep(r) { // a byte that is not UTF-8 becomes U+FFFD
 			b.WriteRune(r)
 		}
 		s = s[n:]
@@ -73,7 +74,8 @@ func clean(s string) string {
 func isClean(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c >= utf8.RuneSelf || c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
-			return c >= utf8.RuneSelf && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r == '\r' || invisible(r) })
+			var row joiners
+			return c >= utf8.RuneSelf && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r == '\r' || !row.keep(r) })
 		}
 	}
 	return true
@@ -82,3 +84,23 @@ func isClean(s string) bool {
 // invisible reports whether r must be removed. The callers handle line breaks, tabs and
 // carriage returns.
 func invisible(r rune) bool { return r != '\n' && r != '\t' && r != '\r' && !filename.Visible(r) }
+
+// maxJoiners bounds the joiners in a row: a row of them can spell hidden text. No emoji or
+// script needs more.
+const maxJoiners = 2
+
+// joiners counts the joiners since the last visible character of a text.
+type joiners int
+
+// keep reports whether r, the next character, stays in the text.
+func (j *joiners) keep(r rune) bool {
+	switch {
+	case invisible(r):
+		return false
+	case !filename.Joiner(r):
+		*j = 0
+		return true
+	}
+	*j = min(*j+1, maxJoiners+1)
+	return *j <= maxJoiners
+}

@@ -10,34 +10,60 @@ import (
 
 func TestControlSequencesAreRemoved(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain":                                  "plain",
-		"ünï 🙂 日本":                               "ünï 🙂 日本",
-		"👩\u200d👧":                               "👩\u200d👧",
-		"\x1b[31mred\x1b[0m":                     "red",
-		"\x1b[2J\x1b[1;1Hcleared":                "cleared",
-		"\x1b]0;title\atext":                     "text",
-		"\x1b]52;c;ZXZpbA==\x1b\\text":           "text",
-		"\x1bP1$q\x1b\\text":                     "text",
-		"\x1b]0;a\u009ctext":                     "text",
-		"\u009b31mred":                           "red",
-		"\u009d0;title\atext":                    "text",
-		"\x1b(0line":                             "line",
-		"\x1bcreset":                             "reset",
-		"\x1b":                                   "",
-		"\x1b[":                                  "",
-		"\x1b[3\nline":                           "\nline",
-		"a\x00b\x07c\x08d\x7fe":                  "abcde",
-		"over\rwritten":                          "overwritten",
-		"\u202egnp.exe\u202c \u2066x\u2069":      "gnp.exe x",
-		"zero\u200bwidth\ufeff\u2060":            "zerowidth",
-		"hidden\U000e0041\U000e0042\U000e0100":   "hidden",
-		"bad\xffbyte\x9b2J":                      "bad\ufffdbyte\ufffd2J",
-		"a\u2028b":                               "ab",
-		"\x1b]" + strings.Repeat("x", 2) + "end": "",
+		"plain":                                "plain",
+		"ünï 🙂 日本":                             "ünï 🙂 日本",
+		"👩\u200d👧":                             "👩\u200d👧",
+		"\x1b[31mred\x1b[0m":                   "red",
+		"\x1b[2J\x1b[1;1Hcleared":              "cleared",
+		"\x1b]0;title\atext":                   "text",
+		"\x1b]52;c;ZXZpbA==\x1b\\text":         "text",
+		"\x1bP1$q\x1b\\text":                   "text",
+		"\x1b]0;a\u009ctext":                   "text",
+		"\u009b31mred":                         "red",
+		"\u009d0;title\atext":                  "text",
+		"\x1b(0line":                           "line",
+		"\x1bcreset":                           "reset",
+		"\x1b":                                 "",
+		"\x1b[":                                "",
+		"\x1b[3\nline":                         "\nline",
+		"a\x00b\x07c\x08d\x7fe":                "abcde",
+		"over\rwritten":                        "overwritten",
+		"\u202egnp.exe\u202c \u2066x\u2069":    "gnp.exe x",
+		"zero\u200bwidth\ufeff\u2060":          "zerowidth",
+		"hidden\U000e0041\U000e0042\U000e0100": "hidden",
+		"bad\xffbyte\x9b2J":                    "bad\ufffdbyte\ufffd2J",
+		"a\u2028b":                             "ab",
+		"👁\ufe0f\u200d🗨\ufe0f 1\ufe0f\u20e3":   "👁\ufe0f\u200d🗨\ufe0f 1\ufe0f\u20e3",
+		"می\u200cخواهم":                        "می\u200cخواهم",
+		"s\u00ado\u034f\u3164f\u115ft\uffa0\U0001d173":     "soft",
+		"\x1b]" + strings.Repeat("x", 2) + "end":           "",
 		"\x1b]" + strings.Repeat("x", maxSequence) + "end": strings.Repeat("x", maxSequence) + "end",
 	} {
 		if got := Text(in); got != want {
 			t.Errorf("%.60q becomes %.60q, want %.60q", in, got, want)
+		}
+	}
+}
+
+// Selectors and joiners in a row spell text that a model can read and a person cannot see.
+func TestNoRowOfJoinersCarriesHiddenText(t *testing.T) {
+	hidden := func(pieces ...string) string { return "A" + strings.Repeat(strings.Join(pieces, ""), 100) + "B" }
+	for in, want := range map[string]string{
+		hidden("\ufe06", "\ufe09"):                     "AB",
+		hidden("\u200c", "\u200d"):                     "A\u200c\u200dB",
+		hidden("\u200d", "\x1b[m", "\u200b", "\ufe0f"): "A\u200d\ufe0fB",
+		hidden("\u200d", "x"):                          hidden("\u200d", "x"),
+	} {
+		if got := Text(in); got != want {
+			t.Errorf("Text: %+q becomes %+.80q, want %+.80q", in[:12], got, want)
+		}
+		var term Terminal
+		shown := ""
+		for _, r := range in { // a row may go on in the next event
+			shown += term.Filter(string(r))
+		}
+		if shown = strings.ReplaceAll(shown, "\x1b[m", ""); shown != want {
+			t.Errorf("Terminal: %+q is shown as %+.80q, want %+.80q", in[:12], shown, want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 type Terminal struct {
 	pending string // an incomplete escape sequence or character
 	styled  bool   // colours or other attributes are on
+	row     joiners
 }
 
 // Reset returns the sequence that turns off colours and other attributes, or "" if none are
@@ -38,7 +39,7 @@ func (t *Terminal) Filter(text string) string {
 				t.pending = s // the rest of the character will follow
 				break
 			}
-			if r == '\b' || !invisible(r) {
+			if r == '\b' || t.row.keep(r) {
 				b.WriteRune(r)
 			}
 			s = s[size:]

@@ -159,6 +159,8 @@ func TestVisible(t *testing.T) {
 		'a': true, ' ': true, 'ü': true, '日': true, '🙂': true, '\u200d': true, utf8.RuneError: true,
 		'\n': false, '\t': false, '\r': false, 0: false, 0x1b: false, 0x7f: false, 0x9b: false,
 		'\u202e': false, '\u2069': false, '\u200b': false, '\ufeff': false, '\u2028': false, 0xe0041: false,
+		'\u00ad': false, '\u034f': false, '\u115f': false, '\u17b4': false, '\u180b': false, '\u3164': false, '\ufe00': false, '\ufe0d': false, '\uffa0': false,
+		'\ufff0': false, 0x1bca0: false, 0x1d173: false, 0x1d17a: false, '\ufe0f': true, '\u200c': true, '\u2800': true, 'ᅡ': true, 0x1d17b: true,
 	} {
 		if Visible(r) != want {
 			t.Errorf("Visible(%q) is %v", r, !want)
