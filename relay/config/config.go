@@ -147,8 +147,15 @@ func newGuard(s Settings, checkpointDir string) (*transfer.Guard, error) {
 		return nil, err
 	}
 	g := &transfer.Guard{Never: []string{own, checkpointDir}}
-	if vms := ownDir("vms"); vms != "" {
-		g.Never = append(g.Never, vms)
+	for _, name := range []string{"vms", "history"} { // the history has the code and output of all runtimes
+		if dir := ownDir(name); dir != "" {
+			g.Never = append(g.Never, dir)
+		}
+	}
+	for _, setting := range []string{"COLAB_SECRET_FILE", "NGROK_AUTHTOKEN_FILE"} {
+		if file, err := expandHome(s.Get(setting)); err == nil && file != "" {
+			g.Secrets = append(g.Secrets, file)
+		}
 	}
 	g.Home, _ = os.UserHomeDir() // a user without a home folder has no keys in it
 	g.Permit, err = pathList(s, "RELAY_UPLOAD_ALLOW")

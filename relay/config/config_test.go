@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"colabrelay/relay/config/configtest"
 	"colabrelay/relay/tools"
+	"colabrelay/relay/transfer"
 	"colabrelay/shared/auth"
 )
 
@@ -120,5 +122,26 @@ func TestKeepSettings(t *testing.T) {
 	want := tools.Keep{Every: time.Second, Percent: 2.5, MaxBytes: 0, TunnelBytes: 1 << 20}
 	if got.Keep != want || len(got.Problems) > 0 {
 		t.Errorf("%+v %v", got.Keep, got.Problems)
+	}
+}
+
+// Uploads never send the files that settings name, nor the history of all runtimes.
+func TestUploadsNeverSendTheRelaysOwnFiles(t *testing.T) {
+	dir := configtest.Home(t)
+	s := Settings{Getenv: configtest.Environ("COLAB_SECRET_FILE", "~/secret", "NGROK_AUTHTOKEN_FILE", filepath.Join(dir, "token"), "RELAY_UPLOAD_ALLOW", dir)}
+	g, err := newGuard(s, filepath.Join(dir, "checkpoints"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{filepath.Join(dir, "secret"), filepath.Join(dir, "token"), filepath.Join(ownDir("history"), "run.ndjson"), filepath.Join(ownDir("vms"), "vms.json"), filepath.Join(dir, "checkpoints", "a")} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := transfer.CheckUpload(t.Context(), name, g); !errors.Is(err, transfer.ErrGuarded) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -18,15 +18,19 @@ var ErrGuarded = errors.New("not uploaded")
 // page may instruct the model: without a guard it could send any of the user's files to a
 // VM.
 type Guard struct {
-	Never  []string // folders whose files are never uploaded, even if permitted
-	Permit []string // files and folders that are uploaded although they look like keys
-	Home   string   // the home folder, whose keys are recognised under any name; may be empty
+	Never   []string // folders whose files are never uploaded, even if permitted
+	Secrets []string // files that are never uploaded, under any name, even if permitted
+	Permit  []string // files and folders that are uploaded although they look like keys
+	Home    string   // the home folder, whose keys are recognised under any name; may be empty
 }
 
 // keyFolders are folders of keys, by the end of their path. They are in lower case and
 // compared without case, because some file systems ignore case.
 var keyFolders = []string{
 	".ssh", ".aws", ".azure", ".gnupg", ".kube", ".password-store", ".config/gcloud", ".config/gh", ".config/op", ".config/rclone", ".local/share/keyrings",
+	".kaggle", ".huggingface", ".config/ngrok", ".ngrok2", ".config/sops", ".local/share/kwalletd", ".thunderbird", ".electrum",
+	// Programs that run agents keep the keys of their models and of MCP servers, this relay's among them.
+	".codex", ".gemini", ".codeium",
 	"library/keychains", "microsoft/credentials", "microsoft/protect", "microsoft/vault",
 	// Browsers on Linux, macOS and Windows.
 	".mozilla", ".config/google-chrome", ".config/chromium", ".config/microsoft-edge", ".config/bravesoftware", ".config/opera", ".config/vivaldi",
@@ -41,10 +45,13 @@ var keyFiles = []string{
 	".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf", ".vault-token", ".htpasswd",
 	"*.pem", "*.ppk", "*.p12", "*.pfx", "*.kdbx", "*.keychain", "*.keychain-db", "id_*", "executor-secret", "runtimes.json",
 	"client_secret*.json", "google-login.json", "application_default_credentials.json",
+	".s3cfg", ".boto", "kaggle.json", "ngrok.yml", "*.jks", "*.keystore", "wallet.dat",
+	".claude.json", "claude_desktop_config.json",
 }
 
 // keyPaths are files with keys, by the end of their path.
-var keyPaths = []string{".docker/config.json", ".cargo/credentials", ".cargo/credentials.toml", ".config/git/credentials", ".config/pip/pip.conf", ".terraform.d/credentials.tfrc.json"}
+var keyPaths = []string{".docker/config.json", ".cargo/credentials", ".cargo/credentials.toml", ".config/git/credentials", ".config/pip/pip.conf", ".terraform.d/credentials.tfrc.json",
+	".gem/credentials", ".config/containers/auth.json", ".config/hub", ".cache/huggingface/token", ".claude/.credentials.json", ".cursor/mcp.json", "code/user/mcp.json"}
 
 // isOwn reports whether a folder is one of the Never folders, or in one.
 func (g *Guard) isOwn(dir string) bool {

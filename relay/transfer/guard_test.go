@@ -25,6 +25,7 @@ func TestKeysAreNotUploaded(t *testing.T) {
 	c := clientOf(t, vm)
 	keys := []string{
 		".ssh/known_hosts", ".ssh/sub/config", ".SSH/key", ".aws/credentials", ".gnupg/x", ".kube/config", ".config/gcloud/x.db", ".netrc", "_netrc",
+		".codex/auth.json", ".claude.json", ".config/Claude/claude_desktop_config.json", ".cursor/mcp.json", ".kaggle/kaggle.json", ".cache/huggingface/token", ".ngrok2/ngrok.yml",
 		"server.pem", "client_secret_123-abc.apps.googleusercontent.com.json", "google-login.json", "application_default_credentials.json", "SERVER.PEM", "id_rsa", "id_ed25519.pub", ".docker/config.json", ".npmrc", ".pypirc", ".git-credentials", ".password-store/a.gpg",
 		".mozilla/firefox/x/logins.json", ".config/google-chrome/Default/Login Data", "Library/Application Support/Google/Chrome/Default/Cookies",
 		"AppData/Local/Microsoft/Edge/User Data/Default/Cookies", "AppData/Roaming/Mozilla/Firefox/Profiles/x/key4.db", "Library/Keychains/login.keychain-db",
@@ -42,6 +43,60 @@ func TestKeysAreNotUploaded(t *testing.T) {
 	plant(t, home, usual...)
 	for _, name := range usual {
 		if _, err := Upload(t.Context(), c, filepath.Join(home, name), "x", Options{Guard: &Guard{}, Overwrite: true}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A key is recognised by its text too, because a model can name any file.
+func TestPrivateKeysUnderOtherNamesAreNotUploaded(t *testing.T) {
+	home := t.TempDir()
+	vm := fakevm.Start(t)
+	c := clientOf(t, vm)
+	write := func(name, text string) string {
+		must(t, os.MkdirAll(filepath.Join(home, filepath.Dir(name)), 0o700))
+		must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
+		return filepath.Join(home, name)
+	}
+	begin := "-----BEGIN OPENSSH " + "PRIVATE KEY-----"
+	late := strings.Repeat("x", maxKeyText-len(begin)-1)
+	for name, text := range map[string]string{
+		"a/notes.txt": begin + "\nb3Bl\n", "b/crlf": "\ufeff" + begin + "\r\nb3Bl", "c/last.md": late + begin + "\n",
+		"d/account.json": `{"private_key": "` + strings.Replace(begin, "OPENSSH ", "", 1) + `\nMIIE"}`, "e/putty": "PuTTY-User-Key-File-3: ssh-ed25519\n",
+		"f/gpg.asc": "-----BEGIN PGP " + "PRIVATE KEY BLOCK-----\n",
+	} {
+		local := write(name, text)
+		for _, local := range []string{local, filepath.Dir(local)} {
+			_, err := Upload(t.Context(), c, local, "x", Options{Guard: &Guard{}})
+			if checked := CheckUpload(t.Context(), local, &Guard{}); !errors.Is(err, ErrGuarded) || !errors.Is(checked, ErrGuarded) {
+				t.Errorf("%s: %v, %v", local, err, checked)
+			}
+		}
+		if err := CheckUpload(t.Context(), local, &Guard{Permit: []string{filepath.Dir(local)}}); err != nil {
+			t.Errorf("%s, permitted: %v", name, err)
+		}
+	}
+	if n := vm.Count("POST /v1/uploads"); n > 0 {
+		t.Errorf("%d uploads were started", n)
+	}
+	for name, text := range map[string]string{
+		"ok/late.txt": "x" + late + begin + "\n", "ok/code.py": `if "` + begin + `" in text:`, "ok/public.txt": "-----BEGIN PUBLIC KEY-----\n", "ok/empty": "",
+	} {
+		if err := CheckUpload(t.Context(), write(name, text), &Guard{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The files that settings name hold secrets, wherever the user keeps them.
+func TestNamedSecretsAreNotUploaded(t *testing.T) {
+	home := t.TempDir()
+	plant(t, home, "tree/token", "tree/other")
+	g := &Guard{Secrets: []string{filepath.Join(home, "tree", "token"), filepath.Join(home, "gone")}, Permit: []string{home}}
+	linked(t, home, "tree/token", "up/data.csv")
+	must(t, os.Symlink("tree/token", filepath.Join(home, "link")))
+	for name, good := range map[string]bool{"tree/token": false, "tree": false, "up/data.csv": false, "link": false, "tree/other": true} {
+		if err := CheckUpload(t.Context(), filepath.Join(home, name), g); errors.Is(err, ErrGuarded) == good {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

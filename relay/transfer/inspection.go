@@ -14,6 +14,7 @@ import (
 // inspection applies a Guard in one upload.
 type inspection struct {
 	*Guard
+	named   fileSet         // the Guard's Secrets
 	secrets func() *secrets // searches at the first file with several links
 }
 
@@ -22,7 +23,11 @@ func newInspection(g *Guard) *inspection {
 	if g == nil {
 		return nil
 	}
-	return &inspection{g, sync.OnceValue(g.findSecrets)}
+	i := &inspection{g, fileSet{}, sync.OnceValue(g.findSecrets)}
+	for _, name := range g.Secrets {
+		i.named.add(name)
+	}
+	return i
 }
 
 // finding is what guarded content a file may have.
@@ -58,14 +63,14 @@ func (i *inspection) identify(real string, info fs.FileInfo) (finding, string) {
 	return foundKey, same[0].name
 }
 
-// inspect checks a file by its folder, its identity and its name. own says whether the
-// folder is the relay's.
+// inspect checks a file by its folder, its identity, its name and its first bytes. own says
+// whether the folder is the relay's.
 func (i *inspection) inspect(real string, info fs.FileInfo, own bool) (finding, string) {
-	if own {
+	if own || len(i.named.find(info)) > 0 {
 		return foundOwn, ""
 	}
 	found, other := i.identify(real, info)
-	if found == harmless && looksLikeKey(real) && !i.permits(real) {
+	if found == harmless && (looksLikeKey(real) || holdsKey(real, info)) && !i.permits(real) {
 		return foundKey, ""
 	}
 	return found, other
