@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"colabrelay/executor/files"
+	"colabrelay/shared/contract"
 	"colabrelay/shared/filename"
 )
 
@@ -33,7 +34,7 @@ func TestNumberedNamesAreTriedUpToTheirBound(t *testing.T) {
 func TestTheRecordOfAnUploadIsBounded(t *testing.T) {
 	for over := range 2 {
 		dir := t.TempDir()
-		text, err := json.Marshal(record{})
+		text, err := json.Marshal(record{UploadStart: contract.UploadStart{Path: "x"}})
 		must(t, err)
 		padded := string(text[:len(text)-1]) + strings.Repeat(" ", maxRecord-len(text)+over) + "}"
 		must(t, os.WriteFile(filepath.Join(dir, recordFile), []byte(padded), 0o600))
@@ -53,7 +54,7 @@ func TestTheListOfLeftPartFilesIsBounded(t *testing.T) {
 		must(t, err)
 		list := filepath.Join(in.State, "left")
 		padding := strings.Repeat(" ", maxLeftovers-len(line)-1+over)
-		must(t, os.WriteFile(list, []byte(padding+string(line)+"\n"), 0o600))
+		must(t, os.WriteFile(list, []byte(string(line)+padding+"\n"), 0o600))
 		must(t, removeLeftovers(in.roots, list))
 		if exists(part) != (over == 1) || exists(list) {
 			t.Errorf("%d past the bound: the part file is there: %v, the list: %v", over, exists(part), exists(list))
