@@ -75,7 +75,7 @@ var allowed = map[string][]string{
 	"relay/vm/colabapi":              {"relay/client", "relay/plain", "relay/vm", "shared/bounded"},
 	"relay/vm/colabapi/colabapitest": {"relay/vm", "relay/vm/colabapi", "shared/contract", "shared/e2e/harness", "shared/stacks"},
 	"relay/vm":                       {"colab-bootstrap", "relay/client", "relay/pairing", "relay/plain", "relay/suggest", "shared/aside", "shared/auth", "shared/bounded"},
-	"relay/vm/colabcli":              {"relay/plain", "relay/vm", "shared/bounded"},
+	"relay/vm/colabcli":              {"relay/plain", "relay/vm", "shared/aside", "shared/bounded"},
 	"relay/vm/colabcli/colabclitest": {"shared/stacks"},
 	"relay/vm/vmtest":                {"relay/vm", "shared/e2e/harness", "shared/stacks"},
 	"relay/transfer":                 {"relay/client", "shared/bounded", "shared/contract", "shared/filename", "shared/ranges"},

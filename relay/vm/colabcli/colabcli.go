@@ -52,7 +52,7 @@ func New(cfg Config) *Backend {
 	if cfg.Environ == nil {
 		cfg.Environ = os.Environ()
 	}
-	return &Backend{cfg: cfg, records: records{dir: cfg.Dir}, creations: map[string]*creation{}}
+	return &Backend{cfg: cfg, records: records{cfg.Dir, cfg.Log}, creations: map[string]*creation{}}
 }
 
 // Name implements vm.Backend.

@@ -113,6 +113,9 @@ func (b *Backend) earlier(id string, rows []row) error {
 	if slices.ContainsFunc(rows, func(r row) bool { return r.name == id }) {
 		return fmt.Errorf("%w: %q", vm.ErrExists, id)
 	}
+	if kept := b.records.setAsideBefore(id); kept != "" {
+		return fmt.Errorf("start VM %q: what the relay remembers of it was damaged, and is kept as %q: it may have been started before; look at `colab sessions`, and start one of another name", id, kept)
+	}
 	rec, found, err := b.records.read(id)
 	if err != nil || !found {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"colabrelay/relay/vm"
+	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
 )
 
@@ -27,7 +29,10 @@ type record struct {
 }
 
 // records is a folder with a file for each record, named after the VM's id.
-type records struct{ dir string }
+type records struct {
+	dir string
+	log *slog.Logger
+}
 
 // maxRecord bounds a record's file in bytes: vm.MaxMachines endpoints.
 const maxRecord = 256 << 10
@@ -99,14 +104,50 @@ func (r records) read(id string) (record, bool, error) {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
 		return record{}, false, nil
 	}
-	var rec record
+	var rec struct {
+		record
+		Spec *vm.Spec `json:"spec"`
+	}
 	if err == nil {
 		err = json.Unmarshal(data, &rec)
 	}
-	if err != nil {
-		return record{}, false, fmt.Errorf("read what the relay remembers of VM %q: %w", id, err)
+	if err == nil && rec.Spec == nil {
+		err = errors.New("it has no spec")
 	}
-	return rec, true, nil
+	if err != nil {
+		return record{}, false, fmt.Errorf("read what the relay remembers of VM %q in %q: %w", id, r.path(id), err)
+	}
+	rec.record.Spec = *rec.Spec
+	return rec.record, true, nil
+}
+
+// setAside renames a damaged record, unless a relay has locked it: with it, no VM could be listed
+// or deleted.
+func (r records) setAside(id string, damage error) error {
+	file, err := r.tryLock(id)
+	if err == nil && file == nil {
+		return damage
+	}
+	if file != nil {
+		defer file.Close()
+	}
+	kept, err := aside.Move(r.path(id))
+	if err != nil {
+		return errors.Join(damage, err)
+	}
+	r.log.Warn("what the relay remembers of a VM is damaged and is kept under another name", "vm", id, "err", damage, "kept", kept)
+	return nil
+}
+
+// setAsideBefore returns the path of a record that setAside has renamed, or "".
+func (r records) setAsideBefore(id string) string {
+	entries, _ := os.ReadDir(r.dir) // one that cannot be read has no records
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), filepath.Base(r.path(id))+".damaged-") {
+			return filepath.Join(r.dir, entry.Name())
+		}
+	}
+	return ""
 }
 
 // all returns the records of at most vm.MaxMachines VMs.
@@ -125,6 +166,9 @@ func (r records) all() (recordsByID, error) {
 			continue
 		}
 		rec, found, err := r.read(id)
+		if err != nil {
+			err = r.setAside(id, err)
+		}
 		if err != nil {
 			return nil, err
 		}
