@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"colabrelay/executor/console"
+	"colabrelay/executor/kernel"
 	"colabrelay/executor/logfile"
 	"colabrelay/executor/statedir"
 )
@@ -48,6 +49,12 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	for _, damage := range []error{state.Damage(), file.Damage()} {
 		if damage != nil {
 			log.Warn("a damaged file of the state folder was set aside", "component", "executor", "err", damage)
+		}
+	}
+	if state.Copied() {
+		log.Warn("the state folder is a copy of another one; this executor has a new instance_id: relays treat it as a new VM", "component", "executor", "state_dir", cfg.stateDir)
+		if err := kernel.ForgetLeftover(cfg.stateDir); err != nil {
+			log.Warn("the record of the other folder's kernel can't be removed", "component", "executor", "err", err)
 		}
 	}
 	untilEnd, end := context.WithCancel(context.WithoutCancel(ctx)) // includes the shutdown

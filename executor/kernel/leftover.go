@@ -60,6 +60,15 @@ func readRecord(path string) (old record, err error) {
 
 var errNoKernel = errors.New("it names no kernel")
 
+// ForgetLeftover removes the record of a kernel from a copied state folder: that kernel may
+// be in use by the executor of the original.
+func ForgetLeftover(stateDir string) error {
+	if err := os.Remove(recordPath(stateDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // endLeftover kills the process group of a killed executor's kernel. Pdeathsig ends the
 // kernel itself, but not what the kernel started.
 func endLeftover(stateDir string) error {

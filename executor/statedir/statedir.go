@@ -35,16 +35,19 @@ type Dir struct {
 	path     string
 	instance instance
 	damage   error
+	copied   bool
 	lock     *flock.Flock
 	locked   os.FileInfo // the file that lock holds
 }
 
 // instance is the content of instance.json. The id is made once per state
 // directory: from it a relay knows whether a repeated submit reached the same
-// executions.
+// executions. Born is when the directory was created, so that a copy of it is known as one;
+// it is zero where the file system does not say, and in files of earlier releases.
 type instance struct {
 	InstanceID string    `json:"instance_id"`
 	CreatedAt  time.Time `json:"created_at"`
+	Born       time.Time `json:"folder_created_at,omitzero"`
 }
 
 // Open creates the directory, for this user only, and locks it: two executors that
@@ -65,12 +68,31 @@ func Open(path string) (*Dir, error) {
 	if errors.Is(err, errDamaged) {
 		d.damage, d.instance, err = replaceInstance(d.Path(instanceFile), err)
 	}
+	if err == nil {
+		err = d.refuseCopy()
+	}
 	if err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
+
+// refuseCopy makes a new id if the directory is a copy of another one, such as a backup or
+// another VM's. Executors with one id would both run a request that a relay repeats.
+func (d *Dir) refuseCopy() (err error) {
+	born, recorded := birth(d.path), d.instance.Born
+	if born.IsZero() || recorded.IsZero() || born.Equal(recorded) {
+		return nil
+	}
+	d.copied = true
+	d.instance, err = newInstance(d.Path(instanceFile))
+	return err
+}
+
+// Copied says that the directory was copied from another one, and has a new InstanceID
+// since Open.
+func (d *Dir) Copied() bool { return d.copied }
 
 // Damage says that instance.json was damaged, where it is kept, and what a new instance_id
 // means. It is nil if the file was intact.
@@ -103,6 +125,7 @@ func (d *Dir) Restore() error {
 	}
 	file := d.Path(instanceFile)
 	if _, err := os.Stat(file); err != nil {
+		d.instance.Born = birth(d.path)
 		if err := WriteJSON(file, d.instance); err != nil {
 			lock.Close()
 			return err
@@ -171,7 +194,7 @@ func readInstance(file string) (found instance, err error) {
 }
 
 func newInstance(file string) (instance, error) {
-	made := instance{InstanceID: uuid.NewString(), CreatedAt: time.Now().UTC()}
+	made := instance{InstanceID: uuid.NewString(), CreatedAt: time.Now().UTC(), Born: birth(filepath.Dir(file))}
 	return made, WriteJSON(file, made)
 }
 

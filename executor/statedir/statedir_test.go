@@ -88,6 +88,8 @@ func TestADamagedInstanceFileIsKeptAndReported(t *testing.T) {
 			s, err := Open(dir)
 			must(t, err)
 			s.Close()
+			s.instance.Born = time.Time{} // the damage is tried in copies of this folder
+			must(t, WriteJSON(s.Path(instanceFile), s.instance))
 			must(t, os.WriteFile(s.Path("kernel.json"), []byte("{}"), 0o600))
 		},
 		Use: func(t testing.TB, dir string) (found, said string) {
@@ -107,6 +109,47 @@ func TestADamagedInstanceFileIsKeptAndReported(t *testing.T) {
 		Damage:    []string{"instance.json"},
 		Rewritten: []string{"lock"},
 	}.Test(t)
+}
+
+// Executors of one VM's backup, clone or copied folder must not both run a repeated request.
+func TestACopiedStateDirGetsANewInstanceID(t *testing.T) {
+	top := t.TempDir()
+	first := filepath.Join(top, "first")
+	s, err := Open(first)
+	must(t, err)
+	s.Close()
+	if birth(first).IsZero() {
+		t.Log("this file system does not record when a folder was created: a copy is not known as one")
+		return
+	}
+	second, moved := filepath.Join(top, "second"), filepath.Join(top, "moved")
+	must(t, os.CopyFS(second, os.DirFS(first)))
+	must(t, os.Rename(first, moved))
+	var ids []string
+	for _, dir := range []string{moved, second, second} {
+		d, err := Open(dir)
+		must(t, err)
+		ids = append(ids, d.InstanceID())
+		if d.Copied() != (len(ids) == 2) {
+			t.Errorf("Copied of %q is %t at Open %d", dir, d.Copied(), len(ids))
+		}
+		d.Close()
+	}
+	if ids[0] != s.InstanceID() || ids[1] == ids[0] || ids[2] != ids[1] {
+		t.Errorf("the id was %q; after the move it is %q, of the copy %q", s.InstanceID(), ids[0], ids[1:])
+	}
+}
+
+func TestAnInstanceFileOfAnEarlierReleaseIsKept(t *testing.T) {
+	dir := t.TempDir()
+	const id = "7d444840-9dc0-11d1-b245-5ffdce74fad2"
+	must(t, os.WriteFile(filepath.Join(dir, "instance.json"), []byte(`{"instance_id":"`+id+`","created_at":"2026-01-02T03:04:05Z"}`), 0o600))
+	s, err := Open(dir)
+	must(t, err)
+	defer s.Close()
+	if s.InstanceID() != id || s.Copied() {
+		t.Errorf("instance is %+v", s.instance)
+	}
 }
 
 func TestAPipeAsTheLockIsRefused(t *testing.T) {

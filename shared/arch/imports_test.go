@@ -147,7 +147,7 @@ var homes = map[string][]string{
 	"golang.org/x/net":                   {"relay/browser", "relay/vm/colabapi"},
 	"golang.org/x/oauth2":                {"relay/vm/colabapi"},
 	"golang.org/x/sync":                  {"executor", "executor/probe", "relay/tools", "relay/transfer"},
-	"golang.org/x/sys":                   {"executor", "executor/account", "executor/files", "executor/kernel", "executor/uploads", "relay/notebook", "relay/terminal"},
+	"golang.org/x/sys":                   {"executor", "executor/account", "executor/files", "executor/kernel", "executor/statedir", "executor/uploads", "relay/notebook", "relay/terminal"},
 }
 
 // testModules may be imported by all tests, and by neither program.
