@@ -11,7 +11,7 @@ var (
 	ErrNoneFree    = errors.New("no VM of this kind is free")
 	ErrNotEligible = errors.New("this account may not start a VM of this kind")
 	ErrQuota       = errors.New("the account's usage limit is reached")
-	ErrDenied      = errors.New("Google does not allow this account to start VMs")
+	ErrDenied      = errors.New("this account is not allowed to start VMs")
 	ErrTooMany     = errors.New("the account has reached its limit of running VMs")
 	ErrNotLoggedIn = errors.New("not logged in to Google")
 	ErrExists      = errors.New("a VM with this id exists already")

@@ -46,7 +46,7 @@ func TestAFullDiskOfTheVMLosesNoRun(t *testing.T) {
 	}
 
 	e.Kill()
-	e = startExecutor(t, e.Config)
+	startExecutor(t, e.Config)
 	for _, before := range []harness.Answer{first, long} { // the answer said so if the output was not saved
 		a := call(t, h, "get_execution", map[string]any{"execution_id": before.String("execution_id")})
 		want(t, a, map[string]any{"status": "succeeded"})

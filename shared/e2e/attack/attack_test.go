@@ -13,7 +13,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -28,9 +27,6 @@ const secret = "the secret of the attacks' tests, 32 bytes or more"
 var pool = harness.Pool{Secret: secret}
 
 func TestMain(m *testing.M) { pool.Main(m) }
-
-// longSuites reports whether the long form of the tests was asked for.
-func longSuites() bool { return os.Getenv("LONG") != "" }
 
 // attack is what one connection sends. After it the sender closes its half.
 type attack struct {

@@ -29,10 +29,6 @@ func (m *model) submitted(x *submission) {
 // check compares what ran, what the executor lists and what the answers said. It is called
 // while nothing is disturbed.
 func (m *model) check(ctx context.Context, s *suite, e excuses) error {
-	ran, err := readLedger(s.world.ledgerPath())
-	if err != nil {
-		return err
-	}
 	c, err := s.world.direct()
 	if err != nil {
 		return err
@@ -47,7 +43,8 @@ func (m *model) check(ctx context.Context, s *suite, e excuses) error {
 			return fmt.Errorf("run %s: %w", x.id, err)
 		}
 	}
-	if ran, err = readLedger(s.world.ledgerPath()); err != nil { // all have ended by now
+	ran, err := readLedger(s.world.ledgerPath()) // all have ended by now
+	if err != nil {
 		return err
 	}
 	for _, x := range append(m.done, m.runs...) {
