@@ -11,6 +11,7 @@ import (
 	"colabrelay/relay/hint"
 	"colabrelay/relay/pairing"
 	"colabrelay/relay/render"
+	"colabrelay/relay/transfer"
 	"colabrelay/shared/contract"
 )
 
@@ -79,6 +80,9 @@ func problemOf(err error) *Problem {
 		return &Problem{Code: string(failed.Kind), Message: failed.Message, Hint: failed.Hint}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &Problem{Code: string(client.KindTimeout), Message: "no answer arrived in time", Hint: "Call check_colab_connection."}
+	}
+	if transfer.DiskFull(err) {
+		return &Problem{Code: hint.CodeLocalDiskFull, Message: err.Error(), Hint: "Free disk space on this computer, then call again with the same arguments."}
 	}
 	if h, ok := hint.ForLocalFile(err); ok {
 		return &Problem{Code: h.Code, Message: err.Error(), Hint: h.Model}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,6 +122,15 @@ func TestEveryFailureOfTheRelaysOwnHasACodeAndAHint(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if p := problemOf(errors.Join(transfer.ErrLocalDisk, lost)); p.Code != hint.CodeLocalDiskFull {
+		t.Errorf("%+v", p)
+	}
+}
+
+// Checkpoints and kernel states are written outside transfers: their full disk is no fault
+// of the relay either.
+func TestAFullLocalDiskIsNamedWhateverWasWritten(t *testing.T) {
+	err := fmt.Errorf("saving checkpoint: %w", &fs.PathError{Op: "write", Path: "c.json", Err: syscall.ENOSPC})
+	if p := problemOf(err); p.Code != hint.CodeLocalDiskFull || !strings.Contains(p.Message, "c.json") {
 		t.Errorf("%+v", p)
 	}
 }
