@@ -65,6 +65,7 @@ func startKernel(ctx context.Context, cfg Config) (*Kernel, error) {
 		k.close()
 		return nil, err
 	}
+	k.process.output.forget()
 	return k, nil
 }
 

@@ -333,3 +333,22 @@ func TestAKernelHoldsOutputsForASlowReaderAndSendsThemSoon(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatAKernelPrintedAtItsStartDoesNotExplainItsEnd(t *testing.T) {
+	t.Parallel()
+	python := find(t, stacks.Old(t))
+	script := filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\necho a warning >&2\nexec '%s' \"$@\"\n", python.Path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	python.Path = script
+	_, kernel := running(t, Config{Python: python})
+	exit := jupyter.ExecuteRequest{Code: "import os; os._exit(3)"}
+	if _, err := kernel.Client.Send(within(t, time.Minute), jupyter.Shell, jupyter.MsgExecuteRequest, exit); err != nil {
+		t.Fatal(err)
+	}
+	<-kernel.Done()
+	if kernel.Reason() != "it exited with code 3" {
+		t.Errorf("reason = %q", kernel.Reason())
+	}
+}

@@ -55,6 +55,14 @@ func (t *tail) add(b []byte) {
 	}
 }
 
+// forget drops everything: what a kernel printed while it started, such as warnings, does not
+// explain the end of one that was ready.
+func (t *tail) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data = nil
+}
+
 func (t *tail) recent() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
