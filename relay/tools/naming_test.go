@@ -46,6 +46,7 @@ func TestWaitingSaysForWhatAndWhere(t *testing.T) {
 	}{
 		{contract.Execution{Status: contract.StatusQueued, QueuePosition: 2, Behind: &other}, `waiting for run e1 on runtime "gpu"`},
 		{contract.Execution{Status: contract.StatusQueued, QueuePosition: 2}, `waiting for 2 other runs on runtime "gpu"`},
+		{contract.Execution{Status: contract.StatusQueued}, `waiting for the kernel to be ready on runtime "gpu"`},
 		{contract.Execution{Status: contract.StatusRunning}, `running on runtime "gpu", no output yet`},
 	} {
 		if got := waitingFor(test.exec, "gpu"); got != test.want {

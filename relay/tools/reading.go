@@ -73,9 +73,17 @@ func waitingFor(e contract.Execution, runtime string) string {
 	case behind != nil:
 		return fmt.Sprintf("waiting for run %s on runtime %q", behind.ExecutionID, runtime)
 	case e.Status == contract.StatusQueued:
-		return fmt.Sprintf("waiting for %s on runtime %q", plain.Count(e.QueuePosition, "other run"), runtime)
+		return fmt.Sprintf("waiting for %s on runtime %q", ahead(e.QueuePosition), runtime)
 	}
 	return fmt.Sprintf("running on runtime %q, no output yet", runtime)
+}
+
+// ahead says what a queued run waits for. The first in the queue waits for a kernel that is starting.
+func ahead(position int) string {
+	if position == 0 {
+		return "the kernel to be ready"
+	}
+	return plain.Count(position, "other run")
 }
 
 // follow reads on, beginning with the answer e, until the run's end is read, the page

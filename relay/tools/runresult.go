@@ -157,7 +157,7 @@ func (r *Run) text(b *strings.Builder) {
 func (r *Run) next(b *strings.Builder) {
 	switch contract.Status(r.Status) {
 	case contract.StatusQueued:
-		behind := plain.Count(r.QueuePosition, "other run")
+		behind := ahead(r.QueuePosition)
 		switch {
 		case r.Behind != "" && r.QueuePosition > 1:
 			behind += ", now run " + r.Behind
