@@ -86,8 +86,8 @@ func (d *demo) kernelDeath(ctx context.Context) error {
 		return fmt.Errorf("the killed kernel is %q", a.String("status"))
 	}
 	a, err = d.quick(ctx, "'weights' in globals()")
-	if err == nil && a.String("warning") == "" {
-		err = errors.New("the answer does not say that the variables are gone")
+	if err == nil && a.String("result") != "False" {
+		err = fmt.Errorf("the new kernel is not seen to be one: %s", a.Text)
 	}
 	return err
 }

@@ -148,8 +148,13 @@ func (d *demo) quickRuns(ctx context.Context) error {
 	return err
 }
 
+// quick runs code to its end: on a slow machine, a new kernel starts for longer than a call waits.
 func (d *demo) quick(ctx context.Context, code string) (harness.Answer, error) {
-	return d.call(ctx, d.host, "run_code_quick", map[string]any{"code": code})
+	a, err := d.call(ctx, d.host, "run_code_quick", map[string]any{"code": code})
+	for err == nil && (a.String("status") == "queued" || a.String("status") == "running") {
+		a, err = d.call(ctx, d.host, "get_execution", map[string]any{"execution_id": a.String("execution_id"), "wait_seconds": 10})
+	}
+	return a, err
 }
 
 func (d *demo) plot(ctx context.Context) error {
