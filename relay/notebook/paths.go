@@ -121,7 +121,7 @@ func (r Roots) names() string {
 	if len(r.Dirs) > 0 {
 		names = append(names, fmt.Sprintf("RELAY_NOTEBOOK_DIRS %q", r.Dirs))
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(names, " and ")
 }
 
 // check refuses a path that is no notebook, outside the roots, or hidden below all that it is in.

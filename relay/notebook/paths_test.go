@@ -2,6 +2,7 @@ package notebook
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,7 +62,7 @@ func TestPathsThatToolsMayUse(t *testing.T) {
 		filepath.Join(outside, "data", "a.ipynb"):                "is outside your home folder",
 		filepath.Join(outside, "data", "w", "a.ipynb"):           "is outside your home folder", // although it leads home
 		filepath.Join(outside, "saved", "..", "b.ipynb"):         "is outside your home folder",
-		filepath.Join(outside, "saved-not", "b.ipynb"):           "is outside your home folder",
+		filepath.Join(outside, "saved-not", "b.ipynb"):           fmt.Sprintf("is outside your home folder %q and LOCAL_SAVE_DIR", home),
 		"/" + strings.Repeat("x/", 2100) + "a.ipynb":             "over 4,096 bytes",
 		filepath.Join(home, strings.Repeat("x", 300)+"/a.ipynb"): "cannot be looked up",
 	} {
