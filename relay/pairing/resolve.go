@@ -116,9 +116,9 @@ func unknown(name string, all map[string]Runtime) error {
 	}
 	meant := suggest.Meant(name, slices.Sorted(maps.Keys(all)))
 	if len(all) == 1 {
-		return fmt.Errorf("runtime %q is %w%s; the only paired runtime is %s", name, ErrNotPaired, meant, names(all))
+		return fmt.Errorf("runtime %q is %w%s; the only paired runtime is %s", name, ErrUnknownName, meant, names(all))
 	}
-	return fmt.Errorf("runtime %q is %w%s; the paired runtimes are %s", name, ErrNotPaired, meant, names(all))
+	return fmt.Errorf("runtime %q is %w%s; the paired runtimes are %s", name, ErrUnknownName, meant, names(all))
 }
 
 // names lists the runtimes, sorted and quoted.

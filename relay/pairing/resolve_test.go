@@ -32,7 +32,7 @@ func TestResolve(t *testing.T) {
 		"several without a default":            {"", nil, []string{"b", "a"}, "", ErrAmbiguous, `"a", "b"`},
 		"nothing paired":                       {"", nil, nil, "", ErrNotPaired, "start the executor's Colab cell (`colab-relay bootstrap` prints it), then run `colab-relay pair`"},
 		"nothing paired, one asked for":        {"lab", nil, nil, "", ErrNotPaired, "start the executor's Colab cell"},
-		"an unknown one":                       {"c", env, []string{"a", "b"}, "", ErrNotPaired, `runtime "c" is not paired; the paired runtimes are "a", "b"`},
+		"an unknown one":                       {"c", env, []string{"a", "b"}, "", ErrUnknownName, `runtime "c" is not paired; the paired runtimes are "a", "b"`},
 		"the environment by name, but not set": {"env", empty, []string{"a"}, "", ErrNotPaired, "COLAB_URL is not set"},
 	} {
 		t.Run(name, func(t *testing.T) {

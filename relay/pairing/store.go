@@ -48,10 +48,12 @@ const (
 // Errors that callers distinguish.
 var (
 	ErrNotPaired = errors.New("not paired")
-	ErrAmbiguous = errors.New("several runtimes are paired")
-	ErrDamaged   = errors.New("the list of paired runtimes is damaged")
-	ErrBadName   = errors.New("invalid runtime name")
-	ErrNoAddress = errors.New("not connected yet")
+	// ErrUnknownName means ErrNotPaired for one name, while other runtimes are paired.
+	ErrUnknownName = fmt.Errorf("%w", ErrNotPaired)
+	ErrAmbiguous   = errors.New("several runtimes are paired")
+	ErrDamaged     = errors.New("the list of paired runtimes is damaged")
+	ErrBadName     = errors.New("invalid runtime name")
+	ErrNoAddress   = errors.New("not connected yet")
 )
 
 // Runtime is one executor this laptop may use.

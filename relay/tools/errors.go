@@ -187,6 +187,9 @@ func resolveProblem(err error) *Problem {
 	if errors.Is(err, pairing.ErrNoAddress) {
 		p.Hint = "Ask the user to run these commands in a terminal on this computer, then call again; no restart is needed."
 	}
+	if errors.Is(err, pairing.ErrUnknownName) {
+		p.Hint = "Call again with the name of a paired runtime, or without runtime. To add another one, ask the user to run `colab-relay pair`; no restart is needed."
+	}
 	if errors.Is(err, pairing.ErrAmbiguous) {
 		p.Hint = "Call again with runtime set to one of these names."
 	}

@@ -268,6 +268,14 @@ func TestAnAmbiguousRuntimeIsReported(t *testing.T) {
 	}
 }
 
+func TestAnUnknownRuntimesNextStepFitsWhatIsPaired(t *testing.T) {
+	for err, want := range map[error]string{pairing.ErrUnknownName: "Call again with the name of a paired runtime", pairing.ErrNotPaired: "Ask the user to do that"} {
+		if p := resolveProblem(fmt.Errorf("runtime %q is %w", "x", err)); !strings.HasPrefix(p.Hint, want) {
+			t.Errorf("%+v, want %q", p, want)
+		}
+	}
+}
+
 func TestEveryToolAnswersBadArguments(t *testing.T) {
 	h, f := serveFake(t, time.Second)
 	cases := map[string][]string{
