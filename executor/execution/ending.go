@@ -17,8 +17,10 @@ const (
 	stopTime = 4 * time.Second
 )
 
-// died ends all executions that depended on the kernel.
+// died ends all executions that depended on the kernel. What is submitted while the kernel's
+// last output is read waits for the next kernel.
 func (r *runner) died(ctx context.Context) {
+	r.q.cancelAll("the kernel ended before this started (" + r.kernel.Reason() + "); its variables are gone")
 	r.drain(ctx)
 	if r.current != nil {
 		if !r.current.ended {
@@ -26,7 +28,6 @@ func (r *runner) died(ctx context.Context) {
 		}
 		r.release()
 	}
-	r.q.cancelAll("the kernel ended before this started (" + r.kernel.Reason() + "); its variables are gone")
 }
 
 // deathOutcome is how the running execution ends with the kernel.

@@ -223,7 +223,12 @@ func TestKernelDeathEndsTheRunAndTheQueue(t *testing.T) {
 		if !strings.Contains(x.Reason, "SIGKILL") || text(x, contract.Stdout) != "before\n" {
 			t.Errorf("reason %q, stdout %q", x.Reason, text(x, contract.Stdout))
 		}
-		wantStatus(t, q.settle(waiting), contract.StatusCancelled)
+		cancelled := q.settle(waiting)
+		wantStatus(t, cancelled, contract.StatusCancelled)
+		// So what is submitted while the dead kernel's output is read is not cancelled.
+		if cancelled.FinishedAt.After(*x.FinishedAt) {
+			t.Errorf("the queue was emptied at %s, after the dead kernel's output was read at %s", cancelled.FinishedAt, x.FinishedAt)
+		}
 		next := q.run("2")
 		wantStatus(t, next, contract.StatusSucceeded)
 		if next.KernelID == first.KernelID {
