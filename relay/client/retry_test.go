@@ -153,6 +153,25 @@ func TestReplayedInputIsNotSentAgain(t *testing.T) {
 	}
 }
 
+// The request that was repeated may have been executed: the call's time is over, which is no
+// refusal.
+func TestReplayedUntilTheTimeIsOverIsATimeout(t *testing.T) {
+	e, _ := newRunningExecutor(t)
+	c := e.acquainted(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var tries atomic.Int32
+	e.respond = func(seen) (int, any) {
+		if tries.Add(1) == 2 {
+			cancel(context.DeadlineExceeded)
+		}
+		return http.StatusServiceUnavailable, refusalBody(contract.CodeReplayed)
+	}
+	_, err := c.Submit(ctx, contract.Submit{RequestID: "r", Code: "1"})
+	if wantKind(t, err, KindTimeout); refusal(err) != nil || !mayHaveArrived(err) {
+		t.Errorf("%v is a refusal, or says that nothing arrived", err)
+	}
+}
+
 func TestClockOffByAnHourIsCorrectedOnce(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
