@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
@@ -32,11 +33,28 @@ var refusals = map[string]excuses{
 	string(contract.CodeKernelStarting): kernelEnds | executorEnds,
 	string(contract.CodeKernelDead):     kernelEnds | executorEnds,
 	string(contract.CodeShuttingDown):   executorEnds,
-	string(contract.CodeReplayed):       networkFails | executorEnds, // the transport sent a request again
+	string(contract.CodeReplayed):       networkFails | executorEnds, // the transport sent a request again: see tools
 	string(contract.CodeNewStart):       executorEnds,
 	string(contract.CodeNewInstance):    vmReplaced,
 	string(contract.CodeNotFound):       vmReplaced,
-	string(contract.CodeKernelBusy):     always, // another operation has the kernel
+	string(contract.CodeKernelBusy):     always, // another operation has the kernel: see tools
+}
+
+// tools are the only ones that may answer with a code. Every tool may answer with a code that is
+// not listed here.
+var tools = map[string][]string{
+	// These need the kernel for themselves. Runs wait for it.
+	string(contract.CodeKernelBusy): {
+		"inspect_variable", "list_colab_variables", "save_kernel_state", "restore_kernel_state", "run_notebook", "run_chunked_operation",
+	},
+	// These are not repeated by the relay: the first request may have been carried out.
+	string(contract.CodeReplayed): {"provide_input", "interrupt_execution"},
+}
+
+// excused reports whether faults excuse that the tool answers with the code.
+func (e excuses) excused(tool, code string) bool {
+	of, limited := tools[code]
+	return (!limited || slices.Contains(of, tool)) && (e.any(refusals[code]) || e.any(outcomes[contract.Status(code)]))
 }
 
 // outcomes are the statuses in which a run may end, by what excuses them.
@@ -69,7 +87,7 @@ func (s *scene) judge(tool string, a harness.Answer, takes accepted) (final bool
 	if e, ok := takes[code]; ok && s.excuses.any(e) {
 		return true, nil
 	}
-	if s.excuses.any(refusals[code]) || s.excuses.any(outcomes[contract.Status(code)]) {
+	if s.excuses.excused(tool, code) {
 		return false, nil
 	}
 	return false, fmt.Errorf("%s: nothing in this step excuses the error %q: %s", tool, code, a.Text)

@@ -17,7 +17,7 @@ import (
 // steps, of other plans.
 func TestTheProgramsKeepTheirPromisesThroughASampleOfFaults(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	o := options{seed: 1, steps: 8, time: time.Hour, python: stacks.Old(t).Python, laptops: 3}
+	o := options{seed: 1, steps: 6, time: time.Hour, python: stacks.Old(t).Python, laptops: 3}
 	dir, err := os.MkdirTemp("", "faults-")
 	if err != nil {
 		t.Fatal(err)

@@ -45,6 +45,24 @@ func (w *world) nothingLeft() error {
 	return nil
 }
 
+// recentLogs is how many event logs of runs that have ended the executor keeps open, for late
+// output; the executor's execution queue sets it.
+const recentLogs = 16
+
+// noDescriptors checks that the executor, which no relay uses any more, has no more connections
+// than at its first start, and no more files than the logs of its newest runs.
+func (w *world) noDescriptors() error {
+	now, err := harness.ProcessOf(w.executor.PID())
+	if err != nil {
+		return err
+	}
+	if now.Sockets > w.began.Sockets || now.Descriptors > w.began.Descriptors+recentLogs {
+		return fmt.Errorf("the executor has %d descriptors, %d of them sockets, without a relay; it had %d and %d at its start",
+			now.Descriptors, now.Sockets, w.began.Descriptors, w.began.Sockets)
+	}
+	return nil
+}
+
 // noProcess checks that no process was started with, or works in, the folder.
 func noProcess(dir string) error {
 	pids, err := filepath.Glob("/proc/[0-9]*")

@@ -29,6 +29,10 @@ func (m *model) submitted(x *submission) {
 // check compares what ran, what the executor lists and what the answers said. It is called
 // while nothing is disturbed.
 func (m *model) check(ctx context.Context, s *suite, e excuses) error {
+	before, err := readLedger(s.world.ledgerPath()) // what ran by now must be listed
+	if err != nil {
+		return err
+	}
 	c, err := s.world.direct()
 	if err != nil {
 		return err
@@ -39,7 +43,11 @@ func (m *model) check(ctx context.Context, s *suite, e excuses) error {
 		return err
 	}
 	for _, x := range m.runs {
-		if err := x.check(ctx, c, listed[x.id], e); err != nil {
+		err := x.checkListed(before["run "+x.id], len(listed[x.id]), e)
+		if err == nil && len(listed[x.id]) > 0 {
+			err = x.check(ctx, c, listed[x.id][0], e)
+		}
+		if err != nil {
 			return fmt.Errorf("run %s: %w", x.id, err)
 		}
 	}
@@ -72,18 +80,25 @@ func listRuns(ctx context.Context, c *client.Client) (map[string][]contract.Exec
 	return byID, nil
 }
 
-// check compares a run with what the executor lists of it.
-func (x *submission) check(ctx context.Context, c *client.Client, listed []contract.Execution, e excuses) error {
-	if len(listed) > 1 {
-		return fmt.Errorf("the executor lists it %d times", len(listed))
-	}
-	if len(listed) == 0 {
-		if e.any(vmReplaced) || x.reported == "" {
-			return nil
-		}
+// checkListed compares how often a run is listed with what an answer said of it and how often
+// it ran.
+func (x *submission) checkListed(ran, listed int, e excuses) error {
+	switch {
+	case listed > 1:
+		return fmt.Errorf("the executor lists it %d times", listed)
+	case listed == 1 || e.any(vmReplaced):
+		return nil
+	case x.reported != "":
 		return fmt.Errorf("an answer called it %s, but the executor does not list it", x.reported)
+	case ran > 0:
+		return fmt.Errorf("it ran, but the executor does not list it")
 	}
-	got, err := ended(ctx, c, listed[0].ExecutionID)
+	return nil
+}
+
+// check compares a run with what the executor lists of it.
+func (x *submission) check(ctx context.Context, c *client.Client, listed contract.Execution, e excuses) error {
+	got, err := ended(ctx, c, listed.ExecutionID)
 	if err != nil {
 		return err
 	}

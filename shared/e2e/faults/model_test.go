@@ -53,6 +53,43 @@ func TestTheModelRefusesEventsThatAreMissingDoubledOrChanged(t *testing.T) {
 	}
 }
 
+func TestTheModelRefusesRunsThatAreNotListed(t *testing.T) {
+	for name, c := range map[string]struct {
+		reported    contract.Status
+		ran, listed int
+		excuses     excuses
+		refused     bool
+	}{
+		"listed":                   {contract.StatusSucceeded, 1, 1, 0, false},
+		"listed twice":             {contract.StatusSucceeded, 1, 2, always, true},
+		"without answer":           {"", 0, 0, 0, false},
+		"answered":                 {contract.StatusQueued, 0, 0, executorEnds, true},
+		"without answer, ran":      {"", 1, 0, networkFails | executorEnds | relayEnds, true},
+		"on a VM that is replaced": {contract.StatusSucceeded, 1, 0, vmReplaced, false},
+	} {
+		x := &submission{id: "x", reported: c.reported}
+		if err := x.checkListed(c.ran, c.listed, c.excuses); (err != nil) != c.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestACodeIsExcusedOnlyForItsTools(t *testing.T) {
+	for _, c := range []struct {
+		tool, code string
+		step       excuses
+		want       bool
+	}{
+		{"inspect_variable", "kernel_busy", 0, true}, {"run_code_long", "kernel_busy", always, false},
+		{"provide_input", "replayed", networkFails, true}, {"provide_input", "replayed", kernelEnds, false},
+		{"run_notebook", "replayed", always, false}, {"run_notebook", "timeout", 0, true}, {"run_notebook", "other", always, false},
+	} {
+		if got := c.step.excused(c.tool, c.code); got != c.want {
+			t.Errorf("%s of %s, excuses %b: %v", c.code, c.tool, c.step, got)
+		}
+	}
+}
+
 func TestAFaultExcusesOnlyItsOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		step, of excuses

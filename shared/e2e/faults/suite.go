@@ -38,7 +38,11 @@ func (s *suite) run(ctx context.Context) (err error) {
 		err = s.step(ctx, plan(s.seed, n, s.laptops))
 	}
 	s.tally.print(s.out)
-	if err = errors.Join(err, ctx.Err(), s.world.closeRelays(), s.world.close()); err != nil {
+	err = errors.Join(err, ctx.Err(), s.world.closeRelays())
+	if err == nil {
+		err = eventually(ctx, s.world.noDescriptors)
+	}
+	if err = errors.Join(err, s.world.close()); err != nil {
 		return err
 	}
 	return eventually(ctx, s.world.nothingLeft)
