@@ -10,9 +10,9 @@ import (
 
 // kinds are all faults.
 var kinds = []fault{
-	{"kernel killed", kernelEnds, 8, "kernel", killKernel},
+	{"kernel killed", kernelEnds, 12, "kernel", killKernel},
 	{"executor killed", executorEnds | kernelEnds | networkFails, 8, "executor", replaceExecutor(false)},
-	{"relay killed", relayEnds, 14, "relay", func(ctx context.Context, w *world, p planned) (bool, error) {
+	{"relay killed", relayEnds, 26, "relay", func(ctx context.Context, w *world, p planned) (bool, error) {
 		return true, w.laptops[p.at].replace(ctx, (*harness.Host).Kill)
 	}},
 	{"host gone", relayEnds, 2, "", func(ctx context.Context, w *world, p planned) (bool, error) {

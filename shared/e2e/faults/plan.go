@@ -27,7 +27,7 @@ func plan(seed uint64, number, laptops int) step {
 		make := operations[r.IntN(len(operations))]
 		s.operations = append(s.operations, placed{make(r, fmt.Sprintf("s%do%d", number, n)), r.IntN(laptops)})
 	}
-	for range [...]int{0, 1, 2, 2, 2, 3}[r.IntN(6)] {
+	for range [...]int{0, 1, 2, 3, 3, 4}[r.IntN(6)] {
 		s.faults = append(s.faults, planFault(r, laptops))
 	}
 	return s
