@@ -159,6 +159,34 @@ func TestRunWithoutAReplyEndsAndFreesTheKernel(t *testing.T) {
 	})
 }
 
+// The kernel flushes sys.stdout and sys.stderr after each run, and sends no end of the run if
+// that fails.
+func TestAStreamThatCannotBeFlushedIsSetBack(t *testing.T) {
+	t.Parallel()
+	stacks.Each(t, func(t *testing.T, s stacks.Stack) {
+		q := newBench(t, s, settings{ownKernel: true})
+		for _, code := range []string{
+			"with open('log', 'w') as sys.stdout: print('x')",
+			"sys.stdout = None",
+			"del sys.stderr",
+			"class Broken:\n    def flush(self): raise OSError('x' * 1000)\nsys.stdout = sys.stderr = Broken()",
+			"sys.stdout = None\nraise KeyError('x')",
+		} {
+			x := q.run("import sys\n" + code)
+			if !x.Status.Finished() || !strings.Contains(text(x, contract.Stderr), "is set back") {
+				t.Errorf("%s: %s, %q", code, x.Status, text(x, contract.Stderr))
+			}
+			if got := text(q.run("print('next')"), contract.Stdout); got != "next\n" {
+				t.Errorf("after %s: %q", code, got)
+			}
+		}
+		kept := q.run("import io, sys\nsys.stdout = io.StringIO()\nprint('kept')")
+		if got := text(q.run("print(sys.stdout.getvalue(), file=sys.stderr)"), contract.Stderr); text(kept, contract.Stderr) != "" || got != "kept\n\n" {
+			t.Errorf("a stream of the user's: %q, %q", text(kept, contract.Stderr), got)
+		}
+	})
+}
+
 // An interrupt after the last line of the code, but before the kernel has sent its reply, ends
 // the reply too.
 func TestAnInterruptThatTakesTheReplyIsAnInterrupt(t *testing.T) {

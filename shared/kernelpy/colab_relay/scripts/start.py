@@ -18,6 +18,7 @@ if "COLAB_RELAY_PYTHONPATH" in os.environ:  # for the programs that the user's c
     os.environ["PYTHONPATH"] = os.environ.pop("COLAB_RELAY_PYTHONPATH")
 
 from ipykernel.kernelapp import IPKernelApp  # noqa: E402
+from IPython.core.events import EventManager  # noqa: E402
 
 
 class KernelApp(IPKernelApp):
@@ -32,7 +33,27 @@ class KernelApp(IPKernelApp):
             import psutil  # noqa: F401 - ipykernel 7 imports it when it shuts down
 
         super().init_path()
+        keep_streams(self.shell.events)
         super().init_code()
+
+
+def keep_streams(events: EventManager) -> None:
+    """Set sys.stdout and sys.stderr back after code that leaves one that cannot be flushed.
+
+    The kernel flushes both after each run. If that fails, it sends no end of the run.
+    """
+    streams = {"stdout": sys.stdout, "stderr": sys.stderr}
+
+    def check() -> None:
+        for name, stream in streams.items():
+            try:
+                getattr(sys, name).flush()
+            except Exception as problem:  # noqa: BLE001 - of any object that code may set
+                setattr(sys, name, stream)
+                why = f"it cannot be flushed: {type(problem).__name__}"
+                print(f"sys.{name} is set back, because {why}", file=streams["stderr"])
+
+    events.register("post_execute", check)
 
 
 KernelApp.launch_instance()
