@@ -122,7 +122,7 @@ func TestAnExecutorThatTheRelayDoesNotUseEnds(t *testing.T) {
 	t.Parallel()
 	e := startEnroll(t, within(time.Minute, 300*time.Millisecond))
 	e.grant(enrollment.Grant{Tunnel: "none"})
-	e.refused("the relay did not use the executor in time")
+	e.refused("no relay used the executor in time")
 }
 
 // TestTheLimitsOfAnEnrollment shows that an executor ends unless it is used.

@@ -101,7 +101,7 @@ func TestAChainIsCancelledAtOnceWhenItsRunEndsBadly(t *testing.T) {
 	} {
 		holder := q.submit("print('on', flush=True)\nimport time\ntime.sleep(3600)", 60)
 		q.awaitEvent(holder, 0)
-		head := fmt.Sprint("r", q.ids)
+		head := fmt.Sprint("r", q.ids.Load())
 		chain := []string{q.after(test.name+"1", head, "1"), q.after(test.name+"2", test.name+"1", "2"), q.after(test.name+"3", test.name+"2", "3")}
 		anyEnd := q.after(test.name+"4", "~"+head, "4")
 		other := q.submit("5", 0)
@@ -116,7 +116,7 @@ func TestAChainIsCancelledAtOnceWhenItsRunEndsBadly(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		holder := q.submit("input()", 0)
 		q.settle(holder)
-		first, second := q.after("first", fmt.Sprint("r", q.ids), "1"), q.after("second", "~first", "2")
+		first, second := q.after("first", fmt.Sprint("r", q.ids.Load()), "1"), q.after("second", "~first", "2")
 		if _, err := q.Interrupt(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestAChainIsCancelledAtOnceWhenItsRunEndsBadly(t *testing.T) {
 // needs its success is cancelled, and what needs its end waits for the kernel.
 func (b *bench) testUnyielding(t *testing.T) {
 	id := b.submit("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(.1)", 60)
-	head := fmt.Sprint("r", b.ids)
+	head := fmt.Sprint("r", b.ids.Load())
 	strict, anyEnd := b.after("strict", head, "1"), b.after("any", "~"+head, "2")
 	b.awaitEvent(id, 0)
 	b.tickAt(id, 2*time.Minute)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ type bench struct {
 	dir    string // of the journal
 	kernel *kernel.Supervisor
 	stop   func() // ends the queue, then the kernel
-	ids    int
+	ids    atomic.Int64
 }
 
 // settings are a bench's. Zero values are replaced by defaults.
@@ -83,8 +84,7 @@ func newBench(t testing.TB, s stacks.Stack, set settings) *bench {
 
 func (b *bench) submit(code string, timeout float64) string {
 	b.t.Helper()
-	b.ids++
-	id, err := b.Submit("", contract.Submit{RequestID: fmt.Sprint("r", b.ids), Code: code, TimeoutSeconds: timeout})
+	id, err := b.Submit("", contract.Submit{RequestID: fmt.Sprint("r", b.ids.Add(1)), Code: code, TimeoutSeconds: timeout})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// openLogs counts the logs of executions that this process has open.
+// openLogs counts the logs of executions that are open in the temporary folders of t.
 func openLogs(t *testing.T) (n int) {
 	t.Helper()
 	descriptors, err := filepath.Glob("/proc/self/fd/*")
@@ -18,7 +18,7 @@ func openLogs(t *testing.T) (n int) {
 		t.Fatalf("%d descriptors, %v", len(descriptors), err)
 	}
 	for _, d := range descriptors {
-		if target, _ := os.Readlink(d); strings.HasPrefix(filepath.Base(target), "events-") {
+		if target, _ := os.Readlink(d); strings.HasPrefix(filepath.Base(target), "events-") && strings.Contains(target, t.Name()) {
 			n++
 		}
 	}

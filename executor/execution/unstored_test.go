@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"fmt"
 	"testing"
 
 	"colabrelay/shared/contract"
@@ -17,8 +18,7 @@ print([_sh.execution_count, list(In), dict(Out), repr(_), repr(__), _sh.history_
 
 func (b *bench) unstored(code string) contract.Execution {
 	b.t.Helper()
-	b.ids++
-	id, err := b.Submit("", contract.Submit{RequestID: "unstored-" + string(rune('a'+b.ids)), Code: code, Unstored: true})
+	id, err := b.Submit("", contract.Submit{RequestID: fmt.Sprint("unstored-", b.ids.Add(1)), Code: code, Unstored: true})
 	if err != nil {
 		b.t.Fatal(err)
 	}

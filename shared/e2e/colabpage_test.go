@@ -123,7 +123,7 @@ func (p *colabPage) endExecutors() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for _, pid := range pids {
-		if err := harness.Poll(ctx, func() (bool, error) { return syscall.Kill(pid, 0) != nil, nil }); err != nil {
+		if err := harness.Poll(ctx, func() (bool, error) { return ended(pid), nil }); err != nil {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			p.t.Errorf("the executor %d did not end: %v", pid, err)
 		}

@@ -144,19 +144,24 @@ func TestKilledExecutorLeavesNoOrphanAndLosesNoResult(t *testing.T) {
 	})
 }
 
-// gone waits until a process has ended. A zombie that no parent reaps counts as ended.
+// gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	err := harness.Poll(within(t, 10*time.Second), func() (bool, error) {
-		if err := syscall.Kill(pid, 0); err != nil {
-			return true, nil
-		}
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || strings.Contains(string(stat), ") Z "), nil
+		return ended(pid), nil
 	})
 	if err != nil {
 		t.Errorf("process %d still exists: %v", pid, err)
 	}
+}
+
+// ended reports whether a process has ended. A zombie that no parent reaps counts as ended.
+func ended(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return true
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
 func TestColabFrontEndCallsFailImmediately(t *testing.T) {
