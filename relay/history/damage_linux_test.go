@@ -19,6 +19,7 @@ func TestADamagedHistoryHidesNoOtherRun(t *testing.T) {
 				s.Record("vm").Submitted("instance", submit("print(1)"), answer(id, contract.StatusRunning))
 				s.Record("vm").Answered("instance", answer(id, contract.StatusSucceeded, stream(0, "first "+id), stream(1, "last "+id)))
 			}
+			must(t, s.Flush(t.Context())) // Close gives up on a slow machine
 			s.Close()
 		},
 		Use: func(t testing.TB, dir string) (found, said string) {
@@ -40,6 +41,7 @@ func TestADamagedHistoryHidesNoOtherRun(t *testing.T) {
 			}
 			s.Record("vm").Submitted("instance", submit("2"), answer("new", contract.StatusSucceeded, stream(0, "new")))
 			s.Record("vm").Answered("instance", answer("one", contract.StatusSucceeded, stream(0, "first one"), stream(1, "last one")))
+			must(t, s.Flush(t.Context())) // Close gives up on a slow machine
 			s.Close()
 			if _, err := s.Get("new"); err != nil {
 				t.Errorf("a new run: %v", err)
