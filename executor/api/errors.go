@@ -106,6 +106,7 @@ var errorRows = []errorRow{
 	{err: files.ErrBadPath, code: contract.CodeBadRequest},
 	{err: files.ErrIsDir, code: contract.CodeBadRequest, hint: "List the folder, then request its files."},
 	{err: files.ErrNotRegular, code: contract.CodeForbiddenPath, hint: "Copy its content into a regular file and request that file."},
+	{err: files.ErrLeased, code: contract.CodeConflict, hint: "Close the file in that program, then try again."},
 	{err: files.ErrChanged, code: contract.CodeChanged},
 	{err: files.ErrBadRange, code: contract.CodeBadRequest, hint: "Request the size of the file again, then use ranges inside it."},
 	{err: files.ErrTooLarge, code: contract.CodeTooLarge, hint: "Read the file in parts."},

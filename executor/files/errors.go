@@ -24,6 +24,8 @@ var (
 	// ErrTooMany is a request about more files than one request may name.
 	ErrTooMany  = errors.New("too many files in one request")
 	ErrDiskFull = errors.New("the disk is full")
+	// ErrLeased is a file on which another program holds a lease, as file servers do.
+	ErrLeased = errors.New("another program has reserved the file")
 	// ErrBusy means that a limit on concurrent work is reached. The same call may succeed later.
 	ErrBusy = errors.New("too many requests in progress")
 )
@@ -39,6 +41,8 @@ func Classify(err error) error {
 		return ErrIsDir
 	case errors.Is(err, syscall.ENXIO): // a FIFO without a reader, or a socket
 		return ErrNotRegular
+	case errors.Is(err, syscall.EAGAIN): // files are opened without waiting for the lease to end
+		return ErrLeased
 	case errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, fs.ErrInvalid):
 		return ErrBadPath
 	case errors.Is(err, fs.ErrPermission):
