@@ -1,6 +1,6 @@
 // The faults command is the fault suite: MCP hosts with real relays work on one real executor
-// through a proxy, while a plan that follows from a seed kills and stops processes, breaks the
-// network and fills disks. After each step a model of what must be true is checked.
+// through a proxy, while a plan that follows from a seed kills and stops processes and breaks the
+// network. After each step a model of what must be true is checked.
 //
 // It must not excuse what the programs promise: a step's faults allow only the outcomes that
 // excuses lists. Start reading at suite.step, then at plan, operation and fault.
