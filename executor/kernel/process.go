@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 
 	"colabrelay/executor/account"
 	"colabrelay/shared/contract"
@@ -50,20 +51,19 @@ func startProcess(cfg Config, dir string) (*process, error) {
 		user:   cfg.User,
 	}
 	started := make(chan error)
-	go p.run(cmd, started)
+	go p.run(cmd, read, started)
 	err = <-started
 	write.Close()
 	if err != nil {
 		read.Close()
 		return nil, err
 	}
-	go p.output.follow(read, p.done)
 	return p, nil
 }
 
 // run starts the process and waits for its end. It keeps its OS thread until then:
 // Linux sends Pdeathsig when the thread that forked ends, not when the process does.
-func (p *process) run(cmd *exec.Cmd, started chan<- error) {
+func (p *process) run(cmd *exec.Cmd, output *os.File, started chan<- error) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := p.user.Start(cmd); err != nil {
 		started <- err
@@ -72,6 +72,11 @@ func (p *process) run(cmd *exec.Cmd, started chan<- error) {
 	p.pid = cmd.Process.Pid
 	recorded := writeRecord(p.record, p.pid)
 	started <- nil
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		p.output.follow(output)
+	}()
 	// Not cmd.Wait: a forked child could keep the pipe open after the end.
 	p.state, _ = cmd.Process.Wait()
 	p.outOfMemory = p.oom.rose()
@@ -80,6 +85,8 @@ func (p *process) run(cmd *exec.Cmd, started chan<- error) {
 	if recorded == nil {
 		os.Remove(p.record)
 	}
+	_ = output.SetReadDeadline(time.Now().Add(lastRead))
+	<-followed
 	close(p.done)
 }
 

@@ -14,6 +14,8 @@ const (
 	// lastWords is how shortly before the end a process must have written something
 	// for that to explain the end.
 	lastWords = 2 * time.Second
+	// lastRead is how long a process's output is read after its end.
+	lastRead = 100 * time.Millisecond
 	// maxLine bounds a line in a reason, in runes.
 	maxLine = 300
 )
@@ -26,13 +28,9 @@ type tail struct {
 }
 
 // follow reads r until its end or, because a child that outlives the kernel may keep the
-// pipe open, until done.
-func (t *tail) follow(r *os.File, done <-chan struct{}) {
+// pipe open, until its deadline.
+func (t *tail) follow(r *os.File) {
 	defer r.Close()
-	go func() {
-		<-done
-		r.Close()
-	}()
 	buf := make([]byte, tailBytes)
 	for {
 		n, err := r.Read(buf)

@@ -27,8 +27,9 @@ type vmLaptop struct {
 	dir     string
 	env     []string
 	running func() []string // the VMs that Google has
-	// killAt kills the relay that start started at the nth request or call of the backend.
-	killAt func(n int64, start *exec.Cmd)
+	// killAt calls kill, which kills the relay that starts a VM, or kills it itself, at the nth
+	// request or call of the backend.
+	killAt func(n int64, kill func())
 }
 
 func newVMLaptop(t *testing.T) *vmLaptop {
@@ -79,11 +80,11 @@ func onAPI(t *testing.T) *vmLaptop {
 	l, g := newVMLaptop(t), colabapitest.Start(t)
 	l.env = append(append(l.env, "PATH="+t.TempDir()), g.Env()...) // no program opens a browser
 	l.running = g.Running
-	l.killAt = func(n int64, start *exec.Cmd) {
+	l.killAt = func(n int64, kill func()) {
 		var requests atomic.Int64
 		g.Intercept(func(http.ResponseWriter, *http.Request) bool {
 			if requests.Add(1) == n {
-				_ = start.Process.Kill()
+				kill()
 			}
 			return false
 		})
@@ -117,7 +118,7 @@ func onCLI(t *testing.T) *vmLaptop {
 	arm(0)
 	l.env = append(l.env, "PATH="+bin+":/usr/bin:/bin", "NGROK_AUTHTOKEN=a-token-of-the-test")
 	l.running = program.Endpoints
-	l.killAt = func(n int64, _ *exec.Cmd) { arm(n) }
+	l.killAt = func(n int64, _ func()) { arm(n) }
 	l.ok(l.command("vm", "login", "--yes"))
 	return l
 }
@@ -143,8 +144,11 @@ func TestAKilledRelayLeavesNoVMUnlisted(t *testing.T) {
 				t.Parallel()
 				l := c.open(t)
 				start := l.up()
-				l.killAt(int64(n+1), start)
-				_ = start.Run() // killed, or complete if it has fewer points
+				started := make(chan struct{})
+				l.killAt(int64(n+1), func() { <-started; _ = start.Process.Kill() })
+				must(t, start.Start())
+				close(started)
+				_ = start.Wait() // killed, or complete if it has fewer points
 				l.killAt(0, nil)
 				l.mustListAll()
 				l.ok(l.up())
