@@ -46,17 +46,7 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	if notPrivate != nil {
 		log.Warn("the kernel's code can read the executor's secrets", "component", "executor", "err", notPrivate)
 	}
-	for _, damage := range []error{state.Damage(), file.Damage()} {
-		if damage != nil {
-			log.Warn("a damaged file of the state folder was set aside", "component", "executor", "err", damage)
-		}
-	}
-	if state.Copied() {
-		log.Warn("the state folder is a copy of another one; this executor has a new instance_id: relays treat it as a new VM", "component", "executor", "state_dir", cfg.stateDir)
-		if err := kernel.ForgetLeftover(cfg.stateDir); err != nil {
-			log.Warn("the record of the other folder's kernel can't be removed", "component", "executor", "err", err)
-		}
-	}
+	adoptState(state, file, log)
 	untilEnd, end := context.WithCancel(context.WithoutCancel(ctx)) // includes the shutdown
 	defer end()
 	watchHangUp(untilEnd, log, out, errs)
@@ -81,6 +71,24 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	}
 	fmt.Fprintln(out, "stopped; past executions are kept in", cfg.stateDir)
 	return nil
+}
+
+// adoptState logs what is unusual about the state folder. The kernel that the record in a copied
+// folder names belongs to another executor, so it is left alone.
+func adoptState(state *statedir.Dir, file *logfile.File, log *slog.Logger) {
+	for _, damage := range []error{state.Damage(), file.Damage()} {
+		if damage != nil {
+			log.Warn("a damaged file of the state folder was set aside", "component", "executor", "err", damage)
+		}
+	}
+	if !state.Copied() {
+		return
+	}
+	folder := state.Path("")
+	log.Warn("the state folder is a copy of another one; this executor has a new instance_id: relays treat it as a new VM", "component", "executor", "state_dir", folder)
+	if err := kernel.ForgetLeftover(folder); err != nil {
+		log.Warn("the record of the other folder's kernel can't be removed", "component", "executor", "err", err)
+	}
 }
 
 // newLog logs everything to the file, where a person can later look up the

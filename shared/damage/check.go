@@ -36,7 +36,7 @@ func (c *check) one(t *testing.T, k kind, good []byte) {
 	found, said, allocated := c.use(t, k)
 	c.count++
 	if most := max(c.MaxAlloc, DefaultMaxAlloc); allocated > most {
-		t.Errorf("%s: %d MiB are allocated, at most %d are allowed", k.name, allocated>>20, most>>20)
+		t.Errorf("%s: reading allocated %d MiB, want at most %d", k.name, allocated>>20, most>>20)
 	}
 	torn := strings.HasPrefix(k.name, cutName) && matches(c.Lines, c.name)
 	if !torn && !c.isReported(k, damaged, found, said) {

@@ -38,7 +38,7 @@ var faults = map[string]struct {
 }{
 	"silent":    {func(t testing.TB, dir string) (string, string) { found, _ := careful(t, dir); return found, "" }, "nothing names the file"},
 	"deleting":  {deleting, "what was in place of the file is gone"},
-	"greedy":    {greedy, "MiB are allocated"},
+	"greedy":    {greedy, "reading allocated"},
 	"sweeping":  {sweeping, "the content of the other file \"b.txt\" is gone"},
 	"crashing":  {crashing, "slice bounds out of range"},
 	"unmindful": {func(testing.TB, string) (string, string) { return "content", "" }, ""}, // it needs no file

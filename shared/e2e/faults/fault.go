@@ -57,5 +57,5 @@ func pick(r *rand.Rand) int {
 			return n
 		}
 	}
-	panic("the weights of the faults have another sum than before")
+	panic("the random number is above the sum of the weights")
 }
