@@ -14,7 +14,8 @@ import (
 	"colabrelay/shared/contract"
 )
 
-// audited gives the stand an audit log. entries ends it and returns its lines.
+// audited gives the stand an audit log. entries ends the server, which may still record its last
+// answer, then the log, and returns its lines.
 func (s *stand) audited() (entries func() []map[string]any) {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "audit.log")
@@ -27,6 +28,7 @@ func (s *stand) audited() (entries func() []map[string]any) {
 	go func() { ended <- l.Run(ctx) }()
 	s.api.Audit = l
 	return func() (all []map[string]any) {
+		s.server.Close()
 		end()
 		<-ended
 		raw, err := os.ReadFile(path)

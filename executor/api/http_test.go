@@ -29,6 +29,7 @@ type stand struct {
 	url    string
 	log    *syncBuffer
 	http   *http.Client
+	server *httptest.Server
 }
 
 // syncBuffer is a log to which many goroutines write.
@@ -71,7 +72,7 @@ func (s *stand) serve(h http.Handler) {
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = Server(h, nil)
 	server.Start()
-	s.url = server.URL
+	s.server, s.url = server, server.URL
 	s.http = &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	s.t.Cleanup(func() {
 		s.http.CloseIdleConnections()
