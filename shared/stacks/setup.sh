@@ -23,7 +23,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${1:-$here/../../.python}
 environments=(old new data tools notebook server "${@:2}")
 mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
+folder=$(cd "$folder" && pwd -P)
 log=$folder/setup.log
 : >"$log"
 
