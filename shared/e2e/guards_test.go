@@ -84,7 +84,7 @@ func (m measured) programs() []program {
 
 const (
 	warmUp     = 100 // calls that fill caches and pools
-	quickCalls = 1000
+	quickCalls = 300
 
 	// Bytes of a call, with HTTP's headers: 855 and 1,405 are usual. A new header or a longer
 	// signature exceeds the first. Sealed texts are padded to the next 256 bytes, and the
