@@ -25,7 +25,7 @@ for n in range(%d):
 // is stored on the laptop once.
 func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	longBytes := int64(1 << 20)
+	longBytes := int64(2 << 20)
 	if longSuites() {
 		longBytes = 20 << 20
 	}
@@ -60,7 +60,7 @@ func TestLongOutputIsPagedThroughWithoutMovingItAgainAndAgain(t *testing.T) {
 	if most := longBytes * 5 / 2; moved > most {
 		t.Errorf("%d bytes were sent for %d of output, want at most %d", moved, longBytes, most)
 	}
-	if most := longBytes*5/4; kept < longBytes || kept > most {
+	if most := longBytes * 5 / 4; kept < longBytes || kept > most {
 		t.Errorf("%d bytes are stored for %d of output", kept, longBytes)
 	}
 }

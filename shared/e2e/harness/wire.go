@@ -170,6 +170,7 @@ func (w *Wire) cutWhenDue() {
 	w.mu.Lock()
 	due := len(w.cuts) > 0 && w.up.Load()+w.down.Load() >= w.cuts[0]
 	if due {
+		w.awaitRead() // while nothing else passes
 		w.cuts, w.done = w.cuts[1:], w.done+1
 	}
 	w.mu.Unlock()
