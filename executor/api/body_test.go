@@ -2,8 +2,10 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -120,4 +122,15 @@ func TestQueriesArriveAsTheyWereWritten(t *testing.T) {
 func TestALongQueryIsRefused(t *testing.T) {
 	s := standWith(t, echo)
 	s.call("GET", "/x?"+string(bytes.Repeat([]byte("a"), 1<<20)), nil).want(t, http.StatusBadRequest, contract.CodeBadRequest)
+}
+
+// A handler that waits does not hold the body that it has decoded.
+func TestADecodedBodyIsReleased(t *testing.T) {
+	c := &call{body: []byte(`{"code":"1"}`)}
+	r := httptest.NewRequest("POST", "/", nil)
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+	var s contract.Submit
+	if err := decode(r, &s); err != nil || s.Code != "1" || c.body != nil {
+		t.Errorf("%+v, %v, body %q", s, err, c.body)
+	}
 }

@@ -40,8 +40,10 @@ func (a *API) submit(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	outputAfter := time.Duration(s.OutputAfterSeconds * float64(time.Second))
-	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{Wait: wait, UntilEnd: true, EventsAfter: outputAfter, BehindInput: s.BehindInput}))
+	return a.withSessionEnd(a.Journal.Read(r.Context(), id, journal.ReadRequest{
+		Wait: wait, UntilEnd: true, BehindInput: s.BehindInput,
+		EventsAfter: time.Duration(s.OutputAfterSeconds * float64(time.Second)),
+	}))
 }
 
 // checkSubmit checks s against the contract's bounds.

@@ -27,8 +27,14 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, status int, v any) {
 }
 
 // decode reads the request's body as one JSON object into v. Unknown fields are ignored,
-// because a newer relay may send them.
-func decode(r *http.Request, v any) error { return decodeBytes(bodyOf(r), v) }
+// because a newer relay may send them. It releases the body, which would stay in memory while
+// the handler waits.
+func decode(r *http.Request, v any) error {
+	c := callOf(r)
+	body := c.body
+	c.body = nil
+	return decodeBytes(body, v)
+}
 
 func decodeBytes(body []byte, v any) error {
 	if !utf8.Valid(body) {

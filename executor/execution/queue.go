@@ -23,6 +23,7 @@ import (
 // Errors of the queue.
 var (
 	ErrQueueFull    = errors.New("too many executions are waiting already")
+	ErrQueuedCode   = errors.New("the code of the waiting executions fills the queue")
 	ErrLowMemory    = errors.New("too little memory is free")
 	ErrKernelBusy   = errors.New("a run is using the kernel")
 	ErrNotWaiting   = errors.New("the execution is not waiting for input")
@@ -97,7 +98,7 @@ func (q *Queue) Submit(caller string, s contract.Submit) (id string, err error) 
 	if id, err := q.journal.Submitted(s); id != "" || err != nil {
 		return id, err
 	}
-	if err := q.refuseLocked(caller); err != nil {
+	if err := q.refuseLocked(caller, len(s.Code)); err != nil {
 		return "", err
 	}
 	record, err := q.journal.Create(s)
@@ -109,16 +110,16 @@ func (q *Queue) Submit(caller string, s contract.Submit) (id string, err error) 
 	return record.ID, nil
 }
 
-// refuseLocked returns why nothing can be accepted now.
-func (q *Queue) refuseLocked(caller string) error {
+// refuseLocked returns why code of this size can't be accepted now.
+func (q *Queue) refuseLocked(caller string, size int) error {
 	if q.closing {
 		return ErrShuttingDown
 	}
 	if _, err := q.cfg.Kernel.Ready(); errors.Is(err, kernel.ErrDead) {
 		return err
 	}
-	if q.fullLocked(caller) {
-		return ErrQueueFull
+	if err := q.fullLocked(caller, size); err != nil {
+		return err
 	}
 	_, available, err := q.memory.usage(acceptAge)
 	if err == nil && available < q.cfg.Limits.MinMemory {

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"fmt"
 	"slices"
 
 	"colabrelay/executor/journal"
@@ -36,14 +37,33 @@ func (q *Queue) lastRoundLocked(match func(*submission) bool) (round int) {
 	return round
 }
 
-// fullLocked reports whether there is no place for an execution of this caller. All
-// callers share Limits.Queue places. As many again are for callers that have nothing
-// waiting, one place each, so that a caller with many executions keeps no other out. An
-// execution that follows another one needs a place like any other.
-func (q *Queue) fullLocked(caller string) bool {
-	waiting, limit := len(q.pending), q.cfg.Limits.Queue
-	hasPlace := slices.ContainsFunc(q.pending, func(s *submission) bool { return s.caller == caller })
-	return waiting >= limit && (hasPlace || waiting >= 2*limit)
+// maxQueuedCode bounds the code of all waiting executions in bytes, because it is in memory
+// until they start. Callers that have nothing waiting may exceed it, up to twice as much: see
+// fullLocked.
+const maxQueuedCode = 32 << 20
+
+// fullLocked returns why there is no place for an execution of this caller, whose code has
+// size bytes; nil if there is one. All callers share Limits.Queue places and maxQueuedCode
+// bytes. As much of both again is for callers that have nothing waiting, one place each, so
+// that a caller with many executions keeps no other out. An execution that follows another
+// one needs a place like any other.
+func (q *Queue) fullLocked(caller string, size int) error {
+	places, room := q.cfg.Limits.Queue, maxQueuedCode
+	if !slices.ContainsFunc(q.pending, func(s *submission) bool { return s.caller == caller }) {
+		places, room = 2*places, 2*room
+	}
+	if len(q.pending) >= places {
+		return ErrQueueFull
+	}
+	waiting := 0
+	for _, s := range q.pending {
+		waiting += len(s.code)
+	}
+	if waiting+size > room {
+		return fmt.Errorf("%w: %.1f MiB wait, this one has %.1f MiB, and %d MiB fit; wait for runs to end, then submit again",
+			ErrQueuedCode, float64(waiting)/(1<<20), float64(size)/(1<<20), room>>20)
+	}
+	return nil
 }
 
 // enqueueLocked gives a submission its turn. In each round every caller runs one execution,

@@ -149,7 +149,7 @@ func TestAChainTakesPlacesAsOtherRunsDo(t *testing.T) {
 		q.addChain(t, fmt.Sprint("notebook", n, "-"), fmt.Sprint(n), 16)
 	}
 	for caller, want := range map[string]bool{"0": true, "3": true, "other": false} {
-		if got := q.fullLocked(caller); got != want {
+		if got := q.fullLocked(caller, 1) != nil; got != want {
 			t.Errorf("four notebooks wait: full for caller %s: %v", caller, got)
 		}
 	}
@@ -164,25 +164,25 @@ func TestACallerWithManyExecutionsKeepsNoOtherOut(t *testing.T) {
 	q := unstarted(t)
 	add := func(caller string) { q.pending = append(q.pending, &submission{caller: caller, round: 1}) }
 	for n := range 64 {
-		if q.fullLocked("greedy") {
+		if q.fullLocked("greedy", 1) != nil {
 			t.Fatalf("full at %d", n)
 		}
 		add("greedy")
 	}
-	if !q.fullLocked("greedy") {
+	if q.fullLocked("greedy", 1) == nil {
 		t.Error("a 65th execution of the caller that fills the queue is accepted")
 	}
 	for n := range 64 {
 		caller := fmt.Sprint("modest ", n)
-		if q.fullLocked(caller) {
+		if q.fullLocked(caller, 1) != nil {
 			t.Fatalf("%s is kept out", caller)
 		}
 		add(caller)
-		if !q.fullLocked(caller) {
+		if q.fullLocked(caller, 1) == nil {
 			t.Fatalf("%s gets a second place", caller)
 		}
 	}
-	if !q.fullLocked("one more") {
+	if q.fullLocked("one more", 1) == nil {
 		t.Error("the queue has no bound")
 	}
 }

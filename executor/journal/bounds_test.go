@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -125,6 +126,24 @@ func TestThePreviewOfCodeIsBounded(t *testing.T) {
 			t.Errorf("%d past the bound: %d characters", over, len([]rune(got)))
 		}
 	}
+}
+
+// The journal keeps the previews of thousands of executions.
+func TestAnExecutionDoesNotKeepItsCode(t *testing.T) {
+	const size, n = 1 << 20, 32
+	previews := make([]string, n)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range previews {
+		previews[i] = preview("x = 1\n" + strings.Repeat("#", size))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > n*size/2 {
+		t.Errorf("%d bytes are kept of %d", kept, n*size)
+	}
+	runtime.KeepAlive(previews)
 }
 
 // An event whose offset no execution reaches is damage, and no sum of offsets overflows.

@@ -102,10 +102,16 @@ func digest(code string) string {
 func preview(code string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(code), "\n")
 	line = strings.TrimSpace(line)
-	if utf8.RuneCountInString(line) <= contract.CodePreviewRunes {
-		return line
+	runes, end := 0, 0 // end is where the last character that fits before "…" ends
+	for at := range line {
+		if runes++; runes == contract.CodePreviewRunes {
+			end = at
+		}
+		if runes > contract.CodePreviewRunes {
+			return line[:end] + "…"
+		}
 	}
-	return string([]rune(line)[:contract.CodePreviewRunes-1]) + "…"
+	return strings.Clone(line) // else the execution would keep the whole code in memory
 }
 
 // Update changes the state, saves it and wakes its readers. A state that can't be

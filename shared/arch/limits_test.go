@@ -73,6 +73,7 @@ var limits = map[string]string{
 	"executor/execution.maxGuests":     "executor/execution.TestCallsThatWaitAreBounded",
 	"executor/execution.maxInline":     "executor/execution.TestThePartsOfADisplayAtTheirBounds",
 	"executor/execution.maxMetadata":   "executor/execution.TestThePartsOfADisplayAtTheirBounds",
+	"executor/execution.maxQueuedCode": "executor/execution.TestTheCodeOfWaitingRunsIsBounded",
 	"executor/execution.maxStreamName": "executor/execution.TestTheNameOfAStreamIsBounded",
 	"executor/execution.maxTurnWait":   "executor/execution.TestTheWaitForAnIdleKernelIsBounded",
 	"executor/execution.maxTypeName":   "executor/execution.TestThePartsOfADisplayAtTheirBounds",
