@@ -94,10 +94,11 @@ func adoptState(state *statedir.Dir, file *logfile.File, log *slog.Logger) {
 // newLog logs everything to the file, where a person can later look up the
 // request_id of an internal error, and warnings to the console as well: in a
 // notebook cell the console is all that a person sees, and a line for every
-// request would be too much there.
-func newLog(file, console io.Writer) *slog.Logger {
+// request would be too much there. The file is bounded, but what the console prints is not:
+// there, repeated warnings are left out and counted.
+func newLog(file, errs io.Writer) *slog.Logger {
 	return slog.New(slog.NewMultiHandler(
 		slog.NewJSONHandler(file, &slog.HandlerOptions{Level: slog.LevelInfo}),
-		slog.NewTextHandler(console, &slog.HandlerOptions{Level: slog.LevelWarn}),
+		console.Sparse(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	))
 }
