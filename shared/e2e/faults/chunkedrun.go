@@ -39,12 +39,13 @@ func (c *chunkedRun) String() string {
 const lifeCode = "import os, time\nLIFE = '%d.%s' % (os.getpid(), open('/proc/self/stat').read().rsplit(')')[1].split()[19])\n"
 
 func (c *chunkedRun) arguments(s *scene) map[string]any {
-	loop := fmt.Sprintf("time.sleep(%g)\nwith open(%q, 'a') as ledger: ledger.write('iter %s {} {}\\n'.format(LIFE, i))\n",
+	loop := lifeCode + fmt.Sprintf("time.sleep(%g)\nwith open(%q, 'a') as ledger: ledger.write('iter %s {} {}\\n'.format(LIFE, i))\n",
 		float64(c.pauseMS)/1000, s.world.ledgerPath(), c.name)
-	setup := lifeCode
-	if c.carried {
-		setup += "total = 7\n"
-		loop += "total = (total * 31 + i) % 1_000_003\nresult = total\n"
+	setup := "# no variables\n"
+	if c.carried { // a variable of its own, which no other run changes
+		total := "total_" + c.name
+		setup = total + " = 7\n"
+		loop += fmt.Sprintf("%[1]s = (%[1]s * 31 + i) %% 1_000_003\nresult = %[1]s\n", total)
 	} else {
 		loop += "result = i * i\n"
 	}
@@ -90,7 +91,7 @@ func (c *chunkedRun) do(ctx context.Context, s *scene) error {
 }
 
 // check: the progress on the laptop is never ahead of the VM, and no iteration ran twice in one
-// kernel.
+// kernel unless its variables were taken back.
 func (c *chunkedRun) check(s *scene) error {
 	r, err := chunked.Load(filepath.Join(s.laptop.dir, "checkpoints"), c.name)
 	if errors.Is(err, checkpoint.ErrNotFound) {
@@ -99,25 +100,31 @@ func (c *chunkedRun) check(s *scene) error {
 	if err != nil {
 		return fmt.Errorf("the checkpoint: %w", err)
 	}
-	ledger, err := readLedger(s.world.ledgerPath()) // after the checkpoint: it only grows
+	ledger, err := readLedger(s.world.ledgerPath()) // after the checkpoint, and before the restores: both only grow
 	if err != nil {
 		return err
 	}
+	return c.checkRan(r.Done, ledger, s.model.restoresBegun())
+}
+
+// checkRan compares the recorded iterations with those that ran. A restored state takes the run
+// back to the iteration at which it was saved, so each restore excuses one more time.
+func (c *chunkedRun) checkRan(done int64, ledger map[string]int, restores int) error {
 	ran := map[string]bool{}
 	for mark, n := range ledger {
 		rest, ok := strings.CutPrefix(mark, "iter "+c.name+" ")
 		if !ok {
 			continue
 		}
-		if n > 1 {
-			return fmt.Errorf("iteration %s ran %d times in one kernel", rest, n)
+		if n > 1+restores {
+			return fmt.Errorf("iteration %s ran %d times in one kernel, with %d restored states", rest, n, restores)
 		}
 		_, i, _ := strings.Cut(rest, " ")
 		ran[i] = true
 	}
-	for i := range r.Done {
+	for i := range done {
 		if !ran[fmt.Sprint(i)] {
-			return fmt.Errorf("%d iterations are recorded, and %d never ran", r.Done, i)
+			return fmt.Errorf("%d iterations are recorded, and %d never ran", done, i)
 		}
 	}
 	return nil

@@ -15,9 +15,22 @@ import (
 
 // model is what must be true of everything that was submitted.
 type model struct {
-	mu   sync.Mutex
-	runs []*submission // of this step
-	done []*submission // of earlier steps
+	mu       sync.Mutex
+	runs     []*submission // of this step
+	restores int           // of kernel states that began in this step; each takes chunked runs back
+	done     []*submission // of earlier steps
+}
+
+func (m *model) restoreBegins() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.restores++
+}
+
+func (m *model) restoresBegun() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.restores
 }
 
 func (m *model) submitted(x *submission) {
@@ -61,7 +74,7 @@ func (m *model) check(ctx context.Context, s *suite, e excuses) error {
 		}
 	}
 	s.tally.add("runs", len(m.runs))
-	m.done, m.runs = append(m.done, m.runs...), nil
+	m.done, m.runs, m.restores = append(m.done, m.runs...), nil, 0
 	return nil
 }
 

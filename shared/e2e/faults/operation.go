@@ -49,6 +49,9 @@ func (s *scene) call(ctx context.Context, tool string, args map[string]any) (har
 func (s *scene) answer(ctx context.Context, tool string, args map[string]any) (harness.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
+	if tool == "restore_kernel_state" {
+		s.model.restoreBegins()
+	}
 	a, err := s.laptop.current().Call(ctx, tool, args)
 	if err != nil && ctx.Err() == nil && s.excuses.any(relayEnds) {
 		return a, errNoAnswer
