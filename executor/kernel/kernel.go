@@ -15,6 +15,7 @@ import (
 	"colabrelay/executor/account"
 	"colabrelay/executor/jupyter"
 	"colabrelay/executor/statedir"
+	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
 )
 
@@ -70,9 +71,21 @@ func startKernel(ctx context.Context, cfg Config) (*Kernel, error) {
 }
 
 // runtimeFolder makes a folder with what the kernel needs to start. It is not in the work
-// directory, because the path of a socket has at most 107 bytes.
+// directory, because the path of a socket has at most 107 bytes. If the temp folder's disk is full,
+// it is in memory: only code of a kernel may be able to delete files there.
 func runtimeFolder(owner string) (dir string, conn jupyter.ConnectionInfo, err error) {
-	if dir, err = os.MkdirTemp("", runtimePrefix+owner+"-"); err != nil {
+	dir, conn, err = runtimeFolderIn(os.TempDir(), owner)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		inMemory, itsConn, err := runtimeFolderIn(contract.MemoryFolder, owner)
+		if err == nil {
+			return inMemory, itsConn, nil
+		}
+	}
+	return dir, conn, err
+}
+
+func runtimeFolderIn(temp, owner string) (dir string, conn jupyter.ConnectionInfo, err error) {
+	if dir, err = os.MkdirTemp(temp, runtimePrefix+owner+"-"); err != nil {
 		return "", conn, err
 	}
 	conn, err = connection(dir)
