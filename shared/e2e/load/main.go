@@ -30,6 +30,7 @@ type options struct {
 	time   time.Duration // how long calls are made
 	seed   uint64        // of the order of calls
 	steady bool
+	fill   int           // runs of each kind that the executor has before the samples of -steady
 	rounds int           // that each relay completes at least, also after time
 	sample time.Duration // from one line of -steady to the next
 	pause  time.Duration // the longest pause of a relay between two calls of -steady
@@ -41,6 +42,7 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	flags.IntVar(&o.relays, "relays", 0, "`number` of relays, 1 to 1000 (default 100, with -steady 3)")
 	minutes := flags.Float64("minutes", 2, "how many `minutes` calls are made")
 	flags.Uint64Var(&o.seed, "seed", rand.Uint64(), "`number` that determines the order of calls (default: random)")
+	flags.IntVar(&o.fill, "fill", 2000, "`number` of runs, and of relays' own runs, before the samples of -steady; the executor keeps 2000 of each")
 	flags.BoolVar(&o.steady, "steady", false, "few calls; print each minute what the programs hold")
 	if err := flags.Parse(args); err != nil {
 		return o, err // package flag has printed it
@@ -58,6 +60,8 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 		err = fmt.Errorf("there are no arguments, only flags: %q", flags.Args())
 	case o.relays < 1 || o.relays > 1000:
 		err = fmt.Errorf("-relays must be 1 to 1000, not %d", o.relays)
+	case o.fill < 0:
+		err = fmt.Errorf("-fill must not be negative: %d", o.fill)
 	case *minutes <= 0 || *minutes > 24*60:
 		err = fmt.Errorf("-minutes must be above 0 and at most 1440, not %g", *minutes)
 	}

@@ -8,10 +8,15 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"colabrelay/relay/client"
+	"colabrelay/shared/auth"
+	"colabrelay/shared/contract"
 )
 
 // steady lets a few relays make calls with pauses between them. It prints a line for each
-// sample and, at the end, how fast the programs grew. It fails if one grew too much.
+// sample and, at the end, how fast the programs grew. It fails if one grew too much. Before, the
+// executor gets as many runs as it keeps, because its memory grows with them up to that number.
 func steady(ctx context.Context, o options, out io.Writer) error {
 	w, err := newWorld(ctx, o.seed)
 	if err != nil {
@@ -22,6 +27,9 @@ func steady(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "%d relays for %s; seed %d\n", o.relays, o.time, o.seed)
+	if err := w.fill(ctx, o.fill); err != nil {
+		return err
+	}
 	h, err := newHistory(w, out)
 	if err != nil {
 		return err
@@ -46,6 +54,26 @@ func steady(ctx context.Context, o options, out io.Writer) error {
 			}
 		}
 	}
+}
+
+// fill submits so many runs as agents do, and as many as relays do for themselves.
+func (w *world) fill(ctx context.Context, runs int) error {
+	key, err := auth.NewSecret(secret)
+	if err != nil {
+		return err
+	}
+	c, err := client.New(client.Config{BaseURL: w.executor.Ready.LocalURL, Secret: key})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for n := range 2 * runs {
+		x, err := c.Submit(ctx, contract.Submit{Code: "None", Unstored: n%2 == 0, WaitSeconds: 40})
+		if err != nil || x.Status != contract.StatusSucceeded {
+			return fmt.Errorf("filling the executor: run %d is %s: %w", n, x.Status, err)
+		}
+	}
+	return nil
 }
 
 // workCalmly lets every relay make calls, with pauses, until the time is over. A relay whose
