@@ -217,9 +217,13 @@ def interrupting():
 threading.Thread(target=interrupting, daemon=True).start()
 `
 		m.python(interrupting)
-		s := spec("", "log = open('numbers', 'a')\nlog.write(f'{i}\\n')\nlog.close()\nresult = i", 200)
-		s.BatchSize = 50
-		stops := 0
+		iterations := int64(50)
+		if os.Getenv("LONG") != "" {
+			iterations = 1000
+		}
+		s := spec("", "log = open('numbers', 'a')\nlog.write(f'{i}\\n')\nlog.close()\nresult = i", iterations)
+		s.BatchSize = 20
+		stops := int64(0)
 		for {
 			a := call(t, dir, s, m, long)
 			if a.err != nil {
@@ -232,7 +236,7 @@ threading.Thread(target=interrupting, daemon=True).start()
 			if e := a.Stop.Execution; e.Error != nil && e.Error.EName != "KeyboardInterrupt" {
 				t.Fatalf("stopped by %s", a.why())
 			}
-			if stops++; stops > 1000 {
+			if stops++; stops > 5*iterations {
 				t.Fatal("the run never ends")
 			}
 		}
@@ -240,16 +244,16 @@ threading.Thread(target=interrupting, daemon=True).start()
 		if stops == 0 {
 			t.Error("no interrupt stopped the run: the test is too short")
 		}
-		last := -1
+		last := int64(-1)
 		for _, text := range numbers(t, m, "numbers") {
-			var n int
+			var n int64
 			fmt.Sscan(text, &n)
 			if n != last && n != last+1 {
 				t.Fatalf("%d after %d", n, last)
 			}
 			last = n
 		}
-		if last != 199 {
+		if last != iterations-1 {
 			t.Errorf("ended at %d", last)
 		}
 	})
