@@ -118,7 +118,7 @@ func (r *Run) source() string {
 
 // title describes a run in one line.
 func (r *Run) title() string {
-	words := []string{r.CreatedAt.Local().Format("2006-01-02 15:04:05"), plain.Line(r.Runtime), string(r.Status)}
+	words := []string{r.CreatedAt.Local().Format("2006-01-02 15:04:05"), plain.Line(r.Runtime), plain.Line(string(r.Status))}
 	if r.Name != "" {
 		words = append([]string{plain.Line(r.Name)}, words...)
 	}

@@ -23,6 +23,21 @@ func TestAHeadingOfMarkdownHasNoMarkupOfTheVM(t *testing.T) {
 	}
 }
 
+// A status with a line break would add a line of Python, or of Markdown.
+func TestAStatusOfTheVMStaysInItsLine(t *testing.T) {
+	runs := []Run{{Execution: contract.Execution{Status: "succeeded\nimport os\r# heading\u2028"}, Code: "1"}}
+	for name, lines := range map[string]int{"x.py": 3, "x.md": 11} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := Write(t.Context(), path, runs, false); err != nil {
+			t.Fatal(err)
+		}
+		got := readFile(t, path)
+		if heading, _, _ := strings.Cut(got, "\n"); !strings.HasSuffix(heading, "succeeded import os# heading") || len(strings.Split(got, "\n")) != lines {
+			t.Errorf("%s has %q", name, got)
+		}
+	}
+}
+
 func TestAMillionBackticksAreFencedInTime(t *testing.T) {
 	path, began := filepath.Join(t.TempDir(), "x.md"), time.Now()
 	text := strings.Repeat("`", 1<<20)
