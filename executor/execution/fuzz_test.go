@@ -10,6 +10,7 @@ import (
 	"colabrelay/executor/journal"
 	"colabrelay/executor/jupyter"
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memorydir"
 )
 
 // FuzzMessages turns any contents of messages, which code in the kernel may send itself, into
@@ -21,7 +22,7 @@ func FuzzMessages(f *testing.F) {
 	f.Add("stream", []byte(`{"text":"\u12`), "stream", []byte(`{"name":"`+strings.Repeat("n", 300)+`","text":"x"}`), int64(9))
 	f.Add("execute_reply", []byte(`{"status":"error","ename":"E","traceback":[""],"payload":[{"source":"page","data":{"text/plain":"p"}}]}`), "input_request", []byte(`{"prompt":"?","password":true}`), int64(0))
 	f.Fuzz(func(t *testing.T, firstType string, first []byte, secondType string, second []byte, cut int64) {
-		j, err := journal.Open(journal.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+		j, err := journal.Open(journal.Config{Dir: memorydir.New(t), Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memorydir"
 )
 
 // FuzzFolder opens a journal whose execution has any state, two segments of any content, and any
@@ -21,7 +22,7 @@ func FuzzFolder(f *testing.F) {
 	f.Add([]byte("{}\n"), []byte("\n\n"), []byte(`{"offset":9223372036854775807,"events":9223372036854775807}`+"\n"), int64(0), int64(0), []byte(fmt.Sprintf(state, "succeeded")+"\x00{"), []byte(`{"id":"e","r":"r"}`))
 	f.Add([]byte(fmt.Sprintf(state, "failed")+`{"execution_id":"../../x","request_id":"r"}`+"\n"), []byte{}, []byte{}, int64(math.MaxInt64), int64(math.MinInt64), []byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, state, first, second []byte, offset, start int64, reserved, past []byte) {
-		dir := t.TempDir()
+		dir := memorydir.New(t)
 		for name, text := range map[string][]byte{
 			"e/" + stateFileName: state, "e/" + fmt.Sprintf(segmentName, 0, 0): first, "e/" + fmt.Sprintf(segmentName, offset, start): second,
 			reserveFile: reserved, newerFile: past,

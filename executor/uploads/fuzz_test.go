@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"colabrelay/executor/files"
+	"colabrelay/shared/memorydir"
 )
 
 // FuzzFolder opens a folder of uploads with any files, as code on the VM may have written them.
@@ -18,9 +19,9 @@ func FuzzFolder(f *testing.F) {
 	f.Add([]byte(`{"path":"../../keep","size_bytes":1,"version":"v","placing":"a2VlcA==","identity":"x","etag":"e"}`), []byte("0 1\n"), []byte(`{"part":"keep"}`+"\n"+`{"folder":"Lg==","part":"../keep"}`+"\n"))
 	f.Add([]byte(`{"size_bytes":-1,"version":""}`), []byte("-1 5\n"), []byte("{"))
 	f.Add([]byte("null"), []byte{}, []byte("\n\n"))
-	f.Setenv("TMPDIR", f.TempDir()) // is a root
+	f.Setenv("TMPDIR", memorydir.New(f)) // is a root
 	f.Fuzz(func(t *testing.T, record, ranges, leftovers []byte) {
-		base, err := filepath.EvalSymlinks(t.TempDir())
+		base, err := filepath.EvalSymlinks(memorydir.New(t))
 		must(t, err)
 		work, state := filepath.Join(base, "work"), filepath.Join(base, "state")
 		must(t, os.MkdirAll(filepath.Join(state, id), 0o700))

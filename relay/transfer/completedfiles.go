@@ -35,15 +35,17 @@ type completedFile struct {
 func openCompletedFiles(root *os.Root, name, remote string) (*completedFiles, error) {
 	c := &completedFiles{name: hiddenName(name+"\x00"+remote, ".done"), files: map[string]completedFile{}}
 	var err error
-	c.file, err = openLines(root, c.name, func(text []byte) bool {
-		var file completedFile
-		err := json.Unmarshal(text, &file)
-		if err == nil {
-			c.files[file.Remote] = file
-		}
-		return err == nil
-	})
+	c.file, err = openLines(root, c.name, c.accept)
 	return c, err
+}
+
+func (c *completedFiles) accept(text []byte) bool {
+	var file completedFile
+	if json.Unmarshal(text, &file) != nil {
+		return false
+	}
+	c.files[file.Remote] = file
+	return true
 }
 
 // find returns the local name of e if it was downloaded and neither copy changed since.

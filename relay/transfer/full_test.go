@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memorydir"
 	"colabrelay/shared/ranges"
 )
 
@@ -68,7 +69,7 @@ func TestAFileOver4GiBIsResumed(t *testing.T) {
 	t.Parallel()
 	binary, err := executorBinary()
 	must(t, err)
-	remote, dir := memoryDir(t), memoryDir(t)
+	remote, dir := memorydir.New(t), memorydir.New(t)
 	v := startVM(t, binary, "--allow-path", remote)
 	remote += "/a.bin"
 	const size, have = 4<<30 + 5*partBytes, 4<<30 - partBytes

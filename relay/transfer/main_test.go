@@ -23,6 +23,7 @@ import (
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
 	"colabrelay/shared/freeport"
+	"colabrelay/shared/memorydir"
 	"colabrelay/shared/stacks"
 )
 
@@ -87,19 +88,7 @@ func newMemoryVM(t *testing.T) *vm {
 	t.Parallel()
 	binary, err := executorBinary()
 	must(t, err)
-	return startVMIn(t, memoryDir(t), binary)
-}
-
-// memoryDir returns a temporary folder in memory if the system has one. On a disk, syncing
-// thousands of small files or reading the zeros of a sparse file takes most of the time.
-func memoryDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "transfer-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
+	return startVMIn(t, memorydir.New(t), binary)
 }
 
 func startVMIn(t testing.TB, dir, binary string, args ...string) *vm {

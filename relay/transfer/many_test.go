@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/memorydir"
 )
 
 // manyFiles creates n files of size random bytes that are an hour old, perFolder in a folder.
@@ -71,13 +72,13 @@ func TestManySmallFilesAreUploadedWithFewRequests(t *testing.T) {
 	v := newMemoryVM(t)
 	v.faraway()
 	const n = 5000
-	local := filepath.Join(memoryDir(t), "data")
+	local := filepath.Join(memorydir.New(t), "data")
 	manyFiles(t, local, n, 1024)
 	ctx, cancel := context.WithTimeout(t.Context(), defaultHold)
 	defer cancel()
 	var last Progress
 	started := time.Now()
-	r, err := Upload(ctx, v.client, local, v.path("data"), Options{ResumeDir: memoryDir(t), Report: func(p Progress) { last = p }})
+	r, err := Upload(ctx, v.client, local, v.path("data"), Options{ResumeDir: memorydir.New(t), Report: func(p Progress) { last = p }})
 	must(t, err)
 	t.Logf("%d files took %s and %d requests", n, time.Since(started).Round(time.Millisecond), v.counts.all())
 	whole := Result{Path: v.path("data"), IsDir: true, SizeBytes: n * 1024, DoneBytes: n * 1024, MovedBytes: n * 1024, Files: n}
@@ -105,7 +106,7 @@ func TestManySmallFilesAreDownloadedWithFewRequests(t *testing.T) {
 	v.faraway()
 	const n = 5000
 	manyFiles(t, v.path("data"), n, 1024)
-	dir := memoryDir(t)
+	dir := memorydir.New(t)
 	var last Progress
 	started := time.Now()
 	r, err := Download(t.Context(), v.client, v.path("data"), Local{Dir: dir}, Options{Report: func(p Progress) { last = p }})
@@ -159,7 +160,7 @@ func TestShortCallsFinishALargeFolder(t *testing.T) {
 	if os.Getenv("LONG") != "" {
 		n = maxEntries - 200
 	}
-	local, memory := filepath.Join(memoryDir(t), "data"), memoryDir(t)
+	local, memory := filepath.Join(memorydir.New(t), "data"), memorydir.New(t)
 	manyFiles(t, local, n, 8)
 	done := 0
 	for call := 1; ; call++ {
@@ -214,7 +215,7 @@ func countFiles(t testing.TB, dir string) int {
 func TestAnUploadIsResumedFromItsRecord(t *testing.T) {
 	v := newMemoryVM(t)
 	const n = 3 * contract.MaxBatchFiles
-	local, memory := filepath.Join(memoryDir(t), "data"), memoryDir(t)
+	local, memory := filepath.Join(memorydir.New(t), "data"), memorydir.New(t)
 	manyFiles(t, local, n, 8)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -269,7 +270,7 @@ func TestASmallFileThatChangesDuringTheUploadArrivesCurrent(t *testing.T) {
 // for half a folder.
 func TestAnUploadEndsWhenTheVMIsReplaced(t *testing.T) {
 	v := newMemoryVM(t)
-	local := filepath.Join(memoryDir(t), "data")
+	local := filepath.Join(memorydir.New(t), "data")
 	manyFiles(t, local, pageFiles+10, 1)
 	var compared atomic.Int64
 	v.counts.step(t, func(r *http.Request) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"colabrelay/shared/filename"
+	"colabrelay/shared/memorydir"
 )
 
 // A name that any program on the VM chose is shown by a shell on the laptop.
@@ -81,7 +82,7 @@ func TestNamesThatDifferAreBounded(t *testing.T) {
 		fill(t, v.path(fmt.Sprintf("many/\x1b%d", i)), 1, 1)
 	}
 	for name, more := range map[string]string{"ten": "", "many": "differing names that are not listed here: 290"} {
-		r, err := Download(t.Context(), v.client, v.path(name), Local{Dir: memoryDir(t)}, Options{})
+		r, err := Download(t.Context(), v.client, v.path(name), Local{Dir: memorydir.New(t)}, Options{})
 		must(t, err)
 		notes := slices.Clone(r.Notes)
 		if last := len(notes) - 1; more != "" && notes[last] == more {
@@ -92,7 +93,7 @@ func TestNamesThatDifferAreBounded(t *testing.T) {
 		}
 	}
 	must(t, os.WriteFile(v.path("ten/\x1bone past"), nil, 0o600))
-	r, err := Download(t.Context(), v.client, v.path("ten"), Local{Dir: memoryDir(t)}, Options{})
+	r, err := Download(t.Context(), v.client, v.path("ten"), Local{Dir: memorydir.New(t)}, Options{})
 	if err != nil || len(r.Notes) != maxRenamed+1 || r.Notes[maxRenamed] != "differing names that are not listed here: 1" {
 		t.Errorf("%q, %v", r.Notes, err)
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"colabrelay/shared/memorydir"
 )
 
 // Files is a folder of files that a program keeps, and how the program uses it.
@@ -56,7 +58,7 @@ const limit = time.Minute
 // hang, crash or read without bound, it finds what an intact folder has or says which file is
 // damaged, and what it does not understand and the other files are still there afterwards.
 func (f Files) Test(t *testing.T) {
-	temp := tempDir(t)
+	temp := memorydir.New(t)
 	dir, intact := filepath.Join(temp, "folder"), filepath.Join(temp, "intact")
 	mustDo(t, os.Mkdir(dir, 0o700))
 	f.Make(t, dir)
@@ -74,17 +76,6 @@ func (f Files) Test(t *testing.T) {
 			t.Run(name, func(t *testing.T) { c := &check{f, dir, intact, name, want, 0}; c.allKinds(t) })
 		}
 	}
-}
-
-// tempDir returns a folder in memory where the system has that: thousands of small files are
-// slow on a disk that others load.
-func tempDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("/dev/shm", "damage-*")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { mustDo(t, os.RemoveAll(dir)) })
-	return dir
 }
 
 // allKinds damages one file in every way.
