@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,6 +50,9 @@ func program(ctx context.Context, variable, pkg, dir string) (string, error) {
 		return path, err
 	}
 	path := filepath.Join(dir, filepath.Base(pkg))
+	if onlyFuzzes(os.Args) {
+		return path, nil
+	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=e2e", "-o", path, pkg)
 	cmd.Dir = stacks.Root()
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -56,6 +60,14 @@ func program(ctx context.Context, variable, pkg, dir string) (string, error) {
 		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, text)
 	}
 	return path, nil
+}
+
+// onlyFuzzes reports whether a test program with these arguments runs fuzz targets and no tests,
+// as go test -run '^$' -fuzz starts it. They need no programs, and building one in the
+// TestMain of each worker took most of their time.
+func onlyFuzzes(args []string) bool {
+	fuzzes := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-test.fuzz=") && arg != "-test.fuzz=" })
+	return slices.Contains(args, "-test.fuzzworker") || fuzzes && slices.Contains(args, "-test.run=^$")
 }
 
 // ExecutorConfig says how to start an executor. Dir is its working directory. The
