@@ -101,7 +101,7 @@ browser: build python ## check the relay with a stand-in of Colab's page in a re
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(GO_DIRS) | sed 's/:func / /' | while read -r file target; do \
 		echo "fuzz $$target in $$(dirname $$file)"; \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) || exit 1; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s ./$$(dirname $$file) || exit 1; \
 	done
 
 programs: ## build the programs for all platforms, static, in dist/
