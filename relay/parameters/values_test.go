@@ -120,3 +120,42 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Filling the #@param lines of any source changes no other line and no comment, and a second
+// time nothing.
+func FuzzFill(f *testing.F) {
+	const given = `{"lr": 0.5, "name": "it's # new\n", "größe": [1], "flag": null}`
+	f.Add("lr = 0.1 #@param {type:\"number\"}\nname = \"a # b\" # @param\nx = 1\n")
+	f.Add("lr: float = 0.1#@param\r\ngröße = '\\'#' #@param\n  flag = #@param")
+	f.Add("lr == 1 #@param\nlr = 'never ends #@param\nlr = '''#@param''' #@params\nlr = 1 # @param x")
+	f.Add("flag\t=\t\xff#@param\x00")
+	v, err := Parse(given)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, source string) {
+		filled := v.Fill(source)
+		if v.Fill(filled) != filled {
+			t.Fatalf("a second time makes %q of %q", v.Fill(filled), filled)
+		}
+		before, after := strings.SplitAfter(source, "\n"), strings.SplitAfter(filled, "\n")
+		if len(before) != len(after) {
+			t.Fatalf("%d lines became %d: %q", len(before), len(after), filled)
+		}
+		for i, line := range before {
+			if line == after[i] {
+				continue
+			}
+			if _, value, _ := strings.Cut(line, "="); strings.HasPrefix(value, "=") {
+				t.Errorf("the comparison %q became %q", line, after[i])
+			}
+			name, rest, _ := strings.Cut(after[i], "=")
+			name, _, _ = strings.Cut(strings.TrimSpace(name), ":")
+			expression, ok := v.expressions[strings.TrimSpace(name)]
+			comment, found := strings.CutPrefix(strings.TrimLeft(rest, " \t"), expression)
+			if !ok || !found || !strings.HasPrefix(strings.TrimLeft(comment, " \t"), "#") || !strings.HasSuffix(line, comment) || !strings.Contains(comment, "@param") {
+				t.Errorf("%q became %q", line, after[i])
+			}
+		}
+	})
+}

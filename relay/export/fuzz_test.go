@@ -1,0 +1,109 @@
+package export
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"colabrelay/relay/notebook"
+	"colabrelay/shared/contract"
+)
+
+// link is what a heading or a text outside of a fence may refer to: pictures of this document.
+var link = regexp.MustCompile(`^!\[\]\((x%20y_files/\d+-\d+\.(?:png|jpg|gif|svg))\)$`)
+
+// FuzzDocuments exports a run with any code and any events, one a line. What the VM sent stays
+// in fences, escapes no folder, and has no control characters; the same run makes the same bytes.
+func FuzzDocuments(f *testing.F) {
+	f.Add("print('```')\n%y", "succeeded", "n.py\n", []byte(`{"type":"stream","text":"`+"```"+`\u001b[31mred\n"}`))
+	f.Add("%%bash\necho\r1", "<img src=https://a.example> ![](b) `x`", "", []byte(`{"type":"display_data","data":{"image/png":"aGk=","image/svg+xml":"<svg/>","text/plain":"p"}}`))
+	f.Add("'''", "succeeded", "", []byte(`{"type":"stream","text":"a\n`+"```"+`\n# h\n"}`))
+	f.Add("", "failed", "\u202e", []byte(`{"type":"error","ename":"E","evalue":"v","traceback":["`+"````"+`","\u001b]0;t\u0007"]}`+"\n"+`{"type":"execute_result","data":{"text/plain":["a","b"]}}`))
+	f.Add("x\x00\xff", "timed_out\n# h", "../../x", []byte(`{"type":"display_data","data":{"image/jpeg":{"blob":{"number":1,"sha256":"x","bytes":3}}}}`+"\n"+`{"type":"gap","events":3,"bytes":9}`))
+	f.Fuzz(func(t *testing.T, code, status, name string, lines []byte) {
+		var events []contract.Event
+		for line := range bytes.Lines(lines) {
+			var ev contract.Event
+			if json.Unmarshal(line, &ev) == nil && len(ev.Data) < 10 {
+				events = append(events, ev)
+			}
+		}
+		run := func() []Run {
+			return []Run{{
+				Execution: contract.Execution{ExecutionID: "e", Status: contract.Status(status), Reason: status}, Runtime: "r", Name: name, Code: code, Events: events,
+				Fetch: func(_ context.Context, _ contract.Blob, w io.Writer) error {
+					_, err := io.WriteString(w, "png")
+					return err
+				},
+			}}
+		}
+		for ext, format := range formats {
+			d, err := format(t.Context(), "x y", run())
+			again, other := format(t.Context(), "x y", run())
+			if err != nil || other != nil || !bytes.Equal(d.text, again.text) {
+				t.Fatalf("%s: %v, %v: not twice the same", ext, err, other)
+			}
+			for file := range d.files {
+				if path.Dir(file) != "x y_files" || path.Clean(file) != file {
+					t.Errorf("there is a file %q", file)
+				}
+			}
+			switch ext {
+			case ".md":
+				checkMarkdown(t, d, code)
+			case ".py":
+				source := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimRight(code, "\n"))
+				heading, rest, _ := strings.Cut(string(d.text), "\n")
+				if !strings.HasPrefix(heading, "# %% ") || strings.ContainsFunc(heading, unicode.IsControl) || strings.Count(rest, "\n") != strings.Count(source, "\n")+1 {
+					t.Errorf("%q became %q", source, d.text)
+				}
+			case ".ipynb":
+				if read, err := notebook.Parse(d.text); err != nil || read.Len() != 1 {
+					t.Errorf("the notebook cannot be read: %v", err)
+				}
+			}
+		}
+	})
+}
+
+// checkMarkdown reads the page as Markdown is read: a fence ends at a line of as many backticks.
+func checkMarkdown(t *testing.T, d document, code string) {
+	t.Helper()
+	fence, pictures := "", 0
+	for i, line := range strings.Split(string(d.text), "\n") {
+		switch {
+		case fence != "":
+			if strings.TrimRight(line, " \t\r") == fence {
+				fence = ""
+			}
+		case strings.HasPrefix(line, "```"):
+			fence = strings.TrimSuffix(line, "python")
+		case i == 0 && strings.HasPrefix(line, "## Run 1: "), line == "":
+		case link.MatchString(line):
+			file := strings.ReplaceAll(link.FindStringSubmatch(line)[1], "%20", " ")
+			if d.files[file] == nil {
+				t.Errorf("there is no picture %q", file)
+			}
+			pictures++
+		default:
+			t.Errorf("there is the line %q outside of a fence in\n%s", line, d.text)
+		}
+		if i == 0 && (strings.ContainsFunc(line, unicode.IsControl) || !utf8.ValidString(line) || strings.Contains(strings.ReplaceAll(line, `\[`, ""), "[")) {
+			t.Errorf("the heading is %q", line)
+		}
+	}
+	if fence != "" || pictures != len(d.files) {
+		t.Errorf("the fence %q is open, %d pictures of %d in\n%s", fence, pictures, len(d.files), d.text)
+	}
+	shown := strings.ReplaceAll(string(d.text), strings.TrimRight(code, "\n"), "")
+	if strings.ContainsFunc(shown, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+		t.Errorf("there are control characters in %q", shown)
+	}
+}
