@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -226,4 +228,34 @@ func TestCellRefusesValuesThatPythonCouldReadAsCode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is read of a SHA256SUMS file is a digest of its own line, and only digests get into a cell.
+func FuzzReadSums(f *testing.F) {
+	a, b := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	f.Add([]byte(a + "  executor-linux-amd64\n" + b + " *executor-linux-arm64\n" + b + "  colab-relay-linux-amd64\n"))
+	f.Add([]byte(a + "  ../executor-linux-amd64\n" + a + "  executor-linux-amd64 \n"))
+	f.Add([]byte("\"; import os #  executor-linux-amd64\r\n" + strings.ToUpper(a) + "  executor-linux-arm64"))
+	f.Add([]byte("executor-linux-amd64\n  executor-linux-arm64\n"))
+	f.Add([]byte(strings.ToUpper(a) + "  executor-linux-amd64\n" + b + "  executor-linux-arm64\n"))
+	f.Fuzz(func(t *testing.T, sums []byte) {
+		r := Release{Releases: "https://example.com/r", Version: "v1"}
+		if r.ReadSums(bytes.NewReader(sums)) != nil {
+			return
+		}
+		for name, digest := range map[string]string{"executor-linux-amd64": r.SHA256AMD64, "executor-linux-arm64": r.SHA256ARM64} {
+			own := func(line string) bool {
+				rest, found := strings.CutPrefix(strings.TrimSuffix(line, "\r"), digest+" ")
+				return found && strings.TrimLeft(rest, " *") == name
+			}
+			if digest != "" && !slices.ContainsFunc(strings.Split(string(sums), "\n"), own) {
+				t.Errorf("%q is not the digest of %s", digest, name)
+			}
+		}
+		cell, err := Cell(r)
+		isDigest := func(text string) bool { return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == "" }
+		if good := isDigest(r.SHA256AMD64) && isDigest(r.SHA256ARM64); good != (err == nil) || good != (cell != "") {
+			t.Errorf("the digests %q and %q make a cell: %v", r.SHA256AMD64, r.SHA256ARM64, err)
+		}
+	})
 }

@@ -1,0 +1,145 @@
+package colabapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"colabrelay/relay/vm"
+	"colabrelay/shared/memorydir"
+)
+
+// pages answers each request with the next text, and then with the last one again.
+type pages struct {
+	texts []string
+	asked int
+}
+
+func (p *pages) RoundTrip(r *http.Request) (*http.Response, error) {
+	text := p.texts[min(p.asked, len(p.texts)-1)]
+	p.asked++
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r}, nil
+}
+
+// backendOf returns a backend that is logged in, and whose API answers with these pages.
+func backendOf(p *pages) *Backend {
+	t := &http.Transport{Protocols: new(http.Protocols)} // without HTTP/2, which would register https itself
+	t.RegisterProtocol("https", p)
+	b, _ := New(Config{Getenv: func(string) string { return "" }}) // Google's own site
+	b.transport = t
+	b.tokens.current, b.tokens.until, b.tokens.from = access{token: "t"}, time.Now().Add(time.Hour), credentials{refreshToken: "r"}
+	return b
+}
+
+// wantPlain checks an error that people and models see.
+func wantPlain(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && (len(err.Error()) > 2000 || strings.ContainsFunc(err.Error(), unicode.IsControl)) {
+		t.Errorf("the error is %q", err.Error())
+	}
+}
+
+// FuzzLists reads any pages, one a line, as the API's lists of VMs and of the kinds that the
+// account may start, and as one VM. Lists are bounded, and a VM is reached only at Google's.
+func FuzzLists(f *testing.F) {
+	const connection = `,"connectionInfo":{"url":"https://8080-abc.prod.colab.dev","token":"t.k","expireTime":"2026-11-22T00:00:00Z"}}`
+	f.Add(`{"runtimes":[{"name":"runtimes/a","runtimeSpec":{"accelerator":"T4"}` + connection + `],"nextPageToken":"n"}` + "\n" + `{}`)
+	f.Add(`{"runtimes":null,"nextPageToken":"again"}`)
+	f.Add(`{"runtimeSpecs":[{"key":{"accelerator":"T4\u001b","shape":"SHAPE_HIGHMEM"},"eligible":true},{"key":{"accelerator":"NONE"},"eligible":true}]}`)
+	f.Add(`{"name":"runtimes/a","runtimeSpec":{}` + connection)
+	f.Add(`{"name":"runtimes/a","connectionInfo":{"url":"https://a.example/8080-abc.prod.colab.dev","token":"t\r\nX: y"}}`)
+	f.Add("null\n[]\n{")
+	f.Fuzz(func(t *testing.T, text string) {
+		list := &pages{texts: strings.Split(text, "\n")}
+		machines, err := backendOf(list).List(t.Context())
+		wantPlain(t, err)
+		if len(machines) > vm.MaxMachines || list.asked > maxPages || err != nil && machines != nil {
+			t.Errorf("%d VMs of %d pages, %v", len(machines), list.asked, err)
+		}
+		specs, err := backendOf(&pages{texts: list.texts}).Specs(t.Context())
+		wantPlain(t, err)
+		if len(specs) > 2*vm.MaxMachines {
+			t.Errorf("there are %d kinds", len(specs))
+		}
+		for i, s := range specs {
+			if strings.Trim(s.Accelerator, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" || len(s.Accelerator) > 20 || slices.Contains(specs[:i], s) {
+				t.Errorf("there is the kind %+v", s)
+			}
+		}
+		at, _, err := backendOf(&pages{texts: list.texts}).askAddress(t.Context(), "a")
+		wantPlain(t, err)
+		if err != nil {
+			return
+		}
+		port, err := at.ofPort(8000)
+		if err == nil && (port.Scheme != "https" || port.Port() != "" || !strings.HasSuffix(port.Host, "colab.dev") && !strings.HasSuffix(port.Host, ".googleusercontent.com") || port.User != nil) || !isToken(at.token) {
+			t.Errorf("the token %q is sent to %v, %v", at.token, port, err)
+		}
+	})
+}
+
+// FuzzLogin reads any files as a login, as default credentials and as an OAuth client, and any
+// text as the answer of the login service. Secrets go to Google only, and errors have none.
+func FuzzLogin(f *testing.F) {
+	const client = `"client_id":"c","client_secret":"s-e-c-r-e-t","auth_uri":"https://accounts.google.com/o/oauth2/auth","token_uri":"https://oauth2.googleapis.com/token"`
+	f.Add([]byte(`{"version":1,"refresh_token":"r-e-f-r-e-s-h",` + client + `}`))
+	f.Add([]byte(`{"version":1,"refresh_token":"r","token_uri":"https://oauth2.googleapis.com@a.example/token"}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":1,"application_default_credentials":"/none"}`))
+	f.Add([]byte(`{"type":"authorized_user","client_id":"c","refresh_token":"r","quota_project_id":"p\r\nX: y"}`))
+	f.Add([]byte(`{"type":"service_account\u001b[2J"}`))
+	f.Add([]byte(`{"installed":{` + client + `}}`))
+	f.Add([]byte(`{"installed":{"client_id":"c","auth_uri":"https://a.example","token_uri":"https://oauth2.googleapis.com:444/token"}}`))
+	f.Add([]byte(`{"installed":{"client_id":"c","auth_uri":"https://accounts.google.com/o","token_uri":"https://oauth2.googleapis.com.a.example/token"}}`))
+	f.Add([]byte(`{"web":{}}`))
+	f.Add([]byte(`{"access_token":"a.b-c","token_type":"Bearer","expires_in":3599}`))
+	f.Add([]byte(`{"access_token":"a\r\nX: y","token_type":"bearer","expires_in":-9223372036854775808}`))
+	dir := memorydir.New(f)
+	path := filepath.Join(dir, loginName)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		atGoogle := func(address string, hosts []string) {
+			t.Helper()
+			if u, err := url.Parse(address); err != nil || u.Scheme != "https" || !slices.Contains(hosts, u.Host) || u.User != nil {
+				t.Errorf("secrets would go to %q", address)
+			}
+		}
+		var l login
+		c, err := loadCredentials(dir, site{})
+		switch named := json.Unmarshal(text, &l) == nil && l.DefaultsFile != ""; {
+		case err == nil:
+			atGoogle(c.tokenURL, tokenHosts)
+		case !named && !errors.Is(err, vm.ErrNotLoggedIn) && l.Version <= loginVersion:
+			t.Error(err)
+		}
+		wantPlain(t, err)
+		if c, err = readDefaults(path, site{}); err == nil {
+			atGoogle(c.tokenURL, tokenHosts)
+		}
+		wantPlain(t, err)
+		own, err := readClientFile(path, site{})
+		if err == nil {
+			atGoogle(own.AuthURI, authHosts)
+			atGoogle(own.TokenURI, tokenHosts)
+		}
+		wantPlain(t, err)
+		transport := &pages{texts: []string{string(text)}}
+		token, err := renew(context.Background(), oauthClient(transport), credentials{refreshToken: "r", tokenURL: site{}.tokenURL()})
+		wantPlain(t, err)
+		if err == nil && (!isToken(token.AccessToken) || time.Until(token.Expiry) > 24*time.Hour) {
+			t.Errorf("the token %q is used until %s", token.AccessToken, token.Expiry)
+		}
+	})
+}
