@@ -28,7 +28,7 @@ func form(source string) (title string, params []Param) {
 	if found := titleLine.FindStringSubmatch(source); found != nil {
 		line := found[1][:min(len(found[1]), maxTitleLine)]
 		title = strings.TrimSpace(options.ReplaceAllString(line, ""))
-		title = strings.ToValidUTF8(title[:min(len(title), maxTitle)], "")
+		title = strings.TrimSpace(strings.ToValidUTF8(title[:min(len(title), maxTitle)], ""))
 	}
 	for line := range strings.Lines(source) {
 		if len(params) == maxParams {
