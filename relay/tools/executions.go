@@ -42,6 +42,7 @@ func getExecution() tool {
 			o.FirstBytes = firstBytes
 		}
 		followed := r.followAsking(ctx, e, until, o)
+		c.checkKernelOf(ctx, r.exec)
 		run, problem := r.finish(ctx, followed)
 		if name := c.saves.get(c.target.Name, args.ID); name != "" && args.Offset == 0 && r.exec.Status.Finished() {
 			c.saveLater(run, problem, name)

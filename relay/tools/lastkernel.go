@@ -1,9 +1,12 @@
 package tools
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"colabrelay/relay/pairing"
+	"colabrelay/shared/contract"
 )
 
 // LastSeen stores the kernel last seen of each runtime, by the runtime's name, for the
@@ -71,5 +74,26 @@ func (c *call) checkKernel(id string) {
 		c.warn("The kernel is a new one, on a new VM: variables, functions and imports of the old one are gone, and its files too, except those on Drive. %s", c.afterLoss())
 	default:
 		c.warn("The kernel is a new one: variables, functions and imports of the old one are gone. %s", c.afterLoss())
+	}
+}
+
+// kernelWait bounds the extra request of checkKernelOf.
+const kernelWait = 2 * time.Second
+
+// checkKernelOf is checkKernel for a run that an earlier call may have started, even in an
+// earlier kernel: if it has ended in a kernel other than the one last seen, the executor is
+// asked which kernel there is now.
+func (c *call) checkKernelOf(ctx context.Context, e contract.Execution) {
+	seen := c.kernels.seen(c.target.Name).KernelID
+	switch {
+	case e.KernelID == "" || e.KernelID == seen:
+	case !e.Status.Finished():
+		c.checkKernel(e.KernelID)
+	case seen != "":
+		ctx, cancel := context.WithTimeout(ctx, kernelWait)
+		defer cancel()
+		if now, err := c.target.Client.Kernel(ctx); err == nil {
+			c.checkKernel(now.KernelID)
+		}
 	}
 }

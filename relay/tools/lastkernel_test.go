@@ -100,3 +100,34 @@ func TestTheLastSeenKernelIsWrittenOnlyWhenItChanges(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 }
+
+// A call that began while the new kernel started could not tell, so the call that reads the
+// run does.
+func TestReadingARunTellsOfItsNewKernel(t *testing.T) {
+	for _, status := range []contract.Status{contract.StatusRunning, contract.StatusSucceeded} {
+		f := newFake(t)
+		run := f.run("x-1")
+		run.set(func(e *contract.Execution) { e.Status, e.KernelID = contract.StatusSucceeded, "kernel-1" })
+		f.become("instance-1", "kernel-1")
+		h := newRelay(t, f, laptop(t))
+		check(t, h)
+		read := func(id string) string {
+			r := h.call("get_execution", json.RawMessage(`{"execution_id":"`+id+`"}`))
+			if r.IsError {
+				t.Fatalf("%s", r.Structured)
+			}
+			return r.outcome(t).Warning
+		}
+		if w := read("x-1"); w != "" {
+			t.Errorf("a run of the same kernel: %q", w)
+		}
+		f.answer("GET", contract.PathKernel, contract.Kernel{Status: contract.KernelIdle, KernelID: "kernel-2"})
+		f.run("x-2").set(func(e *contract.Execution) { e.Status, e.KernelID = status, "kernel-2" })
+		if w := read("x-2"); !strings.Contains(w, "kernel is a new one: variables") {
+			t.Errorf("the first %s run of the new kernel: %q", status, w)
+		}
+		if w := read("x-2") + read("x-1") + check(t, h); w != "" {
+			t.Errorf("then: %q", w)
+		}
+	}
+}
