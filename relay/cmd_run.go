@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/config"
 	"colabrelay/relay/nbrun"
 	"colabrelay/relay/plain"
@@ -71,12 +72,26 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if source.notebook != "" {
 		return o.runNotebook(ctx, source.notebook)
 	}
-	return o.session(ctx, nil, func(ctx context.Context, s runSession) error {
+	return o.begin(ctx, func(ctx context.Context, s runSession) error {
 		if o.detach {
 			return o.start(ctx, s, source.code)
 		}
 		return remoterun.Run(ctx, s.VM, source.code, s.console)
 	})
+}
+
+// begin is session of a command that runs code. If the VM does not answer at the beginning, the
+// error says that the code was not run.
+func (o *runOptions) begin(ctx context.Context, f func(context.Context, runSession) error) error {
+	begun := false
+	err := o.session(ctx, nil, func(ctx context.Context, s runSession) error {
+		begun = true
+		return f(ctx, s)
+	})
+	if _, unanswered := errors.AsType[*client.Error](err); unanswered && !begun {
+		return remoterun.NotRun(err)
+	}
+	return err
 }
 
 // runNotebook runs the code cells of a notebook and prints their outputs. It does not change the
@@ -87,7 +102,7 @@ func (o *runOptions) runNotebook(ctx context.Context, path string) error {
 		return err
 	}
 	defer run.Close()
-	return o.session(ctx, nil, func(ctx context.Context, s runSession) error {
+	return o.begin(ctx, func(ctx context.Context, s runSession) error {
 		cells := remoterun.NewCells(s.VM, s.console)
 		defer cells.Close()
 		view := newNotebookView(o.std, cells)

@@ -90,7 +90,7 @@ func Start(ctx context.Context, vm VM, code Code) (contract.Execution, error) {
 	if err != nil && ctx.Err() != nil {
 		return e, errUnanswered
 	}
-	return e, r.explain(err)
+	return e, unsubmitted(r.explain(err))
 }
 
 // Attach prints the output of the run id from its beginning and goes on like Run. The run may

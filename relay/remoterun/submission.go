@@ -3,12 +3,15 @@ package remoterun
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/relay/plain"
 	"colabrelay/shared/contract"
 	"colabrelay/shared/kernelpy"
@@ -39,7 +42,7 @@ func (r *run) submit(ctx context.Context, withPackage bool) error {
 		return errUnanswered
 	}
 	if err != nil {
-		return r.explain(err)
+		return unsubmitted(r.explain(err))
 	}
 	r.instance = r.Client.InstanceID()
 	r.answer = e
@@ -47,6 +50,24 @@ func (r *run) submit(ctx context.Context, withPackage bool) error {
 		r.out.note("waiting for %s before this one", plain.Count(e.QueuePosition, "run"))
 	}
 	return nil
+}
+
+// NotRun returns err with the words that the code was not run.
+func NotRun(err error) error { return fmt.Errorf("the code was not run: %w", err) }
+
+// mayRun are the kinds of errors of a submit after which the code may run nevertheless.
+var mayRun = []client.Kind{client.KindTimeout, client.KindBadAnswer, client.KindUnreachable, client.KindTunnelError, client.KindTunnelOffline}
+
+// unsubmitted adds to the error of a submit whether the code was run.
+func unsubmitted(err error) error {
+	lost, unanswered := errors.AsType[*client.Error](err)
+	switch {
+	case unanswered && client.NeverSent(err):
+		return NotRun(err)
+	case unanswered && slices.Contains(mayRun, lost.Kind):
+		return fmt.Errorf("it is not known whether the code was run (%w); `colab-relay ps` lists the runs: look there before you run it again", err)
+	}
+	return err
 }
 
 // submission is the submit of the code. A program is an argument of our function in the
