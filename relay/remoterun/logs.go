@@ -118,6 +118,8 @@ func (l *log) end(e contract.Execution) {
 		l.note("the run is %s; `colab-relay logs -f %s` prints what follows", plain.Line(string(e.Status)), e.ExecutionID)
 	case e.Status != contract.StatusSucceeded && e.Status != contract.StatusFailed:
 		l.note("%s", outcome(e))
+	case !l.JSON:
+		l.printer.noteReason(e)
 	}
 }
 

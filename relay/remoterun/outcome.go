@@ -18,6 +18,20 @@ type ExitCode int
 
 func (c ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
+// ended returns the outcome of the run, and prints what its output does not show.
+func (r *run) ended() error {
+	r.out.noteReason(r.exec)
+	return outcome(r.exec)
+}
+
+// noteReason says what the executor added to the status of a run that ended by itself, such as
+// that a full disk cost output. The error of any other run has it.
+func (p *printer) noteReason(e contract.Execution) {
+	if (e.Status == contract.StatusSucceeded || e.Status == contract.StatusFailed) && e.Reason != "" {
+		p.note("%s", plain.Line(e.Reason))
+	}
+}
+
 // outcome returns the error of a run that did not succeed.
 func outcome(e contract.Execution) error {
 	switch {

@@ -102,7 +102,7 @@ func Attach(ctx context.Context, vm VM, id string, console Console) error {
 	if err := r.follow(ctx); err != nil {
 		return err
 	}
-	return outcome(r.exec)
+	return r.ended()
 }
 
 func (r *run) run(ctx context.Context) error {
@@ -115,7 +115,7 @@ func (r *run) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return outcome(r.exec)
+	return r.ended()
 }
 
 func (r *run) once(ctx context.Context, withPackage bool) error {
