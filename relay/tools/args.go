@@ -140,15 +140,15 @@ func (a *argument) set(field reflect.Value, raw json.RawMessage, given bool) str
 		return ""
 	}
 	n, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-		return fmt.Sprintf("%q must be a %s", a.name, a.jsonType())
-	}
-	if a.typ == reflect.Int64 {
-		if n != math.Trunc(n) || math.Abs(n) > 1<<53 {
-			return fmt.Sprintf("%q must be a whole number", a.name)
-		}
+	whole := a.typ == reflect.Int64
+	switch {
+	case whole && (err != nil || n != math.Trunc(n) || !(math.Abs(n) <= 1<<53)):
+		return fmt.Sprintf("%q must be a whole number", a.name)
+	case err != nil || math.IsNaN(n) || math.IsInf(n, 0):
+		return fmt.Sprintf("%q must be a number", a.name)
+	case whole:
 		field.SetInt(int64(n))
-	} else {
+	default:
 		field.SetFloat(n)
 	}
 	return a.bounds(n, "")

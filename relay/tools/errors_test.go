@@ -357,6 +357,7 @@ func TestArgumentsMayBeSpelledInCamelOrSnakeCase(t *testing.T) {
 		`{"cell id":"a"}`:                `there is no argument "cell id"`,
 		`{"cell_id":1}`:                  `"cellId" must be a string`,
 		`{"cellId":"a","cellindex":1.5}`: `"cell_index" must be a whole number`,
+		`{"cellId":"a","cellindex":"x"}`: `"cell_index" must be a whole number`,
 	} {
 		if _, p := parsed[args](raw); p == nil || !strings.Contains(p.Message, want) {
 			t.Errorf("%s: %v, want %q", raw, p, want)

@@ -98,6 +98,8 @@ func CheckURL(text string) error {
 		return errors.New("the URL must begin with http:// or https://")
 	case u.Hostname() == "":
 		return errors.New("the URL has no host")
+	case strings.HasSuffix(u.Host, ":"):
+		return errors.New("the URL has no port after the last colon: add the port, or remove the colon")
 	case u.User != nil:
 		return errors.New("the URL contains a user name")
 	case u.RawQuery != "" || strings.Contains(text, "#"):

@@ -58,6 +58,7 @@ func TestPairingRefusals(t *testing.T) {
 		"ftp":                {encode(`{"v":1,"url":"ftp://a","secret":"` + long + `"}`), "http://"},
 		"no host":            {encode(`{"v":1,"url":"https://","secret":"` + long + `"}`), "has no host"},
 		"port without host":  {encode(`{"v":1,"url":"https://:80","secret":"` + long + `"}`), "has no host"},
+		"empty port":         {encode(`{"v":1,"url":"http://host:","secret":"` + long + `"}`), "no port"},
 		"user in url":        {encode(`{"v":1,"url":"https://u:p@a","secret":"` + long + `"}`), "user name"},
 		"url not to be read": {encode(`{"v":1,"url":"https://a:b:c/%zz","secret":"` + long + `"}`), "cannot be read"},
 		"no secret":          {encode(`{"v":1,"url":"https://a"}`), "shorter than 32 bytes"},
