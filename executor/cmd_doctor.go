@@ -68,8 +68,8 @@ func doctor(ctx context.Context, cfg config, getenv func(string) string, stdout 
 	}
 	r.workdir(cfg.workDir)
 	r.stateDir(cfg.stateDir)
-	r.audit(cfg.audit)
-	r.user(cfg.user)
+	r.audit(cfg.audit, cfg.auditFault)
+	r.user(cfg.user, cfg.userFault)
 	r.listen(ctx, cfg.listen)
 	r.tunnel(ctx, cfg.tunnel)
 	if r.failed {
@@ -158,8 +158,17 @@ func (r *report) stateDir(dir string) {
 	r.say(ok, "state", "%s", dir)
 }
 
-// audit reports whether the audit log could be written.
-func (r *report) audit(c auditConfig) {
+// fault reports the faults of a setting in one line.
+func (r *report) fault(what string, faults error) {
+	r.say(fail, what, "%s", strings.ReplaceAll(faults.Error(), "\n", "; "))
+}
+
+// audit reports whether the audit log could be written. fault is that of its settings.
+func (r *report) audit(c auditConfig, fault error) {
+	if fault != nil {
+		r.fault("audit", fault)
+		return
+	}
 	if c.path == "" {
 		return
 	}
@@ -174,9 +183,12 @@ func (r *report) audit(c auditConfig) {
 	r.say(ok, "audit", "%s in %s", what, c.path)
 }
 
-// user reports who runs the kernel. The settings have checked the rest.
-func (r *report) user(u *account.User) {
-	if u != nil {
+// user reports who runs the kernel. The settings have checked the rest: fault is theirs.
+func (r *report) user(u *account.User, fault error) {
+	switch {
+	case fault != nil:
+		r.fault("user", fault)
+	case u != nil:
 		r.say(ok, "user", "the kernel runs as %s and can't read the executor's memory and files", u)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"colabrelay/executor/audit"
 	"colabrelay/executor/files"
@@ -54,8 +55,9 @@ func (c *auditConfig) place(all *config) (err error) {
 	if c.path, err = filepath.Abs(c.path); err != nil {
 		return fmt.Errorf("--audit: %w", err)
 	}
-	if files.Served(all.workDir, all.allow, all.stateDir, c.path) {
-		return fmt.Errorf("--audit %q: relays can read and replace files there; choose another folder, or %q", c.path, filepath.Join(all.stateDir, "audit.log"))
+	if folder, served := files.ServedFrom(all.workDir, all.allow, all.stateDir, c.path); folder != "" {
+		return fmt.Errorf("--audit %q: relays can read and replace files there, because they may use the folder %q; choose a path outside all folders that they may use (%s), or %q",
+			c.path, folder, strings.Join(served, ", "), filepath.Join(all.stateDir, "audit.log"))
 	}
 	return all.protect("--audit", &c.path)
 }

@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	if command == "enroll" {
 		return enroll(ctx, args, getenv, stdin, stdout, stderr)
 	}
-	cfg, err := parseConfig(args, getenv, stdout)
+	cfg, err := config{doctor: command == "doctor"}.parse(args, getenv, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}

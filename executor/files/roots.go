@@ -90,9 +90,10 @@ func (r *Roots) add(dir string) error {
 // standing are the roots that nobody has to name.
 func standing() []string { return []string{os.TempDir(), contract.MemoryFolder, driveDir} }
 
-// Served reports whether roots of the same folders would serve the file at path, which is
-// absolute. None of them needs to exist.
-func Served(workdir string, extra []string, stateDir, path string) bool {
+// ServedFrom returns the folder from which roots of the same folders would serve the file at
+// path, which is absolute; empty if they would not. None of them needs to exist. all are the
+// folders that they serve.
+func ServedFrom(workdir string, extra []string, stateDir, path string) (folder string, all []string) {
 	real := func(dir string) string {
 		rt, err := newRoot(dir, nil)
 		if err != nil {
@@ -100,13 +101,15 @@ func Served(workdir string, extra []string, stateDir, path string) bool {
 		}
 		return rt.real
 	}
-	folder := real(filepath.Dir(path))
-	if within(real(stateDir), folder) {
-		return false
+	all = slices.Concat([]string{workdir}, extra, standing())
+	parent := real(filepath.Dir(path))
+	if within(real(stateDir), parent) {
+		return "", all
 	}
-	return slices.ContainsFunc(slices.Concat([]string{workdir}, extra, standing()), func(dir string) bool {
-		return within(real(dir), folder)
-	})
+	if i := slices.IndexFunc(all, func(dir string) bool { return within(real(dir), parent) }); i >= 0 {
+		folder = all[i]
+	}
+	return folder, all
 }
 
 func mustBeDir(dir string) error {
