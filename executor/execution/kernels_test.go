@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"colabrelay/executor/kernel"
+	"colabrelay/shared/contract"
 	"colabrelay/shared/stacks"
 )
 
@@ -115,4 +116,20 @@ func pythonOf(s stacks.Stack) (kernel.Python, error) {
 		pythons.Store(s.Name, python)
 	}
 	return python, err
+}
+
+// Code that kills the kernel now and then does not keep it from being started again: only
+// deaths without a run that succeeded between them add up.
+func TestDeathsBetweenRunsThatSucceedDoNotAddUp(t *testing.T) {
+	t.Parallel()
+	const more = 6 // than how many in a row are allowed
+	q := newBench(t, stacks.Old(t), settings{ownKernel: true})
+	for n := range more {
+		wantStatus(t, q.run("1"), contract.StatusSucceeded)
+		wantStatus(t, q.run("import os; os.kill(os.getpid(), 9)"), contract.StatusKernelDied)
+		if _, err := q.kernel.Await(t.Context()); err != nil {
+			t.Fatalf("after %d deaths: %v", n+1, err)
+		}
+	}
+	wantStatus(t, q.run("1"), contract.StatusSucceeded)
 }

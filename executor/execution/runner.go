@@ -239,6 +239,9 @@ func (r *runner) end(status contract.Status, reason string) {
 		c.page(c.reply)
 		c.result(c.reply)
 	}
+	if status == contract.StatusSucceeded {
+		r.kernel.RunSucceeded()
+	}
 	c.record.Finish(status, c.explain(reason), r.q.memory.inUse())
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,6 +40,8 @@ type Kernel struct {
 	process *process
 	user    *account.User
 	dir     string // for the connection file and the sockets; belongs to user
+
+	succeeded atomic.Bool // see RunSucceeded
 
 	mu           sync.Mutex
 	endedBecause string    // empty if we did not end it
@@ -168,6 +171,10 @@ func (k *Kernel) EndedOnRequest() bool {
 	defer k.mu.Unlock()
 	return k.endedBecause != ""
 }
+
+// RunSucceeded tells that code has run without an error. The kernel works, so deaths before
+// its own do not count; see maxDeaths.
+func (k *Kernel) RunSucceeded() { k.succeeded.Store(true) }
 
 // RestartBegan is when a restart began to end the kernel, zero if none did. Messages that
 // the kernel sends later, above all a KeyboardInterrupt, may be effects of the restart.

@@ -21,8 +21,8 @@ import (
 const (
 	// readyTimeout is generous: on a cold Colab disk, importing IPython took 20 s.
 	readyTimeout = 90 * time.Second
-	// maxDeaths is how many kernels in a row may die within settled of their start
-	// before the supervisor stops restarting them.
+	// maxDeaths is how many kernels in a row may die within settled of their start, and
+	// without a run that succeeded, before the supervisor stops restarting them.
 	maxDeaths = 5
 	settled   = 10 * time.Second
 )
@@ -97,7 +97,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			answer(waiting, nil)
 			began := time.Now()
 			waiting = s.watch(ctx, k)
-			if time.Since(began) >= settled || waiting != nil {
+			if time.Since(began) >= settled || k.succeeded.Load() || waiting != nil {
 				deaths = 0
 			}
 		} else {

@@ -118,7 +118,7 @@ const (
 	KernelStarting KernelStatus = "starting"
 	KernelIdle     KernelStatus = "idle"
 	KernelBusy     KernelStatus = "busy"
-	KernelDead     KernelStatus = "dead" // died too often in a row; it is not started again
+	KernelDead     KernelStatus = "dead" // died too often in a row, without a run that succeeded; it is not started again
 )
 
 // Shutdown is the answer of PathShutdown.
