@@ -114,16 +114,20 @@ func (s *stdio) work(ctx context.Context) {
 func (s *stdio) next(ctx context.Context) *request {
 	for {
 		line, err := readLine(s.in)
-		if errors.Is(err, errLongLine) {
-			line = nil
-		} else if err != nil {
+		tooLong := errors.Is(err, errLongLine)
+		if err != nil && !tooLong {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
 			s.ended <- err
 			return nil
 		}
-		m := parseEnvelope(line)
+		var m envelope
+		if tooLong {
+			m.ID = headID(line)
+		} else {
+			m = parseEnvelope(line)
+		}
 		switch {
 		case m.isNotification():
 			s.notified(ctx, m, line)
@@ -140,7 +144,7 @@ func (s *stdio) next(ctx context.Context) *request {
 			return nil
 		}
 		switch {
-		case line == nil:
+		case tooLong:
 			q.refusal = errLongLine.Error()
 		case q.id == nil && !isNull(m.ID):
 			q.refusal = fmt.Sprintf("the request's id is not a string or number of at most %d bytes", maxID)
@@ -169,8 +173,11 @@ func (s *stdio) notified(ctx context.Context, m envelope, line []byte) {
 	}
 }
 
-// readLine returns the next line with its end. The line is valid until the next read. After
-// errLongLine the line's rest has been skipped.
+// maxHead bounds what is kept of a message that is too long, in bytes.
+const maxHead = 4 << 10
+
+// readLine returns the next line with its end. The line is valid until the next read. With
+// errLongLine it returns the line's beginning; the rest has been skipped.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -179,14 +186,16 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	long, tooLong := bytes.Clone(line), false
 	for errors.Is(err, bufio.ErrBufferFull) {
 		line, err = in.ReadSlice('\n')
-		if tooLong = tooLong || len(long)+len(line) > maxLine; !tooLong {
+		switch {
+		case tooLong:
+		case len(long)+len(line) > maxLine:
+			tooLong, long = true, bytes.Clone(long[:min(len(long), maxHead)])
+		default:
 			long = append(long, line...)
-		} else {
-			long = nil
 		}
 	}
 	if err == nil && tooLong {
-		return nil, errLongLine
+		return long, errLongLine
 	}
 	return long, err
 }
@@ -197,7 +206,7 @@ func (s *stdio) answer(ctx context.Context, q *request) {
 	defer s.inFlight.end(q)
 	switch {
 	case q.refusal != "":
-		q.send(mcp.NewJSONRPCError(mcp.NewRequestId(nil), mcp.INVALID_REQUEST, q.refusal, nil))
+		q.send(mcp.NewJSONRPCError(mcp.NewRequestId(q.sdkID()), mcp.INVALID_REQUEST, q.refusal, nil))
 	case q.call == nil:
 		s.relay.answerBySDK(ctx, q)
 	default:
