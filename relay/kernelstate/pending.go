@@ -78,9 +78,7 @@ func (j *job) canResume(ctx context.Context, file string, old *pending, instance
 		p.warn("the unfinished work was lost with the VM before this one; it was started again")
 	case now.Sub(old.Touched) > resumable || now.Before(old.Touched.Add(-time.Minute)):
 		p.warn("the work that was started at %s and not finished was abandoned", old.Started.Format(time.RFC3339))
-		if old.Remote != "" {
-			j.removeRemote(ctx, old.Remote)
-		}
+		j.removeSent(ctx, old)
 	case file == savingFile && j.isStale(ctx, old):
 		p.warn("other code ran after this save was started %s ago, so the save was started again: run no other code until it is finished", now.Sub(old.Started).Round(time.Second))
 		j.discard(ctx, old)

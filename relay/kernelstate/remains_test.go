@@ -2,6 +2,7 @@ package kernelstate
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,5 +110,22 @@ func TestRemainsOfASaveAreDeletedWhenItsKernelDies(t *testing.T) {
 	v.run("pass")
 	if saves, sockets := v.inTemp(); len(saves) != 0 || len(sockets) != 1 {
 		t.Errorf("saves %q, sockets %q", saves, sockets)
+	}
+}
+
+// So is it during a restore, and each further attempt would leave one more copy.
+func TestRemainsOfARestoreAreDeletedWhenItsKernelDies(t *testing.T) {
+	t.Parallel()
+	v, dir := newVM(t, stacks.Old(t)), t.TempDir()
+	v.run("import os\nclass Last:\n  def __setstate__(self, state):\n    if os.path.exists('armed'): os.kill(os.getpid(), 9) # not in the trial at the save\nlast = Last()\nlast.x = 1")
+	v.save(dir, "n")
+	v.run("open('armed', 'w').close()")
+	_, err := Restore(t.Context(), v.client, dir, options("n"))
+	if run, ok := errors.AsType[*RunError](err); !ok || run.Execution.Status != contract.StatusKernelDied {
+		t.Fatalf("%v", err)
+	}
+	v.run("pass")
+	if states, _ := v.inTemp(); len(states) != 0 {
+		t.Errorf("states in the temp folder: %q", states)
 	}
 }

@@ -51,6 +51,7 @@ func (j *job) restore(ctx context.Context) (Restored, error) {
 		r.Phase = p.Phase
 		err := step.do(ctx, &p, &r)
 		if isFinal(err) {
+			j.removeSent(ctx, &p)
 			j.removePending(restoringFile)
 		}
 		if err != nil || p.Phase == step.phase { // in the same phase: the call's time is over
@@ -90,11 +91,16 @@ func (j *job) pick(ctx context.Context, p *pending, r *Restored) error {
 
 // restart replaces the work by new work and deletes what it left on the VM.
 func (j *job) restart(ctx context.Context, p *pending) error {
+	j.removeSent(ctx, p)
+	*p = j.newPending(PhasePreparing, p.InstanceID)
+	return j.savePending(restoringFile, p)
+}
+
+// removeSent deletes what the work left on the VM.
+func (j *job) removeSent(ctx context.Context, p *pending) {
 	if p.Remote != "" {
 		j.removeRemote(ctx, p.Remote)
 	}
-	*p = j.newPending(PhasePreparing, p.InstanceID)
-	return j.savePending(restoringFile, p)
 }
 
 // prepare runs the operation that creates a private folder for the upload.
