@@ -93,7 +93,7 @@ var allowed = map[string][]string{
 	"shared/e2e/demo":                {"executor/tunnel/ngroktest", "relay/pairing", "shared/e2e/browser", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/interop":             {"relay/client", "relay/nbrun", "relay/notebook", "relay/parameters", "shared/auth", "shared/e2e/harness", "shared/stacks"},
 	"shared/e2e/browser":             {"shared/e2e/harness", "shared/e2e/standin", "shared/stacks"},
-	"shared/e2e/faults":              {"relay/checkpoint", "relay/chunked", "relay/client", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/freeport", "shared/stacks"},
+	"shared/e2e/faults":              {"relay/checkpoint", "relay/chunked", "relay/client", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/freeport", "shared/smalldisk", "shared/stacks"},
 	"shared/e2e/harness":             {"shared/contract", "shared/freeport", "shared/stacks"},
 	"shared/e2e/hostile":             {"shared/auth", "shared/e2e/hostilevm"},
 	"shared/e2e/load":                {"relay/client", "shared/auth", "shared/contract", "shared/e2e/harness", "shared/stacks"},

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"colabrelay/shared/contract"
@@ -39,7 +41,7 @@ func (c *command) do(ctx context.Context, s *scene) error {
 	}
 	data, local := c.bytes(), filepath.Join(s.laptop.dir, "files", c.name)
 	back := local + ".back"
-	if err := writeFile(local, data); err != nil {
+	if err := s.write(ctx, local, data); err != nil {
 		return err
 	}
 	if c.dies {
@@ -57,7 +59,7 @@ func (c *command) do(ctx context.Context, s *scene) error {
 		if err == nil {
 			break
 		}
-		if !s.excuses.any(networkFails | executorEnds | vmReplaced) {
+		if !s.commandMayFail(err, networkFails|executorEnds|vmReplaced) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -69,7 +71,7 @@ func (c *command) do(ctx context.Context, s *scene) error {
 		return fmt.Errorf("get returned %d other bytes than put was given", len(got))
 	}
 	s.tally.add("files", 2)
-	return err
+	return errors.Join(err, discard(local, back, filepath.Join(s.world.folder(), "up", c.name)))
 }
 
 // run runs code; exit code 0 says that it succeeded.
@@ -90,13 +92,20 @@ func (c *command) run(ctx context.Context, s *scene) error {
 func (s *scene) untilExit0(ctx context.Context, args ...string) error {
 	for {
 		_, err := s.command(ctx, args...)
-		if err == nil || !s.excuses.any(networkFails|executorEnds|relayEnds) {
+		if err == nil || !s.commandMayFail(err, networkFails|executorEnds|relayEnds) {
 			return err
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("the command still fails: %w", err)
 		}
 	}
+}
+
+// commandMayFail reports whether the step excuses a command's error. A full disk excuses only errors
+// that say so.
+func (s *scene) commandMayFail(err error, of excuses) bool {
+	full := strings.Contains(err.Error(), "disk is full") || strings.Contains(err.Error(), "no space left")
+	return s.excuses.any(of) || full && s.excuses.any(vmDiskFull|laptopDiskFull)
 }
 
 // command runs the relay's program as a person does. It is killed when ctx ends.

@@ -12,23 +12,32 @@ import (
 type excuses int
 
 const (
-	kernelEnds   excuses = 1 << iota // runs may have ended with their kernel, or never begun
-	executorEnds                     // runs may be lost or cancelled
-	relayEnds                        // calls of the relay may have no answer
-	networkFails                     // calls may end with an error of the network
-	vmReplaced                       // what was on the VM is gone
-	always       excuses = -1        // whatever happens
+	kernelEnds     excuses = 1 << iota // runs may have ended with their kernel, or never begun
+	executorEnds                       // runs may be lost or cancelled
+	relayEnds                          // calls of the relay may have no answer
+	networkFails                       // calls may end with an error of the network
+	vmReplaced                         // what was on the VM is gone
+	vmDiskFull                         // what needs the VM's disk is refused, and output may end with the executor
+	laptopDiskFull                     // what needs the laptop's disk is refused
+	stops                              // the kernel or the relay does nothing for a while
+	always         excuses = -1        // whatever happens
 )
 
 // any reports whether the step has one of the excuses.
 func (e excuses) any(of excuses) bool { return of == always || e&of != 0 }
 
+// all reports whether the step has all of the excuses.
+func (e excuses) all(of excuses) bool { return e&of == of }
+
 // refusals are the codes of answers that faults excuse. After them an agent may call again.
 var refusals = map[string]excuses{
 	"unreachable":    networkFails | executorEnds,
-	"timeout":        always,    // the call's 3 s were over: a kernel may take longer to start on a busy machine
-	"busy":           relayEnds, // the call whose answer was lost still works
+	"timeout":        networkFails | executorEnds | stops, // the call's 3 s were over; see also slow
+	"busy":           relayEnds,                           // the call whose answer was lost still works
 	"variables_lost": kernelEnds,
+
+	"local_disk_full":             laptopDiskFull,
+	string(contract.CodeDiskFull): vmDiskFull,
 
 	string(contract.CodeKernelStarting): kernelEnds | executorEnds,
 	string(contract.CodeKernelDead):     kernelEnds | executorEnds,
@@ -47,12 +56,24 @@ var tools = map[string][]string{
 	string(contract.CodeKernelBusy): {
 		"inspect_variable", "list_colab_variables", "save_kernel_state", "restore_kernel_state", "run_notebook", "run_chunked_operation",
 	},
+	// These need a disk. Runs and what is said of them do not.
+	string(contract.CodeDiskFull): {"upload_to_colab", "restore_kernel_state"},
+	"local_disk_full": {
+		"upload_to_colab", "download_from_colab", "save_kernel_state", "restore_kernel_state", "run_notebook", "run_chunked_operation",
+	},
 	// These are not repeated by the relay: the first request may have been carried out.
 	string(contract.CodeReplayed): {"provide_input", "interrupt_execution"},
 }
 
+// slow are the tools that may say without a fault that the call's 3 s were over: they wait for work
+// in the kernel, or for Python to start, which may take longer on a busy machine.
+var slow = tools[string(contract.CodeKernelBusy)]
+
 // excused reports whether faults excuse that the tool answers with the code.
 func (e excuses) excused(tool, code string) bool {
+	if code == "timeout" && slices.Contains(slow, tool) {
+		return true
+	}
 	of, limited := tools[code]
 	return (!limited || slices.Contains(of, tool)) && (e.any(refusals[code]) || e.any(outcomes[contract.Status(code)]))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"syscall"
 
 	"colabrelay/shared/e2e/harness"
@@ -19,9 +20,9 @@ var kinds = []fault{
 		return true, w.laptops[p.at].replace(ctx, func(h *harness.Host) { _ = h.Close() })
 	}},
 	{"VM replaced", vmReplaced | executorEnds | kernelEnds | networkFails, 2, "executor", replaceExecutor(true)},
-	{"kernel stopped", 0, 2, "", stop((*world).kernelPID)},
+	{"kernel stopped", stops, 2, "", stop((*world).kernelPID)},
 	{"executor stopped", networkFails, 2, "", stop((*world).executorPID)},
-	{"relay stopped", 0, 2, "", func(ctx context.Context, w *world, p planned) (bool, error) {
+	{"relay stopped", stops, 2, "", func(ctx context.Context, w *world, p planned) (bool, error) {
 		return stop(func(*world) (int, error) { return w.laptops[p.at].current().PID(), nil })(ctx, w, p)
 	}},
 	{"tunnel cut", networkFails, 3, "", func(ctx context.Context, w *world, p planned) (bool, error) {
@@ -34,6 +35,12 @@ var kinds = []fault{
 	{"slow close", networkFails, 1, "", toxic(`{"type":"slow_close","stream":"%s","attributes":{"delay":1000}}`)},
 	{"line ends", networkFails, 4, "", func(ctx context.Context, w *world, p planned) (bool, error) {
 		return true, w.network.toxic(ctx, fmt.Sprintf(`{"type":"limit_data","stream":%q,"attributes":{"bytes":%d}}`, p.side, p.bytes), p.lasts)
+	}},
+	{"VM's disk full", vmDiskFull, 4, "", func(ctx context.Context, w *world, p planned) (bool, error) {
+		return w.disks.fill(filepath.Dir(w.folder()), func() { pause(ctx, p.lasts) })
+	}},
+	{"laptop's disk full", laptopDiskFull, 4, "", func(ctx context.Context, w *world, p planned) (bool, error) {
+		return w.disks.fill(w.laptops[p.at].dir, func() { pause(ctx, p.lasts) })
 	}},
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"strings"
 
 	"colabrelay/shared/contract"
@@ -96,10 +97,32 @@ func (s *scene) follow(ctx context.Context, x *submission, begun harness.Answer)
 
 // checkText compares what was read of a run that ended with the status with what it prints.
 func (x *submission) checkText(what string, status contract.Status, text string) error {
-	if x.anything || strings.HasPrefix(x.output, text) && (status != contract.StatusSucceeded || text == x.output) {
+	if x.anything || x.printed(text, status == contract.StatusSucceeded) {
 		return nil
 	}
 	return fmt.Errorf("%s (%s) have %q, it prints %q", what, status, clip(text), clip(x.output))
+}
+
+// gapLine is how an answer shows that output is missing.
+var gapLine = regexp.MustCompile(`\n?\[… \d+ bytes are no longer in the log …\]\n`)
+
+// printed reports whether the text is the beginning of the run's output, all of it if it is
+// complete. Between gaps, of which only a lossy run may have some, it has parts of the output in
+// their order.
+func (x *submission) printed(text string, complete bool) bool {
+	parts, rest := []string{text}, x.output
+	if x.lossy {
+		parts = gapLine.Split(text, -1)
+	}
+	for n, part := range parts {
+		at := strings.Index(rest, part)
+		if at < 0 || at > 0 && n == 0 {
+			return false
+		}
+		rest = rest[at+len(part):]
+	}
+	last := parts[len(parts)-1]
+	return !complete || rest == "" || len(parts) > 1 && strings.HasSuffix(x.output, last)
 }
 
 // clip shortens a text for a message.

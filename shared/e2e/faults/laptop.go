@@ -19,13 +19,14 @@ type laptop struct {
 
 	mu    sync.RWMutex // held for writing while the relay is not running
 	host  *harness.Host
+	began harness.Process // the relay, before it was used
 	ended []*harness.Host
 }
 
 func newLaptop(ctx context.Context, w *world, number int) (*laptop, error) {
 	dir := filepath.Join(w.dir, fmt.Sprint("laptop", number))
 	temp := filepath.Join(dir, "temp")
-	if err := os.MkdirAll(temp, 0o700); err != nil {
+	if err := errors.Join(w.disks.add(dir), os.MkdirAll(temp, 0o700)); err != nil {
 		return nil, err
 	}
 	l := &laptop{number: number, dir: dir, config: harness.HostConfig{Binary: w.binary.Relay, Dir: dir, Env: []string{
@@ -36,7 +37,10 @@ func newLaptop(ctx context.Context, w *world, number int) (*laptop, error) {
 }
 
 func (l *laptop) start(ctx context.Context) (err error) {
-	l.host, err = harness.StartHost(ctx, l.config)
+	if l.host, err = harness.StartHost(ctx, l.config); err != nil {
+		return err
+	}
+	l.began, err = harness.ProcessOf(l.host.PID())
 	return err
 }
 

@@ -1,6 +1,6 @@
 // The faults command is the fault suite: MCP hosts with real relays work on one real executor
-// through a proxy, while a plan that follows from a seed kills and stops processes and breaks the
-// network. After each step a model of what must be true is checked.
+// through a proxy, while a plan that follows from a seed kills and stops processes, fills disks and
+// breaks the network. After each step a model of what must be true is checked.
 //
 // It must not excuse what the programs promise: a step's faults allow only the outcomes that
 // excuses lists. Start reading at suite.step, then at plan, operation and fault.
@@ -71,6 +71,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		return 2
+	}
+	if os.Getenv(isolated) == "" {
+		if code, ok := again(ctx, args, stdout, stderr); ok {
+			return code
+		}
 	}
 	if err := soak(ctx, o, stdout); err != nil {
 		fmt.Fprintln(stderr, "faults:", err)

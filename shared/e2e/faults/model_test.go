@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"testing"
 
 	"colabrelay/shared/contract"
+	"colabrelay/shared/e2e/harness"
 )
 
 func TestTheModelRefusesWhatDidNotHappen(t *testing.T) {
@@ -83,6 +85,7 @@ func TestACodeIsExcusedOnlyForItsTools(t *testing.T) {
 		{"inspect_variable", "kernel_busy", 0, true}, {"run_code_long", "kernel_busy", always, false},
 		{"provide_input", "replayed", networkFails, true}, {"provide_input", "replayed", kernelEnds, false},
 		{"run_notebook", "replayed", always, false}, {"run_notebook", "timeout", 0, true}, {"run_notebook", "other", always, false},
+		{"run_code_quick", "timeout", kernelEnds, false}, {"list_executions", "timeout", stops, true},
 	} {
 		if got := c.step.excused(c.tool, c.code); got != c.want {
 			t.Errorf("%s of %s, excuses %b: %v", c.code, c.tool, c.step, got)
@@ -119,6 +122,78 @@ func TestTheModelRefusesIterationsThatRanTwiceUnlessAStateWasRestored(t *testing
 	} {
 		ledger := map[string]int{"iter x 1.1 0": 1, "iter x 1.1 1": c.ran, "iter x 2.2 1": 1, "iter y 1.1 0": 9}
 		if err := (&chunkedRun{name: "x"}).checkRan(c.done, ledger, c.restores); (err != nil) != c.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestOutputMayBeMissingOnlyWhereAGapSaysSo(t *testing.T) {
+	gap := "[… 8 bytes are no longer in the log …]\n"
+	for name, c := range map[string]struct {
+		text             string
+		lossy, succeeded bool
+		refused          bool
+	}{
+		"all":                      {"a\nb\nc\n", true, true, false},
+		"a gap":                    {"a\n" + gap + "c\n", true, true, false},
+		"a gap within a line":      {"a\nb\n" + gap + "\n", true, true, false},
+		"a gap at the end":         {"a\n" + gap, true, true, false},
+		"nothing but a gap":        {gap, true, true, false},
+		"a gap in another step":    {"a\n" + gap + "c\n", false, true, true},
+		"a silent loss":            {"a\nc\n", true, true, true},
+		"a silent end":             {"a\n", true, true, true},
+		"a silent end after a gap": {"a\n" + gap + "b\n", true, true, true},
+		"in another order":         {"b\n" + gap + "a\n", true, false, true},
+		"twice":                    {"a\n" + gap + "a\n", true, false, true},
+		"the beginning of a loss":  {"a\n", true, false, false},
+	} {
+		x := &submission{id: "x", output: "a\nb\nc\n", lossy: c.lossy}
+		status := contract.StatusLost
+		if c.succeeded {
+			status = contract.StatusSucceeded
+		}
+		if err := x.checkText(name, status, c.text); (err != nil) != c.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAFaultOfOneLaptopExcusesNothingOnOthers(t *testing.T) {
+	kind := map[string]*fault{}
+	for n := range kinds {
+		kind[kinds[n].name] = &kinds[n]
+	}
+	s := step{faults: []planned{{fault: kind["relay killed"], at: 1}, {fault: kind["laptop's disk full"], at: 2}, {fault: kind["VM's disk full"], at: 2}}}
+	for laptop, want := range []excuses{vmDiskFull, vmDiskFull | relayEnds, vmDiskFull | laptopDiskFull} {
+		if got := s.excusesOn(laptop); got != want {
+			t.Errorf("laptop %d has the excuses %b, want %b", laptop, got, want)
+		}
+	}
+}
+
+func TestAFullDiskExcusesOnlyCommandsThatNameIt(t *testing.T) {
+	s := &scene{excuses: laptopDiskFull}
+	for text, want := range map[string]bool{"put: the local disk is full": true, "write x: no space left on device": true, "not found": false} {
+		if got := s.commandMayFail(errors.New(text), networkFails); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+func TestARelayThatKeepsSomethingIsFound(t *testing.T) {
+	began := harness.Process{Descriptors: 8, Sockets: 1, Threads: 9}
+	for name, c := range map[string]struct {
+		now     harness.Process
+		refused bool
+	}{
+		"as it began":       {began, false},
+		"some threads":      {harness.Process{Descriptors: 8, Sockets: 1, Threads: 9 + threadsMore}, false},
+		"a file more":       {harness.Process{Descriptors: 9, Sockets: 1, Threads: 9}, true},
+		"a socket more":     {harness.Process{Descriptors: 8, Sockets: 2, Threads: 9}, true},
+		"a child":           {harness.Process{Descriptors: 8, Sockets: 1, Threads: 9, Children: []int{7}}, true},
+		"many more threads": {harness.Process{Descriptors: 8, Sockets: 1, Threads: 10 + threadsMore}, true},
+	} {
+		if err := grown(began, c.now); (err != nil) != c.refused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -33,7 +33,7 @@ func (n *notebookRun) cell(s *scene, k int) string {
 		lifeCode, n.name, k, value, s.world.ledgerPath(), n.name, k, float64(n.pauseMS)/1000, k, n.name, k)
 }
 
-func (n *notebookRun) write(s *scene, path string) error {
+func (n *notebookRun) write(ctx context.Context, s *scene, path string) error {
 	var cells []map[string]any
 	for k := range n.cells {
 		cells = append(cells, map[string]any{
@@ -45,12 +45,12 @@ func (n *notebookRun) write(s *scene, path string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, text, 0o600)
+	return s.write(ctx, path, text)
 }
 
 func (n *notebookRun) do(ctx context.Context, s *scene) error {
 	path := filepath.Join(s.laptop.dir, n.name+".ipynb")
-	if err := n.write(s, path); err != nil {
+	if err := n.write(ctx, s, path); err != nil {
 		return err
 	}
 	for {

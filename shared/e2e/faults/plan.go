@@ -41,6 +41,16 @@ func (s step) excuses() (e excuses) {
 	return e
 }
 
+// excusesOn are those that concern a laptop: what ends or fills another laptop is none.
+func (s step) excusesOn(laptop int) (e excuses) {
+	for _, f := range s.faults {
+		if of := f.fault.excuses; of&^(relayEnds|laptopDiskFull) != 0 || f.at == laptop {
+			e |= of
+		}
+	}
+	return e
+}
+
 // String is the step in one line.
 func (s step) String() string {
 	var parts []string

@@ -30,7 +30,9 @@ func newSuite(o options, dir string, out io.Writer) *suite {
 // run takes the steps, and prints a line for each and a summary.
 func (s *suite) run(ctx context.Context) (err error) {
 	fmt.Fprintf(s.out, "seed %d\n", s.seed)
-	if s.world, err = newWorld(ctx, s.options, s.dir); err != nil {
+	drives := newDisks(s.dir, s.out)
+	defer func() { err = errors.Join(err, drives.close(err != nil || s.keep)) }()
+	if s.world, err = newWorld(ctx, s.options, s.dir, drives); err != nil {
 		return errors.Join(err, s.world.closeRelays(), s.world.close())
 	}
 	end := time.Now().Add(s.time)
@@ -38,8 +40,11 @@ func (s *suite) run(ctx context.Context) (err error) {
 		err = s.step(ctx, plan(s.seed, n, s.laptops))
 	}
 	s.tally.print(s.out)
-	err = errors.Join(err, ctx.Err(), s.world.closeRelays())
-	if err == nil {
+	s.world.network.close() // and with it all connections of the relays
+	if err = errors.Join(err, ctx.Err()); err == nil {
+		err = eventually(ctx, s.world.noRelayDescriptors)
+	}
+	if err = errors.Join(err, s.world.closeRelays()); err == nil {
 		err = eventually(ctx, s.world.noDescriptors)
 	}
 	if err = errors.Join(err, s.world.close()); err != nil {
@@ -62,7 +67,7 @@ func (s *suite) step(ctx context.Context, p step) error {
 	ended := make(chan struct{})
 	for _, o := range p.operations {
 		work.Go(func() error {
-			if err := o.do(workCtx, &scene{s, s.world.laptops[o.laptop], p.excuses()}); err != nil {
+			if err := o.do(workCtx, &scene{s, s.world.laptops[o.laptop], p.excusesOn(o.laptop)}); err != nil {
 				return fmt.Errorf("%s on %d: %w", o.operation, o.laptop, err)
 			}
 			return nil

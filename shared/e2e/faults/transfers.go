@@ -5,11 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 
 	"colabrelay/shared/contract"
 	"colabrelay/shared/e2e/harness"
@@ -51,21 +54,23 @@ func (d *download) String() string { return fmt.Sprintf("a download of %d bytes"
 
 func (u *upload) do(ctx context.Context, s *scene) error {
 	data, local := u.bytes(), filepath.Join(s.laptop.dir, "files", u.name)
-	if err := writeFile(local, data); err != nil {
+	if err := s.write(ctx, local, data); err != nil {
 		return err
 	}
 	args := map[string]any{"local_path": local, "remote_path": "up/" + u.name}
-	return s.transfer(ctx, "upload_to_colab", args, data, func() string { return filepath.Join(s.world.folder(), "up", u.name) }, nil)
+	err := s.transfer(ctx, "upload_to_colab", args, data, func() string { return filepath.Join(s.world.folder(), "up", u.name) }, nil)
+	return errors.Join(err, os.Remove(local))
 }
 
 func (d *download) do(ctx context.Context, s *scene) error {
 	data := d.bytes()
-	remote := func() error { return writeFile(filepath.Join(s.world.folder(), "down", d.name), data) }
+	remote := func() error { return s.write(ctx, filepath.Join(s.world.folder(), "down", d.name), data) }
 	if err := remote(); err != nil {
 		return err
 	}
 	args := map[string]any{"remote_path": "down/" + d.name}
-	return s.transfer(ctx, "download_from_colab", args, data, func() string { return filepath.Join(s.laptop.dir, "saved", d.name) }, remote)
+	err := s.transfer(ctx, "download_from_colab", args, data, func() string { return filepath.Join(s.laptop.dir, "saved", d.name) }, remote)
+	return errors.Join(err, discard(filepath.Join(s.world.folder(), "down", d.name)))
 }
 
 // gone says that the VM that had the file was replaced.
@@ -96,7 +101,7 @@ func (s *scene) transfer(ctx context.Context, tool string, args map[string]any, 
 			}
 			if err == nil {
 				s.tally.add("files", 1)
-				return onlyOne(target())
+				return errors.Join(onlyOne(target()), discard(target()))
 			}
 			if !s.excuses.any(vmReplaced) {
 				return fmt.Errorf("%s has succeeded without a file: %w", tool, err)
@@ -141,7 +146,7 @@ func (f *folder) do(ctx context.Context, s *scene) error {
 	want := f.content()
 	local := filepath.Join(s.laptop.dir, "files", f.name)
 	for path, data := range want {
-		if err := writeFile(filepath.Join(local, path), data); err != nil {
+		if err := s.write(ctx, filepath.Join(local, path), data); err != nil {
 			return err
 		}
 	}
@@ -156,7 +161,8 @@ func (f *folder) do(ctx context.Context, s *scene) error {
 			}
 			if a.Error() == "" {
 				s.tally.add("files", 2*f.files)
-				return sameFiles(filepath.Join(s.laptop.dir, "saved", "back"+f.name), want)
+				back := filepath.Join(s.laptop.dir, "saved", "back"+f.name)
+				return errors.Join(sameFiles(back, want), discard(local, back, filepath.Join(s.world.folder(), "up", f.name)))
 			}
 		} else if !s.excuses.any(vmReplaced) {
 			return err
@@ -196,6 +202,26 @@ func sameFiles(dir string, want map[string][]byte) error {
 		err = fmt.Errorf("%s has %d files, want %d", dir, found, len(want))
 	}
 	return err
+}
+
+// write writes a file for an operation, when the disk has room for it.
+func (s *scene) write(ctx context.Context, path string, data []byte) error {
+	for {
+		err := writeFile(path, data)
+		if !errors.Is(err, syscall.ENOSPC) || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+// discard deletes what was checked, so that disks do not fill up by themselves.
+func discard(paths ...string) error {
+	var errs []error
+	for _, path := range paths {
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
 }
 
 func writeFile(path string, data []byte) error {

@@ -26,6 +26,7 @@ const secret = "the fault suite's secret, 32 bytes or more"
 // laptops.
 type world struct {
 	dir     string
+	disks   *disks
 	binary  harness.Binaries
 	network *network
 	laptops []*laptop
@@ -38,8 +39,8 @@ type world struct {
 }
 
 // newWorld starts everything. With an error it returns what has been started.
-func newWorld(ctx context.Context, o options, dir string) (*world, error) {
-	w := &world{dir: dir, binary: o.binary}
+func newWorld(ctx context.Context, o options, dir string, drives *disks) (*world, error) {
+	w := &world{dir: dir, disks: drives, binary: o.binary}
 	address, err := freeport.Address()
 	if err != nil {
 		return w, err
@@ -70,14 +71,14 @@ func newWorld(ctx context.Context, o options, dir string) (*world, error) {
 	return w, nil
 }
 
-// emptyVM makes the folders of the next VM. The temporary folder lies outside the working
+// emptyVM makes the disk and the folders of the next VM. The temporary folder lies outside the working
 // directory, as /tmp does.
 func (w *world) emptyVM() error {
 	w.vms++
 	root := filepath.Join(w.dir, fmt.Sprint("vm", w.vms))
 	w.vm.Dir = filepath.Join(root, "content")
 	w.vm.Env = []string{"TMPDIR=" + filepath.Join(root, "tmp"), "LEDGER=" + w.ledgerPath()}
-	return errors.Join(os.MkdirAll(w.vm.Dir, 0o700), os.MkdirAll(filepath.Join(root, "tmp"), 0o700))
+	return errors.Join(w.disks.add(root), os.MkdirAll(w.vm.Dir, 0o700), os.MkdirAll(filepath.Join(root, "tmp"), 0o700))
 }
 
 // ledgerPath is the file in which everything that runs in a kernel leaves a line.
