@@ -1,7 +1,11 @@
 package kernel
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"colabrelay/shared/contract"
@@ -16,13 +20,22 @@ func TestAKernelStartsOnAFullDisk(t *testing.T) {
 		return
 	}
 	python := find(t, stacks.Old(t))
-	t.Setenv("TMPDIR", disk)
-	smalldisk.Fill(t, filepath.Join(disk, "filler"))
-	_, k := running(t, Config{Python: python, StateDir: disk, Instance: t.Name()})
+	t.Setenv("TMPDIR", "/tmp")
+	for _, temp := range []string{"/var/tmp", "/tmp"} { // all that Python tries
+		if err := syscall.Mount(disk, temp, "", syscall.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filler, state := "/tmp/filler", t.TempDir()
+	smalldisk.Fill(t, filler)
+	_, k := running(t, Config{Python: python, StateDir: state, Instance: t.Name()})
 	if filepath.Dir(k.dir) != contract.MemoryFolder {
 		t.Errorf("the kernel's folder is %q", k.dir)
 	}
-	if got := evaluate(t, k, "", "__import__('os').remove("+"'"+filepath.Join(disk, "filler")+"')"); got != "None" {
+	if _, err := os.Stat(recordPath(state)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an empty record: %v", err)
+	}
+	if got := evaluate(t, k, "import os", "os.remove('"+filler+"')"); got != "None" {
 		t.Errorf("deleting a file: %s", got)
 	}
 }

@@ -38,7 +38,10 @@ func writeRecord(path string, pid int) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, data, 0o600)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return errors.Join(err, os.Remove(path)) // a part of it is no record
+	}
+	return nil
 }
 
 // readRecord reads the record of a killed executor's kernel. A damaged file is renamed: what

@@ -9,6 +9,7 @@ standard library, as in any notebook.
 import contextlib
 import os
 import sys
+import tempfile
 
 here = os.path.dirname(os.path.realpath(__file__))
 sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) != here]
@@ -56,4 +57,13 @@ def keep_streams(events: EventManager) -> None:
     events.register("post_execute", check)
 
 
+def choose_temp_folder() -> None:
+    """Use a folder in memory if all disks are full. IPython needs the name of one to run code."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        tempfile.tempdir = "/dev/shm"
+
+
+choose_temp_folder()
 KernelApp.launch_instance()
