@@ -32,5 +32,5 @@ const (
 // limit of the file system.
 func DiskFull(err error) bool {
 	return errors.Is(err, errorDiskFull) || errors.Is(err, errorHandleDiskFull) ||
-		errors.Is(err, errorFileTooLarge) || errors.Is(err, errorDiskQuota)
+		errors.Is(err, errorFileTooLarge) || errors.Is(err, errorDiskQuota) || says(err, errorDiskFull, errorHandleDiskFull)
 }

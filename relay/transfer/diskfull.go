@@ -1,0 +1,13 @@
+package transfer
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// says reports whether the text of err is that of one of the others. The package that replaces files
+// atomically passes on only the text of its errors.
+func says(err error, others ...syscall.Errno) bool {
+	return err != nil && slices.ContainsFunc(others, func(e syscall.Errno) bool { return strings.Contains(err.Error(), e.Error()) })
+}
