@@ -27,6 +27,7 @@ func (j *job) isStale(ctx context.Context, p *pending) bool {
 		// submit never arrived.
 		return len(list.Executions) == contract.MaxListExecutions
 	}
+	p.Work.ExecutionID = list.Executions[at].ExecutionID // unknown if the submit's answer was lost
 	busy := false
 	for _, e := range list.Executions[:at] {
 		if e.StartedAt != nil && !isHarmless(e.CodePreview) {

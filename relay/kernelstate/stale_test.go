@@ -48,3 +48,24 @@ func TestSaveStartsAgainAfterOtherCodeRan(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(v.dir, "gate"), nil, 0o600))
 	v.run("pass") // the other code has ended
 }
+
+// The relay was killed while it waited for the answer to its submit.
+func TestAStaleSaveWhoseExecutionIsUnknownIsDeletedOnTheVM(t *testing.T) {
+	t.Parallel()
+	v, dir := borrowVM(t, stacks.Old(t)), t.TempDir()
+	v.run("import os\ndata = os.urandom(4 << 20)")
+	ctx, o := dying(t, 1)
+	if _, err := Save(ctx, v.client, dir, o); !errors.Is(err, errDied) {
+		t.Fatalf("%v", err)
+	}
+	j := &job{folder: filepath.Join(dir, "state", "n")}
+	p, ok := j.readPending(savingFile)
+	if !ok {
+		t.Fatal("no work is pending")
+	}
+	p.Phase, p.Manifest, p.Remote, p.Work.ExecutionID = PhaseCollecting, nil, "", ""
+	must(t, j.savePending(savingFile, &p))
+	v.run("x = 'new'")
+	v.save(dir, "n")
+	wantNothingLeft(t, v, dir, "n")
+}
