@@ -74,7 +74,7 @@ check-python: python
 vuln: ## look for known vulnerabilities, in an online database
 	go run $(GOVULNCHECK) ./...
 
-soak: build python ## break programs, kernel and network at random for MINUTES (30), and check that nothing is lost; SEED=N repeats a run
+soak: build python ## break programs, kernel, network and disks at random for MINUTES (30), and check that nothing is lost; SEED=N repeats a run
 	@$(PROGRAMS) go run ./shared/e2e/faults -minutes $(MINUTES) $(if $(SEED),-seed $(SEED))
 
 load: build python ## drive one executor with 100 relays for two minutes
