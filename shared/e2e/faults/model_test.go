@@ -198,3 +198,13 @@ func TestARelayThatKeepsSomethingIsFound(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyFaultsExcuseStatesThatAreLeft(t *testing.T) {
+	operations := []placed{{operation: &state{}}, {operation: &chunkedRun{}}, {operation: &upload{}}}
+	for of, want := range map[excuses]int{0: 0, relayEnds: 0, vmDiskFull: 0, kernelEnds: 2, executorEnds: 2, networkFails: 2} {
+		s := step{operations: operations, faults: []planned{{fault: &fault{excuses: of}}}}
+		if got := s.mayLeaveStates(); got != want {
+			t.Errorf("with the excuses %b, %d states may be left, want %d", of, got, want)
+		}
+	}
+}

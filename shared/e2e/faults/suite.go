@@ -21,6 +21,8 @@ type suite struct {
 	world *world
 	model *model
 	tally *tally
+
+	statesLeft int // that faults excuse
 }
 
 func newSuite(o options, dir string, out io.Writer) *suite {
@@ -38,6 +40,9 @@ func (s *suite) run(ctx context.Context) (err error) {
 	end := time.Now().Add(s.time)
 	for n := 1; err == nil && ctx.Err() == nil && time.Now().Before(end) && (s.steps == 0 || n <= s.steps); n++ {
 		err = s.step(ctx, plan(s.seed, n, s.laptops))
+	}
+	if err == nil {
+		err = s.endOldStates(ctx)
 	}
 	s.tally.print(s.out)
 	s.world.network.close() // and with it all connections of the relays
@@ -86,6 +91,7 @@ func (s *suite) step(ctx context.Context, p step) error {
 		err = s.model.check(ctx, s, p.excuses())
 	}
 	s.tally.add("steps", 1)
+	s.statesLeft += p.mayLeaveStates()
 	fmt.Fprintf(s.out, "; %.1f s\n", time.Since(began).Seconds())
 	if err != nil {
 		return fmt.Errorf("seed %d, step %d: %w", s.seed, p.number, err)
