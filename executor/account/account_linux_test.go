@@ -188,6 +188,56 @@ func TestOutputRunsAsTheUserAndIsBounded(t *testing.T) {
 	}
 }
 
+// hops is a program that is another process every few milliseconds, for a minute at most.
+const hops = `
+import os, time
+end = time.time() + 60
+while time.time() < end:
+  if os.fork(): os._exit(0)
+  os.setsid()
+  open("number", "ab").write(b".")
+`
+
+// A search of all processes often misses such a program: what it was has ended, and what it is
+// came after the search began.
+func TestAProgramThatIsAlwaysAnotherProcessEnds(t *testing.T) {
+	if !privileged.Run(t) {
+		return
+	}
+	u, dir := nobody(t).For("instance"), t.TempDir()
+	must(t, os.Chmod(dir, 0o777))
+	must(t, os.Chmod(filepath.Dir(dir), 0o755))
+	hopped := func() int64 {
+		info, err := os.Stat(filepath.Join(dir, "number"))
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	for range 10 {
+		cmd := exec.Command("python3", "-c", hops)
+		cmd.Dir = dir
+		started := make(chan error)
+		go func() {
+			runtime.LockOSThread()
+			started <- u.Start(cmd)
+		}()
+		must(t, <-started)
+		for began := hopped(); hopped() < began+5; {
+			runtime.Gosched()
+		}
+		_ = cmd.Wait()
+		must(t, u.EndAll())
+		ended := hopped()
+		for range 30 { // programs, during each of which it would become others
+			must(t, exec.Command("true").Run())
+		}
+		if now := hopped(); now != ended {
+			t.Fatalf("it lives on: it was %d processes, and %d later", ended, now)
+		}
+	}
+}
+
 // A forked process keeps its mark, whatever it does; another executor's has another mark.
 func TestOnlyMarkedProcessesEnd(t *testing.T) {
 	if !privileged.Run(t) {

@@ -24,27 +24,41 @@ func (u *User) EndKernel() error { return u.end(u.mark(kernelMark)) }
 // EndAll is EndKernel for the scripts of this executor as well.
 func (u *User) EndAll() error { return errors.Join(u.EndKernel(), u.end(u.mark(scriptMark))) }
 
-// end kills the processes with a mark until a search of all processes finds none.
+// end kills the processes with a mark until a search of all processes finds none and has missed
+// none.
 func (u *User) end(mark int) error {
 	if mark == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
 	defer cancel()
-	for s := (search{mark: mark}); ; {
-		first := s.others == nil
-		switch found, err := s.kill(); {
+	for s := (search{mark: mark, ended: map[string]bool{}}); ; {
+		whole := s.others == nil
+		seen, err := s.kill()
+		switch {
 		case err != nil:
 			return fmt.Errorf("ending what user %q left running: %w", u.Name, err)
-		case !found && first:
+		case seen == noneSeen && whole:
 			return nil
-		case !found:
+		case seen == noneSeen:
 			s.others = nil // for a last look at all
-		case ctx.Err() != nil:
+		case ctx.Err() == nil:
+		case seen == oneMissed:
+			return nil // they are others' short processes, of which some always end during a search
+		default:
 			return fmt.Errorf("ending what user %q left running: %w: end them with `pkill -KILL -u %s`", u.Name, ErrStillRunning, u.Name)
 		}
 	}
 }
+
+// sight is what a search has seen of the marked processes.
+type sight int
+
+const (
+	noneSeen  sight = iota // there is none
+	oneMissed              // a process ended before it could be examined: it may have been one, which has started another
+	oneSeen                // at least one
+)
 
 // search looks for the processes with a mark, again and again. One that forks and exits all
 // the time is another process a moment later, so a search kills each process as soon as it
@@ -52,12 +66,13 @@ func (u *User) end(mark int) error {
 type search struct {
 	mark   int
 	others map[string]bool // process ids; nil before the first search
+	ended  map[string]bool // of zombies that had the mark, and may remain
 }
 
-func (s *search) kill() (found bool, err error) {
+func (s *search) kill() (seen sight, err error) {
 	folder, err := os.Open("/proc")
 	if err != nil {
-		return false, err
+		return noneSeen, err
 	}
 	defer folder.Close()
 	if s.others == nil {
@@ -66,42 +81,47 @@ func (s *search) kill() (found bool, err error) {
 	for {
 		names, err := folder.Readdirnames(1024)
 		for _, name := range names {
-			if s.others[name] {
-				continue
-			}
-			if pid, notPID := strconv.Atoi(name); notPID == nil && killIfMarked(pid, s.mark) {
-				found = true
-			} else {
-				s.others[name] = true
+			if !s.others[name] && !s.ended[name] {
+				seen = max(seen, s.examine(name))
 			}
 		}
 		if err != nil {
-			return found, nil // the end
+			return seen, nil // the end
 		}
 	}
 }
 
-// killIfMarked holds the process by its descriptor, so it never kills another one that got
-// the same id.
-func killIfMarked(pid, mark int) bool {
+// examine kills the process if it has the mark. It holds the process by its descriptor, so it
+// never kills another one that got the same id.
+func (s *search) examine(name string) sight {
+	pid, err := strconv.Atoi(name)
+	if err != nil {
+		s.others[name] = true // no process
+		return noneSeen
+	}
 	process, err := os.FindProcess(pid)
 	if err != nil {
-		return false
+		return oneMissed
 	}
 	defer process.Release()
-	return isMarked(pid, mark) && process.Kill() == nil
+	status, err := os.ReadFile("/proc/" + name + "/status")
+	switch {
+	case err != nil:
+		return oneMissed
+	case !isMarked(status, s.mark):
+		s.others[name] = true
+		return noneSeen
+	case isOver(status):
+		s.ended[name] = true
+		return oneSeen
+	case process.Kill() != nil:
+		return oneMissed
+	}
+	return oneSeen
 }
 
-// isMarked reports whether a process that has not ended is in a group. A zombie holds
-// nothing, and only its parent can remove it.
-func isMarked(pid, mark int) bool {
-	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		return false
-	}
-	if state := field(status, "State:"); len(state) == 0 || state[0][0] == 'Z' || state[0][0] == 'X' {
-		return false
-	}
+// isMarked reports whether the process with that /proc/PID/status is in a group.
+func isMarked(status []byte, mark int) bool {
 	text := []byte(strconv.Itoa(mark))
 	for _, group := range field(status, "Groups:") {
 		if bytes.Equal(group, text) {
@@ -109,6 +129,13 @@ func isMarked(pid, mark int) bool {
 		}
 	}
 	return false
+}
+
+// isOver reports whether a process has ended. A zombie holds nothing, and only its parent can
+// remove it.
+func isOver(status []byte) bool {
+	state := field(status, "State:")
+	return len(state) == 0 || state[0][0] == 'Z' || state[0][0] == 'X'
 }
 
 // field returns the words of a line of /proc/PID/status. The first line, which a process

@@ -212,7 +212,7 @@ def stay(name: str) -> None:
         "in its own namespaces": f"{c}c.unshare(0x30000000); os.fork(); {sleep}",
         "with a misleading name": f"{c}c.prctl(15, b'x\\nGroups:\\t0'); {sleep}",
         "stopped": f"{c}{name!r}; os.kill(os.getpid(), signal.SIGSTOP)",
-        "always another": f"{c}{name!r}\nimport time\nend = time.time() + 600\nwhile time.time() < end:\n os.fork() and os._exit(0)\n os.setsid()",
+        "always another": f"{c}{name!r}\nimport time\nend = time.time() + 60\nwhile time.time() < end:\n os.fork() and os._exit(0)\n os.setsid()",
     }
     for code in ways.values():
         subprocess.Popen([sys.executable, "-c", code], start_new_session=True)

@@ -117,6 +117,21 @@ from_index() {
 	mark "$name"
 }
 
+# all_from_index NAME... sets up those that are not ready side by side, because pip mostly waits.
+all_from_index() {
+	local name pid pids=() failed=0
+	for name in "$@"; do
+		is_ready "$name" || {
+			from_index "$name" &
+			pids+=($!)
+		}
+	done
+	for pid in ${pids[@]+"${pids[@]}"}; do
+		wait "$pid" || failed=1
+	done
+	[ $failed = 0 ] || exit 1
+}
+
 # system_python prints the first interpreter of the machine's that imports ipykernel.
 system_python() {
 	local python
@@ -263,10 +278,12 @@ main() {
 		without_index
 		return
 	fi
-	local name
+	local name base=() others=()
 	for name in "${environments[@]}"; do
-		is_ready "$name" || from_index "$name"
+		case $name in data | server) others+=("$name") ;; *) base+=("$name") ;; esac
 	done
+	all_from_index "${base[@]}"
+	all_from_index ${others[@]+"${others[@]}"} # they use new
 	has_colabcli || download_colabcli
 }
 
