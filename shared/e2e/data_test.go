@@ -69,7 +69,8 @@ func TestQueryDataframes(t *testing.T) {
 		return
 	}
 	h := allTools(t, s, "8s")
-	want(t, quick(t, h, someFrames+"import polars\npl = polars.DataFrame({'city': ['Ulm'], 'km': [7]})"), map[string]any{"status": "succeeded"})
+	_, frames := follow(t, h, quick(t, h, someFrames+"import polars\npl = polars.DataFrame({'city': ['Ulm'], 'km': [7]})").String("execution_id"), 0)
+	want(t, frames, map[string]any{"status": "succeeded"})
 	query := func(sql string, more ...any) harness.Answer {
 		args := map[string]any{"sql": sql}
 		if len(more) > 0 {
@@ -107,7 +108,8 @@ func TestQueryDataframes(t *testing.T) {
 func TestDataToolsLeaveNothingInTheQueue(t *testing.T) {
 	t.Parallel()
 	h := allTools(t, stacks.Old(t), "3s")
-	want(t, quick(t, h, someFrames), map[string]any{"status": "succeeded"})
+	_, frames := follow(t, h, quick(t, h, someFrames).String("execution_id"), 0) // pandas may start slowly
+	want(t, frames, map[string]any{"status": "succeeded"})
 	long := call(t, h, "run_code_long", map[string]any{"code": "input('name?')"})
 	want(t, long, map[string]any{"status": "waiting_for_input"})
 	a := call(t, h, "preview_dataframe", map[string]any{"name": "df"})
