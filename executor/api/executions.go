@@ -124,9 +124,12 @@ func (a *API) listExecutions(r *http.Request) (any, error) {
 
 func (a *API) interruptExecution(r *http.Request) (any, error) {
 	p := parametersOf(r)
-	id := p.id(journal.ErrNotFound)
+	id, queued := p.id(journal.ErrNotFound), p.flag(contract.QueryQueued)
 	if p.err != nil {
 		return nil, p.err
+	}
+	if queued {
+		return a.withSessionEnd(a.Queue.CancelQueued(id))
 	}
 	done, err := a.wait(r) // the kernel may need 10 s to stop
 	if err != nil {

@@ -197,8 +197,20 @@ func checkInterrupting(t *testing.T, s *stand) {
 	if e := s.read(id, fmt.Sprintf("?offset=%d&wait_seconds=0.2", next)); e.Status != contract.StatusRunning || time.Since(began) < 200*time.Millisecond {
 		t.Errorf("a poll of nothing new gives %s after %v", e.Status, time.Since(began))
 	}
+	waiting := s.submit("1", 0).ExecutionID
+	for _, c := range []struct {
+		id   string
+		want contract.Status
+	}{{id, contract.StatusRunning}, {waiting, contract.StatusCancelled}, {waiting, contract.StatusCancelled}} {
+		path := contract.PathExecutions + "/" + c.id + "/interrupt?" + contract.QueryQueued + "=true"
+		if e := into[contract.Execution](s, s.call("POST", path, nil)); e.Status != c.want {
+			t.Errorf("cancelled if it is queued, it is %s, want %s", e.Status, c.want)
+		}
+	}
 	stop()
 	s.call("POST", contract.PathExecutions+"/"+id+"/interrupt", nil).want(t, http.StatusConflict, contract.CodeConflict)
+	s.call("POST", contract.PathExecutions+"/nothing/interrupt?"+contract.QueryQueued+"=true", nil).want(t, http.StatusNotFound, contract.CodeNotFound)
+	s.call("POST", contract.PathExecutions+"/"+id+"/interrupt?"+contract.QueryQueued+"=1", nil).want(t, http.StatusBadRequest, contract.CodeBadRequest)
 }
 
 func checkInput(t *testing.T, s *stand) {

@@ -16,6 +16,8 @@ type command struct {
 	answer chan error // buffered
 }
 
+const cancelledOnRequest = "cancelled before it started"
+
 // errNotCurrent means that the execution does not have the kernel.
 var errNotCurrent = errors.New("the execution does not have the kernel")
 
@@ -28,7 +30,7 @@ func (q *Queue) Interrupt(ctx context.Context, id string) (contract.Execution, e
 	if err != nil {
 		return contract.Execution{}, err
 	}
-	if q.cancel(id, "cancelled before it started") {
+	if q.cancel(id, cancelledOnRequest) {
 		return record.Snapshot(), nil
 	}
 	err = q.send(ctx, id, (*runner).interruptAsked)
@@ -39,6 +41,16 @@ func (q *Queue) Interrupt(ctx context.Context, id string) (contract.Execution, e
 		return contract.Execution{}, err
 	}
 	return q.journal.Read(ctx, id, journal.ReadRequest{Wait: yieldTime, UntilEnd: true, NoEvents: true})
+}
+
+// CancelQueued cancels an execution that waits, and returns it. One that runs goes on.
+func (q *Queue) CancelQueued(id string) (contract.Execution, error) {
+	record, err := q.journal.Find(id)
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	q.cancel(id, cancelledOnRequest)
+	return record.Snapshot(), nil
 }
 
 // Input answers the input() call that the execution waits in. The error is ErrNotWaiting

@@ -154,6 +154,18 @@ func (c *Client) Interrupt(ctx context.Context, id string) (contract.Execution, 
 	return c.execution(ctx, idempotent, c.post(path, nil))
 }
 
+// CancelQueued cancels an execution that is queued, and returns it. One that runs goes on, except on
+// executors that do not know contract.QueryQueued: they interrupt it.
+func (c *Client) CancelQueued(ctx context.Context, id string) (contract.Execution, error) {
+	path, err := executionPath(contract.PathInterrupt, id)
+	if err != nil {
+		return contract.Execution{}, err
+	}
+	return c.execution(ctx, idempotent, func() request {
+		return request{method: http.MethodPost, path: path, query: url.Values{contract.QueryQueued: {"true"}}, wait: slowAction}
+	})
+}
+
 // Shutdown ends kernel, tunnel and executor.
 func (c *Client) Shutdown(ctx context.Context) (contract.Shutdown, error) {
 	return call[contract.Shutdown](ctx, c, ifUnsent, c.post(contract.PathShutdown, nil))

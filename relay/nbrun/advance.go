@@ -151,7 +151,7 @@ func (a *advance) checkDeadline(ctx context.Context) error {
 // position from on are cancelled, or interrupted.
 func (a *advance) stop(ctx context.Context, s Status, from int) error {
 	a.run().Stopping = s
-	return a.withdraw(ctx, from)
+	return a.withdraw(ctx, from, a.interrupt)
 }
 
 // finish records the end of the run: nothing is in flight, and nothing is left to run.

@@ -128,7 +128,7 @@ func (a *advance) withdrawQueued(ctx context.Context, edited []*CellRecord) erro
 	for from < len(flying) && a.hasStarted(ctx, flying[from]) {
 		from++
 	}
-	return a.withdraw(ctx, from)
+	return a.withdraw(ctx, from, a.cancelQueued)
 }
 
 // hasStarted asks the VM, which may be ahead of what was read: a cell that runs is not queued.

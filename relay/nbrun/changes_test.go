@@ -1,8 +1,10 @@
 package nbrun
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +13,44 @@ import (
 
 // slow waits until the test writes the file "go" into the working directory.
 const slow = "\nimport os, time\nwhile not os.path.exists('go'): time.sleep(.01)"
+
+// tooLate lets a cell start just before it is to be cancelled.
+type tooLate struct {
+	VM
+	start func()
+	once  sync.Once
+}
+
+func (v *tooLate) CancelQueued(ctx context.Context, id string) (contract.Execution, error) {
+	v.once.Do(v.start)
+	return v.VM.CancelQueued(ctx, id)
+}
+
+func (v *tooLate) Interrupt(ctx context.Context, id string) (contract.Execution, error) {
+	v.once.Do(v.start)
+	return v.VM.Interrupt(ctx, id)
+}
+
+func TestACellThatStartsWhileItIsToBeCancelledRunsOnce(t *testing.T) {
+	t.Parallel()
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")+slow), src(says("c1")+strings.ReplaceAll(slow, "'go'", "'on'")), src(says("c2")))
+	b.reach(m, b.spec(), m, "c0")
+	b.rewrite(src(says("c0")+slow), src(says("c1")+strings.ReplaceAll(slow, "'go'", "'on'")), src(says("edited")))
+	vm := &tooLate{VM: m}
+	vm.start = func() { // the cancel of c2, the last one, comes first
+		m.touch("go")
+		for len(m.ran()) < 2 {
+			if t.Context().Err() != nil {
+				return
+			}
+		}
+	}
+	b.advance(b.spec(), vm, 300*time.Millisecond)
+	m.touch("on")
+	b.finish(b.spec(), vm, StatusSucceeded)
+	m.ranIs("c0", "c1", "edited")
+}
 
 func TestCellsEditedWhileQueuedRunWithTheirNewSource(t *testing.T) {
 	each(t, func(t *testing.T, m *machine, vm *faults) {

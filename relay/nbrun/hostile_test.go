@@ -55,6 +55,10 @@ func (v *enemy) Interrupt(_ context.Context, id string) (contract.Execution, err
 	return v.runs[id], nil
 }
 
+func (v *enemy) CancelQueued(ctx context.Context, id string) (contract.Execution, error) {
+	return v.Interrupt(ctx, id)
+}
+
 func (v *enemy) Blob(context.Context, string, contract.Blob, io.Writer) error { return errCut }
 
 func (v *enemy) List(context.Context, int) (contract.ExecutionList, error) {

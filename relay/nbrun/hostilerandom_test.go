@@ -75,6 +75,10 @@ func (v *liar) Interrupt(_ context.Context, id string) (contract.Execution, erro
 	return v.lie(id, "r"), nil
 }
 
+func (v *liar) CancelQueued(ctx context.Context, id string) (contract.Execution, error) {
+	return v.Interrupt(ctx, id)
+}
+
 func (v *liar) CurrentKernel(context.Context) (contract.Kernel, error) {
 	v.answers++
 	return contract.Kernel{KernelID: pick(v.random, "kernel", "kernel", "kernel", "k2", "")}, nil

@@ -154,7 +154,7 @@ func (a *advance) landInterrupted(ctx context.Context, f *Flight, c *CellRecord,
 	case a.run().Stopping == StatusTimedOut && e.Status == contract.StatusInterrupted:
 		c.Status = CellTimedOut
 	case f.Withdrawn && e.Status == contract.StatusInterrupted && a.run().Stopping == "":
-		c.Status = CellNotRun // it had just started when it was cancelled because it was edited
+		c.Status = CellNotRun // it had just started when an executor that does not know contract.QueryQueued cancelled it
 		a.record.ran(f, CellInterrupted, a.vm.InstanceID())
 		return nil
 	default:

@@ -136,6 +136,7 @@ type Executions interface {
 	dataflow.VM
 	SubmitTo(ctx context.Context, instanceID string, s contract.Submit) (contract.Execution, error)
 	List(ctx context.Context, limit int) (contract.ExecutionList, error)
+	CancelQueued(ctx context.Context, id string) (contract.Execution, error)
 }
 
 // Machine is what the executor says of itself.

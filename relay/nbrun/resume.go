@@ -104,8 +104,8 @@ func (a *advance) unreadable(ctx context.Context, f *Flight, err error) (more bo
 }
 
 // withdraw cancels the flights from position from on, the last one first, so that none starts
-// when the one before it ends. One that runs is interrupted.
-func (a *advance) withdraw(ctx context.Context, from int) error {
+// when the one before it ends. cancel says what happens to one that runs.
+func (a *advance) withdraw(ctx context.Context, from int, cancel func(context.Context, *Flight) error) error {
 	flying := a.flying()
 	if len(flying) <= from {
 		return nil
@@ -117,11 +117,28 @@ func (a *advance) withdraw(ctx context.Context, from int) error {
 		return err
 	}
 	for i := len(flying) - 1; i >= from; i-- {
-		if err := a.interrupt(ctx, flying[i]); err != nil {
+		if err := cancel(ctx, flying[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// cancelQueued cancels a flight unless it has started: then its code must not run again.
+func (a *advance) cancelQueued(ctx context.Context, f *Flight) error {
+	if f.ExecutionID == "" || f.InstanceID != a.vm.InstanceID() {
+		return nil
+	}
+	e, err := a.vm.CancelQueued(ctx, f.ExecutionID)
+	var refused *contract.Error
+	if errors.As(err, &refused) {
+		return nil
+	}
+	if err == nil && e.Status != contract.StatusCancelled && e.Status != contract.StatusInterrupted {
+		f.Withdrawn = false
+		return a.save()
+	}
+	return err
 }
 
 // interrupt cancels or interrupts a flight, unless it has ended.

@@ -76,6 +76,11 @@ type Submit struct {
 	AfterAny bool `json:"after_any,omitempty"`
 }
 
+// QueryQueued is the query parameter of POST PathInterrupt that, if true, cancels the execution only
+// while it is queued. One that runs goes on, and one that has ended is returned without an error.
+// Executors that do not know it interrupt.
+const QueryQueued = "queued"
+
 // QueryBehindInput is the query parameter of GET PathExecution that does what
 // Submit.BehindInput does. Its value is true or false.
 const QueryBehindInput = "behind_input"
