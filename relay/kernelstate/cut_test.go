@@ -32,7 +32,7 @@ func brief(name string) Options {
 // saveUntilDone repeats a call until it is done, as an agent does, and counts the calls.
 func (v *vm) saveUntilDone(dir string, o func() Options) (Saved, int) {
 	v.t.Helper()
-	for calls := 1; calls < 200; calls++ {
+	for calls := 1; calls < 2000; calls++ {
 		s, err := Save(v.t.Context(), v.client, dir, o())
 		must(v.t, err)
 		if s.Done() {
@@ -49,7 +49,7 @@ func TestSaveContinuesFromCallToCall(t *testing.T) {
 	v.run("x = [1]\ndata = bytes(range(256)) * 200_000")
 	slow := func() Options {
 		o := options("n")
-		o.Until = time.Now().Add(300 * time.Millisecond)
+		o.Until = time.Now().Add(100 * time.Millisecond)
 		return o
 	}
 	saved, calls := v.saveUntilDone(dir, slow)
@@ -74,7 +74,7 @@ func TestSaveContinuesFromCallToCall(t *testing.T) {
 		if r.Done() {
 			break
 		}
-		if calls > 200 {
+		if calls > 2000 {
 			t.Fatal("the save never ends")
 		}
 	}

@@ -52,6 +52,9 @@ func goroutinesOf(ctx context.Context, pid int, reap func(), printed *harness.Ou
 	defer cancel()
 	process, err := os.FindProcess(pid)
 	if err == nil {
+		err = blockStderr(pid)
+	}
+	if err == nil {
 		err = process.Signal(syscall.SIGQUIT)
 	}
 	if err == nil {

@@ -109,8 +109,18 @@ def test_a_damaged_file_is_not_loaded(shell, tmp_path):
     assert "SHA-256" in answer["damaged"] and not os.path.exists(report["path"])
 
 
+def test_a_state_is_where_the_executor_serves_it(shell, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))  # the disk of TMPDIR was full
+    shell.run("x = 5")
+    path = operate.save()["path"]
+    assert os.path.dirname(os.path.dirname(path)) in (str(tmp_path), "/dev/shm")
+    operate.remove(path)
+
+
 def test_remove_removes_states_only(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     for folder, goes in {"colab-relay-state-x": True, "mine": False, "deep": False}.items():
         path = tmp_path / folder / ("colab-relay-state-y" if folder == "deep" else "")
         path.mkdir(parents=True)

@@ -195,15 +195,13 @@ def trial_warnings(wrong: dict[str, str], untried: int) -> list[str]:
 
 
 def places() -> list[str]:
-    """The folders in which a state may be written, the usual one first."""
-    found = []
-    try:
-        found.append(os.path.abspath(tempfile.gettempdir()))
-    except OSError:
-        pass  # gettempdir writes a file to find it, which fails on a full disk
-    if os.path.isdir(MEMORY) and os.access(MEMORY, os.W_OK):
-        found.append(MEMORY)
-    return found
+    """The folders in which a state may be written, the usual one first.
+
+    They are those from which the executor serves files. tempfile.gettempdir() is another one if
+    the disk was full when Python looked for it.
+    """
+    candidates = [os.path.abspath(os.environ.get("TMPDIR") or "/tmp"), MEMORY]
+    return [place for place in candidates if os.path.isdir(place) and os.access(place, os.W_OK)]
 
 
 def free_bytes(place: str) -> int:
