@@ -46,25 +46,29 @@ var dumpEnd = regexp.MustCompile(`\n(gs|fault) +0x[0-9a-f]+\n$`)
 var createdBy = regexp.MustCompile(`(?m)^created by (\S+)`)
 
 // goroutinesOf ends a program by the signal that makes Go print all goroutines. reap returns when
-// all that the program printed has been read.
-func goroutinesOf(ctx context.Context, pid int, reap func(), printed *harness.Output) (census, error) {
+// the program has ended, and log is the file of what it logged.
+func goroutinesOf(ctx context.Context, pid int, reap func(), log string) (census, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	process, err := os.FindProcess(pid)
 	if err == nil {
-		err = blockStderr(pid)
-	}
-	if err == nil {
 		err = process.Signal(syscall.SIGQUIT)
 	}
 	if err == nil {
-		err = harness.Poll(ctx, func() (bool, error) { return dumpEnd.MatchString(printed.String()), nil })
+		err = harness.Poll(ctx, func() (bool, error) {
+			text, err := os.ReadFile(log)
+			return dumpEnd.Match(text), err
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking process %d for its goroutines: %w", pid, err)
 	}
 	reap()
-	text := printed.String()
+	printed, err := os.ReadFile(log)
+	if err != nil {
+		return nil, err
+	}
+	text := string(printed)
 	at := strings.LastIndex(text, "SIGQUIT: quit")
 	if at < 0 {
 		return nil, fmt.Errorf("process %d did not print its goroutines:\n%s", pid, text)
@@ -103,10 +107,10 @@ func afterOneRound(ctx context.Context, seed uint64) (i idle, err error) {
 
 // goroutines ends the relay.
 func (r *relay) goroutines(ctx context.Context) (census, error) {
-	return goroutinesOf(ctx, r.PID(), func() { _ = r.Close() }, r.Stderr)
+	return goroutinesOf(ctx, r.PID(), func() { _ = r.Close() }, r.dir+".log")
 }
 
 // goroutines ends the executor.
 func (w *world) goroutines(ctx context.Context) (census, error) {
-	return goroutinesOf(ctx, w.executor.PID(), func() { <-w.executor.Exited() }, w.executor.Output)
+	return goroutinesOf(ctx, w.executor.PID(), func() { <-w.executor.Exited() }, w.vm()+".log")
 }
