@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -116,6 +117,33 @@ func pythonOf(s stacks.Stack) (kernel.Python, error) {
 		pythons.Store(s.Name, python)
 	}
 	return python, err
+}
+
+// A kernel that ends between two runs gets no more code, which is no failure of the code.
+func TestCodeForAKernelThatHasJustEndedDidNotRun(t *testing.T) {
+	t.Parallel()
+	l := startKernel(t, stacks.Old(t), 0)
+	defer l.stop()
+	k, err := l.Ready()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	memory := func() (uint64, uint64, error) { return 1 << 30, 8 << 30, nil }
+	q := New(Config{Kernel: l.Supervisor, Journal: unstarted(t).journal, Memory: memory, Log: slog.New(slog.DiscardHandler)})
+	id := q.addSubmit(t, "caller", contract.Submit{RequestID: "1"})
+	(&runner{q: q, kernel: k}).begin(t.Context())
+	record, err := q.journal.Find(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := record.Snapshot()
+	wantStatus(t, x, contract.StatusKernelDied)
+	if !strings.Contains(x.Reason, "did not run") {
+		t.Errorf("the reason is %q", x.Reason)
+	}
 }
 
 // Code that kills the kernel now and then does not keep it from being started again: only

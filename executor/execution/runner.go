@@ -143,10 +143,15 @@ func (r *runner) begin(ctx context.Context) {
 	r.measureBefore(s.Record)
 	r.current = &run{record: s.Record, lastReceived: r.kernel.Client.LastReceived, msgID: id, deadline: now.Add(timeout), log: r.q.log}
 	r.remember(r.current)
-	if err != nil {
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, jupyter.ErrClosed):
+		r.end(contract.StatusKernelDied, "the kernel ended before it got the code, so the code did not run")
+	default:
 		r.end(contract.StatusFailed, fmt.Sprintf("the kernel could not be reached, so the code did not run: %v", err))
-		r.release()
 	}
+	r.release()
 }
 
 // measureBefore measures memory while the kernel still reads the request. The next

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -94,7 +96,7 @@ func (b *burst) finish(c *client.Client) {
 func (b *burst) ran(number string) int {
 	b.t.Helper()
 	log, err := os.ReadFile(b.log)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the first kill may come before the first run
 		b.t.Fatal(err)
 	}
 	return strings.Count("\n"+string(log), "\n"+number+"\n")
