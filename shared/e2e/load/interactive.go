@@ -75,7 +75,7 @@ func (w *worker) interruptRun(ctx context.Context, id string) (bool, error) {
 			}
 			a, err := w.ask(ctx, "interrupt_execution", map[string]any{"execution_id": e["execution_id"]})
 			status := a.String("status")
-			return status != "succeeded", err
+			return status == "interrupted" || status == "cancelled", err // it may end by itself meanwhile
 		}
 	}
 	return false, nil
