@@ -102,6 +102,7 @@ func FuzzLogin(f *testing.F) {
 	f.Add([]byte(`{"installed":{"client_id":"c","auth_uri":"https://a.example","token_uri":"https://oauth2.googleapis.com:444/token"}}`))
 	f.Add([]byte(`{"installed":{"client_id":"c","auth_uri":"https://accounts.google.com/o","token_uri":"https://oauth2.googleapis.com.a.example/token"}}`))
 	f.Add([]byte(`{"web":{}}`))
+	f.Add([]byte(`{"installed":{"client_id":"c","auth_uri":"https://` + strings.Repeat("a", 3000) + `.example","token_uri":"https://oauth2.googleapis.com/token"}}`))
 	f.Add([]byte(`{"access_token":"a.b-c","token_type":"Bearer","expires_in":3599}`))
 	f.Add([]byte(`{"access_token":"a\r\nX: y","token_type":"bearer","expires_in":-9223372036854775808}`))
 	dir := memorydir.New(f)

@@ -72,7 +72,7 @@ func (s site) checkOAuthURL(text string, hosts []string) error {
 	case s.test != nil && u.Scheme == s.test.Scheme && u.Host == s.test.Host:
 		return nil
 	case u.Scheme != "https" || !slices.Contains(hosts, u.Host):
-		return fmt.Errorf("%q is not Google's: expected https://%s", u.Host, hosts[0])
+		return fmt.Errorf("%.100q is not Google's: expected https://%s", u.Host, hosts[0])
 	}
 	return nil
 }
