@@ -39,7 +39,8 @@ func startProcess(cfg Config, dir string) (*process, error) {
 	cmd := exec.Command(cfg.Python.Path, arguments(startScript(dir), cfg.WorkDir, connectionFile(dir))...)
 	cmd.Dir = dir
 	// JPY_PARENT_PID makes ipykernel end itself when the executor is gone.
-	cmd.Env = append(Environ(cfg.Environ, cfg.WorkDir), "JPY_PARENT_PID="+strconv.Itoa(os.Getpid()), contract.EnvOwner+"="+ownerOf(cfg.Instance))
+	cmd.Env = append(Environ(cfg.Environ, cfg.WorkDir), "JPY_PARENT_PID="+strconv.Itoa(os.Getpid()),
+		contract.EnvOwner+"="+ownerOf(cfg.Instance), contract.EnvTemp+"="+os.TempDir())
 	cmd.Stdout, cmd.Stderr = write, write
 	cmd.SysProcAttr = ownSession()
 

@@ -6,6 +6,9 @@ const (
 	// EnvOwner is an environment variable of the kernel. Its value, after the prefix, is in
 	// the names of its executor's folders, and differs between executors on one machine.
 	EnvOwner = "COLAB_RELAY_OWNER"
+	// EnvTemp is an environment variable of the kernel. Its value is the executor's temp
+	// folder, from which it serves files. Code in the kernel may have set TMPDIR to another.
+	EnvTemp = "COLAB_RELAY_TEMP"
 	// MemoryFolder is where such folders are if the temp folder's disk is full.
 	MemoryFolder = "/dev/shm"
 	// StateFolderPrefix is the prefix of the folders that contain a kernel state.

@@ -43,6 +43,7 @@ def shell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("COLAB_RELAY_TEMP", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.delitem(sys.modules, "colab_relay_runs", raising=False)
     main = sys.modules["__main__"]

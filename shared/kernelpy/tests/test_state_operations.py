@@ -102,7 +102,7 @@ def test_kept_variables_are_restored_into_a_waiting_kernel_only(shell):
 
 
 def test_old_folders_are_deleted(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("COLAB_RELAY_TEMP", str(tmp_path))
     for name, age in {"old": 25, "young": 23}.items():
         folder = tmp_path / (save.PREFIX + name)
         folder.mkdir()
@@ -115,7 +115,7 @@ def test_old_folders_are_deleted(tmp_path, monkeypatch):
 def test_a_full_temp_folder_is_not_used(tmp_path, monkeypatch):
     memory = tmp_path / "memory"
     memory.mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("COLAB_RELAY_TEMP", str(tmp_path))
     monkeypatch.setattr(save, "MEMORY", str(memory))
     free = {str(tmp_path): 1 << 20, str(memory): 2 << 20}
     monkeypatch.setattr(save, "free_bytes", free.get)

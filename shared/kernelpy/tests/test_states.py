@@ -113,14 +113,14 @@ def test_a_state_is_where_the_executor_serves_it(shell, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(elsewhere))  # the disk of TMPDIR was full
-    shell.run("x = 5")
+    shell.run("x = 5; import os; os.environ['TMPDIR'] = %r" % str(elsewhere))
     path = operate.save()["path"]
     assert os.path.dirname(os.path.dirname(path)) in (str(tmp_path), "/dev/shm")
     operate.remove(path)
 
 
 def test_remove_removes_states_only(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("COLAB_RELAY_TEMP", str(tmp_path))
     for folder, goes in {"colab-relay-state-x": True, "mine": False, "deep": False}.items():
         path = tmp_path / folder / ("colab-relay-state-y" if folder == "deep" else "")
         path.mkdir(parents=True)

@@ -197,10 +197,11 @@ def trial_warnings(wrong: dict[str, str], untried: int) -> list[str]:
 def places() -> list[str]:
     """The folders in which a state may be written, the usual one first.
 
-    They are those from which the executor serves files. tempfile.gettempdir() is another one if
-    the disk was full when Python looked for it.
+    They are those from which the executor serves files. tempfile.gettempdir() and TMPDIR may be
+    others: Python chooses another folder if the disk is full, and code may have set TMPDIR.
     """
-    candidates = [os.path.abspath(os.environ.get("TMPDIR") or "/tmp"), MEMORY]
+    temp = os.environ.get("COLAB_RELAY_TEMP") or os.environ.get("TMPDIR") or "/tmp"
+    candidates = [os.path.abspath(temp), MEMORY]
     return [place for place in candidates if os.path.isdir(place) and os.access(place, os.W_OK)]
 
 
