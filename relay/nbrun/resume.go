@@ -126,15 +126,8 @@ func (a *advance) withdraw(ctx context.Context, from int, cancel func(context.Co
 
 // cancelQueued cancels a flight unless it has started: then its code must not run again.
 func (a *advance) cancelQueued(ctx context.Context, f *Flight) error {
-	if f.ExecutionID == "" || f.InstanceID != a.vm.InstanceID() {
-		return nil
-	}
-	e, err := a.vm.CancelQueued(ctx, f.ExecutionID)
-	var refused *contract.Error
-	if errors.As(err, &refused) {
-		return nil
-	}
-	if err == nil && e.Status != contract.StatusCancelled && e.Status != contract.StatusInterrupted {
+	e, err := a.end(ctx, f, a.vm.CancelQueued)
+	if e.Status != "" && e.Status != contract.StatusCancelled && e.Status != contract.StatusInterrupted {
 		f.Withdrawn = false
 		return a.save()
 	}
@@ -143,13 +136,20 @@ func (a *advance) cancelQueued(ctx context.Context, f *Flight) error {
 
 // interrupt cancels or interrupts a flight, unless it has ended.
 func (a *advance) interrupt(ctx context.Context, f *Flight) error {
+	_, err := a.end(ctx, f, a.vm.Interrupt)
+	return err
+}
+
+// end ends a flight with a request. The execution is empty if this VM does not have it, or
+// refused the request.
+func (a *advance) end(ctx context.Context, f *Flight, request func(context.Context, string) (contract.Execution, error)) (contract.Execution, error) {
 	if f.ExecutionID == "" || f.InstanceID != a.vm.InstanceID() {
-		return nil
+		return contract.Execution{}, nil
 	}
-	_, err := a.vm.Interrupt(ctx, f.ExecutionID)
+	e, err := request(ctx, f.ExecutionID)
 	var refused *contract.Error
 	if errors.As(err, &refused) {
-		return nil
+		return contract.Execution{}, nil
 	}
-	return err
+	return e, err
 }
