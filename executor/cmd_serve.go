@@ -85,9 +85,9 @@ func adoptState(state *statedir.Dir, file *logfile.File, log *slog.Logger) {
 		return
 	}
 	folder := state.Path("")
-	log.Warn("the state folder is a copy of another one; this executor has a new instance_id: relays treat it as a new VM", "component", "executor", "state_dir", folder)
+	log.Warn("the state folder is a copy of another executor's: this executor starts with a new instance_id, and relays treat it as a new VM", "component", "executor", "state_dir", folder)
 	if err := kernel.ForgetLeftover(folder); err != nil {
-		log.Warn("the record of the other folder's kernel can't be removed", "component", "executor", "err", err)
+		log.Warn("the copied record of the other executor's kernel can't be deleted; delete kernel.json in the state folder", "component", "executor", "err", err)
 	}
 }
 

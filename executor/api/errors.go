@@ -87,7 +87,7 @@ var errorRows = []errorRow{
 	{err: journal.ErrNoBlob, code: contract.CodeNotFound, hint: "Check the number. A payload is deleted together with its execution."},
 	{err: journal.ErrConflict, code: contract.CodeConflict, hint: "Submit different code under a new request_id."},
 	{err: execution.ErrQueueFull, code: contract.CodeQueueFull},
-	{err: execution.ErrQueuedCode, code: contract.CodeQueueFull, hint: "Wait until earlier executions have finished, or cancel some, then submit again. Data in a file takes no place in the queue."},
+	{err: execution.ErrQueuedCode, code: contract.CodeQueueFull, hint: "Wait until earlier executions have finished, or cancel some, then submit again. Upload large data as a file instead of sending it in the code."},
 	{err: execution.ErrLowMemory, code: contract.CodeLowMemory},
 	{err: execution.ErrKernelBusy, code: contract.CodeKernelBusy},
 	{err: execution.ErrNotWaiting, code: contract.CodeConflict, hint: "Read the execution: it is not waiting for input now."},

@@ -60,7 +60,7 @@ func (q *Queue) fullLocked(caller string, size int) error {
 		waiting += len(s.code)
 	}
 	if waiting+size > room {
-		return fmt.Errorf("%w: %.1f MiB wait, this one has %.1f MiB, and %d MiB fit; wait for runs to end, then submit again",
+		return fmt.Errorf("%w: %.1f MiB wait, this one has %.1f MiB, and %d MiB fit",
 			ErrQueuedCode, float64(waiting)/(1<<20), float64(size)/(1<<20), room>>20)
 	}
 	return nil

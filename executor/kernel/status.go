@@ -35,7 +35,7 @@ func (s *Supervisor) Ready() (*Kernel, error) {
 	case s.kernel != nil:
 		return s.kernel, nil
 	case s.status == contract.KernelDead:
-		return nil, fmt.Errorf("%w: it died %d times in a row, without a run that succeeded; last: %s", ErrDead, maxDeaths, s.reason)
+		return nil, fmt.Errorf("%w: it died %d times in a row, and no run succeeded in between; last: %s", ErrDead, maxDeaths, s.reason)
 	}
 	return nil, ErrStarting
 }

@@ -65,7 +65,7 @@ func unsubmitted(err error) error {
 	case unanswered && client.NeverSent(err):
 		return NotRun(err)
 	case unanswered && slices.Contains(mayRun, lost.Kind):
-		return fmt.Errorf("it is not known whether the code was run (%w); `colab-relay ps` lists the runs: look there before you run it again", err)
+		return fmt.Errorf("it is unknown whether the code ran (%w); check `colab-relay ps` before you run it again", err)
 	}
 	return err
 }

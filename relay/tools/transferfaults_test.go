@@ -79,7 +79,7 @@ func TestFailuresOfATransferAreReportedWithANextStep(t *testing.T) {
 		code, hint string
 	}{
 		{"nothing there", "download_from_colab", map[string]any{"remote_path": "/content/none"}, calm, "not_found", "list_colab_files"},
-		{"outside the roots", "download_from_colab", map[string]any{"remote_path": "/etc/shadow"}, refuse("GET", contract.PathStat, contract.CodeForbiddenPath), "forbidden_path", "relative path"},
+		{"outside the roots", "download_from_colab", map[string]any{"remote_path": "/etc/shadow"}, refuse("GET", contract.PathStat, contract.CodeForbiddenPath), "forbidden_path", "path relative to"},
 		{"changes all the time", "download_from_colab", map[string]any{"remote_path": "big"}, func(_ context.Context, r *http.Request) error {
 			if r.URL.Path == contract.PathContent {
 				vm.Put("big", randomBytes(large+int(changes.Add(1))))

@@ -64,7 +64,7 @@ func (w *Wire) CutAt(totals ...int64) {
 }
 
 // Watch calls seen after each piece that came from the target, with the bytes from it since CutAt.
-// The calls come one after another, and nothing else passes the wire during a call.
+// The calls come one after another. During a call, all connections are held up.
 func (w *Wire) Watch(seen func(down int64)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

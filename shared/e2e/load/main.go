@@ -42,7 +42,7 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	flags.IntVar(&o.relays, "relays", 0, "`number` of relays, 1 to 1000 (default 100, with -steady 3)")
 	minutes := flags.Float64("minutes", 2, "how many `minutes` calls are made")
 	flags.Uint64Var(&o.seed, "seed", rand.Uint64(), "`number` that determines the order of calls (default: random)")
-	flags.IntVar(&o.fill, "fill", 2000, "`number` of runs, and of relays' own runs, before the samples of -steady; the executor keeps 2000 of each")
+	flags.IntVar(&o.fill, "fill", 2000, "with -steady, `number` of runs by agents, and as many by relays, before the first sample; the executor keeps 2000 of each kind")
 	flags.BoolVar(&o.steady, "steady", false, "few calls; print each minute what the programs hold")
 	if err := flags.Parse(args); err != nil {
 		return o, err // package flag has printed it
