@@ -48,19 +48,29 @@ func absent(err error) bool {
 	return NeverSent(err) || refusal(err) == nil && kindOf(err) == KindTunnelOffline
 }
 
+// answerTime is how much of a call's time is kept for the answer to its last attempt, at most.
+const answerTime = 3 * time.Second
+
 // retryDelays are the delays between the attempts of one call. They end in time for
 // ReachLimit while no executor was reached, assuming that the next attempt takes as long as
-// the last one.
+// the last one. After a refusal they end when the answer to another attempt might arrive too
+// late: then the refusal is certain.
 type retryDelays struct {
 	backoff.BackOff
-	seen  *reach // nil if the call retries as long as its ctx lasts
-	limit time.Duration
-	took  time.Duration // by the last attempt
-	over  bool
+	seen    *reach // nil if the call retries as long as its ctx lasts
+	limit   time.Duration
+	began   time.Time
+	end     time.Time     // of the call's time; zero for none
+	took    time.Duration // by the last attempt
+	refused bool          // the last attempt
+	over    bool
 }
 
 func (d *retryDelays) NextBackOff() time.Duration {
 	next := d.BackOff.NextBackOff()
+	if d.refused && !d.end.IsZero() && time.Until(d.end)-next < min(answerTime, time.Since(d.began)/10) {
+		return backoff.Stop
+	}
 	if d.seen == nil || d.seen.reached.Load() {
 		return next
 	}

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 
 	"colabrelay/shared/contract"
 )
@@ -121,5 +124,24 @@ func TestATryThatMayHaveArrivedIsRememberedPastTheLastOne(t *testing.T) {
 	defer cancel()
 	if _, err := c.Submit(WithReachLimit(ctx), contract.Submit{Code: "1"}); err == nil || NeverSent(err) || !mayHaveArrived(err) {
 		t.Errorf("a submit that may have run is mistaken for one that was never sent: %v", err)
+	}
+}
+
+// An attempt whose answer arrives too late would make an outcome uncertain that a refusal has
+// settled.
+func TestARefusedCallMakesItsLastAttemptInTimeForAnAnswer(t *testing.T) {
+	for limit, least := range map[time.Duration]time.Duration{time.Second: 20 * time.Millisecond, 45 * time.Second: answerTime} {
+		synctest.Test(t, func(t *testing.T) {
+			end := time.Now().Add(limit)
+			d := &retryDelays{BackOff: NewBackOff(), began: time.Now(), end: end, refused: true}
+			left := limit
+			for next := d.NextBackOff(); next != backoff.Stop; next = d.NextBackOff() {
+				time.Sleep(next)
+				left = time.Until(end)
+			}
+			if left < least || left > limit*3/4 {
+				t.Errorf("the last attempt of a call of %v was made %v before its end", limit, left)
+			}
+		})
 	}
 }

@@ -64,11 +64,12 @@ func (c *Client) retry(ctx context.Context, again policy, attempt func() (answer
 	var last error
 	bad, sent := 0, false
 	seen, _ := ctx.Value(reachKey{}).(*reach)
-	delays := &retryDelays{BackOff: NewBackOff(), seen: seen, limit: c.timeouts.reach}
+	delays := &retryDelays{BackOff: NewBackOff(), seen: seen, limit: c.timeouts.reach, began: time.Now()}
+	delays.end, _ = ctx.Deadline()
 	got, err := backoff.Retry(ctx, func() (answer, error) {
 		began := time.Now()
 		got, err := attempt()
-		delays.took = time.Since(began)
+		delays.took, delays.refused = time.Since(began), refusal(err) != nil
 		sent = sent || mayHaveArrived(err)
 		if kindOf(err) == KindBadAnswer {
 			bad++

@@ -37,14 +37,43 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 		return contract.Execution{}, fmt.Errorf("writing a submit: %w", err)
 	}
 	a.build = func() request { return submitRequest(ctx, s) }
-	e, err := finish[contract.Execution](ctx, a, idempotent)
+	again := policy(idempotent)
+	if ctx.Value(queueFullKey{}) != nil {
+		again = unlessFull
+	}
+	e, err := finish[contract.Execution](ctx, a, again)
 	if errors.Is(err, bounded.ErrTooLong) {
 		e, err = c.submitted(ctx, s.RequestID, err)
+	}
+	if refused := refusal(err); refused != nil && passing(refused) && a.arrived {
+		err = uncertain(ctx, refused)
 	}
 	if err == nil && c.recorder != nil {
 		c.recorder.Submitted(a.answered.ID, s, e)
 	}
 	return e, err
+}
+
+// uncertain is the error of a submit of which one attempt was refused and another one was not
+// answered: that one may still be accepted.
+func uncertain(ctx context.Context, refused *contract.Error) error {
+	e := problem(KindTimeout, fmt.Sprintf("no answer arrived in time to one of the attempts; the answer to another one was %s: %s", refused.Code, refused.Message), context.Cause(ctx))
+	e.sent = true
+	return e
+}
+
+type queueFullKey struct{}
+
+// WithQueueFull makes submits end with queue_full if the executor's queue is full, instead of
+// trying again until there is a place.
+func WithQueueFull(ctx context.Context) context.Context {
+	return context.WithValue(ctx, queueFullKey{}, true)
+}
+
+// unlessFull is the policy for submits under WithQueueFull.
+func unlessFull(err error, bad int) bool {
+	refused := refusal(err)
+	return (refused == nil || refused.Code != contract.CodeQueueFull) && idempotent(err, bad)
 }
 
 func submitRequest(ctx context.Context, s contract.Submit) request {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +33,51 @@ func TestLostAnswerIsAskedForUnderTheSameRequestID(t *testing.T) {
 	}
 	if len(runs.ran) != 1 {
 		t.Errorf("ran %v", runs.ran)
+	}
+}
+
+// full refuses submits with queue_full, and nothing else.
+func full(r seen) (int, any) {
+	if r.method == http.MethodPost {
+		return http.StatusServiceUnavailable, refusalBody(contract.CodeQueueFull)
+	}
+	return http.StatusOK, struct{}{}
+}
+
+// A caller that takes a refusal for the outcome may run the code again.
+func TestARefusalDoesNotHideAnUnansweredSubmit(t *testing.T) {
+	for name, test := range map[string]struct{ unanswered, last int32 }{"the first attempt": {1, 3}, "the last attempt": {2, 2}} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var attempts atomic.Int32
+			e := newExecutor(t, full)
+			c := e.acquainted(t)
+			e.setAfter(func(w http.ResponseWriter, _ *httptest.ResponseRecorder) bool {
+				n := attempts.Add(1)
+				if n == test.last {
+					cancel()
+				}
+				if n == test.unanswered {
+					hangUp(w)
+				}
+				return n == test.unanswered
+			})
+			_, err := c.Submit(ctx, contract.Submit{RequestID: "once", Code: "1"})
+			wantKind(t, err, KindTimeout)
+			if !mayHaveArrived(err) || !strings.Contains(err.Error(), "queue_full: refused") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestQueueFullIsReturnedAtOnceOnRequest(t *testing.T) {
+	e := newExecutor(t, full)
+	_, err := e.client(t).Submit(WithQueueFull(t.Context()), contract.Submit{Code: "1"})
+	wantCode(t, err, contract.CodeQueueFull)
+	if n := len(e.submits(t)); n != 1 {
+		t.Errorf("%d submits", n)
 	}
 }
 

@@ -177,7 +177,7 @@ func (s *single) send(ctx context.Context, one *Single, code string) error {
 	wait := max(0, min(singleWait, time.Until(s.opt.Until)*9/10).Seconds())
 	e, err := s.vm.SubmitTo(ctx, one.InstanceID, one.submit(code, wait))
 	var refused *contract.Error
-	if errors.As(err, &refused) && refused.Code != contract.CodeReplayed {
+	if errors.As(err, &refused) {
 		s.dropSingle(one)
 	}
 	if err != nil {
