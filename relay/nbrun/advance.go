@@ -56,6 +56,7 @@ func (a *advance) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.out.Answered = true
 	if len(k.KernelID) > maxKernelID {
 		return fmt.Errorf("%w: the kernel_id has %d bytes", errAnswer, len(k.KernelID))
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"colabrelay/relay/client"
 	"colabrelay/shared/contract"
 )
 
@@ -256,12 +257,16 @@ func (c *CellRecord) dropAttempt(requestID string) {
 func (a *advance) send(ctx context.Context, n int) error {
 	added := a.run().Flights[len(a.run().Flights)-n:]
 	for i, f := range added {
-		err := a.submit(ctx, f)
+		submitting := ctx
+		if len(a.flying()) > n-i { // those before can be read meanwhile
+			submitting = client.WithQueueFull(ctx)
+		}
+		err := a.submit(submitting, f)
 		if err == nil {
 			continue
 		}
 		var refused *contract.Error
-		if !errors.As(err, &refused) || refused.Code == contract.CodeReplayed {
+		if !errors.As(err, &refused) {
 			return err // it may have been accepted
 		}
 		a.unboard(n - i)

@@ -199,6 +199,7 @@ type Outcome struct {
 	RetryAt     *time.Time         // when the current cell is retried, if that is after the call
 	Prompt      *Prompt            // what the current cell asks; with StatusWaitingForInput
 	Behind      *contract.Behind   // the run that waits for input, while ours is queued behind it
+	Answered    bool               // whether the VM answered a request of this call
 	Execution   contract.Execution // the last one that was read, without events
 	SavedFiles  []string           // names of whole texts, by Options.SaveText
 	Notes       []string

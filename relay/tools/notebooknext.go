@@ -54,8 +54,9 @@ func (r *NotebookRun) next(c *call, args runNotebookArgs, o nbrun.Outcome) strin
 func (r *NotebookRun) problem(c *call, o nbrun.Outcome, err error) *Problem {
 	switch {
 	case err == nil:
-	case errors.Is(err, context.DeadlineExceeded) && !unreachable(err) && o.Execution.ExecutionID != "":
-		return nil // the VM answered, then the call's time was over
+	case errors.Is(err, context.DeadlineExceeded) && !unreachable(err) && o.Answered:
+		r.Notes = append(r.Notes, "the VM did not answer the last request before this call's time was over")
+		return nil
 	case unreachable(err):
 		p := problemOf(err).copy()
 		p.Message = fmt.Sprintf("the VM could not be reached (%s); what has run is recorded, and cells that were sent continue on the VM", p.Message)
