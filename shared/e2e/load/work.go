@@ -110,10 +110,10 @@ func (w *worker) thereAndBack(ctx context.Context, name string, write, check fun
 	if err := write(local); err != nil {
 		return err
 	}
-	if _, err := w.succeed(ctx, "upload_to_colab", map[string]any{"local_path": local, "remote_path": remote, "overwrite": true}); err != nil {
+	if _, err := w.transfer(ctx, "upload_to_colab", map[string]any{"local_path": local, "remote_path": remote, "overwrite": true}); err != nil {
 		return err
 	}
-	a, err := w.succeed(ctx, "download_from_colab", map[string]any{"remote_path": remote, "local_filename": back, "overwrite": true})
+	a, err := w.transfer(ctx, "download_from_colab", map[string]any{"remote_path": remote, "local_filename": back, "overwrite": true})
 	if err != nil {
 		return err
 	}

@@ -83,6 +83,18 @@ func (w *worker) succeed(ctx context.Context, tool string, args map[string]any) 
 	return a, err
 }
 
+// transfer calls a tool that transfers a file. After a refusal it calls again, as the answer
+// says: an unfinished transfer would leave a part of the file on the VM.
+func (w *worker) transfer(ctx context.Context, tool string, args map[string]any) (a harness.Answer, err error) {
+	for range 50 {
+		a, err = w.succeed(ctx, tool, args)
+		if _, refused := errors.AsType[*refusal](err); !refused {
+			break
+		}
+	}
+	return a, err
+}
+
 var executionID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // look calls a tool that needs a moment of the idle kernel. Another relay's run may occupy the
