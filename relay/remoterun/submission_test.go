@@ -42,7 +42,7 @@ func TestAnUnansweredSubmitSaysWhetherTheCodeWasRun(t *testing.T) {
 		refusal: false,
 	} {
 		got := unsubmitted(err)
-		if unknown := strings.Contains(got.Error(), "not known whether") && strings.Contains(got.Error(), "colab-relay ps"); unknown != want || !errors.Is(got, err) {
+		if unknown := strings.Contains(got.Error(), "unknown whether") && strings.Contains(got.Error(), "colab-relay ps"); unknown != want || !errors.Is(got, err) {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
