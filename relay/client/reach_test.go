@@ -136,7 +136,7 @@ func TestARefusedCallMakesItsLastAttemptInTimeForAnAnswer(t *testing.T) {
 			d := &retryDelays{BackOff: NewBackOff(), began: time.Now(), end: end, refused: true}
 			left := limit
 			for next := d.NextBackOff(); next != backoff.Stop; next = d.NextBackOff() {
-				time.Sleep(next)
+				<-time.After(next)
 				left = time.Until(end)
 			}
 			if left < least || left > limit*3/4 {
