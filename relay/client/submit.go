@@ -37,15 +37,14 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 		return contract.Execution{}, fmt.Errorf("writing a submit: %w", err)
 	}
 	a.build = func() request { return submitRequest(ctx, s) }
-	again := policy(idempotent)
-	if ctx.Value(queueFullKey{}) != nil {
-		again = unlessFull
-	}
-	e, err := finish[contract.Execution](ctx, a, again)
+	e, err := finish[contract.Execution](ctx, a, func(err error, bad int) bool {
+		atOnce := ctx.Value(queueFullKey{}) != nil && isFull(err) && !a.arrived
+		return !atOnce && idempotent(err, bad)
+	})
 	if errors.Is(err, bounded.ErrTooLong) {
 		e, err = c.submitted(ctx, s.RequestID, err)
 	}
-	if refused := refusal(err); refused != nil && passing(refused) && a.arrived {
+	if refused := refusal(err); refused != nil && a.arrived && !isFinal(refused) {
 		err = uncertain(ctx, refused)
 	}
 	if err == nil && c.recorder != nil {
@@ -54,10 +53,21 @@ func (c *Client) submit(ctx context.Context, s contract.Submit, a *attempts) (co
 	return e, err
 }
 
+// isFinal reports whether the executor refuses this submit whenever it arrives. Other refusals
+// depend on the moment: an attempt that is still on its way may be accepted.
+func isFinal(refused *contract.Error) bool {
+	switch refused.Code {
+	case contract.CodeBadRequest, contract.CodeConflict, contract.CodeTooLarge, contract.CodeNotSupported,
+		contract.CodeUnauthorized, contract.CodeNewInstance:
+		return true
+	}
+	return false
+}
+
 // uncertain is the error of a submit of which one attempt was refused and another one was not
 // answered: that one may still be accepted.
 func uncertain(ctx context.Context, refused *contract.Error) error {
-	e := problem(KindTimeout, fmt.Sprintf("no answer arrived in time to one of the attempts; the answer to another one was %s: %s", refused.Code, refused.Message), context.Cause(ctx))
+	e := problem(KindTimeout, fmt.Sprintf("one attempt to submit the code got no answer, and another one was refused (%s: %s), so the code may still run", refused.Code, refused.Message), context.Cause(ctx))
 	e.sent = true
 	return e
 }
@@ -65,15 +75,24 @@ func uncertain(ctx context.Context, refused *contract.Error) error {
 type queueFullKey struct{}
 
 // WithQueueFull makes submits end with queue_full if the executor's queue is full, instead of
-// trying again until there is a place.
+// trying again until there is a place. A submit with an unanswered attempt is tried again
+// nevertheless, until its outcome is known.
 func WithQueueFull(ctx context.Context) context.Context {
 	return context.WithValue(ctx, queueFullKey{}, true)
 }
 
-// unlessFull is the policy for submits under WithQueueFull.
-func unlessFull(err error, bad int) bool {
+func isFull(err error) bool {
 	refused := refusal(err)
-	return (refused == nil || refused.Code != contract.CodeQueueFull) && idempotent(err, bad)
+	return refused != nil && refused.Code == contract.CodeQueueFull
+}
+
+// MayRun reports whether the code of a submit that ended with err may run nevertheless.
+func MayRun(err error) bool {
+	switch kindOf(err) {
+	case KindTimeout, KindBadAnswer, KindUnreachable, KindNoSuchHost, KindTunnelError, KindTunnelOffline, KindWrongProtocol:
+		return !NeverSent(err)
+	}
+	return false
 }
 
 func submitRequest(ctx context.Context, s contract.Submit) request {

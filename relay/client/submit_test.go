@@ -36,22 +36,31 @@ func TestLostAnswerIsAskedForUnderTheSameRequestID(t *testing.T) {
 	}
 }
 
-// full refuses submits with queue_full, and nothing else.
-func full(r seen) (int, any) {
-	if r.method == http.MethodPost {
-		return http.StatusServiceUnavailable, refusalBody(contract.CodeQueueFull)
+// refusesSubmits refuses submits with a code, and nothing else.
+func refusesSubmits(code contract.Code) func(seen) (int, any) {
+	return func(r seen) (int, any) {
+		if r.method == http.MethodPost {
+			return http.StatusServiceUnavailable, refusalBody(code)
+		}
+		return http.StatusOK, struct{}{}
 	}
-	return http.StatusOK, struct{}{}
 }
 
 // A caller that takes a refusal for the outcome may run the code again.
 func TestARefusalDoesNotHideAnUnansweredSubmit(t *testing.T) {
-	for name, test := range map[string]struct{ unanswered, last int32 }{"the first attempt": {1, 3}, "the last attempt": {2, 2}} {
+	for name, test := range map[string]struct {
+		code             contract.Code
+		unanswered, last int32
+	}{
+		"the first attempt":                  {contract.CodeQueueFull, 1, 3},
+		"the last attempt":                   {contract.CodeQueueFull, 2, 2},
+		"before one that is not tried again": {contract.CodeLowMemory, 1, 3},
+	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var attempts atomic.Int32
-			e := newExecutor(t, full)
+			e := newExecutor(t, refusesSubmits(test.code))
 			c := e.acquainted(t)
 			e.setAfter(func(w http.ResponseWriter, _ *httptest.ResponseRecorder) bool {
 				n := attempts.Add(1)
@@ -65,7 +74,7 @@ func TestARefusalDoesNotHideAnUnansweredSubmit(t *testing.T) {
 			})
 			_, err := c.Submit(ctx, contract.Submit{RequestID: "once", Code: "1"})
 			wantKind(t, err, KindTimeout)
-			if !mayHaveArrived(err) || !strings.Contains(err.Error(), "queue_full: refused") {
+			if !mayHaveArrived(err) || !strings.Contains(err.Error(), string(test.code)+": refused") {
 				t.Errorf("%v", err)
 			}
 		})
@@ -73,12 +82,20 @@ func TestARefusalDoesNotHideAnUnansweredSubmit(t *testing.T) {
 }
 
 func TestQueueFullIsReturnedAtOnceOnRequest(t *testing.T) {
-	e := newExecutor(t, full)
+	e := newExecutor(t, refusesSubmits(contract.CodeQueueFull))
 	_, err := e.client(t).Submit(WithQueueFull(t.Context()), contract.Submit{Code: "1"})
 	wantCode(t, err, contract.CodeQueueFull)
 	if n := len(e.submits(t)); n != 1 {
 		t.Errorf("%d submits", n)
 	}
+}
+
+func TestARefusalThatWillNotChangeIsReturned(t *testing.T) {
+	e := newExecutor(t, refusesSubmits(contract.CodeConflict))
+	c := e.acquainted(t)
+	e.setAfter(first(func(w http.ResponseWriter) bool { hangUp(w); return true }))
+	_, err := c.Submit(t.Context(), contract.Submit{Code: "1"})
+	wantCode(t, err, contract.CodeConflict)
 }
 
 func TestRequestIDOfTheCallerIsKept(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -55,16 +54,12 @@ func (r *run) submit(ctx context.Context, withPackage bool) error {
 // NotRun returns err with the words that the code was not run.
 func NotRun(err error) error { return fmt.Errorf("the code was not run: %w", err) }
 
-// mayRun are the kinds of errors of a submit after which the code may run nevertheless.
-var mayRun = []client.Kind{client.KindTimeout, client.KindBadAnswer, client.KindUnreachable, client.KindTunnelError, client.KindTunnelOffline}
-
 // unsubmitted adds to the error of a submit whether the code was run.
 func unsubmitted(err error) error {
-	lost, unanswered := errors.AsType[*client.Error](err)
 	switch {
-	case unanswered && client.NeverSent(err):
+	case client.NeverSent(err):
 		return NotRun(err)
-	case unanswered && slices.Contains(mayRun, lost.Kind):
+	case client.MayRun(err):
 		return fmt.Errorf("it is unknown whether the code ran (%w); check `colab-relay ps` before you run it again", err)
 	}
 	return err

@@ -88,10 +88,13 @@ func (c *call) submitWatched(ctx context.Context, s contract.Submit, watch func(
 	e, err := c.target.Client.Submit(ctx, s)
 	if err != nil {
 		p := problemOf(err)
-		if client.NeverSent(err) {
-			return nil, p.withHint("The code was not run. " + p.Hint)
+		switch {
+		case client.NeverSent(err):
+			p = p.withHint("The code was not run. " + p.Hint)
+		case client.MayRun(err) || p.Code == codeCancelled:
+			p = p.withHint(fmt.Sprintf("The code may have been submitted. If so, list_executions shows the run under request_id %s: check that before you run the code again. For the connection: %s", s.RequestID, p.Hint))
 		}
-		return nil, c.unsure(p, s.RequestID)
+		return nil, p
 	}
 	r := c.read(e.ExecutionID, render.Options{New: true})
 	r.watch = watch
@@ -115,15 +118,6 @@ func (c *call) waitSeconds() int { return int(c.cfg.Hold.Seconds()) }
 // needs (fetching pictures, writing files).
 func (c *call) waitBudget() time.Duration {
 	return c.hold - min(c.hold/10, 2*time.Second) - time.Since(c.started)
-}
-
-// unsure adds, to an error after which the code may run nevertheless, how to find out.
-func (c *call) unsure(p *Problem, requestID string) *Problem {
-	switch client.Kind(p.Code) {
-	case client.KindTimeout, client.KindBadAnswer, client.KindUnreachable, client.KindTunnelError, client.KindTunnelOffline, codeCancelled:
-		return p.withHint(fmt.Sprintf("The code may have been submitted. If so, list_executions shows the run under request_id %s: check that before you run the code again. For the connection: %s", requestID, p.Hint))
-	}
-	return p
 }
 
 // savedAnswer is the data of a checkpoint of run_code_long.
