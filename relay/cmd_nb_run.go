@@ -164,6 +164,9 @@ func (o *nbRunOptions) follow(ctx context.Context, s runSession, run *nbrun.Run,
 			view.note("the run is not finished; the same command continues it")
 		}
 	}
+	if err == nil {
+		_ = run.Delivered() // without it, the same command prints this report again
+	}
 	if err == nil && !report.Success {
 		err = remoterun.ErrPrinted
 	}

@@ -36,8 +36,11 @@ type advance struct {
 // failed, or that a file could not be written. In any case another call continues the run.
 func (r *Run) Advance(ctx context.Context, vm VM, o Options) (Outcome, error) {
 	a := &advance{Run: r, vm: vm, opt: o}
-	if r.spec.DryRun {
+	switch {
+	case r.spec.DryRun:
 		return a.dryRun(ctx)
+	case r.repeat:
+		return a.repeatEnd()
 	}
 	err := a.begin(ctx)
 	for more := err == nil; more && err == nil && time.Since(o.Until) < overtime; {

@@ -257,11 +257,7 @@ func (c *CellRecord) dropAttempt(requestID string) {
 func (a *advance) send(ctx context.Context, n int) error {
 	added := a.run().Flights[len(a.run().Flights)-n:]
 	for i, f := range added {
-		submitting := ctx
-		if len(a.flying()) > n-i { // those before can be read meanwhile
-			submitting = client.WithQueueFull(ctx)
-		}
-		err := a.submit(submitting, f)
+		err := a.submit(behind(ctx, len(a.flying())-n+i), f)
 		if err == nil {
 			continue
 		}
@@ -279,6 +275,15 @@ func (a *advance) send(ctx context.Context, n int) error {
 		return err
 	}
 	return nil
+}
+
+// behind is the ctx of the submit of a flight that has others before it. They can be read while
+// the queue is full, so the submit does not wait for a place.
+func behind(ctx context.Context, others int) context.Context {
+	if others == 0 {
+		return ctx
+	}
+	return client.WithQueueFull(ctx)
 }
 
 // submit submits a flight, for the first time or again.

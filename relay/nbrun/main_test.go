@@ -126,6 +126,7 @@ type book struct {
 	t    *testing.T
 	path string
 	dir  string // of the records
+	lost bool   // the answers of its calls
 }
 
 // write makes a notebook with these code cells, whose ids are c0, c1 and so on.
@@ -260,6 +261,11 @@ func (b *book) advance(s Spec, vm VM, callTime time.Duration, change ...func(*Op
 		f(&o)
 	}
 	got.Outcome, got.err = r.Advance(ctx, vm, o)
+	if got.err == nil && !b.lost {
+		if err := r.Delivered(); err != nil {
+			b.t.Error(err)
+		}
+	}
 	got.Record = *r.Record()
 	return got
 }

@@ -125,6 +125,7 @@ type RunRecord struct {
 	Notes      []string   `json:"notes"`
 	StartedAt  time.Time  `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
+	Confirms   bool       `json:"confirms,omitempty"` // Delivered is called when its end is answered
 
 	places map[string]int // of the cells in Plan, by handle; see cell
 }

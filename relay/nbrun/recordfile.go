@@ -40,13 +40,13 @@ func loadRecord(dir, realPath string) (*Record, error) {
 	entry, err := checkpoint.Load(dir, name, nil)
 	switch {
 	case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrTooLarge):
-		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
+		return nil, fmt.Errorf("%w: %q", ErrDamaged, checkpoint.Path(dir, name))
 	case err != nil:
 		return nil, err
 	}
 	var r Record
 	if json.Unmarshal(entry.Data, &r) != nil || !r.isConsistent() || r.Path != realPath {
-		return nil, fmt.Errorf("%q: %w", name, ErrDamaged)
+		return nil, fmt.Errorf("%w: %q", ErrDamaged, checkpoint.Path(dir, name))
 	}
 	r.fill()
 	return &r, nil

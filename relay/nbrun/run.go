@@ -37,6 +37,7 @@ type Run struct {
 	notes    []string       // of this call
 	savedAt  time.Time
 	reports  string // the path of the report
+	repeat   bool   // the recorded run has ended, and its answer may be lost: see Delivered
 }
 
 // Open opens the run of s.Path whose record is in dir: the unfinished one with the same
@@ -114,6 +115,7 @@ func (r *Run) prepare() (err error) {
 	if !d.IsPython() {
 		return fmt.Errorf("%w: its language is %.40q", ErrNotPython, d.Language())
 	}
+	r.repeat = r.mayHaveLostAnswer(d)
 	return nil
 }
 
@@ -132,7 +134,10 @@ func (r *Run) reconcile() {
 	same := old.Spec.identity() == r.spec.identity()
 	ended := old.ID == "" || old.Status.Finished() ||
 		old.Status == StatusInterrupted && old.Spec.Save == SaveNone // nothing tells a person where it stopped
-	if !ended && same {
+	switch {
+	case r.repeat:
+		return
+	case !ended && same:
 		r.goOn()
 		return
 	}
@@ -275,6 +280,6 @@ func (r *Run) save() error {
 func newRunRecord(s Spec) RunRecord {
 	return RunRecord{
 		ID: rand.Text(), Spec: s, Status: StatusRunning, Plan: []CellRecord{}, Flights: []*Flight{}, Notes: []string{},
-		StartedAt: time.Now().UTC(),
+		StartedAt: time.Now().UTC(), Confirms: true,
 	}
 }

@@ -157,6 +157,7 @@ func (c *call) runNotebook(ctx context.Context, args runNotebookArgs, s nbrun.Sp
 			out.addCell(ctx, cell, id, events)
 		},
 	})
+	c.sending = func() { _ = run.Delivered() } // without it, the same call repeats this answer
 	out.flush(ctx)
 	c.warnOfEnd(outcome.Execution.SessionMinutesLeft)
 	c.kernels.record(c.target.Name, run.Record().Life.KernelID)      // notes mention a new one

@@ -225,7 +225,11 @@ func (s *stdio) call(ctx context.Context, q *request) {
 	}
 	by := asker{progress: startProgress(q, q.call.token()), forms: s.forms.forCall(q.call)}
 	a := s.relay.perform(ctx, s.relay.tools[q.call.Name], by, q.call.Arguments)
-	_, _ = q.Write(q.call.encode(q.id, a, s.relay.modern)) // if the host is gone, the end of stdin ends the relay
+	line := q.call.encode(q.id, a, s.relay.modern)
+	if ctx.Err() == nil { // else the host has cancelled the call, and gets no answer
+		a.beforeSending()
+	}
+	_, _ = q.Write(line) // if the host is gone, the end of stdin ends the relay
 }
 
 // lineWriter lets answers and progress messages share stdout: each Write is one complete

@@ -145,6 +145,7 @@ type call struct {
 	formsShown int
 	warnings   []string
 	pictures   []render.Picture
+	sending    func() // see answer.sending
 }
 
 // resolve finds the runtime of the call; a local tool works without one.
@@ -169,6 +170,7 @@ func (c *call) warn(format string, args ...any) {
 func (r *Relay) handler(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		a := r.perform(ctx, t, asker{}, req.Params.RawArguments)
+		a.beforeSending()
 		return &mcp.CallToolResult{Content: a.content, StructuredContent: a.structured, IsError: a.isError}, nil
 	}
 }
@@ -204,7 +206,9 @@ func (r *Relay) perform(ctx context.Context, t tool, by asker, arguments json.Ra
 	if problem != nil {
 		r.cfg.Log.Info("tool call", "tool", t.def.Name, "runtime", c.target.Name, "code", problem.Code, "dur", time.Since(c.started))
 	}
-	return c.answer(got, problem)
+	a = c.answer(got, problem)
+	a.sending = c.sending
+	return a
 }
 
 // takeHold returns how long a call may wait for a run, which is less if many wait already,
@@ -227,6 +231,14 @@ type answer struct {
 	content    []mcp.Content
 	structured json.RawMessage
 	isError    bool
+	sending    func() // to be called when it is sent; may be nil
+}
+
+// beforeSending must be called right before the answer is sent.
+func (a answer) beforeSending() {
+	if a.sending != nil {
+		a.sending()
+	}
 }
 
 // answer assembles an answer: structured content, text and pictures.
