@@ -50,21 +50,10 @@ func (r *report) say(v verdict, what, format string, args ...any) {
 // itself would run with. It starts nothing. It returns the exit code.
 func doctor(ctx context.Context, cfg config, getenv func(string) string, stdout io.Writer) int {
 	r := &report{w: stdout}
-	python, err := kernel.Find(ctx, cfg.user, cfg.python, kernel.Environ(cfg.user.Environ(os.Environ(), cfg.workDir), cfg.workDir))
-	if err != nil {
-		r.say(fail, "python", "%v", err)
+	if cfg.userFault != nil && cfg.user == nil {
+		r.say(warn, "python", "not checked, because it runs as the kernel's user")
 	} else {
-		r.say(ok, "python", "%s %s, ipykernel %s, IPython %s", python.Path, python.Version, python.IPyKernel, python.IPython)
-	}
-	r.ipythonConfig(getenv("HOME"))
-	found, err := probe.New(probe.Config{WorkDir: cfg.workDir, Python: python.Path, User: cfg.user, Started: time.Now(), Getenv: getenv}).Probe(ctx)
-	if err != nil {
-		r.say(warn, "machine", "%v", err)
-	} else {
-		r.say(ok, "platform", "%s, %s, %s", found.Platform.Name, found.Platform.OS, found.Platform.Architecture)
-		r.memory(found.Compute)
-		r.gpu(found)
-		r.disks(found.Storage)
+		r.kernelSide(ctx, cfg, getenv)
 	}
 	r.workdir(cfg.workDir)
 	r.stateDir(cfg.stateDir)
@@ -76,6 +65,26 @@ func doctor(ctx context.Context, cfg config, getenv func(string) string, stdout 
 		return 1
 	}
 	return 0
+}
+
+// kernelSide reports what the kernel's Python finds, which runs as the kernel's user.
+func (r *report) kernelSide(ctx context.Context, cfg config, getenv func(string) string) {
+	python, err := kernel.Find(ctx, cfg.user, cfg.python, kernel.Environ(cfg.user.Environ(os.Environ(), cfg.workDir), cfg.workDir))
+	if err != nil {
+		r.say(fail, "python", "%v", err)
+	} else {
+		r.say(ok, "python", "%s %s, ipykernel %s, IPython %s", python.Path, python.Version, python.IPyKernel, python.IPython)
+	}
+	r.ipythonConfig(getenv("HOME"))
+	found, err := probe.New(probe.Config{WorkDir: cfg.workDir, Python: python.Path, User: cfg.user, Started: time.Now(), Getenv: getenv}).Probe(ctx)
+	if err != nil {
+		r.say(warn, "machine", "%v", err)
+		return
+	}
+	r.say(ok, "platform", "%s, %s, %s", found.Platform.Name, found.Platform.OS, found.Platform.Architecture)
+	r.memory(found.Compute)
+	r.gpu(found)
+	r.disks(found.Storage)
 }
 
 // ipythonConfig reports IPython configuration that replaces the kernel's class, as

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -223,8 +224,10 @@ func TestAProgramThatIsAlwaysAnotherProcessEnds(t *testing.T) {
 			started <- u.Start(cmd)
 		}()
 		must(t, <-started)
-		for began := hopped(); hopped() < began+5; {
-			runtime.Gosched()
+		for began, late := hopped(), time.Now().Add(time.Minute); hopped() < began+5; runtime.Gosched() {
+			if time.Now().After(late) {
+				t.Fatal("the program did not start")
+			}
 		}
 		_ = cmd.Wait()
 		must(t, u.EndAll())

@@ -14,8 +14,9 @@ import (
 // be found.
 const endLimit = 5 * time.Second
 
-// ErrStillRunning means that processes remain that start others faster than they end.
-var ErrStillRunning = errors.New("some processes start others faster than they can be ended")
+// ErrStillRunning means that processes remain: they start others faster than they can be ended,
+// or this process may not end them.
+var ErrStillRunning = errors.New("some processes could not be ended")
 
 // EndKernel kills every process that a kernel of this executor has started, in whatever
 // process group, session or namespace it is. No kernel may be starting.
@@ -81,7 +82,7 @@ func (s *search) kill() (seen sight, err error) {
 	for {
 		names, err := folder.Readdirnames(1024)
 		for _, name := range names {
-			if !s.others[name] && !s.ended[name] {
+			if !s.others[name] {
 				seen = max(seen, s.examine(name))
 			}
 		}
@@ -111,10 +112,12 @@ func (s *search) examine(name string) sight {
 	case !isMarked(status, s.mark):
 		s.others[name] = true
 		return noneSeen
+	case isOver(status) && s.ended[name]: // its parent has not removed it yet
+		return noneSeen
 	case isOver(status):
 		s.ended[name] = true
 		return oneSeen
-	case process.Kill() != nil:
+	case errors.Is(process.Kill(), os.ErrProcessDone):
 		return oneMissed
 	}
 	return oneSeen

@@ -11,8 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// check reports whether this process may act for u: it needs CAP_SETUID and CAP_SETGID.
+// check reports whether this process may act for u, which takes CAP_SETUID and CAP_SETGID, and
+// end u's processes, which takes CAP_KILL.
 func (u *User) check() (err error) {
+	var now [2]unix.CapUserData
+	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &now[0]); err != nil {
+		return fmt.Errorf("reading this process's capabilities: %w", err)
+	}
+	if now[0].Effective&(1<<unix.CAP_KILL) == 0 {
+		return fmt.Errorf("ending the user's processes: %w", os.ErrPermission)
+	}
 	done := make(chan struct{})
 	go func() { // on a thread that ends, in whatever state it is left
 		defer close(done)
