@@ -24,7 +24,8 @@ const (
 // inbox is the queue between the readers of the sockets and Receive.
 //
 // Output over the bound is dropped and counted. Other messages are kept up to twice the
-// bound; then their reader waits, and the kernel's own queue fills.
+// bound; then their reader waits, and the kernel's own queue fills. A message that exceeds the
+// bound alone does not count for small ones, so that what follows it is not dropped.
 type inbox struct {
 	bound int64
 	pool  *framePool
@@ -89,10 +90,26 @@ func (q *inbox) fitsLocked(m *Message, bound int64) bool {
 	return len(q.queue) == 0 && q.received == nil || q.used+m.cost() <= bound
 }
 
+// oversizedLocked returns the cost of the message that exceeds the bound alone; 0 if there is none.
+// It came when there was no other, so it is the first.
+func (q *inbox) oversizedLocked() int64 {
+	first := q.received
+	if first == nil && len(q.queue) > 0 {
+		first = q.queue[0]
+	}
+	if first == nil || first.cost() <= q.bound {
+		return 0
+	}
+	return first.cost()
+}
+
 // awaitOutputRoomLocked reports whether there is room for m. Only a big message waits for
 // room, and not if the last one waited in vain.
 func (q *inbox) awaitOutputRoomLocked(m *Message) bool {
-	if m.size < bigMessage || q.stalled || q.fitsLocked(m, q.bound) {
+	if m.size < bigMessage {
+		return q.fitsLocked(m, q.bound+q.oversizedLocked())
+	}
+	if q.stalled || q.fitsLocked(m, q.bound) {
 		return q.fitsLocked(m, q.bound)
 	}
 	expired := false

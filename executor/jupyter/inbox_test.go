@@ -37,6 +37,26 @@ func TestInboxAcceptsASingleMessageOverTheBound(t *testing.T) {
 	}
 }
 
+func TestSmallOutputAfterAMessageOverTheBoundHasTheWholeBound(t *testing.T) {
+	const small = 100
+	for _, received := range []bool{false, true} {
+		q := newInbox(10*(small+messageOverhead), &framePool{}, slog.New(slog.DiscardHandler))
+		q.put(sized("huge", "a", MsgStream, 1<<30))
+		if received {
+			if _, err := q.receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 11 { // the last one is over the bound
+			q.put(sized("small", "a", MsgStream, small))
+		}
+		q.put(sized("big", "a", MsgStream, bigMessage))
+		if dropped := q.dropped["a"]; dropped != (Dropped{2, small + bigMessage}) {
+			t.Errorf("received: %t, dropped %+v", received, dropped)
+		}
+	}
+}
+
 func TestBigMessageWaitsForItsConsumerButNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newInbox(bigMessage, &framePool{}, slog.New(slog.DiscardHandler))
