@@ -3,6 +3,7 @@ package journal
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -131,19 +132,20 @@ func TestThePreviewOfCodeIsBounded(t *testing.T) {
 // The journal keeps the previews of thousands of executions.
 func TestAnExecutionDoesNotKeepItsCode(t *testing.T) {
 	const size, n = 1 << 20, 32
-	previews := make([]string, n)
+	j := openIn(t, t.TempDir(), Limits{})
+	records := make([]*Record, n)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	for i := range previews {
-		previews[i] = preview("x = 1\n" + strings.Repeat("#", size))
+	for i := range records {
+		records[i] = create(t, j, contract.Submit{RequestID: fmt.Sprint("request-", i), Code: "x = 1\n" + strings.Repeat("#", size)})
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > n*size/2 {
 		t.Errorf("%d bytes are kept of %d", kept, n*size)
 	}
-	runtime.KeepAlive(previews)
+	runtime.KeepAlive(records)
 }
 
 // An event whose offset no execution reaches is damage, and no sum of offsets overflows.

@@ -80,7 +80,7 @@ func (l *eventLog) repair() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if last := l.lastLocked(); last != nil {
-		if err := cutTornLine(last.path, eventBegins); err != nil {
+		if _, err := cutTornLine(last.path, eventBegins); err != nil {
 			return err
 		}
 		info, err := os.Stat(last.path)

@@ -155,3 +155,34 @@ func TestEventOverTheBoundBecomesAGap(t *testing.T) {
 		t.Errorf("next offset %d of %d events", x.NextOffset, len(x.Events))
 	}
 }
+
+// A state whose last line is cut says only what was before that line.
+func TestARunWhoseRecordIsCutIsNotCalledOneThatNeverRan(t *testing.T) {
+	for name, cut := range map[string]int64{"within a line": 5, "at its end": 0} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			r := create(t, openIn(t, dir, Limits{}), contract.Submit{RequestID: "1", Code: "1"})
+			queued, err := os.Stat(r.file.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Update(func(x *contract.Execution) { x.Status = contract.StatusRunning }); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(r.file.path, queued.Size()+cut); err != nil {
+				t.Fatal(err)
+			}
+			again, err := openIn(t, dir, Limits{}).Find(r.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, want := again.Snapshot(), contract.StatusLost
+			if cut == 0 {
+				want = contract.StatusCancelled
+			}
+			if x.Status != want || strings.Contains(x.Reason, "never ran") != (cut == 0) {
+				t.Errorf("%s: %s", x.Status, x.Reason)
+			}
+		})
+	}
+}

@@ -116,11 +116,15 @@ func (j *Journal) recoverRecord(dir string, line stateLine) *Record {
 // endAfterKill ends what a killed executor left unfinished. Its events remain readable.
 func (r *Record) endAfterKill() error {
 	err := r.events.repair()
-	if torn := cutTornLine(r.file.path, stateBegins); !errors.Is(torn, fs.ErrNotExist) {
+	cut, torn := cutTornLine(r.file.path, stateBegins)
+	if !errors.Is(torn, fs.ErrNotExist) {
 		err = errors.Join(err, torn)
 	}
 	status, reason := contract.StatusLost, "the executor was killed while this was running; the output up to then is kept, the variables are gone"
-	if r.state.Status == contract.StatusQueued && r.events.end() == 0 {
+	switch {
+	case cut:
+		reason = "the last line of its record was incomplete, and is gone: it may have run, and may have ended; the variables are gone"
+	case r.state.Status == contract.StatusQueued && r.events.end() == 0:
 		status, reason = contract.StatusCancelled, "the executor was killed before this started; it never ran"
 	}
 	r.Finish(status, reason, 0)

@@ -34,28 +34,28 @@ func isTorn(text []byte, begins string) bool {
 }
 
 // cutTornLine truncates a file, whose lines begin so, after its last newline. If what follows that is not the
-// beginning of a line, it stays, and the error is errDamaged.
-func cutTornLine(path, begins string) error {
+// beginning of a line, it stays, and the error is errDamaged. cut reports whether something was cut off.
+func cutTornLine(path, begins string) (cut bool, err error) {
 	f, err := bounded.OpenFile(path, os.O_RDWR)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer f.Close()
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return err
+		return false, err
 	}
 	from := max(0, size-maxLine)
 	end := make([]byte, size-from)
 	if _, err := f.ReadAt(end, from); err != nil && !errors.Is(err, io.EOF) {
-		return err
+		return false, err
 	}
 	whole := bytes.LastIndexByte(end, '\n') + 1
 	if !isTorn(end[whole:], begins) {
-		return fmt.Errorf("%w: the end of %q is not a line", errDamaged, path)
+		return false, fmt.Errorf("%w: the end of %q is not a line", errDamaged, path)
 	}
 	if whole == len(end) {
-		return nil
+		return false, nil
 	}
-	return f.Truncate(from + int64(whole))
+	return true, f.Truncate(from + int64(whole))
 }
