@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -32,6 +33,10 @@ type process struct {
 // signals the executor's process group and "Restart session" kills it. dir holds the
 // connection file and the script start.py of shared/kernelpy. Python starts there.
 func startProcess(cfg Config, dir string) (*process, error) {
+	temp, err := filepath.Abs(os.TempDir())
+	if err != nil {
+		return nil, err
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -40,7 +45,7 @@ func startProcess(cfg Config, dir string) (*process, error) {
 	cmd.Dir = dir
 	// JPY_PARENT_PID makes ipykernel end itself when the executor is gone.
 	cmd.Env = append(Environ(cfg.Environ, cfg.WorkDir), "JPY_PARENT_PID="+strconv.Itoa(os.Getpid()),
-		contract.EnvOwner+"="+ownerOf(cfg.Instance), contract.EnvTemp+"="+os.TempDir())
+		contract.EnvOwner+"="+ownerOf(cfg.Instance), contract.EnvTemp+"="+temp)
 	cmd.Stdout, cmd.Stderr = write, write
 	cmd.SysProcAttr = ownSession()
 
