@@ -107,7 +107,7 @@ var errorRows = []errorRow{
 	{err: files.ErrBadPath, code: contract.CodeBadRequest},
 	{err: files.ErrIsDir, code: contract.CodeBadRequest, hint: "List the folder, then request its files."},
 	{err: files.ErrNotRegular, code: contract.CodeForbiddenPath, hint: "Copy its content into a regular file and request that file."},
-	{err: files.ErrLeased, code: contract.CodeConflict, hint: "Close the file in that program, then try again."},
+	{err: files.ErrLeased, code: contract.CodeConflict, hint: "A program on the VM, such as a file server, holds a lease on this file. End it, or wait until it releases the file, then try again; or download a copy of the file."},
 	{err: files.ErrChanged, code: contract.CodeChanged},
 	{err: files.ErrBadRange, code: contract.CodeBadRequest, hint: "Request the size of the file again, then use ranges inside it."},
 	{err: files.ErrTooLarge, code: contract.CodeTooLarge, hint: "Read the file in parts."},

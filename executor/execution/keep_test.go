@@ -173,7 +173,7 @@ func TestAStreamThatCannotBeFlushedIsSetBack(t *testing.T) {
 			"sys.stdout = None\nraise KeyError('x')",
 		} {
 			x := q.run("import sys\n" + code)
-			if !x.Status.Finished() || !strings.Contains(text(x, contract.Stderr), "is set back") {
+			if !x.Status.Finished() || !strings.Contains(text(x, contract.Stderr), "was reset") {
 				t.Errorf("%s: %s, %q", code, x.Status, text(x, contract.Stderr))
 			}
 			if got := text(q.run("print('next')"), contract.Stdout); got != "next\n" {

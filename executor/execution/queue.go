@@ -23,7 +23,7 @@ import (
 // Errors of the queue.
 var (
 	ErrQueueFull    = errors.New("too many executions are waiting already")
-	ErrQueuedCode   = errors.New("the code of the waiting executions fills the queue")
+	ErrQueuedCode   = errors.New("the waiting executions hold too much code")
 	ErrLowMemory    = errors.New("too little memory is free")
 	ErrKernelBusy   = errors.New("a run is using the kernel")
 	ErrNotWaiting   = errors.New("the execution is not waiting for input")

@@ -60,7 +60,7 @@ func (q *Queue) fullLocked(caller string, size int) error {
 		waiting += len(s.code)
 	}
 	if waiting+size > room {
-		return fmt.Errorf("%w: %.1f MiB wait, this one has %.1f MiB, and %d MiB fit",
+		return fmt.Errorf("%w: %.1f MiB are waiting, this code has %.1f MiB, and the limit is %d MiB",
 			ErrQueuedCode, float64(waiting)/(1<<20), float64(size)/(1<<20), room>>20)
 	}
 	return nil

@@ -25,7 +25,7 @@ var (
 	ErrTooMany  = errors.New("too many files in one request")
 	ErrDiskFull = errors.New("the disk is full")
 	// ErrLeased is a file on which another program holds a lease, as file servers do.
-	ErrLeased = errors.New("another program has reserved the file")
+	ErrLeased = errors.New("another program holds a lease on the file")
 	// ErrBusy means that a limit on concurrent work is reached. The same call may succeed later.
 	ErrBusy = errors.New("too many requests in progress")
 )

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"colabrelay/executor/account"
 	"colabrelay/executor/files"
@@ -97,7 +98,8 @@ func TestAFolderThatIsExchangedForALinkLeadsToNothingOfOthers(t *testing.T) {
 	u, err := account.Find("nobody")
 	must(t, err)
 	in, private := newInboxOf(t, u)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, stacks.Old(t).Python, "-", in.Workdir)
 	attacks, err := os.ReadFile(filepath.Join("..", "testdata", "attacks.py"))
 	must(t, err)
@@ -111,7 +113,7 @@ func TestAFolderThatIsExchangedForALinkLeadsToNothingOfOthers(t *testing.T) {
 		}
 	}()
 	met := map[bool]int{} // whether the file could be read
-	for i := 0; running.Err() == nil && (i < 200 || met[true] == 0 || met[false] == 0); i++ {
+	for i := 0; ctx.Err() == nil && running.Err() == nil && (i < 200 || met[true] == 0 || met[false] == 0); i++ {
 		content, one, err := in.roots.ReadMany(ctx, []string{"door/key"})
 		must(t, err)
 		if len(content) > 0 {
@@ -122,6 +124,9 @@ func TestAFolderThatIsExchangedForALinkLeadsToNothingOfOthers(t *testing.T) {
 			_, _ = in.tryPut(up.UploadID, 0, []byte("x"))
 			_, _ = in.commit(up.UploadID, []byte("x"))
 		}
+	}
+	if met[true] == 0 || met[false] == 0 {
+		t.Errorf("the file was read %d times and refused %d times: the folder was not exchanged", met[true], met[false])
 	}
 	cancel()
 	<-running.Done()

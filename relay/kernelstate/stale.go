@@ -15,7 +15,8 @@ var harmless = []string{saveTitle, clearTitle, prepareTitle, keepTitle}
 // isStale reports whether an unfinished save has old variables, because other code ran
 // after it, and should start again. While other code still runs it does not: a new save
 // would have to wait for that code, and the VM may end before. The old save is then
-// finished, and j.otherCodeRan is set.
+// finished, and j.otherCodeRan is set. It also fills in the execution's id, which is unknown if
+// the submit's answer was lost.
 func (j *job) isStale(ctx context.Context, p *pending) bool {
 	list, err := j.c.List(ctx, contract.MaxListExecutions)
 	if err != nil {
@@ -27,7 +28,7 @@ func (j *job) isStale(ctx context.Context, p *pending) bool {
 		// submit never arrived.
 		return len(list.Executions) == contract.MaxListExecutions
 	}
-	p.Work.ExecutionID = list.Executions[at].ExecutionID // unknown if the submit's answer was lost
+	p.Work.ExecutionID = list.Executions[at].ExecutionID
 	busy := false
 	for _, e := range list.Executions[:at] {
 		if e.StartedAt != nil && !isHarmless(e.CodePreview) {

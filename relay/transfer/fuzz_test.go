@@ -16,8 +16,8 @@ import (
 )
 
 // FuzzRecords reads any file as the records of an unfinished transfer. What was read ends at a
-// line, and no record leads out of the folder. The folder is
-// made once: making it for each input would take most of the time.
+// line, and no record leads out of the folder. The folder is made once: making it for each input
+// would take most of the time.
 func FuzzRecords(f *testing.F) {
 	const at = `"modified":"2026-11-22T00:00:00Z","local_modified":"2026-11-22T00:00:00Z"`
 	f.Add([]byte(`{"remote_path":"/a","size_bytes":4,"local":"keep",` + at + "}\n"))

@@ -51,7 +51,7 @@ type disks struct {
 // newDisks returns small disks if the system allows them, which it finds out in dir, and prints a
 // line if it does not.
 func newDisks(dir string, out io.Writer) *disks {
-	err := errors.New("this process has no mounts of its own")
+	err := errors.New("the suite could not get a mount namespace")
 	if os.Getenv(isolated) != "" {
 		probe := filepath.Join(dir, "probe")
 		if err = os.Mkdir(probe, 0o700); err == nil {
@@ -59,7 +59,7 @@ func newDisks(dir string, out io.Writer) *disks {
 		}
 	}
 	if err != nil {
-		fmt.Fprintf(out, "no disk fills up: %v\n", err)
+		fmt.Fprintf(out, "full disks are left out of this run: %v\n", err)
 	}
 	return &disks{small: err == nil}
 }

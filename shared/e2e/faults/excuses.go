@@ -19,7 +19,8 @@ const (
 	vmReplaced                         // what was on the VM is gone
 	vmDiskFull                         // what needs the VM's disk is refused, and output may end with the executor
 	laptopDiskFull                     // what needs the laptop's disk is refused
-	stops                              // the kernel or the relay does nothing for a while
+	kernelStops                        // the kernel does nothing for a while
+	relayStops                         // the relay does nothing for a while
 	always         excuses = -1        // whatever happens
 )
 
@@ -32,7 +33,7 @@ func (e excuses) all(of excuses) bool { return e&of == of }
 // refusals are the codes of answers that faults excuse. After them an agent may call again.
 var refusals = map[string]excuses{
 	"unreachable":    networkFails | executorEnds,
-	"timeout":        networkFails | executorEnds | stops, // the call's 3 s were over; see also slow
+	"timeout":        networkFails | executorEnds | kernelStops | relayStops, // the call's 3 s were over; see also slow
 	"busy":           relayEnds,                           // the call whose answer was lost still works
 	"variables_lost": kernelEnds,
 

@@ -20,9 +20,9 @@ var kinds = []fault{
 		return true, w.laptops[p.at].replace(ctx, func(h *harness.Host) { _ = h.Close() })
 	}},
 	{"VM replaced", vmReplaced | executorEnds | kernelEnds | networkFails, 2, "executor", replaceExecutor(true)},
-	{"kernel stopped", stops, 2, "", stop((*world).kernelPID)},
+	{"kernel stopped", kernelStops, 2, "", stop((*world).kernelPID)},
 	{"executor stopped", networkFails, 2, "", stop((*world).executorPID)},
-	{"relay stopped", stops, 2, "", func(ctx context.Context, w *world, p planned) (bool, error) {
+	{"relay stopped", relayStops, 2, "", func(ctx context.Context, w *world, p planned) (bool, error) {
 		return stop(func(*world) (int, error) { return w.laptops[p.at].current().PID(), nil })(ctx, w, p)
 	}},
 	{"tunnel cut", networkFails, 3, "", func(ctx context.Context, w *world, p planned) (bool, error) {

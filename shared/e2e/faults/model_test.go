@@ -85,7 +85,7 @@ func TestACodeIsExcusedOnlyForItsTools(t *testing.T) {
 		{"inspect_variable", "kernel_busy", 0, true}, {"run_code_long", "kernel_busy", always, false},
 		{"provide_input", "replayed", networkFails, true}, {"provide_input", "replayed", kernelEnds, false},
 		{"run_notebook", "replayed", always, false}, {"run_notebook", "timeout", 0, true}, {"run_notebook", "other", always, false},
-		{"run_code_quick", "timeout", kernelEnds, false}, {"list_executions", "timeout", stops, true},
+		{"run_code_quick", "timeout", kernelEnds, false}, {"list_executions", "timeout", kernelStops, true},
 	} {
 		if got := c.step.excused(c.tool, c.code); got != c.want {
 			t.Errorf("%s of %s, excuses %b: %v", c.code, c.tool, c.step, got)
@@ -163,8 +163,8 @@ func TestAFaultOfOneLaptopExcusesNothingOnOthers(t *testing.T) {
 	for n := range kinds {
 		kind[kinds[n].name] = &kinds[n]
 	}
-	s := step{faults: []planned{{fault: kind["relay killed"], at: 1}, {fault: kind["laptop's disk full"], at: 2}, {fault: kind["VM's disk full"], at: 2}}}
-	for laptop, want := range []excuses{vmDiskFull, vmDiskFull | relayEnds, vmDiskFull | laptopDiskFull} {
+	s := step{faults: []planned{{fault: kind["relay killed"], at: 1}, {fault: kind["laptop's disk full"], at: 2}, {fault: kind["relay stopped"], at: 2}, {fault: kind["VM's disk full"], at: 2}}}
+	for laptop, want := range []excuses{vmDiskFull, vmDiskFull | relayEnds, vmDiskFull | laptopDiskFull | relayStops} {
 		if got := s.excusesOn(laptop); got != want {
 			t.Errorf("laptop %d has the excuses %b, want %b", laptop, got, want)
 		}

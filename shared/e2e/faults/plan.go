@@ -41,10 +41,10 @@ func (s step) excuses() (e excuses) {
 	return e
 }
 
-// excusesOn are those that concern a laptop: what ends or fills another laptop is none.
+// excusesOn are those that concern a laptop: what ends, stops or fills another laptop is none.
 func (s step) excusesOn(laptop int) (e excuses) {
 	for _, f := range s.faults {
-		if of := f.fault.excuses; of&^(relayEnds|laptopDiskFull) != 0 || f.at == laptop {
+		if of := f.fault.excuses; of&^(relayEnds|relayStops|laptopDiskFull) != 0 || f.at == laptop {
 			e |= of
 		}
 	}

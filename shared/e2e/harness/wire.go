@@ -63,7 +63,8 @@ func (w *Wire) CutAt(totals ...int64) {
 	w.cuts, w.done = totals, 0
 }
 
-// Watch calls seen after each piece that came from the target, with the bytes from it since CutAt.
+// Watch calls seen after each piece that passed in either direction, with the bytes that have come
+// from the target since CutAt.
 // The calls come one after another. During a call, all connections are held up.
 func (w *Wire) Watch(seen func(down int64)) {
 	w.mu.Lock()

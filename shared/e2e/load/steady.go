@@ -69,8 +69,11 @@ func (w *world) fill(ctx context.Context, runs int) error {
 	defer c.Close()
 	for n := range 2 * runs {
 		x, err := c.Submit(ctx, contract.Submit{Code: "None", Unstored: n%2 == 0, WaitSeconds: 40})
-		if err != nil || x.Status != contract.StatusSucceeded {
-			return fmt.Errorf("filling the executor: run %d is %s: %w", n, x.Status, err)
+		if err != nil {
+			return fmt.Errorf("filling the executor: run %d: %w", n, err)
+		}
+		if x.Status != contract.StatusSucceeded {
+			return fmt.Errorf("filling the executor: run %d is %s: %s", n, x.Status, x.Reason)
 		}
 	}
 	return nil

@@ -51,8 +51,8 @@ def keep_streams(events: EventManager) -> None:
                 getattr(sys, name).flush()
             except Exception as problem:  # noqa: BLE001 - of any object that code may set
                 setattr(sys, name, stream)
-                why = f"it cannot be flushed: {type(problem).__name__}"
-                print(f"sys.{name} is set back, because {why}", file=streams["stderr"])
+                why = f"flushing the object in its place raised {type(problem).__name__}"
+                print(f"colab-relay: sys.{name} was reset: {why}", file=streams["stderr"])
 
     events.register("post_execute", check)
 
