@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	"relay/export":                   {"relay/notebook", "relay/output", "relay/plain", "relay/progress", "relay/render", "shared/contract"},
 	"relay/history":                  {"relay/client", "shared/bounded", "shared/contract", "shared/ranges"},
 	"relay/hostconfig":               {},
-	"relay/nbrun":                    {"relay/checkpoint", "relay/client", "relay/dataflow", "relay/kernelstate", "relay/notebook", "relay/output", "relay/parameters", "relay/plain", "relay/suggest", "shared/aside", "shared/contract", "shared/kernelpy"},
+	"relay/nbrun":                    {"relay/checkpoint", "relay/client", "relay/dataflow", "relay/kernelstate", "relay/notebook", "relay/output", "relay/parameters", "relay/plain", "relay/suggest", "shared/aside", "shared/bounded", "shared/contract", "shared/kernelpy"},
 	"relay/notebook":                 {"relay/output", "relay/suggest", "shared/bounded"},
 	"relay/output":                   {"shared/contract", "shared/filename"},
 	"relay/page":                     {"relay/plain", "shared/bounded"},
