@@ -106,10 +106,15 @@ func mayHaveArrived(err error) bool {
 }
 
 // ended returns the error of a call whose ctx ended: that of the last attempt if there is
-// one, because it says more than that time ran out.
+// one, because it says more than that time ran out. Only replayed does not: it follows from a
+// lost answer.
 func ended(ctx context.Context, last error) error {
 	cause := context.Cause(ctx)
-	if refusal(last) != nil || errors.Is(last, cause) {
+	refused := refusal(last)
+	switch {
+	case refused != nil && refused.Code == contract.CodeReplayed: // it says nothing about the first answer
+		return problem(KindTimeout, "no answer arrived in time", fmt.Errorf("%w; last attempt: %v", cause, last))
+	case refused != nil || errors.Is(last, cause):
 		return last
 	}
 	if e, ok := errors.AsType[*Error](last); ok {

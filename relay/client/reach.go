@@ -53,8 +53,8 @@ const answerTime = 3 * time.Second
 
 // retryDelays are the delays between the attempts of one call. They end in time for
 // ReachLimit while no executor was reached, assuming that the next attempt takes as long as
-// the last one. After a refusal they end when the answer to another attempt might arrive too
-// late: then the refusal is certain.
+// the last one. After a refusal that is the outcome of its attempt they end when the answer to
+// another one might arrive too late: then the outcome stays known.
 type retryDelays struct {
 	backoff.BackOff
 	seen    *reach // nil if the call retries as long as its ctx lasts
@@ -62,7 +62,7 @@ type retryDelays struct {
 	began   time.Time
 	end     time.Time     // of the call's time; zero for none
 	took    time.Duration // by the last attempt
-	refused bool          // the last attempt
+	refused bool          // the last attempt, which did nothing
 	over    bool
 }
 

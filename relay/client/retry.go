@@ -69,7 +69,7 @@ func (c *Client) retry(ctx context.Context, again policy, attempt func() (answer
 	got, err := backoff.Retry(ctx, func() (answer, error) {
 		began := time.Now()
 		got, err := attempt()
-		delays.took, delays.refused = time.Since(began), refusal(err) != nil
+		delays.took, delays.refused = time.Since(began), refusal(err) != nil && !mayHaveArrived(err)
 		sent = sent || mayHaveArrived(err)
 		if kindOf(err) == KindBadAnswer {
 			bad++

@@ -310,3 +310,12 @@ func TestConnectionTheTransportGaveUpDoesNotCountAsSent(t *testing.T) {
 		t.Error("waiting for another connection counts as sent")
 	}
 }
+
+// replayed follows from an answer that was lost, and is no outcome.
+func TestReplayedUntilTheTimeEndsIsATimeout(t *testing.T) {
+	e := newExecutor(t, refusing(1<<30, contract.CodeReplayed))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := e.client(t).Kernel(ctx)
+	wantKind(t, err, KindTimeout)
+}
