@@ -46,6 +46,7 @@ var refusals = map[string]excuses{
 	string(contract.CodeReplayed):       networkFails | executorEnds, // the transport sent a request again: see tools
 	string(contract.CodeNewStart):       executorEnds,
 	string(contract.CodeNewInstance):    vmReplaced,
+	string(contract.CodeForbiddenPath):  vmReplaced, // the folder for the state is one of the old VM
 	string(contract.CodeNotFound):       vmReplaced,
 	string(contract.CodeKernelBusy):     always, // another operation has the kernel: see tools
 }
@@ -62,6 +63,7 @@ var tools = map[string][]string{
 	"local_disk_full": {
 		"upload_to_colab", "download_from_colab", "save_kernel_state", "restore_kernel_state", "run_notebook", "run_chunked_operation",
 	},
+	string(contract.CodeForbiddenPath): {"save_kernel_state", "restore_kernel_state"},
 	// These are not repeated by the relay: the first request may have been carried out.
 	string(contract.CodeReplayed): {"provide_input", "interrupt_execution"},
 }
