@@ -34,7 +34,7 @@ func (e excuses) all(of excuses) bool { return e&of == of }
 var refusals = map[string]excuses{
 	"unreachable":    networkFails | executorEnds,
 	"timeout":        networkFails | executorEnds | kernelStops | relayStops, // the call's 3 s were over; see also slow
-	"busy":           relayEnds,                           // the call whose answer was lost still works
+	"busy":           relayEnds,                                              // the call whose answer was lost still works
 	"variables_lost": kernelEnds,
 
 	"local_disk_full":             laptopDiskFull,
