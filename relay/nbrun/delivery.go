@@ -29,7 +29,7 @@ func deliveredPath(recordPath string) string {
 // and has ended without an answer that said so.
 func (r *Run) mayHaveLostAnswer(d *notebook.Document) bool {
 	old := &r.record.Run
-	if r.spec.DryRun || !old.Confirms || !old.Status.Finished() || old.Spec.identity() != r.spec.identity() {
+	if r.spec.DryRun || !old.Confirms || !old.Status.Finished() || old.FinishedAt == nil || old.Spec.identity() != r.spec.identity() {
 		return false
 	}
 	id, err := bounded.ReadFile(deliveredPath(r.Path()), maxDelivered)

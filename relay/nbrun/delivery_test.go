@@ -41,3 +41,19 @@ func TestARunWhoseLastAnswerWasLostRunsAgainAfterAnEditOrWithOtherArguments(t *t
 	b.finish(one, m, StatusSucceeded)
 	m.ranIs("c0", "c1", "c0", "edited", "c0")
 }
+
+func TestADamagedEndIsNotAnsweredAgain(t *testing.T) {
+	m := borrow(t, oldStack(t))
+	b := write(t, src(says("c0")))
+	b.lost = true
+	b.finish(b.spec(), m, StatusSucceeded)
+	r, err := Open(b.dir, b.spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.record.Run.FinishedAt = nil
+	if d, err := r.file.Read(); err != nil || r.mayHaveLostAnswer(d) {
+		t.Errorf("%v", err)
+	}
+	r.Close()
+}

@@ -78,7 +78,7 @@ func (a *advance) submitAgain(ctx context.Context, flying []*Flight) error {
 			a.unboard(len(flying) - i)
 			return nil
 		}
-		if err := a.submit(behind(ctx, i), f); err != nil {
+		if err := a.submit(ctx, f); err != nil {
 			return err
 		}
 	}
