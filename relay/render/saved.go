@@ -63,6 +63,7 @@ func (c *Collector) extend() (*saved, error) {
 		return nil, err
 	}
 	defer lock.Close()
+	removeAbandoned(c.opt.Dir)
 	now := loadSaved(c.opt.Dir, c.opt.Instance)
 	if now == nil {
 		now = &saved{Instance: c.opt.Instance, From: c.spoolFrom, To: c.spoolFrom, Bytes: map[string]int64{}}

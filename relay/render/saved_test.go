@@ -2,12 +2,15 @@ package render
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"colabrelay/shared/contract"
 )
@@ -94,6 +97,22 @@ func TestAnInterruptedSaveIsRepaired(t *testing.T) {
 	f.Close()
 	read(t, all, len(all), Options{Dir: dir, Instance: "vm"})
 	checkSaved(t, dir, all)
+}
+
+func TestWhatAKilledRelayHasLeftIsDeletedAfterADay(t *testing.T) {
+	dir, events := t.TempDir(), lines(20)
+	for name, age := range map[string]time.Duration{".stdout.1.part": 25 * time.Hour, ".stdout.2.part": 23 * time.Hour, "mine.part": 25 * time.Hour} {
+		path, changed := filepath.Join(dir, name), time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, changed, changed)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(t, events, len(events), Options{Dir: dir})
+	checkSaved(t, dir, events)
+	want := []string{filepath.Join(dir, ".stdout.2.part"), filepath.Join(dir, "mine.part")}
+	if left, err := filepath.Glob(filepath.Join(dir, "*.part")); err != nil || !slices.Equal(left, want) {
+		t.Errorf("%q, %v", left, err)
+	}
 }
 
 func TestAnotherInstancesTextIsNotExtended(t *testing.T) {

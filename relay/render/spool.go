@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 const (
@@ -91,6 +92,22 @@ func (s *spool) discard() {
 
 var errNoFolder = errors.New("no folder to save in")
 
+// abandonedAfter is when nobody writes to a temporary file any more.
+const abandonedAfter = 24 * time.Hour
+
+// removeAbandoned deletes the temporary files in dir that killed relays have left.
+func removeAbandoned(dir string) {
+	found, _ := filepath.Glob(filepath.Join(dir, ".*"+temporary))
+	for _, path := range found {
+		if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > abandonedAfter {
+			os.Remove(path)
+		}
+	}
+}
+
+// temporary is the end of the names of temporary files.
+const temporary = ".part"
+
 // createIn opens a temporary file in dir, which is created when missing.
 func createIn(dir, name string) (*os.File, error) {
 	if dir == "" {
@@ -99,7 +116,7 @@ func createIn(dir, name string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	return os.CreateTemp(dir, "."+name+".*.part")
+	return os.CreateTemp(dir, "."+name+".*"+temporary)
 }
 
 // commit closes a temporary file and renames it to path.

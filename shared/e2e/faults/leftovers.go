@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -28,14 +29,19 @@ func eventually(ctx context.Context, check func() error) error {
 }
 
 // nothingLeft checks that no process works in the folders of the suite, and that the last VM and
-// the laptops have no temporary files and no parts of transfers.
-func (w *world) nothingLeft() error {
+// the laptops have no temporary files and no parts of transfers. Each relay that was killed may
+// have left a file in which it kept long output.
+func (w *world) nothingLeft(relayKills int) error {
 	if err := noProcess(w.dir); err != nil {
 		return err
 	}
 	roots := []string{filepath.Dir(w.vm.Dir)}
 	for _, l := range w.laptops {
 		roots = append(roots, l.dir)
+	}
+	spools, err := filepath.Glob(filepath.Join(w.dir, "laptop*", "saved", "executions", "*", ".std*.part"))
+	if err != nil || len(spools) > relayKills {
+		return errors.Join(err, fmt.Errorf("%d relays were killed, and %d files with output are left: %q", relayKills, len(spools), spools))
 	}
 	for _, root := range roots {
 		if err := noRemains(root); err != nil {
@@ -115,7 +121,7 @@ func noRemains(root string) error {
 		}
 		name := entry.Name()
 		temporary := strings.HasPrefix(name, "colab-relay-") && (strings.Contains(path, "/tmp/") || strings.Contains(path, "/temp/"))
-		part := strings.HasSuffix(name, ".part") || strings.HasSuffix(name, ".part.json") || strings.HasSuffix(name, ".colab-part")
+		part := strings.HasSuffix(name, ".part") && !strings.HasPrefix(name, ".std") || strings.HasSuffix(name, ".part.json") || strings.HasSuffix(name, ".colab-part")
 		if temporary || part {
 			return fmt.Errorf("%q is left", path)
 		}

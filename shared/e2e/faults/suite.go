@@ -55,7 +55,7 @@ func (s *suite) run(ctx context.Context) (err error) {
 	if err = errors.Join(err, s.world.close()); err != nil {
 		return err
 	}
-	return eventually(ctx, s.world.nothingLeft)
+	return eventually(ctx, func() error { return s.world.nothingLeft(s.tally.killsOf("relay")) })
 }
 
 // stepTime is the most that a step may take on a busy machine.

@@ -46,6 +46,12 @@ func (t *tally) killed(process string) {
 	t.kills[process]++
 }
 
+func (t *tally) killsOf(process string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.kills[process]
+}
+
 func (t *tally) refused(tool, code string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
