@@ -123,7 +123,7 @@ func (r *Record) endAfterKill() error {
 	status, reason := contract.StatusLost, "the executor was killed while this was running; the output up to then is kept, the variables are gone"
 	switch {
 	case cut:
-		reason = "the last line of its record was incomplete, and is gone: it may have run, and may have ended; the variables are gone"
+		reason = "the end of its record is missing: it may have run, and may have finished; the variables are gone"
 	case r.state.Status == contract.StatusQueued && r.events.end() == 0:
 		status, reason = contract.StatusCancelled, "the executor was killed before this started; it never ran"
 	}
