@@ -67,7 +67,7 @@ const (
 type search struct {
 	mark   int
 	others map[string]bool // process ids; nil before the first search
-	ended  map[string]bool // of zombies that had the mark, and may remain
+	ended  map[string]bool // of zombies that had the mark: there may be thousands, so only a whole search looks again
 }
 
 func (s *search) kill() (seen sight, err error) {
@@ -76,13 +76,14 @@ func (s *search) kill() (seen sight, err error) {
 		return noneSeen, err
 	}
 	defer folder.Close()
-	if s.others == nil {
+	whole := s.others == nil
+	if whole {
 		s.others = map[string]bool{}
 	}
 	for {
 		names, err := folder.Readdirnames(1024)
 		for _, name := range names {
-			if !s.others[name] {
+			if !s.others[name] && (whole || !s.ended[name]) {
 				seen = max(seen, s.examine(name))
 			}
 		}

@@ -238,8 +238,11 @@ func TestRestartEndsEvenAKernelThatIgnoresEverything(t *testing.T) {
 func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 	t.Parallel()
 	python := find(t, stacks.Old(t))
-	state := t.TempDir()
-	leftover, err := startProcess(Config{Python: python, WorkDir: state, StateDir: state, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, t.TempDir())
+	state, scripts := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(startScript(scripts), []byte("import time; time.sleep(600)"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	leftover, err := startProcess(Config{Python: python, WorkDir: state, StateDir: state, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, scripts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +258,7 @@ func TestLeftoverGroupIsEndedByTheNextExecutor(t *testing.T) {
 	waitGone(t, leftover.pid)
 
 	other := strings.Replace(string(record), `"start_time":`, `"start_time":1`, 1)
-	bystander, err := startProcess(Config{Python: python, WorkDir: state, StateDir: t.TempDir(), Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, t.TempDir())
+	bystander, err := startProcess(Config{Python: python, WorkDir: state, StateDir: t.TempDir(), Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}, scripts)
 	if err != nil {
 		t.Fatal(err)
 	}
