@@ -140,7 +140,7 @@ func TestCodeForAKernelThatHasJustEndedDidNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := record.Snapshot()
-	wantStatus(t, x, contract.StatusKernelDied)
+	wantStatus(t, x, contract.StatusCancelled)
 	if !strings.Contains(x.Reason, "did not run") {
 		t.Errorf("the reason is %q", x.Reason)
 	}

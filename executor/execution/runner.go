@@ -147,7 +147,7 @@ func (r *runner) begin(ctx context.Context) {
 	case err == nil:
 		return
 	case errors.Is(err, jupyter.ErrClosed):
-		r.end(contract.StatusKernelDied, "the kernel ended before it got the code, so the code did not run")
+		r.end(contract.StatusCancelled, "the kernel ended before it got the code, so the code did not run; its variables are gone")
 	default:
 		r.end(contract.StatusFailed, fmt.Sprintf("the kernel could not be reached, so the code did not run: %v", err))
 	}
