@@ -10,6 +10,7 @@ import (
 
 	"colabrelay/shared/aside"
 	"colabrelay/shared/bounded"
+	"colabrelay/shared/memorydir"
 )
 
 // careful is a program that does everything right with a file.
@@ -88,7 +89,7 @@ func TestEachFaultIsFound(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEachFaultIsFound$")
-			cmd.Env = append(os.Environ(), "DAMAGE_FAULT="+name)
+			cmd.Env = append(os.Environ(), "DAMAGE_FAULT="+name, memorydir.Parent+"="+memorydir.New(t))
 			out, err := cmd.CombinedOutput()
 			if (err == nil) != (fault.want == "") || !strings.Contains(string(out), fault.want) {
 				t.Errorf("%v, want a failure with %q:\n%.2000s", err, fault.want, out)
