@@ -10,7 +10,7 @@ import (
 // Errors of this package. They are wrapped with the path that they are about.
 var (
 	ErrBadPath   = errors.New("not a usable path")
-	ErrForbidden = errors.New("path outside the allowed folders")
+	ErrForbidden = errors.New("not allowed")
 	ErrNotFound  = errors.New("no such file or folder")
 	ErrNotDir    = errors.New("not a folder")
 	ErrIsDir     = errors.New("a folder, not a file")

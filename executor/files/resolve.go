@@ -66,7 +66,7 @@ func (r *Roots) Absolute(path string) (string, error) {
 		return "", fmt.Errorf("path %q: %w: it contains a NUL byte", path, ErrBadPath)
 	}
 	if slices.Contains(strings.Split(path, "/"), "..") {
-		return "", fmt.Errorf("path %q: %w: \"..\" is not allowed", path, ErrForbidden)
+		return "", fmt.Errorf("path %q: %w: it contains \"..\"", path, ErrForbidden)
 	}
 	if !strings.HasPrefix(path, "/") {
 		return filepath.Join(r.workdir, path), nil
@@ -190,7 +190,7 @@ func (w *walk) allowed(next string) (root, error) {
 	case within(w.roots.state, next), IsPart(filepath.Base(next)):
 		return rt, fmt.Errorf("%w: the executor's own files are not served", ErrForbidden)
 	case !ok && !w.roots.above(next):
-		return rt, ErrForbidden
+		return rt, w.roots.outside()
 	}
 	return rt, nil
 }
@@ -198,7 +198,7 @@ func (w *walk) allowed(next string) (root, error) {
 func (w *walk) end() (location, error) {
 	rt, ok := w.roots.containing(w.at)
 	if !ok {
-		return location{}, ErrForbidden
+		return location{}, w.roots.outside()
 	}
 	p := location{root: rt, rel: rt.rel(w.at)}
 	h, err := rt.open()

@@ -75,6 +75,15 @@ func Open(workdir string, extra []string, stateDir string, user *account.User) (
 	return r, nil
 }
 
+// outside is the error about a path in none of the roots.
+func (r *Roots) outside() error {
+	names := make([]string, len(r.roots))
+	for i, rt := range r.roots {
+		names[i] = rt.name
+	}
+	return fmt.Errorf("%w: it is outside the folders that the executor serves (%q)", ErrForbidden, names)
+}
+
 func (r *Roots) add(dir string) error {
 	rt, err := newRoot(dir, r.user)
 	if err != nil {

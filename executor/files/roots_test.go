@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,6 +78,23 @@ func TestResolveKeepsEveryPathInsideTheRoots(t *testing.T) {
 				t.Fatalf("leads to %q in %q, want %q", p.rel, p.root.real, tc.want)
 			}
 		})
+	}
+}
+
+func TestAPathOutsideIsToldWhatIsServed(t *testing.T) {
+	work, extra := realDir(t), realDir(t)
+	state := filepath.Join(work, ".state")
+	must(t, os.Mkdir(state, 0o700))
+	roots, err := Open(work, []string{extra}, state, nil)
+	must(t, err)
+	_, err = roots.resolve("/etc/passwd")
+	if !errors.Is(err, ErrForbidden) {
+		t.Fatalf("error is %v, want %v", err, ErrForbidden)
+	}
+	for _, want := range []string{`"/etc/passwd"`, "outside the folders that the executor serves", strconv.Quote(work), strconv.Quote(extra)} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not name %s", err, want)
+		}
 	}
 }
 
