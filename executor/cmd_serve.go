@@ -16,26 +16,37 @@ import (
 )
 
 // serve runs the executor until a signal, a shutdown request or a fault ends it.
-// It returns its error after it has shown it.
+// It returns its error after it has shown it, below everything else.
 func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.Writer) error {
+	out, errs := console.New(stdout), console.New(stderr)
+	err := serveOn(ctx, cfg, environ, out, errs)
+	endConsole(out, errs, err)
+	return err
+}
+
+// endConsole shows what is still to be shown, and then the fault.
+func endConsole(out, errs *console.Writer, fault error) {
+	out.Close()
+	if fault != nil {
+		complain(errs, fault)
+	}
+	errs.Close()
+}
+
+func serveOn(ctx context.Context, cfg config, environ []string, out, errs *console.Writer) error {
 	started := time.Now()
 	notPrivate := errors.Join(keepPrivate(), keepDescriptors())
-	out, errs := console.New(stdout), console.New(stderr)
-	defer errs.Close()
-	defer out.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	second := watchSignals(stop)
 
 	state, err := statedir.Open(cfg.stateDir)
 	if err != nil {
-		complain(errs, err)
 		return err
 	}
 	defer state.Close()
 	file, err := logfile.Open(state.Path("executor.log"))
 	if err != nil {
-		complain(errs, err)
 		return err
 	}
 	defer file.Close()
@@ -52,7 +63,6 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 	watchHangUp(untilEnd, log, out, errs)
 	records, err := cfg.audit.open(cfg.secret.KeyID(), state.InstanceID(), log)
 	if err != nil {
-		complain(errs, err)
 		return err
 	}
 	notice := newNotice(cfg, state.InstanceID(), out, log)
@@ -66,7 +76,6 @@ func serve(ctx context.Context, cfg config, environ []string, stdout, stderr io.
 		err = errors.New("stopped immediately after a second signal")
 	}
 	if err != nil {
-		complain(errs, err)
 		return err
 	}
 	fmt.Fprintln(out, "stopped; past executions are kept in", cfg.stateDir)

@@ -1,17 +1,22 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"colabrelay/executor/console"
 	"colabrelay/executor/tunnel/ngroktest"
 	"colabrelay/shared/auth"
 	"colabrelay/shared/contract"
@@ -215,6 +220,29 @@ func TestAConsoleThatNobodyReadsDoesNotBlockTheExecutor(t *testing.T) {
 	if code, took := p.exit(); code != 0 || took > 10*time.Second {
 		t.Errorf("exit code is %d after %v", code, took)
 	}
+}
+
+// A console that is read slowly gets the fault last, where a person looks for it.
+func TestTheFaultIsTheLastThingOnTheConsole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var shown bytes.Buffer
+		out, errs := console.New(slowWriter{&shown}), console.New(&shown)
+		for range 3 {
+			fmt.Fprintln(out, "notice")
+		}
+		endConsole(out, errs, errors.New("fault"))
+		if want := "notice\nnotice\nnotice\nexecutor: fault\n"; shown.String() != want {
+			t.Errorf("the console shows %q, want %q", shown.String(), want)
+		}
+	})
+}
+
+// slowWriter needs a while for each write.
+type slowWriter struct{ io.Writer }
+
+func (w slowWriter) Write(p []byte) (int, error) {
+	<-time.After(50 * time.Millisecond)
+	return w.Writer.Write(p)
 }
 
 func TestASecondExecutorOnTheSameStateIsRefused(t *testing.T) {
