@@ -79,7 +79,7 @@ func query(ctx context.Context, as *account.User, candidate string, environ []st
 	defer cancel()
 	out, err := interpreter.Run(ctx, as, path, kernelpy.Script("find"), environ)
 	if err != nil {
-		return Python{}, explain(err)
+		return Python{}, explain(as, err)
 	}
 	var found Python
 	if err := json.Unmarshal(out, &found); err != nil {
@@ -90,7 +90,10 @@ func query(ctx context.Context, as *account.User, candidate string, environ []st
 }
 
 // explain replaces the error of a script that failed by the last line that it wrote.
-func explain(err error) error {
+func explain(as *account.User, err error) error {
+	if as != nil && errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("user %q may not run it, or may not enter a folder above it", as.Name)
+	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return err
