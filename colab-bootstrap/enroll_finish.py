@@ -2,7 +2,7 @@
 
 import os
 
-from enrollment import awaited, path, read, report, running, stop
+from enrollment import awaited, carried_out, path, read, report, running
 
 GRANT = "@GRANT@"  # only the waiting process can open it
 ENDED = "the executor that waited for this cell has ended: connect again"
@@ -23,12 +23,4 @@ def finish():
     return ""
 
 
-try:
-    trouble = finish()
-except KeyboardInterrupt:
-    trouble = "the cell was stopped"
-    stop()
-except Exception as error:
-    trouble = f"{type(error).__name__}: {error}"
-if trouble:
-    report(error=trouble[:1000])
+carried_out(finish)

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from enrollment import FOLDER, JOB, LOG, awaited, ours, path, read, report, running, stop
+from enrollment import FOLDER, JOB, LOG, awaited, carried_out, ours, path, read, report, running
 from fetch import ARCH, HOME, SHA256, digest, executor, install, unavailable
 
 CLOUDFLARED = "@CLOUDFLARED@"
@@ -124,14 +124,5 @@ def once():
         return enroll()
 
 
-try:
-    trouble = once()
-except KeyboardInterrupt:
-    trouble = "the cell was stopped"
-    stop()
-except Exception as error:
-    trouble = f"{type(error).__name__}: {error}"
-if trouble:
-    report(error=trouble[:1000])
-    if ours() and not running():
-        shutil.rmtree(FOLDER)
+if not carried_out(once) and ours() and not running():
+    shutil.rmtree(FOLDER)

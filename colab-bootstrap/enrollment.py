@@ -1,6 +1,7 @@
 """What the enrollment's cells share: the folder in which they meet `executor enroll`, and
 the line that they print for the relay."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -79,3 +80,36 @@ def awaited(name, alive, seconds):
     stop()
     shutil.rmtree(FOLDER, ignore_errors=True)
     return ""
+
+
+@contextlib.contextmanager
+def one_stop():
+    """Let only the first stop raise KeyboardInterrupt. Colab sends each stop twice, and the
+    second one must not end what follows from the first."""
+    stops = []
+
+    def stopped(*_):
+        stops.append(True)
+        if len(stops) == 1:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stopped)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def carried_out(work):
+    """Do the cell's work. Return whether it was done; if not, report why."""
+    with one_stop():
+        try:
+            trouble = work()
+        except KeyboardInterrupt:
+            trouble = "the cell was stopped"
+            stop()
+        except Exception as error:
+            trouble = f"{type(error).__name__}: {error}"
+        if trouble:
+            report(error=trouble[:1000])
+    return not trouble

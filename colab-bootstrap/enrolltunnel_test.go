@@ -151,6 +151,15 @@ func TestACloudflaredOfTheMachineIsUsed(t *testing.T) {
 	}
 }
 
+// stopsAtReport stops the cell again when it is about to report.
+const stopsAtReport = `
+import builtins, os, signal
+shown = builtins.print
+def print(*what, **options):
+    os.kill(os.getpid(), signal.SIGINT)
+    shown(*what, **options)
+`
+
 func TestAStopOfTheFinishCellEndsTheExecutor(t *testing.T) {
 	r, _ := realRelease(t)
 	edge := ngroktest.Start(t)
@@ -169,6 +178,7 @@ func TestAStopOfTheFinishCellEndsTheExecutor(t *testing.T) {
 	if e.cell, err = EnrollFinish(e.offer.JobID(), sealed); err != nil {
 		t.Fatal(err)
 	}
+	e.cell = stopsAtReport + e.cell
 	p := e.open()
 	eventually(t, 60*time.Second, "the executor asks ngrok", func() bool { return len(edge.Binds()) > 0 })
 	p.stop(t)

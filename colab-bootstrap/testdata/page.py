@@ -28,8 +28,13 @@ if SECRETS is not None and "KAGGLE_KERNEL_RUN_TYPE" not in os.environ:
     del os.environ["PAGE_SECRETS"]
 
 
+LINES = threading.Lock()
+
+
 def report(**what):
-    print(json.dumps(what), flush=True)
+    """Writes one line. Two threads do so, and print writes a line's end by itself."""
+    with LINES:
+        print(json.dumps(what), flush=True)
 
 
 class Page(NotebookClient):

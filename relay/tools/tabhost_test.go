@@ -65,11 +65,13 @@ func newTabDesk(t *testing.T, o standin.Options, cfg Config) *tabDesk {
 	cfg.Resolve = func(string) (Runtime, error) { return Runtime{}, fmt.Errorf("nothing is paired") }
 	cfg.Toolsets, cfg.Page, cfg.Log, cfg.SaveDir, cfg.CheckpointDir = Toolsets, d.page, log, d.save, t.TempDir()
 	t.Cleanup(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		for _, tab := range d.tabs {
 			tab.Close()
 		}
-		d.page.Close()
 	})
+	t.Cleanup(d.page.Close) // first: it waits for the browser
 	d.host = startHost(t, cfg)
 	return d
 }
