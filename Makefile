@@ -53,11 +53,11 @@ demo-page: build python ## show an agent at work in a stand-in of Colab's page, 
 	@shared/e2e/browser/setup.sh
 	@go run ./shared/e2e/demo -page
 
-# Vet is part of make check. The longest package comes first. Three run at once, because
+# Vet is part of make check. The longest package comes first. Four run at once, because
 # they often wait.
 test: build python ## run all tests, with the race detector, on both kernel stacks
 	@shared/stacks/pytest.sh .python shared/kernelpy/tests
-	$(PROGRAMS) go test -race -vet=off -p 3 -timeout 15m ./shared/e2e ./...
+	$(PROGRAMS) go test -race -vet=off -p 4 -timeout 15m ./shared/e2e ./...
 
 check: check-go check-python ## check format, vet, staticcheck, Python files and go.mod; changes nothing
 
