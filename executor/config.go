@@ -104,7 +104,19 @@ func parseFlags(flags *flag.FlagSet, args []string, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s (executor --help lists the flags)", twoDashes.Replace(err.Error()))
 	}
-	return nil
+	return noEmptyFlag(flags)
+}
+
+// noEmptyFlag refuses flags without a value, as in --user "$UNSET": such a flag must not turn
+// off what it is there to turn on.
+func noEmptyFlag(flags *flag.FlagSet) error {
+	var faults []error
+	flags.Visit(func(f *flag.Flag) {
+		if text, ok := f.Value.(flag.Getter); ok && text.Get() == "" {
+			faults = append(faults, fmt.Errorf("--%s has an empty value; give it one, or leave the flag out", f.Name))
+		}
+	})
+	return errors.Join(faults...)
 }
 
 // finish reads the rest from the environment, and checks all of it.

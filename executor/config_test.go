@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -41,6 +42,26 @@ func TestDefaults(t *testing.T) {
 	c, err = parseConfig(nil, env(envNgrokToken, "token"), io.Discard)
 	if err != nil || c.tunnel.kind != tunnelNgrok {
 		t.Errorf("with a token the tunnel is %q: %v", c.tunnel.kind, err)
+	}
+}
+
+// As from --user "$UNSET", with which the kernel would run as the executor's own user.
+func TestNoFlagMayBeEmpty(t *testing.T) {
+	t.Chdir(t.TempDir())
+	named := 0
+	(&config{}).flagSet().VisitAll(func(f *flag.Flag) {
+		if _, isBool := f.Value.(interface{ IsBoolFlag() bool }); isBool {
+			return
+		}
+		named++
+		for _, args := range [][]string{{"--" + f.Name, ""}, {"--" + f.Name + "="}} {
+			if _, err := parseConfig(args, env(), io.Discard); err == nil || !strings.Contains(err.Error(), "--"+f.Name) {
+				t.Errorf("%q: %v", args, err)
+			}
+		}
+	})
+	if named < 10 {
+		t.Errorf("there are %d flags with a value", named)
 	}
 }
 
