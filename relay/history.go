@@ -43,6 +43,14 @@ func (h runHistory) record() func(runtime string) client.Recorder {
 	return h.Record
 }
 
+// fill is remoterun.LogOptions.Fill.
+func (h runHistory) fill() func(id string, events []contract.Event) []contract.Event {
+	if h.Store == nil {
+		return nil
+	}
+	return h.Fill
+}
+
 func (h runHistory) close() {
 	if h.Store != nil {
 		h.Close()

@@ -96,7 +96,10 @@ func ofRelay(ev *contract.Event) bool {
 // missing marks output that is not there.
 func (c *Cell) missing(ev *contract.Event) {
 	why := ev.Cut
-	if why == "" {
+	switch {
+	case why == "" && ev.Bytes == 0:
+		why = "the VM lost it, because its disk was full or its log was damaged"
+	case why == "":
 		why = fmt.Sprintf("%d bytes, because the VM does not keep that much of one run", ev.Bytes)
 	}
 	c.stream(contract.Stderr, "[output is missing here: "+why+"]\n")

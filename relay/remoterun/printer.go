@@ -83,10 +83,13 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 		}
 		p.write(p.std.Err, prompt)
 	case contract.EventGap:
-		if ev.Cut != "" { // which says why
-			return
+		switch {
+		case ev.Cut != "": // which says why
+		case ev.Bytes == 0:
+			p.note("missing here: output that the VM lost, because its disk was full or its log was damaged")
+		default:
+			p.note("missing here: %s of output, because the VM does not keep that much of one run", plain.Count(ev.Bytes, "byte"))
 		}
-		p.note("missing here: %s of output, because the VM does not keep that much of one run", plain.Count(ev.Bytes, "byte"))
 	}
 }
 

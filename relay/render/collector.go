@@ -203,11 +203,11 @@ func (c *Collector) stream(ev contract.Event) {
 	c.last.write(ev.Text, ev.Offset >= c.spoolFrom)
 }
 
-// gap marks output that the executor's log no longer contains.
+// gap marks output that the executor's log does not contain.
 func (c *Collector) gap(ev contract.Event) {
-	line := fmt.Sprintf("[… %d bytes are no longer in the log …]\n", ev.Bytes)
+	line := fmt.Sprintf("[… %d bytes are not in the log on the VM …]\n", ev.Bytes)
 	if ev.Bytes == 0 {
-		line = "[… output is missing here: the log on the VM is damaged …]\n"
+		line = "[… output is missing here: the VM's disk was full or its log was damaged …]\n"
 	}
 	if c.last.folder.column() > 0 {
 		line = "\n" + line

@@ -230,7 +230,7 @@ func TestAGapIsMarked(t *testing.T) {
 	l = append(l, contract.Event{Offset: 1, Type: contract.EventGap, Bytes: 5000, Events: 7})
 	l = append(l, contract.Event{Offset: 8, Type: contract.EventStream, Name: "stdout", Text: "after\n"})
 	v := view(t, l, Options{})
-	if v.Stdout != "before\n[… 5000 bytes are no longer in the log …]\nafter\n" || v.NextOffset != 9 {
+	if v.Stdout != "before\n[… 5000 bytes are not in the log on the VM …]\nafter\n" || v.NextOffset != 9 {
 		t.Errorf("%q %d", v.Stdout, v.NextOffset)
 	}
 	if v := view(t, l[:2], Options{}); v.NextOffset != 8 {

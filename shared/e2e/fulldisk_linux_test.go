@@ -45,6 +45,8 @@ func TestAFullDiskOfTheVMLosesNoRun(t *testing.T) {
 		t.Errorf("the answer does not say that the disk is full: %s", long.Text)
 	}
 
+	lines := map[string]int{first.String("execution_id"): 1, long.String("execution_id"): 20_000}
+
 	e.Kill()
 	startExecutor(t, e.Config)
 	for _, before := range []harness.Answer{first, long} { // the answer said so if the output was not saved
@@ -52,6 +54,16 @@ func TestAFullDiskOfTheVMLosesNoRun(t *testing.T) {
 		want(t, a, map[string]any{"status": "succeeded"})
 		if a.String("stdout") != before.String("stdout") && !strings.Contains(before.Text, "disk is full") {
 			t.Errorf("an answer without a warning, %s\nand after a kill: %s", before.Text, a.Text)
+		}
+	}
+	for _, before := range []harness.Answer{first, long} { // the laptop has what it was sent
+		logs := harness.HostConfig{
+			Binary: binaries.Relay, Args: []string{"logs", before.String("execution_id")}, Dir: elsewhere,
+			Env: []string{"COLAB_URL=" + e.Ready.LocalURL, "COLAB_SECRET=" + secret},
+		}.Command()
+		out, err := logs.Output()
+		if shown := before.String("stdout"); err != nil || shown[len(shown)-10:] != string(out[max(0, len(out)-10):]) || strings.Count(string(out), "\n") != lines[before.String("execution_id")] {
+			t.Errorf("logs after a kill: %v, %d bytes, ending with %q", err, len(out), out[max(0, len(out)-100):])
 		}
 	}
 	if got := ran(); got != "1 2 " {

@@ -104,7 +104,7 @@ func (x *submission) checkText(what string, status contract.Status, text string)
 }
 
 // gapLine is how an answer shows that output is missing.
-var gapLine = regexp.MustCompile(`\n?\[… \d+ bytes are no longer in the log …\]\n`)
+var gapLine = regexp.MustCompile(`\n?\[… \d+ bytes are not in the log on the VM …\]\n`)
 
 // printed reports whether the text is the beginning of the run's output, all of it if it is
 // complete. Between gaps, of which only a lossy run may have some, it has parts of the output in

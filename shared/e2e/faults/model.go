@@ -162,7 +162,7 @@ func (x *submission) checkEvents(got contract.Execution) error {
 			return fmt.Errorf("%d bytes of its output are missing", e.Bytes)
 		}
 		if e.Type == contract.EventGap {
-			fmt.Fprintf(&text, "[… %d bytes are no longer in the log …]\n", e.Bytes)
+			fmt.Fprintf(&text, "[… %d bytes are not in the log on the VM …]\n", e.Bytes)
 		}
 		text.WriteString(e.Text)
 	}

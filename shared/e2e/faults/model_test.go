@@ -128,7 +128,7 @@ func TestTheModelRefusesIterationsThatRanTwiceUnlessAStateWasRestored(t *testing
 }
 
 func TestOutputMayBeMissingOnlyWhereAGapSaysSo(t *testing.T) {
-	gap := "[… 8 bytes are no longer in the log …]\n"
+	gap := "[… 8 bytes are not in the log on the VM …]\n"
 	for name, c := range map[string]struct {
 		text             string
 		lossy, succeeded bool
