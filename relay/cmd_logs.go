@@ -90,7 +90,7 @@ func (c *logsOptions) printKept(ctx context.Context, args []string, missing erro
 		return err
 	}
 	kept := openHistory(cfg, nil)
-	defer kept.close()
+	defer kept.close(c.std.Err)
 	run, err := kept.find(args, c.runtime)
 	if err != nil {
 		return missing

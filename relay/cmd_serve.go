@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -51,7 +52,7 @@ func serve(ctx context.Context, set config.Settings, std terminal.Streams) error
 		log.Error("a setting is wrong", "err", err)
 	}
 	kept := openHistory(cfg, log)
-	defer kept.close()
+	defer kept.close(io.Discard) // its log has it
 	vms := newVMs(set, cfg, "", log)
 	defer vms.Close()
 	alive := newKeepAlive(vms, true)

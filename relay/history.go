@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -51,9 +52,13 @@ func (h runHistory) fill() func(id string, events []contract.Event) []contract.E
 	return h.Fill
 }
 
-func (h runHistory) close() {
-	if h.Store != nil {
-		h.Close()
+// close ends the recording, and tells the person if something is not kept.
+func (h runHistory) close(w io.Writer) {
+	if h.Store == nil {
+		return
+	}
+	if err := h.Close(); err != nil {
+		fmt.Fprintf(w, "colab-relay: a run, or a part of one, is missing from the history on this computer: %v\n", err)
 	}
 }
 
@@ -90,7 +95,7 @@ func openPastRuns(set *config.Settings, std terminal.Streams) (*pastRuns, error)
 }
 
 func (p *pastRuns) close() {
-	p.history.close()
+	p.history.close(p.std.Err)
 	p.pool.Close()
 }
 

@@ -32,7 +32,7 @@ func withVM(ctx context.Context, set *config.Settings, choose func(runHistory) s
 	}
 	outage := &terminal.Outage{Out: std.Err}
 	kept := openHistory(cfg, nil)
-	defer kept.close()
+	defer kept.close(std.Err)
 	vms := newVMs(*set, cfg, "", nil)
 	defer vms.Close()
 	alive := newKeepAlive(vms, false)

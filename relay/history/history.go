@@ -14,6 +14,7 @@ package history
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -87,14 +88,22 @@ func (s *Store) Flush(ctx context.Context) error {
 // closeLimit bounds Close: a disk that answers no more must not keep a program alive.
 const closeLimit = 3 * time.Second
 
-// Close writes what was reported, for at most 3 s, and ignores later reports.
-func (s *Store) Close() {
+var errLate = fmt.Errorf("the disk did not take it within %s", closeLimit)
+
+// Close writes what was reported, for at most 3 s, and ignores later reports. It returns the
+// first fault since New because of which something is missing from the history.
+func (s *Store) Close() error {
 	s.queue.close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
 	if s.Flush(ctx) != nil {
 		s.cfg.Log.Warn("the end of the history could not be written in time")
+		return errLate
 	}
+	if fault := s.writer.first.Load(); fault != nil {
+		return *fault
+	}
+	return nil
 }
 
 // once logs the first of several equal faults.

@@ -32,7 +32,7 @@ func must(t testing.TB, err error) {
 func newStore(t testing.TB, dir string, most int64) *Store {
 	t.Helper()
 	s := New(Config{Dir: dir, MaxBytes: most})
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 

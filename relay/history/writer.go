@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"colabrelay/shared/contract"
@@ -33,7 +34,8 @@ type writer struct {
 	log      *slog.Logger
 	open     map[string]*openRun // by key
 	uses     int64
-	faulty   bool // the last fault was logged
+	faulty   bool                  // the last fault was logged
+	first    atomic.Pointer[error] // the first fault because of which something is missing
 
 	written, nextBytes int64 // since the last prune, and when the next is due
 	created, nextRuns  int
@@ -91,6 +93,7 @@ func (w *writer) report(key string, err error) {
 	case !w.faulty:
 		w.log.Warn("runs are missing from the history", "err", err)
 		w.faulty = true
+		w.first.CompareAndSwap(nil, &err)
 	}
 	delete(w.open, key)
 }

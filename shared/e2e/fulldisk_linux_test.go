@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -100,6 +101,15 @@ func TestAFullDiskOfTheLaptopLosesNothing(t *testing.T) {
 	smalldisk.Fill(t, filler)
 
 	want(t, quick(t, h, "print('runs')"), map[string]any{"success": true, "stdout": "runs\n"})
+	command := harness.HostConfig{
+		Binary: binaries.Relay, Args: []string{"run", "-c", "print('in a terminal')"}, Dir: disk,
+		Env: []string{"COLAB_URL=" + e.Ready.LocalURL, "COLAB_SECRET=" + secret},
+	}.Command()
+	var shown, said bytes.Buffer
+	command.Stdout, command.Stderr = &shown, &said
+	if err := command.Run(); err != nil || shown.String() != "in a terminal\n" || !strings.Contains(said.String(), "missing from the history on this computer") || strings.Count(said.String(), "\n") != 1 {
+		t.Errorf("a command: %v, %q, %q", err, shown.String(), said.String())
+	}
 	needs := []struct {
 		tool string
 		args map[string]any
