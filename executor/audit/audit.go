@@ -75,7 +75,7 @@ type Log struct {
 // file of this user that no other executor uses. A torn last line is removed.
 func Open(cfg Config) (*Log, error) {
 	limits := cfg.Limits.withDefaults()
-	f, torn, err := openFile(cfg.Path, limits, cfg.Log)
+	f, was, err := openFile(cfg.Path, limits, cfg.Log)
 	if err != nil {
 		return nil, fmt.Errorf("audit log %q: %w", cfg.Path, err)
 	}
@@ -88,7 +88,7 @@ func Open(cfg Config) (*Log, error) {
 		code:       bucket{most: codeBurst, perSecond: codePerSecond},
 		turnedAway: bucket{most: turnedAwayBurst, perSecond: turnedAwayPerSecond},
 	}
-	l.put(record{Event: eventStarted, Version: cfg.Version, InstanceID: cfg.InstanceID, PID: os.Getpid(), TornBytes: torn})
+	l.put(record{Event: eventStarted, Version: cfg.Version, InstanceID: cfg.InstanceID, PID: os.Getpid(), TornBytes: was.torn, AfterUncleanEnd: was.unclean})
 	return l, nil
 }
 

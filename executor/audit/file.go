@@ -38,23 +38,23 @@ type file struct {
 	f      *os.File // nil while the file cannot be opened
 }
 
-// openFile opens the file and removes a torn last line, whose length it returns. A file
-// whose end is nothing that an executor wrote is set aside like a full one.
-func openFile(path string, limits Limits, log *slog.Logger) (f *file, torn int64, err error) {
+// openFile opens the file and repairs its end. A file whose end is nothing that an executor
+// wrote is set aside like a full one.
+func openFile(path string, limits Limits, log *slog.Logger) (f *file, was ending, err error) {
 	f = &file{path: path, limits: limits}
 	if err := f.open(); err != nil {
-		return nil, 0, err
+		return nil, was, err
 	}
-	torn, err = cutTornLine(f.f)
+	was, err = repair(f.f)
 	if errors.Is(err, errNotALog) {
 		log.Warn("the audit log was set aside", "component", "audit", "path", f.old(1), "err", err)
 		err = f.rotate()
 	}
 	if err != nil {
 		f.close()
-		return nil, 0, err
+		return nil, was, err
 	}
-	return f, torn, nil
+	return f, was, nil
 }
 
 // open opens or creates the file, for this user only. Whoever can write to its folder must

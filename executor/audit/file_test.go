@@ -67,9 +67,13 @@ func TestATornLastLineIsRemovedWhereverItWasCut(t *testing.T) {
 			t.Fatalf("cut at %d: the complete lines are not kept", n)
 		}
 		got := lines(t, cfg.Path)
-		if said := got[len(got)-2]; said.Event != eventStarted || said.TornBytes != int64(torn) {
+		if said := got[len(got)-2]; said.Event != eventStarted || said.TornBytes != int64(torn) || said.AfterUncleanEnd != (n > 0) {
 			t.Fatalf("cut at %d: %+v, want %d torn bytes", n, said, torn)
 		}
+	}
+	running(open(t, cfg))()
+	if got := lines(t, cfg.Path); got[len(got)-2].AfterUncleanEnd {
+		t.Error("after an executor that stopped, the log says that it did not")
 	}
 }
 

@@ -85,6 +85,9 @@ type record struct {
 	InstanceID string `json:"instance_id,omitempty"`
 	PID        int    `json:"pid,omitempty"`
 	TornBytes  int64  `json:"torn_bytes,omitempty"` // of a torn last line, which was removed
+	// AfterUncleanEnd: the executor before did not record its end, because it was killed or the
+	// disk was full. What it had not written yet is missing.
+	AfterUncleanEnd bool `json:"after_unclean_end,omitempty"`
 
 	Count int        `json:"count,omitempty"`
 	Since *time.Time `json:"since,omitempty"`

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 )
@@ -12,26 +13,41 @@ var errNotALog = errors.New("the file does not end like an audit log")
 // lineStart begins each line.
 var lineStart = []byte(`{"time":"`)
 
-// cutTornLine removes what follows the last complete line: a part of a line that a crash
-// left. It returns how long that was. It changes nothing that is not a log's end.
-func cutTornLine(f *os.File) (torn int64, err error) {
+// ending is how the executor before left the log.
+type ending struct {
+	torn    int64 // bytes of a torn last line, which was removed
+	unclean bool  // it did not record its end
+}
+
+// repair removes what follows the last complete line: a part of a line that a crash left. It
+// changes nothing that is not a log's end.
+func repair(f *os.File) (was ending, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return 0, withoutPath(err)
+		return was, withoutPath(err)
 	}
 	size := info.Size()
 	tail := make([]byte, min(size, 2*maxLine))
 	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil {
-		return 0, withoutPath(err)
+		return was, withoutPath(err)
 	}
 	end := bytes.LastIndexByte(tail, '\n') + 1
 	if !begins(tail[end:]) || end > 0 && !begins(lastLine(tail[:end])) {
-		return 0, errNotALog
+		return was, errNotALog
 	}
-	if torn = int64(len(tail) - end); torn > 0 {
-		err = f.Truncate(size - torn)
+	if was.torn = int64(len(tail) - end); was.torn > 0 {
+		err = f.Truncate(size - was.torn)
 	}
-	return torn, err
+	was.unclean = was.torn > 0 || end > 0 && !isEnd(lastLine(tail[:end]))
+	return was, err
+}
+
+// isEnd reports whether a line records the end of an executor.
+func isEnd(line []byte) bool {
+	var r struct {
+		Event event `json:"event"`
+	}
+	return json.Unmarshal(line, &r) == nil && r.Event == eventStopped
 }
 
 // lastLine returns the last line of text, which ends with a newline.
