@@ -41,18 +41,24 @@ type Entry struct {
 // Unsure reports whether the status is only the last one that was seen.
 func (e *Entry) Unsure() bool { return !e.OnVM && !contract.Status(e.Status).Finished() }
 
-// Merge returns all runs, newest first. Of a run that is in both, the VM knows the status.
+// Merge returns all runs, newest first. Of a run that is in both, the VM knows the status. An
+// executor whose state folder was deleted has a new instance id, and still its old runs.
 func Merge(kept []history.Run, vms []VM, now time.Time) []Entry {
 	type key struct{ instance, id string }
 	live := map[key]contract.Execution{}
+	renamed := map[key]key{} // by the runtime in place of the instance
 	for _, vm := range vms {
 		for _, e := range vm.Executions {
-			live[key{vm.InstanceID, e.ExecutionID}] = e
+			at := key{vm.InstanceID, e.ExecutionID}
+			live[at], renamed[key{vm.Runtime, e.ExecutionID}] = e, at
 		}
 	}
 	var all []Entry
 	for _, run := range kept {
 		at := key{run.InstanceID, run.ExecutionID}
+		if _, known := live[at]; !known {
+			at = renamed[key{run.Runtime, run.ExecutionID}]
+		}
 		e, onVM := live[at]
 		delete(live, at)
 		if !onVM || run.Status.Finished() {
@@ -123,13 +129,14 @@ const shortID = 8
 // alike.
 func ShortIDs(all []Entry) map[string]string {
 	begin := func(id string) string { return id[:min(len(id), shortID)] }
-	count := map[string]int{}
+	short, count := map[string]string{}, map[string]int{}
 	for _, e := range all {
-		count[begin(e.ExecutionID)]++
+		if _, again := short[e.ExecutionID]; !again { // two VMs may have copies of one run
+			short[e.ExecutionID] = e.ExecutionID
+			count[begin(e.ExecutionID)]++
+		}
 	}
-	short := map[string]string{}
 	for _, e := range all {
-		short[e.ExecutionID] = e.ExecutionID
 		if count[begin(e.ExecutionID)] == 1 {
 			short[e.ExecutionID] = begin(e.ExecutionID)
 		}

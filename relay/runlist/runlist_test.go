@@ -23,6 +23,20 @@ func kept(id, runtime, instance string, minutes int, status contract.Status) his
 	}
 }
 
+func TestARunOfAnExecutorWithANewInstanceIDIsListedOnce(t *testing.T) {
+	runs := []history.Run{kept("0123456789", "work", "before", 1, contract.StatusRunning), kept("9876543210", "else", "before", 0, contract.StatusRunning)}
+	found := []contract.Execution{{ExecutionID: "0123456789", Status: contract.StatusLost}, {ExecutionID: "9876543210", Status: contract.StatusLost}}
+	all := Merge(runs, []VM{{"work", "after", found}}, at(2))
+	var lines []string
+	for _, e := range all {
+		lines = append(lines, fmt.Sprintf("%s %s %s %t %t", ShortIDs(all)[e.ExecutionID], e.Runtime, e.Status, e.OnVM, e.Kept))
+	}
+	want := []string{"01234567 work lost true true", "98765432 else running false true", "98765432 work lost true false"}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got %q, want %q", lines, want)
+	}
+}
+
 func TestMergeListsEachRunOnceTheNewestFirst(t *testing.T) {
 	internal := kept("batch", "work", "vm", 3, contract.StatusSucceeded)
 	internal.Internal = true
