@@ -1,8 +1,11 @@
 package files
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+	"strings"
+	"syscall"
 
 	"colabrelay/executor/account"
 )
@@ -32,8 +35,17 @@ func (d *Dir) opened(open func() error) (*Dir, error) {
 	return d, nil
 }
 
+// escapes is the text of os.Root's error for a link that leads out of the folder, for which
+// package os has no name.
+const escapes = "path escapes from parent"
+
+// do does f with the user's rights. Paths are resolved before they are used here, so a link that
+// leads out, or in circles, is a new one.
 func (d *Dir) do(f func() error) (err error) {
 	d.user.Do(func() { err = f() })
+	if err != nil && (errors.Is(err, syscall.ELOOP) || strings.HasSuffix(err.Error(), escapes)) {
+		return ErrChanged
+	}
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"colabrelay/shared/contract"
 )
@@ -227,5 +228,9 @@ func (rt root) readlink(path string) (string, error) {
 	if err != nil || info.Mode()&os.ModeSymlink == 0 {
 		return "", err
 	}
-	return h.Readlink(rt.rel(path))
+	target, err := h.Readlink(rt.rel(path))
+	if errors.Is(err, syscall.EINVAL) { // it is no link any more
+		err = ErrChanged
+	}
+	return target, err
 }
