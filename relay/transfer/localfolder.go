@@ -60,8 +60,8 @@ func makeFolder(root *os.Root, name string) error {
 	if leavesRoot(root, name) {
 		return fmt.Errorf("%w: a link in the path %q leads out of %q", ErrForbiddenName, name, root.Name())
 	}
-	if err == nil {
-		err = fs.ErrExist
+	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%w: %q cannot be a folder: a file on this path has the name of a folder", ErrLocalPath, absolute(root, name))
 	}
 	return fmt.Errorf("creating the folder %q: %w", absolute(root, name), markDiskFull(err))
 }

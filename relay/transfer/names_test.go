@@ -120,6 +120,12 @@ func TestAPathThroughALinkOutOfTheFolderIsRefused(t *testing.T) {
 	if err := makeFolder(root, "out"); !errors.Is(err, ErrForbiddenName) {
 		t.Errorf("the link itself: %v", err)
 	}
+	must(t, os.WriteFile(dir+"/file", nil, 0o600))
+	for _, name := range []string{"file", "file/sub", "in/../file/sub/below"} {
+		if err := makeFolder(root, name); !errors.Is(err, ErrLocalPath) {
+			t.Errorf("a folder in the place of a file, %q: %v", name, err)
+		}
+	}
 	must(t, makeFolder(root, "in/sub"))
 	must(t, makeFolder(root, "."))
 	wantNames(t, outside)
