@@ -116,8 +116,8 @@ func TestRemovalsAreBoundedAndFollowNoLink(t *testing.T) {
 		if err := u.RemoveAll(victim); !errors.Is(err, want) {
 			t.Errorf("%d folders in each other: %v", depth, err)
 		}
+		must(t, os.RemoveAll(victim)) // what is left
 	}
-	must(t, os.RemoveAll(victim))
 	must(t, os.WriteFile(filepath.Join(filepath.Dir(own), "roots"), nil, 0o600))
 	if err := u.RemoveAll(filepath.Join(filepath.Dir(own), "roots")); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("a file of root: %v", err)
