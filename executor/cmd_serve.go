@@ -33,6 +33,7 @@ func endConsole(out, errs *console.Writer, fault error) {
 	errs.Close()
 }
 
+// serveOn is serve without the end of the console.
 func serveOn(ctx context.Context, cfg config, environ []string, out, errs *console.Writer) error {
 	started := time.Now()
 	notPrivate := errors.Join(keepPrivate(), keepDescriptors())

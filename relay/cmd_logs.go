@@ -58,7 +58,7 @@ func (c *logsOptions) run(ctx context.Context, args []string) error {
 			return nil
 		}
 		reading = true
-		return remoterun.Logs(ctx, s.VM, e.ExecutionID, remoterun.LogOptions{Follow: c.follow, JSON: c.json, Fill: s.history.fill()}, s.console)
+		return remoterun.Logs(ctx, s.VM, e.ExecutionID, remoterun.LogOptions{Follow: c.follow, JSON: c.json, Fill: s.history.filler(e.ExecutionID)}, s.console)
 	})
 	switch {
 	case errors.Is(missing, remoterun.ErrAmbiguous), missing != nil && ctx.Err() != nil:

@@ -44,12 +44,12 @@ func (h runHistory) record() func(runtime string) client.Recorder {
 	return h.Record
 }
 
-// fill is remoterun.LogOptions.Fill.
-func (h runHistory) fill() func(id string, events []contract.Event) []contract.Event {
+// filler is remoterun.LogOptions.Fill for a run.
+func (h runHistory) filler(id string) func(events []contract.Event) []contract.Event {
 	if h.Store == nil {
 		return nil
 	}
-	return h.Fill
+	return h.Filler(id)
 }
 
 // close ends the recording, and tells the person if something is not kept.

@@ -37,7 +37,7 @@ func TestGapsOfTheVMAreFilledFromTheHistory(t *testing.T) {
 		{"e1", []contract.Event{gap(-1, 3, 0), gap(0, 1<<62, 5)}, []string{"gap -1+3 0", "gap 0+4611686018427387904 5"}}, // no executor sends them
 		{"unknown", []contract.Event{gap(0, 6, 5)}, []string{"gap 0+6 5"}},
 	} {
-		if got := texts(s.Fill(test.id, test.events)); !slices.Equal(got, test.want) {
+		if got := texts(s.Filler(test.id)(test.events)); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", test.id, got, test.want)
 		}
 	}

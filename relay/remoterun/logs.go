@@ -18,8 +18,8 @@ const promptPoll = 2 * time.Second
 type LogOptions struct {
 	Follow bool // until the run's end
 	JSON   bool // print one event a line, as the contract has it, and nothing else
-	// Fill returns events of the run id, with others in place of gaps that the VM has; nil leaves the gaps.
-	Fill func(id string, events []contract.Event) []contract.Event
+	// Fill returns events of the run with others in place of gaps that the VM has; nil leaves the gaps.
+	Fill func(events []contract.Event) []contract.Event
 }
 
 // Logs prints the output of the run id from its beginning. It answers no input() and never
@@ -89,7 +89,7 @@ func newLog(from blobs, o LogOptions, console Console) *log {
 // print prints events and reports whether stdout still takes them.
 func (l *log) print(ctx context.Context, id string, events []contract.Event) bool {
 	if l.Fill != nil {
-		events = l.Fill(id, events)
+		events = l.Fill(events)
 	}
 	for _, ev := range events {
 		if l.JSON {
