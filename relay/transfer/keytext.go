@@ -47,7 +47,7 @@ func holdsKey(real string, info fs.FileInfo) bool {
 		return false
 	}
 	start, _ := io.ReadAll(io.LimitReader(f, maxKeyText))
-	if isKeyText(start) || isKeyText(bytes.ReplaceAll(start, []byte{0}, nil)) { // UTF-16 has every other byte 0
+	if isKeyText(start) {
 		return true
 	}
 	if len(start) < 2 || start[0] != byte(asn1.SEQUENCE) || info.Size() > maxKeyFile {
@@ -57,7 +57,14 @@ func holdsKey(real string, info fs.FileInfo) bool {
 	return isKeyDER(append(start, rest...))
 }
 
+// byteOrderMarks may be in front of a text in UTF-16 or UTF-8.
+var byteOrderMarks = [][]byte{{0xff, 0xfe}, {0xfe, 0xff}, {0xef, 0xbb, 0xbf}}
+
 func isKeyText(text []byte) bool {
+	for _, mark := range byteOrderMarks {
+		text = bytes.TrimPrefix(text, mark)
+	}
+	text = bytes.ReplaceAll(text, []byte{0}, nil) // in UTF-16, every other byte of ASCII text
 	return keyText.Match(text) || webKey.Match(text) && webKeyPrivate.Match(text)
 }
 

@@ -68,11 +68,13 @@ func TestPrivateKeysAreFoundInEveryForm(t *testing.T) {
 			Safe    kind
 		}{3, kind{ID: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 7, 1}}})),
 		"UTF-16LE": utf16Text(binary.LittleEndian, text), "UTF-16BE": utf16Text(binary.BigEndian, text),
-		"age":       []byte("# created: 2026-01-01\n# public key: age1x\nAGE-SECRET-KEY-1" + strings.Repeat("Q", 58) + "\n"),
-		"WireGuard": []byte("[Interface]\r\nPrivateKey = " + strings.Repeat("a", 43) + "=\r\n"),
-		"SSH2":      []byte("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nComment: x\n"),
-		"JWK":       []byte(`{"keys": [{"kty" : "EC", "crv": "P-256", "d":"` + strings.Repeat("a", 43) + `"}]}`),
-		"JWK, oct":  []byte(`{"k":"c2VjcmV0","kty":"oct"}`),
+		"age":          []byte("# created: 2026-01-01\n# public key: age1x\nAGE-SECRET-KEY-1" + strings.Repeat("Q", 58) + "\n"),
+		"age, UTF-16":  utf16Text(binary.LittleEndian, "AGE-SECRET-KEY-1"+strings.Repeat("Q", 58)),
+		"PuTTY, UTF-8": []byte("\ufeffPuTTY-User-Key-File-3: ssh-ed25519\n"),
+		"WireGuard":    []byte("[Interface]\r\nPrivateKey = " + strings.Repeat("a", 43) + "=\r\n"),
+		"SSH2":         []byte("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nComment: x\n"),
+		"JWK":          []byte(`{"keys": [{"kty" : "EC", "crv": "P-256", "d":"` + strings.Repeat("a", 43) + `"}]}`),
+		"JWK, oct":     []byte(`{"k":"c2VjcmV0","kty":"oct"}`),
 	}
 	certificate := der(x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}},
 		&x509.Certificate{SerialNumber: big.NewInt(1)}, &pair.PublicKey, pair))
