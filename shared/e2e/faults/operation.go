@@ -31,6 +31,10 @@ type scene struct {
 	excuses excuses
 }
 
+// callCancelled is the code of an answer to a host that has closed its relay's stdin. A real host
+// does not read it.
+const callCancelled = "call_cancelled"
+
 // errNoAnswer says that a call has no answer, because its relay ended.
 var errNoAnswer = errors.New("the call has no answer")
 
@@ -53,7 +57,7 @@ func (s *scene) answer(ctx context.Context, tool string, args map[string]any) (h
 		s.model.restoreBegins()
 	}
 	a, err := s.laptop.current().Call(ctx, tool, args)
-	if err != nil && ctx.Err() == nil && s.excuses.any(relayEnds) {
+	if (err != nil && ctx.Err() == nil || a.Error() == callCancelled) && s.excuses.any(relayEnds) {
 		return a, errNoAnswer
 	}
 	return a, err

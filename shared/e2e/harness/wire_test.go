@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -34,9 +35,15 @@ func TestWireCountsRequestsAndConnections(t *testing.T) {
 			if took := time.Since(began); took < 4*roundTrip {
 				t.Errorf("three requests took %s", took)
 			}
-			got := w.Traffic()
-			if got.Requests != 3 || got.Connections != 1 || got.Up < 300_000 || got.Down < 300_000 {
-				t.Errorf("counted %+v", got)
+			var got Traffic
+			counted := func() (bool, error) { // what has passed is counted a moment later
+				got = w.Traffic()
+				return got.Up >= 300_000 && got.Down >= 300_000, nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := Poll(ctx, counted); err != nil || got.Requests != 3 || got.Connections != 1 {
+				t.Errorf("counted %+v: %v", got, err)
 			}
 			w.CutAt()
 			if got := w.Traffic(); got != (Traffic{}) {
