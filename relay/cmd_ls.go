@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"colabrelay/relay/config"
+	"colabrelay/relay/plain"
 	"colabrelay/relay/progress"
 	"colabrelay/relay/terminal"
 	"colabrelay/shared/contract"
@@ -66,7 +67,7 @@ func (o lsOptions) list(ctx context.Context, vm openVM, path string, std termina
 	}
 	table := terminal.NewTable(terminal.Column{Title: "SIZE", Right: true}, terminal.Column{Title: "MODIFIED"}, terminal.Column{Title: "NAME"})
 	for _, f := range got.Files {
-		size, name := progress.Bytes(f.SizeBytes), f.Name
+		size, name := progress.Bytes(f.SizeBytes), plain.Name(f.Name)
 		switch {
 		case f.IsDir:
 			size, name = "-", name+"/"

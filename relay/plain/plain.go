@@ -7,6 +7,7 @@
 package plain
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -28,6 +29,15 @@ func Line(s string) string {
 		}
 		return r
 	}, clean(s)), MaxLine)
+}
+
+// Name returns the name of a file on one line, at most MaxLine characters. A name that Line
+// would change is quoted, with escapes as in Go, so that it is neither empty nor like another.
+func Name(s string) string {
+	if Line(s) == s {
+		return s
+	}
+	return bound(strconv.Quote(s), MaxLine)
 }
 
 // Text returns s with its line breaks and tabs, at most MaxText characters. It removes

@@ -84,6 +84,19 @@ func TestALineHasNoBreaksAndABound(t *testing.T) {
 	}
 }
 
+func TestNamesStayDifferentAndVisible(t *testing.T) {
+	for name, want := range map[string]string{
+		"data.csv": "data.csv", "ünï →🎉": "ünï →🎉", `back\slash "quoted"`: `back\slash "quoted"`, "": "",
+		"\x1b]0;q\a": `"\x1b]0;q\a"`, "x\u202ey": `"x\u202ey"`, "a\nb": `"a\nb"`, "\x01": `"\x01"`,
+		strings.Repeat("a", MaxLine): strings.Repeat("a", MaxLine), strings.Repeat("a", MaxLine+1): `"` + strings.Repeat("a", MaxLine-2) + "…",
+	} {
+		got := Name(name)
+		if got != want || Text(got) != got {
+			t.Errorf("Name(%.40q) is %.40q, want %.40q", name, got, want)
+		}
+	}
+}
+
 func TestATerminalKeepsColoursAndItsLine(t *testing.T) {
 	in := "\x1b[1;31mred\x1b[m 50%\r60%\b\x1b[K\x1b[2K" + "\x1b[A\x1b[2J\x1b[5;5H\x1b]0;t\a\x1b]52;c;eA==\x1b\\\x1b[?25l\x1b[6n\x1bc\u009b2J\u202e" + "ünd\tdone\n"
 	want := "\x1b[1;31mred\x1b[m 50%\r60%\b\x1b[K\x1b[2Künd\tdone\n"

@@ -37,6 +37,9 @@ func listFiles() tool {
 		if err != nil {
 			return nil, problemAbout(hint.RemotePath, err)
 		}
+		for i := range got.Files {
+			got.Files[i].Name = plain.Name(got.Files[i].Name)
+		}
 		kept, cut := fitList(got.Files)
 		got.Files, got.Truncated = kept, got.Truncated || cut
 		listed := &Files{folder: got}
@@ -57,10 +60,10 @@ func (f *Files) text(b *strings.Builder) {
 	fmt.Fprintf(b, "%s: %s, %s\n", f.Path, plain.Count(f.FileCount, "file"), plain.Count(f.DirCount, "folder"))
 	for _, one := range f.Files {
 		if one.IsDir {
-			fmt.Fprintf(b, "%s/\n", oneLine(one.Name))
+			fmt.Fprintf(b, "%s/\n", one.Name)
 			continue
 		}
-		fmt.Fprintf(b, "%s  %d bytes\n", oneLine(one.Name), one.SizeBytes)
+		fmt.Fprintf(b, "%s  %d bytes\n", one.Name, one.SizeBytes)
 	}
 	if f.More != "" {
 		fmt.Fprintf(b, "[… %s …]\n", f.More)

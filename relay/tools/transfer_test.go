@@ -21,6 +21,20 @@ import (
 	"colabrelay/shared/e2e/fakevm"
 )
 
+// A name that is made of invisible characters must not look empty, nor like another name.
+func TestNamesWithInvisibleCharactersAreListedQuoted(t *testing.T) {
+	h, vm, _ := serveVM(t, time.Minute)
+	for _, name := range []string{"plain.txt", "\x1b]0;q\a", "pl\u202eain.txt"} {
+		vm.Put("data/"+name, []byte("x"))
+	}
+	got := h.call("list_colab_files", map[string]any{"path": "data"})
+	for _, line := range []string{"plain.txt  1 bytes\n", `"\x1b]0;q\a"  1 bytes` + "\n", `"pl\u202eain.txt"  1 bytes` + "\n"} {
+		if !strings.Contains(got.Content[0].Text, line) {
+			t.Errorf("%q is not in the answer:\n%s", line, got.Content[0].Text)
+		}
+	}
+}
+
 // serveVM is a host, a relay and a VM with files behind it.
 func serveVM(t *testing.T, hold time.Duration) (h *host, vm *fakevm.VM, saveDir string) {
 	t.Helper()
