@@ -24,6 +24,30 @@ func TestInANewKernelTheRunStartsAgain(t *testing.T) {
 	})
 }
 
+// The kernel in which the run starts again is replaced before its first cell runs there: what was
+// sent runs in the next kernel, and counts there.
+func TestAKernelThatRanNothingIsReplacedWithoutAnotherStart(t *testing.T) {
+	each(t, func(t *testing.T, m *machine, vm *faults) {
+		first, replaced := m.kernelID(), false
+		vm.before = func(s contract.Submit) error {
+			second := m.kernelID()
+			if replaced || second == first || !strings.Contains(s.Code, "c0") {
+				return nil
+			}
+			replaced = true
+			_, err := m.RestartKernel(t.Context(), second)
+			return err
+		}
+		dies := "import os\nif open('ran').read().count('c1') == 1: os.kill(os.getpid(), 9)"
+		b := write(t, src(says("c0")+"\nx = 1"), src(says("c1")+"\n"+dies), src(says("c2")+"\nprint(x)"))
+		b.finish(b.spec(), vm, StatusSucceeded)
+		m.ranIs("c0", "c1", "c0", "c1", "c2")
+		if !replaced || b.outputs("c2") != "1\n" {
+			t.Errorf("replaced %t, output %q", replaced, b.outputs("c2"))
+		}
+	})
+}
+
 func TestACellThatEndsTwoKernelsStopsTheRun(t *testing.T) {
 	t.Parallel()
 	m := borrow(t, oldStack(t))

@@ -83,8 +83,8 @@ func (a *advance) checkKernel(ctx context.Context, f *Flight, e contract.Executi
 	if e.KernelID == "" || e.KernelID == a.run().KernelID {
 		return false, nil
 	}
-	if !a.run().ranAny(f.Handle) { // it is the first one of the run
-		a.enter(e.KernelID)
+	if !a.run().ranAny(f.Handle) || a.record.Life.isUnused() {
+		a.enter(e.KernelID) // it is the first one of the run, or the run's kernel ended before anything ran there
 		return false, nil
 	}
 	a.run().cell(f.Handle).Status = CellNotRun

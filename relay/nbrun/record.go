@@ -223,6 +223,9 @@ type Life struct {
 	LastExecutionID string `json:"last_execution_id,omitempty"`
 }
 
+// isUnused reports whether nothing ran in the kernel.
+func (l *Life) isUnused() bool { return len(l.Runs) == 0 && l.LastRequestID == "" }
+
 // CellRun is one cell that ran.
 type CellRun struct {
 	Handle string     `json:"cell_id"`
