@@ -94,6 +94,9 @@ func (n *notebookRun) check(s *scene, path string) error {
 		for _, o := range c.Outputs {
 			printed += joined(o.Text)
 		}
+		if s.excuses.all(vmDiskFull|executorEnds) && strings.Contains(printed, "[output is missing here: the VM lost it") {
+			continue // and the notebook says so
+		}
 		fields := strings.Fields(printed)
 		if len(fields) != 4 || fields[1] != fmt.Sprint(k) || fields[3] != fmt.Sprint(k) {
 			return fmt.Errorf("the outputs of cell %d are %q", k, printed)
