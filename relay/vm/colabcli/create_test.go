@@ -142,7 +142,8 @@ func TestAKilledRelayLosesNoVM(t *testing.T) {
 	if len(program.Endpoints()) != 0 {
 		t.Fatal("killed too late")
 	}
-	if _, err := b.Create(within(t), id, vm.Spec{}); !errors.Is(err, vm.ErrExists) {
+	// On a busy machine the first `colab new` may end with its relay; then this one makes the VM.
+	if _, err := b.Create(within(t), id, vm.Spec{}); err != nil && !errors.Is(err, vm.ErrExists) {
 		t.Errorf("the next relay: %v", err)
 	}
 	if all, err := b.List(within(t)); err != nil || !slices.Equal(all, []vm.Machine{{ID: id, Ready: true}}) || len(program.Endpoints()) != 1 {
