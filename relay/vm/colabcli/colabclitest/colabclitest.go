@@ -93,6 +93,13 @@ func (p *Program) Endpoints() []string {
 	return files
 }
 
+// Asked reports whether a VM was asked for. From then on `colab new` writes nothing until the
+// VM exists.
+func (p *Program) Asked() bool {
+	_, err := os.Stat(filepath.Join(p.google, "asked.json"))
+	return err == nil
+}
+
 // Names returns the endpoints of the VMs that the program knows, by name.
 func (p *Program) Names() map[string]string {
 	names := map[string]string{}

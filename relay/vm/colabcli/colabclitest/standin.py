@@ -108,6 +108,7 @@ class Google:
         refused = next_fault("refuse")
         if refused:
             refuse(int(refused), accelerator)
+        write(os.path.join(STANDIN, "asked.json"), {"variant": variant})
         time.sleep(float(fault("slow_new") or 0))
         endpoint = "%s-s-%s" % ("m" if accelerator == "NONE" else "gpu", uuid.uuid4().hex[:12])
         vm = {"endpoint": endpoint, "variant": variant, "accelerator": accelerator, "shape": shape}
