@@ -113,7 +113,7 @@ func noEmptyFlag(flags *flag.FlagSet) error {
 	var faults []error
 	flags.Visit(func(f *flag.Flag) {
 		if text, ok := f.Value.(flag.Getter); ok && text.Get() == "" {
-			faults = append(faults, fmt.Errorf("--%s has an empty value; give it one, or leave the flag out", f.Name))
+			faults = append(faults, fmt.Errorf("--%s is empty: give it a value, or omit the flag", f.Name))
 		}
 	})
 	return errors.Join(faults...)

@@ -58,7 +58,7 @@ func (h runHistory) close(w io.Writer) {
 		return
 	}
 	if err := h.Close(); err != nil {
-		fmt.Fprintf(w, "colab-relay: a run, or a part of one, is missing from the history on this computer: %v\n", err)
+		fmt.Fprintf(w, "colab-relay: a run, or part of one, could not be saved in the history on this computer: %v\n", err)
 	}
 }
 

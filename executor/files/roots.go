@@ -81,7 +81,7 @@ func (r *Roots) outside() error {
 	for i, rt := range r.roots {
 		names[i] = rt.name
 	}
-	return fmt.Errorf("%w: it is outside the folders that the executor serves (%q)", ErrForbidden, names)
+	return fmt.Errorf("%w: outside the folders that the executor serves (%q)", ErrForbidden, names)
 }
 
 func (r *Roots) add(dir string) error {

@@ -92,7 +92,7 @@ func query(ctx context.Context, as *account.User, candidate string, environ []st
 // explain replaces the error of a script that failed by the last line that it wrote.
 func explain(as *account.User, err error) error {
 	if as != nil && errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("user %q may not run it, or may not enter a folder above it", as.Name)
+		return fmt.Errorf("user %q cannot run it: permission denied for this file or a folder above it", as.Name)
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

@@ -29,7 +29,7 @@ func TestAPythonThatTheUserCannotReachIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Find(t.Context(), user, python, os.Environ())
-	if !errors.Is(err, ErrNoPython) || !strings.Contains(err.Error(), python+`: user "nobody" may not run it`) {
+	if !errors.Is(err, ErrNoPython) || !strings.Contains(err.Error(), python+`: user "nobody" cannot run it`) {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -53,7 +53,7 @@ var operations = []row{
 		"Give the file another name as the second argument."}},
 	{transfer.ErrNotRegular, Hint{string(contract.CodeNotSupported), onlyFiles, onlyFiles}},
 	{transfer.ErrLocalPath, Hint{CodeBadRequest,
-		"Check local_path or local_filename, and that LOCAL_SAVE_DIR names a folder, or one that can be created.",
+		"Check local_path or local_filename. LOCAL_SAVE_DIR must name a folder, or a path where one can be created.",
 		"LOCAL must be a folder or a path where one can be created."}},
 	{transfer.ErrTooMany, Hint{tooLarge, packIt, packIt}},
 	{transfer.ErrSomeFailed, Hint{CodeSomeFailed,

@@ -86,9 +86,9 @@ func (p *printer) event(ctx context.Context, id string, ev contract.Event) {
 		switch {
 		case ev.Cut != "": // which says why
 		case ev.Bytes == 0:
-			p.note("missing here: output that the VM lost, because its disk was full or its log was damaged")
+			p.note("output is missing here: the VM lost it because its disk was full or its log was damaged")
 		default:
-			p.note("missing here: %s of output, because the VM does not keep that much of one run", plain.Count(ev.Bytes, "byte"))
+			p.note("output is missing here: %s, because the VM does not keep that much output of one run", plain.Count(ev.Bytes, "byte"))
 		}
 	}
 }

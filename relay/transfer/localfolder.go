@@ -61,7 +61,7 @@ func makeFolder(root *os.Root, name string) error {
 		return fmt.Errorf("%w: a link in the path %q leads out of %q", ErrForbiddenName, name, root.Name())
 	}
 	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
-		return fmt.Errorf("%w: %q cannot be a folder: a file on this path has the name of a folder", ErrLocalPath, absolute(root, name))
+		return fmt.Errorf("%w: cannot create the folder %q: it, or a folder above it, is a file", ErrLocalPath, absolute(root, name))
 	}
 	return fmt.Errorf("creating the folder %q: %w", absolute(root, name), markDiskFull(err))
 }

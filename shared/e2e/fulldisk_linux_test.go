@@ -107,7 +107,7 @@ func TestAFullDiskOfTheLaptopLosesNothing(t *testing.T) {
 	}.Command()
 	var shown, said bytes.Buffer
 	command.Stdout, command.Stderr = &shown, &said
-	if err := command.Run(); err != nil || shown.String() != "in a terminal\n" || !strings.Contains(said.String(), "missing from the history on this computer") || strings.Count(said.String(), "\n") != 1 {
+	if err := command.Run(); err != nil || shown.String() != "in a terminal\n" || !strings.Contains(said.String(), "could not be saved in the history on this computer") || strings.Count(said.String(), "\n") != 1 {
 		t.Errorf("a command: %v, %q, %q", err, shown.String(), said.String())
 	}
 	needs := []struct {
